@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# The one file of versions. Whatever is built, is built with these; the hash of
+# this file and of the scripts that read it is the key of everything cached.
+# shellcheck shell=bash disable=SC2034
+
+# The pinned root: a Debian release and its backports.
+DEBIAN_SUITE=trixie
+
+# What the root must hold in the end. "environment ensure" checks each of these.
+RUSTC_VERSION=1.85.1
+BINDGEN_VERSION=0.71.1
+LLVM_MAJOR=19
+LINUX_SERIES=7.3
+QEMU_MINIMUM=11.1
+
+# Packages of the release itself.
+PACKAGES_RELEASE="
+	build-essential make gcc bc bison flex libelf-dev libssl-dev
+	clang lld llvm clang-tools
+	rustc rust-src rustfmt rust-clippy bindgen cargo
+	xz-utils cpio kmod python3 perl busybox-static git ca-certificates pahole
+	rsync pkg-config iproute2 pciutils procps iperf3
+"
+
+# Packages that are recent enough only in backports.
+PACKAGES_BACKPORTS="
+	linux-source-$LINUX_SERIES
+	qemu-system-x86
+"
