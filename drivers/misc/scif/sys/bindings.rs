@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The module's own bindings: NTB, dmaengine, `linux/scif_ioctl.h` and the C helpers.
+//!
+//! Generated while the module is built (see `Kbuild`, `bindings_helper.h` and
+//! `bindgen_parameters`). For the wrappers in `sys/` only: nothing outside calls C.
+
+#![allow(
+    clippy::all,
+    dead_code,
+    improper_ctypes,
+    missing_docs,
+    non_camel_case_types,
+    non_snake_case,
+    non_upper_case_globals,
+    unreachable_pub,
+    unsafe_op_in_unsafe_fn
+)]
+#![allow(
+    clippy::as_underscore,
+    clippy::ptr_as_ptr,
+    clippy::ref_as_ptr,
+    clippy::undocumented_unsafe_blocks
+)]
+
+use kernel::{
+    bindings::*,
+    ffi, //
+};
+
+include!(concat!(env!("SCIF_OBJ"), "/sys/bindings_generated.rs"));

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What sys/bindings_generated.rs is made from: read by bindgen only, never
+ * compiled. sys/bindgen_parameters says what is taken.
+ */
+
+#include <linux/dmaengine.h>
+#include <linux/ntb.h>
+
+#include <uapi/linux/scif_ioctl.h>
+
+#include "helpers.h"
+
+/*
+ * bindgen does not evaluate _IOWR(). The prefix keeps these apart from the
+ * macros and is cut off when the bindings have been written.
+ */
+const unsigned int RUST_CONST_HELPER_SCIF_BIND = SCIF_BIND;
+const unsigned int RUST_CONST_HELPER_SCIF_LISTEN = SCIF_LISTEN;
+const unsigned int RUST_CONST_HELPER_SCIF_CONNECT = SCIF_CONNECT;
+const unsigned int RUST_CONST_HELPER_SCIF_ACCEPTREQ = SCIF_ACCEPTREQ;
+const unsigned int RUST_CONST_HELPER_SCIF_ACCEPTREG = SCIF_ACCEPTREG;
+const unsigned int RUST_CONST_HELPER_SCIF_SEND = SCIF_SEND;
+const unsigned int RUST_CONST_HELPER_SCIF_RECV = SCIF_RECV;
+const unsigned int RUST_CONST_HELPER_SCIF_REG = SCIF_REG;
+const unsigned int RUST_CONST_HELPER_SCIF_UNREG = SCIF_UNREG;
+const unsigned int RUST_CONST_HELPER_SCIF_READFROM = SCIF_READFROM;
+const unsigned int RUST_CONST_HELPER_SCIF_WRITETO = SCIF_WRITETO;
+const unsigned int RUST_CONST_HELPER_SCIF_VREADFROM = SCIF_VREADFROM;
+const unsigned int RUST_CONST_HELPER_SCIF_VWRITETO = SCIF_VWRITETO;
+const unsigned int RUST_CONST_HELPER_SCIF_GET_NODEIDS = SCIF_GET_NODEIDS;
+const unsigned int RUST_CONST_HELPER_SCIF_FENCE_MARK = SCIF_FENCE_MARK;
+const unsigned int RUST_CONST_HELPER_SCIF_FENCE_WAIT = SCIF_FENCE_WAIT;
+const unsigned int RUST_CONST_HELPER_SCIF_FENCE_SIGNAL = SCIF_FENCE_SIGNAL;

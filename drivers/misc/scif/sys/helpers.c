@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * See helpers.h. No policy here, and no state.
+ */
+
+#include <linux/compat.h>
+#include <linux/dmaengine.h>
+#include <linux/dma-mapping.h>
+#include <linux/gfp.h>
+#include <linux/highmem.h>
+#include <linux/io.h>
+#include <linux/io-64-nonatomic-lo-hi.h>
+#include <linux/ntb.h>
+#include <linux/sched/signal.h>
+#include <linux/uaccess.h>
+#include <linux/workqueue.h>
+
+#include "helpers.h"
+
+/* Non-transparent bridges */
+
+const char *scif_helper_ntb_name(struct ntb_dev *ntb)
+{
+	return dev_name(&ntb->dev);
+}
+
+struct device *scif_helper_ntb_device(struct ntb_dev *ntb)
+{
+	return &ntb->dev;
+}
+
+struct device *scif_helper_ntb_dma_device(struct ntb_dev *ntb)
+{
+	return ntb_get_dma_dev(ntb);
+}
+
+int scif_helper_ntb_port_number(struct ntb_dev *ntb)
+{
+	return ntb_port_number(ntb);
+}
+
+int scif_helper_ntb_peer_port_count(struct ntb_dev *ntb)
+{
+	return ntb_peer_port_count(ntb);
+}
+
+int scif_helper_ntb_peer_port_number(struct ntb_dev *ntb, int peer)
+{
+	return ntb_peer_port_number(ntb, peer);
+}
+
+u64 scif_helper_ntb_link_is_up(struct ntb_dev *ntb)
+{
+	return ntb_link_is_up(ntb, NULL, NULL);
+}
+
+int scif_helper_ntb_link_enable(struct ntb_dev *ntb)
+{
+	return ntb_link_enable(ntb, NTB_SPEED_AUTO, NTB_WIDTH_AUTO);
+}
+
+int scif_helper_ntb_link_disable(struct ntb_dev *ntb)
+{
+	return ntb_link_disable(ntb);
+}
+
+int scif_helper_ntb_mw_count(struct ntb_dev *ntb, int peer)
+{
+	return ntb_mw_count(ntb, peer);
+}
+
+int scif_helper_ntb_mw_get_align(struct ntb_dev *ntb, int peer, int index,
+				 resource_size_t *addr_align,
+				 resource_size_t *size_align,
+				 resource_size_t *size_max)
+{
+	return ntb_mw_get_align(ntb, peer, index, addr_align, size_align,
+				size_max);
+}
+
+/* ntb_mw_set_trans() does nothing and says 0 where the peer has to do it. */
+bool scif_helper_ntb_mw_is_set_here(struct ntb_dev *ntb)
+{
+	return ntb->ops->mw_set_trans;
+}
+
+int scif_helper_ntb_mw_set_trans(struct ntb_dev *ntb, int peer, int index,
+				 dma_addr_t addr, resource_size_t size)
+{
+	return ntb_mw_set_trans(ntb, peer, index, addr, size);
+}
+
+int scif_helper_ntb_mw_clear_trans(struct ntb_dev *ntb, int peer, int index)
+{
+	return ntb_mw_clear_trans(ntb, peer, index);
+}
+
+int scif_helper_ntb_peer_mw_count(struct ntb_dev *ntb)
+{
+	return ntb_peer_mw_count(ntb);
+}
+
+int scif_helper_ntb_peer_mw_get_addr(struct ntb_dev *ntb, int index,
+				     phys_addr_t *base, resource_size_t *size)
+{
+	return ntb_peer_mw_get_addr(ntb, index, base, size);
+}
+
+int scif_helper_ntb_spad_count(struct ntb_dev *ntb)
+{
+	return ntb_spad_count(ntb);
+}
+
+u32 scif_helper_ntb_spad_read(struct ntb_dev *ntb, int index)
+{
+	return ntb_spad_read(ntb, index);
+}
+
+int scif_helper_ntb_spad_write(struct ntb_dev *ntb, int index, u32 value)
+{
+	return ntb_spad_write(ntb, index, value);
+}
+
+int scif_helper_ntb_peer_spad_write(struct ntb_dev *ntb, int peer, int index,
+				    u32 value)
+{
+	return ntb_peer_spad_write(ntb, peer, index, value);
+}
+
+u64 scif_helper_ntb_db_valid_mask(struct ntb_dev *ntb)
+{
+	return ntb_db_valid_mask(ntb);
+}
+
+int scif_helper_ntb_db_vector_count(struct ntb_dev *ntb)
+{
+	return ntb_db_vector_count(ntb);
+}
+
+u64 scif_helper_ntb_db_vector_mask(struct ntb_dev *ntb, int vector)
+{
+	return ntb_db_vector_mask(ntb, vector);
+}
+
+u64 scif_helper_ntb_db_read(struct ntb_dev *ntb)
+{
+	return ntb_db_read(ntb);
+}
+
+int scif_helper_ntb_db_clear(struct ntb_dev *ntb, u64 bits)
+{
+	return ntb_db_clear(ntb, bits);
+}
+
+int scif_helper_ntb_db_set_mask(struct ntb_dev *ntb, u64 bits)
+{
+	return ntb_db_set_mask(ntb, bits);
+}
+
+int scif_helper_ntb_db_clear_mask(struct ntb_dev *ntb, u64 bits)
+{
+	return ntb_db_clear_mask(ntb, bits);
+}
+
+int scif_helper_ntb_peer_db_set(struct ntb_dev *ntb, u64 bits)
+{
+	return ntb_peer_db_set(ntb, bits);
+}
+
+/* DMA engines */
+
+struct dma_chan *scif_helper_dma_request_memcpy(void)
+{
+	dma_cap_mask_t mask;
+
+	dma_cap_zero(mask);
+	dma_cap_set(DMA_MEMCPY, mask);
+
+	return dma_request_channel(mask, NULL, NULL);
+}
+
+const char *scif_helper_dma_name(struct dma_chan *chan)
+{
+	return dma_chan_name(chan);
+}
+
+struct device *scif_helper_dma_device(struct dma_chan *chan)
+{
+	return chan->device->dev;
+}
+
+size_t scif_helper_dma_max_segment(struct dma_chan *chan)
+{
+	return dma_get_max_seg_size(chan->device->dev);
+}
+
+bool scif_helper_dma_is_aligned(struct dma_chan *chan, size_t dst, size_t src,
+				size_t len)
+{
+	return is_dma_copy_aligned(chan->device, dst, src, len);
+}
+
+/*
+ * Prepares and submits one copy. Both in one function because some drivers
+ * (plx_dma) return from prep with a spinlock held that only submit releases:
+ * nothing but filling in the descriptor may happen in between.
+ *
+ * false: nothing was submitted and done() will not be called.
+ */
+bool scif_helper_dma_submit(struct dma_chan *chan, dma_addr_t dst,
+			    dma_addr_t src, size_t len, bool interrupt,
+			    dma_async_tx_callback_result done, void *param)
+{
+	unsigned long flags = DMA_CTRL_ACK;
+	struct dma_async_tx_descriptor *tx;
+
+	if (interrupt)
+		flags |= DMA_PREP_INTERRUPT;
+
+	tx = dmaengine_prep_dma_memcpy(chan, dst, src, len, flags);
+	if (!tx)
+		return false;
+
+	tx->callback = NULL;
+	tx->callback_result = done;
+	tx->callback_param = param;
+
+	return !dma_submit_error(dmaengine_submit(tx));
+}
+
+void scif_helper_dma_issue_pending(struct dma_chan *chan)
+{
+	dma_async_issue_pending(chan);
+}
+
+int scif_helper_dma_terminate(struct dma_chan *chan)
+{
+	return dmaengine_terminate_async(chan);
+}
+
+void scif_helper_dma_synchronize(struct dma_chan *chan)
+{
+	dmaengine_synchronize(chan);
+}
+
+/* Work queues */
+
+struct workqueue_struct *scif_helper_alloc_ordered(const char *name)
+{
+	return alloc_ordered_workqueue("%s", 0, name);
+}
+
+struct workqueue_struct *scif_helper_alloc_unbound_highpri(const char *name)
+{
+	return alloc_workqueue("%s", WQ_UNBOUND | WQ_HIGHPRI, 0, name);
+}
+
+/* Waiting */
+
+bool scif_helper_fatal_signal_pending(void)
+{
+	return fatal_signal_pending(current);
+}
+
+/* Memory */
+
+phys_addr_t scif_helper_page_to_phys(struct page *page)
+{
+	return page_to_phys(page);
+}
+
+phys_addr_t scif_helper_virt_to_phys(const void *address)
+{
+	return virt_to_phys((void *)address);
+}
+
+void *scif_helper_alloc_pages_exact(size_t size)
+{
+	return alloc_pages_exact(size, GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN);
+}
+
+void scif_helper_copy_from_page(void *dst, struct page *page, size_t offset,
+				size_t len)
+{
+	memcpy_from_page(dst, page, offset, len);
+}
+
+void scif_helper_copy_to_page(struct page *page, size_t offset, const void *src,
+			      size_t len)
+{
+	memcpy_to_page(page, offset, src, len);
+}
+
+void scif_helper_copy_page_to_io(void __iomem *dst, struct page *page,
+				 size_t offset, size_t len)
+{
+	char *from = kmap_local_page(page);
+
+	memcpy_toio(dst, from + offset, len);
+	kunmap_local(from);
+}
+
+void scif_helper_copy_page_from_io(struct page *page, size_t offset,
+				   const void __iomem *src, size_t len)
+{
+	char *to = kmap_local_page(page);
+
+	memcpy_fromio(to + offset, src, len);
+	flush_dcache_page(page);
+	kunmap_local(to);
+}
+
+void scif_helper_copy_page_to_page(struct page *dst, size_t dst_offset,
+				   struct page *src, size_t src_offset,
+				   size_t len)
+{
+	memcpy_page(dst, dst_offset, src, src_offset, len);
+}
+
+unsigned long scif_helper_copy_page_to_user(void __user *dst, struct page *page,
+					    size_t offset, size_t len)
+{
+	char *from = kmap_local_page(page);
+	unsigned long left = copy_to_user(dst, from + offset, len);
+
+	kunmap_local(from);
+	return left;
+}
+
+unsigned long scif_helper_copy_page_from_user(struct page *page, size_t offset,
+					      const void __user *src, size_t len)
+{
+	char *to = kmap_local_page(page);
+	unsigned long left = copy_from_user(to + offset, src, len);
+
+	flush_dcache_page(page);
+	kunmap_local(to);
+	return left;
+}
+
+void scif_helper_io_write_u32(void __iomem *address, u32 value)
+{
+	writel(value, address);
+}
+
+void scif_helper_io_write_u64(void __iomem *address, u64 value)
+{
+	writeq(value, address);
+}
+
+u32 scif_helper_io_read_u32(const void __iomem *address)
+{
+	return readl(address);
+}
+
+u64 scif_helper_io_read_u64(const void __iomem *address)
+{
+	return readq(address);
+}
+
+/* User space */
+
+unsigned long scif_helper_compat_ptr(unsigned long argument)
+{
+#ifdef CONFIG_COMPAT
+	return (unsigned long)compat_ptr((compat_uptr_t)argument);
+#else
+	return argument;
+#endif
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * C functions of the module's own, for what is static inline or a macro in the
+ * kernel's headers. They add nothing: one kernel call each, with the exception
+ * of scif_helper_dma_submit(), see there.
+ */
+#ifndef SCIF_SYS_HELPERS_H
+#define SCIF_SYS_HELPERS_H
+
+#include <linux/dmaengine.h>
+#include <linux/ntb.h>
+#include <linux/types.h>
+
+struct page;
+struct workqueue_struct;
+
+/* Non-transparent bridges */
+const char *scif_helper_ntb_name(struct ntb_dev *ntb);
+struct device *scif_helper_ntb_device(struct ntb_dev *ntb);
+struct device *scif_helper_ntb_dma_device(struct ntb_dev *ntb);
+int scif_helper_ntb_port_number(struct ntb_dev *ntb);
+int scif_helper_ntb_peer_port_count(struct ntb_dev *ntb);
+int scif_helper_ntb_peer_port_number(struct ntb_dev *ntb, int peer);
+u64 scif_helper_ntb_link_is_up(struct ntb_dev *ntb);
+int scif_helper_ntb_link_enable(struct ntb_dev *ntb);
+int scif_helper_ntb_link_disable(struct ntb_dev *ntb);
+int scif_helper_ntb_mw_count(struct ntb_dev *ntb, int peer);
+int scif_helper_ntb_mw_get_align(struct ntb_dev *ntb, int peer, int index,
+				 resource_size_t *addr_align,
+				 resource_size_t *size_align,
+				 resource_size_t *size_max);
+bool scif_helper_ntb_mw_is_set_here(struct ntb_dev *ntb);
+int scif_helper_ntb_mw_set_trans(struct ntb_dev *ntb, int peer, int index,
+				 dma_addr_t addr, resource_size_t size);
+int scif_helper_ntb_mw_clear_trans(struct ntb_dev *ntb, int peer, int index);
+int scif_helper_ntb_peer_mw_count(struct ntb_dev *ntb);
+int scif_helper_ntb_peer_mw_get_addr(struct ntb_dev *ntb, int index,
+				     phys_addr_t *base, resource_size_t *size);
+int scif_helper_ntb_spad_count(struct ntb_dev *ntb);
+u32 scif_helper_ntb_spad_read(struct ntb_dev *ntb, int index);
+int scif_helper_ntb_spad_write(struct ntb_dev *ntb, int index, u32 value);
+int scif_helper_ntb_peer_spad_write(struct ntb_dev *ntb, int peer, int index,
+				    u32 value);
+u64 scif_helper_ntb_db_valid_mask(struct ntb_dev *ntb);
+int scif_helper_ntb_db_vector_count(struct ntb_dev *ntb);
+u64 scif_helper_ntb_db_vector_mask(struct ntb_dev *ntb, int vector);
+u64 scif_helper_ntb_db_read(struct ntb_dev *ntb);
+int scif_helper_ntb_db_clear(struct ntb_dev *ntb, u64 bits);
+int scif_helper_ntb_db_set_mask(struct ntb_dev *ntb, u64 bits);
+int scif_helper_ntb_db_clear_mask(struct ntb_dev *ntb, u64 bits);
+int scif_helper_ntb_peer_db_set(struct ntb_dev *ntb, u64 bits);
+
+/* DMA engines */
+struct dma_chan *scif_helper_dma_request_memcpy(void);
+const char *scif_helper_dma_name(struct dma_chan *chan);
+struct device *scif_helper_dma_device(struct dma_chan *chan);
+size_t scif_helper_dma_max_segment(struct dma_chan *chan);
+bool scif_helper_dma_is_aligned(struct dma_chan *chan, size_t dst, size_t src,
+				size_t len);
+bool scif_helper_dma_submit(struct dma_chan *chan, dma_addr_t dst,
+			    dma_addr_t src, size_t len, bool interrupt,
+			    dma_async_tx_callback_result done, void *param);
+void scif_helper_dma_issue_pending(struct dma_chan *chan);
+int scif_helper_dma_terminate(struct dma_chan *chan);
+void scif_helper_dma_synchronize(struct dma_chan *chan);
+
+/* Work queues */
+struct workqueue_struct *scif_helper_alloc_ordered(const char *name);
+struct workqueue_struct *scif_helper_alloc_unbound_highpri(const char *name);
+
+/* Waiting */
+bool scif_helper_fatal_signal_pending(void);
+
+/* Memory: pages are mapped for the time of the copy only */
+phys_addr_t scif_helper_page_to_phys(struct page *page);
+phys_addr_t scif_helper_virt_to_phys(const void *address);
+void *scif_helper_alloc_pages_exact(size_t size);
+void scif_helper_copy_from_page(void *dst, struct page *page, size_t offset,
+				size_t len);
+void scif_helper_copy_to_page(struct page *page, size_t offset, const void *src,
+			      size_t len);
+void scif_helper_copy_page_to_io(void __iomem *dst, struct page *page,
+				 size_t offset, size_t len);
+void scif_helper_copy_page_from_io(struct page *page, size_t offset,
+				   const void __iomem *src, size_t len);
+void scif_helper_copy_page_to_page(struct page *dst, size_t dst_offset,
+				   struct page *src, size_t src_offset,
+				   size_t len);
+unsigned long scif_helper_copy_page_to_user(void __user *dst, struct page *page,
+					    size_t offset, size_t len);
+unsigned long scif_helper_copy_page_from_user(struct page *page, size_t offset,
+					      const void __user *src, size_t len);
+void scif_helper_io_write_u32(void __iomem *address, u32 value);
+void scif_helper_io_write_u64(void __iomem *address, u64 value);
+u32 scif_helper_io_read_u32(const void __iomem *address);
+u64 scif_helper_io_read_u64(const void __iomem *address);
+
+/* User space */
+unsigned long scif_helper_compat_ptr(unsigned long argument);
+
+#endif /* SCIF_SYS_HELPERS_H */
