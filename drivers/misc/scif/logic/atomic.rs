@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The atomic integer that the logic is written against, over the kernel's memory model.
+//!
+//! The logic also runs on the host, where loom explores all interleavings; there
+//! `tests/host/src/atomic.rs` takes the place of this file. Both offer the same few operations:
+//! loads acquire, everything that writes is fully ordered (a compare-exchange that fails orders
+//! nothing).
+//!
+//! C header: [`include/linux/atomic.h`](srctree/include/linux/atomic.h)
+
+use kernel::sync::atomic::{
+    Acquire,
+    Atomic,
+    Full, //
+};
+
+/// A 64-bit integer that may be shared between threads.
+pub(crate) struct AtomicU64(Atomic<u64>);
+
+impl AtomicU64 {
+    /// Wraps a value.
+    pub(crate) const fn new(value: u64) -> Self {
+        Self(Atomic::new(value))
+    }
+
+    /// Reads the value; what follows is not moved before it.
+    pub(crate) fn load(&self) -> u64 {
+        self.0.load(Acquire)
+    }
+
+    /// Adds, wrapping, and returns the value before.
+    pub(crate) fn fetch_add(&self, value: u64) -> u64 {
+        self.0.fetch_add(value, Full)
+    }
+
+    /// Subtracts, wrapping, and returns the value before.
+    pub(crate) fn fetch_sub(&self, value: u64) -> u64 {
+        self.0.fetch_sub(value, Full)
+    }
+
+    /// Writes `new` if the value is `old`. Returns the value before: `Ok` if that was `old`.
+    pub(crate) fn compare_exchange(&self, old: u64, new: u64) -> Result<u64, u64> {
+        self.0.cmpxchg(old, new, Full)
+    }
+}

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The memory behind a window: extents of contiguous addresses, and their form on the wire.
+//!
+//! Pinned memory is a list of [`Extent`]s; huge pages and luck make few of many pages
+//! ([`Extent::join`]). A table of [`Entry`]s adds to each extent where in the window it begins, so
+//! that [`Extents`] finds the address of an offset in O(log n), and a [`walk`](Extents::walk) from
+//! there on goes from extent to extent without searching.
+//!
+//! An extent crosses the wire as one 64-bit word: page frame and number of pages. Whatever word the
+//! peer sends, [`unpack`] makes a sound extent of it or none. Whether the peer may name those
+//! addresses is decided elsewhere: the link turns them into something that can be touched, or says
+//! no.
+
+use core::ops::Deref;
+
+use super::plan::Walk;
+
+/// A run of contiguous addresses.
+///
+/// # Invariants
+///
+/// `len` is not zero and `address + len` does not overflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    address: u64,
+    len: u64,
+}
+
+impl Extent {
+    /// The `len` bytes at `address`; `None` if there are none or they go beyond all addresses.
+    pub(crate) const fn new(address: u64, len: u64) -> Option<Self> {
+        if len == 0 || address.checked_add(len).is_none() {
+            return None;
+        }
+        // INVARIANT: Just checked.
+        Some(Self { address, len })
+    }
+
+    /// The address of the first byte.
+    pub(crate) const fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// The number of bytes.
+    pub(crate) const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The address behind the last byte.
+    pub(crate) const fn end(&self) -> u64 {
+        // Does not wrap, by the invariant.
+        self.address.wrapping_add(self.len)
+    }
+
+    /// The two as one extent, if `next` begins where this one ends.
+    pub(crate) const fn join(&self, next: Extent) -> Option<Extent> {
+        if self.end() != next.address {
+            return None;
+        }
+        match self.len.checked_add(next.len) {
+            Some(len) => Extent::new(self.address, len),
+            None => None,
+        }
+    }
+
+    /// Cuts the extent after `len` bytes; `None` if either part would be empty.
+    pub(crate) const fn split_at(&self, len: u64) -> Option<(Extent, Extent)> {
+        if len == 0 || len >= self.len {
+            return None;
+        }
+        // INVARIANT: Two parts of a sound extent, neither of them empty.
+        Some((
+            Extent {
+                address: self.address,
+                len,
+            },
+            Extent {
+                address: self.address.wrapping_add(len),
+                len: self.len.wrapping_sub(len),
+            },
+        ))
+    }
+}
+
+/// An extent and where in the window it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// The memory.
+    pub(crate) extent: Extent,
+    /// The number of bytes of the window before it.
+    pub(crate) start: u64,
+}
+
+impl Entry {
+    /// The first entry of a table.
+    pub(crate) const fn first(extent: Extent) -> Self {
+        Self { extent, start: 0 }
+    }
+
+    /// The entry that follows `self`; `None` if the window would become longer than 64 bits.
+    pub(crate) const fn after(&self, extent: Extent) -> Option<Self> {
+        match self.start.checked_add(self.extent.len) {
+            Some(start) if start.checked_add(extent.len).is_some() => Some(Self { extent, start }),
+            _ => None,
+        }
+    }
+
+    /// Where in the window the extent ends.
+    const fn end(&self) -> u64 {
+        self.start.saturating_add(self.extent.len)
+    }
+
+    /// The memory of this entry from `offset` of the window on.
+    fn memory_from(&self, offset: u64) -> Option<(u64, u64)> {
+        let skip = offset.checked_sub(self.start)?;
+        let len = self
+            .extent
+            .len
+            .checked_sub(skip)
+            .filter(|rest| *rest != 0)?;
+        Some((self.extent.address.checked_add(skip)?, len))
+    }
+}
+
+/// The starts in a table do not follow from the lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed {
+    /// The first wrong entry.
+    pub(crate) index: usize,
+}
+
+/// A validated table of extents, in memory that it owns or borrows.
+///
+/// `T` is `&[Entry]`, or a vector that is kept: it is checked once, when the window is made.
+///
+/// # Invariants
+///
+/// The first entry starts at 0, every other one where the one before ends, and the end of the last
+/// fits into 64 bits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extents<T> {
+    entries: T,
+}
+
+impl<T: Deref<Target = [Entry]>> Extents<T> {
+    /// Checks a table; O(n).
+    pub(crate) fn new(entries: T) -> Result<Self, Malformed> {
+        let mut end = 0_u64;
+        for (index, entry) in entries.iter().enumerate() {
+            if entry.start != end {
+                return Err(Malformed { index });
+            }
+            end = end
+                .checked_add(entry.extent.len)
+                .ok_or(Malformed { index })?;
+        }
+        // INVARIANT: Just checked.
+        Ok(Self { entries })
+    }
+
+    /// The table.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// How many bytes all extents have together.
+    pub(crate) fn len(&self) -> u64 {
+        self.entries.last().map_or(0, Entry::end)
+    }
+
+    /// Whether there is no extent.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The address of the byte at `offset`, and how many bytes are contiguous from there on.
+    pub(crate) fn at(&self, offset: u64) -> Option<(u64, u64)> {
+        self.entries.get(self.find(offset)?)?.memory_from(offset)
+    }
+
+    /// A walk over the memory from `offset` to the end of the table.
+    pub(crate) fn walk(&self, offset: u64) -> ExtentWalk<'_> {
+        ExtentWalk {
+            // Beyond the end there is nothing to walk over.
+            rest: self
+                .find(offset)
+                .and_then(|index| self.entries.get(index..))
+                .unwrap_or_default(),
+            offset,
+        }
+    }
+
+    /// The entry that holds `offset`.
+    fn find(&self, offset: u64) -> Option<usize> {
+        let behind = self.entries.partition_point(|entry| entry.start <= offset);
+        let index = behind.checked_sub(1)?;
+        (offset < self.entries.get(index)?.end()).then_some(index)
+    }
+}
+
+/// A place in the memory of a window that moves towards its end; made by [`Extents::walk`].
+#[derive(Clone, Debug)]
+pub(crate) struct ExtentWalk<'a> {
+    /// The entries from the current one on.
+    rest: &'a [Entry],
+    /// The place in the window.
+    offset: u64,
+}
+
+impl Walk for ExtentWalk<'_> {
+    fn next(&mut self, limit: u64) -> Option<(u64, u64)> {
+        if limit == 0 {
+            return None;
+        }
+        let (entry, behind) = self.rest.split_first()?;
+        let (address, available) = entry.memory_from(self.offset)?;
+        let len = available.min(limit);
+        self.offset = self.offset.checked_add(len)?;
+        if len == available {
+            self.rest = behind;
+        }
+        Some((address, len))
+    }
+}
+
+/// The bits of a packed extent that hold the number of pages, less one.
+const COUNT_BITS: u32 = 20;
+const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+/// The bits that hold the number of the first page.
+const FRAME_BITS: u32 = u64::BITS - COUNT_BITS;
+
+/// The longest extent that fits into one word, in bytes: split longer ones.
+///
+/// `None` if there are no such pages.
+pub(crate) const fn max_packed_len(page_shift: u32) -> Option<u64> {
+    if page_shift >= FRAME_BITS {
+        return None;
+    }
+    Some((COUNT_MASK + 1).wrapping_shl(page_shift))
+}
+
+/// An extent of whole pages as one word: page frame in the high 44 bits, pages less one below.
+///
+/// `None` if it is empty, not page aligned, too long or too high for that.
+pub(crate) const fn pack(address: u64, len: u64, page_shift: u32) -> Option<u64> {
+    match max_packed_len(page_shift) {
+        Some(max) if 0 < len && len <= max => {}
+        _ => return None,
+    }
+    let page_mask = 1_u64.wrapping_shl(page_shift).wrapping_sub(1);
+    if (address | len) & page_mask != 0 || address.checked_add(len).is_none() {
+        return None;
+    }
+    let frame = address.wrapping_shr(page_shift);
+    if frame >= 1 << FRAME_BITS {
+        return None;
+    }
+    let pages = len.wrapping_shr(page_shift);
+    Some((frame << COUNT_BITS) | pages.wrapping_sub(1))
+}
+
+/// The extent that a word from the peer stands for, if there can be such an extent.
+pub(crate) const fn unpack(packed: u64, page_shift: u32) -> Option<Extent> {
+    if page_shift >= FRAME_BITS {
+        return None;
+    }
+    let frame = packed >> COUNT_BITS;
+    let address = frame.wrapping_shl(page_shift);
+    if address.wrapping_shr(page_shift) != frame {
+        return None;
+    }
+    let pages = (packed & COUNT_MASK).wrapping_add(1);
+    Extent::new(address, pages.wrapping_shl(page_shift))
+}

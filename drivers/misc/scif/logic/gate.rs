@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A gate in front of something that can go away.
+//!
+//! Users pass the gate before they touch the thing and leave afterwards. The owner closes the gate,
+//! waits until it is idle, and then takes the thing down: from then on nobody is inside and nobody
+//! can get in. One atomic word holds the number of users and a bit for "closed", so that "may I
+//! come in" and "I am in" are one step, and exactly one leaver sees that it was the last.
+//!
+//! The gate does not sleep. The owner waits like this, in any order with the users:
+//!
+//! ```text
+//! owner:  gate.close();  wait until gate.is_idle()
+//! user:   if gate.enter() { ...; if gate.leave() { wake the owner } }
+//! ```
+//!
+//! The operations are fully ordered: what a user did before `leave` is visible to the owner once
+//! `is_idle` says so.
+
+use super::atomic::AtomicU64;
+
+/// Set once the gate is closed; the bits below it count the users.
+const CLOSED: u64 = 1 << 63;
+
+/// A count of users with a closed bit.
+pub(crate) struct Gate {
+    state: AtomicU64,
+}
+
+impl Gate {
+    /// An open gate with nobody inside.
+    pub(crate) fn new() -> Self {
+        Self {
+            state: AtomicU64::new(0),
+        }
+    }
+
+    /// Goes in, if the gate is open. Every `true` needs a [`Self::leave`].
+    #[must_use = "who got in must leave"]
+    pub(crate) fn enter(&self) -> bool {
+        self.update(|state| {
+            if state & CLOSED != 0 {
+                return None;
+            }
+            // The gate counts as closed for the user that would flow into the closed bit.
+            state.checked_add(1).filter(|new| new & CLOSED == 0)
+        })
+        .is_some()
+    }
+
+    /// Goes out. Returns `true` to the last user that leaves a closed gate: it wakes the owner.
+    ///
+    /// A `leave` without an `enter` does nothing.
+    #[must_use = "the last one out wakes the owner"]
+    pub(crate) fn leave(&self) -> bool {
+        let new = self.update(|state| {
+            if state & !CLOSED == 0 {
+                return None;
+            }
+            state.checked_sub(1)
+        });
+        new == Some(CLOSED)
+    }
+
+    /// Lets nobody in any more. Closing a closed gate changes nothing.
+    pub(crate) fn close(&self) {
+        self.update(|state| (state & CLOSED == 0).then_some(state | CLOSED));
+    }
+
+    /// Whether the gate is closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.load() & CLOSED != 0
+    }
+
+    /// Whether nobody is inside. Once this was true after [`Self::close`], it stays true.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.state.load() & !CLOSED == 0
+    }
+
+    /// Changes the state to what `change` makes of it; `None` leaves it alone. Returns the new one.
+    fn update(&self, change: impl Fn(u64) -> Option<u64>) -> Option<u64> {
+        let mut state = self.state.load();
+        loop {
+            let new = change(state)?;
+            match self.state.compare_exchange(state, new) {
+                Ok(_) => return Some(new),
+                Err(now) => state = now,
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Planning an RMA: pairing two scattered memories into straight copies.
+//!
+//! Both sides of a copy are walks over runs of contiguous addresses (see [`Walk`]). A [`Plan`]
+//! goes along both and yields segments in which either side is contiguous, none longer than the
+//! engine takes. Nothing is allocated and nothing is looked at twice.
+//!
+//! Addresses are only numbers here: bus addresses for an engine, offsets for a CPU copy. Whether a
+//! segment may be touched was decided before, when the walks were made.
+
+/// A memory as a sequence of contiguous runs.
+pub(crate) trait Walk {
+    /// The next run as (address, length), at most `limit` bytes of it; the walk then stands behind
+    /// those bytes. `None` if there are no more.
+    fn next(&mut self, limit: u64) -> Option<(u64, u64)>;
+}
+
+impl<W: Walk + ?Sized> Walk for &mut W {
+    fn next(&mut self, limit: u64) -> Option<(u64, u64)> {
+        (**self).next(limit)
+    }
+}
+
+/// A memory that is contiguous as a whole.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Linear {
+    address: u64,
+    len: u64,
+}
+
+impl Linear {
+    /// The `len` bytes from `address` on; `None` if they go beyond the end of the addresses.
+    pub(crate) const fn new(address: u64, len: u64) -> Option<Self> {
+        match address.checked_add(len) {
+            Some(_) => Some(Self { address, len }),
+            None => None,
+        }
+    }
+}
+
+impl Walk for Linear {
+    fn next(&mut self, limit: u64) -> Option<(u64, u64)> {
+        let len = self.len.min(limit);
+        if len == 0 {
+            return None;
+        }
+        let address = self.address;
+        self.address = address.checked_add(len)?;
+        self.len = self.len.checked_sub(len)?;
+        Some((address, len))
+    }
+}
+
+/// One copy with both sides contiguous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// Where the bytes go.
+    pub(crate) destination: u64,
+    /// Where the bytes come from.
+    pub(crate) source: u64,
+    /// How many; not zero, and not above the largest segment.
+    pub(crate) len: u64,
+}
+
+/// A walk ended before the copy did, or gave a run that cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Short {
+    /// How many bytes of the copy have no segment.
+    pub(crate) missing: u64,
+}
+
+/// What is left of a run that one side has given.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rest {
+    address: u64,
+    len: u64,
+}
+
+impl Rest {
+    /// Takes a new run from the walk if the last one is used up.
+    fn refill(&mut self, walk: &mut impl Walk, limit: u64) -> Option<()> {
+        if self.len == 0 {
+            let (address, len) = walk.next(limit)?;
+            address.checked_add(len)?;
+            if len == 0 || len > limit {
+                return None;
+            }
+            *self = Self { address, len };
+        }
+        Some(())
+    }
+
+    /// Takes `len` bytes off the front.
+    fn take(&mut self, len: u64) -> Option<u64> {
+        let address = self.address;
+        self.len = self.len.checked_sub(len)?;
+        self.address = address.checked_add(len)?;
+        Some(address)
+    }
+}
+
+/// An iterator over the segments of a copy.
+///
+/// It takes exactly the bytes of the copy from each walk: give it `&mut walk` and a further plan
+/// goes on where this one ended, as an ordered copy needs it (see [`split_tail`]).
+///
+/// An `Err` is the last item. It means that no complete copy is possible; segments before it are
+/// good.
+#[derive(Debug)]
+pub(crate) struct Plan<D, S> {
+    destination: D,
+    source: S,
+    destination_rest: Rest,
+    source_rest: Rest,
+    remaining: u64,
+    max_segment: u64,
+}
+
+impl<D: Walk, S: Walk> Plan<D, S> {
+    /// Plans a copy of `len` bytes in segments of at most `max_segment` (at least 1) bytes.
+    pub(crate) fn new(destination: D, source: S, len: u64, max_segment: u64) -> Self {
+        Self {
+            destination,
+            source,
+            destination_rest: Rest::default(),
+            source_rest: Rest::default(),
+            remaining: len,
+            max_segment: max_segment.max(1),
+        }
+    }
+
+    /// How many bytes have no segment yet.
+    pub(crate) fn remaining(&self) -> u64 {
+        self.remaining
+    }
+
+    fn segment(&mut self) -> Option<Segment> {
+        self.destination_rest
+            .refill(&mut self.destination, self.remaining)?;
+        self.source_rest.refill(&mut self.source, self.remaining)?;
+        let len = self
+            .destination_rest
+            .len
+            .min(self.source_rest.len)
+            .min(self.max_segment);
+        let remaining = self.remaining.checked_sub(len)?;
+        let segment = Segment {
+            destination: self.destination_rest.take(len)?,
+            source: self.source_rest.take(len)?,
+            len,
+        };
+        self.remaining = remaining;
+        Some(segment)
+    }
+}
+
+impl<D: Walk, S: Walk> Iterator for Plan<D, S> {
+    type Item = Result<Segment, Short>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.remaining == 0 {
+            return None;
+        }
+        let segment = self.segment().ok_or(Short {
+            missing: self.remaining,
+        });
+        if segment.is_err() {
+            self.remaining = 0;
+        }
+        Some(segment)
+    }
+}
+
+/// The unit in which the end of an ordered copy becomes visible.
+pub(crate) const CACHE_LINE: u64 = 64;
+
+/// Splits an ordered copy into a body and a tail that has to become visible after it.
+///
+/// The tail is what lies in the last, perhaps partial, cache line of the `len` bytes at `address`.
+/// `SCIF_RMA_ORDERED` speaks of the lines of the **source**: give its address (offsets will do, as
+/// windows are page aligned). Returns (body length, tail length); only an empty copy has no tail.
+pub(crate) const fn split_tail(address: u64, len: u64) -> (u64, u64) {
+    if len == 0 {
+        return (0, 0);
+    }
+    // Only the low bits of the last byte's address count, which wrapping leaves alone.
+    let last = address.wrapping_add(len.wrapping_sub(1));
+    let in_last_line = (last % CACHE_LINE).wrapping_add(1);
+    let tail = if in_last_line < len {
+        in_last_line
+    } else {
+        len
+    };
+    (len.wrapping_sub(tail), tail)
+}
