@@ -24,6 +24,12 @@ const char *scif_helper_ntb_name(struct ntb_dev *ntb)
 	return dev_name(&ntb->dev);
 }
 
+/* What ntb_set_ctx() was called with. */
+void *scif_helper_ntb_context(struct ntb_dev *ntb)
+{
+	return ntb->ctx;
+}
+
 struct device *scif_helper_ntb_device(struct ntb_dev *ntb)
 {
 	return &ntb->dev;
@@ -187,6 +193,12 @@ const char *scif_helper_dma_name(struct dma_chan *chan)
 struct device *scif_helper_dma_device(struct dma_chan *chan)
 {
 	return chan->device->dev;
+}
+
+/* Asked of every mapping, or the DMA-API debug check complains. */
+bool scif_helper_dma_mapping_failed(struct device *dev, dma_addr_t address)
+{
+	return dma_mapping_error(dev, address);
 }
 
 size_t scif_helper_dma_max_segment(struct dma_chan *chan)

@@ -16,6 +16,7 @@ struct workqueue_struct;
 
 /* Non-transparent bridges */
 const char *scif_helper_ntb_name(struct ntb_dev *ntb);
+void *scif_helper_ntb_context(struct ntb_dev *ntb);
 struct device *scif_helper_ntb_device(struct ntb_dev *ntb);
 struct device *scif_helper_ntb_dma_device(struct ntb_dev *ntb);
 int scif_helper_ntb_port_number(struct ntb_dev *ntb);
@@ -54,6 +55,7 @@ int scif_helper_ntb_peer_db_set(struct ntb_dev *ntb, u64 bits);
 struct dma_chan *scif_helper_dma_request_memcpy(void);
 const char *scif_helper_dma_name(struct dma_chan *chan);
 struct device *scif_helper_dma_device(struct dma_chan *chan);
+bool scif_helper_dma_mapping_failed(struct device *dev, dma_addr_t address);
 size_t scif_helper_dma_max_segment(struct dma_chan *chan);
 bool scif_helper_dma_is_aligned(struct dma_chan *chan, size_t dst, size_t src,
 				size_t len);

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory of the kernel that another host writes to while we read it.
+//!
+//! There is never a Rust reference into it: every access copies, once, through a volatile load or
+//! C's `memcpy`, so what has been checked cannot change afterwards. Numbers are little-endian.
+//!
+//! The pages are contiguous, in physical memory and on the bus of the device they are mapped for.
+
+use core::ptr::NonNull;
+
+use kernel::{
+    bindings,
+    device::Device,
+    dma::DataDirection,
+    page::page_align,
+    prelude::*,
+    sync::{
+        aref::ARef,
+        barrier, //
+    },
+    uaccess::UserPtr, //
+};
+
+use super::{
+    bindings as own,
+    dma_map, //
+};
+
+/// Zeroed kernel memory that is shared with a device or a peer.
+///
+/// Drop it before the driver of the device is unbound from it, and after the device has been told
+/// not to use it any more.
+///
+/// # Invariants
+///
+/// - `base` is valid for reads and writes of `len` bytes, aligned to a page, and owned by this.
+/// - `bus` is where `device` reaches it, if there is one; it is unmapped in `Drop`.
+pub(crate) struct SharedMemory {
+    base: NonNull<u8>,
+    len: usize,
+    mapping: Option<(ARef<Device>, u64)>,
+}
+
+// SAFETY: The memory belongs to no thread.
+unsafe impl Send for SharedMemory {}
+// SAFETY: All accesses are volatile or made by C; racing ones yield mixed values and nothing worse,
+// which the users expect, since the peer writes as it likes.
+unsafe impl Sync for SharedMemory {}
+
+impl SharedMemory {
+    /// Allocates at least `len` bytes, and maps them for `device` in both directions.
+    ///
+    /// `ENOMEM` also where there is no contiguous run: 4 MiB are the most that can be had.
+    /// May sleep.
+    pub(crate) fn new(len: usize, device: Option<&ARef<Device>>) -> Result<Self> {
+        let len = page_align(len).filter(|len| *len != 0).ok_or(EINVAL)?;
+        // SAFETY: No preconditions.
+        let base = unsafe { own::scif_helper_alloc_pages_exact(len) };
+        let base = NonNull::new(base.cast::<u8>()).ok_or(ENOMEM)?;
+        // INVARIANT: The memory has just been allocated, with this size and for nobody else.
+        let mut this = Self {
+            base,
+            len,
+            mapping: None,
+        };
+
+        if let Some(device) = device {
+            let phys = this.phys_address();
+            // SAFETY: The memory at `phys` is owned by `this`, which unmaps it before it frees it.
+            let bus = unsafe {
+                dma_map::map_phys(
+                    device,
+                    phys,
+                    len,
+                    DataDirection::Bidirectional,
+                    dma_map::SHARED,
+                )
+            }?;
+            // INVARIANT: It has just been mapped.
+            this.mapping = Some((device.clone(), bus));
+        }
+        Ok(this)
+    }
+
+    /// The size in bytes, a multiple of the page size.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Where the device reaches it; the physical address where no device was given.
+    pub(crate) fn bus_address(&self) -> u64 {
+        self.mapping
+            .as_ref()
+            .map_or_else(|| self.phys_address(), |(_, bus)| *bus)
+    }
+
+    /// The physical address.
+    pub(crate) fn phys_address(&self) -> u64 {
+        // SAFETY: The pages are in the kernel's linear mapping.
+        unsafe { own::scif_helper_virt_to_phys(self.base.as_ptr().cast()) }
+    }
+
+    /// A pointer to `count` bytes at `offset`; `EINVAL` where they are not all inside.
+    fn at(&self, offset: usize, count: usize) -> Result<*mut u8> {
+        match offset.checked_add(count) {
+            // SAFETY: The bytes are inside, as just checked.
+            Some(end) if end <= self.len => Ok(unsafe { self.base.as_ptr().add(offset) }),
+            _ => Err(EINVAL),
+        }
+    }
+
+    /// As `at`, for a number: `EINVAL` where it is not aligned.
+    fn number_at<N>(&self, offset: usize) -> Result<*mut N> {
+        let pointer = self.at(offset, size_of::<N>())?.cast::<N>();
+        if pointer.is_aligned() {
+            Ok(pointer)
+        } else {
+            Err(EINVAL)
+        }
+    }
+
+    /// Reads a number, once.
+    pub(crate) fn read_u32(&self, offset: usize) -> Result<u32> {
+        // SAFETY: `number_at` returns valid and aligned pointers.
+        Ok(u32::from_le(unsafe {
+            self.number_at::<u32>(offset)?.read_volatile()
+        }))
+    }
+
+    /// Reads a number, once.
+    pub(crate) fn read_u64(&self, offset: usize) -> Result<u64> {
+        // SAFETY: `number_at` returns valid and aligned pointers.
+        Ok(u64::from_le(unsafe {
+            self.number_at::<u64>(offset)?.read_volatile()
+        }))
+    }
+
+    /// Reads a number before everything that is read afterwards, also when a device wrote it.
+    pub(crate) fn load_acquire_u32(&self, offset: usize) -> Result<u32> {
+        let value = self.read_u32(offset)?;
+        barrier::dma_mb(barrier::Read);
+        Ok(value)
+    }
+
+    /// Reads a number before everything that is read afterwards, also when a device wrote it.
+    pub(crate) fn load_acquire_u64(&self, offset: usize) -> Result<u64> {
+        let value = self.read_u64(offset)?;
+        barrier::dma_mb(barrier::Read);
+        Ok(value)
+    }
+
+    /// Writes a number, at once.
+    pub(crate) fn write_u32(&self, offset: usize, value: u32) -> Result {
+        // SAFETY: `number_at` returns valid and aligned pointers.
+        unsafe { self.number_at::<u32>(offset)?.write_volatile(value.to_le()) };
+        Ok(())
+    }
+
+    /// Writes a number, at once.
+    pub(crate) fn write_u64(&self, offset: usize, value: u64) -> Result {
+        // SAFETY: `number_at` returns valid and aligned pointers.
+        unsafe { self.number_at::<u64>(offset)?.write_volatile(value.to_le()) };
+        Ok(())
+    }
+
+    /// Writes a number after everything that was written before, also for a device that reads it.
+    pub(crate) fn store_release_u32(&self, offset: usize, value: u32) -> Result {
+        barrier::dma_mb(barrier::Write);
+        self.write_u32(offset, value)
+    }
+
+    /// Writes a number after everything that was written before, also for a device that reads it.
+    pub(crate) fn store_release_u64(&self, offset: usize, value: u64) -> Result {
+        barrier::dma_mb(barrier::Write);
+        self.write_u64(offset, value)
+    }
+
+    /// Copies bytes out.
+    pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
+        let from = self.at(offset, to.len())?;
+        // SAFETY: Both are valid for that many bytes and do not overlap: `to` is borrowed for
+        // writing and no reference into the shared memory exists.
+        unsafe { bindings::memcpy(to.as_mut_ptr().cast(), from.cast(), to.len()) };
+        Ok(())
+    }
+
+    /// Copies bytes in.
+    pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
+        let to = self.at(offset, from.len())?;
+        // SAFETY: As in `read`.
+        unsafe { bindings::memcpy(to.cast(), from.as_ptr().cast(), from.len()) };
+        Ok(())
+    }
+
+    /// Copies bytes to user space. May sleep. `EFAULT` when not all could be.
+    pub(crate) fn copy_to_user(&self, offset: usize, to: UserPtr, count: usize) -> Result {
+        let from = self.at(offset, count)?;
+        // SAFETY: `from` is valid for that many bytes; C checks the address of user space.
+        match unsafe { bindings::copy_to_user(to.as_mut_ptr(), from.cast(), count) } {
+            0 => Ok(()),
+            _ => Err(EFAULT),
+        }
+    }
+
+    /// Copies bytes from user space. May sleep. `EFAULT` when not all could be.
+    pub(crate) fn copy_from_user(&self, offset: usize, from: UserPtr, count: usize) -> Result {
+        let to = self.at(offset, count)?;
+        // SAFETY: `to` is valid for that many bytes; C checks the address of user space.
+        match unsafe { bindings::copy_from_user(to.cast(), from.as_const_ptr(), count) } {
+            0 => Ok(()),
+            _ => Err(EFAULT),
+        }
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        if let Some((device, bus)) = self.mapping.take() {
+            // SAFETY: By the type invariant it is mapped like this.
+            unsafe {
+                dma_map::unmap_phys(
+                    &device,
+                    bus,
+                    self.len,
+                    DataDirection::Bidirectional,
+                    dma_map::SHARED,
+                )
+            };
+        }
+        // SAFETY: By the type invariant this owns the memory, and it has this size.
+        unsafe { bindings::free_pages_exact(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+#[kunit_tests(scif_sys_shared_memory)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_zeroed_and_keeps_what_is_written() -> Result {
+        let memory = SharedMemory::new(5000, None)?;
+        assert_eq!(memory.len(), 8192);
+        assert_eq!(memory.bus_address() % 4096, 0);
+        assert_eq!(memory.read_u64(8184)?, 0);
+        memory.write_u64(16, 0x1122_3344_5566_7788)?;
+        assert_eq!(memory.read_u32(16)?, 0x5566_7788);
+        memory.store_release_u32(20, 1)?;
+        assert_eq!(memory.load_acquire_u64(16)?, 0x1_5566_7788);
+        memory.write(8190, &[1, 2])?;
+        let mut bytes = [0; 3];
+        memory.read(8189, &mut bytes)?;
+        assert_eq!(bytes, [0, 1, 2]);
+        Ok(())
+    }
+
+    #[test]
+    fn accesses_outside_are_refused() -> Result {
+        let memory = SharedMemory::new(4096, None)?;
+        assert!(memory.read_u32(4096).is_err());
+        assert!(memory.read_u32(4094).is_err());
+        assert!(memory.read_u64(4).is_err());
+        assert!(memory.write(4095, &[1, 2]).is_err());
+        assert!(memory.write(usize::MAX, &[1, 2]).is_err());
+        assert!(memory.write(4096, &[]).is_ok());
+        assert!(SharedMemory::new(0, None).is_err());
+        assert!(SharedMemory::new(usize::MAX, None).is_err());
+        Ok(())
+    }
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Waiting for a condition.
+//!
+//! Unlike [`kernel::sync::CondVar`] a [`WaitQueue`] needs no lock around the condition, can be woken
+//! from interrupts, tells a signal from a timeout, and can be polled. The caller passes the condition
+//! as a closure, so that no wake-up is lost between looking and sleeping.
+//!
+//! C header: [`include/linux/wait.h`](srctree/include/linux/wait.h)
+
+use core::{
+    marker::PhantomPinned,
+    pin::Pin,
+    ptr, //
+};
+
+use kernel::{
+    bindings,
+    prelude::*,
+    sync::LockClassKey,
+    task::{
+        might_sleep,
+        TASK_INTERRUPTIBLE,
+        TASK_NORMAL,
+        TASK_UNINTERRUPTIBLE, //
+    },
+    time::{
+        msecs_to_jiffies,
+        Delta, //
+    },
+    types::Opaque, //
+};
+
+/// `TASK_KILLABLE`, which has no constant in the kernel's Rust code.
+const TASK_KILLABLE: c_int = TASK_UNINTERRUPTIBLE | bindings::TASK_WAKEKILL as c_int;
+
+/// `MAX_SCHEDULE_TIMEOUT`: no timeout.
+const FOREVER: c_long = c_long::MAX;
+
+/// Makes an initialiser of a [`WaitQueue`] with a lock class of its own.
+macro_rules! new_wait_queue {
+    ($name:literal) => {
+        $crate::sys::wait::WaitQueue::new(
+            ::kernel::c_str!($name),
+            ::kernel::static_lock_class!(),
+        )
+    };
+}
+pub(crate) use new_wait_queue;
+
+/// A list of waiting tasks.
+///
+/// Wake it after the condition has changed: what was written before [`WaitQueue::wake_all`] is seen
+/// by the conditions of those it wakes.
+///
+/// Destroying one that somebody waits on cannot happen: waiters borrow it, and so do pollers, see
+/// [`PollContext`](super::chardev::PollContext).
+///
+/// # Invariants
+///
+/// `head` is an initialised `wait_queue_head`.
+#[pin_data]
+pub(crate) struct WaitQueue {
+    #[pin]
+    head: Opaque<bindings::wait_queue_head>,
+    /// The list in `head` points to itself.
+    #[pin]
+    _pin: PhantomPinned,
+}
+
+// SAFETY: A `wait_queue_head` may be used from any thread.
+unsafe impl Send for WaitQueue {}
+// SAFETY: A `wait_queue_head` has a lock of its own that all functions below take.
+unsafe impl Sync for WaitQueue {}
+
+impl WaitQueue {
+    /// Makes an initialiser; see [`new_wait_queue`].
+    pub(crate) fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> impl PinInit<Self> {
+        pin_init!(Self {
+            // INVARIANT: This initialises it.
+            //
+            // SAFETY: `slot` is valid for writes, and `name` and `key` are static.
+            head <- Opaque::ffi_init(|slot| unsafe {
+                bindings::__init_waitqueue_head(slot, name.as_char_ptr(), key.as_ptr())
+            }),
+            _pin: PhantomPinned,
+        })
+    }
+
+    /// Wakes all that wait; from any context, hard interrupts and spinlocks held included.
+    pub(crate) fn wake_all(&self) {
+        // SAFETY: By the type invariant `head` is initialised. No key: all events.
+        unsafe { bindings::__wake_up(self.head.get(), TASK_NORMAL, 0, ptr::null_mut()) };
+    }
+
+    /// Waits until `condition` returns a value, or a signal arrives (`ERESTARTSYS`).
+    ///
+    /// `condition` runs while the task is set to sleep: it may take spinlocks but must not sleep,
+    /// that is take no mutex, not touch user memory and not allocate with `GFP_KERNEL`. This holds
+    /// for all functions that wait.
+    pub(crate) fn wait<T>(&self, condition: impl FnMut() -> Option<T>) -> Result<T> {
+        self.wait_in_state(TASK_INTERRUPTIBLE, FOREVER, condition)?
+            .ok_or(ERESTARTSYS)
+    }
+
+    /// As [`WaitQueue::wait`]; `Ok(None)` when `timeout` has passed.
+    pub(crate) fn wait_timeout<T>(
+        &self,
+        timeout: Delta,
+        condition: impl FnMut() -> Option<T>,
+    ) -> Result<Option<T>> {
+        self.wait_in_state(TASK_INTERRUPTIBLE, jiffies(timeout), condition)
+    }
+
+    /// As [`WaitQueue::wait_timeout`], but only signals that kill the process end it
+    /// (`ERESTARTSYS`, which nobody sees then).
+    pub(crate) fn wait_killable_timeout<T>(
+        &self,
+        timeout: Delta,
+        condition: impl FnMut() -> Option<T>,
+    ) -> Result<Option<T>> {
+        self.wait_in_state(TASK_KILLABLE, jiffies(timeout), condition)
+    }
+
+    /// As [`WaitQueue::wait_timeout`], but no signal ends it.
+    pub(crate) fn wait_uninterruptible_timeout<T>(
+        &self,
+        timeout: Delta,
+        condition: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        // No signal is looked at in this state, so there is no error.
+        self.wait_in_state(TASK_UNINTERRUPTIBLE, jiffies(timeout), condition)
+            .unwrap_or(None)
+    }
+
+    fn wait_in_state<T>(
+        &self,
+        state: c_int,
+        mut timeout: c_long,
+        mut condition: impl FnMut() -> Option<T>,
+    ) -> Result<Option<T>> {
+        might_sleep();
+
+        // Most waits are over before they begin.
+        if let Some(value) = condition() {
+            return Ok(Some(value));
+        }
+
+        let entry = Opaque::<bindings::wait_queue_entry>::uninit();
+        // SAFETY: `entry` is valid for writes.
+        unsafe { bindings::init_wait_entry(entry.get(), 0) };
+
+        let result = loop {
+            // SAFETY: `head` and `entry` are initialised, and `entry` stays where it is until
+            // `finish_wait` below has taken it off the list.
+            let interrupted =
+                unsafe { bindings::prepare_to_wait_event(self.head.get(), entry.get(), state) };
+
+            // After the line above has set the task's state: a wake-up from here on is not lost.
+            if let Some(value) = condition() {
+                break Ok(Some(value));
+            }
+            if interrupted != 0 {
+                break Err(ERESTARTSYS);
+            }
+            if timeout == 0 {
+                break Ok(None);
+            }
+            // SAFETY: May be called by any task that may sleep.
+            timeout = unsafe { bindings::schedule_timeout(timeout) };
+        };
+
+        // SAFETY: As above. It also sets the task's state back to running.
+        unsafe { bindings::finish_wait(self.head.get(), entry.get()) };
+        result
+    }
+
+    pub(super) fn as_ptr(&self) -> *mut bindings::wait_queue_head {
+        self.head.get()
+    }
+}
+
+/// Rounds up, so that a wait never ends early; negative is none.
+fn jiffies(timeout: Delta) -> c_long {
+    let millis = timeout.as_millis_ceil().clamp(0, i64::from(i32::MAX)) as u32;
+
+    // `FOREVER` has a meaning of its own.
+    c_long::try_from(msecs_to_jiffies(millis)).map_or(FOREVER - 1, |j| j.min(FOREVER - 1))
+}
+
+#[kunit_tests(scif_sys_wait)]
+mod tests {
+    use super::*;
+    use crate::sys::workqueue::Queue;
+    use kernel::{
+        impl_has_work,
+        new_work,
+        sync::{
+            atomic::{
+                Acquire,
+                Atomic,
+                Release, //
+            },
+            Arc,
+        },
+        workqueue::{
+            Work,
+            WorkItem, //
+        },
+    };
+
+    /// Sets a flag and wakes, from a work queue's thread.
+    #[pin_data]
+    struct Waker {
+        set: Atomic<i32>,
+        #[pin]
+        queue: WaitQueue,
+        #[pin]
+        work: Work<Self>,
+    }
+
+    impl_has_work! {
+        impl HasWork<Self> for Waker { self.work }
+    }
+
+    impl Waker {
+        fn new() -> Result<Arc<Self>> {
+            Arc::pin_init(
+                pin_init!(Self {
+                    set: Atomic::new(0),
+                    queue <- new_wait_queue!("scif_test::Waker"),
+                    work <- new_work!("scif_test::Waker"),
+                }),
+                GFP_KERNEL,
+            )
+        }
+
+        fn value(&self) -> Option<i32> {
+            Some(self.set.load(Acquire)).filter(|v| *v != 0)
+        }
+    }
+
+    impl WorkItem for Waker {
+        type Pointer = Arc<Self>;
+
+        fn run(this: Arc<Self>) {
+            this.set.store(7, Release);
+            this.queue.wake_all();
+        }
+    }
+
+    #[test]
+    fn a_timeout_ends_every_kind_of_wait() -> Result {
+        let waker = Waker::new()?;
+        let short = Delta::from_millis(2);
+        assert_eq!(waker.queue.wait_timeout(short, || waker.value())?, None);
+        assert_eq!(
+            waker
+                .queue
+                .wait_killable_timeout(short, || waker.value())?,
+            None
+        );
+        assert_eq!(
+            waker
+                .queue
+                .wait_uninterruptible_timeout(short, || waker.value()),
+            None
+        );
+        assert_eq!(
+            waker
+                .queue
+                .wait_timeout(Delta::from_millis(-1), || waker.value())?,
+            None
+        );
+        Ok(())
+    }
+
+    #[test]
+    fn a_wake_up_ends_the_wait() -> Result {
+        let work = Queue::ordered(c"scif_test")?;
+        let waker = Waker::new()?;
+        assert!(work.enqueue(waker.clone()).is_ok());
+        let seen = waker
+            .queue
+            .wait_timeout(Delta::from_secs(30), || waker.value())?;
+        assert_eq!(seen, Some(7));
+        assert_eq!(waker.queue.wait(|| waker.value())?, 7);
+        Ok(())
+    }
+}
