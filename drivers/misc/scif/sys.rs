@@ -8,9 +8,17 @@
 // Some of what makes a wrapper complete has no caller yet.
 #![allow(dead_code)]
 
-pub(crate) mod bindings;
+mod bindings;
+pub(crate) mod chardev;
+pub(crate) mod current;
 pub(crate) mod dma_map;
+pub(crate) mod dmaengine;
+pub(crate) mod iomap;
 pub(crate) mod ntb;
+pub(crate) mod pin;
+pub(crate) mod random;
 pub(crate) mod shared_memory;
+pub(crate) mod timer;
+pub(crate) mod uapi;
 pub(crate) mod wait;
 pub(crate) mod workqueue;

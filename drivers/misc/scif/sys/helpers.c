@@ -201,6 +201,16 @@ bool scif_helper_dma_mapping_failed(struct device *dev, dma_addr_t address)
 	return dma_mapping_error(dev, address);
 }
 
+/*
+ * The longest entry of a scatterlist for this device, in whole pages. The
+ * DMA-API debug check complains of longer ones.
+ */
+unsigned int scif_helper_dma_segment_size(struct device *dev)
+{
+	return max_t(unsigned int, dma_get_max_seg_size(dev) & PAGE_MASK,
+		     PAGE_SIZE);
+}
+
 size_t scif_helper_dma_max_segment(struct dma_chan *chan)
 {
 	return dma_get_max_seg_size(chan->device->dev);

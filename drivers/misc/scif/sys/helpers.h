@@ -56,6 +56,7 @@ struct dma_chan *scif_helper_dma_request_memcpy(void);
 const char *scif_helper_dma_name(struct dma_chan *chan);
 struct device *scif_helper_dma_device(struct dma_chan *chan);
 bool scif_helper_dma_mapping_failed(struct device *dev, dma_addr_t address);
+unsigned int scif_helper_dma_segment_size(struct device *dev);
 size_t scif_helper_dma_max_segment(struct dma_chan *chan);
 bool scif_helper_dma_is_aligned(struct dma_chan *chan, size_t dst, size_t src,
 				size_t len);

@@ -412,21 +412,14 @@ impl NtbDevice {
     /// Writes a scratchpad of this side.
     pub(crate) fn spad_write(&self, number: u32, value: u32) -> Result {
         // SAFETY: The device is valid.
-        to_result(unsafe {
-            own::scif_helper_ntb_spad_write(self.as_ptr(), index(number)?, value)
-        })
+        to_result(unsafe { own::scif_helper_ntb_spad_write(self.as_ptr(), index(number)?, value) })
     }
 
     /// Writes a scratchpad of a peer.
     pub(crate) fn peer_spad_write(&self, peer: u32, number: u32, value: u32) -> Result {
         // SAFETY: The device is valid.
         to_result(unsafe {
-            own::scif_helper_ntb_peer_spad_write(
-                self.as_ptr(),
-                index(peer)?,
-                index(number)?,
-                value,
-            )
+            own::scif_helper_ntb_peer_spad_write(self.as_ptr(), index(peer)?, index(number)?, value)
         })
     }
 

@@ -40,10 +40,7 @@ const FOREVER: c_long = c_long::MAX;
 /// Makes an initialiser of a [`WaitQueue`] with a lock class of its own.
 macro_rules! new_wait_queue {
     ($name:literal) => {
-        $crate::sys::wait::WaitQueue::new(
-            ::kernel::c_str!($name),
-            ::kernel::static_lock_class!(),
-        )
+        $crate::sys::wait::WaitQueue::new(::kernel::c_str!($name), ::kernel::static_lock_class!())
     };
 }
 pub(crate) use new_wait_queue;
@@ -193,8 +190,7 @@ mod tests {
     use super::*;
     use crate::sys::workqueue::Queue;
     use kernel::{
-        impl_has_work,
-        new_work,
+        impl_has_work, new_work,
         sync::{
             atomic::{
                 Acquire,
@@ -255,9 +251,7 @@ mod tests {
         let short = Delta::from_millis(2);
         assert_eq!(waker.queue.wait_timeout(short, || waker.value())?, None);
         assert_eq!(
-            waker
-                .queue
-                .wait_killable_timeout(short, || waker.value())?,
+            waker.queue.wait_killable_timeout(short, || waker.value())?,
             None
         );
         assert_eq!(

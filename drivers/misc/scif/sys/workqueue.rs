@@ -93,8 +93,7 @@ impl Drop for Queue {
 mod tests {
     use super::*;
     use kernel::{
-        impl_has_work,
-        new_work,
+        impl_has_work, new_work,
         sync::{
             atomic::{
                 Atomic,

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A character device with a file of its own for each `open`.
+//!
+//! [`kernel::miscdevice`] has no `poll`, no `flush` and no access mode, so this brings its own file
+//! operations.
+//!
+//! C header: [`include/linux/miscdevice.h`](srctree/include/linux/miscdevice.h)
+
+use core::marker::PhantomData;
+
+use kernel::{
+    bindings,
+    error::{
+        from_result,
+        to_result, //
+    },
+    fs::{
+        file::flags,
+        File, //
+    },
+    mm::virt::VmaNew,
+    module::this_module,
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+    types::Opaque, //
+};
+
+use super::{
+    bindings as own,
+    wait::WaitQueue, //
+};
+use crate::LocalModule;
+
+/// What is behind one open file.
+pub(crate) trait FileOperations: Send + Sync + Sized + 'static {
+    /// A file is opened.
+    fn open(file: &File) -> Result<Arc<Self>>;
+
+    /// The last descriptor of the file is gone, and no other operation runs any more.
+    ///
+    /// The operations below may keep references of their own beyond this.
+    fn release(this: Arc<Self>, file: &File);
+
+    /// A descriptor of the file is closed; there may be others.
+    fn flush(_this: ArcBorrow<'_, Self>, _file: &File) -> Result {
+        Ok(())
+    }
+
+    /// An ioctl. `arg` is untrusted.
+    fn ioctl(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize>;
+
+    /// An ioctl of a 32-bit process. By default the same, with `arg` as a pointer.
+    fn compat_ioctl(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize> {
+        // SAFETY: It only computes.
+        let arg = unsafe { own::scif_helper_compat_ptr(arg) };
+        Self::ioctl(this, file, cmd, arg)
+    }
+
+    /// Names the queues that are woken when the answer changes, and returns what is ready now:
+    /// `POLLIN` and so on, see [`poll_events`].
+    ///
+    /// `self` is borrowed until the file is released, and so are the queues; see [`PollContext`].
+    fn poll<'file>(&'file self, context: &PollContext<'file>) -> u32;
+
+    /// The file is mapped.
+    fn mmap(_this: ArcBorrow<'_, Self>, _file: &File, _vma: &VmaNew) -> Result {
+        Err(ENODEV)
+    }
+}
+
+/// The bits that [`FileOperations::poll`] returns.
+pub(crate) mod poll_events {
+    use super::bindings;
+
+    /// There is something to read, or a connection to accept.
+    pub(crate) const IN: u32 = bindings::POLLIN;
+    /// There is room to write.
+    pub(crate) const OUT: u32 = bindings::POLLOUT;
+    /// Something went wrong.
+    pub(crate) const ERR: u32 = bindings::POLLERR;
+    /// The other side has gone.
+    pub(crate) const HUP: u32 = bindings::POLLHUP;
+    /// As `IN`, for ordinary data.
+    pub(crate) const RDNORM: u32 = bindings::POLLRDNORM;
+    /// As `OUT`, for ordinary data.
+    pub(crate) const WRNORM: u32 = bindings::POLLWRNORM;
+}
+
+/// Whether the file was opened, or is set, not to block.
+pub(crate) fn nonblocking(file: &File) -> bool {
+    file.flags() & flags::O_NONBLOCK != 0
+}
+
+/// A call of `poll` on a file.
+///
+/// `poll`, `select` and `epoll` keep an entry in the queues that are named here until the file is
+/// released. So each must live as long: it is borrowed for `'file`, which no local reference and no
+/// lock's guard satisfies. A queue that comes later belongs in a
+/// [`SetOnce`](kernel::sync::SetOnce) of the data.
+///
+/// # Invariants
+///
+/// `file` is valid, and `table` is null or valid, as long as this exists.
+pub(crate) struct PollContext<'file> {
+    file: *mut bindings::file,
+    table: *mut bindings::poll_table,
+    /// Neither shorter nor longer: no other lifetime can stand in for the file's.
+    _lifetime: PhantomData<fn(&'file ()) -> &'file ()>,
+}
+
+impl<'file> PollContext<'file> {
+    /// Has the caller of `poll` woken when `queue` is. Look at the condition afterwards.
+    pub(crate) fn wait_on(&self, queue: &'file WaitQueue) {
+        // SAFETY: The pointers are valid by the type invariant. `queue` lives until the file is
+        // released, and all entries are removed before that.
+        unsafe { bindings::poll_wait(self.file, queue.as_ptr(), self.table) };
+    }
+
+    /// The file.
+    pub(crate) fn file(&self) -> &File {
+        // SAFETY: It is valid by the type invariant, and there is no `fdget_pos` section: nothing
+        // here reads or writes at a position.
+        unsafe { File::from_raw_file(self.file) }
+    }
+}
+
+/// A registered device below `/dev`; dropping it takes the name away.
+///
+/// Files that are open stay usable: they hold a reference to the module.
+///
+/// # Invariants
+///
+/// `misc` is registered.
+#[pin_data(PinnedDrop)]
+pub(crate) struct Device<T: FileOperations> {
+    #[pin]
+    misc: Opaque<bindings::miscdevice>,
+    _operations: PhantomData<T>,
+}
+
+// SAFETY: A device may be deregistered by another thread than the one that registered it.
+unsafe impl<T: FileOperations> Send for Device<T> {}
+// SAFETY: Nothing is done through `&self`.
+unsafe impl<T: FileOperations> Sync for Device<T> {}
+
+impl<T: FileOperations> Device<T> {
+    /// Makes `/dev/<name>` appear, with these permissions (such as `0o666`) where devtmpfs or udev
+    /// does not decide otherwise. Files may be opened before this returns.
+    pub(crate) fn register(name: &'static CStr, mode: u16) -> Result<Pin<KBox<Self>>> {
+        KBox::try_pin_init(
+            try_pin_init!(Self {
+                misc <- Opaque::try_ffi_init(move |slot: *mut bindings::miscdevice| {
+                    let misc = bindings::miscdevice {
+                        minor: bindings::MISC_DYNAMIC_MINOR as c_int,
+                        name: name.as_char_ptr(),
+                        fops: &Self::OPERATIONS,
+                        mode,
+                        ..pin_init::zeroed()
+                    };
+                    // INVARIANT: It is registered when this returns 0.
+                    //
+                    // SAFETY: `slot` is valid for writes, it is pinned, and stays valid until
+                    // `drop` has deregistered it.
+                    to_result(unsafe {
+                        slot.write(misc);
+                        bindings::misc_register(slot)
+                    })
+                }),
+                _operations: PhantomData,
+            }? Error),
+            GFP_KERNEL,
+        )
+    }
+
+    const OPERATIONS: bindings::file_operations = bindings::file_operations {
+        owner: this_module::<LocalModule>().as_ptr(),
+        open: Some(Self::open),
+        release: Some(Self::release),
+        flush: Some(Self::flush),
+        unlocked_ioctl: Some(Self::ioctl),
+        #[cfg(CONFIG_COMPAT)]
+        compat_ioctl: Some(Self::compat_ioctl),
+        poll: Some(Self::poll),
+        mmap: Some(Self::mmap),
+        ..pin_init::zeroed()
+    };
+
+    /// # Safety
+    ///
+    /// `file` is an open file of this device, and stays so for `'a`.
+    unsafe fn data<'a>(file: *mut bindings::file) -> ArcBorrow<'a, T> {
+        // SAFETY: `open` has put it there, and it is owned by the file until `release`.
+        unsafe { ArcBorrow::from_raw((*file).private_data.cast()) }
+    }
+
+    unsafe extern "C" fn open(inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
+        from_result(|| {
+            // SAFETY: The kernel passes a file that is being opened.
+            to_result(unsafe { bindings::generic_file_open(inode, file) })?;
+            // SAFETY: As above; nobody is in an `fdget_pos` section of it.
+            let data = T::open(unsafe { File::from_raw_file(file) })?;
+            // SAFETY: The private data of the file is ours.
+            unsafe { (*file).private_data = Arc::into_raw(data).cast_mut().cast() };
+            Ok(0)
+        })
+    }
+
+    unsafe extern "C" fn release(_inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
+        // SAFETY: `open` has put it there, and nothing else uses it any more.
+        let data = unsafe { Arc::from_raw((*file).private_data.cast::<T>()) };
+        // SAFETY: The kernel passes a valid file, which nobody reads or writes at a position.
+        T::release(data, unsafe { File::from_raw_file(file) });
+        0
+    }
+
+    unsafe extern "C" fn flush(file: *mut bindings::file, _id: bindings::fl_owner_t) -> c_int {
+        from_result(|| {
+            // SAFETY: The kernel passes an open file of this device, which nobody reads or writes
+            // at a position.
+            unsafe { T::flush(Self::data(file), File::from_raw_file(file)) }?;
+            Ok(0)
+        })
+    }
+
+    unsafe extern "C" fn ioctl(file: *mut bindings::file, cmd: c_uint, arg: c_ulong) -> c_long {
+        // SAFETY: As in `flush`.
+        match unsafe { T::ioctl(Self::data(file), File::from_raw_file(file), cmd, arg) } {
+            Ok(value) => value,
+            Err(error) => error.to_errno() as c_long,
+        }
+    }
+
+    #[cfg(CONFIG_COMPAT)]
+    unsafe extern "C" fn compat_ioctl(
+        file: *mut bindings::file,
+        cmd: c_uint,
+        arg: c_ulong,
+    ) -> c_long {
+        // SAFETY: As in `flush`.
+        match unsafe { T::compat_ioctl(Self::data(file), File::from_raw_file(file), cmd, arg) } {
+            Ok(value) => value,
+            Err(error) => error.to_errno() as c_long,
+        }
+    }
+
+    unsafe extern "C" fn poll(
+        file: *mut bindings::file,
+        table: *mut bindings::poll_table_struct,
+    ) -> bindings::__poll_t {
+        // INVARIANT: Both are valid during this call.
+        let context = PollContext {
+            file,
+            table,
+            _lifetime: PhantomData,
+        };
+        // SAFETY: `open` has put it there, and the file owns it until `release`; that is the
+        // lifetime that `poll` and its context are given.
+        let data = unsafe { &*(*file).private_data.cast::<T>() };
+        data.poll(&context)
+    }
+
+    unsafe extern "C" fn mmap(
+        file: *mut bindings::file,
+        vma: *mut bindings::vm_area_struct,
+    ) -> c_int {
+        from_result(|| {
+            // SAFETY: As in `flush`; the kernel passes an area that is being set up.
+            unsafe {
+                T::mmap(
+                    Self::data(file),
+                    File::from_raw_file(file),
+                    VmaNew::from_raw(vma),
+                )
+            }?;
+            Ok(0)
+        })
+    }
+}
+
+#[pinned_drop]
+impl<T: FileOperations> PinnedDrop for Device<T> {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: By the type invariant it is registered.
+        unsafe { bindings::misc_deregister(self.misc.get()) };
+    }
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who is calling.
+
+use core::ptr;
+
+use kernel::{
+    bindings,
+    mm::Mm,
+    prelude::*,
+    sync::aref::ARef,
+    task::Pid, //
+};
+
+/// A right that a process can have beyond those of its user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Capability {
+    /// Binding to a port below 1024.
+    NetBindService,
+    /// Pinning more than `RLIMIT_MEMLOCK`.
+    IpcLock,
+    /// Administration in general.
+    SysAdmin,
+}
+
+/// Whether the calling task has a capability, in the initial user namespace. Asking is logged as
+/// using it, so ask when it matters only.
+pub(crate) fn capable(capability: Capability) -> bool {
+    let number = match capability {
+        Capability::NetBindService => bindings::CAP_NET_BIND_SERVICE,
+        Capability::IpcLock => bindings::CAP_IPC_LOCK,
+        Capability::SysAdmin => bindings::CAP_SYS_ADMIN,
+    };
+    // SAFETY: The number is one of a capability.
+    unsafe { bindings::capable(number as c_int) }
+}
+
+/// The process id of the calling task, in the initial namespace; for messages.
+pub(crate) fn tgid() -> Pid {
+    current!().tgid()
+}
+
+/// The address space of a process, to tell processes apart.
+///
+/// Tasks that share their memory are the same; a child after `fork` is another one, even with a
+/// descriptor that it has inherited. It is compared only: nothing is kept from exiting.
+pub(crate) struct Process {
+    mm: ARef<Mm>,
+}
+
+impl Process {
+    /// That of the calling task; `None` for a kernel thread.
+    pub(crate) fn current() -> Option<Self> {
+        let current = current!();
+        let mm: &Mm = current.mm()?;
+        Some(Self { mm: mm.into() })
+    }
+
+    /// Whether the calling task belongs to it.
+    pub(crate) fn is_current(&self) -> bool {
+        let current = current!();
+        // This holds a reference, so the address cannot be that of a newer one.
+        current
+            .mm()
+            .is_some_and(|mm| ptr::eq(mm.as_raw(), self.mm.as_raw()))
+    }
+}

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Copies by a DMA engine.
+//!
+//! C header: [`include/linux/dmaengine.h`](srctree/include/linux/dmaengine.h)
+
+use core::ptr::NonNull;
+
+use kernel::{
+    device::Device,
+    dma::DataDirection,
+    prelude::*,
+    sync::{
+        aref::ARef,
+        Arc, //
+    },
+};
+
+use super::{
+    bindings as own,
+    dma_map, //
+};
+
+/// What is told about the end of a copy.
+pub(crate) trait Completion: Send + Sync + 'static {
+    /// The copy has ended, with this result. Called once for every submitted copy.
+    ///
+    /// `EIO`: the engine could not read or write; `ECANCELED`: it was stopped before.
+    ///
+    /// Called in a soft interrupt, by some drivers with the lock of their ring held: it must not
+    /// sleep and must not submit to any channel of that driver. If `self` is the last reference,
+    /// the destructor runs here as well, so hand it to a work queue where that matters.
+    fn segment_done(self: Arc<Self>, result: Result);
+}
+
+/// A channel of a DMA engine that copies memory, for the use of this module only.
+///
+/// Dropping it releases the channel, which waits for the engine to stop. Wait for all completions
+/// first: a copy that is still under way then may go on until the engine is reset, and what a driver
+/// does with its completion differs.
+///
+/// # Invariants
+///
+/// `chan` is a channel that was requested, and it is released in `Drop` only.
+pub(crate) struct Channel {
+    chan: NonNull<own::dma_chan>,
+}
+
+// SAFETY: A channel may be used and released by any thread.
+unsafe impl Send for Channel {}
+// SAFETY: Drivers lock their rings: submitting from several threads is allowed.
+unsafe impl Sync for Channel {}
+
+impl Channel {
+    /// Takes a free channel that can copy memory; `None` when there is none. May sleep.
+    pub(crate) fn request() -> Option<Self> {
+        // SAFETY: No preconditions.
+        let chan = unsafe { own::scif_helper_dma_request_memcpy() };
+        // INVARIANT: It has just been requested.
+        NonNull::new(chan).map(|chan| Self { chan })
+    }
+
+    /// The channel's name, for example `dma0chan0`.
+    pub(crate) fn name(&self) -> &CStr {
+        // SAFETY: The channel is valid as long as `self` is, and so is its name.
+        unsafe { CStr::from_char_ptr(own::scif_helper_dma_name(self.chan.as_ptr())) }
+    }
+
+    /// The device that memory is mapped for, so that this engine can reach it.
+    pub(crate) fn device(&self) -> ARef<Device> {
+        // SAFETY: The channel is valid and so is its device; this takes a reference.
+        unsafe { Device::get_device(own::scif_helper_dma_device(self.chan.as_ptr())) }
+    }
+
+    /// The largest copy that one [`Channel::submit`] should ask for.
+    pub(crate) fn max_segment(&self) -> usize {
+        // SAFETY: The channel is valid.
+        unsafe { own::scif_helper_dma_max_segment(self.chan.as_ptr()) }
+    }
+
+    /// Whether this engine can copy between these addresses.
+    pub(crate) fn is_aligned(&self, dst: u64, src: u64, len: usize) -> bool {
+        // SAFETY: The channel is valid.
+        unsafe {
+            own::scif_helper_dma_is_aligned(self.chan.as_ptr(), dst as usize, src as usize, len)
+        }
+    }
+
+    /// Maps a range of another device's memory for this engine. May sleep.
+    pub(crate) fn map_peer(&self, phys: u64, size: usize) -> Result<PeerMapping> {
+        let device = self.device();
+        // SAFETY: The range is a device's and is not freed; it is unmapped when the result is
+        // dropped.
+        let address = unsafe {
+            dma_map::map_phys(
+                &device,
+                phys,
+                size,
+                DataDirection::Bidirectional,
+                dma_map::DEVICE_MEMORY,
+            )
+        }?;
+        // INVARIANT: It has just been mapped.
+        Ok(PeerMapping {
+            device,
+            address,
+            size,
+        })
+    }
+
+    /// Submits a copy of `len` bytes between two bus addresses of this engine.
+    ///
+    /// It begins with the next [`Channel::issue_pending`]. Copies of a channel end in the order
+    /// they were submitted. With `interrupt` its end is reported at once, otherwise not before that
+    /// of a later copy which asks for it.
+    ///
+    /// `Err` gives the completion back: the ring is full for now, or the engine is gone.
+    ///
+    /// Whoever submits keeps both ranges mapped until the completion has been called. May be called
+    /// from any context but hard interrupts, and not from a completion.
+    pub(crate) fn submit<T: Completion>(
+        &self,
+        dst: u64,
+        src: u64,
+        len: usize,
+        interrupt: bool,
+        completion: Arc<T>,
+    ) -> Result<(), Arc<T>> {
+        let param = Arc::into_raw(completion);
+        // SAFETY: The channel is valid. `param` owns a reference, that `done` takes over if this
+        // returns true.
+        let submitted = unsafe {
+            own::scif_helper_dma_submit(
+                self.chan.as_ptr(),
+                dst,
+                src,
+                len,
+                interrupt,
+                Some(done::<T>),
+                param.cast_mut().cast(),
+            )
+        };
+        if submitted {
+            Ok(())
+        } else {
+            // SAFETY: From `into_raw` above; `done` is not called when nothing was submitted.
+            Err(unsafe { Arc::from_raw(param) })
+        }
+    }
+
+    /// Makes the engine begin with what has been submitted.
+    pub(crate) fn issue_pending(&self) {
+        // SAFETY: The channel is valid.
+        unsafe { own::scif_helper_dma_issue_pending(self.chan.as_ptr()) };
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // Some engines cannot be terminated; releasing the channel stops those.
+        //
+        // SAFETY: By the type invariant the channel is valid and has not been released.
+        unsafe {
+            let _ = own::scif_helper_dma_terminate(self.chan.as_ptr());
+            own::scif_helper_dma_synchronize(self.chan.as_ptr());
+            own::dma_release_channel(self.chan.as_ptr());
+        }
+    }
+}
+
+/// # Safety
+///
+/// `param` is from `Arc::<T>::into_raw`, and owns its reference.
+unsafe extern "C" fn done<T: Completion>(param: *mut c_void, result: *const own::dmaengine_result) {
+    // SAFETY: By the contract of this function.
+    let completion = unsafe { Arc::from_raw(param.cast::<T>()) };
+    // SAFETY: The driver passes a valid pointer or none at all.
+    let code =
+        unsafe { result.as_ref() }.map_or(own::dmaengine_tx_result_DMA_TRANS_NOERROR, |r| r.result);
+    completion.segment_done(match code {
+        own::dmaengine_tx_result_DMA_TRANS_NOERROR => Ok(()),
+        own::dmaengine_tx_result_DMA_TRANS_ABORTED => Err(ECANCELED),
+        _ => Err(EIO),
+    });
+}
+
+/// A range of a device's memory that another device, a DMA engine, can reach.
+///
+/// # Invariants
+///
+/// `size` bytes are mapped for `device` at `address`.
+pub(crate) struct PeerMapping {
+    device: ARef<Device>,
+    address: u64,
+    size: usize,
+}
+
+impl PeerMapping {
+    /// The bus address of the range's first byte.
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// The size in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+}
+
+impl Drop for PeerMapping {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant it is mapped like this.
+        unsafe {
+            dma_map::unmap_phys(
+                &self.device,
+                self.address,
+                self.size,
+                DataDirection::Bidirectional,
+                dma_map::DEVICE_MEMORY,
+            )
+        };
+    }
+}
+
+#[kunit_tests(scif_sys_dmaengine)]
+mod tests {
+    use super::*;
+    use crate::sys::{
+        shared_memory::SharedMemory,
+        wait::{
+            new_wait_queue,
+            WaitQueue, //
+        },
+    };
+    use kernel::{
+        sync::atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        time::Delta,
+    };
+
+    #[pin_data]
+    struct Transfer {
+        left: Atomic<i32>,
+        failed: Atomic<i32>,
+        #[pin]
+        queue: WaitQueue,
+    }
+
+    impl Completion for Transfer {
+        fn segment_done(self: Arc<Self>, result: Result) {
+            if result.is_err() {
+                self.failed.store(1, Release);
+            }
+            self.left.fetch_sub(1, Release);
+            self.queue.wake_all();
+        }
+    }
+
+    /// Skipped, that is passed, on machines without a DMA engine.
+    #[test]
+    fn a_copy_arrives_and_is_reported() -> Result {
+        let Some(channel) = Channel::request() else {
+            pr_info!("no DMA channel here: nothing to test\n");
+            return Ok(());
+        };
+        let device = channel.device();
+        let from = SharedMemory::new(4096, Some(&device))?;
+        let to = SharedMemory::new(4096, Some(&device))?;
+        from.write(3, b"scif")?;
+
+        const COPIES: i32 = 3;
+        let transfer = Arc::pin_init(
+            pin_init!(Transfer {
+                left: Atomic::new(COPIES),
+                failed: Atomic::new(0),
+                queue <- new_wait_queue!("scif_test::Transfer"),
+            }),
+            GFP_KERNEL,
+        )?;
+        for copy in 0..COPIES {
+            let last = copy + 1 == COPIES;
+            assert!(channel
+                .submit(
+                    to.bus_address() + 11,
+                    from.bus_address() + 3,
+                    4,
+                    last,
+                    transfer.clone(),
+                )
+                .is_ok());
+        }
+        channel.issue_pending();
+        let ended = transfer.queue.wait_timeout(Delta::from_secs(30), || {
+            (transfer.left.load(Acquire) == 0).then_some(())
+        })?;
+        // The buffers must not go while the engine may still write to them.
+        drop(channel);
+        assert_eq!(ended, Some(()));
+        assert_eq!(transfer.failed.load(Acquire), 0);
+
+        let mut bytes = [0; 6];
+        to.read(10, &mut bytes)?;
+        assert_eq!(&bytes, b"\0scif\0");
+        Ok(())
+    }
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory of a device, mapped for the CPU with write combining.
+//!
+//! Writes are cheap and gathered into bursts; they may leave the CPU in any order until
+//! [`IoMapping::flush_writes`]. Reads stall for a round trip over the bus each.
+
+use core::ptr::NonNull;
+
+use kernel::{
+    bindings,
+    io::PhysAddr,
+    prelude::*,
+    sync::barrier,
+    uaccess::{
+        UserSliceReader,
+        UserSliceWriter, //
+    },
+};
+
+use super::{
+    bindings as own,
+    pin::PinnedPages, //
+};
+
+/// Bytes that are staged on the stack on their way between user space and the device.
+const STAGING: usize = 256;
+
+/// A mapped range of device memory.
+///
+/// Drop it before the driver of the device lets the range go.
+///
+/// # Invariants
+///
+/// `base` is an `ioremap`ped range of `size` bytes.
+pub(crate) struct IoMapping {
+    base: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: The mapping is valid on all CPUs.
+unsafe impl Send for IoMapping {}
+// SAFETY: Device memory may be accessed by several CPUs at once; no Rust reference into it exists.
+unsafe impl Sync for IoMapping {}
+
+impl IoMapping {
+    /// Maps `size` bytes at a physical address of a device. May sleep.
+    pub(crate) fn write_combined(phys: u64, size: u64) -> Result<Self> {
+        let size = usize::try_from(size)?;
+        if size == 0 || (size as u64).checked_add(phys).is_none() {
+            return Err(EINVAL);
+        }
+        // SAFETY: Addresses that are RAM are refused.
+        let base = unsafe { bindings::ioremap_wc(phys as PhysAddr, size) };
+        // INVARIANT: It has just been mapped.
+        Ok(Self {
+            base: NonNull::new(base.cast()).ok_or(ENOMEM)?,
+            size,
+        })
+    }
+
+    /// The size in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// A pointer to `count` bytes at `offset`; `EINVAL` where they are not all inside.
+    fn at(&self, offset: usize, count: usize) -> Result<*mut u8> {
+        match offset.checked_add(count) {
+            // SAFETY: The bytes are inside, as just checked.
+            Some(end) if end <= self.size => Ok(unsafe { self.base.as_ptr().add(offset) }),
+            _ => Err(EINVAL),
+        }
+    }
+
+    /// As `at`, for a number: `EINVAL` where it is not aligned.
+    fn number_at<N>(&self, offset: usize) -> Result<*mut c_void> {
+        let pointer = self.at(offset, size_of::<N>())?;
+        if pointer.cast::<N>().is_aligned() {
+            Ok(pointer.cast())
+        } else {
+            Err(EINVAL)
+        }
+    }
+
+    /// Writes a number, little-endian, in one piece.
+    pub(crate) fn write_u32(&self, offset: usize, value: u32) -> Result {
+        // SAFETY: `number_at` returns valid and aligned pointers.
+        unsafe { own::scif_helper_io_write_u32(self.number_at::<u32>(offset)?, value) };
+        Ok(())
+    }
+
+    /// Writes a number, little-endian, in one piece.
+    pub(crate) fn write_u64(&self, offset: usize, value: u64) -> Result {
+        // SAFETY: `number_at` returns valid and aligned pointers.
+        unsafe { own::scif_helper_io_write_u64(self.number_at::<u64>(offset)?, value) };
+        Ok(())
+    }
+
+    /// Reads a number, little-endian. Stalls.
+    pub(crate) fn read_u32(&self, offset: usize) -> Result<u32> {
+        // SAFETY: `number_at` returns valid and aligned pointers.
+        Ok(unsafe { own::scif_helper_io_read_u32(self.number_at::<u32>(offset)?) })
+    }
+
+    /// Reads a number, little-endian. Stalls.
+    pub(crate) fn read_u64(&self, offset: usize) -> Result<u64> {
+        // SAFETY: `number_at` returns valid and aligned pointers.
+        Ok(unsafe { own::scif_helper_io_read_u64(self.number_at::<u64>(offset)?) })
+    }
+
+    /// Copies bytes in.
+    pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
+        let to = self.at(offset, from.len())?;
+        // SAFETY: Both are valid for that many bytes.
+        unsafe { bindings::memcpy_toio(to.cast(), from.as_ptr().cast(), from.len()) };
+        Ok(())
+    }
+
+    /// Copies bytes out. Stalls for each few of them.
+    pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
+        let from = self.at(offset, to.len())?;
+        // SAFETY: Both are valid for that many bytes.
+        unsafe { bindings::memcpy_fromio(to.as_mut_ptr().cast(), from.cast(), to.len()) };
+        Ok(())
+    }
+
+    /// Copies `len` bytes of pinned pages to the device.
+    pub(crate) fn copy_from_pages(
+        &self,
+        offset: usize,
+        pages: &PinnedPages,
+        pages_offset: usize,
+        len: usize,
+    ) -> Result {
+        let to = self.at(offset, len)?;
+        pages.for_each_piece(pages_offset, len, |piece| {
+            // SAFETY: The piece is inside its page, and its place inside the mapping.
+            unsafe {
+                own::scif_helper_copy_page_to_io(
+                    to.add(piece.done).cast(),
+                    piece.page,
+                    piece.offset,
+                    piece.len,
+                )
+            };
+            Ok(())
+        })
+    }
+
+    /// Copies `len` bytes of the device to pinned pages; `EACCES` when those are read-only.
+    pub(crate) fn copy_to_pages(
+        &self,
+        offset: usize,
+        pages: &PinnedPages,
+        pages_offset: usize,
+        len: usize,
+    ) -> Result {
+        pages.require_writable()?;
+        let from = self.at(offset, len)?;
+        pages.for_each_piece(pages_offset, len, |piece| {
+            // SAFETY: The piece is inside its page, which is writable, and its place inside the
+            // mapping.
+            unsafe {
+                own::scif_helper_copy_page_from_io(
+                    piece.page,
+                    piece.offset,
+                    from.add(piece.done).cast(),
+                    piece.len,
+                )
+            };
+            Ok(())
+        })
+    }
+
+    /// Copies bytes from user space to the device. May sleep. On an error a part may have been
+    /// written.
+    pub(crate) fn copy_from_user(&self, offset: usize, from: &mut UserSliceReader) -> Result {
+        self.at(offset, from.len())?;
+        // Copying from user space right into device memory is not possible everywhere.
+        let mut staging = [0; STAGING];
+        let mut offset = offset;
+        while !from.is_empty() {
+            let part = &mut staging[..from.len().min(STAGING)];
+            from.read_slice(part)?;
+            self.write(offset, part)?;
+            offset += part.len();
+        }
+        Ok(())
+    }
+
+    /// Copies bytes from the device to user space. May sleep. Stalls for each few of them.
+    pub(crate) fn copy_to_user(&self, offset: usize, to: &mut UserSliceWriter) -> Result {
+        self.at(offset, to.len())?;
+        let mut staging = [0; STAGING];
+        let mut offset = offset;
+        while !to.is_empty() {
+            let part = &mut staging[..to.len().min(STAGING)];
+            self.read(offset, part)?;
+            to.write_slice(part)?;
+            offset += part.len();
+        }
+        Ok(())
+    }
+
+    /// Makes everything written before reach the device before anything that is written after.
+    pub(crate) fn flush_writes(&self) {
+        barrier::mb(barrier::Write);
+    }
+}
+
+impl Drop for IoMapping {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant it is mapped, and nothing uses it any more.
+        unsafe { bindings::iounmap(self.base.as_ptr().cast()) };
+    }
+}

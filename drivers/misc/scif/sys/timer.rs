@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Doing something again and again.
+
+use kernel::{
+    impl_has_hr_timer,
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+    time::{
+        hrtimer::{
+            ArcHrTimerHandle,
+            HrTimer,
+            HrTimerCallback,
+            HrTimerCallbackContext,
+            HrTimerPointer,
+            HrTimerRestart,
+            RelativeMode, //
+        },
+        Delta,
+        Monotonic, //
+    },
+};
+
+/// What a [`PeriodicTimer`] calls.
+pub(crate) trait Tick: Send + Sync + 'static {
+    /// A period is over. A hard interrupt: it must not sleep. Periods that were missed are not made
+    /// up for.
+    fn tick(&self);
+}
+
+/// Calls [`Tick::tick`] once a period, until it is dropped.
+///
+/// Dropping waits for a call that is running, so never drop it inside one, nor with a lock held
+/// that `tick` takes. It owns a reference to its target: whoever puts it into the target takes it
+/// out again, or neither goes away.
+pub(crate) struct PeriodicTimer<T: Tick> {
+    _handle: ArcHrTimerHandle<Timer<T>>,
+}
+
+impl<T: Tick> PeriodicTimer<T> {
+    /// Starts; the first call is one period from now. `EINVAL` when `period` is not positive.
+    pub(crate) fn start(target: Arc<T>, period: Delta) -> Result<Self> {
+        if period.is_zero() || period.is_negative() {
+            return Err(EINVAL);
+        }
+        let timer = Arc::pin_init(
+            pin_init!(Timer {
+                timer <- HrTimer::new(),
+                period,
+                target,
+            }),
+            GFP_KERNEL,
+        )?;
+        Ok(Self {
+            _handle: timer.start(period),
+        })
+    }
+}
+
+#[pin_data]
+struct Timer<T: Tick> {
+    #[pin]
+    timer: HrTimer<Self>,
+    period: Delta,
+    target: Arc<T>,
+}
+
+impl<T: Tick> HrTimerCallback for Timer<T> {
+    type Pointer<'a> = Arc<Self>;
+
+    fn run(
+        this: ArcBorrow<'_, Self>,
+        mut context: HrTimerCallbackContext<'_, Self>,
+    ) -> HrTimerRestart {
+        this.target.tick();
+        context.forward_now(this.period);
+        HrTimerRestart::Restart
+    }
+}
+
+impl_has_hr_timer! {
+    impl{T: Tick} HasHrTimer<Self> for Timer<T> {
+        mode: RelativeMode<Monotonic>, field: self.timer
+    }
+}
+
+#[kunit_tests(scif_sys_timer)]
+mod tests {
+    use super::*;
+    use crate::sys::wait::{
+        new_wait_queue,
+        WaitQueue, //
+    };
+    use kernel::sync::atomic::{
+        Acquire,
+        Atomic,
+        Release, //
+    };
+
+    #[pin_data]
+    struct Ticks {
+        count: Atomic<i32>,
+        #[pin]
+        queue: WaitQueue,
+    }
+
+    impl Tick for Ticks {
+        fn tick(&self) {
+            self.count.fetch_add(1, Release);
+            self.queue.wake_all();
+        }
+    }
+
+    #[test]
+    fn it_ticks_until_it_is_dropped() -> Result {
+        let ticks = Arc::pin_init(
+            pin_init!(Ticks {
+                count: Atomic::new(0),
+                queue <- new_wait_queue!("scif_test::Ticks"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let timer = PeriodicTimer::start(ticks.clone(), Delta::from_millis(2))?;
+        let seen = ticks.queue.wait_timeout(Delta::from_secs(30), || {
+            (ticks.count.load(Acquire) >= 3).then_some(())
+        })?;
+        assert_eq!(seen, Some(()));
+        drop(timer);
+
+        // Several periods without a tick, and nobody else holds the target.
+        let count = ticks.count.load(Acquire);
+        let more = ticks.queue.wait_timeout(Delta::from_millis(20), || {
+            (ticks.count.load(Acquire) != count).then_some(())
+        })?;
+        assert_eq!(more, None);
+        assert!(Arc::into_unique_or_drop(ticks).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn a_period_is_positive() -> Result {
+        let ticks = Arc::pin_init(
+            pin_init!(Ticks {
+                count: Atomic::new(0),
+                queue <- new_wait_queue!("scif_test::Ticks"),
+            }),
+            GFP_KERNEL,
+        )?;
+        assert!(PeriodicTimer::start(ticks.clone(), Delta::ZERO).is_err());
+        assert!(PeriodicTimer::start(ticks, Delta::from_millis(-1)).is_err());
+        Ok(())
+    }
+}
