@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The emulator process of a lab: its configuration, its life, and what it can be asked.
+//!
+//! It has to be ready before any QEMU starts and to outlive them all: a QEMU whose devices
+//! vanish may abort. If it ends by itself, the lab is over.
+
+use std::fs;
+use std::fs::File;
+use std::io::BufRead;
+use std::io::BufReader;
+use std::path::PathBuf;
+use std::process::Command;
+use std::process::ExitStatus;
+use std::process::Stdio;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::bail;
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::config::Config;
+use crate::paths;
+use crate::paths::LabPaths;
+use crate::process::Supervised;
+use crate::process::describe;
+
+/// How long it may take until the emulator listens.
+const START: Duration = Duration::from_secs(60);
+
+/// The running emulator.
+pub(crate) struct Emulator {
+    process: Supervised,
+}
+
+impl Emulator {
+    /// Starts it and waits until it listens. `on_exit` is called when it ends.
+    pub(crate) fn start(
+        config: &Config,
+        paths: &LabPaths,
+        ram_files: &[PathBuf],
+        on_exit: impl FnOnce(ExitStatus) + Send + 'static,
+    ) -> Result<Emulator> {
+        let program = paths::sibling("ntb-emulator", config.emulator.as_deref())?;
+        let guests: Vec<_> = ram_files
+            .iter()
+            .map(|file| {
+                json!({
+                    "ram_file": file,
+                    "ram_size": u64::from(config.memory) << 20,
+                    "dma_channels": config.dma_channels,
+                })
+            })
+            .collect();
+        let links: Vec<_> = config
+            .links()
+            .into_iter()
+            .map(|(upstream, downstream)| {
+                json!({
+                    "upstream": upstream,
+                    "downstream": downstream,
+                    "personality": config.personality,
+                    "windows": config.windows,
+                })
+            })
+            .collect();
+        let topology = json!({"directory": paths.folder(), "guests": guests, "links": links});
+        let file = paths.folder().join("emulator.json");
+        fs::write(&file, serde_json::to_vec_pretty(&topology)?)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+
+        let log = paths.emulator_log();
+        let mut command = Command::new(program);
+        command
+            .arg("--config")
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&log).with_context(|| format!("cannot make {}", log.display()))?);
+        let (process, stdout) = Supervised::spawn("the emulator", command, on_exit)?;
+        let stdout = stdout.context("the emulator has no standard output")?;
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || {
+            // Reads on after "ready", so that the emulator can never block on this pipe.
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                let _ = sender.send(line);
+            }
+        });
+        loop {
+            match receiver.recv_timeout(START) {
+                Ok(line) if line.trim() == "ready" => return Ok(Emulator { process }),
+                Ok(_) => {}
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    bail!("the emulator is not ready after {} s", START.as_secs())
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    process.wait(Duration::from_secs(5));
+                    bail!("{}", Self::epitaph(&process, paths));
+                }
+            }
+        }
+    }
+
+    fn epitaph(process: &Supervised, paths: &LabPaths) -> String {
+        let end = process.exited().map_or("closed its output".into(), describe);
+        let log = fs::read_to_string(paths.emulator_log()).unwrap_or_default();
+        format!("the emulator {end}:\n{}", crate::last_lines(&log, 10))
+    }
+
+    /// Why it is gone, if it is.
+    pub(crate) fn failure(&self, paths: &LabPaths) -> Option<String> {
+        self.process.exited()?;
+        Some(Self::epitaph(&self.process, paths))
+    }
+
+    /// Sets the link between two nodes up or down.
+    pub(crate) fn set_link(&self, _a: usize, _b: usize, _up: bool) -> Result<()> {
+        bail!("the emulator cannot be asked yet")
+    }
+
+    /// What it counted.
+    pub(crate) fn counters(&self) -> Result<serde_json::Value> {
+        bail!("the emulator cannot be asked yet")
+    }
+
+    /// The process id, for people.
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Ends it, politely first. No QEMU may run any more.
+    pub(crate) fn stop(&self) {
+        self.process.signal(Signal::TERM);
+        if self.process.wait(Duration::from_secs(3)).is_none() {
+            self.process.kill();
+        }
+    }
+}

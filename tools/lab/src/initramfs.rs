@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The initramfs of every guest: busybox and a script that mounts the pinned root and
+//! hands over to the agent.
+//!
+//! It is written here as an uncompressed "newc" archive and cached under the hash of its
+//! contents. It holds no kernel modules: what the first second needs is built in.
+
+use std::fs;
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use anyhow::Result;
+use sha2::Digest;
+use sha2::Sha256;
+
+const INIT: &str = include_str!("initramfs/init");
+const BUSYBOX: &str = "/bin/busybox";
+const FOLDERS: [&str; 8] = [
+    "bin", "dev", "proc", "sys", "lower", "overlay", "root", "tmp",
+];
+
+/// Makes the archive if it is not in `cache` yet and returns its path.
+pub fn ensure(cache: &Path) -> Result<PathBuf> {
+    let busybox = fs::read(BUSYBOX).with_context(|| {
+        format!(
+            "cannot read {BUSYBOX}; the pinned root has it (busybox-static): run this through scripts/lab"
+        )
+    })?;
+    let archive = archive(&busybox);
+    let digest = Sha256::digest(&archive);
+    let key: String = digest[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+    let path = cache.join(format!("initramfs-{key}.cpio"));
+    if !path.exists() {
+        let partial = cache.join(format!("initramfs-{key}.{}.partial", std::process::id()));
+        fs::write(&partial, &archive)
+            .with_context(|| format!("cannot write {} (no space?)", partial.display()))?;
+        fs::rename(&partial, &path)
+            .with_context(|| format!("cannot rename {} to its final name", partial.display()))?;
+    }
+    Ok(path)
+}
+
+fn archive(busybox: &[u8]) -> Vec<u8> {
+    let mut archive = Archive::default();
+    for folder in FOLDERS {
+        archive.entry(folder, 0o040_755, (0, 0), &[]);
+    }
+    // The kernel opens it for init before anything is mounted.
+    archive.entry("dev/console", 0o020_600, (5, 1), &[]);
+    archive.entry("bin/busybox", 0o100_755, (0, 0), busybox);
+    archive.entry("init", 0o100_755, (0, 0), INIT.as_bytes());
+    archive.finish()
+}
+
+#[derive(Default)]
+struct Archive {
+    bytes: Vec<u8>,
+    inode: u32,
+}
+
+impl Archive {
+    fn entry(&mut self, name: &str, mode: u32, device: (u32, u32), contents: &[u8]) {
+        self.inode += 1;
+        let links = if mode & 0o170_000 == 0o040_000 { 2 } else { 1 };
+        self.header(name, self.inode, mode, links, device, contents.len());
+        self.bytes.extend_from_slice(contents);
+        self.pad();
+    }
+
+    fn header(
+        &mut self,
+        name: &str,
+        inode: u32,
+        mode: u32,
+        links: u32,
+        device: (u32, u32),
+        size: usize,
+    ) {
+        // Fields: inode, mode, uid, gid, links, mtime, size, the file's device, the
+        // node's device, length of the name with its zero, checksum.
+        let fields = [
+            inode,
+            mode,
+            0,
+            0,
+            links,
+            0,
+            u32::try_from(size).expect("nothing in the initramfs is as large as 4 GiB"),
+            0,
+            0,
+            device.0,
+            device.1,
+            name.len() as u32 + 1,
+            0,
+        ];
+        self.bytes.extend_from_slice(b"070701");
+        for field in fields {
+            self.bytes
+                .extend_from_slice(format!("{field:08x}").as_bytes());
+        }
+        self.bytes.extend_from_slice(name.as_bytes());
+        self.bytes.push(0);
+        self.pad();
+    }
+
+    fn pad(&mut self) {
+        while self.bytes.len() % 4 != 0 {
+            self.bytes.push(0);
+        }
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.header("TRAILER!!!", 0, 0, 1, (0, 0), 0);
+        while self.bytes.len() % 512 != 0 {
+            self.bytes.push(0);
+        }
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_aligned_and_terminated() {
+        let archive = archive(b"12345");
+        assert_eq!(archive.len() % 512, 0);
+        assert!(archive.starts_with(b"070701"));
+        let text = String::from_utf8_lossy(&archive);
+        assert!(text.contains("bin/busybox\0"));
+        assert!(text.contains("TRAILER!!!\0"));
+        for (position, _) in text.match_indices("070701") {
+            assert_eq!(position % 4, 0);
+        }
+    }
+
+    #[test]
+    fn the_archive_does_not_depend_on_the_day() {
+        assert_eq!(archive(b"x"), archive(b"x"));
+    }
+}

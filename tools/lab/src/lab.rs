@@ -1,0 +1,642 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A running lab: its emulator and its nodes, and all that can be done with them.
+//!
+//! # Invariants
+//! - The emulator is started before the first QEMU and stopped after the last.
+//! - Dropping the [`Lab`] ends every process and removes every file of it.
+
+use std::fs;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use std::sync::Weak;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::anyhow;
+use anyhow::bail;
+
+use crate::command::Command;
+use crate::command::Output;
+use crate::command::Process;
+use crate::config::Config;
+use crate::config::Flavour;
+use crate::control::NodeReport;
+use crate::control::Report;
+use crate::emulator::Emulator;
+use crate::error::Error;
+use crate::guest::Event;
+use crate::guest::Guest;
+use crate::initramfs;
+use crate::interrupt;
+use crate::kernel::Kernel;
+use crate::kernel_log;
+use crate::node;
+use crate::paths;
+use crate::paths::Claim;
+use crate::paths::LabPaths;
+use crate::progress::Progress;
+use crate::progress::Step;
+use crate::qemu::Machine;
+use crate::wire::Request;
+
+/// How long a plain guest may take to boot on a busy machine.
+const BOOT: Duration = Duration::from_secs(120);
+/// How long a command may take by default on the plain kernel.
+const COMMAND: Duration = Duration::from_secs(60);
+
+struct Inner {
+    config: Config,
+    kernel: Kernel,
+    initramfs: PathBuf,
+    agent: PathBuf,
+    nodes: Vec<node::Node>,
+    emulator: OnceLock<Emulator>,
+    memory: PathBuf,
+    paths: LabPaths,
+    // Last: the folder goes when everything else is gone.
+    _claim: Claim,
+}
+
+/// A running lab. Dropping it ends it.
+pub struct Lab {
+    inner: Arc<Inner>,
+}
+
+impl Lab {
+    /// Starts a lab and returns when every node answers.
+    pub fn start(config: Config, progress: &dyn Progress) -> Result<Lab> {
+        config.check()?;
+        paths::require_environment()?;
+        let started = Instant::now();
+        let paths = LabPaths::new(&config.name)?;
+        let agent = paths::sibling("lab-agent", config.agent.as_deref())?;
+        visible_in_guests(&agent)?;
+        let claim = paths.claim(&config.name)?;
+        progress.step(Step::Now(format!(
+            "looking for the {} kernel",
+            config.kernel.name()
+        )));
+        let kernel = Kernel::ensure(config.kernel)?;
+        let initramfs = initramfs::ensure(paths::cache())?;
+        let memory = paths.memory();
+        fs::create_dir_all(&memory).with_context(|| format!("cannot make {}", memory.display()))?;
+        interrupt::register(&memory);
+        let inner = Arc::new(Inner {
+            nodes: (0..config.nodes)
+                .map(|number| node::Node::new(number, paths.clone()))
+                .collect(),
+            config,
+            kernel,
+            initramfs,
+            agent,
+            emulator: OnceLock::new(),
+            memory,
+            paths,
+            _claim: claim,
+        });
+        // From here on, an error ends what was started.
+        let lab = Lab { inner };
+        if lab.inner.config.needs_emulator() {
+            progress.step(Step::Now("starting the emulator".to_owned()));
+            lab.start_emulator()?;
+        }
+        lab.boot_all(progress)?;
+        progress.step(Step::Done(format!(
+            "the lab '{}' is up after {:.1} s",
+            lab.inner.config.name,
+            started.elapsed().as_secs_f64()
+        )));
+        Ok(lab)
+    }
+
+    fn start_emulator(&self) -> Result<()> {
+        let inner = &self.inner;
+        let files: Vec<PathBuf> = (0..inner.config.nodes).map(|n| inner.ram(n)).collect();
+        let weak = Arc::downgrade(inner);
+        let emulator = Emulator::start(&inner.config, &inner.paths, &files, move |_| {
+            // Guests whose devices are gone are of no use, and may hang.
+            if let Some(inner) = Weak::upgrade(&weak) {
+                for node in &inner.nodes {
+                    node.kill();
+                }
+            }
+        })?;
+        inner
+            .emulator
+            .set(emulator)
+            .map_err(|_| anyhow!("the emulator was started twice"))
+    }
+
+    fn boot_all(&self, progress: &dyn Progress) -> Result<()> {
+        let nodes = self.nodes();
+        progress.step(Step::Now(format!("booting {nodes} nodes")));
+        let results: Vec<Result<()>> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..nodes)
+                .map(|node| scope.spawn(move || self.boot(node, progress)))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| {
+                    thread
+                        .join()
+                        .unwrap_or_else(|_| Err(anyhow!("the thread that boots a node panicked")))
+                })
+                .collect()
+        });
+        results.into_iter().collect()
+    }
+
+    fn boot(&self, number: usize, progress: &dyn Progress) -> Result<()> {
+        let inner = &self.inner;
+        let emulated = |count: usize, kind: &str| -> Vec<PathBuf> {
+            (0..count)
+                .map(|index| {
+                    inner
+                        .paths
+                        .folder()
+                        .join(format!("guest-{number}-{kind}-{index}.sock"))
+                })
+                .collect()
+        };
+        let ram = inner.ram(number);
+        let machine = Machine {
+            node: number,
+            config: &inner.config,
+            paths: &inner.paths,
+            kernel: &inner.kernel,
+            initramfs: &inner.initramfs,
+            agent: &inner.agent,
+            ram: &ram,
+            ntbs: emulated(inner.config.links_of(number), "ntb"),
+            dmas: emulated(inner.config.dma_channels as usize, "dma"),
+        };
+        inner.check_emulator()?;
+        inner
+            .node(number)?
+            .boot(&machine, BOOT * self.slowness())
+            .map_err(|error| inner.blame_emulator(error))?;
+        for module in &inner.config.modules {
+            self.load(number, module)?;
+        }
+        let running = inner.node(number)?.running()?;
+        progress.step(Step::Done(format!(
+            "node {number} is up after {:.1} s (Linux {})",
+            running.boot_time.as_secs_f64(),
+            running.release
+        )));
+        Ok(())
+    }
+
+    /// What was asked for.
+    pub fn config(&self) -> &Config {
+        &self.inner.config
+    }
+
+    /// The kernel of the guests.
+    pub fn kernel(&self) -> &Kernel {
+        &self.inner.kernel
+    }
+
+    /// Where its files are.
+    pub fn paths(&self) -> &LabPaths {
+        &self.inner.paths
+    }
+
+    /// How many nodes it has.
+    pub fn nodes(&self) -> usize {
+        self.inner.config.nodes
+    }
+
+    /// How much longer things may take than on the plain kernel.
+    pub fn slowness(&self) -> u32 {
+        self.inner.config.kernel.slowness()
+    }
+
+    /// `seconds` on the plain kernel, longer on a slower one.
+    pub fn seconds(&self, seconds: u64) -> Duration {
+        Duration::from_secs(seconds) * self.slowness()
+    }
+
+    /// One node.
+    pub fn node(&self, number: usize) -> Node<'_> {
+        Node { lab: self, number }
+    }
+
+    /// A command for a node, to be given an input, an environment, more time ...
+    pub fn command<S: Into<String>>(
+        &self,
+        node: usize,
+        argv: impl IntoIterator<Item = S>,
+    ) -> Result<Command> {
+        let argv = argv.into_iter().map(Into::into).collect();
+        let guest = self.guest(node)?;
+        Ok(Command::new(node, guest, argv, COMMAND * self.slowness()))
+    }
+
+    /// Runs a command to its end.
+    pub fn exec<S: Into<String>>(
+        &self,
+        node: usize,
+        argv: impl IntoIterator<Item = S>,
+    ) -> Result<Output> {
+        self.command(node, argv)?.run()
+    }
+
+    /// Runs a shell script to its end; it must succeed. Returns its output.
+    pub fn shell(&self, node: usize, script: &str) -> Result<String> {
+        Ok(self
+            .exec(node, ["sh", "-e", "-c", script])?
+            .success()?
+            .stdout())
+    }
+
+    /// Starts a command that is killed when the result is dropped.
+    pub fn spawn<S: Into<String>>(
+        &self,
+        node: usize,
+        argv: impl IntoIterator<Item = S>,
+    ) -> Result<Process> {
+        self.command(node, argv)?.spawn()
+    }
+
+    pub(crate) fn guest(&self, node: usize) -> Result<Guest> {
+        Ok(self.inner.running(node)?.guest.clone())
+    }
+
+    /// Opens a raw channel to a node's agent, for the owner's clients.
+    pub(crate) fn open(
+        &self,
+        node: usize,
+        request: &Request,
+        sink: impl Fn(Event) + Send + Sync + 'static,
+    ) -> Result<(Guest, u32)> {
+        let guest = self.guest(node)?;
+        let channel = guest.open(request, sink)?;
+        Ok((guest, channel))
+    }
+
+    /// Loads an in-tree module and what it needs, unless it is loaded.
+    pub fn load(&self, node: usize, name: &str) -> Result<()> {
+        for (name, path) in self.inner.kernel.modules(name)? {
+            let loaded = self.exec(node, ["test", "-e", &format!("/sys/module/{name}")])?;
+            if loaded.code() != Some(0) {
+                self.insmod(node, path, "")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads an in-tree module with parameters. What it needs has to be loaded.
+    pub fn load_with(&self, node: usize, name: &str, parameters: &str) -> Result<()> {
+        match self.inner.kernel.modules(name)?.last() {
+            Some((_, path)) => self.insmod(node, path, parameters),
+            None => Ok(()),
+        }
+    }
+
+    /// Loads a module from a file that guests see, with parameters like "a=1 b=2".
+    pub fn insmod(&self, node: usize, path: impl AsRef<Path>, parameters: &str) -> Result<()> {
+        let path = path.as_ref();
+        visible_in_guests(path)?;
+        let mut argv = vec!["insmod".to_owned(), path.display().to_string()];
+        argv.extend(parameters.split_whitespace().map(str::to_owned));
+        self.exec(node, argv)?.success()?;
+        Ok(())
+    }
+
+    /// Unloads a module.
+    pub fn rmmod(&self, node: usize, name: &str) -> Result<()> {
+        self.exec(node, ["rmmod", name])?.success()?;
+        Ok(())
+    }
+
+    /// Kills a node as a power failure would.
+    pub fn kill(&self, node: usize) -> Result<()> {
+        self.inner.node(node)?.kill();
+        Ok(())
+    }
+
+    /// Kills a node if it runs and boots it again, with the same memory and devices.
+    pub fn restart(&self, node: usize) -> Result<()> {
+        self.restart_with(node, &crate::progress::Silent)
+    }
+
+    pub(crate) fn restart_with(&self, node: usize, progress: &dyn Progress) -> Result<()> {
+        self.kill(node)?;
+        self.boot(node, progress)
+    }
+
+    /// Whether a node's guest answers, as far as one can see from here.
+    pub fn is_running(&self, node: usize) -> bool {
+        self.inner.running(node).is_ok()
+    }
+
+    /// The kernel log of a node, as `dmesg --raw` prints it.
+    pub fn dmesg(&self, node: usize) -> Result<String> {
+        Ok(self.exec(node, ["dmesg", "--raw"])?.success()?.stdout())
+    }
+
+    /// What a node's console printed since the lab was started.
+    pub fn console(&self, node: usize) -> String {
+        let log = fs::read(self.inner.paths.console_log(node)).unwrap_or_default();
+        crate::printable(&String::from_utf8_lossy(&log))
+    }
+
+    /// Writes a line into a node's kernel log; [`Lab::check_kernel_log`] looks at what
+    /// follows the last one.
+    pub fn mark_kernel_log(&self, node: usize, text: &str) -> Result<()> {
+        let line = format!("{}{text}", kernel_log::MARK);
+        self.command(node, ["sh", "-c", "cat >/dev/kmsg"])?
+            .stdin(line)
+            .run()?
+            .success()?;
+        Ok(())
+    }
+
+    /// An error if a node's kernel reported anything since the last mark.
+    pub fn check_kernel_log(&self, node: usize) -> Result<()> {
+        self.check_kernel_log_except(node, &[])
+    }
+
+    /// The same, where reports whose first line contains one of `expected` do not count.
+    pub fn check_kernel_log_except(&self, node: usize, expected: &[&str]) -> Result<()> {
+        let log = self.dmesg(node)?;
+        let reports = kernel_log::scan(kernel_log::since_mark(&log), expected);
+        if reports.is_empty() {
+            return Ok(());
+        }
+        Err(anyhow!(Error::KernelLog { node, reports }))
+    }
+
+    /// Forgets the leaks that are known. Nothing on the plain kernel.
+    pub fn clear_kmemleak(&self, node: usize) -> Result<()> {
+        if self.inner.config.kernel == Flavour::Debug {
+            self.shell(node, "echo clear >/sys/kernel/debug/kmemleak")?;
+        }
+        Ok(())
+    }
+
+    /// Lets the kernel look for leaked memory and returns its report; empty on the plain
+    /// kernel. Takes ten seconds and more: kmemleak ignores what is younger than five, and
+    /// believes in a leak only when it sees it twice.
+    pub fn kmemleak(&self, node: usize) -> Result<String> {
+        if self.inner.config.kernel != Flavour::Debug {
+            return Ok(String::new());
+        }
+        let file = "/sys/kernel/debug/kmemleak";
+        let script = format!("sleep 6; echo scan >{file}; sleep 6; echo scan >{file}; cat {file}");
+        Ok(self
+            .command(node, ["sh", "-e", "-c", &script])?
+            .timeout(Duration::from_secs(600))
+            .run()?
+            .success()?
+            .stdout())
+    }
+
+    /// How many pages were pinned for long and released again since boot.
+    pub fn pins(&self, node: usize) -> Result<Pins> {
+        let text = self.exec(node, ["cat", "/proc/vmstat"])?.success()?.stdout();
+        let counter = |name: &str| {
+            text.lines()
+                .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+                .with_context(|| format!("node {node}: /proc/vmstat has no {name}"))
+        };
+        Ok(Pins {
+            acquired: counter("nr_foll_pin_acquired ")?,
+            released: counter("nr_foll_pin_released ")?,
+        })
+    }
+
+    /// What there is and how it is doing.
+    pub fn report(&self) -> Result<Report> {
+        let inner = &self.inner;
+        let nodes = (0..self.nodes())
+            .map(|number| match inner.running(number) {
+                Ok(running) => NodeReport {
+                    number,
+                    state: "running".to_owned(),
+                    reason: None,
+                    pid: Some(running.qemu.pid()),
+                    kernel: Some(running.release.clone()),
+                    boot_seconds: Some(running.boot_time.as_secs_f64()),
+                    up_seconds: Some(running.since.elapsed().as_secs_f64()),
+                },
+                Err(error) => NodeReport {
+                    number,
+                    state: "down".to_owned(),
+                    reason: Some(error.to_string()),
+                    pid: None,
+                    kernel: None,
+                    boot_seconds: None,
+                    up_seconds: None,
+                },
+            })
+            .collect();
+        Ok(Report {
+            config: inner.config.clone(),
+            owner: std::process::id(),
+            emulator: inner.emulator.get().map(Emulator::pid),
+            folder: inner.paths.folder().to_owned(),
+            exchange: inner.paths.exchange(),
+            nodes,
+            links: inner.config.links(),
+        })
+    }
+
+    /// Sets the link between two nodes up or down.
+    pub fn set_link(&self, a: usize, b: usize, up: bool) -> Result<()> {
+        self.emulator()?.set_link(a, b, up)
+    }
+
+    /// What the emulator counted.
+    pub fn counters(&self) -> Result<serde_json::Value> {
+        self.emulator()?.counters()
+    }
+
+    fn emulator(&self) -> Result<&Emulator> {
+        self.inner.check_emulator()?;
+        self.inner.emulator.get().with_context(|| {
+            format!(
+                "the lab '{}' has no emulated devices",
+                self.inner.config.name
+            )
+        })
+    }
+
+    /// Ends all processes; what is left of the lab only gives errors.
+    pub(crate) fn stop(&self) {
+        self.inner.stop();
+    }
+}
+
+impl Inner {
+    fn ram(&self, node: usize) -> PathBuf {
+        self.memory.join(format!("ram-{node}"))
+    }
+
+    fn node(&self, number: usize) -> Result<&node::Node> {
+        self.nodes.get(number).ok_or_else(|| {
+            anyhow!(
+                "there is no node {number}; the lab '{}' has the nodes 0 to {}",
+                self.config.name,
+                self.nodes.len() - 1
+            )
+        })
+    }
+
+    fn running(&self, number: usize) -> Result<Arc<node::Running>> {
+        let node = self.node(number)?;
+        self.check_emulator()?;
+        node.running()
+    }
+
+    fn check_emulator(&self) -> Result<()> {
+        match self
+            .emulator
+            .get()
+            .and_then(|emulator| emulator.failure(&self.paths))
+        {
+            Some(failure) => bail!("the lab is over: {failure}"),
+            None => Ok(()),
+        }
+    }
+
+    /// If the emulator is gone, that is the reason for everything else.
+    fn blame_emulator(&self, error: anyhow::Error) -> anyhow::Error {
+        self.check_emulator().err().unwrap_or(error)
+    }
+}
+
+impl Inner {
+    fn stop(&self) {
+        for node in &self.nodes {
+            node.kill();
+        }
+        if let Some(emulator) = self.emulator.get() {
+            emulator.stop();
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.stop();
+        let _ = fs::remove_dir_all(&self.memory);
+        interrupt::unregister(&self.memory);
+    }
+}
+
+/// A node of a lab.
+#[derive(Clone, Copy)]
+pub struct Node<'a> {
+    lab: &'a Lab,
+    number: usize,
+}
+
+impl Node<'_> {
+    /// Its number.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// See [`Lab::exec`].
+    pub fn exec<S: Into<String>>(&self, argv: impl IntoIterator<Item = S>) -> Result<Output> {
+        self.lab.exec(self.number, argv)
+    }
+
+    /// See [`Lab::shell`].
+    pub fn shell(&self, script: &str) -> Result<String> {
+        self.lab.shell(self.number, script)
+    }
+
+    /// See [`Lab::spawn`].
+    pub fn spawn<S: Into<String>>(&self, argv: impl IntoIterator<Item = S>) -> Result<Process> {
+        self.lab.spawn(self.number, argv)
+    }
+
+    /// See [`Lab::load`].
+    pub fn load(&self, name: &str) -> Result<()> {
+        self.lab.load(self.number, name)
+    }
+
+    /// See [`Lab::insmod`].
+    pub fn insmod(&self, path: impl AsRef<Path>, parameters: &str) -> Result<()> {
+        self.lab.insmod(self.number, path, parameters)
+    }
+
+    /// See [`Lab::rmmod`].
+    pub fn rmmod(&self, name: &str) -> Result<()> {
+        self.lab.rmmod(self.number, name)
+    }
+
+    /// See [`Lab::dmesg`].
+    pub fn dmesg(&self) -> Result<String> {
+        self.lab.dmesg(self.number)
+    }
+
+    /// Reads a small file of the guest, for example one in sysfs or debugfs.
+    pub fn read(&self, path: &str) -> Result<String> {
+        Ok(self.exec(["cat", path])?.success()?.stdout())
+    }
+
+    /// Writes a small file of the guest in one piece.
+    pub fn write(&self, path: &str, contents: &str) -> Result<()> {
+        self.lab
+            .command(self.number, ["dd", &format!("of={path}"), "status=none"])?
+            .stdin(contents)
+            .run()?
+            .success()?;
+        Ok(())
+    }
+}
+
+/// Pages pinned for long (FOLL_PIN), counted since boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pins {
+    /// Pinned.
+    pub acquired: u64,
+    /// Released.
+    pub released: u64,
+}
+
+impl Pins {
+    /// How many are pinned now.
+    pub fn held(&self) -> u64 {
+        self.acquired.saturating_sub(self.released)
+    }
+}
+
+/// Waits until `condition` gives something, and fails with `what` after `limit`.
+pub fn wait_until<T>(
+    what: &str,
+    limit: Duration,
+    mut condition: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(value) = condition()? {
+            return Ok(value);
+        }
+        if Instant::now() > deadline {
+            bail!("{what}: not within {:.1} s", limit.as_secs_f64());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Guests see the root, the repository and the cache, and nothing else of the machine.
+fn visible_in_guests(path: &Path) -> Result<()> {
+    let hidden = ["/tmp", "/dev", "/proc", "/sys", "/run"];
+    if !path.is_absolute() || hidden.iter().any(|folder| path.starts_with(folder)) {
+        bail!(
+            "{} is not visible in the guests; they see /src, /cache and the rest of the environment's root",
+            path.display()
+        );
+    }
+    Ok(())
+}

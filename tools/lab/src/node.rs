@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: GPL-2.0
+//! One node: a QEMU and the agent in its guest, from boot to death.
+//!
+//! # Invariants
+//! - `state` is `Running` from the moment QEMU is started until somebody kills the node;
+//!   whether that QEMU still lives is asked of the process itself, never remembered.
+
+use std::fs;
+use std::fs::File;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::anyhow;
+use anyhow::bail;
+
+use crate::error::Error;
+use crate::guest::Guest;
+use crate::lock;
+use crate::paths::LabPaths;
+use crate::process::Supervised;
+use crate::process::describe;
+use crate::qemu::Machine;
+
+/// How many lines of the console an error message quotes.
+const QUOTED: usize = 15;
+
+/// A guest that was booted.
+pub(crate) struct Running {
+    pub(crate) qemu: Arc<Supervised>,
+    pub(crate) guest: Guest,
+    /// The release of its kernel.
+    pub(crate) release: String,
+    /// From power-on to the agent's answer.
+    pub(crate) boot_time: Duration,
+    pub(crate) since: Instant,
+    /// Set before we kill it, so that nobody takes it for an accident.
+    killed: Arc<AtomicBool>,
+}
+
+enum State {
+    Off,
+    Running(Arc<Running>),
+    Killed,
+    /// It did not come up.
+    Failed(String),
+}
+
+/// A node of the lab.
+pub(crate) struct Node {
+    number: usize,
+    paths: LabPaths,
+    state: Mutex<State>,
+}
+
+impl Node {
+    pub(crate) fn new(number: usize, paths: LabPaths) -> Node {
+        Node {
+            number,
+            paths,
+            state: Mutex::new(State::Off),
+        }
+    }
+
+    /// Boots it and returns when its agent answers.
+    pub(crate) fn boot(&self, machine: &Machine<'_>, limit: Duration) -> Result<()> {
+        let number = self.number;
+        if let State::Running(running) = &*lock(&self.state) {
+            if running.qemu.exited().is_none() {
+                bail!("node {number} is running already");
+            }
+        }
+        let result = self.boot_now(machine, limit);
+        let mut state = lock(&self.state);
+        match result {
+            Ok(running) => {
+                *state = State::Running(Arc::new(running));
+                Ok(())
+            }
+            Err(error) => {
+                let reason = format!("node {number} did not boot: {error:#}");
+                *state = State::Failed(reason.clone());
+                Err(anyhow!(Error::NodeLost {
+                    node: number,
+                    reason
+                }))
+            }
+        }
+    }
+
+    fn boot_now(&self, machine: &Machine<'_>, limit: Duration) -> Result<Running> {
+        let number = self.number;
+        for socket in [
+            self.paths.agent(number),
+            self.paths.console(number),
+            self.paths.monitor(number),
+        ] {
+            match fs::remove_file(&socket) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(error)
+                        .with_context(|| format!("cannot remove {}", socket.display()));
+                }
+                _ => {}
+            }
+        }
+        let log = self.paths.qemu_log(number);
+        let log = File::create(&log).with_context(|| format!("cannot make {}", log.display()))?;
+        let mut command = machine.command()?;
+        command.stdout(log.try_clone()?).stderr(log);
+        let started = Instant::now();
+        let (qemu, _) = Supervised::spawn(&format!("QEMU of node {number}"), command, |_| {})?;
+        let qemu = Arc::new(qemu);
+        let stream = self.connect(&qemu, started + limit)?;
+        let killed = Arc::new(AtomicBool::new(false));
+        let reason = {
+            let (qemu, paths) = (Arc::downgrade(&qemu), self.paths.clone());
+            let killed = Arc::clone(&killed);
+            move || match qemu.upgrade() {
+                Some(qemu) if !killed.load(Ordering::Acquire) => epitaph(number, &paths, &qemu),
+                _ => format!("node {number} was killed"),
+            }
+        };
+        let (guest, hello) = Guest::greet(stream, limit, reason).map_err(|error| {
+            // The story is on the console, whether QEMU lives or not.
+            anyhow!("{error}{}", console_tail(number, &self.paths, &error.to_string()))
+        })?;
+        Ok(Running {
+            qemu,
+            guest,
+            release: hello.kernel,
+            boot_time: started.elapsed(),
+            since: started,
+            killed,
+        })
+    }
+
+    /// Connects to the agent's port as soon as QEMU has made its socket.
+    fn connect(&self, qemu: &Supervised, deadline: Instant) -> Result<UnixStream> {
+        let socket = self.paths.agent(self.number);
+        loop {
+            match UnixStream::connect(&socket) {
+                Ok(stream) => return Ok(stream),
+                Err(_) if qemu.exited().is_some() => {
+                    bail!("{}", epitaph(self.number, &self.paths, qemu))
+                }
+                Err(error) if Instant::now() > deadline => {
+                    return Err(error)
+                        .with_context(|| format!("QEMU does not listen on {}", socket.display()));
+                }
+                Err(_) => thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    /// The running guest, or why there is none.
+    pub(crate) fn running(&self) -> Result<Arc<Running>> {
+        let node = self.number;
+        let reason = match &*lock(&self.state) {
+            State::Running(running) if running.qemu.exited().is_none() => {
+                return Ok(Arc::clone(running));
+            }
+            State::Running(running) => epitaph(node, &self.paths, &running.qemu),
+            State::Killed => format!("node {node} was killed; 'lab restart {node}' boots it again"),
+            State::Failed(reason) => reason.clone(),
+            State::Off => format!("node {node} is not running"),
+        };
+        Err(anyhow!(Error::NodeLost { node, reason }))
+    }
+
+    /// Kills its QEMU at once, as a power failure would.
+    pub(crate) fn kill(&self) {
+        let state = std::mem::replace(&mut *lock(&self.state), State::Killed);
+        if let State::Running(running) = state {
+            running.killed.store(true, Ordering::Release);
+            running.qemu.kill();
+            running.guest.close();
+        }
+    }
+}
+
+/// What to say of a node whose QEMU has ended, or whose agent hung up.
+fn epitaph(node: usize, paths: &LabPaths, qemu: &Supervised) -> String {
+    // The connection ends a moment before the process does.
+    let end = match qemu.wait(Duration::from_secs(2)) {
+        Some(status) => format!("node {node} died: QEMU {}", describe(status)),
+        None => format!("node {node}: its agent hung up"),
+    };
+    let said = fs::read_to_string(paths.qemu_log(node)).unwrap_or_default();
+    let said = crate::last_lines(&said, QUOTED);
+    let said = if said.is_empty() {
+        String::new()
+    } else {
+        format!("\n  QEMU said:\n    {}", said.replace('\n', "\n    "))
+    };
+    format!("{end}{said}{}", console_tail(node, paths, ""))
+}
+
+/// The end of the console, for a message that does not have it yet.
+fn console_tail(node: usize, paths: &LabPaths, message: &str) -> String {
+    const TITLE: &str = "the end of its console:";
+    let log = fs::read(paths.console_log(node)).unwrap_or_default();
+    let log = crate::printable(&String::from_utf8_lossy(&log));
+    let tail = crate::last_lines(&log, QUOTED);
+    if tail.is_empty() || message.contains(TITLE) {
+        return String::new();
+    }
+    format!("\n  {TITLE}\n    {}", tail.replace('\n', "\n    "))
+}

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Where things are: the environment's folders, and what belongs to one lab.
+//!
+//! The state of a lab is `/cache/run/lab-NAME`. Whoever runs it holds a lock on the file
+//! `lock` there, so a folder whose lock is free is the rest of a lab that was killed.
+
+use std::fs;
+use std::fs::File;
+use std::fs::OpenOptions;
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::bail;
+use rustix::fs::FlockOperation;
+
+use crate::config::check_name;
+use crate::interrupt;
+
+/// What statfs() says of a tmpfs (linux/magic.h).
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
+
+/// The repository, in the environment and in the guests.
+pub fn repository() -> &'static Path {
+    Path::new("/src")
+}
+
+/// The cache folder, in the environment and in the guests.
+pub fn cache() -> &'static Path {
+    Path::new("/cache")
+}
+
+/// Refuses to run outside the pinned environment.
+pub fn require_environment() -> Result<()> {
+    if std::env::var_os("SCIF_IN_ENVIRONMENT").is_none() {
+        bail!(
+            "labs run inside the pinned environment: use scripts/lab, or scripts/environment run ..."
+        );
+    }
+    Ok(())
+}
+
+/// A program that is built with this one: beside it, or beside its folder (tests).
+pub fn sibling(name: &str, given: Option<&Path>) -> Result<PathBuf> {
+    if let Some(path) = given {
+        if !path.exists() {
+            bail!("{} does not exist", path.display());
+        }
+        return Ok(path.to_owned());
+    }
+    let program = std::env::current_exe().context("cannot find out where this program is")?;
+    program
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|folder| folder.join(name))
+        .find(|path| path.exists())
+        .with_context(|| {
+            format!(
+                "the program '{name}' is not beside {}; build it with 'cargo build -p {}'",
+                program.display(),
+                if name == "lab-agent" { "lab" } else { name }
+            )
+        })
+}
+
+/// The folder of one lab.
+#[derive(Clone, Debug)]
+pub struct LabPaths {
+    folder: PathBuf,
+}
+
+impl LabPaths {
+    /// That of the lab `name`, whether it exists or not.
+    pub fn new(name: &str) -> Result<LabPaths> {
+        check_name(name)?;
+        Ok(LabPaths {
+            folder: runs().join(format!("lab-{name}")),
+        })
+    }
+
+    /// The folder itself.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The folder for the guests' memory: on a tmpfs, so that it is never written to a
+    /// disk. That of the environment is private to the processes of one run and vanishes
+    /// with them.
+    pub fn memory(&self) -> PathBuf {
+        for folder in ["/tmp", "/dev/shm"] {
+            if rustix::fs::statfs(folder).is_ok_and(|fs| fs.f_type == TMPFS_MAGIC) {
+                let name = self.folder.file_name().unwrap_or_default();
+                return Path::new(folder).join(name);
+            }
+        }
+        self.folder.join("memory")
+    }
+
+    /// The socket of the process that owns the lab.
+    pub fn control(&self) -> PathBuf {
+        self.folder.join("control.sock")
+    }
+
+    /// What the owner says.
+    pub fn log(&self) -> PathBuf {
+        self.folder.join("lab.log")
+    }
+
+    /// The folder that guests see as /exchange.
+    pub fn exchange(&self) -> PathBuf {
+        self.folder.join("exchange")
+    }
+
+    /// What the emulator says.
+    pub fn emulator_log(&self) -> PathBuf {
+        self.folder.join("emulator.log")
+    }
+
+    /// The serial console of a node, as it was printed.
+    pub fn console_log(&self, node: usize) -> PathBuf {
+        self.folder.join(format!("console-{node}.log"))
+    }
+
+    /// The serial console of a node, to connect to.
+    pub fn console(&self, node: usize) -> PathBuf {
+        self.folder.join(format!("console-{node}.sock"))
+    }
+
+    /// The virtio-serial port of a node's agent.
+    pub fn agent(&self, node: usize) -> PathBuf {
+        self.folder.join(format!("agent-{node}.sock"))
+    }
+
+    /// The monitor of a node's QEMU.
+    pub fn monitor(&self, node: usize) -> PathBuf {
+        self.folder.join(format!("monitor-{node}.sock"))
+    }
+
+    /// What a node's QEMU says.
+    pub fn qemu_log(&self, node: usize) -> PathBuf {
+        self.folder.join(format!("qemu-{node}.log"))
+    }
+
+    fn lock_file(&self) -> PathBuf {
+        self.folder.join("lock")
+    }
+
+    /// Whether somebody runs it.
+    pub fn is_running(&self) -> bool {
+        let Ok(file) = File::open(self.lock_file()) else {
+            return false;
+        };
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_err()
+    }
+
+    /// Makes the folder, empty, and takes its lock. `log` names a file that stays.
+    pub fn claim(&self, name: &str) -> Result<Claim> {
+        fs::create_dir_all(&self.folder)
+            .with_context(|| format!("cannot make {}", self.folder.display()))?;
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.lock_file())
+            .with_context(|| format!("cannot open {}", self.lock_file().display()))?;
+        if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+            bail!(
+                "the lab '{name}' is running already; end it with 'lab --name {name} down' or give another --name"
+            );
+        }
+        for entry in fs::read_dir(&self.folder)?.flatten() {
+            let path = entry.path();
+            if path == self.lock_file() || path == self.log() {
+                continue;
+            }
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                fs::remove_dir_all(&path)
+            } else {
+                fs::remove_file(&path)
+            }
+            .with_context(|| format!("cannot remove {} of an earlier lab", path.display()))?;
+        }
+        interrupt::register(&self.folder);
+        fs::create_dir_all(self.exchange())
+            .with_context(|| format!("cannot make {}", self.exchange().display()))?;
+        Ok(Claim {
+            folder: self.folder.clone(),
+            _lock: lock,
+        })
+    }
+}
+
+/// Where the folders of labs are.
+pub fn runs() -> PathBuf {
+    cache().join("run")
+}
+
+/// The right to a lab's folder. The folder goes with it.
+#[derive(Debug)]
+pub struct Claim {
+    folder: PathBuf,
+    _lock: File,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+        interrupt::unregister(&self.folder);
+    }
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The command line of a guest's QEMU.
+//!
+//! Where devices sit is fixed, so that tests can name them: NTB `k` of a node is in PCI slot
+//! `5 + k`, DMA engine `k` in slot `0x10 + k`, what the lab itself needs in other slots.
+
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Command;
+use std::process::Stdio;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::bail;
+use serde_json::json;
+
+use crate::config::Config;
+use crate::config::Flavour;
+use crate::kernel::Kernel;
+use crate::paths;
+use crate::paths::LabPaths;
+use crate::wire::PORT_NAME;
+
+/// The PCI slot of a node's NTB number `index`.
+pub fn ntb_slot(index: usize) -> usize {
+    5 + index
+}
+
+/// The PCI slot of a node's DMA engine number `index`.
+pub fn dma_slot(index: usize) -> usize {
+    0x10 + index
+}
+
+/// What a guest is made of.
+pub(crate) struct Machine<'a> {
+    pub(crate) node: usize,
+    pub(crate) config: &'a Config,
+    pub(crate) paths: &'a LabPaths,
+    pub(crate) kernel: &'a Kernel,
+    pub(crate) initramfs: &'a Path,
+    pub(crate) agent: &'a Path,
+    pub(crate) ram: &'a Path,
+    /// The vfio-user sockets of its NTBs and DMA engines.
+    pub(crate) ntbs: Vec<PathBuf>,
+    pub(crate) dmas: Vec<PathBuf>,
+}
+
+impl Machine<'_> {
+    /// The command, ready to be started.
+    pub(crate) fn command(&self) -> Result<Command> {
+        let mut command = Command::new("qemu-system-x86_64");
+        command.args(["-nodefaults", "-no-user-config", "-nographic", "-no-reboot"]);
+        command.args(["-machine", "q35,memory-backend=ram"]);
+        command.args(["-accel", "tcg,thread=multi"]);
+        command.args([
+            "-cpu",
+            match self.config.kernel {
+                Flavour::Plain => "max",
+                // With five-level paging KASAN floods the early boot.
+                Flavour::Debug => "max,la57=off",
+            },
+        ]);
+        command.args(["-smp", &self.config.processors.to_string()]);
+        command.args(["-m", &self.config.memory.to_string()]);
+        self.object(
+            &mut command,
+            json!({
+                "qom-type": "memory-backend-file",
+                "id": "ram",
+                "size": u64::from(self.config.memory) << 20,
+                "mem-path": text(self.ram)?,
+                "share": true,
+                "prealloc": true,
+            }),
+        );
+        command.arg("-kernel").arg(self.kernel.image());
+        command.arg("-initrd").arg(self.initramfs);
+        command.args(["-append", &self.kernel_command_line()?]);
+
+        let console = text(&self.paths.console(self.node))?;
+        let console_log = text(&self.paths.console_log(self.node))?;
+        command.args([
+            "-chardev",
+            &format!(
+                "socket,id=console,path={console},server=on,wait=off,logfile={console_log},logappend=on"
+            ),
+            "-serial",
+            "chardev:console",
+        ]);
+        let monitor = text(&self.paths.monitor(self.node))?;
+        command.args(["-qmp", &format!("unix:{monitor},server=on,wait=off")]);
+        let agent = text(&self.paths.agent(self.node))?;
+        command.args([
+            "-chardev",
+            &format!("socket,id=agent,path={agent},server=on,wait=off"),
+        ]);
+        self.device(
+            &mut command,
+            json!({"driver": "virtio-serial-pci", "id": "serial", "addr": "2"}),
+        );
+        self.device(
+            &mut command,
+            json!({"driver": "virtserialport", "chardev": "agent", "name": PORT_NAME}),
+        );
+        self.export(&mut command, "root", Path::new("/"), true, 0x3)?;
+        self.export(&mut command, "exchange", &self.paths.exchange(), false, 0x4)?;
+        self.export(&mut command, "src", paths::repository(), true, 0x1a)?;
+        self.export(&mut command, "cache", paths::cache(), true, 0x1b)?;
+        for (index, socket) in self.ntbs.iter().enumerate() {
+            self.vfio_user(&mut command, &format!("ntb{index}"), ntb_slot(index), socket)?;
+        }
+        for (index, socket) in self.dmas.iter().enumerate() {
+            self.vfio_user(&mut command, &format!("dma{index}"), dma_slot(index), socket)?;
+        }
+        command.stdin(Stdio::null());
+        Ok(command)
+    }
+
+    fn kernel_command_line(&self) -> Result<String> {
+        let mut words = vec![
+            "console=ttyS0".to_owned(),
+            // Warnings and worse reach the console; the rest is in dmesg.
+            "loglevel=5".to_owned(),
+            "log_buf_len=8M".to_owned(),
+            // A node whose kernel is broken is dead, and its QEMU ends.
+            "oops=panic".to_owned(),
+            "panic=-1".to_owned(),
+            format!("lab.node={}", self.node),
+            format!("lab.agent={}", text(self.agent)?),
+        ];
+        if self.config.kernel == Flavour::Debug {
+            // Otherwise the first report silences those that follow.
+            words.push("kasan_multi_shot".to_owned());
+        }
+        words.extend(self.config.append.iter().cloned());
+        Ok(words.join(" "))
+    }
+
+    fn object(&self, command: &mut Command, object: serde_json::Value) {
+        command.args(["-object", &object.to_string()]);
+    }
+
+    fn device(&self, command: &mut Command, device: serde_json::Value) {
+        command.args(["-device", &device.to_string()]);
+    }
+
+    fn export(
+        &self,
+        command: &mut Command,
+        tag: &str,
+        folder: &Path,
+        read_only: bool,
+        slot: usize,
+    ) -> Result<()> {
+        command.args([
+            "-fsdev",
+            &format!(
+                "local,id={tag},path={},security_model=none,multidevs=remap{}",
+                text(folder)?,
+                if read_only { ",readonly=on" } else { "" }
+            ),
+        ]);
+        self.device(
+            command,
+            json!({
+                "driver": "virtio-9p-pci",
+                "id": format!("{tag}-9p"),
+                "fsdev": tag,
+                "mount_tag": tag,
+                "addr": format!("{slot:x}"),
+            }),
+        );
+        Ok(())
+    }
+
+    fn vfio_user(
+        &self,
+        command: &mut Command,
+        id: &str,
+        slot: usize,
+        socket: &Path,
+    ) -> Result<()> {
+        self.device(
+            command,
+            json!({
+                "driver": "vfio-user-pci",
+                "id": id,
+                "addr": format!("{slot:x}"),
+                "socket": {"type": "unix", "path": text(socket)?},
+            }),
+        );
+        Ok(())
+    }
+}
+
+/// QEMU's option strings need text without commas and spaces.
+fn text(path: &Path) -> Result<String> {
+    let name = path
+        .to_str()
+        .with_context(|| format!("{} is not UTF-8", path.display()))?;
+    if name.contains([',', ' ']) {
+        bail!("{name} has a comma or a space, which QEMU's options cannot take");
+    }
+    Ok(name.to_owned())
+}
+
