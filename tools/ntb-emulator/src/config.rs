@@ -1,0 +1,414 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What is to be emulated: guests, and the NTB pairs between them.
+//!
+//! A [`Topology`] is read from a JSON file by the program and written by whoever
+//! starts it (the lab). Guests are numbered by their place in the list. The names
+//! of all sockets follow from the topology, so both sides compute them from here.
+//!
+//! Nothing in this file touches the file system except [`Topology::load`].
+
+use std::path::Path;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::bail;
+use anyhow::ensure;
+use serde::Deserialize;
+use serde::Serialize;
+
+/// The page size of the guests.
+pub const PAGE_SIZE: u64 = 4096;
+
+/// Up to this size a q35 guest's physical addresses equal offsets into its RAM file.
+pub const MAX_RAM_SIZE: u64 = 2 << 30;
+
+/// The size of a window every access to which traps.
+pub const TRAPPED_WINDOW_SIZE: u64 = 1 << 20;
+
+/// The most DMA functions a guest can have.
+pub const MAX_DMA_CHANNELS: usize = 4;
+
+/// The longest path a Unix socket can be bound to.
+const MAX_SOCKET_PATH: usize = 107;
+
+/// Everything one emulator process serves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Topology {
+    /// Where the sockets are created. Has to exist.
+    pub directory: PathBuf,
+    /// The guests; a guest's number is its index.
+    pub guests: Vec<Guest>,
+    /// The NTB pairs, each between two different guests.
+    #[serde(default)]
+    pub links: Vec<Link>,
+}
+
+/// One guest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Guest {
+    /// The file that is the guest's RAM (`memory-backend-file,share=on`). Created if
+    /// it does not exist, reused with its contents if it does.
+    pub ram_file: PathBuf,
+    /// The size of the guest's RAM in bytes.
+    pub ram_size: u64,
+    /// How many DMA functions (of one channel each) the guest has.
+    #[serde(default = "one_channel")]
+    pub dma_channels: usize,
+}
+
+fn one_channel() -> usize {
+    1
+}
+
+/// A pair of NTB functions back to back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Link {
+    /// The guest that holds the upstream end.
+    pub upstream: usize,
+    /// The guest that holds the downstream end.
+    pub downstream: usize,
+    /// Which hardware both ends look like.
+    #[serde(default)]
+    pub personality: Personality,
+    /// What the two memory windows of each end are.
+    #[serde(default)]
+    pub windows: Windows,
+}
+
+/// The hardware an NTB function looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Personality {
+    /// Intel Skylake (8086:201c): a translation is aligned to the size of the window.
+    Gen3,
+    /// Intel Granite Rapids (8086:0db4): a translation is aligned to a page.
+    #[default]
+    Gen5,
+}
+
+/// What the two memory windows (BAR 2 and BAR 4) of an NTB function lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Windows {
+    /// Window 0 traps and takes any translation; window 1 is mapped over all of the
+    /// peer's RAM and takes translation 0 only.
+    #[default]
+    Aperture,
+    /// Both windows are mapped at fixed places of the peer's RAM, window 0 at `base`
+    /// and window 1 right behind it, and take only that translation.
+    Fixed {
+        /// Where window 0 leads to.
+        base: u64,
+        /// The size of each window, a power of two.
+        size: u64,
+    },
+    /// Both windows trap and take any translation.
+    Trapped {
+        /// The size of each window, a power of two.
+        size: u64,
+    },
+}
+
+/// One end of a link, as its guest sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NtbFunction {
+    /// The index of the link in [`Topology::links`].
+    pub link: usize,
+    /// 0 for the upstream, 1 for the downstream end.
+    pub end: usize,
+    /// The guest at the other end.
+    pub peer: usize,
+}
+
+impl Topology {
+    /// Reads and validates a topology.
+    pub fn load(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read the configuration {}", path.display()))?;
+        let topology: Self = serde_json::from_str(&text).with_context(|| {
+            format!(
+                "{} is no valid configuration; --help shows an example",
+                path.display()
+            )
+        })?;
+        topology
+            .validate()
+            .with_context(|| format!("in the configuration {}", path.display()))?;
+        Ok(topology)
+    }
+
+    /// Says what is wrong with it, if anything.
+    pub fn validate(&self) -> Result<()> {
+        for (number, guest) in self.guests.iter().enumerate() {
+            ensure!(
+                guest.ram_size > 0 && guest.ram_size % PAGE_SIZE == 0,
+                "guest {number}: ram_size {} is not a positive multiple of {PAGE_SIZE}",
+                guest.ram_size
+            );
+            ensure!(
+                guest.ram_size <= MAX_RAM_SIZE,
+                "guest {number}: ram_size {} is more than {MAX_RAM_SIZE}, above which guest addresses no longer equal file offsets",
+                guest.ram_size
+            );
+            ensure!(
+                guest.dma_channels <= MAX_DMA_CHANNELS,
+                "guest {number}: {} DMA channels, at most {MAX_DMA_CHANNELS} are possible",
+                guest.dma_channels
+            );
+            for other in &self.guests[..number] {
+                ensure!(
+                    other.ram_file != guest.ram_file,
+                    "guest {number}: another guest uses {} as well; every guest needs its own RAM file",
+                    guest.ram_file.display()
+                );
+            }
+        }
+        for (number, link) in self.links.iter().enumerate() {
+            self.validate_link(link)
+                .with_context(|| format!("link {number}"))?;
+        }
+        for path in self.sockets() {
+            let length = path.as_os_str().len();
+            ensure!(
+                length <= MAX_SOCKET_PATH,
+                "the socket path {} has {length} bytes and {MAX_SOCKET_PATH} are possible; use a shorter directory",
+                path.display()
+            );
+        }
+        Ok(())
+    }
+
+    fn validate_link(&self, link: &Link) -> Result<()> {
+        for guest in [link.upstream, link.downstream] {
+            if guest >= self.guests.len() {
+                bail!("guest {guest} does not exist");
+            }
+        }
+        ensure!(
+            link.upstream != link.downstream,
+            "guest {} is at both ends",
+            link.upstream
+        );
+        match link.windows {
+            Windows::Aperture => {}
+            Windows::Trapped { size } => ensure!(
+                size.is_power_of_two() && size >= PAGE_SIZE && size <= MAX_RAM_SIZE,
+                "window size {size} is not a power of two between {PAGE_SIZE} and {MAX_RAM_SIZE}"
+            ),
+            Windows::Fixed { base, size } => {
+                ensure!(
+                    size.is_power_of_two() && (PAGE_SIZE..=MAX_RAM_SIZE).contains(&size),
+                    "window size {size} is not a power of two between {PAGE_SIZE} and {MAX_RAM_SIZE}"
+                );
+                ensure!(
+                    base > 0 && base % PAGE_SIZE == 0,
+                    "base {base} of the windows is not a positive multiple of {PAGE_SIZE}"
+                );
+                if link.personality == Personality::Gen3 {
+                    ensure!(
+                        base % size == 0,
+                        "base {base} is not aligned to the window size {size}, as gen3 needs"
+                    );
+                }
+                for guest in [link.upstream, link.downstream] {
+                    let ram = self.guests[guest].ram_size;
+                    ensure!(
+                        base.checked_add(2 * size).is_some_and(|end| end <= ram),
+                        "two windows of {size} bytes at {base} do not fit into the {ram} bytes of guest {guest}"
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The NTB functions of a guest, in the order of their numbers.
+    pub fn ntb_functions(&self, guest: usize) -> impl Iterator<Item = NtbFunction> + '_ {
+        self.links
+            .iter()
+            .enumerate()
+            .filter_map(move |(link, entry)| {
+                if entry.upstream == guest {
+                    let peer = entry.downstream;
+                    Some(NtbFunction { link, end: 0, peer })
+                } else if entry.downstream == guest {
+                    let peer = entry.upstream;
+                    Some(NtbFunction { link, end: 1, peer })
+                } else {
+                    None
+                }
+            })
+    }
+
+    /// The vfio-user sockets of a guest's NTB functions.
+    pub fn ntb_sockets(&self, guest: usize) -> Vec<PathBuf> {
+        (0..self.ntb_functions(guest).count())
+            .map(|index| ntb_socket(&self.directory, guest, index))
+            .collect()
+    }
+
+    /// The vfio-user sockets of a guest's DMA functions.
+    pub fn dma_sockets(&self, guest: usize) -> Vec<PathBuf> {
+        let channels = self.guests.get(guest).map_or(0, |entry| entry.dma_channels);
+        (0..channels)
+            .map(|index| dma_socket(&self.directory, guest, index))
+            .collect()
+    }
+
+    /// All sockets the emulator creates.
+    pub fn sockets(&self) -> Vec<PathBuf> {
+        let mut all = vec![control_socket(&self.directory)];
+        for guest in 0..self.guests.len() {
+            all.extend(self.ntb_sockets(guest));
+            all.extend(self.dma_sockets(guest));
+        }
+        all
+    }
+}
+
+/// The vfio-user socket of the `index`-th NTB function of a guest.
+pub fn ntb_socket(directory: &Path, guest: usize, index: usize) -> PathBuf {
+    directory.join(format!("guest-{guest}-ntb-{index}.sock"))
+}
+
+/// The vfio-user socket of the `index`-th DMA function of a guest.
+pub fn dma_socket(directory: &Path, guest: usize, index: usize) -> PathBuf {
+    directory.join(format!("guest-{guest}-dma-{index}.sock"))
+}
+
+/// The socket [`crate::control`] is spoken on.
+pub fn control_socket(directory: &Path) -> PathBuf {
+    directory.join("emulator.sock")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn guest(number: usize) -> Guest {
+        Guest {
+            ram_file: format!("/ram-{number}").into(),
+            ram_size: 64 << 20,
+            dma_channels: 1,
+        }
+    }
+
+    fn link(upstream: usize, downstream: usize, windows: Windows) -> Link {
+        Link {
+            upstream,
+            downstream,
+            personality: Personality::Gen5,
+            windows,
+        }
+    }
+
+    fn topology(guests: usize, links: Vec<Link>) -> Topology {
+        Topology {
+            directory: "/run".into(),
+            guests: (0..guests).map(guest).collect(),
+            links,
+        }
+    }
+
+    #[test]
+    fn reads_the_documented_form() {
+        let text = r#"{
+            "directory": "/d",
+            "guests": [
+                { "ram_file": "/d/ram-0", "ram_size": 536870912, "dma_channels": 2 },
+                { "ram_file": "/d/ram-1", "ram_size": 536870912 }
+            ],
+            "links": [
+                { "upstream": 0, "downstream": 1 },
+                { "upstream": 0, "downstream": 1, "personality": "gen3", "windows": "aperture" },
+                { "upstream": 0, "downstream": 1, "personality": "gen5",
+                  "windows": { "fixed": { "base": 268435456, "size": 2097152 } } }
+            ]
+        }"#;
+        let topology: Topology = serde_json::from_str(text).unwrap();
+        topology.validate().unwrap();
+        assert_eq!(topology.guests[1].dma_channels, 1);
+        assert_eq!(topology.links[0].personality, Personality::Gen5);
+        assert_eq!(topology.links[0].windows, Windows::Aperture);
+        assert_eq!(topology.links[1].personality, Personality::Gen3);
+        assert_eq!(
+            topology.links[2].windows,
+            Windows::Fixed {
+                base: 0x1000_0000,
+                size: 0x20_0000
+            }
+        );
+        assert_eq!(
+            topology.ntb_sockets(1)[2],
+            Path::new("/d/guest-1-ntb-2.sock")
+        );
+        assert_eq!(
+            topology.dma_sockets(0)[1],
+            Path::new("/d/guest-0-dma-1.sock")
+        );
+        let again: Topology =
+            serde_json::from_str(&serde_json::to_string(&topology).unwrap()).unwrap();
+        assert_eq!(again, topology);
+    }
+
+    #[test]
+    fn a_star_numbers_the_functions_of_its_centre() {
+        let star = topology(
+            3,
+            vec![link(0, 1, Windows::Aperture), link(0, 2, Windows::Aperture)],
+        );
+        star.validate().unwrap();
+        let centre: Vec<_> = star.ntb_functions(0).map(|f| (f.peer, f.end)).collect();
+        assert_eq!(centre, [(1, 0), (2, 0)]);
+        let leaf: Vec<_> = star.ntb_functions(2).map(|f| (f.link, f.end)).collect();
+        assert_eq!(leaf, [(1, 1)]);
+        assert_eq!(star.sockets().len(), 1 + 3 + 4);
+    }
+
+    #[test]
+    fn refuses_what_cannot_work() {
+        let refused = |topology: Topology, why: &str| {
+            let error = format!("{:#}", topology.validate().unwrap_err());
+            assert!(error.contains(why), "{error}");
+        };
+        refused(
+            topology(1, vec![link(0, 1, Windows::Aperture)]),
+            "does not exist",
+        );
+        refused(
+            topology(1, vec![link(0, 0, Windows::Aperture)]),
+            "both ends",
+        );
+        let base = 63 << 20;
+        let fixed = Windows::Fixed {
+            base,
+            size: 1 << 20,
+        };
+        refused(topology(2, vec![link(0, 1, fixed)]), "do not fit");
+        let fixed = Windows::Fixed {
+            base: u64::MAX & !0xfff,
+            size: 1 << 20,
+        };
+        refused(topology(2, vec![link(0, 1, fixed)]), "do not fit");
+        let fixed = Windows::Fixed { base, size: 3 };
+        refused(topology(2, vec![link(0, 1, fixed)]), "power of two");
+        let trapped = Windows::Trapped { size: 0 };
+        refused(topology(2, vec![link(0, 1, trapped)]), "power of two");
+        let mut odd = topology(1, vec![]);
+        odd.guests[0].ram_size = 4095;
+        refused(odd, "multiple");
+        let mut big = topology(1, vec![]);
+        big.guests[0].ram_size = 4 << 30;
+        refused(big, "file offsets");
+        let mut same = topology(2, vec![]);
+        same.guests[1].ram_file = same.guests[0].ram_file.clone();
+        refused(same, "its own RAM file");
+        let mut long = topology(1, vec![]);
+        long.directory = "/x".repeat(60).into();
+        refused(long, "shorter directory");
+    }
+}

@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Executes the descriptors of one DMA function, on a thread of its own.
+//!
+//! A big copy therefore never keeps a guest waiting at a register. Copies go in chunks;
+//! between two of them the engine looks whether it is to abort. A failed copy is written
+//! back as failed and the next descriptor is executed; a ring that cannot be read stops
+//! the engine until it is started again. Nothing a guest writes can do more than that.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use parking_lot::Condvar;
+use parking_lot::Mutex;
+use parking_lot::MutexGuard;
+
+use super::Bus;
+use super::Fault;
+use super::descriptor;
+use super::descriptor::Descriptor;
+use super::descriptor::Outcome;
+use super::registers::End;
+use super::registers::Registers;
+use super::registers::Slot;
+use crate::counters::Counters;
+use crate::interrupt::Interrupts;
+use crate::mmio;
+
+/// The most that is copied without looking up.
+const CHUNK: u64 = 256 << 10;
+
+/// A DMA engine.
+pub struct Engine<B> {
+    registers: Mutex<Registers>,
+    /// There may be something to do.
+    work: Condvar,
+    /// The engine no longer works on a descriptor.
+    idle: Condvar,
+    /// The copy in progress is to end.
+    abort: AtomicBool,
+    bus: B,
+    interrupts: Arc<Interrupts>,
+    counters: Arc<Counters>,
+}
+
+impl<B: Bus> Engine<B> {
+    /// An engine after reset. Something has to call [`Self::run`], or [`Self::step`].
+    pub fn new(bus: B, interrupts: Arc<Interrupts>, counters: Arc<Counters>) -> Self {
+        Self {
+            registers: Mutex::default(),
+            work: Condvar::new(),
+            idle: Condvar::new(),
+            abort: AtomicBool::new(false),
+            bus,
+            interrupts,
+            counters,
+        }
+    }
+
+    /// Reads registers.
+    pub fn read(&self, offset: u64, data: &mut [u8]) {
+        mmio::read(&mut *self.registers.lock(), offset, data);
+    }
+
+    /// Writes registers.
+    pub fn write(&self, offset: u64, data: &[u8]) {
+        let mut registers = self.registers.lock();
+        mmio::write(&mut *registers, offset, data);
+        if registers.wants_abort() && registers.is_busy() {
+            self.abort.store(true, Relaxed);
+        }
+        self.work.notify_one();
+    }
+
+    /// Resets the registers. When this returns, the engine no longer accesses memory.
+    pub fn reset(&self) {
+        let mut registers = self.registers.lock();
+        registers.reset();
+        if registers.is_busy() {
+            self.abort.store(true, Relaxed);
+            self.idle
+                .wait_while(&mut registers, |registers| registers.is_busy());
+            // The copy that has just ended left its traces.
+            registers.reset();
+        }
+    }
+
+    /// Executes descriptors for ever.
+    pub fn run(&self) -> ! {
+        loop {
+            let mut registers = self.registers.lock();
+            let begun = loop {
+                match registers.begin() {
+                    Ok(None) => self.work.wait(&mut registers),
+                    begun => break begun,
+                }
+            };
+            self.work_on(registers, begun);
+        }
+    }
+
+    /// Looks at one descriptor. Returns false if there is nothing to do.
+    pub fn step(&self) -> bool {
+        let mut registers = self.registers.lock();
+        let begun = registers.begin();
+        if matches!(begun, Ok(None)) {
+            return false;
+        }
+        self.work_on(registers, begun);
+        true
+    }
+
+    fn work_on(&self, registers: MutexGuard<'_, Registers>, begun: Result<Option<Slot>, bool>) {
+        drop(registers);
+        let interrupt = match begun {
+            Ok(None) => return,
+            Ok(Some(slot)) => {
+                let end = self.descriptor(slot);
+                let mut registers = self.registers.lock();
+                let interrupt = registers.finish(end);
+                self.abort.store(false, Relaxed);
+                self.idle.notify_all();
+                interrupt
+            }
+            Err(interrupt) => {
+                Counters::count(&self.counters.dma_errors);
+                interrupt
+            }
+        };
+        if interrupt {
+            self.interrupts.raise(0);
+        }
+    }
+
+    fn descriptor(&self, slot: Slot) -> End {
+        match self.try_descriptor(slot) {
+            Ok(end) => end,
+            Err(_) => {
+                Counters::count(&self.counters.dma_errors);
+                End::RingFault
+            }
+        }
+    }
+
+    fn try_descriptor(&self, slot: Slot) -> Result<End, Fault> {
+        // The first word by itself, before the others: it says whether they count.
+        let mut flags = [0; 4];
+        self.bus.read(slot.address, &mut flags)?;
+        if !descriptor::is_valid(u32::from_le_bytes(flags)) {
+            return Ok(End::NotValid);
+        }
+        let mut raw = [0; descriptor::SIZE as usize];
+        self.bus.read(slot.address, &mut raw)?;
+        raw[..4].copy_from_slice(&flags);
+        let descriptor = Descriptor::decode(raw);
+        let Some((outcome, done)) = self.copy(&descriptor) else {
+            return Ok(End::Aborted);
+        };
+        Counters::count(&self.counters.dma_descriptors);
+        self.counters.dma_bytes.fetch_add(done.into(), Relaxed);
+        if outcome != Outcome::Done {
+            Counters::count(&self.counters.dma_errors);
+        }
+        if slot.write_back {
+            let word = descriptor::written_back(outcome, done);
+            self.bus.write(slot.address, &word.to_le_bytes())?;
+        }
+        Ok(End::Executed {
+            interrupt: descriptor.interrupt,
+        })
+    }
+
+    /// Copies. Returns how it ended and how many bytes are done, or nothing if aborted.
+    fn copy(&self, descriptor: &Descriptor) -> Option<(Outcome, u32)> {
+        let mut done = 0;
+        let total = u64::from(descriptor.length);
+        while done < total {
+            if self.abort.load(Relaxed) {
+                return None;
+            }
+            let step = self.bus.copy(
+                descriptor.source + done,
+                descriptor.destination + done,
+                (total - done).min(CHUNK),
+            );
+            match step {
+                Ok(copied) => done += copied,
+                Err(Fault::Read) => return Some((Outcome::ReadFailed, done as u32)),
+                Err(Fault::Write) => return Some((Outcome::WriteFailed, done as u32)),
+            }
+        }
+        Some((Outcome::Done, done as u32))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// 64 KiB of memory at 0, of which the last 4 KiB are read-only, in pieces of 1 KiB.
+    struct Plain {
+        bytes: Mutex<Vec<u8>>,
+    }
+
+    const MEMORY: u64 = 0x1_0000;
+    const WRITABLE: u64 = 0xf000;
+    const PIECE: u64 = 0x400;
+    const RING: u64 = 0x8000;
+    const STARTED: u16 = 0x174c;
+
+    impl Plain {
+        fn new() -> Self {
+            let bytes = (0..MEMORY).map(|at| (at * 7 + at / 256) as u8).collect();
+            Self {
+                bytes: Mutex::new(bytes),
+            }
+        }
+
+        fn slice(address: u64, length: u64, limit: u64) -> Option<std::ops::Range<usize>> {
+            let end = address.checked_add(length)?;
+            (end <= limit).then_some(address as usize..end as usize)
+        }
+    }
+
+    impl Bus for Plain {
+        fn read(&self, address: u64, data: &mut [u8]) -> Result<(), Fault> {
+            let range = Self::slice(address, data.len() as u64, MEMORY).ok_or(Fault::Read)?;
+            data.copy_from_slice(&self.bytes.lock()[range]);
+            Ok(())
+        }
+
+        fn write(&self, address: u64, data: &[u8]) -> Result<(), Fault> {
+            let range = Self::slice(address, data.len() as u64, WRITABLE).ok_or(Fault::Write)?;
+            self.bytes.lock()[range].copy_from_slice(data);
+            Ok(())
+        }
+
+        fn copy(&self, source: u64, destination: u64, length: u64) -> Result<u64, Fault> {
+            let length = length
+                .min(PIECE - source % PIECE)
+                .min(PIECE - destination % PIECE);
+            let from = Self::slice(source, length, MEMORY).ok_or(Fault::Read)?;
+            let to = Self::slice(destination, length, WRITABLE).ok_or(Fault::Write)?;
+            self.bytes.lock().copy_within(from, to.start);
+            Ok(length)
+        }
+    }
+
+    fn engine(count: u32) -> Engine<Plain> {
+        let engine = Engine::new(
+            Plain::new(),
+            Arc::new(Interrupts::new(1)),
+            Arc::new(Counters::default()),
+        );
+        engine.write(0x214, &(RING as u32).to_le_bytes());
+        engine.write(0x21c, &(RING as u32).to_le_bytes());
+        engine.write(0x220, &count.to_le_bytes());
+        // No descriptors yet.
+        let nothing = vec![0; count as usize * 16];
+        engine.bus.write(RING, &nothing).unwrap();
+        engine
+    }
+
+    fn submit(engine: &Engine<Plain>, index: u64, descriptor: Descriptor) {
+        let at = RING + index * descriptor::SIZE;
+        engine.bus.write(at, &descriptor.encode()).unwrap();
+    }
+
+    fn start(engine: &Engine<Plain>) {
+        engine.write(0x238, &STARTED.to_le_bytes());
+    }
+
+    fn flags(engine: &Engine<Plain>, index: u64) -> u32 {
+        let mut data = [0; 4];
+        engine
+            .bus
+            .read(RING + index * descriptor::SIZE, &mut data)
+            .unwrap();
+        u32::from_le_bytes(data)
+    }
+
+    fn copy(source: u64, destination: u64, length: u32) -> Descriptor {
+        Descriptor {
+            source,
+            destination,
+            length,
+            interrupt: true,
+        }
+    }
+
+    #[test]
+    fn executes_until_the_first_that_is_not_valid() {
+        let engine = engine(4);
+        let before = engine.bus.bytes.lock().clone();
+        submit(&engine, 0, copy(0x101, 0x2003, 0x1234));
+        submit(&engine, 1, copy(0xf000, 0x5000, 0x1000));
+        start(&engine);
+        while engine.step() {}
+        assert_eq!(flags(&engine, 0), 0x4000_1234);
+        assert_eq!(flags(&engine, 1), 0x4000_1000);
+        let after = engine.bus.bytes.lock().clone();
+        assert_eq!(after[0x2003..0x3237], before[0x101..0x1335]);
+        assert_eq!(after[0x5000..0x6000], before[0xf000..]);
+        let counters = engine.counters.snapshot();
+        assert_eq!(counters.dma_descriptors, 2);
+        assert_eq!(counters.dma_bytes, 0x2234);
+        assert_eq!(counters.dma_errors, 0);
+    }
+
+    #[test]
+    fn failures_are_written_back_and_the_next_is_executed() {
+        let engine = engine(4);
+        submit(&engine, 0, copy(0xff00, 0x1000, 0x200));
+        submit(&engine, 1, copy(0x0, 0xef00, 0x200));
+        submit(&engine, 2, copy(0x0, 0xffff_ffff_ffff, 1));
+        submit(&engine, 3, copy(0x0, 0x1000, 0));
+        start(&engine);
+        for _ in 0..4 {
+            assert!(engine.step());
+        }
+        assert_eq!(flags(&engine, 0), 0x2000_0100);
+        assert_eq!(flags(&engine, 1), 0x1000_0100);
+        assert_eq!(flags(&engine, 2), 0x1000_0000);
+        assert_eq!(flags(&engine, 3), 0x4000_0000);
+        assert_eq!(engine.counters.snapshot().dma_errors, 3);
+    }
+
+    #[test]
+    fn a_ring_nowhere_stops_it() {
+        let engine = engine(4);
+        engine.write(0x218, &1u32.to_le_bytes());
+        start(&engine);
+        assert!(engine.step());
+        assert!(!engine.step());
+        assert_eq!(engine.counters.snapshot().dma_errors, 1);
+        // And a read-only one, which cannot be written back.
+        engine.write(0x218, &0u32.to_le_bytes());
+        engine.write(0x214, &0xf000u32.to_le_bytes());
+        engine.write(0x21c, &0xf000u32.to_le_bytes());
+        engine.bus.bytes.lock()[0xf000..0xf010].copy_from_slice(&copy(0, 0, 16).encode());
+        start(&engine);
+        assert!(engine.step());
+        assert!(!engine.step());
+        assert_eq!(engine.counters.snapshot().dma_errors, 2);
+    }
+
+    #[test]
+    fn reset_waits_for_the_copy_in_progress() {
+        let engine = Arc::new(engine(1));
+        // Without write-back the same descriptor is executed for ever.
+        submit(&engine, 0, copy(0, 0x1000, 0x1000));
+        let runner = Arc::clone(&engine);
+        std::thread::spawn(move || runner.run());
+        engine.write(0x238, &(STARTED & !4).to_le_bytes());
+        while engine.counters.snapshot().dma_descriptors < 10 {
+            std::thread::yield_now();
+        }
+        engine.reset();
+        let done = engine.counters.snapshot();
+        let mut control = [0; 4];
+        engine.read(0x238, &mut control);
+        assert_eq!(control, [0; 4]);
+        assert_eq!(engine.counters.snapshot(), done);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
+
+        /// Whatever is in the ring and in the registers, nothing panics or hangs.
+        #[test]
+        fn survives_any_ring(
+            raw in prop::collection::vec(any::<[u8; 16]>(), 8),
+            writes in prop::collection::vec((0u64..0x250, any::<u64>(), 1usize..9), 0..8),
+        ) {
+            let engine = engine(8);
+            for (index, raw) in raw.iter().enumerate() {
+                engine.bus.write(RING + index as u64 * 16, raw).unwrap();
+            }
+            start(&engine);
+            for (offset, value, length) in writes {
+                engine.step();
+                engine.write(offset, &value.to_le_bytes()[..length]);
+                let mut data = [0; 8];
+                engine.read(offset, &mut data);
+            }
+            for _ in 0..16 {
+                engine.step();
+            }
+            engine.reset();
+            prop_assert!(!engine.step());
+        }
+
+        /// A copy does what it says, at any alignment.
+        #[test]
+        fn copies_exactly(source in 0u64..0x4000, destination in 0x4000u64..0x6000, length in 0u32..0x2000) {
+            let engine = engine(2);
+            let before = engine.bus.bytes.lock().clone();
+            submit(&engine, 0, copy(source, destination, length));
+            start(&engine);
+            while engine.step() {}
+            let mut expected = before;
+            expected.copy_within(source as usize..source as usize + length as usize, destination as usize);
+            prop_assert_eq!(flags(&engine, 0), 0x4000_0000 | length);
+            let after = engine.bus.bytes.lock().clone();
+            prop_assert!(after[..RING as usize] == expected[..RING as usize]);
+        }
+    }
+}

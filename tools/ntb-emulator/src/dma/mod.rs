@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A DMA function: a PLX engine of one channel (10b5:87d0), for the driver plx_dma.
+//!
+//! [`descriptor`] and [`registers`] are the formats, [`engine`] executes, and this file
+//! makes a PCI function of them. Which memory an address means is behind [`Bus`].
+
+pub mod descriptor;
+pub mod engine;
+pub mod registers;
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::address::GuestBus;
+use crate::counters::Counters;
+use crate::guest_memory::GuestMemory;
+use crate::interrupt::Interrupts;
+use crate::pci::Bar;
+use crate::pci::ConfigSpace;
+use crate::pci::Identity;
+use crate::server::Function;
+use crate::server::Layout;
+
+use self::engine::Engine;
+
+const BAR_SIZE: u64 = 0x4000;
+
+/// Why an access to memory failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// There is nothing to read.
+    Read,
+    /// There is nothing that can be written.
+    Write,
+}
+
+/// Memory as the engine sees it.
+pub trait Bus {
+    /// Reads all of `data` or fails.
+    fn read(&self, address: u64, data: &mut [u8]) -> Result<(), Fault>;
+
+    /// Writes all of `data` or fails.
+    fn write(&self, address: u64, data: &[u8]) -> Result<(), Fault>;
+
+    /// Copies at least 1 and at most `length` bytes (which is not 0), and says how many.
+    fn copy(&self, source: u64, destination: u64, length: u64) -> Result<u64, Fault>;
+}
+
+/// A DMA function of a guest.
+pub struct DmaFunction {
+    name: String,
+    config: Mutex<ConfigSpace>,
+    engine: Engine<GuestBus>,
+    memory: Arc<GuestMemory>,
+    interrupts: Arc<Interrupts>,
+    counters: Arc<Counters>,
+}
+
+impl DmaFunction {
+    /// A function that finds memory through `bus`; `memory` has to be the same that the
+    /// bus uses. [`Self::run`] has to be called on a thread.
+    pub fn new(name: String, memory: Arc<GuestMemory>, bus: GuestBus) -> Self {
+        let interrupts = Arc::new(Interrupts::new(1));
+        let counters = Arc::new(Counters::default());
+        Self {
+            name,
+            config: Mutex::new(ConfigSpace::new(&Identity {
+                vendor: 0x10b5,
+                device: 0x87d0,
+                class: 0x08_80_00,
+                revision: 0xca,
+                bars: vec![Bar {
+                    index: 0,
+                    size: BAR_SIZE,
+                    prefetchable: false,
+                }],
+                vectors: 1,
+                msix_table: 0x2000,
+                msix_pending: 0x3000,
+            })),
+            engine: Engine::new(bus, Arc::clone(&interrupts), Arc::clone(&counters)),
+            memory,
+            interrupts,
+            counters,
+        }
+    }
+
+    /// Executes descriptors for ever.
+    pub fn run(&self) -> ! {
+        self.engine.run()
+    }
+}
+
+impl Function for DmaFunction {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn layout(&self) -> Vec<Layout> {
+        vec![Layout {
+            bar: 0,
+            size: BAR_SIZE,
+            mapped: None,
+        }]
+    }
+
+    fn memory(&self) -> &GuestMemory {
+        &self.memory
+    }
+
+    fn interrupts(&self) -> &Interrupts {
+        &self.interrupts
+    }
+
+    fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    fn config_read(&self, offset: u64, data: &mut [u8]) {
+        self.config.lock().read(offset, data);
+    }
+
+    fn config_write(&self, offset: u64, data: &[u8]) {
+        self.config.lock().write(offset, data);
+    }
+
+    fn bar_read(&self, _bar: usize, offset: u64, data: &mut [u8]) {
+        self.engine.read(offset, data);
+    }
+
+    fn bar_write(&self, _bar: usize, offset: u64, data: &[u8]) {
+        self.engine.write(offset, data);
+    }
+
+    fn connected(&self) {}
+
+    fn reset(&self) {
+        self.engine.reset();
+        self.interrupts.reset();
+        self.config.lock().reset();
+    }
+
+    fn disconnected(&self) {
+        self.engine.reset();
+        self.interrupts.clear();
+        self.memory.clear();
+        self.config.lock().reset();
+    }
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Puts a topology together: RAM files, links, functions, sockets and threads.
+//!
+//! Threads: one for each function and its socket, one for each DMA engine, one that
+//! accepts control connections and one for each of those. None of them ever ends while
+//! all is well; if one has to, that is reported as [`Event::Failed`] and the process is to
+//! end, as guests cannot do without it.
+
+use std::os::unix::net::UnixListener;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::Sender;
+use std::thread;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::bail;
+
+use crate::address::GuestBus;
+use crate::config::Topology;
+use crate::config::control_socket;
+use crate::control;
+use crate::control::FunctionCounters;
+use crate::control::FunctionState;
+use crate::control::GuestCounters;
+use crate::control::GuestState;
+use crate::control::LinkState;
+use crate::control::Request;
+use crate::control::Response;
+use crate::control::State;
+use crate::dma::DmaFunction;
+use crate::guest_memory::GuestMemory;
+use crate::ntb::Link;
+use crate::ntb::function::NtbFunction;
+use crate::ntb::window::Window;
+use crate::ram::Ram;
+use crate::server::Function;
+use crate::server::Served;
+
+/// Why the process is to end.
+#[derive(Debug)]
+pub enum Event {
+    /// Somebody has asked for it.
+    Shutdown,
+    /// A thread cannot go on.
+    Failed(anyhow::Error),
+}
+
+/// A running emulator. Its sockets are removed when it is dropped; its threads end with
+/// the process.
+pub struct Emulator {
+    sockets: Vec<PathBuf>,
+}
+
+/// What the control socket can see and change.
+struct Machine {
+    topology: Topology,
+    guests: Vec<Vec<Entry>>,
+    links: Vec<Arc<Link>>,
+}
+
+struct Entry {
+    name: String,
+    function: Arc<dyn Function>,
+    connected: Arc<AtomicBool>,
+}
+
+impl Emulator {
+    /// Starts everything. When this returns, QEMU and control clients can connect.
+    pub fn start(topology: Topology, events: Sender<Event>) -> Result<Self> {
+        topology.validate()?;
+        let mut emulator = Self {
+            sockets: Vec::new(),
+        };
+        for socket in topology.sockets() {
+            claim(&socket)?;
+            emulator.sockets.push(socket);
+        }
+        let control = control_socket(&topology.directory);
+        let listener = UnixListener::bind(&control)
+            .with_context(|| format!("cannot listen on {}", control.display()))?;
+        let machine = Arc::new(machine(topology, &events)?);
+        spawn("control", &events.clone(), move || {
+            control_loop(&listener, &machine, &events)
+        })?;
+        Ok(emulator)
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        for socket in &self.sockets {
+            // Whatever else is there is not ours to complain about.
+            let _ = std::fs::remove_file(socket);
+        }
+    }
+}
+
+/// Removes the socket that a killed emulator has left, but not that of a living one.
+fn claim(path: &Path) -> Result<()> {
+    if !path.exists() {
+        return Ok(());
+    }
+    if UnixStream::connect(path).is_ok() {
+        bail!(
+            "another emulator listens on {}; end it, or use another directory",
+            path.display()
+        );
+    }
+    std::fs::remove_file(path)
+        .with_context(|| format!("cannot remove the stale socket {}", path.display()))
+}
+
+/// Runs something that does not return while all is well.
+fn spawn(
+    name: &str,
+    events: &Sender<Event>,
+    body: impl FnOnce() -> anyhow::Error + Send + 'static,
+) -> Result<()> {
+    let events = events.clone();
+    thread::Builder::new()
+        .name(name.to_owned())
+        .spawn(move || {
+            // If nobody listens any more, the process is about to end.
+            let _ = events.send(Event::Failed(body()));
+        })
+        .with_context(|| format!("cannot start the thread {name}"))?;
+    Ok(())
+}
+
+fn machine(topology: Topology, events: &Sender<Event>) -> Result<Machine> {
+    let rams = topology
+        .guests
+        .iter()
+        .map(|guest| Ram::open(&guest.ram_file, guest.ram_size).map(Arc::new))
+        .collect::<Result<Vec<_>>>()?;
+    let links: Vec<_> = topology
+        .links
+        .iter()
+        .map(|link| {
+            let ends = [link.upstream, link.downstream];
+            let windows = Window::of(link, ends.map(|guest| rams[guest].size()));
+            let memory = ends.map(|guest| Arc::new(GuestMemory::new(Arc::clone(&rams[guest]))));
+            Link::new(link.personality, windows, memory)
+        })
+        .collect();
+    let mut guests = Vec::new();
+    for (guest, ram) in rams.iter().enumerate() {
+        guests.push(functions(&topology, guest, ram, &links, events)?);
+    }
+    Ok(Machine {
+        topology,
+        guests,
+        links,
+    })
+}
+
+fn functions(
+    topology: &Topology,
+    guest: usize,
+    ram: &Arc<Ram>,
+    links: &[Arc<Link>],
+    events: &Sender<Event>,
+) -> Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    let mut ports = Vec::new();
+    let ntb = topology.ntb_functions(guest);
+    for (index, (entry, socket)) in ntb.zip(topology.ntb_sockets(guest)).enumerate() {
+        let port = links[entry.link].port(entry.end);
+        ports.push(port.clone());
+        let name = format!("ntb-{index}");
+        let function = NtbFunction::new(format!("guest {guest} {name}"), port);
+        entries.push(serve(name, Arc::new(function), &socket, events)?);
+    }
+    for (index, socket) in topology.dma_sockets(guest).into_iter().enumerate() {
+        let memory = Arc::new(GuestMemory::new(Arc::clone(ram)));
+        let bus = GuestBus::new(Arc::clone(&memory), ports.clone());
+        let name = format!("dma-{index}");
+        let function = DmaFunction::new(format!("guest {guest} {name}"), memory, bus);
+        let function = Arc::new(function);
+        let engine = Arc::clone(&function);
+        spawn(&format!("{guest} {name} engine"), events, move || {
+            engine.run()
+        })?;
+        entries.push(serve(name, function, &socket, events)?);
+    }
+    Ok(entries)
+}
+
+fn serve(
+    name: String,
+    function: Arc<dyn Function>,
+    socket: &Path,
+    events: &Sender<Event>,
+) -> Result<Entry> {
+    let connected = Arc::new(AtomicBool::new(false));
+    let served = Served::bind(socket, Arc::clone(&function), Arc::clone(&connected))?;
+    spawn(function.name(), events, move || served.run())?;
+    Ok(Entry {
+        name,
+        function,
+        connected,
+    })
+}
+
+fn control_loop(
+    listener: &UnixListener,
+    machine: &Arc<Machine>,
+    events: &Sender<Event>,
+) -> anyhow::Error {
+    loop {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                return anyhow::Error::new(error).context("cannot accept control connections");
+            }
+        };
+        let machine = Arc::clone(machine);
+        let events = events.clone();
+        let client = thread::Builder::new()
+            .name("control client".to_owned())
+            .spawn(move || {
+                let result = control::serve(stream, |request| machine.answer(request, &events));
+                if let Err(error) = result {
+                    log::info!("a control client has gone: {error:#}");
+                }
+            });
+        if let Err(error) = client {
+            return anyhow::Error::new(error).context("cannot start a thread for a control client");
+        }
+    }
+}
+
+impl Machine {
+    fn answer(&self, request: Request, events: &Sender<Event>) -> Response {
+        match request {
+            Request::Counters => Response::Counters {
+                guests: self
+                    .guests
+                    .iter()
+                    .map(|entries| counters(entries))
+                    .collect(),
+            },
+            Request::ResetCounters => {
+                for entry in self.guests.iter().flatten() {
+                    entry.function.counters().reset();
+                }
+                Response::Done
+            }
+            Request::State => Response::State(self.state()),
+            Request::Link { a, b, up } => self.link(a, b, up),
+            Request::Shutdown => match events.send(Event::Shutdown) {
+                Ok(()) => Response::Done,
+                Err(_) => Response::Error {
+                    message: "it is ending already".to_owned(),
+                },
+            },
+        }
+    }
+
+    fn state(&self) -> State {
+        let guests = self.guests.iter().map(|entries| {
+            let functions: Vec<_> = entries
+                .iter()
+                .map(|entry| FunctionState {
+                    name: entry.name.clone(),
+                    connected: entry.connected.load(Relaxed),
+                })
+                .collect();
+            GuestState {
+                connected: functions.iter().all(|function| function.connected),
+                functions,
+            }
+        });
+        let links = self.topology.links.iter().zip(&self.links);
+        let links = links.map(|(entry, link)| {
+            let (plugged, up) = link.state();
+            LinkState {
+                upstream: entry.upstream,
+                downstream: entry.downstream,
+                plugged,
+                up,
+            }
+        });
+        State {
+            guests: guests.collect(),
+            links: links.collect(),
+        }
+    }
+
+    fn link(&self, a: usize, b: usize, up: bool) -> Response {
+        let links = self.topology.links.iter().zip(&self.links);
+        let mut found = false;
+        for (entry, link) in links {
+            let ends = (entry.upstream, entry.downstream);
+            if ends == (a, b) || ends == (b, a) {
+                link.allow(up);
+                found = true;
+            }
+        }
+        if found {
+            Response::Done
+        } else {
+            Response::Error {
+                message: format!("there is no link between guests {a} and {b}"),
+            }
+        }
+    }
+}
+
+fn counters(entries: &[Entry]) -> GuestCounters {
+    let mut result = GuestCounters::default();
+    for entry in entries {
+        let counters = entry.function.counters().snapshot();
+        result.total += counters;
+        result.functions.push(FunctionCounters {
+            name: entry.name.clone(),
+            counters,
+        });
+    }
+    result
+}

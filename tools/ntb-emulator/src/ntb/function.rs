@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0
+//! One end of a link as a PCI function.
+
+use std::os::fd::AsFd;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+
+use crate::counters::Counters;
+use crate::guest_memory::Access;
+use crate::guest_memory::GuestMemory;
+use crate::interrupt::Interrupts;
+use crate::server::Function;
+use crate::server::Layout;
+use crate::server::Mapped;
+
+use super::Effects;
+use super::Port;
+use super::Reach;
+use super::window::BARS;
+use super::window::Backing;
+
+/// An NTB function of a guest.
+pub struct NtbFunction {
+    name: String,
+    port: Port,
+    counters: Arc<Counters>,
+}
+
+impl NtbFunction {
+    /// The function at one end of a link.
+    pub fn new(name: String, port: Port) -> Self {
+        Self {
+            name,
+            port,
+            counters: Arc::default(),
+        }
+    }
+
+    fn count(&self, effects: &Effects) {
+        use std::sync::atomic::Ordering::Relaxed;
+        self.counters
+            .doorbells
+            .fetch_add(effects.doorbells, Relaxed);
+        self.counters.dropped.fetch_add(effects.dropped, Relaxed);
+    }
+
+    /// Reads through a window, piece by piece. What there is not reads as all ones.
+    fn window_read(&self, window: usize, offset: u64, data: &mut [u8]) {
+        let mut at = 0;
+        while at < data.len() {
+            let rest = &mut data[at..];
+            let reach =
+                self.port
+                    .reach(window, offset + at as u64, rest.len() as u64, Access::Read);
+            match reach {
+                Reach::Memory {
+                    ram,
+                    offset,
+                    length,
+                    pin: _pin,
+                } => {
+                    let piece = &mut rest[..length as usize];
+                    if ram.read(offset, piece).is_err() {
+                        piece.fill(0xff);
+                    }
+                    at += length as usize;
+                }
+                Reach::LinkDown { .. } | Reach::Nothing => {
+                    Counters::count(&self.counters.dropped);
+                    rest.fill(0xff);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Writes through a window, piece by piece, up to where there is nothing.
+    fn window_write(&self, window: usize, offset: u64, data: &[u8]) {
+        let mut at = 0;
+        while at < data.len() {
+            let rest = &data[at..];
+            let reach =
+                self.port
+                    .reach(window, offset + at as u64, rest.len() as u64, Access::Write);
+            match reach {
+                Reach::Memory {
+                    ram,
+                    offset,
+                    length,
+                    pin: _pin,
+                } => {
+                    if ram.write(offset, &rest[..length as usize]).is_err() {
+                        Counters::count(&self.counters.dropped);
+                    }
+                    at += length as usize;
+                }
+                Reach::LinkDown { .. } | Reach::Nothing => {
+                    Counters::count(&self.counters.dropped);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn window_of(bar: usize) -> Option<usize> {
+    BARS.iter().position(|index| *index == bar)
+}
+
+impl Function for NtbFunction {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn layout(&self) -> Vec<Layout> {
+        let mut all = vec![Layout {
+            bar: 0,
+            size: self.port.registers_size(),
+            mapped: None,
+        }];
+        let ram = self.port.peer_ram();
+        for (window, bar) in self.port.windows().iter().zip(BARS) {
+            let mapped = match window.backing {
+                Backing::Trapped { .. } => None,
+                Backing::Mapped { base } => Some(Mapped {
+                    file: ram.as_fd().as_raw_fd(),
+                    offset: base,
+                    // Nothing beyond the end of the file may be mapped.
+                    length: window.size.min(ram.size() - base),
+                }),
+            };
+            all.push(Layout {
+                bar,
+                size: window.size,
+                mapped,
+            });
+        }
+        all
+    }
+
+    fn memory(&self) -> &GuestMemory {
+        self.port.memory()
+    }
+
+    fn interrupts(&self) -> &Interrupts {
+        self.port.interrupts()
+    }
+
+    fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    fn config_read(&self, offset: u64, data: &mut [u8]) {
+        self.port.config_read(offset, data);
+    }
+
+    fn config_write(&self, offset: u64, data: &[u8]) {
+        self.port.config_write(offset, data);
+    }
+
+    fn bar_read(&self, bar: usize, offset: u64, data: &mut [u8]) {
+        match window_of(bar) {
+            Some(window) => self.window_read(window, offset, data),
+            None => self.count(&self.port.register_read(offset, data)),
+        }
+    }
+
+    fn bar_write(&self, bar: usize, offset: u64, data: &[u8]) {
+        match window_of(bar) {
+            Some(window) => self.window_write(window, offset, data),
+            None => self.count(&self.port.register_write(offset, data)),
+        }
+    }
+
+    fn connected(&self) {
+        self.port.connect();
+    }
+
+    fn reset(&self) {
+        self.port.reset();
+    }
+
+    fn disconnected(&self) {
+        // First the link, so that nothing new comes through while the rest is taken down.
+        self.port.disconnect();
+        self.port.memory().clear();
+        self.port.interrupts().clear();
+    }
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a memory window of an NTB function is: its BAR, and what is behind it.
+//!
+//! Whether a window traps or is mapped is settled before QEMU connects; it cannot change
+//! while a guest runs. A mapped window leads to one place of the peer's RAM, so it takes
+//! the translation to that place and no other, and cannot enforce a limit.
+
+use crate::config::Link;
+use crate::config::Personality;
+use crate::config::TRAPPED_WINDOW_SIZE;
+use crate::config::Windows;
+
+use super::registers::WINDOWS;
+
+/// The BAR of each window.
+pub const BARS: [usize; WINDOWS] = [2, 4];
+
+/// A memory window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// Its size, a power of two.
+    pub size: u64,
+    /// What is behind it.
+    pub backing: Backing,
+}
+
+/// What is behind a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backing {
+    /// Every access traps and goes to where the peer has it translated to.
+    Trapped {
+        /// What a translation has to be a multiple of.
+        alignment: u64,
+    },
+    /// Accesses go to the peer's RAM from here on, without trapping.
+    Mapped {
+        /// The offset into the peer's RAM.
+        base: u64,
+    },
+}
+
+impl Window {
+    /// The windows of both ends of a link between guests with that much RAM.
+    pub fn of(link: &Link, ram_sizes: [u64; 2]) -> [Self; WINDOWS] {
+        let trapped = |size| Self {
+            size,
+            backing: Backing::Trapped {
+                alignment: match link.personality {
+                    Personality::Gen3 => size,
+                    Personality::Gen5 => crate::config::PAGE_SIZE,
+                },
+            },
+        };
+        let mapped = |size, base| Self {
+            size,
+            backing: Backing::Mapped { base },
+        };
+        match link.windows {
+            Windows::Aperture => {
+                let largest = ram_sizes[0].max(ram_sizes[1]);
+                [
+                    trapped(TRAPPED_WINDOW_SIZE),
+                    mapped(largest.next_power_of_two(), 0),
+                ]
+            }
+            Windows::Fixed { base, size } => [mapped(size, base), mapped(size, base + size)],
+            Windows::Trapped { size } => [trapped(size), trapped(size)],
+        }
+    }
+
+    /// Whether it can lead to that address. Zero always passes: it stands for "nowhere".
+    pub fn accepts(&self, translation: u64) -> bool {
+        match self.backing {
+            Backing::Trapped { alignment } => translation % alignment == 0,
+            Backing::Mapped { base } => translation == base || translation == 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn windows(personality: Personality, windows: Windows, ram: [u64; 2]) -> [Window; WINDOWS] {
+        let link = Link {
+            upstream: 0,
+            downstream: 1,
+            personality,
+            windows,
+        };
+        Window::of(&link, ram)
+    }
+
+    #[test]
+    fn an_aperture_covers_the_larger_ram() {
+        let [trapped, aperture] =
+            windows(Personality::Gen5, Windows::Aperture, [512 << 20, 768 << 20]);
+        assert_eq!(trapped.size, 1 << 20);
+        assert!(trapped.accepts(0x1234_5000));
+        assert!(!trapped.accepts(0x1234_5800));
+        assert_eq!(aperture.size, 1 << 30);
+        assert!(aperture.accepts(0));
+        assert!(!aperture.accepts(0x1000));
+    }
+
+    #[test]
+    fn gen3_aligns_to_the_size() {
+        let [trapped, _] = windows(Personality::Gen3, Windows::Aperture, [1 << 20; 2]);
+        assert!(trapped.accepts(0x30_0000));
+        assert!(!trapped.accepts(0x1000));
+    }
+
+    #[test]
+    fn fixed_windows_lie_side_by_side() {
+        let fixed = Windows::Fixed {
+            base: 0x1000_0000,
+            size: 0x20_0000,
+        };
+        let [one, two] = windows(Personality::Gen5, fixed, [512 << 20; 2]);
+        assert!(one.accepts(0x1000_0000) && !one.accepts(0x1020_0000));
+        assert!(two.accepts(0x1020_0000) && !two.accepts(0x1000_0000));
+    }
+}

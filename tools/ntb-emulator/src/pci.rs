@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The configuration space of one PCIe function.
+//!
+//! Holds identity, 64-bit memory BARs, an MSI-X and a PCIe capability. QEMU keeps its
+//! own copy of BARs and MSI-X state for the guest, but forwards every write, so this
+//! copy knows where the guest has put the BARs: address resolution relies on it.
+//!
+//! The MSI-X table and pending bits themselves are QEMU's and never arrive here.
+
+/// The size of the extended configuration space.
+pub const CONFIG_SIZE: usize = 4096;
+
+const COMMAND: usize = 0x04;
+const COMMAND_MEMORY: u8 = 1 << 1;
+const STATUS_CAPABILITIES: u8 = 1 << 4;
+const BARS: usize = 0x10;
+const CAPABILITY_POINTER: usize = 0x34;
+const MSIX: usize = 0x40;
+const PCIE: usize = 0x90;
+
+/// A 64-bit memory BAR.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bar {
+    /// Its number; it takes the next one as well.
+    pub index: usize,
+    /// Its size, a power of two.
+    pub size: u64,
+    /// Whether reads have no side effects.
+    pub prefetchable: bool,
+}
+
+/// What a function is.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The vendor.
+    pub vendor: u16,
+    /// The device.
+    pub device: u16,
+    /// Base class, subclass and programming interface.
+    pub class: u32,
+    /// The revision.
+    pub revision: u8,
+    /// The BARs.
+    pub bars: Vec<Bar>,
+    /// The number of MSI-X vectors.
+    pub vectors: u16,
+    /// Where in BAR 0 the MSI-X table is.
+    pub msix_table: u32,
+    /// Where in BAR 0 the MSI-X pending bits are.
+    pub msix_pending: u32,
+}
+
+/// The configuration space.
+#[derive(Debug)]
+pub struct ConfigSpace {
+    bytes: Box<[u8; CONFIG_SIZE]>,
+    initial: Box<[u8; CONFIG_SIZE]>,
+    writable: Box<[u8; CONFIG_SIZE]>,
+    bars: Vec<Bar>,
+}
+
+impl ConfigSpace {
+    /// The configuration space of a function after reset.
+    pub fn new(identity: &Identity) -> Self {
+        let mut space = Self {
+            bytes: Box::new([0; CONFIG_SIZE]),
+            initial: Box::new([0; CONFIG_SIZE]),
+            writable: Box::new([0; CONFIG_SIZE]),
+            bars: identity.bars.clone(),
+        };
+        space.header(identity);
+        space.msix_capability(identity);
+        space.pcie_capability();
+        space.initial.copy_from_slice(&space.bytes[..]);
+        space
+    }
+
+    fn header(&mut self, identity: &Identity) {
+        self.set(0x00, &identity.vendor.to_le_bytes());
+        self.set(0x02, &identity.device.to_le_bytes());
+        // Memory, bus master, parity, SERR and the INTx disable bit.
+        self.allow(COMMAND, &[0x46, 0x05]);
+        self.set(0x06, &[STATUS_CAPABILITIES, 0]);
+        let class = identity.class.to_le_bytes();
+        self.set(0x08, &[identity.revision, class[0], class[1], class[2]]);
+        // Cache line size, latency timer, interrupt line.
+        self.allow(0x0c, &[0xff, 0xff]);
+        self.allow(0x3c, &[0xff]);
+        for bar in self.bars.clone() {
+            let at = BARS + 4 * bar.index;
+            self.set(at, &[if bar.prefetchable { 0x0c } else { 0x04 }]);
+            self.allow(at, &(!(bar.size - 1) & !0xf).to_le_bytes());
+        }
+        self.set(0x2c, &identity.vendor.to_le_bytes());
+        self.set(0x2e, &identity.device.to_le_bytes());
+        self.set(CAPABILITY_POINTER, &[MSIX as u8]);
+    }
+
+    fn msix_capability(&mut self, identity: &Identity) {
+        self.set(MSIX, &[0x11, PCIE as u8]);
+        self.set(MSIX + 2, &(identity.vectors - 1).to_le_bytes());
+        // Function mask and enable.
+        self.allow(MSIX + 2, &0xc000u16.to_le_bytes());
+        // Both in BAR 0.
+        self.set(MSIX + 4, &identity.msix_table.to_le_bytes());
+        self.set(MSIX + 8, &identity.msix_pending.to_le_bytes());
+    }
+
+    fn pcie_capability(&mut self) {
+        self.set(PCIE, &[0x10, 0]);
+        // Version 2, endpoint.
+        self.set(PCIE + 2, &0x0002u16.to_le_bytes());
+        // Device capabilities: 256 bytes payload, extended tags, role-based errors.
+        self.set(PCIE + 4, &0x0000_8021u32.to_le_bytes());
+        // Device control: everything except starting a function level reset.
+        self.allow(PCIE + 8, &0x7fffu16.to_le_bytes());
+        // Link capabilities and status: x8 at 8 GT/s.
+        self.set(PCIE + 0xc, &0x0000_0083u32.to_le_bytes());
+        self.allow(PCIE + 0x10, &0x0fffu16.to_le_bytes());
+        self.set(PCIE + 0x12, &0x0083u16.to_le_bytes());
+    }
+
+    /// Sets bytes regardless of what the guest may write.
+    pub fn set(&mut self, offset: usize, data: &[u8]) {
+        self.bytes[offset..offset + data.len()].copy_from_slice(data);
+    }
+
+    /// Sets bytes that reset is to restore.
+    pub fn set_initial(&mut self, offset: usize, data: &[u8]) {
+        self.set(offset, data);
+        self.initial[offset..offset + data.len()].copy_from_slice(data);
+    }
+
+    fn allow(&mut self, offset: usize, mask: &[u8]) {
+        self.writable[offset..offset + mask.len()].copy_from_slice(mask);
+    }
+
+    /// Reads what the guest sees; all ones beyond the end.
+    pub fn read(&self, offset: u64, data: &mut [u8]) {
+        for (at, byte) in data.iter_mut().enumerate() {
+            *byte = index(offset, at).map_or(0xff, |i| self.bytes[i]);
+        }
+    }
+
+    /// A write of the guest.
+    pub fn write(&mut self, offset: u64, data: &[u8]) {
+        for (at, byte) in data.iter().enumerate() {
+            if let Some(i) = index(offset, at) {
+                let mask = self.writable[i];
+                self.bytes[i] = (self.bytes[i] & !mask) | (byte & mask);
+            }
+        }
+    }
+
+    /// Back to the state after power-on.
+    pub fn reset(&mut self) {
+        self.bytes.copy_from_slice(&self.initial[..]);
+    }
+
+    /// The address in a BAR, whether or not it is decoded.
+    pub fn bar_base(&self, bar: usize) -> u64 {
+        let at = BARS + 4 * bar;
+        let mut raw = [0; 8];
+        if let Some(bytes) = self.bytes.get(at..at + 8) {
+            raw.copy_from_slice(bytes);
+        }
+        u64::from_le_bytes(raw) & !0xf
+    }
+
+    /// The BAR that decodes an address, and the offset into it.
+    pub fn decode(&self, address: u64) -> Option<(Bar, u64)> {
+        if self.bytes[COMMAND] & COMMAND_MEMORY == 0 {
+            return None;
+        }
+        self.bars.iter().find_map(|bar| {
+            let base = self.bar_base(bar.index);
+            let offset = address.checked_sub(base)?;
+            // A BAR at zero is one that nobody has placed yet.
+            (base != 0 && offset < bar.size).then_some((*bar, offset))
+        })
+    }
+}
+
+fn index(offset: u64, at: usize) -> Option<usize> {
+    let i = usize::try_from(offset).ok()?.checked_add(at)?;
+    (i < CONFIG_SIZE).then_some(i)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space() -> ConfigSpace {
+        ConfigSpace::new(&Identity {
+            vendor: 0x8086,
+            device: 0x0db4,
+            class: 0x06_80_00,
+            revision: 1,
+            bars: vec![
+                Bar {
+                    index: 0,
+                    size: 0x1_0000,
+                    prefetchable: false,
+                },
+                Bar {
+                    index: 2,
+                    size: 0x10_0000,
+                    prefetchable: true,
+                },
+            ],
+            vectors: 33,
+            msix_table: 0x4000,
+            msix_pending: 0x5000,
+        })
+    }
+
+    fn dword(space: &ConfigSpace, offset: u64) -> u32 {
+        let mut data = [0; 4];
+        space.read(offset, &mut data);
+        u32::from_le_bytes(data)
+    }
+
+    #[test]
+    fn identity_and_capabilities() {
+        let space = space();
+        assert_eq!(dword(&space, 0), 0x0db4_8086);
+        assert_eq!(dword(&space, 8), 0x0680_0001);
+        let mut found = vec![];
+        let mut at = u64::from(dword(&space, 0x34) & 0xff);
+        while at != 0 {
+            found.push(dword(&space, at) & 0xff);
+            at = u64::from(dword(&space, at) >> 8 & 0xff);
+        }
+        assert_eq!(found, [0x11, 0x10]);
+        assert_eq!(dword(&space, 0x40) >> 16 & 0x7ff, 32);
+    }
+
+    #[test]
+    fn bars_are_sized_placed_and_decoded() {
+        let mut space = space();
+        space.write(0x18, &[0xff; 8]);
+        assert_eq!(dword(&space, 0x18), 0xfff0_000c);
+        assert_eq!(dword(&space, 0x1c), 0xffff_ffff);
+        space.write(0x18, &0x38_0010_0000u64.to_le_bytes());
+        assert_eq!(space.bar_base(2), 0x38_0010_0000);
+        assert_eq!(space.decode(0x38_0010_0010), None);
+        space.write(4, &6u16.to_le_bytes());
+        let (bar, offset) = space.decode(0x38_0010_0010).unwrap();
+        assert_eq!((bar.index, offset), (2, 0x10));
+        assert_eq!(space.decode(0x38_0020_0000), None);
+        assert_eq!(space.decode(0x38_000f_ffff), None);
+        // BAR 0 has not been placed.
+        assert_eq!(space.decode(0), None);
+        space.reset();
+        assert_eq!(space.decode(0x38_0010_0010), None);
+        assert_eq!(dword(&space, 0x18), 0xc);
+    }
+
+    #[test]
+    fn read_only_bytes_stay() {
+        let mut space = space();
+        space.write(0, &[0; 64]);
+        assert_eq!(dword(&space, 0), 0x0db4_8086);
+        assert_eq!(dword(&space, 0x34), 0x40);
+        space.write(u64::MAX - 1, &[1; 4]);
+        let mut data = [0; 4];
+        space.read(4094, &mut data);
+        assert_eq!(data, [0, 0, 0xff, 0xff]);
+        space.read(u64::MAX, &mut data);
+        assert_eq!(data, [0xff; 4]);
+    }
+}

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Serves one PCI function to QEMU over vfio-user.
+//!
+//! A function is served on one socket to one QEMU at a time, on one thread: what a guest
+//! writes to a function takes effect in the order of the writes. When QEMU goes away, for
+//! whatever reason, the function is told and the next QEMU is awaited.
+//!
+//! The vfio_user crate tells the client of no error but "invalid input", so an access
+//! that makes no sense is answered with all ones instead.
+
+use std::fs::File;
+use std::io::Error;
+use std::io::ErrorKind;
+use std::io::Result;
+use std::os::fd::RawFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use anyhow::Context;
+use vfio_bindings::bindings::vfio;
+use vfio_user::DmaMapFlags;
+use vfio_user::DmaUnmapFlags;
+use vfio_user::IrqInfo;
+use vfio_user::Server;
+use vfio_user::ServerBackend;
+use vfio_user::ServerRegion;
+use vfio_user::SparseArea;
+
+use crate::counters::Counters;
+use crate::guest_memory::GuestMemory;
+use crate::interrupt::Interrupts;
+use crate::pci::CONFIG_SIZE;
+
+/// The most an access may move; QEMU's are up to 8 bytes, its reads of the whole
+/// configuration space up to 4 KiB.
+const MAX_ACCESS: usize = 64 << 10;
+
+/// A BAR that QEMU is told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Its number.
+    pub bar: usize,
+    /// Its size.
+    pub size: u64,
+    /// The file its first part is mapped from, if it does not trap.
+    pub mapped: Option<Mapped>,
+}
+
+/// The part of a BAR that guests access without trapping.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mapped {
+    /// The file; has to stay open as long as the function is served.
+    pub file: RawFd,
+    /// Where in the file the BAR begins.
+    pub offset: u64,
+    /// How much of the BAR there is in the file. The rest traps.
+    pub length: u64,
+}
+
+/// A PCI function.
+///
+/// All methods may be called on any thread, except that accesses and the life-cycle
+/// ones come from the thread that serves it.
+pub trait Function: Send + Sync {
+    /// What to call it in messages.
+    fn name(&self) -> &str;
+    /// Its BARs.
+    fn layout(&self) -> Vec<Layout>;
+    /// What it reaches of its guest's RAM.
+    fn memory(&self) -> &GuestMemory;
+    /// Its vectors.
+    fn interrupts(&self) -> &Interrupts;
+    /// Its counters.
+    fn counters(&self) -> &Arc<Counters>;
+    /// Reads configuration space.
+    fn config_read(&self, offset: u64, data: &mut [u8]);
+    /// Writes configuration space.
+    fn config_write(&self, offset: u64, data: &[u8]);
+    /// Reads a BAR; the range is inside it.
+    fn bar_read(&self, bar: usize, offset: u64, data: &mut [u8]);
+    /// Writes a BAR; the range is inside it.
+    fn bar_write(&self, bar: usize, offset: u64, data: &[u8]);
+    /// QEMU is there.
+    fn connected(&self);
+    /// The guest was reset.
+    fn reset(&self);
+    /// QEMU is gone.
+    fn disconnected(&self);
+}
+
+/// A function and its socket.
+pub struct Served {
+    server: Server,
+    backend: Backend,
+}
+
+struct Backend {
+    function: Arc<dyn Function>,
+    bars: Vec<Layout>,
+    connected: Arc<AtomicBool>,
+}
+
+impl Served {
+    /// Binds the socket: from now on QEMU can connect. `connected` tells everybody else
+    /// whether one is.
+    pub fn bind(
+        path: &Path,
+        function: Arc<dyn Function>,
+        connected: Arc<AtomicBool>,
+    ) -> anyhow::Result<Self> {
+        let bars = function.layout();
+        let irqs = irqs(function.interrupts().count());
+        let server = Server::new(path, true, irqs, regions(&bars))
+            .with_context(|| format!("cannot listen on {}", path.display()))?;
+        Ok(Self {
+            server,
+            backend: Backend {
+                function,
+                bars,
+                connected,
+            },
+        })
+    }
+
+    /// Serves for ever. Returns only if that has become impossible.
+    pub fn run(mut self) -> anyhow::Error {
+        loop {
+            let result = self.server.run(&mut self.backend);
+            let name = self.backend.function.name().to_owned();
+            self.backend.disconnect();
+            match result {
+                Ok(()) => log::info!("{name}: QEMU has disconnected"),
+                Err(
+                    error @ (vfio_user::Error::StreamRead(_)
+                    | vfio_user::Error::StreamWrite(_)
+                    | vfio_user::Error::SendWithFd(_)
+                    | vfio_user::Error::ReceiveWithFd(_)),
+                ) => log::info!("{name}: QEMU has gone: {error}"),
+                Err(error) => {
+                    return anyhow::Error::new(error).context(format!("cannot serve {name}"));
+                }
+            }
+        }
+    }
+}
+
+impl Backend {
+    /// The first thing QEMU does tells that it is there.
+    fn connect(&mut self) {
+        if !self.connected.swap(true, Relaxed) {
+            log::info!("{}: QEMU has connected", self.function.name());
+            self.function.connected();
+        }
+    }
+
+    fn disconnect(&mut self) {
+        if self.connected.swap(false, Relaxed) {
+            self.function.disconnected();
+        }
+    }
+
+    /// The BAR an access is to, if it is inside one.
+    fn bar(&self, region: u32, offset: u64, length: usize) -> Option<usize> {
+        let layout = self
+            .bars
+            .iter()
+            .find(|layout| layout.bar == region as usize)?;
+        let end = offset.checked_add(length as u64)?;
+        (end <= layout.size).then_some(layout.bar)
+    }
+
+    fn complain(&self, result: Result<()>) -> Result<()> {
+        result.inspect_err(|error| log::warn!("{}: {error}", self.function.name()))
+    }
+}
+
+impl ServerBackend for Backend {
+    fn region_read(&mut self, region: u32, offset: u64, data: &mut [u8]) -> Result<()> {
+        self.connect();
+        let counters = self.function.counters();
+        if region == vfio::VFIO_PCI_CONFIG_REGION_INDEX {
+            Counters::count(&counters.config_accesses);
+            self.function.config_read(offset, data);
+            return Ok(());
+        }
+        Counters::count(&counters.trapped_reads);
+        match self.bar(region, offset, data.len()) {
+            Some(bar) if data.len() <= MAX_ACCESS => self.function.bar_read(bar, offset, data),
+            _ => data.fill(0xff),
+        }
+        Ok(())
+    }
+
+    fn region_write(&mut self, region: u32, offset: u64, data: &[u8]) -> Result<()> {
+        self.connect();
+        let counters = self.function.counters();
+        if region == vfio::VFIO_PCI_CONFIG_REGION_INDEX {
+            Counters::count(&counters.config_accesses);
+            self.function.config_write(offset, data);
+            return Ok(());
+        }
+        Counters::count(&counters.trapped_writes);
+        if let Some(bar) = self.bar(region, offset, data.len()) {
+            self.function.bar_write(bar, offset, data);
+        }
+        Ok(())
+    }
+
+    fn dma_map(
+        &mut self,
+        flags: DmaMapFlags,
+        offset: u64,
+        address: u64,
+        size: u64,
+        file: Option<File>,
+    ) -> Result<()> {
+        self.connect();
+        let readable = flags.contains(DmaMapFlags::READ);
+        let writable = flags.contains(DmaMapFlags::WRITE);
+        let result = self
+            .function
+            .memory()
+            .map(address, size, offset, readable, writable, file);
+        self.complain(result)
+    }
+
+    fn dma_unmap(&mut self, flags: DmaUnmapFlags, address: u64, size: u64) -> Result<()> {
+        self.connect();
+        let memory = self.function.memory();
+        if flags.contains(DmaUnmapFlags::UNMAP_ALL) {
+            memory.clear();
+        } else {
+            memory.unmap(address, size);
+        }
+        Ok(())
+    }
+
+    fn reset(&mut self) -> Result<()> {
+        self.connect();
+        self.function.reset();
+        Ok(())
+    }
+
+    fn set_irqs(
+        &mut self,
+        index: u32,
+        flags: u32,
+        start: u32,
+        count: u32,
+        events: Vec<File>,
+    ) -> Result<()> {
+        self.connect();
+        if index != vfio::VFIO_PCI_MSIX_IRQ_INDEX {
+            // QEMU switches off what a function does not have.
+            return if count == 0 {
+                Ok(())
+            } else {
+                Err(Error::new(ErrorKind::InvalidInput, "only MSI-X is there"))
+            };
+        }
+        let result = self.function.interrupts().set(flags, start, count, events);
+        self.complain(result)
+    }
+}
+
+fn regions(bars: &[Layout]) -> Vec<ServerRegion> {
+    (0..vfio::VFIO_PCI_NUM_REGIONS)
+        .map(|index| {
+            let mut region = ServerRegion {
+                region_info: vfio::vfio_region_info {
+                    argsz: size_of::<vfio::vfio_region_info>() as u32,
+                    index,
+                    ..Default::default()
+                },
+                sparse_areas: Vec::new(),
+                mmap_fd: None,
+            };
+            let access = vfio::VFIO_REGION_INFO_FLAG_READ | vfio::VFIO_REGION_INFO_FLAG_WRITE;
+            if index == vfio::VFIO_PCI_CONFIG_REGION_INDEX {
+                region.region_info.size = CONFIG_SIZE as u64;
+                region.region_info.flags = access;
+            }
+            if let Some(layout) = bars.iter().find(|layout| layout.bar == index as usize) {
+                region.region_info.size = layout.size;
+                region.region_info.flags = access;
+                if let Some(mapped) = layout.mapped {
+                    region.region_info.flags |= vfio::VFIO_REGION_INFO_FLAG_MMAP;
+                    region.region_info.offset = mapped.offset;
+                    region.mmap_fd = Some(mapped.file);
+                    region.sparse_areas.push(SparseArea {
+                        area: vfio::vfio_region_sparse_mmap_area {
+                            offset: 0,
+                            size: mapped.length,
+                        },
+                    });
+                }
+            }
+            region
+        })
+        .collect()
+}
+
+/// Leaving NORESIZE out lets QEMU set single vectors instead of all of them each time.
+fn irqs(vectors: usize) -> Vec<IrqInfo> {
+    (0..vfio::VFIO_PCI_NUM_IRQS)
+        .map(|index| {
+            let msix = index == vfio::VFIO_PCI_MSIX_IRQ_INDEX;
+            IrqInfo {
+                index,
+                flags: if msix { vfio::VFIO_IRQ_INFO_EVENTFD } else { 0 },
+                count: if msix { vectors as u32 } else { 0 },
+            }
+        })
+        .collect()
+}
