@@ -1,2 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-fn main() {}
+
+//! The command `scif`; everything is in the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    scif::command::run()
+}

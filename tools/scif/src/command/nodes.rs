@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `scif nodes`: who is out there.
+
+use crate::command::open;
+use crate::command::print;
+use crate::command::print_json;
+use crate::error::Error;
+use crate::error::Result;
+use crate::nodes::DEBUGFS;
+use crate::nodes::Node;
+use crate::nodes::merge;
+use std::io::IsTerminal;
+
+/// List the nodes: id, state, link, aperture mode, boot generation
+///
+/// Details come from the module's file in debugfs, which root can read; without it, only the nodes
+/// that are online are listed, by id. A generation tells one start of a node from the next.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let nodes = open()?
+        .node_ids()
+        .map_err(Error::local("cannot list the nodes"))?;
+    let details = std::fs::read_to_string(DEBUGFS);
+    let merged = merge(&nodes, details.as_deref().ok());
+    if arguments.json {
+        return print_json(&merged);
+    }
+    let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    print(table(&merged, colour))?;
+    if let Err(error) = details {
+        eprintln!("scif: only ids are known: cannot read {DEBUGFS}: {error}");
+    }
+    Ok(())
+}
+
+fn table(nodes: &[Node], colour: bool) -> String {
+    let width = |field: fn(&Node) -> &str, title: &str| {
+        let longest = nodes.iter().map(|node| field(node).len()).max();
+        longest.unwrap_or(0).max(title.len())
+    };
+    let link: fn(&Node) -> &str = |node| node.link.as_deref().unwrap_or("-");
+    let aperture: fn(&Node) -> &str = |node| node.aperture.as_deref().unwrap_or("-");
+    let generation: fn(&Node) -> &str = |node| node.generation.as_deref().unwrap_or("-");
+    let state: fn(&Node) -> &str = |node| &node.state;
+    let (states, links) = (width(state, "STATE"), width(link, "LINK"));
+    let apertures = width(aperture, "APERTURE");
+    let mut lines = vec![format!(
+        "{:>5}  {:states$}  {:links$}  {:apertures$}  GENERATION",
+        "NODE", "STATE", "LINK", "APERTURE"
+    )];
+    for node in nodes {
+        let (start, end) = match node.state.as_str() {
+            _ if !colour => ("", ""),
+            "online" => ("\x1b[32m", "\x1b[0m"),
+            "lost" => ("\x1b[31m", "\x1b[0m"),
+            _ => ("", ""),
+        };
+        lines.push(format!(
+            "{:>5}  {start}{:states$}{end}  {:links$}  {:apertures$}  {}",
+            node.id,
+            node.state,
+            link(node),
+            aperture(node),
+            generation(node)
+        ));
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Nodes;
+
+    #[test]
+    fn columns_line_up() {
+        let nodes = Nodes {
+            online: vec![0, 1],
+            own: 0,
+        };
+        let file = "0 self loopback local 12\n1 online ntb:0000:00:05.0 flat 34\n2 lost ntb:0000:00:06.0 - -";
+        let merged = merge(&nodes, Some(file));
+        let expected = "\x20NODE  STATE   LINK              APERTURE  GENERATION
+    0  self    loopback          local     12
+    1  online  ntb:0000:00:05.0  flat      34
+    2  lost    ntb:0000:00:06.0  -         -";
+        assert_eq!(table(&merged, false), expected);
+        assert!(table(&merged, true).contains("\x1b[31mlost  \x1b[0m"));
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `scif serve`: takes and gives files, answers pings.
+
+use crate::abi::PortId;
+use crate::cancel::Cancel;
+use crate::command::DEFAULT_PORT;
+use crate::command::is_lost;
+use crate::command::open;
+use crate::command::parse_port;
+use crate::command::print;
+use crate::confine::Root;
+use crate::confine::show;
+use crate::device::Endpoint;
+use crate::error::Error;
+use crate::error::Result;
+use crate::error::errno_name;
+use crate::server;
+use crate::server::Service;
+use crate::session::Session;
+use crate::transport::Connection;
+use rustix::event::PollFlags;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The most clients at a time: each takes a thread and a few MiB of pinned memory.
+const MOST_CLIENTS: usize = 64;
+
+const BACKLOG: i32 = 64;
+
+const EXAMPLES: &str = "\
+Examples:
+  scif serve --root /srv/files               until Ctrl-C
+  scif serve --root /srv/files --read-only   give files, take none
+  scif serve --root . --once                 one client, then end";
+
+/// Serve a folder: other nodes copy files to it and from it, and ping
+///
+/// Nothing outside the folder can be read or written, whatever paths clients send and whatever symbolic links
+/// are in it. Every node that is linked to this one may connect: SCIF has no users. Prints one line when it is ready,
+/// and then one for each request to standard error.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// The folder
+    #[arg(long, value_name = "DIR")]
+    pub root: PathBuf,
+    /// The port to listen on
+    #[arg(long, default_value_t = DEFAULT_PORT, value_parser = parse_port)]
+    pub port: u16,
+    /// Take no files
+    #[arg(long)]
+    pub read_only: bool,
+    /// End after N clients (1 if no number is given)
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
+    pub once: Option<u32>,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let cancel = Cancel::on_signals().map_err(Error::local("cannot catch signals"))?;
+    let shown = show(arguments.root.as_os_str().as_bytes());
+    let root =
+        Root::open(&arguments.root).map_err(Error::local(format!("cannot serve {shown}")))?;
+    let service = Service {
+        root,
+        read_only: arguments.read_only,
+    };
+    let port = arguments.port;
+    let listener = open()?;
+    listener
+        .bind(port)
+        .map_err(|error| bind_failed(port, error))?;
+    listener
+        .listen(BACKLOG)
+        .map_err(Error::local(format!("cannot listen on port {port}")))?;
+    let node = listener
+        .node_ids()
+        .map_err(Error::local("cannot find out the own node id"))?
+        .own;
+    print(format_args!(
+        "serving {shown} on node {node} port {port}{}",
+        if service.read_only { ", read-only" } else { "" }
+    ))?;
+    accept_all(&service, &listener, arguments.once, &cancel)
+}
+
+fn bind_failed(port: u16, error: io::Error) -> Error {
+    match error.raw_os_error() {
+        Some(libc::EINVAL | libc::EADDRINUSE) => Error::Refused(format!(
+            "port {port} is taken ({}): is another `scif serve` running? choose a port with --port",
+            errno_name(&error)
+        )),
+        Some(libc::EACCES) => Error::Refused(format!(
+            "port {port} needs a privilege (EACCES): run as root, or choose a port from 1024 with --port"
+        )),
+        _ => Error::local(format!("cannot bind to port {port}"))(error),
+    }
+}
+
+fn accept_all(
+    service: &Service,
+    listener: &Endpoint,
+    once: Option<u32>,
+    cancel: &Cancel,
+) -> Result<()> {
+    let clients = AtomicUsize::new(0);
+    let mut left = once;
+    // Waits for the threads at the end; a signal ends their waits, too.
+    std::thread::scope(|scope| {
+        while left != Some(0) {
+            let Some((endpoint, peer)) = accept(listener, cancel)? else {
+                return Ok(());
+            };
+            left = left.map(|left| left - 1);
+            let connection = Connection::accepted(endpoint, Some(cancel.clone()));
+            let session = Session::new(connection, format!("node {}", peer.node))
+                .with_node_lost(move || is_lost(peer.node));
+            if clients.fetch_add(1, Ordering::Relaxed) >= MOST_CLIENTS {
+                clients.fetch_sub(1, Ordering::Relaxed);
+                session.send_failure(&Error::Refused(format!(
+                    "there are {MOST_CLIENTS} clients already: try again later"
+                )));
+                continue;
+            }
+            let clients = &clients;
+            let serve = move || {
+                let log = |line: &str| eprintln!("[node {} port {}] {line}", peer.node, peer.port);
+                server::serve(service, &session, &log);
+                clients.fetch_sub(1, Ordering::Relaxed);
+            };
+            if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, serve) {
+                clients.fetch_sub(1, Ordering::Relaxed);
+                eprintln!(
+                    "scif: cannot start a thread for node {}: {error}",
+                    peer.node
+                );
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Waits for a client; `None` when cancelled.
+fn accept(listener: &Endpoint, cancel: &Cancel) -> Result<Option<(Endpoint, PortId)>> {
+    loop {
+        let ready = match listener.poll(PollFlags::IN, None, Some(cancel.as_fd())) {
+            Err(_) if cancel.is_set() => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            result => result.map_err(Error::local("cannot wait for clients"))?,
+        };
+        match listener.accept(false) {
+            Ok(accepted) => return Ok(Some(accepted)),
+            // The client has given up meanwhile.
+            Err(error)
+                if error.raw_os_error() == Some(libc::EAGAIN) && ready.contains(PollFlags::IN) => {}
+            Err(error) if !ready.contains(PollFlags::IN) => {
+                return Err(Error::local("cannot accept clients any more")(error));
+            }
+            Err(error) => {
+                // Out of files or memory: others may give some back.
+                eprintln!("scif: cannot accept a client ({})", errno_name(&error));
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The folder that is served, and that nothing gets out of.
+//!
+//! Every path of a client is resolved by the kernel in one step, beneath the descriptor of the folder
+//! (openat2 with RESOLVE_BENEATH and RESOLVE_NO_MAGICLINKS): no `..`, no symbolic link, no rename
+//! at the wrong moment leads outside. What is then done is done through the descriptor that came out of it,
+//! never through the path again. Paths are bytes; an absolute one starts at the folder.
+
+use crate::error::Error;
+use crate::error::Result;
+use crate::new_file::NewFile;
+use rustix::fs::AtFlags;
+use rustix::fs::FileType;
+use rustix::fs::Mode;
+use rustix::fs::OFlags;
+use rustix::fs::ResolveFlags;
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// A folder.
+#[derive(Debug)]
+pub struct Root {
+    folder: OwnedFd,
+}
+
+/// A file opened for reading.
+#[derive(Debug)]
+pub struct Found {
+    /// The file.
+    pub file: File,
+    /// Its permission bits.
+    pub mode: u32,
+    /// Its size.
+    pub size: u64,
+}
+
+/// Examines a file that has been opened for reading.
+pub fn examine(file: File, shown: &str) -> Result<Found> {
+    let status = rustix::fs::fstat(&file)
+        .map_err(io::Error::from)
+        .map_err(Error::local(format!("cannot examine {shown}")))?;
+    match FileType::from_raw_mode(status.st_mode) {
+        FileType::RegularFile => Ok(Found {
+            file,
+            mode: status.st_mode & 0o777,
+            size: u64::try_from(status.st_size).unwrap_or(0),
+        }),
+        FileType::Directory => Err(Error::Refused(format!(
+            "{shown} is a directory: only single files can be copied (pack it with tar first)"
+        ))),
+        _ => Err(not_regular(shown)),
+    }
+}
+
+/// The refusal of anything that is no regular file.
+pub fn not_regular(shown: &str) -> Error {
+    Error::Refused(format!("{shown} is not a regular file"))
+}
+
+/// The flags for reading: does not wait for the other end of a FIFO, takes no terminal.
+pub const READING: OFlags = OFlags::RDONLY
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
+impl Root {
+    /// Opens the folder.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(path, flags, Mode::empty())?;
+        let root = Self { folder };
+        // Fails here on a kernel without openat2, and not at the first client.
+        root.resolve(b".", flags)?;
+        Ok(root)
+    }
+
+    /// Opens a file for reading.
+    pub fn read(&self, path: &[u8]) -> Result<Found> {
+        let shown = show(path);
+        let relative = relative(path)?;
+        let file = self
+            .resolve(relative, READING)
+            .map_err(|error| failed("read", &shown, error))?;
+        examine(file.into(), &shown)
+    }
+
+    /// Creates a file that gets its name when it is complete: the one that `path` names, or `name` in the
+    /// directory that `path` names. Returns its path as well.
+    pub fn create(&self, path: &[u8], name: &[u8]) -> Result<(NewFile, Vec<u8>)> {
+        let relative = relative(path)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let shown = show(path);
+        let failed = |error| failed("write", &shown, error);
+        let (directory, name, path) = match self.resolve(relative, flags) {
+            Ok(directory) => (directory, name, [relative, b"/", name].concat()),
+            Err(Errno::NOENT | Errno::NOTDIR) => {
+                let (parent, name) = split(relative);
+                let directory = self.resolve(parent, flags).map_err(failed)?;
+                (directory, name, relative.to_vec())
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        if !is_name(name) {
+            return Err(Error::Refused(format!(
+                "{} is not the name of a file in an existing directory",
+                show(&path)
+            )));
+        }
+        let name = OsStr::from_bytes(name);
+        check_replaceable(&directory, name, &show(&path))?;
+        let file = NewFile::create(directory, name)
+            .map_err(Error::local(format!("cannot write {}", show(&path))))?;
+        Ok((file, path))
+    }
+
+    fn resolve(&self, path: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        for _ in 0..100 {
+            match rustix::fs::openat2(&self.folder, path, flags, Mode::empty(), how) {
+                // Something was renamed meanwhile, and the kernel cannot be sure.
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                result => return result,
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+}
+
+/// Refuses to replace anything but a regular file, or nothing.
+pub fn check_replaceable(directory: &OwnedFd, name: &OsStr, shown: &str) -> Result<()> {
+    match rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(status) => match FileType::from_raw_mode(status.st_mode) {
+            FileType::RegularFile => Ok(()),
+            FileType::Symlink => Err(Error::Refused(format!(
+                "{shown} is a symbolic link: it is neither followed nor replaced"
+            ))),
+            _ => Err(not_regular(shown)),
+        },
+        Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(failed("write", shown, error)),
+    }
+}
+
+fn failed(verb: &str, shown: &str, error: Errno) -> Error {
+    match error {
+        Errno::XDEV => Error::Refused(format!(
+            "cannot {verb} {shown}: the path leads out of the folder that is served"
+        )),
+        error => Error::local(format!("cannot {verb} {shown}"))(error.into()),
+    }
+}
+
+/// The path without what makes it absolute; the folder itself for an empty one.
+fn relative(path: &[u8]) -> Result<&[u8]> {
+    if path.contains(&0) {
+        return Err(Error::Refused("a path cannot contain a NUL byte".into()));
+    }
+    let start = path.iter().position(|byte| *byte != b'/');
+    Ok(start.map_or(b".", |start| &path[start..]))
+}
+
+/// Directory and last component.
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().rposition(|byte| *byte == b'/') {
+        Some(slash) => (&path[..=slash], &path[slash + 1..]),
+        None => (b".", path),
+    }
+}
+
+fn is_name(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..") && !name.contains(&b'/') && !name.contains(&0)
+}
+
+/// A path for messages.
+pub fn show(path: &[u8]) -> String {
+    format!("'{}'", path.escape_ascii())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::Read;
+    use std::io::Write;
+    use std::os::unix::fs::symlink;
+    use std::path::PathBuf;
+    use tempfile::TempDir;
+
+    /// A folder `root` to serve beside a `secret` to protect.
+    fn fixture() -> (TempDir, PathBuf, Root) {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("root");
+        fs::create_dir_all(path.join("sub")).unwrap();
+        fs::write(temporary.path().join("secret"), "secret").unwrap();
+        fs::write(path.join("sub/file"), "public").unwrap();
+        let root = Root::open(&path).unwrap();
+        (temporary, path, root)
+    }
+
+    fn put(root: &Root, path: &[u8], name: &[u8]) -> Result<Vec<u8>> {
+        let (mut file, path) = root.create(path, name)?;
+        file.write_all(b"new").unwrap();
+        file.commit(0o644).unwrap();
+        Ok(path)
+    }
+
+    #[test]
+    fn reads_and_writes_inside() {
+        let (_temporary, path, root) = fixture();
+        for name in [&b"sub/file"[..], b"/sub/file", b"//sub/../sub/./file"] {
+            let mut content = String::new();
+            let mut found = root.read(name).unwrap();
+            found.file.read_to_string(&mut content).unwrap();
+            assert_eq!((content.as_str(), found.size), ("public", 6));
+        }
+        for (to, name, expected) in [
+            (&b"a"[..], &b"x"[..], "a"),
+            (b"/sub/b", b"x", "sub/b"),
+            (b"", b"x", "x"),
+            (b"/", b"y", "y"),
+            (b"sub", b"z", "sub/z"),
+            (b"sub/", b"file", "sub/file"),
+        ] {
+            put(&root, to, name).unwrap();
+            assert_eq!(fs::read_to_string(path.join(expected)).unwrap(), "new");
+        }
+    }
+
+    #[test]
+    fn nothing_outside_can_be_reached() {
+        let (temporary, path, root) = fixture();
+        let outside = temporary.path();
+        symlink(outside.join("secret"), path.join("absolute")).unwrap();
+        symlink("../secret", path.join("relative")).unwrap();
+        symlink("..", path.join("up")).unwrap();
+        symlink(outside, path.join("directory")).unwrap();
+        symlink("/proc/self/root", path.join("magic")).unwrap();
+        symlink(outside.join("dangling"), path.join("dangling")).unwrap();
+        for name in [
+            &b"../secret"[..],
+            b"/../secret",
+            b"sub/../../secret",
+            b"absolute",
+            b"relative",
+            b"up/secret",
+            b"directory/secret",
+            b"magic/etc/passwd",
+            b"dangling",
+            b"..",
+            b"sub/\0/file",
+        ] {
+            assert!(root.read(name).is_err(), "read {}", show(name));
+            assert!(put(&root, name, b"secret").is_err(), "put {}", show(name));
+        }
+        for name in [&b"../secret"[..], b"..", b".", b"", b"/secret", b"a\0b"] {
+            assert!(put(&root, b"sub", name).is_err(), "name {}", show(name));
+        }
+        assert!(put(&root, b"up", b"secret").is_err());
+        assert!(put(&root, b"directory", b"secret").is_err());
+        assert!(put(&root, b"missing/file", b"x").is_err());
+        assert!(put(&root, b"missing/", b"x").is_err());
+        assert!(put(&root, b"sub/file/", b"x").is_err());
+        let secret = fs::read_to_string(outside.join("secret")).unwrap();
+        assert_eq!(secret, "secret");
+        assert_eq!(fs::read_dir(outside).unwrap().count(), 2);
+        assert_eq!(fs::read_to_string(path.join("sub/file")).unwrap(), "public");
+    }
+
+    #[test]
+    fn only_regular_files() {
+        let (_temporary, path, root) = fixture();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            path.join("fifo"),
+            FileType::Fifo,
+            Mode::RUSR | Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        assert!(
+            root.read(b"fifo")
+                .unwrap_err()
+                .to_string()
+                .contains("regular")
+        );
+        assert!(put(&root, b"fifo", b"x").is_err());
+        assert!(root.read(b"sub").unwrap_err().to_string().contains("tar"));
+        symlink("sub/file", path.join("link")).unwrap();
+        assert!(root.read(b"link").is_ok());
+        assert!(put(&root, b"link", b"x").is_err());
+        symlink("sub", path.join("inside")).unwrap();
+        put(&root, b"inside", b"through").unwrap();
+        assert!(path.join("sub/through").exists());
+    }
+
+    #[test]
+    fn a_directory_exchanged_for_a_link_leads_nowhere() {
+        // What an attacker with an account on the machine would race for: the path is resolved
+        // once, and the descriptor is what counts.
+        let (temporary, path, root) = fixture();
+        let (mut file, _) = root.create(b"sub/new", b"x").unwrap();
+        file.write_all(b"new").unwrap();
+        fs::rename(path.join("sub"), path.join("moved")).unwrap();
+        symlink(temporary.path(), path.join("sub")).unwrap();
+        file.commit(0o600).unwrap();
+        assert!(!temporary.path().join("new").exists());
+        assert!(path.join("moved/new").exists());
+    }
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The parts of the command line tool `scif`: files, messages and node states over `/dev/scif`.
+//!
+//! From the bottom: [`abi`] and [`device`] are the kernel's interface, [`transport`] a connection as
+//! the protocol needs it, [`protocol`] the messages, [`session`] their exchange, [`transfer`] the
+//! moving of one file, [`server`] and [`client`] the requests, [`command`] what a person types.
+//! Arrows point down only.
+
+#[cfg(not(target_endian = "little"))]
+compile_error!("SCIF's user ABI is used on little-endian machines only");
+
+pub mod abi;
+pub mod cancel;
+pub mod client;
+pub mod command;
+pub mod confine;
+pub mod device;
+pub mod error;
+pub mod format;
+pub mod in_process;
+pub mod new_file;
+pub mod nodes;
+pub mod protocol;
+pub mod region;
+pub mod server;
+pub mod session;
+pub mod transfer;
+pub mod transport;

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A file that gets its name when it is complete, and never before.
+//!
+//! Made without a name (O_TMPFILE) where the file system can, so that not even SIGKILL or a power cut
+//! leaves anything behind; elsewhere under a hidden name beside the target, removed on failure. Everything goes
+//! through the descriptor of the directory: nobody can exchange that on the way.
+
+use rustix::fs::AtFlags;
+use rustix::fs::Mode;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::ffi::OsString;
+use std::fs::File;
+use std::hash::BuildHasher;
+use std::hash::RandomState;
+use std::io;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+
+/// A file being written.
+#[derive(Debug)]
+pub struct NewFile {
+    directory: OwnedFd,
+    name: OsString,
+    file: File,
+    /// The hidden name, if it has one.
+    hidden: Option<OsString>,
+}
+
+impl NewFile {
+    /// Creates a file that will be `name` in `directory`; `name` is a single component.
+    pub fn create(directory: OwnedFd, name: &OsStr) -> io::Result<Self> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        match rustix::fs::openat(&directory, ".", flags | OFlags::TMPFILE, mode) {
+            Ok(file) => Ok(Self {
+                directory,
+                name: name.to_owned(),
+                file: file.into(),
+                hidden: None,
+            }),
+            // What file systems and old kernels without O_TMPFILE say.
+            Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
+                Self::create_hidden(directory, name)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn create_hidden(directory: OwnedFd, name: &OsStr) -> io::Result<Self> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let (hidden, file) = with_hidden_name(name, |hidden| {
+            rustix::fs::openat(&directory, hidden, flags, mode)
+        })?;
+        Ok(Self {
+            directory,
+            name: name.to_owned(),
+            file: file.into(),
+            hidden: Some(hidden),
+        })
+    }
+
+    /// Puts the file on disk and under its name, in place of what had that name.
+    pub fn commit(mut self, mode: u32) -> io::Result<()> {
+        // Never set-user-ID and the like: the other side is not to be trusted that far.
+        rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode & 0o777))?;
+        self.file.sync_all()?;
+        if self.hidden.is_none() && self.link(&self.name)? {
+            self.sync_directory();
+            return Ok(());
+        }
+        let hidden = match self.hidden.take() {
+            Some(hidden) => hidden,
+            None => {
+                with_hidden_name(&self.name, |hidden| match self.link(hidden) {
+                    Ok(true) => Ok(()),
+                    Ok(false) => Err(Errno::EXIST),
+                    Err(error) => Err(error),
+                })?
+                .0
+            }
+        };
+        let renamed = rustix::fs::renameat(&self.directory, &hidden, &self.directory, &self.name);
+        if renamed.is_err() {
+            self.hidden = Some(hidden);
+        }
+        renamed?;
+        self.sync_directory();
+        Ok(())
+    }
+
+    /// Gives the file a name, unless that name is taken.
+    fn link(&self, name: &OsStr) -> rustix::io::Result<bool> {
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let linked = rustix::fs::linkat(
+            rustix::fs::CWD,
+            path,
+            &self.directory,
+            name,
+            AtFlags::SYMLINK_FOLLOW,
+        );
+        match linked {
+            // No /proc here: the other way needs a privilege, or a recent kernel.
+            Err(Errno::NOENT) => {
+                match rustix::fs::linkat(&self.file, "", &self.directory, name, AtFlags::EMPTY_PATH)
+                {
+                    Err(Errno::EXIST) => Ok(false),
+                    result => result.map(|()| true),
+                }
+            }
+            Err(Errno::EXIST) => Ok(false),
+            result => result.map(|()| true),
+        }
+    }
+
+    /// Makes the name survive a power cut as well, where that is possible. The content is on disk
+    /// and has its name already, so this cannot fail the commit any more.
+    fn sync_directory(&self) {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        if let Ok(directory) = rustix::fs::openat(&self.directory, ".", flags, Mode::empty()) {
+            let _ = rustix::fs::fsync(directory);
+        }
+    }
+}
+
+impl Write for NewFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if let Some(hidden) = &self.hidden {
+            // If it cannot be removed there is nothing more to do.
+            let _ = rustix::fs::unlinkat(&self.directory, hidden, AtFlags::empty());
+        }
+    }
+}
+
+/// Tries hidden names for `name` until `make` finds one that is free.
+fn with_hidden_name<T>(
+    name: &OsStr,
+    make: impl Fn(&OsStr) -> rustix::io::Result<T>,
+) -> io::Result<(OsString, T)> {
+    // Leaves room for dot and suffix in the 255 bytes a name may have.
+    let bytes = name.as_bytes();
+    let stem = OsStr::from_bytes(&bytes[..bytes.len().min(200)]);
+    for attempt in 0..100u32 {
+        let mut hidden = OsString::from(".");
+        hidden.push(stem);
+        hidden.push(format!(
+            ".{:016x}.part",
+            RandomState::new().hash_one(attempt)
+        ));
+        match make(&hidden) {
+            Ok(made) => return Ok((hidden, made)),
+            Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(Errno::EXIST.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    fn directory(path: &Path) -> OwnedFd {
+        File::open(path).unwrap().into()
+    }
+
+    fn names(path: &Path) -> Vec<OsString> {
+        let mut names: Vec<_> = std::fs::read_dir(path)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
+        names.sort();
+        names
+    }
+
+    type Create = fn(OwnedFd, &OsStr) -> io::Result<NewFile>;
+
+    #[test]
+    fn appears_when_complete_only() {
+        for create in [NewFile::create as Create, NewFile::create_hidden] {
+            let temporary = tempfile::tempdir().unwrap();
+            let path = temporary.path();
+            for content in ["first", "second"] {
+                let mut file = create(directory(path), OsStr::new("name")).unwrap();
+                file.write_all(content.as_bytes()).unwrap();
+                let before = std::fs::read_to_string(path.join("name")).ok();
+                assert_ne!(before.as_deref(), Some(content));
+                file.commit(0o4751).unwrap();
+                assert_eq!(std::fs::read_to_string(path.join("name")).unwrap(), content);
+                let mode = path.join("name").metadata().unwrap().permissions().mode();
+                assert_eq!(mode & 0o7777, 0o751);
+                assert_eq!(names(path), ["name"]);
+            }
+        }
+    }
+
+    #[test]
+    fn leaves_nothing_when_dropped() {
+        for create in [NewFile::create as Create, NewFile::create_hidden] {
+            let temporary = tempfile::tempdir().unwrap();
+            let path = temporary.path();
+            let mut file = create(directory(path), OsStr::new("name")).unwrap();
+            file.write_all(b"half").unwrap();
+            drop(file);
+            assert!(names(path).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_failed_rename_leaves_nothing() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path();
+        std::fs::create_dir(path.join("name")).unwrap();
+        for create in [NewFile::create as Create, NewFile::create_hidden] {
+            let file = create(directory(path), OsStr::new("name")).unwrap();
+            assert!(file.commit(0o600).is_err());
+            assert_eq!(names(path), ["name"]);
+        }
+    }
+
+    #[test]
+    fn long_names_work() {
+        let temporary = tempfile::tempdir().unwrap();
+        let name = "n".repeat(255);
+        for create in [NewFile::create as Create, NewFile::create_hidden] {
+            for _ in 0..2 {
+                let file = create(directory(temporary.path()), OsStr::new(&name)).unwrap();
+                file.commit(0o600).unwrap();
+            }
+        }
+    }
+}

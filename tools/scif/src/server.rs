@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What `scif serve` does for one client.
+//!
+//! One request at a time; a request that fails is answered with the reason and ends the conversation.
+//! Nothing here takes a client's word for anything: see [`crate::confine`] for paths and
+//! [`crate::transfer`] for content. Listening and threads are in [`crate::command`].
+
+use crate::confine::Root;
+use crate::confine::show;
+use crate::device::Protection;
+use crate::error::Error;
+use crate::error::Result;
+use crate::protocol::Message;
+use crate::protocol::Window;
+use crate::region::Region;
+use crate::session::Session;
+use crate::transfer::Receiver;
+use crate::transfer::hexadecimal;
+use crate::transfer::send_content;
+use crate::transfer::tell;
+use crate::transport::Transport;
+use std::sync::Arc;
+
+/// The largest window a client may have for measurements.
+pub const LARGEST_BENCH: usize = 64 << 20;
+
+/// What is served.
+#[derive(Debug)]
+pub struct Service {
+    /// The folder.
+    pub root: Root,
+    /// Files are only given away, none are taken.
+    pub read_only: bool,
+}
+
+/// Serves one client until it goes. `log` is given one line for each request.
+pub fn serve<T: Transport>(service: &Service, session: &Session<T>, log: &dyn Fn(&str)) {
+    if let Err(error) = requests(service, session, log) {
+        tell(session, &error);
+        log(&error.to_string());
+    }
+}
+
+fn requests<T: Transport>(
+    service: &Service,
+    session: &Session<T>,
+    log: &dyn Fn(&str),
+) -> Result<()> {
+    session.answer_greeting()?;
+    let mut bench = None;
+    loop {
+        session.set_activity("its pause");
+        let message = match session.receive() {
+            Ok(message) => message,
+            // The usual way of saying good-bye, and the one of a client that forgot to.
+            Err(Error::Lost { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        match message {
+            Message::Ping { bytes } => session.send(&Message::Pong { bytes })?,
+            Message::Put {
+                mode,
+                size,
+                path,
+                name,
+            } => put(service, session, mode, size, &path, &name, log)?,
+            Message::Get { path, window } => get(service, session, &path, window, log)?,
+            Message::Bench { size } => {
+                // The one before goes first: a client has one window at a time.
+                drop(bench.take());
+                bench = Some(Bench::new(session, size)?);
+            }
+            message => return Err(session.unexpected(&message)),
+        }
+    }
+}
+
+fn put<T: Transport>(
+    service: &Service,
+    session: &Session<T>,
+    mode: u32,
+    size: u64,
+    path: &[u8],
+    name: &[u8],
+    log: &dyn Fn(&str),
+) -> Result<()> {
+    session.set_activity("the copy");
+    if service.read_only {
+        return Err(Error::Refused(
+            "cannot write: this server is read-only".into(),
+        ));
+    }
+    let (mut file, path) = service.root.create(path, name)?;
+    let receiver = Receiver::new(session, Some(size))?;
+    session.send(&Message::Ready {
+        window: receiver.window(),
+    })?;
+    let hash = receiver
+        .receive(&mut file, size, &mut |_| ())
+        .inspect_err(|_| log(&format!("nothing was written to {}", show(&path))))?;
+    file.commit(mode)
+        .map_err(Error::local(format!("cannot complete {}", show(&path))))?;
+    log(&format!(
+        "wrote {}, {size} bytes, sha256 {}",
+        show(&path),
+        hexadecimal(&hash)
+    ));
+    session.send(&Message::Done { hash })
+}
+
+fn get<T: Transport>(
+    service: &Service,
+    session: &Session<T>,
+    path: &[u8],
+    window: Window,
+    log: &dyn Fn(&str),
+) -> Result<()> {
+    session.set_activity("the copy");
+    let mut found = service.root.read(path)?;
+    let (mode, size) = (found.mode, found.size);
+    session.send(&Message::Found { mode, size })?;
+    let hash = send_content(session, &mut found.file, size, window, &mut |_| ())?;
+    log(&format!(
+        "read {}, {size} bytes, sha256 {}",
+        show(path),
+        hexadecimal(&hash)
+    ));
+    Ok(())
+}
+
+/// A window for measurements.
+struct Bench<'a, T: Transport> {
+    session: &'a Session<T>,
+    region: Arc<Region>,
+    offset: i64,
+}
+
+impl<'a, T: Transport> Bench<'a, T> {
+    fn new(session: &'a Session<T>, size: u32) -> Result<Self> {
+        let size = size as usize;
+        if size > LARGEST_BENCH {
+            return Err(Error::Refused(format!(
+                "a window for measurements can have {LARGEST_BENCH} bytes, not {size}"
+            )));
+        }
+        let region = Region::new(size.max(1)).map_err(Error::local("cannot allocate a window"))?;
+        let region = Arc::new(region);
+        let offset = session.register(&region, Protection::ReadWrite)?;
+        let bench = Self {
+            session,
+            region,
+            offset,
+        };
+        let window = Window {
+            offset,
+            buffer: bench.region.len() as u32,
+            buffers: 1,
+        };
+        session.send(&Message::Ready { window })?;
+        Ok(bench)
+    }
+}
+
+impl<T: Transport> Drop for Bench<'_, T> {
+    fn drop(&mut self) {
+        // If this fails, the connection is gone and the window with it.
+        let _ = self
+            .session
+            .transport()
+            .unregister(self.offset, self.region.len());
+    }
+}

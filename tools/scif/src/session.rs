@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A connection on which messages are exchanged, and the first ones of it.
+//!
+//! Turns the errors of a transport into what happened to whom, waits with a deadline always, and looks
+//! for the peer's own explanation when a connection breaks. What messages mean is decided above.
+
+use crate::error::Error;
+use crate::error::Result;
+use crate::protocol::HEADER;
+use crate::protocol::Header;
+use crate::protocol::Message;
+use crate::protocol::VERSION;
+use crate::region::Region;
+use crate::transport::Transport;
+use std::cell::Cell;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use std::time::Instant;
+
+use crate::device::Protection;
+
+/// How long a peer may be silent when it is its turn.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long the peer may take to get a whole file onto its disk.
+pub const PATIENCE_SYNC: Duration = Duration::from_secs(1800);
+
+/// One end of a conversation.
+pub struct Session<T> {
+    transport: T,
+    peer: String,
+    patience: Duration,
+    activity: Cell<&'static str>,
+    node_lost: Box<dyn Fn() -> bool + Send>,
+}
+
+impl<T: Transport> Session<T> {
+    /// Starts a conversation over a connection; the peer is called `peer` in errors.
+    pub fn new(transport: T, peer: impl Into<String>) -> Self {
+        Self {
+            transport,
+            peer: peer.into(),
+            patience: PATIENCE,
+            activity: Cell::new("the greeting"),
+            node_lost: Box::new(|| false),
+        }
+    }
+
+    /// Sets how to find out whether the peer's node is gone, when the connection is.
+    pub fn with_node_lost(mut self, node_lost: impl Fn() -> bool + Send + 'static) -> Self {
+        self.node_lost = Box::new(node_lost);
+        self
+    }
+
+    /// Sets how long the peer may be silent.
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// The connection.
+    pub fn transport(&self) -> &T {
+        &self.transport
+    }
+
+    /// The name of the peer.
+    pub fn peer(&self) -> &str {
+        &self.peer
+    }
+
+    /// Tells what goes on from now on, for errors.
+    pub fn set_activity(&self, activity: &'static str) {
+        self.activity.set(activity);
+    }
+
+    /// Greets the other side as the one who connected.
+    pub fn greet(&self) -> Result<()> {
+        self.send(&Message::Hello { version: VERSION })?;
+        self.expect_greeting()
+    }
+
+    /// Answers the greeting of one who connected.
+    pub fn answer_greeting(&self) -> Result<()> {
+        self.expect_greeting()?;
+        self.send(&Message::Hello { version: VERSION })
+    }
+
+    fn expect_greeting(&self) -> Result<()> {
+        match self.receive()? {
+            Message::Hello { version: VERSION } => Ok(()),
+            Message::Hello { version } => Err(self.protocol(format!(
+                "it speaks version {version}, this is version {VERSION}"
+            ))),
+            message => Err(self.unexpected(&message)),
+        }
+    }
+
+    /// Sends a message.
+    pub fn send(&self, message: &Message) -> Result<()> {
+        let deadline = Instant::now() + self.patience;
+        self.transport
+            .send(&message.encode(), deadline)
+            .map_err(|error| self.explain(error))
+    }
+
+    /// Tells the peer that a request failed; that this fails as well changes nothing.
+    pub fn send_failure(&self, error: &Error) {
+        let text = error.to_string();
+        let deadline = Instant::now() + self.patience.min(Duration::from_secs(5));
+        let _ = self
+            .transport
+            .send(&Message::Failure { text }.encode(), deadline);
+    }
+
+    /// Receives a message; a [`Message::Failure`] becomes an error.
+    pub fn receive(&self) -> Result<Message> {
+        self.receive_within(self.patience)
+    }
+
+    /// As [`Self::receive`], with a patience of its own.
+    pub fn receive_within(&self, patience: Duration) -> Result<Message> {
+        let message = self.receive_any(Instant::now() + patience)?;
+        match message {
+            Message::Failure { text } => Err(self.says(text)),
+            message => Ok(message),
+        }
+    }
+
+    fn receive_any(&self, deadline: Instant) -> Result<Message> {
+        let mut header = [0; HEADER];
+        let lost = |error| self.lost(error);
+        self.transport.recv(&mut header, deadline).map_err(lost)?;
+        let header = Header::decode(header).map_err(|error| self.protocol(error.to_string()))?;
+        let mut payload = vec![0; header.length];
+        self.transport.recv(&mut payload, deadline).map_err(lost)?;
+        Message::decode(header, &payload).map_err(|error| self.protocol(error.to_string()))
+    }
+
+    /// Registers memory, explaining the limit that is in the way usually.
+    pub fn register(&self, region: &Arc<Region>, protection: Protection) -> Result<i64> {
+        self.transport
+            .register(region, protection)
+            .map_err(|error| match error.raw_os_error() {
+                Some(libc::ENOMEM | libc::EAGAIN) => Error::Refused(memory_advice(region.len())),
+                _ => self.lost(error),
+            })
+    }
+
+    /// What a failed call on the connection means, after a look at what the peer may have said before
+    /// it went.
+    pub fn explain(&self, error: io::Error) -> Error {
+        let explanation = self.lost(error);
+        if matches!(explanation, Error::Lost { .. }) {
+            // More than these cannot be on their way.
+            for _ in 0..64 {
+                match self.receive_any(Instant::now()) {
+                    Ok(Message::Failure { text }) => return self.says(text),
+                    Ok(_) => {}
+                    Err(_) => break,
+                }
+            }
+        }
+        explanation
+    }
+
+    fn lost(&self, source: io::Error) -> Error {
+        match source.raw_os_error() {
+            Some(libc::EINTR) => Error::Interrupted,
+            Some(libc::ENXIO | libc::EACCES) => {
+                self.protocol(format!("its window cannot be used: {source}"))
+            }
+            Some(libc::ECONNRESET | libc::ENODEV | libc::ENOTCONN | libc::EPIPE) => Error::Lost {
+                peer: self.peer.clone(),
+                activity: self.activity.get(),
+                node_lost: (self.node_lost)(),
+                source,
+            },
+            None if source.kind() == io::ErrorKind::TimedOut => Error::Lost {
+                peer: self.peer.clone(),
+                activity: self.activity.get(),
+                node_lost: false,
+                source: io::Error::from_raw_os_error(libc::ETIMEDOUT),
+            },
+            _ => Error::Local {
+                what: format!(
+                    "the connection to {} failed during {}",
+                    self.peer,
+                    self.activity.get()
+                ),
+                source,
+            },
+        }
+    }
+
+    fn says(&self, text: String) -> Error {
+        Error::Peer {
+            peer: self.peer.clone(),
+            text,
+        }
+    }
+
+    /// An error for a message that must not come now.
+    pub fn unexpected(&self, message: &Message) -> Error {
+        self.protocol(format!("{} came out of turn", message.name()))
+    }
+
+    /// An error for a peer that breaks the protocol.
+    pub fn protocol(&self, text: impl Into<String>) -> Error {
+        Error::Protocol {
+            peer: self.peer.clone(),
+            text: text.into(),
+        }
+    }
+}
+
+fn memory_advice(length: usize) -> String {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
+    let limit = limit.map_or("none".to_owned(), |limit| format!("{} KiB", limit / 1024));
+    format!(
+        "cannot pin {} KiB of memory for remote access (limit on locked memory: {limit}): raise \
+         the limit (`ulimit -l`, LimitMEMLOCK= of a service), or run with CAP_IPC_LOCK, as root does; \
+         each transfer at a time needs that much",
+        length / 1024
+    )
+}

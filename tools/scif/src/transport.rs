@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the protocol needs of a connection, and the connection that SCIF gives.
+//!
+//! The protocol is written against [`Transport`], so that it runs on any machine in the tests (see
+//! [`crate::in_process`]). [`Connection`] adds deadlines and cancellation to an endpoint; it never
+//! sleeps in a blocking send or receive, so that a silent peer or Ctrl-C ends every wait.
+
+use crate::abi::PortId;
+use crate::cancel::Cancel;
+use crate::device::Endpoint;
+use crate::device::Initiator;
+use crate::device::Mark;
+use crate::device::Protection;
+use crate::device::Rma;
+use crate::region::Region;
+use rustix::event::PollFlags;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+use std::time::Instant;
+
+/// One end of a connection.
+///
+/// Errors carry error numbers: ECONNRESET or ENODEV if the peer is gone, EINTR if cancelled; a deadline
+/// that passes is `TimedOut`.
+pub trait Transport {
+    /// Sends all bytes.
+    fn send(&self, bytes: &[u8], deadline: Instant) -> io::Result<()>;
+    /// Receives exactly as many bytes as fit.
+    fn recv(&self, bytes: &mut [u8], deadline: Instant) -> io::Result<()>;
+    /// Registers a region and returns its offset.
+    fn register(&self, region: &Arc<Region>, protection: Protection) -> io::Result<i64>;
+    /// Ends the window at `offset`.
+    fn unregister(&self, offset: i64, length: usize) -> io::Result<()>;
+    /// Copies from the own window at `local` to the peer's at `remote`.
+    fn write_to(&self, local: i64, length: usize, remote: i64, how: Rma) -> io::Result<()>;
+    /// Copies from the peer's window at `remote` to the own one at `local`.
+    fn read_from(&self, local: i64, length: usize, remote: i64, how: Rma) -> io::Result<()>;
+    /// Marks the copies started so far.
+    fn mark(&self) -> io::Result<Mark>;
+    /// Waits until the copies below a mark are complete.
+    fn wait(&self, mark: Mark) -> io::Result<()>;
+}
+
+/// A connected endpoint.
+#[derive(Debug)]
+pub struct Connection {
+    endpoint: Endpoint,
+    cancel: Option<Cancel>,
+}
+
+/// Repeats a call that a signal interrupted. For calls that do not wait for the peer.
+fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+            result => return result,
+        }
+    }
+}
+
+impl Connection {
+    /// Connects to a listener, within a time.
+    pub fn connect(
+        endpoint: Endpoint,
+        peer: PortId,
+        timeout: Duration,
+        cancel: Option<Cancel>,
+    ) -> io::Result<Self> {
+        endpoint.set_nonblocking(true)?;
+        let connection = Self { endpoint, cancel };
+        let deadline = Instant::now() + timeout;
+        loop {
+            match connection.endpoint.connect(peer) {
+                Ok(_) => break,
+                // EALREADY is not the driver's word today; it would mean the same.
+                Err(error)
+                    if matches!(
+                        error.raw_os_error(),
+                        Some(libc::EINPROGRESS | libc::EALREADY | libc::EINTR)
+                    ) =>
+                {
+                    connection.poll(PollFlags::OUT, deadline)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        connection.endpoint.set_nonblocking(false)?;
+        Ok(connection)
+    }
+
+    /// Wraps an endpoint that a listener has accepted.
+    pub fn accepted(endpoint: Endpoint, cancel: Option<Cancel>) -> Self {
+        Self { endpoint, cancel }
+    }
+
+    /// The endpoint.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    fn poll(&self, events: PollFlags, deadline: Instant) -> io::Result<PollFlags> {
+        let timeout = deadline.saturating_duration_since(Instant::now());
+        let cancel = self.cancel.as_ref().map(AsFd::as_fd);
+        match self.endpoint.poll(events, Some(timeout), cancel) {
+            Ok(flags) if flags.is_empty() => Err(io::ErrorKind::TimedOut.into()),
+            Err(error) if error.raw_os_error() == Some(libc::EINTR) && !self.cancelled() => {
+                Ok(PollFlags::empty())
+            }
+            result => result,
+        }
+    }
+
+    fn cancelled(&self) -> bool {
+        self.cancel.as_ref().is_some_and(Cancel::is_set)
+    }
+
+    /// Moves `length` bytes by non-blocking calls of `some`, which is given how many are done.
+    fn all(
+        &self,
+        length: usize,
+        events: PollFlags,
+        deadline: Instant,
+        mut some: impl FnMut(usize) -> io::Result<usize>,
+    ) -> io::Result<()> {
+        let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        let mut done = 0;
+        let mut was_gone = false;
+        while done < length {
+            match retry(|| some(done))? {
+                0 if was_gone => return Err(io::Error::from_raw_os_error(libc::ECONNRESET)),
+                0 => was_gone = self.poll(events, deadline)?.intersects(gone),
+                moved => done += moved,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Transport for Connection {
+    fn send(&self, bytes: &[u8], deadline: Instant) -> io::Result<()> {
+        self.all(bytes.len(), PollFlags::OUT, deadline, |done| {
+            self.endpoint.send(&bytes[done..], false)
+        })
+    }
+
+    fn recv(&self, bytes: &mut [u8], deadline: Instant) -> io::Result<()> {
+        self.all(bytes.len(), PollFlags::IN, deadline, |done| {
+            self.endpoint.recv(&mut bytes[done..], false)
+        })
+    }
+
+    fn register(&self, region: &Arc<Region>, protection: Protection) -> io::Result<i64> {
+        retry(|| self.endpoint.register(region, protection, None))
+    }
+
+    fn unregister(&self, offset: i64, length: usize) -> io::Result<()> {
+        retry(|| self.endpoint.unregister(offset, length))
+    }
+
+    fn write_to(&self, local: i64, length: usize, remote: i64, how: Rma) -> io::Result<()> {
+        retry(|| self.endpoint.writeto(local, length, remote, how))
+    }
+
+    fn read_from(&self, local: i64, length: usize, remote: i64, how: Rma) -> io::Result<()> {
+        retry(|| self.endpoint.readfrom(local, length, remote, how))
+    }
+
+    fn mark(&self) -> io::Result<Mark> {
+        retry(|| self.endpoint.fence_mark(Initiator::Own))
+    }
+
+    fn wait(&self, mark: Mark) -> io::Result<()> {
+        loop {
+            match self.endpoint.fence_wait(mark) {
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) && !self.cancelled() => {}
+                result => return result,
+            }
+        }
+    }
+}
