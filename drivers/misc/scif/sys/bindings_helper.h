@@ -5,6 +5,7 @@
  */
 
 #include <linux/dmaengine.h>
+#include <linux/mman.h>
 #include <linux/ntb.h>
 
 #include <uapi/linux/scif_ioctl.h>

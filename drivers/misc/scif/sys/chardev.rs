@@ -197,11 +197,14 @@ impl<T: FileOperations> Device<T> {
         unsafe { ArcBorrow::from_raw((*file).private_data.cast()) }
     }
 
+    /// # Safety
+    ///
+    /// `file` is a file of this device that is being opened, and `inode` is its inode.
     unsafe extern "C" fn open(inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
         from_result(|| {
-            // SAFETY: The kernel passes a file that is being opened.
+            // SAFETY: By the contract of this function.
             to_result(unsafe { bindings::generic_file_open(inode, file) })?;
-            // SAFETY: As above; nobody is in an `fdget_pos` section of it.
+            // SAFETY: The file is valid, and nobody is in an `fdget_pos` section of it.
             let data = T::open(unsafe { File::from_raw_file(file) })?;
             // SAFETY: The private data of the file is ours.
             unsafe { (*file).private_data = Arc::into_raw(data).cast_mut().cast() };
@@ -209,23 +212,32 @@ impl<T: FileOperations> Device<T> {
         })
     }
 
+    /// # Safety
+    ///
+    /// `file` is an open file of this device that is being released.
     unsafe extern "C" fn release(_inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
         // SAFETY: `open` has put it there, and nothing else uses it any more.
         let data = unsafe { Arc::from_raw((*file).private_data.cast::<T>()) };
-        // SAFETY: The kernel passes a valid file, which nobody reads or writes at a position.
+        // SAFETY: The file is valid, and nobody reads or writes it at a position.
         T::release(data, unsafe { File::from_raw_file(file) });
         0
     }
 
+    /// # Safety
+    ///
+    /// `file` is an open file of this device.
     unsafe extern "C" fn flush(file: *mut bindings::file, _id: bindings::fl_owner_t) -> c_int {
         from_result(|| {
-            // SAFETY: The kernel passes an open file of this device, which nobody reads or writes
-            // at a position.
+            // SAFETY: By the contract of this function; nobody reads or writes the file at a
+            // position.
             unsafe { T::flush(Self::data(file), File::from_raw_file(file)) }?;
             Ok(0)
         })
     }
 
+    /// # Safety
+    ///
+    /// `file` is an open file of this device.
     unsafe extern "C" fn ioctl(file: *mut bindings::file, cmd: c_uint, arg: c_ulong) -> c_long {
         // SAFETY: As in `flush`.
         match unsafe { T::ioctl(Self::data(file), File::from_raw_file(file), cmd, arg) } {
@@ -234,6 +246,9 @@ impl<T: FileOperations> Device<T> {
         }
     }
 
+    /// # Safety
+    ///
+    /// `file` is an open file of this device.
     #[cfg(CONFIG_COMPAT)]
     unsafe extern "C" fn compat_ioctl(
         file: *mut bindings::file,
@@ -247,6 +262,9 @@ impl<T: FileOperations> Device<T> {
         }
     }
 
+    /// # Safety
+    ///
+    /// `file` is an open file of this device; `table` is null or valid.
     unsafe extern "C" fn poll(
         file: *mut bindings::file,
         table: *mut bindings::poll_table_struct,
@@ -263,12 +281,15 @@ impl<T: FileOperations> Device<T> {
         data.poll(&context)
     }
 
+    /// # Safety
+    ///
+    /// `file` is an open file of this device, and `vma` an area that is being set up for it.
     unsafe extern "C" fn mmap(
         file: *mut bindings::file,
         vma: *mut bindings::vm_area_struct,
     ) -> c_int {
         from_result(|| {
-            // SAFETY: As in `flush`; the kernel passes an area that is being set up.
+            // SAFETY: As in `flush`, and `vma` by the contract of this function.
             unsafe {
                 T::mmap(
                     Self::data(file),

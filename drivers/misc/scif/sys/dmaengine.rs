@@ -170,13 +170,13 @@ impl Drop for Channel {
 
 /// # Safety
 ///
-/// `param` is from `Arc::<T>::into_raw`, and owns its reference.
+/// `param` is from `Arc::<T>::into_raw`, and owns its reference. `result` is null or valid.
 unsafe extern "C" fn done<T: Completion>(param: *mut c_void, result: *const own::dmaengine_result) {
     // SAFETY: By the contract of this function.
     let completion = unsafe { Arc::from_raw(param.cast::<T>()) };
-    // SAFETY: The driver passes a valid pointer or none at all.
-    let code =
-        unsafe { result.as_ref() }.map_or(own::dmaengine_tx_result_DMA_TRANS_NOERROR, |r| r.result);
+    // SAFETY: By the contract of this function.
+    let result = unsafe { result.as_ref() };
+    let code = result.map_or(own::dmaengine_tx_result_DMA_TRANS_NOERROR, |r| r.result);
     completion.segment_done(match code {
         own::dmaengine_tx_result_DMA_TRANS_NOERROR => Ok(()),
         own::dmaengine_tx_result_DMA_TRANS_ABORTED => Err(ECANCELED),

@@ -123,6 +123,9 @@ impl<T: Client> RegistrationInner<T> {
         msg_event: None,
     };
 
+    /// # Safety
+    ///
+    /// `ntb` is a device on the bus that stays valid during this call.
     unsafe extern "C" fn probe_callback(
         _client: *mut own::ntb_client,
         ntb: *mut own::ntb_dev,
@@ -155,6 +158,9 @@ impl<T: Client> RegistrationInner<T> {
         })
     }
 
+    /// # Safety
+    ///
+    /// `probe_callback` has succeeded for `ntb`, and this is called once after that.
     unsafe extern "C" fn remove_callback(_client: *mut own::ntb_client, ntb: *mut own::ntb_dev) {
         // SAFETY: The bus calls this once for a device whose probe has succeeded, so the context is
         // set.
@@ -176,12 +182,18 @@ impl<T: Client> RegistrationInner<T> {
         T::remove(unsafe { Arc::from_raw(context.cast::<T>()) });
     }
 
+    /// # Safety
+    ///
+    /// `context` is what `probe_callback` has set, and it is not cleared during this call.
     unsafe extern "C" fn link_event_callback(context: *mut c_void) {
         // SAFETY: `context` is a `T` that is owned until `ntb_clear_ctx` has returned, and that
         // waits for this call.
         unsafe { &*context.cast::<T>() }.link_event();
     }
 
+    /// # Safety
+    ///
+    /// As that of `link_event_callback`.
     unsafe extern "C" fn db_event_callback(context: *mut c_void, vector: c_int) {
         // SAFETY: As in `link_event_callback`.
         unsafe { &*context.cast::<T>() }.db_event(vector.max(0) as u32);

@@ -93,8 +93,10 @@ impl PinnedPages {
         this.pages
             .reserve(count, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
 
-        let flags = bindings::FOLL_LONGTERM as c_uint
-            | (bindings::FOLL_WRITE as c_uint * writable as c_uint);
+        let mut flags = bindings::FOLL_LONGTERM as c_uint;
+        if writable {
+            flags |= bindings::FOLL_WRITE as c_uint;
+        }
         while this.pages.len() < count {
             // SAFETY: No preconditions.
             if unsafe { own::scif_helper_fatal_signal_pending() } {
@@ -340,5 +342,119 @@ impl Drop for PinnedPages {
             // SAFETY: `mm` is valid, and these pages are charged to it by the type invariant.
             unsafe { bindings::account_locked_vm(self.mm.as_raw(), self.charged, false) };
         }
+    }
+}
+
+#[kunit_tests(scif_sys_pin)]
+mod tests {
+    use super::*;
+
+    /// Maps that many pages into the test's thread, and returns where.
+    fn map_pages(count: usize, writable: bool) -> Result<usize> {
+        let access = own::PROT_READ | if writable { own::PROT_WRITE } else { 0 };
+        // SAFETY: This runs in the thread of a KUnit test, which `kunit_test` belongs to; KUnit
+        // gives that thread an address space, and takes it away in the end.
+        let address = unsafe {
+            bindings::kunit_vm_mmap(
+                (*bindings::get_current()).kunit_test,
+                core::ptr::null_mut(),
+                0,
+                count * PAGE_SIZE,
+                access as usize,
+                (own::MAP_PRIVATE | own::MAP_ANONYMOUS) as usize,
+                0,
+            )
+        };
+        // An error comes as an address, too.
+        if address == 0 || address % PAGE_SIZE != 0 {
+            return Err(ENOMEM);
+        }
+        Ok(address)
+    }
+
+    fn locked_pages() -> usize {
+        let current = current!();
+        let Some(mm) = current.mm() else {
+            return 0;
+        };
+        // SAFETY: The address space is valid, and only this thread changes it.
+        unsafe { (*mm.as_raw()).__bindgen_anon_1.locked_vm }
+    }
+
+    #[test]
+    fn pinned_pages_are_those_of_the_process() -> Result {
+        let address = map_pages(3, true)?;
+        let start = UserPtr::from_addr(address);
+        let pages = PinnedPages::pin(address, 3, true, true)?;
+        assert_eq!(pages.len(), 3);
+        assert_eq!(locked_pages(), 3);
+        assert!(pages.phys(2).is_some());
+        assert!(pages.phys(3).is_none());
+
+        // Across the border of two pages, and seen from the process.
+        pages.write(PAGE_SIZE - 2, b"scif")?;
+        let mut bytes = [0; 4];
+        kernel::uaccess::UserSlice::new(start.wrapping_byte_add(PAGE_SIZE - 2), 4)
+            .reader()
+            .read_slice(&mut bytes)?;
+        assert_eq!(&bytes, b"scif");
+
+        // From the process, and back to it.
+        pages.copy_to_user(PAGE_SIZE - 2, start.wrapping_byte_add(3 * PAGE_SIZE - 4), 4)?;
+        let mut bytes = [0; 5];
+        pages.read(3 * PAGE_SIZE - 5, &mut bytes)?;
+        assert_eq!(&bytes, b"\0scif");
+        pages.copy_from_user(5, start.wrapping_byte_add(PAGE_SIZE - 1), 3)?;
+        pages.read(4, &mut bytes)?;
+        assert_eq!(&bytes, b"\0cif\0");
+
+        pages.copy_to(4, &pages, 2 * PAGE_SIZE - 2, 5)?;
+        pages.read(2 * PAGE_SIZE - 2, &mut bytes)?;
+        assert_eq!(&bytes, b"\0cif\0");
+
+        assert!(pages.read(3 * PAGE_SIZE - 4, &mut bytes).is_err());
+        assert!(pages.write(usize::MAX, b"scif").is_err());
+        drop(pages);
+        assert_eq!(locked_pages(), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn what_cannot_be_pinned_is_refused_whole() -> Result {
+        let address = map_pages(2, false)?;
+        assert!(matches!(
+            PinnedPages::pin(address, 0, false, true),
+            Err(e) if e == EINVAL
+        ));
+        assert!(matches!(
+            PinnedPages::pin(address + 1, 1, false, true),
+            Err(e) if e == EINVAL
+        ));
+        assert!(matches!(
+            PinnedPages::pin(address, usize::MAX / PAGE_SIZE, false, true),
+            Err(e) if e == EINVAL
+        ));
+        assert!(matches!(
+            PinnedPages::pin(address, MAX_PAGES + 1, false, true),
+            Err(e) if e == ENOMEM
+        ));
+        // Not writable, and the last one of these is not mapped.
+        assert!(matches!(
+            PinnedPages::pin(address, 2, true, true),
+            Err(e) if e == EFAULT
+        ));
+        assert!(matches!(
+            PinnedPages::pin(address, 4096, false, true),
+            Err(e) if e == EFAULT
+        ));
+        assert_eq!(locked_pages(), 0);
+
+        let pages = PinnedPages::pin(address, 2, false, false)?;
+        assert_eq!(locked_pages(), 0);
+        assert!(matches!(pages.write(0, b"scif"), Err(e) if e == EACCES));
+        let mut bytes = [1; 4];
+        pages.read(PAGE_SIZE - 2, &mut bytes)?;
+        assert_eq!(bytes, [0; 4]);
+        Ok(())
     }
 }
