@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What a lab consists of: its nodes, the links between them, the kernel they boot.
 
+use std::path::Path;
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use anyhow::Result;
 use anyhow::bail;
 use clap::ValueEnum;
+use ntb_emulator::config::Guest;
+use ntb_emulator::config::Link;
+use ntb_emulator::config::MAX_DMA_CHANNELS;
+use ntb_emulator::config::Personality;
+use ntb_emulator::config::Windows;
 use serde::Deserialize;
 use serde::Serialize;
 
 /// More nodes or links at one node than this are refused; PCI slots run out.
 const MAX_NODES: usize = 11;
-/// PCI slots of DMA engines at one node.
-const MAX_DMA_CHANNELS: u32 = 4;
 
 /// Which kernel the guests boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
@@ -91,59 +94,31 @@ impl Topology {
     }
 }
 
-/// Which NTB the guests see.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
-#[serde(rename_all = "snake_case")]
-pub enum Personality {
-    /// Intel gen5: 4 KiB alignment.
-    Gen5,
-    /// Intel gen3: windows are aligned to their size.
-    Gen3,
-}
-
-/// What the NTB's memory windows are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Windows {
-    /// Window 0 is trapped and takes any translation, window 1 covers the peer's memory.
-    Aperture,
-    /// Both windows are mapped onto one place in the peer's memory each.
-    Fixed {
-        /// Where window 0 is; window 1 follows it.
-        base: u64,
-        /// The size of each.
-        size: u64,
-    },
-    /// Both windows are trapped and take any translation.
-    Trapped {
-        /// The size of each.
-        size: u64,
-    },
-}
-
-impl FromStr for Windows {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Windows, String> {
-        if text == "aperture" {
-            return Ok(Windows::Aperture);
-        }
-        let parts: Vec<&str> = text.split(':').collect();
-        if let ["fixed", base, size] = parts[..] {
-            return Ok(Windows::Fixed {
-                base: parse_size(base)?,
-                size: parse_size(size)?,
-            });
-        }
-        if let ["trapped", size] = parts[..] {
-            return Ok(Windows::Trapped {
-                size: parse_size(size)?,
-            });
-        }
-        Err(
+/// Windows from text: `aperture`, `trapped:SIZE` or `fixed:BASE:SIZE`.
+pub fn parse_windows(text: &str) -> Result<Windows, String> {
+    let parts: Vec<&str> = text.split(':').collect();
+    match parts[..] {
+        ["aperture"] => Ok(Windows::Aperture),
+        ["trapped", size] => Ok(Windows::Trapped {
+            size: parse_size(size)?,
+        }),
+        ["fixed", base, size] => Ok(Windows::Fixed {
+            base: parse_size(base)?,
+            size: parse_size(size)?,
+        }),
+        _ => Err(
             "it is 'aperture', 'trapped:SIZE' or 'fixed:BASE:SIZE', for example fixed:256M:2M"
                 .to_owned(),
-        )
+        ),
+    }
+}
+
+/// An NTB personality from text: `gen3` or `gen5`.
+pub fn parse_personality(text: &str) -> Result<Personality, String> {
+    match text {
+        "gen3" => Ok(Personality::Gen3),
+        "gen5" => Ok(Personality::Gen5),
+        _ => Err("it is gen3 or gen5".to_owned()),
     }
 }
 
@@ -178,7 +153,7 @@ pub struct Config {
     /// Processors of a node.
     pub processors: u32,
     /// DMA engines of a node.
-    pub dma_channels: u32,
+    pub dma_channels: usize,
     /// Which NTB.
     pub personality: Personality,
     /// What its windows are.
@@ -242,12 +217,34 @@ impl Config {
         self.topology.links(self.nodes)
     }
 
-    /// How many links `node` has.
-    pub fn links_of(&self, node: usize) -> usize {
-        self.links()
-            .iter()
-            .filter(|(up, down)| *up == node || *down == node)
-            .count()
+    /// The same for the emulator, whose sockets are in `folder` and which holds the nodes'
+    /// memory in `ram_files`.
+    pub fn emulated(
+        &self,
+        folder: &Path,
+        ram_files: Vec<PathBuf>,
+    ) -> ntb_emulator::config::Topology {
+        ntb_emulator::config::Topology {
+            directory: folder.to_owned(),
+            guests: ram_files
+                .into_iter()
+                .map(|ram_file| Guest {
+                    ram_file,
+                    ram_size: u64::from(self.memory) << 20,
+                    dma_channels: self.dma_channels,
+                })
+                .collect(),
+            links: self
+                .links()
+                .into_iter()
+                .map(|(upstream, downstream)| Link {
+                    upstream,
+                    downstream,
+                    personality: self.personality,
+                    windows: self.windows,
+                })
+                .collect(),
+        }
     }
 
     /// Whether anything of it is emulated.
@@ -280,27 +277,34 @@ mod tests {
         assert_eq!(Topology::Ring.links(3), [(0, 1), (1, 2), (0, 2)]);
         assert_eq!(Topology::Ring.links(2), [(0, 1)]);
         assert!(Topology::Star.links(1).is_empty());
+    }
+
+    #[test]
+    fn the_emulator_accepts_it() {
         let mut config = Config::new("x", 3, Flavour::Plain);
-        assert_eq!(config.links_of(0), 2);
-        config.topology = Topology::Chain;
-        assert_eq!(config.links_of(0), 1);
-        assert_eq!(config.links_of(1), 2);
+        config.dma_channels = 2;
+        let files = (0..3).map(|n| PathBuf::from(format!("/ram-{n}"))).collect();
+        let topology = config.emulated(Path::new("/run"), files);
+        topology.validate().unwrap();
+        assert_eq!(topology.ntb_sockets(0).len(), 2);
+        assert_eq!(topology.ntb_sockets(2).len(), 1);
+        assert_eq!(topology.dma_sockets(2).len(), 2);
     }
 
     #[test]
     fn windows() {
-        assert_eq!("aperture".parse(), Ok(Windows::Aperture));
+        assert_eq!(parse_windows("aperture"), Ok(Windows::Aperture));
         assert_eq!(
-            "fixed:256M:2M".parse(),
+            parse_windows("fixed:256M:2M"),
             Ok(Windows::Fixed {
                 base: 256 << 20,
                 size: 2 << 20
             })
         );
-        assert_eq!("trapped:1M".parse(), Ok(Windows::Trapped { size: 1 << 20 }));
-        assert!("fixed:1".parse::<Windows>().is_err());
-        assert!("fixed:99999999999G:1".parse::<Windows>().is_err());
-        assert!("".parse::<Windows>().is_err());
+        assert_eq!(parse_windows("trapped:1M"), Ok(Windows::Trapped { size: 1 << 20 }));
+        assert!(parse_windows("fixed:1").is_err());
+        assert!(parse_windows("fixed:99999999999G:1").is_err());
+        assert!(parse_windows("").is_err());
     }
 
     #[test]

@@ -8,6 +8,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use ntb_emulator::control::GuestCounters;
+use ntb_emulator::control::LinkState;
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -90,8 +92,8 @@ pub struct Report {
     pub exchange: PathBuf,
     /// The nodes.
     pub nodes: Vec<NodeReport>,
-    /// The links as (upstream, downstream).
-    pub links: Vec<(usize, usize)>,
+    /// The links.
+    pub links: Vec<LinkState>,
 }
 
 /// One node.
@@ -126,13 +128,13 @@ impl fmt::Display for Report {
             config.personality,
             config.dma_channels
         )?;
-        let links: Vec<String> = self
-            .links
-            .iter()
-            .map(|(up, down)| format!("{up}-{down}"))
-            .collect();
-        if !links.is_empty() {
-            writeln!(f, "links: {}", links.join(", "))?;
+        for link in &self.links {
+            let state = match (link.plugged, link.up) {
+                (_, true) => "up",
+                (true, false) => "down: not both drivers want it",
+                (false, false) => "down: unplugged",
+            };
+            writeln!(f, "link {}-{}: {state}", link.upstream, link.downstream)?;
         }
         writeln!(f, "files: {}", self.folder.display())?;
         for node in &self.nodes {
@@ -151,37 +153,40 @@ impl fmt::Display for Report {
     }
 }
 
-/// The emulator's counters for people: a line for each device.
-pub fn counters_table(counters: &serde_json::Value) -> String {
+/// The emulator's counters for people: a table, a line for each device.
+pub fn counters_table(guests: &[GuestCounters]) -> String {
+    let mut lines: Vec<Vec<String>> = Vec::new();
+    for (node, guest) in guests.iter().enumerate() {
+        let total = ("total".to_owned(), &guest.total);
+        let functions = guest
+            .functions
+            .iter()
+            .map(|function| (function.name.clone(), &function.counters));
+        for (name, counters) in functions.chain([total]) {
+            let Ok(serde_json::Value::Object(fields)) = serde_json::to_value(counters) else {
+                continue;
+            };
+            if lines.is_empty() {
+                let names = fields.keys().map(|name| name.replace('_', " "));
+                lines.push(["node", "device"].map(str::to_owned).into_iter().chain(names).collect());
+            }
+            let values = fields.values().map(ToString::to_string);
+            lines.push([node.to_string(), name].into_iter().chain(values).collect());
+        }
+    }
+    let columns = lines.first().map_or(0, Vec::len);
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| lines.iter().map(|line| line[column].len()).max().unwrap_or(0))
+        .collect();
     let mut text = String::new();
-    table_lines("", counters, &mut text);
+    for line in lines {
+        let cells: Vec<String> = line
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:>width$}"))
+            .collect();
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
     text
-}
-
-fn table_lines(path: &str, value: &serde_json::Value, text: &mut String) {
-    let mut plain = Vec::new();
-    let mut inner = Vec::new();
-    match value {
-        serde_json::Value::Object(fields) => {
-            for (name, value) in fields {
-                if value.is_object() || value.is_array() {
-                    inner.push((format!("{path}{name} "), value));
-                } else {
-                    plain.push(format!("{name} {value}"));
-                }
-            }
-        }
-        serde_json::Value::Array(values) => {
-            for (number, value) in values.iter().enumerate() {
-                inner.push((format!("{path}{number} "), value));
-            }
-        }
-        other => plain.push(other.to_string()),
-    }
-    if !plain.is_empty() {
-        text.push_str(&format!("{path:<20} {}\n", plain.join(", ")));
-    }
-    for (path, value) in inner {
-        table_lines(&path, value, text);
-    }
 }

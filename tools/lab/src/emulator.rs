@@ -8,7 +8,6 @@ use std::fs;
 use std::fs::File;
 use std::io::BufRead;
 use std::io::BufReader;
-use std::path::PathBuf;
 use std::process::Command;
 use std::process::ExitStatus;
 use std::process::Stdio;
@@ -19,8 +18,9 @@ use std::time::Duration;
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
+use ntb_emulator::config::Topology;
+use ntb_emulator::control::Client;
 use rustix::process::Signal;
-use serde_json::json;
 
 use crate::config::Config;
 use crate::paths;
@@ -41,35 +41,12 @@ impl Emulator {
     pub(crate) fn start(
         config: &Config,
         paths: &LabPaths,
-        ram_files: &[PathBuf],
+        topology: &Topology,
         on_exit: impl FnOnce(ExitStatus) + Send + 'static,
     ) -> Result<Emulator> {
         let program = paths::sibling("ntb-emulator", config.emulator.as_deref())?;
-        let guests: Vec<_> = ram_files
-            .iter()
-            .map(|file| {
-                json!({
-                    "ram_file": file,
-                    "ram_size": u64::from(config.memory) << 20,
-                    "dma_channels": config.dma_channels,
-                })
-            })
-            .collect();
-        let links: Vec<_> = config
-            .links()
-            .into_iter()
-            .map(|(upstream, downstream)| {
-                json!({
-                    "upstream": upstream,
-                    "downstream": downstream,
-                    "personality": config.personality,
-                    "windows": config.windows,
-                })
-            })
-            .collect();
-        let topology = json!({"directory": paths.folder(), "guests": guests, "links": links});
         let file = paths.folder().join("emulator.json");
-        fs::write(&file, serde_json::to_vec_pretty(&topology)?)
+        fs::write(&file, serde_json::to_vec_pretty(topology)?)
             .with_context(|| format!("cannot write {}", file.display()))?;
 
         let log = paths.emulator_log();
@@ -116,14 +93,9 @@ impl Emulator {
         Some(Self::epitaph(&self.process, paths))
     }
 
-    /// Sets the link between two nodes up or down.
-    pub(crate) fn set_link(&self, _a: usize, _b: usize, _up: bool) -> Result<()> {
-        bail!("the emulator cannot be asked yet")
-    }
-
-    /// What it counted.
-    pub(crate) fn counters(&self) -> Result<serde_json::Value> {
-        bail!("the emulator cannot be asked yet")
+    /// A connection to ask it something.
+    pub(crate) fn client(&self, paths: &LabPaths) -> Result<Client> {
+        Client::connect(paths.folder())
     }
 
     /// The process id, for people.

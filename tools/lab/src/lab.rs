@@ -19,6 +19,9 @@ use anyhow::Context;
 use anyhow::Result;
 use anyhow::anyhow;
 use anyhow::bail;
+use ntb_emulator::control::Client;
+use ntb_emulator::control::GuestCounters;
+use ntb_emulator::control::State as EmulatorState;
 
 use crate::command::Command;
 use crate::command::Output;
@@ -55,6 +58,7 @@ struct Inner {
     initramfs: PathBuf,
     agent: PathBuf,
     nodes: Vec<node::Node>,
+    topology: ntb_emulator::config::Topology,
     emulator: OnceLock<Emulator>,
     memory: PathBuf,
     paths: LabPaths,
@@ -86,6 +90,11 @@ impl Lab {
         let memory = paths.memory();
         fs::create_dir_all(&memory).with_context(|| format!("cannot make {}", memory.display()))?;
         interrupt::register(&memory);
+        let ram_files = (0..config.nodes)
+            .map(|node| memory.join(format!("ram-{node}")))
+            .collect();
+        let topology = config.emulated(paths.folder(), ram_files);
+        topology.validate()?;
         let inner = Arc::new(Inner {
             nodes: (0..config.nodes)
                 .map(|number| node::Node::new(number, paths.clone()))
@@ -94,6 +103,7 @@ impl Lab {
             kernel,
             initramfs,
             agent,
+            topology,
             emulator: OnceLock::new(),
             memory,
             paths,
@@ -116,9 +126,8 @@ impl Lab {
 
     fn start_emulator(&self) -> Result<()> {
         let inner = &self.inner;
-        let files: Vec<PathBuf> = (0..inner.config.nodes).map(|n| inner.ram(n)).collect();
         let weak = Arc::downgrade(inner);
-        let emulator = Emulator::start(&inner.config, &inner.paths, &files, move |_| {
+        let emulator = Emulator::start(&inner.config, &inner.paths, &inner.topology, move |_| {
             // Guests whose devices are gone are of no use, and may hang.
             if let Some(inner) = Weak::upgrade(&weak) {
                 for node in &inner.nodes {
@@ -153,17 +162,7 @@ impl Lab {
 
     fn boot(&self, number: usize, progress: &dyn Progress) -> Result<()> {
         let inner = &self.inner;
-        let emulated = |count: usize, kind: &str| -> Vec<PathBuf> {
-            (0..count)
-                .map(|index| {
-                    inner
-                        .paths
-                        .folder()
-                        .join(format!("guest-{number}-{kind}-{index}.sock"))
-                })
-                .collect()
-        };
-        let ram = inner.ram(number);
+        let node = inner.node(number)?;
         let machine = Machine {
             node: number,
             config: &inner.config,
@@ -171,14 +170,12 @@ impl Lab {
             kernel: &inner.kernel,
             initramfs: &inner.initramfs,
             agent: &inner.agent,
-            ram: &ram,
-            ntbs: emulated(inner.config.links_of(number), "ntb"),
-            dmas: emulated(inner.config.dma_channels as usize, "dma"),
+            ram: &inner.topology.guests[number].ram_file,
+            ntbs: inner.topology.ntb_sockets(number),
+            dmas: inner.topology.dma_sockets(number),
         };
         inner.check_emulator()?;
-        inner
-            .node(number)?
-            .boot(&machine, BOOT * self.slowness())
+        node.boot(&machine, BOOT * self.slowness())
             .map_err(|error| inner.blame_emulator(error))?;
         for module in &inner.config.modules {
             self.load(number, module)?;
@@ -444,28 +441,48 @@ impl Lab {
             folder: inner.paths.folder().to_owned(),
             exchange: inner.paths.exchange(),
             nodes,
-            links: inner.config.links(),
+            links: match inner.emulator.get() {
+                Some(_) => self.emulator_state()?.links,
+                None => Vec::new(),
+            },
         })
     }
 
-    /// Sets the link between two nodes up or down.
+    /// Plugs in or pulls the link between two nodes.
     pub fn set_link(&self, a: usize, b: usize, up: bool) -> Result<()> {
-        self.emulator()?.set_link(a, b, up)
+        let pair = (a.min(b), a.max(b));
+        if !self.inner.config.links().contains(&pair) {
+            bail!(
+                "there is no link between the nodes {a} and {b} of the lab '{}'",
+                self.inner.config.name
+            );
+        }
+        self.emulator()?.link(a, b, up)
     }
 
-    /// What the emulator counted.
-    pub fn counters(&self) -> Result<serde_json::Value> {
+    /// What the emulator counted of each node since the start or the last reset.
+    pub fn counters(&self) -> Result<Vec<GuestCounters>> {
         self.emulator()?.counters()
     }
 
-    fn emulator(&self) -> Result<&Emulator> {
-        self.inner.check_emulator()?;
-        self.inner.emulator.get().with_context(|| {
-            format!(
-                "the lab '{}' has no emulated devices",
-                self.inner.config.name
-            )
-        })
+    /// Sets all counters to zero.
+    pub fn reset_counters(&self) -> Result<()> {
+        self.emulator()?.reset_counters()
+    }
+
+    /// Who is connected to the emulator, and which links are up.
+    pub fn emulator_state(&self) -> Result<EmulatorState> {
+        self.emulator()?.state()
+    }
+
+    fn emulator(&self) -> Result<Client> {
+        let inner = &self.inner;
+        inner.check_emulator()?;
+        inner
+            .emulator
+            .get()
+            .with_context(|| format!("the lab '{}' has no emulated devices", inner.config.name))?
+            .client(&inner.paths)
     }
 
     /// Ends all processes; what is left of the lab only gives errors.
@@ -475,10 +492,6 @@ impl Lab {
 }
 
 impl Inner {
-    fn ram(&self, node: usize) -> PathBuf {
-        self.memory.join(format!("ram-{node}"))
-    }
-
     fn node(&self, number: usize) -> Result<&node::Node> {
         self.nodes.get(number).ok_or_else(|| {
             anyhow!(

@@ -13,6 +13,7 @@ use clap::Parser;
 use clap::Subcommand;
 use lab::Config;
 use lab::Flavour;
+use lab::GuestCounters;
 use lab::Personality;
 use lab::Terminal;
 use lab::Topology;
@@ -181,12 +182,12 @@ struct Up {
     cpus: u32,
     /// DMA engines of a node.
     #[arg(long, default_value_t = 1)]
-    dma_channels: u32,
-    /// Which NTB.
-    #[arg(long, value_enum, default_value = "gen5")]
+    dma_channels: usize,
+    /// Which NTB: gen5 (page alignment) or gen3 (alignment = size of the window).
+    #[arg(long, value_parser = lab::parse_personality, default_value = "gen5")]
     personality: Personality,
     /// What the NTB's memory windows are: aperture, trapped:SIZE or fixed:BASE:SIZE.
-    #[arg(long, default_value = "aperture")]
+    #[arg(long, value_parser = lab::parse_windows, default_value = "aperture")]
     windows: Windows,
     /// Words for the kernel's command line.
     #[arg(long, allow_hyphen_values = true)]
@@ -326,7 +327,8 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
             if json {
                 println!("{}", serde_json::to_string_pretty(&value)?);
             } else {
-                print!("{}", lab::control::counters_table(&value));
+                let counters: Vec<GuestCounters> = serde_json::from_value(value)?;
+                print!("{}", lab::control::counters_table(&counters));
             }
         }
         Command::Status { json } => {
