@@ -1,1 +1,58 @@
 // SPDX-License-Identifier: GPL-2.0
+
+//! The module's pure logic, compiled for the host.
+//!
+//! The files below `drivers/misc/scif/logic/` are included as they are. Built as a library they are
+//! held to what the kernel asks for: `core` only, the kernel's edition, and nothing that can panic.
+//! Built for testing, the tests of this crate come in: unit and property tests against simple
+//! models, and, over a second copy of the concurrent files with loom's atomics, all interleavings
+//! of a few threads.
+
+#![cfg_attr(not(test), no_std)]
+
+#[cfg_attr(not(test), expect(dead_code, reason = "the kernel is the user"))]
+#[cfg_attr(test, allow(dead_code, reason = "tests need not call everything"))]
+#[deny(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::unwrap_used,
+    // Of the kernel's own list.
+    clippy::as_underscore,
+    clippy::cast_lossless,
+    clippy::ignored_unit_patterns,
+    unreachable_pub,
+    unsafe_code
+)]
+#[path = "../../../drivers/misc/scif/logic"]
+mod logic {
+    pub(crate) mod address_space;
+    #[path = "../../../../tests/host/src/atomic.rs"]
+    pub(crate) mod atomic;
+    pub(crate) mod extents;
+    pub(crate) mod gate;
+    pub(crate) mod hello;
+    pub(crate) mod marks;
+    pub(crate) mod plan;
+    pub(crate) mod ports;
+    pub(crate) mod ring;
+    pub(crate) mod slots;
+    pub(crate) mod wire;
+}
+
+/// The files that threads share, over loom's atomics.
+#[cfg(test)]
+#[allow(dead_code, reason = "tests need not call everything")]
+#[expect(clippy::duplicate_mod, reason = "the second copy has other atomics")]
+#[path = "../../../drivers/misc/scif/logic"]
+mod loom_logic {
+    #[path = "../../../../tests/host/src/loom_atomic.rs"]
+    pub(crate) mod atomic;
+    pub(crate) mod gate;
+    pub(crate) mod ring;
+}
+
+#[cfg(test)]
+mod tests;

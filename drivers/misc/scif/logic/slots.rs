@@ -2,8 +2,8 @@
 
 //! Sequence numbers of the control ring.
 //!
-//! The ring is an array of 64-byte slots in the memory of the reader; the writer pushes messages
-//! into it. The last 8 bytes of a slot hold the sequence number of its message and are written
+//! The ring is an array of 64-byte slots (`wire.rs`) in the memory of the reader; the writer pushes
+//! messages into it. The last 8 bytes of a slot hold the sequence number of its message and are written
 //! after the rest, so that the number alone decides whether the slot holds the message the reader
 //! waits for: no producer index crosses the bus. The first message has number 1, which makes zeroed
 //! memory an empty ring; message `n` lies in slot `(n - 1) % slots`.
@@ -20,12 +20,6 @@ use core::num::{
     NonZeroU32,
     NonZeroU64, //
 };
-
-/// The size of a slot in bytes.
-pub(crate) const SLOT_SIZE: usize = 64;
-
-/// Where in a slot its sequence number lies (8 bytes, little endian).
-pub(crate) const SEQUENCE_OFFSET: usize = 56;
 
 /// The peer's end of the ring contradicts ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

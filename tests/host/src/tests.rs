@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The tests, one file for each file of the logic.
+//!
+//! Property tests run a fixed number of cases from a fixed seed (see [`config`]): the same ones
+//! everywhere, every time. `PROPTEST_CASES` and `PROPTEST_RNG_SEED` ask for more and other ones.
+
+use proptest::test_runner::{Config, RngSeed};
+
+mod address_space;
+mod atomic;
+mod extents;
+mod gate;
+mod hello;
+mod interleavings;
+mod marks;
+mod plan;
+mod ports;
+mod ring;
+mod slots;
+mod wire;
+
+/// How property tests run: no files written, nothing left to luck.
+fn config() -> Config {
+    let default = Config::default();
+    Config {
+        failure_persistence: None,
+        rng_seed: match default.rng_seed {
+            RngSeed::Random => RngSeed::Fixed(0x5c1f),
+            fixed => fixed,
+        },
+        ..default
+    }
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Extent tables against a byte-by-byte list of addresses, and words from a hostile peer.
+
+use proptest::prelude::*;
+
+use super::config;
+use crate::logic::extents::{max_packed_len, pack, unpack, Entry, Extent, Extents, Malformed};
+use crate::logic::plan::Walk;
+
+fn extent(address: u64, len: u64) -> Extent {
+    Extent::new(address, len).expect("a good extent")
+}
+
+fn table(extents: &[Extent]) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
+    for extent in extents {
+        entries.push(match entries.last() {
+            None => Entry::first(*extent),
+            Some(last) => last.after(*extent).expect("room"),
+        });
+    }
+    entries
+}
+
+#[test]
+fn extents_are_checked() {
+    assert_eq!(Extent::new(5, 0), None);
+    assert_eq!(Extent::new(u64::MAX, 1), None);
+    assert_eq!(extent(u64::MAX - 1, 1).end(), u64::MAX);
+}
+
+#[test]
+fn neighbours_join() {
+    assert_eq!(extent(0, 10).join(extent(10, 5)), Some(extent(0, 15)));
+    assert_eq!(extent(0, 10).join(extent(11, 5)), None);
+    assert_eq!(extent(10, 5).join(extent(0, 10)), None);
+    assert_eq!(
+        extent(0, 15).split_at(10),
+        Some((extent(0, 10), extent(10, 5)))
+    );
+    assert_eq!(extent(0, 15).split_at(0), None);
+    assert_eq!(extent(0, 15).split_at(15), None);
+}
+
+#[test]
+fn wrong_tables_are_refused() {
+    let good = table(&[extent(100, 10), extent(300, 20)]);
+    assert_eq!(Extents::new(&good[..]).map(|e| e.len()), Ok(30));
+    let mut gap = good.clone();
+    gap[1].start = 11;
+    assert_eq!(
+        Extents::new(&gap[..]).map(|e| e.len()),
+        Err(Malformed { index: 1 })
+    );
+    let long = [
+        Entry::first(extent(0, u64::MAX)),
+        Entry {
+            extent: extent(0, 1),
+            start: u64::MAX,
+        },
+    ];
+    assert_eq!(
+        Extents::new(&long[..]).map(|e| e.len()),
+        Err(Malformed { index: 1 })
+    );
+    assert_eq!(long[0].after(extent(0, 1)), None);
+    let empty = Extents::new(&[][..]).expect("an empty table");
+    assert!(empty.is_empty());
+    assert_eq!((empty.len(), empty.at(0)), (0, None));
+    assert_eq!(empty.walk(0).next(1), None);
+}
+
+#[test]
+fn a_table_can_own_its_entries() {
+    let extents = Extents::new(table(&[extent(100, 10)])).expect("a good table");
+    assert_eq!(extents.at(9), Some((109, 1)));
+    assert_eq!(extents.at(10), None);
+    assert_eq!(extents.entries().len(), 1);
+}
+
+#[test]
+fn packing() {
+    assert_eq!(pack(0x1000, 0x1000, 12), Some(1 << 20));
+    assert_eq!(pack(0x1000, 0x3000, 12), Some((1 << 20) | 2));
+    assert_eq!(max_packed_len(12), Some(1 << 32));
+    assert_eq!(max_packed_len(44), None);
+    assert_eq!(max_packed_len(u32::MAX), None);
+    let top = (1 << 44) - 1;
+    assert_eq!(pack(top << 12, 1 << 32, 12), Some(u64::MAX));
+    for (address, len, shift) in [
+        (0, 0, 12),
+        (1, 0x1000, 12),
+        (0, 0x800, 12),
+        (0, (1 << 32) + 0x1000, 12),
+        (1 << 56, 0x1000, 12),
+        (u64::MAX - 0xfff, 0x1000, 12),
+        (0, 0x1000, 44),
+        (0, 0x1000, 64),
+    ] {
+        assert_eq!(pack(address, len, shift), None, "{address:#x} {len:#x}");
+    }
+    assert_eq!(unpack(u64::MAX, 12), Some(extent(top << 12, 1 << 32)));
+    // Larger pages do not go as far up.
+    assert_eq!(unpack(u64::MAX, 21), None);
+    assert_eq!(unpack(u64::MAX, 64), None);
+    assert_eq!(unpack(0, 12), Some(extent(0, 0x1000)));
+}
+
+fn small_extents() -> impl Strategy<Value = Vec<Extent>> {
+    prop::collection::vec(
+        (0..10_000_u64, 1..20_u64).prop_map(|(address, len)| extent(address, len)),
+        0..20,
+    )
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn look_ups_agree_with_a_list(list in small_extents()) {
+        let entries = table(&list);
+        let extents = Extents::new(&entries[..]).expect("a good table");
+        let mut offset = 0;
+        for extent in &list {
+            for skip in 0..extent.len() {
+                let expected = (extent.address() + skip, extent.len() - skip);
+                prop_assert_eq!(extents.at(offset), Some(expected));
+                offset += 1;
+            }
+        }
+        prop_assert_eq!(extents.len(), offset);
+        for beyond in [offset, offset + 1, u64::MAX] {
+            prop_assert_eq!(extents.at(beyond), None);
+        }
+    }
+
+    #[test]
+    fn walks_agree_with_a_list(
+        list in small_extents(),
+        start in 0..200_u64,
+        limits in prop::collection::vec(0..30_u64, 1..50),
+    ) {
+        let entries = table(&list);
+        let extents = Extents::new(&entries[..]).expect("a good table");
+        let addresses: Vec<u64> =
+            list.iter().flat_map(|extent| extent.address()..extent.end()).collect();
+        let mut rest = addresses.get(start as usize..).unwrap_or_default();
+        let mut walk = extents.walk(start);
+        for limit in limits {
+            match walk.next(limit) {
+                None => prop_assert!(limit == 0 || rest.is_empty()),
+                Some((address, len)) => {
+                    prop_assert!(0 < len && len <= limit);
+                    let (run, behind) = rest.split_at(len as usize);
+                    prop_assert!(run.iter().copied().eq(address..address + len));
+                    rest = behind;
+                }
+            }
+        }
+    }
+
+    /// Any table that passes the check answers without a panic; most random ones do not pass.
+    #[test]
+    fn hostile_tables_do_no_harm(
+        list in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>()), 0..4),
+        offset: u64,
+    ) {
+        let entries: Vec<Entry> = list
+            .into_iter()
+            .filter_map(|(address, len, start)| {
+                Some(Entry { extent: Extent::new(address, len)?, start })
+            })
+            .collect();
+        if let Ok(extents) = Extents::new(&entries[..]) {
+            prop_assert_eq!(extents.at(offset).is_some(), offset < extents.len());
+        }
+    }
+
+    #[test]
+    fn words_stand_for_sound_extents(packed: u64, shift in 0..70_u32) {
+        if let Some(extent) = unpack(packed, shift) {
+            prop_assert!(extent.len() > 0);
+            prop_assert!(extent.address().checked_add(extent.len()).is_some());
+            prop_assert_eq!(pack(extent.address(), extent.len(), shift), Some(packed));
+        }
+    }
+
+    #[test]
+    fn extents_survive_the_wire(
+        frame in 0..1_u64 << 44,
+        pages in 1..=1_u64 << 20,
+        shift in 12..=16_u32,
+    ) {
+        if let Some(extent) = Extent::new(frame << shift, pages << shift) {
+            let packed = pack(extent.address(), extent.len(), shift).expect("an extent of pages");
+            prop_assert_eq!(unpack(packed, shift), Some(extent));
+        }
+    }
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What threads do to each other, in every order that the memory model allows (loom).
+//!
+//! Loom reports a data race, a deadlock or a failed assertion in any of the interleavings.
+
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::AtomicU32;
+use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+
+use crate::loom_logic::gate::Gate;
+use crate::loom_logic::ring::Geometry;
+
+/// A thing behind a gate. Loom finds every access that is not ordered with another one.
+struct Thing {
+    gate: Gate,
+    /// The thing itself, one for each user; the owner takes all of them down.
+    memory: [UnsafeCell<bool>; 2],
+    sleeping: Mutex<()>,
+    wake: Condvar,
+}
+
+impl Thing {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            gate: Gate::new(),
+            memory: [UnsafeCell::new(true), UnsafeCell::new(true)],
+            sleeping: Mutex::new(()),
+            wake: Condvar::new(),
+        })
+    }
+
+    /// What a user does, once: it goes in if it may, touches the thing, and wakes the owner if it
+    /// was the last.
+    fn use_once(&self, user: usize) {
+        if !self.gate.enter() {
+            return;
+        }
+        self.memory[user].with_mut(|alive| {
+            // SAFETY: Each user has its own cell, and the owner does not touch it while somebody
+            // is inside: loom checks exactly that.
+            let alive = unsafe { &mut *alive };
+            assert!(*alive, "the gate let somebody in after the end");
+        });
+        if self.gate.leave() {
+            // As the kernel's wait queues do: the lock keeps the owner from falling asleep between
+            // its look at the gate and the wake-up.
+            let _sleeping = self.sleeping.lock().expect("no panic elsewhere");
+            self.wake.notify_all();
+        }
+    }
+
+    /// What the owner does: it closes, sleeps until the gate is idle, and takes the thing down.
+    fn take_down(&self) {
+        self.gate.close();
+        let mut sleeping = self.sleeping.lock().expect("no panic elsewhere");
+        while !self.gate.is_idle() {
+            sleeping = self.wake.wait(sleeping).expect("no panic elsewhere");
+        }
+        drop(sleeping);
+        for memory in &self.memory {
+            // SAFETY: The gate is closed and idle, so that no user is here; loom checks it.
+            memory.with_mut(|alive| unsafe { *alive = false });
+        }
+        assert!(!self.gate.enter());
+        assert!(self.gate.is_idle());
+    }
+}
+
+#[test]
+fn nobody_is_behind_a_closed_and_idle_gate() {
+    // Three threads have too many interleavings to look at all of them; few bugs need more than
+    // three switches at a bad moment. The tests with two threads have no such bound.
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let thing = Thing::new();
+        let users: Vec<_> = (0..2)
+            .map(|user| {
+                let thing = thing.clone();
+                thread::spawn(move || thing.use_once(user))
+            })
+            .collect();
+        thing.take_down();
+        for user in users {
+            user.join().expect("the user ends");
+        }
+    });
+}
+
+#[test]
+fn a_user_that_comes_back_finds_the_gate_closed_or_delays_the_owner() {
+    loom::model(|| {
+        let thing = Thing::new();
+        let user = {
+            let thing = thing.clone();
+            thread::spawn(move || {
+                thing.use_once(0);
+                thing.use_once(0);
+            })
+        };
+        thing.take_down();
+        user.join().expect("the user ends");
+    });
+}
+
+#[test]
+fn exactly_one_leaver_is_the_last() {
+    loom::model(|| {
+        let gate = Arc::new(Gate::new());
+        assert!(gate.enter() && gate.enter());
+        gate.close();
+        let other = {
+            let gate = gate.clone();
+            thread::spawn(move || gate.leave())
+        };
+        let own = gate.leave();
+        let other = other.join().expect("the other one ends");
+        assert!(own != other, "one of the two was the last");
+        assert!(gate.is_idle());
+    });
+}
+
+#[test]
+fn two_owners_may_close() {
+    loom::model(|| {
+        let gate = Arc::new(Gate::new());
+        assert!(gate.enter());
+        let closer = {
+            let gate = gate.clone();
+            thread::spawn(move || gate.close())
+        };
+        gate.close();
+        let last = gate.leave();
+        closer.join().expect("the closer ends");
+        assert!(last && gate.is_closed() && gate.is_idle());
+    });
+}
+
+/// A byte ring as two nodes share it: counters in memory, bytes in between.
+struct Ring {
+    geometry: Geometry,
+    memory: Vec<UnsafeCell<u8>>,
+    produced: AtomicU32,
+    consumed: AtomicU32,
+}
+
+impl Ring {
+    fn cells(&self, index: u32, len: u32) -> impl Iterator<Item = &UnsafeCell<u8>> {
+        self.geometry
+            .spans(index, len)
+            .into_iter()
+            .flat_map(|(offset, len)| &self.memory[offset as usize..(offset + len) as usize])
+    }
+}
+
+#[test]
+fn bytes_are_complete_when_the_counter_says_so() {
+    // Counters that wrap on the way, a ring that wraps, and more bytes than it holds.
+    const START: u32 = u32::MAX;
+    const MESSAGE: [u8; 3] = [7, 8, 9];
+    loom::model(|| {
+        let ring = Arc::new(Ring {
+            geometry: Geometry::new(2).expect("a power of two"),
+            memory: (0..2).map(|_| UnsafeCell::new(0)).collect(),
+            produced: AtomicU32::new(START),
+            consumed: AtomicU32::new(START),
+        });
+        let producer = {
+            let ring = ring.clone();
+            thread::spawn(move || {
+                let mut produced = ring.produced.load(Relaxed);
+                let mut rest = &MESSAGE[..];
+                while !rest.is_empty() {
+                    let consumed = ring.consumed.load(Acquire);
+                    let free = ring.geometry.free(produced, consumed).expect("honest");
+                    let (now, later) = rest.split_at(rest.len().min(free as usize));
+                    if now.is_empty() {
+                        thread::yield_now();
+                        continue;
+                    }
+                    let len = now.len() as u32;
+                    for (cell, byte) in ring.cells(produced, len).zip(now) {
+                        // SAFETY: Free space is the producer's; loom checks it.
+                        cell.with_mut(|cell| unsafe { *cell = *byte });
+                    }
+                    produced = Geometry::advance(produced, len);
+                    ring.produced.store(produced, Release);
+                    rest = later;
+                }
+            })
+        };
+        let mut consumed = START;
+        let mut received = Vec::new();
+        while received.len() < MESSAGE.len() {
+            let produced = ring.produced.load(Acquire);
+            let used = ring.geometry.used(produced, consumed).expect("honest");
+            if used == 0 {
+                thread::yield_now();
+                continue;
+            }
+            for cell in ring.cells(consumed, used) {
+                // SAFETY: What was produced is the consumer's; loom checks it.
+                received.push(cell.with(|cell| unsafe { *cell }));
+            }
+            consumed = Geometry::advance(consumed, used);
+            ring.consumed.store(consumed, Release);
+        }
+        producer.join().expect("the producer ends");
+        assert_eq!(received, MESSAGE);
+    });
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Operations that complete in any order against a set, and marks that nobody handed out.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::config;
+use crate::logic::marks::{decode, encode, origin, MarkTracker, Origin, Sequence, Unknown, WINDOW};
+
+#[test]
+fn the_watermark_waits_for_the_first() {
+    let mut tracker = MarkTracker::new();
+    let numbers: Vec<Sequence> = (0..3).filter_map(|_| tracker.begin()).collect();
+    assert_eq!(numbers, [Sequence(1), Sequence(2), Sequence(3)]);
+    assert!(!tracker.complete(numbers[2]));
+    assert!(!tracker.complete(numbers[1]));
+    assert_eq!(tracker.watermark(), Sequence(0));
+    assert!(!tracker.is_complete(numbers[1]));
+    assert!(tracker.complete(numbers[0]));
+    assert_eq!(tracker.watermark(), Sequence(3));
+    assert!(tracker.is_complete(numbers[2]));
+}
+
+#[test]
+fn a_full_window_opens_when_the_first_completes() {
+    let mut tracker = MarkTracker::new();
+    for _ in 0..WINDOW {
+        assert!(tracker.begin().is_some());
+    }
+    assert_eq!(tracker.begin(), None);
+    for number in 2..=WINDOW {
+        assert!(!tracker.complete(Sequence(number)));
+    }
+    assert_eq!(tracker.begin(), None);
+    assert!(tracker.complete(Sequence(1)));
+    assert_eq!(tracker.watermark(), Sequence(WINDOW));
+    assert_eq!(tracker.begin(), Some(Sequence(WINDOW + 1)));
+    // The bits of the last round are gone.
+    assert_eq!(tracker.begin(), Some(Sequence(WINDOW + 2)));
+    assert!(tracker.complete(Sequence(WINDOW + 1)));
+    assert_eq!(tracker.watermark(), Sequence(WINDOW + 1));
+}
+
+#[test]
+fn what_is_not_outstanding_is_ignored() {
+    let mut tracker = MarkTracker::new();
+    assert!(!tracker.complete(Sequence(1)));
+    tracker.begin();
+    tracker.begin();
+    for wrong in [0, 3, 1 + WINDOW, u64::MAX] {
+        assert!(!tracker.complete(Sequence(wrong)));
+    }
+    assert!(tracker.complete(Sequence(1)));
+    assert!(!tracker.complete(Sequence(1)));
+    assert_eq!(tracker.watermark(), Sequence(1));
+}
+
+#[test]
+fn marks_are_positive_and_few_numbers_are_marks() {
+    for number in [0, 1, (1 << 29) - 1, 1 << 29, 1 << 31, u64::MAX] {
+        for origin in [Origin::Own, Origin::Peer] {
+            assert!(encode(Sequence(number), origin) > 0);
+        }
+    }
+    for number in [0, 1, 2, -1, i32::MIN, (1 << 30) - 1] {
+        assert_eq!(origin(number), Err(Unknown), "{number}");
+        assert_eq!(decode(number, Sequence(u64::MAX)), Err(Unknown), "{number}");
+    }
+}
+
+#[test]
+fn marks_of_the_future_are_unknown() {
+    let mark = encode(Sequence(10), Origin::Own);
+    assert_eq!(decode(mark, Sequence(9)), Err(Unknown));
+    assert_eq!(decode(mark, Sequence(10)), Ok((Origin::Own, Sequence(10))));
+    // Nothing was started: the only mark is the one for nothing.
+    let nothing = encode(Sequence(0), Origin::Own);
+    assert_eq!(decode(nothing, Sequence(0)), Ok((Origin::Own, Sequence(0))));
+}
+
+#[test]
+fn old_marks_are_unknown() {
+    let mark = encode(Sequence(5), Origin::Peer);
+    let known = Sequence(5 + (1 << 28));
+    assert_eq!(decode(mark, known), Ok((Origin::Peer, Sequence(5))));
+    assert_eq!(decode(mark, Sequence(known.0 + 1)), Err(Unknown));
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn behaves_as_a_set(
+        steps in prop::collection::vec((any::<bool>(), 1..200_usize, any::<u64>()), 1..400),
+    ) {
+        let mut tracker = MarkTracker::new();
+        let mut outstanding = BTreeSet::new();
+        let mut last = 0;
+        for (begin, count, pick) in steps {
+            for round in 0..count as u64 {
+                let watermark = |set: &BTreeSet<u64>| set.first().map_or(last, |first| first - 1);
+                let before = watermark(&outstanding);
+                if begin {
+                    let number = tracker.begin();
+                    if last - before >= WINDOW {
+                        prop_assert_eq!(number, None);
+                        break;
+                    }
+                    last += 1;
+                    prop_assert_eq!(number, Some(Sequence(last)));
+                    outstanding.insert(last);
+                } else {
+                    // Mostly numbers around the window, outstanding or not.
+                    let number = match pick.wrapping_add(round.wrapping_mul(0x9e37_79b9)) {
+                        wild if wild % 16 == 0 => wild,
+                        near => before.saturating_sub(10) + near % (WINDOW + 20),
+                    };
+                    outstanding.remove(&number);
+                    let moved = tracker.complete(Sequence(number));
+                    prop_assert_eq!(moved, watermark(&outstanding) != before);
+                }
+                let now = outstanding.first().map_or(last, |first| first - 1);
+                prop_assert_eq!(tracker.watermark(), Sequence(now));
+                prop_assert_eq!(tracker.last_issued(), Sequence(last));
+            }
+        }
+    }
+
+    #[test]
+    fn marks_come_back(number: u64, behind in 0..=1_u64 << 28, peer: bool) {
+        let origin = if peer { Origin::Peer } else { Origin::Own };
+        let last = number.saturating_add(behind);
+        let mark = encode(Sequence(number), origin);
+        prop_assert!(mark > 0);
+        prop_assert_eq!(decode(mark, Sequence(last)), Ok((origin, Sequence(number))));
+    }
+
+    /// Whatever user space says, the answer is a number that was issued.
+    #[test]
+    fn forged_marks_stand_for_issued_numbers(
+        mark: i32,
+        last in prop_oneof![0..1000_u64, any::<u64>()],
+    ) {
+        if let Ok((origin, number)) = decode(mark, Sequence(last)) {
+            prop_assert!(number.0 <= last && last - number.0 <= 1 << 28);
+            prop_assert_eq!(encode(number, origin), mark);
+        }
+    }
+}

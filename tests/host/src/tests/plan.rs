@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Plans against copying byte by byte.
+
+use proptest::prelude::*;
+
+use super::config;
+use crate::logic::extents::{Entry, Extent, Extents};
+use crate::logic::plan::{split_tail, Linear, Plan, Segment, Short, Walk, CACHE_LINE};
+
+/// A walk over given runs, honest or not.
+#[derive(Clone, Debug)]
+struct Runs(Vec<(u64, u64)>);
+
+impl Walk for Runs {
+    fn next(&mut self, limit: u64) -> Option<(u64, u64)> {
+        let first = self.0.first_mut()?;
+        if first.1 <= limit {
+            Some(self.0.remove(0))
+        } else {
+            let run = (first.0, limit);
+            *first = (first.0 + limit, first.1 - limit);
+            Some(run)
+        }
+    }
+}
+
+/// A walk that does not care for the limit.
+struct Unbounded(Vec<(u64, u64)>);
+
+impl Walk for Unbounded {
+    fn next(&mut self, _: u64) -> Option<(u64, u64)> {
+        self.0.pop()
+    }
+}
+
+fn linear(address: u64, len: u64) -> Linear {
+    Linear::new(address, len).expect("a good range")
+}
+
+#[test]
+fn both_sides_are_contiguous() {
+    let plan = Plan::new(
+        Runs(vec![(100, 10), (200, 10)]),
+        Runs(vec![(300, 5), (400, 15)]),
+        18,
+        8,
+    );
+    let segments: Result<Vec<Segment>, Short> = plan.collect();
+    let segment = |destination, source, len| Segment {
+        destination,
+        source,
+        len,
+    };
+    assert_eq!(
+        segments,
+        Ok(vec![
+            segment(100, 300, 5),
+            segment(105, 400, 5),
+            segment(200, 405, 8),
+        ])
+    );
+}
+
+#[test]
+fn a_short_side_is_an_error_and_the_end() {
+    let mut plan = Plan::new(linear(0, 100), linear(1000, 30), 40, u64::MAX);
+    assert_eq!(
+        plan.next(),
+        Some(Ok(Segment {
+            destination: 0,
+            source: 1000,
+            len: 30
+        }))
+    );
+    assert_eq!(plan.next(), Some(Err(Short { missing: 10 })));
+    assert_eq!(plan.next(), None);
+}
+
+#[test]
+fn nothing_to_copy_is_no_segment() {
+    assert_eq!(Plan::new(linear(0, 0), linear(0, 0), 0, 1).next(), None);
+}
+
+#[test]
+fn linear_ends_with_the_addresses() {
+    assert!(Linear::new(u64::MAX, 1).is_none());
+    assert_eq!(linear(u64::MAX - 1, 1).next(9), Some((u64::MAX - 1, 1)));
+}
+
+#[test]
+fn tails() {
+    assert_eq!(split_tail(0, 0), (0, 0));
+    assert_eq!(split_tail(0, 1), (0, 1));
+    assert_eq!(split_tail(0, 64), (0, 64));
+    assert_eq!(split_tail(0, 65), (64, 1));
+    assert_eq!(split_tail(0, 128), (64, 64));
+    assert_eq!(split_tail(63, 2), (1, 1));
+    assert_eq!(split_tail(1, 63), (0, 63));
+    assert_eq!(split_tail(u64::MAX, u64::MAX), (u64::MAX - 62, 62));
+}
+
+fn runs() -> impl Strategy<Value = Vec<(u64, u64)>> {
+    prop::collection::vec((0..1000_u64, 1..50_u64), 0..12)
+}
+
+fn bytes(runs: &[(u64, u64)]) -> Vec<u64> {
+    runs.iter().flat_map(|(at, len)| *at..*at + *len).collect()
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn segments_copy_every_byte_once(
+        destination in runs(),
+        source in runs(),
+        len in 0..300_u64,
+        max_segment in 0..70_u64,
+    ) {
+        let (to, from) = (bytes(&destination), bytes(&source));
+        let enough = to.len().min(from.len()) as u64 >= len;
+        let mut copied = Vec::new();
+        let mut failed = None;
+        for segment in Plan::new(Runs(destination), Runs(source), len, max_segment) {
+            prop_assert_eq!(failed, None);
+            match segment {
+                Ok(segment) => {
+                    prop_assert!(0 < segment.len && segment.len <= max_segment.max(1));
+                    copied.extend((0..segment.len).map(|byte| {
+                        (segment.destination + byte, segment.source + byte)
+                    }));
+                }
+                Err(short) => failed = Some(short),
+            }
+        }
+        prop_assert_eq!(failed.is_none(), enough);
+        if let Some(Short { missing }) = failed {
+            prop_assert_eq!(missing, len - copied.len() as u64);
+        } else {
+            prop_assert_eq!(copied.len() as u64, len);
+        }
+        let pairs: Vec<(u64, u64)> = to.into_iter().zip(from).take(copied.len()).collect();
+        prop_assert_eq!(copied, pairs);
+    }
+
+    /// A body and a tail planned one after the other over the same walks are the whole copy.
+    #[test]
+    fn walks_go_on_in_a_second_plan(
+        list in prop::collection::vec((0..10_000_u64, 1..100_u64), 1..12),
+        skip in 0..100_u64,
+        max_segment in 1..70_u64,
+    ) {
+        let mut entries: Vec<Entry> = Vec::new();
+        for (address, len) in list {
+            let extent = Extent::new(address, len).expect("a good extent");
+            entries.push(match entries.last() {
+                None => Entry::first(extent),
+                Some(last) => last.after(extent).expect("room"),
+            });
+        }
+        let extents = Extents::new(&entries[..]).expect("a good table");
+        let len = extents.len().saturating_sub(skip);
+        let (body, tail) = split_tail(skip, len);
+        prop_assert_eq!(body + tail, len);
+        let mut destination = linear(0, len);
+        let mut source = extents.walk(skip);
+        let mut at = 0;
+        for part in [body, tail] {
+            for segment in Plan::new(&mut destination, &mut source, part, max_segment) {
+                let segment = segment.expect("enough on both sides");
+                prop_assert_eq!(segment.destination, at);
+                let (address, contiguous) = extents.at(skip + at).expect("inside");
+                prop_assert_eq!(segment.source, address);
+                prop_assert!(segment.len <= contiguous);
+                at += segment.len;
+            }
+        }
+        prop_assert_eq!(at, len);
+    }
+
+    #[test]
+    fn false_walks_do_no_harm(
+        destination in prop::collection::vec(any::<(u64, u64)>(), 0..5),
+        source in prop::collection::vec(any::<(u64, u64)>(), 0..5),
+        len: u64,
+        max_segment in 1_u64 << 58..,
+    ) {
+        let mut sum = 0;
+        let plan = Plan::new(Unbounded(destination), Unbounded(source), len, max_segment);
+        for segment in plan.flatten() {
+            sum += segment.len;
+            prop_assert!(segment.destination.checked_add(segment.len).is_some());
+            prop_assert!(segment.source.checked_add(segment.len).is_some());
+        }
+        prop_assert!(sum <= len);
+    }
+
+    #[test]
+    fn tails_are_the_last_line(address in 0..1_u64 << 40, len in 1..1_u64 << 40) {
+        let (body, tail) = split_tail(address, len);
+        prop_assert_eq!(body + tail, len);
+        prop_assert!((1..=CACHE_LINE).contains(&tail));
+        let line = |byte: u64| byte / CACHE_LINE;
+        let last = address + len - 1;
+        prop_assert_eq!(line(address + body), line(last));
+        prop_assert!(body == 0 || line(address + body - 1) < line(last));
+    }
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The byte ring against a queue, and against counters that lie.
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::config;
+use crate::logic::ring::{Corrupt, Geometry};
+
+fn geometry(size: u32) -> Geometry {
+    Geometry::new(size).expect("a good size")
+}
+
+#[test]
+fn sizes() {
+    for good in [1, 2, 64, 4096, 1 << 30] {
+        assert_eq!(Geometry::new(good).map(|g| g.size()), Some(good));
+    }
+    for bad in [0, 3, 65, (1 << 30) + 1, 1 << 31, u32::MAX] {
+        assert_eq!(Geometry::new(bad), None, "{bad}");
+    }
+}
+
+#[test]
+fn more_than_full_is_corrupt() {
+    let ring = geometry(16);
+    assert_eq!(ring.used(16, 0), Ok(16));
+    assert_eq!(ring.free(16, 0), Ok(0));
+    let corrupt = Corrupt {
+        produced: 17,
+        consumed: 0,
+        size: 16,
+    };
+    assert_eq!(ring.used(17, 0), Err(corrupt));
+    assert_eq!(ring.free(17, 0), Err(corrupt));
+    // A consumer ahead of the producer.
+    assert!(ring.used(0, 1).is_err());
+}
+
+#[test]
+fn counters_wrap() {
+    let ring = geometry(16);
+    assert_eq!(ring.used(3, u32::MAX - 4), Ok(8));
+    assert_eq!(Geometry::advance(u32::MAX, 2), 1);
+    assert_eq!(ring.spans(u32::MAX - 4, 8), [(11, 5), (0, 3)]);
+}
+
+#[test]
+fn spans_fill_the_ring_exactly() {
+    let ring = geometry(8);
+    assert_eq!(ring.spans(0, 8), [(0, 8), (0, 0)]);
+    assert_eq!(ring.spans(5, 3), [(5, 3), (0, 0)]);
+    assert_eq!(ring.spans(5, 8), [(5, 3), (0, 5)]);
+    assert_eq!(ring.spans(5, 0), [(5, 0), (0, 0)]);
+    assert_eq!(ring.spans(5, u32::MAX), [(5, 3), (0, 5)]);
+}
+
+fn range((offset, len): (u32, u32)) -> std::ops::Range<usize> {
+    offset as usize..(offset + len) as usize
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn spans_stay_inside(shift in 0_u32..=30, index: u32, len: u32) {
+        let ring = geometry(1 << shift);
+        let spans = ring.spans(index, len);
+        for (offset, len) in spans {
+            prop_assert!(offset.checked_add(len).is_some_and(|end| end <= ring.size()));
+        }
+        prop_assert_eq!(spans[0].1 + spans[1].1, len.min(ring.size()));
+        prop_assert!(spans[1].1 == 0 || spans[0].0 + spans[0].1 == ring.size());
+    }
+
+    #[test]
+    fn used_and_free_add_up(shift in 0_u32..=30, produced: u32, consumed: u32) {
+        let ring = geometry(1 << shift);
+        match ring.used(produced, consumed) {
+            Ok(used) => {
+                prop_assert_eq!(consumed.wrapping_add(used), produced);
+                prop_assert_eq!(ring.free(produced, consumed), Ok(ring.size() - used));
+            }
+            Err(_) => prop_assert!(ring.free(produced, consumed).is_err()),
+        }
+    }
+
+    /// Bytes come out in the order they went in, wherever the counters begin.
+    #[test]
+    fn behaves_as_a_queue(
+        shift in 0_u32..7,
+        start: u32,
+        steps in prop::collection::vec((any::<bool>(), 0_u32..100), 1..200),
+    ) {
+        let ring = geometry(1 << shift);
+        let mut memory = vec![0_u8; 1 << shift];
+        let mut model = VecDeque::new();
+        let (mut produced, mut consumed) = (start, start);
+        let mut next = 0_u8;
+        for (produce, wanted) in steps {
+            let used = ring.used(produced, consumed).expect("honest counters");
+            prop_assert_eq!(used as usize, model.len());
+            if produce {
+                let len = wanted.min(ring.free(produced, consumed).expect("honest counters"));
+                for span in ring.spans(produced, len) {
+                    for byte in &mut memory[range(span)] {
+                        *byte = next;
+                        model.push_back(next);
+                        next = next.wrapping_add(1);
+                    }
+                }
+                produced = Geometry::advance(produced, len);
+            } else {
+                let len = wanted.min(used);
+                for span in ring.spans(consumed, len) {
+                    for byte in &memory[range(span)] {
+                        prop_assert_eq!(Some(*byte), model.pop_front());
+                    }
+                }
+                consumed = Geometry::advance(consumed, len);
+            }
+        }
+    }
+}
