@@ -38,14 +38,9 @@ impl Gate {
     /// Goes in, if the gate is open. Every `true` needs a [`Self::leave`].
     #[must_use = "who got in must leave"]
     pub(crate) fn enter(&self) -> bool {
-        self.update(|state| {
-            if state & CLOSED != 0 {
-                return None;
-            }
-            // The gate counts as closed for the user that would flow into the closed bit.
-            state.checked_add(1).filter(|new| new & CLOSED == 0)
-        })
-        .is_some()
+        // Also refuses the user whose number would flow into the closed bit.
+        self.update(|state| state.checked_add(1).filter(|new| new & CLOSED == 0))
+            .is_some()
     }
 
     /// Goes out. Returns `true` to the last user that leaves a closed gate: it wakes the owner.
