@@ -1,0 +1,1158 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * An ordinary user of /dev/scif, written against linux/scif_ioctl.h only.
+ *
+ *	scif_abi server PORT		serves clients, one after the other
+ *	scif_abi client NODE PORT [MIB]	tests against a server; MIB per copy test
+ *	scif_abi loopback PORT [MIB]	both, on this node
+ *
+ * The client prints TAP. What it writes to the server is checked by the server,
+ * which is told what to expect in messages; what it reads, the server has
+ * made up from a seed. Bytes around every copy are checked as well.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <linux/scif_ioctl.h>
+
+/* The values of flags are not in the header. */
+#define SCIF_ACCEPT_SYNC	1
+#define SCIF_SEND_BLOCK		1
+#define SCIF_RECV_BLOCK		1
+#define SCIF_PROT_READ		1
+#define SCIF_PROT_WRITE		2
+#define SCIF_MAP_FIXED		0x10
+#define SCIF_MAP_KERNEL		0x20
+#define SCIF_FENCE_INIT_SELF	1
+#define SCIF_FENCE_INIT_PEER	2
+#define SCIF_RMA_USECPU		1
+#define SCIF_RMA_SYNC		4
+#define SCIF_RMA_ORDERED	8
+#define SCIF_PORT_RSVD		1088
+
+#define MIB			(1024 * 1024L)
+#define GUARD			256L
+#define NOBODY			65534
+
+/*
+ * The server's windows: WINDOWS of them without a gap, so that copies can span
+ * several; then, each after a gap of a page, one that can only be read from and one
+ * that can only be written to.
+ */
+#define WINDOWS			4
+#define WINDOW_SIZE		(2 * MIB)
+#define AREA			(WINDOWS * WINDOW_SIZE)
+#define AREA_OFFSET		0x10000000L
+#define PAGE			4096L
+#define READ_ONLY_OFFSET	(AREA_OFFSET + AREA + PAGE)
+#define WRITE_ONLY_OFFSET	(READ_ONLY_OFFSET + 2 * PAGE)
+#define NOWHERE_OFFSET		(WRITE_ONLY_OFFSET + 2 * PAGE)
+
+enum operation {
+	OP_FIRST_WINDOW = 1,	/* register anywhere, reply with the offset */
+	OP_WINDOWS,		/* register the windows above */
+	OP_TAKE,		/* receive len bytes of the pattern, reply if right */
+	OP_GIVE,		/* send len bytes of the pattern */
+	OP_FILL,		/* put the pattern at offset */
+	OP_RESTORE,		/* put the background at offset */
+	OP_CHECK,		/* compare with pattern, and around with background; restore */
+	OP_PEER_WRITE,		/* write len bytes of the pattern to the client's offset */
+	OP_CLOSE,		/* send len bytes of the pattern, then close */
+	OP_BYE,			/* close and end the server */
+};
+
+struct command {
+	__u32 operation;
+	__u32 seed;
+	__s64 offset;
+	__s64 len;
+};
+
+static int tests;
+static int failures;
+
+static void die(const char *what)
+{
+	fprintf(stderr, "scif_abi: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+__attribute__((format(printf, 2, 3)))
+static bool test(bool ok, const char *format, ...)
+{
+	int error = errno;
+	va_list arguments;
+
+	printf("%s %d - ", ok ? "ok" : "not ok", ++tests);
+	va_start(arguments, format);
+	vprintf(format, arguments);
+	va_end(arguments);
+	printf("\n");
+	if (!ok) {
+		failures++;
+		printf("# errno %d (%s)\n", error, strerror(error));
+	}
+	fflush(stdout);
+	return ok;
+}
+
+/* The call must fail with this error. */
+#define test_errno(call, error, format, ...)					\
+	do {									\
+		long result_;							\
+										\
+		errno = 0;							\
+		result_ = (call);						\
+		if (!test(result_ == -1 && errno == (error),			\
+			  format ": " #error, ##__VA_ARGS__))			\
+			printf("# returned %ld\n", result_);			\
+	} while (0)
+
+/* --- Content --- */
+
+static __u64 mix(__u64 value)
+{
+	value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	value = (value ^ (value >> 27)) * 0x94d049bb133111ebULL;
+	return value ^ (value >> 31);
+}
+
+static __u64 random_state = 0x5c1f;
+
+static __u64 random_below(__u64 end)
+{
+	random_state += 0x9e3779b97f4a7c15ULL;
+	return mix(random_state) % end;
+}
+
+/* Bytes start, start + 1, ... of the endless pattern of a seed. */
+static void fill(void *to, __u32 seed, __u64 start, long len)
+{
+	unsigned char *byte = to;
+	__u64 word = 0;
+	long i;
+
+	for (i = 0; i < len; i++, start++) {
+		if (i == 0 || start % 8 == 0)
+			word = mix(((__u64)seed << 32) + start / 8);
+		byte[i] = word >> (8 * (start % 8));
+	}
+}
+
+/* The first byte that differs from the pattern, or -1. */
+static long differs(const void *from, __u32 seed, __u64 start, long len)
+{
+	const unsigned char *byte = from;
+	unsigned char expected[4096];
+	long done, i, piece;
+
+	for (done = 0; done < len; done += piece) {
+		piece = len - done < (long)sizeof(expected) ? len - done : (long)sizeof(expected);
+		fill(expected, seed, start + done, piece);
+		if (!memcmp(byte + done, expected, piece))
+			continue;
+		for (i = 0; i < piece; i++) {
+			if (byte[done + i] != expected[i])
+				return done + i;
+		}
+	}
+	return -1;
+}
+
+/* Memory between copies: the pattern of seed 0, by position in the area. */
+static void background(unsigned char *area, long at, long len)
+{
+	fill(area + at, 0, at, len);
+}
+
+/* The first wrong byte of a copy to area + at or around it, or -1. */
+static long check(const unsigned char *area, long size, long at, long len, __u32 seed)
+{
+	long before = at < GUARD ? at : GUARD;
+	long after = size - at - len < GUARD ? size - at - len : GUARD;
+	long wrong;
+
+	wrong = differs(area + at, seed, 0, len);
+	if (wrong >= 0)
+		return at + wrong;
+	wrong = differs(area + at - before, 0, at - before, before);
+	if (wrong >= 0)
+		return at - before + wrong;
+	wrong = differs(area + at + len, 0, at + len, after);
+	return wrong >= 0 ? at + len + wrong : -1;
+}
+
+/* --- The calls --- */
+
+static int scif_open(void)
+{
+	int fd = open("/dev/scif", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		die("/dev/scif");
+	return fd;
+}
+
+/* As libraries do it: a two-byte port, although the number says eight bytes. */
+static int scif_bind(int fd, __u16 *port)
+{
+	return ioctl(fd, SCIF_BIND, port);
+}
+
+static int scif_connect(int fd, __u16 node, __u16 port)
+{
+	struct scifioctl_connect argument = { .peer = { .node = node, .port = port } };
+
+	return ioctl(fd, SCIF_CONNECT, &argument) ? -1 : argument.self.port;
+}
+
+static int scif_accept(int fd, struct scif_port_id *peer, int flags)
+{
+	struct scifioctl_accept argument = { .flags = flags };
+	int accepted;
+
+	if (ioctl(fd, SCIF_ACCEPTREQ, &argument))
+		return -1;
+	if (peer)
+		*peer = argument.peer;
+	accepted = scif_open();
+	if (ioctl(accepted, SCIF_ACCEPTREG, &argument.endpt))
+		die("SCIF_ACCEPTREG");
+	return accepted;
+}
+
+static int scif_send(int fd, const void *data, int len, int flags)
+{
+	struct scifioctl_msg argument = {
+		.msg = (uintptr_t)data, .len = len, .flags = flags,
+	};
+
+	return ioctl(fd, SCIF_SEND, &argument) ? -1 : argument.out_len;
+}
+
+static int scif_recv(int fd, void *data, int len, int flags)
+{
+	struct scifioctl_msg argument = {
+		.msg = (uintptr_t)data, .len = len, .flags = flags,
+	};
+
+	return ioctl(fd, SCIF_RECV, &argument) ? -1 : argument.out_len;
+}
+
+static long scif_register(int fd, void *addr, long len, long offset, int prot, int flags)
+{
+	struct scifioctl_reg argument = {
+		.addr = (uintptr_t)addr, .len = len, .offset = offset,
+		.prot = prot, .flags = flags,
+	};
+
+	return ioctl(fd, SCIF_REG, &argument) ? -1 : argument.out_offset;
+}
+
+static int scif_unregister(int fd, long offset, long len)
+{
+	struct scifioctl_unreg argument = { .offset = offset, .len = len };
+
+	return ioctl(fd, SCIF_UNREG, &argument);
+}
+
+static int copy(int fd, unsigned long call, long local, long len, long remote, int flags)
+{
+	struct scifioctl_copy argument = {
+		.loffset = local, .len = len, .roffset = remote, .flags = flags,
+	};
+
+	return ioctl(fd, call, &argument);
+}
+
+static int scif_fence_mark(int fd, int flags, int *mark)
+{
+	struct scifioctl_fence_mark argument = { .flags = flags, .mark = (uintptr_t)mark };
+
+	return ioctl(fd, SCIF_FENCE_MARK, &argument);
+}
+
+static int scif_fence_wait(int fd, int mark)
+{
+	return ioctl(fd, SCIF_FENCE_WAIT, (unsigned long)mark);
+}
+
+static int scif_nodes(int fd, __u16 *nodes, int len, __u16 *self)
+{
+	struct scifioctl_node_ids argument = {
+		.nodes = (uintptr_t)nodes, .self = (uintptr_t)self, .len = len,
+	};
+
+	return ioctl(fd, SCIF_GET_NODEIDS, &argument);
+}
+
+static int events(int fd, int wanted, int timeout)
+{
+	struct pollfd pollfd = { .fd = fd, .events = wanted };
+
+	return poll(&pollfd, 1, timeout) < 0 ? -1 : pollfd.revents;
+}
+
+/* A close may take its time on the way. */
+static void wait_for_hangup(int fd)
+{
+	while (!(events(fd, 0, 10000) & POLLHUP))
+		;
+}
+
+/* --- Server --- */
+
+static void *allocate(long len)
+{
+	void *area = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (area == MAP_FAILED)
+		die("mmap");
+	/* A child that got the pages would leave us with copies. */
+	if (madvise(area, len, MADV_DONTFORK))
+		die("madvise");
+	return area;
+}
+
+static int serve_windows(int fd, unsigned char *area)
+{
+	int i;
+
+	for (i = 0; i < WINDOWS; i++) {
+		if (scif_register(fd, area + i * WINDOW_SIZE, WINDOW_SIZE,
+				  AREA_OFFSET + i * WINDOW_SIZE,
+				  SCIF_PROT_READ | SCIF_PROT_WRITE, SCIF_MAP_FIXED) < 0)
+			return -1;
+	}
+	if (scif_register(fd, area + AREA, PAGE, READ_ONLY_OFFSET, SCIF_PROT_READ,
+			  SCIF_MAP_FIXED) < 0)
+		return -1;
+	return scif_register(fd, area + AREA + PAGE, PAGE, WRITE_ONLY_OFFSET, SCIF_PROT_WRITE,
+			     SCIF_MAP_FIXED) < 0 ? -1 : 0;
+}
+
+/* Sends bytes of the pattern, in pieces of changing size. */
+static int give(int fd, __u32 seed, long len)
+{
+	unsigned char piece[9973];
+	long done, size;
+
+	for (done = 0; done < len; done += size) {
+		size = 1 + mix(done) % sizeof(piece);
+		if (size > len - done)
+			size = len - done;
+		fill(piece, seed, done, size);
+		if (scif_send(fd, piece, size, SCIF_SEND_BLOCK) != size)
+			return -1;
+	}
+	return 0;
+}
+
+/* Receives as many, in other pieces; returns the first wrong one, -1, or -2 for an error. */
+static long take(int fd, __u32 seed, long len)
+{
+	unsigned char piece[7919];
+	long done, size, wrong;
+
+	for (done = 0; done < len; done += size) {
+		size = 1 + mix(~done) % sizeof(piece);
+		if (size > len - done)
+			size = len - done;
+		if (scif_recv(fd, piece, size, SCIF_RECV_BLOCK) != size)
+			return -2;
+		wrong = differs(piece, seed, done, size);
+		if (wrong >= 0)
+			return done + wrong;
+	}
+	return -1;
+}
+
+/* Serves one client; returns true if that was to be the last one. */
+static bool serve(int fd, unsigned char *area)
+{
+	struct command command;
+	__s64 reply;
+	long at;
+
+	background(area, 0, AREA);
+	while (scif_recv(fd, &command, sizeof(command), SCIF_RECV_BLOCK) == sizeof(command)) {
+		at = command.offset - AREA_OFFSET;
+		reply = 0;
+		switch (command.operation) {
+		case OP_FIRST_WINDOW:
+			reply = scif_register(fd, area, MIB, 0, SCIF_PROT_READ, 0);
+			if (reply >= 0 && scif_unregister(fd, reply, MIB))
+				reply = -1;
+			break;
+		case OP_WINDOWS:
+			reply = serve_windows(fd, area);
+			break;
+		case OP_TAKE:
+			reply = take(fd, command.seed, command.len);
+			break;
+		case OP_GIVE:
+			reply = give(fd, command.seed, command.len);
+			break;
+		case OP_FILL:
+			fill(area + at, command.seed, 0, command.len);
+			break;
+		case OP_RESTORE:
+			background(area, at, command.len);
+			break;
+		case OP_CHECK:
+			reply = check(area, AREA, at, command.len, command.seed);
+			background(area, at, command.len);
+			break;
+		case OP_PEER_WRITE:
+			/* Left to the client's fence. */
+			fill(area, command.seed, 0, command.len);
+			reply = copy(fd, SCIF_WRITETO, AREA_OFFSET, command.len, command.offset, 0);
+			break;
+		case OP_CLOSE:
+			give(fd, command.seed, command.len);
+			return false;
+		case OP_BYE:
+			return true;
+		default:
+			fprintf(stderr, "scif_abi: unknown operation %u\n", command.operation);
+			return false;
+		}
+		if (scif_send(fd, &reply, sizeof(reply), SCIF_SEND_BLOCK) != sizeof(reply))
+			break;
+	}
+	return false;
+}
+
+static int listen_on(__u16 port)
+{
+	int fd = scif_open();
+
+	if (scif_bind(fd, &port))
+		die("SCIF_BIND");
+	if (ioctl(fd, SCIF_LISTEN, 16UL))
+		die("SCIF_LISTEN");
+	return fd;
+}
+
+static void run_server(int listener)
+{
+	unsigned char *area = allocate(AREA + 2 * PAGE);
+	bool last = false;
+	int fd;
+
+	while (!last) {
+		fd = scif_accept(listener, NULL, SCIF_ACCEPT_SYNC);
+		if (fd < 0 && errno == EINTR)
+			continue;
+		if (fd < 0)
+			die("SCIF_ACCEPTREQ");
+		last = serve(fd, area);
+		close(fd);
+	}
+}
+
+/* --- Client --- */
+
+struct client {
+	int fd;
+	__u16 node;
+	__u16 port;
+	unsigned char *area;
+	long offset;
+};
+
+static __s64 ask(const struct client *client, __u32 operation, __u32 seed,
+		   __s64 offset, __s64 len)
+{
+	struct command command = {
+		.operation = operation, .seed = seed, .offset = offset, .len = len,
+	};
+	long wrong = -1;
+	__s64 reply;
+
+	if (scif_send(client->fd, &command, sizeof(command), SCIF_SEND_BLOCK) != sizeof(command))
+		die("cannot send to the server");
+	if (operation == OP_TAKE && give(client->fd, seed, len))
+		die("cannot send to the server");
+	if (operation == OP_GIVE)
+		wrong = take(client->fd, seed, len);
+	if (wrong == -2)
+		die("cannot receive from the server");
+	if (operation == OP_CLOSE || operation == OP_BYE)
+		return 0;
+	if (scif_recv(client->fd, &reply, sizeof(reply), SCIF_RECV_BLOCK) != sizeof(reply))
+		die("cannot receive from the server");
+	return operation == OP_GIVE ? wrong : reply;
+}
+
+static int connected(const struct client *client)
+{
+	int fd = scif_open();
+
+	if (scif_connect(fd, client->node, client->port) < 0)
+		die("SCIF_CONNECT");
+	return fd;
+}
+
+static __u16 own_node(void)
+{
+	int fd = scif_open();
+	__u16 self;
+
+	if (scif_nodes(fd, NULL, 0, &self) < 1)
+		die("SCIF_GET_NODEIDS");
+	close(fd);
+	return self;
+}
+
+static __u16 absent_node(void)
+{
+	__u16 nodes[1024], self, id = 65000;
+	int fd = scif_open();
+	int count = scif_nodes(fd, nodes, 1024, &self);
+	int i;
+
+	close(fd);
+	for (i = 0; i < count && i < 1024; i++) {
+		if (nodes[i] == id) {
+			id--;
+			i = -1;
+		}
+	}
+	return id;
+}
+
+/* Connects to an own listener without a second process; returns -1 if that fails. */
+static int start_connect(int fd, __u16 port)
+{
+	int result;
+
+	if (fcntl(fd, F_SETFL, O_NONBLOCK))
+		die("fcntl");
+	result = scif_connect(fd, own_node(), port);
+	if (result < 0 && errno == EINPROGRESS)
+		return 0;
+	return result < 0 ? -1 : 0;
+}
+
+static int finish_connect(int fd, __u16 port)
+{
+	int result;
+
+	events(fd, POLLOUT, 10000);
+	result = scif_connect(fd, own_node(), port);
+	fcntl(fd, F_SETFL, 0);
+	return result < 0 ? -1 : 0;
+}
+
+struct pair {
+	int listener;
+	__u16 port;
+	int fd[2];
+};
+
+static struct pair make_pair(void)
+{
+	struct pair pair = { .port = 0 };
+
+	pair.listener = scif_open();
+	if (scif_bind(pair.listener, &pair.port) || ioctl(pair.listener, SCIF_LISTEN, 4UL))
+		die("a listener for a pair");
+	pair.fd[0] = scif_open();
+	if (start_connect(pair.fd[0], pair.port))
+		die("connect within a process");
+	pair.fd[1] = scif_accept(pair.listener, NULL, SCIF_ACCEPT_SYNC);
+	if (pair.fd[1] < 0 || finish_connect(pair.fd[0], pair.port))
+		die("a pair within a process");
+	return pair;
+}
+
+static void drop_pair(struct pair *pair)
+{
+	close(pair->fd[0]);
+	close(pair->fd[1]);
+	close(pair->listener);
+}
+
+static void test_nodes(const struct client *client)
+{
+	__u16 nodes[1024], self = 0xffff;
+	bool found_self = false, found_peer = false;
+	int fd = scif_open();
+	int count, i;
+
+	count = scif_nodes(fd, nodes, 1024, &self);
+	for (i = 0; i < count && i < 1024; i++) {
+		found_self |= nodes[i] == self;
+		found_peer |= nodes[i] == client->node;
+	}
+	test(count > 0 && found_self, "nodes: the own one is listed");
+	test(found_peer, "nodes: the server's is listed");
+	test(scif_nodes(fd, NULL, 0, &self) == count, "nodes: can be counted without an array");
+	test_errno(scif_nodes(fd, nodes, -1, &self), EINVAL, "nodes: negative length");
+	test_errno(scif_nodes(fd, (void *)1, 16, &self), EFAULT, "nodes: bad address");
+	test_errno(ioctl(fd, _IO('s', 99), 0), ENOTTY, "unknown ioctl");
+	close(fd);
+}
+
+static void test_bind(void)
+{
+	__u16 port[4] = { 0, 0xabcd, 0xabcd, 0xabcd };
+	__u16 low = 1000, other;
+	int fd = scif_open(), second = scif_open();
+
+	test(events(fd, POLLIN | POLLOUT, 0) & POLLERR, "poll: POLLERR when unbound");
+	test(!scif_bind(fd, port) && port[0] >= SCIF_PORT_RSVD, "bind: port 0 gives a free one");
+	test(port[1] == 0xabcd && port[2] == 0xabcd && port[3] == 0xabcd,
+	     "bind: two bytes are written, not eight");
+	test(events(fd, POLLIN | POLLOUT, 0) & POLLERR, "poll: POLLERR when only bound");
+	other = 0;
+	test_errno(scif_bind(fd, &other), EINVAL, "bind: bound already");
+	other = port[0];
+	test_errno(scif_bind(second, &other), EINVAL, "bind: port taken");
+	test_errno(scif_bind(second, NULL), EFAULT, "bind: bad address");
+	close(fd);
+	other = port[0];
+	test(!scif_bind(second, &other) && other == port[0],
+	     "bind: a port is free again after close");
+	close(second);
+
+	fd = scif_open();
+	if (!geteuid() && seteuid(NOBODY))
+		die("seteuid");
+	test_errno(scif_bind(fd, &low), EACCES, "bind: port below 1024 without privilege");
+	other = 1030;
+	test(!scif_bind(fd, &other), "bind: port 1030 without privilege");
+	if (!getuid() && seteuid(0))
+		die("seteuid");
+	close(fd);
+	if (getuid())
+		return;
+	fd = scif_open();
+	test(!scif_bind(fd, &low), "bind: port below 1024 with privilege");
+	close(fd);
+}
+
+static void test_listen_accept(void)
+{
+	struct pair pair = make_pair();
+	struct scif_port_id peer;
+	__u64 bogus = 0x123456789abcdefULL;
+	__u16 port = 0;
+	int fd = scif_open(), first, second;
+
+	test_errno(ioctl(fd, SCIF_LISTEN, 1UL), EINVAL, "listen: unbound");
+	test_errno(scif_accept(fd, &peer, 0), EINVAL, "accept: not listening");
+	if (scif_bind(fd, &port))
+		die("SCIF_BIND");
+	test_errno(ioctl(fd, SCIF_LISTEN, 0UL), EINVAL, "listen: backlog 0");
+	test_errno(ioctl(fd, SCIF_LISTEN, -1L), EINVAL, "listen: backlog -1");
+	test(!ioctl(fd, SCIF_LISTEN, 1UL), "listen: bound");
+	test_errno(ioctl(fd, SCIF_LISTEN, 1UL), EISCONN, "listen: listening already");
+	test_errno(ioctl(pair.fd[0], SCIF_LISTEN, 1UL), EISCONN, "listen: connected");
+	test_errno(scif_bind(fd, &port), EISCONN, "bind: listening");
+	test_errno(scif_bind(pair.fd[0], &port), EISCONN, "bind: connected");
+	test_errno(scif_connect(fd, own_node(), pair.port), EOPNOTSUPP, "connect: listening");
+	test_errno(scif_accept(fd, &peer, 0), EAGAIN, "accept: nothing queued");
+	test_errno(scif_accept(fd, &peer, 2), EINVAL, "accept: unknown flag");
+	test(!events(fd, POLLIN | POLLOUT, 0), "poll: nothing on an idle listener");
+
+	first = scif_open();
+	test(!start_connect(first, port), "connect: O_NONBLOCK");
+	test(events(fd, POLLIN, 10000) == POLLIN, "poll: POLLIN on a listener with a request");
+	second = scif_open();
+	test_errno(scif_connect(second, own_node(), port), ECONNREFUSED, "connect: backlog full");
+	close(second);
+	second = scif_accept(fd, &peer, 0);
+	test(second >= 0 && peer.node == own_node(), "accept: tells who connects");
+	test(!finish_connect(first, port), "connect: the second call collects the result");
+	test_errno(scif_connect(first, own_node(), port), EISCONN, "connect: connected");
+	close(first);
+	close(second);
+
+	second = scif_open();
+	test(ioctl(second, SCIF_ACCEPTREG, &bogus) < 0, "accept: a made-up handle is refused");
+	close(second);
+
+	first = scif_open();
+	if (start_connect(first, port) || events(fd, POLLIN, 10000) != POLLIN)
+		die("a pending connection");
+	close(fd);
+	test_errno(finish_connect(first, port), ECONNREFUSED,
+		   "close: a listener refuses what is pending");
+	close(first);
+	drop_pair(&pair);
+}
+
+static void test_connect(const struct client *client)
+{
+	__u16 port = 0;
+	int fd = scif_open();
+
+	test_errno(scif_connect(fd, client->node, 0), EINVAL, "connect: port 0");
+	test_errno(scif_connect(fd, absent_node(), client->port), ENODEV, "connect: no such node");
+	test_errno(scif_connect(fd, client->node, 65534), ECONNREFUSED, "connect: nobody listens");
+	test_errno(scif_bind(fd, &port), EINVAL, "connect: a refused endpoint stays bound");
+	test_errno(scif_connect(fd, client->node, 65534), ECONNREFUSED,
+		   "connect: nobody listens, again");
+	test(scif_connect(fd, client->node, client->port) >= SCIF_PORT_RSVD,
+	     "connect: works after refusals and gives the local port");
+	test_errno(scif_connect(fd, client->node, client->port), EISCONN,
+		   "connect: connected to the server");
+	close(fd);
+}
+
+static void test_not_connected(void)
+{
+	void *area = allocate(PAGE);
+	int fd = scif_open();
+	int mark;
+
+	test_errno(scif_send(fd, "x", 1, 0), ENOTCONN, "send: not connected");
+	test_errno(scif_recv(fd, area, 1, 0), ENOTCONN, "recv: not connected");
+	test_errno(scif_register(fd, area, PAGE, 0, SCIF_PROT_READ, 0), ENOTCONN,
+		   "register: not connected");
+	test_errno(scif_unregister(fd, 0, PAGE), ENOTCONN, "unregister: not connected");
+	test_errno(copy(fd, SCIF_READFROM, 0, 1, 0, SCIF_RMA_SYNC), ENOTCONN,
+		   "readfrom: not connected");
+	test_errno(copy(fd, SCIF_WRITETO, 0, 1, 0, SCIF_RMA_SYNC), ENOTCONN,
+		   "writeto: not connected");
+	test_errno(scif_fence_mark(fd, SCIF_FENCE_INIT_SELF, &mark), ENOTCONN,
+		   "fence_mark: not connected");
+	test_errno(scif_fence_wait(fd, 1), ENOTCONN, "fence_wait: not connected");
+	close(fd);
+	munmap(area, PAGE);
+}
+
+static void test_messages(void)
+{
+	struct pair pair = make_pair();
+	int *fd = pair.fd;
+	char data[64];
+	long sent = 0;
+	int size;
+
+	test(events(fd[0], POLLIN | POLLOUT, 0) == POLLOUT, "poll: POLLOUT when connected");
+	test_errno(scif_send(fd[0], "x", -1, 0), EINVAL, "send: negative length");
+	test_errno(scif_send(fd[0], "x", 1, 2), EINVAL, "send: unknown flag");
+	test_errno(scif_send(fd[0], (void *)1, 1, 0), EFAULT, "send: bad address");
+	test(!scif_send(fd[0], NULL, 0, SCIF_SEND_BLOCK), "send: nothing");
+	test_errno(scif_recv(fd[0], data, -1, 0), EINVAL, "recv: negative length");
+	test_errno(scif_recv(fd[0], data, 1, 2), EINVAL, "recv: unknown flag");
+	test(!scif_recv(fd[0], NULL, 0, SCIF_RECV_BLOCK), "recv: nothing");
+	test(!scif_recv(fd[0], data, sizeof(data), 0), "recv: 0 when nothing is there");
+
+	test(scif_send(fd[0], "hello", 5, 0) == 5, "send: non-blocking");
+	test(events(fd[1], POLLIN, 10000) == POLLIN, "poll: POLLIN when data is there");
+	test(scif_recv(fd[1], data, sizeof(data), 0) == 5 && !memcmp(data, "hello", 5),
+	     "recv: what is there");
+
+	memset(data, 'x', sizeof(data));
+	while ((size = scif_send(fd[0], data, sizeof(data), 0)) > 0)
+		sent += size;
+	test(!size && sent > 0, "send: 0 when the ring is full (after %ld bytes)", sent);
+	test(!events(fd[0], POLLOUT, 0), "poll: no POLLOUT when the ring is full");
+	for (; sent > 0; sent -= size) {
+		size = scif_recv(fd[1], data, sizeof(data), 0);
+		if (size <= 0)
+			break;
+	}
+	test(!sent, "recv: all of a full ring");
+	test(events(fd[0], POLLOUT, 10000) == POLLOUT, "poll: POLLOUT when there is room again");
+
+	if (scif_send(fd[0], "last words", 10, SCIF_SEND_BLOCK) != 10)
+		die("SCIF_SEND");
+	close(fd[0]);
+	wait_for_hangup(fd[1]);
+	test(events(fd[1], POLLIN | POLLOUT, 0) == (POLLIN | POLLHUP),
+	     "poll: POLLHUP and POLLIN when data is left after a close");
+	test_errno(scif_send(fd[1], "x", 1, 0), ECONNRESET, "send: after the peer's close");
+	test(scif_recv(fd[1], data, 4, SCIF_RECV_BLOCK) == 4 &&
+	     scif_recv(fd[1], data + 4, 60, SCIF_RECV_BLOCK) == 6 &&
+	     !memcmp(data, "last words", 10), "recv: drains after the peer's close");
+	test_errno(scif_recv(fd[1], data, 1, SCIF_RECV_BLOCK), ECONNRESET, "recv: when drained");
+	test_errno(scif_recv(fd[1], data, 1, 0), ECONNRESET, "recv: when drained, non-blocking");
+	test(events(fd[1], POLLIN | POLLOUT, 0) == POLLHUP, "poll: POLLHUP when drained");
+	fd[0] = scif_open();
+	drop_pair(&pair);
+}
+
+static void test_register(void)
+{
+	struct pair pair = make_pair();
+	int *fd = pair.fd, rw = SCIF_PROT_READ | SCIF_PROT_WRITE;
+	unsigned char *area = allocate(4 * PAGE);
+	unsigned char *frozen = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	long offset;
+
+	test_errno(scif_register(fd[0], area + 1, PAGE, 0, rw, 0), EINVAL,
+		   "register: address not of a page");
+	test_errno(scif_register(fd[0], area, PAGE - 1, 0, rw, 0), EINVAL,
+		   "register: length not of pages");
+	test_errno(scif_register(fd[0], area, 0, 0, rw, 0), EINVAL, "register: length 0");
+	test_errno(scif_register(fd[0], area, PAGE, 0, 4, 0), EINVAL,
+		   "register: unknown protection");
+	test_errno(scif_register(fd[0], area, PAGE, 0, rw, 0x100), EINVAL,
+		   "register: unknown flag");
+	test_errno(scif_register(fd[0], area, PAGE, 0, rw, SCIF_MAP_KERNEL), EINVAL,
+		   "register: SCIF_MAP_KERNEL from user space");
+	test_errno(scif_register(fd[0], area, PAGE, PAGE + 1, rw, SCIF_MAP_FIXED), EINVAL,
+		   "register: offset not of a page");
+	test_errno(scif_register(fd[0], area, PAGE, -PAGE, rw, SCIF_MAP_FIXED), EINVAL,
+		   "register: negative offset");
+	test(scif_register(fd[0], area, PAGE, INT64_MAX - PAGE + 1, rw, SCIF_MAP_FIXED) < 0 ||
+	     !scif_unregister(fd[0], INT64_MAX - PAGE + 1, PAGE),
+	     "register: the end of the address space is survived");
+	test(scif_register(fd[0], (void *)PAGE, PAGE, 0, rw, 0) < 0, "register: no memory there");
+	test(scif_register(fd[0], frozen, PAGE, 0, SCIF_PROT_WRITE, 0) < 0,
+	     "register: read-only memory is not made writable");
+	test(scif_register(fd[0], frozen, PAGE, 0, SCIF_PROT_READ, 0) >= 0,
+	     "register: read-only memory for reading");
+
+	offset = 0x40000000;
+	test(scif_register(fd[0], area, 2 * PAGE, offset, rw, SCIF_MAP_FIXED) == offset,
+	     "register: SCIF_MAP_FIXED");
+	test_errno(scif_register(fd[0], area, PAGE, offset, rw, SCIF_MAP_FIXED), EADDRINUSE,
+		   "register: same offset");
+	test_errno(scif_register(fd[0], area, 2 * PAGE, offset + PAGE, rw, SCIF_MAP_FIXED),
+		   EADDRINUSE, "register: overlap at the end");
+	test_errno(scif_register(fd[0], area, 4 * PAGE, offset - PAGE, rw, SCIF_MAP_FIXED),
+		   EADDRINUSE, "register: overlap around");
+	test(scif_register(fd[1], area, PAGE, offset, rw, SCIF_MAP_FIXED) == offset,
+	     "register: the two sides have address spaces of their own");
+	test(scif_register(fd[0], area + 2 * PAGE, PAGE, offset + 2 * PAGE, rw,
+			   SCIF_MAP_FIXED) == offset + 2 * PAGE, "register: right behind another");
+
+	test_errno(scif_unregister(fd[0], offset, PAGE), EINVAL, "unregister: start of a window");
+	test_errno(scif_unregister(fd[0], offset + PAGE, 2 * PAGE), EINVAL,
+		   "unregister: end of one window and all of the next");
+	test_errno(scif_unregister(fd[0], offset, 0), EINVAL, "unregister: length 0");
+	test_errno(scif_unregister(fd[0], offset + 1, PAGE), EINVAL,
+		   "unregister: offset not of a page");
+	test_errno(scif_unregister(fd[0], -PAGE, PAGE), EINVAL, "unregister: negative offset");
+	test_errno(scif_unregister(fd[0], offset + 16 * PAGE, PAGE), ENXIO,
+		   "unregister: nothing there");
+	fill(area, 3, 0, PAGE);
+	test(!copy(fd[1], SCIF_WRITETO, offset, 1, offset + PAGE, SCIF_RMA_SYNC) &&
+	     !copy(fd[1], SCIF_WRITETO, offset, 1, offset + 2 * PAGE, SCIF_RMA_SYNC),
+	     "unregister: what fails unregisters nothing");
+	test(!scif_unregister(fd[0], offset, 3 * PAGE), "unregister: two windows at once");
+	test_errno(copy(fd[1], SCIF_WRITETO, offset, 1, offset + PAGE, SCIF_RMA_SYNC), ENXIO,
+		   "unregister: the peer cannot write there any more");
+	test(scif_register(fd[0], area, PAGE, offset, rw, SCIF_MAP_FIXED) == offset,
+	     "unregister: the offset can be used again");
+	drop_pair(&pair);
+	munmap(area, 4 * PAGE);
+	munmap(frozen, PAGE);
+}
+
+static void test_copy_errors(const struct client *client)
+{
+	const int bad = 0x100, sync = SCIF_RMA_SYNC;
+	unsigned char *area = allocate(PAGE);
+	long readable, writable, local = client->offset;
+	int fd = client->fd;
+
+	readable = scif_register(fd, area, PAGE, 0, SCIF_PROT_READ, 0);
+	writable = scif_register(fd, area, PAGE, 0, SCIF_PROT_WRITE, 0);
+	test(readable >= 0 && writable >= 0 && readable != writable,
+	     "register: the same memory twice");
+	test_errno(copy(fd, SCIF_WRITETO, local, 0, AREA_OFFSET, sync), EINVAL, "writeto: nothing");
+	test_errno(copy(fd, SCIF_READFROM, local, 0, AREA_OFFSET, sync), EINVAL,
+		   "readfrom: nothing");
+	test_errno(copy(fd, SCIF_WRITETO, local, 1, AREA_OFFSET, bad), EINVAL,
+		   "writeto: unknown flag");
+	test_errno(copy(fd, SCIF_READFROM, local, 1, AREA_OFFSET, bad), EINVAL,
+		   "readfrom: unknown flag");
+	test_errno(copy(fd, SCIF_WRITETO, local, 1, NOWHERE_OFFSET, sync), ENXIO,
+		   "writeto: no window at the peer");
+	test_errno(copy(fd, SCIF_READFROM, local, 1, NOWHERE_OFFSET, sync), ENXIO,
+		   "readfrom: no window at the peer");
+	test_errno(copy(fd, SCIF_WRITETO, local, 2, AREA_OFFSET + AREA - 1, sync), ENXIO,
+		   "writeto: over the end at the peer");
+	test_errno(copy(fd, SCIF_WRITETO, local, 2, AREA_OFFSET - 1, sync), ENXIO,
+		   "writeto: before the start at the peer");
+	test_errno(copy(fd, SCIF_WRITETO, local + AREA - 1, 2, AREA_OFFSET, sync), ENXIO,
+		   "writeto: over the end here");
+	test_errno(copy(fd, SCIF_READFROM, local + AREA - 1, 2, AREA_OFFSET, sync), ENXIO,
+		   "readfrom: over the end here");
+	test_errno(copy(fd, SCIF_WRITETO, local, 2 * PAGE, AREA_OFFSET + AREA - PAGE, sync),
+		   ENXIO, "writeto: into a gap");
+	test_errno(copy(fd, SCIF_WRITETO, -1, 1, AREA_OFFSET, sync), ENXIO,
+		   "writeto: negative offset here");
+	test_errno(copy(fd, SCIF_WRITETO, local, 1, -1, sync), ENXIO,
+		   "writeto: negative offset at the peer");
+	test(copy(fd, SCIF_WRITETO, local, INT64_MAX, AREA_OFFSET, sync) < 0,
+	     "writeto: a length that overflows");
+	test(copy(fd, SCIF_READFROM, local, -1, AREA_OFFSET, sync) < 0,
+	     "readfrom: a length that is negative");
+	test_errno(copy(fd, SCIF_WRITETO, local, 1, READ_ONLY_OFFSET, sync), EACCES,
+		   "writeto: a read-only window of the peer");
+	test_errno(copy(fd, SCIF_READFROM, local, 1, WRITE_ONLY_OFFSET, sync), EACCES,
+		   "readfrom: a write-only window of the peer");
+	test_errno(copy(fd, SCIF_WRITETO, writable, 1, AREA_OFFSET, sync), EACCES,
+		   "writeto: from a write-only window");
+	test_errno(copy(fd, SCIF_READFROM, readable, 1, AREA_OFFSET, sync), EACCES,
+		   "readfrom: into a read-only window");
+	test(!copy(fd, SCIF_WRITETO, local, 1, WRITE_ONLY_OFFSET, sync), "writeto: write-only");
+	test(!copy(fd, SCIF_READFROM, local, 1, READ_ONLY_OFFSET, sync), "readfrom: read-only");
+	background(client->area, 0, 1);
+	test(ask(client, OP_CHECK, 0, AREA_OFFSET, AREA) < 0,
+	     "writeto: what fails writes nothing");
+	test(!scif_unregister(fd, readable, PAGE) && !scif_unregister(fd, writable, PAGE),
+	     "unregister: the same memory twice");
+	munmap(area, PAGE);
+}
+
+static void test_fences(const struct client *client)
+{
+	const long piece = 65521, count = 64;
+	int fd = client->fd;
+	long i, wrong = -1;
+	int mark, later;
+
+	test_errno(scif_fence_mark(fd, 0, &mark), EINVAL, "fence_mark: no side");
+	test_errno(scif_fence_mark(fd, 3, &mark), EINVAL, "fence_mark: both sides");
+	test_errno(scif_fence_mark(fd, 4, &mark), EINVAL, "fence_mark: unknown flag");
+	test_errno(scif_fence_mark(fd, SCIF_FENCE_INIT_SELF, (void *)1), EFAULT,
+		   "fence_mark: bad address");
+	test_errno(scif_fence_wait(fd, 0x7ffffff0), EINVAL, "fence_wait: unknown mark");
+	test_errno(scif_fence_wait(fd, -1), EINVAL, "fence_wait: negative mark");
+	test(!scif_fence_mark(fd, SCIF_FENCE_INIT_SELF, &mark) && mark > 0 &&
+	     !scif_fence_wait(fd, mark), "fence: with nothing to wait for");
+
+	for (i = 0; i < count; i++) {
+		fill(client->area + i * piece, 100 + i, 0, piece);
+		if (copy(fd, SCIF_WRITETO, client->offset + i * piece, piece,
+			 AREA_OFFSET + (count - 1 - i) * piece, i % 5 ? 0 : SCIF_RMA_USECPU))
+			break;
+	}
+	test(i == count, "writeto: %ld at once without waiting", count);
+	test(!scif_fence_mark(fd, SCIF_FENCE_INIT_SELF, &mark) &&
+	     !scif_fence_mark(fd, SCIF_FENCE_INIT_SELF, &later) &&
+	     !scif_fence_wait(fd, later) && !scif_fence_wait(fd, mark) &&
+	     !scif_fence_wait(fd, later), "fence: marks in any order, and again");
+	for (i = 0; i < count && wrong < 0; i++) {
+		if (copy(fd, SCIF_READFROM, client->offset + AREA - piece, piece,
+			 AREA_OFFSET + (count - 1 - i) * piece, SCIF_RMA_SYNC))
+			die("SCIF_READFROM");
+		wrong = differs(client->area + AREA - piece, 100 + i, 0, piece);
+	}
+	test(wrong < 0, "fence: all content has arrived");
+	ask(client, OP_RESTORE, 0, AREA_OFFSET, count * piece);
+	background(client->area, 0, AREA);
+
+	test(!ask(client, OP_PEER_WRITE, 77, client->offset + 12345, MIB + 1) &&
+	     !scif_fence_mark(fd, SCIF_FENCE_INIT_PEER, &mark) && !scif_fence_wait(fd, mark) &&
+	     check(client->area, AREA, 12345, MIB + 1, 77) < 0,
+	     "fence: SCIF_FENCE_INIT_PEER waits for what the peer has started");
+	ask(client, OP_RESTORE, 0, AREA_OFFSET, MIB + 1);
+	background(client->area, 0, AREA);
+}
+
+/* Lengths and places of the copies: first all alignments, then all sizes. */
+static void choose(long number, long *local, long *remote, long *len)
+{
+	static const long longest[] = { 300, 5000, 70000, MIB, 5 * MIB };
+
+	if (number < 256) {
+		*len = 1 + random_below(longest[0]);
+		*local = 64 * random_below(1000) + number % 64;
+		*remote = 64 * random_below(1000) + (number * 5 + number / 64) % 64;
+	} else {
+		*len = 1 + random_below(longest[random_below(5)]);
+		*local = random_below(AREA - *len + 1);
+		*remote = random_below(AREA - *len + 1);
+	}
+}
+
+/* One copy and its check; true if all was right. */
+static bool one_copy(const struct client *client, unsigned long call, int flags, __u32 seed,
+		     long local, long remote, long len)
+{
+	bool write = call == SCIF_WRITETO;
+	long wrong;
+	int mark;
+
+	if (write)
+		fill(client->area + local, seed, 0, len);
+	else
+		ask(client, OP_FILL, seed, AREA_OFFSET + remote, len);
+	if (copy(client->fd, call, client->offset + local, len, AREA_OFFSET + remote, flags) ||
+	    (!(flags & SCIF_RMA_SYNC) &&
+	     (scif_fence_mark(client->fd, SCIF_FENCE_INIT_SELF, &mark) ||
+	      scif_fence_wait(client->fd, mark)))) {
+		printf("# %ld bytes from %ld to %ld: %s\n", len, local, remote, strerror(errno));
+		return false;
+	}
+	if (write)
+		wrong = ask(client, OP_CHECK, seed, AREA_OFFSET + remote, len);
+	else
+		wrong = check(client->area, AREA, local, len, seed);
+	background(client->area, local, len);
+	if (!write)
+		ask(client, OP_RESTORE, 0, AREA_OFFSET + remote, len);
+	if (wrong >= 0)
+		printf("# %ld bytes, here %ld, there %ld: byte %ld of the area is wrong\n",
+		       len, local, remote, wrong);
+	return wrong < 0;
+}
+
+static void test_copies(const struct client *client, unsigned long call, int engine, long total)
+{
+	static const int flags[] = { SCIF_RMA_SYNC, 0, SCIF_RMA_SYNC | SCIF_RMA_ORDERED };
+	const char *name = call == SCIF_WRITETO ? "writeto" : "readfrom";
+	const char *by = engine ? "CPU" : "DMA";
+	long local, remote, len, moved = 0, number;
+	bool ok = true;
+
+	for (number = 0; ok && (moved < total || number < 300); number++) {
+		choose(number, &local, &remote, &len);
+		ok = one_copy(client, call, engine | flags[number % 3], 1000 + number,
+			      local, remote, len);
+		moved += len;
+	}
+	test(ok, "%s: %ld bytes by %s in %ld copies of any alignment", name, moved, by, number);
+	test(one_copy(client, call, engine | SCIF_RMA_SYNC, 1, 0, 0, AREA),
+	     "%s: by %s over all windows", name, by);
+	test(one_copy(client, call, engine, 2, 3, WINDOW_SIZE - 1, 2),
+	     "%s: by %s over the edge of two windows", name, by);
+}
+
+static void test_close(struct client *client)
+{
+	const long len = 3000;
+	char data[16];
+
+	ask(client, OP_CLOSE, 9, 0, len);
+	/* Drained only after the close has been seen. */
+	wait_for_hangup(client->fd);
+	test(take(client->fd, 9, len) == -1, "recv: what the server sent before it closed");
+	test_errno(scif_recv(client->fd, data, 1, SCIF_RECV_BLOCK), ECONNRESET,
+		   "recv: when the server's data is drained");
+	test_errno(copy(client->fd, SCIF_WRITETO, client->offset, 1, AREA_OFFSET, SCIF_RMA_SYNC),
+		   ECONNRESET, "writeto: after the server's close");
+	test_errno(copy(client->fd, SCIF_READFROM, client->offset, 1, AREA_OFFSET, SCIF_RMA_SYNC),
+		   ECONNRESET, "readfrom: after the server's close");
+	close(client->fd);
+	client->fd = connected(client);
+	test(ask(client, OP_FIRST_WINDOW, 0, 0, 0) >= 0, "connect: the server serves the next one");
+}
+
+static void run_client(__u16 node, __u16 port, long total)
+{
+	struct client client = { .node = node, .port = port };
+	long offset;
+
+	test_nodes(&client);
+	test_bind();
+	test_connect(&client);
+	test_listen_accept();
+	test_not_connected();
+	test_messages();
+	test_register();
+
+	client.fd = connected(&client);
+	client.area = allocate(AREA);
+	background(client.area, 0, AREA);
+	test(ask(&client, OP_TAKE, 5, 0, MIB) == -1, "messages: 1 MiB to the server");
+	test(ask(&client, OP_GIVE, 6, 0, MIB) == -1, "messages: 1 MiB from the server");
+	offset = scif_register(client.fd, client.area, MIB, 0, SCIF_PROT_READ, 0);
+	test(offset >= 0 && ask(&client, OP_FIRST_WINDOW, 0, 0, 0) == offset,
+	     "register: equal first registrations get equal offsets");
+	if (scif_unregister(client.fd, offset, MIB))
+		die("SCIF_UNREG");
+	client.offset = scif_register(client.fd, client.area, AREA, 0,
+				      SCIF_PROT_READ | SCIF_PROT_WRITE, 0);
+	if (client.offset < 0)
+		die("SCIF_REG");
+	if (ask(&client, OP_WINDOWS, 0, 0, 0))
+		die("the server cannot register its windows");
+	test_copy_errors(&client);
+	test_copies(&client, SCIF_WRITETO, 0, total);
+	test_copies(&client, SCIF_READFROM, 0, total);
+	test_copies(&client, SCIF_WRITETO, SCIF_RMA_USECPU, total);
+	test_copies(&client, SCIF_READFROM, SCIF_RMA_USECPU, total);
+	test_fences(&client);
+	test_close(&client);
+	ask(&client, OP_BYE, 0, 0, 0);
+	close(client.fd);
+}
+
+static long parse(const char *text, long least, long most)
+{
+	char *end;
+	long value = strtol(text, &end, 0);
+
+	if (!*text || *end || value < least || value > most) {
+		fprintf(stderr, "scif_abi: %s is not a number from %ld to %ld\n", text, least,
+			most);
+		exit(2);
+	}
+	return value;
+}
+
+int main(int argc, char **argv)
+{
+	const char *mode = argc > 1 ? argv[1] : "";
+	long total = 64 * MIB;
+	__u16 node, port;
+	int listener, status;
+	pid_t server;
+
+	/* A test that hangs is a test that fails. */
+	alarm(1800);
+	if (!strcmp(mode, "server") && argc == 3) {
+		port = parse(argv[2], 1, 65535);
+		listener = listen_on(port);
+		printf("listening on port %u\n", port);
+		fflush(stdout);
+		run_server(listener);
+		return 0;
+	}
+	if (!strcmp(mode, "client") && (argc == 4 || argc == 5)) {
+		node = parse(argv[2], 0, 65535);
+		port = parse(argv[3], 1, 65535);
+		if (argc == 5)
+			total = parse(argv[4], 0, 1 << 20) * MIB;
+		run_client(node, port, total);
+	} else if (!strcmp(mode, "loopback") && (argc == 3 || argc == 4)) {
+		port = parse(argv[2], 1, 65535);
+		if (argc == 4)
+			total = parse(argv[3], 0, 1 << 20) * MIB;
+		listener = listen_on(port);
+		server = fork();
+		if (server < 0)
+			die("fork");
+		if (!server) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			run_server(listener);
+			return 0;
+		}
+		close(listener);
+		run_client(own_node(), port, total);
+		if (waitpid(server, &status, 0) != server)
+			die("waitpid");
+		test(!status, "the server ended well");
+	} else {
+		fprintf(stderr, "usage: scif_abi server PORT\n"
+			"       scif_abi client NODE PORT [MIB]\n"
+			"       scif_abi loopback PORT [MIB]\n");
+		return 2;
+	}
+	printf("1..%d\n", tests);
+	return failures ? 1 : 0;
+}
