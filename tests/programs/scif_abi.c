@@ -14,7 +14,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -90,35 +89,48 @@ static void die(const char *what)
 	exit(1);
 }
 
-__attribute__((format(printf, 2, 3)))
-static bool test(bool ok, const char *format, ...)
+/* A line of TAP: verdict, then the description, then what may explain a failure. */
+static void verdict(bool ok)
 {
-	int error = errno;
-	va_list arguments;
-
+	failures += !ok;
 	printf("%s %d - ", ok ? "ok" : "not ok", ++tests);
-	va_start(arguments, format);
-	vprintf(format, arguments);
-	va_end(arguments);
-	printf("\n");
-	if (!ok) {
-		failures++;
-		printf("# errno %d (%s)\n", error, strerror(error));
-	}
-	fflush(stdout);
-	return ok;
 }
+
+static void explain(bool ok, long result, int error)
+{
+	printf("\n");
+	if (!ok)
+		printf("# returned %ld, errno %d (%s)\n", result, error, strerror(error));
+	fflush(stdout);
+}
+
+#define test(condition, format, ...)						\
+	do {									\
+		bool ok_;							\
+		int error_;							\
+										\
+		errno = 0;							\
+		ok_ = (condition);						\
+		error_ = errno;							\
+		verdict(ok_);							\
+		printf(format, ##__VA_ARGS__);					\
+		explain(ok_, ok_, error_);					\
+	} while (0)
 
 /* The call must fail with this error. */
 #define test_errno(call, error, format, ...)					\
 	do {									\
+		bool ok_;							\
+		int error_;							\
 		long result_;							\
 										\
 		errno = 0;							\
 		result_ = (call);						\
-		if (!test(result_ == -1 && errno == (error),			\
-			  format ": " #error, ##__VA_ARGS__))			\
-			printf("# returned %ld\n", result_);			\
+		error_ = errno;							\
+		ok_ = result_ == -1 && error_ == (error);			\
+		verdict(ok_);							\
+		printf(format ": " #error, ##__VA_ARGS__);			\
+		explain(ok_, result_, error_);					\
 	} while (0)
 
 /* --- Content --- */
@@ -474,8 +486,7 @@ struct client {
 	long offset;
 };
 
-static __s64 ask(const struct client *client, __u32 operation, __u32 seed,
-		   __s64 offset, __s64 len)
+static __s64 ask(const struct client *client, __u32 operation, __u32 seed, __s64 offset, __s64 len)
 {
 	struct command command = {
 		.operation = operation, .seed = seed, .offset = offset, .len = len,
