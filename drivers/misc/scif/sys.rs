@@ -11,6 +11,7 @@
 mod bindings;
 pub(crate) mod chardev;
 pub(crate) mod current;
+pub(crate) mod direct_map;
 pub(crate) mod dma_map;
 pub(crate) mod dmaengine;
 pub(crate) mod iomap;
@@ -22,3 +23,4 @@ pub(crate) mod timer;
 pub(crate) mod uapi;
 pub(crate) mod wait;
 pub(crate) mod workqueue;
+pub(crate) mod zeroed;

@@ -12,6 +12,8 @@ use kernel::{
     task::Pid, //
 };
 
+use super::bindings as own;
+
 /// A right that a process can have beyond those of its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capability {
@@ -33,6 +35,12 @@ pub(crate) fn capable(capability: Capability) -> bool {
     };
     // SAFETY: The number is one of a capability.
     unsafe { bindings::capable(number as c_int) }
+}
+
+/// Whether the calling task is being killed: what it does for nobody it should stop doing.
+pub(crate) fn is_being_killed() -> bool {
+    // SAFETY: No preconditions.
+    unsafe { own::scif_helper_fatal_signal_pending() }
 }
 
 /// The process id of the calling task, in the initial namespace; for messages.

@@ -78,73 +78,82 @@ pub(super) unsafe fn unmap_phys(
     unsafe { bindings::dma_unmap_phys(raw(device), bus, len, direction.into(), attributes) };
 }
 
-/// A run of contiguous bus addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Extent {
-    /// The bus address of the first byte.
-    pub(crate) address: u64,
-    /// The length in bytes, not 0.
-    pub(crate) len: u64,
+/// Whether an IOMMU stands between the device and the memory, so that it reaches mapped memory only.
+pub(crate) fn has_iommu(device: &Device) -> bool {
+    // SAFETY: The device is valid.
+    unsafe { own::scif_helper_has_iommu(raw(device)) }
 }
 
-/// Pinned pages as a device reaches them.
+/// Pinned pages as a device reaches them: for reading, and for writing if they are writable.
 ///
 /// The mapping is coherent: the CPU and the device may use the pages at the same time. Drop it
 /// before the driver of the device is unbound from it, and when the device is done with it.
-///
-/// # Invariants
-///
-/// - `table` is mapped for `device` in `direction`.
-/// - `extents` are its addresses, none of them empty, in the order of the pages.
-#[pin_data(PinnedDrop)]
 pub(crate) struct DmaMapping {
-    #[pin]
-    table: Opaque<bindings::sg_table>,
-    direction: DataDirection,
-    extents: KVVec<Extent>,
-    device: ARef<Device>,
-    /// Kept until they are unmapped.
-    pages: Arc<PinnedPages>,
+    table: Pin<KBox<MappedTable>>,
 }
-
-// SAFETY: A mapping belongs to no thread.
-unsafe impl Send for DmaMapping {}
-// SAFETY: Through `&self` only `extents` are read.
-unsafe impl Sync for DmaMapping {}
 
 impl DmaMapping {
     /// Maps all pages for a device. May sleep.
     ///
-    /// `EACCES` when the device is to write to pages that are read-only, `EOPNOTSUPP` when it is not
-    /// coherent with the CPU's caches.
-    pub(crate) fn new(
-        pages: Arc<PinnedPages>,
-        device: &ARef<Device>,
-        direction: DataDirection,
-    ) -> Result<Pin<KBox<Self>>> {
-        if direction != DataDirection::ToDevice {
-            pages.require_writable()?;
-        }
-        let device = device.clone();
+    /// `EOPNOTSUPP` when the device is not coherent with the CPU's caches.
+    pub(crate) fn new(pages: &Arc<PinnedPages>, device: &ARef<Device>) -> Result<Self> {
+        let table =
+            KBox::try_pin_init(MappedTable::new(pages.clone(), device.clone()), GFP_KERNEL)?;
+        Ok(Self { table })
+    }
 
-        // INVARIANT: The device's part of the invariant holds from `mapped_table` on; the extents
-        // are filled in below, before anybody else sees them.
-        let mut this = KBox::try_pin_init(
-            try_pin_init!(Self {
-                table <- Self::mapped_table(pages.clone(), device.clone(), direction),
-                direction,
-                extents: KVVec::new(),
-                device,
-                pages,
-            }? Error),
-            GFP_KERNEL,
-        )?;
+    /// Where the device finds the pages: bus addresses and lengths, in order. Few where the memory
+    /// or the IOMMU allows, though neighbours may still touch.
+    pub(crate) fn extents(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let table = self.table.table.get();
+        // SAFETY: By the invariant of `MappedTable` it is mapped, and it stays so while `self` is
+        // borrowed.
+        let (mut entry, mut left) = unsafe { ((*table).sgl, (*table).nents) };
+        core::iter::from_fn(move || {
+            left = left.checked_sub(1)?;
+            // SAFETY: The first `nents` entries of a mapped table hold addresses.
+            let address = unsafe { bindings::sg_dma_address(entry) };
+            // SAFETY: As above.
+            let len = unsafe { bindings::sg_dma_len(entry) };
+            // SAFETY: As above; null behind the last one, which is not looked at.
+            entry = unsafe { bindings::sg_next(entry) };
+            Some((address, u64::from(len)))
+        })
+    }
+}
 
-        let mut extents = KVVec::new();
-        // SAFETY: The table is mapped, by the type invariant.
-        unsafe { collect_extents(this.table.get(), &mut extents) }?;
-        *this.as_mut().project().extents = extents;
-        Ok(this)
+/// # Invariants
+///
+/// `table` lists the pages and is mapped for `device` in `direction`.
+#[pin_data(PinnedDrop)]
+struct MappedTable {
+    #[pin]
+    table: Opaque<bindings::sg_table>,
+    direction: DataDirection,
+    device: ARef<Device>,
+    /// Kept until they are unmapped.
+    _pages: Arc<PinnedPages>,
+}
+
+// SAFETY: A mapping belongs to no thread.
+unsafe impl Send for MappedTable {}
+// SAFETY: Through `&self` the table is only read.
+unsafe impl Sync for MappedTable {}
+
+impl MappedTable {
+    fn new(pages: Arc<PinnedPages>, device: ARef<Device>) -> impl PinInit<Self, Error> {
+        let direction = if pages.is_writable() {
+            DataDirection::Bidirectional
+        } else {
+            DataDirection::ToDevice
+        };
+        // INVARIANT: `mapped_table` lists and maps them.
+        try_pin_init!(Self {
+            table <- Self::mapped_table(pages.clone(), device.clone(), direction),
+            direction,
+            device,
+            _pages: pages,
+        }? Error)
     }
 
     fn mapped_table(
@@ -153,10 +162,10 @@ impl DmaMapping {
         direction: DataDirection,
     ) -> impl PinInit<Opaque<bindings::sg_table>, Error> {
         Opaque::try_ffi_init(move |table: *mut bindings::sg_table| {
-            // SAFETY: The device is valid. A segment is whole pages, so at least one.
+            // SAFETY: The device is valid.
             let segment = unsafe { own::scif_helper_dma_segment_size(raw(&device)) };
-            // SAFETY: `table` is valid for writes; the pages are, and their number fits as
-            // `PinnedPages` bounds it.
+            // SAFETY: `table` is valid for writes; the pages are, and `PinnedPages` bounds their
+            // number.
             to_result(unsafe {
                 bindings::sg_alloc_table_from_pages_segment(
                     table,
@@ -179,44 +188,10 @@ impl DmaMapping {
             result
         })
     }
-
-    /// Where the device finds the pages: few extents where the memory or the IOMMU allows.
-    pub(crate) fn extents(&self) -> &[Extent] {
-        &self.extents
-    }
-
-    /// The pages.
-    pub(crate) fn pages(&self) -> &Arc<PinnedPages> {
-        &self.pages
-    }
-}
-
-/// Reads the addresses of a mapped table, and joins those that are neighbours.
-///
-/// # Safety
-///
-/// `table` is mapped.
-unsafe fn collect_extents(table: *mut bindings::sg_table, extents: &mut KVVec<Extent>) -> Result {
-    // SAFETY: The table is valid.
-    let (mut entry, mapped) = unsafe { ((*table).sgl, (*table).nents) };
-    for _ in 0..mapped {
-        // SAFETY: The first `nents` entries of a mapped table hold addresses.
-        let (address, len) =
-            unsafe { (bindings::sg_dma_address(entry), bindings::sg_dma_len(entry)) };
-        let len = u64::from(len);
-        match extents.last_mut() {
-            Some(last) if last.address.checked_add(last.len) == Some(address) => last.len += len,
-            _ if len == 0 => (),
-            _ => extents.push(Extent { address, len }, GFP_KERNEL)?,
-        }
-        // SAFETY: As above; null behind the last one.
-        entry = unsafe { bindings::sg_next(entry) };
-    }
-    Ok(())
 }
 
 #[pinned_drop]
-impl PinnedDrop for DmaMapping {
+impl PinnedDrop for MappedTable {
     fn drop(self: Pin<&mut Self>) {
         let table = self.table.get();
         // SAFETY: By the type invariant it is mapped like this. What is unmapped is what was

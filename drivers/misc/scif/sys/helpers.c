@@ -10,7 +10,11 @@
 #include <linux/highmem.h>
 #include <linux/io.h>
 #include <linux/io-64-nonatomic-lo-hi.h>
+#include <linux/iommu.h>
+#include <linux/ioport.h>
+#include <linux/mm.h>
 #include <linux/ntb.h>
+#include <linux/overflow.h>
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
 #include <linux/workqueue.h>
@@ -202,6 +206,20 @@ bool scif_helper_dma_mapping_failed(struct device *dev, dma_addr_t address)
 }
 
 /*
+ * Whether this device reaches mapped memory only. Not so with an IOMMU that
+ * passes everything through.
+ */
+bool scif_helper_has_iommu(struct device *dev)
+{
+	struct iommu_domain *domain = NULL;
+
+#if IS_ENABLED(CONFIG_IOMMU_API)
+	domain = iommu_get_domain_for_dev(dev);
+#endif
+	return domain && domain->type != IOMMU_DOMAIN_IDENTITY;
+}
+
+/*
  * The longest entry of a scatterlist for this device, in whole pages. The
  * DMA-API debug check complains of longer ones.
  */
@@ -294,6 +312,51 @@ phys_addr_t scif_helper_page_to_phys(struct page *page)
 phys_addr_t scif_helper_virt_to_phys(const void *address)
 {
 	return virt_to_phys((void *)address);
+}
+
+/*
+ * The kernel's own pointer to physical memory, or NULL where some of it is not
+ * RAM that the kernel has mapped.
+ */
+void *scif_helper_direct_map(phys_addr_t start, size_t len)
+{
+	phys_addr_t last, at;
+
+	if (check_add_overflow(start, (phys_addr_t)len, &last))
+		return NULL;
+	if (len)
+		last--;
+
+	at = start;
+	for (;;) {
+		if (!pfn_valid(PHYS_PFN(at)) || PageHighMem(phys_to_page(at)) ||
+		    !virt_addr_valid(phys_to_virt(at)))
+			return NULL;
+		if (PHYS_PFN(at) == PHYS_PFN(last))
+			break;
+		at += PAGE_SIZE;
+	}
+
+	return phys_to_virt(start);
+}
+
+static int scif_note_end(struct resource *ram, void *argument)
+{
+	phys_addr_t *end = argument;
+
+	*end = max_t(phys_addr_t, *end, ram->end + 1);
+	return 0;
+}
+
+/* max_pfn is not exported. */
+phys_addr_t scif_helper_end_of_memory(void)
+{
+	phys_addr_t end = 0;
+
+	walk_iomem_res_desc(IORES_DESC_NONE,
+			    IORESOURCE_SYSTEM_RAM | IORESOURCE_BUSY, 0, -1, &end,
+			    scif_note_end);
+	return end;
 }
 
 void *scif_helper_alloc_pages_exact(size_t size)

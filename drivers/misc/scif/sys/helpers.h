@@ -56,6 +56,7 @@ struct dma_chan *scif_helper_dma_request_memcpy(void);
 const char *scif_helper_dma_name(struct dma_chan *chan);
 struct device *scif_helper_dma_device(struct dma_chan *chan);
 bool scif_helper_dma_mapping_failed(struct device *dev, dma_addr_t address);
+bool scif_helper_has_iommu(struct device *dev);
 unsigned int scif_helper_dma_segment_size(struct device *dev);
 size_t scif_helper_dma_max_segment(struct dma_chan *chan);
 bool scif_helper_dma_is_aligned(struct dma_chan *chan, size_t dst, size_t src,
@@ -77,6 +78,8 @@ bool scif_helper_fatal_signal_pending(void);
 /* Memory: pages are mapped for the time of the copy only */
 phys_addr_t scif_helper_page_to_phys(struct page *page);
 phys_addr_t scif_helper_virt_to_phys(const void *address);
+void *scif_helper_direct_map(phys_addr_t start, size_t len);
+phys_addr_t scif_helper_end_of_memory(void);
 void *scif_helper_alloc_pages_exact(size_t size);
 void scif_helper_copy_from_page(void *dst, struct page *page, size_t offset,
 				size_t len);

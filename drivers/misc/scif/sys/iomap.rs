@@ -3,7 +3,7 @@
 //! Memory of a device, mapped for the CPU with write combining.
 //!
 //! Writes are cheap and gathered into bursts; they may leave the CPU in any order until
-//! [`IoMapping::flush_writes`]. Reads stall for a round trip over the bus each.
+//! [`flush_writes`]. Reads stall for a round trip over the bus each.
 
 use core::ptr::NonNull;
 
@@ -202,11 +202,11 @@ impl IoMapping {
         }
         Ok(())
     }
+}
 
-    /// Makes everything written before reach the device before anything that is written after.
-    pub(crate) fn flush_writes(&self) {
-        barrier::mb(barrier::Write);
-    }
+/// Makes everything written before, to any device, arrive before anything that is written after.
+pub(crate) fn flush_writes() {
+    barrier::mb(barrier::Write);
 }
 
 impl Drop for IoMapping {

@@ -58,11 +58,11 @@ pub(crate) trait Client: Send + Sync + Sized + 'static {
 
     /// The link has gone up or down. Called with interrupts off and a spinlock of the device held:
     /// it must not sleep, and takes only locks that are safe in hard interrupts.
-    fn link_event(&self);
+    fn link_event(this: ArcBorrow<'_, Self>);
 
     /// Doorbells that belong to this vector have been rung. A hard interrupt; as
     /// [`Client::link_event`]. Calls for one device do not overlap.
-    fn db_event(&self, vector: u32);
+    fn db_event(this: ArcBorrow<'_, Self>, vector: u32);
 }
 
 /// A registered [`Client`]; dropping it removes the client from all devices.
@@ -188,7 +188,7 @@ impl<T: Client> RegistrationInner<T> {
     unsafe extern "C" fn link_event_callback(context: *mut c_void) {
         // SAFETY: `context` is a `T` that is owned until `ntb_clear_ctx` has returned, and that
         // waits for this call.
-        unsafe { &*context.cast::<T>() }.link_event();
+        T::link_event(unsafe { ArcBorrow::from_raw(context.cast::<T>()) });
     }
 
     /// # Safety
@@ -196,7 +196,8 @@ impl<T: Client> RegistrationInner<T> {
     /// As that of `link_event_callback`.
     unsafe extern "C" fn db_event_callback(context: *mut c_void, vector: c_int) {
         // SAFETY: As in `link_event_callback`.
-        unsafe { &*context.cast::<T>() }.db_event(vector.max(0) as u32);
+        let this = unsafe { ArcBorrow::from_raw(context.cast::<T>()) };
+        T::db_event(this, vector.max(0) as u32);
     }
 }
 

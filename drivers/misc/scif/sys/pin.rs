@@ -17,7 +17,10 @@ use kernel::{
     uaccess::UserPtr, //
 };
 
-use super::bindings as own;
+use super::{
+    bindings as own,
+    current, //
+};
 
 /// How many pages are pinned between two looks at the signals: 2 MiB.
 const CHUNK: usize = 512;
@@ -56,8 +59,9 @@ impl PinnedPages {
     ///
     /// - `EINVAL`: `address` is not the start of a page, or `count` is 0, or the range wraps around.
     /// - `EFAULT`: not all of it is mapped, or not with the access that is wanted.
-    /// - `ENOMEM`: the limit is exceeded (and the process has no `CAP_IPC_LOCK`), or there is no
-    ///   memory. Left as it is: who knows the interface to user space decides what to say there.
+    /// - `EAGAIN`: `RLIMIT_MEMLOCK` is exceeded, and the process has no `CAP_IPC_LOCK`. The
+    ///   original SCIF driver said so, too.
+    /// - `ENOMEM`: there is no memory.
     /// - `EINTR`: the process is being killed.
     pub(crate) fn pin(address: usize, count: usize, writable: bool, account: bool) -> Result<Self> {
         if address % PAGE_SIZE != 0 || count == 0 {
@@ -72,8 +76,8 @@ impl PinnedPages {
         }
 
         // A kernel thread has no memory to pin.
-        let current = current!();
-        let mm: &Mm = current.mm().ok_or(EFAULT)?;
+        let task = current!();
+        let mm: &Mm = task.mm().ok_or(EFAULT)?;
 
         // INVARIANT: No pages, and nothing charged.
         let mut this = Self {
@@ -86,7 +90,8 @@ impl PinnedPages {
         // First the limit, so that it also bounds the array.
         if account {
             // SAFETY: `mm` is valid.
-            to_result(unsafe { bindings::account_locked_vm(this.mm.as_raw(), count, true) })?;
+            to_result(unsafe { bindings::account_locked_vm(this.mm.as_raw(), count, true) })
+                .map_err(|_| EAGAIN)?;
             // INVARIANT: They have just been charged.
             this.charged = count;
         }
@@ -98,8 +103,7 @@ impl PinnedPages {
             flags |= bindings::FOLL_WRITE as c_uint;
         }
         while this.pages.len() < count {
-            // SAFETY: No preconditions.
-            if unsafe { own::scif_helper_fatal_signal_pending() } {
+            if current::is_being_killed() {
                 return Err(EINTR);
             }
 

@@ -17,6 +17,11 @@ use kernel::{
     prelude::*,
     sync::{
         aref::ARef,
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
         barrier, //
     },
     uaccess::UserPtr, //
@@ -35,11 +40,14 @@ use super::{
 /// # Invariants
 ///
 /// - `base` is valid for reads and writes of `len` bytes, aligned to a page, and owned by this.
-/// - `bus` is where `device` reaches it, if there is one; it is unmapped in `Drop`.
+/// - `mapping` says for which device it was mapped, and where that reaches it, and `mapped` whether
+///   it still does; it is unmapped in `Drop` at the latest.
 pub(crate) struct SharedMemory {
     base: NonNull<u8>,
     len: usize,
     mapping: Option<(ARef<Device>, u64)>,
+    /// Whether `mapping` still stands.
+    mapped: Atomic<bool>,
 }
 
 // SAFETY: The memory belongs to no thread.
@@ -63,6 +71,7 @@ impl SharedMemory {
             base,
             len,
             mapping: None,
+            mapped: Atomic::new(false),
         };
 
         if let Some(device) = device {
@@ -79,8 +88,32 @@ impl SharedMemory {
             }?;
             // INVARIANT: It has just been mapped.
             this.mapping = Some((device.clone(), bus));
+            this.mapped.store(true, Relaxed);
         }
         Ok(this)
+    }
+
+    /// Takes the memory away from the device; what is in it can still be read. May sleep.
+    ///
+    /// The device must have been told not to use it any more.
+    pub(crate) fn unmap(&self) {
+        let Some((device, bus)) = &self.mapping else {
+            return;
+        };
+        if !self.mapped.xchg(false, Full) {
+            return;
+        }
+        // SAFETY: By the type invariant it was mapped like this, and `mapped` said that it still
+        // was.
+        unsafe {
+            dma_map::unmap_phys(
+                device,
+                *bus,
+                self.len,
+                DataDirection::Bidirectional,
+                dma_map::SHARED,
+            )
+        };
     }
 
     /// The size in bytes, a multiple of the page size.
@@ -216,18 +249,7 @@ impl SharedMemory {
 
 impl Drop for SharedMemory {
     fn drop(&mut self) {
-        if let Some((device, bus)) = self.mapping.take() {
-            // SAFETY: By the type invariant it is mapped like this.
-            unsafe {
-                dma_map::unmap_phys(
-                    &device,
-                    bus,
-                    self.len,
-                    DataDirection::Bidirectional,
-                    dma_map::SHARED,
-                )
-            };
-        }
+        self.unmap();
         // SAFETY: By the type invariant this owns the memory, and it has this size.
         unsafe { bindings::free_pages_exact(self.base.as_ptr().cast(), self.len) };
     }

@@ -25,10 +25,10 @@ use kernel::{
 };
 
 /// What a [`PeriodicTimer`] calls.
-pub(crate) trait Tick: Send + Sync + 'static {
+pub(crate) trait Tick: Send + Sync + Sized + 'static {
     /// A period is over. A hard interrupt: it must not sleep. Periods that were missed are not made
     /// up for.
-    fn tick(&self);
+    fn tick(this: ArcBorrow<'_, Self>);
 }
 
 /// Calls [`Tick::tick`] once a period, until it is dropped.
@@ -75,7 +75,7 @@ impl<T: Tick> HrTimerCallback for Timer<T> {
         this: ArcBorrow<'_, Self>,
         mut context: HrTimerCallbackContext<'_, Self>,
     ) -> HrTimerRestart {
-        this.target.tick();
+        T::tick(this.target.as_arc_borrow());
         context.forward_now(this.period);
         HrTimerRestart::Restart
     }
@@ -108,9 +108,9 @@ mod tests {
     }
 
     impl Tick for Ticks {
-        fn tick(&self) {
-            self.count.fetch_add(1, Release);
-            self.queue.wake_all();
+        fn tick(this: ArcBorrow<'_, Self>) {
+            this.count.fetch_add(1, Release);
+            this.queue.wake_all();
         }
     }
 

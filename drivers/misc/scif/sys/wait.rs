@@ -109,6 +109,25 @@ impl WaitQueue {
         self.wait_in_state(TASK_INTERRUPTIBLE, jiffies(timeout), condition)
     }
 
+    /// As [`WaitQueue::wait`], but only signals that kill the process end it (`ERESTARTSYS`, which
+    /// nobody sees then).
+    pub(crate) fn wait_killable<T>(&self, condition: impl FnMut() -> Option<T>) -> Result<T> {
+        self.wait_in_state(TASK_KILLABLE, FOREVER, condition)?
+            .ok_or(ERESTARTSYS)
+    }
+
+    /// As [`WaitQueue::wait`], but no signal ends it: for conditions that come true in bounded time.
+    pub(crate) fn wait_uninterruptible<T>(&self, mut condition: impl FnMut() -> Option<T>) -> T {
+        loop {
+            // No signal is looked at in this state, so there is no error.
+            if let Ok(Some(value)) =
+                self.wait_in_state(TASK_UNINTERRUPTIBLE, FOREVER, &mut condition)
+            {
+                return value;
+            }
+        }
+    }
+
     /// As [`WaitQueue::wait_timeout`], but only signals that kill the process end it
     /// (`ERESTARTSYS`, which nobody sees then).
     pub(crate) fn wait_killable_timeout<T>(
@@ -279,6 +298,8 @@ mod tests {
             .wait_timeout(Delta::from_secs(30), || waker.value())?;
         assert_eq!(seen, Some(7));
         assert_eq!(waker.queue.wait(|| waker.value())?, 7);
+        assert_eq!(waker.queue.wait_killable(|| waker.value())?, 7);
+        assert_eq!(waker.queue.wait_uninterruptible(|| waker.value()), 7);
         Ok(())
     }
 }
