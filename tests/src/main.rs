@@ -1,2 +1,110 @@
 // SPDX-License-Identifier: GPL-2.0
-fn main() {}
+//! `lab-tests`: runs the tests that need guests.
+//!
+//! Tests live in one file for each capability; a file ends in the list of its tests, and
+//! the lists are joined here.
+
+mod harness;
+mod in_tree;
+mod lab_itself;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+use harness::Runner;
+use harness::Test;
+use lab::Flavour;
+
+/// All tests, by file.
+const FILES: &[&[Test]] = &[lab_itself::TESTS, in_tree::TESTS];
+
+const EXAMPLES: &str = "\
+Examples (inside the environment):
+  lab-tests                       all tests, on the plain kernel
+  lab-tests pingpong dmatest      those whose name contains one of these
+  lab-tests --kernel debug scif   with KASAN, lockdep and kmemleak
+  lab-tests --keep one_test       wait with the lab if it fails, to look at it
+
+The last line is 'N passed, N failed'; the exit status is 0 if nothing failed.";
+
+/// Runs the tests that need guests.
+#[derive(Parser)]
+#[command(name = "lab-tests", version, after_help = EXAMPLES)]
+struct Arguments {
+    /// Run the tests whose name contains one of these; all by default.
+    #[arg(env = "SCIF_TEST_FILTER", value_delimiter = ' ')]
+    filter: Vec<String>,
+    /// Print the names and run nothing.
+    #[arg(long)]
+    list: bool,
+    /// Which kernel the guests boot; on the debug kernel tests have eight times the time.
+    #[arg(long, value_enum, default_value = "plain", env = "KERNEL")]
+    kernel: Flavour,
+    /// If a test fails, wait for Enter before its lab ends.
+    #[arg(long)]
+    keep: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("lab-tests: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let wanted = |test: &&Test| {
+        let filter: Vec<&String> = arguments.filter.iter().filter(|f| !f.is_empty()).collect();
+        filter.is_empty() || filter.iter().any(|part| test.name.contains(part.as_str()))
+    };
+    let tests: Vec<&Test> = FILES.iter().copied().flatten().filter(wanted).collect();
+    if arguments.list {
+        for test in &tests {
+            println!("{}", test.name);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    lab::paths::require_environment()?;
+    lab::interrupt::install()?;
+    let mut runner = Runner::new(arguments.kernel, arguments.keep);
+    for test in grouped(&tests) {
+        runner.run(test);
+    }
+    for name in &runner.failed {
+        println!("failed: {name}");
+    }
+    let (passed, failed) = (runner.passed, runner.failed.len());
+    drop(runner);
+    println!("{passed} passed, {failed} failed");
+    Ok(if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// The same tests, those with the same need one after the other, those that destroy their
+/// lab last among them.
+fn grouped<'a>(tests: &[&'a Test]) -> Vec<&'a Test> {
+    let mut needs = Vec::new();
+    for test in tests {
+        if !needs.contains(&test.need) {
+            needs.push(test.need);
+        }
+    }
+    let mut result = Vec::with_capacity(tests.len());
+    for need in needs {
+        for destroys in [false, true] {
+            result.extend(
+                tests
+                    .iter()
+                    .filter(|test| test.need == need && test.destroys == destroys),
+            );
+        }
+    }
+    result
+}

@@ -9,7 +9,6 @@ use std::io::BufRead;
 use std::io::BufReader;
 use std::io::Read;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -36,6 +35,8 @@ use crate::lock;
 use crate::paths;
 use crate::paths::LabPaths;
 use crate::progress::Progress;
+use crate::transfer::name_of;
+use crate::whole_file::WholeFile;
 use crate::wire::CHUNK;
 use crate::wire::Exec;
 use crate::wire::Frame;
@@ -168,7 +169,10 @@ pub fn output(name: &str, node: usize, exec: Exec) -> Result<String> {
     let mut output = Vec::new();
     match channel(name, node, Request::Exec(exec), None, &mut output)? {
         Outcome::Exited(0) => Ok(String::from_utf8_lossy(&output).into_owned()),
-        other => bail!("node {node}: the command {}", crate::command::describe(&other)),
+        other => bail!(
+            "node {node}: the command {}",
+            crate::command::describe(&other)
+        ),
     }
 }
 
@@ -191,9 +195,7 @@ pub fn push(name: &str, node: usize, local: &Path, remote: &str) -> Result<Outco
     };
     let request = Request::Push {
         path: remote.to_owned(),
-        name: local
-            .file_name()
-            .map_or_else(|| "stdin".into(), |name| name.to_string_lossy().into_owned()),
+        name: name_of(local),
         mode,
     };
     channel(name, node, request, Some(input), &mut io::sink())
@@ -208,33 +210,14 @@ pub fn pull(name: &str, node: usize, remote: &str, local: &Path) -> Result<Outco
     if local == Path::new("-") {
         return channel(name, node, request, None, &mut io::stdout());
     }
-    let mut target = local.to_owned();
-    if target.is_dir() {
-        target.push(Path::new(remote).file_name().unwrap_or_default());
+    let mut file = WholeFile::create(local, &name_of(Path::new(remote)))
+        .with_context(|| format!("cannot write {}", local.display()))?;
+    let outcome = channel(name, node, request, None, &mut file)?;
+    if let Outcome::File { mode, .. } = outcome {
+        file.keep(mode)
+            .with_context(|| format!("cannot write {}", local.display()))?;
     }
-    let mut partial = target.clone().into_os_string();
-    partial.push(".lab-partial");
-    let partial = Path::new(&partial);
-    let result = (|| {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(partial)
-            .with_context(|| format!("cannot write {}", partial.display()))?;
-        let outcome = channel(name, node, request, None, &mut file)?;
-        if let Outcome::File { mode, .. } = outcome {
-            file.set_permissions(fs::Permissions::from_mode(mode & 0o7777))?;
-            fs::rename(partial, &target)
-                .with_context(|| format!("cannot write {}", target.display()))?;
-        }
-        Ok(outcome)
-    })();
-    if !matches!(result, Ok(Outcome::File { .. })) {
-        let _ = fs::remove_file(partial);
-    }
-    result
+    Ok(outcome)
 }
 
 /// What may still be sent, and whether anybody wants it.

@@ -36,48 +36,57 @@ const QUOTED: usize = 20;
 pub struct Command {
     node: usize,
     guest: Guest,
-    exec: Exec,
+    request: Request,
     input: Option<Vec<u8>>,
     limit: Duration,
 }
 
 impl Command {
     pub(crate) fn new(node: usize, guest: Guest, argv: Vec<String>, limit: Duration) -> Command {
+        let exec = Exec {
+            argv,
+            ..Exec::default()
+        };
+        Command::request(node, guest, Request::Exec(exec), limit)
+    }
+
+    /// Anything else that goes through a channel.
+    pub(crate) fn request(node: usize, guest: Guest, request: Request, limit: Duration) -> Command {
         Command {
             node,
             guest,
-            exec: Exec {
-                argv,
-                ..Exec::default()
-            },
+            request,
             input: None,
             limit,
         }
     }
 
-    /// Adds a variable to the environment.
-    pub fn env(mut self, name: &str, value: &str) -> Command {
-        self.exec.env.push((name.to_owned(), value.to_owned()));
+    fn change(mut self, change: impl FnOnce(&mut Exec)) -> Command {
+        if let Request::Exec(exec) = &mut self.request {
+            change(exec);
+        }
         self
     }
 
+    /// Adds a variable to the environment.
+    pub fn env(self, name: &str, value: &str) -> Command {
+        self.change(|exec| exec.env.push((name.to_owned(), value.to_owned())))
+    }
+
     /// Sets the working folder; `/root` by default.
-    pub fn cwd(mut self, folder: &str) -> Command {
-        self.exec.cwd = Some(folder.to_owned());
-        self
+    pub fn cwd(self, folder: &str) -> Command {
+        self.change(|exec| exec.cwd = Some(folder.to_owned()))
     }
 
     /// Gives the command this input; `/dev/null` by default.
     pub fn stdin(mut self, input: impl Into<Vec<u8>>) -> Command {
         self.input = Some(input.into());
-        self.exec.stdin = true;
-        self
+        self.stdin_piped()
     }
 
     /// Gives the command an input that [`Process::write`] feeds.
-    pub fn stdin_piped(mut self) -> Command {
-        self.exec.stdin = true;
-        self
+    pub fn stdin_piped(self) -> Command {
+        self.change(|exec| exec.stdin = true)
     }
 
     /// How long [`Command::run`] and [`Process::wait`] wait before they kill it.
@@ -93,14 +102,18 @@ impl Command {
 
     /// Starts it.
     pub fn spawn(self) -> Result<Process> {
-        let command = self.exec.argv.join(" ");
+        let command = match &self.request {
+            Request::Exec(exec) => exec.argv.join(" "),
+            Request::Push { path, .. } => format!("lab push {path}"),
+            Request::Pull { path } => format!("lab pull {path}"),
+        };
         let running = Arc::new(Running::default());
         lock(&running.state).credit = WINDOW;
         let sink = Arc::clone(&running);
         let guest = self.guest.clone();
         let channel = self
             .guest
-            .open(&Request::Exec(self.exec), move |event| {
+            .open(&self.request, move |event| {
                 if let Some(credit) = sink.take(event) {
                     let _ = guest.send(&credit);
                 }
@@ -117,7 +130,7 @@ impl Command {
         };
         if let Some(input) = self.input {
             process.write(&input)?;
-            process.close_stdin()?;
+            process.close_stdin();
         }
         Ok(process)
     }
@@ -224,11 +237,10 @@ impl Process {
     }
 
     /// Ends its standard input.
-    pub fn close_stdin(&self) -> Result<()> {
+    pub fn close_stdin(&self) {
         let _ = self
             .guest
             .send(&Frame::new(Kind::StdinEnd, self.channel, Vec::new()));
-        Ok(())
     }
 
     /// Sends a signal to it and its process group.

@@ -301,7 +301,10 @@ mod tests {
                 size: 2 << 20
             })
         );
-        assert_eq!(parse_windows("trapped:1M"), Ok(Windows::Trapped { size: 1 << 20 }));
+        assert_eq!(
+            parse_windows("trapped:1M"),
+            Ok(Windows::Trapped { size: 1 << 20 })
+        );
         assert!(parse_windows("fixed:1").is_err());
         assert!(parse_windows("fixed:99999999999G:1").is_err());
         assert!(parse_windows("").is_err());

@@ -93,7 +93,8 @@ impl RawTerminal {
         if !io::stdin().is_terminal() {
             return Ok(RawTerminal { before: None });
         }
-        let before = rustix::termios::tcgetattr(stdin).context("cannot read the terminal's mode")?;
+        let before =
+            rustix::termios::tcgetattr(stdin).context("cannot read the terminal's mode")?;
         let mut raw = before.clone();
         raw.make_raw();
         rustix::termios::tcsetattr(stdin, OptionalActions::Now, &raw)
@@ -107,11 +108,8 @@ impl RawTerminal {
 impl Drop for RawTerminal {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
-            let _ = rustix::termios::tcsetattr(
-                rustix::stdio::stdin(),
-                OptionalActions::Now,
-                before,
-            );
+            let _ =
+                rustix::termios::tcsetattr(rustix::stdio::stdin(), OptionalActions::Now, before);
         }
     }
 }

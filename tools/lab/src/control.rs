@@ -168,7 +168,13 @@ pub fn counters_table(guests: &[GuestCounters]) -> String {
             };
             if lines.is_empty() {
                 let names = fields.keys().map(|name| name.replace('_', " "));
-                lines.push(["node", "device"].map(str::to_owned).into_iter().chain(names).collect());
+                lines.push(
+                    ["node", "device"]
+                        .map(str::to_owned)
+                        .into_iter()
+                        .chain(names)
+                        .collect(),
+                );
             }
             let values = fields.values().map(ToString::to_string);
             lines.push([node.to_string(), name].into_iter().chain(values).collect());
@@ -176,7 +182,13 @@ pub fn counters_table(guests: &[GuestCounters]) -> String {
     }
     let columns = lines.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns)
-        .map(|column| lines.iter().map(|line| line[column].len()).max().unwrap_or(0))
+        .map(|column| {
+            lines
+                .iter()
+                .map(|line| line[column].len())
+                .max()
+                .unwrap_or(0)
+        })
         .collect();
     let mut text = String::new();
     for line in lines {

@@ -82,7 +82,9 @@ impl Emulator {
     }
 
     fn epitaph(process: &Supervised, paths: &LabPaths) -> String {
-        let end = process.exited().map_or("closed its output".into(), describe);
+        let end = process
+            .exited()
+            .map_or("closed its output".into(), describe);
         let log = fs::read_to_string(paths.emulator_log()).unwrap_or_default();
         format!("the emulator {end}:\n{}", crate::last_lines(&log, 10))
     }

@@ -127,7 +127,10 @@ impl Guest {
         let frame = Frame::json(Kind::Open, number, request)?;
         if frame.payload.len() > crate::wire::MAX_PAYLOAD {
             lock(&self.shared.channels).open.remove(&number);
-            bail!("the command line is too long: {} bytes", frame.payload.len());
+            bail!(
+                "the command line is too long: {} bytes",
+                frame.payload.len()
+            );
         }
         // If this fails, the reader sees the end as well and tells the sink.
         let _ = self.write(&frame);

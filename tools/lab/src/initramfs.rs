@@ -29,7 +29,7 @@ pub fn ensure(cache: &Path) -> Result<PathBuf> {
     })?;
     let archive = archive(&busybox);
     let digest = Sha256::digest(&archive);
-    let key: String = digest[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+    let key = &format!("{digest:x}")[..12];
     let path = cache.join(format!("initramfs-{key}.cpio"));
     if !path.exists() {
         let partial = cache.join(format!("initramfs-{key}.{}.partial", std::process::id()));

@@ -62,9 +62,7 @@ pub fn scan(log: &str, expected: &[&str]) -> Vec<String> {
     for (number, line) in lines.iter().enumerate() {
         let (level, text) = split(line);
         let bad = is_report(text) || (level <= 4 && is_ours(text));
-        if number < quoted_until
-            || !bad
-            || expected.iter().any(|expected| text.contains(expected))
+        if number < quoted_until || !bad || expected.iter().any(|expected| text.contains(expected))
         {
             continue;
         }
@@ -74,10 +72,35 @@ pub fn scan(log: &str, expected: &[&str]) -> Vec<String> {
             number + 1
         };
         quoted_until = end;
-        let quoted: Vec<&str> = lines[number..end].iter().map(|line| split(line).1).collect();
+        let quoted: Vec<&str> = lines[number..end]
+            .iter()
+            .map(|line| split(line).1)
+            .collect();
         reports.push(quoted.join("\n"));
     }
     reports
+}
+
+/// What the crash of the last boot printed on a console, if it crashed.
+pub fn crash(console: &str) -> Option<String> {
+    const CRASHES: [&str; 6] = [
+        "Kernel panic",
+        "Oops: ",
+        "BUG: ",
+        "kernel BUG at",
+        "general protection fault",
+        "Unable to mount root",
+    ];
+    // The firmware's greeting starts a boot.
+    let boot = console
+        .rfind("SeaBIOS")
+        .map_or(console, |at| &console[at..]);
+    let lines: Vec<&str> = boot.lines().collect();
+    let first = lines
+        .iter()
+        .position(|line| CRASHES.iter().any(|crash| line.contains(crash)))?;
+    let end = (first + CONTEXT).min(lines.len());
+    Some(lines[first..end].join("\n"))
 }
 
 fn is_report(text: &str) -> bool {
@@ -116,7 +139,8 @@ mod tests {
 
     #[test]
     fn reports_are_quoted_with_context() {
-        let log = "<6>[ 1.0] before\n<4>[ 1.1] WARNING: kernel/x.c:1 at f+0x1/0x2\n<4>[ 1.2] Call Trace:";
+        let log =
+            "<6>[ 1.0] before\n<4>[ 1.1] WARNING: kernel/x.c:1 at f+0x1/0x2\n<4>[ 1.2] Call Trace:";
         let reports = scan(log, &[]);
         assert_eq!(reports.len(), 1);
         assert!(reports[0].starts_with("[ 1.1] WARNING"));
@@ -127,9 +151,19 @@ mod tests {
     #[test]
     fn our_warnings_count() {
         assert_eq!(scan("<4>[ 1.0] scif: the link is down", &[]).len(), 1);
-        assert_eq!(scan("<3>[ 1.0] scif 0000:00:05.0: bad message", &[]).len(), 1);
+        assert_eq!(
+            scan("<3>[ 1.0] scif 0000:00:05.0: bad message", &[]).len(),
+            1
+        );
         assert!(scan("<5>[ 1.0] scif: the link is down", &[]).is_empty());
         assert!(scan("<4>[ 1.0] scif: the link is down", &["link is down"]).is_empty());
+    }
+
+    #[test]
+    fn the_crash_is_that_of_the_last_boot() {
+        assert_eq!(crash("SeaBIOS\nKernel panic - old\nSeaBIOS\nfine"), None);
+        let console = "SeaBIOS\nfine\nBUG: x\ntrace\n";
+        assert_eq!(crash(console).as_deref(), Some("BUG: x\ntrace"));
     }
 
     #[test]

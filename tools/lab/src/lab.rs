@@ -11,6 +11,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::OnceLock;
 use std::sync::Weak;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 use std::time::Instant;
@@ -39,12 +41,14 @@ use crate::interrupt;
 use crate::kernel::Kernel;
 use crate::kernel_log;
 use crate::node;
+use crate::owner;
 use crate::paths;
 use crate::paths::Claim;
 use crate::paths::LabPaths;
 use crate::progress::Progress;
 use crate::progress::Step;
 use crate::qemu::Machine;
+use crate::transfer;
 use crate::wire::Request;
 
 /// How long a plain guest may take to boot on a busy machine.
@@ -62,6 +66,7 @@ struct Inner {
     emulator: OnceLock<Emulator>,
     memory: PathBuf,
     paths: LabPaths,
+    may_go_down: AtomicBool,
     // Last: the folder goes when everything else is gone.
     _claim: Claim,
 }
@@ -69,6 +74,8 @@ struct Inner {
 /// A running lab. Dropping it ends it.
 pub struct Lab {
     inner: Arc<Inner>,
+    /// Not set for the handles of clients that are being served.
+    ends: bool,
 }
 
 impl Lab {
@@ -107,15 +114,23 @@ impl Lab {
             emulator: OnceLock::new(),
             memory,
             paths,
+            may_go_down: AtomicBool::new(false),
             _claim: claim,
         });
         // From here on, an error ends what was started.
-        let lab = Lab { inner };
+        let lab = Lab { inner, ends: true };
         if lab.inner.config.needs_emulator() {
             progress.step(Step::Now("starting the emulator".to_owned()));
             lab.start_emulator()?;
         }
         lab.boot_all(progress)?;
+        let weak = Arc::downgrade(&lab.inner);
+        owner::serve(&lab.inner.paths.control(), move || {
+            Some(Lab {
+                inner: weak.upgrade()?,
+                ends: false,
+            })
+        })?;
         progress.step(Step::Done(format!(
             "the lab '{}' is up after {:.1} s",
             lab.inner.config.name,
@@ -312,6 +327,30 @@ impl Lab {
         Ok(())
     }
 
+    /// Copies a file of the host into a node, with its mode.
+    pub fn push(&self, local: &Path, node: usize, remote: &str) -> Result<()> {
+        transfer::push(
+            node,
+            self.guest(node)?,
+            local,
+            remote,
+            COMMAND * self.slowness(),
+        )
+        .with_context(|| format!("cannot copy {} to node {node}", local.display()))
+    }
+
+    /// Copies a file of a node to the host, with its mode.
+    pub fn pull(&self, node: usize, remote: &str, local: &Path) -> Result<()> {
+        transfer::pull(
+            node,
+            self.guest(node)?,
+            remote,
+            local,
+            COMMAND * self.slowness(),
+        )
+        .with_context(|| format!("cannot copy {remote} from node {node}"))
+    }
+
     /// Kills a node as a power failure would.
     pub fn kill(&self, node: usize) -> Result<()> {
         self.inner.node(node)?.kill();
@@ -347,7 +386,8 @@ impl Lab {
     /// Writes a line into a node's kernel log; [`Lab::check_kernel_log`] looks at what
     /// follows the last one.
     pub fn mark_kernel_log(&self, node: usize, text: &str) -> Result<()> {
-        let line = format!("{}{text}", kernel_log::MARK);
+        // Without the newline the kernel would hold the line back, for more to come.
+        let line = format!("{}{text}\n", kernel_log::MARK);
         self.command(node, ["sh", "-c", "cat >/dev/kmsg"])?
             .stdin(line)
             .run()?
@@ -397,7 +437,10 @@ impl Lab {
 
     /// How many pages were pinned for long and released again since boot.
     pub fn pins(&self, node: usize) -> Result<Pins> {
-        let text = self.exec(node, ["cat", "/proc/vmstat"])?.success()?.stdout();
+        let text = self
+            .exec(node, ["cat", "/proc/vmstat"])?
+            .success()?
+            .stdout();
         let counter = |name: &str| {
             text.lines()
                 .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
@@ -485,6 +528,15 @@ impl Lab {
             .client(&inner.paths)
     }
 
+    /// From now on, clients may end this process.
+    pub(crate) fn allow_down(&self) {
+        self.inner.may_go_down.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn may_go_down(&self) -> bool {
+        self.inner.may_go_down.load(Ordering::Acquire)
+    }
+
     /// Ends all processes; what is left of the lab only gives errors.
     pub(crate) fn stop(&self) {
         self.inner.stop();
@@ -532,6 +584,14 @@ impl Inner {
         }
         if let Some(emulator) = self.emulator.get() {
             emulator.stop();
+        }
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if self.ends {
+            self.inner.stop();
         }
     }
 }

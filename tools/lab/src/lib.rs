@@ -39,6 +39,8 @@ pub mod paths;
 mod process;
 mod progress;
 mod qemu;
+mod transfer;
+mod whole_file;
 pub mod wire;
 
 use std::sync::Mutex;
@@ -72,6 +74,7 @@ pub use progress::Step;
 pub use progress::Terminal;
 pub use qemu::dma_slot;
 pub use qemu::ntb_slot;
+pub use wire::Outcome;
 
 /// Locks; what a thread left that panicked is as good as any other state here.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -97,10 +100,7 @@ pub fn printable(text: &str) -> String {
             '\u{1b}' => {
                 if characters.next_if_eq(&'[').is_some() {
                     // Parameters, then one final letter.
-                    while characters
-                        .next()
-                        .is_some_and(|c| !c.is_ascii_alphabetic())
-                    {}
+                    while characters.next().is_some_and(|c| !c.is_ascii_alphabetic()) {}
                 } else {
                     characters.next();
                 }
@@ -119,7 +119,10 @@ mod tests {
 
     #[test]
     fn control_sequences_vanish() {
-        assert_eq!(printable("\u{1b}[2J\u{1b}[01;31mred\u{1b}[0m\r\n\u{1b}c."), "red\n.");
+        assert_eq!(
+            printable("\u{1b}[2J\u{1b}[01;31mred\u{1b}[0m\r\n\u{1b}c."),
+            "red\n."
+        );
         assert_eq!(printable("cut\u{1b}["), "cut");
     }
 

@@ -256,11 +256,20 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match run(arguments) {
         Ok(code) => code,
+        // As if SIGPIPE had ended us: "lab exec 0 -- seq 1000000 | head".
+        Err(error) if is_broken_pipe(&error) => ExitCode::from(128 + 13),
         Err(error) => {
             eprintln!("lab: {error:#}");
             ExitCode::from(TROUBLE)
         }
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .root_cause()
+        .downcast_ref::<std::io::Error>()
+        .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 fn run(arguments: Arguments) -> Result<ExitCode> {

@@ -24,6 +24,7 @@ use anyhow::bail;
 
 use crate::error::Error;
 use crate::guest::Guest;
+use crate::kernel_log;
 use crate::lock;
 use crate::paths::LabPaths;
 use crate::process::Supervised;
@@ -130,7 +131,10 @@ impl Node {
         };
         let (guest, hello) = Guest::greet(stream, limit, reason).map_err(|error| {
             // The story is on the console, whether QEMU lives or not.
-            anyhow!("{error}{}", console_tail(number, &self.paths, &error.to_string()))
+            anyhow!(
+                "{error}{}",
+                console_tail(number, &self.paths, &error.to_string())
+            )
         })?;
         Ok(Running {
             qemu,
@@ -194,7 +198,12 @@ fn epitaph(node: usize, paths: &LabPaths, qemu: &Supervised) -> String {
         None => format!("node {node}: its agent hung up"),
     };
     let said = fs::read_to_string(paths.qemu_log(node)).unwrap_or_default();
-    let said = crate::last_lines(&said, QUOTED);
+    let said: Vec<&str> = said
+        .lines()
+        // It says so of every vfio-user device.
+        .filter(|line| !line.contains("Could not enable error recovery"))
+        .collect();
+    let said = crate::last_lines(&said.join("\n"), QUOTED);
     let said = if said.is_empty() {
         String::new()
     } else {
@@ -203,14 +212,18 @@ fn epitaph(node: usize, paths: &LabPaths, qemu: &Supervised) -> String {
     format!("{end}{said}{}", console_tail(node, paths, ""))
 }
 
-/// The end of the console, for a message that does not have it yet.
+/// What the console has to say, for a message that does not have it yet: what a crash
+/// printed first, or else its last lines.
 fn console_tail(node: usize, paths: &LabPaths, message: &str) -> String {
-    const TITLE: &str = "the end of its console:";
+    const TITLE: &str = "its console:";
     let log = fs::read(paths.console_log(node)).unwrap_or_default();
     let log = crate::printable(&String::from_utf8_lossy(&log));
-    let tail = crate::last_lines(&log, QUOTED);
-    if tail.is_empty() || message.contains(TITLE) {
+    let quote = match kernel_log::crash(&log) {
+        Some(crash) => crash,
+        None => crate::last_lines(&log, QUOTED),
+    };
+    if quote.is_empty() || message.contains(TITLE) {
         return String::new();
     }
-    format!("\n  {TITLE}\n    {}", tail.replace('\n', "\n    "))
+    format!("\n  {TITLE}\n    {}", quote.replace('\n', "\n    "))
 }

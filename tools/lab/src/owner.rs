@@ -4,7 +4,10 @@
 //! `lab up` starts it with the lab's [`Config`] as the first line of its standard input and
 //! reads [`Start`] lines from its standard output. Until the lab is up, the end of that
 //! input ends the owner: a `lab up` that is interrupted leaves nothing. From then on it
-//! serves [`Control`] requests, one thread for each client, until `Down` or a signal.
+//! lives until `Down` or a signal.
+//!
+//! [`Control`] requests are served for every lab, that of a test as well, one thread for
+//! each client: `scripts/lab --name NAME exec ...` works while the test runs.
 
 use std::io;
 use std::io::BufRead;
@@ -13,6 +16,7 @@ use std::io::Read;
 use std::io::Write;
 use std::os::unix::net::UnixListener;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -22,6 +26,7 @@ use std::thread;
 
 use anyhow::Context;
 use anyhow::Result;
+use anyhow::anyhow;
 use anyhow::bail;
 use serde_json::Value;
 
@@ -45,17 +50,20 @@ use crate::wire::Request;
 pub fn main() -> ! {
     let reporter = Arc::new(Reporter::default());
     match start(&reporter) {
-        Ok((lab, listener)) => {
+        Ok(lab) => {
+            lab.allow_down();
             reporter.up.store(true, Ordering::Release);
             reporter.say(&Start::Up);
-            let error = serve(&Arc::new(lab), &listener);
-            eprintln!("lab: {error:#}");
+            // The thread that serves the clients ends the process.
+            loop {
+                thread::park();
+            }
         }
         Err(error) => {
             reporter.say(&Start::Failed(format!("{error:#}")));
+            interrupt::end(1)
         }
     }
-    interrupt::end(1)
 }
 
 /// Tells `lab up` what happens.
@@ -81,7 +89,7 @@ impl Progress for Reporter {
     }
 }
 
-fn start(reporter: &Arc<Reporter>) -> Result<(Lab, UnixListener)> {
+fn start(reporter: &Arc<Reporter>) -> Result<Lab> {
     interrupt::install()?;
     let mut input = BufReader::new(io::stdin());
     let mut line = String::new();
@@ -97,28 +105,27 @@ fn start(reporter: &Arc<Reporter>) -> Result<(Lab, UnixListener)> {
             interrupt::end(1);
         }
     });
-    let lab = Lab::start(config, &**reporter)?;
-    let socket = lab.paths().control();
-    let listener = UnixListener::bind(&socket)
-        .with_context(|| format!("cannot listen on {}", socket.display()))?;
-    Ok((lab, listener))
+    Lab::start(config, &**reporter)
 }
 
-/// Returns only with an error.
-fn serve(lab: &Arc<Lab>, listener: &UnixListener) -> anyhow::Error {
-    loop {
-        let client = match listener.accept() {
-            Ok((client, _)) => client,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return anyhow::Error::from(error).context("cannot accept clients"),
-        };
-        let lab = Arc::clone(lab);
-        thread::spawn(move || {
-            if let Err(error) = serve_client(&lab, client) {
-                eprintln!("lab: a client: {error:#}");
-            }
-        });
-    }
+/// Serves the clients of a lab in the background, as long as there is that lab.
+pub(crate) fn serve(socket: &Path, lab: impl Fn() -> Option<Lab> + Send + 'static) -> Result<()> {
+    let listener = UnixListener::bind(socket)
+        .with_context(|| format!("cannot listen on {}", socket.display()))?;
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            // An error here is about one client.
+            let (Ok(client), Some(lab)) = (client, lab()) else {
+                continue;
+            };
+            thread::spawn(move || {
+                if let Err(error) = serve_client(&lab, client) {
+                    eprintln!("lab: a client: {error:#}");
+                }
+            });
+        }
+    });
+    Ok(())
 }
 
 fn serve_client(lab: &Lab, mut client: UnixStream) -> Result<()> {
@@ -130,12 +137,18 @@ fn serve_client(lab: &Lab, mut client: UnixStream) -> Result<()> {
     }
     let answer = match frame.parse()? {
         Control::Open { node, request } => return serve_channel(lab, client, node, &request),
-        Control::Down => {
+        Control::Down if lab.may_go_down() => {
             // The client knows by the end of the connection that all is gone.
             lab.stop();
             interrupt::end(0);
         }
-        Control::Report => lab.report().and_then(|report| Ok(serde_json::to_value(report)?)),
+        Control::Down => Err(anyhow!(
+            "this lab belongs to the program with pid {}: end that",
+            std::process::id()
+        )),
+        Control::Report => lab
+            .report()
+            .and_then(|report| Ok(serde_json::to_value(report)?)),
         Control::Kill { node } => lab.kill(node).map(|()| Value::Null),
         Control::Restart { node } => lab.restart_with(node, &Silent).map(|()| Value::Null),
         Control::Link { a, b, up } => lab.set_link(a, b, up).map(|()| Value::Null),

@@ -262,11 +262,10 @@ mod tests {
         let mut command = Command::new("sleep");
         command.arg("1000");
         let (sender, receiver) = mpsc::channel();
-        let (child, _) =
-            Supervised::spawn("sleep", command, move |status| {
-                sender.send(status).unwrap();
-            })
-            .unwrap();
+        let (child, _) = Supervised::spawn("sleep", command, move |status| {
+            sender.send(status).unwrap();
+        })
+        .unwrap();
         assert!(child.exited().is_none());
         assert!(child.wait(Duration::from_millis(1)).is_none());
         drop(child);

@@ -107,10 +107,20 @@ impl Machine<'_> {
         self.export(&mut command, "src", paths::repository(), true, 0x1a)?;
         self.export(&mut command, "cache", paths::cache(), true, 0x1b)?;
         for (index, socket) in self.ntbs.iter().enumerate() {
-            self.vfio_user(&mut command, &format!("ntb{index}"), ntb_slot(index), socket)?;
+            self.vfio_user(
+                &mut command,
+                &format!("ntb{index}"),
+                ntb_slot(index),
+                socket,
+            )?;
         }
         for (index, socket) in self.dmas.iter().enumerate() {
-            self.vfio_user(&mut command, &format!("dma{index}"), dma_slot(index), socket)?;
+            self.vfio_user(
+                &mut command,
+                &format!("dma{index}"),
+                dma_slot(index),
+                socket,
+            )?;
         }
         command.stdin(Stdio::null());
         Ok(command)
@@ -173,13 +183,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn vfio_user(
-        &self,
-        command: &mut Command,
-        id: &str,
-        slot: usize,
-        socket: &Path,
-    ) -> Result<()> {
+    fn vfio_user(&self, command: &mut Command, id: &str, slot: usize, socket: &Path) -> Result<()> {
         self.device(
             command,
             json!({
@@ -203,4 +207,3 @@ fn text(path: &Path) -> Result<String> {
     }
     Ok(name.to_owned())
 }
-

@@ -2,20 +2,16 @@
 //! `lab push` and `lab pull` in the guest. A pushed file gets its name only when it is
 //! whole; an input that ends early for a signal leaves nothing.
 
-use std::fs;
 use std::fs::File;
-use std::fs::OpenOptions;
-use std::fs::Permissions;
 use std::io;
 use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Agent;
 use super::channel::Channel;
+use crate::whole_file::WholeFile;
 use crate::wire::Kind;
 use crate::wire::Outcome;
 
@@ -27,11 +23,7 @@ pub(super) fn receive(
     name: &str,
     mode: u32,
 ) -> io::Result<Outcome> {
-    let mut target = PathBuf::from(path);
-    if path.ends_with('/') || target.is_dir() {
-        target.push(name);
-    }
-    let result = write_whole(agent, channel, &target, mode);
+    let result = write_whole(agent, channel, path, name, mode);
     if result.is_err() {
         // The lab goes on sending until it hears of the failure: let it.
         while channel.next_input(agent).is_some() {}
@@ -42,18 +34,11 @@ pub(super) fn receive(
 fn write_whole(
     agent: &Arc<Agent>,
     channel: &Arc<Channel>,
-    target: &Path,
+    path: &str,
+    name: &str,
     mode: u32,
 ) -> io::Result<u64> {
-    let mut partial = target.as_os_str().to_owned();
-    partial.push(".lab-partial");
-    let partial = Partial(PathBuf::from(partial));
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&partial.0)?;
+    let mut file = WholeFile::create(Path::new(path), name)?;
     let mut size = 0;
     while let Some(bytes) = channel.next_input(agent) {
         file.write_all(&bytes)?;
@@ -65,27 +50,12 @@ fn write_whole(
             "the lab gave up; the file was not written",
         ));
     }
-    file.set_permissions(Permissions::from_mode(mode & 0o7777))?;
-    drop(file);
-    fs::rename(&partial.0, target)?;
+    file.keep(mode)?;
     Ok(size)
 }
 
-/// Removes what was not renamed.
-struct Partial(PathBuf);
-
-impl Drop for Partial {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
 /// Sends a file as the output.
-pub(super) fn send(
-    agent: &Arc<Agent>,
-    channel: &Arc<Channel>,
-    path: &str,
-) -> io::Result<Outcome> {
+pub(super) fn send(agent: &Arc<Agent>, channel: &Arc<Channel>, path: &str) -> io::Result<Outcome> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
     if metadata.is_dir() {

@@ -134,7 +134,10 @@ fn handle(agent: &Arc<Agent>, frame: &Frame) -> io::Result<()> {
             }
             let reply = Hello {
                 version: VERSION,
-                kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+                kernel: rustix::system::uname()
+                    .release()
+                    .to_string_lossy()
+                    .into_owned(),
             };
             agent.send(&Frame::json(Kind::Hello, 0, &reply)?);
         }

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Runs tests in labs: boots what a test needs, reuses a lab for consecutive tests with the
+//! same need, watches the time, and looks into the kernel logs afterwards.
+//!
+//! A test is a function that gets a lab and returns an error or nothing. Before it, every
+//! node's kernel log is marked; after it, no running node's kernel may have reported
+//! anything since (see `lab::kernel_log`), and the same modules must be loaded as before.
+//! A lab in which a test failed is not used again.
+
+use std::panic::AssertUnwindSafe;
+use std::panic::catch_unwind;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Result;
+use anyhow::anyhow;
+use anyhow::bail;
+use lab::Config;
+use lab::Flavour;
+use lab::Lab;
+use lab::Personality;
+use lab::Silent;
+use lab::Topology;
+use lab::Windows;
+
+/// The lab that a test needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// How many nodes.
+    pub nodes: usize,
+    /// Which links.
+    pub topology: Topology,
+    /// DMA engines of a node.
+    pub dma_channels: usize,
+    /// Which NTB.
+    pub personality: Personality,
+    /// What its memory windows are.
+    pub windows: Windows,
+    /// Words for the guests' kernel command line.
+    pub append: &'static [&'static str],
+}
+
+/// One node without links.
+pub const ONE: Need = Need {
+    nodes: 1,
+    topology: Topology::None,
+    dma_channels: 1,
+    personality: Personality::Gen5,
+    windows: Windows::Aperture,
+    append: &[],
+};
+
+/// Two nodes with a link.
+pub const PAIR: Need = Need {
+    nodes: 2,
+    topology: Topology::Pair,
+    ..ONE
+};
+
+/// Node 0 with links to the nodes 1 and 2.
+pub const STAR: Need = Need {
+    nodes: 3,
+    topology: Topology::Star,
+    ..ONE
+};
+
+/// A test.
+pub struct Test {
+    /// Its name, unique: "file::what_it_shows".
+    pub name: &'static str,
+    /// The lab it runs in.
+    pub need: Need,
+    /// How long it may take on the plain kernel, in seconds.
+    pub seconds: u64,
+    /// Whether it leaves the lab in a state that no other test should start from.
+    pub destroys: bool,
+    /// Kernel reports whose first line contains one of these are expected.
+    pub expects: &'static [&'static str],
+    /// The test itself.
+    pub run: fn(&Lab) -> Result<()>,
+}
+
+impl Test {
+    /// A test that may take a minute and leaves the lab as it was.
+    pub const fn new(name: &'static str, need: Need, run: fn(&Lab) -> Result<()>) -> Test {
+        Test {
+            name,
+            need,
+            seconds: 60,
+            destroys: false,
+            expects: &[],
+            run,
+        }
+    }
+
+    /// It may take so long.
+    pub const fn seconds(mut self, seconds: u64) -> Test {
+        self.seconds = seconds;
+        self
+    }
+
+    /// No other test may use the lab afterwards.
+    pub const fn destroys(mut self) -> Test {
+        self.destroys = true;
+        self
+    }
+
+    /// These kernel reports are part of it.
+    pub const fn expects(mut self, reports: &'static [&'static str]) -> Test {
+        self.expects = reports;
+        self
+    }
+}
+
+/// Runs tests on one kernel.
+pub struct Runner {
+    kernel: Flavour,
+    /// Wait with the lab of a test that failed, for a person to look at it.
+    keep: bool,
+    lab: Option<(Need, Lab)>,
+    labs_made: usize,
+    /// How many passed.
+    pub passed: usize,
+    /// The names of those that did not.
+    pub failed: Vec<&'static str>,
+}
+
+impl Runner {
+    /// A runner without a lab yet.
+    pub fn new(kernel: Flavour, keep: bool) -> Runner {
+        Runner {
+            kernel,
+            keep,
+            lab: None,
+            labs_made: 0,
+            passed: 0,
+            failed: Vec::new(),
+        }
+    }
+
+    /// Runs one test and reports it.
+    pub fn run(&mut self, test: &Test) {
+        match self.run_in_lab(test) {
+            Ok(elapsed) => {
+                println!("ok    {:<44} {:>7.1} s", test.name, elapsed.as_secs_f64());
+                self.passed += 1;
+            }
+            Err(error) => {
+                println!("FAIL  {}", test.name);
+                println!("{}", indent(&format!("{error:#}")));
+                self.failed.push(test.name);
+                self.keep_lab();
+                self.lab = None;
+            }
+        }
+    }
+
+    fn run_in_lab(&mut self, test: &Test) -> Result<Duration> {
+        if self
+            .lab
+            .as_ref()
+            .is_some_and(|(need, _)| *need != test.need)
+        {
+            self.lab = None;
+        }
+        let (_, lab) = match self.lab.take() {
+            Some(lab) => self.lab.insert(lab),
+            None => {
+                let lab = self.boot(&test.need)?;
+                self.lab.insert((test.need, lab))
+            }
+        };
+        let modules = prepare(lab, test)?;
+        let started = Instant::now();
+        let mut result = run_with_limit(lab, test);
+        let elapsed = started.elapsed();
+        if result.is_ok() {
+            result = inspect(lab, test, &modules);
+        }
+        if let Err(error) = result {
+            return Err(anyhow!("{error:#}{}", evidence(lab)));
+        }
+        if test.destroys {
+            self.lab = None;
+        }
+        Ok(elapsed)
+    }
+
+    fn boot(&mut self, need: &Need) -> Result<Lab> {
+        self.labs_made += 1;
+        let name = format!("tests-{}-{}", std::process::id(), self.labs_made);
+        let lab = Lab::start(config(&name, need, self.kernel), &Silent)
+            .map_err(|error| anyhow!("the lab did not start: {error:#}"))?;
+        // So that a lab for a person to look at has a name they know.
+        println!(
+            "      lab {name}: {} node(s), {} kernel",
+            need.nodes,
+            self.kernel.name()
+        );
+        Ok(lab)
+    }
+
+    fn keep_lab(&self) {
+        let Some((_, lab)) = self.lab.as_ref().filter(|_| self.keep) else {
+            return;
+        };
+        println!(
+            "      kept for you: scripts/lab --name {} exec 0 -- dmesg; Enter goes on",
+            lab.config().name
+        );
+        let _ = std::io::stdin().read_line(&mut String::new());
+    }
+}
+
+/// The lab for a need.
+pub fn config(name: &str, need: &Need, kernel: Flavour) -> Config {
+    Config {
+        topology: need.topology,
+        dma_channels: need.dma_channels,
+        personality: need.personality,
+        windows: need.windows,
+        append: need.append.iter().map(|word| (*word).to_owned()).collect(),
+        ..Config::new(name, need.nodes, kernel)
+    }
+}
+
+/// Marks the kernel logs; returns the modules loaded in each node.
+fn prepare(lab: &Lab, test: &Test) -> Result<Vec<String>> {
+    (0..lab.nodes())
+        .map(|node| {
+            lab.mark_kernel_log(node, test.name)?;
+            modules(lab, node)
+        })
+        .collect()
+}
+
+/// The names of a node's modules, sorted.
+fn modules(lab: &Lab, node: usize) -> Result<String> {
+    lab.shell(node, "cut -d' ' -f1 /proc/modules | sort")
+}
+
+/// Runs the test in a thread. If it takes too long, kills the nodes, upon which whatever it
+/// waits for in a lab fails.
+fn run_with_limit(lab: &Lab, test: &Test) -> Result<()> {
+    let limit = lab.seconds(test.seconds);
+    thread::scope(|scope| {
+        let (sender, receiver) = mpsc::channel();
+        scope.spawn(move || {
+            let result = catch_unwind(AssertUnwindSafe(|| (test.run)(lab)));
+            let _ = sender.send(result);
+        });
+        match receiver.recv_timeout(limit) {
+            Ok(Ok(result)) => result,
+            Ok(Err(panic)) => Err(anyhow!("the test panicked: {}", panic_message(&*panic))),
+            Err(_) => {
+                // The evidence has to be gathered before the nodes are gone.
+                let evidence = evidence(lab);
+                for node in 0..lab.nodes() {
+                    lab.kill(node)?;
+                }
+                bail!("it took longer than {} s{evidence}", limit.as_secs())
+            }
+        }
+    })
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|message| (*message).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "without a message".to_owned())
+}
+
+/// Looks for what a test must not leave behind.
+fn inspect(lab: &Lab, test: &Test, before: &[String]) -> Result<()> {
+    for (node, before) in before.iter().enumerate() {
+        if !lab.is_running(node) {
+            if test.destroys {
+                continue;
+            }
+            bail!("node {node} does not run any more");
+        }
+        lab.check_kernel_log_except(node, test.expects)?;
+        let after = modules(lab, node)?;
+        if !test.destroys && after != *before {
+            bail!(
+                "node {node} has other modules loaded than before: {} instead of {}",
+                after.trim().replace('\n', " "),
+                before.trim().replace('\n', " ")
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The ends of the kernel logs, or of the consoles where nobody answers.
+fn evidence(lab: &Lab) -> String {
+    let mut text = String::new();
+    for node in 0..lab.nodes() {
+        let (title, log) = match lab.dmesg(node) {
+            Ok(log) => (
+                "kernel log during the test",
+                lab::kernel_log::since_mark(&log).to_owned(),
+            ),
+            Err(_) => ("console", lab.console(node)),
+        };
+        if !log.trim().is_empty() {
+            text.push_str(&format!(
+                "\nthe end of the {title}, node {node}:\n{}",
+                indent(&lab::last_lines(&log, 30))
+            ));
+        }
+    }
+    text
+}
+
+fn indent(text: &str) -> String {
+    format!("      {}", text.replace('\n', "\n      "))
+}

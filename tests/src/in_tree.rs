@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The kernel's own NTB and DMA drivers over the emulated devices: what does not work
+//! here, works for nobody.
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Lab;
+use lab::Node;
+use lab::Personality;
+use lab::wait_until;
+
+use crate::harness::Need;
+use crate::harness::PAIR;
+use crate::harness::STAR;
+use crate::harness::Test;
+
+/// A pair of the older NTB, whose windows are aligned to their size.
+const GEN3_PAIR: Need = Need {
+    personality: Personality::Gen3,
+    ..PAIR
+};
+
+/// A pair whose nodes have as many DMA engines as there can be.
+const FOUR_CHANNELS: Need = Need {
+    dma_channels: 4,
+    ..PAIR
+};
+
+/// Loads a module in all nodes; unloads it when dropped.
+struct Loaded<'a> {
+    lab: &'a Lab,
+    name: &'static str,
+}
+
+impl<'a> Loaded<'a> {
+    fn new(lab: &'a Lab, name: &'static str, parameters: &str) -> Result<Loaded<'a>> {
+        let loaded = Loaded { lab, name };
+        for node in 0..lab.nodes() {
+            lab.load_with(node, name, parameters)?;
+        }
+        Ok(loaded)
+    }
+
+    /// Unloads it; it must work.
+    fn unload(self) -> Result<()> {
+        for node in 0..self.lab.nodes() {
+            self.lab.rmmod(node, self.name)?;
+        }
+        std::mem::forget(self);
+        Ok(())
+    }
+}
+
+impl Drop for Loaded<'_> {
+    fn drop(&mut self) {
+        for node in 0..self.lab.nodes() {
+            let _ = self.lab.rmmod(node, self.name);
+        }
+    }
+}
+
+/// A node's debugfs folder of ntb_tool for its NTB number `index`.
+struct Tool<'a> {
+    node: Node<'a>,
+    folder: String,
+}
+
+impl<'a> Tool<'a> {
+    fn new(lab: &'a Lab, node: usize, index: usize) -> Tool<'a> {
+        Tool {
+            node: lab.node(node),
+            folder: format!("/sys/kernel/debug/ntb_tool/{}", ntb_device(index)),
+        }
+    }
+
+    fn read(&self, file: &str) -> Result<String> {
+        let text = self.node.read(&format!("{}/{file}", self.folder))?;
+        Ok(text.trim_end().to_owned())
+    }
+
+    fn write(&self, file: &str, contents: &str) -> Result<()> {
+        self.node
+            .write(&format!("{}/{file}", self.folder), contents)
+    }
+
+    fn number(&self, file: &str) -> Result<u64> {
+        let text = self.read(file)?;
+        match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => text.parse(),
+        }
+        .with_context(|| format!("{file} contains '{text}'"))
+    }
+
+    /// The value of a line such as "Window Size     0x1000".
+    fn field(&self, file: &str, name: &str) -> Result<u64> {
+        let text = self.read(file)?;
+        text.lines()
+            .find_map(|line| {
+                let digits = line.strip_prefix(name)?.trim().strip_prefix("0x")?;
+                u64::from_str_radix(digits, 16).ok()
+            })
+            .with_context(|| format!("{file} has no '{name}':\n{text}"))
+    }
+}
+
+/// The name of a node's NTB number `index`.
+fn ntb_device(index: usize) -> String {
+    format!("0000:00:{:02x}.0", lab::ntb_slot(index))
+}
+
+/// Brings the links of all NTBs up and waits for them.
+fn enable_links(tools: &[&Tool<'_>]) -> Result<()> {
+    for tool in tools {
+        tool.write("link", "Y")?;
+    }
+    for tool in tools {
+        // Blocks until it is so.
+        tool.write("peer0/link_event", "Y")?;
+    }
+    Ok(())
+}
+
+/// ntb_pingpong: scratchpads and doorbells bounce between all pairs.
+fn pingpong(lab: &Lab) -> Result<()> {
+    let loaded = Loaded::new(lab, "ntb_pingpong", "delay_ms=5")?;
+    for (node, devices) in [(0, lab.nodes() - 1), (1, 1)] {
+        for device in 0..devices {
+            let file = format!(
+                "/sys/kernel/debug/ntb_pingpong/{}/count",
+                ntb_device(device)
+            );
+            wait_until("ten rounds of ntb_pingpong", lab.seconds(30), || {
+                let count: u64 = lab.node(node).read(&file)?.trim().parse()?;
+                Ok((count >= 10).then_some(()))
+            })?;
+        }
+    }
+    loaded.unload()
+}
+
+/// ntb_tool: both ends know their ports, and the link follows what both want.
+fn link(lab: &Lab) -> Result<()> {
+    let loaded = Loaded::new(lab, "ntb_tool", "")?;
+    let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
+    ensure!(a.number("port")? == 0 && a.number("peer0/port")? == 1);
+    ensure!(b.number("port")? == 1 && b.number("peer0/port")? == 0);
+    enable_links(&[&a, &b])?;
+    let is_up = || -> Result<bool> { Ok(lab.emulator_state()?.links[0].up) };
+    ensure!(is_up()?);
+    b.write("link", "N")?;
+    a.write("peer0/link_event", "N")?;
+    ensure!(!is_up()?);
+    b.write("link", "Y")?;
+    a.write("peer0/link_event", "Y")?;
+    // And the cable.
+    lab.set_link(0, 1, false)?;
+    a.write("peer0/link_event", "N")?;
+    b.write("peer0/link_event", "N")?;
+    lab.set_link(0, 1, true)?;
+    a.write("peer0/link_event", "Y")?;
+    b.write("peer0/link_event", "Y")?;
+    ensure!(lab.set_link(0, 5, true).is_err());
+    a.write("link", "N")?;
+    b.write("link", "N")?;
+    loaded.unload()
+}
+
+/// ntb_tool: each scratchpad is the peer's.
+fn scratchpads(lab: &Lab) -> Result<()> {
+    let loaded = Loaded::new(lab, "ntb_tool", "")?;
+    let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
+    enable_links(&[&a, &b])?;
+    for pad in 0..16_u64 {
+        let (to_b, to_a) = (0x1234_0000 + pad, 0xfeed_0000 + pad);
+        a.write(&format!("peer0/spad{pad}"), &format!("{to_b:#x}"))?;
+        b.write(&format!("peer0/spad{pad}"), &format!("{to_a:#x}"))?;
+    }
+    for pad in 0..16_u64 {
+        ensure!(b.number(&format!("spad{pad}"))? == 0x1234_0000 + pad);
+        ensure!(a.number(&format!("spad{pad}"))? == 0xfeed_0000 + pad);
+        ensure!(a.number(&format!("peer0/spad{pad}"))? == 0x1234_0000 + pad);
+    }
+    loaded.unload()
+}
+
+/// ntb_tool: each doorbell arrives, alone, and can be cleared and masked.
+fn doorbells(lab: &Lab) -> Result<()> {
+    let loaded = Loaded::new(lab, "ntb_tool", "")?;
+    let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
+    enable_links(&[&a, &b])?;
+    let valid = a.number("db_valid_mask")?;
+    ensure!(valid.count_ones() >= 16, "only these doorbells: {valid:#x}");
+    for tool in [&a, &b] {
+        // An earlier client may have left some.
+        tool.write("db", &format!("c {valid:#x}"))?;
+    }
+    for bit in (0..64).filter(|bit| valid & 1 << bit != 0) {
+        let bit = format!("{:#x}", 1_u64 << bit);
+        a.write("peer_db", &format!("s {bit}"))?;
+        // Blocks until its interrupt.
+        b.write("db_event", &bit)?;
+        ensure!(b.read("db")? == bit, "{} instead of {bit}", b.read("db")?);
+        b.write("db", &format!("c {bit}"))?;
+        ensure!(b.number("db")? == 0);
+    }
+    ensure!(a.number("db")? == 0);
+    loaded.unload()
+}
+
+/// ntb_tool: what is written into a window is in the peer's memory, and back.
+fn windows(lab: &Lab) -> Result<()> {
+    let loaded = Loaded::new(lab, "ntb_tool", "")?;
+    let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
+    enable_links(&[&a, &b])?;
+    for (here, there) in [(&a, &b), (&b, &a)] {
+        here.write("peer0/mw_trans0", "65536")?;
+        let size = here.field("peer0/mw_trans0", "Window Size")?;
+        let alignment = here.field("peer0/mw_trans0", "Alignment")?;
+        ensure!(size >= 65536, "the window has {size} bytes");
+        match lab.config().personality {
+            Personality::Gen5 => ensure!(alignment == 4096, "alignment {alignment:#x}"),
+            Personality::Gen3 => ensure!(
+                alignment == here.field("peer0/mw_trans0", "Size Max")?,
+                "alignment {alignment:#x} is not the size of the window"
+            ),
+        }
+        there.write("peer0/peer_mw_trans0", &format!("0:{size}"))?;
+        let text = format!("to node {}\n", here.node.number());
+        there.write("peer0/peer_mw0", &text)?;
+        let head = |tool: &Tool<'_>, file: &str| {
+            let path = format!("{}/{file}", tool.folder);
+            Ok::<_, anyhow::Error>(
+                tool.node
+                    .exec(["head", "-c", &text.len().to_string(), &path])?
+                    .success()?
+                    .stdout(),
+            )
+        };
+        ensure!(head(here, "peer0/mw0")? == text);
+        ensure!(head(there, "peer0/peer_mw0")? == text);
+        here.write("peer0/mw0", &text.to_uppercase())?;
+        ensure!(head(there, "peer0/peer_mw0")? == text.to_uppercase());
+    }
+    // Trapped accesses are counted.
+    let counters = lab.counters()?;
+    ensure!(counters.iter().all(|node| node.total.trapped_writes > 0));
+    ensure!(counters.iter().all(|node| node.total.trapped_reads > 0));
+    for tool in [&a, &b] {
+        tool.write("peer0/peer_mw_trans0", "0:0")?;
+        tool.write("peer0/mw_trans0", "0")?;
+    }
+    loaded.unload()
+}
+
+/// dmatest: every channel copies random pieces, and all arrive.
+fn dmatest(lab: &Lab) -> Result<()> {
+    let channels = lab.config().dma_channels;
+    for node in 0..lab.nodes() {
+        let found = lab.shell(node, "ls /sys/class/dma")?.lines().count();
+        ensure!(found == channels, "node {node} has {found} DMA channels");
+        lab.reset_counters()?;
+        lab.load_with(
+            node,
+            "dmatest",
+            "iterations=500 timeout=20000 threads_per_chan=2 run=1",
+        )?;
+        // Reading "wait" waits.
+        lab.node(node).read("/sys/module/dmatest/parameters/wait")?;
+        let log = lab.dmesg(node)?;
+        let summaries: Vec<&str> = lab::kernel_log::since_mark(&log)
+            .lines()
+            .filter(|line| line.contains("dmatest") && line.contains("summary"))
+            .collect();
+        ensure!(
+            summaries.len() == 2 * channels
+                && summaries
+                    .iter()
+                    .all(|line| line.contains("summary 500 tests, 0 failures")),
+            "node {node}: {summaries:#?}"
+        );
+        let counted = lab.counters()?[node].total;
+        ensure!(
+            counted.dma_descriptors >= 1000 && counted.dma_bytes > 0 && counted.dma_errors == 0
+        );
+        lab.rmmod(node, "dmatest")?;
+    }
+    Ok(())
+}
+
+/// A peer that dies takes the link down; when it is back, the link comes up again.
+fn peer_death(lab: &Lab) -> Result<()> {
+    for node in 0..2 {
+        lab.load_with(node, "ntb_tool", "")?;
+    }
+    let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
+    enable_links(&[&a, &b])?;
+    lab.kill(1)?;
+    a.write("peer0/link_event", "N")?;
+    lab.restart(1)?;
+    lab.load_with(1, "ntb_tool", "")?;
+    b.write("link", "Y")?;
+    a.write("peer0/link_event", "Y")?;
+    a.write("peer0/spad7", "0x77")?;
+    ensure!(b.number("spad7")? == 0x77);
+    for node in 0..2 {
+        lab.rmmod(node, "ntb_tool")?;
+    }
+    Ok(())
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("in_tree::pingpong", PAIR, pingpong),
+    Test::new("in_tree::link", PAIR, link),
+    Test::new("in_tree::scratchpads", PAIR, scratchpads),
+    Test::new("in_tree::doorbells", PAIR, doorbells),
+    Test::new("in_tree::windows", PAIR, windows),
+    Test::new("in_tree::dmatest", PAIR, dmatest).seconds(120),
+    Test::new("in_tree::peer_death", PAIR, peer_death).seconds(120),
+    Test::new("in_tree::star_pingpong", STAR, pingpong),
+    Test::new("in_tree::gen3_pingpong", GEN3_PAIR, pingpong),
+    Test::new("in_tree::gen3_doorbells", GEN3_PAIR, doorbells),
+    Test::new("in_tree::gen3_windows", GEN3_PAIR, windows),
+    Test::new("in_tree::dmatest_four_channels", FOUR_CHANNELS, dmatest).seconds(240),
+];

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The lab itself: what every other test relies on.
+
+use std::fs;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Error;
+use lab::Lab;
+use lab::Silent;
+use sha2::Digest;
+use sha2::Sha256;
+
+use crate::harness::ONE;
+use crate::harness::PAIR;
+use crate::harness::STAR;
+use crate::harness::Test;
+use crate::harness::config;
+
+/// Standard streams, status and signal of a command come back as they were.
+fn exec(lab: &Lab) -> Result<()> {
+    let output = lab
+        .command(1, ["sh", "-c", "cat; echo error >&2; echo $A; pwd; exit 3"])?
+        .stdin("input\n")
+        .env("A", "value")
+        .cwd("/src")
+        .run()?;
+    ensure!(output.stdout() == "input\nvalue\n/src\n", "{output}");
+    ensure!(output.stderr() == "error\n", "{output}");
+    ensure!(output.code() == Some(3), "{output}");
+    let output = lab.exec(0, ["sh", "-c", "kill -TERM $$"])?;
+    ensure!(output.outcome == lab::Outcome::Signaled(15), "{output}");
+    let output = lab.exec(0, ["/no/such/program"])?;
+    ensure!(
+        matches!(output.outcome, lab::Outcome::Failed { errno: 2, .. }),
+        "{output}"
+    );
+    let error = lab.exec(0, ["false"])?.success().unwrap_err();
+    ensure!(
+        matches!(error.downcast_ref(), Some(Error::Command { .. })),
+        "{error}"
+    );
+    ensure!(lab.shell(0, "hostname")? == "node0\n");
+    ensure!(lab.shell(1, "hostname")? == "node1\n");
+    Ok(())
+}
+
+/// Streams are complete, and one that nobody reads does not delay others.
+fn streams(lab: &Lab) -> Result<()> {
+    let pattern: Vec<u8> = (0..3_000_000_u32)
+        .map(|n| (n.wrapping_mul(7) >> 3) as u8)
+        .collect();
+    let output = lab.command(0, ["cat"])?.stdin(pattern.clone()).run()?;
+    ensure!(output.stdout == pattern, "cat changed its input");
+    // A command that ends without reading its input.
+    lab.command(0, ["true"])?.stdin(pattern).run()?.success()?;
+
+    let stalled = lab.command(0, ["sleep", "1000"])?.stdin_piped().spawn()?;
+    let ticking = lab.spawn(0, ["sh", "-c", "echo ready; while :; do echo x; done"])?;
+    ticking.wait_for("ready", lab.seconds(20))?;
+    lab.exec(0, ["true"])?.success()?;
+    ensure!(ticking.is_running() && stalled.is_running());
+    ticking.kill();
+    let output = ticking
+        .wait_timeout(lab.seconds(20))?
+        .context("a killed command does not end")?;
+    ensure!(output.outcome == lab::Outcome::Signaled(9), "{output}");
+    drop(stalled);
+    lab::wait_until("a dropped command is killed", lab.seconds(20), || {
+        Ok((lab.exec(0, ["pgrep", "-x", "sleep"])?.code() == Some(1)).then_some(()))
+    })
+}
+
+/// A command that takes too long is killed and says so.
+fn timeout(lab: &Lab) -> Result<()> {
+    let error = lab
+        .command(0, ["sh", "-c", "echo started; sleep 1000"])?
+        .timeout(lab.seconds(2))
+        .run()
+        .unwrap_err();
+    ensure!(
+        matches!(error.downcast_ref(), Some(Error::Timeout { .. })),
+        "{error}"
+    );
+    ensure!(error.to_string().contains("started"), "{error}");
+    Ok(())
+}
+
+/// Files arrive whole, with their mode, under their name.
+fn files(lab: &Lab) -> Result<()> {
+    let folder = lab.paths().folder().join("files");
+    fs::create_dir_all(&folder)?;
+    let local = folder.join("data");
+    let contents: Vec<u8> = (0..5_000_000_u32)
+        .map(|n| (n.wrapping_mul(n) >> 5) as u8)
+        .collect();
+    fs::write(&local, &contents)?;
+    lab.push(&local, 1, "/root/pushed")?;
+    let expected = format!("{:x}", Sha256::digest(&contents));
+    let sum = lab.shell(1, "chmod 751 /root/pushed; sha256sum /root/pushed")?;
+    ensure!(sum.starts_with(&expected), "{sum} is not {expected}");
+    let back = folder.join("back");
+    lab.pull(1, "/root/pushed", &back)?;
+    ensure!(fs::read(&back)? == contents, "the pulled file is different");
+    use std::os::unix::fs::PermissionsExt;
+    let mode = fs::metadata(&back)?.permissions().mode() & 0o7777;
+    ensure!(mode == 0o751, "the mode became {mode:o}");
+    ensure!(lab.pull(1, "/no/such/file", &back).is_err());
+    ensure!(lab.push(&local, 1, "/no/such/folder/file").is_err());
+
+    // The exchange folder is shared by all.
+    fs::write(lab.paths().exchange().join("from-host"), "host")?;
+    ensure!(
+        lab.shell(
+            0,
+            "cat /exchange/from-host; echo -n node >/exchange/from-node"
+        )? == "host"
+    );
+    ensure!(lab.shell(1, "cat /exchange/from-node")? == "node");
+    ensure!(fs::read_to_string(lab.paths().exchange().join("from-node"))? == "node");
+    Ok(())
+}
+
+/// What was just built is what the guest sees, even if it saw an older one.
+fn fresh_files(lab: &Lab) -> Result<()> {
+    let host = lab.paths().folder().join("fresh");
+    let guest = host.display().to_string();
+    for contents in ["one", "two and longer", "x"] {
+        // In place, and as a new file with the old name.
+        fs::write(&host, contents)?;
+        ensure!(lab.exec(0, ["cat", &guest])?.success()?.stdout() == contents);
+        let new = host.with_extension("new");
+        fs::write(&new, format!("{contents}, renamed"))?;
+        fs::rename(&new, &host)?;
+        let seen = lab.exec(0, ["cat", &guest])?.success()?.stdout();
+        ensure!(seen == format!("{contents}, renamed"), "saw '{seen}'");
+    }
+    Ok(())
+}
+
+/// The checks of the kernel log find what they are for.
+fn kernel_log(lab: &Lab) -> Result<()> {
+    lab.check_kernel_log(0)?;
+    lab.shell(0, "echo '<4>scif: a warning of this test' >/dev/kmsg")?;
+    let error = lab.check_kernel_log(0).unwrap_err();
+    ensure!(
+        matches!(error.downcast_ref(), Some(Error::KernelLog { .. })),
+        "{error}"
+    );
+    lab.mark_kernel_log(0, "the next part")?;
+    lab.check_kernel_log(0)?;
+    // This one stays: the test expects it.
+    lab.shell(0, "echo '<4>scif: an expected warning' >/dev/kmsg")?;
+    lab.pins(0)?;
+    Ok(())
+}
+
+/// A killed node is reported as that, the others live, and it comes back.
+fn kill_and_restart(lab: &Lab) -> Result<()> {
+    let waiting = lab.spawn(1, ["sleep", "1000"])?;
+    lab.shell(1, "echo mark >/root/gone")?;
+    let started = Instant::now();
+    lab.kill(1)?;
+    let error = waiting.wait().unwrap_err();
+    ensure!(error.to_string() == "node 1 was killed", "{error}");
+    ensure!(started.elapsed() < lab.seconds(5));
+    let error = lab.exec(1, ["true"]).unwrap_err();
+    ensure!(
+        matches!(error.downcast_ref(), Some(Error::NodeLost { node: 1, .. })),
+        "{error}"
+    );
+    lab.exec(0, ["true"])?.success()?;
+    lab.restart(1)?;
+    ensure!(lab.exec(1, ["test", "-e", "/root/gone"])?.code() == Some(1));
+    let state = lab.emulator_state()?;
+    ensure!(
+        state.guests.iter().all(|guest| guest.connected),
+        "{state:?}"
+    );
+    lab.shell(1, "test -e /sys/bus/ntb/devices/0000:00:05.0")?;
+    Ok(())
+}
+
+/// A kernel that crashes is a dead node with a story.
+fn crash(lab: &Lab) -> Result<()> {
+    let error = lab
+        .exec(0, ["sh", "-c", "echo c >/proc/sysrq-trigger; sleep 100"])
+        .unwrap_err()
+        .to_string();
+    ensure!(error.contains("node 0 died"), "{error}");
+    ensure!(error.contains("Kernel panic"), "{error}");
+    ensure!(!lab.is_running(0));
+    Ok(())
+}
+
+/// Two labs run at once and do not see each other.
+fn two_labs(lab: &Lab) -> Result<()> {
+    let name = format!("{}-other", lab.config().name);
+    let other = Lab::start(config(&name, &ONE, lab.kernel().flavour()), &Silent)?;
+    fs::write(other.paths().exchange().join("there"), "")?;
+    ensure!(other.exec(0, ["test", "-e", "/exchange/there"])?.code() == Some(0));
+    ensure!(lab.exec(0, ["test", "-e", "/exchange/there"])?.code() == Some(1));
+    let folder = other.paths().folder().to_owned();
+    ensure!(Lab::start(config(&name, &ONE, lab.kernel().flavour()), &Silent).is_err());
+    drop(other);
+    ensure!(!folder.exists(), "{} is left", folder.display());
+    lab.exec(0, ["true"])?.success()?;
+    Ok(())
+}
+
+/// In a star, the centre has an NTB for each other node.
+fn star(lab: &Lab) -> Result<()> {
+    let count =
+        |node| -> Result<usize> { Ok(lab.shell(node, "ls /sys/bus/ntb/devices")?.lines().count()) };
+    ensure!(count(0)? == 2);
+    ensure!(count(1)? == 1);
+    ensure!(count(2)? == 1);
+    Ok(())
+}
+
+/// From power-on to the first command in less than ten seconds.
+fn boot_time(lab: &Lab) -> Result<()> {
+    let slowest = lab
+        .report()?
+        .nodes
+        .iter()
+        .filter_map(|node| node.boot_seconds)
+        .fold(0.0, f64::max);
+    let limit = Duration::from_secs(10) * lab.slowness();
+    ensure!(
+        slowest < limit.as_secs_f64(),
+        "a node took {slowest:.1} s to boot"
+    );
+    Ok(())
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("lab::boot_time", PAIR, boot_time),
+    Test::new("lab::exec", PAIR, exec),
+    Test::new("lab::streams", PAIR, streams).seconds(120),
+    Test::new("lab::timeout", PAIR, timeout),
+    Test::new("lab::files", PAIR, files),
+    Test::new("lab::fresh_files", PAIR, fresh_files),
+    Test::new("lab::kernel_log", PAIR, kernel_log).expects(&["an expected warning"]),
+    Test::new("lab::two_labs", PAIR, two_labs).seconds(120),
+    Test::new("lab::kill_and_restart", PAIR, kill_and_restart).seconds(120),
+    Test::new("lab::crash", PAIR, crash).destroys(),
+    Test::new("lab::star", STAR, star),
+];
