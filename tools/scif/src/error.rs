@@ -50,6 +50,9 @@ pub enum Error {
         /// What the kernel said.
         source: io::Error,
     },
+    /// The command makes no sense.
+    #[error("{0}")]
+    Usage(String),
     /// The peer said no.
     #[error("{peer} says: {text}")]
     Peer {
@@ -101,6 +104,7 @@ impl Error {
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Local { .. } | Self::Refused(_) => 1,
+            Self::Usage(_) => 2,
             Self::Unreachable { .. } => 3,
             Self::Lost { .. } => 4,
             Self::Unconfirmed(error) | Self::Consequence { error, .. } => error.exit_status(),

@@ -7,6 +7,7 @@
 
 use crate::error::Error;
 use crate::error::Result;
+use crate::error::errno_name;
 use crate::protocol::HEADER;
 use crate::protocol::Header;
 use crate::protocol::Message;
@@ -143,7 +144,9 @@ impl<T: Transport> Session<T> {
         self.transport
             .register(region, protection)
             .map_err(|error| match error.raw_os_error() {
-                Some(libc::ENOMEM | libc::EAGAIN) => Error::Refused(memory_advice(region.len())),
+                Some(libc::ENOMEM | libc::EAGAIN) => {
+                    Error::Refused(memory_advice(region.len(), &error))
+                }
                 _ => self.lost(error),
             })
     }
@@ -215,13 +218,14 @@ impl<T: Transport> Session<T> {
     }
 }
 
-fn memory_advice(length: usize) -> String {
+fn memory_advice(length: usize, error: &io::Error) -> String {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock).current;
     let limit = limit.map_or("none".to_owned(), |limit| format!("{} KiB", limit / 1024));
     format!(
-        "cannot pin {} KiB of memory for remote access (limit on locked memory: {limit}): raise \
+        "cannot pin {} KiB of memory for remote access ({}, limit on locked memory: {limit}): raise \
          the limit (`ulimit -l`, LimitMEMLOCK= of a service), or run with CAP_IPC_LOCK, as root does; \
          each transfer at a time needs that much",
-        length / 1024
+        length / 1024,
+        errno_name(error)
     )
 }

@@ -87,7 +87,7 @@ impl Place {
         }
         let path = bytes[colon + 1..].to_vec();
         if path.len() > LONGEST_PATH {
-            return Err(Error::Refused(format!(
+            return Err(Error::Usage(format!(
                 "the path {} is too long",
                 show(&path)
             )));
@@ -96,7 +96,7 @@ impl Place {
             .ok()
             .and_then(|node| node.parse().ok());
         let node = node.ok_or_else(|| {
-            Error::Refused(format!(
+            Error::Usage(format!(
                 "{} names a node that cannot exist; if it is a local file, write ./ before it",
                 show(bytes)
             ))
@@ -132,13 +132,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             (node, copied, time)
         }
         (Place::Local(_), Place::Local(_)) => {
-            return Err(Error::Refused(
+            return Err(Error::Usage(
                 "neither FROM nor TO is on a node: write NODE:PATH for one of them, such as 1:file"
                     .into(),
             ));
         }
         (Place::Remote { .. }, Place::Remote { .. }) => {
-            return Err(Error::Refused(
+            return Err(Error::Usage(
                 "FROM and TO are both on nodes: run the copy on one of the two".into(),
             ));
         }
