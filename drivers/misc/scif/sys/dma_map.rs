@@ -208,3 +208,42 @@ impl PinnedDrop for MappedTable {
         }
     }
 }
+
+#[kunit_tests(scif_sys_dma_map)]
+mod tests {
+    use super::*;
+    use crate::sys::{
+        dmaengine::Channel,
+        pin::tests::map_pages, //
+    };
+
+    /// Skipped, that is passed, on machines without a DMA engine.
+    #[test]
+    fn extents_are_all_of_the_pages() -> Result {
+        const PAGES: usize = 40;
+
+        let Some(channel) = Channel::request() else {
+            pr_info!("no DMA channel here: nothing to test\n");
+            return Ok(());
+        };
+        let device = channel.device();
+        let address = map_pages(PAGES, true)?;
+        let pages = Arc::new(PinnedPages::pin(address, PAGES, true, true)?, GFP_KERNEL)?;
+        let mapping = DmaMapping::new(&pages, &device)?;
+        // The same pages again, and for reading only: neither is an error.
+        let again = DmaMapping::new(&pages, &device)?;
+        let read_only = Arc::new(PinnedPages::pin(address, PAGES, false, false)?, GFP_KERNEL)?;
+        let third = DmaMapping::new(&read_only, &device)?;
+        drop(pages);
+
+        let size = (PAGES * kernel::page::PAGE_SIZE) as u64;
+        for mapping in [&mapping, &again, &third] {
+            assert_eq!(mapping.extents().map(|(_, len)| len).sum::<u64>(), size);
+        }
+        if !has_iommu(&device) {
+            let (address, _) = mapping.extents().next().ok_or(EINVAL)?;
+            assert_eq!(Some(address), read_only.phys(0));
+        }
+        Ok(())
+    }
+}

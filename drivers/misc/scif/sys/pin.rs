@@ -350,11 +350,11 @@ impl Drop for PinnedPages {
 }
 
 #[kunit_tests(scif_sys_pin)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// Maps that many pages into the test's thread, and returns where.
-    fn map_pages(count: usize, writable: bool) -> Result<usize> {
+    pub(in crate::sys) fn map_pages(count: usize, writable: bool) -> Result<usize> {
         let access = own::PROT_READ | if writable { own::PROT_WRITE } else { 0 };
         // SAFETY: This runs in the thread of a KUnit test, which `kunit_test` belongs to; KUnit
         // gives that thread an address space, and takes it away in the end.

@@ -97,7 +97,7 @@ pub(crate) fn write<T: AsBytes>(address: usize, value: &T) -> Result {
 #[allow(unused_macros)]
 macro_rules! write_field {
     ($address:expr, $structure:ident, $field:ident, $value:expr) => {{
-        let value = $crate::sys::uapi::typed(|s: &$crate::sys::uapi::$structure| s.$field, $value);
+        let value = $crate::sys::uapi::typed(|s: &$crate::sys::uapi::$structure| &s.$field, $value);
         let offset = ::core::mem::offset_of!($crate::sys::uapi::$structure, $field);
         $crate::sys::uapi::write(usize::wrapping_add($address, offset), &value)
     }};
@@ -107,7 +107,7 @@ pub(crate) use write_field;
 
 /// Makes a value of another type than the field's an error.
 #[inline]
-pub(crate) fn typed<S, F>(_field: impl FnOnce(&S) -> F, value: F) -> F {
+pub(crate) fn typed<S, F>(_field: impl FnOnce(&S) -> &F, value: F) -> F {
     value
 }
 
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(size_of::<scifioctl_msg>(), 24);
         assert_eq!(size_of::<scifioctl_reg>(), 40);
         assert_eq!(size_of::<scifioctl_copy>(), 40);
-        assert_eq!(typed(|m: &scifioctl_msg| m.out_len, 5), 5);
+        assert_eq!(typed(|m: &scifioctl_msg| &m.out_len, 5), 5);
         assert_eq!(SCIF_BIND, 0xc008_7301);
         assert_eq!(SCIF_FENCE_SIGNAL, 0xc028_7311);
     }
