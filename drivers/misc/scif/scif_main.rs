@@ -1,17 +1,77 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! SCIF: connections and one-sided memory access between hosts joined by PCIe NTBs.
+//!
+//! # The way of a message, from ioctl to doorbell
+//!
+//! `device_file.rs` (ioctl) -> `endpoint.rs` (the call) -> `stream.rs` (bytes into the peer's ring)
+//! -> `session.rs` (the peer) -> `transport.rs` (its memory and bells). A transfer takes the way
+//! `endpoint.rs` -> `rma.rs` -> `transfer.rs` -> `engine.rs`; what the peer says comes in through
+//! `link/ntb.rs` (doorbell) -> `session.rs` -> `dispatch.rs` -> `connection.rs` and its kin.
+//!
+//! # Lock order
+//!
+//! A lock is taken only while holding locks that stand above it. Mutexes:
+//!
+//! 1. `Endpoint::state`, `Fabric::pending`
+//! 2. `NtbLink::inner`
+//! 3. `Session::connections`, `Session::exports`, `Windows::tables`, `RemoteWindows::tables`,
+//!    `Fences::deferred`
+//! 4. `Fabric::nodes`, `Fabric::ports`, `Fabric::engine`, `Fabric::loopback`
+//! 5. `Listener::queue`
+//! 6. `ControlRing::writer`, `ControlRing::reader`
+//!
+//! Spinlocks, all below the mutexes, in interrupts:
+//!
+//! 7. `NtbLink::current`
+//! 8. `Session::buckets`
+//! 9. `Connection::waiters`, `Connection::phase`, `Transfers::state`, `Fences::questions`,
+//!    `NtbLink::device`, `Session::device`
+//!
+//! Locks of one line are never held together. Nothing is freed that may sleep in its destructor
+//! while a lock is held.
 
 use kernel::{
-    fs::File,
     prelude::*,
     sync::{
-        Arc,
-        ArcBorrow, //
+        global_lock,
+        Arc, //
     },
 };
 
+mod connection;
+mod connection_table;
+mod control;
+mod debugfs;
+mod device_file;
+mod dispatch;
+mod endpoint;
+mod engine;
+mod fence;
+mod link;
+mod listener;
+mod logic;
+mod node;
+mod remote_window;
+mod rma;
+mod session;
+mod stream;
 mod sys;
+mod transfer;
+mod transport;
+mod turn;
+mod users;
+mod window;
+
+use endpoint::Endpoint;
+use link::{
+    loopback::Loopback,
+    ntb::NtbLink, //
+};
+use node::{
+    Fabric,
+    Settings, //
+};
 
 module! {
     type: ScifModule,
@@ -19,35 +79,93 @@ module! {
     authors: ["The SCIF for Linux authors"],
     description: "Symmetric Communications Interface over PCIe NTB",
     license: "GPL",
+    params: {
+        node_id: i32 {
+            default: -1,
+            description: "Id of this node, 0 to 65535; by default the number of its NTB port",
+        },
+        allow_flat: u8 {
+            default: 0,
+            description: "1: let peers reach all memory although there is an IOMMU",
+        },
+        heartbeat_timeout_ms: u32 {
+            default: 1500,
+            description: "A peer without a sign of life for so long is lost (at least 300)",
+        },
+    },
 }
 
-/// An open `/dev/scif`.
-struct Endpoint;
-
-impl sys::chardev::FileOperations for Endpoint {
-    fn open(_file: &File) -> Result<Arc<Self>> {
-        Ok(Arc::new(Self, GFP_KERNEL)?)
-    }
-
-    fn release(_this: Arc<Self>, _file: &File) {}
-
-    fn ioctl(_this: ArcBorrow<'_, Self>, _file: &File, _cmd: u32, _arg: usize) -> Result<isize> {
-        Err(ENOTTY)
-    }
-
-    fn poll<'file>(&'file self, _context: &sys::chardev::PollContext<'file>) -> u32 {
-        sys::chardev::poll_events::ERR
-    }
+global_lock! {
+    // SAFETY: Initialised in module initialiser before first use.
+    unsafe(uninit) static FABRIC: Mutex<Option<Arc<Fabric>>> = None;
 }
 
+/// The fabric; ENODEV while the module is not all there.
+fn fabric() -> Result<Arc<Fabric>> {
+    FABRIC.lock().clone().ok_or(ENODEV)
+}
+
+/// Everything that is undone at unload, in this order.
 struct ScifModule {
+    // No new endpoints; those that exist keep the module loaded.
     _device: Pin<KBox<sys::chardev::Device<Endpoint>>>,
+    _files: debugfs::Files,
+    // No more peers.
+    _ntb: sys::ntb::Registration<NtbLink>,
+    _loopback: Loopback,
+    _published: Published,
+}
+
+/// While it exists, [`fabric`] finds the fabric.
+struct Published(Arc<Fabric>);
+
+impl Drop for Published {
+    fn drop(&mut self) {
+        let fabric = FABRIC.lock().take();
+        drop(fabric);
+        self.0.link_queue.flush();
+        self.0.control_queue.flush();
+        self.0.completion_queue.flush();
+        self.0.drop_engine();
+    }
+}
+
+fn settings() -> Result<Settings> {
+    let node_id = match module_parameters::node_id.value() {
+        -1 => None,
+        id => match u16::try_from(id) {
+            Ok(id) => Some(id),
+            Err(_) => {
+                pr_err!("node_id={} is not a node id: 0 to 65535\n", id);
+                return Err(EINVAL);
+            }
+        },
+    };
+    Ok(Settings {
+        node_id,
+        allow_flat: module_parameters::allow_flat.value() != 0,
+        heartbeat_timeout: module_parameters::heartbeat_timeout_ms.value().max(300),
+    })
 }
 
 impl kernel::Module for ScifModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        // SAFETY: Called exactly once, before the lock is used.
+        unsafe { FABRIC.init() };
+
+        let fabric = Fabric::new(settings()?)?;
+        *FABRIC.lock() = Some(fabric.clone());
+        let published = Published(fabric.clone());
+        let loopback = Loopback::new(&fabric)?;
+        let files = debugfs::Files::new(&fabric)?;
+        let ntb = sys::ntb::Registration::new(c"scif")?;
         Ok(Self {
+            // Last, so that whoever opens it finds all there.
             _device: sys::chardev::Device::register(c"scif", 0o666)?,
+            _files: files,
+            _ntb: ntb,
+            _loopback: loopback,
+            _published: published,
         })
     }
 }

@@ -58,7 +58,7 @@ fn high(value: u64) -> u32 {
 }
 
 fn join(low: u32, high: u32) -> u64 {
-    u64::from(high) << 32 | u64::from(low)
+    (u64::from(high) << 32) | u64::from(low)
 }
 
 /// FNV-1a over the words: finds torn updates and stray values, not forgeries.
@@ -75,7 +75,7 @@ impl Hello {
             MAGIC_AND_VERSION,
             self.nonce,
             self.echo,
-            u32::from(self.node) | u32::from(self.window) << 16,
+            u32::from(self.node) | (u32::from(self.window) << 16),
             low(self.generation),
             high(self.generation),
             low(self.control),

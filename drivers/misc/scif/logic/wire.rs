@@ -31,9 +31,6 @@ pub(crate) const SEQUENCE_OFFSET: usize = 56;
 /// Packed extents in one [`Message::WindowExtents`].
 pub(crate) const EXTENTS_PER_MESSAGE: usize = 5;
 
-const FIELDS_OFFSET: usize = 8;
-const FIELDS_SIZE: usize = SEQUENCE_OFFSET - FIELDS_OFFSET;
-
 /// A connection as one side knows it: an index with a generation, opaque to the other side.
 ///
 /// Zero is never the id of a connection.
@@ -145,6 +142,7 @@ pub(crate) enum Message {
     WindowRevoke {
         target: ConnectionId,
         window: WindowId,
+        offset: u64,
     },
     /// The last use of the window has ended.
     WindowReleased { window: WindowId },
@@ -416,9 +414,10 @@ impl Message {
             Message::WindowAnswer { window, status, .. } => {
                 writer.u32(window.0).u32(status.code())
             }
-            Message::WindowRevoke { window, .. } | Message::WindowReleased { window } => {
-                writer.u32(window.0)
+            Message::WindowRevoke { window, offset, .. } => {
+                writer.u32(window.0).u32(0).u64(offset)
             }
+            Message::WindowReleased { window } => writer.u32(window.0),
             Message::MarkRequest { token, .. } => writer.u32(token),
             Message::MarkAnswer {
                 token, sequence, ..
@@ -502,10 +501,15 @@ impl Message {
                 window: fields.window()?,
                 status: fields.status()?,
             },
-            12 => Message::WindowRevoke {
-                target,
-                window: fields.window()?,
-            },
+            12 => {
+                let window = fields.window()?;
+                fields.u32()?;
+                Message::WindowRevoke {
+                    target,
+                    window,
+                    offset: fields.u64()?,
+                }
+            }
             13 => Message::WindowReleased {
                 window: fields.window()?,
             },
@@ -541,5 +545,5 @@ impl Message {
     }
 }
 
-// The longest message fits.
-const _: () = assert!(8 + 8 * EXTENTS_PER_MESSAGE <= FIELDS_SIZE);
+// The longest message fits: header, window, count and extents.
+const _: () = assert!(8 + 8 + 8 * EXTENTS_PER_MESSAGE <= SEQUENCE_OFFSET);

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What each control message of a peer does.
+//!
+//! The control work takes messages out of the ring one by one, decodes them from private copies
+//! and passes them on. A message that is malformed or contradicts what was said before ends the
+//! session, with a reason in the log. One about a connection that is not there (any more) is
+//! normal, and ignored: the two ends close independently.
+
+use crate::{
+    logic::wire::Message,
+    session::Session,
+    transport::BELL_CONTROL, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Messages handled before others get the queue's thread.
+const BATCH: usize = 512;
+
+/// Handles what has come. The control work; may sleep but never waits for the peer.
+pub(crate) fn process_control(session: &Arc<Session>) {
+    let Some(_user) = session.enter() else { return };
+    if session.control.flush(&session.transport).is_err() {
+        session.fail("it reports messages that were never sent");
+        return;
+    }
+    for _ in 0..BATCH {
+        let body = match session.control.take() {
+            Ok(Some(body)) => body,
+            Ok(None) => return,
+            Err(_) => {
+                session.fail("its control ring is out of order");
+                return;
+            }
+        };
+        match session.control.acknowledge(&session.transport) {
+            Ok(true) => session.ring(BELL_CONTROL),
+            Ok(false) => (),
+            Err(_) => return,
+        }
+        let message = match Message::decode(&body) {
+            Ok(message) => message,
+            Err(malformed) => {
+                session.fail(malformed.reason());
+                return;
+            }
+        };
+        if let Err(violation) = handle(session, message) {
+            session.fail(violation);
+            return;
+        }
+    }
+    session.schedule_control();
+}
+
+fn handle(session: &Arc<Session>, message: Message) -> Result<(), &'static str> {
+    // Answers that can't be sent are of no concern: the session is over then.
+    match message {
+        Message::Connect {
+            source,
+            source_port,
+            port,
+            ring,
+        } => {
+            let _ = session
+                .fabric
+                .connection_requested(session, source, source_port, port, ring);
+        }
+        Message::Cancel { source } => {
+            let _ = session.fabric.connection_cancelled(session, source);
+        }
+        Message::Accept {
+            target,
+            source,
+            ring,
+        } => {
+            let taken = session
+                .connection(target)
+                .is_some_and(|connection| connection.accepted(source, &ring));
+            if !taken {
+                // The connector has given up: so it is closed as soon as it exists.
+                let _ = session.post(&Message::Close { target: source });
+            }
+        }
+        Message::WindowReleased { window } => session.unexport(window),
+        Message::Refuse { target, .. }
+        | Message::Close { target }
+        | Message::CloseDone { target }
+        | Message::SpaceWanted { target }
+        | Message::SpaceAvailable { target }
+        | Message::WindowOffer { target, .. }
+        | Message::WindowExtents { target, .. }
+        | Message::WindowAnswer { target, .. }
+        | Message::WindowRevoke { target, .. }
+        | Message::MarkRequest { target, .. }
+        | Message::MarkAnswer { target, .. }
+        | Message::FenceWait { target, .. }
+        | Message::FenceDone { target, .. } => {
+            let Some(connection) = session.connection(target) else {
+                return Ok(());
+            };
+            match message {
+                Message::Refuse { reason, .. } => {
+                    if connection.refused(reason) {
+                        session.remove_connection(target);
+                    }
+                }
+                Message::Close { .. } => connection.peer_closed(),
+                Message::CloseDone { .. } => connection.close_done(),
+                Message::SpaceWanted { .. } => connection.space_wanted(),
+                Message::SpaceAvailable { .. } => connection.space_available(),
+                Message::WindowOffer {
+                    window,
+                    protection,
+                    offset,
+                    len,
+                    extents,
+                    ..
+                } => connection.window_offered(window, protection, offset, len, extents)?,
+                Message::WindowExtents {
+                    window,
+                    count,
+                    extents,
+                    ..
+                } => connection.window_extents(window, count, &extents)?,
+                Message::WindowAnswer { window, status, .. } => {
+                    connection.window_answered(window, status)
+                }
+                Message::WindowRevoke { window, offset, .. } => {
+                    connection.window_revoked(window, offset)
+                }
+                Message::MarkRequest { token, .. } => connection.mark_requested(token),
+                Message::MarkAnswer {
+                    token, sequence, ..
+                } => connection.mark_answered(token, sequence),
+                Message::FenceWait {
+                    token, sequence, ..
+                } => connection.fence_wait_requested(token, sequence)?,
+                Message::FenceDone { token, status, .. } => connection.fence_done(token, status),
+                Message::Connect { .. }
+                | Message::Accept { .. }
+                | Message::Cancel { .. }
+                | Message::WindowReleased { .. } => (),
+            }
+        }
+    }
+    Ok(())
+}

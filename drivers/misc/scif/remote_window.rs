@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The windows that the other end of a connection has registered, as this end sees them.
+//!
+//! The owner pushes a window as an offer followed by its extents. Everything in them is the peer's
+//! word and checked: ranges, protection, the sum of the lengths, and that each extent lies inside
+//! the aperture. An offer that makes no sense ends the session; one that can't be served (no
+//! memory, out of reach) is answered so.
+//!
+//! A window that was revoked can't be found any more. The owner is told that it is released when
+//! the last user, a transfer or a mapping, drops its [`RemoteWindow`].
+//!
+//! Lock: `tables` is taken with no other lock of the module held; nothing is called under it.
+
+use crate::{
+    connection::Connection,
+    logic::{
+        address_space::{
+            self,
+            Range,
+            RangeSource, //
+        },
+        extents::{
+            self,
+            Entry,
+            Extents, //
+        },
+        wire::{
+            Message,
+            Status,
+            WindowId,
+            EXTENTS_PER_MESSAGE, //
+        },
+    },
+    session::Session,
+    window::{
+        entry_at_or_before,
+        ExtentTable,
+        PROTECTION_READ,
+        PROTECTION_WRITE, //
+    },
+};
+use kernel::{
+    new_mutex,
+    page::PAGE_SHIFT,
+    prelude::*,
+    rbtree::RBTree,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+};
+
+/// Offers of one connection whose extents are still coming.
+const MAX_INCOMING: usize = 256;
+
+/// See the head of this file.
+pub(crate) struct RemoteWindow {
+    id: WindowId,
+    pub(crate) range: Range,
+    pub(crate) protection: u32,
+    /// Bus addresses of the peer, all inside the aperture.
+    pub(crate) extents: ExtentTable,
+    session: Arc<Session>,
+}
+
+impl Drop for RemoteWindow {
+    fn drop(&mut self) {
+        // Of a session that is over nobody waits for it.
+        let _ = self
+            .session
+            .post(&Message::WindowReleased { window: self.id });
+    }
+}
+
+/// A part of a transfer that lies in one remote window.
+pub(crate) struct RemotePiece {
+    pub(crate) window: Arc<RemoteWindow>,
+    /// Where in the window it begins.
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}
+
+/// A window whose extents are still coming.
+struct Incoming {
+    id: WindowId,
+    range: Range,
+    protection: u32,
+    missing: u32,
+    entries: KVVec<Entry>,
+    status: Status,
+}
+
+struct Tables {
+    windows: RBTree<u64, Arc<RemoteWindow>>,
+    incoming: KVec<Incoming>,
+    /// The connection is closed: nothing comes in any more.
+    closed: bool,
+}
+
+/// The windows of the other end.
+#[pin_data]
+pub(crate) struct RemoteWindows {
+    #[pin]
+    tables: Mutex<Tables>,
+}
+
+impl RangeSource for RBTree<u64, Arc<RemoteWindow>> {
+    fn at_or_before(&self, offset: u64) -> Option<Range> {
+        entry_at_or_before(self, offset).map(|window| window.range)
+    }
+
+    fn at_or_after(&self, offset: u64) -> Option<Range> {
+        self.cursor_lower_bound(&offset)
+            .map(|cursor| cursor.current().1.range)
+    }
+}
+
+impl RemoteWindows {
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            tables <- new_mutex!(
+                Tables {
+                    windows: RBTree::new(),
+                    incoming: KVec::new(),
+                    closed: false,
+                },
+                "RemoteWindows::tables"
+            ),
+        })
+    }
+
+    /// Lets go of all windows, for good. May sleep.
+    pub(crate) fn forget_all(&self) {
+        loop {
+            let window = {
+                let mut tables = self.tables.lock();
+                tables.closed = true;
+                let first = tables
+                    .windows
+                    .cursor_front()
+                    .map(|cursor| *cursor.current().0);
+                first.and_then(|start| tables.windows.remove(&start))
+            };
+            if window.is_none() {
+                break;
+            }
+        }
+        let incoming = core::mem::replace(&mut self.tables.lock().incoming, KVec::new());
+        drop(incoming);
+    }
+
+    /// The windows that hold all of `range`. ENXIO for a gap, EACCES if one of them does not allow
+    /// `protection`.
+    pub(crate) fn cover(&self, range: Range, protection: u32) -> Result<KVec<RemotePiece>> {
+        let mut pieces = KVec::new();
+        let tables = self.tables.lock();
+        for piece in address_space::covering(&tables.windows, range).map_err(|_| ENXIO)? {
+            let window = tables.windows.get(&piece.range.start()).ok_or(ENXIO)?;
+            pieces.push(
+                RemotePiece {
+                    window: window.clone(),
+                    offset: piece.offset,
+                    len: piece.len,
+                },
+                GFP_KERNEL,
+            )?;
+        }
+        drop(tables);
+        // Checked, and dropped in case, without the lock.
+        if pieces
+            .iter()
+            .any(|piece| piece.window.protection & protection != protection)
+        {
+            return Err(EACCES);
+        }
+        Ok(pieces)
+    }
+}
+
+/// What a message about windows can have wrong: the session ends with this reason.
+type Violation = &'static str;
+
+impl Connection {
+    /// A window is offered. Called by the control work.
+    pub(crate) fn window_offered(
+        &self,
+        id: WindowId,
+        protection: u32,
+        offset: u64,
+        len: u64,
+        extents: u32,
+    ) -> Result<(), Violation> {
+        let range = Range::from_parts(offset, len)
+            .ok()
+            .filter(|range| range.is_aligned(PAGE_SHIFT as u32))
+            .ok_or("it offers a window with an impossible range")?;
+        let all = PROTECTION_READ | PROTECTION_WRITE;
+        if protection & !all != 0 || extents == 0 || u64::from(extents) > len >> PAGE_SHIFT {
+            return Err("it offers a window with impossible properties");
+        }
+        let mut tables = self.remote_windows.tables.lock();
+        if tables.closed {
+            return Ok(());
+        }
+        if tables.incoming.len() >= MAX_INCOMING {
+            return Err("it offers too many windows at once");
+        }
+        let incoming = Incoming {
+            id,
+            range,
+            protection,
+            missing: extents,
+            entries: KVVec::new(),
+            status: Status::Done,
+        };
+        tables
+            .incoming
+            .push(incoming, GFP_KERNEL)
+            .map_err(|_| "no memory to take in a window")
+    }
+
+    /// More extents of an offered window. Called by the control work.
+    pub(crate) fn window_extents(
+        &self,
+        id: WindowId,
+        count: u32,
+        extents: &[u64; EXTENTS_PER_MESSAGE],
+    ) -> Result<(), Violation> {
+        let mut tables = self.remote_windows.tables.lock();
+        if tables.closed {
+            return Ok(());
+        }
+        let position = tables
+            .incoming
+            .iter()
+            .position(|incoming| incoming.id == id)
+            .ok_or("it sends extents of a window that it has not offered")?;
+        let incoming = tables
+            .incoming
+            .get_mut(position)
+            .ok_or("it sends extents of a window that it has not offered")?;
+        incoming.missing = incoming
+            .missing
+            .checked_sub(count)
+            .ok_or("it sends more extents than it has offered")?;
+        for packed in extents.iter().take(count as usize) {
+            self.take_extent(incoming, *packed)?;
+        }
+        if incoming.missing > 0 {
+            return Ok(());
+        }
+        let incoming = tables
+            .incoming
+            .remove(position)
+            .map_err(|_| "it sends extents of a window that it has not offered")?;
+        drop(tables);
+        self.window_complete(incoming)
+    }
+
+    fn take_extent(&self, incoming: &mut Incoming, packed: u64) -> Result<(), Violation> {
+        let extent = extents::unpack(packed, PAGE_SHIFT as u32)
+            .ok_or("it sends an impossible extent")?;
+        if incoming.status != Status::Done {
+            return Ok(());
+        }
+        if !self
+            .session
+            .transport
+            .reaches(extent.address(), extent.len())
+        {
+            incoming.status = Status::OutOfReach;
+            return Ok(());
+        }
+        let entry = match incoming.entries.as_slice().last() {
+            None => Entry::first(extent),
+            Some(last) => last.after(extent).ok_or("it sends an impossible extent")?,
+        };
+        if incoming.entries.push(entry, GFP_KERNEL).is_err() {
+            incoming.status = Status::NoMemory;
+        }
+        Ok(())
+    }
+
+    fn window_complete(&self, incoming: Incoming) -> Result<(), Violation> {
+        let mut status = incoming.status;
+        if status == Status::Done {
+            let extents = Extents::new(incoming.entries)
+                .map_err(|_| "it sends extents that do not follow each other")?;
+            if extents.len() != incoming.range.len() {
+                return Err("it sends extents that do not fill the window");
+            }
+            let window = RemoteWindow {
+                id: incoming.id,
+                range: incoming.range,
+                protection: incoming.protection,
+                extents,
+                session: self.session.clone(),
+            };
+            status = self.add_remote_window(window)?;
+        }
+        if let Ok(peer) = self.peer() {
+            let _ = self.session.post(&Message::WindowAnswer {
+                target: peer.id,
+                window: incoming.id,
+                status,
+            });
+        }
+        Ok(())
+    }
+
+    fn add_remote_window(&self, window: RemoteWindow) -> Result<Status, Violation> {
+        let start = window.range.start();
+        let Ok(window) = Arc::new(window, GFP_KERNEL) else {
+            return Ok(Status::NoMemory);
+        };
+        let mut tables = self.remote_windows.tables.lock();
+        if tables.closed {
+            // The window is released when it is dropped, after the lock.
+            drop(tables);
+            return Ok(Status::Unknown);
+        }
+        if address_space::overlaps(&tables.windows, window.range) {
+            drop(tables);
+            return Err("it offers windows that overlap");
+        }
+        match tables
+            .windows
+            .try_create_and_insert(start, window.clone(), GFP_KERNEL)
+        {
+            Ok(_) => Ok(Status::Done),
+            Err(_) => {
+                drop(tables);
+                Ok(Status::NoMemory)
+            }
+        }
+    }
+
+    /// A window was unregistered by its owner. Called by the control work.
+    pub(crate) fn window_revoked(&self, id: WindowId, offset: u64) {
+        let mut tables = self.remote_windows.tables.lock();
+        let position = tables
+            .incoming
+            .iter()
+            .position(|incoming| incoming.id == id);
+        if let Some(position) = position {
+            // The owner gave up in the middle of its offer.
+            let incoming = tables.incoming.remove(position);
+            drop(tables);
+            drop(incoming);
+            let _ = self.session.post(&Message::WindowReleased { window: id });
+            return;
+        }
+        let known = tables
+            .windows
+            .get(&offset)
+            .is_some_and(|window| window.id == id);
+        let removed = match known {
+            true => tables.windows.remove(&offset),
+            false => None,
+        };
+        drop(tables);
+        // Says that it is released, unless somebody still uses it.
+        drop(removed);
+    }
+}

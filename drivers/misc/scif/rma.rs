@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One-sided transfers between a local and a remote window.
+//!
+//! plan -> engine -> completion: the windows on both sides are looked up and taken into use, the
+//! transfer gets a sequence number of its connection (on which fences rest), and the bytes go by DMA
+//! engine or by CPU. A transfer by CPU is over when the call returns; one by engine ends in
+//! `transfer.rs`.
+//!
+//! Which way: `SCIF_RMA_USECPU`, or no engine, means CPU. Otherwise the engine, except for writes
+//! so small that a descriptor and its interrupt cost more than the stores.
+//!
+//! `SCIF_RMA_ORDERED`: the part in the last cache line of the source goes last, by itself.
+//!
+//! Lock: `state` is a leaf and taken in soft interrupts.
+
+use crate::{
+    connection::Connection,
+    logic::{
+        address_space::Range,
+        marks::{
+            MarkTracker,
+            Sequence, //
+        },
+        plan::{
+            self,
+            Walk, //
+        },
+    },
+    remote_window::RemotePiece,
+    transfer::Transfer,
+    window::{
+        LocalPiece,
+        PROTECTION_READ,
+        PROTECTION_WRITE, //
+    },
+};
+use kernel::{
+    new_spinlock_irq,
+    prelude::*,
+    sync::{
+        Arc,
+        SpinLockIrq, //
+    },
+};
+
+/// Writes up to this many bytes go by CPU unless the caller insists on nothing.
+const SMALL_WRITE: u64 = 1024;
+
+/// A CPU copy looks at the state of the session and at signals each time it has moved this much.
+const CPU_STEP: u64 = 256 * 1024;
+
+/// Which way the bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// From the peer's window into ours.
+    Read,
+    /// From our window into the peer's.
+    Write,
+}
+
+/// How the caller wants a transfer done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TransferOptions {
+    /// By CPU, not by engine.
+    pub(crate) use_cpu: bool,
+    /// Complete on return.
+    pub(crate) synchronous: bool,
+    /// The last cache line of the source becomes visible last.
+    pub(crate) ordered: bool,
+}
+
+struct State {
+    tracker: MarkTracker,
+    /// The first transfer that failed and has not been reported by a fence.
+    failed: Option<Sequence>,
+}
+
+/// The transfers that one end of a connection has started.
+#[pin_data]
+pub(crate) struct Transfers {
+    #[pin]
+    state: SpinLockIrq<State>,
+}
+
+impl Transfers {
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            state <- new_spinlock_irq!(
+                State {
+                    tracker: MarkTracker::new(),
+                    failed: None,
+                },
+                "Transfers::state"
+            ),
+        })
+    }
+
+    /// The transfer that was started last. Any context.
+    pub(crate) fn last_issued(&self) -> Sequence {
+        self.state.lock().tracker.last_issued()
+    }
+
+    /// Whether this transfer and all before it have ended. Any context.
+    pub(crate) fn is_complete(&self, sequence: Sequence) -> bool {
+        self.state.lock().tracker.is_complete(sequence)
+    }
+
+    /// EIO, once, if a transfer up to this one has failed.
+    pub(crate) fn take_failure(&self, sequence: Sequence) -> Result {
+        let mut state = self.state.lock();
+        match state.failed {
+            Some(failed) if failed <= sequence => {
+                state.failed = None;
+                Err(EIO)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A stretch of a transfer that lies in one window on each side.
+pub(crate) struct Stretch<'a> {
+    pub(crate) local: &'a LocalPiece,
+    pub(crate) local_offset: u64,
+    pub(crate) remote: &'a RemotePiece,
+    pub(crate) remote_offset: u64,
+    pub(crate) len: u64,
+}
+
+/// Calls `f` with each stretch of `skip..skip + len` of a transfer, in order.
+pub(crate) fn for_each_stretch<'a>(
+    local: &'a [LocalPiece],
+    remote: &'a [RemotePiece],
+    skip: u64,
+    len: u64,
+    mut f: impl FnMut(Stretch<'a>) -> Result,
+) -> Result {
+    let (mut locals, mut remotes) = (local.iter(), remote.iter());
+    let (mut local, mut remote) = (locals.next(), remotes.next());
+    // Where in the current pieces we are, and in the transfer.
+    let (mut local_at, mut remote_at, mut at) = (0, 0, 0);
+    let end = skip + len;
+    while at < end {
+        let (Some(l), Some(r)) = (local, remote) else {
+            return Err(ENXIO);
+        };
+        let step = (l.len - local_at).min(r.len - remote_at).min(end - at);
+        // What lies before `skip` is passed over.
+        let unwanted = skip.saturating_sub(at).min(step);
+        if unwanted < step {
+            f(Stretch {
+                local: l,
+                local_offset: l.offset + local_at + unwanted,
+                remote: r,
+                remote_offset: r.offset + remote_at + unwanted,
+                len: step - unwanted,
+            })?;
+        }
+        at += step;
+        local_at += step;
+        remote_at += step;
+        if local_at == l.len {
+            (local, local_at) = (locals.next(), 0);
+        }
+        if remote_at == r.len {
+            (remote, remote_at) = (remotes.next(), 0);
+        }
+    }
+    Ok(())
+}
+
+impl Connection {
+    /// Copies `len` bytes between our window at `local` and the peer's at `remote`.
+    ///
+    /// ENXIO where there is no window, EACCES where one does not allow it; then nothing was copied.
+    /// EIO if the copy failed. Killable.
+    pub(crate) fn transfer(
+        self: &Arc<Self>,
+        direction: Direction,
+        local: i64,
+        remote: i64,
+        len: u64,
+        options: TransferOptions,
+    ) -> Result {
+        self.check_established()?;
+        let local_range = Range::new(local, len).map_err(|_| ENXIO)?;
+        let remote_range = Range::new(remote, len).map_err(|_| ENXIO)?;
+        let (local_need, remote_need) = match direction {
+            Direction::Read => (PROTECTION_WRITE, PROTECTION_READ),
+            Direction::Write => (PROTECTION_READ, PROTECTION_WRITE),
+        };
+        let local_pieces = self.windows.cover(self, local_range, local_need)?;
+        let remote_pieces = self.remote_windows.cover(remote_range, remote_need)?;
+
+        let source = match direction {
+            Direction::Read => remote_range.start(),
+            Direction::Write => local_range.start(),
+        };
+        let parts = match options.ordered {
+            true => plan::split_tail(source, len),
+            false => (len, 0),
+        };
+        let engine = self.session.transport.engine().filter(|_| {
+            !options.use_cpu && (direction == Direction::Read || len > SMALL_WRITE)
+        });
+        let sequence = self.begin_transfer()?;
+        let Some(engine) = engine else {
+            let result = self.copy_by_cpu(direction, &local_pieces, &remote_pieces, parts);
+            self.transfer_ended(sequence, &result);
+            return match result {
+                // A call that is not synchronous reports by fence, but here it is known already.
+                Err(_) => {
+                    let _ = self.transfers.take_failure(sequence);
+                    result
+                }
+                Ok(()) => Ok(()),
+            };
+        };
+        let transfer = Transfer::start(
+            self,
+            engine,
+            direction,
+            local_pieces,
+            remote_pieces,
+            parts,
+            sequence,
+        )?;
+        match options.synchronous {
+            true => self.wait_for_transfer(&transfer),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes a sequence number; waits while too many transfers are under way. Killable.
+    fn begin_transfer(&self) -> Result<Sequence> {
+        let begin = || self.transfers.state.lock().tracker.begin();
+        match begin() {
+            Some(sequence) => Ok(sequence),
+            None => self.waiters()?.wait_killable(begin),
+        }
+    }
+
+    /// A transfer has ended. Soft interrupt context, or any other but hard interrupts.
+    pub(crate) fn transfer_ended(self: &Arc<Self>, sequence: Sequence, result: &Result) {
+        let moved = {
+            let mut state = self.transfers.state.lock();
+            if result.is_err() && state.failed.is_none_or(|failed| sequence < failed) {
+                state.failed = Some(sequence);
+            }
+            state.tracker.complete(sequence)
+        };
+        if moved {
+            self.wake();
+            self.schedule_deferred();
+        }
+    }
+
+    fn wait_for_transfer(&self, transfer: &Transfer) -> Result {
+        let result = self.waiters()?.wait_killable(|| transfer.result())?;
+        if result.is_err() {
+            // Reported here, so not by a fence again.
+            let _ = self.transfers.take_failure(transfer.sequence);
+        }
+        result
+    }
+
+    /// Waits until all transfers of this end are over, which is bounded by the engine.
+    pub(crate) fn drain_transfers(&self) {
+        let last = self.transfers.last_issued();
+        if let Ok(waiters) = self.waiters() {
+            waiters.wait_uninterruptible(|| self.transfers.is_complete(last).then_some(()));
+        }
+    }
+
+    fn copy_by_cpu(
+        &self,
+        direction: Direction,
+        local: &[LocalPiece],
+        remote: &[RemotePiece],
+        (body, tail): (u64, u64),
+    ) -> Result {
+        let transport = &self.session.transport;
+        for (skip, len) in [(0, body), (body, tail)] {
+            for_each_stretch(local, remote, skip, len, |stretch| {
+                let pages = &stretch.local.window.window.pages;
+                let mut walk = stretch.remote.window.extents.walk(stretch.remote_offset);
+                let mut offset = stretch.local_offset;
+                let end = offset + stretch.len;
+                while offset < end {
+                    let limit = (end - offset).min(CPU_STEP);
+                    let (address, len) = walk.next(limit).ok_or(ENXIO)?;
+                    let _session = self.session.enter().ok_or(ENODEV)?;
+                    match direction {
+                        Direction::Write => transport.write_pages(
+                            address,
+                            pages,
+                            offset as usize,
+                            len as usize,
+                        )?,
+                        Direction::Read => transport.read_pages(
+                            address,
+                            pages,
+                            offset as usize,
+                            len as usize,
+                        )?,
+                    }
+                    offset += len;
+                    if crate::sys::current::is_being_killed() {
+                        return Err(EINTR);
+                    }
+                }
+                Ok(())
+            })?;
+            // The tail comes after the body, and what follows the call after both.
+            transport.flush();
+        }
+        Ok(())
+    }
+}

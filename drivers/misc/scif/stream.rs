@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Messages: bytes through the rings of a connection.
+//!
+//! The sender pushes data into the receiver's ring, then the counter, then rings the bell: stores
+//! only, no read crosses the bus. The receiver reads its own memory and pushes its counter back.
+//!
+//! A sender that finds the ring full says so with a control message, and is told once there is
+//! room; without that it could not sleep, because a counter that arrives rings no bell. Announcing
+//! and looking once more happen in this order on both sides, so no wake-up is lost: the sender
+//! asks, the receiver notes the wish and then looks; a receiver that makes room looks for a wish
+//! afterwards.
+//!
+//! Both counters run freely; what the peer writes there is checked before use, and a peer whose
+//! counters contradict each other is dropped.
+
+use crate::{
+    connection::{
+        Connection,
+        Phase,
+        CONSUMED,
+        DATA,
+        PRODUCED, //
+    },
+    logic::{
+        ring::Geometry,
+        wire::Message, //
+    },
+    sys::wait::WaitQueue,
+    turn::{
+        Turn,
+        TurnGuard, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        barrier,
+        Arc, //
+    },
+    uaccess::{
+        UserPtr,
+        UserSlice, //
+    },
+};
+
+/// Bytes that go through the kernel's own memory at a time.
+const CHUNK: usize = 4096;
+
+/// Takes the turn of a direction; none for a call that must not wait.
+fn take_turn(turn: &Turn, block: bool) -> Result<Option<TurnGuard<'_>>> {
+    match block {
+        true => turn.take().map(Some),
+        false => Ok(turn.try_take()),
+    }
+}
+
+/// What a call that has moved `done` bytes returns when it runs into `error`.
+fn partial(done: usize, error: Error) -> Result<usize> {
+    match done {
+        0 => Err(error),
+        _ => Ok(done),
+    }
+}
+
+impl Connection {
+    /// Bytes that can be sent now. Any context.
+    fn room(&self) -> Result<u32> {
+        let peer = self.peer()?;
+        let consumed = self.inbound.read_u32(CONSUMED)?;
+        peer.geometry
+            .free(self.produced.load(Relaxed), consumed)
+            .map_err(|_| {
+                self.session.fail("it takes more data than was sent");
+                ECONNRESET
+            })
+    }
+
+    /// Bytes that can be received now. Any context.
+    pub(crate) fn available(&self) -> Result<u32> {
+        let produced = self.inbound.load_acquire_u32(PRODUCED)?;
+        self.geometry
+            .used(produced, self.consumed.load(Relaxed))
+            .map_err(|_| {
+                self.session.fail("it sends more data than the ring holds");
+                ECONNRESET
+            })
+    }
+
+    /// The error of send and receive once the other end is gone; success as long as it is not.
+    fn stream_state(&self) -> Result {
+        match self.phase() {
+            Phase::Established => Ok(()),
+            Phase::Requested | Phase::Refused(_) => Err(ENOTCONN),
+            Phase::PeerClosed | Phase::Lost | Phase::Closed => Err(ECONNRESET),
+        }
+    }
+
+    /// The bell for this connection's data has rung; maybe for another that shares it. Hard
+    /// interrupt context.
+    pub(crate) fn bell_rang(&self) {
+        // A counter that makes no sense must wake, too: the reader finds out.
+        if self.available().map_or(true, |bytes| bytes > 0) {
+            self.wake();
+        }
+    }
+
+    // ----- sending -----------------------------------------------------------------------------
+
+    /// Sends `len` bytes of the caller's memory. Returns how many were sent.
+    ///
+    /// Blocking, all of them, unless a signal or the loss of the peer comes in between;
+    /// otherwise, as many as there is room for.
+    pub(crate) fn send(self: &Arc<Self>, from: UserPtr, len: usize, block: bool) -> Result<usize> {
+        self.stream_state()?;
+        let Some(_turn) = take_turn(&self.send_turn, block)? else {
+            return Ok(0);
+        };
+        let waiters = self.waiters()?;
+        let mut chunk = KVec::with_capacity(CHUNK.min(len), GFP_KERNEL)?;
+        let mut sent = 0;
+        let mut announced = 0;
+        let result = loop {
+            if sent == len {
+                break Ok(sent);
+            }
+            if let Err(error) = self.stream_state() {
+                break partial(sent, error);
+            }
+            let room = match self.room() {
+                Ok(room) => room as usize,
+                Err(error) => break partial(sent, error),
+            };
+            if room == 0 {
+                if !block {
+                    break Ok(sent);
+                }
+                // The peer must know of what is there, or it will never make room.
+                self.announce(&mut announced, sent);
+                match self.wait_for_room(&waiters) {
+                    Ok(()) => continue,
+                    Err(error) => break partial(sent, error),
+                }
+            }
+            let count = room.min(len - sent).min(CHUNK);
+            let step = self.send_chunk(&mut chunk, from.wrapping_byte_add(sent), count);
+            if let Err(error) = step {
+                break partial(sent, error);
+            }
+            sent += count;
+        };
+        self.announce(&mut announced, sent);
+        result
+    }
+
+    /// Rings the peer's bell if anything was sent since the last time.
+    fn announce(&self, announced: &mut usize, sent: usize) {
+        if let (true, Ok(peer)) = (*announced < sent, self.peer()) {
+            self.session.ring(peer.bell);
+            *announced = sent;
+        }
+    }
+
+    /// Moves `count` bytes, for which there is room, into the peer's ring.
+    fn send_chunk(&self, chunk: &mut KVec<u8>, from: UserPtr, count: usize) -> Result {
+        chunk.clear();
+        UserSlice::new(from, count).read_all(chunk, GFP_KERNEL)?;
+        let peer = self.peer()?;
+        let result = {
+            let _session = self.session.enter().ok_or(ECONNRESET)?;
+            if !self.writers.enter_unscoped() {
+                return Err(ECONNRESET);
+            }
+            let result = self.push(peer.ring, &peer.geometry, chunk);
+            if self.writers.leave() {
+                // The peer has closed meanwhile and waits for the last write.
+                self.answer_close();
+            }
+            result
+        };
+        result
+    }
+
+    fn push(&self, ring: u64, geometry: &Geometry, bytes: &[u8]) -> Result {
+        let transport = &self.session.transport;
+        let produced = self.produced.load(Relaxed);
+        let count = u32::try_from(bytes.len())?;
+        let mut rest = bytes;
+        for (offset, len) in geometry.spans(produced, count) {
+            let (now, later) = rest.split_at_checked(len as usize).ok_or(EINVAL)?;
+            if !now.is_empty() {
+                transport.write(ring + (DATA as u64) + u64::from(offset), now)?;
+            }
+            rest = later;
+        }
+        let produced = Geometry::advance(produced, count);
+        self.produced.store(produced, Relaxed);
+        // The counter must not overtake the data.
+        transport.flush();
+        transport.write_u32(ring + PRODUCED as u64, produced)
+    }
+
+    /// Asks the peer to say when there is room, unless it has been asked.
+    fn ask_for_room(self: &Arc<Self>) -> Result {
+        if !self.space_requested.xchg(true, Full) {
+            let target = self.peer()?.id;
+            self.session
+                .post(&Message::SpaceWanted { target })
+                .map_err(|_| ECONNRESET)?;
+        }
+        Ok(())
+    }
+
+    fn wait_for_room(self: &Arc<Self>, waiters: &WaitQueue) -> Result {
+        self.ask_for_room()?;
+        waiters.wait(|| {
+            let go_on = self.stream_state().is_err()
+                || !self.space_requested.load(Relaxed)
+                || self.room().map_or(true, |room| room > 0);
+            go_on.then_some(())
+        })
+    }
+
+    /// The peer says that there is room.
+    pub(crate) fn space_available(&self) {
+        self.space_requested.store(false, Relaxed);
+        self.wake();
+    }
+
+    /// Whether something can be sent; if not, the waiters are woken when it can.
+    pub(crate) fn poll_send(self: &Arc<Self>) -> bool {
+        let has_room = || self.room().map_or(true, |room| room > 0);
+        if has_room() {
+            return true;
+        }
+        self.ask_for_room().is_err() || has_room()
+    }
+
+    // ----- receiving ---------------------------------------------------------------------------
+
+    /// Receives up to `len` bytes into the caller's memory. Returns how many were received.
+    ///
+    /// Blocking, all of them, unless a signal or the loss of the peer comes in between;
+    /// otherwise, as many as there are.
+    pub(crate) fn receive(self: &Arc<Self>, to: UserPtr, len: usize, block: bool) -> Result<usize> {
+        if matches!(self.phase(), Phase::Requested | Phase::Refused(_)) {
+            return Err(ENOTCONN);
+        }
+        let Some(_turn) = take_turn(&self.receive_turn, block)? else {
+            return Ok(0);
+        };
+        let waiters = self.waiters()?;
+        let mut received = 0;
+        while received < len {
+            // The state is read first: what had arrived when the peer went is then seen.
+            let state = self.stream_state();
+            let available = match self.available() {
+                Ok(available) => available as usize,
+                Err(error) => return partial(received, error),
+            };
+            if available == 0 {
+                if let Err(error) = state {
+                    return partial(received, error);
+                }
+                if !block {
+                    break;
+                }
+                let waited = waiters.wait(|| {
+                    let go_on = self.stream_state().is_err()
+                        || self.available().map_or(true, |bytes| bytes > 0);
+                    go_on.then_some(())
+                });
+                if let Err(error) = waited {
+                    return partial(received, error);
+                }
+                continue;
+            }
+            let count = available.min(len - received);
+            if let Err(error) = self.receive_chunk(to.wrapping_byte_add(received), count) {
+                return partial(received, error);
+            }
+            received += count;
+        }
+        Ok(received)
+    }
+
+    /// Moves `count` bytes, which are there, out of the ring.
+    fn receive_chunk(&self, to: UserPtr, count: usize) -> Result {
+        let consumed = self.consumed.load(Relaxed);
+        let count = u32::try_from(count)?;
+        let mut to = to;
+        for (offset, len) in self.geometry.spans(consumed, count) {
+            self.inbound
+                .copy_to_user(DATA + offset as usize, to, len as usize)?;
+            to = to.wrapping_byte_add(len as usize);
+        }
+        self.consumed
+            .store(Geometry::advance(consumed, count), Relaxed);
+        self.report_consumed();
+        Ok(())
+    }
+
+    /// Tells the peer how far we have come, and that there is room if it wants to know.
+    fn report_consumed(&self) {
+        let Ok(peer) = self.peer() else { return };
+        if let Some(_session) = self.session.enter() {
+            if self.writers.enter_unscoped() {
+                // The reads of the data come before the store that gives their place away.
+                self.session.transport.flush();
+                let _ = self.session.transport.write_u32(
+                    peer.ring + CONSUMED as u64,
+                    self.consumed.load(Relaxed),
+                );
+                if self.writers.leave() {
+                    self.answer_close();
+                }
+            }
+        }
+        self.answer_space_wanted();
+    }
+
+    /// The peer wants to know of room in our ring.
+    pub(crate) fn space_wanted(&self) {
+        self.space_wanted.store(true, Relaxed);
+        barrier::smp_mb(barrier::Full);
+        match self.available() {
+            Ok(used) if used < self.geometry.size() => self.answer_space_wanted(),
+            _ => (),
+        }
+    }
+
+    fn answer_space_wanted(&self) {
+        barrier::smp_mb(barrier::Full);
+        if take(&self.space_wanted) {
+            if let Ok(peer) = self.peer() {
+                let _ = self
+                    .session
+                    .post(&Message::SpaceAvailable { target: peer.id });
+            }
+        }
+    }
+
+    /// Whether data can be received. Any context.
+    pub(crate) fn poll_receive(&self) -> bool {
+        self.available().map_or(true, |bytes| bytes > 0)
+    }
+}
+
+/// Takes a flag down; says whether it was up.
+fn take(flag: &Atomic<bool>) -> bool {
+    flag.load(Relaxed) && flag.xchg(false, Full)
+}
