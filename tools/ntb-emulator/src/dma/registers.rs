@@ -375,7 +375,7 @@ mod tests {
         assert_eq!(registers.begin(), Ok(None));
         // The driver writes it again, and then looks whether anything else is set.
         write32(&mut registers, 0x238, u32::from(RESET | PAUSE));
-        assert_eq!(read32(&mut registers, 0x238), PAUSE.into());
+        assert_eq!(read32(&mut registers, 0x238), u32::from(PAUSE));
         // An idle engine acknowledges at once.
         write16(&mut registers, 0x238, STARTED);
         registers.begin().unwrap().unwrap();
