@@ -196,7 +196,7 @@ fn doorbells(lab: &Lab) -> Result<()> {
         // An earlier client may have left some.
         tool.write("db", &format!("c {valid:#x}"))?;
     }
-    for bit in (0..64).filter(|bit| valid & 1 << bit != 0) {
+    for bit in (0..64).filter(|bit| valid & (1 << bit) != 0) {
         let bit = format!("{:#x}", 1_u64 << bit);
         a.write("peer_db", &format!("s {bit}"))?;
         // Blocks until its interrupt.

@@ -184,6 +184,17 @@ fn kill_and_restart(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// A paused node does not answer, and goes on where it was.
+fn pause(lab: &Lab) -> Result<()> {
+    lab.pause(1)?;
+    let waiting = lab.spawn(1, ["echo", "here"])?;
+    ensure!(waiting.wait_timeout(Duration::from_secs(1))?.is_none());
+    lab.exec(0, ["true"])?.success()?;
+    lab.resume(1)?;
+    ensure!(waiting.wait()?.success()?.stdout() == "here\n");
+    Ok(())
+}
+
 /// A kernel that crashes is a dead node with a story.
 fn crash(lab: &Lab) -> Result<()> {
     let error = lab
@@ -248,6 +259,7 @@ pub const TESTS: &[Test] = &[
     Test::new("lab::kernel_log", PAIR, kernel_log).expects(&["an expected warning"]),
     Test::new("lab::two_labs", PAIR, two_labs).seconds(120),
     Test::new("lab::kill_and_restart", PAIR, kill_and_restart).seconds(120),
+    Test::new("lab::pause", PAIR, pause),
     Test::new("lab::crash", PAIR, crash).destroys(),
     Test::new("lab::star", STAR, star),
 ];

@@ -7,7 +7,6 @@ use std::io;
 use std::io::IsTerminal;
 use std::io::Read;
 use std::io::Write;
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 use anyhow::Context;
@@ -23,7 +22,8 @@ use crate::paths::LabPaths;
 /// Ctrl-].
 const LEAVE: u8 = 0x1d;
 
-/// Joins until Ctrl-], the end of the input if it is no terminal, or the node's end.
+/// Joins until Ctrl-] or the node's end. The end of an input that is no terminal does not
+/// end it, as nobody knows when the node has said everything.
 pub fn attach(name: &str, node: usize) -> Result<()> {
     let socket = LabPaths::new(name)?.console(node);
     let mut console = UnixStream::connect(&socket).with_context(|| {
@@ -45,17 +45,18 @@ pub fn attach(name: &str, node: usize) -> Result<()> {
 
 fn join(console: &mut UnixStream, terminal: bool) -> Result<()> {
     let mut buffer = [0; 4096];
-    let stdin = io::stdin().lock();
+    let stdin = rustix::stdio::stdin();
     let mut stdout = io::stdout();
+    let mut input = true;
     loop {
         let (typed, printed) = {
-            let stdin = stdin.as_fd();
             let mut poll = [
-                PollFd::new(&stdin, PollFlags::IN),
                 PollFd::new(&*console, PollFlags::IN),
+                PollFd::new(&stdin, PollFlags::IN),
             ];
-            rustix::io::retry_on_intr(|| rustix::event::poll(&mut poll, None))?;
-            (!poll[0].revents().is_empty(), !poll[1].revents().is_empty())
+            let polled = if input { &mut poll[..] } else { &mut poll[..1] };
+            rustix::io::retry_on_intr(|| rustix::event::poll(polled, None))?;
+            (!poll[1].revents().is_empty(), !poll[0].revents().is_empty())
         };
         if printed {
             let length = console.read(&mut buffer)?;
@@ -67,11 +68,9 @@ fn join(console: &mut UnixStream, terminal: bool) -> Result<()> {
         }
         if typed {
             // Not through Stdin's buffer: poll() does not see what is in there.
-            let length = rustix::io::retry_on_intr(|| {
-                rustix::io::read(rustix::stdio::stdin(), &mut buffer)
-            })?;
+            let length = rustix::io::retry_on_intr(|| rustix::io::read(stdin, &mut buffer))?;
             if length == 0 {
-                return Ok(());
+                input = false;
             }
             let bytes = &buffer[..length];
             match bytes.iter().position(|byte| *byte == LEAVE) {

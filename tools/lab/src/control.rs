@@ -40,6 +40,16 @@ pub enum Control {
         /// Which.
         node: usize,
     },
+    /// Stop a node's processors.
+    Pause {
+        /// Which.
+        node: usize,
+    },
+    /// Let a paused node go on.
+    Resume {
+        /// Which.
+        node: usize,
+    },
     /// Set the link between two nodes up or down.
     Link {
         /// One end.

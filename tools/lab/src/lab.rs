@@ -9,6 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::Mutex;
 use std::sync::OnceLock;
 use std::sync::Weak;
 use std::sync::atomic::AtomicBool;
@@ -40,6 +41,9 @@ use crate::initramfs;
 use crate::interrupt;
 use crate::kernel::Kernel;
 use crate::kernel_log;
+use crate::kunit::KunitResults;
+use crate::lock;
+use crate::monitor;
 use crate::node;
 use crate::owner;
 use crate::paths;
@@ -67,8 +71,8 @@ struct Inner {
     memory: PathBuf,
     paths: LabPaths,
     may_go_down: AtomicBool,
-    // Last: the folder goes when everything else is gone.
-    _claim: Claim,
+    /// Taken when the lab is stopped.
+    claim: Mutex<Option<Claim>>,
 }
 
 /// A running lab. Dropping it ends it.
@@ -115,7 +119,7 @@ impl Lab {
             memory,
             paths,
             may_go_down: AtomicBool::new(false),
-            _claim: claim,
+            claim: Mutex::new(Some(claim)),
         });
         // From here on, an error ends what was started.
         let lab = Lab { inner, ends: true };
@@ -367,6 +371,18 @@ impl Lab {
         self.boot(node, progress)
     }
 
+    /// Stops the processors of a node: from outside it looks like one that hangs.
+    pub fn pause(&self, node: usize) -> Result<()> {
+        self.inner.running(node)?;
+        monitor::command(&self.inner.paths.monitor(node), "stop")
+    }
+
+    /// Lets a paused node go on.
+    pub fn resume(&self, node: usize) -> Result<()> {
+        self.inner.running(node)?;
+        monitor::command(&self.inner.paths.monitor(node), "cont")
+    }
+
     /// Whether a node's guest answers, as far as one can see from here.
     pub fn is_running(&self, node: usize) -> bool {
         self.inner.running(node).is_ok()
@@ -452,6 +468,18 @@ impl Lab {
         })
     }
 
+    /// The results of a node's KUnit suites whose name begins with `prefix`.
+    pub fn kunit(&self, node: usize, prefix: &str) -> Result<KunitResults> {
+        let folder = "/sys/kernel/debug/kunit";
+        let mut results = KunitResults::default();
+        for suite in self.exec(node, ["ls", folder])?.success()?.stdout().lines() {
+            if suite.starts_with(prefix) {
+                results.add(&self.node(node).read(&format!("{folder}/{suite}/results"))?);
+            }
+        }
+        Ok(results)
+    }
+
     /// What there is and how it is doing.
     pub fn report(&self) -> Result<Report> {
         let inner = &self.inner;
@@ -485,7 +513,11 @@ impl Lab {
             exchange: inner.paths.exchange(),
             nodes,
             links: match inner.emulator.get() {
-                Some(_) => self.emulator_state()?.links,
+                // If it is gone, the nodes say so.
+                Some(_) => self
+                    .emulator_state()
+                    .map(|state| state.links)
+                    .unwrap_or_default(),
                 None => Vec::new(),
             },
         })
@@ -578,13 +610,21 @@ impl Inner {
 }
 
 impl Inner {
+    /// Ends all processes, then removes all files. Not left to the last reference: threads
+    /// that serve clients have some, and a process that exits does not wait for them.
     fn stop(&self) {
+        let Some(claim) = lock(&self.claim).take() else {
+            return;
+        };
         for node in &self.nodes {
             node.kill();
         }
         if let Some(emulator) = self.emulator.get() {
             emulator.stop();
         }
+        let _ = fs::remove_dir_all(&self.memory);
+        interrupt::unregister(&self.memory);
+        drop(claim);
     }
 }
 
@@ -593,14 +633,6 @@ impl Drop for Lab {
         if self.ends {
             self.inner.stop();
         }
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.stop();
-        let _ = fs::remove_dir_all(&self.memory);
-        interrupt::unregister(&self.memory);
     }
 }
 

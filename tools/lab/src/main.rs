@@ -118,6 +118,16 @@ enum Command {
         /// Which node.
         node: usize,
     },
+    /// Stop a node's processors; from outside it looks like one that hangs.
+    Pause {
+        /// Which node.
+        node: usize,
+    },
+    /// Let a paused node go on.
+    Resume {
+        /// Which node.
+        node: usize,
+    },
     /// Set the link between two nodes up or down.
     Link {
         /// What it shall be.
@@ -326,6 +336,12 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         }
         Command::Restart { node } => {
             client::call(name, &Control::Restart { node })?;
+        }
+        Command::Pause { node } => {
+            client::call(name, &Control::Pause { node })?;
+        }
+        Command::Resume { node } => {
+            client::call(name, &Control::Resume { node })?;
         }
         Command::Link { state, a, b } => {
             let up = state == "up";

@@ -151,6 +151,8 @@ fn serve_client(lab: &Lab, mut client: UnixStream) -> Result<()> {
             .and_then(|report| Ok(serde_json::to_value(report)?)),
         Control::Kill { node } => lab.kill(node).map(|()| Value::Null),
         Control::Restart { node } => lab.restart_with(node, &Silent).map(|()| Value::Null),
+        Control::Pause { node } => lab.pause(node).map(|()| Value::Null),
+        Control::Resume { node } => lab.resume(node).map(|()| Value::Null),
         Control::Link { a, b, up } => lab.set_link(a, b, up).map(|()| Value::Null),
         Control::Counters => lab
             .counters()

@@ -7,8 +7,12 @@
 use std::fs;
 use std::fs::File;
 use std::fs::OpenOptions;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
 
 use anyhow::Context;
 use anyhow::Result;
@@ -155,21 +159,34 @@ impl LabPaths {
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared).is_err()
     }
 
-    /// Makes the folder, empty, and takes its lock. `log` names a file that stays.
+    /// Makes the folder, empty but for the log, and takes its lock.
     pub fn claim(&self, name: &str) -> Result<Claim> {
-        fs::create_dir_all(&self.folder)
-            .with_context(|| format!("cannot make {}", self.folder.display()))?;
-        let lock = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(self.lock_file())
-            .with_context(|| format!("cannot open {}", self.lock_file().display()))?;
-        if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            bail!(
-                "the lab '{name}' is running already; end it with 'lab --name {name} down' or give another --name"
-            );
-        }
+        sweep();
+        let lock = loop {
+            fs::create_dir_all(&self.folder)
+                .with_context(|| format!("cannot make {}", self.folder.display()))?;
+            let lock = OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(self.lock_file())
+                .with_context(|| format!("cannot open {}", self.lock_file().display()))?;
+            // Whoever only looks holds the lock for a moment, too.
+            let deadline = Instant::now() + Duration::from_secs(1);
+            while rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
+                if Instant::now() < deadline {
+                    thread::sleep(Duration::from_millis(20));
+                    continue;
+                }
+                bail!(
+                    "the lab '{name}' is running already; end it with 'lab --name {name} down' or give another --name"
+                );
+            }
+            // Somebody may have removed the folder between the two.
+            if is_same_file(&lock, &self.lock_file()) {
+                break lock;
+            }
+        };
         for entry in fs::read_dir(&self.folder)?.flatten() {
             let path = entry.path();
             if path == self.lock_file() || path == self.log() {
@@ -189,6 +206,34 @@ impl LabPaths {
             folder: self.folder.clone(),
             _lock: lock,
         })
+    }
+}
+
+/// Removes what labs left that were killed.
+fn sweep() {
+    let Ok(entries) = fs::read_dir(runs()) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let folder = entry.path();
+        if !entry.file_name().as_encoded_bytes().starts_with(b"lab-") {
+            continue;
+        }
+        let Ok(lock) = File::open(folder.join("lock")) else {
+            continue;
+        };
+        if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok()
+            && is_same_file(&lock, &folder.join("lock"))
+        {
+            let _ = fs::remove_dir_all(&folder);
+        }
+    }
+}
+
+fn is_same_file(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(open), Ok(named)) => open.dev() == named.dev() && open.ino() == named.ino(),
+        _ => false,
     }
 }
 

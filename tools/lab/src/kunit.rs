@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The results of KUnit suites, as the kernel shows them in debugfs (KTAP).
+//!
+//! A module's suites run when it is loaded, and loading succeeds even if they fail: somebody
+//! has to look.
+
+/// What suites of a kernel or module gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KunitResults {
+    /// How many cases passed.
+    pub passed: usize,
+    /// The names of the cases that were skipped.
+    pub skipped: Vec<String>,
+    /// The names of the cases that failed, each with what was said before.
+    pub failed: Vec<String>,
+}
+
+impl KunitResults {
+    /// Adds the results of one suite: the contents of its file `results`.
+    pub fn add(&mut self, ktap: &str) {
+        let mut said: Vec<&str> = Vec::new();
+        for line in ktap.lines() {
+            // Cases are indented by four, the suite itself is not: it only repeats them.
+            let indented = line.starts_with("    ");
+            let text = line.trim_start();
+            let (passed, rest) = match (text.strip_prefix("ok "), text.strip_prefix("not ok ")) {
+                (Some(rest), _) => (true, rest),
+                (_, Some(rest)) => (false, rest),
+                _ => {
+                    said.push(line);
+                    continue;
+                }
+            };
+            let name = rest.split_once(' ').map_or(rest, |(_, name)| name);
+            if !indented {
+                // A suite without cases can fail on its own.
+                if !passed && self.failed.is_empty() {
+                    self.failed.push(name.to_owned());
+                }
+            } else if let Some((name, _)) = name.split_once(" # SKIP") {
+                self.skipped.push(name.to_owned());
+            } else if passed {
+                self.passed += 1;
+            } else {
+                let mut story = name.to_owned();
+                for line in &said {
+                    story.push_str("\n  ");
+                    story.push_str(line.trim());
+                }
+                self.failed.push(story);
+            }
+            said.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_counted() {
+        let ktap = "KTAP version 1\n1..1\n    KTAP version 1\n    # Subtest: scif\n    1..3\n    \
+                    ok 1 one\n    # two: EXPECTATION FAILED at x.rs:1\n    not ok 2 two\n    \
+                    ok 3 three # SKIP no device\n# scif: pass:1 fail:1 skip:1 total:3\n\
+                    not ok 1 scif\n";
+        let mut results = KunitResults::default();
+        results.add(ktap);
+        assert_eq!(results.passed, 1);
+        assert_eq!(results.skipped, ["three"]);
+        assert_eq!(
+            results.failed,
+            ["two\n  # two: EXPECTATION FAILED at x.rs:1"]
+        );
+    }
+}
