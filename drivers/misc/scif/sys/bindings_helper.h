@@ -4,6 +4,7 @@
  * compiled. sys/bindgen_parameters says what is taken.
  */
 
+#include <kunit/device.h>
 #include <linux/dmaengine.h>
 #include <linux/mman.h>
 #include <linux/ntb.h>

@@ -213,20 +213,34 @@ impl PinnedDrop for MappedTable {
 mod tests {
     use super::*;
     use crate::sys::{
-        dmaengine::Channel,
-        pin::tests::map_pages, //
+        pin::tests::map_pages,
+        shared_memory::SharedMemory, //
     };
+    use kernel::error::from_err_ptr;
 
-    /// Skipped, that is passed, on machines without a DMA engine.
+    /// A device that can be mapped for, as long as the test runs.
+    ///
+    /// Not that of a DMA engine: a test that took a channel would take it from the module that it
+    /// is loaded with.
+    fn device() -> Result<ARef<Device>> {
+        // SAFETY: This runs in the thread of a KUnit test, which `kunit_test` belongs to.
+        let device = from_err_ptr(unsafe {
+            own::kunit_device_register(
+                (*bindings::get_current()).kunit_test,
+                c"scif_test".as_char_ptr(),
+            )
+        })?;
+        // SAFETY: The device is valid, and has masks.
+        to_result(unsafe { bindings::dma_set_mask_and_coherent(device, u64::MAX) })?;
+        // SAFETY: The device is valid; this takes a reference.
+        Ok(unsafe { Device::get_device(device) })
+    }
+
     #[test]
     fn extents_are_all_of_the_pages() -> Result {
         const PAGES: usize = 40;
 
-        let Some(channel) = Channel::request() else {
-            pr_info!("no DMA channel here: nothing to test\n");
-            return Ok(());
-        };
-        let device = channel.device();
+        let device = device()?;
         let address = map_pages(PAGES, true)?;
         let pages = Arc::new(PinnedPages::pin(address, PAGES, true, true)?, GFP_KERNEL)?;
         let mapping = DmaMapping::new(&pages, &device)?;
@@ -244,6 +258,19 @@ mod tests {
             let (address, _) = mapping.extents().next().ok_or(EINVAL)?;
             assert_eq!(Some(address), read_only.phys(0));
         }
+        Ok(())
+    }
+
+    #[test]
+    fn shared_memory_survives_its_mapping() -> Result {
+        let device = device()?;
+        let memory = SharedMemory::new(4096, Some(&device))?;
+        let address = memory.bus_address();
+        memory.write_u32(0, 7)?;
+        memory.unmap();
+        memory.unmap();
+        assert_eq!(memory.read_u32(0)?, 7);
+        assert_eq!(memory.bus_address(), address);
         Ok(())
     }
 }
