@@ -8,6 +8,7 @@ use anyhow::ensure;
 use lab::Lab;
 use lab::Node;
 use lab::Personality;
+use lab::Windows;
 use lab::wait_until;
 
 use crate::harness::Need;
@@ -24,6 +25,17 @@ const GEN3_PAIR: Need = Need {
 /// A pair whose nodes have as many DMA engines as there can be.
 const FOUR_CHANNELS: Need = Need {
     dma_channels: 4,
+    ..PAIR
+};
+
+/// A pair whose windows are mapped onto one place each, where the only buffers large enough
+/// are: what ntb_transport needs to run at the speed of memory.
+const FIXED_PAIR: Need = Need {
+    windows: Windows::Fixed {
+        base: 256 << 20,
+        size: 2 << 20,
+    },
+    append: &["cma=64M@256M"],
     ..PAIR
 };
 
@@ -310,6 +322,36 @@ fn peer_death(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// ntb_transport and ntb_netdev: TCP/IP between the nodes, as users have it today.
+fn netdev(lab: &Lab) -> Result<()> {
+    let transport = Loaded::new(lab, "ntb_transport", "")?;
+    let netdev = Loaded::new(lab, "ntb_netdev", "")?;
+    for node in 0..2 {
+        let setup = format!(
+            "d=$(ls /sys/class/net | grep -v '^lo$' | head -n 1); test -n \"$d\"
+             ip addr add 10.0.0.{}/24 dev $d; ip link set $d up",
+            node + 1
+        );
+        lab.shell(node, &setup)?;
+    }
+    let ping = "ping=$(command -v ping || echo busybox ping); $ping -c 1 -W 1 10.0.0.2";
+    wait_until("a ping over ntb_netdev", lab.seconds(60), || {
+        Ok((lab.exec(0, ["sh", "-c", ping])?.code() == Some(0)).then_some(()))
+    })?;
+    let server = lab.spawn(1, ["iperf3", "-s", "-1", "--forceflush"])?;
+    server.wait_for("Server listening", lab.seconds(30))?;
+    let report = lab.shell(0, "iperf3 -c 10.0.0.2 -n 32M -J")?;
+    let report: serde_json::Value = serde_json::from_str(&report)?;
+    let received = report["end"]["sum_received"]["bytes"].as_u64();
+    ensure!(
+        received.is_some_and(|bytes| bytes >= 30 << 20),
+        "iperf3: {report}"
+    );
+    server.wait()?.success()?;
+    netdev.unload()?;
+    transport.unload()
+}
+
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("in_tree::pingpong", PAIR, pingpong),
@@ -323,5 +365,6 @@ pub const TESTS: &[Test] = &[
     Test::new("in_tree::gen3_pingpong", GEN3_PAIR, pingpong),
     Test::new("in_tree::gen3_doorbells", GEN3_PAIR, doorbells),
     Test::new("in_tree::gen3_windows", GEN3_PAIR, windows),
+    Test::new("in_tree::netdev", FIXED_PAIR, netdev).seconds(120),
     Test::new("in_tree::dmatest_four_channels", FOUR_CHANNELS, dmatest).seconds(240),
 ];

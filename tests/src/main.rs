@@ -6,6 +6,7 @@
 
 mod harness;
 mod in_tree;
+mod lab_command;
 mod lab_itself;
 
 use std::process::ExitCode;
@@ -17,7 +18,7 @@ use harness::Test;
 use lab::Flavour;
 
 /// All tests, by file.
-const FILES: &[&[Test]] = &[lab_itself::TESTS, in_tree::TESTS];
+const FILES: &[&[Test]] = &[lab_itself::TESTS, lab_command::TESTS, in_tree::TESTS];
 
 const EXAMPLES: &str = "\
 Examples (inside the environment):

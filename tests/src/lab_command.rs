@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The command `lab`, as a person types it.
+
+use std::fs;
+use std::io::Write;
+use std::process::Command;
+use std::process::Output;
+use std::process::Stdio;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::bail;
+use anyhow::ensure;
+use lab::Lab;
+
+use crate::harness::ONE;
+use crate::harness::Test;
+
+/// Runs `lab --name NAME ...` on the host; ends that lab when dropped.
+struct Commands {
+    name: String,
+    up: bool,
+}
+
+impl Commands {
+    fn run(&self, arguments: &[&str], input: &[u8]) -> Result<Output> {
+        let program = lab::paths::sibling("lab", None)?;
+        let mut child = Command::new(&program)
+            .args(["--name", &self.name])
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        let mut stdin = child.stdin.take().context("no input")?;
+        // A command may end without reading it.
+        let _ = stdin.write_all(input);
+        drop(stdin);
+        Ok(child.wait_with_output()?)
+    }
+
+    /// Runs it; it must succeed. Returns its output.
+    fn ok(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.run(arguments, b"")?;
+        if !output.status.success() {
+            bail!(
+                "'lab {}' gave {}: {}",
+                arguments.join(" "),
+                output.status,
+                String::from_utf8_lossy(&output.stderr)
+            );
+        }
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Runs it; it must fail with this status. Returns its error output.
+    fn fails(&self, status: i32, arguments: &[&str]) -> Result<String> {
+        let output = self.run(arguments, b"")?;
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(
+            output.status.code() == Some(status),
+            "'lab {}' gave {} instead of {status}: {error}",
+            arguments.join(" "),
+            output.status
+        );
+        Ok(error)
+    }
+}
+
+impl Drop for Commands {
+    fn drop(&mut self) {
+        if self.up {
+            let _ = self.run(&["down"], b"");
+        }
+    }
+}
+
+/// A life of a lab, by commands.
+fn life(lab: &Lab) -> Result<()> {
+    let mut commands = Commands {
+        name: format!("{}-commands", lab.config().name),
+        up: false,
+    };
+    let error = commands.fails(125, &["exec", "0", "--", "true"])?;
+    ensure!(error.contains("is not running"), "{error}");
+    commands.up = true;
+    let kernel = lab.kernel().flavour().name();
+    commands.ok(&["up", "--nodes", "2", "--kernel", kernel])?;
+    let error = commands.fails(125, &["up", "--kernel", kernel])?;
+    ensure!(error.contains("is running already"), "{error}");
+    ensure!(
+        commands
+            .ok(&["list"])?
+            .lines()
+            .any(|name| name == commands.name)
+    );
+
+    let output = commands.run(
+        &["exec", "1", "--", "sh", "-c", "cat; echo error >&2; exit 7"],
+        b"input",
+    )?;
+    ensure!(output.status.code() == Some(7) && output.stdout == b"input");
+    ensure!(output.stderr == b"error\n");
+    commands.fails(127, &["exec", "0", "--", "/no/such/program"])?;
+    commands.fails(128 + 9, &["exec", "0", "--", "sh", "-c", "kill -9 $$"])?;
+    ensure!(
+        commands.ok(&[
+            "exec",
+            "-C",
+            "/src",
+            "-e",
+            "A=b",
+            "0",
+            "--",
+            "sh",
+            "-c",
+            "echo $A; pwd"
+        ])? == "b\n/src\n"
+    );
+
+    let folder = lab.paths().folder().join("commands");
+    fs::create_dir_all(&folder)?;
+    let (there, back) = (folder.join("there"), folder.join("back"));
+    let contents = vec![0x5a; 3_000_000];
+    fs::write(&there, &contents)?;
+    commands.ok(&["push", &there.display().to_string(), "0:/root/"])?;
+    commands.ok(&["pull", "0:/root/there", &back.display().to_string()])?;
+    ensure!(fs::read(&back)? == contents);
+    commands.run(&["push", "-", "1:/root/piped"], b"piped")?;
+    ensure!(commands.ok(&["pull", "1:/root/piped", "-"])? == "piped");
+
+    commands.ok(&["kill", "1"])?;
+    let error = commands.fails(125, &["exec", "1", "--", "true"])?;
+    ensure!(error.contains("was killed"), "{error}");
+    ensure!(commands.ok(&["status"])?.contains("node 1: down"));
+    commands.ok(&["restart", "1"])?;
+    ensure!(commands.ok(&["exec", "1", "--", "hostname"])? == "node1\n");
+    commands.ok(&["link", "down", "0", "1"])?;
+    ensure!(
+        commands
+            .ok(&["status"])?
+            .contains("link 0-1: down: unplugged")
+    );
+    commands.ok(&["link", "up", "0", "1"])?;
+    let counters: serde_json::Value = serde_json::from_str(&commands.ok(&["counters", "--json"])?)?;
+    ensure!(counters.as_array().is_some_and(|nodes| nodes.len() == 2));
+    ensure!(commands.ok(&["counters"])?.contains("trapped reads"));
+    ensure!(commands.ok(&["dmesg", "0"])?.contains("Linux version"));
+    commands.ok(&["dmesg", "--check", "0"])?;
+    ensure!(commands.ok(&["console", "--log", "0"])?.contains("SeaBIOS"));
+    let status: serde_json::Value = serde_json::from_str(&commands.ok(&["status", "--json"])?)?;
+    let folder = status["folder"]
+        .as_str()
+        .context("no folder in the status")?;
+    let processes = pids(&status);
+    ensure!(processes.len() == 4, "these processes: {processes:?}");
+    commands.ok(&["down"])?;
+    commands.up = false;
+    ensure!(!fs::exists(folder)?, "{folder} is left");
+    for pid in processes {
+        // The owner is a child of a process that has ended: whoever inherits it reaps it.
+        let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        ensure!(
+            state.is_empty() || state.contains(") Z "),
+            "process {pid} is left: {state}"
+        );
+    }
+    Ok(())
+}
+
+/// The owner, the emulator and the QEMUs.
+fn pids(status: &serde_json::Value) -> Vec<u64> {
+    let nodes = status["nodes"].as_array().into_iter().flatten();
+    nodes
+        .map(|node| &node["pid"])
+        .chain([&status["owner"], &status["emulator"]])
+        .filter_map(serde_json::Value::as_u64)
+        .collect()
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[Test::new("lab_command::life", ONE, life).seconds(180)];
