@@ -8,7 +8,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Something on this machine: a file, a limit.
-    #[error("{what}: {source}")]
+    #[error("{what}: {}", words(.source))]
     Local {
         /// What was tried, on what.
         what: String,
@@ -154,6 +154,15 @@ fn how_lost(source: &io::Error, node_lost: bool) -> &'static str {
     }
 }
 
+/// An error in words, with its name instead of its number.
+fn words(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" (os error ") {
+        Some((words, _)) => format!("{words} ({})", errno_name(error)),
+        None => text,
+    }
+}
+
 /// The symbolic name of an error number, as manual pages use it.
 pub fn errno_name(error: &io::Error) -> String {
     let name = match error.raw_os_error() {
@@ -169,13 +178,16 @@ pub fn errno_name(error: &io::Error) -> String {
         Some(libc::EINVAL) => "EINVAL",
         Some(libc::EIO) => "EIO",
         Some(libc::EISCONN) => "EISCONN",
+        Some(libc::EISDIR) => "EISDIR",
         Some(libc::ELOOP) => "ELOOP",
         Some(libc::EMFILE) => "EMFILE",
         Some(libc::ENODEV) => "ENODEV",
         Some(libc::ENOENT) => "ENOENT",
         Some(libc::ENOMEM) => "ENOMEM",
         Some(libc::ENOSPC) => "ENOSPC",
+        Some(libc::ENOSYS) => "ENOSYS",
         Some(libc::ENOTCONN) => "ENOTCONN",
+        Some(libc::ENOTDIR) => "ENOTDIR",
         Some(libc::ENOTTY) => "ENOTTY",
         Some(libc::ENXIO) => "ENXIO",
         Some(libc::EOPNOTSUPP) => "EOPNOTSUPP",
@@ -188,4 +200,23 @@ pub fn errno_name(error: &io::Error) -> String {
         None => return error.to_string(),
     };
     name.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_name_the_error() {
+        let error = Error::local("cannot read 'x'")(io::Error::from_raw_os_error(libc::ENOENT));
+        assert_eq!(
+            error.to_string(),
+            "cannot read 'x': No such file or directory (ENOENT)"
+        );
+        assert_eq!(words(&io::Error::other("bad luck")), "bad luck");
+        assert_eq!(
+            errno_name(&io::Error::from_raw_os_error(95_000)),
+            "error 95000"
+        );
+    }
 }
