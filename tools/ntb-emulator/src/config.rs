@@ -196,7 +196,7 @@ impl Topology {
         match link.windows {
             Windows::Aperture => {}
             Windows::Trapped { size } => ensure!(
-                size.is_power_of_two() && size >= PAGE_SIZE && size <= MAX_RAM_SIZE,
+                size.is_power_of_two() && (PAGE_SIZE..=MAX_RAM_SIZE).contains(&size),
                 "window size {size} is not a power of two between {PAGE_SIZE} and {MAX_RAM_SIZE}"
             ),
             Windows::Fixed { base, size } => {

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::Acquire;
 use std::sync::mpsc::Sender;
 use std::thread;
 
@@ -268,7 +268,7 @@ impl Machine {
                 .iter()
                 .map(|entry| FunctionState {
                     name: entry.name.clone(),
-                    connected: entry.connected.load(Relaxed),
+                    connected: entry.connected.load(Acquire),
                 })
                 .collect();
             GuestState {

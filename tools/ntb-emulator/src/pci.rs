@@ -229,10 +229,10 @@ mod tests {
         let mut at = u64::from(dword(&space, 0x34) & 0xff);
         while at != 0 {
             found.push(dword(&space, at) & 0xff);
-            at = u64::from(dword(&space, at) >> 8 & 0xff);
+            at = u64::from((dword(&space, at) >> 8) & 0xff);
         }
         assert_eq!(found, [0x11, 0x10]);
-        assert_eq!(dword(&space, 0x40) >> 16 & 0x7ff, 32);
+        assert_eq!((dword(&space, 0x40) >> 16) & 0x7ff, 32);
     }
 
     #[test]

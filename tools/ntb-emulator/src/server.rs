@@ -17,6 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::Release;
 
 use anyhow::Context;
 use vfio_bindings::bindings::vfio;
@@ -155,9 +156,11 @@ impl Backend {
         }
     }
 
+    /// Who sees it disconnected may rely on it being quiet.
     fn disconnect(&mut self) {
-        if self.connected.swap(false, Relaxed) {
+        if self.connected.load(Relaxed) {
             self.function.disconnected();
+            self.connected.store(false, Release);
         }
     }
 

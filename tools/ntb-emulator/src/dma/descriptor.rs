@@ -50,8 +50,8 @@ impl Descriptor {
         let half = |at: usize| u64::from(u16::from_le_bytes([raw[at], raw[at + 1]]));
         let flags = word(0);
         Self {
-            destination: half(4) << 32 | u64::from(word(8)),
-            source: half(6) << 32 | u64::from(word(12)),
+            destination: (half(4) << 32) | u64::from(word(8)),
+            source: (half(6) << 32) | u64::from(word(12)),
             length: flags & SIZE_MASK,
             interrupt: flags & INTERRUPT_WHEN_DONE != 0,
         }

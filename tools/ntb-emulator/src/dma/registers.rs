@@ -110,7 +110,7 @@ impl Registers {
             return Ok(None);
         }
         self.started_again = false;
-        let ring = u64::from(self.ring_high) << 32 | u64::from(self.ring);
+        let ring = (u64::from(self.ring_high) << 32) | u64::from(self.ring);
         let into = u64::from(self.next.wrapping_sub(self.ring));
         let sane = ring % descriptor::SIZE == 0
             && into % descriptor::SIZE == 0
@@ -369,7 +369,7 @@ mod tests {
         write32(&mut registers, 0x238, u32::from(RESET | PAUSE));
         let control = read32(&mut registers, 0x238);
         assert_eq!(control & u32::from(PAUSE_DONE), 0);
-        assert_ne!(control & 1 << 30, 0);
+        assert_ne!(control & (1 << 30), 0);
         registers.finish(End::Executed { interrupt: false });
         assert_ne!(read16(&mut registers, 0x238) & PAUSE_DONE, 0);
         assert_eq!(registers.begin(), Ok(None));

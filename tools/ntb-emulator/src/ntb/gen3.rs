@@ -5,6 +5,7 @@
 //! window, finds topology, window sizes and link status in configuration space, and
 //! checks a second set of limits.
 
+use super::ConfigBytes;
 use super::Identity;
 use super::Window;
 use super::registers::DOORBELLS;
@@ -34,7 +35,7 @@ pub const IDENTITY: Identity = Identity {
     topology: [0, 0],
 };
 
-fn configuration(end: usize, windows: &[Window; WINDOWS]) -> Vec<(usize, Vec<u8>)> {
+fn configuration(end: usize, windows: &[Window; WINDOWS]) -> ConfigBytes {
     let sizes = windows.map(|window| window.size.ilog2() as u8);
     let ppd = [0x01, 0x11][end];
     vec![(WINDOW_SIZES, [sizes, sizes].concat()), (PPD, vec![ppd])]

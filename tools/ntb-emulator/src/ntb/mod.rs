@@ -47,6 +47,9 @@ use self::window::BARS;
 use self::window::Backing;
 use self::window::Window;
 
+/// Bytes to be found at offsets of configuration space.
+type ConfigBytes = Vec<(usize, Vec<u8>)>;
+
 /// What tells one personality from another.
 pub struct Identity {
     device: u16,
@@ -55,7 +58,7 @@ pub struct Identity {
     switch: LinkSwitch,
     locate: fn(u64) -> Option<Located<Register>>,
     /// Bytes of configuration space for an end (0 is upstream).
-    configuration: fn(usize, &[Window; WINDOWS]) -> Vec<(usize, Vec<u8>)>,
+    configuration: fn(usize, &[Window; WINDOWS]) -> ConfigBytes,
     link_status_in_config: Option<u64>,
     /// The topology register of the upstream and of the downstream end.
     topology: [u32; 2],

@@ -157,7 +157,7 @@ impl Registers {
     /// The vectors of what has been raised and not cleared among `sources`.
     fn pending(&self, sources: u64) -> Vec<usize> {
         (0..VECTORS)
-            .filter(|source| self.status & !self.disable & sources & 1 << source != 0)
+            .filter(|source| self.status & !self.disable & sources & (1 << source) != 0)
             .map(|source| self.vectors[source].into())
             .collect()
     }
