@@ -256,7 +256,10 @@ fn run_with_limit(lab: &Lab, test: &Test) -> Result<()> {
             Ok(Err(panic)) => Err(anyhow!("the test panicked: {}", panic_message(&*panic))),
             Err(_) => {
                 // The evidence has to be gathered before the nodes are gone.
-                let evidence = evidence(lab);
+                let mut evidence = evidence(lab);
+                for node in 0..lab.nodes() {
+                    evidence.push_str(&format!("\nnode {node}:{}", lab.processors(node)));
+                }
                 for node in 0..lab.nodes() {
                     lab.kill(node)?;
                 }

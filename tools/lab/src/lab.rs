@@ -393,6 +393,15 @@ impl Lab {
         Ok(self.exec(node, ["dmesg", "--raw"])?.success()?.stdout())
     }
 
+    /// Where a node's processors are, for the story of one that hangs; empty if it does not
+    /// run.
+    pub fn processors(&self, node: usize) -> String {
+        self.inner
+            .node(node)
+            .map(|found| found.processors(&self.inner.kernel))
+            .unwrap_or_default()
+    }
+
     /// What a node's console printed since the lab was started.
     pub fn console(&self, node: usize) -> String {
         let log = fs::read(self.inner.paths.console_log(node)).unwrap_or_default();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! QEMU's monitor (QMP), as far as the lab needs it: stopping a node's processors, which is
-//! how a node that hangs looks from outside, and letting them go on.
+//! how a node that hangs looks from outside, letting them go on, and looking where they are.
 
 use std::io::BufRead;
 use std::io::BufReader;
@@ -19,28 +19,45 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Runs one command without arguments, such as "stop" or "cont".
 pub(crate) fn command(socket: &Path, name: &str) -> Result<()> {
+    let mut monitor = connect(socket)?;
+    execute(&mut monitor, &json!({"execute": name}))?;
+    Ok(())
+}
+
+/// Runs one command of the monitor for people and returns what it prints.
+pub(crate) fn human(socket: &Path, line: &str) -> Result<String> {
+    let mut monitor = connect(socket)?;
+    let request = json!({
+        "execute": "human-monitor-command",
+        "arguments": {"command-line": line},
+    });
+    let answer = execute(&mut monitor, &request)?;
+    Ok(answer.as_str().unwrap_or_default().to_owned())
+}
+
+fn connect(socket: &Path) -> Result<BufReader<UnixStream>> {
     let stream = UnixStream::connect(socket)
         .with_context(|| format!("QEMU's monitor {} does not answer", socket.display()))?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
-    let mut reader = BufReader::new(stream);
+    let mut monitor = BufReader::new(stream);
     // The greeting.
-    read(&mut reader)?;
-    execute(&mut reader, "qmp_capabilities")?;
-    execute(&mut reader, name)
+    read(&mut monitor)?;
+    execute(&mut monitor, &json!({"execute": "qmp_capabilities"}))?;
+    Ok(monitor)
 }
 
-fn execute(reader: &mut BufReader<UnixStream>, name: &str) -> Result<()> {
-    let line = format!("{}\n", json!({"execute": name}));
-    reader.get_mut().write_all(line.as_bytes())?;
+fn execute(monitor: &mut BufReader<UnixStream>, request: &Value) -> Result<Value> {
+    let line = format!("{request}\n");
+    monitor.get_mut().write_all(line.as_bytes())?;
     loop {
-        let answer = read(reader)?;
+        let mut answer = read(monitor)?;
         if let Some(error) = answer.get("error") {
-            bail!("QEMU refuses '{name}': {error}");
+            bail!("QEMU refuses {request}: {error}");
         }
         // Anything else is an event.
-        if answer.get("return").is_some() {
-            return Ok(());
+        if let Some(value) = answer.get_mut("return") {
+            return Ok(value.take());
         }
     }
 }
@@ -54,4 +71,72 @@ fn read(reader: &mut BufReader<UnixStream>) -> Result<Value> {
         bail!("QEMU's monitor hung up");
     }
     serde_json::from_str(&line).context("QEMU's monitor talks nonsense")
+}
+
+/// Where the processors of a guest are, by the symbols in its kernel's `System.map`: for the
+/// story of one that hangs.
+pub(crate) fn processors(socket: &Path, system_map: &Path) -> Result<String> {
+    let registers = human(socket, "info registers -a")?;
+    let map = std::fs::read_to_string(system_map)
+        .with_context(|| format!("cannot read {}", system_map.display()))?;
+    let mut processor = "";
+    let mut lines = Vec::new();
+    for line in registers.lines() {
+        if line.starts_with("CPU#") {
+            processor = line.trim();
+        } else if let Some(pointer) = instruction_pointer(line) {
+            let halted = if line.contains("HLT=1") {
+                ", halted"
+            } else {
+                ""
+            };
+            lines.push(format!("{processor} {}{halted}", symbol(&map, pointer)));
+        }
+    }
+    Ok(lines.join("\n"))
+}
+
+/// From a line such as "RIP=ffffffff81a0f6ab RFL=00000246 [---Z-P-] CPL=0 II=0 A20=1 HLT=1".
+fn instruction_pointer(line: &str) -> Option<u64> {
+    let digits = line.strip_prefix("RIP=")?.split_whitespace().next()?;
+    u64::from_str_radix(digits, 16).ok()
+}
+
+/// The last symbol of a sorted map that is not behind the address.
+fn symbol(map: &str, address: u64) -> String {
+    let mut best = None;
+    for line in map.lines() {
+        let mut words = line.split_whitespace();
+        let start = words
+            .next()
+            .and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        match (start, words.nth(1)) {
+            (Some(start), Some(name)) if start <= address => best = Some((start, name)),
+            (Some(_), _) => break,
+            _ => {}
+        }
+    }
+    match best {
+        // Kernel text; anything far behind a symbol is user space or a module.
+        Some((start, name)) if address - start < 1 << 20 => {
+            format!("in {name}+{:#x}", address - start)
+        }
+        _ => format!("at {address:#x}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_are_found() {
+        let map = "ffffffff81000000 T _text\nffffffff81000100 t inner\nffffffff81000200 T last\n";
+        assert_eq!(symbol(map, 0xffff_ffff_8100_0110), "in inner+0x10");
+        assert_eq!(symbol(map, 0xffff_ffff_8100_0200), "in last+0x0");
+        assert_eq!(symbol(map, 0x40_0000), "at 0x400000");
+        let line = "RIP=ffffffff81a0f6ab RFL=00000246 [---Z-P-] CPL=0 II=0 A20=1 SMM=0 HLT=1";
+        assert_eq!(instruction_pointer(line), Some(0xffff_ffff_81a0_f6ab));
+        assert_eq!(instruction_pointer("RAX=0"), None);
+    }
 }

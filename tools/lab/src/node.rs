@@ -24,8 +24,10 @@ use anyhow::bail;
 
 use crate::error::Error;
 use crate::guest::Guest;
+use crate::kernel::Kernel;
 use crate::kernel_log;
 use crate::lock;
+use crate::monitor;
 use crate::paths::LabPaths;
 use crate::process::Supervised;
 use crate::process::describe;
@@ -132,7 +134,8 @@ impl Node {
         let (guest, hello) = Guest::greet(stream, limit, reason).map_err(|error| {
             // The story is on the console, whether QEMU lives or not.
             anyhow!(
-                "{error}{}",
+                "{error}{}{}",
+                self.processors(machine.kernel),
                 console_tail(number, &self.paths, &error.to_string())
             )
         })?;
@@ -144,6 +147,17 @@ impl Node {
             since: started,
             killed,
         })
+    }
+
+    /// Where the processors are, for a message; empty if QEMU does not tell.
+    pub(crate) fn processors(&self, kernel: &Kernel) -> String {
+        let map = kernel.tree().join("System.map");
+        match monitor::processors(&self.paths.monitor(self.number), &map) {
+            Ok(lines) if !lines.is_empty() => {
+                format!("\n  its processors:\n    {}", lines.replace('\n', "\n    "))
+            }
+            _ => String::new(),
+        }
     }
 
     /// Connects to the agent's port as soon as QEMU has made its socket.
