@@ -121,8 +121,9 @@ impl Channel {
     ///
     /// `Err` gives the completion back: the ring is full for now, or the engine is gone.
     ///
-    /// Whoever submits keeps both ranges mapped until the completion has been called. May be called
-    /// from any context but hard interrupts, and not from a completion.
+    /// Whoever submits keeps both ranges mapped until the completion has been called. Not in a
+    /// completion, and not with interrupts off, so with no `SpinLockIrq` held: drivers use locks
+    /// that turn soft interrupts off and on again.
     pub(crate) fn submit<T: Completion>(
         &self,
         dst: u64,
