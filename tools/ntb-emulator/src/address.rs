@@ -111,3 +111,186 @@ impl Bus for GuestBus {
         Ok(to.length)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::config::Link as Entry;
+    use crate::config::Personality;
+    use crate::config::Windows;
+    use crate::ntb::Link;
+
+    const RAM: u64 = 0x2_0000;
+    /// Where guest 0 has its two windows: one trapped, one mapped over the peer's RAM.
+    const TRAPPED: u64 = 0x8000_0000;
+    const APERTURE: u64 = 0x9000_0000;
+    /// Where guest 1 has its trapped window, which limits count from.
+    const PEER_BAR: u64 = 0xa000_0000;
+    /// Where the trapped window leads to, in the addresses of guest 1's NTB function: an
+    /// IOVA, as behind a virtual IOMMU.
+    const IOVA: u64 = 0x7_0000_0000;
+    /// What that is in guest 1's RAM.
+    const BEHIND: u64 = 0x8000;
+    const PERMITTED: u64 = 0x4000;
+
+    struct Pair {
+        rams: [Arc<Ram>; 2],
+        link: Arc<Link>,
+        bus: GuestBus,
+    }
+
+    fn map(memory: &GuestMemory, address: u64, size: u64, offset: u64, writable: bool) {
+        let file = File::from(memory.ram().as_fd().try_clone_to_owned().unwrap());
+        memory
+            .map(address, size, offset, true, writable, Some(file))
+            .unwrap();
+    }
+
+    fn pair() -> Pair {
+        let rams = [RAM, RAM].map(|size| Arc::new(Ram::anonymous(size).unwrap()));
+        let view = |guest: usize| Arc::new(GuestMemory::new(Arc::clone(&rams[guest])));
+        let entry = Entry {
+            upstream: 0,
+            downstream: 1,
+            personality: Personality::Gen5,
+            windows: Windows::Aperture,
+        };
+        let link = Link::new(&entry, [view(0), view(1)]);
+        map(link.port(1).memory(), IOVA, PERMITTED / 2, BEHIND, true);
+        // The second half is behind the first one in IOVAs, but not in RAM; it is read-only.
+        map(
+            link.port(1).memory(),
+            IOVA + PERMITTED / 2,
+            PERMITTED,
+            0,
+            false,
+        );
+        let memory = view(0);
+        map(&memory, 0, RAM / 2, 0, true);
+        map(&memory, RAM / 2, RAM / 2, RAM / 2, false);
+        for (end, trapped, aperture) in [(0, TRAPPED, APERTURE), (1, PEER_BAR, 0xb000_0000)] {
+            let port = link.port(end);
+            port.connect();
+            port.config_write(0x18, &trapped.to_le_bytes());
+            port.config_write(0x20, &aperture.to_le_bytes());
+            port.config_write(4, &[2, 0]);
+            port.register_write(0xb0d4, &[8]);
+        }
+        link.port(1).register_write(0x10, &IOVA.to_le_bytes());
+        let limit = PEER_BAR + PERMITTED;
+        link.port(1).register_write(0x18, &limit.to_le_bytes());
+        let bus = GuestBus::new(memory, vec![link.port(0)]);
+        Pair { rams, link, bus }
+    }
+
+    /// Where a byte is, by the rules and without the code: which RAM, and where in it.
+    fn model(address: u64, access: Access) -> Option<(usize, u64)> {
+        let read = access == Access::Read;
+        match address {
+            0..RAM if read || address < RAM / 2 => Some((0, address)),
+            APERTURE.. if address - APERTURE < RAM => Some((1, address - APERTURE)),
+            TRAPPED.. if address - TRAPPED < PERMITTED / 2 => Some((1, BEHIND + address - TRAPPED)),
+            TRAPPED.. if read && address - TRAPPED < PERMITTED => {
+                Some((1, address - TRAPPED - PERMITTED / 2))
+            }
+            _ => None,
+        }
+    }
+
+    fn all(bus: &GuestBus, source: u64, destination: u64, length: u64) -> (u64, Option<Fault>) {
+        let mut done = 0;
+        while done < length {
+            match bus.copy(source + done, destination + done, length - done) {
+                Ok(copied) => done += copied,
+                Err(fault) => return (done, Some(fault)),
+            }
+        }
+        (done, None)
+    }
+
+    fn addresses() -> impl Strategy<Value = u64> {
+        let near = |place: u64| (place.saturating_sub(300)..place + 300).boxed();
+        prop_oneof![
+            0..RAM,
+            near(RAM / 2),
+            near(RAM),
+            TRAPPED..TRAPPED + PERMITTED,
+            near(TRAPPED),
+            near(TRAPPED + PERMITTED / 2),
+            near(TRAPPED + PERMITTED),
+            APERTURE..APERTURE + RAM,
+            near(APERTURE),
+            near(APERTURE + RAM),
+            0..u64::MAX - 0x1000,
+        ]
+    }
+
+    proptest! {
+        /// Copies between any two places against the model, byte by byte.
+        #[test]
+        fn copies_where_addresses_lead(source in addresses(), destination in addresses(), length in 1u64..600) {
+            let Pair { rams, bus, .. } = pair();
+            for (guest, ram) in rams.iter().enumerate() {
+                let contents: Vec<u8> = (0..RAM).map(|at| (at * 13 + at / 251 + 100 * guest as u64) as u8).collect();
+                ram.write(0, &contents).unwrap();
+            }
+            let byte = |(guest, offset): (usize, u64)| {
+                let mut data = [0];
+                rams[guest].read(offset, &mut data).unwrap();
+                data[0]
+            };
+            let places: Vec<_> = (0..length)
+                .map(|at| (model(source + at, Access::Read), model(destination + at, Access::Write)))
+                .collect();
+            let expected = places.iter().take_while(|(from, to)| from.is_some() && to.is_some()).count();
+            let sources: HashSet<_> = places[..expected].iter().map(|(from, _)| *from).collect();
+            let overlap = places[..expected].iter().any(|(_, to)| sources.contains(to));
+            prop_assume!(!overlap);
+            let before: Vec<_> = places[..expected].iter().map(|(from, _)| byte(from.unwrap())).collect();
+            let (done, fault) = all(&bus, source, destination, length);
+            prop_assert_eq!(done, expected as u64);
+            let after: Vec<_> = places[..expected].iter().map(|(_, to)| byte(to.unwrap())).collect();
+            prop_assert_eq!(after, before);
+            let reason = places.get(expected).map(|(from, _)| if from.is_none() { Fault::Read } else { Fault::Write });
+            prop_assert_eq!(fault, reason);
+        }
+    }
+
+    #[test]
+    fn a_moved_window_is_found_where_it_is() {
+        let Pair { rams, link, bus } = pair();
+        rams[0].write(0, b"data").unwrap();
+        let moved = 0x12_0000_0000u64;
+        link.port(0).config_write(0x20, &moved.to_le_bytes());
+        assert_eq!(all(&bus, 0, APERTURE + 8, 4).1, Some(Fault::Write));
+        assert_eq!(all(&bus, 0, moved + 8, 4), (4, None));
+        let mut data = [0; 4];
+        rams[1].read(8, &mut data).unwrap();
+        assert_eq!(&data, b"data");
+        // Decoding switched off: there is nothing.
+        link.port(0).config_write(4, &[0, 0]);
+        assert_eq!(all(&bus, 0, moved + 8, 4).1, Some(Fault::Write));
+    }
+
+    #[test]
+    fn through_a_link_that_is_down() {
+        let Pair { rams, link, bus } = pair();
+        rams[0].write(0, b"data").unwrap();
+        link.allow(false);
+        for window in [TRAPPED, APERTURE] {
+            assert_eq!(all(&bus, 0, window, 4), (4, None));
+            assert_eq!(all(&bus, window, 0, 4), (0, Some(Fault::Read)));
+            assert_eq!(bus.write(window, b"word"), Ok(()));
+            assert_eq!(bus.read(window, &mut [0; 4]), Err(Fault::Read));
+        }
+        let mut data = [0xff; 4];
+        rams[1].read(0, &mut data).unwrap();
+        assert_eq!(data, [0; 4]);
+    }
+}

@@ -36,7 +36,6 @@ use crate::dma::DmaFunction;
 use crate::guest_memory::GuestMemory;
 use crate::ntb::Link;
 use crate::ntb::function::NtbFunction;
-use crate::ntb::window::Window;
 use crate::ram::Ram;
 use crate::server::Function;
 use crate::server::Served;
@@ -143,9 +142,8 @@ fn machine(topology: Topology, events: &Sender<Event>) -> Result<Machine> {
         .iter()
         .map(|link| {
             let ends = [link.upstream, link.downstream];
-            let windows = Window::of(link, ends.map(|guest| rams[guest].size()));
             let memory = ends.map(|guest| Arc::new(GuestMemory::new(Arc::clone(&rams[guest]))));
-            Link::new(link.personality, windows, memory)
+            Link::new(link, memory)
         })
         .collect();
     let mut guests = Vec::new();
