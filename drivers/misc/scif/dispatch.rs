@@ -95,6 +95,7 @@ fn handle(session: &Arc<Session>, message: Message) -> Result<(), &'static str> 
         | Message::WindowExtents { target, .. }
         | Message::WindowAnswer { target, .. }
         | Message::WindowRevoke { target, .. }
+        | Message::WindowRevokeDone { target, .. }
         | Message::MarkRequest { target, .. }
         | Message::MarkAnswer { target, .. }
         | Message::FenceWait { target, .. }
@@ -132,6 +133,7 @@ fn handle(session: &Arc<Session>, message: Message) -> Result<(), &'static str> 
                 Message::WindowRevoke { window, offset, .. } => {
                     connection.window_revoked(window, offset)
                 }
+                Message::WindowRevokeDone { window, .. } => connection.window_revoke_done(window),
                 Message::MarkRequest { token, .. } => connection.mark_requested(token),
                 Message::MarkAnswer {
                     token, sequence, ..

@@ -362,5 +362,11 @@ impl Connection {
         drop(tables);
         // Says that it is released, unless somebody still uses it.
         drop(removed);
+        if let Ok(peer) = self.peer() {
+            let _ = self.session.post(&Message::WindowRevokeDone {
+                target: peer.id,
+                window: id,
+            });
+        }
     }
 }

@@ -95,6 +95,8 @@ pub(crate) struct Window {
     answer: Atomic<u32>,
     /// Whether the peer may still use it.
     held_by_peer: Atomic<bool>,
+    /// Whether the peer can't begin new uses of it.
+    revoke_done: Atomic<bool>,
 }
 
 const ANSWER_DONE: u32 = 1;
@@ -252,6 +254,7 @@ impl Window {
                 uses <- Users::new(),
                 answer: Atomic::new(0),
                 held_by_peer: Atomic::new(true),
+                revoke_done: Atomic::new(false),
             }),
             GFP_KERNEL,
         )
@@ -262,6 +265,7 @@ impl Window {
         self.held_by_peer.store(false, Relaxed);
         // A peer that releases what was not revoked has no more use for it; so be it.
         owner.windows.remove_if_gone(self);
+        owner.wake();
     }
 
     /// Packed extents for the peer, each as long as can be.
@@ -538,7 +542,7 @@ impl Connection {
     }
 
     /// Unregisters all windows inside `offset..offset + len`: EINVAL if one is cut, ENXIO if there
-    /// is none; then nothing has changed.
+    /// is none; then nothing has changed. On return neither end can begin a new use of them.
     pub(crate) fn unregister(self: &Arc<Self>, offset: i64, len: u64) -> Result {
         let range = Range::new(offset, len).map_err(|_| EINVAL)?;
         self.check_established()?;
@@ -565,6 +569,25 @@ impl Connection {
         for window in &revoked {
             self.revoke(window);
         }
+        // The peer must not be able to use what the caller thinks is gone. A caller that is being
+        // killed does not wait, and a peer that goes does not answer.
+        let waiters = self.waiters()?;
+        for window in &revoked {
+            let _ = waiters.wait_killable(|| {
+                let done = !window.held_by_peer.load(Relaxed)
+                    || window.revoke_done.load(Relaxed)
+                    || self.check_established().is_err();
+                done.then_some(())
+            });
+        }
         Ok(())
+    }
+
+    /// The peer has taken note that a window was revoked.
+    pub(crate) fn window_revoke_done(&self, id: WindowId) {
+        if let Some(window) = self.session.exported(id) {
+            window.revoke_done.store(true, Relaxed);
+            self.wake();
+        }
     }
 }

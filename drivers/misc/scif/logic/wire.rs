@@ -144,6 +144,11 @@ pub(crate) enum Message {
         window: WindowId,
         offset: u64,
     },
+    /// The revoked window can't be found any more; uses that began before may go on.
+    WindowRevokeDone {
+        target: ConnectionId,
+        window: WindowId,
+    },
     /// The last use of the window has ended.
     WindowReleased { window: WindowId },
     /// Asks for a mark behind all that the receiver has started on the connection.
@@ -339,6 +344,7 @@ impl Message {
             Message::MarkAnswer { .. } => 15,
             Message::FenceWait { .. } => 16,
             Message::FenceDone { .. } => 17,
+            Message::WindowRevokeDone { .. } => 18,
         }
     }
 
@@ -358,6 +364,7 @@ impl Message {
             | Message::WindowExtents { target, .. }
             | Message::WindowAnswer { target, .. }
             | Message::WindowRevoke { target, .. }
+            | Message::WindowRevokeDone { target, .. }
             | Message::MarkRequest { target, .. }
             | Message::MarkAnswer { target, .. }
             | Message::FenceWait { target, .. }
@@ -417,7 +424,9 @@ impl Message {
             Message::WindowRevoke { window, offset, .. } => {
                 writer.u32(window.0).u32(0).u64(offset)
             }
-            Message::WindowReleased { window } => writer.u32(window.0),
+            Message::WindowReleased { window } | Message::WindowRevokeDone { window, .. } => {
+                writer.u32(window.0)
+            }
             Message::MarkRequest { token, .. } => writer.u32(token),
             Message::MarkAnswer {
                 token, sequence, ..
@@ -442,7 +451,7 @@ impl Message {
         // A message about a connection must name one.
         let target = match (kind, target) {
             (1 | 4 | 13, _) => ConnectionId::NONE,
-            (2..=17, 0) => return Err(Malformed::Field),
+            (2..=18, 0) => return Err(Malformed::Field),
             (_, id) => ConnectionId(id),
         };
         Ok(match kind {
@@ -539,6 +548,10 @@ impl Message {
                 target,
                 token: fields.u32()?,
                 status: fields.status()?,
+            },
+            18 => Message::WindowRevokeDone {
+                target,
+                window: fields.window()?,
             },
             _ => return Err(Malformed::Kind),
         })

@@ -12,7 +12,7 @@ use crate::logic::wire::{
 };
 
 /// The kinds of message there are; `message` below makes each of them.
-const KINDS: u8 = 17;
+const KINDS: u8 = 18;
 
 fn id() -> impl Strategy<Value = ConnectionId> {
     (1_u32..).prop_map(ConnectionId)
@@ -108,6 +108,7 @@ fn message() -> impl Strategy<Value = Message> {
                 offset,
             }
         }),
+        (id(), window()).prop_map(|(target, window)| Message::WindowRevokeDone { target, window }),
         window().prop_map(|window| Message::WindowReleased { window }),
         (id(), any::<u32>()).prop_map(|(target, token)| Message::MarkRequest { target, token }),
         (id(), any::<u32>(), any::<u64>()).prop_map(|(target, token, sequence)| {

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0
+#
+# Everything a person types; "make help" lists it. What is compiled is compiled
+# in the pinned environment (scripts/environment), but for "make modules" with
+# KDIR=, which uses the tools of the machine that the kernel tree is of.
+
+KERNEL ?= plain
+environment := scripts/environment run
+
+
+ifdef KDIR
+module_build = scripts/build-module "$(KDIR)" "$(if $(MO),$(MO),build/module)"
+else
+module_build = $(environment) scripts/module "$(KERNEL)"
+endif
+
+help:
+	@echo 'Two commands that need nothing but root on Debian 12 or 13:'
+	@echo '  make demo                  boot two nodes and copy a real file from one to the other'
+	@echo '                             (FILE=... for a file of your own)'
+	@echo '  make test                  all tests; ends with "N passed, N failed"'
+	@echo '                             KERNEL=debug: on the kernel with KASAN, lockdep and the like'
+	@echo '                             FILTER=...: only the lab tests with that in their name'
+	@echo
+	@echo 'The module for a machine of yours:'
+	@echo '  make modules KDIR=...      build scif.ko against a prepared kernel tree >= 7.3'
+	@echo '  make modules_install KDIR=...'
+	@echo '  make clean KDIR=...'
+	@echo
+	@echo 'For development, in the pinned environment:'
+	@echo '  make modules               scif.ko for the kernels of the lab (KERNEL=plain|debug)'
+	@echo '  make tools                 the programs: scif, lab, ntb-emulator'
+	@echo '  make check                 formatting, clippy, checkpatch'
+	@echo '  make host-test             the tests that need no guest'
+	@echo '  make shell                 a shell inside'
+	@echo '  make clean                 remove what was built in this clone'
+	@echo '  make distclean             and the cached root and kernels'
+
+demo: modules tools
+	@$(environment) scripts/demo $(if $(FILE),"$(abspath $(FILE))")
+
+test: modules tools
+	@$(environment) scripts/test --kernel "$(KERNEL)" $(FILTER)
+
+host-test:
+	@$(environment) scripts/test --host-only
+
+check: modules
+	@$(environment) scripts/check
+
+modules:
+	@$(module_build)
+
+modules_install:
+ifndef KDIR
+	@echo 'error: modules_install takes KDIR=..., the tree of the kernel that is to load the module' >&2; exit 2
+else
+	@$(module_build) modules_install
+endif
+
+tools:
+	@$(environment) scripts/tools
+
+shell:
+	@scripts/environment shell
+
+clean:
+ifdef KDIR
+	@$(module_build) clean
+else
+	rm -rf build target tests/programs/scif_abi
+endif
+
+distclean: clean
+	scripts/environment remove-all
+
+.PHONY: help demo test host-test check modules modules_install tools shell clean distclean
