@@ -174,14 +174,9 @@ impl Runner {
         };
         let modules = prepare(lab, test)?;
         let started = Instant::now();
-        let mut result = run_with_limit(lab, test);
+        run_with_limit(lab, test)?;
         let elapsed = started.elapsed();
-        if result.is_ok() {
-            result = inspect(lab, test, &modules);
-        }
-        if let Err(error) = result {
-            return Err(anyhow!("{error:#}{}", evidence(lab)));
-        }
+        inspect(lab, test, &modules).map_err(|error| with_evidence(lab, &error))?;
         if test.destroys {
             self.lab = None;
         }
@@ -252,8 +247,11 @@ fn run_with_limit(lab: &Lab, test: &Test) -> Result<()> {
             let _ = sender.send(result);
         });
         match receiver.recv_timeout(limit) {
-            Ok(Ok(result)) => result,
-            Ok(Err(panic)) => Err(anyhow!("the test panicked: {}", panic_message(&*panic))),
+            Ok(Ok(result)) => result.map_err(|error| with_evidence(lab, &error)),
+            Ok(Err(panic)) => {
+                let error = anyhow!("the test panicked: {}", panic_message(&*panic));
+                Err(with_evidence(lab, &error))
+            }
             Err(_) => {
                 // The evidence has to be gathered before the nodes are gone.
                 let mut evidence = evidence(lab);
@@ -297,6 +295,10 @@ fn inspect(lab: &Lab, test: &Test, before: &[String]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn with_evidence(lab: &Lab, error: &anyhow::Error) -> anyhow::Error {
+    anyhow!("{error:#}{}", evidence(lab))
 }
 
 /// The ends of the kernel logs, or of the consoles where nobody answers.

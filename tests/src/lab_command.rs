@@ -124,11 +124,11 @@ fn life(lab: &Lab) -> Result<()> {
     let (there, back) = (folder.join("there"), folder.join("back"));
     let contents = vec![0x5a; 3_000_000];
     fs::write(&there, &contents)?;
-    commands.ok(&["push", &there.display().to_string(), "0:/root/"])?;
-    commands.ok(&["pull", "0:/root/there", &back.display().to_string()])?;
+    commands.ok(&["push", "0", &there.display().to_string(), "/root/"])?;
+    commands.ok(&["pull", "0", "/root/there", &back.display().to_string()])?;
     ensure!(fs::read(&back)? == contents);
-    commands.run(&["push", "-", "1:/root/piped"], b"piped")?;
-    ensure!(commands.ok(&["pull", "1:/root/piped", "-"])? == "piped");
+    commands.run(&["push", "1", "-", "/root/piped"], b"piped")?;
+    ensure!(commands.ok(&["pull", "1", "/root/piped", "-"])? == "piped");
 
     commands.ok(&["kill", "1"])?;
     let error = commands.fails(125, &["exec", "1", "--", "true"])?;

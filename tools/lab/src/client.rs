@@ -149,9 +149,14 @@ pub fn call(name: &str, control: &Control) -> Result<Value> {
 pub fn down(name: &str) -> Result<()> {
     let mut stream = connect(name)?;
     Frame::json(Kind::Control, 0, &Control::Down)?.write(&mut stream)?;
-    // The owner hangs up by ending.
-    let _ = stream.read_to_end(&mut Vec::new());
-    Ok(())
+    // The owner hangs up by ending, or says why it does not.
+    match Frame::read(&mut stream) {
+        Ok(Some(frame)) if frame.kind == Kind::Answer => match frame.parse()? {
+            Answer::Failed(reason) => bail!("{reason}"),
+            Answer::Done(_) => Ok(()),
+        },
+        _ => Ok(()),
+    }
 }
 
 /// Runs a command with this process's standard streams.
@@ -183,7 +188,7 @@ pub fn push(name: &str, node: usize, local: &Path, remote: &str) -> Result<Outco
     } else {
         let file = File::open(local).with_context(|| {
             format!(
-                "cannot read {} (inside the environment there is only the repository; pipe other files: scripts/lab push - {node}:PATH <FILE)",
+                "cannot read {} (inside the environment there is only the repository; pipe other files: scripts/lab push {node} - PATH <FILE)",
                 local.display()
             )
         })?;

@@ -31,7 +31,7 @@ const EXAMPLES: &str = "\
 Examples:
   scripts/lab up                          two nodes with an NTB between them
   scripts/lab exec 0 -- uname -a          run a command in node 0
-  scripts/lab push driver.conf 1:/etc/    copy a file into node 1
+  scripts/lab push 1 driver.conf /etc/    copy a file into node 1
   scripts/lab console 1                   its serial console; leave with Ctrl-]
   scripts/lab kill 1                      cut its power
   scripts/lab restart 1                   boot it again
@@ -85,17 +85,19 @@ enum Command {
     },
     /// Copy a file into a node.
     Push {
+        /// Which node.
+        node: usize,
         /// The file, or "-" for the standard input.
         local: PathBuf,
-        /// Where to.
-        #[arg(value_name = "NODE:PATH", value_parser = place)]
-        remote: (usize, String),
+        /// Where to, in the node; a folder keeps the name of the file.
+        remote: String,
     },
     /// Copy a file out of a node.
     Pull {
-        /// The file.
-        #[arg(value_name = "NODE:PATH", value_parser = place)]
-        remote: (usize, String),
+        /// Which node.
+        node: usize,
+        /// The file, in the node.
+        remote: String,
         /// Where to, or "-" for the standard output.
         #[arg(default_value = ".")]
         local: PathBuf,
@@ -255,13 +257,6 @@ fn variable(text: &str) -> Result<(String, String), String> {
         .ok_or_else(|| "write NAME=VALUE".to_owned())
 }
 
-fn place(text: &str) -> Result<(usize, String), String> {
-    text.split_once(':')
-        .and_then(|(node, path)| Some((node.parse().ok()?, path.to_owned())))
-        .filter(|(_, path)| !path.is_empty())
-        .ok_or_else(|| "write NODE:PATH, for example 1:/root/file".to_owned())
-}
-
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match run(arguments) {
@@ -317,13 +312,15 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
             return Ok(exit_code(client::exec(name, node, exec)?));
         }
         Command::Push {
+            node,
             local,
-            remote: (node, path),
-        } => whole(client::push(name, node, &local, &path)?)?,
+            remote,
+        } => whole(client::push(name, node, &local, &remote)?)?,
         Command::Pull {
-            remote: (node, path),
+            node,
+            remote,
             local,
-        } => whole(client::pull(name, node, &path, &local)?)?,
+        } => whole(client::pull(name, node, &remote, &local)?)?,
         Command::Console { node, log: false } => lab::console::attach(name, node)?,
         Command::Console { node, log: true } => {
             let file = lab::paths::LabPaths::new(name)?.console_log(node);
