@@ -195,8 +195,14 @@ fn scratchpads(lab: &Lab) -> Result<()> {
     };
     a.shell(&each("echo $((0x12340000 + pad)) >peer0/spad$pad"))?;
     b.shell(&each("echo $((0xfeed0000 + pad)) >peer0/spad$pad"))?;
-    let expected =
-        |base: u64| -> String { (0..16).map(|pad| format!("{:#x}\n", base + pad)).collect() };
+    let expected = |base: u64| -> String {
+        let lines: Vec<String> = (base..base + 16).map(|n| format!("{n:#x}")).collect();
+        lines.join(
+            "
+",
+        ) + "
+"
+    };
     ensure!(b.shell(&each("cat spad$pad"))? == expected(0x1234_0000));
     ensure!(a.shell(&each("cat spad$pad"))? == expected(0xfeed_0000));
     ensure!(a.shell(&each("cat peer0/spad$pad"))? == expected(0x1234_0000));
