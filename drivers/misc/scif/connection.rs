@@ -48,9 +48,7 @@ use crate::{
     window::Windows,
 };
 use kernel::{
-    impl_has_work,
-    new_spinlock_irq,
-    new_work,
+    impl_has_work, new_spinlock_irq, new_work,
     prelude::*,
     sync::{
         atomic::{
@@ -171,10 +169,8 @@ impl Connection {
     ) -> Result<Arc<Self>> {
         let geometry = Geometry::new(RING_SIZE).ok_or(EINVAL)?;
         let bell = session.bell_for(id);
-        let inbound = SharedMemory::new(
-            DATA + RING_SIZE as usize,
-            session.transport.export_device(),
-        )?;
+        let inbound =
+            SharedMemory::new(DATA + RING_SIZE as usize, session.transport.export_device())?;
         Arc::pin_init(
             pin_init!(Self {
                 session: session.clone(),
@@ -213,9 +209,8 @@ impl Connection {
         peer_port: u16,
         waiters: Arc<WaitQueue>,
     ) -> Result<Arc<Self>> {
-        let connection = session.insert_connection(|id| {
-            Self::new(session, id, port, peer_port, Phase::Requested)
-        })?;
+        let connection = session
+            .insert_connection(|id| Self::new(session, id, port, peer_port, Phase::Requested))?;
         connection.attach(waiters);
         let posted = session.post(&Message::Connect {
             source: connection.id,
@@ -285,8 +280,8 @@ impl Connection {
             .session
             .transport
             .reaches(ring.address, DATA as u64 + u64::from(ring.size));
-        let bell_exists = (ring.bell as usize) < BELLS
-            && self.session.transport.bells() >> ring.bell & 1 == 1;
+        let bell_exists =
+            (ring.bell as usize) < BELLS && self.session.transport.bells() >> ring.bell & 1 == 1;
         let (true, true, Some(geometry), 0) = (
             reaches,
             bell_exists,
@@ -366,18 +361,16 @@ impl Connection {
         if self.phase() == Phase::Requested && self.set_peer(source, ring).is_err() {
             return false;
         }
-        let old = self.change_phase(|phase| {
-            (phase == Phase::Requested).then_some(Phase::Established)
-        });
+        let old =
+            self.change_phase(|phase| (phase == Phase::Requested).then_some(Phase::Established));
         self.wake();
         old == Phase::Requested
     }
 
     /// The peer has refused. Returns whether the connection can leave the table.
     pub(crate) fn refused(&self, reason: Refusal) -> bool {
-        let old = self.change_phase(|phase| {
-            (phase == Phase::Requested).then_some(Phase::Refused(reason))
-        });
+        let old = self
+            .change_phase(|phase| (phase == Phase::Requested).then_some(Phase::Refused(reason)));
         self.wake();
         matches!(old, Phase::Requested | Phase::Closed)
     }
@@ -434,7 +427,10 @@ impl Connection {
         self.fences.forget_deferred();
         match (old, self.peer()) {
             (Phase::Established, Ok(peer)) => {
-                let _ = self.session.post(&Message::Close { target: peer.id });
+                let _ = self.session.post(&Message::Close {
+                    target: peer.id,
+                    source: self.id,
+                });
             }
             (Phase::Requested, _) => {
                 // Stays in the table until the request is refused or its acceptance has been

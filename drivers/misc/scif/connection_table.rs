@@ -81,7 +81,9 @@ impl ConnectionTable {
     }
 
     fn index(id: ConnectionId) -> Option<usize> {
-        (id.0 & INDEX_MASK).checked_sub(1).map(|index| index as usize)
+        (id.0 & INDEX_MASK)
+            .checked_sub(1)
+            .map(|index| index as usize)
     }
 
     /// The connection with this id, if it is still there.

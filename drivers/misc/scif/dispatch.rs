@@ -82,12 +82,21 @@ fn handle(session: &Arc<Session>, message: Message) -> Result<(), &'static str> 
                 .is_some_and(|connection| connection.accepted(source, &ring));
             if !taken {
                 // The connector has given up: so it is closed as soon as it exists.
-                let _ = session.post(&Message::Close { target: source });
+                let _ = session.post(&Message::Close {
+                    target: source,
+                    source: target,
+                });
             }
         }
+        Message::Close { target, source } => match session.connection(target) {
+            Some(connection) => connection.peer_closed(),
+            // Both ends closed at once, and this one was done first: nothing writes there any more.
+            None => {
+                let _ = session.post(&Message::CloseDone { target: source });
+            }
+        },
         Message::WindowReleased { window } => session.unexport(window),
         Message::Refuse { target, .. }
-        | Message::Close { target }
         | Message::CloseDone { target }
         | Message::SpaceWanted { target }
         | Message::SpaceAvailable { target }
@@ -109,7 +118,6 @@ fn handle(session: &Arc<Session>, message: Message) -> Result<(), &'static str> 
                         session.remove_connection(target);
                     }
                 }
-                Message::Close { .. } => connection.peer_closed(),
                 Message::CloseDone { .. } => connection.close_done(),
                 Message::SpaceWanted { .. } => connection.space_wanted(),
                 Message::SpaceAvailable { .. } => connection.space_available(),
@@ -145,6 +153,7 @@ fn handle(session: &Arc<Session>, message: Message) -> Result<(), &'static str> 
                 Message::Connect { .. }
                 | Message::Accept { .. }
                 | Message::Cancel { .. }
+                | Message::Close { .. }
                 | Message::WindowReleased { .. } => (),
             }
         }

@@ -347,7 +347,7 @@ impl Endpoint {
                     // The result can be collected.
                     Phase::Established | Phase::PeerClosed => OUT | WRNORM,
                     Phase::Refused(_) | Phase::Lost | Phase::Closed => OUT | WRNORM | ERR | HUP,
-                }
+                };
             }
             State::Connected(connection) => connection.clone(),
         };

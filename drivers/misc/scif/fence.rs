@@ -28,8 +28,7 @@ use crate::{
     },
 };
 use kernel::{
-    new_mutex,
-    new_spinlock,
+    new_mutex, new_spinlock,
     prelude::*,
     rbtree::RBTree,
     sync::{

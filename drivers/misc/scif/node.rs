@@ -345,8 +345,9 @@ impl Fabric {
     ) -> Result {
         let mut found = None;
         for listener in self.ports.lock().listeners.values() {
-            found = listener
-                .take_if(|request| request.source == source && Arc::ptr_eq(&request.session, session));
+            found = listener.take_if(|request| {
+                request.source == source && Arc::ptr_eq(&request.session, session)
+            });
             if found.is_some() {
                 break;
             }

@@ -259,8 +259,8 @@ impl Connection {
     }
 
     fn take_extent(&self, incoming: &mut Incoming, packed: u64) -> Result<(), Violation> {
-        let extent = extents::unpack(packed, PAGE_SHIFT as u32)
-            .ok_or("it sends an impossible extent")?;
+        let extent =
+            extents::unpack(packed, PAGE_SHIFT as u32).ok_or("it sends an impossible extent")?;
         if incoming.status != Status::Done {
             return Ok(());
         }

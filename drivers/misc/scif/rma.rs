@@ -201,9 +201,10 @@ impl Connection {
             true => plan::split_tail(source, len),
             false => (len, 0),
         };
-        let engine = self.session.transport.engine().filter(|_| {
-            !options.use_cpu && (direction == Direction::Read || len > SMALL_WRITE)
-        });
+        let engine =
+            self.session.transport.engine().filter(|_| {
+                !options.use_cpu && (direction == Direction::Read || len > SMALL_WRITE)
+            });
         let sequence = self.begin_transfer()?;
         let Some(engine) = engine else {
             let result = self.copy_by_cpu(direction, &local_pieces, &remote_pieces, parts);
@@ -292,18 +293,12 @@ impl Connection {
                     let (address, len) = walk.next(limit).ok_or(ENXIO)?;
                     let _session = self.session.enter().ok_or(ENODEV)?;
                     match direction {
-                        Direction::Write => transport.write_pages(
-                            address,
-                            pages,
-                            offset as usize,
-                            len as usize,
-                        )?,
-                        Direction::Read => transport.read_pages(
-                            address,
-                            pages,
-                            offset as usize,
-                            len as usize,
-                        )?,
+                        Direction::Write => {
+                            transport.write_pages(address, pages, offset as usize, len as usize)?
+                        }
+                        Direction::Read => {
+                            transport.read_pages(address, pages, offset as usize, len as usize)?
+                        }
                     }
                     offset += len;
                     if crate::sys::current::is_being_killed() {

@@ -48,10 +48,7 @@ use crate::{
     window::Window,
 };
 use kernel::{
-    impl_has_work,
-    new_mutex,
-    new_spinlock_irq,
-    new_work,
+    impl_has_work, new_mutex, new_spinlock_irq, new_work,
     prelude::*,
     rbtree::RBTree,
     sync::{
@@ -432,9 +429,7 @@ impl Session {
         // Requests came from the control work, which is out now, too.
         self.fabric.forget_requests(self);
         // The very last write into the peer's memory.
-        let _ = self
-            .control
-            .say_farewell(&self.transport, self.peer.nonce);
+        let _ = self.control.say_farewell(&self.transport, self.peer.nonce);
         let device = self.device.lock().take();
         if let Some(device) = device {
             let _ = device.peer_db_set(1 << BELL_HELLO);

@@ -171,18 +171,15 @@ impl Connection {
         chunk.clear();
         UserSlice::new(from, count).read_all(chunk, GFP_KERNEL)?;
         let peer = self.peer()?;
-        let result = {
-            let _session = self.session.enter().ok_or(ECONNRESET)?;
-            if !self.writers.enter_unscoped() {
-                return Err(ECONNRESET);
-            }
-            let result = self.push(peer.ring, &peer.geometry, chunk);
-            if self.writers.leave() {
-                // The peer has closed meanwhile and waits for the last write.
-                self.answer_close();
-            }
-            result
-        };
+        let _session = self.session.enter().ok_or(ECONNRESET)?;
+        if !self.writers.enter_unscoped() {
+            return Err(ECONNRESET);
+        }
+        let result = self.push(peer.ring, &peer.geometry, chunk);
+        if self.writers.leave() {
+            // The peer has closed meanwhile and waits for the last write.
+            self.answer_close();
+        }
         result
     }
 
@@ -312,10 +309,10 @@ impl Connection {
             if self.writers.enter_unscoped() {
                 // The reads of the data come before the store that gives their place away.
                 self.session.transport.flush();
-                let _ = self.session.transport.write_u32(
-                    peer.ring + CONSUMED as u64,
-                    self.consumed.load(Relaxed),
-                );
+                let _ = self
+                    .session
+                    .transport
+                    .write_u32(peer.ring + CONSUMED as u64, self.consumed.load(Relaxed));
                 if self.writers.leave() {
                     self.answer_close();
                 }

@@ -32,8 +32,7 @@ use crate::{
     window::LocalPiece,
 };
 use kernel::{
-    impl_has_work,
-    new_work,
+    impl_has_work, new_work,
     prelude::*,
     sync::{
         atomic::{
@@ -128,24 +127,28 @@ impl Transfer {
         parts: (u64, u64),
         sequence: Sequence,
     ) -> Result<Arc<Self>> {
-        let made = connection.session.enter_owned().ok_or(ENODEV).and_then(|session| {
-            Arc::pin_init(
-                pin_init!(Self {
-                    sequence,
-                    connection: connection.clone(),
-                    engine: engine.clone(),
-                    bytes: parts.0 + parts.1,
-                    outstanding: Atomic::new(1),
-                    error: Atomic::new(0),
-                    result: Atomic::new(RUNNING),
-                    work <- new_work!("Transfer::work"),
-                    _local: local,
-                    _remote: remote,
-                    _session: session,
-                }),
-                GFP_KERNEL,
-            )
-        });
+        let made = connection
+            .session
+            .enter_owned()
+            .ok_or(ENODEV)
+            .and_then(|session| {
+                Arc::pin_init(
+                    pin_init!(Self {
+                        sequence,
+                        connection: connection.clone(),
+                        engine: engine.clone(),
+                        bytes: parts.0 + parts.1,
+                        outstanding: Atomic::new(1),
+                        error: Atomic::new(0),
+                        result: Atomic::new(RUNNING),
+                        work <- new_work!("Transfer::work"),
+                        _local: local,
+                        _remote: remote,
+                        _session: session,
+                    }),
+                    GFP_KERNEL,
+                )
+            });
         let transfer = match made {
             Ok(transfer) => transfer,
             Err(error) => {
@@ -273,8 +276,6 @@ impl Submitter<'_> {
         }
         // The ring is full. It empties, because descriptors in it report their end.
         engine.channel.issue_pending();
-        engine
-            .room
-            .wait_killable(|| try_submit().then_some(()))
+        engine.room.wait_killable(|| try_submit().then_some(()))
     }
 }

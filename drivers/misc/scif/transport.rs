@@ -98,9 +98,7 @@ impl Transport {
     /// Stores `bytes` at the peer's `address`. Posted: see [`Self::flush`].
     pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> Result {
         match self {
-            Transport::Ntb(ntb) => ntb
-                .aperture
-                .write(ntb.offset(address, bytes.len())?, bytes),
+            Transport::Ntb(ntb) => ntb.aperture.write(ntb.offset(address, bytes.len())?, bytes),
             Transport::Loopback(_) => direct_map::write(address, bytes),
         }
     }

@@ -189,9 +189,7 @@ pub(crate) fn entry_at_or_before<V>(tree: &RBTree<u64, V>, key: u64) -> Option<&
 }
 
 /// Collects extents into a table, joining those that touch.
-pub(crate) fn extent_table(
-    extents: impl Iterator<Item = (u64, u64)>,
-) -> Result<KVVec<Entry>> {
+pub(crate) fn extent_table(extents: impl Iterator<Item = (u64, u64)>) -> Result<KVVec<Entry>> {
     let mut table: KVVec<Entry> = KVVec::new();
     for (address, len) in extents {
         let extent = Extent::new(address, len).ok_or(EINVAL)?;
@@ -225,9 +223,9 @@ impl Window {
     ) -> Result<Arc<Self>> {
         let bus = match &export {
             Some(mapping) => extent_table(mapping.extents())?,
-            None => extent_table((0..pages.len()).filter_map(|index| {
-                Some((pages.phys(index)?, PAGE_SIZE as u64))
-            }))?,
+            None => extent_table(
+                (0..pages.len()).filter_map(|index| Some((pages.phys(index)?, PAGE_SIZE as u64))),
+            )?,
         };
         let engine_table = match &engine {
             Some(mapping) => Some(checked_table(extent_table(mapping.extents())?)?),
@@ -499,12 +497,12 @@ impl Connection {
                 extents,
             })?;
         }
-        let answer = self.waiters()?.wait_killable(|| {
-            match window.answer.load(Relaxed) {
+        let answer = self
+            .waiters()?
+            .wait_killable(|| match window.answer.load(Relaxed) {
                 0 => self.check_established().err().map(Err),
                 answer => Some(Ok(answer)),
-            }
-        })?;
+            })?;
         match answer? {
             ANSWER_DONE => self.windows.activate(window),
             ANSWER_NO_MEMORY => Err(ENOMEM),
@@ -557,8 +555,7 @@ impl Connection {
             // With the memory at hand the rest can't fail: all of them go, or none.
             revoked.reserve(count, GFP_KERNEL)?;
             let mut start = range.start();
-            while let Some(found) =
-                address_space::first_inside(&tables.active, start, range.end())
+            while let Some(found) = address_space::first_inside(&tables.active, start, range.end())
             {
                 start = found.end();
                 if let Some(window) = tables.active.remove(&found.start()) {

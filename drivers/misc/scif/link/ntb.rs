@@ -46,8 +46,7 @@ use crate::{
         Session, //
     },
     sys::{
-        direct_map,
-        dma_map,
+        direct_map, dma_map,
         iomap::IoMapping,
         ntb::{
             Client,
@@ -74,10 +73,7 @@ use crate::{
     },
 };
 use kernel::{
-    impl_has_work,
-    new_mutex,
-    new_spinlock_irq,
-    new_work,
+    impl_has_work, new_mutex, new_spinlock_irq, new_work,
     prelude::*,
     str::CString,
     sync::{
@@ -246,7 +242,7 @@ impl Client for NtbLink {
     fn remove(this: Arc<Self>) {
         let timer = this.timer.lock().take();
         drop(timer);
-        let device = this.device().take();
+        let device = this.device();
         // From now on `step` finds no device, and ends what there is.
         let own = this.device.lock().take();
         drop(own);
@@ -395,9 +391,8 @@ impl NtbLink {
             match self.make_offer(&mut inner, &device) {
                 Ok(offer) => inner.state = State::Offering(offer),
                 Err(error) => {
-                    inner.complain(|| {
-                        pr_err!("{}: can't offer a link: {:?}\n", &*self.name, error)
-                    });
+                    inner
+                        .complain(|| pr_err!("{}: can't offer a link: {:?}\n", &*self.name, error));
                     return;
                 }
             }
@@ -659,9 +654,12 @@ impl NtbLink {
     /// Waits for the peers of ended sessions to let go, for a while.
     fn wait_for_farewell(&self) {
         for _ in 0..FAREWELL_MILLISECONDS / 10 {
-            let waiting = self.inner.lock().graves.iter().any(|grave| {
-                matches!(grave, Grave::Session(session) if !session.peer_left())
-            });
+            let waiting = self
+                .inner
+                .lock()
+                .graves
+                .iter()
+                .any(|grave| matches!(grave, Grave::Session(session) if !session.peer_left()));
             if !waiting {
                 return;
             }

@@ -86,7 +86,10 @@ impl Hello {
             high(self.aperture_len),
         ];
         let mut words = [0; WORDS];
-        for (word, value) in words.iter_mut().zip(body.into_iter().chain([checksum(&body)])) {
+        for (word, value) in words
+            .iter_mut()
+            .zip(body.into_iter().chain([checksum(&body)]))
+        {
             *word = value;
         }
         words

@@ -108,8 +108,12 @@ pub(crate) enum Message {
     },
     /// The connector gives up a request that has not been answered.
     Cancel { source: ConnectionId },
-    /// The sender's endpoint is closed: it writes nothing more, and its ring wants no more data.
-    Close { target: ConnectionId },
+    /// The sender's end, which it knows as `source`, is closed: it writes nothing more, and its ring
+    /// wants no more data.
+    Close {
+        target: ConnectionId,
+        source: ConnectionId,
+    },
     /// Nothing more will be written into the ring of the closed connection.
     CloseDone { target: ConnectionId },
     /// The sender waits for room in the receiver's ring.
@@ -235,10 +239,7 @@ struct FieldReader<'a> {
 
 impl FieldReader<'_> {
     fn take<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (head, tail) = self
-            .rest
-            .split_first_chunk::<N>()
-            .ok_or(Malformed::Field)?;
+        let (head, tail) = self.rest.split_first_chunk::<N>().ok_or(Malformed::Field)?;
         self.rest = tail;
         Ok(*head)
     }
@@ -356,7 +357,7 @@ impl Message {
             }
             Message::Accept { target, .. }
             | Message::Refuse { target, .. }
-            | Message::Close { target }
+            | Message::Close { target, .. }
             | Message::CloseDone { target }
             | Message::SpaceWanted { target }
             | Message::SpaceAvailable { target }
@@ -388,9 +389,8 @@ impl Message {
             } => writer.u32(source.0).u16(source_port).u16(port).ring(&ring),
             Message::Accept { source, ring, .. } => writer.u32(source.0).u32(0).ring(&ring),
             Message::Refuse { reason, .. } => writer.u32(reason.code()),
-            Message::Cancel { source } => writer.u32(source.0),
-            Message::Close { .. }
-            | Message::CloseDone { .. }
+            Message::Cancel { source } | Message::Close { source, .. } => writer.u32(source.0),
+            Message::CloseDone { .. }
             | Message::SpaceWanted { .. }
             | Message::SpaceAvailable { .. } => &mut writer,
             Message::WindowOffer {
@@ -418,12 +418,8 @@ impl Message {
                 }
                 &mut writer
             }
-            Message::WindowAnswer { window, status, .. } => {
-                writer.u32(window.0).u32(status.code())
-            }
-            Message::WindowRevoke { window, offset, .. } => {
-                writer.u32(window.0).u32(0).u64(offset)
-            }
+            Message::WindowAnswer { window, status, .. } => writer.u32(window.0).u32(status.code()),
+            Message::WindowRevoke { window, offset, .. } => writer.u32(window.0).u32(0).u64(offset),
             Message::WindowReleased { window } | Message::WindowRevokeDone { window, .. } => {
                 writer.u32(window.0)
             }
@@ -476,7 +472,10 @@ impl Message {
             4 => Message::Cancel {
                 source: fields.connection()?,
             },
-            5 => Message::Close { target },
+            5 => Message::Close {
+                target,
+                source: fields.connection()?,
+            },
             6 => Message::CloseDone { target },
             7 => Message::SpaceWanted { target },
             8 => Message::SpaceAvailable { target },

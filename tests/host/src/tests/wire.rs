@@ -66,7 +66,7 @@ fn message() -> impl Strategy<Value = Message> {
         }),
         (id(), refusal()).prop_map(|(target, reason)| Message::Refuse { target, reason }),
         id().prop_map(|source| Message::Cancel { source }),
-        id().prop_map(|target| Message::Close { target }),
+        (id(), id()).prop_map(|(target, source)| Message::Close { target, source }),
         id().prop_map(|target| Message::CloseDone { target }),
         id().prop_map(|target| Message::SpaceWanted { target }),
         id().prop_map(|target| Message::SpaceAvailable { target }),
