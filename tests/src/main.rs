@@ -8,6 +8,10 @@ mod harness;
 mod in_tree;
 mod lab_command;
 mod lab_itself;
+mod scif;
+mod scif_copy;
+mod scif_messages_and_rma;
+mod scif_module;
 
 use std::process::ExitCode;
 
@@ -18,7 +22,14 @@ use harness::Test;
 use lab::Flavour;
 
 /// All tests, by file.
-const FILES: &[&[Test]] = &[lab_itself::TESTS, lab_command::TESTS, in_tree::TESTS];
+const FILES: &[&[Test]] = &[
+    lab_itself::TESTS,
+    lab_command::TESTS,
+    in_tree::TESTS,
+    scif_module::TESTS,
+    scif_messages_and_rma::TESTS,
+    scif_copy::TESTS,
+];
 
 const EXAMPLES: &str = "\
 Examples (inside the environment):
