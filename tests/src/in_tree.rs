@@ -385,12 +385,16 @@ pub const TESTS: &[Test] = &[
     Test::new("in_tree::scratchpads", PAIR, scratchpads),
     Test::new("in_tree::doorbells", PAIR, doorbells),
     Test::new("in_tree::windows", PAIR, windows),
-    Test::new("in_tree::dmatest", PAIR, dmatest).seconds(120),
+    Test::new("in_tree::dmatest", PAIR, dmatest)
+        .seconds(120)
+        .releases_engine(),
     Test::new("in_tree::peer_death", PAIR, peer_death).seconds(120),
     Test::new("in_tree::star_pingpong", STAR, pingpong),
     Test::new("in_tree::gen3_pingpong", GEN3_PAIR, pingpong),
     Test::new("in_tree::gen3_doorbells", GEN3_PAIR, doorbells),
     Test::new("in_tree::gen3_windows", GEN3_PAIR, windows),
     Test::new("in_tree::netdev", FIXED_PAIR, netdev).seconds(120),
-    Test::new("in_tree::dmatest_four_channels", FOUR_CHANNELS, dmatest).seconds(240),
+    Test::new("in_tree::dmatest_four_channels", FOUR_CHANNELS, dmatest)
+        .seconds(240)
+        .releases_engine(),
 ];
