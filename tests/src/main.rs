@@ -13,6 +13,7 @@ mod scif_copy;
 mod scif_messages_and_rma;
 mod scif_module;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -53,6 +54,10 @@ struct Arguments {
     /// Which kernel the guests boot; on the debug kernel tests have eight times the time.
     #[arg(long, value_enum, default_value = "plain", env = "KERNEL")]
     kernel: Flavour,
+    /// Test this scif.ko instead of the one that 'make modules' has built; a path that
+    /// guests see, below /src or /cache.
+    #[arg(long, value_name = "FILE")]
+    module: Option<PathBuf>,
     /// If a test fails, wait for Enter before its lab ends.
     #[arg(long)]
     keep: bool,
@@ -79,6 +84,9 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
             println!("{}", test.name);
         }
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(module) = &arguments.module {
+        scif::GIVEN_MODULE.get_or_init(|| module.clone());
     }
     lab::paths::require_environment()?;
     lab::interrupt::install()?;

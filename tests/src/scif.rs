@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the tests of the module share: loading it, reading what it shows in debugfs, its
+//! command line tool and the C programs in tests/programs.
+//!
+//! Nothing is asserted here about what the module does; that is in the files of the tests.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::BufWriter;
+use std::io::Write;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::anyhow;
+use anyhow::bail;
+use anyhow::ensure;
+use lab::Flavour;
+use lab::Lab;
+use lab::Outcome;
+use lab::Output;
+use lab::Process;
+use lab::paths;
+use lab::wait_until;
+use sha2::Digest;
+use sha2::Sha256;
+
+/// Whether the nodes of a lab have the module loaded when a test starts, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loaded {
+    /// It is not.
+    No,
+    /// It is, and does not give up a peer soon: for tests that are not about that, on
+    /// machines that are busy.
+    Patient,
+    /// It is, with the heartbeat that users have.
+    AsUsual,
+}
+
+/// Where the module's files are in a guest.
+const DEBUGFS: &str = "/sys/kernel/debug/scif";
+
+/// The file given on the command line.
+pub static GIVEN_MODULE: OnceLock<PathBuf> = OnceLock::new();
+
+/// The module for a lab's kernel.
+pub fn module(lab: &Lab) -> Result<PathBuf> {
+    if let Some(path) = GIVEN_MODULE.get() {
+        return Ok(path.clone());
+    }
+    let flavour = lab.kernel().flavour().name();
+    let path = paths::repository()
+        .join("build")
+        .join(flavour)
+        .join("scif.ko");
+    ensure!(
+        path.exists(),
+        "{} does not exist; run 'make modules KERNEL={flavour}'",
+        path.display()
+    );
+    Ok(path)
+}
+
+/// The parameters of the module for a node.
+pub fn parameters(lab: &Lab, node: usize, how: Loaded) -> String {
+    let mut words = Vec::new();
+    match (lab.kernel().flavour(), how) {
+        // So slow that a timer can be late by seconds.
+        (Flavour::Debug, _) => words.push("heartbeat_timeout_ms=10000".to_owned()),
+        (Flavour::Plain, Loaded::Patient) => words.push("heartbeat_timeout_ms=5000".to_owned()),
+        (Flavour::Plain, Loaded::AsUsual | Loaded::No) => {}
+    }
+    // The ports of an NTB tell two nodes apart, not more.
+    if lab.nodes() > 2 {
+        words.push(format!("node_id={node}"));
+    }
+    words.join(" ")
+}
+
+/// Loads the module in a node. That takes the in-tree modules the lab has loaded already.
+pub fn load(lab: &Lab, node: usize, how: Loaded) -> Result<()> {
+    lab.insmod(node, module(lab)?, &parameters(lab, node, how))
+}
+
+/// Loads the module in all nodes and waits until those with a link see each other.
+pub fn load_everywhere(lab: &Lab, how: Loaded) -> Result<()> {
+    for node in 0..lab.nodes() {
+        load(lab, node, how)?;
+    }
+    for (a, b) in lab.config().links() {
+        online(lab, a, b)?;
+        online(lab, b, a)?;
+    }
+    Ok(())
+}
+
+/// Unloads the module from all nodes.
+pub fn unload_everywhere(lab: &Lab) -> Result<()> {
+    for node in 0..lab.nodes() {
+        lab.rmmod(node, "scif")?;
+    }
+    Ok(())
+}
+
+// ----- what the module shows --------------------------------------------------------------
+
+/// A node as another (or itself) sees it: a line of debugfs's scif/nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Its id.
+    pub id: u16,
+    /// self, online or lost.
+    pub state: String,
+    /// loopback, or ntb: and a device.
+    pub link: String,
+    /// How its memory is reached.
+    pub aperture: String,
+    /// One start of the module on it.
+    pub generation: String,
+}
+
+/// The nodes that a node knows.
+pub fn nodes(lab: &Lab, node: usize) -> Result<Vec<Seen>> {
+    let text = lab.node(node).read(&format!("{DEBUGFS}/nodes"))?;
+    let mut lines = text.lines();
+    ensure!(
+        lines.next() == Some("node state link aperture generation"),
+        "scif/nodes has another header:\n{text}"
+    );
+    lines
+        .map(|line| {
+            let fields: Vec<&str> = line.split(' ').collect();
+            let [id, state, link, aperture, generation] = fields[..] else {
+                bail!("not a line of scif/nodes: '{line}'");
+            };
+            Ok(Seen {
+                id: id.parse().with_context(|| format!("in '{line}'"))?,
+                state: state.to_owned(),
+                link: link.to_owned(),
+                aperture: aperture.to_owned(),
+                generation: generation.to_owned(),
+            })
+        })
+        .collect()
+}
+
+/// What `node` knows of `id`, if anything.
+pub fn seen(lab: &Lab, node: usize, id: usize) -> Result<Option<Seen>> {
+    Ok(nodes(lab, node)?
+        .into_iter()
+        .find(|seen| usize::from(seen.id) == id))
+}
+
+/// Waits until `node` sees `id` in a state.
+pub fn state(lab: &Lab, node: usize, id: usize, state: &str, limit: Duration) -> Result<Seen> {
+    let what = format!("node {node} sees node {id} {state}");
+    wait_until(&what, limit, || {
+        Ok(seen(lab, node, id)?.filter(|seen| seen.state == state))
+    })
+}
+
+/// Waits until `node` sees `id` online.
+pub fn online(lab: &Lab, node: usize, id: usize) -> Result<Seen> {
+    state(lab, node, id, "online", lab.seconds(20))
+}
+
+/// Waits until both nodes of a pair see each other in sessions other than the given ones;
+/// returns those that they are in, seen from node 0 and from node 1.
+pub fn pair_online_anew(lab: &Lab, before: &[Seen; 2]) -> Result<[Seen; 2]> {
+    let limit = lab.seconds(20);
+    let find = |node: usize, id: usize| {
+        let what = format!("node {node} sees node {id} online again, in another generation");
+        wait_until(&what, limit, || {
+            Ok(seen(lab, node, id)?.filter(|seen| {
+                seen.state == "online" && seen.generation != before[node].generation
+            }))
+        })
+    };
+    Ok([find(0, 1)?, find(1, 0)?])
+}
+
+/// The module's counters.
+pub fn counters(lab: &Lab, node: usize) -> Result<BTreeMap<String, u64>> {
+    parse_counters(&lab.node(node).read(&format!("{DEBUGFS}/counters"))?)
+}
+
+fn parse_counters(text: &str) -> Result<BTreeMap<String, u64>> {
+    text.lines()
+        .map(|line| {
+            line.split_once(' ')
+                .and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?)))
+                .with_context(|| format!("not a counter: '{line}'"))
+        })
+        .collect()
+}
+
+/// Bytes that a node's engine has copied for the module.
+pub fn dma_bytes(lab: &Lab, node: usize) -> Result<u64> {
+    Ok(counters(lab, node)?.get("dma_bytes").copied().unwrap_or(0))
+}
+
+/// Whether the module is loaded.
+pub fn is_loaded(lab: &Lab, node: usize) -> Result<bool> {
+    Ok(lab.exec(node, ["test", "-e", "/sys/module/scif"])?.code() == Some(0))
+}
+
+/// An error if a node still holds something for somebody when all programs have ended:
+/// connections, windows, pinned pages. Closing goes on for a moment after a process ended.
+pub fn check_idle(lab: &Lab, node: usize) -> Result<()> {
+    let script = format!("cat {DEBUGFS}/counters; grep nr_foll_pin /proc/vmstat");
+    let deadline = Instant::now() + lab.seconds(10);
+    loop {
+        let text = lab.shell(node, &script)?;
+        let counters = parse_counters(&text)?;
+        let count = |name: &str| {
+            counters
+                .get(name)
+                .copied()
+                .with_context(|| format!("node {node} does not count {name}"))
+        };
+        let idle = count("connections")? == 0
+            && count("exported_windows")? == 0
+            && count("nr_foll_pin_acquired")? == count("nr_foll_pin_released")?
+            && counters.get("dma_errors").copied().unwrap_or(0) == 0;
+        if idle {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            bail!("node {node} has not let go of everything:\n{text}");
+        }
+    }
+}
+
+/// Lines of a node's kernel log since the last mark that are errors or worse.
+pub fn kernel_errors(lab: &Lab, node: usize) -> Result<Vec<String>> {
+    let log = lab.dmesg(node)?;
+    Ok(lab::kernel_log::since_mark(&log)
+        .lines()
+        .filter(|line| {
+            line.strip_prefix('<')
+                .and_then(|rest| rest.split_once('>')?.0.parse::<u32>().ok())
+                .is_some_and(|level| level & 7 <= 3)
+        })
+        .map(str::to_owned)
+        .collect())
+}
+
+// ----- programs ---------------------------------------------------------------------------
+
+/// The command line tool, as guests see it.
+pub fn tool() -> Result<String> {
+    Ok(paths::sibling("scif", None)?.display().to_string())
+}
+
+/// A C program of tests/programs, as guests see it.
+pub fn program(name: &str) -> Result<String> {
+    let path = paths::repository().join("tests/programs").join(name);
+    ensure!(
+        path.exists(),
+        "{} does not exist; run 'make tools'",
+        path.display()
+    );
+    Ok(path.display().to_string())
+}
+
+/// Runs the tool to its end.
+pub fn run_tool(lab: &Lab, node: usize, arguments: &[&str]) -> Result<Output> {
+    start_tool(lab, node, arguments)?.wait()
+}
+
+/// Starts the tool.
+pub fn start_tool(lab: &Lab, node: usize, arguments: &[&str]) -> Result<Process> {
+    let mut argv = vec![tool()?];
+    argv.extend(arguments.iter().map(|&argument| argument.to_owned()));
+    // The time of the test is limited anyway.
+    lab.command(node, argv)?.timeout(lab.seconds(600)).spawn()
+}
+
+/// A running `scif serve`, with a folder that host and guests see. Dropping it kills it.
+pub struct Server<'a> {
+    lab: &'a Lab,
+    /// The folder, on the host.
+    pub folder: PathBuf,
+    process: Process,
+}
+
+impl<'a> Server<'a> {
+    /// Serves a new folder on a node.
+    pub fn start(lab: &'a Lab, node: usize) -> Result<Server<'a>> {
+        let name = format!("served-by-{node}");
+        let folder = lab.paths().exchange().join(&name);
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir(&folder)?;
+        let root = format!("/exchange/{name}");
+        let process = start_tool(lab, node, &["serve", "--root", &root])?;
+        process.wait_for("serving", lab.seconds(30))?;
+        Ok(Server {
+            lab,
+            folder,
+            process,
+        })
+    }
+
+    /// What it has said of its clients.
+    pub fn log(&self) -> String {
+        self.process.stderr()
+    }
+
+    /// Ends it as Ctrl-C does, which must work.
+    pub fn stop(self) -> Result<()> {
+        self.process.signal(2);
+        match self.process.wait_timeout(self.lab.seconds(20))? {
+            Some(output) if output.outcome == Outcome::Exited(0) => Ok(()),
+            Some(output) => Err(anyhow!("after SIGINT {output}")),
+            None => Err(anyhow!("scif serve does not end after SIGINT")),
+        }
+    }
+}
+
+/// The results of a program that prints TAP: an error unless all is "ok", and in the number
+/// that was announced.
+pub fn check_tap(output: Output) -> Result<()> {
+    let text = output.stdout();
+    let bad: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("not ok") || line.starts_with("# returned"))
+        .collect();
+    ensure!(bad.is_empty(), "{}\n{}", bad.join("\n"), output.stderr());
+    let good = text.lines().filter(|line| line.starts_with("ok ")).count();
+    ensure!(
+        good > 0 && text.lines().any(|line| line == format!("1..{good}")),
+        "incomplete: {output}"
+    );
+    output.success()?;
+    Ok(())
+}
+
+// ----- files ------------------------------------------------------------------------------
+
+/// A file with content that does not repeat, in the exchange folder; returns its hash.
+pub fn make_file(lab: &Lab, name: &str, size: u64) -> Result<String> {
+    let path = lab.paths().exchange().join(name);
+    let mut file = BufWriter::new(fs::File::create(&path)?);
+    let mut hash = Sha256::new();
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64 ^ size;
+    let mut block = [0; 8192];
+    let mut left = size;
+    while left > 0 {
+        for word in block.chunks_exact_mut(8) {
+            // xorshift64
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            word.copy_from_slice(&state.to_le_bytes());
+        }
+        let piece = &block[..left.min(block.len() as u64) as usize];
+        file.write_all(piece)?;
+        hash.update(piece);
+        left -= piece.len() as u64;
+    }
+    file.flush()?;
+    Ok(format!("{:x}", hash.finalize()))
+}
+
+/// A file of zeroes in the exchange folder that takes no room, for copies that are not to
+/// end.
+pub fn make_endless_file(path: &Path) -> Result<()> {
+    fs::File::create(path)?.set_len(64 << 30)?;
+    Ok(())
+}
+
+/// The hash of a file on the host.
+pub fn hash_of(path: &Path) -> Result<String> {
+    let mut hash = Sha256::new();
+    let mut file =
+        fs::File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    std::io::copy(&mut file, &mut hash)?;
+    Ok(format!("{:x}", hash.finalize()))
+}
+
+/// The names in a folder, without the hidden ones that a file has while it is written.
+pub fn names_in(folder: &Path) -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if !name.starts_with('.') {
+            names.insert(name);
+        }
+    }
+    Ok(names)
+}

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The module by itself, on a node without any device: loading, unloading, its own tests,
+//! and SCIF within one node.
+
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Lab;
+
+use crate::harness::Need;
+use crate::harness::ONE;
+use crate::harness::Test;
+use crate::scif;
+use crate::scif::Loaded;
+
+/// A node with neither NTB nor DMA engine.
+const ALONE: Need = Need {
+    dma_channels: 0,
+    ..ONE
+};
+
+/// The module's KUnit suites pass. Loading it succeeds even if they do not.
+fn kunit(lab: &Lab) -> Result<()> {
+    scif::load(lab, 0, Loaded::Patient)?;
+    let results = lab.kunit(0, "scif")?;
+    ensure!(
+        results.failed.is_empty(),
+        "{} failed:\n{}",
+        results.failed.len(),
+        results.failed.join("\n")
+    );
+    ensure!(results.passed > 0, "there are no results: {results:?}");
+    println!(
+        "      {} KUnit cases passed, {} skipped {}",
+        results.passed,
+        results.skipped.len(),
+        results.skipped.join(" ")
+    );
+    lab.rmmod(0, "scif")
+}
+
+/// It loads without a device, is node 0, and goes without a trace; as often as one likes.
+fn load_and_unload(lab: &Lab) -> Result<()> {
+    let device = ["test", "-c", "/dev/scif"];
+    let mut generations = Vec::new();
+    for _ in 0..3 {
+        scif::load(lab, 0, Loaded::Patient)?;
+        lab.exec(0, device)?.success()?;
+        let nodes = scif::nodes(lab, 0)?;
+        let [node] = &nodes[..] else {
+            anyhow::bail!("a node alone sees {nodes:?}");
+        };
+        ensure!(
+            (node.id, &*node.state, &*node.link) == (0, "self", "loopback"),
+            "{node:?}"
+        );
+        generations.push(node.generation.clone());
+        lab.rmmod(0, "scif")?;
+        ensure!(lab.exec(0, device)?.code() == Some(1), "/dev/scif is left");
+        let left = lab.exec(0, ["test", "-e", "/sys/kernel/debug/scif"])?;
+        ensure!(left.code() == Some(1), "debugfs's folder scif is left");
+    }
+    generations.dedup();
+    ensure!(
+        generations.len() == 3,
+        "generations repeat: {generations:?}"
+    );
+    Ok(())
+}
+
+/// The whole interface between two processes of one node.
+fn loopback(lab: &Lab) -> Result<()> {
+    scif::load(lab, 0, Loaded::Patient)?;
+    let program = scif::program("scif_abi")?;
+    let output = lab
+        .command(0, [&program, "loopback", "2100", "4"])?
+        .timeout(lab.seconds(120))
+        .run()?;
+    scif::check_tap(output)?;
+    let nodes = scif::run_tool(lab, 0, &["nodes"])?.success()?.stdout();
+    ensure!(
+        nodes.lines().count() == 2 && nodes.contains("loopback"),
+        "scif nodes: {nodes}"
+    );
+    scif::check_idle(lab, 0)?;
+    lab.rmmod(0, "scif")
+}
+
+/// What an open file needs cannot be unloaded.
+fn in_use(lab: &Lab) -> Result<()> {
+    scif::load(lab, 0, Loaded::Patient)?;
+    let server = scif::Server::start(lab, 0)?;
+    let output = lab.exec(0, ["rmmod", "scif"])?;
+    ensure!(
+        output.code() != Some(0) && output.stderr().contains("in use"),
+        "rmmod with an open endpoint: {output}"
+    );
+    scif::run_tool(lab, 0, &["ping", "0", "-c", "3", "-i", "0"])?.success()?;
+    server.stop()?;
+    lab.rmmod(0, "scif")
+}
+
+/// Without the module, the tool says what to do.
+fn absent(lab: &Lab) -> Result<()> {
+    let output = scif::run_tool(lab, 0, &["nodes"])?.status(7)?;
+    ensure!(
+        output.stderr().contains("cannot open /dev/scif")
+            && output.stderr().contains("is the module loaded?"),
+        "{output}"
+    );
+    Ok(())
+}
+
+/// A parameter that makes no sense is refused, and the kernel log says which.
+fn bad_parameters(lab: &Lab) -> Result<()> {
+    for bad in ["node_id=65536", "node_id=-2"] {
+        let error = lab.insmod(0, scif::module(lab)?, bad).unwrap_err();
+        ensure!(format!("{error:#}").contains("nvalid"), "{bad}: {error:#}");
+        let log = lab.dmesg(0)?;
+        let said = format!("scif: {bad} is not a node id: 0 to 65535");
+        ensure!(
+            lab::kernel_log::since_mark(&log).contains(&said),
+            "the kernel log does not say '{said}'"
+        );
+    }
+    for bad in ["node_id=zero", "heartbeat_timeout_ms=-1"] {
+        ensure!(
+            lab.insmod(0, scif::module(lab)?, bad).is_err(),
+            "{bad} is accepted"
+        );
+    }
+    ensure!(!scif::is_loaded(lab, 0)?);
+    lab.insmod(0, scif::module(lab)?, "node_id=65535")?;
+    ensure!(scif::nodes(lab, 0)?[0].id == 65535);
+    lab.rmmod(0, "scif")
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("scif_module::kunit", ALONE, kunit),
+    Test::new("scif_module::absent", ALONE, absent),
+    Test::new("scif_module::load_and_unload", ALONE, load_and_unload),
+    Test::new("scif_module::loopback", ALONE, loopback).seconds(180),
+    Test::new("scif_module::in_use", ALONE, in_use),
+    Test::new("scif_module::bad_parameters", ALONE, bad_parameters).expects(&["is not a node id"]),
+];
