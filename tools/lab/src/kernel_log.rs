@@ -78,7 +78,8 @@ pub fn scan(log: &str, expected: &[&str]) -> Vec<String> {
     let mut number = 0;
     while let Some(&(level, text)) = lines.get(number) {
         let report = is_report(text);
-        if !report && !(level <= 4 && is_ours(text)) {
+        let warning = level <= 4 && is_ours(text);
+        if !report && !warning {
             number += 1;
             continue;
         }
