@@ -12,6 +12,7 @@ mod scif;
 mod scif_copy;
 mod scif_messages_and_rma;
 mod scif_module;
+mod scif_node_loss;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,6 +31,7 @@ const FILES: &[&[Test]] = &[
     scif_module::TESTS,
     scif_messages_and_rma::TESTS,
     scif_copy::TESTS,
+    scif_node_loss::TESTS,
 ];
 
 const EXAMPLES: &str = "\

@@ -141,5 +141,6 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_module::load_and_unload", ALONE, load_and_unload),
     Test::new("scif_module::loopback", ALONE, loopback).seconds(180),
     Test::new("scif_module::in_use", ALONE, in_use),
-    Test::new("scif_module::bad_parameters", ALONE, bad_parameters).expects(&["is not a node id"]),
+    Test::new("scif_module::bad_parameters", ALONE, bad_parameters)
+        .expects(&["is not a node id", "invalid for parameter"]),
 ];

@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Waits in every call that can wait for the peer, to see it woken when that is lost.
+ *
+ *	scif_blocked peer PORT		what to wait for: says nothing, reads nothing
+ *	scif_blocked wait NODE PORT	waits for that in all ways at once
+ *
+ * The latter prints "waiting" when it is about to, a line "CALL RESULT" for each call
+ * that has returned, where RESULT is the name of an error or what poll() said, and ends when
+ * all have.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <linux/scif_ioctl.h>
+
+/* The values of flags are not in the header. */
+#define SCIF_ACCEPT_SYNC	1
+#define SCIF_SEND_BLOCK		1
+#define SCIF_RECV_BLOCK		1
+#define SCIF_PROT_READ		1
+#define SCIF_MAP_FIXED		0x10
+#define SCIF_RMA_SYNC		4
+
+#define WINDOW			0x10000000L
+#define WINDOW_SIZE		(4L << 20)
+
+static void die(const char *what)
+{
+	fprintf(stderr, "scif_blocked: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+static int scif_open(void)
+{
+	int fd = open("/dev/scif", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		die("/dev/scif");
+	return fd;
+}
+
+static int listen_on(__u16 port)
+{
+	int fd = scif_open();
+
+	if (ioctl(fd, SCIF_BIND, &port))
+		die("SCIF_BIND");
+	if (ioctl(fd, SCIF_LISTEN, 16L))
+		die("SCIF_LISTEN");
+	return fd;
+}
+
+static int try_to_connect(int fd, __u16 node, __u16 port)
+{
+	struct scifioctl_connect argument = { .peer = { .node = node, .port = port } };
+
+	return ioctl(fd, SCIF_CONNECT, &argument);
+}
+
+static int connected(__u16 node, __u16 port)
+{
+	int fd = scif_open();
+
+	if (try_to_connect(fd, node, port))
+		die("SCIF_CONNECT");
+	return fd;
+}
+
+static char buffer[1 << 16];
+
+static int message(int fd, unsigned long call, void *data, int len, int flags)
+{
+	struct scifioctl_msg argument = {
+		.msg = (uintptr_t)data, .len = len, .flags = flags,
+	};
+
+	return ioctl(fd, call, &argument) ? -1 : argument.out_len;
+}
+
+static void register_window(int fd, void *area)
+{
+	struct scifioctl_reg argument = {
+		.addr = (uintptr_t)area, .len = WINDOW_SIZE, .offset = WINDOW,
+		.prot = SCIF_PROT_READ, .flags = SCIF_MAP_FIXED,
+	};
+
+	if (ioctl(fd, SCIF_REG, &argument))
+		die("SCIF_REG");
+}
+
+static void *allocate(void)
+{
+	void *area = mmap(NULL, WINDOW_SIZE, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	if (area == MAP_FAILED)
+		die("mmap");
+	return area;
+}
+
+static void be_the_peer(__u16 port)
+{
+	int fd = listen_on(port);
+	void *area = allocate();
+
+	/* Where nobody ever accepts. */
+	listen_on(port + 1);
+	printf("listening\n");
+	fflush(stdout);
+	for (;;) {
+		struct scifioctl_accept argument = { .flags = SCIF_ACCEPT_SYNC };
+		int accepted;
+
+		if (ioctl(fd, SCIF_ACCEPTREQ, &argument)) {
+			if (errno == EINTR)
+				continue;
+			die("SCIF_ACCEPTREQ");
+		}
+		/* Kept open until this process ends. */
+		accepted = scif_open();
+		if (ioctl(accepted, SCIF_ACCEPTREG, &argument.endpt))
+			die("SCIF_ACCEPTREG");
+		register_window(accepted, area);
+		/* The client waits for its window. */
+		if (message(accepted, SCIF_SEND, buffer, 1, SCIF_SEND_BLOCK) != 1)
+			die("SCIF_SEND");
+	}
+}
+
+/* --- Calls that wait --- */
+
+static int wait_in_recv(int fd)
+{
+	return message(fd, SCIF_RECV, buffer, 1, SCIF_RECV_BLOCK);
+}
+
+static int wait_in_send(int fd)
+{
+	int sent;
+
+	do
+		sent = message(fd, SCIF_SEND, buffer, sizeof(buffer), SCIF_SEND_BLOCK);
+	while (sent > 0);
+	return sent;
+}
+
+static int wait_in_poll(int fd)
+{
+	struct pollfd pollfd = { .fd = fd, .events = POLLIN };
+
+	if (poll(&pollfd, 1, -1) != 1)
+		return -1;
+	/* Then a call has to say why. */
+	if (!(pollfd.revents & (POLLHUP | POLLERR))) {
+		errno = EBUSY;
+		return -1;
+	}
+	return message(fd, SCIF_RECV, buffer, 1, SCIF_RECV_BLOCK);
+}
+
+/* One transfer after the other; sooner or later one is under way when it happens. */
+static int wait_in_readfrom(int fd)
+{
+	struct scifioctl_reg reg = {
+		.addr = (uintptr_t)allocate(), .len = WINDOW_SIZE, .offset = WINDOW,
+		.prot = 3, .flags = SCIF_MAP_FIXED,
+	};
+	struct scifioctl_copy argument = {
+		.loffset = WINDOW, .len = WINDOW_SIZE, .roffset = WINDOW,
+		.flags = SCIF_RMA_SYNC,
+	};
+
+	if (ioctl(fd, SCIF_REG, &reg))
+		return -1;
+	while (!ioctl(fd, SCIF_READFROM, &argument))
+		;
+	return -1;
+}
+
+struct call {
+	const char *name;
+	int (*wait)(int fd);
+};
+
+static const struct call calls[] = {
+	{ "recv", wait_in_recv },
+	{ "send", wait_in_send },
+	{ "poll", wait_in_poll },
+	{ "readfrom", wait_in_readfrom },
+	{ NULL },
+};
+
+static void report(const char *name, int result)
+{
+	if (result >= 0)
+		printf("%s returned %d\n", name, result);
+	else
+		printf("%s %s\n", name, strerrorname_np(errno));
+	fflush(stdout);
+}
+
+/* As fork(), but the child goes with its parent. */
+static pid_t fork_child(void)
+{
+	pid_t pid = fork();
+
+	if (pid < 0)
+		die("fork");
+	if (!pid && prctl(PR_SET_PDEATHSIG, SIGKILL))
+		die("prctl");
+	return pid;
+}
+
+static void wait_for(__u16 node, __u16 port)
+{
+	const struct call *call;
+	int fd;
+
+	for (call = calls; call->name; call++) {
+		fd = connected(node, port);
+		if (message(fd, SCIF_RECV, buffer, 1, SCIF_RECV_BLOCK) != 1)
+			die("SCIF_RECV");
+		if (!fork_child()) {
+			report(call->name, call->wait(fd));
+			exit(0);
+		}
+		close(fd);
+	}
+	if (!fork_child()) {
+		report("connect", try_to_connect(scif_open(), node, port + 1));
+		exit(0);
+	}
+	printf("waiting\n");
+	fflush(stdout);
+	while (wait(NULL) > 0)
+		;
+}
+
+int main(int argc, char **argv)
+{
+	/* A test that hangs is a test that fails. */
+	alarm(1800);
+	if (argc == 3 && !strcmp(argv[1], "peer")) {
+		be_the_peer(atoi(argv[2]));
+	} else if (argc == 4 && !strcmp(argv[1], "wait")) {
+		wait_for(atoi(argv[2]), atoi(argv[3]));
+	} else {
+		fprintf(stderr, "usage: scif_blocked peer PORT\n"
+			"       scif_blocked wait NODE PORT\n");
+		return 2;
+	}
+	return 0;
+}

@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Nodes that go, whatever the reason: unloaded, unbound, unplugged, hanging, dead. Whoever
+//! waits for them is told within two seconds, nobody is hurt, and when they are back
+//! everything works again without a reboot of the others.
+
+use std::fs;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Lab;
+use lab::Process;
+use lab::kernel_log;
+use lab::wait_until;
+
+use crate::harness::Need;
+use crate::harness::PAIR;
+use crate::harness::Test;
+use crate::scif;
+use crate::scif::Loaded;
+use crate::scif::Seen;
+use crate::scif::Server;
+
+/// A pair with the module and the heartbeat that users have.
+const USUAL_PAIR: Need = Need {
+    scif: Loaded::AsUsual,
+    ..PAIR
+};
+
+/// Within how many seconds the loss of a node is noticed and everybody told.
+const PROMISE: u64 = 2;
+
+/// The other node of a pair.
+fn other(node: usize) -> usize {
+    1 - node
+}
+
+/// The two sessions of a pair that is online: node 1 as node 0 sees it, and the reverse.
+fn sessions(lab: &Lab) -> Result<[Seen; 2]> {
+    Ok([scif::online(lab, 0, 1)?, scif::online(lab, 1, 0)?])
+}
+
+/// Waits until each node sees the other online, after `what`.
+fn reconnected(lab: &Lab, what: &str) -> Result<()> {
+    sessions(lab).with_context(|| format!("after {what}"))?;
+    Ok(())
+}
+
+/// A copy from node 0 to node 1 works.
+fn copy_works(lab: &Lab) -> Result<()> {
+    let server = Server::start(lab, 1)?;
+    let hash = scif::make_file(lab, "afterwards", 1_234_567)?;
+    scif::run_tool(lab, 0, &["cp", "-q", "/exchange/afterwards", "1:copy"])?.success()?;
+    ensure!(scif::hash_of(&server.folder.join("copy"))? == hash);
+    server.stop()
+}
+
+/// What a node's kernel log says since the test began must not contain this.
+fn not_logged(lab: &Lab, node: usize, text: &str) -> Result<()> {
+    let log = lab.dmesg(node)?;
+    let log = kernel_log::since_mark(&log);
+    ensure!(
+        !log.contains(text),
+        "node {node} says '{text}':\n{}",
+        lab::last_lines(log, 20)
+    );
+    Ok(())
+}
+
+/// Processes of a node that wait for the other one in every call that can wait.
+struct Blocked {
+    node: usize,
+    waiting: Process,
+    /// What the processes of the other node wait for; it waits, too.
+    peer: Process,
+}
+
+impl Blocked {
+    const CALLS: [&'static str; 5] = ["recv", "send", "poll", "readfrom", "connect"];
+
+    /// On both nodes, each for the other.
+    fn on_both(lab: &Lab) -> Result<[Blocked; 2]> {
+        let program = scif::program("scif_blocked")?;
+        let peers = [0, 1].map(|node| -> Result<Process> {
+            let peer = lab.spawn(node, [&program, "peer", "2200"])?;
+            peer.wait_for("listening", lab.seconds(20))?;
+            Ok(peer)
+        });
+        let [peer_0, peer_1] = peers;
+        let start = |node: usize, peer: Process| -> Result<Blocked> {
+            let other = other(node).to_string();
+            let waiting = lab.spawn(node, [&program, "wait", &other, "2200"])?;
+            waiting.wait_for("waiting", lab.seconds(20))?;
+            // Copies that end soon would not show much; the first goes by now.
+            let before = scif::dma_bytes(lab, node)?;
+            wait_until("a transfer goes on", lab.seconds(20), || {
+                Ok((scif::dma_bytes(lab, node)? > before).then_some(()))
+            })?;
+            ensure!(waiting.stdout() == "waiting\n", "{}", waiting.stdout());
+            Ok(Blocked {
+                node,
+                waiting,
+                peer,
+            })
+        };
+        Ok([start(0, peer_0?)?, start(1, peer_1?)?])
+    }
+
+    /// All calls must have returned, with an error that says that the peer is gone, within
+    /// the promised time since `event`.
+    fn told(self, lab: &Lab, event: Instant) -> Result<()> {
+        let limit = lab.seconds(PROMISE);
+        let left = limit.saturating_sub(event.elapsed());
+        let Some(output) = self.waiting.wait_timeout(left)? else {
+            anyhow::bail!(
+                "node {}: not all calls have returned after {:.1} s, only:\n{}",
+                self.node,
+                event.elapsed().as_secs_f64(),
+                self.waiting.stdout()
+            );
+        };
+        let text = output.success()?.stdout();
+        for call in Self::CALLS {
+            let told = ["ECONNRESET", "ENODEV", "ENXIO", "ECONNREFUSED", "ENOTCONN"]
+                .iter()
+                .any(|error| text.lines().any(|line| line == format!("{call} {error}")));
+            ensure!(told, "node {}: {call} was not told:\n{text}", self.node);
+        }
+        drop(self.peer);
+        Ok(())
+    }
+}
+
+/// A node that unloads the module is lost at once, not by its silence, and is back as
+/// another session when it loads it again.
+fn reload(lab: &Lab) -> Result<()> {
+    let mut before = sessions(lab)?;
+    for round in 0..5 {
+        for node in [1, 0] {
+            let context = || format!("round {round}, unloading node {node}");
+            lab.rmmod(node, "scif").with_context(context)?;
+            let peer = other(node);
+            scif::state(lab, peer, node, "lost", lab.seconds(PROMISE)).with_context(context)?;
+            let nodes = scif::run_tool(lab, peer, &["nodes"])?.success()?.stdout();
+            ensure!(nodes.contains("lost"), "scif nodes: {nodes}");
+            scif::load(lab, node, Loaded::AsUsual)?;
+            let now = sessions(lab).with_context(context)?;
+            ensure!(
+                now[peer].generation != before[peer].generation
+                    && now[node].generation == before[node].generation,
+                "generations after {}: {before:?}, then {now:?}",
+                context()
+            );
+            before = now;
+        }
+    }
+    for node in 0..2 {
+        not_logged(lab, node, "no sign of life")?;
+    }
+    copy_works(lab)
+}
+
+/// Both at once, so that neither answers the other's farewell.
+fn unload_both(lab: &Lab) -> Result<()> {
+    for _ in 0..3 {
+        let before = sessions(lab)?;
+        let unloading = [0, 1].map(|node| lab.spawn(node, ["rmmod", "scif"]));
+        for process in unloading {
+            process?.wait()?.success()?;
+        }
+        scif::load_everywhere(lab, Loaded::AsUsual)?;
+        scif::pair_online_anew(lab, &before)?;
+    }
+    copy_works(lab)
+}
+
+/// One after the other: the second part needs a lab of its own as well on the debug kernel.
+fn unload(lab: &Lab) -> Result<()> {
+    reload(lab)?;
+    unload_both(lab)
+}
+
+/// The module stays while somebody uses it.
+fn unload_in_use(lab: &Lab) -> Result<()> {
+    let server = Server::start(lab, 1)?;
+    let output = lab.exec(1, ["rmmod", "scif"])?;
+    ensure!(
+        output.code() != Some(0) && output.stderr().contains("in use"),
+        "{output}"
+    );
+    scif::run_tool(lab, 0, &["ping", "1", "-c", "3", "-i", "0"])?.success()?;
+    server.stop()
+}
+
+/// The driver of the NTB is taken away under open connections, and given back.
+fn unbind(lab: &Lab) -> Result<()> {
+    const DEVICE: &str = "0000:00:05.0";
+    let driver = format!("/sys/bus/pci/devices/{DEVICE}/driver");
+    for node in [0, 1] {
+        let driver = lab.shell(node, &format!("readlink -f {driver}"))?;
+        let driver = driver.trim();
+        let [of_0, of_1] = Blocked::on_both(lab)?;
+        let unbind = lab.spawn(
+            node,
+            ["sh", "-c", &format!("echo {DEVICE} >'{driver}/unbind'")],
+        )?;
+        let event = Instant::now();
+        of_0.told(lab, event)?;
+        of_1.told(lab, event)?;
+        unbind.wait()?.success()?;
+        scif::state(lab, other(node), node, "lost", lab.seconds(PROMISE))?;
+        scif::state(lab, node, other(node), "lost", lab.seconds(PROMISE))?;
+        lab.shell(node, &format!("echo {DEVICE} >'{driver}/bind'"))?;
+        reconnected(lab, "binding the driver again")?;
+    }
+    copy_works(lab)
+}
+
+/// The link goes down, and comes up again.
+fn link(lab: &Lab) -> Result<()> {
+    for _ in 0..3 {
+        let blocked = Blocked::on_both(lab)?;
+        let event = Instant::now();
+        lab.set_link(0, 1, false)?;
+        for blocked in blocked {
+            blocked.told(lab, event)?;
+        }
+        for node in 0..2 {
+            scif::state(lab, node, other(node), "lost", lab.seconds(PROMISE))?;
+        }
+        lab.set_link(0, 1, true)?;
+        reconnected(lab, "the link came up")?;
+    }
+    copy_works(lab)
+}
+
+/// A node that hangs is lost, and everybody waiting for it told. If it goes on after all, it
+/// is online again, but what there was before is dead on its side, too.
+fn hang(lab: &Lab) -> Result<()> {
+    // The heartbeat, and how long one may wait for what follows.
+    let limit = match lab.kernel().flavour() {
+        lab::Flavour::Plain => Duration::from_secs(PROMISE),
+        lab::Flavour::Debug => Duration::from_secs(10) + lab.seconds(PROMISE),
+    };
+    let [of_0, of_1] = Blocked::on_both(lab)?;
+    let event = Instant::now();
+    lab.pause(1)?;
+    scif::state(lab, 0, 1, "lost", limit.saturating_sub(event.elapsed()))?;
+    of_0.told(lab, Instant::now())?;
+    let event = Instant::now();
+    lab.resume(1)?;
+    // From its own point of view, no time has passed.
+    of_1.told(lab, event)?;
+    reconnected(lab, "node 1 went on")?;
+    copy_works(lab)
+}
+
+/// Kills node 1 when a copy between the two, run on node 0, is under way. Checks what
+/// the copy says, and when.
+fn kill_during_copy(lab: &Lab, arguments: &[&str]) -> Result<()> {
+    let before = sessions(lab)?;
+    let server = Server::start(lab, 1)?;
+    let exchange = lab.paths().exchange();
+    let received = exchange.join("received");
+    let _ = fs::remove_dir_all(&received);
+    fs::create_dir(&received)?;
+    let endless = match arguments[1].starts_with("1:") {
+        true => server.folder.join("endless"),
+        false => exchange.join("endless"),
+    };
+    scif::make_endless_file(&endless)?;
+
+    let moved = || -> Result<u64> { Ok(scif::dma_bytes(lab, 0)? + scif::dma_bytes(lab, 1)?) };
+    let start = moved()?;
+    let copy = scif::start_tool(lab, 0, arguments)?;
+    let some = match lab.kernel().flavour() {
+        lab::Flavour::Plain => 32 << 20,
+        lab::Flavour::Debug => 4 << 20,
+    };
+    wait_until("a part of the file has arrived", lab.seconds(60), || {
+        ensure!(copy.is_running(), "it has ended: {}", copy.stderr());
+        Ok((moved()? >= start + some).then_some(()))
+    })?;
+
+    let event = Instant::now();
+    lab.kill(1)?;
+    let output = copy
+        .wait_timeout(lab.seconds(PROMISE).saturating_sub(event.elapsed()))?
+        .with_context(|| format!("the copy goes on after {PROMISE} s: {}", copy.stderr()))?;
+    let took = event.elapsed();
+    let said = output.stderr();
+    ensure!(
+        output.code() == Some(4)
+            && said.contains("node 1 was lost during the copy")
+            && said.contains(&format!("nothing was written to '{}'", arguments[2])),
+        "{output}"
+    );
+    println!(
+        "      the copy failed {:.2} s after the node was killed",
+        took.as_secs_f64()
+    );
+    let nodes = scif::run_tool(lab, 0, &["nodes"])?.success()?.stdout();
+    ensure!(
+        nodes
+            .lines()
+            .any(|line| line.split_whitespace().take(2).eq(["1", "lost"])),
+        "scif nodes: {nodes}"
+    );
+    for folder in [&received, &server.folder] {
+        let mut names = scif::names_in(folder)?;
+        names.remove("endless");
+        ensure!(names.is_empty(), "{} has {names:?}", folder.display());
+    }
+    drop(server);
+    fs::remove_file(&endless)?;
+
+    lab.restart(1)?;
+    scif::load(lab, 1, Loaded::AsUsual)?;
+    let now = sessions(lab)?;
+    ensure!(
+        now[0].generation != before[0].generation && now[1].generation == before[1].generation,
+        "generations: {before:?}, then {now:?}"
+    );
+    copy_works(lab)?;
+    let errors = scif::kernel_errors(lab, 0)?;
+    ensure!(
+        errors.is_empty(),
+        "node 0's kernel log:\n{}",
+        errors.join("\n")
+    );
+    Ok(())
+}
+
+/// The receiver of a copy dies.
+fn kill_receiver(lab: &Lab) -> Result<()> {
+    kill_during_copy(lab, &["cp", "/exchange/endless", "1:copy"])
+}
+
+/// The sender of a copy dies.
+fn kill_sender(lab: &Lab) -> Result<()> {
+    kill_during_copy(lab, &["cp", "1:endless", "/exchange/received/copy"])
+}
+
+/// A node dies in the middle of everything that can wait; a server on the other outlives it.
+fn kill_client(lab: &Lab) -> Result<()> {
+    let server = Server::start(lab, 0)?;
+    scif::make_endless_file(&lab.paths().exchange().join("endless"))?;
+    let copy = scif::start_tool(lab, 1, &["cp", "/exchange/endless", "0:copy"])?;
+    let start = scif::dma_bytes(lab, 1)?;
+    wait_until("a part of the file has arrived", lab.seconds(60), || {
+        ensure!(copy.is_running(), "it has ended: {}", copy.stderr());
+        Ok((scif::dma_bytes(lab, 1)? > start).then_some(()))
+    })?;
+    let [of_0, of_1] = Blocked::on_both(lab)?;
+    let event = Instant::now();
+    lab.kill(1)?;
+    of_0.told(lab, event)?;
+    drop((of_1, copy));
+    lab.restart(1)?;
+    scif::load(lab, 1, Loaded::AsUsual)?;
+    reconnected(lab, "the restart")?;
+    wait_until(
+        "the server says what has become of it",
+        lab.seconds(20),
+        || Ok(server.log().contains("nothing was written").then_some(())),
+    )?;
+    let hash = scif::make_file(lab, "afterwards", 100_000)?;
+    scif::run_tool(lab, 1, &["cp", "-q", "/exchange/afterwards", "0:copy"])?.success()?;
+    ensure!(scif::hash_of(&server.folder.join("copy"))? == hash);
+    server.stop()
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("scif_node_loss::unload_in_use", USUAL_PAIR, unload_in_use),
+    Test::new("scif_node_loss::link", USUAL_PAIR, link).seconds(120),
+    Test::new("scif_node_loss::unbind", USUAL_PAIR, unbind).seconds(120),
+    Test::new("scif_node_loss::hang", USUAL_PAIR, hang)
+        .seconds(120)
+        .expects(&["is lost: no sign of life"]),
+    Test::new("scif_node_loss::kill_receiver", USUAL_PAIR, kill_receiver).seconds(180),
+    Test::new("scif_node_loss::kill_sender", USUAL_PAIR, kill_sender).seconds(180),
+    Test::new("scif_node_loss::kill_client", USUAL_PAIR, kill_client).seconds(180),
+    Test::new("scif_node_loss::unload", USUAL_PAIR, unload)
+        .seconds(240)
+        .releases_engine(),
+];
