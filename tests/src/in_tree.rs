@@ -359,8 +359,16 @@ fn peer_death(lab: &Lab) -> Result<()> {
 
 /// ntb_transport and ntb_netdev: TCP/IP between the nodes, as users have it today.
 fn netdev(lab: &Lab) -> Result<()> {
-    let transport = Loaded::new(lab, "ntb_transport", "")?;
-    let netdev = Loaded::new(lab, "ntb_netdev", "")?;
+    // With the cable out until both are loaded: the driver clears its scratchpads in a work
+    // item that it queues when it is loaded, and what the peer wrote meanwhile is lost.
+    lab.set_link(0, 1, false)?;
+    for node in 0..2 {
+        lab.load(node, "ntb_transport")?;
+    }
+    lab.set_link(0, 1, true)?;
+    for node in 0..2 {
+        lab.load(node, "ntb_netdev")?;
+    }
     for node in 0..2 {
         let setup = format!(
             "d=$(ls /sys/class/net | grep -v '^lo$' | head -n 1); test -n \"$d\"
@@ -383,8 +391,8 @@ fn netdev(lab: &Lab) -> Result<()> {
         "iperf3: {report}"
     );
     server.wait()?.success()?;
-    netdev.unload()?;
-    transport.unload()
+    // Not unloaded: a link event at that moment leaves work queued of a driver that is gone.
+    Ok(())
 }
 
 /// The tests of this file.
@@ -402,7 +410,9 @@ pub const TESTS: &[Test] = &[
     Test::new("in_tree::gen3_pingpong", GEN3_PAIR, pingpong),
     Test::new("in_tree::gen3_doorbells", GEN3_PAIR, doorbells),
     Test::new("in_tree::gen3_windows", GEN3_PAIR, windows),
-    Test::new("in_tree::netdev", FIXED_PAIR, netdev).seconds(120),
+    Test::new("in_tree::netdev", FIXED_PAIR, netdev)
+        .seconds(120)
+        .destroys(),
     Test::new("in_tree::dmatest_four_channels", FOUR_CHANNELS, dmatest)
         .seconds(240)
         .releases_engine(),
