@@ -166,11 +166,10 @@ impl Connection {
         port: Arc<BoundPort>,
         peer_port: u16,
         phase: Phase,
+        inbound: SharedMemory,
     ) -> Result<Arc<Self>> {
         let geometry = Geometry::new(RING_SIZE).ok_or(EINVAL)?;
         let bell = session.bell_for(id);
-        let inbound =
-            SharedMemory::new(DATA + RING_SIZE as usize, session.transport.export_device())?;
         Arc::pin_init(
             pin_init!(Self {
                 session: session.clone(),
@@ -201,6 +200,13 @@ impl Connection {
         )
     }
 
+    /// Memory for a ring that the peer can write to.
+    fn new_ring(session: &Session) -> Result<SharedMemory> {
+        // A session that ends meanwhile must not leave the mapping behind.
+        let _session = session.enter().ok_or(ENODEV)?;
+        SharedMemory::new(DATA + RING_SIZE as usize, session.transport.export_device())
+    }
+
     /// Asks `peer_port` of the session's node for a connection. The answer changes the phase and
     /// wakes `waiters`. May sleep.
     pub(crate) fn request(
@@ -209,8 +215,10 @@ impl Connection {
         peer_port: u16,
         waiters: Arc<WaitQueue>,
     ) -> Result<Arc<Self>> {
-        let connection = session
-            .insert_connection(|id| Self::new(session, id, port, peer_port, Phase::Requested))?;
+        let ring = Self::new_ring(session)?;
+        let connection = session.insert_connection(|id| {
+            Self::new(session, id, port, peer_port, Phase::Requested, ring)
+        })?;
         connection.attach(waiters);
         let posted = session.post(&Message::Connect {
             source: connection.id,
@@ -230,8 +238,11 @@ impl Connection {
     /// Answers a request with a connection. May sleep.
     pub(crate) fn accept(request: &Request, port: Arc<BoundPort>) -> Result<Arc<Self>> {
         let session = &request.session;
-        let made = session.insert_connection(|id| {
-            Self::new(session, id, port, request.source_port, Phase::Established)
+        let made = Self::new_ring(session).and_then(|ring| {
+            session.insert_connection(|id| {
+                let peer_port = request.source_port;
+                Self::new(session, id, port, peer_port, Phase::Established, ring)
+            })
         });
         let connection = match made {
             Ok(connection) => connection,
@@ -384,7 +395,7 @@ impl Connection {
             self.answer_close();
         }
         self.wake();
-        self.remote_windows.forget_all();
+        self.forget_remote_windows();
         self.fences.forget_deferred();
     }
 
@@ -409,7 +420,7 @@ impl Connection {
         self.change_phase(|phase| (phase != Phase::Closed).then_some(Phase::Lost));
         self.writers.close();
         self.wake();
-        self.remote_windows.forget_all();
+        self.forget_remote_windows();
         self.windows.revoke_all();
         self.fences.forget_deferred();
     }
@@ -423,7 +434,7 @@ impl Connection {
         self.drain_transfers();
         self.writers.close_and_drain();
         self.windows.revoke_all();
-        self.remote_windows.forget_all();
+        self.forget_remote_windows();
         self.fences.forget_deferred();
         match (old, self.peer()) {
             (Phase::Established, Ok(peer)) => {

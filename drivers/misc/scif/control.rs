@@ -52,6 +52,8 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
+        barrier,
+        Arc,
         Mutex, //
     },
 };
@@ -65,8 +67,9 @@ const SLOTS: u32 = 256;
 /// Bytes of a control block.
 pub(crate) const BLOCK_SIZE: usize = SLOTS_OFFSET + SLOTS as usize * SLOT_SIZE;
 
-/// Messages that may wait for room in the peer's ring.
-const BACKLOG_LIMIT: usize = 16384;
+/// Messages that may wait for room in the peer's ring: more than there are windows that can be
+/// released at once when a connection is closed.
+const BACKLOG_LIMIT: usize = 1 << 18;
 /// Bulk senders wait while more messages than this are in the backlog.
 const BACKLOG_BULK: usize = 64;
 
@@ -82,7 +85,7 @@ struct Writer {
 /// Both directions of the control channel with one peer.
 #[pin_data]
 pub(crate) struct ControlRing {
-    block: SharedMemory,
+    block: Arc<SharedMemory>,
     /// Where the peer's block lies, as a bus address of the peer.
     peer_block: u64,
     #[pin]
@@ -97,13 +100,16 @@ pub(crate) struct ControlRing {
 }
 
 /// Memory for a control block that the peer can reach through `device`.
-pub(crate) fn new_block(device: Option<&ARef<Device>>) -> Result<SharedMemory> {
-    SharedMemory::new(BLOCK_SIZE, device)
+pub(crate) fn new_block(device: Option<&ARef<Device>>) -> Result<Arc<SharedMemory>> {
+    Ok(Arc::new(
+        SharedMemory::new(BLOCK_SIZE, device)?,
+        GFP_KERNEL,
+    )?)
 }
 
 impl ControlRing {
     /// The channel between our zeroed `block` and the peer's at `peer_block`.
-    pub(crate) fn new(block: SharedMemory, peer_block: u64) -> Result<impl PinInit<Self>> {
+    pub(crate) fn new(block: Arc<SharedMemory>, peer_block: u64) -> Result<impl PinInit<Self>> {
         let reader = SlotReader::new(SLOTS).ok_or(EINVAL)?;
         let slots = SlotWriter::new(SLOTS).ok_or(EINVAL)?;
         Ok(pin_init!(Self {
@@ -129,12 +135,10 @@ impl ControlRing {
         let body = message.encode();
         let mut writer = self.writer.lock();
         self.flush_locked(transport, &mut writer)?;
-        if writer.backlog.is_empty() {
-            if self.write(transport, &mut writer.slots, &body)? {
-                return Ok(());
-            }
+        if writer.backlog.is_empty() && self.write(transport, &mut writer.slots, &body)? {
+            return Ok(());
         }
-        if writer.backlog.len() >= BACKLOG_LIMIT {
+        if writer.backlog.len() - writer.flushed >= BACKLOG_LIMIT {
             return Err(ENOBUFS);
         }
         writer.backlog.push(body, GFP_KERNEL)?;
@@ -143,16 +147,15 @@ impl ControlRing {
         Ok(())
     }
 
-    /// Writes what waits as far as there is room.
-    pub(crate) fn flush(&self, transport: &Transport) -> Result {
+    /// Writes what waits as far as there is room. Returns whether the peer should be told by bell.
+    pub(crate) fn flush(&self, transport: &Transport) -> Result<bool> {
         let mut writer = self.writer.lock();
         if writer.backlog.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
-        let result = self.flush_locked(transport, &mut writer);
-        drop(writer);
-        self.room.wake_all();
-        result
+        let written = writer.slots.written();
+        self.flush_locked(transport, &mut writer)?;
+        Ok(writer.slots.written() != written)
     }
 
     /// Whether a sender of many messages may go on; if not, [`Self::room`] is woken when it may.
@@ -175,8 +178,10 @@ impl ControlRing {
             writer.backlog.clear();
             writer.flushed = 0;
         }
-        self.queued
-            .store(writer.backlog.len() - writer.flushed, Relaxed);
+        let queued = writer.backlog.len() - writer.flushed;
+        if self.queued.xchg(queued, Relaxed) > queued {
+            self.room.wake_all();
+        }
         Ok(())
     }
 
@@ -215,6 +220,8 @@ impl ControlRing {
     /// Called by the control work only, after each message.
     pub(crate) fn acknowledge(&self, transport: &Transport) -> Result<bool> {
         let consumed = self.reader.lock().consumed();
+        // The loads of the slot come before the store that gives it away.
+        barrier::mb(barrier::Full);
         transport.write_u64(self.peer_block + CONSUMED as u64, consumed)?;
         Ok(consumed % u64::from(SLOTS / 2) == 0)
     }

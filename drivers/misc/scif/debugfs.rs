@@ -88,11 +88,9 @@ fn show_counters(fabric: &Arc<Fabric>, f: &mut fmt::Formatter<'_>) -> fmt::Resul
     if let Some(session) = fabric.loopback() {
         add(&session);
     }
-    fabric.for_each_node(|node| {
-        if let Some(session) = &node.session {
-            add(session);
-        }
-    });
+    for session in &fabric.sessions().map_err(|_| fmt::Error)? {
+        add(session);
+    }
     writeln!(f, "connections {connections}")?;
     writeln!(f, "exported_windows {exports}")?;
     if let Some(engine) = fabric.existing_engine() {

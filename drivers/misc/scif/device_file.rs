@@ -70,6 +70,11 @@ impl FileOperations for Endpoint {
         }
     }
 
+    fn flush(this: ArcBorrow<'_, Self>, _file: &File, table: usize) -> Result {
+        Endpoint::flush(&this, table);
+        Ok(())
+    }
+
     fn ioctl(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize> {
         let endpoint = &*this;
         match cmd {
@@ -158,6 +163,10 @@ fn accept(endpoint: &Endpoint, arg: usize) -> Result {
 
 fn take_over(endpoint: &Endpoint, arg: usize) -> Result {
     let handle: u64 = uapi::read(arg)?;
+    // Looked at first, so that a mistake costs no connection.
+    if !endpoint.is_fresh() {
+        return Err(EINVAL);
+    }
     let accepted = endpoint.fabric.pending.lock().take(handle);
     let accepted = accepted.ok_or(EINVAL)?;
     endpoint

@@ -22,10 +22,19 @@ const BATCH: usize = 512;
 
 /// Handles what has come. The control work; may sleep but never waits for the peer.
 pub(crate) fn process_control(session: &Arc<Session>) {
-    let Some(_user) = session.enter() else { return };
-    if session.control.flush(&session.transport).is_err() {
-        session.fail("it reports messages that were never sent");
+    if session.has_failed() && session.is_loopback() {
+        session.tear_down();
+        session.release_windows();
         return;
+    }
+    let Some(_user) = session.enter() else { return };
+    match session.control.flush(&session.transport) {
+        Ok(true) => session.ring(BELL_CONTROL),
+        Ok(false) => (),
+        Err(_) => {
+            session.fail("it reports messages that were never sent");
+            return;
+        }
     }
     for _ in 0..BATCH {
         let body = match session.control.take() {
@@ -110,6 +119,10 @@ fn handle(session: &Arc<Session>, message: Message) -> Result<(), &'static str> 
         | Message::FenceWait { target, .. }
         | Message::FenceDone { target, .. } => {
             let Some(connection) = session.connection(target) else {
+                if let Message::WindowOffer { window, .. } = message {
+                    // Its owner waits for that, or the memory stays pinned.
+                    let _ = session.post(&Message::WindowReleased { window });
+                }
                 return Ok(());
             };
             match message {
@@ -148,7 +161,7 @@ fn handle(session: &Arc<Session>, message: Message) -> Result<(), &'static str> 
                 } => connection.mark_answered(token, sequence),
                 Message::FenceWait {
                     token, sequence, ..
-                } => connection.fence_wait_requested(token, sequence)?,
+                } => connection.fence_wait_requested(token, sequence),
                 Message::FenceDone { token, status, .. } => connection.fence_done(token, status),
                 Message::Connect { .. }
                 | Message::Accept { .. }

@@ -17,7 +17,7 @@
 //! Front doors (ioctl now, kernel clients later) call these functions and add nothing of their own.
 //! Unless it says otherwise, a call may sleep, and one that waits is interruptible.
 //!
-//! Lock: `state` is held for moments only, never while waiting or calling into a connection.
+//! Lock: `state` is held for moments only, never while waiting.
 
 use crate::{
     connection::{
@@ -41,6 +41,7 @@ use crate::{
         chardev::poll_events,
         current::{
             capable,
+            descriptor_table,
             Capability,
             Process, //
         },
@@ -55,6 +56,12 @@ use kernel::{
     page::PAGE_SIZE,
     prelude::*,
     sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
         Arc,
         Mutex, //
     },
@@ -64,7 +71,7 @@ use kernel::{
 /// Ports below this take a privilege (`SCIF_ADMIN_PORT_END`).
 const ADMIN_PORT_END: u16 = 1024;
 
-/// Connections that one listener has accepted and nobody has taken over yet.
+/// Connections that one endpoint has accepted and nobody has taken over yet.
 const MAX_ACCEPTED: usize = 1024;
 
 /// A node and a port on it.
@@ -90,6 +97,10 @@ pub(crate) struct Endpoint {
     waiters: Arc<WaitQueue>,
     #[pin]
     state: Mutex<State>,
+    /// Counts closed descriptors, for who waits in accept.
+    flushes: Atomic<u64>,
+    /// Whose table of descriptors the last one was in.
+    flushed_by: Atomic<usize>,
 }
 
 /// What `connect` on a non-blocking endpoint comes to.
@@ -113,6 +124,8 @@ impl Endpoint {
                 fabric,
                 waiters,
                 state <- new_mutex!(State::Unbound, "Endpoint::state"),
+                flushes: Atomic::new(0),
+                flushed_by: Atomic::new(0),
             }),
             GFP_KERNEL,
         )
@@ -194,6 +207,10 @@ impl Endpoint {
 
     /// Asks for the connection, or finds the one that was asked for. Says whether it is new.
     fn begin_connect(&self, peer: PortId) -> Result<(Arc<Connection>, bool)> {
+        // A process that asks faster than the peer answers waits here.
+        if let Ok(session) = self.fabric.session_with(peer.node) {
+            session.wait_for_bulk_room();
+        }
         let mut state = self.state.lock();
         let port = match &*state {
             State::Listening(_) => return Err(EOPNOTSUPP),
@@ -267,16 +284,24 @@ impl Endpoint {
             State::Listening(listener) => listener.clone(),
             _ => return Err(EINVAL),
         };
+        let table = descriptor_table();
+        let flushes = self.flushes.load(Relaxed);
+        // Another thread of the caller has closed a descriptor of the listener.
+        let is_flushed =
+            || self.flushes.load(Acquire) != flushes && self.flushed_by.load(Relaxed) == table;
         loop {
             let Some(request) = listener.pop() else {
-                if listener.is_closed() {
+                if listener.is_closed() || is_flushed() {
                     return Err(EINTR);
                 }
                 if !block {
                     return Err(EAGAIN);
                 }
                 self.waiters
-                    .wait(|| (listener.is_ready() || listener.is_closed()).then_some(()))
+                    .wait(|| {
+                        let go_on = listener.is_ready() || listener.is_closed() || is_flushed();
+                        go_on.then_some(())
+                    })
                     .map_err(|_| EINTR)?;
                 continue;
             };
@@ -297,6 +322,14 @@ impl Endpoint {
         }
     }
 
+    /// A descriptor of the endpoint in `table` was closed, while others or running calls may keep
+    /// the endpoint: whoever of the same process waits in accept returns.
+    pub(crate) fn flush(&self, table: usize) {
+        self.flushed_by.store(table, Relaxed);
+        self.flushes.fetch_add(1, Release);
+        self.waiters.wake_all();
+    }
+
     /// Makes an accepted connection this endpoint's. EINVAL unless the endpoint is fresh; then the
     /// connection is given back.
     pub(crate) fn take_over(&self, mut accepted: Accepted) -> Result<(), (Error, Accepted)> {
@@ -311,6 +344,11 @@ impl Endpoint {
         drop(state);
         self.waiters.wake_all();
         Ok(())
+    }
+
+    /// Whether nothing was done with the endpoint yet.
+    pub(crate) fn is_fresh(&self) -> bool {
+        matches!(&*self.state.lock(), State::Unbound)
     }
 
     /// The connection: ENOTCONN if there is none.
@@ -480,7 +518,13 @@ impl Pending {
         listener: &Endpoint,
         accepted: Accepted,
     ) -> Result<(), (Error, Accepted)> {
-        if self.entries.len() >= MAX_ACCEPTED || self.entries.reserve(1, GFP_KERNEL).is_err() {
+        let listener = core::ptr::from_ref(listener) as usize;
+        let accepted_before = self
+            .entries
+            .iter()
+            .filter(|entry| entry.listener == listener)
+            .count();
+        if accepted_before >= MAX_ACCEPTED || self.entries.reserve(1, GFP_KERNEL).is_err() {
             return Err((ENOMEM, accepted));
         }
         let Some(process) = Process::current() else {
@@ -489,7 +533,7 @@ impl Pending {
         let entry = PendingEntry {
             handle,
             process,
-            listener: core::ptr::from_ref(listener) as usize,
+            listener,
             accepted,
         };
         let _ = self.entries.push_within_capacity(entry);

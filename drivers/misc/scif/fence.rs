@@ -151,6 +151,7 @@ impl Connection {
                     Answer::Done(Status::Done) => Ok(()),
                     Answer::Done(Status::TransferFailed) => Err(EIO),
                     Answer::Done(Status::Unknown) => Err(EINVAL),
+                    Answer::Done(Status::NoMemory) => Err(ENOMEM),
                     _ => Err(EPROTO),
                 }
             }
@@ -164,7 +165,7 @@ impl Connection {
         let node = kernel::rbtree::RBTreeNode::new(token, None, GFP_KERNEL)?;
         let replaced = self.fences.questions.lock().insert(node);
         drop(replaced);
-        let answer = self.session.post(&message(token)).and_then(|()| {
+        let answer = self.session.post_bulk(&message(token)).and_then(|()| {
             waiters.wait(|| {
                 let answered = self.fences.questions.lock().get(&token).copied().flatten();
                 answered
@@ -204,30 +205,28 @@ impl Connection {
     }
 
     /// The peer wants to know when our transfers have ended.
-    pub(crate) fn fence_wait_requested(
-        self: &Arc<Self>,
-        token: u32,
-        sequence: u64,
-    ) -> Result<(), &'static str> {
+    pub(crate) fn fence_wait_requested(self: &Arc<Self>, token: u32, sequence: u64) {
         let sequence = Sequence(sequence);
         if sequence > self.transfers.last_issued() {
             self.say_fence_done(token, Status::Unknown);
-            return Ok(());
+            return;
         }
         {
             let mut deferred = self.fences.deferred.lock();
-            if deferred.len() >= MAX_DEFERRED {
-                return Err("it waits for more fences than there can be");
-            }
-            deferred
-                .push(Deferred { sequence, token }, GFP_KERNEL)
-                .map_err(|_| "no memory to remember a fence")?;
+            let remembered = deferred.len() < MAX_DEFERRED
+                && deferred
+                    .push(Deferred { sequence, token }, GFP_KERNEL)
+                    .is_ok();
             self.fences.deferred_count.store(deferred.len(), Relaxed);
+            if !remembered {
+                drop(deferred);
+                self.say_fence_done(token, Status::NoMemory);
+                return;
+            }
         }
         // Counted first, then looked at, as a completion does it the other way round.
         barrier::smp_mb(barrier::Full);
         self.run_deferred();
-        Ok(())
     }
 
     /// What the peer was asked to wait for has ended.
@@ -263,7 +262,7 @@ impl Connection {
                 due
             };
             let Some(due) = due else { return };
-            let status = match self.transfers.take_failure(due.sequence) {
+            let status = match self.transfers.take_failure_for_peer(due.sequence) {
                 Ok(()) => Status::Done,
                 Err(_) => Status::TransferFailed,
             };

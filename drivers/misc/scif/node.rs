@@ -252,6 +252,17 @@ impl Fabric {
         }
     }
 
+    /// The sessions with the nodes that are online, but for this one.
+    pub(crate) fn sessions(&self) -> Result<KVec<Arc<Session>>> {
+        let mut sessions = KVec::new();
+        for known in self.nodes.lock().iter() {
+            if let Some(session) = &known.session {
+                sessions.push(session.clone(), GFP_KERNEL)?;
+            }
+        }
+        Ok(sessions)
+    }
+
     /// The ids of the nodes that are online, this one first.
     pub(crate) fn online_nodes(&self) -> Result<KVec<u16>> {
         let mut ids = KVec::new();

@@ -51,8 +51,11 @@ use kernel::{
     },
 };
 
-/// Offers of one connection whose extents are still coming.
-const MAX_INCOMING: usize = 256;
+/// Offers of one connection whose extents are still coming; a sender makes one after another.
+const MAX_INCOMING: usize = 16;
+
+/// Windows of one connection: a peer can't make this node remember any number of them.
+const MAX_WINDOWS: usize = 1 << 17;
 
 /// See the head of this file.
 pub(crate) struct RemoteWindow {
@@ -93,6 +96,8 @@ struct Incoming {
 
 struct Tables {
     windows: RBTree<u64, Arc<RemoteWindow>>,
+    /// How many of them.
+    count: usize,
     incoming: KVec<Incoming>,
     /// The connection is closed: nothing comes in any more.
     closed: bool,
@@ -122,6 +127,7 @@ impl RemoteWindows {
             tables <- new_mutex!(
                 Tables {
                     windows: RBTree::new(),
+                    count: 0,
                     incoming: KVec::new(),
                     closed: false,
                 },
@@ -130,8 +136,9 @@ impl RemoteWindows {
         })
     }
 
-    /// Lets go of all windows, for good. May sleep.
-    pub(crate) fn forget_all(&self) {
+    /// Lets go of all windows, for good. Returns the offers that were still coming in, whose owner
+    /// has to be told. May sleep.
+    fn forget_all(&self) -> KVec<Incoming> {
         loop {
             let window = {
                 let mut tables = self.tables.lock();
@@ -146,8 +153,7 @@ impl RemoteWindows {
                 break;
             }
         }
-        let incoming = core::mem::replace(&mut self.tables.lock().incoming, KVec::new());
-        drop(incoming);
+        core::mem::replace(&mut self.tables.lock().incoming, KVec::new())
     }
 
     /// The windows that hold all of `range`. ENXIO for a gap, EACCES if one of them does not allow
@@ -182,6 +188,15 @@ impl RemoteWindows {
 type Violation = &'static str;
 
 impl Connection {
+    /// Lets go of all windows of the other end, for good. May sleep.
+    pub(crate) fn forget_remote_windows(&self) {
+        for incoming in &self.remote_windows.forget_all() {
+            let _ = self.session.post(&Message::WindowReleased {
+                window: incoming.id,
+            });
+        }
+    }
+
     /// A window is offered. Called by the control work.
     pub(crate) fn window_offered(
         &self,
@@ -201,6 +216,8 @@ impl Connection {
         }
         let mut tables = self.remote_windows.tables.lock();
         if tables.closed {
+            drop(tables);
+            let _ = self.session.post(&Message::WindowReleased { window: id });
             return Ok(());
         }
         if tables.incoming.len() >= MAX_INCOMING {
@@ -324,16 +341,19 @@ impl Connection {
             drop(tables);
             return Err("it offers windows that overlap");
         }
-        match tables
-            .windows
-            .try_create_and_insert(start, window.clone(), GFP_KERNEL)
-        {
-            Ok(_) => Ok(Status::Done),
-            Err(_) => {
-                drop(tables);
-                Ok(Status::NoMemory)
-            }
+        let inserted = tables.count < MAX_WINDOWS
+            && tables
+                .windows
+                .try_create_and_insert(start, window.clone(), GFP_KERNEL)
+                .is_ok();
+        if inserted {
+            tables.count += 1;
         }
+        drop(tables);
+        Ok(match inserted {
+            true => Status::Done,
+            false => Status::NoMemory,
+        })
     }
 
     /// A window was unregistered by its owner. Called by the control work.
@@ -359,6 +379,9 @@ impl Connection {
             true => tables.windows.remove(&offset),
             false => None,
         };
+        if removed.is_some() {
+            tables.count -= 1;
+        }
         drop(tables);
         // Says that it is released, unless somebody still uses it.
         drop(removed);

@@ -70,10 +70,38 @@ pub(crate) struct TransferOptions {
     pub(crate) ordered: bool,
 }
 
+/// The transfers that failed and were not reported yet: all there is to say of them is between
+/// which numbers they lie.
+#[derive(Clone, Copy, Default)]
+struct Failures {
+    range: Option<(Sequence, Sequence)>,
+}
+
+impl Failures {
+    fn add(&mut self, sequence: Sequence) {
+        let (first, last) = self.range.unwrap_or((sequence, sequence));
+        self.range = Some((first.min(sequence), last.max(sequence)));
+    }
+
+    /// Says whether one up to `sequence` has failed, and forgets those.
+    fn take(&mut self, sequence: Sequence) -> bool {
+        match self.range {
+            Some((first, last)) if first <= sequence => {
+                self.range =
+                    (last > sequence).then_some((Sequence(sequence.0.saturating_add(1)), last));
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
 struct State {
     tracker: MarkTracker,
-    /// The first transfer that failed and has not been reported by a fence.
-    failed: Option<Sequence>,
+    /// What our fences have not reported.
+    failed: Failures,
+    /// What the peer's fences for our transfers have not reported.
+    failed_for_peer: Failures,
 }
 
 /// The transfers that one end of a connection has started.
@@ -89,7 +117,8 @@ impl Transfers {
             state <- new_spinlock_irq!(
                 State {
                     tracker: MarkTracker::new(),
-                    failed: None,
+                    failed: Failures::default(),
+                    failed_for_peer: Failures::default(),
                 },
                 "Transfers::state"
             ),
@@ -108,13 +137,17 @@ impl Transfers {
 
     /// EIO, once, if a transfer up to this one has failed.
     pub(crate) fn take_failure(&self, sequence: Sequence) -> Result {
-        let mut state = self.state.lock();
-        match state.failed {
-            Some(failed) if failed <= sequence => {
-                state.failed = None;
-                Err(EIO)
-            }
-            _ => Ok(()),
+        match self.state.lock().failed.take(sequence) {
+            true => Err(EIO),
+            false => Ok(()),
+        }
+    }
+
+    /// As [`Self::take_failure`], for the peer's fences.
+    pub(crate) fn take_failure_for_peer(&self, sequence: Sequence) -> Result {
+        match self.state.lock().failed_for_peer.take(sequence) {
+            true => Err(EIO),
+            false => Ok(()),
         }
     }
 }
@@ -184,6 +217,8 @@ impl Connection {
         options: TransferOptions,
     ) -> Result {
         self.check_established()?;
+        // While windows are in use the session, and with it the mappings, stays.
+        let session_use = self.session.enter_owned().ok_or(ENODEV)?;
         let local_range = Range::new(local, len).map_err(|_| ENXIO)?;
         let remote_range = Range::new(remote, len).map_err(|_| ENXIO)?;
         let (local_need, remote_need) = match direction {
@@ -208,15 +243,12 @@ impl Connection {
         let sequence = self.begin_transfer()?;
         let Some(engine) = engine else {
             let result = self.copy_by_cpu(direction, &local_pieces, &remote_pieces, parts);
-            self.transfer_ended(sequence, &result);
-            return match result {
-                // A call that is not synchronous reports by fence, but here it is known already.
-                Err(_) => {
-                    let _ = self.transfers.take_failure(sequence);
-                    result
-                }
-                Ok(()) => Ok(()),
-            };
+            // The call reports the result, so no fence has to.
+            self.transfer_ended(sequence, &Ok(()));
+            // Before the session may end.
+            drop((local_pieces, remote_pieces));
+            drop(session_use);
+            return result;
         };
         let transfer = Transfer::start(
             self,
@@ -226,6 +258,8 @@ impl Connection {
             remote_pieces,
             parts,
             sequence,
+            options.synchronous,
+            session_use,
         )?;
         match options.synchronous {
             true => self.wait_for_transfer(&transfer),
@@ -246,8 +280,9 @@ impl Connection {
     pub(crate) fn transfer_ended(self: &Arc<Self>, sequence: Sequence, result: &Result) {
         let moved = {
             let mut state = self.transfers.state.lock();
-            if result.is_err() && state.failed.is_none_or(|failed| sequence < failed) {
-                state.failed = Some(sequence);
+            if result.is_err() {
+                state.failed.add(sequence);
+                state.failed_for_peer.add(sequence);
             }
             state.tracker.complete(sequence)
         };
@@ -258,12 +293,7 @@ impl Connection {
     }
 
     fn wait_for_transfer(&self, transfer: &Transfer) -> Result {
-        let result = self.waiters()?.wait_killable(|| transfer.result())?;
-        if result.is_err() {
-            // Reported here, so not by a fence again.
-            let _ = self.transfers.take_failure(transfer.sequence);
-        }
-        result
+        self.waiters()?.wait_killable(|| transfer.result())?
     }
 
     /// Waits until all transfers of this end are over, which is bounded by the engine.
@@ -291,7 +321,9 @@ impl Connection {
                 while offset < end {
                     let limit = (end - offset).min(CPU_STEP);
                     let (address, len) = walk.next(limit).ok_or(ENXIO)?;
-                    let _session = self.session.enter().ok_or(ENODEV)?;
+                    if self.session.is_over() {
+                        return Err(ENODEV);
+                    }
                     match direction {
                         Direction::Write => {
                             transport.write_pages(address, pages, offset as usize, len as usize)?
@@ -304,6 +336,7 @@ impl Connection {
                     if crate::sys::current::is_being_killed() {
                         return Err(EINTR);
                     }
+                    crate::sys::current::reschedule();
                 }
                 Ok(())
             })?;

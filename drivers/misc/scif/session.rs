@@ -180,6 +180,11 @@ impl Session {
         }
     }
 
+    /// Whether the peer is this node.
+    pub(crate) fn is_loopback(&self) -> bool {
+        matches!(self.transport, Transport::Loopback(_))
+    }
+
     /// Goes in to use the transport; `None` once the session is over. Any context.
     pub(crate) fn enter(&self) -> Option<User<'_>> {
         self.users.enter()
@@ -198,13 +203,15 @@ impl Session {
     }
 
     /// The peer is gone, has misbehaved or can't be served: ends the session. Any context.
-    pub(crate) fn fail(&self, reason: &str) {
+    pub(crate) fn fail(self: &Arc<Self>, reason: &str) {
         if self.failed.xchg(true, Full) || self.users.is_closed() {
             return;
         }
         pr_warn!("node {} is lost: {}\n", self.peer.node, reason);
-        if let Some(link) = &self.link {
-            NtbLink::schedule(link);
+        match &self.link {
+            Some(link) => NtbLink::schedule(link),
+            // Loopback has nobody else to end it.
+            None => self.schedule_control(),
         }
     }
 
@@ -282,11 +289,21 @@ impl Session {
     }
 
     /// As [`Self::post`], and waits first until few messages are queued. Killable.
+    ///
+    /// For what a process can make this node say any number of times.
     pub(crate) fn post_bulk(self: &Arc<Self>, message: &Message) -> Result {
         self.control
             .room
             .wait_killable(|| (self.is_over() || self.control.has_bulk_room()).then_some(()))?;
         self.post(message)
+    }
+
+    /// Waits until few messages are queued, the session is over or the caller is being killed.
+    pub(crate) fn wait_for_bulk_room(&self) {
+        let _ = self
+            .control
+            .room
+            .wait_killable(|| (self.is_over() || self.control.has_bulk_room()).then_some(()));
     }
 
     // ----- heartbeat ---------------------------------------------------------------------------
@@ -345,6 +362,8 @@ impl Session {
         let removed = self.connections.lock().remove(id);
         if let Some(connection) = removed {
             self.silence(&connection);
+            // Somebody may hold on to it for long, but the peer writes no more.
+            connection.unmap();
         }
     }
 
@@ -434,6 +453,11 @@ impl Session {
         if let Some(device) = device {
             let _ = device.peer_db_set(1 << BELL_HELLO);
         }
+    }
+
+    /// Lets go of the windows that the peer could use. Called after [`Self::tear_down`], when the
+    /// peer can't reach them any more, or has said farewell. May sleep.
+    pub(crate) fn release_windows(&self) {
         loop {
             let Some(id) = self.exports.lock().keys().next().copied() else {
                 break;
@@ -453,7 +477,6 @@ impl Session {
             };
             index = found + 1;
             self.remove_connection(connection.id);
-            connection.unmap();
         }
         self.control.unmap();
     }

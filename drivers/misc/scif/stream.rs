@@ -36,9 +36,11 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
+            Acquire,
             Atomic,
             Full,
-            Relaxed, //
+            Relaxed,
+            Release, //
         },
         barrier,
         Arc, //
@@ -69,7 +71,8 @@ fn partial(done: usize, error: Error) -> Result<usize> {
 }
 
 impl Connection {
-    /// Bytes that can be sent now. Any context.
+    /// Bytes that can be sent now. For who has the turn: our counter must stand still between the
+    /// two loads, or a contradiction would be seen where none is.
     fn room(&self) -> Result<u32> {
         let peer = self.peer()?;
         let consumed = self.inbound.read_u32(CONSUMED)?;
@@ -81,8 +84,8 @@ impl Connection {
             })
     }
 
-    /// Bytes that can be received now. Any context.
-    pub(crate) fn available(&self) -> Result<u32> {
+    /// Bytes that can be received now. For who has the turn, as [`Self::room`].
+    fn available(&self) -> Result<u32> {
         let produced = self.inbound.load_acquire_u32(PRODUCED)?;
         self.geometry
             .used(produced, self.consumed.load(Relaxed))
@@ -90,6 +93,22 @@ impl Connection {
                 self.session.fail("it sends more data than the ring holds");
                 ECONNRESET
             })
+    }
+
+    /// Whether the peer's ring is not full, as far as anybody can say who has not the turn. Any
+    /// context.
+    fn seems_to_have_room(&self) -> bool {
+        let Ok(peer) = self.peer() else { return false };
+        let consumed = self.inbound.load_acquire_u32(CONSUMED).unwrap_or(0);
+        self.produced.load(Relaxed).wrapping_sub(consumed) != peer.geometry.size()
+    }
+
+    /// Whether our ring is not empty, as far as anybody can say who has not the turn. Any context.
+    ///
+    /// Our counter is read first, so that the peer's is never behind it.
+    fn seems_to_have_data(&self) -> bool {
+        let consumed = self.consumed.load(Acquire);
+        self.inbound.read_u32(PRODUCED).unwrap_or(0) != consumed
     }
 
     /// The error of send and receive once the other end is gone; success as long as it is not.
@@ -104,8 +123,8 @@ impl Connection {
     /// The bell for this connection's data has rung; maybe for another that shares it. Hard
     /// interrupt context.
     pub(crate) fn bell_rang(&self) {
-        // A counter that makes no sense must wake, too: the reader finds out.
-        if self.available().map_or(true, |bytes| bytes > 0) {
+        // A counter that makes no sense wakes, too: the reader finds out.
+        if self.seems_to_have_data() {
             self.wake();
         }
     }
@@ -231,11 +250,7 @@ impl Connection {
 
     /// Whether something can be sent; if not, the waiters are woken when it can.
     pub(crate) fn poll_send(self: &Arc<Self>) -> bool {
-        let has_room = || self.room().map_or(true, |room| room > 0);
-        if has_room() {
-            return true;
-        }
-        self.ask_for_room().is_err() || has_room()
+        self.seems_to_have_room() || self.ask_for_room().is_err() || self.seems_to_have_room()
     }
 
     // ----- receiving ---------------------------------------------------------------------------
@@ -297,7 +312,7 @@ impl Connection {
             to = to.wrapping_byte_add(len as usize);
         }
         self.consumed
-            .store(Geometry::advance(consumed, count), Relaxed);
+            .store(Geometry::advance(consumed, count), Release);
         self.report_consumed();
         Ok(())
     }
@@ -307,8 +322,8 @@ impl Connection {
         let Ok(peer) = self.peer() else { return };
         if let Some(_session) = self.session.enter() {
             if self.writers.enter_unscoped() {
-                // The reads of the data come before the store that gives their place away.
-                self.session.transport.flush();
+                // The loads of the data come before the store that gives their place away.
+                barrier::mb(barrier::Full);
                 let _ = self
                     .session
                     .transport
@@ -325,9 +340,10 @@ impl Connection {
     pub(crate) fn space_wanted(&self) {
         self.space_wanted.store(true, Relaxed);
         barrier::smp_mb(barrier::Full);
-        match self.available() {
-            Ok(used) if used < self.geometry.size() => self.answer_space_wanted(),
-            _ => (),
+        let produced = self.inbound.read_u32(PRODUCED).unwrap_or(0);
+        let used = produced.wrapping_sub(self.consumed.load(Relaxed));
+        if used != self.geometry.size() {
+            self.answer_space_wanted();
         }
     }
 
@@ -344,7 +360,7 @@ impl Connection {
 
     /// Whether data can be received. Any context.
     pub(crate) fn poll_receive(&self) -> bool {
-        self.available().map_or(true, |bytes| bytes > 0)
+        self.seems_to_have_data()
     }
 }
 

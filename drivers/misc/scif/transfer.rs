@@ -27,7 +27,11 @@ use crate::{
         Direction, //
     },
     session::TransportUse,
-    sys::dmaengine::Completion,
+    sys::dmaengine::{
+        Batch,
+        Completion,
+        CopyCount, //
+    },
     transport::Transport,
     window::LocalPiece,
 };
@@ -38,12 +42,12 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
-            Full,
             Relaxed,
             Release, //
         },
         Arc, //
     },
+    time::Delta,
     workqueue::{
         Work,
         WorkItem, //
@@ -56,6 +60,9 @@ const MAX_SEGMENT: u64 = 1 << 20;
 /// Each so many descriptors one reports its end at once: a full ring then empties by itself.
 const INTERRUPT_EVERY: u32 = 16;
 
+/// How long to sleep at most before looking at a full ring again.
+const PATIENCE: Delta = Delta::from_millis(10);
+
 const RUNNING: i32 = 1;
 
 /// See the head of this file.
@@ -65,8 +72,9 @@ pub(crate) struct Transfer {
     connection: Arc<Connection>,
     engine: Arc<Engine>,
     bytes: u64,
-    /// Segments that have not ended, and one for the submitter.
-    outstanding: Atomic<u32>,
+    copies: CopyCount,
+    /// Whether the call reports the result, so that no fence does.
+    reported: Atomic<bool>,
     /// The first error, or 0.
     error: Atomic<i32>,
     /// RUNNING, 0, or an errno (negative) once it has ended.
@@ -93,12 +101,38 @@ impl WorkItem for Transfer {
 }
 
 impl Completion for Transfer {
-    fn segment_done(self: Arc<Self>, result: Result) {
+    fn copies(&self) -> &CopyCount {
+        &self.copies
+    }
+
+    fn copy_ended(&self, result: Result) {
         self.engine.descriptor_ended(&result);
         if let Err(error) = result {
-            let _ = self.error.cmpxchg(0, error.to_errno(), Relaxed);
+            self.failed(error);
         }
-        self.part_done();
+    }
+
+    fn all_ended(self: Arc<Self>) {
+        let errno = self.error.load(Relaxed);
+        let result = match errno {
+            0 => Ok(()),
+            errno => Err(Error::from_errno(errno)),
+        };
+        if result.is_ok() {
+            self.engine.bytes.add(self.bytes, Relaxed);
+        }
+        self.result.store(errno, Release);
+        let report = match self.reported.load(Relaxed) {
+            true => Ok(()),
+            false => result,
+        };
+        self.connection.transfer_ended(self.sequence, &report);
+        self.connection.wake();
+        // What it holds is let go in process context. This is the last reference but for that of
+        // a caller who waits, which is in process context, too.
+        let fabric = self.connection.session.fabric.clone();
+        // It is enqueued once, so this can't fail.
+        let _ = fabric.completion_queue.enqueue(self);
     }
 }
 
@@ -116,8 +150,10 @@ impl<W: Walk> Walk for EngineWalk<'_, W> {
 }
 
 impl Transfer {
-    /// Hands a transfer to the engine. When this returns `Ok`, it ends by itself; on an error it
-    /// has been accounted for as failed, and has ended. Killable while the engine's ring is full.
+    /// Hands a transfer to the engine. When this returns `Ok`, it ends by itself. On an error it
+    /// has failed, and what was begun of it ends by itself, too; the caller reports the error, and
+    /// no fence does. Killable while the engine's ring is full.
+    #[expect(clippy::too_many_arguments)]
     pub(crate) fn start(
         connection: &Arc<Connection>,
         engine: &Arc<Engine>,
@@ -126,44 +162,41 @@ impl Transfer {
         remote: KVec<RemotePiece>,
         parts: (u64, u64),
         sequence: Sequence,
+        synchronous: bool,
+        session: TransportUse,
     ) -> Result<Arc<Self>> {
-        let made = connection
-            .session
-            .enter_owned()
-            .ok_or(ENODEV)
-            .and_then(|session| {
-                Arc::pin_init(
-                    pin_init!(Self {
-                        sequence,
-                        connection: connection.clone(),
-                        engine: engine.clone(),
-                        bytes: parts.0 + parts.1,
-                        outstanding: Atomic::new(1),
-                        error: Atomic::new(0),
-                        result: Atomic::new(RUNNING),
-                        work <- new_work!("Transfer::work"),
-                        _local: local,
-                        _remote: remote,
-                        _session: session,
-                    }),
-                    GFP_KERNEL,
-                )
-            });
+        let made = Arc::pin_init(
+            pin_init!(Self {
+                sequence,
+                connection: connection.clone(),
+                engine: engine.clone(),
+                bytes: parts.0 + parts.1,
+                copies: CopyCount::new(),
+                reported: Atomic::new(synchronous),
+                error: Atomic::new(0),
+                result: Atomic::new(RUNNING),
+                work <- new_work!("Transfer::work"),
+                _local: local,
+                _remote: remote,
+                _session: session,
+            }),
+            GFP_KERNEL,
+        );
         let transfer = match made {
             Ok(transfer) => transfer,
             Err(error) => {
-                connection.transfer_ended(sequence, &Err(error));
-                let _ = connection.transfers.take_failure(sequence);
+                connection.transfer_ended(sequence, &Ok(()));
                 return Err(error);
             }
         };
-        let submitted = transfer.submit(direction, parts);
+        let batch = Batch::new(transfer.clone());
+        let submitted = transfer.submit(&batch, direction, parts);
         if let Err(error) = submitted {
-            // What was submitted still ends; the transfer has failed as a whole.
-            let _ = transfer.error.cmpxchg(0, error.to_errno(), Relaxed);
+            transfer.reported.store(true, Relaxed);
+            transfer.failed(error);
         }
         engine.channel.issue_pending();
-        transfer.clone().part_done();
+        drop(batch);
         submitted.map(|()| transfer)
     }
 
@@ -176,37 +209,26 @@ impl Transfer {
         }
     }
 
-    /// One segment has ended, or the submitter is done.
-    fn part_done(self: Arc<Self>) {
-        if self.outstanding.fetch_sub(1, Full) != 1 {
-            return;
-        }
-        let errno = self.error.load(Relaxed);
-        let result = match errno {
-            0 => Ok(()),
-            errno => Err(Error::from_errno(errno)),
-        };
-        if result.is_ok() {
-            self.engine.bytes.add(self.bytes, Relaxed);
-        }
-        self.result.store(errno, Release);
-        self.connection.transfer_ended(self.sequence, &result);
-        self.connection.wake();
-        let fabric = self.connection.session.fabric.clone();
-        // It is enqueued once, so this can't fail.
-        let _ = fabric.completion_queue.enqueue(self);
+    fn failed(&self, error: Error) {
+        // The first error is the one that is reported.
+        let _ = self.error.cmpxchg(0, error.to_errno(), Relaxed);
     }
 
-    fn submit(self: &Arc<Self>, direction: Direction, (body, tail): (u64, u64)) -> Result {
+    fn submit(
+        &self,
+        batch: &Batch<Self>,
+        direction: Direction,
+        (body, tail): (u64, u64),
+    ) -> Result {
         let transport = &self.connection.session.transport;
         let mut submitter = Submitter {
-            transfer: self,
+            batch,
             held: None,
             count: 0,
         };
         let max_segment = (self.engine.channel.max_segment() as u64).min(MAX_SEGMENT);
         for (skip, len) in [(0, body), (body, tail)] {
-            for_each_stretch(&self._local, &self._remote, skip, len, |stretch| {
+            let result = for_each_stretch(&self._local, &self._remote, skip, len, |stretch| {
                 let local = &stretch.local.window.window;
                 let local = local.engine.as_ref().ok_or(EIO)?;
                 let local = local.walk(stretch.local_offset);
@@ -222,15 +244,20 @@ impl Transfer {
                         submitter.add_all(Plan::new(remote, local, stretch.len, max_segment))
                     }
                 }
-            })?;
+            });
+            if result.is_err() {
+                submitter.finish();
+                return result;
+            }
         }
-        submitter.finish()
+        submitter.finish();
+        Ok(())
     }
 }
 
 /// Passes segments on to the engine, one behind, so that the last is known when it goes.
 struct Submitter<'a> {
-    transfer: &'a Arc<Transfer>,
+    batch: &'a Batch<Transfer>,
     held: Option<Segment>,
     count: u32,
 }
@@ -239,43 +266,65 @@ impl Submitter<'_> {
     fn add_all<D: Walk, S: Walk>(&mut self, plan: Plan<D, S>) -> Result {
         for segment in plan {
             let segment = segment.map_err(|_| ENXIO)?;
-            if let Some(held) = self.held.replace(segment) {
-                self.count += 1;
-                self.submit(held, self.count % INTERRUPT_EVERY == 0)?;
-            }
+            let Some(held) = self.held else {
+                self.held = Some(segment);
+                continue;
+            };
+            self.count += 1;
+            // On an error the segment stays at hand, for `finish`.
+            self.submit(held, self.count % INTERRUPT_EVERY == 0)?;
+            self.held = Some(segment);
         }
         Ok(())
     }
 
-    fn finish(mut self) -> Result {
-        match self.held.take() {
-            Some(held) => self.submit(held, true),
-            None => Ok(()),
+    /// Submits the segment at hand as the last one: it reports its end, and with that those of all
+    /// before it, also if the transfer as a whole has failed.
+    fn finish(&mut self) {
+        let Some(held) = self.held.take() else { return };
+        while !self.try_submit(held, true) {
+            self.make_room();
+            // Bounded by the engine, whose ring empties.
+            self.batch
+                .engine
+                .room
+                .wait_uninterruptible_timeout(PATIENCE, || None::<()>);
         }
     }
 
     fn submit(&self, segment: Segment, interrupt: bool) -> Result {
-        let engine = &self.transfer.engine;
-        let try_submit = || {
-            self.transfer.outstanding.add(1, Relaxed);
-            let result = engine.channel.submit(
-                segment.destination,
-                segment.source,
-                segment.len as usize,
-                interrupt,
-                self.transfer.clone(),
-            );
-            if result.is_err() {
-                // The submitter's own part keeps this from being the last.
-                self.transfer.outstanding.fetch_sub(1, Relaxed);
+        loop {
+            if self.batch.connection.session.is_over() {
+                return Err(ENODEV);
             }
-            result.is_ok()
-        };
-        if try_submit() {
-            return Ok(());
+            if self.try_submit(segment, interrupt) {
+                return Ok(());
+            }
+            self.make_room();
+            let submitted = self.batch.engine.room.wait_killable_timeout(PATIENCE, || {
+                self.try_submit(segment, interrupt).then_some(())
+            })?;
+            if submitted.is_some() {
+                return Ok(());
+            }
         }
-        // The ring is full. It empties, because descriptors in it report their end.
-        engine.channel.issue_pending();
-        engine.room.wait_killable(|| try_submit().then_some(()))
+    }
+
+    fn try_submit(&self, segment: Segment, interrupt: bool) -> bool {
+        self.batch.engine.channel.submit(
+            segment.destination,
+            segment.source,
+            segment.len as usize,
+            interrupt,
+            self.batch,
+        )
+    }
+
+    /// The ring is full: has the engine begin, and those descriptors taken out that have ended
+    /// without an interrupt.
+    fn make_room(&self) {
+        let channel = &self.batch.engine.channel;
+        channel.issue_pending();
+        channel.reap();
     }
 }

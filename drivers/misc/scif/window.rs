@@ -42,6 +42,7 @@ use crate::{
         dma_map::DmaMapping,
         pin::PinnedPages, //
     },
+    turn::Turn,
     users::Users,
 };
 use kernel::{
@@ -55,6 +56,7 @@ use kernel::{
     sync::{
         atomic::{
             Atomic,
+            Full,
             Relaxed, //
         },
         Arc,
@@ -95,6 +97,8 @@ pub(crate) struct Window {
     answer: Atomic<u32>,
     /// Whether the peer may still use it.
     held_by_peer: Atomic<bool>,
+    /// Whether its place was given back: once, whoever comes last.
+    gone: Atomic<bool>,
     /// Whether the peer can't begin new uses of it.
     revoke_done: Atomic<bool>,
 }
@@ -149,6 +153,9 @@ struct Tables {
 pub(crate) struct Windows {
     #[pin]
     tables: Mutex<Tables>,
+    /// Who offers a window to the peer.
+    #[pin]
+    offering: Turn,
 }
 
 impl RangeSource for RBTree<u64, Arc<Window>> {
@@ -253,6 +260,7 @@ impl Window {
                 answer: Atomic::new(0),
                 held_by_peer: Atomic::new(true),
                 revoke_done: Atomic::new(false),
+                gone: Atomic::new(false),
             }),
             GFP_KERNEL,
         )
@@ -260,7 +268,9 @@ impl Window {
 
     /// The peer has let go of the window. May sleep.
     pub(crate) fn released_by_peer(self: &Arc<Self>, owner: &Arc<Connection>) {
-        self.held_by_peer.store(false, Relaxed);
+        // Fully ordered with the look at the users in `remove_if_gone`; the last user leaves and
+        // then looks at this, likewise.
+        self.held_by_peer.xchg(false, Full);
         // A peer that releases what was not revoked has no more use for it; so be it.
         owner.windows.remove_if_gone(self);
         owner.wake();
@@ -291,6 +301,7 @@ impl Windows {
                 },
                 "Windows::tables"
             ),
+            offering <- Turn::new(),
         })
     }
 
@@ -346,7 +357,9 @@ impl Windows {
         if !window.uses.is_drained() || window.held_by_peer.load(Relaxed) {
             return;
         }
-        self.give_back(window.range);
+        if !window.gone.xchg(true, Full) {
+            self.give_back(window.range);
+        }
     }
 
     /// The windows that hold all of `range`, each taken into use. ENXIO for a gap, EACCES if one
@@ -424,26 +437,42 @@ impl Connection {
         fixed: bool,
     ) -> Result<i64> {
         self.check_established()?;
+        // One after another, so that a process can't fill the peer with half offers.
+        let _turn = self.windows.offering.take()?;
         let range = self.windows.reserve(offset, len, fixed)?;
-        let window = match self.make_window(address, range, protection) {
+        let window = match self.make_exported(address, range, protection) {
             Ok(window) => window,
             Err(error) => {
+                // Nobody has heard of it.
                 self.windows.give_back(range);
                 return Err(error);
             }
         };
-        if let Err(error) = self.session.export(&window, self) {
-            // Nobody has heard of it.
-            self.windows.give_back(range);
-            return Err(error);
-        }
-        match self.offer(&window) {
+        let mut offered = false;
+        match self.offer(&window, &mut offered) {
             Ok(()) => Ok(range.offset()),
             Err(error) => {
+                if !offered {
+                    self.session.unexport(window.id);
+                }
                 self.revoke(&window);
                 Err(error)
             }
         }
+    }
+
+    /// Makes a window and keeps it for the peer.
+    fn make_exported(
+        self: &Arc<Self>,
+        address: usize,
+        range: Range,
+        protection: u32,
+    ) -> Result<Arc<Window>> {
+        // Until the session knows of the window, its mappings keep the session from ending.
+        let _session = self.session.enter().ok_or(ENODEV)?;
+        let window = self.make_window(address, range, protection)?;
+        self.session.export(&window, self)?;
+        Ok(window)
     }
 
     fn make_window(
@@ -468,7 +497,9 @@ impl Connection {
     }
 
     /// Pushes the window to the peer and waits for its answer.
-    fn offer(self: &Arc<Self>, window: &Arc<Window>) -> Result {
+    ///
+    /// `offered` says afterwards whether the peer has heard of it.
+    fn offer(self: &Arc<Self>, window: &Arc<Window>, offered: &mut bool) -> Result {
         let target = self.peer()?.id;
         let count = window.packed().count();
         self.session.post_bulk(&Message::WindowOffer {
@@ -479,6 +510,7 @@ impl Connection {
             len: window.range.len(),
             extents: u32::try_from(count)?,
         })?;
+        *offered = true;
         let mut packed = window.packed();
         loop {
             let mut extents = [0; EXTENTS_PER_MESSAGE];
@@ -500,6 +532,8 @@ impl Connection {
         let answer = self
             .waiters()?
             .wait_killable(|| match window.answer.load(Relaxed) {
+                // The peer has dropped it instead of answering.
+                0 if !window.held_by_peer.load(Relaxed) => Some(Ok(ANSWER_NO_MEMORY)),
                 0 => self.check_established().err().map(Err),
                 answer => Some(Ok(answer)),
             })?;
@@ -526,6 +560,7 @@ impl Connection {
     fn revoke(self: &Arc<Self>, window: &Arc<Window>) {
         window.uses.close();
         let told = self.peer().and_then(|peer| {
+            self.session.wait_for_bulk_room();
             self.session.post(&Message::WindowRevoke {
                 target: peer.id,
                 window: window.id,

@@ -65,6 +65,7 @@ impl Drop for Loopback {
     fn drop(&mut self) {
         self.fabric.set_loopback(None);
         self.session.tear_down();
+        self.session.release_windows();
         self.fabric.control_queue.flush();
         self.fabric.completion_queue.flush();
         self.session.bury();

@@ -20,7 +20,8 @@
 //! of an offer that was echoed, are kept until the peer has said farewell or has come back with
 //! another nonce, or the device goes. Windows are not: user memory is unpinned when its node is
 //! lost, after the translation of the aperture was taken away, which stops the writes of a peer
-//! that comes to life again (where the hardware can do that).
+//! that comes to life again (where the hardware can do that). The aperture is opened again only for
+//! a peer that shows a fresh nonce.
 //!
 //! # Signs of life
 //!
@@ -108,6 +109,8 @@ struct Aperture {
     window: u32,
     base: u64,
     len: u64,
+    /// The size of the memory window.
+    whole: u64,
 }
 
 /// Our half of a handshake.
@@ -115,13 +118,13 @@ struct Offer {
     nonce: u32,
     /// The peer's nonce that we have echoed, or 0.
     echo: u32,
-    block: SharedMemory,
+    block: Arc<SharedMemory>,
 }
 
 /// Memory that the peer may still write to.
 enum Grave {
     Session(Arc<Session>),
-    Offer(#[expect(dead_code)] SharedMemory),
+    Offer(#[expect(dead_code)] Arc<SharedMemory>),
 }
 
 enum State {
@@ -134,8 +137,10 @@ struct Inner {
     state: State,
     aperture: Option<Aperture>,
     graves: KVec<Grave>,
-    /// The peer's nonce that is of no use: its session has ended, or it was rejected.
+    /// The peer's nonce of a session that has ended.
     stale_nonce: u32,
+    /// The generation of a peer with which there can be no session, or 0.
+    rejected: u64,
     /// So that a reason is logged once.
     complained: bool,
 }
@@ -210,6 +215,7 @@ impl Client for NtbLink {
                         aperture: None,
                         graves: KVec::new(),
                         stale_nonce: 0,
+                        rejected: 0,
                         complained: false,
                     },
                     "NtbLink::inner"
@@ -269,6 +275,9 @@ impl Client for NtbLink {
             let device = this.device.lock();
             let Some(device) = &*device else { return };
             let mut rung = device.db_vector_mask(vector) & this.bells;
+            if rung == 0 {
+                return;
+            }
             if !rung.is_power_of_two() {
                 // Several bells share the vector: only the device knows which it was.
                 rung &= device.db_read();
@@ -322,15 +331,19 @@ impl Inner {
     fn bury_all(&mut self) {
         for grave in self.graves.drain_all() {
             if let Grave::Session(session) = grave {
+                session.release_windows();
                 session.bury();
             }
         }
     }
 
     fn keep(&mut self, grave: Grave) {
-        if self.graves.push(grave, GFP_KERNEL).is_err() {
-            pr_warn!("no memory to keep what a lost peer might write to\n");
+        if self.graves.reserve(1, GFP_KERNEL).is_err() {
+            // Better lost than written to by a peer when it belongs to somebody else.
+            core::mem::forget(grave);
+            return;
         }
+        let _ = self.graves.push_within_capacity(grave);
     }
 
     /// Says something once, until something else happens.
@@ -381,6 +394,7 @@ impl NtbLink {
             self.end_session(&mut inner, &session, reason);
         }
         let Some(device) = device.filter(|_| link_is_up) else {
+            inner.rejected = 0;
             if let State::Offering(offer) = core::mem::replace(&mut inner.state, State::Down) {
                 inner.retire(offer);
             }
@@ -402,29 +416,22 @@ impl NtbLink {
 
     // ----- the handshake -----------------------------------------------------------------------
 
-    /// Opens the aperture over our memory and says hello.
+    /// Chooses an aperture and says hello, to nobody in particular.
     fn make_offer(&self, inner: &mut Inner, device: &NtbDevice) -> Result<Offer> {
-        let aperture = self.open_aperture(inner, device)?;
+        let aperture = self.choose_aperture(inner, device)?;
         inner.aperture = Some(aperture);
-        let dma_device = device.dma_device();
-        let block = control::new_block(Some(&dma_device))?;
-        let mut offer = Offer {
+        let offer = Offer {
             // Not zero, which means "none".
             nonce: (random::number() as u32).max(1),
             echo: 0,
-            block,
+            block: control::new_block(Some(&device.dma_device()))?,
         };
-        if let Ok(hello) = self.read_hello(device) {
-            if hello.nonce != inner.stale_nonce {
-                offer.echo = hello.nonce;
-            }
-        }
         self.say_hello(device, &offer, &aperture)?;
         Ok(offer)
     }
 
-    /// Makes a memory window lead to all of our memory.
-    fn open_aperture(&self, inner: &mut Inner, device: &NtbDevice) -> Result<Aperture> {
+    /// Chooses a memory window that can lead to all of our memory.
+    fn choose_aperture(&self, inner: &mut Inner, device: &NtbDevice) -> Result<Aperture> {
         if dma_map::has_iommu(&device.dma_device()) && !self.fabric.settings.allow_flat {
             inner.complain(|| {
                 pr_err!(
@@ -439,21 +446,16 @@ impl NtbLink {
         for window in 0..device.mw_count(PEER)? {
             let align = device.mw_align(PEER, window)?;
             largest = largest.max(align.max_size);
-            if align.max_size < needed {
-                continue;
-            }
-            let len = needed
-                .checked_next_multiple_of(align.size.max(1))
-                .unwrap_or(align.max_size);
-            // Some hardware takes nothing but the whole window.
-            for len in [len, align.max_size] {
-                if device.set_translation(PEER, window, 0, len).is_ok() {
-                    return Ok(Aperture {
-                        window,
-                        base: 0,
-                        len,
-                    });
-                }
+            if align.max_size >= needed {
+                let len = needed
+                    .checked_next_multiple_of(align.size.max(1))
+                    .unwrap_or(align.max_size);
+                return Ok(Aperture {
+                    window,
+                    base: 0,
+                    len: len.min(align.max_size),
+                    whole: align.max_size,
+                });
             }
         }
         inner.complain(|| {
@@ -465,6 +467,21 @@ impl NtbLink {
             )
         });
         Err(ENOSPC)
+    }
+
+    /// Lets the peer in. Not before it has shown a fresh nonce: it has then let go of all memory
+    /// that it was told of in an earlier session.
+    fn open_aperture(&self, device: &NtbDevice, aperture: &mut Aperture) -> Result {
+        let Aperture {
+            window, base, len, ..
+        } = *aperture;
+        if device.set_translation(PEER, window, base, len).is_ok() {
+            return Ok(());
+        }
+        // Some hardware takes nothing but the whole window.
+        device.set_translation(PEER, window, base, aperture.whole)?;
+        aperture.len = aperture.whole;
+        Ok(())
     }
 
     fn say_hello(&self, device: &NtbDevice, offer: &Offer, aperture: &Aperture) -> Result {
@@ -516,15 +533,17 @@ impl NtbLink {
                 return;
             }
         };
-        if hello.nonce == inner.stale_nonce {
+        // A stale hello, one of a peer that can't be served, and one in answer to an offer of ours
+        // that is no more: the peer will make a new one when it sees that we have.
+        if hello.nonce == inner.stale_nonce || hello.generation == inner.rejected {
             return;
         }
-        let State::Offering(offer) = &mut inner.state else {
+        let State::Offering(offer) = &inner.state else {
             return;
         };
-        let Some(aperture) = inner.aperture else {
+        if hello.echo != 0 && hello.echo != offer.nonce {
             return;
-        };
+        }
         if offer.echo != 0 && offer.echo != hello.nonce {
             // Our block may hold words of the peer's former life: begin anew.
             if let State::Offering(offer) = core::mem::replace(&mut inner.state, State::Down) {
@@ -533,18 +552,21 @@ impl NtbLink {
             Self::schedule(self);
             return;
         }
-        if offer.echo == 0 {
-            offer.echo = hello.nonce;
-            if self.say_hello(device, offer, &aperture).is_err() {
-                return;
-            }
+        if offer.echo == 0 && self.echo(inner, device, &hello).is_err() {
+            return;
         }
+        let State::Offering(offer) = &inner.state else {
+            return;
+        };
         if hello.echo != offer.nonce {
             return;
         }
         if let State::Offering(offer) = core::mem::replace(&mut inner.state, State::Down) {
+            let block = offer.block.clone();
             if let Err(error) = self.begin_session(inner, device, offer, &hello) {
-                inner.stale_nonce = hello.nonce;
+                // The peer has begun its session, and writes to our block.
+                inner.keep(Grave::Offer(block));
+                inner.rejected = hello.generation;
                 let reason = if error == EEXIST {
                     "its node id is taken by another; set node_id= on one of them"
                 } else if error == EFAULT {
@@ -560,6 +582,27 @@ impl NtbLink {
                 );
             }
         }
+    }
+
+    /// Opens the aperture for a peer and tells it that we have seen it.
+    fn echo(&self, inner: &mut Inner, device: &NtbDevice, hello: &Hello) -> Result {
+        let (State::Offering(offer), Some(aperture)) = (&mut inner.state, &mut inner.aperture)
+        else {
+            return Err(EINVAL);
+        };
+        let opened = self.open_aperture(device, aperture);
+        if let Err(error) = opened {
+            inner.complain(|| {
+                pr_err!(
+                    "{}: the device does not take the aperture: {:?}\n",
+                    &*self.name,
+                    error
+                )
+            });
+            return Err(error);
+        }
+        offer.echo = hello.nonce;
+        self.say_hello(device, offer, aperture)
     }
 
     // ----- sessions ----------------------------------------------------------------------------
@@ -607,7 +650,12 @@ impl NtbLink {
             Some(self.clone()),
             ControlRing::new(offer.block, hello.control)?,
         )?;
-        self.fabric.node_online(&self.name, &session)?;
+        if let Err(error) = self.fabric.node_online(&self.name, &session) {
+            // Tells the peer, which has begun its session, that this one is over.
+            session.tear_down();
+            inner.keep(Grave::Session(session));
+            return Err(error);
+        }
         self.last_peer_beat.store(0, Relaxed);
         self.silent_ticks.store(0, Relaxed);
         inner.state = State::Up(session.clone());
@@ -637,18 +685,24 @@ impl NtbLink {
         inner.stale_nonce = session.peer.nonce;
         self.fabric.node_lost(session);
         pr_info!("node {} is offline: {}\n", session.peer.node, reason);
-        if let (Some(device), Some(aperture)) = (self.device(), inner.aperture.take()) {
+        let fenced = match (self.device(), inner.aperture.take()) {
             // From here on a peer that is merely slow writes nowhere, if the hardware can do that.
-            if !session.peer_left() {
-                let _ = device.clear_translation(PEER, aperture.window);
+            (Some(device), Some(aperture)) => {
+                device.clear_translation(PEER, aperture.window).is_ok()
             }
-        }
+            // The driver is being unbound: the peer gets the time to let go first.
+            _ => false,
+        };
         session.tear_down();
         if session.peer_left() {
+            session.release_windows();
             session.bury();
-        } else {
-            inner.keep(Grave::Session(session.clone()));
+            return;
         }
+        if fenced {
+            session.release_windows();
+        }
+        inner.keep(Grave::Session(session.clone()));
     }
 
     /// Waits for the peers of ended sessions to let go, for a while.

@@ -46,7 +46,10 @@ pub(crate) trait FileOperations: Send + Sync + Sized + 'static {
     fn release(this: Arc<Self>, file: &File);
 
     /// A descriptor of the file is closed; there may be others.
-    fn flush(_this: ArcBorrow<'_, Self>, _file: &File) -> Result {
+    ///
+    /// `table` names the table of descriptors that it was in, see
+    /// [`descriptor_table`](super::current::descriptor_table).
+    fn flush(_this: ArcBorrow<'_, Self>, _file: &File, _table: usize) -> Result {
         Ok(())
     }
 
@@ -226,11 +229,11 @@ impl<T: FileOperations> Device<T> {
     /// # Safety
     ///
     /// `file` is an open file of this device.
-    unsafe extern "C" fn flush(file: *mut bindings::file, _id: bindings::fl_owner_t) -> c_int {
+    unsafe extern "C" fn flush(file: *mut bindings::file, id: bindings::fl_owner_t) -> c_int {
         from_result(|| {
             // SAFETY: By the contract of this function; nobody reads or writes the file at a
             // position.
-            unsafe { T::flush(Self::data(file), File::from_raw_file(file)) }?;
+            unsafe { T::flush(Self::data(file), File::from_raw_file(file), id as usize) }?;
             Ok(0)
         })
     }

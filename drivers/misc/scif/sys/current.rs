@@ -43,6 +43,19 @@ pub(crate) fn is_being_killed() -> bool {
     unsafe { own::scif_helper_fatal_signal_pending() }
 }
 
+/// Lets others run who have waited for long. May sleep.
+pub(crate) fn reschedule() {
+    // SAFETY: No preconditions but that it may sleep.
+    unsafe { own::scif_helper_cond_resched() }
+}
+
+/// Names the table of descriptors that the calling task uses, for comparison with what
+/// [`FileOperations::flush`](super::chardev::FileOperations::flush) is told.
+pub(crate) fn descriptor_table() -> usize {
+    // SAFETY: No preconditions.
+    unsafe { own::scif_helper_current_files() as usize }
+}
+
 /// The process id of the calling task, in the initial namespace; for messages.
 pub(crate) fn tgid() -> Pid {
     current!().tgid()

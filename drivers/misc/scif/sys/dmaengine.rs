@@ -9,7 +9,10 @@
 //!
 //! C header: [`include/linux/dmaengine.h`](srctree/include/linux/dmaengine.h)
 
-use core::ptr::NonNull;
+use core::{
+    ops::Deref,
+    ptr::NonNull, //
+};
 
 use kernel::{
     device::Device,
@@ -17,6 +20,11 @@ use kernel::{
     prelude::*,
     sync::{
         aref::ARef,
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
         Arc, //
     },
 };
@@ -26,16 +34,90 @@ use super::{
     dma_map, //
 };
 
-/// What is told about the end of a copy.
-pub(crate) trait Completion: Send + Sync + 'static {
-    /// The copy has ended, with this result. Called once for every submitted copy.
+/// What is told about the end of copies that belong together.
+pub(crate) trait Completion: Send + Sync + Sized + 'static {
+    /// How many of them have not ended.
+    fn copies(&self) -> &CopyCount;
+
+    /// One copy has ended, with this result. Called once for every submitted copy.
     ///
     /// `EIO`: the engine could not read or write; `ECANCELED`: it was stopped before.
     ///
     /// Called in a soft interrupt, by some drivers with the lock of their ring held: it must not
-    /// sleep and must not submit to any channel of that driver. If `self` is the last reference,
-    /// the destructor runs here as well, so hand it to a work queue where that matters.
-    fn segment_done(self: Arc<Self>, result: Result);
+    /// sleep and must not submit to any channel of that driver.
+    fn copy_ended(&self, result: Result);
+
+    /// All copies have ended, and no more will be submitted. Called once, in the same context, or
+    /// where the [`Batch`] is dropped. If `self` is the last reference, the destructor runs here as
+    /// well, so hand it to a work queue where that matters: those who called `copy_ended` before
+    /// hold no reference any more.
+    fn all_ended(self: Arc<Self>);
+}
+
+/// Counts the copies of a [`Batch`], and the batch itself.
+pub(crate) struct CopyCount(Atomic<u32>);
+
+impl CopyCount {
+    pub(crate) const fn new() -> Self {
+        Self(Atomic::new(0))
+    }
+}
+
+/// Copies that belong together: submit them with it, then drop it.
+///
+/// # Invariants
+///
+/// `target` is from `Arc::into_raw`. That reference belongs to who takes the count to zero; the
+/// batch and each copy under way are counted.
+pub(crate) struct Batch<T: Completion> {
+    target: NonNull<T>,
+}
+
+// SAFETY: It is a reference to a `T`, which is `Send` and `Sync`.
+unsafe impl<T: Completion> Send for Batch<T> {}
+// SAFETY: As above.
+unsafe impl<T: Completion> Sync for Batch<T> {}
+
+impl<T: Completion> Batch<T> {
+    /// Begins a batch. `target` must not have been in one before.
+    pub(crate) fn new(target: Arc<T>) -> Self {
+        target.copies().0.store(1, Relaxed);
+        // INVARIANT: The batch has just been counted.
+        let raw = Arc::into_raw(target).cast_mut();
+        // SAFETY: `into_raw` returns no null pointer.
+        let target = unsafe { NonNull::new_unchecked(raw) };
+        Self { target }
+    }
+
+    /// Ends the part of one that was counted.
+    ///
+    /// # Safety
+    ///
+    /// `target` is that of a batch, and the caller has been counted and was not ended before.
+    unsafe fn part_ended(target: *const T) {
+        // SAFETY: The reference of the batch lives as long as somebody is counted.
+        let left = unsafe { &*target }.copies().0.fetch_sub(1, Full);
+        if left == 1 {
+            // SAFETY: By the invariant the reference is ours now. Nobody else uses `target`.
+            unsafe { Arc::from_raw(target) }.all_ended();
+        }
+    }
+}
+
+impl<T: Completion> Deref for Batch<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: The batch is counted, so the reference lives.
+        unsafe { self.target.as_ref() }
+    }
+}
+
+impl<T: Completion> Drop for Batch<T> {
+    fn drop(&mut self) {
+        // SAFETY: The batch is counted, and this is its end.
+        unsafe { Self::part_ended(self.target.as_ptr()) };
+    }
 }
 
 /// A channel of a DMA engine that copies memory, for the use of this module only.
@@ -119,22 +201,21 @@ impl Channel {
     /// they were submitted. With `interrupt` its end is reported at once, otherwise not before that
     /// of a later copy which asks for it.
     ///
-    /// `Err` gives the completion back: the ring is full for now, or the engine is gone.
+    /// Returns whether it was submitted: if not, the ring is full for now, or the engine is gone.
     ///
-    /// Whoever submits keeps both ranges mapped until the completion has been called. Not in a
-    /// completion, and not with interrupts off, so with no `SpinLockIrq` held: drivers use locks
-    /// that turn soft interrupts off and on again.
+    /// Whoever submits keeps both ranges mapped until the batch has ended. May be called from any
+    /// context but hard interrupts and with interrupts on, and not from a completion.
     pub(crate) fn submit<T: Completion>(
         &self,
         dst: u64,
         src: u64,
         len: usize,
         interrupt: bool,
-        completion: Arc<T>,
-    ) -> Result<(), Arc<T>> {
-        let param = Arc::into_raw(completion);
-        // SAFETY: The channel is valid. `param` owns a reference, that `done` takes over if this
-        // returns true.
+        batch: &Batch<T>,
+    ) -> bool {
+        batch.copies().0.add(1, Relaxed);
+        // SAFETY: The channel is valid. `done` is called once for the copy, with a pointer that is
+        // valid until then, since the copy is counted.
         let submitted = unsafe {
             own::scif_helper_dma_submit(
                 self.chan.as_ptr(),
@@ -143,15 +224,21 @@ impl Channel {
                 len,
                 interrupt,
                 Some(done::<T>),
-                param.cast_mut().cast(),
+                batch.target.as_ptr().cast(),
             )
         };
-        if submitted {
-            Ok(())
-        } else {
-            // SAFETY: From `into_raw` above; `done` is not called when nothing was submitted.
-            Err(unsafe { Arc::from_raw(param) })
+        if !submitted {
+            // The batch itself is counted, so this is not the end.
+            batch.copies().0.fetch_sub(1, Relaxed);
         }
+        submitted
+    }
+
+    /// Reports the end of copies that have ended without having been reported. Not from a
+    /// completion.
+    pub(crate) fn reap(&self) {
+        // SAFETY: The channel is valid.
+        unsafe { own::scif_helper_dma_reap(self.chan.as_ptr()) };
     }
 
     /// Makes the engine begin with what has been submitted.
@@ -176,18 +263,20 @@ impl Drop for Channel {
 
 /// # Safety
 ///
-/// `param` is from `Arc::<T>::into_raw`, and owns its reference. `result` is null or valid.
+/// `param` is the target of a [`Batch`] that the copy was submitted with.
 unsafe extern "C" fn done<T: Completion>(param: *mut c_void, result: *const own::dmaengine_result) {
-    // SAFETY: By the contract of this function.
-    let completion = unsafe { Arc::from_raw(param.cast::<T>()) };
-    // SAFETY: By the contract of this function.
-    let result = unsafe { result.as_ref() };
-    let code = result.map_or(own::dmaengine_tx_result_DMA_TRANS_NOERROR, |r| r.result);
-    completion.segment_done(match code {
+    let target = param.cast::<T>().cast_const();
+    // SAFETY: The result is valid during this call, or null.
+    let code =
+        unsafe { result.as_ref() }.map_or(own::dmaengine_tx_result_DMA_TRANS_NOERROR, |r| r.result);
+    // SAFETY: The copy is counted until `part_ended`.
+    unsafe { &*target }.copy_ended(match code {
         own::dmaengine_tx_result_DMA_TRANS_NOERROR => Ok(()),
         own::dmaengine_tx_result_DMA_TRANS_ABORTED => Err(ECANCELED),
         _ => Err(EIO),
     });
+    // SAFETY: The copy was counted when it was submitted, and this is its end.
+    unsafe { Batch::<T>::part_ended(target) };
 }
 
 /// A range of a device's memory that another device, a DMA engine, can reach.

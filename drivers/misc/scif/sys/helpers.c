@@ -268,6 +268,19 @@ bool scif_helper_dma_submit(struct dma_chan *chan, dma_addr_t dst,
 	return !dma_submit_error(dmaengine_submit(tx));
 }
 
+/*
+ * Some drivers report copies that asked for no interrupt only when somebody
+ * looks at their state. plx_dma takes its lock there without disabling soft
+ * interrupts, in which it takes it, too.
+ */
+void scif_helper_dma_reap(struct dma_chan *chan)
+{
+	local_bh_disable();
+	dma_async_is_tx_complete(chan, chan->cookie, NULL, NULL);
+	local_bh_enable();
+}
+
+
 void scif_helper_dma_issue_pending(struct dma_chan *chan)
 {
 	dma_async_issue_pending(chan);
@@ -296,6 +309,17 @@ struct workqueue_struct *scif_helper_alloc_unbound_highpri(const char *name)
 }
 
 /* Waiting */
+
+void scif_helper_cond_resched(void)
+{
+	cond_resched();
+}
+
+/* Names the calling task's table of descriptors; never followed. */
+unsigned long scif_helper_current_files(void)
+{
+	return (unsigned long)current->files;
+}
 
 bool scif_helper_fatal_signal_pending(void)
 {
@@ -361,7 +385,8 @@ phys_addr_t scif_helper_end_of_memory(void)
 
 void *scif_helper_alloc_pages_exact(size_t size)
 {
-	return alloc_pages_exact(size, GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN);
+	return alloc_pages_exact(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO |
+				       __GFP_NOWARN);
 }
 
 void scif_helper_copy_from_page(void *dst, struct page *page, size_t offset,

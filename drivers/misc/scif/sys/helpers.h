@@ -64,6 +64,7 @@ bool scif_helper_dma_is_aligned(struct dma_chan *chan, size_t dst, size_t src,
 bool scif_helper_dma_submit(struct dma_chan *chan, dma_addr_t dst,
 			    dma_addr_t src, size_t len, bool interrupt,
 			    dma_async_tx_callback_result done, void *param);
+void scif_helper_dma_reap(struct dma_chan *chan);
 void scif_helper_dma_issue_pending(struct dma_chan *chan);
 int scif_helper_dma_terminate(struct dma_chan *chan);
 void scif_helper_dma_synchronize(struct dma_chan *chan);
@@ -74,6 +75,8 @@ struct workqueue_struct *scif_helper_alloc_unbound_highpri(const char *name);
 
 /* Waiting */
 bool scif_helper_fatal_signal_pending(void);
+void scif_helper_cond_resched(void);
+unsigned long scif_helper_current_files(void);
 
 /* Memory: pages are mapped for the time of the copy only */
 phys_addr_t scif_helper_page_to_phys(struct page *page);
