@@ -36,8 +36,15 @@ help:
 	@echo '  make clean                 remove what was built in this clone'
 	@echo '  make distclean             and the cached root and kernels'
 
+# A file of your own is copied to where the environment can see it.
 demo: modules tools
-	@$(environment) scripts/demo $(if $(FILE),"$(abspath $(FILE))")
+ifdef FILE
+	@[ -f "$(FILE)" ] || { echo 'error: FILE=$(FILE) is not a file' >&2; exit 2; }
+	@mkdir -p build/demo && cp --reflink=auto -- "$(FILE)" build/demo/
+	@$(environment) scripts/demo "build/demo/$$(basename -- "$(FILE)")"
+else
+	@$(environment) scripts/demo
+endif
 
 test: modules tools
 	@$(environment) scripts/test --kernel "$(KERNEL)" $(FILTER)

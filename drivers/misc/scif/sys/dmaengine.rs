@@ -267,8 +267,8 @@ impl Drop for Channel {
 unsafe extern "C" fn done<T: Completion>(param: *mut c_void, result: *const own::dmaengine_result) {
     let target = param.cast::<T>().cast_const();
     // SAFETY: The result is valid during this call, or null.
-    let code =
-        unsafe { result.as_ref() }.map_or(own::dmaengine_tx_result_DMA_TRANS_NOERROR, |r| r.result);
+    let result = unsafe { result.as_ref() };
+    let code = result.map_or(own::dmaengine_tx_result_DMA_TRANS_NOERROR, |r| r.result);
     // SAFETY: The copy is counted until `part_ended`.
     unsafe { &*target }.copy_ended(match code {
         own::dmaengine_tx_result_DMA_TRANS_NOERROR => Ok(()),

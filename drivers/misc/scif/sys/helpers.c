@@ -280,7 +280,6 @@ void scif_helper_dma_reap(struct dma_chan *chan)
 	local_bh_enable();
 }
 
-
 void scif_helper_dma_issue_pending(struct dma_chan *chan)
 {
 	dma_async_issue_pending(chan);
