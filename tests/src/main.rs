@@ -10,9 +10,12 @@ mod lab_command;
 mod lab_itself;
 mod scif;
 mod scif_copy;
+mod scif_data_path;
+mod scif_leaks;
 mod scif_messages_and_rma;
 mod scif_module;
 mod scif_node_loss;
+mod scif_star;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -31,7 +34,10 @@ const FILES: &[&[Test]] = &[
     scif_module::TESTS,
     scif_messages_and_rma::TESTS,
     scif_copy::TESTS,
+    scif_data_path::TESTS,
     scif_node_loss::TESTS,
+    scif_star::TESTS,
+    scif_leaks::TESTS,
 ];
 
 const EXAMPLES: &str = "\

@@ -24,7 +24,7 @@ use crate::scif::Seen;
 use crate::scif::Server;
 
 /// A pair with the module and the heartbeat that users have.
-const USUAL_PAIR: Need = Need {
+pub const USUAL_PAIR: Need = Need {
     scif: Loaded::AsUsual,
     ..PAIR
 };

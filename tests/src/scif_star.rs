@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Three nodes: node 0 has a link to each of the others, which do not see each other. What
+//! happens on one link does not matter to the other.
+
+use std::fs;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Flavour;
+use lab::Lab;
+use lab::kernel_log;
+use lab::wait_until;
+
+use crate::harness::Need;
+use crate::harness::STAR;
+use crate::harness::Test;
+use crate::scif;
+use crate::scif::Loaded;
+use crate::scif::Server;
+
+/// A star with the module.
+pub const SCIF_STAR: Need = Need {
+    scif: Loaded::Patient,
+    ..STAR
+};
+
+/// The ids of the nodes that a node sees online.
+fn online_from(lab: &Lab, node: usize) -> Result<Vec<u16>> {
+    let mut ids: Vec<u16> = scif::nodes(lab, node)?
+        .into_iter()
+        .filter(|seen| seen.state == "online")
+        .map(|seen| seen.id)
+        .collect();
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// The centre sees both others, through a device each; they see the centre.
+fn online(lab: &Lab) -> Result<()> {
+    for (node, expected) in [(0, &[1, 2][..]), (1, &[0]), (2, &[0])] {
+        let ids = online_from(lab, node)?;
+        ensure!(ids == expected, "node {node} sees {ids:?}");
+    }
+    let links = [1, 2].map(|id| scif::online(lab, 0, id));
+    let [one, two] = links;
+    ensure!(one?.link != two?.link, "two nodes behind one device");
+    let output = scif::run_tool(lab, 1, &["ping", "2"])?.status(3)?;
+    ensure!(output.stderr().contains("no such node online"), "{output}");
+    Ok(())
+}
+
+/// Copies to both at once, and from both at once.
+fn copies(lab: &Lab) -> Result<()> {
+    let size = match lab.kernel().flavour() {
+        Flavour::Plain => 12 << 20,
+        Flavour::Debug => 2 << 20,
+    } + 321;
+    let hash = scif::make_file(lab, "sent", size)?;
+    let servers = [Server::start(lab, 1)?, Server::start(lab, 2)?];
+    let copies = [
+        ["cp", "-q", "/exchange/sent", "1:copy"],
+        ["cp", "-q", "/exchange/sent", "2:copy"],
+    ];
+    let running = copies.map(|arguments| scif::start_tool(lab, 0, &arguments));
+    for process in running {
+        process?.wait()?.success()?;
+    }
+    let back = lab.paths().exchange().join("back");
+    let _ = fs::remove_dir_all(&back);
+    fs::create_dir(&back)?;
+    let copies = [
+        ["cp", "-q", "1:copy", "/exchange/back/1"],
+        ["cp", "-q", "2:copy", "/exchange/back/2"],
+    ];
+    let running = copies.map(|arguments| scif::start_tool(lab, 0, &arguments));
+    for process in running {
+        process?.wait()?.success()?;
+    }
+    let [one, two] = &servers;
+    for path in [
+        one.folder.join("copy"),
+        two.folder.join("copy"),
+        back.join("1"),
+        back.join("2"),
+    ] {
+        ensure!(scif::hash_of(&path)? == hash, "{} differs", path.display());
+    }
+    servers.into_iter().try_for_each(Server::stop)
+}
+
+/// One node dies while both are being copied to: the other copy does not notice.
+fn one_dies(lab: &Lab) -> Result<()> {
+    let (size, some) = match lab.kernel().flavour() {
+        Flavour::Plain => (96 << 20, 16 << 20),
+        Flavour::Debug => (12 << 20, 2 << 20),
+    };
+    let hash = scif::make_file(lab, "sent", size)?;
+    let endless = lab.paths().exchange().join("endless");
+    scif::make_endless_file(&endless)?;
+    let (server, doomed) = (Server::start(lab, 1)?, Server::start(lab, 2)?);
+    let generation = scif::online(lab, 0, 2)?.generation;
+    let start = scif::dma_bytes(lab, 0)?;
+    let lost = scif::start_tool(lab, 0, &["cp", "-q", "/exchange/endless", "2:copy"])?;
+    let moved = |bytes| {
+        wait_until("a part of the files has arrived", lab.seconds(60), || {
+            ensure!(lost.is_running(), "it has ended: {}", lost.stderr());
+            Ok((scif::dma_bytes(lab, 0)? >= start + bytes).then_some(()))
+        })
+    };
+    moved(some)?;
+    let unharmed = scif::start_tool(lab, 0, &["cp", "-q", "/exchange/sent", "1:copy"])?;
+    moved(3 * some)?;
+    ensure!(unharmed.is_running(), "the file is too small for this test");
+    lab.kill(2)?;
+    let output = lost
+        .wait_timeout(lab.seconds(2))?
+        .context("the copy to the dead node goes on after 2 s")?;
+    ensure!(
+        output.stderr().contains("node 2 was lost during the copy"),
+        "{output}"
+    );
+    output.status(4)?;
+    unharmed.wait()?.success()?;
+    ensure!(scif::hash_of(&server.folder.join("copy"))? == hash);
+    ensure!(online_from(lab, 0)? == [1] && online_from(lab, 1)? == [0]);
+    ensure!(scif::names_in(&doomed.folder)?.is_empty());
+    fs::remove_file(&endless)?;
+    drop(doomed);
+
+    lab.restart(2)?;
+    scif::load(lab, 2, Loaded::Patient)?;
+    ensure!(scif::online(lab, 0, 2)?.generation != generation);
+    scif::online(lab, 2, 0)?;
+    let second = Server::start(lab, 2)?;
+    let hash = scif::make_file(lab, "sent", 54321)?;
+    scif::run_tool(lab, 0, &["cp", "-q", "/exchange/sent", "2:copy"])?.success()?;
+    ensure!(scif::hash_of(&second.folder.join("copy"))? == hash);
+    second.stop()?;
+    server.stop()
+}
+
+/// A node whose id is taken gets no session, and the log says what to do about it.
+fn clash(lab: &Lab) -> Result<()> {
+    let load = |node: usize, id: usize| {
+        lab.insmod(
+            node,
+            scif::module(lab)?,
+            &format!("node_id={id} heartbeat_timeout_ms=10000"),
+        )
+    };
+    load(0, 0)?;
+    load(1, 1)?;
+    let first = scif::online(lab, 0, 1)?;
+    for taken in [1, 0] {
+        load(2, taken)?;
+        let said = format!("no session with node {taken}: its node id is taken by another");
+        wait_until("the clash is logged", lab.seconds(20), || {
+            let log = lab.dmesg(0)?;
+            Ok(kernel_log::since_mark(&log).contains(&said).then_some(()))
+        })?;
+        ensure!(
+            scif::nodes(lab, 0)?.len() == 2 && scif::seen(lab, 0, 1)?.as_ref() == Some(&first),
+            "node 0 sees {:?}",
+            scif::nodes(lab, 0)?
+        );
+        let there = online_from(lab, 2)?;
+        ensure!(there.is_empty(), "node 2 sees {there:?}");
+        lab.rmmod(2, "scif")?;
+    }
+    load(2, 2)?;
+    scif::online(lab, 0, 2)?;
+    scif::unload_everywhere(lab)
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("scif_star::online", SCIF_STAR, online),
+    Test::new("scif_star::copies", SCIF_STAR, copies).seconds(180),
+    Test::new("scif_star::one_dies", SCIF_STAR, one_dies).seconds(180),
+    Test::new("scif_star::clash", STAR, clash)
+        .expects(&["its node id is taken by another"])
+        .releases_engine(),
+];
