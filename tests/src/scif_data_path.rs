@@ -54,7 +54,7 @@ fn messages(lab: &Lab) -> Result<()> {
         // One for the message, and one for the room that the other side's message has
         // given back; and some for the connection.
         ensure!(
-            bells >= ROUND_TRIPS / 2 && bells <= 2 * ROUND_TRIPS + 50,
+            (ROUND_TRIPS / 2..=2 * ROUND_TRIPS + 50).contains(&bells),
             "node {node} has rung {bells} bells for {ROUND_TRIPS} messages"
         );
         ensure!(guest.total.dropped == 0 && guest.total.dma_errors == 0);
