@@ -991,11 +991,26 @@ static void choose(long number, long *local, long *remote, long *len)
 	}
 }
 
+/* Local memory by its offset, or by its address for the calls that take one. */
+static int copy_area(const struct client *client, unsigned long call, long local, long len,
+		     long remote, int flags)
+{
+	struct scifioctl_copy argument = {
+		.len = len, .roffset = remote, .flags = flags,
+	};
+
+	if (call == SCIF_VWRITETO || call == SCIF_VREADFROM)
+		argument.addr = (uintptr_t)(client->area + local);
+	else
+		argument.loffset = client->offset + local;
+	return ioctl(client->fd, call, &argument);
+}
+
 /* One copy and its check; true if all was right. */
 static bool one_copy(const struct client *client, unsigned long call, int flags, __u32 seed,
 		     long local, long remote, long len)
 {
-	bool write = call == SCIF_WRITETO;
+	bool write = call == SCIF_WRITETO || call == SCIF_VWRITETO;
 	long wrong;
 	int mark;
 
@@ -1003,7 +1018,7 @@ static bool one_copy(const struct client *client, unsigned long call, int flags,
 		fill(client->area + local, seed, 0, len);
 	else
 		ask(client, OP_FILL, seed, AREA_OFFSET + remote, len);
-	if (copy(client->fd, call, client->offset + local, len, AREA_OFFSET + remote, flags) ||
+	if (copy_area(client, call, local, len, AREA_OFFSET + remote, flags) ||
 	    (!(flags & SCIF_RMA_SYNC) &&
 	     (scif_fence_mark(client->fd, SCIF_FENCE_INIT_SELF, &mark) ||
 	      scif_fence_wait(client->fd, mark)))) {
@@ -1026,7 +1041,9 @@ static bool one_copy(const struct client *client, unsigned long call, int flags,
 static void test_copies(const struct client *client, unsigned long call, int engine, long total)
 {
 	static const int flags[] = { SCIF_RMA_SYNC, 0, SCIF_RMA_SYNC | SCIF_RMA_ORDERED };
-	const char *name = call == SCIF_WRITETO ? "writeto" : "readfrom";
+	const char *name = call == SCIF_WRITETO ? "writeto" :
+			   call == SCIF_READFROM ? "readfrom" :
+			   call == SCIF_VWRITETO ? "vwriteto" : "vreadfrom";
 	const char *by = engine ? "CPU" : "DMA";
 	long local, remote, len, moved = 0, number;
 	bool ok = true;
@@ -1042,6 +1059,37 @@ static void test_copies(const struct client *client, unsigned long call, int eng
 	     "%s: by %s over all windows", name, by);
 	test(one_copy(client, call, engine, 2, 3, WINDOW_SIZE - 1, 2),
 	     "%s: by %s over the edge of two windows", name, by);
+}
+
+/* What the calls that take addresses say to addresses that are none. */
+static void test_memory_errors(const struct client *client)
+{
+	struct scifioctl_copy argument = {
+		.len = PAGE, .roffset = AREA_OFFSET, .flags = SCIF_RMA_SYNC,
+	};
+	char *read_only = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	test_errno(ioctl(client->fd, SCIF_VWRITETO, &argument), EFAULT,
+		   "vwriteto: from where nothing is mapped");
+	argument.addr = -(__u64)PAGE;
+	test_errno(ioctl(client->fd, SCIF_VREADFROM, &argument), EFAULT,
+		   "vreadfrom: to addresses of the kernel");
+	argument.addr = (uintptr_t)read_only;
+	test_errno(ioctl(client->fd, SCIF_VREADFROM, &argument), EFAULT,
+		   "vreadfrom: to memory that is read-only");
+	test(!ioctl(client->fd, SCIF_VWRITETO, &argument), "vwriteto: from memory that is read-only");
+	ask(client, OP_RESTORE, 0, AREA_OFFSET, PAGE);
+	argument.addr = (uintptr_t)client->area;
+	argument.len = 0;
+	test_errno(ioctl(client->fd, SCIF_VWRITETO, &argument), EINVAL, "vwriteto: nothing");
+	argument.len = 1;
+	argument.roffset = NOWHERE_OFFSET;
+	test_errno(ioctl(client->fd, SCIF_VWRITETO, &argument), ENXIO,
+		   "vwriteto: no window at the peer");
+	argument.roffset = READ_ONLY_OFFSET;
+	test_errno(ioctl(client->fd, SCIF_VWRITETO, &argument), EACCES,
+		   "vwriteto: a read-only window of the peer");
+	munmap(read_only, PAGE);
 }
 
 static void test_close(struct client *client)
@@ -1098,6 +1146,11 @@ static void run_client(__u16 node, __u16 port, long total)
 	test_copies(&client, SCIF_READFROM, 0, total);
 	test_copies(&client, SCIF_WRITETO, SCIF_RMA_USECPU, total);
 	test_copies(&client, SCIF_READFROM, SCIF_RMA_USECPU, total);
+	test_copies(&client, SCIF_VWRITETO, 0, total / 4);
+	test_copies(&client, SCIF_VREADFROM, 0, total / 4);
+	test_copies(&client, SCIF_VWRITETO, SCIF_RMA_USECPU, total / 4);
+	test_copies(&client, SCIF_VREADFROM, SCIF_RMA_USECPU, total / 4);
+	test_memory_errors(&client);
 	test_fences(&client);
 	test_close(&client);
 	ask(&client, OP_BYE, 0, 0, 0);

@@ -16,6 +16,7 @@ use crate::{
     logic::marks::Origin,
     rma::{
         Direction,
+        LocalSide,
         TransferOptions, //
     },
     sys::{
@@ -96,6 +97,8 @@ impl FileOperations for Endpoint {
             }
             uapi::SCIF_READFROM => transfer(endpoint, arg, Direction::Read),
             uapi::SCIF_WRITETO => transfer(endpoint, arg, Direction::Write),
+            uapi::SCIF_VREADFROM => transfer_memory(endpoint, arg, Direction::Read),
+            uapi::SCIF_VWRITETO => transfer_memory(endpoint, arg, Direction::Write),
             uapi::SCIF_GET_NODEIDS => return node_ids(endpoint, arg),
             uapi::SCIF_FENCE_MARK => fence_mark(endpoint, arg),
             uapi::SCIF_FENCE_WAIT => endpoint.fence_wait(arg as i32),
@@ -216,23 +219,42 @@ fn register(endpoint: &Endpoint, arg: usize) -> Result {
     told
 }
 
+/// readfrom and writeto.
 fn transfer(endpoint: &Endpoint, arg: usize, direction: Direction) -> Result {
     let request: uapi::scifioctl_copy = uapi::read(arg)?;
-    if request.flags & !(RMA_USECPU | RMA_USECACHE | RMA_SYNC | RMA_ORDERED) != 0 {
-        return Err(EINVAL);
-    }
-    let options = TransferOptions {
-        use_cpu: request.flags & RMA_USECPU != 0,
-        synchronous: request.flags & RMA_SYNC != 0,
-        ordered: request.flags & RMA_ORDERED != 0,
-    };
+    let local = LocalSide::Windows(request.loffset);
     endpoint.transfer(
         direction,
-        request.loffset,
+        local,
         request.roffset,
         request.len,
-        options,
+        transfer_options(request.flags)?,
     )
+}
+
+/// vreadfrom and vwriteto.
+fn transfer_memory(endpoint: &Endpoint, arg: usize, direction: Direction) -> Result {
+    let request: uapi::scifioctl_copy = uapi::read(arg)?;
+    let local = LocalSide::Memory(request.addr as usize);
+    endpoint.transfer(
+        direction,
+        local,
+        request.roffset,
+        request.len,
+        transfer_options(request.flags)?,
+    )
+}
+
+/// SCIF_RMA_USECACHE is a hint, and not taken up yet.
+fn transfer_options(flags: i32) -> Result<TransferOptions> {
+    if flags & !(RMA_USECPU | RMA_USECACHE | RMA_SYNC | RMA_ORDERED) != 0 {
+        return Err(EINVAL);
+    }
+    Ok(TransferOptions {
+        use_cpu: flags & RMA_USECPU != 0,
+        synchronous: flags & RMA_SYNC != 0,
+        ordered: flags & RMA_ORDERED != 0,
+    })
 }
 
 /// Returns how many nodes are online, this one included, whether or not all fitted.

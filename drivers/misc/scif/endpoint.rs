@@ -35,6 +35,7 @@ use crate::{
     },
     rma::{
         Direction,
+        LocalSide,
         TransferOptions, //
     },
     sys::{
@@ -434,11 +435,11 @@ impl Endpoint {
         self.connection()?.unregister(offset, len)
     }
 
-    /// Copies between two windows.
+    /// Copies between our memory and a window of the peer.
     pub(crate) fn transfer(
         &self,
         direction: Direction,
-        local: i64,
+        local: LocalSide,
         remote: i64,
         len: u64,
         options: TransferOptions,

@@ -16,6 +16,7 @@
 
 use crate::{
     connection::Connection,
+    local_memory::LocalPiece,
     logic::{
         address_space::Range,
         marks::{
@@ -30,7 +31,6 @@ use crate::{
     remote_window::RemotePiece,
     transfer::Transfer,
     window::{
-        LocalPiece,
         PROTECTION_READ,
         PROTECTION_WRITE, //
     },
@@ -57,6 +57,15 @@ pub(crate) enum Direction {
     Read,
     /// From our window into the peer's.
     Write,
+}
+
+/// The local side of a transfer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum LocalSide {
+    /// Windows, from this offset on.
+    Windows(i64),
+    /// Memory of the calling process, from this address on.
+    Memory(usize),
 }
 
 /// How the caller wants a transfer done.
@@ -204,14 +213,16 @@ pub(crate) fn for_each_stretch<'a>(
 }
 
 impl Connection {
-    /// Copies `len` bytes between our window at `local` and the peer's at `remote`.
+    /// Copies `len` bytes between our memory at `local` and the peer's windows at `remote`.
     ///
+    /// Memory that is no window is pinned for the transfer. It counts against RLIMIT_MEMLOCK
+    /// (EAGAIN) if the transfer can outlive the call, as any number of those can be started.
     /// ENXIO where there is no window, EACCES where one does not allow it; then nothing was copied.
     /// EIO if the copy failed. Killable.
     pub(crate) fn transfer(
         self: &Arc<Self>,
         direction: Direction,
-        local: i64,
+        local: LocalSide,
         remote: i64,
         len: u64,
         options: TransferOptions,
@@ -219,27 +230,43 @@ impl Connection {
         self.check_established()?;
         // While windows are in use the session, and with it the mappings, stays.
         let session_use = self.session.enter_owned().ok_or(ENODEV)?;
-        let local_range = Range::new(local, len).map_err(|_| ENXIO)?;
         let remote_range = Range::new(remote, len).map_err(|_| ENXIO)?;
         let (local_need, remote_need) = match direction {
             Direction::Read => (PROTECTION_WRITE, PROTECTION_READ),
             Direction::Write => (PROTECTION_READ, PROTECTION_WRITE),
         };
-        let local_pieces = self.windows.cover(self, local_range, local_need)?;
+        let engine =
+            self.session.transport.engine().filter(|_| {
+                !options.use_cpu && (direction == Direction::Read || len > SMALL_WRITE)
+            });
+        let local_pieces = match local {
+            LocalSide::Windows(offset) => {
+                let range = Range::new(offset, len).map_err(|_| ENXIO)?;
+                self.windows.cover(self, range, local_need)?
+            }
+            LocalSide::Memory(address) => {
+                let writable = direction == Direction::Read;
+                let account = engine.is_some() && !options.synchronous;
+                let mut pieces = KVec::with_capacity(1, GFP_KERNEL)?;
+                let piece = LocalPiece::pin(&self.session, address, len, writable, account)?;
+                let _ = pieces.push_within_capacity(piece);
+                pieces
+            }
+        };
         let remote_pieces = self.remote_windows.cover(remote_range, remote_need)?;
 
         let source = match direction {
             Direction::Read => remote_range.start(),
-            Direction::Write => local_range.start(),
+            // Windows and memory of the process are aligned to pages alike.
+            Direction::Write => match local {
+                LocalSide::Windows(offset) => offset as u64,
+                LocalSide::Memory(address) => address as u64,
+            },
         };
         let parts = match options.ordered {
             true => plan::split_tail(source, len),
             false => (len, 0),
         };
-        let engine =
-            self.session.transport.engine().filter(|_| {
-                !options.use_cpu && (direction == Direction::Read || len > SMALL_WRITE)
-            });
         let sequence = self.begin_transfer()?;
         let Some(engine) = engine else {
             let result = self.copy_by_cpu(direction, &local_pieces, &remote_pieces, parts);
@@ -314,7 +341,7 @@ impl Connection {
         let transport = &self.session.transport;
         for (skip, len) in [(0, body), (body, tail)] {
             for_each_stretch(local, remote, skip, len, |stretch| {
-                let pages = &stretch.local.window.window.pages;
+                let pages = &stretch.local.memory().pages;
                 let mut walk = stretch.remote.window.extents.walk(stretch.remote_offset);
                 let mut offset = stretch.local_offset;
                 let end = offset + stretch.len;

@@ -50,6 +50,7 @@ mod engine;
 mod fence;
 mod link;
 mod listener;
+mod local_memory;
 mod logic;
 mod node;
 mod remote_window;

@@ -13,6 +13,7 @@
 use crate::{
     connection::Connection,
     engine::Engine,
+    local_memory::LocalPiece,
     logic::{
         marks::Sequence,
         plan::{
@@ -33,7 +34,6 @@ use crate::{
         CopyCount, //
     },
     transport::Transport,
-    window::LocalPiece,
 };
 use kernel::{
     impl_has_work, new_work,
@@ -229,8 +229,7 @@ impl Transfer {
         let max_segment = (self.engine.channel.max_segment() as u64).min(MAX_SEGMENT);
         for (skip, len) in [(0, body), (body, tail)] {
             let result = for_each_stretch(&self._local, &self._remote, skip, len, |stretch| {
-                let local = &stretch.local.window.window;
-                let local = local.engine.as_ref().ok_or(EIO)?;
+                let local = stretch.local.memory().engine.as_ref().ok_or(EIO)?;
                 let local = local.walk(stretch.local_offset);
                 let remote = EngineWalk {
                     bus: stretch.remote.window.extents.walk(stretch.remote_offset),

@@ -18,6 +18,11 @@
 
 use crate::{
     connection::Connection,
+    local_memory::{
+        Holder,
+        LocalMemory,
+        LocalPiece, //
+    },
     logic::{
         address_space::{
             self,
@@ -38,10 +43,7 @@ use crate::{
             EXTENTS_PER_MESSAGE, //
         },
     },
-    sys::{
-        dma_map::DmaMapping,
-        pin::PinnedPages, //
-    },
+    sys::dma_map::DmaMapping,
     turn::Turn,
     users::Users,
 };
@@ -82,14 +84,11 @@ pub(crate) struct Window {
     pub(crate) id: WindowId,
     pub(crate) range: Range,
     pub(crate) protection: u32,
-    // The mappings go before the pages.
+    // The mapping goes before the pages.
     _export: Option<DmaMapping>,
-    _engine: Option<DmaMapping>,
     /// As the peer names the memory.
     bus: ExtentTable,
-    /// As this node's DMA engine names it, if there is one.
-    pub(crate) engine: Option<ExtentTable>,
-    pub(crate) pages: Arc<PinnedPages>,
+    pub(crate) memory: LocalMemory,
     /// Transfers of this end.
     #[pin]
     uses: Users,
@@ -115,7 +114,7 @@ fn answer_code(status: Status) -> u32 {
     }
 }
 
-/// A window in use as the local side of a transfer.
+/// A window in use, as the local side of a transfer.
 pub(crate) struct WindowUse {
     pub(crate) window: Arc<Window>,
     owner: Arc<Connection>,
@@ -127,14 +126,6 @@ impl Drop for WindowUse {
             self.owner.windows.remove_if_gone(&self.window);
         }
     }
-}
-
-/// A part of a transfer that lies in one window.
-pub(crate) struct LocalPiece {
-    pub(crate) window: WindowUse,
-    /// Where in the window it begins.
-    pub(crate) offset: u64,
-    pub(crate) len: u64,
 }
 
 struct Tables {
@@ -215,7 +206,8 @@ pub(crate) fn extent_table(extents: impl Iterator<Item = (u64, u64)>) -> Result<
     Ok(table)
 }
 
-fn checked_table(entries: KVVec<Entry>) -> Result<ExtentTable> {
+/// Checks a table that [`extent_table`] has made.
+pub(crate) fn checked_table(entries: KVVec<Entry>) -> Result<ExtentTable> {
     Extents::new(entries).map_err(|_| EINVAL)
 }
 
@@ -224,26 +216,21 @@ impl Window {
         id: WindowId,
         range: Range,
         protection: u32,
-        pages: Arc<PinnedPages>,
+        memory: LocalMemory,
         export: Option<DmaMapping>,
-        engine: Option<DmaMapping>,
     ) -> Result<Arc<Self>> {
         let bus = match &export {
             Some(mapping) => extent_table(mapping.extents())?,
-            None => extent_table(
-                (0..pages.len()).filter_map(|index| Some((pages.phys(index)?, PAGE_SIZE as u64))),
-            )?,
-        };
-        let engine_table = match &engine {
-            Some(mapping) => Some(checked_table(extent_table(mapping.extents())?)?),
-            None => None,
+            None => {
+                let pages = &memory.pages;
+                extent_table(
+                    (0..pages.len())
+                        .filter_map(|index| Some((pages.phys(index)?, PAGE_SIZE as u64))),
+                )?
+            }
         };
         let bus = checked_table(bus)?;
-        if bus.len() != range.len()
-            || engine_table
-                .as_ref()
-                .is_some_and(|table| table.len() != range.len())
-        {
+        if bus.len() != range.len() {
             return Err(EINVAL);
         }
         Arc::pin_init(
@@ -252,10 +239,8 @@ impl Window {
                 range,
                 protection,
                 _export: export,
-                _engine: engine,
                 bus,
-                engine: engine_table,
-                pages,
+                memory,
                 uses <- Users::new(),
                 answer: Atomic::new(0),
                 held_by_peer: Atomic::new(true),
@@ -385,10 +370,10 @@ impl Windows {
                     return Err(ENXIO);
                 }
                 let piece = LocalPiece {
-                    window: WindowUse {
+                    holder: Holder::Window(WindowUse {
                         window: window.clone(),
                         owner: owner.clone(),
-                    },
+                    }),
                     offset: piece.offset,
                     len: piece.len,
                 };
@@ -483,17 +468,15 @@ impl Connection {
     ) -> Result<Arc<Window>> {
         let pages = usize::try_from(range.len())? >> PAGE_SHIFT;
         let writable = protection & PROTECTION_WRITE != 0;
-        let pages = Arc::new(
-            PinnedPages::pin(address, pages, writable, true)?,
-            GFP_KERNEL,
-        )?;
-        let transport = &self.session.transport;
-        let map = |device| DmaMapping::new(&pages, device);
-        let export = transport.export_device().map(map).transpose()?;
-        let engine = transport.engine().map(|engine| engine.channel.device());
-        let engine = engine.as_ref().map(map).transpose()?;
+        let memory = LocalMemory::pin(&self.session, address, pages, writable, true)?;
+        let export = self
+            .session
+            .transport
+            .export_device()
+            .map(|device| DmaMapping::new(&memory.pages, device))
+            .transpose()?;
         let id = self.session.new_window_id();
-        Window::new(id, range, protection, pages, export, engine)
+        Window::new(id, range, protection, memory, export)
     }
 
     /// Pushes the window to the peer and waits for its answer.

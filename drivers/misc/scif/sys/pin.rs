@@ -57,7 +57,7 @@ impl PinnedPages {
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: `address` is not the start of a page, or `count` is 0, or the range wraps around.
+    /// - `EINVAL`: `address` is not the start of a page, or `count` is 0.
     /// - `EFAULT`: not all of it is mapped, or not with the access that is wanted.
     /// - `EAGAIN`: `RLIMIT_MEMLOCK` is exceeded, and the process has no `CAP_IPC_LOCK`. The
     ///   original SCIF driver said so, too.
@@ -70,7 +70,7 @@ impl PinnedPages {
         count
             .checked_mul(PAGE_SIZE)
             .and_then(|len| address.checked_add(len))
-            .ok_or(EINVAL)?;
+            .ok_or(EFAULT)?;
         if count > MAX_PAGES {
             return Err(ENOMEM);
         }
