@@ -23,6 +23,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <linux/scif_ioctl.h>
@@ -37,6 +38,8 @@
 #define SCIF_MAP_KERNEL		0x20
 #define SCIF_FENCE_INIT_SELF	1
 #define SCIF_FENCE_INIT_PEER	2
+#define SCIF_SIGNAL_LOCAL	0x10
+#define SCIF_SIGNAL_REMOTE	0x20
 #define SCIF_RMA_USECPU		1
 #define SCIF_RMA_SYNC		4
 #define SCIF_RMA_ORDERED	8
@@ -975,6 +978,86 @@ static void test_fences(const struct client *client)
 	background(client->area, 0, AREA);
 }
 
+static int scif_fence_signal(int fd, long loff, __u64 lval, long roff, __u64 rval, int flags)
+{
+	struct scifioctl_fence_signal argument = {
+		.loff = loff, .lval = lval, .roff = roff, .rval = rval, .flags = flags,
+	};
+
+	return ioctl(fd, SCIF_FENCE_SIGNAL, &argument);
+}
+
+/* Spins on a word, as programs do; true if the value came within a minute. */
+static bool comes(const unsigned char *word, __u64 value)
+{
+	time_t end = time(NULL) + 60;
+	__u64 now;
+
+	do {
+		now = *(const volatile __u32 *)word | (__u64)*(const volatile __u32 *)(word + 4) << 32;
+		if (now == value)
+			return true;
+	} while (time(NULL) < end);
+	return false;
+}
+
+static void test_signals(const struct client *client)
+{
+	const int self = SCIF_FENCE_INIT_SELF, peer = SCIF_FENCE_INIT_PEER;
+	const int local = SCIF_SIGNAL_LOCAL, remote = SCIF_SIGNAL_REMOTE;
+	const __u64 one = 0x1122334455667788, two = 0x99aabbccddeeff00;
+	const long len = 2 * MIB, word = 3 * MIB;
+	unsigned char *area = client->area;
+	long here = client->offset, there = AREA_OFFSET;
+	int fd = client->fd;
+
+	test_errno(scif_fence_signal(fd, here, 1, there, 1, self), EINVAL, "signal: no side");
+	test_errno(scif_fence_signal(fd, here, 1, there, 1, local), EINVAL, "signal: no fence");
+	test_errno(scif_fence_signal(fd, here, 1, there, 1, self | peer | local), EINVAL,
+		   "signal: two fences");
+	test_errno(scif_fence_signal(fd, here, 1, there, 1, self | local | 4), EINVAL,
+		   "signal: unknown flag");
+	test_errno(scif_fence_signal(fd, here + 2, 1, 0, 0, self | local), EINVAL,
+		   "signal: not aligned here");
+	test_errno(scif_fence_signal(fd, 0, 0, there + 1, 1, self | remote), EINVAL,
+		   "signal: not aligned there");
+	test_errno(scif_fence_signal(fd, here + PAGE - 4, 1, 0, 0, self | local), EINVAL,
+		   "signal: over the edge of a page here");
+	test_errno(scif_fence_signal(fd, 0, 0, there + PAGE - 4, 1, peer | remote), EINVAL,
+		   "signal: over the edge of a page there");
+	test_errno(scif_fence_signal(fd, 0, 0, NOWHERE_OFFSET, 1, self | remote), ENXIO,
+		   "signal: no window there");
+	test_errno(scif_fence_signal(fd, NOWHERE_OFFSET, 1, 0, 0, peer | local), ENXIO,
+		   "signal: no window here");
+	test_errno(scif_fence_signal(fd, 0, 0, READ_ONLY_OFFSET, 1, self | remote), EACCES,
+		   "signal: a read-only window there");
+
+	fill(area, 31, 0, len);
+	test(!copy(fd, SCIF_WRITETO, here, len, there, 0) &&
+	     !scif_fence_signal(fd, here + word, one, there + word, two, self | local | remote) &&
+	     comes(area + word, one), "signal: comes here");
+	test(differs(area + word - 64, 0, word - 64, 64) < 0 &&
+	     differs(area + word + 8, 0, word + 8, 64) < 0, "signal: changes nothing around it");
+	test(ask(client, OP_CHECK, 31, there, len) < 0, "signal: does not overtake the data");
+	test(!copy(fd, SCIF_READFROM, here + 2 * word, 24, there + word - 8, SCIF_RMA_SYNC) &&
+	     comes(area + 2 * word + 8, two) &&
+	     differs(area + 2 * word, 0, word - 8, 8) < 0 &&
+	     differs(area + 2 * word + 16, 0, word + 8, 8) < 0,
+	     "signal: comes there, and changes nothing around it");
+	background(area, 0, AREA);
+	ask(client, OP_RESTORE, 0, there, AREA);
+
+	test(!ask(client, OP_PEER_WRITE, 32, here, len) &&
+	     !scif_fence_signal(fd, here + word + 4, two, there + word + 12, one,
+				peer | local | remote) &&
+	     comes(area + word + 4, two), "signal: of the peer's transfers, 4 bytes off");
+	test(check(area, word, 0, len, 32) < 0, "signal: does not overtake what the peer writes");
+	test(!copy(fd, SCIF_READFROM, here + word + 64, 8, there + word + 12, SCIF_RMA_SYNC) &&
+	     comes(area + word + 64, one), "signal: the peer gives it in its window, too");
+	background(area, 0, AREA);
+	ask(client, OP_RESTORE, 0, there, AREA);
+}
+
 /* Lengths and places of the copies: first all alignments, then all sizes. */
 static void choose(long number, long *local, long *remote, long *len)
 {
@@ -1152,6 +1235,7 @@ static void run_client(__u16 node, __u16 port, long total)
 	test_copies(&client, SCIF_VREADFROM, SCIF_RMA_USECPU, total / 4);
 	test_memory_errors(&client);
 	test_fences(&client);
+	test_signals(&client);
 	test_close(&client);
 	ask(&client, OP_BYE, 0, 0, 0);
 	close(client.fd);

@@ -396,7 +396,6 @@ impl Connection {
         }
         self.wake();
         self.forget_remote_windows();
-        self.fences.forget_deferred();
     }
 
     /// Says `CloseDone` once, after the last write into the peer's ring.
@@ -432,6 +431,7 @@ impl Connection {
         let old = self.change_phase(|_| Some(Phase::Closed));
         self.wake();
         self.drain_transfers();
+        self.run_deferred();
         self.writers.close_and_drain();
         self.windows.revoke_all();
         self.forget_remote_windows();

@@ -19,6 +19,7 @@ use crate::{
         LocalSide,
         TransferOptions, //
     },
+    signal::Target,
     sys::{
         chardev::{
             nonblocking,
@@ -50,6 +51,8 @@ const MESSAGE_BLOCK: i32 = 1;
 const MAP_FIXED: i32 = 0x10;
 const FENCE_INIT_SELF: i32 = 1;
 const FENCE_INIT_PEER: i32 = 2;
+const SIGNAL_LOCAL: i32 = 0x10;
+const SIGNAL_REMOTE: i32 = 0x20;
 const RMA_USECPU: i32 = 1;
 const RMA_USECACHE: i32 = 2;
 const RMA_SYNC: i32 = 4;
@@ -101,6 +104,7 @@ impl FileOperations for Endpoint {
             uapi::SCIF_VWRITETO => transfer_memory(endpoint, arg, Direction::Write),
             uapi::SCIF_GET_NODEIDS => return node_ids(endpoint, arg),
             uapi::SCIF_FENCE_MARK => fence_mark(endpoint, arg),
+            uapi::SCIF_FENCE_SIGNAL => fence_signal(endpoint, arg),
             uapi::SCIF_FENCE_WAIT => endpoint.fence_wait(arg as i32),
             _ => Err(ENOTTY),
         }?;
@@ -272,11 +276,30 @@ fn node_ids(endpoint: &Endpoint, arg: usize) -> Result<isize> {
 
 fn fence_mark(endpoint: &Endpoint, arg: usize) -> Result {
     let request: uapi::scifioctl_fence_mark = uapi::read(arg)?;
-    let origin = match request.flags {
-        FENCE_INIT_SELF => Origin::Own,
-        FENCE_INIT_PEER => Origin::Peer,
-        _ => return Err(EINVAL),
-    };
-    let mark = endpoint.fence_mark(origin)?;
+    let mark = endpoint.fence_mark(origin(request.flags)?)?;
     uapi::write(request.mark as usize, &mark)
+}
+
+/// Whose transfers are meant: exactly one side's.
+fn origin(flags: i32) -> Result<Origin> {
+    match flags {
+        FENCE_INIT_SELF => Ok(Origin::Own),
+        FENCE_INIT_PEER => Ok(Origin::Peer),
+        _ => Err(EINVAL),
+    }
+}
+
+fn fence_signal(endpoint: &Endpoint, arg: usize) -> Result {
+    let request: uapi::scifioctl_fence_signal = uapi::read(arg)?;
+    let sides = SIGNAL_LOCAL | SIGNAL_REMOTE;
+    if request.flags & sides == 0 {
+        return Err(EINVAL);
+    }
+    let target =
+        |side, offset, value| (request.flags & side != 0).then_some(Target { offset, value });
+    endpoint.fence_signal(
+        origin(request.flags & !sides)?,
+        target(SIGNAL_LOCAL, request.loff, request.lval),
+        target(SIGNAL_REMOTE, request.roff, request.rval),
+    )
 }

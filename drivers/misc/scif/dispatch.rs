@@ -114,6 +114,7 @@ fn handle(session: &Arc<Session>, message: Message) -> Result<(), &'static str> 
         | Message::WindowAnswer { target, .. }
         | Message::WindowRevoke { target, .. }
         | Message::WindowRevokeDone { target, .. }
+        | Message::Signal { target, .. }
         | Message::MarkRequest { target, .. }
         | Message::MarkAnswer { target, .. }
         | Message::FenceWait { target, .. }
@@ -162,6 +163,9 @@ fn handle(session: &Arc<Session>, message: Message) -> Result<(), &'static str> 
                 Message::FenceWait {
                     token, sequence, ..
                 } => connection.fence_wait_requested(token, sequence),
+                Message::Signal {
+                    senders, receivers, ..
+                } => connection.signal_requested(senders, receivers),
                 Message::FenceDone { token, status, .. } => connection.fence_done(token, status),
                 Message::Connect { .. }
                 | Message::Accept { .. }

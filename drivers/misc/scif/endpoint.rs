@@ -38,6 +38,7 @@ use crate::{
         LocalSide,
         TransferOptions, //
     },
+    signal::Target,
     sys::{
         chardev::poll_events,
         current::{
@@ -453,6 +454,15 @@ impl Endpoint {
 
     pub(crate) fn fence_mark(&self, origin: Origin) -> Result<i32> {
         self.connection()?.fence_mark(origin)
+    }
+
+    pub(crate) fn fence_signal(
+        &self,
+        origin: Origin,
+        local: Option<Target>,
+        remote: Option<Target>,
+    ) -> Result {
+        self.connection()?.fence_signal(origin, local, remote)
     }
 
     pub(crate) fn fence_wait(&self, mark: i32) -> Result {

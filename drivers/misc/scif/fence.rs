@@ -26,6 +26,7 @@ use crate::{
             Status, //
         },
     },
+    signal::Signal,
 };
 use kernel::{
     new_mutex, new_spinlock,
@@ -57,7 +58,13 @@ enum Answer {
 /// Something to do once all transfers up to a number have ended.
 struct Deferred {
     sequence: Sequence,
-    token: u32,
+    action: Action,
+}
+
+enum Action {
+    /// Tell the peer, which has asked with this token.
+    Answer(u32),
+    Signal(Signal),
 }
 
 /// The fences of one end of a connection.
@@ -211,22 +218,41 @@ impl Connection {
             self.say_fence_done(token, Status::Unknown);
             return;
         }
-        {
+        if self.defer(sequence, Action::Answer(token)).is_err() {
+            self.say_fence_done(token, Status::NoMemory);
+        }
+    }
+
+    /// Does something once all transfers up to `sequence` have ended. ENOMEM if too much waits
+    /// already. May sleep.
+    fn defer(self: &Arc<Self>, sequence: Sequence, action: Action) -> Result {
+        let new = Deferred { sequence, action };
+        let refused = {
             let mut deferred = self.fences.deferred.lock();
-            let remembered = deferred.len() < MAX_DEFERRED
-                && deferred
-                    .push(Deferred { sequence, token }, GFP_KERNEL)
-                    .is_ok();
+            let room = deferred.len() < MAX_DEFERRED && deferred.reserve(1, GFP_KERNEL).is_ok();
+            let refused = match room {
+                true => deferred
+                    .push_within_capacity(new)
+                    .err()
+                    .map(|error| error.0),
+                false => Some(new),
+            };
             self.fences.deferred_count.store(deferred.len(), Relaxed);
-            if !remembered {
-                drop(deferred);
-                self.say_fence_done(token, Status::NoMemory);
-                return;
-            }
+            refused
+        };
+        // Dropped without the lock.
+        if refused.is_some() {
+            return Err(ENOMEM);
         }
         // Counted first, then looked at, as a completion does it the other way round.
         barrier::smp_mb(barrier::Full);
         self.run_deferred();
+        Ok(())
+    }
+
+    /// Gives a signal once all transfers that were started have ended. May sleep.
+    pub(crate) fn defer_signal(self: &Arc<Self>, signal: Signal) -> Result {
+        self.defer(self.transfers.last_issued(), Action::Signal(signal))
     }
 
     /// What the peer was asked to wait for has ended.
@@ -262,11 +288,20 @@ impl Connection {
                 due
             };
             let Some(due) = due else { return };
-            let status = match self.transfers.take_failure_for_peer(due.sequence) {
-                Ok(()) => Status::Done,
-                Err(_) => Status::TransferFailed,
-            };
-            self.say_fence_done(due.token, status);
+            match due.action {
+                Action::Answer(token) => {
+                    let status = match self.transfers.take_failure_for_peer(due.sequence) {
+                        Ok(()) => Status::Done,
+                        Err(_) => Status::TransferFailed,
+                    };
+                    self.say_fence_done(token, status);
+                }
+                Action::Signal(signal) => {
+                    if !self.transfers.has_failed(due.sequence) {
+                        self.give_signal(&signal);
+                    }
+                }
+            }
         }
     }
 

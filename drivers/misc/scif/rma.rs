@@ -92,6 +92,11 @@ impl Failures {
         self.range = Some((first.min(sequence), last.max(sequence)));
     }
 
+    /// Whether one up to `sequence` has failed.
+    fn contains(&self, sequence: Sequence) -> bool {
+        matches!(self.range, Some((first, _)) if first <= sequence)
+    }
+
     /// Says whether one up to `sequence` has failed, and forgets those.
     fn take(&mut self, sequence: Sequence) -> bool {
         match self.range {
@@ -150,6 +155,11 @@ impl Transfers {
             true => Err(EIO),
             false => Ok(()),
         }
+    }
+
+    /// Whether a transfer up to this one has failed and was not reported. Any context.
+    pub(crate) fn has_failed(&self, sequence: Sequence) -> bool {
+        self.state.lock().failed.contains(sequence)
     }
 
     /// As [`Self::take_failure`], for the peer's fences.

@@ -56,6 +56,7 @@ mod node;
 mod remote_window;
 mod rma;
 mod session;
+mod signal;
 mod stream;
 mod sys;
 mod transfer;

@@ -148,6 +148,13 @@ pub(crate) enum Message {
         window: WindowId,
         offset: u64,
     },
+    /// Asks for values to be stored, as (offset, value), once all the receiver's transfers so far
+    /// have ended: in a window of the sender, and in one of the receiver.
+    Signal {
+        target: ConnectionId,
+        senders: Option<(u64, u64)>,
+        receivers: Option<(u64, u64)>,
+    },
     /// The revoked window can't be found any more; uses that began before may go on.
     WindowRevokeDone {
         target: ConnectionId,
@@ -346,6 +353,7 @@ impl Message {
             Message::FenceWait { .. } => 16,
             Message::FenceDone { .. } => 17,
             Message::WindowRevokeDone { .. } => 18,
+            Message::Signal { .. } => 19,
         }
     }
 
@@ -366,6 +374,7 @@ impl Message {
             | Message::WindowAnswer { target, .. }
             | Message::WindowRevoke { target, .. }
             | Message::WindowRevokeDone { target, .. }
+            | Message::Signal { target, .. }
             | Message::MarkRequest { target, .. }
             | Message::MarkAnswer { target, .. }
             | Message::FenceWait { target, .. }
@@ -418,6 +427,16 @@ impl Message {
                 }
                 &mut writer
             }
+            Message::Signal {
+                senders, receivers, ..
+            } => {
+                let present = u32::from(senders.is_some()) | (u32::from(receivers.is_some()) << 1);
+                writer.u32(present).u32(0);
+                for (offset, value) in [senders, receivers].map(Option::unwrap_or_default) {
+                    writer.u64(offset).u64(value);
+                }
+                &mut writer
+            }
             Message::WindowAnswer { window, status, .. } => writer.u32(window.0).u32(status.code()),
             Message::WindowRevoke { window, offset, .. } => writer.u32(window.0).u32(0).u64(offset),
             Message::WindowReleased { window } | Message::WindowRevokeDone { window, .. } => {
@@ -447,7 +466,7 @@ impl Message {
         // A message about a connection must name one.
         let target = match (kind, target) {
             (1 | 4 | 13, _) => ConnectionId::NONE,
-            (2..=18, 0) => return Err(Malformed::Field),
+            (2..=19, 0) => return Err(Malformed::Field),
             (_, id) => ConnectionId(id),
         };
         Ok(match kind {
@@ -548,6 +567,20 @@ impl Message {
                 token: fields.u32()?,
                 status: fields.status()?,
             },
+            19 => {
+                let present = fields.u32()?;
+                fields.u32()?;
+                let senders = (fields.u64()?, fields.u64()?);
+                let receivers = (fields.u64()?, fields.u64()?);
+                if present == 0 || present > 3 {
+                    return Err(Malformed::Field);
+                }
+                Message::Signal {
+                    target,
+                    senders: (present & 1 != 0).then_some(senders),
+                    receivers: (present & 2 != 0).then_some(receivers),
+                }
+            }
             18 => Message::WindowRevokeDone {
                 target,
                 window: fields.window()?,

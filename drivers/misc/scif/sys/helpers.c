@@ -400,6 +400,22 @@ void scif_helper_copy_to_page(struct page *page, size_t offset, const void *src,
 	memcpy_to_page(page, offset, src, len);
 }
 
+void scif_helper_store_u64(struct page *page, size_t offset, u64 value)
+{
+	char *to = kmap_local_page(page) + offset;
+
+	/* Whoever sees the value sees what was written before. */
+	smp_wmb();
+	if (IS_ALIGNED(offset, sizeof(u64))) {
+		WRITE_ONCE(*(__le64 *)to, cpu_to_le64(value));
+	} else {
+		WRITE_ONCE(*(__le32 *)(to + 4), cpu_to_le32(upper_32_bits(value)));
+		smp_wmb();
+		WRITE_ONCE(*(__le32 *)to, cpu_to_le32(lower_32_bits(value)));
+	}
+	kunmap_local(to);
+}
+
 void scif_helper_copy_page_to_io(void __iomem *dst, struct page *page,
 				 size_t offset, size_t len)
 {

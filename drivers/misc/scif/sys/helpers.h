@@ -86,6 +86,7 @@ phys_addr_t scif_helper_end_of_memory(void);
 void *scif_helper_alloc_pages_exact(size_t size);
 void scif_helper_copy_from_page(void *dst, struct page *page, size_t offset,
 				size_t len);
+void scif_helper_store_u64(struct page *page, size_t offset, u64 value);
 void scif_helper_copy_to_page(struct page *page, size_t offset, const void *src,
 			      size_t len);
 void scif_helper_copy_page_to_io(void __iomem *dst, struct page *page,

@@ -178,6 +178,23 @@ impl PinnedPages {
         })
     }
 
+    /// Stores a number, little-endian: in one piece where it is aligned, else in two, the lower half
+    /// last. `EACCES` when the pages are read-only, `EINVAL` when it does not lie in one page.
+    pub(crate) fn store_u64(&self, offset: usize, value: u64) -> Result {
+        self.require_writable()?;
+        if offset % 4 != 0 {
+            return Err(EINVAL);
+        }
+        self.for_each_piece(offset, size_of::<u64>(), |piece| {
+            if piece.len != size_of::<u64>() {
+                return Err(EINVAL);
+            }
+            // SAFETY: The piece lies in its page, and is aligned to 4 bytes.
+            unsafe { own::scif_helper_store_u64(piece.page, piece.offset, value) };
+            Ok(())
+        })
+    }
+
     /// Copies bytes in. `EACCES` when the pages are read-only.
     pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
         self.require_writable()?;

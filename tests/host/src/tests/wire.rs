@@ -12,7 +12,7 @@ use crate::logic::wire::{
 };
 
 /// The kinds of message there are; `message` below makes each of them.
-const KINDS: u8 = 18;
+const KINDS: u8 = 19;
 
 fn id() -> impl Strategy<Value = ConnectionId> {
     (1_u32..).prop_map(ConnectionId)
@@ -109,6 +109,15 @@ fn message() -> impl Strategy<Value = Message> {
             }
         }),
         (id(), window()).prop_map(|(target, window)| Message::WindowRevokeDone { target, window }),
+        (id(), any::<Option<(u64, u64)>>(), any::<Option<(u64, u64)>>())
+            .prop_filter("it is for at least one side", |(_, senders, receivers)| {
+                senders.is_some() || receivers.is_some()
+            })
+            .prop_map(|(target, senders, receivers)| Message::Signal {
+                target,
+                senders,
+                receivers,
+            }),
         window().prop_map(|window| Message::WindowReleased { window }),
         (id(), any::<u32>()).prop_map(|(target, token)| Message::MarkRequest { target, token }),
         (id(), any::<u32>(), any::<u64>()).prop_map(|(target, token, sequence)| {
