@@ -7,8 +7,8 @@ use proptest::test_runner::Config;
 
 use super::config;
 use crate::logic::wire::{
-    ConnectionId, Malformed, Message, Refusal, RingAddress, Status, WindowId, EXTENTS_PER_MESSAGE,
-    SEQUENCE_OFFSET, VERSION,
+    ConnectionId, EXTENTS_PER_MESSAGE, Malformed, Message, Refusal, RingAddress, SEQUENCE_OFFSET,
+    Status, VERSION, WindowId,
 };
 
 /// The kinds of message there are; `message` below makes each of them.
@@ -109,7 +109,11 @@ fn message() -> impl Strategy<Value = Message> {
             }
         }),
         (id(), window()).prop_map(|(target, window)| Message::WindowRevokeDone { target, window }),
-        (id(), any::<Option<(u64, u64)>>(), any::<Option<(u64, u64)>>())
+        (
+            id(),
+            any::<Option<(u64, u64)>>(),
+            any::<Option<(u64, u64)>>()
+        )
             .prop_filter("it is for at least one side", |(_, senders, receivers)| {
                 senders.is_some() || receivers.is_some()
             })
