@@ -105,20 +105,8 @@ fn handle(session: &Arc<Session>, message: Message) -> Result<(), &'static str> 
             }
         },
         Message::WindowReleased { window } => session.unexport(window),
-        Message::Refuse { target, .. }
-        | Message::CloseDone { target }
-        | Message::SpaceWanted { target }
-        | Message::SpaceAvailable { target }
-        | Message::WindowOffer { target, .. }
-        | Message::WindowExtents { target, .. }
-        | Message::WindowAnswer { target, .. }
-        | Message::WindowRevoke { target, .. }
-        | Message::WindowRevokeDone { target, .. }
-        | Message::Signal { target, .. }
-        | Message::MarkRequest { target, .. }
-        | Message::MarkAnswer { target, .. }
-        | Message::FenceWait { target, .. }
-        | Message::FenceDone { target, .. } => {
+        _ => {
+            let target = message.target();
             let Some(connection) = session.connection(target) else {
                 if let Message::WindowOffer { window, .. } = message {
                     // Its owner waits for that, or the memory stays pinned.

@@ -35,6 +35,7 @@ use crate::{
     session::Session,
     window::{
         entry_at_or_before,
+        take_first,
         ExtentTable,
         PROTECTION_READ,
         PROTECTION_WRITE, //
@@ -143,11 +144,7 @@ impl RemoteWindows {
             let window = {
                 let mut tables = self.tables.lock();
                 tables.closed = true;
-                let first = tables
-                    .windows
-                    .cursor_front()
-                    .map(|cursor| *cursor.current().0);
-                first.and_then(|start| tables.windows.remove(&start))
+                take_first(&mut tables.windows)
             };
             if window.is_none() {
                 break;

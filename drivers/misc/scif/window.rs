@@ -186,6 +186,12 @@ pub(crate) fn entry_at_or_before<V>(tree: &RBTree<u64, V>, key: u64) -> Option<&
     }
 }
 
+/// Takes the entry with the least key out.
+pub(crate) fn take_first<V>(tree: &mut RBTree<u64, V>) -> Option<V> {
+    let first = *tree.cursor_front()?.current().0;
+    tree.remove(&first)
+}
+
 /// Collects extents into a table, joining those that touch.
 pub(crate) fn extent_table(extents: impl Iterator<Item = (u64, u64)>) -> Result<KVVec<Entry>> {
     let mut table: KVVec<Entry> = KVVec::new();
@@ -394,11 +400,7 @@ impl Windows {
             let window = {
                 let mut tables = self.tables.lock();
                 tables.closed = true;
-                let first = tables
-                    .active
-                    .cursor_front()
-                    .map(|cursor| *cursor.current().0);
-                first.and_then(|start| tables.active.remove(&start))
+                take_first(&mut tables.active)
             };
             let Some(window) = window else { return };
             window.uses.close();

@@ -357,8 +357,8 @@ impl Message {
         }
     }
 
-    /// The receiver's id of the connection the message is about.
-    fn target(&self) -> ConnectionId {
+    /// The receiver's id of the connection the message is about; NONE if it is about none.
+    pub(crate) fn target(&self) -> ConnectionId {
         match *self {
             Message::Connect { .. } | Message::Cancel { .. } | Message::WindowReleased { .. } => {
                 ConnectionId::NONE
