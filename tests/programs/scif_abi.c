@@ -994,7 +994,8 @@ static bool comes(const unsigned char *word, __u64 value)
 	__u64 now;
 
 	do {
-		now = *(const volatile __u32 *)word | (__u64)*(const volatile __u32 *)(word + 4) << 32;
+		now = __atomic_load_n((const __u32 *)word, __ATOMIC_ACQUIRE);
+		now |= (__u64)__atomic_load_n((const __u32 *)(word + 4), __ATOMIC_ACQUIRE) << 32;
 		if (now == value)
 			return true;
 	} while (time(NULL) < end);
@@ -1160,7 +1161,8 @@ static void test_memory_errors(const struct client *client)
 	argument.addr = (uintptr_t)read_only;
 	test_errno(ioctl(client->fd, SCIF_VREADFROM, &argument), EFAULT,
 		   "vreadfrom: to memory that is read-only");
-	test(!ioctl(client->fd, SCIF_VWRITETO, &argument), "vwriteto: from memory that is read-only");
+	test(!ioctl(client->fd, SCIF_VWRITETO, &argument),
+	     "vwriteto: from memory that is read-only");
 	ask(client, OP_RESTORE, 0, AREA_OFFSET, PAGE);
 	argument.addr = (uintptr_t)client->area;
 	argument.len = 0;

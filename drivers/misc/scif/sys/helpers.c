@@ -410,6 +410,7 @@ void scif_helper_store_u64(struct page *page, size_t offset, u64 value)
 		WRITE_ONCE(*(__le64 *)to, cpu_to_le64(value));
 	} else {
 		WRITE_ONCE(*(__le32 *)(to + 4), cpu_to_le32(upper_32_bits(value)));
+		/* The lower half says that both are there. */
 		smp_wmb();
 		WRITE_ONCE(*(__le32 *)to, cpu_to_le32(lower_32_bits(value)));
 	}
