@@ -28,6 +28,7 @@ pub const IDENTITY: Identity = Identity {
     device: 0x201c,
     revision: 1,
     registers_size: 0x1_0000,
+    msix_table: 0x2000,
     switch: LinkSwitch::Control,
     locate,
     configuration,

@@ -18,6 +18,7 @@ pub const IDENTITY: Identity = Identity {
     device: 0x0db4,
     revision: 1,
     registers_size: 0x1_0000,
+    msix_table: 0x4000,
     switch: LinkSwitch::Training,
     locate,
     configuration: |_, _| Vec::new(),
