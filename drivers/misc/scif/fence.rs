@@ -144,7 +144,9 @@ impl Connection {
             Origin::Own => {
                 self.waiters()?
                     .wait(|| self.transfers.is_complete(sequence).then_some(()))?;
-                self.transfers.take_failure(sequence)
+                self.transfers
+                    .take_failure(sequence)
+                    .map_err(|error| self.transfer_error(error))
             }
             Origin::Peer => {
                 self.check_established()?;
@@ -156,7 +158,7 @@ impl Connection {
                 })?;
                 match answer {
                     Answer::Done(Status::Done) => Ok(()),
-                    Answer::Done(Status::TransferFailed) => Err(EIO),
+                    Answer::Done(Status::TransferFailed) => Err(self.transfer_error(EIO)),
                     Answer::Done(Status::Unknown) => Err(EINVAL),
                     Answer::Done(Status::NoMemory) => Err(ENOMEM),
                     _ => Err(EPROTO),

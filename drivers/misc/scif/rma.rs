@@ -42,6 +42,7 @@ use kernel::{
         Arc,
         SpinLockIrq, //
     },
+    time::Delta,
 };
 
 /// Writes up to this many bytes go by CPU unless the caller insists on nothing.
@@ -49,6 +50,9 @@ const SMALL_WRITE: u64 = 1024;
 
 /// A CPU copy looks at the state of the session and at signals each time it has moved this much.
 const CPU_STEP: u64 = 256 * 1024;
+
+/// How long a failed transfer waits for the news that the peer is gone.
+const NOTICE: Delta = Delta::from_millis(200);
 
 /// Which way the bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -330,7 +334,21 @@ impl Connection {
     }
 
     fn wait_for_transfer(&self, transfer: &Transfer) -> Result {
-        self.waiters()?.wait_killable(|| transfer.result())?
+        self.waiters()?
+            .wait_killable(|| transfer.result())?
+            .map_err(|error| self.transfer_error(error))
+    }
+
+    /// What a failed transfer means: an engine that can't reach the peer may notice that it is gone
+    /// before anybody else does. Waits a moment for others to notice; killable.
+    pub(crate) fn transfer_error(&self, error: Error) -> Error {
+        let Ok(waiters) = self.waiters() else {
+            return error;
+        };
+        match waiters.wait_killable_timeout(NOTICE, || self.check_established().err()) {
+            Ok(Some(gone)) => gone,
+            _ => error,
+        }
     }
 
     /// Waits until all transfers of this end are over, which is bounded by the engine.
