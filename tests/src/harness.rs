@@ -82,6 +82,8 @@ pub struct Test {
     pub seconds: u64,
     /// Whether it leaves the lab in a state that no other test should start from.
     pub destroys: bool,
+    /// Whether nodes go while others copy from and to them, so that their engines fail.
+    pub loses_nodes: bool,
     /// Kernel reports whose first line contains one of these are expected.
     pub expects: &'static [&'static str],
     /// The test itself.
@@ -96,6 +98,7 @@ impl Test {
             need,
             seconds: 60,
             destroys: false,
+            loses_nodes: false,
             expects: &[],
             run,
         }
@@ -110,6 +113,12 @@ impl Test {
     /// No other test may use the lab afterwards.
     pub const fn destroys(mut self) -> Test {
         self.destroys = true;
+        self
+    }
+
+    /// Engines may fail in it, because the memory they copy from or to goes away.
+    pub const fn loses_nodes(mut self) -> Test {
+        self.loses_nodes = true;
         self
     }
 
@@ -238,12 +247,25 @@ pub fn config(name: &str, need: &Need, kernel: Flavour) -> Config {
     }
 }
 
-/// Marks the kernel logs; returns the modules loaded in each node.
-fn prepare(lab: &Lab, test: &Test) -> Result<Vec<String>> {
+/// What a node was like before a test.
+struct Before {
+    modules: String,
+    /// Copies of its engine that had failed; none if the module was not loaded.
+    dma_errors: u64,
+}
+
+/// Marks the kernel logs; returns what each node is like.
+fn prepare(lab: &Lab, test: &Test) -> Result<Vec<Before>> {
     (0..lab.nodes())
         .map(|node| {
             lab.mark_kernel_log(node, test.name)?;
-            modules(lab, node)
+            Ok(Before {
+                modules: modules(lab, node)?,
+                dma_errors: match scif::is_loaded(lab, node)? {
+                    true => scif::dma_errors(lab, node)?,
+                    false => 0,
+                },
+            })
         })
         .collect()
 }
@@ -296,7 +318,7 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
 const ALWAYS_EXPECTED: &[&str] = &["loading out-of-tree module taints kernel"];
 
 /// Looks for what a test must not leave behind.
-fn inspect(lab: &Lab, test: &Test, before: &[String]) -> Result<()> {
+fn inspect(lab: &Lab, test: &Test, before: &[Before]) -> Result<()> {
     for (node, before) in before.iter().enumerate() {
         if !lab.is_running(node) {
             if test.destroys {
@@ -307,13 +329,17 @@ fn inspect(lab: &Lab, test: &Test, before: &[String]) -> Result<()> {
         lab.check_kernel_log_except(node, &[test.expects, ALWAYS_EXPECTED].concat())?;
         if scif::is_loaded(lab, node)? {
             scif::check_idle(lab, node)?;
+            let errors = scif::dma_errors(lab, node)?;
+            if !test.loses_nodes && errors > before.dma_errors {
+                bail!("the engine of node {node} has failed: {errors} errors");
+            }
         }
         let after = modules(lab, node)?;
-        if !test.destroys && after != *before {
+        if !test.destroys && after != before.modules {
             bail!(
                 "node {node} has other modules loaded than before: {} instead of {}",
                 after.trim().replace('\n', " "),
-                before.trim().replace('\n', " ")
+                before.modules.trim().replace('\n', " ")
             );
         }
     }

@@ -374,16 +374,28 @@ fn kill_client(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_node_loss::unload_in_use", USUAL_PAIR, unload_in_use),
-    Test::new("scif_node_loss::link", USUAL_PAIR, link).seconds(120),
-    Test::new("scif_node_loss::unbind", USUAL_PAIR, unbind).seconds(120),
+    Test::new("scif_node_loss::unload_in_use", USUAL_PAIR, unload_in_use).loses_nodes(),
+    Test::new("scif_node_loss::link", USUAL_PAIR, link)
+        .loses_nodes()
+        .seconds(120),
+    Test::new("scif_node_loss::unbind", USUAL_PAIR, unbind)
+        .loses_nodes()
+        .seconds(120),
     Test::new("scif_node_loss::hang", USUAL_PAIR, hang)
+        .loses_nodes()
         .seconds(120)
         .expects(&["is lost: no sign of life"]),
-    Test::new("scif_node_loss::kill_receiver", USUAL_PAIR, kill_receiver).seconds(180),
-    Test::new("scif_node_loss::kill_sender", USUAL_PAIR, kill_sender).seconds(180),
-    Test::new("scif_node_loss::kill_client", USUAL_PAIR, kill_client).seconds(180),
+    Test::new("scif_node_loss::kill_receiver", USUAL_PAIR, kill_receiver)
+        .loses_nodes()
+        .seconds(180),
+    Test::new("scif_node_loss::kill_sender", USUAL_PAIR, kill_sender)
+        .loses_nodes()
+        .seconds(180),
+    Test::new("scif_node_loss::kill_client", USUAL_PAIR, kill_client)
+        .loses_nodes()
+        .seconds(180),
     Test::new("scif_node_loss::unload", USUAL_PAIR, unload)
+        .loses_nodes()
         .seconds(240)
         .releases_engine(),
 ];

@@ -177,7 +177,9 @@ fn clash(lab: &Lab) -> Result<()> {
 pub const TESTS: &[Test] = &[
     Test::new("scif_star::online", SCIF_STAR, online),
     Test::new("scif_star::copies", SCIF_STAR, copies).seconds(180),
-    Test::new("scif_star::one_dies", SCIF_STAR, one_dies).seconds(180),
+    Test::new("scif_star::one_dies", SCIF_STAR, one_dies)
+        .loses_nodes()
+        .seconds(180),
     Test::new("scif_star::clash", STAR, clash)
         .expects(&["its node id is taken by another"])
         .releases_engine(),

@@ -453,7 +453,7 @@ pub(super) mod tests {
         ));
         assert!(matches!(
             PinnedPages::pin(address, usize::MAX / PAGE_SIZE, false, true),
-            Err(e) if e == EINVAL
+            Err(e) if e == EFAULT
         ));
         assert!(matches!(
             PinnedPages::pin(address, MAX_PAGES + 1, false, true),
