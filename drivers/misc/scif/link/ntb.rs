@@ -404,6 +404,8 @@ impl NtbLink {
         if let State::Down = inner.state {
             match self.make_offer(&mut inner, &device) {
                 Ok(offer) => inner.state = State::Offering(offer),
+                // The link went down again meanwhile, which will be announced as well.
+                Err(error) if error == ENOTCONN || !device.link_is_up(PEER) => return,
                 Err(error) => {
                     inner
                         .complain(|| pr_err!("{}: can't offer a link: {:?}\n", &*self.name, error));
