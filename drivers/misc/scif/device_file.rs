@@ -87,12 +87,8 @@ impl FileOperations for Endpoint {
             uapi::SCIF_CONNECT => connect(endpoint, file, arg),
             uapi::SCIF_ACCEPTREQ => accept(endpoint, arg),
             uapi::SCIF_ACCEPTREG => take_over(endpoint, arg),
-            uapi::SCIF_SEND => message(endpoint, arg, |from, len, block| {
-                endpoint.send(from, len, block)
-            }),
-            uapi::SCIF_RECV => message(endpoint, arg, |to, len, block| {
-                endpoint.receive(to, len, block)
-            }),
+            uapi::SCIF_SEND => message(arg, |from, len, block| endpoint.send(from, len, block)),
+            uapi::SCIF_RECV => message(arg, |to, len, block| endpoint.receive(to, len, block)),
             uapi::SCIF_REG => register(endpoint, arg),
             uapi::SCIF_UNREG => {
                 let range: uapi::scifioctl_unreg = uapi::read(arg)?;
@@ -181,11 +177,7 @@ fn take_over(endpoint: &Endpoint, arg: usize) -> Result {
         .map_err(|(error, _accepted)| error)
 }
 
-fn message(
-    _endpoint: &Endpoint,
-    arg: usize,
-    call: impl FnOnce(UserPtr, usize, bool) -> Result<usize>,
-) -> Result {
+fn message(arg: usize, call: impl FnOnce(UserPtr, usize, bool) -> Result<usize>) -> Result {
     let request: uapi::scifioctl_msg = uapi::read(arg)?;
     if request.flags & !MESSAGE_BLOCK != 0 || request.len < 0 {
         return Err(EINVAL);
