@@ -21,6 +21,7 @@ PACKAGES_RELEASE="
 	rustc rust-src rustfmt rust-clippy bindgen cargo
 	xz-utils cpio kmod python3 perl busybox-static git ca-certificates pahole
 	rsync pkg-config iproute2 pciutils procps iperf3
+	gcc-multilib python3-sphinx mandoc udev systemd-standalone-sysusers
 "
 
 # Packages that are recent enough only in backports.
