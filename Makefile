@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # Everything a person types; "make help" lists it. What is compiled is compiled
-# in the pinned environment (scripts/environment), but for "make modules" with
-# KDIR=, which uses the tools of the machine that the kernel tree is of.
+# in the pinned environment (scripts/environment), but for what is for a machine
+# of one's own and takes its tools: "make modules" with KDIR=, and "make lib".
 
 KERNEL ?= plain
 environment := scripts/environment run
@@ -27,9 +27,13 @@ help:
 	@echo '  make modules_install KDIR=...'
 	@echo '  make clean KDIR=...'
 	@echo
+	@echo 'The library for a machine of yours, with its compiler:'
+	@echo '  make lib                   libscif'
+	@echo '  make lib_install           DESTDIR=, PREFIX= (/usr/local), LIBDIR=, ...; make lib_uninstall'
+	@echo
 	@echo 'For development, in the pinned environment:'
 	@echo '  make modules               scif.ko for the kernels of the lab (KERNEL=plain|debug)'
-	@echo '  make tools                 the programs: scif, lab, ntb-emulator'
+	@echo '  make tools                 the programs: scif, lab, ntb-emulator; libscif, the samples'
 	@echo '  make check                 formatting, clippy, checkpatch'
 	@echo '  make host-test             the tests that need no guest'
 	@echo '  make shell                 a shell inside'
@@ -68,6 +72,13 @@ endif
 tools:
 	@$(environment) scripts/tools
 
+# Not where "make tools" builds: the two compilers' objects must not be mixed.
+lib:
+	@$(MAKE) -C tools/lib/scif OUTPUT="$(CURDIR)/build/lib-here"
+
+lib_install lib_uninstall:
+	@$(MAKE) -C tools/lib/scif OUTPUT="$(CURDIR)/build/lib-here" $(@:lib_%=%)
+
 shell:
 	@scripts/environment shell
 
@@ -76,9 +87,12 @@ ifdef KDIR
 	@$(module_build) clean
 else
 	rm -rf build target tests/programs/scif_abi
+	@$(MAKE) -s -C tools/lib/scif clean
+	@$(MAKE) -s -C samples/scif clean
 endif
 
 distclean: clean
 	scripts/environment remove-all
 
-.PHONY: help demo test host-test check modules modules_install tools shell clean distclean
+.PHONY: help demo test host-test check modules modules_install tools lib lib_install \
+	lib_uninstall shell clean distclean

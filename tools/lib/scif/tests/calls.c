@@ -79,16 +79,6 @@ static int fail(int error)
 	return -1;
 }
 
-int __wrap_open(const char *path, int flags, ...);
-int __wrap_open64(const char *path, int flags, ...);
-int __wrap_close(int fd);
-int __wrap_ioctl(int fd, unsigned long number, ...);
-void *__wrap_mmap(void *addr, size_t len, int prot, int flags, int fd, off_t offset);
-void *__wrap_mmap64(void *addr, size_t len, int prot, int flags, int fd, off_t offset);
-int __wrap_munmap(void *addr, size_t len);
-int __wrap_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *limit,
-		 const sigset_t *mask);
-
 int __wrap_open(const char *path, int flags, ...)
 {
 	if (kernel.open_error)

@@ -25,18 +25,18 @@ SAME(protection, SCIF_PROT_READ == 1 && SCIF_PROT_WRITE == 2);
 SAME(mapping, SCIF_MAP_FIXED == 0x10 && SCIF_MAP_KERNEL == 0x20);
 SAME(fence, SCIF_FENCE_INIT_SELF == 1 && SCIF_FENCE_INIT_PEER == 2);
 SAME(signal, SCIF_SIGNAL_LOCAL == 0x10 && SCIF_SIGNAL_REMOTE == 0x20);
-SAME(rma, SCIF_RMA_USECPU == 1 && SCIF_RMA_USECACHE == 2 && SCIF_RMA_SYNC == 4 &&
-	  SCIF_RMA_ORDERED == 8);
-SAME(events, SCIF_POLLIN == POLLIN && SCIF_POLLOUT == POLLOUT && SCIF_POLLERR == POLLERR &&
-	     SCIF_POLLHUP == POLLHUP && SCIF_POLLNVAL == POLLNVAL);
-SAME(port, sizeof(struct scif_portID) == 4 && offsetof(struct scif_portID, node) == 0 &&
-	   offsetof(struct scif_portID, port) == 2);
-SAME(pollepd, sizeof(struct scif_pollepd) == sizeof(struct pollfd) &&
-	      offsetof(struct scif_pollepd, epd) == offsetof(struct pollfd, fd) &&
-	      offsetof(struct scif_pollepd, events) == offsetof(struct pollfd, events) &&
-	      offsetof(struct scif_pollepd, revents) == offsetof(struct pollfd, revents));
+SAME(rma_cpu, SCIF_RMA_USECPU == 1 && SCIF_RMA_USECACHE == 2);
+SAME(rma_order, SCIF_RMA_SYNC == 4 && SCIF_RMA_ORDERED == 8);
+SAME(events, SCIF_POLLIN == POLLIN && SCIF_POLLOUT == POLLOUT);
+SAME(bad_events, SCIF_POLLERR == POLLERR && SCIF_POLLHUP == POLLHUP);
+SAME(no_event, SCIF_POLLNVAL == POLLNVAL);
+SAME(port, sizeof(struct scif_portID) == 4 && sizeof(((struct scif_portID *)0)->node) == 2);
+SAME(port_fields, offsetof(struct scif_portID, node) + 2 == offsetof(struct scif_portID, port));
+SAME(watched, sizeof(struct scif_pollepd) == sizeof(struct pollfd));
+SAME(watched_epd, offsetof(struct scif_pollepd, epd) == offsetof(struct pollfd, fd));
+SAME(watched_events, offsetof(struct scif_pollepd, events) == offsetof(struct pollfd, events));
+SAME(watched_revents, offsetof(struct scif_pollepd, revents) == offsetof(struct pollfd, revents));
 
-int types(void);
 int types(void)
 {
 	scif_epd_t epd = SCIF_OPEN_FAILED;
@@ -51,7 +51,7 @@ int types(void)
 	watched.epd = epd;
 	watched.events |= POLLOUT;
 	watched.revents = 0;
-	return port.node + port.port + watched.epd + (int)offset + (mapping != NULL) + *descriptor;
+	return port.node + port.port + watched.epd + (int)offset + (mapping ? 1 : 0) + *descriptor;
 }
 
 struct functions {
@@ -84,19 +84,22 @@ struct functions {
 #endif
 };
 
-extern const struct functions functions;
-const struct functions functions = {
-	scif_open, scif_bind, scif_listen, scif_connect, scif_accept, scif_close, scif_send,
-	scif_recv, scif_register, scif_munmap, scif_fence_mark, scif_fence_wait,
-	scif_get_nodeIDs, scif_poll, scif_get_fd,
+const struct functions *signatures(void)
+{
+	static const struct functions functions = {
+		scif_open, scif_bind, scif_listen, scif_connect, scif_accept, scif_close,
+		scif_send, scif_recv, scif_register, scif_munmap, scif_fence_mark,
+		scif_fence_wait, scif_get_nodeIDs, scif_poll, scif_get_fd,
 #ifndef SMALL_OFF_T
-	scif_unregister, scif_mmap, scif_readfrom, scif_writeto, scif_vreadfrom, scif_vwriteto,
-	scif_fence_signal,
+		scif_unregister, scif_mmap, scif_readfrom, scif_writeto, scif_vreadfrom,
+		scif_vwriteto, scif_fence_signal,
 #endif
-};
+	};
+
+	return &functions;
+}
 
 /* Calls as programs make them, with every offset an off_t. */
-int calls(scif_epd_t epd, void *memory, size_t len);
 int calls(scif_epd_t epd, void *memory, size_t len)
 {
 	uint16_t nodes[4], self;
@@ -114,7 +117,6 @@ int calls(scif_epd_t epd, void *memory, size_t len)
 }
 
 #ifdef SCIF_NEW_NAMES
-int new_names(scif_epd_t epd);
 int new_names(scif_epd_t epd)
 {
 	struct scif_port_id port = { 0, 1 };
