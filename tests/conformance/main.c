@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * conformance: checks a SCIF driver against the specification, rule by rule.
+ */
+#include <getopt.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include "suite.h"
+
+#define AGENT_PORT	2000
+
+static const char usage[] =
+	"Usage: conformance COMMAND [OPTION...]\n"
+	"\n"
+	"  run      run the cases, on the node where they are started; TAP on stdout\n"
+	"    --topology loopback        both ends on this node; the default\n"
+	"    --topology two --peer N    the other ends on node N\n"
+	"    --topology three --peer N --peer M\n"
+	"                               on the nodes N and M, and the cases for three nodes\n"
+	"    --only PATTERN             cases with this in their name, or that it matches as\n"
+	"                               a file pattern; can be given more than once\n"
+	"    --time-limit SECONDS       for each case; 20 by default\n"
+	"  agent    serve the cases of other nodes; to be started on each peer first\n"
+	"    --port PORT                the port, here and with 'run'; 2000 by default\n"
+	"    --time-limit SECONDS       as with 'run'\n"
+	"  list     print the names of the cases, and the rules that each checks\n"
+	"  rules    print the rules, and the cases that check each, as reStructuredText\n"
+	"  check    say which rules have no case and which cases name no rule; needs no driver\n"
+	"\n"
+	"Examples:\n"
+	"  conformance run\n"
+	"  conformance run --topology two --peer 1 --only 'poll_*'\n"
+	"\n"
+	"Exit status: 0 if all cases passed, 1 if some did not, 2 if they could not be run.\n";
+
+const struct test_case *const all_cases[] = {
+	nodes_cases,
+	bind_listen_cases,
+	connect_cases,
+	accept_cases,
+	send_receive_cases,
+	poll_cases,
+	close_cases,
+	register_cases,
+	unregister_cases,
+	transfer_cases,
+	fence_cases,
+	mapping_cases,
+	process_cases,
+	abi_cases,
+	star_cases,
+	NULL,
+};
+
+const struct test_case *find_case(const char *name)
+{
+	const struct test_case *const *file, *test;
+
+	for (file = all_cases; *file; file++) {
+		for (test = *file; test->name; test++) {
+			if (!strcmp(test->name, name))
+				return test;
+		}
+	}
+	return NULL;
+}
+
+static void list_cases(void)
+{
+	const struct test_case *const *file, *test;
+
+	for (file = all_cases; *file; file++) {
+		for (test = *file; test->name; test++)
+			printf("%-44s %s\n", test->name, test->rules);
+	}
+}
+
+static void refuse(const char *reason)
+{
+	fprintf(stderr, "conformance: %s; see 'conformance --help'\n", reason);
+	exit(2);
+}
+
+static long number(const char *text, long max)
+{
+	char *rest;
+	long value = strtol(text, &rest, 10);
+
+	if (*rest || rest == text || value < 0 || value > max)
+		refuse("not a number in range");
+	return value;
+}
+
+struct options {
+	const char *patterns[64];
+	int pattern_count;
+	bool has_topology;
+	__u16 port;
+};
+
+static void parse(int argc, char **argv, struct options *options)
+{
+	static const struct option known[] = {
+		{ "topology", required_argument, NULL, 't' },
+		{ "peer", required_argument, NULL, 'p' },
+		{ "only", required_argument, NULL, 'o' },
+		{ "time-limit", required_argument, NULL, 'l' },
+		{ "port", required_argument, NULL, 'P' },
+		{ }
+	};
+	int option;
+
+	while ((option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+		switch (option) {
+		case 't':
+			if (!strcmp(optarg, "loopback"))
+				run.topology = TOPOLOGY_LOOPBACK;
+			else if (!strcmp(optarg, "two"))
+				run.topology = TOPOLOGY_TWO;
+			else if (!strcmp(optarg, "three"))
+				run.topology = TOPOLOGY_THREE;
+			else
+				refuse("the topologies are loopback, two and three");
+			break;
+		case 'p':
+			if (run.peers == MAX_PEERS)
+				refuse("too many peers");
+			run.agent[run.peers++].node = number(optarg, 0xffff);
+			break;
+		case 'o':
+			if (options->pattern_count == ARRAY_SIZE(options->patterns))
+				refuse("too many patterns");
+			options->patterns[options->pattern_count++] = optarg;
+			break;
+		case 'l':
+			run.limit = number(optarg, 100000);
+			break;
+		case 'P':
+			options->port = number(optarg, 0xffff);
+			break;
+		default:
+			refuse("unknown option");
+		}
+	}
+	if (optind < argc)
+		refuse("too many arguments");
+}
+
+/* Both ends on this node: the agent is a child, which ends with this process. */
+static void start_own_agent(void)
+{
+	__u16 port = 0;
+	int listener = listening(&port, 64);
+	pid_t child;
+
+	run.agent[0].node = own_node();
+	run.agent[0].port = port;
+	run.peers = 1;
+	child = fork();
+	if (child < 0)
+		refuse("cannot fork");
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
+		run_agent(listener);
+	}
+	scif_close(listener);
+}
+
+static int command_run(const struct options *options)
+{
+	static const int peers[] = {
+		[TOPOLOGY_LOOPBACK] = 0,
+		[TOPOLOGY_TWO] = 1,
+		[TOPOLOGY_THREE] = 2,
+	};
+	int i;
+
+	if (run.peers != peers[run.topology])
+		refuse("two nodes take one --peer, three take two, loopback none");
+	for (i = 0; i < run.peers; i++)
+		run.agent[i].port = options->port;
+	if (run.topology == TOPOLOGY_LOOPBACK)
+		start_own_agent();
+	return run_cases(options->patterns, options->pattern_count) ? 1 : 0;
+}
+
+static int command_agent(const struct options *options)
+{
+	__u16 port = options->port;
+	int listener = listening(&port, 64);
+
+	/* Whoever has started it may wait for this line. */
+	printf("agent on port %u\n", port);
+	fflush(stdout);
+	run_agent(listener);
+	return 2;
+}
+
+int main(int argc, char **argv)
+{
+	struct options options = { .port = AGENT_PORT };
+	const char *command = argc > 1 ? argv[1] : "--help";
+
+	if (!strcmp(command, "--help") || !strcmp(command, "help") ||
+	    (argc > 2 && !strcmp(argv[2], "--help"))) {
+		fputs(usage, stdout);
+		return 0;
+	}
+	parse(argc - 1, argv + 1, &options);
+	if (!strcmp(command, "run"))
+		return command_run(&options);
+	if (!strcmp(command, "agent"))
+		return command_agent(&options);
+	if (!strcmp(command, "list")) {
+		list_cases();
+		return 0;
+	}
+	if (!strcmp(command, "rules")) {
+		print_rules();
+		return 0;
+	}
+	if (!strcmp(command, "check"))
+		return check_rules() ? 0 : 1;
+	refuse("unknown command");
+	return 2;
+}

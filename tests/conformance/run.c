@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Runs cases and reports them as TAP, the Test Anything Protocol.
+ *
+ * Each case runs in a process, the leader of a group of its own. The runner waits for its
+ * end, at most for the time limit, and then kills what is left of the group. A case passes
+ * if its process exits with status 0 and nothing of its group was left.
+ */
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "run.h"
+
+struct run run = { .limit = 20 };
+
+static bool is_wanted(const struct test_case *test, const char *const *patterns, int count)
+{
+	int i;
+
+	if (test->kind == CASE_STAR && run.peers < 2)
+		return false;
+	for (i = 0; i < count; i++) {
+		if (strstr(test->name, patterns[i]) || !fnmatch(patterns[i], test->name, 0))
+			return true;
+	}
+	return count == 0;
+}
+
+/* Waits for the end of the process; false if it takes too long. */
+static bool wait_for_end(pid_t child)
+{
+	struct pollfd end = { .events = POLLIN };
+	int result;
+
+	end.fd = syscall(SYS_pidfd_open, child, 0);
+	if (end.fd < 0) {
+		perror("conformance: pidfd_open");
+		exit(2);
+	}
+	do {
+		result = poll(&end, 1, run.limit * 1000);
+	} while (result < 0 && errno == EINTR);
+	close(end.fd);
+	return result > 0;
+}
+
+static pid_t start(const struct test_case *test, int report[2])
+{
+	pid_t child;
+
+	if (pipe2(report, O_CLOEXEC)) {
+		perror("conformance: pipe");
+		exit(2);
+	}
+	memset(progress, 0, sizeof(*progress));
+	fflush(stdout);
+	child = fork();
+	if (child < 0) {
+		perror("conformance: fork");
+		exit(2);
+	}
+	if (!child) {
+		setpgid(0, 0);
+		close(report[0]);
+		run.report = report[1];
+		test->run();
+		_exit(0);
+	}
+	setpgid(child, child);
+	close(report[1]);
+	fcntl(report[0], F_SETFL, O_NONBLOCK);
+	return child;
+}
+
+/* What the case has said, as comments. */
+static void print_report(int from)
+{
+	bool at_start = true;
+	char text[4096];
+	ssize_t count, i;
+
+	while ((count = read(from, text, sizeof(text))) > 0) {
+		for (i = 0; i < count; i++) {
+			if (at_start)
+				fputs("# ", stdout);
+			at_start = text[i] == '\n';
+			putchar(text[i]);
+		}
+	}
+	if (!at_start)
+		putchar('\n');
+}
+
+/* Returns whether it passed. */
+static bool run_case(const struct test_case *test, int number)
+{
+	__u64 started = now();
+	bool ended, left, passed;
+	int report[2], status;
+	pid_t child;
+
+	run.test = test;
+	child = start(test, report);
+	ended = wait_for_end(child);
+	if (!ended)
+		kill(-child, SIGKILL);
+	/* The process becomes free here, its group only when the others have ended, too. */
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	left = ended && !kill(-child, SIGKILL);
+	passed = ended && WIFEXITED(status) && !WEXITSTATUS(status) && !left;
+	printf("%s %d - %s [%s] # %llu ms\n", passed ? "ok" : "not ok", number, test->name,
+	       test->rules, (unsigned long long)(now() - started));
+	if (!passed && !ended)
+		printf("# hung: %s:%d: %s\n", progress->file ? progress->file : "?",
+		       progress->line, progress->text ? progress->text : "?");
+	else if (!passed && WIFSIGNALED(status))
+		printf("# killed by signal %d after %s:%d: %s\n", WTERMSIG(status),
+		       progress->file ? progress->file : "?", progress->line,
+		       progress->text ? progress->text : "?");
+	else if (!passed && left)
+		printf("# processes of the case were left\n");
+	print_report(report[0]);
+	close(report[0]);
+	fflush(stdout);
+	return passed;
+}
+
+int run_cases(const char *const *patterns, int count)
+{
+	const struct test_case *const *file, *test;
+	int number = 0, failed = 0;
+
+	progress = mmap(NULL, sizeof(*progress), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (progress == MAP_FAILED) {
+		perror("conformance: mmap");
+		exit(2);
+	}
+	printf("TAP version 13\n");
+	for (file = all_cases; *file; file++) {
+		for (test = *file; test->name; test++) {
+			if (!is_wanted(test, patterns, count))
+				continue;
+			/* With several peers, each has its share. */
+			run.current_peer = run.peers ? number % run.peers : 0;
+			failed += !run_case(test, ++number);
+		}
+	}
+	printf("1..%d\n", number);
+	printf("# %d passed, %d failed\n", number - failed, failed);
+	if (!number) {
+		fprintf(stderr, "conformance: no case has such a name\n");
+		exit(2);
+	}
+	return failed;
+}

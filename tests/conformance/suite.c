@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The checks, and small helpers of the cases.
+ *
+ * Where a process of a case is, is written to memory that the runner sees, so that it can
+ * say where a case hangs.
+ */
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include "run.h"
+
+struct progress *progress;
+
+/* Of this thread: the check that is being made. */
+static __thread struct progress current;
+
+/* --- Checks --- */
+
+void step(const char *file, int line, const char *text)
+{
+	current.file = file;
+	current.line = line;
+	current.text = text;
+	if (progress)
+		*progress = current;
+	errno = 0;
+}
+
+void fail(const char *format, ...)
+{
+	va_list arguments;
+	char reason[512];
+
+	va_start(arguments, format);
+	vsnprintf(reason, sizeof(reason), format, arguments);
+	va_end(arguments);
+	dprintf(run.report ? run.report : STDERR_FILENO, "%s:%d: %s: %s\n",
+		current.file ? current.file : "?", current.line,
+		current.text ? current.text : "", reason);
+	_exit(1);
+}
+
+void check_true(bool holds)
+{
+	int error = errno;
+
+	if (!holds)
+		fail("is not so (errno %d, %s)", error, strerror(error));
+}
+
+long check_ok(long result)
+{
+	int error = errno;
+
+	if (result < 0)
+		fail("returned %ld, %s", result, strerror(error));
+	return result;
+}
+
+void check_value(long result, long value)
+{
+	int error = errno;
+
+	if (result != value)
+		fail("returned %ld instead of %ld (errno %d, %s)", result, value, error,
+		     strerror(error));
+}
+
+void check_error(long result, int error)
+{
+	check_errors(result, error, error);
+}
+
+void check_errors(long result, int error, int other)
+{
+	int found = errno;
+
+	if (result != -1)
+		fail("returned %ld instead of failing with %s", result, strerror(error));
+	if (found != error && found != other)
+		fail("failed with %s instead of %s", strerror(found), strerror(error));
+}
+
+__u64 now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * 1000ULL + time.tv_nsec / 1000000;
+}
+
+struct waiting start_waiting(void)
+{
+	/* Before the runner loses patience, to be able to say what is missing. */
+	return (struct waiting) { .deadline = now() + run.limit * 1000ULL * 3 / 4 };
+}
+
+void go_on_waiting(struct waiting *waiting)
+{
+	if (now() > waiting->deadline)
+		fail("has not become so");
+	poll(NULL, 0, 1);
+}
+
+/* --- Memory and its content --- */
+
+static __u64 mix(__u64 value)
+{
+	value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	value = (value ^ (value >> 27)) * 0x94d049bb133111ebULL;
+	return value ^ (value >> 31);
+}
+
+void fill(void *to, __u32 seed, long len)
+{
+	unsigned char *byte = to;
+	__u64 word;
+	long i;
+
+	for (i = 0; i < len; i += sizeof(word)) {
+		word = mix(((__u64)seed << 32) + i + 0x9e3779b97f4a7c15ULL);
+		memcpy(byte + i, &word, len - i < 8 ? len - i : 8);
+	}
+}
+
+long differs(const void *from, __u32 seed, long len)
+{
+	const unsigned char *byte = from;
+	__u64 word;
+	long i, j;
+
+	for (i = 0; i < len; i += sizeof(word)) {
+		word = mix(((__u64)seed << 32) + i + 0x9e3779b97f4a7c15ULL);
+		if (!memcmp(byte + i, &word, len - i < 8 ? len - i : 8))
+			continue;
+		for (j = 0; byte[i + j] == (unsigned char)(word >> (8 * j)); j++)
+			;
+		return i + j;
+	}
+	return -1;
+}
+
+long differs_from_byte(const void *from, int byte, long len)
+{
+	const unsigned char *at = from;
+	long i;
+
+	for (i = 0; i < len; i++) {
+		if (at[i] != (unsigned char)byte)
+			return i;
+	}
+	return -1;
+}
+
+void *pages(long count)
+{
+	void *memory = mmap(NULL, count * PAGE, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED || madvise(memory, count * PAGE, MADV_DONTFORK))
+		fail("no memory for %ld pages", count);
+	return memory;
+}
+
+/* --- Endpoints --- */
+
+int poll_for(int endpoint, int events, int timeout)
+{
+	struct scif_pollepd poll = { .epd = endpoint, .events = events };
+
+	return scif_poll(&poll, 1, timeout) < 0 ? -1 : poll.revents;
+}
+
+void wait_for_hangup(int endpoint)
+{
+	int events;
+
+	do {
+		events = poll_for(endpoint, 0, -1);
+	} while (events >= 0 && !(events & POLLHUP));
+}
+
+long stuff(int endpoint)
+{
+	static unsigned char block[64 * 1024];
+	long total = 0;
+	int count;
+
+	/* What goes in may also go out, to the peer's memory; nobody reads it there. */
+	while ((count = expect_ok(scif_send(endpoint, block, sizeof(block), 0))))
+		total += count;
+	return total;
+}
+
+int listening(__u16 *port, int backlog)
+{
+	int endpoint = expect_ok(scif_open());
+
+	*port = expect_ok(scif_bind(endpoint, *port));
+	expect_value(scif_listen(endpoint, backlog), 0);
+	return endpoint;
+}
+
+__u16 own_node(void)
+{
+	__u16 self = 0xffff;
+
+	expect_ok(scif_get_nodeIDs(NULL, 0, &self));
+	return self;
+}
+
+__u16 absent_node(void)
+{
+	__u16 nodes[64], self, id = 65000;
+	int count = expect_ok(scif_get_nodeIDs(nodes, 64, &self));
+	int i;
+
+	for (i = 0; i < count && i < 64; i++) {
+		if (nodes[i] == id) {
+			id--;
+			i = -1;
+		}
+	}
+	return id;
+}
+
+void set_nonblock(int endpoint, bool on)
+{
+	int fd = scif_get_fd(endpoint);
+	int flags = fcntl(fd, F_GETFL);
+
+	fcntl(fd, F_SETFL, on ? flags | O_NONBLOCK : flags & ~O_NONBLOCK);
+}
+
+int connect_to(int endpoint, __u16 node, __u16 port)
+{
+	struct scif_portID to = { .node = node, .port = port };
+
+	return scif_connect(endpoint, &to);
+}
+
+void expect_blocked(struct peer *peer)
+{
+	__u64 end_of_moment = now() + A_MOMENT;
+
+	while (now() < end_of_moment) {
+		if (has_ended(peer))
+			fail("the peer's call has returned %ld", end(peer));
+		poll(NULL, 0, 2);
+	}
+}
+
+/* --- Signals and threads --- */
+
+static volatile sig_atomic_t interruption_count;
+
+static void count_interruption(int signal)
+{
+	interruption_count++;
+}
+
+void interrupt_repeatedly(bool restart)
+{
+	const struct sigaction action = {
+		.sa_handler = count_interruption,
+		.sa_flags = restart ? SA_RESTART : 0,
+	};
+	const struct itimerval often = {
+		.it_value.tv_usec = 20000,
+		.it_interval.tv_usec = 20000,
+	};
+
+	interruption_count = 0;
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &often, NULL);
+}
+
+void stop_interrupting(void)
+{
+	const struct itimerval never = { };
+
+	setitimer(ITIMER_REAL, &never, NULL);
+}
+
+int interruptions(void)
+{
+	return interruption_count;
+}
+
+pthread_t in_thread(void *(*function)(void *data), void *data)
+{
+	sigset_t all, before;
+	pthread_t thread;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	errno = pthread_create(&thread, NULL, function, data);
+	if (errno)
+		fail("no thread: %s", strerror(errno));
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return thread;
+}
+
+void *thread_result(pthread_t thread)
+{
+	void *result = NULL;
+
+	pthread_join(thread, &result);
+	return result;
+}
+
+/* --- Processes --- */
+
+long locked(void)
+{
+	FILE *status = fopen("/proc/self/status", "r");
+	char line[256];
+	long kib = -1;
+
+	while (status && fgets(line, sizeof(line), status)) {
+		if (sscanf(line, "VmLck: %ld kB", &kib) == 1)
+			break;
+	}
+	if (status)
+		fclose(status);
+	return kib * 1024;
+}
+
+void drop_privileges(long locked_limit)
+{
+	struct rlimit limit = { .rlim_cur = locked_limit, .rlim_max = locked_limit };
+
+	if (setrlimit(RLIMIT_MEMLOCK, &limit) || setgroups(0, NULL) ||
+	    setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
+		fail("the suite has to be run by root: %s", strerror(errno));
+	/* Changing the user makes the process undumpable, and so its /proc files root's. */
+	prctl(PR_SET_DUMPABLE, 1);
+}
+
+pid_t in_child(void (*function)(void *data), void *data)
+{
+	pid_t child = fork();
+
+	if (child < 0)
+		fail("fork: %s", strerror(errno));
+	if (!child) {
+		function(data);
+		_exit(0);
+	}
+	return child;
+}
+
+void child_passed(pid_t child)
+{
+	int status;
+
+	if (waitpid(child, &status, 0) != child)
+		fail("waitpid: %s", strerror(errno));
+	if (!WIFEXITED(status) || WEXITSTATUS(status))
+		fail("a process of the case failed, status %#x", status);
+}
+
+int child_signal(pid_t child)
+{
+	int status;
+
+	if (waitpid(child, &status, 0) != child)
+		fail("waitpid: %s", strerror(errno));
+	return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
