@@ -40,7 +40,9 @@ impl Turn {
 
     /// Takes the turn if nobody has it.
     pub(crate) fn try_take(&self) -> Option<TurnGuard<'_>> {
-        (!self.taken.xchg(true, Full)).then_some(TurnGuard(self))
+        // Not `then_some`: a guard that is made must not be dropped, for that gives the turn back,
+        // whoever has it.
+        (!self.taken.xchg(true, Full)).then(|| TurnGuard(self))
     }
 
     /// Waits for the turn. Interruptible.
