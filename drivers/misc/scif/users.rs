@@ -37,7 +37,9 @@ impl Users {
 
     /// Goes in, unless it is closed. Any context.
     pub(crate) fn enter(&self) -> Option<User<'_>> {
-        self.gate.enter().then_some(User(self))
+        // Not `then_some`: a user that is made must not be dropped, for that is a leaving, and one
+        // who is inside would not be counted any more.
+        self.gate.enter().then(|| User(self))
     }
 
     /// Goes in for longer than a borrow lasts: every `true` needs one [`Self::leave`].
