@@ -13,6 +13,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -190,6 +192,62 @@ static int wait_in_readfrom(int fd)
 	return -1;
 }
 
+static sigjmp_buf hit;
+
+static void on_bus_error(int signal)
+{
+	siglongjmp(hit, 1);
+}
+
+/* Loads from the peer's memory, until there is none: SIGBUS, told as EFAULT. */
+static int wait_in_mapping(int fd)
+{
+	struct sigaction action = { .sa_handler = on_bus_error };
+	const volatile char *area = mmap(NULL, WINDOW_SIZE, PROT_READ, MAP_SHARED,
+					 fd, WINDOW);
+	size_t i;
+
+	if (area == MAP_FAILED)
+		return -1;
+	if (sigaction(SIGBUS, &action, NULL))
+		die("sigaction");
+	if (sigsetjmp(hit, 1)) {
+		errno = EFAULT;
+		return -1;
+	}
+	/* Few at a time: others want the processor, too. */
+	for (i = 0;; i = (i + 4096) % WINDOW_SIZE) {
+		(void)area[i];
+		sched_yield();
+	}
+}
+
+/* As above, in a mapping that outlives its endpoint, and in a part of it. */
+static int wait_in_orphan(int fd)
+{
+	struct sigaction action = { .sa_handler = on_bus_error };
+	volatile char *area = mmap(NULL, WINDOW_SIZE, PROT_READ, MAP_SHARED, fd,
+				   WINDOW);
+
+	if (area == MAP_FAILED)
+		return -1;
+	if (sigaction(SIGBUS, &action, NULL))
+		die("sigaction");
+	(void)area[WINDOW_SIZE / 2];
+	if (munmap((void *)area, WINDOW_SIZE / 2))
+		die("munmap");
+	close(fd);
+	if (sigsetjmp(hit, 1)) {
+		errno = EFAULT;
+		return -1;
+	}
+	for (;;) {
+		(void)area[WINDOW_SIZE / 2];
+		(void)area[WINDOW_SIZE - 1];
+		sched_yield();
+	}
+}
+
 struct call {
 	const char *name;
 	int (*wait)(int fd);
@@ -200,6 +258,8 @@ static const struct call calls[] = {
 	{ "send", wait_in_send },
 	{ "poll", wait_in_poll },
 	{ "readfrom", wait_in_readfrom },
+	{ "mapping", wait_in_mapping },
+	{ "orphan", wait_in_orphan },
 	{ NULL },
 };
 

@@ -80,6 +80,9 @@ struct Blocked {
 impl Blocked {
     const CALLS: [&'static str; 5] = ["recv", "send", "poll", "readfrom", "connect"];
 
+    /// Those that load from the peer's memory and get SIGBUS.
+    const MAPPINGS: [&'static str; 2] = ["mapping", "orphan"];
+
     /// On both nodes, each for the other.
     fn on_both(lab: &Lab) -> Result<[Blocked; 2]> {
         let program = scif::program("scif_blocked")?;
@@ -127,6 +130,10 @@ impl Blocked {
                 .iter()
                 .any(|error| text.lines().any(|line| line == format!("{call} {error}")));
             ensure!(told, "node {}: {call} was not told:\n{text}", self.node);
+        }
+        for mapping in Self::MAPPINGS {
+            let told = text.lines().any(|line| line == format!("{mapping} EFAULT"));
+            ensure!(told, "node {}: {mapping} got no SIGBUS:\n{text}", self.node);
         }
         drop(self.peer);
         Ok(())

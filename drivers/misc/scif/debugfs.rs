@@ -80,10 +80,11 @@ fn show_nodes(fabric: &Arc<Fabric>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 fn show_counters(fabric: &Arc<Fabric>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let (mut connections, mut exports) = (0, 0);
+    let (mut connections, mut exports, mut mappings) = (0, 0, 0);
     let mut add = |session: &Session| {
         connections += session.connection_count();
         exports += session.export_count();
+        mappings += session.mappings.count();
     };
     if let Some(session) = fabric.loopback() {
         add(&session);
@@ -93,6 +94,7 @@ fn show_counters(fabric: &Arc<Fabric>, f: &mut fmt::Formatter<'_>) -> fmt::Resul
     }
     writeln!(f, "connections {connections}")?;
     writeln!(f, "exported_windows {exports}")?;
+    writeln!(f, "mappings {mappings}")?;
     if let Some(engine) = fabric.existing_engine() {
         writeln!(f, "dma_bytes {}", engine.bytes.load(Relaxed))?;
         writeln!(f, "dma_errors {}", engine.errors.load(Relaxed))?;

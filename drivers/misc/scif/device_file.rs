@@ -36,6 +36,7 @@ use crate::{
 };
 use kernel::{
     fs::File,
+    mm::virt::VmaNew,
     prelude::*,
     sync::{
         Arc,
@@ -110,6 +111,10 @@ impl FileOperations for Endpoint {
     fn poll<'file>(&'file self, context: &PollContext<'file>) -> u32 {
         context.wait_on(self.waiters());
         self.poll_state()
+    }
+
+    fn mmap(this: ArcBorrow<'_, Self>, _file: &File, vma: &VmaNew) -> Result {
+        this.map(vma)
     }
 }
 

@@ -47,6 +47,7 @@ use crate::{
             Capability,
             Process, //
         },
+        user_mapping::Wanted,
         wait::{
             new_wait_queue,
             WaitQueue, //
@@ -54,6 +55,7 @@ use crate::{
     },
 };
 use kernel::{
+    mm::virt::VmaNew,
     new_mutex,
     page::PAGE_SIZE,
     prelude::*,
@@ -450,6 +452,11 @@ impl Endpoint {
         }
         self.connection()?
             .transfer(direction, local, remote, len, options)
+    }
+
+    /// Maps windows of the peer into an area of the caller that is being set up.
+    pub(crate) fn map(&self, vma: &VmaNew) -> Result {
+        self.connection()?.map(&Wanted::of(vma), vma)
     }
 
     pub(crate) fn fence_mark(&self, origin: Origin) -> Result<i32> {

@@ -16,7 +16,7 @@
 //! 1. `Endpoint::state`, `Fabric::pending`
 //! 2. `NtbLink::inner`
 //! 3. `Session::connections`, `Session::exports`, `Windows::tables`, `RemoteWindows::tables`,
-//!    `Fences::deferred`
+//!    `Fences::deferred`, `Mappings::table`
 //! 4. `Fabric::nodes`, `Fabric::ports`, `Fabric::engine`, `Fabric::loopback`
 //! 5. `Listener::queue`
 //! 6. `ControlRing::writer`, `ControlRing::reader`
@@ -52,6 +52,7 @@ mod link;
 mod listener;
 mod local_memory;
 mod logic;
+mod mapping;
 mod node;
 mod remote_window;
 mod rma;

@@ -13,7 +13,7 @@
 //! Whatever finds the peer gone or misbehaving calls [`Session::fail`], in any context. The owner
 //! of the session then calls [`Session::tear_down`] from its own work: all connections are marked
 //! lost and every waiter is woken; new users are kept out; those inside (bounded: a copied chunk, a
-//! DMA transfer) are waited for; windows are unpinned. Memory that a peer which is merely slow
+//! DMA transfer, a page fault) are waited for; mappings are emptied, windows are unpinned. Memory that a peer which is merely slow
 //! could still write to (control block, rings) lives on until [`Session::bury`], which the owner
 //! calls once the peer has shown that it has let go.
 //!
@@ -32,6 +32,7 @@ use crate::{
         Message,
         WindowId, //
     },
+    mapping::Mappings,
     node::Fabric,
     sys::ntb::NtbDevice,
     transport::{
@@ -111,6 +112,9 @@ pub(crate) struct Session {
     #[pin]
     exports: Mutex<RBTree<u32, Export>>,
     next_window: Atomic<u32>,
+    /// Where processes see the peer's memory.
+    #[pin]
+    pub(crate) mappings: Mappings,
     #[pin]
     control_work: Work<Self>,
 }
@@ -165,6 +169,7 @@ impl Session {
                 ),
                 exports <- new_mutex!(RBTree::new(), "Session::exports"),
                 next_window: Atomic::new(1),
+                mappings <- Mappings::new(),
                 control_work <- new_work!("Session::control_work"),
             }),
             GFP_KERNEL,
@@ -445,6 +450,8 @@ impl Session {
         }
         self.control.room.wake_all();
         self.users.close_and_drain();
+        // No fault puts pages back from here on.
+        self.mappings.revoke_all();
         // Requests came from the control work, which is out now, too.
         self.fabric.forget_requests(self);
         // The very last write into the peer's memory.

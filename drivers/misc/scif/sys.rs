@@ -21,6 +21,7 @@ pub(crate) mod random;
 pub(crate) mod shared_memory;
 pub(crate) mod timer;
 pub(crate) mod uapi;
+pub(crate) mod user_mapping;
 pub(crate) mod wait;
 pub(crate) mod workqueue;
 pub(crate) mod zeroed;

@@ -27,6 +27,7 @@ use crate::{
 };
 use kernel::{
     device::Device,
+    page::PAGE_SIZE,
     prelude::*,
     sync::{
         aref::ARef,
@@ -150,6 +151,24 @@ impl Transport {
                     .copy_to_pages(ntb.offset(address, len)?, pages, offset, len)
             }
             Transport::Loopback(_) => direct_map::copy_to_pages(address, pages, offset, len),
+        }
+    }
+
+    /// The page frame behind the peer's page at `address`, for mapping it into a process.
+    ///
+    /// It stays what it is until the session ends.
+    pub(crate) fn page_frame(&self, address: u64) -> Result<u64> {
+        match self {
+            Transport::Ntb(ntb) => ntb.aperture.page_frame(ntb.offset(address, PAGE_SIZE)?),
+            Transport::Loopback(_) => direct_map::page_frame(address),
+        }
+    }
+
+    /// Whether mappings of the peer's memory are write-combining.
+    pub(crate) fn is_write_combined(&self) -> bool {
+        match self {
+            Transport::Ntb(_) => true,
+            Transport::Loopback(_) => false,
         }
     }
 

@@ -5,6 +5,7 @@
  */
 
 #include <kunit/device.h>
+#include <linux/anon_inodes.h>
 #include <linux/dmaengine.h>
 #include <linux/mman.h>
 #include <linux/ntb.h>

@@ -11,6 +11,10 @@ use core::ptr::NonNull;
 
 use kernel::{
     bindings,
+    page::{
+        PAGE_SHIFT,
+        PAGE_SIZE, //
+    },
     prelude::*, //
 };
 
@@ -39,6 +43,16 @@ fn number_at<N>(address: u64) -> Result<*mut N> {
 /// Whether all of these bytes are RAM.
 pub(crate) fn covers(address: u64, len: usize) -> bool {
     at(address, len).is_ok()
+}
+
+/// The frame of the page at `address`, for mapping it into a process. `EFAULT` where there is no
+/// RAM, `EINVAL` where no page begins.
+pub(crate) fn page_frame(address: u64) -> Result<u64> {
+    at(address, PAGE_SIZE)?;
+    if address % PAGE_SIZE as u64 != 0 {
+        return Err(EINVAL);
+    }
+    Ok(address >> PAGE_SHIFT)
 }
 
 /// The physical address behind the last byte of RAM.

@@ -6,6 +6,7 @@
 #include <linux/compat.h>
 #include <linux/dmaengine.h>
 #include <linux/dma-mapping.h>
+#include <linux/fs.h>
 #include <linux/gfp.h>
 #include <linux/highmem.h>
 #include <linux/io.h>
@@ -462,6 +463,36 @@ unsigned long scif_helper_copy_page_from_user(struct page *page, size_t offset,
 	flush_dcache_page(page);
 	kunmap_local(to);
 	return left;
+}
+
+void scif_helper_vma_set_pfnmap(struct vm_area_struct *vma)
+{
+	vm_flags_set(vma, VM_PFNMAP);
+}
+
+void scif_helper_vma_set_write_combined(struct vm_area_struct *vma)
+{
+	vma->vm_page_prot = pgprot_writecombine(vma->vm_page_prot);
+}
+
+unsigned long scif_helper_vma_start(const struct vm_area_struct *vma)
+{
+	return vma->vm_start;
+}
+
+unsigned long scif_helper_vma_end(const struct vm_area_struct *vma)
+{
+	return vma->vm_end;
+}
+
+struct file *scif_helper_vma_file(const struct vm_area_struct *vma)
+{
+	return vma->vm_file;
+}
+
+struct inode *scif_helper_file_inode(const struct file *file)
+{
+	return file_inode(file);
 }
 
 void scif_helper_io_write_u32(void __iomem *address, u32 value)

@@ -11,7 +11,10 @@
 #include <linux/ntb.h>
 #include <linux/types.h>
 
+struct file;
+struct inode;
 struct page;
+struct vm_area_struct;
 struct workqueue_struct;
 
 /* Non-transparent bridges */
@@ -100,6 +103,12 @@ unsigned long scif_helper_copy_page_to_user(void __user *dst, struct page *page,
 					    size_t offset, size_t len);
 unsigned long scif_helper_copy_page_from_user(struct page *page, size_t offset,
 					      const void __user *src, size_t len);
+void scif_helper_vma_set_pfnmap(struct vm_area_struct *vma);
+void scif_helper_vma_set_write_combined(struct vm_area_struct *vma);
+unsigned long scif_helper_vma_start(const struct vm_area_struct *vma);
+unsigned long scif_helper_vma_end(const struct vm_area_struct *vma);
+struct file *scif_helper_vma_file(const struct vm_area_struct *vma);
+struct inode *scif_helper_file_inode(const struct file *file);
 void scif_helper_io_write_u32(void __iomem *address, u32 value);
 void scif_helper_io_write_u64(void __iomem *address, u64 value);
 u32 scif_helper_io_read_u32(const void __iomem *address);

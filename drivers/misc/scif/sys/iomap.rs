@@ -10,6 +10,10 @@ use core::ptr::NonNull;
 use kernel::{
     bindings,
     io::PhysAddr,
+    page::{
+        PAGE_SHIFT,
+        PAGE_SIZE, //
+    },
     prelude::*,
     sync::barrier,
     uaccess::{
@@ -32,9 +36,10 @@ const STAGING: usize = 256;
 ///
 /// # Invariants
 ///
-/// `base` is an `ioremap`ped range of `size` bytes.
+/// `base` is an `ioremap`ped range of `size` bytes, at the physical address `phys`.
 pub(crate) struct IoMapping {
     base: NonNull<u8>,
+    phys: u64,
     size: usize,
 }
 
@@ -55,6 +60,7 @@ impl IoMapping {
         // INVARIANT: It has just been mapped.
         Ok(Self {
             base: NonNull::new(base.cast()).ok_or(ENOMEM)?,
+            phys,
             size,
         })
     }
@@ -62,6 +68,16 @@ impl IoMapping {
     /// The size in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size
+    }
+
+    /// The frame of the page at `offset`, for mapping it into a process with write combining, too.
+    /// `EINVAL` where no whole page is.
+    pub(crate) fn page_frame(&self, offset: usize) -> Result<u64> {
+        self.at(offset, PAGE_SIZE)?;
+        match self.phys.checked_add(offset as u64) {
+            Some(phys) if phys % PAGE_SIZE as u64 == 0 => Ok(phys >> PAGE_SHIFT),
+            _ => Err(EINVAL),
+        }
     }
 
     /// A pointer to `count` bytes at `offset`; `EINVAL` where they are not all inside.

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that is no page of this kernel's, or whose pages somebody else keeps, mapped into a
+//! process.
+//!
+//! Each mapping gets a file of its own, which no descriptor names: it lives until the last part of
+//! the mapping is unmapped, however often that is split or moved, and all of the mapping can be
+//! taken away through it. So a mapping does not keep the file open that it was made from.
+//!
+//! Pages come into a mapping in its fault handler only, never while it is set up: then whoever takes
+//! them away (see [`Revoker`]) can't miss any, if the handler first makes sure that they are not
+//! being taken away.
+//!
+//! C header: [`include/linux/mm.h`](srctree/include/linux/mm.h)
+
+use core::{
+    marker::PhantomData,
+    ops::Range,
+    ptr::NonNull, //
+};
+
+use kernel::{
+    bindings,
+    error::from_err_ptr,
+    mm::virt::{
+        flags,
+        VmaNew, //
+    },
+    module::this_module,
+    page::PAGE_SHIFT,
+    prelude::*,
+    sync::Arc, //
+};
+
+use super::bindings as own;
+use crate::LocalModule;
+
+/// Pages that are mapped together in one fault: what one page of page tables holds.
+const PAGES_AT_ONCE: u64 = 512;
+
+/// What is behind a mapping.
+pub(crate) trait MappedPages: Send + Sync + Sized + 'static {
+    /// Puts the page of the fault in its place, and others if it likes. An error is a SIGBUS for
+    /// the process, but for ENOMEM, with which it tries again. May sleep.
+    fn fault(&self, fault: &Fault<'_>) -> Result;
+}
+
+/// How a process wants to map a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// Where in the file, in bytes.
+    pub(crate) offset: u64,
+    /// Bytes, in whole pages.
+    pub(crate) len: u64,
+    /// `MAP_SHARED`.
+    pub(crate) shared: bool,
+    /// `PROT_READ`.
+    pub(crate) read: bool,
+    /// `PROT_WRITE`.
+    pub(crate) write: bool,
+    /// `PROT_EXEC`.
+    pub(crate) execute: bool,
+}
+
+impl Wanted {
+    /// Reads it off an area that is being set up.
+    pub(crate) fn of(vma: &VmaNew) -> Self {
+        // SAFETY: The area is valid, and nobody else has it yet.
+        let page = unsafe { (*vma.as_ptr()).vm_pgoff };
+        Self {
+            // The kernel has checked that the end does not overflow.
+            offset: page.wrapping_shl(PAGE_SHIFT as u32) as u64,
+            len: (vma.end() - vma.start()) as u64,
+            shared: vma.flags() & flags::SHARED != 0,
+            read: vma.readable(),
+            write: vma.writable(),
+            execute: vma.executable(),
+        }
+    }
+}
+
+/// A fault in a mapping.
+///
+/// # Invariants
+///
+/// `vmf` describes a fault that is being handled, in an area that [`MappedFile::attach`] has set up.
+pub(crate) struct Fault<'a> {
+    vmf: *mut bindings::vm_fault,
+    _lifetime: PhantomData<&'a bindings::vm_fault>,
+}
+
+impl Fault<'_> {
+    /// The number of the page that is missing, counted from the file's begin.
+    pub(crate) fn page(&self) -> u64 {
+        // SAFETY: By the type invariant.
+        unsafe { (*self.vmf).__bindgen_anon_1.pgoff as u64 }
+    }
+
+    /// The pages around it that are worth being mapped at the same time.
+    pub(crate) fn around(&self) -> Range<u64> {
+        // SAFETY: By the type invariant; the area does not change while a fault is handled.
+        let (first, count) = unsafe {
+            let vma = (*self.vmf).__bindgen_anon_1.vma;
+            let bytes = own::scif_helper_vma_end(vma) - own::scif_helper_vma_start(vma);
+            ((*vma).vm_pgoff as u64, bytes as u64 >> PAGE_SHIFT)
+        };
+        let block = self.page() & !(PAGES_AT_ONCE - 1);
+        block.max(first)..(block + PAGES_AT_ONCE).min(first + count)
+    }
+
+    /// Maps a page frame as this page of the file, which is one of [`Self::around`]. Nothing
+    /// happens if there is one already.
+    ///
+    /// The caller sees to it that the frame stays what it is until it is taken away again.
+    pub(crate) fn map(&self, page: u64, frame: u64) -> Result {
+        if !self.around().contains(&page) {
+            return Err(EINVAL);
+        }
+        // SAFETY: By the type invariant the area is valid, and takes page frames. The address is
+        // inside, as just checked.
+        let result = unsafe {
+            let vma = (*self.vmf).__bindgen_anon_1.vma;
+            let bytes = (page - (*vma).vm_pgoff as u64) << PAGE_SHIFT;
+            let address = own::scif_helper_vma_start(vma) as u64 + bytes;
+            bindings::vmf_insert_pfn(vma, address as c_ulong, frame as c_ulong)
+        };
+        match result {
+            bindings::vm_fault_reason_VM_FAULT_NOPAGE => Ok(()),
+            bindings::vm_fault_reason_VM_FAULT_OOM => Err(ENOMEM),
+            _ => Err(EFAULT),
+        }
+    }
+}
+
+/// A file that stands behind a mapping.
+///
+/// # Invariants
+///
+/// `file` is a file that `new` has made, with a reference of its own.
+pub(crate) struct MappedFile<T: MappedPages> {
+    file: NonNull<bindings::file>,
+    _pages: PhantomData<Arc<T>>,
+}
+
+impl<T: MappedPages> MappedFile<T> {
+    const OPERATIONS: bindings::file_operations = bindings::file_operations {
+        owner: this_module::<LocalModule>().as_ptr(),
+        release: Some(Self::release),
+        ..pin_init::zeroed()
+    };
+
+    const AREA_OPERATIONS: bindings::vm_operations_struct = bindings::vm_operations_struct {
+        fault: Some(Self::fault),
+        ..pin_init::zeroed()
+    };
+
+    /// Makes a file for what is to be mapped; `pages` is dropped when it goes. May sleep.
+    pub(crate) fn new(name: &'static CStr, pages: Arc<T>) -> Result<Self> {
+        let pages = Arc::into_raw(pages);
+        // SAFETY: The name and the operations are static. The file owns the reference that its
+        // private data is.
+        let file = from_err_ptr(unsafe {
+            own::anon_inode_create_getfile(
+                name.as_char_ptr(),
+                &Self::OPERATIONS,
+                pages.cast_mut().cast(),
+                bindings::O_RDWR as c_int,
+                core::ptr::null(),
+            )
+        })
+        .inspect_err(|_| {
+            // SAFETY: There is no file that would own it.
+            drop(unsafe { Arc::from_raw(pages) });
+        })?;
+        Ok(Self {
+            // INVARIANT: It has just been made.
+            file: NonNull::new(file).ok_or(ENOMEM)?,
+            _pages: PhantomData,
+        })
+    }
+
+    /// By which the mapping can be taken away.
+    pub(crate) fn revoker(&self) -> Revoker {
+        // SAFETY: By the type invariant the file is valid, and so is its inode.
+        let inode = unsafe { own::scif_helper_file_inode(self.file.as_ptr()) };
+        // SAFETY: The inode is valid.
+        unsafe { bindings::ihold(inode) };
+        // INVARIANT: The reference has just been taken.
+        Revoker { inode }
+    }
+
+    /// Sets an area up to be a mapping of this file instead of the one it was made from.
+    ///
+    /// What it may do now is all that it may ever do: no `mprotect` gives it more. It is not
+    /// inherited by `fork`, does not grow, and is not dumped.
+    pub(crate) fn attach(self, vma: &VmaNew, write_combined: bool) -> Result {
+        if vma.flags() & flags::SHARED == 0 || vma.executable() {
+            return Err(EINVAL);
+        }
+        vma.try_clear_mayexec()?;
+        if !vma.writable() {
+            vma.try_clear_maywrite()?;
+        }
+        if !vma.readable() {
+            vma.try_clear_mayread()?;
+        }
+        vma.set_io();
+        vma.set_dontcopy();
+        vma.set_dontexpand();
+        vma.set_dontdump();
+        // SAFETY: The area is being set up. It is shared, so it can hold page frames, and both the
+        // file and the operations live as long as it does: the area takes a reference of its own.
+        unsafe {
+            own::scif_helper_vma_set_pfnmap(vma.as_ptr());
+            if write_combined {
+                own::scif_helper_vma_set_write_combined(vma.as_ptr());
+            }
+            bindings::vma_set_file(vma.as_ptr(), self.file.as_ptr());
+            (*vma.as_ptr()).vm_ops = &Self::AREA_OPERATIONS;
+        }
+        Ok(())
+    }
+
+    /// # Safety
+    ///
+    /// `file` was made by `new`, and is being released.
+    unsafe extern "C" fn release(_inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
+        // SAFETY: `new` has put it there, and nothing else uses it any more.
+        drop(unsafe { Arc::from_raw((*file).private_data.cast::<T>()) });
+        0
+    }
+
+    /// # Safety
+    ///
+    /// `vmf` describes a fault in an area that `attach` has set up.
+    unsafe extern "C" fn fault(vmf: *mut bindings::vm_fault) -> bindings::vm_fault_t {
+        // INVARIANT: By the contract of this function.
+        let fault = Fault {
+            vmf,
+            _lifetime: PhantomData,
+        };
+        // SAFETY: The area's file is one that `new` has made, and its data lives as long.
+        let pages = unsafe {
+            let file = own::scif_helper_vma_file((*vmf).__bindgen_anon_1.vma);
+            &*(*file).private_data.cast::<T>()
+        };
+        match pages.fault(&fault) {
+            Ok(()) => bindings::vm_fault_reason_VM_FAULT_NOPAGE,
+            Err(error) if error == ENOMEM => bindings::vm_fault_reason_VM_FAULT_OOM,
+            Err(_) => bindings::vm_fault_reason_VM_FAULT_SIGBUS,
+        }
+    }
+}
+
+impl<T: MappedPages> Drop for MappedFile<T> {
+    fn drop(&mut self) {
+        // SAFETY: The reference is ours, by the type invariant.
+        unsafe { bindings::fput(self.file.as_ptr()) };
+    }
+}
+
+/// Takes the pages of a mapping away; it does not keep the mapping or what is behind it.
+///
+/// # Invariants
+///
+/// `inode` is that of a [`MappedFile`], with a reference of its own.
+pub(crate) struct Revoker {
+    inode: *mut bindings::inode,
+}
+
+// SAFETY: An inode may be used and released by any thread.
+unsafe impl Send for Revoker {}
+// SAFETY: `unmap_mapping_range` takes the locks that it needs.
+unsafe impl Sync for Revoker {}
+
+impl Revoker {
+    /// Takes all pages out of the mapping, in whatever process it is. The next access to one is a
+    /// fault. May sleep.
+    pub(crate) fn revoke(&self) {
+        // SAFETY: The inode is valid by the type invariant, and so is its address space.
+        unsafe { bindings::unmap_mapping_range((*self.inode).i_mapping, 0, 0, 1) };
+    }
+}
+
+impl Drop for Revoker {
+    fn drop(&mut self) {
+        // SAFETY: The reference is ours, by the type invariant.
+        unsafe { bindings::iput(self.inode) };
+    }
+}
