@@ -95,9 +95,6 @@ impl PinnedPages {
             // INVARIANT: They have just been charged.
             this.charged = count;
         }
-        this.pages
-            .reserve(count, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
-
         let mut flags = bindings::FOLL_LONGTERM as c_uint;
         if writable {
             flags |= bindings::FOLL_WRITE as c_uint;
@@ -109,6 +106,12 @@ impl PinnedPages {
 
             let done = this.pages.len();
             let wanted = (count - done).min(CHUNK);
+            // It grows with what is pinned, so that a length that somebody made up costs nothing.
+            if this.pages.spare_capacity_mut().len() < wanted {
+                let more = done.max(CHUNK).min(count - done);
+                this.pages
+                    .reserve(more, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
+            }
             let room = &mut this.pages.spare_capacity_mut()[..wanted];
             // SAFETY: `room` is an array of that many pointers; the range is in no need of being
             // mapped.
