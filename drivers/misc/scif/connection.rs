@@ -17,8 +17,11 @@
 //!
 //! An end that closes first stops writing itself, then says `Close` and stays in the session's
 //! table, so that its ring's memory lives, until the other end has said `CloseDone`: that it will
-//! write into the ring no more. Both may close at once: each answers the other's `Close`. An end
-//! whose peer has closed leaves without a word.
+//! write into the ring no more, and that its transfers have ended. Both may close at once: each
+//! answers the other's `Close`. An end whose peer has closed leaves without a word.
+//!
+//! An end that has registered windows waits for that before its close is done: transfers in flight,
+//! its own and the peer's, are then complete, as the interface promises.
 //!
 //! Locks: `phase` and `waiters` are leaves and taken in any context.
 
@@ -55,6 +58,7 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
+        barrier,
         Arc,
         SetOnce,
         SpinLockIrq, //
@@ -115,11 +119,13 @@ pub(crate) struct Connection {
     /// The wait queue of the endpoint that owns this end, once there is one.
     #[pin]
     waiters: SpinLockIrq<Option<Arc<WaitQueue>>>,
-    /// Whoever writes into the peer's ring.
+    /// Whoever writes into the peer's ring, or starts a transfer.
     #[pin]
-    pub(crate) writers: Users,
+    writers: Users,
     /// Whether the peer waits for `CloseDone`.
     close_asked: Atomic<bool>,
+    /// Whether the peer has said `CloseDone`.
+    close_answered: Atomic<bool>,
 
     #[pin]
     pub(crate) send_turn: Turn,
@@ -159,6 +165,18 @@ impl WorkItem for Connection {
     }
 }
 
+/// Somebody who writes to the peer, which has not closed, or waits until this is dropped.
+pub(crate) struct Writing<'a>(&'a Connection);
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        if self.0.writers.leave() {
+            // The peer has closed meanwhile and waits for the last write.
+            self.0.answer_close();
+        }
+    }
+}
+
 impl Connection {
     fn new(
         session: &Arc<Session>,
@@ -184,6 +202,7 @@ impl Connection {
                 waiters <- new_spinlock_irq!(None, "Connection::waiters"),
                 writers <- Users::new(),
                 close_asked: Atomic::new(false),
+                close_answered: Atomic::new(false),
                 send_turn <- Turn::new(),
                 receive_turn <- Turn::new(),
                 produced: Atomic::new(0),
@@ -365,6 +384,14 @@ impl Connection {
         }
     }
 
+    /// Begins to write to the peer: ECONNRESET once one of the ends is closed or lost.
+    pub(crate) fn begin_writing(&self) -> Result<Writing<'_>> {
+        match self.writers.enter_unscoped() {
+            true => Ok(Writing(self)),
+            false => Err(ECONNRESET),
+        }
+    }
+
     // ----- what the peer says ------------------------------------------------------------------
 
     /// The peer has accepted. Returns whether this end still wants the connection.
@@ -390,25 +417,37 @@ impl Connection {
     pub(crate) fn peer_closed(&self) {
         self.change_phase(|phase| (phase == Phase::Established).then_some(Phase::PeerClosed));
         self.close_asked.store(true, Relaxed);
-        // Whoever is the last to leave answers, so that the answer comes after the last write.
-        if self.writers.close() {
-            self.answer_close();
-        }
+        self.writers.close();
+        // Announced first, then looked at; who leaves and what ends does it the other way round.
+        barrier::smp_mb(barrier::Full);
+        self.answer_close();
         self.wake();
         self.forget_remote_windows();
     }
 
-    /// Says `CloseDone` once, after the last write into the peer's ring.
+    /// Whether the peer waits for `CloseDone`. Any context.
+    pub(crate) fn is_close_asked(&self) -> bool {
+        self.close_asked.load(Relaxed)
+    }
+
+    /// Says `CloseDone` once, after the last write into the peer's ring and the end of the last
+    /// transfer; whoever is last calls this. May sleep.
     pub(crate) fn answer_close(&self) {
-        if self.close_asked.load(Relaxed) && self.close_asked.xchg(false, Relaxed) {
+        let due = self.is_close_asked()
+            && self.writers.is_drained()
+            && self.transfers.is_complete(self.transfers.last_issued());
+        if due && self.close_asked.xchg(false, Relaxed) {
             if let Ok(peer) = self.peer() {
                 let _ = self.session.post(&Message::CloseDone { target: peer.id });
             }
         }
     }
 
-    /// The peer will write no more into the ring of this closed end: it can go. May sleep.
+    /// The peer will write no more into the ring of this closed end, and its transfers have ended:
+    /// the end can go. May sleep.
     pub(crate) fn close_done(&self) {
+        self.close_answered.store(true, Relaxed);
+        self.wake();
         if self.phase() == Phase::Closed {
             self.session.remove_connection(self.id);
         }
@@ -426,7 +465,8 @@ impl Connection {
 
     // ----- what the owner wants ----------------------------------------------------------------
 
-    /// Closes this end. May sleep: transfers in flight are waited for.
+    /// Closes this end. May sleep: transfers in flight are waited for. Not for calling from the
+    /// control work, which hears the peer's answer.
     pub(crate) fn close(self: &Arc<Self>) {
         let old = self.change_phase(|_| Some(Phase::Closed));
         self.wake();
@@ -442,6 +482,7 @@ impl Connection {
                     target: peer.id,
                     source: self.id,
                 });
+                self.wait_for_peer_transfers();
             }
             (Phase::Requested, _) => {
                 // Stays in the table until the request is refused or its acceptance has been
@@ -454,6 +495,20 @@ impl Connection {
         }
         let old = self.waiters.lock().take();
         drop(old);
+    }
+
+    /// Waits until the peer, which has been told that this end is closed, has no transfer from or to
+    /// its windows under way. Killable; a peer that goes has none.
+    fn wait_for_peer_transfers(&self) {
+        if !self.windows.has_any() {
+            return;
+        }
+        if let Ok(waiters) = self.waiters() {
+            let _ = waiters.wait_killable(|| {
+                let done = self.close_answered.load(Relaxed) || self.session.is_over();
+                done.then_some(())
+            });
+        }
     }
 
     /// Takes the ring away from the device that the peer reached it through; the data stays.

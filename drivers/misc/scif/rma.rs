@@ -244,6 +244,10 @@ impl Connection {
         self.check_established()?;
         // While windows are in use the session, and with it the mappings, stays.
         let session_use = self.session.enter_owned().ok_or(ENODEV)?;
+        // Until the transfer has its number, or is over, a peer that closes waits.
+        let writing = self
+            .begin_writing()
+            .map_err(|error| self.check_established().err().unwrap_or(error))?;
         let remote_range = Range::new(remote, len).map_err(|_| ENXIO)?;
         let (local_need, remote_need) = match direction {
             Direction::Read => (PROTECTION_WRITE, PROTECTION_READ),
@@ -253,6 +257,8 @@ impl Connection {
             self.session.transport.engine().filter(|_| {
                 !options.use_cpu && (direction == Direction::Read || len > SMALL_WRITE)
             });
+        // First, so that what is pinned is no more than there are windows for.
+        let remote_pieces = self.remote_windows.cover(remote_range, remote_need)?;
         let local_pieces = match local {
             LocalSide::Windows(offset) => {
                 let range = Range::new(offset, len).map_err(|_| ENXIO)?;
@@ -267,8 +273,6 @@ impl Connection {
                 pieces
             }
         };
-        let remote_pieces = self.remote_windows.cover(remote_range, remote_need)?;
-
         let source = match direction {
             Direction::Read => remote_range.start(),
             // Windows and memory of the process are aligned to pages alike.
@@ -288,6 +292,7 @@ impl Connection {
             self.transfer_ended(sequence, &Ok(()));
             // Before the session may end.
             drop((local_pieces, remote_pieces));
+            drop(writing);
             drop(session_use);
             return result;
         };
@@ -302,6 +307,7 @@ impl Connection {
             options.synchronous,
             session_use,
         )?;
+        drop(writing);
         match options.synchronous {
             true => self.wait_for_transfer(&transfer),
             false => Ok(()),

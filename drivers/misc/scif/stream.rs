@@ -191,15 +191,8 @@ impl Connection {
         UserSlice::new(from, count).read_all(chunk, GFP_KERNEL)?;
         let peer = self.peer()?;
         let _session = self.session.enter().ok_or(ECONNRESET)?;
-        if !self.writers.enter_unscoped() {
-            return Err(ECONNRESET);
-        }
-        let result = self.push(peer.ring, &peer.geometry, chunk);
-        if self.writers.leave() {
-            // The peer has closed meanwhile and waits for the last write.
-            self.answer_close();
-        }
-        result
+        let _writing = self.begin_writing()?;
+        self.push(peer.ring, &peer.geometry, chunk)
     }
 
     fn push(&self, ring: u64, geometry: &Geometry, bytes: &[u8]) -> Result {
@@ -321,16 +314,13 @@ impl Connection {
     fn report_consumed(&self) {
         let Ok(peer) = self.peer() else { return };
         if let Some(_session) = self.session.enter() {
-            if self.writers.enter_unscoped() {
+            if let Ok(_writing) = self.begin_writing() {
                 // The loads of the data come before the store that gives their place away.
                 barrier::mb(barrier::Full);
                 let _ = self
                     .session
                     .transport
                     .write_u32(peer.ring + CONSUMED as u64, self.consumed.load(Relaxed));
-                if self.writers.leave() {
-                    self.answer_close();
-                }
             }
         }
         self.answer_space_wanted();

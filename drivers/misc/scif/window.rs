@@ -325,6 +325,11 @@ impl Windows {
         Ok(range)
     }
 
+    /// Whether there are windows, or revoked ones that are still in use.
+    pub(crate) fn has_any(&self) -> bool {
+        self.tables.lock().taken.iter().next().is_some()
+    }
+
     fn give_back(&self, range: Range) {
         self.tables.lock().taken.remove(&range.start());
     }
