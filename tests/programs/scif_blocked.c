@@ -35,6 +35,8 @@
 #define SCIF_PROT_READ		1
 #define SCIF_MAP_FIXED		0x10
 #define SCIF_RMA_SYNC		4
+#define SCIF_FENCE_INIT_SELF	1
+#define SCIF_FENCE_INIT_PEER	2
 
 #define WINDOW			0x10000000L
 #define WINDOW_SIZE		(4L << 20)
@@ -192,6 +194,52 @@ static int wait_in_readfrom(int fd)
 	return -1;
 }
 
+/* Questions to the peer, one after the other; one of them is not answered. */
+static int wait_in_fence(int fd)
+{
+	__s32 mark;
+	struct scifioctl_fence_mark argument = {
+		.flags = SCIF_FENCE_INIT_PEER, .mark = (uintptr_t)&mark,
+	};
+
+	while (!ioctl(fd, SCIF_FENCE_MARK, &argument) &&
+	       !ioctl(fd, SCIF_FENCE_WAIT, (long)mark))
+		;
+	return -1;
+}
+
+/* Transfers that nobody waits for but a fence. */
+static int wait_in_own_fence(int fd)
+{
+	struct scifioctl_copy copy = {
+		.addr = (uintptr_t)allocate(), .len = WINDOW_SIZE, .roffset = WINDOW,
+	};
+	__s32 mark;
+	struct scifioctl_fence_mark argument = {
+		.flags = SCIF_FENCE_INIT_SELF, .mark = (uintptr_t)&mark,
+	};
+
+	while (!ioctl(fd, SCIF_VREADFROM, &copy) &&
+	       !ioctl(fd, SCIF_FENCE_MARK, &argument) &&
+	       !ioctl(fd, SCIF_FENCE_WAIT, (long)mark))
+		;
+	return -1;
+}
+
+/* Offers of windows, which the peer has to take. */
+static int wait_in_register(int fd)
+{
+	struct scifioctl_reg reg = {
+		.addr = (uintptr_t)allocate(), .len = WINDOW_SIZE, .offset = WINDOW,
+		.prot = SCIF_PROT_READ, .flags = SCIF_MAP_FIXED,
+	};
+	struct scifioctl_unreg unreg = { .offset = WINDOW, .len = WINDOW_SIZE };
+
+	while (!ioctl(fd, SCIF_REG, &reg) && !ioctl(fd, SCIF_UNREG, &unreg))
+		;
+	return -1;
+}
+
 static sigjmp_buf hit;
 
 static void on_bus_error(int signal)
@@ -258,6 +306,9 @@ static const struct call calls[] = {
 	{ "send", wait_in_send },
 	{ "poll", wait_in_poll },
 	{ "readfrom", wait_in_readfrom },
+	{ "fence", wait_in_fence },
+	{ "own_fence", wait_in_own_fence },
+	{ "register", wait_in_register },
 	{ "mapping", wait_in_mapping },
 	{ "orphan", wait_in_orphan },
 	{ NULL },

@@ -78,7 +78,16 @@ struct Blocked {
 }
 
 impl Blocked {
-    const CALLS: [&'static str; 5] = ["recv", "send", "poll", "readfrom", "connect"];
+    const CALLS: [&'static str; 8] = [
+        "recv",
+        "send",
+        "poll",
+        "readfrom",
+        "fence",
+        "own_fence",
+        "register",
+        "connect",
+    ];
 
     /// Those that load from the peer's memory and get SIGBUS.
     const MAPPINGS: [&'static str; 2] = ["mapping", "orphan"];
