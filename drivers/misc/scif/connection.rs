@@ -50,6 +50,7 @@ use crate::{
     users::Users,
     window::Windows,
 };
+use core::ops::Deref;
 use kernel::{
     impl_has_work, new_spinlock_irq, new_work,
     prelude::*,
@@ -58,11 +59,11 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
-        barrier,
         Arc,
         SetOnce,
         SpinLockIrq, //
     },
+    time::Delta,
     workqueue::{
         Work,
         WorkItem, //
@@ -75,6 +76,9 @@ pub(crate) const DATA: usize = 128;
 
 /// Bytes of data in a receive ring.
 pub(crate) const RING_SIZE: u32 = 64 * 1024;
+
+/// How long a process that is being killed waits for the peer to let go of its windows.
+const PATIENCE: Delta = Delta::from_secs(2);
 
 /// Where a connection stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,7 +123,7 @@ pub(crate) struct Connection {
     /// The wait queue of the endpoint that owns this end, once there is one.
     #[pin]
     waiters: SpinLockIrq<Option<Arc<WaitQueue>>>,
-    /// Whoever writes into the peer's ring, or starts a transfer.
+    /// Whoever writes into the peer's ring, and transfers.
     #[pin]
     writers: Users,
     /// Whether the peer waits for `CloseDone`.
@@ -165,10 +169,11 @@ impl WorkItem for Connection {
     }
 }
 
-/// Somebody who writes to the peer, which has not closed, or waits until this is dropped.
-pub(crate) struct Writing<'a>(&'a Connection);
+/// Somebody who writes to the peer, which has not closed, or waits until this is dropped. To be
+/// dropped where one may sleep.
+pub(crate) struct Writing<C: Deref<Target = Connection>>(C);
 
-impl Drop for Writing<'_> {
+impl<C: Deref<Target = Connection>> Drop for Writing<C> {
     fn drop(&mut self) {
         if self.0.writers.leave() {
             // The peer has closed meanwhile and waits for the last write.
@@ -385,9 +390,17 @@ impl Connection {
     }
 
     /// Begins to write to the peer: ECONNRESET once one of the ends is closed or lost.
-    pub(crate) fn begin_writing(&self) -> Result<Writing<'_>> {
+    pub(crate) fn begin_writing(&self) -> Result<Writing<&Self>> {
         match self.writers.enter_unscoped() {
             true => Ok(Writing(self)),
+            false => Err(ECONNRESET),
+        }
+    }
+
+    /// As [`Self::begin_writing`], for longer than a borrow lasts.
+    pub(crate) fn begin_writing_owned(self: &Arc<Self>) -> Result<Writing<Arc<Self>>> {
+        match self.writers.enter_unscoped() {
+            true => Ok(Writing(self.clone())),
             false => Err(ECONNRESET),
         }
     }
@@ -416,27 +429,20 @@ impl Connection {
     /// The peer has closed its end. May sleep.
     pub(crate) fn peer_closed(&self) {
         self.change_phase(|phase| (phase == Phase::Established).then_some(Phase::PeerClosed));
-        self.close_asked.store(true, Relaxed);
-        self.writers.close();
-        // Announced first, then looked at; who leaves and what ends does it the other way round.
-        barrier::smp_mb(barrier::Full);
-        self.answer_close();
         self.wake();
+        // Before the answer: when that is there, the peer has its memory back, unless it is in use.
         self.forget_remote_windows();
-    }
-
-    /// Whether the peer waits for `CloseDone`. Any context.
-    pub(crate) fn is_close_asked(&self) -> bool {
-        self.close_asked.load(Relaxed)
+        self.close_asked.store(true, Relaxed);
+        // Whoever is the last to leave answers, so that the answer comes after the last write.
+        if self.writers.close() {
+            self.answer_close();
+        }
     }
 
     /// Says `CloseDone` once, after the last write into the peer's ring and the end of the last
-    /// transfer; whoever is last calls this. May sleep.
-    pub(crate) fn answer_close(&self) {
-        let due = self.is_close_asked()
-            && self.writers.is_drained()
-            && self.transfers.is_complete(self.transfers.last_issued());
-        if due && self.close_asked.xchg(false, Relaxed) {
+    /// transfer. May sleep.
+    fn answer_close(&self) {
+        if self.close_asked.load(Relaxed) && self.close_asked.xchg(false, Relaxed) {
             if let Ok(peer) = self.peer() {
                 let _ = self.session.post(&Message::CloseDone { target: peer.id });
             }
@@ -498,16 +504,18 @@ impl Connection {
     }
 
     /// Waits until the peer, which has been told that this end is closed, has no transfer from or to
-    /// its windows under way. Killable; a peer that goes has none.
+    /// its windows under way, and has let go of those that it has not mapped. Killable; a peer that
+    /// goes has none.
     fn wait_for_peer_transfers(&self) {
+        let Ok(waiters) = self.waiters() else { return };
         if !self.windows.has_any() {
             return;
         }
-        if let Ok(waiters) = self.waiters() {
-            let _ = waiters.wait_killable(|| {
-                let done = self.close_answered.load(Relaxed) || self.session.is_over();
-                done.then_some(())
-            });
+        let done = || (self.close_answered.load(Relaxed) || self.session.is_over()).then_some(());
+        if waiters.wait_killable(done).is_err() {
+            // Who waits for the end of a killed process wants its memory back then; but not for
+            // any time that the peer might like.
+            let _ = waiters.wait_uninterruptible_timeout(PATIENCE, done);
         }
     }
 

@@ -267,7 +267,7 @@ impl Connection {
     /// The watermark has moved: runs what waits behind it, soon. Soft interrupt context.
     pub(crate) fn schedule_deferred(self: &Arc<Self>) {
         barrier::smp_mb(barrier::Full);
-        if self.fences.deferred_count.load(Relaxed) > 0 || self.is_close_asked() {
+        if self.fences.deferred_count.load(Relaxed) > 0 {
             // An error says that it is about to run anyway.
             let _ = self
                 .session
@@ -289,7 +289,7 @@ impl Connection {
                 self.fences.deferred_count.store(deferred.len(), Relaxed);
                 due
             };
-            let Some(due) = due else { break };
+            let Some(due) = due else { return };
             match due.action {
                 Action::Answer(token) => {
                     let status = match self.transfers.take_failure_for_peer(due.sequence) {
@@ -305,7 +305,6 @@ impl Connection {
                 }
             }
         }
-        self.answer_close();
     }
 
     fn say_fence_done(&self, token: u32, status: Status) {

@@ -366,6 +366,7 @@ impl Connection {
             drop(tables);
             drop(incoming);
             let _ = self.session.post(&Message::WindowReleased { window: id });
+            self.say_revoke_done(id);
             return;
         }
         let known = tables
@@ -382,10 +383,14 @@ impl Connection {
         drop(tables);
         // Says that it is released, unless somebody still uses it.
         drop(removed);
+        self.say_revoke_done(id);
+    }
+
+    fn say_revoke_done(&self, window: WindowId) {
         if let Ok(peer) = self.peer() {
             let _ = self.session.post(&Message::WindowRevokeDone {
                 target: peer.id,
-                window: id,
+                window,
             });
         }
     }

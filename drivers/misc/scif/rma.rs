@@ -244,9 +244,9 @@ impl Connection {
         self.check_established()?;
         // While windows are in use the session, and with it the mappings, stays.
         let session_use = self.session.enter_owned().ok_or(ENODEV)?;
-        // Until the transfer has its number, or is over, a peer that closes waits.
+        // A peer that closes waits for the transfer's end.
         let writing = self
-            .begin_writing()
+            .begin_writing_owned()
             .map_err(|error| self.check_established().err().unwrap_or(error))?;
         let remote_range = Range::new(remote, len).map_err(|_| ENXIO)?;
         let (local_need, remote_need) = match direction {
@@ -305,9 +305,9 @@ impl Connection {
             parts,
             sequence,
             options.synchronous,
+            writing,
             session_use,
         )?;
-        drop(writing);
         match options.synchronous {
             true => self.wait_for_transfer(&transfer),
             false => Ok(()),

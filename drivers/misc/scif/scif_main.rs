@@ -25,7 +25,7 @@
 //!
 //! 7. `NtbLink::current`
 //! 8. `Session::buckets`
-//! 9. `Connection::waiters`, `Connection::phase`, `Transfers::state`, `Fences::questions`,
+//! 9. `Connection::waiters`, `Connection::phase`, `Transfers::state`, `Fences::questions`, `Windows::revoking`,
 //!    `NtbLink::device`, `Session::device`
 //!
 //! Locks of one line are never held together. Nothing is freed that may sleep in its destructor

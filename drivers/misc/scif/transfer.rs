@@ -11,7 +11,10 @@
 //! after its transfers.
 
 use crate::{
-    connection::Connection,
+    connection::{
+        Connection,
+        Writing, //
+    },
     engine::Engine,
     local_memory::LocalPiece,
     logic::{
@@ -81,9 +84,11 @@ pub(crate) struct Transfer {
     result: Atomic<i32>,
     #[pin]
     work: Work<Self>,
-    // Dropped in this order: the windows go before the session may.
+    // Dropped in this order: the windows go before the peer's close is answered, and that before
+    // the session may go.
     _local: KVec<LocalPiece>,
     _remote: KVec<RemotePiece>,
+    _writing: Writing<Arc<Connection>>,
     _session: TransportUse,
 }
 
@@ -163,6 +168,7 @@ impl Transfer {
         parts: (u64, u64),
         sequence: Sequence,
         synchronous: bool,
+        writing: Writing<Arc<Connection>>,
         session: TransportUse,
     ) -> Result<Arc<Self>> {
         let made = Arc::pin_init(
@@ -178,6 +184,7 @@ impl Transfer {
                 work <- new_work!("Transfer::work"),
                 _local: local,
                 _remote: remote,
+                _writing: writing,
                 _session: session,
             }),
             GFP_KERNEL,

@@ -14,7 +14,8 @@
 //! the address space until the peer has released it and the last transfer of this end that uses it
 //! has ended. If the peer is lost, its hold ends with the session.
 //!
-//! Lock: `tables` is taken with no other lock of the module held, and none is taken under it.
+//! Locks: `tables` is taken with no other lock of the module held, and none is taken under it;
+//! `revoking` is a leaf.
 
 use crate::{
     connection::Connection,
@@ -48,13 +49,16 @@ use crate::{
     users::Users,
 };
 use kernel::{
-    new_mutex,
+    new_mutex, new_spinlock,
     page::{
         PAGE_SHIFT,
         PAGE_SIZE, //
     },
     prelude::*,
-    rbtree::RBTree,
+    rbtree::{
+        RBTree,
+        RBTreeNodeReservation, //
+    },
     sync::{
         atomic::{
             Atomic,
@@ -62,7 +66,8 @@ use kernel::{
             Relaxed, //
         },
         Arc,
-        Mutex, //
+        Mutex,
+        SpinLock, //
     },
 };
 
@@ -98,8 +103,6 @@ pub(crate) struct Window {
     held_by_peer: Atomic<bool>,
     /// Whether its place was given back: once, whoever comes last.
     gone: Atomic<bool>,
-    /// Whether the peer can't begin new uses of it.
-    revoke_done: Atomic<bool>,
 }
 
 const ANSWER_DONE: u32 = 1;
@@ -147,6 +150,9 @@ pub(crate) struct Windows {
     /// Who offers a window to the peer.
     #[pin]
     offering: Turn,
+    /// The windows of which the peer has not said yet that it begins no new uses.
+    #[pin]
+    revoking: SpinLock<RBTree<u32, ()>>,
 }
 
 impl RangeSource for RBTree<u64, Arc<Window>> {
@@ -250,7 +256,6 @@ impl Window {
                 uses <- Users::new(),
                 answer: Atomic::new(0),
                 held_by_peer: Atomic::new(true),
-                revoke_done: Atomic::new(false),
                 gone: Atomic::new(false),
             }),
             GFP_KERNEL,
@@ -293,6 +298,7 @@ impl Windows {
                 "Windows::tables"
             ),
             offering <- Turn::new(),
+            revoking <- new_spinlock!(RBTree::new(), "Windows::revoking"),
         })
     }
 
@@ -570,6 +576,7 @@ impl Connection {
         let range = Range::new(offset, len).map_err(|_| EINVAL)?;
         self.check_established()?;
         let mut revoked = KVVec::new();
+        let mut noted = KVVec::new();
         {
             let mut tables = self.windows.tables.lock();
             let count = match address_space::removal(&tables.active, range) {
@@ -579,6 +586,10 @@ impl Connection {
             };
             // With the memory at hand the rest can't fail: all of them go, or none.
             revoked.reserve(count, GFP_KERNEL)?;
+            noted.reserve(count, GFP_KERNEL)?;
+            for _ in 0..count {
+                let _ = noted.push_within_capacity(RBTreeNodeReservation::new(GFP_KERNEL)?);
+            }
             let mut start = range.start();
             while let Some(found) = address_space::first_inside(&tables.active, start, range.end())
             {
@@ -588,27 +599,34 @@ impl Connection {
                 }
             }
         }
-        for window in &revoked {
+        for (window, node) in revoked.iter().zip(noted) {
+            let replaced = self
+                .windows
+                .revoking
+                .lock()
+                .insert(node.into_node(window.id.0, ()));
+            drop(replaced);
             self.revoke(window);
         }
         // The peer must not be able to use what the caller thinks is gone. A caller that is being
-        // killed does not wait, and a peer that goes does not answer.
+        // killed does not wait, and a peer that goes does not answer. What the peer has released
+        // without ever having used it has come before that: so the memory is the caller's again.
         let waiters = self.waiters()?;
         for window in &revoked {
+            let revoking = || self.windows.revoking.lock().get(&window.id.0).is_some();
             let _ = waiters.wait_killable(|| {
-                let done = !window.held_by_peer.load(Relaxed)
-                    || window.revoke_done.load(Relaxed)
-                    || self.check_established().is_err();
+                let done = !revoking() || self.check_established().is_err();
                 done.then_some(())
             });
+            self.window_revoke_done(window.id);
         }
         Ok(())
     }
 
     /// The peer has taken note that a window was revoked.
     pub(crate) fn window_revoke_done(&self, id: WindowId) {
-        if let Some(window) = self.session.exported(id) {
-            window.revoke_done.store(true, Relaxed);
+        let node = self.windows.revoking.lock().remove_node(&id.0);
+        if node.is_some() {
             self.wake();
         }
     }
