@@ -75,6 +75,11 @@ use node::{
     Fabric,
     Settings, //
 };
+use sys::chardev::Device;
+
+/// Who may open the device where udev does not say: RMA pins memory, and a peer's memory can be
+/// written to.
+const DEVICE_MODE: u16 = 0o600;
 
 module! {
     type: ScifModule,
@@ -111,7 +116,7 @@ fn fabric() -> Result<Arc<Fabric>> {
 /// Everything that is undone at unload, in this order.
 struct ScifModule {
     // No new endpoints; those that exist keep the module loaded.
-    _device: Pin<KBox<sys::chardev::Device<Endpoint>>>,
+    _device: Pin<KBox<Device<Endpoint>>>,
     _files: debugfs::Files,
     // No more peers.
     _ntb: sys::ntb::Registration<NtbLink>,
@@ -164,7 +169,7 @@ impl kernel::Module for ScifModule {
         let ntb = sys::ntb::Registration::new(c"scif")?;
         Ok(Self {
             // Last, so that whoever opens it finds all there.
-            _device: sys::chardev::Device::register(c"scif", 0o666)?,
+            _device: Device::register(c"scif", DEVICE_MODE)?,
             _files: files,
             _ntb: ntb,
             _loopback: loopback,
