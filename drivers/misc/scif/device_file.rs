@@ -2,11 +2,15 @@
 
 //! The front door for user space: `/dev/scif`.
 //!
-//! Each file is an [`Endpoint`]. This file takes the arguments of the ioctls apart, checks flags
-//! and sizes, and puts results back; what the calls do is in `endpoint.rs`. Numbers and layouts
-//! come from `linux/scif_ioctl.h`.
+//! Each file is an [`Endpoint`]. `device_file/call.rs` takes the arguments of the ioctls apart, with
+//! the numbers and layouts of `linux/scif_ioctl.h`. This file checks flags and sizes and puts
+//! results back; what the calls do is in `endpoint.rs`.
 //!
-//! Of the structures only the fields that are results are written back.
+//! Of the structures only the fields that are results are written back. Before a call does
+//! anything, the places of its results are found writable: EFAULT for one of them costs neither
+//! data nor a connection, unless another thread takes the memory away in between.
+
+mod call;
 
 use crate::{
     endpoint::{
@@ -14,11 +18,7 @@ use crate::{
         PortId, //
     },
     logic::marks::Origin,
-    rma::{
-        Direction,
-        LocalSide,
-        TransferOptions, //
-    },
+    rma::TransferOptions,
     signal::Target,
     sys::{
         chardev::{
@@ -27,12 +27,21 @@ use crate::{
             PollContext, //
         },
         random,
-        uapi, //
+        uapi::{
+            self,
+            Place, //
+        },
     },
     window::{
         PROTECTION_READ,
         PROTECTION_WRITE, //
     },
+};
+use call::{
+    native_pointer,
+    Call,
+    Message,
+    Registration, //
 };
 use kernel::{
     fs::File,
@@ -81,31 +90,7 @@ impl FileOperations for Endpoint {
     }
 
     fn ioctl(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize> {
-        let endpoint = &*this;
-        match cmd {
-            uapi::SCIF_BIND => bind(endpoint, arg),
-            uapi::SCIF_LISTEN => endpoint.listen(arg as i32),
-            uapi::SCIF_CONNECT => connect(endpoint, file, arg),
-            uapi::SCIF_ACCEPTREQ => accept(endpoint, arg),
-            uapi::SCIF_ACCEPTREG => take_over(endpoint, arg),
-            uapi::SCIF_SEND => message(arg, |from, len, block| endpoint.send(from, len, block)),
-            uapi::SCIF_RECV => message(arg, |to, len, block| endpoint.receive(to, len, block)),
-            uapi::SCIF_REG => register(endpoint, arg),
-            uapi::SCIF_UNREG => {
-                let range: uapi::scifioctl_unreg = uapi::read(arg)?;
-                endpoint.unregister(range.offset, range.len)
-            }
-            uapi::SCIF_READFROM => transfer(endpoint, arg, Direction::Read),
-            uapi::SCIF_WRITETO => transfer(endpoint, arg, Direction::Write),
-            uapi::SCIF_VREADFROM => transfer_memory(endpoint, arg, Direction::Read),
-            uapi::SCIF_VWRITETO => transfer_memory(endpoint, arg, Direction::Write),
-            uapi::SCIF_GET_NODEIDS => return node_ids(endpoint, arg),
-            uapi::SCIF_FENCE_MARK => fence_mark(endpoint, arg),
-            uapi::SCIF_FENCE_SIGNAL => fence_signal(endpoint, arg),
-            uapi::SCIF_FENCE_WAIT => endpoint.fence_wait(arg as i32),
-            _ => Err(ENOTTY),
-        }?;
-        Ok(0)
+        perform(&this, file, Call::parse(cmd, arg, native_pointer)?)
     }
 
     fn poll<'file>(&'file self, context: &PollContext<'file>) -> u32 {
@@ -116,6 +101,39 @@ impl FileOperations for Endpoint {
     fn mmap(this: ArcBorrow<'_, Self>, _file: &File, vma: &VmaNew) -> Result {
         this.map(vma)
     }
+}
+
+fn perform(endpoint: &Endpoint, file: &File, call: Call) -> Result<isize> {
+    match call {
+        Call::Bind { port } => bind(endpoint, port),
+        Call::Listen { backlog } => endpoint.listen(backlog),
+        Call::Connect { peer, own } => connect(endpoint, peer, own, nonblocking(file)),
+        Call::Accept {
+            flags,
+            peer,
+            handle,
+        } => accept(endpoint, flags, peer, handle),
+        Call::TakeOver { handle } => take_over(endpoint, handle),
+        Call::Send(request) => message(request, |from, len, block| endpoint.send(from, len, block)),
+        Call::Receive(request) => {
+            message(request, |to, len, block| endpoint.receive(to, len, block))
+        }
+        Call::Register(request) => register(endpoint, request),
+        Call::Unregister { offset, len } => endpoint.unregister(offset, len),
+        Call::Transfer {
+            direction,
+            local,
+            remote,
+            len,
+            flags,
+        } => transfer_options(flags)
+            .and_then(|options| endpoint.transfer(direction, local, remote, len, options)),
+        Call::NodeIds { nodes, room, own } => return node_ids(endpoint, nodes, room, own),
+        Call::FenceMark { flags, mark } => fence_mark(endpoint, flags, mark),
+        Call::FenceWait { mark } => endpoint.fence_wait(mark),
+        Call::FenceSignal(request) => fence_signal(endpoint, &request),
+    }?;
+    Ok(0)
 }
 
 fn port_id(port: uapi::scif_port_id) -> PortId {
@@ -132,45 +150,54 @@ fn to_user(port: PortId) -> uapi::scif_port_id {
     }
 }
 
-/// The number of the ioctl says 8 bytes; callers pass 2 or 4. Two are copied, both ways.
-fn bind(endpoint: &Endpoint, arg: usize) -> Result {
-    let port: u16 = uapi::read(arg)?;
-    let port = endpoint.bind(port)?;
-    uapi::write(arg, &port)
+fn bind(endpoint: &Endpoint, port: Place<u16>) -> Result {
+    let wanted = port.read()?;
+    let port = port.writable()?;
+    port.write(&endpoint.bind(wanted)?)
 }
 
-fn connect(endpoint: &Endpoint, file: &File, arg: usize) -> Result {
-    let request: uapi::scifioctl_connect = uapi::read(arg)?;
-    let own = endpoint.connect(port_id(request.peer), nonblocking(file))?;
-    uapi::write_field!(arg, scifioctl_connect, self_, to_user(own))
+fn connect(
+    endpoint: &Endpoint,
+    peer: uapi::scif_port_id,
+    own: Place<uapi::scif_port_id>,
+    nonblocking: bool,
+) -> Result {
+    let own = own.writable()?;
+    own.write(&to_user(endpoint.connect(port_id(peer), nonblocking)?))
 }
 
-fn accept(endpoint: &Endpoint, arg: usize) -> Result {
-    let request: uapi::scifioctl_accept = uapi::read(arg)?;
-    if request.flags & !ACCEPT_SYNC != 0 {
+fn accept(
+    endpoint: &Endpoint,
+    flags: i32,
+    peer: Place<uapi::scif_port_id>,
+    handle: Place<u64>,
+) -> Result {
+    if flags & !ACCEPT_SYNC != 0 {
         return Err(EINVAL);
     }
-    let accepted = endpoint.accept(request.flags & ACCEPT_SYNC != 0)?;
-    let peer = accepted.peer;
-    let handle = random::number();
+    let (peer, handle) = (peer.writable()?, handle.writable()?);
     let pending = &endpoint.fabric.pending;
+    pending.lock().make_room(endpoint)?;
+    let accepted = endpoint.accept(flags & ACCEPT_SYNC != 0)?;
+    let connected = accepted.peer;
+    let number = random::number();
     // Dropping a connection closes it, which must not happen under the lock.
-    let added = pending.lock().add(handle, endpoint, accepted);
+    let added = pending.lock().add(number, endpoint, accepted);
     if let Err((error, _accepted)) = added {
         return Err(error);
     }
-    let told = uapi::write_field!(arg, scifioctl_accept, peer, to_user(peer))
-        .and_then(|()| uapi::write_field!(arg, scifioctl_accept, endpt, handle));
+    let told = peer
+        .write(&to_user(connected))
+        .and_then(|()| handle.write(&number));
     if told.is_err() {
         // Nobody knows the handle.
-        let accepted = pending.lock().take(handle);
+        let accepted = pending.lock().take(number);
         drop(accepted);
     }
     told
 }
 
-fn take_over(endpoint: &Endpoint, arg: usize) -> Result {
-    let handle: u64 = uapi::read(arg)?;
+fn take_over(endpoint: &Endpoint, handle: u64) -> Result {
     // Looked at first, so that a mistake costs no connection.
     if !endpoint.is_fresh() {
         return Err(EINVAL);
@@ -182,68 +209,43 @@ fn take_over(endpoint: &Endpoint, arg: usize) -> Result {
         .map_err(|(error, _accepted)| error)
 }
 
-fn message(arg: usize, call: impl FnOnce(UserPtr, usize, bool) -> Result<usize>) -> Result {
-    let request: uapi::scifioctl_msg = uapi::read(arg)?;
+fn message(request: Message, call: impl FnOnce(UserPtr, usize, bool) -> Result<usize>) -> Result {
     if request.flags & !MESSAGE_BLOCK != 0 || request.len < 0 {
         return Err(EINVAL);
     }
-    let count = match request.len {
+    let count = request.count.writable()?;
+    let moved = match request.len {
         0 => 0,
         len => call(
-            UserPtr::from_addr(request.msg as usize),
+            UserPtr::from_addr(request.memory),
             len as usize,
             request.flags & MESSAGE_BLOCK != 0,
         )?,
     };
-    uapi::write_field!(arg, scifioctl_msg, out_len, count as i32)
+    count.write(&(moved as i32))
 }
 
-fn register(endpoint: &Endpoint, arg: usize) -> Result {
-    let request: uapi::scifioctl_reg = uapi::read(arg)?;
+fn register(endpoint: &Endpoint, request: Registration) -> Result {
     let all = (PROTECTION_READ | PROTECTION_WRITE) as i32;
+    let protection = request.protection;
     // MAP_KERNEL is for kernel memory, which user space has none of.
-    if request.flags & !MAP_FIXED != 0 || request.prot == 0 || request.prot & !all != 0 {
+    if request.flags & !MAP_FIXED != 0 || protection == 0 || protection & !all != 0 {
         return Err(EINVAL);
     }
+    let result = request.result.writable()?;
     let offset = endpoint.register(
-        request.addr as usize,
+        request.address,
         request.len,
         request.offset,
-        request.prot as u32,
+        protection as u32,
         request.flags & MAP_FIXED != 0,
     )?;
-    let told = uapi::write_field!(arg, scifioctl_reg, out_offset, offset);
+    let told = result.write(&offset);
     if told.is_err() {
         // The caller can't know of the window.
         let _ = endpoint.unregister(offset, request.len);
     }
     told
-}
-
-/// readfrom and writeto.
-fn transfer(endpoint: &Endpoint, arg: usize, direction: Direction) -> Result {
-    let request: uapi::scifioctl_copy = uapi::read(arg)?;
-    let local = LocalSide::Windows(request.loffset);
-    endpoint.transfer(
-        direction,
-        local,
-        request.roffset,
-        request.len,
-        transfer_options(request.flags)?,
-    )
-}
-
-/// vreadfrom and vwriteto.
-fn transfer_memory(endpoint: &Endpoint, arg: usize, direction: Direction) -> Result {
-    let request: uapi::scifioctl_copy = uapi::read(arg)?;
-    let local = LocalSide::Memory(request.addr as usize);
-    endpoint.transfer(
-        direction,
-        local,
-        request.roffset,
-        request.len,
-        transfer_options(request.flags)?,
-    )
 }
 
 /// SCIF_RMA_USECACHE is a hint, and not taken up yet.
@@ -259,22 +261,22 @@ fn transfer_options(flags: i32) -> Result<TransferOptions> {
 }
 
 /// Returns how many nodes are online, this one included, whether or not all fitted.
-fn node_ids(endpoint: &Endpoint, arg: usize) -> Result<isize> {
-    let request: uapi::scifioctl_node_ids = uapi::read(arg)?;
-    let room = usize::try_from(request.len).map_err(|_| EINVAL)?;
+fn node_ids(endpoint: &Endpoint, nodes: usize, room: i32, own: Place<u16>) -> Result<isize> {
+    let room = usize::try_from(room).map_err(|_| EINVAL)?;
+    let own = own.writable()?;
     let online = endpoint.fabric.online_nodes()?;
     for (index, node) in online.iter().take(room).enumerate() {
-        let address = (request.nodes as usize).wrapping_add(index * size_of::<u16>());
+        let address = nodes.wrapping_add(index * size_of::<u16>());
         uapi::write(address, node)?;
     }
-    uapi::write(request.self_ as usize, &endpoint.fabric.own_id())?;
+    own.write(&endpoint.fabric.own_id())?;
     Ok(online.len() as isize)
 }
 
-fn fence_mark(endpoint: &Endpoint, arg: usize) -> Result {
-    let request: uapi::scifioctl_fence_mark = uapi::read(arg)?;
-    let mark = endpoint.fence_mark(origin(request.flags)?)?;
-    uapi::write(request.mark as usize, &mark)
+fn fence_mark(endpoint: &Endpoint, flags: i32, mark: Place<i32>) -> Result {
+    let origin = origin(flags)?;
+    let mark = mark.writable()?;
+    mark.write(&endpoint.fence_mark(origin)?)
 }
 
 /// Whose transfers are meant: exactly one side's.
@@ -286,8 +288,7 @@ fn origin(flags: i32) -> Result<Origin> {
     }
 }
 
-fn fence_signal(endpoint: &Endpoint, arg: usize) -> Result {
-    let request: uapi::scifioctl_fence_signal = uapi::read(arg)?;
+fn fence_signal(endpoint: &Endpoint, request: &uapi::scifioctl_fence_signal) -> Result {
     let sides = SIGNAL_LOCAL | SIGNAL_REMOTE;
     if request.flags & sides == 0 {
         return Err(EINVAL);

@@ -529,6 +529,21 @@ impl Pending {
         }
     }
 
+    /// ENOMEM if there is no room for another connection that `listener` accepts. Asked before it
+    /// is accepted, so that nobody connects for nothing.
+    pub(crate) fn make_room(&mut self, listener: &Endpoint) -> Result {
+        let listener = core::ptr::from_ref(listener) as usize;
+        let accepted_before = self
+            .entries
+            .iter()
+            .filter(|entry| entry.listener == listener)
+            .count();
+        if accepted_before >= MAX_ACCEPTED {
+            return Err(ENOMEM);
+        }
+        Ok(self.entries.reserve(1, GFP_KERNEL)?)
+    }
+
     /// Keeps a connection for the calling process.
     pub(crate) fn add(
         &mut self,
@@ -536,15 +551,10 @@ impl Pending {
         listener: &Endpoint,
         accepted: Accepted,
     ) -> Result<(), (Error, Accepted)> {
-        let listener = core::ptr::from_ref(listener) as usize;
-        let accepted_before = self
-            .entries
-            .iter()
-            .filter(|entry| entry.listener == listener)
-            .count();
-        if accepted_before >= MAX_ACCEPTED || self.entries.reserve(1, GFP_KERNEL).is_err() {
-            return Err((ENOMEM, accepted));
+        if let Err(error) = self.make_room(listener) {
+            return Err((error, accepted));
         }
+        let listener = core::ptr::from_ref(listener) as usize;
         let Some(process) = Process::current() else {
             return Err((EINVAL, accepted));
         };

@@ -5,7 +5,9 @@
 //! Nothing of it is written down here, so it cannot differ from the header.
 //!
 //! The structures that come from user space are read whole. They are not written back whole, since
-//! some end in padding, which would carry kernel memory out: [`write_field`] writes what changed.
+//! some end in padding, which would carry kernel memory out: each result has its [`Place`].
+
+use core::marker::PhantomData;
 
 use kernel::{
     prelude::*,
@@ -91,25 +93,64 @@ pub(crate) fn write<T: AsBytes>(address: usize, value: &T) -> Result {
         .write(value)
 }
 
-/// Writes one field of a structure in user space: `write_field!(address, scifioctl_msg, out_len, n)`.
+/// A place in user space that a call puts a result into.
 ///
-/// Evaluates to a `Result`. The value has the type of the field.
-#[allow(unused_macros)]
-macro_rules! write_field {
-    ($address:expr, $structure:ident, $field:ident, $value:expr) => {{
-        let value = $crate::sys::uapi::typed(|s: &$crate::sys::uapi::$structure| &s.$field, $value);
-        let offset = ::core::mem::offset_of!($crate::sys::uapi::$structure, $field);
-        $crate::sys::uapi::write(usize::wrapping_add($address, offset), &value)
-    }};
+/// What a call has done can rarely be undone. So a result is only written to a place that was
+/// found [`writable`](Self::writable), which is asked before anything is done.
+pub(crate) struct Place<T> {
+    address: usize,
+    _type: PhantomData<fn() -> T>,
 }
-#[allow(unused_imports)]
-pub(crate) use write_field;
 
-/// Makes a value of another type than the field's an error.
-#[inline]
-pub(crate) fn typed<S, F>(_field: impl FnOnce(&S) -> &F, value: F) -> F {
-    value
+/// A [`Place`] that could be written to a moment ago; another thread may have changed that.
+pub(crate) struct Writable<T>(Place<T>);
+
+impl<T: FromBytes + AsBytes> Place<T> {
+    /// The place at an address, which is untrusted.
+    pub(crate) fn at(address: usize) -> Self {
+        Self {
+            address,
+            _type: PhantomData,
+        }
+    }
+
+    /// The field of a structure in user space; for [`place`].
+    #[inline]
+    pub(crate) fn of_field<S>(structure: usize, offset: usize, _: impl FnOnce(&S) -> &T) -> Self {
+        Self::at(structure.wrapping_add(offset))
+    }
+
+    /// What is there.
+    pub(crate) fn read(&self) -> Result<T> {
+        read(self.address)
+    }
+
+    /// EFAULT if nothing can be written there. Leaves there what is there.
+    pub(crate) fn writable(self) -> Result<Writable<T>> {
+        write(self.address, &self.read()?)?;
+        Ok(Writable(self))
+    }
 }
+
+impl<T: FromBytes + AsBytes> Writable<T> {
+    /// Writes the result.
+    pub(crate) fn write(&self, value: &T) -> Result {
+        write(self.0.address, value)
+    }
+}
+
+/// The [`Place`] of a field of a structure in user space, of the field's type:
+/// `place!(address, uapi::scifioctl_msg, out_len)`.
+macro_rules! place {
+    ($address:expr, $structure:ty, $field:ident) => {
+        $crate::sys::uapi::Place::of_field(
+            $address,
+            ::core::mem::offset_of!($structure, $field),
+            |structure: &$structure| &structure.$field,
+        )
+    };
+}
+pub(crate) use place;
 
 #[kunit_tests(scif_sys_uapi)]
 mod tests {
@@ -122,7 +163,6 @@ mod tests {
         assert_eq!(size_of::<scifioctl_msg>(), 24);
         assert_eq!(size_of::<scifioctl_reg>(), 40);
         assert_eq!(size_of::<scifioctl_copy>(), 40);
-        assert_eq!(typed(|m: &scifioctl_msg| &m.out_len, 5), 5);
         assert_eq!(SCIF_BIND, 0xc008_7301);
         assert_eq!(SCIF_FENCE_SIGNAL, 0xc028_7311);
     }
