@@ -2,13 +2,17 @@
 
 //! The front door for user space: `/dev/scif`.
 //!
-//! Each file is an [`Endpoint`]. `device_file/call.rs` takes the arguments of the ioctls apart, with
-//! the numbers and layouts of `linux/scif_ioctl.h`. This file checks flags and sizes and puts
-//! results back; what the calls do is in `endpoint.rs`.
+//! Each file is an [`Endpoint`]. The files below take the arguments of the ioctls apart: `call.rs`
+//! with the numbers and layouts of `linux/scif_ioctl.h`, `compat.rs` with those of 32-bit
+//! processes. This file checks flags and sizes and puts results back, for both; what the calls do
+//! is in `endpoint.rs`.
 //!
 //! Of the structures only the fields that are results are written back. Before a call does
 //! anything, the places of its results are found writable: EFAULT for one of them costs neither
 //! data nor a connection, unless another thread takes the memory away in between.
+
+#[cfg(CONFIG_COMPAT)]
+mod compat;
 
 mod call;
 
@@ -91,6 +95,11 @@ impl FileOperations for Endpoint {
 
     fn ioctl(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize> {
         perform(&this, file, Call::parse(cmd, arg, native_pointer)?)
+    }
+
+    #[cfg(CONFIG_COMPAT)]
+    fn compat_ioctl(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize> {
+        perform(&this, file, compat::parse(cmd, arg)?)
     }
 
     fn poll<'file>(&'file self, context: &PollContext<'file>) -> u32 {

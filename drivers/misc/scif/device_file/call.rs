@@ -4,7 +4,8 @@
 //!
 //! The number of an ioctl names the call and, since the size is part of it, the layout of its
 //! argument. All layouts are read into one [`Call`], and from there on it does not matter who has
-//! called: [`Call::parse`] knows the numbers of `linux/scif_ioctl.h`.
+//! called: [`Call::parse`] knows the numbers of `linux/scif_ioctl.h`, [`compat`](super::compat)
+//! knows others.
 //!
 //! Nothing is checked here but that the argument can be read.
 

@@ -58,9 +58,7 @@ pub(crate) trait FileOperations: Send + Sync + Sized + 'static {
 
     /// An ioctl of a 32-bit process. By default the same, with `arg` as a pointer.
     fn compat_ioctl(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize> {
-        // SAFETY: It only computes.
-        let arg = unsafe { own::scif_helper_compat_ptr(arg) };
-        Self::ioctl(this, file, cmd, arg)
+        Self::ioctl(this, file, cmd, compat_pointer(arg))
     }
 
     /// Names the queues that are woken when the answer changes, and returns what is ready now:
@@ -96,6 +94,12 @@ pub(crate) mod poll_events {
 /// Whether the file was opened, or is set, not to block.
 pub(crate) fn nonblocking(file: &File) -> bool {
     file.flags() & flags::O_NONBLOCK != 0
+}
+
+/// The address that a 32-bit process means.
+pub(crate) fn compat_pointer(pointer: usize) -> usize {
+    // SAFETY: It only computes.
+    unsafe { own::scif_helper_compat_ptr(pointer) }
 }
 
 /// A call of `poll` on a file.

@@ -2,7 +2,8 @@
 
 //! The interface to user space: `linux/scif_ioctl.h`, as bindgen reads it.
 //!
-//! Nothing of it is written down here, so it cannot differ from the header.
+//! Nothing of it is written down here, so it cannot differ from the header. Other layouts of the
+//! same calls are declared with [`user_structure`].
 //!
 //! The structures that come from user space are read whole. They are not written back whole, since
 //! some end in padding, which would carry kernel memory out: each result has its [`Place`].
@@ -151,6 +152,29 @@ macro_rules! place {
     };
 }
 pub(crate) use place;
+
+/// Declares structures of integers that can be [`read`] from user space.
+macro_rules! user_structure {
+    ($(
+        $(#[$attribute:meta])*
+        struct $name:ident { $($field:ident: $type:ty),* $(,)? }
+    )*) => {
+        $(
+            $(#[$attribute])*
+            #[derive(Clone, Copy)]
+            struct $name {
+                $($field: $type),*
+            }
+
+            // SAFETY: Every value is valid for every field, by the bounds, so it is for all.
+            unsafe impl ::kernel::transmute::FromBytes for $name
+            where
+                $($type: ::kernel::transmute::FromBytes),*
+            {}
+        )*
+    };
+}
+pub(crate) use user_structure;
 
 #[kunit_tests(scif_sys_uapi)]
 mod tests {

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The calls of 32-bit processes.
+//!
+//! On 32-bit x86 a 64-bit number is aligned to four bytes. So some structures of
+//! `linux/scif_ioctl.h` end earlier there, and in one of them a field lies elsewhere:
+//!
+//! | Structure              | 64-bit | i386 | What differs          |
+//! |------------------------|--------|------|-----------------------|
+//! | scifioctl_connect      | 8      | 8    |                       |
+//! | scifioctl_accept       | 16     | 16   |                       |
+//! | scifioctl_msg          | 24     | 20   | its end               |
+//! | scifioctl_reg          | 40     | 40   |                       |
+//! | scifioctl_unreg        | 16     | 16   |                       |
+//! | scifioctl_copy         | 40     | 36   | its end               |
+//! | scifioctl_fence_mark   | 16     | 12   | `mark` at 4, not at 8 |
+//! | scifioctl_fence_signal | 40     | 36   | its end               |
+//! | scifioctl_node_ids     | 24     | 20   | its end               |
+//!
+//! The size is part of the number, so the number tells which layout was meant. Numbers with the
+//! 64-bit layout are served as well: that is what x32 and 32-bit processes of other architectures
+//! use.
+//!
+//! Pointers are 64-bit fields here, too. C may sign-extend a pointer on its way into one, so only
+//! the lower half is taken.
+
+use core::mem::offset_of;
+
+use super::call::{
+    Call,
+    Message,
+    Pointer, //
+};
+use crate::{
+    rma::Direction,
+    sys::{
+        chardev::compat_pointer,
+        uapi::{
+            self,
+            place,
+            user_structure,
+            Place, //
+        },
+    },
+};
+use kernel::{
+    ioctl::{
+        _IOC_NR,
+        _IOC_TYPE,
+        _IOWR, //
+    },
+    prelude::*,
+};
+
+user_structure! {
+    #[repr(C, packed(4))]
+    struct Msg {
+        msg: u64,
+        len: i32,
+        flags: i32,
+        out_len: i32,
+    }
+
+    #[repr(C, packed(4))]
+    struct Copied {
+        loffset: i64,
+        len: u64,
+        roffset: i64,
+        addr: u64,
+        flags: i32,
+    }
+
+    #[repr(C, packed(4))]
+    struct FenceMark {
+        flags: i32,
+        mark: u64,
+    }
+
+    #[repr(C, packed(4))]
+    struct FenceSignal {
+        loff: i64,
+        lval: u64,
+        roff: i64,
+        rval: u64,
+        flags: i32,
+    }
+
+    #[repr(C, packed(4))]
+    struct NodeIds {
+        nodes: u64,
+        self_: u64,
+        len: i32,
+    }
+}
+
+static_assert!(size_of::<Msg>() == 20 && offset_of!(Msg, out_len) == 16);
+static_assert!(size_of::<Copied>() == 36 && offset_of!(Copied, flags) == 32);
+static_assert!(size_of::<FenceMark>() == 12 && offset_of!(FenceMark, mark) == 4);
+static_assert!(size_of::<FenceSignal>() == 36 && offset_of!(FenceSignal, flags) == 32);
+static_assert!(size_of::<NodeIds>() == 20 && offset_of!(NodeIds, len) == 16);
+
+/// The number of a call whose argument is a `T` here.
+const fn number<T>(native: u32) -> u32 {
+    _IOWR::<T>(_IOC_TYPE(native), _IOC_NR(native))
+}
+
+const SEND: u32 = number::<Msg>(uapi::SCIF_SEND);
+const RECV: u32 = number::<Msg>(uapi::SCIF_RECV);
+const READFROM: u32 = number::<Copied>(uapi::SCIF_READFROM);
+const WRITETO: u32 = number::<Copied>(uapi::SCIF_WRITETO);
+const VREADFROM: u32 = number::<Copied>(uapi::SCIF_VREADFROM);
+const VWRITETO: u32 = number::<Copied>(uapi::SCIF_VWRITETO);
+const GET_NODEIDS: u32 = number::<NodeIds>(uapi::SCIF_GET_NODEIDS);
+const FENCE_MARK: u32 = number::<FenceMark>(uapi::SCIF_FENCE_MARK);
+const FENCE_SIGNAL: u32 = number::<FenceSignal>(uapi::SCIF_FENCE_SIGNAL);
+
+// What "gcc -m32" makes of the header.
+static_assert!(SEND == 0xc014_7306 && RECV == 0xc014_7307);
+static_assert!(READFROM == 0xc024_730a && WRITETO == 0xc024_730b);
+static_assert!(VREADFROM == 0xc024_730c && VWRITETO == 0xc024_730d);
+static_assert!(GET_NODEIDS == 0xc014_730e);
+static_assert!(FENCE_MARK == 0xc00c_730f && FENCE_SIGNAL == 0xc024_7311);
+
+const POINTER: Pointer = |pointer| compat_pointer(pointer as usize);
+
+/// A call of a 32-bit process; ENOTTY for an unknown number.
+pub(super) fn parse(cmd: u32, arg: usize) -> Result<Call> {
+    let at = compat_pointer(arg);
+    Ok(match cmd {
+        SEND => Call::Send(message(at)?),
+        RECV => Call::Receive(message(at)?),
+        READFROM => Call::transfer(Direction::Read, &copied(at)?),
+        WRITETO => Call::transfer(Direction::Write, &copied(at)?),
+        VREADFROM => Call::transfer_memory(Direction::Read, &copied(at)?, POINTER),
+        VWRITETO => Call::transfer_memory(Direction::Write, &copied(at)?, POINTER),
+        GET_NODEIDS => {
+            let request: NodeIds = uapi::read(at)?;
+            Call::NodeIds {
+                nodes: POINTER(request.nodes),
+                room: request.len,
+                own: Place::at(POINTER(request.self_)),
+            }
+        }
+        FENCE_MARK => {
+            let request: FenceMark = uapi::read(at)?;
+            Call::FenceMark {
+                flags: request.flags,
+                mark: Place::at(POINTER(request.mark)),
+            }
+        }
+        FENCE_SIGNAL => {
+            let request: FenceSignal = uapi::read(at)?;
+            Call::FenceSignal(uapi::scifioctl_fence_signal {
+                loff: request.loff,
+                lval: request.lval,
+                roff: request.roff,
+                rval: request.rval,
+                flags: request.flags,
+            })
+        }
+        _ => Call::parse(cmd, arg, POINTER)?,
+    })
+}
+
+fn message(at: usize) -> Result<Message> {
+    let request: Msg = uapi::read(at)?;
+    Ok(Message {
+        memory: POINTER(request.msg),
+        len: request.len,
+        flags: request.flags,
+        count: place!(at, Msg, out_len),
+    })
+}
+
+fn copied(at: usize) -> Result<uapi::scifioctl_copy> {
+    let request: Copied = uapi::read(at)?;
+    Ok(uapi::scifioctl_copy {
+        loffset: request.loffset,
+        len: request.len,
+        roffset: request.roffset,
+        addr: request.addr,
+        flags: request.flags,
+    })
+}
