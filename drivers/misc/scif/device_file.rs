@@ -4,8 +4,8 @@
 //!
 //! Each file is an [`Endpoint`]. The files below take the arguments of the ioctls apart: `call.rs`
 //! with the numbers and layouts of `linux/scif_ioctl.h`, `compat.rs` with those of 32-bit
-//! processes. This file checks flags and sizes and puts results back, for both; what the calls do
-//! is in `endpoint.rs`.
+//! processes, `older.rs` with those of an older library. This file checks flags and sizes and
+//! puts results back, for all of them; what the calls do is in `endpoint.rs`.
 //!
 //! Of the structures only the fields that are results are written back. Before a call does
 //! anything, the places of its results are found writable: EFAULT for one of them costs neither
@@ -15,6 +15,7 @@
 mod compat;
 
 mod call;
+mod older;
 
 use crate::{
     endpoint::{
@@ -94,7 +95,13 @@ impl FileOperations for Endpoint {
     }
 
     fn ioctl(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize> {
-        perform(&this, file, Call::parse(cmd, arg, native_pointer)?)
+        let call = match Call::parse(cmd, arg, native_pointer) {
+            Err(error) if error == ENOTTY && crate::serves_older_numbers() => {
+                older::parse(cmd, arg)
+            }
+            call => call,
+        }?;
+        perform(&this, file, call)
     }
 
     #[cfg(CONFIG_COMPAT)]
@@ -141,6 +148,7 @@ fn perform(endpoint: &Endpoint, file: &File, call: Call) -> Result<isize> {
         Call::FenceMark { flags, mark } => fence_mark(endpoint, flags, mark),
         Call::FenceWait { mark } => endpoint.fence_wait(mark),
         Call::FenceSignal(request) => fence_signal(endpoint, &request),
+        Call::Version => return Ok(older::VERSION),
     }?;
     Ok(0)
 }

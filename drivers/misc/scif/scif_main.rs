@@ -77,7 +77,7 @@ use node::{
 };
 use sys::chardev::Device;
 
-/// Who may open the device where udev does not say: RMA pins memory, and a peer's memory can be
+/// Who may open the devices where udev does not say: RMA pins memory, and a peer's memory can be
 /// written to.
 const DEVICE_MODE: u16 = 0o600;
 
@@ -100,6 +100,10 @@ module! {
             default: 1500,
             description: "A peer without a sign of life for so long is lost (at least 300)",
         },
+        mic_compat: u8 {
+            default: 0,
+            description: "1: offer /dev/mic/scif and the ioctl numbers of the older (KNC) library",
+        },
     },
 }
 
@@ -113,10 +117,16 @@ fn fabric() -> Result<Arc<Fabric>> {
     FABRIC.lock().clone().ok_or(ENODEV)
 }
 
+/// Whether the numbers of the older library are served, see `device_file/older.rs`.
+fn serves_older_numbers() -> bool {
+    module_parameters::mic_compat.value() != 0
+}
+
 /// Everything that is undone at unload, in this order.
 struct ScifModule {
     // No new endpoints; those that exist keep the module loaded.
     _device: Pin<KBox<Device<Endpoint>>>,
+    _older_device: Option<Pin<KBox<Device<Endpoint>>>>,
     _files: debugfs::Files,
     // No more peers.
     _ntb: sys::ntb::Registration<NtbLink>,
@@ -167,9 +177,14 @@ impl kernel::Module for ScifModule {
         let loopback = Loopback::new(&fabric)?;
         let files = debugfs::Files::new(&fabric)?;
         let ntb = sys::ntb::Registration::new(c"scif")?;
+        // The devices come last, so that whoever opens them finds all there.
+        let older_device = match serves_older_numbers() {
+            true => Some(Device::register(c"mic_scif", c"mic/scif", DEVICE_MODE)?),
+            false => None,
+        };
         Ok(Self {
-            // Last, so that whoever opens it finds all there.
-            _device: Device::register(c"scif", DEVICE_MODE)?,
+            _device: Device::register(c"scif", c"scif", DEVICE_MODE)?,
+            _older_device: older_device,
             _files: files,
             _ntb: ntb,
             _loopback: loopback,

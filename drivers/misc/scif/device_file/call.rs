@@ -4,8 +4,8 @@
 //!
 //! The number of an ioctl names the call and, since the size is part of it, the layout of its
 //! argument. All layouts are read into one [`Call`], and from there on it does not matter who has
-//! called: [`Call::parse`] knows the numbers of `linux/scif_ioctl.h`, [`compat`](super::compat)
-//! knows others.
+//! called: [`Call::parse`] knows the numbers of `linux/scif_ioctl.h`, [`compat`](super::compat) and
+//! [`older`](super::older) know others.
 //!
 //! Nothing is checked here but that the argument can be read.
 
@@ -79,6 +79,8 @@ pub(super) enum Call {
         mark: i32,
     },
     FenceSignal(uapi::scifioctl_fence_signal),
+    /// SCIF_GET_VERSION of the older library
+    Version,
 }
 
 /// The arguments of send and receive.

@@ -155,15 +155,20 @@ unsafe impl<T: FileOperations> Send for Device<T> {}
 unsafe impl<T: FileOperations> Sync for Device<T> {}
 
 impl<T: FileOperations> Device<T> {
-    /// Makes `/dev/<name>` appear, with these permissions (such as `0o666`) where devtmpfs or udev
-    /// does not decide otherwise. Files may be opened before this returns.
-    pub(crate) fn register(name: &'static CStr, mode: u16) -> Result<Pin<KBox<Self>>> {
+    /// Makes `/dev/<path>` appear, with these permissions (such as `0o600`) where udev does not
+    /// decide otherwise. `name` is what sysfs calls it. Files may be opened before this returns.
+    pub(crate) fn register(
+        name: &'static CStr,
+        path: &'static CStr,
+        mode: u16,
+    ) -> Result<Pin<KBox<Self>>> {
         KBox::try_pin_init(
             try_pin_init!(Self {
                 misc <- Opaque::try_ffi_init(move |slot: *mut bindings::miscdevice| {
                     let misc = bindings::miscdevice {
                         minor: bindings::MISC_DYNAMIC_MINOR as c_int,
                         name: name.as_char_ptr(),
+                        nodename: path.as_char_ptr(),
                         fops: &Self::OPERATIONS,
                         mode,
                         ..pin_init::zeroed()
