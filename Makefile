@@ -86,9 +86,10 @@ clean:
 ifdef KDIR
 	@$(module_build) clean
 else
-	rm -rf build target tests/programs/scif_abi
+	@$(MAKE) -s -C tests/programs clean
 	@$(MAKE) -s -C tools/lib/scif clean
 	@$(MAKE) -s -C samples/scif clean
+	rm -rf build target
 endif
 
 distclean: clean

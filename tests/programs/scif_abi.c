@@ -10,6 +10,7 @@
  * which is told what to expect in messages; what it reads, the server has
  * made up from a seed. Bytes around every copy are checked as well.
  */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -28,6 +29,8 @@
 
 #include <linux/scif_ioctl.h>
 
+#include "tap.h"
+
 /* The values of flags are not in the header. */
 #define SCIF_ACCEPT_SYNC	1
 #define SCIF_SEND_BLOCK		1
@@ -45,8 +48,8 @@
 #define SCIF_RMA_ORDERED	8
 #define SCIF_PORT_RSVD		1088
 
-#define MIB			(1024 * 1024L)
-#define GUARD			256L
+#define MIB			(1024 * 1024LL)
+#define GUARD			256LL
 #define NOBODY			65534
 
 /*
@@ -57,8 +60,8 @@
 #define WINDOWS			4
 #define WINDOW_SIZE		(2 * MIB)
 #define AREA			(WINDOWS * WINDOW_SIZE)
-#define AREA_OFFSET		0x10000000L
-#define PAGE			4096L
+#define AREA_OFFSET		0x10000000LL
+#define PAGE			4096LL
 #define READ_ONLY_OFFSET	(AREA_OFFSET + AREA + PAGE)
 #define WRITE_ONLY_OFFSET	(READ_ONLY_OFFSET + 2 * PAGE)
 #define NOWHERE_OFFSET		(WRITE_ONLY_OFFSET + 2 * PAGE)
@@ -83,59 +86,6 @@ struct command {
 	__s64 len;
 };
 
-static int tests;
-static int failures;
-
-static void die(const char *what)
-{
-	fprintf(stderr, "scif_abi: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-/* A line of TAP: verdict, then the description, then what may explain a failure. */
-static void verdict(bool ok)
-{
-	failures += !ok;
-	printf("%s %d - ", ok ? "ok" : "not ok", ++tests);
-}
-
-static void explain(bool ok, long result, int error)
-{
-	printf("\n");
-	if (!ok)
-		printf("# returned %ld, errno %d (%s)\n", result, error, strerror(error));
-	fflush(stdout);
-}
-
-#define test(condition, format, ...)						\
-	do {									\
-		bool ok_;							\
-		int error_;							\
-										\
-		errno = 0;							\
-		ok_ = (condition);						\
-		error_ = errno;							\
-		verdict(ok_);							\
-		printf(format, ##__VA_ARGS__);					\
-		explain(ok_, ok_, error_);					\
-	} while (0)
-
-/* The call must fail with this error. */
-#define test_errno(call, error, format, ...)					\
-	do {									\
-		bool ok_;							\
-		int error_;							\
-		long result_;							\
-										\
-		errno = 0;							\
-		result_ = (call);						\
-		error_ = errno;							\
-		ok_ = result_ == -1 && error_ == (error);			\
-		verdict(ok_);							\
-		printf(format ": " #error, ##__VA_ARGS__);			\
-		explain(ok_, result_, error_);					\
-	} while (0)
-
 /* --- Content --- */
 
 static __u64 mix(__u64 value)
@@ -154,11 +104,11 @@ static __u64 random_below(__u64 end)
 }
 
 /* Bytes start, start + 1, ... of the endless pattern of a seed. */
-static void fill(void *to, __u32 seed, __u64 start, long len)
+static void fill(void *to, __u32 seed, __u64 start, __s64 len)
 {
 	unsigned char *byte = to;
 	__u64 word = 0;
-	long i;
+	__s64 i;
 
 	for (i = 0; i < len; i++, start++) {
 		if (i == 0 || start % 8 == 0)
@@ -168,14 +118,14 @@ static void fill(void *to, __u32 seed, __u64 start, long len)
 }
 
 /* The first byte that differs from the pattern, or -1. */
-static long differs(const void *from, __u32 seed, __u64 start, long len)
+static __s64 differs(const void *from, __u32 seed, __u64 start, __s64 len)
 {
 	const unsigned char *byte = from;
 	unsigned char expected[4096];
-	long done, i, piece;
+	__s64 done, i, piece;
 
 	for (done = 0; done < len; done += piece) {
-		piece = len - done < (long)sizeof(expected) ? len - done : (long)sizeof(expected);
+		piece = len - done < (__s64)sizeof(expected) ? len - done : (__s64)sizeof(expected);
 		fill(expected, seed, start + done, piece);
 		if (!memcmp(byte + done, expected, piece))
 			continue;
@@ -188,17 +138,17 @@ static long differs(const void *from, __u32 seed, __u64 start, long len)
 }
 
 /* Memory between copies: the pattern of seed 0, by position in the area. */
-static void background(unsigned char *area, long at, long len)
+static void background(unsigned char *area, __s64 at, __s64 len)
 {
 	fill(area + at, 0, at, len);
 }
 
 /* The first wrong byte of a copy to area + at or around it, or -1. */
-static long check(const unsigned char *area, long size, long at, long len, __u32 seed)
+static __s64 check(const unsigned char *area, __s64 size, __s64 at, __s64 len, __u32 seed)
 {
-	long before = at < GUARD ? at : GUARD;
-	long after = size - at - len < GUARD ? size - at - len : GUARD;
-	long wrong;
+	__s64 before = at < GUARD ? at : GUARD;
+	__s64 after = size - at - len < GUARD ? size - at - len : GUARD;
+	__s64 wrong;
 
 	wrong = differs(area + at, seed, 0, len);
 	if (wrong >= 0)
@@ -267,7 +217,7 @@ static int scif_recv(int fd, void *data, int len, int flags)
 	return ioctl(fd, SCIF_RECV, &argument) ? -1 : argument.out_len;
 }
 
-static long scif_register(int fd, void *addr, long len, long offset, int prot, int flags)
+static __s64 scif_register(int fd, void *addr, __s64 len, __s64 offset, int prot, int flags)
 {
 	struct scifioctl_reg argument = {
 		.addr = (uintptr_t)addr, .len = len, .offset = offset,
@@ -277,14 +227,14 @@ static long scif_register(int fd, void *addr, long len, long offset, int prot, i
 	return ioctl(fd, SCIF_REG, &argument) ? -1 : argument.out_offset;
 }
 
-static int scif_unregister(int fd, long offset, long len)
+static int scif_unregister(int fd, __s64 offset, __s64 len)
 {
 	struct scifioctl_unreg argument = { .offset = offset, .len = len };
 
 	return ioctl(fd, SCIF_UNREG, &argument);
 }
 
-static int copy(int fd, unsigned long call, long local, long len, long remote, int flags)
+static int copy(int fd, unsigned long call, __s64 local, __s64 len, __s64 remote, int flags)
 {
 	struct scifioctl_copy argument = {
 		.loffset = local, .len = len, .roffset = remote, .flags = flags,
@@ -330,7 +280,7 @@ static void wait_for_hangup(int fd)
 
 /* --- Server --- */
 
-static void *allocate(long len)
+static void *allocate(__s64 len)
 {
 	void *area = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
@@ -360,10 +310,10 @@ static int serve_windows(int fd, unsigned char *area)
 }
 
 /* Sends bytes of the pattern, in pieces of changing size. */
-static int give(int fd, __u32 seed, long len)
+static int give(int fd, __u32 seed, __s64 len)
 {
 	unsigned char piece[9973];
-	long done, size;
+	__s64 done, size;
 
 	for (done = 0; done < len; done += size) {
 		size = 1 + mix(done) % sizeof(piece);
@@ -377,10 +327,10 @@ static int give(int fd, __u32 seed, long len)
 }
 
 /* Receives as many, in other pieces; returns the first wrong one, -1, or -2 for an error. */
-static long take(int fd, __u32 seed, long len)
+static __s64 take(int fd, __u32 seed, __s64 len)
 {
 	unsigned char piece[7919];
-	long done, size, wrong;
+	__s64 done, size, wrong;
 
 	for (done = 0; done < len; done += size) {
 		size = 1 + mix(~done) % sizeof(piece);
@@ -400,7 +350,7 @@ static bool serve(int fd, unsigned char *area)
 {
 	struct command command;
 	__s64 reply;
-	long at;
+	__s64 at;
 
 	background(area, 0, AREA);
 	while (scif_recv(fd, &command, sizeof(command), SCIF_RECV_BLOCK) == sizeof(command)) {
@@ -486,7 +436,7 @@ struct client {
 	__u16 node;
 	__u16 port;
 	unsigned char *area;
-	long offset;
+	__s64 offset;
 };
 
 static __s64 ask(const struct client *client, __u32 operation, __u32 seed, __s64 offset, __s64 len)
@@ -494,7 +444,7 @@ static __s64 ask(const struct client *client, __u32 operation, __u32 seed, __s64
 	struct command command = {
 		.operation = operation, .seed = seed, .offset = offset, .len = len,
 	};
-	long wrong = -1;
+	__s64 wrong = -1;
 	__s64 reply;
 
 	if (scif_send(client->fd, &command, sizeof(command), SCIF_SEND_BLOCK) != sizeof(command))
@@ -756,7 +706,7 @@ static void test_messages(void)
 	struct pair pair = make_pair();
 	int *fd = pair.fd;
 	char data[64];
-	long sent = 0;
+	__s64 sent = 0;
 	int size;
 
 	test(events(fd[0], POLLIN | POLLOUT, 0) == POLLOUT, "poll: POLLOUT when connected");
@@ -777,7 +727,7 @@ static void test_messages(void)
 	memset(data, 'x', sizeof(data));
 	while ((size = scif_send(fd[0], data, sizeof(data), 0)) > 0)
 		sent += size;
-	test(!size && sent > 0, "send: 0 when the ring is full (after %ld bytes)", sent);
+	test(!size && sent > 0, "send: 0 when the ring is full (after %lld bytes)", sent);
 	test(!events(fd[0], POLLOUT, 0), "poll: no POLLOUT when the ring is full");
 	for (; sent > 0; sent -= size) {
 		size = scif_recv(fd[1], data, sizeof(data), 0);
@@ -810,7 +760,7 @@ static void test_register(void)
 	int *fd = pair.fd, rw = SCIF_PROT_READ | SCIF_PROT_WRITE;
 	unsigned char *area = allocate(4 * PAGE);
 	unsigned char *frozen = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	long offset;
+	__s64 offset;
 
 	test_errno(scif_register(fd[0], area + 1, PAGE, 0, rw, 0), EINVAL,
 		   "register: address not of a page");
@@ -877,7 +827,7 @@ static void test_copy_errors(const struct client *client)
 {
 	const int bad = 0x100, sync = SCIF_RMA_SYNC;
 	unsigned char *area = allocate(PAGE);
-	long local = client->offset, readable = local + AREA + PAGE, writable;
+	__s64 local = client->offset, readable = local + AREA + PAGE, writable;
 	int fd = client->fd;
 
 	/* Gaps around them: windows without a gap may be copied over the edge of. */
@@ -934,9 +884,9 @@ static void test_copy_errors(const struct client *client)
 
 static void test_fences(const struct client *client)
 {
-	const long piece = 65521, count = 64;
+	const __s64 piece = 65521, count = 64;
 	int fd = client->fd;
-	long i, wrong = -1;
+	__s64 i, wrong = -1;
 	int mark, later;
 
 	test_errno(scif_fence_mark(fd, 0, &mark), EINVAL, "fence_mark: no side");
@@ -955,7 +905,7 @@ static void test_fences(const struct client *client)
 			 AREA_OFFSET + (count - 1 - i) * piece, i % 5 ? 0 : SCIF_RMA_USECPU))
 			break;
 	}
-	test(i == count, "writeto: %ld at once without waiting", count);
+	test(i == count, "writeto: %lld at once without waiting", count);
 	test(!scif_fence_mark(fd, SCIF_FENCE_INIT_SELF, &mark) &&
 	     !scif_fence_mark(fd, SCIF_FENCE_INIT_SELF, &later) &&
 	     !scif_fence_wait(fd, later) && !scif_fence_wait(fd, mark) &&
@@ -978,7 +928,7 @@ static void test_fences(const struct client *client)
 	background(client->area, 0, AREA);
 }
 
-static int scif_fence_signal(int fd, long loff, __u64 lval, long roff, __u64 rval, int flags)
+static int scif_fence_signal(int fd, __s64 loff, __u64 lval, __s64 roff, __u64 rval, int flags)
 {
 	struct scifioctl_fence_signal argument = {
 		.loff = loff, .lval = lval, .roff = roff, .rval = rval, .flags = flags,
@@ -1007,9 +957,9 @@ static void test_signals(const struct client *client)
 	const int self = SCIF_FENCE_INIT_SELF, peer = SCIF_FENCE_INIT_PEER;
 	const int local = SCIF_SIGNAL_LOCAL, remote = SCIF_SIGNAL_REMOTE;
 	const __u64 one = 0x1122334455667788, two = 0x99aabbccddeeff00;
-	const long len = 2 * MIB, word = 3 * MIB;
+	const __s64 len = 2 * MIB, word = 3 * MIB;
 	unsigned char *area = client->area;
-	long here = client->offset, there = AREA_OFFSET;
+	__s64 here = client->offset, there = AREA_OFFSET;
 	int fd = client->fd;
 
 	test_errno(scif_fence_signal(fd, here, 1, there, 1, self), EINVAL, "signal: no side");
@@ -1060,9 +1010,9 @@ static void test_signals(const struct client *client)
 }
 
 /* Lengths and places of the copies: first all alignments, then all sizes. */
-static void choose(long number, long *local, long *remote, long *len)
+static void choose(__s64 number, __s64 *local, __s64 *remote, __s64 *len)
 {
-	static const long longest[] = { 300, 5000, 70000, MIB, 5 * MIB };
+	static const __s64 longest[] = { 300, 5000, 70000, MIB, 5 * MIB };
 
 	if (number < 256) {
 		*len = 1 + random_below(longest[0]);
@@ -1076,8 +1026,8 @@ static void choose(long number, long *local, long *remote, long *len)
 }
 
 /* Local memory by its offset, or by its address for the calls that take one. */
-static int copy_area(const struct client *client, unsigned long call, long local, long len,
-		     long remote, int flags)
+static int copy_area(const struct client *client, unsigned long call, __s64 local, __s64 len,
+		     __s64 remote, int flags)
 {
 	struct scifioctl_copy argument = {
 		.len = len, .roffset = remote, .flags = flags,
@@ -1092,10 +1042,10 @@ static int copy_area(const struct client *client, unsigned long call, long local
 
 /* One copy and its check; true if all was right. */
 static bool one_copy(const struct client *client, unsigned long call, int flags, __u32 seed,
-		     long local, long remote, long len)
+		     __s64 local, __s64 remote, __s64 len)
 {
 	bool write = call == SCIF_WRITETO || call == SCIF_VWRITETO;
-	long wrong;
+	__s64 wrong;
 	int mark;
 
 	if (write)
@@ -1106,7 +1056,7 @@ static bool one_copy(const struct client *client, unsigned long call, int flags,
 	    (!(flags & SCIF_RMA_SYNC) &&
 	     (scif_fence_mark(client->fd, SCIF_FENCE_INIT_SELF, &mark) ||
 	      scif_fence_wait(client->fd, mark)))) {
-		printf("# %ld bytes from %ld to %ld: %s\n", len, local, remote, strerror(errno));
+		printf("# %lld bytes from %lld to %lld: %s\n", len, local, remote, strerror(errno));
 		return false;
 	}
 	if (write)
@@ -1117,19 +1067,19 @@ static bool one_copy(const struct client *client, unsigned long call, int flags,
 	if (!write)
 		ask(client, OP_RESTORE, 0, AREA_OFFSET + remote, len);
 	if (wrong >= 0)
-		printf("# %ld bytes, here %ld, there %ld: byte %ld of the area is wrong\n",
+		printf("# %lld bytes, here %lld, there %lld: byte %lld of the area is wrong\n",
 		       len, local, remote, wrong);
 	return wrong < 0;
 }
 
-static void test_copies(const struct client *client, unsigned long call, int engine, long total)
+static void test_copies(const struct client *client, unsigned long call, int engine, __s64 total)
 {
 	static const int flags[] = { SCIF_RMA_SYNC, 0, SCIF_RMA_SYNC | SCIF_RMA_ORDERED };
 	const char *name = call == SCIF_WRITETO ? "writeto" :
 			   call == SCIF_READFROM ? "readfrom" :
 			   call == SCIF_VWRITETO ? "vwriteto" : "vreadfrom";
 	const char *by = engine ? "CPU" : "DMA";
-	long local, remote, len, moved = 0, number;
+	__s64 local, remote, len, moved = 0, number;
 	bool ok = true;
 
 	for (number = 0; ok && (moved < total || number < 300); number++) {
@@ -1138,7 +1088,7 @@ static void test_copies(const struct client *client, unsigned long call, int eng
 			      local, remote, len);
 		moved += len;
 	}
-	test(ok, "%s: %ld bytes by %s in %ld copies of any alignment", name, moved, by, number);
+	test(ok, "%s: %lld bytes by %s in %lld copies of any alignment", name, moved, by, number);
 	test(one_copy(client, call, engine | SCIF_RMA_SYNC, 1, 0, 0, AREA),
 	     "%s: by %s over all windows", name, by);
 	test(one_copy(client, call, engine, 2, 3, WINDOW_SIZE - 1, 2),
@@ -1179,7 +1129,7 @@ static void test_memory_errors(const struct client *client)
 
 static void test_close(struct client *client)
 {
-	const long len = 3000;
+	const __s64 len = 3000;
 	char data[16];
 
 	ask(client, OP_CLOSE, 9, 0, len);
@@ -1197,10 +1147,10 @@ static void test_close(struct client *client)
 	test(ask(client, OP_FIRST_WINDOW, 0, 0, 0) >= 0, "connect: the server serves the next one");
 }
 
-static void run_client(__u16 node, __u16 port, long total)
+static void run_client(__u16 node, __u16 port, __s64 total)
 {
 	struct client client = { .node = node, .port = port };
-	long offset;
+	__s64 offset;
 
 	test_nodes(&client);
 	test_bind();
@@ -1243,13 +1193,13 @@ static void run_client(__u16 node, __u16 port, long total)
 	close(client.fd);
 }
 
-static long parse(const char *text, long least, long most)
+static __s64 parse(const char *text, __s64 least, __s64 most)
 {
 	char *end;
-	long value = strtol(text, &end, 0);
+	__s64 value = strtol(text, &end, 0);
 
 	if (!*text || *end || value < least || value > most) {
-		fprintf(stderr, "scif_abi: %s is not a number from %ld to %ld\n", text, least,
+		fprintf(stderr, "scif_abi: %s is not a number from %lld to %lld\n", text, least,
 			most);
 		exit(2);
 	}
@@ -1259,7 +1209,7 @@ static long parse(const char *text, long least, long most)
 int main(int argc, char **argv)
 {
 	const char *mode = argc > 1 ? argv[1] : "";
-	long total = 64 * MIB;
+	__s64 total = 64 * MIB;
 	__u16 node, port;
 	int listener, status;
 	pid_t server;
@@ -1304,6 +1254,5 @@ int main(int argc, char **argv)
 			"       scif_abi loopback PORT [MIB]\n");
 		return 2;
 	}
-	printf("1..%d\n", tests);
-	return failures ? 1 : 0;
+	return finish_tests();
 }
