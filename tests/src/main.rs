@@ -9,6 +9,7 @@ mod in_tree;
 mod lab_command;
 mod lab_itself;
 mod scif;
+mod scif_compat;
 mod scif_copy;
 mod scif_data_path;
 mod scif_leaks;
@@ -33,6 +34,7 @@ const FILES: &[&[Test]] = &[
     in_tree::TESTS,
     scif_module::TESTS,
     scif_messages_and_rma::TESTS,
+    scif_compat::TESTS,
     scif_copy::TESTS,
     scif_data_path::TESTS,
     scif_node_loss::TESTS,

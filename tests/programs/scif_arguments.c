@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What /dev/scif does with arguments in awkward places: at the end of the mapped
+ * memory, where nothing behind them may be touched; in memory that is read-only, where
+ * the error must cost neither data nor a connection; and nowhere.
+ *
+ *	scif_arguments
+ *
+ * Needs no second node. Prints TAP. Meant to be built for 32 bits, too.
+ */
+#define _GNU_SOURCE
+#include <assert.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <linux/scif_ioctl.h>
+
+#include "tap.h"
+
+/* The values of flags are not in the header. */
+#define SCIF_ACCEPT_SYNC	1
+#define SCIF_SEND_BLOCK		1
+#define SCIF_RECV_BLOCK		1
+#define SCIF_PROT_READ		1
+#define SCIF_PROT_WRITE		2
+#define SCIF_MAP_FIXED		0x10
+#define SCIF_FENCE_INIT_SELF	1
+#define SCIF_FENCE_INIT_PEER	2
+#define SCIF_SIGNAL_LOCAL	0x10
+#define SCIF_RMA_SYNC		4
+
+#define PAGE			4096
+#define OFFSET			0x40000000LL
+
+#define IS_32_BIT		(sizeof(long) == 4)
+
+/* The layouts that the driver is written for: a call's number tells the argument's size. */
+static_assert(SCIF_BIND == 0xc0087301 && SCIF_LISTEN == 0x40047302, "bind, listen");
+static_assert(SCIF_CONNECT == 0xc0087303 && SCIF_ACCEPTREQ == 0xc0107304, "connect, accept");
+static_assert(SCIF_ACCEPTREG == 0xc0087305 && SCIF_REG == 0xc0287308, "accept, register");
+static_assert(SCIF_UNREG == 0xc0107309 && SCIF_FENCE_WAIT == 0xc0047310, "unregister, wait");
+static_assert(SCIF_SEND == (IS_32_BIT ? 0xc0147306 : 0xc0187306), "send");
+static_assert(SCIF_RECV == (IS_32_BIT ? 0xc0147307 : 0xc0187307), "recv");
+static_assert(SCIF_READFROM == (IS_32_BIT ? 0xc024730a : 0xc028730a), "readfrom");
+static_assert(SCIF_WRITETO == (IS_32_BIT ? 0xc024730b : 0xc028730b), "writeto");
+static_assert(SCIF_VREADFROM == (IS_32_BIT ? 0xc024730c : 0xc028730c), "vreadfrom");
+static_assert(SCIF_VWRITETO == (IS_32_BIT ? 0xc024730d : 0xc028730d), "vwriteto");
+static_assert(SCIF_GET_NODEIDS == (IS_32_BIT ? 0xc014730e : 0xc018730e), "nodes");
+static_assert(SCIF_FENCE_MARK == (IS_32_BIT ? 0xc00c730f : 0xc010730f), "fence_mark");
+static_assert(SCIF_FENCE_SIGNAL == (IS_32_BIT ? 0xc0247311 : 0xc0287311), "fence_signal");
+static_assert(offsetof(struct scifioctl_fence_mark, mark) == (IS_32_BIT ? 4 : 8), "mark");
+
+/* Two pages, and behind them one that nobody may touch. */
+static unsigned char *edge;
+/* A page that is only made writable to put something there. */
+static unsigned char *frozen;
+
+static void *map(size_t len)
+{
+	void *area = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (area == MAP_FAILED)
+		die("mmap");
+	return area;
+}
+
+static void prepare(void)
+{
+	edge = map(3 * PAGE);
+	if (mprotect(edge + 2 * PAGE, PAGE, PROT_NONE))
+		die("mprotect");
+	frozen = map(PAGE);
+}
+
+/* The argument as the last thing in front of nothing. */
+static void *at_edge(const void *argument, size_t size)
+{
+	return memcpy(edge + 2 * PAGE - size, argument, size);
+}
+
+/* The argument in memory that can only be read. */
+static void *in_frozen(const void *argument, size_t size)
+{
+	if (mprotect(frozen, PAGE, PROT_READ | PROT_WRITE))
+		die("mprotect");
+	memcpy(frozen, argument, size);
+	if (mprotect(frozen, PAGE, PROT_READ))
+		die("mprotect");
+	return frozen;
+}
+
+#define AT_EDGE(argument)	at_edge(&(argument), sizeof(argument))
+#define IN_FROZEN(argument)	in_frozen(&(argument), sizeof(argument))
+
+static int scif_open(void)
+{
+	int fd = open("/dev/scif", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		die("/dev/scif");
+	return fd;
+}
+
+static int wait_for(int fd, int event)
+{
+	struct pollfd pollfd = { .fd = fd, .events = event };
+
+	return poll(&pollfd, 1, 10000) == 1 ? pollfd.revents & event : 0;
+}
+
+static __u16 own_node(void)
+{
+	__u16 self;
+	struct scifioctl_node_ids argument = { .self = (uintptr_t)&self };
+	int fd = scif_open();
+
+	if (ioctl(fd, SCIF_GET_NODEIDS, &argument) < 1)
+		die("SCIF_GET_NODEIDS");
+	close(fd);
+	return self;
+}
+
+static int listen_on(__u16 *port)
+{
+	int fd = scif_open();
+
+	if (ioctl(fd, SCIF_BIND, port) || ioctl(fd, SCIF_LISTEN, 4UL))
+		die("a listener");
+	return fd;
+}
+
+/* Asks for a connection; whoever is asked for has to accept it. */
+static int start_connect(__u16 port)
+{
+	struct scifioctl_connect argument = { .peer = { .node = own_node(), .port = port } };
+	int fd = scif_open();
+
+	if (fcntl(fd, F_SETFL, O_NONBLOCK))
+		die("fcntl");
+	if (ioctl(fd, SCIF_CONNECT, &argument) != -1 || errno != EINPROGRESS)
+		die("SCIF_CONNECT");
+	return fd;
+}
+
+/* Collects the result with the argument where the caller has put it. */
+static int collect(int fd, struct scifioctl_connect *argument)
+{
+	if (!wait_for(fd, POLLOUT))
+		die("no answer to a connection request");
+	return ioctl(fd, SCIF_CONNECT, argument);
+}
+
+static int take_over(__u64 *handle)
+{
+	int fd = scif_open();
+
+	return ioctl(fd, SCIF_ACCEPTREG, handle) ? -1 : fd;
+}
+
+static void connect_pair(int fd[2])
+{
+	struct scifioctl_accept accepted = { .flags = SCIF_ACCEPT_SYNC };
+	struct scifioctl_connect argument = { 0 };
+	__u16 port = 0;
+	int listener = listen_on(&port);
+
+	fd[0] = start_connect(port);
+	if (ioctl(listener, SCIF_ACCEPTREQ, &accepted))
+		die("SCIF_ACCEPTREQ");
+	fd[1] = take_over(&accepted.endpt);
+	if (fd[1] < 0 || collect(fd[0], &argument))
+		die("a pair");
+	close(listener);
+}
+
+static int message(int fd, unsigned long call, void *data, int len, int flags)
+{
+	struct scifioctl_msg argument = {
+		.msg = (uintptr_t)data, .len = len, .flags = flags, .out_len = -7,
+	};
+
+	return ioctl(fd, call, &argument) ? -1 : argument.out_len;
+}
+
+/* How many bytes can be received at once. */
+static int waiting(int fd)
+{
+	static unsigned char data[1 << 20];
+
+	return message(fd, SCIF_RECV, data, sizeof(data), 0);
+}
+
+static void test_bind(void)
+{
+	__u16 port = 0, *place = AT_EDGE(port);
+	int fd = scif_open(), second;
+
+	test(!ioctl(fd, SCIF_BIND, place) && *place, "bind: two bytes and no more are touched");
+	close(fd);
+	fd = scif_open();
+	test_errno(ioctl(fd, SCIF_BIND, IN_FROZEN(port)), EFAULT, "bind: read-only memory");
+	test_errno(ioctl(fd, SCIF_BIND, edge + 2 * PAGE - 1), EFAULT, "bind: half a port");
+	test(!ioctl(fd, SCIF_BIND, &port), "bind: an error binds nothing");
+	second = scif_open();
+	test_errno(ioctl(second, SCIF_LISTEN, 0xffffffffUL), EINVAL, "listen: the value itself");
+	close(second);
+	close(fd);
+}
+
+static void test_connect(void)
+{
+	struct scifioctl_accept accept = { .flags = 0 }, *accepted;
+	struct scifioctl_connect argument = { 0 }, *place;
+	__u16 port = 0;
+	int listener = listen_on(&port);
+	int fd = start_connect(port), other;
+
+	wait_for(listener, POLLIN);
+	test_errno(ioctl(listener, SCIF_ACCEPTREQ, IN_FROZEN(accept)), EFAULT,
+		   "accept: read-only memory");
+	test_errno(ioctl(listener, SCIF_ACCEPTREQ, NULL), EFAULT, "accept: no memory");
+	test_errno(ioctl(listener, SCIF_ACCEPTREQ, edge + 2 * PAGE - 8), EFAULT,
+		   "accept: half of the argument");
+	test(wait_for(listener, POLLIN), "accept: an error loses no request");
+	accepted = AT_EDGE(accept);
+	test(!ioctl(listener, SCIF_ACCEPTREQ, accepted), "accept: nothing behind is touched");
+	test(accepted->flags == accept.flags && accepted->peer.node == own_node(),
+	     "accept: flags stay, the peer is told");
+	test_errno(ioctl(fd, SCIF_ACCEPTREG, &accepted->endpt), EINVAL,
+		   "accept: onto an endpoint that is in use");
+	test_errno(take_over((void *)1), EFAULT, "accept: a handle that cannot be read");
+	other = take_over(&accepted->endpt);
+	test(other >= 0, "accept: errors cost no connection");
+	test_errno(take_over(&accepted->endpt), EINVAL, "accept: a handle is good once");
+	place = AT_EDGE(argument);
+	test_errno(collect(fd, IN_FROZEN(argument)), EFAULT, "connect: read-only memory");
+	place->peer.port = port;
+	test(!collect(fd, place) && place->self.port, "connect: the result can still be collected");
+	test(!place->peer.node && place->peer.port == port, "connect: the peer stays as it was");
+	test(message(fd, SCIF_SEND, "x", 1, SCIF_SEND_BLOCK) == 1 && wait_for(other, POLLIN) &&
+	     waiting(other) == 1, "connect: what was accepted is connected");
+	close(fd);
+	close(other);
+	close(listener);
+}
+
+static void test_messages(void)
+{
+	struct scifioctl_msg argument = {
+		.msg = (uintptr_t)"hello", .len = 5, .out_len = -7,
+	};
+	struct scifioctl_msg *place;
+	unsigned char data[8] = { 0 };
+	int fd[2], sent, got;
+
+	connect_pair(fd);
+	test_errno(ioctl(fd[0], SCIF_SEND, IN_FROZEN(argument)), EFAULT, "send: read-only memory");
+	test(!waiting(fd[1]), "send: an error sends nothing");
+	place = AT_EDGE(argument);
+	test(!ioctl(fd[0], SCIF_SEND, place) && place->out_len == 5,
+	     "send: nothing behind is touched");
+	test(place->msg == argument.msg && place->len == 5 && !place->flags,
+	     "send: the rest stays");
+	argument.msg = (uintptr_t)data;
+	wait_for(fd[1], POLLIN);
+	test_errno(ioctl(fd[1], SCIF_RECV, IN_FROZEN(argument)), EFAULT, "recv: read-only memory");
+	test_errno(message(fd[1], SCIF_RECV, NULL, 5, 0), EFAULT, "recv: to nowhere");
+	test_errno(message(fd[1], SCIF_RECV, frozen, 5, SCIF_RECV_BLOCK), EFAULT,
+		   "recv: to read-only memory");
+	place = AT_EDGE(argument);
+	test(!ioctl(fd[1], SCIF_RECV, place) && place->out_len == 5 && !memcmp(data, "hello", 5),
+	     "recv: errors lose nothing");
+	test_errno(message(fd[0], SCIF_SEND, NULL, 5, 0), EFAULT, "send: from nowhere");
+	test_errno(message(fd[0], SCIF_SEND, NULL, INT_MAX, SCIF_SEND_BLOCK), EFAULT,
+		   "send: all there can be, from nowhere");
+	test_errno(message(fd[0], SCIF_SEND, NULL, INT_MIN, 0), EINVAL, "send: less than nothing");
+	test(!waiting(fd[1]), "send: errors send nothing");
+
+	sent = message(fd[0], SCIF_SEND, edge, INT_MAX, SCIF_SEND_BLOCK);
+	test(sent > 0 && sent <= 2 * PAGE, "send: from memory that ends: tells how much (%d)",
+	     sent);
+	wait_for(fd[1], POLLIN);
+	got = waiting(fd[1]);
+	test(got == sent, "send: that much has been sent (%d)", got);
+	if (message(fd[0], SCIF_SEND, edge, 100, SCIF_SEND_BLOCK) != 100)
+		die("SCIF_SEND");
+	wait_for(fd[1], POLLIN);
+	test(message(fd[1], SCIF_RECV, edge + PAGE, INT_MAX, 0) == 100,
+	     "recv: more than there is memory for, when less is there");
+	if (message(fd[0], SCIF_SEND, edge, 100, SCIF_SEND_BLOCK) != 100)
+		die("SCIF_SEND");
+	wait_for(fd[1], POLLIN);
+	test_errno(message(fd[1], SCIF_RECV, edge + 2 * PAGE - 50, INT_MAX, 0), EFAULT,
+		   "recv: more than there is memory for");
+	test(waiting(fd[1]) == 100, "recv: the error loses nothing");
+	close(fd[0]);
+	close(fd[1]);
+}
+
+static void test_memory(void)
+{
+	struct scifioctl_reg argument = {
+		.len = PAGE, .offset = OFFSET, .prot = SCIF_PROT_READ | SCIF_PROT_WRITE,
+		.flags = SCIF_MAP_FIXED, .out_offset = -7,
+	};
+	struct scifioctl_unreg range = { .offset = OFFSET, .len = PAGE };
+	struct scifioctl_copy copy = {
+		.loffset = OFFSET, .len = 8, .roffset = OFFSET + 64, .flags = SCIF_RMA_SYNC,
+	};
+	struct scifioctl_reg *place;
+	unsigned char *area = map(PAGE);
+	int fd[2];
+
+	connect_pair(fd);
+	argument.addr = (uintptr_t)area;
+	test_errno(ioctl(fd[0], SCIF_REG, IN_FROZEN(argument)), EFAULT,
+		   "register: read-only memory");
+	place = AT_EDGE(argument);
+	test(!ioctl(fd[0], SCIF_REG, place) && place->out_offset == OFFSET,
+	     "register: the error registers nothing, and nothing behind is touched");
+	place->out_offset = -7;
+	test(!memcmp(place, &argument, sizeof(argument)), "register: the rest stays");
+	if (ioctl(fd[1], SCIF_REG, place))
+		die("SCIF_REG");
+
+	memcpy(area, "some data", 10);
+	test(!ioctl(fd[0], SCIF_WRITETO, AT_EDGE(copy)) && !memcmp(area + 64, "some dat", 9),
+	     "writeto: nothing behind is touched");
+	copy.roffset = OFFSET + 128;
+	copy.addr = (uintptr_t)(area + 64);
+	test(!ioctl(fd[0], SCIF_VWRITETO, IN_FROZEN(copy)) && !memcmp(area + 128, "some dat", 9),
+	     "vwriteto: the argument may be read-only");
+	copy.addr |= 0xffffffffULL << 32;
+	copy.roffset = OFFSET + 192;
+	if (IS_32_BIT)
+		test(!ioctl(fd[0], SCIF_VWRITETO, &copy) && !memcmp(area + 192, "some dat", 9),
+		     "vwriteto: a pointer may be sign-extended");
+	else
+		test_errno(ioctl(fd[0], SCIF_VWRITETO, &copy), EFAULT,
+			   "vwriteto: no address of user space");
+	test_errno(ioctl(fd[0], SCIF_WRITETO, edge + 2 * PAGE - sizeof(copy) + 4), EFAULT,
+		   "writeto: half of the argument");
+	test(!ioctl(fd[0], SCIF_UNREG, AT_EDGE(range)), "unregister: nothing behind is touched");
+	close(fd[0]);
+	close(fd[1]);
+	munmap(area, PAGE);
+}
+
+/* A signal is given when it is its turn; true if the value came within ten seconds. */
+static bool comes(const __u64 *word, __u64 value)
+{
+	const __u32 *half = (const __u32 *)word;
+	__u64 now;
+	int tries;
+
+	for (tries = 0; tries < 10000; tries++) {
+		now = __atomic_load_n(half, __ATOMIC_ACQUIRE);
+		now |= (__u64)__atomic_load_n(half + 1, __ATOMIC_ACQUIRE) << 32;
+		if (now == value)
+			return true;
+		usleep(1000);
+	}
+	return false;
+}
+
+static void test_fences(void)
+{
+	__s32 mark = -7, *out;
+	struct scifioctl_fence_mark argument = { .flags = SCIF_FENCE_INIT_SELF };
+	struct scifioctl_fence_signal signal = {
+		.loff = OFFSET, .lval = 0x1122334455667788,
+		.flags = SCIF_FENCE_INIT_SELF | SCIF_SIGNAL_LOCAL,
+	};
+	struct scifioctl_reg registration = {
+		.len = PAGE, .offset = OFFSET, .prot = SCIF_PROT_WRITE, .flags = SCIF_MAP_FIXED,
+	};
+	__u64 *area = map(PAGE);
+	int fd[2];
+
+	connect_pair(fd);
+	registration.addr = (uintptr_t)area;
+	if (ioctl(fd[0], SCIF_REG, &registration))
+		die("SCIF_REG");
+	argument.mark = (uintptr_t)IN_FROZEN(mark);
+	test_errno(ioctl(fd[0], SCIF_FENCE_MARK, &argument), EFAULT,
+		   "fence_mark: read-only memory");
+	argument.mark = 0;
+	argument.flags = SCIF_FENCE_INIT_PEER;
+	test_errno(ioctl(fd[0], SCIF_FENCE_MARK, &argument), EFAULT, "fence_mark: no place");
+	argument.mark = (uintptr_t)&mark;
+	test(!ioctl(fd[0], SCIF_FENCE_MARK, AT_EDGE(argument)) && mark > 0,
+	     "fence_mark: nothing behind is touched");
+	out = AT_EDGE(mark);
+	argument.mark = (uintptr_t)out;
+	argument.flags = SCIF_FENCE_INIT_SELF;
+	test(!ioctl(fd[0], SCIF_FENCE_MARK, &argument) && *out > 0,
+	     "fence_mark: a mark has four bytes");
+	test(!ioctl(fd[0], SCIF_FENCE_WAIT, (unsigned long)*out), "fence_wait: the value itself");
+	test_errno(ioctl(fd[0], SCIF_FENCE_WAIT, 0xffffffffUL), EINVAL, "fence_wait: negative");
+	test(!ioctl(fd[0], SCIF_FENCE_SIGNAL, AT_EDGE(signal)) && comes(area, signal.lval),
+	     "fence_signal: nothing behind is touched");
+	close(fd[0]);
+	close(fd[1]);
+	munmap(area, PAGE);
+}
+
+static void test_nodes(void)
+{
+	__u16 nodes[64], self = 0xabcd, *out;
+	struct scifioctl_node_ids argument = { .self = (uintptr_t)&self };
+	int fd = scif_open(), count;
+
+	count = ioctl(fd, SCIF_GET_NODEIDS, AT_EDGE(argument));
+	test(count >= 1 && self == own_node(), "nodes: nothing behind is touched");
+	memset(nodes, 0xff, sizeof(nodes));
+	argument.nodes = (uintptr_t)nodes;
+	argument.len = 64;
+	argument.self = 0;
+	test_errno(ioctl(fd, SCIF_GET_NODEIDS, &argument), EFAULT,
+		   "nodes: nowhere to put the own one");
+	test(nodes[0] == 0xffff, "nodes: the error writes nothing");
+	self = 0xabcd;
+	argument.self = (uintptr_t)&self;
+	argument.nodes = 0;
+	test_errno(ioctl(fd, SCIF_GET_NODEIDS, &argument), EFAULT, "nodes: nowhere to put them");
+	argument.nodes = (uintptr_t)nodes;
+	argument.len = INT_MIN;
+	test_errno(ioctl(fd, SCIF_GET_NODEIDS, &argument), EINVAL, "nodes: less than none");
+	test(self == 0xabcd && nodes[0] == 0xffff, "nodes: errors write nothing");
+	argument.len = INT_MAX;
+	test(ioctl(fd, SCIF_GET_NODEIDS, &argument) == count && self == own_node() &&
+	     nodes[count - 1] != 0xffff && nodes[count] == 0xffff,
+	     "nodes: as many as there are, and no more");
+	out = (__u16 *)(edge + 2 * PAGE) - count;
+	argument.nodes = (uintptr_t)out;
+	test(ioctl(fd, SCIF_GET_NODEIDS, &argument) == count &&
+	     !memcmp(out, nodes, count * sizeof(*out)), "nodes: an array that ends with memory");
+	argument.nodes = (uintptr_t)nodes;
+	argument.len = 0;
+	memset(nodes, 0xff, sizeof(nodes));
+	test(ioctl(fd, SCIF_GET_NODEIDS, &argument) == count && nodes[0] == 0xffff,
+	     "nodes: an array without room");
+	close(fd);
+}
+
+int main(void)
+{
+	/* A test that hangs is a test that fails. */
+	alarm(600);
+	prepare();
+	test_nodes();
+	test_bind();
+	test_connect();
+	test_messages();
+	test_memory();
+	test_fences();
+	return finish_tests();
+}

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A program of the older (KNC) library, as far as the kernel sees it: /dev/mic/scif, and
+ * numbers that carry the size of a pointer instead of the structure's.
+ *
+ *	scif_older_numbers server PORT		serves one client
+ *	scif_older_numbers client NODE PORT	tests against a server
+ *	scif_older_numbers loopback PORT	both, on this node
+ *	scif_older_numbers unknown DEVICE	tests that the device does not know the numbers
+ *
+ * All but the server print TAP. The structures are the same as today, but for that of
+ * GET_NODEIDS; those numbers that were the same then come from today's header.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <linux/scif_ioctl.h>
+
+#include "tap.h"
+
+/* Of eight bytes, in a 32-bit program, too. */
+#define OLDER(nr)		_IOWR('s', nr, __u64)
+#define OLDER_ACCEPTREQ		OLDER(4)
+#define OLDER_SEND		OLDER(6)
+#define OLDER_RECV		OLDER(7)
+#define OLDER_REG		OLDER(8)
+#define OLDER_UNREG		OLDER(9)
+#define OLDER_READFROM		OLDER(10)
+#define OLDER_WRITETO		OLDER(11)
+#define OLDER_VREADFROM		OLDER(12)
+#define OLDER_VWRITETO		OLDER(13)
+#define OLDER_GET_NODEIDS	OLDER(14)
+#define OLDER_FENCE_MARK	OLDER(15)
+#define OLDER_FENCE_SIGNAL	OLDER(17)
+#define OLDER_GET_VERSION	_IO('s', 23)
+
+struct older_node_ids {
+	__u64 nodes;
+	__s32 len;
+	__u64 self;
+};
+
+#define SCIF_ACCEPT_SYNC	1
+#define SCIF_SEND_BLOCK		1
+#define SCIF_RECV_BLOCK		1
+#define SCIF_PROT_READ		1
+#define SCIF_PROT_WRITE		2
+#define SCIF_MAP_FIXED		0x10
+#define SCIF_FENCE_INIT_SELF	1
+#define SCIF_SIGNAL_LOCAL	0x10
+#define SCIF_SIGNAL_REMOTE	0x20
+#define SCIF_RMA_SYNC		4
+
+#define OFFSET			0x20000000LL
+#define SIZE			(64 * 4096)
+#define WORD			(SIZE - 4096)
+
+static int scif_open(void)
+{
+	int fd = open("/dev/mic/scif", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		die("/dev/mic/scif");
+	return fd;
+}
+
+/* All of the length or nothing. */
+static int message(int fd, unsigned long call, const void *data, int len)
+{
+	struct scifioctl_msg argument = {
+		.msg = (uintptr_t)data, .len = len, .flags = SCIF_SEND_BLOCK,
+	};
+
+	return ioctl(fd, call, &argument) || argument.out_len != len ? -1 : 0;
+}
+
+static unsigned char *make_window(int fd)
+{
+	unsigned char *area = mmap(NULL, SIZE, PROT_READ | PROT_WRITE,
+				   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct scifioctl_reg argument = {
+		.addr = (uintptr_t)area, .len = SIZE, .offset = OFFSET,
+		.prot = SCIF_PROT_READ | SCIF_PROT_WRITE, .flags = SCIF_MAP_FIXED,
+	};
+
+	if (area == MAP_FAILED)
+		die("mmap");
+	if (ioctl(fd, OLDER_REG, &argument) || argument.out_offset != OFFSET)
+		die("SCIF_REG");
+	return area;
+}
+
+/* --- Server --- */
+
+static int listen_on(__u16 port)
+{
+	int fd = scif_open();
+
+	if (ioctl(fd, SCIF_BIND, &port) || ioctl(fd, SCIF_LISTEN, 4UL))
+		die("a listener");
+	return fd;
+}
+
+/* Has a window, and sends back what it is sent until the client closes. */
+static void run_server(int listener)
+{
+	struct scifioctl_accept argument = { .flags = SCIF_ACCEPT_SYNC };
+	int fd = scif_open();
+	char word[8];
+
+	if (ioctl(listener, OLDER_ACCEPTREQ, &argument))
+		die("SCIF_ACCEPTREQ");
+	if (ioctl(fd, SCIF_ACCEPTREG, &argument.endpt))
+		die("SCIF_ACCEPTREG");
+	make_window(fd);
+	while (!message(fd, OLDER_RECV, word, sizeof(word))) {
+		if (message(fd, OLDER_SEND, word, sizeof(word)))
+			die("SCIF_SEND");
+	}
+	close(fd);
+}
+
+/* --- Client --- */
+
+static int node_ids(int fd, __u16 *nodes, int len, __u16 *self)
+{
+	struct older_node_ids argument = {
+		.nodes = (uintptr_t)nodes, .len = len, .self = (uintptr_t)self,
+	};
+
+	return ioctl(fd, OLDER_GET_NODEIDS, &argument);
+}
+
+static __u16 own_node(void)
+{
+	int fd = scif_open();
+	__u16 self;
+
+	if (node_ids(fd, NULL, 0, &self) < 1)
+		die("SCIF_GET_NODEIDS");
+	close(fd);
+	return self;
+}
+
+/* A copy of all but the page at the end, between places that the calls take. */
+static int copy(int fd, unsigned long call, void *memory)
+{
+	struct scifioctl_copy argument = {
+		.loffset = memory ? 0 : OFFSET, .len = WORD, .roffset = OFFSET,
+		.addr = (uintptr_t)memory, .flags = SCIF_RMA_SYNC,
+	};
+
+	return ioctl(fd, call, &argument);
+}
+
+/* A signal is given when it is its turn; true if the value came within ten seconds. */
+static bool comes(const __u64 *word, __u64 value)
+{
+	const __u32 *half = (const __u32 *)word;
+	__u64 now;
+	int tries;
+
+	for (tries = 0; tries < 10000; tries++) {
+		now = __atomic_load_n(half, __ATOMIC_ACQUIRE);
+		now |= (__u64)__atomic_load_n(half + 1, __ATOMIC_ACQUIRE) << 32;
+		if (now == value)
+			return true;
+		usleep(1000);
+	}
+	return false;
+}
+
+static void test_transfers(int fd)
+{
+	struct scifioctl_fence_signal signal = {
+		.loff = OFFSET + WORD, .lval = 0x1122334455667788, .roff = OFFSET + WORD,
+		.rval = 0x99aabbccddeeff00,
+		.flags = SCIF_FENCE_INIT_SELF | SCIF_SIGNAL_LOCAL | SCIF_SIGNAL_REMOTE,
+	};
+	struct scifioctl_unreg range = { .offset = OFFSET, .len = SIZE };
+	__s32 mark[2] = { 0, 0x5a5a };
+	struct scifioctl_fence_mark fence = {
+		.flags = SCIF_FENCE_INIT_SELF, .mark = (uintptr_t)mark,
+	};
+	struct scifioctl_copy word = {
+		.loffset = OFFSET, .len = 8, .roffset = OFFSET + WORD, .flags = SCIF_RMA_SYNC,
+	};
+	unsigned char *area = make_window(fd), *other = malloc(WORD);
+	int i;
+
+	if (!other)
+		die("malloc");
+	for (i = 0; i < WORD; i++)
+		area[i] = i * 7 + i / 251;
+	test(!copy(fd, OLDER_WRITETO, NULL), "writeto");
+	test(!copy(fd, OLDER_VREADFROM, other) && !memcmp(area, other, WORD), "vreadfrom");
+	for (i = 0; i < WORD; i++)
+		other[i] = ~other[i];
+	test(!copy(fd, OLDER_VWRITETO, other), "vwriteto");
+	test(!copy(fd, OLDER_READFROM, NULL) && !memcmp(area, other, WORD), "readfrom");
+	test(!ioctl(fd, OLDER_FENCE_MARK, &fence) && mark[0] > 0 && mark[1] == 0x5a5a,
+	     "fence_mark");
+	test(!ioctl(fd, SCIF_FENCE_WAIT, (unsigned long)mark[0]), "fence_wait");
+	test(!ioctl(fd, OLDER_FENCE_SIGNAL, &signal) &&
+	     comes((__u64 *)(area + WORD), signal.lval), "fence_signal here");
+	for (i = 0; i < 1000; i++) {
+		if (ioctl(fd, OLDER_READFROM, &word) || !memcmp(area, &signal.rval, 8))
+			break;
+		usleep(1000);
+	}
+	test(!memcmp(area, &signal.rval, 8), "fence_signal there");
+	test(!ioctl(fd, OLDER_UNREG, &range), "unregister");
+	test_errno(ioctl(fd, OLDER_UNREG, &range), ENXIO, "unregister again");
+	free(other);
+}
+
+static void run_client(__u16 node, __u16 port)
+{
+	struct scifioctl_connect connect = { .peer = { .node = node, .port = port } };
+	__u16 nodes[64], self = 0xffff, newer_self = 0;
+	struct scifioctl_node_ids newer = { .self = (uintptr_t)&newer_self };
+	bool found = false;
+	int fd = scif_open(), count, i;
+	char word[8];
+
+	test(ioctl(fd, OLDER_GET_VERSION, 0) == 1, "the version is 1");
+	count = node_ids(fd, nodes, 64, &self);
+	for (i = 0; i < count && i < 64; i++)
+		found |= nodes[i] == node;
+	test(found && self == own_node(), "nodes");
+	test(node_ids(fd, NULL, 0, &self) == count, "nodes, counted without an array");
+	test_errno(node_ids(fd, nodes, 64, NULL), EFAULT, "nodes, nowhere to put the own one");
+	test(ioctl(fd, SCIF_GET_NODEIDS, &newer) == count && newer_self == self,
+	     "nodes, by the newer number");
+
+	test(!ioctl(fd, SCIF_CONNECT, &connect) && connect.self.node == self, "connect");
+	test(!message(fd, OLDER_SEND, "12345678", 8) && !message(fd, OLDER_RECV, word, 8) &&
+	     !memcmp(word, "12345678", 8), "send and recv");
+	test_transfers(fd);
+	close(fd);
+}
+
+/* --- Neither --- */
+
+static void test_unknown(const char *device)
+{
+	static const unsigned int pointer_sized[] = { 4, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 17 };
+	static char argument[64];
+	unsigned int i;
+	__u16 self;
+	struct scifioctl_node_ids newer = { .self = (uintptr_t)&self };
+	int fd = open(device, O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		die(device);
+	for (i = 0; i < sizeof(pointer_sized) / sizeof(*pointer_sized); i++)
+		test_errno(ioctl(fd, OLDER(pointer_sized[i]), argument), ENOTTY,
+			   "number %u of eight bytes", pointer_sized[i]);
+	test_errno(ioctl(fd, OLDER_GET_VERSION, 0), ENOTTY, "the version");
+	test(ioctl(fd, SCIF_GET_NODEIDS, &newer) >= 1, "the newer numbers are known");
+	close(fd);
+}
+
+static long parse(const char *text)
+{
+	char *end;
+	long value = strtol(text, &end, 0);
+
+	if (!*text || *end || value < 0 || value > 65535) {
+		fprintf(stderr, "scif_older_numbers: %s is not a number from 0 to 65535\n", text);
+		exit(2);
+	}
+	return value;
+}
+
+int main(int argc, char **argv)
+{
+	const char *mode = argc > 1 ? argv[1] : "";
+	int listener, status;
+	pid_t server;
+
+	/* A test that hangs is a test that fails. */
+	alarm(600);
+	if (!strcmp(mode, "server") && argc == 3) {
+		listener = listen_on(parse(argv[2]));
+		printf("listening on port %s\n", argv[2]);
+		fflush(stdout);
+		run_server(listener);
+		return 0;
+	}
+	if (!strcmp(mode, "client") && argc == 4) {
+		run_client(parse(argv[2]), parse(argv[3]));
+	} else if (!strcmp(mode, "loopback") && argc == 3) {
+		listener = listen_on(parse(argv[2]));
+		server = fork();
+		if (server < 0)
+			die("fork");
+		if (!server) {
+			prctl(PR_SET_PDEATHSIG, SIGKILL);
+			run_server(listener);
+			return 0;
+		}
+		close(listener);
+		run_client(own_node(), parse(argv[2]));
+		if (waitpid(server, &status, 0) != server)
+			die("waitpid");
+		test(!status, "the server ended well");
+	} else if (!strcmp(mode, "unknown") && argc == 3) {
+		test_unknown(argv[2]);
+	} else {
+		fprintf(stderr, "usage: scif_older_numbers server PORT\n"
+			"       scif_older_numbers client NODE PORT\n"
+			"       scif_older_numbers loopback PORT\n"
+			"       scif_older_numbers unknown DEVICE\n");
+		return 2;
+	}
+	return finish_tests();
+}
