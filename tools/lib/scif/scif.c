@@ -189,6 +189,11 @@ void *scif_mmap(void *addr, size_t len, int prot_flags, int map_flags, scif_epd_
 		errno = EINVAL;
 		return SCIF_MMAP_FAILED;
 	}
+	/* mmap(2) has an error of its own for some of these. */
+	if (offset < 0) {
+		errno = ENXIO;
+		return SCIF_MMAP_FAILED;
+	}
 	if (map_flags & SCIF_MAP_FIXED)
 		flags |= MAP_FIXED;
 	return mmap(addr, len, prot_flags, flags, epd, offset);

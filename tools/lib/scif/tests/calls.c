@@ -294,6 +294,8 @@ static void test_windows(void)
 	errno = 0;
 	check(scif_mmap(memory, 4096, 1, SCIF_MAP_KERNEL, 9, 0) == SCIF_MMAP_FAILED &&
 	      errno == EINVAL);
+	errno = 0;
+	check(scif_mmap(memory, 4096, 1, 0, 9, -4096) == SCIF_MMAP_FAILED && errno == ENXIO);
 	check(scif_munmap(memory, 8192) == 0 && kernel.mapped_len == 8192);
 	check(scif_munmap(NULL, 1) == -1 && errno == EINVAL);
 }
