@@ -8,6 +8,7 @@ mod harness;
 mod in_tree;
 mod lab_command;
 mod lab_itself;
+mod libscif;
 mod scif;
 mod scif_compat;
 mod scif_copy;
@@ -40,6 +41,7 @@ const FILES: &[&[Test]] = &[
     scif_node_loss::TESTS,
     scif_star::TESTS,
     scif_leaks::TESTS,
+    libscif::TESTS,
 ];
 
 const EXAMPLES: &str = "\

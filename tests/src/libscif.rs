@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: GPL-2.0
+//! libscif as its users have it: installed, found by pkg-config, linked both ways; the
+//! samples; and who may open the device, with udev and sysusers at work.
+//!
+//! What shows without a device is checked by `make check` of the library.
+
+use std::path::PathBuf;
+use std::process;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Lab;
+use lab::Output;
+use lab::paths;
+
+use crate::harness::Need;
+use crate::harness::ONE;
+use crate::harness::Test;
+use crate::scif;
+use crate::scif::Loaded;
+use crate::scif_messages_and_rma::SCIF_PAIR;
+
+/// A node without a device, and without the module.
+const ALONE: Need = Need {
+    dma_channels: 0,
+    ..ONE
+};
+
+/// Nobody's user and group.
+const NOBODY: &str = "65534";
+
+/// The folder of the installed tree below the exchange folder.
+const TREE: &str = "libscif";
+
+/// The exchange folder, as guests see it.
+const EXCHANGE: &str = "/exchange";
+
+/// A tree with the library installed, below the exchange folder.
+struct Installed {
+    /// On the host.
+    root: PathBuf,
+}
+
+impl Installed {
+    fn new(lab: &Lab) -> Result<Installed> {
+        let root = lab.paths().exchange().join(TREE);
+        let build = lab.paths().exchange().join("libscif-build");
+        let mut make = process::Command::new("make");
+        make.arg("-s")
+            .arg("-C")
+            .arg(paths::repository().join("tools/lib/scif"))
+            .arg(format!("OUTPUT={}", build.display()))
+            .arg(format!("DESTDIR={}", root.display()))
+            .args(["PREFIX=/usr", "install"]);
+        run(&mut make)?;
+        Ok(Installed { root })
+    }
+
+    /// What pkg-config says.
+    fn flags(&self, arguments: &[&str]) -> Result<Vec<String>> {
+        let mut command = process::Command::new("pkg-config");
+        command
+            .env("PKG_CONFIG_LIBDIR", self.root.join("usr/lib/pkgconfig"))
+            .env("PKG_CONFIG_SYSROOT_DIR", &self.root)
+            .args(arguments)
+            .arg("scif");
+        let flags = run(&mut command)?;
+        Ok(flags.split_whitespace().map(str::to_owned).collect())
+    }
+
+    /// Compiles tests/programs/libscif_user.c; returns it as guests see it.
+    fn build_user(&self, name: &str, how: &[&str], libraries: &[&str]) -> Result<String> {
+        let source = paths::repository().join("tests/programs/libscif_user.c");
+        let mut cc = process::Command::new("cc");
+        cc.args(["-O2", "-Wall", "-Wextra", "-Werror"])
+            .args(how)
+            .arg("-o")
+            .arg(self.root.join(name))
+            .arg(source)
+            .args(self.flags(libraries)?);
+        run(&mut cc)?;
+        Ok(self.in_guest(name))
+    }
+
+    fn in_guest(&self, path: &str) -> String {
+        format!("{EXCHANGE}/{TREE}/{path}")
+    }
+}
+
+/// Runs a command on the host; an error unless it succeeds. Returns its output.
+fn run(command: &mut process::Command) -> Result<String> {
+    let output = command
+        .output()
+        .with_context(|| format!("cannot run {command:?}"))?;
+    ensure!(
+        output.status.success(),
+        "{command:?}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Runs the program on two nodes: a server on one, a client on the other.
+fn client_and_server(lab: &Lab, program: &str, library: &str, nodes: [usize; 2]) -> Result<()> {
+    let [client, server] = nodes;
+    let limit = lab.seconds(60);
+    let serving = lab
+        .command(server, [program, "server", "2060"])?
+        .env("LD_LIBRARY_PATH", library)
+        .timeout(limit)
+        .spawn()?;
+    serving.wait_for("listening", lab.seconds(20))?;
+    let output = lab
+        .command(client, [program, "client", &server.to_string(), "2060"])?
+        .env("LD_LIBRARY_PATH", library)
+        .timeout(limit)
+        .run()?;
+    scif::check_tap(output)?;
+    scif::check_tap(serving.wait()?)
+}
+
+/// The shared library of the tree is the one that is used.
+fn shared(lab: &Lab) -> Result<()> {
+    let installed = Installed::new(lab)?;
+    let program = installed.build_user("shared", &[], &["--cflags", "--libs"])?;
+    let library = installed.in_guest("usr/lib");
+    let output = lab
+        .command(0, ["ldd", &program])?
+        .env("LD_LIBRARY_PATH", &library)
+        .run()?
+        .success()?;
+    ensure!(
+        output
+            .stdout()
+            .contains(&format!("libscif.so.0 => {library}/libscif.so.0")),
+        "{output}"
+    );
+    client_and_server(lab, &program, &library, [0, 1])
+}
+
+/// A program that brings its own.
+fn linked_statically(lab: &Lab) -> Result<()> {
+    let installed = Installed::new(lab)?;
+    let libraries = ["--static", "--cflags", "--libs"];
+    let program = installed.build_user("static", &["-static"], &libraries)?;
+    client_and_server(lab, &program, "", [1, 0])
+}
+
+/// A sample, as guests see it.
+fn sample(name: &str) -> Result<String> {
+    let path = paths::repository().join("build/samples").join(name);
+    ensure!(
+        path.exists(),
+        "{} does not exist; run 'make tools'",
+        path.display()
+    );
+    Ok(path.display().to_string())
+}
+
+fn says(output: Output, text: &str) -> Result<()> {
+    ensure!(output.stdout().contains(text), "no '{text}': {output}");
+    output.success()?;
+    Ok(())
+}
+
+/// samples/scif/hello: the server is told by both nodes.
+fn sample_hello(lab: &Lab) -> Result<()> {
+    let hello = sample("hello")?;
+    let server = lab.spawn(1, [&*hello, "serve", "2061"])?;
+    server.wait_for("listening", lab.seconds(20))?;
+    for node in [0, 1] {
+        let text = format!("good morning from {node}");
+        let output = lab.exec(node, [&*hello, "1", "2061", &text])?;
+        says(output, &format!("node 1 answers: {text}"))?;
+        server.wait_for(&format!("says: {text}"), lab.seconds(20))?;
+    }
+    let output = lab.exec(0, [&*hello, "1", "2062", "nobody"])?.status(1)?;
+    ensure!(output.stderr().contains("Connection refused"), "{output}");
+    server.kill();
+    Ok(())
+}
+
+/// samples/scif/put: a copy and the word behind it, in both directions.
+fn sample_put(lab: &Lab) -> Result<()> {
+    let put = sample("put")?;
+    for (client, server, kib) in [(0, 1, "4"), (1, 0, "16384")] {
+        let serving = lab.spawn(server, [&*put, "serve", "2063"])?;
+        serving.wait_for("listening", lab.seconds(20))?;
+        let output = lab.exec(client, [&*put, &server.to_string(), "2063", kib])?;
+        says(output, &format!("node {server} has all"))?;
+        says(serving.wait()?, &format!("node {client} has put"))?;
+    }
+    Ok(())
+}
+
+/// With udevd running, the device is the group's; sysusers has made the group.
+fn device_permissions(lab: &Lab) -> Result<()> {
+    let installed = Installed::new(lab)?;
+    let tree = installed.in_guest("usr/lib");
+    lab.shell(
+        0,
+        &format!(
+            "for folder in udev/rules.d sysusers.d; do
+                mkdir -p /usr/lib/$folder
+                cp {tree}/$folder/*scif* /usr/lib/$folder/
+             done
+             systemd-sysusers
+             udevadm verify /usr/lib/udev/rules.d/60-scif.rules
+             /usr/lib/systemd/systemd-udevd --daemon"
+        ),
+    )?;
+    let groups = lab.shell(0, "getent group scif")?;
+    let group = groups.split(':').nth(2).context("a group without an id")?;
+
+    for _ in 0..2 {
+        scif::load(lab, 0, Loaded::Patient)?;
+        lab.exec(0, ["udevadm", "settle", "--timeout=60"])?
+            .success()?;
+        let seen = lab.shell(0, "stat -c '%U:%G %a' /dev/scif")?;
+        ensure!(seen.trim() == "root:scif 660", "/dev/scif is {seen}");
+        lab.rmmod(0, "scif")?;
+    }
+
+    // Whoever is in the group may use it, with nothing else to show.
+    scif::load(lab, 0, Loaded::Patient)?;
+    lab.exec(0, ["udevadm", "settle", "--timeout=60"])?
+        .success()?;
+    let tool = scif::tool()?;
+    let as_nobody = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY];
+    let in_group: Vec<&str> = [&as_nobody[..], &["--groups", group, &tool, "nodes"]].concat();
+    lab.exec(0, in_group)?.success()?;
+    let outside: Vec<&str> = [&as_nobody[..], &["--clear-groups", &tool, "nodes"]].concat();
+    let output = lab.exec(0, outside)?;
+    ensure!(
+        output.code() != Some(0) && output.stderr().contains("EACCES"),
+        "nobody may use the device: {output}"
+    );
+    lab.exec(0, ["udevadm", "control", "--exit"])?.success()?;
+    lab.rmmod(0, "scif")
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("libscif::shared", SCIF_PAIR, shared).seconds(120),
+    Test::new("libscif::static", SCIF_PAIR, linked_statically).seconds(120),
+    Test::new("libscif::sample_hello", SCIF_PAIR, sample_hello),
+    Test::new("libscif::sample_put", SCIF_PAIR, sample_put),
+    // Other tests should not have udevd's rules, and the module has its events.
+    Test::new("libscif::device_permissions", ALONE, device_permissions)
+        .seconds(120)
+        .destroys(),
+];
