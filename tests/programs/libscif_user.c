@@ -194,7 +194,7 @@ static void check_accept_without_descriptors(void)
 static void check_misuse(uint16_t node, uint16_t port)
 {
 	struct scif_portID there = { node, 0 };
-	scif_epd_t epd = open_endpoint();
+	scif_epd_t epd = open_endpoint(), other;
 	char byte = 0;
 
 	test_errno(scif_connect(epd, NULL), EINVAL);
@@ -206,7 +206,10 @@ static void check_misuse(uint16_t node, uint16_t port)
 	test(scif_mmap(NULL, 4096, PROT_EXEC, 0, epd, 0) == SCIF_MMAP_FAILED && errno == EINVAL,
 	     "scif_mmap to execute: EINVAL");
 	test_errno(scif_bind(STDIN_FILENO, port), ENOTTY);
+	test_errno(scif_accept(STDIN_FILENO, &there, &other, 0), ENOTTY);
+	test_errno(scif_accept(epd, &there, &other, 0), EINVAL);
 	test(scif_close(epd) == 0, "close");
+	test_errno(scif_accept(epd, &there, &other, 0), EBADF);
 	test_errno(scif_listen(epd, 1), EBADF);
 	test_errno(scif_close(epd), EBADF);
 }

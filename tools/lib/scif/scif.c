@@ -120,6 +120,9 @@ int scif_accept(scif_epd_t epd, struct scif_portID *peer, scif_epd_t *newepd, in
 		errno = EINVAL;
 		return -1;
 	}
+	/* If epd is closed, the new descriptor may get its very number. */
+	if (fcntl(epd, F_GETFD) < 0)
+		return -1;
 	accepted = open(DEVICE, O_RDWR | O_CLOEXEC);
 	if (accepted < 0)
 		return -1;

@@ -10,8 +10,8 @@
  * a program may include that, too, before or after. It compiles as C89 and
  * later and as C++.
  */
-#ifndef SCIF_H
-#define SCIF_H
+#ifndef __SCIF_H__
+#define __SCIF_H__
 
 #include <errno.h>
 #include <poll.h>
@@ -176,4 +176,4 @@ static __inline__ off_t scif_register(scif_epd_t epd, void *addr, size_t len, of
 }
 #endif
 
-#endif /* SCIF_H */
+#endif /* __SCIF_H__ */

@@ -94,6 +94,19 @@ int __wrap_open64(const char *path, int flags, ...)
 	return __wrap_open(path, flags);
 }
 
+/* Descriptors are open unless they are NEW_FD and there was no open(). */
+int __wrap_fcntl(int fd, int command, ...)
+{
+	if (command != F_GETFD)
+		return fail(EINVAL);
+	return fd == NEW_FD && kernel.opens == 0 ? fail(EBADF) : 0;
+}
+
+int __wrap_fcntl64(int fd, int command, ...)
+{
+	return __wrap_fcntl(fd, command);
+}
+
 int __wrap_close(int fd)
 {
 	kernel.closes++;
@@ -232,6 +245,10 @@ static void test_accept(void)
 	errno = 0;
 	check(scif_accept(9, &peer, &new, 2) == -1 && errno == EINVAL);
 	check(kernel.opens == 0 && kernel.ioctls == 0);
+
+	/* A closed one is not taken for the one that is opened. */
+	reset();
+	check(scif_accept(NEW_FD, &peer, &new, 0) == -1 && errno == EBADF && kernel.opens == 0);
 
 	/* Without a descriptor, the request stays in the queue. */
 	reset();
