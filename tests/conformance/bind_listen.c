@@ -64,12 +64,10 @@ static void bind_privileged_allowed(void)
 static void bind_reserved_for_anybody(void)
 {
 	int first = expect_ok(scif_open()), second = expect_ok(scif_open());
-	int third = expect_ok(scif_open());
 
 	drop_privileges(0);
 	expect_value(scif_bind(first, 1024), 1024);
 	expect_value(scif_bind(second, 1087), 1087);
-	expect_value(scif_bind(third, 1088), 1088);
 }
 
 static void bind_highest_port(void)
@@ -149,9 +147,9 @@ static void bind_ports_exhausted(void)
 	do {
 		endpoint[count] = expect_ok(scif_open());
 		port = scif_bind(endpoint[count], 0);
-		expect(port > 0 || errno == ENOSPC);
 		count += port > 0;
 	} while (port > 0);
+	expect_error(scif_bind(endpoint[count], 0), ENOSPC);
 	/* But for some that others have. */
 	expect(count > 64000 - 1000 && count <= 65536 - SCIF_PORT_RSVD);
 	/* connect needs a port, too. */
