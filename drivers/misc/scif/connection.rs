@@ -437,6 +437,8 @@ impl Connection {
         if self.writers.close() {
             self.answer_close();
         }
+        // Nobody can reach them any more, but who has mapped them or copies already.
+        self.windows.revoke_all();
     }
 
     /// Says `CloseDone` once, after the last write into the peer's ring and the end of the last
