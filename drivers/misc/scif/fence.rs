@@ -132,7 +132,8 @@ impl Connection {
     }
 
     /// Waits until the transfers that `mark` stands for have ended. EINVAL if it can't be a mark,
-    /// EIO if one of them failed. Interruptible.
+    /// EIO if one of them failed; ECONNRESET or ENODEV, as from every call, if the peer has gone
+    /// before. Interruptible.
     pub(crate) fn fence_wait(self: &Arc<Self>, mark: i32) -> Result {
         let origin = marks::origin(mark).map_err(|_| EINVAL)?;
         let last = match origin {
@@ -140,6 +141,7 @@ impl Connection {
             Origin::Peer => Sequence(self.fences.peer_last.load(Relaxed)),
         };
         let (_, sequence) = marks::decode(mark, last).map_err(|_| EINVAL)?;
+        self.check_established()?;
         match origin {
             Origin::Own => {
                 self.waiters()?
@@ -149,7 +151,6 @@ impl Connection {
                     .map_err(|error| self.transfer_error(error))
             }
             Origin::Peer => {
-                self.check_established()?;
                 let target = self.peer()?.id;
                 let answer = self.ask(|token| Message::FenceWait {
                     target,
