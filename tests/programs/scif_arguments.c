@@ -437,6 +437,8 @@ static void test_nodes(void)
 	test(ioctl(fd, SCIF_GET_NODEIDS, &argument) == count && self == own_node() &&
 	     nodes[count - 1] != 0xffff && nodes[count] == 0xffff,
 	     "nodes: as many as there are, and no more");
+	/* Where the library of old looks. */
+	test(argument.len == count, "nodes: the number is in the argument, too");
 	out = (__u16 *)(edge + 2 * PAGE) - count;
 	argument.nodes = (uintptr_t)out;
 	test(ioctl(fd, SCIF_GET_NODEIDS, &argument) == count &&

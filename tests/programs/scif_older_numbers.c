@@ -136,7 +136,10 @@ static int node_ids(int fd, __u16 *nodes, int len, __u16 *self)
 		.nodes = (uintptr_t)nodes, .len = len, .self = (uintptr_t)self,
 	};
 
-	return ioctl(fd, OLDER_GET_NODEIDS, &argument);
+	/* Both ways in which a library may have looked for the number. */
+	if (ioctl(fd, OLDER_GET_NODEIDS, &argument) != argument.len)
+		return -1;
+	return argument.len;
 }
 
 static __u16 own_node(void)

@@ -144,7 +144,12 @@ fn perform(endpoint: &Endpoint, file: &File, call: Call) -> Result<isize> {
             flags,
         } => transfer_options(flags)
             .and_then(|options| endpoint.transfer(direction, local, remote, len, options)),
-        Call::NodeIds { nodes, room, own } => return node_ids(endpoint, nodes, room, own),
+        Call::NodeIds {
+            nodes,
+            room,
+            own,
+            count,
+        } => return node_ids(endpoint, nodes, room, own, count),
         Call::FenceMark { flags, mark } => fence_mark(endpoint, flags, mark),
         Call::FenceWait { mark } => endpoint.fence_wait(mark),
         Call::FenceSignal(request) => fence_signal(endpoint, &request),
@@ -277,17 +282,27 @@ fn transfer_options(flags: i32) -> Result<TransferOptions> {
     })
 }
 
-/// Returns how many nodes are online, this one included, whether or not all fitted.
-fn node_ids(endpoint: &Endpoint, nodes: usize, room: i32, own: Place<u16>) -> Result<isize> {
+/// Returns how many nodes are online, this one included, whether or not all fitted. The original
+/// driver returned 0 and put the number where the room had been said: that is done, too.
+fn node_ids(
+    endpoint: &Endpoint,
+    nodes: usize,
+    room: i32,
+    own: Place<u16>,
+    count: Place<i32>,
+) -> Result<isize> {
     let room = usize::try_from(room).map_err(|_| EINVAL)?;
     let own = own.writable()?;
+    let count = count.writable()?;
     let online = endpoint.fabric.online_nodes()?;
     for (index, node) in online.iter().take(room).enumerate() {
         let address = nodes.wrapping_add(index * size_of::<u16>());
         uapi::write(address, node)?;
     }
     own.write(&endpoint.fabric.own_id())?;
-    Ok(online.len() as isize)
+    let online = i32::try_from(online.len())?;
+    count.write(&online)?;
+    Ok(online as isize)
 }
 
 fn fence_mark(endpoint: &Endpoint, flags: i32, mark: Place<i32>) -> Result {

@@ -280,15 +280,14 @@ int scif_get_nodeIDs(uint16_t *nodes, int len, uint16_t *self)
 		.len = len,
 	};
 	scif_epd_t epd = open(DEVICE, O_RDWR | O_CLOEXEC);
-	int count;
 
 	if (epd < 0)
 		return -1;
-	count = ioctl(epd, SCIF_GET_NODEIDS, &request);
-	if (count < 0)
+	if (ioctl(epd, SCIF_GET_NODEIDS, &request) < 0)
 		return fail_and_close(epd);
 	close(epd);
-	return count;
+	/* The original driver says it nowhere else. */
+	return request.len;
 }
 
 /* Not poll(2), whose time is an int: a long may be longer. */

@@ -70,6 +70,8 @@ pub(super) enum Call {
         nodes: usize,
         room: i32,
         own: Place<u16>,
+        /// Where the room was said, and where the number of nodes goes, too.
+        count: Place<i32>,
     },
     FenceMark {
         flags: i32,
@@ -166,6 +168,7 @@ impl Call {
                     nodes: pointer(request.nodes),
                     room: request.len,
                     own: Place::at(pointer(request.self_)),
+                    count: place!(at, uapi::scifioctl_node_ids, len),
                 }
             }
             uapi::SCIF_FENCE_MARK => {

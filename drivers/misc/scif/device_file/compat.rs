@@ -139,6 +139,7 @@ pub(super) fn parse(cmd: u32, arg: usize) -> Result<Call> {
                 nodes: POINTER(request.nodes),
                 room: request.len,
                 own: Place::at(POINTER(request.self_)),
+                count: place!(at, NodeIds, len),
             }
         }
         FENCE_MARK => {

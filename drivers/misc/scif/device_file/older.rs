@@ -18,6 +18,7 @@ use super::call::{
 };
 use crate::sys::uapi::{
     self,
+    place,
     user_structure,
     Place, //
 };
@@ -89,6 +90,7 @@ pub(super) fn parse(cmd: u32, arg: usize) -> Result<Call> {
                 nodes: native_pointer(request.nodes),
                 room: request.len,
                 own: Place::at(native_pointer(request.self_)),
+                count: place!(arg, NodeIds, len),
             });
         }
         GET_VERSION => return Ok(Call::Version),
