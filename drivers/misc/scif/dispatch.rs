@@ -152,8 +152,11 @@ fn handle(session: &Arc<Session>, message: Message) -> Result<(), &'static str> 
                     token, sequence, ..
                 } => connection.fence_wait_requested(token, sequence),
                 Message::Signal {
-                    senders, receivers, ..
-                } => connection.signal_requested(senders, receivers),
+                    token,
+                    senders,
+                    receivers,
+                    ..
+                } => connection.signal_requested(token, senders, receivers),
                 Message::FenceDone { token, status, .. } => connection.fence_done(token, status),
                 Message::Connect { .. }
                 | Message::Accept { .. }

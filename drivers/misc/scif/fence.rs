@@ -27,6 +27,7 @@ use crate::{
         },
     },
     signal::Signal,
+    sys::wait::WaitQueue,
 };
 use kernel::{
     new_mutex, new_spinlock,
@@ -170,13 +171,35 @@ impl Connection {
 
     /// Asks the peer something and waits for the answer. Interruptible.
     fn ask(self: &Arc<Self>, message: impl FnOnce(u32) -> Message) -> Result<Answer> {
+        self.ask_and_wait(message, |waiters, answer| waiters.wait(answer))
+    }
+
+    /// Asks the peer for a signal and waits until it has promised it: ENXIO or ENOMEM if it can't.
+    /// Killable only, because asking twice would be two signals.
+    pub(crate) fn ask_for_signal(self: &Arc<Self>, message: impl FnOnce(u32) -> Message) -> Result {
+        match self.ask_and_wait(message, |waiters, answer| waiters.wait_killable(answer))? {
+            Answer::Done(Status::Done) => Ok(()),
+            Answer::Done(Status::NoMemory) => Err(ENOMEM),
+            Answer::Done(Status::Unknown) => Err(ENXIO),
+            _ => Err(EPROTO),
+        }
+    }
+
+    fn ask_and_wait(
+        self: &Arc<Self>,
+        message: impl FnOnce(u32) -> Message,
+        wait: impl FnOnce(
+            &WaitQueue,
+            &mut dyn FnMut() -> Option<Result<Answer>>,
+        ) -> Result<Result<Answer>>,
+    ) -> Result<Answer> {
         let waiters = self.waiters()?;
         let token = self.fences.next_token.fetch_add(1, Relaxed);
         let node = kernel::rbtree::RBTreeNode::new(token, None, GFP_KERNEL)?;
         let replaced = self.fences.questions.lock().insert(node);
         drop(replaced);
         let answer = self.session.post_bulk(&message(token)).and_then(|()| {
-            waiters.wait(|| {
+            wait(&waiters, &mut || {
                 let answered = self.fences.questions.lock().get(&token).copied().flatten();
                 answered
                     .map(Ok)
@@ -308,7 +331,7 @@ impl Connection {
         }
     }
 
-    fn say_fence_done(&self, token: u32, status: Status) {
+    pub(crate) fn say_fence_done(&self, token: u32, status: Status) {
         if let Ok(peer) = self.peer() {
             let _ = self.session.post(&Message::FenceDone {
                 target: peer.id,

@@ -7,6 +7,9 @@
 //! the aperture. An offer that makes no sense ends the session; one that can't be served (no
 //! memory, out of reach) is answered so.
 //!
+//! How many extents a peer can make this node remember is bounded by the memory that it could
+//! describe with them: see [`Allowance`].
+//!
 //! A window that was revoked can't be found any more. The owner is told that it is released when
 //! the last user, a transfer or a mapping, drops its [`RemoteWindow`].
 //!
@@ -47,6 +50,7 @@ use kernel::{
     prelude::*,
     rbtree::RBTree,
     sync::{
+        atomic::Relaxed,
         Arc,
         Mutex, //
     },
@@ -58,6 +62,44 @@ const MAX_INCOMING: usize = 16;
 /// Windows of one connection: a peer can't make this node remember any number of them.
 const MAX_WINDOWS: usize = 1 << 17;
 
+/// How often a peer may register each of its pages before extents are counted against it.
+const REGISTRATIONS_PER_PAGE: u64 = 4;
+
+/// Extents that a peer may have registered however small its memory is.
+const MIN_EXTENTS: u64 = 1 << 16;
+
+/// The right to remember a number of extents of a peer; given back when dropped.
+struct Allowance {
+    session: Arc<Session>,
+    extents: u64,
+}
+
+impl Allowance {
+    /// None if the peer has too many already.
+    fn take(session: &Arc<Session>, extents: u64) -> Option<Self> {
+        let pages = session.transport.reach() >> PAGE_SHIFT;
+        let limit = pages
+            .saturating_mul(REGISTRATIONS_PER_PAGE)
+            .saturating_add(MIN_EXTENTS);
+        let before = session.remote_extents.fetch_add(extents, Relaxed);
+        // Gives them back if they are refused.
+        let this = Self {
+            session: session.clone(),
+            extents,
+        };
+        if before.saturating_add(extents) > limit {
+            return None;
+        }
+        Some(this)
+    }
+}
+
+impl Drop for Allowance {
+    fn drop(&mut self) {
+        self.session.remote_extents.fetch_sub(self.extents, Relaxed);
+    }
+}
+
 /// See the head of this file.
 pub(crate) struct RemoteWindow {
     id: WindowId,
@@ -66,6 +108,7 @@ pub(crate) struct RemoteWindow {
     /// Bus addresses of the peer, all inside the aperture.
     pub(crate) extents: ExtentTable,
     session: Arc<Session>,
+    _allowance: Allowance,
 }
 
 impl Drop for RemoteWindow {
@@ -93,6 +136,8 @@ struct Incoming {
     missing: u32,
     entries: KVVec<Entry>,
     status: Status,
+    /// None if the window is refused.
+    allowance: Option<Allowance>,
 }
 
 struct Tables {
@@ -220,13 +265,18 @@ impl Connection {
         if tables.incoming.len() >= MAX_INCOMING {
             return Err("it offers too many windows at once");
         }
+        let allowance = Allowance::take(&self.session, extents.into());
         let incoming = Incoming {
             id,
             range,
             protection,
             missing: extents,
             entries: KVVec::new(),
-            status: Status::Done,
+            status: match allowance {
+                Some(_) => Status::Done,
+                None => Status::NoMemory,
+            },
+            allowance,
         };
         tables
             .incoming
@@ -298,7 +348,7 @@ impl Connection {
 
     fn window_complete(&self, incoming: Incoming) -> Result<(), Violation> {
         let mut status = incoming.status;
-        if status == Status::Done {
+        if let (Status::Done, Some(allowance)) = (status, incoming.allowance) {
             let extents = Extents::new(incoming.entries)
                 .map_err(|_| "it sends extents that do not follow each other")?;
             if extents.len() != incoming.range.len() {
@@ -310,6 +360,7 @@ impl Connection {
                 protection: incoming.protection,
                 extents,
                 session: self.session.clone(),
+                _allowance: allowance,
             };
             status = self.add_remote_window(window)?;
         }

@@ -253,10 +253,18 @@ impl Connection {
             Direction::Read => (PROTECTION_WRITE, PROTECTION_READ),
             Direction::Write => (PROTECTION_READ, PROTECTION_WRITE),
         };
-        let engine =
-            self.session.transport.engine().filter(|_| {
-                !options.use_cpu && (direction == Direction::Read || len > SMALL_WRITE)
-            });
+        // Where extents begin and end, pages do: only the ends of the transfer can be misaligned.
+        let local_start = match local {
+            LocalSide::Windows(offset) => offset as u64,
+            LocalSide::Memory(address) => address as u64,
+        };
+        let engine = self.session.transport.engine().filter(|engine| {
+            !options.use_cpu
+                && (direction == Direction::Read || len > SMALL_WRITE)
+                && engine
+                    .channel
+                    .is_aligned(remote_range.start(), local_start, len as usize)
+        });
         // First, so that what is pinned is no more than there are windows for.
         let remote_pieces = self.remote_windows.cover(remote_range, remote_need)?;
         let local_pieces = match local {
@@ -276,10 +284,7 @@ impl Connection {
         let source = match direction {
             Direction::Read => remote_range.start(),
             // Windows and memory of the process are aligned to pages alike.
-            Direction::Write => match local {
-                LocalSide::Windows(offset) => offset as u64,
-                LocalSide::Memory(address) => address as u64,
-            },
+            Direction::Write => local_start,
         };
         let parts = match options.ordered {
             true => plan::split_tail(source, len),

@@ -112,6 +112,8 @@ pub(crate) struct Session {
     #[pin]
     exports: Mutex<RBTree<u32, Export>>,
     next_window: Atomic<u32>,
+    /// Extents of the peer's windows that this node remembers.
+    pub(crate) remote_extents: Atomic<u64>,
     /// Where processes see the peer's memory.
     #[pin]
     pub(crate) mappings: Mappings,
@@ -169,6 +171,7 @@ impl Session {
                 ),
                 exports <- new_mutex!(RBTree::new(), "Session::exports"),
                 next_window: Atomic::new(1),
+                remote_extents: Atomic::new(0),
                 mappings <- Mappings::new(),
                 control_work <- new_work!("Session::control_work"),
             }),
@@ -402,6 +405,10 @@ impl Session {
         let mut exports = self.exports.lock();
         if self.is_over() {
             return Err(ENODEV);
+        }
+        // After 2^32 windows the numbers begin again.
+        if exports.get(&window.id.0).is_some() {
+            return Err(EAGAIN);
         }
         let export = Export {
             window: window.clone(),

@@ -16,7 +16,10 @@ use crate::{
     logic::{
         address_space::Range,
         marks::Origin,
-        wire::Message, //
+        wire::{
+            Message,
+            Status, //
+        },
     },
     remote_window::RemotePiece,
     window::PROTECTION_WRITE,
@@ -71,8 +74,9 @@ impl Connection {
             Origin::Own => self.defer_signal(signal),
             Origin::Peer => {
                 let target = self.peer()?.id;
-                self.session.post_bulk(&Message::Signal {
+                self.ask_for_signal(|token| Message::Signal {
                     target,
+                    token,
                     senders: local.map(|target| (target.offset as u64, target.value)),
                     receivers: remote.map(|target| (target.offset as u64, target.value)),
                 })
@@ -109,6 +113,7 @@ impl Connection {
     /// The peer wants a signal behind our transfers. Called by the control work.
     pub(crate) fn signal_requested(
         self: &Arc<Self>,
+        token: u32,
         senders: Option<(u64, u64)>,
         receivers: Option<(u64, u64)>,
     ) {
@@ -116,10 +121,16 @@ impl Connection {
             offset: offset as i64,
             value,
         };
-        // A window that was unregistered meanwhile wants no signal any more.
-        if let Ok(signal) = self.make_signal(receivers.map(target), senders.map(target)) {
-            let _ = self.defer_signal(signal);
-        }
+        let queued = self
+            .make_signal(receivers.map(target), senders.map(target))
+            .and_then(|signal| self.defer_signal(signal));
+        let status = match queued {
+            Ok(()) => Status::Done,
+            Err(error) if error == ENOMEM => Status::NoMemory,
+            // A window that was unregistered meanwhile.
+            Err(_) => Status::Unknown,
+        };
+        self.say_fence_done(token, status);
     }
 
     /// Stores the values of a signal. May sleep.

@@ -96,6 +96,14 @@ impl Transport {
         }
     }
 
+    /// How many bytes of the peer's memory can be reached at most.
+    pub(crate) fn reach(&self) -> u64 {
+        match self {
+            Transport::Ntb(ntb) => ntb.aperture.size() as u64,
+            Transport::Loopback(_) => direct_map::end_of_memory(),
+        }
+    }
+
     /// Stores `bytes` at the peer's `address`. Posted: see [`Self::flush`].
     pub(crate) fn write(&self, address: u64, bytes: &[u8]) -> Result {
         match self {

@@ -75,6 +75,7 @@ use crate::{
 };
 use kernel::{
     impl_has_work, new_mutex, new_spinlock_irq, new_work,
+    page::PAGE_SHIFT,
     prelude::*,
     str::CString,
     sync::{
@@ -346,6 +347,13 @@ impl Inner {
         let _ = self.graves.push_within_capacity(grave);
     }
 
+    /// Lets the peer in no more, if the hardware can do that. Returns whether it can.
+    fn close_aperture(&mut self, device: &NtbDevice) -> bool {
+        self.aperture
+            .take()
+            .is_some_and(|aperture| device.clear_translation(PEER, aperture.window).is_ok())
+    }
+
     /// Says something once, until something else happens.
     fn complain(&mut self, say: impl FnOnce()) {
         if !self.complained {
@@ -396,6 +404,9 @@ impl NtbLink {
         let Some(device) = device.filter(|_| link_is_up) else {
             inner.rejected = 0;
             if let State::Offering(offer) = core::mem::replace(&mut inner.state, State::Down) {
+                if let Some(device) = self.device() {
+                    inner.close_aperture(&device);
+                }
                 inner.retire(offer);
             }
             return;
@@ -492,6 +503,7 @@ impl NtbLink {
             echo: offer.echo,
             node: self.node,
             window: aperture.window as u8,
+            page_shift: PAGE_SHIFT as u8,
             generation: self.fabric.generation,
             control: offer.block.bus_address(),
             aperture_base: aperture.base,
@@ -543,12 +555,24 @@ impl NtbLink {
         let State::Offering(offer) = &inner.state else {
             return;
         };
+        if usize::from(hello.page_shift) != PAGE_SHIFT {
+            inner.rejected = hello.generation;
+            pr_err!(
+                "{}: no session with node {}: its pages have 2^{} bytes, those of this side 2^{}\n",
+                &*self.name,
+                hello.node,
+                hello.page_shift,
+                PAGE_SHIFT
+            );
+            return;
+        }
         if hello.echo != 0 && hello.echo != offer.nonce {
             return;
         }
         if offer.echo != 0 && offer.echo != hello.nonce {
             // Our block may hold words of the peer's former life: begin anew.
             if let State::Offering(offer) = core::mem::replace(&mut inner.state, State::Down) {
+                inner.close_aperture(device);
                 inner.retire(offer);
             }
             Self::schedule(self);
@@ -568,19 +592,23 @@ impl NtbLink {
             if let Err(error) = self.begin_session(inner, device, offer, &hello) {
                 // The peer has begun its session, and writes to our block.
                 inner.keep(Grave::Offer(block));
+                inner.close_aperture(device);
                 inner.rejected = hello.generation;
                 let reason = if error == EEXIST {
                     "its node id is taken by another; set node_id= on one of them"
                 } else if error == EFAULT {
                     "its control block can't be reached"
-                } else {
+                } else if error == ENOMEM {
                     "there is not enough memory"
+                } else {
+                    "its aperture can't be used"
                 };
                 pr_err!(
-                    "{}: no session with node {}: {}\n",
+                    "{}: no session with node {}: {} ({:?})\n",
                     &*self.name,
                     hello.node,
-                    reason
+                    reason,
+                    error
                 );
             }
         }
@@ -687,13 +715,11 @@ impl NtbLink {
         inner.stale_nonce = session.peer.nonce;
         self.fabric.node_lost(session);
         pr_info!("node {} is offline: {}\n", session.peer.node, reason);
-        let fenced = match (self.device(), inner.aperture.take()) {
+        let fenced = match self.device() {
             // From here on a peer that is merely slow writes nowhere, if the hardware can do that.
-            (Some(device), Some(aperture)) => {
-                device.clear_translation(PEER, aperture.window).is_ok()
-            }
+            Some(device) => inner.close_aperture(&device),
             // The driver is being unbound: the peer gets the time to let go first.
-            _ => false,
+            None => false,
         };
         session.tear_down();
         if session.peer_left() {

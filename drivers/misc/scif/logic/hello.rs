@@ -8,7 +8,8 @@
 //!  0     magic and protocol version
 //!  1     nonce      this side's session, never zero; a new one for each attempt
 //!  2     echo       the nonce of the other side that this one has seen, or zero
-//!  3     node id (low 16), index of the NTB memory window that is the aperture (bits 16-23)
+//!  3     node id (low 16), index of the NTB memory window that is the aperture (bits 16-23),
+//!        size of a page, as the number of its address bits (bits 24-31)
 //!  4-5   generation of the node: random, new at each load of the module
 //!  6-7   bus address of this side's control block
 //!  8-9   bus address at which the aperture over this side's memory begins
@@ -34,6 +35,8 @@ pub(crate) struct Hello {
     pub(crate) echo: u32,
     pub(crate) node: u16,
     pub(crate) window: u8,
+    /// In the units of which extents are told.
+    pub(crate) page_shift: u8,
     pub(crate) generation: u64,
     pub(crate) control: u64,
     pub(crate) aperture_base: u64,
@@ -75,7 +78,9 @@ impl Hello {
             MAGIC_AND_VERSION,
             self.nonce,
             self.echo,
-            u32::from(self.node) | (u32::from(self.window) << 16),
+            u32::from(self.node)
+                | (u32::from(self.window) << 16)
+                | (u32::from(self.page_shift) << 24),
             low(self.generation),
             high(self.generation),
             low(self.control),
@@ -111,6 +116,7 @@ impl Hello {
             echo,
             node: ids as u16,
             window: (ids >> 16) as u8,
+            page_shift: (ids >> 24) as u8,
             generation: join(generation_low, generation_high),
             control: join(control_low, control_high),
             aperture_base: join(base_low, base_high),

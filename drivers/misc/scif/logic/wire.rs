@@ -149,9 +149,11 @@ pub(crate) enum Message {
         offset: u64,
     },
     /// Asks for values to be stored, as (offset, value), once all the receiver's transfers so far
-    /// have ended: in a window of the sender, and in one of the receiver.
+    /// have ended: in a window of the sender, and in one of the receiver. The answer, with
+    /// `FenceDone`, says whether they will be.
     Signal {
         target: ConnectionId,
+        token: u32,
         senders: Option<(u64, u64)>,
         receivers: Option<(u64, u64)>,
     },
@@ -428,10 +430,13 @@ impl Message {
                 &mut writer
             }
             Message::Signal {
-                senders, receivers, ..
+                token,
+                senders,
+                receivers,
+                ..
             } => {
                 let present = u32::from(senders.is_some()) | (u32::from(receivers.is_some()) << 1);
-                writer.u32(present).u32(0);
+                writer.u32(present).u32(token);
                 for (offset, value) in [senders, receivers].map(Option::unwrap_or_default) {
                     writer.u64(offset).u64(value);
                 }
@@ -569,7 +574,7 @@ impl Message {
             },
             19 => {
                 let present = fields.u32()?;
-                fields.u32()?;
+                let token = fields.u32()?;
                 let senders = (fields.u64()?, fields.u64()?);
                 let receivers = (fields.u64()?, fields.u64()?);
                 if present == 0 || present > 3 {
@@ -577,6 +582,7 @@ impl Message {
                 }
                 Message::Signal {
                     target,
+                    token,
                     senders: (present & 1 != 0).then_some(senders),
                     receivers: (present & 2 != 0).then_some(receivers),
                 }

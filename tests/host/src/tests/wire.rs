@@ -111,14 +111,17 @@ fn message() -> impl Strategy<Value = Message> {
         (id(), window()).prop_map(|(target, window)| Message::WindowRevokeDone { target, window }),
         (
             id(),
+            any::<u32>(),
             any::<Option<(u64, u64)>>(),
             any::<Option<(u64, u64)>>()
         )
-            .prop_filter("it is for at least one side", |(_, senders, receivers)| {
-                senders.is_some() || receivers.is_some()
-            })
-            .prop_map(|(target, senders, receivers)| Message::Signal {
+            .prop_filter(
+                "it is for at least one side",
+                |(_, _, senders, receivers)| { senders.is_some() || receivers.is_some() }
+            )
+            .prop_map(|(target, token, senders, receivers)| Message::Signal {
                 target,
+                token,
                 senders,
                 receivers,
             }),
