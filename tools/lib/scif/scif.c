@@ -15,6 +15,7 @@
 
 #include <assert.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/scif_ioctl.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -290,13 +291,24 @@ int scif_get_nodeIDs(uint16_t *nodes, int len, uint16_t *self)
 	return request.len;
 }
 
-/* Not poll(2), whose time is an int: a long may be longer. */
+/*
+ * poll(2) takes the time as an int, which a long may be too long for; ppoll(2)
+ * takes a struct timespec, which kernels may not know in the layout of 32-bit
+ * programs. So each where it fits.
+ */
 int scif_poll(struct scif_pollepd *epds, unsigned int nepds, long timeout)
 {
-	struct timespec limit = {
-		.tv_sec = timeout / 1000,
-		.tv_nsec = timeout % 1000 * 1000000,
-	};
+	struct pollfd *fds = (struct pollfd *)epds;
 
-	return ppoll((struct pollfd *)epds, nepds, timeout < 0 ? NULL : &limit, NULL);
+#if LONG_MAX > INT_MAX
+	if (timeout > INT_MAX) {
+		struct timespec limit = {
+			.tv_sec = timeout / 1000,
+			.tv_nsec = timeout % 1000 * 1000000,
+		};
+
+		return ppoll(fds, nepds, &limit, NULL);
+	}
+#endif
+	return poll(fds, nepds, timeout < 0 ? -1 : timeout);
 }
