@@ -30,31 +30,50 @@ const ALONE: Need = Need {
 /// Nobody's user and group.
 const NOBODY: &str = "65534";
 
-/// The folder of the installed tree below the exchange folder.
-const TREE: &str = "libscif";
-
 /// The exchange folder, as guests see it.
 const EXCHANGE: &str = "/exchange";
 
+/// What a tree is built with.
+#[derive(Clone, Copy)]
+struct Kind {
+    /// The tree's folder below the exchange folder.
+    folder: &'static str,
+    compiler: &'static [&'static str],
+}
+
+/// As any distribution would.
+const NATIVE: Kind = Kind {
+    folder: "libscif",
+    compiler: &["cc"],
+};
+
+/// For 32-bit programs.
+const SMALL: Kind = Kind {
+    folder: "libscif-32",
+    compiler: &["cc", "-m32"],
+};
+
 /// A tree with the library installed, below the exchange folder.
 struct Installed {
+    kind: Kind,
     /// On the host.
     root: PathBuf,
 }
 
 impl Installed {
-    fn new(lab: &Lab) -> Result<Installed> {
-        let root = lab.paths().exchange().join(TREE);
-        let build = lab.paths().exchange().join("libscif-build");
+    fn new(lab: &Lab, kind: Kind) -> Result<Installed> {
+        let root = lab.paths().exchange().join(kind.folder);
+        let build = root.join("build");
         let mut make = process::Command::new("make");
         make.arg("-s")
             .arg("-C")
             .arg(paths::repository().join("tools/lib/scif"))
+            .arg(format!("CC={}", kind.compiler.join(" ")))
             .arg(format!("OUTPUT={}", build.display()))
             .arg(format!("DESTDIR={}", root.display()))
             .args(["PREFIX=/usr", "install"]);
         run(&mut make)?;
-        Ok(Installed { root })
+        Ok(Installed { kind, root })
     }
 
     /// What pkg-config says.
@@ -72,8 +91,9 @@ impl Installed {
     /// Compiles tests/programs/libscif_user.c; returns it as guests see it.
     fn build_user(&self, name: &str, how: &[&str], libraries: &[&str]) -> Result<String> {
         let source = paths::repository().join("tests/programs/libscif_user.c");
-        let mut cc = process::Command::new("cc");
-        cc.args(["-O2", "-Wall", "-Wextra", "-Werror"])
+        let mut cc = process::Command::new(self.kind.compiler[0]);
+        cc.args(&self.kind.compiler[1..])
+            .args(["-O2", "-Wall", "-Wextra", "-Werror"])
             .args(how)
             .arg("-o")
             .arg(self.root.join(name))
@@ -84,7 +104,7 @@ impl Installed {
     }
 
     fn in_guest(&self, path: &str) -> String {
-        format!("{EXCHANGE}/{TREE}/{path}")
+        format!("{EXCHANGE}/{}/{path}", self.kind.folder)
     }
 }
 
@@ -123,8 +143,8 @@ fn client_and_server(lab: &Lab, program: &str, library: &str, nodes: [usize; 2])
 }
 
 /// The shared library of the tree is the one that is used.
-fn shared(lab: &Lab) -> Result<()> {
-    let installed = Installed::new(lab)?;
+fn linked_dynamically(lab: &Lab, kind: Kind) -> Result<()> {
+    let installed = Installed::new(lab, kind)?;
     let program = installed.build_user("shared", &[], &["--cflags", "--libs"])?;
     let library = installed.in_guest("usr/lib");
     let output = lab
@@ -141,9 +161,18 @@ fn shared(lab: &Lab) -> Result<()> {
     client_and_server(lab, &program, &library, [0, 1])
 }
 
+fn shared(lab: &Lab) -> Result<()> {
+    linked_dynamically(lab, NATIVE)
+}
+
+/// The library and the program have 32 bits, the kernel has 64.
+fn shared_32(lab: &Lab) -> Result<()> {
+    linked_dynamically(lab, SMALL)
+}
+
 /// A program that brings its own.
 fn linked_statically(lab: &Lab) -> Result<()> {
-    let installed = Installed::new(lab)?;
+    let installed = Installed::new(lab, NATIVE)?;
     let libraries = ["--static", "--cflags", "--libs"];
     let program = installed.build_user("static", &["-static"], &libraries)?;
     client_and_server(lab, &program, "", [1, 0])
@@ -198,7 +227,7 @@ fn sample_put(lab: &Lab) -> Result<()> {
 
 /// With udevd running, the device is the group's; sysusers has made the group.
 fn device_permissions(lab: &Lab) -> Result<()> {
-    let installed = Installed::new(lab)?;
+    let installed = Installed::new(lab, NATIVE)?;
     let tree = installed.in_guest("usr/lib");
     lab.shell(
         0,
@@ -238,6 +267,14 @@ fn device_permissions(lab: &Lab) -> Result<()> {
         output.code() != Some(0) && output.stderr().contains("EACCES"),
         "nobody may use the device: {output}"
     );
+    lab.rmmod(0, "scif")?;
+
+    // The same for the device by its older name.
+    lab.insmod(0, scif::module(lab)?, "mic_compat=1")?;
+    lab.exec(0, ["udevadm", "settle", "--timeout=60"])?
+        .success()?;
+    let seen = lab.shell(0, "stat -c '%U:%G %a' /dev/mic/scif")?;
+    ensure!(seen.trim() == "root:scif 660", "/dev/mic/scif is {seen}");
     lab.exec(0, ["udevadm", "control", "--exit"])?.success()?;
     lab.rmmod(0, "scif")
 }
@@ -246,6 +283,7 @@ fn device_permissions(lab: &Lab) -> Result<()> {
 pub const TESTS: &[Test] = &[
     Test::new("libscif::shared", SCIF_PAIR, shared).seconds(120),
     Test::new("libscif::static", SCIF_PAIR, linked_statically).seconds(120),
+    Test::new("libscif::shared_32", SCIF_PAIR, shared_32).seconds(120),
     Test::new("libscif::sample_hello", SCIF_PAIR, sample_hello),
     Test::new("libscif::sample_put", SCIF_PAIR, sample_put),
     // Other tests should not have udevd's rules, and the module has its events.
