@@ -149,7 +149,8 @@ int __wrap_ioctl(int fd, unsigned long number, ...)
 		((struct scifioctl_reg *)pointer)->out_offset = 0x123456789000LL;
 		break;
 	case SCIF_GET_NODEIDS:
-		return 3;
+		((struct scifioctl_node_ids *)pointer)->len = 3;
+		break;
 	}
 	return 0;
 }
