@@ -199,7 +199,8 @@ static void connect_interrupted(void)
 	interrupt_repeatedly(true);
 	expect_error(connect_to(endpoint, to.node, to.port), EINTR);
 	stop_interrupting();
-	/* Nothing is queued, so there is room for it: the backlog is 1. */
+	/* Nothing stays queued, so there is room for it: the backlog is 1. */
+	wait_until(!ask(to.peer, DO_POLL, to.listener, POLLIN, 0));
 	begin(to.peer, DO_ACCEPT, to.listener, SCIF_ACCEPT_SYNC);
 	expect_ok(connect_to(endpoint, to.node, to.port));
 	expect_ok(end(to.peer));
