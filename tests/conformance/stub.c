@@ -1,2 +1,0 @@
-#include "suite.h"
-const struct test_case mapping_cases[] = {{}}, process_cases[] = {{}}, abi_cases[] = {{}}, star_cases[] = {{}};
