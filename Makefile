@@ -21,6 +21,7 @@ help:
 	@echo '  make test                  all tests; ends with "N passed, N failed"'
 	@echo '                             KERNEL=debug: on the kernel with KASAN, lockdep and the like'
 	@echo '                             FILTER=...: only the lab tests with that in their name'
+	@echo '  make conformance           the conformance suite, rule by rule, as TAP; KERNEL=debug, too'
 	@echo
 	@echo 'The module for a machine of yours:'
 	@echo '  make modules KDIR=...      build scif.ko against a prepared kernel tree >= 7.3'
@@ -52,6 +53,9 @@ endif
 
 test: modules tools
 	@$(environment) scripts/test --kernel "$(KERNEL)" $(FILTER)
+
+conformance: modules tools
+	@$(environment) scripts/conformance --kernel "$(KERNEL)" $(TOPOLOGY)
 
 host-test:
 	@$(environment) scripts/test --host-only
@@ -95,5 +99,5 @@ endif
 distclean: clean
 	scripts/environment remove-all
 
-.PHONY: help demo test host-test check modules modules_install tools lib lib_install \
+.PHONY: help demo test conformance host-test check modules modules_install tools lib lib_install \
 	lib_uninstall shell clean distclean

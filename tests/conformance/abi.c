@@ -400,10 +400,13 @@ static void abi_unwritable_result(void)
 	request->flags = SCIF_ACCEPT_SYNC;
 	expect_value(mprotect(request, PAGE, PROT_READ), 0);
 	expect_error(ioctl(incoming.listener, SCIF_ACCEPTREQ, request), EFAULT);
-	/* Likewise a connection: its other end is told, or it is accepted by the next call. */
-	if (scif_accept(incoming.listener, &from, &accepted, 0))
-		expect(ask(incoming.peer, DO_POLL, incoming.endpoint, POLLIN, -1) &
-		       (POLLHUP | POLLERR));
+	/* Likewise a connection: it is accepted by the next call, or its other end is told. */
+	if (!scif_accept(incoming.listener, &from, &accepted, 0))
+		return;
+	expect(ask(incoming.peer, DO_POLL, incoming.endpoint, POLLOUT, -1) & POLLOUT);
+	if (ask(incoming.peer, DO_CONNECT, incoming.endpoint, own_node(), incoming.port) < 0)
+		return;
+	expect(ask(incoming.peer, DO_POLL, incoming.endpoint, 0, -1) & POLLHUP);
 }
 
 static void abi_by_value(void)

@@ -299,7 +299,8 @@ static void kill_unpins(void)
 		expect_ok(ask(pair->peer, DO_CLOSE, pair->there));
 		wait_until(!ask(pair->peer, DO_LOCKED));
 	}
-	wait_until(pinned() == before);
+	/* What was left from the case before may have gone, too. */
+	wait_until(pinned() <= before);
 }
 
 /* --- Threads --- */

@@ -34,7 +34,7 @@ const struct rule rules[] = {
 	  "each node that can be connected to is listed, once" },
 	{ "nodes.absent-not-listed", "scif.h get_node_ids",
 	  "a node that was lost is not counted any more, and one that comes back is",
-	  .lab_test = "scif_node_loss::kill_and_return" },
+	  .lab_test = "scif_node_loss::unload" },
 
 	/* Bind */
 	{ "bind.returns-port", "scif.h bind",
@@ -131,7 +131,7 @@ const struct rule rules[] = {
 	  "no other call honours O_NONBLOCK" },
 	{ "connect.node-lost", "scif.md 2 node loss",
 	  "a connect that waits ends with an error when the node is lost",
-	  .lab_test = "scif_node_loss::blocked_calls" },
+	  .lab_test = "scif_node_loss::hang" },
 
 	/* Accept */
 	{ "accept.flags", "scif.md 2 accept",
@@ -206,7 +206,7 @@ const struct rule rules[] = {
 	  "a bad address is EFAULT, or the count of the bytes before it, and none of them is lost" },
 	{ "send.node-lost", "scif.md 2 node loss",
 	  "a send that waits when the node is lost ends",
-	  .lab_test = "scif_node_loss::blocked_calls" },
+	  .lab_test = "scif_node_loss::hang" },
 	{ "recv.zero", "scif.h recv",
 	  "length 0 returns 0" },
 	{ "recv.negative", "scif.h recv",
@@ -239,7 +239,7 @@ const struct rule rules[] = {
 	  "nothing behind the length is written" },
 	{ "recv.node-lost", "scif.md 2 node loss",
 	  "a receive that waits when the node is lost ends with ECONNRESET",
-	  .lab_test = "scif_node_loss::blocked_calls" },
+	  .lab_test = "scif_node_loss::hang" },
 
 	/* Poll */
 	{ "poll.unbound", "scif.md 2 poll",
@@ -462,7 +462,7 @@ const struct rule rules[] = {
 	  "two windows of one memory show the same bytes" },
 	{ "rma.node-lost", "scif.md 2 node loss",
 	  "a copy that is under way when the node is lost ends with an error",
-	  .lab_test = "scif_node_loss::during_copies" },
+	  .lab_test = "scif_node_loss::hang" },
 
 	/* Fences */
 	{ "mark.flags", "scif.md 2 fence_mark",
@@ -495,7 +495,7 @@ const struct rule rules[] = {
 	  "no copy lasts long enough for a signal to arrive in it surely" },
 	{ "wait.node-lost", "scif.md 2 node loss",
 	  "a wait that is under way when the node is lost ends",
-	  .lab_test = "scif_node_loss::blocked_calls" },
+	  .lab_test = "scif_node_loss::hang" },
 	{ "signal.local", "scif.md 2 fence_signal",
 	  "SIGNAL_LOCAL writes lval at loff in the own window" },
 	{ "signal.remote", "scif.md 2 fence_signal",
@@ -576,7 +576,7 @@ const struct rule rules[] = {
 	  "a mapping can't be registered: the memory is not this node's" },
 	{ "mmap.node-lost", "scif.md 2 mmap",
 	  "after the node was lost a mapping gives SIGBUS",
-	  .lab_test = "scif_mmap::node_loss" },
+	  .lab_test = "scif_node_loss::hang" },
 
 	/* Processes */
 	{ "process.fork-shares", "scif.md 2 fork",
@@ -631,10 +631,10 @@ const struct rule rules[] = {
 	  "nothing behind an argument is read or written, even at the end of the memory" },
 	{ "abi.32-bit", "scif.md 1",
 	  "32-bit programs get the same",
-	  .lab_test = "scif_compat::conformance" },
+	  .lab_test = "scif_compat::loopback" },
 	{ "abi.mic-device", "scif.md 1",
 	  "/dev/mic/scif takes the numbers of the older library",
-	  .lab_test = "scif_compat::mic_scif" },
+	  .lab_test = "scif_compat::older_loopback" },
 
 	/* Three nodes */
 	{ "star.nodes", "scif.md 1",
@@ -662,10 +662,10 @@ const struct rule rules[] = {
 	/* Node loss */
 	{ "loss.unpins", "scif.md 2 node loss",
 	  "windows are revoked and memory unpinned when the node is lost",
-	  .lab_test = "scif_node_loss::kill_and_return" },
+	  .lab_test = "scif_node_loss::unload" },
 	{ "loss.reload", "scif.md 2 node loss",
 	  "the module can be unloaded and loaded again on either side",
-	  .lab_test = "scif_node_loss::reload" },
+	  .lab_test = "scif_node_loss::unload" },
 	{ }
 };
 

@@ -11,6 +11,7 @@ mod lab_itself;
 mod libscif;
 mod scif;
 mod scif_compat;
+mod scif_conformance;
 mod scif_copy;
 mod scif_data_path;
 mod scif_leaks;
@@ -40,6 +41,7 @@ const FILES: &[&[Test]] = &[
     scif_data_path::TESTS,
     scif_node_loss::TESTS,
     scif_star::TESTS,
+    scif_conformance::TESTS,
     scif_leaks::TESTS,
     libscif::TESTS,
 ];

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The conformance suite (tests/conformance) on one node without any device, on two nodes
+//! and on three; `make conformance` shows its results case by case.
+//!
+//! After it nothing may be left: connections, windows, pinned pages (`scif::check_idle`),
+//! memory that nobody knows; and the module can be unloaded.
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::bail;
+use anyhow::ensure;
+use lab::Flavour;
+use lab::Lab;
+use lab::Process;
+use lab::paths;
+
+use crate::harness::Need;
+use crate::harness::ONE;
+use crate::harness::Test;
+use crate::scif;
+use crate::scif::Loaded;
+use crate::scif_messages_and_rma::SCIF_PAIR;
+use crate::scif_star::SCIF_STAR;
+
+/// One node that has nothing but the module.
+const BARE: Need = Need {
+    dma_channels: 0,
+    scif: Loaded::Patient,
+    ..ONE
+};
+
+/// The program, as guests see it.
+fn program() -> Result<String> {
+    let path = paths::repository().join("build/conformance/conformance");
+    ensure!(
+        path.exists(),
+        "{} does not exist; run 'make tools'",
+        path.display()
+    );
+    Ok(path.display().to_string())
+}
+
+/// Seconds for a case.
+fn time_limit(lab: &Lab) -> &'static str {
+    match lab.kernel().flavour() {
+        Flavour::Plain => "30",
+        Flavour::Debug => "200",
+    }
+}
+
+fn start_agent(lab: &Lab, node: usize) -> Result<Process> {
+    let argv = [&program()?, "agent", "--time-limit", time_limit(lab)];
+    let agent = lab
+        .command(node, argv)?
+        .timeout(lab.seconds(600))
+        .spawn()
+        .with_context(|| format!("the agent of node {node}"))?;
+    agent.wait_for("agent on port", lab.seconds(20))?;
+    Ok(agent)
+}
+
+/// Runs all cases on node 0, with the others as peers.
+fn run(lab: &Lab, topology: &str) -> Result<()> {
+    let agents = (1..lab.nodes())
+        .map(|node| start_agent(lab, node))
+        .collect::<Result<Vec<Process>>>()?;
+    let mut argv = vec![program()?, "run".to_owned()];
+    argv.extend(["--topology", topology, "--time-limit", time_limit(lab)].map(str::to_owned));
+    for node in 1..lab.nodes() {
+        argv.extend(["--peer".to_owned(), node.to_string()]);
+    }
+    let output = lab.command(0, argv)?.timeout(lab.seconds(600)).run()?;
+    for agent in agents {
+        agent.signal(15);
+        if agent.wait_timeout(lab.seconds(20))?.is_none() {
+            bail!("an agent does not end");
+        }
+    }
+    failures(&output.stdout())?;
+    scif::check_tap(output)
+}
+
+/// An error with the cases that failed, and what they say of it.
+fn failures(text: &str) -> Result<()> {
+    let mut failed = Vec::new();
+    let mut in_failure = false;
+    for line in text.lines() {
+        let comment = line.starts_with("# ") && !line.contains(" passed, ");
+        in_failure = line.starts_with("not ok") || (in_failure && comment);
+        if in_failure {
+            failed.push(line);
+        }
+    }
+    ensure!(failed.is_empty(), "{}", failed.join("\n"));
+    Ok(())
+}
+
+/// Nobody holds anything any more, and so the module goes.
+fn nothing_left(lab: &Lab) -> Result<()> {
+    for node in 0..lab.nodes() {
+        scif::check_idle(lab, node)?;
+        let report = lab.kmemleak(node)?;
+        ensure!(report.is_empty(), "node {node} has leaked:\n{report}");
+    }
+    scif::unload_everywhere(lab)
+}
+
+fn loopback(lab: &Lab) -> Result<()> {
+    run(lab, "loopback")?;
+    nothing_left(lab)
+}
+
+fn two(lab: &Lab) -> Result<()> {
+    run(lab, "two")?;
+    nothing_left(lab)
+}
+
+fn three(lab: &Lab) -> Result<()> {
+    run(lab, "three")?;
+    nothing_left(lab)
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("scif_conformance::loopback", BARE, loopback)
+        .seconds(300)
+        .destroys(),
+    Test::new("scif_conformance::two", SCIF_PAIR, two)
+        .seconds(300)
+        .releases_engine(),
+    Test::new("scif_conformance::three", SCIF_STAR, three)
+        .seconds(300)
+        .releases_engine(),
+];
