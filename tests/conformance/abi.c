@@ -387,7 +387,7 @@ static void abi_unwritable_result(void)
 	struct pair pair = connected();
 	struct scifioctl_accept *request = pages(1);
 	struct scifioctl_reg *window = pages(1);
-	struct scif_portID from;
+	struct scif_port_id from;
 	int accepted;
 
 	window->addr = (__u64)(unsigned long)pages(1);

@@ -30,7 +30,7 @@ static long ask_for_connection(struct peer *peer, __u16 port)
 static void accept_flags(void)
 {
 	struct listener listener = new_listener(1);
-	struct scif_portID from;
+	struct scif_port_id from;
 	int accepted;
 
 	expect_error(scif_accept(listener.endpoint, &from, &accepted, 2), EINVAL);
@@ -44,7 +44,7 @@ static void accept_null(void)
 {
 	struct peer *peer = new_peer();
 	struct listener listener = new_listener(1);
-	struct scif_portID from;
+	struct scif_port_id from;
 	int accepted;
 
 	ask_for_connection(peer, listener.port);
@@ -59,7 +59,7 @@ static void accept_not_listening(void)
 {
 	struct pair pair = connected();
 	int endpoint = expect_ok(scif_open()), accepted;
-	struct scif_portID from;
+	struct scif_port_id from;
 
 	expect_error(scif_accept(endpoint, &from, &accepted, 0), EINVAL);
 	expect_error(scif_accept(endpoint, &from, &accepted, SCIF_ACCEPT_SYNC), EINVAL);
@@ -72,7 +72,7 @@ static void accept_not_listening(void)
 static void accept_empty(void)
 {
 	struct listener listener = new_listener(1);
-	struct scif_portID from;
+	struct scif_port_id from;
 	int accepted;
 
 	expect_error(scif_accept(listener.endpoint, &from, &accepted, 0), EAGAIN);
@@ -96,7 +96,7 @@ static void accept_tells_peer(void)
 {
 	struct peer *peer = new_peer();
 	struct listener listener = new_listener(4);
-	struct scif_portID from;
+	struct scif_port_id from;
 	long endpoint, port;
 	int accepted, i;
 
@@ -115,7 +115,7 @@ static void accept_order(void)
 {
 	struct peer *peer = new_peer();
 	struct listener listener = new_listener(16);
-	struct scif_portID from;
+	struct scif_port_id from;
 	long port[12], endpoint;
 	int accepted, i;
 
@@ -138,7 +138,7 @@ static void accept_same_port(void)
 	struct peer *peer = new_peer();
 	struct listener listener = new_listener(1);
 	int other = expect_ok(scif_open()), accepted;
-	struct scif_portID from;
+	struct scif_port_id from;
 	long endpoint = ask_for_connection(peer, listener.port);
 
 	expect_ok(scif_accept(listener.endpoint, &from, &accepted, SCIF_ACCEPT_SYNC));
@@ -154,7 +154,7 @@ static void accept_listener_unaffected(void)
 {
 	struct peer *peer = new_peer();
 	struct listener listener = new_listener(1);
-	struct scif_portID from;
+	struct scif_port_id from;
 	int accepted, i;
 
 	for (i = 0; i < 3; i++) {
@@ -169,7 +169,7 @@ static void accept_listener_unaffected(void)
 static void accept_interrupted(void)
 {
 	struct listener listener = new_listener(1);
-	struct scif_portID from;
+	struct scif_port_id from;
 	int accepted;
 
 	interrupt_repeatedly(false);
@@ -182,7 +182,7 @@ static void accept_interrupted(void)
 static void *accept_one(void *data)
 {
 	struct listener *listener = data;
-	struct scif_portID from;
+	struct scif_port_id from;
 	int accepted;
 
 	if (scif_accept(listener->endpoint, &from, &accepted, SCIF_ACCEPT_SYNC))
@@ -236,7 +236,7 @@ static void accept_outlives_listener(void)
 	struct listener listener = new_listener(1);
 	long endpoint = ask_for_connection(peer, listener.port);
 	__s64 memory = ask(peer, DO_PAGES, 1);
-	struct scif_portID from;
+	struct scif_port_id from;
 	char text[100];
 	int accepted;
 
@@ -255,7 +255,7 @@ static void accept_many(void)
 {
 	struct peer *peer = new_peer();
 	struct listener listener = new_listener(2);
-	struct scif_portID from;
+	struct scif_port_id from;
 	int accepted[100], i;
 
 	for (i = 0; i < 100; i++) {

@@ -163,7 +163,7 @@ static void bind_ports_exhausted(void)
 /* Every call with a descriptor that is not an endpoint. */
 static void expect_refused(int fd, int error)
 {
-	struct scif_portID to = { .node = 0, .port = 3003 };
+	struct scif_port_id to = { .node = 0, .port = 3003 };
 	int mark, accepted;
 	char byte = 0;
 

@@ -158,7 +158,7 @@ static void close_windows_released(void)
 	expect_error(scif_vreadfrom(pair->here, &mark, 4, windows.peer_offset, SYNC), ECONNRESET);
 }
 
-static void close_peer_endpoint(void)
+static void close_resets_calls(void)
 {
 	struct windows windows = connected_windows(1);
 	struct pair *pair = &windows.pair;
@@ -176,10 +176,18 @@ static void close_peer_endpoint(void)
 				       SCIF_FENCE_INIT_SELF | SCIF_SIGNAL_LOCAL), ECONNRESET);
 	expect(scif_mmap(NULL, PAGE, READ_WRITE, 0, pair->here, windows.peer_offset) ==
 	       SCIF_MMAP_FAILED);
+}
+
+static void close_endpoint_used_up(void)
+{
+	struct pair pair = connected();
+
+	expect_ok(ask(pair.peer, DO_CLOSE, pair.there));
+	wait_for_hangup(pair.here);
 	/* It was connected, so it is neither free nor to be connected again. */
-	expect_error(connect_to(pair->here, own_node(), 3009), EISCONN);
-	expect_error(scif_bind(pair->here, 0), EISCONN);
-	expect_error(scif_listen(pair->here, 1), EISCONN);
+	expect_error(connect_to(pair.here, own_node(), 3009), EISCONN);
+	expect_error(scif_bind(pair.here, 0), EISCONN);
+	expect_error(scif_listen(pair.here, 1), EISCONN);
 }
 
 static void close_unpins(void)
@@ -292,8 +300,9 @@ const struct test_case close_cases[] = {
 	PAIR(close_simultaneous, "close.simultaneous"),
 	PAIR(close_process_ends, "close.process-ends"),
 	PAIR(close_windows_released, "close.windows-released rma.reset"),
-	PAIR(close_peer_endpoint,
-	     "close.peer-endpoint register.reset unregister.reset mark.reset wait.reset signal.reset mmap.reset"),
+	PAIR(close_resets_calls,
+	     "register.reset unregister.reset mark.reset wait.reset signal.reset mmap.reset"),
+	PAIR(close_endpoint_used_up, "close.peer-endpoint bind.connected connect.connected"),
 	PAIR(close_unpins, "close.unpins register.memlock-returned"),
 	PAIR(close_rma_completes, "close.rma-completes"),
 	PAIR(close_peers_rma_completes, "close.rma-completes"),

@@ -82,7 +82,7 @@ static void refuse(const char *reason)
 	exit(2);
 }
 
-static long number(const char *text, long max)
+static long parse_number(const char *text, long max)
 {
 	char *rest;
 	long value = strtol(text, &rest, 10);
@@ -126,7 +126,7 @@ static void parse(int argc, char **argv, struct options *options)
 		case 'p':
 			if (run.peers == MAX_PEERS)
 				refuse("too many peers");
-			run.agent[run.peers++].node = number(optarg, 0xffff);
+			run.agent[run.peers++].node = parse_number(optarg, 0xffff);
 			break;
 		case 'o':
 			if (options->pattern_count == ARRAY_SIZE(options->patterns))
@@ -134,10 +134,10 @@ static void parse(int argc, char **argv, struct options *options)
 			options->patterns[options->pattern_count++] = optarg;
 			break;
 		case 'l':
-			run.limit = number(optarg, 100000);
+			run.limit = parse_number(optarg, 100000);
 			break;
 		case 'P':
-			options->port = number(optarg, 0xffff);
+			options->port = parse_number(optarg, 0xffff);
 			break;
 		default:
 			refuse("unknown option");

@@ -51,7 +51,7 @@ static void on_fault(int signal)
 	siglongjmp(after_fault, signal);
 }
 
-static int access_signal(volatile unsigned char *address, bool write)
+static int access_signal(unsigned char *address, bool write)
 {
 	int signal;
 
@@ -59,10 +59,10 @@ static int access_signal(volatile unsigned char *address, bool write)
 	sigaction(SIGBUS, &(struct sigaction) { .sa_handler = on_fault }, NULL);
 	signal = sigsetjmp(after_fault, 1);
 	if (!signal) {
-		unsigned char value = *address;
+		unsigned char value = __atomic_load_n(address, __ATOMIC_RELAXED);
 
 		if (write)
-			*address = value;
+			__atomic_store_n(address, value, __ATOMIC_RELAXED);
 	}
 	return signal;
 }
@@ -375,11 +375,11 @@ static void mmap_partial_unmap(void)
 
 static void touch(void *data)
 {
-	volatile unsigned char *memory = data;
+	const unsigned char *memory = data;
 
 	signal(SIGSEGV, SIG_DFL);
 	signal(SIGBUS, SIG_DFL);
-	(void)*memory;
+	__atomic_load_n(memory, __ATOMIC_RELAXED);
 }
 
 static void mmap_not_inherited(void)

@@ -33,7 +33,7 @@ static void nodes_count_and_self(void)
 	__u16 nodes[64], self = 0xffff;
 	int count, i, found = 0;
 
-	count = expect_ok(scif_get_nodeIDs(nodes, 64, &self));
+	count = expect_ok(scif_get_node_ids(nodes, 64, &self));
 	for (i = 0; i < count; i++)
 		found += nodes[i] == self;
 	expect_value(found, 1);
@@ -44,21 +44,21 @@ static void nodes_count_and_self(void)
 static void nodes_null_array(void)
 {
 	__u16 nodes[64], self = 0xffff, other;
-	int count = expect_ok(scif_get_nodeIDs(NULL, 0, &self));
+	int count = expect_ok(scif_get_node_ids(NULL, 0, &self));
 
-	expect_value(scif_get_nodeIDs(nodes, 64, &other), count);
+	expect_value(scif_get_node_ids(nodes, 64, &other), count);
 	expect(self == other);
 }
 
 static void nodes_short_array(void)
 {
 	__u16 all[64], nodes[64], self;
-	int count = expect_ok(scif_get_nodeIDs(all, 64, &self));
+	int count = expect_ok(scif_get_node_ids(all, 64, &self));
 	int room, i;
 
 	for (room = 0; room <= count; room++) {
 		memset(nodes, 0xa5, sizeof(nodes));
-		expect_value(scif_get_nodeIDs(nodes, room, &self), count);
+		expect_value(scif_get_node_ids(nodes, room, &self), count);
 		for (i = 0; i < room; i++)
 			expect(nodes[i] == all[i]);
 		expect_value(differs_from_byte(nodes + room, 0xa5, sizeof(nodes) - 2 * room), -1);
@@ -71,7 +71,7 @@ static void nodes_long_array(void)
 	int count;
 
 	memset(nodes, 0xa5, sizeof(nodes));
-	count = expect_ok(scif_get_nodeIDs(nodes, 64, &self));
+	count = expect_ok(scif_get_node_ids(nodes, 64, &self));
 	expect_value(differs_from_byte(nodes + count, 0xa5, sizeof(nodes) - 2 * count), -1);
 }
 
@@ -79,19 +79,19 @@ static void nodes_invalid(void)
 {
 	__u16 nodes[64], self;
 
-	expect_error(scif_get_nodeIDs(nodes, -1, &self), EINVAL);
-	expect_error(scif_get_nodeIDs(nodes, INT32_MIN, &self), EINVAL);
-	expect_error(scif_get_nodeIDs((__u16 *)1, 64, &self), EFAULT);
-	expect_error(scif_get_nodeIDs(nodes, 64, (__u16 *)1), EFAULT);
+	expect_error(scif_get_node_ids(nodes, -1, &self), EINVAL);
+	expect_error(scif_get_node_ids(nodes, INT32_MIN, &self), EINVAL);
+	expect_error(scif_get_node_ids((__u16 *)1, 64, &self), EFAULT);
+	expect_error(scif_get_node_ids(nodes, 64, (__u16 *)1), EFAULT);
 	/* A length for which there is no memory is no harm: only as many as there are. */
-	expect_ok(scif_get_nodeIDs(nodes, INT32_MAX, &self));
+	expect_ok(scif_get_node_ids(nodes, INT32_MAX, &self));
 }
 
 static void nodes_peer_listed(void)
 {
 	struct peer *peer = new_peer();
 	__u16 nodes[64], self;
-	int count = expect_ok(scif_get_nodeIDs(nodes, 64, &self));
+	int count = expect_ok(scif_get_node_ids(nodes, 64, &self));
 	int i, found = 0;
 
 	for (i = 0; i < count; i++)

@@ -40,7 +40,7 @@ struct peer {
 
 struct peer *new_peer_on(int index)
 {
-	struct scif_portID agent = run.agent[index];
+	struct scif_port_id agent = run.agent[index];
 	char name[NAME_LENGTH] = "";
 	struct peer *peer = calloc(1, sizeof(*peer));
 
@@ -90,6 +90,12 @@ long end(struct peer *peer)
 	return response->result;
 }
 
+long ask_operation(struct peer *peer, enum operation operation, const __s64 *argument)
+{
+	begin_operation(peer, operation, argument);
+	return end(peer);
+}
+
 bool has_ended(struct peer *peer)
 {
 	return poll_for(peer->control, POLLIN, 0) & POLLIN;
@@ -113,7 +119,7 @@ static long do_listener(struct response *response, int backlog)
 
 static long do_accept(struct response *response, int listener, int flags)
 {
-	struct scif_portID from;
+	struct scif_port_id from;
 	scif_epd_t endpoint;
 
 	if (scif_accept(listener, &from, &endpoint, flags))
@@ -140,7 +146,7 @@ static long do_mark(int endpoint, int flags)
 static long do_nodes(struct response *response)
 {
 	__u16 nodes[16] = { 0 }, self = 0xffff;
-	int count = scif_get_nodeIDs(nodes, 16, &self);
+	int count = scif_get_node_ids(nodes, 16, &self);
 	int i;
 
 	response->answer[0] = self;
@@ -161,7 +167,7 @@ static long do_spin(__s64 address, __s64 value)
 static long do_operation(const struct request *request, struct response *response)
 {
 	const __s64 *a = request->argument;
-	struct scif_portID to;
+	struct scif_port_id to;
 	void *memory;
 
 	switch (request->operation) {
@@ -244,7 +250,7 @@ static long do_operation(const struct request *request, struct response *respons
 	case DO_DIE:
 		raise(SIGKILL);
 	}
-	errno = ENOSYS;
+	errno = EINVAL;
 	return -1;
 }
 
@@ -289,7 +295,7 @@ static void start_peer(int control)
 
 void run_agent(int listener)
 {
-	struct scif_portID from;
+	struct scif_port_id from;
 	scif_epd_t control;
 
 	/* Nobody waits for the children. */
@@ -310,11 +316,12 @@ void run_agent(int listener)
 
 struct pair connected_to(struct peer *peer)
 {
-	struct scif_portID to = { .node = peer->node };
+	struct scif_port_id to = { .node = peer->node };
 	struct pair pair = { .peer = peer };
 	int listener = expect_ok(ask(peer, DO_LISTENER, 1));
 
-	to.port = pair.peer_port = answer(peer, 0);
+	pair.peer_port = answer(peer, 0);
+	to.port = pair.peer_port;
 	begin(peer, DO_ACCEPT, listener, SCIF_ACCEPT_SYNC);
 	pair.here = expect_ok(scif_open());
 	pair.own_port = expect_ok(scif_connect(pair.here, &to));
@@ -331,7 +338,7 @@ struct pair connected(void)
 struct pair connected_here(void)
 {
 	struct pair pair = { 0 };
-	struct scif_portID from;
+	struct scif_port_id from;
 	int listener = listening(&pair.peer_port, 1);
 
 	pair.here = expect_ok(scif_open());

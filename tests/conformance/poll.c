@@ -28,7 +28,7 @@ static void poll_bound(void)
 static void poll_listening(void)
 {
 	struct peer *peer = new_peer();
-	struct scif_portID from;
+	struct scif_port_id from;
 	__u16 port = 0;
 	int listener = listening(&port, 2), accepted, i;
 	long endpoint;

@@ -51,7 +51,7 @@ static void fork_close(void)
 static void accept_as_child(void *data)
 {
 	int listener = *(int *)data, accepted;
-	struct scif_portID from;
+	struct scif_port_id from;
 
 	expect_value(scif_accept(listener, &from, &accepted, SCIF_ACCEPT_SYNC), 0);
 	expect_value(scif_send(accepted, "child", 5, SCIF_SEND_BLOCK), 5);
@@ -262,17 +262,27 @@ static void copy_without_end(void *data)
 /* Sums up the pages that are pinned on this node: acquired, but not released. */
 static long pinned(void)
 {
+	int refresh = open("/proc/sys/vm/stat_refresh", O_RDONLY);
 	FILE *file = fopen("/proc/vmstat", "r");
-	long acquired = 0, released = 0;
-	char line[128];
+	char line[128], *name;
+	long balance = 0;
 
-	while (file && fgets(line, sizeof(line), file)) {
-		sscanf(line, "nr_foll_pin_acquired %ld", &acquired);
-		sscanf(line, "nr_foll_pin_released %ld", &released);
+	/* Each processor counts for itself; this adds it all up. */
+	if (refresh >= 0) {
+		expect(read(refresh, line, 1) >= 0);
+		close(refresh);
 	}
-	if (file)
-		fclose(file);
-	return acquired - released;
+	expect(file);
+	rewind(file);
+	while (fgets(line, sizeof(line), file)) {
+		name = strtok(line, " ");
+		if (!strcmp(name, "nr_foll_pin_acquired"))
+			balance += atol(strtok(NULL, " "));
+		if (!strcmp(name, "nr_foll_pin_released"))
+			balance -= atol(strtok(NULL, " "));
+	}
+	fclose(file);
+	return balance;
 }
 
 static void kill_unpins(void)

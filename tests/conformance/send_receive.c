@@ -64,7 +64,9 @@ static void send_not_connected(void)
 
 static void send_all_sizes(void)
 {
-	static const int size[] = { 1, 2, 3, 7, 8, 63, 64, 65, 511, 4095, 4096, 4097, 10000, 1, 33 };
+	static const int size[] = {
+		1, 2, 3, 7, 8, 63, 64, 65, 511, 4095, 4096, 4097, 10000, 1, 33,
+	};
 	static unsigned char data[64 * 1024], back[64 * 1024];
 	struct pair pair = connected();
 	long total = 0, at;
@@ -78,9 +80,9 @@ static void send_all_sizes(void)
 		total += size[i];
 	}
 	/* Taken in other pieces, from the other end of the list. */
-	for (at = 0, i = ARRAY_SIZE(size); i > 0; at += size[i])
-		i--, expect_value(ask(pair.peer, DO_RECV, pair.there, memory + at, size[i],
-				      SCIF_RECV_BLOCK), size[i]);
+	for (at = 0, i = ARRAY_SIZE(size); i-- > 0; at += size[i])
+		expect_value(ask(pair.peer, DO_RECV, pair.there, memory + at, size[i],
+				 SCIF_RECV_BLOCK), size[i]);
 	expect_value(ask(pair.peer, DO_DIFFERS, memory, 1, total), -1);
 	/* And back in one. */
 	expect_value(ask(pair.peer, DO_SEND, pair.there, memory, total, SCIF_SEND_BLOCK), total);

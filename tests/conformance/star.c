@@ -8,7 +8,7 @@ static void star_nodes(void)
 {
 	struct peer *one = new_peer_on(0), *two = new_peer_on(1);
 
-	expect_value(scif_get_nodeIDs(NULL, 0, &(__u16) { 0 }), 3);
+	expect_value(scif_get_node_ids(NULL, 0, &(__u16) { 0 }), 3);
 	expect(peer_node(one) != peer_node(two));
 	expect_value(ask(one, DO_NODES), 2);
 	expect_value(ask(two, DO_NODES), 2);
@@ -167,7 +167,7 @@ static void star_isolated_close(void)
 static void star_one_listener(void)
 {
 	struct peer *peer[2] = { new_peer_on(0), new_peer_on(1) };
-	struct scif_portID from;
+	struct scif_port_id from;
 	__u16 port = 0;
 	int listener = listening(&port, 8), accepted, i;
 	bool seen[2] = { false, false };

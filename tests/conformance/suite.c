@@ -167,7 +167,7 @@ void *pages(long count)
 			    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (memory == MAP_FAILED || madvise(memory, count * PAGE, MADV_DONTFORK))
-		fail("no memory for %ld pages", count);
+		fail("no memory for so much: %ld", count);
 	return memory;
 }
 
@@ -214,14 +214,14 @@ __u16 own_node(void)
 {
 	__u16 self = 0xffff;
 
-	expect_ok(scif_get_nodeIDs(NULL, 0, &self));
+	expect_ok(scif_get_node_ids(NULL, 0, &self));
 	return self;
 }
 
 __u16 absent_node(void)
 {
 	__u16 nodes[64], self, id = 65000;
-	int count = expect_ok(scif_get_nodeIDs(nodes, 64, &self));
+	int count = expect_ok(scif_get_node_ids(nodes, 64, &self));
 	int i;
 
 	for (i = 0; i < count && i < 64; i++) {
@@ -243,7 +243,7 @@ void set_nonblock(int endpoint, bool on)
 
 int connect_to(int endpoint, __u16 node, __u16 port)
 {
-	struct scif_portID to = { .node = node, .port = port };
+	struct scif_port_id to = { .node = node, .port = port };
 
 	return scif_connect(endpoint, &to);
 }
@@ -261,11 +261,11 @@ void expect_blocked(struct peer *peer)
 
 /* --- Signals and threads --- */
 
-static volatile sig_atomic_t interruption_count;
+static int interruption_count;
 
 static void count_interruption(int signal)
 {
-	interruption_count++;
+	__atomic_add_fetch(&interruption_count, 1, __ATOMIC_SEQ_CST);
 }
 
 void interrupt_repeatedly(bool restart)
@@ -293,7 +293,7 @@ void stop_interrupting(void)
 
 int interruptions(void)
 {
-	return interruption_count;
+	return __atomic_load_n(&interruption_count, __ATOMIC_SEQ_CST);
 }
 
 pthread_t in_thread(void *(*function)(void *data), void *data)

@@ -21,12 +21,15 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <stdnoreturn.h>
 #include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
 
 #include <linux/types.h>
 
+/* The names of the kernel's header, which has no capitals in them. */
+#define SCIF_NEW_NAMES
 #include <scif.h>
 
 /* --- Rules --- */
@@ -108,7 +111,7 @@ struct run {
 	enum topology topology;
 	/* Where the agents are. */
 	int peers;
-	struct scif_portID agent[MAX_PEERS];
+	struct scif_port_id agent[MAX_PEERS];
 	/* The one that cases with one peer use. */
 	int current_peer;
 	/* Seconds that a case may take. */
@@ -130,7 +133,7 @@ int listening(__u16 *port, int backlog);
 /* --- Checks: each evaluates its call once, and ends the case if it is not as expected --- */
 
 void step(const char *file, int line, const char *text);
-void fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
+noreturn void fail(const char *format, ...);
 void check_true(bool holds);
 long check_ok(long result);
 void check_value(long result, long value);
@@ -241,6 +244,8 @@ __u16 peer_node(const struct peer *peer);
 __s64 answer(const struct peer *peer, int index);
 /* Has something done that is not waited for. */
 void begin_operation(struct peer *peer, enum operation operation, const __s64 *argument);
+/* Both: has something done, and waits for it. */
+long ask_operation(struct peer *peer, enum operation operation, const __s64 *argument);
 /* Waits for it. Returns what the call there has returned; errno is the one there. */
 long end(struct peer *peer);
 /* Whether it has ended. */
@@ -248,12 +253,12 @@ bool has_ended(struct peer *peer);
 /* Waits until the process is gone. */
 void wait_for_death(struct peer *peer);
 /* In a peer: serves until its case ends. */
-void serve(int control) __attribute__((noreturn));
+noreturn void serve(int control);
 
 #define begin(peer, operation, ...) \
 	begin_operation(peer, operation, (const __s64[8]) { __VA_ARGS__ })
-#define ask(peer, ...) \
-	(begin(peer, __VA_ARGS__), end(peer))
+#define ask(peer, operation, ...) \
+	ask_operation(peer, operation, (const __s64[8]) { __VA_ARGS__ })
 
 /* Two connected endpoints. */
 struct pair {

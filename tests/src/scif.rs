@@ -218,7 +218,10 @@ pub fn is_loaded(lab: &Lab, node: usize) -> Result<bool> {
 /// An error if a node still holds something for somebody when all programs have ended:
 /// connections, windows, pinned pages. Closing goes on for a moment after a process ended.
 pub fn check_idle(lab: &Lab, node: usize) -> Result<()> {
-    let script = format!("cat {DEBUGFS}/counters; grep nr_foll_pin /proc/vmstat");
+    // Each processor counts for itself; reading stat_refresh adds it all up.
+    let script = format!(
+        "cat /proc/sys/vm/stat_refresh {DEBUGFS}/counters; grep nr_foll_pin /proc/vmstat"
+    );
     let deadline = Instant::now() + lab.seconds(10);
     loop {
         let text = lab.shell(node, &script)?;
