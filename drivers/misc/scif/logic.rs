@@ -16,6 +16,7 @@ pub(crate) mod hello;
 pub(crate) mod marks;
 pub(crate) mod plan;
 pub(crate) mod ports;
+pub(crate) mod registrations;
 pub(crate) mod ring;
 pub(crate) mod slots;
 pub(crate) mod wire;

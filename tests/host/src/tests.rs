@@ -16,6 +16,7 @@ mod interleavings;
 mod marks;
 mod plan;
 mod ports;
+mod registrations;
 mod ring;
 mod slots;
 mod wire;
