@@ -15,6 +15,7 @@ pub(crate) mod direct_map;
 pub(crate) mod dma_map;
 pub(crate) mod dmaengine;
 pub(crate) mod iomap;
+pub(crate) mod mmu_notifier;
 pub(crate) mod ntb;
 pub(crate) mod pin;
 pub(crate) mod random;

@@ -8,6 +8,7 @@
 #include <linux/anon_inodes.h>
 #include <linux/dmaengine.h>
 #include <linux/mman.h>
+#include <linux/mmu_notifier.h>
 #include <linux/ntb.h>
 
 #include <uapi/linux/scif_ioctl.h>

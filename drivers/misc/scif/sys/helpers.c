@@ -14,6 +14,7 @@
 #include <linux/iommu.h>
 #include <linux/ioport.h>
 #include <linux/mm.h>
+#include <linux/mmu_notifier.h>
 #include <linux/ntb.h>
 #include <linux/overflow.h>
 #include <linux/sched/signal.h>
@@ -494,6 +495,24 @@ struct inode *scif_helper_file_inode(const struct file *file)
 {
 	return file_inode(file);
 }
+
+/* News of changes to an address space */
+
+#ifdef CONFIG_MMU_NOTIFIER
+bool scif_helper_mmu_interval_read_retry(struct mmu_interval_notifier *subscription,
+					 unsigned long sequence)
+{
+	return mmu_interval_read_retry(subscription, sequence);
+}
+
+void scif_helper_mmu_interval_set_seq(struct mmu_interval_notifier *subscription,
+				      unsigned long sequence)
+{
+	mmu_interval_set_seq(subscription, sequence);
+}
+#endif
+
+/* Memory of devices */
 
 void scif_helper_io_write_u32(void __iomem *address, u32 value)
 {

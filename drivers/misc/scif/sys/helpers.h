@@ -109,6 +109,17 @@ unsigned long scif_helper_vma_start(const struct vm_area_struct *vma);
 unsigned long scif_helper_vma_end(const struct vm_area_struct *vma);
 struct file *scif_helper_vma_file(const struct vm_area_struct *vma);
 struct inode *scif_helper_file_inode(const struct file *file);
+
+/* News of changes to an address space */
+#ifdef CONFIG_MMU_NOTIFIER
+struct mmu_interval_notifier;
+bool scif_helper_mmu_interval_read_retry(struct mmu_interval_notifier *subscription,
+					 unsigned long sequence);
+void scif_helper_mmu_interval_set_seq(struct mmu_interval_notifier *subscription,
+				      unsigned long sequence);
+#endif
+
+/* Memory of devices */
 void scif_helper_io_write_u32(void __iomem *address, u32 value);
 void scif_helper_io_write_u64(void __iomem *address, u64 value);
 u32 scif_helper_io_read_u32(const void __iomem *address);
