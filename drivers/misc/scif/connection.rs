@@ -38,6 +38,7 @@ use crate::{
         },
     },
     node::BoundPort,
+    registration_cache::RegistrationCache,
     remote_window::RemoteWindows,
     rma::Transfers,
     session::Session,
@@ -148,6 +149,8 @@ pub(crate) struct Connection {
     pub(crate) windows: Windows,
     #[pin]
     pub(crate) remote_windows: RemoteWindows,
+    /// Memory of this end that is kept for later transfers.
+    pub(crate) registrations: Arc<RegistrationCache>,
     #[pin]
     pub(crate) transfers: Transfers,
     #[pin]
@@ -193,6 +196,7 @@ impl Connection {
     ) -> Result<Arc<Self>> {
         let geometry = Geometry::new(RING_SIZE).ok_or(EINVAL)?;
         let bell = session.bell_for(id);
+        let registrations = RegistrationCache::new(session)?;
         Arc::pin_init(
             pin_init!(Self {
                 session: session.clone(),
@@ -216,6 +220,7 @@ impl Connection {
                 space_wanted: Atomic::new(false),
                 windows <- Windows::new(),
                 remote_windows <- RemoteWindows::new(),
+                registrations,
                 transfers <- Transfers::new(),
                 fences <- Fences::new(),
                 deferred_work <- new_work!("Connection::deferred_work"),
@@ -439,6 +444,7 @@ impl Connection {
         }
         // Nobody can reach them any more, but who has mapped them or copies already.
         self.windows.revoke_all();
+        self.registrations.close_soon();
     }
 
     /// Says `CloseDone` once, after the last write into the peer's ring and the end of the last
@@ -468,6 +474,7 @@ impl Connection {
         self.wake();
         self.forget_remote_windows();
         self.windows.revoke_all();
+        self.registrations.close();
         self.fences.forget_deferred();
     }
 
@@ -482,6 +489,7 @@ impl Connection {
         self.run_deferred();
         self.writers.close_and_drain();
         self.windows.revoke_all();
+        self.registrations.close();
         self.forget_remote_windows();
         self.fences.forget_deferred();
         match (old, self.peer()) {

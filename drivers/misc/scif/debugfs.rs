@@ -95,6 +95,16 @@ fn show_counters(fabric: &Arc<Fabric>, f: &mut fmt::Formatter<'_>) -> fmt::Resul
     writeln!(f, "connections {connections}")?;
     writeln!(f, "exported_windows {exports}")?;
     writeln!(f, "mappings {mappings}")?;
+    let cache = &fabric.registrations;
+    writeln!(f, "cache_hits {}", cache.hits.load(Relaxed))?;
+    writeln!(f, "cache_misses {}", cache.misses.load(Relaxed))?;
+    writeln!(f, "cache_pages {}", cache.pages.load(Relaxed))?;
+    writeln!(
+        f,
+        "cache_invalidations {}",
+        cache.invalidations.load(Relaxed)
+    )?;
+    writeln!(f, "cache_evictions {}", cache.evictions.load(Relaxed))?;
     if let Some(engine) = fabric.existing_engine() {
         writeln!(f, "dma_bytes {}", engine.bytes.load(Relaxed))?;
         writeln!(f, "dma_errors {}", engine.errors.load(Relaxed))?;

@@ -270,13 +270,13 @@ fn register(endpoint: &Endpoint, request: Registration) -> Result {
     told
 }
 
-/// SCIF_RMA_USECACHE is a hint, and not taken up yet.
 fn transfer_options(flags: i32) -> Result<TransferOptions> {
     if flags & !(RMA_USECPU | RMA_USECACHE | RMA_SYNC | RMA_ORDERED) != 0 {
         return Err(EINVAL);
     }
     Ok(TransferOptions {
         use_cpu: flags & RMA_USECPU != 0,
+        use_cache: flags & RMA_USECACHE != 0,
         synchronous: flags & RMA_SYNC != 0,
         ordered: flags & RMA_ORDERED != 0,
     })

@@ -3,9 +3,10 @@
 //! Memory of this node as the local side of transfers: pinned, and mapped for the DMA engine.
 //!
 //! A window has such memory as long as it lives; `vreadfrom` and `vwriteto` pin memory of the
-//! caller for one transfer.
+//! caller for one transfer, or longer: see `registration_cache.rs`.
 
 use crate::{
+    registration_cache::Registration,
     session::Session,
     sys::{
         dma_map::DmaMapping,
@@ -40,7 +41,25 @@ impl LocalMemory {
     /// Pins `pages` pages of the caller from `address` on, and maps them for the session's engine.
     /// They count against RLIMIT_MEMLOCK if `account` is set. The caller keeps the session from
     /// ending. May sleep; see [`PinnedPages::pin`] for the errors.
+    ///
+    /// What the process wants now goes before what is kept in case it wants it again.
     pub(crate) fn pin(
+        session: &Session,
+        address: usize,
+        pages: usize,
+        writable: bool,
+        account: bool,
+    ) -> Result<Self> {
+        match Self::try_pin(session, address, pages, writable, account) {
+            Err(error) if error == EAGAIN && session.fabric.forget_registrations_of_caller() => {
+                Self::try_pin(session, address, pages, writable, account)
+            }
+            result => result,
+        }
+    }
+
+    /// As [`Self::pin`], and nothing that is kept has to go for it.
+    pub(crate) fn try_pin(
         session: &Session,
         address: usize,
         pages: usize,
@@ -82,6 +101,8 @@ pub(crate) enum Holder {
     Window(WindowUse),
     /// Pinned for one transfer.
     Transient(LocalMemory),
+    /// Perhaps kept for later ones.
+    Kept(Arc<Registration>),
 }
 
 /// A part of a transfer that lies in one piece of local memory.
@@ -124,6 +145,7 @@ impl LocalPiece {
         match &self.holder {
             Holder::Window(window) => &window.window.memory,
             Holder::Transient(memory) => memory,
+            Holder::Kept(registration) => &registration.memory,
         }
     }
 }

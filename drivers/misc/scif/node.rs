@@ -25,6 +25,7 @@ use crate::{
             RingAddress, //
         },
     },
+    registration_cache,
     session::Session,
     sys::{
         random,
@@ -53,6 +54,8 @@ pub(crate) struct Settings {
     pub(crate) node_id: Option<u16>,
     /// Whether a peer may reach all memory although an IOMMU could prevent it.
     pub(crate) allow_flat: bool,
+    /// How many pages a connection keeps for later transfers.
+    pub(crate) kept_pages: usize,
     /// After how many milliseconds without a sign of life a peer counts as lost.
     pub(crate) heartbeat_timeout: u32,
 }
@@ -83,6 +86,8 @@ pub(crate) struct Fabric {
     pub(crate) link_queue: Queue,
     /// Where what finished transfers held is let go, and what waits behind them runs.
     pub(crate) completion_queue: Queue,
+    /// What the registration caches of all connections have done.
+    pub(crate) registrations: registration_cache::Counters,
     own_id: Atomic<u32>,
     #[pin]
     ports: Mutex<Ports>,
@@ -122,6 +127,7 @@ impl Fabric {
                 control_queue: Queue::ordered(c"scif_control")?,
                 link_queue: Queue::ordered(c"scif_link")?,
                 completion_queue: Queue::unbound_highpri(c"scif_completion")?,
+                registrations: registration_cache::Counters::new(),
                 own_id: Atomic::new(own_id),
                 ports <- new_mutex!(
                     Ports { table, listeners: RBTree::new() },
@@ -277,6 +283,30 @@ impl Fabric {
             }
         }
         Ok(ids)
+    }
+
+    /// Gives up what connections keep of the calling process' memory for later transfers. Returns
+    /// whether there may have been any. May sleep.
+    pub(crate) fn forget_registrations_of_caller(&self) -> bool {
+        if self.registrations.pages.load(Relaxed) == 0 {
+            return false;
+        }
+        let forget = |session: &Session| {
+            session.for_each_connection(|connection| connection.registrations.forget_caller());
+        };
+        if let Some(session) = self.loopback() {
+            forget(&session);
+        }
+        for session in self.sessions().iter().flatten() {
+            forget(session);
+        }
+        self.release_what_ended();
+        true
+    }
+
+    /// Waits until transfers that have ended have let go of what they used. May sleep.
+    pub(crate) fn release_what_ended(&self) {
+        self.completion_queue.flush();
     }
 
     // ----- ports -------------------------------------------------------------------------------

@@ -77,6 +77,8 @@ pub(crate) enum LocalSide {
 pub(crate) struct TransferOptions {
     /// By CPU, not by engine.
     pub(crate) use_cpu: bool,
+    /// Keep the pages of memory that is no window for later transfers.
+    pub(crate) use_cache: bool,
     /// Complete on return.
     pub(crate) synchronous: bool,
     /// The last cache line of the source becomes visible last.
@@ -229,8 +231,9 @@ pub(crate) fn for_each_stretch<'a>(
 impl Connection {
     /// Copies `len` bytes between our memory at `local` and the peer's windows at `remote`.
     ///
-    /// Memory that is no window is pinned for the transfer. It counts against RLIMIT_MEMLOCK
-    /// (EAGAIN) if the transfer can outlive the call, as any number of those can be started.
+    /// Memory that is no window is pinned for the transfer, or longer if the caller wants it to be
+    /// kept. It counts against RLIMIT_MEMLOCK (EAGAIN) if the transfer can outlive the call, as any
+    /// number of those can be started.
     /// ENXIO where there is no window, EACCES where one does not allow it; then nothing was copied.
     /// EIO if the copy failed. Killable.
     pub(crate) fn transfer(
@@ -276,7 +279,14 @@ impl Connection {
                 let writable = direction == Direction::Read;
                 let account = engine.is_some() && !options.synchronous;
                 let mut pieces = KVec::with_capacity(1, GFP_KERNEL)?;
-                let piece = LocalPiece::pin(&self.session, address, len, writable, account)?;
+                let cached = match options.use_cache {
+                    true => self.registrations.get(address, len, writable),
+                    false => None,
+                };
+                let piece = match cached {
+                    Some(piece) => piece,
+                    None => LocalPiece::pin(&self.session, address, len, writable, account)?,
+                };
                 let _ = pieces.push_within_capacity(piece);
                 pieces
             }

@@ -19,7 +19,7 @@
 //!    `Fences::deferred`, `Mappings::table`
 //! 4. `Fabric::nodes`, `Fabric::ports`, `Fabric::engine`, `Fabric::loopback`
 //! 5. `Listener::queue`
-//! 6. `ControlRing::writer`, `ControlRing::reader`
+//! 6. `ControlRing::writer`, `ControlRing::reader`, `RegistrationCache::table`
 //!
 //! Spinlocks, all below the mutexes, in interrupts:
 //!
@@ -28,10 +28,14 @@
 //! 9. `Connection::waiters`, `Connection::phase`, `Transfers::state`, `Fences::questions`, `Windows::revoking`,
 //!    `NtbLink::device`, `Session::device`
 //!
+//! `Watch::state` is a spinlock, too, and special: it is taken inside the memory management, which
+//! may be reclaiming memory, and nothing is taken under it. See `sys/mmu_notifier.rs`.
+//!
 //! Locks of one line are never held together. Nothing is freed that may sleep in its destructor
 //! while a lock is held.
 
 use kernel::{
+    page::PAGE_SIZE,
     prelude::*,
     sync::{
         global_lock,
@@ -54,6 +58,7 @@ mod local_memory;
 mod logic;
 mod mapping;
 mod node;
+mod registration_cache;
 mod remote_window;
 mod rma;
 mod session;
@@ -103,6 +108,10 @@ module! {
         mic_compat: u8 {
             default: 0,
             description: "1: offer /dev/mic/scif and the ioctl numbers of the older (KNC) library",
+        },
+        reg_cache_limit: u32 {
+            default: 64,
+            description: "MiB that a connection keeps pinned for SCIF_RMA_USECACHE; 0: nothing",
         },
     },
 }
@@ -162,6 +171,8 @@ fn settings() -> Result<Settings> {
     Ok(Settings {
         node_id,
         allow_flat: module_parameters::allow_flat.value() != 0,
+        kept_pages: (module_parameters::reg_cache_limit.value() as usize)
+            .saturating_mul((1 << 20) / PAGE_SIZE),
         heartbeat_timeout: module_parameters::heartbeat_timeout_ms.value().max(300),
     })
 }

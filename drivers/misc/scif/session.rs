@@ -388,6 +388,19 @@ impl Session {
         drop(removed);
     }
 
+    /// Calls `f` with each connection, without a lock.
+    pub(crate) fn for_each_connection(&self, mut f: impl FnMut(&Connection)) {
+        let mut index = 0;
+        loop {
+            let next = self.connections.lock().at_or_after(index);
+            let Some((found, connection)) = next else {
+                break;
+            };
+            index = found + 1;
+            f(&connection);
+        }
+    }
+
     /// How many connections there are, those in the middle of closing included.
     pub(crate) fn connection_count(&self) -> usize {
         self.connections.lock().len()

@@ -77,6 +77,11 @@ impl Process {
         Some(Self { mm: mm.into() })
     }
 
+    /// A number that no other address space has as long as this is known.
+    pub(crate) fn id(&self) -> usize {
+        self.mm.as_raw() as usize
+    }
+
     /// Whether the calling task belongs to it.
     pub(crate) fn is_current(&self) -> bool {
         let current = current!();
