@@ -15,7 +15,7 @@ use crate::paths;
 
 /// The in-tree modules the lab knows: name, place in the build tree, what has to be loaded
 /// before.
-const MODULES: [(&str, &str, &[&str]); 9] = [
+const MODULES: [(&str, &str, &[&str]); 12] = [
     ("ntb_hw_intel", "drivers/ntb/hw/intel/ntb_hw_intel.ko", &[]),
     ("ntb_hw_epf", "drivers/ntb/hw/epf/ntb_hw_epf.ko", &[]),
     ("ntb_pingpong", "drivers/ntb/test/ntb_pingpong.ko", &[]),
@@ -29,6 +29,13 @@ const MODULES: [(&str, &str, &[&str]); 9] = [
     ),
     ("plx_dma", "drivers/dma/plx_dma.ko", &[]),
     ("dmatest", "drivers/dma/dmatest.ko", &[]),
+    ("lzo_compress", "lib/lzo/lzo_compress.ko", &[]),
+    ("zsmalloc", "mm/zsmalloc.ko", &[]),
+    (
+        "zram",
+        "drivers/block/zram/zram.ko",
+        &["lzo_compress", "zsmalloc"],
+    ),
 ];
 
 /// A built kernel.
