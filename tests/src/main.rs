@@ -10,6 +10,7 @@ mod lab_command;
 mod lab_itself;
 mod libscif;
 mod scif;
+mod scif_cache;
 mod scif_compat;
 mod scif_conformance;
 mod scif_copy;
@@ -36,6 +37,7 @@ const FILES: &[&[Test]] = &[
     in_tree::TESTS,
     scif_module::TESTS,
     scif_messages_and_rma::TESTS,
+    scif_cache::TESTS,
     scif_compat::TESTS,
     scif_copy::TESTS,
     scif_data_path::TESTS,

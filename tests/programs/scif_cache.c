@@ -1,0 +1,1040 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * SCIF_RMA_USECACHE: that pages are kept, and that nobody ever gets the wrong ones.
+ *
+ *	scif_cache server PORT		has a window, for one client after the other
+ *	scif_cache client NODE PORT	tests against a server
+ *	scif_cache loopback PORT	both, on this node
+ *	scif_cache limit PORT MIB	what a module with reg_cache_limit=MIB keeps
+ *
+ * Prints TAP. What has arrived in the window is read back without the cache, and what is in it
+ * was written without. That pages were kept, or not, the module's counters in debugfs say; nobody
+ * else must use the cache of the client's node meanwhile.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <linux/scif_ioctl.h>
+
+/* The values of flags are not in the header. */
+#define SCIF_ACCEPT_SYNC	1
+#define SCIF_SEND_BLOCK		1
+#define SCIF_RECV_BLOCK		1
+#define SCIF_PROT_READ		1
+#define SCIF_PROT_WRITE		2
+#define SCIF_MAP_FIXED		0x10
+#define SCIF_FENCE_INIT_SELF	1
+#define SCIF_RMA_USECPU		1
+#define SCIF_RMA_USECACHE	2
+#define SCIF_RMA_SYNC		4
+
+#define PAGE			4096L
+#define WINDOW			0x10000000L
+#define WINDOW_SIZE		(4L << 20)
+
+/* Where the client has its memory, so that another program can have the same. */
+#define PLACE			((unsigned char *)0x200000000000UL)
+/* Pages of most tests; more than what goes by CPU for being small. */
+#define PAGES			8L
+#define SIZE			(PAGES * PAGE)
+
+/* What the module keeps at most, in registrations. */
+#define MAX_KEPT		1024L
+
+#define COUNTERS		"/sys/kernel/debug/scif/counters"
+
+static int tests;
+static int failures;
+/* SCIF_RMA_USECPU or 0. */
+static int engine;
+static int epd;
+/* Open for all the time: the file is root's. */
+static int counters;
+
+static void die(const char *what)
+{
+	fprintf(stderr, "scif_cache: %s: %s\n", what, strerror(errno));
+	exit(1);
+}
+
+#define test(condition, format, ...)						\
+	do {									\
+		bool ok_;							\
+		int error_;							\
+										\
+		errno = 0;							\
+		ok_ = (condition);						\
+		error_ = errno;							\
+		failures += !ok_;						\
+		printf("%s %d - " format "%s\n", ok_ ? "ok" : "not ok", ++tests,	\
+		       ##__VA_ARGS__, engine ? " (CPU)" : "");			\
+		if (!ok_)							\
+			printf("# returned false, errno %d (%s)\n", error_,	\
+			       strerror(error_));				\
+		fflush(stdout);							\
+	} while (0)
+
+/* --- Content --- */
+
+static void fill(void *to, __u32 seed, long len)
+{
+	unsigned char *byte = to;
+	long i;
+
+	for (i = 0; i < len; i++)
+		byte[i] = (i * 2654435761UL + seed * 97) >> (i % 13);
+}
+
+static bool is_filled(const void *from, __u32 seed, long len)
+{
+	unsigned char *expected = malloc(len);
+	bool same;
+
+	if (!expected)
+		die("malloc");
+	fill(expected, seed, len);
+	same = !memcmp(from, expected, len);
+	free(expected);
+	return same;
+}
+
+/* --- The calls --- */
+
+static int scif_open(void)
+{
+	int fd = open("/dev/scif", O_RDWR);
+
+	if (fd < 0)
+		die("/dev/scif");
+	return fd;
+}
+
+static int connected(__u16 node, __u16 port)
+{
+	struct scifioctl_connect argument = { .peer = { .node = node, .port = port } };
+	int fd = scif_open();
+	char ready;
+	struct scifioctl_msg message = {
+		.msg = (uintptr_t)&ready, .len = 1, .flags = SCIF_RECV_BLOCK,
+	};
+
+	if (ioctl(fd, SCIF_CONNECT, &argument))
+		die("SCIF_CONNECT");
+	if (ioctl(fd, SCIF_RECV, &message) || message.out_len != 1)
+		die("no server");
+	return fd;
+}
+
+static int copy(int fd, unsigned long call, void *memory, long len, long remote, int flags)
+{
+	struct scifioctl_copy argument = {
+		.addr = (uintptr_t)memory, .len = len, .roffset = WINDOW + remote,
+		.flags = flags,
+	};
+
+	return ioctl(fd, call, &argument);
+}
+
+static int scif_register(int fd, void *memory, long len, long offset)
+{
+	struct scifioctl_reg argument = {
+		.addr = (uintptr_t)memory, .len = len, .offset = offset,
+		.prot = SCIF_PROT_READ | SCIF_PROT_WRITE, .flags = SCIF_MAP_FIXED,
+	};
+
+	return ioctl(fd, SCIF_REG, &argument);
+}
+
+static int fence(int fd)
+{
+	int mark;
+	struct scifioctl_fence_mark argument = {
+		.flags = SCIF_FENCE_INIT_SELF, .mark = (uintptr_t)&mark,
+	};
+
+	return ioctl(fd, SCIF_FENCE_MARK, &argument) ?:
+	       ioctl(fd, SCIF_FENCE_WAIT, (unsigned long)mark);
+}
+
+/* To the window, with the cache. */
+static int put(void *memory, long len)
+{
+	return copy(epd, SCIF_VWRITETO, memory, len, 0,
+		    SCIF_RMA_USECACHE | SCIF_RMA_SYNC | engine);
+}
+
+/* From the window, with the cache. */
+static int get(void *memory, long len)
+{
+	return copy(epd, SCIF_VREADFROM, memory, len, 0,
+		    SCIF_RMA_USECACHE | SCIF_RMA_SYNC | engine);
+}
+
+/* Whether the window begins with this pattern. */
+static bool arrived(__u32 seed, long len)
+{
+	unsigned char *back = malloc(len);
+	bool same;
+
+	if (!back)
+		die("malloc");
+	if (copy(epd, SCIF_VREADFROM, back, len, 0, SCIF_RMA_SYNC))
+		die("SCIF_VREADFROM");
+	same = is_filled(back, seed, len);
+	free(back);
+	return same;
+}
+
+/* Puts a pattern into the window. */
+static void prepare(__u32 seed, long len)
+{
+	unsigned char *pattern = malloc(len);
+
+	if (!pattern)
+		die("malloc");
+	fill(pattern, seed, len);
+	if (copy(epd, SCIF_VWRITETO, pattern, len, 0, SCIF_RMA_SYNC))
+		die("SCIF_VWRITETO");
+	free(pattern);
+}
+
+/* --- What the kernel says --- */
+
+static long number_in(const char *text, const char *name)
+{
+	const char *line = text;
+	size_t len = strlen(name);
+
+	while (line) {
+		if (!strncmp(line, name, len) && (line[len] == ' ' || line[len] == ':'))
+			return atol(line + len + 1);
+		line = strchr(line, '\n');
+		line += line ? 1 : 0;
+	}
+	fprintf(stderr, "scif_cache: there is no %s\n", name);
+	exit(1);
+}
+
+static long counter(const char *name)
+{
+	char text[4096];
+	ssize_t len = pread(counters, text, sizeof(text) - 1, 0);
+
+	if (len <= 0)
+		die(COUNTERS);
+	text[len] = '\0';
+	return number_in(text, name);
+}
+
+static long number_of_file(const char *path, const char *name)
+{
+	static char text[65536];
+	int fd = open(path, O_RDONLY);
+	ssize_t len = 0, piece;
+
+	if (fd < 0)
+		die(path);
+	while ((piece = read(fd, text + len, sizeof(text) - 1 - len)) > 0)
+		len += piece;
+	close(fd);
+	text[len] = '\0';
+	return number_in(text, name);
+}
+
+static long pinned(void)
+{
+	/* What each processor has counted for itself is added up when this is read. */
+	int fd = open("/proc/sys/vm/stat_refresh", O_RDONLY);
+	char nothing;
+
+	if (fd < 0 || read(fd, &nothing, 1) < 0)
+		die("/proc/sys/vm/stat_refresh");
+	close(fd);
+	return number_of_file("/proc/vmstat", "nr_foll_pin_acquired") -
+	       number_of_file("/proc/vmstat", "nr_foll_pin_released");
+}
+
+static long locked_pages(void)
+{
+	return number_of_file("/proc/self/status", "VmLck") * 1024 / PAGE;
+}
+
+static void pause_for_a_moment(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
+}
+
+/* What is dropped is dropped some time soon. */
+static bool comes_to(long (*number)(void), long wanted)
+{
+	time_t end = time(NULL) + 60;
+	long now;
+
+	while ((now = number()) != wanted) {
+		if (time(NULL) > end) {
+			printf("# it is %ld, not %ld\n", now, wanted);
+			return false;
+		}
+		pause_for_a_moment();
+	}
+	return true;
+}
+
+static long kept(void)
+{
+	return counter("cache_pages");
+}
+
+/* Since the last look: */
+static long hits_before, misses_before;
+
+static bool counted(long hits, long misses)
+{
+	long new_hits = counter("cache_hits") - hits_before;
+	long new_misses = counter("cache_misses") - misses_before;
+
+	hits_before += new_hits;
+	misses_before += new_misses;
+	if (new_hits == hits && new_misses == misses)
+		return true;
+	printf("# %ld hits and %ld misses instead of %ld and %ld\n", new_hits, new_misses,
+	       hits, misses);
+	return false;
+}
+
+static bool hit(void)
+{
+	return counted(1, 0);
+}
+
+static bool missed(void)
+{
+	return counted(0, 1);
+}
+
+/* --- Memory --- */
+
+static unsigned char *map(unsigned char *at, long len, int flags, int fd)
+{
+	unsigned char *memory = mmap(at, len, PROT_READ | PROT_WRITE,
+				     flags | (at ? MAP_FIXED : 0), fd, 0);
+
+	if (memory == MAP_FAILED)
+		die("mmap");
+	return memory;
+}
+
+/* Fresh memory in the usual place, with a pattern. */
+static unsigned char *fresh(__u32 seed)
+{
+	unsigned char *memory = map(PLACE, SIZE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+
+	fill(memory, seed, SIZE);
+	return memory;
+}
+
+/* The same, and its pages are kept, for reading and for writing. */
+static unsigned char *fresh_and_kept(__u32 seed)
+{
+	unsigned char *memory = fresh(seed);
+
+	prepare(seed, SIZE);
+	if (get(memory, SIZE) || put(memory, SIZE))
+		die("a transfer with the cache");
+	/* One is for writing, which serves for reading, too. */
+	counted(1, 1);
+	return memory;
+}
+
+static void forget(void)
+{
+	if (munmap(PLACE, SIZE))
+		die("munmap");
+	if (!comes_to(kept, 0))
+		die("pages are left in the cache");
+}
+
+static int wait_for_child(pid_t child)
+{
+	int status;
+
+	if (waitpid(child, &status, 0) != child)
+		die("waitpid");
+	return status;
+}
+
+static pid_t new_child(void)
+{
+	pid_t child;
+
+	fflush(stdout);
+	child = fork();
+	if (child < 0)
+		die("fork");
+	if (!child && prctl(PR_SET_PDEATHSIG, SIGKILL))
+		die("prctl");
+	return child;
+}
+
+/* --- Tests --- */
+
+static void test_hits(void)
+{
+	unsigned char *memory = fresh(1);
+
+	test(!put(memory, SIZE) && missed() && arrived(1, SIZE) && comes_to(kept, PAGES),
+	     "the first vwriteto keeps its pages");
+	fill(memory, 2, SIZE);
+	test(!put(memory, SIZE) && hit() && arrived(2, SIZE), "the second finds them");
+	fill(memory + 4099, 3, 2 * PAGE);
+	test(!put(memory + 4099, 2 * PAGE) && hit() && arrived(3, 2 * PAGE),
+	     "a part of them, at an odd address, too");
+	prepare(4, SIZE);
+	test(!get(memory, SIZE) && missed() && is_filled(memory, 4, SIZE) && comes_to(kept, 2 * PAGES),
+	     "vreadfrom does not take what is kept for reading only");
+	prepare(5, 3 * PAGE);
+	test(!get(memory + 77, 3 * PAGE) && hit() && is_filled(memory + 77, 5, 3 * PAGE),
+	     "the second vreadfrom finds what the first has kept");
+	test(comes_to(locked_pages, 2 * PAGES), "what is kept counts as locked");
+	forget();
+	test(comes_to(locked_pages, 0), "after munmap nothing is kept or locked");
+
+	/* For writing is for reading, too. */
+	memory = fresh_and_kept(6);
+	test(comes_to(kept, PAGES) && !put(memory, SIZE) && hit(),
+	     "vwriteto takes what is kept for writing");
+	forget();
+}
+
+static void test_overlaps(void)
+{
+	unsigned char *memory = fresh(1);
+
+	put(memory, 4 * PAGE);
+	put(memory + 2 * PAGE, 4 * PAGE);
+	test(counted(0, 2) && comes_to(kept, 6), "two buffers that overlap become one");
+	fill(memory, 2, SIZE);
+	test(!put(memory, 4 * PAGE) && arrived(2, 4 * PAGE) &&
+	     !put(memory + 2 * PAGE, 4 * PAGE) && !put(memory, 6 * PAGE) &&
+	     arrived(2, 6 * PAGE) && counted(3, 0),
+	     "which serves both");
+	put(memory + 6 * PAGE, 2 * PAGE);
+	test(missed() && comes_to(kept, 8), "neighbours stay apart");
+	/* The part that is left can't be joined with what is not there. */
+	if (munmap(memory, 2 * PAGE))
+		die("munmap");
+	test(!put(memory + 3 * PAGE, 4 * PAGE) && missed() && comes_to(kept, 5),
+	     "what is gone is not joined");
+	forget();
+}
+
+static void test_mapped_anew(void)
+{
+	unsigned char *memory = fresh_and_kept(1);
+
+	if (munmap(memory, SIZE))
+		die("munmap");
+	fresh(2);
+	test(!put(memory, SIZE) && missed() && arrived(2, SIZE),
+	     "munmap and mmap: vwriteto sends what is there now");
+	forget();
+	fresh_and_kept(3);
+	/* Over the old one. */
+	fresh(4);
+	prepare(5, SIZE);
+	test(!get(memory, SIZE) && missed() && is_filled(memory, 5, SIZE),
+	     "mmap over it: vreadfrom gives to what is there now");
+	if (munmap(memory + 2 * PAGE, PAGE))
+		die("munmap");
+	test(put(memory, SIZE) == -1 && errno == EFAULT && get(memory, SIZE) == -1 &&
+	     errno == EFAULT && counted(0, 2), "with a hole in it: EFAULT");
+	test(!put(memory + 3 * PAGE, SIZE - 3 * PAGE) && !put(memory, 2 * PAGE),
+	     "but not beside the hole");
+	forget();
+	counted(0, 2);
+}
+
+static void test_moved(void)
+{
+	unsigned char *memory = fresh_and_kept(1);
+	unsigned char *to = PLACE + (1L << 30);
+
+	if (mremap(memory, SIZE, SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, to) != to)
+		die("mremap");
+	test(!put(to, SIZE) && arrived(1, SIZE), "mremap: the new address");
+	test(put(memory, SIZE) == -1 && errno == EFAULT, "mremap: the old address");
+	test(counted(0, 2), "mremap: neither was kept");
+	fresh(2);
+	test(!put(memory, SIZE) && arrived(2, SIZE) && missed(),
+	     "mremap: other memory at the old address");
+	if (munmap(to, SIZE))
+		die("munmap");
+	forget();
+}
+
+static void test_discarded(void)
+{
+	unsigned char *memory = fresh_and_kept(1);
+	unsigned char *back = malloc(SIZE);
+	static const unsigned char zeroes[SIZE];
+
+	if (madvise(memory, SIZE, MADV_DONTNEED))
+		die("madvise");
+	test(!put(memory, SIZE) && missed() &&
+	     !copy(epd, SCIF_VREADFROM, back, SIZE, 0, SCIF_RMA_SYNC) &&
+	     !memcmp(back, zeroes, SIZE), "MADV_DONTNEED: vwriteto sends zeroes");
+	if (madvise(memory, SIZE, MADV_DONTNEED))
+		die("madvise");
+	prepare(2, SIZE);
+	test(!get(memory, SIZE) && missed() && is_filled(memory, 2, SIZE),
+	     "MADV_DONTNEED: vreadfrom gives to the new pages");
+	/* It was for reading when nothing had been written: now there are pages of its own. */
+	if (madvise(memory, SIZE, MADV_DONTNEED) || put(memory, SIZE))
+		die("madvise");
+	fill(memory, 3, SIZE);
+	test(!put(memory, SIZE) && arrived(3, SIZE), "the first write after a first vwriteto");
+	free(back);
+	forget();
+	hits_before = counter("cache_hits");
+	misses_before = counter("cache_misses");
+}
+
+static void test_protected(void)
+{
+	unsigned char *memory = fresh_and_kept(1);
+
+	if (mprotect(memory, SIZE, PROT_READ))
+		die("mprotect");
+	prepare(2, SIZE);
+	test(get(memory, SIZE) == -1 && errno == EFAULT && missed() && is_filled(memory, 1, SIZE),
+	     "mprotect for reading only: vreadfrom gives EFAULT");
+	test(!put(memory, SIZE) && missed() && arrived(1, SIZE),
+	     "mprotect for reading only: vwriteto goes on");
+	if (mprotect(memory, SIZE, PROT_NONE))
+		die("mprotect");
+	test(put(memory, SIZE) == -1 && errno == EFAULT && missed(),
+	     "mprotect for nothing: vwriteto gives EFAULT");
+	if (mprotect(memory, SIZE, PROT_READ | PROT_WRITE))
+		die("mprotect");
+	prepare(3, SIZE);
+	test(!get(memory, SIZE) && missed() && is_filled(memory, 3, SIZE),
+	     "mprotect for all: vreadfrom works again");
+	forget();
+}
+
+static void test_truncated(void)
+{
+	int file = memfd_create("scif_cache", 0);
+	unsigned char *memory;
+
+	if (file < 0 || ftruncate(file, SIZE))
+		die("memfd");
+	memory = map(PLACE, SIZE, MAP_SHARED, file);
+	fill(memory, 1, SIZE);
+	test(!put(memory, SIZE) && !put(memory, SIZE) && arrived(1, SIZE) && counted(1, 1),
+	     "a mapped file is kept");
+	if (ftruncate(file, 0))
+		die("ftruncate");
+	test(put(memory, SIZE) == -1 && errno == EFAULT && missed(), "truncated: EFAULT");
+	if (ftruncate(file, SIZE))
+		die("ftruncate");
+	fill(memory, 2, SIZE);
+	test(!put(memory, SIZE) && missed() && arrived(2, SIZE), "made longer: what is there now");
+	if (fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, SIZE))
+		die("fallocate");
+	fill(memory, 3, SIZE);
+	test(!put(memory, SIZE) && missed() && arrived(3, SIZE), "a hole punched and filled");
+	close(file);
+	forget();
+}
+
+static void test_fork(void)
+{
+	unsigned char *memory = fresh_and_kept(1);
+	int to_child[2], from_child[2];
+	pid_t child;
+	char byte = 0;
+
+	if (pipe(to_child) || pipe(from_child))
+		die("pipe");
+	child = new_child();
+	if (!child) {
+		/* The address, the descriptor and the content are those of the parent. */
+		fill(memory, 2, SIZE);
+		if (put(memory, SIZE) || !arrived(2, SIZE))
+			_exit(1);
+		if (write(from_child[1], &byte, 1) != 1 || read(to_child[0], &byte, 1) != 1)
+			_exit(2);
+		if (!is_filled(memory, 2, SIZE))
+			_exit(3);
+		if (put(memory, SIZE) || !arrived(2, SIZE))
+			_exit(4);
+		prepare(5, SIZE);
+		if (get(memory, SIZE) || !is_filled(memory, 5, SIZE))
+			_exit(5);
+		_exit(0);
+	}
+	if (read(from_child[0], &byte, 1) != 1)
+		die("the child has failed");
+	test(is_filled(memory, 1, SIZE) && !put(memory, SIZE) && arrived(1, SIZE),
+	     "fork: what the child writes is not the parent's");
+	fill(memory, 3, SIZE);
+	test(!put(memory, SIZE) && arrived(3, SIZE), "fork: what the parent writes is sent");
+	prepare(4, SIZE);
+	test(!get(memory, SIZE) && is_filled(memory, 4, SIZE),
+	     "fork: what is read comes to the parent");
+	if (write(to_child[1], &byte, 1) != 1)
+		die("the child has failed");
+	test(wait_for_child(child) == 0, "fork: and the child has its own");
+	test(is_filled(memory, 4, SIZE) && !put(memory, SIZE) && arrived(4, SIZE),
+	     "fork: after the child's end");
+	test(comes_to(kept, 2 * PAGES), "fork: nothing of the child's is kept");
+	close(to_child[0]);
+	close(to_child[1]);
+	close(from_child[0]);
+	close(from_child[1]);
+	forget();
+	hits_before = counter("cache_hits");
+	misses_before = counter("cache_misses");
+}
+
+static void test_exec(void)
+{
+	pid_t child = new_child();
+	char fd[16], with[16];
+
+	if (!child) {
+		fresh_and_kept(1);
+		snprintf(fd, sizeof(fd), "%d", epd);
+		snprintf(with, sizeof(with), "%d", engine);
+		execl("/proc/self/exe", "scif_cache", "executed", fd, with, NULL);
+		_exit(100);
+	}
+	test(wait_for_child(child) == 0, "exec: the new program's memory is sent and filled");
+	test(comes_to(kept, 0), "exec: nothing of either is kept at the end");
+	hits_before = counter("cache_hits");
+	misses_before = counter("cache_misses");
+}
+
+/* What test_exec() runs: the same address, another program. */
+static int executed(void)
+{
+	unsigned char *memory;
+
+	if (!comes_to(kept, 0))
+		return 1;
+	memory = fresh(2);
+	if (put(memory, SIZE) || !arrived(2, SIZE))
+		return 2;
+	prepare(3, SIZE);
+	if (get(memory, SIZE) || !is_filled(memory, 3, SIZE))
+		return 3;
+	return 0;
+}
+
+/* Needs swap. */
+static void test_pressure(void)
+{
+	long swapped = number_of_file("/proc/vmstat", "pswpout");
+	unsigned char *other = map(NULL, SIZE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	static const int kinds[] = { MAP_PRIVATE, MAP_SHARED };
+	unsigned char *memory;
+	size_t i;
+
+	fill(other, 9, SIZE);
+	if (madvise(other, SIZE, MADV_PAGEOUT))
+		die("MADV_PAGEOUT");
+	test(number_of_file("/proc/vmstat", "pswpout") >= swapped + PAGES,
+	     "memory that is not kept is swapped out");
+	for (i = 0; i < 2; i++) {
+		memory = map(PLACE, SIZE, kinds[i] | MAP_ANONYMOUS, -1);
+		fill(memory, 1, SIZE);
+		prepare(1, SIZE);
+		if (get(memory, SIZE) || put(memory, SIZE) ||
+		    madvise(memory, SIZE, MADV_PAGEOUT))
+			die("MADV_PAGEOUT");
+		test(!put(memory, SIZE) && arrived(1, SIZE), "paged out: the same is sent (%s)",
+		     i ? "shared" : "private");
+		if (madvise(memory, SIZE, MADV_PAGEOUT))
+			die("MADV_PAGEOUT");
+		fill(memory, 2, SIZE);
+		test(!put(memory, SIZE) && arrived(2, SIZE), "paged out: what is written is sent");
+		if (madvise(memory, SIZE, MADV_PAGEOUT))
+			die("MADV_PAGEOUT");
+		prepare(3, SIZE);
+		test(!get(memory, SIZE) && is_filled(memory, 3, SIZE),
+		     "paged out: what is read is seen");
+		forget();
+	}
+	test(is_filled(other, 9, SIZE), "what was swapped out comes back");
+	munmap(other, SIZE);
+	hits_before = counter("cache_hits");
+	misses_before = counter("cache_misses");
+}
+
+static void test_asynchronous(void)
+{
+	int flags = SCIF_RMA_USECACHE | engine;
+	unsigned char *memory = fresh_and_kept(1);
+
+	fill(memory, 2, SIZE);
+	test(!copy(epd, SCIF_VWRITETO, memory, SIZE, 0, flags) && hit() &&
+	     !munmap(memory, SIZE) && !fence(epd) && arrived(2, SIZE),
+	     "a transfer under way goes on after munmap");
+	fresh(3);
+	test(!copy(epd, SCIF_VWRITETO, memory, SIZE, 0, flags) && missed() &&
+	     !copy(epd, SCIF_VWRITETO, memory, SIZE, SIZE, flags) && hit() &&
+	     !fence(epd) && arrived(3, SIZE), "the next one is of the new memory");
+	forget();
+}
+
+static void test_many(void)
+{
+	long size = (MAX_KEPT + 64) * PAGE, i, evicted = counter("cache_evictions");
+	unsigned char *memory = map(PLACE, size, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+
+	for (i = 0; i < size; i += PAGE) {
+		if (put(memory + i, 8) || put(memory, 8))
+			die("SCIF_VWRITETO");
+	}
+	test(comes_to(kept, MAX_KEPT) && counter("cache_evictions") == evicted + 64,
+	     "of many, as many are kept as may be");
+	hits_before = counter("cache_hits");
+	misses_before = counter("cache_misses");
+	test(!put(memory, 8) && !put(memory + size - PAGE, 8) && counted(2, 0) &&
+	     !put(memory + PAGE, 8) && missed(), "what was used lately stays, the rest goes");
+	munmap(memory, size);
+	test(comes_to(kept, 0), "and all of it goes with the memory");
+}
+
+/* A user who may lock little; the limit is in pages. */
+static void limited(long limit)
+{
+	struct rlimit rlimit = { .rlim_cur = limit * PAGE, .rlim_max = limit * PAGE };
+	unsigned char *memory;
+	long i;
+
+	tests = 1000;
+	failures = 0;
+	if (setrlimit(RLIMIT_MEMLOCK, &rlimit) || setuid(65534))
+		die("setuid");
+	/* The results are those of the parent. */
+	dup2(2, 1);
+	memory = map(PLACE, 4 * limit * PAGE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	fill(memory, 1, 4 * limit * PAGE);
+	test(!put(memory, limit * PAGE) && !put(memory, limit * PAGE) && counted(1, 1) &&
+	     comes_to(locked_pages, limit), "little may be locked: that much is kept");
+	test(!put(memory + limit * PAGE, limit * PAGE) && missed() && comes_to(locked_pages, limit) &&
+	     comes_to(kept, limit), "little may be locked: one for another");
+	test(!put(memory, 2 * limit * PAGE) && arrived(1, 2 * limit * PAGE) && missed() &&
+	     !put(memory, 2 * limit * PAGE) && missed() && comes_to(locked_pages, 0),
+	     "little may be locked: more is sent without the cache");
+	for (i = 0; i < 4; i++) {
+		if (put(memory + i * (limit / 4) * PAGE, limit / 4 * PAGE))
+			die("SCIF_VWRITETO");
+	}
+	test(comes_to(kept, limit) && !scif_register(epd, memory + 2 * limit * PAGE, limit * PAGE, 0) &&
+	     comes_to(locked_pages, limit) && comes_to(kept, 0), "little may be locked: windows come first");
+	test(!put(memory, limit * PAGE) && arrived(1, limit * PAGE) && comes_to(kept, 0),
+	     "little may be locked: with windows, nothing is kept");
+	exit(failures != 0);
+}
+
+static void test_limits(__u16 node, __u16 port)
+{
+	long before = pinned();
+	pid_t child = new_child();
+
+	/* The child's connection is its own: the windows that it makes go with it. */
+	if (!child) {
+		epd = connected(node, port);
+		hits_before = counter("cache_hits");
+		misses_before = counter("cache_misses");
+		limited(16);
+	}
+	test(wait_for_child(child) == 0, "a process that may lock little");
+	test(comes_to(kept, 0) && comes_to(pinned, before), "of which nothing is left");
+	hits_before = counter("cache_hits");
+	misses_before = counter("cache_misses");
+}
+
+static void test_ends(__u16 node, __u16 port)
+{
+	long before = pinned();
+	unsigned char *memory = fresh(1);
+	int to_parent[2], old = epd;
+	pid_t child;
+	char byte = 0;
+
+	epd = connected(node, port);
+	test(!put(memory, SIZE) && !get(memory, SIZE) && comes_to(kept, 2 * PAGES),
+	     "another connection keeps its own");
+	close(epd);
+	test(comes_to(kept, 0) && comes_to(locked_pages, 0), "after close nothing is kept or locked");
+	epd = old;
+
+	if (pipe(to_parent))
+		die("pipe");
+	child = new_child();
+	if (!child) {
+		epd = connected(node, port);
+		put(memory, SIZE);
+		get(memory, SIZE);
+		if (write(to_parent[1], &byte, 1) != 1)
+			_exit(1);
+		pause();
+	}
+	if (read(to_parent[0], &byte, 1) != 1)
+		die("the child has failed");
+	test(comes_to(kept, 2 * PAGES), "a child keeps its pages");
+	kill(child, SIGKILL);
+	wait_for_child(child);
+	test(comes_to(kept, 0) && comes_to(pinned, before), "killed: nothing is kept or pinned");
+
+	/* The descriptor lives on, the address space does not. */
+	child = new_child();
+	if (!child)
+		_exit(put(memory, SIZE) || get(memory, SIZE) || !comes_to(kept, 2 * PAGES));
+	test(wait_for_child(child) == 0 && comes_to(kept, 0) && comes_to(pinned, before),
+	     "exited, while its parent has the descriptor: nothing is kept or pinned");
+	close(to_parent[0]);
+	close(to_parent[1]);
+	munmap(memory, SIZE);
+	hits_before = counter("cache_hits");
+	misses_before = counter("cache_misses");
+}
+
+/* --- A race --- */
+
+static struct {
+	/* The number of the last mapping that is there to be sent, and of the last one begun. */
+	_Atomic __u64 there, begun;
+	_Atomic bool stop;
+} race;
+
+static void *remap(void *nothing)
+{
+	__u64 number;
+
+	for (number = 1; !race.stop; number++) {
+		race.begun = number;
+		map(PLACE, PAGE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+		*(volatile __u64 *)PLACE = number;
+		race.there = number;
+	}
+	return nothing;
+}
+
+static void test_race(void)
+{
+	unsigned char *memory = map(PLACE, PAGE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	long i, old = 0, failed = 0;
+	__u64 there, begun, sent;
+	pthread_t thread;
+
+	race.stop = false;
+	race.there = 0;
+	if (pthread_create(&thread, NULL, remap, NULL))
+		die("pthread_create");
+	for (i = 0; i < 500; i++) {
+		there = race.there;
+		if (put(memory, PAGE) ||
+		    copy(epd, SCIF_VREADFROM, &sent, sizeof(sent), 0, SCIF_RMA_SYNC)) {
+			failed++;
+			continue;
+		}
+		begun = race.begun;
+		/* An old mapping, or one that was replaced meanwhile by one without content. */
+		if (sent < there && (sent || begun == there))
+			old++;
+		if (i % 64 == 0)
+			pause_for_a_moment();
+	}
+	race.stop = true;
+	pthread_join(thread, NULL);
+	test(!old && !failed, "500 transfers, %llu mappings: %ld old ones, %ld failed",
+	     (unsigned long long)race.there, old, failed);
+	munmap(memory, PAGE);
+	test(comes_to(kept, 0), "and nothing is left");
+	hits_before = counter("cache_hits");
+	misses_before = counter("cache_misses");
+}
+
+/* --- Roles --- */
+
+static int listen_on(__u16 port)
+{
+	int fd = scif_open();
+
+	if (ioctl(fd, SCIF_BIND, &port) || ioctl(fd, SCIF_LISTEN, 16L))
+		die("SCIF_LISTEN");
+	return fd;
+}
+
+/* Has a window for each client that comes. */
+static void serve(int listener)
+{
+	void *area = map(NULL, WINDOW_SIZE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+
+	/* Nobody waits for those who serve. */
+	signal(SIGCHLD, SIG_IGN);
+	for (;;) {
+		struct scifioctl_accept request = { .flags = SCIF_ACCEPT_SYNC };
+		char byte = 0;
+		struct scifioctl_msg message = {
+			.msg = (uintptr_t)&byte, .len = 1, .flags = SCIF_SEND_BLOCK,
+		};
+		int fd;
+
+		if (ioctl(listener, SCIF_ACCEPTREQ, &request))
+			die("SCIF_ACCEPTREQ");
+		fd = scif_open();
+		if (ioctl(fd, SCIF_ACCEPTREG, &request.endpt))
+			die("SCIF_ACCEPTREG");
+		/* Until it goes: each in its own process, with its own memory. */
+		if (new_child()) {
+			close(fd);
+			continue;
+		}
+		if (scif_register(fd, area, WINDOW_SIZE, WINDOW) || ioctl(fd, SCIF_SEND, &message))
+			die("SCIF_REG");
+		poll(&(struct pollfd){ .fd = fd }, 1, -1);
+		exit(0);
+	}
+}
+
+static int finish(long pinned_before)
+{
+	close(epd);
+	test(comes_to(kept, 0) && comes_to(pinned, pinned_before),
+	     "at the end as many pages are pinned as before");
+	printf("1..%d\n", tests);
+	return failures != 0;
+}
+
+static int be_the_client(__u16 node, __u16 port, long pinned_before)
+{
+	bool swap = number_of_file("/proc/meminfo", "SwapTotal") > 0;
+
+	epd = connected(node, port);
+	hits_before = counter("cache_hits");
+	misses_before = counter("cache_misses");
+	for (engine = 0; engine <= SCIF_RMA_USECPU; engine += SCIF_RMA_USECPU) {
+		test_hits();
+		test_overlaps();
+		test_mapped_anew();
+		test_moved();
+		test_discarded();
+		test_protected();
+		test_truncated();
+		test_fork();
+		test_exec();
+		test_asynchronous();
+		if (swap)
+			test_pressure();
+		test_limits(node, port);
+		test_ends(node, port);
+		test_race();
+	}
+	engine = 0;
+	test_many();
+	return finish(pinned_before);
+}
+
+static int test_the_limit(__u16 port, long mebibytes, long pinned_before)
+{
+	long limit = mebibytes << 20, half = limit / 2;
+	unsigned char *memory = map(PLACE, 4L << 20, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+
+	epd = connected(0, port);
+	fill(memory, 1, 4L << 20);
+	hits_before = counter("cache_hits");
+	misses_before = counter("cache_misses");
+	if (!limit) {
+		test(!put(memory, SIZE) && !put(memory, SIZE) && arrived(1, SIZE) &&
+		     counted(0, 0) && comes_to(kept, 0), "nothing may be kept");
+		return finish(pinned_before);
+	}
+	test(!put(memory, limit) && !put(memory, limit) && arrived(1, limit) && counted(1, 1) &&
+	     comes_to(kept, limit / PAGE), "as much as may be is kept");
+	test(!put(memory, limit + 1) && arrived(1, limit + 1) && counted(0, 0) &&
+	     comes_to(kept, limit / PAGE), "more is sent without the cache");
+	test(!put(memory + limit, half) && missed() && comes_to(kept, half / PAGE),
+	     "what is too much goes");
+	test(!put(memory + limit + half, half) && missed() && !put(memory + limit, half) && hit() &&
+	     comes_to(kept, limit / PAGE), "what fits stays");
+	test(!put(memory, half) && missed() && comes_to(kept, limit / PAGE) &&
+	     !put(memory + limit, half) && hit() && !put(memory + limit + half, half) && missed(),
+	     "what was not used for longest goes");
+	test(!put(memory + limit / 4, limit) && missed() && kept() <= limit / PAGE,
+	     "what overlaps is not joined beyond the limit");
+	return finish(pinned_before);
+}
+
+static pid_t start_server(__u16 port)
+{
+	int listener = listen_on(port);
+	pid_t child = new_child();
+
+	if (!child)
+		serve(listener);
+	close(listener);
+	return child;
+}
+
+int main(int argc, char **argv)
+{
+	const char *role = argc > 1 ? argv[1] : "";
+	long pinned_before;
+	pid_t server;
+	int result;
+
+	/* A test that hangs is a test that fails. */
+	alarm(1800);
+	if (argc == 3 && !strcmp(role, "server")) {
+		result = listen_on(atoi(argv[2]));
+		printf("listening\n");
+		fflush(stdout);
+		serve(result);
+	}
+	counters = open(COUNTERS, O_RDONLY);
+	if (counters < 0)
+		die(COUNTERS);
+	if (argc == 4 && !strcmp(role, "executed")) {
+		epd = atoi(argv[2]);
+		engine = atoi(argv[3]);
+		return executed();
+	}
+	if (argc == 4 && !strcmp(role, "client"))
+		return be_the_client(atoi(argv[2]), atoi(argv[3]), pinned());
+	if ((argc == 3 && !strcmp(role, "loopback")) || (argc == 4 && !strcmp(role, "limit"))) {
+		pinned_before = pinned();
+		server = start_server(atoi(argv[2]));
+		result = argc == 3 ? be_the_client(0, atoi(argv[2]), pinned_before) :
+			 test_the_limit(atoi(argv[2]), atol(argv[3]), pinned_before);
+		kill(server, SIGKILL);
+		wait_for_child(server);
+		return result;
+	}
+	fprintf(stderr, "usage: scif_cache server PORT\n"
+		"       scif_cache client NODE PORT\n"
+		"       scif_cache loopback PORT\n"
+		"       scif_cache limit PORT MIB\n");
+	return 2;
+}

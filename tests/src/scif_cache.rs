@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0
+//! SCIF_RMA_USECACHE, by a C program (tests/programs/scif_cache.c): pages are kept for the next
+//! transfer, and dropped whenever the process maps something else in their place. With swap, so
+//! that there is memory pressure to be put on them.
+
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Lab;
+
+use crate::harness::Need;
+use crate::harness::ONE;
+use crate::harness::Test;
+use crate::scif;
+use crate::scif_messages_and_rma::SCIF_PAIR;
+
+/// A node with neither NTB nor DMA engine, and the module not loaded.
+const ALONE: Need = Need {
+    dma_channels: 0,
+    ..ONE
+};
+
+/// Swap on compressed memory.
+struct Swap<'a> {
+    lab: &'a Lab,
+    node: usize,
+}
+
+impl<'a> Swap<'a> {
+    fn on(lab: &'a Lab, node: usize) -> Result<Swap<'a>> {
+        lab.load(node, "zram")?;
+        let swap = Swap { lab, node };
+        lab.shell(
+            node,
+            "echo 64M > /sys/block/zram0/disksize && mkswap /dev/zram0 && swapon /dev/zram0",
+        )?;
+        Ok(swap)
+    }
+
+    fn off(&self) -> Result<()> {
+        self.lab.shell(
+            self.node,
+            "swapoff /dev/zram0; rmmod zram && rmmod zsmalloc && rmmod lzo_compress",
+        )?;
+        Ok(())
+    }
+}
+
+/// Each test of the program, and the counters say that it has used the cache.
+fn check(lab: &Lab, node: usize, arguments: &[&str]) -> Result<()> {
+    let mut argv = vec![scif::program("scif_cache")?];
+    argv.extend(arguments.iter().map(|&argument| argument.to_owned()));
+    let before = scif::counters(lab, node)?;
+    let output = lab.command(node, argv)?.timeout(lab.seconds(300)).run()?;
+    scif::check_tap(output)?;
+    let after = scif::counters(lab, node)?;
+    ensure!(after["cache_pages"] == 0, "{after:?}");
+    for name in ["cache_hits", "cache_misses", "cache_invalidations"] {
+        println!("      {name}: {}", after[name] - before[name]);
+        ensure!(
+            after[name] > before[name] || arguments[0] == "limit",
+            "{name} stands still: {after:?}"
+        );
+    }
+    Ok(())
+}
+
+/// Against a server on the other node: by engine, and by CPU.
+fn two_nodes(lab: &Lab) -> Result<()> {
+    let program = scif::program("scif_cache")?;
+    let server = lab
+        .command(1, [&program, "server", "2110"])?
+        .timeout(lab.seconds(300))
+        .spawn()?;
+    server.wait_for("listening", lab.seconds(20))?;
+    let swap = Swap::on(lab, 0)?;
+    let result = check(lab, 0, &["client", "1", "2110"]);
+    server.signal(9);
+    server.wait()?;
+    swap.off()?;
+    result
+}
+
+/// Within a node.
+fn loopback(lab: &Lab) -> Result<()> {
+    let swap = Swap::on(lab, 0)?;
+    let result = check(lab, 0, &["loopback", "2111"]);
+    swap.off()?;
+    result
+}
+
+/// The module keeps as much as it is told to.
+fn limit(lab: &Lab) -> Result<()> {
+    for mebibytes in ["0", "1"] {
+        let parameter = format!("reg_cache_limit={mebibytes}");
+        lab.insmod(0, scif::module(lab)?, &parameter)?;
+        check(lab, 0, &["limit", "2112", mebibytes])?;
+        scif::check_idle(lab, 0)?;
+        lab.rmmod(0, "scif")?;
+    }
+    Ok(())
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("scif_cache::limit", ALONE, limit),
+    Test::new("scif_cache::loopback", SCIF_PAIR, loopback).seconds(300),
+    Test::new("scif_cache::two_nodes", SCIF_PAIR, two_nodes).seconds(300),
+];
