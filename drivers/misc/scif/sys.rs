@@ -20,6 +20,7 @@ pub(crate) mod ntb;
 pub(crate) mod pin;
 pub(crate) mod random;
 pub(crate) mod shared_memory;
+pub(crate) mod shrinker;
 pub(crate) mod timer;
 pub(crate) mod uapi;
 pub(crate) mod user_mapping;
