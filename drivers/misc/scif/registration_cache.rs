@@ -22,7 +22,8 @@
 //! `reg_cache_limit` MiB and [`MAX_KEPT`] registrations for each connection; what has not been used
 //! for longest goes first. No call fails because of the cache: where the limit of the process is
 //! reached, what is kept goes (see [`LocalMemory::pin`]), and a transfer that can't be kept is done
-//! without. (The limit is that of the process for `mlock`, too, which can't make room.)
+//! without. (The limit is that of the process for `mlock`, too, which can't make room.) When memory
+//! is short, the kernel gets it back: see `memory_pressure.rs`.
 //!
 //! # The end
 //!
@@ -345,7 +346,7 @@ impl RegistrationCache {
         loop {
             match Registration::new(self, pages) {
                 // The limit of the process: what it has used lately is worth more.
-                Err(error) if error == EAGAIN && self.evict(pages.count()) => {
+                Err(error) if error == EAGAIN && self.evict(pages.count()) != 0 => {
                     self.fabric().release_what_ended();
                 }
                 result => return result,
@@ -397,16 +398,27 @@ impl RegistrationCache {
         }
     }
 
-    /// Lets go of what has not been used for longest, until that is `pages` pages. Returns whether
-    /// there was anything.
-    fn evict(&self, pages: usize) -> bool {
+    /// Lets go of what has not been used for longest, until that is `pages` pages. Returns how many
+    /// it was.
+    fn evict(&self, pages: usize) -> usize {
         let mut evicted = 0;
         while evicted < pages {
             let old = self.take_least_recently_used(&mut self.table.lock());
             let Some(old) = old else { break };
             evicted += old.pages.count();
         }
-        evicted != 0
+        evicted
+    }
+
+    /// Lets go of `wanted` of each `total` pages, those first that have not been used for longest.
+    /// May sleep.
+    pub(crate) fn shed(&self, wanted: usize, total: usize) {
+        // What goes with the session needs no help.
+        let Some(_session) = self.session.enter() else {
+            return;
+        };
+        let kept = self.table.lock().pages;
+        self.evict(kept.saturating_mul(wanted).div_ceil(total.max(1)));
     }
 
     fn take_least_recently_used(&self, table: &mut Table) -> Option<Arc<Registration>> {

@@ -57,6 +57,7 @@ mod listener;
 mod local_memory;
 mod logic;
 mod mapping;
+mod memory_pressure;
 mod node;
 mod registration_cache;
 mod remote_window;
@@ -137,6 +138,7 @@ struct ScifModule {
     _device: Pin<KBox<Device<Endpoint>>>,
     _older_device: Option<Pin<KBox<Device<Endpoint>>>>,
     _files: debugfs::Files,
+    _pressure: memory_pressure::MemoryPressure,
     // No more peers.
     _ntb: sys::ntb::Registration<NtbLink>,
     _loopback: Loopback,
@@ -187,6 +189,7 @@ impl kernel::Module for ScifModule {
         let published = Published(fabric.clone());
         let loopback = Loopback::new(&fabric)?;
         let files = debugfs::Files::new(&fabric)?;
+        let pressure = memory_pressure::MemoryPressure::new(&fabric)?;
         let ntb = sys::ntb::Registration::new(c"scif")?;
         // The devices come last, so that whoever opens them finds all there.
         let older_device = match serves_older_numbers() {
@@ -197,6 +200,7 @@ impl kernel::Module for ScifModule {
             _device: Device::register(c"scif", c"scif", DEVICE_MODE)?,
             _older_device: older_device,
             _files: files,
+            _pressure: pressure,
             _ntb: ntb,
             _loopback: loopback,
             _published: published,
