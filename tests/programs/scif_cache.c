@@ -648,6 +648,24 @@ static int executed(void)
 	return 0;
 }
 
+/* As when the kernel is short of memory, which asks all caches. */
+static void test_shortage(void)
+{
+	long evicted = counter("cache_evictions");
+	unsigned char *memory = fresh_and_kept(1);
+	int file = open("/proc/sys/vm/drop_caches", O_WRONLY);
+
+	if (file < 0 || write(file, "2", 1) != 1)
+		die("/proc/sys/vm/drop_caches");
+	close(file);
+	test(comes_to(kept, 0) && counter("cache_evictions") > evicted &&
+	     comes_to(locked_pages, 0), "the kernel is short of memory: nothing is kept");
+	fill(memory, 2, SIZE);
+	test(!put(memory, SIZE) && missed() && arrived(2, SIZE) && !put(memory, SIZE) && hit(),
+	     "the kernel was short of memory: things are kept again");
+	forget();
+}
+
 /* Needs swap. */
 static void test_pressure(void)
 {
@@ -946,6 +964,7 @@ static int be_the_client(__u16 node, __u16 port, long pinned_before)
 		test_fork();
 		test_exec();
 		test_asynchronous();
+		test_shortage();
 		if (swap)
 			test_pressure();
 		test_limits(node, port);
