@@ -6,6 +6,7 @@
  *	scif_cache client NODE PORT	tests against a server
  *	scif_cache loopback PORT	both, on this node
  *	scif_cache limit PORT MIB	what a module with reg_cache_limit=MIB keeps
+ *	scif_cache hold NODE PORT	has pages kept, says "holding", and waits to be killed
  *
  * Prints TAP. What has arrived in the window is read back without the cache, and what is in it
  * was written without. That pages were kept, or not, the module's counters in debugfs say; nobody
@@ -1040,6 +1041,13 @@ int main(int argc, char **argv)
 		engine = atoi(argv[3]);
 		return executed();
 	}
+	if (argc == 4 && !strcmp(role, "hold")) {
+		epd = connected(atoi(argv[2]), atoi(argv[3]));
+		fresh_and_kept(1);
+		printf("holding\n");
+		fflush(stdout);
+		pause();
+	}
 	if (argc == 4 && !strcmp(role, "client"))
 		return be_the_client(atoi(argv[2]), atoi(argv[3]), pinned());
 	if ((argc == 3 && !strcmp(role, "loopback")) || (argc == 4 && !strcmp(role, "limit"))) {
@@ -1054,6 +1062,7 @@ int main(int argc, char **argv)
 	fprintf(stderr, "usage: scif_cache server PORT\n"
 		"       scif_cache client NODE PORT\n"
 		"       scif_cache loopback PORT\n"
-		"       scif_cache limit PORT MIB\n");
+		"       scif_cache limit PORT MIB\n"
+		"       scif_cache hold NODE PORT\n");
 	return 2;
 }

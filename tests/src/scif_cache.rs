@@ -6,12 +6,14 @@
 use anyhow::Result;
 use anyhow::ensure;
 use lab::Lab;
+use lab::wait_until;
 
 use crate::harness::Need;
 use crate::harness::ONE;
 use crate::harness::Test;
 use crate::scif;
 use crate::scif_messages_and_rma::SCIF_PAIR;
+use crate::scif_node_loss::USUAL_PAIR;
 
 /// A node with neither NTB nor DMA engine, and the module not loaded.
 const ALONE: Need = Need {
@@ -100,9 +102,48 @@ fn limit(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// What is kept goes with the node that it was kept for, although the program stays.
+fn node_loss(lab: &Lab) -> Result<()> {
+    let program = scif::program("scif_cache")?;
+    let server = lab
+        .command(1, [&program, "server", "2113"])?
+        .timeout(lab.seconds(300))
+        .spawn()?;
+    server.wait_for("listening", lab.seconds(20))?;
+    let client = lab
+        .command(0, [&program, "hold", "1", "2113"])?
+        .timeout(lab.seconds(300))
+        .spawn()?;
+    client.wait_for("holding", lab.seconds(20))?;
+    let kept = || -> Result<u64> { Ok(scif::counters(lab, 0)?["cache_pages"]) };
+    ensure!(kept()? > 0, "nothing is kept");
+    lab.kill(1)?;
+    wait_until("nothing is kept", lab.seconds(30), || {
+        Ok((kept()? == 0).then_some(()))
+    })?;
+    let text = lab.shell(
+        0,
+        "cat /proc/sys/vm/stat_refresh; grep nr_foll_pin /proc/vmstat",
+    )?;
+    let counts: Vec<&str> = text
+        .split_whitespace()
+        .filter(|word| word.bytes().all(|byte| byte.is_ascii_digit()))
+        .collect();
+    ensure!(
+        counts.len() == 2 && counts[0] == counts[1],
+        "pages are still pinned: {text}"
+    );
+    client.signal(9);
+    client.wait()?;
+    Ok(())
+}
+
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_cache::limit", ALONE, limit),
     Test::new("scif_cache::loopback", SCIF_PAIR, loopback).seconds(300),
     Test::new("scif_cache::two_nodes", SCIF_PAIR, two_nodes).seconds(300),
+    Test::new("scif_cache::node_loss", USUAL_PAIR, node_loss)
+        .destroys()
+        .loses_nodes(),
 ];
