@@ -13,16 +13,11 @@
  * else must use the cache of the client's node meanwhile.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -32,6 +27,8 @@
 #include <unistd.h>
 
 #include <linux/scif_ioctl.h>
+
+#include "tap.h"
 
 /* The values of flags are not in the header. */
 #define SCIF_ACCEPT_SYNC	1
@@ -60,36 +57,15 @@
 
 #define COUNTERS		"/sys/kernel/debug/scif/counters"
 
-static int tests;
-static int failures;
 /* SCIF_RMA_USECPU or 0. */
 static int engine;
 static int epd;
 /* Open for all the time: the file is root's. */
 static int counters;
 
-static void die(const char *what)
-{
-	fprintf(stderr, "scif_cache: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-#define test(condition, format, ...)						\
-	do {									\
-		bool ok_;							\
-		int error_;							\
-										\
-		errno = 0;							\
-		ok_ = (condition);						\
-		error_ = errno;							\
-		failures += !ok_;						\
-		printf("%s %d - " format "%s\n", ok_ ? "ok" : "not ok", ++tests,	\
-		       ##__VA_ARGS__, engine ? " (CPU)" : "");			\
-		if (!ok_)							\
-			printf("# returned false, errno %d (%s)\n", error_,	\
-			       strerror(error_));				\
-		fflush(stdout);							\
-	} while (0)
+/* As test(), and says by what. */
+#define check(condition, format, ...)						\
+	test(condition, format "%s", ##__VA_ARGS__, engine ? " (CPU)" : "")
 
 /* --- Content --- */
 
@@ -399,27 +375,28 @@ static void test_hits(void)
 {
 	unsigned char *memory = fresh(1);
 
-	test(!put(memory, SIZE) && missed() && arrived(1, SIZE) && comes_to(kept, PAGES),
-	     "the first vwriteto keeps its pages");
+	check(!put(memory, SIZE) && missed() && arrived(1, SIZE) && comes_to(kept, PAGES),
+	      "the first vwriteto keeps its pages");
 	fill(memory, 2, SIZE);
-	test(!put(memory, SIZE) && hit() && arrived(2, SIZE), "the second finds them");
+	check(!put(memory, SIZE) && hit() && arrived(2, SIZE), "the second finds them");
 	fill(memory + 4099, 3, 2 * PAGE);
-	test(!put(memory + 4099, 2 * PAGE) && hit() && arrived(3, 2 * PAGE),
-	     "a part of them, at an odd address, too");
+	check(!put(memory + 4099, 2 * PAGE) && hit() && arrived(3, 2 * PAGE),
+	      "a part of them, at an odd address, too");
 	prepare(4, SIZE);
-	test(!get(memory, SIZE) && missed() && is_filled(memory, 4, SIZE) && comes_to(kept, 2 * PAGES),
-	     "vreadfrom does not take what is kept for reading only");
+	check(!get(memory, SIZE) && missed() && is_filled(memory, 4, SIZE) &&
+	      comes_to(kept, 2 * PAGES),
+	      "vreadfrom does not take what is kept for reading only");
 	prepare(5, 3 * PAGE);
-	test(!get(memory + 77, 3 * PAGE) && hit() && is_filled(memory + 77, 5, 3 * PAGE),
-	     "the second vreadfrom finds what the first has kept");
-	test(comes_to(locked_pages, 2 * PAGES), "what is kept counts as locked");
+	check(!get(memory + 77, 3 * PAGE) && hit() && is_filled(memory + 77, 5, 3 * PAGE),
+	      "the second vreadfrom finds what the first has kept");
+	check(comes_to(locked_pages, 2 * PAGES), "what is kept counts as locked");
 	forget();
-	test(comes_to(locked_pages, 0), "after munmap nothing is kept or locked");
+	check(comes_to(locked_pages, 0), "after munmap nothing is kept or locked");
 
 	/* For writing is for reading, too. */
 	memory = fresh_and_kept(6);
-	test(comes_to(kept, PAGES) && !put(memory, SIZE) && hit(),
-	     "vwriteto takes what is kept for writing");
+	check(comes_to(kept, PAGES) && !put(memory, SIZE) && hit(),
+	      "vwriteto takes what is kept for writing");
 	forget();
 }
 
@@ -429,19 +406,19 @@ static void test_overlaps(void)
 
 	put(memory, 4 * PAGE);
 	put(memory + 2 * PAGE, 4 * PAGE);
-	test(counted(0, 2) && comes_to(kept, 6), "two buffers that overlap become one");
+	check(counted(0, 2) && comes_to(kept, 6), "two buffers that overlap become one");
 	fill(memory, 2, SIZE);
-	test(!put(memory, 4 * PAGE) && arrived(2, 4 * PAGE) &&
-	     !put(memory + 2 * PAGE, 4 * PAGE) && !put(memory, 6 * PAGE) &&
-	     arrived(2, 6 * PAGE) && counted(3, 0),
-	     "which serves both");
+	check(!put(memory, 4 * PAGE) && arrived(2, 4 * PAGE) &&
+	      !put(memory + 2 * PAGE, 4 * PAGE) && !put(memory, 6 * PAGE) &&
+	      arrived(2, 6 * PAGE) && counted(3, 0),
+	      "which serves both");
 	put(memory + 6 * PAGE, 2 * PAGE);
-	test(missed() && comes_to(kept, 8), "neighbours stay apart");
+	check(missed() && comes_to(kept, 8), "neighbours stay apart");
 	/* The part that is left can't be joined with what is not there. */
 	if (munmap(memory, 2 * PAGE))
 		die("munmap");
-	test(!put(memory + 3 * PAGE, 4 * PAGE) && missed() && comes_to(kept, 5),
-	     "what is gone is not joined");
+	check(!put(memory + 3 * PAGE, 4 * PAGE) && missed() && comes_to(kept, 5),
+	      "what is gone is not joined");
 	forget();
 }
 
@@ -452,21 +429,21 @@ static void test_mapped_anew(void)
 	if (munmap(memory, SIZE))
 		die("munmap");
 	fresh(2);
-	test(!put(memory, SIZE) && missed() && arrived(2, SIZE),
-	     "munmap and mmap: vwriteto sends what is there now");
+	check(!put(memory, SIZE) && missed() && arrived(2, SIZE),
+	      "munmap and mmap: vwriteto sends what is there now");
 	forget();
 	fresh_and_kept(3);
 	/* Over the old one. */
 	fresh(4);
 	prepare(5, SIZE);
-	test(!get(memory, SIZE) && missed() && is_filled(memory, 5, SIZE),
-	     "mmap over it: vreadfrom gives to what is there now");
+	check(!get(memory, SIZE) && missed() && is_filled(memory, 5, SIZE),
+	      "mmap over it: vreadfrom gives to what is there now");
 	if (munmap(memory + 2 * PAGE, PAGE))
 		die("munmap");
-	test(put(memory, SIZE) == -1 && errno == EFAULT && get(memory, SIZE) == -1 &&
-	     errno == EFAULT && counted(0, 2), "with a hole in it: EFAULT");
-	test(!put(memory + 3 * PAGE, SIZE - 3 * PAGE) && !put(memory, 2 * PAGE),
-	     "but not beside the hole");
+	check(put(memory, SIZE) == -1 && errno == EFAULT && get(memory, SIZE) == -1 &&
+	      errno == EFAULT && counted(0, 2), "with a hole in it: EFAULT");
+	check(!put(memory + 3 * PAGE, SIZE - 3 * PAGE) && !put(memory, 2 * PAGE),
+	      "but not beside the hole");
 	forget();
 	counted(0, 2);
 }
@@ -478,12 +455,12 @@ static void test_moved(void)
 
 	if (mremap(memory, SIZE, SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, to) != to)
 		die("mremap");
-	test(!put(to, SIZE) && arrived(1, SIZE), "mremap: the new address");
-	test(put(memory, SIZE) == -1 && errno == EFAULT, "mremap: the old address");
-	test(counted(0, 2), "mremap: neither was kept");
+	check(!put(to, SIZE) && arrived(1, SIZE), "mremap: the new address");
+	check(put(memory, SIZE) == -1 && errno == EFAULT, "mremap: the old address");
+	check(counted(0, 2), "mremap: neither was kept");
 	fresh(2);
-	test(!put(memory, SIZE) && arrived(2, SIZE) && missed(),
-	     "mremap: other memory at the old address");
+	check(!put(memory, SIZE) && arrived(2, SIZE) && missed(),
+	      "mremap: other memory at the old address");
 	if (munmap(to, SIZE))
 		die("munmap");
 	forget();
@@ -497,19 +474,19 @@ static void test_discarded(void)
 
 	if (madvise(memory, SIZE, MADV_DONTNEED))
 		die("madvise");
-	test(!put(memory, SIZE) && missed() &&
-	     !copy(epd, SCIF_VREADFROM, back, SIZE, 0, SCIF_RMA_SYNC) &&
-	     !memcmp(back, zeroes, SIZE), "MADV_DONTNEED: vwriteto sends zeroes");
+	check(!put(memory, SIZE) && missed() &&
+	      !copy(epd, SCIF_VREADFROM, back, SIZE, 0, SCIF_RMA_SYNC) &&
+	      !memcmp(back, zeroes, SIZE), "MADV_DONTNEED: vwriteto sends zeroes");
 	if (madvise(memory, SIZE, MADV_DONTNEED))
 		die("madvise");
 	prepare(2, SIZE);
-	test(!get(memory, SIZE) && missed() && is_filled(memory, 2, SIZE),
-	     "MADV_DONTNEED: vreadfrom gives to the new pages");
+	check(!get(memory, SIZE) && missed() && is_filled(memory, 2, SIZE),
+	      "MADV_DONTNEED: vreadfrom gives to the new pages");
 	/* It was for reading when nothing had been written: now there are pages of its own. */
 	if (madvise(memory, SIZE, MADV_DONTNEED) || put(memory, SIZE))
 		die("madvise");
 	fill(memory, 3, SIZE);
-	test(!put(memory, SIZE) && arrived(3, SIZE), "the first write after a first vwriteto");
+	check(!put(memory, SIZE) && arrived(3, SIZE), "the first write after a first vwriteto");
 	free(back);
 	forget();
 	hits_before = counter("cache_hits");
@@ -523,19 +500,19 @@ static void test_protected(void)
 	if (mprotect(memory, SIZE, PROT_READ))
 		die("mprotect");
 	prepare(2, SIZE);
-	test(get(memory, SIZE) == -1 && errno == EFAULT && missed() && is_filled(memory, 1, SIZE),
-	     "mprotect for reading only: vreadfrom gives EFAULT");
-	test(!put(memory, SIZE) && missed() && arrived(1, SIZE),
-	     "mprotect for reading only: vwriteto goes on");
+	check(get(memory, SIZE) == -1 && errno == EFAULT && missed() && is_filled(memory, 1, SIZE),
+	      "mprotect for reading only: vreadfrom gives EFAULT");
+	check(!put(memory, SIZE) && missed() && arrived(1, SIZE),
+	      "mprotect for reading only: vwriteto goes on");
 	if (mprotect(memory, SIZE, PROT_NONE))
 		die("mprotect");
-	test(put(memory, SIZE) == -1 && errno == EFAULT && missed(),
-	     "mprotect for nothing: vwriteto gives EFAULT");
+	check(put(memory, SIZE) == -1 && errno == EFAULT && missed(),
+	      "mprotect for nothing: vwriteto gives EFAULT");
 	if (mprotect(memory, SIZE, PROT_READ | PROT_WRITE))
 		die("mprotect");
 	prepare(3, SIZE);
-	test(!get(memory, SIZE) && missed() && is_filled(memory, 3, SIZE),
-	     "mprotect for all: vreadfrom works again");
+	check(!get(memory, SIZE) && missed() && is_filled(memory, 3, SIZE),
+	      "mprotect for all: vreadfrom works again");
 	forget();
 }
 
@@ -548,19 +525,19 @@ static void test_truncated(void)
 		die("memfd");
 	memory = map(PLACE, SIZE, MAP_SHARED, file);
 	fill(memory, 1, SIZE);
-	test(!put(memory, SIZE) && !put(memory, SIZE) && arrived(1, SIZE) && counted(1, 1),
-	     "a mapped file is kept");
+	check(!put(memory, SIZE) && !put(memory, SIZE) && arrived(1, SIZE) && counted(1, 1),
+	      "a mapped file is kept");
 	if (ftruncate(file, 0))
 		die("ftruncate");
-	test(put(memory, SIZE) == -1 && errno == EFAULT && missed(), "truncated: EFAULT");
+	check(put(memory, SIZE) == -1 && errno == EFAULT && missed(), "truncated: EFAULT");
 	if (ftruncate(file, SIZE))
 		die("ftruncate");
 	fill(memory, 2, SIZE);
-	test(!put(memory, SIZE) && missed() && arrived(2, SIZE), "made longer: what is there now");
+	check(!put(memory, SIZE) && missed() && arrived(2, SIZE), "made longer: what is there now");
 	if (fallocate(file, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, SIZE))
 		die("fallocate");
 	fill(memory, 3, SIZE);
-	test(!put(memory, SIZE) && missed() && arrived(3, SIZE), "a hole punched and filled");
+	check(!put(memory, SIZE) && missed() && arrived(3, SIZE), "a hole punched and filled");
 	close(file);
 	forget();
 }
@@ -593,19 +570,19 @@ static void test_fork(void)
 	}
 	if (read(from_child[0], &byte, 1) != 1)
 		die("the child has failed");
-	test(is_filled(memory, 1, SIZE) && !put(memory, SIZE) && arrived(1, SIZE),
-	     "fork: what the child writes is not the parent's");
+	check(is_filled(memory, 1, SIZE) && !put(memory, SIZE) && arrived(1, SIZE),
+	      "fork: what the child writes is not the parent's");
 	fill(memory, 3, SIZE);
-	test(!put(memory, SIZE) && arrived(3, SIZE), "fork: what the parent writes is sent");
+	check(!put(memory, SIZE) && arrived(3, SIZE), "fork: what the parent writes is sent");
 	prepare(4, SIZE);
-	test(!get(memory, SIZE) && is_filled(memory, 4, SIZE),
-	     "fork: what is read comes to the parent");
+	check(!get(memory, SIZE) && is_filled(memory, 4, SIZE),
+	      "fork: what is read comes to the parent");
 	if (write(to_child[1], &byte, 1) != 1)
 		die("the child has failed");
-	test(wait_for_child(child) == 0, "fork: and the child has its own");
-	test(is_filled(memory, 4, SIZE) && !put(memory, SIZE) && arrived(4, SIZE),
-	     "fork: after the child's end");
-	test(comes_to(kept, 2 * PAGES), "fork: nothing of the child's is kept");
+	check(wait_for_child(child) == 0, "fork: and the child has its own");
+	check(is_filled(memory, 4, SIZE) && !put(memory, SIZE) && arrived(4, SIZE),
+	      "fork: after the child's end");
+	check(comes_to(kept, 2 * PAGES), "fork: nothing of the child's is kept");
 	close(to_child[0]);
 	close(to_child[1]);
 	close(from_child[0]);
@@ -627,8 +604,8 @@ static void test_exec(void)
 		execl("/proc/self/exe", "scif_cache", "executed", fd, with, NULL);
 		_exit(100);
 	}
-	test(wait_for_child(child) == 0, "exec: the new program's memory is sent and filled");
-	test(comes_to(kept, 0), "exec: nothing of either is kept at the end");
+	check(wait_for_child(child) == 0, "exec: the new program's memory is sent and filled");
+	check(comes_to(kept, 0), "exec: nothing of either is kept at the end");
 	hits_before = counter("cache_hits");
 	misses_before = counter("cache_misses");
 }
@@ -659,11 +636,11 @@ static void test_shortage(void)
 	if (file < 0 || write(file, "2", 1) != 1)
 		die("/proc/sys/vm/drop_caches");
 	close(file);
-	test(comes_to(kept, 0) && counter("cache_evictions") > evicted &&
-	     comes_to(locked_pages, 0), "the kernel is short of memory: nothing is kept");
+	check(comes_to(kept, 0) && counter("cache_evictions") > evicted &&
+	      comes_to(locked_pages, 0), "the kernel is short of memory: nothing is kept");
 	fill(memory, 2, SIZE);
-	test(!put(memory, SIZE) && missed() && arrived(2, SIZE) && !put(memory, SIZE) && hit(),
-	     "the kernel was short of memory: things are kept again");
+	check(!put(memory, SIZE) && missed() && arrived(2, SIZE) && !put(memory, SIZE) && hit(),
+	      "the kernel was short of memory: things are kept again");
 	forget();
 }
 
@@ -679,8 +656,8 @@ static void test_pressure(void)
 	fill(other, 9, SIZE);
 	if (madvise(other, SIZE, MADV_PAGEOUT))
 		die("MADV_PAGEOUT");
-	test(number_of_file("/proc/vmstat", "pswpout") >= swapped + PAGES,
-	     "memory that is not kept is swapped out");
+	check(number_of_file("/proc/vmstat", "pswpout") >= swapped + PAGES,
+	      "memory that is not kept is swapped out");
 	for (i = 0; i < 2; i++) {
 		memory = map(PLACE, SIZE, kinds[i] | MAP_ANONYMOUS, -1);
 		fill(memory, 1, SIZE);
@@ -688,20 +665,20 @@ static void test_pressure(void)
 		if (get(memory, SIZE) || put(memory, SIZE) ||
 		    madvise(memory, SIZE, MADV_PAGEOUT))
 			die("MADV_PAGEOUT");
-		test(!put(memory, SIZE) && arrived(1, SIZE), "paged out: the same is sent (%s)",
-		     i ? "shared" : "private");
+		check(!put(memory, SIZE) && arrived(1, SIZE), "paged out: the same is sent (%s)",
+		      i ? "shared" : "private");
 		if (madvise(memory, SIZE, MADV_PAGEOUT))
 			die("MADV_PAGEOUT");
 		fill(memory, 2, SIZE);
-		test(!put(memory, SIZE) && arrived(2, SIZE), "paged out: what is written is sent");
+		check(!put(memory, SIZE) && arrived(2, SIZE), "paged out: what is written is sent");
 		if (madvise(memory, SIZE, MADV_PAGEOUT))
 			die("MADV_PAGEOUT");
 		prepare(3, SIZE);
-		test(!get(memory, SIZE) && is_filled(memory, 3, SIZE),
-		     "paged out: what is read is seen");
+		check(!get(memory, SIZE) && is_filled(memory, 3, SIZE),
+		      "paged out: what is read is seen");
 		forget();
 	}
-	test(is_filled(other, 9, SIZE), "what was swapped out comes back");
+	check(is_filled(other, 9, SIZE), "what was swapped out comes back");
 	munmap(other, SIZE);
 	hits_before = counter("cache_hits");
 	misses_before = counter("cache_misses");
@@ -713,13 +690,13 @@ static void test_asynchronous(void)
 	unsigned char *memory = fresh_and_kept(1);
 
 	fill(memory, 2, SIZE);
-	test(!copy(epd, SCIF_VWRITETO, memory, SIZE, 0, flags) && hit() &&
-	     !munmap(memory, SIZE) && !fence(epd) && arrived(2, SIZE),
-	     "a transfer under way goes on after munmap");
+	check(!copy(epd, SCIF_VWRITETO, memory, SIZE, 0, flags) && hit() &&
+	      !munmap(memory, SIZE) && !fence(epd) && arrived(2, SIZE),
+	      "a transfer under way goes on after munmap");
 	fresh(3);
-	test(!copy(epd, SCIF_VWRITETO, memory, SIZE, 0, flags) && missed() &&
-	     !copy(epd, SCIF_VWRITETO, memory, SIZE, SIZE, flags) && hit() &&
-	     !fence(epd) && arrived(3, SIZE), "the next one is of the new memory");
+	check(!copy(epd, SCIF_VWRITETO, memory, SIZE, 0, flags) && missed() &&
+	      !copy(epd, SCIF_VWRITETO, memory, SIZE, SIZE, flags) && hit() &&
+	      !fence(epd) && arrived(3, SIZE), "the next one is of the new memory");
 	forget();
 }
 
@@ -732,14 +709,14 @@ static void test_many(void)
 		if (put(memory + i, 8) || put(memory, 8))
 			die("SCIF_VWRITETO");
 	}
-	test(comes_to(kept, MAX_KEPT) && counter("cache_evictions") == evicted + 64,
-	     "of many, as many are kept as may be");
+	check(comes_to(kept, MAX_KEPT) && counter("cache_evictions") == evicted + 64,
+	      "of many, as many are kept as may be");
 	hits_before = counter("cache_hits");
 	misses_before = counter("cache_misses");
-	test(!put(memory, 8) && !put(memory + size - PAGE, 8) && counted(2, 0) &&
-	     !put(memory + PAGE, 8) && missed(), "what was used lately stays, the rest goes");
+	check(!put(memory, 8) && !put(memory + size - PAGE, 8) && counted(2, 0) &&
+	      !put(memory + PAGE, 8) && missed(), "what was used lately stays, the rest goes");
 	munmap(memory, size);
-	test(comes_to(kept, 0), "and all of it goes with the memory");
+	check(comes_to(kept, 0), "and all of it goes with the memory");
 }
 
 /* A user who may lock little; the limit is in pages. */
@@ -757,21 +734,24 @@ static void limited(long limit)
 	dup2(2, 1);
 	memory = map(PLACE, 4 * limit * PAGE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	fill(memory, 1, 4 * limit * PAGE);
-	test(!put(memory, limit * PAGE) && !put(memory, limit * PAGE) && counted(1, 1) &&
-	     comes_to(locked_pages, limit), "little may be locked: that much is kept");
-	test(!put(memory + limit * PAGE, limit * PAGE) && missed() && comes_to(locked_pages, limit) &&
-	     comes_to(kept, limit), "little may be locked: one for another");
-	test(!put(memory, 2 * limit * PAGE) && arrived(1, 2 * limit * PAGE) && missed() &&
-	     !put(memory, 2 * limit * PAGE) && missed() && comes_to(locked_pages, 0),
-	     "little may be locked: more is sent without the cache");
+	check(!put(memory, limit * PAGE) && !put(memory, limit * PAGE) && counted(1, 1) &&
+	      comes_to(locked_pages, limit), "little may be locked: that much is kept");
+	check(!put(memory + limit * PAGE, limit * PAGE) && missed() &&
+	      comes_to(locked_pages, limit) && comes_to(kept, limit),
+	      "little may be locked: one for another");
+	check(!put(memory, 2 * limit * PAGE) && arrived(1, 2 * limit * PAGE) && missed() &&
+	      !put(memory, 2 * limit * PAGE) && missed() && comes_to(locked_pages, 0),
+	      "little may be locked: more is sent without the cache");
 	for (i = 0; i < 4; i++) {
 		if (put(memory + i * (limit / 4) * PAGE, limit / 4 * PAGE))
 			die("SCIF_VWRITETO");
 	}
-	test(comes_to(kept, limit) && !scif_register(epd, memory + 2 * limit * PAGE, limit * PAGE, 0) &&
-	     comes_to(locked_pages, limit) && comes_to(kept, 0), "little may be locked: windows come first");
-	test(!put(memory, limit * PAGE) && arrived(1, limit * PAGE) && comes_to(kept, 0),
-	     "little may be locked: with windows, nothing is kept");
+	check(comes_to(kept, limit) &&
+	      !scif_register(epd, memory + 2 * limit * PAGE, limit * PAGE, 0) &&
+	      comes_to(locked_pages, limit) && comes_to(kept, 0),
+	      "little may be locked: windows come first");
+	check(!put(memory, limit * PAGE) && arrived(1, limit * PAGE) && comes_to(kept, 0),
+	      "little may be locked: with windows, nothing is kept");
 	exit(failures != 0);
 }
 
@@ -787,8 +767,8 @@ static void test_limits(__u16 node, __u16 port)
 		misses_before = counter("cache_misses");
 		limited(16);
 	}
-	test(wait_for_child(child) == 0, "a process that may lock little");
-	test(comes_to(kept, 0) && comes_to(pinned, before), "of which nothing is left");
+	check(wait_for_child(child) == 0, "a process that may lock little");
+	check(comes_to(kept, 0) && comes_to(pinned, before), "of which nothing is left");
 	hits_before = counter("cache_hits");
 	misses_before = counter("cache_misses");
 }
@@ -802,10 +782,11 @@ static void test_ends(__u16 node, __u16 port)
 	char byte = 0;
 
 	epd = connected(node, port);
-	test(!put(memory, SIZE) && !get(memory, SIZE) && comes_to(kept, 2 * PAGES),
-	     "another connection keeps its own");
+	check(!put(memory, SIZE) && !get(memory, SIZE) && comes_to(kept, 2 * PAGES),
+	      "another connection keeps its own");
 	close(epd);
-	test(comes_to(kept, 0) && comes_to(locked_pages, 0), "after close nothing is kept or locked");
+	check(comes_to(kept, 0) && comes_to(locked_pages, 0),
+	      "after close nothing is kept or locked");
 	epd = old;
 
 	if (pipe(to_parent))
@@ -821,17 +802,17 @@ static void test_ends(__u16 node, __u16 port)
 	}
 	if (read(to_parent[0], &byte, 1) != 1)
 		die("the child has failed");
-	test(comes_to(kept, 2 * PAGES), "a child keeps its pages");
+	check(comes_to(kept, 2 * PAGES), "a child keeps its pages");
 	kill(child, SIGKILL);
 	wait_for_child(child);
-	test(comes_to(kept, 0) && comes_to(pinned, before), "killed: nothing is kept or pinned");
+	check(comes_to(kept, 0) && comes_to(pinned, before), "killed: nothing is kept or pinned");
 
 	/* The descriptor lives on, the address space does not. */
 	child = new_child();
 	if (!child)
 		_exit(put(memory, SIZE) || get(memory, SIZE) || !comes_to(kept, 2 * PAGES));
-	test(wait_for_child(child) == 0 && comes_to(kept, 0) && comes_to(pinned, before),
-	     "exited, while its parent has the descriptor: nothing is kept or pinned");
+	check(wait_for_child(child) == 0 && comes_to(kept, 0) && comes_to(pinned, before),
+	      "exited, while its parent has the descriptor: nothing is kept or pinned");
 	close(to_parent[0]);
 	close(to_parent[1]);
 	munmap(memory, SIZE);
@@ -843,19 +824,19 @@ static void test_ends(__u16 node, __u16 port)
 
 static struct {
 	/* The number of the last mapping that is there to be sent, and of the last one begun. */
-	_Atomic __u64 there, begun;
-	_Atomic bool stop;
+	__u64 there, begun;
+	bool stop;
 } race;
 
 static void *remap(void *nothing)
 {
 	__u64 number;
 
-	for (number = 1; !race.stop; number++) {
-		race.begun = number;
+	for (number = 1; !__atomic_load_n(&race.stop, __ATOMIC_RELAXED); number++) {
+		__atomic_store_n(&race.begun, number, __ATOMIC_SEQ_CST);
 		map(PLACE, PAGE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-		*(volatile __u64 *)PLACE = number;
-		race.there = number;
+		__atomic_store_n((__u64 *)PLACE, number, __ATOMIC_SEQ_CST);
+		__atomic_store_n(&race.there, number, __ATOMIC_SEQ_CST);
 	}
 	return nothing;
 }
@@ -872,25 +853,25 @@ static void test_race(void)
 	if (pthread_create(&thread, NULL, remap, NULL))
 		die("pthread_create");
 	for (i = 0; i < 500; i++) {
-		there = race.there;
+		there = __atomic_load_n(&race.there, __ATOMIC_SEQ_CST);
 		if (put(memory, PAGE) ||
 		    copy(epd, SCIF_VREADFROM, &sent, sizeof(sent), 0, SCIF_RMA_SYNC)) {
 			failed++;
 			continue;
 		}
-		begun = race.begun;
+		begun = __atomic_load_n(&race.begun, __ATOMIC_SEQ_CST);
 		/* An old mapping, or one that was replaced meanwhile by one without content. */
 		if (sent < there && (sent || begun == there))
 			old++;
 		if (i % 64 == 0)
 			pause_for_a_moment();
 	}
-	race.stop = true;
+	__atomic_store_n(&race.stop, true, __ATOMIC_RELAXED);
 	pthread_join(thread, NULL);
-	test(!old && !failed, "500 transfers, %llu mappings: %ld old ones, %ld failed",
-	     (unsigned long long)race.there, old, failed);
+	check(!old && !failed, "500 transfers, %llu mappings: %ld old ones, %ld failed",
+	      (unsigned long long)race.there, old, failed);
 	munmap(memory, PAGE);
-	test(comes_to(kept, 0), "and nothing is left");
+	check(comes_to(kept, 0), "and nothing is left");
 	hits_before = counter("cache_hits");
 	misses_before = counter("cache_misses");
 }
@@ -941,10 +922,9 @@ static void serve(int listener)
 static int finish(long pinned_before)
 {
 	close(epd);
-	test(comes_to(kept, 0) && comes_to(pinned, pinned_before),
-	     "at the end as many pages are pinned as before");
-	printf("1..%d\n", tests);
-	return failures != 0;
+	check(comes_to(kept, 0) && comes_to(pinned, pinned_before),
+	      "at the end as many pages are pinned as before");
+	return finish_tests();
 }
 
 static int be_the_client(__u16 node, __u16 port, long pinned_before)
@@ -987,23 +967,24 @@ static int test_the_limit(__u16 port, long mebibytes, long pinned_before)
 	hits_before = counter("cache_hits");
 	misses_before = counter("cache_misses");
 	if (!limit) {
-		test(!put(memory, SIZE) && !put(memory, SIZE) && arrived(1, SIZE) &&
-		     counted(0, 0) && comes_to(kept, 0), "nothing may be kept");
+		check(!put(memory, SIZE) && !put(memory, SIZE) && arrived(1, SIZE) &&
+		      counted(0, 0) && comes_to(kept, 0), "nothing may be kept");
 		return finish(pinned_before);
 	}
-	test(!put(memory, limit) && !put(memory, limit) && arrived(1, limit) && counted(1, 1) &&
-	     comes_to(kept, limit / PAGE), "as much as may be is kept");
-	test(!put(memory, limit + 1) && arrived(1, limit + 1) && counted(0, 0) &&
-	     comes_to(kept, limit / PAGE), "more is sent without the cache");
-	test(!put(memory + limit, half) && missed() && comes_to(kept, half / PAGE),
-	     "what is too much goes");
-	test(!put(memory + limit + half, half) && missed() && !put(memory + limit, half) && hit() &&
-	     comes_to(kept, limit / PAGE), "what fits stays");
-	test(!put(memory, half) && missed() && comes_to(kept, limit / PAGE) &&
-	     !put(memory + limit, half) && hit() && !put(memory + limit + half, half) && missed(),
-	     "what was not used for longest goes");
-	test(!put(memory + limit / 4, limit) && missed() && kept() <= limit / PAGE,
-	     "what overlaps is not joined beyond the limit");
+	check(!put(memory, limit) && !put(memory, limit) && arrived(1, limit) && counted(1, 1) &&
+	      comes_to(kept, limit / PAGE), "as much as may be is kept");
+	check(!put(memory, limit + 1) && arrived(1, limit + 1) && counted(0, 0) &&
+	      comes_to(kept, limit / PAGE), "more is sent without the cache");
+	check(!put(memory + limit, half) && missed() && comes_to(kept, half / PAGE),
+	      "what is too much goes");
+	check(!put(memory + limit + half, half) && missed() &&
+	      !put(memory + limit, half) && hit() &&
+	      comes_to(kept, limit / PAGE), "what fits stays");
+	check(!put(memory, half) && missed() && comes_to(kept, limit / PAGE) &&
+	      !put(memory + limit, half) && hit() && !put(memory + limit + half, half) && missed(),
+	      "what was not used for longest goes");
+	check(!put(memory + limit / 4, limit) && missed() && kept() <= limit / PAGE,
+	      "what overlaps is not joined beyond the limit");
 	return finish(pinned_before);
 }
 
