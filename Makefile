@@ -35,8 +35,9 @@ help:
 	@echo 'For development, in the pinned environment:'
 	@echo '  make modules               scif.ko for the kernels of the lab (KERNEL=plain|debug)'
 	@echo '  make tools                 the programs: scif, lab, ntb-emulator; libscif, the samples'
-	@echo '  make check                 formatting, clippy, checkpatch'
+	@echo '  make check                 formatting, clippy, checkpatch, the documentation'
 	@echo '  make host-test             the tests that need no guest'
+	@echo '  make docs                  Documentation/ as HTML: build/docs/index.html'
 	@echo '  make shell                 a shell inside'
 	@echo '  make clean                 remove what was built in this clone'
 	@echo '  make distclean             and the cached root and kernels'
@@ -83,6 +84,10 @@ lib:
 lib_install lib_uninstall:
 	@$(MAKE) -C tools/lib/scif OUTPUT="$(CURDIR)/build/lib-here" $(@:lib_%=%)
 
+docs:
+	@$(environment) scripts/docs
+	@echo 'build/docs/index.html'
+
 shell:
 	@scripts/environment shell
 
@@ -99,5 +104,5 @@ endif
 distclean: clean
 	scripts/environment remove-all
 
-.PHONY: help demo test conformance host-test check modules modules_install tools lib lib_install \
+.PHONY: help demo test conformance host-test check modules modules_install tools docs lib lib_install \
 	lib_uninstall shell clean distclean
