@@ -61,6 +61,7 @@ use kernel::{
     },
     sync::{
         atomic::{
+            Acquire,
             Atomic,
             Full,
             Relaxed, //
@@ -528,9 +529,17 @@ impl Connection {
         let answer = self
             .waiters()?
             .wait_killable(|| match window.answer.load(Relaxed) {
-                // The peer has dropped it instead of answering.
-                0 if !window.held_by_peer.load(Relaxed) => Some(Ok(ANSWER_NO_MEMORY)),
-                0 => self.check_established().err().map(Err),
+                0 => {
+                    // In this order: a session that ends lets go of its windows, too, but says that
+                    // it ends before.
+                    let is_held = window.held_by_peer.load(Acquire);
+                    match self.check_established() {
+                        Err(error) => Some(Err(error)),
+                        Ok(()) if is_held => None,
+                        // The peer has dropped it instead of answering.
+                        Ok(()) => Some(Ok(ANSWER_NO_MEMORY)),
+                    }
+                }
                 answer => Some(Ok(answer)),
             })?;
         match answer? {
