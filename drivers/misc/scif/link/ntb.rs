@@ -347,13 +347,6 @@ impl Inner {
         let _ = self.graves.push_within_capacity(grave);
     }
 
-    /// Lets the peer in no more, if the hardware can do that. Returns whether it can.
-    fn close_aperture(&mut self, device: &NtbDevice) -> bool {
-        self.aperture
-            .take()
-            .is_some_and(|aperture| device.clear_translation(PEER, aperture.window).is_ok())
-    }
-
     /// Says something once, until something else happens.
     fn complain(&mut self, say: impl FnOnce()) {
         if !self.complained {
@@ -401,13 +394,10 @@ impl NtbLink {
             let Some(reason) = reason else { return };
             self.end_session(&mut inner, &session, reason);
         }
-        let Some(device) = device.filter(|_| link_is_up) else {
+        let Some(device) = device.clone().filter(|_| link_is_up) else {
             inner.rejected = 0;
             if let State::Offering(offer) = core::mem::replace(&mut inner.state, State::Down) {
-                if let Some(device) = self.device() {
-                    inner.close_aperture(&device);
-                }
-                inner.retire(offer);
+                inner.retire(offer, device.as_deref());
             }
             return;
         };
@@ -572,8 +562,7 @@ impl NtbLink {
         if offer.echo != 0 && offer.echo != hello.nonce {
             // Our block may hold words of the peer's former life: begin anew.
             if let State::Offering(offer) = core::mem::replace(&mut inner.state, State::Down) {
-                inner.close_aperture(device);
-                inner.retire(offer);
+                inner.retire(offer, Some(device));
             }
             Self::schedule(self);
             return;
@@ -591,8 +580,8 @@ impl NtbLink {
             let block = offer.block.clone();
             if let Err(error) = self.begin_session(inner, device, offer, &hello) {
                 // The peer has begun its session, and writes to our block.
+                inner.close_aperture(Some(device));
                 inner.keep(Grave::Offer(block));
-                inner.close_aperture(device);
                 inner.rejected = hello.generation;
                 let reason = if error == EEXIST {
                     "its node id is taken by another; set node_id= on one of them"
@@ -715,12 +704,8 @@ impl NtbLink {
         inner.stale_nonce = session.peer.nonce;
         self.fabric.node_lost(session);
         pr_info!("node {} is offline: {}\n", session.peer.node, reason);
-        let fenced = match self.device() {
-            // From here on a peer that is merely slow writes nowhere, if the hardware can do that.
-            Some(device) => inner.close_aperture(&device),
-            // The driver is being unbound: the peer gets the time to let go first.
-            None => false,
-        };
+        // A driver that is being unbound gives the peer the time to let go first.
+        let fenced = inner.close_aperture(self.device().as_deref());
         session.tear_down();
         if session.peer_left() {
             session.release_windows();
@@ -766,9 +751,21 @@ impl NtbLink {
 
 impl Inner {
     /// An offer is not needed any more; one that was echoed may have been taken up by the peer.
-    fn retire(&mut self, offer: Offer) {
+    fn retire(&mut self, offer: Offer, device: Option<&NtbDevice>) {
         if offer.echo != 0 {
+            self.close_aperture(device);
             self.keep(Grave::Offer(offer.block));
+        }
+    }
+
+    /// Lets the peer in no more: from here on one that is merely slow writes nowhere, if the
+    /// hardware can do that. Says whether it is so.
+    fn close_aperture(&mut self, device: Option<&NtbDevice>) -> bool {
+        match (device, self.aperture.take()) {
+            (Some(device), Some(aperture)) => {
+                device.clear_translation(PEER, aperture.window).is_ok()
+            }
+            _ => false,
         }
     }
 }
