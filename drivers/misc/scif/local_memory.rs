@@ -6,6 +6,7 @@
 //! caller for one transfer, or longer: see `registration_cache.rs`.
 
 use crate::{
+    node::Fabric,
     registration_cache::Registration,
     session::Session,
     sys::{
@@ -37,39 +38,33 @@ pub(crate) struct LocalMemory {
     pub(crate) pages: Arc<PinnedPages>,
 }
 
-impl LocalMemory {
-    /// Pins `pages` pages of the caller from `address` on, and maps them for the session's engine.
-    /// They count against RLIMIT_MEMLOCK if `account` is set. The caller keeps the session from
-    /// ending. May sleep; see [`PinnedPages::pin`] for the errors.
-    ///
-    /// What the process wants now goes before what is kept in case it wants it again.
-    pub(crate) fn pin(
-        session: &Session,
-        address: usize,
-        pages: usize,
-        writable: bool,
-        account: bool,
-    ) -> Result<Self> {
-        match Self::try_pin(session, address, pages, writable, account) {
-            Err(error) if error == EAGAIN && session.fabric.forget_registrations_of_caller() => {
-                Self::try_pin(session, address, pages, writable, account)
-            }
-            result => result,
+/// Pins `pages` pages of the caller from `address` on. They count against RLIMIT_MEMLOCK if
+/// `account` is set. May sleep; see [`PinnedPages::pin`] for the errors.
+///
+/// Not for calling inside a session, or with anything held that others wait for: a process can have
+/// its page faults take as long as it likes (`userfaultfd`, FUSE).
+///
+/// What the process wants now goes before what is kept in case it wants it again.
+pub(crate) fn pin(
+    fabric: &Fabric,
+    address: usize,
+    pages: usize,
+    writable: bool,
+    account: bool,
+) -> Result<Arc<PinnedPages>> {
+    let pinned = match PinnedPages::pin(address, pages, writable, account) {
+        Err(error) if error == EAGAIN && fabric.forget_registrations_of_caller() => {
+            PinnedPages::pin(address, pages, writable, account)
         }
-    }
+        result => result,
+    };
+    Ok(Arc::new(pinned?, GFP_KERNEL)?)
+}
 
-    /// As [`Self::pin`], and nothing that is kept has to go for it.
-    pub(crate) fn try_pin(
-        session: &Session,
-        address: usize,
-        pages: usize,
-        writable: bool,
-        account: bool,
-    ) -> Result<Self> {
-        let pages = Arc::new(
-            PinnedPages::pin(address, pages, writable, account)?,
-            GFP_KERNEL,
-        )?;
+impl LocalMemory {
+    /// Maps pinned pages for the session's engine. The caller keeps the session from ending as long
+    /// as it has what is returned. May sleep.
+    pub(crate) fn map(session: &Session, pages: Arc<PinnedPages>) -> Result<Self> {
         let device = session
             .transport
             .engine()
@@ -113,10 +108,18 @@ pub(crate) struct LocalPiece {
     pub(crate) len: u64,
 }
 
-impl LocalPiece {
-    /// Pins the `len` bytes of the caller at `address`, whatever their alignment.
-    pub(crate) fn pin(
-        session: &Session,
+/// Memory of the caller for one transfer, pinned and not mapped yet.
+pub(crate) struct PinnedPiece {
+    pages: Arc<PinnedPages>,
+    /// Where in the pages it begins.
+    offset: u64,
+    len: u64,
+}
+
+impl PinnedPiece {
+    /// Pins the `len` bytes of the caller at `address`, whatever their alignment; see [`pin`].
+    pub(crate) fn new(
+        fabric: &Fabric,
         address: usize,
         len: u64,
         writable: bool,
@@ -129,18 +132,23 @@ impl LocalPiece {
             .ok_or(EFAULT)?;
         let pages = end >> PAGE_SHIFT;
         Ok(Self {
-            holder: Holder::Transient(LocalMemory::pin(
-                session,
-                address - offset,
-                pages,
-                writable,
-                account,
-            )?),
+            pages: pin(fabric, address - offset, pages, writable, account)?,
             offset: offset as u64,
             len,
         })
     }
 
+    /// See [`LocalMemory::map`].
+    pub(crate) fn map(self, session: &Session) -> Result<LocalPiece> {
+        Ok(LocalPiece {
+            holder: Holder::Transient(LocalMemory::map(session, self.pages)?),
+            offset: self.offset,
+            len: self.len,
+        })
+    }
+}
+
+impl LocalPiece {
     pub(crate) fn memory(&self) -> &LocalMemory {
         match &self.holder {
             Holder::Window(window) => &window.window.memory,

@@ -21,7 +21,7 @@
 //! What is kept counts against the `RLIMIT_MEMLOCK` of the process, and is limited to
 //! `reg_cache_limit` MiB and [`MAX_KEPT`] registrations for each connection; what has not been used
 //! for longest goes first. No call fails because of the cache: where the limit of the process is
-//! reached, what is kept goes (see [`LocalMemory::pin`]), and a transfer that can't be kept is done
+//! reached, what is kept goes (see [`pin`](crate::local_memory::pin)), and a transfer that can't be kept is done
 //! without. (The limit is that of the process for `mlock`, too, which can't make room.) When memory
 //! is short, the kernel gets it back: see `memory_pressure.rs`.
 //!
@@ -48,13 +48,17 @@ use crate::{
         Pages, //
     },
     node::Fabric,
-    session::Session,
+    session::{
+        Session,
+        TransportUse, //
+    },
     sys::{
         current::Process,
         mmu_notifier::{
             Changed,
             Watch, //
         },
+        pin::PinnedPages,
     },
 };
 use kernel::{
@@ -256,14 +260,17 @@ impl RegistrationCache {
     }
 
     /// Memory of the caller for a transfer, and for later ones: the `len` bytes at `address`. None
-    /// if the transfer has to be done without the cache. The caller keeps the session from ending
-    /// as long as it has what is returned. May sleep.
+    /// if the transfer has to be done without the cache. What keeps the session from ending comes
+    /// with it, and goes after it. May sleep; as [`local_memory::pin`], not for calling inside a
+    /// session.
+    ///
+    /// [`local_memory::pin`]: crate::local_memory::pin
     pub(crate) fn get(
         self: &Arc<Self>,
         address: usize,
         len: u64,
         writable: bool,
-    ) -> Option<LocalPiece> {
+    ) -> Option<(LocalPiece, TransportUse)> {
         let process = Process::current()?;
         let wanted = Pages::holding(
             process.id(),
@@ -276,10 +283,15 @@ impl RegistrationCache {
             return None;
         }
         let counters = &self.fabric().registrations;
-        let registration = match self.find(&wanted) {
-            Some(registration) => {
+        let found = {
+            let session = self.session.enter_owned()?;
+            self.find(&wanted)
+                .map(|registration| (session, registration))
+        };
+        let (session, registration) = match found {
+            Some(found) => {
                 counters.hits.add(1, Relaxed);
-                registration
+                found
             }
             None => {
                 counters.misses.add(1, Relaxed);
@@ -287,11 +299,12 @@ impl RegistrationCache {
             }
         };
         let offset = address.checked_sub(registration.pages.start() << PAGE_SHIFT)?;
-        Some(LocalPiece {
+        let piece = LocalPiece {
             offset: offset as u64,
             len,
             holder: Holder::Kept(registration),
-        })
+        };
+        Some((piece, session))
     }
 
     fn find(&self, wanted: &Pages) -> Option<Arc<Registration>> {
@@ -312,7 +325,7 @@ impl RegistrationCache {
     }
 
     /// Pins memory and keeps it if it can be kept.
-    fn make(self: &Arc<Self>, wanted: Pages) -> Option<Arc<Registration>> {
+    fn make(self: &Arc<Self>, wanted: Pages) -> Option<(TransportUse, Arc<Registration>)> {
         let joined = self.joined(wanted)?;
         let made = self.pin(joined);
         // What was kept beside it may not be there any more.
@@ -320,9 +333,9 @@ impl RegistrationCache {
             Err(_) if joined != wanted => self.pin(wanted),
             made => made,
         };
-        let registration = made.ok()?;
+        let (session, registration) = made.ok()?;
         self.keep(&registration);
-        Some(registration)
+        Some((session, registration))
     }
 
     /// `wanted` and what is kept and overlaps it, as far as the limit allows: two buffers that
@@ -342,11 +355,11 @@ impl RegistrationCache {
         Some(joined.unwrap_or(wanted))
     }
 
-    fn pin(self: &Arc<Self>, pages: Pages) -> Result<Arc<Registration>> {
+    fn pin(self: &Arc<Self>, pages: Pages) -> Result<(TransportUse, Arc<Registration>)> {
         loop {
             match Registration::new(self, pages) {
                 // The limit of the process: what it has used lately is worth more.
-                Err(error) if error == EAGAIN && self.evict(pages.count()) != 0 => {
+                Err(error) if error == EAGAIN && self.make_room(pages.count()) => {
                     self.fabric().release_what_ended();
                 }
                 result => return result,
@@ -354,7 +367,16 @@ impl RegistrationCache {
         }
     }
 
-    /// Puts a registration into the table, unless it is stale already.
+    /// As [`Self::evict`], outside of the session. Returns whether anything went.
+    fn make_room(&self, pages: usize) -> bool {
+        let Some(_session) = self.session.enter() else {
+            return false;
+        };
+        self.evict(pages) != 0
+    }
+
+    /// Puts a registration into the table, unless it is stale already. The caller keeps the session
+    /// from ending.
     fn keep(&self, registration: &Arc<Registration>) {
         let pages = registration.pages;
         loop {
@@ -399,7 +421,7 @@ impl RegistrationCache {
     }
 
     /// Lets go of what has not been used for longest, until that is `pages` pages. Returns how many
-    /// it was.
+    /// it was. The caller keeps the session from ending.
     fn evict(&self, pages: usize) -> usize {
         let mut evicted = 0;
         while evicted < pages {
@@ -488,9 +510,9 @@ impl RegistrationCache {
 }
 
 impl Registration {
-    /// Pins pages of the calling process and watches them. May sleep. EAGAIN if they are more than
-    /// it may lock.
-    fn new(cache: &Arc<RegistrationCache>, pages: Pages) -> Result<Arc<Self>> {
+    /// Pins pages of the calling process and watches them, and then maps them; what keeps the session
+    /// from ending comes with them. May sleep. EAGAIN if they are more than it may lock.
+    fn new(cache: &Arc<RegistrationCache>, pages: Pages) -> Result<(TransportUse, Arc<Self>)> {
         let address = pages.start() << PAGE_SHIFT;
         let notice = Notice {
             cache: cache.clone(),
@@ -501,24 +523,21 @@ impl Registration {
         )?;
         let pin = || {
             watch.begin();
-            LocalMemory::try_pin(
-                &cache.session,
-                address,
-                pages.count(),
-                pages.is_writable(),
-                true,
-            )
+            PinnedPages::pin(address, pages.count(), pages.is_writable(), true)
         };
-        let mut memory = pin()?;
+        let mut pinned = pin()?;
         for _ in 1..ATTEMPTS {
             if watch.is_unchanged() {
                 break;
             }
             // First, because both count.
-            drop(memory);
-            memory = pin()?;
+            drop(pinned);
+            pinned = pin()?;
         }
-        Ok(Arc::new(
+        let pinned = Arc::new(pinned, GFP_KERNEL)?;
+        let session = cache.session.enter_owned().ok_or(ENODEV)?;
+        let memory = LocalMemory::map(&cache.session, pinned)?;
+        let registration = Arc::new(
             Self {
                 watch,
                 memory,
@@ -526,6 +545,7 @@ impl Registration {
                 _counted: Counted::new(cache.fabric(), pages.count()),
             },
             GFP_KERNEL,
-        )?)
+        )?;
+        Ok((session, registration))
     }
 }

@@ -16,7 +16,10 @@
 
 use crate::{
     connection::Connection,
-    local_memory::LocalPiece,
+    local_memory::{
+        LocalPiece,
+        PinnedPiece, //
+    },
     logic::{
         address_space::Range,
         marks::{
@@ -29,6 +32,7 @@ use crate::{
         },
     },
     remote_window::RemotePiece,
+    session::TransportUse,
     transfer::Transfer,
     window::{
         PROTECTION_READ,
@@ -228,6 +232,20 @@ pub(crate) fn for_each_stretch<'a>(
     Ok(())
 }
 
+/// Where the local side of a transfer comes from.
+enum Source {
+    Windows(Range),
+    Pinned(PinnedPiece),
+    // Dropped in this order.
+    Kept(LocalPiece, TransportUse),
+}
+
+fn one_piece(piece: LocalPiece) -> Result<KVec<LocalPiece>> {
+    let mut pieces = KVec::with_capacity(1, GFP_KERNEL)?;
+    let _ = pieces.push_within_capacity(piece);
+    Ok(pieces)
+}
+
 impl Connection {
     /// Copies `len` bytes between our memory at `local` and the peer's windows at `remote`.
     ///
@@ -245,12 +263,6 @@ impl Connection {
         options: TransferOptions,
     ) -> Result {
         self.check_established()?;
-        // While windows are in use the session, and with it the mappings, stays.
-        let session_use = self.session.enter_owned().ok_or(ENODEV)?;
-        // A peer that closes waits for the transfer's end.
-        let writing = self
-            .begin_writing_owned()
-            .map_err(|error| self.check_established().err().unwrap_or(error))?;
         let remote_range = Range::new(remote, len).map_err(|_| ENXIO)?;
         let (local_need, remote_need) = match direction {
             Direction::Read => (PROTECTION_WRITE, PROTECTION_READ),
@@ -270,24 +282,44 @@ impl Connection {
         });
         // First, so that what is pinned is no more than there are windows for.
         let remote_pieces = self.remote_windows.cover(remote_range, remote_need)?;
-        let local_pieces = match local {
+        // Outside of the session: how long pinning takes, is up to the process.
+        let source_memory = match local {
             LocalSide::Windows(offset) => {
                 let range = Range::new(offset, len).map_err(|_| ENXIO)?;
-                self.windows.cover(self, range, local_need)?
+                Source::Windows(range)
             }
             LocalSide::Memory(address) => {
                 let writable = direction == Direction::Read;
                 let account = engine.is_some() && !options.synchronous;
-                let mut pieces = KVec::with_capacity(1, GFP_KERNEL)?;
                 let cached = match options.use_cache {
                     true => self.registrations.get(address, len, writable),
                     false => None,
                 };
-                let piece = match cached {
-                    Some(piece) => piece,
-                    None => LocalPiece::pin(&self.session, address, len, writable, account)?,
-                };
-                let _ = pieces.push_within_capacity(piece);
+                match cached {
+                    Some((piece, session)) => Source::Kept(piece, session),
+                    None => Source::Pinned(PinnedPiece::new(
+                        &self.session.fabric,
+                        address,
+                        len,
+                        writable,
+                        account,
+                    )?),
+                }
+            }
+        };
+        // While windows are in use the session, and with it the mappings, stays.
+        let session_use = self.session.enter_owned().ok_or(ENODEV)?;
+        // A peer that closes waits for the transfer's end.
+        let writing = self
+            .begin_writing_owned()
+            .map_err(|error| self.check_established().err().unwrap_or(error))?;
+        let local_pieces = match source_memory {
+            Source::Windows(range) => self.windows.cover(self, range, local_need)?,
+            Source::Pinned(pinned) => one_piece(pinned.map(&self.session)?)?,
+            // Both uses of the session are held for a moment, so that there is none without.
+            Source::Kept(piece, session) => {
+                let pieces = one_piece(piece)?;
+                drop(session);
                 pieces
             }
         };

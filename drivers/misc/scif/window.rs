@@ -20,6 +20,7 @@
 use crate::{
     connection::Connection,
     local_memory::{
+        self,
         Holder,
         LocalMemory,
         LocalPiece, //
@@ -44,7 +45,10 @@ use crate::{
             EXTENTS_PER_MESSAGE, //
         },
     },
-    sys::dma_map::DmaMapping,
+    sys::{
+        dma_map::DmaMapping,
+        pin::PinnedPages, //
+    },
     turn::Turn,
     users::Users,
 };
@@ -467,22 +471,23 @@ impl Connection {
         range: Range,
         protection: u32,
     ) -> Result<Arc<Window>> {
+        let pages = usize::try_from(range.len())? >> PAGE_SHIFT;
+        let writable = protection & PROTECTION_WRITE != 0;
+        let pinned = local_memory::pin(&self.session.fabric, address, pages, writable, true)?;
         // Until the session knows of the window, its mappings keep the session from ending.
         let _session = self.session.enter().ok_or(ENODEV)?;
-        let window = self.make_window(address, range, protection)?;
+        let window = self.make_window(pinned, range, protection)?;
         self.session.export(&window, self)?;
         Ok(window)
     }
 
     fn make_window(
         self: &Arc<Self>,
-        address: usize,
+        pinned: Arc<PinnedPages>,
         range: Range,
         protection: u32,
     ) -> Result<Arc<Window>> {
-        let pages = usize::try_from(range.len())? >> PAGE_SHIFT;
-        let writable = protection & PROTECTION_WRITE != 0;
-        let memory = LocalMemory::pin(&self.session, address, pages, writable, true)?;
+        let memory = LocalMemory::map(&self.session, pinned)?;
         let export = self
             .session
             .transport
