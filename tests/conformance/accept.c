@@ -174,6 +174,9 @@ static void accept_interrupted(void)
 
 	interrupt_repeatedly(false);
 	expect_error(scif_accept(listener.endpoint, &from, &accepted, SCIF_ACCEPT_SYNC), EINTR);
+	/* With SA_RESTART, too. */
+	interrupt_repeatedly(true);
+	expect_error(scif_accept(listener.endpoint, &from, &accepted, SCIF_ACCEPT_SYNC), EINTR);
 	stop_interrupting();
 	expect_error(scif_accept(listener.endpoint, &from, &accepted, 0), EAGAIN);
 }

@@ -294,6 +294,35 @@ static void connect_same_destination(void)
 	}
 }
 
+/* Both ask at the same time, from the port on which the other asks for them, too. */
+static void connect_crossing(void)
+{
+	struct destination to = new_destination(4);
+	__s64 memory = ask(to.peer, DO_PAGES, 1);
+	struct scif_port_id from;
+	__u16 port = 0;
+	int listener = listening(&port, 4), here, accepted, there_accepted;
+	long there = expect_ok(ask(to.peer, DO_OPEN));
+	char text[4];
+
+	expect_ok(ask(to.peer, DO_SET_NONBLOCK, there, true));
+	begin(to.peer, DO_CONNECT, there, own_node(), port);
+	here = begin_connect(&to);
+	expect_error(end(to.peer), EINPROGRESS);
+	expect_value(scif_accept(listener, &from, &accepted, SCIF_ACCEPT_SYNC), 0);
+	there_accepted = expect_ok(ask(to.peer, DO_ACCEPT, to.listener, SCIF_ACCEPT_SYNC));
+	expect(ask(to.peer, DO_POLL, there, POLLOUT, -1) == POLLOUT);
+	expect_ok(ask(to.peer, DO_CONNECT, there, own_node(), port));
+	expect_value(poll_for(here, POLLOUT, -1), POLLOUT);
+	expect_ok(connect_to(here, to.node, to.port));
+	/* Two connections, each with its own bytes. */
+	expect_value(scif_send(here, "one", 4, SCIF_SEND_BLOCK), 4);
+	expect_value(ask(to.peer, DO_RECV, there_accepted, memory, 4, SCIF_RECV_BLOCK), 4);
+	expect_value(ask(to.peer, DO_SEND, there, memory, 4, SCIF_SEND_BLOCK), 4);
+	expect_value(scif_recv(accepted, text, 4, SCIF_RECV_BLOCK), 4);
+	expect(!strcmp(text, "one"));
+}
+
 static void nonblock_in_progress(void)
 {
 	struct destination to = new_destination(1);
@@ -397,6 +426,7 @@ const struct test_case connect_cases[] = {
 	PAIR(connect_withdrawn, "accept.withdrawn"),
 	ALONE(connect_own_node, "connect.own-node"),
 	PAIR(connect_same_destination, "connect.same-destination"),
+	PAIR(connect_crossing, "connect.crossing"),
 	PAIR(nonblock_in_progress, "connect.nonblock-in-progress connect.nonblock-pollout"),
 	PAIR(nonblock_collect, "connect.nonblock-collect"),
 	PAIR(nonblock_refused, "connect.nonblock-refused poll.after-refusal"),

@@ -3,6 +3,7 @@
  * poll, in every state of an endpoint.
  */
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 
 #include "suite.h"
@@ -238,6 +239,22 @@ static void poll_invalid_descriptor(void)
 	expect(!poll[1].revents);
 }
 
+static void poll_too_many(void)
+{
+	struct rlimit limit;
+	struct scif_pollepd *poll;
+
+	expect_value(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	limit.rlim_cur = 64;
+	expect_value(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	poll = calloc(65, sizeof(*poll));
+	expect(poll);
+	memset(poll, 0xff, 65 * sizeof(*poll));
+	expect_value(scif_poll(poll, 64, 0), 0);
+	expect_error(scif_poll(poll, 65, 0), EINVAL);
+	expect_error(scif_poll((struct scif_pollepd *)8, 1, 0), EFAULT);
+}
+
 static void poll_select_epoll(void)
 {
 	struct pair pair = connected();
@@ -288,6 +305,7 @@ const struct test_case poll_cases[] = {
 	PAIR(poll_wakes, "poll.wakes"),
 	PAIR(poll_interrupted, "poll.interrupted"),
 	PAIR(poll_invalid_descriptor, "poll.invalid-descriptor"),
+	ALONE(poll_too_many, "poll.too-many"),
 	PAIR(poll_select_epoll, "poll.select-epoll"),
 	{ }
 };

@@ -259,32 +259,6 @@ static void copy_without_end(void *data)
 	}
 }
 
-/* Sums up the pages that are pinned on this node: acquired, but not released. */
-static long pinned(void)
-{
-	int refresh = open("/proc/sys/vm/stat_refresh", O_RDONLY);
-	FILE *file = fopen("/proc/vmstat", "r");
-	char line[128], *name;
-	long balance = 0;
-
-	/* Each processor counts for itself; this adds it all up. */
-	if (refresh >= 0) {
-		expect(read(refresh, line, 1) >= 0);
-		close(refresh);
-	}
-	expect(file);
-	rewind(file);
-	while (fgets(line, sizeof(line), file)) {
-		name = strtok(line, " ");
-		if (!strcmp(name, "nr_foll_pin_acquired"))
-			balance += atol(strtok(NULL, " "));
-		if (!strcmp(name, "nr_foll_pin_released"))
-			balance -= atol(strtok(NULL, " "));
-	}
-	fclose(file);
-	return balance;
-}
-
 static void kill_unpins(void)
 {
 	struct windows windows;

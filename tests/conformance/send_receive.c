@@ -18,6 +18,9 @@ static void send_zero(void)
 	expect_value(scif_send(pair.here, &byte, 0, SCIF_SEND_BLOCK), 0);
 	expect_value(scif_recv(pair.here, &byte, 0, 0), 0);
 	expect_value(scif_recv(pair.here, &byte, 0, SCIF_RECV_BLOCK), 0);
+	/* Of no bytes the address does not matter. */
+	expect_value(scif_send(pair.here, NULL, 0, SCIF_SEND_BLOCK), 0);
+	expect_value(scif_recv(pair.here, NULL, 0, SCIF_RECV_BLOCK), 0);
 	/* Nothing was sent. */
 	expect_value(ask(pair.peer, DO_POLL, pair.there, POLLIN | POLLOUT, 0), POLLOUT);
 }
@@ -341,6 +344,32 @@ static void recv_bad_address(void)
 	expect_value(differs(data, 10, 2000), -1);
 }
 
+/* A length that is far more than the memory that there is. */
+static void send_largest_from_little(void)
+{
+	struct pair pair = connected();
+	unsigned char *memory = page_before_hole();
+	__s64 there = ask(pair.peer, DO_PAGES, 1);
+	long count;
+
+	fill(memory, 16, PAGE);
+	count = scif_send(pair.here, memory, INT32_MAX, 0);
+	expect(count == -1 || (count > 0 && count <= PAGE));
+	if (count > 0) {
+		expect_value(ask(pair.peer, DO_RECV, pair.there, there, count, SCIF_RECV_BLOCK),
+			     count);
+		expect_value(ask(pair.peer, DO_DIFFERS, there, 16, count), -1);
+	}
+	expect_value(ask(pair.peer, DO_RECV, pair.there, there, 1, 0), 0);
+	/* The same for receiving: what is there fits. */
+	ask(pair.peer, DO_FILL, there, 17, 1000);
+	expect_value(ask(pair.peer, DO_SEND, pair.there, there, 1000, SCIF_SEND_BLOCK), 1000);
+	expect_value(poll_for(pair.here, POLLIN, -1), POLLIN);
+	for (count = 0; count < 1000;)
+		count += expect_ok(scif_recv(pair.here, memory + count, INT32_MAX, 0));
+	expect_value(differs(memory, 17, 1000), -1);
+}
+
 /* --- Signals --- */
 
 static void send_interrupted_partial(void)
@@ -614,6 +643,7 @@ const struct test_case send_receive_cases[] = {
 	PAIR(send_atomic, "send.atomic"),
 	PAIR(send_bad_address, "send.bad-address"),
 	PAIR(recv_bad_address, "recv.bad-address"),
+	PAIR(send_largest_from_little, "send.largest recv.largest send.bad-address"),
 	PAIR(send_interrupted_partial, "send.interrupted-partial"),
 	PAIR(send_interrupted_none, "send.interrupted-none"),
 	PAIR(send_restarted, "send.interrupted-none"),

@@ -335,6 +335,31 @@ long locked(void)
 	return kib * 1024;
 }
 
+long pinned(void)
+{
+	int refresh = open("/proc/sys/vm/stat_refresh", O_RDONLY);
+	FILE *file = fopen("/proc/vmstat", "r");
+	char line[128], *name;
+	long balance = 0;
+
+	/* Each processor counts for itself; this adds it all up. */
+	if (refresh >= 0) {
+		expect(read(refresh, line, 1) >= 0);
+		close(refresh);
+	}
+	expect(file);
+	rewind(file);
+	while (fgets(line, sizeof(line), file)) {
+		name = strtok(line, " ");
+		if (!strcmp(name, "nr_foll_pin_acquired"))
+			balance += atol(strtok(NULL, " "));
+		if (!strcmp(name, "nr_foll_pin_released"))
+			balance -= atol(strtok(NULL, " "));
+	}
+	fclose(file);
+	return balance;
+}
+
 void drop_privileges(long locked_limit)
 {
 	struct rlimit limit = { .rlim_cur = locked_limit, .rlim_max = locked_limit };

@@ -306,6 +306,8 @@ __u16 own_node(void);
 __u16 absent_node(void);
 /* Bytes of locked memory of this process. */
 long locked(void);
+/* Pages of this node that are pinned, by whomever. */
+long pinned(void);
 void set_nonblock(int endpoint, bool on);
 int connect_to(int endpoint, __u16 node, __u16 port);
 /* Gives the root's privileges up for good, and limits locked memory. */

@@ -597,6 +597,28 @@ static void usecache_protection(void)
 		     0);
 }
 
+static void usecache_unpins(void)
+{
+	struct windows windows = connected_windows(1);
+	int flags = SYNC | SCIF_RMA_USECACHE, way;
+	unsigned char *memory;
+	long before;
+
+	for (way = 0; way < 2; way++) {
+		memory = pages(64);
+		/* What the cases before have left may go meanwhile, so this is the most. */
+		before = pinned();
+		expect_value(scif_vwriteto(windows.pair.here, memory + 100, PAGE / 2,
+					   windows.peer_offset, flags), 0);
+		if (way)
+			expect_value(scif_close(windows.pair.here), 0);
+		else
+			expect_value(munmap(memory, 64 * PAGE), 0);
+		wait_until(pinned() <= before);
+	}
+	wait_until(!locked());
+}
+
 /* --- Both sides, and threads --- */
 
 static void both_directions(void)
@@ -692,6 +714,7 @@ const struct test_case transfer_cases[] = {
 	PAIR(usecache, "rma.usecache"),
 	PAIR(usecache_remap, "rma.usecache-remap"),
 	PAIR(usecache_protection, "rma.usecache-remap rma.v-read-only"),
+	PAIR(usecache_unpins, "rma.usecache-unpins"),
 	PAIR(both_directions, "rma.both-directions"),
 	PAIR(copies_by_threads, "rma.threads"),
 	{ }

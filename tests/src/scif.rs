@@ -219,9 +219,8 @@ pub fn is_loaded(lab: &Lab, node: usize) -> Result<bool> {
 /// connections, windows, pinned pages. Closing goes on for a moment after a process ended.
 pub fn check_idle(lab: &Lab, node: usize) -> Result<()> {
     // Each processor counts for itself; reading stat_refresh adds it all up.
-    let script = format!(
-        "cat /proc/sys/vm/stat_refresh {DEBUGFS}/counters; grep nr_foll_pin /proc/vmstat"
-    );
+    let script =
+        format!("cat /proc/sys/vm/stat_refresh {DEBUGFS}/counters; grep nr_foll_pin /proc/vmstat");
     let deadline = Instant::now() + lab.seconds(10);
     loop {
         let text = lab.shell(node, &script)?;
