@@ -5,7 +5,7 @@
  *
  * Sources: "scif.md" are the project's notes on the interface, by section; "scif.h" is the
  * documentation in the header of the original kernel interface, by function; scif_writeto(3)
- * the original manual page; Documentation/decisions.rst what was decided where these leave
+ * the original manual page; Documentation/ what was decided where these leave
  * something open or contradict each other.
  */
 #include "suite.h"
@@ -104,7 +104,7 @@ const struct rule rules[] = {
 	  "who tries until the listener is there is connected, on the same endpoint" },
 	{ "connect.waits-for-accept", "scif.md 2 connect",
 	  "connect completes when the peer accepts, not before" },
-	{ "connect.interrupted", "Documentation/decisions.rst",
+	{ "connect.interrupted", "Documentation/abi.rst",
 	  "a signal ends a waiting connect with EINTR; it can be tried again" },
 	{ "connect.gives-up", "scif.md 2 connect",
 	  "a connector that was killed while it waited does not wedge a later accept" },
@@ -350,7 +350,7 @@ const struct rule rules[] = {
 	  "each connection has an address space of its own: equal offsets in two do not meet" },
 	{ "register.pages-stay", "scif.h register",
 	  "unmapping or remapping the memory has no effect on the window" },
-	{ "register.memlock-exceeded", "Documentation/decisions.rst",
+	{ "register.memlock-exceeded", "Documentation/abi.rst",
 	  "over RLIMIT_MEMLOCK without CAP_IPC_LOCK: EAGAIN" },
 	{ "register.memlock-exact", "scif.md 2 register",
 	  "a window is charged exactly its pages, up to the limit and no further" },
@@ -616,11 +616,11 @@ const struct rule rules[] = {
 	  "the handle of ACCEPTREQ is no pointer and not the one before" },
 	{ "abi.handle-unknown", "scif.md 3",
 	  "ACCEPTREG with a number that was not given out is EINVAL" },
-	{ "abi.handle-once", "Documentation/decisions.rst",
+	{ "abi.handle-once", "Documentation/abi.rst",
 	  "a handle is good once" },
 	{ "abi.handle-process", "scif.md 3",
 	  "a handle is good only in the process that accepted" },
-	{ "abi.handle-fresh", "Documentation/decisions.rst",
+	{ "abi.handle-fresh", "Documentation/abi.rst",
 	  "ACCEPTREG takes a fresh endpoint only, and a mistake costs no connection" },
 	{ "abi.bad-address", "scif.md 1",
 	  "a bad address for the argument of any ioctl is EFAULT" },
