@@ -5,7 +5,7 @@
  * A case reaches the agent of the node over a connection of its own. The agent forks a
  * process for it, which takes requests from that connection, one after the other, and
  * answers with the result and errno. When the case ends, however it does, the connection
- * breaks, and the process ends.
+ * breaks, and the process ends, whatever it is at.
  *
  * Addresses in requests are those of the peer's own memory, as it has given them out.
  */
@@ -278,10 +278,13 @@ void serve(int control)
 	_exit(0);
 }
 
-/*
- * A peer that waits for something that does not come, in a call that does not notice that
- * the case has ended, is killed after the time that cases have.
- */
+/* Whatever the peer is at, it ends with its case. */
+static void *end_with_case(void *data)
+{
+	wait_for_hangup((int)(long)data);
+	_exit(0);
+}
+
 static void start_peer(int control)
 {
 	pid_t child = fork();
@@ -289,7 +292,7 @@ static void start_peer(int control)
 	if (child)
 		return;
 	signal(SIGCHLD, SIG_DFL);
-	alarm(2 * run.limit);
+	in_thread(end_with_case, (void *)(long)control);
 	serve(control);
 }
 

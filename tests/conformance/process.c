@@ -192,20 +192,19 @@ static void exec_windows(void)
 
 /* --- kill --- */
 
-/* In the middle of every kind of call: the peer sends, copies, and fences without end. */
+/* In the middle of every kind of call: the peer sends, copies, and fences until that fails. */
 static __s64 busy(const __s64 *argument)
 {
 	int endpoint = argument[0], mark;
-	char byte;
+	char byte = 0;
 
-	for (;;) {
-		scif_send(endpoint, &byte, 1, 0);
+	while (scif_send(endpoint, &byte, 1, 0) >= 0) {
 		scif_writeto(endpoint, argument[1], argument[2], argument[3], 0);
 		scif_fence_mark(endpoint, SCIF_FENCE_INIT_SELF, &mark);
 		scif_readfrom(endpoint, argument[1], argument[2], argument[3], 0);
 		scif_fence_wait(endpoint, mark);
 	}
-	return 0;
+	return errno;
 }
 
 static void killed_peer(void)
@@ -238,6 +237,7 @@ static void killed_peer(void)
 				     0);
 		/* This end goes in the middle of the peer's calls; they end. */
 		expect_value(scif_close(pair->here), 0);
+		expect_value(end(pair->peer), ECONNRESET);
 		memset(windows.memory, 0x44, windows.len);
 		expect_value(differs_from_byte(windows.memory, 0x44, windows.len), -1);
 		munmap(windows.memory, windows.len);
