@@ -43,6 +43,7 @@ use crate::{
     rma::Transfers,
     session::Session,
     sys::{
+        current::can_be_killed,
         shared_memory::SharedMemory,
         wait::WaitQueue, //
     },
@@ -78,7 +79,7 @@ pub(crate) const DATA: usize = 128;
 /// Bytes of data in a receive ring.
 pub(crate) const RING_SIZE: u32 = 64 * 1024;
 
-/// How long a process that is being killed waits for the peer to let go of its windows.
+/// How long a task that can't be killed (any more) waits for the peer to let go of its windows.
 const PATIENCE: Delta = Delta::from_secs(2);
 
 /// Where a connection stands.
@@ -522,11 +523,12 @@ impl Connection {
             return;
         }
         let done = || (self.close_answered.load(Relaxed) || self.session.is_over()).then_some(());
-        if waiters.wait_killable(done).is_err() {
-            // Who waits for the end of a killed process wants its memory back then; but not for
-            // any time that the peer might like.
-            let _ = waiters.wait_uninterruptible_timeout(PATIENCE, done);
+        if can_be_killed() && waiters.wait_killable(done).is_ok() {
+            return;
         }
+        // Who waits for the end of a process wants its memory back then; but not for any time that
+        // the peer might like.
+        let _ = waiters.wait_uninterruptible_timeout(PATIENCE, done);
     }
 
     /// Takes the ring away from the device that the peer reached it through; the data stays.

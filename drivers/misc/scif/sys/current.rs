@@ -43,6 +43,13 @@ pub(crate) fn is_being_killed() -> bool {
     unsafe { own::scif_helper_fatal_signal_pending() }
 }
 
+/// Whether a signal can still end a wait of the calling task. One that exits gets no more signals,
+/// and a kernel thread none at all: such a task must not wait for what may never come.
+pub(crate) fn can_be_killed() -> bool {
+    // SAFETY: No preconditions.
+    unsafe { own::scif_helper_can_be_killed() }
+}
+
 /// Lets others run who have waited for long. May sleep.
 pub(crate) fn reschedule() {
     // SAFETY: No preconditions but that it may sleep.

@@ -327,6 +327,11 @@ bool scif_helper_fatal_signal_pending(void)
 	return fatal_signal_pending(current);
 }
 
+bool scif_helper_can_be_killed(void)
+{
+	return !(current->flags & (PF_EXITING | PF_KTHREAD));
+}
+
 /* Memory */
 
 phys_addr_t scif_helper_page_to_phys(struct page *page)

@@ -78,6 +78,7 @@ struct workqueue_struct *scif_helper_alloc_unbound_highpri(const char *name);
 
 /* Waiting */
 bool scif_helper_fatal_signal_pending(void);
+bool scif_helper_can_be_killed(void);
 void scif_helper_cond_resched(void);
 unsigned long scif_helper_current_files(void);
 
