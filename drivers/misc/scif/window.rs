@@ -65,7 +65,6 @@ use kernel::{
     },
     sync::{
         atomic::{
-            Acquire,
             Atomic,
             Full,
             Relaxed, //
@@ -534,17 +533,9 @@ impl Connection {
         let answer = self
             .waiters()?
             .wait_killable(|| match window.answer.load(Relaxed) {
-                0 => {
-                    // In this order: a session that ends lets go of its windows, too, but says that
-                    // it ends before.
-                    let is_held = window.held_by_peer.load(Acquire);
-                    match self.check_established() {
-                        Err(error) => Some(Err(error)),
-                        Ok(()) if is_held => None,
-                        // The peer has dropped it instead of answering.
-                        Ok(()) => Some(Ok(ANSWER_NO_MEMORY)),
-                    }
-                }
+                // A peer that lets go of the window instead of answering has closed its end, or its
+                // node goes: the news of that comes, too.
+                0 => self.check_established().err().map(Err),
                 answer => Some(Ok(answer)),
             })?;
         match answer? {
