@@ -205,14 +205,30 @@ impl Runner {
         Ok(elapsed)
     }
 
+    /// Starts a lab. QEMU itself crashes in rare cases: that says nothing of what is tested as
+    /// long as no test has begun, so it is reported, and then tried once more.
+    fn start(&mut self, need: &Need) -> Result<Lab> {
+        let mut attempt = || {
+            self.labs_made += 1;
+            let name = format!("tests-{}-{}", std::process::id(), self.labs_made);
+            Lab::start(config(&name, need, self.kernel), &Silent)
+                .map_err(|error| anyhow!("the lab did not start: {error:#}"))
+        };
+        match attempt() {
+            Err(error) if format!("{error:#}").contains("QEMU was ended by signal") => {
+                println!("      {error:#}; once more");
+                attempt()
+            }
+            started => started,
+        }
+    }
+
     fn boot(&mut self, need: &Need) -> Result<Lab> {
-        self.labs_made += 1;
-        let name = format!("tests-{}-{}", std::process::id(), self.labs_made);
-        let lab = Lab::start(config(&name, need, self.kernel), &Silent)
-            .map_err(|error| anyhow!("the lab did not start: {error:#}"))?;
+        let lab = self.start(need)?;
         // So that a lab for a person to look at has a name they know.
         println!(
-            "      lab {name}: {} node(s), {} kernel",
+            "      lab {}: {} node(s), {} kernel",
+            lab.config().name,
             need.nodes,
             self.kernel.name()
         );
