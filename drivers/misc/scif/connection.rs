@@ -59,6 +59,7 @@ use kernel::{
     sync::{
         atomic::{
             Atomic,
+            Full,
             Relaxed, //
         },
         Arc,
@@ -438,7 +439,9 @@ impl Connection {
         self.wake();
         // Before the answer: when that is there, the peer has its memory back, unless it is in use.
         self.forget_remote_windows();
-        self.close_asked.store(true, Relaxed);
+        // Fully ordered with the look at who is inside; the last one leaves and then looks at this,
+        // likewise.
+        self.close_asked.xchg(true, Full);
         // Whoever is the last to leave answers, so that the answer comes after the last write.
         if self.writers.close() {
             self.answer_close();
@@ -451,7 +454,7 @@ impl Connection {
     /// Says `CloseDone` once, after the last write into the peer's ring and the end of the last
     /// transfer. May sleep.
     fn answer_close(&self) {
-        if self.close_asked.load(Relaxed) && self.close_asked.xchg(false, Relaxed) {
+        if self.close_asked.xchg(false, Full) {
             if let Ok(peer) = self.peer() {
                 let _ = self.session.post(&Message::CloseDone { target: peer.id });
             }
