@@ -477,12 +477,20 @@ static void register_device_memory(void)
 	expect_value(locked(), 0);
 }
 
+static void set_number(const char *path, int number)
+{
+	FILE *file = fopen(path, "w");
+
+	expect(file && fprintf(file, "%d", number) > 0);
+	fclose(file);
+}
+
 static void set_huge_pages(int count)
 {
-	FILE *file = fopen("/proc/sys/vm/nr_hugepages", "w");
-
-	expect(file && fprintf(file, "%d", count) > 0);
-	fclose(file);
+	/* A node that has run for a while has them in pieces. */
+	if (count)
+		set_number("/proc/sys/vm/compact_memory", 1);
+	set_number("/proc/sys/vm/nr_hugepages", count);
 }
 
 static void register_hugetlb(void)
