@@ -289,6 +289,43 @@ static void close_unaccepted(void)
 	expect(ask(peer, DO_POLL, endpoint, 0, -1) & POLLHUP);
 }
 
+/* Connections come and go, some with windows and copies in flight, this end or that first. */
+static void *churn(void *data)
+{
+	struct peer *peer = data;
+	unsigned char *memory = pages(8);
+	__s64 there = ask(peer, DO_PAGES, 8);
+	struct pair pair;
+	off_t here, remote;
+	int i;
+
+	for (i = 0; i < 25; i++) {
+		pair = connected_to(peer);
+		here = expect_ok(scif_register(pair.here, memory, 8 * PAGE, 0, READ_WRITE, 0));
+		remote = expect_ok(ask(peer, DO_REGISTER, pair.there, there, 8 * PAGE, 0,
+				       READ_WRITE, 0));
+		expect_value(scif_writeto(pair.here, here, 8 * PAGE, remote, 0), 0);
+		expect_value(scif_send(pair.here, memory, 100, SCIF_SEND_BLOCK), 100);
+		if (i % 3 == 0)
+			begin(peer, DO_CLOSE, pair.there);
+		expect_value(scif_close(pair.here), 0);
+		expect_value(i % 3 == 0 ? end(peer) : ask(peer, DO_CLOSE, pair.there), 0);
+	}
+	return NULL;
+}
+
+static void close_churn(void)
+{
+	pthread_t thread[3];
+	int i;
+
+	for (i = 0; i < 3; i++)
+		thread[i] = in_thread(churn, new_peer());
+	for (i = 0; i < 3; i++)
+		thread_result(thread[i]);
+	wait_until(!locked());
+}
+
 const struct test_case close_cases[] = {
 	ALONE(close_bad_descriptor, "close.bad-descriptor"),
 	PAIR(close_hangup, "close.hangup"),
@@ -306,6 +343,7 @@ const struct test_case close_cases[] = {
 	PAIR(close_unpins, "close.unpins register.memlock-returned"),
 	PAIR(close_rma_completes, "close.rma-completes"),
 	PAIR(close_peers_rma_completes, "close.rma-completes"),
+	PAIR(close_churn, "close.simultaneous close.unpins close.rma-completes"),
 	PAIR(close_dup, "close.dup"),
 	PAIR(close_while_blocked, "close.while-blocked"),
 	PAIR(close_unaccepted, "close.unaccepted"),

@@ -291,6 +291,30 @@ static void poll_select_epoll(void)
 	expect_value(epoll_wait(queue, &found, 1, 0), 0);
 }
 
+/* Told once when there is room again, and once when the peer has gone. */
+static void poll_edges(void)
+{
+	struct pair pair = connected();
+	__s64 memory = ask(pair.peer, DO_PAGES, 1024);
+	struct epoll_event event = { .events = EPOLLIN | EPOLLOUT | EPOLLET }, found;
+	int queue = expect_ok(epoll_create1(0));
+	long count;
+
+	expect_value(epoll_ctl(queue, EPOLL_CTL_ADD, scif_get_fd(pair.here), &event), 0);
+	expect_value(epoll_wait(queue, &found, 1, -1), 1);
+	expect(found.events == EPOLLOUT);
+	count = stuff(pair.here);
+	expect_value(ask(pair.peer, DO_RECV, pair.there, memory, count, SCIF_RECV_BLOCK), count);
+	do {
+		expect_value(epoll_wait(queue, &found, 1, -1), 1);
+	} while (!(found.events & EPOLLOUT));
+	expect(stuff(pair.here) > 0);
+	begin(pair.peer, DO_DIE);
+	do {
+		expect_value(epoll_wait(queue, &found, 1, -1), 1);
+	} while (!(found.events & EPOLLHUP));
+}
+
 const struct test_case poll_cases[] = {
 	ALONE(poll_unbound, "poll.unbound"),
 	ALONE(poll_bound, "poll.bound"),
@@ -307,5 +331,6 @@ const struct test_case poll_cases[] = {
 	PAIR(poll_invalid_descriptor, "poll.invalid-descriptor"),
 	ALONE(poll_too_many, "poll.too-many"),
 	PAIR(poll_select_epoll, "poll.select-epoll"),
+	PAIR(poll_edges, "poll.select-epoll poll.wakes"),
 	{ }
 };

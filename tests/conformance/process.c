@@ -287,6 +287,46 @@ static void kill_unpins(void)
 	wait_until(pinned() <= before);
 }
 
+/* All there is, from open to close, again and again. */
+static void live_without_end(void *data)
+{
+	unsigned char *memory = pages(8);
+	struct pair pair;
+	off_t offset;
+	int mark;
+
+	for (;;) {
+		pair = connected_here();
+		offset = scif_register(pair.here, memory, 8 * PAGE, 0, READ_WRITE, 0);
+		scif_send(pair.there, memory, 100, 0);
+		scif_vwriteto(pair.there, memory, 4 * PAGE, offset, 0);
+		scif_vreadfrom(pair.there, memory, 4 * PAGE, offset, SCIF_RMA_USECACHE);
+		scif_fence_mark(pair.there, SCIF_FENCE_INIT_SELF, &mark);
+		scif_munmap(scif_mmap(NULL, PAGE, READ_WRITE, 0, pair.there, offset), PAGE);
+		scif_fence_wait(pair.there, mark);
+		scif_unregister(pair.here, offset, 8 * PAGE);
+		scif_close(pair.here);
+		scif_close(pair.there);
+	}
+}
+
+static void kill_anywhere(void)
+{
+	long before = pinned();
+	pid_t child;
+	int i;
+
+	for (i = 0; i < 20; i++) {
+		child = in_child(live_without_end, NULL);
+		/* Where it is then is different each time, and does not matter. */
+		poll(NULL, 0, 2 * i);
+		kill(child, SIGKILL);
+		expect_value(child_signal(child), SIGKILL);
+	}
+	wait_until(pinned() <= before);
+	connected();
+}
+
 /* --- Threads --- */
 
 static void *wait_for_message(void *data)
@@ -335,6 +375,7 @@ const struct test_case process_cases[] = {
 	PAIR(exec_windows, "process.exec-unpins"),
 	PAIR_WITH(killed_peer, busy, "process.killed-peer close.rma-completes"),
 	PAIR(kill_unpins, "process.kill-unpins close.unpins"),
+	PAIR(kill_anywhere, "process.kill-unpins"),
 	PAIR(different_calls, "process.threads"),
 	{ }
 };

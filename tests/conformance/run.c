@@ -23,6 +23,8 @@ static bool is_wanted(const struct test_case *test, const char *const *patterns,
 
 	if (test->kind == CASE_STAR && run.peers < 2)
 		return false;
+	if (test->kind == CASE_ALONE_LONG && run.topology != TOPOLOGY_LOOPBACK)
+		return false;
 	for (i = 0; i < count; i++) {
 		if (strstr(test->name, patterns[i]) || !fnmatch(patterns[i], test->name, 0))
 			return true;

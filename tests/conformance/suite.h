@@ -60,6 +60,8 @@ bool check_rules(void);
 enum case_kind {
 	/* Needs no other process on another node. */
 	CASE_ALONE,
+	/* Likewise, and takes so long that once, over loopback, is enough. */
+	CASE_ALONE_LONG,
 	/* Needs a peer: on the other node, or on this one. */
 	CASE_PAIR,
 	/* Needs two peers, on two other nodes. */
@@ -78,6 +80,8 @@ struct test_case {
 
 #define ALONE(function, rule_ids) \
 	{ .name = #function, .kind = CASE_ALONE, .rules = rule_ids, .run = function }
+#define ALONE_LONG(function, rule_ids) \
+	{ .name = #function, .kind = CASE_ALONE_LONG, .rules = rule_ids, .run = function }
 #define PAIR(function, rule_ids) \
 	{ .name = #function, .kind = CASE_PAIR, .rules = rule_ids, .run = function }
 #define PAIR_WITH(function, remote, rule_ids) \

@@ -44,7 +44,7 @@ fn program() -> Result<String> {
 fn time_limit(lab: &Lab) -> &'static str {
     match lab.kernel().flavour() {
         Flavour::Plain => "30",
-        Flavour::Debug => "200",
+        Flavour::Debug => "300",
     }
 }
 
