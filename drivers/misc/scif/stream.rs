@@ -157,6 +157,8 @@ impl Connection {
             };
             if room == 0 {
                 if !block {
+                    // Who watches edges (EPOLLET) does not ask again before it is told.
+                    let _ = self.ask_for_room();
                     break Ok(sent);
                 }
                 // The peer must know of what is there, or it will never make room.
