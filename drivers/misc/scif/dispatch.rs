@@ -98,9 +98,10 @@ fn handle(session: &Arc<Session>, message: Message) -> Result<(), &'static str> 
             }
         }
         Message::Close { target, source } => match session.connection(target) {
-            Some(connection) => connection.peer_closed(),
-            // Both ends closed at once, and this one was done first: nothing writes there any more.
-            None => {
+            Some(connection) if connection.peer().is_ok() => connection.peer_closed(),
+            // Both ends closed at once, and this one was done first, or had given up before it was
+            // accepted: nothing writes there any more, or ever did.
+            _ => {
                 let _ = session.post(&Message::CloseDone { target: source });
             }
         },
