@@ -231,10 +231,8 @@ impl Connection {
         )
     }
 
-    /// Memory for a ring that the peer can write to.
+    /// Memory for a ring that the peer can write to. The caller is inside the session.
     fn new_ring(session: &Session) -> Result<SharedMemory> {
-        // A session that ends meanwhile must not leave the mapping behind.
-        let _session = session.enter().ok_or(ENODEV)?;
         SharedMemory::new(DATA + RING_SIZE as usize, session.transport.export_device())
     }
 
@@ -246,6 +244,8 @@ impl Connection {
         peer_port: u16,
         waiters: Arc<WaitQueue>,
     ) -> Result<Arc<Self>> {
+        // A ring that finds no place must not outlive the session.
+        let _session = session.enter().ok_or(ENODEV)?;
         let ring = Self::new_ring(session)?;
         let connection = session.insert_connection(|id| {
             Self::new(session, id, port, peer_port, Phase::Requested, ring)
@@ -269,6 +269,8 @@ impl Connection {
     /// Answers a request with a connection. May sleep.
     pub(crate) fn accept(request: &Request, port: Arc<BoundPort>) -> Result<Arc<Self>> {
         let session = &request.session;
+        // A ring that finds no place must not outlive the session.
+        let _session = session.enter().ok_or(ENODEV)?;
         let made = Self::new_ring(session).and_then(|ring| {
             session.insert_connection(|id| {
                 let peer_port = request.source_port;

@@ -303,6 +303,10 @@ impl Connection {
 
     /// Runs what waits behind transfers that have ended. May sleep.
     pub(crate) fn run_deferred(&self) {
+        // With a session that is over, it is forgotten. What signals hold goes inside the session.
+        let Some(_session) = self.session.enter() else {
+            return;
+        };
         loop {
             let due = {
                 let mut deferred = self.fences.deferred.lock();

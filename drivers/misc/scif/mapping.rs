@@ -125,7 +125,7 @@ impl Mappings {
 struct Mapping {
     id: u64,
     /// In the order of their offsets, without gaps.
-    windows: KVec<RemotePiece>,
+    windows: KVVec<RemotePiece>,
     session: Arc<Session>,
 }
 

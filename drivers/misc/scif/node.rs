@@ -86,6 +86,8 @@ pub(crate) struct Fabric {
     pub(crate) link_queue: Queue,
     /// Where what finished transfers held is let go, and what waits behind them runs.
     pub(crate) completion_queue: Queue,
+    /// Where watches of address spaces end, which a process can draw out.
+    pub(crate) watch_queue: Queue,
     /// What the registration caches of all connections have done.
     pub(crate) registrations: registration_cache::Counters,
     own_id: Atomic<u32>,
@@ -127,6 +129,7 @@ impl Fabric {
                 control_queue: Queue::ordered(c"scif_control")?,
                 link_queue: Queue::ordered(c"scif_link")?,
                 completion_queue: Queue::unbound_highpri(c"scif_completion")?,
+                watch_queue: Queue::background(c"scif_watch")?,
                 registrations: registration_cache::Counters::new(),
                 own_id: Atomic::new(own_id),
                 ports <- new_mutex!(

@@ -27,6 +27,9 @@
 //!
 //! # The end
 //!
+//! A watch itself ends later, by a work item: the kernel makes who ends one wait until the process
+//! stops changing its address space, which it need never do.
+//!
 //! With the connection, whether it is closed or its node is lost, the cache is closed: it lets go of
 //! all it keeps and keeps nothing more. Whoever takes a registration out of the table is inside the
 //! session until it is gone, so that no mapping for the engine outlives the session.
@@ -135,13 +138,59 @@ impl Changed for Notice {
     }
 }
 
+/// A watch that ends by itself, later: that takes as long as the process changes its address space,
+/// for which nobody else has to wait.
+#[pin_data]
+struct Watched {
+    #[pin]
+    watch: Watch<Notice>,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Watched { self.work }
+}
+
+impl WorkItem for Watched {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        // The last reference, or the last but that of a registration that has not been made.
+        drop(this);
+    }
+}
+
 /// Memory of a process that can serve more than one transfer.
 pub(crate) struct Registration {
-    // The watch ends before what it is about.
-    watch: Pin<KBox<Watch<Notice>>>,
     pub(crate) memory: LocalMemory,
     pages: Pages,
     _counted: Counted,
+    // After the memory, which goes at once.
+    watched: Ending,
+}
+
+/// Has a watch end where that hurts nobody.
+struct Ending(Option<Arc<Watched>>);
+
+impl Ending {
+    fn watch(&self) -> Option<&Watch<Notice>> {
+        self.0.as_ref().map(|watched| &watched.watch)
+    }
+
+    fn is_unchanged(&self) -> bool {
+        self.watch().is_some_and(Watch::is_unchanged)
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if let Some(watched) = self.0.take() {
+            let fabric = watched.watch.listener().cache.fabric().clone();
+            // It is enqueued once, so this can't fail.
+            let _ = fabric.watch_queue.enqueue(watched);
+        }
+    }
 }
 
 /// Pages that are counted as those of a registration.
@@ -227,7 +276,7 @@ impl WorkItem for RegistrationCache {
             return;
         };
         let closed = this.table.lock().closed;
-        this.remove(|entry| closed || !entry.registration.watch.is_unchanged());
+        this.remove(|entry| closed || !entry.registration.watched.is_unchanged());
     }
 }
 
@@ -317,7 +366,7 @@ impl RegistrationCache {
         let clock = table.clock;
         let entry = table.kept.get_mut(index)?;
         // One that is stale is about to be removed.
-        if !entry.registration.watch.is_unchanged() {
+        if !entry.registration.watched.is_unchanged() {
             return None;
         }
         entry.last_use = clock;
@@ -348,7 +397,7 @@ impl RegistrationCache {
         let near = table.kept.get(overlapping(&table.kept, &wanted))?;
         let joined = near
             .iter()
-            .filter(|entry| entry.registration.watch.is_unchanged())
+            .filter(|entry| entry.registration.watched.is_unchanged())
             .try_fold(wanted, |joined, entry| {
                 joined.joined(&entry.pages, self.limit())
             });
@@ -403,7 +452,7 @@ impl RegistrationCache {
 
     fn insert(&self, table: &mut Table, index: usize, registration: &Arc<Registration>) {
         // Under the lock: it is removed by the work that a later change schedules.
-        if table.closed || !registration.watch.is_unchanged() {
+        if table.closed || !registration.watched.is_unchanged() {
             return;
         }
         if table.kept.reserve(1, GFP_KERNEL).is_err() {
@@ -517,17 +566,20 @@ impl Registration {
         let notice = Notice {
             cache: cache.clone(),
         };
-        let watch = KBox::try_pin_init(
-            Watch::new(address, pages.count() * PAGE_SIZE, notice),
+        let watched = Ending(Some(Arc::try_pin_init(
+            try_pin_init!(Watched {
+                watch <- Watch::new(address, pages.count() * PAGE_SIZE, notice),
+                work <- new_work!("Watched::work"),
+            }? Error),
             GFP_KERNEL,
-        )?;
+        )?));
         let pin = || {
-            watch.begin();
+            watched.watch().ok_or(EINVAL)?.begin();
             PinnedPages::pin(address, pages.count(), pages.is_writable(), true)
         };
         let mut pinned = pin()?;
         for _ in 1..ATTEMPTS {
-            if watch.is_unchanged() {
+            if watched.is_unchanged() {
                 break;
             }
             // First, because both count.
@@ -539,10 +591,10 @@ impl Registration {
         let memory = LocalMemory::map(&cache.session, pinned)?;
         let registration = Arc::new(
             Self {
-                watch,
                 memory,
                 pages,
                 _counted: Counted::new(cache.fabric(), pages.count()),
+                watched,
             },
             GFP_KERNEL,
         )?;

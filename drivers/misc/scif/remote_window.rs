@@ -200,8 +200,8 @@ impl RemoteWindows {
 
     /// The windows that hold all of `range`. ENXIO for a gap, EACCES if one of them does not allow
     /// `protection`.
-    pub(crate) fn cover(&self, range: Range, protection: u32) -> Result<KVec<RemotePiece>> {
-        let mut pieces = KVec::new();
+    pub(crate) fn cover(&self, range: Range, protection: u32) -> Result<KVVec<RemotePiece>> {
+        let mut pieces = KVVec::new();
         let tables = self.tables.lock();
         for piece in address_space::covering(&tables.windows, range).map_err(|_| ENXIO)? {
             let window = tables.windows.get(&piece.range.start()).ok_or(ENXIO)?;
@@ -211,7 +211,7 @@ impl RemoteWindows {
                     offset: piece.offset,
                     len: piece.len,
                 },
-                GFP_KERNEL,
+                GFP_KERNEL_ACCOUNT,
             )?;
         }
         drop(tables);

@@ -240,8 +240,8 @@ enum Source {
     Kept(LocalPiece, TransportUse),
 }
 
-fn one_piece(piece: LocalPiece) -> Result<KVec<LocalPiece>> {
-    let mut pieces = KVec::with_capacity(1, GFP_KERNEL)?;
+fn one_piece(piece: LocalPiece) -> Result<KVVec<LocalPiece>> {
+    let mut pieces = KVVec::with_capacity(1, GFP_KERNEL)?;
     let _ = pieces.push_within_capacity(piece);
     Ok(pieces)
 }
@@ -280,8 +280,8 @@ impl Connection {
                     .channel
                     .is_aligned(remote_range.start(), local_start, len as usize)
         });
-        // First, so that what is pinned is no more than there are windows for.
-        let remote_pieces = self.remote_windows.cover(remote_range, remote_need)?;
+        // Looked at first, so that what is pinned is no more than there are windows for.
+        drop(self.remote_windows.cover(remote_range, remote_need)?);
         // Outside of the session: how long pinning takes, is up to the process.
         let source_memory = match local {
             LocalSide::Windows(offset) => {
@@ -313,6 +313,8 @@ impl Connection {
         let writing = self
             .begin_writing_owned()
             .map_err(|error| self.check_established().err().unwrap_or(error))?;
+        // Looked up now: who pins for long must not begin what the peer thinks is over.
+        let remote_pieces = self.remote_windows.cover(remote_range, remote_need)?;
         let local_pieces = match source_memory {
             Source::Windows(range) => self.windows.cover(self, range, local_need)?,
             Source::Pinned(pinned) => one_piece(pinned.map(&self.session)?)?,

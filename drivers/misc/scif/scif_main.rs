@@ -155,6 +155,7 @@ impl Drop for Published {
         self.0.link_queue.flush();
         self.0.control_queue.flush();
         self.0.completion_queue.flush();
+        self.0.watch_queue.flush();
         self.0.drop_engine();
     }
 }

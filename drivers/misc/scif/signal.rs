@@ -68,6 +68,8 @@ impl Connection {
         remote: Option<Target>,
     ) -> Result {
         self.check_established()?;
+        // While windows are in use the session, and with it the mappings, stays.
+        let _session = self.session.enter().ok_or(ENODEV)?;
         // Looked up here for the peer, too, so that the caller hears of mistakes.
         let signal = self.make_signal(local, remote)?;
         match origin {
@@ -146,6 +148,10 @@ impl Connection {
                 .store_u64(piece.offset as usize, *value);
         }
         if let Some((piece, value)) = &signal.remote {
+            // A peer that has closed has its memory back.
+            let Ok(_writing) = self.begin_writing() else {
+                return;
+            };
             if let Some((address, _)) = piece.window.extents.at(piece.offset) {
                 let transport = &self.session.transport;
                 // The signal must not overtake what it stands for.

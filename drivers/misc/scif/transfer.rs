@@ -86,8 +86,8 @@ pub(crate) struct Transfer {
     work: Work<Self>,
     // Dropped in this order: the windows go before the peer's close is answered, and that before
     // the session may go.
-    _local: KVec<LocalPiece>,
-    _remote: KVec<RemotePiece>,
+    _local: KVVec<LocalPiece>,
+    _remote: KVVec<RemotePiece>,
     _writing: Writing<Arc<Connection>>,
     _session: TransportUse,
 }
@@ -163,8 +163,8 @@ impl Transfer {
         connection: &Arc<Connection>,
         engine: &Arc<Engine>,
         direction: Direction,
-        local: KVec<LocalPiece>,
-        remote: KVec<RemotePiece>,
+        local: KVVec<LocalPiece>,
+        remote: KVVec<RemotePiece>,
         parts: (u64, u64),
         sequence: Sequence,
         synchronous: bool,

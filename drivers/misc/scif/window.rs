@@ -45,6 +45,7 @@ use crate::{
             EXTENTS_PER_MESSAGE, //
         },
     },
+    session::TransportUse,
     sys::{
         dma_map::DmaMapping,
         pin::PinnedPages, //
@@ -375,8 +376,8 @@ impl Windows {
         owner: &Arc<Connection>,
         range: Range,
         protection: u32,
-    ) -> Result<KVec<LocalPiece>> {
-        let mut pieces = KVec::new();
+    ) -> Result<KVVec<LocalPiece>> {
+        let mut pieces = KVVec::new();
         let mut refused = false;
         {
             let tables = self.tables.lock();
@@ -386,7 +387,7 @@ impl Windows {
                     refused = true;
                     break;
                 }
-                pieces.reserve(1, GFP_KERNEL)?;
+                pieces.reserve(1, GFP_KERNEL_ACCOUNT)?;
                 if !window.uses.enter_unscoped() {
                     return Err(ENXIO);
                 }
@@ -442,8 +443,8 @@ impl Connection {
         // One after another, so that a process can't fill the peer with half offers.
         let _turn = self.windows.offering.take()?;
         let range = self.windows.reserve(offset, len, fixed)?;
-        let window = match self.make_exported(address, range, protection) {
-            Ok(window) => window,
+        let (_session, window) = match self.make_exported(address, range, protection) {
+            Ok(made) => made,
             Err(error) => {
                 // Nobody has heard of it.
                 self.windows.give_back(range);
@@ -463,21 +464,22 @@ impl Connection {
         }
     }
 
-    /// Makes a window and keeps it for the peer.
+    /// Makes a window and keeps it for the peer. What keeps the session from ending comes with it,
+    /// and is to go after it.
     fn make_exported(
         self: &Arc<Self>,
         address: usize,
         range: Range,
         protection: u32,
-    ) -> Result<Arc<Window>> {
+    ) -> Result<(TransportUse, Arc<Window>)> {
         let pages = usize::try_from(range.len())? >> PAGE_SHIFT;
         let writable = protection & PROTECTION_WRITE != 0;
         let pinned = local_memory::pin(&self.session.fabric, address, pages, writable, true)?;
-        // Until the session knows of the window, its mappings keep the session from ending.
-        let _session = self.session.enter().ok_or(ENODEV)?;
+        // Whoever has a window keeps its mappings, which must not outlive the session.
+        let session = self.session.enter_owned().ok_or(ENODEV)?;
         let window = self.make_window(pinned, range, protection)?;
         self.session.export(&window, self)?;
-        Ok(window)
+        Ok((session, window))
     }
 
     fn make_window(
@@ -580,6 +582,8 @@ impl Connection {
     pub(crate) fn unregister(self: &Arc<Self>, offset: i64, len: u64) -> Result {
         let range = Range::new(offset, len).map_err(|_| EINVAL)?;
         self.check_established()?;
+        // Whoever has a window keeps its mappings, which must not outlive the session.
+        let _session = self.session.enter().ok_or(ENODEV)?;
         let mut revoked = KVVec::new();
         let mut noted = KVVec::new();
         {

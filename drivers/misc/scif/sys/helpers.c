@@ -309,6 +309,11 @@ struct workqueue_struct *scif_helper_alloc_unbound_highpri(const char *name)
 	return alloc_workqueue("%s", WQ_UNBOUND | WQ_HIGHPRI, 0, name);
 }
 
+struct workqueue_struct *scif_helper_alloc_background(const char *name)
+{
+	return alloc_workqueue("%s", WQ_UNBOUND, 16, name);
+}
+
 /* Waiting */
 
 void scif_helper_cond_resched(void)

@@ -51,6 +51,12 @@ impl Queue {
         Self::from_new(unsafe { own::scif_helper_alloc_unbound_highpri(name.as_char_ptr()) })
     }
 
+    /// Makes a queue whose items may take long: few run at a time, on any CPU, beside each other.
+    pub(crate) fn background(name: &CStr) -> Result<Self> {
+        // SAFETY: `name` is a valid string; it is copied.
+        Self::from_new(unsafe { own::scif_helper_alloc_background(name.as_char_ptr()) })
+    }
+
     fn from_new(raw: *mut bindings::workqueue_struct) -> Result<Self> {
         // INVARIANT: The caller has just allocated it and passes the ownership on.
         Ok(Self {
