@@ -327,7 +327,7 @@ long locked(void)
 	long kib = -1;
 
 	while (status && fgets(line, sizeof(line), status)) {
-		if (sscanf(line, "VmLck: %ld kB", &kib) == 1)
+		if (sscanf(line, "VmPin: %ld kB", &kib) == 1)
 			break;
 	}
 	if (status)

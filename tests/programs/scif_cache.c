@@ -249,7 +249,7 @@ static long pinned(void)
 
 static long locked_pages(void)
 {
-	return number_of_file("/proc/self/status", "VmLck") * 1024 / PAGE;
+	return number_of_file("/proc/self/status", "VmPin") * 1024 / PAGE;
 }
 
 static void pause_for_a_moment(void)

@@ -14,7 +14,7 @@
 //! all mappings; from then on an access finds the session over, and gives SIGBUS to its process and
 //! nothing else.
 //!
-//! Lock: `table` is taken with no other lock of the module held. Taking pages away under it waits
+//! Lock: `table` comes after all locks but the leaves, see `scif_main.rs`. Taking pages away under it waits
 //! for page tables only.
 
 use crate::{

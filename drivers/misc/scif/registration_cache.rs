@@ -22,7 +22,7 @@
 //! `reg_cache_limit` MiB and [`MAX_KEPT`] registrations for each connection; what has not been used
 //! for longest goes first. No call fails because of the cache: where the limit of the process is
 //! reached, what is kept goes (see [`pin`](crate::local_memory::pin)), and a transfer that can't be kept is done
-//! without. (The limit is that of the process for `mlock`, too, which can't make room.) When memory
+//! without. When memory
 //! is short, the kernel gets it back: see `memory_pressure.rs`.
 //!
 //! # The end

@@ -13,7 +13,7 @@
 //! A window that was revoked can't be found any more. The owner is told that it is released when
 //! the last user, a transfer or a mapping, drops its [`RemoteWindow`].
 //!
-//! Lock: `tables` is taken with no other lock of the module held; nothing is called under it.
+//! Lock: `tables` comes after all locks but the leaves, see `scif_main.rs`; nothing is called under it.
 
 use crate::{
     connection::Connection,

@@ -31,6 +31,10 @@
 //! `Watch::state` is a spinlock, too, and special: it is taken inside the memory management, which
 //! may be reclaiming memory, and nothing is taken under it. See `sys/mmu_notifier.rs`.
 //!
+//! `mmap_lock`, which the kernel holds when it calls for `mmap` and faults, stands above them all:
+//! whatever may take it, that is pinning and copies from and to user space, is done with none of
+//! them held, and outside of sessions, because the process decides how long it takes.
+//!
 //! Locks of one line are never held together. Nothing is freed that may sleep in its destructor
 //! while a lock is held.
 

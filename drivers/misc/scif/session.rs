@@ -13,9 +13,10 @@
 //! Whatever finds the peer gone or misbehaving calls [`Session::fail`], in any context. The owner
 //! of the session then calls [`Session::tear_down`] from its own work: all connections are marked
 //! lost and every waiter is woken; new users are kept out; those inside (bounded: a copied chunk, a
-//! DMA transfer, a page fault) are waited for; mappings are emptied, windows are unpinned. Memory that a peer which is merely slow
-//! could still write to (control block, rings) lives on until [`Session::bury`], which the owner
-//! calls once the peer has shown that it has let go.
+//! DMA transfer, a page fault, a wait that the loss ends) are waited for; mappings are emptied,
+//! windows are unpinned. Memory that a peer which is merely slow could still write to (control
+//! block, rings) lives on until [`Session::bury`], which the owner calls once the peer has shown
+//! that it has let go.
 //!
 //! # Lock order
 //!

@@ -17,6 +17,7 @@
 #include <linux/mmu_notifier.h>
 #include <linux/ntb.h>
 #include <linux/overflow.h>
+#include <linux/personality.h>
 #include <linux/sched/signal.h>
 #include <linux/uaccess.h>
 #include <linux/workqueue.h>
@@ -474,6 +475,36 @@ unsigned long scif_helper_copy_page_from_user(struct page *page, size_t offset,
 	flush_dcache_page(page);
 	kunmap_local(to);
 	return left;
+}
+
+/* As RDMA, VFIO and io_uring charge what they pin; the caller's own address space. */
+bool scif_helper_charge_pinned(struct mm_struct *mm, unsigned long pages)
+{
+	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	unsigned long pinned = atomic64_add_return(pages, &mm->pinned_vm);
+
+	if (pinned > limit && !capable(CAP_IPC_LOCK)) {
+		atomic64_sub(pages, &mm->pinned_vm);
+		return false;
+	}
+	return true;
+}
+
+void scif_helper_uncharge_pinned(struct mm_struct *mm, unsigned long pages)
+{
+	atomic64_sub(pages, &mm->pinned_vm);
+}
+
+unsigned long scif_helper_pinned(struct mm_struct *mm)
+{
+	return atomic64_read(&mm->pinned_vm);
+}
+
+/* What the process has not asked for, but its personality adds to PROT_READ. */
+void scif_helper_vma_drop_implied_exec(struct vm_area_struct *vma)
+{
+	if (current->personality & READ_IMPLIES_EXEC)
+		vm_flags_clear(vma, VM_EXEC);
 }
 
 void scif_helper_vma_set_pfnmap(struct vm_area_struct *vma)

@@ -13,6 +13,7 @@
 
 struct file;
 struct inode;
+struct mm_struct;
 struct page;
 struct vm_area_struct;
 struct workqueue_struct;
@@ -105,7 +106,11 @@ unsigned long scif_helper_copy_page_to_user(void __user *dst, struct page *page,
 					    size_t offset, size_t len);
 unsigned long scif_helper_copy_page_from_user(struct page *page, size_t offset,
 					      const void __user *src, size_t len);
+bool scif_helper_charge_pinned(struct mm_struct *mm, unsigned long pages);
+void scif_helper_uncharge_pinned(struct mm_struct *mm, unsigned long pages);
+unsigned long scif_helper_pinned(struct mm_struct *mm);
 void scif_helper_vma_set_pfnmap(struct vm_area_struct *vma);
+void scif_helper_vma_drop_implied_exec(struct vm_area_struct *vma);
 void scif_helper_vma_set_write_combined(struct vm_area_struct *vma);
 unsigned long scif_helper_vma_start(const struct vm_area_struct *vma);
 unsigned long scif_helper_vma_end(const struct vm_area_struct *vma);

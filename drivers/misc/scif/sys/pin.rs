@@ -36,7 +36,7 @@ const MAX_PAGES: usize = (i32::MAX as usize) / size_of::<*mut bindings::page>();
 /// # Invariants
 ///
 /// - Each of `pages` was pinned with `FOLL_LONGTERM`, and for writing if `writable`.
-/// - `charged` pages are charged to the `locked_vm` of `mm`.
+/// - `charged` pages are charged to the `pinned_vm` of `mm`.
 pub(crate) struct PinnedPages {
     pages: KVVec<*mut bindings::page>,
     writable: bool,
@@ -53,7 +53,8 @@ unsafe impl Sync for PinnedPages {}
 impl PinnedPages {
     /// Pins `count` pages of the calling process, all or none.
     ///
-    /// With `account` they count towards its `RLIMIT_MEMLOCK`, as `mlock` does. May sleep.
+    /// With `account` they count towards its `RLIMIT_MEMLOCK`: what is pinned for all devices
+    /// (`VmPin`) may not be more. May sleep.
     ///
     /// # Errors
     ///
@@ -90,8 +91,9 @@ impl PinnedPages {
         // First the limit, so that it also bounds the array.
         if account {
             // SAFETY: `mm` is valid.
-            to_result(unsafe { bindings::account_locked_vm(this.mm.as_raw(), count, true) })
-                .map_err(|_| EAGAIN)?;
+            if !unsafe { own::scif_helper_charge_pinned(this.mm.as_raw(), count) } {
+                return Err(EAGAIN);
+            }
             // INVARIANT: They have just been charged.
             this.charged = count;
         }
@@ -361,10 +363,12 @@ impl Drop for PinnedPages {
             };
         }
         if self.charged != 0 {
-            // The process may be gone; its `mm` is not, as this holds a reference.
+            // The process may be gone; its `mm` is not, as this holds a reference. No lock of the
+            // process is taken: it can hold those for as long as it likes, and this may run on
+            // behalf of all.
             //
             // SAFETY: `mm` is valid, and these pages are charged to it by the type invariant.
-            unsafe { bindings::account_locked_vm(self.mm.as_raw(), self.charged, false) };
+            unsafe { own::scif_helper_uncharge_pinned(self.mm.as_raw(), self.charged) };
         }
     }
 }
@@ -396,13 +400,13 @@ pub(super) mod tests {
         Ok(address)
     }
 
-    fn locked_pages() -> usize {
+    fn charged_pages() -> usize {
         let current = current!();
         let Some(mm) = current.mm() else {
             return 0;
         };
-        // SAFETY: The address space is valid, and only this thread changes it.
-        unsafe { (*mm.as_raw()).__bindgen_anon_1.locked_vm }
+        // SAFETY: The address space is valid.
+        unsafe { own::scif_helper_pinned(mm.as_raw()) }
     }
 
     #[test]
@@ -411,7 +415,7 @@ pub(super) mod tests {
         let start = UserPtr::from_addr(address);
         let pages = PinnedPages::pin(address, 3, true, true)?;
         assert_eq!(pages.len(), 3);
-        assert_eq!(locked_pages(), 3);
+        assert_eq!(charged_pages(), 3);
         assert!(pages.phys(2).is_some());
         assert!(pages.phys(3).is_none());
 
@@ -439,7 +443,7 @@ pub(super) mod tests {
         assert!(pages.read(3 * PAGE_SIZE - 4, &mut bytes).is_err());
         assert!(pages.write(usize::MAX, b"scif").is_err());
         drop(pages);
-        assert_eq!(locked_pages(), 0);
+        assert_eq!(charged_pages(), 0);
         Ok(())
     }
 
@@ -471,10 +475,10 @@ pub(super) mod tests {
             PinnedPages::pin(address, 4096, false, true),
             Err(e) if e == EFAULT
         ));
-        assert_eq!(locked_pages(), 0);
+        assert_eq!(charged_pages(), 0);
 
         let pages = PinnedPages::pin(address, 2, false, false)?;
-        assert_eq!(locked_pages(), 0);
+        assert_eq!(charged_pages(), 0);
         assert!(matches!(pages.write(0, b"scif"), Err(e) if e == EACCES));
         let mut bytes = [1; 4];
         pages.read(PAGE_SIZE - 2, &mut bytes)?;

@@ -63,8 +63,11 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Reads it off an area that is being set up.
+    /// Reads it off an area that is being set up. Programs of old, for which all that can be read
+    /// can be executed, have not asked for that.
     pub(crate) fn of(vma: &VmaNew) -> Self {
+        // SAFETY: The area is being set up, and nobody else has it yet.
+        unsafe { own::scif_helper_vma_drop_implied_exec(vma.as_ptr()) };
         // SAFETY: The area is valid, and nobody else has it yet.
         let page = unsafe { (*vma.as_ptr()).vm_pgoff };
         Self {

@@ -110,7 +110,8 @@ impl WaitQueue {
     }
 
     /// As [`WaitQueue::wait`], but only signals that kill the process end it (`ERESTARTSYS`, which
-    /// nobody sees then).
+    /// nobody sees then). Nothing ends it for a task that exits, or a kernel thread: see
+    /// [`can_be_killed`](super::current::can_be_killed).
     pub(crate) fn wait_killable<T>(&self, condition: impl FnMut() -> Option<T>) -> Result<T> {
         self.wait_in_state(TASK_KILLABLE, FOREVER, condition)?
             .ok_or(ERESTARTSYS)
