@@ -160,6 +160,8 @@ impl Drop for Published {
         self.0.control_queue.flush();
         self.0.completion_queue.flush();
         self.0.watch_queue.flush();
+        // A watch that was about to end may have told its cache of a change.
+        self.0.completion_queue.flush();
         self.0.drop_engine();
     }
 }
