@@ -471,6 +471,8 @@ impl Session {
         }
         self.control.room.wake_all();
         self.users.close_and_drain();
+        // Signals that were deferred since the connections were marked keep windows in use.
+        self.for_each_connection(|connection| connection.fences.forget_deferred());
         // No fault puts pages back from here on.
         self.mappings.revoke_all();
         // Requests came from the control work, which is out now, too.
