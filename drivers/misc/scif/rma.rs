@@ -280,8 +280,6 @@ impl Connection {
                     .channel
                     .is_aligned(remote_range.start(), local_start, len as usize)
         });
-        // Looked at first, so that what is pinned is no more than there are windows for.
-        drop(self.remote_windows.cover(remote_range, remote_need)?);
         // Outside of the session: how long pinning takes, is up to the process.
         let source_memory = match local {
             LocalSide::Windows(offset) => {
@@ -289,6 +287,8 @@ impl Connection {
                 Source::Windows(range)
             }
             LocalSide::Memory(address) => {
+                // Looked at first, so that what is pinned is no more than there are windows for.
+                drop(self.remote_windows.cover(remote_range, remote_need)?);
                 let writable = direction == Direction::Read;
                 let account = engine.is_some() && !options.synchronous;
                 let cached = match options.use_cache {
