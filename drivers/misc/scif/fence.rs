@@ -136,13 +136,13 @@ impl Connection {
     /// EIO if one of them failed; ECONNRESET or ENODEV, as from every call, if the peer has gone
     /// before. Interruptible.
     pub(crate) fn fence_wait(self: &Arc<Self>, mark: i32) -> Result {
+        self.check_established()?;
         let origin = marks::origin(mark).map_err(|_| EINVAL)?;
         let last = match origin {
             Origin::Own => self.transfers.last_issued(),
             Origin::Peer => Sequence(self.fences.peer_last.load(Relaxed)),
         };
         let (_, sequence) = marks::decode(mark, last).map_err(|_| EINVAL)?;
-        self.check_established()?;
         match origin {
             Origin::Own => {
                 self.waiters()?
