@@ -107,7 +107,8 @@ enum {
  * Offsets are 64 bits wide in the library, always. Where off_t is not, that is
  * in 32-bit programs that were not compiled with -D_FILE_OFFSET_BITS=64,
  * offsets are widened on the way in; one that does not fit on the way out is an
- * error of scif_register, EOVERFLOW, and never cut.
+ * error of scif_register, EOVERFLOW, and never cut. The driver, left alone,
+ * places windows from 4 GiB on, so it is told where to begin.
  */
 #if defined(__LP64__) || defined(_LP64) || defined(__USE_FILE_OFFSET64) || !defined(__GLIBC__) || \
 	defined(__OFF_T_MATCHES_OFF64_T)
@@ -115,6 +116,7 @@ typedef off_t __scif_off_t;
 #else
 typedef int64_t __scif_off_t;
 #define __SCIF_SMALL_OFF_T
+#define __SCIF_SMALL_FIRST_OFFSET	0x10000000
 #endif
 
 /* A compiler that stops here has an off_t that the lines above do not know. */
@@ -162,8 +164,11 @@ static __inline__ off_t scif_register(scif_epd_t epd, void *addr, size_t len, of
 static __inline__ off_t scif_register(scif_epd_t epd, void *addr, size_t len, off_t offset,
 				      int prot_flags, int map_flags)
 {
-	__scif_off_t placed = __scif_register_64(epd, addr, len, offset, prot_flags, map_flags);
+	__scif_off_t placed;
 
+	if (!offset && !(map_flags & SCIF_MAP_FIXED))
+		offset = __SCIF_SMALL_FIRST_OFFSET;
+	placed = __scif_register_64(epd, addr, len, offset, prot_flags, map_flags);
 	if (placed == (off_t)placed)
 		return (off_t)placed;
 	scif_unregister(epd, placed, len);

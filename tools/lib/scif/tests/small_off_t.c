@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A 32-bit program whose off_t has 32 bits: an offset from the library that does
- * not fit is an error, and its window goes; negative ones arrive as such.
+ * not fit is an error, and its window goes; negative ones arrive as such. Who
+ * leaves the choice open, gets an offset that fits.
  */
 #include <stdio.h>
 #include <scif.h>
@@ -32,6 +33,9 @@ int main(void)
 	failures += sizeof(off_t) != 4;
 	placed = 0x7ffff000;
 	failures += scif_register(3, NULL, 4096, -2, 3, 0) != 0x7ffff000 || asked != -2;
+	failures += scif_register(3, NULL, 4096, 0, 3, 0) != 0x7ffff000 || asked != 0x10000000;
+	failures += scif_register(3, NULL, 4096, 8192, 3, 0) != 0x7ffff000 || asked != 8192;
+	failures += scif_register(3, NULL, 4096, 0, 3, SCIF_MAP_FIXED) != 0x7ffff000 || asked != 0;
 	placed = -1;
 	errno = EBADF;
 	failures += scif_register(3, NULL, 4096, 0, 3, 0) != SCIF_REGISTER_FAILED;
