@@ -7,8 +7,8 @@
 //! the aperture. An offer that makes no sense ends the session; one that can't be served (no
 //! memory, out of reach) is answered so.
 //!
-//! How many extents a peer can make this node remember is bounded by the memory that it could
-//! describe with them: see [`Allowance`].
+//! How many windows a peer can make this node remember is bounded, and how many extents by the
+//! memory that it could describe with them: see [`Allowance`].
 //!
 //! A window that was revoked can't be found any more. The owner is told that it is released when
 //! the last user, a transfer or a mapping, drops its [`RemoteWindow`].
@@ -59,8 +59,9 @@ use kernel::{
 /// Offers of one connection whose extents are still coming; a sender makes one after another.
 const MAX_INCOMING: usize = 16;
 
-/// Windows of one connection: a peer can't make this node remember any number of them.
-const MAX_WINDOWS: usize = 1 << 17;
+/// Windows of one peer: it can't make this node remember any number of them, and all of them can be
+/// released at once without the control messages that say so filling the backlog.
+const MAX_WINDOWS: u64 = 1 << 17;
 
 /// How often a peer may register each of its pages before extents are counted against it.
 const REGISTRATIONS_PER_PAGE: u64 = 4;
@@ -68,7 +69,7 @@ const REGISTRATIONS_PER_PAGE: u64 = 4;
 /// Extents that a peer may have registered however small its memory is.
 const MIN_EXTENTS: u64 = 1 << 16;
 
-/// The right to remember a number of extents of a peer; given back when dropped.
+/// The right to remember a window of a peer with its extents; given back when dropped.
 struct Allowance {
     session: Arc<Session>,
     extents: u64,
@@ -81,13 +82,14 @@ impl Allowance {
         let limit = pages
             .saturating_mul(REGISTRATIONS_PER_PAGE)
             .saturating_add(MIN_EXTENTS);
+        let windows = session.remote_windows.fetch_add(1, Relaxed);
         let before = session.remote_extents.fetch_add(extents, Relaxed);
         // Gives them back if they are refused.
         let this = Self {
             session: session.clone(),
             extents,
         };
-        if before.saturating_add(extents) > limit {
+        if windows >= MAX_WINDOWS || before.saturating_add(extents) > limit {
             return None;
         }
         Some(this)
@@ -97,6 +99,7 @@ impl Allowance {
 impl Drop for Allowance {
     fn drop(&mut self) {
         self.session.remote_extents.fetch_sub(self.extents, Relaxed);
+        self.session.remote_windows.fetch_sub(1, Relaxed);
     }
 }
 
@@ -142,8 +145,6 @@ struct Incoming {
 
 struct Tables {
     windows: RBTree<u64, Arc<RemoteWindow>>,
-    /// How many of them.
-    count: usize,
     incoming: KVec<Incoming>,
     /// The connection is closed: nothing comes in any more.
     closed: bool,
@@ -173,7 +174,6 @@ impl RemoteWindows {
             tables <- new_mutex!(
                 Tables {
                     windows: RBTree::new(),
-                    count: 0,
                     incoming: KVec::new(),
                     closed: false,
                 },
@@ -389,14 +389,10 @@ impl Connection {
             drop(tables);
             return Err("it offers windows that overlap");
         }
-        let inserted = tables.count < MAX_WINDOWS
-            && tables
-                .windows
-                .try_create_and_insert(start, window.clone(), GFP_KERNEL)
-                .is_ok();
-        if inserted {
-            tables.count += 1;
-        }
+        let inserted = tables
+            .windows
+            .try_create_and_insert(start, window.clone(), GFP_KERNEL)
+            .is_ok();
         drop(tables);
         Ok(match inserted {
             true => Status::Done,
@@ -428,9 +424,6 @@ impl Connection {
             true => tables.windows.remove(&offset),
             false => None,
         };
-        if removed.is_some() {
-            tables.count -= 1;
-        }
         drop(tables);
         // Says that it is released, unless somebody still uses it.
         drop(removed);

@@ -113,7 +113,8 @@ pub(crate) struct Session {
     #[pin]
     exports: Mutex<RBTree<u32, Export>>,
     next_window: Atomic<u32>,
-    /// Extents of the peer's windows that this node remembers.
+    /// Windows of the peer that this node remembers, and their extents.
+    pub(crate) remote_windows: Atomic<u64>,
     pub(crate) remote_extents: Atomic<u64>,
     /// Where processes see the peer's memory.
     #[pin]
@@ -172,6 +173,7 @@ impl Session {
                 ),
                 exports <- new_mutex!(RBTree::new(), "Session::exports"),
                 next_window: Atomic::new(1),
+                remote_windows: Atomic::new(0),
                 remote_extents: Atomic::new(0),
                 mappings <- Mappings::new(),
                 control_work <- new_work!("Session::control_work"),

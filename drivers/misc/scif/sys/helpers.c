@@ -312,7 +312,7 @@ struct workqueue_struct *scif_helper_alloc_unbound_highpri(const char *name)
 
 struct workqueue_struct *scif_helper_alloc_background(const char *name)
 {
-	return alloc_workqueue("%s", WQ_UNBOUND, 16, name);
+	return alloc_workqueue("%s", WQ_UNBOUND, 0, name);
 }
 
 /* Waiting */

@@ -51,7 +51,7 @@ impl Queue {
         Self::from_new(unsafe { own::scif_helper_alloc_unbound_highpri(name.as_char_ptr()) })
     }
 
-    /// Makes a queue whose items may take long: few run at a time, on any CPU, beside each other.
+    /// Makes a queue whose items may take long, on any CPU, beside each other.
     pub(crate) fn background(name: &CStr) -> Result<Self> {
         // SAFETY: `name` is a valid string; it is copied.
         Self::from_new(unsafe { own::scif_helper_alloc_background(name.as_char_ptr()) })
