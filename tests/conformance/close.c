@@ -172,6 +172,8 @@ static void close_resets_calls(void)
 	expect_error(scif_fence_mark(pair->here, SCIF_FENCE_INIT_SELF, &mark), ECONNRESET);
 	expect_error(scif_fence_mark(pair->here, SCIF_FENCE_INIT_PEER, &mark), ECONNRESET);
 	expect_error(scif_fence_wait(pair->here, mark), ECONNRESET);
+	/* Before it is looked at whether that is a mark. */
+	expect_error(scif_fence_wait(pair->here, -1), ECONNRESET);
 	expect_error(scif_fence_signal(pair->here, windows.offset, 1, windows.peer_offset, 1,
 				       SCIF_FENCE_INIT_SELF | SCIF_SIGNAL_LOCAL), ECONNRESET);
 	expect(scif_mmap(NULL, PAGE, READ_WRITE, 0, pair->here, windows.peer_offset) ==
