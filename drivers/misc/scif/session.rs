@@ -391,7 +391,7 @@ impl Session {
         drop(removed);
     }
 
-    /// Calls `f` with each connection, without a lock.
+    /// Calls `f` with each connection, one at a time, without a lock.
     pub(crate) fn for_each_connection(&self, mut f: impl FnMut(&Connection)) {
         let mut index = 0;
         loop {
@@ -461,16 +461,7 @@ impl Session {
     pub(crate) fn tear_down(&self) {
         self.failed.store(true, Relaxed);
         // The connections are marked first, so that whoever is inside does not start anew.
-        let mut index = 0;
-        loop {
-            // One at a time: `lost` must not run under the table's lock.
-            let next = self.connections.lock().at_or_after(index);
-            let Some((found, connection)) = next else {
-                break;
-            };
-            index = found + 1;
-            connection.lost();
-        }
+        self.for_each_connection(Connection::lost);
         self.control.room.wake_all();
         self.users.close_and_drain();
         // Signals that were deferred since the connections were marked keep windows in use.
@@ -501,15 +492,7 @@ impl Session {
     /// Gives up the memory that the peer could write to. Called after [`Self::tear_down`], when
     /// the peer has shown that it no longer writes, or can't. May sleep.
     pub(crate) fn bury(&self) {
-        let mut index = 0;
-        loop {
-            let next = self.connections.lock().at_or_after(index);
-            let Some((found, connection)) = next else {
-                break;
-            };
-            index = found + 1;
-            self.remove_connection(connection.id);
-        }
+        self.for_each_connection(|connection| self.remove_connection(connection.id));
         self.control.unmap();
     }
 }

@@ -135,11 +135,8 @@ impl Connection {
         self.say_fence_done(token, status);
     }
 
-    /// Stores the values of a signal. May sleep.
+    /// Stores the values of a signal. May sleep. The caller is inside the session.
     pub(crate) fn give_signal(&self, signal: &Signal) {
-        let Some(_session) = self.session.enter() else {
-            return;
-        };
         if let Some((piece, value)) = &signal.local {
             // The window allows it, and the value lies in one page of it.
             let _ = piece

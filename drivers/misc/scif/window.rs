@@ -14,8 +14,8 @@
 //! the address space until the peer has released it and the last transfer of this end that uses it
 //! has ended. If the peer is lost, its hold ends with the session.
 //!
-//! Locks: `tables` comes after all locks but the leaves, see `scif_main.rs`, and none is taken under it;
-//! `revoking` is a leaf.
+//! Locks: `tables` comes after all locks but the leaves, see `scif_main.rs`, and none is taken under
+//! it; `revoking` is a leaf.
 
 use crate::{
     connection::Connection,
