@@ -21,6 +21,7 @@
 
 #include <linux/scif_ioctl.h>
 
+#include "signals.h"
 #include "tap.h"
 
 /* The values of flags are not in the header. */
@@ -350,23 +351,6 @@ static void test_memory(void)
 	close(fd[0]);
 	close(fd[1]);
 	munmap(area, PAGE);
-}
-
-/* A signal is given when it is its turn; true if the value came within ten seconds. */
-static bool comes(const __u64 *word, __u64 value)
-{
-	const __u32 *half = (const __u32 *)word;
-	__u64 now;
-	int tries;
-
-	for (tries = 0; tries < 10000; tries++) {
-		now = __atomic_load_n(half, __ATOMIC_ACQUIRE);
-		now |= (__u64)__atomic_load_n(half + 1, __ATOMIC_ACQUIRE) << 32;
-		if (now == value)
-			return true;
-		usleep(1000);
-	}
-	return false;
 }
 
 static void test_fences(void)

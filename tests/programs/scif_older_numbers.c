@@ -24,6 +24,7 @@
 
 #include <linux/scif_ioctl.h>
 
+#include "signals.h"
 #include "tap.h"
 
 /* Of eight bytes, in a 32-bit program, too. */
@@ -162,23 +163,6 @@ static int copy(int fd, unsigned long call, void *memory)
 	};
 
 	return ioctl(fd, call, &argument);
-}
-
-/* A signal is given when it is its turn; true if the value came within ten seconds. */
-static bool comes(const __u64 *word, __u64 value)
-{
-	const __u32 *half = (const __u32 *)word;
-	__u64 now;
-	int tries;
-
-	for (tries = 0; tries < 10000; tries++) {
-		now = __atomic_load_n(half, __ATOMIC_ACQUIRE);
-		now |= (__u64)__atomic_load_n(half + 1, __ATOMIC_ACQUIRE) << 32;
-		if (now == value)
-			return true;
-		usleep(1000);
-	}
-	return false;
 }
 
 static void test_transfers(int fd)

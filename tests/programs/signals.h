@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Waiting for the word that a fence signal stores.
+ */
+#ifndef SIGNALS_H
+#define SIGNALS_H
+
+#include <stdbool.h>
+#include <unistd.h>
+
+#include <linux/types.h>
+
+/* A signal is given when it is its turn; true if the value came within ten seconds. */
+static bool comes(const __u64 *word, __u64 value)
+{
+	const __u32 *half = (const __u32 *)word;
+	__u64 now;
+	int tries;
+
+	for (tries = 0; tries < 10000; tries++) {
+		now = __atomic_load_n(half, __ATOMIC_ACQUIRE);
+		now |= (__u64)__atomic_load_n(half + 1, __ATOMIC_ACQUIRE) << 32;
+		if (now == value)
+			return true;
+		usleep(1000);
+	}
+	return false;
+}
+
+#endif /* SIGNALS_H */
