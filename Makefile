@@ -4,12 +4,13 @@
 # in the pinned environment (scripts/environment), but for what is for a machine
 # of one's own and takes its tools: "make modules" with KDIR=, and "make lib".
 
-KERNEL ?= plain
+KERNEL ?= stock
 environment := scripts/environment run
 
 
 ifdef KDIR
-module_build = scripts/build-module "$(KDIR)" "$(if $(MO),$(MO),build/module)"
+MO ?= build/module
+module_build = scripts/build-module "$(KDIR)" "$(MO)"
 else
 module_build = $(environment) scripts/module "$(KERNEL)"
 endif
@@ -27,35 +28,37 @@ help:
 	@echo '  make modules KDIR=...      build scif.ko against a prepared kernel tree >= 7.3'
 	@echo '  make modules_install KDIR=...'
 	@echo '  make clean KDIR=...'
+	@echo '                             for the kernel of a Debian, whose header package has no rust/:'
+	@echo '  make kernel-rust KDIR=...  make that from the package linux-source (SOURCE=... if it is'
+	@echo '                             not /usr/src/linux-source-*.tar.xz), in build/kernel/'
+	@echo '  make ntb-modules KDIR=...  the drivers for bridges, which that kernel lacks'
+	@echo '  make ntb-modules_install KDIR=...'
 	@echo
 	@echo 'The library for a machine of yours, with its compiler:'
 	@echo '  make lib                   libscif'
 	@echo '  make lib_install           DESTDIR=, PREFIX= (/usr/local), LIBDIR=, ...; make lib_uninstall'
 	@echo
 	@echo 'For development, in the pinned environment:'
-	@echo '  make modules               scif.ko for the kernels of the lab (KERNEL=plain|debug)'
+	@echo '  make modules               scif.ko for a kernel of the lab (KERNEL=stock|plain|debug)'
 	@echo '  make tools                 the programs: scif, lab, ntb-emulator; libscif, the samples'
 	@echo '  make check                 formatting, clippy, checkpatch, the documentation'
 	@echo '  make host-test             the tests that need no guest'
 	@echo '  make docs                  Documentation/ as HTML: build/docs/index.html'
 	@echo '  make shell                 a shell inside'
+	@echo '  make update-pins           what of compiler, QEMU and kernel the archive has newer'
 	@echo '  make clean                 remove what was built in this clone'
 	@echo '  make distclean             and the cached root and kernels'
 
-# A file of your own is copied to where the environment can see it.
-demo: modules tools
-ifdef FILE
-	@[ -f "$(FILE)" ] || { echo 'error: FILE=$(FILE) is not a file' >&2; exit 2; }
-	@mkdir -p build/demo && cp --reflink=auto -- "$(FILE)" build/demo/
-	@$(environment) scripts/demo "build/demo/$$(basename -- "$(FILE)")"
-else
-	@$(environment) scripts/demo
-endif
+demo:
+	@scripts/demo $(if $(FILE),"$(FILE)")
 
-test: modules tools
+test: build
 	@$(environment) scripts/test --kernel "$(KERNEL)" $(FILTER)
 
-conformance: modules tools
+build:
+	@$(environment) scripts/build "$(KERNEL)"
+
+conformance: build
 	@$(environment) scripts/conformance --kernel "$(KERNEL)" $(TOPOLOGY)
 
 host-test:
@@ -73,6 +76,17 @@ ifndef KDIR
 else
 	@$(module_build) modules_install
 endif
+
+# For the kernel of a Debian: what its header package lacks.
+kernel-rust ntb-modules ntb-modules_install:
+ifndef KDIR
+	@echo 'error: $@ takes KDIR=..., the folder of the header package: /lib/modules/$$(uname -r)/build' >&2; exit 2
+else
+	@scripts/kernel-for-modules $@ "$(KDIR)" "$(SOURCE)"
+endif
+
+update-pins:
+	@scripts/environment pins
 
 tools:
 	@$(environment) scripts/tools
@@ -104,5 +118,6 @@ endif
 distclean: clean
 	scripts/environment remove-all
 
-.PHONY: help demo test conformance host-test check modules modules_install tools docs lib lib_install \
-	lib_uninstall shell clean distclean
+.PHONY: help demo test build conformance host-test check modules modules_install \
+	kernel-rust ntb-modules ntb-modules_install update-pins tools docs lib lib_install lib_uninstall \
+	shell clean distclean

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # How the scripts of this project speak: one line a step, one clear line when
-# something is wrong. Colours on a terminal only.
+# something is wrong, and how long each step took. Colours on a terminal only.
+#
+# SCIF_TIMES names a file into which every timed step puts a line "SECONDS NAME";
+# "show_times" makes a table of it.
 # shellcheck shell=bash
 
 if [ -t 2 ] && [ -z "${NO_COLOR:-}" ]; then
@@ -17,4 +20,63 @@ step() {
 die() {
 	printf '%serror:%s %s\n' "$message_red" "$message_off" "$*" >&2
 	exit 1
+}
+
+# A step that has ended: "took SECONDS NAME".
+took() {
+	[ -z "${SCIF_TIMES:-}" ] || printf '%5d  %s\n' "$1" "$2" >>"$SCIF_TIMES"
+	printf '    %s: %d s\n' "$2" "$1" >&2
+}
+
+# Runs a command as a step, which is announced and timed: "timed NAME COMMAND...".
+timed() {
+	local name=$1 started=$SECONDS status=0
+	shift
+	step "$name"
+	"$@" || status=$?
+	[ "$status" != 0 ] || took $((SECONDS - started)) "$name"
+	return "$status"
+}
+
+# The table of SCIF_TIMES, and the time since its first line was written.
+show_times() { # SECONDS-IN-ALL
+	[ -s "${SCIF_TIMES:-}" ] || return 0
+	printf '\nWhat took how long (s; steps side by side are each counted whole):\n' >&2
+	cat "$SCIF_TIMES" >&2
+	printf '%5d  in all\n' "$1" >&2
+}
+
+# Shows how far a build by Kbuild is: a line that rewrites itself on a terminal, a line
+# every half minute elsewhere. Its output goes to LOG; TOTAL is how many lines of a
+# compiler's or linker's such a build has.
+show_progress() { # NAME LOG TOTAL
+	local terminal=0
+	[ ! -t 2 ] || terminal=1
+	perl -e '
+		my ($name, $log_file, $total, $terminal) = @ARGV;
+		open(my $log, ">>", $log_file) or die "$log_file: $!\n";
+		my ($done, $started) = (0, time);
+		my ($shown, $line) = ($started, "");
+		sub report {
+			my ($percent, $end) = @_;
+			printf STDERR "%s    $name %3d%%  %4d steps  %4d s  %-40.40s%s",
+			    $terminal ? "\r" : "", $percent, $done, time - $started, $line, $end;
+		}
+		while ($line = <STDIN>) {
+			print $log $line;
+			chomp $line;
+			next unless $line =~ /^  [A-Z0-9]/;
+			$done++;
+			my $percent = int($done * 100 / $total);
+			$percent = 99 if $percent > 99;
+			if ($terminal) {
+				report($percent, "");
+			} elsif (time - $shown >= 30) {
+				report($percent, "\n");
+				$shown = time;
+			}
+		}
+		$line = "done";
+		report(100, "\n");
+	' "$1" "$2" "$3" "$terminal"
 }

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 #
-# The one file of versions. Whatever is built, is built with these; the hash of
-# this file and of the scripts that read it is the key of everything cached.
+# The versions of the pinned root: a Debian release, and what has to be in it. The
+# hash of this file and of scripts/make-root is the key under which the root is
+# cached. The kernel has a file of its own: scripts/linux-series.sh.
 # shellcheck shell=bash disable=SC2034
 
 # The pinned root: a Debian release and its backports.
@@ -11,21 +12,19 @@ DEBIAN_SUITE=trixie
 RUSTC_VERSION=1.85.1
 BINDGEN_VERSION=0.71.1
 LLVM_MAJOR=19
-LINUX_SERIES=7.3
 QEMU_MINIMUM=11.1
 
 # Packages of the release itself.
 PACKAGES_RELEASE="
-	build-essential make gcc bc bison flex libelf-dev libssl-dev
+	build-essential make gcc gcc-14 bc bison flex libelf-dev libssl-dev
 	clang lld llvm clang-tools
 	rustc rust-src rustfmt rust-clippy bindgen cargo
-	xz-utils cpio kmod python3 perl busybox-static git ca-certificates pahole
+	xz-utils zstd cpio kmod python3 perl busybox-static git ca-certificates pahole
 	rsync pkg-config iproute2 pciutils procps iperf3
 	gcc-multilib python3-sphinx mandoc udev systemd-standalone-sysusers
 "
 
 # Packages that are recent enough only in backports.
 PACKAGES_BACKPORTS="
-	linux-source-$LINUX_SERIES
 	qemu-system-x86
 "

@@ -41,10 +41,24 @@ pub struct Need {
     pub personality: Personality,
     /// What its memory windows are.
     pub windows: Windows,
+    /// Whether the nodes have an IOMMU, and use it.
+    pub iommu: bool,
+    /// Whether the kernel has to have KUnit; Debian's has not.
+    pub kunit: bool,
     /// Words for the guests' kernel command line.
     pub append: &'static [&'static str],
     /// Whether the module under test is loaded.
     pub scif: Loaded,
+}
+
+impl Need {
+    /// The kernel that the nodes boot where `asked` was asked for.
+    pub fn kernel(&self, asked: Flavour) -> Flavour {
+        match asked {
+            Flavour::Stock if self.kunit => Flavour::Plain,
+            asked => asked,
+        }
+    }
 }
 
 /// One node without links.
@@ -54,6 +68,8 @@ pub const ONE: Need = Need {
     dma_channels: 1,
     personality: Personality::Gen5,
     windows: Windows::Aperture,
+    iommu: false,
+    kunit: false,
     append: &[],
     scif: Loaded::No,
 };
@@ -230,7 +246,7 @@ impl Runner {
             "      lab {}: {} node(s), {} kernel",
             lab.config().name,
             need.nodes,
-            self.kernel.name()
+            lab.kernel().flavour().name()
         );
         if need.scif != Loaded::No {
             scif::load_everywhere(&lab, need.scif)
@@ -258,8 +274,9 @@ pub fn config(name: &str, need: &Need, kernel: Flavour) -> Config {
         dma_channels: need.dma_channels,
         personality: need.personality,
         windows: need.windows,
+        iommu: need.iommu,
         append: need.append.iter().map(|word| (*word).to_owned()).collect(),
-        ..Config::new(name, need.nodes, kernel)
+        ..Config::new(name, need.nodes, need.kernel(kernel))
     }
 }
 

@@ -50,7 +50,7 @@ const FILES: &[&[Test]] = &[
 
 const EXAMPLES: &str = "\
 Examples (inside the environment):
-  lab-tests                       all tests, on the plain kernel
+  lab-tests                       all tests, on the stock kernel
   lab-tests pingpong dmatest      those whose name contains one of these
   lab-tests --kernel debug scif   with KASAN, lockdep and kmemleak
   lab-tests --keep one_test       wait with the lab if it fails, to look at it
@@ -67,8 +67,11 @@ struct Arguments {
     /// Print the names and run nothing.
     #[arg(long)]
     list: bool,
+    /// Print which kernels the tests boot, and run nothing.
+    #[arg(long)]
+    kernels: bool,
     /// Which kernel the guests boot; on the debug kernel tests have eight times the time.
-    #[arg(long, value_enum, default_value = "plain", env = "KERNEL")]
+    #[arg(long, value_enum, default_value = "stock", env = "KERNEL")]
     kernel: Flavour,
     /// Test this scif.ko instead of the one that 'make modules' has built; a path that
     /// guests see, below /src or /cache.
@@ -99,6 +102,16 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         for test in &tests {
             println!("{}", test.name);
         }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.kernels {
+        let mut kernels: Vec<&str> = tests
+            .iter()
+            .map(|test| test.need.kernel(arguments.kernel).name())
+            .collect();
+        kernels.sort_unstable();
+        kernels.dedup();
+        println!("{}", kernels.join("\n"));
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(module) = &arguments.module {

@@ -72,8 +72,8 @@ pub fn parameters(lab: &Lab, node: usize, how: Loaded) -> String {
     match (lab.kernel().flavour(), how) {
         // So slow that a timer can be late by seconds.
         (Flavour::Debug, _) => words.push("heartbeat_timeout_ms=10000".to_owned()),
-        (Flavour::Plain, Loaded::Patient) => words.push("heartbeat_timeout_ms=5000".to_owned()),
-        (Flavour::Plain, Loaded::AsUsual | Loaded::No) => {}
+        (Flavour::Stock | Flavour::Plain, Loaded::Patient) => words.push("heartbeat_timeout_ms=5000".to_owned()),
+        (Flavour::Stock | Flavour::Plain, Loaded::AsUsual | Loaded::No) => {}
     }
     // The ports of an NTB tell two nodes apart, not more.
     if lab.nodes() > 2 {

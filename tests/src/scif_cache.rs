@@ -41,7 +41,7 @@ impl<'a> Swap<'a> {
     fn off(&self) -> Result<()> {
         self.lab.shell(
             self.node,
-            "swapoff /dev/zram0; rmmod zram && rmmod zsmalloc && rmmod lzo_compress",
+            "swapoff /dev/zram0; modprobe -r zram",
         )?;
         Ok(())
     }

@@ -66,7 +66,7 @@ fn client_and_server(
 /// MiB for each copy test of scif_abi.
 fn amount(lab: &Lab) -> &'static str {
     match lab.kernel().flavour() {
-        Flavour::Plain => "8",
+        Flavour::Stock | Flavour::Plain => "8",
         Flavour::Debug => "1",
     }
 }

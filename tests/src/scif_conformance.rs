@@ -43,7 +43,7 @@ fn program() -> Result<String> {
 /// Seconds for a case.
 fn time_limit(lab: &Lab) -> &'static str {
     match lab.kernel().flavour() {
-        Flavour::Plain => "30",
+        Flavour::Stock | Flavour::Plain => "30",
         Flavour::Debug => "300",
     }
 }

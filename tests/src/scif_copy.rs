@@ -19,7 +19,7 @@ use crate::scif_messages_and_rma::SCIF_PAIR;
 /// The size of a file that takes a while.
 fn large(lab: &Lab) -> u64 {
     let mebibytes = match lab.kernel().flavour() {
-        Flavour::Plain => 32,
+        Flavour::Stock | Flavour::Plain => 32,
         Flavour::Debug => 4,
     };
     (mebibytes << 20) + 12345

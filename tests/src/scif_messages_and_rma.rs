@@ -37,7 +37,7 @@ const NO_ENGINE: Need = Need {
 /// on the debug kernel.
 fn amount(lab: &Lab) -> u32 {
     match lab.kernel().flavour() {
-        Flavour::Plain => 64,
+        Flavour::Stock | Flavour::Plain => 64,
         Flavour::Debug => 4,
     }
 }

@@ -18,6 +18,12 @@ const ALONE: Need = Need {
     ..ONE
 };
 
+/// The same, with a kernel that runs KUnit tests.
+const KUNIT: Need = Need {
+    kunit: true,
+    ..ALONE
+};
+
 /// The module's KUnit suites pass. Loading it succeeds even if they do not.
 fn kunit(lab: &Lab) -> Result<()> {
     scif::load(lab, 0, Loaded::Patient)?;
@@ -136,7 +142,7 @@ fn bad_parameters(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_module::kunit", ALONE, kunit),
+    Test::new("scif_module::kunit", KUNIT, kunit),
     Test::new("scif_module::absent", ALONE, absent),
     Test::new("scif_module::load_and_unload", ALONE, load_and_unload),
     Test::new("scif_module::loopback", ALONE, loopback).seconds(180),

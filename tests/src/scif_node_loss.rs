@@ -257,7 +257,7 @@ fn link(lab: &Lab) -> Result<()> {
 fn hang(lab: &Lab) -> Result<()> {
     // The heartbeat, and how long one may wait for what follows.
     let limit = match lab.kernel().flavour() {
-        lab::Flavour::Plain => Duration::from_secs(PROMISE),
+        lab::Flavour::Stock | lab::Flavour::Plain => Duration::from_secs(PROMISE),
         lab::Flavour::Debug => Duration::from_secs(10) + lab.seconds(PROMISE),
     };
     let [of_0, of_1] = Blocked::on_both(lab)?;
@@ -292,7 +292,7 @@ fn kill_during_copy(lab: &Lab, arguments: &[&str]) -> Result<()> {
     let start = moved()?;
     let copy = scif::start_tool(lab, 0, arguments)?;
     let some = match lab.kernel().flavour() {
-        lab::Flavour::Plain => 32 << 20,
+        lab::Flavour::Stock | lab::Flavour::Plain => 32 << 20,
         lab::Flavour::Debug => 4 << 20,
     };
     wait_until("a part of the file has arrived", lab.seconds(60), || {

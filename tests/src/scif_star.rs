@@ -53,7 +53,7 @@ fn online(lab: &Lab) -> Result<()> {
 /// Copies to both at once, and from both at once.
 fn copies(lab: &Lab) -> Result<()> {
     let size = match lab.kernel().flavour() {
-        Flavour::Plain => 12 << 20,
+        Flavour::Stock | Flavour::Plain => 12 << 20,
         Flavour::Debug => 2 << 20,
     } + 321;
     let hash = scif::make_file(lab, "sent", size)?;
@@ -92,7 +92,7 @@ fn copies(lab: &Lab) -> Result<()> {
 /// One node dies while both are being copied to: the other copy does not notice.
 fn one_dies(lab: &Lab) -> Result<()> {
     let (size, some) = match lab.kernel().flavour() {
-        Flavour::Plain => (96 << 20, 16 << 20),
+        Flavour::Stock | Flavour::Plain => (96 << 20, 16 << 20),
         Flavour::Debug => (12 << 20, 2 << 20),
     };
     let hash = scif::make_file(lab, "sent", size)?;

@@ -22,7 +22,9 @@ const MAX_NODES: usize = 11;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Flavour {
-    /// Small and quick.
+    /// Debian's own, which people have.
+    Stock,
+    /// Built here: small, and with KUnit.
     Plain,
     /// KASAN, lockdep, kmemleak, DMA-API debugging; about ten times slower.
     Debug,
@@ -32,6 +34,7 @@ impl Flavour {
     /// The name that scripts/kernel knows.
     pub fn name(self) -> &'static str {
         match self {
+            Flavour::Stock => "stock",
             Flavour::Plain => "plain",
             Flavour::Debug => "debug",
         }
@@ -40,7 +43,7 @@ impl Flavour {
     /// How much longer things may take than on the plain kernel.
     pub fn slowness(self) -> u32 {
         match self {
-            Flavour::Plain => 1,
+            Flavour::Stock | Flavour::Plain => 1,
             Flavour::Debug => 8,
         }
     }
@@ -48,7 +51,7 @@ impl Flavour {
     /// The memory of a guest in MiB.
     pub fn default_memory(self) -> u32 {
         match self {
-            Flavour::Plain => 512,
+            Flavour::Stock | Flavour::Plain => 512,
             Flavour::Debug => 1024,
         }
     }
@@ -158,6 +161,8 @@ pub struct Config {
     pub personality: Personality,
     /// What its windows are.
     pub windows: Windows,
+    /// Whether the nodes have an IOMMU, and use it.
+    pub iommu: bool,
     /// Added to the kernel's command line.
     pub append: Vec<String>,
     /// In-tree modules to load at every boot, without those they need.
@@ -181,6 +186,7 @@ impl Config {
             dma_channels: 1,
             personality: Personality::Gen5,
             windows: Windows::Aperture,
+            iommu: false,
             append: Vec::new(),
             modules: vec!["ntb_hw_intel".to_owned(), "plx_dma".to_owned()],
             emulator: None,

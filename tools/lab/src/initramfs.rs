@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The initramfs of every guest: busybox and a script that mounts the pinned root and
-//! hands over to the agent.
+//! The initramfs of every guest: busybox, the modules that the kernel needs for that, and a
+//! script that mounts the pinned root and hands over to the agent.
 //!
 //! It is written here as an uncompressed "newc" archive and cached under the hash of its
-//! contents. It holds no kernel modules: what the first second needs is built in.
+//! contents.
 
 use std::fs;
 use std::path::Path;
@@ -14,20 +14,32 @@ use anyhow::Result;
 use sha2::Digest;
 use sha2::Sha256;
 
+use crate::kernel::Kernel;
+
 const INIT: &str = include_str!("initramfs/init");
 const BUSYBOX: &str = "/bin/busybox";
-const FOLDERS: [&str; 8] = [
-    "bin", "dev", "proc", "sys", "lower", "overlay", "root", "tmp",
+const FOLDERS: [&str; 9] = [
+    "bin", "dev", "early", "proc", "sys", "lower", "overlay", "root", "tmp",
 ];
 
 /// Makes the archive if it is not in `cache` yet and returns its path.
-pub fn ensure(cache: &Path) -> Result<PathBuf> {
+pub fn ensure(cache: &Path, kernel: &Kernel) -> Result<PathBuf> {
     let busybox = fs::read(BUSYBOX).with_context(|| {
         format!(
             "cannot read {BUSYBOX}; the pinned root has it (busybox-static): run this through scripts/lab"
         )
     })?;
-    let archive = archive(&busybox);
+    let modules = kernel
+        .early_modules()?
+        .into_iter()
+        .map(|path| {
+            let contents =
+                fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            Ok((format!("early/{name}"), contents))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let archive = archive(&busybox, &modules);
     let digest = Sha256::digest(&archive);
     let key = &format!("{digest:x}")[..12];
     let path = cache.join(format!("initramfs-{key}.cpio"));
@@ -41,7 +53,7 @@ pub fn ensure(cache: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-fn archive(busybox: &[u8]) -> Vec<u8> {
+fn archive(busybox: &[u8], modules: &[(String, Vec<u8>)]) -> Vec<u8> {
     let mut archive = Archive::default();
     for folder in FOLDERS {
         archive.entry(folder, 0o040_755, (0, 0), &[]);
@@ -49,6 +61,9 @@ fn archive(busybox: &[u8]) -> Vec<u8> {
     // The kernel opens it for init before anything is mounted.
     archive.entry("dev/console", 0o020_600, (5, 1), &[]);
     archive.entry("bin/busybox", 0o100_755, (0, 0), busybox);
+    for (name, contents) in modules {
+        archive.entry(name, 0o100_644, (0, 0), contents);
+    }
     archive.entry("init", 0o100_755, (0, 0), INIT.as_bytes());
     archive.finish()
 }
@@ -125,11 +140,12 @@ mod tests {
 
     #[test]
     fn entries_are_aligned_and_terminated() {
-        let archive = archive(b"12345");
+        let archive = archive(b"12345", &[("early/10-a.ko".to_owned(), vec![7; 13])]);
         assert_eq!(archive.len() % 512, 0);
         assert!(archive.starts_with(b"070701"));
         let text = String::from_utf8_lossy(&archive);
         assert!(text.contains("bin/busybox\0"));
+        assert!(text.contains("early/10-a.ko\0"));
         assert!(text.contains("TRAILER!!!\0"));
         for (position, _) in text.match_indices("070701") {
             assert_eq!(position % 4, 0);
@@ -138,6 +154,6 @@ mod tests {
 
     #[test]
     fn the_archive_does_not_depend_on_the_day() {
-        assert_eq!(archive(b"x"), archive(b"x"));
+        assert_eq!(archive(b"x", &[]), archive(b"x", &[]));
     }
 }

@@ -97,7 +97,7 @@ impl Lab {
             config.kernel.name()
         )));
         let kernel = Kernel::ensure(config.kernel)?;
-        let initramfs = initramfs::ensure(paths::cache())?;
+        let initramfs = initramfs::ensure(paths::cache(), &kernel)?;
         let memory = paths.memory();
         fs::create_dir_all(&memory).with_context(|| format!("cannot make {}", memory.display()))?;
         interrupt::register(&memory);
@@ -196,8 +196,10 @@ impl Lab {
         inner.check_emulator()?;
         node.boot(&machine, BOOT * self.slowness())
             .map_err(|error| inner.blame_emulator(error))?;
-        for module in &inner.config.modules {
-            self.load(number, module)?;
+        if !inner.config.modules.is_empty() {
+            let mut argv = vec!["modprobe".to_owned(), "--all".to_owned()];
+            argv.extend(inner.config.modules.iter().cloned());
+            self.exec(number, argv)?.success()?;
         }
         let running = inner.node(number)?.running()?;
         progress.step(Step::Done(format!(
@@ -296,23 +298,17 @@ impl Lab {
         Ok((guest, channel))
     }
 
-    /// Loads an in-tree module and what it needs, unless it is loaded.
+    /// Loads a module of the kernel and what it needs, unless it is loaded.
     pub fn load(&self, node: usize, name: &str) -> Result<()> {
-        for (name, path) in self.inner.kernel.modules(name)? {
-            let loaded = self.exec(node, ["test", "-e", &format!("/sys/module/{name}")])?;
-            if loaded.code() != Some(0) {
-                self.insmod(node, path, "")?;
-            }
-        }
-        Ok(())
+        self.load_with(node, name, "")
     }
 
-    /// Loads an in-tree module with parameters. What it needs has to be loaded.
+    /// The same with parameters like "a=1 b=2".
     pub fn load_with(&self, node: usize, name: &str, parameters: &str) -> Result<()> {
-        match self.inner.kernel.modules(name)?.last() {
-            Some((_, path)) => self.insmod(node, path, parameters),
-            None => Ok(()),
-        }
+        let mut argv = vec!["modprobe", name];
+        argv.extend(parameters.split_whitespace());
+        self.exec(node, argv)?.success()?;
+        Ok(())
     }
 
     /// Loads a module from a file that guests see, with parameters like "a=1 b=2".

@@ -12,7 +12,7 @@
 //! use lab::{Config, Flavour, Lab, Silent};
 //!
 //! # fn main() -> anyhow::Result<()> {
-//! let lab = Lab::start(Config::new("example", 2, Flavour::Plain), &Silent)?;
+//! let lab = Lab::start(Config::new("example", 2, Flavour::Stock), &Silent)?;
 //! let kernel = lab.exec(0, ["uname", "-r"])?.success()?.stdout();
 //! println!("node 0 runs {kernel}");
 //! # Ok(())

@@ -173,6 +173,7 @@ enum Command {
 Examples:
   scripts/lab up --nodes 3 --topology chain
   scripts/lab up --kernel debug --dma-channels 4
+  scripts/lab up --iommu
   scripts/lab up --windows fixed:256M:2M --append cma=64M@256M
 
 Node N sees its K-th NTB in PCI slot 5 + K and its K-th DMA engine in slot 0x10 + K.")]
@@ -184,7 +185,7 @@ struct Up {
     #[arg(long, value_enum)]
     topology: Option<Topology>,
     /// Which kernel.
-    #[arg(long, value_enum, default_value = "plain", env = "KERNEL")]
+    #[arg(long, value_enum, default_value = "stock", env = "KERNEL")]
     kernel: Flavour,
     /// Memory of a node; 512, or 1024 with the debug kernel, by default.
     #[arg(long, value_name = "MIB")]
@@ -201,10 +202,13 @@ struct Up {
     /// What the NTB's memory windows are: aperture, trapped:SIZE or fixed:BASE:SIZE.
     #[arg(long, value_parser = lab::parse_windows, default_value = "aperture")]
     windows: Windows,
+    /// Give the nodes an IOMMU and let their kernels use it.
+    #[arg(long)]
+    iommu: bool,
     /// Words for the kernel's command line.
     #[arg(long, allow_hyphen_values = true)]
     append: Vec<String>,
-    /// In-tree modules to load at every boot; "" for none.
+    /// Modules of the kernel to load at every boot; "" for none.
     #[arg(
         long,
         value_delimiter = ',',
@@ -239,6 +243,7 @@ impl Up {
             dma_channels: if none { 0 } else { self.dma_channels },
             personality: self.personality,
             windows: self.windows,
+            iommu: self.iommu,
             append: self.append,
             modules: self
                 .modules

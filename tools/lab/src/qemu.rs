@@ -55,9 +55,11 @@ impl Machine<'_> {
         command.args([
             "-cpu",
             match self.config.kernel {
-                Flavour::Plain => "max",
+                // With ERMS and FSRM the stock kernel copies by "rep movsb", which TCG runs
+                // byte by byte.
+                Flavour::Stock | Flavour::Plain => "max,-erms,-fsrm",
                 // With five-level paging KASAN floods the early boot.
-                Flavour::Debug => "max,la57=off",
+                Flavour::Debug => "max,-erms,-fsrm,la57=off",
             },
         ]);
         command.args(["-smp", &self.config.processors.to_string()]);
@@ -94,6 +96,14 @@ impl Machine<'_> {
             "-chardev",
             &format!("socket,id=agent,path={agent},server=on,wait=off"),
         ]);
+        if self.config.iommu {
+            // Before the devices that are behind it. In caching mode the guest announces each
+            // mapping, and QEMU tells the emulator.
+            self.device(
+                &mut command,
+                json!({"driver": "intel-iommu", "caching-mode": true}),
+            );
+        }
         self.device(
             &mut command,
             json!({"driver": "virtio-serial-pci", "id": "serial", "addr": "2"}),
@@ -141,7 +151,12 @@ impl Machine<'_> {
             "panic=-1".to_owned(),
             format!("lab.node={}", self.node),
             format!("lab.agent={}", text(self.agent)?),
+            format!("lab.modules={}", text(&self.kernel.modules())?),
         ];
+        if self.config.iommu {
+            // Without scalable mode, which QEMU's emulation has only in parts.
+            words.push("intel_iommu=on,sm_off".to_owned());
+        }
         if self.config.kernel == Flavour::Debug {
             // Otherwise the first report silences those that follow.
             words.push("kasan_multi_shot".to_owned());

@@ -44,7 +44,6 @@ mod enabled {
         Changed, //
     };
     use kernel::{
-        bindings,
         container_of,
         error::to_result,
         new_spinlock,
@@ -188,6 +187,7 @@ mod enabled {
         use super::*;
         use crate::sys::pin::tests::map_pages;
         use kernel::{
+            bindings,
             page::PAGE_SIZE,
             sync::{
                 atomic::{
