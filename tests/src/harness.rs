@@ -78,7 +78,8 @@ pub struct Test {
     pub name: &'static str,
     /// The lab it runs in.
     pub need: Need,
-    /// How long it may take on the plain kernel, in seconds.
+    /// Within how many seconds it has ended on the plain kernel of an idle machine; many
+    /// times as long it is taken for hung (`Lab::hang_limit`).
     pub seconds: u64,
     /// Whether it leaves the lab in a state that no other test should start from.
     pub destroys: bool,
@@ -91,7 +92,7 @@ pub struct Test {
 }
 
 impl Test {
-    /// A test that may take a minute and leaves the lab as it was.
+    /// A test that ends within a minute and leaves the lab as it was.
     pub const fn new(name: &'static str, need: Need, run: fn(&Lab) -> Result<()>) -> Test {
         Test {
             name,
@@ -104,7 +105,7 @@ impl Test {
         }
     }
 
-    /// It may take so long.
+    /// It ends within so many seconds on an idle machine.
     pub const fn seconds(mut self, seconds: u64) -> Test {
         self.seconds = seconds;
         self
@@ -294,7 +295,7 @@ fn modules(lab: &Lab, node: usize) -> Result<String> {
 /// Runs the test in a thread. If it takes too long, kills the nodes, upon which whatever it
 /// waits for in a lab fails.
 fn run_with_limit(lab: &Lab, test: &Test) -> Result<()> {
-    let limit = lab.seconds(test.seconds);
+    let limit = lab.hang_limit(test.seconds);
     thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
         scope.spawn(move || {

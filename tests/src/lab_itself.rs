@@ -61,27 +61,29 @@ fn streams(lab: &Lab) -> Result<()> {
 
     let stalled = lab.command(0, ["sleep", "1000"])?.stdin_piped().spawn()?;
     let ticking = lab.spawn(0, ["sh", "-c", "echo ready; while :; do echo x; done"])?;
-    ticking.wait_for("ready", lab.seconds(20))?;
+    ticking.wait_for("ready", lab.hang_limit(20))?;
     lab.exec(0, ["true"])?.success()?;
     ensure!(ticking.is_running() && stalled.is_running());
     ticking.kill();
     let output = ticking
-        .wait_timeout(lab.seconds(20))?
+        .wait_timeout(lab.hang_limit(20))?
         .context("a killed command does not end")?;
     ensure!(output.outcome == lab::Outcome::Signaled(9), "{output}");
     drop(stalled);
-    lab::wait_until("a dropped command is killed", lab.seconds(20), || {
+    lab::wait_until("a dropped command is killed", lab.hang_limit(20), || {
         Ok((lab.exec(0, ["pgrep", "-x", "sleep"])?.code() == Some(1)).then_some(()))
     })
 }
 
 /// A command that takes too long is killed and says so.
 fn timeout(lab: &Lab) -> Result<()> {
-    let error = lab
+    let process = lab
         .command(0, ["sh", "-c", "echo started; sleep 1000"])?
-        .timeout(lab.seconds(2))
-        .run()
-        .unwrap_err();
+        .timeout(Duration::from_secs(2))
+        .spawn()?;
+    // However long that takes: the time counts from the start.
+    process.wait_for("started", lab.hang_limit(20))?;
+    let error = process.wait().unwrap_err();
     ensure!(
         matches!(error.downcast_ref(), Some(Error::Timeout { .. })),
         "{error}"
@@ -167,7 +169,7 @@ fn kill_and_restart(lab: &Lab) -> Result<()> {
     lab.kill(1)?;
     let error = waiting.wait().unwrap_err();
     ensure!(error.to_string() == "node 1 was killed", "{error}");
-    ensure!(started.elapsed() < lab.seconds(5));
+    ensure!(started.elapsed() < Duration::from_secs(5) * lab.slowness());
     let error = lab.exec(1, ["true"]).unwrap_err();
     ensure!(
         matches!(error.downcast_ref(), Some(Error::NodeLost { node: 1, .. })),

@@ -166,13 +166,13 @@ pub fn state(lab: &Lab, node: usize, id: usize, state: &str, limit: Duration) ->
 
 /// Waits until `node` sees `id` online.
 pub fn online(lab: &Lab, node: usize, id: usize) -> Result<Seen> {
-    state(lab, node, id, "online", lab.seconds(20))
+    state(lab, node, id, "online", lab.hang_limit(20))
 }
 
 /// Waits until both nodes of a pair see each other in sessions other than the given ones;
 /// returns those that they are in, seen from node 0 and from node 1.
 pub fn pair_online_anew(lab: &Lab, before: &[Seen; 2]) -> Result<[Seen; 2]> {
-    let limit = lab.seconds(20);
+    let limit = lab.hang_limit(20);
     let find = |node: usize, id: usize| {
         let what = format!("node {node} sees node {id} online again, in another generation");
         wait_until(&what, limit, || {
@@ -221,7 +221,7 @@ pub fn check_idle(lab: &Lab, node: usize) -> Result<()> {
     // Each processor counts for itself; reading stat_refresh adds it all up.
     let script =
         format!("cat /proc/sys/vm/stat_refresh {DEBUGFS}/counters; grep nr_foll_pin /proc/vmstat");
-    let deadline = Instant::now() + lab.seconds(10);
+    let deadline = Instant::now() + lab.hang_limit(10);
     loop {
         let text = lab.shell(node, &script)?;
         let counters = parse_counters(&text)?;
@@ -285,7 +285,9 @@ pub fn start_tool(lab: &Lab, node: usize, arguments: &[&str]) -> Result<Process>
     let mut argv = vec![tool()?];
     argv.extend(arguments.iter().map(|&argument| argument.to_owned()));
     // The time of the test is limited anyway.
-    lab.command(node, argv)?.timeout(lab.seconds(600)).spawn()
+    lab.command(node, argv)?
+        .timeout(lab.hang_limit(600))
+        .spawn()
 }
 
 /// A running `scif serve`, with a folder that host and guests see. Dropping it kills it.
@@ -307,7 +309,7 @@ impl<'a> Server<'a> {
         fs::create_dir(&folder)?;
         let root = format!("/exchange/{name}");
         let process = start_tool(lab, node, &["serve", "--root", &root])?;
-        process.wait_for("serving", lab.seconds(30))?;
+        process.wait_for("serving", lab.hang_limit(30))?;
         Ok(Server {
             lab,
             folder,
@@ -323,7 +325,7 @@ impl<'a> Server<'a> {
     /// Ends it as Ctrl-C does, which must work.
     pub fn stop(self) -> Result<()> {
         self.process.signal(2);
-        match self.process.wait_timeout(self.lab.seconds(20))? {
+        match self.process.wait_timeout(self.lab.hang_limit(20))? {
             Some(output) if output.outcome == Outcome::Exited(0) => Ok(()),
             Some(output) => Err(anyhow!("after SIGINT {output}")),
             None => Err(anyhow!("scif serve does not end after SIGINT")),

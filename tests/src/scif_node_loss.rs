@@ -97,17 +97,17 @@ impl Blocked {
         let program = scif::program("scif_blocked")?;
         let peers = [0, 1].map(|node| -> Result<Process> {
             let peer = lab.spawn(node, [&program, "peer", "2200"])?;
-            peer.wait_for("listening", lab.seconds(20))?;
+            peer.wait_for("listening", lab.hang_limit(20))?;
             Ok(peer)
         });
         let [peer_0, peer_1] = peers;
         let start = |node: usize, peer: Process| -> Result<Blocked> {
             let other = other(node).to_string();
             let waiting = lab.spawn(node, [&program, "wait", &other, "2200"])?;
-            waiting.wait_for("waiting", lab.seconds(20))?;
+            waiting.wait_for("waiting", lab.hang_limit(20))?;
             // Copies that end soon would not show much; the first goes by now.
             let before = scif::dma_bytes(lab, node)?;
-            wait_until("a transfer goes on", lab.seconds(20), || {
+            wait_until("a transfer goes on", lab.hang_limit(20), || {
                 Ok((scif::dma_bytes(lab, node)? > before).then_some(()))
             })?;
             ensure!(waiting.stdout() == "waiting\n", "{}", waiting.stdout());
@@ -123,7 +123,7 @@ impl Blocked {
     /// All calls must have returned, with an error that says that the peer is gone, within
     /// the promised time since `event`.
     fn told(self, lab: &Lab, event: Instant) -> Result<()> {
-        let limit = lab.seconds(PROMISE);
+        let limit = Duration::from_secs(PROMISE) * lab.slowness();
         let left = limit.saturating_sub(event.elapsed());
         let Some(output) = self.waiting.wait_timeout(left)? else {
             anyhow::bail!(
@@ -158,7 +158,14 @@ fn reload(lab: &Lab) -> Result<()> {
             let context = || format!("round {round}, unloading node {node}");
             lab.rmmod(node, "scif").with_context(context)?;
             let peer = other(node);
-            scif::state(lab, peer, node, "lost", lab.seconds(PROMISE)).with_context(context)?;
+            scif::state(
+                lab,
+                peer,
+                node,
+                "lost",
+                Duration::from_secs(PROMISE) * lab.slowness(),
+            )
+            .with_context(context)?;
             let nodes = scif::run_tool(lab, peer, &["nodes"])?.success()?.stdout();
             ensure!(nodes.contains("lost"), "scif nodes: {nodes}");
             scif::load(lab, node, Loaded::AsUsual)?;
@@ -226,8 +233,20 @@ fn unbind(lab: &Lab) -> Result<()> {
         of_0.told(lab, event)?;
         of_1.told(lab, event)?;
         unbind.wait()?.success()?;
-        scif::state(lab, other(node), node, "lost", lab.seconds(PROMISE))?;
-        scif::state(lab, node, other(node), "lost", lab.seconds(PROMISE))?;
+        scif::state(
+            lab,
+            other(node),
+            node,
+            "lost",
+            Duration::from_secs(PROMISE) * lab.slowness(),
+        )?;
+        scif::state(
+            lab,
+            node,
+            other(node),
+            "lost",
+            Duration::from_secs(PROMISE) * lab.slowness(),
+        )?;
         lab.shell(node, &format!("echo {DEVICE} >'{driver}/bind'"))?;
         reconnected(lab, "binding the driver again")?;
     }
@@ -244,7 +263,13 @@ fn link(lab: &Lab) -> Result<()> {
             blocked.told(lab, event)?;
         }
         for node in 0..2 {
-            scif::state(lab, node, other(node), "lost", lab.seconds(PROMISE))?;
+            scif::state(
+                lab,
+                node,
+                other(node),
+                "lost",
+                Duration::from_secs(PROMISE) * lab.slowness(),
+            )?;
         }
         lab.set_link(0, 1, true)?;
         reconnected(lab, "the link came up")?;
@@ -258,7 +283,9 @@ fn hang(lab: &Lab) -> Result<()> {
     // The heartbeat, and how long one may wait for what follows.
     let limit = match lab.kernel().flavour() {
         lab::Flavour::Plain => Duration::from_secs(PROMISE),
-        lab::Flavour::Debug => Duration::from_secs(10) + lab.seconds(PROMISE),
+        lab::Flavour::Debug => {
+            Duration::from_secs(10) + Duration::from_secs(PROMISE) * lab.slowness()
+        }
     };
     let [of_0, of_1] = Blocked::on_both(lab)?;
     let event = Instant::now();
@@ -295,7 +322,7 @@ fn kill_during_copy(lab: &Lab, arguments: &[&str]) -> Result<()> {
         lab::Flavour::Plain => 32 << 20,
         lab::Flavour::Debug => 4 << 20,
     };
-    wait_until("a part of the file has arrived", lab.seconds(60), || {
+    wait_until("a part of the file has arrived", lab.hang_limit(60), || {
         ensure!(copy.is_running(), "it has ended: {}", copy.stderr());
         Ok((moved()? >= start + some).then_some(()))
     })?;
@@ -303,7 +330,9 @@ fn kill_during_copy(lab: &Lab, arguments: &[&str]) -> Result<()> {
     let event = Instant::now();
     lab.kill(1)?;
     let output = copy
-        .wait_timeout(lab.seconds(PROMISE).saturating_sub(event.elapsed()))?
+        .wait_timeout(
+            (Duration::from_secs(PROMISE) * lab.slowness()).saturating_sub(event.elapsed()),
+        )?
         .with_context(|| format!("the copy goes on after {PROMISE} s: {}", copy.stderr()))?;
     let took = event.elapsed();
     let said = output.stderr();
@@ -365,7 +394,7 @@ fn kill_client(lab: &Lab) -> Result<()> {
     scif::make_endless_file(&lab.paths().exchange().join("endless"))?;
     let copy = scif::start_tool(lab, 1, &["cp", "/exchange/endless", "0:copy"])?;
     let start = scif::dma_bytes(lab, 1)?;
-    wait_until("a part of the file has arrived", lab.seconds(60), || {
+    wait_until("a part of the file has arrived", lab.hang_limit(60), || {
         ensure!(copy.is_running(), "it has ended: {}", copy.stderr());
         Ok((scif::dma_bytes(lab, 1)? > start).then_some(()))
     })?;
@@ -379,7 +408,7 @@ fn kill_client(lab: &Lab) -> Result<()> {
     reconnected(lab, "the restart")?;
     wait_until(
         "the server says what has become of it",
-        lab.seconds(20),
+        lab.hang_limit(20),
         || Ok(server.log().contains("nothing was written").then_some(())),
     )?;
     let hash = scif::make_file(lab, "afterwards", 100_000)?;

@@ -3,6 +3,7 @@
 //! happens on one link does not matter to the other.
 
 use std::fs;
+use std::time::Duration;
 
 use anyhow::Context;
 use anyhow::Result;
@@ -103,10 +104,14 @@ fn one_dies(lab: &Lab) -> Result<()> {
     let start = scif::dma_bytes(lab, 0)?;
     let lost = scif::start_tool(lab, 0, &["cp", "-q", "/exchange/endless", "2:copy"])?;
     let moved = |bytes| {
-        wait_until("a part of the files has arrived", lab.seconds(60), || {
-            ensure!(lost.is_running(), "it has ended: {}", lost.stderr());
-            Ok((scif::dma_bytes(lab, 0)? >= start + bytes).then_some(()))
-        })
+        wait_until(
+            "a part of the files has arrived",
+            lab.hang_limit(60),
+            || {
+                ensure!(lost.is_running(), "it has ended: {}", lost.stderr());
+                Ok((scif::dma_bytes(lab, 0)? >= start + bytes).then_some(()))
+            },
+        )
     };
     moved(some)?;
     let unharmed = scif::start_tool(lab, 0, &["cp", "-q", "/exchange/sent", "1:copy"])?;
@@ -114,7 +119,7 @@ fn one_dies(lab: &Lab) -> Result<()> {
     ensure!(unharmed.is_running(), "the file is too small for this test");
     lab.kill(2)?;
     let output = lost
-        .wait_timeout(lab.seconds(2))?
+        .wait_timeout(Duration::from_secs(2) * lab.slowness())?
         .context("the copy to the dead node goes on after 2 s")?;
     ensure!(
         output.stderr().contains("node 2 was lost during the copy"),
@@ -155,7 +160,7 @@ fn clash(lab: &Lab) -> Result<()> {
     for taken in [1, 0] {
         load(2, taken)?;
         let said = format!("no session with node {taken}: its node id is taken by another");
-        wait_until("the clash is logged", lab.seconds(20), || {
+        wait_until("the clash is logged", lab.hang_limit(20), || {
             let log = lab.dmesg(0)?;
             Ok(kernel_log::since_mark(&log).contains(&said).then_some(()))
         })?;

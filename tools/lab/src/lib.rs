@@ -34,6 +34,7 @@ mod kernel;
 pub mod kernel_log;
 mod kunit;
 mod lab;
+mod limits;
 mod monitor;
 mod node;
 pub mod owner;
