@@ -42,6 +42,7 @@ pub mod paths;
 mod process;
 mod progress;
 mod qemu;
+mod speed;
 mod transfer;
 mod whole_file;
 pub mod wire;
@@ -78,6 +79,7 @@ pub use progress::Step;
 pub use progress::Terminal;
 pub use qemu::dma_slot;
 pub use qemu::ntb_slot;
+pub use speed::Speed;
 pub use wire::Outcome;
 
 /// Locks; what a thread left that panicked is as good as any other state here.
