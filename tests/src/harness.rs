@@ -25,8 +25,10 @@ use lab::Silent;
 use lab::Topology;
 use lab::Windows;
 
+use crate::heartbeat;
 use crate::scif;
 use crate::scif::Loaded;
+use crate::summary;
 
 /// The lab that a test needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,6 +190,10 @@ impl Runner {
         {
             self.lab = None;
         }
+        if test.need.scif == Loaded::AsUsual && test.loses_nodes && self.is_outpaced()? {
+            println!("      the machine has become slower: another lab, with a longer heartbeat");
+            self.lab = None;
+        }
         let (_, lab) = match self.lab.take() {
             Some(lab) => self.lab.insert(lab),
             None => {
@@ -204,6 +210,15 @@ impl Runner {
             self.lab = None;
         }
         Ok(elapsed)
+    }
+
+    /// Whether there is a lab that living nodes may be lost in, as the machine has become too
+    /// slow for the heartbeat they have.
+    fn is_outpaced(&self) -> Result<bool> {
+        match &self.lab {
+            Some((_, lab)) => heartbeat::is_too_short(lab),
+            None => Ok(false),
+        }
     }
 
     /// Starts a lab. QEMU itself crashes in rare cases: that says nothing of what is tested as
@@ -226,6 +241,7 @@ impl Runner {
 
     fn boot(&mut self, need: &Need) -> Result<Lab> {
         let lab = self.start(need)?;
+        summary::add_boot(&lab);
         // So that a lab for a person to look at has a name they know.
         println!(
             "      lab {}: {} node(s), {} kernel",

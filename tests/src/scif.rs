@@ -20,7 +20,6 @@ use anyhow::Result;
 use anyhow::anyhow;
 use anyhow::bail;
 use anyhow::ensure;
-use lab::Flavour;
 use lab::Lab;
 use lab::Outcome;
 use lab::Output;
@@ -30,6 +29,8 @@ use lab::wait_until;
 use sha2::Digest;
 use sha2::Sha256;
 
+use crate::heartbeat;
+
 /// Whether the nodes of a lab have the module loaded when a test starts, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loaded {
@@ -38,7 +39,8 @@ pub enum Loaded {
     /// It is, and does not give up a peer soon: for tests that are not about that, on
     /// machines that are busy.
     Patient,
-    /// It is, with the heartbeat that users have.
+    /// It is, with the heartbeat that users have; a longer one on a machine that is too slow
+    /// for it, see `heartbeat`.
     AsUsual,
 }
 
@@ -67,24 +69,18 @@ pub fn module(lab: &Lab) -> Result<PathBuf> {
 }
 
 /// The parameters of the module for a node.
-pub fn parameters(lab: &Lab, node: usize, how: Loaded) -> String {
-    let mut words = Vec::new();
-    match (lab.kernel().flavour(), how) {
-        // So slow that a timer can be late by seconds.
-        (Flavour::Debug, _) => words.push("heartbeat_timeout_ms=10000".to_owned()),
-        (Flavour::Plain, Loaded::Patient) => words.push("heartbeat_timeout_ms=5000".to_owned()),
-        (Flavour::Plain, Loaded::AsUsual | Loaded::No) => {}
-    }
+pub fn parameters(lab: &Lab, node: usize, how: Loaded) -> Result<String> {
+    let mut words = vec![heartbeat::parameter(lab, node, how)?];
     // The ports of an NTB tell two nodes apart, not more.
     if lab.nodes() > 2 {
         words.push(format!("node_id={node}"));
     }
-    words.join(" ")
+    Ok(words.join(" "))
 }
 
 /// Loads the module in a node. That takes the in-tree modules the lab has loaded already.
 pub fn load(lab: &Lab, node: usize, how: Loaded) -> Result<()> {
-    lab.insmod(node, module(lab)?, &parameters(lab, node, how))
+    lab.insmod(node, module(lab)?, &parameters(lab, node, how)?)
 }
 
 /// Loads the module in all nodes and waits until those with a link see each other.

@@ -26,7 +26,7 @@ const OLDER: &str = "/dev/mic/scif";
 
 /// Loads the module with the older numbers.
 fn load_with_older(lab: &Lab, node: usize) -> Result<()> {
-    let parameters = scif::parameters(lab, node, Loaded::Patient);
+    let parameters = scif::parameters(lab, node, Loaded::Patient)?;
     let parameters = format!("{parameters} mic_compat=1");
     lab.insmod(node, scif::module(lab)?, &parameters)
 }

@@ -3,7 +3,7 @@
 //! happens on one link does not matter to the other.
 
 use std::fs;
-use std::time::Duration;
+use std::time::Instant;
 
 use anyhow::Context;
 use anyhow::Result;
@@ -16,9 +16,12 @@ use lab::wait_until;
 use crate::harness::Need;
 use crate::harness::STAR;
 use crate::harness::Test;
+use crate::heartbeat;
+use crate::promise::Circumstances;
 use crate::scif;
 use crate::scif::Loaded;
 use crate::scif::Server;
+use crate::scif_node_loss::COPY_FAILS;
 
 /// A star with the module.
 pub const SCIF_STAR: Need = Need {
@@ -96,6 +99,7 @@ fn one_dies(lab: &Lab) -> Result<()> {
         Flavour::Plain => (96 << 20, 16 << 20),
         Flavour::Debug => (12 << 20, 2 << 20),
     };
+    let around = Circumstances::before(lab, &[0, 1])?;
     let hash = scif::make_file(lab, "sent", size)?;
     let endless = lab.paths().exchange().join("endless");
     scif::make_endless_file(&endless)?;
@@ -117,16 +121,20 @@ fn one_dies(lab: &Lab) -> Result<()> {
     let unharmed = scif::start_tool(lab, 0, &["cp", "-q", "/exchange/sent", "1:copy"])?;
     moved(3 * some)?;
     ensure!(unharmed.is_running(), "the file is too small for this test");
+    let event = Instant::now();
     lab.kill(2)?;
     let output = lost
-        .wait_timeout(Duration::from_secs(2) * lab.slowness())?
-        .context("the copy to the dead node goes on after 2 s")?;
+        .wait_timeout(lab.hang_limit(20))?
+        .context("the copy to the dead node goes on")?;
+    let took = event.elapsed();
     ensure!(
         output.stderr().contains("node 2 was lost during the copy"),
         "{output}"
     );
     output.status(4)?;
     unharmed.wait()?.success()?;
+    // Not earlier, as the nodes were busy.
+    COPY_FAILS.check(&around, took)?;
     ensure!(scif::hash_of(&server.folder.join("copy"))? == hash);
     ensure!(online_from(lab, 0)? == [1] && online_from(lab, 1)? == [0]);
     ensure!(scif::names_in(&doomed.folder)?.is_empty());
@@ -148,11 +156,9 @@ fn one_dies(lab: &Lab) -> Result<()> {
 /// A node whose id is taken gets no session, and the log says what to do about it.
 fn clash(lab: &Lab) -> Result<()> {
     let load = |node: usize, id: usize| {
-        lab.insmod(
-            node,
-            scif::module(lab)?,
-            &format!("node_id={id} heartbeat_timeout_ms=10000"),
-        )
+        let heartbeat = heartbeat::parameter(lab, node, Loaded::Patient)?;
+        let parameters = format!("node_id={id} {heartbeat}");
+        lab.insmod(node, scif::module(lab)?, &parameters)
     };
     load(0, 0)?;
     load(1, 1)?;
