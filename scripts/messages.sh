@@ -22,6 +22,11 @@ die() {
 	exit 1
 }
 
+# A name that nobody else has; process ids begin anew in every environment.
+unique() {
+	od -An -N4 -tx1 /dev/urandom | tr -d ' \n'
+}
+
 # A step that has ended: "took SECONDS NAME".
 took() {
 	[ -z "${SCIF_TIMES:-}" ] || printf '%5d  %s\n' "$1" "$2" >>"$SCIF_TIMES"

@@ -15,7 +15,7 @@
 
 #include "run.h"
 
-struct run run = { .limit = 20 };
+struct run run = { .limit = 200 };
 
 static bool is_wanted(const struct test_case *test, const char *const *patterns, int count)
 {

@@ -294,7 +294,7 @@ static void be_client(uint16_t node, uint16_t port)
 	epd = open_endpoint();
 	test(scif_connect(epd, &there) >= SCIF_PORT_RSVD, "connect");
 	watched.epd = epd;
-	test(scif_poll(&watched, 1, 1000) == 1 && watched.revents == POLLOUT, "there is room");
+	test(scif_poll(&watched, 1, -1) == 1 && watched.revents == POLLOUT, "there is room");
 	test(scif_send(epd, ROUND, sizeof(text), SCIF_SEND_BLOCK) == sizeof(text), "send");
 	test(scif_recv(epd, text, sizeof(text), SCIF_RECV_BLOCK) == sizeof(text) &&
 	     !strcmp(text, ROUND), "receive");

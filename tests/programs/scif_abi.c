@@ -29,6 +29,7 @@
 
 #include <linux/scif_ioctl.h>
 
+#include "hang_limits.h"
 #include "tap.h"
 
 /* The values of flags are not in the header. */
@@ -1215,7 +1216,7 @@ int main(int argc, char **argv)
 	pid_t server;
 
 	/* A test that hangs is a test that fails. */
-	alarm(1800);
+	alarm(PROGRAM_LIMIT_SECONDS);
 	if (!strcmp(mode, "server") && argc == 3) {
 		port = parse(argv[2], 1, 65535);
 		listener = listen_on(port);

@@ -21,6 +21,7 @@
 
 #include <linux/scif_ioctl.h>
 
+#include "hang_limits.h"
 #include "signals.h"
 #include "tap.h"
 
@@ -112,7 +113,7 @@ static int wait_for(int fd, int event)
 {
 	struct pollfd pollfd = { .fd = fd, .events = event };
 
-	return poll(&pollfd, 1, 10000) == 1 ? pollfd.revents & event : 0;
+	return poll(&pollfd, 1, HANG_LIMIT_SECONDS * 1000) == 1 ? pollfd.revents & event : 0;
 }
 
 static __u16 own_node(void)
@@ -438,7 +439,7 @@ static void test_nodes(void)
 int main(void)
 {
 	/* A test that hangs is a test that fails. */
-	alarm(600);
+	alarm(PROGRAM_LIMIT_SECONDS);
 	prepare();
 	test_nodes();
 	test_bind();

@@ -28,6 +28,8 @@
 
 #include <linux/scif_ioctl.h>
 
+#include "hang_limits.h"
+
 /* The values of flags are not in the header. */
 #define SCIF_ACCEPT_SYNC	1
 #define SCIF_SEND_BLOCK		1
@@ -369,7 +371,7 @@ static void wait_for(__u16 node, __u16 port)
 int main(int argc, char **argv)
 {
 	/* A test that hangs is a test that fails. */
-	alarm(1800);
+	alarm(PROGRAM_LIMIT_SECONDS);
 	if (argc == 3 && !strcmp(argv[1], "peer")) {
 		be_the_peer(atoi(argv[2]));
 	} else if (argc == 4 && !strcmp(argv[1], "wait")) {

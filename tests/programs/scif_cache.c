@@ -28,6 +28,7 @@
 
 #include <linux/scif_ioctl.h>
 
+#include "hang_limits.h"
 #include "tap.h"
 
 /* The values of flags are not in the header. */
@@ -260,7 +261,7 @@ static void pause_for_a_moment(void)
 /* What is dropped is dropped some time soon. */
 static bool comes_to(long (*number)(void), long wanted)
 {
-	time_t end = time(NULL) + 60;
+	time_t end = time(NULL) + HANG_LIMIT_SECONDS;
 	long now;
 
 	while ((now = number()) != wanted) {
@@ -1007,7 +1008,7 @@ int main(int argc, char **argv)
 	int result;
 
 	/* A test that hangs is a test that fails. */
-	alarm(1800);
+	alarm(PROGRAM_LIMIT_SECONDS);
 	if (argc == 3 && !strcmp(role, "server")) {
 		result = listen_on(atoi(argv[2]));
 		printf("listening\n");

@@ -6,24 +6,27 @@
 #define SIGNALS_H
 
 #include <stdbool.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <linux/types.h>
 
-/* A signal is given when it is its turn; true if the value came within ten seconds. */
+#include "hang_limits.h"
+
+/* A signal is given when it is its turn; true if the value came before it is taken for hung. */
 static bool comes(const __u64 *word, __u64 value)
 {
 	const __u32 *half = (const __u32 *)word;
+	time_t end = time(NULL) + HANG_LIMIT_SECONDS;
 	__u64 now;
-	int tries;
 
-	for (tries = 0; tries < 10000; tries++) {
+	do {
 		now = __atomic_load_n(half, __ATOMIC_ACQUIRE);
 		now |= (__u64)__atomic_load_n(half + 1, __ATOMIC_ACQUIRE) << 32;
 		if (now == value)
 			return true;
 		usleep(1000);
-	}
+	} while (time(NULL) <= end);
 	return false;
 }
 

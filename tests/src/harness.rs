@@ -13,6 +13,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 use std::time::Instant;
+use std::time::SystemTime;
+use std::time::UNIX_EPOCH;
 
 use anyhow::Result;
 use anyhow::anyhow;
@@ -25,8 +27,10 @@ use lab::Silent;
 use lab::Topology;
 use lab::Windows;
 
+use crate::heartbeat;
 use crate::scif;
 use crate::scif::Loaded;
+use crate::summary;
 
 /// The lab that a test needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +98,8 @@ pub struct Test {
     pub name: &'static str,
     /// The lab it runs in.
     pub need: Need,
-    /// How long it may take on the plain kernel, in seconds.
+    /// Within how many seconds it has ended on the plain kernel of an idle machine; many
+    /// times as long it is taken for hung (`Lab::hang_limit`).
     pub seconds: u64,
     /// Whether it leaves the lab in a state that no other test should start from.
     pub destroys: bool,
@@ -107,7 +112,7 @@ pub struct Test {
 }
 
 impl Test {
-    /// A test that may take a minute and leaves the lab as it was.
+    /// A test that ends within a minute and leaves the lab as it was.
     pub const fn new(name: &'static str, need: Need, run: fn(&Lab) -> Result<()>) -> Test {
         Test {
             name,
@@ -120,7 +125,7 @@ impl Test {
         }
     }
 
-    /// It may take so long.
+    /// It ends within so many seconds on an idle machine.
     pub const fn seconds(mut self, seconds: u64) -> Test {
         self.seconds = seconds;
         self
@@ -157,6 +162,8 @@ pub struct Runner {
     kernel: Flavour,
     /// Wait with the lab of a test that failed, for a person to look at it.
     keep: bool,
+    /// A name that nobody else has; ids of processes begin anew in every environment.
+    name: String,
     lab: Option<(Need, Lab)>,
     labs_made: usize,
     /// How many passed.
@@ -171,6 +178,7 @@ impl Runner {
         Runner {
             kernel,
             keep,
+            name: unique_name(),
             lab: None,
             labs_made: 0,
             passed: 0,
@@ -203,6 +211,10 @@ impl Runner {
         {
             self.lab = None;
         }
+        if test.need.scif == Loaded::AsUsual && test.loses_nodes && self.is_outpaced()? {
+            println!("      the machine has become slower: another lab, with a longer heartbeat");
+            self.lab = None;
+        }
         let (_, lab) = match self.lab.take() {
             Some(lab) => self.lab.insert(lab),
             None => {
@@ -221,12 +233,21 @@ impl Runner {
         Ok(elapsed)
     }
 
+    /// Whether there is a lab that living nodes may be lost in, as the machine has become too
+    /// slow for the heartbeat they have.
+    fn is_outpaced(&self) -> Result<bool> {
+        match &self.lab {
+            Some((_, lab)) => heartbeat::is_too_short(lab),
+            None => Ok(false),
+        }
+    }
+
     /// Starts a lab. QEMU itself crashes in rare cases: that says nothing of what is tested as
     /// long as no test has begun, so it is reported, and then tried once more.
     fn start(&mut self, need: &Need) -> Result<Lab> {
         let mut attempt = || {
             self.labs_made += 1;
-            let name = format!("tests-{}-{}", std::process::id(), self.labs_made);
+            let name = format!("tests-{}-{}", self.name, self.labs_made);
             Lab::start(config(&name, need, self.kernel), &Silent)
                 .map_err(|error| anyhow!("the lab did not start: {error:#}"))
         };
@@ -241,6 +262,7 @@ impl Runner {
 
     fn boot(&mut self, need: &Need) -> Result<Lab> {
         let lab = self.start(need)?;
+        summary::add_boot(&lab);
         // So that a lab for a person to look at has a name they know.
         println!(
             "      lab {}: {} node(s), {} kernel",
@@ -265,6 +287,11 @@ impl Runner {
         );
         let _ = std::io::stdin().read_line(&mut String::new());
     }
+}
+
+fn unique_name() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    format!("{:08x}", now.unwrap_or_default().as_nanos() as u32)
 }
 
 /// The lab for a need.
@@ -311,7 +338,7 @@ fn modules(lab: &Lab, node: usize) -> Result<String> {
 /// Runs the test in a thread. If it takes too long, kills the nodes, upon which whatever it
 /// waits for in a lab fails.
 fn run_with_limit(lab: &Lab, test: &Test) -> Result<()> {
-    let limit = lab.seconds(test.seconds);
+    let limit = lab.hang_limit(test.seconds);
     thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
         scope.spawn(move || {

@@ -148,7 +148,7 @@ fn pingpong(lab: &Lab) -> Result<()> {
                 "/sys/kernel/debug/ntb_pingpong/{}/count",
                 ntb_device(device)
             );
-            wait_until("ten rounds of ntb_pingpong", lab.seconds(30), || {
+            wait_until("ten rounds of ntb_pingpong", lab.hang_limit(30), || {
                 let count: u64 = lab.node(node).read(&file)?.trim().parse()?;
                 Ok((count >= 10).then_some(()))
             })?;
@@ -311,7 +311,7 @@ fn dmatest(lab: &Lab) -> Result<()> {
         lab.load_with(
             node,
             "dmatest",
-            "iterations=1000 timeout=20000 threads_per_chan=1 run=1",
+            "iterations=1000 timeout=200000 threads_per_chan=1 run=1",
         )?;
         // Reading "wait" waits.
         lab.node(node).read("/sys/module/dmatest/parameters/wait")?;
@@ -378,11 +378,11 @@ fn netdev(lab: &Lab) -> Result<()> {
         lab.shell(node, &setup)?;
     }
     let ping = "ping=$(command -v ping || echo busybox ping); $ping -c 1 -W 1 10.0.0.2";
-    wait_until("a ping over ntb_netdev", lab.seconds(60), || {
+    wait_until("a ping over ntb_netdev", lab.hang_limit(60), || {
         Ok((lab.exec(0, ["sh", "-c", ping])?.code() == Some(0)).then_some(()))
     })?;
     let server = lab.spawn(1, ["iperf3", "-s", "-1", "--forceflush"])?;
-    server.wait_for("Server listening", lab.seconds(30))?;
+    server.wait_for("Server listening", lab.hang_limit(30))?;
     let report = lab.shell(0, "iperf3 -c 10.0.0.2 -n 32M -J")?;
     let report: serde_json::Value = serde_json::from_str(&report)?;
     let received = report["end"]["sum_received"]["bytes"].as_u64();

@@ -126,13 +126,13 @@ fn run(command: &mut process::Command) -> Result<String> {
 /// Runs the program on two nodes: a server on one, a client on the other.
 fn client_and_server(lab: &Lab, program: &str, library: &str, nodes: [usize; 2]) -> Result<()> {
     let [client, server] = nodes;
-    let limit = lab.seconds(60);
+    let limit = lab.hang_limit(60);
     let serving = lab
         .command(server, [program, "server", "2060"])?
         .env("LD_LIBRARY_PATH", library)
         .timeout(limit)
         .spawn()?;
-    serving.wait_for("listening", lab.seconds(20))?;
+    serving.wait_for("listening", lab.hang_limit(20))?;
     let output = lab
         .command(client, [program, "client", &server.to_string(), "2060"])?
         .env("LD_LIBRARY_PATH", library)
@@ -199,12 +199,12 @@ fn says(output: Output, text: &str) -> Result<()> {
 fn sample_hello(lab: &Lab) -> Result<()> {
     let hello = sample("hello")?;
     let server = lab.spawn(1, [&*hello, "serve", "2061"])?;
-    server.wait_for("listening", lab.seconds(20))?;
+    server.wait_for("listening", lab.hang_limit(20))?;
     for node in [0, 1] {
         let text = format!("good morning from {node}");
         let output = lab.exec(node, [&*hello, "1", "2061", &text])?;
         says(output, &format!("node 1 answers: {text}"))?;
-        server.wait_for(&format!("says: {text}"), lab.seconds(20))?;
+        server.wait_for(&format!("says: {text}"), lab.hang_limit(20))?;
     }
     let output = lab.exec(0, [&*hello, "1", "2062", "nobody"])?.status(1)?;
     ensure!(output.stderr().contains("Connection refused"), "{output}");
@@ -217,7 +217,7 @@ fn sample_put(lab: &Lab) -> Result<()> {
     let put = sample("put")?;
     for (client, server, kib) in [(0, 1, "4"), (1, 0, "16384")] {
         let serving = lab.spawn(server, [&*put, "serve", "2063"])?;
-        serving.wait_for("listening", lab.seconds(20))?;
+        serving.wait_for("listening", lab.hang_limit(20))?;
         let output = lab.exec(client, [&*put, &server.to_string(), "2063", kib])?;
         says(output, &format!("node {server} has all"))?;
         says(serving.wait()?, &format!("node {client} has put"))?;
@@ -246,7 +246,7 @@ fn device_permissions(lab: &Lab) -> Result<()> {
 
     for _ in 0..2 {
         scif::load(lab, 0, Loaded::Patient)?;
-        lab.exec(0, ["udevadm", "settle", "--timeout=60"])?
+        lab.exec(0, ["udevadm", "settle", "--timeout=600"])?
             .success()?;
         let seen = lab.shell(0, "stat -c '%U:%G %a' /dev/scif")?;
         ensure!(seen.trim() == "root:scif 660", "/dev/scif is {seen}");
@@ -255,7 +255,7 @@ fn device_permissions(lab: &Lab) -> Result<()> {
 
     // Whoever is in the group may use it, with nothing else to show.
     scif::load(lab, 0, Loaded::Patient)?;
-    lab.exec(0, ["udevadm", "settle", "--timeout=60"])?
+    lab.exec(0, ["udevadm", "settle", "--timeout=600"])?
         .success()?;
     let tool = scif::tool()?;
     let as_nobody = ["setpriv", "--reuid", NOBODY, "--regid", NOBODY];
@@ -271,7 +271,7 @@ fn device_permissions(lab: &Lab) -> Result<()> {
 
     // The same for the device by its older name.
     lab.insmod(0, scif::module(lab)?, "mic_compat=1")?;
-    lab.exec(0, ["udevadm", "settle", "--timeout=60"])?
+    lab.exec(0, ["udevadm", "settle", "--timeout=600"])?
         .success()?;
     let seen = lab.shell(0, "stat -c '%U:%G %a' /dev/mic/scif")?;
     ensure!(seen.trim() == "root:scif 660", "/dev/mic/scif is {seen}");

@@ -5,10 +5,12 @@
 //! the lists are joined here.
 
 mod harness;
+mod heartbeat;
 mod in_tree;
 mod lab_command;
 mod lab_itself;
 mod libscif;
+mod promise;
 mod scif;
 mod scif_cache;
 mod scif_compat;
@@ -20,6 +22,7 @@ mod scif_messages_and_rma;
 mod scif_module;
 mod scif_node_loss;
 mod scif_star;
+mod summary;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -55,7 +58,8 @@ Examples (inside the environment):
   lab-tests --kernel debug scif   with KASAN, lockdep and kmemleak
   lab-tests --keep one_test       wait with the lab if it fails, to look at it
 
-The last line is 'N passed, N failed'; the exit status is 0 if nothing failed.";
+Before the last line come the figures of the run: how fast the guests were, how long they
+took to boot, how long what is promised took. The last line is 'N passed, N failed'; the exit status is 0 if nothing failed.";
 
 /// Runs the tests that need guests.
 #[derive(Parser)]
@@ -126,6 +130,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     for name in &runner.failed {
         println!("failed: {name}");
     }
+    print!("{}", summary::get());
     let (passed, failed) = (runner.passed, runner.failed.len());
     drop(runner);
     println!("{passed} passed, {failed} failed");

@@ -20,7 +20,6 @@ use anyhow::Result;
 use anyhow::anyhow;
 use anyhow::bail;
 use anyhow::ensure;
-use lab::Flavour;
 use lab::Lab;
 use lab::Outcome;
 use lab::Output;
@@ -30,6 +29,8 @@ use lab::wait_until;
 use sha2::Digest;
 use sha2::Sha256;
 
+use crate::heartbeat;
+
 /// Whether the nodes of a lab have the module loaded when a test starts, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loaded {
@@ -38,7 +39,8 @@ pub enum Loaded {
     /// It is, and does not give up a peer soon: for tests that are not about that, on
     /// machines that are busy.
     Patient,
-    /// It is, with the heartbeat that users have.
+    /// It is, with the heartbeat that users have; a longer one on a machine that is too slow
+    /// for it, see `heartbeat`.
     AsUsual,
 }
 
@@ -67,24 +69,18 @@ pub fn module(lab: &Lab) -> Result<PathBuf> {
 }
 
 /// The parameters of the module for a node.
-pub fn parameters(lab: &Lab, node: usize, how: Loaded) -> String {
-    let mut words = Vec::new();
-    match (lab.kernel().flavour(), how) {
-        // So slow that a timer can be late by seconds.
-        (Flavour::Debug, _) => words.push("heartbeat_timeout_ms=10000".to_owned()),
-        (Flavour::Stock | Flavour::Plain, Loaded::Patient) => words.push("heartbeat_timeout_ms=5000".to_owned()),
-        (Flavour::Stock | Flavour::Plain, Loaded::AsUsual | Loaded::No) => {}
-    }
+pub fn parameters(lab: &Lab, node: usize, how: Loaded) -> Result<String> {
+    let mut words = vec![heartbeat::parameter(lab, node, how)?];
     // The ports of an NTB tell two nodes apart, not more.
     if lab.nodes() > 2 {
         words.push(format!("node_id={node}"));
     }
-    words.join(" ")
+    Ok(words.join(" "))
 }
 
 /// Loads the module in a node. That takes the in-tree modules the lab has loaded already.
 pub fn load(lab: &Lab, node: usize, how: Loaded) -> Result<()> {
-    lab.insmod(node, module(lab)?, &parameters(lab, node, how))
+    lab.insmod(node, module(lab)?, &parameters(lab, node, how)?)
 }
 
 /// Loads the module in all nodes and waits until those with a link see each other.
@@ -166,13 +162,13 @@ pub fn state(lab: &Lab, node: usize, id: usize, state: &str, limit: Duration) ->
 
 /// Waits until `node` sees `id` online.
 pub fn online(lab: &Lab, node: usize, id: usize) -> Result<Seen> {
-    state(lab, node, id, "online", lab.seconds(20))
+    state(lab, node, id, "online", lab.hang_limit(20))
 }
 
 /// Waits until both nodes of a pair see each other in sessions other than the given ones;
 /// returns those that they are in, seen from node 0 and from node 1.
 pub fn pair_online_anew(lab: &Lab, before: &[Seen; 2]) -> Result<[Seen; 2]> {
-    let limit = lab.seconds(20);
+    let limit = lab.hang_limit(20);
     let find = |node: usize, id: usize| {
         let what = format!("node {node} sees node {id} online again, in another generation");
         wait_until(&what, limit, || {
@@ -221,7 +217,7 @@ pub fn check_idle(lab: &Lab, node: usize) -> Result<()> {
     // Each processor counts for itself; reading stat_refresh adds it all up.
     let script =
         format!("cat /proc/sys/vm/stat_refresh {DEBUGFS}/counters; grep nr_foll_pin /proc/vmstat");
-    let deadline = Instant::now() + lab.seconds(10);
+    let deadline = Instant::now() + lab.hang_limit(10);
     loop {
         let text = lab.shell(node, &script)?;
         let counters = parse_counters(&text)?;
@@ -285,7 +281,9 @@ pub fn start_tool(lab: &Lab, node: usize, arguments: &[&str]) -> Result<Process>
     let mut argv = vec![tool()?];
     argv.extend(arguments.iter().map(|&argument| argument.to_owned()));
     // The time of the test is limited anyway.
-    lab.command(node, argv)?.timeout(lab.seconds(600)).spawn()
+    lab.command(node, argv)?
+        .timeout(lab.hang_limit(600))
+        .spawn()
 }
 
 /// A running `scif serve`, with a folder that host and guests see. Dropping it kills it.
@@ -307,7 +305,7 @@ impl<'a> Server<'a> {
         fs::create_dir(&folder)?;
         let root = format!("/exchange/{name}");
         let process = start_tool(lab, node, &["serve", "--root", &root])?;
-        process.wait_for("serving", lab.seconds(30))?;
+        process.wait_for("serving", lab.hang_limit(30))?;
         Ok(Server {
             lab,
             folder,
@@ -323,7 +321,7 @@ impl<'a> Server<'a> {
     /// Ends it as Ctrl-C does, which must work.
     pub fn stop(self) -> Result<()> {
         self.process.signal(2);
-        match self.process.wait_timeout(self.lab.seconds(20))? {
+        match self.process.wait_timeout(self.lab.hang_limit(20))? {
             Some(output) if output.outcome == Outcome::Exited(0) => Ok(()),
             Some(output) => Err(anyhow!("after SIGINT {output}")),
             None => Err(anyhow!("scif serve does not end after SIGINT")),

@@ -39,10 +39,8 @@ impl<'a> Swap<'a> {
     }
 
     fn off(&self) -> Result<()> {
-        self.lab.shell(
-            self.node,
-            "swapoff /dev/zram0; modprobe -r zram",
-        )?;
+        self.lab
+            .shell(self.node, "swapoff /dev/zram0; modprobe -r zram")?;
         Ok(())
     }
 }
@@ -52,7 +50,10 @@ fn check(lab: &Lab, node: usize, arguments: &[&str]) -> Result<()> {
     let mut argv = vec![scif::program("scif_cache")?];
     argv.extend(arguments.iter().map(|&argument| argument.to_owned()));
     let before = scif::counters(lab, node)?;
-    let output = lab.command(node, argv)?.timeout(lab.seconds(300)).run()?;
+    let output = lab
+        .command(node, argv)?
+        .timeout(lab.hang_limit(300))
+        .run()?;
     scif::check_tap(output)?;
     let after = scif::counters(lab, node)?;
     ensure!(after["cache_pages"] == 0, "{after:?}");
@@ -71,9 +72,9 @@ fn two_nodes(lab: &Lab) -> Result<()> {
     let program = scif::program("scif_cache")?;
     let server = lab
         .command(1, [&program, "server", "2110"])?
-        .timeout(lab.seconds(300))
+        .timeout(lab.hang_limit(300))
         .spawn()?;
-    server.wait_for("listening", lab.seconds(20))?;
+    server.wait_for("listening", lab.hang_limit(20))?;
     let swap = Swap::on(lab, 0)?;
     let result = check(lab, 0, &["client", "1", "2110"]);
     server.signal(9);
@@ -107,18 +108,18 @@ fn node_loss(lab: &Lab) -> Result<()> {
     let program = scif::program("scif_cache")?;
     let server = lab
         .command(1, [&program, "server", "2113"])?
-        .timeout(lab.seconds(300))
+        .timeout(lab.hang_limit(300))
         .spawn()?;
-    server.wait_for("listening", lab.seconds(20))?;
+    server.wait_for("listening", lab.hang_limit(20))?;
     let client = lab
         .command(0, [&program, "hold", "1", "2113"])?
-        .timeout(lab.seconds(300))
+        .timeout(lab.hang_limit(300))
         .spawn()?;
-    client.wait_for("holding", lab.seconds(20))?;
+    client.wait_for("holding", lab.hang_limit(20))?;
     let kept = || -> Result<u64> { Ok(scif::counters(lab, 0)?["cache_pages"]) };
     ensure!(kept()? > 0, "nothing is kept");
     lab.kill(1)?;
-    wait_until("nothing is kept", lab.seconds(30), || {
+    wait_until("nothing is kept", lab.hang_limit(30), || {
         Ok((kept()? == 0).then_some(()))
     })?;
     let text = lab.shell(

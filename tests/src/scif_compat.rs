@@ -26,7 +26,7 @@ const OLDER: &str = "/dev/mic/scif";
 
 /// Loads the module with the older numbers.
 fn load_with_older(lab: &Lab, node: usize) -> Result<()> {
-    let parameters = scif::parameters(lab, node, Loaded::Patient);
+    let parameters = scif::parameters(lab, node, Loaded::Patient)?;
     let parameters = format!("{parameters} mic_compat=1");
     lab.insmod(node, scif::module(lab)?, &parameters)
 }
@@ -35,7 +35,11 @@ fn load_with_older(lab: &Lab, node: usize) -> Result<()> {
 fn run_tap(lab: &Lab, node: usize, name: &str, arguments: &[&str]) -> Result<()> {
     let mut argv = vec![scif::program(name)?];
     argv.extend(arguments.iter().map(|&argument| argument.to_owned()));
-    scif::check_tap(lab.command(node, argv)?.timeout(lab.seconds(200)).run()?)
+    scif::check_tap(
+        lab.command(node, argv)?
+            .timeout(lab.hang_limit(200))
+            .run()?,
+    )
 }
 
 /// A client program on one node against a server program on the other.
@@ -52,9 +56,9 @@ fn client_and_server(
     ];
     let process = lab
         .command(server, argv)?
-        .timeout(lab.seconds(200))
+        .timeout(lab.hang_limit(200))
         .spawn()?;
-    process.wait_for("listening", lab.seconds(20))?;
+    process.wait_for("listening", lab.hang_limit(20))?;
     let peer = server.to_string();
     let arguments = [&["client", &peer, "2201"], more].concat();
     run_tap(lab, client, client_program, &arguments)?;

@@ -9,7 +9,6 @@ use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
 use anyhow::ensure;
-use lab::Flavour;
 use lab::Lab;
 use lab::Process;
 use lab::paths;
@@ -40,22 +39,19 @@ fn program() -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// Seconds for a case.
-fn time_limit(lab: &Lab) -> &'static str {
-    match lab.kernel().flavour() {
-        Flavour::Stock | Flavour::Plain => "30",
-        Flavour::Debug => "300",
-    }
+/// After how many seconds a case is taken for hung.
+fn time_limit(lab: &Lab) -> String {
+    lab.hang_limit(30).as_secs().to_string()
 }
 
 fn start_agent(lab: &Lab, node: usize) -> Result<Process> {
-    let argv = [&program()?, "agent", "--time-limit", time_limit(lab)];
+    let argv = [&program()?, "agent", "--time-limit", &time_limit(lab)];
     let agent = lab
         .command(node, argv)?
-        .timeout(lab.seconds(600))
+        .timeout(lab.hang_limit(600))
         .spawn()
         .with_context(|| format!("the agent of node {node}"))?;
-    agent.wait_for("agent on port", lab.seconds(20))?;
+    agent.wait_for("agent on port", lab.hang_limit(20))?;
     Ok(agent)
 }
 
@@ -65,14 +61,14 @@ fn run(lab: &Lab, topology: &str) -> Result<()> {
         .map(|node| start_agent(lab, node))
         .collect::<Result<Vec<Process>>>()?;
     let mut argv = vec![program()?, "run".to_owned()];
-    argv.extend(["--topology", topology, "--time-limit", time_limit(lab)].map(str::to_owned));
+    argv.extend(["--topology", topology, "--time-limit", &time_limit(lab)].map(str::to_owned));
     for node in 1..lab.nodes() {
         argv.extend(["--peer".to_owned(), node.to_string()]);
     }
-    let output = lab.command(0, argv)?.timeout(lab.seconds(600)).run()?;
+    let output = lab.command(0, argv)?.timeout(lab.hang_limit(600)).run()?;
     for agent in agents {
         agent.signal(15);
-        if agent.wait_timeout(lab.seconds(20))?.is_none() {
+        if agent.wait_timeout(lab.hang_limit(20))?.is_none() {
             bail!("an agent does not end");
         }
     }

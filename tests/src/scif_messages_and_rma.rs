@@ -45,10 +45,10 @@ fn amount(lab: &Lab) -> u32 {
 /// Runs the client on one node against the server on the other.
 fn client_and_server(lab: &Lab, client: usize, server: usize, mebibytes: u32) -> Result<()> {
     let program = scif::program("scif_abi")?;
-    let limit = lab.seconds(300);
+    let limit = lab.hang_limit(300);
     let server = (server, lab.command(server, [&program, "server", "2101"])?);
     let (server_node, server) = (server.0, server.1.timeout(limit).spawn()?);
-    server.wait_for("listening", lab.seconds(20))?;
+    server.wait_for("listening", lab.hang_limit(20))?;
     let argv = [
         program,
         "client".to_owned(),
@@ -114,7 +114,7 @@ fn loopback(lab: &Lab) -> Result<()> {
                 amount(lab).to_string(),
             ],
         )?
-        .timeout(lab.seconds(300))
+        .timeout(lab.hang_limit(300))
         .run()?;
     scif::check_tap(output)
 }

@@ -79,7 +79,7 @@ fn loopback(lab: &Lab) -> Result<()> {
     let program = scif::program("scif_abi")?;
     let output = lab
         .command(0, [&program, "loopback", "2100", "4"])?
-        .timeout(lab.seconds(120))
+        .timeout(lab.hang_limit(120))
         .run()?;
     scif::check_tap(output)?;
     let nodes = scif::run_tool(lab, 0, &["nodes"])?.success()?.stdout();

@@ -2,6 +2,9 @@
 //! Nodes that go, whatever the reason: unloaded, unbound, unplugged, hanging, dead. Whoever
 //! waits for them is told within two seconds, nobody is hurt, and when they are back
 //! everything works again without a reboot of the others.
+//!
+//! The time counts from the event, for a node that hangs from the end of the heartbeat. Nodes
+//! are measured (`promise`) before anything waits in them: what waits here keeps them busy.
 
 use std::fs;
 use std::time::Duration;
@@ -18,6 +21,9 @@ use lab::wait_until;
 use crate::harness::Need;
 use crate::harness::PAIR;
 use crate::harness::Test;
+use crate::heartbeat;
+use crate::promise::Circumstances;
+use crate::promise::Promise;
 use crate::scif;
 use crate::scif::Loaded;
 use crate::scif::Seen;
@@ -29,8 +35,29 @@ pub const USUAL_PAIR: Need = Need {
     ..PAIR
 };
 
-/// Within how many seconds the loss of a node is noticed and everybody told.
-const PROMISE: u64 = 2;
+/// From the event until the last call that waits for the lost node has returned.
+const TOLD: Promise = Promise {
+    name: "calls that wait for a lost node return",
+    seconds: 2.0,
+};
+
+/// From when others have been told, or the module is unloaded.
+const SHOWN: Promise = Promise {
+    name: "a lost node is shown as lost",
+    seconds: 2.0,
+};
+
+/// From the end of the heartbeat: with the usual one that is two seconds after the event.
+const MISSED: Promise = Promise {
+    name: "a node that hangs is lost, after its heartbeat",
+    seconds: 0.5,
+};
+
+/// From the death of the node until the program has ended.
+pub const COPY_FAILS: Promise = Promise {
+    name: "a copy from or to a node that dies fails",
+    seconds: 2.0,
+};
 
 /// The other node of a pair.
 fn other(node: usize) -> usize {
@@ -97,17 +124,17 @@ impl Blocked {
         let program = scif::program("scif_blocked")?;
         let peers = [0, 1].map(|node| -> Result<Process> {
             let peer = lab.spawn(node, [&program, "peer", "2200"])?;
-            peer.wait_for("listening", lab.seconds(20))?;
+            peer.wait_for("listening", lab.hang_limit(20))?;
             Ok(peer)
         });
         let [peer_0, peer_1] = peers;
         let start = |node: usize, peer: Process| -> Result<Blocked> {
             let other = other(node).to_string();
             let waiting = lab.spawn(node, [&program, "wait", &other, "2200"])?;
-            waiting.wait_for("waiting", lab.seconds(20))?;
+            waiting.wait_for("waiting", lab.hang_limit(20))?;
             // Copies that end soon would not show much; the first goes by now.
             let before = scif::dma_bytes(lab, node)?;
-            wait_until("a transfer goes on", lab.seconds(20), || {
+            wait_until("a transfer goes on", lab.hang_limit(20), || {
                 Ok((scif::dma_bytes(lab, node)? > before).then_some(()))
             })?;
             ensure!(waiting.stdout() == "waiting\n", "{}", waiting.stdout());
@@ -120,12 +147,10 @@ impl Blocked {
         Ok([start(0, peer_0?)?, start(1, peer_1?)?])
     }
 
-    /// All calls must have returned, with an error that says that the peer is gone, within
-    /// the promised time since `event`.
-    fn told(self, lab: &Lab, event: Instant) -> Result<()> {
-        let limit = lab.seconds(PROMISE);
-        let left = limit.saturating_sub(event.elapsed());
-        let Some(output) = self.waiting.wait_timeout(left)? else {
+    /// All calls must return, with an error that says that the peer is gone. Returns how long
+    /// after `event` the last one has.
+    fn told(self, lab: &Lab, event: Instant) -> Result<Duration> {
+        let Some(output) = self.waiting.wait_timeout(lab.hang_limit(20))? else {
             anyhow::bail!(
                 "node {}: not all calls have returned after {:.1} s, only:\n{}",
                 self.node,
@@ -133,6 +158,7 @@ impl Blocked {
                 self.waiting.stdout()
             );
         };
+        let took = event.elapsed();
         let text = output.success()?.stdout();
         for call in Self::CALLS {
             let told = ["ECONNRESET", "ENODEV", "ENXIO", "ECONNREFUSED", "ENOTCONN"]
@@ -145,8 +171,29 @@ impl Blocked {
             ensure!(told, "node {}: {mapping} got no SIGBUS:\n{text}", self.node);
         }
         drop(self.peer);
+        Ok(took)
+    }
+
+    /// Likewise those of both nodes, within the promised time.
+    fn all_told(
+        lab: &Lab,
+        blocked: [Blocked; 2],
+        around: &Circumstances<'_>,
+        event: Instant,
+    ) -> Result<()> {
+        // Judged when none is left that keeps a node busy.
+        for took in blocked.map(|blocked| blocked.told(lab, event)) {
+            TOLD.check(around, took?)?;
+        }
         Ok(())
     }
+}
+
+/// `node` must show `id` as lost within the promised time from now on.
+fn shown_as_lost(lab: &Lab, node: usize, id: usize, around: &Circumstances<'_>) -> Result<()> {
+    let started = Instant::now();
+    scif::state(lab, node, id, "lost", lab.hang_limit(20))?;
+    SHOWN.check(around, started.elapsed())
 }
 
 /// A node that unloads the module is lost at once, not by its silence, and is back as
@@ -156,9 +203,10 @@ fn reload(lab: &Lab) -> Result<()> {
     for round in 0..5 {
         for node in [1, 0] {
             let context = || format!("round {round}, unloading node {node}");
-            lab.rmmod(node, "scif").with_context(context)?;
             let peer = other(node);
-            scif::state(lab, peer, node, "lost", lab.seconds(PROMISE)).with_context(context)?;
+            let around = Circumstances::before(lab, &[peer])?;
+            lab.rmmod(node, "scif").with_context(context)?;
+            shown_as_lost(lab, peer, node, &around).with_context(context)?;
             let nodes = scif::run_tool(lab, peer, &["nodes"])?.success()?.stdout();
             ensure!(nodes.contains("lost"), "scif nodes: {nodes}");
             scif::load(lab, node, Loaded::AsUsual)?;
@@ -217,17 +265,18 @@ fn unbind(lab: &Lab) -> Result<()> {
     for node in [0, 1] {
         let driver = lab.shell(node, &format!("readlink -f {driver}"))?;
         let driver = driver.trim();
-        let [of_0, of_1] = Blocked::on_both(lab)?;
+        let around = Circumstances::before(lab, &[0, 1])?;
+        let blocked = Blocked::on_both(lab)?;
         let unbind = lab.spawn(
             node,
             ["sh", "-c", &format!("echo {DEVICE} >'{driver}/unbind'")],
         )?;
         let event = Instant::now();
-        of_0.told(lab, event)?;
-        of_1.told(lab, event)?;
+        Blocked::all_told(lab, blocked, &around, event)?;
         unbind.wait()?.success()?;
-        scif::state(lab, other(node), node, "lost", lab.seconds(PROMISE))?;
-        scif::state(lab, node, other(node), "lost", lab.seconds(PROMISE))?;
+        for node in 0..2 {
+            shown_as_lost(lab, node, other(node), &around)?;
+        }
         lab.shell(node, &format!("echo {DEVICE} >'{driver}/bind'"))?;
         reconnected(lab, "binding the driver again")?;
     }
@@ -237,14 +286,13 @@ fn unbind(lab: &Lab) -> Result<()> {
 /// The link goes down, and comes up again.
 fn link(lab: &Lab) -> Result<()> {
     for _ in 0..3 {
+        let around = Circumstances::before(lab, &[0, 1])?;
         let blocked = Blocked::on_both(lab)?;
         let event = Instant::now();
         lab.set_link(0, 1, false)?;
-        for blocked in blocked {
-            blocked.told(lab, event)?;
-        }
+        Blocked::all_told(lab, blocked, &around, event)?;
         for node in 0..2 {
-            scif::state(lab, node, other(node), "lost", lab.seconds(PROMISE))?;
+            shown_as_lost(lab, node, other(node), &around)?;
         }
         lab.set_link(0, 1, true)?;
         reconnected(lab, "the link came up")?;
@@ -255,20 +303,36 @@ fn link(lab: &Lab) -> Result<()> {
 /// A node that hangs is lost, and everybody waiting for it told. If it goes on after all, it
 /// is online again, but what there was before is dead on its side, too.
 fn hang(lab: &Lab) -> Result<()> {
-    // The heartbeat, and how long one may wait for what follows.
-    let limit = match lab.kernel().flavour() {
-        lab::Flavour::Stock | lab::Flavour::Plain => Duration::from_secs(PROMISE),
-        lab::Flavour::Debug => Duration::from_secs(10) + lab.seconds(PROMISE),
-    };
+    let heartbeat = heartbeat::of(lab, 0)?;
+    // One by one, as a node that is paused cannot be measured.
+    let around_0 = Circumstances::before(lab, &[0])?;
+    let around_1 = Circumstances::before(lab, &[1])?;
     let [of_0, of_1] = Blocked::on_both(lab)?;
     let event = Instant::now();
     lab.pause(1)?;
-    scif::state(lab, 0, 1, "lost", limit.saturating_sub(event.elapsed()))?;
-    of_0.told(lab, Instant::now())?;
+    // When it was asked what found it lost: the answer takes its time where so many wait.
+    let asked = wait_until(
+        "node 0 sees node 1 lost",
+        heartbeat + lab.hang_limit(20),
+        || {
+            let asked = Instant::now();
+            let seen = scif::seen(lab, 0, 1)?;
+            Ok(seen.filter(|seen| seen.state == "lost").map(|_| asked))
+        },
+    )?;
+    let lost = Instant::now();
+    // When those that wait have gone, the node is as busy as it was when it was measured.
+    let told = of_0.told(lab, lost)?;
+    MISSED.check(
+        &around_0,
+        asked.duration_since(event).saturating_sub(heartbeat),
+    )?;
+    TOLD.check(&around_0, told)?;
     let event = Instant::now();
     lab.resume(1)?;
     // From its own point of view, no time has passed.
-    of_1.told(lab, event)?;
+    let told = of_1.told(lab, event)?;
+    TOLD.check(&around_1, told)?;
     reconnected(lab, "node 1 went on")?;
     copy_works(lab)
 }
@@ -277,6 +341,7 @@ fn hang(lab: &Lab) -> Result<()> {
 /// the copy says, and when.
 fn kill_during_copy(lab: &Lab, arguments: &[&str]) -> Result<()> {
     let before = sessions(lab)?;
+    let around = Circumstances::before(lab, &[0, 1])?;
     let server = Server::start(lab, 1)?;
     let exchange = lab.paths().exchange();
     let received = exchange.join("received");
@@ -295,7 +360,7 @@ fn kill_during_copy(lab: &Lab, arguments: &[&str]) -> Result<()> {
         lab::Flavour::Stock | lab::Flavour::Plain => 32 << 20,
         lab::Flavour::Debug => 4 << 20,
     };
-    wait_until("a part of the file has arrived", lab.seconds(60), || {
+    wait_until("a part of the file has arrived", lab.hang_limit(60), || {
         ensure!(copy.is_running(), "it has ended: {}", copy.stderr());
         Ok((moved()? >= start + some).then_some(()))
     })?;
@@ -303,8 +368,8 @@ fn kill_during_copy(lab: &Lab, arguments: &[&str]) -> Result<()> {
     let event = Instant::now();
     lab.kill(1)?;
     let output = copy
-        .wait_timeout(lab.seconds(PROMISE).saturating_sub(event.elapsed()))?
-        .with_context(|| format!("the copy goes on after {PROMISE} s: {}", copy.stderr()))?;
+        .wait_timeout(lab.hang_limit(20))?
+        .with_context(|| format!("the copy goes on: {}", copy.stderr()))?;
     let took = event.elapsed();
     let said = output.stderr();
     ensure!(
@@ -313,10 +378,7 @@ fn kill_during_copy(lab: &Lab, arguments: &[&str]) -> Result<()> {
             && said.contains(&format!("nothing was written to '{}'", arguments[2])),
         "{output}"
     );
-    println!(
-        "      the copy failed {:.2} s after the node was killed",
-        took.as_secs_f64()
-    );
+    COPY_FAILS.check(&around, took)?;
     let nodes = scif::run_tool(lab, 0, &["nodes"])?.success()?.stdout();
     ensure!(
         nodes
@@ -361,25 +423,27 @@ fn kill_sender(lab: &Lab) -> Result<()> {
 
 /// A node dies in the middle of everything that can wait; a server on the other outlives it.
 fn kill_client(lab: &Lab) -> Result<()> {
+    let around = Circumstances::before(lab, &[0, 1])?;
     let server = Server::start(lab, 0)?;
     scif::make_endless_file(&lab.paths().exchange().join("endless"))?;
     let copy = scif::start_tool(lab, 1, &["cp", "/exchange/endless", "0:copy"])?;
     let start = scif::dma_bytes(lab, 1)?;
-    wait_until("a part of the file has arrived", lab.seconds(60), || {
+    wait_until("a part of the file has arrived", lab.hang_limit(60), || {
         ensure!(copy.is_running(), "it has ended: {}", copy.stderr());
         Ok((scif::dma_bytes(lab, 1)? > start).then_some(()))
     })?;
     let [of_0, of_1] = Blocked::on_both(lab)?;
     let event = Instant::now();
     lab.kill(1)?;
-    of_0.told(lab, event)?;
+    let told = of_0.told(lab, event)?;
     drop((of_1, copy));
+    TOLD.check(&around, told)?;
     lab.restart(1)?;
     scif::load(lab, 1, Loaded::AsUsual)?;
     reconnected(lab, "the restart")?;
     wait_until(
         "the server says what has become of it",
-        lab.seconds(20),
+        lab.hang_limit(20),
         || Ok(server.log().contains("nothing was written").then_some(())),
     )?;
     let hash = scif::make_file(lab, "afterwards", 100_000)?;

@@ -3,6 +3,7 @@
 //! happens on one link does not matter to the other.
 
 use std::fs;
+use std::time::Instant;
 
 use anyhow::Context;
 use anyhow::Result;
@@ -15,9 +16,12 @@ use lab::wait_until;
 use crate::harness::Need;
 use crate::harness::STAR;
 use crate::harness::Test;
+use crate::heartbeat;
+use crate::promise::Circumstances;
 use crate::scif;
 use crate::scif::Loaded;
 use crate::scif::Server;
+use crate::scif_node_loss::COPY_FAILS;
 
 /// A star with the module.
 pub const SCIF_STAR: Need = Need {
@@ -95,6 +99,7 @@ fn one_dies(lab: &Lab) -> Result<()> {
         Flavour::Stock | Flavour::Plain => (96 << 20, 16 << 20),
         Flavour::Debug => (12 << 20, 2 << 20),
     };
+    let around = Circumstances::before(lab, &[0, 1])?;
     let hash = scif::make_file(lab, "sent", size)?;
     let endless = lab.paths().exchange().join("endless");
     scif::make_endless_file(&endless)?;
@@ -103,25 +108,33 @@ fn one_dies(lab: &Lab) -> Result<()> {
     let start = scif::dma_bytes(lab, 0)?;
     let lost = scif::start_tool(lab, 0, &["cp", "-q", "/exchange/endless", "2:copy"])?;
     let moved = |bytes| {
-        wait_until("a part of the files has arrived", lab.seconds(60), || {
-            ensure!(lost.is_running(), "it has ended: {}", lost.stderr());
-            Ok((scif::dma_bytes(lab, 0)? >= start + bytes).then_some(()))
-        })
+        wait_until(
+            "a part of the files has arrived",
+            lab.hang_limit(60),
+            || {
+                ensure!(lost.is_running(), "it has ended: {}", lost.stderr());
+                Ok((scif::dma_bytes(lab, 0)? >= start + bytes).then_some(()))
+            },
+        )
     };
     moved(some)?;
     let unharmed = scif::start_tool(lab, 0, &["cp", "-q", "/exchange/sent", "1:copy"])?;
     moved(3 * some)?;
     ensure!(unharmed.is_running(), "the file is too small for this test");
+    let event = Instant::now();
     lab.kill(2)?;
     let output = lost
-        .wait_timeout(lab.seconds(2))?
-        .context("the copy to the dead node goes on after 2 s")?;
+        .wait_timeout(lab.hang_limit(20))?
+        .context("the copy to the dead node goes on")?;
+    let took = event.elapsed();
     ensure!(
         output.stderr().contains("node 2 was lost during the copy"),
         "{output}"
     );
     output.status(4)?;
     unharmed.wait()?.success()?;
+    // Not earlier, as the nodes were busy.
+    COPY_FAILS.check(&around, took)?;
     ensure!(scif::hash_of(&server.folder.join("copy"))? == hash);
     ensure!(online_from(lab, 0)? == [1] && online_from(lab, 1)? == [0]);
     ensure!(scif::names_in(&doomed.folder)?.is_empty());
@@ -143,11 +156,9 @@ fn one_dies(lab: &Lab) -> Result<()> {
 /// A node whose id is taken gets no session, and the log says what to do about it.
 fn clash(lab: &Lab) -> Result<()> {
     let load = |node: usize, id: usize| {
-        lab.insmod(
-            node,
-            scif::module(lab)?,
-            &format!("node_id={id} heartbeat_timeout_ms=10000"),
-        )
+        let heartbeat = heartbeat::parameter(lab, node, Loaded::Patient)?;
+        let parameters = format!("node_id={id} {heartbeat}");
+        lab.insmod(node, scif::module(lab)?, &parameters)
     };
     load(0, 0)?;
     load(1, 1)?;
@@ -155,7 +166,7 @@ fn clash(lab: &Lab) -> Result<()> {
     for taken in [1, 0] {
         load(2, taken)?;
         let said = format!("no session with node {taken}: its node id is taken by another");
-        wait_until("the clash is logged", lab.seconds(20), || {
+        wait_until("the clash is logged", lab.hang_limit(20), || {
             let log = lab.dmesg(0)?;
             Ok(kernel_log::since_mark(&log).contains(&said).then_some(()))
         })?;

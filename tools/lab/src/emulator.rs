@@ -23,13 +23,14 @@ use ntb_emulator::control::Client;
 use rustix::process::Signal;
 
 use crate::config::Config;
+use crate::limits::hang_limit;
 use crate::paths;
 use crate::paths::LabPaths;
 use crate::process::Supervised;
 use crate::process::describe;
 
 /// How long it may take until the emulator listens.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = hang_limit(60);
 
 /// The running emulator.
 pub(crate) struct Emulator {
@@ -74,7 +75,7 @@ impl Emulator {
                     bail!("the emulator is not ready after {} s", START.as_secs())
                 }
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    process.wait(Duration::from_secs(5));
+                    process.wait(hang_limit(5));
                     bail!("{}", Self::epitaph(&process, paths));
                 }
             }
@@ -108,7 +109,7 @@ impl Emulator {
     /// Ends it, politely first. No QEMU may run any more.
     pub(crate) fn stop(&self) {
         self.process.signal(Signal::TERM);
-        if self.process.wait(Duration::from_secs(3)).is_none() {
+        if self.process.wait(hang_limit(3)).is_none() {
             self.process.kill();
         }
     }

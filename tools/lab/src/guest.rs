@@ -18,6 +18,7 @@ use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
 
+use crate::limits::hang_limit;
 use crate::lock;
 use crate::wire::Frame;
 use crate::wire::Hello;
@@ -64,7 +65,7 @@ impl Guest {
         reason: impl Fn() -> String + Send + Sync + 'static,
     ) -> Result<(Guest, Hello)> {
         // A guest that stops reading must not hang the lab for ever.
-        stream.set_write_timeout(Some(Duration::from_secs(60)))?;
+        stream.set_write_timeout(Some(hang_limit(60)))?;
         let reader = stream.try_clone()?;
         let guest = Guest {
             shared: Arc::new(Shared {

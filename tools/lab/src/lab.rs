@@ -42,6 +42,7 @@ use crate::interrupt;
 use crate::kernel::Kernel;
 use crate::kernel_log;
 use crate::kunit::KunitResults;
+use crate::limits;
 use crate::lock;
 use crate::monitor;
 use crate::node;
@@ -55,10 +56,10 @@ use crate::qemu::Machine;
 use crate::transfer;
 use crate::wire::Request;
 
-/// How long a plain guest may take to boot on a busy machine.
-const BOOT: Duration = Duration::from_secs(120);
-/// How long a command may take by default on the plain kernel.
-const COMMAND: Duration = Duration::from_secs(60);
+/// Within how many seconds a plain guest has booted on an idle machine.
+const BOOT: u64 = 30;
+/// Within how many seconds a command has ended there, if nobody says otherwise.
+const COMMAND: u64 = 60;
 
 struct Inner {
     config: Config,
@@ -194,7 +195,7 @@ impl Lab {
             dmas: inner.topology.dma_sockets(number),
         };
         inner.check_emulator()?;
-        node.boot(&machine, BOOT * self.slowness())
+        node.boot(&machine, self.hang_limit(BOOT))
             .map_err(|error| inner.blame_emulator(error))?;
         if !inner.config.modules.is_empty() {
             let mut argv = vec!["modprobe".to_owned(), "--all".to_owned()];
@@ -235,9 +236,12 @@ impl Lab {
         self.inner.config.kernel.slowness()
     }
 
-    /// `seconds` on the plain kernel, longer on a slower one.
-    pub fn seconds(&self, seconds: u64) -> Duration {
-        Duration::from_secs(seconds) * self.slowness()
+    /// The limit after which something is taken for hung that takes less than `seconds` on
+    /// the plain kernel of an idle machine: many times as long, and longer on a slower
+    /// kernel, but never more than an hour: whoever waits is a person, too. Not for what
+    /// proves a promise: it would hold on any machine.
+    pub fn hang_limit(&self, seconds: u64) -> Duration {
+        (limits::hang_limit(seconds) * self.slowness()).min(Duration::from_secs(3600))
     }
 
     /// One node.
@@ -253,7 +257,7 @@ impl Lab {
     ) -> Result<Command> {
         let argv = argv.into_iter().map(Into::into).collect();
         let guest = self.guest(node)?;
-        Ok(Command::new(node, guest, argv, COMMAND * self.slowness()))
+        Ok(Command::new(node, guest, argv, self.hang_limit(COMMAND)))
     }
 
     /// Runs a command to its end.
@@ -334,7 +338,7 @@ impl Lab {
             self.guest(node)?,
             local,
             remote,
-            COMMAND * self.slowness(),
+            self.hang_limit(COMMAND),
         )
         .with_context(|| format!("cannot copy {} to node {node}", local.display()))
     }
@@ -346,7 +350,7 @@ impl Lab {
             self.guest(node)?,
             remote,
             local,
-            COMMAND * self.slowness(),
+            self.hang_limit(COMMAND),
         )
         .with_context(|| format!("cannot copy {remote} from node {node}"))
     }
@@ -450,7 +454,7 @@ impl Lab {
         let script = format!("sleep 6; echo scan >{file}; sleep 6; echo scan >{file}; cat {file}");
         Ok(self
             .command(node, ["sh", "-e", "-c", &script])?
-            .timeout(Duration::from_secs(600))
+            .timeout(self.hang_limit(75))
             .run()?
             .success()?
             .stdout())

@@ -34,6 +34,7 @@ mod kernel;
 pub mod kernel_log;
 mod kunit;
 mod lab;
+mod limits;
 mod monitor;
 mod node;
 pub mod owner;
@@ -41,6 +42,7 @@ pub mod paths;
 mod process;
 mod progress;
 mod qemu;
+mod speed;
 mod transfer;
 mod whole_file;
 pub mod wire;
@@ -77,6 +79,7 @@ pub use progress::Step;
 pub use progress::Terminal;
 pub use qemu::dma_slot;
 pub use qemu::ntb_slot;
+pub use speed::Speed;
 pub use wire::Outcome;
 
 /// Locks; what a thread left that panicked is as good as any other state here.

@@ -15,7 +15,9 @@ use anyhow::bail;
 use serde_json::Value;
 use serde_json::json;
 
-const TIMEOUT: Duration = Duration::from_secs(10);
+use crate::limits::hang_limit;
+
+const TIMEOUT: Duration = hang_limit(10);
 
 /// Runs one command without arguments, such as "stop" or "cont".
 pub(crate) fn command(socket: &Path, name: &str) -> Result<()> {

@@ -26,6 +26,7 @@ use crate::error::Error;
 use crate::guest::Guest;
 use crate::kernel::Kernel;
 use crate::kernel_log;
+use crate::limits::hang_limit;
 use crate::lock;
 use crate::monitor;
 use crate::paths::LabPaths;
@@ -207,7 +208,7 @@ impl Node {
 /// What to say of a node whose QEMU has ended, or whose agent hung up.
 fn epitaph(node: usize, paths: &LabPaths, qemu: &Supervised) -> String {
     // The connection ends a moment before the process does.
-    let end = match qemu.wait(Duration::from_secs(2)) {
+    let end = match qemu.wait(hang_limit(2)) {
         Some(status) => format!("node {node} died: QEMU {}", describe(status)),
         None => format!("node {node}: its agent hung up"),
     };

@@ -38,6 +38,7 @@ use rustix::process::Pid;
 use rustix::process::PidfdFlags;
 use rustix::process::Signal;
 
+use crate::limits::hang_limit;
 use crate::lock;
 
 struct Job {
@@ -191,11 +192,11 @@ impl Supervised {
         self.shared.wait(limit)
     }
 
-    /// Kills it and waits until it is gone. A process that the kernel cannot end within ten
-    /// seconds (it hangs in a system call) is left to the kernel.
+    /// Kills it and waits until it is gone. A process that the kernel cannot end (it hangs in
+    /// a system call) is left to the kernel after a while.
     pub fn kill(&self) {
         self.signal(Signal::KILL);
-        if self.wait(Duration::from_secs(10)).is_none() {
+        if self.wait(hang_limit(10)).is_none() {
             eprintln!(
                 "lab: {} (pid {}) does not end after SIGKILL; going on without it",
                 self.shared.name, self.shared.pid

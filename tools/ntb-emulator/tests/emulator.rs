@@ -120,7 +120,7 @@ fn wait(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
         assert!(
-            start.elapsed() < Duration::from_secs(20),
+            start.elapsed() < Duration::from_secs(200),
             "waiting until {what}"
         );
         std::thread::yield_now();

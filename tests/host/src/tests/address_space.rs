@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 use super::config;
 use crate::logic::address_space::{
-    choose_offset, covering, find, first_inside, overlaps, removal, Gap, InvalidRange, Piece,
-    Range, RangeSource, Removal, LIMIT,
+    Gap, InvalidRange, LIMIT, Piece, Range, RangeSource, Removal, choose_offset, covering, find,
+    first_inside, overlaps, removal,
 };
 
 #[derive(Clone, Debug, Default)]

@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 
 use super::config;
-use crate::logic::extents::{max_packed_len, pack, unpack, Entry, Extent, Extents, Malformed};
+use crate::logic::extents::{Entry, Extent, Extents, Malformed, max_packed_len, pack, unpack};
 use crate::logic::plan::Walk;
 
 fn extent(address: u64, len: u64) -> Extent {

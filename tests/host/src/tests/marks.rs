@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::config;
-use crate::logic::marks::{decode, encode, origin, MarkTracker, Origin, Sequence, Unknown, WINDOW};
+use crate::logic::marks::{MarkTracker, Origin, Sequence, Unknown, WINDOW, decode, encode, origin};
 
 #[test]
 fn the_watermark_waits_for_the_first() {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::config;
 use crate::logic::extents::{Entry, Extent, Extents};
-use crate::logic::plan::{split_tail, Linear, Plan, Segment, Short, Walk, CACHE_LINE};
+use crate::logic::plan::{CACHE_LINE, Linear, Plan, Segment, Short, Walk, split_tail};
 
 /// A walk over given runs, honest or not.
 #[derive(Clone, Debug)]

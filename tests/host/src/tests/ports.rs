@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 
 use super::config;
-use crate::logic::ports::{InUse, PortTable, FIRST_DYNAMIC};
+use crate::logic::ports::{FIRST_DYNAMIC, InUse, PortTable};
 
 #[test]
 fn zeroed_memory_is_an_empty_table() {

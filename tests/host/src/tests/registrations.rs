@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 
 use super::config;
-use crate::logic::registrations::{find, least_recently_used, overlapping, Kept, Pages};
+use crate::logic::registrations::{Kept, Pages, find, least_recently_used, overlapping};
 
 const PAGE_SHIFT: u32 = 12;
 

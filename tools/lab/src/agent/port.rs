@@ -15,13 +15,14 @@ use std::time::Instant;
 use rustix::event::PollFd;
 use rustix::event::PollFlags;
 
+use crate::limits::hang_limit;
 use crate::wire::PORT_NAME;
 
 const CLASS: &str = "/sys/class/virtio-ports";
 
 /// Opens the lab's port; waits a little for the kernel to show it.
 pub(super) fn open() -> io::Result<File> {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + hang_limit(60);
     loop {
         if let Some(path) = find() {
             return OpenOptions::new().read(true).write(true).open(path);

@@ -31,7 +31,8 @@ pub const WINDOW_0: u64 = 0xf100_0000;
 /// Where window 1 (BAR 4) is put.
 pub const WINDOW_1: u64 = 0xf200_0000;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// It only catches hangs, so it is generous.
+const PATIENCE: Duration = Duration::from_secs(200);
 const EVENTS: u32 = vfio::VFIO_IRQ_SET_ACTION_TRIGGER | vfio::VFIO_IRQ_SET_DATA_EVENTFD;
 const NOTHING: u32 = vfio::VFIO_IRQ_SET_ACTION_TRIGGER | vfio::VFIO_IRQ_SET_DATA_NONE;
 

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+//! How fast a guest is just now: the same piece of work, timed from the host, compared with
+//! what it takes on the reference machine (two processors, TCG, nothing else to do).
+//!
+//! The work has two parts, as other work on the machine is felt in two ways. A loop of the
+//! guest's shell takes processor time. Round trips through the agent, each of which starts a
+//! process that sleeps for a moment, take little of it, but many threads of the host and of
+//! the guest have to be woken one after the other. The slower of the two counts.
+//!
+//! # Invariants
+//! - The factor is never below 1: a faster machine has no shorter limits.
+//! - What is measured is the guest as it is, so a test that keeps the guest busy itself has
+//!   to measure before it begins, or when it is done.
+//!
+//! It says nothing of what is slow, and does not look at the host's load: what else runs
+//! there may be outside of a container, or on the other side of a hypervisor.
+
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::config::Flavour;
+use crate::lab::Lab;
+
+/// The piece of work for a kernel, and what it takes on the reference machine.
+///
+/// To calibrate, run `lab-tests` on that machine when it is idle, and take the middle values
+/// of the line "speed" at its end.
+struct Work {
+    /// How often the loop goes round.
+    iterations: u32,
+    /// How many round trips.
+    round_trips: u32,
+    /// What the loop takes.
+    reference_loop: Duration,
+    /// What a round trip takes, on average.
+    reference_round_trip: Duration,
+}
+
+impl Work {
+    /// Half a second at most on the plain kernel of the reference machine.
+    const fn on(flavour: Flavour) -> Work {
+        match flavour {
+            Flavour::Stock | Flavour::Plain => Work {
+                iterations: 10_000,
+                round_trips: 6,
+                reference_loop: Duration::from_millis(160),
+                reference_round_trip: Duration::from_millis(50),
+            },
+            // Its processes start slowly, but user space loops as fast.
+            Flavour::Debug => Work {
+                iterations: 10_000,
+                round_trips: 2,
+                reference_loop: Duration::from_millis(500),
+                reference_round_trip: Duration::from_millis(400),
+            },
+        }
+    }
+
+    /// How many times as long as on the reference machine it took.
+    fn factor(&self, loop_time: Duration, round_trip: Duration) -> f64 {
+        let of_loop = loop_time.as_secs_f64() / self.reference_loop.as_secs_f64();
+        let of_round_trips = round_trip.as_secs_f64() / self.reference_round_trip.as_secs_f64();
+        of_loop.max(of_round_trips).max(1.0)
+    }
+}
+
+/// How fast a guest was when it was measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Speed {
+    /// What the loop took, in seconds.
+    pub loop_seconds: f64,
+    /// What a round trip took, in seconds.
+    pub round_trip_seconds: f64,
+    /// How many times as long as on the reference machine the guest takes; 1 or more.
+    pub factor: f64,
+}
+
+impl Lab {
+    /// Measures how fast a node is. It has to be running and not paused.
+    pub fn measure_speed(&self, node: usize) -> Result<Speed> {
+        let work = Work::on(self.config().kernel);
+        let script = format!(
+            "i=0; while [ $i -lt {} ]; do i=$((i + 1)); done",
+            work.iterations
+        );
+        let started = Instant::now();
+        self.shell(node, &script)?;
+        let loop_time = started.elapsed();
+        let started = Instant::now();
+        for _ in 0..work.round_trips {
+            self.exec(node, ["sleep", "0.01"])?.success()?;
+        }
+        let round_trip = started.elapsed() / work.round_trips;
+        Ok(Speed {
+            loop_seconds: loop_time.as_secs_f64(),
+            round_trip_seconds: round_trip.as_secs_f64(),
+            factor: work.factor(loop_time, round_trip),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORK: Work = Work {
+        iterations: 1,
+        round_trips: 1,
+        reference_loop: Duration::from_millis(100),
+        reference_round_trip: Duration::from_millis(50),
+    };
+
+    fn factor(loop_time: u64, round_trip: u64) -> f64 {
+        WORK.factor(
+            Duration::from_millis(loop_time),
+            Duration::from_millis(round_trip),
+        )
+    }
+
+    fn is(found: f64, expected: f64) -> bool {
+        (found - expected).abs() < 1e-9
+    }
+
+    #[test]
+    fn the_reference_machine_has_factor_one() {
+        assert!(is(factor(100, 50), 1.0));
+    }
+
+    #[test]
+    fn a_faster_machine_has_no_shorter_limits() {
+        assert!(is(factor(10, 5), 1.0));
+    }
+
+    #[test]
+    fn the_slower_part_counts() {
+        assert!(is(factor(300, 50), 3.0));
+        assert!(is(factor(100, 125), 2.5));
+        assert!(is(factor(400, 100), 4.0));
+    }
+}
