@@ -42,10 +42,10 @@ impl GuestBus {
     }
 
     fn resolve(&self, address: u64, length: u64, access: Access) -> Option<Place> {
-        if let Some(found) = self.memory.find(address, access) {
+        if let Some(found) = self.memory.find(address, length, access) {
             return Some(Place {
                 memory: Some((Arc::clone(self.memory.ram()), found.offset)),
-                length: found.length.min(length),
+                length: found.length,
                 _pin: Some(found.pin),
             });
         }

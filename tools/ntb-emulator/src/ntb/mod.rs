@@ -254,13 +254,12 @@ impl Link {
                 let available = permitted.saturating_sub(offset);
                 let found = base
                     .checked_add(offset)
-                    .filter(|_| available > 0)
-                    .and_then(|address| memory.find(address, access));
+                    .and_then(|address| memory.find(address, length.min(available), access));
                 match found {
                     Some(found) => Reach::Memory {
                         ram: Arc::clone(memory.ram()),
                         offset: found.offset,
-                        length: length.min(available).min(found.length),
+                        length: found.length,
                         pin: Some(found.pin),
                     },
                     None => Reach::Nothing,
