@@ -10,8 +10,8 @@
 
 use std::sync::Arc;
 
-use crate::dma::Bus;
-use crate::dma::Fault;
+use crate::bus::Bus;
+use crate::bus::Fault;
 use crate::guest_memory::Access;
 use crate::guest_memory::GuestMemory;
 use crate::guest_memory::Pin;
