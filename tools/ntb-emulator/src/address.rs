@@ -10,8 +10,8 @@
 
 use std::sync::Arc;
 
-use crate::dma::Bus;
-use crate::dma::Fault;
+use crate::bus::Bus;
+use crate::bus::Fault;
 use crate::guest_memory::Access;
 use crate::guest_memory::GuestMemory;
 use crate::guest_memory::Pin;
@@ -42,10 +42,10 @@ impl GuestBus {
     }
 
     fn resolve(&self, address: u64, length: u64, access: Access) -> Option<Place> {
-        if let Some(found) = self.memory.find(address, access) {
+        if let Some(found) = self.memory.find(address, length, access) {
             return Some(Place {
                 memory: Some((Arc::clone(self.memory.ram()), found.offset)),
-                length: found.length.min(length),
+                length: found.length,
                 _pin: Some(found.pin),
             });
         }

@@ -10,18 +10,31 @@
 //! out; [`crate::address`] finds the windows by itself.
 //!
 //! After an unmap has returned, nothing accesses the range any more: who copies holds a
-//! [`Pin`], and the unmap waits for those. Pins are held for one chunk of a copy only.
+//! [`Pin`], and the unmap waits for those that overlap the range and were there before it.
+//! It waits for no others, so copies elsewhere do not hold it up, nor do copies to what
+//! was mapped there since. Pins are held for one chunk of a copy only.
+//!
+//! Behind a virtual IOMMU every page comes and goes by itself while engines copy. So the
+//! lock is held for a step of O(log n) at a time, never for one that grows with the
+//! number of ranges, and never while data is copied or something is waited for.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Error;
 use std::io::ErrorKind;
 use std::io::Result;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use parking_lot::Condvar;
 use parking_lot::Mutex;
+use parking_lot::MutexGuard;
+use rangemap::RangeInclusiveMap;
 
 use crate::ram::Ram;
+
+/// How many ranges one change may take away before others get the lock.
+const STEP: usize = 128;
 
 /// What a device wants to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,27 +45,49 @@ pub enum Access {
     Write,
 }
 
+/// Addresses, the last one included: a range may end with the address space.
+type Span = RangeInclusive<u64>;
+
+/// What is at a range. Neighbours with the same one are one range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Range {
-    size: u64,
-    offset: u64,
+struct Target {
+    /// What has to be added to an address for the offset into the RAM, wrapping around.
+    distance: u64,
     readable: bool,
     writable: bool,
 }
 
-type Ranges = BTreeMap<u64, Range>;
+#[derive(Default)]
+struct State {
+    ranges: RangeInclusiveMap<u64, Target>,
+    /// What is being accessed, in the order in which that began. As many as there are
+    /// threads that access memory, times two; this is not what grows.
+    pins: BTreeMap<u64, Span>,
+    /// The key of the next pin.
+    next: u64,
+}
+
+#[derive(Default)]
+struct View {
+    state: Mutex<State>,
+    /// A pin is gone.
+    unpinned: Condvar,
+}
 
 /// Keeps a range from being unmapped while it is accessed.
-#[derive(Clone)]
+///
+/// Who holds one may find more memory, but must not change the map it is of: that would
+/// wait for itself.
 pub struct Pin {
-    _ranges: Arc<Ranges>,
+    view: Arc<View>,
+    key: u64,
 }
 
 /// Memory found at an address.
 pub struct Found {
     /// The offset into the RAM.
     pub offset: u64,
-    /// How many bytes from there are in one piece, at least 1.
+    /// How many bytes from there are in one piece, at least 1, at most what was asked for.
     pub length: u64,
     /// To be held during the access.
     pub pin: Pin,
@@ -61,7 +96,7 @@ pub struct Found {
 /// The view of one device.
 pub struct GuestMemory {
     ram: Arc<Ram>,
-    ranges: Mutex<Arc<Ranges>>,
+    view: Arc<View>,
 }
 
 impl GuestMemory {
@@ -69,7 +104,7 @@ impl GuestMemory {
     pub fn new(ram: Arc<Ram>) -> Self {
         Self {
             ram,
-            ranges: Mutex::default(),
+            view: Arc::default(),
         }
     }
 
@@ -78,7 +113,8 @@ impl GuestMemory {
         &self.ram
     }
 
-    /// Adds a range.
+    /// Adds a range, in place of what is there. That waits for accesses as an unmap does;
+    /// of very many ranges, some may be gone before the new one is there.
     pub fn map(
         &self,
         address: u64,
@@ -110,97 +146,99 @@ impl GuestMemory {
                 "the range of {size:#x} at {offset:#x} is not inside the RAM file"
             )));
         }
-        self.change(|ranges| {
-            cut(ranges, address, size);
-            ranges.insert(
-                address,
-                Range {
-                    size,
-                    offset,
-                    readable,
-                    writable,
-                },
-            );
-        });
+        let target = Target {
+            distance: offset.wrapping_sub(address),
+            readable,
+            writable,
+        };
+        self.view
+            .change(address..=address + (size - 1), Some(target));
         Ok(())
     }
 
     /// Removes what is in a range.
     pub fn unmap(&self, address: u64, size: u64) {
-        self.change(|ranges| cut(ranges, address, size));
+        if size > 0 {
+            self.view
+                .change(address..=address.saturating_add(size - 1), None);
+        }
     }
 
     /// Removes everything.
     pub fn clear(&self) {
-        self.change(Ranges::clear);
+        self.view.change(0..=u64::MAX, None);
     }
 
-    /// Applies a change and waits for the accesses that began before it.
-    fn change(&self, edit: impl FnOnce(&mut Ranges)) {
-        let mut current = self.ranges.lock();
-        let mut ranges = Ranges::clone(&current);
-        edit(&mut ranges);
-        let old = std::mem::replace(&mut *current, Arc::new(ranges));
-        drop(current);
-        // Nobody takes new pins on the old one; those there are end with a chunk.
-        while Arc::strong_count(&old) > 1 {
-            std::thread::yield_now();
-        }
-    }
-
-    /// Finds the memory at an address, if the device may access it that way.
-    pub fn find(&self, address: u64, access: Access) -> Option<Found> {
-        let ranges = Arc::clone(&self.ranges.lock());
-        let (start, range) = ranges.range(..=address).next_back()?;
-        let into = address - start;
+    /// Finds the memory at an address, if the device may access it that way: as much of
+    /// `length` as is in one piece.
+    pub fn find(&self, address: u64, length: u64, access: Access) -> Option<Found> {
+        let wanted = address.saturating_add(length.checked_sub(1)?);
+        let mut state = self.view.state.lock();
+        let (range, target) = state.ranges.get_key_value(&address)?;
         let allowed = match access {
-            Access::Read => range.readable,
-            Access::Write => range.writable,
+            Access::Read => target.readable,
+            Access::Write => target.writable,
         };
-        if into >= range.size || !allowed {
+        if !allowed {
             return None;
         }
+        let last = wanted.min(*range.end());
+        let offset = address.wrapping_add(target.distance);
+        let key = state.next;
+        state.next += 1;
+        state.pins.insert(key, address..=last);
         Some(Found {
-            offset: range.offset + into,
-            length: range.size - into,
+            offset,
+            length: last - address + 1,
             pin: Pin {
-                _ranges: Arc::clone(&ranges),
+                view: Arc::clone(&self.view),
+                key,
             },
         })
     }
 }
 
-/// Removes a range from all that overlap it, keeping their other parts.
-fn cut(ranges: &mut Ranges, address: u64, size: u64) {
-    let end = u128::from(address) + u128::from(size);
-    let overlapping: Vec<_> = ranges
-        .range(..)
-        .filter(|(start, range)| {
-            u128::from(**start) < end
-                && u128::from(**start) + u128::from(range.size) > u128::from(address)
-        })
-        .map(|(start, range)| (*start, *range))
-        .collect();
-    for (start, range) in overlapping {
-        ranges.remove(&start);
-        if start < address {
-            let size = address - start;
-            ranges.insert(start, Range { size, ..range });
+impl View {
+    /// Puts something, or nothing, in place of what is at a range, and waits for the
+    /// accesses to that which began before.
+    fn change(&self, span: Span, target: Option<Target>) {
+        let mut state = self.state.lock();
+        while let Some(step) = state.first_step(&span) {
+            state.ranges.remove(step);
+            MutexGuard::bump(&mut state);
         }
-        let range_end = u128::from(start) + u128::from(range.size);
-        if range_end > end {
-            // Both fit: `end` is below the end of a range that did.
-            let removed = (end - u128::from(start)) as u64;
-            ranges.insert(
-                start + removed,
-                Range {
-                    size: range.size - removed,
-                    offset: range.offset + removed,
-                    ..range
-                },
-            );
+        match target {
+            Some(target) => state.ranges.insert(span.clone(), target),
+            None => state.ranges.remove(span.clone()),
         }
+        // Nobody takes new pins on what was there; those there are end with a chunk.
+        let now = state.next;
+        self.unpinned.wait_while(&mut state, |state| {
+            state
+                .pins
+                .range(..now)
+                .any(|(_, pinned)| overlap(pinned, &span))
+        });
     }
+}
+
+impl State {
+    /// The first part of a range, if there is more in it than one step takes away.
+    fn first_step(&self, span: &Span) -> Option<Span> {
+        let (rest, _) = self.ranges.overlapping(span).nth(STEP)?;
+        Some(*span.start()..=rest.start() - 1)
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.view.state.lock().pins.remove(&self.key);
+        self.view.unpinned.notify_all();
+    }
+}
+
+fn overlap(one: &Span, other: &Span) -> bool {
+    one.start() <= other.end() && other.start() <= one.end()
 }
 
 fn invalid(message: String) -> Error {
@@ -210,10 +248,16 @@ fn invalid(message: String) -> Error {
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
+    use std::sync::atomic::AtomicBool;
+    use std::sync::atomic::Ordering::Relaxed;
 
     use proptest::prelude::*;
 
     use super::*;
+
+    const PAGE: u64 = 0x1000;
+    /// How far addresses and sizes go in the property test.
+    const SMALL: u64 = 64;
 
     fn memory() -> (GuestMemory, File) {
         let ram = Arc::new(Ram::anonymous(0x10_0000).unwrap());
@@ -222,7 +266,7 @@ mod tests {
     }
 
     fn offset(memory: &GuestMemory, address: u64, access: Access) -> Option<(u64, u64)> {
-        let found = memory.find(address, access)?;
+        let found = memory.find(address, u64::MAX, access)?;
         Some((found.offset, found.length))
     }
 
@@ -281,15 +325,60 @@ mod tests {
         memory.unmap(u64::MAX, u64::MAX);
     }
 
+    /// A map of pages that lie side by side, in RAM too, and so are one piece.
+    fn pages(count: u64) -> (GuestMemory, File) {
+        let (memory, file) = memory();
+        for page in 0..count {
+            map(&memory, &file, page);
+        }
+        (memory, file)
+    }
+
+    fn map(memory: &GuestMemory, file: &File, page: u64) {
+        let file = Some(file.try_clone().unwrap());
+        memory
+            .map(page * PAGE, PAGE, page * PAGE, true, true, file)
+            .unwrap();
+    }
+
+    #[test]
+    fn neighbours_are_one_piece_and_pins_no_longer_than_asked_for() {
+        let (memory, _) = pages(3);
+        let piece = |length| {
+            let found = memory.find(PAGE - 1, length, Access::Write).unwrap();
+            (found.offset, found.length)
+        };
+        assert_eq!(piece(1), (PAGE - 1, 1));
+        assert_eq!(piece(PAGE + 2), (PAGE - 1, PAGE + 2));
+        assert_eq!(piece(u64::MAX), (PAGE - 1, 2 * PAGE + 1));
+        assert!(memory.find(0, 0, Access::Read).is_none());
+    }
+
+    #[test]
+    fn the_end_of_the_address_space() {
+        let (memory, file) = memory();
+        let last = u64::MAX - (PAGE - 1);
+        memory
+            .map(last, PAGE, 0x3000, true, true, Some(file))
+            .unwrap();
+        assert_eq!(offset(&memory, u64::MAX, Access::Read), Some((0x3fff, 1)));
+        memory.unmap(u64::MAX, 1);
+        assert_eq!(
+            offset(&memory, last, Access::Read),
+            Some((0x3000, PAGE - 1))
+        );
+        memory.unmap(last, u64::MAX);
+        assert_eq!(offset(&memory, last, Access::Read), None);
+    }
+
     #[test]
     fn an_unmap_waits_for_accesses() {
-        let (memory, file) = memory();
-        memory.map(0, 0x1000, 0, true, true, Some(file)).unwrap();
-        let found = memory.find(0, Access::Read).unwrap();
+        let (memory, _) = pages(1);
+        let found = memory.find(0, 1, Access::Read).unwrap();
         std::thread::scope(|scope| {
-            let unmap = scope.spawn(|| memory.unmap(0, 0x1000));
+            let unmap = scope.spawn(|| memory.unmap(0, PAGE));
             // It takes effect at once, but does not return.
-            while memory.find(0, Access::Read).is_some() {
+            while memory.find(0, 1, Access::Read).is_some() {
                 std::thread::yield_now();
             }
             assert!(!unmap.is_finished());
@@ -298,31 +387,215 @@ mod tests {
         });
     }
 
-    proptest! {
-        /// Against a model that keeps one entry per byte.
-        #[test]
-        fn behaves_like_a_byte_map(steps in prop::collection::vec((any::<bool>(), 0u64..64, 1u64..32, 0u64..64), 1..20)) {
-            let (memory, file) = memory();
-            let mut model = [None; 128];
-            for (map, address, size, offset) in steps {
-                for at in 0..size {
-                    model[(address + at) as usize] = map.then_some(offset + at);
+    /// Would hang if it did.
+    #[test]
+    fn an_unmap_does_not_wait_for_accesses_elsewhere() {
+        let (memory, file) = pages(3);
+        let found = memory.find(PAGE, PAGE, Access::Read).unwrap();
+        memory.unmap(0, PAGE);
+        memory.unmap(2 * PAGE, PAGE);
+        map(&memory, &file, 0);
+        assert_eq!(found.length, PAGE);
+    }
+
+    #[test]
+    fn an_unmap_does_not_wait_for_what_is_mapped_after_it() {
+        let (memory, file) = pages(1);
+        let found = memory.find(0, 1, Access::Read).unwrap();
+        std::thread::scope(|scope| {
+            let unmap = scope.spawn(|| memory.unmap(0, PAGE));
+            while memory.find(0, 1, Access::Read).is_some() {
+                std::thread::yield_now();
+            }
+            // This one waits for the access as well, but takes effect at once.
+            let remap = scope.spawn(|| map(&memory, &file, 0));
+            let again = loop {
+                match memory.find(0, 1, Access::Read) {
+                    Some(found) => break found,
+                    None => std::thread::yield_now(),
                 }
-                if map {
-                    let file = Some(file.try_clone().unwrap());
-                    memory.map(address, size, offset, true, true, file).unwrap();
-                } else {
+            };
+            drop(found);
+            unmap.join().unwrap();
+            remap.join().unwrap();
+            drop(again);
+        });
+    }
+
+    /// Also for one that another change has already taken out of the map.
+    #[test]
+    fn every_unmap_waits_for_accesses() {
+        let (memory, _) = pages(4);
+        let found = memory.find(PAGE, PAGE, Access::Read).unwrap();
+        let released = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for (address, size) in [(0, 4 * PAGE), (PAGE, PAGE), (2 * PAGE - 1, 1)] {
+                let (memory, released) = (&memory, &released);
+                scope.spawn(move || {
                     memory.unmap(address, size);
+                    assert!(released.load(Relaxed));
+                });
+            }
+            while memory.find(PAGE, 1, Access::Read).is_some() {
+                std::thread::yield_now();
+            }
+            // Relaxed is enough: the lock of the map orders the two.
+            released.store(true, Relaxed);
+            drop(found);
+        });
+    }
+
+    #[test]
+    fn more_than_one_step() {
+        let (memory, file) = memory();
+        let ranges = 2 * STEP as u64 + 1;
+        let fill = || {
+            for range in 0..ranges {
+                let file = Some(file.try_clone().unwrap());
+                memory
+                    .map(2 * range, 1, 5 * range, true, true, file)
+                    .unwrap();
+            }
+        };
+        let count = || memory.view.state.lock().ranges.len() as u64;
+        fill();
+        assert_eq!(count(), ranges);
+        memory.unmap(0, 2 * (ranges - 1));
+        assert_eq!(count(), 1);
+        fill();
+        let again = Some(file.try_clone().unwrap());
+        memory
+            .map(1, 2 * ranges, 0x8000, true, true, again)
+            .unwrap();
+        assert_eq!(count(), 2);
+        assert_eq!(offset(&memory, 1, Access::Read), Some((0x8000, 2 * ranges)));
+        fill();
+        memory.clear();
+        assert_eq!(count(), 0);
+    }
+
+    /// What can happen to a map.
+    #[derive(Debug, Clone)]
+    enum Event {
+        Map {
+            address: u64,
+            size: u64,
+            offset: u64,
+            readable: bool,
+            writable: bool,
+        },
+        Unmap {
+            address: u64,
+            size: u64,
+        },
+        Clear,
+        Find {
+            address: u64,
+            length: u64,
+            access: Access,
+        },
+        Release(usize),
+    }
+
+    fn events() -> impl Strategy<Value = Event> {
+        let access = prop_oneof![Just(Access::Read), Just(Access::Write)];
+        // Offsets often equal to addresses, so that there is something to be joined.
+        let offset = |address| prop_oneof![Just(address), 0..SMALL];
+        let map = (0..SMALL, 1..SMALL / 4, any::<bool>(), any::<bool>()).prop_flat_map(
+            move |(address, size, readable, writable)| {
+                offset(address).prop_map(move |offset| Event::Map {
+                    address,
+                    size,
+                    offset,
+                    readable,
+                    writable,
+                })
+            },
+        );
+        prop_oneof![
+            8 => map,
+            6 => (0..SMALL, 0..SMALL / 4).prop_map(|(address, size)| Event::Unmap { address, size }),
+            1 => Just(Event::Clear),
+            8 => (0..SMALL, 0..SMALL, access)
+                .prop_map(|(address, length, access)| Event::Find { address, length, access }),
+            4 => any::<usize>().prop_map(Event::Release),
+        ]
+    }
+
+    /// What one byte of the map has to be.
+    type Byte = Option<(u64, bool, bool)>;
+
+    /// What a find has to find, byte by byte.
+    fn expected(model: &[Byte], address: u64, length: u64, access: Access) -> Option<(u64, u64)> {
+        let first = model[address as usize]?;
+        let allowed = match access {
+            Access::Read => first.1,
+            Access::Write => first.2,
+        };
+        if !allowed {
+            return None;
+        }
+        let piece = (0..length)
+            .take_while(|at| {
+                let byte = model.get((address + at) as usize).copied().flatten();
+                byte == Some((first.0 + at, first.1, first.2))
+            })
+            .count();
+        (piece > 0).then_some((first.0, piece as u64))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+
+        /// Against a model that keeps one entry per byte. Accesses go on across changes
+        /// elsewhere, and end before the changes that have to wait for them: a change
+        /// that waited for more than that would hang.
+        #[test]
+        fn behaves_like_a_byte_map(events in prop::collection::vec(events(), 1..64)) {
+            let (memory, file) = memory();
+            let mut model = [None; 2 * SMALL as usize];
+            let mut pins: Vec<(Span, Found)> = Vec::new();
+            for event in events {
+                match event {
+                    Event::Map { address, size, offset, readable, writable } => {
+                        pins.retain(|(span, _)| !overlap(span, &(address..=address + size - 1)));
+                        for at in 0..size {
+                            model[(address + at) as usize] = Some((offset + at, readable, writable));
+                        }
+                        let file = Some(file.try_clone().unwrap());
+                        memory.map(address, size, offset, readable, writable, file).unwrap();
+                    }
+                    Event::Unmap { address, size } => {
+                        pins.retain(|(span, _)| size == 0 || !overlap(span, &(address..=address + size - 1)));
+                        model[address as usize..(address + size) as usize].fill(None);
+                        memory.unmap(address, size);
+                    }
+                    Event::Clear => {
+                        pins.clear();
+                        model.fill(None);
+                        memory.clear();
+                    }
+                    Event::Find { address, length, access } => {
+                        let found = memory.find(address, length, access);
+                        let place = found.as_ref().map(|found| (found.offset, found.length));
+                        prop_assert_eq!(place, expected(&model, address, length, access));
+                        pins.extend(found.map(|found| (address..=address + found.length - 1, found)));
+                    }
+                    Event::Release(index) => {
+                        if !pins.is_empty() {
+                            pins.swap_remove(index % pins.len());
+                        }
+                    }
                 }
             }
-            for (address, expected) in model.iter().enumerate() {
-                let found = offset(&memory, address as u64, Access::Read);
-                prop_assert_eq!(found.map(|(offset, _)| offset), *expected);
-                if let Some((offset, length)) = found {
-                    let last = model[address + length as usize - 1];
-                    prop_assert_eq!(last, Some(offset + length - 1));
+            for address in 0..model.len() as u64 {
+                for access in [Access::Read, Access::Write] {
+                    let found = offset(&memory, address, access);
+                    prop_assert_eq!(found, expected(&model, address, u64::MAX, access));
                 }
             }
+            drop(pins);
+            prop_assert!(memory.view.state.lock().pins.is_empty());
         }
     }
 }

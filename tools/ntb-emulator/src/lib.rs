@@ -12,6 +12,7 @@
 //! server               one PCI function to one QEMU
 //! ntb   dma            what the functions do
 //! pci   mmio           configuration space, register accesses
+//! bus                  memory as a DMA engine sees it
 //! address              bus address -> own RAM | a peer's RAM through a window | nothing
 //! guest_memory  ram    what a device may reach; the memory itself
 //! interrupt  counters
@@ -21,6 +22,7 @@
 //! message, because guests cannot do without it.
 
 pub mod address;
+pub mod bus;
 pub mod config;
 pub mod control;
 pub mod counters;

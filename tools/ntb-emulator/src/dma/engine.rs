@@ -14,14 +14,14 @@ use parking_lot::Condvar;
 use parking_lot::Mutex;
 use parking_lot::MutexGuard;
 
-use super::Bus;
-use super::Fault;
 use super::descriptor;
 use super::descriptor::Descriptor;
 use super::descriptor::Outcome;
 use super::registers::End;
 use super::registers::Registers;
 use super::registers::Slot;
+use crate::bus::Bus;
+use crate::bus::Fault;
 use crate::counters::Counters;
 use crate::interrupt::Interrupts;
 use crate::mmio;

@@ -2,7 +2,8 @@
 //! A DMA function: a PLX engine of one channel (10b5:87d0), for the driver plx_dma.
 //!
 //! [`descriptor`] and [`registers`] are the formats, [`engine`] executes, and this file
-//! makes a PCI function of them. Which memory an address means is behind [`Bus`].
+//! makes a PCI function of them. Which memory an address means is behind
+//! [`crate::bus::Bus`].
 
 pub mod descriptor;
 pub mod engine;
@@ -25,27 +26,6 @@ use crate::server::Layout;
 use self::engine::Engine;
 
 const BAR_SIZE: u64 = 0x4000;
-
-/// Why an access to memory failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// There is nothing to read.
-    Read,
-    /// There is nothing that can be written.
-    Write,
-}
-
-/// Memory as the engine sees it.
-pub trait Bus {
-    /// Reads all of `data` or fails.
-    fn read(&self, address: u64, data: &mut [u8]) -> Result<(), Fault>;
-
-    /// Writes all of `data` or fails.
-    fn write(&self, address: u64, data: &[u8]) -> Result<(), Fault>;
-
-    /// Copies at least 1 and at most `length` bytes (which is not 0), and says how many.
-    fn copy(&self, source: u64, destination: u64, length: u64) -> Result<u64, Fault>;
-}
 
 /// A DMA function of a guest.
 pub struct DmaFunction {

@@ -8,13 +8,12 @@
 use super::ConfigBytes;
 use super::Identity;
 use super::Window;
-use super::registers::DOORBELLS;
+use super::register_map::Bank;
 use super::registers::LinkSwitch;
 use super::registers::Register;
 use super::registers::SCRATCHPADS;
 use super::registers::VECTORS;
 use super::registers::WINDOWS;
-use crate::mmio::Located;
 
 /// The sizes of the windows (log2), of this end and of the external side.
 const WINDOW_SIZES: usize = 0xd0;
@@ -30,7 +29,7 @@ pub const IDENTITY: Identity = Identity {
     registers_size: 0x1_0000,
     msix_table: 0x2000,
     switch: LinkSwitch::Control,
-    locate,
+    registers: REGISTERS,
     configuration,
     link_status_in_config: Some(LINK_STATUS),
     topology: [0, 0],
@@ -42,52 +41,12 @@ fn configuration(end: usize, windows: &[Window; WINDOWS]) -> ConfigBytes {
     vec![(WINDOW_SIZES, [sizes, sizes].concat()), (PPD, vec![ppd])]
 }
 
-/// The register at an offset of BAR 0.
-pub fn locate(offset: u64) -> Option<Located<Register>> {
-    let one = |register, start, width| {
-        Some(Located {
-            register,
-            start,
-            width,
-        })
-    };
-    match offset {
-        0x0000..=0x0003 => one(Register::Control, 0x0000, 4),
-        0x0010..=0x002f => {
-            let window = ((offset - 0x10) / 0x10) as usize;
-            debug_assert!(window < WINDOWS);
-            let start = offset & !7;
-            if offset & 8 == 0 {
-                one(Register::TranslationBase(window), start, 8)
-            } else {
-                one(Register::TranslationLimit(window), start, 8)
-            }
-        }
-        0x0040..=0x0047 => one(Register::InterruptStatus, 0x0040, 8),
-        0x0048..=0x004f => one(Register::InterruptDisable, 0x0048, 8),
-        0x0080.. if offset - 0x0080 < 4 * SCRATCHPADS as u64 => {
-            let index = ((offset - 0x80) / 4) as usize;
-            one(Register::Scratchpad(index), offset & !3, 4)
-        }
-        0x00d0.. if offset - 0x00d0 < VECTORS as u64 => one(
-            Register::InterruptVector((offset - 0xd0) as usize),
-            offset,
-            1,
-        ),
-        0x0100.. if offset - 0x0100 < 4 * DOORBELLS as u64 => {
-            let index = ((offset - 0x100) / 4) as usize;
-            one(Register::Doorbell(index), offset & !3, 4)
-        }
-        0x0180.. if offset - 0x0180 < 4 * SCRATCHPADS as u64 => {
-            let index = ((offset - 0x180) / 4) as usize;
-            one(Register::PeerScratchpad(index), offset & !3, 4)
-        }
-        0x4018..=0x401f => one(Register::ExternalLimit(0), 0x4018, 8),
-        0x4028..=0x402f => one(Register::ExternalLimit(1), 0x4028, 8),
-        // The command register of the external side.
-        0x4504..=0x4507 => one(Register::Plain(0), 0x4504, 4),
-        0x4518..=0x451f => one(Register::ExternalBar(0), 0x4518, 8),
-        0x4520..=0x4527 => one(Register::ExternalBar(1), 0x4520, 8),
-        _ => None,
-    }
-}
+/// What it has beside the common registers.
+const REGISTERS: &[Bank] = &[
+    Bank::many(0x00d0, 1, VECTORS, Register::InterruptVector),
+    Bank::many(0x0180, 4, SCRATCHPADS, Register::PeerScratchpad),
+    Bank::windows(0x4018, 0x10, Register::ExternalLimit),
+    // The command register of the external side.
+    Bank::one(0x4504, 4, Register::Plain),
+    Bank::windows(0x4518, 8, Register::ExternalBar),
+];

@@ -16,6 +16,7 @@
 pub mod function;
 mod gen3;
 mod gen5;
+mod register_map;
 pub mod registers;
 pub mod window;
 
@@ -37,6 +38,7 @@ use crate::pci::Bar;
 use crate::pci::ConfigSpace;
 use crate::ram::Ram;
 
+use self::register_map::Bank;
 use self::registers::LINK_ACTIVE;
 use self::registers::LINK_SOURCE;
 use self::registers::LinkSwitch;
@@ -59,7 +61,8 @@ pub struct Identity {
     /// Where in BAR 0 the MSI-X table is; the pending bits are in the page behind it.
     msix_table: u32,
     switch: LinkSwitch,
-    locate: fn(u64) -> Option<Located<Register>>,
+    /// Its registers beside the common ones.
+    registers: &'static [Bank],
     /// Bytes of configuration space for an end (0 is upstream).
     configuration: fn(usize, &[Window; WINDOWS]) -> ConfigBytes,
     link_status_in_config: Option<u64>,
@@ -73,6 +76,11 @@ impl Identity {
             Personality::Gen3 => &gen3::IDENTITY,
             Personality::Gen5 => &gen5::IDENTITY,
         }
+    }
+
+    /// The register at an offset of BAR 0.
+    fn locate(&self, offset: u64) -> Option<Located<Register>> {
+        register_map::locate(self.registers, offset)
     }
 }
 
@@ -254,13 +262,12 @@ impl Link {
                 let available = permitted.saturating_sub(offset);
                 let found = base
                     .checked_add(offset)
-                    .filter(|_| available > 0)
-                    .and_then(|address| memory.find(address, access));
+                    .and_then(|address| memory.find(address, length.min(available), access));
                 match found {
                     Some(found) => Reach::Memory {
                         ram: Arc::clone(memory.ram()),
                         offset: found.offset,
-                        length: length.min(available).min(found.length),
+                        length: found.length,
                         pin: Some(found.pin),
                     },
                     None => Reach::Nothing,
@@ -448,7 +455,7 @@ impl RegisterBlock for Block<'_> {
     type Register = Register;
 
     fn locate(&self, offset: u64) -> Option<Located<Register>> {
-        (self.link.identity.locate)(offset)
+        self.link.identity.locate(offset)
     }
 
     fn read(&mut self, register: Register) -> u64 {
@@ -536,7 +543,8 @@ mod tests {
     fn registers_lie_side_by_side() {
         for personality in [Personality::Gen3, Personality::Gen5] {
             let identity = Identity::of(personality);
-            let (locate, table) = (identity.locate, u64::from(identity.msix_table));
+            let locate = |offset| identity.locate(offset);
+            let table = u64::from(identity.msix_table);
             let mut offset = 0;
             while offset < 0x1_0000 {
                 let Some(found) = locate(offset) else {

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Where in BAR 0 the registers are.
+//!
+//! A personality's layout is what both have at the same place, [`COMMON`], and a list of
+//! its own. Nothing in them overlaps. What the registers do is in [`super::registers`].
+
+use super::registers::DOORBELLS;
+use super::registers::Register;
+use super::registers::SCRATCHPADS;
+use super::registers::WINDOWS;
+use crate::mmio::Located;
+
+/// Registers of one kind.
+pub struct Bank {
+    /// Where the first one is.
+    start: u64,
+    /// How many bytes each one has.
+    width: usize,
+    /// How many there are.
+    count: usize,
+    /// How far it is from one to the next.
+    stride: u64,
+    /// The register of an index.
+    register: fn(usize) -> Register,
+}
+
+impl Bank {
+    /// A single register.
+    pub const fn one(start: u64, width: usize, register: fn(usize) -> Register) -> Self {
+        Self::many(start, width, 1, register)
+    }
+
+    /// Registers without a gap between them.
+    pub const fn many(
+        start: u64,
+        width: usize,
+        count: usize,
+        register: fn(usize) -> Register,
+    ) -> Self {
+        Self {
+            start,
+            width,
+            count,
+            stride: width as u64,
+            register,
+        }
+    }
+
+    /// One register for each window, with something else in between.
+    pub const fn windows(start: u64, stride: u64, register: fn(usize) -> Register) -> Self {
+        Self {
+            start,
+            width: 8,
+            count: WINDOWS,
+            stride,
+            register,
+        }
+    }
+
+    fn locate(&self, offset: u64) -> Option<Located<Register>> {
+        let into = offset.checked_sub(self.start)?;
+        let index = into / self.stride;
+        if index >= self.count as u64 || into % self.stride >= self.width as u64 {
+            return None;
+        }
+        Some(Located {
+            register: (self.register)(index as usize),
+            start: self.start + index * self.stride,
+            width: self.width,
+        })
+    }
+}
+
+/// What is at the same place in all of them.
+const COMMON: &[Bank] = &[
+    Bank::one(0x0000, 4, |_| Register::Control),
+    Bank::windows(0x0010, 0x10, Register::TranslationBase),
+    Bank::windows(0x0018, 0x10, Register::TranslationLimit),
+    Bank::one(0x0040, 8, |_| Register::InterruptStatus),
+    Bank::one(0x0048, 8, |_| Register::InterruptDisable),
+    Bank::many(0x0080, 4, SCRATCHPADS, Register::Scratchpad),
+    Bank::many(0x0100, 4, DOORBELLS, Register::Doorbell),
+];
+
+/// The register at an offset of BAR 0, for a personality with those of its own.
+pub fn locate(own: &[Bank], offset: u64) -> Option<Located<Register>> {
+    COMMON
+        .iter()
+        .chain(own)
+        .find_map(|bank| bank.locate(offset))
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The map of a device's memory, as a guest behind a virtual IOMMU uses it: from several
+//! threads at the same time, and with very many ranges.
+//!
+//! What the map says is tested where it is, in `src/guest_memory.rs`.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::Duration;
+
+use ntb_emulator::guest_memory::Access;
+use ntb_emulator::guest_memory::GuestMemory;
+use ntb_emulator::ram::Ram;
+use rustix::time::ClockId;
+
+const PAGE: u64 = 4096;
+
+/// A view of some RAM, and the descriptor that QEMU would send.
+struct Device {
+    memory: GuestMemory,
+    file: File,
+}
+
+impl Device {
+    fn new(ram_size: u64) -> Self {
+        let ram = Arc::new(Ram::anonymous(ram_size).unwrap());
+        let file = File::from(ram.as_fd().try_clone_to_owned().unwrap());
+        let memory = GuestMemory::new(ram);
+        Self { memory, file }
+    }
+
+    fn map(&self, address: u64, size: u64, offset: u64) {
+        let file = Some(self.file.try_clone().unwrap());
+        self.memory
+            .map(address, size, offset, true, true, file)
+            .unwrap();
+    }
+}
+
+/// Numbers without a pattern that matters (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit
+    }
+
+    /// Some pages of those.
+    fn pages(&mut self, of: &Range<u64>) -> Range<u64> {
+        let first = of.start + self.below(of.end - of.start);
+        first..first + 1 + self.below(of.end - first)
+    }
+}
+
+/// What threads that change the map and threads that access memory know of each other.
+struct Shared {
+    device: Device,
+    /// For each page whether it may be accessed: set before it is mapped, cleared after
+    /// it was unmapped.
+    allowed: [AtomicBool; PAGES as usize],
+    /// How many accesses there were to what must not be accessed any more.
+    wrong: AtomicU64,
+    /// How many threads have not had their accesses yet.
+    accessing: AtomicUsize,
+}
+
+/// Half of them for each of two threads. They lie side by side, so that what one thread
+/// maps is joined with what the other one has mapped, and is cut off again.
+const PAGES: u64 = 16;
+
+impl Shared {
+    fn allow(&self, pages: &Range<u64>, allowed: bool) {
+        for page in pages.clone() {
+            // Relaxed is enough: the lock of the map orders this and the accesses.
+            self.allowed[page as usize].store(allowed, Relaxed);
+        }
+    }
+
+    fn change(&self, mine: Range<u64>, mut random: Random) {
+        while self.accessing.load(Relaxed) > 0 {
+            let pages = random.pages(&mine);
+            let (address, size) = (pages.start * PAGE, (pages.end - pages.start) * PAGE);
+            if random.below(2) == 0 {
+                self.allow(&pages, true);
+                self.device.map(address, size, address);
+            } else {
+                self.device.memory.unmap(address, size);
+                self.allow(&pages, false);
+            }
+        }
+    }
+
+    fn access(&self, accesses: u32, mut random: Random) {
+        let ram = self.device.memory.ram();
+        let mut done = 0;
+        while done < accesses {
+            let pages = random.pages(&(0..PAGES));
+            let (address, length) = (pages.start * PAGE, (pages.end - pages.start) * PAGE);
+            let Some(found) = self.device.memory.find(address, length, Access::Read) else {
+                continue;
+            };
+            let found_pages = pages.start..pages.start + found.length / PAGE;
+            self.check(&found_pages);
+            Ram::copy(ram, found.offset, ram, PAGES * PAGE, found.length).unwrap();
+            self.check(&found_pages);
+            drop(found);
+            done += 1;
+        }
+        self.accessing.fetch_sub(1, Relaxed);
+    }
+
+    fn check(&self, pages: &Range<u64>) {
+        let allowed = |page: u64| self.allowed[page as usize].load(Relaxed);
+        if !pages.clone().all(allowed) {
+            self.wrong.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// Goes on until everybody has had enough accesses, however the threads are scheduled.
+#[test]
+fn nothing_accesses_what_was_unmapped() {
+    let shared = Shared {
+        device: Device::new(2 * PAGES * PAGE),
+        allowed: [const { AtomicBool::new(false) }; PAGES as usize],
+        wrong: AtomicU64::new(0),
+        accessing: AtomicUsize::new(3),
+    };
+    thread::scope(|scope| {
+        let shared = &shared;
+        for seed in 1..=3 {
+            scope.spawn(move || shared.access(20_000, Random(seed)));
+        }
+        scope.spawn(|| shared.change(0..PAGES / 2, Random(4)));
+        scope.spawn(|| shared.change(PAGES / 2..PAGES, Random(5)));
+    });
+    assert_eq!(shared.wrong.into_inner(), 0);
+}
+
+/// What some work has cost.
+struct Cost {
+    bytes_allocated: u64,
+    time: Duration,
+}
+
+const CHANGES: u64 = 1_000;
+
+/// Fills a map, and measures what it costs to take ranges away, look for them, and bring
+/// them back, all over the map.
+fn cost_of_changes(ranges: u64) -> Cost {
+    // Apart, so that none becomes one piece with its neighbour.
+    let address = |range: u64| range * 2 * PAGE;
+    let device = Device::new(ranges * PAGE);
+    for range in 0..ranges {
+        device.map(address(range), PAGE, range * PAGE);
+    }
+    let mut random = Random(1);
+    let mut round = || {
+        for _ in 0..CHANGES {
+            let range = random.below(ranges);
+            let find = || device.memory.find(address(range), PAGE, Access::Write);
+            device.memory.unmap(address(range), PAGE);
+            assert!(find().is_none());
+            device.map(address(range), PAGE, range * PAGE);
+            assert!(find().is_some());
+        }
+    };
+    let bytes_allocated = allocation_counter::measure(&mut round).bytes_total;
+    // The best of some, and only the time that this thread really had.
+    let time = (0..10).map(|_| time_of(&mut round)).min().unwrap();
+    Cost {
+        bytes_allocated,
+        time,
+    }
+}
+
+fn time_of(work: impl FnOnce()) -> Duration {
+    let now = || {
+        let now = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+        Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+    };
+    let begin = now();
+    work();
+    now() - begin
+}
+
+/// A map of 100,000 ranges that was copied for a change, or walked through, would cost 100
+/// times what one of 1,000 does. A copy shows in the bytes, which are the same in each run;
+/// a walk shows in the time only, which is not, so the limit of that is a wide one.
+#[test]
+fn the_cost_of_a_change_hardly_grows_with_the_map() {
+    let small = cost_of_changes(1_000);
+    let big = cost_of_changes(100_000);
+    for cost in [&small, &big] {
+        assert!(
+            cost.bytes_allocated < CHANGES * 1024,
+            "{} bytes allocated",
+            cost.bytes_allocated
+        );
+    }
+    assert!(
+        big.time < 20 * small.time,
+        "{:?}, and {:?} with 1,000 ranges",
+        big.time,
+        small.time
+    );
+}
