@@ -1,0 +1,60 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+#
+# "make modules", "kernel-rust" and "ntb-modules" with a KDIR= that cannot do: one clear
+# line each. The trees are a few files; nothing is compiled.
+set -uo pipefail
+
+# shellcheck source=tests/scripts/tap.sh
+. "$(dirname "${BASH_SOURCE[0]}")/tap.sh"
+
+rustc=$(rustc --version)
+gcc_text=$(gcc --version | head -n 1)
+gcc_number=$(gcc -dumpfullversion | awk -F. '{ print $1 * 10000 + $2 * 100 + $3 }')
+
+# A header package of Debian's, as far as anybody looks.
+headers() { # NAME RELEASE [LINE...]
+	local tree=$folder/$1
+	mkdir -p "$tree/include/config"
+	echo 'include /usr/src/linux-headers-common/Makefile' >"$tree/Makefile"
+	echo "$2" >"$tree/include/config/kernel.release"
+	: >"$tree/Module.symvers"
+	shift 2
+	printf '%s\n' CONFIG_MODULES=y CONFIG_DMA_ENGINE=y "CONFIG_CC_VERSION_TEXT=\"gcc ${gcc_text#* }\"" \
+		CONFIG_CC_IS_GCC=y "$@" >"$tree/.config"
+	cp "$tree/.config" "$tree/include/config/auto.conf"
+}
+good=(CONFIG_RUST=y "CONFIG_RUSTC_VERSION_TEXT=\"$rustc\"" "CONFIG_GCC_VERSION=$gcc_number")
+build() { "$scripts/build-module" "$folder/$1" "$folder/out"; }
+for_modules() { "$scripts/kernel-for-modules" "$1" "$folder/$2" "${3:-}"; }
+
+expect "no folder" 1 "there is no such folder" build nothing
+mkdir "$folder/empty"
+expect "no kernel tree" 1 "it has no Makefile" build empty
+mkdir "$folder/bare" && : >"$folder/bare/Makefile"
+expect "not configured" 1 "it has no .config" build bare
+: >"$folder/bare/.config"
+expect "not prepared" 1 "modules_prepare" build bare
+headers old 7.2.1-amd64 "${good[@]}"
+expect "too old" 1 "is Linux 7.2.1-amd64; scif.ko needs 7.3" build old
+expect "too old for kernel-rust" 1 "is Linux 7.2.1-amd64; scif.ko needs 7.3" for_modules kernel-rust old
+headers rustless 7.3.99-amd64
+expect "without Rust" 1 "lacks CONFIG_RUST" build rustless
+headers debian 7.3.99-test-amd64 "${good[@]}"
+expect "a header package has no rust/" 1 "make kernel-rust KDIR=$folder/debian" build debian
+expect "no source package" 1 "kernel's source is not there" for_modules kernel-rust debian "$folder/no.tar.xz"
+expect "ntb-modules before kernel-rust" 1 "run 'make kernel-rust" for_modules ntb-modules debian
+expect "not a header package" 1 "is no folder of a header package" for_modules kernel-rust bare
+
+mkdir "$folder/source"
+printf 'kernelversion:\n\t@echo 7.3.98\n' >"$folder/source/Makefile"
+expect "a source of another version" 1 "is Linux 7.3.98 and the headers in $folder/debian are of 7.3.99" \
+	for_modules kernel-rust debian "$folder/source"
+printf 'kernelversion:\n\t@echo 7.3.99\n' >"$folder/source/Makefile"
+headers other-rustc 7.3.99-amd64 CONFIG_RUST=y 'CONFIG_RUSTC_VERSION_TEXT="rustc 1.99.0 (none)"'
+expect "another rustc" 1 "was built with 'rustc 1.99.0 (none)' and this is '$rustc'" \
+	for_modules kernel-rust other-rustc "$folder/source"
+headers other-gcc 7.3.99-amd64 CONFIG_RUST=y "CONFIG_RUSTC_VERSION_TEXT=\"$rustc\"" CONFIG_GCC_VERSION=90100
+expect "another gcc" 1 "install that one, or build inside" for_modules kernel-rust other-gcc "$folder/source"
+rm -rf "$(dirname "$scripts")"/build/kernel/7.3.99*
+tap_end
