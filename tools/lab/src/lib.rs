@@ -41,6 +41,7 @@ pub mod paths;
 mod process;
 mod progress;
 mod qemu;
+mod server;
 mod transfer;
 mod whole_file;
 pub mod wire;
