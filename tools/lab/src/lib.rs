@@ -20,6 +20,7 @@
 //! ```
 
 pub mod agent;
+pub mod arguments;
 pub mod client;
 mod command;
 mod config;
