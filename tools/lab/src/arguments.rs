@@ -30,9 +30,19 @@ Examples:
 
 Guests see the environment's root (writes go to memory), the repository as /src and the
 cache folder as /cache (read-only), and /exchange, which they share with each other and
-the host.";
+the host.
+
+Exit status:
+  0    done
+  1    `dmesg --check` found something
+  2    wrong usage
+  125  the lab has a problem";
 
 /// Boots and drives Linux guests joined by emulated NTBs.
+///
+/// It is not installed, but run from the clone, as `scripts/lab`, in the pinned environment.
+/// The first command is `scripts/lab up`; the lab then lives in the background until
+/// `scripts/lab down`.
 #[derive(Debug, Parser)]
 #[command(name = "lab", version, after_help = EXAMPLES)]
 pub struct Arguments {
@@ -53,10 +63,18 @@ pub enum Command {
     Down,
     /// Run a command in a node; exits as the command does.
     ///
-    /// Standard input, output and error are those of the command. The exit status is that of
-    /// the command, 128 + N if signal N ended it, 127 if it does not exist, 126 if it cannot
-    /// be run, and 125 if the lab has a problem.
-    #[command(after_help = "Example: scripts/lab exec 1 -- sh -c 'dmesg | grep ntb'")]
+    /// Standard input, output and error are those of the command, and so is the exit status.
+    #[command(after_help = "\
+Examples:
+  scripts/lab exec 1 -- sh -c 'dmesg | grep ntb'
+
+Exit status:
+  any      that of the command; or of lab itself:
+  2        wrong usage
+  125      the lab has a problem
+  126      the command cannot be run
+  127      it does not exist
+  128 + N  signal N ended it")]
     Exec {
         /// Give it no input.
         #[arg(short = 'n', long)]
