@@ -2,7 +2,8 @@
 #
 # Everything a person types; "make help" lists it. What is compiled is compiled
 # in the pinned environment (scripts/environment), but for what is for a machine
-# of one's own and takes its tools: "make modules" with KDIR=, and "make lib".
+# of one's own and takes its tools: "make modules" with KDIR=, "make lib" and
+# "make tools_install".
 
 KERNEL ?= plain
 environment := scripts/environment run
@@ -31,6 +32,10 @@ help:
 	@echo 'The library for a machine of yours, with its compiler:'
 	@echo '  make lib                   libscif'
 	@echo '  make lib_install           DESTDIR=, PREFIX= (/usr/local), LIBDIR=, ...; make lib_uninstall'
+	@echo
+	@echo 'The tool scif for a machine of yours, with its cargo:'
+	@echo '  make tools_install         scif; man pages and completions (bash, zsh, fish) of scif and lab'
+	@echo '                             DESTDIR=, PREFIX= (/usr/local), BINDIR=, ...; make tools_uninstall'
 	@echo
 	@echo 'For development, in the pinned environment:'
 	@echo '  make modules               scif.ko for the kernels of the lab (KERNEL=plain|debug)'
@@ -84,6 +89,11 @@ lib:
 lib_install lib_uninstall:
 	@$(MAKE) -C tools/lib/scif OUTPUT="$(CURDIR)/build/lib-here" $(@:lib_%=%)
 
+# Not with -C: a relative DESTDIR is one of the folder where make was called.
+tools_output ?= $(CURDIR)/build/tools-here
+tools_install tools_uninstall:
+	@$(MAKE) --no-print-directory -f tools/Makefile OUTPUT="$(tools_output)" $(@:tools_%=%)
+
 docs:
 	@$(environment) scripts/docs
 	@echo 'build/docs/index.html'
@@ -105,4 +115,4 @@ distclean: clean
 	scripts/environment remove-all
 
 .PHONY: help demo test conformance host-test check modules modules_install tools docs lib lib_install \
-	lib_uninstall shell clean distclean
+	lib_uninstall tools_install tools_uninstall shell clean distclean
