@@ -2,17 +2,14 @@
 //! Man pages and shell completions of `scif` and `lab`, made of the definitions of their command
 //! lines when they are installed: what they say is what the programs take.
 //!
-//! A program of its own, so that those two do not carry what only this needs. [`help`] reads what
-//! clap keeps as plain text, [`mdoc`] is the language of the pages, [`page`] a page,
-//! [`completion`] a completion.
+//! A program of its own, so that those two do not carry what only this needs. [`page`] makes the
+//! pages, [`completion`] the completions.
 //!
 //! # Invariants
 //! - Hidden commands and options appear nowhere.
 //! - The same definitions and date give the same files.
 
 pub mod completion;
-pub mod help;
-pub mod mdoc;
 pub mod page;
 
 use std::fs;
@@ -24,30 +21,25 @@ use clap::Command;
 use clap::CommandFactory;
 
 use crate::completion::SHELLS;
-use crate::page::Reference;
 
 /// A program, and what its pages refer to beside each other.
 pub struct Program {
     /// Its command line.
     pub command: Command,
-    /// Pages of others.
-    pub see_also: Vec<Reference>,
+    /// Pages of others, as `scif(7)`.
+    pub see_also: Vec<String>,
 }
 
 /// The programs of this project that people type.
 pub fn programs() -> Vec<Program> {
-    let reference = |name: &str, section| Reference {
-        name: name.to_owned(),
-        section,
-    };
     vec![
         Program {
             command: scif::command::definition(),
-            see_also: vec![reference("scif", 4), reference("scif", 7)],
+            see_also: vec!["scif(4)".to_owned(), "scif(7)".to_owned()],
         },
         Program {
             command: lab::arguments::Arguments::command(),
-            see_also: vec![reference("scif", 1)],
+            see_also: vec!["scif(1)".to_owned()],
         },
     ]
 }
@@ -55,7 +47,7 @@ pub fn programs() -> Vec<Program> {
 /// Writes all pages and completions into a folder.
 pub fn generate(folder: &Path, date: &str) -> Result<()> {
     for program in programs() {
-        for page in page::pages(&program, date) {
+        for page in page::pages(&program, date)? {
             write(&folder.join("man1"), &page.file_name, &page.text)?;
         }
         for shell in SHELLS {

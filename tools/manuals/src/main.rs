@@ -11,7 +11,7 @@ use clap::Parser;
 struct Arguments {
     /// Where to: man1/, bash/, zsh/ and fish/ are made there.
     folder: PathBuf,
-    /// The date of the pages, as "November 21, 2026".
+    /// The date of the pages, as 2026-11-21.
     date: String,
 }
 
