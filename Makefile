@@ -2,7 +2,8 @@
 #
 # Everything a person types; "make help" lists it. What is compiled is compiled
 # in the pinned environment (scripts/environment), but for what is for a machine
-# of one's own and takes its tools: "make modules" with KDIR=, and "make lib".
+# of one's own and takes its tools: "make modules" with KDIR=, "make lib" and
+# "make tools_install".
 
 KERNEL ?= stock
 environment := scripts/environment run
@@ -37,6 +38,10 @@ help:
 	@echo 'The library for a machine of yours, with its compiler:'
 	@echo '  make lib                   libscif'
 	@echo '  make lib_install           DESTDIR=, PREFIX= (/usr/local), LIBDIR=, ...; make lib_uninstall'
+	@echo
+	@echo 'The tool scif for a machine of yours, with its cargo:'
+	@echo '  make tools_install         scif; man pages and completions (bash, zsh, fish) of scif and lab'
+	@echo '                             DESTDIR=, PREFIX= (/usr/local), BINDIR=, ...; make tools_uninstall'
 	@echo
 	@echo 'For development, in the pinned environment:'
 	@echo '  make modules               scif.ko for a kernel of the lab (KERNEL=stock|plain|debug)'
@@ -98,6 +103,11 @@ lib:
 lib_install lib_uninstall:
 	@$(MAKE) -C tools/lib/scif OUTPUT="$(CURDIR)/build/lib-here" $(@:lib_%=%)
 
+# Not with -C: a relative DESTDIR is one of the folder where make was called.
+tools_output ?= $(CURDIR)/build/tools-here
+tools_install tools_uninstall:
+	@$(MAKE) --no-print-directory -f tools/Makefile OUTPUT="$(tools_output)" $(@:tools_%=%)
+
 docs:
 	@$(environment) scripts/docs
 	@echo 'build/docs/index.html'
@@ -120,4 +130,4 @@ distclean: clean
 
 .PHONY: help demo test build conformance host-test check modules modules_install \
 	kernel-rust ntb-modules ntb-modules_install update-pins tools docs lib lib_install lib_uninstall \
-	shell clean distclean
+	tools_install tools_uninstall shell clean distclean

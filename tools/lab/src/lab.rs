@@ -25,17 +25,18 @@ use anyhow::bail;
 use ntb_emulator::control::Client;
 use ntb_emulator::control::GuestCounters;
 use ntb_emulator::control::State as EmulatorState;
+use serde_json::Value;
 
 use crate::command::Command;
 use crate::command::Output;
 use crate::command::Process;
 use crate::config::Config;
 use crate::config::Flavour;
+use crate::control::Control;
 use crate::control::NodeReport;
 use crate::control::Report;
 use crate::emulator::Emulator;
 use crate::error::Error;
-use crate::guest::Event;
 use crate::guest::Guest;
 use crate::initramfs;
 use crate::interrupt;
@@ -46,15 +47,17 @@ use crate::limits;
 use crate::lock;
 use crate::monitor;
 use crate::node;
-use crate::owner;
 use crate::paths;
 use crate::paths::Claim;
 use crate::paths::LabPaths;
 use crate::progress::Progress;
+use crate::progress::Silent;
 use crate::progress::Step;
 use crate::qemu::Machine;
+use crate::server;
+use crate::server::Reply;
+use crate::server::Served;
 use crate::transfer;
-use crate::wire::Request;
 
 /// Within how many seconds a plain guest has booted on an idle machine.
 const BOOT: u64 = 30;
@@ -130,7 +133,7 @@ impl Lab {
         }
         lab.boot_all(progress)?;
         let weak = Arc::downgrade(&lab.inner);
-        owner::serve(&lab.inner.paths.control(), move || {
+        server::serve(&lab.inner.paths.control(), move || {
             Some(Lab {
                 inner: weak.upgrade()?,
                 ends: false,
@@ -286,20 +289,8 @@ impl Lab {
         self.command(node, argv)?.spawn()
     }
 
-    pub(crate) fn guest(&self, node: usize) -> Result<Guest> {
+    fn guest(&self, node: usize) -> Result<Guest> {
         Ok(self.inner.running(node)?.guest.clone())
-    }
-
-    /// Opens a raw channel to a node's agent, for the owner's clients.
-    pub(crate) fn open(
-        &self,
-        node: usize,
-        request: &Request,
-        sink: impl Fn(Event) + Send + Sync + 'static,
-    ) -> Result<(Guest, u32)> {
-        let guest = self.guest(node)?;
-        let channel = guest.open(request, sink)?;
-        Ok((guest, channel))
     }
 
     /// Loads a module of the kernel and what it needs, unless it is loaded.
@@ -363,12 +354,8 @@ impl Lab {
 
     /// Kills a node if it runs and boots it again, with the same memory and devices.
     pub fn restart(&self, node: usize) -> Result<()> {
-        self.restart_with(node, &crate::progress::Silent)
-    }
-
-    pub(crate) fn restart_with(&self, node: usize, progress: &dyn Progress) -> Result<()> {
         self.kill(node)?;
-        self.boot(node, progress)
+        self.boot(node, &Silent)
     }
 
     /// Stops the processors of a node: from outside it looks like one that hangs.
@@ -574,12 +561,12 @@ impl Lab {
         self.inner.may_go_down.store(true, Ordering::Release);
     }
 
-    pub(crate) fn may_go_down(&self) -> bool {
+    fn may_go_down(&self) -> bool {
         self.inner.may_go_down.load(Ordering::Acquire)
     }
 
     /// Ends all processes; what is left of the lab only gives errors.
-    pub(crate) fn stop(&self) {
+    fn stop(&self) {
         self.inner.stop();
     }
 }
@@ -634,6 +621,33 @@ impl Inner {
         let _ = fs::remove_dir_all(&self.memory);
         interrupt::unregister(&self.memory);
         drop(claim);
+    }
+}
+
+impl Served for Lab {
+    fn answer(&self, request: Control) -> Result<Reply> {
+        match request {
+            Control::Open { node, request } => {
+                return Ok(Reply::Channel(self.guest(node)?, request));
+            }
+            Control::Down if self.may_go_down() => {
+                // The client knows by the end of the connection that all is gone.
+                self.stop();
+                interrupt::end(0);
+            }
+            Control::Down => bail!(
+                "this lab belongs to the program with pid {}: end that",
+                std::process::id()
+            ),
+            Control::Report => return Ok(Reply::Value(serde_json::to_value(self.report()?)?)),
+            Control::Counters => return Ok(Reply::Value(serde_json::to_value(self.counters()?)?)),
+            Control::Kill { node } => self.kill(node)?,
+            Control::Restart { node } => self.restart(node)?,
+            Control::Pause { node } => self.pause(node)?,
+            Control::Resume { node } => self.resume(node)?,
+            Control::Link { a, b, up } => self.set_link(a, b, up)?,
+        }
+        Ok(Reply::Value(Value::Null))
     }
 }
 

@@ -20,6 +20,7 @@
 //! ```
 
 pub mod agent;
+pub mod arguments;
 pub mod client;
 mod command;
 mod config;
@@ -42,6 +43,7 @@ pub mod paths;
 mod process;
 mod progress;
 mod qemu;
+mod server;
 mod speed;
 mod transfer;
 mod whole_file;

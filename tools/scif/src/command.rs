@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::session::Session;
 use crate::transport::Connection;
+use clap::CommandFactory;
 use clap::Parser;
 use clap::Subcommand;
 use serde::Serialize;
@@ -60,6 +61,11 @@ enum Command {
     Cp(cp::Arguments),
     Serve(serve::Arguments),
     Bench(bench::Arguments),
+}
+
+/// The definition of the command line, for man pages and completions (`tools/manuals`).
+pub fn definition() -> clap::Command {
+    Arguments::command()
 }
 
 /// Runs the command line of this process.
@@ -195,10 +201,9 @@ fn parse_port(text: &str) -> std::result::Result<u16, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Arguments::command().debug_assert();
+        definition().debug_assert();
     }
 }

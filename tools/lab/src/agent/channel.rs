@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! One request in the guest: a command with its streams, or a file.
+//! The state of one request in the guest: its streams with their credit, and its process.
 //!
 //! # Invariants
 //! - Whoever takes bytes from the input queue returns their credit; the lab never sends
@@ -9,31 +9,20 @@
 use std::collections::VecDeque;
 use std::io;
 use std::io::Read;
-use std::io::Write;
-use std::os::unix::process::CommandExt;
-use std::os::unix::process::ExitStatusExt;
-use std::process::Command;
-use std::process::Stdio;
-use std::sync::Arc;
+use std::process::Child;
+use std::process::ExitStatus;
 use std::sync::Condvar;
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::thread;
 
 use rustix::process::Pid;
 use rustix::process::Signal;
-use rustix::process::WaitId;
-use rustix::process::WaitIdOptions;
 
 use super::Agent;
-use super::files;
 use crate::lock;
 use crate::wire::CHUNK;
-use crate::wire::Exec;
 use crate::wire::Frame;
 use crate::wire::Kind;
-use crate::wire::Outcome;
-use crate::wire::Request;
 use crate::wire::Stream;
 use crate::wire::WINDOW;
 
@@ -123,6 +112,20 @@ impl Channel {
         credit[index] -= bytes;
     }
 
+    /// Makes a command the one that signals reach.
+    pub(super) fn started(&self, child: &Child) -> Option<Pid> {
+        let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        *lock(&self.command) = pid;
+        pid
+    }
+
+    /// Reaps the command, which no signal reaches from then on.
+    pub(super) fn reap(&self, child: &mut Child) -> io::Result<ExitStatus> {
+        let mut command = lock(&self.command);
+        *command = None;
+        child.wait()
+    }
+
     /// Signals the command and everything in its process group.
     pub(super) fn signal(&self, signal: u32) {
         let signal = i32::try_from(signal).ok().and_then(Signal::from_named_raw);
@@ -161,104 +164,4 @@ impl Channel {
             total += length as u64;
         }
     }
-}
-
-/// Does what the request asks and says how it ended.
-pub(super) fn serve(agent: &Arc<Agent>, channel: &Arc<Channel>, request: Request) -> Outcome {
-    let (what, result) = match request {
-        Request::Exec(exec) => (
-            exec.argv.first().cloned().unwrap_or_default(),
-            run(agent, channel, exec),
-        ),
-        Request::Push { path, name, mode } => (
-            format!("cannot write {path}"),
-            files::receive(agent, channel, &path, &name, mode),
-        ),
-        Request::Pull { path } => (
-            format!("cannot read {path}"),
-            files::send(agent, channel, &path),
-        ),
-    };
-    result.unwrap_or_else(|error| Outcome::Failed {
-        message: format!("{what}: {error}"),
-        errno: error.raw_os_error().unwrap_or(0),
-    })
-}
-
-fn run(agent: &Arc<Agent>, channel: &Arc<Channel>, exec: Exec) -> io::Result<Outcome> {
-    let Some((program, arguments)) = exec.argv.split_first() else {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "no command given",
-        ));
-    };
-    let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .env_remove(super::WORKER)
-        .envs(exec.env)
-        .current_dir(exec.cwd.as_deref().unwrap_or("/root"))
-        .stdin(if exec.stdin {
-            Stdio::piped()
-        } else {
-            Stdio::null()
-        })
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
-    let mut child = command.spawn()?;
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    *lock(&channel.command) = pid;
-
-    if let Some(mut stdin) = child.stdin.take() {
-        let (agent, channel) = (Arc::clone(agent), Arc::clone(channel));
-        thread::spawn(move || {
-            while let Some(bytes) = channel.next_input(&agent) {
-                if stdin.write_all(&bytes).is_err() {
-                    // The command closed its input: swallow the rest, so that the lab is
-                    // not left without credit.
-                    while channel.next_input(&agent).is_some() {}
-                    break;
-                }
-            }
-        });
-    }
-    let pump = |from: Option<Box<dyn Read + Send>>, kind| {
-        let (agent, channel) = (Arc::clone(agent), Arc::clone(channel));
-        thread::spawn(move || {
-            if let Some(from) = from {
-                if let Err(error) = channel.pump_out(&agent, from, kind) {
-                    eprintln!("lab-agent: cannot read a command's output: {error}");
-                }
-            }
-        })
-    };
-    let stdout = child.stdout.take();
-    let stderr = child.stderr.take();
-    let out = pump(stdout.map(|s| Box::new(s) as Box<_>), Kind::Stdout);
-    let err = pump(stderr.map(|s| Box::new(s) as Box<_>), Kind::Stderr);
-    // Wait without reaping first: until `command` is cleared, its number must stay ours.
-    if let Some(pid) = pid {
-        let _ = rustix::io::retry_on_intr(|| {
-            rustix::process::waitid(
-                WaitId::Pid(pid),
-                WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
-            )
-        });
-    }
-    // As with ssh, the request lasts until nobody holds the output any more. A signal
-    // still reaches the rest of the group meanwhile, as the leader is not reaped yet.
-    let _ = out.join();
-    let _ = err.join();
-    let status = {
-        let mut command = lock(&channel.command);
-        *command = None;
-        child.wait()?
-    };
-    // Lets the input thread end.
-    channel.input(None);
-    Ok(match (status.code(), status.signal()) {
-        (Some(code), _) => Outcome::Exited(code),
-        (None, signal) => Outcome::Signaled(signal.unwrap_or(0)),
-    })
 }

@@ -7,8 +7,10 @@
 //! and a few threads for each channel.
 
 mod channel;
+mod exec;
 mod files;
 mod port;
+mod request;
 mod shell;
 
 use std::collections::HashMap;
@@ -147,7 +149,7 @@ fn handle(agent: &Arc<Agent>, frame: &Frame) -> io::Result<()> {
             lock(&agent.channels).insert(number, Arc::clone(&channel));
             let agent = Arc::clone(agent);
             thread::spawn(move || {
-                let outcome = channel::serve(&agent, &channel, request);
+                let outcome = request::serve(&agent, &channel, request);
                 lock(&agent.channels).remove(&number);
                 match Frame::json(Kind::Done, number, &outcome) {
                     Ok(frame) => agent.send(&frame),

@@ -22,6 +22,7 @@ use crate::new_file::NewFile;
 use crate::protocol::LONGEST_NAME;
 use crate::protocol::LONGEST_PATH;
 use crate::transfer::hexadecimal;
+use clap::ValueHint;
 use rustix::fs::Mode;
 use rustix::fs::OFlags;
 use serde::Serialize;
@@ -50,10 +51,10 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     /// What to copy
-    #[arg(value_name = "FROM")]
+    #[arg(value_name = "FROM", value_hint = ValueHint::AnyPath)]
     pub from: OsString,
     /// Where to
-    #[arg(value_name = "TO")]
+    #[arg(value_name = "TO", value_hint = ValueHint::AnyPath)]
     pub to: OsString,
     /// The port of the server
     #[arg(long, default_value_t = DEFAULT_PORT, value_parser = parse_port)]

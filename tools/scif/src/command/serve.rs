@@ -19,6 +19,7 @@ use crate::server;
 use crate::server::Service;
 use crate::session::Session;
 use crate::transport::Connection;
+use clap::ValueHint;
 use rustix::event::PollFlags;
 use std::io;
 use std::os::fd::AsFd;
@@ -48,7 +49,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     /// The folder
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub root: PathBuf,
     /// The port to listen on
     #[arg(long, default_value_t = DEFAULT_PORT, value_parser = parse_port)]

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a person can type after `lab`: the one definition of it, for the command itself and for
+//! its man pages and completions (`tools/manuals`). What is done then is not here.
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use clap::Subcommand;
+use ntb_emulator::config::Personality;
+use ntb_emulator::config::Windows;
+
+use crate::config::Config;
+use crate::config::Flavour;
+use crate::config::Topology;
+use crate::config::parse_personality;
+use crate::config::parse_windows;
+
+const EXAMPLES: &str = "\
+Examples:
+  scripts/lab up                          two nodes with an NTB between them
+  scripts/lab exec 0 -- uname -a          run a command in node 0
+  scripts/lab push 1 driver.conf /etc/    copy a file into node 1
+  scripts/lab console 1                   its serial console; leave with Ctrl-]
+  scripts/lab kill 1                      cut its power
+  scripts/lab restart 1                   boot it again
+  scripts/lab down                        end it all
+
+  scripts/lab --name big up --nodes 3 --kernel debug
+                                          another lab beside it: a star on the debug kernel
+
+Guests see the environment's root (writes go to memory), the repository as /src and the
+cache folder as /cache (read-only), and /exchange, which they share with each other and
+the host.
+
+Exit status:
+  0    done
+  1    `dmesg --check` found something
+  2    wrong usage
+  125  the lab has a problem";
+
+/// Boots and drives Linux guests joined by emulated NTBs.
+///
+/// It is not installed, but run from the clone, as `scripts/lab`, in the pinned environment.
+/// The first command is `scripts/lab up`; the lab then lives in the background until
+/// `scripts/lab down`.
+#[derive(Debug, Parser)]
+#[command(name = "lab", version, after_help = EXAMPLES)]
+pub struct Arguments {
+    /// Which lab, if there are several.
+    #[arg(long, global = true, env = "SCIF_LAB", default_value = "default")]
+    pub name: String,
+    /// What is to be done.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What is to be done.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start a lab.
+    Up(Up),
+    /// End the lab.
+    Down,
+    /// Run a command in a node; exits as the command does.
+    ///
+    /// Standard input, output and error are those of the command, and so is the exit status.
+    #[command(after_help = "\
+Examples:
+  scripts/lab exec 1 -- sh -c 'dmesg | grep ntb'
+
+Exit status:
+  any      that of the command; or of lab itself:
+  2        wrong usage
+  125      the lab has a problem
+  126      the command cannot be run
+  127      it does not exist
+  128 + N  signal N ended it")]
+    Exec {
+        /// Give it no input.
+        #[arg(short = 'n', long)]
+        no_stdin: bool,
+        /// Add a variable to its environment.
+        #[arg(short, long, value_name = "NAME=VALUE", value_parser = variable)]
+        env: Vec<(String, String)>,
+        /// Its working folder.
+        #[arg(short = 'C', long, value_name = "FOLDER")]
+        cwd: Option<String>,
+        /// Which node.
+        node: usize,
+        /// The command and its arguments.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<String>,
+    },
+    /// Copy a file into a node.
+    Push {
+        /// Which node.
+        node: usize,
+        /// The file, or "-" for the standard input.
+        local: PathBuf,
+        /// Where to, in the node; a folder keeps the name of the file.
+        remote: String,
+    },
+    /// Copy a file out of a node.
+    Pull {
+        /// Which node.
+        node: usize,
+        /// The file, in the node.
+        remote: String,
+        /// Where to, or "-" for the standard output.
+        #[arg(default_value = ".")]
+        local: PathBuf,
+    },
+    /// The serial console of a node; leave it with Ctrl-].
+    Console {
+        /// Which node.
+        node: usize,
+        /// Print what it said so far instead.
+        #[arg(long)]
+        log: bool,
+    },
+    /// Kill a node at once, as a power failure would.
+    Kill {
+        /// Which node.
+        node: usize,
+    },
+    /// Kill a node if it runs, and boot it again.
+    Restart {
+        /// Which node.
+        node: usize,
+    },
+    /// Stop a node's processors; from outside it looks like one that hangs.
+    Pause {
+        /// Which node.
+        node: usize,
+    },
+    /// Let a paused node go on.
+    Resume {
+        /// Which node.
+        node: usize,
+    },
+    /// Set the link between two nodes up or down.
+    Link {
+        /// What it shall be.
+        #[arg(value_parser = ["up", "down"])]
+        state: String,
+        /// One node.
+        a: usize,
+        /// The other.
+        b: usize,
+    },
+    /// Count trapped accesses, doorbells and DMA since the start.
+    Counters {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show what there is and how it is doing.
+    Status {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show the labs that run.
+    List,
+    /// The kernel log of a node.
+    Dmesg {
+        /// Which node.
+        node: usize,
+        /// Only what the kernel's checkers and the module complained about; exits with 1 if
+        /// there is anything.
+        #[arg(long)]
+        check: bool,
+    },
+    /// The background process of a lab; "up" starts it.
+    #[command(hide = true)]
+    Owner,
+}
+
+/// The lab that is to be started.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  scripts/lab up --nodes 3 --topology chain
+  scripts/lab up --kernel debug --dma-channels 4
+  scripts/lab up --iommu
+  scripts/lab up --windows fixed:256M:2M --append cma=64M@256M
+
+Node N sees its K-th NTB in PCI slot 5 + K and its K-th DMA engine in slot 0x10 + K.")]
+pub struct Up {
+    /// How many nodes.
+    #[arg(long, default_value_t = 2)]
+    pub nodes: usize,
+    /// Which links there are; a pair, or a star around node 0, by default.
+    #[arg(long, value_enum)]
+    pub topology: Option<Topology>,
+    /// Which kernel.
+    #[arg(long, value_enum, default_value = "stock", env = "KERNEL")]
+    pub kernel: Flavour,
+    /// Memory of a node; 512, or 1024 with the debug kernel, by default.
+    #[arg(long, value_name = "MIB")]
+    pub mem: Option<u32>,
+    /// Processors of a node.
+    #[arg(long, default_value_t = 2)]
+    pub cpus: u32,
+    /// DMA engines of a node.
+    #[arg(long, default_value_t = 1)]
+    pub dma_channels: usize,
+    /// Which NTB: gen5 (page alignment) or gen3 (alignment = size of the window).
+    #[arg(long, value_parser = parse_personality, default_value = "gen5")]
+    pub personality: Personality,
+    /// What the NTB's memory windows are: aperture, trapped:SIZE or fixed:BASE:SIZE.
+    #[arg(long, value_parser = parse_windows, default_value = "aperture")]
+    pub windows: Windows,
+    /// Give the nodes an IOMMU and let their kernels use it.
+    #[arg(long)]
+    pub iommu: bool,
+    /// Words for the kernel's command line.
+    #[arg(long, allow_hyphen_values = true)]
+    pub append: Vec<String>,
+    /// Modules of the kernel to load at every boot; "" for none.
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "ntb_hw_intel,plx_dma",
+        value_name = "NAME,..."
+    )]
+    pub modules: Vec<String>,
+    /// Guests without any NTB and DMA engine.
+    #[arg(long, conflicts_with_all = ["topology", "dma_channels"])]
+    pub no_devices: bool,
+    /// Another emulator.
+    #[arg(long, value_name = "PROGRAM")]
+    pub emulator: Option<PathBuf>,
+    /// Another agent for the guests.
+    #[arg(long, value_name = "PROGRAM")]
+    pub agent: Option<PathBuf>,
+}
+
+impl Up {
+    /// What was asked for, for the lab of that name.
+    pub fn config(self, name: &str) -> Config {
+        let none = self.no_devices;
+        let topology = self
+            .topology
+            .unwrap_or_else(|| Topology::default_for(self.nodes));
+        Config {
+            name: name.to_owned(),
+            nodes: self.nodes,
+            topology: if none { Topology::None } else { topology },
+            kernel: self.kernel,
+            memory: self.mem.unwrap_or(self.kernel.default_memory()),
+            processors: self.cpus,
+            dma_channels: if none { 0 } else { self.dma_channels },
+            personality: self.personality,
+            windows: self.windows,
+            iommu: self.iommu,
+            append: self.append,
+            modules: self
+                .modules
+                .into_iter()
+                .filter(|name| !name.is_empty())
+                .collect(),
+            emulator: self.emulator,
+            agent: self.agent,
+        }
+    }
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    text.split_once('=')
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .ok_or_else(|| "write NAME=VALUE".to_owned())
+}

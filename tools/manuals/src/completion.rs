@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The completion of a program for a shell, under the name by which that shell finds it.
+//!
+//! All three shells look a command up by the last part of its path, so what is for `lab` is for
+//! `scripts/lab`, too.
+
+use clap::Command;
+use clap_complete::Shell;
+
+/// The shells there are completions for.
+pub const SHELLS: [Shell; 3] = [Shell::Bash, Shell::Zsh, Shell::Fish];
+
+/// A completion.
+pub struct Completion {
+    /// The name of its file.
+    pub name: String,
+    /// What is in it.
+    pub text: String,
+}
+
+/// Makes a completion.
+pub fn completion(command: &Command, shell: Shell) -> Completion {
+    let name = command.get_name();
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut visible(command), name, &mut text);
+    Completion {
+        name: match shell {
+            Shell::Zsh => format!("_{name}"),
+            Shell::Fish => format!("{name}.fish"),
+            _ => name.to_owned(),
+        },
+        text: String::from_utf8_lossy(&text).into_owned(),
+    }
+}
+
+/// What a completion takes of a command, without anything hidden: clap_complete shows that.
+fn visible(command: &Command) -> Command {
+    // Names in clap are constants; those few live as long as this short program.
+    let constant = |text: &str| -> &'static str { Box::leak(text.into()) };
+    let mut copy = Command::new(constant(command.get_name()));
+    if let Some(about) = command.get_about() {
+        copy = copy.about(about.clone());
+    }
+    if let Some(version) = command.get_version() {
+        copy = copy.version(constant(version));
+    }
+    let arguments = command.get_arguments().filter(|each| !each.is_hide_set());
+    let commands = command.get_subcommands().filter(|each| !each.is_hide_set());
+    copy.args(arguments.cloned())
+        .subcommands(commands.map(visible))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::programs;
+
+    #[test]
+    fn every_visible_command_is_completed_and_no_other() {
+        for program in programs() {
+            for shell in SHELLS {
+                let file = completion(&program.command, shell);
+                let words: Vec<&str> = file
+                    .text
+                    .split(|c: char| !c.is_alphanumeric() && c != '-')
+                    .collect();
+                for command in program.command.get_subcommands() {
+                    assert_eq!(
+                        words.contains(&command.get_name()),
+                        !command.is_hide_set(),
+                        "{} in {} for {shell}",
+                        command.get_name(),
+                        file.name
+                    );
+                    for option in command.get_arguments().filter_map(|each| each.get_long()) {
+                        assert!(
+                            file.text.contains(option),
+                            "--{option} in {} for {shell}",
+                            file.name
+                        );
+                    }
+                }
+            }
+        }
+    }
+}

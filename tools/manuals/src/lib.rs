@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Man pages and shell completions of `scif` and `lab`, made of the definitions of their command
+//! lines when they are installed: what they say is what the programs take.
+//!
+//! A program of its own, so that those two do not carry what only this needs. [`page`] makes the
+//! pages, [`completion`] the completions.
+//!
+//! # Invariants
+//! - Hidden commands and options appear nowhere.
+//! - The same definitions and date give the same files.
+
+pub mod completion;
+pub mod page;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+use anyhow::Result;
+use clap::Command;
+use clap::CommandFactory;
+
+use crate::completion::SHELLS;
+
+/// A program, and what its pages refer to beside each other.
+pub struct Program {
+    /// Its command line.
+    pub command: Command,
+    /// Pages of others, as `scif(7)`.
+    pub see_also: Vec<String>,
+}
+
+/// The programs of this project that people type.
+pub fn programs() -> Vec<Program> {
+    vec![
+        Program {
+            command: scif::command::definition(),
+            see_also: vec!["scif(4)".to_owned(), "scif(7)".to_owned()],
+        },
+        Program {
+            command: lab::arguments::Arguments::command(),
+            see_also: vec!["scif(1)".to_owned()],
+        },
+    ]
+}
+
+/// Writes all pages and completions into a folder.
+pub fn generate(folder: &Path, date: &str) -> Result<()> {
+    for program in programs() {
+        for page in page::pages(&program, date)? {
+            write(&folder.join("man1"), &page.file_name, &page.text)?;
+        }
+        for shell in SHELLS {
+            let file = completion::completion(&program.command, shell);
+            write(&folder.join(shell.to_string()), &file.name, &file.text)?;
+        }
+    }
+    Ok(())
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
+    let file = folder.join(name);
+    fs::create_dir_all(folder)
+        .and_then(|()| fs::write(&file, text))
+        .with_context(|| format!("cannot write {}", file.display()))
+}
