@@ -105,6 +105,8 @@ pub struct Test {
     pub destroys: bool,
     /// Whether nodes go while others copy from and to them, so that their engines fail.
     pub loses_nodes: bool,
+    /// Whether it says something of Debian's kernel only.
+    pub stock_only: bool,
     /// Kernel reports whose first line contains one of these are expected.
     pub expects: &'static [&'static str],
     /// The test itself.
@@ -120,6 +122,7 @@ impl Test {
             seconds: 60,
             destroys: false,
             loses_nodes: false,
+            stock_only: false,
             expects: &[],
             run,
         }
@@ -140,6 +143,12 @@ impl Test {
     /// Engines may fail in it, because the memory they copy from or to goes away.
     pub const fn loses_nodes(mut self) -> Test {
         self.loses_nodes = true;
+        self
+    }
+
+    /// It is about Debian's kernel, and not run on others.
+    pub const fn on_stock(mut self) -> Test {
+        self.stock_only = true;
         self
     }
 

@@ -28,6 +28,12 @@ const FOUR_CHANNELS: Need = Need {
     ..PAIR
 };
 
+/// A pair whose nodes have an IOMMU.
+const IOMMU_PAIR: Need = Need {
+    iommu: true,
+    ..PAIR
+};
+
 /// A pair whose windows are mapped onto one place each, where the only buffers large enough
 /// are: what ntb_transport needs to run at the speed of memory.
 const FIXED_PAIR: Need = Need {
@@ -336,6 +342,29 @@ fn dmatest(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// The bridge and the engine are behind the IOMMU, each in a group of its own whose addresses
+/// are translated, and the engine copies with those.
+fn iommu(lab: &Lab) -> Result<()> {
+    for node in 0..lab.nodes() {
+        let group = |device: &str| -> Result<String> {
+            let folder = format!("/sys/bus/pci/devices/{device}/iommu_group");
+            let kind = lab.node(node).read(&format!("{folder}/type"))?;
+            ensure!(
+                kind.starts_with("DMA"),
+                "node {node}: {device} is in a group of the type {kind}"
+            );
+            lab.shell(node, &format!("readlink -f {folder}"))
+        };
+        let bridge = group(&ntb_device(0))?;
+        let engine = group(&format!("0000:00:{:02x}.0", lab::dma_slot(0)))?;
+        ensure!(
+            bridge != engine,
+            "node {node}: the bridge and the engine are both in {bridge}"
+        );
+    }
+    dmatest(lab)
+}
+
 /// A peer that dies takes the link down; when it is back, the link comes up again.
 fn peer_death(lab: &Lab) -> Result<()> {
     for node in 0..2 {
@@ -378,7 +407,7 @@ fn netdev(lab: &Lab) -> Result<()> {
         lab.shell(node, &setup)?;
     }
     let ping = "ping=$(command -v ping || echo busybox ping); $ping -c 1 -W 1 10.0.0.2";
-    wait_until("a ping over ntb_netdev", lab.hang_limit(60), || {
+    wait_until("a ping over ntb_netdev", lab.hang_limit(10), || {
         Ok((lab.exec(0, ["sh", "-c", ping])?.code() == Some(0)).then_some(()))
     })?;
     let server = lab.spawn(1, ["iperf3", "-s", "-1", "--forceflush"])?;
@@ -413,6 +442,9 @@ pub const TESTS: &[Test] = &[
     Test::new("in_tree::netdev", FIXED_PAIR, netdev)
         .seconds(120)
         .destroys(),
+    Test::new("in_tree::iommu", IOMMU_PAIR, iommu)
+        .seconds(120)
+        .releases_engine(),
     Test::new("in_tree::dmatest_four_channels", FOUR_CHANNELS, dmatest)
         .seconds(240)
         .releases_engine(),

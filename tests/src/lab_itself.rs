@@ -272,6 +272,20 @@ fn boot_time(lab: &Lab) -> Result<()> {
     BOOTED.check(&around, Duration::from_secs_f64(seconds()?))
 }
 
+/// The kernel's own modules are where a guest looks for them.
+fn modules(lab: &Lab) -> Result<()> {
+    // Netdev and its parts are in folders of their own; FUSE and zram may be built in.
+    for module in ["ntb_netdev", "zram"] {
+        lab.load(0, module)?;
+        lab.shell(0, &format!("test -e /sys/module/{module} && modprobe -r {module}"))?;
+    }
+    lab.shell(
+        0,
+        "modprobe --dry-run fuse; test \"$(ls /lib/modules)\" = \"$(uname -r)\"",
+    )?;
+    Ok(())
+}
+
 /// What the speed is measured by takes longer in a node that is busy: otherwise no machine
 /// would ever be found to be slow. A few times, as the machine may become faster in between.
 fn speed(lab: &Lab) -> Result<()> {
@@ -299,6 +313,7 @@ fn speed(lab: &Lab) -> Result<()> {
 pub const TESTS: &[Test] = &[
     Test::new("lab::boot_time", PAIR, boot_time).seconds(180),
     Test::new("lab::speed", PAIR, speed),
+    Test::new("lab::modules", PAIR, modules).on_stock(),
     Test::new("lab::exec", PAIR, exec),
     Test::new("lab::streams", PAIR, streams).seconds(120),
     Test::new("lab::timeout", PAIR, timeout),

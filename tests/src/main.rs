@@ -98,6 +98,9 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<ExitCode> {
     let wanted = |test: &&Test| {
+        if test.stock_only && arguments.kernel != Flavour::Stock {
+            return false;
+        }
         let filter: Vec<&String> = arguments.filter.iter().filter(|f| !f.is_empty()).collect();
         filter.is_empty() || filter.iter().any(|part| test.name.contains(part.as_str()))
     };

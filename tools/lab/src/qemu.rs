@@ -12,6 +12,7 @@ use std::process::Stdio;
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
+use ntb_emulator::config::Windows;
 use serde_json::json;
 
 use crate::config::Config;
@@ -146,6 +147,9 @@ impl Machine<'_> {
             // the host lets a virtual processor wait.
             "no_timer_check".to_owned(),
             "tsc=nowatchdog".to_owned(),
+            // Debian's kernel moves itself to a random place otherwise: over memory that was
+            // asked for by its address (cma=64M@256M), and away from its symbols.
+            "nokaslr".to_owned(),
             // A node whose kernel is broken is dead, and its QEMU ends.
             "oops=panic".to_owned(),
             "panic=-1".to_owned(),
@@ -153,6 +157,11 @@ impl Machine<'_> {
             format!("lab.agent={}", text(self.agent)?),
             format!("lab.modules={}", text(&self.kernel.modules())?),
         ];
+        if matches!(self.config.windows, Windows::Fixed { .. }) {
+            // The kernel's pool for DMA in atomic contexts, which a stock kernel has, would
+            // take the very place from the contiguous memory that the windows lead to.
+            words.push("initcall_blacklist=dma_atomic_pool_init".to_owned());
+        }
         if self.config.iommu {
             // Without scalable mode, which QEMU's emulation has only in parts.
             words.push("intel_iommu=on,sm_off".to_owned());
