@@ -45,8 +45,8 @@ impl Work {
             Flavour::Stock | Flavour::Plain => Work {
                 iterations: 10_000,
                 round_trips: 6,
-                reference_loop: Duration::from_millis(160),
-                reference_round_trip: Duration::from_millis(50),
+                reference_loop: Duration::from_millis(225),
+                reference_round_trip: Duration::from_millis(45),
             },
             // Its processes start slowly, but user space loops as fast.
             Flavour::Debug => Work {
