@@ -54,33 +54,54 @@ tree_make_variables() { # TREE
 	[ -z "${BINDGEN:-}" ] || echo "BINDGEN=$BINDGEN"
 }
 
-# One line for what is missing of the tools that built the tree, or is another version.
+# The package of Debian's that has a tool.
+package_of() { # TOOL
+	case $1 in
+	*-gcc-*) echo "${1#*-linux-gnu-}" ;;
+	ld.lld) echo lld ;;
+	xz) echo xz-utils ;;
+	libelf.h) echo libelf-dev ;;
+	openssl/opensslv.h) echo libssl-dev ;;
+	*) echo "${1##*/}" ;;
+	esac
+}
+
+# One line for all that is missing of the tools that built the tree, and one for what is
+# there in another version.
 check_tree_tools() { # TREE [TOOL...]
-	local tree=$1 tool wanted found tools
+	local tree=$1 compiler tool wanted found missing=() packages=()
 	shift
-	tools=(make "${RUSTC:-rustc}" "${BINDGEN:-bindgen}" "$@")
-	if tree_option "$tree" CONFIG_CC_IS_CLANG; then
-		tools+=(clang ld.lld)
-	else
-		tools+=("$(tree_compiler "$tree")")
-		[ -n "${tools[-1]}" ] || tools[-1]=gcc
-	fi
-	for tool in "${tools[@]}"; do
-		command -v "$tool" >/dev/null ||
-			die "$tool is missing, which the kernel in $tree was built with: install it (apt install ${tool#x86_64-linux-gnu-}), or build inside 'scripts/environment run'"
+	compiler=$(tree_compiler "$tree")
+	for tool in make "${RUSTC:-rustc}" "${BINDGEN:-bindgen}" "${compiler:-gcc}" \
+		$(! tree_option "$tree" CONFIG_CC_IS_CLANG || echo ld.lld) "$@"; do
+		case $tool in
+		*.h) [ -n "$(find /usr/include -path "*/$tool" -print -quit 2>/dev/null)" ] ;;
+		rust-src) [ -e "$(rustc_of_tree --print sysroot 2>/dev/null)/lib/rustlib/src/rust/library/core/src/lib.rs" ] ;;
+		*) command -v "$tool" >/dev/null ;;
+		esac || {
+			missing+=("$tool")
+			packages+=("$(package_of "$tool")")
+		}
 	done
+	[ "${#missing[@]}" = 0 ] ||
+		die "missing of what the kernel in $tree was built with: ${missing[*]}; install it (apt install ${packages[*]}), or build inside 'scripts/environment run'"
 	# A Rust module takes the very compiler that built the kernel's crates.
 	wanted=$(tree_text "$tree" CONFIG_RUSTC_VERSION_TEXT)
 	found=$(rustc_of_tree --version)
 	[ -z "$wanted" ] || [ "$wanted" = "$found" ] ||
-		die "the kernel in $tree was built with '$wanted' and this is '$found': use that one (RUSTC=...), or build inside 'scripts/environment run'"
+		die "the kernel in $tree was built with '$wanted' and this is '$found': use that one (RUSTC=...; Debian builds with the rustc of the release, not of backports), or build inside 'scripts/environment run'"
 	# A C compiler of another version may lay out the kernel's structures otherwise.
 	wanted=$(tree_text "$tree" CONFIG_GCC_VERSION)
 	if [ -n "$wanted" ] && [ "$wanted" != 0 ]; then
-		found=$("${tools[-1]}" -dumpfullversion | awk -F. '{ print $1 * 10000 + $2 * 100 + $3 }')
+		found=$("${compiler:-gcc}" -dumpfullversion | awk -F. '{ print $1 * 10000 + $2 * 100 + $3 }')
 		[ "${wanted%??}" = "${found%??}" ] ||
-			die "the kernel in $tree was built with '$(tree_text "$tree" CONFIG_CC_VERSION_TEXT)' and ${tools[-1]} is '$("${tools[-1]}" --version | head -n 1)': install that one, or build inside 'scripts/environment run'"
+			die "the kernel in $tree was built with '$(tree_text "$tree" CONFIG_CC_VERSION_TEXT)' and ${compiler:-gcc} is '$("${compiler:-gcc}" --version | head -n 1)': install that one, or build inside 'scripts/environment run'"
 	fi
+}
+
+# The same, with what the kernel's own source takes in addition.
+check_source_tools() { # TREE
+	check_tree_tools "$1" rust-src flex bison bc pahole xz perl libelf.h openssl/opensslv.h
 }
 
 # Whether it is the folder of one of Debian's header packages: the tree's own Makefile is
