@@ -110,6 +110,21 @@ is_header_package() { # TREE
 	[ ! -e "$1/rust" ] && [ ! -e "$1/vmlinux.o" ] && grep -qs '^include .*/Makefile$' "$1/Makefile"
 }
 
+# Runs Kbuild for an external module: "build_external TREE TARGET [ARGUMENT...]". What is
+# installed for a header package is not signed, as nobody has the key, and modprobe is told
+# of it here, which Kbuild leaves out for a tree without System.map.
+build_external() {
+	local tree=$1 target=$2
+	shift 2
+	[ "$target" != modules_install ] || [ -e "$tree/System.map" ] || {
+		make --no-print-directory -C "$tree" "$@" CONFIG_MODULE_SIG_ALL= modules_install 2>&1 |
+			{ grep -v "missing 'System.map' file" || true; }
+		depmod ${INSTALL_MOD_PATH:+-b "$INSTALL_MOD_PATH"} "$(tree_release "$tree")"
+		return
+	}
+	make --no-print-directory -C "$tree" "$@" "$target"
+}
+
 # Where "make kernel-rust" and "make ntb-modules" put what they make for it: a folder of the
 # repository. Takes $here, the folder of the scripts.
 made_for() { # TREE
