@@ -6,12 +6,14 @@
 # "make tools_install".
 
 KERNEL ?= stock
-environment := scripts/environment run
-
+# In the place of the shell, which would not pass on a signal; and whoever is left without
+# a make that waits for it, ends.
+environment := exec scripts/environment run
+export SCIF_WITH_PARENT := yes
 
 ifdef KDIR
 MO ?= build/module
-module_build = scripts/build-module "$(KDIR)" "$(MO)"
+module_build = exec scripts/build-module "$(KDIR)" "$(MO)"
 else
 module_build = $(environment) scripts/module "$(KERNEL)"
 endif
@@ -55,7 +57,7 @@ help:
 	@echo '  make distclean             and the cached root and kernels'
 
 demo:
-	@scripts/demo $(if $(FILE),"$(FILE)")
+	@exec scripts/demo $(if $(FILE),"$(FILE)")
 
 test: build
 	@$(environment) scripts/test --kernel "$(KERNEL)" $(FILTER)
@@ -87,7 +89,7 @@ kernel-rust ntb-modules ntb-modules_install:
 ifndef KDIR
 	@echo 'error: $@ takes KDIR=..., the folder of the header package: /lib/modules/$$(uname -r)/build' >&2; exit 2
 else
-	@scripts/kernel-for-modules $@ "$(KDIR)" "$(SOURCE)"
+	@exec scripts/kernel-for-modules $@ "$(KDIR)" "$(SOURCE)"
 endif
 
 update-pins:

@@ -35,6 +35,15 @@ ends_by() { # SIGNAL
 	wait "$process" 2>/dev/null
 	wait_until gone
 }
+parent_dies() {
+	rm -f "$folder/started"
+	SCIF_WITH_PARENT=yes sh -c '"$@"; true' sh "$contained" sh -c "$brood" "$word" &
+	local process=$!
+	wait_until test -e "$folder/started" || return 1
+	kill -KILL "$process"
+	wait "$process" 2>/dev/null
+	wait_until gone
+}
 leaves_nothing() {
 	"$contained" sh -c "(setsid sh -c 'while :; do sleep 1; done' $word &)"
 	wait_until gone
@@ -59,4 +68,5 @@ expect "what it leaves behind is killed" 0 "" leaves_nothing
 expect "SIGTERM ends everything" 0 "" ends_by TERM
 expect "SIGKILL, too" 0 "" ends_by KILL
 expect "and the end of its input, if that is its lifeline" 0 "" lifeline
+expect "and the death of its parent, if that is asked for" 0 "" parent_dies
 tap_end
