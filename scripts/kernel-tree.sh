@@ -35,19 +35,24 @@ rustc_of_tree() {
 	"${RUSTC:-rustc}" "$@"
 }
 
-# The C compiler that built it, such as x86_64-linux-gnu-gcc-14; nothing for plain gcc.
+# The C compiler that built it, such as x86_64-linux-gnu-gcc-14. Only gcc's version text
+# begins with its name; that of clang begins with whose clang it is.
 tree_compiler() { # TREE
 	local compiler
+	if tree_option "$1" CONFIG_CC_IS_CLANG; then
+		echo clang
+		return
+	fi
 	compiler=$(tree_text "$1" CONFIG_CC_VERSION_TEXT)
 	compiler=${compiler%% *}
-	[ "$compiler" = gcc ] || echo "$compiler"
+	echo "$compiler"
 }
 
 # Variables for make that choose its compilers, one a line.
 tree_make_variables() { # TREE
 	if tree_option "$1" CONFIG_CC_IS_CLANG; then
 		echo LLVM=1
-	elif [ -n "$(tree_compiler "$1")" ]; then
+	else
 		echo "CC=$(tree_compiler "$1")"
 	fi
 	[ -z "${RUSTC:-}" ] || echo "RUSTC=$RUSTC"
@@ -72,7 +77,7 @@ check_tree_tools() { # TREE [TOOL...]
 	local tree=$1 compiler tool wanted found missing=() packages=()
 	shift
 	compiler=$(tree_compiler "$tree")
-	for tool in make "${RUSTC:-rustc}" "${BINDGEN:-bindgen}" "${compiler:-gcc}" \
+	for tool in make "${RUSTC:-rustc}" "${BINDGEN:-bindgen}" "$compiler" \
 		$(! tree_option "$tree" CONFIG_CC_IS_CLANG || echo ld.lld) "$@"; do
 		case $tool in
 		*.h) [ -n "$(find /usr/include -path "*/$tool" -print -quit 2>/dev/null)" ] ;;
@@ -93,9 +98,9 @@ check_tree_tools() { # TREE [TOOL...]
 	# A C compiler of another version may lay out the kernel's structures otherwise.
 	wanted=$(tree_text "$tree" CONFIG_GCC_VERSION)
 	if [ -n "$wanted" ] && [ "$wanted" != 0 ]; then
-		found=$("${compiler:-gcc}" -dumpfullversion | awk -F. '{ print $1 * 10000 + $2 * 100 + $3 }')
+		found=$("$compiler" -dumpfullversion | awk -F. '{ print $1 * 10000 + $2 * 100 + $3 }')
 		[ "${wanted%??}" = "${found%??}" ] ||
-			die "the kernel in $tree was built with '$(tree_text "$tree" CONFIG_CC_VERSION_TEXT)' and ${compiler:-gcc} is '$("${compiler:-gcc}" --version | head -n 1)': install that one, or build inside 'scripts/environment run'"
+			die "the kernel in $tree was built with '$(tree_text "$tree" CONFIG_CC_VERSION_TEXT)' and $compiler is '$("$compiler" --version | head -n 1)': install that one, or build inside 'scripts/environment run'"
 	fi
 }
 

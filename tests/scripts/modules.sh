@@ -46,6 +46,17 @@ expect "no source package" 1 "kernel's source is not there" for_modules kernel-r
 expect "ntb-modules before kernel-rust" 1 "run 'make kernel-rust" for_modules ntb-modules debian
 expect "not a header package" 1 "is no folder of a header package" for_modules kernel-rust bare
 
+headers clang 7.3.99-amd64 "${good[@]:0:2}" CONFIG_NTB=y CONFIG_CC_IS_CLANG=y \
+	'CONFIG_CC_VERSION_TEXT="Nobody clang version 19.1.7"' CONFIG_GCC_VERSION=0
+mkdir -p "$folder/clang/rust"
+: >"$folder/clang/rust/libkernel.rmeta"
+# It comes as far as the make there, which has no tree.
+expect "a kernel that clang has built" 2 "No rule to make target" build clang
+headers good-gcc 7.3.99-amd64 "${good[@]}" CONFIG_NTB=y
+mkdir -p "$folder/good-gcc/rust"
+: >"$folder/good-gcc/rust/libkernel.rmeta"
+expect "a kernel that gcc has built" 2 "No rule to make target" build good-gcc
+
 mkdir "$folder/source"
 printf 'kernelversion:\n\t@echo 7.3.98\n' >"$folder/source/Makefile"
 expect "a source of another version" 1 "is Linux 7.3.98 and the headers in $folder/debian are of 7.3.99" \
