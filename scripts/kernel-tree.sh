@@ -121,12 +121,17 @@ is_header_package() { # TREE
 build_external() {
 	local tree=$1 target=$2
 	shift 2
-	[ "$target" != modules_install ] || [ -e "$tree/System.map" ] || {
-		make --no-print-directory -C "$tree" "$@" CONFIG_MODULE_SIG_ALL= modules_install 2>&1 |
-			{ grep -v "missing 'System.map' file" || true; }
-		depmod ${INSTALL_MOD_PATH:+-b "$INSTALL_MOD_PATH"} "$(tree_release "$tree")"
+	# Kbuild is run in another folder.
+	[ -z "${INSTALL_MOD_PATH:-}" ] || INSTALL_MOD_PATH=$(realpath -m "$INSTALL_MOD_PATH") || return
+	export INSTALL_MOD_PATH=${INSTALL_MOD_PATH:-}
+	if [ "$target" = modules_install ] && [ ! -e "$tree/System.map" ]; then
+		make --no-print-directory -C "$tree" "$@" INSTALL_MOD_PATH="$INSTALL_MOD_PATH" \
+			CONFIG_MODULE_SIG_ALL= modules_install 2>&1 |
+			{ grep -v "missing 'System.map' file" || true; } || return
+		PATH=$PATH:/usr/sbin:/sbin depmod ${INSTALL_MOD_PATH:+-b "$INSTALL_MOD_PATH"} \
+			"$(tree_release "$tree")"
 		return
-	}
+	fi
 	make --no-print-directory -C "$tree" "$@" "$target"
 }
 

@@ -64,6 +64,7 @@ expect "the status of the command" 3 "" "$contained" sh -c 'exit 3'
 expect "a command that a signal ends" 137 "" "$contained" sh -c 'kill -9 $$'
 expect "a command that is not there" 127 "cannot run" "$contained" /no/such/program
 expect "its input and output" 0 "text" sh -c "echo text | $contained cat"
+expect "a command under nohup" 4 "" nohup "$contained" sh -c 'kill -HUP $$; exit 4'
 expect "what it leaves behind is killed" 0 "" leaves_nothing
 expect "SIGTERM ends everything" 0 "" ends_by TERM
 expect "SIGKILL, too" 0 "" ends_by KILL

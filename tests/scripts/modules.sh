@@ -61,11 +61,21 @@ mkdir "$folder/source"
 printf 'kernelversion:\n\t@echo 7.3.98\n' >"$folder/source/Makefile"
 expect "a source of another version" 1 "is Linux 7.3.98 and the headers in $folder/debian are of 7.3.99" \
 	for_modules kernel-rust debian "$folder/source"
+printf 'kernelversion:\n\t@echo 7.3.9\n' >"$folder/source/Makefile"
+expect "a source whose version begins like the right one" 1 "is Linux 7.3.9 and the headers in" \
+	for_modules kernel-rust debian "$folder/source"
 printf 'kernelversion:\n\t@echo 7.3.99\n' >"$folder/source/Makefile"
 headers other-rustc 7.3.99-amd64 CONFIG_RUST=y 'CONFIG_RUSTC_VERSION_TEXT="rustc 1.99.0 (none)"'
 expect "another rustc" 1 "was built with 'rustc 1.99.0 (none)' and this is '$rustc'" \
 	for_modules kernel-rust other-rustc "$folder/source"
 headers other-gcc 7.3.99-amd64 CONFIG_RUST=y "CONFIG_RUSTC_VERSION_TEXT=\"$rustc\"" CONFIG_GCC_VERSION=90100
 expect "another gcc" 1 "install that one, or build inside" for_modules kernel-rust other-gcc "$folder/source"
+made=$(dirname "$scripts")/build/kernel/7.3.99-own-amd64
+headers own 7.3.99-own-amd64 "${good[@]}"
+mkdir -p "$made/tree" "$made/ntb-modules" && cp -r "$folder/own/." "$made/tree" && : >"$made/tree/ready"
+expect "no NTB modules yet" 1 "'make ntb-modules KDIR=$folder/own' builds" build own
+expect "none to install" 1 "are not built: run 'make ntb-modules'" for_modules ntb-modules_install own
+echo old >"$made/ntb-modules/ready"
+expect "NTB modules of an older kernel" 1 "run 'make ntb-modules KDIR=$folder/own' again" build own
 rm -rf "$(dirname "$scripts")"/build/kernel/7.3.99*
 tap_end

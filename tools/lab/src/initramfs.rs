@@ -6,6 +6,7 @@
 //! contents.
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -44,11 +45,15 @@ pub fn ensure(cache: &Path, kernel: &Kernel) -> Result<PathBuf> {
     let key = &format!("{digest:x}")[..12];
     let path = cache.join(format!("initramfs-{key}.cpio"));
     if !path.exists() {
-        let partial = cache.join(format!("initramfs-{key}.{}.partial", std::process::id()));
-        fs::write(&partial, &archive)
-            .with_context(|| format!("cannot write {} (no space?)", partial.display()))?;
-        fs::rename(&partial, &path)
-            .with_context(|| format!("cannot rename {} to its final name", partial.display()))?;
+        // Not by the id of this process: those begin anew in every environment.
+        let mut partial = tempfile::NamedTempFile::new_in(cache)
+            .with_context(|| format!("cannot make a file in {}", cache.display()))?;
+        partial
+            .write_all(&archive)
+            .with_context(|| format!("cannot write to {} (no space?)", cache.display()))?;
+        partial
+            .persist(&path)
+            .with_context(|| format!("cannot rename a file to {}", path.display()))?;
     }
     Ok(path)
 }
