@@ -277,7 +277,10 @@ fn modules(lab: &Lab) -> Result<()> {
     // Netdev and its parts are in folders of their own; FUSE and zram may be built in.
     for module in ["ntb_netdev", "zram"] {
         lab.load(0, module)?;
-        lab.shell(0, &format!("test -e /sys/module/{module} && modprobe -r {module}"))?;
+        lab.shell(
+            0,
+            &format!("test -e /sys/module/{module} && modprobe -r {module}"),
+        )?;
     }
     lab.shell(
         0,

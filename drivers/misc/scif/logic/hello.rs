@@ -102,21 +102,8 @@ impl Hello {
 
     /// From the words of the scratchpads.
     pub(crate) fn decode(words: &[u32; WORDS]) -> Result<Self, NoHello> {
-        let [
-            magic,
-            nonce,
-            echo,
-            ids,
-            generation_low,
-            generation_high,
-            control_low,
-            control_high,
-            base_low,
-            base_high,
-            len_low,
-            len_high,
-            sum,
-        ] = *words;
+        let [magic, nonce, echo, ids, generation_low, generation_high, control_low, control_high, base_low, base_high, len_low, len_high, sum] =
+            *words;
         let (body, _) = words.split_at(WORDS - 1);
         if magic >> 16 != MAGIC_AND_VERSION >> 16 || sum != checksum(body) || nonce == 0 {
             return Err(NoHello::Absent);
