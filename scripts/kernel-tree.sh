@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 #
 # What the scripts ask of a kernel's build tree, or of a folder of kernel headers, and of
-# the tools that it was built with. Takes scripts/messages.sh.
+# the tools that it was built with. Takes scripts/messages.sh and scripts/linux-series.sh.
 # shellcheck shell=bash
 
 tree_config() { # TREE
@@ -29,6 +29,12 @@ tree_release() { # TREE
 	else
 		sed -n 's/^#define UTS_RELEASE "\(.*\)"$/\1/p' "$1/include/generated/utsrelease.h"
 	fi
+}
+
+# One line if the kernel of KDIR= is older than what the module takes.
+check_tree_series() { # TREE RELEASE
+	[ "$(printf '%s\n' "$LINUX_SERIES_MINIMUM" "$2" | sort -V | head -n 1)" = "$LINUX_SERIES_MINIMUM" ] ||
+		die "KDIR=$1 is Linux $2; scif.ko needs $LINUX_SERIES_MINIMUM or later"
 }
 
 rustc_of_tree() {
