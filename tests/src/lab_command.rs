@@ -12,6 +12,7 @@ use anyhow::Result;
 use anyhow::bail;
 use anyhow::ensure;
 use lab::Lab;
+use lab::wait_until;
 
 use crate::harness::ONE;
 use crate::harness::Test;
@@ -159,12 +160,16 @@ fn life(lab: &Lab) -> Result<()> {
     commands.up = false;
     ensure!(!fs::exists(folder)?, "{folder} is left");
     for pid in processes {
-        // The owner is a child of a process that has ended: whoever inherits it reaps it.
-        let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        ensure!(
-            state.is_empty() || state.contains(") Z "),
-            "process {pid} is left: {state}"
-        );
+        // The owner hangs up while it exits, so it may still be at that. It is a child of a
+        // process that has ended: whoever inherits it reaps it.
+        wait_until(
+            &format!("the end of process {pid}"),
+            lab.hang_limit(10),
+            || {
+                let state = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+                Ok((state.is_empty() || state.contains(") Z ")).then_some(()))
+            },
+        )?;
     }
     Ok(())
 }
