@@ -15,8 +15,8 @@ use crate::bus::Fault;
 use crate::guest_memory::Access;
 use crate::guest_memory::GuestMemory;
 use crate::guest_memory::Pin;
-use crate::ntb::Port;
-use crate::ntb::Reach;
+use crate::ntb::port::Port;
+use crate::ntb::window::Reach;
 use crate::ram::Ram;
 
 /// The bus as one DMA function sees it.
@@ -115,8 +115,6 @@ impl Bus for GuestBus {
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
-    use std::fs::File;
-    use std::os::fd::AsFd;
 
     use proptest::prelude::*;
 
@@ -124,7 +122,7 @@ mod tests {
     use crate::config::Link as Entry;
     use crate::config::Personality;
     use crate::config::Windows;
-    use crate::ntb::Link;
+    use crate::ntb::link::Link;
 
     const RAM: u64 = 0x2_0000;
     /// Where guest 0 has its two windows: one trapped, one mapped over the peer's RAM.
@@ -146,7 +144,7 @@ mod tests {
     }
 
     fn map(memory: &GuestMemory, address: u64, size: u64, offset: u64, writable: bool) {
-        let file = File::from(memory.ram().as_fd().try_clone_to_owned().unwrap());
+        let file = memory.ram().file().unwrap();
         memory
             .map(address, size, offset, true, writable, Some(file))
             .unwrap();
@@ -162,10 +160,16 @@ mod tests {
             windows: Windows::Aperture,
         };
         let link = Link::new(&entry, [view(0), view(1)]);
-        map(link.port(1).memory(), IOVA, PERMITTED / 2, BEHIND, true);
+        map(
+            Port::new(&link, 1).memory(),
+            IOVA,
+            PERMITTED / 2,
+            BEHIND,
+            true,
+        );
         // The second half is behind the first one in IOVAs, but not in RAM; it is read-only.
         map(
-            link.port(1).memory(),
+            Port::new(&link, 1).memory(),
             IOVA + PERMITTED / 2,
             PERMITTED,
             0,
@@ -175,17 +179,17 @@ mod tests {
         map(&memory, 0, RAM / 2, 0, true);
         map(&memory, RAM / 2, RAM / 2, RAM / 2, false);
         for (end, trapped, aperture) in [(0, TRAPPED, APERTURE), (1, PEER_BAR, 0xb000_0000)] {
-            let port = link.port(end);
+            let port = Port::new(&link, end);
             port.connect();
             port.config_write(0x18, &trapped.to_le_bytes());
             port.config_write(0x20, &aperture.to_le_bytes());
             port.config_write(4, &[2, 0]);
             port.register_write(0xb0d4, &[8]);
         }
-        link.port(1).register_write(0x10, &IOVA.to_le_bytes());
+        Port::new(&link, 1).register_write(0x10, &IOVA.to_le_bytes());
         let limit = PEER_BAR + PERMITTED;
-        link.port(1).register_write(0x18, &limit.to_le_bytes());
-        let bus = GuestBus::new(memory, vec![link.port(0)]);
+        Port::new(&link, 1).register_write(0x18, &limit.to_le_bytes());
+        let bus = GuestBus::new(memory, vec![Port::new(&link, 0)]);
         Pair { rams, link, bus }
     }
 
@@ -267,14 +271,14 @@ mod tests {
         let Pair { rams, link, bus } = pair();
         rams[0].write(0, b"data").unwrap();
         let moved = 0x12_0000_0000u64;
-        link.port(0).config_write(0x20, &moved.to_le_bytes());
+        Port::new(&link, 0).config_write(0x20, &moved.to_le_bytes());
         assert_eq!(all(&bus, 0, APERTURE + 8, 4).1, Some(Fault::Write));
         assert_eq!(all(&bus, 0, moved + 8, 4), (4, None));
         let mut data = [0; 4];
         rams[1].read(8, &mut data).unwrap();
         assert_eq!(&data, b"data");
         // Decoding switched off: there is nothing.
-        link.port(0).config_write(4, &[0, 0]);
+        Port::new(&link, 0).config_write(4, &[0, 0]);
         assert_eq!(all(&bus, 0, moved + 8, 4).1, Some(Fault::Write));
     }
 

@@ -34,8 +34,9 @@ use crate::control::Response;
 use crate::control::State;
 use crate::dma::DmaFunction;
 use crate::guest_memory::GuestMemory;
-use crate::ntb::Link;
 use crate::ntb::function::NtbFunction;
+use crate::ntb::link::Link;
+use crate::ntb::port::Port;
 use crate::ram::Ram;
 use crate::server::Function;
 use crate::server::Served;
@@ -168,7 +169,7 @@ fn functions(
     let mut ports = Vec::new();
     let ntb = topology.ntb_functions(guest);
     for (index, (entry, socket)) in ntb.zip(topology.ntb_sockets(guest)).enumerate() {
-        let port = links[entry.link].port(entry.end);
+        let port = Port::new(&links[entry.link], entry.end);
         ports.push(port.clone());
         let name = format!("ntb-{index}");
         let function = NtbFunction::new(format!("guest {guest} {name}"), port);

@@ -90,6 +90,11 @@ impl Ram {
         Self::map(file, size)
     }
 
+    /// Another descriptor of it, such as QEMU sends with a range of memory.
+    pub fn file(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
     fn map(file: File, size: u64) -> Result<Self> {
         let length = usize::try_from(size).context("RAM larger than the address space")?;
         // SAFETY: a new mapping at an address of the kernel's choice.

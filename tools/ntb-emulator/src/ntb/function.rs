@@ -13,11 +13,12 @@ use crate::server::Function;
 use crate::server::Layout;
 use crate::server::Mapped;
 
-use super::Effects;
-use super::Port;
-use super::Reach;
+use super::block::Effects;
+use super::identity::REGISTERS_SIZE;
+use super::port::Port;
 use super::window::BARS;
 use super::window::Backing;
+use super::window::Reach;
 
 /// An NTB function of a guest.
 pub struct NtbFunction {
@@ -115,7 +116,7 @@ impl Function for NtbFunction {
     fn layout(&self) -> Vec<Layout> {
         let mut all = vec![Layout {
             bar: 0,
-            size: self.port.registers_size(),
+            size: REGISTERS_SIZE,
             mapped: None,
         }];
         let ram = self.port.peer_ram();

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Where in BAR 0 the registers are.
 //!
-//! A personality's layout is what both have at the same place, [`COMMON`], and a list of
-//! its own. Nothing in them overlaps. What the registers do is in [`super::registers`].
+//! A personality's layout is what all have at the same place, [`COMMON`], what all have
+//! somewhere, and a list of its own. Nothing in them overlaps. What the registers do is
+//! in [`super::registers`].
 
 use super::registers::DOORBELLS;
 use super::registers::Register;
 use super::registers::SCRATCHPADS;
-use super::registers::WINDOWS;
+use super::registers::VECTORS;
+use super::window::WINDOWS;
 use crate::mmio::Located;
 
 /// Registers of one kind.
@@ -71,7 +73,7 @@ impl Bank {
     }
 }
 
-/// What is at the same place in all of them.
+/// What is at the same place in all personalities.
 const COMMON: &[Bank] = &[
     Bank::one(0x0000, 4, |_| Register::Control),
     Bank::windows(0x0010, 0x10, Register::TranslationBase),
@@ -82,10 +84,37 @@ const COMMON: &[Bank] = &[
     Bank::many(0x0100, 4, DOORBELLS, Register::Doorbell),
 ];
 
-/// The register at an offset of BAR 0, for a personality with those of its own.
-pub fn locate(own: &[Bank], offset: u64) -> Option<Located<Register>> {
-    COMMON
-        .iter()
-        .chain(own)
-        .find_map(|bank| bank.locate(offset))
+/// The layout of a personality.
+pub struct RegisterMap {
+    /// Where the vectors of the interrupt sources are.
+    pub interrupt_vectors: u64,
+    /// Where the scratchpads of the peer are.
+    pub peer_scratchpads: u64,
+    /// What the others have not.
+    pub own: &'static [Bank],
+}
+
+impl RegisterMap {
+    /// The register at an offset of BAR 0.
+    pub fn locate(&self, offset: u64) -> Option<Located<Register>> {
+        let moved = [
+            Bank::many(
+                self.interrupt_vectors,
+                1,
+                VECTORS,
+                Register::InterruptVector,
+            ),
+            Bank::many(
+                self.peer_scratchpads,
+                4,
+                SCRATCHPADS,
+                Register::PeerScratchpad,
+            ),
+        ];
+        COMMON
+            .iter()
+            .chain(&moved)
+            .chain(self.own)
+            .find_map(|bank| bank.locate(offset))
+    }
 }

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The registers of one end of a link, common to all personalities.
 //!
-//! A personality says at which offset each register is ([`super::gen3`],
-//! [`super::gen5`]); what they hold and which values they take is here. What concerns
-//! both ends (doorbells, the peer's scratchpads, link state) is in [`super`].
+//! At which offset each register is, [`super::register_map`] says; what they hold and which
+//! values they take is here. What concerns both ends (doorbells, the peer's scratchpads,
+//! link state) is in [`super::block`].
 
-use super::Window;
+use super::window::WINDOWS;
+use super::window::Window;
 use crate::mmio::merge;
 
-/// The number of memory windows.
-pub const WINDOWS: usize = 2;
 /// The number of doorbells.
 pub const DOORBELLS: usize = 32;
 /// The number of scratchpads.

@@ -5,12 +5,17 @@
 //! while a guest runs. A mapped window leads to one place of the peer's RAM, so it takes
 //! the translation to that place and no other, and cannot enforce a limit.
 
+use std::sync::Arc;
+
 use crate::config::Link;
 use crate::config::Personality;
 use crate::config::TRAPPED_WINDOW_SIZE;
 use crate::config::Windows;
+use crate::guest_memory::Pin;
+use crate::ram::Ram;
 
-use super::registers::WINDOWS;
+/// The number of memory windows.
+pub const WINDOWS: usize = 2;
 
 /// The BAR of each window.
 pub const BARS: [usize; WINDOWS] = [2, 4];
@@ -37,6 +42,28 @@ pub enum Backing {
         /// The offset into the peer's RAM.
         base: u64,
     },
+}
+
+/// Where an access through a window leads to.
+pub enum Reach {
+    /// To the peer's memory.
+    Memory {
+        /// Whose.
+        ram: Arc<Ram>,
+        /// The offset into it.
+        offset: u64,
+        /// How many bytes are in one piece, at least 1, at most what was asked for.
+        length: u64,
+        /// To be held during the access.
+        pin: Option<Pin>,
+    },
+    /// The link is down.
+    LinkDown {
+        /// For how many bytes that is the answer.
+        length: u64,
+    },
+    /// Beyond the limit, or to no memory of the peer.
+    Nothing,
 }
 
 impl Window {

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What tells one personality from another, and the configuration space it makes.
+//!
+//! Each personality is one value, in [`super::gen3`] and [`super::gen5`]; what both have in
+//! common is here and in [`super::register_map`].
+
+use super::register_map::RegisterMap;
+use super::registers::LinkSwitch;
+use super::registers::VECTORS;
+use super::window::BARS;
+use super::window::WINDOWS;
+use super::window::Window;
+use crate::pci;
+use crate::pci::Bar;
+use crate::pci::ConfigSpace;
+
+const INTEL: u16 = 0x8086;
+/// A bridge that is none of the usual ones.
+const CLASS: u32 = 0x06_80_00;
+const REVISION: u8 = 1;
+
+/// The size of BAR 0, in which the registers are.
+pub const REGISTERS_SIZE: u64 = 0x1_0000;
+
+/// Bytes to be found at offsets of configuration space.
+pub type ConfigBytes = Vec<(usize, Vec<u8>)>;
+
+/// A personality.
+pub struct Identity {
+    /// The PCI device.
+    pub device: u16,
+    /// Where in BAR 0 the MSI-X table is; the pending bits are in the page behind it.
+    pub msix_table: u32,
+    /// How its link is switched.
+    pub switch: LinkSwitch,
+    /// Where its registers are.
+    pub registers: RegisterMap,
+    /// Bytes of configuration space for an end (0 is upstream).
+    pub configuration: fn(usize, &[Window; WINDOWS]) -> ConfigBytes,
+    /// Where in configuration space its link status is.
+    pub link_status_in_config: Option<u64>,
+    /// The topology register of the upstream and of the downstream end.
+    pub topology: [u32; 2],
+}
+
+impl Identity {
+    /// The configuration space of an end with those windows.
+    pub fn config_space(&self, end: usize, windows: &[Window; WINDOWS]) -> ConfigSpace {
+        let mut bars = vec![Bar {
+            index: 0,
+            size: REGISTERS_SIZE,
+            prefetchable: false,
+        }];
+        bars.extend(windows.iter().zip(BARS).map(|(window, index)| Bar {
+            index,
+            size: window.size,
+            prefetchable: true,
+        }));
+        let mut config = ConfigSpace::new(&pci::Identity {
+            vendor: INTEL,
+            device: self.device,
+            class: CLASS,
+            revision: REVISION,
+            bars,
+            vectors: VECTORS as u16,
+            msix_table: self.msix_table,
+            msix_pending: self.msix_table + 0x1000,
+        });
+        for (offset, bytes) in (self.configuration)(end, windows) {
+            config.set_initial(offset, &bytes);
+        }
+        config
+    }
+}
