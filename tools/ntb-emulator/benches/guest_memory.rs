@@ -5,32 +5,30 @@
 //! DMA_UNMAP, with the descriptor that comes with it. The figures of one run compare with
 //! each other; those of two machines do not. See README.md.
 
-use std::fs::File;
+#[path = "../tests/device/mod.rs"]
+mod device;
+
 use std::hint::black_box;
-use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
+use device::Device;
+use device::PAGE;
+use device::Random;
+use device::address_of;
 use ntb_emulator::guest_memory::Access;
-use ntb_emulator::guest_memory::GuestMemory;
-use ntb_emulator::ram::Ram;
 
 const SIZES: [u64; 3] = [10, 1_000, 100_000];
-const PAGE: u64 = 4096;
-/// Pages are apart, so that none becomes one piece with its neighbour.
-const STRIDE: u64 = 2 * PAGE;
 const DURATION: Duration = Duration::from_secs(1);
 /// So many between two looks at the clock, where the clock would be most of the work.
 const BATCH: u32 = 64;
 
 /// A map with that many ranges.
 struct Subject {
-    memory: GuestMemory,
-    file: File,
+    device: Device,
     ranges: u64,
 }
 
@@ -43,33 +41,15 @@ struct Figures {
 
 impl Subject {
     fn new(ranges: u64) -> Self {
-        let ram = Ram::anonymous(ranges * PAGE).expect("memory for a benchmark");
-        let ram = Arc::new(ram);
-        let file = ram.as_fd().try_clone_to_owned().expect("a descriptor");
-        let subject = Self {
-            memory: GuestMemory::new(ram),
-            file: File::from(file),
+        Self {
+            device: Device::with_ranges(ranges),
             ranges,
-        };
-        for index in 0..ranges {
-            subject.map(index);
         }
-        subject
-    }
-
-    fn map(&self, index: u64) {
-        let file = self.file.try_clone().expect("a descriptor");
-        self.memory
-            .map(index * STRIDE, PAGE, index * PAGE, true, true, Some(file))
-            .expect("a range inside the RAM");
-    }
-
-    fn unmap(&self, index: u64) {
-        self.memory.unmap(index * STRIDE, PAGE);
     }
 
     fn find(&self, index: u64) {
-        black_box(self.memory.find(index * STRIDE, PAGE, Access::Read));
+        let memory = &self.device.memory;
+        black_box(memory.find(address_of(index), PAGE, Access::Read));
     }
 
     /// Takes ranges away and brings them back, all over the map, until told to end.
@@ -80,8 +60,8 @@ impl Subject {
         while go_on(begin) {
             for _ in 0..BATCH {
                 let index = random.below(self.ranges);
-                self.unmap(index);
-                self.map(index);
+                self.device.unmap_range(index);
+                self.device.map_range(index);
                 changes += 2;
             }
         }
@@ -110,18 +90,6 @@ impl Subject {
             per_second,
             nearly_longest: each[each.len() * 999 / 1000],
         }
-    }
-}
-
-/// Numbers without a pattern that matters, the same ones in each run (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
     }
 }
 

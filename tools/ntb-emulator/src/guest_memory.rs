@@ -247,21 +247,16 @@ fn invalid(message: String) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
     use std::sync::atomic::AtomicBool;
     use std::sync::atomic::Ordering::Relaxed;
-
-    use proptest::prelude::*;
 
     use super::*;
 
     const PAGE: u64 = 0x1000;
-    /// How far addresses and sizes go in the property test.
-    const SMALL: u64 = 64;
 
     fn memory() -> (GuestMemory, File) {
         let ram = Arc::new(Ram::anonymous(0x10_0000).unwrap());
-        let file = File::from(ram.as_fd().try_clone_to_owned().unwrap());
+        let file = ram.file().unwrap();
         (GuestMemory::new(ram), file)
     }
 
@@ -304,8 +299,8 @@ mod tests {
         let (memory, file) = memory();
         memory.map(0, 0x1000, 0, true, true, None).unwrap();
         let other = Ram::anonymous(0x1000).unwrap();
-        let other = File::from(other.as_fd().try_clone_to_owned().unwrap());
-        memory.map(0, 0x1000, 0, true, true, Some(other)).unwrap();
+        let other = Some(other.file().unwrap());
+        memory.map(0, 0x1000, 0, true, true, other).unwrap();
         assert_eq!(offset(&memory, 0, Access::Read), None);
         let again = || Some(file.try_clone().unwrap());
         for (address, size, offset) in [
@@ -472,130 +467,5 @@ mod tests {
         fill();
         memory.clear();
         assert_eq!(count(), 0);
-    }
-
-    /// What can happen to a map.
-    #[derive(Debug, Clone)]
-    enum Event {
-        Map {
-            address: u64,
-            size: u64,
-            offset: u64,
-            readable: bool,
-            writable: bool,
-        },
-        Unmap {
-            address: u64,
-            size: u64,
-        },
-        Clear,
-        Find {
-            address: u64,
-            length: u64,
-            access: Access,
-        },
-        Release(usize),
-    }
-
-    fn events() -> impl Strategy<Value = Event> {
-        let access = prop_oneof![Just(Access::Read), Just(Access::Write)];
-        // Offsets often equal to addresses, so that there is something to be joined.
-        let offset = |address| prop_oneof![Just(address), 0..SMALL];
-        let map = (0..SMALL, 1..SMALL / 4, any::<bool>(), any::<bool>()).prop_flat_map(
-            move |(address, size, readable, writable)| {
-                offset(address).prop_map(move |offset| Event::Map {
-                    address,
-                    size,
-                    offset,
-                    readable,
-                    writable,
-                })
-            },
-        );
-        prop_oneof![
-            8 => map,
-            6 => (0..SMALL, 0..SMALL / 4).prop_map(|(address, size)| Event::Unmap { address, size }),
-            1 => Just(Event::Clear),
-            8 => (0..SMALL, 0..SMALL, access)
-                .prop_map(|(address, length, access)| Event::Find { address, length, access }),
-            4 => any::<usize>().prop_map(Event::Release),
-        ]
-    }
-
-    /// What one byte of the map has to be.
-    type Byte = Option<(u64, bool, bool)>;
-
-    /// What a find has to find, byte by byte.
-    fn expected(model: &[Byte], address: u64, length: u64, access: Access) -> Option<(u64, u64)> {
-        let first = model[address as usize]?;
-        let allowed = match access {
-            Access::Read => first.1,
-            Access::Write => first.2,
-        };
-        if !allowed {
-            return None;
-        }
-        let piece = (0..length)
-            .take_while(|at| {
-                let byte = model.get((address + at) as usize).copied().flatten();
-                byte == Some((first.0 + at, first.1, first.2))
-            })
-            .count();
-        (piece > 0).then_some((first.0, piece as u64))
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(512))]
-
-        /// Against a model that keeps one entry per byte. Accesses go on across changes
-        /// elsewhere, and end before the changes that have to wait for them: a change
-        /// that waited for more than that would hang.
-        #[test]
-        fn behaves_like_a_byte_map(events in prop::collection::vec(events(), 1..64)) {
-            let (memory, file) = memory();
-            let mut model = [None; 2 * SMALL as usize];
-            let mut pins: Vec<(Span, Found)> = Vec::new();
-            for event in events {
-                match event {
-                    Event::Map { address, size, offset, readable, writable } => {
-                        pins.retain(|(span, _)| !overlap(span, &(address..=address + size - 1)));
-                        for at in 0..size {
-                            model[(address + at) as usize] = Some((offset + at, readable, writable));
-                        }
-                        let file = Some(file.try_clone().unwrap());
-                        memory.map(address, size, offset, readable, writable, file).unwrap();
-                    }
-                    Event::Unmap { address, size } => {
-                        pins.retain(|(span, _)| size == 0 || !overlap(span, &(address..=address + size - 1)));
-                        model[address as usize..(address + size) as usize].fill(None);
-                        memory.unmap(address, size);
-                    }
-                    Event::Clear => {
-                        pins.clear();
-                        model.fill(None);
-                        memory.clear();
-                    }
-                    Event::Find { address, length, access } => {
-                        let found = memory.find(address, length, access);
-                        let place = found.as_ref().map(|found| (found.offset, found.length));
-                        prop_assert_eq!(place, expected(&model, address, length, access));
-                        pins.extend(found.map(|found| (address..=address + found.length - 1, found)));
-                    }
-                    Event::Release(index) => {
-                        if !pins.is_empty() {
-                            pins.swap_remove(index % pins.len());
-                        }
-                    }
-                }
-            }
-            for address in 0..model.len() as u64 {
-                for access in [Access::Read, Access::Write] {
-                    let found = offset(&memory, address, access);
-                    prop_assert_eq!(found, expected(&model, address, u64::MAX, access));
-                }
-            }
-            drop(pins);
-            prop_assert!(memory.view.state.lock().pins.is_empty());
-        }
     }
 }

@@ -2,12 +2,12 @@
 //! The map of a device's memory, as a guest behind a virtual IOMMU uses it: from several
 //! threads at the same time, and with very many ranges.
 //!
-//! What the map says is tested where it is, in `src/guest_memory.rs`.
+//! What the map says is tested where it is, in `src/guest_memory.rs`, and against a model
+//! in `tests/guest_memory_model.rs`.
 
-use std::fs::File;
+mod device;
+
 use std::ops::Range;
-use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::AtomicUsize;
@@ -15,46 +15,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
+use device::Device;
+use device::PAGE;
+use device::Random;
+use device::address_of;
 use ntb_emulator::guest_memory::Access;
-use ntb_emulator::guest_memory::GuestMemory;
 use ntb_emulator::ram::Ram;
 use rustix::time::ClockId;
 
-const PAGE: u64 = 4096;
-
-/// A view of some RAM, and the descriptor that QEMU would send.
-struct Device {
-    memory: GuestMemory,
-    file: File,
-}
-
-impl Device {
-    fn new(ram_size: u64) -> Self {
-        let ram = Arc::new(Ram::anonymous(ram_size).unwrap());
-        let file = File::from(ram.as_fd().try_clone_to_owned().unwrap());
-        let memory = GuestMemory::new(ram);
-        Self { memory, file }
-    }
-
-    fn map(&self, address: u64, size: u64, offset: u64) {
-        let file = Some(self.file.try_clone().unwrap());
-        self.memory
-            .map(address, size, offset, true, true, file)
-            .unwrap();
-    }
-}
-
-/// Numbers without a pattern that matters (xorshift).
-struct Random(u64);
-
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % limit
-    }
-
     /// Some pages of those.
     fn pages(&mut self, of: &Range<u64>) -> Range<u64> {
         let first = of.start + self.below(of.end - of.start);
@@ -158,20 +127,18 @@ const CHANGES: u64 = 1_000;
 /// Fills a map, and measures what it costs to take ranges away, look for them, and bring
 /// them back, all over the map.
 fn cost_of_changes(ranges: u64) -> Cost {
-    // Apart, so that none becomes one piece with its neighbour.
-    let address = |range: u64| range * 2 * PAGE;
-    let device = Device::new(ranges * PAGE);
-    for range in 0..ranges {
-        device.map(address(range), PAGE, range * PAGE);
-    }
+    let device = Device::with_ranges(ranges);
     let mut random = Random(1);
     let mut round = || {
         for _ in 0..CHANGES {
             let range = random.below(ranges);
-            let find = || device.memory.find(address(range), PAGE, Access::Write);
-            device.memory.unmap(address(range), PAGE);
+            let find = || {
+                let memory = &device.memory;
+                memory.find(address_of(range), PAGE, Access::Write)
+            };
+            device.unmap_range(range);
             assert!(find().is_none());
-            device.map(address(range), PAGE, range * PAGE);
+            device.map_range(range);
             assert!(find().is_some());
         }
     };
