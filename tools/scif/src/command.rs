@@ -3,36 +3,25 @@
 //! The command line: what a person types and sees.
 //!
 //! Results go to standard output, as text or with `--json` as one JSON value; progress and errors go to
-//! standard error. One file for each command below.
+//! standard error. One file for each command below, and what they share.
 
 mod bench;
+mod connect;
 mod cp;
 mod nodes;
+mod output;
 mod ping;
+mod port;
 mod progress;
 mod serve;
 
-use crate::abi;
-use crate::abi::PortId;
-use crate::cancel::Cancel;
-use crate::device::Endpoint;
 use crate::error::EXIT_STATUS_HELP;
 use crate::error::Error;
-use crate::error::Result;
-use crate::session::Session;
-use crate::transport::Connection;
 use clap::CommandFactory;
 use clap::Parser;
 use clap::Subcommand;
 use serde::Serialize;
-use std::fmt::Display;
-use std::io;
-use std::io::Write;
 use std::process::ExitCode;
-use std::time::Duration;
-
-/// The port of `scif serve`, unless told otherwise.
-pub const DEFAULT_PORT: u16 = 2050;
 
 const ABOUT: &str = "Files, messages and node states over SCIF, between hosts joined by PCIe.";
 
@@ -84,7 +73,7 @@ pub fn run() -> ExitCode {
             eprintln!("scif: {error}");
             if json {
                 // If it cannot be printed, the line above has to do.
-                let _ = print_json(&Failure::from(&error));
+                let _ = output::print_json(&Failure::from(&error));
             }
             ExitCode::from(error.exit_status())
         }
@@ -108,93 +97,6 @@ impl From<&Error> for Failure {
             errno: error.errno(),
             exit_status: error.exit_status(),
         }
-    }
-}
-
-/// Prints a line to standard output. A reader that has seen enough is no error.
-fn print(text: impl Display) -> Result<()> {
-    let mut out = io::stdout().lock();
-    match writeln!(out, "{text}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Error::local("cannot write to standard output")(error))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn print_json(value: &impl Serialize) -> Result<()> {
-    let text = serde_json::to_string_pretty(value)
-        .map_err(|error| Error::Refused(format!("cannot make JSON: {error}")))?;
-    print(text)
-}
-
-/// Opens an endpoint, or says why there is no SCIF here.
-fn open() -> Result<Endpoint> {
-    Endpoint::open().map_err(|source| {
-        let advice = match source.raw_os_error() {
-            Some(libc::EACCES | libc::EPERM) => {
-                "this user may not use SCIF; see the mode of the file"
-            }
-            Some(libc::EMFILE | libc::ENFILE) => "too many open files; see `ulimit -n`",
-            Some(libc::ENOMEM) => "the machine is out of memory",
-            _ => "is the module loaded? (modprobe scif, or insmod scif.ko)",
-        };
-        Error::NoDevice { advice, source }
-    })
-}
-
-/// Connects to the `scif serve` on a node and greets it.
-fn connect(node: u16, port: u16, cancel: Option<Cancel>) -> Result<Session<Connection>> {
-    let endpoint = open()?;
-    let timeout = Duration::from_secs(10);
-    let connection = Connection::connect(endpoint, PortId { node, port }, timeout, cancel)
-        .map_err(|source| unreachable(node, port, source))?;
-    let session =
-        Session::new(connection, format!("node {node}")).with_node_lost(move || is_lost(node));
-    session.greet()?;
-    Ok(session)
-}
-
-fn unreachable(node: u16, port: u16, source: io::Error) -> Error {
-    let timed_out = source.kind() == io::ErrorKind::TimedOut;
-    let advice = match source.raw_os_error() {
-        Some(libc::EINTR) => return Error::Interrupted,
-        Some(libc::ENODEV) => "there is no such node online; `scif nodes` lists them",
-        Some(libc::ECONNREFUSED) => {
-            "nobody listens there, or too many want to; run `scif serve --root DIR` on that node"
-        }
-        Some(libc::EINVAL) => "that is not a port one can connect to",
-        _ if timed_out => "the program that listens there does not accept; is it stopped?",
-        _ => "see the kernel log of both nodes",
-    };
-    let source = if timed_out {
-        io::Error::from_raw_os_error(libc::ETIMEDOUT)
-    } else {
-        source
-    };
-    Error::Unreachable {
-        node,
-        port,
-        advice,
-        source,
-    }
-}
-
-/// Whether a node is not online any more, as far as one can tell.
-fn is_lost(node: u16) -> bool {
-    Endpoint::open()
-        .and_then(|endpoint| endpoint.node_ids())
-        .is_ok_and(|nodes| !nodes.online.contains(&node))
-}
-
-/// Reads a port that can be listened to or connected to.
-fn parse_port(text: &str) -> std::result::Result<u16, String> {
-    match text.parse() {
-        Ok(0) | Err(_) => Err(format!(
-            "'{text}' is not a port from 1 to 65535 (below {} needs a privilege to serve)",
-            abi::ADMIN_PORT_END
-        )),
-        Ok(port) => Ok(port),
     }
 }
 

@@ -27,6 +27,15 @@
 //! Either side may send `Failure` instead of any of these and the conversation is over. `Done` with a
 //! hash that is not the sender's means that the content was thrown away. Encoding and decoding only; what may follow what is decided in [`crate::server`] and [`crate::transfer`].
 
+mod fields;
+mod window;
+
+use fields::Fields;
+use fields::Out;
+
+pub use fields::Malformed;
+pub use window::Window;
+
 /// The version of the protocol; both sides must have the same.
 pub const VERSION: u16 = 1;
 /// The most bytes that may follow a header.
@@ -46,46 +55,6 @@ const MAGIC: [u8; 8] = *b"scifserv";
 
 /// A SHA-256.
 pub type Hash = [u8; 32];
-
-/// Where a receiver wants the content: buffers of equal size, one after the other, in one window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// Where the window starts in the receiver's registered address space.
-    pub offset: i64,
-    /// The size of a buffer.
-    pub buffer: u32,
-    /// How many there are.
-    pub buffers: u32,
-}
-
-impl Window {
-    /// The smallest buffer, a page.
-    pub const SMALLEST: u32 = 4096;
-    /// The largest buffer.
-    pub const LARGEST: u32 = 64 << 20;
-    /// The most buffers.
-    pub const MOST: u32 = 64;
-
-    /// Where buffer `sequence`, counted around, starts.
-    pub fn start(&self, sequence: u64) -> i64 {
-        // Both factors are bounded by `check`, and so is the sum.
-        let index = (sequence % u64::from(self.buffers)) as i64;
-        self.offset + index * i64::from(self.buffer)
-    }
-
-    fn check(self) -> Result<Self, Malformed> {
-        let bounded = (Self::SMALLEST..=Self::LARGEST).contains(&self.buffer)
-            && (1..=Self::MOST).contains(&self.buffers);
-        let end = i64::from(self.buffer)
-            .checked_mul(self.buffers.into())
-            .and_then(|size| size.checked_add(self.offset));
-        if bounded && self.offset >= 0 && end.is_some() {
-            Ok(self)
-        } else {
-            Err(Malformed("a window out of bounds"))
-        }
-    }
-}
 
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,11 +138,6 @@ pub enum Message {
     },
 }
 
-/// Bytes that are no message, with the reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Malformed(pub &'static str);
-
 /// The header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
@@ -231,11 +195,11 @@ impl Message {
             }
             Self::Get { path, window } => {
                 out.string(path);
-                out.window(window);
+                window.encode(&mut out);
                 6
             }
             Self::Ready { window } => {
-                out.window(window);
+                window.encode(&mut out);
                 7
             }
             Self::Found { mode, size } => {
@@ -296,15 +260,15 @@ impl Message {
             5 => Self::Put {
                 mode: fields.mode()?,
                 size: fields.size()?,
-                path: fields.path()?,
+                path: fields.string(LONGEST_PATH)?.to_vec(),
                 name: fields.string(LONGEST_NAME)?.to_vec(),
             },
             6 => Self::Get {
-                path: fields.path()?,
-                window: fields.window()?,
+                path: fields.string(LONGEST_PATH)?.to_vec(),
+                window: Window::decode(&mut fields)?,
             },
             7 => Self::Ready {
-                window: fields.window()?,
+                window: Window::decode(&mut fields)?,
             },
             8 => Self::Found {
                 mode: fields.mode()?,
@@ -376,103 +340,6 @@ fn cut(text: &str) -> &str {
         end -= 1;
     }
     &text[..end]
-}
-
-struct Out(Vec<u8>);
-
-impl Out {
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
-    }
-
-    fn u32(&mut self, value: u32) {
-        self.bytes(&value.to_le_bytes());
-    }
-
-    fn u64(&mut self, value: u64) {
-        self.bytes(&value.to_le_bytes());
-    }
-
-    fn string(&mut self, bytes: &[u8]) {
-        self.u32(bytes.len() as u32);
-        self.bytes(bytes);
-    }
-
-    fn window(&mut self, window: &Window) {
-        self.bytes(&window.offset.to_le_bytes());
-        self.u32(window.buffer);
-        self.u32(window.buffers);
-    }
-}
-
-struct Fields<'a>(&'a [u8]);
-
-impl<'a> Fields<'a> {
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
-        let (bytes, rest) = self
-            .0
-            .split_at_checked(length)
-            .ok_or(Malformed("a message too short"))?;
-        self.0 = rest;
-        Ok(bytes)
-    }
-
-    fn rest(&mut self) -> &'a [u8] {
-        std::mem::take(&mut self.0)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let mut array = [0; N];
-        array.copy_from_slice(self.take(N)?);
-        Ok(array)
-    }
-
-    fn u16(&mut self) -> Result<u16, Malformed> {
-        Ok(u16::from_le_bytes(self.array()?))
-    }
-
-    fn u32(&mut self) -> Result<u32, Malformed> {
-        Ok(u32::from_le_bytes(self.array()?))
-    }
-
-    fn u64(&mut self) -> Result<u64, Malformed> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
-    fn mode(&mut self) -> Result<u32, Malformed> {
-        match self.u32()? {
-            mode if mode & !0o7777 == 0 => Ok(mode),
-            _ => Err(Malformed("a mode that is none")),
-        }
-    }
-
-    fn size(&mut self) -> Result<u64, Malformed> {
-        match self.u64()? {
-            size if i64::try_from(size).is_ok() => Ok(size),
-            _ => Err(Malformed("a file too large to exist")),
-        }
-    }
-
-    fn string(&mut self, longest: usize) -> Result<&'a [u8], Malformed> {
-        let length = self.u32()? as usize;
-        if length > longest {
-            return Err(Malformed("a text too long"));
-        }
-        self.take(length)
-    }
-
-    fn path(&mut self) -> Result<Vec<u8>, Malformed> {
-        Ok(self.string(LONGEST_PATH)?.to_vec())
-    }
-
-    fn window(&mut self) -> Result<Window, Malformed> {
-        Window {
-            offset: i64::from_le_bytes(self.array()?),
-            buffer: self.u32()?,
-            buffers: self.u32()?,
-        }
-        .check()
-    }
 }
 
 #[cfg(test)]

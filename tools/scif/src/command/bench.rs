@@ -7,12 +7,12 @@
 
 use crate::cancel::Cancel;
 use crate::client;
-use crate::command::DEFAULT_PORT;
-use crate::command::connect;
-use crate::command::parse_port;
+use crate::command::connect::connect;
+use crate::command::output::print;
+use crate::command::output::print_json;
 use crate::command::ping::RoundTrips;
-use crate::command::print;
-use crate::command::print_json;
+use crate::command::port::DEFAULT_PORT;
+use crate::command::port::parse_port;
 use crate::device::Protection;
 use crate::device::Rma;
 use crate::error::Error;

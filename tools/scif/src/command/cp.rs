@@ -5,11 +5,11 @@
 use crate::cancel::Cancel;
 use crate::client;
 use crate::client::Copied;
-use crate::command::DEFAULT_PORT;
-use crate::command::connect;
-use crate::command::parse_port;
-use crate::command::print;
-use crate::command::print_json;
+use crate::command::connect::connect;
+use crate::command::output::print;
+use crate::command::output::print_json;
+use crate::command::port::DEFAULT_PORT;
+use crate::command::port::parse_port;
 use crate::command::progress::Display;
 use crate::confine::READING;
 use crate::confine::check_replaceable;

@@ -2,9 +2,9 @@
 
 //! `scif nodes`: who is out there.
 
-use crate::command::open;
-use crate::command::print;
-use crate::command::print_json;
+use crate::command::connect::open;
+use crate::command::output::print;
+use crate::command::output::print_json;
 use crate::error::Error;
 use crate::error::Result;
 use crate::nodes::DEBUGFS;

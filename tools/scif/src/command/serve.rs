@@ -4,11 +4,11 @@
 
 use crate::abi::PortId;
 use crate::cancel::Cancel;
-use crate::command::DEFAULT_PORT;
-use crate::command::is_lost;
-use crate::command::open;
-use crate::command::parse_port;
-use crate::command::print;
+use crate::command::connect::is_lost;
+use crate::command::connect::open;
+use crate::command::output::print;
+use crate::command::port::DEFAULT_PORT;
+use crate::command::port::parse_port;
 use crate::confine::Root;
 use crate::confine::show;
 use crate::device::Endpoint;
