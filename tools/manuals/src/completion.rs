@@ -53,7 +53,7 @@ fn visible(command: &Command) -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::programs;
+    use crate::program::programs;
 
     #[test]
     fn every_visible_command_is_completed_and_no_other() {

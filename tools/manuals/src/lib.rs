@@ -2,8 +2,8 @@
 //! Man pages and shell completions of `scif` and `lab`, made of the definitions of their command
 //! lines when they are installed: what they say is what the programs take.
 //!
-//! A program of its own, so that those two do not carry what only this needs. [`page`] makes the
-//! pages, [`completion`] the completions.
+//! A program of its own, so that those two do not carry what only this needs. [`program`] names
+//! the programs, [`page`] makes the pages, [`completion`] the completions.
 //!
 //! # Invariants
 //! - Hidden commands and options appear nowhere.
@@ -11,38 +11,18 @@
 
 pub mod completion;
 pub mod page;
+pub mod program;
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
 use anyhow::Result;
-use clap::Command;
-use clap::CommandFactory;
 
 use crate::completion::SHELLS;
 
-/// A program, and what its pages refer to beside each other.
-pub struct Program {
-    /// Its command line.
-    pub command: Command,
-    /// Pages of others, as `scif(7)`.
-    pub see_also: Vec<String>,
-}
-
-/// The programs of this project that people type.
-pub fn programs() -> Vec<Program> {
-    vec![
-        Program {
-            command: scif::command::definition(),
-            see_also: vec!["scif(4)".to_owned(), "scif(7)".to_owned()],
-        },
-        Program {
-            command: lab::arguments::Arguments::command(),
-            see_also: vec!["scif(1)".to_owned()],
-        },
-    ]
-}
+pub use program::Program;
+pub use program::programs;
 
 /// Writes all pages and completions into a folder.
 pub fn generate(folder: &Path, date: &str) -> Result<()> {

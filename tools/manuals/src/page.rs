@@ -18,7 +18,7 @@ use clap_mangen::roff::Roff;
 use clap_mangen::roff::bold;
 use clap_mangen::roff::roman;
 
-use crate::Program;
+use crate::program::Program;
 
 const EXAMPLES: &str = "Examples:";
 const EXIT_STATUS: &str = "Exit status:";
