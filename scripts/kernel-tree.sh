@@ -4,6 +4,9 @@
 # the tools that it was built with. Takes scripts/messages.sh and scripts/linux-series.sh.
 # shellcheck shell=bash
 
+# shellcheck source=scripts/version-order.sh
+. "$(dirname "${BASH_SOURCE[0]}")/version-order.sh"
+
 tree_config() { # TREE
 	if [ -e "$1/include/config/auto.conf" ]; then
 		echo "$1/include/config/auto.conf"
@@ -33,7 +36,7 @@ tree_release() { # TREE
 
 # One line if the kernel of KDIR= is older than what the module takes.
 check_tree_series() { # TREE RELEASE
-	[ "$(printf '%s\n' "$LINUX_SERIES_MINIMUM" "$2" | sort -V | head -n 1)" = "$LINUX_SERIES_MINIMUM" ] ||
+	at_least "$2" "$LINUX_SERIES_MINIMUM" ||
 		die "KDIR=$1 is Linux $2; scif.ko needs $LINUX_SERIES_MINIMUM or later"
 }
 
