@@ -31,7 +31,7 @@ use crate::config::Config;
 use crate::control::Answer;
 use crate::control::Control;
 use crate::control::Start;
-use crate::lock;
+use crate::lock::lock;
 use crate::paths;
 use crate::paths::LabPaths;
 use crate::progress::Progress;

@@ -19,7 +19,7 @@ use anyhow::bail;
 use crate::error::Error;
 use crate::guest::Event;
 use crate::guest::Guest;
-use crate::lock;
+use crate::lock::lock;
 use crate::wire::CHUNK;
 use crate::wire::Exec;
 use crate::wire::Frame;

@@ -28,6 +28,7 @@ use crate::paths;
 use crate::paths::LabPaths;
 use crate::process::Supervised;
 use crate::process::describe;
+use crate::text::last_lines;
 
 /// How long it may take until the emulator listens.
 const START: Duration = hang_limit(60);
@@ -87,7 +88,7 @@ impl Emulator {
             .exited()
             .map_or("closed its output".into(), describe);
         let log = fs::read_to_string(paths.emulator_log()).unwrap_or_default();
-        format!("the emulator {end}:\n{}", crate::last_lines(&log, 10))
+        format!("the emulator {end}:\n{}", last_lines(&log, 10))
     }
 
     /// Why it is gone, if it is.

@@ -19,7 +19,7 @@ use anyhow::Result;
 use anyhow::bail;
 
 use crate::limits::hang_limit;
-use crate::lock;
+use crate::lock::lock;
 use crate::wire::Frame;
 use crate::wire::Hello;
 use crate::wire::Kind;

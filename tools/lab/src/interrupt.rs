@@ -16,7 +16,7 @@ use signal_hook::consts::SIGINT;
 use signal_hook::consts::SIGTERM;
 use signal_hook::iterator::Signals;
 
-use crate::lock;
+use crate::lock::lock;
 use crate::process;
 
 /// What is to be removed if this process is interrupted.

@@ -30,12 +30,15 @@ mod emulator;
 mod error;
 mod guest;
 mod initramfs;
+mod inspection;
 pub mod interrupt;
 mod kernel;
 pub mod kernel_log;
 mod kunit;
 mod lab;
 mod limits;
+mod lock;
+mod machines;
 mod monitor;
 mod node;
 pub mod owner;
@@ -45,13 +48,11 @@ mod progress;
 mod qemu;
 mod server;
 mod speed;
+mod text;
 mod transfer;
+mod wait;
 mod whole_file;
 pub mod wire;
-
-use std::sync::Mutex;
-use std::sync::MutexGuard;
-use std::sync::PoisonError;
 
 pub use command::Command;
 pub use command::Output;
@@ -64,12 +65,11 @@ pub use config::parse_personality;
 pub use config::parse_windows;
 pub use error::Error;
 pub use guest::Event;
+pub use inspection::Pins;
 pub use kernel::Kernel;
 pub use kunit::KunitResults;
 pub use lab::Lab;
 pub use lab::Node;
-pub use lab::Pins;
-pub use lab::wait_until;
 pub use ntb_emulator::config::Personality;
 pub use ntb_emulator::config::Windows;
 pub use ntb_emulator::control::GuestCounters;
@@ -82,61 +82,7 @@ pub use progress::Terminal;
 pub use qemu::dma_slot;
 pub use qemu::ntb_slot;
 pub use speed::Speed;
+pub use text::last_lines;
+pub use text::printable;
+pub use wait::wait_until;
 pub use wire::Outcome;
-
-/// Locks; what a thread left that panicked is as good as any other state here.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The last lines of a text, without a newline at the end.
-pub fn last_lines(text: &str, count: usize) -> String {
-    let lines: Vec<&str> = text
-        .lines()
-        .map(str::trim_end)
-        .filter(|line| !line.is_empty())
-        .collect();
-    lines[lines.len().saturating_sub(count)..].join("\n")
-}
-
-/// A text without terminal control sequences.
-pub fn printable(text: &str) -> String {
-    let mut result = String::with_capacity(text.len());
-    let mut characters = text.chars().peekable();
-    while let Some(character) = characters.next() {
-        match character {
-            '\u{1b}' => {
-                if characters.next_if_eq(&'[').is_some() {
-                    // Parameters, then one final letter.
-                    while characters.next().is_some_and(|c| !c.is_ascii_alphabetic()) {}
-                } else {
-                    characters.next();
-                }
-            }
-            '\n' | '\t' => result.push(character),
-            character if character.is_control() => {}
-            character => result.push(character),
-        }
-    }
-    result
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn control_sequences_vanish() {
-        assert_eq!(
-            printable("\u{1b}[2J\u{1b}[01;31mred\u{1b}[0m\r\n\u{1b}c."),
-            "red\n."
-        );
-        assert_eq!(printable("cut\u{1b}["), "cut");
-    }
-
-    #[test]
-    fn tails() {
-        assert_eq!(last_lines("a\n\nb\r\nc\n", 2), "b\nc");
-        assert_eq!(last_lines("", 2), "");
-    }
-}

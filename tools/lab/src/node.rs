@@ -27,12 +27,14 @@ use crate::guest::Guest;
 use crate::kernel::Kernel;
 use crate::kernel_log;
 use crate::limits::hang_limit;
-use crate::lock;
+use crate::lock::lock;
 use crate::monitor;
 use crate::paths::LabPaths;
 use crate::process::Supervised;
 use crate::process::describe;
 use crate::qemu::Machine;
+use crate::text::last_lines;
+use crate::text::printable;
 
 /// How many lines of the console an error message quotes.
 const QUOTED: usize = 15;
@@ -218,7 +220,7 @@ fn epitaph(node: usize, paths: &LabPaths, qemu: &Supervised) -> String {
         // It says so of every vfio-user device.
         .filter(|line| !line.contains("Could not enable error recovery"))
         .collect();
-    let said = crate::last_lines(&said.join("\n"), QUOTED);
+    let said = last_lines(&said.join("\n"), QUOTED);
     let said = if said.is_empty() {
         String::new()
     } else {
@@ -232,10 +234,10 @@ fn epitaph(node: usize, paths: &LabPaths, qemu: &Supervised) -> String {
 fn console_tail(node: usize, paths: &LabPaths, message: &str) -> String {
     const TITLE: &str = "its console:";
     let log = fs::read(paths.console_log(node)).unwrap_or_default();
-    let log = crate::printable(&String::from_utf8_lossy(&log));
+    let log = printable(&String::from_utf8_lossy(&log));
     let quote = match kernel_log::crash(&log) {
         Some(crash) => crash,
-        None => crate::last_lines(&log, QUOTED),
+        None => last_lines(&log, QUOTED),
     };
     if quote.is_empty() || message.contains(TITLE) {
         return String::new();

@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::control::Start;
 use crate::interrupt;
 use crate::lab::Lab;
-use crate::lock;
+use crate::lock::lock;
 use crate::progress::Progress;
 use crate::progress::Step;
 

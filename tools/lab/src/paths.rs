@@ -69,6 +69,19 @@ pub fn sibling(name: &str, given: Option<&Path>) -> Result<PathBuf> {
         })
 }
 
+/// Refuses what guests do not see: they see the root, the repository and the cache, and nothing
+/// else of the machine.
+pub(crate) fn visible_in_guests(path: &Path) -> Result<()> {
+    let hidden = ["/tmp", "/dev", "/proc", "/sys", "/run"];
+    if !path.is_absolute() || hidden.iter().any(|folder| path.starts_with(folder)) {
+        bail!(
+            "{} is not visible in the guests; they see /src, /cache and the rest of the environment's root",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
 /// The folder of one lab.
 #[derive(Clone, Debug)]
 pub struct LabPaths {

@@ -39,7 +39,7 @@ use rustix::process::PidfdFlags;
 use rustix::process::Signal;
 
 use crate::limits::hang_limit;
-use crate::lock;
+use crate::lock::lock;
 
 struct Job {
     command: Command,

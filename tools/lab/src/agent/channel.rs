@@ -19,7 +19,7 @@ use rustix::process::Pid;
 use rustix::process::Signal;
 
 use super::Agent;
-use crate::lock;
+use crate::lock::lock;
 use crate::wire::CHUNK;
 use crate::wire::Frame;
 use crate::wire::Kind;

@@ -24,7 +24,7 @@ use std::thread;
 use rustix::process::WaitOptions;
 use rustix::system::RebootCommand;
 
-use crate::lock;
+use crate::lock::lock;
 use crate::wire::Frame;
 use crate::wire::Hello;
 use crate::wire::Kind;

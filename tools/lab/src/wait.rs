@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Waiting for something that nothing tells of.
+
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Result;
+use anyhow::bail;
+
+/// Waits until `condition` gives something, and fails with `what` after `limit`.
+pub fn wait_until<T>(
+    what: &str,
+    limit: Duration,
+    mut condition: impl FnMut() -> Result<Option<T>>,
+) -> Result<T> {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(value) = condition()? {
+            return Ok(value);
+        }
+        if Instant::now() > deadline {
+            bail!("{what}: not within {:.1} s", limit.as_secs_f64());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
