@@ -11,6 +11,7 @@ use std::io;
 use std::io::Read;
 use std::process::Child;
 use std::process::ExitStatus;
+use std::sync::Arc;
 use std::sync::Condvar;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -18,7 +19,7 @@ use std::sync::PoisonError;
 use rustix::process::Pid;
 use rustix::process::Signal;
 
-use super::Agent;
+use super::sender::Sender;
 use crate::lock::lock;
 use crate::wire::CHUNK;
 use crate::wire::Frame;
@@ -37,6 +38,7 @@ struct Input {
 /// The state of one request.
 pub(super) struct Channel {
     number: u32,
+    sender: Arc<Sender>,
     input: Mutex<Input>,
     input_changed: Condvar,
     /// What may still be sent of the standard output and error.
@@ -46,9 +48,10 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    pub(super) fn new(number: u32) -> Channel {
+    pub(super) fn new(number: u32, sender: Arc<Sender>) -> Channel {
         Channel {
             number,
+            sender,
             input: Mutex::default(),
             input_changed: Condvar::new(),
             credit: Mutex::new([WINDOW; 2]),
@@ -68,12 +71,12 @@ impl Channel {
     }
 
     /// The next input and its credit back to the lab; `None` at its end.
-    pub(super) fn next_input(&self, agent: &Agent) -> Option<Vec<u8>> {
+    pub(super) fn next_input(&self) -> Option<Vec<u8>> {
         let mut input = lock(&self.input);
         loop {
             if let Some(bytes) = input.queue.pop_front() {
                 drop(input);
-                agent.send(&Frame::credit(
+                self.sender.send(&Frame::credit(
                     self.number,
                     Stream::Stdin,
                     bytes.len() as u32,
@@ -143,12 +146,7 @@ impl Channel {
     }
 
     /// Sends all that can be read.
-    pub(super) fn pump_out(
-        &self,
-        agent: &Agent,
-        mut from: impl Read,
-        kind: Kind,
-    ) -> io::Result<u64> {
+    pub(super) fn pump_out(&self, mut from: impl Read, kind: Kind) -> io::Result<u64> {
         let index = usize::from(kind == Kind::Stderr);
         let mut buffer = vec![0; CHUNK];
         let mut total = 0;
@@ -160,7 +158,8 @@ impl Channel {
                 Err(error) => return Err(error),
             };
             self.take_credit(index, length as u32);
-            agent.send(&Frame::new(kind, self.number, &buffer[..length]));
+            self.sender
+                .send(&Frame::new(kind, self.number, &buffer[..length]));
             total += length as u64;
         }
     }

@@ -15,14 +15,14 @@ use std::thread;
 use rustix::process::WaitId;
 use rustix::process::WaitIdOptions;
 
-use super::Agent;
 use super::channel::Channel;
+use super::init::WORKER;
 use crate::wire::Exec;
 use crate::wire::Kind;
 use crate::wire::Outcome;
 
 /// Runs a command to its end.
-pub(super) fn run(agent: &Arc<Agent>, channel: &Arc<Channel>, exec: Exec) -> io::Result<Outcome> {
+pub(super) fn run(channel: &Arc<Channel>, exec: Exec) -> io::Result<Outcome> {
     let Some((program, arguments)) = exec.argv.split_first() else {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
@@ -32,7 +32,7 @@ pub(super) fn run(agent: &Arc<Agent>, channel: &Arc<Channel>, exec: Exec) -> io:
     let mut command = Command::new(program);
     command
         .args(arguments)
-        .env_remove(super::WORKER)
+        .env_remove(WORKER)
         .envs(exec.env)
         .current_dir(exec.cwd.as_deref().unwrap_or("/root"))
         .stdin(if exec.stdin {
@@ -47,23 +47,23 @@ pub(super) fn run(agent: &Arc<Agent>, channel: &Arc<Channel>, exec: Exec) -> io:
     let pid = channel.started(&child);
 
     if let Some(mut stdin) = child.stdin.take() {
-        let (agent, channel) = (Arc::clone(agent), Arc::clone(channel));
+        let channel = Arc::clone(channel);
         thread::spawn(move || {
-            while let Some(bytes) = channel.next_input(&agent) {
+            while let Some(bytes) = channel.next_input() {
                 if stdin.write_all(&bytes).is_err() {
                     // The command closed its input: swallow the rest, so that the lab is
                     // not left without credit.
-                    while channel.next_input(&agent).is_some() {}
+                    while channel.next_input().is_some() {}
                     break;
                 }
             }
         });
     }
     let pump = |from: Option<Box<dyn Read + Send>>, kind| {
-        let (agent, channel) = (Arc::clone(agent), Arc::clone(channel));
+        let channel = Arc::clone(channel);
         thread::spawn(move || {
             if let Some(from) = from {
-                if let Err(error) = channel.pump_out(&agent, from, kind) {
+                if let Err(error) = channel.pump_out(from, kind) {
                     eprintln!("lab-agent: cannot read a command's output: {error}");
                 }
             }

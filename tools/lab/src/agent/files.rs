@@ -7,40 +7,26 @@ use std::io;
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::Arc;
 
-use super::Agent;
 use super::channel::Channel;
 use crate::whole_file::WholeFile;
 use crate::wire::Kind;
 use crate::wire::Outcome;
 
 /// Writes the input to a file.
-pub(super) fn receive(
-    agent: &Arc<Agent>,
-    channel: &Arc<Channel>,
-    path: &str,
-    name: &str,
-    mode: u32,
-) -> io::Result<Outcome> {
-    let result = write_whole(agent, channel, path, name, mode);
+pub(super) fn receive(channel: &Channel, path: &str, name: &str, mode: u32) -> io::Result<Outcome> {
+    let result = write_whole(channel, path, name, mode);
     if result.is_err() {
         // The lab goes on sending until it hears of the failure: let it.
-        while channel.next_input(agent).is_some() {}
+        while channel.next_input().is_some() {}
     }
     result.map(|size| Outcome::File { mode, size })
 }
 
-fn write_whole(
-    agent: &Arc<Agent>,
-    channel: &Arc<Channel>,
-    path: &str,
-    name: &str,
-    mode: u32,
-) -> io::Result<u64> {
+fn write_whole(channel: &Channel, path: &str, name: &str, mode: u32) -> io::Result<u64> {
     let mut file = WholeFile::create(Path::new(path), name)?;
     let mut size = 0;
-    while let Some(bytes) = channel.next_input(agent) {
+    while let Some(bytes) = channel.next_input() {
         file.write_all(&bytes)?;
         size += bytes.len() as u64;
     }
@@ -55,7 +41,7 @@ fn write_whole(
 }
 
 /// Sends a file as the output.
-pub(super) fn send(agent: &Arc<Agent>, channel: &Arc<Channel>, path: &str) -> io::Result<Outcome> {
+pub(super) fn send(channel: &Channel, path: &str) -> io::Result<Outcome> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
     if metadata.is_dir() {
@@ -64,7 +50,7 @@ pub(super) fn send(agent: &Arc<Agent>, channel: &Arc<Channel>, path: &str) -> io
             "it is a directory; pack it with tar in the guest",
         ));
     }
-    let size = channel.pump_out(agent, file, Kind::Stdout)?;
+    let size = channel.pump_out(file, Kind::Stdout)?;
     Ok(Outcome::File {
         mode: metadata.permissions().mode() & 0o7777,
         size,

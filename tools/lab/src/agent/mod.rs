@@ -1,28 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The guest's end: runs commands and moves files for the lab, over virtio-serial.
 //!
-//! Process 1 only forks the worker, reaps what the guest's programs orphan, and powers the
-//! guest off when the worker ends, so that a broken agent shows as a dead node rather than
-//! as a hang. The worker serves the port: one reader thread that never blocks on a command,
-//! and a few threads for each channel.
+//! It is two processes: process 1 ([`init`]), and the worker that it forks. The worker serves
+//! the port: one reader thread that never blocks on a command, and a few threads for each
+//! channel.
 
 mod channel;
 mod exec;
 mod files;
+mod init;
 mod port;
 mod request;
+mod sender;
 mod shell;
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::thread;
-
-use rustix::process::WaitOptions;
-use rustix::system::RebootCommand;
 
 use crate::lock::lock;
 use crate::wire::Frame;
@@ -30,11 +26,8 @@ use crate::wire::Hello;
 use crate::wire::Kind;
 use crate::wire::VERSION;
 use channel::Channel;
-
-/// The environment variable that tells the worker from process 1.
-const WORKER: &str = "LAB_AGENT_WORKER";
-/// What commands find as their environment.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+use init::WORKER;
+use sender::Sender;
 
 /// Runs the agent; returns only if it is started wrongly.
 pub fn main() {
@@ -43,7 +36,7 @@ pub fn main() {
             eprintln!("lab-agent: {error}");
         }
     } else if rustix::process::getpid().is_init() {
-        rule();
+        init::rule();
     } else {
         eprintln!(
             "lab-agent: this is the agent of a lab's guest and runs there as process 1; you want 'lab'"
@@ -52,58 +45,13 @@ pub fn main() {
     }
 }
 
-/// Process 1.
-fn rule() -> ! {
-    let worker = Command::new("/proc/self/exe")
-        .env_clear()
-        .env("PATH", PATH)
-        .env("HOME", "/root")
-        .env("TERM", "vt100")
-        .env("LC_ALL", "C.UTF-8")
-        .env(WORKER, "1")
-        .spawn();
-    match worker {
-        Ok(worker) => {
-            let worker = i64::from(worker.id());
-            // Every orphan of the guest ends here, too.
-            loop {
-                match rustix::process::waitpid(None, WaitOptions::empty()) {
-                    Ok(Some((pid, status))) if i64::from(pid.as_raw_nonzero().get()) == worker => {
-                        eprintln!("lab-agent: the worker ended ({status:?}): powering off");
-                        break;
-                    }
-                    Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                    Err(error) => {
-                        eprintln!("lab-agent: wait: {error}: powering off");
-                        break;
-                    }
-                }
-            }
-        }
-        Err(error) => eprintln!("lab-agent: cannot start the worker: {error}: powering off"),
-    }
-    rustix::fs::sync();
-    let _ = rustix::system::reboot(RebootCommand::PowerOff);
-    loop {
-        thread::park();
-    }
-}
-
 /// The port and the channels open on it.
 struct Agent {
-    writer: Mutex<File>,
+    sender: Arc<Sender>,
     channels: Mutex<HashMap<u32, Arc<Channel>>>,
 }
 
 impl Agent {
-    /// Sends a frame. A lab that is gone takes the whole guest with it, so nobody could act
-    /// on an error here.
-    fn send(&self, frame: &Frame) {
-        if let Err(error) = frame.write(&mut *lock(&self.writer)) {
-            eprintln!("lab-agent: cannot write to the lab: {error}");
-        }
-    }
-
     fn channel(&self, number: u32) -> Option<Arc<Channel>> {
         lock(&self.channels).get(&number).cloned()
     }
@@ -112,7 +60,7 @@ impl Agent {
 fn work() -> io::Result<()> {
     let port = port::open()?;
     let agent = Arc::new(Agent {
-        writer: Mutex::new(port.try_clone()?),
+        sender: Arc::new(Sender::new(port.try_clone()?)),
         channels: Mutex::new(HashMap::new()),
     });
     thread::spawn(shell::serve_console);
@@ -141,18 +89,18 @@ fn handle(agent: &Arc<Agent>, frame: &Frame) -> io::Result<()> {
                     .to_string_lossy()
                     .into_owned(),
             };
-            agent.send(&Frame::json(Kind::Hello, 0, &reply)?);
+            agent.sender.send(&Frame::json(Kind::Hello, 0, &reply)?);
         }
         Kind::Open => {
             let request = frame.parse()?;
-            let channel = Arc::new(Channel::new(number));
+            let channel = Arc::new(Channel::new(number, Arc::clone(&agent.sender)));
             lock(&agent.channels).insert(number, Arc::clone(&channel));
             let agent = Arc::clone(agent);
             thread::spawn(move || {
-                let outcome = request::serve(&agent, &channel, request);
+                let outcome = request::serve(&channel, request);
                 lock(&agent.channels).remove(&number);
                 match Frame::json(Kind::Done, number, &outcome) {
-                    Ok(frame) => agent.send(&frame),
+                    Ok(frame) => agent.sender.send(&frame),
                     Err(error) => eprintln!("lab-agent: cannot encode an outcome: {error}"),
                 }
             });

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use super::Agent;
 use super::channel::Channel;
 use super::exec;
 use super::files;
@@ -11,20 +10,17 @@ use crate::wire::Outcome;
 use crate::wire::Request;
 
 /// Does what the request asks and says how it ended.
-pub(super) fn serve(agent: &Arc<Agent>, channel: &Arc<Channel>, request: Request) -> Outcome {
+pub(super) fn serve(channel: &Arc<Channel>, request: Request) -> Outcome {
     let (what, result) = match request {
         Request::Exec(exec) => (
             exec.argv.first().cloned().unwrap_or_default(),
-            exec::run(agent, channel, exec),
+            exec::run(channel, exec),
         ),
         Request::Push { path, name, mode } => (
             format!("cannot write {path}"),
-            files::receive(agent, channel, &path, &name, mode),
+            files::receive(channel, &path, &name, mode),
         ),
-        Request::Pull { path } => (
-            format!("cannot read {path}"),
-            files::send(agent, channel, &path),
-        ),
+        Request::Pull { path } => (format!("cannot read {path}"), files::send(channel, &path)),
     };
     result.unwrap_or_else(|error| Outcome::Failed {
         message: format!("{what}: {error}"),

@@ -9,6 +9,8 @@ use std::process::Stdio;
 use std::thread;
 use std::time::Duration;
 
+use super::init::WORKER;
+
 const CONSOLE: &str = "/dev/ttyS0";
 
 /// Never returns.
@@ -27,7 +29,7 @@ fn run_shell() -> io::Result<()> {
     let mut command = Command::new("/bin/bash");
     command
         .args(["--norc", "--noprofile"])
-        .env_remove(super::WORKER)
+        .env_remove(WORKER)
         .env("PS1", "\\h:\\w# ")
         .current_dir("/root")
         .stdin(Stdio::from(console.try_clone()?))
