@@ -4,128 +4,30 @@
 //! Everything is as in a lab except that no guest runs: sockets, RAM files, mapped windows,
 //! interrupts as event descriptors, link states, kills and restarts.
 
+mod dma;
 mod guest;
+mod lab;
 
 use std::cell::RefCell;
-use std::sync::mpsc::Receiver;
 use std::sync::mpsc::channel;
-use std::time::Duration;
-use std::time::Instant;
 
-use guest::DmaClient;
 use guest::NtbClient;
 use guest::WINDOW_0;
 use guest::WINDOW_1;
+use lab::LINK;
+use lab::Lab;
+use lab::RAM;
+use lab::pattern;
+use lab::wait;
 use ntb_emulator::config::Guest;
 use ntb_emulator::config::Link;
 use ntb_emulator::config::Personality;
 use ntb_emulator::config::Topology;
 use ntb_emulator::config::Windows;
-use ntb_emulator::control::Client as Control;
 use ntb_emulator::emulator::Emulator;
 use ntb_emulator::emulator::Event;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use tempfile::TempDir;
-
-const RAM: u64 = 8 << 20;
-const LINK: usize = 32;
-
-struct Lab {
-    topology: Topology,
-    emulator: Option<Emulator>,
-    events: Receiver<Event>,
-    folder: TempDir,
-}
-
-impl Lab {
-    fn new(
-        guests: usize,
-        links: &[(usize, usize)],
-        personality: Personality,
-        windows: Windows,
-    ) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let topology = Topology {
-            directory: folder.path().to_owned(),
-            guests: (0..guests)
-                .map(|guest| Guest {
-                    ram_file: folder.path().join(format!("ram-{guest}")),
-                    ram_size: RAM,
-                    dma_channels: 1,
-                })
-                .collect(),
-            links: links
-                .iter()
-                .map(|(upstream, downstream)| Link {
-                    upstream: *upstream,
-                    downstream: *downstream,
-                    personality,
-                    windows,
-                })
-                .collect(),
-        };
-        let (sender, events) = channel();
-        let emulator = Emulator::start(topology.clone(), sender).unwrap();
-        Self {
-            topology,
-            emulator: Some(emulator),
-            events,
-            folder,
-        }
-    }
-
-    fn pair() -> Self {
-        Self::new(2, &[(0, 1)], Personality::Gen5, Windows::Aperture)
-    }
-
-    fn ntb(&self, guest: usize, index: usize) -> NtbClient {
-        NtbClient::connect(&self.topology, guest, index)
-    }
-
-    fn dma(&self, guest: usize) -> DmaClient {
-        DmaClient::connect(&self.topology, guest, 0)
-    }
-
-    fn control(&self) -> Control {
-        Control::connect(self.folder.path()).unwrap()
-    }
-
-    fn up(&self) -> (NtbClient, NtbClient) {
-        let mut a = self.ntb(0, 0);
-        let mut b = self.ntb(1, 0);
-        a.enable_link();
-        b.enable_link();
-        a.expect(LINK);
-        b.expect(LINK);
-        assert!(a.link_is_up() && b.link_is_up());
-        (a, b)
-    }
-
-    /// Nothing has failed so far.
-    fn healthy(&self) {
-        if let Ok(event) = self.events.try_recv() {
-            panic!("{event:?}");
-        }
-    }
-}
-
-fn pattern(seed: u8, length: usize) -> Vec<u8> {
-    (0..length)
-        .map(|at| (at as u8).wrapping_mul(31).wrapping_add((at >> 8) as u8) ^ seed)
-        .collect()
-}
-
-fn wait(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(
-            start.elapsed() < Duration::from_secs(200),
-            "waiting until {what}"
-        );
-        std::thread::yield_now();
-    }
-}
 
 #[test]
 fn the_link_comes_up_when_both_want_it() {
@@ -270,65 +172,6 @@ fn fixed_windows_take_their_place_only() {
 }
 
 #[test]
-fn dma_through_the_aperture_and_back() {
-    let lab = Lab::pair();
-    let (a, b) = lab.up();
-    let mut dma = lab.dma(0);
-    for (seed, (source, destination, length)) in [
-        (0x10_0000, 0x20_0000, 0x10_0000),
-        (0x10_0001, 0x30_0007, 12345),
-        (0x12_3456, RAM - 3, 3),
-        (0x10_0008, 0x40_0000, 8),
-        (0x10_0000, 0x40_0010, 1),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let data = pattern(seed as u8, length as usize);
-        a.set_ram(source, &data);
-        assert_eq!(
-            dma.copy(source, WINDOW_1 + destination, length),
-            0x4000_0000 | length as u32
-        );
-        assert_eq!(b.ram(destination, length as usize), data);
-        let data = pattern(!seed as u8, length as usize);
-        b.set_ram(destination, &data);
-        assert_eq!(
-            dma.copy(WINDOW_1 + destination, source, length),
-            0x4000_0000 | length as u32
-        );
-        assert_eq!(a.ram(source, length as usize), data);
-    }
-    // From the peer to the peer, and beyond its RAM, and to nothing.
-    assert_eq!(dma.copy(WINDOW_1, WINDOW_1 + 0x1000, 16), 0x4000_0010);
-    assert_eq!(dma.copy(0, WINDOW_1 + RAM - 4, 8), 0x1000_0004);
-    assert_eq!(dma.copy(WINDOW_1 + RAM, 0, 8), 0x2000_0000);
-    assert_eq!(dma.copy(0, RAM, 8), 0x1000_0000);
-    assert_eq!(dma.copy(0xffff_ffff_fff8, 0, 16), 0x2000_0000);
-    let total = lab.control().counters().unwrap()[0].total;
-    assert_eq!(total.dma_errors, 4);
-    assert_eq!(total.dma_descriptors, 15);
-    lab.healthy();
-}
-
-#[test]
-fn dma_through_the_trapped_window() {
-    let lab = Lab::pair();
-    let (a, mut b) = lab.up();
-    let mut dma = lab.dma(0);
-    let data = pattern(3, 0x3000);
-    a.set_ram(0x10_0000, &data);
-    assert_eq!(dma.copy(0x10_0000, WINDOW_0, 0x3000), 0x1000_0000);
-    b.write(0x10, 8, 0x20_0000);
-    b.write(0x18, 8, WINDOW_0 + 0x2000);
-    assert_eq!(dma.copy(0x10_0000, WINDOW_0, 0x3000), 0x1000_2000);
-    assert_eq!(b.ram(0x20_0000, 0x2000), data[..0x2000]);
-    assert_eq!(dma.copy(WINDOW_0 + 0x800, 0x40_0000, 0x800), 0x4000_0800);
-    assert_eq!(a.ram(0x40_0000, 0x800), data[0x800..0x1000]);
-    lab.healthy();
-}
-
-#[test]
 fn pulling_the_cable() {
     let lab = Lab::pair();
     let (mut a, mut b) = lab.up();
@@ -395,42 +238,6 @@ fn a_killed_guest_comes_back() {
     b.enable_link();
     a.expect(LINK);
     assert!(a.link_is_up() && b.link_is_up());
-    lab.healthy();
-}
-
-#[test]
-fn a_guest_killed_in_the_middle_of_copies() {
-    let lab = Lab::pair();
-    let (mut a, b) = lab.up();
-    let mut dma = lab.dma(0);
-    // Large copies, to and fro, without end, while both go away in turn.
-    dma.forever(&[
-        (0x10_0000, WINDOW_1, 0x40_0000),
-        (WINDOW_1, 0x10_0000, 0x40_0000),
-    ]);
-    let mut control = lab.control();
-    let bytes = |control: &mut Control| control.counters().unwrap()[0].total.dma_bytes;
-    wait("copies are under way", || bytes(&mut control) > 0x100_0000);
-    drop(b);
-    a.expect(LINK);
-    let before = bytes(&mut control);
-    wait("copies still end", || bytes(&mut control) > before);
-    drop(dma);
-    drop(a);
-    wait("both are known to be gone", || {
-        let state = control.state().unwrap();
-        state
-            .guests
-            .iter()
-            .all(|guest| guest.functions.iter().all(|f| !f.connected))
-    });
-    let after = bytes(&mut control);
-    let (a, b) = lab.up();
-    let mut dma = lab.dma(0);
-    assert_eq!(bytes(&mut control), after);
-    a.set_ram(0, b"again");
-    assert_eq!(dma.copy(0, WINDOW_1, 5), 0x4000_0005);
-    assert_eq!(b.ram(0, 5), b"again");
     lab.healthy();
 }
 
