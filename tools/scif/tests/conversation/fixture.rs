@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A server of a folder, and the files that it and its clients exchange.
+
+use scif::client;
+use scif::client::Copied;
+use scif::confine::Found;
+use scif::confine::Root;
+use scif::error::Result;
+use scif::in_process;
+use scif::in_process::InProcess;
+use scif::new_file::NewFile;
+use scif::server;
+use scif::server::Service;
+use scif::session::Session;
+use std::ffi::OsStr;
+use std::fs;
+use std::fs::File;
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use tempfile::TempDir;
+
+/// A served folder beside a secret.
+pub struct Fixture {
+    pub temporary: TempDir,
+    pub service: Service,
+    log: Mutex<Vec<String>>,
+}
+
+impl Fixture {
+    /// A server of an empty folder.
+    pub fn new() -> Self {
+        let temporary = tempfile::tempdir().unwrap();
+        let folder = temporary.path().join("served");
+        fs::create_dir(&folder).unwrap();
+        fs::write(temporary.path().join("secret"), "secret").unwrap();
+        let service = Service {
+            root: Root::open(&folder).unwrap(),
+            read_only: false,
+        };
+        Self {
+            temporary,
+            service,
+            log: Mutex::default(),
+        }
+    }
+
+    /// A path in the folder.
+    pub fn served(&self, name: &str) -> PathBuf {
+        self.temporary.path().join("served").join(name)
+    }
+
+    /// A path beside it.
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.temporary.path().join(name)
+    }
+
+    /// What is in the folder.
+    pub fn names(&self) -> Vec<String> {
+        let mut names: Vec<_> = fs::read_dir(self.served(""))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    /// Runs a server against `peer`, and returns when the server is done.
+    pub fn serve<R>(&self, peer: impl FnOnce(InProcess) -> R) -> R {
+        let (here, there) = in_process::pair();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let log = |line: &str| self.log.lock().unwrap().push(line.to_owned());
+                server::serve(&self.service, &Session::new(there, "client"), &log);
+            });
+            peer(here)
+        })
+    }
+
+    /// As [`Self::serve`], with a proper client.
+    pub fn client<R>(&self, peer: impl FnOnce(&Session<InProcess>) -> R) -> R {
+        self.serve(|transport| {
+            let session = Session::new(transport, "server");
+            session.greet().unwrap();
+            peer(&session)
+        })
+    }
+
+    /// Whether the server has said that.
+    pub fn logged(&self, part: &str) -> bool {
+        self.log
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|line| line.contains(part))
+    }
+}
+
+/// Bytes without a pattern.
+pub fn content(size: usize) -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    (0..size)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u8
+        })
+        .collect()
+}
+
+/// A file to be sent.
+pub fn source(path: &Path) -> Found {
+    scif::confine::examine(File::open(path).unwrap(), "source").unwrap()
+}
+
+/// A file to be received.
+pub fn target(directory: &Path, name: &str) -> NewFile {
+    NewFile::create(File::open(directory).unwrap().into(), OsStr::new(name)).unwrap()
+}
+
+/// Sends a file.
+pub fn put(session: &Session<InProcess>, file: &Path, path: &str) -> Result<Copied> {
+    client::put(session, source(file), path.as_bytes(), b"name", &mut ())
+}

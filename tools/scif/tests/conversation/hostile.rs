@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Peers that lie, stop half-way, or speak something else: clients against a server, and servers
+//! against a client.
+
+use crate::fixture::Fixture;
+use crate::fixture::content;
+use crate::fixture::target;
+use scif::client;
+use scif::device::Protection;
+use scif::device::Rma;
+use scif::error::Error;
+use scif::in_process;
+use scif::in_process::InProcess;
+use scif::protocol::Message;
+use scif::protocol::VERSION;
+use scif::protocol::Window;
+use scif::region::Region;
+use scif::session::Session;
+use scif::transport::Transport;
+use sha2::Digest;
+use sha2::Sha256;
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+use std::time::Instant;
+use tempfile::TempDir;
+
+/// More than anything here takes; waits end by events and not by this.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A client that speaks the protocol by hand.
+struct Hand {
+    session: Session<InProcess>,
+}
+
+impl Hand {
+    fn new(transport: InProcess) -> Self {
+        let session = Session::new(transport, "server");
+        session.greet().unwrap();
+        Self { session }
+    }
+
+    fn send(&self, message: Message) {
+        self.session.send(&message).unwrap();
+    }
+
+    fn put(&self, size: u64) -> Window {
+        self.send(Message::Put {
+            mode: 0o644,
+            size,
+            path: b"target".to_vec(),
+            name: b"name".to_vec(),
+        });
+        match self.session.receive().unwrap() {
+            Message::Ready { window } => window,
+            message => panic!("{message:?}"),
+        }
+    }
+
+    /// Writes bytes into buffer `sequence` and announces them.
+    fn chunk(&self, window: Window, sequence: u64, bytes: &[u8]) {
+        let region = Arc::new(Region::new(bytes.len()).unwrap());
+        region.write(0, bytes).unwrap();
+        let transport = self.session.transport();
+        let local = transport.register(&region, Protection::Read).unwrap();
+        let how = Rma {
+            sync: true,
+            ..Rma::default()
+        };
+        transport
+            .write_to(local, bytes.len(), window.start(sequence), how)
+            .unwrap();
+        self.send(Message::Chunk {
+            sequence,
+            length: bytes.len() as u32,
+        });
+    }
+
+    /// The server ends the conversation with a reason.
+    fn refused(&self, reason: &str) {
+        loop {
+            match self.session.receive() {
+                Ok(_) => {}
+                Err(Error::Peer { text, .. }) => return assert!(text.contains(reason), "{text}"),
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn lies_about_sizes_and_order_leave_no_file() {
+    type Lie = fn(&Hand, Window);
+    let lies: [(&str, Lie); 9] = [
+        ("less content", |hand, window| {
+            hand.chunk(window, 0, b"half");
+            hand.send(Message::End { hash: [0; 32] });
+        }),
+        ("more content", |hand, window| {
+            hand.chunk(window, 0, &[7; 11])
+        }),
+        ("not agreed", |hand, window| hand.chunk(window, 1, b"half")),
+        ("not agreed", |hand, window| {
+            hand.chunk(window, 0, b"half");
+            hand.chunk(window, 0, b"half");
+        }),
+        ("not agreed", |hand, _| {
+            hand.send(Message::Chunk {
+                sequence: 0,
+                length: 0,
+            });
+        }),
+        ("not agreed", |hand, _| {
+            hand.send(Message::Chunk {
+                sequence: 0,
+                length: u32::MAX,
+            });
+        }),
+        ("out of turn", |hand, _| {
+            hand.send(Message::Ping { bytes: Vec::new() });
+        }),
+        ("out of turn", |hand, _| {
+            hand.send(Message::Credit { sequence: 0 })
+        }),
+        ("out of turn", |hand, _| {
+            hand.send(Message::Done { hash: [0; 32] })
+        }),
+    ];
+    let fixture = Fixture::new();
+    fs::write(fixture.served("target"), "before").unwrap();
+    for (reason, lie) in lies {
+        fixture.serve(|transport| {
+            let hand = Hand::new(transport);
+            let window = hand.put(10);
+            lie(&hand, window);
+            hand.refused(reason);
+        });
+        assert_eq!(fs::read(fixture.served("target")).unwrap(), b"before");
+        assert_eq!(fixture.names(), ["target"]);
+    }
+}
+
+#[test]
+fn a_wrong_hash_leaves_no_file() {
+    let fixture = Fixture::new();
+    fixture.serve(|transport| {
+        let hand = Hand::new(transport);
+        let window = hand.put(4);
+        hand.chunk(window, 0, b"data");
+        hand.send(Message::End { hash: [1; 32] });
+        assert_eq!(
+            hand.session.receive().unwrap(),
+            Message::Credit { sequence: 0 }
+        );
+        let hash = Sha256::digest(b"data").into();
+        assert_eq!(hand.session.receive().unwrap(), Message::Done { hash });
+    });
+    assert!(fixture.names().is_empty());
+    assert!(fixture.logged("changed on the way"));
+}
+
+#[test]
+fn a_client_that_goes_half_way_leaves_no_file() {
+    let fixture = Fixture::new();
+    fs::write(fixture.served("target"), "before").unwrap();
+    fixture.serve(|transport| {
+        let hand = Hand::new(transport);
+        let window = hand.put(10);
+        hand.chunk(window, 0, b"half");
+    });
+    assert_eq!(fs::read(fixture.served("target")).unwrap(), b"before");
+    assert_eq!(fixture.names(), ["target"]);
+    assert!(fixture.logged("closed the connection during the copy (ECONNRESET)"));
+    assert!(fixture.logged("nothing was written to 'target'"));
+}
+
+#[test]
+fn garbage_ends_the_conversation_only() {
+    let fixture = Fixture::new();
+    let hello = Message::Hello { version: VERSION }.encode();
+    let newer = Message::Hello {
+        version: VERSION + 1,
+    }
+    .encode();
+    let mut long = hello.clone();
+    long.extend(3u32.to_le_bytes());
+    long.extend(u32::MAX.to_le_bytes());
+    let mut unknown = hello.clone();
+    unknown.extend(99u32.to_le_bytes());
+    unknown.extend(0u32.to_le_bytes());
+    let twice = [hello.clone(), hello.clone()].concat();
+    for bytes in [
+        Vec::new(),
+        vec![0xff; 100],
+        b"GET / HTTP/1.0\r\n\r\n".to_vec(),
+        hello[..5].to_vec(),
+        newer,
+        long,
+        unknown,
+        twice,
+    ] {
+        fixture.serve(|transport| {
+            // The server may be gone before all is sent.
+            let _ = transport.send(&bytes, Instant::now() + PATIENCE);
+        });
+    }
+    fixture
+        .client(|session| client::ping(session, b"still there"))
+        .unwrap();
+}
+
+#[test]
+fn a_window_that_does_not_exist_ends_the_conversation_only() {
+    let fixture = Fixture::new();
+    fs::write(fixture.served("file"), content(100_000)).unwrap();
+    fixture.serve(|transport| {
+        let hand = Hand::new(transport);
+        hand.send(Message::Get {
+            path: b"file".to_vec(),
+            window: Window {
+                offset: 0x7000_0000,
+                buffer: 4096,
+                buffers: 2,
+            },
+        });
+        hand.refused("its window cannot be used");
+    });
+    fixture
+        .client(|session| client::ping(session, b"still there"))
+        .unwrap();
+}
+
+#[test]
+fn credits_for_nothing_are_refused() {
+    let fixture = Fixture::new();
+    fs::write(fixture.served("file"), content(100_000)).unwrap();
+    fixture.serve(|transport| {
+        let hand = Hand::new(transport);
+        let region = Arc::new(Region::new(8192).unwrap());
+        let transport = hand.session.transport();
+        let offset = transport.register(&region, Protection::Write).unwrap();
+        hand.send(Message::Get {
+            path: b"file".to_vec(),
+            window: Window {
+                offset,
+                buffer: 4096,
+                buffers: 2,
+            },
+        });
+        hand.send(Message::Credit { sequence: 5 });
+        hand.refused("a credit for nothing");
+    });
+}
+
+/// A server that is played by `script`, and a client that wants `file` from it.
+fn hostile_server(script: impl FnOnce(Session<InProcess>) + Send) -> (TempDir, Error) {
+    let temporary = tempfile::tempdir().unwrap();
+    let (here, there) = in_process::pair();
+    let error = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let session = Session::new(there, "client");
+            session.answer_greeting().unwrap();
+            script(session);
+        });
+        let session = Session::new(here, "node 1");
+        session.greet().unwrap();
+        let file = target(temporary.path(), "file");
+        client::get(&session, b"file", file, &mut ()).unwrap_err()
+    });
+    assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 0);
+    (temporary, error)
+}
+
+#[test]
+fn hostile_servers_leave_no_file() {
+    let (_, error) = hostile_server(|session| {
+        session.receive().unwrap();
+        let (mode, size) = (0o644, i64::MAX as u64);
+        session.send(&Message::Found { mode, size }).unwrap();
+    });
+    assert_eq!(error.exit_status(), 4);
+    assert_eq!(
+        error.to_string(),
+        "node 1 closed the connection during the copy (ECONNRESET)"
+    );
+    let (_, error) = hostile_server(|session| {
+        session.receive().unwrap();
+        let (mode, size) = (0o644, 0);
+        session.send(&Message::Found { mode, size }).unwrap();
+        session.send(&Message::End { hash: [0; 32] }).unwrap();
+        assert!(matches!(session.receive(), Ok(Message::Done { .. })));
+    });
+    assert_eq!(error.exit_status(), 6);
+    let (_, error) = hostile_server(|session| {
+        session.receive().unwrap();
+        let window = Window {
+            offset: 0,
+            buffer: 4096,
+            buffers: 1,
+        };
+        session.send(&Message::Ready { window }).unwrap();
+    });
+    assert_eq!(error.exit_status(), 5);
+    let (_, error) = hostile_server(|session| {
+        session.receive().unwrap();
+        session.send_failure(&Error::Refused("\x1b[31mno".into()));
+    });
+    assert_eq!(error.to_string(), "node 1 says: \\u{1b}[31mno");
+}
