@@ -210,19 +210,16 @@ impl PinnedDrop for MappedTable {
 }
 
 #[kunit_tests(scif_sys_dma_map)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::sys::{
-        pin::tests::map_pages,
-        shared_memory::SharedMemory, //
-    };
+    use crate::sys::pin::tests::map_pages;
     use kernel::error::from_err_ptr;
 
     /// A device that can be mapped for, as long as the test runs.
     ///
     /// Not that of a DMA engine: a test that took a channel would take it from the module that it
     /// is loaded with.
-    fn device() -> Result<ARef<Device>> {
+    pub(in crate::sys) fn device() -> Result<ARef<Device>> {
         // SAFETY: This runs in the thread of a KUnit test, which `kunit_test` belongs to.
         let device = from_err_ptr(unsafe {
             own::kunit_device_register(
@@ -258,19 +255,6 @@ mod tests {
             let (address, _) = mapping.extents().next().ok_or(EINVAL)?;
             assert_eq!(Some(address), read_only.phys(0));
         }
-        Ok(())
-    }
-
-    #[test]
-    fn shared_memory_survives_its_mapping() -> Result {
-        let device = device()?;
-        let memory = SharedMemory::new(4096, Some(&device))?;
-        let address = memory.bus_address();
-        memory.write_u32(0, 7)?;
-        memory.unmap();
-        memory.unmap();
-        assert_eq!(memory.read_u32(0)?, 7);
-        assert_eq!(memory.bus_address(), address);
         Ok(())
     }
 }

@@ -258,6 +258,7 @@ impl Drop for SharedMemory {
 #[kunit_tests(scif_sys_shared_memory)]
 mod tests {
     use super::*;
+    use crate::sys::dma_map::tests::device;
 
     #[test]
     fn it_is_zeroed_and_keeps_what_is_written() -> Result {
@@ -287,6 +288,19 @@ mod tests {
         assert!(memory.write(4096, &[]).is_ok());
         assert!(SharedMemory::new(0, None).is_err());
         assert!(SharedMemory::new(usize::MAX, None).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn shared_memory_survives_its_mapping() -> Result {
+        let device = device()?;
+        let memory = SharedMemory::new(4096, Some(&device))?;
+        let address = memory.bus_address();
+        memory.write_u32(0, 7)?;
+        memory.unmap();
+        memory.unmap();
+        assert_eq!(memory.read_u32(0)?, 7);
+        assert_eq!(memory.bus_address(), address);
         Ok(())
     }
 }
