@@ -11,7 +11,7 @@ use crate::{
     session::Session,
     sys::{
         dma_map::DmaMapping,
-        pin::PinnedPages, //
+        pages::Pages, //
     },
     window::{
         checked_table,
@@ -35,11 +35,11 @@ pub(crate) struct LocalMemory {
     _mapping: Option<DmaMapping>,
     /// As this node's DMA engine names the memory, if there is an engine.
     pub(crate) engine: Option<ExtentTable>,
-    pub(crate) pages: Arc<PinnedPages>,
+    pub(crate) pages: Arc<Pages>,
 }
 
 /// Pins `pages` pages of the caller from `address` on. They count against RLIMIT_MEMLOCK if
-/// `account` is set. May sleep; see [`PinnedPages::pin`] for the errors.
+/// `account` is set. May sleep; see [`Pages::pin`] for the errors.
 ///
 /// Not for calling inside a session, or with anything held that others wait for: a process can have
 /// its page faults take as long as it likes (`userfaultfd`, FUSE).
@@ -51,10 +51,10 @@ pub(crate) fn pin(
     pages: usize,
     writable: bool,
     account: bool,
-) -> Result<Arc<PinnedPages>> {
-    let pinned = match PinnedPages::pin(address, pages, writable, account) {
+) -> Result<Arc<Pages>> {
+    let pinned = match Pages::pin(address, pages, writable, account) {
         Err(error) if error == EAGAIN && fabric.forget_registrations_of_caller() => {
-            PinnedPages::pin(address, pages, writable, account)
+            Pages::pin(address, pages, writable, account)
         }
         result => result,
     };
@@ -64,7 +64,7 @@ pub(crate) fn pin(
 impl LocalMemory {
     /// Maps pinned pages for the session's engine. The caller keeps the session from ending as long
     /// as it has what is returned. May sleep.
-    pub(crate) fn map(session: &Session, pages: Arc<PinnedPages>) -> Result<Self> {
+    pub(crate) fn map(session: &Session, pages: Arc<Pages>) -> Result<Self> {
         let device = session
             .transport
             .engine()
@@ -110,7 +110,7 @@ pub(crate) struct LocalPiece {
 
 /// Memory of the caller for one transfer, pinned and not mapped yet.
 pub(crate) struct PinnedPiece {
-    pages: Arc<PinnedPages>,
+    pages: Arc<Pages>,
     /// Where in the pages it begins.
     offset: u64,
     len: u64,

@@ -61,7 +61,7 @@ use crate::{
             Changed,
             Watch, //
         },
-        pin::PinnedPages,
+        pages,
     },
 };
 use kernel::{
@@ -575,7 +575,7 @@ impl Registration {
         )?));
         let pin = || {
             watched.watch().ok_or(EINVAL)?.begin();
-            PinnedPages::pin(address, pages.count(), pages.is_writable(), true)
+            pages::Pages::pin(address, pages.count(), pages.is_writable(), true)
         };
         let mut pinned = pin()?;
         for _ in 1..ATTEMPTS {

@@ -22,7 +22,7 @@ use crate::{
         direct_map,
         dmaengine::PeerMapping,
         iomap::IoMapping,
-        pin::PinnedPages, //
+        pages::Pages, //
     },
 };
 use kernel::{
@@ -132,7 +132,7 @@ impl Transport {
     pub(crate) fn write_pages(
         &self,
         address: u64,
-        pages: &PinnedPages,
+        pages: &Pages,
         offset: usize,
         len: usize,
     ) -> Result {
@@ -149,7 +149,7 @@ impl Transport {
     pub(crate) fn read_pages(
         &self,
         address: u64,
-        pages: &PinnedPages,
+        pages: &Pages,
         offset: usize,
         len: usize,
     ) -> Result {

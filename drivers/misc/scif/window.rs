@@ -48,7 +48,7 @@ use crate::{
     session::TransportUse,
     sys::{
         dma_map::DmaMapping,
-        pin::PinnedPages, //
+        pages::Pages, //
     },
     turn::Turn,
     users::Users,
@@ -484,7 +484,7 @@ impl Connection {
 
     fn make_window(
         self: &Arc<Self>,
-        pinned: Arc<PinnedPages>,
+        pinned: Arc<Pages>,
         range: Range,
         protection: u32,
     ) -> Result<Arc<Window>> {

@@ -4,7 +4,7 @@
 //!
 //! A physical address is treated as a DMA engine treats a bus address: it comes from tables of this
 //! kernel (a [`SharedMemory`](super::shared_memory::SharedMemory), a
-//! [`PinnedPages`] that is kept) and is trusted to be one that may be written. Checked is only that
+//! [`Pages`] that is kept) and is trusted to be one that may be written. Checked is only that
 //! there is RAM, so that a wrong address is an error and not a crash.
 
 use core::ptr::NonNull;
@@ -20,7 +20,7 @@ use kernel::{
 
 use super::{
     bindings as own,
-    pin::PinnedPages, //
+    pages::Pages, //
 };
 
 /// A pointer to `len` bytes of RAM; `EFAULT` where they are not all RAM.
@@ -85,12 +85,7 @@ pub(crate) fn write_u64(address: u64, value: u64) -> Result {
 }
 
 /// Copies `len` bytes of pinned pages to memory.
-pub(crate) fn copy_from_pages(
-    address: u64,
-    pages: &PinnedPages,
-    offset: usize,
-    len: usize,
-) -> Result {
+pub(crate) fn copy_from_pages(address: u64, pages: &Pages, offset: usize, len: usize) -> Result {
     let to = at(address, len)?;
     pages.for_each_piece(offset, len, |piece| {
         // SAFETY: The piece is inside its page, and its place inside the memory. Where they overlap
@@ -108,12 +103,7 @@ pub(crate) fn copy_from_pages(
 }
 
 /// Copies `len` bytes of memory to pinned pages; `EACCES` when those are read-only.
-pub(crate) fn copy_to_pages(
-    address: u64,
-    pages: &PinnedPages,
-    offset: usize,
-    len: usize,
-) -> Result {
+pub(crate) fn copy_to_pages(address: u64, pages: &Pages, offset: usize, len: usize) -> Result {
     pages.require_writable()?;
     let from = at(address, len)?;
     pages.for_each_piece(offset, len, |piece| {

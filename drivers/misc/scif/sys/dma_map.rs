@@ -21,7 +21,7 @@ use kernel::{
 
 use super::{
     bindings as own,
-    pin::PinnedPages, //
+    pages::Pages, //
 };
 
 /// The attributes of memory that a device and the CPU use at the same time, for long.
@@ -96,7 +96,7 @@ impl DmaMapping {
     /// Maps all pages for a device. May sleep.
     ///
     /// `EOPNOTSUPP` when the device is not coherent with the CPU's caches.
-    pub(crate) fn new(pages: &Arc<PinnedPages>, device: &ARef<Device>) -> Result<Self> {
+    pub(crate) fn new(pages: &Arc<Pages>, device: &ARef<Device>) -> Result<Self> {
         let table =
             KBox::try_pin_init(MappedTable::new(pages.clone(), device.clone()), GFP_KERNEL)?;
         Ok(Self { table })
@@ -132,7 +132,7 @@ struct MappedTable {
     direction: DataDirection,
     device: ARef<Device>,
     /// Kept until they are unmapped.
-    _pages: Arc<PinnedPages>,
+    _pages: Arc<Pages>,
 }
 
 // SAFETY: A mapping belongs to no thread.
@@ -141,7 +141,7 @@ unsafe impl Send for MappedTable {}
 unsafe impl Sync for MappedTable {}
 
 impl MappedTable {
-    fn new(pages: Arc<PinnedPages>, device: ARef<Device>) -> impl PinInit<Self, Error> {
+    fn new(pages: Arc<Pages>, device: ARef<Device>) -> impl PinInit<Self, Error> {
         let direction = if pages.is_writable() {
             DataDirection::Bidirectional
         } else {
@@ -157,14 +157,14 @@ impl MappedTable {
     }
 
     fn mapped_table(
-        pages: Arc<PinnedPages>,
+        pages: Arc<Pages>,
         device: ARef<Device>,
         direction: DataDirection,
     ) -> impl PinInit<Opaque<bindings::sg_table>, Error> {
         Opaque::try_ffi_init(move |table: *mut bindings::sg_table| {
             // SAFETY: The device is valid.
             let segment = unsafe { own::scif_helper_dma_segment_size(raw(&device)) };
-            // SAFETY: `table` is valid for writes; the pages are, and `PinnedPages` bounds their
+            // SAFETY: `table` is valid for writes; the pages are, and `Pages` bounds their
             // number.
             to_result(unsafe {
                 bindings::sg_alloc_table_from_pages_segment(
@@ -239,11 +239,11 @@ pub(super) mod tests {
 
         let device = device()?;
         let address = map_pages(PAGES, true)?;
-        let pages = Arc::new(PinnedPages::pin(address, PAGES, true, true)?, GFP_KERNEL)?;
+        let pages = Arc::new(Pages::pin(address, PAGES, true, true)?, GFP_KERNEL)?;
         let mapping = DmaMapping::new(&pages, &device)?;
         // The same pages again, and for reading only: neither is an error.
         let again = DmaMapping::new(&pages, &device)?;
-        let read_only = Arc::new(PinnedPages::pin(address, PAGES, false, false)?, GFP_KERNEL)?;
+        let read_only = Arc::new(Pages::pin(address, PAGES, false, false)?, GFP_KERNEL)?;
         let third = DmaMapping::new(&read_only, &device)?;
         drop(pages);
 

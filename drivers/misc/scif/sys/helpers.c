@@ -477,6 +477,19 @@ unsigned long scif_helper_copy_page_from_user(struct page *page, size_t offset,
 	return left;
 }
 
+/* The page at an address of the kernel's own memory, or NULL where there is none. */
+struct page *scif_helper_kernel_page(const void *address)
+{
+	struct page *page;
+
+	if (!is_vmalloc_or_module_addr(address))
+		return virt_addr_valid(address) ? virt_to_page(address) : NULL;
+
+	page = vmalloc_to_page(address);
+	/* What is mapped there may be memory of a device. */
+	return page && pfn_valid(page_to_pfn(page)) ? page : NULL;
+}
+
 /* As RDMA, VFIO and io_uring charge what they pin; the caller's own address space. */
 bool scif_helper_charge_pinned(struct mm_struct *mm, unsigned long pages)
 {

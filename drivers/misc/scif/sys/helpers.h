@@ -106,6 +106,7 @@ unsigned long scif_helper_copy_page_to_user(void __user *dst, struct page *page,
 					    size_t offset, size_t len);
 unsigned long scif_helper_copy_page_from_user(struct page *page, size_t offset,
 					      const void __user *src, size_t len);
+struct page *scif_helper_kernel_page(const void *address);
 bool scif_helper_charge_pinned(struct mm_struct *mm, unsigned long pages);
 void scif_helper_uncharge_pinned(struct mm_struct *mm, unsigned long pages);
 unsigned long scif_helper_pinned(struct mm_struct *mm);

@@ -24,7 +24,7 @@ use kernel::{
 
 use super::{
     bindings as own,
-    pin::PinnedPages, //
+    pages::Pages, //
 };
 
 /// Bytes that are staged on the stack on their way between user space and the device.
@@ -145,7 +145,7 @@ impl IoMapping {
     pub(crate) fn copy_from_pages(
         &self,
         offset: usize,
-        pages: &PinnedPages,
+        pages: &Pages,
         pages_offset: usize,
         len: usize,
     ) -> Result {
@@ -168,7 +168,7 @@ impl IoMapping {
     pub(crate) fn copy_to_pages(
         &self,
         offset: usize,
-        pages: &PinnedPages,
+        pages: &Pages,
         pages_offset: usize,
         len: usize,
     ) -> Result {

@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory of this node, page by page, as another host or a device may use it for long.
+//!
+//! It comes from one of two sources, and nobody who uses it asks which: pages of a process, which
+//! are pinned (see `pin.rs`), or pages of the kernel, which somebody lends.
+//!
+//! C header: [`include/linux/mm.h`](srctree/include/linux/mm.h)
+
+use kernel::{
+    bindings,
+    page::{
+        PAGE_SHIFT,
+        PAGE_SIZE, //
+    },
+    prelude::*,
+    uaccess::UserPtr, //
+};
+
+use super::{
+    bindings as own,
+    kernel_range::KernelRange,
+    pin::{
+        Pinned,
+        MAX_PAGES, //
+    },
+};
+
+/// A range of pages, which stay where they are and stay allocated.
+///
+/// Whose they are can still write to them, and so can the peer, at any moment: there is never a Rust
+/// reference into them, and whatever is read here may be different when it is read again.
+pub(crate) struct Pages {
+    source: Source,
+    writable: bool,
+}
+
+/// Where pages come from, and what keeps them.
+enum Source {
+    Process(Pinned),
+    /// Kept by who has lent them.
+    Kernel(KVVec<*mut bindings::page>),
+}
+
+// SAFETY: Pages belong to no thread.
+unsafe impl Send for Pages {}
+// SAFETY: Through `&self` the pages are only read and written by C's copy functions, and the array
+// does not change.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    /// Pins `count` pages of the calling process, all or none; see [`Pinned::new`].
+    pub(crate) fn pin(address: usize, count: usize, writable: bool, account: bool) -> Result<Self> {
+        Ok(Self {
+            source: Source::Process(Pinned::new(address, count, writable, account)?),
+            writable,
+        })
+    }
+
+    /// The pages of kernel memory: of the page allocator, `kmalloc`, `vmalloc` or a module's own.
+    /// Nothing is pinned or charged. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL`: it does not begin or end with a page, or is empty.
+    /// - `EFAULT`: not all of it is memory.
+    /// - `ENOMEM`: there is no memory for the list.
+    pub(crate) fn of_kernel(memory: KernelRange) -> Result<Self> {
+        if memory.address() % PAGE_SIZE != 0 || memory.len() % PAGE_SIZE != 0 {
+            return Err(EINVAL);
+        }
+        Self::around(memory).map(|(pages, _)| pages)
+    }
+
+    /// The pages that hold a range of kernel memory of any alignment, and where it begins in them.
+    /// Who gets them keeps to the range: what is around it belongs to others.
+    ///
+    /// For the errors see [`Self::of_kernel`].
+    pub(crate) fn around(memory: KernelRange) -> Result<(Self, usize)> {
+        if memory.len() == 0 {
+            return Err(EINVAL);
+        }
+        let offset = memory.address() % PAGE_SIZE;
+        let count = (memory.len() - 1 + offset) / PAGE_SIZE + 1;
+        if count > MAX_PAGES {
+            return Err(ENOMEM);
+        }
+        let mut pages = KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
+        let mut at = memory.address() - offset;
+        for _ in 0..count {
+            // SAFETY: The page that this address is in holds bytes of `memory`, which is allocated.
+            let page = unsafe { own::scif_helper_kernel_page(at as *const c_void) };
+            if page.is_null() {
+                return Err(EFAULT);
+            }
+            // There is room for all of them.
+            let _ = pages.push_within_capacity(page);
+            at = at.wrapping_add(PAGE_SIZE);
+        }
+        let pages = Self {
+            source: Source::Kernel(pages),
+            writable: true,
+        };
+        Ok((pages, offset))
+    }
+
+    fn as_slice(&self) -> &[*mut bindings::page] {
+        match &self.source {
+            Source::Process(pinned) => pinned.pages(),
+            Source::Kernel(pages) => pages,
+        }
+    }
+
+    /// How many pages there are.
+    pub(crate) fn len(&self) -> usize {
+        self.as_slice().len()
+    }
+
+    /// How many bytes there are.
+    pub(crate) fn size(&self) -> usize {
+        self.len() << PAGE_SHIFT
+    }
+
+    /// Whether the pages may be written to.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// The physical address of a page.
+    pub(crate) fn phys(&self, index: usize) -> Option<u64> {
+        let page = *self.as_slice().get(index)?;
+        // SAFETY: The page stays allocated as long as `self` exists.
+        Some(unsafe { own::scif_helper_page_to_phys(page) })
+    }
+
+    /// The number of a page's frame, for mapping it into another process.
+    pub(crate) fn pfn(&self, index: usize) -> Option<u64> {
+        self.phys(index).map(|phys| phys >> PAGE_SHIFT)
+    }
+
+    /// Copies bytes out.
+    pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
+        let pointer = to.as_mut_ptr();
+        self.for_each_piece(offset, to.len(), |piece| {
+            // SAFETY: The piece is inside its page, and its place inside `to`; `for_each_piece`
+            // says so.
+            unsafe {
+                own::scif_helper_copy_from_page(
+                    pointer.add(piece.done).cast(),
+                    piece.page,
+                    piece.offset,
+                    piece.len,
+                )
+            };
+            Ok(())
+        })
+    }
+
+    /// Stores a number, little-endian: in one piece where it is aligned, else in two, the lower half
+    /// last. `EACCES` when the pages are read-only, `EINVAL` when it does not lie in one page.
+    pub(crate) fn store_u64(&self, offset: usize, value: u64) -> Result {
+        self.require_writable()?;
+        if offset % 4 != 0 {
+            return Err(EINVAL);
+        }
+        self.for_each_piece(offset, size_of::<u64>(), |piece| {
+            if piece.len != size_of::<u64>() {
+                return Err(EINVAL);
+            }
+            // SAFETY: The piece lies in its page, and is aligned to 4 bytes.
+            unsafe { own::scif_helper_store_u64(piece.page, piece.offset, value) };
+            Ok(())
+        })
+    }
+
+    /// Copies bytes in. `EACCES` when the pages are read-only.
+    pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
+        self.require_writable()?;
+        let pointer = from.as_ptr();
+        self.for_each_piece(offset, from.len(), |piece| {
+            // SAFETY: As in `read`. The page is writable.
+            unsafe {
+                own::scif_helper_copy_to_page(
+                    piece.page,
+                    piece.offset,
+                    pointer.add(piece.done).cast(),
+                    piece.len,
+                )
+            };
+            Ok(())
+        })
+    }
+
+    /// Copies bytes of these pages to other pages, from one mapping to the other.
+    ///
+    /// When both are the same pages, ranges that overlap give mixed contents.
+    pub(crate) fn copy_to(
+        &self,
+        offset: usize,
+        to: &Pages,
+        to_offset: usize,
+        len: usize,
+    ) -> Result {
+        to.require_writable()?;
+        to.check(to_offset, len)?;
+        self.for_each_piece(offset, len, |from| {
+            to.for_each_piece(to_offset + from.done, from.len, |piece| {
+                // SAFETY: Both pieces are inside their pages; the page written to is writable.
+                unsafe {
+                    own::scif_helper_copy_page_to_page(
+                        piece.page,
+                        piece.offset,
+                        from.page,
+                        from.offset + piece.done,
+                        piece.len,
+                    )
+                };
+                Ok(())
+            })
+        })
+    }
+
+    /// Copies bytes to user space. May sleep. `EFAULT` when not all could be.
+    pub(crate) fn copy_to_user(&self, offset: usize, to: UserPtr, len: usize) -> Result {
+        self.for_each_piece(offset, len, |piece| {
+            // SAFETY: The piece is inside its page; C checks the address of user space.
+            let left = unsafe {
+                own::scif_helper_copy_page_to_user(
+                    to.wrapping_byte_add(piece.done).as_mut_ptr(),
+                    piece.page,
+                    piece.offset,
+                    piece.len,
+                )
+            };
+            if left == 0 {
+                Ok(())
+            } else {
+                Err(EFAULT)
+            }
+        })
+    }
+
+    /// Copies bytes from user space. May sleep. `EFAULT` when not all could be, `EACCES` when the
+    /// pages are read-only.
+    pub(crate) fn copy_from_user(&self, offset: usize, from: UserPtr, len: usize) -> Result {
+        self.require_writable()?;
+        self.for_each_piece(offset, len, |piece| {
+            // SAFETY: The piece is inside its page, which is writable; C checks the address of user
+            // space.
+            let left = unsafe {
+                own::scif_helper_copy_page_from_user(
+                    piece.page,
+                    piece.offset,
+                    from.wrapping_byte_add(piece.done).as_const_ptr(),
+                    piece.len,
+                )
+            };
+            if left == 0 {
+                Ok(())
+            } else {
+                Err(EFAULT)
+            }
+        })
+    }
+
+    pub(super) fn require_writable(&self) -> Result {
+        if self.writable {
+            Ok(())
+        } else {
+            Err(EACCES)
+        }
+    }
+
+    fn check(&self, offset: usize, len: usize) -> Result {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.size() => Ok(()),
+            _ => Err(EINVAL),
+        }
+    }
+
+    /// Cuts a range of bytes at the borders of the pages; `EINVAL` where it is not all inside.
+    ///
+    /// Each piece is inside its page; together they are the range, in order, without gaps.
+    pub(super) fn for_each_piece(
+        &self,
+        offset: usize,
+        len: usize,
+        mut f: impl FnMut(Piece) -> Result,
+    ) -> Result {
+        self.check(offset, len)?;
+        let pages = self.as_slice();
+        let mut done = 0;
+        while done < len {
+            let at = offset + done;
+            let inside = at % PAGE_SIZE;
+            let piece = Piece {
+                page: *pages.get(at >> PAGE_SHIFT).ok_or(EINVAL)?,
+                offset: inside,
+                len: (PAGE_SIZE - inside).min(len - done),
+                done,
+            };
+            f(piece)?;
+            done += piece.len;
+        }
+        Ok(())
+    }
+
+    /// The pages, for a table of them. The pointer may be used as long as `self` exists.
+    pub(super) fn as_array(&self) -> *mut *mut bindings::page {
+        // C takes them as mutable and does not write to them.
+        self.as_slice().as_ptr().cast_mut()
+    }
+}
+
+/// A part of a range of bytes that is in one page.
+#[derive(Clone, Copy)]
+pub(super) struct Piece {
+    pub(super) page: *mut bindings::page,
+    /// Where it begins in the page.
+    pub(super) offset: usize,
+    pub(super) len: usize,
+    /// Where it begins in the range.
+    pub(super) done: usize,
+}
+
+#[kunit_tests(scif_sys_pages)]
+mod tests {
+    use super::*;
+    use crate::sys::pin::tests::map_pages;
+
+    #[test]
+    fn pinned_pages_are_those_of_the_process() -> Result {
+        let address = map_pages(3, true)?;
+        let start = UserPtr::from_addr(address);
+        let pages = Pages::pin(address, 3, true, true)?;
+        assert_eq!(pages.len(), 3);
+        assert!(pages.phys(2).is_some());
+        assert!(pages.phys(3).is_none());
+
+        // Across the border of two pages, and seen from the process.
+        pages.write(PAGE_SIZE - 2, b"scif")?;
+        let mut bytes = [0; 4];
+        kernel::uaccess::UserSlice::new(start.wrapping_byte_add(PAGE_SIZE - 2), 4)
+            .reader()
+            .read_slice(&mut bytes)?;
+        assert_eq!(&bytes, b"scif");
+
+        // From the process, and back to it.
+        pages.copy_to_user(PAGE_SIZE - 2, start.wrapping_byte_add(3 * PAGE_SIZE - 4), 4)?;
+        let mut bytes = [0; 5];
+        pages.read(3 * PAGE_SIZE - 5, &mut bytes)?;
+        assert_eq!(&bytes, b"\0scif");
+        pages.copy_from_user(5, start.wrapping_byte_add(PAGE_SIZE - 1), 3)?;
+        pages.read(4, &mut bytes)?;
+        assert_eq!(&bytes, b"\0cif\0");
+
+        pages.copy_to(4, &pages, 2 * PAGE_SIZE - 2, 5)?;
+        pages.read(2 * PAGE_SIZE - 2, &mut bytes)?;
+        assert_eq!(&bytes, b"\0cif\0");
+
+        assert!(pages.read(3 * PAGE_SIZE - 4, &mut bytes).is_err());
+        assert!(pages.write(usize::MAX, b"scif").is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn read_only_pages_are_only_read() -> Result {
+        let pages = Pages::pin(map_pages(2, false)?, 2, false, false)?;
+        assert!(matches!(pages.write(0, b"scif"), Err(e) if e == EACCES));
+        let mut bytes = [1; 4];
+        pages.read(PAGE_SIZE - 2, &mut bytes)?;
+        assert_eq!(bytes, [0; 4]);
+        Ok(())
+    }
+
+    fn lend(memory: &mut [u8]) -> Result<KernelRange> {
+        // SAFETY: The tests drop what they make of it before the memory, and do not use `memory`
+        // meanwhile.
+        unsafe { KernelRange::new(memory.as_mut_ptr().cast(), memory.len()) }
+    }
+
+    /// Two pages of each kind of memory.
+    fn check_kernel_pages(memory: &mut [u8]) -> Result {
+        let start = memory.as_ptr().align_offset(PAGE_SIZE);
+        let memory = memory.get_mut(start..start + 2 * PAGE_SIZE).ok_or(EINVAL)?;
+        let pages = Pages::of_kernel(lend(memory)?)?;
+        assert_eq!(pages.size(), 2 * PAGE_SIZE);
+        assert!(pages.is_writable());
+        pages.write(PAGE_SIZE - 2, b"scif")?;
+        pages.store_u64(8, 7)?;
+        let mut bytes = [0; 4];
+        pages.read(PAGE_SIZE - 2, &mut bytes)?;
+        assert_eq!(&bytes, b"scif");
+        drop(pages);
+        assert_eq!(memory.get(PAGE_SIZE - 2..PAGE_SIZE + 2), Some(&b"scif"[..]));
+        assert_eq!(memory.get(8), Some(&7));
+
+        let inner = memory.get_mut(PAGE_SIZE - 1..PAGE_SIZE + 1).ok_or(EINVAL)?;
+        assert!(matches!(Pages::of_kernel(lend(inner)?), Err(e) if e == EINVAL));
+        let (pages, offset) = Pages::around(lend(inner)?)?;
+        assert_eq!((pages.len(), offset), (2, PAGE_SIZE - 1));
+        let (pages, offset) = Pages::around(lend(&mut inner[1..])?)?;
+        assert_eq!((pages.len(), offset), (1, 0));
+        Ok(())
+    }
+
+    #[test]
+    fn kernel_memory_is_pages_too() -> Result {
+        let mut contiguous = KVec::from_elem(0u8, 4 * PAGE_SIZE, GFP_KERNEL)?;
+        check_kernel_pages(&mut contiguous)?;
+        let mut scattered = VVec::from_elem(0u8, 4 * PAGE_SIZE, GFP_KERNEL)?;
+        check_kernel_pages(&mut scattered)?;
+        assert!(matches!(Pages::of_kernel(lend(&mut [])?), Err(e) if e == EINVAL));
+        Ok(())
+    }
+}
