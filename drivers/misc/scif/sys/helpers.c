@@ -3,7 +3,9 @@
  * See helpers.h. No policy here, and no state.
  */
 
+#include <linux/capability.h>
 #include <linux/compat.h>
+#include <linux/cred.h>
 #include <linux/dmaengine.h>
 #include <linux/dma-mapping.h>
 #include <linux/fs.h>
@@ -19,7 +21,9 @@
 #include <linux/overflow.h>
 #include <linux/personality.h>
 #include <linux/sched/signal.h>
+#include <linux/sched/user.h>
 #include <linux/uaccess.h>
+#include <linux/user_namespace.h>
 #include <linux/workqueue.h>
 
 #include "helpers.h"
@@ -490,27 +494,78 @@ struct page *scif_helper_kernel_page(const void *address)
 	return page && pfn_valid(page_to_pfn(page)) ? page : NULL;
 }
 
-/* As RDMA, VFIO and io_uring charge what they pin; the caller's own address space. */
-bool scif_helper_charge_pinned(struct mm_struct *mm, unsigned long pages)
+/* False, and nothing is charged: it would be more than the limit. */
+static bool scif_charge_mm(struct mm_struct *mm, unsigned long pages,
+			   unsigned long limit)
 {
-	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
-	unsigned long pinned = atomic64_add_return(pages, &mm->pinned_vm);
+	s64 pinned = atomic64_read(&mm->pinned_vm);
 
-	if (pinned > limit && !capable(CAP_IPC_LOCK)) {
-		atomic64_sub(pages, &mm->pinned_vm);
-		return false;
-	}
+	do {
+		if (pinned + pages > limit)
+			return false;
+	} while (!atomic64_try_cmpxchg(&mm->pinned_vm, &pinned,
+				       pinned + pages));
 	return true;
 }
 
-void scif_helper_uncharge_pinned(struct mm_struct *mm, unsigned long pages)
+/* As scif_charge_mm(). */
+static bool scif_charge_user(struct user_struct *user, unsigned long pages,
+			     unsigned long limit)
+{
+	long locked = atomic_long_read(&user->locked_vm);
+
+	do {
+		if (locked + pages > limit)
+			return false;
+	} while (!atomic_long_try_cmpxchg(&user->locked_vm, &locked,
+					  locked + pages));
+	return true;
+}
+
+/*
+ * Charges the caller's own address space, as RDMA, vDPA and io_uring do, and the
+ * caller's user, in the counter of io_uring, which is what "charged" names then.
+ * Who may lock as much as it likes has no limit, and its user is not charged.
+ */
+bool scif_helper_charge_pinned(struct mm_struct *mm, unsigned long pages,
+			       struct user_struct **charged)
+{
+	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	struct user_struct *user = current_user();
+
+	*charged = NULL;
+	if (ns_capable_noaudit(&init_user_ns, CAP_IPC_LOCK)) {
+		atomic64_add(pages, &mm->pinned_vm);
+		return true;
+	}
+	if (!scif_charge_mm(mm, pages, limit))
+		return false;
+	if (!scif_charge_user(user, pages, limit)) {
+		atomic64_sub(pages, &mm->pinned_vm);
+		return false;
+	}
+	*charged = get_uid(user);
+	return true;
+}
+
+void scif_helper_uncharge_pinned(struct mm_struct *mm, unsigned long pages,
+				 struct user_struct *charged)
 {
 	atomic64_sub(pages, &mm->pinned_vm);
+	if (charged) {
+		atomic_long_sub(pages, &charged->locked_vm);
+		free_uid(charged);
+	}
 }
 
 unsigned long scif_helper_pinned(struct mm_struct *mm)
 {
 	return atomic64_read(&mm->pinned_vm);
+}
+
+unsigned long scif_helper_user_pinned(void)
+{
+	return atomic_long_read(&current_user()->locked_vm);
 }
 
 /* What the process has not asked for, but its personality adds to PROT_READ. */

@@ -2,7 +2,7 @@
 /*
  * C functions of the module's own, for what is static inline or a macro in the
  * kernel's headers. They add nothing: one kernel call each, with the exception
- * of scif_helper_dma_submit(), see there.
+ * of scif_helper_dma_submit(), see there, and of what charges pinned memory.
  */
 #ifndef SCIF_SYS_HELPERS_H
 #define SCIF_SYS_HELPERS_H
@@ -15,6 +15,7 @@ struct file;
 struct inode;
 struct mm_struct;
 struct page;
+struct user_struct;
 struct vm_area_struct;
 struct workqueue_struct;
 
@@ -107,9 +108,12 @@ unsigned long scif_helper_copy_page_to_user(void __user *dst, struct page *page,
 unsigned long scif_helper_copy_page_from_user(struct page *page, size_t offset,
 					      const void __user *src, size_t len);
 struct page *scif_helper_kernel_page(const void *address);
-bool scif_helper_charge_pinned(struct mm_struct *mm, unsigned long pages);
-void scif_helper_uncharge_pinned(struct mm_struct *mm, unsigned long pages);
+bool scif_helper_charge_pinned(struct mm_struct *mm, unsigned long pages,
+			       struct user_struct **charged);
+void scif_helper_uncharge_pinned(struct mm_struct *mm, unsigned long pages,
+				 struct user_struct *charged);
 unsigned long scif_helper_pinned(struct mm_struct *mm);
+unsigned long scif_helper_user_pinned(void);
 void scif_helper_vma_set_pfnmap(struct vm_area_struct *vma);
 void scif_helper_vma_drop_implied_exec(struct vm_area_struct *vma);
 void scif_helper_vma_set_write_combined(struct vm_area_struct *vma);

@@ -2,10 +2,19 @@
 
 //! Pinning memory of a process, and whom it is charged to.
 //!
-//! What is pinned with an account is charged to the address space (`VmPin`), as RDMA, VFIO and io_uring
-//! do, up to the caller's `RLIMIT_MEMLOCK`, or without a limit with CAP_IPC_LOCK.
+//! What is pinned with an account is charged to two:
+//!
+//! - to the address space (`VmPin`), as RDMA, vDPA and io_uring do;
+//! - to the user of the calling task, in the counter of io_uring, AF_XDP and others. An address space
+//!   ends with its process, but what was pinned stays as long as anybody has the descriptor: without
+//!   the user's count, a chain of processes could pin everything.
+//!
+//! Neither may exceed the caller's `RLIMIT_MEMLOCK`. With CAP_IPC_LOCK there is no limit, and the user
+//! is not charged, so that a privileged process does not take away the room of others.
 //!
 //! C header: [`include/linux/mm.h`](srctree/include/linux/mm.h)
+
+use core::ptr;
 
 use kernel::{
     bindings,
@@ -34,24 +43,33 @@ pub(super) const MAX_PAGES: usize = (i32::MAX as usize) / size_of::<*mut binding
 ///
 /// # Invariants
 ///
-/// `pages` are charged to the `pinned_vm` of `mm`.
+/// `pages` are charged to the `pinned_vm` of `mm`, and to the `locked_vm` of `user` if that is not
+/// null; this owns a reference to `user`.
 struct Charge {
     mm: ARef<Mm>,
+    user: *mut bindings::user_struct,
     pages: usize,
 }
+
+// SAFETY: A charge may be given back by any thread.
+unsafe impl Send for Charge {}
+// SAFETY: Nothing is done through `&self`.
+unsafe impl Sync for Charge {}
 
 impl Charge {
     /// Charges the calling task; `EAGAIN` where that would be too much, `EFAULT` for a kernel thread.
     fn to_caller(pages: usize) -> Result<Self> {
         let task = current!();
         let mm: &Mm = task.mm().ok_or(EFAULT)?;
-        // SAFETY: `mm` is valid.
-        if !unsafe { own::scif_helper_charge_pinned(mm.as_raw(), pages) } {
+        let mut user = ptr::null_mut();
+        // SAFETY: `mm` is valid, and `user` can be written to.
+        if !unsafe { own::scif_helper_charge_pinned(mm.as_raw(), pages, &mut user) } {
             return Err(EAGAIN);
         }
         // INVARIANT: They have just been charged.
         Ok(Self {
             mm: mm.into(),
+            user,
             pages,
         })
     }
@@ -64,7 +82,7 @@ impl Drop for Charge {
         // of all.
         //
         // SAFETY: By the type invariant.
-        unsafe { own::scif_helper_uncharge_pinned(self.mm.as_raw(), self.pages) };
+        unsafe { own::scif_helper_uncharge_pinned(self.mm.as_raw(), self.pages, self.user) };
     }
 }
 
@@ -190,6 +208,7 @@ impl Drop for Pinned {
 #[kunit_tests(scif_sys_pin)]
 pub(super) mod tests {
     use super::*;
+    use core::ptr::NonNull;
 
     /// Maps that many pages into the test's thread, and returns where.
     pub(in crate::sys) fn map_pages(count: usize, writable: bool) -> Result<usize> {
@@ -256,6 +275,87 @@ pub(super) mod tests {
         let pages = Pinned::new(address, 2, false, false)?;
         assert_eq!(pages.pages().len(), 2);
         assert_eq!(charged_pages(), 0);
+        Ok(())
+    }
+
+    /// The calling task without CAP_IPC_LOCK, and with a limit of its own, until it is dropped.
+    struct Unprivileged {
+        task: *mut bindings::task_struct,
+        before: *const bindings::cred,
+        limit: usize,
+    }
+
+    impl Unprivileged {
+        /// `room`: how many pages its user may have pinned beyond those it has.
+        fn new(room: usize) -> Result<Self> {
+            // SAFETY: Credentials that were prepared belong to who asked; a task may change its
+            // own, and nobody else uses the limits of the test's thread.
+            unsafe {
+                let task = bindings::get_current();
+                let new = NonNull::new(bindings::prepare_creds()).ok_or(ENOMEM)?;
+                (*new.as_ptr()).cap_effective.val &= !(1 << bindings::CAP_IPC_LOCK);
+                let before = (*task).cred;
+                (*task).cred = new.as_ptr();
+                let limit = &mut (*(*task).signal).rlim[bindings::RLIMIT_MEMLOCK as usize];
+                let this = Self {
+                    task,
+                    before,
+                    limit: limit.rlim_cur,
+                };
+                limit.rlim_cur = (user_pages() + room) << PAGE_SHIFT;
+                Ok(this)
+            }
+        }
+    }
+
+    impl Drop for Unprivileged {
+        fn drop(&mut self) {
+            // SAFETY: As in `new`; the prepared credentials have no other user.
+            unsafe {
+                let prepared = (*self.task).cred;
+                (*self.task).cred = self.before;
+                bindings::abort_creds(prepared.cast_mut());
+                (*(*self.task).signal).rlim[bindings::RLIMIT_MEMLOCK as usize].rlim_cur =
+                    self.limit;
+            }
+        }
+    }
+
+    /// What the user of the calling task has pinned. Others of that user may pin, too, but none does
+    /// while tests run at boot or at the loading of a module.
+    fn user_pages() -> usize {
+        // SAFETY: No preconditions.
+        unsafe { own::scif_helper_user_pinned() }
+    }
+
+    #[test]
+    fn process_and_user_are_charged() -> Result {
+        let address = map_pages(4, true)?;
+        let before = user_pages();
+        // Who has the right is not limited, and takes nothing from the user.
+        let privileged = Pinned::new(address, 4, true, true)?;
+        assert_eq!((charged_pages(), user_pages()), (4, before));
+        drop(privileged);
+        assert_eq!((charged_pages(), user_pages()), (0, before));
+
+        let unprivileged = Unprivileged::new(3)?;
+        let some = Pinned::new(address, 2, true, true)?;
+        assert_eq!((charged_pages(), user_pages()), (2, before + 2));
+        assert!(matches!(
+            Pinned::new(address, 2, true, true),
+            Err(e) if e == EAGAIN
+        ));
+        assert_eq!((charged_pages(), user_pages()), (2, before + 2));
+        let more = Pinned::new(address, 1, true, true)?;
+        // What is not counted is not limited.
+        let uncounted = Pinned::new(address, 4, true, false)?;
+        assert_eq!((charged_pages(), user_pages()), (3, before + 3));
+        drop((some, uncounted));
+        assert_eq!((charged_pages(), user_pages()), (1, before + 1));
+        // It goes back to who was charged, whoever the task is by then.
+        drop(unprivileged);
+        drop(more);
+        assert_eq!((charged_pages(), user_pages()), (0, before));
         Ok(())
     }
 }
