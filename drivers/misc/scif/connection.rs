@@ -44,6 +44,7 @@ use crate::{
     session::Session,
     sys::{
         current::can_be_killed,
+        payer::Payer,
         shared_memory::SharedMemory,
         wait::WaitQueue, //
     },
@@ -233,7 +234,11 @@ impl Connection {
 
     /// Memory for a ring that the peer can write to. The caller is inside the session.
     fn new_ring(session: &Session) -> Result<SharedMemory> {
-        SharedMemory::new(DATA + RING_SIZE as usize, session.transport.export_device())
+        SharedMemory::new(
+            DATA + RING_SIZE as usize,
+            session.transport.export_device(),
+            Payer::Caller,
+        )
     }
 
     /// Asks `peer_port` of the session's node for a connection. The answer changes the phase and

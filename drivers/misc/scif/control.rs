@@ -34,6 +34,7 @@ use crate::{
         },
     },
     sys::{
+        payer::Payer,
         shared_memory::SharedMemory,
         wait::{
             new_wait_queue,
@@ -102,7 +103,7 @@ pub(crate) struct ControlRing {
 /// Memory for a control block that the peer can reach through `device`.
 pub(crate) fn new_block(device: Option<&ARef<Device>>) -> Result<Arc<SharedMemory>> {
     Ok(Arc::new(
-        SharedMemory::new(BLOCK_SIZE, device)?,
+        SharedMemory::new(BLOCK_SIZE, device, Payer::Nobody)?,
         GFP_KERNEL,
     )?)
 }

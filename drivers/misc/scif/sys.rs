@@ -19,6 +19,7 @@ pub(crate) mod kernel_range;
 pub(crate) mod mmu_notifier;
 pub(crate) mod ntb;
 pub(crate) mod pages;
+pub(crate) mod payer;
 mod pin;
 pub(crate) mod random;
 pub(crate) mod shared_memory;

@@ -123,11 +123,14 @@ pub(crate) fn copy_to_pages(address: u64, pages: &Pages, offset: usize, len: usi
 #[kunit_tests(scif_sys_direct_map)]
 mod tests {
     use super::*;
-    use crate::sys::shared_memory::SharedMemory;
+    use crate::sys::{
+        payer::Payer,
+        shared_memory::SharedMemory, //
+    };
 
     #[test]
     fn it_is_the_same_memory() -> Result {
-        let memory = SharedMemory::new(8192, None)?;
+        let memory = SharedMemory::new(8192, None, Payer::Nobody)?;
         let address = memory.phys_address();
         assert!(covers(address, 8192));
         assert!(address + 8192 <= end_of_memory());

@@ -84,7 +84,7 @@ pub(crate) fn has_iommu(device: &Device) -> bool {
     unsafe { own::scif_helper_has_iommu(raw(device)) }
 }
 
-/// Pinned pages as a device reaches them: for reading, and for writing if they are writable.
+/// Pages as a device reaches them: for reading, and for writing if they are writable.
 ///
 /// The mapping is coherent: the CPU and the device may use the pages at the same time. Drop it
 /// before the driver of the device is unbound from it, and when the device is done with it.
@@ -93,12 +93,14 @@ pub(crate) struct DmaMapping {
 }
 
 impl DmaMapping {
-    /// Maps all pages for a device. May sleep.
+    /// Maps all pages for a device, which the calling process pays for. May sleep.
     ///
     /// `EOPNOTSUPP` when the device is not coherent with the CPU's caches.
     pub(crate) fn new(pages: &Arc<Pages>, device: &ARef<Device>) -> Result<Self> {
-        let table =
-            KBox::try_pin_init(MappedTable::new(pages.clone(), device.clone()), GFP_KERNEL)?;
+        let table = KBox::try_pin_init(
+            MappedTable::new(pages.clone(), device.clone()),
+            GFP_KERNEL_ACCOUNT,
+        )?;
         Ok(Self { table })
     }
 
@@ -174,7 +176,7 @@ impl MappedTable {
                     0,
                     pages.size(),
                     segment,
-                    bindings::GFP_KERNEL,
+                    bindings::GFP_KERNEL_ACCOUNT,
                 )
             })?;
             // SAFETY: The table has been filled in, and the device is valid.

@@ -399,10 +399,11 @@ phys_addr_t scif_helper_end_of_memory(void)
 	return end;
 }
 
-void *scif_helper_alloc_pages_exact(size_t size)
+void *scif_helper_alloc_pages_exact(size_t size, bool account)
 {
-	return alloc_pages_exact(size, GFP_KERNEL_ACCOUNT | __GFP_ZERO |
-				       __GFP_NOWARN);
+	gfp_t flags = account ? GFP_KERNEL_ACCOUNT : GFP_KERNEL;
+
+	return alloc_pages_exact(size, flags | __GFP_ZERO | __GFP_NOWARN);
 }
 
 void scif_helper_copy_from_page(void *dst, struct page *page, size_t offset,

@@ -29,7 +29,8 @@ use kernel::{
 
 use super::{
     bindings as own,
-    dma_map, //
+    dma_map,
+    payer::Payer, //
 };
 
 /// Zeroed kernel memory that is shared with a device or a peer.
@@ -59,12 +60,12 @@ unsafe impl Sync for SharedMemory {}
 impl SharedMemory {
     /// Allocates at least `len` bytes, and maps them for `device` in both directions.
     ///
-    /// `ENOMEM` also where there is no contiguous run: 4 MiB are the most that can be had.
+    /// `payer` is charged. `ENOMEM` also where there is no contiguous run: 4 MiB are the most that can be had.
     /// May sleep.
-    pub(crate) fn new(len: usize, device: Option<&ARef<Device>>) -> Result<Self> {
+    pub(crate) fn new(len: usize, device: Option<&ARef<Device>>, payer: Payer) -> Result<Self> {
         let len = page_align(len).filter(|len| *len != 0).ok_or(EINVAL)?;
         // SAFETY: No preconditions.
-        let base = unsafe { own::scif_helper_alloc_pages_exact(len) };
+        let base = unsafe { own::scif_helper_alloc_pages_exact(len, payer == Payer::Caller) };
         let base = NonNull::new(base.cast::<u8>()).ok_or(ENOMEM)?;
         // INVARIANT: The memory has just been allocated, with this size and for nobody else.
         let mut this = Self {
@@ -262,7 +263,7 @@ mod tests {
 
     #[test]
     fn it_is_zeroed_and_keeps_what_is_written() -> Result {
-        let memory = SharedMemory::new(5000, None)?;
+        let memory = SharedMemory::new(5000, None, Payer::Nobody)?;
         assert_eq!(memory.len(), 8192);
         assert_eq!(memory.bus_address() % 4096, 0);
         assert_eq!(memory.read_u64(8184)?, 0);
@@ -279,22 +280,22 @@ mod tests {
 
     #[test]
     fn accesses_outside_are_refused() -> Result {
-        let memory = SharedMemory::new(4096, None)?;
+        let memory = SharedMemory::new(4096, None, Payer::Nobody)?;
         assert!(memory.read_u32(4096).is_err());
         assert!(memory.read_u32(4094).is_err());
         assert!(memory.read_u64(4).is_err());
         assert!(memory.write(4095, &[1, 2]).is_err());
         assert!(memory.write(usize::MAX, &[1, 2]).is_err());
         assert!(memory.write(4096, &[]).is_ok());
-        assert!(SharedMemory::new(0, None).is_err());
-        assert!(SharedMemory::new(usize::MAX, None).is_err());
+        assert!(SharedMemory::new(0, None, Payer::Nobody).is_err());
+        assert!(SharedMemory::new(usize::MAX, None, Payer::Caller).is_err());
         Ok(())
     }
 
     #[test]
     fn shared_memory_survives_its_mapping() -> Result {
         let device = device()?;
-        let memory = SharedMemory::new(4096, Some(&device))?;
+        let memory = SharedMemory::new(4096, Some(&device), Payer::Caller)?;
         let address = memory.bus_address();
         memory.write_u32(0, 7)?;
         memory.unmap();
