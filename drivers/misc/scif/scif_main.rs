@@ -197,7 +197,7 @@ impl kernel::Module for ScifModule {
         let loopback = Loopback::new(&fabric)?;
         let files = debugfs::Files::new(&fabric)?;
         let pressure = memory_pressure::MemoryPressure::new(&fabric)?;
-        let ntb = sys::ntb::Registration::new(c"scif")?;
+        let ntb = sys::ntb::Registration::new(c"scif", fabric.clone())?;
         // The devices come last, so that whoever opens them finds all there.
         let older_device = match serves_older_numbers() {
             true => Some(Device::register(c"mic_scif", c"mic/scif", DEVICE_MODE)?),

@@ -186,8 +186,10 @@ impl WorkItem for NtbLink {
 }
 
 impl Client for NtbLink {
-    fn probe(device: NtbDevice) -> Result<Arc<Self>> {
-        let fabric = crate::fabric()?;
+    type Context = Arc<Fabric>;
+
+    fn probe(fabric: &Arc<Fabric>, device: NtbDevice) -> Result<Arc<Self>> {
+        let fabric = fabric.clone();
         let name = device.name()?;
         let bells = device.db_valid_mask();
         let needed = 1u64 << BELL_CONTROL | 1 << BELL_HELLO | 1 << BELL_DATA;

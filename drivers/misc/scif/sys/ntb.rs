@@ -1,48 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Clients of the NTB bus, and what they do with an NTB device.
-//!
-//! Every call of an [`NtbDevice`] goes to the hardware driver, so to registers: reads stall the CPU
-//! for microseconds. None belongs on a data path except [`NtbDevice::peer_db_set`] and the masking
-//! of doorbells.
-//!
-//! Peers are given as an index, 0 on a device that joins two hosts.
+//! Clients of the NTB bus: drivers of the devices on it.
 //!
 //! C header: [`include/linux/ntb.h`](srctree/include/linux/ntb.h)
 
-use core::{
-    marker::PhantomData,
-    ptr::NonNull, //
-};
-
 use kernel::{
-    bindings,
-    device::Device,
+    container_of,
     error::{
         from_result,
         to_result, //
     },
     module::this_module,
     prelude::*,
-    str::CString,
     sync::{
-        aref::ARef,
         Arc,
         ArcBorrow, //
     },
     types::Opaque, //
 };
 
+mod device;
+
+pub(crate) use device::NtbDevice;
+
 use super::bindings as own;
 use crate::LocalModule;
 
 /// A driver of the devices on the NTB bus.
 pub(crate) trait Client: Send + Sync + Sized + 'static {
+    /// What all devices of the client share; it is given to the [`Registration`].
+    type Context: Send + Sync + 'static;
+
     /// A device has come. May sleep.
     ///
     /// No event is delivered before this has returned, so it only prepares; the link is enabled in
     /// [`Client::start`].
-    fn probe(device: NtbDevice) -> Result<Arc<Self>>;
+    fn probe(context: &Self::Context, device: NtbDevice) -> Result<Arc<Self>>;
 
     /// Events are delivered from now on. May sleep. After an error [`Client::remove`] is called.
     ///
@@ -72,9 +65,9 @@ pub(crate) struct Registration<T: Client> {
 
 impl<T: Client> Registration<T> {
     /// Registers the client, and probes all devices that are there.
-    pub(crate) fn new(name: &'static CStr) -> Result<Self> {
+    pub(crate) fn new(name: &'static CStr, context: T::Context) -> Result<Self> {
         Ok(Self {
-            _inner: KBox::try_pin_init(RegistrationInner::new(name), GFP_KERNEL)?,
+            _inner: KBox::try_pin_init(RegistrationInner::new(name, context), GFP_KERNEL)?,
         })
     }
 }
@@ -84,19 +77,22 @@ impl<T: Client> Registration<T> {
 /// `client` is registered on the NTB bus.
 #[pin_data(PinnedDrop)]
 struct RegistrationInner<T: Client> {
+    context: T::Context,
+    // After the context: devices are probed as soon as this has been made. They are removed in
+    // `drop`, so before the context is dropped.
     #[pin]
     client: Opaque<own::ntb_client>,
-    _client: PhantomData<T>,
 }
 
 // SAFETY: A client may be unregistered by another thread than the one that registered it.
 unsafe impl<T: Client> Send for RegistrationInner<T> {}
-// SAFETY: Nothing is done through `&self`.
+// SAFETY: Nothing is done through `&self` but reading the context, which is `Sync`.
 unsafe impl<T: Client> Sync for RegistrationInner<T> {}
 
 impl<T: Client> RegistrationInner<T> {
-    fn new(name: &'static CStr) -> impl PinInit<Self, Error> {
+    fn new(name: &'static CStr, context: T::Context) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
+            context,
             client <- Opaque::try_ffi_init(move |slot: *mut own::ntb_client| {
                 // SAFETY: `slot` is valid for writes. `__ntb_register_client` clears `drv` itself,
                 // it reads `ops` only.
@@ -113,7 +109,6 @@ impl<T: Client> RegistrationInner<T> {
                 // is static.
                 to_result(unsafe { own::__ntb_register_client(slot, module, name.as_char_ptr()) })
             }),
-            _client: PhantomData,
         }? Error)
     }
 
@@ -125,15 +120,20 @@ impl<T: Client> RegistrationInner<T> {
 
     /// # Safety
     ///
-    /// `ntb` is a device on the bus that stays valid during this call.
+    /// `client` is that of a registration, which is not dropped during this call, and `ntb` is a
+    /// device on the bus that stays valid during this call.
     unsafe extern "C" fn probe_callback(
-        _client: *mut own::ntb_client,
+        client: *mut own::ntb_client,
         ntb: *mut own::ntb_dev,
     ) -> c_int {
         from_result(|| {
+            let client: *mut Opaque<own::ntb_client> = client.cast();
+            // SAFETY: By the contract of this function. The registration itself may still be in the
+            // making, so there is no reference to all of it.
+            let shared = unsafe { &(*container_of!(client, Self, client)).context };
             // SAFETY: The bus passes a valid device, that stays so during this call.
             let device = unsafe { NtbDevice::get(ntb) }?;
-            let this = T::probe(device)?;
+            let this = T::probe(shared, device)?;
             let context = Arc::into_raw(this.clone());
 
             // SAFETY: `ntb` is valid, the operations are static. `context` owns a reference that is
@@ -208,293 +208,4 @@ impl<T: Client> PinnedDrop for RegistrationInner<T> {
         // removed from the client.
         unsafe { own::ntb_unregister_client(self.client.get()) };
     }
-}
-
-/// What a memory window demands of the memory behind it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WindowAlignment {
-    /// The bus address is a multiple of this.
-    pub(crate) address: u64,
-    /// The size is a multiple of this.
-    pub(crate) size: u64,
-    /// The size is not larger than this.
-    pub(crate) max_size: u64,
-}
-
-/// An NTB device, as a client uses it.
-///
-/// While one exists the hardware's driver does not finish its unbinding, so the registers stay
-/// mapped; see [`Client::remove`].
-///
-/// # Invariants
-///
-/// `ntb` is a registered NTB device, and this owns a reference to it.
-pub(crate) struct NtbDevice {
-    ntb: NonNull<own::ntb_dev>,
-}
-
-// SAFETY: References to devices may be released by any thread.
-unsafe impl Send for NtbDevice {}
-// SAFETY: The operations of an NTB device may be called by any thread.
-unsafe impl Sync for NtbDevice {}
-
-impl Clone for NtbDevice {
-    fn clone(&self) -> Self {
-        // SAFETY: By the type invariant the device is valid.
-        unsafe { bindings::get_device(own::scif_helper_ntb_device(self.as_ptr())) };
-        // INVARIANT: The reference has been taken above.
-        Self { ntb: self.ntb }
-    }
-}
-
-impl Drop for NtbDevice {
-    fn drop(&mut self) {
-        // SAFETY: By the type invariant this owns a reference.
-        unsafe { bindings::put_device(own::scif_helper_ntb_device(self.as_ptr())) };
-    }
-}
-
-impl NtbDevice {
-    /// # Safety
-    ///
-    /// `ntb` is null or a device that stays valid during this call.
-    unsafe fn get(ntb: *mut own::ntb_dev) -> Result<Self> {
-        let ntb = NonNull::new(ntb).ok_or(ENODEV)?;
-        // SAFETY: The device is valid by the contract of this function.
-        unsafe { bindings::get_device(own::scif_helper_ntb_device(ntb.as_ptr())) };
-        // INVARIANT: The reference has been taken above.
-        Ok(Self { ntb })
-    }
-
-    fn as_ptr(&self) -> *mut own::ntb_dev {
-        self.ntb.as_ptr()
-    }
-
-    /// The device's name on its bus, for example `0000:00:05.0`.
-    pub(crate) fn name(&self) -> Result<CString> {
-        // SAFETY: The device is valid; it is not renamed while it is registered.
-        let name = unsafe { CStr::from_char_ptr(own::scif_helper_ntb_name(self.as_ptr())) };
-        Ok(CString::try_from(name)?)
-    }
-
-    /// The device on the NTB bus, for messages in the log.
-    pub(crate) fn device(&self) -> &Device {
-        // SAFETY: The device is valid as long as `self` is.
-        unsafe { Device::from_raw(own::scif_helper_ntb_device(self.as_ptr())) }
-    }
-
-    /// The device that memory is mapped for, so that the peer can reach it.
-    pub(crate) fn dma_device(&self) -> ARef<Device> {
-        // SAFETY: The device is valid, so is its parent; this takes a reference.
-        unsafe { Device::get_device(own::scif_helper_ntb_dma_device(self.as_ptr())) }
-    }
-
-    /// The number of the port of this side: of two the lower is the upstream side.
-    pub(crate) fn port_number(&self) -> Result<u32> {
-        // SAFETY: The device is valid.
-        count(unsafe { own::scif_helper_ntb_port_number(self.as_ptr()) })
-    }
-
-    /// How many peers there are.
-    pub(crate) fn peer_port_count(&self) -> Result<u32> {
-        // SAFETY: The device is valid.
-        count(unsafe { own::scif_helper_ntb_peer_port_count(self.as_ptr()) })
-    }
-
-    /// The number of the port of a peer.
-    pub(crate) fn peer_port_number(&self, peer: u32) -> Result<u32> {
-        // SAFETY: The device is valid.
-        count(unsafe { own::scif_helper_ntb_peer_port_number(self.as_ptr(), index(peer)?) })
-    }
-
-    /// Lets the link come up.
-    pub(crate) fn link_enable(&self) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe { own::scif_helper_ntb_link_enable(self.as_ptr()) })
-    }
-
-    /// Takes the link down. Only the upstream side can do that on some hardware.
-    pub(crate) fn link_disable(&self) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe { own::scif_helper_ntb_link_disable(self.as_ptr()) })
-    }
-
-    /// Whether the link to this peer is up.
-    pub(crate) fn link_is_up(&self, peer: u32) -> bool {
-        // SAFETY: The device is valid.
-        let up = unsafe { own::scif_helper_ntb_link_is_up(self.as_ptr()) };
-        1u64.checked_shl(peer).is_some_and(|bit| up & bit != 0)
-    }
-
-    /// How many memory windows lead from this peer into this host.
-    pub(crate) fn mw_count(&self, peer: u32) -> Result<u32> {
-        // SAFETY: The device is valid.
-        count(unsafe { own::scif_helper_ntb_mw_count(self.as_ptr(), index(peer)?) })
-    }
-
-    /// What a memory window demands. `ENOTCONN` while the link is down.
-    pub(crate) fn mw_align(&self, peer: u32, window: u32) -> Result<WindowAlignment> {
-        let (mut address, mut size, mut max_size) = (0, 0, 0);
-        // SAFETY: The device is valid, and so are the pointers.
-        to_result(unsafe {
-            own::scif_helper_ntb_mw_get_align(
-                self.as_ptr(),
-                index(peer)?,
-                index(window)?,
-                &mut address,
-                &mut size,
-                &mut max_size,
-            )
-        })?;
-        Ok(WindowAlignment {
-            address,
-            size,
-            max_size,
-        })
-    }
-
-    /// Whether this side says where a memory window into its memory leads to. Otherwise the peer
-    /// does, and [`NtbDevice::set_translation`] does nothing.
-    pub(crate) fn sets_translation_here(&self) -> bool {
-        // SAFETY: The device is valid.
-        unsafe { own::scif_helper_ntb_mw_is_set_here(self.as_ptr()) }
-    }
-
-    /// Makes a memory window of this peer lead to `size` bytes at a bus address of this host.
-    ///
-    /// From now on the peer can read and write them.
-    pub(crate) fn set_translation(&self, peer: u32, window: u32, bus: u64, size: u64) -> Result {
-        // SAFETY: The device is valid. What the peer does with the memory is the caller's concern,
-        // as with every DMA: it is not used as Rust memory.
-        to_result(unsafe {
-            own::scif_helper_ntb_mw_set_trans(
-                self.as_ptr(),
-                index(peer)?,
-                index(window)?,
-                bus,
-                size,
-            )
-        })
-    }
-
-    /// Undoes [`NtbDevice::set_translation`].
-    pub(crate) fn clear_translation(&self, peer: u32, window: u32) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe {
-            own::scif_helper_ntb_mw_clear_trans(self.as_ptr(), index(peer)?, index(window)?)
-        })
-    }
-
-    /// How many memory windows lead from this host to a peer.
-    pub(crate) fn peer_mw_count(&self) -> Result<u32> {
-        // SAFETY: The device is valid.
-        count(unsafe { own::scif_helper_ntb_peer_mw_count(self.as_ptr()) })
-    }
-
-    /// Where this host reaches a peer's memory through a window: physical address and size.
-    pub(crate) fn peer_mw(&self, window: u32) -> Result<(u64, u64)> {
-        let (mut base, mut size) = (0, 0);
-        // SAFETY: The device is valid, and so are the pointers.
-        to_result(unsafe {
-            own::scif_helper_ntb_peer_mw_get_addr(
-                self.as_ptr(),
-                index(window)?,
-                &mut base,
-                &mut size,
-            )
-        })?;
-        Ok((base, size))
-    }
-
-    /// How many scratchpad registers there are; 0 where the device has none.
-    pub(crate) fn spad_count(&self) -> u32 {
-        // SAFETY: The device is valid.
-        count(unsafe { own::scif_helper_ntb_spad_count(self.as_ptr()) }).unwrap_or(0)
-    }
-
-    /// Reads a scratchpad of this side, which the peer writes. All ones: there is none, or the
-    /// device is gone.
-    pub(crate) fn spad_read(&self, number: u32) -> u32 {
-        let Ok(number) = index(number) else {
-            return u32::MAX;
-        };
-        // SAFETY: The device is valid.
-        unsafe { own::scif_helper_ntb_spad_read(self.as_ptr(), number) }
-    }
-
-    /// Writes a scratchpad of this side.
-    pub(crate) fn spad_write(&self, number: u32, value: u32) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe { own::scif_helper_ntb_spad_write(self.as_ptr(), index(number)?, value) })
-    }
-
-    /// Writes a scratchpad of a peer.
-    pub(crate) fn peer_spad_write(&self, peer: u32, number: u32, value: u32) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe {
-            own::scif_helper_ntb_peer_spad_write(self.as_ptr(), index(peer)?, index(number)?, value)
-        })
-    }
-
-    /// The doorbells that may be used, one bit each.
-    pub(crate) fn db_valid_mask(&self) -> u64 {
-        // SAFETY: The device is valid.
-        unsafe { own::scif_helper_ntb_db_valid_mask(self.as_ptr()) }
-    }
-
-    /// How many interrupt vectors the doorbells are spread over.
-    pub(crate) fn db_vector_count(&self) -> Result<u32> {
-        // SAFETY: The device is valid.
-        count(unsafe { own::scif_helper_ntb_db_vector_count(self.as_ptr()) })
-    }
-
-    /// The doorbells that belong to a vector; 0 where the vector does not exist.
-    pub(crate) fn db_vector_mask(&self, vector: u32) -> u64 {
-        let Ok(vector) = index(vector) else {
-            return 0;
-        };
-        // SAFETY: The device is valid.
-        unsafe { own::scif_helper_ntb_db_vector_mask(self.as_ptr(), vector) }
-    }
-
-    /// The doorbells that have been rung and not been cleared.
-    pub(crate) fn db_read(&self) -> u64 {
-        // SAFETY: The device is valid.
-        unsafe { own::scif_helper_ntb_db_read(self.as_ptr()) }
-    }
-
-    /// Clears doorbells of this side.
-    pub(crate) fn db_clear(&self, bits: u64) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe { own::scif_helper_ntb_db_clear(self.as_ptr(), bits) })
-    }
-
-    /// Keeps doorbells of this side from raising interrupts. They stay pending.
-    pub(crate) fn db_set_mask(&self, bits: u64) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe { own::scif_helper_ntb_db_set_mask(self.as_ptr(), bits) })
-    }
-
-    /// Lets doorbells of this side raise interrupts again; those that are pending do at once.
-    pub(crate) fn db_clear_mask(&self, bits: u64) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe { own::scif_helper_ntb_db_clear_mask(self.as_ptr(), bits) })
-    }
-
-    /// Rings doorbells of the peer.
-    pub(crate) fn peer_db_set(&self, bits: u64) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe { own::scif_helper_ntb_peer_db_set(self.as_ptr(), bits) })
-    }
-}
-
-/// A number that C returns as an `int`, or a negative error.
-fn count(value: c_int) -> Result<u32> {
-    to_result(value)?;
-    Ok(value.max(0) as u32)
-}
-
-/// A number that C wants as an `int`.
-fn index(value: u32) -> Result<c_int> {
-    Ok(c_int::try_from(value)?)
 }

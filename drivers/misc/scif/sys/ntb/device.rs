@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a client does with an NTB device.
+//!
+//! Every call of an [`NtbDevice`] goes to the hardware driver, so to registers: reads stall the CPU
+//! for microseconds. None belongs on a data path except [`NtbDevice::peer_db_set`] and the masking
+//! of doorbells.
+//!
+//! Peers are given as an index, 0 on a device that joins two hosts.
+//!
+//! C header: [`include/linux/ntb.h`](srctree/include/linux/ntb.h)
+
+use core::ptr::NonNull;
+
+use kernel::{
+    bindings,
+    device::Device,
+    error::to_result,
+    prelude::*,
+    str::CString,
+    sync::aref::ARef, //
+};
+
+use crate::sys::bindings as own;
+
+/// What a memory window demands of the memory behind it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WindowAlignment {
+    /// The bus address is a multiple of this.
+    pub(crate) address: u64,
+    /// The size is a multiple of this.
+    pub(crate) size: u64,
+    /// The size is not larger than this.
+    pub(crate) max_size: u64,
+}
+
+/// An NTB device, as a client uses it.
+///
+/// While one exists the hardware's driver does not finish its unbinding, so the registers stay
+/// mapped; see [`Client::remove`](super::Client::remove).
+///
+/// # Invariants
+///
+/// `ntb` is a registered NTB device, and this owns a reference to it.
+pub(crate) struct NtbDevice {
+    ntb: NonNull<own::ntb_dev>,
+}
+
+// SAFETY: References to devices may be released by any thread.
+unsafe impl Send for NtbDevice {}
+// SAFETY: The operations of an NTB device may be called by any thread.
+unsafe impl Sync for NtbDevice {}
+
+impl Clone for NtbDevice {
+    fn clone(&self) -> Self {
+        // SAFETY: By the type invariant the device is valid.
+        unsafe { bindings::get_device(own::scif_helper_ntb_device(self.as_ptr())) };
+        // INVARIANT: The reference has been taken above.
+        Self { ntb: self.ntb }
+    }
+}
+
+impl Drop for NtbDevice {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant this owns a reference.
+        unsafe { bindings::put_device(own::scif_helper_ntb_device(self.as_ptr())) };
+    }
+}
+
+impl NtbDevice {
+    /// # Safety
+    ///
+    /// `ntb` is null or a device that stays valid during this call.
+    pub(super) unsafe fn get(ntb: *mut own::ntb_dev) -> Result<Self> {
+        let ntb = NonNull::new(ntb).ok_or(ENODEV)?;
+        // SAFETY: The device is valid by the contract of this function.
+        unsafe { bindings::get_device(own::scif_helper_ntb_device(ntb.as_ptr())) };
+        // INVARIANT: The reference has been taken above.
+        Ok(Self { ntb })
+    }
+
+    fn as_ptr(&self) -> *mut own::ntb_dev {
+        self.ntb.as_ptr()
+    }
+
+    /// The device's name on its bus, for example `0000:00:05.0`.
+    pub(crate) fn name(&self) -> Result<CString> {
+        // SAFETY: The device is valid; it is not renamed while it is registered.
+        let name = unsafe { CStr::from_char_ptr(own::scif_helper_ntb_name(self.as_ptr())) };
+        Ok(CString::try_from(name)?)
+    }
+
+    /// The device on the NTB bus, for messages in the log.
+    pub(crate) fn device(&self) -> &Device {
+        // SAFETY: The device is valid as long as `self` is.
+        unsafe { Device::from_raw(own::scif_helper_ntb_device(self.as_ptr())) }
+    }
+
+    /// The device that memory is mapped for, so that the peer can reach it.
+    pub(crate) fn dma_device(&self) -> ARef<Device> {
+        // SAFETY: The device is valid, so is its parent; this takes a reference.
+        unsafe { Device::get_device(own::scif_helper_ntb_dma_device(self.as_ptr())) }
+    }
+
+    /// The number of the port of this side: of two the lower is the upstream side.
+    pub(crate) fn port_number(&self) -> Result<u32> {
+        // SAFETY: The device is valid.
+        count(unsafe { own::scif_helper_ntb_port_number(self.as_ptr()) })
+    }
+
+    /// How many peers there are.
+    pub(crate) fn peer_port_count(&self) -> Result<u32> {
+        // SAFETY: The device is valid.
+        count(unsafe { own::scif_helper_ntb_peer_port_count(self.as_ptr()) })
+    }
+
+    /// The number of the port of a peer.
+    pub(crate) fn peer_port_number(&self, peer: u32) -> Result<u32> {
+        // SAFETY: The device is valid.
+        count(unsafe { own::scif_helper_ntb_peer_port_number(self.as_ptr(), index(peer)?) })
+    }
+
+    /// Lets the link come up.
+    pub(crate) fn link_enable(&self) -> Result {
+        // SAFETY: The device is valid.
+        to_result(unsafe { own::scif_helper_ntb_link_enable(self.as_ptr()) })
+    }
+
+    /// Takes the link down. Only the upstream side can do that on some hardware.
+    pub(crate) fn link_disable(&self) -> Result {
+        // SAFETY: The device is valid.
+        to_result(unsafe { own::scif_helper_ntb_link_disable(self.as_ptr()) })
+    }
+
+    /// Whether the link to this peer is up.
+    pub(crate) fn link_is_up(&self, peer: u32) -> bool {
+        // SAFETY: The device is valid.
+        let up = unsafe { own::scif_helper_ntb_link_is_up(self.as_ptr()) };
+        1u64.checked_shl(peer).is_some_and(|bit| up & bit != 0)
+    }
+
+    /// How many memory windows lead from this peer into this host.
+    pub(crate) fn mw_count(&self, peer: u32) -> Result<u32> {
+        // SAFETY: The device is valid.
+        count(unsafe { own::scif_helper_ntb_mw_count(self.as_ptr(), index(peer)?) })
+    }
+
+    /// What a memory window demands. `ENOTCONN` while the link is down.
+    pub(crate) fn mw_align(&self, peer: u32, window: u32) -> Result<WindowAlignment> {
+        let (mut address, mut size, mut max_size) = (0, 0, 0);
+        // SAFETY: The device is valid, and so are the pointers.
+        to_result(unsafe {
+            own::scif_helper_ntb_mw_get_align(
+                self.as_ptr(),
+                index(peer)?,
+                index(window)?,
+                &mut address,
+                &mut size,
+                &mut max_size,
+            )
+        })?;
+        Ok(WindowAlignment {
+            address,
+            size,
+            max_size,
+        })
+    }
+
+    /// Whether this side says where a memory window into its memory leads to. Otherwise the peer
+    /// does, and [`NtbDevice::set_translation`] does nothing.
+    pub(crate) fn sets_translation_here(&self) -> bool {
+        // SAFETY: The device is valid.
+        unsafe { own::scif_helper_ntb_mw_is_set_here(self.as_ptr()) }
+    }
+
+    /// Makes a memory window of this peer lead to `size` bytes at a bus address of this host.
+    ///
+    /// From now on the peer can read and write them.
+    pub(crate) fn set_translation(&self, peer: u32, window: u32, bus: u64, size: u64) -> Result {
+        // SAFETY: The device is valid. What the peer does with the memory is the caller's concern,
+        // as with every DMA: it is not used as Rust memory.
+        to_result(unsafe {
+            own::scif_helper_ntb_mw_set_trans(
+                self.as_ptr(),
+                index(peer)?,
+                index(window)?,
+                bus,
+                size,
+            )
+        })
+    }
+
+    /// Undoes [`NtbDevice::set_translation`].
+    pub(crate) fn clear_translation(&self, peer: u32, window: u32) -> Result {
+        // SAFETY: The device is valid.
+        to_result(unsafe {
+            own::scif_helper_ntb_mw_clear_trans(self.as_ptr(), index(peer)?, index(window)?)
+        })
+    }
+
+    /// How many memory windows lead from this host to a peer.
+    pub(crate) fn peer_mw_count(&self) -> Result<u32> {
+        // SAFETY: The device is valid.
+        count(unsafe { own::scif_helper_ntb_peer_mw_count(self.as_ptr()) })
+    }
+
+    /// Where this host reaches a peer's memory through a window: physical address and size.
+    pub(crate) fn peer_mw(&self, window: u32) -> Result<(u64, u64)> {
+        let (mut base, mut size) = (0, 0);
+        // SAFETY: The device is valid, and so are the pointers.
+        to_result(unsafe {
+            own::scif_helper_ntb_peer_mw_get_addr(
+                self.as_ptr(),
+                index(window)?,
+                &mut base,
+                &mut size,
+            )
+        })?;
+        Ok((base, size))
+    }
+
+    /// How many scratchpad registers there are; 0 where the device has none.
+    pub(crate) fn spad_count(&self) -> u32 {
+        // SAFETY: The device is valid.
+        count(unsafe { own::scif_helper_ntb_spad_count(self.as_ptr()) }).unwrap_or(0)
+    }
+
+    /// Reads a scratchpad of this side, which the peer writes. All ones: there is none, or the
+    /// device is gone.
+    pub(crate) fn spad_read(&self, number: u32) -> u32 {
+        let Ok(number) = index(number) else {
+            return u32::MAX;
+        };
+        // SAFETY: The device is valid.
+        unsafe { own::scif_helper_ntb_spad_read(self.as_ptr(), number) }
+    }
+
+    /// Writes a scratchpad of this side.
+    pub(crate) fn spad_write(&self, number: u32, value: u32) -> Result {
+        // SAFETY: The device is valid.
+        to_result(unsafe { own::scif_helper_ntb_spad_write(self.as_ptr(), index(number)?, value) })
+    }
+
+    /// Writes a scratchpad of a peer.
+    pub(crate) fn peer_spad_write(&self, peer: u32, number: u32, value: u32) -> Result {
+        // SAFETY: The device is valid.
+        to_result(unsafe {
+            own::scif_helper_ntb_peer_spad_write(self.as_ptr(), index(peer)?, index(number)?, value)
+        })
+    }
+
+    /// The doorbells that may be used, one bit each.
+    pub(crate) fn db_valid_mask(&self) -> u64 {
+        // SAFETY: The device is valid.
+        unsafe { own::scif_helper_ntb_db_valid_mask(self.as_ptr()) }
+    }
+
+    /// How many interrupt vectors the doorbells are spread over.
+    pub(crate) fn db_vector_count(&self) -> Result<u32> {
+        // SAFETY: The device is valid.
+        count(unsafe { own::scif_helper_ntb_db_vector_count(self.as_ptr()) })
+    }
+
+    /// The doorbells that belong to a vector; 0 where the vector does not exist.
+    pub(crate) fn db_vector_mask(&self, vector: u32) -> u64 {
+        let Ok(vector) = index(vector) else {
+            return 0;
+        };
+        // SAFETY: The device is valid.
+        unsafe { own::scif_helper_ntb_db_vector_mask(self.as_ptr(), vector) }
+    }
+
+    /// The doorbells that have been rung and not been cleared.
+    pub(crate) fn db_read(&self) -> u64 {
+        // SAFETY: The device is valid.
+        unsafe { own::scif_helper_ntb_db_read(self.as_ptr()) }
+    }
+
+    /// Clears doorbells of this side.
+    pub(crate) fn db_clear(&self, bits: u64) -> Result {
+        // SAFETY: The device is valid.
+        to_result(unsafe { own::scif_helper_ntb_db_clear(self.as_ptr(), bits) })
+    }
+
+    /// Keeps doorbells of this side from raising interrupts. They stay pending.
+    pub(crate) fn db_set_mask(&self, bits: u64) -> Result {
+        // SAFETY: The device is valid.
+        to_result(unsafe { own::scif_helper_ntb_db_set_mask(self.as_ptr(), bits) })
+    }
+
+    /// Lets doorbells of this side raise interrupts again; those that are pending do at once.
+    pub(crate) fn db_clear_mask(&self, bits: u64) -> Result {
+        // SAFETY: The device is valid.
+        to_result(unsafe { own::scif_helper_ntb_db_clear_mask(self.as_ptr(), bits) })
+    }
+
+    /// Rings doorbells of the peer.
+    pub(crate) fn peer_db_set(&self, bits: u64) -> Result {
+        // SAFETY: The device is valid.
+        to_result(unsafe { own::scif_helper_ntb_peer_db_set(self.as_ptr(), bits) })
+    }
+}
+
+/// A number that C returns as an `int`, or a negative error.
+fn count(value: c_int) -> Result<u32> {
+    to_result(value)?;
+    Ok(value.max(0) as u32)
+}
+
+/// A number that C wants as an `int`.
+fn index(value: u32) -> Result<c_int> {
+    Ok(c_int::try_from(value)?)
+}
