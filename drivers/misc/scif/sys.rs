@@ -9,6 +9,7 @@
 #![allow(dead_code)]
 
 mod bindings;
+pub(crate) mod buffer;
 pub(crate) mod chardev;
 pub(crate) mod current;
 pub(crate) mod direct_map;

@@ -227,6 +227,18 @@ impl SharedMemory {
         Ok(())
     }
 
+    /// Copies bytes to other memory of the kernel.
+    ///
+    /// # Safety
+    ///
+    /// `to` is valid for writes of `count` bytes, and outside of this memory.
+    pub(super) unsafe fn copy_to(&self, offset: usize, to: *mut u8, count: usize) -> Result {
+        let from = self.at(offset, count)?;
+        // SAFETY: As just checked, and by the contract of this function.
+        unsafe { bindings::memcpy(to.cast(), from.cast(), count) };
+        Ok(())
+    }
+
     /// Copies bytes to user space. May sleep. `EFAULT` when not all could be.
     pub(crate) fn copy_to_user(&self, offset: usize, to: UserPtr, count: usize) -> Result {
         let from = self.at(offset, count)?;

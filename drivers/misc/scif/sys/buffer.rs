@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory of a caller that the CPU copies from or to, within the call.
+//!
+//! Memory that a device or another host uses, or that is used after the call, is
+//! [`Pages`](super::pages::Pages).
+
+use kernel::{
+    bindings,
+    prelude::*,
+    uaccess::{
+        UserPtr,
+        UserSlice, //
+    },
+};
+
+use super::{
+    kernel_range::KernelRange,
+    shared_memory::SharedMemory, //
+};
+
+/// Bytes of who calls: a process, whose addresses may be wrong, or a client in the kernel, whose
+/// are not.
+///
+/// All copies may sleep, may be slow, as the process likes (`userfaultfd`, FUSE), and return `EFAULT`
+/// when a process has no such memory; some bytes may have been copied then. `EINVAL`: they would
+/// leave the buffer.
+pub(crate) struct Buffer {
+    place: Place,
+    len: usize,
+}
+
+enum Place {
+    User(UserPtr),
+    Kernel(KernelRange),
+}
+
+/// A part of a buffer.
+enum Part {
+    User(UserPtr),
+    /// Valid for reads and writes of the part's length.
+    Kernel(*mut u8),
+}
+
+impl Buffer {
+    /// `len` bytes of the calling process. Nothing is checked yet.
+    pub(crate) fn user(address: UserPtr, len: usize) -> Self {
+        Self {
+            place: Place::User(address),
+            len,
+        }
+    }
+
+    /// Memory that a client in the kernel lends.
+    pub(crate) fn kernel(memory: KernelRange) -> Self {
+        Self {
+            len: memory.len(),
+            place: Place::Kernel(memory),
+        }
+    }
+
+    /// The size in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The `len` bytes at `offset`.
+    fn part(&self, offset: usize, len: usize) -> Result<Part> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.len => (),
+            _ => return Err(EINVAL),
+        }
+        Ok(match &self.place {
+            // C checks the address, also if it has wrapped around.
+            Place::User(address) => Part::User(address.wrapping_byte_add(offset)),
+            Place::Kernel(memory) => Part::Kernel(memory.at(offset, len)?),
+        })
+    }
+
+    /// Copies bytes out of the buffer.
+    pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
+        match self.part(offset, to.len())? {
+            Part::User(from) => UserSlice::new(from, to.len()).reader().read_slice(to),
+            Part::Kernel(from) => {
+                // SAFETY: `from` is valid for that many bytes, and `to` is borrowed for writing.
+                unsafe { bindings::memcpy(to.as_mut_ptr().cast(), from.cast(), to.len()) };
+                Ok(())
+            }
+        }
+    }
+
+    /// Appends `len` bytes of the buffer to `to`. Nothing is appended on an error.
+    pub(crate) fn append_to(&self, offset: usize, len: usize, to: &mut KVec<u8>) -> Result {
+        match self.part(offset, len)? {
+            Part::User(from) => UserSlice::new(from, len).read_all(to, GFP_KERNEL_ACCOUNT),
+            Part::Kernel(from) => {
+                to.reserve(len, GFP_KERNEL_ACCOUNT)?;
+                // SAFETY: `from` is valid for that many bytes, and there is room for them. They
+                // are initialised when their number is added.
+                unsafe {
+                    let room = to.spare_capacity_mut().as_mut_ptr();
+                    bindings::memcpy(room.cast(), from.cast(), len);
+                    to.inc_len(len);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Copies bytes into the buffer.
+    pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
+        match self.part(offset, from.len())? {
+            Part::User(to) => UserSlice::new(to, from.len()).writer().write_slice(from),
+            Part::Kernel(to) => {
+                // SAFETY: `to` is valid for that many bytes, and no reference to them exists.
+                unsafe { bindings::memcpy(to.cast(), from.as_ptr().cast(), from.len()) };
+                Ok(())
+            }
+        }
+    }
+
+    /// Copies `len` bytes of shared memory into the buffer.
+    pub(crate) fn write_shared(
+        &self,
+        offset: usize,
+        memory: &SharedMemory,
+        memory_offset: usize,
+        len: usize,
+    ) -> Result {
+        match self.part(offset, len)? {
+            Part::User(to) => memory.copy_to_user(memory_offset, to, len),
+            // SAFETY: `to` is valid for that many bytes.
+            Part::Kernel(to) => unsafe { memory.copy_to(memory_offset, to, len) },
+        }
+    }
+}
+
+#[kunit_tests(scif_sys_buffer)]
+mod tests {
+    use super::*;
+    use crate::sys::{
+        payer::Payer,
+        pin::tests::map_pages, //
+    };
+    use kernel::page::PAGE_SIZE;
+
+    /// The same for both kinds: a buffer of two pages, all bytes 0.
+    fn check(buffer: &Buffer) -> Result {
+        assert_eq!(buffer.len(), 2 * PAGE_SIZE);
+        buffer.write(PAGE_SIZE - 2, b"scif")?;
+        let mut bytes = [1; 6];
+        buffer.read(PAGE_SIZE - 3, &mut bytes)?;
+        assert_eq!(&bytes, b"\0scif\0");
+
+        let mut chunk = KVec::new();
+        chunk.extend_from_slice(b"a ", GFP_KERNEL)?;
+        buffer.append_to(PAGE_SIZE - 2, 4, &mut chunk)?;
+        assert_eq!(&chunk[..], b"a scif");
+        assert!(buffer.append_to(2 * PAGE_SIZE - 1, 2, &mut chunk).is_err());
+        assert_eq!(&chunk[..], b"a scif");
+
+        let memory = SharedMemory::new(PAGE_SIZE, None, Payer::Nobody)?;
+        memory.write(100, b"ring")?;
+        buffer.write_shared(2 * PAGE_SIZE - 4, &memory, 100, 4)?;
+        buffer.read(2 * PAGE_SIZE - 6, &mut bytes)?;
+        assert_eq!(&bytes, b"\0\0ring");
+        assert!(buffer.write_shared(0, &memory, PAGE_SIZE - 1, 2).is_err());
+        assert!(buffer
+            .write_shared(2 * PAGE_SIZE - 1, &memory, 0, 2)
+            .is_err());
+
+        assert!(buffer.read(2 * PAGE_SIZE, &mut []).is_ok());
+        assert!(buffer.read(2 * PAGE_SIZE - 5, &mut bytes).is_err());
+        assert!(buffer.write(usize::MAX, b"scif").is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn memory_of_a_process() -> Result {
+        let address = UserPtr::from_addr(map_pages(2, true)?);
+        check(&Buffer::user(address, 2 * PAGE_SIZE))
+    }
+
+    #[test]
+    fn memory_of_the_kernel() -> Result {
+        let mut memory = KVec::from_elem(0u8, 2 * PAGE_SIZE, GFP_KERNEL)?;
+        // SAFETY: `memory` is not used before the buffer has been dropped.
+        let lent = unsafe { KernelRange::new(memory.as_mut_ptr().cast(), memory.len()) }?;
+        check(&Buffer::kernel(lent))
+    }
+
+    #[test]
+    fn what_a_process_has_not_is_refused() -> Result {
+        let read_only = Buffer::user(UserPtr::from_addr(map_pages(1, false)?), PAGE_SIZE);
+        assert!(matches!(read_only.write(0, b"scif"), Err(e) if e == EFAULT));
+        let memory = SharedMemory::new(PAGE_SIZE, None, Payer::Nobody)?;
+        assert!(matches!(
+            read_only.write_shared(0, &memory, 0, 4),
+            Err(e) if e == EFAULT
+        ));
+
+        let nowhere = Buffer::user(UserPtr::from_addr(usize::MAX - 4), PAGE_SIZE);
+        let mut bytes = [0; 4];
+        assert!(matches!(nowhere.read(0, &mut bytes), Err(e) if e == EFAULT));
+        assert!(matches!(nowhere.read(100, &mut bytes), Err(e) if e == EFAULT));
+        let mut chunk = KVec::new();
+        assert!(matches!(nowhere.append_to(0, 8, &mut chunk), Err(e) if e == EFAULT));
+        assert_eq!(chunk.len(), 0);
+        Ok(())
+    }
+}
