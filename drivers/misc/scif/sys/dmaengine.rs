@@ -1,176 +1,279 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Copies by a DMA engine.
+//! Copies by a DMA engine, and engines that go away.
 //!
-//! There are no KUnit tests here: they run beside the module that they are loaded with, and would
-//! take its channel away from it. Also, when a channel of `plx_dma` is released, that driver takes a
-//! mutex inside an RCU read-side section (in `pci_irq_vector()`): a debug kernel reports it, and
-//! lockdep is off from then on. So channels are better kept than released and requested again.
+//! # The end of an engine
+//!
+//! An engine may stand still, and its driver may be unbound from it, at any time; the reference that a
+//! channel holds keeps the driver's module loaded, not the device bound. Until the engine has been
+//! stopped, it may read and write all that was submitted. So there is one way to the end,
+//! [`Channel::stop`]: nothing new is submitted, the channel is released, for which its driver stops
+//! the hardware, and what was never reported is [abandoned](Channel::abandon). Only then may the memory
+//! be used for something else.
+//!
+//! The same is done before a driver is unbound, while it still works: a channel listens to the bus of
+//! its device. A channel must not be released later, since `dma_release_channel` then looks at
+//! what the driver has freed. Memory that is still mapped for the device stays so; it is unmapped
+//! later, which a kernel with CONFIG_DMA_API_DEBUG complains of.
+//!
+//! # No tests here
+//!
+//! KUnit tests run beside the module that they are loaded with, and would take its channel away from
+//! it. Also, when a channel of `plx_dma` is released, that driver takes a mutex inside an RCU read-side
+//! section (in `pci_irq_vector()`): a debug kernel reports it, and lockdep is off from then on. So
+//! channels are better kept than released and requested again.
 //!
 //! C header: [`include/linux/dmaengine.h`](srctree/include/linux/dmaengine.h)
 
-use core::{
-    ops::Deref,
-    ptr::NonNull, //
-};
+use core::ptr::NonNull;
 
 use kernel::{
+    bindings,
+    container_of,
     device::Device,
     dma::DataDirection,
+    error::to_result,
     prelude::*,
     sync::{
         aref::ARef,
         atomic::{
+            Acquire,
             Atomic,
             Full,
-            Relaxed, //
+            Relaxed,
+            Release, //
         },
+        rcu,
         Arc, //
     },
+    types::Opaque, //
 };
 
 use super::{
-    bindings as own,
-    dma_map, //
+    bindings as own, dma_map,
+    wait::{
+        new_wait_queue,
+        WaitQueue, //
+    },
 };
 
-/// What is told about the end of copies that belong together.
-pub(crate) trait Completion: Send + Sync + Sized + 'static {
-    /// How many of them have not ended.
-    fn copies(&self) -> &CopyCount;
+mod batch;
 
-    /// One copy has ended, with this result. Called once for every submitted copy.
-    ///
-    /// `EIO`: the engine could not read or write; `ECANCELED`: it was stopped before.
-    ///
-    /// Called in a soft interrupt, by some drivers with the lock of their ring held: it must not
-    /// sleep and must not submit to any channel of that driver.
-    fn copy_ended(&self, result: Result);
+pub(crate) use batch::{
+    Batch,
+    Completion,
+    CopyCount, //
+};
 
-    /// All copies have ended, and no more will be submitted. Called once, in the same context, or
-    /// where the [`Batch`] is dropped. If `self` is the last reference, the destructor runs here as
-    /// well, so hand it to a work queue where that matters: those who called `copy_ended` before
-    /// hold no reference any more.
-    fn all_ended(self: Arc<Self>);
-}
+const RUNNING: u32 = 0;
+const STOPPING: u32 = 1;
+const STOPPED: u32 = 2;
 
-/// Counts the copies of a [`Batch`], and the batch itself.
-pub(crate) struct CopyCount(Atomic<u32>);
-
-impl CopyCount {
-    pub(crate) const fn new() -> Self {
-        Self(Atomic::new(0))
-    }
-}
-
-/// Copies that belong together: submit them with it, then drop it.
+/// A channel of a DMA engine that copies memory, for the use of this module only.
 ///
+/// It is stopped by [`Channel::stop`], by dropping it, and when the engine's driver is unbound from its
+/// device; see the head of this file.
+pub(crate) struct Channel {
+    inner: Pin<KBox<Inner>>,
+}
+
 /// # Invariants
 ///
-/// `target` is from `Arc::into_raw`. That reference belongs to who takes the count to zero; the
-/// batch and each copy under way are counted.
-pub(crate) struct Batch<T: Completion> {
-    target: NonNull<T>,
+/// - `chan` is a channel that was requested. Who takes `state` away from RUNNING releases it, after a
+///   grace period of RCU: it may be used inside a read-side section in which `state` was RUNNING.
+/// - `notifier` is registered on the bus of `device`, and is removed in `Drop` and nowhere else.
+#[pin_data(PinnedDrop)]
+struct Inner {
+    chan: NonNull<own::dma_chan>,
+    name: [u8; 32],
+    device: ARef<Device>,
+    max_segment: usize,
+    state: Atomic<u32>,
+    /// Woken when `state` is STOPPED.
+    #[pin]
+    stopped: WaitQueue,
+    // Last: the callback may come as soon as this has been made, and uses the others.
+    #[pin]
+    notifier: Opaque<bindings::notifier_block>,
 }
 
-// SAFETY: It is a reference to a `T`, which is `Send` and `Sync`.
-unsafe impl<T: Completion> Send for Batch<T> {}
-// SAFETY: As above.
-unsafe impl<T: Completion> Sync for Batch<T> {}
+// SAFETY: A channel may be used and released by any thread, and so may a notifier.
+unsafe impl Send for Inner {}
+// SAFETY: Drivers lock their rings: submitting from several threads is allowed. It is released once,
+// when nobody uses it.
+unsafe impl Sync for Inner {}
 
-impl<T: Completion> Batch<T> {
-    /// Begins a batch. `target` must not have been in one before.
-    pub(crate) fn new(target: Arc<T>) -> Self {
-        target.copies().0.store(1, Relaxed);
-        // INVARIANT: The batch has just been counted.
-        let raw = Arc::into_raw(target).cast_mut();
-        // SAFETY: `into_raw` returns no null pointer.
-        let target = unsafe { NonNull::new_unchecked(raw) };
-        Self { target }
+impl Inner {
+    /// `EINVAL` when the driver is gone already. Then the channel is lost: `stop` says why it cannot
+    /// be released.
+    fn new(chan: NonNull<own::dma_chan>) -> impl PinInit<Self, Error> {
+        let mut name = [0; 32];
+        // SAFETY: The channel has been requested and not been released, so its device is valid.
+        let (device, max_segment) = unsafe {
+            own::scif_helper_dma_copy_name(chan.as_ptr(), name.as_mut_ptr().cast(), name.len());
+            (
+                Device::get_device(own::scif_helper_dma_device(chan.as_ptr())),
+                own::scif_helper_dma_max_segment(chan.as_ptr()),
+            )
+        };
+        // INVARIANT: `chan` has just been requested, and the notifier is registered here.
+        try_pin_init!(Self {
+            chan,
+            name,
+            device,
+            max_segment,
+            state: Atomic::new(RUNNING),
+            stopped <- new_wait_queue!("scif::Channel::stopped"),
+            notifier <- Opaque::try_ffi_init(move |slot: *mut bindings::notifier_block| {
+                // SAFETY: `slot` is pinned and valid for writes, and stays so until it has been
+                // unregistered; the channel is valid.
+                unsafe {
+                    slot.write(bindings::notifier_block {
+                        notifier_call: Some(Self::notify),
+                        ..pin_init::zeroed()
+                    });
+                    to_result(own::scif_helper_dma_watch(chan.as_ptr(), slot))
+                }
+            }),
+        }? Error)
     }
 
-    /// Ends the part of one that was counted.
-    ///
     /// # Safety
     ///
-    /// `target` is that of a batch, and the caller has been counted and was not ended before.
-    unsafe fn part_ended(target: *const T) {
-        // SAFETY: The reference of the batch lives as long as somebody is counted.
-        let left = unsafe { &*target }.copies().0.fetch_sub(1, Full);
-        if left == 1 {
-            // SAFETY: By the invariant the reference is ours now. Nobody else uses `target`.
-            unsafe { Arc::from_raw(target) }.all_ended();
+    /// `notifier` is that of an `Inner`, which stays while this runs, and `device` is valid.
+    unsafe extern "C" fn notify(
+        notifier: *mut bindings::notifier_block,
+        event: c_ulong,
+        device: *mut c_void,
+    ) -> c_int {
+        let notifier: *mut Opaque<bindings::notifier_block> = notifier.cast();
+        // SAFETY: By the contract of this function. All other fields were initialised before the
+        // notifier was registered, and are dropped after it was removed.
+        let this = unsafe { &*container_of!(notifier, Self, notifier) };
+        let unbinding = bindings::bus_notifier_event_BUS_NOTIFY_UNBIND_DRIVER;
+        if event == unbinding as c_ulong && device == dma_map::raw(&this.device).cast() {
+            this.stop();
+        }
+        bindings::NOTIFY_OK as c_int
+    }
+
+    /// Uses the channel, unless it has been stopped. `f` must not sleep.
+    #[inline]
+    fn with<R>(&self, f: impl FnOnce(*mut own::dma_chan) -> R) -> Option<R> {
+        let _reading = rcu::read_lock();
+        (self.state.load(Relaxed) == RUNNING).then(|| f(self.chan.as_ptr()))
+    }
+
+    fn stop(&self) {
+        if self.state.cmpxchg(RUNNING, STOPPING, Full).is_err() {
+            self.stopped
+                .wait_uninterruptible(|| self.is_stopped().then_some(()));
+            return;
+        }
+        // From here on nobody begins to use it, and after this nobody does.
+        rcu::synchronize_rcu();
+        // Some engines cannot be terminated; releasing the channel stops those. The notifier is
+        // registered, so the driver is not unbound before this has returned: the release of a
+        // channel whose driver is gone would touch what it has freed.
+        //
+        // SAFETY: By the type invariant the channel is valid and has not been released.
+        unsafe {
+            let _ = own::scif_helper_dma_terminate(self.chan.as_ptr());
+            own::scif_helper_dma_synchronize(self.chan.as_ptr());
+            own::dma_release_channel(self.chan.as_ptr());
+        }
+        self.state.store(STOPPED, Release);
+        self.stopped.wake_all();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.state.load(Acquire) == STOPPED
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Inner {
+    fn drop(self: Pin<&mut Self>) {
+        // First: the notifier waits for it, and its removal waits for the notifier.
+        self.stop();
+        // SAFETY: By the type invariant it is registered, and nobody else removes it.
+        unsafe {
+            own::scif_helper_dma_unwatch(dma_map::raw(&self.device), self.notifier.get());
         }
     }
 }
 
-impl<T: Completion> Deref for Batch<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        // SAFETY: The batch is counted, so the reference lives.
-        unsafe { self.target.as_ref() }
-    }
-}
-
-impl<T: Completion> Drop for Batch<T> {
-    fn drop(&mut self) {
-        // SAFETY: The batch is counted, and this is its end.
-        unsafe { Self::part_ended(self.target.as_ptr()) };
-    }
-}
-
-/// A channel of a DMA engine that copies memory, for the use of this module only.
-///
-/// Dropping it releases the channel, which waits for the engine to stop. Wait for all completions
-/// first: a copy that is still under way then may go on until the engine is reset, and what a driver
-/// does with its completion differs.
-///
-/// # Invariants
-///
-/// `chan` is a channel that was requested, and it is released in `Drop` only.
-pub(crate) struct Channel {
-    chan: NonNull<own::dma_chan>,
-}
-
-// SAFETY: A channel may be used and released by any thread.
-unsafe impl Send for Channel {}
-// SAFETY: Drivers lock their rings: submitting from several threads is allowed.
-unsafe impl Sync for Channel {}
-
 impl Channel {
     /// Takes a free channel that can copy memory; `None` when there is none. May sleep.
+    ///
+    /// Takes the lock of the engine's device: not for callbacks of drivers.
     pub(crate) fn request() -> Option<Self> {
+        // First the memory, so that there is nothing to undo.
+        let place = KBox::<Inner>::new_uninit(GFP_KERNEL).ok()?;
         // SAFETY: No preconditions.
-        let chan = unsafe { own::scif_helper_dma_request_memcpy() };
-        // INVARIANT: It has just been requested.
-        NonNull::new(chan).map(|chan| Self { chan })
+        let chan = NonNull::new(unsafe { own::scif_helper_dma_request_memcpy() })?;
+        let inner = place.write_pin_init(Inner::new(chan)).ok()?;
+        Some(Self { inner })
     }
 
     /// The channel's name, for example `dma0chan0`.
     pub(crate) fn name(&self) -> &CStr {
-        // SAFETY: The channel is valid as long as `self` is, and so is its name.
-        unsafe { CStr::from_char_ptr(own::scif_helper_dma_name(self.chan.as_ptr())) }
+        CStr::from_bytes_until_nul(&self.inner.name).unwrap_or(c"dma")
     }
 
     /// The device that memory is mapped for, so that this engine can reach it.
     pub(crate) fn device(&self) -> ARef<Device> {
-        // SAFETY: The channel is valid and so is its device; this takes a reference.
-        unsafe { Device::get_device(own::scif_helper_dma_device(self.chan.as_ptr())) }
+        self.inner.device.clone()
     }
 
     /// The largest copy that one [`Channel::submit`] should ask for.
     pub(crate) fn max_segment(&self) -> usize {
-        // SAFETY: The channel is valid.
-        unsafe { own::scif_helper_dma_max_segment(self.chan.as_ptr()) }
+        self.inner.max_segment
     }
 
     /// Whether this engine can copy between these addresses.
     pub(crate) fn is_aligned(&self, dst: u64, src: u64, len: usize) -> bool {
-        // SAFETY: The channel is valid.
-        unsafe {
-            own::scif_helper_dma_is_aligned(self.chan.as_ptr(), dst as usize, src as usize, len)
+        let aligned = self.inner.with(|chan| {
+            // SAFETY: The channel is valid inside `with`.
+            unsafe { own::scif_helper_dma_is_aligned(chan, dst as usize, src as usize, len) }
+        });
+        aligned.unwrap_or(false)
+    }
+
+    /// Stops the channel for good, and returns when the engine moves nothing any more. May sleep, for
+    /// seconds where the hardware does not answer. Not from a completion.
+    ///
+    /// Some drivers report the end of what they stop (`ECANCELED`), before this returns; others
+    /// never do: see [`Channel::abandon`].
+    pub(crate) fn stop(&self) {
+        self.inner.stop();
+    }
+
+    /// A number that no other channel has as long as this exists.
+    fn id(&self) -> usize {
+        core::ptr::from_ref(&*self.inner).addr()
+    }
+
+    /// Whether the engine moves nothing any more, and never will: [`Channel::stop`] has returned, or
+    /// its driver is being unbound or is gone. Any context.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.inner.is_stopped()
+    }
+
+    /// Ends, with `EIO`, the copies of a batch that the engine has left without saying so. Any
+    /// context that completions may run in.
+    ///
+    /// `EBUSY` while the channel is not stopped, `EINVAL` if they were submitted to another one.
+    pub(crate) fn abandon<T: Completion>(&self, target: &Arc<T>) -> Result {
+        if !self.is_stopped() {
+            return Err(EBUSY);
         }
+        if !target.copies().belongs_to(self.id()) {
+            return Err(EINVAL);
+        }
+        // SAFETY: The channel has been released, so completions are not called any more.
+        unsafe { Batch::abandon(target) };
+        Ok(())
     }
 
     /// Maps a range of another device's memory for this engine. May sleep.
@@ -201,7 +304,8 @@ impl Channel {
     /// they were submitted. With `interrupt` its end is reported at once, otherwise not before that
     /// of a later copy which asks for it.
     ///
-    /// Returns whether it was submitted: if not, the ring is full for now, or the engine is gone.
+    /// Returns whether it was submitted: if not, the ring is full for now, or the channel was
+    /// stopped ([`Channel::is_stopped`]). All copies of a batch go to one channel.
     ///
     /// Whoever submits keeps both ranges mapped until the batch has ended. May be called from any
     /// context but hard interrupts and with interrupts on, and not from a completion.
@@ -213,70 +317,49 @@ impl Channel {
         interrupt: bool,
         batch: &Batch<T>,
     ) -> bool {
-        batch.copies().0.add(1, Relaxed);
-        // SAFETY: The channel is valid. `done` is called once for the copy, with a pointer that is
-        // valid until then, since the copy is counted.
-        let submitted = unsafe {
-            own::scif_helper_dma_submit(
-                self.chan.as_ptr(),
-                dst,
-                src,
-                len,
-                interrupt,
-                Some(done::<T>),
-                batch.target.as_ptr().cast(),
-            )
-        };
-        if !submitted {
-            // The batch itself is counted, so this is not the end.
-            batch.copies().0.fetch_sub(1, Relaxed);
+        let copies = batch.copies();
+        if !copies.claim(self.id()) {
+            return false;
         }
-        submitted
+        copies.add_one();
+        let submitted = self.inner.with(|chan| {
+            // SAFETY: The channel is valid inside `with`. `ended` is called once for the copy at
+            // most, with a pointer that is valid until then, since the copy is counted.
+            unsafe {
+                own::scif_helper_dma_submit(
+                    chan,
+                    dst,
+                    src,
+                    len,
+                    interrupt,
+                    Some(Batch::<T>::ended),
+                    batch.target(),
+                )
+            }
+        });
+        if submitted != Some(true) {
+            copies.take_one_back();
+            return false;
+        }
+        true
     }
 
     /// Reports the end of copies that have ended without having been reported. Not from a
     /// completion.
     pub(crate) fn reap(&self) {
-        // SAFETY: The channel is valid.
-        unsafe { own::scif_helper_dma_reap(self.chan.as_ptr()) };
+        self.inner.with(|chan| {
+            // SAFETY: The channel is valid inside `with`.
+            unsafe { own::scif_helper_dma_reap(chan) }
+        });
     }
 
     /// Makes the engine begin with what has been submitted.
     pub(crate) fn issue_pending(&self) {
-        // SAFETY: The channel is valid.
-        unsafe { own::scif_helper_dma_issue_pending(self.chan.as_ptr()) };
+        self.inner.with(|chan| {
+            // SAFETY: The channel is valid inside `with`.
+            unsafe { own::scif_helper_dma_issue_pending(chan) }
+        });
     }
-}
-
-impl Drop for Channel {
-    fn drop(&mut self) {
-        // Some engines cannot be terminated; releasing the channel stops those.
-        //
-        // SAFETY: By the type invariant the channel is valid and has not been released.
-        unsafe {
-            let _ = own::scif_helper_dma_terminate(self.chan.as_ptr());
-            own::scif_helper_dma_synchronize(self.chan.as_ptr());
-            own::dma_release_channel(self.chan.as_ptr());
-        }
-    }
-}
-
-/// # Safety
-///
-/// `param` is the target of a [`Batch`] that the copy was submitted with.
-unsafe extern "C" fn done<T: Completion>(param: *mut c_void, result: *const own::dmaengine_result) {
-    let target = param.cast::<T>().cast_const();
-    // SAFETY: The result is valid during this call, or null.
-    let result = unsafe { result.as_ref() };
-    let code = result.map_or(own::dmaengine_tx_result_DMA_TRANS_NOERROR, |r| r.result);
-    // SAFETY: The copy is counted until `part_ended`.
-    unsafe { &*target }.copy_ended(match code {
-        own::dmaengine_tx_result_DMA_TRANS_NOERROR => Ok(()),
-        own::dmaengine_tx_result_DMA_TRANS_ABORTED => Err(ECANCELED),
-        _ => Err(EIO),
-    });
-    // SAFETY: The copy was counted when it was submitted, and this is its end.
-    unsafe { Batch::<T>::part_ended(target) };
 }
 
 /// A range of a device's memory that another device, a DMA engine, can reach.

@@ -6,6 +6,7 @@
 #include <linux/capability.h>
 #include <linux/compat.h>
 #include <linux/cred.h>
+#include <linux/device.h>
 #include <linux/dmaengine.h>
 #include <linux/dma-mapping.h>
 #include <linux/fs.h>
@@ -19,9 +20,11 @@
 #include <linux/mmu_notifier.h>
 #include <linux/ntb.h>
 #include <linux/overflow.h>
+#include <linux/notifier.h>
 #include <linux/personality.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/user.h>
+#include <linux/string.h>
 #include <linux/uaccess.h>
 #include <linux/user_namespace.h>
 #include <linux/workqueue.h>
@@ -196,9 +199,36 @@ struct dma_chan *scif_helper_dma_request_memcpy(void)
 	return dma_request_channel(mask, NULL, NULL);
 }
 
-const char *scif_helper_dma_name(struct dma_chan *chan)
+/*
+ * A channel's name is freed when the driver unregisters it, which it does with
+ * the device locked.
+ */
+void scif_helper_dma_copy_name(struct dma_chan *chan, char *name, size_t size)
 {
-	return dma_chan_name(chan);
+	struct device *dev = chan->device->dev;
+
+	device_lock(dev);
+	if (chan->device->chancnt)
+		strscpy(name, dma_chan_name(chan), size);
+	device_unlock(dev);
+}
+
+/* Fails when the driver is past telling that it is being unbound. */
+int scif_helper_dma_watch(struct dma_chan *chan, struct notifier_block *nb)
+{
+	struct device *dev = chan->device->dev;
+	int err = -EINVAL;
+
+	device_lock(dev);
+	if (chan->device->chancnt)
+		err = bus_register_notifier(dev->bus, nb);
+	device_unlock(dev);
+	return err;
+}
+
+void scif_helper_dma_unwatch(struct device *dev, struct notifier_block *nb)
+{
+	bus_unregister_notifier(dev->bus, nb);
 }
 
 struct device *scif_helper_dma_device(struct dma_chan *chan)

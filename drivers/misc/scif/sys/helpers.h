@@ -14,6 +14,7 @@
 struct file;
 struct inode;
 struct mm_struct;
+struct notifier_block;
 struct page;
 struct user_struct;
 struct vm_area_struct;
@@ -58,7 +59,9 @@ int scif_helper_ntb_peer_db_set(struct ntb_dev *ntb, u64 bits);
 
 /* DMA engines */
 struct dma_chan *scif_helper_dma_request_memcpy(void);
-const char *scif_helper_dma_name(struct dma_chan *chan);
+void scif_helper_dma_copy_name(struct dma_chan *chan, char *name, size_t size);
+int scif_helper_dma_watch(struct dma_chan *chan, struct notifier_block *nb);
+void scif_helper_dma_unwatch(struct device *dev, struct notifier_block *nb);
 struct device *scif_helper_dma_device(struct dma_chan *chan);
 bool scif_helper_dma_mapping_failed(struct device *dev, dma_addr_t address);
 bool scif_helper_has_iommu(struct device *dev);
