@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Memory of the kernel, of processes and of devices; see helpers.h.
+ */
+
+#include <linux/capability.h>
+#include <linux/cred.h>
+#include <linux/fs.h>
+#include <linux/gfp.h>
+#include <linux/highmem.h>
+#include <linux/io.h>
+#include <linux/io-64-nonatomic-lo-hi.h>
+#include <linux/ioport.h>
+#include <linux/mm.h>
+#include <linux/mmu_notifier.h>
+#include <linux/overflow.h>
+#include <linux/personality.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/user.h>
+#include <linux/uaccess.h>
+#include <linux/user_namespace.h>
+#include <linux/vmalloc.h>
+
+#include "helpers.h"
+
+/* Memory */
+
+phys_addr_t scif_helper_page_to_phys(struct page *page)
+{
+	return page_to_phys(page);
+}
+
+phys_addr_t scif_helper_virt_to_phys(const void *address)
+{
+	return virt_to_phys((void *)address);
+}
+
+/*
+ * The kernel's own pointer to physical memory, or NULL where some of it is not
+ * RAM that the kernel has mapped.
+ */
+void *scif_helper_direct_map(phys_addr_t start, size_t len)
+{
+	phys_addr_t last, at;
+
+	if (check_add_overflow(start, (phys_addr_t)len, &last))
+		return NULL;
+	if (len)
+		last--;
+
+	at = start;
+	for (;;) {
+		if (!pfn_valid(PHYS_PFN(at)) || PageHighMem(phys_to_page(at)) ||
+		    !virt_addr_valid(phys_to_virt(at)))
+			return NULL;
+		if (PHYS_PFN(at) == PHYS_PFN(last))
+			break;
+		at += PAGE_SIZE;
+	}
+
+	return phys_to_virt(start);
+}
+
+static int scif_note_end(struct resource *ram, void *argument)
+{
+	phys_addr_t *end = argument;
+
+	*end = max_t(phys_addr_t, *end, ram->end + 1);
+	return 0;
+}
+
+/* max_pfn is not exported. */
+phys_addr_t scif_helper_end_of_memory(void)
+{
+	phys_addr_t end = 0;
+
+	walk_iomem_res_desc(IORES_DESC_NONE,
+			    IORESOURCE_SYSTEM_RAM | IORESOURCE_BUSY, 0, -1, &end,
+			    scif_note_end);
+	return end;
+}
+
+void *scif_helper_alloc_pages_exact(size_t size, bool account)
+{
+	gfp_t flags = account ? GFP_KERNEL_ACCOUNT : GFP_KERNEL;
+
+	return alloc_pages_exact(size, flags | __GFP_ZERO | __GFP_NOWARN);
+}
+
+void scif_helper_copy_from_page(void *dst, struct page *page, size_t offset,
+				size_t len)
+{
+	memcpy_from_page(dst, page, offset, len);
+}
+
+void scif_helper_copy_to_page(struct page *page, size_t offset, const void *src,
+			      size_t len)
+{
+	memcpy_to_page(page, offset, src, len);
+}
+
+void scif_helper_store_u64(struct page *page, size_t offset, u64 value)
+{
+	char *to = kmap_local_page(page) + offset;
+
+	/* Whoever sees the value sees what was written before. */
+	smp_wmb();
+	if (IS_ALIGNED(offset, sizeof(u64))) {
+		WRITE_ONCE(*(__le64 *)to, cpu_to_le64(value));
+	} else {
+		WRITE_ONCE(*(__le32 *)(to + 4), cpu_to_le32(upper_32_bits(value)));
+		/* The lower half says that both are there. */
+		smp_wmb();
+		WRITE_ONCE(*(__le32 *)to, cpu_to_le32(lower_32_bits(value)));
+	}
+	kunmap_local(to);
+}
+
+void scif_helper_copy_page_to_io(void __iomem *dst, struct page *page,
+				 size_t offset, size_t len)
+{
+	char *from = kmap_local_page(page);
+
+	memcpy_toio(dst, from + offset, len);
+	kunmap_local(from);
+}
+
+void scif_helper_copy_page_from_io(struct page *page, size_t offset,
+				   const void __iomem *src, size_t len)
+{
+	char *to = kmap_local_page(page);
+
+	memcpy_fromio(to + offset, src, len);
+	flush_dcache_page(page);
+	kunmap_local(to);
+}
+
+void scif_helper_copy_page_to_page(struct page *dst, size_t dst_offset,
+				   struct page *src, size_t src_offset,
+				   size_t len)
+{
+	memcpy_page(dst, dst_offset, src, src_offset, len);
+}
+
+unsigned long scif_helper_copy_page_to_user(void __user *dst, struct page *page,
+					    size_t offset, size_t len)
+{
+	char *from = kmap_local_page(page);
+	unsigned long left = copy_to_user(dst, from + offset, len);
+
+	kunmap_local(from);
+	return left;
+}
+
+unsigned long scif_helper_copy_page_from_user(struct page *page, size_t offset,
+					      const void __user *src, size_t len)
+{
+	char *to = kmap_local_page(page);
+	unsigned long left = copy_from_user(to + offset, src, len);
+
+	flush_dcache_page(page);
+	kunmap_local(to);
+	return left;
+}
+
+/* The page at an address of the kernel's own memory, or NULL where there is none. */
+struct page *scif_helper_kernel_page(const void *address)
+{
+	struct page *page;
+
+	if (!is_vmalloc_or_module_addr(address))
+		return virt_addr_valid(address) ? virt_to_page(address) : NULL;
+
+	page = vmalloc_to_page(address);
+	/* What is mapped there may be memory of a device. */
+	return page && pfn_valid(page_to_pfn(page)) ? page : NULL;
+}
+
+/* False, and nothing is charged: it would be more than the limit. */
+static bool scif_charge_mm(struct mm_struct *mm, unsigned long pages,
+			   unsigned long limit)
+{
+	s64 pinned = atomic64_read(&mm->pinned_vm);
+
+	do {
+		if (pinned + pages > limit)
+			return false;
+	} while (!atomic64_try_cmpxchg(&mm->pinned_vm, &pinned,
+				       pinned + pages));
+	return true;
+}
+
+/* As scif_charge_mm(). */
+static bool scif_charge_user(struct user_struct *user, unsigned long pages,
+			     unsigned long limit)
+{
+	long locked = atomic_long_read(&user->locked_vm);
+
+	do {
+		if (locked + pages > limit)
+			return false;
+	} while (!atomic_long_try_cmpxchg(&user->locked_vm, &locked,
+					  locked + pages));
+	return true;
+}
+
+/*
+ * Charges the caller's own address space, as RDMA, vDPA and io_uring do, and the
+ * caller's user, in the counter of io_uring, which is what "charged" names then.
+ * Who may lock as much as it likes has no limit, and its user is not charged.
+ */
+bool scif_helper_charge_pinned(struct mm_struct *mm, unsigned long pages,
+			       struct user_struct **charged)
+{
+	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	struct user_struct *user = current_user();
+
+	*charged = NULL;
+	if (ns_capable_noaudit(&init_user_ns, CAP_IPC_LOCK)) {
+		atomic64_add(pages, &mm->pinned_vm);
+		return true;
+	}
+	if (!scif_charge_mm(mm, pages, limit))
+		return false;
+	if (!scif_charge_user(user, pages, limit)) {
+		atomic64_sub(pages, &mm->pinned_vm);
+		return false;
+	}
+	*charged = get_uid(user);
+	return true;
+}
+
+void scif_helper_uncharge_pinned(struct mm_struct *mm, unsigned long pages,
+				 struct user_struct *charged)
+{
+	atomic64_sub(pages, &mm->pinned_vm);
+	if (charged) {
+		atomic_long_sub(pages, &charged->locked_vm);
+		free_uid(charged);
+	}
+}
+
+unsigned long scif_helper_pinned(struct mm_struct *mm)
+{
+	return atomic64_read(&mm->pinned_vm);
+}
+
+unsigned long scif_helper_user_pinned(void)
+{
+	return atomic_long_read(&current_user()->locked_vm);
+}
+
+/* What the process has not asked for, but its personality adds to PROT_READ. */
+void scif_helper_vma_drop_implied_exec(struct vm_area_struct *vma)
+{
+	if (current->personality & READ_IMPLIES_EXEC)
+		vm_flags_clear(vma, VM_EXEC);
+}
+
+void scif_helper_vma_set_pfnmap(struct vm_area_struct *vma)
+{
+	vm_flags_set(vma, VM_PFNMAP);
+}
+
+void scif_helper_vma_set_write_combined(struct vm_area_struct *vma)
+{
+	vma->vm_page_prot = pgprot_writecombine(vma->vm_page_prot);
+}
+
+unsigned long scif_helper_vma_start(const struct vm_area_struct *vma)
+{
+	return vma->vm_start;
+}
+
+unsigned long scif_helper_vma_end(const struct vm_area_struct *vma)
+{
+	return vma->vm_end;
+}
+
+struct file *scif_helper_vma_file(const struct vm_area_struct *vma)
+{
+	return vma->vm_file;
+}
+
+struct inode *scif_helper_file_inode(const struct file *file)
+{
+	return file_inode(file);
+}
+
+/* News of changes to an address space */
+
+#ifdef CONFIG_MMU_NOTIFIER
+bool scif_helper_mmu_interval_read_retry(struct mmu_interval_notifier *subscription,
+					 unsigned long sequence)
+{
+	return mmu_interval_read_retry(subscription, sequence);
+}
+
+void scif_helper_mmu_interval_set_seq(struct mmu_interval_notifier *subscription,
+				      unsigned long sequence)
+{
+	mmu_interval_set_seq(subscription, sequence);
+}
+#endif
+
+/* Memory of devices */
+
+void scif_helper_io_write_u32(void __iomem *address, u32 value)
+{
+	writel(value, address);
+}
+
+void scif_helper_io_write_u64(void __iomem *address, u64 value)
+{
+	writeq(value, address);
+}
+
+u32 scif_helper_io_read_u32(const void __iomem *address)
+{
+	return readl(address);
+}
+
+u64 scif_helper_io_read_u64(const void __iomem *address)
+{
+	return readq(address);
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Non-transparent bridges; see helpers.h.
+ */
+
+#include <linux/device.h>
+#include <linux/ntb.h>
+
+#include "helpers.h"
+
+const char *scif_helper_ntb_name(struct ntb_dev *ntb)
+{
+	return dev_name(&ntb->dev);
+}
+
+/* What ntb_set_ctx() was called with. */
+void *scif_helper_ntb_context(struct ntb_dev *ntb)
+{
+	return ntb->ctx;
+}
+
+struct device *scif_helper_ntb_device(struct ntb_dev *ntb)
+{
+	return &ntb->dev;
+}
+
+struct device *scif_helper_ntb_dma_device(struct ntb_dev *ntb)
+{
+	return ntb_get_dma_dev(ntb);
+}
+
+int scif_helper_ntb_port_number(struct ntb_dev *ntb)
+{
+	return ntb_port_number(ntb);
+}
+
+int scif_helper_ntb_peer_port_count(struct ntb_dev *ntb)
+{
+	return ntb_peer_port_count(ntb);
+}
+
+int scif_helper_ntb_peer_port_number(struct ntb_dev *ntb, int peer)
+{
+	return ntb_peer_port_number(ntb, peer);
+}
+
+u64 scif_helper_ntb_link_is_up(struct ntb_dev *ntb)
+{
+	return ntb_link_is_up(ntb, NULL, NULL);
+}
+
+int scif_helper_ntb_link_enable(struct ntb_dev *ntb)
+{
+	return ntb_link_enable(ntb, NTB_SPEED_AUTO, NTB_WIDTH_AUTO);
+}
+
+int scif_helper_ntb_link_disable(struct ntb_dev *ntb)
+{
+	return ntb_link_disable(ntb);
+}
+
+int scif_helper_ntb_mw_count(struct ntb_dev *ntb, int peer)
+{
+	return ntb_mw_count(ntb, peer);
+}
+
+int scif_helper_ntb_mw_get_align(struct ntb_dev *ntb, int peer, int index,
+				 resource_size_t *addr_align,
+				 resource_size_t *size_align,
+				 resource_size_t *size_max)
+{
+	return ntb_mw_get_align(ntb, peer, index, addr_align, size_align,
+				size_max);
+}
+
+/* ntb_mw_set_trans() does nothing and says 0 where the peer has to do it. */
+bool scif_helper_ntb_mw_is_set_here(struct ntb_dev *ntb)
+{
+	return ntb->ops->mw_set_trans;
+}
+
+int scif_helper_ntb_mw_set_trans(struct ntb_dev *ntb, int peer, int index,
+				 dma_addr_t addr, resource_size_t size)
+{
+	return ntb_mw_set_trans(ntb, peer, index, addr, size);
+}
+
+int scif_helper_ntb_mw_clear_trans(struct ntb_dev *ntb, int peer, int index)
+{
+	return ntb_mw_clear_trans(ntb, peer, index);
+}
+
+int scif_helper_ntb_peer_mw_count(struct ntb_dev *ntb)
+{
+	return ntb_peer_mw_count(ntb);
+}
+
+int scif_helper_ntb_peer_mw_get_addr(struct ntb_dev *ntb, int index,
+				     phys_addr_t *base, resource_size_t *size)
+{
+	return ntb_peer_mw_get_addr(ntb, index, base, size);
+}
+
+int scif_helper_ntb_spad_count(struct ntb_dev *ntb)
+{
+	return ntb_spad_count(ntb);
+}
+
+u32 scif_helper_ntb_spad_read(struct ntb_dev *ntb, int index)
+{
+	return ntb_spad_read(ntb, index);
+}
+
+int scif_helper_ntb_spad_write(struct ntb_dev *ntb, int index, u32 value)
+{
+	return ntb_spad_write(ntb, index, value);
+}
+
+int scif_helper_ntb_peer_spad_write(struct ntb_dev *ntb, int peer, int index,
+				    u32 value)
+{
+	return ntb_peer_spad_write(ntb, peer, index, value);
+}
+
+u64 scif_helper_ntb_db_valid_mask(struct ntb_dev *ntb)
+{
+	return ntb_db_valid_mask(ntb);
+}
+
+int scif_helper_ntb_db_vector_count(struct ntb_dev *ntb)
+{
+	return ntb_db_vector_count(ntb);
+}
+
+u64 scif_helper_ntb_db_vector_mask(struct ntb_dev *ntb, int vector)
+{
+	return ntb_db_vector_mask(ntb, vector);
+}
+
+u64 scif_helper_ntb_db_read(struct ntb_dev *ntb)
+{
+	return ntb_db_read(ntb);
+}
+
+int scif_helper_ntb_db_clear(struct ntb_dev *ntb, u64 bits)
+{
+	return ntb_db_clear(ntb, bits);
+}
+
+int scif_helper_ntb_db_set_mask(struct ntb_dev *ntb, u64 bits)
+{
+	return ntb_db_set_mask(ntb, bits);
+}
+
+int scif_helper_ntb_db_clear_mask(struct ntb_dev *ntb, u64 bits)
+{
+	return ntb_db_clear_mask(ntb, bits);
+}
+
+int scif_helper_ntb_peer_db_set(struct ntb_dev *ntb, u64 bits)
+{
+	return ntb_peer_db_set(ntb, bits);
+}
