@@ -126,13 +126,6 @@ impl<'file> PollContext<'file> {
         // released, and all entries are removed before that.
         unsafe { bindings::poll_wait(self.file, queue.as_ptr(), self.table) };
     }
-
-    /// The file.
-    pub(crate) fn file(&self) -> &File {
-        // SAFETY: It is valid by the type invariant, and there is no `fdget_pos` section: nothing
-        // here reads or writes at a position.
-        unsafe { File::from_raw_file(self.file) }
-    }
 }
 
 /// A registered device below `/dev`; dropping it takes the name away.

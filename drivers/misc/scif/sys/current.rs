@@ -8,8 +8,7 @@ use kernel::{
     bindings,
     mm::Mm,
     prelude::*,
-    sync::aref::ARef,
-    task::Pid, //
+    sync::aref::ARef, //
 };
 
 use super::bindings as own;
@@ -19,10 +18,6 @@ use super::bindings as own;
 pub(crate) enum Capability {
     /// Binding to a port below 1024.
     NetBindService,
-    /// Pinning more than `RLIMIT_MEMLOCK`.
-    IpcLock,
-    /// Administration in general.
-    SysAdmin,
 }
 
 /// Whether the calling task has a capability, in the initial user namespace. Asking is logged as
@@ -30,8 +25,6 @@ pub(crate) enum Capability {
 pub(crate) fn capable(capability: Capability) -> bool {
     let number = match capability {
         Capability::NetBindService => bindings::CAP_NET_BIND_SERVICE,
-        Capability::IpcLock => bindings::CAP_IPC_LOCK,
-        Capability::SysAdmin => bindings::CAP_SYS_ADMIN,
     };
     // SAFETY: The number is one of a capability.
     unsafe { bindings::capable(number as c_int) }
@@ -61,11 +54,6 @@ pub(crate) fn reschedule() {
 pub(crate) fn descriptor_table() -> usize {
     // SAFETY: No preconditions.
     unsafe { own::scif_helper_current_files() as usize }
-}
-
-/// The process id of the calling task, in the initial namespace; for messages.
-pub(crate) fn tgid() -> Pid {
-    current!().tgid()
 }
 
 /// The address space of a process, to tell processes apart.

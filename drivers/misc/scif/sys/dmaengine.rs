@@ -378,11 +378,6 @@ impl PeerMapping {
     pub(crate) fn address(&self) -> u64 {
         self.address
     }
-
-    /// The size in bytes.
-    pub(crate) fn size(&self) -> usize {
-        self.size
-    }
 }
 
 impl Drop for PeerMapping {

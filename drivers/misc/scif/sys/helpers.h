@@ -103,13 +103,6 @@ void scif_helper_copy_page_to_io(void __iomem *dst, struct page *page,
 				 size_t offset, size_t len);
 void scif_helper_copy_page_from_io(struct page *page, size_t offset,
 				   const void __iomem *src, size_t len);
-void scif_helper_copy_page_to_page(struct page *dst, size_t dst_offset,
-				   struct page *src, size_t src_offset,
-				   size_t len);
-unsigned long scif_helper_copy_page_to_user(void __user *dst, struct page *page,
-					    size_t offset, size_t len);
-unsigned long scif_helper_copy_page_from_user(struct page *page, size_t offset,
-					      const void __user *src, size_t len);
 struct page *scif_helper_kernel_page(const void *address);
 bool scif_helper_charge_pinned(struct mm_struct *mm, unsigned long pages,
 			       struct user_struct **charged);
@@ -137,8 +130,6 @@ void scif_helper_mmu_interval_set_seq(struct mmu_interval_notifier *subscription
 /* Memory of devices */
 void scif_helper_io_write_u32(void __iomem *address, u32 value);
 void scif_helper_io_write_u64(void __iomem *address, u64 value);
-u32 scif_helper_io_read_u32(const void __iomem *address);
-u64 scif_helper_io_read_u64(const void __iomem *address);
 
 /* User space */
 unsigned long scif_helper_compat_ptr(unsigned long argument);

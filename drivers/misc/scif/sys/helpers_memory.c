@@ -17,7 +17,6 @@
 #include <linux/personality.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/user.h>
-#include <linux/uaccess.h>
 #include <linux/user_namespace.h>
 #include <linux/vmalloc.h>
 
@@ -133,34 +132,6 @@ void scif_helper_copy_page_from_io(struct page *page, size_t offset,
 	memcpy_fromio(to + offset, src, len);
 	flush_dcache_page(page);
 	kunmap_local(to);
-}
-
-void scif_helper_copy_page_to_page(struct page *dst, size_t dst_offset,
-				   struct page *src, size_t src_offset,
-				   size_t len)
-{
-	memcpy_page(dst, dst_offset, src, src_offset, len);
-}
-
-unsigned long scif_helper_copy_page_to_user(void __user *dst, struct page *page,
-					    size_t offset, size_t len)
-{
-	char *from = kmap_local_page(page);
-	unsigned long left = copy_to_user(dst, from + offset, len);
-
-	kunmap_local(from);
-	return left;
-}
-
-unsigned long scif_helper_copy_page_from_user(struct page *page, size_t offset,
-					      const void __user *src, size_t len)
-{
-	char *to = kmap_local_page(page);
-	unsigned long left = copy_from_user(to + offset, src, len);
-
-	flush_dcache_page(page);
-	kunmap_local(to);
-	return left;
 }
 
 /* The page at an address of the kernel's own memory, or NULL where there is none. */
@@ -313,14 +284,4 @@ void scif_helper_io_write_u32(void __iomem *address, u32 value)
 void scif_helper_io_write_u64(void __iomem *address, u64 value)
 {
 	writeq(value, address);
-}
-
-u32 scif_helper_io_read_u32(const void __iomem *address)
-{
-	return readl(address);
-}
-
-u64 scif_helper_io_read_u64(const void __iomem *address)
-{
-	return readq(address);
 }

@@ -15,20 +15,13 @@ use kernel::{
         PAGE_SIZE, //
     },
     prelude::*,
-    sync::barrier,
-    uaccess::{
-        UserSliceReader,
-        UserSliceWriter, //
-    },
+    sync::barrier, //
 };
 
 use super::{
     bindings as own,
     pages::Pages, //
 };
-
-/// Bytes that are staged on the stack on their way between user space and the device.
-const STAGING: usize = 256;
 
 /// A mapped range of device memory.
 ///
@@ -113,31 +106,11 @@ impl IoMapping {
         Ok(())
     }
 
-    /// Reads a number, little-endian. Stalls.
-    pub(crate) fn read_u32(&self, offset: usize) -> Result<u32> {
-        // SAFETY: `number_at` returns valid and aligned pointers.
-        Ok(unsafe { own::scif_helper_io_read_u32(self.number_at::<u32>(offset)?) })
-    }
-
-    /// Reads a number, little-endian. Stalls.
-    pub(crate) fn read_u64(&self, offset: usize) -> Result<u64> {
-        // SAFETY: `number_at` returns valid and aligned pointers.
-        Ok(unsafe { own::scif_helper_io_read_u64(self.number_at::<u64>(offset)?) })
-    }
-
     /// Copies bytes in.
     pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
         let to = self.at(offset, from.len())?;
         // SAFETY: Both are valid for that many bytes.
         unsafe { bindings::memcpy_toio(to.cast(), from.as_ptr().cast(), from.len()) };
-        Ok(())
-    }
-
-    /// Copies bytes out. Stalls for each few of them.
-    pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
-        let from = self.at(offset, to.len())?;
-        // SAFETY: Both are valid for that many bytes.
-        unsafe { bindings::memcpy_fromio(to.as_mut_ptr().cast(), from.cast(), to.len()) };
         Ok(())
     }
 
@@ -187,36 +160,6 @@ impl IoMapping {
             };
             Ok(())
         })
-    }
-
-    /// Copies bytes from user space to the device. May sleep. On an error a part may have been
-    /// written.
-    pub(crate) fn copy_from_user(&self, offset: usize, from: &mut UserSliceReader) -> Result {
-        self.at(offset, from.len())?;
-        // Copying from user space right into device memory is not possible everywhere.
-        let mut staging = [0; STAGING];
-        let mut offset = offset;
-        while !from.is_empty() {
-            let part = &mut staging[..from.len().min(STAGING)];
-            from.read_slice(part)?;
-            self.write(offset, part)?;
-            offset += part.len();
-        }
-        Ok(())
-    }
-
-    /// Copies bytes from the device to user space. May sleep. Stalls for each few of them.
-    pub(crate) fn copy_to_user(&self, offset: usize, to: &mut UserSliceWriter) -> Result {
-        self.at(offset, to.len())?;
-        let mut staging = [0; STAGING];
-        let mut offset = offset;
-        while !to.is_empty() {
-            let part = &mut staging[..to.len().min(STAGING)];
-            self.read(offset, part)?;
-            to.write_slice(part)?;
-            offset += part.len();
-        }
-        Ok(())
     }
 }
 

@@ -13,8 +13,7 @@ use kernel::{
         PAGE_SHIFT,
         PAGE_SIZE, //
     },
-    prelude::*,
-    uaccess::UserPtr, //
+    prelude::*, //
 };
 
 use super::{
@@ -133,11 +132,6 @@ impl Pages {
         Some(unsafe { own::scif_helper_page_to_phys(page) })
     }
 
-    /// The number of a page's frame, for mapping it into another process.
-    pub(crate) fn pfn(&self, index: usize) -> Option<u64> {
-        self.phys(index).map(|phys| phys >> PAGE_SHIFT)
-    }
-
     /// Copies bytes out.
     pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
         let pointer = to.as_mut_ptr();
@@ -188,78 +182,6 @@ impl Pages {
                 )
             };
             Ok(())
-        })
-    }
-
-    /// Copies bytes of these pages to other pages, from one mapping to the other.
-    ///
-    /// When both are the same pages, ranges that overlap give mixed contents.
-    pub(crate) fn copy_to(
-        &self,
-        offset: usize,
-        to: &Pages,
-        to_offset: usize,
-        len: usize,
-    ) -> Result {
-        to.require_writable()?;
-        to.check(to_offset, len)?;
-        self.for_each_piece(offset, len, |from| {
-            to.for_each_piece(to_offset + from.done, from.len, |piece| {
-                // SAFETY: Both pieces are inside their pages; the page written to is writable.
-                unsafe {
-                    own::scif_helper_copy_page_to_page(
-                        piece.page,
-                        piece.offset,
-                        from.page,
-                        from.offset + piece.done,
-                        piece.len,
-                    )
-                };
-                Ok(())
-            })
-        })
-    }
-
-    /// Copies bytes to user space. May sleep. `EFAULT` when not all could be.
-    pub(crate) fn copy_to_user(&self, offset: usize, to: UserPtr, len: usize) -> Result {
-        self.for_each_piece(offset, len, |piece| {
-            // SAFETY: The piece is inside its page; C checks the address of user space.
-            let left = unsafe {
-                own::scif_helper_copy_page_to_user(
-                    to.wrapping_byte_add(piece.done).as_mut_ptr(),
-                    piece.page,
-                    piece.offset,
-                    piece.len,
-                )
-            };
-            if left == 0 {
-                Ok(())
-            } else {
-                Err(EFAULT)
-            }
-        })
-    }
-
-    /// Copies bytes from user space. May sleep. `EFAULT` when not all could be, `EACCES` when the
-    /// pages are read-only.
-    pub(crate) fn copy_from_user(&self, offset: usize, from: UserPtr, len: usize) -> Result {
-        self.require_writable()?;
-        self.for_each_piece(offset, len, |piece| {
-            // SAFETY: The piece is inside its page, which is writable; C checks the address of user
-            // space.
-            let left = unsafe {
-                own::scif_helper_copy_page_from_user(
-                    piece.page,
-                    piece.offset,
-                    from.wrapping_byte_add(piece.done).as_const_ptr(),
-                    piece.len,
-                )
-            };
-            if left == 0 {
-                Ok(())
-            } else {
-                Err(EFAULT)
-            }
         })
     }
 
@@ -327,11 +249,15 @@ pub(super) struct Piece {
 mod tests {
     use super::*;
     use crate::sys::pin::tests::map_pages;
+    use kernel::uaccess::{
+        UserPtr,
+        UserSlice, //
+    };
 
     #[test]
     fn pinned_pages_are_those_of_the_process() -> Result {
         let address = map_pages(3, true)?;
-        let start = UserPtr::from_addr(address);
+        let process = |offset| UserSlice::new(UserPtr::from_addr(address + offset), 5);
         let pages = Pages::pin(address, 3, true, true)?;
         assert_eq!(pages.len(), 3);
         assert!(pages.phys(2).is_some());
@@ -339,24 +265,14 @@ mod tests {
 
         // Across the border of two pages, and seen from the process.
         pages.write(PAGE_SIZE - 2, b"scif")?;
-        let mut bytes = [0; 4];
-        kernel::uaccess::UserSlice::new(start.wrapping_byte_add(PAGE_SIZE - 2), 4)
-            .reader()
-            .read_slice(&mut bytes)?;
-        assert_eq!(&bytes, b"scif");
-
-        // From the process, and back to it.
-        pages.copy_to_user(PAGE_SIZE - 2, start.wrapping_byte_add(3 * PAGE_SIZE - 4), 4)?;
         let mut bytes = [0; 5];
-        pages.read(3 * PAGE_SIZE - 5, &mut bytes)?;
+        process(PAGE_SIZE - 3).reader().read_slice(&mut bytes)?;
         assert_eq!(&bytes, b"\0scif");
-        pages.copy_from_user(5, start.wrapping_byte_add(PAGE_SIZE - 1), 3)?;
-        pages.read(4, &mut bytes)?;
-        assert_eq!(&bytes, b"\0cif\0");
 
-        pages.copy_to(4, &pages, 2 * PAGE_SIZE - 2, 5)?;
-        pages.read(2 * PAGE_SIZE - 2, &mut bytes)?;
-        assert_eq!(&bytes, b"\0cif\0");
+        // And the other way round.
+        process(2 * PAGE_SIZE - 3).writer().write_slice(b"links")?;
+        pages.read(2 * PAGE_SIZE - 3, &mut bytes)?;
+        assert_eq!(&bytes, b"links");
 
         assert!(pages.read(3 * PAGE_SIZE - 4, &mut bytes).is_err());
         assert!(pages.write(usize::MAX, b"scif").is_err());

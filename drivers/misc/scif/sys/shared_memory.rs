@@ -198,18 +198,6 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Writes a number after everything that was written before, also for a device that reads it.
-    pub(crate) fn store_release_u32(&self, offset: usize, value: u32) -> Result {
-        barrier::dma_mb(barrier::Write);
-        self.write_u32(offset, value)
-    }
-
-    /// Writes a number after everything that was written before, also for a device that reads it.
-    pub(crate) fn store_release_u64(&self, offset: usize, value: u64) -> Result {
-        barrier::dma_mb(barrier::Write);
-        self.write_u64(offset, value)
-    }
-
     /// Copies bytes out.
     pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
         let from = self.at(offset, to.len())?;
@@ -248,16 +236,6 @@ impl SharedMemory {
             _ => Err(EFAULT),
         }
     }
-
-    /// Copies bytes from user space. May sleep. `EFAULT` when not all could be.
-    pub(crate) fn copy_from_user(&self, offset: usize, from: UserPtr, count: usize) -> Result {
-        let to = self.at(offset, count)?;
-        // SAFETY: `to` is valid for that many bytes; C checks the address of user space.
-        match unsafe { bindings::copy_from_user(to.cast(), from.as_const_ptr(), count) } {
-            0 => Ok(()),
-            _ => Err(EFAULT),
-        }
-    }
 }
 
 impl Drop for SharedMemory {
@@ -281,7 +259,7 @@ mod tests {
         assert_eq!(memory.read_u64(8184)?, 0);
         memory.write_u64(16, 0x1122_3344_5566_7788)?;
         assert_eq!(memory.read_u32(16)?, 0x5566_7788);
-        memory.store_release_u32(20, 1)?;
+        memory.write_u32(20, 1)?;
         assert_eq!(memory.load_acquire_u64(16)?, 0x1_5566_7788);
         memory.write(8190, &[1, 2])?;
         let mut bytes = [0; 3];
