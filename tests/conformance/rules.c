@@ -636,8 +636,8 @@ const struct rule rules[] = {
 	  "32-bit programs get the same",
 	  .lab_test = "scif_compat::loopback" },
 	{ "abi.mic-device", "ABI",
-	  "/dev/mic/scif takes the numbers of the older library",
-	  .lab_test = "scif_compat::older_loopback" },
+	  "/dev/mic/scif takes the numbers of the MIC library",
+	  .lab_test = "scif_compat::mic_loopback" },
 
 	/* Three nodes */
 	{ "star.nodes", "ABI",

@@ -269,7 +269,7 @@ fn device_permissions(lab: &Lab) -> Result<()> {
     );
     lab.rmmod(0, "scif")?;
 
-    // The same for the device by its older name.
+    // The same for the device of the MIC library.
     lab.insmod(0, scif::module(lab)?, "mic_compat=1")?;
     lab.exec(0, ["udevadm", "settle", "--timeout=600"])?
         .success()?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Other callers than 64-bit programs of today: 32-bit programs, and those with the numbers of
-//! the older library on /dev/mic/scif; and arguments in awkward places, from both sides.
+//! the MIC library on /dev/mic/scif; and arguments in awkward places, from both sides.
 
 use anyhow::Result;
 use anyhow::ensure;
@@ -21,11 +21,11 @@ const ALONE: Need = Need {
     ..ONE
 };
 
-/// The older library's device.
-const OLDER: &str = "/dev/mic/scif";
+/// The MIC library's device.
+const MIC: &str = "/dev/mic/scif";
 
-/// Loads the module with the older numbers.
-fn load_with_older(lab: &Lab, node: usize) -> Result<()> {
+/// Loads the module with the numbers of the MIC library.
+fn load_with_mic(lab: &Lab, node: usize) -> Result<()> {
     let parameters = scif::parameters(lab, node, Loaded::Patient)?;
     let parameters = format!("{parameters} mic_compat=1");
     lab.insmod(node, scif::module(lab)?, &parameters)
@@ -103,8 +103,8 @@ fn arguments_of_32_bits(lab: &Lab) -> Result<()> {
     run_tap(lab, 1, "scif_arguments_32", &[])
 }
 
-/// Nobody but root opens the devices unless udev says otherwise, and the older one is only
-/// there if it was asked for.
+/// Nobody but root opens the devices unless udev says otherwise, and that of the MIC library is
+/// only there if it was asked for.
 fn devices(lab: &Lab) -> Result<()> {
     let mode = |path: &str| -> Result<String> {
         let output = lab.exec(0, ["stat", "-c", "%F %a", path])?;
@@ -115,8 +115,8 @@ fn devices(lab: &Lab) -> Result<()> {
     ensure!(mode("/dev/scif")? == private, "{}", mode("/dev/scif")?);
     ensure!(!exists(lab, 0, "/dev/mic")?, "/dev/mic without mic_compat");
     lab.rmmod(0, "scif")?;
-    load_with_older(lab, 0)?;
-    for path in ["/dev/scif", OLDER] {
+    load_with_mic(lab, 0)?;
+    for path in ["/dev/scif", MIC] {
         ensure!(mode(path)? == private, "{path}: {}", mode(path)?);
     }
     lab.rmmod(0, "scif")?;
@@ -124,34 +124,34 @@ fn devices(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Without the parameter nobody knows the older numbers, and with it no 32-bit process does.
-fn older_unknown(lab: &Lab) -> Result<()> {
+/// Without the parameter nobody knows the numbers, and with it no 32-bit process does.
+fn mic_unknown(lab: &Lab) -> Result<()> {
     scif::load(lab, 0, Loaded::Patient)?;
-    for program in ["scif_older_numbers", "scif_older_numbers_32"] {
+    for program in ["scif_mic_compat", "scif_mic_compat_32"] {
         run_tap(lab, 0, program, &["unknown", "/dev/scif"])?;
     }
     lab.rmmod(0, "scif")?;
-    load_with_older(lab, 0)?;
-    for device in ["/dev/scif", OLDER] {
-        run_tap(lab, 0, "scif_older_numbers_32", &["unknown", device])?;
+    load_with_mic(lab, 0)?;
+    for device in ["/dev/scif", MIC] {
+        run_tap(lab, 0, "scif_mic_compat_32", &["unknown", device])?;
     }
     lab.rmmod(0, "scif")
 }
 
 /// With the parameter they work within a node, and today's programs do as before.
-fn older_loopback(lab: &Lab) -> Result<()> {
-    load_with_older(lab, 0)?;
-    run_tap(lab, 0, "scif_older_numbers", &["loopback", "2203"])?;
+fn mic_loopback(lab: &Lab) -> Result<()> {
+    load_with_mic(lab, 0)?;
+    run_tap(lab, 0, "scif_mic_compat", &["loopback", "2203"])?;
     run_tap(lab, 0, "scif_arguments", &[])?;
     scif::check_idle(lab, 0)?;
     lab.rmmod(0, "scif")
 }
 
 /// And between two.
-fn older_between_nodes(lab: &Lab) -> Result<()> {
-    let program = "scif_older_numbers";
+fn mic_between_nodes(lab: &Lab) -> Result<()> {
+    let program = "scif_mic_compat";
     for node in 0..2 {
-        load_with_older(lab, node)?;
+        load_with_mic(lab, node)?;
     }
     scif::online(lab, 0, 1)?;
     scif::online(lab, 1, 0)?;
@@ -166,12 +166,12 @@ fn older_between_nodes(lab: &Lab) -> Result<()> {
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_compat::devices", ALONE, devices),
-    Test::new("scif_compat::older_unknown", ALONE, older_unknown),
-    Test::new("scif_compat::older_loopback", ALONE, older_loopback),
+    Test::new("scif_compat::mic_unknown", ALONE, mic_unknown),
+    Test::new("scif_compat::mic_loopback", ALONE, mic_loopback),
     Test::new(
-        "scif_compat::older_between_nodes",
+        "scif_compat::mic_between_nodes",
         PAIR,
-        older_between_nodes,
+        mic_between_nodes,
     )
     .releases_engine(),
     Test::new("scif_compat::arguments", SCIF_PAIR, arguments),

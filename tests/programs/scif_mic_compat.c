@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program of the older (KNC) library, as far as the kernel sees it: /dev/mic/scif, and
+ * A program of the MIC library, as far as the kernel sees it: /dev/mic/scif, and
  * numbers that carry the size of a pointer instead of the structure's.
  *
- *	scif_older_numbers server PORT		serves one client
- *	scif_older_numbers client NODE PORT	tests against a server
- *	scif_older_numbers loopback PORT	both, on this node
- *	scif_older_numbers unknown DEVICE	tests that the device does not know the numbers
+ *	scif_mic_compat server PORT		serves one client
+ *	scif_mic_compat client NODE PORT	tests against a server
+ *	scif_mic_compat loopback PORT	both, on this node
+ *	scif_mic_compat unknown DEVICE	tests that the device does not know the numbers
  *
  * All but the server print TAP. The structures are the same as today, but for that of
  * GET_NODEIDS; those numbers that were the same then come from today's header.
@@ -29,22 +29,22 @@
 #include "tap.h"
 
 /* Of eight bytes, in a 32-bit program, too. */
-#define OLDER(nr)		_IOWR('s', nr, __u64)
-#define OLDER_ACCEPTREQ		OLDER(4)
-#define OLDER_SEND		OLDER(6)
-#define OLDER_RECV		OLDER(7)
-#define OLDER_REG		OLDER(8)
-#define OLDER_UNREG		OLDER(9)
-#define OLDER_READFROM		OLDER(10)
-#define OLDER_WRITETO		OLDER(11)
-#define OLDER_VREADFROM		OLDER(12)
-#define OLDER_VWRITETO		OLDER(13)
-#define OLDER_GET_NODEIDS	OLDER(14)
-#define OLDER_FENCE_MARK	OLDER(15)
-#define OLDER_FENCE_SIGNAL	OLDER(17)
-#define OLDER_GET_VERSION	_IO('s', 23)
+#define MIC(nr)		_IOWR('s', nr, __u64)
+#define MIC_ACCEPTREQ		MIC(4)
+#define MIC_SEND		MIC(6)
+#define MIC_RECV		MIC(7)
+#define MIC_REG		MIC(8)
+#define MIC_UNREG		MIC(9)
+#define MIC_READFROM		MIC(10)
+#define MIC_WRITETO		MIC(11)
+#define MIC_VREADFROM		MIC(12)
+#define MIC_VWRITETO		MIC(13)
+#define MIC_GET_NODEIDS	MIC(14)
+#define MIC_FENCE_MARK	MIC(15)
+#define MIC_FENCE_SIGNAL	MIC(17)
+#define MIC_GET_VERSION	_IO('s', 23)
 
-struct older_node_ids {
+struct mic_node_ids {
 	__u64 nodes;
 	__s32 len;
 	__u64 self;
@@ -95,7 +95,7 @@ static unsigned char *make_window(int fd)
 
 	if (area == MAP_FAILED)
 		die("mmap");
-	if (ioctl(fd, OLDER_REG, &argument) || argument.out_offset != OFFSET)
+	if (ioctl(fd, MIC_REG, &argument) || argument.out_offset != OFFSET)
 		die("SCIF_REG");
 	return area;
 }
@@ -118,13 +118,13 @@ static void run_server(int listener)
 	int fd = scif_open();
 	char word[8];
 
-	if (ioctl(listener, OLDER_ACCEPTREQ, &argument))
+	if (ioctl(listener, MIC_ACCEPTREQ, &argument))
 		die("SCIF_ACCEPTREQ");
 	if (ioctl(fd, SCIF_ACCEPTREG, &argument.endpt))
 		die("SCIF_ACCEPTREG");
 	make_window(fd);
-	while (!message(fd, OLDER_RECV, word, sizeof(word))) {
-		if (message(fd, OLDER_SEND, word, sizeof(word)))
+	while (!message(fd, MIC_RECV, word, sizeof(word))) {
+		if (message(fd, MIC_SEND, word, sizeof(word)))
 			die("SCIF_SEND");
 	}
 	close(fd);
@@ -134,12 +134,12 @@ static void run_server(int listener)
 
 static int node_ids(int fd, __u16 *nodes, int len, __u16 *self)
 {
-	struct older_node_ids argument = {
+	struct mic_node_ids argument = {
 		.nodes = (uintptr_t)nodes, .len = len, .self = (uintptr_t)self,
 	};
 
 	/* Both ways in which a library may have looked for the number. */
-	if (ioctl(fd, OLDER_GET_NODEIDS, &argument) != argument.len)
+	if (ioctl(fd, MIC_GET_NODEIDS, &argument) != argument.len)
 		return -1;
 	return argument.len;
 }
@@ -189,23 +189,23 @@ static void test_transfers(int fd)
 		die("malloc");
 	for (i = 0; i < WORD; i++)
 		area[i] = i * 7 + i / 251;
-	test(!copy(fd, OLDER_WRITETO, NULL), "writeto");
-	test(!copy(fd, OLDER_VREADFROM, other) && !memcmp(area, other, WORD), "vreadfrom");
+	test(!copy(fd, MIC_WRITETO, NULL), "writeto");
+	test(!copy(fd, MIC_VREADFROM, other) && !memcmp(area, other, WORD), "vreadfrom");
 	for (i = 0; i < WORD; i++)
 		other[i] = ~other[i];
-	test(!copy(fd, OLDER_VWRITETO, other), "vwriteto");
-	test(!copy(fd, OLDER_READFROM, NULL) && !memcmp(area, other, WORD), "readfrom");
-	test(!ioctl(fd, OLDER_FENCE_MARK, &fence) && mark[0] > 0 && mark[1] == 0x5a5a,
+	test(!copy(fd, MIC_VWRITETO, other), "vwriteto");
+	test(!copy(fd, MIC_READFROM, NULL) && !memcmp(area, other, WORD), "readfrom");
+	test(!ioctl(fd, MIC_FENCE_MARK, &fence) && mark[0] > 0 && mark[1] == 0x5a5a,
 	     "fence_mark");
 	test(!ioctl(fd, SCIF_FENCE_WAIT, (unsigned long)mark[0]), "fence_wait");
-	test(!ioctl(fd, OLDER_FENCE_SIGNAL, &signal) &&
+	test(!ioctl(fd, MIC_FENCE_SIGNAL, &signal) &&
 	     comes((__u64 *)(area + WORD), signal.lval), "fence_signal here");
-	while (!ioctl(fd, OLDER_READFROM, &word) && memcmp(area, &signal.rval, 8) &&
+	while (!ioctl(fd, MIC_READFROM, &word) && memcmp(area, &signal.rval, 8) &&
 	       time(NULL) <= end)
 		usleep(1000);
 	test(!memcmp(area, &signal.rval, 8), "fence_signal there");
-	test(!ioctl(fd, OLDER_UNREG, &range), "unregister");
-	test_errno(ioctl(fd, OLDER_UNREG, &range), ENXIO, "unregister again");
+	test(!ioctl(fd, MIC_UNREG, &range), "unregister");
+	test_errno(ioctl(fd, MIC_UNREG, &range), ENXIO, "unregister again");
 	free(other);
 }
 
@@ -218,7 +218,7 @@ static void run_client(__u16 node, __u16 port)
 	int fd = scif_open(), count, i;
 	char word[8];
 
-	test(ioctl(fd, OLDER_GET_VERSION, 0) == 1, "the version is 1");
+	test(ioctl(fd, MIC_GET_VERSION, 0) == 1, "the version is 1");
 	count = node_ids(fd, nodes, 64, &self);
 	for (i = 0; i < count && i < 64; i++)
 		found |= nodes[i] == node;
@@ -229,7 +229,7 @@ static void run_client(__u16 node, __u16 port)
 	     "nodes, by the newer number");
 
 	test(!ioctl(fd, SCIF_CONNECT, &connect) && connect.self.node == self, "connect");
-	test(!message(fd, OLDER_SEND, "12345678", 8) && !message(fd, OLDER_RECV, word, 8) &&
+	test(!message(fd, MIC_SEND, "12345678", 8) && !message(fd, MIC_RECV, word, 8) &&
 	     !memcmp(word, "12345678", 8), "send and recv");
 	test_transfers(fd);
 	close(fd);
@@ -249,9 +249,9 @@ static void test_unknown(const char *device)
 	if (fd < 0)
 		die(device);
 	for (i = 0; i < sizeof(pointer_sized) / sizeof(*pointer_sized); i++)
-		test_errno(ioctl(fd, OLDER(pointer_sized[i]), argument), ENOTTY,
+		test_errno(ioctl(fd, MIC(pointer_sized[i]), argument), ENOTTY,
 			   "number %u of eight bytes", pointer_sized[i]);
-	test_errno(ioctl(fd, OLDER_GET_VERSION, 0), ENOTTY, "the version");
+	test_errno(ioctl(fd, MIC_GET_VERSION, 0), ENOTTY, "the version");
 	test(ioctl(fd, SCIF_GET_NODEIDS, &newer) >= 1, "the newer numbers are known");
 	close(fd);
 }
@@ -262,7 +262,7 @@ static long parse(const char *text)
 	long value = strtol(text, &end, 0);
 
 	if (!*text || *end || value < 0 || value > 65535) {
-		fprintf(stderr, "scif_older_numbers: %s is not a number from 0 to 65535\n", text);
+		fprintf(stderr, "scif_mic_compat: %s is not a number from 0 to 65535\n", text);
 		exit(2);
 	}
 	return value;
@@ -303,10 +303,10 @@ int main(int argc, char **argv)
 	} else if (!strcmp(mode, "unknown") && argc == 3) {
 		test_unknown(argv[2]);
 	} else {
-		fprintf(stderr, "usage: scif_older_numbers server PORT\n"
-			"       scif_older_numbers client NODE PORT\n"
-			"       scif_older_numbers loopback PORT\n"
-			"       scif_older_numbers unknown DEVICE\n");
+		fprintf(stderr, "usage: scif_mic_compat server PORT\n"
+			"       scif_mic_compat client NODE PORT\n"
+			"       scif_mic_compat loopback PORT\n"
+			"       scif_mic_compat unknown DEVICE\n");
 		return 2;
 	}
 	return finish_tests();
