@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * A user of libscif, built against an installed tree by the test that runs it:
- * <scif.h> and -lscif, nothing else of this project.
+ * <scif.h> and -lscif, and no other interface of this project.
  *
  *	libscif_user server PORT	serves one client
  *	libscif_user client NODE PORT	tests against it
  *
  * Both print TAP. All 22 functions are called.
  */
-#include <errno.h>
+#define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>
-#include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <scif.h>
+
+#include "tap.h"
 
 #define SIZE		(256 * 1024L)
 #define ROUND		"round trip"
@@ -29,30 +28,7 @@
 #define SIGNAL		(FIXED + SIZE - 8)
 #define DONE		0x0123456789abcdefULL
 
-static int tests;
-static int failures;
-
-#define test(condition, description)						\
-	do {									\
-		bool ok_;							\
-										\
-		errno = 0;							\
-		ok_ = (condition);						\
-		failures += !ok_;						\
-		printf("%s %d - %s\n", ok_ ? "ok" : "not ok", ++tests, description);	\
-		if (!ok_)							\
-			printf("# errno %d (%s), line %d\n", errno, strerror(errno),	\
-			       __LINE__);					\
-		fflush(stdout);							\
-	} while (0)
-
-#define test_errno(call, error)	test((call) == -1 && errno == (error), #call ": " #error)
-
-static void die(const char *what)
-{
-	fprintf(stderr, "libscif_user: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
+#define refused(call, error)	test_errno(call, error, "%s", #call)
 
 static char *pages(size_t len)
 {
@@ -103,18 +79,18 @@ static scif_epd_t accept_one(uint16_t port)
 	scif_epd_t epd = -1;
 
 	test(!close_on_exec(listener), "what scif_open returns survives exec");
-	test_errno(scif_listen(listener, 1), EINVAL);
+	refused(scif_listen(listener, 1), EINVAL);
 	test(scif_bind(listener, port) == port, "bind");
-	test_errno(scif_listen(listener, 0), EINVAL);
+	refused(scif_listen(listener, 0), EINVAL);
 	test(scif_listen(listener, 4) == 0, "listen");
-	test_errno(scif_accept(listener, &peer, &epd, 0), EAGAIN);
+	refused(scif_accept(listener, &peer, &epd, 0), EAGAIN);
 	printf("# listening\n");
 	fflush(stdout);
 
 	watched.epd = listener;
 	test(scif_poll(&watched, 1, -1) == 1 && watched.revents == POLLIN, "poll the listener");
-	test_errno(scif_accept(listener, NULL, &epd, SCIF_ACCEPT_SYNC), EINVAL);
-	test_errno(scif_accept(listener, &peer, NULL, SCIF_ACCEPT_SYNC), EINVAL);
+	refused(scif_accept(listener, NULL, &epd, SCIF_ACCEPT_SYNC), EINVAL);
+	refused(scif_accept(listener, &peer, NULL, SCIF_ACCEPT_SYNC), EINVAL);
 	test(scif_accept(listener, &peer, &epd, SCIF_ACCEPT_SYNC) == 0, "accept");
 	test(close_on_exec(epd), "what scif_accept returns is closed on exec");
 	test(peer.port >= SCIF_PORT_RSVD, "the client's port is one of the free ones");
@@ -145,7 +121,7 @@ static void serve(uint16_t port)
 	test(scif_fence_mark(epd, SCIF_FENCE_INIT_PEER, &mark) == 0, "mark the peer's transfers");
 	test(scif_fence_wait(epd, mark) == 0, "wait for the peer's transfers");
 	test(scif_send(epd, text, 1, SCIF_SEND_BLOCK) == 1, "send that the signal came");
-	test_errno(scif_recv(epd, text, 1, SCIF_RECV_BLOCK), ECONNRESET);
+	refused(scif_recv(epd, text, 1, SCIF_RECV_BLOCK), ECONNRESET);
 	test(scif_close(epd) == 0, "close");
 }
 
@@ -161,7 +137,7 @@ static void check_nodes(uint16_t there)
 	}
 	test(count >= 1 && found_self && found_there, "both nodes are among those online");
 	test(scif_get_nodeIDs(NULL, 0, &self) == count, "how many nodes are online");
-	test_errno(scif_get_nodeIDs(nodes, -1, &self), EINVAL);
+	refused(scif_get_nodeIDs(nodes, -1, &self), EINVAL);
 }
 
 /* Without a descriptor to be had, accept leaves the request in the queue. */
@@ -176,13 +152,13 @@ static void check_accept_without_descriptors(void)
 	own.port = scif_bind(listener, 0);
 	fcntl(caller, F_SETFL, O_NONBLOCK);
 	test(scif_listen(listener, 1) == 0, "listen at a port that was given");
-	test_errno(scif_connect(caller, &own), EINPROGRESS);
+	refused(scif_connect(caller, &own), EINPROGRESS);
 	getrlimit(RLIMIT_NOFILE, &old);
 	none = old;
 	none.rlim_cur = 3;
 	setrlimit(RLIMIT_NOFILE, &none);
-	test_errno(scif_accept(listener, &peer, &epd, SCIF_ACCEPT_SYNC), EMFILE);
-	test_errno(scif_accept(listener, &peer, &epd, SCIF_ACCEPT_SYNC), EMFILE);
+	refused(scif_accept(listener, &peer, &epd, SCIF_ACCEPT_SYNC), EMFILE);
+	refused(scif_accept(listener, &peer, &epd, SCIF_ACCEPT_SYNC), EMFILE);
 	setrlimit(RLIMIT_NOFILE, &old);
 	test(scif_accept(listener, &peer, &epd, SCIF_ACCEPT_SYNC) == 0,
 	     "the request is still there when there are descriptors again");
@@ -201,21 +177,21 @@ static void check_misuse(uint16_t node, uint16_t port)
 	scif_epd_t epd = open_endpoint(), other;
 	char byte = 0;
 
-	test_errno(scif_connect(epd, NULL), EINVAL);
-	test_errno(scif_connect(epd, &there), EINVAL);
-	test_errno(scif_send(epd, &byte, 1, 0), ENOTCONN);
-	test_errno(scif_send(epd, &byte, -1, 0), EINVAL);
-	test_errno(scif_recv(epd, &byte, 1, 2), EINVAL);
-	test_errno(scif_writeto(epd, 0, 4096, 0, 0), ENOTCONN);
+	refused(scif_connect(epd, NULL), EINVAL);
+	refused(scif_connect(epd, &there), EINVAL);
+	refused(scif_send(epd, &byte, 1, 0), ENOTCONN);
+	refused(scif_send(epd, &byte, -1, 0), EINVAL);
+	refused(scif_recv(epd, &byte, 1, 2), EINVAL);
+	refused(scif_writeto(epd, 0, 4096, 0, 0), ENOTCONN);
 	test(scif_mmap(NULL, 4096, PROT_EXEC, 0, epd, 0) == SCIF_MMAP_FAILED && errno == EINVAL,
 	     "scif_mmap to execute: EINVAL");
-	test_errno(scif_bind(STDIN_FILENO, port), ENOTTY);
-	test_errno(scif_accept(STDIN_FILENO, &there, &other, 0), ENOTTY);
-	test_errno(scif_accept(epd, &there, &other, 0), EINVAL);
+	refused(scif_bind(STDIN_FILENO, port), ENOTTY);
+	refused(scif_accept(STDIN_FILENO, &there, &other, 0), ENOTTY);
+	refused(scif_accept(epd, &there, &other, 0), EINVAL);
 	test(scif_close(epd) == 0, "close");
-	test_errno(scif_accept(epd, &there, &other, 0), EBADF);
-	test_errno(scif_listen(epd, 1), EBADF);
-	test_errno(scif_close(epd), EBADF);
+	refused(scif_accept(epd, &there, &other, 0), EBADF);
+	refused(scif_listen(epd, 1), EBADF);
+	refused(scif_close(epd), EBADF);
 }
 
 /* The server's window holds the pattern 1. */
@@ -264,9 +240,8 @@ static void check_transfers(scif_epd_t epd)
 	test(scif_vwriteto(epd, memory, SIZE - 8, FIXED, 0) == 0, "write from memory");
 	test(scif_fence_mark(epd, SCIF_FENCE_INIT_SELF, &mark) == 0 && mark > 0, "mark");
 	test(scif_fence_wait(epd, mark) == 0, "wait");
-	test_errno(scif_fence_mark(epd, SCIF_FENCE_INIT_SELF | SCIF_FENCE_INIT_PEER, &mark),
-		   EINVAL);
-	test_errno(scif_writeto(epd, own, SIZE, FIXED + 4096, 0), ENXIO);
+	refused(scif_fence_mark(epd, SCIF_FENCE_INIT_SELF | SCIF_FENCE_INIT_PEER, &mark), EINVAL);
+	refused(scif_writeto(epd, own, SIZE, FIXED + 4096, 0), ENXIO);
 	test(scif_writeto(epd, own, SIZE - 8, FIXED, SCIF_RMA_ORDERED) == 0, "write again");
 	memset(memory + SIZE - 8, 0, 8);
 	test(scif_fence_signal(epd, own + SIZE - 8, 77, SIGNAL, DONE, SCIF_FENCE_INIT_SELF |
@@ -275,9 +250,9 @@ static void check_transfers(scif_epd_t epd)
 	while (__atomic_load_n((uint64_t *)(memory + SIZE - 8), __ATOMIC_ACQUIRE) != 77)
 		sched_yield();
 	test(is_filled(memory, SIZE - 8, 2), "the signal here changes nothing else");
-	test_errno(scif_unregister(epd, own, SIZE - 4096), EINVAL);
+	refused(scif_unregister(epd, own, SIZE - 4096), EINVAL);
 	test(scif_unregister(epd, own, SIZE) == 0, "unregister");
-	test_errno(scif_writeto(epd, own, SIZE, FIXED, 0), ENXIO);
+	refused(scif_writeto(epd, own, SIZE, FIXED, 0), ENXIO);
 }
 
 static void be_client(uint16_t node, uint16_t port)
@@ -313,6 +288,5 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: libscif_user server PORT | client NODE PORT\n");
 		return 2;
 	}
-	printf("1..%d\n", tests);
-	return failures != 0;
+	return finish_tests();
 }

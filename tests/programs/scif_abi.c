@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * An ordinary user of /dev/scif, written against linux/scif_ioctl.h only.
+ * An ordinary user of /dev/scif, written against linux/scif_ioctl.h only; the calls are in
+ * ends.c.
  *
  *	scif_abi server PORT		serves clients, one after the other
  *	scif_abi client NODE PORT [MIB]	tests against a server; MIB per copy test
@@ -11,43 +12,20 @@
  * made up from a seed. Bytes around every copy are checked as well.
  */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <stdbool.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <linux/scif_ioctl.h>
 
+#include "children.h"
+#include "ends.h"
 #include "hang_limits.h"
 #include "tap.h"
-
-/* The values of flags are not in the header. */
-#define SCIF_ACCEPT_SYNC	1
-#define SCIF_SEND_BLOCK		1
-#define SCIF_RECV_BLOCK		1
-#define SCIF_PROT_READ		1
-#define SCIF_PROT_WRITE		2
-#define SCIF_MAP_FIXED		0x10
-#define SCIF_MAP_KERNEL		0x20
-#define SCIF_FENCE_INIT_SELF	1
-#define SCIF_FENCE_INIT_PEER	2
-#define SCIF_SIGNAL_LOCAL	0x10
-#define SCIF_SIGNAL_REMOTE	0x20
-#define SCIF_RMA_USECPU		1
-#define SCIF_RMA_SYNC		4
-#define SCIF_RMA_ORDERED	8
-#define SCIF_PORT_RSVD		1088
 
 #define MIB			(1024 * 1024LL)
 #define GUARD			256LL
@@ -163,78 +141,6 @@ static __s64 check(const unsigned char *area, __s64 size, __s64 at, __s64 len, _
 
 /* --- The calls --- */
 
-static int scif_open(void)
-{
-	int fd = open("/dev/scif", O_RDWR | O_CLOEXEC);
-
-	if (fd < 0)
-		die("/dev/scif");
-	return fd;
-}
-
-/* As libraries do it: a two-byte port, although the number says eight bytes. */
-static int scif_bind(int fd, __u16 *port)
-{
-	return ioctl(fd, SCIF_BIND, port);
-}
-
-static int scif_connect(int fd, __u16 node, __u16 port)
-{
-	struct scifioctl_connect argument = { .peer = { .node = node, .port = port } };
-
-	return ioctl(fd, SCIF_CONNECT, &argument) ? -1 : argument.self.port;
-}
-
-static int scif_accept(int fd, struct scif_port_id *peer, int flags)
-{
-	struct scifioctl_accept argument = { .flags = flags };
-	int accepted;
-
-	if (ioctl(fd, SCIF_ACCEPTREQ, &argument))
-		return -1;
-	if (peer)
-		*peer = argument.peer;
-	accepted = scif_open();
-	if (ioctl(accepted, SCIF_ACCEPTREG, &argument.endpt))
-		die("SCIF_ACCEPTREG");
-	return accepted;
-}
-
-static int scif_send(int fd, const void *data, int len, int flags)
-{
-	struct scifioctl_msg argument = {
-		.msg = (uintptr_t)data, .len = len, .flags = flags,
-	};
-
-	return ioctl(fd, SCIF_SEND, &argument) ? -1 : argument.out_len;
-}
-
-static int scif_recv(int fd, void *data, int len, int flags)
-{
-	struct scifioctl_msg argument = {
-		.msg = (uintptr_t)data, .len = len, .flags = flags,
-	};
-
-	return ioctl(fd, SCIF_RECV, &argument) ? -1 : argument.out_len;
-}
-
-static __s64 scif_register(int fd, void *addr, __s64 len, __s64 offset, int prot, int flags)
-{
-	struct scifioctl_reg argument = {
-		.addr = (uintptr_t)addr, .len = len, .offset = offset,
-		.prot = prot, .flags = flags,
-	};
-
-	return ioctl(fd, SCIF_REG, &argument) ? -1 : argument.out_offset;
-}
-
-static int scif_unregister(int fd, __s64 offset, __s64 len)
-{
-	struct scifioctl_unreg argument = { .offset = offset, .len = len };
-
-	return ioctl(fd, SCIF_UNREG, &argument);
-}
-
 static int copy(int fd, unsigned long call, __s64 local, __s64 len, __s64 remote, int flags)
 {
 	struct scifioctl_copy argument = {
@@ -242,34 +148,6 @@ static int copy(int fd, unsigned long call, __s64 local, __s64 len, __s64 remote
 	};
 
 	return ioctl(fd, call, &argument);
-}
-
-static int scif_fence_mark(int fd, int flags, int *mark)
-{
-	struct scifioctl_fence_mark argument = { .flags = flags, .mark = (uintptr_t)mark };
-
-	return ioctl(fd, SCIF_FENCE_MARK, &argument);
-}
-
-static int scif_fence_wait(int fd, int mark)
-{
-	return ioctl(fd, SCIF_FENCE_WAIT, (unsigned long)mark);
-}
-
-static int scif_nodes(int fd, __u16 *nodes, int len, __u16 *self)
-{
-	struct scifioctl_node_ids argument = {
-		.nodes = (uintptr_t)nodes, .self = (uintptr_t)self, .len = len,
-	};
-
-	return ioctl(fd, SCIF_GET_NODEIDS, &argument);
-}
-
-static int events(int fd, int wanted, int timeout)
-{
-	struct pollfd pollfd = { .fd = fd, .events = wanted };
-
-	return poll(&pollfd, 1, timeout) < 0 ? -1 : pollfd.revents;
 }
 
 /* A close may take its time on the way. */
@@ -402,17 +280,6 @@ static bool serve(int fd, unsigned char *area)
 	return false;
 }
 
-static int listen_on(__u16 port)
-{
-	int fd = scif_open();
-
-	if (scif_bind(fd, &port))
-		die("SCIF_BIND");
-	if (ioctl(fd, SCIF_LISTEN, 16UL))
-		die("SCIF_LISTEN");
-	return fd;
-}
-
 static void run_server(int listener)
 {
 	unsigned char *area = allocate(AREA + 2 * PAGE);
@@ -420,11 +287,7 @@ static void run_server(int listener)
 	int fd;
 
 	while (!last) {
-		fd = scif_accept(listener, NULL, SCIF_ACCEPT_SYNC);
-		if (fd < 0 && errno == EINTR)
-			continue;
-		if (fd < 0)
-			die("SCIF_ACCEPTREQ");
+		fd = accept_from(listener);
 		last = serve(fd, area);
 		close(fd);
 	}
@@ -463,26 +326,6 @@ static __s64 ask(const struct client *client, __u32 operation, __u32 seed, __s64
 	return operation == OP_GIVE ? wrong : reply;
 }
 
-static int connected(const struct client *client)
-{
-	int fd = scif_open();
-
-	if (scif_connect(fd, client->node, client->port) < 0)
-		die("SCIF_CONNECT");
-	return fd;
-}
-
-static __u16 own_node(void)
-{
-	int fd = scif_open();
-	__u16 self;
-
-	if (scif_nodes(fd, NULL, 0, &self) < 1)
-		die("SCIF_GET_NODEIDS");
-	close(fd);
-	return self;
-}
-
 static __u16 absent_node(void)
 {
 	__u16 nodes[1024], self, id = 65000;
@@ -498,58 +341,6 @@ static __u16 absent_node(void)
 		}
 	}
 	return id;
-}
-
-/* Connects to an own listener without a second process; returns -1 if that fails. */
-static int start_connect(int fd, __u16 port)
-{
-	int result;
-
-	if (fcntl(fd, F_SETFL, O_NONBLOCK))
-		die("fcntl");
-	result = scif_connect(fd, own_node(), port);
-	if (result < 0 && errno == EINPROGRESS)
-		return 0;
-	return result < 0 ? -1 : 0;
-}
-
-static int finish_connect(int fd, __u16 port)
-{
-	int result;
-
-	events(fd, POLLOUT, 10000);
-	result = scif_connect(fd, own_node(), port);
-	fcntl(fd, F_SETFL, 0);
-	return result < 0 ? -1 : 0;
-}
-
-struct pair {
-	int listener;
-	__u16 port;
-	int fd[2];
-};
-
-static struct pair make_pair(void)
-{
-	struct pair pair = { .port = 0 };
-
-	pair.listener = scif_open();
-	if (scif_bind(pair.listener, &pair.port) || ioctl(pair.listener, SCIF_LISTEN, 4UL))
-		die("a listener for a pair");
-	pair.fd[0] = scif_open();
-	if (start_connect(pair.fd[0], pair.port))
-		die("connect within a process");
-	pair.fd[1] = scif_accept(pair.listener, NULL, SCIF_ACCEPT_SYNC);
-	if (pair.fd[1] < 0 || finish_connect(pair.fd[0], pair.port))
-		die("a pair within a process");
-	return pair;
-}
-
-static void drop_pair(struct pair *pair)
-{
-	close(pair->fd[0]);
-	close(pair->fd[1]);
-	close(pair->listener);
 }
 
 static void test_nodes(const struct client *client)
@@ -1144,7 +935,7 @@ static void test_close(struct client *client)
 	test_errno(copy(client->fd, SCIF_READFROM, client->offset, 1, AREA_OFFSET, SCIF_RMA_SYNC),
 		   ECONNRESET, "readfrom: after the server's close");
 	close(client->fd);
-	client->fd = connected(client);
+	client->fd = connected(client->node, client->port);
 	test(ask(client, OP_FIRST_WINDOW, 0, 0, 0) >= 0, "connect: the server serves the next one");
 }
 
@@ -1161,7 +952,7 @@ static void run_client(__u16 node, __u16 port, __s64 total)
 	test_messages();
 	test_register();
 
-	client.fd = connected(&client);
+	client.fd = connected(client.node, client.port);
 	client.area = allocate(AREA);
 	background(client.area, 0, AREA);
 	test(ask(&client, OP_TAKE, 5, 0, MIB) == -1, "messages: 1 MiB to the server");
@@ -1212,14 +1003,14 @@ int main(int argc, char **argv)
 	const char *mode = argc > 1 ? argv[1] : "";
 	__s64 total = 64 * MIB;
 	__u16 node, port;
-	int listener, status;
+	int listener;
 	pid_t server;
 
 	/* A test that hangs is a test that fails. */
 	alarm(PROGRAM_LIMIT_SECONDS);
 	if (!strcmp(mode, "server") && argc == 3) {
 		port = parse(argv[2], 1, 65535);
-		listener = listen_on(port);
+		listener = listen_on(&port);
 		printf("listening on port %u\n", port);
 		fflush(stdout);
 		run_server(listener);
@@ -1235,20 +1026,15 @@ int main(int argc, char **argv)
 		port = parse(argv[2], 1, 65535);
 		if (argc == 4)
 			total = parse(argv[3], 0, 1 << 20) * MIB;
-		listener = listen_on(port);
-		server = fork();
-		if (server < 0)
-			die("fork");
+		listener = listen_on(&port);
+		server = new_child();
 		if (!server) {
-			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			run_server(listener);
 			return 0;
 		}
 		close(listener);
 		run_client(own_node(), port, total);
-		if (waitpid(server, &status, 0) != server)
-			die("waitpid");
-		test(!status, "the server ended well");
+		test(!wait_for_child(server), "the server ended well");
 	} else {
 		fprintf(stderr, "usage: scif_abi server PORT\n"
 			"       scif_abi client NODE PORT [MIB]\n"

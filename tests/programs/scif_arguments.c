@@ -21,21 +21,10 @@
 
 #include <linux/scif_ioctl.h>
 
+#include "ends.h"
 #include "hang_limits.h"
 #include "signals.h"
 #include "tap.h"
-
-/* The values of flags are not in the header. */
-#define SCIF_ACCEPT_SYNC	1
-#define SCIF_SEND_BLOCK		1
-#define SCIF_RECV_BLOCK		1
-#define SCIF_PROT_READ		1
-#define SCIF_PROT_WRITE		2
-#define SCIF_MAP_FIXED		0x10
-#define SCIF_FENCE_INIT_SELF	1
-#define SCIF_FENCE_INIT_PEER	2
-#define SCIF_SIGNAL_LOCAL	0x10
-#define SCIF_RMA_SYNC		4
 
 #define PAGE			4096
 #define OFFSET			0x40000000LL
@@ -100,62 +89,21 @@ static void *in_frozen(const void *argument, size_t size)
 #define AT_EDGE(argument)	at_edge(&(argument), sizeof(argument))
 #define IN_FROZEN(argument)	in_frozen(&(argument), sizeof(argument))
 
-static int scif_open(void)
-{
-	int fd = open("/dev/scif", O_RDWR | O_CLOEXEC);
-
-	if (fd < 0)
-		die("/dev/scif");
-	return fd;
-}
-
-static int wait_for(int fd, int event)
-{
-	struct pollfd pollfd = { .fd = fd, .events = event };
-
-	return poll(&pollfd, 1, HANG_LIMIT_SECONDS * 1000) == 1 ? pollfd.revents & event : 0;
-}
-
-static __u16 own_node(void)
-{
-	__u16 self;
-	struct scifioctl_node_ids argument = { .self = (uintptr_t)&self };
-	int fd = scif_open();
-
-	if (ioctl(fd, SCIF_GET_NODEIDS, &argument) < 1)
-		die("SCIF_GET_NODEIDS");
-	close(fd);
-	return self;
-}
-
-static int listen_on(__u16 *port)
-{
-	int fd = scif_open();
-
-	if (ioctl(fd, SCIF_BIND, port) || ioctl(fd, SCIF_LISTEN, 4UL))
-		die("a listener");
-	return fd;
-}
-
-/* Asks for a connection; whoever is asked for has to accept it. */
-static int start_connect(__u16 port)
-{
-	struct scifioctl_connect argument = { .peer = { .node = own_node(), .port = port } };
-	int fd = scif_open();
-
-	if (fcntl(fd, F_SETFL, O_NONBLOCK))
-		die("fcntl");
-	if (ioctl(fd, SCIF_CONNECT, &argument) != -1 || errno != EINPROGRESS)
-		die("SCIF_CONNECT");
-	return fd;
-}
-
 /* Collects the result with the argument where the caller has put it. */
 static int collect(int fd, struct scifioctl_connect *argument)
 {
 	if (!wait_for(fd, POLLOUT))
 		die("no answer to a connection request");
 	return ioctl(fd, SCIF_CONNECT, argument);
+}
+
+/* The two ends of a pair, without its listener. */
+static void connect_pair(int fd[2])
+{
+	struct pair pair = make_pair();
+
+	memcpy(fd, pair.fd, sizeof(pair.fd));
+	close(pair.listener);
 }
 
 static int take_over(__u64 *handle)
@@ -165,37 +113,12 @@ static int take_over(__u64 *handle)
 	return ioctl(fd, SCIF_ACCEPTREG, handle) ? -1 : fd;
 }
 
-static void connect_pair(int fd[2])
-{
-	struct scifioctl_accept accepted = { .flags = SCIF_ACCEPT_SYNC };
-	struct scifioctl_connect argument = { 0 };
-	__u16 port = 0;
-	int listener = listen_on(&port);
-
-	fd[0] = start_connect(port);
-	if (ioctl(listener, SCIF_ACCEPTREQ, &accepted))
-		die("SCIF_ACCEPTREQ");
-	fd[1] = take_over(&accepted.endpt);
-	if (fd[1] < 0 || collect(fd[0], &argument))
-		die("a pair");
-	close(listener);
-}
-
-static int message(int fd, unsigned long call, void *data, int len, int flags)
-{
-	struct scifioctl_msg argument = {
-		.msg = (uintptr_t)data, .len = len, .flags = flags, .out_len = -7,
-	};
-
-	return ioctl(fd, call, &argument) ? -1 : argument.out_len;
-}
-
 /* How many bytes can be received at once. */
 static int waiting(int fd)
 {
 	static unsigned char data[1 << 20];
 
-	return message(fd, SCIF_RECV, data, sizeof(data), 0);
+	return scif_recv(fd, data, sizeof(data), 0);
 }
 
 static void test_bind(void)
@@ -221,8 +144,10 @@ static void test_connect(void)
 	struct scifioctl_connect argument = { 0 }, *place;
 	__u16 port = 0;
 	int listener = listen_on(&port);
-	int fd = start_connect(port), other;
+	int fd = scif_open(), other;
 
+	if (start_connect(fd, port))
+		die("SCIF_CONNECT");
 	wait_for(listener, POLLIN);
 	test_errno(ioctl(listener, SCIF_ACCEPTREQ, IN_FROZEN(accept)), EFAULT,
 		   "accept: read-only memory");
@@ -245,7 +170,7 @@ static void test_connect(void)
 	place->peer.port = port;
 	test(!collect(fd, place) && place->self.port, "connect: the result can still be collected");
 	test(!place->peer.node && place->peer.port == port, "connect: the peer stays as it was");
-	test(message(fd, SCIF_SEND, "x", 1, SCIF_SEND_BLOCK) == 1 && wait_for(other, POLLIN) &&
+	test(scif_send(fd, "x", 1, SCIF_SEND_BLOCK) == 1 && wait_for(other, POLLIN) &&
 	     waiting(other) == 1, "connect: what was accepted is connected");
 	close(fd);
 	close(other);
@@ -272,33 +197,33 @@ static void test_messages(void)
 	argument.msg = (uintptr_t)data;
 	wait_for(fd[1], POLLIN);
 	test_errno(ioctl(fd[1], SCIF_RECV, IN_FROZEN(argument)), EFAULT, "recv: read-only memory");
-	test_errno(message(fd[1], SCIF_RECV, NULL, 5, 0), EFAULT, "recv: to nowhere");
-	test_errno(message(fd[1], SCIF_RECV, frozen, 5, SCIF_RECV_BLOCK), EFAULT,
+	test_errno(scif_recv(fd[1], NULL, 5, 0), EFAULT, "recv: to nowhere");
+	test_errno(scif_recv(fd[1], frozen, 5, SCIF_RECV_BLOCK), EFAULT,
 		   "recv: to read-only memory");
 	place = AT_EDGE(argument);
 	test(!ioctl(fd[1], SCIF_RECV, place) && place->out_len == 5 && !memcmp(data, "hello", 5),
 	     "recv: errors lose nothing");
-	test_errno(message(fd[0], SCIF_SEND, NULL, 5, 0), EFAULT, "send: from nowhere");
-	test_errno(message(fd[0], SCIF_SEND, NULL, INT_MAX, SCIF_SEND_BLOCK), EFAULT,
+	test_errno(scif_send(fd[0], NULL, 5, 0), EFAULT, "send: from nowhere");
+	test_errno(scif_send(fd[0], NULL, INT_MAX, SCIF_SEND_BLOCK), EFAULT,
 		   "send: all there can be, from nowhere");
-	test_errno(message(fd[0], SCIF_SEND, NULL, INT_MIN, 0), EINVAL, "send: less than nothing");
+	test_errno(scif_send(fd[0], NULL, INT_MIN, 0), EINVAL, "send: less than nothing");
 	test(!waiting(fd[1]), "send: errors send nothing");
 
-	sent = message(fd[0], SCIF_SEND, edge, INT_MAX, SCIF_SEND_BLOCK);
+	sent = scif_send(fd[0], edge, INT_MAX, SCIF_SEND_BLOCK);
 	test(sent > 0 && sent <= 2 * PAGE, "send: from memory that ends: tells how much (%d)",
 	     sent);
 	wait_for(fd[1], POLLIN);
 	got = waiting(fd[1]);
 	test(got == sent, "send: that much has been sent (%d)", got);
-	if (message(fd[0], SCIF_SEND, edge, 100, SCIF_SEND_BLOCK) != 100)
+	if (scif_send(fd[0], edge, 100, SCIF_SEND_BLOCK) != 100)
 		die("SCIF_SEND");
 	wait_for(fd[1], POLLIN);
-	test(message(fd[1], SCIF_RECV, edge + PAGE, INT_MAX, 0) == 100,
+	test(scif_recv(fd[1], edge + PAGE, INT_MAX, 0) == 100,
 	     "recv: more than there is memory for, when less is there");
-	if (message(fd[0], SCIF_SEND, edge, 100, SCIF_SEND_BLOCK) != 100)
+	if (scif_send(fd[0], edge, 100, SCIF_SEND_BLOCK) != 100)
 		die("SCIF_SEND");
 	wait_for(fd[1], POLLIN);
-	test_errno(message(fd[1], SCIF_RECV, edge + 2 * PAGE - 50, INT_MAX, 0), EFAULT,
+	test_errno(scif_recv(fd[1], edge + 2 * PAGE - 50, INT_MAX, 0), EFAULT,
 		   "recv: more than there is memory for");
 	test(waiting(fd[1]) == 100, "recv: the error loses nothing");
 	close(fd[0]);

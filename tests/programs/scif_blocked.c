@@ -10,102 +10,27 @@
  * all have.
  */
 #define _GNU_SOURCE
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <linux/scif_ioctl.h>
 
+#include "children.h"
+#include "die.h"
+#include "ends.h"
 #include "hang_limits.h"
-
-/* The values of flags are not in the header. */
-#define SCIF_ACCEPT_SYNC	1
-#define SCIF_SEND_BLOCK		1
-#define SCIF_RECV_BLOCK		1
-#define SCIF_PROT_READ		1
-#define SCIF_MAP_FIXED		0x10
-#define SCIF_RMA_SYNC		4
-#define SCIF_FENCE_INIT_SELF	1
-#define SCIF_FENCE_INIT_PEER	2
 
 #define WINDOW			0x10000000L
 #define WINDOW_SIZE		(4L << 20)
 
-static void die(const char *what)
-{
-	fprintf(stderr, "scif_blocked: %s: %s\n", what, strerror(errno));
-	exit(1);
-}
-
-static int scif_open(void)
-{
-	int fd = open("/dev/scif", O_RDWR | O_CLOEXEC);
-
-	if (fd < 0)
-		die("/dev/scif");
-	return fd;
-}
-
-static int listen_on(__u16 port)
-{
-	int fd = scif_open();
-
-	if (ioctl(fd, SCIF_BIND, &port))
-		die("SCIF_BIND");
-	if (ioctl(fd, SCIF_LISTEN, 16L))
-		die("SCIF_LISTEN");
-	return fd;
-}
-
-static int try_to_connect(int fd, __u16 node, __u16 port)
-{
-	struct scifioctl_connect argument = { .peer = { .node = node, .port = port } };
-
-	return ioctl(fd, SCIF_CONNECT, &argument);
-}
-
-static int connected(__u16 node, __u16 port)
-{
-	int fd = scif_open();
-
-	if (try_to_connect(fd, node, port))
-		die("SCIF_CONNECT");
-	return fd;
-}
-
 static char buffer[1 << 16];
-
-static int message(int fd, unsigned long call, void *data, int len, int flags)
-{
-	struct scifioctl_msg argument = {
-		.msg = (uintptr_t)data, .len = len, .flags = flags,
-	};
-
-	return ioctl(fd, call, &argument) ? -1 : argument.out_len;
-}
-
-static void register_window(int fd, void *area)
-{
-	struct scifioctl_reg argument = {
-		.addr = (uintptr_t)area, .len = WINDOW_SIZE, .offset = WINDOW,
-		.prot = SCIF_PROT_READ, .flags = SCIF_MAP_FIXED,
-	};
-
-	if (ioctl(fd, SCIF_REG, &argument))
-		die("SCIF_REG");
-}
 
 static void *allocate(void)
 {
@@ -119,29 +44,23 @@ static void *allocate(void)
 
 static void be_the_peer(__u16 port)
 {
-	int fd = listen_on(port);
+	__u16 silent = port + 1;
+	int fd = listen_on(&port);
 	void *area = allocate();
 
 	/* Where nobody ever accepts. */
-	listen_on(port + 1);
+	listen_on(&silent);
 	printf("listening\n");
 	fflush(stdout);
 	for (;;) {
-		struct scifioctl_accept argument = { .flags = SCIF_ACCEPT_SYNC };
-		int accepted;
-
-		if (ioctl(fd, SCIF_ACCEPTREQ, &argument)) {
-			if (errno == EINTR)
-				continue;
-			die("SCIF_ACCEPTREQ");
-		}
 		/* Kept open until this process ends. */
-		accepted = scif_open();
-		if (ioctl(accepted, SCIF_ACCEPTREG, &argument.endpt))
-			die("SCIF_ACCEPTREG");
-		register_window(accepted, area);
+		int accepted = accept_from(fd);
+
+		if (scif_register(accepted, area, WINDOW_SIZE, WINDOW, SCIF_PROT_READ,
+				  SCIF_MAP_FIXED) < 0)
+			die("SCIF_REG");
 		/* The client waits for its window. */
-		if (message(accepted, SCIF_SEND, buffer, 1, SCIF_SEND_BLOCK) != 1)
+		if (scif_send(accepted, buffer, 1, SCIF_SEND_BLOCK) != 1)
 			die("SCIF_SEND");
 	}
 }
@@ -150,7 +69,7 @@ static void be_the_peer(__u16 port)
 
 static int wait_in_recv(int fd)
 {
-	return message(fd, SCIF_RECV, buffer, 1, SCIF_RECV_BLOCK);
+	return scif_recv(fd, buffer, 1, SCIF_RECV_BLOCK);
 }
 
 static int wait_in_send(int fd)
@@ -158,7 +77,7 @@ static int wait_in_send(int fd)
 	int sent;
 
 	do
-		sent = message(fd, SCIF_SEND, buffer, sizeof(buffer), SCIF_SEND_BLOCK);
+		sent = scif_send(fd, buffer, sizeof(buffer), SCIF_SEND_BLOCK);
 	while (sent > 0);
 	return sent;
 }
@@ -174,22 +93,19 @@ static int wait_in_poll(int fd)
 		errno = EBUSY;
 		return -1;
 	}
-	return message(fd, SCIF_RECV, buffer, 1, SCIF_RECV_BLOCK);
+	return scif_recv(fd, buffer, 1, SCIF_RECV_BLOCK);
 }
 
 /* One transfer after the other; sooner or later one is under way when it happens. */
 static int wait_in_readfrom(int fd)
 {
-	struct scifioctl_reg reg = {
-		.addr = (uintptr_t)allocate(), .len = WINDOW_SIZE, .offset = WINDOW,
-		.prot = 3, .flags = SCIF_MAP_FIXED,
-	};
 	struct scifioctl_copy argument = {
 		.loffset = WINDOW, .len = WINDOW_SIZE, .roffset = WINDOW,
 		.flags = SCIF_RMA_SYNC,
 	};
 
-	if (ioctl(fd, SCIF_REG, &reg))
+	if (scif_register(fd, allocate(), WINDOW_SIZE, WINDOW, SCIF_PROT_READ | SCIF_PROT_WRITE,
+			  SCIF_MAP_FIXED) < 0)
 		return -1;
 	while (!ioctl(fd, SCIF_READFROM, &argument))
 		;
@@ -200,12 +116,8 @@ static int wait_in_readfrom(int fd)
 static int wait_in_fence(int fd)
 {
 	__s32 mark;
-	struct scifioctl_fence_mark argument = {
-		.flags = SCIF_FENCE_INIT_PEER, .mark = (uintptr_t)&mark,
-	};
 
-	while (!ioctl(fd, SCIF_FENCE_MARK, &argument) &&
-	       !ioctl(fd, SCIF_FENCE_WAIT, (long)mark))
+	while (!scif_fence_mark(fd, SCIF_FENCE_INIT_PEER, &mark) && !scif_fence_wait(fd, mark))
 		;
 	return -1;
 }
@@ -217,13 +129,9 @@ static int wait_in_own_fence(int fd)
 		.addr = (uintptr_t)allocate(), .len = WINDOW_SIZE, .roffset = WINDOW,
 	};
 	__s32 mark;
-	struct scifioctl_fence_mark argument = {
-		.flags = SCIF_FENCE_INIT_SELF, .mark = (uintptr_t)&mark,
-	};
 
 	while (!ioctl(fd, SCIF_VREADFROM, &copy) &&
-	       !ioctl(fd, SCIF_FENCE_MARK, &argument) &&
-	       !ioctl(fd, SCIF_FENCE_WAIT, (long)mark))
+	       !scif_fence_mark(fd, SCIF_FENCE_INIT_SELF, &mark) && !scif_fence_wait(fd, mark))
 		;
 	return -1;
 }
@@ -231,13 +139,10 @@ static int wait_in_own_fence(int fd)
 /* Offers of windows, which the peer has to take. */
 static int wait_in_register(int fd)
 {
-	struct scifioctl_reg reg = {
-		.addr = (uintptr_t)allocate(), .len = WINDOW_SIZE, .offset = WINDOW,
-		.prot = SCIF_PROT_READ, .flags = SCIF_MAP_FIXED,
-	};
-	struct scifioctl_unreg unreg = { .offset = WINDOW, .len = WINDOW_SIZE };
+	void *area = allocate();
 
-	while (!ioctl(fd, SCIF_REG, &reg) && !ioctl(fd, SCIF_UNREG, &unreg))
+	while (scif_register(fd, area, WINDOW_SIZE, WINDOW, SCIF_PROT_READ, SCIF_MAP_FIXED) >= 0 &&
+	       !scif_unregister(fd, WINDOW, WINDOW_SIZE))
 		;
 	return -1;
 }
@@ -331,35 +236,23 @@ static void report(const char *name, int result)
 	fflush(stdout);
 }
 
-/* As fork(), but the child goes with its parent. */
-static pid_t fork_child(void)
-{
-	pid_t pid = fork();
-
-	if (pid < 0)
-		die("fork");
-	if (!pid && prctl(PR_SET_PDEATHSIG, SIGKILL))
-		die("prctl");
-	return pid;
-}
-
-static void wait_for(__u16 node, __u16 port)
+static void wait_in_all(__u16 node, __u16 port)
 {
 	const struct call *call;
 	int fd;
 
 	for (call = calls; call->name; call++) {
 		fd = connected(node, port);
-		if (message(fd, SCIF_RECV, buffer, 1, SCIF_RECV_BLOCK) != 1)
+		if (scif_recv(fd, buffer, 1, SCIF_RECV_BLOCK) != 1)
 			die("SCIF_RECV");
-		if (!fork_child()) {
+		if (!new_child()) {
 			report(call->name, call->wait(fd));
 			exit(0);
 		}
 		close(fd);
 	}
-	if (!fork_child()) {
-		report("connect", try_to_connect(scif_open(), node, port + 1));
+	if (!new_child()) {
+		report("connect", scif_connect(scif_open(), node, port + 1));
 		exit(0);
 	}
 	printf("waiting\n");
@@ -375,7 +268,7 @@ int main(int argc, char **argv)
 	if (argc == 3 && !strcmp(argv[1], "peer")) {
 		be_the_peer(atoi(argv[2]));
 	} else if (argc == 4 && !strcmp(argv[1], "wait")) {
-		wait_for(atoi(argv[2]), atoi(argv[3]));
+		wait_in_all(atoi(argv[2]), atoi(argv[3]));
 	} else {
 		fprintf(stderr, "usage: scif_blocked peer PORT\n"
 			"       scif_blocked wait NODE PORT\n");

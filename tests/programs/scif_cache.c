@@ -20,28 +20,17 @@
 #include <stdint.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <linux/scif_ioctl.h>
 
+#include "children.h"
+#include "ends.h"
 #include "hang_limits.h"
+#include "numbers.h"
 #include "tap.h"
-
-/* The values of flags are not in the header. */
-#define SCIF_ACCEPT_SYNC	1
-#define SCIF_SEND_BLOCK		1
-#define SCIF_RECV_BLOCK		1
-#define SCIF_PROT_READ		1
-#define SCIF_PROT_WRITE		2
-#define SCIF_MAP_FIXED		0x10
-#define SCIF_FENCE_INIT_SELF	1
-#define SCIF_RMA_USECPU		1
-#define SCIF_RMA_USECACHE	2
-#define SCIF_RMA_SYNC		4
 
 #define PAGE			4096L
 #define WINDOW			0x10000000L
@@ -56,13 +45,9 @@
 /* What the module keeps at most, in registrations. */
 #define MAX_KEPT		1024L
 
-#define COUNTERS		"/sys/kernel/debug/scif/counters"
-
 /* SCIF_RMA_USECPU or 0. */
 static int engine;
 static int epd;
-/* Open for all the time: the file is root's. */
-static int counters;
 
 /* As test(), and says by what. */
 #define check(condition, format, ...)						\
@@ -94,29 +79,29 @@ static bool is_filled(const void *from, __u32 seed, long len)
 
 /* --- The calls --- */
 
-static int scif_open(void)
+/* To a server that is ready. */
+static int connect_to(__u16 node, __u16 port)
 {
-	int fd = open("/dev/scif", O_RDWR);
+	int fd = connected(node, port);
+	char ready;
 
-	if (fd < 0)
-		die("/dev/scif");
+	if (scif_recv(fd, &ready, 1, SCIF_RECV_BLOCK) != 1)
+		die("no server");
 	return fd;
 }
 
-static int connected(__u16 node, __u16 port)
+/* A window with this memory; 0 if there is one. */
+static int open_window(int fd, void *memory, long len, long offset)
 {
-	struct scifioctl_connect argument = { .peer = { .node = node, .port = port } };
-	int fd = scif_open();
-	char ready;
-	struct scifioctl_msg message = {
-		.msg = (uintptr_t)&ready, .len = 1, .flags = SCIF_RECV_BLOCK,
-	};
+	return scif_register(fd, memory, len, offset, SCIF_PROT_READ | SCIF_PROT_WRITE,
+			     SCIF_MAP_FIXED) < 0 ? -1 : 0;
+}
 
-	if (ioctl(fd, SCIF_CONNECT, &argument))
-		die("SCIF_CONNECT");
-	if (ioctl(fd, SCIF_RECV, &message) || message.out_len != 1)
-		die("no server");
-	return fd;
+static int fence(int fd)
+{
+	__s32 mark;
+
+	return scif_fence_mark(fd, SCIF_FENCE_INIT_SELF, &mark) ?: scif_fence_wait(fd, mark);
 }
 
 static int copy(int fd, unsigned long call, void *memory, long len, long remote, int flags)
@@ -127,27 +112,6 @@ static int copy(int fd, unsigned long call, void *memory, long len, long remote,
 	};
 
 	return ioctl(fd, call, &argument);
-}
-
-static int scif_register(int fd, void *memory, long len, long offset)
-{
-	struct scifioctl_reg argument = {
-		.addr = (uintptr_t)memory, .len = len, .offset = offset,
-		.prot = SCIF_PROT_READ | SCIF_PROT_WRITE, .flags = SCIF_MAP_FIXED,
-	};
-
-	return ioctl(fd, SCIF_REG, &argument);
-}
-
-static int fence(int fd)
-{
-	int mark;
-	struct scifioctl_fence_mark argument = {
-		.flags = SCIF_FENCE_INIT_SELF, .mark = (uintptr_t)&mark,
-	};
-
-	return ioctl(fd, SCIF_FENCE_MARK, &argument) ?:
-	       ioctl(fd, SCIF_FENCE_WAIT, (unsigned long)mark);
 }
 
 /* To the window, with the cache. */
@@ -194,84 +158,9 @@ static void prepare(__u32 seed, long len)
 
 /* --- What the kernel says --- */
 
-static long number_in(const char *text, const char *name)
-{
-	const char *line = text;
-	size_t len = strlen(name);
-
-	while (line) {
-		if (!strncmp(line, name, len) && (line[len] == ' ' || line[len] == ':'))
-			return atol(line + len + 1);
-		line = strchr(line, '\n');
-		line += line ? 1 : 0;
-	}
-	fprintf(stderr, "scif_cache: there is no %s\n", name);
-	exit(1);
-}
-
-static long counter(const char *name)
-{
-	char text[4096];
-	ssize_t len = pread(counters, text, sizeof(text) - 1, 0);
-
-	if (len <= 0)
-		die(COUNTERS);
-	text[len] = '\0';
-	return number_in(text, name);
-}
-
-static long number_of_file(const char *path, const char *name)
-{
-	static char text[65536];
-	int fd = open(path, O_RDONLY);
-	ssize_t len = 0, piece;
-
-	if (fd < 0)
-		die(path);
-	while ((piece = read(fd, text + len, sizeof(text) - 1 - len)) > 0)
-		len += piece;
-	close(fd);
-	text[len] = '\0';
-	return number_in(text, name);
-}
-
-static long pinned(void)
-{
-	/* What each processor has counted for itself is added up when this is read. */
-	int fd = open("/proc/sys/vm/stat_refresh", O_RDONLY);
-	char nothing;
-
-	if (fd < 0 || read(fd, &nothing, 1) < 0)
-		die("/proc/sys/vm/stat_refresh");
-	close(fd);
-	return number_of_file("/proc/vmstat", "nr_foll_pin_acquired") -
-	       number_of_file("/proc/vmstat", "nr_foll_pin_released");
-}
-
-static long locked_pages(void)
-{
-	return number_of_file("/proc/self/status", "VmPin") * 1024 / PAGE;
-}
-
 static void pause_for_a_moment(void)
 {
 	nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
-}
-
-/* What is dropped is dropped some time soon. */
-static bool comes_to(long (*number)(void), long wanted)
-{
-	time_t end = time(NULL) + HANG_LIMIT_SECONDS;
-	long now;
-
-	while ((now = number()) != wanted) {
-		if (time(NULL) > end) {
-			printf("# it is %ld, not %ld\n", now, wanted);
-			return false;
-		}
-		pause_for_a_moment();
-	}
-	return true;
 }
 
 static long kept(void)
@@ -348,28 +237,6 @@ static void forget(void)
 		die("pages are left in the cache");
 }
 
-static int wait_for_child(pid_t child)
-{
-	int status;
-
-	if (waitpid(child, &status, 0) != child)
-		die("waitpid");
-	return status;
-}
-
-static pid_t new_child(void)
-{
-	pid_t child;
-
-	fflush(stdout);
-	child = fork();
-	if (child < 0)
-		die("fork");
-	if (!child && prctl(PR_SET_PDEATHSIG, SIGKILL))
-		die("prctl");
-	return child;
-}
-
 /* --- Tests --- */
 
 static void test_hits(void)
@@ -390,9 +257,9 @@ static void test_hits(void)
 	prepare(5, 3 * PAGE);
 	check(!get(memory + 77, 3 * PAGE) && hit() && is_filled(memory + 77, 5, 3 * PAGE),
 	      "the second vreadfrom finds what the first has kept");
-	check(comes_to(locked_pages, 2 * PAGES), "what is kept counts as locked");
+	check(comes_to(own_pinned_pages, 2 * PAGES), "what is kept counts as locked");
 	forget();
-	check(comes_to(locked_pages, 0), "after munmap nothing is kept or locked");
+	check(comes_to(own_pinned_pages, 0), "after munmap nothing is kept or locked");
 
 	/* For writing is for reading, too. */
 	memory = fresh_and_kept(6);
@@ -600,6 +467,8 @@ static void test_exec(void)
 
 	if (!child) {
 		fresh_and_kept(1);
+		if (fcntl(epd, F_SETFD, 0))
+			_exit(99);
 		snprintf(fd, sizeof(fd), "%d", epd);
 		snprintf(with, sizeof(with), "%d", engine);
 		execl("/proc/self/exe", "scif_cache", "executed", fd, with, NULL);
@@ -638,7 +507,7 @@ static void test_shortage(void)
 		die("/proc/sys/vm/drop_caches");
 	close(file);
 	check(comes_to(kept, 0) && counter("cache_evictions") > evicted &&
-	      comes_to(locked_pages, 0), "the kernel is short of memory: nothing is kept");
+	      comes_to(own_pinned_pages, 0), "the kernel is short of memory: nothing is kept");
 	fill(memory, 2, SIZE);
 	check(!put(memory, SIZE) && missed() && arrived(2, SIZE) && !put(memory, SIZE) && hit(),
 	      "the kernel was short of memory: things are kept again");
@@ -648,7 +517,7 @@ static void test_shortage(void)
 /* Needs swap. */
 static void test_pressure(void)
 {
-	long swapped = number_of_file("/proc/vmstat", "pswpout");
+	long swapped = number_of("/proc/vmstat", "pswpout");
 	unsigned char *other = map(NULL, SIZE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	static const int kinds[] = { MAP_PRIVATE, MAP_SHARED };
 	unsigned char *memory;
@@ -657,7 +526,7 @@ static void test_pressure(void)
 	fill(other, 9, SIZE);
 	if (madvise(other, SIZE, MADV_PAGEOUT))
 		die("MADV_PAGEOUT");
-	check(number_of_file("/proc/vmstat", "pswpout") >= swapped + PAGES,
+	check(number_of("/proc/vmstat", "pswpout") >= swapped + PAGES,
 	      "memory that is not kept is swapped out");
 	for (i = 0; i < 2; i++) {
 		memory = map(PLACE, SIZE, kinds[i] | MAP_ANONYMOUS, -1);
@@ -736,20 +605,20 @@ static void limited(long limit)
 	memory = map(PLACE, 4 * limit * PAGE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	fill(memory, 1, 4 * limit * PAGE);
 	check(!put(memory, limit * PAGE) && !put(memory, limit * PAGE) && counted(1, 1) &&
-	      comes_to(locked_pages, limit), "little may be locked: that much is kept");
+	      comes_to(own_pinned_pages, limit), "little may be locked: that much is kept");
 	check(!put(memory + limit * PAGE, limit * PAGE) && missed() &&
-	      comes_to(locked_pages, limit) && comes_to(kept, limit),
+	      comes_to(own_pinned_pages, limit) && comes_to(kept, limit),
 	      "little may be locked: one for another");
 	check(!put(memory, 2 * limit * PAGE) && arrived(1, 2 * limit * PAGE) && missed() &&
-	      !put(memory, 2 * limit * PAGE) && missed() && comes_to(locked_pages, 0),
+	      !put(memory, 2 * limit * PAGE) && missed() && comes_to(own_pinned_pages, 0),
 	      "little may be locked: more is sent without the cache");
 	for (i = 0; i < 4; i++) {
 		if (put(memory + i * (limit / 4) * PAGE, limit / 4 * PAGE))
 			die("SCIF_VWRITETO");
 	}
 	check(comes_to(kept, limit) &&
-	      !scif_register(epd, memory + 2 * limit * PAGE, limit * PAGE, 0) &&
-	      comes_to(locked_pages, limit) && comes_to(kept, 0),
+	      !open_window(epd, memory + 2 * limit * PAGE, limit * PAGE, 0) &&
+	      comes_to(own_pinned_pages, limit) && comes_to(kept, 0),
 	      "little may be locked: windows come first");
 	check(!put(memory, limit * PAGE) && arrived(1, limit * PAGE) && comes_to(kept, 0),
 	      "little may be locked: with windows, nothing is kept");
@@ -758,35 +627,35 @@ static void limited(long limit)
 
 static void test_limits(__u16 node, __u16 port)
 {
-	long before = pinned();
+	long before = pinned_pages();
 	pid_t child = new_child();
 
 	/* The child's connection is its own: the windows that it makes go with it. */
 	if (!child) {
-		epd = connected(node, port);
+		epd = connect_to(node, port);
 		hits_before = counter("cache_hits");
 		misses_before = counter("cache_misses");
 		limited(16);
 	}
 	check(wait_for_child(child) == 0, "a process that may lock little");
-	check(comes_to(kept, 0) && comes_to(pinned, before), "of which nothing is left");
+	check(comes_to(kept, 0) && comes_to(pinned_pages, before), "of which nothing is left");
 	hits_before = counter("cache_hits");
 	misses_before = counter("cache_misses");
 }
 
 static void test_ends(__u16 node, __u16 port)
 {
-	long before = pinned();
+	long before = pinned_pages();
 	unsigned char *memory = fresh(1);
 	int to_parent[2], old = epd;
 	pid_t child;
 	char byte = 0;
 
-	epd = connected(node, port);
+	epd = connect_to(node, port);
 	check(!put(memory, SIZE) && !get(memory, SIZE) && comes_to(kept, 2 * PAGES),
 	      "another connection keeps its own");
 	close(epd);
-	check(comes_to(kept, 0) && comes_to(locked_pages, 0),
+	check(comes_to(kept, 0) && comes_to(own_pinned_pages, 0),
 	      "after close nothing is kept or locked");
 	epd = old;
 
@@ -794,7 +663,7 @@ static void test_ends(__u16 node, __u16 port)
 		die("pipe");
 	child = new_child();
 	if (!child) {
-		epd = connected(node, port);
+		epd = connect_to(node, port);
 		put(memory, SIZE);
 		get(memory, SIZE);
 		if (write(to_parent[1], &byte, 1) != 1)
@@ -806,13 +675,14 @@ static void test_ends(__u16 node, __u16 port)
 	check(comes_to(kept, 2 * PAGES), "a child keeps its pages");
 	kill(child, SIGKILL);
 	wait_for_child(child);
-	check(comes_to(kept, 0) && comes_to(pinned, before), "killed: nothing is kept or pinned");
+	check(comes_to(kept, 0) && comes_to(pinned_pages, before),
+	      "killed: nothing is kept or pinned");
 
 	/* The descriptor lives on, the address space does not. */
 	child = new_child();
 	if (!child)
 		_exit(put(memory, SIZE) || get(memory, SIZE) || !comes_to(kept, 2 * PAGES));
-	check(wait_for_child(child) == 0 && comes_to(kept, 0) && comes_to(pinned, before),
+	check(wait_for_child(child) == 0 && comes_to(kept, 0) && comes_to(pinned_pages, before),
 	      "exited, while its parent has the descriptor: nothing is kept or pinned");
 	close(to_parent[0]);
 	close(to_parent[1]);
@@ -879,15 +749,6 @@ static void test_race(void)
 
 /* --- Roles --- */
 
-static int listen_on(__u16 port)
-{
-	int fd = scif_open();
-
-	if (ioctl(fd, SCIF_BIND, &port) || ioctl(fd, SCIF_LISTEN, 16L))
-		die("SCIF_LISTEN");
-	return fd;
-}
-
 /* Has a window for each client that comes. */
 static void serve(int listener)
 {
@@ -896,24 +757,15 @@ static void serve(int listener)
 	/* Nobody waits for those who serve. */
 	signal(SIGCHLD, SIG_IGN);
 	for (;;) {
-		struct scifioctl_accept request = { .flags = SCIF_ACCEPT_SYNC };
-		char byte = 0;
-		struct scifioctl_msg message = {
-			.msg = (uintptr_t)&byte, .len = 1, .flags = SCIF_SEND_BLOCK,
-		};
-		int fd;
+		int fd = accept_from(listener);
 
-		if (ioctl(listener, SCIF_ACCEPTREQ, &request))
-			die("SCIF_ACCEPTREQ");
-		fd = scif_open();
-		if (ioctl(fd, SCIF_ACCEPTREG, &request.endpt))
-			die("SCIF_ACCEPTREG");
 		/* Until it goes: each in its own process, with its own memory. */
 		if (new_child()) {
 			close(fd);
 			continue;
 		}
-		if (scif_register(fd, area, WINDOW_SIZE, WINDOW) || ioctl(fd, SCIF_SEND, &message))
+		if (open_window(fd, area, WINDOW_SIZE, WINDOW) ||
+		    scif_send(fd, "", 1, SCIF_SEND_BLOCK) != 1)
 			die("SCIF_REG");
 		poll(&(struct pollfd){ .fd = fd }, 1, -1);
 		exit(0);
@@ -923,16 +775,16 @@ static void serve(int listener)
 static int finish(long pinned_before)
 {
 	close(epd);
-	check(comes_to(kept, 0) && comes_to(pinned, pinned_before),
+	check(comes_to(kept, 0) && comes_to(pinned_pages, pinned_before),
 	      "at the end as many pages are pinned as before");
 	return finish_tests();
 }
 
 static int be_the_client(__u16 node, __u16 port, long pinned_before)
 {
-	bool swap = number_of_file("/proc/meminfo", "SwapTotal") > 0;
+	bool swap = number_of("/proc/meminfo", "SwapTotal") > 0;
 
-	epd = connected(node, port);
+	epd = connect_to(node, port);
 	hits_before = counter("cache_hits");
 	misses_before = counter("cache_misses");
 	for (engine = 0; engine <= SCIF_RMA_USECPU; engine += SCIF_RMA_USECPU) {
@@ -963,7 +815,7 @@ static int test_the_limit(__u16 port, long mebibytes, long pinned_before)
 	long limit = mebibytes << 20, half = limit / 2;
 	unsigned char *memory = map(PLACE, 4L << 20, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 
-	epd = connected(0, port);
+	epd = connect_to(0, port);
 	fill(memory, 1, 4L << 20);
 	hits_before = counter("cache_hits");
 	misses_before = counter("cache_misses");
@@ -991,7 +843,7 @@ static int test_the_limit(__u16 port, long mebibytes, long pinned_before)
 
 static pid_t start_server(__u16 port)
 {
-	int listener = listen_on(port);
+	int listener = listen_on(&port);
 	pid_t child = new_child();
 
 	if (!child)
@@ -1005,35 +857,34 @@ int main(int argc, char **argv)
 	const char *role = argc > 1 ? argv[1] : "";
 	long pinned_before;
 	pid_t server;
+	__u16 port;
 	int result;
 
 	/* A test that hangs is a test that fails. */
 	alarm(PROGRAM_LIMIT_SECONDS);
 	if (argc == 3 && !strcmp(role, "server")) {
-		result = listen_on(atoi(argv[2]));
+		port = atoi(argv[2]);
+		result = listen_on(&port);
 		printf("listening\n");
 		fflush(stdout);
 		serve(result);
 	}
-	counters = open(COUNTERS, O_RDONLY);
-	if (counters < 0)
-		die(COUNTERS);
 	if (argc == 4 && !strcmp(role, "executed")) {
 		epd = atoi(argv[2]);
 		engine = atoi(argv[3]);
 		return executed();
 	}
 	if (argc == 4 && !strcmp(role, "hold")) {
-		epd = connected(atoi(argv[2]), atoi(argv[3]));
+		epd = connect_to(atoi(argv[2]), atoi(argv[3]));
 		fresh_and_kept(1);
 		printf("holding\n");
 		fflush(stdout);
 		pause();
 	}
 	if (argc == 4 && !strcmp(role, "client"))
-		return be_the_client(atoi(argv[2]), atoi(argv[3]), pinned());
+		return be_the_client(atoi(argv[2]), atoi(argv[3]), pinned_pages());
 	if ((argc == 3 && !strcmp(role, "loopback")) || (argc == 4 && !strcmp(role, "limit"))) {
-		pinned_before = pinned();
+		pinned_before = pinned_pages();
 		server = start_server(atoi(argv[2]));
 		result = argc == 3 ? be_the_client(0, atoi(argv[2]), pinned_before) :
 			 test_the_limit(atoi(argv[2]), atol(argv[3]), pinned_before);

@@ -5,44 +5,42 @@
  *
  *	scif_mic_compat server PORT		serves one client
  *	scif_mic_compat client NODE PORT	tests against a server
- *	scif_mic_compat loopback PORT	both, on this node
- *	scif_mic_compat unknown DEVICE	tests that the device does not know the numbers
+ *	scif_mic_compat loopback PORT		both, on this node
+ *	scif_mic_compat unknown DEVICE		tests that the device does not know the numbers
  *
  * All but the server print TAP. The structures are the same as today, but for that of
  * GET_NODEIDS; those numbers that were the same then come from today's header.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdint.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <linux/scif_ioctl.h>
 
+#include "children.h"
+#include "ends.h"
 #include "hang_limits.h"
 #include "signals.h"
 #include "tap.h"
 
 /* Of eight bytes, in a 32-bit program, too. */
-#define MIC(nr)		_IOWR('s', nr, __u64)
+#define MIC(nr)			_IOWR('s', nr, __u64)
 #define MIC_ACCEPTREQ		MIC(4)
 #define MIC_SEND		MIC(6)
 #define MIC_RECV		MIC(7)
-#define MIC_REG		MIC(8)
+#define MIC_REG			MIC(8)
 #define MIC_UNREG		MIC(9)
 #define MIC_READFROM		MIC(10)
 #define MIC_WRITETO		MIC(11)
 #define MIC_VREADFROM		MIC(12)
 #define MIC_VWRITETO		MIC(13)
-#define MIC_GET_NODEIDS	MIC(14)
-#define MIC_FENCE_MARK	MIC(15)
+#define MIC_GET_NODEIDS		MIC(14)
+#define MIC_FENCE_MARK		MIC(15)
 #define MIC_FENCE_SIGNAL	MIC(17)
-#define MIC_GET_VERSION	_IO('s', 23)
+#define MIC_GET_VERSION		_IO('s', 23)
 
 struct mic_node_ids {
 	__u64 nodes;
@@ -50,38 +48,14 @@ struct mic_node_ids {
 	__u64 self;
 };
 
-#define SCIF_ACCEPT_SYNC	1
-#define SCIF_SEND_BLOCK		1
-#define SCIF_RECV_BLOCK		1
-#define SCIF_PROT_READ		1
-#define SCIF_PROT_WRITE		2
-#define SCIF_MAP_FIXED		0x10
-#define SCIF_FENCE_INIT_SELF	1
-#define SCIF_SIGNAL_LOCAL	0x10
-#define SCIF_SIGNAL_REMOTE	0x20
-#define SCIF_RMA_SYNC		4
-
 #define OFFSET			0x20000000LL
 #define SIZE			(64 * 4096)
 #define WORD			(SIZE - 4096)
 
-static int scif_open(void)
-{
-	int fd = open("/dev/mic/scif", O_RDWR | O_CLOEXEC);
-
-	if (fd < 0)
-		die("/dev/mic/scif");
-	return fd;
-}
-
 /* All of the length or nothing. */
 static int message(int fd, unsigned long call, const void *data, int len)
 {
-	struct scifioctl_msg argument = {
-		.msg = (uintptr_t)data, .len = len, .flags = SCIF_SEND_BLOCK,
-	};
-
-	return ioctl(fd, call, &argument) || argument.out_len != len ? -1 : 0;
+	return scif_message(fd, call, data, len, SCIF_SEND_BLOCK) == len ? 0 : -1;
 }
 
 static unsigned char *make_window(int fd)
@@ -102,26 +76,12 @@ static unsigned char *make_window(int fd)
 
 /* --- Server --- */
 
-static int listen_on(__u16 port)
-{
-	int fd = scif_open();
-
-	if (ioctl(fd, SCIF_BIND, &port) || ioctl(fd, SCIF_LISTEN, 4UL))
-		die("a listener");
-	return fd;
-}
-
 /* Has a window, and sends back what it is sent until the client closes. */
 static void run_server(int listener)
 {
-	struct scifioctl_accept argument = { .flags = SCIF_ACCEPT_SYNC };
-	int fd = scif_open();
+	int fd = accept_from(listener);
 	char word[8];
 
-	if (ioctl(listener, MIC_ACCEPTREQ, &argument))
-		die("SCIF_ACCEPTREQ");
-	if (ioctl(fd, SCIF_ACCEPTREG, &argument.endpt))
-		die("SCIF_ACCEPTREG");
 	make_window(fd);
 	while (!message(fd, MIC_RECV, word, sizeof(word))) {
 		if (message(fd, MIC_SEND, word, sizeof(word)))
@@ -142,17 +102,6 @@ static int node_ids(int fd, __u16 *nodes, int len, __u16 *self)
 	if (ioctl(fd, MIC_GET_NODEIDS, &argument) != argument.len)
 		return -1;
 	return argument.len;
-}
-
-static __u16 own_node(void)
-{
-	int fd = scif_open();
-	__u16 self;
-
-	if (node_ids(fd, NULL, 0, &self) < 1)
-		die("SCIF_GET_NODEIDS");
-	close(fd);
-	return self;
 }
 
 /* A copy of all but the page at the end, between places that the calls take. */
@@ -271,13 +220,17 @@ static long parse(const char *text)
 int main(int argc, char **argv)
 {
 	const char *mode = argc > 1 ? argv[1] : "";
-	int listener, status;
+	int listener;
 	pid_t server;
+	__u16 port;
 
 	/* A test that hangs is a test that fails. */
 	alarm(PROGRAM_LIMIT_SECONDS);
+	scif_device = "/dev/mic/scif";
+	scif_acceptreq = MIC_ACCEPTREQ;
 	if (!strcmp(mode, "server") && argc == 3) {
-		listener = listen_on(parse(argv[2]));
+		port = parse(argv[2]);
+		listener = listen_on(&port);
 		printf("listening on port %s\n", argv[2]);
 		fflush(stdout);
 		run_server(listener);
@@ -286,20 +239,16 @@ int main(int argc, char **argv)
 	if (!strcmp(mode, "client") && argc == 4) {
 		run_client(parse(argv[2]), parse(argv[3]));
 	} else if (!strcmp(mode, "loopback") && argc == 3) {
-		listener = listen_on(parse(argv[2]));
-		server = fork();
-		if (server < 0)
-			die("fork");
+		port = parse(argv[2]);
+		listener = listen_on(&port);
+		server = new_child();
 		if (!server) {
-			prctl(PR_SET_PDEATHSIG, SIGKILL);
 			run_server(listener);
 			return 0;
 		}
 		close(listener);
 		run_client(own_node(), parse(argv[2]));
-		if (waitpid(server, &status, 0) != server)
-			die("waitpid");
-		test(!status, "the server ended well");
+		test(!wait_for_child(server), "the server ended well");
 	} else if (!strcmp(mode, "unknown") && argc == 3) {
 		test_unknown(argv[2]);
 	} else {

@@ -9,17 +9,12 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#include "die.h"
 
 static int tests;
 static int failures;
-
-static void die(const char *what)
-{
-	fprintf(stderr, "%s: %s: %s\n", program_invocation_short_name, what, strerror(errno));
-	exit(1);
-}
 
 /* A line of TAP: verdict, then the description, then what may explain a failure. */
 static void verdict(bool ok)
