@@ -80,7 +80,13 @@ pub fn parameters(lab: &Lab, node: usize, how: Loaded) -> Result<String> {
 
 /// Loads the module in a node. That takes the in-tree modules the lab has loaded already.
 pub fn load(lab: &Lab, node: usize, how: Loaded) -> Result<()> {
-    lab.insmod(node, module(lab)?, &parameters(lab, node, how)?)
+    load_with(lab, node, how, "")
+}
+
+/// The same with another parameter.
+pub fn load_with(lab: &Lab, node: usize, how: Loaded, parameter: &str) -> Result<()> {
+    let usual = parameters(lab, node, how)?;
+    lab.insmod(node, module(lab)?, &format!("{usual} {parameter}"))
 }
 
 /// Loads the module in all nodes and waits until those with a link see each other.
@@ -327,6 +333,48 @@ impl<'a> Server<'a> {
             None => Err(anyhow!("scif serve does not end after SIGINT")),
         }
     }
+}
+
+/// Starts a C program; `seconds` are plenty for it on an idle machine.
+fn start_program(
+    lab: &Lab,
+    node: usize,
+    name: &str,
+    arguments: &[&str],
+    seconds: u64,
+) -> Result<Process> {
+    let mut argv = vec![program(name)?];
+    argv.extend(arguments.iter().map(|&argument| argument.to_owned()));
+    lab.command(node, argv)?
+        .timeout(lab.hang_limit(seconds))
+        .spawn()
+}
+
+/// Runs one that prints TAP, of which all has to be "ok". Returns what it said.
+pub fn run_tap(
+    lab: &Lab,
+    node: usize,
+    name: &str,
+    arguments: &[&str],
+    seconds: u64,
+) -> Result<String> {
+    let output = start_program(lab, node, name, arguments, seconds)?.wait()?;
+    let text = output.stdout();
+    check_tap(output)?;
+    Ok(text)
+}
+
+/// Starts one that says when it listens.
+pub fn start_server(
+    lab: &Lab,
+    node: usize,
+    name: &str,
+    arguments: &[&str],
+    seconds: u64,
+) -> Result<Process> {
+    let server = start_program(lab, node, name, arguments, seconds)?;
+    server.wait_for("listening", lab.hang_limit(20))?;
+    Ok(server)
 }
 
 /// The results of a program that prints TAP: an error unless all is "ok", and in the number

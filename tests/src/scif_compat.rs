@@ -26,20 +26,13 @@ const MIC: &str = "/dev/mic/scif";
 
 /// Loads the module with the numbers of the MIC library.
 fn load_with_mic(lab: &Lab, node: usize) -> Result<()> {
-    let parameters = scif::parameters(lab, node, Loaded::Patient)?;
-    let parameters = format!("{parameters} mic_compat=1");
-    lab.insmod(node, scif::module(lab)?, &parameters)
+    scif::load_with(lab, node, Loaded::Patient, "mic_compat=1")
 }
 
 /// Runs a program that prints TAP.
 fn run_tap(lab: &Lab, node: usize, name: &str, arguments: &[&str]) -> Result<()> {
-    let mut argv = vec![scif::program(name)?];
-    argv.extend(arguments.iter().map(|&argument| argument.to_owned()));
-    scif::check_tap(
-        lab.command(node, argv)?
-            .timeout(lab.hang_limit(200))
-            .run()?,
-    )
+    scif::run_tap(lab, node, name, arguments, 200)?;
+    Ok(())
 }
 
 /// A client program on one node against a server program on the other.
@@ -49,16 +42,7 @@ fn client_and_server(
     (server, server_program): (usize, &str),
     more: &[&str],
 ) -> Result<()> {
-    let argv = [
-        scif::program(server_program)?,
-        "server".into(),
-        "2201".into(),
-    ];
-    let process = lab
-        .command(server, argv)?
-        .timeout(lab.hang_limit(200))
-        .spawn()?;
-    process.wait_for("listening", lab.hang_limit(20))?;
+    let process = scif::start_server(lab, server, server_program, &["server", "2201"], 200)?;
     let peer = server.to_string();
     let arguments = [&["client", &peer, "2201"], more].concat();
     run_tap(lab, client, client_program, &arguments)?;
@@ -168,12 +152,7 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_compat::devices", ALONE, devices),
     Test::new("scif_compat::mic_unknown", ALONE, mic_unknown),
     Test::new("scif_compat::mic_loopback", ALONE, mic_loopback),
-    Test::new(
-        "scif_compat::mic_between_nodes",
-        PAIR,
-        mic_between_nodes,
-    )
-    .releases_engine(),
+    Test::new("scif_compat::mic_between_nodes", PAIR, mic_between_nodes).releases_engine(),
     Test::new("scif_compat::arguments", SCIF_PAIR, arguments),
     Test::new(
         "scif_compat::arguments_of_32_bits",
