@@ -6,8 +6,8 @@
 //! - `counters`: a line `name value` for each counter.
 
 use crate::{
-    node::Fabric,
-    session::Session, //
+    endpoint::scif::Scif,
+    transport::engine::Engines, //
 };
 use kernel::{
     debugfs::{
@@ -24,20 +24,25 @@ use kernel::{
 
 /// The files; they go when this is dropped.
 pub(crate) struct Files {
-    _nodes: Pin<KBox<File<Arc<Fabric>>>>,
-    _counters: Pin<KBox<File<Arc<Fabric>>>>,
+    _nodes: Pin<KBox<File<Arc<Sources>>>>,
+    _counters: Pin<KBox<File<Arc<Sources>>>>,
     _directory: Dir,
 }
 
 impl Files {
-    pub(crate) fn new(fabric: &Arc<Fabric>) -> Result<Self> {
+    pub(crate) fn new(scif: &Arc<Scif>, engines: &Arc<Engines>) -> Result<Self> {
+        let sources = Sources {
+            scif: scif.clone(),
+            engines: engines.clone(),
+        };
+        let sources = Arc::new(sources, GFP_KERNEL)?;
         let directory = Dir::new(c"scif");
         let nodes = KBox::pin_init(
-            directory.read_callback_file(c"nodes", fabric.clone(), &show_nodes),
+            directory.read_callback_file(c"nodes", sources.clone(), &show_nodes),
             GFP_KERNEL,
         )?;
         let counters = KBox::pin_init(
-            directory.read_callback_file(c"counters", fabric.clone(), &show_counters),
+            directory.read_callback_file(c"counters", sources, &show_counters),
             GFP_KERNEL,
         )?;
         Ok(Self {
@@ -48,29 +53,35 @@ impl Files {
     }
 }
 
-fn show_nodes(fabric: &Arc<Fabric>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// Where the numbers come from.
+struct Sources {
+    scif: Arc<Scif>,
+    engines: Arc<Engines>,
+}
+
+fn show_nodes(sources: &Arc<Sources>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let nodes = &sources.scif.nodes;
     writeln!(f, "node state link aperture generation")?;
-    writeln!(
-        f,
-        "{} self loopback local {:016x}",
-        fabric.own_id(),
-        fabric.generation
-    )?;
     let mut result = Ok(());
-    fabric.for_each_node(|node| {
+    nodes.for_each(|node, is_this| {
         if result.is_err() {
             return;
         }
         let online = node
-            .session
+            .peer
             .as_ref()
-            .filter(|session| !session.is_over())
-            .map(|session| session.transport.mode());
+            .filter(|peer| !peer.is_over())
+            .map(|peer| peer.path().mode());
+        let state = match (is_this, online) {
+            (true, _) => "self",
+            (false, Some(_)) => "online",
+            (false, None) => "lost",
+        };
         result = writeln!(
             f,
-            "{} {} ntb:{} {} {:016x}",
+            "{} {} {} {} {:016x}",
             node.id,
-            if online.is_some() { "online" } else { "lost" },
+            state,
             node.link.to_str().unwrap_or("?"),
             online.unwrap_or("-"),
             node.generation
@@ -79,23 +90,13 @@ fn show_nodes(fabric: &Arc<Fabric>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     result
 }
 
-fn show_counters(fabric: &Arc<Fabric>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let (mut connections, mut exports, mut mappings) = (0, 0, 0);
-    let mut add = |session: &Session| {
-        connections += session.connection_count();
-        exports += session.export_count();
-        mappings += session.mappings.count();
-    };
-    if let Some(session) = fabric.loopback() {
-        add(&session);
-    }
-    for session in &fabric.sessions().map_err(|_| fmt::Error)? {
-        add(session);
-    }
-    writeln!(f, "connections {connections}")?;
-    writeln!(f, "exported_windows {exports}")?;
-    writeln!(f, "mappings {mappings}")?;
-    let cache = &fabric.registrations;
+fn show_counters(sources: &Arc<Sources>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let counts = sources.scif.counts();
+    writeln!(f, "connections {}", counts.connections)?;
+    writeln!(f, "closing_connections {}", counts.closing_connections)?;
+    writeln!(f, "exported_windows {}", counts.exported_windows)?;
+    writeln!(f, "mappings {}", counts.mappings)?;
+    let cache = &sources.scif.caches.counters;
     writeln!(f, "cache_hits {}", cache.hits.load(Relaxed))?;
     writeln!(f, "cache_misses {}", cache.misses.load(Relaxed))?;
     writeln!(f, "cache_pages {}", cache.pages.load(Relaxed))?;
@@ -105,9 +106,22 @@ fn show_counters(fabric: &Arc<Fabric>, f: &mut fmt::Formatter<'_>) -> fmt::Resul
         cache.invalidations.load(Relaxed)
     )?;
     writeln!(f, "cache_evictions {}", cache.evictions.load(Relaxed))?;
-    if let Some(engine) = fabric.existing_engine() {
-        writeln!(f, "dma_bytes {}", engine.bytes.load(Relaxed))?;
-        writeln!(f, "dma_errors {}", engine.errors.load(Relaxed))?;
-    }
-    Ok(())
+    show_engines(&sources.engines, f)
+}
+
+/// Those that have stopped are counted in the totals: what they have done is done.
+fn show_engines(engines: &Engines, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut count = 0;
+    let mut result = Ok(());
+    let totals = engines.for_each(|engine| {
+        let copied = engine.bytes.load(Relaxed);
+        if result.is_ok() {
+            result = writeln!(f, "engine_{count}_bytes {copied}");
+        }
+        count += 1;
+    });
+    result?;
+    writeln!(f, "dma_channels {count}")?;
+    writeln!(f, "dma_bytes {}", totals.bytes)?;
+    writeln!(f, "dma_errors {}", totals.errors)
 }

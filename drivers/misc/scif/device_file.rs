@@ -4,8 +4,8 @@
 //!
 //! Each file is an [`Endpoint`]. The files below take the arguments of the ioctls apart: `call.rs`
 //! with the numbers and layouts of `linux/scif_ioctl.h`, `compat.rs` with those of 32-bit
-//! processes, `older.rs` with those of an older library. This file checks flags and sizes and
-//! puts results back, for all of them; what the calls do is in `endpoint.rs`.
+//! processes, `mic.rs` with those of the MIC library. This file checks sizes and puts results back,
+//! for all of them; flags are in `arguments.rs`, and what the calls do in `endpoint.rs`.
 //!
 //! Of the structures only the fields that are results are written back. Before a call does
 //! anything, the places of its results are found writable: EFAULT for one of them costs neither
@@ -15,31 +15,34 @@
 mod compat;
 
 mod call;
-mod older;
+mod mic;
 
 use crate::{
-    endpoint::{
-        Endpoint,
-        PortId, //
+    arguments::{
+        self,
+        PortId,
+        SignalOptions,
+        SignalTarget,
+        TransferOptions,
+        WindowOptions, //
     },
-    logic::marks::Origin,
-    rma::TransferOptions,
-    signal::Target,
+    endpoint::{
+        scif::Scif,
+        Endpoint, //
+    },
     sys::{
+        buffer::Buffer,
         chardev::{
+            is_last_descriptor,
             nonblocking,
+            Device,
             FileOperations,
             PollContext, //
         },
-        random,
         uapi::{
             self,
             Place, //
         },
-    },
-    window::{
-        PROTECTION_READ,
-        PROTECTION_WRITE, //
     },
 };
 use call::{
@@ -59,63 +62,93 @@ use kernel::{
     uaccess::UserPtr,
 };
 
-// Flags of the calls, from the documentation of the interface; the UAPI header has only the
-// structures and numbers.
-const ACCEPT_SYNC: i32 = 1;
-const MESSAGE_BLOCK: i32 = 1;
-const MAP_FIXED: i32 = 0x10;
-const FENCE_INIT_SELF: i32 = 1;
-const FENCE_INIT_PEER: i32 = 2;
-const SIGNAL_LOCAL: i32 = 0x10;
-const SIGNAL_REMOTE: i32 = 0x20;
-const RMA_USECPU: i32 = 1;
-const RMA_USECACHE: i32 = 2;
-const RMA_SYNC: i32 = 4;
-const RMA_ORDERED: i32 = 8;
+/// Who may open the devices where udev does not say: RMA pins memory, and a peer's memory can be
+/// written to.
+const DEVICE_MODE: u16 = 0o600;
 
-impl FileOperations for Endpoint {
-    fn open(_file: &File) -> Result<Arc<Self>> {
-        Endpoint::new(crate::fabric()?)
+/// What a file of the devices knows of the rest.
+pub(crate) struct Context {
+    scif: Arc<Scif>,
+    /// Whether the numbers of the MIC library are served, see `mic.rs`.
+    mic_compat: bool,
+}
+
+/// The devices; they go when this is dropped.
+pub(crate) struct Devices {
+    _scif: Pin<KBox<Device<ScifFile>>>,
+    _mic: Option<Pin<KBox<Device<ScifFile>>>>,
+}
+
+impl Devices {
+    /// Opens the door: files may be opened before this returns. May sleep.
+    pub(crate) fn register(scif: &Arc<Scif>, mic_compat: bool) -> Result<Self> {
+        let context = || Context {
+            scif: scif.clone(),
+            mic_compat,
+        };
+        let mic = match mic_compat {
+            true => Some(Device::register(
+                c"mic_scif",
+                c"mic/scif",
+                DEVICE_MODE,
+                context(),
+            )?),
+            false => None,
+        };
+        Ok(Self {
+            _scif: Device::register(c"scif", c"scif", DEVICE_MODE, context())?,
+            _mic: mic,
+        })
+    }
+}
+
+/// See the head of this file.
+pub(crate) struct ScifFile {
+    endpoint: Arc<Endpoint>,
+    mic_compat: bool,
+}
+
+impl FileOperations for ScifFile {
+    type Context = Context;
+
+    fn open(context: &Context, _file: &File) -> Result<Arc<Self>> {
+        let file = Self {
+            endpoint: Endpoint::new(&context.scif)?,
+            mic_compat: context.mic_compat,
+        };
+        Ok(Arc::new(file, GFP_KERNEL_ACCOUNT)?)
     }
 
     fn release(this: Arc<Self>, _file: &File) {
-        this.close();
-        // What it has accepted and nobody took over ends with it.
-        loop {
-            let accepted = this.fabric.pending.lock().take_of(&this);
-            if accepted.is_none() {
-                break;
-            }
-        }
+        this.endpoint.close();
     }
 
-    fn flush(this: ArcBorrow<'_, Self>, _file: &File, table: usize) -> Result {
-        Endpoint::flush(&this, table);
+    fn flush(this: ArcBorrow<'_, Self>, file: &File, table: usize) -> Result {
+        this.endpoint
+            .flush(table, || is_last_descriptor(file, table));
         Ok(())
     }
 
     fn ioctl(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize> {
         let call = match Call::parse(cmd, arg, native_pointer) {
-            Err(error) if error == ENOTTY && crate::serves_older_numbers() => {
-                older::parse(cmd, arg)
-            }
+            Err(ENOTTY) if this.mic_compat => mic::parse(cmd, arg),
             call => call,
         }?;
-        perform(&this, file, call)
+        perform(&this.endpoint, file, call)
     }
 
     #[cfg(CONFIG_COMPAT)]
     fn compat_ioctl(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize> {
-        perform(&this, file, compat::parse(cmd, arg)?)
+        perform(&this.endpoint, file, compat::parse(cmd, arg)?)
     }
 
     fn poll<'file>(&'file self, context: &PollContext<'file>) -> u32 {
-        context.wait_on(self.waiters());
-        self.poll_state()
+        context.wait_on(self.endpoint.waiters());
+        self.endpoint.poll_state()
     }
 
     fn mmap(this: ArcBorrow<'_, Self>, _file: &File, vma: &VmaNew) -> Result {
-        this.map(vma)
+        this.endpoint.map(vma)
     }
 }
 
@@ -129,11 +162,9 @@ fn perform(endpoint: &Endpoint, file: &File, call: Call) -> Result<isize> {
             peer,
             handle,
         } => accept(endpoint, flags, peer, handle),
-        Call::TakeOver { handle } => take_over(endpoint, handle),
-        Call::Send(request) => message(request, |from, len, block| endpoint.send(from, len, block)),
-        Call::Receive(request) => {
-            message(request, |to, len, block| endpoint.receive(to, len, block))
-        }
+        Call::TakeOver { handle } => endpoint.take_over(handle),
+        Call::Send(request) => message(request, |from, block| endpoint.send(from, block)),
+        Call::Receive(request) => message(request, |to, block| endpoint.receive(to, block)),
         Call::Register(request) => register(endpoint, request),
         Call::Unregister { offset, len } => endpoint.unregister(offset, len),
         Call::Transfer {
@@ -142,8 +173,8 @@ fn perform(endpoint: &Endpoint, file: &File, call: Call) -> Result<isize> {
             remote,
             len,
             flags,
-        } => transfer_options(flags)
-            .and_then(|options| endpoint.transfer(direction, local, remote, len, options)),
+        } => TransferOptions::parse(flags)
+            .and_then(|options| endpoint.transfer(direction, &local, remote, len, options)),
         Call::NodeIds {
             nodes,
             room,
@@ -153,7 +184,7 @@ fn perform(endpoint: &Endpoint, file: &File, call: Call) -> Result<isize> {
         Call::FenceMark { flags, mark } => fence_mark(endpoint, flags, mark),
         Call::FenceWait { mark } => endpoint.fence_wait(mark),
         Call::FenceSignal(request) => fence_signal(endpoint, &request),
-        Call::Version => return Ok(older::VERSION),
+        Call::Version => return Ok(mic::VERSION),
     }?;
     Ok(0)
 }
@@ -194,92 +225,45 @@ fn accept(
     peer: Place<uapi::scif_port_id>,
     handle: Place<u64>,
 ) -> Result {
-    if flags & !ACCEPT_SYNC != 0 {
-        return Err(EINVAL);
-    }
+    let block = arguments::accept_blocks(flags)?;
     let (peer, handle) = (peer.writable()?, handle.writable()?);
-    let pending = &endpoint.fabric.pending;
-    pending.lock().make_room(endpoint)?;
-    let accepted = endpoint.accept(flags & ACCEPT_SYNC != 0)?;
-    let connected = accepted.peer;
-    let number = random::number();
-    // Dropping a connection closes it, which must not happen under the lock.
-    let added = pending.lock().add(number, endpoint, accepted);
-    if let Err((error, _accepted)) = added {
-        return Err(error);
-    }
+    let (connected, number) = endpoint.accept(block)?;
     let told = peer
         .write(&to_user(connected))
         .and_then(|()| handle.write(&number));
     if told.is_err() {
-        // Nobody knows the handle.
-        let accepted = pending.lock().take(number);
-        drop(accepted);
+        endpoint.forget_accepted(number);
     }
     told
 }
 
-fn take_over(endpoint: &Endpoint, handle: u64) -> Result {
-    // Looked at first, so that a mistake costs no connection.
-    if !endpoint.is_fresh() {
-        return Err(EINVAL);
-    }
-    let accepted = endpoint.fabric.pending.lock().take(handle);
-    let accepted = accepted.ok_or(EINVAL)?;
-    endpoint
-        .take_over(accepted)
-        .map_err(|(error, _accepted)| error)
-}
-
-fn message(request: Message, call: impl FnOnce(UserPtr, usize, bool) -> Result<usize>) -> Result {
-    if request.flags & !MESSAGE_BLOCK != 0 || request.len < 0 {
-        return Err(EINVAL);
-    }
+fn message(request: Message, call: impl FnOnce(&Buffer, bool) -> Result<usize>) -> Result {
+    let block = arguments::message_blocks(request.flags)?;
+    let len = usize::try_from(request.len).map_err(|_| EINVAL)?;
     let count = request.count.writable()?;
-    let moved = match request.len {
+    let moved = match len {
         0 => 0,
-        len => call(
-            UserPtr::from_addr(request.memory),
-            len as usize,
-            request.flags & MESSAGE_BLOCK != 0,
+        _ => call(
+            &Buffer::user(UserPtr::from_addr(request.memory), len),
+            block,
         )?,
     };
     count.write(&(moved as i32))
 }
 
 fn register(endpoint: &Endpoint, request: Registration) -> Result {
-    let all = (PROTECTION_READ | PROTECTION_WRITE) as i32;
-    let protection = request.protection;
     // MAP_KERNEL is for kernel memory, which user space has none of.
-    if request.flags & !MAP_FIXED != 0 || protection == 0 || protection & !all != 0 {
-        return Err(EINVAL);
-    }
+    let options = WindowOptions::parse(request.protection, request.flags)?;
     let result = request.result.writable()?;
-    let offset = endpoint.register(
-        request.address,
-        request.len,
-        request.offset,
-        protection as u32,
-        request.flags & MAP_FIXED != 0,
-    )?;
+    let len = usize::try_from(request.len)?;
+    let memory = Buffer::user(UserPtr::from_addr(request.address), len);
+    let offset = endpoint.register(&memory, request.offset, options)?;
     let told = result.write(&offset);
     if told.is_err() {
         // The caller can't know of the window.
         let _ = endpoint.unregister(offset, request.len);
     }
     told
-}
-
-fn transfer_options(flags: i32) -> Result<TransferOptions> {
-    if flags & !(RMA_USECPU | RMA_USECACHE | RMA_SYNC | RMA_ORDERED) != 0 {
-        return Err(EINVAL);
-    }
-    Ok(TransferOptions {
-        use_cpu: flags & RMA_USECPU != 0,
-        use_cache: flags & RMA_USECACHE != 0,
-        synchronous: flags & RMA_SYNC != 0,
-        ordered: flags & RMA_ORDERED != 0,
-    })
 }
 
 /// Returns how many nodes are online, this one included, whether or not all fitted. The original
@@ -294,42 +278,29 @@ fn node_ids(
     let room = usize::try_from(room).map_err(|_| EINVAL)?;
     let own = own.writable()?;
     let count = count.writable()?;
-    let online = endpoint.fabric.online_nodes()?;
+    let online = endpoint.scif.nodes.online()?;
     for (index, node) in online.iter().take(room).enumerate() {
         let address = nodes.wrapping_add(index * size_of::<u16>());
         uapi::write(address, node)?;
     }
-    own.write(&endpoint.fabric.own_id())?;
+    own.write(&endpoint.scif.nodes.own_id())?;
     let online = i32::try_from(online.len())?;
     count.write(&online)?;
     Ok(online as isize)
 }
 
 fn fence_mark(endpoint: &Endpoint, flags: i32, mark: Place<i32>) -> Result {
-    let origin = origin(flags)?;
+    let origin = arguments::origin(flags)?;
     let mark = mark.writable()?;
     mark.write(&endpoint.fence_mark(origin)?)
 }
 
-/// Whose transfers are meant: exactly one side's.
-fn origin(flags: i32) -> Result<Origin> {
-    match flags {
-        FENCE_INIT_SELF => Ok(Origin::Own),
-        FENCE_INIT_PEER => Ok(Origin::Peer),
-        _ => Err(EINVAL),
-    }
-}
-
 fn fence_signal(endpoint: &Endpoint, request: &uapi::scifioctl_fence_signal) -> Result {
-    let sides = SIGNAL_LOCAL | SIGNAL_REMOTE;
-    if request.flags & sides == 0 {
-        return Err(EINVAL);
-    }
-    let target =
-        |side, offset, value| (request.flags & side != 0).then_some(Target { offset, value });
+    let options = SignalOptions::parse(request.flags)?;
+    let target = |wanted: bool, offset, value| wanted.then_some(SignalTarget { offset, value });
     endpoint.fence_signal(
-        origin(request.flags & !sides)?,
-        target(SIGNAL_LOCAL, request.loff, request.lval),
-        target(SIGNAL_REMOTE, request.roff, request.rval),
+        options.origin,
+        target(options.local, request.loff, request.lval),
+        target(options.remote, request.roff, request.rval),
     )
 }

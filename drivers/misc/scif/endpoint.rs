@@ -12,52 +12,52 @@
 //! ```
 //!
 //! A fresh endpoint may also take over a connection that another one has accepted (`ACCEPTREG`);
-//! its wait queue stays the same all its life, because pollers hold on to it.
+//! its wait queue stays the same all its life, because pollers hold on to it. The port belongs to the
+//! endpoint, and is free again when the last one that has it is closed.
 //!
-//! Front doors (ioctl now, kernel clients later) call these functions and add nothing of their own.
-//! Unless it says otherwise, a call may sleep, and one that waits is interruptible.
+//! Front doors call these functions and add nothing of their own. Unless it says otherwise, a call may
+//! sleep, and one that waits is interruptible.
 //!
 //! Lock: `state` is held for moments only, never while waiting.
 
+mod accepted;
+mod connected;
+mod connection;
+mod contact;
+mod dispatch;
+mod listener;
+mod ports;
+pub(crate) mod scif;
+mod service;
+mod stream;
+
 use crate::{
-    connection::{
-        Connection,
-        Phase, //
-    },
-    listener::Listener,
-    logic::{
-        marks::Origin,
-        wire::Refusal, //
-    },
-    node::{
-        BoundPort,
-        Fabric, //
-    },
-    rma::{
-        Direction,
-        LocalSide,
-        TransferOptions, //
-    },
-    signal::Target,
+    arguments::PortId,
+    logic::messages::Refusal,
+    peer::channel::State as ChannelState,
     sys::{
-        chardev::poll_events,
         current::{
             capable,
             descriptor_table,
-            Capability,
-            Process, //
+            Capability, //
         },
-        user_mapping::Wanted,
+        random,
         wait::{
             new_wait_queue,
             WaitQueue, //
         },
     },
 };
+use accepted::{
+    Accepted,
+    ListenerId, //
+};
+use connection::{
+    Connection,
+    PortPair, //
+};
 use kernel::{
-    mm::virt::VmaNew,
     new_mutex,
-    page::PAGE_SIZE,
     prelude::*,
     sync::{
         atomic::{
@@ -69,35 +69,27 @@ use kernel::{
         Arc,
         Mutex, //
     },
-    uaccess::UserPtr,
 };
+use listener::Listener;
+use ports::BoundPort;
+use scif::Scif;
 
 /// Ports below this take a privilege (`SCIF_ADMIN_PORT_END`).
 const ADMIN_PORT_END: u16 = 1024;
 
-/// Connections that one endpoint has accepted and nobody has taken over yet.
-const MAX_ACCEPTED: usize = 1024;
-
-/// A node and a port on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PortId {
-    pub(crate) node: u16,
-    pub(crate) port: u16,
-}
-
 enum State {
     Unbound,
     Bound(Arc<BoundPort>),
-    Listening(Arc<Listener>),
+    Listening(Arc<Listener>, Arc<BoundPort>),
     /// Asked for; the connection knows of the answer.
-    Connecting(Arc<Connection>),
-    Connected(Arc<Connection>),
+    Connecting(Arc<Connection>, Arc<BoundPort>),
+    Connected(Arc<Connection>, #[expect(dead_code)] Arc<BoundPort>),
 }
 
 /// See the head of this file.
-#[pin_data]
+#[pin_data(PinnedDrop)]
 pub(crate) struct Endpoint {
-    pub(crate) fabric: Arc<Fabric>,
+    pub(crate) scif: Arc<Scif>,
     waiters: Arc<WaitQueue>,
     #[pin]
     state: Mutex<State>,
@@ -121,17 +113,21 @@ fn refusal_error(reason: Refusal) -> Error {
 }
 
 impl Endpoint {
-    pub(crate) fn new(fabric: Arc<Fabric>) -> Result<Arc<Self>> {
-        let waiters = Arc::pin_init(new_wait_queue!("scif::Endpoint::waiters"), GFP_KERNEL)?;
+    /// A fresh one. May sleep.
+    pub(crate) fn new(scif: &Arc<Scif>) -> Result<Arc<Self>> {
+        let waiters = Arc::pin_init(
+            new_wait_queue!("scif::Endpoint::waiters"),
+            GFP_KERNEL_ACCOUNT,
+        )?;
         Arc::pin_init(
             pin_init!(Self {
-                fabric,
+                scif: scif.clone(),
                 waiters,
                 state <- new_mutex!(State::Unbound, "Endpoint::state"),
                 flushes: Atomic::new(0),
                 flushed_by: Atomic::new(0),
             }),
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )
     }
 
@@ -144,11 +140,11 @@ impl Endpoint {
         match &*state {
             State::Unbound => (),
             State::Bound(_) => return Err(EINVAL),
-            State::Listening(_) | State::Connecting(_) | State::Connected(_) => {
+            State::Listening(..) | State::Connecting(..) | State::Connected(..) => {
                 return Err(EISCONN)
             }
         }
-        let port = self.fabric.bind(number)?;
+        let port = self.scif.ports.bind(number)?;
         let number = port.number;
         *state = State::Bound(port);
         Ok(number)
@@ -160,16 +156,16 @@ impl Endpoint {
         let port = match &*state {
             State::Unbound => return Err(EINVAL),
             State::Bound(port) => port.clone(),
-            State::Listening(_) | State::Connecting(_) | State::Connected(_) => {
+            State::Listening(..) | State::Connecting(..) | State::Connected(..) => {
                 return Err(EISCONN)
             }
         };
         if backlog <= 0 {
             return Err(EINVAL);
         }
-        let listener = Listener::new(port, backlog as usize, self.waiters.clone())?;
-        self.fabric.add_listener(&listener)?;
-        *state = State::Listening(listener);
+        let listener = Listener::new(port.number, backlog as usize, self.waiters.clone())?;
+        self.scif.ports.add_listener(&listener)?;
+        *state = State::Listening(listener, port);
         Ok(())
     }
 
@@ -196,7 +192,7 @@ impl Endpoint {
             }
             let waited = self
                 .waiters
-                .wait(|| (connection.phase() != Phase::Requested).then_some(()));
+                .wait(|| (connection.channel.state() != ChannelState::Requested).then_some(()));
             if let Err(error) = waited {
                 self.give_up(&connection);
                 // Not restarted: the request is withdrawn. The caller can try again.
@@ -204,88 +200,125 @@ impl Endpoint {
             }
         }
         Ok(PortId {
-            node: self.fabric.own_id(),
-            port: connection.port.number,
+            node: self.scif.nodes.own_id(),
+            port: connection.ports.own,
         })
     }
 
     /// Asks for the connection, or finds the one that was asked for. Says whether it is new.
     fn begin_connect(&self, peer: PortId) -> Result<(Arc<Connection>, bool)> {
         // A process that asks faster than the peer answers waits here.
-        if let Ok(session) = self.fabric.session_with(peer.node) {
-            session.wait_for_bulk_room();
+        if let Ok(peer) = self.scif.nodes.peer(peer.node) {
+            let _ = peer.wait_for_bulk_room();
         }
         let mut state = self.state.lock();
         let port = match &*state {
-            State::Listening(_) => return Err(EOPNOTSUPP),
-            State::Connected(_) => return Err(EISCONN),
-            State::Connecting(connection) => return Ok((connection.clone(), false)),
+            State::Listening(..) => return Err(EOPNOTSUPP),
+            State::Connected(..) => return Err(EISCONN),
+            State::Connecting(connection, _) => return Ok((connection.clone(), false)),
             State::Unbound => None,
             State::Bound(port) => Some(port.clone()),
         };
         if peer.port == 0 {
             return Err(EINVAL);
         }
-        let session = self.fabric.session_with(peer.node)?;
+        let contact = self.scif.contact(peer.node)?;
         let port = match port {
             Some(port) => port,
             None => {
-                let port = self.fabric.bind(0)?;
+                let port = self.scif.ports.bind(0)?;
                 *state = State::Bound(port.clone());
                 port
             }
         };
-        let connection = Connection::request(&session, port, peer.port, self.waiters.clone())?;
-        *state = State::Connecting(connection.clone());
+        let ports = PortPair {
+            own: port.number,
+            peer: peer.port,
+        };
+        let connection = contact.request(ports, self.waiters.clone())?;
+        *state = State::Connecting(connection.clone(), port);
         Ok((connection, true))
+    }
+
+    /// Takes a request out of the state, if it is still there: the endpoint is bound again, and the
+    /// connection is for the caller to close.
+    fn withdraw(state: &mut State, connection: &Arc<Connection>) -> Option<State> {
+        match &*state {
+            State::Connecting(current, port) if Arc::ptr_eq(current, connection) => {
+                let bound = State::Bound(port.clone());
+                Some(core::mem::replace(state, bound))
+            }
+            _ => None,
+        }
     }
 
     /// Draws the conclusion from what has become of a request.
     fn conclude(&self, connection: &Arc<Connection>) -> Progress {
         let mut state = self.state.lock();
-        match &*state {
-            State::Connecting(current) if Arc::ptr_eq(current, connection) => (),
+        let port = match &*state {
+            State::Connecting(current, port) if Arc::ptr_eq(current, connection) => port.clone(),
             // Another thread was faster.
-            State::Connected(current) if Arc::ptr_eq(current, connection) => {
+            State::Connected(current, _) if Arc::ptr_eq(current, connection) => {
                 return Progress::Ended(Err(EISCONN))
             }
             _ => return Progress::Ended(Err(ECONNREFUSED)),
-        }
-        let result = match connection.phase() {
-            Phase::Requested => return Progress::Waiting,
+        };
+        let error = match connection.channel.state() {
+            ChannelState::Requested => return Progress::Waiting,
             // A peer that accepted and closed was there: what it sent can be received.
-            Phase::Established | Phase::PeerClosed => {
-                *state = State::Connected(connection.clone());
+            ChannelState::Established | ChannelState::PeerClosed => {
+                *state = State::Connected(connection.clone(), port);
                 return Progress::Ended(Ok(()));
             }
-            Phase::Refused(reason) => Err(refusal_error(reason)),
-            Phase::Lost | Phase::Closed => Err(ENODEV),
+            ChannelState::Refused => refusal_error(connection.refusal()),
+            ChannelState::Lost | ChannelState::Closed => ENODEV,
         };
-        let old = core::mem::replace(&mut *state, State::Bound(connection.port.clone()));
+        let old = Self::withdraw(&mut state, connection);
         drop(state);
         connection.close();
         drop(old);
-        Progress::Ended(result)
+        Progress::Ended(Err(error))
     }
 
     /// Withdraws a request.
     fn give_up(&self, connection: &Arc<Connection>) {
-        let mut state = self.state.lock();
-        match &*state {
-            State::Connecting(current) if Arc::ptr_eq(current, connection) => (),
-            _ => return,
+        let old = Self::withdraw(&mut self.state.lock(), connection);
+        if old.is_some() {
+            connection.close();
         }
-        let old = core::mem::replace(&mut *state, State::Bound(connection.port.clone()));
-        drop(state);
-        connection.close();
-        drop(old);
     }
 
-    /// Takes the oldest request and makes a connection of it. EAGAIN if there is none and
-    /// `block` is not set; EINTR if the listener is closed meanwhile.
-    pub(crate) fn accept(&self, block: bool) -> Result<Accepted> {
-        let listener = match &*self.state.lock() {
-            State::Listening(listener) => listener.clone(),
+    // ----- accept ------------------------------------------------------------------------------
+
+    /// Takes the oldest request, makes a connection of it and keeps that for the calling process.
+    /// Returns who is connected, and the handle for [`Self::take_over`]. EAGAIN if there is no request
+    /// and `block` is not set; EINTR if the listener is closed meanwhile.
+    pub(crate) fn accept(&self, block: bool) -> Result<(PortId, u64)> {
+        let pending = &self.scif.pending;
+        pending.lock().make_room(self.listener_id())?;
+        let accepted = self.accept_request(block)?;
+        let (peer, handle) = (accepted.peer, random::number());
+        // Dropping a connection closes it, which must not happen under the lock.
+        let added = pending.lock().add(handle, self.listener_id(), accepted);
+        match added {
+            Ok(()) => Ok((peer, handle)),
+            Err((error, _accepted)) => Err(error),
+        }
+    }
+
+    /// Nobody will learn of the handle: closes what was accepted.
+    pub(crate) fn forget_accepted(&self, handle: u64) {
+        let accepted = self.scif.pending.lock().take(handle);
+        drop(accepted);
+    }
+
+    fn listener_id(&self) -> ListenerId {
+        ListenerId(core::ptr::from_ref(self).addr())
+    }
+
+    fn accept_request(&self, block: bool) -> Result<Accepted> {
+        let (listener, port) = match &*self.state.lock() {
+            State::Listening(listener, port) => (listener.clone(), port.clone()),
             _ => return Err(EINVAL),
         };
         let table = descriptor_table();
@@ -309,281 +342,96 @@ impl Endpoint {
                     .map_err(|_| EINTR)?;
                 continue;
             };
-            match Connection::accept(&request, listener.port.clone()) {
-                Ok(connection) => {
-                    return Ok(Accepted {
-                        peer: PortId {
-                            node: request.session.node(),
-                            port: request.source_port,
-                        },
-                        connection: Some(connection),
-                    })
-                }
+            let peer = PortId {
+                node: request.peer.node(),
+                port: request.source_port,
+            };
+            let made = self
+                .scif
+                .contacts()
+                .with(&request.peer)
+                .and_then(|contact| contact.accept(&request, port.number));
+            match made {
+                Ok(connection) => return Ok(Accepted::new(peer, connection, port)),
                 // Its node was lost: on to the next one.
-                Err(error) if error == ENODEV => continue,
+                Err(ENODEV) => continue,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// A descriptor of the endpoint in `table` was closed, while others or running calls may keep
-    /// the endpoint: whoever of the same process waits in accept returns.
-    pub(crate) fn flush(&self, table: usize) {
+    /// A descriptor of the endpoint in `table` was closed; `is_last` says whether there is no other in it,
+    /// while others or running calls may keep the endpoint: whoever of the same process waits in
+    /// accept returns, and with the last one goes what the process has accepted and not taken over.
+    pub(crate) fn flush(&self, table: usize, is_last: impl FnOnce() -> bool) {
         self.flushed_by.store(table, Relaxed);
         self.flushes.fetch_add(1, Release);
         self.waiters.wake_all();
+        // Asked of listeners only: it takes a look at the whole table.
+        let listening = matches!(&*self.state.lock(), State::Listening(..));
+        if listening && is_last() {
+            self.close_accepted(Some(table));
+        }
     }
 
-    /// Makes an accepted connection this endpoint's. EINVAL unless the endpoint is fresh; then the
-    /// connection is given back.
-    pub(crate) fn take_over(&self, mut accepted: Accepted) -> Result<(), (Error, Accepted)> {
+    /// Closes what was accepted and not taken over: of one table of descriptors, or of all.
+    fn close_accepted(&self, table: Option<usize>) {
+        loop {
+            let accepted = self.scif.pending.lock().take_of(self.listener_id(), table);
+            if accepted.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Makes the connection that the calling process has accepted under this handle this endpoint's.
+    /// EINVAL if there is none, or unless the endpoint is fresh; a mistake costs no connection.
+    pub(crate) fn take_over(&self, handle: u64) -> Result {
+        if !matches!(&*self.state.lock(), State::Unbound) {
+            return Err(EINVAL);
+        }
+        let accepted = self.scif.pending.lock().take(handle);
+        let mut accepted = accepted.ok_or(EINVAL)?;
         let mut state = self.state.lock();
         if !matches!(&*state, State::Unbound) {
-            return Err((EINVAL, accepted));
+            // Another thread was faster: the connection is closed, after the lock.
+            drop(state);
+            return Err(EINVAL);
         }
-        if let Some(connection) = accepted.connection.take() {
+        if let Some((connection, port)) = accepted.take() {
             connection.attach(self.waiters.clone());
-            *state = State::Connected(connection);
+            *state = State::Connected(connection, port);
         }
         drop(state);
         self.waiters.wake_all();
         Ok(())
     }
 
-    /// Whether nothing was done with the endpoint yet.
-    pub(crate) fn is_fresh(&self) -> bool {
-        matches!(&*self.state.lock(), State::Unbound)
-    }
+    // ----- the end -----------------------------------------------------------------------------
 
-    /// The connection: ENOTCONN if there is none.
-    fn connection(&self) -> Result<Arc<Connection>> {
-        match &*self.state.lock() {
-            State::Connected(connection) => Ok(connection.clone()),
-            _ => Err(ENOTCONN),
-        }
-    }
-
-    pub(crate) fn send(&self, from: UserPtr, len: usize, block: bool) -> Result<usize> {
-        self.connection()?.send(from, len, block)
-    }
-
-    pub(crate) fn receive(&self, to: UserPtr, len: usize, block: bool) -> Result<usize> {
-        self.connection()?.receive(to, len, block)
-    }
-
-    /// What is ready: the bits of `poll`. Does not wait. The caller has put itself into the queue.
-    pub(crate) fn poll_state(&self) -> u32 {
-        use poll_events::*;
-
-        let connection = match &*self.state.lock() {
-            State::Unbound | State::Bound(_) => return ERR,
-            State::Listening(listener) => {
-                return match listener.is_ready() {
-                    true => IN | RDNORM,
-                    false => 0,
-                }
-            }
-            State::Connecting(connection) => {
-                return match connection.phase() {
-                    Phase::Requested => 0,
-                    // The result can be collected.
-                    Phase::Established | Phase::PeerClosed => OUT | WRNORM,
-                    Phase::Refused(_) | Phase::Lost | Phase::Closed => OUT | WRNORM | ERR | HUP,
-                };
-            }
-            State::Connected(connection) => connection.clone(),
-        };
-        let mut events = 0;
-        if connection.poll_receive() {
-            events |= IN | RDNORM;
-        }
-        match connection.phase() {
-            Phase::Established => {
-                if connection.poll_send() {
-                    events |= OUT | WRNORM;
-                }
-            }
-            _ => events |= HUP,
-        }
-        events
-    }
-
-    /// The queue that is woken when [`Self::poll_state`] changes.
-    pub(crate) fn waiters(&self) -> &WaitQueue {
-        &self.waiters
-    }
-
-    /// Registers memory of the caller. Returns the offset of the window.
-    pub(crate) fn register(
-        &self,
-        address: usize,
-        len: u64,
-        offset: i64,
-        protection: u32,
-        fixed: bool,
-    ) -> Result<i64> {
-        let page = PAGE_SIZE as u64;
-        let misaligned = address as u64 % page != 0 || len % page != 0;
-        if misaligned || len == 0 || offset < 0 || (fixed && offset as u64 % page != 0) {
-            return Err(EINVAL);
-        }
-        self.connection()?
-            .register(address, len, offset, protection, fixed)
-    }
-
-    pub(crate) fn unregister(&self, offset: i64, len: u64) -> Result {
-        if offset < 0 || len == 0 {
-            return Err(EINVAL);
-        }
-        self.connection()?.unregister(offset, len)
-    }
-
-    /// Copies between our memory and a window of the peer.
-    pub(crate) fn transfer(
-        &self,
-        direction: Direction,
-        local: LocalSide,
-        remote: i64,
-        len: u64,
-        options: TransferOptions,
-    ) -> Result {
-        if len == 0 {
-            return Err(EINVAL);
-        }
-        self.connection()?
-            .transfer(direction, local, remote, len, options)
-    }
-
-    /// Maps windows of the peer into an area of the caller that is being set up.
-    pub(crate) fn map(&self, vma: &VmaNew) -> Result {
-        self.connection()?.map(&Wanted::of(vma), vma)
-    }
-
-    pub(crate) fn fence_mark(&self, origin: Origin) -> Result<i32> {
-        self.connection()?.fence_mark(origin)
-    }
-
-    pub(crate) fn fence_signal(
-        &self,
-        origin: Origin,
-        local: Option<Target>,
-        remote: Option<Target>,
-    ) -> Result {
-        self.connection()?.fence_signal(origin, local, remote)
-    }
-
-    pub(crate) fn fence_wait(&self, mark: i32) -> Result {
-        self.connection()?.fence_wait(mark)
-    }
-
-    /// Closes the endpoint: whoever waits in a call on it returns. May sleep.
+    /// Closes the endpoint: whoever waits in a call on it returns, and what it has accepted and
+    /// nobody took over ends. Its port is free when this returns. May sleep.
     pub(crate) fn close(&self) {
         let old = core::mem::replace(&mut *self.state.lock(), State::Unbound);
         match &old {
             State::Unbound | State::Bound(_) => (),
-            State::Listening(listener) => {
-                self.fabric.remove_listener(listener);
+            State::Listening(listener, _) => {
+                self.scif.ports.remove_listener(listener);
                 listener.close();
+                self.close_accepted(None);
             }
-            State::Connecting(connection) | State::Connected(connection) => connection.close(),
+            State::Connecting(connection, _) | State::Connected(connection, _) => {
+                connection.close()
+            }
         }
         self.waiters.wake_all();
     }
 }
 
-/// A connection that was accepted and has no endpoint yet; closed if it never gets one.
-pub(crate) struct Accepted {
-    pub(crate) peer: PortId,
-    /// Taken out by who takes it over.
-    connection: Option<Arc<Connection>>,
-}
-
-impl Drop for Accepted {
-    fn drop(&mut self) {
-        if let Some(connection) = &self.connection {
-            connection.close();
-        }
-    }
-}
-
-/// Accepted connections that wait to be taken over, by handle.
-///
-/// A handle is an opaque number that is hard to guess, good once, and only for the process that
-/// accepted.
-pub(crate) struct Pending {
-    entries: KVec<PendingEntry>,
-}
-
-struct PendingEntry {
-    handle: u64,
-    process: Process,
-    /// The endpoint that accepted: its close ends what was not taken over.
-    listener: usize,
-    accepted: Accepted,
-}
-
-impl Pending {
-    pub(crate) const fn new() -> Self {
-        Self {
-            entries: KVec::new(),
-        }
-    }
-
-    /// ENOMEM if there is no room for another connection that `listener` accepts. Asked before it
-    /// is accepted, so that nobody connects for nothing.
-    pub(crate) fn make_room(&mut self, listener: &Endpoint) -> Result {
-        let listener = core::ptr::from_ref(listener) as usize;
-        let accepted_before = self
-            .entries
-            .iter()
-            .filter(|entry| entry.listener == listener)
-            .count();
-        if accepted_before >= MAX_ACCEPTED {
-            return Err(ENOMEM);
-        }
-        Ok(self.entries.reserve(1, GFP_KERNEL)?)
-    }
-
-    /// Keeps a connection for the calling process.
-    pub(crate) fn add(
-        &mut self,
-        handle: u64,
-        listener: &Endpoint,
-        accepted: Accepted,
-    ) -> Result<(), (Error, Accepted)> {
-        if let Err(error) = self.make_room(listener) {
-            return Err((error, accepted));
-        }
-        let listener = core::ptr::from_ref(listener) as usize;
-        let Some(process) = Process::current() else {
-            return Err((EINVAL, accepted));
-        };
-        let entry = PendingEntry {
-            handle,
-            process,
-            listener,
-            accepted,
-        };
-        let _ = self.entries.push_within_capacity(entry);
-        Ok(())
-    }
-
-    /// Takes out what the calling process has accepted under this handle.
-    pub(crate) fn take(&mut self, handle: u64) -> Option<Accepted> {
-        let position = self
-            .entries
-            .iter()
-            .position(|entry| entry.handle == handle && entry.process.is_current())?;
-        Some(self.entries.remove(position).ok()?.accepted)
-    }
-
-    /// Takes out one that `listener` has accepted.
-    pub(crate) fn take_of(&mut self, listener: &Endpoint) -> Option<Accepted> {
-        let listener = core::ptr::from_ref(listener) as usize;
-        let position = self
-            .entries
-            .iter()
-            .position(|entry| entry.listener == listener)?;
-        Some(self.entries.remove(position).ok()?.accepted)
+#[pinned_drop]
+impl PinnedDrop for Endpoint {
+    fn drop(self: Pin<&mut Self>) {
+        // Nothing to do for who has closed it.
+        self.close();
     }
 }

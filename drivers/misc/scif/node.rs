@@ -1,41 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who is out there: this node, the nodes it knows, and its ports.
+//! Who is out there: this node, and the nodes it knows.
 //!
-//! There is one [`Fabric`] while the module is loaded. It knows a session for each node that is
-//! online (this node's is loopback), remembers nodes that were lost, and holds the port space with
-//! its listeners.
+//! There is one [`Nodes`] while the module is loaded. It knows the nodes that are online, this one
+//! among them, hands out their peers, and remembers those that were lost. [`Arrivals`] makes a peer
+//! of each node that a transport introduces.
 //!
-//! Locks: `ports` and `nodes` are leaves; nothing is called from under them that takes another lock
-//! of the module, but for `Listener::queue`, which is taken under `ports`.
+//! Lock: `table` is a leaf; nothing is called from under it that takes another lock of the module.
 
 use crate::{
-    endpoint::Pending,
-    engine::Engine,
-    listener::{
-        Listener,
-        Request, //
+    peer::{
+        control,
+        service::Service,
+        Common,
+        Observer,
+        Peer, //
     },
-    logic::{
-        ports::PortTable,
-        wire::{
-            ConnectionId,
-            Message,
-            Refusal,
-            RingAddress, //
+    sys::random,
+    transport::{
+        path::Path,
+        sink::{
+            Introduction,
+            Session,
+            Sink, //
         },
-    },
-    registration_cache,
-    session::Session,
-    sys::{
-        random,
-        workqueue::Queue, //
     },
 };
 use kernel::{
     new_mutex,
     prelude::*,
-    rbtree::RBTree,
     str::CString,
     sync::{
         atomic::{
@@ -47,99 +40,47 @@ use kernel::{
     },
 };
 
-/// What the administrator chose when loading the module.
-#[derive(Clone, Copy)]
-pub(crate) struct Settings {
-    /// The id of this node; by default that of the first NTB port.
-    pub(crate) node_id: Option<u16>,
-    /// Whether a peer may reach all memory although an IOMMU could prevent it.
-    pub(crate) allow_flat: bool,
-    /// How many pages a connection keeps for later transfers.
-    pub(crate) kept_pages: usize,
-    /// After how many milliseconds without a sign of life a peer counts as lost.
-    pub(crate) heartbeat_timeout: u32,
-}
-
-/// A node other than this one.
+/// A node that is or was there.
 pub(crate) struct KnownNode {
     pub(crate) id: u16,
     pub(crate) link: CString,
     pub(crate) generation: u64,
     /// While it is online.
-    pub(crate) session: Option<Arc<Session>>,
+    pub(crate) peer: Option<Arc<Peer>>,
 }
 
-struct Ports {
-    table: KBox<PortTable>,
-    listeners: RBTree<u16, Arc<Listener>>,
+struct Table {
+    /// This node as its own peer.
+    this: Option<KnownNode>,
+    others: KVec<KnownNode>,
 }
 
 /// See the head of this file.
 #[pin_data]
-pub(crate) struct Fabric {
-    pub(crate) settings: Settings,
+pub(crate) struct Nodes {
     /// Random, new each time the module is loaded.
     pub(crate) generation: u64,
-    /// Where control messages are handled.
-    pub(crate) control_queue: Queue,
-    /// Where links come up and sessions are torn down.
-    pub(crate) link_queue: Queue,
-    /// Where what finished transfers held is let go, and what waits behind them runs.
-    pub(crate) completion_queue: Queue,
-    /// Where watches of address spaces end, which a process can draw out.
-    pub(crate) watch_queue: Queue,
-    /// What the registration caches of all connections have done.
-    pub(crate) registrations: registration_cache::Counters,
     own_id: Atomic<u32>,
     #[pin]
-    ports: Mutex<Ports>,
-    #[pin]
-    nodes: Mutex<KVec<KnownNode>>,
-    #[pin]
-    loopback: Mutex<Option<Arc<Session>>>,
-    #[pin]
-    engine: Mutex<Option<Arc<Engine>>>,
-    /// What was accepted and not yet taken over.
-    #[pin]
-    pub(crate) pending: Mutex<Pending>,
+    table: Mutex<Table>,
 }
 
 const ID_UNSET: u32 = u32::MAX;
 
-/// A port of this node that belongs to an endpoint or a connection; free again when dropped.
-pub(crate) struct BoundPort {
-    fabric: Arc<Fabric>,
-    pub(crate) number: u16,
-}
-
-impl Drop for BoundPort {
-    fn drop(&mut self) {
-        self.fabric.ports.lock().table.free(self.number);
-    }
-}
-
-impl Fabric {
-    pub(crate) fn new(settings: Settings) -> Result<Arc<Self>> {
-        let table = crate::sys::zeroed::boxed::<PortTable>()?;
-        let own_id = settings.node_id.map_or(ID_UNSET, u32::from);
-        Arc::try_pin_init(
-            try_pin_init!(Self {
-                settings,
+impl Nodes {
+    /// Nobody is known yet. `own_id` is that of this node, if it was chosen. May sleep.
+    pub(crate) fn new(own_id: Option<u16>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
                 generation: random::number(),
-                control_queue: Queue::ordered(c"scif_control")?,
-                link_queue: Queue::ordered(c"scif_link")?,
-                completion_queue: Queue::unbound_highpri(c"scif_completion")?,
-                watch_queue: Queue::background(c"scif_watch")?,
-                registrations: registration_cache::Counters::new(),
-                own_id: Atomic::new(own_id),
-                ports <- new_mutex!(
-                    Ports { table, listeners: RBTree::new() },
-                    "Fabric::ports"
+                own_id: Atomic::new(own_id.map_or(ID_UNSET, u32::from)),
+                table <- new_mutex!(
+                    Table {
+                        this: None,
+                        others: KVec::new(),
+                    },
+                    "Nodes::table"
                 ),
-                nodes <- new_mutex!(KVec::new(), "Fabric::nodes"),
-                loopback <- new_mutex!(None, "Fabric::loopback"),
-                engine <- new_mutex!(None, "Fabric::engine"),
-                pending <- new_mutex!(Pending::new(), "Fabric::pending"),
             }),
             GFP_KERNEL,
         )
@@ -155,270 +96,147 @@ impl Fabric {
         }
     }
 
-    /// The id of this node, which is `default` unless it was chosen before.
-    pub(crate) fn own_id_or(&self, default: u16) -> u16 {
-        match self.own_id.cmpxchg(ID_UNSET, u32::from(default), Relaxed) {
-            Ok(_) => default,
-            Err(id) => id as u16,
+    /// As [`Self::own_id`], which is `default` from now on unless it was chosen before.
+    fn own_id_or(&self, default: u16) -> u16 {
+        if let Err(id) = self.own_id.cmpxchg(ID_UNSET, u32::from(default), Relaxed) {
+            return id as u16;
         }
-    }
-
-    /// The engine of this node, if it has one by now. May sleep.
-    pub(crate) fn engine(&self) -> Option<Arc<Engine>> {
-        let mut engine = self.engine.lock();
-        if engine.is_none() {
-            *engine = Engine::request();
+        if let Some(this) = &mut self.table.lock().this {
+            this.id = default;
+            if let Some(peer) = &this.peer {
+                peer.set_node(default);
+            }
         }
-        engine.clone()
-    }
-
-    /// As [`Self::engine`], without asking for one.
-    pub(crate) fn existing_engine(&self) -> Option<Arc<Engine>> {
-        self.engine.lock().clone()
-    }
-
-    /// Gives the engine back once nobody uses it.
-    pub(crate) fn drop_engine(&self) {
-        let engine = self.engine.lock().take();
-        drop(engine);
+        default
     }
 
     // ----- nodes -------------------------------------------------------------------------------
 
-    /// Makes this node its own peer.
-    pub(crate) fn set_loopback(&self, session: Option<Arc<Session>>) {
-        let old = core::mem::replace(&mut *self.loopback.lock(), session);
-        drop(old);
+    /// A node that is online, as a peer: ENODEV if it is not.
+    pub(crate) fn peer(&self, node: u16) -> Result<Arc<Peer>> {
+        let table = self.table.lock();
+        let known = match node == self.own_id() {
+            true => table.this.as_ref(),
+            false => table.others.iter().find(|known| known.id == node),
+        };
+        let peer = known.and_then(|known| known.peer.as_ref());
+        peer.filter(|peer| !peer.is_over()).cloned().ok_or(ENODEV)
     }
 
-    /// This node as its own peer.
-    pub(crate) fn loopback(&self) -> Option<Arc<Session>> {
-        self.loopback.lock().clone()
-    }
-
-    /// The session with a node that is online: ENODEV if it is not.
-    pub(crate) fn session_with(&self, node: u16) -> Result<Arc<Session>> {
-        if node == self.own_id() {
-            return self.loopback.lock().clone().ok_or(ENODEV);
+    /// Calls `f` with each node that is or was known, this one first, and says which that is. Under a
+    /// lock: `f` must not sleep for long.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(&KnownNode, bool)) {
+        let table = self.table.lock();
+        if let Some(this) = &table.this {
+            f(this, true);
         }
-        self.nodes
-            .lock()
-            .iter()
-            .find(|known| known.id == node)
-            .and_then(|known| known.session.clone())
-            .filter(|session| !session.is_over())
-            .ok_or(ENODEV)
-    }
-
-    /// A node has come online. EEXIST if one with its id is online already, over another link.
-    pub(crate) fn node_online(&self, link: &CStr, session: &Arc<Session>) -> Result {
-        let peer = session.peer;
-        let name = CString::try_from(link)?;
-        let mut nodes = self.nodes.lock();
-        if peer.node == self.own_id() {
-            return Err(EEXIST);
+        for known in table.others.iter() {
+            f(known, false);
         }
-        if let Some(known) = nodes.iter_mut().find(|known| known.id == peer.node) {
-            if known.session.is_some() {
-                return Err(EEXIST);
-            }
-            known.link = name;
-            known.generation = peer.generation;
-            known.session = Some(session.clone());
-            return Ok(());
-        }
-        nodes.push(
-            KnownNode {
-                id: peer.node,
-                link: name,
-                generation: peer.generation,
-                session: Some(session.clone()),
-            },
-            GFP_KERNEL,
-        )?;
-        Ok(())
-    }
-
-    /// The node of this session is gone; it stays known as lost.
-    pub(crate) fn node_lost(&self, session: &Arc<Session>) {
-        let mut removed = None;
-        for known in self.nodes.lock().iter_mut() {
-            if known
-                .session
-                .as_ref()
-                .is_some_and(|known| Arc::ptr_eq(known, session))
-            {
-                removed = known.session.take();
-            }
-        }
-        drop(removed);
-    }
-
-    /// Calls `f` with each node that is or was known, under a lock: `f` must not sleep for long.
-    pub(crate) fn for_each_node(&self, mut f: impl FnMut(&KnownNode)) {
-        for known in self.nodes.lock().iter() {
-            f(known);
-        }
-    }
-
-    /// The sessions with the nodes that are online, but for this one.
-    pub(crate) fn sessions(&self) -> Result<KVec<Arc<Session>>> {
-        let mut sessions = KVec::new();
-        for known in self.nodes.lock().iter() {
-            if let Some(session) = &known.session {
-                sessions.push(session.clone(), GFP_KERNEL)?;
-            }
-        }
-        Ok(sessions)
     }
 
     /// The ids of the nodes that are online, this one first.
-    pub(crate) fn online_nodes(&self) -> Result<KVec<u16>> {
+    pub(crate) fn online(&self) -> Result<KVec<u16>> {
         let mut ids = KVec::new();
-        ids.push(self.own_id(), GFP_KERNEL)?;
-        for known in self.nodes.lock().iter() {
-            if known
-                .session
-                .as_ref()
-                .is_some_and(|session| !session.is_over())
-            {
-                ids.push(known.id, GFP_KERNEL)?;
+        ids.push(self.own_id(), GFP_KERNEL_ACCOUNT)?;
+        for known in self.table.lock().others.iter() {
+            if known.peer.as_ref().is_some_and(|peer| !peer.is_over()) {
+                ids.push(known.id, GFP_KERNEL_ACCOUNT)?;
             }
         }
         Ok(ids)
     }
 
-    /// Gives up what connections keep of the calling process' memory for later transfers. Returns
-    /// whether there may have been any. May sleep.
-    pub(crate) fn forget_registrations_of_caller(&self) -> bool {
-        if self.registrations.pages.load(Relaxed) == 0 {
-            return false;
+    /// EEXIST if a node with its id is online already, over another link.
+    fn add(&self, peer: &Arc<Peer>, link: &CStr, is_this: bool) -> Result {
+        let name = CString::try_from(link)?;
+        let mut table = self.table.lock();
+        if is_this {
+            // A device may have given this node its id meanwhile.
+            peer.set_node(self.own_id());
         }
-        let forget = |session: &Session| {
-            session.for_each_connection(|connection| connection.registrations.forget_caller());
+        let known = KnownNode {
+            id: peer.node(),
+            link: name,
+            generation: peer.generation,
+            peer: Some(peer.clone()),
         };
-        if let Some(session) = self.loopback() {
-            forget(&session);
+        if is_this {
+            table.this = Some(known);
+            return Ok(());
         }
-        for session in self.sessions().iter().flatten() {
-            forget(session);
+        if known.id == self.own_id() {
+            return Err(EEXIST);
         }
-        self.release_what_ended();
-        true
-    }
-
-    /// Waits until transfers that have ended have let go of what they used. May sleep.
-    pub(crate) fn release_what_ended(&self) {
-        self.completion_queue.flush();
-    }
-
-    // ----- ports -------------------------------------------------------------------------------
-
-    /// Takes a port: `number`, or any that is free for 0. EINVAL if it is taken, ENOSPC if none is
-    /// left.
-    pub(crate) fn bind(self: &Arc<Self>, number: u16) -> Result<Arc<BoundPort>> {
-        let mut ports = self.ports.lock();
-        let number = if number == 0 {
-            ports.table.allocate_any().ok_or(ENOSPC)?
-        } else {
-            ports.table.allocate(number).map_err(|_| EINVAL)?;
-            number
-        };
-        drop(ports);
-        // From here on dropping the port frees it, but it has to exist for that.
-        let port = BoundPort {
-            fabric: self.clone(),
-            number,
-        };
-        Ok(Arc::new(port, GFP_KERNEL)?)
-    }
-
-    /// Lets requests for the listener's port come in.
-    pub(crate) fn add_listener(&self, listener: &Arc<Listener>) -> Result {
-        let replaced = self.ports.lock().listeners.try_create_and_insert(
-            listener.port.number,
-            listener.clone(),
-            GFP_KERNEL,
-        )?;
-        drop(replaced);
+        match table.others.iter_mut().find(|other| other.id == known.id) {
+            Some(other) if other.peer.is_some() => return Err(EEXIST),
+            Some(other) => *other = known,
+            None => table.others.push(known, GFP_KERNEL)?,
+        }
         Ok(())
     }
 
-    /// Lets no more requests come in. Returns after the last one has been queued.
-    pub(crate) fn remove_listener(&self, listener: &Listener) {
-        let removed = self.ports.lock().listeners.remove(&listener.port.number);
+    fn remove(&self, peer: &Peer) {
+        let is_it = |other: &mut Arc<Peer>| core::ptr::eq::<Peer>(&**other, peer);
+        let mut table = self.table.lock();
+        let Table { this, others } = &mut *table;
+        let mut removed = None;
+        for known in Iterator::chain(this.iter_mut(), others.iter_mut()) {
+            removed = removed.or(known.peer.take_if(is_it));
+        }
+        drop(table);
         drop(removed);
     }
+}
 
-    /// A peer asks for a connection: queues the request, or refuses it.
-    pub(crate) fn connection_requested(
-        &self,
-        session: &Arc<Session>,
-        source: ConnectionId,
-        source_port: u16,
-        port: u16,
-        ring: RingAddress,
-    ) -> Result {
-        let request = Request {
-            session: session.clone(),
-            source,
-            source_port,
-            ring,
-        };
-        let queued = {
-            let ports = self.ports.lock();
-            match ports.listeners.get(&port) {
-                Some(listener) => listener.push(request),
-                None => Err((Refusal::NoListener, request)),
-            }
-        };
-        match queued {
-            Ok(()) => Ok(()),
-            Err((reason, _request)) => session.post(&Message::Refuse {
-                target: source,
-                reason,
-            }),
+impl Observer for Nodes {
+    fn lost(&self, peer: &Peer) {
+        self.remove(peer);
+    }
+}
+
+/// Makes peers of the nodes that transports introduce, for [`Nodes`].
+pub(crate) struct Arrivals {
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) common: Common,
+    pub(crate) services: KVec<Arc<dyn Service>>,
+}
+
+impl Arrivals {
+    fn attach_services(&self, peer: &Arc<Peer>) -> Result {
+        for service in &self.services {
+            peer.attach(service.id(), service.attach(peer)?)?;
         }
+        Ok(())
+    }
+}
+
+impl Sink for Arrivals {
+    fn own_node(&self, default: u16) -> u16 {
+        self.nodes.own_id_or(default)
     }
 
-    /// A connector has given up: forgets its request, if it is still queued, and says so.
-    pub(crate) fn connection_cancelled(
-        &self,
-        session: &Arc<Session>,
-        source: ConnectionId,
-    ) -> Result {
-        let mut found = None;
-        for listener in self.ports.lock().listeners.values() {
-            found = listener.take_if(|request| {
-                request.source == source && Arc::ptr_eq(&request.session, session)
-            });
-            if found.is_some() {
-                break;
-            }
-        }
-        match found {
-            Some(_request) => session.post(&Message::Refuse {
-                target: source,
-                reason: Refusal::ListenerClosed,
-            }),
-            None => Ok(()),
-        }
+    fn generation(&self) -> u64 {
+        self.nodes.generation
     }
 
-    /// Drops the queued requests of a session that is over.
-    pub(crate) fn forget_requests(&self, session: &Session) {
-        loop {
-            let mut found = None;
-            for listener in self.ports.lock().listeners.values() {
-                found = listener
-                    .take_if(|request| core::ptr::eq::<Session>(&*request.session, session));
-                if found.is_some() {
-                    break;
-                }
-            }
-            if found.is_none() {
-                return;
-            }
+    fn control_block_len(&self) -> usize {
+        control::BLOCK_SIZE
+    }
+
+    fn online(&self, path: Arc<dyn Path>, who: Introduction<'_>) -> Result<Arc<dyn Session>> {
+        let node = who.node.unwrap_or_else(|| self.nodes.own_id());
+        let peer = Peer::new(&self.common, path, &who, node)?;
+        let added = self
+            .attach_services(&peer)
+            .and_then(|()| self.nodes.add(&peer, who.link, who.node.is_none()));
+        if let Err(error) = added {
+            // Tells the peer, which has begun its session, that this one is over.
+            peer.tear_down();
+            peer.unreachable();
+            peer.detach_services();
+            return Err(error);
         }
+        Ok(peer)
     }
 }

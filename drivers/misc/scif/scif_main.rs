@@ -2,38 +2,52 @@
 
 //! SCIF: connections and one-sided memory access between hosts joined by PCIe NTBs.
 //!
-//! # The way of a message, from ioctl to doorbell
+//! The module is layers, and imports point down them only: `LAYERS` names them, from top to bottom,
+//! and `make check` keeps it so. This file loads and unloads the module and wires the parts together.
 //!
-//! `device_file.rs` (ioctl) -> `endpoint.rs` (the call) -> `stream.rs` (bytes into the peer's ring)
-//! -> `session.rs` (the peer) -> `transport.rs` (its memory and bells). A transfer takes the way
-//! `endpoint.rs` -> `rma.rs` -> `transfer.rs` -> `engine.rs`; what the peer says comes in through
-//! `link/ntb.rs` (doorbell) -> `session.rs` -> `dispatch.rs` -> `connection.rs` and its kin.
+//! # The way of a message, from ioctl to doorbell and up again
+//!
+//! `device_file.rs` (ioctl) -> `endpoint/connected.rs` (the call) -> `endpoint/stream.rs` (bytes into
+//! the peer's ring) -> `transport/ntb/path.rs` (its memory, and the doorbell). On the other side
+//! `transport/ntb/interrupts.rs` (the doorbell) -> `peer/doorbells.rs` -> `endpoint/stream.rs`.
+//!
+//! A control message goes `peer/channel.rs` -> `peer.rs` -> `peer/control.rs` -> `transport/ntb/path.rs`,
+//! and comes up by `transport/ntb/interrupts.rs` -> `peer.rs` -> `peer/dispatch.rs` ->
+//! `endpoint/service.rs` -> `endpoint/dispatch.rs` -> the part that it is for.
+//!
+//! A transfer: `endpoint/connected.rs` -> `rma/transfers.rs` -> `rma/transfer.rs` ->
+//! `transport/engine.rs`; its end comes back to `rma/transfer.rs` -> `rma/marks.rs`. A lost node: `transport/ntb/link.rs` -> `peer.rs` ->
+//! `endpoint/service.rs` -> `endpoint/connection.rs`.
 //!
 //! # Lock order
 //!
 //! A lock is taken only while holding locks that stand above it. Mutexes:
 //!
-//! 1. `Endpoint::state`, `Fabric::pending`
+//! 1. `Endpoint::state`, `Scif::pending`
 //! 2. `NtbLink::inner`
-//! 3. `Session::connections`, `Session::exports`, `Windows::tables`, `RemoteWindows::tables`,
-//!    `Fences::deferred`, `Mappings::table`
-//! 4. `Fabric::nodes`, `Fabric::ports`, `Fabric::engine`, `Fabric::loopback`
+//! 3. `Contact::connections`, `Exports::table`, `Windows::tables`, `RemoteWindows::tables`,
+//!    `Marks::deferred`, `Mappings::table`
+//! 4. `Nodes::table`, `Contacts::list`, `Ports::inner`, `Engines::list`, `Peer::attachments`,
+//!    `Connection::subscription`, `Caches::list`, `NtbLink::timer`
 //! 5. `Listener::queue`
 //! 6. `ControlRing::writer`, `ControlRing::reader`, `RegistrationCache::table`
 //!
 //! Spinlocks, all below the mutexes, in interrupts:
 //!
 //! 7. `NtbLink::current`
-//! 8. `Session::buckets`
-//! 9. `Connection::waiters`, `Connection::phase`, `Transfers::state`, `Fences::questions`, `Windows::revoking`,
-//!    `NtbLink::device`, `Session::device`
+//! 8. `Doorbells::subscribers`
+//! 9. `Channel::waiters`, `Channel::state`, `Marks::state`, `Fences::questions`, `Windows::revoking`,
+//!    `Engine::running`, `NtbLink::device`, `NtbPath::device`, `LoopbackPath::session`
 //!
 //! `Watch::state` is a spinlock, too, and special: it is taken inside the memory management, which
 //! may be reclaiming memory, and nothing is taken under it. See `sys/mmu_notifier.rs`.
 //!
 //! `mmap_lock`, which the kernel holds when it calls for `mmap` and faults, stands above them all:
 //! whatever may take it, that is pinning and copies from and to user space, is done with none of
-//! them held, and outside of sessions, because the process decides how long it takes.
+//! them held, and outside of peers, because the process decides how long it takes.
+//!
+//! Engines are requested under `NtbLink::inner` and take the `device_lock` of the engine's device, which
+//! lockdep does not see: a device that were NTB and engine in one could not be unbound.
 //!
 //! Locks of one line are never held together. Nothing is freed that may sleep in its destructor
 //! while a lock is held.
@@ -41,55 +55,43 @@
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
-    sync::{
-        global_lock,
-        Arc, //
-    },
+    sync::Arc, //
 };
 
-mod connection;
-mod connection_table;
-mod control;
+mod arguments;
 mod debugfs;
 mod device_file;
-mod dispatch;
 mod endpoint;
-mod engine;
-mod fence;
-mod link;
-mod listener;
-mod local_memory;
 mod logic;
-mod mapping;
-mod memory_pressure;
+mod memory;
 mod node;
-mod registration_cache;
-mod remote_window;
+mod peer;
 mod rma;
-mod session;
-mod signal;
-mod stream;
+mod sync;
 mod sys;
-mod transfer;
 mod transport;
-mod turn;
-mod users;
-mod window;
 
-use endpoint::Endpoint;
-use link::{
-    loopback::Loopback,
-    ntb::NtbLink, //
-};
+use device_file::Devices;
+use endpoint::scif::Scif;
 use node::{
-    Fabric,
-    Settings, //
+    Arrivals,
+    Nodes, //
 };
-use sys::chardev::Device;
-
-/// Who may open the devices where udev does not say: RMA pins memory, and a peer's memory can be
-/// written to.
-const DEVICE_MODE: u16 = 0o600;
+use peer::Common;
+use rma::{
+    caches::Caches,
+    memory_pressure::MemoryPressure, //
+};
+use sync::work_queues::WorkQueues;
+use transport::{
+    engine::Engines,
+    loopback::Loopback,
+    ntb::{
+        self,
+        Ntb, //
+    },
+    sink::Sink, //
+};
 
 module! {
     type: ScifModule,
@@ -112,105 +114,179 @@ module! {
         },
         mic_compat: u8 {
             default: 0,
-            description: "1: offer /dev/mic/scif and the ioctl numbers of the older (KNC) library",
+            description: "1: offer /dev/mic/scif and the ioctl numbers of the MIC library",
         },
         reg_cache_limit: u32 {
             default: 64,
             description: "MiB that a connection keeps pinned for SCIF_RMA_USECACHE; 0: nothing",
         },
+        ring_size: i32 {
+            default: 65536,
+            description: "Bytes of a receive ring: a power of two from 4096 to 1048576",
+        },
+        dma_channels: i32 {
+            default: 1,
+            description: "DMA channels to take, over which connections are spread: 0 to 16",
+        },
     },
 }
 
-global_lock! {
-    // SAFETY: Initialised in module initialiser before first use.
-    unsafe(uninit) static FABRIC: Mutex<Option<Arc<Fabric>>> = None;
+/// What an administrator can choose, checked.
+struct Settings {
+    node_id: Option<u16>,
+    allow_flat: bool,
+    /// In milliseconds.
+    heartbeat_timeout: u32,
+    mic_compat: bool,
+    /// Pages that a connection keeps for later transfers.
+    kept_pages: usize,
+    ring_size: u32,
+    dma_channels: usize,
 }
 
-/// The fabric; ENODEV while the module is not all there.
-fn fabric() -> Result<Arc<Fabric>> {
-    FABRIC.lock().clone().ok_or(ENODEV)
+/// What `value` means, if it can be one; EINVAL, with a word in the log, otherwise.
+fn checked<T>(name: &str, value: i32, wanted: &str, meaning: Option<T>) -> Result<T> {
+    meaning.ok_or_else(|| {
+        pr_err!("{}={} is not {}\n", name, value, wanted);
+        EINVAL
+    })
 }
 
-/// Whether the numbers of the older library are served, see `device_file/older.rs`.
-fn serves_older_numbers() -> bool {
-    module_parameters::mic_compat.value() != 0
+impl Settings {
+    fn read() -> Result<Self> {
+        let node_id = match module_parameters::node_id.value() {
+            -1 => None,
+            id => Some(checked(
+                "node_id",
+                id,
+                "a node id: 0 to 65535",
+                id.try_into().ok(),
+            )?),
+        };
+        let size = module_parameters::ring_size.value();
+        let is_size = |size: &u32| size.is_power_of_two() && (4096..=1 << 20).contains(size);
+        let ring_size = checked(
+            "ring_size",
+            size,
+            "a ring size: a power of two from 4096 to 1048576",
+            u32::try_from(size).ok().filter(is_size),
+        )?;
+        let count = module_parameters::dma_channels.value();
+        let dma_channels = checked(
+            "dma_channels",
+            count,
+            "a number of DMA channels: 0 to 16",
+            usize::try_from(count).ok().filter(|count| *count <= 16),
+        )?;
+        let cache_limit = module_parameters::reg_cache_limit.value() as usize;
+        Ok(Self {
+            node_id,
+            allow_flat: module_parameters::allow_flat.value() != 0,
+            heartbeat_timeout: module_parameters::heartbeat_timeout_ms.value().max(300),
+            mic_compat: module_parameters::mic_compat.value() != 0,
+            kept_pages: cache_limit.saturating_mul((1 << 20) / PAGE_SIZE),
+            ring_size,
+            dma_channels,
+        })
+    }
+}
+
+/// Several things that are undone when they are dropped, in this order.
+struct Undo(KVec<KBox<dyn Send + Sync>>);
+
+impl Undo {
+    const fn new() -> Self {
+        Self(KVec::new())
+    }
+
+    /// Appends something that has been done.
+    fn add(&mut self, done: impl Send + Sync + 'static) -> Result {
+        Ok(self.0.push(KBox::new(done, GFP_KERNEL)?, GFP_KERNEL)?)
+    }
+}
+
+/// The transports, a line each.
+fn start_transports(
+    sink: &Arc<dyn Sink>,
+    queues: &Arc<WorkQueues>,
+    engines: &Arc<Engines>,
+    settings: &Settings,
+) -> Result<Undo> {
+    let ntb = ntb::Context {
+        sink: sink.clone(),
+        engines: engines.clone(),
+        queues: queues.clone(),
+        allow_flat: settings.allow_flat,
+    };
+    let mut transports = Undo::new();
+    transports.add(Ntb::start(ntb)?)?;
+    transports.add(Loopback::start(sink, queues)?)?;
+    Ok(transports)
+}
+
+/// The front doors, a line each. The devices come last, so that whoever opens them finds all there.
+fn open_front_doors(scif: &Arc<Scif>, engines: &Arc<Engines>, settings: &Settings) -> Result<Undo> {
+    let mut doors = Undo::new();
+    doors.add(debugfs::Files::new(scif, engines)?)?;
+    doors.add(MemoryPressure::new(&scif.caches)?)?;
+    doors.add(Devices::register(scif, settings.mic_compat)?)?;
+    Ok(doors)
 }
 
 /// Everything that is undone at unload, in this order.
 struct ScifModule {
     // No new endpoints; those that exist keep the module loaded.
-    _device: Pin<KBox<Device<Endpoint>>>,
-    _older_device: Option<Pin<KBox<Device<Endpoint>>>>,
-    _files: debugfs::Files,
-    _pressure: memory_pressure::MemoryPressure,
+    _front_doors: Undo,
     // No more peers.
-    _ntb: sys::ntb::Registration<NtbLink>,
-    _loopback: Loopback,
-    _published: Published,
+    _transports: Undo,
+    _drained: Drained,
 }
 
-/// While it exists, [`fabric`] finds the fabric.
-struct Published(Arc<Fabric>);
+/// The last to go: what is still queued runs, and then nobody has an engine any more.
+struct Drained {
+    queues: Arc<WorkQueues>,
+    engines: Arc<Engines>,
+}
 
-impl Drop for Published {
+impl Drop for Drained {
     fn drop(&mut self) {
-        let fabric = FABRIC.lock().take();
-        drop(fabric);
-        self.0.link_queue.flush();
-        self.0.control_queue.flush();
-        self.0.completion_queue.flush();
-        self.0.watch_queue.flush();
-        // A watch that was about to end may have told its cache of a change.
-        self.0.completion_queue.flush();
-        self.0.drop_engine();
+        self.queues.flush_all();
+        self.engines.drop_all();
+        // An engine that has just been found to have stopped.
+        self.queues.flush_all();
     }
-}
-
-fn settings() -> Result<Settings> {
-    let node_id = match module_parameters::node_id.value() {
-        -1 => None,
-        id => match u16::try_from(id) {
-            Ok(id) => Some(id),
-            Err(_) => {
-                pr_err!("node_id={} is not a node id: 0 to 65535\n", id);
-                return Err(EINVAL);
-            }
-        },
-    };
-    Ok(Settings {
-        node_id,
-        allow_flat: module_parameters::allow_flat.value() != 0,
-        kept_pages: (module_parameters::reg_cache_limit.value() as usize)
-            .saturating_mul((1 << 20) / PAGE_SIZE),
-        heartbeat_timeout: module_parameters::heartbeat_timeout_ms.value().max(300),
-    })
 }
 
 impl kernel::Module for ScifModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        // SAFETY: Called exactly once, before the lock is used.
-        unsafe { FABRIC.init() };
-
-        let fabric = Fabric::new(settings()?)?;
-        *FABRIC.lock() = Some(fabric.clone());
-        let published = Published(fabric.clone());
-        let loopback = Loopback::new(&fabric)?;
-        let files = debugfs::Files::new(&fabric)?;
-        let pressure = memory_pressure::MemoryPressure::new(&fabric)?;
-        let ntb = sys::ntb::Registration::new(c"scif", fabric.clone())?;
-        // The devices come last, so that whoever opens them finds all there.
-        let older_device = match serves_older_numbers() {
-            true => Some(Device::register(c"mic_scif", c"mic/scif", DEVICE_MODE)?),
-            false => None,
+        let settings = Settings::read()?;
+        let queues = WorkQueues::new()?;
+        let engines = Engines::new(settings.dma_channels, &queues)?;
+        let drained = Drained {
+            queues: queues.clone(),
+            engines: engines.clone(),
         };
+        let nodes = Nodes::new(settings.node_id)?;
+        let caches = Caches::new(settings.kept_pages, &queues)?;
+        let scif = Scif::new(&nodes, &caches, settings.ring_size)?;
+        // The services, a line each.
+        let mut services = KVec::new();
+        services.push(scif.service()?, GFP_KERNEL)?;
+        let arrivals = Arrivals {
+            nodes: nodes.clone(),
+            common: Common {
+                queues: queues.clone(),
+                observer: nodes,
+                heartbeat_timeout: settings.heartbeat_timeout,
+            },
+            services,
+        };
+        let sink: Arc<dyn Sink> = Arc::new(arrivals, GFP_KERNEL)?;
+        let transports = start_transports(&sink, &queues, &engines, &settings)?;
         Ok(Self {
-            _device: Device::register(c"scif", c"scif", DEVICE_MODE)?,
-            _older_device: older_device,
-            _files: files,
-            _pressure: pressure,
-            _ntb: ntb,
-            _loopback: loopback,
-            _published: published,
+            _front_doors: open_front_doors(&scif, &engines, &settings)?,
+            _transports: transports,
+            _drained: drained,
         })
     }
 }

@@ -5,9 +5,6 @@
 //! Nearly all `unsafe` of the module lives here: the layers above use these types and hold no raw
 //! pointers. A wrapper undoes in `Drop` what its constructor did, and knows nothing of SCIF.
 
-// Some of what makes a wrapper complete has no caller yet.
-#![allow(dead_code)]
-
 mod bindings;
 pub(crate) mod buffer;
 pub(crate) mod chardev;

@@ -31,16 +31,18 @@ mod logic {
     pub(crate) mod address_space;
     #[path = "../../../../tests/host/src/atomic.rs"]
     pub(crate) mod atomic;
+    pub(crate) mod envelope;
     pub(crate) mod extents;
     pub(crate) mod gate;
+    pub(crate) mod handshake;
     pub(crate) mod hello;
     pub(crate) mod marks;
+    pub(crate) mod messages;
     pub(crate) mod plan;
     pub(crate) mod ports;
     pub(crate) mod registrations;
     pub(crate) mod ring;
     pub(crate) mod slots;
-    pub(crate) mod wire;
 }
 
 /// The files that threads share, over loom's atomics.

@@ -9,17 +9,19 @@ use proptest::test_runner::{Config, RngSeed};
 
 mod address_space;
 mod atomic;
+mod envelope;
 mod extents;
 mod gate;
+mod handshake;
 mod hello;
 mod interleavings;
 mod marks;
+mod messages;
 mod plan;
 mod ports;
 mod registrations;
 mod ring;
 mod slots;
-mod wire;
 
 /// How property tests run: no files written, nothing left to luck.
 fn config() -> Config {

@@ -5,22 +5,28 @@
 //! The number of an ioctl names the call and, since the size is part of it, the layout of its
 //! argument. All layouts are read into one [`Call`], and from there on it does not matter who has
 //! called: [`Call::parse`] knows the numbers of `linux/scif_ioctl.h`, [`compat`](super::compat) and
-//! [`older`](super::older) know others.
+//! [`mic`](super::mic) know others.
 //!
 //! Nothing is checked here but that the argument can be read.
+//!
+//! `parse` has more than 60 lines because it is a list: one arm for each number.
 
 use crate::{
-    rma::{
-        Direction,
-        LocalSide, //
-    },
-    sys::uapi::{
-        self,
-        place,
-        Place, //
+    arguments::Direction,
+    rma::transfers::LocalSide,
+    sys::{
+        buffer::Buffer,
+        uapi::{
+            self,
+            place,
+            Place, //
+        },
     },
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    uaccess::UserPtr, //
+};
 
 /// Turns a field that holds a pointer into the address that the caller means.
 pub(super) type Pointer = fn(u64) -> usize;
@@ -81,7 +87,7 @@ pub(super) enum Call {
         mark: i32,
     },
     FenceSignal(uapi::scifioctl_fence_signal),
-    /// SCIF_GET_VERSION of the older library
+    /// SCIF_GET_VERSION of the MIC library
     Version,
 }
 
@@ -203,7 +209,10 @@ impl Call {
     ) -> Self {
         Self::Transfer {
             direction,
-            local: LocalSide::Memory(pointer(request.addr)),
+            local: LocalSide::Memory(Buffer::user(
+                UserPtr::from_addr(pointer(request.addr)),
+                request.len as usize,
+            )),
             remote: request.roffset,
             len: request.len,
             flags: request.flags,

@@ -32,7 +32,7 @@ use super::call::{
     Pointer, //
 };
 use crate::{
-    rma::Direction,
+    arguments::Direction,
     sys::{
         chardev::compat_pointer,
         uapi::{

@@ -9,8 +9,8 @@
 //!
 //! An extent crosses the wire as one 64-bit word: page frame and number of pages. Whatever word the
 //! peer sends, [`unpack`] makes a sound extent of it or none. Whether the peer may name those
-//! addresses is decided elsewhere: the link turns them into something that can be touched, or says
-//! no.
+//! addresses is decided elsewhere: the transport turns them into something that can be touched, or
+//! says no.
 
 use core::ops::Deref;
 

@@ -2,27 +2,27 @@
 
 //! A gate in front of something that can go away.
 //!
-//! Users pass the gate before they touch the thing and leave afterwards. The owner closes the gate,
+//! Whoever uses the thing passes the gate before and leaves afterwards. The owner closes the gate,
 //! waits until it is idle, and then takes the thing down: from then on nobody is inside and nobody
-//! can get in. One atomic word holds the number of users and a bit for "closed", so that "may I
+//! can get in. One atomic word holds the in-flight count and a bit for "closed", so that "may I
 //! come in" and "I am in" are one step, and exactly one leaver sees that it was the last.
 //!
-//! The gate does not sleep. The owner waits like this, in any order with the users:
+//! The gate does not sleep. The owner waits like this, in any order with the uses:
 //!
 //! ```text
 //! owner:  gate.close();  wait until gate.is_idle()
-//! user:   if gate.enter() { ...; if gate.leave() { wake the owner } }
+//! use:    if gate.enter() { ...; if gate.leave() { wake the owner } }
 //! ```
 //!
-//! The operations are fully ordered: what a user did before `leave` is visible to the owner once
+//! The operations are fully ordered: what was done before `leave` is visible to the owner once
 //! `is_idle` says so.
 
 use super::atomic::AtomicU64;
 
-/// Set once the gate is closed; the bits below it count the users.
+/// Set once the gate is closed; the bits below it count the uses.
 const CLOSED: u64 = 1 << 63;
 
-/// A count of users with a closed bit.
+/// An in-flight count with a closed bit.
 pub(crate) struct Gate {
     state: AtomicU64,
 }
@@ -38,12 +38,12 @@ impl Gate {
     /// Goes in, if the gate is open. Every `true` needs a [`Self::leave`].
     #[must_use = "who got in must leave"]
     pub(crate) fn enter(&self) -> bool {
-        // Also refuses the user whose number would flow into the closed bit.
+        // Also refuses the use whose number would flow into the closed bit.
         self.update(|state| state.checked_add(1).filter(|new| new & CLOSED == 0))
             .is_some()
     }
 
-    /// Goes out. Returns `true` to the last user that leaves a closed gate: it wakes the owner.
+    /// Goes out. Returns `true` to the last one that leaves a closed gate: it wakes the owner.
     ///
     /// A `leave` without an `enter` does nothing.
     #[must_use = "the last one out wakes the owner"]

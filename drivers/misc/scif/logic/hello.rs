@@ -2,7 +2,7 @@
 
 //! What two nodes tell each other through the scratchpads before they can talk.
 //!
-//! Each side writes thirteen 32-bit words into the scratchpads that the other side reads:
+//! Each side writes fifteen 32-bit words into the scratchpads that the other side reads:
 //!
 //! ```text
 //!  0     magic and protocol version
@@ -14,19 +14,87 @@
 //!  6-7   bus address of this side's control block
 //!  8-9   bus address at which the aperture over this side's memory begins
 //! 10-11  length of that aperture
-//! 12     checksum of words 0 to 11
+//! 12     modes: that of the aperture over this side's memory (bits 0-7, see [`Mode`]), and those in
+//!        which this side can write to the other, a bit for each (bits 8-15)
+//! 13     features: offered ones (bits 0-15) and demanded ones (bits 16-31)
+//! 14     checksum of words 0 to 13
 //! ```
+//!
+//! The first word says how the others are to be read, so it is judged first. Of the features both
+//! sides use those that both know; who does not know one that the other demands makes no session.
+//! Unused bits are zero, and ignored.
 //!
 //! A session exists when each has seen its own nonce echoed. A side that starts a new session with
 //! a new nonce no longer writes to the memory of an older one: that is what makes it safe to free
 //! memory of a session that ended without a word. Words are not written at once, so a reader may
-//! see half of an update: the checksum tells, and the bell that follows the update makes it look
-//! again.
+//! see half of an update: the checksum tells, and the doorbell that follows the update makes it
+//! look again.
 
 /// Words of a hello.
-pub(crate) const WORDS: usize = 13;
+pub(crate) const WORDS: usize = 15;
 
-const MAGIC_AND_VERSION: u32 = 0x5c1f_0000 | super::wire::VERSION as u32;
+const MAGIC_AND_VERSION: u32 = 0x5c1f_0000 | super::envelope::VERSION as u32;
+
+/// The features that this side offers, and demands. None is defined yet.
+pub(crate) const FEATURES: u32 = 0;
+
+/// The features without which the side that shows them makes no session.
+const DEMANDED: u32 = 0xffff_0000;
+
+/// The features that both sides use.
+pub(crate) fn common_features(own: u32, theirs: u32) -> u32 {
+    own & theirs
+}
+
+/// The features that `theirs` demands and `own` does not know.
+pub(crate) fn unknown_demands(own: u32, theirs: u32) -> u32 {
+    theirs & DEMANDED & !own
+}
+
+/// How an aperture leads to the memory behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// It covers all of it: the bus addresses of the memory are its own addresses.
+    Flat = 1,
+    /// It covers a range of I/O addresses, into which memory is mapped as it is registered.
+    Arena = 2,
+    /// It covers staging slots, out of which the receiver copies.
+    Bounce = 3,
+}
+
+impl Mode {
+    /// From the number in a hello.
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
+        [Self::Flat, Self::Arena, Self::Bounce]
+            .into_iter()
+            .find(|mode| mode.number() == number)
+    }
+
+    /// The number in a hello.
+    pub(crate) const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The bit in [`Hello::usable`].
+    pub(crate) const fn bit(self) -> u8 {
+        1 << self.number()
+    }
+
+    /// For the log.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Flat => "flat",
+            Self::Arena => "arena",
+            Self::Bounce => "bounce",
+        }
+    }
+}
+
+/// Whether the modes of `usable` have that of this number, which may be one that is not defined.
+pub(crate) fn is_usable(usable: u8, mode: u8) -> bool {
+    1_u8.checked_shl(mode.into())
+        .is_some_and(|bit| usable & bit != 0)
+}
 
 /// One side's half of the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +109,12 @@ pub(crate) struct Hello {
     pub(crate) control: u64,
     pub(crate) aperture_base: u64,
     pub(crate) aperture_len: u64,
+    /// The number of the [`Mode`] of the aperture over the sender's memory.
+    pub(crate) mode: u8,
+    /// The modes in which the sender can write to its peer, bits `1 << mode`.
+    pub(crate) usable: u8,
+    /// See [`common_features`].
+    pub(crate) features: u32,
 }
 
 /// Why scratchpads hold no hello.
@@ -89,6 +163,8 @@ impl Hello {
             high(self.aperture_base),
             low(self.aperture_len),
             high(self.aperture_len),
+            u32::from(self.mode) | (u32::from(self.usable) << 8),
+            self.features,
         ];
         let mut words = [0; WORDS];
         for (word, value) in words
@@ -102,14 +178,18 @@ impl Hello {
 
     /// From the words of the scratchpads.
     pub(crate) fn decode(words: &[u32; WORDS]) -> Result<Self, NoHello> {
-        let [magic, nonce, echo, ids, generation_low, generation_high, control_low, control_high, base_low, base_high, len_low, len_high, sum] =
+        let [magic, nonce, echo, ids, generation_low, generation_high, control_low, control_high, base_low, base_high, len_low, len_high, modes, features, sum] =
             *words;
         let (body, _) = words.split_at(WORDS - 1);
-        if magic >> 16 != MAGIC_AND_VERSION >> 16 || sum != checksum(body) || nonce == 0 {
+        if magic >> 16 != MAGIC_AND_VERSION >> 16 {
             return Err(NoHello::Absent);
         }
+        // Where the checksum of another version lies is not known.
         if magic != MAGIC_AND_VERSION {
             return Err(NoHello::Version(magic as u16));
+        }
+        if sum != checksum(body) || nonce == 0 {
+            return Err(NoHello::Absent);
         }
         let hello = Self {
             nonce,
@@ -121,6 +201,9 @@ impl Hello {
             control: join(control_low, control_high),
             aperture_base: join(base_low, base_high),
             aperture_len: join(len_low, len_high),
+            mode: modes as u8,
+            usable: (modes >> 8) as u8,
+            features,
         };
         if hello
             .aperture_base

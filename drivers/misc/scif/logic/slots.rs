@@ -2,7 +2,7 @@
 
 //! Sequence numbers of the control ring.
 //!
-//! The ring is an array of 64-byte slots (`wire.rs`) in the memory of the reader; the writer pushes
+//! The ring is an array of 64-byte slots (`envelope.rs`) in the memory of the reader; the writer pushes
 //! messages into it. The last 8 bytes of a slot hold the sequence number of its message and are written
 //! after the rest, so that the number alone decides whether the slot holds the message the reader
 //! waits for: no producer index crosses the bus. The first message has number 1, which makes zeroed

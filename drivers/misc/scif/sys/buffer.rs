@@ -7,6 +7,10 @@
 
 use kernel::{
     bindings,
+    page::{
+        PAGE_SHIFT,
+        PAGE_SIZE, //
+    },
     prelude::*,
     uaccess::{
         UserPtr,
@@ -15,7 +19,11 @@ use kernel::{
 };
 
 use super::{
-    kernel_range::KernelRange,
+    kernel_range::{
+        KernelRange,
+        OwnedBytes, //
+    },
+    pages::Pages,
     shared_memory::SharedMemory, //
 };
 
@@ -33,6 +41,7 @@ pub(crate) struct Buffer {
 enum Place {
     User(UserPtr),
     Kernel(KernelRange),
+    Owned(OwnedBytes),
 }
 
 /// A part of a buffer.
@@ -52,6 +61,7 @@ impl Buffer {
     }
 
     /// Memory that a client in the kernel lends.
+    #[allow(dead_code, reason = "for clients in the kernel")]
     pub(crate) fn kernel(memory: KernelRange) -> Self {
         Self {
             len: memory.len(),
@@ -59,9 +69,58 @@ impl Buffer {
         }
     }
 
+    /// Bytes of the kernel's own, for copies only.
+    #[allow(dead_code, reason = "for clients in the kernel")]
+    pub(crate) fn owned(bytes: KVec<u8>) -> Result<Self> {
+        let bytes = OwnedBytes::new(bytes)?;
+        Ok(Self {
+            len: bytes.len(),
+            place: Place::Owned(bytes),
+        })
+    }
+
     /// The size in bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// The address of the first byte.
+    pub(crate) fn address(&self) -> usize {
+        match &self.place {
+            Place::User(address) => address.as_const_ptr().addr(),
+            Place::Kernel(memory) => memory.address(),
+            Place::Owned(bytes) => bytes.address(),
+        }
+    }
+
+    /// The address in the calling process; none for memory of the kernel.
+    pub(crate) fn user_address(&self) -> Option<usize> {
+        match &self.place {
+            Place::User(_) => Some(self.address()),
+            Place::Kernel(_) | Place::Owned(_) => None,
+        }
+    }
+
+    /// The pages that hold the bytes, whatever their alignment, and where in them those begin:
+    /// pinned, and counted against the limits of the caller if `account` is set, if it is a process.
+    /// May sleep; see [`Pages::pin`] and [`Pages::around`] for the errors.
+    pub(crate) fn pages(&self, writable: bool, account: bool) -> Result<(Pages, usize)> {
+        match &self.place {
+            Place::User(_) => (),
+            // Whoever has lent it to the buffer has lent it to what the buffer is made into.
+            Place::Kernel(memory) => return Pages::around(memory.again()),
+            // They end with the buffer.
+            Place::Owned(_) => return Err(EOPNOTSUPP),
+        }
+        let offset = self.address() % PAGE_SIZE;
+        let end = self
+            .len
+            .checked_add(offset)
+            .and_then(|bytes| bytes.checked_add(PAGE_SIZE - 1))
+            .ok_or(EFAULT)?;
+        let start = self.address() - offset;
+        let pages = Pages::pin(start, end >> PAGE_SHIFT, writable, account)?;
+        Ok((pages, offset))
     }
 
     /// The `len` bytes at `offset`.
@@ -74,10 +133,12 @@ impl Buffer {
             // C checks the address, also if it has wrapped around.
             Place::User(address) => Part::User(address.wrapping_byte_add(offset)),
             Place::Kernel(memory) => Part::Kernel(memory.at(offset, len)?),
+            Place::Owned(bytes) => Part::Kernel(bytes.at(offset, len)?),
         })
     }
 
     /// Copies bytes out of the buffer.
+    #[allow(dead_code, reason = "tests use it")]
     pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
         match self.part(offset, to.len())? {
             Part::User(from) => UserSlice::new(from, to.len()).reader().read_slice(to),
@@ -108,6 +169,7 @@ impl Buffer {
     }
 
     /// Copies bytes into the buffer.
+    #[allow(dead_code, reason = "tests use it")]
     pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
         match self.part(offset, from.len())? {
             Part::User(to) => UserSlice::new(to, from.len()).writer().write_slice(from),
@@ -142,7 +204,6 @@ mod tests {
         payer::Payer,
         pin::tests::map_pages, //
     };
-    use kernel::page::PAGE_SIZE;
 
     /// The same for both kinds: a buffer of two pages, all bytes 0.
     fn check(buffer: &Buffer) -> Result {
@@ -187,6 +248,15 @@ mod tests {
         // SAFETY: `memory` is not used before the buffer has been dropped.
         let lent = unsafe { KernelRange::new(memory.as_mut_ptr().cast(), memory.len()) }?;
         check(&Buffer::kernel(lent))
+    }
+
+    #[test]
+    fn memory_of_its_own() -> Result {
+        let bytes = KVec::from_elem(0u8, 2 * PAGE_SIZE, GFP_KERNEL)?;
+        let buffer = Buffer::owned(bytes)?;
+        check(&buffer)?;
+        assert!(buffer.pages(true, false).is_err());
+        Ok(())
     }
 
     #[test]

@@ -11,6 +11,7 @@ use core::marker::PhantomData;
 
 use kernel::{
     bindings,
+    container_of,
     error::{
         from_result,
         to_result, //
@@ -37,8 +38,11 @@ use crate::LocalModule;
 
 /// What is behind one open file.
 pub(crate) trait FileOperations: Send + Sync + Sized + 'static {
+    /// What a device gives to its files.
+    type Context: Send + Sync;
+
     /// A file is opened.
-    fn open(file: &File) -> Result<Arc<Self>>;
+    fn open(context: &Self::Context, file: &File) -> Result<Arc<Self>>;
 
     /// The last descriptor of the file is gone, and no other operation runs any more.
     ///
@@ -96,6 +100,13 @@ pub(crate) fn nonblocking(file: &File) -> bool {
     file.flags() & flags::O_NONBLOCK != 0
 }
 
+/// Whether the descriptor that is being closed is the last one of the file in this table, which
+/// [`FileOperations::flush`] names. Only to be called there.
+pub(crate) fn is_last_descriptor(file: &File, table: usize) -> bool {
+    // SAFETY: The file is valid. The table is only looked at if it is the caller's own.
+    unsafe { own::scif_helper_is_last_descriptor(file.as_ptr(), table as c_ulong) }
+}
+
 /// The address that a 32-bit process means.
 pub(crate) fn compat_pointer(pointer: usize) -> usize {
     // SAFETY: It only computes.
@@ -137,9 +148,10 @@ impl<'file> PollContext<'file> {
 /// `misc` is registered.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Device<T: FileOperations> {
+    context: T::Context,
+    // Last: files may be opened as soon as this has been made, and use the others.
     #[pin]
     misc: Opaque<bindings::miscdevice>,
-    _operations: PhantomData<T>,
 }
 
 // SAFETY: A device may be deregistered by another thread than the one that registered it.
@@ -154,9 +166,11 @@ impl<T: FileOperations> Device<T> {
         name: &'static CStr,
         path: &'static CStr,
         mode: u16,
+        context: T::Context,
     ) -> Result<Pin<KBox<Self>>> {
         KBox::try_pin_init(
             try_pin_init!(Self {
+                context,
                 misc <- Opaque::try_ffi_init(move |slot: *mut bindings::miscdevice| {
                     let misc = bindings::miscdevice {
                         minor: bindings::MISC_DYNAMIC_MINOR as c_int,
@@ -175,7 +189,6 @@ impl<T: FileOperations> Device<T> {
                         bindings::misc_register(slot)
                     })
                 }),
-                _operations: PhantomData,
             }? Error),
             GFP_KERNEL,
         )
@@ -209,8 +222,14 @@ impl<T: FileOperations> Device<T> {
         from_result(|| {
             // SAFETY: By the contract of this function.
             to_result(unsafe { bindings::generic_file_open(inode, file) })?;
+            // SAFETY: The misc devices' own `open` has put a pointer to the device there, which
+            // stays registered until this has returned: it holds the lock that deregistering takes.
+            let device = unsafe {
+                let misc: *mut Opaque<bindings::miscdevice> = (*file).private_data.cast();
+                &*container_of!(misc, Self, misc)
+            };
             // SAFETY: The file is valid, and nobody is in an `fdget_pos` section of it.
-            let data = T::open(unsafe { File::from_raw_file(file) })?;
+            let data = T::open(&device.context, unsafe { File::from_raw_file(file) })?;
             // SAFETY: The private data of the file is ours.
             unsafe { (*file).private_data = Arc::into_raw(data).cast_mut().cast() };
             Ok(0)

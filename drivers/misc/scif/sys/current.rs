@@ -56,6 +56,18 @@ pub(crate) fn descriptor_table() -> usize {
     unsafe { own::scif_helper_current_files() as usize }
 }
 
+/// A user, to tell users apart: that of the limits, not that of permissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct User(u32);
+
+impl User {
+    /// That of the calling task.
+    pub(crate) fn current() -> Self {
+        // SAFETY: No preconditions.
+        Self(unsafe { own::scif_helper_current_uid() })
+    }
+}
+
 /// The address space of a process, to tell processes apart.
 ///
 /// Tasks that share their memory are the same; a child after `fork` is another one, even with a

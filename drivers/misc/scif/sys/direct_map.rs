@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! This machine's memory by physical address, as a loopback link reaches it.
+//! This machine's memory by physical address, as the loopback transport reaches it.
 //!
 //! A physical address is treated as a DMA engine treats a bus address: it comes from tables of this
 //! kernel (a [`SharedMemory`](super::shared_memory::SharedMemory), a

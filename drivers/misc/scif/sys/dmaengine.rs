@@ -14,7 +14,7 @@
 //! The same is done before a driver is unbound, while it still works: a channel listens to the bus of
 //! its device. A channel must not be released later, since `dma_release_channel` then looks at
 //! what the driver has freed. Memory that is still mapped for the device stays so; it is unmapped
-//! later, which a kernel with CONFIG_DMA_API_DEBUG complains of.
+//! later, of which a kernel with CONFIG_DMA_API_DEBUG warns.
 //!
 //! # No tests here
 //!
@@ -374,6 +374,11 @@ pub(crate) struct PeerMapping {
 }
 
 impl PeerMapping {
+    /// The size in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
     /// The bus address of the range's first byte.
     pub(crate) fn address(&self) -> u64 {
         self.address

@@ -4,9 +4,11 @@
  */
 
 #include <linux/compat.h>
+#include <linux/cred.h>
 #include <linux/device.h>
 #include <linux/dmaengine.h>
 #include <linux/dma-mapping.h>
+#include <linux/fdtable.h>
 #include <linux/iommu.h>
 #include <linux/notifier.h>
 #include <linux/sched/signal.h>
@@ -64,7 +66,7 @@ struct device *scif_helper_dma_device(struct dma_chan *chan)
 	return chan->device->dev;
 }
 
-/* Asked of every mapping, or the DMA-API debug check complains. */
+/* Asked of every mapping, or the DMA-API debug check warns. */
 bool scif_helper_dma_mapping_failed(struct device *dev, dma_addr_t address)
 {
 	return dma_mapping_error(dev, address);
@@ -86,7 +88,7 @@ bool scif_helper_has_iommu(struct device *dev)
 
 /*
  * The longest entry of a scatterlist for this device, in whole pages. The
- * DMA-API debug check complains of longer ones.
+ * DMA-API debug check warns of longer ones.
  */
 unsigned int scif_helper_dma_segment_size(struct device *dev)
 {
@@ -184,6 +186,11 @@ void scif_helper_cond_resched(void)
 	cond_resched();
 }
 
+unsigned int scif_helper_current_uid(void)
+{
+	return __kuid_val(current_uid());
+}
+
 /* Names the calling task's table of descriptors; never followed. */
 unsigned long scif_helper_current_files(void)
 {
@@ -201,6 +208,22 @@ bool scif_helper_can_be_killed(void)
 }
 
 /* User space */
+
+static int is_this_file(const void *file, struct file *other, unsigned int fd)
+{
+	return file == other;
+}
+
+/*
+ * Whether no descriptor of the file is in that table. One that is not the
+ * caller's own is on its way out, with all its descriptors.
+ */
+bool scif_helper_is_last_descriptor(struct file *file, unsigned long table)
+{
+	if (!current->files || (unsigned long)current->files != table)
+		return true;
+	return !iterate_fd(current->files, 0, is_this_file, file);
+}
 
 unsigned long scif_helper_compat_ptr(unsigned long argument)
 {

@@ -26,8 +26,6 @@ void *scif_helper_ntb_context(struct ntb_dev *ntb);
 struct device *scif_helper_ntb_device(struct ntb_dev *ntb);
 struct device *scif_helper_ntb_dma_device(struct ntb_dev *ntb);
 int scif_helper_ntb_port_number(struct ntb_dev *ntb);
-int scif_helper_ntb_peer_port_count(struct ntb_dev *ntb);
-int scif_helper_ntb_peer_port_number(struct ntb_dev *ntb, int peer);
 u64 scif_helper_ntb_link_is_up(struct ntb_dev *ntb);
 int scif_helper_ntb_link_enable(struct ntb_dev *ntb);
 int scif_helper_ntb_link_disable(struct ntb_dev *ntb);
@@ -36,20 +34,16 @@ int scif_helper_ntb_mw_get_align(struct ntb_dev *ntb, int peer, int index,
 				 resource_size_t *addr_align,
 				 resource_size_t *size_align,
 				 resource_size_t *size_max);
-bool scif_helper_ntb_mw_is_set_here(struct ntb_dev *ntb);
 int scif_helper_ntb_mw_set_trans(struct ntb_dev *ntb, int peer, int index,
 				 dma_addr_t addr, resource_size_t size);
 int scif_helper_ntb_mw_clear_trans(struct ntb_dev *ntb, int peer, int index);
-int scif_helper_ntb_peer_mw_count(struct ntb_dev *ntb);
 int scif_helper_ntb_peer_mw_get_addr(struct ntb_dev *ntb, int index,
 				     phys_addr_t *base, resource_size_t *size);
 int scif_helper_ntb_spad_count(struct ntb_dev *ntb);
 u32 scif_helper_ntb_spad_read(struct ntb_dev *ntb, int index);
-int scif_helper_ntb_spad_write(struct ntb_dev *ntb, int index, u32 value);
 int scif_helper_ntb_peer_spad_write(struct ntb_dev *ntb, int peer, int index,
 				    u32 value);
 u64 scif_helper_ntb_db_valid_mask(struct ntb_dev *ntb);
-int scif_helper_ntb_db_vector_count(struct ntb_dev *ntb);
 u64 scif_helper_ntb_db_vector_mask(struct ntb_dev *ntb, int vector);
 u64 scif_helper_ntb_db_read(struct ntb_dev *ntb);
 int scif_helper_ntb_db_clear(struct ntb_dev *ntb, u64 bits);
@@ -86,7 +80,9 @@ struct workqueue_struct *scif_helper_alloc_background(const char *name);
 bool scif_helper_fatal_signal_pending(void);
 bool scif_helper_can_be_killed(void);
 void scif_helper_cond_resched(void);
+unsigned int scif_helper_current_uid(void);
 unsigned long scif_helper_current_files(void);
+bool scif_helper_is_last_descriptor(struct file *file, unsigned long table);
 
 /* Memory: pages are mapped for the time of the copy only */
 phys_addr_t scif_helper_page_to_phys(struct page *page);

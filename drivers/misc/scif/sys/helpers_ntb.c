@@ -34,16 +34,6 @@ int scif_helper_ntb_port_number(struct ntb_dev *ntb)
 	return ntb_port_number(ntb);
 }
 
-int scif_helper_ntb_peer_port_count(struct ntb_dev *ntb)
-{
-	return ntb_peer_port_count(ntb);
-}
-
-int scif_helper_ntb_peer_port_number(struct ntb_dev *ntb, int peer)
-{
-	return ntb_peer_port_number(ntb, peer);
-}
-
 u64 scif_helper_ntb_link_is_up(struct ntb_dev *ntb)
 {
 	return ntb_link_is_up(ntb, NULL, NULL);
@@ -74,11 +64,6 @@ int scif_helper_ntb_mw_get_align(struct ntb_dev *ntb, int peer, int index,
 }
 
 /* ntb_mw_set_trans() does nothing and says 0 where the peer has to do it. */
-bool scif_helper_ntb_mw_is_set_here(struct ntb_dev *ntb)
-{
-	return ntb->ops->mw_set_trans;
-}
-
 int scif_helper_ntb_mw_set_trans(struct ntb_dev *ntb, int peer, int index,
 				 dma_addr_t addr, resource_size_t size)
 {
@@ -88,11 +73,6 @@ int scif_helper_ntb_mw_set_trans(struct ntb_dev *ntb, int peer, int index,
 int scif_helper_ntb_mw_clear_trans(struct ntb_dev *ntb, int peer, int index)
 {
 	return ntb_mw_clear_trans(ntb, peer, index);
-}
-
-int scif_helper_ntb_peer_mw_count(struct ntb_dev *ntb)
-{
-	return ntb_peer_mw_count(ntb);
 }
 
 int scif_helper_ntb_peer_mw_get_addr(struct ntb_dev *ntb, int index,
@@ -111,11 +91,6 @@ u32 scif_helper_ntb_spad_read(struct ntb_dev *ntb, int index)
 	return ntb_spad_read(ntb, index);
 }
 
-int scif_helper_ntb_spad_write(struct ntb_dev *ntb, int index, u32 value)
-{
-	return ntb_spad_write(ntb, index, value);
-}
-
 int scif_helper_ntb_peer_spad_write(struct ntb_dev *ntb, int peer, int index,
 				    u32 value)
 {
@@ -125,11 +100,6 @@ int scif_helper_ntb_peer_spad_write(struct ntb_dev *ntb, int peer, int index,
 u64 scif_helper_ntb_db_valid_mask(struct ntb_dev *ntb)
 {
 	return ntb_db_valid_mask(ntb);
-}
-
-int scif_helper_ntb_db_vector_count(struct ntb_dev *ntb)
-{
-	return ntb_db_vector_count(ntb);
 }
 
 u64 scif_helper_ntb_db_vector_mask(struct ntb_dev *ntb, int vector)

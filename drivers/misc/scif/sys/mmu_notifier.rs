@@ -125,11 +125,6 @@ mod enabled {
             }? Error)
         }
 
-        /// Who is told of changes.
-        pub(crate) fn listener(&self) -> &T {
-            &self.listener
-        }
-
         /// Begins anew: from now on changes count. Waits for those that are going on; may sleep.
         pub(crate) fn begin(&self) {
             self.state.lock().changed = false;
@@ -272,11 +267,6 @@ mod disabled {
                 _listener: listener,
                 never: Err(EOPNOTSUPP)?,
             }? Error)
-        }
-
-        /// Not called.
-        pub(crate) fn listener(&self) -> &T {
-            match self.never {}
         }
 
         /// Not called.

@@ -64,6 +64,7 @@ impl Pages {
     /// - `EINVAL`: it does not begin or end with a page, or is empty.
     /// - `EFAULT`: not all of it is memory.
     /// - `ENOMEM`: there is no memory for the list.
+    #[allow(dead_code, reason = "for clients in the kernel")]
     pub(crate) fn of_kernel(memory: KernelRange) -> Result<Self> {
         if memory.address() % PAGE_SIZE != 0 || memory.len() % PAGE_SIZE != 0 {
             return Err(EINVAL);
@@ -133,6 +134,7 @@ impl Pages {
     }
 
     /// Copies bytes out.
+    #[allow(dead_code, reason = "tests use it")]
     pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
         let pointer = to.as_mut_ptr();
         self.for_each_piece(offset, to.len(), |piece| {
@@ -168,6 +170,7 @@ impl Pages {
     }
 
     /// Copies bytes in. `EACCES` when the pages are read-only.
+    #[allow(dead_code, reason = "tests use it")]
     pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
         self.require_writable()?;
         let pointer = from.as_ptr();

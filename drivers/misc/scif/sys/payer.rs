@@ -2,11 +2,6 @@
 
 //! Who pays for the kernel's memory.
 
-use kernel::{
-    alloc::Flags,
-    prelude::*, //
-};
-
 /// Whose memory cgroup an allocation is charged to.
 ///
 /// What a process can make this module allocate, it pays for. What a peer makes it allocate is
@@ -17,14 +12,4 @@ pub(crate) enum Payer {
     Caller,
     /// Nobody's, also if a process happens to be the one that calls.
     Nobody,
-}
-
-impl Payer {
-    /// How to allocate. May sleep.
-    pub(crate) fn flags(self) -> Flags {
-        match self {
-            Payer::Caller => GFP_KERNEL_ACCOUNT,
-            Payer::Nobody => GFP_KERNEL,
-        }
-    }
 }

@@ -118,6 +118,7 @@ impl SharedMemory {
     }
 
     /// The size in bytes, a multiple of the page size.
+    #[allow(dead_code, reason = "tests use it")]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -185,6 +186,7 @@ impl SharedMemory {
     }
 
     /// Writes a number, at once.
+    #[allow(dead_code, reason = "tests use it")]
     pub(crate) fn write_u32(&self, offset: usize, value: u32) -> Result {
         // SAFETY: `number_at` returns valid and aligned pointers.
         unsafe { self.number_at::<u32>(offset)?.write_volatile(value.to_le()) };
@@ -192,6 +194,7 @@ impl SharedMemory {
     }
 
     /// Writes a number, at once.
+    #[allow(dead_code, reason = "tests use it")]
     pub(crate) fn write_u64(&self, offset: usize, value: u64) -> Result {
         // SAFETY: `number_at` returns valid and aligned pointers.
         unsafe { self.number_at::<u64>(offset)?.write_volatile(value.to_le()) };
@@ -208,6 +211,7 @@ impl SharedMemory {
     }
 
     /// Copies bytes in.
+    #[allow(dead_code, reason = "tests use it")]
     pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
         let to = self.at(offset, from.len())?;
         // SAFETY: As in `read`.

@@ -124,17 +124,21 @@ mod tests {
             GFP_KERNEL,
         )?;
         let timer = PeriodicTimer::start(ticks.clone(), Delta::from_millis(2))?;
-        let seen = ticks.queue.wait_timeout(Delta::from_secs(30), || {
-            (ticks.count.load(Acquire) >= 3).then_some(())
-        })?;
+        let seen = ticks
+            .queue
+            .wait_killable_timeout(Delta::from_secs(30), || {
+                (ticks.count.load(Acquire) >= 3).then_some(())
+            })?;
         assert_eq!(seen, Some(()));
         drop(timer);
 
         // Several periods without a tick, and nobody else holds the target.
         let count = ticks.count.load(Acquire);
-        let more = ticks.queue.wait_timeout(Delta::from_millis(20), || {
-            (ticks.count.load(Acquire) != count).then_some(())
-        })?;
+        let more = ticks
+            .queue
+            .wait_killable_timeout(Delta::from_millis(20), || {
+                (ticks.count.load(Acquire) != count).then_some(())
+            })?;
         assert_eq!(more, None);
         assert!(Arc::into_unique_or_drop(ticks).is_some());
         Ok(())

@@ -100,15 +100,6 @@ impl WaitQueue {
             .ok_or(ERESTARTSYS)
     }
 
-    /// As [`WaitQueue::wait`]; `Ok(None)` when `timeout` has passed.
-    pub(crate) fn wait_timeout<T>(
-        &self,
-        timeout: Delta,
-        condition: impl FnMut() -> Option<T>,
-    ) -> Result<Option<T>> {
-        self.wait_in_state(TASK_INTERRUPTIBLE, jiffies(timeout), condition)
-    }
-
     /// As [`WaitQueue::wait`], but only signals that kill the process end it (`ERESTARTSYS`, which
     /// nobody sees then). Nothing ends it for a task that exits, or a kernel thread: see
     /// [`can_be_killed`](super::current::can_be_killed).
@@ -129,8 +120,7 @@ impl WaitQueue {
         }
     }
 
-    /// As [`WaitQueue::wait_timeout`], but only signals that kill the process end it
-    /// (`ERESTARTSYS`, which nobody sees then).
+    /// As [`WaitQueue::wait_killable`]; `Ok(None)` when `timeout` has passed.
     pub(crate) fn wait_killable_timeout<T>(
         &self,
         timeout: Delta,
@@ -139,7 +129,7 @@ impl WaitQueue {
         self.wait_in_state(TASK_KILLABLE, jiffies(timeout), condition)
     }
 
-    /// As [`WaitQueue::wait_timeout`], but no signal ends it.
+    /// As [`WaitQueue::wait_killable_timeout`], but no signal ends it.
     pub(crate) fn wait_uninterruptible_timeout<T>(
         &self,
         timeout: Delta,
@@ -269,7 +259,10 @@ mod tests {
     fn a_timeout_ends_every_kind_of_wait() -> Result {
         let waker = Waker::new()?;
         let short = Delta::from_millis(2);
-        assert_eq!(waker.queue.wait_timeout(short, || waker.value())?, None);
+        assert_eq!(
+            waker.queue.wait_killable_timeout(short, || waker.value())?,
+            None
+        );
         assert_eq!(
             waker.queue.wait_killable_timeout(short, || waker.value())?,
             None
@@ -283,7 +276,7 @@ mod tests {
         assert_eq!(
             waker
                 .queue
-                .wait_timeout(Delta::from_millis(-1), || waker.value())?,
+                .wait_killable_timeout(Delta::from_millis(-1), || waker.value())?,
             None
         );
         Ok(())
@@ -296,7 +289,7 @@ mod tests {
         assert!(work.enqueue(waker.clone()).is_ok());
         let seen = waker
             .queue
-            .wait_timeout(Delta::from_secs(30), || waker.value())?;
+            .wait_killable_timeout(Delta::from_secs(30), || waker.value())?;
         assert_eq!(seen, Some(7));
         assert_eq!(waker.queue.wait(|| waker.value())?, 7);
         assert_eq!(waker.queue.wait_killable(|| waker.value())?, 7);

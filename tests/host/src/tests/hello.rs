@@ -5,7 +5,10 @@
 use proptest::prelude::*;
 
 use super::config;
-use crate::logic::hello::{Hello, NoHello, WORDS};
+use crate::logic::envelope::VERSION;
+use crate::logic::hello::{
+    Hello, Mode, NoHello, WORDS, common_features, is_usable, unknown_demands,
+};
 
 prop_compose! {
     fn hello()(
@@ -17,6 +20,8 @@ prop_compose! {
         generation: u64,
         control: u64,
         aperture in (any::<u64>(), any::<u64>()),
+        modes in (any::<u8>(), any::<u8>()),
+        features: u32,
     ) -> Hello {
         Hello {
             nonce,
@@ -28,6 +33,9 @@ prop_compose! {
             control,
             aperture_base: aperture.0,
             aperture_len: aperture.1.min(u64::MAX - aperture.0),
+            mode: modes.0,
+            usable: modes.1,
+            features,
         }
     }
 }
@@ -37,6 +45,72 @@ fn empty_scratchpads_are_no_hello() {
     assert_eq!(Hello::decode(&[0; WORDS]), Err(NoHello::Absent));
     // What reads of a device that is gone give.
     assert_eq!(Hello::decode(&[u32::MAX; WORDS]), Err(NoHello::Absent));
+}
+
+/// The words of `Documentation/wire-protocol.rst`.
+#[test]
+fn a_hello_to_the_byte() {
+    let hello = Hello {
+        nonce: 0x1111_1111,
+        echo: 0x2222_2222,
+        node: 0x3333,
+        window: 0x44,
+        page_shift: 12,
+        generation: 0x5555_5555_6666_6666,
+        control: 0x7777_7777_8888_8888,
+        aperture_base: 0x0999_9999_aaaa_aaaa,
+        aperture_len: 0x0bbb_bbbb_cccc_cccc,
+        mode: Mode::Arena.number(),
+        usable: Mode::Flat.bit() | Mode::Bounce.bit(),
+        features: 0xdddd_eeee,
+    };
+    let words = hello.encode();
+    assert_eq!(
+        words[..WORDS - 1],
+        [
+            0x5c1f_0002,
+            0x1111_1111,
+            0x2222_2222,
+            0x0c44_3333,
+            0x6666_6666,
+            0x5555_5555,
+            0x8888_8888,
+            0x7777_7777,
+            0xaaaa_aaaa,
+            0x0999_9999,
+            0xcccc_cccc,
+            0x0bbb_bbbb,
+            0x0000_0a02,
+            0xdddd_eeee,
+        ]
+    );
+    let sum = words[..WORDS - 1]
+        .iter()
+        .fold(0x811c_9dc5, |sum: u32, word| {
+            (sum ^ word).wrapping_mul(0x0100_0193).rotate_left(5)
+        });
+    assert_eq!(words[WORDS - 1], sum);
+}
+
+#[test]
+fn modes_have_numbers() {
+    let names: Vec<_> = (0..=u8::MAX)
+        .filter_map(|number| Mode::from_number(number).map(|mode| (number, mode.name())))
+        .collect();
+    assert_eq!(names, [(1, "flat"), (2, "arena"), (3, "bounce")]);
+    for mode in [Mode::Flat, Mode::Arena, Mode::Bounce] {
+        assert!(is_usable(mode.bit(), mode.number()));
+        assert!(!is_usable(!mode.bit(), mode.number()));
+    }
+    assert!(!is_usable(u8::MAX, 8));
+}
+
+#[test]
+fn features_that_both_know_are_used() {
+    assert_eq!(common_features(0b0110, 0b0011), 0b0010);
+    assert_eq!(common_features(0x3_0001, 0x1_0003), 0x1_0001);
+    assert_eq!(unknown_demands(0, 0xffff), 0);
+    assert_eq!(unknown_demands(0x1_0000, 0x3_0001), 0x2_0000);
 }
 
 proptest! {
@@ -49,7 +123,16 @@ proptest! {
 
     #[test]
     fn any_words_do_no_harm(words: [u32; WORDS]) {
-        prop_assert_eq!(Hello::decode(&words), Err(NoHello::Absent));
+        prop_assert!(Hello::decode(&words).is_err());
+    }
+
+    /// Whatever follows: where another version has its checksum is its own affair.
+    #[test]
+    fn other_versions_are_told(words: [u32; WORDS], version: u16) {
+        prop_assume!(version != u16::from(VERSION));
+        let mut words = words;
+        words[0] = 0x5c1f_0000 | u32::from(version);
+        prop_assert_eq!(Hello::decode(&words), Err(NoHello::Version(version)));
     }
 
     /// Half of a new hello over half of an old one is noticed.

@@ -16,7 +16,7 @@ use crate::loom_logic::ring::Geometry;
 /// A thing behind a gate. Loom finds every access that is not ordered with another one.
 struct Thing {
     gate: Gate,
-    /// The thing itself, one for each user; the owner takes all of them down.
+    /// The thing itself, one for each caller; the owner takes all of them down.
     memory: [UnsafeCell<bool>; 2],
     sleeping: Mutex<()>,
     wake: Condvar,
@@ -32,14 +32,14 @@ impl Thing {
         })
     }
 
-    /// What a user does, once: it goes in if it may, touches the thing, and wakes the owner if it
+    /// What a caller does, once: it goes in if it may, touches the thing, and wakes the owner if it
     /// was the last.
-    fn use_once(&self, user: usize) {
+    fn use_once(&self, caller: usize) {
         if !self.gate.enter() {
             return;
         }
-        self.memory[user].with_mut(|alive| {
-            // SAFETY: Each user has its own cell, and the owner does not touch it while somebody
+        self.memory[caller].with_mut(|alive| {
+            // SAFETY: Each caller has its own cell, and the owner does not touch it while somebody
             // is inside: loom checks exactly that.
             let alive = unsafe { &mut *alive };
             assert!(*alive, "the gate let somebody in after the end");
@@ -61,7 +61,7 @@ impl Thing {
         }
         drop(sleeping);
         for memory in &self.memory {
-            // SAFETY: The gate is closed and idle, so that no user is here; loom checks it.
+            // SAFETY: The gate is closed and idle, so that no caller is here; loom checks it.
             memory.with_mut(|alive| unsafe { *alive = false });
         }
         assert!(!self.gate.enter());
@@ -77,24 +77,24 @@ fn nobody_is_behind_a_closed_and_idle_gate() {
     model.preemption_bound = Some(3);
     model.check(|| {
         let thing = Thing::new();
-        let users: Vec<_> = (0..2)
-            .map(|user| {
+        let callers: Vec<_> = (0..2)
+            .map(|caller| {
                 let thing = thing.clone();
-                thread::spawn(move || thing.use_once(user))
+                thread::spawn(move || thing.use_once(caller))
             })
             .collect();
         thing.take_down();
-        for user in users {
-            user.join().expect("the user ends");
+        for caller in callers {
+            caller.join().expect("the caller ends");
         }
     });
 }
 
 #[test]
-fn a_user_that_comes_back_finds_the_gate_closed_or_delays_the_owner() {
+fn a_caller_that_comes_back_finds_the_gate_closed_or_delays_the_owner() {
     loom::model(|| {
         let thing = Thing::new();
-        let user = {
+        let caller = {
             let thing = thing.clone();
             thread::spawn(move || {
                 thing.use_once(0);
@@ -102,7 +102,7 @@ fn a_user_that_comes_back_finds_the_gate_closed_or_delays_the_owner() {
             })
         };
         thing.take_down();
-        user.join().expect("the user ends");
+        caller.join().expect("the caller ends");
     });
 }
 

@@ -26,8 +26,6 @@ use crate::sys::bindings as own;
 /// What a memory window demands of the memory behind it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WindowAlignment {
-    /// The bus address is a multiple of this.
-    pub(crate) address: u64,
     /// The size is a multiple of this.
     pub(crate) size: u64,
     /// The size is not larger than this.
@@ -90,12 +88,6 @@ impl NtbDevice {
         Ok(CString::try_from(name)?)
     }
 
-    /// The device on the NTB bus, for messages in the log.
-    pub(crate) fn device(&self) -> &Device {
-        // SAFETY: The device is valid as long as `self` is.
-        unsafe { Device::from_raw(own::scif_helper_ntb_device(self.as_ptr())) }
-    }
-
     /// The device that memory is mapped for, so that the peer can reach it.
     pub(crate) fn dma_device(&self) -> ARef<Device> {
         // SAFETY: The device is valid, so is its parent; this takes a reference.
@@ -106,18 +98,6 @@ impl NtbDevice {
     pub(crate) fn port_number(&self) -> Result<u32> {
         // SAFETY: The device is valid.
         count(unsafe { own::scif_helper_ntb_port_number(self.as_ptr()) })
-    }
-
-    /// How many peers there are.
-    pub(crate) fn peer_port_count(&self) -> Result<u32> {
-        // SAFETY: The device is valid.
-        count(unsafe { own::scif_helper_ntb_peer_port_count(self.as_ptr()) })
-    }
-
-    /// The number of the port of a peer.
-    pub(crate) fn peer_port_number(&self, peer: u32) -> Result<u32> {
-        // SAFETY: The device is valid.
-        count(unsafe { own::scif_helper_ntb_peer_port_number(self.as_ptr(), index(peer)?) })
     }
 
     /// Lets the link come up.
@@ -159,18 +139,7 @@ impl NtbDevice {
                 &mut max_size,
             )
         })?;
-        Ok(WindowAlignment {
-            address,
-            size,
-            max_size,
-        })
-    }
-
-    /// Whether this side says where a memory window into its memory leads to. Otherwise the peer
-    /// does, and [`NtbDevice::set_translation`] does nothing.
-    pub(crate) fn sets_translation_here(&self) -> bool {
-        // SAFETY: The device is valid.
-        unsafe { own::scif_helper_ntb_mw_is_set_here(self.as_ptr()) }
+        Ok(WindowAlignment { size, max_size })
     }
 
     /// Makes a memory window of this peer lead to `size` bytes at a bus address of this host.
@@ -196,12 +165,6 @@ impl NtbDevice {
         to_result(unsafe {
             own::scif_helper_ntb_mw_clear_trans(self.as_ptr(), index(peer)?, index(window)?)
         })
-    }
-
-    /// How many memory windows lead from this host to a peer.
-    pub(crate) fn peer_mw_count(&self) -> Result<u32> {
-        // SAFETY: The device is valid.
-        count(unsafe { own::scif_helper_ntb_peer_mw_count(self.as_ptr()) })
     }
 
     /// Where this host reaches a peer's memory through a window: physical address and size.
@@ -235,12 +198,6 @@ impl NtbDevice {
         unsafe { own::scif_helper_ntb_spad_read(self.as_ptr(), number) }
     }
 
-    /// Writes a scratchpad of this side.
-    pub(crate) fn spad_write(&self, number: u32, value: u32) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe { own::scif_helper_ntb_spad_write(self.as_ptr(), index(number)?, value) })
-    }
-
     /// Writes a scratchpad of a peer.
     pub(crate) fn peer_spad_write(&self, peer: u32, number: u32, value: u32) -> Result {
         // SAFETY: The device is valid.
@@ -253,12 +210,6 @@ impl NtbDevice {
     pub(crate) fn db_valid_mask(&self) -> u64 {
         // SAFETY: The device is valid.
         unsafe { own::scif_helper_ntb_db_valid_mask(self.as_ptr()) }
-    }
-
-    /// How many interrupt vectors the doorbells are spread over.
-    pub(crate) fn db_vector_count(&self) -> Result<u32> {
-        // SAFETY: The device is valid.
-        count(unsafe { own::scif_helper_ntb_db_vector_count(self.as_ptr()) })
     }
 
     /// The doorbells that belong to a vector; 0 where the vector does not exist.

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What every front door parses into: ports, options, flags.
+//!
+//! The numbers of the flags are those of the interface's documentation, the same for user space and
+//! for kernel clients; the UAPI header has only structures and ioctl numbers. Unknown bits are
+//! refused here, once for all front doors. Nothing is done here.
+
+use crate::logic::marks::Origin;
+use kernel::prelude::*;
+
+/// Memory may be read (`SCIF_PROT_READ`).
+pub(crate) const PROTECTION_READ: u32 = 1;
+/// Memory may be written (`SCIF_PROT_WRITE`).
+pub(crate) const PROTECTION_WRITE: u32 = 2;
+
+const ACCEPT_SYNC: i32 = 1;
+const MESSAGE_BLOCK: i32 = 1;
+const MAP_FIXED: i32 = 0x10;
+const FENCE_INIT_SELF: i32 = 1;
+const FENCE_INIT_PEER: i32 = 2;
+const SIGNAL_LOCAL: i32 = 0x10;
+const SIGNAL_REMOTE: i32 = 0x20;
+const RMA_USECPU: i32 = 1;
+const RMA_USECACHE: i32 = 2;
+const RMA_SYNC: i32 = 4;
+const RMA_ORDERED: i32 = 8;
+
+/// A node and a port on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PortId {
+    pub(crate) node: u16,
+    pub(crate) port: u16,
+}
+
+/// Which way the bytes of a transfer go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// From the peer's window into ours.
+    Read,
+    /// From our window into the peer's.
+    Write,
+}
+
+/// How the caller wants a transfer done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TransferOptions {
+    /// By CPU, not by engine.
+    pub(crate) use_cpu: bool,
+    /// Keep the pages of memory that is no window for later transfers.
+    pub(crate) use_cache: bool,
+    /// Complete on return.
+    pub(crate) synchronous: bool,
+    /// The last cache line of the source becomes visible last.
+    pub(crate) ordered: bool,
+}
+
+impl TransferOptions {
+    /// EINVAL for an unknown flag.
+    pub(crate) fn parse(flags: i32) -> Result<Self> {
+        if flags & !(RMA_USECPU | RMA_USECACHE | RMA_SYNC | RMA_ORDERED) != 0 {
+            return Err(EINVAL);
+        }
+        Ok(Self {
+            use_cpu: flags & RMA_USECPU != 0,
+            use_cache: flags & RMA_USECACHE != 0,
+            synchronous: flags & RMA_SYNC != 0,
+            ordered: flags & RMA_ORDERED != 0,
+        })
+    }
+}
+
+/// What may be done with a window, and whether its place is fixed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WindowOptions {
+    /// Of [`PROTECTION_READ`] and [`PROTECTION_WRITE`], one at least.
+    pub(crate) protection: u32,
+    /// At the offset that was named and nowhere else.
+    pub(crate) fixed: bool,
+}
+
+impl WindowOptions {
+    /// EINVAL for an unknown flag or no protection.
+    pub(crate) fn parse(protection: i32, flags: i32) -> Result<Self> {
+        let all = (PROTECTION_READ | PROTECTION_WRITE) as i32;
+        if flags & !MAP_FIXED != 0 || protection == 0 || protection & !all != 0 {
+            return Err(EINVAL);
+        }
+        Ok(Self {
+            protection: protection as u32,
+            fixed: flags & MAP_FIXED != 0,
+        })
+    }
+}
+
+/// A value and where in a window a fence signal puts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SignalTarget {
+    pub(crate) offset: i64,
+    pub(crate) value: u64,
+}
+
+/// Whose transfers a fence signal waits for, and where it is given.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SignalOptions {
+    pub(crate) origin: Origin,
+    /// In our window.
+    pub(crate) local: bool,
+    /// In the peer's.
+    pub(crate) remote: bool,
+}
+
+impl SignalOptions {
+    /// EINVAL for an unknown flag, for no place, or unless exactly one side's transfers are meant.
+    pub(crate) fn parse(flags: i32) -> Result<Self> {
+        let places = SIGNAL_LOCAL | SIGNAL_REMOTE;
+        if flags & places == 0 {
+            return Err(EINVAL);
+        }
+        Ok(Self {
+            origin: origin(flags & !places)?,
+            local: flags & SIGNAL_LOCAL != 0,
+            remote: flags & SIGNAL_REMOTE != 0,
+        })
+    }
+}
+
+/// Whose transfers a mark is for: exactly one side's, or EINVAL.
+pub(crate) fn origin(flags: i32) -> Result<Origin> {
+    match flags {
+        FENCE_INIT_SELF => Ok(Origin::Own),
+        FENCE_INIT_PEER => Ok(Origin::Peer),
+        _ => Err(EINVAL),
+    }
+}
+
+/// Whether accept waits. EINVAL for an unknown flag.
+pub(crate) fn accept_blocks(flags: i32) -> Result<bool> {
+    match flags & !ACCEPT_SYNC {
+        0 => Ok(flags & ACCEPT_SYNC != 0),
+        _ => Err(EINVAL),
+    }
+}
+
+/// Whether send or receive waits. EINVAL for an unknown flag.
+pub(crate) fn message_blocks(flags: i32) -> Result<bool> {
+    match flags & !MESSAGE_BLOCK {
+        0 => Ok(flags & MESSAGE_BLOCK != 0),
+        _ => Err(EINVAL),
+    }
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The calls on an endpoint that is connected: messages, windows, transfers, fences; and what is
+//! ready, for `poll`.
+//!
+//! Each checks its arguments, finds the connection and passes on to the part of it that does the work.
+//! ENOTCONN if there is no connection.
+
+use super::{
+    connection::Connection,
+    Endpoint,
+    State, //
+};
+use crate::{
+    arguments::{
+        Direction,
+        SignalTarget,
+        TransferOptions,
+        WindowOptions, //
+    },
+    logic::{
+        address_space::Range,
+        marks::Origin, //
+    },
+    peer::channel::State as ChannelState,
+    rma::{
+        mapping,
+        transfers::LocalSide, //
+    },
+    sys::{
+        buffer::Buffer,
+        chardev::poll_events,
+        user_mapping::Wanted,
+        wait::WaitQueue, //
+    },
+};
+use kernel::{
+    mm::virt::VmaNew,
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::Arc, //
+};
+
+impl Endpoint {
+    /// The connection: ENOTCONN if there is none.
+    fn connection(&self) -> Result<Arc<Connection>> {
+        match &*self.state.lock() {
+            State::Connected(connection, _) => Ok(connection.clone()),
+            _ => Err(ENOTCONN),
+        }
+    }
+
+    /// Sends bytes of the caller; see [`stream::Stream::send`].
+    pub(crate) fn send(&self, from: &Buffer, block: bool) -> Result<usize> {
+        self.connection()?.stream.send(from, block)
+    }
+
+    /// Receives bytes into memory of the caller; see [`stream::Stream::receive`].
+    pub(crate) fn receive(&self, to: &Buffer, block: bool) -> Result<usize> {
+        self.connection()?.stream.receive(to, block)
+    }
+
+    /// What is ready: the bits of `poll`. Does not wait. The caller has put itself into the queue.
+    pub(crate) fn poll_state(&self) -> u32 {
+        use poll_events::*;
+
+        let connection = match &*self.state.lock() {
+            State::Unbound | State::Bound(_) => return ERR,
+            State::Listening(listener, _) => {
+                return match listener.is_ready() {
+                    true => IN | RDNORM,
+                    false => 0,
+                }
+            }
+            State::Connecting(connection, _) => {
+                return match connection.channel.state() {
+                    ChannelState::Requested => 0,
+                    // The result can be collected.
+                    ChannelState::Established | ChannelState::PeerClosed => OUT | WRNORM,
+                    ChannelState::Refused | ChannelState::Lost | ChannelState::Closed => {
+                        OUT | WRNORM | ERR | HUP
+                    }
+                };
+            }
+            State::Connected(connection, _) => connection.clone(),
+        };
+        let mut events = 0;
+        if connection.stream.poll_receive() {
+            events |= IN | RDNORM;
+        }
+        match connection.channel.state() {
+            ChannelState::Established => {
+                if connection.stream.poll_send() {
+                    events |= OUT | WRNORM;
+                }
+            }
+            _ => events |= HUP,
+        }
+        events
+    }
+
+    /// The queue that is woken when [`Self::poll_state`] changes.
+    pub(crate) fn waiters(&self) -> &WaitQueue {
+        &self.waiters
+    }
+
+    /// Registers memory of the caller, whole pages. Returns the offset of the window; see
+    /// [`Windows::register`](crate::memory::windows::Windows::register).
+    pub(crate) fn register(
+        &self,
+        memory: &Buffer,
+        offset: i64,
+        options: WindowOptions,
+    ) -> Result<i64> {
+        let misaligned = memory.address() % PAGE_SIZE != 0 || memory.len() % PAGE_SIZE != 0;
+        let misplaced = offset < 0 || (options.fixed && offset as u64 % PAGE_SIZE as u64 != 0);
+        if misaligned || misplaced || memory.len() == 0 {
+            return Err(EINVAL);
+        }
+        self.connection()?.windows.register(memory, offset, options)
+    }
+
+    /// Unregisters all windows of a range; see
+    /// [`Windows::unregister`](crate::memory::windows::Windows::unregister).
+    pub(crate) fn unregister(&self, offset: i64, len: u64) -> Result {
+        if offset < 0 || len == 0 {
+            return Err(EINVAL);
+        }
+        let connection = self.connection()?;
+        let range = Range::new(offset, len).map_err(|_| EINVAL)?;
+        connection.windows.unregister(range)
+    }
+
+    /// Copies between our memory and windows of the peer; see
+    /// [`Transfers::copy`](crate::rma::transfers::Transfers::copy).
+    pub(crate) fn transfer(
+        &self,
+        direction: Direction,
+        local: &LocalSide,
+        remote: i64,
+        len: u64,
+        options: TransferOptions,
+    ) -> Result {
+        if len == 0 {
+            return Err(EINVAL);
+        }
+        self.connection()?
+            .transfers
+            .copy(direction, local, remote, len, options)
+    }
+
+    /// Maps windows of the peer into an area of the caller that is being set up.
+    pub(crate) fn map(&self, vma: &VmaNew) -> Result {
+        let connection = self.connection()?;
+        mapping::map(
+            &connection.channel,
+            &connection.remote_windows,
+            &connection.mappings,
+            &Wanted::of(vma),
+            vma,
+        )
+    }
+
+    /// A mark for all transfers that one side has started so far.
+    pub(crate) fn fence_mark(&self, origin: Origin) -> Result<i32> {
+        self.connection()?.fences.mark(origin)
+    }
+
+    /// Has values stored once all transfers that one side has started so far have ended.
+    pub(crate) fn fence_signal(
+        &self,
+        origin: Origin,
+        local: Option<SignalTarget>,
+        remote: Option<SignalTarget>,
+    ) -> Result {
+        self.connection()?.fences.signal(origin, local, remote)
+    }
+
+    /// Waits until the transfers that a mark stands for have ended.
+    pub(crate) fn fence_wait(&self, mark: i32) -> Result {
+        self.connection()?.fences.wait(mark)
+    }
+}

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One end of a connection, from the request to the last word about it.
+//!
+//! A connection is parts: a channel (how the two ends stand, `peer/channel.rs`), a byte stream
+//! (`stream.rs`), the windows of both ends (`memory/`), transfers and fences (`rma/`). It is here that
+//! they are put together, and that they are told of what happens to the connection, in order.
+//!
+//! # Closing
+//!
+//! An end that closes first stops writing itself, then says `Close` and stays in the contact's table,
+//! so that its ring's memory lives, until the other end has said `CloseDone`: that it will write into
+//! the ring no more, and that its transfers have ended. Both may close at once: each answers the
+//! other's `Close`. An end whose peer has closed leaves without a word.
+//!
+//! An end that has registered windows waits for that before its close is done: transfers in flight,
+//! its own and the peer's, are then complete, as the interface promises. What the caller can see of
+//! it, port, pins and charges, is gone when its close has returned, whatever the peer does later.
+
+use super::stream::Stream;
+use crate::{
+    logic::{
+        envelope::ChannelId,
+        messages::{
+            Message,
+            Refusal,
+            RingAddress, //
+        },
+    },
+    memory::{
+        exports::Exports,
+        remote_window::Remembered,
+        remote_windows::RemoteWindows,
+        windows::Windows, //
+    },
+    peer::{
+        channel::{
+            Channel,
+            Owner,
+            State, //
+        },
+        doorbells::Subscription,
+        Peer, //
+    },
+    rma::{
+        caches::Caches,
+        fence::Fences,
+        mapping::Mappings,
+        transfers::Transfers, //
+    },
+    sys::{
+        current::can_be_killed,
+        wait::WaitQueue, //
+    },
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        Mutex,
+        SetOnce, //
+    },
+    time::Delta,
+};
+
+/// How long a task that can't be killed (any more) waits for the peer to let go of its windows.
+const CLOSE_TIMEOUT: Delta = Delta::from_secs(2);
+
+/// What all connections with one peer share.
+pub(super) struct Shared {
+    pub(super) peer: Arc<Peer>,
+    pub(super) exports: Arc<Exports>,
+    pub(super) remembered: Arc<Remembered>,
+    pub(super) mappings: Arc<Mappings>,
+    pub(super) caches: Arc<Caches>,
+    /// Bytes of a receive ring.
+    pub(super) ring_size: u32,
+}
+
+/// Which ports it connects.
+#[derive(Clone, Copy)]
+pub(super) struct PortPair {
+    pub(super) own: u16,
+    pub(super) peer: u16,
+}
+
+/// See the head of this file.
+#[pin_data]
+pub(super) struct Connection {
+    pub(super) channel: Arc<Channel>,
+    pub(super) ports: PortPair,
+    pub(super) stream: Arc<Stream>,
+    pub(super) windows: Arc<Windows>,
+    pub(super) remote_windows: Arc<RemoteWindows>,
+    pub(super) transfers: Transfers,
+    #[pin]
+    pub(super) fences: Fences,
+    pub(super) mappings: Arc<Mappings>,
+    /// Why the peer did not want it.
+    refusal: SetOnce<Refusal>,
+    /// Whether the peer has said `CloseDone`.
+    close_answered: Atomic<bool>,
+    /// As long as the peer can ring for it.
+    #[pin]
+    subscription: Mutex<Option<Subscription>>,
+}
+
+impl Connection {
+    /// An end in this state that nobody knows of yet. The caller is inside the peer. May sleep.
+    pub(super) fn new(
+        shared: &Shared,
+        owner: Arc<dyn Owner>,
+        id: ChannelId,
+        ports: PortPair,
+        state: State,
+    ) -> Result<Arc<Self>> {
+        let peer = &shared.peer;
+        let channel = Channel::new(peer, owner, id, state)?;
+        let stream = Stream::new(&channel, shared.ring_size)?;
+        let engine = choose_engine(peer, id);
+        let (exports, caches) = (&shared.exports, &shared.caches);
+        let windows = Windows::new(&channel, exports, caches.clone(), engine)?;
+        let remote_windows = RemoteWindows::new(&channel, &shared.remembered)?;
+        let transfers = Transfers::new(&channel, &windows, &remote_windows, caches, engine)?;
+        let fences = Fences::new(&channel, &transfers.marks, &windows, &remote_windows);
+        let subscription = Subscription::new(&peer.doorbells, stream.doorbell, stream.clone())?;
+        Arc::pin_init(
+            pin_init!(Self {
+                channel,
+                ports,
+                stream,
+                windows,
+                remote_windows,
+                transfers,
+                fences <- fences,
+                mappings: shared.mappings.clone(),
+                refusal: SetOnce::new(),
+                close_answered: Atomic::new(false),
+                subscription <- new_mutex!(Some(subscription), "Connection::subscription"),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    /// Takes away what the peer can still reach, as it is out of the table. May sleep.
+    pub(super) fn leave(&self) {
+        let subscription = self.subscription.lock().take();
+        drop(subscription);
+        // Somebody may hold on to the connection for long, but the peer writes no more.
+        self.stream.unmap();
+    }
+
+    /// Learns of the other end. Ends the relation to the peer if what it says can't be.
+    pub(super) fn set_remote(&self, id: ChannelId, ring: &RingAddress) -> Result {
+        self.stream.set_remote(ring)?;
+        self.channel.set_remote(id);
+        Ok(())
+    }
+
+    /// Why the peer did not want it.
+    pub(super) fn refusal(&self) -> Refusal {
+        self.refusal.copy().unwrap_or(Refusal::NoListener)
+    }
+
+    // ----- what the peer says; called by the control work --------------------------------------
+
+    /// The peer has accepted. Returns whether this end still wants the connection.
+    pub(super) fn accepted(&self, source: ChannelId, ring: &RingAddress) -> bool {
+        if self.channel.state() == State::Requested && self.set_remote(source, ring).is_err() {
+            return false;
+        }
+        let old = self
+            .channel
+            .change_state(|state| (state == State::Requested).then_some(State::Established));
+        self.channel.wake();
+        old == State::Requested
+    }
+
+    /// The peer has refused.
+    pub(super) fn refused(&self, reason: Refusal) {
+        self.refusal.populate(reason);
+        let old = self
+            .channel
+            .change_state(|state| (state == State::Requested).then_some(State::Refused));
+        self.channel.wake();
+        if matches!(old, State::Requested | State::Closed) {
+            self.channel.remove();
+        }
+    }
+
+    /// The peer has closed its end.
+    pub(super) fn peer_closed(&self) {
+        self.channel
+            .change_state(|state| (state == State::Established).then_some(State::PeerClosed));
+        self.channel.wake();
+        // Before the answer: when that is there, the peer has its memory back, unless it is in use.
+        self.remote_windows.forget_all();
+        // Whoever is the last to leave answers, so that the answer comes after the last write.
+        self.channel.end_uses();
+        // Nobody can reach them any more, but who has mapped them or copies already.
+        self.windows.revoke_all();
+        self.transfers.close_cache_soon();
+    }
+
+    /// The peer will write no more into the ring of this closed end, and its transfers have ended:
+    /// the end can go.
+    pub(super) fn close_done(&self) {
+        if self.channel.state() == State::Closed {
+            self.channel.remove();
+        }
+        self.close_answered.store(true, Relaxed);
+        self.channel.wake();
+    }
+
+    /// The peer's node is gone. May sleep.
+    pub(super) fn lost(&self) {
+        self.channel
+            .change_state(|state| (state != State::Closed).then_some(State::Lost));
+        self.channel.close_uses();
+        self.channel.wake();
+        self.remote_windows.forget_all();
+        self.windows.revoke_all();
+        self.transfers.close_cache();
+        self.transfers.marks.forget_deferred();
+    }
+
+    // ----- what the owner wants ----------------------------------------------------------------
+
+    /// Has `waiters` woken from now on.
+    pub(super) fn attach(&self, waiters: Arc<WaitQueue>) {
+        self.channel.attach(waiters);
+    }
+
+    /// Closes this end. May sleep: transfers in flight are waited for. Not for calling from the
+    /// control work, which hears the peer's answer.
+    pub(super) fn close(&self) {
+        let old = self.channel.change_state(|_| Some(State::Closed));
+        self.channel.wake();
+        self.transfers.marks.drain();
+        self.transfers.marks.run_deferred();
+        self.channel.drain_uses();
+        self.windows.revoke_all();
+        self.transfers.close_cache();
+        self.remote_windows.forget_all();
+        self.transfers.marks.forget_deferred();
+        match (old, self.channel.remote()) {
+            (State::Established, Ok(target)) => {
+                let _ = self.channel.post(&Message::Close {
+                    target,
+                    source: self.channel.id,
+                });
+                self.wait_for_peer_transfers();
+            }
+            (State::Requested, _) => {
+                // Stays in the table until the request is refused or its acceptance has been
+                // answered: the peer may already write.
+                let _ = self.channel.post(&Message::Cancel {
+                    source: self.channel.id,
+                });
+            }
+            // A peer that is lost keeps what it might write to until it is forgotten.
+            (State::Lost, _) => (),
+            _ => self.channel.remove(),
+        }
+        self.channel.detach();
+        self.wait_until_released();
+    }
+
+    /// Waits for others who let go of memory of this end at the same time: because the peer has closed
+    /// its end, or of transfers that have ended.
+    fn wait_until_released(&self) {
+        if self.windows.were_used() || self.transfers.marks.were_used() {
+            let queues = self.channel.queues();
+            queues.control.flush();
+            queues.completion.flush();
+        }
+    }
+
+    /// Waits until the peer, which has been told that this end is closed, has no transfer from or to
+    /// its windows under way, and has let go of those that it has not mapped. Killable; a peer that
+    /// goes has none.
+    fn wait_for_peer_transfers(&self) {
+        let Ok(waiters) = self.channel.waiters() else {
+            return;
+        };
+        if !self.windows.has_any() {
+            return;
+        }
+        let peer = self.channel.peer();
+        let done = || (self.close_answered.load(Relaxed) || peer.is_over()).then_some(());
+        if can_be_killed() && waiters.wait_killable(done).is_ok() {
+            return;
+        }
+        // Who waits for the end of a process wants its memory back then; but not for any time that
+        // the peer might like.
+        let _ = waiters.wait_uninterruptible_timeout(CLOSE_TIMEOUT, done);
+    }
+
+    /// Drops an end that was never used: its request or acceptance could not be sent. May sleep.
+    pub(super) fn abandon(&self) {
+        self.channel.change_state(|_| Some(State::Closed));
+        self.channel.remove();
+    }
+}
+
+/// Spreads channels over the engines that reach the peer.
+fn choose_engine(peer: &Peer, id: ChannelId) -> Option<usize> {
+    let engines = peer.path().engines();
+    let working = || {
+        engines
+            .iter()
+            .enumerate()
+            .filter(|(_, route)| !route.engine.has_stopped())
+    };
+    let count = working().count();
+    let number = (id.0 as usize).checked_rem(count)?;
+    working().nth(number).map(|(index, _)| index)
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What SCIF has with one peer: the connections, and what they share.
+//!
+//! Lock: `connections` comes before those of the parts of a connection, see `scif_main.rs`.
+
+use super::{
+    connection::{
+        Connection,
+        PortPair,
+        Shared, //
+    },
+    listener::Request,
+    ports::Ports, //
+};
+use crate::{
+    logic::{
+        envelope::ChannelId,
+        messages::{
+            Message,
+            Refusal, //
+        },
+    },
+    memory::{
+        exports::Exports,
+        remote_window::Remembered, //
+    },
+    peer::{
+        channel::{
+            Channel,
+            Owner,
+            State, //
+        },
+        channel_table::ChannelTable,
+        Peer, //
+    },
+    rma::{
+        caches::Caches,
+        mapping::Mappings, //
+    },
+    sys::wait::WaitQueue,
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+};
+
+/// See the head of this file.
+#[pin_data]
+pub(super) struct Contact {
+    pub(super) shared: Shared,
+    pub(super) ports: Arc<Ports>,
+    #[pin]
+    connections: Mutex<ChannelTable<Connection>>,
+}
+
+impl Contact {
+    /// No connections yet; requests go to the listeners of `ports`. May sleep.
+    pub(super) fn new(
+        peer: &Arc<Peer>,
+        ports: &Arc<Ports>,
+        caches: &Arc<Caches>,
+        ring_size: u32,
+    ) -> Result<Arc<Self>> {
+        let shared = Shared {
+            peer: peer.clone(),
+            exports: Exports::new()?,
+            remembered: Arc::new(Remembered::new(), GFP_KERNEL)?,
+            mappings: Mappings::new()?,
+            caches: caches.clone(),
+            ring_size,
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                shared,
+                ports: ports.clone(),
+                connections <- new_mutex!(ChannelTable::new(), "Contact::connections"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The peer.
+    pub(super) fn peer(&self) -> &Arc<Peer> {
+        &self.shared.peer
+    }
+
+    /// Makes a connection and puts it into the table: ENODEV if the peer is lost. May sleep.
+    fn insert(self: &Arc<Self>, ports: PortPair, state: State) -> Result<Arc<Connection>> {
+        // A ring that finds no place must not outlive the session.
+        let _inside = self.peer().enter().ok_or(ENODEV)?;
+        let mut connections = self.connections.lock();
+        // Under the lock, so that whoever marks all as lost either sees it or has been seen.
+        if self.peer().is_over() {
+            return Err(ENODEV);
+        }
+        connections.insert(|id| Connection::new(&self.shared, self.clone(), id, ports, state))
+    }
+
+    /// Asks the peer for a connection. The answer changes the state of its channel and wakes
+    /// `waiters`. May sleep.
+    pub(super) fn request(
+        self: &Arc<Self>,
+        ports: PortPair,
+        waiters: Arc<WaitQueue>,
+    ) -> Result<Arc<Connection>> {
+        let connection = self.insert(ports, State::Requested)?;
+        connection.attach(waiters);
+        let posted = self.peer().post(&Message::Connect {
+            source: connection.channel.id,
+            source_port: ports.own,
+            port: ports.peer,
+            ring: connection.stream.address(),
+        });
+        // The peer is lost: nobody will answer.
+        posted.inspect_err(|_| connection.abandon())?;
+        Ok(connection)
+    }
+
+    /// Answers a request with a connection. May sleep.
+    pub(super) fn accept(
+        self: &Arc<Self>,
+        request: &Request,
+        port: u16,
+    ) -> Result<Arc<Connection>> {
+        let ports = PortPair {
+            own: port,
+            peer: request.source_port,
+        };
+        let made = self.insert(ports, State::Established).inspect_err(|_| {
+            let _ = self.peer().post(&Message::Refuse {
+                target: request.source,
+                reason: Refusal::NoMemory,
+            });
+        });
+        let connection = made?;
+        let answer = connection
+            .set_remote(request.source, &request.ring)
+            .and_then(|()| {
+                self.peer().post(&Message::Accept {
+                    target: request.source,
+                    source: connection.channel.id,
+                    ring: connection.stream.address(),
+                })
+            });
+        answer.inspect_err(|_| connection.abandon())?;
+        Ok(connection)
+    }
+
+    /// Finds a connection by the id that the peer names.
+    pub(super) fn connection(&self, id: ChannelId) -> Option<Arc<Connection>> {
+        self.connections.lock().get(id).cloned()
+    }
+
+    /// Calls `f` with each connection, one at a time, without a lock.
+    pub(super) fn for_each(&self, mut f: impl FnMut(&Connection)) {
+        let mut index = 0;
+        loop {
+            let next = self.connections.lock().at_or_after(index);
+            let Some((found, connection)) = next else {
+                break;
+            };
+            index = found + 1;
+            f(&connection);
+        }
+    }
+
+    /// How many connections have an end here that is not closed, and how many are closed and wait for
+    /// the peer's last word.
+    pub(super) fn connection_counts(&self) -> (usize, usize) {
+        let (mut open, mut closing) = (0, 0);
+        self.for_each(|connection| match connection.channel.state() {
+            State::Closed => closing += 1,
+            _ => open += 1,
+        });
+        (open, closing)
+    }
+}
+
+impl Owner for Contact {
+    fn uses_ended(&self, channel: &Channel) {
+        if let Ok(target) = channel.remote() {
+            let _ = channel.post(&Message::CloseDone { target });
+        }
+    }
+
+    fn remove(&self, id: ChannelId) {
+        let removed = self.connections.lock().remove(id);
+        if let Some(connection) = removed {
+            connection.leave();
+        }
+    }
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What each message of a peer to SCIF does.
+//!
+//! Called by the control work. A message that contradicts what was said before ends the relation to
+//! the peer, with a reason in the log. One about a connection that is not there (any more) is normal,
+//! and ignored: the two ends close independently. Answers that can't be sent are of no concern: the
+//! peer is lost then.
+
+use super::{
+    connection::Connection,
+    contact::Contact,
+    listener::Request, //
+};
+use crate::{
+    logic::messages::Message,
+    memory::remote_windows::Offer,
+    peer::attachment::Violation, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Does what a message asks for. May sleep but never waits for the peer.
+pub(super) fn handle(contact: &Arc<Contact>, message: Message) -> Result<(), Violation> {
+    let peer = contact.peer();
+    match message {
+        Message::Connect {
+            source,
+            source_port,
+            port,
+            ring,
+        } => contact.ports.requested(
+            port,
+            Request {
+                peer: peer.clone(),
+                source,
+                source_port,
+                ring,
+            },
+        ),
+        Message::Cancel { source } => contact.ports.cancelled(peer, source),
+        Message::Accept {
+            target,
+            source,
+            ring,
+        } => {
+            let taken = contact
+                .connection(target)
+                .is_some_and(|connection| connection.accepted(source, &ring));
+            if !taken {
+                // The connector has given up: so it is closed as soon as it exists.
+                let _ = peer.post(&Message::Close {
+                    target: source,
+                    source: target,
+                });
+            }
+        }
+        Message::Close { target, source } => match contact.connection(target) {
+            Some(connection) if connection.channel.remote().is_ok() => connection.peer_closed(),
+            // Both ends closed at once, and this one was done first, or had given up before it was
+            // accepted: nothing writes there any more, or ever did.
+            _ => {
+                let _ = peer.post(&Message::CloseDone { target: source });
+            }
+        },
+        Message::WindowReleased { window } => contact.shared.exports.release(window),
+        _ => match contact.connection(message.target()) {
+            Some(connection) => handle_for(&connection, message)?,
+            None => {
+                if let Message::WindowOffer { window, .. } = message {
+                    // Its owner waits for that, or the memory stays pinned.
+                    let _ = peer.post(&Message::WindowReleased { window });
+                }
+            }
+        },
+    }
+    Ok(())
+}
+
+fn handle_for(connection: &Connection, message: Message) -> Result<(), Violation> {
+    let (windows, remote_windows) = (&connection.windows, &connection.remote_windows);
+    let (stream, fences) = (&connection.stream, &connection.fences);
+    match message {
+        Message::Refuse { reason, .. } => connection.refused(reason),
+        Message::CloseDone { .. } => connection.close_done(),
+        Message::SpaceWanted { .. } => stream.space_wanted(),
+        Message::SpaceAvailable { .. } => stream.space_available(),
+        Message::WindowOffer {
+            window,
+            protection,
+            offset,
+            len,
+            extents,
+            ..
+        } => remote_windows.offered(&Offer {
+            window,
+            protection,
+            offset,
+            len,
+            extents,
+        })?,
+        Message::WindowExtents {
+            window,
+            count,
+            extents,
+            ..
+        } => remote_windows.extents_came(window, count, &extents)?,
+        Message::WindowAnswer { window, status, .. } => windows.answered(window, status),
+        Message::WindowRevoke { window, offset, .. } => remote_windows.revoked(window, offset),
+        Message::WindowRevokeDone { window, .. } => windows.revoke_done(window),
+        Message::MarkRequest { token, .. } => fences.mark_requested(token),
+        Message::MarkAnswer {
+            token, sequence, ..
+        } => fences.mark_answered(token, sequence),
+        Message::FenceWait {
+            token, sequence, ..
+        } => fences.wait_requested(token, sequence),
+        Message::Signal {
+            token,
+            senders,
+            receivers,
+            ..
+        } => fences.signal_requested(token, senders, receivers),
+        Message::FenceDone { token, status, .. } => fences.wait_answered(token, status),
+        // Those are not about a connection, or were handled before.
+        Message::Connect { .. }
+        | Message::Accept { .. }
+        | Message::Cancel { .. }
+        | Message::Close { .. }
+        | Message::WindowReleased { .. } => (),
+    }
+    Ok(())
+}

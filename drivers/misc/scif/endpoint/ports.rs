@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The ports of this node, and who listens on them.
+//!
+//! Lock: `inner` is a leaf but for `Listener::queue`, which is taken under it.
+
+use super::listener::{
+    Listener,
+    Request, //
+};
+use crate::{
+    logic::{
+        envelope::ChannelId,
+        messages::{
+            Message,
+            Refusal, //
+        },
+        ports::PortTable, //
+    },
+    peer::Peer,
+    sys::zeroed,
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    rbtree::RBTree,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+};
+
+struct Inner {
+    table: KBox<PortTable>,
+    listeners: RBTree<u16, Arc<Listener>>,
+}
+
+/// See the head of this file.
+#[pin_data]
+pub(super) struct Ports {
+    #[pin]
+    inner: Mutex<Inner>,
+}
+
+/// A port of this node that belongs to endpoints; free again when dropped.
+pub(super) struct BoundPort {
+    ports: Arc<Ports>,
+    pub(super) number: u16,
+}
+
+impl Drop for BoundPort {
+    fn drop(&mut self) {
+        self.ports.inner.lock().table.free(self.number);
+    }
+}
+
+impl Ports {
+    /// All of them free. May sleep.
+    pub(super) fn new() -> Result<Arc<Self>> {
+        let table = zeroed::boxed::<PortTable>()?;
+        Arc::pin_init(
+            pin_init!(Self {
+                inner <- new_mutex!(
+                    Inner { table, listeners: RBTree::new() },
+                    "Ports::inner"
+                ),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Takes a port: `number`, or any that is free for 0. EINVAL if it is taken, ENOSPC if none is
+    /// left.
+    pub(super) fn bind(self: &Arc<Self>, number: u16) -> Result<Arc<BoundPort>> {
+        let mut inner = self.inner.lock();
+        let number = if number == 0 {
+            inner.table.allocate_any().ok_or(ENOSPC)?
+        } else {
+            inner.table.allocate(number).map_err(|_| EINVAL)?;
+            number
+        };
+        drop(inner);
+        // From here on dropping the port frees it, but it has to exist for that.
+        let port = BoundPort {
+            ports: self.clone(),
+            number,
+        };
+        Ok(Arc::new(port, GFP_KERNEL_ACCOUNT)?)
+    }
+
+    /// Lets requests for the listener's port come in.
+    pub(super) fn add_listener(&self, listener: &Arc<Listener>) -> Result {
+        let replaced = self.inner.lock().listeners.try_create_and_insert(
+            listener.port,
+            listener.clone(),
+            GFP_KERNEL_ACCOUNT,
+        )?;
+        drop(replaced);
+        Ok(())
+    }
+
+    /// Lets no more requests come in. Returns after the last one has been queued.
+    pub(super) fn remove_listener(&self, listener: &Listener) {
+        let removed = self.inner.lock().listeners.remove(&listener.port);
+        drop(removed);
+    }
+
+    /// A peer asks for a connection with `port`: queues the request, or refuses it. May sleep.
+    pub(super) fn requested(&self, port: u16, request: Request) {
+        let queued = {
+            let inner = self.inner.lock();
+            match inner.listeners.get(&port) {
+                Some(listener) => listener.push(request),
+                None => Err((Refusal::NoListener, request)),
+            }
+        };
+        if let Err((reason, request)) = queued {
+            // An answer that can't be sent is of no concern: the peer is lost then.
+            let _ = request.peer.post(&Message::Refuse {
+                target: request.source,
+                reason,
+            });
+        }
+    }
+
+    /// A connector has given up: forgets its request, if it is still queued, and says so. May sleep.
+    pub(super) fn cancelled(&self, peer: &Arc<Peer>, source: ChannelId) {
+        let found =
+            self.take(|request| request.source == source && Arc::ptr_eq(&request.peer, peer));
+        if found.is_some() {
+            let _ = peer.post(&Message::Refuse {
+                target: source,
+                reason: Refusal::ListenerClosed,
+            });
+        }
+    }
+
+    /// Drops the queued requests of a peer that is lost. May sleep.
+    pub(super) fn forget_requests(&self, peer: &Arc<Peer>) {
+        while self
+            .take(|request| Arc::ptr_eq(&request.peer, peer))
+            .is_some()
+        {}
+    }
+
+    /// Takes the first queued request for which `wanted` is true.
+    fn take(&self, wanted: impl Fn(&Request) -> bool) -> Option<Request> {
+        let inner = self.inner.lock();
+        let mut listeners = inner.listeners.values();
+        listeners.find_map(|listener| listener.take_if(&wanted))
+    }
+}
+
+#[kunit_tests(scif_endpoint_ports)]
+mod tests {
+    use super::*;
+    use crate::sys::wait::new_wait_queue;
+
+    const NUMBER: u16 = 2000;
+
+    #[test]
+    fn a_port_is_free_when_the_last_who_has_it_is_gone() -> Result {
+        let ports = Ports::new()?;
+        let port = ports.bind(NUMBER)?;
+        let other = port.clone();
+        drop(port);
+        assert!(matches!(ports.bind(NUMBER), Err(error) if error == EINVAL));
+        drop(other);
+        let again = ports.bind(NUMBER)?;
+        assert_eq!(again.number, NUMBER);
+        drop(again);
+        assert!(Arc::into_unique_or_drop(ports).is_some());
+        Ok(())
+    }
+
+    #[test]
+    fn any_port_is_one_that_is_free() -> Result {
+        let ports = Ports::new()?;
+        let first = ports.bind(0)?;
+        let taken = ports.bind(first.number + 1)?;
+        let second = ports.bind(0)?;
+        assert!(first.number != 0);
+        assert!(second.number > taken.number);
+        Ok(())
+    }
+
+    #[test]
+    fn a_listener_is_known_until_it_is_removed() -> Result {
+        let ports = Ports::new()?;
+        let waiters = Arc::pin_init(new_wait_queue!("scif_test::Ports::waiters"), GFP_KERNEL)?;
+        let listener = Listener::new(NUMBER, 1, waiters)?;
+        ports.add_listener(&listener)?;
+        assert!(ports.inner.lock().listeners.get(&NUMBER).is_some());
+        ports.remove_listener(&listener);
+        assert!(ports.inner.lock().listeners.get(&NUMBER).is_none());
+        assert!(Arc::into_unique_or_drop(listener).is_some());
+        Ok(())
+    }
+}

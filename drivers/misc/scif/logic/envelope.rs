@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Control messages as they cross the link, without their contents.
+//!
+//! A message fills one 64-byte slot of the receiver's control ring:
+//!
+//! ```text
+//!  0  kind      u8     which message of the service
+//!  1  version   u8     VERSION
+//!  2  service   u16    whose message it is
+//!  4  target    u32    the receiver's id of the channel it is about, 0 for none
+//!  8  fields    48 B   by service and kind; unused bytes are zero, and ignored
+//! 56  sequence  u64    written last; says that the slot is complete (see `slots.rs`)
+//! ```
+//!
+//! Fields are little-endian numbers in the order of the message's definition. Each lies at a
+//! multiple of its size, as in a C structure.
+//!
+//! A slot is decoded from a private copy; nothing in it is a pointer. An [`Envelope`] is opened by
+//! the service whose id it bears. That checks the form of each field (known values, no overflow);
+//! whether an id exists or an address lies inside the aperture is for the receiver to find out.
+//!
+//! [`define_messages`] makes the messages of a service from one table, so that what is written
+//! and what is read can't differ.
+//!
+//! What is not here: the services (SCIF's messages are in `messages.rs`), but for the first one, in
+//! which the two peers speak for themselves.
+
+/// Version of this protocol; both sides must have the same.
+pub(crate) const VERSION: u8 = 2;
+
+/// Bytes of a slot.
+pub(crate) const SLOT_SIZE: usize = 64;
+
+/// Where the sequence number of a slot lies.
+pub(crate) const SEQUENCE_OFFSET: usize = 56;
+
+/// Bytes for the fields of a message.
+pub(crate) const FIELDS: usize = 48;
+
+/// Whose message it is. Numbers are given out here and in `Documentation/wire-protocol.rst`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ServiceId(pub(crate) u16);
+
+impl ServiceId {
+    /// The two peers themselves.
+    pub(crate) const PEER: Self = Self(0);
+    /// SCIF.
+    pub(crate) const SCIF: Self = Self(1);
+}
+
+/// An id by which one side knows its end of a channel: an index with a generation, opaque to the
+/// other side.
+///
+/// Zero is never one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ChannelId(pub(crate) u32);
+
+impl ChannelId {
+    /// The id in messages that are about no channel.
+    pub(crate) const NONE: Self = Self(0);
+
+    /// The id, which must be one.
+    pub(crate) fn of_a_channel(self) -> Result<Self, Malformed> {
+        match self {
+            Self::NONE => Err(Malformed::Field),
+            id => Ok(id),
+        }
+    }
+}
+
+/// Why a slot is not a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Malformed {
+    /// Written by a protocol of another version.
+    Version,
+    /// No such kind of message.
+    Kind,
+    /// A field has a value that it can't have.
+    Field,
+}
+
+impl Malformed {
+    /// For the log.
+    pub(crate) fn reason(self) -> &'static str {
+        match self {
+            Malformed::Version => "a message of another protocol version",
+            Malformed::Kind => "a message of unknown kind",
+            Malformed::Field => "a message with an impossible field",
+        }
+    }
+}
+
+/// A message that has not been opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Envelope {
+    pub(crate) service: ServiceId,
+    pub(crate) kind: u8,
+    pub(crate) target: ChannelId,
+    pub(crate) fields: [u8; FIELDS],
+}
+
+impl Envelope {
+    /// The envelope as a slot; the sequence number is the caller's to add.
+    pub(crate) fn encode(&self) -> [u8; SEQUENCE_OFFSET] {
+        let [service_low, service_high] = self.service.0.to_le_bytes();
+        let head = [self.kind, VERSION, service_low, service_high];
+        let bytes = head
+            .into_iter()
+            .chain(self.target.0.to_le_bytes())
+            .chain(self.fields);
+        let mut slot = [0; SEQUENCE_OFFSET];
+        for (place, byte) in slot.iter_mut().zip(bytes) {
+            *place = byte;
+        }
+        slot
+    }
+
+    /// Reads an envelope from a private copy of a slot.
+    pub(crate) fn decode(slot: &[u8; SEQUENCE_OFFSET]) -> Result<Self, Malformed> {
+        let ([kind, version, service @ ..], rest) = take::<4>(slot)?;
+        if version != VERSION {
+            return Err(Malformed::Version);
+        }
+        let (target, rest) = take(rest)?;
+        let (fields, _) = take(rest)?;
+        Ok(Self {
+            service: ServiceId(u16::from_le_bytes(service)),
+            kind,
+            target: ChannelId(u32::from_le_bytes(target)),
+            fields,
+        })
+    }
+}
+
+// An envelope fills the slot up to the sequence number, which fills the rest.
+const _: () = assert!(8 + FIELDS == SEQUENCE_OFFSET && SEQUENCE_OFFSET + 8 == SLOT_SIZE);
+
+fn take<const N: usize>(bytes: &[u8]) -> Result<([u8; N], &[u8]), Malformed> {
+    let (head, tail) = bytes.split_first_chunk::<N>().ok_or(Malformed::Field)?;
+    Ok((*head, tail))
+}
+
+/// What can be put into an envelope.
+pub(crate) trait Enveloped {
+    fn envelope(&self) -> Envelope;
+}
+
+/// What can be a field of a message.
+pub(crate) trait Field: Sized {
+    /// The sizes of the numbers that it is made of, in their order.
+    const NUMBERS: &'static [usize];
+
+    fn write(&self, writer: &mut FieldWriter);
+
+    /// Takes nothing that [`Self::write`] would not write.
+    fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed>;
+}
+
+/// How many bytes fields take, one after another.
+pub(crate) const fn fields_end(mut fields: &[&[usize]]) -> usize {
+    let mut end: usize = 0;
+    while let [field, rest @ ..] = fields {
+        let mut numbers: &[usize] = field;
+        while let [size, rest @ ..] = numbers {
+            end = match end.checked_next_multiple_of(*size) {
+                Some(at) => at.saturating_add(*size),
+                None => usize::MAX,
+            };
+            numbers = rest;
+        }
+        fields = rest;
+    }
+    end
+}
+
+/// Writes fields one after another.
+pub(crate) struct FieldWriter {
+    fields: [u8; FIELDS],
+    at: usize,
+}
+
+impl FieldWriter {
+    pub(crate) fn new() -> Self {
+        Self {
+            fields: [0; FIELDS],
+            at: 0,
+        }
+    }
+
+    pub(crate) fn number<const N: usize>(&mut self, bytes: [u8; N]) {
+        // Every message fits, which is asserted where it is defined.
+        let Some((at, end)) = place::<N>(self.at) else {
+            return;
+        };
+        if let Some(field) = self.fields.get_mut(at..end) {
+            field.copy_from_slice(&bytes);
+            self.at = end;
+        }
+    }
+
+    pub(crate) fn finish(self) -> [u8; FIELDS] {
+        self.fields
+    }
+}
+
+/// Reads fields one after another.
+pub(crate) struct FieldReader<'a> {
+    fields: &'a [u8; FIELDS],
+    at: usize,
+}
+
+impl<'a> FieldReader<'a> {
+    pub(crate) fn new(fields: &'a [u8; FIELDS]) -> Self {
+        Self { fields, at: 0 }
+    }
+
+    pub(crate) fn number<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (at, end) = place::<N>(self.at).ok_or(Malformed::Field)?;
+        let field = self.fields.get(at..end).ok_or(Malformed::Field)?;
+        let (bytes, _) = take(field)?;
+        self.at = end;
+        Ok(bytes)
+    }
+}
+
+/// Where the next number of `N` bytes begins and ends.
+fn place<const N: usize>(at: usize) -> Option<(usize, usize)> {
+    let at = at.checked_next_multiple_of(N)?;
+    Some((at, at.checked_add(N)?))
+}
+
+macro_rules! number_fields {
+    ($($number:ty),*) => {
+        $(
+            impl Field for $number {
+                const NUMBERS: &'static [usize] = &[size_of::<Self>()];
+
+                fn write(&self, writer: &mut FieldWriter) {
+                    writer.number(self.to_le_bytes());
+                }
+
+                fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
+                    Ok(Self::from_le_bytes(reader.number()?))
+                }
+            }
+        )*
+    };
+}
+
+number_fields!(u16, u32, u64);
+
+impl Field for ServiceId {
+    const NUMBERS: &'static [usize] = u16::NUMBERS;
+
+    fn write(&self, writer: &mut FieldWriter) {
+        self.0.write(writer);
+    }
+
+    fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
+        Ok(Self(u16::read(reader)?))
+    }
+}
+
+impl Field for ChannelId {
+    const NUMBERS: &'static [usize] = u32::NUMBERS;
+
+    fn write(&self, writer: &mut FieldWriter) {
+        self.0.write(writer);
+    }
+
+    fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
+        Self(u32::read(reader)?).of_a_channel()
+    }
+}
+
+/// Makes the messages of a service from a table.
+///
+/// ```text
+/// define_messages! {
+///     /// What it is about.
+///     pub(crate) enum Message of ServiceId::SCIF;
+///
+///     /// A message that is about no channel.
+///     1 Hello { greeting: u32 };
+///     /// One about the receiver's channel `target`, with a condition that its fields meet.
+///     2 Count to target { from: u32, below: u32 } if from < below;
+/// }
+/// ```
+///
+/// A number is never used for another message, nor for one with other fields, in the same version
+/// of the protocol.
+macro_rules! define_messages {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis enum $messages:ident of $service:expr;
+
+        $(
+            $(#[$documentation:meta])*
+            $number:literal $name:ident $(to $target:ident)? {
+                $($field:ident: $type:ty),* $(,)?
+            } $(if $condition:expr)?;
+        )*
+    ) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $visibility enum $messages {
+            $(
+                $(#[$documentation])*
+                $name {
+                    $($target: $crate::logic::envelope::ChannelId,)?
+                    $($field: $type,)*
+                },
+            )*
+        }
+
+        impl $messages {
+            /// The number of the message in its service.
+            $visibility fn kind(&self) -> u8 {
+                match self {
+                    $(Self::$name { .. } => $number,)*
+                }
+            }
+
+            /// For logs.
+            $visibility fn name(&self) -> &'static str {
+                match self {
+                    $(Self::$name { .. } => stringify!($name),)*
+                }
+            }
+
+            /// The receiver's id of the channel that it is about; NONE if it is about none.
+            $visibility fn target(&self) -> $crate::logic::envelope::ChannelId {
+                match *self {
+                    $(
+                        Self::$name { $($target,)? .. } => {
+                            $crate::logic::envelope::define_messages!(@target $($target)?)
+                        }
+                    )*
+                }
+            }
+
+            /// Opens an envelope.
+            #[deny(unreachable_patterns)] // Two messages of one number.
+            $visibility fn from_envelope(
+                envelope: &$crate::logic::envelope::Envelope,
+            ) -> Result<Self, $crate::logic::envelope::Malformed> {
+                use $crate::logic::envelope::{Field, FieldReader, Malformed};
+
+                if envelope.service != $service {
+                    return Err(Malformed::Kind);
+                }
+                let mut reader = FieldReader::new(&envelope.fields);
+                match envelope.kind {
+                    $(
+                        $number => {
+                            $crate::logic::envelope::define_messages!(
+                                @check envelope $(, $target)?
+                            );
+                            $(let $field = <$type as Field>::read(&mut reader)?;)*
+                            $(
+                                if !($condition) {
+                                    return Err(Malformed::Field);
+                                }
+                            )?
+                            Ok(Self::$name { $($target,)? $($field,)* })
+                        }
+                    )*
+                    _ => Err(Malformed::Kind),
+                }
+            }
+        }
+
+        impl $crate::logic::envelope::Enveloped for $messages {
+            fn envelope(&self) -> $crate::logic::envelope::Envelope {
+                use $crate::logic::envelope::{Envelope, Field, FieldWriter};
+
+                let mut writer = FieldWriter::new();
+                match self {
+                    $(Self::$name { $($field,)* .. } => {
+                        $(Field::write($field, &mut writer);)*
+                    })*
+                }
+                Envelope {
+                    service: $service,
+                    kind: self.kind(),
+                    target: self.target(),
+                    fields: writer.finish(),
+                }
+            }
+        }
+
+        $(
+            const _: () = assert!(
+                $crate::logic::envelope::fields_end(
+                    &[$(<$type as $crate::logic::envelope::Field>::NUMBERS),*]
+                ) <= $crate::logic::envelope::FIELDS,
+                concat!(stringify!($name), " does not fit into an envelope")
+            );
+        )*
+    };
+
+    (@target) => { $crate::logic::envelope::ChannelId::NONE };
+    (@target $target:ident) => { $target };
+
+    (@check $envelope:ident) => {
+        if $envelope.target != $crate::logic::envelope::ChannelId::NONE {
+            return Err($crate::logic::envelope::Malformed::Field);
+        }
+    };
+    (@check $envelope:ident, $target:ident) => {
+        let $target = $envelope.target.of_a_channel()?;
+    };
+}
+pub(crate) use define_messages;
+
+define_messages! {
+    /// What the two peers tell each other for themselves.
+    pub(crate) enum PeerMessage of ServiceId::PEER;
+
+    /// The receiver has sent something for a service that the sender does not have.
+    1 NoService { service: ServiceId };
+}

@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The handshake by which two nodes come to a session, as decisions only.
+//!
+//! ```text
+//! Down ------- Offer -------> Offering --- Echo, then Begin ---> Up
+//!  ^                            |                                |
+//!  +--------- Withdraw ---------+                                |
+//!  +------------------------------- End -------------------------+
+//! ```
+//!
+//! *Offering*: a control block of ours exists and our hello, with a fresh nonce, is in the peer's
+//! scratchpads (see `hello.rs`). Once the peer's hello is there, too, our aperture is opened and our
+//! hello says the peer's nonce as its echo. When each side has seen its nonce come back, both are
+//! *up*.
+//!
+//! The caller looks at the world, asks [`Handshake::next`], does what it says, reports that with
+//! [`Handshake::carried_out`], and begins again, until there is nothing to do or something has
+//! failed. Events need not be reported, let alone each of them: an event, and a timer, make the
+//! caller look, and what it then finds decides.
+//!
+//! # What is promised
+//!
+//! A session begins with a peer whose hello, at this moment, echoes our nonce, and whose nonce we
+//! have echoed. As a nonce is for one offer, and an offer echoes one nonce, the two ends of a
+//! session belong together. The nonce of the last session is not answered again: the peer may still
+//! write to the memory of that session until it shows another one.
+//!
+//! An offer that was echoed is taken up (`Begin`), or taken back with `Withdraw { echoed: true }`:
+//! the peer may have begun its session, and write to our control block. If `Begin` fails, the caller
+//! has to do the same as for that.
+//!
+//! Scratchpads may hold anything: what was not written completely, what was written long ago, or
+//! what a hostile peer likes. It may show a nonce that was never its own, so the properties above
+//! hold for peers that keep to the protocol, and the caller checks all that a hello leads to.
+//!
+//! What is not here: memory, apertures, scratchpads, doorbells, timers, and the log.
+
+use super::hello::{
+    is_usable,
+    unknown_demands,
+    Hello,
+    NoHello, //
+};
+
+/// What this side asks of its peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) page_shift: u8,
+    /// The modes in which this side can write to a peer, as in the hello.
+    pub(crate) usable: u8,
+    /// Offered and demanded, as in the hello.
+    pub(crate) features: u32,
+}
+
+/// How a session has ended by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The peer has said farewell.
+    Left,
+    /// Something went wrong.
+    Failed,
+}
+
+/// The world at the moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    /// The device is there.
+    pub(crate) present: bool,
+    pub(crate) link_up: bool,
+    /// What the scratchpads hold.
+    pub(crate) hello: Result<Hello, NoHello>,
+    /// What the session says of itself, if there is one.
+    pub(crate) ended: Option<Ended>,
+    /// A random number, for an offer.
+    pub(crate) fresh_nonce: u32,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Nothing, until something changes.
+    Wait,
+    /// Make a control block, choose an aperture, say hello with this nonce and echo 0.
+    Offer { nonce: u32 },
+    /// Open the aperture, say hello again with the echo.
+    Echo { nonce: u32, echo: u32 },
+    /// Drop our offer. If it was echoed the peer may write to its block: keep that, and close the
+    /// aperture.
+    Withdraw { echoed: bool },
+    /// Both have seen each other: make the session.
+    Begin { nonce: u32, hello: Hello },
+    /// End the session.
+    End { reason: Reason },
+    /// The peer can't be served. This is to be said, once.
+    Refuse(Refused),
+}
+
+/// Why a session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    DeviceGone,
+    LinkDown,
+    Left,
+    Failed,
+    StartedAnew,
+}
+
+impl Reason {
+    /// For the log.
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Self::DeviceGone => "the device is being removed",
+            Self::LinkDown => "the link is down",
+            Self::Left => "it has left",
+            Self::Failed => "the session has failed",
+            Self::StartedAnew => "it has started anew",
+        }
+    }
+}
+
+/// Why a peer can't be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// It speaks this version of the protocol.
+    Version(u16),
+    /// Its pages have another size, of so many address bits.
+    PageSize(u8),
+    /// This side can't write through an aperture of the mode that the peer's has.
+    Mode(u8),
+    /// The peer can't write through an aperture of the mode that this side's has.
+    OurMode(u8),
+    /// It demands these features, which this side does not know.
+    Features(u32),
+}
+
+/// # Invariants
+///
+/// Nonces are not 0. An `echo` is 0 until the echo was carried out or has been tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Down,
+    Offering {
+        nonce: u32,
+        /// The nonce that the peer may have seen as our echo.
+        echo: u32,
+        /// All of the hello with that echo was written, and the aperture is open.
+        told: bool,
+    },
+    Up {
+        nonce: u32,
+        peer: u32,
+    },
+}
+
+/// See the head of this file.
+///
+/// # Invariants
+///
+/// `stale` is the peer's nonce of the last session that has ended, or 0. The peer of generation
+/// `rejected`, and one that speaks version `foreign`, have been refused, and the link was not seen
+/// to be down since.
+pub(crate) struct Handshake {
+    terms: Terms,
+    /// The number of the mode of our aperture.
+    mode: u8,
+    state: State,
+    stale: u32,
+    rejected: Option<u64>,
+    foreign: Option<u16>,
+    /// The generation in the hello that was looked at last.
+    looked_at: Option<u64>,
+}
+
+impl Handshake {
+    pub(crate) fn new(terms: Terms, mode: u8) -> Self {
+        Self {
+            terms,
+            mode,
+            state: State::Down,
+            stale: 0,
+            rejected: None,
+            foreign: None,
+            looked_at: None,
+        }
+    }
+
+    /// What to do next.
+    ///
+    /// Asked again without [`Self::carried_out`] in between, it gives the same answer to the same
+    /// question. The only thing it changes is whom it remembers to have refused: a link that is
+    /// down makes it forget.
+    pub(crate) fn next(&mut self, seen: &Seen) -> Action {
+        self.note(seen);
+        let connected = seen.present && seen.link_up;
+        match self.state {
+            State::Up { peer, .. } => match Self::why_over(seen, peer) {
+                Some(reason) => Action::End { reason },
+                None => Action::Wait,
+            },
+            State::Down if connected => Action::Offer {
+                // Zero means "none".
+                nonce: seen.fresh_nonce.max(1),
+            },
+            State::Down => Action::Wait,
+            State::Offering { echo, .. } if !connected => Action::Withdraw { echoed: echo != 0 },
+            State::Offering { nonce, echo, told } => match seen.hello {
+                Ok(hello) => self.answer(&hello, nonce, echo, told),
+                Err(NoHello::Version(version)) if self.foreign != Some(version) => {
+                    Action::Refuse(Refused::Version(version))
+                }
+                Err(_) => Action::Wait,
+            },
+        }
+    }
+
+    /// Takes note of whom it may be about, and forgets refusals that are no more.
+    fn note(&mut self, seen: &Seen) {
+        self.looked_at = seen.hello.ok().map(|hello| hello.generation);
+        if !(seen.present && seen.link_up) {
+            self.rejected = None;
+            self.foreign = None;
+        }
+    }
+
+    fn why_over(seen: &Seen, peer: u32) -> Option<Reason> {
+        if !seen.present {
+            return Some(Reason::DeviceGone);
+        }
+        if !seen.link_up {
+            return Some(Reason::LinkDown);
+        }
+        match (seen.ended, seen.hello) {
+            (Some(Ended::Left), _) => Some(Reason::Left),
+            (Some(Ended::Failed), _) => Some(Reason::Failed),
+            (None, Ok(hello)) if hello.nonce != peer => Some(Reason::StartedAnew),
+            (None, _) => None,
+        }
+    }
+
+    /// What to do about a hello while there is an offer.
+    fn answer(&self, hello: &Hello, nonce: u32, echo: u32, told: bool) -> Action {
+        // Left over from the last session, or of a peer that can't be served.
+        if hello.nonce == self.stale || self.rejected == Some(hello.generation) {
+            return Action::Wait;
+        }
+        if let Some(refused) = self.objection(hello) {
+            return Action::Refuse(refused);
+        }
+        // Our block may hold words of the peer's former life. This is asked before the echo is
+        // looked at: of two sides that both echo a former nonce of the other, each would wait for
+        // the other to begin anew.
+        if echo != 0 && echo != hello.nonce {
+            return Action::Withdraw { echoed: true };
+        }
+        // In answer to an offer of ours that is no more: the peer will make a new one when it sees
+        // that we have.
+        if hello.echo != 0 && hello.echo != nonce {
+            return Action::Wait;
+        }
+        if !told {
+            return Action::Echo {
+                nonce,
+                echo: hello.nonce,
+            };
+        }
+        if hello.echo != nonce {
+            return Action::Wait;
+        }
+        Action::Begin {
+            nonce,
+            hello: *hello,
+        }
+    }
+
+    /// What stands against a session with this peer.
+    fn objection(&self, hello: &Hello) -> Option<Refused> {
+        let Terms {
+            page_shift,
+            usable,
+            features,
+        } = self.terms;
+        let unknown = unknown_demands(features, hello.features);
+        if hello.page_shift != page_shift {
+            Some(Refused::PageSize(hello.page_shift))
+        } else if !is_usable(usable, hello.mode) {
+            Some(Refused::Mode(hello.mode))
+        } else if !is_usable(hello.usable, self.mode) {
+            Some(Refused::OurMode(self.mode))
+        } else if unknown != 0 {
+            Some(Refused::Features(unknown))
+        } else {
+            None
+        }
+    }
+
+    /// The action was carried out, or has failed. An `End` and a `Withdraw` can't fail.
+    ///
+    /// A `Begin` that failed rejects the generation of the peer until the link was down. An `Echo`
+    /// that failed may have got through in part, and is tried again.
+    pub(crate) fn carried_out(&mut self, action: &Action, success: bool) {
+        match *action {
+            Action::Wait => {}
+            Action::Offer { nonce } if success => {
+                self.state = State::Offering {
+                    nonce,
+                    echo: 0,
+                    told: false,
+                };
+            }
+            Action::Offer { .. } => {}
+            Action::Echo { nonce, echo } => {
+                self.state = State::Offering {
+                    nonce,
+                    echo,
+                    told: success,
+                };
+                // The peer speaks our version now.
+                self.foreign = None;
+            }
+            Action::Withdraw { .. } => self.state = State::Down,
+            Action::Begin { nonce, hello } if success => {
+                self.state = State::Up {
+                    nonce,
+                    peer: hello.nonce,
+                };
+            }
+            Action::Begin { hello, .. } => {
+                self.state = State::Down;
+                self.rejected = Some(hello.generation);
+            }
+            Action::End { .. } => {
+                if let State::Up { peer, .. } = self.state {
+                    self.stale = peer;
+                }
+                self.state = State::Down;
+            }
+            Action::Refuse(Refused::Version(version)) => self.foreign = Some(version),
+            Action::Refuse(_) => self.rejected = self.looked_at,
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.state, State::Up { .. })
+    }
+
+    /// The nonce of our offer or our session.
+    pub(crate) fn own_nonce(&self) -> Option<u32> {
+        match self.state {
+            State::Down => None,
+            State::Offering { nonce, .. } | State::Up { nonce, .. } => Some(nonce),
+        }
+    }
+
+    /// The peer's nonce: that of the session, or the one that our offer echoes.
+    pub(crate) fn peer_nonce(&self) -> Option<u32> {
+        match self.state {
+            State::Down | State::Offering { echo: 0, .. } => None,
+            State::Offering { echo, .. } => Some(echo),
+            State::Up { peer, .. } => Some(peer),
+        }
+    }
+}

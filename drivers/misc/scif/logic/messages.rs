@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! SCIF's messages, each defined once.
+//!
+//! Everything that depends on what messages there are comes from one table, [`message_table`]: the
+//! enum, how it is put into an envelope and taken out again, names for logs, and what the tests
+//! generate. See `envelope.rs` for the layout that follows from it.
+//!
+//! What is not here: who may send what when, which is for those to say who send and take them.
+
+use super::envelope::{
+    define_messages,
+    ChannelId,
+    Field,
+    FieldReader,
+    FieldWriter,
+    Malformed,
+    ServiceId, //
+};
+
+/// Packed extents in one [`Message::WindowExtents`].
+pub(crate) const EXTENTS_PER_MESSAGE: usize = 5;
+
+/// A window as its owner knows it; unique among the owner's windows of one session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct WindowId(pub(crate) u32);
+
+/// Where the sender of the message wants data of a connection to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RingAddress {
+    /// Bus address of the ring's memory, at which its header lies.
+    pub(crate) address: u64,
+    /// Bytes of data in the ring, a power of two.
+    pub(crate) size: u32,
+    /// Number of the doorbell that announces data.
+    pub(crate) doorbell: u32,
+}
+
+/// Makes an enum that crosses the wire as a number.
+macro_rules! codes {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis enum $codes:ident {
+            $($(#[$documentation:meta])* $code:literal $name:ident,)*
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $visibility enum $codes {
+            $($(#[$documentation])* $name,)*
+        }
+
+        impl $codes {
+            /// All of them.
+            $visibility const ALL: &'static [Self] = &[$(Self::$name),*];
+        }
+
+        impl Field for $codes {
+            const NUMBERS: &'static [usize] = u32::NUMBERS;
+
+            fn write(&self, writer: &mut FieldWriter) {
+                let code: u32 = match self {
+                    $(Self::$name => $code,)*
+                };
+                code.write(writer);
+            }
+
+            #[deny(unreachable_patterns)] // Two names of one number.
+            fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
+                match u32::read(reader)? {
+                    $($code => Ok(Self::$name),)*
+                    _ => Err(Malformed::Field),
+                }
+            }
+        }
+    };
+}
+
+codes! {
+    /// Why a connection request was not taken.
+    pub(crate) enum Refusal {
+        /// Nobody listens on the port.
+        1 NoListener,
+        /// The listener's queue is full.
+        2 BacklogFull,
+        /// The listener was closed while the request was queued.
+        3 ListenerClosed,
+        /// The node had no memory for it.
+        4 NoMemory,
+    }
+}
+
+codes! {
+    /// What became of a request for which the sender waits.
+    pub(crate) enum Status {
+        /// It was carried out.
+        0 Done,
+        /// There was no memory for it.
+        1 NoMemory,
+        /// It lies outside what this side can reach.
+        2 OutOfReach,
+        /// A transfer that it waited for failed.
+        3 TransferFailed,
+        /// What it names does not exist (any more).
+        4 Unknown,
+    }
+}
+
+/// Hands the table to a macro: to [`define_messages`], and to one of the tests' own.
+macro_rules! message_table {
+    ($define:ident) => {
+        $define! {
+            /// A control message of SCIF.
+            pub(crate) enum Message of ServiceId::SCIF;
+
+            /// Asks the listener on `port` for a connection.
+            1 Connect {
+                source: ChannelId,
+                source_port: u16,
+                port: u16,
+                ring: RingAddress,
+            };
+
+            /// The listener's answer: the connection exists.
+            2 Accept to target { source: ChannelId, ring: RingAddress };
+
+            /// The listener's other answer.
+            3 Refuse to target { reason: Refusal };
+
+            /// The connector gives up a request that has not been answered.
+            4 Cancel { source: ChannelId };
+
+            /// The sender's end, which it knows as `source`, is closed: it writes nothing more, and
+            /// its ring wants no more data.
+            5 Close to target { source: ChannelId };
+
+            /// Nothing more will be written into the ring of the closed connection.
+            6 CloseDone to target {};
+
+            /// The sender waits for room in the receiver's ring.
+            7 SpaceWanted to target {};
+
+            /// There is room again in the sender's ring.
+            8 SpaceAvailable to target {};
+
+            /// A window was registered; `extents` packed extents follow.
+            9 WindowOffer to target {
+                window: WindowId,
+                protection: u32,
+                offset: u64,
+                len: u64,
+                extents: u32,
+            };
+
+            /// The next `count` extents of the window offered last on this connection.
+            10 WindowExtents to target {
+                window: WindowId,
+                count: u32,
+                extents: [u64; EXTENTS_PER_MESSAGE],
+            } if count >= 1 && count as usize <= EXTENTS_PER_MESSAGE;
+
+            /// Whether the offered window can be used.
+            11 WindowAnswer to target { window: WindowId, status: Status };
+
+            /// The window was unregistered: no new use of it may begin.
+            12 WindowRevoke to target { window: WindowId, offset: u64 };
+
+            /// The last use of the window has ended.
+            13 WindowReleased { window: WindowId };
+
+            /// Asks for a mark behind all that the receiver has started on the connection.
+            14 MarkRequest to target { token: u32 };
+
+            /// The answer: the sequence number of the last transfer started.
+            15 MarkAnswer to target { token: u32, sequence: u64 };
+
+            /// Asks to be told when all the receiver's transfers up to `sequence` have ended.
+            16 FenceWait to target { token: u32, sequence: u64 };
+
+            /// They have.
+            17 FenceDone to target { token: u32, status: Status };
+
+            /// The revoked window can't be found any more; uses that began before may go on.
+            18 WindowRevokeDone to target { window: WindowId };
+
+            /// Asks for values to be stored, as (offset, value), once all the receiver's transfers
+            /// so far have ended: in a window of the sender, and in one of the receiver. The
+            /// answer, with `FenceDone`, says whether they will be.
+            19 Signal to target {
+                token: u32,
+                senders: Option<(u64, u64)>,
+                receivers: Option<(u64, u64)>,
+            } if senders.is_some() || receivers.is_some();
+        }
+    };
+}
+#[allow(unused_imports)] // For the tests.
+pub(crate) use message_table;
+
+message_table!(define_messages);
+
+impl Field for WindowId {
+    const NUMBERS: &'static [usize] = u32::NUMBERS;
+
+    fn write(&self, writer: &mut FieldWriter) {
+        self.0.write(writer);
+    }
+
+    fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
+        Ok(Self(u32::read(reader)?))
+    }
+}
+
+impl Field for RingAddress {
+    const NUMBERS: &'static [usize] = &[8, 4, 4];
+
+    fn write(&self, writer: &mut FieldWriter) {
+        self.address.write(writer);
+        self.size.write(writer);
+        self.doorbell.write(writer);
+    }
+
+    fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
+        let ring = Self {
+            address: u64::read(reader)?,
+            size: u32::read(reader)?,
+            doorbell: u32::read(reader)?,
+        };
+        if !ring.size.is_power_of_two() || ring.address.checked_add(u64::from(ring.size)).is_none()
+        {
+            return Err(Malformed::Field);
+        }
+        Ok(ring)
+    }
+}
+
+impl Field for [u64; EXTENTS_PER_MESSAGE] {
+    const NUMBERS: &'static [usize] = &[8; EXTENTS_PER_MESSAGE];
+
+    fn write(&self, writer: &mut FieldWriter) {
+        for word in self {
+            word.write(writer);
+        }
+    }
+
+    fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
+        let mut words = [0; EXTENTS_PER_MESSAGE];
+        for word in &mut words {
+            *word = u64::read(reader)?;
+        }
+        Ok(words)
+    }
+}
+
+/// An offset and a value, or none: whether they are there comes first, as 1 or 0.
+impl Field for Option<(u64, u64)> {
+    const NUMBERS: &'static [usize] = &[4, 8, 8];
+
+    fn write(&self, writer: &mut FieldWriter) {
+        let (offset, value) = self.unwrap_or_default();
+        u32::from(self.is_some()).write(writer);
+        offset.write(writer);
+        value.write(writer);
+    }
+
+    fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
+        let present = u32::read(reader)?;
+        let pair = (u64::read(reader)?, u64::read(reader)?);
+        match present {
+            0 => Ok(None),
+            1 => Ok(Some(pair)),
+            _ => Err(Malformed::Field),
+        }
+    }
+}

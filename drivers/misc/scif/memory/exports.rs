@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! All windows that one peer may be using, by the ids that it was told.
+//!
+//! A window stays here until the peer has released it, or can't reach it any more.
+//!
+//! Lock: `table` comes after all locks but the leaves, see `scif_main.rs`; nothing is called under it.
+
+use super::window::Window;
+use crate::{
+    logic::messages::WindowId,
+    peer::Peer, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    rbtree::RBTree,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        Mutex, //
+    },
+};
+
+/// Whose window it is.
+pub(super) trait ExportOwner: Send + Sync {
+    /// The peer has let go of the window. May sleep.
+    fn released(&self, window: &Arc<Window>);
+}
+
+/// A window that the peer has been offered, and whose it is.
+struct Entry {
+    window: Arc<Window>,
+    owner: Arc<dyn ExportOwner>,
+}
+
+/// See the head of this file.
+#[pin_data]
+pub(crate) struct Exports {
+    next_id: Atomic<u32>,
+    #[pin]
+    table: Mutex<RBTree<u32, Entry>>,
+}
+
+impl Exports {
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                next_id: Atomic::new(1),
+                table <- new_mutex!(RBTree::new(), "Exports::table"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// A new id for a window.
+    pub(super) fn new_id(&self) -> WindowId {
+        WindowId(self.next_id.fetch_add(1, Relaxed))
+    }
+
+    /// Keeps a window until `peer`, whose table this is, has released it. ENODEV if the peer is lost.
+    pub(super) fn add(
+        &self,
+        peer: &Peer,
+        window: &Arc<Window>,
+        owner: Arc<dyn ExportOwner>,
+    ) -> Result {
+        let mut table = self.table.lock();
+        // Under the lock, so that `release_all` either sees it or has been seen.
+        if peer.is_over() {
+            return Err(ENODEV);
+        }
+        // After 2^32 windows the numbers begin again.
+        if table.get(&window.id.0).is_some() {
+            return Err(EAGAIN);
+        }
+        let entry = Entry {
+            window: window.clone(),
+            owner,
+        };
+        let replaced = table.try_create_and_insert(window.id.0, entry, GFP_KERNEL_ACCOUNT)?;
+        drop(table);
+        drop(replaced);
+        Ok(())
+    }
+
+    /// Finds a window that the peer was offered.
+    pub(super) fn get(&self, id: WindowId) -> Option<Arc<Window>> {
+        let table = self.table.lock();
+        table.get(&id.0).map(|entry| entry.window.clone())
+    }
+
+    /// The peer has released a window, or never had it. May sleep.
+    pub(crate) fn release(&self, id: WindowId) {
+        let entry = self.table.lock().remove(&id.0);
+        if let Some(Entry { window, owner }) = entry {
+            window.release_by_peer();
+            owner.released(&window);
+        }
+    }
+
+    /// The peer can't reach any of them any more. May sleep.
+    pub(crate) fn release_all(&self) {
+        loop {
+            let Some(id) = self.table.lock().keys().next().copied() else {
+                break;
+            };
+            self.release(WindowId(id));
+        }
+    }
+
+    /// How many windows the peer may be using.
+    pub(crate) fn count(&self) -> usize {
+        self.table.lock().iter().count()
+    }
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Red-black trees of ranges, by their starts.
+
+use crate::logic::address_space::{
+    Range,
+    RangeSource, //
+};
+use kernel::{
+    prelude::*,
+    rbtree::RBTree,
+    sync::Arc, //
+};
+
+/// What has a place in the registered address space.
+pub(super) trait Placed {
+    fn range(&self) -> Range;
+}
+
+impl Placed for Range {
+    fn range(&self) -> Range {
+        *self
+    }
+}
+
+impl<T: Placed> Placed for Arc<T> {
+    fn range(&self) -> Range {
+        (**self).range()
+    }
+}
+
+impl<V: Placed> RangeSource for RBTree<u64, V> {
+    fn at_or_before(&self, offset: u64) -> Option<Range> {
+        at_or_before(self, offset).map(Placed::range)
+    }
+
+    fn at_or_after(&self, offset: u64) -> Option<Range> {
+        self.cursor_lower_bound(&offset)
+            .map(|cursor| cursor.current().1.range())
+    }
+}
+
+/// The entry with the greatest key that is at most `key`.
+fn at_or_before<V>(tree: &RBTree<u64, V>, key: u64) -> Option<&V> {
+    match tree.cursor_lower_bound(&key) {
+        Some(cursor) if *cursor.current().0 == key => tree.get(&key),
+        Some(cursor) => {
+            let previous = *cursor.peek_prev()?.0;
+            tree.get(&previous)
+        }
+        None => {
+            let last = *tree.cursor_back()?.current().0;
+            tree.get(&last)
+        }
+    }
+}
+
+/// Takes the entry with the least key out.
+pub(super) fn take_first<V>(tree: &mut RBTree<u64, V>) -> Option<V> {
+    let first = *tree.cursor_front()?.current().0;
+    tree.remove(&first)
+}
+
+#[kunit_tests(scif_memory_range_tree)]
+mod tests {
+    use super::*;
+
+    fn range(start: u64, len: u64) -> Result<Range> {
+        Range::from_parts(start, len).map_err(|_| EINVAL)
+    }
+
+    /// A tree with a range of 5 bytes at each of some places.
+    fn tree(starts: &[u64]) -> Result<RBTree<u64, Range>> {
+        let mut tree = RBTree::new();
+        for &start in starts {
+            tree.try_create_and_insert(start, range(start, 5)?, GFP_KERNEL)?;
+        }
+        Ok(tree)
+    }
+
+    #[test]
+    fn neighbours_are_found() -> Result {
+        let tree = tree(&[20, 10, 30])?;
+        let (first, middle, last) = (range(10, 5)?, range(20, 5)?, range(30, 5)?);
+        for (offset, before, after) in [
+            (0, None, Some(first)),
+            (10, Some(first), Some(first)),
+            (11, Some(first), Some(middle)),
+            (29, Some(middle), Some(last)),
+            (30, Some(last), Some(last)),
+            (u64::MAX, Some(last), None),
+        ] {
+            assert!(RangeSource::at_or_before(&tree, offset) == before);
+            assert!(RangeSource::at_or_after(&tree, offset) == after);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn an_empty_tree_has_none() -> Result {
+        let mut tree = tree(&[])?;
+        assert!(RangeSource::at_or_before(&tree, 7).is_none());
+        assert!(RangeSource::at_or_after(&tree, 7).is_none());
+        assert!(take_first(&mut tree).is_none());
+        Ok(())
+    }
+
+    #[test]
+    fn the_first_is_taken_first() -> Result {
+        let mut tree = tree(&[20, 10, 30])?;
+        for start in [10, 20, 30] {
+            assert!(take_first(&mut tree) == Some(range(start, 5)?));
+        }
+        assert!(tree.is_empty());
+        Ok(())
+    }
+}

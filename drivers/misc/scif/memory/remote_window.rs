@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One window of a peer, and how much of a peer's memory this node remembers.
+//!
+//! How many windows a peer can make this node remember is bounded, and how many extents by the
+//! memory that it could describe with them: see [`Allowance`].
+
+use super::range_tree::Placed;
+use crate::{
+    logic::{
+        address_space::Range,
+        messages::{
+            Message,
+            WindowId, //
+        },
+    },
+    peer::Peer,
+    transport::extent_table::ExtentTable, //
+};
+use kernel::{
+    page::PAGE_SHIFT,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+};
+
+/// Windows of one peer: it can't make this node remember any number of them, and all of them can be
+/// released at once without the control messages that say so filling the backlog.
+const MAX_WINDOWS: u64 = 1 << 17;
+
+/// How often a peer may register each of its pages before extents are counted against it.
+const REGISTRATIONS_PER_PAGE: u64 = 4;
+
+/// Extents that a peer may have registered however small its memory is.
+const MIN_EXTENTS: u64 = 1 << 16;
+
+/// What one peer has made this node remember.
+pub(crate) struct Remembered {
+    windows: Atomic<u64>,
+    extents: Atomic<u64>,
+}
+
+impl Remembered {
+    pub(crate) const fn new() -> Self {
+        Self {
+            windows: Atomic::new(0),
+            extents: Atomic::new(0),
+        }
+    }
+}
+
+/// The right to remember a window of a peer with its extents; given back when dropped.
+pub(super) struct Allowance {
+    remembered: Arc<Remembered>,
+    extents: u64,
+}
+
+impl Allowance {
+    /// None if the peer has too many already.
+    pub(super) fn take(peer: &Peer, remembered: &Arc<Remembered>, extents: u64) -> Option<Self> {
+        let pages = peer.path().reachable() >> PAGE_SHIFT;
+        let limit = pages
+            .saturating_mul(REGISTRATIONS_PER_PAGE)
+            .saturating_add(MIN_EXTENTS);
+        let windows = remembered.windows.fetch_add(1, Relaxed);
+        let before = remembered.extents.fetch_add(extents, Relaxed);
+        // Gives them back if they are refused.
+        let this = Self {
+            remembered: remembered.clone(),
+            extents,
+        };
+        if windows >= MAX_WINDOWS || before.saturating_add(extents) > limit {
+            return None;
+        }
+        Some(this)
+    }
+}
+
+impl Drop for Allowance {
+    fn drop(&mut self) {
+        self.remembered.extents.fetch_sub(self.extents, Relaxed);
+        self.remembered.windows.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A window of a peer; its owner is told that it is released when the last reference is dropped.
+pub(crate) struct RemoteWindow {
+    pub(super) id: WindowId,
+    pub(crate) range: Range,
+    pub(crate) protection: u32,
+    /// Bus addresses of the peer, all within reach.
+    pub(crate) extents: ExtentTable,
+    pub(super) peer: Arc<Peer>,
+    pub(super) _allowance: Allowance,
+}
+
+impl Placed for RemoteWindow {
+    fn range(&self) -> Range {
+        self.range
+    }
+}
+
+impl Drop for RemoteWindow {
+    fn drop(&mut self) {
+        // Of a peer that is lost nobody waits for it.
+        let _ = self.peer.post(&Message::WindowReleased { window: self.id });
+    }
+}
+
+/// A part of a transfer or a mapping that lies in one remote window.
+pub(crate) struct RemotePiece {
+    pub(crate) window: Arc<RemoteWindow>,
+    /// Where in the window it begins.
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+}

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the other end of a channel has registered, as this end sees it.
+//!
+//! The owner pushes a window as an offer followed by its extents. Everything in them is the peer's
+//! word and checked: ranges, protection, the sum of the lengths, and that each extent is within
+//! reach. An offer that makes no sense ends the relation to the peer; one that can't be served (no
+//! memory, out of reach) is answered so.
+//!
+//! A window that was revoked can't be found any more. The owner is told that it is released when
+//! the last reference to its [`RemoteWindow`], of a transfer or a mapping, is dropped.
+//!
+//! Lock: `tables` comes after all locks but the leaves, see `scif_main.rs`; nothing is called under it.
+
+use super::{
+    range_tree::take_first,
+    remote_window::{
+        Allowance,
+        Remembered,
+        RemotePiece,
+        RemoteWindow, //
+    },
+};
+use crate::{
+    arguments::{
+        PROTECTION_READ,
+        PROTECTION_WRITE, //
+    },
+    logic::{
+        address_space::{
+            self,
+            Range, //
+        },
+        extents::{
+            self,
+            Entry,
+            Extents, //
+        },
+        messages::{
+            Message,
+            Status,
+            WindowId,
+            EXTENTS_PER_MESSAGE, //
+        },
+    },
+    peer::{
+        attachment::Violation,
+        channel::Channel, //
+    },
+};
+use kernel::{
+    new_mutex,
+    page::PAGE_SHIFT,
+    prelude::*,
+    rbtree::RBTree,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+};
+
+/// Offers of one channel whose extents are still coming; a sender makes one after another.
+const MAX_INCOMING: usize = 16;
+
+/// An offer, as the peer has made it.
+pub(crate) struct Offer {
+    pub(crate) window: WindowId,
+    pub(crate) protection: u32,
+    pub(crate) offset: u64,
+    pub(crate) len: u64,
+    /// How many packed extents follow.
+    pub(crate) extents: u32,
+}
+
+/// A window whose extents are still coming.
+struct Incoming {
+    id: WindowId,
+    range: Range,
+    protection: u32,
+    missing: u32,
+    entries: KVVec<Entry>,
+    status: Status,
+    /// None if the window is refused.
+    allowance: Option<Allowance>,
+}
+
+struct Tables {
+    windows: RBTree<u64, Arc<RemoteWindow>>,
+    incoming: KVec<Incoming>,
+    /// The channel is closed: nothing comes in any more.
+    closed: bool,
+}
+
+/// See the head of this file.
+#[pin_data]
+pub(crate) struct RemoteWindows {
+    channel: Arc<Channel>,
+    remembered: Arc<Remembered>,
+    #[pin]
+    tables: Mutex<Tables>,
+}
+
+impl RemoteWindows {
+    /// None yet; what comes counts as `remembered`. May sleep.
+    pub(crate) fn new(channel: &Arc<Channel>, remembered: &Arc<Remembered>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                channel: channel.clone(),
+                remembered: remembered.clone(),
+                tables <- new_mutex!(
+                    Tables {
+                        windows: RBTree::new(),
+                        incoming: KVec::new(),
+                        closed: false,
+                    },
+                    "RemoteWindows::tables"
+                ),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    /// The windows that hold all of `range`. ENXIO for a gap, EACCES if one of them does not allow
+    /// `protection`.
+    pub(crate) fn cover(&self, range: Range, protection: u32) -> Result<KVVec<RemotePiece>> {
+        let mut pieces = KVVec::new();
+        let tables = self.tables.lock();
+        for piece in address_space::covering(&tables.windows, range).map_err(|_| ENXIO)? {
+            let window = tables.windows.get(&piece.range.start()).ok_or(ENXIO)?;
+            pieces.push(
+                RemotePiece {
+                    window: window.clone(),
+                    offset: piece.offset,
+                    len: piece.len,
+                },
+                GFP_KERNEL_ACCOUNT,
+            )?;
+        }
+        drop(tables);
+        // Checked, and dropped in case, without the lock.
+        if pieces
+            .iter()
+            .any(|piece| piece.window.protection & protection != protection)
+        {
+            return Err(EACCES);
+        }
+        Ok(pieces)
+    }
+
+    /// Lets go of all windows, for good. May sleep.
+    pub(crate) fn forget_all(&self) {
+        loop {
+            let window = {
+                let mut tables = self.tables.lock();
+                tables.closed = true;
+                take_first(&mut tables.windows)
+            };
+            if window.is_none() {
+                break;
+            }
+        }
+        let incoming = core::mem::replace(&mut self.tables.lock().incoming, KVec::new());
+        for Incoming { id, .. } in &incoming {
+            self.say_released(*id);
+        }
+    }
+
+    fn say_released(&self, window: WindowId) {
+        let _ = self.channel.post(&Message::WindowReleased { window });
+    }
+
+    // ----- what the peer says; called by the control work --------------------------------------
+
+    /// A window is offered.
+    pub(crate) fn offered(&self, offer: &Offer) -> Result<(), Violation> {
+        let range = Range::from_parts(offer.offset, offer.len)
+            .ok()
+            .filter(|range| range.is_aligned(PAGE_SHIFT as u32))
+            .ok_or("it offers a window with an impossible range")?;
+        let all = PROTECTION_READ | PROTECTION_WRITE;
+        let count = u64::from(offer.extents);
+        if offer.protection & !all != 0 || count == 0 || count > offer.len >> PAGE_SHIFT {
+            return Err("it offers a window with impossible properties".into());
+        }
+        let mut tables = self.tables.lock();
+        if tables.closed {
+            drop(tables);
+            self.say_released(offer.window);
+            return Ok(());
+        }
+        if tables.incoming.len() >= MAX_INCOMING {
+            return Err("it offers too many windows at once".into());
+        }
+        let allowance = Allowance::take(self.channel.peer(), &self.remembered, count);
+        let incoming = Incoming {
+            id: offer.window,
+            range,
+            protection: offer.protection,
+            missing: offer.extents,
+            entries: KVVec::new(),
+            status: match allowance {
+                Some(_) => Status::Done,
+                None => Status::NoMemory,
+            },
+            allowance,
+        };
+        Ok(tables
+            .incoming
+            .push(incoming, GFP_KERNEL)
+            .map_err(|_| "no memory to take in a window")?)
+    }
+
+    /// More extents of an offered window.
+    pub(crate) fn extents_came(
+        &self,
+        id: WindowId,
+        count: u32,
+        extents: &[u64; EXTENTS_PER_MESSAGE],
+    ) -> Result<(), Violation> {
+        const NOT_OFFERED: &str = "it sends extents of a window that it has not offered";
+
+        let mut tables = self.tables.lock();
+        if tables.closed {
+            return Ok(());
+        }
+        let position = tables
+            .incoming
+            .iter()
+            .position(|incoming| incoming.id == id)
+            .ok_or(NOT_OFFERED)?;
+        let incoming = tables.incoming.get_mut(position).ok_or(NOT_OFFERED)?;
+        incoming.missing = incoming
+            .missing
+            .checked_sub(count)
+            .ok_or("it sends more extents than it has offered")?;
+        for packed in extents.iter().take(count as usize) {
+            self.take_extent(incoming, *packed)?;
+        }
+        if incoming.missing > 0 {
+            return Ok(());
+        }
+        let incoming = tables.incoming.remove(position).map_err(|_| NOT_OFFERED)?;
+        drop(tables);
+        self.complete(incoming)
+    }
+
+    fn take_extent(&self, incoming: &mut Incoming, packed: u64) -> Result<(), Violation> {
+        let extent =
+            extents::unpack(packed, PAGE_SHIFT as u32).ok_or("it sends an impossible extent")?;
+        if incoming.status != Status::Done {
+            return Ok(());
+        }
+        let reached = self.channel.path().reach(extent.address(), extent.len());
+        if reached.is_err() {
+            incoming.status = Status::OutOfReach;
+            return Ok(());
+        }
+        let entry = match incoming.entries.as_slice().last() {
+            None => Entry::first(extent),
+            Some(last) => last.after(extent).ok_or("it sends an impossible extent")?,
+        };
+        if incoming.entries.push(entry, GFP_KERNEL).is_err() {
+            incoming.status = Status::NoMemory;
+        }
+        Ok(())
+    }
+
+    fn complete(&self, incoming: Incoming) -> Result<(), Violation> {
+        let mut status = incoming.status;
+        if let (Status::Done, Some(allowance)) = (status, incoming.allowance) {
+            let extents = Extents::new(incoming.entries)
+                .map_err(|_| "it sends extents that do not follow each other")?;
+            if extents.len() != incoming.range.len() {
+                return Err("it sends extents that do not fill the window".into());
+            }
+            let window = RemoteWindow {
+                id: incoming.id,
+                range: incoming.range,
+                protection: incoming.protection,
+                extents,
+                peer: self.channel.peer().clone(),
+                _allowance: allowance,
+            };
+            status = self.add(window)?;
+        }
+        if let Ok(target) = self.channel.remote() {
+            let _ = self.channel.post(&Message::WindowAnswer {
+                target,
+                window: incoming.id,
+                status,
+            });
+        }
+        Ok(())
+    }
+
+    fn add(&self, window: RemoteWindow) -> Result<Status, Violation> {
+        let start = window.range.start();
+        let Ok(window) = Arc::new(window, GFP_KERNEL) else {
+            return Ok(Status::NoMemory);
+        };
+        let mut tables = self.tables.lock();
+        if tables.closed {
+            // The window is released when it is dropped, after the lock.
+            drop(tables);
+            return Ok(Status::Unknown);
+        }
+        if address_space::overlaps(&tables.windows, window.range) {
+            drop(tables);
+            return Err("it offers windows that overlap".into());
+        }
+        let inserted = tables
+            .windows
+            .try_create_and_insert(start, window.clone(), GFP_KERNEL)
+            .is_ok();
+        drop(tables);
+        Ok(match inserted {
+            true => Status::Done,
+            false => Status::NoMemory,
+        })
+    }
+
+    /// A window was unregistered by its owner.
+    pub(crate) fn revoked(&self, id: WindowId, offset: u64) {
+        let mut tables = self.tables.lock();
+        let position = tables
+            .incoming
+            .iter()
+            .position(|incoming| incoming.id == id);
+        if let Some(position) = position {
+            // The owner gave up in the middle of its offer.
+            let incoming = tables.incoming.remove(position);
+            drop(tables);
+            drop(incoming);
+            self.say_released(id);
+        } else {
+            let known = tables
+                .windows
+                .get(&offset)
+                .is_some_and(|window| window.id == id);
+            let removed = match known {
+                true => tables.windows.remove(&offset),
+                false => None,
+            };
+            drop(tables);
+            // Says that it is released, unless somebody still uses it.
+            drop(removed);
+        }
+        if let Ok(target) = self.channel.remote() {
+            let _ = self
+                .channel
+                .post(&Message::WindowRevokeDone { target, window: id });
+        }
+    }
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One window: memory of this node that the peer may reach, and where it lies.
+//!
+//! # Its life
+//!
+//! *offered* (the peer has not answered) -> *active* -> *revoked* (unregistered, or its channel
+//! closed) -> gone. A revoked window can't be found any more but keeps its pages and its place in
+//! the address space until the peer has released it and the last transfer of this end that uses it
+//! has ended. If the peer is lost, its hold ends with that.
+
+use super::{
+    local::LocalMemory,
+    range_tree::Placed, //
+};
+use crate::{
+    logic::{
+        address_space::Range,
+        extents,
+        messages::{
+            Status,
+            WindowId, //
+        },
+    },
+    sync::in_flight::InFlight,
+    transport::inbound::Export,
+};
+use kernel::{
+    page::{
+        PAGE_SHIFT,
+        PAGE_SIZE, //
+    },
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        Arc, //
+    },
+};
+
+/// See the head of this file.
+#[pin_data]
+pub(crate) struct Window {
+    pub(crate) id: WindowId,
+    pub(crate) range: Range,
+    pub(crate) protection: u32,
+    // What the peer sees goes before the pages.
+    export: Export,
+    pub(crate) memory: LocalMemory,
+    /// Transfers of this end.
+    #[pin]
+    pub(super) uses: InFlight,
+    /// The peer's answer to the offer: 0 as long as there is none, see [`answer_code`].
+    answer: Atomic<u32>,
+    /// Whether the peer may still use it.
+    held_by_peer: Atomic<bool>,
+    /// Whether its place was given back: once, whoever comes last.
+    gone: Atomic<bool>,
+}
+
+const ANSWER_DONE: u32 = 1;
+const ANSWER_NO_MEMORY: u32 = 2;
+const ANSWER_OTHER: u32 = 3;
+
+fn answer_code(status: Status) -> u32 {
+    match status {
+        Status::Done => ANSWER_DONE,
+        Status::NoMemory => ANSWER_NO_MEMORY,
+        _ => ANSWER_OTHER,
+    }
+}
+
+impl Placed for Window {
+    fn range(&self) -> Range {
+        self.range
+    }
+}
+
+impl Window {
+    /// A window that nobody knows of yet. EINVAL if the memory is not as large as its place. May
+    /// sleep.
+    pub(super) fn new(
+        id: WindowId,
+        range: Range,
+        protection: u32,
+        memory: LocalMemory,
+        export: Export,
+    ) -> Result<Arc<Self>> {
+        if export.addresses.len() != range.len() {
+            return Err(EINVAL);
+        }
+        Arc::pin_init(
+            pin_init!(Self {
+                id,
+                range,
+                protection,
+                export,
+                memory,
+                uses <- InFlight::new(),
+                answer: Atomic::new(0),
+                held_by_peer: Atomic::new(true),
+                gone: Atomic::new(false),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    /// Packed extents for the peer, each as long as can be.
+    pub(super) fn packed(&self) -> impl Iterator<Item = Option<u64>> + '_ {
+        let longest = extents::max_packed_len(PAGE_SHIFT as u32).unwrap_or(PAGE_SIZE as u64);
+        self.export
+            .addresses
+            .entries()
+            .iter()
+            .flat_map(move |entry| {
+                let (address, len) = (entry.extent.address(), entry.extent.len());
+                (0..len.div_ceil(longest)).map(move |index| {
+                    let skip = index * longest;
+                    extents::pack(address + skip, longest.min(len - skip), PAGE_SHIFT as u32)
+                })
+            })
+    }
+
+    /// The peer has answered the offer.
+    pub(super) fn set_answer(&self, status: Status) {
+        self.answer.store(answer_code(status), Relaxed);
+    }
+
+    /// The answer, once it is there: ENOMEM if the peer has no memory to keep track of it, EAGAIN if
+    /// it can't reach it. Any context.
+    pub(super) fn answer(&self) -> Option<Result> {
+        match self.answer.load(Relaxed) {
+            0 => None,
+            ANSWER_DONE => Some(Ok(())),
+            ANSWER_NO_MEMORY => Some(Err(ENOMEM)),
+            _ => Some(Err(EAGAIN)),
+        }
+    }
+
+    /// The peer has let go of it.
+    pub(super) fn release_by_peer(&self) {
+        // Fully ordered with the look at the in-flight count in `is_gone_now`; the last use ends
+        // and then looks at this, likewise.
+        self.held_by_peer.xchg(false, Full);
+    }
+
+    /// Whether nothing uses it any more; true once.
+    pub(super) fn is_gone_now(&self) -> bool {
+        self.uses.is_drained() && !self.held_by_peer.load(Relaxed) && !self.gone.xchg(true, Full)
+    }
+}

@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What one end of a channel has registered: memory of this node that the other end may reach.
+//!
+//! A window has its pages exported (so that the peer reaches them) and mapped for the DMA engine (so
+//! that this end can use them as the local side of a transfer), and is pushed to the peer once, as
+//! extents. `register` returns when the peer has taken it: a message sent afterwards never arrives
+//! before the window it speaks of. The life of a window is in `window.rs`.
+//!
+//! Locks: `tables` comes after all locks but the leaves, see `scif_main.rs`, and none is taken under
+//! it; `revoking` is a leaf.
+
+use super::{
+    exports::{
+        ExportOwner,
+        Exports, //
+    },
+    local::{
+        self,
+        Holder,
+        LocalMemory,
+        LocalPiece,
+        Reclaim, //
+    },
+    range_tree::take_first,
+    window::Window, //
+};
+use crate::{
+    arguments::{
+        WindowOptions,
+        PROTECTION_WRITE, //
+    },
+    logic::{
+        address_space::{
+            self,
+            Range,
+            Removal, //
+        },
+        messages::{
+            Message,
+            Status,
+            WindowId,
+            EXTENTS_PER_MESSAGE, //
+        },
+    },
+    peer::{
+        channel::Channel,
+        PeerUse, //
+    },
+    sync::call_lock::CallLock,
+    sys::{
+        buffer::Buffer,
+        pages::Pages, //
+    },
+    transport::engine::EngineRoute,
+};
+use kernel::{
+    new_mutex, new_spinlock,
+    page::PAGE_SIZE,
+    prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNodeReservation, //
+    },
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        Mutex,
+        SpinLock, //
+    },
+};
+
+/// Where windows are placed that have no offset of their own choice: away from the small offsets
+/// that programs like to fix. Both ends start here, so symmetric programs get equal offsets.
+const FIRST_OFFSET: u64 = 1 << 32;
+
+/// A window in use, as the local side of a transfer.
+struct WindowUse {
+    window: Arc<Window>,
+    owner: Arc<Windows>,
+}
+
+impl Holder for WindowUse {
+    fn memory(&self) -> &LocalMemory {
+        &self.window.memory
+    }
+}
+
+impl Drop for WindowUse {
+    fn drop(&mut self) {
+        if self.window.uses.leave() {
+            self.owner.remove_if_gone(&self.window);
+        }
+    }
+}
+
+struct Tables {
+    /// The windows that can be found.
+    active: RBTree<u64, Arc<Window>>,
+    /// All places that are taken, by offered, active and revoked windows.
+    taken: RBTree<u64, Range>,
+    /// Where to look for a free place first.
+    next: u64,
+    /// The channel is closed: no new windows.
+    closed: bool,
+}
+
+/// See the head of this file.
+#[pin_data]
+pub(crate) struct Windows {
+    channel: Arc<Channel>,
+    exports: Arc<Exports>,
+    reclaim: Arc<dyn Reclaim>,
+    used: Atomic<bool>,
+    /// Which of the path's engines is to reach them.
+    engine: Option<usize>,
+    #[pin]
+    tables: Mutex<Tables>,
+    /// Who offers a window to the peer.
+    #[pin]
+    offering: CallLock,
+    /// The windows of which the peer has not said yet that it begins no new uses.
+    #[pin]
+    revoking: SpinLock<RBTree<u32, ()>>,
+}
+
+impl ExportOwner for Windows {
+    fn released(&self, window: &Arc<Window>) {
+        // A peer that releases what was not revoked has no more use for it; so be it.
+        self.remove_if_gone(window);
+        self.channel.wake();
+    }
+}
+
+impl Windows {
+    /// No windows yet. May sleep.
+    pub(crate) fn new(
+        channel: &Arc<Channel>,
+        exports: &Arc<Exports>,
+        reclaim: Arc<dyn Reclaim>,
+        engine: Option<usize>,
+    ) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                channel: channel.clone(),
+                exports: exports.clone(),
+                reclaim,
+                used: Atomic::new(false),
+                engine,
+                tables <- new_mutex!(
+                    Tables {
+                        active: RBTree::new(),
+                        taken: RBTree::new(),
+                        next: FIRST_OFFSET,
+                        closed: false,
+                    },
+                    "Windows::tables"
+                ),
+                offering <- CallLock::new(),
+                revoking <- new_spinlock!(RBTree::new(), "Windows::revoking"),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    /// The engine that local memory is mapped for. The caller is inside the peer.
+    fn engine(&self) -> Option<&EngineRoute> {
+        self.channel.path().engine(self.engine)
+    }
+
+    // ----- places ------------------------------------------------------------------------------
+
+    /// Reserves a place: at `offset` if `fixed`, else near it, else anywhere.
+    fn reserve(&self, offset: i64, len: u64, fixed: bool) -> Result<Range> {
+        let wanted = Range::new(offset, len).map_err(|_| EINVAL)?;
+        let mut tables = self.tables.lock();
+        if tables.closed {
+            return Err(ECONNRESET);
+        }
+        let range = if fixed {
+            if address_space::overlaps(&tables.taken, wanted) {
+                return Err(EADDRINUSE);
+            }
+            wanted
+        } else {
+            let hint = match wanted.start() & !(PAGE_SIZE as u64 - 1) {
+                0 => tables.next,
+                hint => hint,
+            };
+            let start = address_space::choose_offset(&tables.taken, hint, len).ok_or(ENOMEM)?;
+            Range::from_parts(start, len).map_err(|_| ENOMEM)?
+        };
+        tables
+            .taken
+            .try_create_and_insert(range.start(), range, GFP_KERNEL_ACCOUNT)?;
+        if !fixed && offset == 0 {
+            tables.next = range.end();
+        }
+        Ok(range)
+    }
+
+    /// Whether there are windows, or revoked ones that are still in use.
+    pub(crate) fn has_any(&self) -> bool {
+        self.tables.lock().taken.iter().next().is_some()
+    }
+
+    /// Whether there ever was a window.
+    pub(crate) fn were_used(&self) -> bool {
+        self.used.load(Relaxed)
+    }
+
+    fn give_back(&self, range: Range) {
+        self.tables.lock().taken.remove(&range.start());
+    }
+
+    /// Makes the window findable; not if it was revoked before it came to that.
+    fn activate(&self, window: &Arc<Window>) -> Result {
+        let mut tables = self.tables.lock();
+        if tables.closed || window.uses.is_closed() {
+            return Err(ECONNRESET);
+        }
+        let _none = tables.active.try_create_and_insert(
+            window.range.start(),
+            window.clone(),
+            GFP_KERNEL_ACCOUNT,
+        )?;
+        Ok(())
+    }
+
+    /// Gives the place of a window back if nothing uses it any more.
+    fn remove_if_gone(&self, window: &Window) {
+        if window.is_gone_now() {
+            self.give_back(window.range);
+        }
+    }
+
+    // ----- use ---------------------------------------------------------------------------------
+
+    /// The windows that hold all of `range`, each taken into use. ENXIO for a gap, EACCES if one
+    /// of them does not allow `protection`. The caller is inside the peer as long as it has them.
+    pub(crate) fn cover(
+        self: &Arc<Self>,
+        range: Range,
+        protection: u32,
+    ) -> Result<KVVec<LocalPiece>> {
+        let mut pieces = KVVec::new();
+        let mut refused = false;
+        {
+            let tables = self.tables.lock();
+            for piece in address_space::covering(&tables.active, range).map_err(|_| ENXIO)? {
+                let window = tables.active.get(&piece.range.start()).ok_or(ENXIO)?;
+                if window.protection & protection != protection {
+                    refused = true;
+                    break;
+                }
+                pieces.reserve(1, GFP_KERNEL_ACCOUNT)?;
+                if !window.uses.enter_unscoped() {
+                    return Err(ENXIO);
+                }
+                let in_use = WindowUse {
+                    window: window.clone(),
+                    owner: self.clone(),
+                };
+                let piece = LocalPiece::new(in_use, piece.offset, piece.len)?;
+                let _ = pieces.push_within_capacity(piece);
+            }
+        }
+        // Those taken before are let go here, without the lock.
+        match refused {
+            true => Err(EACCES),
+            false => Ok(pieces),
+        }
+    }
+
+    // ----- register ----------------------------------------------------------------------------
+
+    /// Registers whole pages of the caller. Returns the offset of the window. Killable.
+    ///
+    /// EAGAIN if the memory can't be pinned for lack of resources or is out of the peer's reach, as
+    /// the original driver did; ENOMEM if either side has no memory to keep track of it.
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        memory: &Buffer,
+        offset: i64,
+        options: WindowOptions,
+    ) -> Result<i64> {
+        self.channel.check_established()?;
+        // One after another, so that a process can't fill the peer with half offers.
+        let _offering = self.offering.lock()?;
+        let range = self.reserve(offset, memory.len() as u64, options.fixed)?;
+        self.used.store(true, Relaxed);
+        let (_inside, window) = match self.make_exported(memory, range, options.protection) {
+            Ok(made) => made,
+            Err(error) => {
+                // Nobody has heard of it.
+                self.give_back(range);
+                return Err(error);
+            }
+        };
+        let mut offered = false;
+        match self.offer(&window, &mut offered) {
+            Ok(()) => Ok(range.offset()),
+            Err(error) => {
+                if !offered {
+                    self.exports.release(window.id);
+                }
+                self.revoke(&window);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a window and keeps it for the peer. What keeps the peer from ending comes with it, and
+    /// is to go after it.
+    fn make_exported(
+        self: &Arc<Self>,
+        memory: &Buffer,
+        range: Range,
+        protection: u32,
+    ) -> Result<(PeerUse, Arc<Window>)> {
+        let writable = protection & PROTECTION_WRITE != 0;
+        let (pages, _) = local::take_pages(memory, writable, true, &*self.reclaim)?;
+        // Whoever has a window keeps its mappings, which must not outlive the session.
+        let inside = self.channel.enter_owned().ok_or(ENODEV)?;
+        let window = self.make_window(pages, range, protection)?;
+        self.exports
+            .add(self.channel.peer(), &window, self.clone())?;
+        Ok((inside, window))
+    }
+
+    fn make_window(&self, pages: Arc<Pages>, range: Range, protection: u32) -> Result<Arc<Window>> {
+        let memory = LocalMemory::map(pages, self.engine())?;
+        let export = self.channel.path().export(&memory.pages)?;
+        Window::new(self.exports.new_id(), range, protection, memory, export)
+    }
+
+    /// Pushes the window to the peer and waits for its answer.
+    ///
+    /// `offered` says afterwards whether the peer has heard of it.
+    fn offer(&self, window: &Arc<Window>, offered: &mut bool) -> Result {
+        let target = self.channel.remote()?;
+        let count = window.packed().count();
+        self.channel.post_bulk(&Message::WindowOffer {
+            target,
+            window: window.id,
+            protection: window.protection,
+            offset: window.range.start(),
+            len: window.range.len(),
+            extents: u32::try_from(count)?,
+        })?;
+        *offered = true;
+        let mut packed = window.packed();
+        loop {
+            let mut extents = [0; EXTENTS_PER_MESSAGE];
+            let mut count = 0;
+            for (place, extent) in extents.iter_mut().zip(packed.by_ref()) {
+                *place = extent.ok_or(EINVAL)?;
+                count += 1;
+            }
+            if count == 0 {
+                break;
+            }
+            self.channel.post_bulk(&Message::WindowExtents {
+                target,
+                window: window.id,
+                count,
+                extents,
+            })?;
+        }
+        self.channel.waiters()?.wait_killable(|| {
+            // A peer that lets go of the window instead of answering has closed its end, or its node
+            // goes: the news of that comes, too.
+            window
+                .answer()
+                .or_else(|| self.channel.check_established().err().map(Err))
+        })??;
+        self.activate(window)
+    }
+
+    /// The peer has answered an offer. Called by the control work.
+    pub(crate) fn answered(&self, id: WindowId, status: Status) {
+        if let Some(window) = self.exports.get(id) {
+            window.set_answer(status);
+            self.channel.wake();
+        }
+        if status != Status::Done {
+            // The peer does not hold it.
+            self.exports.release(id);
+        }
+    }
+
+    // ----- unregister --------------------------------------------------------------------------
+
+    /// Ends the life of a window that can't be found (any more).
+    fn revoke(&self, window: &Window) {
+        window.uses.close();
+        let told = self.channel.remote().and_then(|target| {
+            // One that is being killed does not wait.
+            let _ = self.channel.peer().wait_for_bulk_room();
+            self.channel.post(&Message::WindowRevoke {
+                target,
+                window: window.id,
+                offset: window.range.start(),
+            })
+        });
+        if told.is_err() {
+            // With the peer lost, it is the session's end that lets go.
+            return;
+        }
+        self.remove_if_gone(window);
+    }
+
+    /// Unregisters all windows inside `range`: EINVAL if one is cut, ENXIO if there is none; then
+    /// nothing has changed. On return neither end can begin a new use of them. Killable.
+    pub(crate) fn unregister(&self, range: Range) -> Result {
+        self.channel.check_established()?;
+        // Whoever has a window keeps its mappings, which must not outlive the session.
+        let _inside = self.channel.enter().ok_or(ENODEV)?;
+        let mut revoked = KVVec::new();
+        let mut noted = KVVec::new();
+        {
+            let mut tables = self.tables.lock();
+            let count = match address_space::removal(&tables.active, range) {
+                Ok(windows) => windows.count(),
+                Err(Removal::None) => return Err(ENXIO),
+                Err(Removal::Cuts) => return Err(EINVAL),
+            };
+            // With the memory at hand the rest can't fail: all of them go, or none.
+            revoked.reserve(count, GFP_KERNEL_ACCOUNT)?;
+            noted.reserve(count, GFP_KERNEL_ACCOUNT)?;
+            for _ in 0..count {
+                let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
+                let _ = noted.push_within_capacity(node);
+            }
+            let mut start = range.start();
+            while let Some(found) = address_space::first_inside(&tables.active, start, range.end())
+            {
+                start = found.end();
+                if let Some(window) = tables.active.remove(&found.start()) {
+                    let _ = revoked.push_within_capacity(window);
+                }
+            }
+        }
+        for (window, node) in revoked.iter().zip(noted) {
+            let replaced = self.revoking.lock().insert(node.into_node(window.id.0, ()));
+            drop(replaced);
+            self.revoke(window);
+        }
+        self.wait_until_revoked(&revoked)
+    }
+
+    /// The peer must not be able to use what the caller thinks is gone. A caller that is being killed
+    /// does not wait, and a peer that goes does not answer. What the peer has released without ever
+    /// having used it has come before that: so the memory is the caller's again.
+    fn wait_until_revoked(&self, revoked: &[Arc<Window>]) -> Result {
+        let waiters = self.channel.waiters()?;
+        for window in revoked {
+            let revoking = || self.revoking.lock().get(&window.id.0).is_some();
+            let _ = waiters.wait_killable(|| {
+                let done = !revoking() || self.channel.check_established().is_err();
+                done.then_some(())
+            });
+            self.revoke_done(window.id);
+        }
+        Ok(())
+    }
+
+    /// The peer has taken note that a window was revoked. Called by the control work, or for who
+    /// waits no longer.
+    pub(crate) fn revoke_done(&self, id: WindowId) {
+        let node = self.revoking.lock().remove_node(&id.0);
+        if node.is_some() {
+            self.channel.wake();
+        }
+    }
+
+    /// Revokes all windows for good. The peer, which is told that the channel is closed, or is lost,
+    /// lets go of them by itself. May sleep.
+    pub(crate) fn revoke_all(&self) {
+        loop {
+            let window = {
+                let mut tables = self.tables.lock();
+                tables.closed = true;
+                take_first(&mut tables.active)
+            };
+            let Some(window) = window else { return };
+            window.uses.close();
+            self.remove_if_gone(&window);
+        }
+    }
+}

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The relation to one peer: from the handshake until it is lost or leaves.
+//!
+//! A node that comes back is a new [`Peer`]; everything that belonged to the old one stays dead. A
+//! peer carries the control channel, the doorbells and the signs of life, and decides for all that
+//! hangs on it when the peer counts as gone. What it is used for is up to *services*
+//! (`peer/service.rs`), of which it knows nothing but their ids. How it was found and how its memory
+//! is reached is up to the transport.
+//!
+//! # Going away
+//!
+//! Whatever finds the peer gone or misbehaving calls [`Peer::fail`], in any context. The transport
+//! then tears the session down from its own work (`transport/sink.rs` has the order): all services
+//! mark what they have as lost and wake every waiter; new uses are kept out; those inside (bounded: a
+//! copied chunk, a DMA transfer, a page fault, a wait that the loss ends) are waited for; then
+//! services empty mappings and unpin windows. Memory that a peer which is merely slow could still
+//! write to (control block, rings) lives on until the peer has shown that it has let go.
+//!
+//! # Lock order
+//!
+//! See `scif_main.rs`.
+
+pub(crate) mod attachment;
+pub(crate) mod channel;
+pub(crate) mod channel_table;
+pub(crate) mod control;
+mod dispatch;
+pub(crate) mod doorbells;
+mod liveness;
+pub(crate) mod service;
+#[cfg(CONFIG_KUNIT = "y")]
+mod tests;
+
+use crate::{
+    logic::envelope::{
+        Enveloped,
+        ServiceId, //
+    },
+    sync::{
+        in_flight::{
+            InFlight,
+            InFlightGuard, //
+        },
+        work_queues::WorkQueues,
+    },
+    transport::{
+        doorbell,
+        path::Path,
+        sink::{
+            Introduction,
+            Session,
+            Status, //
+        },
+    },
+};
+use attachment::Attachment;
+use control::ControlRing;
+use doorbells::Doorbells;
+use kernel::{
+    impl_has_work, new_mutex, new_work,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        Arc,
+        ArcBorrow,
+        Mutex, //
+    },
+    workqueue::Work,
+};
+use liveness::Liveness;
+
+/// Who keeps the books about peers: told when one is lost.
+pub(crate) trait Observer: Send + Sync {
+    /// Nobody should be given this peer any more. May sleep.
+    fn lost(&self, peer: &Peer);
+}
+
+/// What all peers have in common.
+pub(crate) struct Common {
+    pub(crate) queues: Arc<WorkQueues>,
+    pub(crate) observer: Arc<dyn Observer>,
+    /// After how many milliseconds without a sign of life a peer counts as lost.
+    pub(crate) heartbeat_timeout: u32,
+}
+
+/// See the head of this file.
+#[pin_data]
+pub(crate) struct Peer {
+    queues: Arc<WorkQueues>,
+    observer: Arc<dyn Observer>,
+    /// The id of its node.
+    node: Atomic<u32>,
+    /// Random, new each time its module is loaded.
+    pub(crate) generation: u64,
+    /// What both sides know of, see `logic/hello.rs`.
+    pub(crate) features: u32,
+    own_nonce: u32,
+    peer_nonce: u32,
+    path: Arc<dyn Path>,
+    #[pin]
+    control: ControlRing,
+    /// Everybody who uses the path.
+    #[pin]
+    in_flight: InFlight,
+    failed: Atomic<bool>,
+    /// It has sent something for a service that this node does not have: said once.
+    has_asked_in_vain: Atomic<bool>,
+    liveness: Liveness,
+    pub(crate) doorbells: Arc<Doorbells>,
+    /// What services have for this peer; none once it is forgotten.
+    #[pin]
+    attachments: Mutex<KVec<(ServiceId, Arc<dyn Attachment>)>>,
+    #[pin]
+    control_work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Peer { self.control_work }
+}
+
+/// Keeps a peer's path in use for longer than a borrow lasts: by a DMA transfer.
+pub(crate) struct PeerUse(Arc<Peer>);
+
+impl PeerUse {
+    /// See [`Peer::is_over`].
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.is_over()
+    }
+}
+
+impl Drop for PeerUse {
+    fn drop(&mut self) {
+        self.0.in_flight.leave();
+    }
+}
+
+impl Peer {
+    /// A peer that is there from now on, with no service yet. `node` is its id. EFAULT if its control
+    /// block can't be reached. May sleep.
+    pub(crate) fn new(
+        common: &Common,
+        path: Arc<dyn Path>,
+        who: &Introduction<'_>,
+        node: u16,
+    ) -> Result<Arc<Self>> {
+        let control = ControlRing::new(who.block.clone(), who.peer_block, &*path)?;
+        let doorbells = Doorbells::new(path.doorbells())?;
+        Arc::pin_init(
+            pin_init!(Self {
+                queues: common.queues.clone(),
+                observer: common.observer.clone(),
+                node: Atomic::new(node.into()),
+                generation: who.generation,
+                features: who.features,
+                own_nonce: who.own_nonce,
+                peer_nonce: who.peer_nonce,
+                path,
+                control <- control,
+                in_flight <- InFlight::new(),
+                failed: Atomic::new(false),
+                has_asked_in_vain: Atomic::new(false),
+                liveness: Liveness::new(common.heartbeat_timeout),
+                doorbells,
+                attachments <- new_mutex!(KVec::new(), "Peer::attachments"),
+                control_work <- new_work!("Peer::control_work"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Attaches a service, before the transport knows of the session. May sleep.
+    pub(crate) fn attach(&self, service: ServiceId, attachment: Arc<dyn Attachment>) -> Result {
+        let mut attachments = self.attachments.lock();
+        Ok(attachments.push((service, attachment), GFP_KERNEL)?)
+    }
+
+    /// The id of its node.
+    pub(crate) fn node(&self) -> u16 {
+        self.node.load(Relaxed) as u16
+    }
+
+    /// The node has got its id after the peer was made, which happens to this node itself.
+    pub(crate) fn set_node(&self, node: u16) {
+        self.node.store(node.into(), Relaxed);
+    }
+
+    /// The work queues, for what hangs on the peer.
+    pub(crate) fn queues(&self) -> &Arc<WorkQueues> {
+        &self.queues
+    }
+
+    /// The way there; the caller is inside, unless a function of it says otherwise.
+    pub(crate) fn path(&self) -> &dyn Path {
+        &*self.path
+    }
+
+    /// Goes in to use the path; `None` once the peer is lost. Any context.
+    pub(crate) fn enter(&self) -> Option<InFlightGuard<'_>> {
+        self.in_flight.enter()
+    }
+
+    /// As [`Self::enter`], for use beyond a borrow.
+    pub(crate) fn enter_owned(self: &Arc<Self>) -> Option<PeerUse> {
+        self.in_flight
+            .enter_unscoped()
+            .then(|| PeerUse(self.clone()))
+    }
+
+    /// Whether the peer is gone, or as good as gone. Any context.
+    pub(crate) fn is_over(&self) -> bool {
+        self.failed.load(Relaxed) || self.in_flight.is_closed()
+    }
+
+    /// The peer is gone, has misbehaved or can't be served: ends the relation. Any context.
+    pub(crate) fn fail(&self, reason: &str) {
+        if self.failed.xchg(true, Full) || self.in_flight.is_closed() {
+            return;
+        }
+        pr_warn!("node {} is lost: {}\n", self.node(), reason);
+        self.path.as_arc_borrow().session_failed();
+    }
+
+    fn attachment(&self, service: ServiceId) -> Option<Arc<dyn Attachment>> {
+        let attachments = self.attachments.lock();
+        let found = attachments.iter().find(|(id, _)| *id == service)?;
+        Some(found.1.clone())
+    }
+
+    /// Calls `f` with what each service has for this peer, without a lock.
+    fn for_each_attachment(&self, f: impl Fn(&dyn Attachment)) {
+        for index in 0.. {
+            let attachment = match self.attachments.lock().get(index) {
+                Some((_, attachment)) => attachment.clone(),
+                None => return,
+            };
+            f(&*attachment);
+        }
+    }
+
+    /// Lets go of what services have for this peer, which know the peer themselves. Called at the
+    /// end. May sleep.
+    pub(crate) fn detach_services(&self) {
+        let attachments = core::mem::replace(&mut *self.attachments.lock(), KVec::new());
+        drop(attachments);
+    }
+
+    // ----- control messages --------------------------------------------------------------------
+
+    /// Sends a control message. May sleep, does not wait for the peer.
+    ///
+    /// A message that can't be sent ends the relation: the two sides would no longer agree.
+    pub(crate) fn post(&self, message: &impl Enveloped) -> Result {
+        let _inside = self.enter().ok_or(ENODEV)?;
+        if let Err(error) = self.control.post(self.path(), &message.envelope()) {
+            self.fail(match error {
+                EPROTO => "it reports messages that were never sent",
+                ENOMEM => "no memory to queue a control message",
+                _ => "it does not take its control messages",
+            });
+            return Err(ENODEV);
+        }
+        self.path.ring(doorbell::CONTROL);
+        Ok(())
+    }
+
+    /// As [`Self::post`], and waits first until few messages are queued. Killable.
+    ///
+    /// For what a process can make this node say any number of times.
+    pub(crate) fn post_bulk(&self, message: &impl Enveloped) -> Result {
+        self.wait_for_bulk_room()?;
+        self.post(message)
+    }
+
+    /// Waits until few messages are queued, or the peer is lost. Killable.
+    pub(crate) fn wait_for_bulk_room(&self) -> Result {
+        self.control
+            .room
+            .wait_killable(|| (self.is_over() || self.control.has_bulk_room()).then_some(()))
+    }
+
+    /// Looks at the control ring soon. Any context.
+    fn schedule_control(self: &Arc<Self>) {
+        // An error says that the work is pending already.
+        let _ = self.queues.control.enqueue(self.clone());
+    }
+}
+
+impl Session for Peer {
+    fn doorbell(self: ArcBorrow<'_, Self>, number: u32) {
+        if number == doorbell::CONTROL || number == doorbell::HELLO {
+            Arc::from(self).schedule_control();
+        } else {
+            self.doorbells.rang(number);
+        }
+    }
+
+    fn tick(self: ArcBorrow<'_, Self>, milliseconds: u32) {
+        let Some(_inside) = self.enter() else { return };
+        let beat = self.liveness.beat();
+        // A write can only fail for an address that the handshake has checked.
+        let _ = self.control.beat(self.path(), beat);
+        if self.status() == Status::Running
+            && self
+                .liveness
+                .is_silent(self.control.peer_beat(), milliseconds)
+        {
+            self.fail("no sign of life");
+        }
+    }
+
+    fn status(&self) -> Status {
+        if self.control.peer_said_farewell(self.own_nonce) {
+            Status::Left
+        } else if self.failed.load(Relaxed) {
+            Status::Failed
+        } else {
+            Status::Running
+        }
+    }
+
+    fn going(self: ArcBorrow<'_, Self>, _reason: &str) {
+        self.observer.lost(&self);
+    }
+
+    fn tear_down(&self) {
+        self.failed.store(true, Relaxed);
+        // All is marked first, so that whoever is inside does not start anew.
+        self.for_each_attachment(|attachment| attachment.lost());
+        self.control.room.wake_all();
+        self.in_flight.close_and_drain();
+        self.for_each_attachment(|attachment| attachment.drained());
+        // The very last write into the peer's memory.
+        let _ = self.control.say_farewell(self.path(), self.peer_nonce);
+        self.path.ring(doorbell::HELLO);
+    }
+
+    fn unreachable(&self) {
+        self.for_each_attachment(|attachment| attachment.unreachable());
+    }
+
+    fn forget(&self) {
+        self.for_each_attachment(|attachment| attachment.forget());
+        self.control.unmap();
+        self.detach_services();
+    }
+}

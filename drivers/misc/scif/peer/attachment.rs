@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a service has for one peer: its state, and the handler of the peer's messages.
+
+use crate::logic::envelope::{
+    Envelope,
+    Malformed, //
+};
+
+/// Why the relation to a peer ends: what it has done, for the log.
+pub(crate) struct Violation(pub(crate) &'static str);
+
+impl From<&'static str> for Violation {
+    fn from(reason: &'static str) -> Self {
+        Self(reason)
+    }
+}
+
+impl From<Malformed> for Violation {
+    fn from(malformed: Malformed) -> Self {
+        Self(malformed.reason())
+    }
+}
+
+/// See the head of this file.
+///
+/// The functions of the end are called in the order in which they stand here: `lost` and `drained` once,
+/// `unreachable` once or twice, `forget` once or, when the relation could not begin, not at all.
+pub(crate) trait Attachment: Send + Sync {
+    /// A message for the service. The control work, inside the peer; may sleep, never waits for the
+    /// peer.
+    fn message(&self, envelope: &Envelope) -> Result<(), Violation>;
+
+    /// The peer does not have the service. As [`Self::message`].
+    fn refused(&self) -> Result<(), Violation>;
+
+    /// The peer is gone: marks everything as lost and wakes all who wait. Others may still be
+    /// inside. May sleep.
+    fn lost(&self);
+
+    /// Nobody is inside any more, or will be: takes the peer's memory away from processes, forgets
+    /// what the peer has asked for. May sleep.
+    fn drained(&self);
+
+    /// The peer can't reach memory of processes any more: lets go of it. May sleep.
+    fn unreachable(&self);
+
+    /// The peer writes nothing more, ever: lets go of all. May sleep.
+    fn forget(&self);
+}

@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One end of a conversation that a service has with a peer.
+//!
+//! Each side knows its end by an id and learns the other's: messages carry the receiver's. A channel
+//! knows how the two ends stand, who waits for something of it, and who is writing into the peer's
+//! memory on its account. What is said, and in which order, is up to the service.
+//!
+//! # Closing
+//!
+//! A peer that has closed its end waits until this end writes there no more. So uses of the channel
+//! are counted ([`Channel::begin_use`]); once the peer has closed, none begins, and when the last one
+//! ends, [`Owner::uses_ended`] is told, once: here or where that last use is dropped.
+//!
+//! Locks: `state` and `waiters` are leaves and taken in any context.
+
+use super::{
+    Peer,
+    PeerUse, //
+};
+use crate::{
+    logic::envelope::{
+        ChannelId,
+        Enveloped, //
+    },
+    sync::{
+        in_flight::{
+            InFlight,
+            InFlightGuard, //
+        },
+        work_queues::WorkQueues,
+    },
+    sys::wait::WaitQueue,
+    transport::path::Path,
+};
+use kernel::{
+    new_spinlock_irq,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Full, //
+        },
+        Arc,
+        SetOnce,
+        SpinLockIrq, //
+    },
+};
+
+/// How the two ends stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Asked for; the peer has not answered.
+    Requested,
+    /// The peer did not want it.
+    Refused,
+    /// Both ends are there.
+    Established,
+    /// The peer has closed its end; what it has sent can still be received.
+    PeerClosed,
+    /// The peer's node is gone; what it has sent can still be received.
+    Lost,
+    /// This end is closed, or has given up.
+    Closed,
+}
+
+/// Whose channel it is: the service's state for the peer.
+pub(crate) trait Owner: Send + Sync {
+    /// The peer has closed its end, and nothing is written to it any more. May sleep.
+    fn uses_ended(&self, channel: &Channel);
+
+    /// The channel is over: nothing of the peer's is to reach it any more. May sleep.
+    fn remove(&self, id: ChannelId);
+}
+
+/// See the head of this file.
+#[pin_data]
+pub(crate) struct Channel {
+    peer: Arc<Peer>,
+    owner: Arc<dyn Owner>,
+    /// By which the peer names this end.
+    pub(crate) id: ChannelId,
+    remote: SetOnce<ChannelId>,
+    #[pin]
+    state: SpinLockIrq<State>,
+    /// The wait queue of whoever has this end, once somebody has.
+    #[pin]
+    waiters: SpinLockIrq<Option<Arc<WaitQueue>>>,
+    /// Whoever writes into the peer's memory, and transfers.
+    #[pin]
+    uses: InFlight,
+    /// Whether the owner is to be told of the last one's end.
+    end_awaited: Atomic<bool>,
+}
+
+/// A use of the channel, for which a peer that closes waits. To be dropped where one may sleep.
+pub(crate) struct ChannelUse<'a>(&'a Channel);
+
+impl Drop for ChannelUse<'_> {
+    fn drop(&mut self) {
+        self.0.end_use();
+    }
+}
+
+/// As [`ChannelUse`], for longer than a borrow lasts.
+pub(crate) struct OwnedChannelUse(Arc<Channel>);
+
+impl Drop for OwnedChannelUse {
+    fn drop(&mut self) {
+        self.0.end_use();
+    }
+}
+
+impl Channel {
+    /// An end with this id and in this state, of which the peer knows nothing yet. May sleep.
+    pub(crate) fn new(
+        peer: &Arc<Peer>,
+        owner: Arc<dyn Owner>,
+        id: ChannelId,
+        state: State,
+    ) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                peer: peer.clone(),
+                owner,
+                id,
+                remote: SetOnce::new(),
+                state <- new_spinlock_irq!(state, "Channel::state"),
+                waiters <- new_spinlock_irq!(None, "Channel::waiters"),
+                uses <- InFlight::new(),
+                end_awaited: Atomic::new(false),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    // ----- the peer ----------------------------------------------------------------------------
+
+    /// The peer at the other end.
+    pub(crate) fn peer(&self) -> &Arc<Peer> {
+        &self.peer
+    }
+
+    /// See [`Peer::path`].
+    pub(crate) fn path(&self) -> &dyn Path {
+        self.peer.path()
+    }
+
+    /// See [`Peer::queues`].
+    pub(crate) fn queues(&self) -> &Arc<WorkQueues> {
+        self.peer.queues()
+    }
+
+    /// See [`Peer::enter`].
+    pub(crate) fn enter(&self) -> Option<InFlightGuard<'_>> {
+        self.peer.enter()
+    }
+
+    /// See [`Peer::enter_owned`].
+    pub(crate) fn enter_owned(&self) -> Option<PeerUse> {
+        self.peer.enter_owned()
+    }
+
+    /// See [`Peer::fail`].
+    pub(crate) fn fail(&self, reason: &str) {
+        self.peer.fail(reason);
+    }
+
+    /// See [`Peer::post`].
+    pub(crate) fn post(&self, message: &impl Enveloped) -> Result {
+        self.peer.post(message)
+    }
+
+    /// See [`Peer::post_bulk`].
+    pub(crate) fn post_bulk(&self, message: &impl Enveloped) -> Result {
+        self.peer.post_bulk(message)
+    }
+
+    /// The peer's id of its end: ENOTCONN before it is known.
+    pub(crate) fn remote(&self) -> Result<ChannelId> {
+        self.remote.copy().ok_or(ENOTCONN)
+    }
+
+    /// Learns of the other end. Only the first time counts.
+    pub(crate) fn set_remote(&self, id: ChannelId) {
+        self.remote.populate(id);
+    }
+
+    /// Has the owner take this end out of what the peer can name. May sleep.
+    pub(crate) fn remove(&self) {
+        self.owner.remove(self.id);
+    }
+
+    // ----- state and waiters -------------------------------------------------------------------
+
+    /// How the two ends stand. Any context.
+    pub(crate) fn state(&self) -> State {
+        *self.state.lock()
+    }
+
+    /// Goes from one state to the next, if it is in one of which `next` makes something. Returns the
+    /// old one. Any context.
+    pub(crate) fn change_state(&self, next: impl FnOnce(State) -> Option<State>) -> State {
+        let mut state = self.state.lock();
+        let old = *state;
+        if let Some(new) = next(old) {
+            *state = new;
+        }
+        old
+    }
+
+    /// Succeeds while both ends are there; otherwise the error for calls that need both. Any context.
+    pub(crate) fn check_established(&self) -> Result {
+        match self.state() {
+            State::Established if !self.peer.is_over() => Ok(()),
+            State::Established | State::Lost => Err(ENODEV),
+            State::PeerClosed | State::Closed => Err(ECONNRESET),
+            State::Requested | State::Refused => Err(ENOTCONN),
+        }
+    }
+
+    /// Wakes `waiters` from now on. Any context but those that hold `waiters`.
+    pub(crate) fn attach(&self, waiters: Arc<WaitQueue>) {
+        let old = self.waiters.lock().replace(waiters);
+        drop(old);
+    }
+
+    /// Wakes nobody any more.
+    pub(crate) fn detach(&self) {
+        let old = self.waiters.lock().take();
+        drop(old);
+    }
+
+    /// The wait queue of whoever has this end.
+    pub(crate) fn waiters(&self) -> Result<Arc<WaitQueue>> {
+        self.waiters.lock().clone().ok_or(ENOTCONN)
+    }
+
+    /// Wakes everybody who waits for something of this channel. Any context.
+    pub(crate) fn wake(&self) {
+        if let Some(waiters) = &*self.waiters.lock() {
+            waiters.wake_all();
+        }
+    }
+
+    // ----- uses --------------------------------------------------------------------------------
+
+    /// Begins to write to the peer: ECONNRESET once one of the ends is closed or lost.
+    pub(crate) fn begin_use(&self) -> Result<ChannelUse<'_>> {
+        match self.uses.enter_unscoped() {
+            true => Ok(ChannelUse(self)),
+            false => Err(ECONNRESET),
+        }
+    }
+
+    /// As [`Self::begin_use`], for longer than a borrow lasts.
+    pub(crate) fn begin_owned_use(self: &Arc<Self>) -> Result<OwnedChannelUse> {
+        match self.uses.enter_unscoped() {
+            true => Ok(OwnedChannelUse(self.clone())),
+            false => Err(ECONNRESET),
+        }
+    }
+
+    fn end_use(&self) {
+        if self.uses.leave() {
+            // The peer has closed meanwhile and waits for the last write.
+            self.tell_uses_ended();
+        }
+    }
+
+    /// Lets no use begin any more, and has the owner told when the last has ended. May sleep.
+    pub(crate) fn end_uses(&self) {
+        // Fully ordered with the look at who is inside; the last one leaves and then looks at this,
+        // likewise.
+        self.end_awaited.xchg(true, Full);
+        if self.uses.close() {
+            self.tell_uses_ended();
+        }
+    }
+
+    /// Lets no use begin any more. Any context.
+    pub(crate) fn close_uses(&self) {
+        self.uses.close();
+    }
+
+    /// Lets no use begin any more, and waits until the last has ended. May sleep.
+    pub(crate) fn drain_uses(&self) {
+        self.uses.close_and_drain();
+    }
+
+    fn tell_uses_ended(&self) {
+        if self.end_awaited.xchg(false, Full) {
+            self.owner.uses_ended(self);
+        }
+    }
+}

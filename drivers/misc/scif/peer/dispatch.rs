@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The control messages of a peer, on their way to the services.
+//!
+//! The control work takes messages out of the ring one by one, opens the envelope of a private copy
+//! and hands it to the service it is for. A message that is malformed or contradicts what was said
+//! before ends the relation, with a reason in the log. One for a service that this node does not have
+//! is answered so.
+
+use super::{
+    attachment::Violation,
+    Peer, //
+};
+use crate::{
+    logic::envelope::{
+        Envelope,
+        PeerMessage,
+        ServiceId, //
+    },
+    transport::doorbell,
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
+    workqueue::WorkItem,
+};
+
+/// Messages handled before others get the queue's thread.
+const BATCH: usize = 512;
+
+impl WorkItem for Peer {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        process_control(&this);
+    }
+}
+
+/// Handles what has come. The control work; may sleep but never waits for the peer.
+fn process_control(peer: &Arc<Peer>) {
+    let Some(_inside) = peer.enter() else { return };
+    match peer.control.flush(peer.path()) {
+        Ok(true) => peer.path().ring(doorbell::CONTROL),
+        Ok(false) => (),
+        Err(_) => {
+            peer.fail("it reports messages that were never sent");
+            return;
+        }
+    }
+    for _ in 0..BATCH {
+        let body = match peer.control.take() {
+            Ok(Some(body)) => body,
+            Ok(None) => return,
+            Err(_) => {
+                peer.fail("its control ring is out of order");
+                return;
+            }
+        };
+        match peer.control.acknowledge(peer.path()) {
+            Ok(true) => peer.path().ring(doorbell::CONTROL),
+            Ok(false) => (),
+            Err(_) => return,
+        }
+        let handled = Envelope::decode(&body)
+            .map_err(Violation::from)
+            .and_then(|envelope| handle(peer, &envelope));
+        if let Err(Violation(reason)) = handled {
+            peer.fail(reason);
+            return;
+        }
+    }
+    peer.schedule_control();
+}
+
+fn handle(peer: &Arc<Peer>, envelope: &Envelope) -> Result<(), Violation> {
+    if envelope.service == ServiceId::PEER {
+        let PeerMessage::NoService { service } = PeerMessage::from_envelope(envelope)?;
+        pr_warn!("node {} does not have service {}\n", peer.node(), service.0);
+        return match peer.attachment(service) {
+            Some(attachment) => attachment.refused(),
+            None => Err("it refuses a service that was never asked for".into()),
+        };
+    }
+    match peer.attachment(envelope.service) {
+        Some(attachment) => attachment.message(envelope),
+        None => {
+            let service = envelope.service;
+            if !peer.has_asked_in_vain.xchg(true, Relaxed) {
+                pr_warn!(
+                    "node {} asks for service {}, which this node does not have\n",
+                    peer.node(),
+                    service.0
+                );
+            }
+            // An answer that can't be sent is of no concern: the peer is lost then.
+            let _ = peer.post(&PeerMessage::NoService { service });
+            Ok(())
+        }
+    }
+}

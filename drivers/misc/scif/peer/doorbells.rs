@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who waits for which doorbell of a path.
+//!
+//! There are fewer doorbells than channels: those that announce data are shared out, and whoever
+//! shares one is told whenever it rings.
+//!
+//! Lock: `subscribers`, taken in interrupts; see `scif_main.rs`.
+
+use crate::transport::doorbell;
+use kernel::{
+    new_spinlock_irq,
+    prelude::*,
+    sync::{
+        Arc,
+        SpinLockIrq, //
+    },
+};
+
+/// Who is told of a doorbell.
+pub(crate) trait Rung: Send + Sync {
+    /// It rang, maybe for another. Hard interrupt context.
+    fn rung(&self);
+}
+
+/// Those who wait for one doorbell.
+type Subscribers = KVec<Arc<dyn Rung>>;
+
+/// See the head of this file.
+#[pin_data]
+pub(crate) struct Doorbells {
+    /// Those that exist, as bits.
+    existing: u64,
+    #[pin]
+    subscribers: SpinLockIrq<[Subscribers; doorbell::COUNT]>,
+}
+
+impl Doorbells {
+    pub(super) fn new(existing: u64) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                existing,
+                subscribers <- new_spinlock_irq!(
+                    [const { Subscribers::new() }; doorbell::COUNT],
+                    "Doorbells::subscribers"
+                ),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Whether the peer, and this side, has such a doorbell.
+    pub(crate) fn exists(&self, number: u32) -> bool {
+        self.existing & doorbell::bit(number) != 0
+    }
+
+    /// Chooses the doorbell for data of the channel with this number: they spread over all that
+    /// there are.
+    pub(crate) fn for_data(&self, channel: u32) -> u32 {
+        let count = (self.existing >> doorbell::DATA).trailing_ones().max(1);
+        doorbell::DATA + channel % count
+    }
+
+    /// One rang. Hard interrupt context, or any other.
+    pub(super) fn rang(&self, number: u32) {
+        let subscribers = self.subscribers.lock();
+        for subscriber in subscribers.get(number as usize).into_iter().flatten() {
+            subscriber.rung();
+        }
+    }
+
+    fn add(&self, number: u32, subscriber: Arc<dyn Rung>) -> Result {
+        let mut subscribers = self.subscribers.lock();
+        let list = subscribers.get_mut(number as usize).ok_or(EINVAL)?;
+        Ok(list.push(subscriber, GFP_ATOMIC)?)
+    }
+
+    fn remove(&self, number: u32, subscriber: &Arc<dyn Rung>) -> Option<Arc<dyn Rung>> {
+        let mut subscribers = self.subscribers.lock();
+        let list = subscribers.get_mut(number as usize)?;
+        let position = list
+            .iter()
+            .position(|other| core::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(subscriber)))?;
+        list.remove(position).ok()
+    }
+}
+
+/// Has somebody told of a doorbell, until this is dropped.
+pub(crate) struct Subscription {
+    doorbells: Arc<Doorbells>,
+    number: u32,
+    subscriber: Arc<dyn Rung>,
+}
+
+impl Subscription {
+    /// Has `subscriber` told whenever doorbell `number` rings. EINVAL for a number that can't be.
+    pub(crate) fn new(
+        doorbells: &Arc<Doorbells>,
+        number: u32,
+        subscriber: Arc<dyn Rung>,
+    ) -> Result<Self> {
+        doorbells.add(number, subscriber.clone())?;
+        Ok(Self {
+            doorbells: doorbells.clone(),
+            number,
+            subscriber,
+        })
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let removed = self.doorbells.remove(self.number, &self.subscriber);
+        drop(removed);
+    }
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Signs of life.
+//!
+//! Both sides count up a word in the other's memory, driven by the ticks of the transport. A word
+//! that stands still for too long means that the peer is lost. All functions may be called in any
+//! context, those of one peer one at a time.
+
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    },
+};
+
+/// See the head of this file.
+pub(super) struct Liveness {
+    /// In milliseconds.
+    timeout: u32,
+    own_beat: Atomic<u64>,
+    last_peer_beat: Atomic<u64>,
+    silent_milliseconds: Atomic<u32>,
+}
+
+impl Liveness {
+    pub(super) const fn new(timeout: u32) -> Self {
+        Self {
+            timeout,
+            own_beat: Atomic::new(0),
+            last_peer_beat: Atomic::new(0),
+            silent_milliseconds: Atomic::new(0),
+        }
+    }
+
+    /// The next sign of life of this side.
+    pub(super) fn beat(&self) -> u64 {
+        self.own_beat.fetch_add(1, Relaxed).wrapping_add(1)
+    }
+
+    /// Whether the peer's word has stood still for too long, `milliseconds` after the last look.
+    pub(super) fn is_silent(&self, peer_beat: u64, milliseconds: u32) -> bool {
+        if self.last_peer_beat.xchg(peer_beat, Relaxed) != peer_beat {
+            self.silent_milliseconds.store(0, Relaxed);
+            return false;
+        }
+        let silent = self
+            .silent_milliseconds
+            .load(Relaxed)
+            .saturating_add(milliseconds);
+        self.silent_milliseconds.store(silent, Relaxed);
+        silent >= self.timeout
+    }
+}
+
+#[kunit_tests(scif_peer_liveness)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_stands_still_for_too_long_is_silence() {
+        let liveness = Liveness::new(100);
+        assert!(!liveness.is_silent(1, 1000));
+        assert!(!liveness.is_silent(1, 60));
+        assert!(!liveness.is_silent(2, 60));
+        // Counted anew after each sign of life.
+        assert!(!liveness.is_silent(2, 60));
+        assert!(liveness.is_silent(2, 40));
+        assert!(liveness.is_silent(2, u32::MAX));
+        assert!(!liveness.is_silent(3, u32::MAX));
+    }
+
+    #[test]
+    fn no_two_signs_of_life_are_the_same() {
+        let liveness = Liveness::new(100);
+        assert!(liveness.beat() != 0);
+        assert!(liveness.beat() != liveness.beat());
+    }
+}

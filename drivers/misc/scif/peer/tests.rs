@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What peers offer, tried by a service that has nothing of SCIF.
+//!
+//! The service is in `peer/tests/toy.rs`. The tests wait for what it notes, never for a time to pass.
+
+mod toy;
+
+use super::{
+    channel::{
+        Channel,
+        State, //
+    },
+    doorbells::{
+        Rung,
+        Subscription, //
+    },
+};
+use crate::transport::{
+    doorbell,
+    sink::Session, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+    },
+};
+use toy::{
+    Bed,
+    Stray,
+    Toy,
+    ABSENT,
+    ECHO, //
+};
+
+/// Counts how often it rang.
+struct Counter(Atomic<u32>);
+
+impl Rung for Counter {
+    fn rung(&self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+#[kunit_tests(scif_peer)]
+mod cases {
+    use super::*;
+
+    /// How a session ends.
+    const END: [&str; 5] = ["not handed out", "lost", "drained", "unreachable", "forget"];
+
+    #[test]
+    fn a_message_is_echoed() -> Result {
+        let bed = Bed::new()?;
+        bed.peer.post(&Toy::Call { number: 0 })?;
+        bed.record.wait_for_notes(2)?;
+        assert_eq!(bed.record.take_notes(), ["Call", "Echo"]);
+        assert_eq!(bed.end()?, END);
+        Ok(())
+    }
+
+    #[test]
+    fn more_messages_than_slots_arrive_in_order() -> Result {
+        const COUNT: u32 = 1000;
+        let bed = Bed::new()?;
+        bed.peer.post(&Toy::Hold {})?;
+        for number in 0..COUNT {
+            bed.peer.post(&Toy::Call { number })?;
+        }
+        let has_room = bed.peer.control.has_bulk_room();
+        bed.record.open();
+        assert!(!has_room);
+        bed.record.wait_for_echoes(COUNT)?;
+        // Those who wait for room, in between.
+        for number in COUNT..2 * COUNT {
+            bed.peer.post_bulk(&Toy::Call { number })?;
+        }
+        bed.record.wait_for_echoes(2 * COUNT)?;
+        assert!(!bed.peer.is_over());
+        bed.end()?;
+        Ok(())
+    }
+
+    #[test]
+    fn who_lacks_a_service_says_so() -> Result {
+        let bed = Bed::new()?;
+        // The service comes after the message for it, and before the answer.
+        bed.peer.post(&Toy::Hold {})?;
+        bed.peer.post(&Stray {
+            service: ABSENT,
+            kind: 1,
+        })?;
+        bed.peer.post(&Toy::Install {})?;
+        bed.record.open();
+        bed.record.wait_for_notes(3)?;
+        assert_eq!(bed.record.take_notes(), ["Hold", "Install", "refused"]);
+        assert!(!bed.peer.is_over());
+        assert_eq!(bed.end()?, END);
+        Ok(())
+    }
+
+    #[test]
+    fn who_breaks_the_rules_is_lost() -> Result {
+        let unknown = Stray {
+            service: ECHO,
+            kind: 99,
+        };
+        // The answer to this one is about a service that the receiver never asked for.
+        let stray = Stray {
+            service: ABSENT,
+            kind: 1,
+        };
+        for message in [unknown, stray] {
+            let bed = Bed::new()?;
+            bed.peer.post(&message)?;
+            bed.record.wait_for_notes(END.len())?;
+            assert_eq!(bed.end()?, END);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn the_end_waits_for_those_inside_and_comes_once() -> Result {
+        let bed = Bed::new()?;
+        let inside = bed.peer.enter_owned().ok_or(ENODEV)?;
+        bed.peer.fail("a test ends it");
+        bed.peer.fail("a test ends it again");
+        let waited = bed.record.wait_for_notes(2);
+        let (before, is_over) = (bed.record.take_notes(), inside.is_over());
+        drop(inside);
+        waited?;
+        assert_eq!(before, END[..2]);
+        assert!(is_over);
+        bed.record.wait_for_notes(END.len())?;
+        assert_eq!(bed.record.take_notes(), END[2..]);
+        assert!(bed.peer.enter().is_none());
+        assert_eq!(bed.peer.post(&Toy::Call { number: 0 }), Err(ENODEV));
+        assert!(bed.end()?.is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn a_node_hears_its_own_signs_of_life() -> Result {
+        let bed = Bed::new()?;
+        for _ in 0..10 {
+            bed.peer.as_arc_borrow().tick(1000);
+        }
+        assert!(!bed.peer.is_over());
+        assert_eq!(bed.end()?, END);
+        Ok(())
+    }
+
+    #[test]
+    fn a_doorbell_rings_for_those_who_subscribe() -> Result {
+        let bed = Bed::new()?;
+        let counter = Arc::new(Counter(Atomic::new(0)), GFP_KERNEL)?;
+        let doorbells = &bed.peer.doorbells;
+        let number = doorbells.for_data(3);
+        assert!(doorbells.exists(number) && doorbells.exists(number + 1));
+        let subscription = Subscription::new(doorbells, number, counter.clone())?;
+        let inside = bed.peer.enter().ok_or(ENODEV)?;
+        bed.peer.path().ring(number);
+        bed.peer.path().ring(number + 1);
+        assert_eq!(counter.0.load(Relaxed), 1);
+        drop(subscription);
+        bed.peer.path().ring(number);
+        drop(inside);
+        assert_eq!(counter.0.load(Relaxed), 1);
+        let too_large = doorbell::COUNT as u32;
+        assert!(Subscription::new(doorbells, too_large, counter.clone()).is_err());
+        assert!(Arc::into_unique_or_drop(counter).is_some());
+        bed.end()?;
+        Ok(())
+    }
+
+    #[test]
+    fn a_channel_closes_after_its_last_use() -> Result {
+        let bed = Bed::new()?;
+        let make = |id| Channel::new(&bed.peer, bed.record.clone(), id, State::Established);
+        let channel = bed.record.channels.lock().insert(make)?;
+        let target = channel.id;
+        let (first, last) = (channel.begin_use()?, channel.begin_owned_use()?);
+        bed.peer.post(&Toy::Close { target })?;
+        bed.record.wait_for_notes(1)?;
+        assert!(channel.begin_use().is_err());
+        drop(first);
+        assert_eq!(bed.record.take_notes(), ["Close"]);
+        drop(last);
+        assert_eq!(bed.record.take_notes(), ["uses ended"]);
+        // Not told again: nobody is inside any more.
+        channel.drain_uses();
+
+        // What takes its place has another id.
+        channel.remove();
+        let other = bed.record.channels.lock().insert(make)?;
+        assert!(other.id != target);
+        bed.peer.post(&Toy::Close { target })?;
+        bed.record.wait_for_notes(4)?;
+        assert_eq!(bed.record.take_notes(), ["no such channel", "Close"]);
+        assert!(other.begin_use().is_ok());
+        other.remove();
+        drop((channel, other));
+        assert_eq!(bed.end()?, END);
+        Ok(())
+    }
+}

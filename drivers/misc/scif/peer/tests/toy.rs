@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A toy service, an echo, with this node as its own peer.
+//!
+//! It has what every service has: messages, the [`Service`], what that has for a peer, and state of
+//! its own, the [`Record`]. A [`Bed`] joins it with the loopback transport.
+
+use crate::{
+    logic::envelope::{
+        define_messages,
+        ChannelId,
+        Envelope,
+        Enveloped,
+        ServiceId,
+        FIELDS, //
+    },
+    peer::{
+        attachment::{
+            Attachment,
+            Violation, //
+        },
+        channel::{
+            Channel,
+            Owner, //
+        },
+        channel_table::ChannelTable,
+        control,
+        service::Service,
+        Common,
+        Observer,
+        Peer, //
+    },
+    sync::work_queues::WorkQueues,
+    sys::wait::{
+        new_wait_queue,
+        WaitQueue, //
+    },
+    transport::{
+        loopback::Loopback,
+        path::Path,
+        sink::{
+            Introduction,
+            Session,
+            Sink, //
+        },
+    },
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        Arc,
+        Mutex,
+        SetOnce, //
+    },
+    time::Delta,
+};
+
+pub(super) const ECHO: ServiceId = ServiceId(0xec00);
+/// Nobody has it, unless it is installed.
+pub(super) const ABSENT: ServiceId = ServiceId(0xab00);
+
+/// Ends what would hang.
+const LIMIT: Delta = Delta::from_secs(30);
+
+define_messages! {
+    /// What one toy tells another.
+    pub(super) enum Toy of ECHO;
+
+    /// Wants an echo.
+    1 Call { number: u32 };
+    2 Echo { number: u32 };
+    /// Keeps the receiver's control work until the record is open.
+    3 Hold {};
+    /// Has the receiver attach a second service.
+    4 Install {};
+    /// Nothing more is to be written to the sender's end of a channel.
+    5 Close to target {};
+}
+
+/// A message that no table defines.
+pub(super) struct Stray {
+    pub(super) service: ServiceId,
+    pub(super) kind: u8,
+}
+
+impl Enveloped for Stray {
+    fn envelope(&self) -> Envelope {
+        Envelope {
+            service: self.service,
+            kind: self.kind,
+            target: ChannelId::NONE,
+            fields: [0; FIELDS],
+        }
+    }
+}
+
+/// What has happened. Outlives the peer.
+#[pin_data]
+pub(super) struct Record {
+    #[pin]
+    notes: Mutex<KVec<&'static str>>,
+    /// How many were ever made.
+    count: Atomic<usize>,
+    /// Echoes that bore the number after the one before.
+    echoes: Atomic<u32>,
+    /// Whether the control work may go on.
+    open: Atomic<bool>,
+    /// Woken by each change.
+    #[pin]
+    changed: WaitQueue,
+    #[pin]
+    pub(super) channels: Mutex<ChannelTable<Channel>>,
+}
+
+impl Record {
+    fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                notes <- new_mutex!(KVec::new(), "scif_test::Record::notes"),
+                count: Atomic::new(0),
+                echoes: Atomic::new(0),
+                open: Atomic::new(false),
+                changed <- new_wait_queue!("scif_test::Record::changed"),
+                channels <- new_mutex!(ChannelTable::new(), "scif_test::Record::channels"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    fn note(&self, what: &'static str) {
+        // One that is missing is found by who waits for it.
+        if self.notes.lock().push(what, GFP_KERNEL).is_ok() {
+            self.count.fetch_add(1, Release);
+            self.changed.wake_all();
+        }
+    }
+
+    /// What was noted since the last time.
+    pub(super) fn take_notes(&self) -> KVec<&'static str> {
+        core::mem::replace(&mut *self.notes.lock(), KVec::new())
+    }
+
+    pub(super) fn open(&self) {
+        self.open.store(true, Release);
+        self.changed.wake_all();
+    }
+
+    fn wait_until(&self, condition: impl Fn(&Self) -> bool) -> Result {
+        self.changed
+            .wait_uninterruptible_timeout(LIMIT, || condition(self).then_some(()))
+            .ok_or(ETIMEDOUT)
+    }
+
+    /// Waits until so many notes were made in all.
+    pub(super) fn wait_for_notes(&self, count: usize) -> Result {
+        self.wait_until(|record| record.count.load(Acquire) >= count)
+    }
+
+    pub(super) fn wait_for_echoes(&self, count: u32) -> Result {
+        self.wait_until(|record| record.echoes.load(Acquire) == count)
+    }
+}
+
+impl Observer for Record {
+    fn lost(&self, _peer: &Peer) {
+        self.note("not handed out");
+    }
+}
+
+impl Owner for Record {
+    fn uses_ended(&self, _channel: &Channel) {
+        self.note("uses ended");
+    }
+
+    fn remove(&self, id: ChannelId) {
+        let removed = self.channels.lock().remove(id);
+        drop(removed);
+    }
+}
+
+/// The service.
+struct Echo(Arc<Record>);
+
+impl Service for Echo {
+    fn id(&self) -> ServiceId {
+        ECHO
+    }
+
+    fn attach(&self, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>> {
+        let attached = Attached {
+            record: self.0.clone(),
+            peer: peer.clone(),
+        };
+        Ok(Arc::new(attached, GFP_KERNEL)?)
+    }
+}
+
+/// What it has for a peer.
+struct Attached {
+    record: Arc<Record>,
+    peer: Arc<Peer>,
+}
+
+impl Attached {
+    fn install(&self) -> Result {
+        let absent = Arc::new(Installed(self.record.clone()), GFP_KERNEL)?;
+        self.peer.attach(ABSENT, absent)
+    }
+
+    fn handle(&self, message: &Toy) -> Result {
+        let record = &self.record;
+        match *message {
+            Toy::Call { number } => self.peer.post(&Toy::Echo { number })?,
+            Toy::Echo { number } if number == record.echoes.load(Relaxed) => {
+                record.echoes.store(number + 1, Release);
+            }
+            Toy::Echo { .. } => return Err(EINVAL),
+            Toy::Hold {} => record.wait_until(|record| record.open.load(Acquire))?,
+            Toy::Install {} => self.install()?,
+            Toy::Close { target } => {
+                let channel = record.channels.lock().get(target).cloned();
+                match channel {
+                    Some(channel) => channel.end_uses(),
+                    None => record.note("no such channel"),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Attachment for Attached {
+    fn message(&self, envelope: &Envelope) -> Result<(), Violation> {
+        let message = Toy::from_envelope(envelope)?;
+        self.handle(&message).map_err(|_| "the toy can't do that")?;
+        self.record.note(message.name());
+        Ok(())
+    }
+
+    fn refused(&self) -> Result<(), Violation> {
+        Err("it has no toys".into())
+    }
+
+    fn lost(&self) {
+        self.record.note("lost");
+    }
+
+    fn drained(&self) {
+        self.record.note("drained");
+    }
+
+    fn unreachable(&self) {
+        self.record.note("unreachable");
+    }
+
+    fn forget(&self) {
+        self.record.note("forget");
+    }
+}
+
+/// What a service has for a peer that lacks that service.
+struct Installed(Arc<Record>);
+
+impl Attachment for Installed {
+    fn message(&self, _envelope: &Envelope) -> Result<(), Violation> {
+        Err("the peer has the service".into())
+    }
+
+    fn refused(&self) -> Result<(), Violation> {
+        self.0.note("refused");
+        Ok(())
+    }
+
+    fn lost(&self) {}
+
+    fn drained(&self) {}
+
+    fn unreachable(&self) {}
+
+    fn forget(&self) {}
+}
+
+/// By this id whoever reads the log knows that a test loses its peer.
+const NODE: u16 = u16::MAX;
+
+/// Makes a peer of the first node that comes, and has it echo.
+struct Host {
+    common: Common,
+    echo: Echo,
+    peer: SetOnce<Arc<Peer>>,
+}
+
+impl Sink for Host {
+    fn own_node(&self, default: u16) -> u16 {
+        default
+    }
+
+    fn generation(&self) -> u64 {
+        1
+    }
+
+    fn control_block_len(&self) -> usize {
+        control::BLOCK_SIZE
+    }
+
+    fn online(&self, path: Arc<dyn Path>, who: Introduction<'_>) -> Result<Arc<dyn Session>> {
+        let peer = Peer::new(&self.common, path, &who, NODE)?;
+        peer.attach(self.echo.id(), self.echo.attach(&peer)?)?;
+        self.peer.populate(peer.clone());
+        Ok(peer)
+    }
+}
+
+/// A peer that is this node itself, with the toy.
+pub(super) struct Bed {
+    loopback: Loopback,
+    pub(super) peer: Arc<Peer>,
+    pub(super) record: Arc<Record>,
+    queues: Arc<WorkQueues>,
+}
+
+impl Bed {
+    pub(super) fn new() -> Result<Self> {
+        let (record, queues) = (Record::new()?, WorkQueues::new()?);
+        let host = Host {
+            common: Common {
+                queues: queues.clone(),
+                observer: record.clone(),
+                heartbeat_timeout: 10,
+            },
+            echo: Echo(record.clone()),
+            peer: SetOnce::new(),
+        };
+        let host = Arc::new(host, GFP_KERNEL)?;
+        let sink: Arc<dyn Sink> = host.clone();
+        let loopback = Loopback::start(&sink, &queues)?;
+        let peer = host.peer.as_ref().ok_or(ENODEV)?.clone();
+        Ok(Self {
+            loopback,
+            peer,
+            record,
+            queues,
+        })
+    }
+
+    /// Ends the session, unless it has ended. Returns what was noted since the last time; EBUSY if
+    /// somebody holds what nobody should.
+    pub(super) fn end(self) -> Result<KVec<&'static str>> {
+        drop(self.loopback);
+        self.queues.flush_all();
+        let peer = Arc::into_unique_or_drop(self.peer).ok_or(EBUSY)?;
+        drop(peer);
+        let record = Arc::into_unique_or_drop(self.record).ok_or(EBUSY)?;
+        Ok(record.take_notes())
+    }
+}

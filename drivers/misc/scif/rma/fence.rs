@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Fences: marks and waiting for them.
+//!
+//! A mark is the number of the last transfer that had been started when it was asked for, of this
+//! end (`INIT_SELF`) or of the peer's (`INIT_PEER`); waiting for it is waiting for all up to that
+//! number.
+//!
+//! A mark of the peer's transfers takes a question to the peer and an answer. Waiting for it takes
+//! another: the peer defers its answer behind its own transfers (`marks.rs`). Questions carry a token,
+//! so that an answer finds who asked even if he has given up meanwhile.
+//!
+//! Lock: `questions` is a leaf.
+
+use super::{
+    marks::{
+        Action,
+        Marks, //
+    },
+    signal::Signal,
+};
+use crate::{
+    arguments::SignalTarget,
+    logic::{
+        marks::{
+            self,
+            Origin,
+            Sequence, //
+        },
+        messages::{
+            Message,
+            Status, //
+        },
+    },
+    memory::{
+        remote_windows::RemoteWindows,
+        windows::Windows, //
+    },
+    peer::channel::Channel,
+    sys::wait::WaitQueue,
+};
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        Arc,
+        SpinLock, //
+    },
+};
+
+/// An answer of the peer.
+#[derive(Clone, Copy)]
+enum Answer {
+    Mark(Sequence),
+    Done(Status),
+}
+
+/// The fences of one end of a channel.
+#[pin_data]
+pub(crate) struct Fences {
+    channel: Arc<Channel>,
+    marks: Arc<Marks>,
+    windows: Arc<Windows>,
+    remote_windows: Arc<RemoteWindows>,
+    next_token: Atomic<u32>,
+    /// What we have asked the peer; the answer once it is there.
+    #[pin]
+    questions: SpinLock<RBTree<u32, Option<Answer>>>,
+    /// The last transfer of the peer that we have heard of.
+    peer_last: Atomic<u64>,
+}
+
+impl Fences {
+    pub(crate) fn new(
+        channel: &Arc<Channel>,
+        marks: &Arc<Marks>,
+        windows: &Arc<Windows>,
+        remote_windows: &Arc<RemoteWindows>,
+    ) -> impl PinInit<Self> {
+        let (channel, marks) = (channel.clone(), marks.clone());
+        let (windows, remote_windows) = (windows.clone(), remote_windows.clone());
+        pin_init!(Self {
+            channel,
+            marks,
+            windows,
+            remote_windows,
+            next_token: Atomic::new(1),
+            questions <- new_spinlock!(RBTree::new(), "Fences::questions"),
+            peer_last: Atomic::new(0),
+        })
+    }
+
+    /// A mark for all transfers started so far. Interruptible for the peer's.
+    pub(crate) fn mark(&self, origin: Origin) -> Result<i32> {
+        self.channel.check_established()?;
+        let sequence = match origin {
+            Origin::Own => self.marks.last_issued(),
+            Origin::Peer => {
+                let target = self.channel.remote()?;
+                let answer = self.ask(|token| Message::MarkRequest { target, token })?;
+                let Answer::Mark(sequence) = answer else {
+                    return Err(EPROTO);
+                };
+                self.note_peer_sequence(sequence);
+                sequence
+            }
+        };
+        Ok(marks::encode(sequence, origin))
+    }
+
+    /// Remembers the highest number of the peer's that was heard of.
+    fn note_peer_sequence(&self, sequence: Sequence) {
+        let mut known = self.peer_last.load(Relaxed);
+        while known < sequence.0 {
+            match self.peer_last.cmpxchg(known, sequence.0, Full) {
+                Ok(_) => return,
+                Err(now) => known = now,
+            }
+        }
+    }
+
+    /// Waits until the transfers that `mark` stands for have ended. EINVAL if it can't be a mark,
+    /// EIO if one of them failed; ECONNRESET or ENODEV, as from every call, if the peer has gone
+    /// before. Interruptible.
+    pub(crate) fn wait(&self, mark: i32) -> Result {
+        self.channel.check_established()?;
+        let origin = marks::origin(mark).map_err(|_| EINVAL)?;
+        let last = match origin {
+            Origin::Own => self.marks.last_issued(),
+            Origin::Peer => Sequence(self.peer_last.load(Relaxed)),
+        };
+        let (_, sequence) = marks::decode(mark, last).map_err(|_| EINVAL)?;
+        match origin {
+            Origin::Own => self.wait_for_own(sequence),
+            Origin::Peer => self.wait_for_peers(sequence),
+        }
+    }
+
+    fn wait_for_own(&self, sequence: Sequence) -> Result {
+        self.channel
+            .waiters()?
+            .wait(|| self.marks.is_complete(sequence).then_some(()))?;
+        self.marks
+            .take_failure(sequence)
+            .map_err(|error| self.marks.transfer_error(error))
+    }
+
+    fn wait_for_peers(&self, sequence: Sequence) -> Result {
+        let target = self.channel.remote()?;
+        let answer = self.ask(|token| Message::FenceWait {
+            target,
+            token,
+            sequence: sequence.0,
+        })?;
+        match answer {
+            Answer::Done(Status::Done) => Ok(()),
+            Answer::Done(Status::TransferFailed) => Err(self.marks.transfer_error(EIO)),
+            Answer::Done(Status::Unknown) => Err(EINVAL),
+            Answer::Done(Status::NoMemory) => Err(ENOMEM),
+            _ => Err(EPROTO),
+        }
+    }
+
+    /// Has values stored, in our window and in the peer's, when all transfers that `origin` has
+    /// started so far have ended. ENXIO where there is no window, EACCES where it can't be written.
+    pub(crate) fn signal(
+        &self,
+        origin: Origin,
+        local: Option<SignalTarget>,
+        remote: Option<SignalTarget>,
+    ) -> Result {
+        self.channel.check_established()?;
+        // While windows are in use the session, and with it the mappings, stays.
+        let _inside = self.channel.enter().ok_or(ENODEV)?;
+        // Looked up here for the peer, too, so that the caller hears of mistakes.
+        let signal = Signal::new(&self.windows, &self.remote_windows, local, remote)?;
+        match origin {
+            Origin::Own => self
+                .marks
+                .defer(self.marks.last_issued(), Action::Signal(signal)),
+            Origin::Peer => {
+                let pair = |target: SignalTarget| (target.offset as u64, target.value);
+                let target = self.channel.remote()?;
+                self.ask_for_signal(|token| Message::Signal {
+                    target,
+                    token,
+                    senders: local.map(pair),
+                    receivers: remote.map(pair),
+                })
+            }
+        }
+    }
+
+    // ----- asking the peer ---------------------------------------------------------------------
+
+    /// Asks the peer something and waits for the answer. Interruptible.
+    fn ask(&self, message: impl FnOnce(u32) -> Message) -> Result<Answer> {
+        self.ask_and_wait(message, |waiters, answer| waiters.wait(answer))
+    }
+
+    /// Asks the peer for a signal and waits until it has promised it: ENXIO or ENOMEM if it can't.
+    /// Killable only, because asking twice would be two signals.
+    fn ask_for_signal(&self, message: impl FnOnce(u32) -> Message) -> Result {
+        match self.ask_and_wait(message, |waiters, answer| waiters.wait_killable(answer))? {
+            Answer::Done(Status::Done) => Ok(()),
+            Answer::Done(Status::NoMemory) => Err(ENOMEM),
+            Answer::Done(Status::Unknown) => Err(ENXIO),
+            _ => Err(EPROTO),
+        }
+    }
+
+    fn ask_and_wait(
+        &self,
+        message: impl FnOnce(u32) -> Message,
+        wait: impl FnOnce(
+            &WaitQueue,
+            &mut dyn FnMut() -> Option<Result<Answer>>,
+        ) -> Result<Result<Answer>>,
+    ) -> Result<Answer> {
+        let waiters = self.channel.waiters()?;
+        let token = self.next_token.fetch_add(1, Relaxed);
+        let node = RBTreeNode::new(token, None, GFP_KERNEL_ACCOUNT)?;
+        let replaced = self.questions.lock().insert(node);
+        drop(replaced);
+        let answer = self.channel.post_bulk(&message(token)).and_then(|()| {
+            wait(&waiters, &mut || {
+                let answered = self.questions.lock().get(&token).copied().flatten();
+                answered
+                    .map(Ok)
+                    .or_else(|| self.channel.check_established().err().map(Err))
+            })?
+        });
+        let node = self.questions.lock().remove_node(&token);
+        drop(node);
+        answer
+    }
+
+    fn answered(&self, token: u32, answer: Answer) {
+        // An answer to a question that nobody waits for is none of our business.
+        if let Some(place) = self.questions.lock().get_mut(&token) {
+            *place = Some(answer);
+        }
+        self.channel.wake();
+    }
+
+    // ----- what the peer says; called by the control work --------------------------------------
+
+    /// The peer wants a mark of our transfers.
+    pub(crate) fn mark_requested(&self, token: u32) {
+        if let Ok(target) = self.channel.remote() {
+            let _ = self.channel.post(&Message::MarkAnswer {
+                target,
+                token,
+                sequence: self.marks.last_issued().0,
+            });
+        }
+    }
+
+    /// The peer has sent the mark that we wanted.
+    pub(crate) fn mark_answered(&self, token: u32, sequence: u64) {
+        self.answered(token, Answer::Mark(Sequence(sequence)));
+    }
+
+    /// The peer wants to know when our transfers have ended.
+    pub(crate) fn wait_requested(&self, token: u32, sequence: u64) {
+        let sequence = Sequence(sequence);
+        if sequence > self.marks.last_issued() {
+            self.marks.answer(token, Status::Unknown);
+        } else if self.marks.defer(sequence, Action::Answer(token)).is_err() {
+            self.marks.answer(token, Status::NoMemory);
+        }
+    }
+
+    /// What the peer was asked to wait for has ended.
+    pub(crate) fn wait_answered(&self, token: u32, status: Status) {
+        self.answered(token, Answer::Done(status));
+    }
+
+    /// The peer wants a signal behind our transfers.
+    pub(crate) fn signal_requested(
+        &self,
+        token: u32,
+        senders: Option<(u64, u64)>,
+        receivers: Option<(u64, u64)>,
+    ) {
+        let target = |(offset, value)| SignalTarget {
+            offset: offset as i64,
+            value,
+        };
+        let queued = Signal::new(
+            &self.windows,
+            &self.remote_windows,
+            receivers.map(target),
+            senders.map(target),
+        )
+        .and_then(|signal| {
+            self.marks
+                .defer(self.marks.last_issued(), Action::Signal(signal))
+        });
+        let status = match queued {
+            Ok(()) => Status::Done,
+            Err(ENOMEM) => Status::NoMemory,
+            // A window that was unregistered meanwhile.
+            Err(_) => Status::Unknown,
+        };
+        self.marks.answer(token, status);
+    }
+}

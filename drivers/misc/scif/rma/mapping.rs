@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Remote windows mapped into processes: loads and stores with no system call.
+//!
+//! A mapping shows a range of the peer's registered address space, which may span windows that are
+//! contiguous, through the aperture. It holds the windows that it shows: they live until the last
+//! part of it is unmapped, also when they are unregistered, or either end of the connection is
+//! closed meanwhile. It holds neither the endpoint nor the connection.
+//!
+//! # When the node is lost
+//!
+//! Page frames get into a mapping by faults only, and a fault keeps the session from ending while it
+//! puts them there. Once everybody is kept out, [`Mappings::revoke_all`] takes the frames out of all
+//! mappings; from then on an access finds the peer lost, and gives SIGBUS to its process and nothing
+//! else.
+//!
+//! Lock: `table` comes after all locks but the leaves, see `scif_main.rs`. Taking pages away under it waits
+//! for page tables only.
+
+use crate::{
+    arguments::{
+        PROTECTION_READ,
+        PROTECTION_WRITE, //
+    },
+    logic::{
+        address_space::Range,
+        plan::Walk, //
+    },
+    memory::{
+        remote_window::RemotePiece,
+        remote_windows::RemoteWindows, //
+    },
+    peer::{
+        channel::Channel,
+        Peer, //
+    },
+    sys::user_mapping::{
+        Fault,
+        MappedFile,
+        MappedPages,
+        Revoker,
+        Wanted, //
+    },
+};
+use kernel::{
+    mm::virt::VmaNew,
+    new_mutex,
+    page::{
+        PAGE_SHIFT,
+        PAGE_SIZE, //
+    },
+    prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        Mutex, //
+    },
+};
+
+struct Table {
+    revokers: RBTree<u64, Revoker>,
+    /// The peer's memory can't be reached any more.
+    closed: bool,
+}
+
+/// All mappings of one peer's memory.
+#[pin_data]
+pub(crate) struct Mappings {
+    next_id: Atomic<u64>,
+    #[pin]
+    table: Mutex<Table>,
+}
+
+impl Mappings {
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                next_id: Atomic::new(1),
+                table <- new_mutex!(
+                    Table {
+                        revokers: RBTree::new(),
+                        closed: false,
+                    },
+                    "Mappings::table"
+                ),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    fn add(&self, id: u64, revoker: Revoker) -> Result {
+        let node = RBTreeNode::new(id, revoker, GFP_KERNEL_ACCOUNT)?;
+        let mut table = self.table.lock();
+        if table.closed {
+            drop(table);
+            return Err(ENODEV);
+        }
+        let replaced = table.revokers.insert(node);
+        drop(table);
+        drop(replaced);
+        Ok(())
+    }
+
+    fn remove(&self, id: u64) {
+        let removed = self.table.lock().revokers.remove_node(&id);
+        drop(removed);
+    }
+
+    /// Takes the peer's memory out of all mappings, for good. The caller has seen to it that no
+    /// fault puts it back. May sleep.
+    pub(crate) fn revoke_all(&self) {
+        let mut table = self.table.lock();
+        table.closed = true;
+        for revoker in table.revokers.values() {
+            revoker.revoke();
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.table.lock().revokers.iter().count()
+    }
+}
+
+/// See the head of this file.
+struct Mapping {
+    id: u64,
+    /// In the order of their offsets, without gaps.
+    windows: KVVec<RemotePiece>,
+    peer: Arc<Peer>,
+    all: Arc<Mappings>,
+}
+
+impl Mapping {
+    /// Calls `take` with the number and the frame of each of these pages, which are mapped, from
+    /// the first on until it fails.
+    fn for_each_frame(
+        &self,
+        pages: core::ops::Range<u64>,
+        mut take: impl FnMut(u64, u64) -> Result,
+    ) -> Result {
+        let mut offset = pages.start << PAGE_SHIFT;
+        let end = pages.end << PAGE_SHIFT;
+        let first = self
+            .windows
+            .partition_point(|piece| piece.window.range.end() <= offset);
+        for piece in self.windows.iter().skip(first) {
+            let start = piece.window.range.start();
+            let mut walk = piece
+                .window
+                .extents
+                .walk(offset.checked_sub(start).ok_or(EFAULT)?);
+            let stop = end.min(piece.window.range.end());
+            while offset < stop {
+                let (address, len) = walk.next(PAGE_SIZE as u64).ok_or(EFAULT)?;
+                if len != PAGE_SIZE as u64 {
+                    return Err(EFAULT);
+                }
+                let frame = self.peer.path().reach(address, len)?.page_frame()?;
+                take(offset >> PAGE_SHIFT, frame)?;
+                offset += len;
+            }
+            if offset >= end {
+                return Ok(());
+            }
+        }
+        Err(EFAULT)
+    }
+}
+
+impl MappedPages for Mapping {
+    fn fault(&self, fault: &Fault<'_>) -> Result {
+        let _inside = self.peer.enter().ok_or(ENODEV)?;
+        let page = fault.page();
+        self.for_each_frame(page..page + 1, |page, frame| fault.map(page, frame))?;
+        // The others are a bonus.
+        let _ = self.for_each_frame(fault.around(), |page, frame| fault.map(page, frame));
+        Ok(())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        self.all.remove(self.id);
+    }
+}
+
+/// Maps the windows of the channel's other end that hold the wanted range into an area of the
+/// caller; `all` are the mappings of that peer. May sleep.
+///
+/// ENXIO for a gap, EACCES for more than the windows allow, EINVAL for a private mapping.
+pub(crate) fn map(
+    channel: &Channel,
+    windows: &RemoteWindows,
+    all: &Arc<Mappings>,
+    wanted: &Wanted,
+    vma: &VmaNew,
+) -> Result {
+    if !wanted.shared {
+        return Err(EINVAL);
+    }
+    if wanted.execute {
+        return Err(EACCES);
+    }
+    channel.check_established()?;
+    let offset = i64::try_from(wanted.offset).map_err(|_| ENXIO)?;
+    let range = Range::new(offset, wanted.len).map_err(|_| ENXIO)?;
+    let mut protection = 0;
+    if wanted.read {
+        protection |= PROTECTION_READ;
+    }
+    if wanted.write {
+        protection |= PROTECTION_WRITE;
+    }
+    let windows = windows.cover(range, protection)?;
+    let write_combined = is_write_combined(channel, &windows)?;
+    let id = all.next_id.fetch_add(1, Relaxed);
+    let mapping = Arc::new(
+        Mapping {
+            id,
+            windows,
+            peer: channel.peer().clone(),
+            all: all.clone(),
+        },
+        GFP_KERNEL_ACCOUNT,
+    )?;
+    let file = MappedFile::new(c"[scif]", mapping)?;
+    // If something fails from here on, the file takes the mapping with it.
+    all.add(id, file.revoker())?;
+    file.attach(vma, write_combined)
+}
+
+/// How the peer's memory is to be mapped, which is the same for all of it.
+fn is_write_combined(channel: &Channel, windows: &[RemotePiece]) -> Result<bool> {
+    let first = windows.first().ok_or(ENXIO)?;
+    let (address, _) = first.window.extents.at(first.offset).ok_or(ENXIO)?;
+    let reached = channel.path().reach(address, PAGE_SIZE as u64)?;
+    Ok(reached.is_write_combined())
+}

@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The numbers of one end's transfers, and what waits behind them.
+//!
+//! Every transfer gets the next number; fences wait for all up to one, and know nothing of engines.
+//! Something can be *deferred* behind a number: an answer that the peer waits for, or a signal. It
+//! runs when all up to that number have ended, at once or by a work item.
+//!
+//! Failures are remembered as between which numbers they lie, once for our own fences and once for
+//! the peer's, until one of those has reported them.
+//!
+//! Locks: `state` is a leaf, taken in soft interrupts; `deferred` is one that is not.
+
+use super::{
+    signal::Signal,
+    transfer::Completion, //
+};
+use crate::{
+    logic::{
+        marks::{
+            MarkTracker,
+            Sequence, //
+        },
+        messages::{
+            Message,
+            Status, //
+        },
+    },
+    peer::channel::Channel,
+};
+use kernel::{
+    impl_has_work, new_mutex, new_spinlock_irq, new_work,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        barrier,
+        Arc,
+        ArcBorrow,
+        Mutex,
+        SpinLockIrq, //
+    },
+    time::Delta,
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+
+/// Actions that may wait on one channel.
+const MAX_DEFERRED: usize = 4096;
+
+/// How long a failed transfer waits for the news that the peer is gone.
+const NOTICE: Delta = Delta::from_millis(200);
+
+/// The transfers that failed and were not reported yet: all there is to say of them is between
+/// which numbers they lie.
+#[derive(Clone, Copy, Default)]
+struct Failures {
+    range: Option<(Sequence, Sequence)>,
+}
+
+impl Failures {
+    fn add(&mut self, sequence: Sequence) {
+        let (first, last) = self.range.unwrap_or((sequence, sequence));
+        self.range = Some((first.min(sequence), last.max(sequence)));
+    }
+
+    /// Whether one up to `sequence` has failed.
+    fn contains(&self, sequence: Sequence) -> bool {
+        matches!(self.range, Some((first, _)) if first <= sequence)
+    }
+
+    /// Says whether one up to `sequence` has failed, and forgets those.
+    fn take(&mut self, sequence: Sequence) -> bool {
+        match self.range {
+            Some((first, last)) if first <= sequence => {
+                self.range =
+                    (last > sequence).then_some((Sequence(sequence.0.saturating_add(1)), last));
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+struct State {
+    tracker: MarkTracker,
+    /// What our fences have not reported.
+    failed: Failures,
+    /// What the peer's fences for our transfers have not reported.
+    failed_for_peer: Failures,
+}
+
+/// Something to do once all transfers up to a number have ended.
+pub(super) enum Action {
+    /// Tell the peer, which has asked with this token.
+    Answer(u32),
+    Signal(Signal),
+}
+
+struct Deferred {
+    sequence: Sequence,
+    action: Action,
+}
+
+/// See the head of this file.
+#[pin_data]
+pub(crate) struct Marks {
+    channel: Arc<Channel>,
+    #[pin]
+    state: SpinLockIrq<State>,
+    #[pin]
+    deferred: Mutex<KVec<Deferred>>,
+    /// How many there are, so that a completion need not look.
+    deferred_count: Atomic<usize>,
+    /// Runs what is deferred.
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Marks { self.work }
+}
+
+impl WorkItem for Marks {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.run_deferred();
+    }
+}
+
+impl Completion for Marks {
+    fn transfer_ended(self: ArcBorrow<'_, Self>, number: u64, result: Result) {
+        self.end(Sequence(number), result);
+    }
+}
+
+impl Marks {
+    /// No transfer was started yet. May sleep.
+    pub(crate) fn new(channel: &Arc<Channel>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                channel: channel.clone(),
+                state <- new_spinlock_irq!(
+                    State {
+                        tracker: MarkTracker::new(),
+                        failed: Failures::default(),
+                        failed_for_peer: Failures::default(),
+                    },
+                    "Marks::state"
+                ),
+                deferred <- new_mutex!(KVec::new(), "Marks::deferred"),
+                deferred_count: Atomic::new(0),
+                work <- new_work!("Marks::work"),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    // ----- transfers ---------------------------------------------------------------------------
+
+    /// Takes a number for a transfer; waits while too many are under way. Killable.
+    pub(super) fn begin(&self) -> Result<Sequence> {
+        let begin = || self.state.lock().tracker.begin();
+        match begin() {
+            Some(sequence) => Ok(sequence),
+            None => self.channel.waiters()?.wait_killable(begin),
+        }
+    }
+
+    /// A transfer has ended. Soft interrupt context, or any other but hard interrupts.
+    pub(super) fn end(self: ArcBorrow<'_, Self>, sequence: Sequence, result: Result) {
+        let moved = {
+            let mut state = self.state.lock();
+            if result.is_err() {
+                state.failed.add(sequence);
+                state.failed_for_peer.add(sequence);
+            }
+            state.tracker.complete(sequence)
+        };
+        // Always: one that waits for this very transfer does not wait for those before.
+        self.channel.wake();
+        if moved {
+            self.schedule_deferred();
+        }
+    }
+
+    /// The transfer that was started last. Any context.
+    pub(super) fn last_issued(&self) -> Sequence {
+        self.state.lock().tracker.last_issued()
+    }
+
+    /// Whether this transfer and all before it have ended. Any context.
+    pub(super) fn is_complete(&self, sequence: Sequence) -> bool {
+        self.state.lock().tracker.is_complete(sequence)
+    }
+
+    /// EIO, once, if a transfer up to this one has failed.
+    pub(super) fn take_failure(&self, sequence: Sequence) -> Result {
+        match self.state.lock().failed.take(sequence) {
+            true => Err(EIO),
+            false => Ok(()),
+        }
+    }
+
+    /// What a failed transfer means: an engine that can't reach the peer may notice that it is gone
+    /// before anybody else does. Waits a moment for others to notice; killable.
+    pub(super) fn transfer_error(&self, error: Error) -> Error {
+        let Ok(waiters) = self.channel.waiters() else {
+            return error;
+        };
+        match waiters.wait_killable_timeout(NOTICE, || self.channel.check_established().err()) {
+            Ok(Some(gone)) => gone,
+            _ => error,
+        }
+    }
+
+    /// Waits until all transfers are over, which is bounded by the engine. What they used is let go soon
+    /// after. May sleep.
+    pub(crate) fn drain(&self) {
+        let last = self.last_issued();
+        if let Ok(waiters) = self.channel.waiters() {
+            waiters.wait_uninterruptible(|| self.is_complete(last).then_some(()));
+        }
+    }
+
+    /// Whether there ever was a transfer.
+    pub(crate) fn were_used(&self) -> bool {
+        self.last_issued() != Sequence::default()
+    }
+
+    // ----- what is deferred --------------------------------------------------------------------
+
+    /// Does something once all transfers up to `sequence` have ended. ENOMEM if too much waits
+    /// already. May sleep.
+    pub(super) fn defer(&self, sequence: Sequence, action: Action) -> Result {
+        let new = Deferred { sequence, action };
+        let refused = {
+            let mut deferred = self.deferred.lock();
+            let room =
+                deferred.len() < MAX_DEFERRED && deferred.reserve(1, GFP_KERNEL_ACCOUNT).is_ok();
+            let refused = match room {
+                true => deferred
+                    .push_within_capacity(new)
+                    .err()
+                    .map(|error| error.0),
+                false => Some(new),
+            };
+            self.deferred_count.store(deferred.len(), Relaxed);
+            refused
+        };
+        // Dropped without the lock.
+        if refused.is_some() {
+            return Err(ENOMEM);
+        }
+        // Counted first, then looked at, as a completion does it the other way round.
+        barrier::smp_mb(barrier::Full);
+        self.run_deferred();
+        Ok(())
+    }
+
+    /// The watermark has moved: runs what waits behind it, soon. Soft interrupt context.
+    fn schedule_deferred(self: ArcBorrow<'_, Self>) {
+        barrier::smp_mb(barrier::Full);
+        if self.deferred_count.load(Relaxed) > 0 {
+            // An error says that it is about to run anyway.
+            let this: Arc<Self> = self.into();
+            let _ = self.channel.queues().completion.enqueue(this);
+        }
+    }
+
+    /// Runs what waits behind transfers that have ended. May sleep.
+    pub(crate) fn run_deferred(&self) {
+        // With a peer that is lost, it is forgotten. What signals hold goes inside the peer.
+        let Some(_inside) = self.channel.enter() else {
+            return;
+        };
+        while let Some(due) = self.take_due() {
+            match due.action {
+                Action::Answer(token) => {
+                    let failed = self.state.lock().failed_for_peer.take(due.sequence);
+                    self.answer(
+                        token,
+                        match failed {
+                            false => Status::Done,
+                            true => Status::TransferFailed,
+                        },
+                    );
+                }
+                // One whose transfers have failed is not given: it would say that data is there
+                // that is not. The fence that the caller waits for says so instead.
+                Action::Signal(signal) => {
+                    if !self.state.lock().failed.contains(due.sequence) {
+                        signal.give(&self.channel);
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_due(&self) -> Option<Deferred> {
+        let mut deferred = self.deferred.lock();
+        let position = deferred
+            .iter()
+            .position(|deferred| self.is_complete(deferred.sequence));
+        let due = position.and_then(|position| deferred.remove(position).ok());
+        self.deferred_count.store(deferred.len(), Relaxed);
+        due
+    }
+
+    /// Answers what the peer has asked with this token.
+    pub(super) fn answer(&self, token: u32, status: Status) {
+        if let Ok(target) = self.channel.remote() {
+            let _ = self.channel.post(&Message::FenceDone {
+                target,
+                token,
+                status,
+            });
+        }
+    }
+
+    /// Forgets what is deferred: nobody waits for it any more. May sleep.
+    pub(crate) fn forget_deferred(&self) {
+        let deferred = core::mem::replace(&mut *self.deferred.lock(), KVec::new());
+        self.deferred_count.store(0, Relaxed);
+        drop(deferred);
+    }
+}

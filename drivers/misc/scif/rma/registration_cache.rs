@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that stays pinned and mapped after a transfer, for later ones: `SCIF_RMA_USECACHE`.
+//!
+//! Each end of a connection has a cache. What it keeps is a [`Registration`]: pages of one process,
+//! for reading or for writing too, mapped for the DMA engine. A transfer that asks for the cache and
+//! finds one that holds all it needs, of the calling process and with enough access, uses it; it
+//! makes one otherwise. Which one serves is decided in `logic/registrations.rs`.
+//!
+//! # When the mapping changes
+//!
+//! A registration that has become stale (`registration.rs`) is found by no later transfer, and a work
+//! item lets go of it; transfers that have found it before go on with the pages they have, as they
+//! would without a cache. The same page is never kept for two processes: a child has an address space
+//! of its own, even with the descriptor that it has inherited.
+//!
+//! # What it costs
+//!
+//! What is kept counts against the `RLIMIT_MEMLOCK` of the process, and is limited to
+//! `reg_cache_limit` MiB and [`MAX_KEPT`] registrations for each connection; what has not been used
+//! for longest goes first. No call fails because of the cache: where the limit of the process is
+//! reached, what is kept goes (see `memory/local.rs`), and a transfer that can't be kept is done
+//! without. When memory is short, the kernel gets it back: see `memory_pressure.rs`.
+//!
+//! # The end
+//!
+//! With the connection, whether it is closed or its node is lost, the cache is closed: it lets go of
+//! all it keeps and keeps nothing more. Whoever takes a registration out of the table is inside the
+//! peer until it is gone, so that no mapping for an engine outlives the session.
+//!
+//! Lock: no registration is made or dropped under `table`, and none is taken under it but those of
+//! the watches.
+
+use super::{
+    caches::{
+        Cache,
+        Caches, //
+    },
+    registration::{
+        Keeper,
+        Registration, //
+    },
+};
+use crate::{
+    logic::registrations::{
+        find,
+        least_recently_used,
+        overlapping,
+        Kept,
+        Pages, //
+    },
+    memory::local::LocalPiece,
+    peer::{
+        Peer,
+        PeerUse, //
+    },
+    sys::{
+        buffer::Buffer,
+        current::{
+            Process,
+            User, //
+        },
+    },
+};
+use kernel::{
+    impl_has_work, new_mutex, new_work,
+    page::PAGE_SHIFT,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        Arc,
+        ArcBorrow,
+        Mutex, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+
+/// The most registrations that one cache keeps.
+const MAX_KEPT: usize = 1024;
+
+/// How many registrations are taken out of the table at once.
+const BATCH: usize = 16;
+
+/// A registration in the table.
+struct Entry {
+    pages: Pages,
+    last_use: u64,
+    registration: Arc<Registration>,
+}
+
+impl Kept for Entry {
+    fn pages(&self) -> Pages {
+        self.pages
+    }
+
+    fn last_use(&self) -> u64 {
+        self.last_use
+    }
+}
+
+struct Table {
+    /// In the order of `logic/registrations.rs`.
+    kept: KVVec<Entry>,
+    /// How many pages there are in all of them.
+    pages: usize,
+    /// Counts uses.
+    clock: u64,
+    /// Nothing is kept any more.
+    closed: bool,
+}
+
+impl Table {
+    fn take(&mut self, index: usize) -> Option<Arc<Registration>> {
+        let entry = self.kept.remove(index).ok()?;
+        self.pages = self.pages.saturating_sub(entry.pages.count());
+        Some(entry.registration)
+    }
+}
+
+/// See the head of this file.
+#[pin_data]
+pub(super) struct RegistrationCache {
+    peer: Arc<Peer>,
+    caches: Arc<Caches>,
+    /// Which of the path's engines memory is mapped for.
+    engine: Option<usize>,
+    /// As which it is listed in `caches`; 0 if it is not.
+    listed_as: Atomic<u64>,
+    #[pin]
+    table: Mutex<Table>,
+    /// Lets go of what is stale.
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for RegistrationCache { self.work }
+}
+
+impl WorkItem for RegistrationCache {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        // When the peer is lost, `close` sees to it.
+        let Some(_inside) = this.peer.enter() else {
+            return;
+        };
+        let closed = this.table.lock().closed;
+        this.remove(|entry| closed || !entry.registration.is_unchanged());
+        if closed {
+            this.unlist();
+        }
+    }
+}
+
+impl Keeper for RegistrationCache {
+    fn stale(self: ArcBorrow<'_, Self>) {
+        self.schedule();
+    }
+}
+
+impl Cache for RegistrationCache {
+    fn forget_caller(&self) {
+        let Some(process) = Process::current() else {
+            return;
+        };
+        let user = User::current();
+        if let Some(_inside) = self.peer.enter() {
+            self.remove(|entry| {
+                entry.pages.space() == process.id() || entry.registration.user == user
+            });
+        }
+    }
+
+    fn shed(&self, wanted: usize, total: usize) {
+        // What goes with the session needs no help.
+        let Some(_inside) = self.peer.enter() else {
+            return;
+        };
+        let kept = self.table.lock().pages;
+        self.evict(kept.saturating_mul(wanted).div_ceil(total.max(1)));
+    }
+}
+
+impl RegistrationCache {
+    /// For transfers from and to a peer by one of the engines that reach it. May sleep.
+    pub(super) fn new(
+        peer: &Arc<Peer>,
+        caches: &Arc<Caches>,
+        engine: Option<usize>,
+    ) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                peer: peer.clone(),
+                caches: caches.clone(),
+                engine,
+                listed_as: Atomic::new(0),
+                table <- new_mutex!(
+                    Table {
+                        kept: KVVec::new(),
+                        pages: 0,
+                        clock: 0,
+                        closed: false,
+                    },
+                    "RegistrationCache::table"
+                ),
+                work <- new_work!("RegistrationCache::work"),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    /// Has itself listed, unless it is.
+    fn list(self: &Arc<Self>) -> Result {
+        if self.listed_as.load(Relaxed) != 0 {
+            return Ok(());
+        }
+        let id = self.caches.add(self.clone())?;
+        if self.listed_as.cmpxchg(0, id, Full).is_err() {
+            self.caches.remove(id);
+        } else if self.table.lock().closed {
+            // Whoever has closed it may have looked before.
+            self.unlist();
+        }
+        Ok(())
+    }
+
+    fn unlist(&self) {
+        match self.listed_as.xchg(0, Full) {
+            0 => (),
+            id => self.caches.remove(id),
+        }
+    }
+
+    /// Memory of the caller for a transfer, and for later ones. None if the transfer has to be done
+    /// without the cache, as always with memory of the kernel. What keeps the peer from ending comes
+    /// with it, and goes after it. May sleep; as [`take_pages`], not for calling inside a peer.
+    ///
+    /// [`take_pages`]: crate::memory::local::take_pages
+    pub(super) fn get(
+        self: &Arc<Self>,
+        memory: &Buffer,
+        writable: bool,
+    ) -> Option<(LocalPiece, PeerUse)> {
+        let process = Process::current()?;
+        let address = memory.user_address()?;
+        let wanted = Pages::holding(
+            process.id(),
+            address,
+            memory.len(),
+            writable,
+            PAGE_SHIFT as u32,
+        )?;
+        if wanted.count() > self.caches.limit {
+            return None;
+        }
+        let found = {
+            let inside = self.peer.enter_owned()?;
+            self.find(&wanted)
+                .map(|registration| (inside, registration))
+        };
+        let (inside, registration) = match found {
+            Some(found) => {
+                self.caches.counters.hits.add(1, Relaxed);
+                found
+            }
+            None => {
+                self.caches.counters.misses.add(1, Relaxed);
+                self.make(wanted)?
+            }
+        };
+        let offset = address.checked_sub(registration.pages.start() << PAGE_SHIFT)?;
+        let piece = LocalPiece::new(registration, offset as u64, memory.len() as u64).ok()?;
+        Some((piece, inside))
+    }
+
+    fn find(&self, wanted: &Pages) -> Option<Arc<Registration>> {
+        let mut table = self.table.lock();
+        if table.closed {
+            return None;
+        }
+        let index = find(&table.kept, wanted)?;
+        table.clock += 1;
+        let clock = table.clock;
+        let entry = table.kept.get_mut(index)?;
+        // One that is stale is about to be removed.
+        if !entry.registration.is_unchanged() {
+            return None;
+        }
+        entry.last_use = clock;
+        Some(entry.registration.clone())
+    }
+
+    /// Pins memory and keeps it if it can be kept.
+    fn make(self: &Arc<Self>, wanted: Pages) -> Option<(PeerUse, Arc<Registration>)> {
+        self.list().ok()?;
+        let joined = self.joined(wanted)?;
+        let made = self.pin(joined);
+        // What was kept beside it may not be there any more.
+        let made = match made {
+            Err(_) if joined != wanted => self.pin(wanted),
+            made => made,
+        };
+        let (inside, registration) = made.ok()?;
+        self.keep(&registration);
+        Some((inside, registration))
+    }
+
+    /// `wanted` and what is kept and overlaps it, as far as the limit allows: two buffers that
+    /// overlap would otherwise drive each other out.
+    fn joined(&self, wanted: Pages) -> Option<Pages> {
+        let table = self.table.lock();
+        if table.closed {
+            return None;
+        }
+        let near = table.kept.get(overlapping(&table.kept, &wanted))?;
+        let joined = near
+            .iter()
+            .filter(|entry| entry.registration.is_unchanged())
+            .try_fold(wanted, |joined, entry| {
+                joined.joined(&entry.pages, self.caches.limit)
+            });
+        Some(joined.unwrap_or(wanted))
+    }
+
+    fn pin(self: &Arc<Self>, pages: Pages) -> Result<(PeerUse, Arc<Registration>)> {
+        let engine = self.peer.path().engine(self.engine);
+        loop {
+            match Registration::new(self.clone(), &self.caches, &self.peer, engine, pages) {
+                // The limit of the process: what it has used lately is worth more.
+                Err(EAGAIN) if self.make_room(pages.count()) => self.caches.release_what_ended(),
+                result => return result,
+            }
+        }
+    }
+
+    /// As [`Self::evict`], outside of the peer. Returns whether anything went.
+    fn make_room(&self, pages: usize) -> bool {
+        let Some(_inside) = self.peer.enter() else {
+            return false;
+        };
+        self.evict(pages) != 0
+    }
+
+    /// Puts a registration into the table, unless it is stale already. The caller is inside the
+    /// peer.
+    fn keep(&self, registration: &Arc<Registration>) {
+        let pages = registration.pages;
+        loop {
+            // What has to go for it goes when the lock is not held.
+            let old = {
+                let mut table = self.table.lock();
+                let place = overlapping(&table.kept, &pages);
+                let over =
+                    table.pages + pages.count() > self.caches.limit || table.kept.len() >= MAX_KEPT;
+                if !place.is_empty() {
+                    table.take(place.start)
+                } else if over {
+                    self.take_least_recently_used(&mut table)
+                } else {
+                    self.insert(&mut table, place.start, registration);
+                    None
+                }
+            };
+            if old.is_none() {
+                return;
+            }
+        }
+    }
+
+    fn insert(&self, table: &mut Table, index: usize, registration: &Arc<Registration>) {
+        // Under the lock: it is removed by the work that a later change schedules.
+        if table.closed || !registration.is_unchanged() {
+            return;
+        }
+        if table.kept.reserve(1, GFP_KERNEL_ACCOUNT).is_err() {
+            return;
+        }
+        table.clock += 1;
+        let entry = Entry {
+            pages: registration.pages,
+            last_use: table.clock,
+            registration: registration.clone(),
+        };
+        if table.kept.insert_within_capacity(index, entry).is_ok() {
+            table.pages += registration.pages.count();
+        }
+    }
+
+    /// Lets go of what has not been used for longest, until that is `pages` pages. Returns how many
+    /// it was. The caller is inside the peer.
+    fn evict(&self, pages: usize) -> usize {
+        let mut evicted = 0;
+        while evicted < pages {
+            let old = self.take_least_recently_used(&mut self.table.lock());
+            let Some(old) = old else { break };
+            evicted += old.pages.count();
+        }
+        evicted
+    }
+
+    fn take_least_recently_used(&self, table: &mut Table) -> Option<Arc<Registration>> {
+        let old = least_recently_used(&table.kept).and_then(|index| table.take(index))?;
+        self.caches.counters.evictions.add(1, Relaxed);
+        Some(old)
+    }
+
+    /// Takes out of the table what is unwanted, and lets it go. The caller is inside the peer.
+    fn remove(&self, mut unwanted: impl FnMut(&Entry) -> bool) {
+        loop {
+            let mut batch = [const { None }; BATCH];
+            {
+                let mut table = self.table.lock();
+                let mut places = batch.iter_mut();
+                let mut pages = 0;
+                table.kept.retain(|entry| {
+                    if unwanted(entry) {
+                        if let Some(place) = places.next() {
+                            *place = Some(entry.registration.clone());
+                            return false;
+                        }
+                    }
+                    pages += entry.pages.count();
+                    true
+                });
+                table.pages = pages;
+            }
+            if batch.iter().flatten().next().is_none() {
+                return;
+            }
+            // They go here, without the lock.
+        }
+    }
+
+    /// Lets go of everything and keeps nothing any more. May sleep.
+    pub(super) fn close(&self) {
+        self.table.lock().closed = true;
+        {
+            // A session that ends waits for this. One that is over has closed the cache already,
+            // unless its peer made it forget the connection too soon; then this comes late, but it
+            // comes.
+            let _inside = self.peer.enter();
+            self.remove(|_| true);
+        }
+        self.unlist();
+    }
+
+    /// As [`Self::close`], some time soon.
+    pub(super) fn close_soon(self: &Arc<Self>) {
+        self.table.lock().closed = true;
+        self.as_arc_borrow().schedule();
+    }
+
+    /// Has what is stale let go. Any context.
+    fn schedule(self: ArcBorrow<'_, Self>) {
+        let this: Arc<Self> = self.into();
+        // An error says that the work is pending already.
+        let _ = self.caches.queues.completion.enqueue(this);
+    }
+}

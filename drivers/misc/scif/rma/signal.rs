@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Fence signals: a value that appears in a window when the transfers before it have ended.
+//!
+//! A process can spin on the word with no system call. A signal is an ordinary store of 8 bytes
+//! that waits behind a mark, in our window (`SIGNAL_LOCAL`), in the peer's (`SIGNAL_REMOTE`) or in
+//! both. The windows are taken into use when the signal is made, so unregistering them does not end
+//! it.
+
+use crate::{
+    arguments::{
+        SignalTarget,
+        PROTECTION_WRITE, //
+    },
+    logic::address_space::Range,
+    memory::{
+        local::LocalPiece,
+        remote_window::RemotePiece,
+        remote_windows::RemoteWindows,
+        windows::Windows, //
+    },
+    peer::channel::Channel,
+    transport::outbound::flush_writes,
+};
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Bytes of a signal's value.
+const SIZE: u64 = 8;
+
+/// See the head of this file.
+pub(super) struct Signal {
+    local: Option<(LocalPiece, u64)>,
+    remote: Option<(RemotePiece, u64)>,
+}
+
+/// The range of a value. EINVAL unless it is aligned to 4 bytes and inside one page, ENXIO if there
+/// can be no window.
+fn range(target: SignalTarget) -> Result<Range> {
+    let in_page = target.offset.rem_euclid(PAGE_SIZE as i64);
+    if target.offset % 4 != 0 || in_page > PAGE_SIZE as i64 - SIZE as i64 {
+        return Err(EINVAL);
+    }
+    Range::new(target.offset, SIZE).map_err(|_| ENXIO)
+}
+
+impl Signal {
+    /// ENXIO where there is no window, EACCES where it can't be written. The caller is inside the
+    /// peer as long as it has the signal.
+    pub(super) fn new(
+        windows: &Arc<Windows>,
+        remote_windows: &RemoteWindows,
+        local: Option<SignalTarget>,
+        remote: Option<SignalTarget>,
+    ) -> Result<Self> {
+        let local = match local {
+            Some(target) => {
+                let mut pieces = windows.cover(range(target)?, PROTECTION_WRITE)?;
+                Some((pieces.pop().ok_or(ENXIO)?, target.value))
+            }
+            None => None,
+        };
+        let remote = match remote {
+            Some(target) => {
+                let mut pieces = remote_windows.cover(range(target)?, PROTECTION_WRITE)?;
+                Some((pieces.pop().ok_or(ENXIO)?, target.value))
+            }
+            None => None,
+        };
+        Ok(Self { local, remote })
+    }
+
+    /// Stores the values. May sleep. The caller is inside the peer.
+    pub(super) fn give(&self, channel: &Channel) {
+        if let Some((piece, value)) = &self.local {
+            // The window allows it, and the value lies in one page of it.
+            let _ = piece
+                .memory()
+                .pages
+                .store_u64(piece.offset as usize, *value);
+        }
+        if let Some((piece, value)) = &self.remote {
+            // A peer that has closed has its memory back.
+            let Ok(_use) = channel.begin_use() else {
+                return;
+            };
+            // The signal must not overtake what it stands for.
+            flush_writes();
+            let _ = store_remote(channel, piece, *value);
+            flush_writes();
+        }
+    }
+}
+
+fn store_remote(channel: &Channel, piece: &RemotePiece, value: u64) -> Result {
+    let (address, _) = piece.window.extents.at(piece.offset).ok_or(ENXIO)?;
+    let place = channel.path().reach(address, SIZE)?;
+    match address % SIZE {
+        0 => place.write_u64(0, value),
+        // Four bytes off: in two stores, the lower half last.
+        _ => {
+            place.write_u32(4, (value >> 32) as u32)?;
+            place.write_u32(0, value as u32)
+        }
+    }
+}

@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A transfer by DMA engine: from its first descriptor to the release of what it used.
+//!
+//! The transfer is split into segments that are contiguous on both sides; each is one descriptor.
+//! Whoever ends the last of them, the submitter or the engine's completion, finishes the transfer:
+//! the result goes to its [`Completion`], and a work item lets go of the memory on both sides, which
+//! may sleep and the completion must not. Errors of a transfer are its own: who asked for it and how
+//! he is told is not known here.
+//!
+//! While it runs, a transfer keeps the peer in use: a peer that is lost is torn down after its
+//! transfers. An engine that stops ends its transfers with EIO, see `transport/engine.rs`.
+
+use super::pieces::{
+    Sides,
+    Stretch, //
+};
+use crate::{
+    arguments::Direction,
+    logic::plan::{
+        Plan,
+        Segment,
+        Walk, //
+    },
+    peer::{
+        channel::OwnedChannelUse,
+        PeerUse, //
+    },
+    sync::work_queues::WorkQueues,
+    sys::dmaengine::{
+        Batch,
+        Channel,
+        Completion as CopyCompletion,
+        CopyCount, //
+    },
+    transport::engine::{
+        Engine,
+        EngineRoute,
+        Place,
+        Running,
+        Submission, //
+    },
+};
+use kernel::{
+    impl_has_work, new_work,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        barrier,
+        Arc,
+        ArcBorrow, //
+    },
+    time::Delta,
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+
+/// A segment is no longer than this, whatever the engine could do: others want their turn.
+const MAX_SEGMENT: u64 = 1 << 20;
+
+/// Each so many descriptors one reports its end at once: a full ring then empties by itself.
+const INTERRUPT_EVERY: u32 = 16;
+
+/// How long to sleep at most before looking at a full ring again.
+const RING_FULL_TIMEOUT: Delta = Delta::from_millis(10);
+
+const RUNNING: i32 = 1;
+
+/// Who is told of the end of transfers.
+pub(super) trait Completion: Send + Sync {
+    /// The one that was started with this number has ended. Success is also said of a failure that
+    /// its caller hears of. Called once for each; in a soft interrupt, or any other context but hard
+    /// interrupts.
+    fn transfer_ended(self: ArcBorrow<'_, Self>, number: u64, result: Result);
+}
+
+/// What keeps a transfer's surroundings in place. Dropped in this order: the peer's close is answered
+/// before the session may go.
+pub(super) struct Surroundings {
+    /// None for who has no channel.
+    #[expect(dead_code)]
+    pub(super) channel: Option<OwnedChannelUse>,
+    pub(super) peer: PeerUse,
+}
+
+/// What is to be done.
+pub(super) struct Request {
+    pub(super) direction: Direction,
+    pub(super) sides: Sides,
+    /// Bytes that go first, and bytes that go last.
+    pub(super) parts: (u64, u64),
+    /// The caller waits for the result.
+    pub(super) synchronous: bool,
+    /// Who is told of its end, and as which number he knows it.
+    pub(super) completion: Arc<dyn Completion>,
+    pub(super) number: u64,
+    pub(super) surroundings: Surroundings,
+}
+
+/// See the head of this file.
+#[pin_data]
+pub(super) struct Transfer {
+    completion: Arc<dyn Completion>,
+    number: u64,
+    engine: Arc<Engine>,
+    queues: Arc<WorkQueues>,
+    bytes: u64,
+    copies: CopyCount,
+    /// Whether the call reports the result, so that no fence does.
+    reported: Atomic<bool>,
+    /// The first error, or 0.
+    error: Atomic<i32>,
+    /// RUNNING, 0, or an errno (negative) once it has ended.
+    result: Atomic<i32>,
+    /// By which the engine knows that it runs, and one more; 0 if it does not.
+    running_as: Atomic<u64>,
+    #[pin]
+    work: Work<Self>,
+    // Dropped in this order: the memory before what keeps the surroundings.
+    sides: Sides,
+    surroundings: Surroundings,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Transfer { self.work }
+}
+
+impl WorkItem for Transfer {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        // In process context, where dropping what it holds may sleep.
+        drop(this);
+    }
+}
+
+impl CopyCompletion for Transfer {
+    fn copies(&self) -> &CopyCount {
+        &self.copies
+    }
+
+    fn copy_ended(&self, result: Result) {
+        self.engine.descriptor_ended(&result);
+        if result.is_err() {
+            self.failed(EIO);
+        }
+    }
+
+    fn all_ended(self: Arc<Self>) {
+        let errno = self.error.load(Relaxed);
+        let result = match errno {
+            0 => Ok(()),
+            errno => Err(Error::from_errno(errno)),
+        };
+        if result.is_ok() {
+            self.engine.bytes.add(self.bytes, Relaxed);
+        }
+        self.result.store(errno, Release);
+        self.stop_running();
+        let report = match self.reported.load(Relaxed) {
+            true => Ok(()),
+            false => result,
+        };
+        self.completion
+            .as_arc_borrow()
+            .transfer_ended(self.number, report);
+        // What it holds is let go in process context. This is the last reference but for that of
+        // a caller who waits, which is in process context, too.
+        let queues = self.queues.clone();
+        // It is enqueued once, so this can't fail.
+        let _ = queues.completion.enqueue(self);
+    }
+}
+
+impl Running for Transfer {
+    fn abandon(self: Arc<Self>, channel: &Channel) {
+        // An error can't be: the channel is the one it was submitted to, and is stopped.
+        let _ = channel.abandon(&self);
+    }
+}
+
+/// A walk over a peer's memory that gives the engine's addresses.
+struct EngineWalk<'a, W> {
+    bus: W,
+    route: &'a EngineRoute,
+}
+
+impl<W: Walk> Walk for EngineWalk<'_, W> {
+    fn next(&mut self, limit: u64) -> Option<(u64, u64)> {
+        let (address, len) = self.bus.next(limit)?;
+        Some((self.route.address(address, len)?, len))
+    }
+}
+
+impl Transfer {
+    /// Hands a transfer to the engine. When this returns `Ok`, it ends by itself. On an error it
+    /// has failed, and what was begun of it ends by itself, too; the caller reports the error, and
+    /// nobody else does. Killable while the engine's ring is full. The caller is inside the peer.
+    pub(super) fn start(
+        route: &EngineRoute,
+        request: Request,
+        queues: &Arc<WorkQueues>,
+    ) -> Result<Arc<Self>> {
+        let Request {
+            direction, parts, ..
+        } = request;
+        let (completion, number) = (request.completion.clone(), request.number);
+        let made = Arc::pin_init(
+            pin_init!(Self {
+                completion: request.completion,
+                number,
+                engine: route.engine.clone(),
+                queues: queues.clone(),
+                bytes: parts.0 + parts.1,
+                copies: CopyCount::new(),
+                reported: Atomic::new(request.synchronous),
+                error: Atomic::new(0),
+                result: Atomic::new(RUNNING),
+                running_as: Atomic::new(0),
+                work <- new_work!("Transfer::work"),
+                sides: request.sides,
+                surroundings: request.surroundings,
+            }),
+            GFP_KERNEL_ACCOUNT,
+        );
+        let made = made.and_then(|transfer| Ok((transfer, Place::new()?)));
+        let (transfer, place) = made.inspect_err(|_| {
+            completion.as_arc_borrow().transfer_ended(number, Ok(()));
+        })?;
+        let batch = Batch::new(transfer.clone());
+        let submitted = transfer.submit(&batch, route, direction, parts);
+        if let Err(error) = submitted {
+            transfer.reported.store(true, Relaxed);
+            transfer.failed(error);
+        }
+        transfer.engine.issue_pending();
+        drop(batch);
+        transfer.start_running(place);
+        submitted.map(|()| transfer)
+    }
+
+    /// Has the engine end it if it stops.
+    fn start_running(self: &Arc<Self>, place: Place) {
+        let number = self.engine.add_running(place, self.clone());
+        self.running_as.store(number + 1, Relaxed);
+        // Fully ordered with the end, which stores the result and then looks at the number.
+        barrier::smp_mb(barrier::Full);
+        if self.result().is_some() {
+            self.stop_running();
+        } else if self.engine.has_stopped() {
+            self.engine.abandon_running();
+        }
+    }
+
+    fn stop_running(&self) {
+        barrier::smp_mb(barrier::Full);
+        if let Some(number) = self.running_as.xchg(0, Relaxed).checked_sub(1) {
+            self.engine.remove_running(number);
+        }
+    }
+
+    /// None while it runs. Any context.
+    pub(super) fn result(&self) -> Option<Result> {
+        match self.result.load(Acquire) {
+            RUNNING => None,
+            0 => Some(Ok(())),
+            errno => Some(Err(Error::from_errno(errno))),
+        }
+    }
+
+    fn failed(&self, error: Error) {
+        // The first error is the one that is reported.
+        let _ = self.error.cmpxchg(0, error.to_errno(), Relaxed);
+    }
+
+    fn submit(
+        &self,
+        batch: &Batch<Self>,
+        route: &EngineRoute,
+        direction: Direction,
+        (body, tail): (u64, u64),
+    ) -> Result {
+        let mut submitter = Submitter {
+            batch,
+            held: None,
+            count: 0,
+        };
+        let max_segment = (self.engine.max_segment() as u64).min(MAX_SEGMENT);
+        for (skip, len) in [(0, body), (body, tail)] {
+            let result = self.sides.for_each_stretch(skip, len, |stretch| {
+                submitter.add_stretch(route, direction, &stretch, max_segment)
+            });
+            if result.is_err() {
+                let _ = submitter.finish();
+                return result;
+            }
+        }
+        submitter.finish()
+    }
+}
+
+/// Passes segments on to the engine, one behind, so that the last is known when it goes.
+struct Submitter<'a> {
+    batch: &'a Batch<Transfer>,
+    held: Option<Segment>,
+    count: u32,
+}
+
+impl Submitter<'_> {
+    fn add_stretch(
+        &mut self,
+        route: &EngineRoute,
+        direction: Direction,
+        stretch: &Stretch<'_>,
+        max_segment: u64,
+    ) -> Result {
+        // Memory that was mapped before there was the engine has no address for it.
+        let local = stretch.local.memory().engine.as_ref().ok_or(EIO)?;
+        let local = local.walk(stretch.local_offset);
+        let remote = EngineWalk {
+            bus: stretch.remote.window.extents.walk(stretch.remote_offset),
+            route,
+        };
+        match direction {
+            Direction::Read => self.add_all(Plan::new(local, remote, stretch.len, max_segment)),
+            Direction::Write => self.add_all(Plan::new(remote, local, stretch.len, max_segment)),
+        }
+    }
+
+    fn add_all<D: Walk, S: Walk>(&mut self, plan: Plan<D, S>) -> Result {
+        for segment in plan {
+            let segment = segment.map_err(|_| ENXIO)?;
+            let Some(held) = self.held else {
+                self.held = Some(segment);
+                continue;
+            };
+            self.count += 1;
+            // On an error the segment stays at hand, for `finish`.
+            self.submit(held, self.count % INTERRUPT_EVERY == 0)?;
+            self.held = Some(segment);
+        }
+        Ok(())
+    }
+
+    /// Submits the segment at hand as the last one: it reports its end, and with that those of all
+    /// before it, also if the transfer as a whole has failed. EIO if the engine has stopped, which
+    /// reports them, too.
+    fn finish(&mut self) -> Result {
+        let Some(held) = self.held.take() else {
+            return Ok(());
+        };
+        loop {
+            // Bounded by the engine, whose ring empties, or which is given up.
+            let submitted = self
+                .batch
+                .engine
+                .room
+                .wait_uninterruptible_timeout(RING_FULL_TIMEOUT, || self.try_submit(held, true));
+            match submitted {
+                Some(result) => return result,
+                None => self.make_room(),
+            }
+        }
+    }
+
+    fn submit(&self, segment: Segment, interrupt: bool) -> Result {
+        loop {
+            if self.batch.surroundings.peer.is_over() {
+                return Err(ENODEV);
+            }
+            if let Some(result) = self.try_submit(segment, interrupt) {
+                return result;
+            }
+            self.make_room();
+            let submitted = self
+                .batch
+                .engine
+                .room
+                .wait_killable_timeout(RING_FULL_TIMEOUT, || self.try_submit(segment, interrupt))?;
+            if let Some(result) = submitted {
+                return result;
+            }
+        }
+    }
+
+    /// None if there is no room; EIO if the engine has stopped.
+    fn try_submit(&self, segment: Segment, interrupt: bool) -> Option<Result> {
+        match self.batch.engine.submit(segment, interrupt, self.batch) {
+            Submission::Done => Some(Ok(())),
+            Submission::Full => None,
+            Submission::Stopped => Some(Err(EIO)),
+        }
+    }
+
+    /// The ring is full: has the engine begin, and those descriptors taken out that have ended
+    /// without an interrupt.
+    fn make_room(&self) {
+        self.batch.engine.issue_pending();
+        self.batch.engine.reap();
+    }
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The transfers that one end of a channel starts.
+//!
+//! The windows on both sides are looked up and taken into use, the transfer gets a number (on which
+//! fences rest, `marks.rs`), and the bytes go by DMA engine or by CPU. A transfer by CPU is over when
+//! the call returns; one by engine ends in `transfer.rs`.
+//!
+//! Which way: `SCIF_RMA_USECPU`, or no engine, means CPU. Otherwise the engine of the channel, except
+//! for writes so small that a descriptor and its interrupt cost more than the stores. An engine that
+//! has stopped is no engine.
+//!
+//! `SCIF_RMA_ORDERED`: the part in the last cache line of the source goes last, by itself.
+
+use super::{
+    caches::Caches,
+    cpu_copy,
+    marks::Marks,
+    pieces::Sides,
+    registration_cache::RegistrationCache,
+    transfer::{
+        Request,
+        Surroundings,
+        Transfer, //
+    },
+};
+use crate::{
+    arguments::{
+        Direction,
+        TransferOptions,
+        PROTECTION_READ,
+        PROTECTION_WRITE, //
+    },
+    logic::{
+        address_space::Range,
+        marks::Sequence,
+        plan, //
+    },
+    memory::{
+        local::{
+            LocalPiece,
+            UnmappedPiece, //
+        },
+        remote_windows::RemoteWindows,
+        windows::Windows, //
+    },
+    peer::{
+        channel::Channel,
+        PeerUse, //
+    },
+    sys::buffer::Buffer,
+    transport::engine::EngineRoute,
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Writes up to this many bytes go by CPU unless the caller insists on nothing.
+const SMALL_WRITE: u64 = 1024;
+
+/// The local side of a transfer, as the caller names it.
+pub(crate) enum LocalSide {
+    /// Windows, from this offset on.
+    Windows(i64),
+    /// Memory of the caller.
+    Memory(Buffer),
+}
+
+/// Where the local side of a transfer comes from.
+enum Source {
+    Windows(Range),
+    Unmapped(UnmappedPiece),
+    // Dropped in this order.
+    Kept(LocalPiece, PeerUse),
+}
+
+/// See the head of this file.
+pub(crate) struct Transfers {
+    channel: Arc<Channel>,
+    windows: Arc<Windows>,
+    remote_windows: Arc<RemoteWindows>,
+    caches: Arc<Caches>,
+    cache: Arc<RegistrationCache>,
+    pub(crate) marks: Arc<Marks>,
+    /// Which of the path's engines copies.
+    engine: Option<usize>,
+}
+
+fn one_piece(piece: LocalPiece) -> Result<KVVec<LocalPiece>> {
+    let mut pieces = KVVec::with_capacity(1, GFP_KERNEL_ACCOUNT)?;
+    let _ = pieces.push_within_capacity(piece);
+    Ok(pieces)
+}
+
+impl Transfers {
+    /// Of windows of the channel. May sleep.
+    pub(crate) fn new(
+        channel: &Arc<Channel>,
+        windows: &Arc<Windows>,
+        remote_windows: &Arc<RemoteWindows>,
+        caches: &Arc<Caches>,
+        engine: Option<usize>,
+    ) -> Result<Self> {
+        Ok(Self {
+            channel: channel.clone(),
+            windows: windows.clone(),
+            remote_windows: remote_windows.clone(),
+            caches: caches.clone(),
+            cache: RegistrationCache::new(channel.peer(), caches, engine)?,
+            marks: Marks::new(channel)?,
+            engine,
+        })
+    }
+
+    /// Keeps no memory for later transfers any more. May sleep.
+    pub(crate) fn close_cache(&self) {
+        self.cache.close();
+    }
+
+    /// As [`Self::close_cache`], some time soon.
+    pub(crate) fn close_cache_soon(&self) {
+        self.cache.close_soon();
+    }
+
+    /// The engine for a transfer; none if it is for the CPU.
+    fn choose_engine(
+        &self,
+        direction: Direction,
+        (local_start, remote): (u64, Range),
+        options: TransferOptions,
+    ) -> Option<&EngineRoute> {
+        // Where extents begin and end, pages do: only the ends of the transfer can be misaligned.
+        let route = self.channel.path().engine(self.engine)?;
+        let small = direction == Direction::Write && remote.len() <= SMALL_WRITE;
+        let fits = !options.use_cpu
+            && !small
+            && route
+                .engine
+                .can_copy(remote.start(), local_start, remote.len() as usize);
+        fits.then_some(route)
+    }
+
+    /// Copies `len` bytes between our memory at `local` and the peer's windows at `remote`.
+    ///
+    /// Memory that is no window is pinned for the transfer, or longer if the caller wants it to be
+    /// kept. It counts against RLIMIT_MEMLOCK (EAGAIN) if the transfer can outlive the call, as any
+    /// number of those can be started.
+    /// ENXIO where there is no window, EACCES where one does not allow it; then nothing was copied.
+    /// EIO if the copy failed. Killable.
+    pub(crate) fn copy(
+        &self,
+        direction: Direction,
+        local: &LocalSide,
+        remote: i64,
+        len: u64,
+        options: TransferOptions,
+    ) -> Result {
+        self.channel.check_established()?;
+        let remote_range = Range::new(remote, len).map_err(|_| ENXIO)?;
+        let (local_need, remote_need) = match direction {
+            Direction::Read => (PROTECTION_WRITE, PROTECTION_READ),
+            Direction::Write => (PROTECTION_READ, PROTECTION_WRITE),
+        };
+        let local_start = match local {
+            LocalSide::Windows(offset) => *offset as u64,
+            LocalSide::Memory(memory) => memory.address() as u64,
+        };
+        let route = self.choose_engine(direction, (local_start, remote_range), options);
+        // Outside of the peer: how long pinning takes, is up to the process.
+        let source = match local {
+            LocalSide::Windows(offset) => {
+                Source::Windows(Range::new(*offset, len).map_err(|_| ENXIO)?)
+            }
+            LocalSide::Memory(memory) => {
+                // Looked at first, so that what is pinned is no more than there are windows for.
+                drop(self.remote_windows.cover(remote_range, remote_need)?);
+                let writable = direction == Direction::Read;
+                let account = route.is_some() && !options.synchronous;
+                self.take_memory(memory, writable, account, options.use_cache)?
+            }
+        };
+        let surroundings = self.enter()?;
+        // Looked up now: who pins for long must not begin what the peer thinks is over.
+        let sides = Sides {
+            remote: self.remote_windows.cover(remote_range, remote_need)?,
+            local: self.local_pieces(source, local_need)?,
+        };
+        let visible_from = match direction {
+            Direction::Read => remote_range.start(),
+            // Windows and memory of the process are aligned to pages alike.
+            Direction::Write => local_start,
+        };
+        let request = Request {
+            direction,
+            sides,
+            parts: match options.ordered {
+                true => plan::split_tail(visible_from, len),
+                false => (len, 0),
+            },
+            synchronous: options.synchronous,
+            number: self.marks.begin()?.0,
+            completion: self.marks.clone(),
+            surroundings,
+        };
+        match route {
+            Some(route) => self.copy_by_engine(route, request),
+            None => self.copy_by_cpu(request),
+        }
+    }
+
+    /// Keeps the peer, and this end's use of it, from ending.
+    fn enter(&self) -> Result<Surroundings> {
+        // While windows are in use the session, and with it the mappings, stays.
+        let peer = self.channel.enter_owned().ok_or(ENODEV)?;
+        // A peer that closes waits for the transfer's end.
+        let channel = self
+            .channel
+            .begin_owned_use()
+            .map_err(|error| self.channel.check_established().err().unwrap_or(error))?;
+        Ok(Surroundings {
+            channel: Some(channel),
+            peer,
+        })
+    }
+
+    fn copy_by_engine(&self, route: &EngineRoute, request: Request) -> Result {
+        let synchronous = request.synchronous;
+        let transfer = Transfer::start(route, request, self.channel.queues())?;
+        if !synchronous {
+            return Ok(());
+        }
+        self.channel
+            .waiters()?
+            .wait_killable(|| transfer.result())?
+            .map_err(|error| self.marks.transfer_error(error))
+    }
+
+    fn copy_by_cpu(&self, request: Request) -> Result {
+        let peer = self.channel.peer();
+        let result = cpu_copy::copy(peer, request.direction, &request.sides, request.parts);
+        // The call reports the result, so no fence has to.
+        self.marks
+            .as_arc_borrow()
+            .end(Sequence(request.number), Ok(()));
+        result
+    }
+
+    /// Memory of the caller: what is kept of it, or taken now.
+    fn take_memory(
+        &self,
+        memory: &Buffer,
+        writable: bool,
+        account: bool,
+        use_cache: bool,
+    ) -> Result<Source> {
+        if use_cache {
+            if let Some((piece, peer_use)) = self.cache.get(memory, writable) {
+                return Ok(Source::Kept(piece, peer_use));
+            }
+        }
+        let piece = UnmappedPiece::new(memory, writable, account, &*self.caches)?;
+        Ok(Source::Unmapped(piece))
+    }
+
+    /// Inside the peer: the local side, in use and mapped.
+    fn local_pieces(&self, source: Source, protection: u32) -> Result<KVVec<LocalPiece>> {
+        match source {
+            Source::Windows(range) => self.windows.cover(range, protection),
+            Source::Unmapped(piece) => {
+                one_piece(piece.map(self.channel.path().engine(self.engine))?)
+            }
+            // Both uses of the peer are held for a moment, so that there is none without.
+            Source::Kept(piece, peer_use) => {
+                let pieces = one_piece(piece)?;
+                drop(peer_use);
+                Ok(pieces)
+            }
+        }
+    }
+}

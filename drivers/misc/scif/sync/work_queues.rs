@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The work queues of the module, by what may wait for what.
+//!
+//! An item may wait for items of the queues that stand below its own, never the other way round:
+//!
+//! 1. `link`: transports come up, go down and tear down what was there
+//! 2. `control`: messages of the peers; never waits for a peer
+//! 3. `watch`: watches of address spaces end, which a process can draw out
+//! 4. `engines`: engines that have stopped are given back, and what they have left undone ends
+//! 5. `completion`: what ended transfers held is let go, and what waits behind them runs
+
+use crate::sys::workqueue::Queue;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// See the head of this file.
+pub(crate) struct WorkQueues {
+    pub(crate) link: Queue,
+    pub(crate) control: Queue,
+    pub(crate) watch: Queue,
+    pub(crate) engines: Queue,
+    pub(crate) completion: Queue,
+}
+
+impl WorkQueues {
+    /// All of them, empty. May sleep.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        Ok(Arc::new(
+            Self {
+                link: Queue::ordered(c"scif_link")?,
+                control: Queue::ordered(c"scif_control")?,
+                watch: Queue::background(c"scif_watch")?,
+                engines: Queue::background(c"scif_engines")?,
+                completion: Queue::unbound_highpri(c"scif_completion")?,
+            },
+            GFP_KERNEL,
+        )?)
+    }
+
+    /// Waits until everything has run that is queued now, and what that queues. May sleep; whatever
+    /// queues from elsewhere has been stopped.
+    pub(crate) fn flush_all(&self) {
+        self.link.flush();
+        self.control.flush();
+        self.engines.flush();
+        self.completion.flush();
+        self.watch.flush();
+        // A watch that was about to end may have told its cache of a change.
+        self.completion.flush();
+    }
+}

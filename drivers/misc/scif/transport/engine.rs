@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The DMA engines of this node, shared by all paths.
+//!
+//! An engine is one channel. Channels are asked for when a path is made, because the engine's driver
+//! may be loaded after this module, up to as many as the administrator wants (`dma_channels`), and
+//! kept until the module goes. Without one every transfer goes by CPU. Which one a connection uses
+//! is chosen once, so that its transfers keep their order in the ring.
+//!
+//! # An engine that stops
+//!
+//! Its driver may be unbound, or the hardware may hang: then descriptors do not end any more, or no
+//! new ones are taken. An engine for which there is work, and which for [`STALL_LIMIT`] ticks neither
+//! takes nor ends any, or whose driver goes, has *stopped*. Its channel is then given back, after
+//! which the hardware touches no memory any more (`sys/dmaengine.rs`); what was under way ends with an
+//! error, also where the driver forgets to say so, and nothing new begins. The log says so once. Later
+//! transfers go by another engine, or by CPU.
+//!
+//! Locks: `Engines::list`, see `scif_main.rs`; `running` is a leaf, taken in soft interrupts.
+
+use crate::{
+    logic::plan::Segment,
+    sync::work_queues::WorkQueues,
+    sys::{
+        dmaengine::{
+            Batch,
+            Channel,
+            Completion,
+            PeerMapping, //
+        },
+        timer::{
+            PeriodicTimer,
+            Tick, //
+        },
+        wait::{
+            new_wait_queue,
+            WaitQueue, //
+        },
+    },
+};
+use kernel::{
+    device::Device,
+    impl_has_work, new_mutex, new_spinlock_irq, new_work,
+    prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNodeReservation, //
+    },
+    sync::{
+        aref::ARef,
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        Arc,
+        ArcBorrow,
+        Mutex,
+        SpinLockIrq, //
+    },
+    time::Delta,
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+
+/// Between two looks at whether an engine moves.
+const TICK: Delta = Delta::from_secs(1);
+
+/// An engine that has work and moves none for so many ticks has stopped. The largest
+/// descriptor takes milliseconds.
+const STALL_LIMIT: u32 = 5;
+
+/// What has become of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Submission {
+    /// The engine will copy it.
+    Done,
+    /// The ring is full for now.
+    Full,
+    /// The engine has stopped.
+    Stopped,
+}
+
+/// One channel, and those who wait for room in it.
+#[pin_data]
+pub(crate) struct Engine {
+    channel: Channel,
+    queues: Arc<WorkQueues>,
+    /// Woken when descriptors have been completed, and when the engine has stopped.
+    #[pin]
+    pub(crate) room: WaitQueue,
+    /// Bytes that the engine has copied.
+    pub(crate) bytes: Atomic<u64>,
+    /// Descriptors that failed.
+    pub(crate) errors: Atomic<u64>,
+    /// Descriptors that it has taken, that have ended in whichever way, and that it did not take.
+    taken: Atomic<u64>,
+    ended: Atomic<u64>,
+    refused: Atomic<u64>,
+    /// The sum of the first two at the last tick, and the third; and since how many ticks that has
+    /// stood still although there was work.
+    last_moved: Atomic<u64>,
+    last_refused: Atomic<u64>,
+    still: Atomic<u32>,
+    stopped: Atomic<bool>,
+    next_number: Atomic<u64>,
+    /// What was submitted in whole and has not ended.
+    #[pin]
+    running: SpinLockIrq<RBTree<u64, Arc<dyn Running>>>,
+    /// Gives the channel back.
+    #[pin]
+    work: Work<Self>,
+}
+
+/// What an engine does: descriptors that belong together.
+pub(crate) trait Running: Send + Sync {
+    /// The channel was given back, and moves nothing any more: what was not reported ends now. May
+    /// be called for one that has just ended.
+    fn abandon(self: Arc<Self>, channel: &Channel);
+}
+
+/// A place among what an engine does, which is taken when all of it was submitted.
+pub(crate) struct Place(RBTreeNodeReservation<u64, Arc<dyn Running>>);
+
+impl Place {
+    /// May sleep.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self(RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?))
+    }
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Engine { self.work }
+}
+
+impl WorkItem for Engine {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        pr_err!(
+            "DMA engine {} is lost: transfers go by another one or by CPU from now on\n",
+            this.channel.name()
+        );
+        // Waits for those who submit, and for the hardware.
+        this.channel.stop();
+        this.room.wake_all();
+        this.abandon_running();
+    }
+}
+
+impl Tick for Engine {
+    fn tick(this: ArcBorrow<'_, Self>) {
+        let engine: Arc<Self> = this.into();
+        if this.channel.is_stopped() {
+            // Its driver goes.
+            engine.stop();
+            return;
+        }
+        let (ended, taken) = (this.ended.load(Relaxed), this.taken.load(Relaxed));
+        let refused = this.refused.load(Relaxed);
+        let wanted = taken > ended || this.last_refused.xchg(refused, Relaxed) != refused;
+        let moved = taken.wrapping_add(ended);
+        if !wanted || this.last_moved.xchg(moved, Relaxed) != moved {
+            this.still.store(0, Relaxed);
+            return;
+        }
+        let still = this.still.fetch_add(1, Relaxed).saturating_add(1);
+        if still == STALL_LIMIT {
+            engine.stop();
+        }
+    }
+}
+
+impl Engine {
+    /// Takes a channel, if the system has one to give. May sleep.
+    fn request(queues: &Arc<WorkQueues>) -> Option<Arc<Self>> {
+        let channel = Channel::request()?;
+        Arc::pin_init(
+            pin_init!(Self {
+                channel,
+                queues: queues.clone(),
+                room <- new_wait_queue!("scif::Engine::room"),
+                bytes: Atomic::new(0),
+                errors: Atomic::new(0),
+                taken: Atomic::new(0),
+                ended: Atomic::new(0),
+                refused: Atomic::new(0),
+                last_moved: Atomic::new(0),
+                last_refused: Atomic::new(0),
+                still: Atomic::new(0),
+                stopped: Atomic::new(false),
+                next_number: Atomic::new(0),
+                running <- new_spinlock_irq!(RBTree::new(), "Engine::running"),
+                work <- new_work!("Engine::work"),
+            }),
+            GFP_KERNEL,
+        )
+        .ok()
+    }
+
+    /// The device for which memory is mapped that it reaches.
+    pub(crate) fn device(&self) -> ARef<Device> {
+        self.channel.device()
+    }
+
+    /// The largest segment that it should be given.
+    pub(crate) fn max_segment(&self) -> usize {
+        self.channel.max_segment()
+    }
+
+    /// Whether it can copy between these addresses; not if it has stopped. Any context.
+    pub(crate) fn can_copy(&self, to: u64, from: u64, len: usize) -> bool {
+        !self.has_stopped() && self.channel.is_aligned(to, from, len)
+    }
+
+    /// Submits a segment; see [`Channel::submit`]. Any context but hard interrupts.
+    pub(crate) fn submit<T: Completion>(
+        self: &Arc<Self>,
+        segment: Segment,
+        interrupt: bool,
+        batch: &Batch<T>,
+    ) -> Submission {
+        if self.has_stopped() {
+            return Submission::Stopped;
+        }
+        let taken = self.channel.submit(
+            segment.destination,
+            segment.source,
+            segment.len as usize,
+            interrupt,
+            batch,
+        );
+        if taken {
+            self.taken.add(1, Relaxed);
+            return Submission::Done;
+        }
+        if self.channel.is_stopped() {
+            self.stop();
+            return Submission::Stopped;
+        }
+        // Whether it is full or will never take anything again, only time tells.
+        self.refused.add(1, Relaxed);
+        Submission::Full
+    }
+
+    /// Makes the engine begin with what has been submitted.
+    pub(crate) fn issue_pending(&self) {
+        self.channel.issue_pending();
+    }
+
+    /// Reports the end of descriptors that have ended without having been reported.
+    pub(crate) fn reap(&self) {
+        self.channel.reap();
+    }
+
+    /// Takes note of something of which all was submitted, so that it ends even if the engine does
+    /// not say so. Returns by which number it is taken off.
+    pub(crate) fn add_running(&self, place: Place, running: Arc<dyn Running>) -> u64 {
+        let number = self.next_number.fetch_add(1, Relaxed);
+        let replaced = self
+            .running
+            .lock()
+            .insert(place.0.into_node(number, running));
+        drop(replaced);
+        number
+    }
+
+    /// Ends what the engine has left without saying so, once it was given back. Process context.
+    pub(crate) fn abandon_running(&self) {
+        while self.channel.is_stopped() {
+            let node = {
+                let mut running = self.running.lock();
+                let first = running.keys().next().copied();
+                first.and_then(|number| running.remove_node(&number))
+            };
+            let Some(node) = node else { return };
+            let (_, running) = node.to_key_value();
+            running.abandon(&self.channel);
+        }
+    }
+
+    /// It has ended. Any context.
+    pub(crate) fn remove_running(&self, number: u64) {
+        let removed = self.running.lock().remove_node(&number);
+        drop(removed);
+    }
+
+    /// Takes note that a descriptor has ended. Soft interrupt context.
+    pub(crate) fn descriptor_ended(&self, result: &Result) {
+        if result.is_err() {
+            self.errors.add(1, Relaxed);
+        }
+        self.ended.add(1, Relaxed);
+        self.room.wake_all();
+    }
+
+    /// Whether it was found to have stopped. Any context.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stopped.load(Relaxed)
+    }
+
+    /// Gives it up, soon. Any context.
+    fn stop(self: &Arc<Self>) {
+        if !self.stopped.xchg(true, Full) {
+            // It is enqueued once, so this can't fail.
+            let _ = self.queues.engines.enqueue(self.clone());
+        }
+    }
+}
+
+/// All engines that this node has got.
+#[pin_data]
+pub(crate) struct Engines {
+    wanted: usize,
+    queues: Arc<WorkQueues>,
+    #[pin]
+    list: Mutex<KVec<Listed>>,
+    /// What those have done that have stopped.
+    stopped_bytes: Atomic<u64>,
+    stopped_errors: Atomic<u64>,
+}
+
+struct Listed {
+    // Stopped before the engine may go.
+    _watchdog: PeriodicTimer<Engine>,
+    engine: Arc<Engine>,
+}
+
+impl Listed {
+    fn request(queues: &Arc<WorkQueues>) -> Option<Self> {
+        let engine = Engine::request(queues)?;
+        Some(Self {
+            _watchdog: PeriodicTimer::start(engine.clone(), TICK).ok()?,
+            engine,
+        })
+    }
+}
+
+/// What engines have done.
+#[derive(Default)]
+pub(crate) struct EngineTotals {
+    pub(crate) bytes: u64,
+    pub(crate) errors: u64,
+}
+
+impl Engines {
+    /// None yet; at most `wanted` later. May sleep.
+    pub(crate) fn new(wanted: usize, queues: &Arc<WorkQueues>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                wanted,
+                queues: queues.clone(),
+                list <- new_mutex!(KVec::new(), "Engines::list"),
+                stopped_bytes: Atomic::new(0),
+                stopped_errors: Atomic::new(0),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Takes those off the list that have stopped: whoever uses them still has them. May sleep.
+    fn remove_stopped(&self) {
+        loop {
+            let stopped = {
+                let mut list = self.list.lock();
+                let position = list.iter().position(|listed| listed.engine.has_stopped());
+                position.and_then(|position| list.remove(position).ok())
+            };
+            // Dropped without the lock.
+            let Some(Listed { engine, .. }) = stopped else {
+                return;
+            };
+            self.stopped_bytes.add(engine.bytes.load(Relaxed), Relaxed);
+            self.stopped_errors
+                .add(engine.errors.load(Relaxed), Relaxed);
+        }
+    }
+
+    /// Asks for those that are missing, and calls `f` with each, under a lock. May sleep.
+    pub(crate) fn for_each_working(&self, mut f: impl FnMut(&Arc<Engine>)) {
+        self.remove_stopped();
+        while self.list.lock().len() < self.wanted {
+            let Some(listed) = Listed::request(&self.queues) else {
+                break;
+            };
+            // What there is no room for goes without the lock.
+            let refused = {
+                let mut list = self.list.lock();
+                match list.reserve(1, GFP_KERNEL) {
+                    Ok(()) => list.push_within_capacity(listed).err().map(|error| error.0),
+                    Err(_) => Some(listed),
+                }
+            };
+            if refused.is_some() {
+                break;
+            }
+        }
+        for listed in self.list.lock().iter() {
+            f(&listed.engine);
+        }
+    }
+
+    /// Calls `f` with each that there is, under a lock, and says what all have ever done. May sleep.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(&Engine)) -> EngineTotals {
+        let mut totals = EngineTotals {
+            bytes: self.stopped_bytes.load(Relaxed),
+            errors: self.stopped_errors.load(Relaxed),
+        };
+        for listed in self.list.lock().iter() {
+            totals.bytes += listed.engine.bytes.load(Relaxed);
+            totals.errors += listed.engine.errors.load(Relaxed);
+            f(&listed.engine);
+        }
+        totals
+    }
+
+    /// Gives them back once nobody uses them. May sleep.
+    pub(crate) fn drop_all(&self) {
+        let list = core::mem::replace(&mut *self.list.lock(), KVec::new());
+        drop(list);
+    }
+}
+
+/// An engine together with its view of a peer's memory.
+pub(crate) struct EngineRoute {
+    // Before the engine, so that it is unmapped first.
+    mapping: PeerMapping,
+    pub(crate) engine: Arc<Engine>,
+    /// The peer's address at which the view begins.
+    base: u64,
+}
+
+impl EngineRoute {
+    /// The view of `size` bytes at `physical`, where the peer's memory from `base` on appears. May
+    /// sleep.
+    pub(crate) fn new(engine: &Arc<Engine>, physical: u64, size: usize, base: u64) -> Result<Self> {
+        Ok(Self {
+            mapping: engine.channel.map_peer(physical, size)?,
+            engine: engine.clone(),
+            base,
+        })
+    }
+
+    /// The peer's `address` as the engine must name it; none if it does not reach all `len` bytes.
+    /// Any context.
+    pub(crate) fn address(&self, address: u64, len: u64) -> Option<u64> {
+        let offset = address.checked_sub(self.base)?;
+        let end = offset.checked_add(len)?;
+        match end <= self.mapping.size() as u64 {
+            true => self.mapping.address().checked_add(offset),
+            false => None,
+        }
+    }
+}

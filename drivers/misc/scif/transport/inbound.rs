@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The inbound side of a path: memory of this node that the peer may use.
+//!
+//! It is made, gets addresses that the peer can name, and is taken back when it is dropped. Whoever
+//! has some keeps the session from ending (see [`Path`](super::path::Path)), or drops it when the
+//! transport says that the peer can't reach it any more.
+
+use super::extent_table::{
+    self,
+    ExtentTable, //
+};
+use crate::sys::{
+    dma_map::DmaMapping,
+    pages::Pages,
+    shared_memory::SharedMemory, //
+};
+use kernel::{
+    device::Device,
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::{
+        aref::ARef,
+        Arc, //
+    },
+};
+
+/// See the head of this file.
+pub(crate) trait Inbound {
+    /// Zeroed memory of the kernel, `len` bytes, that the peer may read and write. For who asks on
+    /// behalf of a process, which pays for it. May sleep.
+    fn share(&self, len: usize) -> Result<SharedMemory>;
+
+    /// Lets the peer read, and write if they are writable, these pages. May sleep.
+    fn export(&self, pages: &Arc<Pages>) -> Result<Export>;
+}
+
+/// Pages that the peer may use, until this is dropped.
+pub(crate) struct Export {
+    // Gone before the pages, which it holds itself.
+    _mapping: Option<DmaMapping>,
+    _pages: Arc<Pages>,
+    /// As the peer names them.
+    pub(crate) addresses: ExtentTable,
+}
+
+impl Export {
+    /// To a peer that reaches memory through a device.
+    pub(crate) fn through(pages: &Arc<Pages>, device: &ARef<Device>) -> Result<Self> {
+        let mapping = DmaMapping::new(pages, device)?;
+        let addresses = extent_table::collect(mapping.extents())?;
+        Self::checked(pages, Some(mapping), addresses)
+    }
+
+    /// To a peer that uses physical addresses.
+    pub(crate) fn physical(pages: &Arc<Pages>) -> Result<Self> {
+        let extents =
+            (0..pages.len()).filter_map(|index| Some((pages.phys(index)?, PAGE_SIZE as u64)));
+        let addresses = extent_table::collect(extents)?;
+        Self::checked(pages, None, addresses)
+    }
+
+    fn checked(
+        pages: &Arc<Pages>,
+        mapping: Option<DmaMapping>,
+        addresses: ExtentTable,
+    ) -> Result<Self> {
+        if addresses.len() != pages.size() as u64 {
+            return Err(EINVAL);
+        }
+        Ok(Self {
+            _mapping: mapping,
+            _pages: pages.clone(),
+            addresses,
+        })
+    }
+}

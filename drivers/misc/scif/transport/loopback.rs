@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! This node as its own peer.
+//!
+//! It has one session as long as the module is loaded. The direct map of all RAM is the aperture, a
+//! doorbell is a function call, and the control ring's two ends lie in one block: what is posted is
+//! what is taken. So the whole interface works on a machine without any device, and through the same
+//! code.
+//!
+//! Lock: `session` is a leaf, taken in any context.
+
+use super::{
+    doorbell,
+    engine::EngineRoute,
+    inbound::{
+        Export,
+        Inbound, //
+    },
+    outbound::{
+        Outbound,
+        Reached, //
+    },
+    path::Path,
+    sink::{
+        Introduction,
+        Session,
+        Sink,
+        Status, //
+    },
+};
+use crate::{
+    sync::work_queues::WorkQueues,
+    sys::{
+        direct_map,
+        pages::Pages,
+        payer::Payer,
+        shared_memory::SharedMemory, //
+    },
+};
+use kernel::{
+    impl_has_work, new_spinlock_irq, new_work,
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow,
+        SpinLockIrq, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+
+/// The session's nonce: there is no handshake in which it would mean something.
+const NONCE: u32 = 1;
+
+/// The loopback transport; its session ends when this is dropped.
+pub(crate) struct Loopback {
+    path: Arc<LoopbackPath>,
+    queues: Arc<WorkQueues>,
+}
+
+/// See the head of this file.
+#[pin_data]
+struct LoopbackPath {
+    queues: Arc<WorkQueues>,
+    /// As long as it is not over.
+    #[pin]
+    session: SpinLockIrq<Option<Arc<dyn Session>>>,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for LoopbackPath { self.work }
+}
+
+impl WorkItem for LoopbackPath {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let failed = match &*this.session.lock() {
+            Some(session) => session.status() != Status::Running,
+            None => false,
+        };
+        if failed {
+            // Nobody is left who could write to it.
+            if let Some(session) = this.end("the session has failed") {
+                session.forget();
+            }
+        }
+    }
+}
+
+impl Loopback {
+    /// Introduces this node to itself. May sleep.
+    pub(crate) fn start(sink: &Arc<dyn Sink>, queues: &Arc<WorkQueues>) -> Result<Self> {
+        let path = Arc::pin_init(
+            pin_init!(LoopbackPath {
+                queues: queues.clone(),
+                session <- new_spinlock_irq!(None, "LoopbackPath::session"),
+                work <- new_work!("LoopbackPath::work"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let block = SharedMemory::new(sink.control_block_len(), None, Payer::Nobody)?;
+        let peer_block = block.bus_address();
+        let who = Introduction {
+            link: c"loopback",
+            node: None,
+            generation: sink.generation(),
+            features: crate::logic::hello::FEATURES,
+            own_nonce: NONCE,
+            peer_nonce: NONCE,
+            block: Arc::new(block, GFP_KERNEL)?,
+            peer_block,
+        };
+        let session = sink.online(path.clone(), who)?;
+        *path.session.lock() = Some(session.clone());
+        // What was said, and what has failed, before it was there.
+        session.as_arc_borrow().doorbell(doorbell::CONTROL);
+        path.as_arc_borrow().session_failed();
+        Ok(Self {
+            path,
+            queues: queues.clone(),
+        })
+    }
+}
+
+impl LoopbackPath {
+    /// Ends the session, if it has not ended. May sleep.
+    fn end(&self, reason: &str) -> Option<Arc<dyn Session>> {
+        let session = self.session.lock().take()?;
+        session.as_arc_borrow().going(reason);
+        session.tear_down();
+        session.unreachable();
+        Some(session)
+    }
+}
+
+impl Drop for Loopback {
+    fn drop(&mut self) {
+        let session = self.path.end("the module is being unloaded");
+        self.queues.link.flush();
+        self.queues.control.flush();
+        self.queues.completion.flush();
+        if let Some(session) = session {
+            session.forget();
+        }
+    }
+}
+
+impl Inbound for LoopbackPath {
+    fn share(&self, len: usize) -> Result<SharedMemory> {
+        SharedMemory::new(len, None, Payer::Caller)
+    }
+
+    fn export(&self, pages: &Arc<Pages>) -> Result<Export> {
+        Export::physical(pages)
+    }
+}
+
+impl Outbound for LoopbackPath {
+    fn reach(&self, address: u64, len: u64) -> Result<Reached<'_>> {
+        Reached::in_ram(address, len)
+    }
+
+    fn reachable(&self) -> u64 {
+        direct_map::end_of_memory()
+    }
+
+    fn engines(&self) -> &[EngineRoute] {
+        &[]
+    }
+}
+
+impl Path for LoopbackPath {
+    fn mode(&self) -> &'static str {
+        "local"
+    }
+
+    fn doorbells(&self) -> u64 {
+        u64::from(u32::MAX)
+    }
+
+    fn ring(&self, doorbell: u32) {
+        super::outbound::flush_writes();
+        let session = self.session.lock().clone();
+        if let Some(session) = session {
+            session.as_arc_borrow().doorbell(doorbell);
+        }
+    }
+
+    fn session_failed(self: ArcBorrow<'_, Self>) {
+        let this: Arc<Self> = self.into();
+        let queues = this.queues.clone();
+        // An error says that the work is pending already.
+        let _ = queues.link.enqueue(this);
+    }
+}

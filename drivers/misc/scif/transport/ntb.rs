@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The node behind an NTB device.
+//!
+//! - `client.rs`: a device comes and goes
+//! - `link.rs`: the link of one device: what the handshake decides (`logic/handshake.rs`) is done
+//! - `state.rs`: what a link has of its peer
+//! - `aperture.rs`: the memory window over this node's memory that the peer gets
+//! - `path.rs`: what those above get: the peer's memory and doorbells
+//! - `interrupts.rs`: doorbells, link events and ticks, on their way up
+//! - `reports.rs`: what the log says of a peer with which there can be no session
+//! - `grace_list.rs`: memory that a peer which seems lost may still write to
+
+mod aperture;
+mod client;
+mod context;
+mod grace_list;
+mod interrupts;
+mod link;
+mod path;
+mod reports;
+mod state;
+
+use crate::sys::ntb::Registration;
+pub(crate) use context::Context;
+use kernel::prelude::*;
+use link::NtbLink;
+
+/// The NTB transport; dropping it ends all links.
+pub(crate) struct Ntb {
+    _registration: Registration<NtbLink>,
+}
+
+impl Ntb {
+    /// Takes all NTB devices, those that come later too. May sleep.
+    pub(crate) fn start(context: Context) -> Result<Self> {
+        Ok(Self {
+            _registration: Registration::new(c"scif", context)?,
+        })
+    }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Doorbells, link events and ticks of a device, on their way up.
+//!
+//! Nothing is decided here: doorbells go to the session that there is, and whatever may change its
+//! state has the link look at it (`link.rs`).
+
+use super::link::NtbLink;
+use crate::{
+    sys::timer::Tick,
+    transport::{
+        doorbell,
+        sink::Status, //
+    },
+};
+use kernel::sync::{
+    Arc,
+    ArcBorrow, //
+};
+
+/// Between two signs of life, and two looks at the scratchpads while there is no session.
+pub(super) const TICK_MILLISECONDS: u32 = 100;
+
+/// Doorbells that belong to this vector have been rung. Hard interrupt context.
+pub(super) fn doorbells_rang(link: &Arc<NtbLink>, vector: u32) {
+    let Some(rung) = rung(link, vector) else {
+        return;
+    };
+    let hello = doorbell::bit(doorbell::HELLO);
+    if rung & hello != 0 {
+        NtbLink::schedule(link);
+    }
+    let current = link.current.lock();
+    let Some(session) = &*current else { return };
+    let mut left = rung & !hello;
+    while left != 0 {
+        session.as_arc_borrow().doorbell(left.trailing_zeros());
+        left &= left - 1;
+    }
+}
+
+/// Which ones they are, cleared.
+fn rung(link: &NtbLink, vector: u32) -> Option<u64> {
+    let device = link.device.lock();
+    let device = device.as_ref()?;
+    let mut rung = device.db_vector_mask(vector) & link.doorbells;
+    if rung == 0 {
+        return None;
+    }
+    if !rung.is_power_of_two() {
+        // Several doorbells share the vector: only the device knows which it was.
+        rung &= device.db_read();
+    }
+    // Cleared first: what comes after this raises another interrupt.
+    let _ = device.db_clear(rung);
+    Some(rung)
+}
+
+impl Tick for NtbLink {
+    fn tick(this: ArcBorrow<'_, Self>) {
+        let current = this.current.lock();
+        let over = match &*current {
+            Some(session) => {
+                session.as_arc_borrow().tick(TICK_MILLISECONDS);
+                session.status() != Status::Running
+            }
+            // Doorbells are lost while a driver is not loaded; looking now and then does not hurt.
+            None => true,
+        };
+        drop(current);
+        if over {
+            NtbLink::schedule(&this.into());
+        }
+    }
+}

@@ -1,0 +1,473 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The link to the node behind one NTB device.
+//!
+//! What happens next is decided by a state machine, `logic/handshake.rs`, from what there is to see;
+//! what it decides is done here, in one place, [`NtbLink::step`], which runs as work. Events only
+//! schedule it.
+//!
+//! The states are those of the machine: *down*; *offering*, with a control block and our hello, with
+//! a fresh nonce, in the peer's scratchpads; *up*, with a session.
+//!
+//! Lock order: `inner`, then anything in the session; `device` and `current` are taken in
+//! interrupts, `current` before everything in the session that is.
+
+use super::{
+    aperture::{
+        Aperture,
+        Unsuitable, //
+    },
+    context::{
+        Context,
+        PEER, //
+    },
+    grace_list::{
+        GraceList,
+        Kept, //
+    },
+    path::{
+        NtbPath,
+        Owner, //
+    },
+    reports,
+    state::{
+        Inner,
+        Up, //
+    },
+};
+use crate::{
+    logic::{
+        handshake::{
+            Action,
+            Ended,
+            Handshake,
+            Reason,
+            Seen,
+            Terms, //
+        },
+        hello::{
+            self,
+            Hello,
+            Mode,
+            NoHello,
+            WORDS, //
+        },
+    },
+    sync::work_queues::WorkQueues,
+    sys::{
+        ntb::NtbDevice,
+        payer::Payer,
+        random,
+        shared_memory::SharedMemory,
+        timer::PeriodicTimer,
+        wait::{
+            new_wait_queue,
+            WaitQueue, //
+        },
+    },
+    transport::{
+        doorbell,
+        engine::Engines,
+        path::Path,
+        sink::{
+            Introduction,
+            Session,
+            Sink,
+            Status, //
+        },
+    },
+};
+use kernel::{
+    impl_has_work, new_mutex, new_spinlock_irq, new_work,
+    page::PAGE_SHIFT,
+    prelude::*,
+    str::CString,
+    sync::{
+        Arc,
+        ArcBorrow,
+        Mutex,
+        SpinLockIrq, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+
+/// What a look at the state of the world may lead to at once: more than from the end of one session
+/// to the next.
+const MAX_ACTIONS: usize = 8;
+
+/// See the head of this file.
+#[pin_data]
+pub(super) struct NtbLink {
+    sink: Arc<dyn Sink>,
+    engines: Arc<Engines>,
+    queues: Arc<WorkQueues>,
+    allow_flat: bool,
+    pub(super) name: CString,
+    node: u16,
+    /// The doorbells of the device, as bits.
+    pub(super) doorbells: u64,
+    /// Gone once the device is being removed.
+    #[pin]
+    pub(super) device: SpinLockIrq<Option<Arc<NtbDevice>>>,
+    #[pin]
+    inner: Mutex<Inner>,
+    /// The session that there is, for interrupts.
+    #[pin]
+    pub(super) current: SpinLockIrq<Option<Arc<dyn Session>>>,
+    #[pin]
+    pub(super) timer: Mutex<Option<PeriodicTimer<NtbLink>>>,
+    /// Nobody wakes it: for short sleeps.
+    #[pin]
+    pub(super) sleep: WaitQueue,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for NtbLink { self.work }
+}
+
+impl WorkItem for NtbLink {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.step();
+    }
+}
+
+impl Owner for NtbLink {
+    fn session_failed(self: ArcBorrow<'_, Self>) {
+        Self::schedule(&self.into());
+    }
+}
+
+impl NtbLink {
+    /// The link of a device, which is down. May sleep.
+    pub(super) fn new(
+        context: &Context,
+        device: NtbDevice,
+        name: CString,
+        node: u16,
+        doorbells: u64,
+    ) -> Result<Arc<Self>> {
+        let device = Arc::new(device, GFP_KERNEL)?;
+        let terms = Terms {
+            page_shift: PAGE_SHIFT as u8,
+            usable: Mode::Flat.bit(),
+            features: hello::FEATURES,
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                sink: context.sink.clone(),
+                engines: context.engines.clone(),
+                queues: context.queues.clone(),
+                allow_flat: context.allow_flat,
+                name,
+                node,
+                doorbells,
+                device <- new_spinlock_irq!(Some(device), "NtbLink::device"),
+                inner <- new_mutex!(
+                    Inner {
+                        handshake: Handshake::new(terms, Aperture::MODE.number()),
+                        block: None,
+                        aperture: None,
+                        up: None,
+                        grace: GraceList::new(),
+                        reported: false,
+                    },
+                    "NtbLink::inner"
+                ),
+                current <- new_spinlock_irq!(None, "NtbLink::current"),
+                timer <- new_mutex!(None, "NtbLink::timer"),
+                sleep <- new_wait_queue!("scif::NtbLink::sleep"),
+                work <- new_work!("NtbLink::work"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The device; none once it is being removed.
+    pub(super) fn device(&self) -> Option<Arc<NtbDevice>> {
+        self.device.lock().clone()
+    }
+
+    /// Runs [`Self::step`] soon. Any context.
+    pub(super) fn schedule(this: &Arc<Self>) {
+        // An error says that it is pending already.
+        let _ = this.queues.link.enqueue(this.clone());
+    }
+
+    /// Has been scheduled for the last time: looks once more, and returns when all is done.
+    pub(super) fn flush_steps(self: &Arc<Self>) {
+        self.queues.link.flush();
+        self.step();
+    }
+
+    /// Whether there is a session to which the peer has not said farewell.
+    pub(super) fn waits_for_farewell(&self) -> bool {
+        self.inner.lock().grace.waits_for_farewell()
+    }
+
+    /// Lets go of all that the peer could still have written to. May sleep.
+    pub(super) fn release_kept(&self) {
+        self.inner.lock().grace.release();
+        self.queues.completion.flush();
+        self.queues.control.flush();
+    }
+
+    /// Looks at the state of the world and does what has to be done. Link work only.
+    fn step(self: &Arc<Self>) {
+        let mut inner = self.inner.lock();
+        for _ in 0..MAX_ACTIONS {
+            let device = self.device();
+            let seen = Self::look(&inner, device.as_deref());
+            let action = inner.handshake.next(&seen);
+            let success = match &action {
+                Action::Wait => return,
+                Action::Offer { nonce } => self.offer(&mut inner, device.as_deref(), *nonce),
+                Action::Echo { nonce, echo } => {
+                    self.echo(&mut inner, device.as_deref(), *nonce, *echo)
+                }
+                Action::Withdraw { echoed } => {
+                    inner.drop_offer(*echoed, device.as_deref());
+                    true
+                }
+                Action::Begin { nonce, hello } => {
+                    self.begin(&mut inner, device.as_ref(), *nonce, hello)
+                }
+                Action::End { reason } => {
+                    self.end(&mut inner, device.as_deref(), *reason);
+                    true
+                }
+                Action::Refuse(refused) => {
+                    inner.report(|| reports::refused(&self.name, *refused));
+                    true
+                }
+            };
+            inner.handshake.carried_out(&action, success);
+            if !success {
+                // The next event or tick tries again.
+                return;
+            }
+        }
+        // Others want the queue, too: a peer that changes its mind all the time must not have it all.
+        Self::schedule(self);
+    }
+
+    fn look(inner: &Inner, device: Option<&NtbDevice>) -> Seen {
+        let link_up = device.is_some_and(|device| device.link_is_up(PEER));
+        let hello = match device.filter(|_| link_up) {
+            Some(device) => Self::read_hello(device),
+            None => Err(NoHello::Absent),
+        };
+        let ended = inner.up.as_ref().and_then(|up| match up.session.status() {
+            Status::Running => None,
+            Status::Left => Some(Ended::Left),
+            Status::Failed => Some(Ended::Failed),
+        });
+        Seen {
+            present: device.is_some(),
+            link_up,
+            hello,
+            ended,
+            // Not zero, which means "none".
+            fresh_nonce: (random::number() as u32).max(1),
+        }
+    }
+
+    fn read_hello(device: &NtbDevice) -> Result<Hello, NoHello> {
+        let mut words = [0; WORDS];
+        for (index, word) in words.iter_mut().enumerate() {
+            *word = device.spad_read(index as u32);
+        }
+        Hello::decode(&words)
+    }
+
+    // ----- the handshake: each returns whether it was done ------------------------------------------
+
+    /// Chooses an aperture and says hello, to nobody in particular.
+    fn offer(&self, inner: &mut Inner, device: Option<&NtbDevice>, nonce: u32) -> bool {
+        let Some(device) = device else { return false };
+        if inner.grace.make_room().is_err() {
+            inner.report(|| {
+                pr_err!(
+                    "{}: no room to keep what the peer may still write to; unbind and bind the driver of the device\n",
+                    &*self.name
+                )
+            });
+            return false;
+        }
+        let offered = Aperture::choose(device, self.allow_flat).and_then(|aperture| {
+            let dma_device = device.dma_device();
+            let len = self.sink.control_block_len();
+            let block = SharedMemory::new(len, Some(&dma_device), Payer::Nobody)?;
+            let block = Arc::new(block, GFP_KERNEL).map_err(Error::from)?;
+            inner.aperture = Some(aperture);
+            self.say_hello(device, &aperture, &block, (nonce, 0))?;
+            inner.block = Some(block);
+            Ok(())
+        });
+        match offered {
+            Ok(()) => true,
+            // The link went down again meanwhile, which will be announced as well.
+            Err(Unsuitable::Device(ENOTCONN)) => false,
+            Err(_) if !device.link_is_up(PEER) => false,
+            Err(reason) => {
+                inner.report(|| pr_err!("{}: {}\n", &*self.name, reason));
+                false
+            }
+        }
+    }
+
+    /// Opens the aperture for a peer and tells it that we have seen it.
+    fn echo(&self, inner: &mut Inner, device: Option<&NtbDevice>, nonce: u32, echo: u32) -> bool {
+        let (Some(device), Some(mut aperture), Some(block)) =
+            (device, inner.aperture, inner.block.clone())
+        else {
+            return false;
+        };
+        // A peer with another nonce has let go of whatever was before.
+        inner.grace.release_others(echo);
+        let opened = aperture.open(device);
+        inner.aperture = Some(aperture);
+        if let Err(error) = opened {
+            inner.report(|| {
+                pr_err!(
+                    "{}: the device does not take the aperture: {:?}\n",
+                    &*self.name,
+                    error
+                )
+            });
+            return false;
+        }
+        self.say_hello(device, &aperture, &block, (nonce, echo))
+            .is_ok()
+    }
+
+    fn say_hello(
+        &self,
+        device: &NtbDevice,
+        aperture: &Aperture,
+        block: &SharedMemory,
+        (nonce, echo): (u32, u32),
+    ) -> Result {
+        let hello = Hello {
+            nonce,
+            echo,
+            node: self.node,
+            window: aperture.window as u8,
+            page_shift: PAGE_SHIFT as u8,
+            generation: self.sink.generation(),
+            control: block.bus_address(),
+            aperture_base: aperture.base,
+            aperture_len: aperture.len,
+            mode: Aperture::MODE.number(),
+            usable: Mode::Flat.bit(),
+            features: hello::FEATURES,
+        };
+        for (index, word) in hello.encode().into_iter().enumerate() {
+            device.peer_spad_write(PEER, index as u32, word)?;
+        }
+        device.peer_db_set(doorbell::bit(doorbell::HELLO))
+    }
+
+    // ----- sessions ----------------------------------------------------------------------------
+
+    fn begin(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        device: Option<&Arc<NtbDevice>>,
+        nonce: u32,
+        hello: &Hello,
+    ) -> bool {
+        let (Some(device), Some(block)) = (device, inner.block.take()) else {
+            return false;
+        };
+        match self.introduce(device, &block, nonce, hello) {
+            Ok(up) => {
+                let session = up.session.clone();
+                inner.up = Some(up);
+                inner.reported = false;
+                let none = self.current.lock().replace(session.clone());
+                drop(none);
+                // The peer may have been here first.
+                session.as_arc_borrow().doorbell(doorbell::CONTROL);
+                true
+            }
+            Err(error) => {
+                // The peer has begun its session, and writes to our block.
+                inner.close_aperture(Some(device));
+                inner.grace.keep(hello.nonce, Kept::Block(block));
+                reports::no_session(&self.name, hello.node, error);
+                false
+            }
+        }
+    }
+
+    fn introduce(
+        self: &Arc<Self>,
+        device: &Arc<NtbDevice>,
+        block: &Arc<SharedMemory>,
+        nonce: u32,
+        hello: &Hello,
+    ) -> Result<Up> {
+        let path = NtbPath::new(self.clone(), device, &self.engines, self.doorbells, hello)?;
+        let name = CString::try_from_fmt(fmt!("ntb:{}", &*self.name))?;
+        let who = Introduction {
+            link: &name,
+            node: Some(hello.node),
+            generation: hello.generation,
+            features: hello::common_features(hello::FEATURES, hello.features),
+            own_nonce: nonce,
+            peer_nonce: hello.nonce,
+            block: block.clone(),
+            peer_block: hello.control,
+        };
+        let session = self.sink.online(path.clone(), who)?;
+        pr_info!(
+            "node {} is online through {}: {} aperture of {} MiB, {}\n",
+            hello.node,
+            &*self.name,
+            path.mode(),
+            path.size() >> 20,
+            path.transfers()
+        );
+        Ok(Up {
+            session,
+            path,
+            peer: hello.node,
+        })
+    }
+
+    fn end(&self, inner: &mut Inner, device: Option<&NtbDevice>, reason: Reason) {
+        let current = self.current.lock().take();
+        drop(current);
+        let Some(Up {
+            session,
+            path,
+            peer,
+        }) = inner.up.take()
+        else {
+            return;
+        };
+        let nonce = inner.handshake.peer_nonce().unwrap_or(0);
+        session.as_arc_borrow().going(reason.text());
+        pr_info!("node {} is offline: {}\n", peer, reason.text());
+        // A driver that is being unbound gives the peer the time to let go first.
+        let closed = inner.close_aperture(device);
+        session.tear_down();
+        path.detach();
+        if session.status() == Status::Left {
+            session.unreachable();
+            session.forget();
+            return;
+        }
+        if closed {
+            session.unreachable();
+        }
+        inner.grace.keep(nonce, Kept::Session(session));
+    }
+}

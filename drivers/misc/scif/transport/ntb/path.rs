@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The way to a peer behind an NTB whose memory is covered by one aperture.
+//!
+//! Lock: `device` is a leaf, taken in any context.
+
+use crate::{
+    logic::hello::{
+        Hello,
+        Mode, //
+    },
+    sys::{
+        iomap::IoMapping,
+        ntb::NtbDevice,
+        pages::Pages,
+        payer::Payer,
+        shared_memory::SharedMemory, //
+    },
+    transport::{
+        doorbell,
+        engine::{
+            EngineRoute,
+            Engines, //
+        },
+        inbound::{
+            Export,
+            Inbound, //
+        },
+        outbound::{
+            self,
+            Outbound,
+            Reached, //
+        },
+        path::Path, //
+    },
+};
+use kernel::{
+    device::Device,
+    new_spinlock_irq,
+    prelude::*,
+    sync::{
+        aref::ARef,
+        Arc,
+        ArcBorrow,
+        SpinLockIrq, //
+    },
+};
+
+/// Who ends the session.
+pub(super) trait Owner: Send + Sync {
+    /// See [`Path::session_failed`].
+    fn session_failed(self: ArcBorrow<'_, Self>);
+}
+
+/// See the head of this file.
+#[pin_data]
+pub(super) struct NtbPath {
+    owner: Arc<dyn Owner>,
+    /// For which memory that the peer reaches is mapped.
+    dma_device: ARef<Device>,
+    /// The aperture as the CPU sees it.
+    aperture: IoMapping,
+    /// The aperture as the engines see it.
+    routes: KVec<EngineRoute>,
+    /// The peer's bus address at which the aperture begins.
+    base: u64,
+    mode: Mode,
+    doorbells: u64,
+    /// The device whose doorbells reach the peer; none once the session is over.
+    #[pin]
+    device: SpinLockIrq<Option<Arc<NtbDevice>>>,
+}
+
+impl NtbPath {
+    /// The way to the peer that has said this hello. May sleep.
+    pub(super) fn new(
+        owner: Arc<dyn Owner>,
+        device: &Arc<NtbDevice>,
+        engines: &Engines,
+        doorbells: u64,
+        hello: &Hello,
+    ) -> Result<Arc<Self>> {
+        let mode = Mode::from_number(hello.mode).ok_or(EINVAL)?;
+        let (physical, size) = device.peer_mw(hello.window.into())?;
+        let len = size.min(hello.aperture_len);
+        let aperture = IoMapping::write_combined(physical, len)?;
+        let mut routes = KVec::new();
+        engines.for_each_working(|engine| {
+            let route = EngineRoute::new(engine, physical, aperture.size(), hello.aperture_base);
+            // One that can't be had is done without.
+            let _ = route.and_then(|route| Ok(routes.push(route, GFP_KERNEL)?));
+        });
+        Arc::pin_init(
+            pin_init!(Self {
+                owner,
+                dma_device: device.dma_device(),
+                aperture,
+                routes,
+                base: hello.aperture_base,
+                mode,
+                doorbells,
+                device <- new_spinlock_irq!(Some(device.clone()), "NtbPath::device"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Bytes of the aperture.
+    pub(super) fn size(&self) -> u64 {
+        self.aperture.size() as u64
+    }
+
+    /// How transfers go, for people.
+    pub(super) fn transfers(&self) -> &'static str {
+        match self.routes.len() {
+            0 => "no DMA engine: transfers by CPU",
+            1 => "transfers by DMA engine",
+            _ => "transfers by DMA engines",
+        }
+    }
+
+    /// Rings no doorbell any more.
+    pub(super) fn detach(&self) {
+        let device = self.device.lock().take();
+        drop(device);
+    }
+}
+
+impl Inbound for NtbPath {
+    fn share(&self, len: usize) -> Result<SharedMemory> {
+        SharedMemory::new(len, Some(&self.dma_device), Payer::Caller)
+    }
+
+    fn export(&self, pages: &Arc<Pages>) -> Result<Export> {
+        Export::through(pages, &self.dma_device)
+    }
+}
+
+impl Outbound for NtbPath {
+    fn reach(&self, address: u64, len: u64) -> Result<Reached<'_>> {
+        let offset = address.checked_sub(self.base).ok_or(EFAULT)?;
+        Reached::in_device(&self.aperture, offset, len)
+    }
+
+    fn reachable(&self) -> u64 {
+        self.size()
+    }
+
+    fn engines(&self) -> &[EngineRoute] {
+        &self.routes
+    }
+}
+
+impl Path for NtbPath {
+    fn mode(&self) -> &'static str {
+        self.mode.name()
+    }
+
+    fn doorbells(&self) -> u64 {
+        self.doorbells
+    }
+
+    fn ring(&self, number: u32) {
+        outbound::flush_writes();
+        if let Some(device) = &*self.device.lock() {
+            // The device refuses bits that it does not have; those on the wire were checked when
+            // they came.
+            let _ = device.peer_db_set(doorbell::bit(number));
+        }
+    }
+
+    fn session_failed(self: ArcBorrow<'_, Self>) {
+        self.owner.as_arc_borrow().session_failed();
+    }
+}

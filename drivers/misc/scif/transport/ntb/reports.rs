@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the log says of a peer with which there can be no session.
+
+use crate::logic::{
+    envelope::VERSION,
+    handshake::Refused, //
+};
+use kernel::{
+    page::PAGE_SHIFT,
+    prelude::*, //
+};
+
+/// The peer can't be served, as its hello shows.
+pub(super) fn refused(link: &CStr, refused: Refused) {
+    match refused {
+        Refused::Version(version) => pr_err!(
+            "{}: the peer speaks version {} of the protocol, this side {}\n",
+            link,
+            version & 0xff,
+            VERSION
+        ),
+        Refused::PageSize(shift) => pr_err!(
+            "{}: no session: the peer's pages have 2^{} bytes, those of this side 2^{}\n",
+            link,
+            shift,
+            PAGE_SHIFT
+        ),
+        Refused::Mode(mode) => pr_err!(
+            "{}: no session: the peer's aperture is in mode {}, which this side can't use\n",
+            link,
+            mode
+        ),
+        Refused::OurMode(mode) => pr_err!(
+            "{}: no session: the peer can't use an aperture in mode {}\n",
+            link,
+            mode
+        ),
+        Refused::Features(features) => pr_err!(
+            "{}: no session: the peer demands features {:#x}, which this side does not know\n",
+            link,
+            features
+        ),
+    }
+}
+
+/// The session that both sides wanted could not begin.
+pub(super) fn no_session(link: &CStr, node: u16, error: Error) {
+    let reason = match error {
+        EEXIST => "its node id is taken by another; set node_id= on one of them",
+        EFAULT => "its control block can't be reached",
+        ENOMEM => "there is not enough memory",
+        _ => "its aperture can't be used",
+    };
+    pr_err!(
+        "{}: no session with node {}: {} ({:?})\n",
+        link,
+        node,
+        reason,
+        error
+    );
+}

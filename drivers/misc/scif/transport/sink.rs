@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a transport tells those above it.
+//!
+//! A transport knows its peers by these two traits only. The order of a session's life:
+//!
+//! 1. [`Sink::online`]: the peer was found, and both sides know it.
+//! 2. [`Session::doorbell`] and [`Session::tick`], any number of times and in interrupts.
+//! 3. [`Session::status`] says that it is over, or the transport knows it.
+//! 4. [`Session::going`]; the transport then keeps the peer out where the hardware can do that.
+//! 5. [`Session::tear_down`]: afterwards nobody uses the path, or ever will, but for a doorbell that
+//!    rings late.
+//! 6. [`Session::unreachable`]: the peer can't touch this node's memory any more, or will not.
+//! 7. [`Session::forget`]: it has shown that it is not even slow; all memory may go.
+//!
+//! A transport sees to it that `doorbell` and `tick` are called with the session held by somebody else,
+//! so that the last reference is never dropped in an interrupt; that nobody calls them any more when
+//! the session is forgotten; and that before its own end the work queues have run, `link`, `control` and
+//! `completion`, in which there may still be something of the session.
+
+use super::path::Path;
+use crate::sys::shared_memory::SharedMemory;
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+};
+
+/// Who a transport has found, and how to talk to it.
+pub(crate) struct Introduction<'a> {
+    /// The transport's name of the way there, for people.
+    pub(crate) link: &'a CStr,
+    /// The peer's node id; none if it is this node itself.
+    pub(crate) node: Option<u16>,
+    /// Random, new each time the peer's module is loaded.
+    pub(crate) generation: u64,
+    /// What both sides know of.
+    pub(crate) features: u32,
+    /// Our nonce of this session, and the peer's.
+    pub(crate) own_nonce: u32,
+    pub(crate) peer_nonce: u32,
+    /// Our control block, which the peer writes to.
+    pub(crate) block: Arc<SharedMemory>,
+    /// The peer's control block, as a bus address of the peer.
+    pub(crate) peer_block: u64,
+}
+
+/// Who is told of peers.
+pub(crate) trait Sink: Send + Sync {
+    /// The id of this node, which is `default` unless it was chosen before.
+    fn own_node(&self, default: u16) -> u16;
+
+    /// Random, new each time this module is loaded.
+    fn generation(&self) -> u64;
+
+    /// Bytes of a control block: zeroed memory that the peer may write to, made by the transport
+    /// before it knows a peer.
+    fn control_block_len(&self) -> usize;
+
+    /// A peer is there. May sleep.
+    ///
+    /// EEXIST if another node has its id, EFAULT if its control block can't be reached; the peer
+    /// then knows that the session is over.
+    fn online(&self, path: Arc<dyn Path>, who: Introduction<'_>) -> Result<Arc<dyn Session>>;
+}
+
+/// How a session does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    Running,
+    /// The peer has said farewell.
+    Left,
+    /// It has failed: the reason is in the log.
+    Failed,
+}
+
+/// One life of a peer.
+pub(crate) trait Session: Send + Sync {
+    /// One of our doorbells rang. Hard interrupt context, or any other.
+    fn doorbell(self: ArcBorrow<'_, Self>, number: u32);
+
+    /// Time has passed, in milliseconds: shows a sign of life and looks for one of the peer's. Any
+    /// context.
+    fn tick(self: ArcBorrow<'_, Self>, milliseconds: u32);
+
+    /// How it does. Any context.
+    fn status(&self) -> Status;
+
+    /// It is about to end, for this reason. May sleep.
+    fn going(self: ArcBorrow<'_, Self>, reason: &str);
+
+    /// Gets everybody out, and says farewell to the peer. Called once. May sleep.
+    fn tear_down(&self);
+
+    /// Lets go of what the peer could use and can't any more. After [`Self::tear_down`]. May sleep.
+    fn unreachable(&self);
+
+    /// Lets go of all memory that the peer could write to. After [`Self::unreachable`]. May sleep.
+    fn forget(&self);
+}

@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The handshake: one machine step by step, and two on two sides of a bridge (`bridge.rs`).
+
+use std::collections::BTreeSet;
+
+use crate::logic::handshake::{Action, Ended, Handshake, Reason, Refused, Seen, Terms};
+use crate::logic::hello::{Hello, Mode, NoHello};
+
+mod book;
+mod bridge;
+
+const TERMS: Terms = Terms {
+    page_shift: 12,
+    usable: 1 << Mode::Flat as u8,
+    features: 0x1_0001,
+};
+
+fn fit_hello() -> Hello {
+    Hello {
+        nonce: 1,
+        echo: 0,
+        node: 7,
+        window: 0,
+        page_shift: TERMS.page_shift,
+        generation: 70,
+        control: 0x1000,
+        aperture_base: 0,
+        aperture_len: 1 << 30,
+        mode: Mode::Flat.number(),
+        usable: TERMS.usable,
+        features: TERMS.features,
+    }
+}
+
+fn new_machine() -> Handshake {
+    Handshake::new(TERMS, Mode::Flat.number())
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Unfit {
+    PageSize,
+    Mode(u8),
+    OurMode,
+    Features,
+}
+
+impl Unfit {
+    fn apply(self, hello: &mut Hello) {
+        match self {
+            Self::PageSize => hello.page_shift = 14,
+            Self::Mode(mode) => hello.mode = mode,
+            Self::OurMode => hello.usable = !(1 << Mode::Flat as u8),
+            Self::Features => hello.features |= 0x8000_0000,
+        }
+    }
+}
+
+/// A machine with its link up, and the last hello that it was shown.
+struct Bench {
+    machine: Handshake,
+    seen: Seen,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self {
+            machine: new_machine(),
+            seen: Seen {
+                present: true,
+                link_up: true,
+                hello: Err(NoHello::Absent),
+                ended: None,
+                fresh_nonce: 11,
+            },
+        }
+    }
+
+    /// With an offer of nonce 11.
+    fn offering() -> Self {
+        let mut bench = Self::new();
+        assert_eq!(bench.step(true), Action::Offer { nonce: 11 });
+        bench
+    }
+
+    /// With a session of nonces 11 and 1.
+    fn up() -> Self {
+        let mut bench = Self::offering();
+        bench.show(fit_hello());
+        assert_eq!(bench.step(true), Action::Echo { nonce: 11, echo: 1 });
+        let hello = Hello {
+            echo: 11,
+            ..fit_hello()
+        };
+        bench.show(hello);
+        assert_eq!(bench.step(true), Action::Begin { nonce: 11, hello });
+        assert!(bench.machine.is_up());
+        bench
+    }
+
+    fn show(&mut self, hello: Hello) {
+        self.seen.hello = Ok(hello);
+    }
+
+    fn step(&mut self, success: bool) -> Action {
+        let action = self.machine.next(&self.seen);
+        self.machine.carried_out(&action, success);
+        action
+    }
+}
+
+#[test]
+fn a_nonce_is_never_zero() {
+    let mut bench = Bench::new();
+    bench.seen.fresh_nonce = 0;
+    assert!(matches!(bench.step(true), Action::Offer { nonce } if nonce != 0));
+}
+
+#[test]
+fn an_offer_that_failed_is_made_anew() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.step(false), Action::Offer { nonce: 11 });
+    assert_eq!(bench.machine.own_nonce(), None);
+    bench.seen.fresh_nonce = 12;
+    assert_eq!(bench.step(true), Action::Offer { nonce: 12 });
+    assert_eq!(bench.step(true), Action::Wait);
+}
+
+#[test]
+fn an_echo_that_failed_is_tried_again_or_taken_back() {
+    let mut bench = Bench::offering();
+    bench.show(fit_hello());
+    assert_eq!(bench.step(false), Action::Echo { nonce: 11, echo: 1 });
+    assert_eq!(bench.step(false), Action::Echo { nonce: 11, echo: 1 });
+    // The peer may have seen it.
+    bench.show(Hello {
+        nonce: 2,
+        ..fit_hello()
+    });
+    assert_eq!(bench.step(true), Action::Withdraw { echoed: true });
+}
+
+#[test]
+fn each_end_has_its_reason() {
+    type Change = fn(&mut Seen);
+    let changes: [(Reason, Change); 5] = [
+        (Reason::DeviceGone, |seen| seen.present = false),
+        (Reason::LinkDown, |seen| seen.link_up = false),
+        (Reason::Left, |seen| seen.ended = Some(Ended::Left)),
+        (Reason::Failed, |seen| seen.ended = Some(Ended::Failed)),
+        (Reason::StartedAnew, |seen| {
+            seen.hello = Ok(Hello {
+                nonce: 2,
+                ..fit_hello()
+            });
+        }),
+    ];
+    let mut texts = BTreeSet::new();
+    for (reason, change) in changes {
+        let mut bench = Bench::up();
+        assert_eq!(bench.step(true), Action::Wait);
+        change(&mut bench.seen);
+        assert_eq!(bench.step(true), Action::End { reason });
+        assert!(!bench.machine.is_up());
+        assert!(texts.insert(reason.text()));
+    }
+}
+
+/// Two sides that both echo a former nonce of the other do not wait for each other.
+#[test]
+fn an_echo_of_a_former_offer_is_not_waited_for() {
+    let mut bench = Bench::offering();
+    bench.show(fit_hello());
+    assert_eq!(bench.step(true), Action::Echo { nonce: 11, echo: 1 });
+    bench.show(Hello {
+        nonce: 2,
+        echo: 10,
+        ..fit_hello()
+    });
+    assert_eq!(bench.step(true), Action::Withdraw { echoed: true });
+    bench.seen.fresh_nonce = 12;
+    assert_eq!(bench.step(true), Action::Offer { nonce: 12 });
+    // It will see the new offer, and make one itself.
+    assert_eq!(bench.step(true), Action::Wait);
+}
+
+/// The first of several reasons is the one that is told.
+#[test]
+fn what_is_gone_matters_most() {
+    let mut bench = Bench::up();
+    bench.seen.present = false;
+    bench.seen.link_up = false;
+    bench.seen.ended = Some(Ended::Left);
+    let reason = Reason::DeviceGone;
+    assert_eq!(bench.step(true), Action::End { reason });
+    assert_eq!(bench.step(true), Action::Wait);
+}
+
+/// Hellos that differ from a fit one, and why they are refused.
+fn unfit_hellos() -> Vec<(Hello, Refused)> {
+    [
+        (Unfit::PageSize, Refused::PageSize(14)),
+        (Unfit::Mode(2), Refused::Mode(2)),
+        (Unfit::Mode(0), Refused::Mode(0)),
+        (Unfit::Mode(255), Refused::Mode(255)),
+        (Unfit::OurMode, Refused::OurMode(1)),
+        (Unfit::Features, Refused::Features(0x8000_0000)),
+    ]
+    .into_iter()
+    .map(|(unfit, refused)| {
+        let mut hello = fit_hello();
+        unfit.apply(&mut hello);
+        (hello, refused)
+    })
+    .collect()
+}
+
+#[test]
+fn an_unfit_peer_is_refused_once_and_served_after_it_changes() {
+    for (hello, refused) in unfit_hellos() {
+        let mut bench = Bench::offering();
+        bench.show(hello);
+        assert_eq!(bench.step(true), Action::Refuse(refused));
+        assert_eq!(bench.step(true), Action::Wait);
+        // Another hello of the same node: nothing new.
+        bench.show(Hello { nonce: 2, ..hello });
+        assert_eq!(bench.step(true), Action::Wait);
+        // Started anew, with the same fault.
+        let again = Hello {
+            nonce: 3,
+            generation: 71,
+            ..hello
+        };
+        bench.show(again);
+        assert_eq!(bench.step(true), Action::Refuse(refused));
+        assert_eq!(bench.step(true), Action::Wait);
+        // Started anew, without it.
+        bench.show(Hello {
+            nonce: 4,
+            generation: 72,
+            ..fit_hello()
+        });
+        assert_eq!(bench.step(true), Action::Echo { nonce: 11, echo: 4 });
+    }
+}
+
+#[test]
+fn an_unfit_peer_is_looked_at_again_after_the_link_was_down() {
+    for (hello, refused) in unfit_hellos() {
+        let mut bench = Bench::offering();
+        bench.show(hello);
+        assert_eq!(bench.step(true), Action::Refuse(refused));
+        bench.seen.link_up = false;
+        assert_eq!(bench.step(true), Action::Withdraw { echoed: false });
+        bench.seen.link_up = true;
+        assert_eq!(bench.step(true), Action::Offer { nonce: 11 });
+        assert_eq!(bench.step(true), Action::Refuse(refused));
+    }
+}
+
+#[test]
+fn another_version_is_refused_once() {
+    let mut bench = Bench::offering();
+    for version in [1, 3, 1] {
+        bench.seen.hello = Err(NoHello::Version(version));
+        assert_eq!(bench.step(true), Action::Refuse(Refused::Version(version)));
+        assert_eq!(bench.step(true), Action::Wait);
+    }
+    bench.seen.link_up = false;
+    assert_eq!(bench.step(true), Action::Withdraw { echoed: false });
+    bench.seen.link_up = true;
+    assert_eq!(bench.step(true), Action::Offer { nonce: 11 });
+    assert_eq!(bench.step(true), Action::Refuse(Refused::Version(1)));
+    assert_eq!(bench.step(true), Action::Wait);
+    bench.show(fit_hello());
+    assert_eq!(bench.step(true), Action::Echo { nonce: 11, echo: 1 });
+    bench.seen.hello = Err(NoHello::Version(1));
+    assert_eq!(bench.step(true), Action::Refuse(Refused::Version(1)));
+}
+
+#[test]
+fn a_peer_with_which_it_does_not_work_is_left_alone_until_the_link_was_down() {
+    let mut bench = Bench::offering();
+    bench.show(fit_hello());
+    assert_eq!(bench.step(true), Action::Echo { nonce: 11, echo: 1 });
+    let hello = Hello {
+        echo: 11,
+        ..fit_hello()
+    };
+    bench.show(hello);
+    assert_eq!(bench.step(false), Action::Begin { nonce: 11, hello });
+    assert!(!bench.machine.is_up());
+    bench.seen.fresh_nonce = 12;
+    assert_eq!(bench.step(false), Action::Offer { nonce: 12 });
+    // It is forgotten although there was no offer to withdraw.
+    bench.seen.link_up = false;
+    assert_eq!(bench.step(true), Action::Wait);
+    bench.seen.link_up = true;
+    assert_eq!(bench.step(true), Action::Offer { nonce: 12 });
+    bench.show(Hello {
+        nonce: 2,
+        ..fit_hello()
+    });
+    assert_eq!(bench.step(true), Action::Echo { nonce: 12, echo: 2 });
+}
+
+#[test]
+fn the_peer_of_the_last_session_is_not_answered() {
+    let mut bench = Bench::up();
+    bench.seen.ended = Some(Ended::Failed);
+    assert!(matches!(bench.step(true), Action::End { .. }));
+    bench.seen.ended = None;
+    bench.seen.fresh_nonce = 12;
+    assert_eq!(bench.step(true), Action::Offer { nonce: 12 });
+    for echo in [0, 12] {
+        bench.show(Hello {
+            echo,
+            ..fit_hello()
+        });
+        assert_eq!(bench.step(true), Action::Wait);
+    }
+}

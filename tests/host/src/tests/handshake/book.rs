@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A side of the bridge, and its book.
+//!
+//! Each side writes down what was carried out, without looking into its machine, and holds the
+//! machine's next action against that ([`Side::judge`]).
+
+use std::collections::{BTreeSet, VecDeque};
+
+use super::{TERMS, new_machine};
+use crate::logic::handshake::{Action, Ended, Handshake, Reason, Refused, Seen};
+use crate::logic::hello::{Hello, NoHello, WORDS};
+
+/// What a side has offered, by the book.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offer {
+    pub(super) nonce: u32,
+    /// The nonce that was echoed, or that was tried to be.
+    pub(super) echo: Option<u32>,
+    /// It was echoed completely.
+    pub(super) told: bool,
+}
+
+/// A node, and what it has in its scratchpads.
+pub(super) struct Side {
+    pub(super) machine: Handshake,
+    pub(super) generation: u64,
+    pub(super) present: bool,
+    pub(super) link_up: bool,
+    /// Written by the other side, read by this one.
+    pub(super) scratchpads: [u32; WORDS],
+    /// On the way to them.
+    pub(super) under_way: VecDeque<(usize, u32)>,
+    /// All hellos that the other side has ever written.
+    pub(super) history: Vec<[u32; WORDS]>,
+    pub(super) ended: Option<Ended>,
+    /// How often this side has looked in this session.
+    pub(super) looks: usize,
+
+    // The book:
+    pub(super) offer: Option<Offer>,
+    /// Own nonce and that of the peer.
+    pub(super) session: Option<(u32, u32)>,
+    pub(super) last_ended: Option<u32>,
+    /// Nonces of peers with which sessions have begun.
+    pub(super) begun: BTreeSet<u32>,
+    /// The generation with which a session could not be made, or that was refused.
+    pub(super) rejected: Option<u64>,
+    pub(super) refused_version: Option<u16>,
+}
+
+impl Side {
+    pub(super) fn new(generation: u64) -> Self {
+        Self {
+            machine: new_machine(),
+            generation,
+            present: true,
+            link_up: false,
+            scratchpads: [0; WORDS],
+            under_way: VecDeque::new(),
+            history: Vec::new(),
+            ended: None,
+            looks: 0,
+            offer: None,
+            session: None,
+            last_ended: None,
+            begun: BTreeSet::new(),
+            rejected: None,
+            refused_version: None,
+        }
+    }
+
+    pub(super) fn hello(&self) -> Result<Hello, NoHello> {
+        Hello::decode(&self.scratchpads)
+    }
+
+    pub(super) fn connected(&self) -> bool {
+        self.present && self.link_up
+    }
+
+    /// Words arrive, in the order in which they were written.
+    pub(super) fn deliver(&mut self, words: usize) {
+        for _ in 0..words {
+            let Some((index, word)) = self.under_way.pop_front() else {
+                return;
+            };
+            self.scratchpads[index] = word;
+        }
+    }
+
+    /// Whether the machine may do that. The answer is no with a panic.
+    pub(super) fn judge(&self, action: &Action, seen: &Seen, offered: &BTreeSet<u32>) {
+        match *action {
+            Action::Wait => {
+                assert!(
+                    self.session.is_none() || (self.connected() && seen.ended.is_none()),
+                    "a session that is over goes on"
+                );
+                assert!(
+                    self.offer.is_none() || self.connected(),
+                    "an offer outlives its link"
+                );
+            }
+            Action::Offer { nonce } => {
+                assert!(self.connected() && self.session.is_none());
+                assert!(self.offer.is_none(), "an offer is forgotten");
+                assert_ne!(nonce, 0);
+                assert!(!offered.contains(&nonce), "a nonce is for one offer");
+            }
+            Action::Echo { nonce, echo } => self.judge_echo(seen, nonce, echo),
+            Action::Withdraw { echoed } => {
+                let offer = self.offer.expect("nothing is offered");
+                assert_eq!(echoed, offer.echo.is_some(), "the peer may write to it");
+            }
+            Action::Begin { nonce, hello } => self.judge_begin(seen, nonce, &hello),
+            Action::End { reason } => self.judge_end(seen, reason),
+            Action::Refuse(Refused::Version(version)) => {
+                assert_eq!(seen.hello, Err(NoHello::Version(version)));
+                assert_ne!(self.refused_version, Some(version), "it was said before");
+            }
+            Action::Refuse(refused) => {
+                assert_eq!(objection(&self.judge_peer(seen)), Some(refused));
+            }
+        }
+    }
+
+    fn judge_echo(&self, seen: &Seen, nonce: u32, echo: u32) {
+        let offer = self.offer.expect("nothing is offered");
+        let hello = self.judge_peer(seen);
+        assert_eq!(objection(&hello), None);
+        assert_eq!((nonce, echo), (offer.nonce, hello.nonce));
+        assert!(
+            offer
+                .echo
+                .is_none_or(|before| before == echo && !offer.told),
+            "an offer echoes one nonce, once"
+        );
+    }
+
+    fn judge_begin(&self, seen: &Seen, nonce: u32, hello: &Hello) {
+        let offer = self.offer.expect("nothing is offered");
+        assert_eq!(*hello, self.judge_peer(seen));
+        assert_eq!(objection(hello), None);
+        assert_eq!(nonce, offer.nonce);
+        assert_eq!(hello.echo, nonce, "the peer has not seen this side");
+        assert!(
+            offer.told && offer.echo == Some(hello.nonce),
+            "the peer was not told"
+        );
+        assert!(!self.begun.contains(&hello.nonce), "it has begun before");
+    }
+
+    fn judge_end(&self, seen: &Seen, reason: Reason) {
+        let (_, peer) = self.session.expect("there is no session");
+        let is_true = match reason {
+            Reason::DeviceGone => !self.present,
+            Reason::LinkDown => !self.link_up,
+            Reason::Left => seen.ended == Some(Ended::Left),
+            Reason::Failed => seen.ended == Some(Ended::Failed),
+            Reason::StartedAnew => seen.hello.is_ok_and(|hello| hello.nonce != peer),
+        };
+        assert!(is_true, "{reason:?} is no reason");
+    }
+
+    /// What goes for all that is done about a hello.
+    fn judge_peer(&self, seen: &Seen) -> Hello {
+        assert!(self.connected());
+        let hello = seen.hello.expect("there is no peer");
+        assert_ne!(
+            Some(hello.nonce),
+            self.last_ended,
+            "its session has ended, and it may still write"
+        );
+        assert_ne!(
+            Some(hello.generation),
+            self.rejected,
+            "it can't be served before the link was down"
+        );
+        hello
+    }
+
+    /// Writes into the book what was done.
+    pub(super) fn record(&mut self, action: &Action, seen: &Seen, success: bool) {
+        match *action {
+            Action::Wait => {}
+            Action::Offer { nonce } => {
+                if success {
+                    self.offer = Some(Offer {
+                        nonce,
+                        echo: None,
+                        told: false,
+                    });
+                }
+            }
+            Action::Echo { echo, .. } => {
+                if let Some(offer) = &mut self.offer {
+                    offer.echo = Some(echo);
+                    offer.told = success;
+                }
+                self.refused_version = None;
+            }
+            Action::Withdraw { .. } => self.offer = None,
+            Action::Begin { nonce, hello } => {
+                self.offer = None;
+                self.begun.insert(hello.nonce);
+                if success {
+                    self.session = Some((nonce, hello.nonce));
+                    self.looks = 0;
+                } else {
+                    self.rejected = Some(hello.generation);
+                }
+            }
+            Action::End { .. } => {
+                self.last_ended = self.session.take().map(|(_, peer)| peer);
+                self.ended = None;
+            }
+            Action::Refuse(Refused::Version(version)) => self.refused_version = Some(version),
+            Action::Refuse(_) => {
+                self.rejected = seen.hello.ok().map(|hello| hello.generation);
+            }
+        }
+    }
+}
+
+/// What stands against a peer.
+fn objection(hello: &Hello) -> Option<Refused> {
+    let unknown = hello.features & 0xffff_0000 & !TERMS.features;
+    if hello.page_shift != 12 {
+        Some(Refused::PageSize(hello.page_shift))
+    } else if hello.mode != 1 {
+        Some(Refused::Mode(hello.mode))
+    } else if hello.usable & 2 == 0 {
+        Some(Refused::OurMode(1))
+    } else if unknown != 0 {
+        Some(Refused::Features(unknown))
+    } else {
+        None
+    }
+}

@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! SCIF's messages: all of them come back, no slot does harm, and the documentation has each.
+//!
+//! What messages there are is taken from the table that defines them.
+
+use proptest::prelude::*;
+use proptest::strategy::Union;
+use proptest::test_runner::Config;
+
+use super::config;
+use crate::logic::envelope::{
+    ChannelId, Envelope, Enveloped, FIELDS, Field, Malformed, SEQUENCE_OFFSET, ServiceId, VERSION,
+};
+use crate::logic::messages::{
+    EXTENTS_PER_MESSAGE, Message, Refusal, RingAddress, Status, WindowId, message_table,
+};
+
+/// What a field can be.
+trait Generated: Sized {
+    fn generated() -> BoxedStrategy<Self>;
+}
+
+macro_rules! arbitrary {
+    ($($type:ty),*) => {
+        $(
+            impl Generated for $type {
+                fn generated() -> BoxedStrategy<Self> {
+                    any::<Self>().boxed()
+                }
+            }
+        )*
+    };
+}
+
+arbitrary!(u16, u64, [u64; EXTENTS_PER_MESSAGE], Option<(u64, u64)>);
+
+impl Generated for u32 {
+    /// Small ones are wanted where a condition asks for them.
+    fn generated() -> BoxedStrategy<Self> {
+        prop_oneof![any::<u32>(), 0..8_u32].boxed()
+    }
+}
+
+impl Generated for ChannelId {
+    fn generated() -> BoxedStrategy<Self> {
+        (1_u32..).prop_map(ChannelId).boxed()
+    }
+}
+
+impl Generated for WindowId {
+    fn generated() -> BoxedStrategy<Self> {
+        any::<u32>().prop_map(WindowId).boxed()
+    }
+}
+
+prop_compose! {
+    fn ring()(address: u64, shift in 0..32_u32, doorbell: u32) -> RingAddress {
+        let size = 1_u32 << shift;
+        RingAddress { address: address.min(u64::MAX - u64::from(size)), size, doorbell }
+    }
+}
+
+impl Generated for RingAddress {
+    fn generated() -> BoxedStrategy<Self> {
+        ring().boxed()
+    }
+}
+
+impl Generated for Refusal {
+    fn generated() -> BoxedStrategy<Self> {
+        prop::sample::select(Refusal::ALL).boxed()
+    }
+}
+
+impl Generated for Status {
+    fn generated() -> BoxedStrategy<Self> {
+        prop::sample::select(Status::ALL).boxed()
+    }
+}
+
+/// A message of the table, and how to make one.
+struct Entry {
+    number: u8,
+    name: &'static str,
+    has_target: bool,
+    /// Of each field: the sizes of the numbers in it.
+    fields: Vec<&'static [usize]>,
+    message: BoxedStrategy<Message>,
+}
+
+macro_rules! entries {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis enum $messages:ident of $service:expr;
+
+        $(
+            $(#[$documentation:meta])*
+            $number:literal $name:ident $(to $target:ident)? {
+                $($field:ident: $type:ty),* $(,)?
+            } $(if $condition:expr)?;
+        )*
+    ) => {
+        #[allow(unused_variables, reason = "a condition is about some of the fields")]
+        fn entries() -> Vec<Entry> {
+            vec![$({
+                $(let $target = ChannelId::generated();)?
+                $(let $field = <$type as Generated>::generated();)*
+                Entry {
+                    number: $number,
+                    name: stringify!($name),
+                    has_target: 0 $(+ { let _ = stringify!($target); 1 })? != 0,
+                    fields: vec![$(<$type as Field>::NUMBERS),*],
+                    message: ($($target,)? $($field,)*)
+                        .prop_map(|($($target,)? $($field,)*)| {
+                            $messages::$name { $($target,)? $($field,)* }
+                        })
+                        .prop_filter("its condition", |message| match *message {
+                            $messages::$name { $($target,)? $($field,)* } => {
+                                true $(&& ($condition))?
+                            }
+                            _ => false,
+                        })
+                        .boxed(),
+                }
+            }),*]
+        }
+    };
+}
+
+message_table!(entries);
+
+fn message() -> impl Strategy<Value = Message> {
+    Union::new(entries().into_iter().map(|entry| entry.message))
+}
+
+fn highest() -> u8 {
+    entries()
+        .iter()
+        .map(|entry| entry.number)
+        .max()
+        .unwrap_or(0)
+}
+
+fn decode(slot: &[u8; SEQUENCE_OFFSET]) -> Result<Message, Malformed> {
+    Message::from_envelope(&Envelope::decode(slot)?)
+}
+
+fn encode(message: &Message) -> [u8; SEQUENCE_OFFSET] {
+    message.envelope().encode()
+}
+
+/// A slot of random bytes, with a head that gets past the first checks more often than not.
+fn slot() -> impl Strategy<Value = [u8; SEQUENCE_OFFSET]> {
+    let small = prop_oneof![any::<u8>(), Just(0_u8), 0..8_u8];
+    (
+        prop::collection::vec(small, SEQUENCE_OFFSET),
+        prop_oneof![0..=highest() + 1, any::<u8>()],
+        prop_oneof![9 => Just(VERSION), 1 => any::<u8>()],
+        prop_oneof![9 => Just(ServiceId::SCIF.0), 1 => any::<u16>()],
+        prop_oneof![Just(0_u32), any::<u32>()],
+    )
+        .prop_map(|(bytes, kind, version, service, target)| {
+            let mut slot = [0; SEQUENCE_OFFSET];
+            slot.copy_from_slice(&bytes);
+            slot[0] = kind;
+            slot[1] = version;
+            slot[2..4].copy_from_slice(&service.to_le_bytes());
+            slot[4..8].copy_from_slice(&target.to_le_bytes());
+            slot
+        })
+}
+
+#[test]
+fn zeroed_slots_are_no_message() {
+    let mut slot = [0; SEQUENCE_OFFSET];
+    assert_eq!(decode(&slot), Err(Malformed::Version));
+    slot[1] = VERSION;
+    assert_eq!(decode(&slot), Err(Malformed::Kind));
+    slot[2] = ServiceId::SCIF.0 as u8;
+    assert_eq!(decode(&slot), Err(Malformed::Kind));
+    slot[0] = highest() + 1;
+    assert_eq!(decode(&slot), Err(Malformed::Kind));
+    assert_eq!(decode(&[0xff; SEQUENCE_OFFSET]), Err(Malformed::Version));
+}
+
+/// Those of version 2, whatever the table says: numbers are not given out twice.
+#[test]
+fn messages_have_their_numbers() {
+    let numbers: Vec<_> = entries()
+        .iter()
+        .map(|entry| (entry.number, entry.name))
+        .collect();
+    assert_eq!(
+        numbers,
+        [
+            (1, "Connect"),
+            (2, "Accept"),
+            (3, "Refuse"),
+            (4, "Cancel"),
+            (5, "Close"),
+            (6, "CloseDone"),
+            (7, "SpaceWanted"),
+            (8, "SpaceAvailable"),
+            (9, "WindowOffer"),
+            (10, "WindowExtents"),
+            (11, "WindowAnswer"),
+            (12, "WindowRevoke"),
+            (13, "WindowReleased"),
+            (14, "MarkRequest"),
+            (15, "MarkAnswer"),
+            (16, "FenceWait"),
+            (17, "FenceDone"),
+            (18, "WindowRevokeDone"),
+            (19, "Signal"),
+        ]
+    );
+}
+
+#[test]
+fn messages_know_themselves() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+
+    let mut runner = TestRunner::new(config());
+    for entry in entries() {
+        for _ in 0..100 {
+            let message = entry.message.new_tree(&mut runner).expect("one").current();
+            assert_eq!(message.name(), entry.name);
+            assert_eq!(message.kind(), entry.number);
+            assert_eq!(message.target() != ChannelId::NONE, entry.has_target);
+            let envelope = message.envelope();
+            assert_eq!(
+                (envelope.service, envelope.kind, envelope.target),
+                (ServiceId::SCIF, entry.number, message.target())
+            );
+        }
+    }
+}
+
+/// Offset and size of each number of each field; those that a field repeats are one row.
+fn layout(fields: &[&[usize]]) -> Vec<(usize, usize)> {
+    let mut at = 8_usize;
+    let mut rows = Vec::new();
+    for numbers in fields {
+        let repeated = *numbers == [8; EXTENTS_PER_MESSAGE];
+        for (index, size) in numbers.iter().enumerate() {
+            at = at.next_multiple_of(*size);
+            match rows.last_mut() {
+                Some((_, total)) if repeated && index > 0 => *total += size,
+                _ => rows.push((at, *size)),
+            }
+            at += size;
+        }
+    }
+    rows
+}
+
+/// The tables of `Documentation/wire-protocol.rst`, one for each message.
+#[test]
+fn the_documentation_has_the_layout_of_each_message() {
+    let text = include_str!("../../../../Documentation/wire-protocol.rst");
+    for entry in entries() {
+        let title = format!("\n**{} {}**", entry.number, entry.name);
+        let (_, section) = text.split_once(&title).expect(&title);
+        let section: Vec<_> = section
+            .lines()
+            .skip(1)
+            .take_while(|line| !line.starts_with("**") && !line.starts_with("----"))
+            .collect();
+        let rows: Vec<(usize, usize)> = section
+            .iter()
+            .filter_map(|line| {
+                let mut words = line.split_whitespace().map(str::parse);
+                Some((words.next()?.ok()?, words.next()?.ok()?))
+            })
+            .collect();
+        assert_eq!(rows, layout(&entry.fields), "{title}");
+    }
+}
+
+/// Bytes that the tables of `Documentation/wire-protocol.rst` lead to.
+#[test]
+fn messages_to_the_byte() {
+    let bytes = |message: &Message, len: usize| {
+        let slot = encode(message);
+        assert!(slot[len..].iter().all(|byte| *byte == 0));
+        slot[..len].to_vec()
+    };
+    let connect = Message::Connect {
+        source: ChannelId(0x0102_0304),
+        source_port: 0x0506,
+        port: 0x0708,
+        ring: RingAddress {
+            address: 0x1112_1314_1516_1718,
+            size: 0x0001_0000,
+            doorbell: 0x191a_1b1c,
+        },
+    };
+    #[rustfmt::skip]
+    assert_eq!(bytes(&connect, 32), [
+        1, 2, 1, 0, 0, 0, 0, 0, 4, 3, 2, 1, 6, 5, 8, 7,
+        0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0, 0, 1, 0, 0x1c, 0x1b, 0x1a, 0x19,
+    ]);
+    let signal = Message::Signal {
+        target: ChannelId(9),
+        token: 7,
+        senders: None,
+        receivers: Some((0x1000, 3)),
+    };
+    #[rustfmt::skip]
+    assert_eq!(bytes(&signal, 56), [
+        19, 2, 1, 0, 9, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0,
+        0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        1, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0,
+        3, 0, 0, 0, 0, 0, 0, 0,
+    ]);
+}
+
+/// Each thing that makes a message malformed, by itself.
+#[test]
+fn impossible_fields_are_refused() {
+    let good = Message::Connect {
+        source: ChannelId(1),
+        source_port: 0,
+        port: 0,
+        ring: RingAddress {
+            address: 0,
+            size: 1,
+            doorbell: 0,
+        },
+    };
+    let extents = Message::WindowExtents {
+        target: ChannelId(1),
+        window: WindowId(0),
+        count: 1,
+        extents: [0; EXTENTS_PER_MESSAGE],
+    };
+    let signal = Message::Signal {
+        target: ChannelId(1),
+        token: 0,
+        senders: Some((0, 0)),
+        receivers: None,
+    };
+    let refuse = Message::Refuse {
+        target: ChannelId(1),
+        reason: Refusal::NoListener,
+    };
+    let answer = Message::WindowAnswer {
+        target: ChannelId(1),
+        window: WindowId(0),
+        status: Status::Done,
+    };
+    let cases: [(&Message, usize, &[u8], bool); 17] = [
+        (&good, 8, &[0], false),
+        (&good, 24, &[0], false),
+        (&good, 24, &[3], false),
+        (&good, 16, &[0xff; 8], false),
+        (
+            &good,
+            16,
+            &[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
+            true,
+        ),
+        (&extents, 12, &[0], false),
+        (&extents, 12, &[5], true),
+        (&extents, 12, &[6], false),
+        (&extents, 13, &[1], false),
+        (&signal, 12, &[0], false),
+        (&signal, 12, &[2], false),
+        (&signal, 32, &[1], true),
+        (&signal, 32, &[2], false),
+        (&refuse, 8, &[0], false),
+        (&refuse, 8, &[5], false),
+        (&answer, 12, &[4], true),
+        (&answer, 12, &[5], false),
+    ];
+    for (message, at, bytes, possible) in cases {
+        let mut slot = encode(message);
+        assert_eq!(decode(&slot), Ok(*message));
+        slot[at..at + bytes.len()].copy_from_slice(bytes);
+        let decoded = decode(&slot);
+        if possible {
+            assert!(decoded.is_ok(), "{message:?}, {bytes:?} at {at}");
+        } else {
+            assert_eq!(
+                decoded,
+                Err(Malformed::Field),
+                "{message:?}, {bytes:?} at {at}"
+            );
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(Config { cases: config().cases * 16, ..config() })]
+
+    #[test]
+    fn messages_come_back(message in message()) {
+        prop_assert_eq!(decode(&encode(&message)), Ok(message));
+    }
+
+    /// What decodes at all is what its own encoding says.
+    #[test]
+    fn any_slot_does_no_harm(slot in slot()) {
+        if let Ok(message) = decode(&slot) {
+            prop_assert_eq!(decode(&encode(&message)), Ok(message));
+        }
+    }
+
+    #[test]
+    fn a_message_with_a_wrong_byte_does_no_harm(
+        message in message(),
+        at in 0..SEQUENCE_OFFSET,
+        byte: u8,
+    ) {
+        let mut slot = encode(&message);
+        slot[at] = byte;
+        if let Ok(message) = decode(&slot) {
+            prop_assert_eq!(decode(&encode(&message)), Ok(message));
+        }
+    }
+
+    #[test]
+    fn messages_are_about_a_channel_or_none(message in message(), other in 1_u32..) {
+        let envelope = message.envelope();
+        let has_target = message.target() != ChannelId::NONE;
+        for target in [ChannelId::NONE, ChannelId(other)] {
+            let decoded = Message::from_envelope(&Envelope { target, ..envelope });
+            if has_target == (target != ChannelId::NONE) {
+                prop_assert_eq!(decoded.map(|message| message.target()), Ok(target));
+            } else {
+                prop_assert_eq!(decoded, Err(Malformed::Field));
+            }
+        }
+    }
+
+    #[test]
+    fn other_versions_and_services_are_refused(message in message(), version: u8, service: u16) {
+        prop_assume!(version != VERSION && service != ServiceId::SCIF.0);
+        let mut slot = encode(&message);
+        slot[1] = version;
+        prop_assert_eq!(decode(&slot), Err(Malformed::Version));
+        let envelope = Envelope { service: ServiceId(service), ..message.envelope() };
+        prop_assert_eq!(Message::from_envelope(&envelope), Err(Malformed::Kind));
+    }
+
+    /// Unused bytes are ignored.
+    #[test]
+    fn what_lies_behind_the_fields_does_not_matter(message in message(), fill: u8) {
+        let mut envelope = message.envelope();
+        let entries = entries();
+        let entry = entries.iter().find(|entry| entry.number == envelope.kind);
+        let fields = &entry.expect("an entry").fields;
+        let end = crate::logic::envelope::fields_end(fields);
+        prop_assert!(end <= FIELDS && envelope.fields[end..].iter().all(|byte| *byte == 0));
+        envelope.fields[end..].fill(fill);
+        prop_assert_eq!(Message::from_envelope(&envelope), Ok(message));
+    }
+}
