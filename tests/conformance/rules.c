@@ -401,7 +401,7 @@ const struct rule rules[] = {
 	{ "unregister.pending-signal", "semantics, unregister",
 	  "a window that a pending signal names lives until it is given" },
 	{ "unregister.offset-free", "header, unregister",
-	  "the offsets of a window without users can be registered again" },
+	  "the offsets of a window that is not in use can be registered again" },
 	{ "unregister.peers-window", "header, unregister",
 	  "the peer's windows can't be unregistered" },
 

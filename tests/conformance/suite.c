@@ -100,7 +100,7 @@ __u64 now(void)
 
 struct waiting start_waiting(void)
 {
-	/* Before the runner loses patience, to be able to say what is missing. */
+	/* Before the runner ends it, to be able to say what is missing. */
 	return (struct waiting) { .deadline = now() + run.limit * 1000ULL * 3 / 4 };
 }
 

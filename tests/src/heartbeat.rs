@@ -22,14 +22,14 @@ use anyhow::Result;
 use lab::Flavour;
 use lab::Lab;
 
+use crate::loaded::Loaded;
 use crate::promise;
-use crate::scif::Loaded;
 
 /// The module's default.
 const DEFAULT: Duration = Duration::from_millis(1500);
 
-/// Of tests that are not about lost nodes, on the plain kernel.
-const PATIENT: Duration = Duration::from_secs(60);
+/// Of tests that are not about lost nodes (`Loaded::LongHeartbeat`), on the plain kernel.
+const LONG: Duration = Duration::from_secs(60);
 
 /// Up to this factor a machine is as good as the reference machine.
 const STILL_FAST: f64 = 1.5;
@@ -71,7 +71,7 @@ fn chosen(usual: Duration, factor: f64) -> Duration {
 /// The parameter for a node that loads the module now; empty for the module's default.
 pub fn parameter(lab: &Lab, node: usize, how: Loaded) -> Result<String> {
     let heartbeat = match how {
-        Loaded::Patient => PATIENT * lab.slowness(),
+        Loaded::LongHeartbeat => LONG * lab.slowness(),
         Loaded::AsUsual | Loaded::No => chosen(usual(lab), promise::measure(lab, node)?),
     };
     CHOSEN

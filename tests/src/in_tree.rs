@@ -235,7 +235,7 @@ fn doorbells(lab: &Lab) -> Result<()> {
         tool.write("db_mask", &format!("c {valid:#x}"))?;
     }
     // Each bit goes there and comes back. Writing db_event blocks until exactly that bit is
-    // set, so a bell that does not arrive, or not alone, shows as a timeout.
+    // set, so a doorbell that does not arrive, or not alone, shows as a timeout.
     let bits: Vec<String> = (0..64)
         .map(|bit| 1_u64 << bit)
         .filter(|bit| valid & bit != 0)

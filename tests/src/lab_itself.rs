@@ -23,8 +23,8 @@ use crate::harness::STAR;
 use crate::harness::Test;
 use crate::harness::config;
 use crate::promise::Circumstances;
-use crate::promise::Promise;
 use crate::summary;
+use crate::verdict::Promise;
 
 /// From power-on to the answer of the last agent, two nodes booting at once.
 const BOOTED: Promise = Promise {

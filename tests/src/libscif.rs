@@ -17,8 +17,8 @@ use lab::paths;
 use crate::harness::Need;
 use crate::harness::ONE;
 use crate::harness::Test;
+use crate::loaded::Loaded;
 use crate::scif;
-use crate::scif::Loaded;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
 /// A node without a device, and without the module.
@@ -245,7 +245,7 @@ fn device_permissions(lab: &Lab) -> Result<()> {
     let group = groups.split(':').nth(2).context("a group without an id")?;
 
     for _ in 0..2 {
-        scif::load(lab, 0, Loaded::Patient)?;
+        scif::load(lab, 0, Loaded::LongHeartbeat)?;
         lab.exec(0, ["udevadm", "settle", "--timeout=600"])?
             .success()?;
         let seen = lab.shell(0, "stat -c '%U:%G %a' /dev/scif")?;
@@ -254,7 +254,7 @@ fn device_permissions(lab: &Lab) -> Result<()> {
     }
 
     // Whoever is in the group may use it, with nothing else to show.
-    scif::load(lab, 0, Loaded::Patient)?;
+    scif::load(lab, 0, Loaded::LongHeartbeat)?;
     lab.exec(0, ["udevadm", "settle", "--timeout=600"])?
         .success()?;
     let tool = scif::tool()?;

@@ -10,6 +10,7 @@ mod in_tree;
 mod lab_command;
 mod lab_itself;
 mod libscif;
+mod loaded;
 mod promise;
 mod scif;
 mod scif_cache;
@@ -17,12 +18,16 @@ mod scif_compat;
 mod scif_conformance;
 mod scif_copy;
 mod scif_data_path;
+mod scif_engines;
 mod scif_leaks;
+mod scif_lifetime;
+mod scif_limits;
 mod scif_messages_and_rma;
 mod scif_module;
 mod scif_node_loss;
 mod scif_star;
 mod summary;
+mod verdict;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -44,6 +49,9 @@ const FILES: &[&[Test]] = &[
     scif_compat::TESTS,
     scif_copy::TESTS,
     scif_data_path::TESTS,
+    scif_lifetime::TESTS,
+    scif_limits::TESTS,
+    scif_engines::TESTS,
     scif_node_loss::TESTS,
     scif_star::TESTS,
     scif_conformance::TESTS,

@@ -30,19 +30,7 @@ use sha2::Digest;
 use sha2::Sha256;
 
 use crate::heartbeat;
-
-/// Whether the nodes of a lab have the module loaded when a test starts, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loaded {
-    /// It is not.
-    No,
-    /// It is, and does not give up a peer soon: for tests that are not about that, on
-    /// machines that are busy.
-    Patient,
-    /// It is, with the heartbeat that users have; a longer one on a machine that is too slow
-    /// for it, see `heartbeat`.
-    AsUsual,
-}
+use crate::loaded::Loaded;
 
 /// Where the module's files are in a guest.
 const DEBUGFS: &str = "/sys/kernel/debug/scif";
@@ -234,6 +222,7 @@ pub fn check_idle(lab: &Lab, node: usize) -> Result<()> {
                 .with_context(|| format!("node {node} does not count {name}"))
         };
         let idle = count("connections")? == 0
+            && count("closing_connections")? == 0
             && count("exported_windows")? == 0
             && count("nr_foll_pin_acquired")? == count("nr_foll_pin_released")?;
         if idle {

@@ -11,8 +11,8 @@ use crate::harness::Need;
 use crate::harness::ONE;
 use crate::harness::PAIR;
 use crate::harness::Test;
+use crate::loaded::Loaded;
 use crate::scif;
-use crate::scif::Loaded;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
 /// A node with neither NTB nor DMA engine.
@@ -26,7 +26,7 @@ const MIC: &str = "/dev/mic/scif";
 
 /// Loads the module with the numbers of the MIC library.
 fn load_with_mic(lab: &Lab, node: usize) -> Result<()> {
-    scif::load_with(lab, node, Loaded::Patient, "mic_compat=1")
+    scif::load_with(lab, node, Loaded::LongHeartbeat, "mic_compat=1")
 }
 
 /// Runs a program that prints TAP.
@@ -95,7 +95,7 @@ fn devices(lab: &Lab) -> Result<()> {
         Ok(output.success()?.stdout().trim().to_owned())
     };
     let private = "character special file 600";
-    scif::load(lab, 0, Loaded::Patient)?;
+    scif::load(lab, 0, Loaded::LongHeartbeat)?;
     ensure!(mode("/dev/scif")? == private, "{}", mode("/dev/scif")?);
     ensure!(!exists(lab, 0, "/dev/mic")?, "/dev/mic without mic_compat");
     lab.rmmod(0, "scif")?;
@@ -110,7 +110,7 @@ fn devices(lab: &Lab) -> Result<()> {
 
 /// Without the parameter nobody knows the numbers, and with it no 32-bit process does.
 fn mic_unknown(lab: &Lab) -> Result<()> {
-    scif::load(lab, 0, Loaded::Patient)?;
+    scif::load(lab, 0, Loaded::LongHeartbeat)?;
     for program in ["scif_mic_compat", "scif_mic_compat_32"] {
         run_tap(lab, 0, program, &["unknown", "/dev/scif"])?;
     }

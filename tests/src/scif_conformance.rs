@@ -16,15 +16,15 @@ use lab::paths;
 use crate::harness::Need;
 use crate::harness::ONE;
 use crate::harness::Test;
+use crate::loaded::Loaded;
 use crate::scif;
-use crate::scif::Loaded;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 use crate::scif_star::SCIF_STAR;
 
 /// One node that has nothing but the module.
 const BARE: Need = Need {
     dma_channels: 0,
-    scif: Loaded::Patient,
+    scif: Loaded::LongHeartbeat,
     ..ONE
 };
 

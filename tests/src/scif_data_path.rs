@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What messages and transfers cost on the bus, as the emulator counts it: a read across
-//! PCIe stalls a processor, so there must not be any; bells are interrupts, so few.
+//! PCIe stalls a processor, so there must not be any; doorbells are interrupts, so few.
 
 use anyhow::Result;
 use anyhow::ensure;
@@ -46,16 +46,16 @@ fn messages(lab: &Lab) -> Result<()> {
     let counters = lab.counters()?;
     no_reads(&counters)?;
     for (node, guest) in counters.iter().enumerate() {
-        let bells = count(guest, "ntb", |counters| counters.doorbells);
+        let doorbells = count(guest, "ntb", |counters| counters.doorbells);
         println!(
-            "      node {node}: {:.2} bells for each message",
-            bells as f64 / ROUND_TRIPS as f64
+            "      node {node}: {:.2} doorbells for each message",
+            doorbells as f64 / ROUND_TRIPS as f64
         );
         // One for the message, and one for the room that the other side's message has
         // given back; and some for the connection.
         ensure!(
-            (ROUND_TRIPS / 2..=2 * ROUND_TRIPS + 50).contains(&bells),
-            "node {node} has rung {bells} bells for {ROUND_TRIPS} messages"
+            (ROUND_TRIPS / 2..=2 * ROUND_TRIPS + 50).contains(&doorbells),
+            "node {node} has rung {doorbells} doorbells for {ROUND_TRIPS} messages"
         );
         ensure!(guest.total.dropped == 0 && guest.total.dma_errors == 0);
     }
@@ -113,8 +113,11 @@ fn idle(lab: &Lab) -> Result<()> {
             scif::online(lab, node, 1 - node)?;
         }
     }
-    let bells = beats()?;
-    ensure!(bells == [0, 0], "bells of idle nodes: {bells:?}");
+    let doorbells = beats()?;
+    ensure!(
+        doorbells == [0, 0],
+        "doorbells of idle nodes: {doorbells:?}"
+    );
     Ok(())
 }
 

@@ -12,12 +12,12 @@ use lab::Personality;
 use crate::harness::Need;
 use crate::harness::PAIR;
 use crate::harness::Test;
+use crate::loaded::Loaded;
 use crate::scif;
-use crate::scif::Loaded;
 
 /// A pair with the module.
 pub const SCIF_PAIR: Need = Need {
-    scif: Loaded::Patient,
+    scif: Loaded::LongHeartbeat,
     ..PAIR
 };
 

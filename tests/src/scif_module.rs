@@ -9,8 +9,8 @@ use lab::Lab;
 use crate::harness::Need;
 use crate::harness::ONE;
 use crate::harness::Test;
+use crate::loaded::Loaded;
 use crate::scif;
-use crate::scif::Loaded;
 
 /// A node with neither NTB nor DMA engine.
 const ALONE: Need = Need {
@@ -26,7 +26,7 @@ const KUNIT: Need = Need {
 
 /// The module's KUnit suites pass. Loading it succeeds even if they do not.
 fn kunit(lab: &Lab) -> Result<()> {
-    scif::load(lab, 0, Loaded::Patient)?;
+    scif::load(lab, 0, Loaded::LongHeartbeat)?;
     let results = lab.kunit(0, "scif")?;
     ensure!(
         results.failed.is_empty(),
@@ -49,7 +49,7 @@ fn load_and_unload(lab: &Lab) -> Result<()> {
     let device = ["test", "-c", "/dev/scif"];
     let mut generations = Vec::new();
     for _ in 0..3 {
-        scif::load(lab, 0, Loaded::Patient)?;
+        scif::load(lab, 0, Loaded::LongHeartbeat)?;
         lab.exec(0, device)?.success()?;
         let nodes = scif::nodes(lab, 0)?;
         let [node] = &nodes[..] else {
@@ -75,7 +75,7 @@ fn load_and_unload(lab: &Lab) -> Result<()> {
 
 /// The whole interface between two processes of one node.
 fn loopback(lab: &Lab) -> Result<()> {
-    scif::load(lab, 0, Loaded::Patient)?;
+    scif::load(lab, 0, Loaded::LongHeartbeat)?;
     let program = scif::program("scif_abi")?;
     let output = lab
         .command(0, [&program, "loopback", "2100", "4"])?
@@ -93,7 +93,7 @@ fn loopback(lab: &Lab) -> Result<()> {
 
 /// What an open file needs cannot be unloaded.
 fn in_use(lab: &Lab) -> Result<()> {
-    scif::load(lab, 0, Loaded::Patient)?;
+    scif::load(lab, 0, Loaded::LongHeartbeat)?;
     let server = scif::Server::start(lab, 0)?;
     let output = lab.exec(0, ["rmmod", "scif"])?;
     ensure!(

@@ -22,12 +22,12 @@ use crate::harness::Need;
 use crate::harness::PAIR;
 use crate::harness::Test;
 use crate::heartbeat;
+use crate::loaded::Loaded;
 use crate::promise::Circumstances;
-use crate::promise::Promise;
 use crate::scif;
-use crate::scif::Loaded;
 use crate::scif::Seen;
 use crate::scif::Server;
+use crate::verdict::Promise;
 
 /// A pair with the module and the heartbeat that users have.
 pub const USUAL_PAIR: Need = Need {

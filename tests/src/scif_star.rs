@@ -17,15 +17,15 @@ use crate::harness::Need;
 use crate::harness::STAR;
 use crate::harness::Test;
 use crate::heartbeat;
+use crate::loaded::Loaded;
 use crate::promise::Circumstances;
 use crate::scif;
-use crate::scif::Loaded;
 use crate::scif::Server;
 use crate::scif_node_loss::COPY_FAILS;
 
 /// A star with the module.
 pub const SCIF_STAR: Need = Need {
-    scif: Loaded::Patient,
+    scif: Loaded::LongHeartbeat,
     ..STAR
 };
 
@@ -142,7 +142,7 @@ fn one_dies(lab: &Lab) -> Result<()> {
     drop(doomed);
 
     lab.restart(2)?;
-    scif::load(lab, 2, Loaded::Patient)?;
+    scif::load(lab, 2, Loaded::LongHeartbeat)?;
     ensure!(scif::online(lab, 0, 2)?.generation != generation);
     scif::online(lab, 2, 0)?;
     let second = Server::start(lab, 2)?;
@@ -156,7 +156,7 @@ fn one_dies(lab: &Lab) -> Result<()> {
 /// A node whose id is taken gets no session, and the log says what to do about it.
 fn clash(lab: &Lab) -> Result<()> {
     let load = |node: usize, id: usize| {
-        let heartbeat = heartbeat::parameter(lab, node, Loaded::Patient)?;
+        let heartbeat = heartbeat::parameter(lab, node, Loaded::LongHeartbeat)?;
         let parameters = format!("node_id={id} {heartbeat}");
         lab.insmod(node, scif::module(lab)?, &parameters)
     };

@@ -13,7 +13,7 @@ use std::sync::PoisonError;
 use lab::Lab;
 use lab::Speed;
 
-use crate::promise::Verdict;
+use crate::verdict::Verdict;
 
 static SUMMARY: Mutex<Summary> = Mutex::new(Summary {
     speeds: Vec::new(),
@@ -173,7 +173,7 @@ impl Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::promise::Promise;
+    use crate::verdict::Promise;
 
     fn verdict(name: &'static str, seconds: f64, took: f64, factor: f64) -> Verdict {
         Verdict {

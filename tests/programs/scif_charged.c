@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What the module allocates for a process is paid for by its memory cgroup, and is no more than
+ * there is a use for.
+ *
+ *	scif_charged rings GROUP RING	run in the cgroup with the folder GROUP: connections
+ *	scif_charged limit GROUP	the same, where there is little memory
+ *	scif_charged listeners		what a large backlog takes before anybody asks
+ *
+ * Needs no second node. Prints TAP. To be run by root; nobody else must be in the cgroup. RING
+ * is the size of a ring of the module, of which each end has one.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ends.h"
+#include "hang_limits.h"
+#include "numbers.h"
+#include "tap.h"
+
+#define PAIRS		100
+#define BACKLOG		1024
+#define KIB		1024L
+#define MIB		(1024 * KIB)
+
+/* What a processor takes in advance from a cgroup, and not from the next one: much for four. */
+#define BATCHES		(4 * 64 * 4096L)
+
+/* What is left in the cgroup with the limit. */
+#define LEFT		(2 * MIB)
+
+#define LISTENERS	500
+/* Much for a file, an endpoint and a listener, little for 1024 requests. */
+#define LISTENER_SIZE	(8 * KIB)
+
+static const char *group;
+
+/* --- Numbers --- */
+
+static int open_in_group(const char *name, int flags)
+{
+	char path[256];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", group, name);
+	fd = open(path, flags | O_CLOEXEC);
+	if (fd < 0)
+		die(path);
+	return fd;
+}
+
+static void write_to(int fd, const char *text)
+{
+	ssize_t len = strlen(text);
+
+	if (write(fd, text, len) != len)
+		die(text);
+}
+
+static long charged(void)
+{
+	int fd = open_in_group("memory.current", O_RDONLY);
+	char text[32];
+	ssize_t len = read(fd, text, sizeof(text) - 1);
+
+	if (len <= 0)
+		die("memory.current");
+	close(fd);
+	text[len] = '\0';
+	return atol(text);
+}
+
+/* Bytes of the kernel's own memory that nobody can take back. */
+static long unreclaimable(void)
+{
+	refresh_counts();
+	return (number_of("/proc/meminfo", "SUnreclaim") +
+		number_of("/proc/meminfo", "VmallocUsed")) * KIB;
+}
+
+static void allow_files(void)
+{
+	struct rlimit limit = { .rlim_cur = 4096, .rlim_max = 4096 };
+
+	if (setrlimit(RLIMIT_NOFILE, &limit))
+		die("setrlimit");
+}
+
+/* --- Pairs that may fail --- */
+
+static int open_end(void)
+{
+	return open("/dev/scif", O_RDWR | O_CLOEXEC);
+}
+
+/* Waits for the answer, which may be a refusal. */
+static int collect(int fd, __u16 node, __u16 port)
+{
+	if (!wait_for(fd, POLLOUT)) {
+		errno = ETIMEDOUT;
+		return -1;
+	}
+	return scif_connect(fd, node, port);
+}
+
+/* Whether there is an answer instead of a request to accept. */
+static bool is_refused(int listener, int fd)
+{
+	struct pollfd either[2] = {
+		{ .fd = listener, .events = POLLIN }, { .fd = fd, .events = POLLOUT },
+	};
+
+	poll(either, 2, HANG_LIMIT_SECONDS * 1000);
+	return !(either[0].revents & POLLIN);
+}
+
+/* Returns the call that has failed, with errno; NULL if none has. Nothing is closed then. */
+static const char *try_pair(__u16 node, struct pair *pair)
+{
+	struct scifioctl_accept argument = { .flags = SCIF_ACCEPT_SYNC };
+	int *fd = pair->fd;
+
+	pair->listener = open_end();
+	fd[0] = open_end();
+	fd[1] = open_end();
+	if (pair->listener < 0 || fd[0] < 0 || fd[1] < 0)
+		return "open";
+	pair->port = 0;
+	if (scif_bind(pair->listener, &pair->port))
+		return "bind";
+	if (scif_listen(pair->listener, BACKLOG))
+		return "listen";
+	if (fcntl(fd[0], F_SETFL, O_NONBLOCK))
+		return "fcntl";
+	if (scif_connect(fd[0], node, pair->port) >= 0 || errno != EINPROGRESS)
+		return "connect";
+	if (is_refused(pair->listener, fd[0]))
+		return collect(fd[0], node, pair->port) < 0 ? "connect" : "accept";
+	if (ioctl(pair->listener, SCIF_ACCEPTREQ, &argument))
+		return "ACCEPTREQ";
+	if (ioctl(fd[1], SCIF_ACCEPTREG, &argument.endpt))
+		return "ACCEPTREG";
+	return collect(fd[0], node, pair->port) < 0 ? "the second connect" : NULL;
+}
+
+static void close_end(int fd)
+{
+	if (fd >= 0)
+		close(fd);
+}
+
+static void close_pairs(struct pair *pairs, int count)
+{
+	int i;
+
+	for (i = 0; i < count; i++) {
+		close_end(pairs[i].fd[0]);
+		close_end(pairs[i].fd[1]);
+		close_end(pairs[i].listener);
+	}
+}
+
+/* --- Tests --- */
+
+static struct pair pairs[PAIRS];
+
+static int test_rings(long ring)
+{
+	long before, most, rings = PAIRS * 2 * ring;
+	time_t end = time(NULL) + HANG_LIMIT_SECONDS;
+	const char *failed = NULL;
+	__u16 node = own_node();
+	int i;
+
+	/* What is only allocated once. */
+	failed = try_pair(node, pairs);
+	close_pairs(pairs, 1);
+	before = charged();
+	for (i = 0; i < PAIRS && !failed; i++)
+		failed = try_pair(node, &pairs[i]);
+	test(!failed, "%d connections (%s)", i, failed ?: "all calls succeed");
+	most = charged();
+	test(most - before >= rings - BATCHES,
+	     "their rings are charged: %ld KiB more for %ld KiB", (most - before) / KIB,
+	     rings / KIB);
+	close_pairs(pairs, i);
+	while (charged() - before > rings / 4 && time(NULL) <= end)
+		usleep(2000);
+	test(charged() - before <= rings / 4, "closed, they are not any more: %ld KiB are left",
+	     (charged() - before) / KIB);
+	return finish_tests();
+}
+
+/*
+ * A process that the kernel may not kill for the memory it takes: so that it is told. Others
+ * are killed if a small piece is the one that is too much, as with all memory of the kernel.
+ */
+static int test_limit(void)
+{
+	int adjust = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+	int max = open_in_group("memory.max", O_WRONLY);
+	const char *failed = NULL;
+	__u16 node = own_node();
+	char text[32];
+	int i, error;
+
+	if (adjust < 0)
+		die("/proc/self/oom_score_adj");
+	write_to(adjust, "-1000");
+	/* The limit is to be met in the module. */
+	if (mlockall(MCL_CURRENT | MCL_FUTURE))
+		die("mlockall");
+	memset(pairs, 0xff, sizeof(pairs));
+	snprintf(text, sizeof(text), "%ld", charged() + LEFT);
+	write_to(max, text);
+	for (i = 0; i < PAIRS && !failed; i++)
+		failed = try_pair(node, &pairs[i]);
+	error = errno;
+	write_to(max, "max");
+	errno = error;
+	test(failed && error == ENOMEM && i > 1,
+	     "without memory, %s fails with ENOMEM, after %d connections", failed ?: "nothing",
+	     i - 1);
+	close_pairs(pairs, i);
+	failed = try_pair(node, pairs);
+	test(!failed, "with memory, connections can be made again");
+	close_pairs(pairs, 1);
+	return finish_tests();
+}
+
+static int test_listeners(void)
+{
+	static int fd[LISTENERS];
+	long before = 0, grown;
+	__u16 port;
+	int i;
+
+	for (i = 0; i < LISTENERS; i++) {
+		/* Some first, for what is only allocated once. */
+		if (i == LISTENERS / 10)
+			before = unreclaimable();
+		port = 0;
+		fd[i] = scif_open();
+		if (scif_bind(fd[i], &port) || scif_listen(fd[i], BACKLOG))
+			die("SCIF_LISTEN");
+	}
+	grown = (unreclaimable() - before) / (LISTENERS - LISTENERS / 10);
+	test(grown <= LISTENER_SIZE, "a listener without requests takes little: %ld bytes", grown);
+	for (i = 0; i < LISTENERS; i++)
+		close(fd[i]);
+	return finish_tests();
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "";
+
+	/* A test that hangs is a test that fails. */
+	alarm(PROGRAM_LIMIT_SECONDS);
+	allow_files();
+	group = argc > 2 ? argv[2] : NULL;
+	if (argc == 4 && !strcmp(what, "rings"))
+		return test_rings(atol(argv[3]));
+	if (argc == 3 && !strcmp(what, "limit"))
+		return test_limit();
+	if (argc == 2 && !strcmp(what, "listeners"))
+		return test_listeners();
+	fprintf(stderr, "usage: scif_charged rings GROUP RING\n"
+		"       scif_charged limit GROUP\n"
+		"       scif_charged listeners\n");
+	return 2;
+}

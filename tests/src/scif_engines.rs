@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0
+//! DMA engines that come and go, and several of them, under transfers of several processes at
+//! once whose data is checked (tests/programs/scif_engine.c).
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Lab;
+use lab::Process;
+use lab::kernel_log;
+
+use crate::harness::Need;
+use crate::harness::PAIR;
+use crate::harness::Test;
+use crate::loaded::Loaded;
+use crate::scif;
+use crate::scif_messages_and_rma::SCIF_PAIR;
+
+/// A pair whose nodes have as many DMA engines as there can be, and not the module.
+const FOUR_ENGINES: Need = Need {
+    dma_channels: 4,
+    ..PAIR
+};
+
+/// The program's.
+const PORT: &str = "2340";
+
+/// Has windows on node 1 for the clients on node 0.
+fn start_server(lab: &Lab) -> Result<Process> {
+    scif::start_server(lab, 1, "scif_engine", &["server", PORT], 600)
+}
+
+/// Runs the client on node 0; returns what it said.
+fn run_client(lab: &Lab, more: &[&str]) -> Result<String> {
+    let arguments = [&["client", "1", PORT], more].concat();
+    scif::run_tap(lab, 0, "scif_engine", &arguments, 240)
+}
+
+/// Ends the server, and waits until nobody uses the module.
+fn stop(lab: &Lab, server: Process) -> Result<()> {
+    server.signal(9);
+    server.wait()?;
+    for node in 0..2 {
+        scif::check_idle(lab, node)?;
+    }
+    Ok(())
+}
+
+/// How often node 0 has said since the test began that it has lost an engine.
+fn losses_said(lab: &Lab) -> Result<usize> {
+    let log = lab.dmesg(0)?;
+    let losses = kernel_log::since_mark(&log)
+        .lines()
+        .filter(|line| line.contains("scif") && line.contains("engine") && line.contains("lost"));
+    Ok(losses.count())
+}
+
+/// The engine's driver is unbound under load, and bound again. Nobody hangs, what succeeds is
+/// right, the log says so once, and the module can be unloaded. Loaded again it has the engine.
+fn unbind(lab: &Lab) -> Result<()> {
+    let device = format!("0000:00:{:02x}.0", lab::dma_slot(0));
+    let server = start_server(lab)?;
+    let before = scif::dma_bytes(lab, 0)?;
+    let said = run_client(lab, &[&device, "1"])?;
+    let moved: u64 = said
+        .lines()
+        .find_map(|line| line.strip_prefix("# dma_bytes ")?.parse().ok())
+        .context("the client says nothing of dma_bytes")?;
+    ensure!(moved > before, "the engine had nothing to do: {said}");
+    let losses = losses_said(lab)?;
+    ensure!(
+        losses == 1,
+        "node 0 has said {losses} times, and not once, that an engine is lost"
+    );
+    run_client(lab, &[&device, "2"])?;
+    let losses = losses_said(lab)?;
+    ensure!(
+        losses <= 3,
+        "node 0 has said {losses} times that an engine is lost, which it was 3 times at most"
+    );
+
+    scif::check_idle(lab, 0)?;
+    lab.rmmod(0, "scif")?;
+    scif::load(lab, 0, Loaded::LongHeartbeat)?;
+    for (node, peer) in [(0, 1), (1, 0)] {
+        scif::online(lab, node, peer)?;
+    }
+    run_client(lab, &[])?;
+    ensure!(
+        scif::dma_bytes(lab, 0)? > 0,
+        "the engine is not used after all"
+    );
+    stop(lab, server)?;
+    scif::unload_everywhere(lab)
+}
+
+/// Loads the module in both nodes with a parameter, has node 0 transfer, and looks at what its
+/// engines have done: `used` of them, and each of those something.
+fn engines_used(lab: &Lab, parameter: &str, used: usize) -> Result<()> {
+    for node in 0..2 {
+        scif::load_with(lab, node, Loaded::LongHeartbeat, parameter)?;
+    }
+    for (node, peer) in [(0, 1), (1, 0)] {
+        scif::online(lab, node, peer)?;
+    }
+    let server = start_server(lab)?;
+    run_client(lab, &[])?;
+    stop(lab, server)?;
+    let counters = scif::counters(lab, 0)?;
+    let count = |name: &str| counters.get(name).copied();
+    let engines: Vec<u64> = (0..)
+        .map_while(|engine| count(&format!("engine_{engine}_bytes")))
+        .collect();
+    ensure!(
+        count("dma_channels") == Some(used as u64) && engines.len() == used,
+        "'{parameter}': {counters:#?}"
+    );
+    ensure!(
+        engines.iter().all(|&bytes| bytes > 0),
+        "'{parameter}': not all engines were used: {engines:?}"
+    );
+    ensure!(
+        count("dma_bytes") == Some(engines.iter().sum()),
+        "'{parameter}': dma_bytes is not the sum of {engines:?}"
+    );
+    scif::unload_everywhere(lab)
+}
+
+/// Four connections at once use as many engines as they may, and as there are.
+fn several(lab: &Lab) -> Result<()> {
+    engines_used(lab, "", 1)?;
+    engines_used(lab, "dma_channels=2", 2)?;
+    engines_used(lab, "dma_channels=4", 4)?;
+    engines_used(lab, "dma_channels=16", 4)?;
+    for bad in ["dma_channels=17", "dma_channels=-1"] {
+        ensure!(
+            scif::load_with(lab, 0, Loaded::LongHeartbeat, bad).is_err(),
+            "{bad} is accepted"
+        );
+    }
+    Ok(())
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("scif_engines::unbind", SCIF_PAIR, unbind)
+        .seconds(480)
+        .loses_nodes()
+        .expects(&[
+            "engine",
+            // The windows stay mapped for a device without a driver until they go.
+            "device driver has pending DMA allocations",
+            "DMA-API: Mapped at:",
+        ])
+        .releases_engine(),
+    Test::new("scif_engines::several", FOUR_ENGINES, several)
+        .seconds(480)
+        .expects(&["dma_channels", "invalid for parameter"])
+        .releases_engine(),
+];

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a process can make the kernel hold for it: pinned memory by RLIMIT_MEMLOCK of its user
+//! (tests/programs/scif_memlock.c), everything else by its memory cgroup (scif_charged.c), and
+//! what a peer that does not receive lets it send, by the module's parameter ring_size
+//! (scif_ring.c).
+
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Lab;
+
+use crate::harness::Need;
+use crate::harness::ONE;
+use crate::harness::PAIR;
+use crate::harness::Test;
+use crate::loaded::Loaded;
+use crate::scif;
+
+/// A node with neither NTB nor DMA engine, and the module not loaded.
+const ALONE: Need = Need {
+    dma_channels: 0,
+    ..ONE
+};
+
+/// Bytes of a ring if nobody says otherwise.
+const DEFAULT_RING: &str = "65536";
+
+/// Runs a test with the module loaded in node 0.
+fn with_module(lab: &Lab, test: impl Fn() -> Result<()>) -> Result<()> {
+    scif::load(lab, 0, Loaded::LongHeartbeat)?;
+    test()?;
+    scif::check_idle(lab, 0)?;
+    lab.rmmod(0, "scif")
+}
+
+/// The limit is the user's, whoever has the descriptors.
+fn memlock(lab: &Lab) -> Result<()> {
+    with_module(lab, || {
+        // Goes with the module.
+        lab.shell(0, "chmod 666 /dev/scif")?;
+        scif::run_tap(lab, 0, "scif_memlock", &[], 120)?;
+        Ok(())
+    })
+}
+
+/// A cgroup of its own for processes of node 0; removed when dropped.
+struct Group<'a> {
+    lab: &'a Lab,
+}
+
+impl<'a> Group<'a> {
+    const FOLDER: &'static str = "/sys/fs/cgroup/scif";
+
+    fn new(lab: &'a Lab) -> Result<Group<'a>> {
+        let script = format!(
+            "root=/sys/fs/cgroup
+             grep -q \" $root cgroup2 \" /proc/mounts || mount -t cgroup2 cgroup2 $root
+             echo +memory >$root/cgroup.subtree_control
+             mkdir {}",
+            Self::FOLDER
+        );
+        lab.shell(0, &script)?;
+        Ok(Group { lab })
+    }
+
+    /// Runs scif_charged in it.
+    fn run(&self, what: &str, more: &str) -> Result<()> {
+        let folder = Self::FOLDER;
+        let program = scif::program("scif_charged")?;
+        let script =
+            format!("echo $$ >{folder}/cgroup.procs; exec {program} {what} {folder} {more}");
+        let output = self
+            .lab
+            .command(0, ["sh", "-e", "-c", &script])?
+            .timeout(self.lab.hang_limit(60))
+            .run()?;
+        scif::check_tap(output)
+    }
+}
+
+impl Drop for Group<'_> {
+    fn drop(&mut self) {
+        let _ = self.lab.exec(0, ["rmdir", Self::FOLDER]);
+    }
+}
+
+/// Who connects pays for the rings, and is told when there is no memory for them.
+fn cgroup(lab: &Lab) -> Result<()> {
+    with_module(lab, || {
+        let group = Group::new(lab)?;
+        group.run("rings", DEFAULT_RING)?;
+        group.run("limit", "")
+    })
+}
+
+/// Memory for requests is taken as they come.
+fn backlog(lab: &Lab) -> Result<()> {
+    with_module(lab, || {
+        scif::run_tap(lab, 0, "scif_charged", &["listeners"], 60)?;
+        Ok(())
+    })
+}
+
+/// Loads the module in a node, with rings of another size unless that is the default.
+fn load_with_ring(lab: &Lab, node: usize, size: &str) -> Result<()> {
+    let parameter = match size {
+        DEFAULT_RING => String::new(),
+        size => format!("ring_size={size}"),
+    };
+    scif::load_with(lab, node, Loaded::LongHeartbeat, &parameter)
+}
+
+/// The smallest, the default and the largest; others are refused.
+fn ring_size(lab: &Lab) -> Result<()> {
+    for size in ["4096", DEFAULT_RING, "1048576"] {
+        load_with_ring(lab, 0, size)?;
+        scif::run_tap(lab, 0, "scif_ring", &["loopback", "2331", size], 60)?;
+        scif::check_idle(lab, 0)?;
+        lab.rmmod(0, "scif")?;
+    }
+    for bad in ["0", "1", "2048", "4095", "12288", "65537", "2097152", "-1"] {
+        ensure!(
+            load_with_ring(lab, 0, bad).is_err(),
+            "ring_size={bad} is accepted"
+        );
+    }
+    ensure!(!scif::is_loaded(lab, 0)?);
+    Ok(())
+}
+
+/// Each node has rings of its own size: what counts is the receiver's.
+fn ring_size_of_peer(lab: &Lab) -> Result<()> {
+    let sizes = ["4096", DEFAULT_RING];
+    for (node, size) in sizes.iter().enumerate() {
+        load_with_ring(lab, node, size)?;
+    }
+    for (node, peer) in [(0, 1), (1, 0)] {
+        scif::online(lab, node, peer)?;
+    }
+    for (server, client) in [(0, 1), (1, 0)] {
+        let arguments = ["server", "2332", sizes[server], sizes[client]];
+        let process = scif::start_server(lab, server, "scif_ring", &arguments, 60)?;
+        let peer = server.to_string();
+        let arguments = ["client", &peer, "2332", sizes[client], sizes[server]];
+        scif::run_tap(lab, client, "scif_ring", &arguments, 60)?;
+        scif::check_tap(process.wait()?)?;
+    }
+    for node in 0..2 {
+        scif::check_idle(lab, node)?;
+    }
+    scif::unload_everywhere(lab)
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("scif_limits::memlock", ALONE, memlock).seconds(120),
+    Test::new("scif_limits::cgroup", ALONE, cgroup)
+        .seconds(120)
+        // Others have no memory cgroups.
+        .on_stock(),
+    Test::new("scif_limits::backlog", ALONE, backlog),
+    Test::new("scif_limits::ring_size", ALONE, ring_size)
+        .seconds(120)
+        .expects(&["ring_size", "invalid for parameter"]),
+    Test::new("scif_limits::ring_size_of_peer", PAIR, ring_size_of_peer)
+        .seconds(120)
+        .releases_engine(),
+];
