@@ -48,7 +48,7 @@ help:
 	@echo 'For development, in the pinned environment:'
 	@echo '  make modules               scif.ko for a kernel of the lab (KERNEL=stock|plain|debug)'
 	@echo '  make tools                 the programs: scif, lab, ntb-emulator; libscif, the samples'
-	@echo '  make check                 formatting, clippy, checkpatch, the documentation'
+	@echo '  make check                 formatting, clippy, checkpatch, layers, the documentation'
 	@echo '  make host-test             the tests that need no guest'
 	@echo '  make docs                  Documentation/ as HTML: build/docs/index.html'
 	@echo '  make shell                 a shell inside'

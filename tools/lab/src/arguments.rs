@@ -166,7 +166,7 @@ Exit status:
     Dmesg {
         /// Which node.
         node: usize,
-        /// Only what the kernel's checkers and the module complained about; exits with 1 if
+        /// Only what the kernel's checkers and the module warned about; exits with 1 if
         /// there is anything.
         #[arg(long)]
         check: bool,

@@ -57,7 +57,7 @@ struct Reporter {
 
 impl Reporter {
     fn say(&self, what: &Start) {
-        let _turn = lock(&self.output);
+        let _guard = lock(&self.output);
         if let Ok(line) = serde_json::to_string(what) {
             // Nobody may listen any more; then the input tells.
             let _ = writeln!(io::stdout(), "{line}");

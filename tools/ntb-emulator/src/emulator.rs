@@ -94,7 +94,7 @@ impl Emulator {
 impl Drop for Emulator {
     fn drop(&mut self) {
         for socket in &self.sockets {
-            // Whatever else is there is not ours to complain about.
+            // Whatever else is there is not ours to report.
             let _ = std::fs::remove_file(socket);
         }
     }

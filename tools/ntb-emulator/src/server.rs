@@ -174,7 +174,8 @@ impl Backend {
         (end <= layout.size).then_some(layout.bar)
     }
 
-    fn complain(&self, result: Result<()>) -> Result<()> {
+    /// Passes a result on; an error goes to the log as well.
+    fn report(&self, result: Result<()>) -> Result<()> {
         result.inspect_err(|error| log::warn!("{}: {error}", self.function.name()))
     }
 }
@@ -226,7 +227,7 @@ impl ServerBackend for Backend {
             .function
             .memory()
             .map(address, size, offset, readable, writable, file);
-        self.complain(result)
+        self.report(result)
     }
 
     fn dma_unmap(&mut self, flags: DmaUnmapFlags, address: u64, size: u64) -> Result<()> {
@@ -264,7 +265,7 @@ impl ServerBackend for Backend {
             };
         }
         let result = self.function.interrupts().set(flags, start, count, events);
-        self.complain(result)
+        self.report(result)
     }
 }
 

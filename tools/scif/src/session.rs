@@ -23,16 +23,16 @@ use std::time::Instant;
 use crate::device::Protection;
 
 /// How long a peer may be silent when it is its turn.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long the peer may take to get a whole file onto its disk.
-pub const PATIENCE_SYNC: Duration = Duration::from_secs(1800);
+pub const SYNC_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// One end of a conversation.
 pub struct Session<T> {
     transport: T,
     peer: String,
-    patience: Duration,
+    timeout: Duration,
     activity: Cell<&'static str>,
     node_lost: Box<dyn Fn() -> bool + Send>,
 }
@@ -43,7 +43,7 @@ impl<T: Transport> Session<T> {
         Self {
             transport,
             peer: peer.into(),
-            patience: PATIENCE,
+            timeout: TIMEOUT,
             activity: Cell::new("the greeting"),
             node_lost: Box::new(|| false),
         }
@@ -56,8 +56,8 @@ impl<T: Transport> Session<T> {
     }
 
     /// Sets how long the peer may be silent.
-    pub fn with_patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 
@@ -100,7 +100,7 @@ impl<T: Transport> Session<T> {
 
     /// Sends a message.
     pub fn send(&self, message: &Message) -> Result<()> {
-        let deadline = Instant::now() + self.patience;
+        let deadline = Instant::now() + self.timeout;
         self.transport
             .send(&message.encode(), deadline)
             .map_err(|error| self.explain(error))
@@ -109,7 +109,7 @@ impl<T: Transport> Session<T> {
     /// Tells the peer that a request failed; that this fails as well changes nothing.
     pub fn send_failure(&self, error: &Error) {
         let text = error.to_string();
-        let deadline = Instant::now() + self.patience.min(Duration::from_secs(5));
+        let deadline = Instant::now() + self.timeout.min(Duration::from_secs(5));
         let _ = self
             .transport
             .send(&Message::Failure { text }.encode(), deadline);
@@ -117,12 +117,12 @@ impl<T: Transport> Session<T> {
 
     /// Receives a message; a [`Message::Failure`] becomes an error.
     pub fn receive(&self) -> Result<Message> {
-        self.receive_within(self.patience)
+        self.receive_within(self.timeout)
     }
 
-    /// As [`Self::receive`], with a patience of its own.
-    pub fn receive_within(&self, patience: Duration) -> Result<Message> {
-        let message = self.receive_any(Instant::now() + patience)?;
+    /// As [`Self::receive`], with a timeout of its own.
+    pub fn receive_within(&self, timeout: Duration) -> Result<Message> {
+        let message = self.receive_any(Instant::now() + timeout)?;
         match message {
             Message::Failure { text } => Err(self.says(text)),
             message => Ok(message),

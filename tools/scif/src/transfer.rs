@@ -17,7 +17,7 @@ use crate::protocol::Hash;
 use crate::protocol::Message;
 use crate::protocol::Window;
 use crate::region::Region;
-use crate::session::PATIENCE_SYNC;
+use crate::session::SYNC_TIMEOUT;
 use crate::session::Session;
 use crate::transport::Transport;
 use sha2::Digest;
@@ -201,7 +201,7 @@ fn send_registered<T: Transport>(
     session.send(&Message::End { hash })?;
     loop {
         let message = session
-            .receive_within(PATIENCE_SYNC)
+            .receive_within(SYNC_TIMEOUT)
             .map_err(|error| match error {
                 Error::Lost { .. } => Error::Unconfirmed(Box::new(error)),
                 error => error,

@@ -32,7 +32,7 @@ pub const WINDOW_0: u64 = 0xf100_0000;
 pub const WINDOW_1: u64 = 0xf200_0000;
 
 /// It only catches hangs, so it is generous.
-const PATIENCE: Duration = Duration::from_secs(200);
+const TIMEOUT: Duration = Duration::from_secs(200);
 const EVENTS: u32 = vfio::VFIO_IRQ_SET_ACTION_TRIGGER | vfio::VFIO_IRQ_SET_DATA_EVENTFD;
 const NOTHING: u32 = vfio::VFIO_IRQ_SET_ACTION_TRIGGER | vfio::VFIO_IRQ_SET_DATA_NONE;
 
@@ -100,8 +100,8 @@ impl Function {
     fn expect(&mut self, vector: usize) {
         let event = &mut self.vectors[vector];
         let mut poll_fds = [PollFd::new(event, PollFlags::IN)];
-        let patience = Timespec::try_from(PATIENCE).unwrap();
-        let ready = poll(&mut poll_fds, Some(&patience)).unwrap();
+        let timeout = Timespec::try_from(TIMEOUT).unwrap();
+        let ready = poll(&mut poll_fds, Some(&timeout)).unwrap();
         assert_eq!(ready, 1, "no interrupt {vector}");
         event.read_exact(&mut [0; 8]).unwrap();
     }
@@ -340,7 +340,7 @@ impl DmaClient {
             if flags & (1 << 31) == 0 {
                 return flags;
             }
-            assert!(start.elapsed() < PATIENCE, "descriptor not written back");
+            assert!(start.elapsed() < TIMEOUT, "descriptor not written back");
         }
     }
 

@@ -63,11 +63,11 @@ fn scratchpads_and_doorbells() {
     assert_eq!(b.read(0x80 + 4 * 3, 4), 0xdead_beef);
     assert_eq!(a.read(0x8080 + 4 * 3, 4), 0xdead_beef);
     assert_eq!(a.read(0x80 + 4 * 3, 4), 0);
-    for bell in [0, 7, 31] {
-        a.write(0x100 + 4 * bell, 4, 1);
-        b.expect(bell as usize);
-        assert_eq!(b.read(0x40, 8) & 0xffff_ffff, 1 << bell);
-        b.write(0x40, 8, 1 << bell);
+    for doorbell in [0, 7, 31] {
+        a.write(0x100 + 4 * doorbell, 4, 1);
+        b.expect(doorbell as usize);
+        assert_eq!(b.read(0x40, 8) & 0xffff_ffff, 1 << doorbell);
+        b.write(0x40, 8, 1 << doorbell);
     }
     // A masked doorbell is kept, and fires when it is unmasked.
     b.write(0x48, 8, 0xffff_ffff);

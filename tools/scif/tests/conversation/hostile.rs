@@ -27,7 +27,7 @@ use std::time::Instant;
 use tempfile::TempDir;
 
 /// More than anything here takes; waits end by events and not by this.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A client that speaks the protocol by hand.
 struct Hand {
@@ -202,7 +202,7 @@ fn garbage_ends_the_conversation_only() {
     ] {
         fixture.serve(|transport| {
             // The server may be gone before all is sent.
-            let _ = transport.send(&bytes, Instant::now() + PATIENCE);
+            let _ = transport.send(&bytes, Instant::now() + TIMEOUT);
         });
     }
     fixture

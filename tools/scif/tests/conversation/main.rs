@@ -178,7 +178,7 @@ fn a_lost_node_is_named() {
 #[test]
 fn a_silent_peer_is_not_waited_for_forever() {
     let (here, _there) = in_process::pair();
-    let session = Session::new(here, "node 1").with_patience(Duration::ZERO);
+    let session = Session::new(here, "node 1").with_timeout(Duration::ZERO);
     let error = session.receive().unwrap_err();
     assert_eq!(
         error.to_string(),
