@@ -121,6 +121,10 @@ fn show_engines(engines: &Engines, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         count += 1;
     });
     result?;
+    if count == 0 && totals.bytes == 0 && totals.errors == 0 {
+        // There is none, and there never was one to speak of.
+        return Ok(());
+    }
     writeln!(f, "dma_channels {count}")?;
     writeln!(f, "dma_bytes {}", totals.bytes)?;
     writeln!(f, "dma_errors {}", totals.errors)
