@@ -295,11 +295,20 @@ impl Endpoint {
     /// and `block` is not set; EINTR if the listener is closed meanwhile.
     pub(crate) fn accept(&self, block: bool) -> Result<(PortId, u64)> {
         let pending = &self.scif.pending;
-        pending.lock().make_room(self.listener_id())?;
-        let accepted = self.accept_request(block)?;
-        let (peer, handle) = (accepted.peer, random::number());
+        let ticket = pending.lock().begin(self.listener_id())?;
+        let accepted = self.accept_request(block);
         // Dropping a connection closes it, which must not happen under the lock.
-        let added = pending.lock().add(handle, self.listener_id(), accepted);
+        let (added, peer, handle) = {
+            let mut pending = pending.lock();
+            let ended = pending.end(ticket);
+            let accepted = accepted?;
+            let (peer, handle) = (accepted.peer, random::number());
+            let added = match ended {
+                Ok(()) => pending.add(handle, self.listener_id(), accepted),
+                Err(error) => Err((error, accepted)),
+            };
+            (added, peer, handle)
+        };
         match added {
             Ok(()) => Ok((peer, handle)),
             Err((error, _accepted)) => Err(error),
@@ -431,7 +440,8 @@ impl Endpoint {
 #[pinned_drop]
 impl PinnedDrop for Endpoint {
     fn drop(self: Pin<&mut Self>) {
-        // Nothing to do for who has closed it.
+        // Nothing to do for who has closed it, when nobody was in a call.
         self.close();
+        self.close_accepted(None);
     }
 }

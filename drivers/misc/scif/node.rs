@@ -138,10 +138,11 @@ impl Nodes {
     /// The ids of the nodes that are online, this one first.
     pub(crate) fn online(&self) -> Result<KVec<u16>> {
         let mut ids = KVec::new();
-        ids.push(self.own_id(), GFP_KERNEL_ACCOUNT)?;
+        ids.push(self.own_id(), GFP_KERNEL)?;
         for known in self.table.lock().others.iter() {
             if known.peer.as_ref().is_some_and(|peer| !peer.is_over()) {
-                ids.push(known.id, GFP_KERNEL_ACCOUNT)?;
+                // Nobody pays: all processes need the lock.
+                ids.push(known.id, GFP_KERNEL)?;
             }
         }
         Ok(ids)

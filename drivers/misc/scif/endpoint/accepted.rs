@@ -69,21 +69,63 @@ struct Entry {
     accepted: Accepted,
 }
 
-/// All of them, by handle.
+/// A call that accepts.
+struct Accepting {
+    ticket: u64,
+    listener: ListenerId,
+    table: usize,
+    /// What it accepts has to go: the last descriptor was closed meanwhile.
+    cancelled: bool,
+}
+
+/// All of them, by handle, and the calls that are about to add one.
 pub(super) struct Pending {
     entries: KVec<Entry>,
+    accepting: KVec<Accepting>,
+    next_ticket: u64,
 }
 
 impl Pending {
     pub(super) const fn new() -> Self {
         Self {
             entries: KVec::new(),
+            accepting: KVec::new(),
+            next_ticket: 0,
         }
     }
 
-    /// ENOMEM if there is no room for another connection that `listener` accepts. Asked before it
-    /// is accepted, so that nobody connects for nothing.
-    pub(super) fn make_room(&mut self, listener: ListenerId) -> Result {
+    /// A call begins to accept. ENOMEM if there is no room for another connection that `listener`
+    /// accepts: asked before it is accepted, so that nobody connects for nothing. What is returned is
+    /// for [`Self::end`].
+    pub(super) fn begin(&mut self, listener: ListenerId) -> Result<u64> {
+        self.make_room(listener)?;
+        self.next_ticket += 1;
+        let accepting = Accepting {
+            ticket: self.next_ticket,
+            listener,
+            table: descriptor_table(),
+            cancelled: false,
+        };
+        // Here and below nobody pays: all processes need the lock.
+        self.accepting.push(accepting, GFP_KERNEL)?;
+        Ok(self.next_ticket)
+    }
+
+    /// The call has accepted something, or failed. EINTR if the last descriptor was closed meanwhile:
+    /// then nothing may be added.
+    pub(super) fn end(&mut self, ticket: u64) -> Result {
+        let position = self
+            .accepting
+            .iter()
+            .position(|accepting| accepting.ticket == ticket);
+        let ended = position.and_then(|position| self.accepting.remove(position).ok());
+        match ended {
+            Some(accepting) if !accepting.cancelled => Ok(()),
+            _ => Err(EINTR),
+        }
+    }
+
+    fn make_room(&mut self, listener: ListenerId) -> Result {
         let accepted_before = self
             .entries
             .iter()
@@ -92,7 +134,7 @@ impl Pending {
         if accepted_before >= MAX_ACCEPTED {
             return Err(ENOMEM);
         }
-        Ok(self.entries.reserve(1, GFP_KERNEL_ACCOUNT)?)
+        Ok(self.entries.reserve(1, GFP_KERNEL)?)
     }
 
     /// Keeps a connection for the calling process.
@@ -125,12 +167,16 @@ impl Pending {
     }
 
     /// Takes out one that `listener` has accepted: by a process with this table of descriptors, if
-    /// there is one named.
+    /// there is one named. Calls that are about to add one will not.
     pub(super) fn take_of(
         &mut self,
         listener: ListenerId,
         table: Option<usize>,
     ) -> Option<Accepted> {
+        for accepting in self.accepting.iter_mut() {
+            accepting.cancelled |= accepting.listener == listener
+                && table.is_none_or(|table| accepting.table == table);
+        }
         self.take_if(|entry| {
             entry.listener == listener && table.is_none_or(|table| entry.table == table)
         })

@@ -15,7 +15,9 @@
 //!
 //! An end that has registered windows waits for that before its close is done: transfers in flight,
 //! its own and the peer's, are then complete, as the interface promises. What the caller can see of
-//! it, port, pins and charges, is gone when its close has returned, whatever the peer does later.
+//! it, port, pins and charges, is gone when its close has returned; but for windows that the peer has
+//! mapped, that it can't be kept out of (a device that is gone), or that it does not let go of while
+//! the process is being killed.
 
 use super::stream::Stream;
 use crate::{
@@ -226,7 +228,7 @@ impl Connection {
         self.remote_windows.forget_all();
         self.windows.revoke_all();
         self.transfers.close_cache();
-        self.transfers.marks.forget_deferred();
+        self.transfers.forget_deferred();
     }
 
     // ----- what the owner wants ----------------------------------------------------------------
@@ -241,13 +243,12 @@ impl Connection {
     pub(super) fn close(&self) {
         let old = self.channel.change_state(|_| Some(State::Closed));
         self.channel.wake();
-        self.transfers.marks.drain();
-        self.transfers.marks.run_deferred();
+        self.transfers.drain();
         self.channel.drain_uses();
         self.windows.revoke_all();
         self.transfers.close_cache();
         self.remote_windows.forget_all();
-        self.transfers.marks.forget_deferred();
+        self.transfers.forget_deferred();
         match (old, self.channel.remote()) {
             (State::Established, Ok(target)) => {
                 let _ = self.channel.post(&Message::Close {
@@ -272,13 +273,19 @@ impl Connection {
     }
 
     /// Waits for others who let go of memory of this end at the same time: because the peer has closed
-    /// its end, or of transfers that have ended.
+    /// its end or is lost, or of transfers that have ended.
     fn wait_until_released(&self) {
-        if self.windows.were_used() || self.transfers.marks.were_used() {
-            let queues = self.channel.queues();
-            queues.control.flush();
-            queues.completion.flush();
+        if !self.windows.were_used() && !self.transfers.were_used() {
+            return;
         }
+        let queues = self.channel.queues();
+        if self.channel.peer().is_over() {
+            // There it is the end of the session that lets go of windows.
+            queues.link.flush();
+        }
+        queues.control.flush();
+        queues.engines.flush();
+        queues.completion.flush();
     }
 
     /// Waits until the peer, which has been told that this end is closed, has no transfer from or to

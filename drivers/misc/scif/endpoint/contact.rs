@@ -89,16 +89,22 @@ impl Contact {
         &self.shared.peer
     }
 
-    /// Makes a connection and puts it into the table: ENODEV if the peer is lost. May sleep.
+    /// Makes a connection and puts it into the table: ENODEV if the peer is lost. The caller is inside
+    /// the peer: a ring that finds no place must not outlive the session. May sleep.
     fn insert(self: &Arc<Self>, ports: PortPair, state: State) -> Result<Arc<Connection>> {
-        // A ring that finds no place must not outlive the session.
-        let _inside = self.peer().enter().ok_or(ENODEV)?;
+        let id = self.connections.lock().reserve()?;
+        // Without the lock, which the control work takes: who pays may have to wait.
+        let made = Connection::new(&self.shared, self.clone(), id, ports, state);
         let mut connections = self.connections.lock();
         // Under the lock, so that whoever marks all as lost either sees it or has been seen.
-        if self.peer().is_over() {
-            return Err(ENODEV);
+        if let (Ok(connection), false) = (&made, self.peer().is_over()) {
+            connections.publish(id, connection.clone());
+            return made;
         }
-        connections.insert(|id| Connection::new(&self.shared, self.clone(), id, ports, state))
+        connections.give_back(id);
+        // Before the connection may go.
+        drop(connections);
+        made.and(Err(ENODEV))
     }
 
     /// Asks the peer for a connection. The answer changes the state of its channel and wakes
@@ -108,6 +114,7 @@ impl Contact {
         ports: PortPair,
         waiters: Arc<WaitQueue>,
     ) -> Result<Arc<Connection>> {
+        let _inside = self.peer().enter().ok_or(ENODEV)?;
         let connection = self.insert(ports, State::Requested)?;
         connection.attach(waiters);
         let posted = self.peer().post(&Message::Connect {
@@ -127,6 +134,7 @@ impl Contact {
         request: &Request,
         port: u16,
     ) -> Result<Arc<Connection>> {
+        let _inside = self.peer().enter().ok_or(ENODEV)?;
         let ports = PortPair {
             own: port,
             peer: request.source_port,

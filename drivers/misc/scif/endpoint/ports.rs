@@ -23,7 +23,10 @@ use crate::{
 use kernel::{
     new_mutex,
     prelude::*,
-    rbtree::RBTree,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
     sync::{
         Arc,
         Mutex, //
@@ -90,11 +93,9 @@ impl Ports {
 
     /// Lets requests for the listener's port come in.
     pub(super) fn add_listener(&self, listener: &Arc<Listener>) -> Result {
-        let replaced = self.inner.lock().listeners.try_create_and_insert(
-            listener.port,
-            listener.clone(),
-            GFP_KERNEL_ACCOUNT,
-        )?;
+        // Before the lock, which all processes need: who pays may have to wait.
+        let node = RBTreeNode::new(listener.port, listener.clone(), GFP_KERNEL_ACCOUNT)?;
+        let replaced = self.inner.lock().listeners.insert(node);
         drop(replaced);
         Ok(())
     }

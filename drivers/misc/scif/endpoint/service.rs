@@ -2,7 +2,7 @@
 
 //! SCIF as a service of peers: what it has for each, and how it hears of what happens.
 //!
-//! Lock: `contacts` is a leaf.
+//! Lock: `Contacts::list` is a leaf.
 
 use super::{
     contact::Contact,
@@ -141,7 +141,7 @@ impl Attachment for Attached {
     fn drained(&self) {
         // Signals that were deferred since the connections were marked keep windows in use.
         self.contact
-            .for_each(|connection| connection.transfers.marks.forget_deferred());
+            .for_each(|connection| connection.transfers.forget_deferred());
         // No fault puts pages back from here on.
         self.contact.shared.mappings.revoke_all();
         // Requests came from the control work, which is out now, too.

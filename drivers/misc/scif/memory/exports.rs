@@ -14,7 +14,10 @@ use crate::{
 use kernel::{
     new_mutex,
     prelude::*,
-    rbtree::RBTree,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
     sync::{
         atomic::{
             Atomic,
@@ -68,6 +71,12 @@ impl Exports {
         window: &Arc<Window>,
         owner: Arc<dyn ExportOwner>,
     ) -> Result {
+        let entry = Entry {
+            window: window.clone(),
+            owner,
+        };
+        // Before the lock, which the control work takes: who pays may have to wait.
+        let node = RBTreeNode::new(window.id.0, entry, GFP_KERNEL_ACCOUNT)?;
         let mut table = self.table.lock();
         // Under the lock, so that `release_all` either sees it or has been seen.
         if peer.is_over() {
@@ -77,11 +86,7 @@ impl Exports {
         if table.get(&window.id.0).is_some() {
             return Err(EAGAIN);
         }
-        let entry = Entry {
-            window: window.clone(),
-            owner,
-        };
-        let replaced = table.try_create_and_insert(window.id.0, entry, GFP_KERNEL_ACCOUNT)?;
+        let replaced = table.insert(node);
         drop(table);
         drop(replaced);
         Ok(())

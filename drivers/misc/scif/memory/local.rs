@@ -117,7 +117,8 @@ impl LocalPiece {
     /// The `len` bytes from `offset` on of what `holder` holds. May sleep.
     pub(crate) fn new(holder: impl Holder + 'static, offset: u64, len: u64) -> Result<Self> {
         Ok(Self {
-            holder: KBox::new(holder, GFP_KERNEL_ACCOUNT)?,
+            // Nobody pays, for a moment only: the tables of windows are locked meanwhile.
+            holder: KBox::new(holder, GFP_KERNEL)?,
             offset,
             len,
         })

@@ -133,7 +133,8 @@ impl RemoteWindows {
                     offset: piece.offset,
                     len: piece.len,
                 },
-                GFP_KERNEL_ACCOUNT,
+                // Nobody pays, for a moment only: the control work needs the lock.
+                GFP_KERNEL,
             )?;
         }
         drop(tables);

@@ -60,6 +60,7 @@ use kernel::{
     prelude::*,
     rbtree::{
         RBTree,
+        RBTreeNode,
         RBTreeNodeReservation, //
     },
     sync::{
@@ -176,6 +177,8 @@ impl Windows {
     /// Reserves a place: at `offset` if `fixed`, else near it, else anywhere.
     fn reserve(&self, offset: i64, len: u64, fixed: bool) -> Result<Range> {
         let wanted = Range::new(offset, len).map_err(|_| EINVAL)?;
+        // Before the lock, which the control work takes: who pays may have to wait.
+        let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
         let mut tables = self.tables.lock();
         if tables.closed {
             return Err(ECONNRESET);
@@ -193,9 +196,7 @@ impl Windows {
             let start = address_space::choose_offset(&tables.taken, hint, len).ok_or(ENOMEM)?;
             Range::from_parts(start, len).map_err(|_| ENOMEM)?
         };
-        tables
-            .taken
-            .try_create_and_insert(range.start(), range, GFP_KERNEL_ACCOUNT)?;
+        tables.taken.insert(node.into_node(range.start(), range));
         if !fixed && offset == 0 {
             tables.next = range.end();
         }
@@ -218,15 +219,12 @@ impl Windows {
 
     /// Makes the window findable; not if it was revoked before it came to that.
     fn activate(&self, window: &Arc<Window>) -> Result {
+        let node = RBTreeNode::new(window.range.start(), window.clone(), GFP_KERNEL_ACCOUNT)?;
         let mut tables = self.tables.lock();
         if tables.closed || window.uses.is_closed() {
             return Err(ECONNRESET);
         }
-        let _none = tables.active.try_create_and_insert(
-            window.range.start(),
-            window.clone(),
-            GFP_KERNEL_ACCOUNT,
-        )?;
+        tables.active.insert(node);
         Ok(())
     }
 
@@ -256,7 +254,7 @@ impl Windows {
                     refused = true;
                     break;
                 }
-                pieces.reserve(1, GFP_KERNEL_ACCOUNT)?;
+                pieces.reserve(1, GFP_KERNEL)?;
                 if !window.uses.enter_unscoped() {
                     return Err(ENXIO);
                 }

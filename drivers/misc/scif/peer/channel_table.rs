@@ -36,42 +36,46 @@ impl<T> ChannelTable<T> {
         }
     }
 
-    /// Puts what `make` makes for its new id into the table.
-    pub(crate) fn insert(
-        &mut self,
-        make: impl FnOnce(ChannelId) -> Result<Arc<T>>,
-    ) -> Result<Arc<T>> {
+    /// Takes an id for something that is yet to be made; the rest is [`Self::publish`] or
+    /// [`Self::give_back`]. Until then there is nothing with that id.
+    pub(crate) fn reserve(&mut self) -> Result<ChannelId> {
         let index = match self.free.pop() {
             Some(index) => index,
             None => {
                 if self.slots.len() >= MAX_CHANNELS {
                     return Err(ENOSPC);
                 }
-                // Room to give the index back is made here, so that `remove` can't fail.
+                // Room to give the index back is made here, so that `remove` can't fail. Nobody pays:
+                // the control work needs the lock that is held.
                 let missing = (self.slots.len() + 1).saturating_sub(self.free.len());
-                self.free.reserve(missing, GFP_KERNEL_ACCOUNT)?;
+                self.free.reserve(missing, GFP_KERNEL)?;
                 self.slots.push(
                     Slot {
                         generation: 0,
                         entry: None,
                     },
-                    GFP_KERNEL_ACCOUNT,
+                    GFP_KERNEL,
                 )?;
                 (self.slots.len() - 1) as u32
             }
         };
         let slot = self.slots.get_mut(index as usize).ok_or(EINVAL)?;
         slot.generation = slot.generation.wrapping_add(1);
-        let id = ChannelId(slot.generation << INDEX_BITS | (index + 1));
-        match make(id) {
-            Ok(entry) => {
-                slot.entry = Some(entry.clone());
-                Ok(entry)
-            }
-            Err(error) => {
-                let _ = self.free.push_within_capacity(index);
-                Err(error)
-            }
+        Ok(ChannelId(slot.generation << INDEX_BITS | (index + 1)))
+    }
+
+    /// Has `entry` found by the id that was reserved for it.
+    pub(crate) fn publish(&mut self, id: ChannelId, entry: Arc<T>) {
+        let slot = Self::index(id).and_then(|index| self.slots.get_mut(index));
+        if let Some(slot) = slot {
+            slot.entry = Some(entry);
+        }
+    }
+
+    /// Gives an id back that was reserved and is not needed.
+    pub(crate) fn give_back(&mut self, id: ChannelId) {
+        if let Some(index) = Self::index(id) {
+            let _ = self.free.push_within_capacity(index as u32);
         }
     }
 

@@ -181,8 +181,18 @@ mod cases {
     #[test]
     fn a_channel_closes_after_its_last_use() -> Result {
         let bed = Bed::new()?;
-        let make = |id| Channel::new(&bed.peer, bed.record.clone(), id, State::Established);
-        let channel = bed.record.channels.lock().insert(make)?;
+        let make = || -> Result<Arc<Channel>> {
+            let id = bed.record.channels.lock().reserve()?;
+            let channel = Channel::new(&bed.peer, bed.record.clone(), id, State::Established)?;
+            bed.record.channels.lock().publish(id, channel.clone());
+            Ok(channel)
+        };
+        // An id that was given back leaves nothing behind.
+        let unused = bed.record.channels.lock().reserve()?;
+        assert!(bed.record.channels.lock().get(unused).is_none());
+        bed.record.channels.lock().give_back(unused);
+        let channel = make()?;
+        assert!(channel.id != unused);
         let target = channel.id;
         let (first, last) = (channel.begin_use()?, channel.begin_owned_use()?);
         bed.peer.post(&Toy::Close { target })?;
@@ -197,7 +207,7 @@ mod cases {
 
         // What takes its place has another id.
         channel.remove();
-        let other = bed.record.channels.lock().insert(make)?;
+        let other = make()?;
         assert!(other.id != target);
         bed.peer.post(&Toy::Close { target })?;
         bed.record.wait_for_notes(4)?;

@@ -241,8 +241,7 @@ impl Marks {
         let new = Deferred { sequence, action };
         let refused = {
             let mut deferred = self.deferred.lock();
-            let room =
-                deferred.len() < MAX_DEFERRED && deferred.reserve(1, GFP_KERNEL_ACCOUNT).is_ok();
+            let room = deferred.len() < MAX_DEFERRED && deferred.reserve(1, GFP_KERNEL).is_ok();
             let refused = match room {
                 true => deferred
                     .push_within_capacity(new)

@@ -131,6 +131,7 @@ pub(super) struct RegistrationCache {
     caches: Arc<Caches>,
     /// Which of the path's engines memory is mapped for.
     engine: Option<usize>,
+    used: Atomic<bool>,
     /// As which it is listed in `caches`; 0 if it is not.
     listed_as: Atomic<u64>,
     #[pin]
@@ -201,6 +202,7 @@ impl RegistrationCache {
                 peer: peer.clone(),
                 caches: caches.clone(),
                 engine,
+                used: Atomic::new(false),
                 listed_as: Atomic::new(0),
                 table <- new_mutex!(
                     Table {
@@ -222,6 +224,7 @@ impl RegistrationCache {
         if self.listed_as.load(Relaxed) != 0 {
             return Ok(());
         }
+        self.used.store(true, Relaxed);
         let id = self.caches.add(self.clone())?;
         if self.listed_as.cmpxchg(0, id, Full).is_err() {
             self.caches.remove(id);
@@ -230,6 +233,11 @@ impl RegistrationCache {
             self.unlist();
         }
         Ok(())
+    }
+
+    /// Whether it ever may have kept something.
+    pub(super) fn was_used(&self) -> bool {
+        self.used.load(Relaxed)
     }
 
     fn unlist(&self) {
@@ -380,7 +388,7 @@ impl RegistrationCache {
         if table.closed || !registration.is_unchanged() {
             return;
         }
-        if table.kept.reserve(1, GFP_KERNEL_ACCOUNT).is_err() {
+        if table.kept.reserve(1, GFP_KERNEL).is_err() {
             return;
         }
         table.clock += 1;

@@ -113,6 +113,22 @@ impl Transfers {
         })
     }
 
+    /// Whether there ever was one, or memory was kept for one.
+    pub(crate) fn were_used(&self) -> bool {
+        self.marks.were_used() || self.cache.was_used()
+    }
+
+    /// Waits until all have ended, and runs what waits behind them. May sleep.
+    pub(crate) fn drain(&self) {
+        self.marks.drain();
+        self.marks.run_deferred();
+    }
+
+    /// Forgets what waits behind transfers: nobody waits for it any more. May sleep.
+    pub(crate) fn forget_deferred(&self) {
+        self.marks.forget_deferred();
+    }
+
     /// Keeps no memory for later transfers any more. May sleep.
     pub(crate) fn close_cache(&self) {
         self.cache.close();
