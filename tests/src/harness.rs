@@ -251,8 +251,10 @@ impl Runner {
         }
     }
 
-    /// Starts a lab. QEMU itself crashes in rare cases: that says nothing of what is tested as
-    /// long as no test has begun, so it is reported, and then tried once more.
+    /// Starts a lab. QEMU itself crashes in rare cases, or its emulated processor runs into a
+    /// breakpoint that the booting kernel sets while it patches its own code: that says nothing of
+    /// what is tested as long as no module of ours was loaded, so it is reported, and then tried
+    /// once more.
     fn start(&mut self, need: &Need) -> Result<Lab> {
         let mut attempt = || {
             self.labs_made += 1;
@@ -261,7 +263,7 @@ impl Runner {
                 .map_err(|error| anyhow!("the lab did not start: {error:#}"))
         };
         match attempt() {
-            Err(error) if format!("{error:#}").contains("QEMU was ended by signal") => {
+            Err(error) if is_of_emulation(&format!("{error:#}")) => {
                 println!("      {error:#}; once more");
                 attempt()
             }
@@ -314,6 +316,13 @@ pub fn config(name: &str, need: &Need, kernel: Flavour) -> Config {
         append: need.append.iter().map(|word| (*word).to_owned()).collect(),
         ..Config::new(name, need.nodes, need.kernel(kernel))
     }
+}
+
+/// Whether a lab did not start because of what only an emulated machine does.
+fn is_of_emulation(error: &str) -> bool {
+    ["QEMU was ended by signal", "Oops: int3"]
+        .iter()
+        .any(|sign| error.contains(sign))
 }
 
 /// What a node was like before a test.
