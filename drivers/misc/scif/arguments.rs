@@ -6,7 +6,10 @@
 //! for kernel clients; the UAPI header has only structures and ioctl numbers. Unknown bits are
 //! refused here, once for all front doors. Nothing is done here.
 
-use crate::logic::marks::Origin;
+use crate::{
+    logic::marks::Origin,
+    sys::buffer::Buffer, //
+};
 use kernel::prelude::*;
 
 /// Memory may be read (`SCIF_PROT_READ`).
@@ -40,6 +43,14 @@ pub(crate) enum Direction {
     Read,
     /// From our window into the peer's.
     Write,
+}
+
+/// The local side of a transfer, as the caller names it.
+pub(crate) enum LocalSide {
+    /// Windows, from this offset on.
+    Windows(i64),
+    /// Memory of the caller.
+    Memory(Buffer),
 }
 
 /// How the caller wants a transfer done.

@@ -7,6 +7,8 @@
 
 use crate::{
     endpoint::scif::Scif,
+    node::Nodes,
+    rma::caches::Caches,
     transport::engine::Engines, //
 };
 use kernel::{
@@ -30,11 +32,8 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    pub(crate) fn new(scif: &Arc<Scif>, engines: &Arc<Engines>) -> Result<Self> {
-        let sources = Sources {
-            scif: scif.clone(),
-            engines: engines.clone(),
-        };
+    /// Opens the door. May sleep.
+    pub(crate) fn new(sources: Sources) -> Result<Self> {
         let sources = Arc::new(sources, GFP_KERNEL)?;
         let directory = Dir::new(c"scif");
         let nodes = KBox::pin_init(
@@ -54,16 +53,17 @@ impl Files {
 }
 
 /// Where the numbers come from.
-struct Sources {
-    scif: Arc<Scif>,
-    engines: Arc<Engines>,
+pub(crate) struct Sources {
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) scif: Arc<Scif>,
+    pub(crate) caches: Arc<Caches>,
+    pub(crate) engines: Arc<Engines>,
 }
 
 fn show_nodes(sources: &Arc<Sources>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let nodes = &sources.scif.nodes;
     writeln!(f, "node state link aperture generation")?;
     let mut result = Ok(());
-    nodes.for_each(|node, is_this| {
+    sources.nodes.for_each(|node, is_this| {
         if result.is_err() {
             return;
         }
@@ -71,7 +71,7 @@ fn show_nodes(sources: &Arc<Sources>, f: &mut fmt::Formatter<'_>) -> fmt::Result
             .peer
             .as_ref()
             .filter(|peer| !peer.is_over())
-            .map(|peer| peer.path().mode());
+            .map(|peer| peer.mode());
         let state = match (is_this, online) {
             (true, _) => "self",
             (false, Some(_)) => "online",
@@ -96,7 +96,7 @@ fn show_counters(sources: &Arc<Sources>, f: &mut fmt::Formatter<'_>) -> fmt::Res
     writeln!(f, "closing_connections {}", counts.closing_connections)?;
     writeln!(f, "exported_windows {}", counts.exported_windows)?;
     writeln!(f, "mappings {}", counts.mappings)?;
-    let cache = &sources.scif.caches.counters;
+    let cache = &sources.caches.counters;
     writeln!(f, "cache_hits {}", cache.hits.load(Relaxed))?;
     writeln!(f, "cache_misses {}", cache.misses.load(Relaxed))?;
     writeln!(f, "cache_pages {}", cache.pages.load(Relaxed))?;

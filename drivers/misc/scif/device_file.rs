@@ -278,12 +278,12 @@ fn node_ids(
     let room = usize::try_from(room).map_err(|_| EINVAL)?;
     let own = own.writable()?;
     let count = count.writable()?;
-    let online = endpoint.scif.nodes.online()?;
+    let online = endpoint.online_nodes()?;
     for (index, node) in online.iter().take(room).enumerate() {
         let address = nodes.wrapping_add(index * size_of::<u16>());
         uapi::write(address, node)?;
     }
-    own.write(&endpoint.scif.nodes.own_id())?;
+    own.write(&endpoint.own_node())?;
     let online = i32::try_from(online.len())?;
     count.write(&online)?;
     Ok(online as isize)

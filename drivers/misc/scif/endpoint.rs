@@ -24,6 +24,7 @@ mod accepted;
 mod connected;
 mod connection;
 mod contact;
+pub(crate) mod counts;
 mod dispatch;
 mod listener;
 mod ports;
@@ -89,7 +90,7 @@ enum State {
 /// See the head of this file.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Endpoint {
-    pub(crate) scif: Arc<Scif>,
+    scif: Arc<Scif>,
     waiters: Arc<WaitQueue>,
     #[pin]
     state: Mutex<State>,
@@ -129,6 +130,16 @@ impl Endpoint {
             }),
             GFP_KERNEL_ACCOUNT,
         )
+    }
+
+    /// The id of this node.
+    pub(crate) fn own_node(&self) -> u16 {
+        self.scif.nodes.own_id()
+    }
+
+    /// The ids of the nodes that are online, this one first.
+    pub(crate) fn online_nodes(&self) -> Result<KVec<u16>> {
+        self.scif.nodes.online()
     }
 
     /// Takes a port: `number`, or for 0 one that is free. Returns it.
@@ -200,7 +211,7 @@ impl Endpoint {
             }
         }
         Ok(PortId {
-            node: self.scif.nodes.own_id(),
+            node: self.own_node(),
             port: connection.ports.own,
         })
     }
@@ -357,8 +368,7 @@ impl Endpoint {
             };
             let made = self
                 .scif
-                .contacts()
-                .with(&request.peer)
+                .contact_with(&request.peer)
                 .and_then(|contact| contact.accept(&request, port.number));
             match made {
                 Ok(connection) => return Ok(Accepted::new(peer, connection, port)),

@@ -111,7 +111,7 @@ pub(crate) struct Peer {
     /// It has sent something for a service that this node does not have: said once.
     has_asked_in_vain: Atomic<bool>,
     liveness: Liveness,
-    pub(crate) doorbells: Arc<Doorbells>,
+    doorbells: Arc<Doorbells>,
     /// What services have for this peer; none once it is forgotten.
     #[pin]
     attachments: Mutex<KVec<(ServiceId, Arc<dyn Attachment>)>>,
@@ -197,6 +197,11 @@ impl Peer {
     /// The way there; the caller is inside, unless a function of it says otherwise.
     pub(crate) fn path(&self) -> &dyn Path {
         &*self.path
+    }
+
+    /// How its memory is reached, in a word for users. Any time.
+    pub(crate) fn mode(&self) -> &'static str {
+        self.path.mode()
     }
 
     /// Goes in to use the path; `None` once the peer is lost. Any context.

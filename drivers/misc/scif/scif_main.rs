@@ -225,11 +225,12 @@ fn start_transports(
 }
 
 /// The front doors, a line each. The devices come last, so that whoever opens them finds all there.
-fn open_front_doors(scif: &Arc<Scif>, engines: &Arc<Engines>, settings: &Settings) -> Result<Undo> {
+fn open_front_doors(sources: debugfs::Sources, settings: &Settings) -> Result<Undo> {
+    let (scif, caches) = (sources.scif.clone(), sources.caches.clone());
     let mut doors = Undo::new();
-    doors.add(debugfs::Files::new(scif, engines)?)?;
-    doors.add(MemoryPressure::new(&scif.caches)?)?;
-    doors.add(Devices::register(scif, settings.mic_compat)?)?;
+    doors.add(debugfs::Files::new(sources)?)?;
+    doors.add(MemoryPressure::new(&caches)?)?;
+    doors.add(Devices::register(&scif, settings.mic_compat)?)?;
     Ok(doors)
 }
 
@@ -272,6 +273,12 @@ impl kernel::Module for ScifModule {
         // The services, a line each.
         let mut services = KVec::new();
         services.push(scif.service()?, GFP_KERNEL)?;
+        let sources = debugfs::Sources {
+            nodes: nodes.clone(),
+            scif,
+            caches,
+            engines: engines.clone(),
+        };
         let arrivals = Arrivals {
             nodes: nodes.clone(),
             common: Common {
@@ -284,7 +291,7 @@ impl kernel::Module for ScifModule {
         let sink: Arc<dyn Sink> = Arc::new(arrivals, GFP_KERNEL)?;
         let transports = start_transports(&sink, &queues, &engines, &settings)?;
         Ok(Self {
-            _front_doors: open_front_doors(&scif, &engines, &settings)?,
+            _front_doors: open_front_doors(sources, &settings)?,
             _transports: transports,
             _drained: drained,
         })

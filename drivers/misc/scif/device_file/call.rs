@@ -12,8 +12,10 @@
 //! `parse` has more than 60 lines because it is a list: one arm for each number.
 
 use crate::{
-    arguments::Direction,
-    rma::transfers::LocalSide,
+    arguments::{
+        Direction,
+        LocalSide, //
+    },
     sys::{
         buffer::Buffer,
         uapi::{

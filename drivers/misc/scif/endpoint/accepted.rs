@@ -94,10 +94,13 @@ impl Pending {
         }
     }
 
-    /// A call begins to accept. ENOMEM if there is no room for another connection that `listener`
+    /// A call begins to accept. EINVAL for who is no process, and could never take over; ENOMEM if there is no room for another connection that `listener`
     /// accepts: asked before it is accepted, so that nobody connects for nothing. What is returned is
     /// for [`Self::end`].
     pub(super) fn begin(&mut self, listener: ListenerId) -> Result<u64> {
+        if Process::current().is_none() {
+            return Err(EINVAL);
+        }
         self.make_room(listener)?;
         self.next_ticket += 1;
         let accepting = Accepting {

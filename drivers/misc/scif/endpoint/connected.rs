@@ -14,6 +14,7 @@ use super::{
 use crate::{
     arguments::{
         Direction,
+        LocalSide,
         SignalTarget,
         TransferOptions,
         WindowOptions, //
@@ -23,10 +24,7 @@ use crate::{
         marks::Origin, //
     },
     peer::channel::State as ChannelState,
-    rma::{
-        mapping,
-        transfers::LocalSide, //
-    },
+    rma::mapping,
     sys::{
         buffer::Buffer,
         chardev::poll_events,
@@ -50,12 +48,12 @@ impl Endpoint {
         }
     }
 
-    /// Sends bytes of the caller; see [`stream::Stream::send`].
+    /// Sends bytes of the caller; see [`Stream::send`](super::stream::Stream::send).
     pub(crate) fn send(&self, from: &Buffer, block: bool) -> Result<usize> {
         self.connection()?.stream.send(from, block)
     }
 
-    /// Receives bytes into memory of the caller; see [`stream::Stream::receive`].
+    /// Receives bytes into memory of the caller; see [`Stream::receive`](super::stream::Stream::receive).
     pub(crate) fn receive(&self, to: &Buffer, block: bool) -> Result<usize> {
         self.connection()?.stream.receive(to, block)
     }

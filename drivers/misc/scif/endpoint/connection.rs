@@ -121,16 +121,15 @@ impl Connection {
         ports: PortPair,
         state: State,
     ) -> Result<Arc<Self>> {
-        let peer = &shared.peer;
-        let channel = Channel::new(peer, owner, id, state)?;
+        let channel = Channel::new(&shared.peer, owner, id, state)?;
         let stream = Stream::new(&channel, shared.ring_size)?;
-        let engine = choose_engine(peer, id);
+        let engine = channel.choose_engine();
         let (exports, caches) = (&shared.exports, &shared.caches);
         let windows = Windows::new(&channel, exports, caches.clone(), engine)?;
         let remote_windows = RemoteWindows::new(&channel, &shared.remembered)?;
         let transfers = Transfers::new(&channel, &windows, &remote_windows, caches, engine)?;
-        let fences = Fences::new(&channel, &transfers.marks, &windows, &remote_windows);
-        let subscription = Subscription::new(&peer.doorbells, stream.doorbell, stream.clone())?;
+        let fences = Fences::new(&channel, &transfers, &windows, &remote_windows);
+        let subscription = channel.subscribe(stream.doorbell, stream.clone())?;
         Arc::pin_init(
             pin_init!(Self {
                 channel,
@@ -279,7 +278,7 @@ impl Connection {
             return;
         }
         let queues = self.channel.queues();
-        if self.channel.peer().is_over() {
+        if self.channel.is_over() {
             // There it is the end of the session that lets go of windows.
             queues.link.flush();
         }
@@ -298,8 +297,7 @@ impl Connection {
         if !self.windows.has_any() {
             return;
         }
-        let peer = self.channel.peer();
-        let done = || (self.close_answered.load(Relaxed) || peer.is_over()).then_some(());
+        let done = || (self.close_answered.load(Relaxed) || self.channel.is_over()).then_some(());
         if can_be_killed() && waiters.wait_killable(done).is_ok() {
             return;
         }
@@ -313,18 +311,4 @@ impl Connection {
         self.channel.change_state(|_| Some(State::Closed));
         self.channel.remove();
     }
-}
-
-/// Spreads channels over the engines that reach the peer.
-fn choose_engine(peer: &Peer, id: ChannelId) -> Option<usize> {
-    let engines = peer.path().engines();
-    let working = || {
-        engines
-            .iter()
-            .enumerate()
-            .filter(|(_, route)| !route.engine.has_stopped())
-    };
-    let count = working().count();
-    let number = (id.0 as usize).checked_rem(count)?;
-    working().nth(number).map(|(index, _)| index)
 }

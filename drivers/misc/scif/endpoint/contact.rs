@@ -10,6 +10,7 @@ use super::{
         PortPair,
         Shared, //
     },
+    counts::Counts,
     listener::Request,
     ports::Ports, //
 };
@@ -18,7 +19,8 @@ use crate::{
         envelope::ChannelId,
         messages::{
             Message,
-            Refusal, //
+            Refusal,
+            WindowId, //
         },
     },
     memory::{
@@ -52,7 +54,7 @@ use kernel::{
 /// See the head of this file.
 #[pin_data]
 pub(super) struct Contact {
-    pub(super) shared: Shared,
+    shared: Shared,
     pub(super) ports: Arc<Ports>,
     #[pin]
     connections: Mutex<ChannelTable<Connection>>,
@@ -165,7 +167,7 @@ impl Contact {
     }
 
     /// Calls `f` with each connection, one at a time, without a lock.
-    pub(super) fn for_each(&self, mut f: impl FnMut(&Connection)) {
+    fn for_each(&self, mut f: impl FnMut(&Connection)) {
         let mut index = 0;
         loop {
             let next = self.connections.lock().at_or_after(index);
@@ -177,15 +179,46 @@ impl Contact {
         }
     }
 
-    /// How many connections have an end here that is not closed, and how many are closed and wait for
-    /// the peer's last word.
-    pub(super) fn connection_counts(&self) -> (usize, usize) {
-        let (mut open, mut closing) = (0, 0);
+    /// Adds what there is to `counts`. May sleep.
+    pub(super) fn add_to(&self, counts: &mut Counts) {
         self.for_each(|connection| match connection.channel.state() {
-            State::Closed => closing += 1,
-            _ => open += 1,
+            State::Closed => counts.closing_connections += 1,
+            _ => counts.connections += 1,
         });
-        (open, closing)
+        counts.exported_windows += self.shared.exports.count();
+        counts.mappings += self.shared.mappings.count();
+    }
+
+    /// The peer has let go of a window, of whatever connection.
+    pub(super) fn window_released(&self, window: WindowId) {
+        self.shared.exports.release(window);
+    }
+
+    // ----- the end of the peer, in this order; each may sleep ----------------------------------
+
+    /// It is lost: marks all connections, and wakes who waits.
+    pub(super) fn lost(&self) {
+        self.for_each(|connection| connection.lost());
+    }
+
+    /// Nobody is inside the peer any more.
+    pub(super) fn drained(&self) {
+        // Signals that were deferred since the connections were marked keep windows in use.
+        self.for_each(|connection| connection.transfers.forget_deferred());
+        // No fault puts pages back from here on.
+        self.shared.mappings.revoke_all();
+        // Requests came from the control work, which is out now, too.
+        self.ports.forget_requests(self.peer());
+    }
+
+    /// It can't reach the windows any more.
+    pub(super) fn unreachable(&self) {
+        self.shared.exports.release_all();
+    }
+
+    /// It has let go of all memory of this node.
+    pub(super) fn forget(&self) {
+        self.for_each(|connection| connection.channel.remove());
     }
 }
 

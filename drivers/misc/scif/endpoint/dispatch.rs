@@ -65,7 +65,7 @@ pub(super) fn handle(contact: &Arc<Contact>, message: Message) -> Result<(), Vio
                 let _ = peer.post(&Message::CloseDone { target: source });
             }
         },
-        Message::WindowReleased { window } => contact.shared.exports.release(window),
+        Message::WindowReleased { window } => contact.window_released(window),
         _ => match contact.connection(message.target()) {
             Some(connection) => handle_for(&connection, message)?,
             None => {

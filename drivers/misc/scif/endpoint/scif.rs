@@ -5,6 +5,7 @@
 use super::{
     accepted::Pending,
     contact::Contact,
+    counts::Counts,
     ports::Ports,
     service::{
         Contacts,
@@ -13,7 +14,10 @@ use super::{
 };
 use crate::{
     node::Nodes,
-    peer::service::Service,
+    peer::{
+        service::Service,
+        Peer, //
+    },
     rma::caches::Caches, //
 };
 use kernel::{
@@ -28,26 +32,14 @@ use kernel::{
 /// See the head of this file.
 #[pin_data]
 pub(crate) struct Scif {
-    pub(crate) nodes: Arc<Nodes>,
-    pub(crate) caches: Arc<Caches>,
+    pub(super) nodes: Arc<Nodes>,
+    caches: Arc<Caches>,
     pub(super) ports: Arc<Ports>,
     contacts: Arc<Contacts>,
     ring_size: u32,
     /// What was accepted and not yet taken over.
     #[pin]
     pub(super) pending: Mutex<Pending>,
-}
-
-/// How much there is with the nodes that are online, for people.
-#[derive(Default)]
-pub(crate) struct Counts {
-    pub(crate) connections: usize,
-    /// Those that are closed here, and wait for the peer's last word.
-    pub(crate) closing_connections: usize,
-    /// Windows that peers may be using.
-    pub(crate) exported_windows: usize,
-    /// Of peers' memory, in processes.
-    pub(crate) mappings: usize,
 }
 
 impl Scif {
@@ -88,9 +80,9 @@ impl Scif {
         self.contacts.with(&self.nodes.peer(node)?)
     }
 
-    /// As [`Self::contact`], with a peer that a request came from.
-    pub(super) fn contacts(&self) -> &Contacts {
-        &self.contacts
+    /// As [`Self::contact`], with a peer that a request came from: ENODEV if it is lost.
+    pub(super) fn contact_with(&self, peer: &Arc<Peer>) -> Result<Arc<Contact>> {
+        self.contacts.with(peer)
     }
 
     /// How much there is. May sleep.
@@ -101,11 +93,7 @@ impl Scif {
                 // What is kept of it is only memory that it might still write to.
                 return;
             }
-            let (open, closing) = contact.connection_counts();
-            counts.connections += open;
-            counts.closing_connections += closing;
-            counts.exported_windows += contact.shared.exports.count();
-            counts.mappings += contact.shared.mappings.count();
+            contact.add_to(&mut counts);
         });
         counts
     }

@@ -135,25 +135,18 @@ impl Attachment for Attached {
     }
 
     fn lost(&self) {
-        self.contact.for_each(|connection| connection.lost());
+        self.contact.lost();
     }
 
     fn drained(&self) {
-        // Signals that were deferred since the connections were marked keep windows in use.
-        self.contact
-            .for_each(|connection| connection.transfers.forget_deferred());
-        // No fault puts pages back from here on.
-        self.contact.shared.mappings.revoke_all();
-        // Requests came from the control work, which is out now, too.
-        self.contact.ports.forget_requests(self.contact.peer());
+        self.contact.drained();
     }
 
     fn unreachable(&self) {
-        self.contact.shared.exports.release_all();
+        self.contact.unreachable();
     }
 
     fn forget(&self) {
-        self.contact
-            .for_each(|connection| connection.channel.remove());
+        self.contact.forget();
     }
 }

@@ -133,7 +133,7 @@ impl Stream {
                 channel: channel.clone(),
                 inbound,
                 geometry,
-                doorbell: channel.peer().doorbells.for_data(channel.id.0),
+                doorbell: channel.data_doorbell(),
                 remote: SetOnce::new(),
                 sending <- CallLock::new(),
                 receiving <- CallLock::new(),
@@ -158,17 +158,16 @@ impl Stream {
     /// Learns of the peer's ring; what the peer says of it is checked here. Ends the relation to it if
     /// that can't be.
     pub(super) fn set_remote(&self, ring: &RingAddress) -> Result {
-        let peer = self.channel.peer();
         let len = DATA as u64 + u64::from(ring.size);
-        let reached = peer.path().reach(ring.address, len).is_ok();
-        let doorbell_exists = peer.doorbells.exists(ring.doorbell);
+        let reached = self.channel.path().reach(ring.address, len).is_ok();
+        let doorbell_exists = self.channel.has_doorbell(ring.doorbell);
         let (true, true, Some(geometry), 0) = (
             reached,
             doorbell_exists,
             Geometry::new(ring.size),
             ring.address % 8,
         ) else {
-            peer.fail("it offers a ring that can't be reached");
+            self.channel.fail("it offers a ring that can't be reached");
             return Err(ENODEV);
         };
         self.remote.populate(RemoteRing {

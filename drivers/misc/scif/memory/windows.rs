@@ -397,7 +397,7 @@ impl Windows {
         window.uses.close();
         let told = self.channel.remote().and_then(|target| {
             // One that is being killed does not wait.
-            let _ = self.channel.peer().wait_for_bulk_room();
+            let _ = self.channel.wait_for_bulk_room();
             self.channel.post(&Message::WindowRevoke {
                 target,
                 window: window.id,

@@ -15,6 +15,10 @@
 //! Locks: `state` and `waiters` are leaves and taken in any context.
 
 use super::{
+    doorbells::{
+        Rung,
+        Subscription, //
+    },
     Peer,
     PeerUse, //
 };
@@ -166,6 +170,11 @@ impl Channel {
         self.peer.fail(reason);
     }
 
+    /// See [`Peer::is_over`].
+    pub(crate) fn is_over(&self) -> bool {
+        self.peer.is_over()
+    }
+
     /// See [`Peer::post`].
     pub(crate) fn post(&self, message: &impl Enveloped) -> Result {
         self.peer.post(message)
@@ -174,6 +183,36 @@ impl Channel {
     /// See [`Peer::post_bulk`].
     pub(crate) fn post_bulk(&self, message: &impl Enveloped) -> Result {
         self.peer.post_bulk(message)
+    }
+
+    /// See [`Peer::wait_for_bulk_room`].
+    pub(crate) fn wait_for_bulk_room(&self) -> Result {
+        self.peer.wait_for_bulk_room()
+    }
+
+    /// The doorbell by which the peer announces data of this channel: they spread over all that
+    /// there are.
+    pub(crate) fn data_doorbell(&self) -> u32 {
+        self.peer.doorbells.for_data(self.id.0)
+    }
+
+    /// Whether the peer, and this side, has such a doorbell.
+    pub(crate) fn has_doorbell(&self, number: u32) -> bool {
+        self.peer.doorbells.exists(number)
+    }
+
+    /// See [`Subscription::new`].
+    pub(crate) fn subscribe(
+        &self,
+        doorbell: u32,
+        subscriber: Arc<dyn Rung>,
+    ) -> Result<Subscription> {
+        Subscription::new(&self.peer.doorbells, doorbell, subscriber)
+    }
+
+    /// Which of the path's engines copies for this channel: they spread over all that work.
+    pub(crate) fn choose_engine(&self) -> Option<usize> {
+        self.path().choose_engine(self.id.0 as usize)
     }
 
     /// The peer's id of its end: ENOTCONN before it is known.

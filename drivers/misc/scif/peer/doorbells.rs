@@ -50,13 +50,13 @@ impl Doorbells {
     }
 
     /// Whether the peer, and this side, has such a doorbell.
-    pub(crate) fn exists(&self, number: u32) -> bool {
+    pub(super) fn exists(&self, number: u32) -> bool {
         self.existing & doorbell::bit(number) != 0
     }
 
     /// Chooses the doorbell for data of the channel with this number: they spread over all that
     /// there are.
-    pub(crate) fn for_data(&self, channel: u32) -> u32 {
+    pub(super) fn for_data(&self, channel: u32) -> u32 {
         let count = (self.existing >> doorbell::DATA).trailing_ones().max(1);
         doorbell::DATA + channel % count
     }
@@ -94,7 +94,7 @@ pub(crate) struct Subscription {
 
 impl Subscription {
     /// Has `subscriber` told whenever doorbell `number` rings. EINVAL for a number that can't be.
-    pub(crate) fn new(
+    pub(super) fn new(
         doorbells: &Arc<Doorbells>,
         number: u32,
         subscriber: Arc<dyn Rung>,

@@ -18,6 +18,7 @@ use super::{
         Marks, //
     },
     signal::Signal,
+    transfers::Transfers, //
 };
 use crate::{
     arguments::SignalTarget,
@@ -80,13 +81,14 @@ pub(crate) struct Fences {
 }
 
 impl Fences {
+    /// Behind these transfers, with signals in these windows.
     pub(crate) fn new(
         channel: &Arc<Channel>,
-        marks: &Arc<Marks>,
+        transfers: &Transfers,
         windows: &Arc<Windows>,
         remote_windows: &Arc<RemoteWindows>,
     ) -> impl PinInit<Self> {
-        let (channel, marks) = (channel.clone(), marks.clone());
+        let (channel, marks) = (channel.clone(), transfers.marks.clone());
         let (windows, remote_windows) = (windows.clone(), remote_windows.clone());
         pin_init!(Self {
             channel,

@@ -27,6 +27,7 @@ use super::{
 use crate::{
     arguments::{
         Direction,
+        LocalSide,
         TransferOptions,
         PROTECTION_READ,
         PROTECTION_WRITE, //
@@ -59,14 +60,6 @@ use kernel::{
 /// Writes up to this many bytes go by CPU unless the caller insists on nothing.
 const SMALL_WRITE: u64 = 1024;
 
-/// The local side of a transfer, as the caller names it.
-pub(crate) enum LocalSide {
-    /// Windows, from this offset on.
-    Windows(i64),
-    /// Memory of the caller.
-    Memory(Buffer),
-}
-
 /// Where the local side of a transfer comes from.
 enum Source {
     Windows(Range),
@@ -82,7 +75,7 @@ pub(crate) struct Transfers {
     remote_windows: Arc<RemoteWindows>,
     caches: Arc<Caches>,
     cache: Arc<RegistrationCache>,
-    pub(crate) marks: Arc<Marks>,
+    pub(super) marks: Arc<Marks>,
     /// Which of the path's engines copies.
     engine: Option<usize>,
 }

@@ -29,7 +29,8 @@ pub(crate) trait Outbound {
     /// How many bytes of the peer's memory can be reached at most.
     fn reachable(&self) -> u64;
 
-    /// The engines that reach the peer's memory; often none.
+    /// The engines that reach the peer's memory; often none. Any time: they stay what they are as
+    /// long as there is the path, and one that has stopped says so.
     fn engines(&self) -> &[EngineRoute];
 
     /// One of them, by its place, as long as it works.
@@ -37,6 +38,18 @@ pub(crate) trait Outbound {
         self.engines()
             .get(place?)
             .filter(|route| !route.engine.has_stopped())
+    }
+
+    /// The place of one that works, another one for each `number`; none if there is none.
+    fn choose_engine(&self, number: usize) -> Option<usize> {
+        let working = || {
+            self.engines()
+                .iter()
+                .enumerate()
+                .filter(|(_, route)| !route.engine.has_stopped())
+        };
+        let number = number.checked_rem(working().count())?;
+        working().nth(number).map(|(place, _)| place)
     }
 }
 

@@ -11,7 +11,8 @@ use kernel::sync::ArcBorrow;
 /// Both sides of the way to a peer, its doorbells, and its end.
 ///
 /// Whoever uses it is inside the session (`Peer::enter`), which the transport waits for before it
-/// takes anything down; a doorbell may be rung at any time. Any context, unless a function says otherwise.
+/// takes anything down; a doorbell may be rung, and the mode and the engines looked at, at any time.
+/// Any context, unless a function says otherwise.
 pub(crate) trait Path: Inbound + Outbound + Send + Sync {
     /// How the peer's memory is reached, in a word for users.
     fn mode(&self) -> &'static str;
