@@ -14,11 +14,15 @@ use crate::{
             WindowId, //
         },
     },
-    peer::Peer,
+    peer::{
+        control::BACKLOG_LIMIT,
+        Peer, //
+    },
     transport::extent_table::ExtentTable, //
 };
 use kernel::{
     page::PAGE_SHIFT,
+    prelude::*,
     sync::{
         atomic::{
             Atomic,
@@ -31,6 +35,7 @@ use kernel::{
 /// Windows of one peer: it can't make this node remember any number of them, and all of them can be
 /// released at once without the control messages that say so filling the backlog.
 const MAX_WINDOWS: u64 = 1 << 17;
+static_assert!(MAX_WINDOWS < BACKLOG_LIMIT as u64);
 
 /// How often a peer may register each of its pages before extents are counted against it.
 const REGISTRATIONS_PER_PAGE: u64 = 4;

@@ -52,10 +52,14 @@ use kernel::{
     new_mutex,
     page::PAGE_SHIFT,
     prelude::*,
-    rbtree::RBTree,
+    rbtree::{
+        RBTree,
+        RBTreeNodeReservation, //
+    },
     sync::{
         Arc,
-        Mutex, //
+        Mutex,
+        UniqueArc, //
     },
 };
 
@@ -274,15 +278,24 @@ impl RemoteWindows {
             if extents.len() != incoming.range.len() {
                 return Err("it sends extents that do not fill the window".into());
             }
-            let window = RemoteWindow {
-                id: incoming.id,
-                range: incoming.range,
-                protection: incoming.protection,
-                extents,
-                peer: self.channel.peer().clone(),
-                _allowance: allowance,
+            // All that can fail comes before there is a window: one that is dropped tells the peer that
+            // it is released, and the answer has to come first.
+            let place = UniqueArc::<RemoteWindow>::new_uninit(GFP_KERNEL);
+            let node = RBTreeNodeReservation::new(GFP_KERNEL);
+            status = match (place, node) {
+                (Ok(place), Ok(node)) => {
+                    let window = place.write(RemoteWindow {
+                        id: incoming.id,
+                        range: incoming.range,
+                        protection: incoming.protection,
+                        extents,
+                        peer: self.channel.peer().clone(),
+                        _allowance: allowance,
+                    });
+                    self.add(window.into(), node)?
+                }
+                _ => Status::NoMemory,
             };
-            status = self.add(window)?;
         }
         if let Ok(target) = self.channel.remote() {
             let _ = self.channel.post(&Message::WindowAnswer {
@@ -294,14 +307,16 @@ impl RemoteWindows {
         Ok(())
     }
 
-    fn add(&self, window: RemoteWindow) -> Result<Status, Violation> {
+    fn add(
+        &self,
+        window: Arc<RemoteWindow>,
+        node: RBTreeNodeReservation<u64, Arc<RemoteWindow>>,
+    ) -> Result<Status, Violation> {
         let start = window.range.start();
-        let Ok(window) = Arc::new(window, GFP_KERNEL) else {
-            return Ok(Status::NoMemory);
-        };
         let mut tables = self.tables.lock();
         if tables.closed {
-            // The window is released when it is dropped, after the lock.
+            // The window is released when it is dropped, after the lock; the peer, which hears that
+            // this end is closed, does not wait for an answer.
             drop(tables);
             return Ok(Status::Unknown);
         }
@@ -309,15 +324,9 @@ impl RemoteWindows {
             drop(tables);
             return Err("it offers windows that overlap".into());
         }
-        let inserted = tables
-            .windows
-            .try_create_and_insert(start, window.clone(), GFP_KERNEL)
-            .is_ok();
-        drop(tables);
-        Ok(match inserted {
-            true => Status::Done,
-            false => Status::NoMemory,
-        })
+        // None was there: they do not overlap.
+        tables.windows.insert(node.into_node(start, window));
+        Ok(Status::Done)
     }
 
     /// A window was unregistered by its owner.

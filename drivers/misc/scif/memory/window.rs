@@ -37,7 +37,8 @@ use kernel::{
             Full,
             Relaxed, //
         },
-        Arc, //
+        Arc,
+        SetOnce, //
     },
 };
 
@@ -53,24 +54,12 @@ pub(crate) struct Window {
     /// Transfers of this end.
     #[pin]
     pub(super) uses: InFlight,
-    /// The peer's answer to the offer: 0 as long as there is none, see [`answer_code`].
-    answer: Atomic<u32>,
+    /// The peer's answer to the offer.
+    answer: SetOnce<Status>,
     /// Whether the peer may still use it.
     held_by_peer: Atomic<bool>,
     /// Whether its place was given back: once, whoever comes last.
     gone: Atomic<bool>,
-}
-
-const ANSWER_DONE: u32 = 1;
-const ANSWER_NO_MEMORY: u32 = 2;
-const ANSWER_OTHER: u32 = 3;
-
-fn answer_code(status: Status) -> u32 {
-    match status {
-        Status::Done => ANSWER_DONE,
-        Status::NoMemory => ANSWER_NO_MEMORY,
-        _ => ANSWER_OTHER,
-    }
 }
 
 impl Placed for Window {
@@ -100,7 +89,7 @@ impl Window {
                 export,
                 memory,
                 uses <- InFlight::new(),
-                answer: Atomic::new(0),
+                answer: SetOnce::new(),
                 held_by_peer: Atomic::new(true),
                 gone: Atomic::new(false),
             }),
@@ -124,20 +113,19 @@ impl Window {
             })
     }
 
-    /// The peer has answered the offer.
+    /// The peer has answered the offer. Only the first time counts.
     pub(super) fn set_answer(&self, status: Status) {
-        self.answer.store(answer_code(status), Relaxed);
+        self.answer.populate(status);
     }
 
     /// The answer, once it is there: ENOMEM if the peer has no memory to keep track of it, EAGAIN if
     /// it can't reach it. Any context.
     pub(super) fn answer(&self) -> Option<Result> {
-        match self.answer.load(Relaxed) {
-            0 => None,
-            ANSWER_DONE => Some(Ok(())),
-            ANSWER_NO_MEMORY => Some(Err(ENOMEM)),
-            _ => Some(Err(EAGAIN)),
-        }
+        Some(match self.answer.copy()? {
+            Status::Done => Ok(()),
+            Status::NoMemory => Err(ENOMEM),
+            _ => Err(EAGAIN),
+        })
     }
 
     /// The peer has let go of it.

@@ -426,11 +426,12 @@ impl Windows {
                 Err(Removal::None) => return Err(ENXIO),
                 Err(Removal::Cuts) => return Err(EINVAL),
             };
-            // With the memory at hand the rest can't fail: all of them go, or none.
-            revoked.reserve(count, GFP_KERNEL_ACCOUNT)?;
-            noted.reserve(count, GFP_KERNEL_ACCOUNT)?;
+            // With the memory at hand the rest can't fail: all of them go, or none. Nobody pays, for a
+            // moment only: the control work needs the lock.
+            revoked.reserve(count, GFP_KERNEL)?;
+            noted.reserve(count, GFP_KERNEL)?;
             for _ in 0..count {
-                let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
+                let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
                 let _ = noted.push_within_capacity(node);
             }
             let mut start = range.start();

@@ -65,12 +65,17 @@ const FAREWELL: usize = 128;
 const SLOTS_OFFSET: usize = 4096;
 const SLOTS: u32 = 256;
 
+static_assert!(CONSUMED >= HEARTBEAT + 8 && FAREWELL >= CONSUMED + 8);
+static_assert!(SLOTS_OFFSET >= FAREWELL + 4 && SLOTS_OFFSET % SLOT_SIZE == 0);
+// A full ring holds two halves, see above.
+static_assert!(SLOTS.is_power_of_two() && SLOTS > 1);
+
 /// Bytes of a control block.
 pub(crate) const BLOCK_SIZE: usize = SLOTS_OFFSET + SLOTS as usize * SLOT_SIZE;
 
 /// Messages that may wait for room in the peer's ring: more than there are windows that can be
 /// released at once when a connection is closed.
-const BACKLOG_LIMIT: usize = 1 << 18;
+pub(crate) const BACKLOG_LIMIT: usize = 1 << 18;
 /// Bulk senders wait while more messages than this are in the backlog.
 const BACKLOG_BULK: usize = 64;
 
