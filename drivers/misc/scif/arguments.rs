@@ -17,9 +17,14 @@ pub(crate) const PROTECTION_READ: u32 = 1;
 /// Memory may be written (`SCIF_PROT_WRITE`).
 pub(crate) const PROTECTION_WRITE: u32 = 2;
 
+/// Besides those, of a window: nobody may hold it for longer than a transfer takes, by a mapping or
+/// otherwise, because its memory may be used for something else as soon as it is closed.
+pub(crate) const TRANSFERS_ONLY: u32 = 4;
+
 const ACCEPT_SYNC: i32 = 1;
 const MESSAGE_BLOCK: i32 = 1;
 const MAP_FIXED: i32 = 0x10;
+const MAP_KERNEL: i32 = 0x20;
 const FENCE_INIT_SELF: i32 = 1;
 const FENCE_INIT_PEER: i32 = 2;
 const SIGNAL_LOCAL: i32 = 0x10;
@@ -51,6 +56,13 @@ pub(crate) enum LocalSide {
     Windows(i64),
     /// Memory of the caller.
     Memory(Buffer),
+}
+
+impl LocalSide {
+    /// Whether it is memory that stays the caller's, and is not pinned.
+    pub(crate) fn is_lent(&self) -> bool {
+        matches!(self, Self::Memory(memory) if memory.user_address().is_none())
+    }
 }
 
 /// How the caller wants a transfer done.
@@ -141,6 +153,19 @@ pub(crate) fn origin(flags: i32) -> Result<Origin> {
     match flags {
         FENCE_INIT_SELF => Ok(Origin::Own),
         FENCE_INIT_PEER => Ok(Origin::Peer),
+        _ => Err(EINVAL),
+    }
+}
+
+/// Whether memory is the kernel's, which clients in the kernel say by a flag, and the other flags.
+pub(crate) fn take_map_kernel(flags: i32) -> (bool, i32) {
+    (flags & MAP_KERNEL != 0, flags & !MAP_KERNEL)
+}
+
+/// Whether a window has to be where it is wanted. EINVAL for an unknown flag.
+pub(crate) fn map_fixed(flags: i32) -> Result<bool> {
+    match flags & !MAP_FIXED {
+        0 => Ok(flags & MAP_FIXED != 0),
         _ => Err(EINVAL),
     }
 }

@@ -11,6 +11,8 @@
 //!           Connecting -> Connected (which its connection knows to be so, or over)
 //! ```
 //!
+//! and from each of them to Closed.
+//!
 //! A fresh endpoint may also take over a connection that another one has accepted (`ACCEPTREG`);
 //! its wait queue stays the same all its life, because pollers hold on to it. The port belongs to the
 //! endpoint, and is free again when the last one that has it is closed.
@@ -20,6 +22,7 @@
 //!
 //! Lock: `state` is held for moments only, never while waiting.
 
+mod accept;
 mod accepted;
 mod connected;
 mod connection;
@@ -27,11 +30,13 @@ mod contact;
 pub(crate) mod counts;
 mod dispatch;
 mod listener;
+pub(crate) mod pinned;
 mod ports;
 pub(crate) mod scif;
 mod service;
 mod stream;
 
+pub(crate) use crate::rma::remote_pages::RemotePages;
 use crate::{
     arguments::PortId,
     logic::messages::Refusal,
@@ -39,19 +44,13 @@ use crate::{
     sys::{
         current::{
             capable,
-            descriptor_table,
             Capability, //
         },
-        random,
         wait::{
             new_wait_queue,
             WaitQueue, //
         },
     },
-};
-use accepted::{
-    Accepted,
-    ListenerId, //
 };
 use connection::{
     Connection,
@@ -61,12 +60,7 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            Relaxed,
-            Release, //
-        },
+        atomic::Atomic,
         Arc,
         Mutex, //
     },
@@ -85,6 +79,8 @@ enum State {
     /// Asked for; the connection knows of the answer.
     Connecting(Arc<Connection>, Arc<BoundPort>),
     Connected(Arc<Connection>, #[expect(dead_code)] Arc<BoundPort>),
+    /// For good: who still calls had begun before.
+    Closed,
 }
 
 /// See the head of this file.
@@ -150,6 +146,7 @@ impl Endpoint {
         let mut state = self.state.lock();
         match &*state {
             State::Unbound => (),
+            State::Closed => return Err(EBADF),
             State::Bound(_) => return Err(EINVAL),
             State::Listening(..) | State::Connecting(..) | State::Connected(..) => {
                 return Err(EISCONN)
@@ -166,6 +163,7 @@ impl Endpoint {
         let mut state = self.state.lock();
         let port = match &*state {
             State::Unbound => return Err(EINVAL),
+            State::Closed => return Err(EBADF),
             State::Bound(port) => port.clone(),
             State::Listening(..) | State::Connecting(..) | State::Connected(..) => {
                 return Err(EISCONN)
@@ -226,6 +224,7 @@ impl Endpoint {
         let port = match &*state {
             State::Listening(..) => return Err(EOPNOTSUPP),
             State::Connected(..) => return Err(EISCONN),
+            State::Closed => return Err(EBADF),
             State::Connecting(connection, _) => return Ok((connection.clone(), false)),
             State::Unbound => None,
             State::Bound(port) => Some(port.clone()),
@@ -299,141 +298,14 @@ impl Endpoint {
         }
     }
 
-    // ----- accept ------------------------------------------------------------------------------
-
-    /// Takes the oldest request, makes a connection of it and keeps that for the calling process.
-    /// Returns who is connected, and the handle for [`Self::take_over`]. EAGAIN if there is no request
-    /// and `block` is not set; EINTR if the listener is closed meanwhile.
-    pub(crate) fn accept(&self, block: bool) -> Result<(PortId, u64)> {
-        let pending = &self.scif.pending;
-        let ticket = pending.lock().begin(self.listener_id())?;
-        let accepted = self.accept_request(block);
-        // Dropping a connection closes it, which must not happen under the lock.
-        let (added, peer, handle) = {
-            let mut pending = pending.lock();
-            let ended = pending.end(ticket);
-            let accepted = accepted?;
-            let (peer, handle) = (accepted.peer, random::number());
-            let added = match ended {
-                Ok(()) => pending.add(handle, self.listener_id(), accepted),
-                Err(error) => Err((error, accepted)),
-            };
-            (added, peer, handle)
-        };
-        match added {
-            Ok(()) => Ok((peer, handle)),
-            Err((error, _accepted)) => Err(error),
-        }
-    }
-
-    /// Nobody will learn of the handle: closes what was accepted.
-    pub(crate) fn forget_accepted(&self, handle: u64) {
-        let accepted = self.scif.pending.lock().take(handle);
-        drop(accepted);
-    }
-
-    fn listener_id(&self) -> ListenerId {
-        ListenerId(core::ptr::from_ref(self).addr())
-    }
-
-    fn accept_request(&self, block: bool) -> Result<Accepted> {
-        let (listener, port) = match &*self.state.lock() {
-            State::Listening(listener, port) => (listener.clone(), port.clone()),
-            _ => return Err(EINVAL),
-        };
-        let table = descriptor_table();
-        let flushes = self.flushes.load(Relaxed);
-        // Another thread of the caller has closed a descriptor of the listener.
-        let is_flushed =
-            || self.flushes.load(Acquire) != flushes && self.flushed_by.load(Relaxed) == table;
-        loop {
-            let Some(request) = listener.pop() else {
-                if listener.is_closed() || is_flushed() {
-                    return Err(EINTR);
-                }
-                if !block {
-                    return Err(EAGAIN);
-                }
-                self.waiters
-                    .wait(|| {
-                        let go_on = listener.is_ready() || listener.is_closed() || is_flushed();
-                        go_on.then_some(())
-                    })
-                    .map_err(|_| EINTR)?;
-                continue;
-            };
-            let peer = PortId {
-                node: request.peer.node(),
-                port: request.source_port,
-            };
-            let made = self
-                .scif
-                .contact_with(&request.peer)
-                .and_then(|contact| contact.accept(&request, port.number));
-            match made {
-                Ok(connection) => return Ok(Accepted::new(peer, connection, port)),
-                // Its node was lost: on to the next one.
-                Err(ENODEV) => continue,
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// A descriptor of the endpoint in `table` was closed; `is_last` says whether there is no other in it,
-    /// while others or running calls may keep the endpoint: whoever of the same process waits in
-    /// accept returns, and with the last one goes what the process has accepted and not taken over.
-    pub(crate) fn flush(&self, table: usize, is_last: impl FnOnce() -> bool) {
-        self.flushed_by.store(table, Relaxed);
-        self.flushes.fetch_add(1, Release);
-        self.waiters.wake_all();
-        // Asked of listeners only: it takes a look at the whole table.
-        let listening = matches!(&*self.state.lock(), State::Listening(..));
-        if listening && is_last() {
-            self.close_accepted(Some(table));
-        }
-    }
-
-    /// Closes what was accepted and not taken over: of one table of descriptors, or of all.
-    fn close_accepted(&self, table: Option<usize>) {
-        loop {
-            let accepted = self.scif.pending.lock().take_of(self.listener_id(), table);
-            if accepted.is_none() {
-                return;
-            }
-        }
-    }
-
-    /// Makes the connection that the calling process has accepted under this handle this endpoint's.
-    /// EINVAL if there is none, or unless the endpoint is fresh; a mistake costs no connection.
-    pub(crate) fn take_over(&self, handle: u64) -> Result {
-        if !matches!(&*self.state.lock(), State::Unbound) {
-            return Err(EINVAL);
-        }
-        let accepted = self.scif.pending.lock().take(handle);
-        let mut accepted = accepted.ok_or(EINVAL)?;
-        let mut state = self.state.lock();
-        if !matches!(&*state, State::Unbound) {
-            // Another thread was faster: the connection is closed, after the lock.
-            drop(state);
-            return Err(EINVAL);
-        }
-        if let Some((connection, port)) = accepted.take() {
-            connection.attach(self.waiters.clone());
-            *state = State::Connected(connection, port);
-        }
-        drop(state);
-        self.waiters.wake_all();
-        Ok(())
-    }
-
     // ----- the end -----------------------------------------------------------------------------
 
     /// Closes the endpoint: whoever waits in a call on it returns, and what it has accepted and
     /// nobody took over ends. Its port is free when this returns. May sleep.
     pub(crate) fn close(&self) {
-        let old = core::mem::replace(&mut *self.state.lock(), State::Unbound);
+        let old = core::mem::replace(&mut *self.state.lock(), State::Closed);
         match &old {
-            State::Unbound | State::Bound(_) => (),
+            State::Unbound | State::Bound(_) | State::Closed => (),
             State::Listening(listener, _) => {
                 self.scif.ports.remove_listener(listener);
                 listener.close();

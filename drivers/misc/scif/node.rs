@@ -45,14 +45,67 @@ pub(crate) struct KnownNode {
     pub(crate) id: u16,
     pub(crate) link: CString,
     pub(crate) generation: u64,
+    session: u64,
     /// While it is online.
     pub(crate) peer: Option<Arc<Peer>>,
+}
+
+/// A node that is online, as it was when it came.
+pub(crate) struct OnlineNode {
+    pub(crate) id: u16,
+    pub(crate) is_this: bool,
+    pub(crate) generation: u64,
+    pub(crate) link: CString,
+    /// How its memory is reached, in a word for users.
+    pub(crate) mode: &'static str,
+    /// Another one each time that a node, any node, comes.
+    pub(crate) session: u64,
+    peer: Arc<Peer>,
+}
+
+impl OnlineNode {
+    /// How it is now, in a word for users.
+    pub(crate) fn state(&self) -> &'static str {
+        match (self.is_this, self.peer.is_over()) {
+            (true, _) => "self",
+            (false, false) => "online",
+            (false, true) => "lost",
+        }
+    }
+}
+
+/// Who wants to hear of nodes that come and go.
+pub(crate) trait Watcher: Send + Sync {
+    /// Who is online has changed, maybe more than once. When a node has gone, all that was connected
+    /// with it knows already. May sleep, but waits for nobody.
+    fn changed(&self);
+}
+
+/// Has a watcher told until it is dropped.
+pub(crate) struct Watching {
+    nodes: Arc<Nodes>,
+    watcher: Arc<dyn Watcher>,
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        let removed = {
+            let mut watchers = self.nodes.watchers.lock();
+            let position = watchers.iter().position(|other| {
+                core::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(&self.watcher))
+            });
+            position.and_then(|position| watchers.remove(position).ok())
+        };
+        drop(removed);
+    }
 }
 
 struct Table {
     /// This node as its own peer.
     this: Option<KnownNode>,
     others: KVec<KnownNode>,
+    /// How often one has come.
+    sessions: u64,
 }
 
 /// See the head of this file.
@@ -63,6 +116,9 @@ pub(crate) struct Nodes {
     own_id: Atomic<u32>,
     #[pin]
     table: Mutex<Table>,
+    /// Told with the lock held, so that who goes is told no more.
+    #[pin]
+    watchers: Mutex<KVec<Arc<dyn Watcher>>>,
 }
 
 const ID_UNSET: u32 = u32::MAX;
@@ -78,9 +134,11 @@ impl Nodes {
                     Table {
                         this: None,
                         others: KVec::new(),
+                        sessions: 0,
                     },
                     "Nodes::table"
                 ),
+                watchers <- new_mutex!(KVec::new(), "Nodes::watchers"),
             }),
             GFP_KERNEL,
         )
@@ -101,12 +159,19 @@ impl Nodes {
         if let Err(id) = self.own_id.cmpxchg(ID_UNSET, u32::from(default), Relaxed) {
             return id as u16;
         }
-        if let Some(this) = &mut self.table.lock().this {
+        let mut table = self.table.lock();
+        table.sessions += 1;
+        let session = table.sessions;
+        if let Some(this) = &mut table.this {
             this.id = default;
+            // To watchers it is another one.
+            this.session = session;
             if let Some(peer) = &this.peer {
                 peer.set_node(default);
             }
         }
+        drop(table);
+        self.tell_watchers();
         default
     }
 
@@ -148,6 +213,44 @@ impl Nodes {
         Ok(ids)
     }
 
+    /// The nodes that are online, this one among them. May sleep.
+    pub(crate) fn online_nodes(&self) -> Result<KVec<OnlineNode>> {
+        let table = self.table.lock();
+        let mut nodes = KVec::new();
+        let this = table.this.iter().map(|known| (known, true));
+        let others = table.others.iter().map(|known| (known, false));
+        for (known, is_this) in Iterator::chain(this, others) {
+            let Some(peer) = &known.peer else { continue };
+            let node = OnlineNode {
+                id: known.id,
+                is_this,
+                generation: known.generation,
+                link: CString::try_from(&*known.link)?,
+                mode: peer.mode(),
+                session: known.session,
+                peer: peer.clone(),
+            };
+            nodes.push(node, GFP_KERNEL)?;
+        }
+        Ok(nodes)
+    }
+
+    /// Tells somebody when nodes come and go, and of those that are there. May sleep.
+    pub(crate) fn watch(self: &Arc<Self>, watcher: Arc<dyn Watcher>) -> Result<Watching> {
+        self.watchers.lock().push(watcher.clone(), GFP_KERNEL)?;
+        watcher.changed();
+        Ok(Watching {
+            nodes: self.clone(),
+            watcher,
+        })
+    }
+
+    fn tell_watchers(&self) {
+        for watcher in self.watchers.lock().iter() {
+            watcher.changed();
+        }
+    }
+
     /// EEXIST if a node with its id is online already, over another link.
     fn add(&self, peer: &Arc<Peer>, link: &CStr, is_this: bool) -> Result {
         let name = CString::try_from(link)?;
@@ -156,10 +259,12 @@ impl Nodes {
             // A device may have given this node its id meanwhile.
             peer.set_node(self.own_id());
         }
+        table.sessions += 1;
         let known = KnownNode {
             id: peer.node(),
             link: name,
             generation: peer.generation,
+            session: table.sessions,
             peer: Some(peer.clone()),
         };
         if is_this {
@@ -180,7 +285,7 @@ impl Nodes {
     fn remove(&self, peer: &Peer) {
         let is_it = |other: &mut Arc<Peer>| core::ptr::eq::<Peer>(&**other, peer);
         let mut table = self.table.lock();
-        let Table { this, others } = &mut *table;
+        let Table { this, others, .. } = &mut *table;
         let mut removed = None;
         for known in Iterator::chain(this.iter_mut(), others.iter_mut()) {
             removed = removed.or(known.peer.take_if(is_it));
@@ -193,6 +298,10 @@ impl Nodes {
 impl Observer for Nodes {
     fn lost(&self, peer: &Peer) {
         self.remove(peer);
+    }
+
+    fn torn_down(&self) {
+        self.tell_watchers();
     }
 }
 
@@ -238,6 +347,7 @@ impl Sink for Arrivals {
             peer.detach_services();
             return Err(error);
         }
+        self.nodes.tell_watchers();
         Ok(peer)
     }
 }

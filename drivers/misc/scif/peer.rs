@@ -78,6 +78,9 @@ use liveness::Liveness;
 pub(crate) trait Observer: Send + Sync {
     /// Nobody should be given this peer any more. May sleep.
     fn lost(&self, peer: &Peer);
+
+    /// All that hangs on a peer that was lost knows it. May sleep.
+    fn torn_down(&self);
 }
 
 /// What all peers have in common.
@@ -339,6 +342,7 @@ impl Session for Peer {
         self.control.room.wake_all();
         self.in_flight.close_and_drain();
         self.for_each_attachment(|attachment| attachment.drained());
+        self.observer.torn_down();
         // The very last write into the peer's memory.
         let _ = self.control.say_farewell(self.path(), self.peer_nonce);
         self.path.ring(doorbell::HELLO);

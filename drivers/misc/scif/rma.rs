@@ -9,6 +9,7 @@
 //! - `registration_cache.rs`, `registration.rs`: memory that is kept for later transfers;
 //!   `caches.rs`: all of that, and `memory_pressure.rs`: giving it up
 //! - `mapping.rs`: loads and stores of processes with no system call
+//! - `remote_pages.rs`: pages of the peer for a device of somebody else
 
 pub(crate) mod caches;
 mod cpu_copy;
@@ -19,6 +20,7 @@ pub(crate) mod memory_pressure;
 mod pieces;
 mod registration;
 mod registration_cache;
+pub(crate) mod remote_pages;
 mod signal;
 mod transfer;
 pub(crate) mod transfers;

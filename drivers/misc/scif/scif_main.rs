@@ -23,12 +23,14 @@
 //!
 //! A lock is taken only while holding locks that stand above it. Mutexes:
 //!
+//! 0. `Door::registering`, the mutex of the peer bus
 //! 1. `Endpoint::state`, `Scif::pending`
 //! 2. `NtbLink::inner`
 //! 3. `Contact::connections`, `Exports::table`, `Windows::tables`, `RemoteWindows::tables`,
 //!    `Marks::deferred`, `Mappings::table`
-//! 4. `Nodes::table`, `Contacts::list`, `Ports::inner`, `Engines::list`, `Peer::attachments`,
-//!    `Connection::subscription`, `Caches::list`, `NtbLink::timer`
+//! 4. `Nodes::watchers`, `Nodes::table`, `Contacts::list`, `Ports::inner`, `Engines::list`, `Peer::attachments`,
+//!    `Connection::subscription`, `Caches::list`, `NtbLink::timer`, the tables of `Door`,
+//!    `Devices::list`
 //! 5. `Listener::queue`
 //! 6. `ControlRing::writer`, `ControlRing::reader`, `RegistrationCache::table`
 //!
@@ -62,6 +64,7 @@ mod arguments;
 mod debugfs;
 mod device_file;
 mod endpoint;
+mod kernel_api;
 mod logic;
 mod memory;
 mod node;
@@ -73,6 +76,7 @@ mod transport;
 
 use device_file::Devices;
 use endpoint::scif::Scif;
+use kernel_api::KernelApi;
 use node::{
     Arrivals,
     Nodes, //
@@ -226,10 +230,12 @@ fn start_transports(
 
 /// The front doors, a line each. The devices come last, so that whoever opens them finds all there.
 fn open_front_doors(sources: debugfs::Sources, settings: &Settings) -> Result<Undo> {
-    let (scif, caches) = (sources.scif.clone(), sources.caches.clone());
+    let (scif, nodes) = (sources.scif.clone(), sources.nodes.clone());
+    let caches = sources.caches.clone();
     let mut doors = Undo::new();
     doors.add(debugfs::Files::new(sources)?)?;
     doors.add(MemoryPressure::new(&caches)?)?;
+    doors.add(KernelApi::new(&scif, &nodes)?)?;
     doors.add(Devices::register(&scif, settings.mic_compat)?)?;
     Ok(doors)
 }

@@ -24,7 +24,10 @@ use crate::{
         marks::Origin, //
     },
     peer::channel::State as ChannelState,
-    rma::mapping,
+    rma::{
+        mapping,
+        remote_pages::RemotePages, //
+    },
     sys::{
         buffer::Buffer,
         chardev::poll_events,
@@ -41,7 +44,7 @@ use kernel::{
 
 impl Endpoint {
     /// The connection: ENOTCONN if there is none.
-    fn connection(&self) -> Result<Arc<Connection>> {
+    pub(super) fn connection(&self) -> Result<Arc<Connection>> {
         match &*self.state.lock() {
             State::Connected(connection, _) => Ok(connection.clone()),
             _ => Err(ENOTCONN),
@@ -64,6 +67,7 @@ impl Endpoint {
 
         let connection = match &*self.state.lock() {
             State::Unbound | State::Bound(_) => return ERR,
+            State::Closed => return ERR | HUP,
             State::Listening(listener, _) => {
                 return match listener.is_ready() {
                     true => IN | RDNORM,
@@ -98,7 +102,7 @@ impl Endpoint {
     }
 
     /// The queue that is woken when [`Self::poll_state`] changes.
-    pub(crate) fn waiters(&self) -> &WaitQueue {
+    pub(crate) fn waiters(&self) -> &Arc<WaitQueue> {
         &self.waiters
     }
 
@@ -111,11 +115,19 @@ impl Endpoint {
         options: WindowOptions,
     ) -> Result<i64> {
         let misaligned = memory.address() % PAGE_SIZE != 0 || memory.len() % PAGE_SIZE != 0;
-        let misplaced = offset < 0 || (options.fixed && offset as u64 % PAGE_SIZE as u64 != 0);
-        if misaligned || misplaced || memory.len() == 0 {
+        if misaligned || memory.len() == 0 {
             return Err(EINVAL);
         }
+        Self::check_place(offset, options)?;
         self.connection()?.windows.register(memory, offset, options)
+    }
+
+    /// EINVAL for an offset at which there can be no window.
+    pub(super) fn check_place(offset: i64, options: WindowOptions) -> Result {
+        match offset < 0 || (options.fixed && offset as u64 % PAGE_SIZE as u64 != 0) {
+            true => Err(EINVAL),
+            false => Ok(()),
+        }
     }
 
     /// Unregisters all windows of a range; see
@@ -157,6 +169,18 @@ impl Endpoint {
             &Wanted::of(vma),
             vma,
         )
+    }
+
+    /// Pages of the peer, in one window, as a device of this node may reach them; see
+    /// [`RemotePages`].
+    pub(crate) fn remote_pages(&self, offset: i64, len: u64) -> Result<RemotePages> {
+        let misaligned = offset as u64 % PAGE_SIZE as u64 != 0 || len % PAGE_SIZE as u64 != 0;
+        if misaligned || offset < 0 || len == 0 {
+            return Err(EINVAL);
+        }
+        let connection = self.connection()?;
+        let range = Range::new(offset, len).map_err(|_| ENXIO)?;
+        RemotePages::new(&connection.channel, &connection.remote_windows, range)
     }
 
     /// A mark for all transfers that one side has started so far.

@@ -298,6 +298,11 @@ impl Connection {
             return;
         }
         let done = || (self.close_answered.load(Relaxed) || self.channel.is_over()).then_some(());
+        if self.windows.are_lent() {
+            // Who has lent memory takes it back when the call has returned. A peer that does not let go
+            // is lost one day.
+            return waiters.wait_uninterruptible(done);
+        }
         if can_be_killed() && waiters.wait_killable(done).is_ok() {
             return;
         }

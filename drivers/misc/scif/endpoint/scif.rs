@@ -13,6 +13,7 @@ use super::{
     },
 };
 use crate::{
+    memory::local::Reclaim,
     node::Nodes,
     peer::{
         service::Service,
@@ -75,6 +76,11 @@ impl Scif {
         Ok(Arc::new(service, GFP_KERNEL)?)
     }
 
+    /// Who gives pinned memory up for who needs it.
+    pub(super) fn reclaim(&self) -> &dyn Reclaim {
+        &*self.caches
+    }
+
     /// What there is with a node that is online: ENODEV if it is not.
     pub(super) fn contact(&self, node: u16) -> Result<Arc<Contact>> {
         self.contacts.with(&self.nodes.peer(node)?)
@@ -83,6 +89,15 @@ impl Scif {
     /// As [`Self::contact`], with a peer that a request came from: ENODEV if it is lost.
     pub(super) fn contact_with(&self, peer: &Arc<Peer>) -> Result<Arc<Contact>> {
         self.contacts.with(peer)
+    }
+
+    /// How much there is with a node that is online. May sleep.
+    pub(crate) fn counts_with(&self, node: u16) -> Counts {
+        let mut counts = Counts::default();
+        if let Ok(contact) = self.contact(node) {
+            contact.add_to(&mut counts);
+        }
+        counts
     }
 
     /// How much there is. May sleep.

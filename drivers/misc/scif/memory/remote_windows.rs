@@ -24,7 +24,8 @@ use super::{
 use crate::{
     arguments::{
         PROTECTION_READ,
-        PROTECTION_WRITE, //
+        PROTECTION_WRITE,
+        TRANSFERS_ONLY, //
     },
     logic::{
         address_space::{
@@ -152,6 +153,23 @@ impl RemoteWindows {
         Ok(pieces)
     }
 
+    /// As [`Self::cover`], for who keeps them longer than a transfer takes: EACCES if one of them does
+    /// not allow that.
+    pub(crate) fn cover_for_long(
+        &self,
+        range: Range,
+        protection: u32,
+    ) -> Result<KVVec<RemotePiece>> {
+        let pieces = self.cover(range, protection)?;
+        let refused = pieces
+            .iter()
+            .any(|piece| piece.window.protection & TRANSFERS_ONLY != 0);
+        match refused {
+            true => Err(EACCES),
+            false => Ok(pieces),
+        }
+    }
+
     /// Lets go of all windows, for good. May sleep.
     pub(crate) fn forget_all(&self) {
         loop {
@@ -182,7 +200,7 @@ impl RemoteWindows {
             .ok()
             .filter(|range| range.is_aligned(PAGE_SHIFT as u32))
             .ok_or("it offers a window with an impossible range")?;
-        let all = PROTECTION_READ | PROTECTION_WRITE;
+        let all = PROTECTION_READ | PROTECTION_WRITE | TRANSFERS_ONLY;
         let count = u64::from(offer.extents);
         if offer.protection & !all != 0 || count == 0 || count > offer.len >> PAGE_SHIFT {
             return Err("it offers a window with impossible properties".into());

@@ -10,13 +10,14 @@
 //! Locks: `tables` comes after all locks but the leaves, see `scif_main.rs`, and none is taken under
 //! it; `revoking` is a leaf.
 
+mod register;
+
 use super::{
     exports::{
         ExportOwner,
         Exports, //
     },
     local::{
-        self,
         Holder,
         LocalMemory,
         LocalPiece,
@@ -26,10 +27,6 @@ use super::{
     window::Window, //
 };
 use crate::{
-    arguments::{
-        WindowOptions,
-        PROTECTION_WRITE, //
-    },
     logic::{
         address_space::{
             self,
@@ -38,20 +35,11 @@ use crate::{
         },
         messages::{
             Message,
-            Status,
-            WindowId,
-            EXTENTS_PER_MESSAGE, //
+            WindowId, //
         },
     },
-    peer::{
-        channel::Channel,
-        PeerUse, //
-    },
+    peer::channel::Channel,
     sync::call_lock::CallLock,
-    sys::{
-        buffer::Buffer,
-        pages::Pages, //
-    },
     transport::engine::EngineRoute,
 };
 use kernel::{
@@ -116,6 +104,9 @@ pub(crate) struct Windows {
     exports: Arc<Exports>,
     reclaim: Arc<dyn Reclaim>,
     used: Atomic<bool>,
+    /// Whether there ever was one whose memory is only lent: its owner, who can't be told that it is
+    /// in use, has to wait until it is not.
+    lent: Atomic<bool>,
     /// Which of the path's engines is to reach them.
     engine: Option<usize>,
     #[pin]
@@ -150,6 +141,7 @@ impl Windows {
                 exports: exports.clone(),
                 reclaim,
                 used: Atomic::new(false),
+                lent: Atomic::new(false),
                 engine,
                 tables <- new_mutex!(
                     Tables {
@@ -213,6 +205,11 @@ impl Windows {
         self.used.load(Relaxed)
     }
 
+    /// Whether the memory of one may be used for something else once it is closed.
+    pub(crate) fn are_lent(&self) -> bool {
+        self.lent.load(Relaxed)
+    }
+
     fn give_back(&self, range: Range) {
         self.tables.lock().taken.remove(&range.start());
     }
@@ -270,123 +267,6 @@ impl Windows {
         match refused {
             true => Err(EACCES),
             false => Ok(pieces),
-        }
-    }
-
-    // ----- register ----------------------------------------------------------------------------
-
-    /// Registers whole pages of the caller. Returns the offset of the window. Killable.
-    ///
-    /// EAGAIN if the memory can't be pinned for lack of resources or is out of the peer's reach, as
-    /// the original driver did; ENOMEM if either side has no memory to keep track of it.
-    pub(crate) fn register(
-        self: &Arc<Self>,
-        memory: &Buffer,
-        offset: i64,
-        options: WindowOptions,
-    ) -> Result<i64> {
-        self.channel.check_established()?;
-        // One after another, so that a process can't fill the peer with half offers.
-        let _offering = self.offering.lock()?;
-        let range = self.reserve(offset, memory.len() as u64, options.fixed)?;
-        self.used.store(true, Relaxed);
-        let (_inside, window) = match self.make_exported(memory, range, options.protection) {
-            Ok(made) => made,
-            Err(error) => {
-                // Nobody has heard of it.
-                self.give_back(range);
-                return Err(error);
-            }
-        };
-        let mut offered = false;
-        match self.offer(&window, &mut offered) {
-            Ok(()) => Ok(range.offset()),
-            Err(error) => {
-                if !offered {
-                    self.exports.release(window.id);
-                }
-                self.revoke(&window);
-                Err(error)
-            }
-        }
-    }
-
-    /// Makes a window and keeps it for the peer. What keeps the peer from ending comes with it, and
-    /// is to go after it.
-    fn make_exported(
-        self: &Arc<Self>,
-        memory: &Buffer,
-        range: Range,
-        protection: u32,
-    ) -> Result<(PeerUse, Arc<Window>)> {
-        let writable = protection & PROTECTION_WRITE != 0;
-        let (pages, _) = local::take_pages(memory, writable, true, &*self.reclaim)?;
-        // Whoever has a window keeps its mappings, which must not outlive the session.
-        let inside = self.channel.enter_owned().ok_or(ENODEV)?;
-        let window = self.make_window(pages, range, protection)?;
-        self.exports
-            .add(self.channel.peer(), &window, self.clone())?;
-        Ok((inside, window))
-    }
-
-    fn make_window(&self, pages: Arc<Pages>, range: Range, protection: u32) -> Result<Arc<Window>> {
-        let memory = LocalMemory::map(pages, self.engine())?;
-        let export = self.channel.path().export(&memory.pages)?;
-        Window::new(self.exports.new_id(), range, protection, memory, export)
-    }
-
-    /// Pushes the window to the peer and waits for its answer.
-    ///
-    /// `offered` says afterwards whether the peer has heard of it.
-    fn offer(&self, window: &Arc<Window>, offered: &mut bool) -> Result {
-        let target = self.channel.remote()?;
-        let count = window.packed().count();
-        self.channel.post_bulk(&Message::WindowOffer {
-            target,
-            window: window.id,
-            protection: window.protection,
-            offset: window.range.start(),
-            len: window.range.len(),
-            extents: u32::try_from(count)?,
-        })?;
-        *offered = true;
-        let mut packed = window.packed();
-        loop {
-            let mut extents = [0; EXTENTS_PER_MESSAGE];
-            let mut count = 0;
-            for (place, extent) in extents.iter_mut().zip(packed.by_ref()) {
-                *place = extent.ok_or(EINVAL)?;
-                count += 1;
-            }
-            if count == 0 {
-                break;
-            }
-            self.channel.post_bulk(&Message::WindowExtents {
-                target,
-                window: window.id,
-                count,
-                extents,
-            })?;
-        }
-        self.channel.waiters()?.wait_killable(|| {
-            // A peer that lets go of the window instead of answering has closed its end, or its node
-            // goes: the news of that comes, too.
-            window
-                .answer()
-                .or_else(|| self.channel.check_established().err().map(Err))
-        })??;
-        self.activate(window)
-    }
-
-    /// The peer has answered an offer. Called by the control work.
-    pub(crate) fn answered(&self, id: WindowId, status: Status) {
-        if let Some(window) = self.exports.get(id) {
-            window.set_answer(status);
-            self.channel.wake();
-        }
-        if status != Status::Done {
-            // The peer does not hold it.
-            self.exports.release(id);
         }
     }
 
@@ -452,16 +332,17 @@ impl Windows {
     }
 
     /// The peer must not be able to use what the caller thinks is gone. A caller that is being killed
-    /// does not wait, and a peer that goes does not answer. What the peer has released without ever
+    /// does not wait, unless its memory is only lent, and a peer that goes does not answer. What the peer has released without ever
     /// having used it has come before that: so the memory is the caller's again.
     fn wait_until_revoked(&self, revoked: &[Arc<Window>]) -> Result {
         let waiters = self.channel.waiters()?;
         for window in revoked {
             let revoking = || self.revoking.lock().get(&window.id.0).is_some();
-            let _ = waiters.wait_killable(|| {
-                let done = !revoking() || self.channel.check_established().is_err();
-                done.then_some(())
-            });
+            let done = || (!revoking() || self.channel.check_established().is_err()).then_some(());
+            match self.are_lent() {
+                true => waiters.wait_uninterruptible(done),
+                false => waiters.wait_killable(done).unwrap_or(()),
+            }
             self.revoke_done(window.id);
         }
         Ok(())

@@ -52,7 +52,14 @@ mod cases {
     use super::*;
 
     /// How a session ends.
-    const END: [&str; 5] = ["not handed out", "lost", "drained", "unreachable", "forget"];
+    const END: [&str; 6] = [
+        "not handed out",
+        "lost",
+        "drained",
+        "torn down",
+        "unreachable",
+        "forget",
+    ];
 
     #[test]
     fn a_message_is_echoed() -> Result {

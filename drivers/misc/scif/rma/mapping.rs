@@ -220,7 +220,7 @@ pub(crate) fn map(
         protection |= PROTECTION_WRITE;
     }
     let _inside = channel.enter().ok_or(ENODEV)?;
-    let windows = windows.cover(range, protection)?;
+    let windows = windows.cover_for_long(range, protection)?;
     let write_combined = is_write_combined(channel, &windows)?;
     let id = all.next_id.fetch_add(1, Relaxed);
     let mapping = Arc::new(

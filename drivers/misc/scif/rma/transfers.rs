@@ -213,7 +213,7 @@ impl Transfers {
             surroundings,
         };
         match route {
-            Some(route) => self.copy_by_engine(route, request),
+            Some(route) => self.copy_by_engine(route, request, local.is_lent()),
             None => self.copy_by_cpu(request),
         }
     }
@@ -233,16 +233,26 @@ impl Transfers {
         })
     }
 
-    fn copy_by_engine(&self, route: &EngineRoute, request: Request) -> Result {
+    /// `is_lent` says that the local memory is only lent for the call, and not pinned.
+    fn copy_by_engine(&self, route: &EngineRoute, request: Request, is_lent: bool) -> Result {
         let synchronous = request.synchronous;
-        let transfer = Transfer::start(route, request, self.channel.queues())?;
+        let started = Transfer::start(route, request, self.channel.queues());
+        let transfer = started.inspect_err(|_| {
+            if is_lent {
+                // What was begun of it ends.
+                self.marks.drain();
+            }
+        })?;
         if !synchronous {
             return Ok(());
         }
-        self.channel
-            .waiters()?
-            .wait_killable(|| transfer.result())?
-            .map_err(|error| self.marks.transfer_error(error))
+        let waiters = self.channel.waiters()?;
+        let result = match is_lent {
+            // Whoever is told of an end takes the memory back. The engine sees to it that there is one.
+            true => waiters.wait_uninterruptible(|| transfer.result()),
+            false => waiters.wait_killable(|| transfer.result())?,
+        };
+        result.map_err(|error| self.marks.transfer_error(error))
     }
 
     fn copy_by_cpu(&self, request: Request) -> Result {

@@ -10,6 +10,7 @@
 #include <linux/mman.h>
 #include <linux/mmu_notifier.h>
 #include <linux/ntb.h>
+#include <linux/scif.h>
 
 #include <uapi/linux/scif_ioctl.h>
 

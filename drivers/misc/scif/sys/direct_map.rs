@@ -55,6 +55,11 @@ pub(crate) fn page_frame(address: u64) -> Result<u64> {
     Ok(address >> PAGE_SHIFT)
 }
 
+/// The kernel's address of the page at `address`, as a number. `EFAULT` where there is no RAM.
+pub(crate) fn kernel_address(address: u64) -> Result<usize> {
+    Ok(at(address, PAGE_SIZE)?.as_ptr().addr())
+}
+
 /// The physical address behind the last byte of RAM.
 pub(crate) fn end_of_memory() -> u64 {
     // SAFETY: No preconditions.

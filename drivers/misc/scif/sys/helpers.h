@@ -9,6 +9,7 @@
 
 #include <linux/dmaengine.h>
 #include <linux/ntb.h>
+#include <linux/scif.h>
 #include <linux/types.h>
 
 struct file;
@@ -129,5 +130,19 @@ void scif_helper_io_write_u64(void __iomem *address, u64 value);
 
 /* User space */
 unsigned long scif_helper_compat_ptr(unsigned long argument);
+
+/* The bus of the peers */
+int scif_helper_peer_bus_register(void);
+void scif_helper_peer_bus_unregister(void);
+int scif_helper_peer_device_add(struct scif_peer_dev *spdev, u16 node,
+				void (*release)(struct device *dev));
+ssize_t scif_peer_device_show(struct device *dev, int attribute, char *buf);
+int scif_helper_client_register(struct scif_client *client);
+void scif_helper_client_unregister(struct scif_client *client);
+
+/* Clients in the kernel */
+bool scif_helper_access_ok(const void *start, size_t len);
+bool scif_helper_hold_page(struct page *page);
+void scif_helper_put_page(struct page *page);
 
 #endif /* SCIF_SYS_HELPERS_H */

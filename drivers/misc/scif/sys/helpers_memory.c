@@ -147,6 +147,17 @@ struct page *scif_helper_kernel_page(const void *address)
 	return page && pfn_valid(page_to_pfn(page)) ? page : NULL;
 }
 
+/* False for pages without a reference count of their own, such as slab's. */
+bool scif_helper_hold_page(struct page *page)
+{
+	return folio_try_get(page_folio(page));
+}
+
+void scif_helper_put_page(struct page *page)
+{
+	put_page(page);
+}
+
 /* False, and nothing is charged: it would be more than the limit. */
 static bool scif_charge_mm(struct mm_struct *mm, unsigned long pages,
 			   unsigned long limit)
@@ -284,4 +295,10 @@ void scif_helper_io_write_u32(void __iomem *address, u32 value)
 void scif_helper_io_write_u64(void __iomem *address, u64 value)
 {
 	writeq(value, address);
+}
+
+/* Whether these addresses are those of processes. */
+bool scif_helper_access_ok(const void *start, size_t len)
+{
+	return access_ok((const void __user *)start, len);
 }

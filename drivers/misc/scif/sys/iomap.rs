@@ -73,6 +73,12 @@ impl IoMapping {
         }
     }
 
+    /// The kernel's address of the page at `offset`, as a number: it may be used as long as this
+    /// exists, by who has device memory's functions for it. `EINVAL` where no whole page is.
+    pub(crate) fn address(&self, offset: usize) -> Result<usize> {
+        Ok(self.at(offset, PAGE_SIZE)?.addr())
+    }
+
     /// A pointer to `count` bytes at `offset`; `EINVAL` where they are not all inside.
     fn at(&self, offset: usize, count: usize) -> Result<*mut u8> {
         match offset.checked_add(count) {

@@ -37,8 +37,42 @@ pub(crate) struct Pages {
 /// Where pages come from, and what keeps them.
 enum Source {
     Process(Pinned),
-    /// Kept by who has lent them.
-    Kernel(KVVec<*mut bindings::page>),
+    Kernel(Lent),
+}
+
+/// Pages of the kernel. Who has lent them keeps them; a peer that has them mapped may take longer,
+/// so they are not used for anything else before this is dropped, as far as pages have reference
+/// counts (those of `kmalloc` have none).
+///
+/// # Invariants
+///
+/// There is a reference for each page in `held`.
+struct Lent {
+    pages: KVVec<*mut bindings::page>,
+    held: KVVec<*mut bindings::page>,
+}
+
+impl Lent {
+    fn add(&mut self, page: *mut bindings::page) -> Result {
+        self.held.reserve(1, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
+        // There is room for all of them.
+        let _ = self.pages.push_within_capacity(page);
+        // SAFETY: The page is allocated: it holds bytes that somebody lends.
+        if unsafe { own::scif_helper_hold_page(page) } {
+            // INVARIANT: The reference has just been taken. There is room.
+            let _ = self.held.push_within_capacity(page);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        for page in self.held.iter() {
+            // SAFETY: By the type invariant.
+            unsafe { own::scif_helper_put_page(*page) };
+        }
+    }
 }
 
 // SAFETY: Pages belong to no thread.
@@ -85,7 +119,11 @@ impl Pages {
         if count > MAX_PAGES {
             return Err(ENOMEM);
         }
-        let mut pages = KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
+        // INVARIANT: None is held.
+        let mut lent = Lent {
+            pages: KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?,
+            held: KVVec::new(),
+        };
         let mut at = memory.address() - offset;
         for _ in 0..count {
             // SAFETY: The page that this address is in holds bytes of `memory`, which is allocated.
@@ -93,12 +131,11 @@ impl Pages {
             if page.is_null() {
                 return Err(EFAULT);
             }
-            // There is room for all of them.
-            let _ = pages.push_within_capacity(page);
+            lent.add(page)?;
             at = at.wrapping_add(PAGE_SIZE);
         }
         let pages = Self {
-            source: Source::Kernel(pages),
+            source: Source::Kernel(lent),
             writable: true,
         };
         Ok((pages, offset))
@@ -107,7 +144,7 @@ impl Pages {
     fn as_slice(&self) -> &[*mut bindings::page] {
         match &self.source {
             Source::Process(pinned) => pinned.pages(),
-            Source::Kernel(pages) => pages,
+            Source::Kernel(lent) => &lent.pages,
         }
     }
 
@@ -124,6 +161,14 @@ impl Pages {
     /// Whether the pages may be written to.
     pub(crate) fn is_writable(&self) -> bool {
         self.writable
+    }
+
+    /// Whether they are used for nothing else as long as this exists, whatever who has lent them does.
+    pub(crate) fn are_held(&self) -> bool {
+        match &self.source {
+            Source::Process(_) => true,
+            Source::Kernel(lent) => lent.held.len() == lent.pages.len(),
+        }
     }
 
     /// The physical address of a page.

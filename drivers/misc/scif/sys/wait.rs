@@ -100,6 +100,15 @@ impl WaitQueue {
             .ok_or(ERESTARTSYS)
     }
 
+    /// As [`WaitQueue::wait`]; `Ok(None)` when `timeout` has passed.
+    pub(crate) fn wait_timeout<T>(
+        &self,
+        timeout: Delta,
+        condition: impl FnMut() -> Option<T>,
+    ) -> Result<Option<T>> {
+        self.wait_in_state(TASK_INTERRUPTIBLE, jiffies(timeout), condition)
+    }
+
     /// As [`WaitQueue::wait`], but only signals that kill the process end it (`ERESTARTSYS`, which
     /// nobody sees then). Nothing ends it for a task that exits, or a kernel thread: see
     /// [`can_be_killed`](super::current::can_be_killed).

@@ -154,6 +154,14 @@ impl<'path> Reached<'path> {
         }
     }
 
+    /// Where the kernel has it mapped, as a number. It stays there until the session ends.
+    pub(crate) fn kernel_address(&self) -> Result<usize> {
+        match self.place {
+            Place::Device(mapping, start) => mapping.address(start),
+            Place::Ram(address) => direct_map::kernel_address(address),
+        }
+    }
+
     /// Whether processes map it write-combining.
     pub(crate) fn is_write_combined(&self) -> bool {
         matches!(self.place, Place::Device(..))

@@ -172,6 +172,10 @@ impl Observer for Record {
     fn lost(&self, _peer: &Peer) {
         self.note("not handed out");
     }
+
+    fn torn_down(&self) {
+        self.note("torn down");
+    }
 }
 
 impl Owner for Record {

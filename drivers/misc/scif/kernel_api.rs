@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The front door for other modules of the kernel: `linux/scif.h`.
+//!
+//! - `calls.rs`: the functions on endpoints
+//! - `memory.rs`: those on memory that outlives a call
+//! - `clients.rs`: those for who wants to hear of nodes; `peer_bus.rs`: the nodes as devices
+//! - `door.rs`: what the functions find, and in `registry.rs` what other modules hold, so that what
+//!   they forget can be found
+//! - `exports.c`: the names that other modules see
+//!
+//! A module that uses the functions keeps this one loaded; so when this door closes nobody is in one
+//! of them. A module that goes and has left something open is named in the log, and what it has left
+//! is closed, before its code is gone.
+//!
+//! Flags are those of `arguments.rs`, what the calls do is in `endpoint.rs`.
+
+mod calls;
+mod clients;
+mod door;
+mod memory;
+mod peer_bus;
+mod registry;
+
+use crate::{
+    endpoint::scif::Scif,
+    node::Nodes,
+    sys::{
+        module_watch::{
+            Gone,
+            ModuleWatch, //
+        },
+        peer_bus::Bus,
+        published::Publication, //
+    },
+};
+use door::Door;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use peer_bus::PeerBus;
+
+/// The door; it closes when this is dropped.
+pub(crate) struct KernelApi {
+    // Dropped in this order.
+    _watch: Pin<KBox<ModuleWatch<Forgotten>>>,
+    _published: Publication<Door>,
+    _bus: PeerBus,
+}
+
+impl KernelApi {
+    /// Opens the door: functions may be called before this returns. May sleep.
+    pub(crate) fn new(scif: &Arc<Scif>, nodes: &Arc<Nodes>) -> Result<Self> {
+        let bus = PeerBus::new(Bus::register()?, scif, nodes)?;
+        let door = Door::new(scif, nodes, bus.queue().clone())?;
+        Ok(Self {
+            _watch: ModuleWatch::new(Forgotten(door.clone()))?,
+            _published: door.publish(),
+            _bus: bus,
+        })
+    }
+}
+
+/// Closes what a module has left open.
+struct Forgotten(Arc<Door>);
+
+impl Gone for Forgotten {
+    fn gone(&self, module: usize, name: &CStr) {
+        // Clients first: their functions may use the endpoints.
+        let mut clients = 0;
+        while let Some(client) = self.0.clients.take_of(module) {
+            drop(client);
+            clients += 1;
+        }
+        while let Some(held) = self.0.held.take_of(module) {
+            drop(held);
+        }
+        let mut endpoints = 0;
+        while let Some(endpoint) = self.0.endpoints.take_of(module) {
+            endpoint.close();
+            endpoints += 1;
+        }
+        if clients > 0 || endpoints > 0 {
+            pr_warn!(
+                "module {} has gone and left {} endpoint(s) open and {} client(s) registered\n",
+                name.to_str().unwrap_or("?"),
+                endpoints,
+                clients
+            );
+        }
+    }
+}

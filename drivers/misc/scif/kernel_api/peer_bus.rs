@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The nodes that are online, this one among them, as devices of a bus:
+//! `/sys/bus/scif_peer`.
+//!
+//! A work item makes the devices be what the nodes are: whoever has changed something only starts it,
+//! and waits for no client. A node that is lost and comes back is another device, even if nobody has
+//! looked in between.
+//!
+//! Devices are made and dropped with no lock held: clients are told of it, and may take their time.
+
+use crate::{
+    endpoint::scif::Scif,
+    node::{
+        Nodes,
+        OnlineNode,
+        Watcher,
+        Watching, //
+    },
+    sys::{
+        peer_bus::{
+            Attribute,
+            Bus,
+            Facts,
+            PeerDevice, //
+        },
+        workqueue::Queue,
+    },
+};
+use kernel::{
+    fmt, impl_has_work, new_mutex, new_work,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+
+/// The bus with its devices; it goes when this is dropped.
+pub(super) struct PeerBus {
+    // Dropped in this order: nobody starts the work, what runs of it ends, and then the devices go.
+    _watching: Watching,
+    queue: Arc<Queue>,
+    _devices: Arc<Devices>,
+}
+
+impl PeerBus {
+    /// May sleep.
+    pub(super) fn new(bus: Bus, scif: &Arc<Scif>, nodes: &Arc<Nodes>) -> Result<Self> {
+        let queue = Arc::new(Queue::ordered(c"scif_peer_bus")?, GFP_KERNEL)?;
+        let devices = Arc::pin_init(
+            pin_init!(Devices {
+                list <- new_mutex!(KVec::new(), "Devices::list"),
+                bus,
+                scif: scif.clone(),
+                nodes: nodes.clone(),
+                work <- new_work!("Devices::work"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let starter = Starter {
+            devices: devices.clone(),
+            queue: queue.clone(),
+        };
+        Ok(Self {
+            _watching: nodes.watch(Arc::new(starter, GFP_KERNEL)?)?,
+            queue,
+            _devices: devices,
+        })
+    }
+}
+
+impl PeerBus {
+    /// The queue of the work, for who waits for it.
+    pub(super) fn queue(&self) -> &Arc<Queue> {
+        &self.queue
+    }
+}
+
+/// Starts the work.
+struct Starter {
+    devices: Arc<Devices>,
+    queue: Arc<Queue>,
+}
+
+impl Watcher for Starter {
+    fn changed(&self) {
+        // An error says that it is about to run anyway.
+        let _ = self.queue.enqueue(self.devices.clone());
+    }
+}
+
+struct Known {
+    session: u64,
+    _device: PeerDevice,
+}
+
+#[pin_data]
+struct Devices {
+    /// Changed by the work only.
+    #[pin]
+    list: Mutex<KVec<Known>>,
+    // After its devices.
+    bus: Bus,
+    scif: Arc<Scif>,
+    nodes: Arc<Nodes>,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Devices { self.work }
+}
+
+impl WorkItem for Devices {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        if let Err(error) = this.update() {
+            pr_err!("no device for a node: {:?}\n", error);
+        }
+    }
+}
+
+impl Devices {
+    fn update(&self) -> Result {
+        let online = self.nodes.online_nodes()?;
+        let mut list = core::mem::replace(&mut *self.list.lock(), KVec::new());
+        // Those that are gone go first: one that is back has the same name.
+        list.retain(|known| online.iter().any(|node| node.session == known.session));
+        let mut result = Ok(());
+        for node in online {
+            if list.iter().any(|known| known.session == node.session) {
+                continue;
+            }
+            let added = self
+                .add(node)
+                .and_then(|known| Ok(list.push(known, GFP_KERNEL)?));
+            result = result.and(added);
+        }
+        *self.list.lock() = list;
+        result
+    }
+
+    fn add(&self, node: OnlineNode) -> Result<Known> {
+        let (id, session) = (node.id, node.session);
+        let facts = NodeFacts {
+            node,
+            scif: self.scif.clone(),
+        };
+        Ok(Known {
+            session,
+            _device: PeerDevice::new(&self.bus, id, KBox::new(facts, GFP_KERNEL)?)?,
+        })
+    }
+}
+
+/// What the files of a device say.
+struct NodeFacts {
+    node: OnlineNode,
+    scif: Arc<Scif>,
+}
+
+impl Facts for NodeFacts {
+    fn show(&self, attribute: Attribute, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let node = &self.node;
+        match attribute {
+            Attribute::Node => write!(f, "{}", node.id),
+            Attribute::Generation => write!(f, "{:016x}", node.generation),
+            Attribute::State => f.write_str(node.state()),
+            Attribute::Aperture => f.write_str(node.mode),
+            Attribute::Link => f.write_str(node.link.to_str().unwrap_or("?")),
+            Attribute::Connections => write!(f, "{}", self.scif.counts_with(node.id).connections),
+            Attribute::Windows => {
+                write!(f, "{}", self.scif.counts_with(node.id).exported_windows)
+            }
+        }
+    }
+}

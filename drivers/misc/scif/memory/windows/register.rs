@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Registering: a window is made, offered to the peer, and can be found once that has taken it.
+//!
+//! Memory is taken outside of the peer, because the process whose it is decides how long that takes.
+
+use super::Windows;
+use crate::{
+    arguments::{
+        WindowOptions,
+        PROTECTION_WRITE,
+        TRANSFERS_ONLY, //
+    },
+    logic::{
+        address_space::Range,
+        messages::{
+            Message,
+            Status,
+            WindowId,
+            EXTENTS_PER_MESSAGE, //
+        },
+    },
+    memory::{
+        local::{
+            self,
+            LocalMemory, //
+        },
+        window::Window,
+    },
+    peer::PeerUse,
+    sys::{
+        buffer::Buffer,
+        pages::Pages, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
+};
+
+impl Windows {
+    /// Registers whole pages of the caller. Returns the offset of the window. Killable.
+    ///
+    /// EAGAIN if the memory can't be pinned for lack of resources or is out of the peer's reach, as
+    /// the original driver did; ENOMEM if either side has no memory to keep track of it.
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        memory: &Buffer,
+        offset: i64,
+        options: WindowOptions,
+    ) -> Result<i64> {
+        let writable = options.protection & PROTECTION_WRITE != 0;
+        self.register_with(memory.len(), offset, options, || {
+            let (pages, _) = local::take_pages(memory, writable, true, &*self.reclaim)?;
+            Ok(pages)
+        })
+    }
+
+    /// As [`Self::register`], with pages that are there already; EACCES if the window is to allow
+    /// more than they do.
+    pub(crate) fn register_pages(
+        self: &Arc<Self>,
+        pages: &Arc<Pages>,
+        offset: i64,
+        options: WindowOptions,
+    ) -> Result<i64> {
+        if options.protection & PROTECTION_WRITE != 0 && !pages.is_writable() {
+            return Err(EACCES);
+        }
+        self.register_with(pages.size(), offset, options, || Ok(pages.clone()))
+    }
+
+    /// Registers what `take` comes up with, `len` bytes, once there is a place for it.
+    fn register_with(
+        self: &Arc<Self>,
+        len: usize,
+        offset: i64,
+        options: WindowOptions,
+        take: impl FnOnce() -> Result<Arc<Pages>>,
+    ) -> Result<i64> {
+        self.channel.check_established()?;
+        // One after another, so that a process can't fill the peer with half offers.
+        let _offering = self.offering.lock()?;
+        let range = self.reserve(offset, len as u64, options.fixed)?;
+        self.used.store(true, Relaxed);
+        let made = take().and_then(|pages| {
+            let mut protection = options.protection;
+            if !pages.are_held() {
+                protection |= TRANSFERS_ONLY;
+                self.lent.store(true, Relaxed);
+            }
+            self.make_exported(pages, range, protection)
+        });
+        let (_inside, window) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                // Nobody has heard of it.
+                self.give_back(range);
+                return Err(error);
+            }
+        };
+        let mut offered = false;
+        match self.offer(&window, &mut offered) {
+            Ok(()) => Ok(range.offset()),
+            Err(error) => {
+                if !offered {
+                    self.exports.release(window.id);
+                }
+                self.revoke(&window);
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes a window and keeps it for the peer. What keeps the peer from ending comes with it, and
+    /// is to go after it.
+    fn make_exported(
+        self: &Arc<Self>,
+        pages: Arc<Pages>,
+        range: Range,
+        protection: u32,
+    ) -> Result<(PeerUse, Arc<Window>)> {
+        // Whoever has a window keeps its mappings, which must not outlive the session.
+        let inside = self.channel.enter_owned().ok_or(ENODEV)?;
+        let window = self.make_window(pages, range, protection)?;
+        self.exports
+            .add(self.channel.peer(), &window, self.clone())?;
+        Ok((inside, window))
+    }
+
+    fn make_window(&self, pages: Arc<Pages>, range: Range, protection: u32) -> Result<Arc<Window>> {
+        let memory = LocalMemory::map(pages, self.engine())?;
+        let export = self.channel.path().export(&memory.pages)?;
+        Window::new(self.exports.new_id(), range, protection, memory, export)
+    }
+
+    /// Pushes the window to the peer and waits for its answer.
+    ///
+    /// `offered` says afterwards whether the peer has heard of it.
+    fn offer(&self, window: &Arc<Window>, offered: &mut bool) -> Result {
+        let target = self.channel.remote()?;
+        let count = window.packed().count();
+        self.channel.post_bulk(&Message::WindowOffer {
+            target,
+            window: window.id,
+            protection: window.protection,
+            offset: window.range.start(),
+            len: window.range.len(),
+            extents: u32::try_from(count)?,
+        })?;
+        *offered = true;
+        let mut packed = window.packed();
+        loop {
+            let mut extents = [0; EXTENTS_PER_MESSAGE];
+            let mut count = 0;
+            for (place, extent) in extents.iter_mut().zip(packed.by_ref()) {
+                *place = extent.ok_or(EINVAL)?;
+                count += 1;
+            }
+            if count == 0 {
+                break;
+            }
+            self.channel.post_bulk(&Message::WindowExtents {
+                target,
+                window: window.id,
+                count,
+                extents,
+            })?;
+        }
+        self.channel.waiters()?.wait_killable(|| {
+            // A peer that lets go of the window instead of answering has closed its end, or its node
+            // goes: the news of that comes, too.
+            window
+                .answer()
+                .or_else(|| self.channel.check_established().err().map(Err))
+        })??;
+        self.activate(window)
+    }
+
+    /// The peer has answered an offer. Called by the control work.
+    pub(crate) fn answered(&self, id: WindowId, status: Status) {
+        if let Some(window) = self.exports.get(id) {
+            window.set_answer(status);
+            self.channel.wake();
+        }
+        if status != Status::Done {
+            // The peer does not hold it.
+            self.exports.release(id);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The bus of the peers, see peer_bus.rs: what takes macros, and functions with
+ * any number of arguments. Attributes are shown by peer_bus.rs.
+ */
+
+#include <linux/device.h>
+#include <linux/scif.h>
+#include <linux/sysfs.h>
+
+#include "helpers.h"
+
+#define SCIF_PEER_ATTRIBUTE(_name, _number)				\
+static ssize_t _name##_show(struct device *dev,				\
+			    struct device_attribute *attr, char *buf)	\
+{									\
+	return scif_peer_device_show(dev, _number, buf);		\
+}									\
+static DEVICE_ATTR_RO(_name)
+
+SCIF_PEER_ATTRIBUTE(node, 0);
+SCIF_PEER_ATTRIBUTE(generation, 1);
+SCIF_PEER_ATTRIBUTE(state, 2);
+SCIF_PEER_ATTRIBUTE(aperture, 3);
+SCIF_PEER_ATTRIBUTE(link, 4);
+SCIF_PEER_ATTRIBUTE(connections, 5);
+SCIF_PEER_ATTRIBUTE(windows, 6);
+
+static struct attribute *scif_peer_attrs[] = {
+	&dev_attr_node.attr,
+	&dev_attr_generation.attr,
+	&dev_attr_state.attr,
+	&dev_attr_aperture.attr,
+	&dev_attr_link.attr,
+	&dev_attr_connections.attr,
+	&dev_attr_windows.attr,
+	NULL
+};
+ATTRIBUTE_GROUPS(scif_peer);
+
+static int scif_peer_uevent(const struct device *dev,
+			    struct kobj_uevent_env *env)
+{
+	const struct scif_peer_dev *spdev;
+
+	spdev = container_of_const(dev, struct scif_peer_dev, dev);
+	return add_uevent_var(env, "SCIF_NODE=%u", spdev->dnode);
+}
+
+static const struct bus_type scif_peer_bus = {
+	.name = "scif_peer",
+	.dev_groups = scif_peer_groups,
+	.uevent = scif_peer_uevent,
+};
+
+int scif_helper_peer_bus_register(void)
+{
+	return bus_register(&scif_peer_bus);
+}
+
+void scif_helper_peer_bus_unregister(void)
+{
+	bus_unregister(&scif_peer_bus);
+}
+
+/* On an error, too, the device goes by put_device(), which calls release. */
+int scif_helper_peer_device_add(struct scif_peer_dev *spdev, u16 node,
+				void (*release)(struct device *dev))
+{
+	int err;
+
+	device_initialize(&spdev->dev);
+	spdev->dev.bus = &scif_peer_bus;
+	spdev->dev.release = release;
+	spdev->dnode = node;
+	err = dev_set_name(&spdev->dev, "node%u", node);
+	if (err)
+		return err;
+	return device_add(&spdev->dev);
+}
+
+static int scif_client_add(struct device *dev, struct subsys_interface *si)
+{
+	struct scif_client *client = container_of(si, struct scif_client, si);
+
+	if (client->probe)
+		client->probe(container_of(dev, struct scif_peer_dev, dev));
+	return 0;
+}
+
+static void scif_client_remove(struct device *dev, struct subsys_interface *si)
+{
+	struct scif_client *client = container_of(si, struct scif_client, si);
+
+	if (client->remove)
+		client->remove(container_of(dev, struct scif_peer_dev, dev));
+}
+
+int scif_helper_client_register(struct scif_client *client)
+{
+	client->si.name = client->name;
+	client->si.subsys = &scif_peer_bus;
+	client->si.add_dev = scif_client_add;
+	client->si.remove_dev = scif_client_remove;
+	return subsys_interface_register(&client->si);
+}
+
+void scif_helper_client_unregister(struct scif_client *client)
+{
+	subsys_interface_unregister(&client->si);
+}
