@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Messages: says back what it is told.
+ *
+ *	insmod scif_echo.ko [port=3000]
+ *
+ * The other end may be a program, on this node or another.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/module.h>
+#include <linux/poll.h>
+#include <linux/scif.h>
+#include <linux/slab.h>
+
+#include "service.h"
+
+static ushort port = 3000;
+module_param(port, ushort, 0444);
+MODULE_PARM_DESC(port, "The port to listen on");
+
+static void echo(scif_epd_t epd, const struct scif_port_id *peer)
+{
+	struct scif_pollepd watched = { .epd = epd, .events = POLLIN };
+	char *bytes;
+	int len;
+
+	bytes = kmalloc(PAGE_SIZE, GFP_KERNEL);
+	if (!bytes)
+		return;
+	/* As many bytes as there are: a call that blocks would wait for a page full. */
+	while (!kthread_should_stop() && scif_poll(&watched, 1, -1) >= 0) {
+		len = scif_recv(epd, bytes, PAGE_SIZE, 0);
+		/* The end of a connection is an error of the next call. */
+		if (len < 0)
+			break;
+		if (scif_send(epd, bytes, len, SCIF_SEND_BLOCK) != len)
+			break;
+	}
+	kfree(bytes);
+	pr_info("node %u, port %u has gone\n", peer->node, peer->port);
+}
+
+static struct service echo_service = {
+	.name = "scif_echo",
+	.serve = echo,
+};
+
+static int __init echo_init(void)
+{
+	return service_start(&echo_service, port);
+}
+
+static void __exit echo_exit(void)
+{
+	service_stop(&echo_service);
+}
+
+module_init(echo_init);
+module_exit(echo_exit);
+
+MODULE_DESCRIPTION("SCIF sample: says back what it is told");
+MODULE_LICENSE("GPL");
