@@ -19,6 +19,7 @@ mod scif_conformance;
 mod scif_copy;
 mod scif_data_path;
 mod scif_engines;
+mod scif_kernel;
 mod scif_leaks;
 mod scif_lifetime;
 mod scif_limits;
@@ -55,6 +56,7 @@ const FILES: &[&[Test]] = &[
     scif_node_loss::TESTS,
     scif_star::TESTS,
     scif_conformance::TESTS,
+    scif_kernel::TESTS,
     scif_leaks::TESTS,
     libscif::TESTS,
 ];

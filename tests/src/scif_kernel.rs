@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Other modules of the kernel as clients: the whole of `linux/scif.h` by a module that checks it
+//! (tests/modules/client_test), the bus of the peers, what a module leaves behind, and the
+//! samples.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Flavour;
+use lab::Lab;
+use lab::kernel_log;
+use lab::paths;
+use lab::wait_until;
+
+use crate::harness::Need;
+use crate::harness::ONE;
+use crate::harness::Test;
+use crate::loaded::Loaded;
+use crate::scif;
+use crate::scif_messages_and_rma::SCIF_PAIR;
+
+/// A node with the module, and nothing else.
+const SCIF_ALONE: Need = Need {
+    dma_channels: 0,
+    scif: Loaded::LongHeartbeat,
+    ..ONE
+};
+
+/// The devices of the nodes.
+const DEVICES: &str = "/sys/bus/scif_peer/devices";
+
+/// A module that was built with the one under test: `folder` is samples or tests.
+fn module(lab: &Lab, folder: &str, name: &str) -> Result<PathBuf> {
+    let flavour = lab.kernel().flavour().name();
+    let path = paths::repository()
+        .join("build")
+        .join(flavour)
+        .join(folder)
+        .join(format!("{name}.ko"));
+    ensure!(
+        path.exists(),
+        "{} does not exist; run 'make modules KERNEL={flavour}'",
+        path.display()
+    );
+    Ok(path)
+}
+
+fn load(lab: &Lab, node: usize, folder: &str, name: &str, parameters: &str) -> Result<()> {
+    lab.insmod(node, module(lab, folder, name)?, parameters)
+}
+
+/// What a node's kernel has said since the test began.
+fn log(lab: &Lab, node: usize) -> Result<String> {
+    Ok(kernel_log::since_mark(&lab.dmesg(node)?).to_owned())
+}
+
+/// Waits until a node's kernel has said something.
+fn wait_for_line(lab: &Lab, node: usize, text: &str) -> Result<()> {
+    let what = format!("node {node} says '{text}'");
+    wait_until(&what, lab.hang_limit(20), || {
+        Ok(log(lab, node)?.contains(text).then_some(()))
+    })
+}
+
+/// Runs the checks of the test module on a node, which has them loaded while they run.
+fn run_checks(lab: &Lab, node: usize, parameters: &str) -> Result<()> {
+    let before = log(lab, node)?.lines().count();
+    let loaded = load(lab, node, "tests", "scif_client_test", parameters);
+    let said = log(lab, node)?;
+    let said: Vec<&str> = said.lines().skip(before).collect();
+    let failed: Vec<&str> = said
+        .iter()
+        .filter(|line| line.contains("not ok"))
+        .copied()
+        .collect();
+    ensure!(
+        failed.is_empty(),
+        "{} checks failed:\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
+    loaded.with_context(|| said.join("\n"))?;
+    let summary = said
+        .iter()
+        .find(|line| line.contains(" passed, 0 failed"))
+        .with_context(|| format!("no summary in:\n{}", said.join("\n")))?;
+    let passed = said.iter().filter(|line| line.contains(": ok - ")).count();
+    ensure!(passed > 0, "nothing was checked");
+    println!("      {}", summary.split("] ").last().unwrap_or(summary));
+    lab.rmmod(node, "scif_client_test")
+}
+
+/// All checks within a node.
+fn loopback(lab: &Lab) -> Result<()> {
+    run_checks(lab, 0, "")?;
+    scif::check_idle(lab, 0)
+}
+
+/// All checks between two, either way.
+fn between_nodes(lab: &Lab) -> Result<()> {
+    for (server, client) in [(1, 0), (0, 1)] {
+        load(lab, server, "tests", "scif_client_test", "role=server")?;
+        run_checks(lab, client, &format!("role=client node={server}"))?;
+        lab.rmmod(server, "scif_client_test")?;
+        for node in 0..2 {
+            scif::check_idle(lab, node)?;
+        }
+    }
+    Ok(())
+}
+
+/// A module that forgets what it has open is named, what it has left is closed, and the module
+/// under test can be unloaded afterwards.
+fn forgetful(lab: &Lab) -> Result<()> {
+    for _ in 0..2 {
+        load(lab, 0, "tests", "scif_forgetful", "")?;
+        let refused = lab.exec(0, ["rmmod", "scif"])?;
+        ensure!(
+            refused.code() != Some(0),
+            "scif.ko can be unloaded although a module uses it"
+        );
+        lab.rmmod(0, "scif_forgetful")?;
+    }
+    let said = log(lab, 0)?;
+    let named = said
+        .lines()
+        .filter(|line| {
+            line.contains(
+                "module scif_forgetful has gone and left 2 endpoint(s) open and 1 client(s)",
+            )
+        })
+        .count();
+    ensure!(named == 2, "it is named {named} times, not twice:\n{said}");
+    scif::check_idle(lab, 0)?;
+    lab.rmmod(0, "scif")?;
+    scif::load(lab, 0, Loaded::LongHeartbeat)
+}
+
+/// What a file of a node's device on the bus says.
+fn attribute(lab: &Lab, node: usize, peer: usize, name: &str) -> Result<String> {
+    let text = lab
+        .node(node)
+        .read(&format!("{DEVICES}/node{peer}/{name}"))?;
+    Ok(text.trim_end().to_owned())
+}
+
+/// The nodes that have a device, in order.
+fn devices(lab: &Lab, node: usize) -> Result<Vec<String>> {
+    let said = lab.shell(node, &format!("ls {DEVICES}"))?;
+    Ok(said.split_whitespace().map(str::to_owned).collect())
+}
+
+fn wait_for_devices(lab: &Lab, node: usize, wanted: &[&str]) -> Result<()> {
+    let what = format!("node {node} has the devices {wanted:?}");
+    wait_until(&what, lab.hang_limit(20), || {
+        Ok((devices(lab, node)? == wanted).then_some(()))
+    })
+}
+
+/// Each node that is online is a device with files that tell what debugfs tells, and it goes and
+/// comes with the node.
+fn bus(lab: &Lab) -> Result<()> {
+    for node in 0..2 {
+        wait_for_devices(lab, node, &["node0", "node1"])?;
+        for peer in 0..2 {
+            let seen = scif::seen(lab, node, peer)?.context("debugfs does not know the node")?;
+            let told = ["node", "state", "link", "aperture", "generation"]
+                .map(|name| attribute(lab, node, peer, name));
+            let [id, state, link, aperture, generation] = told;
+            ensure!(
+                (id?, state?, link?, aperture?, generation?)
+                    == (
+                        peer.to_string(),
+                        seen.state.clone(),
+                        seen.link.clone(),
+                        seen.aperture.clone(),
+                        seen.generation.clone()
+                    ),
+                "the bus and debugfs differ: {seen:?}"
+            );
+        }
+        let uevent = attribute(lab, node, 1, "uevent")?;
+        ensure!(uevent.contains("SCIF_NODE=1"), "the uevent says '{uevent}'");
+    }
+    ensure!(attribute(lab, 0, 1, "connections")? == "0");
+    let before = scif::online(lab, 0, 1)?;
+    lab.rmmod(1, "scif")?;
+    wait_for_devices(lab, 0, &["node0"])?;
+    scif::load(lab, 1, Loaded::LongHeartbeat)?;
+    scif::online(lab, 1, 0)?;
+    for node in 0..2 {
+        wait_for_devices(lab, node, &["node0", "node1"])?;
+    }
+    let after = attribute(lab, 0, 1, "generation")?;
+    ensure!(
+        after != before.generation,
+        "node 1 is back, and its device still says {after}"
+    );
+    Ok(())
+}
+
+/// The sample says back what it is told, by `hello` of the samples, and goes while one talks.
+fn echo(lab: &Lab) -> Result<()> {
+    load(lab, 1, "samples", "scif_echo", "port=2400")?;
+    let hello = paths::repository().join("build/samples/hello");
+    let hello = hello.display().to_string();
+    for _ in 0..3 {
+        let said = lab.exec(0, [hello.as_str(), "1", "2400", "is anybody there?"])?;
+        ensure!(
+            said.stdout().contains("is anybody there?"),
+            "{}{}",
+            said.stdout(),
+            said.stderr()
+        );
+        said.success()?;
+    }
+    lab.rmmod(1, "scif_echo")?;
+    scif::check_idle(lab, 1)
+}
+
+/// Two nodes with the heartbeat sample see each other's beats, and that one goes.
+fn heartbeat(lab: &Lab) -> Result<()> {
+    for node in 0..2 {
+        load(lab, node, "samples", "scif_heartbeat", "")?;
+    }
+    for (node, peer) in [(0, 1), (1, 0)] {
+        wait_for_line(lab, node, &format!("node{peer}: "))?;
+    }
+    lab.rmmod(1, "scif_heartbeat")?;
+    lab.rmmod(0, "scif_heartbeat")?;
+    for node in 0..2 {
+        scif::check_idle(lab, node)?;
+    }
+    Ok(())
+}
+
+/// How often the memory of a disk goes in the middle of transfers.
+fn rounds(lab: &Lab) -> usize {
+    match lab.kernel().flavour() {
+        Flavour::Stock | Flavour::Plain => 10,
+        Flavour::Debug => 5,
+    }
+}
+
+/// The disk sample: what is written is read; when the memory goes in the middle of transfers they
+/// fail, and when it is back so is the disk.
+fn blk(lab: &Lab) -> Result<()> {
+    load(lab, 1, "samples", "scif_blk_server", "size_mb=32")?;
+    load(lab, 0, "samples", "scif_blk", "node=1")?;
+    let limit = lab.hang_limit(20);
+    wait_until("node 0 has the disk", limit, || {
+        let there = lab.exec(0, ["test", "-b", "/dev/scifblk0"])?;
+        Ok((there.code() == Some(0)).then_some(()))
+    })?;
+    lab.shell(
+        0,
+        "set -e
+         test $(blockdev --getsize64 /dev/scifblk0) = $((32 << 20))
+         dd if=/dev/urandom of=/tmp/data bs=1M count=24 status=none
+         dd if=/tmp/data of=/dev/scifblk0 bs=1M oflag=direct status=none
+         dd if=/tmp/data of=/dev/scifblk0 bs=4k seek=1024 count=100 oflag=direct status=none
+         dd if=/tmp/data of=/tmp/wanted bs=1M status=none
+         dd if=/tmp/data of=/tmp/wanted bs=4k seek=1024 count=100 conv=notrunc status=none
+         dd if=/dev/scifblk0 bs=512k count=48 iflag=direct status=none | cmp - /tmp/wanted
+         rm /tmp/data /tmp/wanted",
+    )?;
+    for _ in 0..rounds(lab) {
+        // The memory goes in the middle of reads, which fail and do not hang.
+        let reader = lab.spawn(
+            0,
+            [
+                "sh",
+                "-c",
+                "while dd if=/dev/scifblk0 of=/dev/null bs=64k iflag=direct status=none; do echo; done",
+            ],
+        )?;
+        let limit = lab.hang_limit(20);
+        wait_until("something is read", limit, || {
+            Ok((!reader.stdout().is_empty()).then_some(()))
+        })?;
+        lab.rmmod(1, "scif_blk_server")?;
+        reader.wait()?;
+        load(lab, 1, "samples", "scif_blk_server", "size_mb=32")?;
+        wait_until("the disk is back", limit, || {
+            let read = lab.exec(
+                0,
+                [
+                    "dd",
+                    "if=/dev/scifblk0",
+                    "of=/dev/null",
+                    "bs=4k",
+                    "count=1",
+                    "iflag=direct",
+                ],
+            )?;
+            Ok((read.code() == Some(0)).then_some(()))
+        })?;
+    }
+    lab.rmmod(0, "scif_blk")?;
+    lab.rmmod(1, "scif_blk_server")?;
+    for node in 0..2 {
+        scif::check_idle(lab, node)?;
+    }
+    Ok(())
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("scif_kernel::loopback", SCIF_ALONE, loopback).seconds(120),
+    Test::new("scif_kernel::forgetful", SCIF_ALONE, forgetful)
+        .expects(&["module scif_forgetful has gone and left"]),
+    Test::new("scif_kernel::between_nodes", SCIF_PAIR, between_nodes).seconds(240),
+    Test::new("scif_kernel::echo", SCIF_PAIR, echo),
+    Test::new("scif_kernel::heartbeat", SCIF_PAIR, heartbeat),
+    Test::new("scif_kernel::blk", SCIF_PAIR, blk).seconds(240),
+    Test::new("scif_kernel::bus", SCIF_PAIR, bus).releases_engine(),
+];
