@@ -220,6 +220,43 @@ fn echo(lab: &Lab) -> Result<()> {
     scif::check_idle(lab, 1)
 }
 
+/// The sample in Rust, with a module that was built for such clients.
+fn rust_echo(lab: &Lab) -> Result<()> {
+    lab.rmmod(0, "scif")?;
+    let usual = scif::parameters(lab, 0, Loaded::LongHeartbeat)?;
+    load(lab, 0, "rust", "scif", &usual)?;
+    load(lab, 0, "rust/samples", "scif_rust_echo", "")?;
+    let hello = paths::repository().join("build/samples/hello");
+    let hello = hello.display().to_string();
+    for _ in 0..3 {
+        let said = lab.exec(0, [hello.as_str(), "0", "3001", "is anybody there?"])?;
+        ensure!(
+            said.stdout().contains("is anybody there?"),
+            "{}{}",
+            said.stdout(),
+            said.stderr()
+        );
+        said.success()?;
+    }
+    // It goes in the middle of a connection, which ends.
+    let client = lab.spawn(
+        0,
+        [
+            "sh".to_owned(),
+            "-c".to_owned(),
+            format!("while {hello} 0 3001 'and now?'; do :; done"),
+        ],
+    )?;
+    wait_until("somebody is connected", lab.hang_limit(20), || {
+        Ok((!client.stdout().is_empty()).then_some(()))
+    })?;
+    lab.rmmod(0, "scif_rust_echo")?;
+    client.wait()?;
+    scif::check_idle(lab, 0)?;
+    lab.rmmod(0, "scif")?;
+    scif::load(lab, 0, Loaded::LongHeartbeat)
+}
+
 /// Two nodes with the heartbeat sample see each other's beats, and that one goes.
 fn heartbeat(lab: &Lab) -> Result<()> {
     for node in 0..2 {
@@ -311,6 +348,7 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_kernel::loopback", SCIF_ALONE, loopback).seconds(120),
     Test::new("scif_kernel::forgetful", SCIF_ALONE, forgetful)
         .expects(&["module scif_forgetful has gone and left"]),
+    Test::new("scif_kernel::rust_echo", SCIF_ALONE, rust_echo),
     Test::new("scif_kernel::between_nodes", SCIF_PAIR, between_nodes).seconds(240),
     Test::new("scif_kernel::echo", SCIF_PAIR, echo),
     Test::new("scif_kernel::heartbeat", SCIF_PAIR, heartbeat),

@@ -8,6 +8,7 @@
 //! - `door.rs`: what the functions find, and in `registry.rs` what other modules hold, so that what
 //!   they forget can be found
 //! - `exports.c`: the names that other modules see
+//! - `client.rs`: for Rust code in the same tree
 //!
 //! A module that uses the functions keeps this one loaded; so when this door closes nobody is in one
 //! of them. A module that goes and has left something open is named in the log, and what it has left
@@ -16,6 +17,7 @@
 //! Flags are those of `arguments.rs`, what the calls do is in `endpoint.rs`.
 
 mod calls;
+pub mod client;
 mod clients;
 mod door;
 mod memory;

@@ -74,6 +74,9 @@ mod sync;
 mod sys;
 mod transport;
 
+// For Rust code in the same kernel tree.
+pub use kernel_api::client;
+
 use device_file::Devices;
 use endpoint::scif::Scif;
 use kernel_api::KernelApi;

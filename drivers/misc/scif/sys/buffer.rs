@@ -42,6 +42,10 @@ enum Place {
     User(UserPtr),
     Kernel(KernelRange),
     Owned(OwnedBytes),
+    /// Borrowed for reading, for as long as the buffer exists.
+    Bytes(*const u8),
+    /// Borrowed for writing, likewise.
+    Room(*mut u8),
 }
 
 /// A part of a buffer.
@@ -58,6 +62,24 @@ impl Buffer {
             place: Place::User(address),
             len,
         }
+    }
+
+    /// Lends bytes of the kernel to a call that only reads them.
+    ///
+    /// The call gets no more than a reference, so the buffer is gone before the bytes can be.
+    pub(crate) fn with_bytes<R>(bytes: &[u8], call: impl FnOnce(&Self) -> R) -> R {
+        call(&Self {
+            len: bytes.len(),
+            place: Place::Bytes(bytes.as_ptr()),
+        })
+    }
+
+    /// As [`Self::with_bytes`], for a call that writes them.
+    pub(crate) fn with_room<R>(bytes: &mut [u8], call: impl FnOnce(&Self) -> R) -> R {
+        call(&Self {
+            len: bytes.len(),
+            place: Place::Room(bytes.as_mut_ptr()),
+        })
     }
 
     /// Memory that a client in the kernel lends.
@@ -90,6 +112,8 @@ impl Buffer {
             Place::User(address) => address.as_const_ptr().addr(),
             Place::Kernel(memory) => memory.address(),
             Place::Owned(bytes) => bytes.address(),
+            Place::Bytes(start) => start.addr(),
+            Place::Room(start) => start.addr(),
         }
     }
 
@@ -97,7 +121,7 @@ impl Buffer {
     pub(crate) fn user_address(&self) -> Option<usize> {
         match &self.place {
             Place::User(_) => Some(self.address()),
-            Place::Kernel(_) | Place::Owned(_) => None,
+            _ => None,
         }
     }
 
@@ -110,7 +134,7 @@ impl Buffer {
             // Whoever has lent it to the buffer has lent it to what the buffer is made into.
             Place::Kernel(memory) => return Pages::around(memory.again()),
             // They end with the buffer.
-            Place::Owned(_) => return Err(EOPNOTSUPP),
+            Place::Owned(_) | Place::Bytes(_) | Place::Room(_) => return Err(EOPNOTSUPP),
         }
         let offset = self.address() % PAGE_SIZE;
         let end = self
@@ -134,7 +158,18 @@ impl Buffer {
             Place::User(address) => Part::User(address.wrapping_byte_add(offset)),
             Place::Kernel(memory) => Part::Kernel(memory.at(offset, len)?),
             Place::Owned(bytes) => Part::Kernel(bytes.at(offset, len)?),
+            // Written to by nobody, see below.
+            Place::Bytes(start) => Part::Kernel(start.wrapping_add(offset).cast_mut()),
+            Place::Room(start) => Part::Kernel(start.wrapping_add(offset)),
         })
+    }
+
+    /// As `part`, for writing: `EACCES` where that is not allowed.
+    fn part_to_write(&self, offset: usize, len: usize) -> Result<Part> {
+        match self.place {
+            Place::Bytes(_) => Err(EACCES),
+            _ => self.part(offset, len),
+        }
     }
 
     /// Copies bytes out of the buffer.
@@ -171,7 +206,7 @@ impl Buffer {
     /// Copies bytes into the buffer.
     #[allow(dead_code, reason = "tests use it")]
     pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
-        match self.part(offset, from.len())? {
+        match self.part_to_write(offset, from.len())? {
             Part::User(to) => UserSlice::new(to, from.len()).writer().write_slice(from),
             Part::Kernel(to) => {
                 // SAFETY: `to` is valid for that many bytes, and no reference to them exists.
@@ -189,7 +224,7 @@ impl Buffer {
         memory_offset: usize,
         len: usize,
     ) -> Result {
-        match self.part(offset, len)? {
+        match self.part_to_write(offset, len)? {
             Part::User(to) => memory.copy_to_user(memory_offset, to, len),
             // SAFETY: `to` is valid for that many bytes.
             Part::Kernel(to) => unsafe { memory.copy_to(memory_offset, to, len) },

@@ -84,3 +84,9 @@ impl<T: Global> TheOnly<T> {
         Ok(found.into())
     }
 }
+
+/// As [`TheOnly`], for Rust code of other modules: using a symbol of this one keeps it loaded.
+pub(crate) fn the_only<T: Global>() -> Result<Arc<T>> {
+    // SAFETY: See above.
+    unsafe { TheOnly::<T>::from_raw() }
+}

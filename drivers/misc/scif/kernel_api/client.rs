@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! SCIF for Rust code **in the same kernel tree**: connections and messages, without `unsafe`.
+//!
+//! A crate that uses this is compiled against the metadata of this one, by the same compiler and with
+//! the same configuration (see `Kbuild`). There is no stable interface between Rust modules: what is
+//! built elsewhere uses `linux/scif.h`, which has the rest, too.
+//!
+//! # Examples
+//!
+//! ```ignore
+//! use scif_main::client::{Endpoint, Handler, PortId, Service};
+//!
+//! struct Echo;
+//!
+//! impl Handler for Echo {
+//!     fn serve(&self, connection: &Endpoint, _peer: PortId) {
+//!         let mut byte = [0];
+//!         while matches!(connection.receive(&mut byte), Ok(1)) {
+//!             if connection.send(&byte).is_err() {
+//!                 break;
+//!             }
+//!         }
+//!     }
+//! }
+//!
+//! // Until it is dropped.
+//! let service = Service::new(c"echo", 3000, Arc::new(Echo, GFP_KERNEL)?)?;
+//! ```
+
+use super::door::Door;
+use crate::{
+    arguments, endpoint,
+    sys::{
+        buffer::Buffer,
+        published,
+        workqueue::Queue, //
+    },
+};
+use kernel::{
+    impl_has_work, new_mutex, new_work,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+
+/// A node and a port on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortId {
+    /// The id of the node.
+    pub node: u16,
+    /// The port; 0 is none.
+    pub port: u16,
+}
+
+/// The id of this node: `ENODEV` before SCIF has been initialised.
+pub fn own_node() -> Result<u16> {
+    Ok(published::the_only::<Door>()?.nodes.own_id())
+}
+
+/// An endpoint, closed when it is dropped.
+///
+/// It may be used by several threads at a time. All functions may sleep. Those that wait can be
+/// interrupted (`EINTR`), and end when another thread closes the endpoint.
+pub struct Endpoint {
+    inner: Arc<endpoint::Endpoint>,
+}
+
+fn interrupted(error: Error) -> Error {
+    match error {
+        ERESTARTSYS => EINTR,
+        error => error,
+    }
+}
+
+impl Endpoint {
+    /// One that is neither bound nor connected.
+    pub fn new() -> Result<Self> {
+        let door = published::the_only::<Door>()?;
+        Ok(Self {
+            inner: endpoint::Endpoint::new(&door.scif)?,
+        })
+    }
+
+    /// Takes a port, or any that is free for 0. Returns it. `EINVAL` if it is taken.
+    pub fn bind(&self, port: u16) -> Result<u16> {
+        self.inner.bind(port)
+    }
+
+    /// Lets others connect to the bound port; so many may wait to be accepted.
+    pub fn listen(&self, backlog: u16) -> Result {
+        self.inner.listen(backlog.into())
+    }
+
+    /// Connects, and waits until the other side has accepted. `ECONNREFUSED` if nobody listens there,
+    /// `ENODEV` if there is no such node.
+    pub fn connect(&self, to: PortId) -> Result {
+        let to = arguments::PortId {
+            node: to.node,
+            port: to.port,
+        };
+        self.inner.connect(to, false).map_err(interrupted)?;
+        Ok(())
+    }
+
+    /// Waits for somebody to connect. Returns who it is, and the endpoint of the connection.
+    pub fn accept(&self) -> Result<(PortId, Self)> {
+        let (peer, inner) = self.inner.accept_endpoint(true).map_err(interrupted)?;
+        let peer = PortId {
+            node: peer.node,
+            port: peer.port,
+        };
+        Ok((peer, Self { inner }))
+    }
+
+    /// Sends all bytes, unless the connection ends or a signal comes in between. Returns how many.
+    /// `ECONNRESET` once the other end is closed.
+    pub fn send(&self, bytes: &[u8]) -> Result<usize> {
+        Buffer::with_bytes(bytes, |buffer| self.inner.send(buffer, true)).map_err(interrupted)
+    }
+
+    /// Waits until all bytes have come, unless the connection ends or a signal comes in between.
+    /// Returns how many. `ECONNRESET` once the other end is closed and all it sent is received.
+    pub fn receive(&self, bytes: &mut [u8]) -> Result<usize> {
+        Buffer::with_room(bytes, |buffer| self.inner.receive(buffer, true)).map_err(interrupted)
+    }
+
+    /// Closes it before it is dropped: whoever waits in a call on it returns.
+    pub fn close(&self) {
+        self.inner.close();
+    }
+}
+
+/// Who serves connections.
+pub trait Handler: Send + Sync + 'static {
+    /// Somebody has connected. The connection is closed when this returns, or before, when the
+    /// [`Service`] ends: then this has to return soon. In a thread of its own.
+    fn serve(&self, connection: &Endpoint, peer: PortId);
+}
+
+/// A port that is listened on, and its connections. When it is dropped, all of them are closed and
+/// all handlers have returned, so a module can be unloaded then.
+pub struct Service {
+    shared: Arc<Shared>,
+    queue: Arc<Queue>,
+}
+
+struct Open {
+    /// Those that are being served.
+    connections: KVec<Arc<endpoint::Endpoint>>,
+    /// No more.
+    closing: bool,
+}
+
+#[pin_data]
+struct Shared {
+    listener: Endpoint,
+    handler: Arc<dyn Handler>,
+    #[pin]
+    open: Mutex<Open>,
+}
+
+impl Shared {
+    /// Says whether the connection may be served.
+    fn begin(&self, connection: &Endpoint) -> bool {
+        let mut open = self.open.lock();
+        let added = open.connections.push(connection.inner.clone(), GFP_KERNEL);
+        !open.closing && added.is_ok()
+    }
+
+    fn end(&self, connection: &Endpoint) {
+        let mut open = self.open.lock();
+        let position = open
+            .connections
+            .iter()
+            .position(|other| Arc::ptr_eq(other, &connection.inner));
+        let removed = position.and_then(|position| open.connections.remove(position).ok());
+        drop(open);
+        drop(removed);
+    }
+}
+
+impl Service {
+    /// Listens on a port, and has the handler serve whoever connects. `name` is for people.
+    pub fn new(name: &CStr, port: u16, handler: Arc<dyn Handler>) -> Result<Self> {
+        let listener = Endpoint::new()?;
+        listener.bind(port)?;
+        listener.listen(16)?;
+        let shared = Arc::pin_init(
+            pin_init!(Shared {
+                listener,
+                handler,
+                open <- new_mutex!(
+                    Open {
+                        connections: KVec::new(),
+                        closing: false,
+                    },
+                    "Service::open"
+                ),
+            }),
+            GFP_KERNEL,
+        )?;
+        let queue = Arc::new(Queue::background(name)?, GFP_KERNEL)?;
+        let accepting = Accepting::new(&shared, &queue)?;
+        // It is enqueued once, so this can't fail.
+        let _ = queue.enqueue(accepting);
+        Ok(Self { shared, queue })
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let connections = {
+            let mut open = self.shared.open.lock();
+            open.closing = true;
+            core::mem::replace(&mut open.connections, KVec::new())
+        };
+        self.shared.listener.close();
+        for connection in &connections {
+            connection.close();
+        }
+        // Who accepts, and then those that it has let in. They hold the queue, too, and have let go of
+        // it after this.
+        self.queue.flush();
+        self.queue.flush();
+    }
+}
+
+/// Accepts until the listener is closed.
+#[pin_data]
+struct Accepting {
+    shared: Arc<Shared>,
+    queue: Arc<Queue>,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Accepting { self.work }
+}
+
+impl Accepting {
+    fn new(shared: &Arc<Shared>, queue: &Arc<Queue>) -> Result<Arc<Self>> {
+        let (shared, queue) = (shared.clone(), queue.clone());
+        Arc::pin_init(
+            pin_init!(Self {
+                shared,
+                queue,
+                work <- new_work!("Service::accepting"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+}
+
+impl WorkItem for Accepting {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        loop {
+            let (peer, connection) = match this.shared.listener.accept() {
+                Ok(accepted) => accepted,
+                Err(ENOMEM) => continue,
+                Err(_) => return,
+            };
+            if let Ok(serving) = Serving::new(&this.shared, connection, peer) {
+                // It is enqueued once, so this can't fail.
+                let _ = this.queue.enqueue(serving);
+            }
+        }
+    }
+}
+
+/// Serves one connection.
+#[pin_data]
+struct Serving {
+    shared: Arc<Shared>,
+    connection: Endpoint,
+    peer: PortId,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Serving { self.work }
+}
+
+impl Serving {
+    fn new(shared: &Arc<Shared>, connection: Endpoint, peer: PortId) -> Result<Arc<Self>> {
+        let shared = shared.clone();
+        Arc::pin_init(
+            pin_init!(Self {
+                shared,
+                connection,
+                peer,
+                work <- new_work!("Service::serving"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+}
+
+impl WorkItem for Serving {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        if this.shared.begin(&this.connection) {
+            this.shared.handler.serve(&this.connection, this.peer);
+        }
+        this.shared.end(&this.connection);
+        this.connection.close();
+    }
+}
