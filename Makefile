@@ -37,6 +37,9 @@ help:
 	@echo '  make ntb-modules KDIR=...  the drivers for bridges, which that kernel lacks'
 	@echo '  make ntb-modules_install KDIR=...'
 	@echo
+	@echo 'The driver in a kernel tree of yours, Linux >= 7.3:'
+	@echo '  make overlay KSRC=...      put it there: drivers/misc/scif, and two lines'
+	@echo
 	@echo 'The library for a machine of yours, with its compiler:'
 	@echo '  make lib                   libscif'
 	@echo '  make lib_install           DESTDIR=, PREFIX= (/usr/local), LIBDIR=, ...; make lib_uninstall'
@@ -92,6 +95,13 @@ else
 	@exec scripts/kernel-for-modules $@ "$(KDIR)" "$(SOURCE)"
 endif
 
+overlay:
+ifndef KSRC
+	@echo 'error: overlay takes KSRC=..., the kernel tree that is to have the driver' >&2; exit 2
+else
+	@exec scripts/overlay "$(KSRC)"
+endif
+
 update-pins:
 	@scripts/environment pins
 
@@ -131,5 +141,5 @@ distclean: clean
 	scripts/environment remove-all
 
 .PHONY: help demo test build conformance host-test check modules modules_install \
-	kernel-rust ntb-modules ntb-modules_install update-pins tools docs lib lib_install lib_uninstall \
+	kernel-rust ntb-modules ntb-modules_install overlay update-pins tools docs lib lib_install lib_uninstall \
 	tools_install tools_uninstall shell clean distclean
