@@ -22,6 +22,8 @@ PACKAGES_RELEASE="
 	xz-utils zstd cpio kmod python3 perl busybox-static git ca-certificates pahole
 	rsync pkg-config iproute2 pciutils procps iperf3
 	gcc-multilib python3-sphinx mandoc udev systemd-standalone-sysusers
+	debhelper dkms dh-dkms lintian
+	e2fsprogs fio nbd-client nbd-server
 "
 
 # Packages that are recent enough only in backports.
