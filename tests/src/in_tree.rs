@@ -36,7 +36,7 @@ const IOMMU_PAIR: Need = Need {
 
 /// A pair whose windows are mapped onto one place each, where the only buffers large enough
 /// are: what ntb_transport needs to run at the speed of memory.
-const FIXED_PAIR: Need = Need {
+pub const FIXED_PAIR: Need = Need {
     windows: Windows::Fixed {
         base: 256 << 20,
         size: 2 << 20,
@@ -386,8 +386,9 @@ fn peer_death(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// ntb_transport and ntb_netdev: TCP/IP between the nodes, as users have it today.
-fn netdev(lab: &Lab) -> Result<()> {
+/// Gives the nodes TCP/IP by ntb_transport and ntb_netdev: 10.0.0.1 and 10.0.0.2. It stays: a link
+/// event while they are unloaded leaves work queued of a driver that is gone.
+pub fn network(lab: &Lab) -> Result<()> {
     // With the cable out until both are loaded: the driver clears its scratchpads in a work
     // item that it queues when it is loaded, and what the peer wrote meanwhile is lost.
     lab.set_link(0, 1, false)?;
@@ -410,6 +411,12 @@ fn netdev(lab: &Lab) -> Result<()> {
     wait_until("a ping over ntb_netdev", lab.hang_limit(10), || {
         Ok((lab.exec(0, ["sh", "-c", ping])?.code() == Some(0)).then_some(()))
     })?;
+    Ok(())
+}
+
+/// ntb_transport and ntb_netdev: TCP/IP between the nodes, as users have it today.
+fn netdev(lab: &Lab) -> Result<()> {
+    network(lab)?;
     let server = lab.spawn(1, ["iperf3", "-s", "-1", "--forceflush"])?;
     server.wait_for("Server listening", lab.hang_limit(30))?;
     let report = lab.shell(0, "iperf3 -c 10.0.0.2 -n 32M -J")?;
@@ -420,7 +427,6 @@ fn netdev(lab: &Lab) -> Result<()> {
         "iperf3: {report}"
     );
     server.wait()?.success()?;
-    // Not unloaded: a link event at that moment leaves work queued of a driver that is gone.
     Ok(())
 }
 

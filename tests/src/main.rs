@@ -18,6 +18,7 @@ mod scif_compat;
 mod scif_conformance;
 mod scif_copy;
 mod scif_data_path;
+mod scif_disk;
 mod scif_engines;
 mod scif_kernel;
 mod scif_leaks;
@@ -57,6 +58,7 @@ const FILES: &[&[Test]] = &[
     scif_star::TESTS,
     scif_conformance::TESTS,
     scif_kernel::TESTS,
+    scif_disk::TESTS,
     scif_leaks::TESTS,
     libscif::TESTS,
 ];

@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::ensure;
-use lab::Flavour;
 use lab::Lab;
 use lab::kernel_log;
 use lab::paths;
@@ -32,7 +31,7 @@ const SCIF_ALONE: Need = Need {
 const DEVICES: &str = "/sys/bus/scif_peer/devices";
 
 /// A module that was built with the one under test: `folder` is samples or tests.
-fn module(lab: &Lab, folder: &str, name: &str) -> Result<PathBuf> {
+pub fn module(lab: &Lab, folder: &str, name: &str) -> Result<PathBuf> {
     let flavour = lab.kernel().flavour().name();
     let path = paths::repository()
         .join("build")
@@ -47,7 +46,8 @@ fn module(lab: &Lab, folder: &str, name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-fn load(lab: &Lab, node: usize, folder: &str, name: &str, parameters: &str) -> Result<()> {
+/// Loads such a module.
+pub fn load(lab: &Lab, node: usize, folder: &str, name: &str, parameters: &str) -> Result<()> {
     lab.insmod(node, module(lab, folder, name)?, parameters)
 }
 
@@ -273,76 +273,6 @@ fn heartbeat(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// How often the memory of a disk goes in the middle of transfers.
-fn rounds(lab: &Lab) -> usize {
-    match lab.kernel().flavour() {
-        Flavour::Stock | Flavour::Plain => 10,
-        Flavour::Debug => 5,
-    }
-}
-
-/// The disk sample: what is written is read; when the memory goes in the middle of transfers they
-/// fail, and when it is back so is the disk.
-fn blk(lab: &Lab) -> Result<()> {
-    load(lab, 1, "samples", "scif_blk_server", "size_mb=32")?;
-    load(lab, 0, "samples", "scif_blk", "node=1")?;
-    let limit = lab.hang_limit(20);
-    wait_until("node 0 has the disk", limit, || {
-        let there = lab.exec(0, ["test", "-b", "/dev/scifblk0"])?;
-        Ok((there.code() == Some(0)).then_some(()))
-    })?;
-    lab.shell(
-        0,
-        "set -e
-         test $(blockdev --getsize64 /dev/scifblk0) = $((32 << 20))
-         dd if=/dev/urandom of=/tmp/data bs=1M count=24 status=none
-         dd if=/tmp/data of=/dev/scifblk0 bs=1M oflag=direct status=none
-         dd if=/tmp/data of=/dev/scifblk0 bs=4k seek=1024 count=100 oflag=direct status=none
-         dd if=/tmp/data of=/tmp/wanted bs=1M status=none
-         dd if=/tmp/data of=/tmp/wanted bs=4k seek=1024 count=100 conv=notrunc status=none
-         dd if=/dev/scifblk0 bs=512k count=48 iflag=direct status=none | cmp - /tmp/wanted
-         rm /tmp/data /tmp/wanted",
-    )?;
-    for _ in 0..rounds(lab) {
-        // The memory goes in the middle of reads, which fail and do not hang.
-        let reader = lab.spawn(
-            0,
-            [
-                "sh",
-                "-c",
-                "while dd if=/dev/scifblk0 of=/dev/null bs=64k iflag=direct status=none; do echo; done",
-            ],
-        )?;
-        let limit = lab.hang_limit(20);
-        wait_until("something is read", limit, || {
-            Ok((!reader.stdout().is_empty()).then_some(()))
-        })?;
-        lab.rmmod(1, "scif_blk_server")?;
-        reader.wait()?;
-        load(lab, 1, "samples", "scif_blk_server", "size_mb=32")?;
-        wait_until("the disk is back", limit, || {
-            let read = lab.exec(
-                0,
-                [
-                    "dd",
-                    "if=/dev/scifblk0",
-                    "of=/dev/null",
-                    "bs=4k",
-                    "count=1",
-                    "iflag=direct",
-                ],
-            )?;
-            Ok((read.code() == Some(0)).then_some(()))
-        })?;
-    }
-    lab.rmmod(0, "scif_blk")?;
-    lab.rmmod(1, "scif_blk_server")?;
-    for node in 0..2 {
-        scif::check_idle(lab, node)?;
-    }
-    Ok(())
-}
-
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_kernel::loopback", SCIF_ALONE, loopback).seconds(120),
@@ -352,6 +282,5 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_kernel::between_nodes", SCIF_PAIR, between_nodes).seconds(240),
     Test::new("scif_kernel::echo", SCIF_PAIR, echo),
     Test::new("scif_kernel::heartbeat", SCIF_PAIR, heartbeat),
-    Test::new("scif_kernel::blk", SCIF_PAIR, blk).seconds(240),
     Test::new("scif_kernel::bus", SCIF_PAIR, bus).releases_engine(),
 ];
