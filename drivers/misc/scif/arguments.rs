@@ -63,6 +63,14 @@ impl LocalSide {
     pub(crate) fn is_lent(&self) -> bool {
         matches!(self, Self::Memory(memory) if memory.user_address().is_none())
     }
+
+    /// Where in our windows it is; none if it is not.
+    pub(crate) fn offset(&self) -> Option<i64> {
+        match self {
+            Self::Windows(offset) => Some(*offset),
+            Self::Memory(_) => None,
+        }
+    }
 }
 
 /// How the caller wants a transfer done.
@@ -90,6 +98,19 @@ impl TransferOptions {
             synchronous: flags & RMA_SYNC != 0,
             ordered: flags & RMA_ORDERED != 0,
         })
+    }
+
+    /// The flags that [`Self::parse`] makes these of.
+    pub(crate) fn flags(self) -> i32 {
+        [
+            (self.use_cpu, RMA_USECPU),
+            (self.use_cache, RMA_USECACHE),
+            (self.synchronous, RMA_SYNC),
+            (self.ordered, RMA_ORDERED),
+        ]
+        .into_iter()
+        .filter_map(|(wanted, flag)| wanted.then_some(flag))
+        .fold(0, |flags, flag| flags | flag)
     }
 }
 

@@ -30,6 +30,7 @@ mod contact;
 pub(crate) mod counts;
 mod dispatch;
 mod listener;
+mod messages;
 pub(crate) mod pinned;
 mod ports;
 pub(crate) mod scif;
@@ -46,6 +47,7 @@ use crate::{
             capable,
             Capability, //
         },
+        trace,
         wait::{
             new_wait_queue,
             WaitQueue, //
@@ -278,6 +280,7 @@ impl Endpoint {
             // A peer that accepted and closed was there: what it sent can be received.
             ChannelState::Established | ChannelState::PeerClosed => {
                 *state = State::Connected(connection.clone(), port);
+                trace::connect_done(|| connection.traced(Ok(())));
                 return Progress::Ended(Ok(()));
             }
             ChannelState::Refused => refusal_error(connection.refusal()),
@@ -285,6 +288,7 @@ impl Endpoint {
         };
         let old = Self::withdraw(&mut state, connection);
         drop(state);
+        trace::connect_done(|| connection.traced(Err(error)));
         connection.close();
         drop(old);
         Progress::Ended(Err(error))
@@ -294,6 +298,7 @@ impl Endpoint {
     fn give_up(&self, connection: &Arc<Connection>) {
         let old = Self::withdraw(&mut self.state.lock(), connection);
         if old.is_some() {
+            trace::connect_done(|| connection.traced(Err(EINTR)));
             connection.close();
         }
     }

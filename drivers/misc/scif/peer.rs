@@ -44,6 +44,7 @@ use crate::{
         },
         work_queues::WorkQueues,
     },
+    sys::trace,
     transport::{
         doorbell,
         path::Path,
@@ -230,6 +231,7 @@ impl Peer {
             return;
         }
         pr_warn!("node {} is lost: {}\n", self.node(), reason);
+        trace::node_lost(|| trace::Link::new(c"", self.node(), self.generation, reason));
         self.path.as_arc_borrow().session_failed();
     }
 

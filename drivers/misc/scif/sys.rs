@@ -27,6 +27,7 @@ pub(crate) mod random;
 pub(crate) mod shared_memory;
 pub(crate) mod shrinker;
 pub(crate) mod timer;
+pub(crate) mod trace;
 pub(crate) mod uapi;
 pub(crate) mod user_mapping;
 pub(crate) mod wait;

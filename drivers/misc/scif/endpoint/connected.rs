@@ -53,12 +53,12 @@ impl Endpoint {
 
     /// Sends bytes of the caller; see [`Stream::send`](super::stream::Stream::send).
     pub(crate) fn send(&self, from: &Buffer, block: bool) -> Result<usize> {
-        self.connection()?.stream.send(from, block)
+        self.connection()?.send(from, block)
     }
 
     /// Receives bytes into memory of the caller; see [`Stream::receive`](super::stream::Stream::receive).
     pub(crate) fn receive(&self, to: &Buffer, block: bool) -> Result<usize> {
-        self.connection()?.stream.receive(to, block)
+        self.connection()?.receive(to, block)
     }
 
     /// What is ready: the bits of `poll`. Does not wait. The caller has put itself into the queue.

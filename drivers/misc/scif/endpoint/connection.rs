@@ -52,6 +52,7 @@ use crate::{
     },
     sys::{
         current::can_be_killed,
+        trace,
         wait::WaitQueue, //
     },
 };
@@ -163,6 +164,17 @@ impl Connection {
         Ok(())
     }
 
+    /// What the events of its life are told.
+    pub(super) fn traced(&self, result: Result) -> trace::Connection {
+        trace::Connection {
+            node: self.channel.node(),
+            channel: self.channel.id.0,
+            own_port: self.ports.own,
+            peer_port: self.ports.peer,
+            result: trace::errno(&result),
+        }
+    }
+
     /// Why the peer did not want it.
     pub(super) fn refusal(&self) -> Refusal {
         self.refusal.copy().unwrap_or(Refusal::NoListener)
@@ -196,6 +208,7 @@ impl Connection {
 
     /// The peer has closed its end.
     pub(super) fn peer_closed(&self) {
+        trace::peer_closed(|| self.traced(Ok(())));
         self.channel
             .change_state(|state| (state == State::Established).then_some(State::PeerClosed));
         self.channel.wake();
@@ -220,6 +233,7 @@ impl Connection {
 
     /// The peer's node is gone. May sleep.
     pub(super) fn lost(&self) {
+        trace::lost(|| self.traced(Err(ENODEV)));
         self.channel
             .change_state(|state| (state != State::Closed).then_some(State::Lost));
         self.channel.close_uses();
@@ -240,6 +254,7 @@ impl Connection {
     /// Closes this end. May sleep: transfers in flight are waited for. Not for calling from the
     /// control work, which hears the peer's answer.
     pub(super) fn close(&self) {
+        trace::close(|| self.traced(Ok(())));
         let old = self.channel.change_state(|_| Some(State::Closed));
         self.channel.wake();
         self.transfers.drain();

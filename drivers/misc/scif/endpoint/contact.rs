@@ -40,7 +40,10 @@ use crate::{
         caches::Caches,
         mapping::Mappings, //
     },
-    sys::wait::WaitQueue,
+    sys::{
+        trace,
+        wait::WaitQueue, //
+    },
 };
 use kernel::{
     new_mutex,
@@ -119,6 +122,7 @@ impl Contact {
         let _inside = self.peer().enter().ok_or(ENODEV)?;
         let connection = self.insert(ports, State::Requested)?;
         connection.attach(waiters);
+        trace::connect(|| connection.traced(Ok(())));
         let posted = self.peer().post(&Message::Connect {
             source: connection.channel.id,
             source_port: ports.own,
@@ -157,6 +161,7 @@ impl Contact {
                     ring: connection.stream.address(),
                 })
             });
+        trace::accept(|| connection.traced(answer));
         answer.inspect_err(|_| connection.abandon())?;
         Ok(connection)
     }

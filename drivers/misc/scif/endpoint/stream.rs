@@ -242,6 +242,18 @@ impl Stream {
         }
     }
 
+    /// Bytes in the peer's ring, as far as anybody can say who is not sending. Any context.
+    pub(super) fn unread_there(&self) -> u32 {
+        let consumed = self.inbound.read_u32(CONSUMED).unwrap_or(0);
+        self.produced.load(Relaxed).wrapping_sub(consumed)
+    }
+
+    /// Bytes in our ring, as far as anybody can say who is not receiving. Any context.
+    pub(super) fn unread_here(&self) -> u32 {
+        let produced = self.inbound.read_u32(PRODUCED).unwrap_or(0);
+        produced.wrapping_sub(self.consumed.load(Relaxed))
+    }
+
     // ----- sending -----------------------------------------------------------------------------
 
     /// Sends the bytes of a caller. Returns how many were sent.

@@ -40,6 +40,7 @@ use crate::{
     },
     peer::channel::Channel,
     sync::call_lock::CallLock,
+    sys::trace,
     transport::engine::EngineRoute,
 };
 use kernel::{
@@ -294,6 +295,19 @@ impl Windows {
     /// Unregisters all windows inside `range`: EINVAL if one is cut, ENXIO if there is none; then
     /// nothing has changed. On return neither end can begin a new use of them. Killable.
     pub(crate) fn unregister(&self, range: Range) -> Result {
+        let result = self.unregister_untraced(range);
+        trace::unregister(|| trace::Window {
+            node: self.channel.node(),
+            channel: self.channel.id.0,
+            offset: range.offset(),
+            len: range.len(),
+            protection: 0,
+            result: trace::errno(&result),
+        });
+        result
+    }
+
+    fn unregister_untraced(&self, range: Range) -> Result {
         self.channel.check_established()?;
         // Whoever has a window keeps its mappings, which must not outlive the session.
         let _inside = self.channel.enter().ok_or(ENODEV)?;

@@ -145,6 +145,11 @@ impl Channel {
         &self.peer
     }
 
+    /// See [`Peer::node`].
+    pub(crate) fn node(&self) -> u16 {
+        self.peer.node()
+    }
+
     /// See [`Peer::path`].
     pub(crate) fn path(&self) -> &dyn Path {
         self.peer.path()

@@ -38,7 +38,10 @@ use crate::{
         windows::Windows, //
     },
     peer::channel::Channel,
-    sys::wait::WaitQueue,
+    sys::{
+        trace,
+        wait::WaitQueue, //
+    },
 };
 use kernel::{
     new_spinlock,
@@ -103,6 +106,26 @@ impl Fences {
 
     /// A mark for all transfers started so far. Interruptible for the peer's.
     pub(crate) fn mark(&self, origin: Origin) -> Result<i32> {
+        let result = self.make_mark(origin);
+        trace::fence_mark(|| {
+            let mark = result.unwrap_or(0);
+            self.traced(origin, mark, trace::errno(&result))
+        });
+        result
+    }
+
+    /// What events are told of a mark.
+    fn traced(&self, origin: Origin, mark: i32, result: i32) -> trace::Fence {
+        trace::Fence {
+            node: self.channel.node(),
+            channel: self.channel.id.0,
+            peer: origin == Origin::Peer,
+            mark,
+            result,
+        }
+    }
+
+    fn make_mark(&self, origin: Origin) -> Result<i32> {
         self.channel.check_established()?;
         let sequence = match origin {
             Origin::Own => self.marks.last_issued(),
@@ -141,10 +164,13 @@ impl Fences {
             Origin::Peer => Sequence(self.peer_last.load(Relaxed)),
         };
         let (_, sequence) = marks::decode(mark, last).map_err(|_| EINVAL)?;
-        match origin {
+        trace::fence_wait(|| self.traced(origin, mark, 0));
+        let result = match origin {
             Origin::Own => self.wait_for_own(sequence),
             Origin::Peer => self.wait_for_peers(sequence),
-        }
+        };
+        trace::fence_wait_done(|| self.traced(origin, mark, trace::errno(&result)));
+        result
     }
 
     fn wait_for_own(&self, sequence: Sequence) -> Result {
@@ -175,6 +201,25 @@ impl Fences {
     /// Has values stored, in our window and in the peer's, when all transfers that `origin` has
     /// started so far have ended. ENXIO where there is no window, EACCES where it can't be written.
     pub(crate) fn signal(
+        &self,
+        origin: Origin,
+        local: Option<SignalTarget>,
+        remote: Option<SignalTarget>,
+    ) -> Result {
+        let result = self.order_signal(origin, local, remote);
+        let offset = |target: Option<SignalTarget>| target.map_or(-1, |target| target.offset);
+        trace::fence_signal(|| trace::Signal {
+            node: self.channel.node(),
+            channel: self.channel.id.0,
+            peer: origin == Origin::Peer,
+            local: offset(local),
+            remote: offset(remote),
+            result: trace::errno(&result),
+        });
+        result
+    }
+
+    fn order_signal(
         &self,
         origin: Origin,
         local: Option<SignalTarget>,

@@ -13,9 +13,13 @@
 
 use super::{
     signal::Signal,
-    transfer::Completion, //
+    transfer::{
+        Completion,
+        Ended, //
+    },
 };
 use crate::{
+    arguments::Direction,
     logic::{
         marks::{
             MarkTracker,
@@ -27,6 +31,7 @@ use crate::{
         },
     },
     peer::channel::Channel,
+    sys::trace,
 };
 use kernel::{
     impl_has_work, new_mutex, new_spinlock_irq, new_work,
@@ -134,8 +139,8 @@ impl WorkItem for Marks {
 }
 
 impl Completion for Marks {
-    fn transfer_ended(self: ArcBorrow<'_, Self>, number: u64, result: Result) {
-        self.end(Sequence(number), result);
+    fn transfer_ended(self: ArcBorrow<'_, Self>, ended: &Ended) {
+        self.end(ended);
     }
 }
 
@@ -173,10 +178,19 @@ impl Marks {
     }
 
     /// A transfer has ended. Soft interrupt context, or any other but hard interrupts.
-    pub(super) fn end(self: ArcBorrow<'_, Self>, sequence: Sequence, result: Result) {
+    pub(super) fn end(self: ArcBorrow<'_, Self>, ended: &Ended) {
+        let sequence = Sequence(ended.number);
+        trace::rma_complete(|| trace::TransferEnd {
+            node: self.channel.node(),
+            channel: self.channel.id.0,
+            number: ended.number,
+            write: ended.direction == Direction::Write,
+            len: ended.bytes,
+            result: trace::errno(&ended.result),
+        });
         let moved = {
             let mut state = self.state.lock();
-            if result.is_err() {
+            if ended.result.is_err() && !ended.is_reported {
                 state.failed.add(sequence);
                 state.failed_for_peer.add(sequence);
             }
@@ -293,9 +307,16 @@ impl Marks {
                 // One whose transfers have failed is not given: it would say that data is there
                 // that is not. The fence that the caller waits for says so instead.
                 Action::Signal(signal) => {
-                    if !self.state.lock().failed.contains(due.sequence) {
+                    let failed = self.state.lock().failed.contains(due.sequence);
+                    if !failed {
                         signal.give(&self.channel);
                     }
+                    trace::fence_signal_done(|| trace::SignalEnd {
+                        node: self.channel.node(),
+                        channel: self.channel.id.0,
+                        number: due.sequence.0,
+                        failed,
+                    });
                 }
             }
         }

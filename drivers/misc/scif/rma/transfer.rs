@@ -73,12 +73,22 @@ const RING_FULL_TIMEOUT: Delta = Delta::from_millis(10);
 
 const RUNNING: i32 = 1;
 
+/// What has become of a transfer.
+pub(super) struct Ended {
+    /// As which it was started.
+    pub(super) number: u64,
+    pub(super) direction: Direction,
+    pub(super) bytes: u64,
+    pub(super) result: Result,
+    /// Its caller hears of the result, so no fence has to say it.
+    pub(super) is_reported: bool,
+}
+
 /// Who is told of the end of transfers.
 pub(super) trait Completion: Send + Sync {
-    /// The one that was started with this number has ended. Success is also said of a failure that
-    /// its caller hears of. Called once for each; in a soft interrupt, or any other context but hard
+    /// One has ended. Called once for each; in a soft interrupt, or any other context but hard
     /// interrupts.
-    fn transfer_ended(self: ArcBorrow<'_, Self>, number: u64, result: Result);
+    fn transfer_ended(self: ArcBorrow<'_, Self>, ended: &Ended);
 }
 
 /// What keeps a transfer's surroundings in place. Dropped in this order: the peer's close is answered
@@ -104,11 +114,19 @@ pub(super) struct Request {
     pub(super) surroundings: Surroundings,
 }
 
+impl Request {
+    /// How many bytes there are to move.
+    pub(super) fn bytes(&self) -> u64 {
+        self.parts.0 + self.parts.1
+    }
+}
+
 /// See the head of this file.
 #[pin_data]
 pub(super) struct Transfer {
     completion: Arc<dyn Completion>,
     number: u64,
+    direction: Direction,
     engine: Arc<Engine>,
     queues: Arc<WorkQueues>,
     bytes: u64,
@@ -164,13 +182,13 @@ impl CopyCompletion for Transfer {
         }
         self.result.store(errno, Release);
         self.stop_running();
-        let report = match self.reported.load(Relaxed) {
-            true => Ok(()),
-            false => result,
-        };
-        self.completion
-            .as_arc_borrow()
-            .transfer_ended(self.number, report);
+        self.completion.as_arc_borrow().transfer_ended(&Ended {
+            number: self.number,
+            direction: self.direction,
+            bytes: self.bytes,
+            result,
+            is_reported: self.reported.load(Relaxed),
+        });
         // What it holds is let go in process context. This is the last reference but for that of
         // a caller who waits, which is in process context, too.
         let queues = self.queues.clone();
@@ -216,6 +234,7 @@ impl Transfer {
             pin_init!(Self {
                 completion: request.completion,
                 number,
+                direction,
                 engine: route.engine.clone(),
                 queues: queues.clone(),
                 bytes: parts.0 + parts.1,
@@ -231,8 +250,14 @@ impl Transfer {
             GFP_KERNEL_ACCOUNT,
         );
         let made = made.and_then(|transfer| Ok((transfer, Place::new()?)));
-        let (transfer, place) = made.inspect_err(|_| {
-            completion.as_arc_borrow().transfer_ended(number, Ok(()));
+        let (transfer, place) = made.inspect_err(|error| {
+            completion.as_arc_borrow().transfer_ended(&Ended {
+                number,
+                direction,
+                bytes: parts.0 + parts.1,
+                result: Err(*error),
+                is_reported: true,
+            });
         })?;
         let batch = Batch::new(transfer.clone());
         let submitted = transfer.submit(&batch, route, direction, parts);

@@ -19,6 +19,7 @@ use super::{
     pieces::Sides,
     registration_cache::RegistrationCache,
     transfer::{
+        Ended,
         Request,
         Surroundings,
         Transfer, //
@@ -34,7 +35,6 @@ use crate::{
     },
     logic::{
         address_space::Range,
-        marks::Sequence,
         plan, //
     },
     memory::{
@@ -49,7 +49,10 @@ use crate::{
         channel::Channel,
         PeerUse, //
     },
-    sys::buffer::Buffer,
+    sys::{
+        buffer::Buffer,
+        trace, //
+    },
     transport::engine::EngineRoute,
 };
 use kernel::{
@@ -78,6 +81,14 @@ pub(crate) struct Transfers {
     pub(super) marks: Arc<Marks>,
     /// Which of the path's engines copies.
     engine: Option<usize>,
+}
+
+/// What the local side and the remote one have to allow.
+fn needs(direction: Direction) -> (u32, u32) {
+    match direction {
+        Direction::Read => (PROTECTION_WRITE, PROTECTION_READ),
+        Direction::Write => (PROTECTION_READ, PROTECTION_WRITE),
+    }
 }
 
 fn one_piece(piece: LocalPiece) -> Result<KVVec<LocalPiece>> {
@@ -167,10 +178,7 @@ impl Transfers {
     ) -> Result {
         self.channel.check_established()?;
         let remote_range = Range::new(remote, len).map_err(|_| ENXIO)?;
-        let (local_need, remote_need) = match direction {
-            Direction::Read => (PROTECTION_WRITE, PROTECTION_READ),
-            Direction::Write => (PROTECTION_READ, PROTECTION_WRITE),
-        };
+        let (local_need, remote_need) = needs(direction);
         let local_start = match local {
             LocalSide::Windows(offset) => *offset as u64,
             LocalSide::Memory(memory) => memory.address() as u64,
@@ -212,10 +220,32 @@ impl Transfers {
             completion: self.marks.clone(),
             surroundings,
         };
+        self.trace_submit(&request, local, remote, options, route.is_some());
         match route {
             Some(route) => self.copy_by_engine(route, request, local.is_lent()),
             None => self.copy_by_cpu(request),
         }
+    }
+
+    fn trace_submit(
+        &self,
+        request: &Request,
+        local: &LocalSide,
+        remote: i64,
+        options: TransferOptions,
+        by_engine: bool,
+    ) {
+        trace::rma_submit(|| trace::Transfer {
+            node: self.channel.node(),
+            channel: self.channel.id.0,
+            number: request.number,
+            write: request.direction == Direction::Write,
+            engine: by_engine,
+            local: local.offset().unwrap_or(-1),
+            remote,
+            len: request.bytes(),
+            flags: options.flags() as u32,
+        });
     }
 
     /// Keeps the peer, and this end's use of it, from ending.
@@ -258,10 +288,13 @@ impl Transfers {
     fn copy_by_cpu(&self, request: Request) -> Result {
         let peer = self.channel.peer();
         let result = cpu_copy::copy(peer, request.direction, &request.sides, request.parts);
-        // The call reports the result, so no fence has to.
-        self.marks
-            .as_arc_borrow()
-            .end(Sequence(request.number), Ok(()));
+        self.marks.as_arc_borrow().end(&Ended {
+            number: request.number,
+            direction: request.direction,
+            bytes: request.bytes(),
+            result,
+            is_reported: true,
+        });
         result
     }
 

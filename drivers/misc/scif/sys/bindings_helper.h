@@ -15,6 +15,7 @@
 #include <uapi/linux/scif_ioctl.h>
 
 #include "helpers.h"
+#include "../trace.h"
 
 /*
  * bindgen does not evaluate _IOWR(). The prefix keeps these apart from the

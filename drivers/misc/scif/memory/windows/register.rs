@@ -30,7 +30,8 @@ use crate::{
     peer::PeerUse,
     sys::{
         buffer::Buffer,
-        pages::Pages, //
+        pages::Pages,
+        trace, //
     },
 };
 use kernel::{
@@ -75,6 +76,25 @@ impl Windows {
 
     /// Registers what `take` comes up with, `len` bytes, once there is a place for it.
     fn register_with(
+        self: &Arc<Self>,
+        len: usize,
+        offset: i64,
+        options: WindowOptions,
+        take: impl FnOnce() -> Result<Arc<Pages>>,
+    ) -> Result<i64> {
+        let result = self.register_untraced(len, offset, options, take);
+        trace::register(|| trace::Window {
+            node: self.channel.node(),
+            channel: self.channel.id.0,
+            offset: result.unwrap_or(offset),
+            len: len as u64,
+            protection: options.protection,
+            result: trace::errno(&result),
+        });
+        result
+    }
+
+    fn register_untraced(
         self: &Arc<Self>,
         len: usize,
         offset: i64,

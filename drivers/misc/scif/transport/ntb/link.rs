@@ -60,6 +60,7 @@ use crate::{
         random,
         shared_memory::SharedMemory,
         timer::PeriodicTimer,
+        trace,
         wait::{
             new_wait_queue,
             WaitQueue, //
@@ -427,6 +428,7 @@ impl NtbLink {
             peer_block: hello.control,
         };
         let session = self.sink.online(path.clone(), who)?;
+        trace::link_up(|| trace::Link::new(&self.name, hello.node, hello.generation, path.mode()));
         pr_info!(
             "node {} is online through {}: {} aperture of {} MiB, {}\n",
             hello.node,
@@ -439,6 +441,7 @@ impl NtbLink {
             session,
             path,
             peer: hello.node,
+            generation: hello.generation,
         })
     }
 
@@ -449,6 +452,7 @@ impl NtbLink {
             session,
             path,
             peer,
+            generation,
         }) = inner.up.take()
         else {
             return;
@@ -456,6 +460,7 @@ impl NtbLink {
         let nonce = inner.handshake.peer_nonce().unwrap_or(0);
         session.as_arc_borrow().going(reason.text());
         pr_info!("node {} is offline: {}\n", peer, reason.text());
+        trace::link_down(|| trace::Link::new(&self.name, peer, generation, reason.text()));
         // A driver that is being unbound gives the peer the time to let go first.
         let closed = inner.close_aperture(device);
         session.tear_down();

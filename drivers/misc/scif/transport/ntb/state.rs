@@ -25,6 +25,8 @@ pub(super) struct Up {
     pub(super) session: Arc<dyn Session>,
     pub(super) path: Arc<NtbPath>,
     pub(super) peer: u16,
+    /// The peer's.
+    pub(super) generation: u64,
 }
 
 pub(super) struct Inner {
