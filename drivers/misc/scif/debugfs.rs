@@ -2,8 +2,13 @@
 
 //! What is going on, for people and tools: `/sys/kernel/debug/scif`.
 //!
-//! - `nodes`: a line for each node that is or was known: id, state, link, aperture mode, generation.
-//! - `counters`: a line `name value` for each counter.
+//! A file for each of the files below. All but `counters` have a first line that names their columns;
+//! columns are separated by a space, `-` stands for what there is not, and new ones come at the end.
+
+mod counters;
+mod endpoints;
+mod field;
+mod nodes;
 
 use crate::{
     endpoint::scif::Scif,
@@ -18,16 +23,12 @@ use kernel::{
     },
     fmt,
     prelude::*,
-    sync::{
-        atomic::Relaxed,
-        Arc, //
-    },
+    sync::Arc, //
 };
 
 /// The files; they go when this is dropped.
 pub(crate) struct Files {
-    _nodes: Pin<KBox<File<Arc<Sources>>>>,
-    _counters: Pin<KBox<File<Arc<Sources>>>>,
+    _files: KVec<Pin<KBox<File<Arc<Sources>>>>>,
     _directory: Dir,
 }
 
@@ -36,20 +37,38 @@ impl Files {
     pub(crate) fn new(sources: Sources) -> Result<Self> {
         let sources = Arc::new(sources, GFP_KERNEL)?;
         let directory = Dir::new(c"scif");
-        let nodes = KBox::pin_init(
-            directory.read_callback_file(c"nodes", sources.clone(), &show_nodes),
-            GFP_KERNEL,
-        )?;
-        let counters = KBox::pin_init(
-            directory.read_callback_file(c"counters", sources, &show_counters),
-            GFP_KERNEL,
-        )?;
+        let mut files = KVec::new();
+        let mut add = |file| -> Result { Ok(files.push(file?, GFP_KERNEL)?) };
+        add(open(&directory, c"nodes", &sources, &|from, f| {
+            nodes::show(&from.nodes, f)
+        }))?;
+        add(open(&directory, c"endpoints", &sources, &|from, f| {
+            endpoints::show(&from.scif, f)
+        }))?;
+        add(open(&directory, c"counters", &sources, &|from, f| {
+            counters::show(&from.scif, &from.caches, &from.engines, f)
+        }))?;
         Ok(Self {
-            _nodes: nodes,
-            _counters: counters,
+            _files: files,
             _directory: directory,
         })
     }
+}
+
+/// A file that shows what `show` writes.
+fn open<F>(
+    directory: &Dir,
+    name: &CStr,
+    sources: &Arc<Sources>,
+    show: &'static F,
+) -> Result<Pin<KBox<File<Arc<Sources>>>>>
+where
+    F: Fn(&Arc<Sources>, &mut fmt::Formatter<'_>) -> fmt::Result + Send + Sync + 'static,
+{
+    KBox::pin_init(
+        directory.read_callback_file(name, sources.clone(), show),
+        GFP_KERNEL,
+    )
 }
 
 /// Where the numbers come from.
@@ -58,74 +77,4 @@ pub(crate) struct Sources {
     pub(crate) scif: Arc<Scif>,
     pub(crate) caches: Arc<Caches>,
     pub(crate) engines: Arc<Engines>,
-}
-
-fn show_nodes(sources: &Arc<Sources>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    writeln!(f, "node state link aperture generation")?;
-    let mut result = Ok(());
-    sources.nodes.for_each(|node, is_this| {
-        if result.is_err() {
-            return;
-        }
-        let online = node
-            .peer
-            .as_ref()
-            .filter(|peer| !peer.is_over())
-            .map(|peer| peer.mode());
-        let state = match (is_this, online) {
-            (true, _) => "self",
-            (false, Some(_)) => "online",
-            (false, None) => "lost",
-        };
-        result = writeln!(
-            f,
-            "{} {} {} {} {:016x}",
-            node.id,
-            state,
-            node.link.to_str().unwrap_or("?"),
-            online.unwrap_or("-"),
-            node.generation
-        );
-    });
-    result
-}
-
-fn show_counters(sources: &Arc<Sources>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let counts = sources.scif.counts();
-    writeln!(f, "connections {}", counts.connections)?;
-    writeln!(f, "closing_connections {}", counts.closing_connections)?;
-    writeln!(f, "exported_windows {}", counts.exported_windows)?;
-    writeln!(f, "mappings {}", counts.mappings)?;
-    let cache = &sources.caches.counters;
-    writeln!(f, "cache_hits {}", cache.hits.load(Relaxed))?;
-    writeln!(f, "cache_misses {}", cache.misses.load(Relaxed))?;
-    writeln!(f, "cache_pages {}", cache.pages.load(Relaxed))?;
-    writeln!(
-        f,
-        "cache_invalidations {}",
-        cache.invalidations.load(Relaxed)
-    )?;
-    writeln!(f, "cache_evictions {}", cache.evictions.load(Relaxed))?;
-    show_engines(&sources.engines, f)
-}
-
-/// Those that have stopped are counted in the totals: what they have done is done.
-fn show_engines(engines: &Engines, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let mut count = 0;
-    let mut result = Ok(());
-    let totals = engines.for_each(|engine| {
-        let copied = engine.bytes.load(Relaxed);
-        if result.is_ok() {
-            result = writeln!(f, "engine_{count}_bytes {copied}");
-        }
-        count += 1;
-    });
-    result?;
-    if count == 0 && totals.bytes == 0 && totals.errors == 0 {
-        // There is none, and there never was one to speak of.
-        return Ok(());
-    }
-    writeln!(f, "dma_channels {count}")?;
-    writeln!(f, "dma_bytes {}", totals.bytes)?;
-    writeln!(f, "dma_errors {}", totals.errors)
 }

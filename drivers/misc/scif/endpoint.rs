@@ -15,12 +15,11 @@
 //!
 //! A fresh endpoint may also take over a connection that another one has accepted (`ACCEPTREG`);
 //! its wait queue stays the same all its life, because pollers hold on to it. The port belongs to the
-//! endpoint, and is free again when the last one that has it is closed.
+//! endpoint, and is free again when the last one that has it is closed. Who watches sees what
+//! `standing.rs` shows.
 //!
 //! Front doors call these functions and add nothing of their own. Unless it says otherwise, a call may
 //! sleep, and one that waits is interruptible.
-//!
-//! Lock: `state` is held for moments only, never while waiting.
 
 mod accept;
 mod accepted;
@@ -35,6 +34,7 @@ pub(crate) mod pinned;
 mod ports;
 pub(crate) mod scif;
 mod service;
+pub(crate) mod standing;
 mod stream;
 
 pub(crate) use crate::rma::remote_pages::RemotePages;
@@ -59,39 +59,30 @@ use connection::{
     PortPair, //
 };
 use kernel::{
-    new_mutex,
     prelude::*,
     sync::{
         atomic::Atomic,
-        Arc,
-        Mutex, //
+        Arc, //
     },
 };
 use listener::Listener;
-use ports::BoundPort;
 use scif::Scif;
+use standing::{
+    Facts,
+    Listed,
+    Standing,
+    State, //
+};
 
 /// Ports below this take a privilege (`SCIF_ADMIN_PORT_END`).
 const ADMIN_PORT_END: u16 = 1024;
 
-enum State {
-    Unbound,
-    Bound(Arc<BoundPort>),
-    Listening(Arc<Listener>, Arc<BoundPort>),
-    /// Asked for; the connection knows of the answer.
-    Connecting(Arc<Connection>, Arc<BoundPort>),
-    Connected(Arc<Connection>, #[expect(dead_code)] Arc<BoundPort>),
-    /// For good: who still calls had begun before.
-    Closed,
-}
-
 /// See the head of this file.
-#[pin_data(PinnedDrop)]
 pub(crate) struct Endpoint {
     scif: Arc<Scif>,
     waiters: Arc<WaitQueue>,
-    #[pin]
-    state: Mutex<State>,
+    state: Arc<Standing>,
+    _listed: Listed,
     /// Counts closed descriptors, for who waits in accept.
     flushes: Atomic<u64>,
     /// Whose table of descriptors the last one was in.
@@ -118,16 +109,21 @@ impl Endpoint {
             new_wait_queue!("scif::Endpoint::waiters"),
             GFP_KERNEL_ACCOUNT,
         )?;
-        Arc::pin_init(
-            pin_init!(Self {
-                scif: scif.clone(),
-                waiters,
-                state <- new_mutex!(State::Unbound, "Endpoint::state"),
-                flushes: Atomic::new(0),
-                flushed_by: Atomic::new(0),
-            }),
-            GFP_KERNEL_ACCOUNT,
-        )
+        let state = Standing::new()?;
+        let this = Self {
+            scif: scif.clone(),
+            waiters,
+            _listed: scif.endpoints.add(&state)?,
+            state,
+            flushes: Atomic::new(0),
+            flushed_by: Atomic::new(0),
+        };
+        Ok(Arc::new(this, GFP_KERNEL_ACCOUNT)?)
+    }
+
+    /// What there is to see of it. May sleep.
+    pub(crate) fn facts(&self) -> Facts {
+        self.state.facts()
     }
 
     /// The id of this node.
@@ -324,9 +320,8 @@ impl Endpoint {
     }
 }
 
-#[pinned_drop]
-impl PinnedDrop for Endpoint {
-    fn drop(self: Pin<&mut Self>) {
+impl Drop for Endpoint {
+    fn drop(&mut self) {
         // Nothing to do for who has closed it, when nobody was in a call.
         self.close();
         self.close_accepted(None);

@@ -24,13 +24,13 @@
 //! A lock is taken only while holding locks that stand above it. Mutexes:
 //!
 //! 0. `Door::registering`, the mutex of the peer bus
-//! 1. `Endpoint::state`, `Scif::pending`
+//! 1. `Standing::state`, `Scif::pending`
 //! 2. `NtbLink::inner`
 //! 3. `Contact::connections`, `Exports::table`, `Windows::tables`, `RemoteWindows::tables`,
 //!    `Marks::deferred`, `Mappings::table`
-//! 4. `Nodes::watchers`, `Nodes::table`, `Contacts::list`, `Ports::inner`, `Engines::list`, `Peer::attachments`,
-//!    `Connection::subscription`, `Caches::list`, `NtbLink::timer`, the tables of `Door`,
-//!    `Devices::list`
+//! 4. `Nodes::watchers`, `Nodes::table`, `Contacts::list`, `Endpoints::table`, `Links::list`,
+//!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `Connection::subscription`,
+//!    `Caches::list`, `NtbLink::timer`, the tables of `Door`, `Devices::list`
 //! 5. `Listener::queue`
 //! 6. `ControlRing::writer`, `ControlRing::reader`, `RegistrationCache::table`
 //!

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Small things that wait, or that others wait for.
+//! Small things that threads share: waiting for each other, and counting.
 
 pub(crate) mod call_lock;
+pub(crate) mod flow;
 pub(crate) mod in_flight;
 pub(crate) mod work_queues;

@@ -19,7 +19,10 @@
 //! mapped, that it can't be kept out of (a device that is gone), or that it does not let go of while
 //! the process is being killed.
 
-use super::stream::Stream;
+use super::{
+    counts::Traffic,
+    stream::Stream, //
+};
 use crate::{
     logic::{
         envelope::ChannelId,
@@ -50,6 +53,7 @@ use crate::{
         mapping::Mappings,
         transfers::Transfers, //
     },
+    sync::flow::Flow,
     sys::{
         current::can_be_killed,
         trace,
@@ -98,6 +102,9 @@ pub(super) struct Connection {
     pub(super) channel: Arc<Channel>,
     pub(super) ports: PortPair,
     pub(super) stream: Arc<Stream>,
+    /// Messages are calls that have moved something.
+    pub(super) sent: Flow,
+    pub(super) received: Flow,
     pub(super) windows: Arc<Windows>,
     pub(super) remote_windows: Arc<RemoteWindows>,
     pub(super) transfers: Transfers,
@@ -136,6 +143,8 @@ impl Connection {
                 channel,
                 ports,
                 stream,
+                sent: Flow::new(),
+                received: Flow::new(),
                 windows,
                 remote_windows,
                 transfers,
@@ -162,6 +171,16 @@ impl Connection {
         self.stream.set_remote(ring)?;
         self.channel.set_remote(id);
         Ok(())
+    }
+
+    /// What it has moved, and has. May sleep.
+    pub(super) fn traffic(&self) -> Traffic {
+        Traffic {
+            sent: self.sent.moved(),
+            received: self.received.moved(),
+            transfers: self.transfers.progress(),
+            windows: self.windows.held(),
+        }
     }
 
     /// What the events of its life are told.

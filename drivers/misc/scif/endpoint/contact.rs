@@ -12,7 +12,8 @@ use super::{
     },
     counts::Counts,
     listener::Request,
-    ports::Ports, //
+    ports::Ports,
+    standing::Facts, //
 };
 use crate::{
     logic::{
@@ -182,6 +183,21 @@ impl Contact {
             index = found + 1;
             f(&connection);
         }
+    }
+
+    /// Calls `f` with each connection that no endpoint has. May sleep.
+    pub(super) fn for_each_without_endpoint(&self, mut f: impl FnMut(&Facts)) {
+        self.for_each(|connection| {
+            if connection.channel.waiters().is_ok() {
+                return;
+            }
+            match connection.channel.state() {
+                // About to get its endpoint, or to go.
+                State::Requested | State::Refused => (),
+                State::Closed => f(&Facts::of("closing", connection)),
+                _ => f(&Facts::of("accepted", connection)),
+            }
+        });
     }
 
     /// Adds what there is to `counts`. May sleep.

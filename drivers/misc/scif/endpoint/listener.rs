@@ -115,6 +115,11 @@ impl Listener {
         self.queued.load(Relaxed) > 0
     }
 
+    /// How many requests are queued. Any context.
+    pub(super) fn queued(&self) -> usize {
+        self.queued.load(Relaxed)
+    }
+
     /// Whether the listener was closed. Any context.
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Relaxed)

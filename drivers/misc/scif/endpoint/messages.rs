@@ -3,16 +3,28 @@
 //! Sending and receiving, as those hear of it who watch: the bytes go through `stream.rs`.
 
 use super::connection::Connection;
-use crate::sys::{
-    buffer::Buffer,
-    trace, //
+use crate::{
+    sync::flow::Flow,
+    sys::{
+        buffer::Buffer,
+        trace, //
+    },
 };
 use kernel::prelude::*;
+
+/// A call that has moved nothing is no message.
+fn count(flow: &Flow, result: Result<usize>) {
+    match result {
+        Ok(0) | Err(_) => (),
+        Ok(bytes) => flow.add(bytes as u64),
+    }
+}
 
 impl Connection {
     /// See [`Stream::send`](super::stream::Stream::send).
     pub(super) fn send(&self, from: &Buffer, block: bool) -> Result<usize> {
         let result = self.stream.send(from, block);
+        count(&self.sent, result);
         trace::send(|| self.traced_call(from, block, self.stream.unread_there(), result));
         result
     }
@@ -20,6 +32,7 @@ impl Connection {
     /// See [`Stream::receive`](super::stream::Stream::receive).
     pub(super) fn receive(&self, to: &Buffer, block: bool) -> Result<usize> {
         let result = self.stream.receive(to, block);
+        count(&self.received, result);
         trace::receive(|| self.traced_call(to, block, self.stream.unread_here(), result));
         result
     }

@@ -11,6 +11,10 @@ use super::{
         Contacts,
         ScifService, //
     },
+    standing::{
+        Endpoints,
+        Facts, //
+    },
 };
 use crate::{
     memory::local::Reclaim,
@@ -36,6 +40,7 @@ pub(crate) struct Scif {
     pub(super) nodes: Arc<Nodes>,
     caches: Arc<Caches>,
     pub(super) ports: Arc<Ports>,
+    pub(super) endpoints: Arc<Endpoints>,
     contacts: Arc<Contacts>,
     ring_size: u32,
     /// What was accepted and not yet taken over.
@@ -52,11 +57,13 @@ impl Scif {
         ring_size: u32,
     ) -> Result<Arc<Self>> {
         let (ports, contacts) = (Ports::new()?, Contacts::new()?);
+        let endpoints = Endpoints::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 nodes: nodes.clone(),
                 caches: caches.clone(),
                 ports,
+                endpoints,
                 contacts,
                 ring_size,
                 pending <- new_mutex!(Pending::new(), "Scif::pending"),
@@ -89,6 +96,19 @@ impl Scif {
     /// As [`Self::contact`], with a peer that a request came from: ENODEV if it is lost.
     pub(super) fn contact_with(&self, peer: &Arc<Peer>) -> Result<Arc<Contact>> {
         self.contacts.with(peer)
+    }
+
+    /// The id of this node.
+    pub(crate) fn own_node(&self) -> u16 {
+        self.nodes.own_id()
+    }
+
+    /// Calls `f` with each endpoint of this node, and with each connection that has none: it was
+    /// accepted and not taken over, or is closed and waits for the peer's last word. May sleep.
+    pub(crate) fn for_each_endpoint(&self, mut f: impl FnMut(&Facts)) {
+        self.endpoints.for_each(&mut f);
+        self.contacts
+            .for_each(|contact| contact.for_each_without_endpoint(&mut f));
     }
 
     /// How much there is with a node that is online. May sleep.

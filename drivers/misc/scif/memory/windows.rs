@@ -87,11 +87,21 @@ impl Drop for WindowUse {
     }
 }
 
+/// How many windows there are, those included that only wait for their last use, and how long they
+/// are all together.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Held {
+    pub(crate) windows: u64,
+    pub(crate) bytes: u64,
+}
+
 struct Tables {
     /// The windows that can be found.
     active: RBTree<u64, Arc<Window>>,
     /// All places that are taken, by offered, active and revoked windows.
     taken: RBTree<u64, Range>,
+    /// How many those are, and how long all together.
+    held: Held,
     /// Where to look for a free place first.
     next: u64,
     /// The channel is closed: no new windows.
@@ -148,6 +158,7 @@ impl Windows {
                     Tables {
                         active: RBTree::new(),
                         taken: RBTree::new(),
+                        held: Held::default(),
                         next: FIRST_OFFSET,
                         closed: false,
                     },
@@ -190,6 +201,8 @@ impl Windows {
             Range::from_parts(start, len).map_err(|_| ENOMEM)?
         };
         tables.taken.insert(node.into_node(range.start(), range));
+        tables.held.windows += 1;
+        tables.held.bytes += range.len();
         if !fixed && offset == 0 {
             tables.next = range.end();
         }
@@ -198,7 +211,12 @@ impl Windows {
 
     /// Whether there are windows, or revoked ones that are still in use.
     pub(crate) fn has_any(&self) -> bool {
-        self.tables.lock().taken.iter().next().is_some()
+        self.held().windows > 0
+    }
+
+    /// How many there are, and how long. May sleep.
+    pub(crate) fn held(&self) -> Held {
+        self.tables.lock().held
     }
 
     /// Whether there ever was a window.
@@ -212,7 +230,11 @@ impl Windows {
     }
 
     fn give_back(&self, range: Range) {
-        self.tables.lock().taken.remove(&range.start());
+        let mut tables = self.tables.lock();
+        if let Some(range) = tables.taken.remove(&range.start()) {
+            tables.held.windows -= 1;
+            tables.held.bytes -= range.len();
+        }
     }
 
     /// Makes the window findable; not if it was revoked before it came to that.

@@ -31,6 +31,10 @@ use crate::{
         },
     },
     peer::channel::Channel,
+    sync::flow::{
+        Flow,
+        Moved, //
+    },
     sys::trace,
 };
 use kernel::{
@@ -93,6 +97,8 @@ impl Failures {
 
 struct State {
     tracker: MarkTracker,
+    /// How many transfers have ended.
+    ended: u64,
     /// What our fences have not reported.
     failed: Failures,
     /// What the peer's fences for our transfers have not reported.
@@ -106,6 +112,21 @@ pub(super) enum Action {
     Signal(Signal),
 }
 
+/// How the transfers of one end go.
+pub(crate) struct Progress {
+    /// What was moved without an error.
+    pub(crate) read: Moved,
+    pub(crate) written: Moved,
+    /// The number of the last one that was started.
+    pub(crate) issued: u64,
+    /// The number up to which all have ended.
+    pub(crate) complete: u64,
+    /// How many run.
+    pub(crate) in_flight: u64,
+    /// Answers and signals that wait behind transfers.
+    pub(crate) deferred: usize,
+}
+
 struct Deferred {
     sequence: Sequence,
     action: Action,
@@ -117,6 +138,8 @@ pub(crate) struct Marks {
     channel: Arc<Channel>,
     #[pin]
     state: SpinLockIrq<State>,
+    read: Flow,
+    written: Flow,
     #[pin]
     deferred: Mutex<KVec<Deferred>>,
     /// How many there are, so that a completion need not look.
@@ -153,11 +176,14 @@ impl Marks {
                 state <- new_spinlock_irq!(
                     State {
                         tracker: MarkTracker::new(),
+                        ended: 0,
                         failed: Failures::default(),
                         failed_for_peer: Failures::default(),
                     },
                     "Marks::state"
                 ),
+                read: Flow::new(),
+                written: Flow::new(),
                 deferred <- new_mutex!(KVec::new(), "Marks::deferred"),
                 deferred_count: Atomic::new(0),
                 work <- new_work!("Marks::work"),
@@ -194,12 +220,38 @@ impl Marks {
                 state.failed.add(sequence);
                 state.failed_for_peer.add(sequence);
             }
+            state.ended += 1;
             state.tracker.complete(sequence)
         };
+        if ended.result.is_ok() {
+            self.flow(ended.direction).add(ended.bytes);
+        }
         // Always: one that waits for this very transfer does not wait for those before.
         self.channel.wake();
         if moved {
             self.schedule_deferred();
+        }
+    }
+
+    /// What has been moved in a direction.
+    fn flow(&self, direction: Direction) -> &Flow {
+        match direction {
+            Direction::Read => &self.read,
+            Direction::Write => &self.written,
+        }
+    }
+
+    /// How it goes, for people. Any context.
+    pub(super) fn progress(&self) -> Progress {
+        let state = self.state.lock();
+        let issued = state.tracker.last_issued().0;
+        Progress {
+            read: self.read.moved(),
+            written: self.written.moved(),
+            issued,
+            complete: state.tracker.watermark().0,
+            in_flight: issued.saturating_sub(state.ended),
+            deferred: self.deferred_count.load(Relaxed),
         }
     }
 

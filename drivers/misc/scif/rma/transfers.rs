@@ -15,7 +15,10 @@
 use super::{
     caches::Caches,
     cpu_copy,
-    marks::Marks,
+    marks::{
+        Marks,
+        Progress, //
+    },
     pieces::Sides,
     registration_cache::RegistrationCache,
     transfer::{
@@ -120,6 +123,11 @@ impl Transfers {
     /// Whether there ever was one, or memory was kept for one.
     pub(crate) fn were_used(&self) -> bool {
         self.marks.were_used() || self.cache.was_used()
+    }
+
+    /// How they go, for people. Any context.
+    pub(crate) fn progress(&self) -> Progress {
+        self.marks.progress()
     }
 
     /// Waits until all have ended, and runs what waits behind them. May sleep.

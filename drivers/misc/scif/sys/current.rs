@@ -2,7 +2,13 @@
 
 //! Who is calling.
 
-use core::ptr;
+use core::{
+    fmt::{
+        self,
+        Write, //
+    },
+    ptr, //
+};
 
 use kernel::{
     bindings,
@@ -65,6 +71,54 @@ impl User {
     pub(crate) fn current() -> Self {
         // SAFETY: No preconditions.
         Self(unsafe { own::scif_helper_current_uid() })
+    }
+}
+
+/// Bytes of a process's name, with at least one 0 at the end (`TASK_COMM_LEN`).
+const NAME_LEN: usize = 16;
+
+/// A process, for people: what it was called and who it was when it was asked.
+#[derive(Clone, Copy)]
+pub(crate) struct Identity {
+    /// In the initial namespace.
+    pub(crate) pid: i32,
+    /// In the initial namespace.
+    pub(crate) uid: u32,
+    name: [u8; NAME_LEN],
+}
+
+impl Identity {
+    /// That of the calling task.
+    pub(crate) fn current() -> Self {
+        let mut name = [0; NAME_LEN];
+        // SAFETY: There is room for so many bytes. The leader of the calling task's group stays as
+        // long as the task.
+        unsafe { own::scif_helper_current_name(name.as_mut_ptr().cast(), name.len()) };
+        Self {
+            pid: current!().tgid(),
+            uid: User::current().0,
+            name,
+        }
+    }
+
+    /// Its name, as one word: what is no visible ASCII character is escaped as `/proc/mounts` does it.
+    pub(crate) fn name(&self) -> impl fmt::Display + '_ {
+        Name(&self.name)
+    }
+}
+
+struct Name<'a>(&'a [u8; NAME_LEN]);
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for byte in self.0.iter().take_while(|byte| **byte != 0) {
+            match byte {
+                b'\\' => f.write_str("\\134")?,
+                0x21..=0x7e => f.write_char(char::from(*byte))?,
+                _ => write!(f, "\\{byte:03o}")?,
+            }
+        }
+        Ok(())
     }
 }
 

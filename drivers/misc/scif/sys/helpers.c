@@ -191,6 +191,12 @@ unsigned int scif_helper_current_uid(void)
 	return __kuid_val(current_uid());
 }
 
+/* The process of the calling task, by its name; padded with zeros. */
+void scif_helper_current_name(char *name, size_t size)
+{
+	strscpy_pad(name, current->group_leader->comm, size);
+}
+
 /* Names the calling task's table of descriptors; never followed. */
 unsigned long scif_helper_current_files(void)
 {

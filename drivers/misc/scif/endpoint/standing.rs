@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How an endpoint stands: for its calls, and for those who watch.
+//!
+//! The states are explained in `endpoint.rs`. Who watches finds all endpoints that there are in a
+//! list. It sees nothing of an endpoint but [`Facts`]: whoever looks keeps no connection and no port
+//! from going.
+//!
+//! Locks: `Standing::state` is held for moments only, never while waiting; `Endpoints::table` is a
+//! leaf.
+
+use super::{
+    connection::Connection,
+    counts::Traffic,
+    listener::Listener,
+    ports::BoundPort, //
+};
+use crate::{
+    arguments::PortId,
+    peer::channel::State as ChannelState,
+    sys::current::Identity, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNodeReservation, //
+    },
+    sync::{
+        Arc,
+        Mutex,
+        MutexGuard, //
+    },
+};
+
+pub(super) enum State {
+    Unbound,
+    Bound(Arc<BoundPort>),
+    Listening(Arc<Listener>, Arc<BoundPort>),
+    /// Asked for; the connection knows of the answer.
+    Connecting(Arc<Connection>, Arc<BoundPort>),
+    Connected(Arc<Connection>, #[expect(dead_code)] Arc<BoundPort>),
+    /// For good: who still calls had begun before.
+    Closed,
+}
+
+/// What there is to see of an endpoint, or of a connection that has none.
+pub(crate) struct Facts {
+    /// In a word for users.
+    pub(crate) state: &'static str,
+    pub(crate) own_port: Option<u16>,
+    pub(crate) peer: Option<PortId>,
+    /// The id of this end of the connection.
+    pub(crate) channel: Option<u32>,
+    /// Requests that wait for accept.
+    pub(crate) queued: usize,
+    /// The process that has opened it.
+    pub(crate) opener: Option<Identity>,
+    pub(crate) traffic: Option<Traffic>,
+}
+
+impl Facts {
+    fn new(state: &'static str, own_port: Option<u16>) -> Self {
+        Self {
+            state,
+            own_port,
+            peer: None,
+            channel: None,
+            queued: 0,
+            opener: None,
+            traffic: None,
+        }
+    }
+
+    /// Of a connection. May sleep.
+    pub(super) fn of(state: &'static str, connection: &Connection) -> Self {
+        let ports = connection.ports;
+        Self {
+            peer: Some(PortId {
+                node: connection.channel.node(),
+                port: ports.peer,
+            }),
+            channel: Some(connection.channel.id.0),
+            traffic: Some(connection.traffic()),
+            ..Self::new(state, Some(ports.own))
+        }
+    }
+}
+
+/// See the head of this file.
+#[pin_data]
+pub(super) struct Standing {
+    opener: Identity,
+    #[pin]
+    state: Mutex<State>,
+}
+
+impl Standing {
+    /// Nothing was done with it yet; the calling process has opened it.
+    pub(super) fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                opener: Identity::current(),
+                state <- new_mutex!(State::Unbound, "Endpoint::state"),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// What there is to see. May sleep.
+    pub(super) fn facts(&self) -> Facts {
+        let facts = match &*self.lock() {
+            State::Unbound => Facts::new("unbound", None),
+            State::Closed => Facts::new("closed", None),
+            State::Bound(port) => Facts::new("bound", Some(port.number)),
+            State::Listening(listener, port) => Facts {
+                queued: listener.queued(),
+                ..Facts::new("listening", Some(port.number))
+            },
+            State::Connecting(connection, _) => Facts::of("connecting", connection),
+            State::Connected(connection, _) => {
+                let state = match connection.channel.state() {
+                    ChannelState::PeerClosed => "peer-closed",
+                    ChannelState::Lost => "lost",
+                    _ => "connected",
+                };
+                Facts::of(state, connection)
+            }
+        };
+        Facts {
+            opener: Some(self.opener),
+            ..facts
+        }
+    }
+}
+
+struct Table {
+    standings: RBTree<u64, Arc<Standing>>,
+    last: u64,
+}
+
+/// All endpoints that there are.
+#[pin_data]
+pub(super) struct Endpoints {
+    #[pin]
+    table: Mutex<Table>,
+}
+
+/// An endpoint is in the list until this is dropped.
+pub(super) struct Listed {
+    endpoints: Arc<Endpoints>,
+    number: u64,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        let removed = self
+            .endpoints
+            .table
+            .lock()
+            .standings
+            .remove_node(&self.number);
+        drop(removed);
+    }
+}
+
+impl Endpoints {
+    /// None yet. May sleep.
+    pub(super) fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                table <- new_mutex!(
+                    Table {
+                        standings: RBTree::new(),
+                        last: 0,
+                    },
+                    "Endpoints::table"
+                ),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Puts one into the list. May sleep.
+    pub(super) fn add(self: &Arc<Self>, standing: &Arc<Standing>) -> Result<Listed> {
+        // Before the lock, which all processes need: who pays may have to wait.
+        let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
+        let mut table = self.table.lock();
+        table.last += 1;
+        let number = table.last;
+        table
+            .standings
+            .insert(node.into_node(number, standing.clone()));
+        Ok(Listed {
+            endpoints: self.clone(),
+            number,
+        })
+    }
+
+    /// Calls `f` with each, in the order in which they were opened, without a lock. May sleep.
+    pub(super) fn for_each(&self, mut f: impl FnMut(&Facts)) {
+        let mut next = 0;
+        loop {
+            let found = {
+                let table = self.table.lock();
+                let cursor = table.standings.cursor_lower_bound(&next);
+                cursor.map(|cursor| (*cursor.current().0, cursor.current().1.clone()))
+            };
+            let Some((number, standing)) = found else {
+                return;
+            };
+            next = number + 1;
+            f(&standing.facts());
+        }
+    }
+}
