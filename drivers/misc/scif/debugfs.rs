@@ -9,6 +9,7 @@ mod counters;
 mod endpoints;
 mod field;
 mod nodes;
+mod pins;
 
 use crate::{
     endpoint::scif::Scif,
@@ -44,6 +45,9 @@ impl Files {
         }))?;
         add(open(&directory, c"endpoints", &sources, &|from, f| {
             endpoints::show(&from.scif, f)
+        }))?;
+        add(open(&directory, c"pins", &sources, &|from, f| {
+            pins::show(&from.caches.ledger, f)
         }))?;
         add(open(&directory, c"counters", &sources, &|from, f| {
             counters::show(&from.scif, &from.caches, &from.engines, f)

@@ -39,7 +39,8 @@
 //! 7. `NtbLink::current`
 //! 8. `Doorbells::subscribers`
 //! 9. `Channel::waiters`, `Channel::state`, `Marks::state`, `Fences::questions`, `Windows::revoking`,
-//!    `Engine::running`, `NtbLink::device`, `NtbPath::device`, `LoopbackPath::session`
+//!    `Engine::running`, `NtbLink::device`, `NtbPath::device`, `LoopbackPath::session`,
+//!    `Shard::accounts`
 //!
 //! `Watch::state` is a spinlock, too, and special: it is taken inside the memory management, which
 //! may be reclaiming memory, and nothing is taken under it. See `sys/mmu_notifier.rs`.

@@ -15,6 +15,7 @@ pub(crate) mod dmaengine;
 pub(crate) mod iomap;
 pub(crate) mod kernel_calls;
 pub(crate) mod kernel_range;
+pub(crate) mod ledger;
 pub(crate) mod mmu_notifier;
 pub(crate) mod module_watch;
 pub(crate) mod ntb;

@@ -10,6 +10,7 @@ use crate::{
     sys::{
         buffer::Buffer,
         dma_map::DmaMapping,
+        ledger::Ledger,
         pages::Pages, //
     },
     transport::{
@@ -31,6 +32,9 @@ pub(crate) trait Reclaim: Send + Sync {
     /// Lets go of what is kept of the calling process and of others of its user, with whom it shares
     /// a limit. Returns whether there may have been any. May sleep.
     fn reclaim_of_caller(&self) -> bool;
+
+    /// Where it is written down who has pinned what.
+    fn ledger(&self) -> &Arc<Ledger>;
 }
 
 /// Takes the pages that hold memory of the caller, and says where in them it begins. They count
@@ -44,6 +48,7 @@ pub(crate) fn take_pages(
     account: bool,
     reclaim: &dyn Reclaim,
 ) -> Result<(Arc<Pages>, usize)> {
+    let account = account.then(|| reclaim.ledger());
     let (pages, offset) = match memory.pages(writable, account) {
         Err(EAGAIN) if reclaim.reclaim_of_caller() => memory.pages(writable, account),
         result => result,

@@ -10,7 +10,8 @@
 
 use crate::{
     memory::local::Reclaim,
-    sync::work_queues::WorkQueues, //
+    sync::work_queues::WorkQueues,
+    sys::ledger::Ledger, //
 };
 use kernel::{
     new_mutex,
@@ -58,6 +59,8 @@ pub(super) trait Cache: Send + Sync {
 pub(crate) struct Caches {
     /// How many pages each may keep.
     pub(super) limit: usize,
+    /// Who has pinned what, here and elsewhere.
+    pub(crate) ledger: Arc<Ledger>,
     pub(crate) counters: Counters,
     pub(super) queues: Arc<WorkQueues>,
     next_id: Atomic<u64>,
@@ -68,9 +71,11 @@ pub(crate) struct Caches {
 impl Caches {
     /// None yet; each may keep `limit` pages. May sleep.
     pub(crate) fn new(limit: usize, queues: &Arc<WorkQueues>) -> Result<Arc<Self>> {
+        let ledger = Ledger::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 limit,
+                ledger,
                 counters: Counters {
                     hits: Atomic::new(0),
                     misses: Atomic::new(0),
@@ -132,5 +137,9 @@ impl Reclaim for Caches {
         self.for_each(|cache| cache.forget_caller());
         self.release_what_ended();
         true
+    }
+
+    fn ledger(&self) -> &Arc<Ledger> {
+        &self.ledger
     }
 }

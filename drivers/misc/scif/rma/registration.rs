@@ -23,6 +23,7 @@ use crate::{
     sync::work_queues::WorkQueues,
     sys::{
         current::User,
+        ledger::Ledger,
         mmu_notifier::{
             Changed,
             Watch, //
@@ -185,7 +186,7 @@ impl Registration {
             watched: Some(watched),
             queues: caches.queues.clone(),
         };
-        let pinned = Self::pin(ending.watch().ok_or(EINVAL)?, pages)?;
+        let pinned = Self::pin(ending.watch().ok_or(EINVAL)?, pages, &caches.ledger)?;
         let inside = peer.enter_owned().ok_or(ENODEV)?;
         let registration = Arc::new(
             Self {
@@ -200,11 +201,11 @@ impl Registration {
         Ok((inside, registration))
     }
 
-    fn pin(watch: &Watch<Notice>, pages: PageRange) -> Result<Arc<Pages>> {
+    fn pin(watch: &Watch<Notice>, pages: PageRange, ledger: &Arc<Ledger>) -> Result<Arc<Pages>> {
         let address = pages.start() << PAGE_SHIFT;
         let pin = || {
             watch.begin();
-            Pages::pin(address, pages.count(), pages.is_writable(), true)
+            Pages::pin(address, pages.count(), pages.is_writable(), Some(ledger))
         };
         let mut pinned = pin()?;
         for _ in 1..ATTEMPTS {

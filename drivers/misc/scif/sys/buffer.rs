@@ -12,6 +12,7 @@ use kernel::{
         PAGE_SIZE, //
     },
     prelude::*,
+    sync::Arc,
     uaccess::{
         UserPtr,
         UserSlice, //
@@ -23,6 +24,7 @@ use super::{
         KernelRange,
         OwnedBytes, //
     },
+    ledger::Ledger,
     pages::Pages,
     shared_memory::SharedMemory, //
 };
@@ -126,9 +128,13 @@ impl Buffer {
     }
 
     /// The pages that hold the bytes, whatever their alignment, and where in them those begin:
-    /// pinned, and counted against the limits of the caller if `account` is set, if it is a process.
-    /// May sleep; see [`Pages::pin`] and [`Pages::around`] for the errors.
-    pub(crate) fn pages(&self, writable: bool, account: bool) -> Result<(Pages, usize)> {
+    /// pinned, and counted against the limits of the caller if there is an `account`, if it is a
+    /// process. May sleep; see [`Pages::pin`] and [`Pages::around`] for the errors.
+    pub(crate) fn pages(
+        &self,
+        writable: bool,
+        account: Option<&Arc<Ledger>>,
+    ) -> Result<(Pages, usize)> {
         match &self.place {
             Place::User(_) => (),
             // Whoever has lent it to the buffer has lent it to what the buffer is made into.
@@ -290,7 +296,7 @@ mod tests {
         let bytes = KVec::from_elem(0u8, 2 * PAGE_SIZE, GFP_KERNEL)?;
         let buffer = Buffer::owned(bytes)?;
         check(&buffer)?;
-        assert!(buffer.pages(true, false).is_err());
+        assert!(buffer.pages(true, None).is_err());
         Ok(())
     }
 

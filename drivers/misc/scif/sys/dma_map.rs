@@ -241,11 +241,11 @@ pub(super) mod tests {
 
         let device = device()?;
         let address = map_pages(PAGES, true)?;
-        let pages = Arc::new(Pages::pin(address, PAGES, true, true)?, GFP_KERNEL)?;
+        let pages = Arc::new(Pages::pin(address, PAGES, true, None)?, GFP_KERNEL)?;
         let mapping = DmaMapping::new(&pages, &device)?;
         // The same pages again, and for reading only: neither is an error.
         let again = DmaMapping::new(&pages, &device)?;
-        let read_only = Arc::new(Pages::pin(address, PAGES, false, false)?, GFP_KERNEL)?;
+        let read_only = Arc::new(Pages::pin(address, PAGES, false, None)?, GFP_KERNEL)?;
         let third = DmaMapping::new(&read_only, &device)?;
         drop(pages);
 

@@ -13,12 +13,14 @@ use kernel::{
         PAGE_SHIFT,
         PAGE_SIZE, //
     },
-    prelude::*, //
+    prelude::*,
+    sync::Arc, //
 };
 
 use super::{
     bindings as own,
     kernel_range::KernelRange,
+    ledger::Ledger,
     pin::{
         Pinned,
         MAX_PAGES, //
@@ -83,7 +85,12 @@ unsafe impl Sync for Pages {}
 
 impl Pages {
     /// Pins `count` pages of the calling process, all or none; see [`Pinned::new`].
-    pub(crate) fn pin(address: usize, count: usize, writable: bool, account: bool) -> Result<Self> {
+    pub(crate) fn pin(
+        address: usize,
+        count: usize,
+        writable: bool,
+        account: Option<&Arc<Ledger>>,
+    ) -> Result<Self> {
         Ok(Self {
             source: Source::Process(Pinned::new(address, count, writable, account)?),
             writable,
@@ -306,7 +313,7 @@ mod tests {
     fn pinned_pages_are_those_of_the_process() -> Result {
         let address = map_pages(3, true)?;
         let process = |offset| UserSlice::new(UserPtr::from_addr(address + offset), 5);
-        let pages = Pages::pin(address, 3, true, true)?;
+        let pages = Pages::pin(address, 3, true, Some(&Ledger::new()?))?;
         assert_eq!(pages.len(), 3);
         assert!(pages.phys(2).is_some());
         assert!(pages.phys(3).is_none());
@@ -329,7 +336,7 @@ mod tests {
 
     #[test]
     fn read_only_pages_are_only_read() -> Result {
-        let pages = Pages::pin(map_pages(2, false)?, 2, false, false)?;
+        let pages = Pages::pin(map_pages(2, false)?, 2, false, None)?;
         assert!(matches!(pages.write(0, b"scif"), Err(e) if e == EACCES));
         let mut bytes = [1; 4];
         pages.read(PAGE_SIZE - 2, &mut bytes)?;

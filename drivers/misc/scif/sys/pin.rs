@@ -25,12 +25,18 @@ use kernel::{
         PAGE_SIZE, //
     },
     prelude::*,
-    sync::aref::ARef, //
+    sync::{
+        aref::ARef,
+        Arc, //
+    },
 };
 
 use super::{
-    bindings as own,
-    current, //
+    bindings as own, current,
+    ledger::{
+        self,
+        Ledger, //
+    },
 };
 
 /// How many pages are pinned between two looks at the signals: 2 MiB.
@@ -46,6 +52,8 @@ pub(super) const MAX_PAGES: usize = (i32::MAX as usize) / size_of::<*mut binding
 /// `pages` are charged to the `pinned_vm` of `mm`, and to the `locked_vm` of `user` if that is not
 /// null; this owns a reference to `user`.
 struct Charge {
+    // Before the reference to the address space that it names.
+    _entry: ledger::Entry,
     mm: ARef<Mm>,
     user: *mut bindings::user_struct,
     pages: usize,
@@ -58,9 +66,10 @@ unsafe impl Sync for Charge {}
 
 impl Charge {
     /// Charges the calling task; `EAGAIN` where that would be too much, `EFAULT` for a kernel thread.
-    fn to_caller(pages: usize) -> Result<Self> {
+    fn to_caller(pages: usize, ledger: &Arc<Ledger>) -> Result<Self> {
         let task = current!();
         let mm: &Mm = task.mm().ok_or(EFAULT)?;
+        let entry = ledger.add(mm, pages)?;
         let mut user = ptr::null_mut();
         // SAFETY: `mm` is valid, and `user` can be written to.
         if !unsafe { own::scif_helper_charge_pinned(mm.as_raw(), pages, &mut user) } {
@@ -68,6 +77,7 @@ impl Charge {
         }
         // INVARIANT: They have just been charged.
         Ok(Self {
+            _entry: entry,
             mm: mm.into(),
             user,
             pages,
@@ -101,7 +111,7 @@ pub(super) struct Pinned {
 impl Pinned {
     /// Pins `count` pages of the calling process, all or none.
     ///
-    /// With `account` they are charged; see the head of this file. May sleep.
+    /// With an `account` they are charged, and written down there; see the head of this file. May sleep.
     ///
     /// # Errors
     ///
@@ -111,7 +121,12 @@ impl Pinned {
     ///   original SCIF driver said so, too.
     /// - `ENOMEM`: there is no memory.
     /// - `EINTR`: the process is being killed.
-    pub(super) fn new(address: usize, count: usize, writable: bool, account: bool) -> Result<Self> {
+    pub(super) fn new(
+        address: usize,
+        count: usize,
+        writable: bool,
+        account: Option<&Arc<Ledger>>,
+    ) -> Result<Self> {
         if address % PAGE_SIZE != 0 || count == 0 {
             return Err(EINVAL);
         }
@@ -130,8 +145,8 @@ impl Pinned {
 
         // First the limit, so that it also bounds the array.
         let charge = match account {
-            true => Some(Charge::to_caller(count)?),
-            false => None,
+            Some(ledger) => Some(Charge::to_caller(count, ledger)?),
+            None => None,
         };
         // INVARIANT: No pages.
         let mut this = Self {
@@ -244,35 +259,35 @@ pub(super) mod tests {
 
     #[test]
     fn what_cannot_be_pinned_is_refused_whole() -> Result {
-        let address = map_pages(2, false)?;
+        let (address, ledger) = (map_pages(2, false)?, Ledger::new()?);
         assert!(matches!(
-            Pinned::new(address, 0, false, true),
+            Pinned::new(address, 0, false, Some(&ledger)),
             Err(e) if e == EINVAL
         ));
         assert!(matches!(
-            Pinned::new(address + 1, 1, false, true),
+            Pinned::new(address + 1, 1, false, Some(&ledger)),
             Err(e) if e == EINVAL
         ));
         assert!(matches!(
-            Pinned::new(address, usize::MAX / PAGE_SIZE, false, true),
+            Pinned::new(address, usize::MAX / PAGE_SIZE, false, Some(&ledger)),
             Err(e) if e == EFAULT
         ));
         assert!(matches!(
-            Pinned::new(address, MAX_PAGES + 1, false, true),
+            Pinned::new(address, MAX_PAGES + 1, false, Some(&ledger)),
             Err(e) if e == ENOMEM
         ));
         // Not writable, and the last one of these is not mapped.
         assert!(matches!(
-            Pinned::new(address, 2, true, true),
+            Pinned::new(address, 2, true, Some(&ledger)),
             Err(e) if e == EFAULT
         ));
         assert!(matches!(
-            Pinned::new(address, 4096, false, true),
+            Pinned::new(address, 4096, false, Some(&ledger)),
             Err(e) if e == EFAULT
         ));
         assert_eq!(charged_pages(), 0);
 
-        let pages = Pinned::new(address, 2, false, false)?;
+        let pages = Pinned::new(address, 2, false, None)?;
         assert_eq!(pages.pages().len(), 2);
         assert_eq!(charged_pages(), 0);
         Ok(())
@@ -330,25 +345,25 @@ pub(super) mod tests {
 
     #[test]
     fn process_and_user_are_charged() -> Result {
-        let address = map_pages(4, true)?;
+        let (address, ledger) = (map_pages(4, true)?, Ledger::new()?);
         let before = user_pages();
         // Who has the right is not limited, and takes nothing from the user.
-        let privileged = Pinned::new(address, 4, true, true)?;
+        let privileged = Pinned::new(address, 4, true, Some(&ledger))?;
         assert_eq!((charged_pages(), user_pages()), (4, before));
         drop(privileged);
         assert_eq!((charged_pages(), user_pages()), (0, before));
 
         let unprivileged = Unprivileged::new(3)?;
-        let some = Pinned::new(address, 2, true, true)?;
+        let some = Pinned::new(address, 2, true, Some(&ledger))?;
         assert_eq!((charged_pages(), user_pages()), (2, before + 2));
         assert!(matches!(
-            Pinned::new(address, 2, true, true),
+            Pinned::new(address, 2, true, Some(&ledger)),
             Err(e) if e == EAGAIN
         ));
         assert_eq!((charged_pages(), user_pages()), (2, before + 2));
-        let more = Pinned::new(address, 1, true, true)?;
+        let more = Pinned::new(address, 1, true, Some(&ledger))?;
         // What is not counted is not limited.
-        let uncounted = Pinned::new(address, 4, true, false)?;
+        let uncounted = Pinned::new(address, 4, true, None)?;
         assert_eq!((charged_pages(), user_pages()), (3, before + 3));
         drop((some, uncounted));
         assert_eq!((charged_pages(), user_pages()), (1, before + 1));
