@@ -8,14 +8,20 @@
 mod counters;
 mod endpoints;
 mod field;
+mod links;
+mod marks;
 mod nodes;
 mod pins;
+mod windows;
 
 use crate::{
     endpoint::scif::Scif,
     node::Nodes,
     rma::caches::Caches,
-    transport::engine::Engines, //
+    transport::{
+        engine::Engines,
+        links::Links, //
+    },
 };
 use kernel::{
     debugfs::{
@@ -43,8 +49,17 @@ impl Files {
         add(open(&directory, c"nodes", &sources, &|from, f| {
             nodes::show(&from.nodes, f)
         }))?;
+        add(open(&directory, c"links", &sources, &|from, f| {
+            links::show(&from.links, f)
+        }))?;
         add(open(&directory, c"endpoints", &sources, &|from, f| {
             endpoints::show(&from.scif, f)
+        }))?;
+        add(open(&directory, c"windows", &sources, &|from, f| {
+            windows::show(&from.scif, f)
+        }))?;
+        add(open(&directory, c"marks", &sources, &|from, f| {
+            marks::show(&from.scif, f)
         }))?;
         add(open(&directory, c"pins", &sources, &|from, f| {
             pins::show(&from.caches.ledger, f)
@@ -81,4 +96,5 @@ pub(crate) struct Sources {
     pub(crate) scif: Arc<Scif>,
     pub(crate) caches: Arc<Caches>,
     pub(crate) engines: Arc<Engines>,
+    pub(crate) links: Arc<Links>,
 }

@@ -93,6 +93,7 @@ use rma::{
 use sync::work_queues::WorkQueues;
 use transport::{
     engine::Engines,
+    links::Links,
     loopback::Loopback,
     ntb::{
         self,
@@ -218,17 +219,19 @@ fn start_transports(
     sink: &Arc<dyn Sink>,
     queues: &Arc<WorkQueues>,
     engines: &Arc<Engines>,
+    links: &Arc<Links>,
     settings: &Settings,
 ) -> Result<Undo> {
     let ntb = ntb::Context {
         sink: sink.clone(),
         engines: engines.clone(),
+        links: links.clone(),
         queues: queues.clone(),
         allow_flat: settings.allow_flat,
     };
     let mut transports = Undo::new();
     transports.add(Ntb::start(ntb)?)?;
-    transports.add(Loopback::start(sink, queues)?)?;
+    transports.add(Loopback::start(sink, queues, links)?)?;
     Ok(transports)
 }
 
@@ -283,11 +286,13 @@ impl kernel::Module for ScifModule {
         // The services, a line each.
         let mut services = KVec::new();
         services.push(scif.service()?, GFP_KERNEL)?;
+        let links = Links::new()?;
         let sources = debugfs::Sources {
             nodes: nodes.clone(),
             scif,
             caches,
             engines: engines.clone(),
+            links: links.clone(),
         };
         let arrivals = Arrivals {
             nodes: nodes.clone(),
@@ -299,7 +304,7 @@ impl kernel::Module for ScifModule {
             services,
         };
         let sink: Arc<dyn Sink> = Arc::new(arrivals, GFP_KERNEL)?;
-        let transports = start_transports(&sink, &queues, &engines, &settings)?;
+        let transports = start_transports(&sink, &queues, &engines, &links, &settings)?;
         Ok(Self {
             _front_doors: open_front_doors(sources, &settings)?,
             _transports: transports,

@@ -51,6 +51,7 @@ use crate::{
         caches::Caches,
         fence::Fences,
         mapping::Mappings,
+        marks::Progress,
         transfers::Transfers, //
     },
     sync::flow::Flow,
@@ -178,8 +179,16 @@ impl Connection {
         Traffic {
             sent: self.sent.moved(),
             received: self.received.moved(),
-            transfers: self.transfers.progress(),
+            transfers: self.progress(),
             windows: self.windows.held(),
+        }
+    }
+
+    /// How its transfers go, and what waits for them. Any context.
+    pub(super) fn progress(&self) -> Progress {
+        Progress {
+            asked: self.fences.asked(),
+            ..self.transfers.progress()
         }
     }
 

@@ -25,7 +25,10 @@ use crate::{
         },
     },
     memory::{
-        exports::Exports,
+        exports::{
+            Exports,
+            WindowFacts, //
+        },
         remote_window::Remembered, //
     },
     peer::{
@@ -39,7 +42,8 @@ use crate::{
     },
     rma::{
         caches::Caches,
-        mapping::Mappings, //
+        mapping::Mappings,
+        marks::Progress, //
     },
     sys::{
         trace,
@@ -196,6 +200,23 @@ impl Contact {
                 State::Requested | State::Refused => (),
                 State::Closed => f(&Facts::of("closing", connection)),
                 _ => f(&Facts::of("accepted", connection)),
+            }
+        });
+    }
+
+    /// Calls `f` with each window that the peer may be using. May sleep.
+    pub(super) fn for_each_window(&self, mut f: impl FnMut(u16, &WindowFacts)) {
+        let node = self.peer().node();
+        self.shared.exports.for_each(|window| f(node, window));
+    }
+
+    /// Calls `f` with each connection of which something is in flight. May sleep.
+    pub(super) fn for_each_in_flight(&self, mut f: impl FnMut((u16, ChannelId), &Progress)) {
+        let node = self.peer().node();
+        self.for_each(|connection| {
+            let progress = connection.progress();
+            if !progress.is_idle() {
+                f((node, connection.channel.id), &progress);
             }
         });
     }

@@ -17,13 +17,20 @@ use super::{
     },
 };
 use crate::{
-    memory::local::Reclaim,
+    logic::envelope::ChannelId,
+    memory::{
+        exports::WindowFacts,
+        local::Reclaim, //
+    },
     node::Nodes,
     peer::{
         service::Service,
         Peer, //
     },
-    rma::caches::Caches, //
+    rma::{
+        caches::Caches,
+        marks::Progress, //
+    },
 };
 use kernel::{
     new_mutex,
@@ -109,6 +116,19 @@ impl Scif {
         self.endpoints.for_each(&mut f);
         self.contacts
             .for_each(|contact| contact.for_each_without_endpoint(&mut f));
+    }
+
+    /// Calls `f` with each window that a peer may be using, and that peer's node. May sleep.
+    pub(crate) fn for_each_window(&self, mut f: impl FnMut(u16, &WindowFacts)) {
+        self.contacts
+            .for_each(|contact| contact.for_each_window(&mut f));
+    }
+
+    /// Calls `f` with each connection of which transfers, or something behind them, are in flight: the
+    /// node at the other end, and the id of this end. May sleep.
+    pub(crate) fn for_each_in_flight(&self, mut f: impl FnMut((u16, ChannelId), &Progress)) {
+        self.contacts
+            .for_each(|contact| contact.for_each_in_flight(&mut f));
     }
 
     /// How much there is with a node that is online. May sleep.

@@ -67,9 +67,14 @@ impl Gate {
         self.state.load() & CLOSED != 0
     }
 
+    /// How many are inside now.
+    pub(crate) fn count(&self) -> u64 {
+        self.state.load() & !CLOSED
+    }
+
     /// Whether nobody is inside. Once this was true after [`Self::close`], it stays true.
     pub(crate) fn is_idle(&self) -> bool {
-        self.state.load() & !CLOSED == 0
+        self.count() == 0
     }
 
     /// Changes the state to what `change` makes of it; `None` leaves it alone. Returns the new one.

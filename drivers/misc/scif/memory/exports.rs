@@ -6,9 +6,13 @@
 //!
 //! Lock: `table` comes after all locks but the leaves, see `scif_main.rs`; nothing is called under it.
 
+pub(crate) use super::window::Facts as WindowFacts;
 use super::window::Window;
 use crate::{
-    logic::messages::WindowId,
+    logic::{
+        envelope::ChannelId,
+        messages::WindowId, //
+    },
     peer::Peer, //
 };
 use kernel::{
@@ -32,6 +36,9 @@ use kernel::{
 pub(super) trait ExportOwner: Send + Sync {
     /// The peer has let go of the window. May sleep.
     fn released(&self, window: &Arc<Window>);
+
+    /// Through which channel it was offered.
+    fn channel(&self) -> ChannelId;
 }
 
 /// A window that the peer has been offered, and whose it is.
@@ -114,6 +121,28 @@ impl Exports {
                 break;
             };
             self.release(WindowId(id));
+        }
+    }
+
+    /// Calls `f` with what there is to see of each, without the lock. May sleep.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(&WindowFacts)) {
+        let mut next = 0;
+        loop {
+            // No window is kept from going meanwhile.
+            let found = {
+                let table = self.table.lock();
+                let cursor = table.cursor_lower_bound(&next);
+                cursor.map(|cursor| {
+                    let Entry { window, owner } = cursor.current().1;
+                    window.facts(owner.channel())
+                })
+            };
+            let Some(facts) = found else { return };
+            f(&facts);
+            let Some(following) = facts.id.0.checked_add(1) else {
+                return;
+            };
+            next = following;
         }
     }
 

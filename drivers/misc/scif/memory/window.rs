@@ -14,8 +14,13 @@ use super::{
     range_tree::Placed, //
 };
 use crate::{
+    arguments::{
+        PROTECTION_READ,
+        PROTECTION_WRITE, //
+    },
     logic::{
         address_space::Range,
+        envelope::ChannelId,
         extents,
         messages::{
             Status,
@@ -60,6 +65,35 @@ pub(crate) struct Window {
     held_by_peer: Atomic<bool>,
     /// Whether its place was given back: once, whoever comes last.
     gone: Atomic<bool>,
+}
+
+/// What there is to see of a window.
+pub(crate) struct Facts {
+    pub(crate) id: WindowId,
+    /// Through which it was offered.
+    pub(crate) channel: ChannelId,
+    pub(crate) range: Range,
+    protection: u32,
+    /// `offered`, `active` or `revoked`.
+    pub(crate) state: &'static str,
+    /// Transfers of this end that use it.
+    pub(crate) uses: u64,
+    pub(crate) is_held_by_peer: bool,
+}
+
+impl Facts {
+    /// In a word for users.
+    pub(crate) fn protection_name(&self) -> &'static str {
+        match (
+            self.protection & PROTECTION_READ != 0,
+            self.protection & PROTECTION_WRITE != 0,
+        ) {
+            (true, true) => "rw",
+            (true, false) => "r-",
+            (false, true) => "-w",
+            (false, false) => "--",
+        }
+    }
 }
 
 impl Placed for Window {
@@ -111,6 +145,23 @@ impl Window {
                     extents::pack(address + skip, longest.min(len - skip), PAGE_SHIFT as u32)
                 })
             })
+    }
+
+    /// What there is to see of it. Any context.
+    pub(super) fn facts(&self, channel: ChannelId) -> Facts {
+        Facts {
+            id: self.id,
+            channel,
+            range: self.range,
+            protection: self.protection,
+            state: match self.answer.as_ref() {
+                _ if self.uses.is_closed() => "revoked",
+                Some(Status::Done) => "active",
+                _ => "offered",
+            },
+            uses: self.uses.count(),
+            is_held_by_peer: self.held_by_peer.load(Relaxed),
+        }
     }
 
     /// The peer has answered the offer. Only the first time counts.

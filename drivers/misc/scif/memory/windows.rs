@@ -33,6 +33,7 @@ use crate::{
             Range,
             Removal, //
         },
+        envelope::ChannelId,
         messages::{
             Message,
             WindowId, //
@@ -135,6 +136,10 @@ impl ExportOwner for Windows {
         // A peer that releases what was not revoked has no more use for it; so be it.
         self.remove_if_gone(window);
         self.channel.wake();
+    }
+
+    fn channel(&self) -> ChannelId {
+        self.channel.id
     }
 }
 

@@ -247,6 +247,12 @@ impl Fences {
         }
     }
 
+    /// How many questions the peer has not answered. Any context.
+    pub(crate) fn asked(&self) -> usize {
+        let questions = self.questions.lock();
+        questions.values().filter(|answer| answer.is_none()).count()
+    }
+
     // ----- asking the peer ---------------------------------------------------------------------
 
     /// Asks the peer something and waits for the answer. Interruptible.

@@ -125,6 +125,15 @@ pub(crate) struct Progress {
     pub(crate) in_flight: u64,
     /// Answers and signals that wait behind transfers.
     pub(crate) deferred: usize,
+    /// Questions to the peer that it has not answered.
+    pub(crate) asked: usize,
+}
+
+impl Progress {
+    /// Whether nothing is in flight.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.deferred == 0 && self.asked == 0
+    }
 }
 
 struct Deferred {
@@ -252,6 +261,7 @@ impl Marks {
             complete: state.tracker.watermark().0,
             in_flight: issued.saturating_sub(state.ended),
             deferred: self.deferred_count.load(Relaxed),
+            asked: 0,
         }
     }
 

@@ -63,6 +63,11 @@ impl InFlight {
         self.gate.is_idle()
     }
 
+    /// How many are inside now. Any context.
+    pub(crate) fn count(&self) -> u64 {
+        self.gate.count()
+    }
+
     /// Whether it was closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.gate.is_closed()
@@ -98,6 +103,7 @@ mod tests {
         let inside = uses.enter();
         assert!(inside.is_some());
         assert!(uses.enter_unscoped());
+        assert_eq!(uses.count(), 2);
         assert!(!uses.close());
         assert!(uses.is_closed() && !uses.is_drained());
         assert!(uses.enter().is_none() && !uses.enter_unscoped());

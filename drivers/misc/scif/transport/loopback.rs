@@ -16,6 +16,12 @@ use super::{
         Export,
         Inbound, //
     },
+    links::{
+        Facts,
+        Link,
+        Links,
+        Up, //
+    },
     outbound::{
         Outbound,
         Reached, //
@@ -51,6 +57,9 @@ use kernel::{
     },
 };
 
+/// What the link is called.
+const NAME: &CStr = c"loopback";
+
 /// The session's nonce: there is no handshake in which it would mean something.
 const NONCE: u32 = 1;
 
@@ -58,6 +67,7 @@ const NONCE: u32 = 1;
 pub(crate) struct Loopback {
     path: Arc<LoopbackPath>,
     queues: Arc<WorkQueues>,
+    links: Arc<Links>,
 }
 
 /// See the head of this file.
@@ -94,7 +104,11 @@ impl WorkItem for LoopbackPath {
 
 impl Loopback {
     /// Introduces this node to itself. May sleep.
-    pub(crate) fn start(sink: &Arc<dyn Sink>, queues: &Arc<WorkQueues>) -> Result<Self> {
+    pub(crate) fn start(
+        sink: &Arc<dyn Sink>,
+        queues: &Arc<WorkQueues>,
+        links: &Arc<Links>,
+    ) -> Result<Self> {
         let path = Arc::pin_init(
             pin_init!(LoopbackPath {
                 queues: queues.clone(),
@@ -106,7 +120,7 @@ impl Loopback {
         let block = SharedMemory::new(sink.control_block_len(), None, Payer::Nobody)?;
         let peer_block = block.bus_address();
         let who = Introduction {
-            link: c"loopback",
+            link: NAME,
             node: None,
             generation: sink.generation(),
             features: crate::logic::hello::FEATURES,
@@ -120,10 +134,14 @@ impl Loopback {
         // What was said, and what has failed, before it was there.
         session.as_arc_borrow().doorbell(doorbell::CONTROL);
         path.as_arc_borrow().session_failed();
-        Ok(Self {
+        let this = Self {
             path,
             queues: queues.clone(),
-        })
+            links: links.clone(),
+        };
+        // From here on dropping it ends the session.
+        links.add(this.path.clone())?;
+        Ok(this)
     }
 }
 
@@ -140,6 +158,7 @@ impl LoopbackPath {
 
 impl Drop for Loopback {
     fn drop(&mut self) {
+        self.links.remove(&self.path);
         let session = self.path.end("the module is being unloaded");
         self.queues.link.flush();
         self.queues.control.flush();
@@ -147,6 +166,23 @@ impl Drop for Loopback {
         if let Some(session) = session {
             session.forget();
         }
+    }
+}
+
+impl Link for LoopbackPath {
+    fn look(&self, f: &mut dyn FnMut(&Facts<'_>)) {
+        let is_up = self.session.lock().is_some();
+        f(&Facts {
+            name: NAME,
+            state: if is_up { "up" } else { "down" },
+            up: is_up.then(|| Up {
+                node: None,
+                mode: self.mode(),
+                aperture: self.reachable(),
+                engines: self.engines().len(),
+            }),
+            doorbells: self.doorbells(),
+        });
     }
 }
 

@@ -8,12 +8,14 @@
 //! - `aperture.rs`: the memory window over this node's memory that the peer gets
 //! - `path.rs`: what those above get: the peer's memory and doorbells
 //! - `interrupts.rs`: doorbells, link events and ticks, on their way up
+//! - `facts.rs`: what there is to see of a link
 //! - `reports.rs`: what the log says of a peer with which there can be no session
 //! - `grace_list.rs`: memory that a peer which seems lost may still write to
 
 mod aperture;
 mod client;
 mod context;
+mod facts;
 mod grace_list;
 mod interrupts;
 mod link;

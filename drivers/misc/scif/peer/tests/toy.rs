@@ -36,6 +36,7 @@ use crate::{
         WaitQueue, //
     },
     transport::{
+        links::Links,
         loopback::Loopback,
         path::Path,
         sink::{
@@ -344,7 +345,7 @@ impl Bed {
         };
         let host = Arc::new(host, GFP_KERNEL)?;
         let sink: Arc<dyn Sink> = host.clone();
-        let loopback = Loopback::start(&sink, &queues)?;
+        let loopback = Loopback::start(&sink, &queues, &Links::new()?)?;
         let peer = host.peer.as_ref().ok_or(ENODEV)?.clone();
         Ok(Self {
             loopback,

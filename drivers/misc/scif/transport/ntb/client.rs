@@ -56,7 +56,9 @@ impl Client for NtbLink {
         let port = device.port_number().unwrap_or(0);
         let node = context.sink.own_node(port as u16);
         pr_info!("{}: this is node {} (NTB port {})\n", &*name, node, port);
-        NtbLink::new(context, device, name, node, doorbells)
+        let link = NtbLink::new(context, device, name, node, doorbells)?;
+        link.links.add(link.clone())?;
+        Ok(link)
     }
 
     fn start(this: ArcBorrow<'_, Self>) -> Result {
@@ -73,6 +75,7 @@ impl Client for NtbLink {
     }
 
     fn remove(this: Arc<Self>) {
+        this.links.remove(&this);
         let timer = this.timer.lock().take();
         drop(timer);
         let device = this.device();

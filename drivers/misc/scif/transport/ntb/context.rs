@@ -6,6 +6,7 @@ use crate::{
     sync::work_queues::WorkQueues,
     transport::{
         engine::Engines,
+        links::Links,
         sink::Sink, //
     },
 };
@@ -18,6 +19,7 @@ pub(super) const PEER: u32 = 0;
 pub(crate) struct Context {
     pub(crate) sink: Arc<dyn Sink>,
     pub(crate) engines: Arc<Engines>,
+    pub(crate) links: Arc<Links>,
     pub(crate) queues: Arc<WorkQueues>,
     /// Whether a peer may reach all memory although an IOMMU could prevent it.
     pub(crate) allow_flat: bool,

@@ -69,6 +69,7 @@ use crate::{
     transport::{
         doorbell,
         engine::Engines,
+        links::Links,
         path::Path,
         sink::{
             Introduction,
@@ -104,8 +105,10 @@ const MAX_ACTIONS: usize = 8;
 pub(super) struct NtbLink {
     sink: Arc<dyn Sink>,
     engines: Arc<Engines>,
+    pub(super) links: Arc<Links>,
     queues: Arc<WorkQueues>,
     allow_flat: bool,
+    /// Of the device.
     pub(super) name: CString,
     node: u16,
     /// The doorbells of the device, as bits.
@@ -114,7 +117,7 @@ pub(super) struct NtbLink {
     #[pin]
     pub(super) device: SpinLockIrq<Option<Arc<NtbDevice>>>,
     #[pin]
-    inner: Mutex<Inner>,
+    pub(super) inner: Mutex<Inner>,
     /// The session that there is, for interrupts.
     #[pin]
     pub(super) current: SpinLockIrq<Option<Arc<dyn Session>>>,
@@ -164,6 +167,7 @@ impl NtbLink {
             pin_init!(Self {
                 sink: context.sink.clone(),
                 engines: context.engines.clone(),
+                links: context.links.clone(),
                 queues: context.queues.clone(),
                 allow_flat: context.allow_flat,
                 name,
@@ -188,6 +192,11 @@ impl NtbLink {
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Its name among those of all transports.
+    pub(super) fn full_name(&self) -> Result<CString> {
+        CString::try_from_fmt(fmt!("ntb:{}", &*self.name))
     }
 
     /// The device; none once it is being removed.
@@ -416,7 +425,7 @@ impl NtbLink {
         hello: &Hello,
     ) -> Result<Up> {
         let path = NtbPath::new(self.clone(), device, &self.engines, self.doorbells, hello)?;
-        let name = CString::try_from_fmt(fmt!("ntb:{}", &*self.name))?;
+        let name = self.full_name()?;
         let who = Introduction {
             link: &name,
             node: Some(hello.node),

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The links that there are, for people: also those on which nobody answers.
+//!
+//! Lock: `list` is a leaf; links are asked without it.
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+};
+
+/// What there is to see of a link.
+pub(crate) struct Facts<'a> {
+    /// As in [`Introduction`](super::sink::Introduction).
+    pub(crate) name: &'a CStr,
+    /// `down`, `offering`, `up`; or `changing`, which may take a while.
+    pub(crate) state: &'static str,
+    /// What is there while it is up.
+    pub(crate) up: Option<Up>,
+    /// The doorbells of this side, as bits.
+    pub(crate) doorbells: u64,
+}
+
+/// What there is to see of a link with a peer.
+#[derive(Clone, Copy)]
+pub(crate) struct Up {
+    /// None if it is this node itself.
+    pub(crate) node: Option<u16>,
+    /// How its memory is reached, in a word for users.
+    pub(crate) mode: &'static str,
+    /// Bytes of it that can be reached.
+    pub(crate) aperture: u64,
+    /// Engines that copy.
+    pub(crate) engines: usize,
+}
+
+/// A link, as it is listed.
+pub(crate) trait Link: Send + Sync {
+    /// Calls `f` with what there is to see. May sleep, but waits for nobody.
+    fn look(&self, f: &mut dyn FnMut(&Facts<'_>));
+}
+
+/// See the head of this file.
+#[pin_data]
+pub(crate) struct Links {
+    #[pin]
+    list: Mutex<KVec<Arc<dyn Link>>>,
+}
+
+impl Links {
+    /// None yet. May sleep.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                list <- new_mutex!(KVec::new(), "Links::list"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Lists one. May sleep.
+    pub(super) fn add(&self, link: Arc<dyn Link>) -> Result {
+        Ok(self.list.lock().push(link, GFP_KERNEL)?)
+    }
+
+    /// Takes one off the list. May sleep.
+    pub(super) fn remove<T: Link>(&self, link: &Arc<T>) {
+        let removed = {
+            let mut list = self.list.lock();
+            let position = list
+                .iter()
+                .position(|other| core::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(link)));
+            position.and_then(|position| list.remove(position).ok())
+        };
+        drop(removed);
+    }
+
+    /// Calls `f` with each. May sleep.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(&Facts<'_>)) {
+        for index in 0.. {
+            let link = self.list.lock().get(index).cloned();
+            let Some(link) = link else { return };
+            link.look(&mut f);
+        }
+    }
+}
