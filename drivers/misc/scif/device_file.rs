@@ -4,7 +4,7 @@
 //!
 //! Each file is an [`Endpoint`]. The files below take the arguments of the ioctls apart: `call.rs`
 //! with the numbers and layouts of `linux/scif_ioctl.h`, `compat.rs` with those of 32-bit
-//! processes, `mic.rs` with those of the MIC library. This file checks sizes and puts results back,
+//! processes, `mic.rs` with those of the MIC library; `fdinfo.rs` is for who looks on. This file checks sizes and puts results back,
 //! for all of them; flags are in `arguments.rs`, and what the calls do in `endpoint.rs`.
 //!
 //! Of the structures only the fields that are results are written back. Before a call does
@@ -15,6 +15,7 @@
 mod compat;
 
 mod call;
+mod fdinfo;
 mod mic;
 
 use crate::{
@@ -52,6 +53,7 @@ use call::{
     Registration, //
 };
 use kernel::{
+    fmt,
     fs::File,
     mm::virt::VmaNew,
     prelude::*,
@@ -149,6 +151,10 @@ impl FileOperations for ScifFile {
 
     fn mmap(this: ArcBorrow<'_, Self>, _file: &File, vma: &VmaNew) -> Result {
         this.endpoint.map(vma)
+    }
+
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fdinfo::show(&self.endpoint, f)
     }
 }
 

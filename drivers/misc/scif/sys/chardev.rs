@@ -16,6 +16,7 @@ use kernel::{
         from_result,
         to_result, //
     },
+    fmt,
     fs::{
         file::flags,
         File, //
@@ -23,6 +24,8 @@ use kernel::{
     mm::virt::VmaNew,
     module::this_module,
     prelude::*,
+    seq_file::SeqFile,
+    seq_print,
     sync::{
         Arc,
         ArcBorrow, //
@@ -70,6 +73,9 @@ pub(crate) trait FileOperations: Send + Sync + Sized + 'static {
     ///
     /// `self` is borrowed until the file is released, and so are the queues; see [`PollContext`].
     fn poll<'file>(&'file self, context: &PollContext<'file>) -> u32;
+
+    /// What `/proc/PID/fdinfo/FD` says of it, in lines. May sleep.
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 
     /// The file is mapped.
     fn mmap(_this: ArcBorrow<'_, Self>, _file: &File, _vma: &VmaNew) -> Result {
@@ -204,6 +210,7 @@ impl<T: FileOperations> Device<T> {
         compat_ioctl: Some(Self::compat_ioctl),
         poll: Some(Self::poll),
         mmap: Some(Self::mmap),
+        show_fdinfo: Some(Self::show_fdinfo),
         ..pin_init::zeroed()
     };
 
@@ -307,6 +314,15 @@ impl<T: FileOperations> Device<T> {
 
     /// # Safety
     ///
+    /// `file` is an open file of this device, and nobody else uses `seq`.
+    unsafe extern "C" fn show_fdinfo(seq: *mut bindings::seq_file, file: *mut bindings::file) {
+        // SAFETY: By the contract of this function.
+        let (seq, data) = unsafe { (SeqFile::from_raw(seq), Self::data(file)) };
+        seq_print!(seq, "{}", Shown(&*data));
+    }
+
+    /// # Safety
+    ///
     /// `file` is an open file of this device, and `vma` an area that is being set up for it.
     unsafe extern "C" fn mmap(
         file: *mut bindings::file,
@@ -323,6 +339,15 @@ impl<T: FileOperations> Device<T> {
             }?;
             Ok(0)
         })
+    }
+}
+
+/// Shows a file.
+struct Shown<'a, T>(&'a T);
+
+impl<T: FileOperations> fmt::Display for Shown<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.show(f)
     }
 }
 
