@@ -6,14 +6,19 @@
 //! standard error. One file for each command below, and what they share.
 
 mod bench;
+mod columns;
 mod connect;
 mod cp;
+mod metrics;
 mod nodes;
 mod output;
 mod ping;
 mod port;
 mod progress;
+mod screen;
 mod serve;
+mod status;
+mod top;
 
 use crate::error::EXIT_STATUS_HELP;
 use crate::error::Error;
@@ -32,7 +37,9 @@ Examples:
   scif cp disk.img 1:images/          on node 0: copy a file to node 1
   scif cp 1:images/disk.img copy.img  and back
   scif ping 1                         message round trips
-  scif bench 1                        throughput of remote memory access";
+  scif bench 1                        throughput of remote memory access
+  scif status                         endpoints and connections, and what they have moved
+  scif top                            who moves how much, now";
 
 /// Everything on the command line.
 #[derive(Debug, Parser)]
@@ -50,6 +57,8 @@ enum Command {
     Cp(cp::Arguments),
     Serve(serve::Arguments),
     Bench(bench::Arguments),
+    Status(status::Arguments),
+    Top(top::Arguments),
 }
 
 /// The definition of the command line, for man pages and completions (`tools/manuals`).
@@ -66,6 +75,8 @@ pub fn run() -> ExitCode {
         Command::Cp(arguments) => (cp::run(arguments), arguments.json),
         Command::Serve(arguments) => (serve::run(arguments), false),
         Command::Bench(arguments) => (bench::run(arguments), arguments.json),
+        Command::Status(arguments) => (status::run(arguments), arguments.json),
+        Command::Top(arguments) => (top::run(arguments), arguments.json),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -26,6 +26,14 @@ pub enum Error {
         /// Why it failed.
         source: io::Error,
     },
+    /// There is no trace of SCIF on this machine.
+    #[error("cannot read {path} ({}): is the module loaded? (modprobe scif, or insmod scif.ko)", errno_name(.source))]
+    NotLoaded {
+        /// Where it would be seen.
+        path: String,
+        /// Why it is not.
+        source: io::Error,
+    },
     /// No connection came about.
     #[error("cannot connect to node {node} port {port} ({}): {advice}", errno_name(.source))]
     Unreachable {
@@ -110,7 +118,7 @@ impl Error {
             Self::Unconfirmed(error) | Self::Consequence { error, .. } => error.exit_status(),
             Self::Peer { .. } | Self::Protocol { .. } => 5,
             Self::Mismatch { .. } => 6,
-            Self::NoDevice { .. } => 7,
+            Self::NoDevice { .. } | Self::NotLoaded { .. } => 7,
             Self::Interrupted => 130,
         }
     }
@@ -120,6 +128,7 @@ impl Error {
         match self {
             Self::Local { source, .. }
             | Self::NoDevice { source, .. }
+            | Self::NotLoaded { source, .. }
             | Self::Unreachable { source, .. }
             | Self::Lost { source, .. } => Some(errno_name(source)),
             Self::Unconfirmed(error) | Self::Consequence { error, .. } => error.errno(),

@@ -4,7 +4,8 @@
 //!
 //! From the bottom: [`abi`] and [`device`] are the kernel's interface, [`transport`] a connection as
 //! the protocol needs it, [`protocol`] the messages, [`session`] their exchange, [`transfer`] the
-//! moving of one file, [`server`] and [`client`] the requests, [`command`] what a person types.
+//! moving of one file, [`server`] and [`client`] the requests; [`watch`] is what the kernel shows of all
+//! that goes on; [`command`] what a person types.
 //! Arrows point down only.
 
 #[cfg(not(target_endian = "little"))]
@@ -27,3 +28,4 @@ pub mod server;
 pub mod session;
 pub mod transfer;
 pub mod transport;
+pub mod watch;

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What there is to see of SCIF on this machine, put together from where the kernel shows it.
+//!
+//! - the nodes: `/sys/bus/scif_peer/devices`, which everybody may read;
+//! - endpoints and their connections: `fdinfo` of the open files of processes, as far as the caller
+//!   may look into them; all of them, also those of the kernel, are in debugfs, which is root's;
+//! - links, pinned memory, counters and nodes that were lost: in debugfs only.
+//!
+//! What is not there, or may not be read, is missing from the picture; that is no error as long as
+//! the module is loaded. Newer modules may show more than is understood here.
+
+pub mod endpoint;
+pub mod node;
+pub mod processes;
+pub mod rates;
+pub mod table;
+
+use crate::error::Error;
+use crate::error::Result;
+use endpoint::Endpoint;
+use node::Node;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use table::Row;
+
+/// Where to look.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// The processes.
+    pub proc: PathBuf,
+    /// The bus of the nodes.
+    pub bus: PathBuf,
+    /// The module's folder in debugfs.
+    pub debugfs: PathBuf,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self {
+            proc: "/proc".into(),
+            bus: "/sys/bus/scif_peer/devices".into(),
+            debugfs: "/sys/kernel/debug/scif".into(),
+        }
+    }
+}
+
+/// A way to a node, whether or not anybody answers on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Link {
+    /// Its name.
+    pub link: String,
+    /// `down`, `offering`, `up` or `changing`.
+    pub state: String,
+    /// Who is there.
+    pub node: Option<u16>,
+    /// How the memory there is reached.
+    pub aperture: Option<String>,
+    /// How much of it.
+    pub aperture_bytes: Option<u64>,
+    /// How many DMA engines copy.
+    pub engines: Option<u64>,
+}
+
+/// What a process has pinned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pins {
+    /// The process; it may have ended.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// What it was called.
+    pub name: String,
+    /// How much.
+    pub bytes: u64,
+}
+
+/// What there is to see, at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Picture {
+    /// The nodes, by id.
+    pub nodes: Vec<Node>,
+    /// The links, if the caller may know.
+    pub links: Option<Vec<Link>>,
+    /// The endpoints that the caller may see.
+    pub endpoints: Vec<Endpoint>,
+    /// Whether those are all.
+    pub all_endpoints: bool,
+    /// Who has pinned memory, if the caller may know.
+    pub pins: Option<Vec<Pins>>,
+    /// What the module counts, if the caller may know.
+    pub counters: Option<BTreeMap<String, u64>>,
+}
+
+impl Picture {
+    /// Looks around.
+    pub fn take(places: &Places) -> Result<Self> {
+        let read = |name: &str| std::fs::read_to_string(places.debugfs.join(name)).ok();
+        let mut nodes = node::read(&places.bus).map_err(|source| Error::NotLoaded {
+            path: places.bus.display().to_string(),
+            source,
+        })?;
+        if let Some(text) = read("nodes") {
+            node::add_lost(&mut nodes, &text);
+        }
+        let all = read("endpoints");
+        let endpoints = match &all {
+            Some(text) => table::rows(text)
+                .filter_map(|row| Endpoint::of(&row))
+                .collect(),
+            None => processes::endpoints(&places.proc)?,
+        };
+        Ok(Self {
+            nodes,
+            links: read("links").map(|text| table::rows(&text).filter_map(link).collect()),
+            endpoints,
+            all_endpoints: all.is_some(),
+            pins: read("pins").map(|text| table::rows(&text).filter_map(pins).collect()),
+            counters: read("counters").map(|text| counters(&text)),
+        })
+    }
+}
+
+fn link(row: Row<'_>) -> Option<Link> {
+    Some(Link {
+        link: row.text("link")?,
+        state: row.text("state")?,
+        node: row.number("node"),
+        aperture: row.text("aperture"),
+        aperture_bytes: row.number("aperture_bytes"),
+        engines: row.number("engines"),
+    })
+}
+
+fn pins(row: Row<'_>) -> Option<Pins> {
+    Some(Pins {
+        pid: row.number("pid")?,
+        uid: row.number("uid")?,
+        name: row.text("name")?,
+        bytes: row.number("bytes")?,
+    })
+}
+
+fn counters(text: &str) -> BTreeMap<String, u64> {
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    lines
+        .filter_map(|(name, value)| Some((name.to_owned(), value.trim().parse().ok()?)))
+        .collect()
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use std::fs::create_dir_all;
+    use std::fs::write;
+    use std::path::Path;
+
+    /// Writes files below a folder, and the folders that they are in.
+    pub fn write_all(root: &Path, files: &[(&str, &str)]) {
+        for (name, text) in files {
+            let path = root.join(name);
+            create_dir_all(path.parent().unwrap()).unwrap();
+            write(path, text).unwrap();
+        }
+    }
+
+    fn places(root: &Path) -> Places {
+        Places {
+            proc: root.join("proc"),
+            bus: root.join("bus"),
+            debugfs: root.join("debugfs"),
+        }
+    }
+
+    #[test]
+    fn root_sees_everything() {
+        let root = tempfile::tempdir().unwrap();
+        write_all(
+            root.path(),
+            &[
+                ("bus/node0/node", "0\n"),
+                ("bus/node0/state", "self\n"),
+                (
+                    "debugfs/nodes",
+                    "node state link aperture generation\n0 self loopback local 01\n3 lost ntb:x - 02\n",
+                ),
+                (
+                    "debugfs/links",
+                    "link state node aperture aperture_bytes engines doorbells\n\
+                     loopback up - local 4096 0 0xff\nntb:x offering - - - - 0x7\n",
+                ),
+                (
+                    "debugfs/endpoints",
+                    "state own peer channel queued pid uid name sent_bytes\n\
+                     connected 0:5 1:6 0x100001 0 12 1000 my\\040prog 7\nclosing 0:5 1:7 0x2 0 - - - 0\n",
+                ),
+                (
+                    "debugfs/pins",
+                    "pid uid name pages bytes\n12 1000 x 2 8192\n",
+                ),
+                (
+                    "debugfs/counters",
+                    "connections 1\ncache_pages -1\ndma_bytes 9\n",
+                ),
+            ],
+        );
+        let picture = Picture::take(&places(root.path())).unwrap();
+        assert_eq!(picture.nodes.len(), 2);
+        assert_eq!(picture.nodes[1].state, "lost");
+        let links = picture.links.unwrap();
+        assert_eq!(links[0].aperture_bytes, Some(4096));
+        assert_eq!((links[1].state.as_str(), links[1].node), ("offering", None));
+        assert!(picture.all_endpoints);
+        assert_eq!(picture.endpoints[0].name.as_deref(), Some("my prog"));
+        assert_eq!(picture.endpoints[1].pid, None);
+        assert_eq!(picture.pins.unwrap()[0].bytes, 8192);
+        // One that is no count is left out.
+        assert_eq!(picture.counters.unwrap().len(), 2);
+    }
+
+    #[test]
+    fn others_see_what_they_may() {
+        let root = tempfile::tempdir().unwrap();
+        write_all(
+            root.path(),
+            &[("bus/node0/node", "0\n"), ("proc/version", "")],
+        );
+        let picture = Picture::take(&places(root.path())).unwrap();
+        assert_eq!(picture.nodes[0].state, "online");
+        assert!(!picture.all_endpoints && picture.endpoints.is_empty());
+        assert_eq!(
+            (picture.links, picture.pins, picture.counters),
+            (None, None, None)
+        );
+    }
+
+    #[test]
+    fn without_the_module_there_is_advice() {
+        let root = tempfile::tempdir().unwrap();
+        let error = Picture::take(&places(root.path())).unwrap_err();
+        assert_eq!(error.exit_status(), 7);
+        assert!(error.to_string().contains("modprobe scif"), "{error}");
+    }
+}
