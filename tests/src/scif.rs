@@ -33,7 +33,7 @@ use crate::heartbeat;
 use crate::loaded::Loaded;
 
 /// Where the module's files are in a guest.
-const DEBUGFS: &str = "/sys/kernel/debug/scif";
+pub const DEBUGFS: &str = "/sys/kernel/debug/scif";
 
 /// The file given on the command line.
 pub static GIVEN_MODULE: OnceLock<PathBuf> = OnceLock::new();
