@@ -146,8 +146,8 @@ static void handle(struct work_struct *work)
 		/* The keeper sees that the connection has ended, too, and starts it again. */
 		blk_mq_requeue_request(request, false);
 	} else if (err == -ENOMEM) {
-		blk_mq_requeue_request(request, false);
-		blk_mq_delay_kick_requeue_list(request->q, 10);
+		/* Not to be touched afterwards: it may run, and end, at once. */
+		blk_mq_requeue_request(request, true);
 	} else {
 		blk_mq_end_request(request, err ? BLK_STS_IOERR : BLK_STS_OK);
 	}

@@ -36,7 +36,10 @@ use crate::{
         exports::Exports,
         remote_window::Remembered,
         remote_windows::RemoteWindows,
-        windows::Windows, //
+        windows::{
+            Windows,
+            LENT_TIMEOUT, //
+        },
     },
     peer::{
         channel::{
@@ -312,6 +315,7 @@ impl Connection {
         }
         self.channel.detach();
         self.wait_until_released();
+        self.windows.wait_until_unreachable();
     }
 
     /// Waits for others who let go of memory of this end at the same time: because the peer has closed
@@ -342,9 +346,15 @@ impl Connection {
         }
         let done = || (self.close_answered.load(Relaxed) || self.channel.is_over()).then_some(());
         if self.windows.are_lent() {
-            // Who has lent memory takes it back when the call has returned. A peer that does not let go
-            // is lost one day.
-            return waiters.wait_uninterruptible(done);
+            // Who has lent memory takes it back when the call has returned.
+            if waiters
+                .wait_uninterruptible_timeout(LENT_TIMEOUT, done)
+                .is_none()
+            {
+                self.channel
+                    .fail("it does not let go of memory that was lent");
+            }
+            return;
         }
         if can_be_killed() && waiters.wait_killable(done).is_ok() {
             return;

@@ -44,11 +44,20 @@ use kernel::{
         Arc,
         Mutex, //
     },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
     workqueue::{
         Work,
         WorkItem, //
     },
 };
+
+/// More connections than this at once a [`Service`] closes.
+const MAX_CONNECTIONS: usize = 64;
+/// After an error that may pass.
+const PAUSE: Delta = Delta::from_millis(100);
 
 /// A node and a port on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +153,7 @@ pub trait Handler: Send + Sync + 'static {
     fn serve(&self, connection: &Endpoint, peer: PortId);
 }
 
-/// A port that is listened on, and its connections. When it is dropped, all of them are closed and
+/// A port that is listened on, and its connections, at most 64 at once. When it is dropped, all of them are closed and
 /// all handlers have returned, so a module can be unloaded then.
 pub struct Service {
     shared: Arc<Shared>,
@@ -167,19 +176,23 @@ struct Shared {
 }
 
 impl Shared {
-    /// Says whether the connection may be served.
+    /// Says whether the connection may be served; then it is to be ended, too.
     fn begin(&self, connection: &Endpoint) -> bool {
         let mut open = self.open.lock();
-        let added = open.connections.push(connection.inner.clone(), GFP_KERNEL);
-        !open.closing && added.is_ok()
+        !open.closing
+            && open.connections.len() < MAX_CONNECTIONS
+            && open
+                .connections
+                .push(connection.inner.clone(), GFP_KERNEL)
+                .is_ok()
     }
 
-    fn end(&self, connection: &Endpoint) {
+    fn end(&self, connection: &Arc<endpoint::Endpoint>) {
         let mut open = self.open.lock();
         let position = open
             .connections
             .iter()
-            .position(|other| Arc::ptr_eq(other, &connection.inner));
+            .position(|other| Arc::ptr_eq(other, connection));
         let removed = position.and_then(|position| open.connections.remove(position).ok());
         drop(open);
         drop(removed);
@@ -266,12 +279,22 @@ impl WorkItem for Accepting {
         loop {
             let (peer, connection) = match this.shared.listener.accept() {
                 Ok(accepted) => accepted,
-                Err(ENOMEM) => continue,
-                Err(_) => return,
+                // It is closed.
+                Err(EINTR | EINVAL | EBADF) => return,
+                Err(_) => {
+                    fsleep(PAUSE);
+                    continue;
+                }
             };
-            if let Ok(serving) = Serving::new(&this.shared, connection, peer) {
+            // One that is not served is closed by being dropped.
+            if !this.shared.begin(&connection) {
+                continue;
+            }
+            let inner = connection.inner.clone();
+            match Serving::new(&this.shared, connection, peer) {
                 // It is enqueued once, so this can't fail.
-                let _ = this.queue.enqueue(serving);
+                Ok(serving) => drop(this.queue.enqueue(serving)),
+                Err(_) => this.shared.end(&inner),
             }
         }
     }
@@ -310,10 +333,8 @@ impl WorkItem for Serving {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        if this.shared.begin(&this.connection) {
-            this.shared.handler.serve(&this.connection, this.peer);
-        }
-        this.shared.end(&this.connection);
+        this.shared.handler.serve(&this.connection, this.peer);
+        this.shared.end(&this.connection.inner);
         this.connection.close();
     }
 }

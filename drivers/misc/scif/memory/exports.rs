@@ -146,6 +146,18 @@ impl Exports {
         }
     }
 
+    /// Whether the peer may be using one of this owner's whose memory is used for something else as soon
+    /// as its owner gives it up. May sleep.
+    pub(super) fn any_unheld(&self, owner: &dyn ExportOwner) -> bool {
+        let owner = core::ptr::from_ref(owner);
+        let table = self.table.lock();
+        let mut entries = table.values();
+        entries.any(|entry| {
+            core::ptr::addr_eq(Arc::as_ptr(&entry.owner), owner)
+                && !entry.window.memory.pages.are_held()
+        })
+    }
+
     /// How many windows the peer may be using.
     pub(crate) fn count(&self) -> usize {
         self.table.lock().iter().count()

@@ -62,11 +62,21 @@ use kernel::{
         Mutex,
         SpinLock, //
     },
+    time::{
+        delay::fsleep,
+        Delta,
+        Instant,
+        Monotonic, //
+    },
 };
 
 /// Where windows are placed that have no offset of their own choice: away from the small offsets
 /// that programs like to fix. Both ends start here, so symmetric programs get equal offsets.
 const FIRST_OFFSET: u64 = 1 << 32;
+
+/// How long who has lent memory waits for a peer to let go of it.
+pub(crate) const LENT_TIMEOUT: Delta = Delta::from_secs(10);
+const RELEASE_INTERVAL: Delta = Delta::from_millis(2);
 
 /// A window in use, as the local side of a transfer.
 struct WindowUse {
@@ -119,6 +129,8 @@ pub(crate) struct Windows {
     /// Whether there ever was one whose memory is only lent: its owner, who can't be told that it is
     /// in use, has to wait until it is not.
     lent: Atomic<bool>,
+    /// Whether there ever was one whose pages are used for something else when it gives them up.
+    unheld: Atomic<bool>,
     /// Which of the path's engines is to reach them.
     engine: Option<usize>,
     #[pin]
@@ -158,6 +170,7 @@ impl Windows {
                 reclaim,
                 used: Atomic::new(false),
                 lent: Atomic::new(false),
+                unheld: Atomic::new(false),
                 engine,
                 tables <- new_mutex!(
                     Tables {
@@ -229,9 +242,43 @@ impl Windows {
         self.used.load(Relaxed)
     }
 
-    /// Whether the memory of one may be used for something else once it is closed.
+    /// Whether the memory of one belongs to who waits until nobody uses it.
     pub(crate) fn are_lent(&self) -> bool {
         self.lent.load(Relaxed)
+    }
+
+    /// Waits as long as the peer, which has been told, `is_held`s memory that is lent. One that does not
+    /// let go of it is lost, and if it can still reach it then, the log says so. May sleep.
+    fn wait_for_release(&self, is_held: impl Fn() -> bool) {
+        let waited = |limit: Delta| {
+            let started = Instant::<Monotonic>::now();
+            while is_held() {
+                if started.elapsed() >= limit {
+                    return false;
+                }
+                fsleep(RELEASE_INTERVAL);
+            }
+            true
+        };
+        if waited(LENT_TIMEOUT) {
+            return;
+        }
+        self.channel
+            .fail("it does not let go of memory that was lent");
+        if !waited(LENT_TIMEOUT) {
+            pr_warn!(
+                "node {} may still write to memory that was lent\n",
+                self.channel.node()
+            );
+        }
+    }
+
+    /// Waits until the peer can't reach memory that will be used for something else when the channel is
+    /// closed. May sleep.
+    pub(crate) fn wait_until_unreachable(&self) {
+        if self.unheld.load(Relaxed) {
+            self.wait_for_release(|| self.exports.any_unheld(self));
+        }
     }
 
     fn give_back(&self, range: Range) {
@@ -380,9 +427,14 @@ impl Windows {
         for window in revoked {
             let revoking = || self.revoking.lock().get(&window.id.0).is_some();
             let done = || (!revoking() || self.channel.check_established().is_err()).then_some(());
-            match self.are_lent() {
-                true => waiters.wait_uninterruptible(done),
-                false => waiters.wait_killable(done).unwrap_or(()),
+            if !self.are_lent() {
+                let _ = waiters.wait_killable(done);
+            } else if waiters
+                .wait_uninterruptible_timeout(LENT_TIMEOUT, done)
+                .is_none()
+            {
+                self.channel
+                    .fail("it does not let go of memory that was lent");
             }
             self.revoke_done(window.id);
         }

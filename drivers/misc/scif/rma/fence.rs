@@ -231,9 +231,12 @@ impl Fences {
         // Looked up here for the peer, too, so that the caller hears of mistakes.
         let signal = Signal::new(&self.windows, &self.remote_windows, local, remote)?;
         match origin {
-            Origin::Own => self
-                .marks
-                .defer(self.marks.last_issued(), Action::Signal(signal)),
+            Origin::Own => {
+                // Who closes this end waits for it, and then takes the memory back.
+                let _use = self.channel.begin_use()?;
+                self.marks
+                    .defer(self.marks.last_issued(), Action::Signal(signal))
+            }
             Origin::Peer => {
                 let pair = |target: SignalTarget| (target.offset as u64, target.value);
                 let target = self.channel.remote()?;

@@ -45,6 +45,7 @@ use crate::{
             LocalPiece,
             UnmappedPiece, //
         },
+        remote_window::RemotePiece,
         remote_windows::RemoteWindows,
         windows::Windows, //
     },
@@ -199,7 +200,7 @@ impl Transfers {
             }
             LocalSide::Memory(memory) => {
                 // Looked at first, so that what is pinned is no more than there are windows for.
-                drop(self.remote_windows.cover(remote_range, remote_need)?);
+                drop(self.cover_remote(remote_range, remote_need)?);
                 let writable = direction == Direction::Read;
                 let account = route.is_some() && !options.synchronous;
                 self.take_memory(memory, writable, account, options.use_cache)?
@@ -208,7 +209,7 @@ impl Transfers {
         let surroundings = self.enter()?;
         // Looked up now: who pins for long must not begin what the peer thinks is over.
         let sides = Sides {
-            remote: self.remote_windows.cover(remote_range, remote_need)?,
+            remote: self.cover_remote(remote_range, remote_need)?,
             local: self.local_pieces(source, local_need)?,
         };
         let visible_from = match direction {
@@ -254,6 +255,12 @@ impl Transfers {
             len: request.bytes(),
             flags: options.flags() as u32,
         });
+    }
+
+    /// The peer's windows; if the connection has ended meanwhile, which takes them away, that is said.
+    fn cover_remote(&self, range: Range, protection: u32) -> Result<KVVec<RemotePiece>> {
+        let covered = self.remote_windows.cover(range, protection);
+        covered.map_err(|error| self.channel.check_established().err().unwrap_or(error))
     }
 
     /// Keeps the peer, and this end's use of it, from ending.

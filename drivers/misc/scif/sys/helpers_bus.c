@@ -5,6 +5,7 @@
  */
 
 #include <linux/device.h>
+#include <linux/mutex.h>
 #include <linux/scif.h>
 #include <linux/sysfs.h>
 
@@ -63,6 +64,13 @@ void scif_helper_peer_bus_unregister(void)
 	bus_unregister(&scif_peer_bus);
 }
 
+/*
+ * Held while a device comes or goes, and while a client does. The core puts a
+ * device on the list that a new client goes through before it tells those that
+ * are there of it, and takes it off after; in between it would be told twice.
+ */
+static DEFINE_MUTEX(scif_peer_bus_changes);
+
 /* On an error, too, the device goes by put_device(), which calls release. */
 int scif_helper_peer_device_add(struct scif_peer_dev *spdev, u16 node,
 				void (*release)(struct device *dev))
@@ -76,7 +84,18 @@ int scif_helper_peer_device_add(struct scif_peer_dev *spdev, u16 node,
 	err = dev_set_name(&spdev->dev, "node%u", node);
 	if (err)
 		return err;
-	return device_add(&spdev->dev);
+	mutex_lock(&scif_peer_bus_changes);
+	err = device_add(&spdev->dev);
+	mutex_unlock(&scif_peer_bus_changes);
+	return err;
+}
+
+void scif_helper_peer_device_remove(struct scif_peer_dev *spdev)
+{
+	mutex_lock(&scif_peer_bus_changes);
+	device_del(&spdev->dev);
+	mutex_unlock(&scif_peer_bus_changes);
+	put_device(&spdev->dev);
 }
 
 static int scif_client_add(struct device *dev, struct subsys_interface *si)
@@ -98,14 +117,21 @@ static void scif_client_remove(struct device *dev, struct subsys_interface *si)
 
 int scif_helper_client_register(struct scif_client *client)
 {
+	int err;
+
 	client->si.name = client->name;
 	client->si.subsys = &scif_peer_bus;
 	client->si.add_dev = scif_client_add;
 	client->si.remove_dev = scif_client_remove;
-	return subsys_interface_register(&client->si);
+	mutex_lock(&scif_peer_bus_changes);
+	err = subsys_interface_register(&client->si);
+	mutex_unlock(&scif_peer_bus_changes);
+	return err;
 }
 
 void scif_helper_client_unregister(struct scif_client *client)
 {
+	mutex_lock(&scif_peer_bus_changes);
 	subsys_interface_unregister(&client->si);
+	mutex_unlock(&scif_peer_bus_changes);
 }

@@ -170,6 +170,11 @@ impl Pages {
         self.writable
     }
 
+    /// Whether they belong to somebody who takes them back.
+    pub(crate) fn are_lent(&self) -> bool {
+        matches!(self.source, Source::Kernel(_))
+    }
+
     /// Whether they are used for nothing else as long as this exists, whatever who has lent them does.
     pub(crate) fn are_held(&self) -> bool {
         match &self.source {

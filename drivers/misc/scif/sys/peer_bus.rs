@@ -133,7 +133,7 @@ impl PeerDevice {
 impl Drop for PeerDevice {
     fn drop(&mut self) {
         // SAFETY: By the type invariant.
-        unsafe { bindings::device_unregister(&raw mut (*self.inner.as_ptr()).device.dev) };
+        unsafe { own::scif_helper_peer_device_remove(&raw mut (*self.inner.as_ptr()).device) };
     }
 }
 

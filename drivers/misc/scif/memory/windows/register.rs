@@ -108,9 +108,12 @@ impl Windows {
         self.used.store(true, Relaxed);
         let made = take().and_then(|pages| {
             let mut protection = options.protection;
+            if pages.are_lent() {
+                self.lent.store(true, Relaxed);
+            }
             if !pages.are_held() {
                 protection |= TRANSFERS_ONLY;
-                self.lent.store(true, Relaxed);
+                self.unheld.store(true, Relaxed);
             }
             self.make_exported(pages, range, protection)
         });
@@ -130,6 +133,10 @@ impl Windows {
                     self.exports.release(window.id);
                 }
                 self.revoke(&window);
+                if self.are_lent() {
+                    // Who has lent it takes it back when it hears of the error.
+                    self.wait_for_release(|| self.exports.get(window.id).is_some());
+                }
                 Err(error)
             }
         }
