@@ -114,7 +114,8 @@ fn file_system(lab: &Lab) -> Result<()> {
          fstrim /tmp/disk
          umount /tmp/disk
          e2fsck -fn /dev/scifblk0
-         rmdir /tmp/disk",
+         rmdir /tmp/disk
+         modprobe -r ext4 crc32c_cryptoapi",
     )?;
     detach(lab)
 }

@@ -18,6 +18,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/blk-mq.h>
+#include <linux/bvec.h>
 #include <linux/err.h>
 #include <linux/kthread.h>
 #include <linux/module.h>
@@ -28,12 +29,16 @@
 #include <linux/sizes.h>
 #include <linux/slab.h>
 #include <linux/string.h>
+#include <linux/vmalloc.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 
 #include "scif_blk.h"
 
 #define MAX_DISKS	8
+
+/* Of a request: more is split. */
+#define LARGEST		SZ_512K
 
 static ushort nodes[MAX_DISKS];
 static uint nr_disks;
@@ -64,6 +69,8 @@ struct disk {
 	scif_epd_t epd;		/* NULL without a connection */
 	off_t window;		/* where it begins */
 	u64 size;
+	char *staging;		/* LARGEST for each request */
+	off_t staged;		/* where it is registered */
 	struct mutex messages;	/* a request and its answer */
 };
 
@@ -95,27 +102,35 @@ static int zero(struct disk *disk, struct request *request)
 }
 
 /*
- * SCIF_RMA_SYNC, because the pages are the request's and must not be touched
- * when it has ended; and because errors are this call's then, while a fence
- * would tell of those of other requests, too.
+ * By a window of this disk's own, in which each request has its place: one
+ * transfer, however many pages the request has, and nothing is mapped for it.
+ * SCIF_RMA_SYNC, because the place is the next request's when this has ended;
+ * and because errors are this call's then, while a fence would tell of those of
+ * other requests, too.
  */
 static int transfer(struct disk *disk, struct request *request)
 {
 	off_t offset = disk->window + (blk_rq_pos(request) << SECTOR_SHIFT);
+	size_t place = (size_t)request->tag * LARGEST;
+	size_t len = blk_rq_bytes(request);
+	char *at = disk->staging + place;
 	struct req_iterator iter;
 	struct bio_vec bvec;
 	int err;
 
-	rq_for_each_bvec(bvec, request, iter) {
-		void *addr = bvec_virt(&bvec);
-
-		if (req_op(request) == REQ_OP_WRITE)
-			err = scif_vwriteto(disk->epd, addr, bvec.bv_len, offset, SCIF_RMA_SYNC);
-		else
-			err = scif_vreadfrom(disk->epd, addr, bvec.bv_len, offset, SCIF_RMA_SYNC);
-		if (err)
-			return err;
-		offset += bvec.bv_len;
+	if (req_op(request) == REQ_OP_WRITE) {
+		rq_for_each_segment(bvec, request, iter) {
+			memcpy_from_bvec(at, &bvec);
+			at += bvec.bv_len;
+		}
+		return scif_writeto(disk->epd, disk->staged + place, len, offset, SCIF_RMA_SYNC);
+	}
+	err = scif_readfrom(disk->epd, disk->staged + place, len, offset, SCIF_RMA_SYNC);
+	if (err)
+		return err;
+	rq_for_each_segment(bvec, request, iter) {
+		memcpy_to_bvec(&bvec, at);
+		at += bvec.bv_len;
 	}
 	return 0;
 }
@@ -200,8 +215,7 @@ static int make_gendisk(struct disk *disk)
 {
 	struct queue_limits limits = {
 		.physical_block_size = PAGE_SIZE,
-		.max_hw_sectors = SZ_4M >> SECTOR_SHIFT,
-		.max_segment_size = SZ_4M,
+		.max_hw_sectors = LARGEST >> SECTOR_SHIFT,
 		.max_hw_discard_sectors = SZ_1G >> SECTOR_SHIFT,
 		.discard_granularity = PAGE_SIZE,
 		.max_write_zeroes_sectors = SZ_1G >> SECTOR_SHIFT,
@@ -246,6 +260,10 @@ static int connect_disk(struct disk *disk, scif_epd_t epd)
 		pr_warn_once("node %u, port %u: not what is expected there\n", disk->node, port);
 		return -EPROTO;
 	}
+	disk->staged = scif_register(epd, disk->staging, (size_t)depth * LARGEST, 0,
+				     SCIF_PROT_READ | SCIF_PROT_WRITE, SCIF_MAP_KERNEL);
+	if (disk->staged < 0)
+		return disk->staged;
 	disk->size = size;
 	disk->window = le64_to_cpu(hello.offset);
 	return 0;
@@ -331,9 +349,13 @@ static int start_disk(struct disk *disk, int index)
 	disk->index = index;
 	disk->node = nodes[index];
 	mutex_init(&disk->messages);
-	disk->requests = alloc_workqueue("scifblk%d", WQ_UNBOUND | WQ_MEM_RECLAIM, depth, index);
-	if (!disk->requests)
+	disk->staging = vmalloc(array_size(depth, LARGEST));
+	if (!disk->staging)
 		return -ENOMEM;
+	disk->requests = alloc_workqueue("scifblk%d", WQ_UNBOUND | WQ_MEM_RECLAIM, depth, index);
+	err = -ENOMEM;
+	if (!disk->requests)
+		goto free_staging;
 	disk->tags.ops = &queue_ops;
 	disk->tags.nr_hw_queues = 1;
 	disk->tags.queue_depth = depth;
@@ -353,6 +375,8 @@ free_tags:
 	blk_mq_free_tag_set(&disk->tags);
 destroy_requests:
 	destroy_workqueue(disk->requests);
+free_staging:
+	vfree(disk->staging);
 	return err;
 }
 
@@ -371,6 +395,7 @@ static void stop_disk(struct disk *disk)
 		scif_close(disk->epd);
 	blk_mq_free_tag_set(&disk->tags);
 	destroy_workqueue(disk->requests);
+	vfree(disk->staging);
 }
 
 static void stop_disks(int count)
@@ -383,7 +408,7 @@ static int __init blk_init(void)
 {
 	int i, err;
 
-	if (!nr_disks || !depth || (strcmp(on_loss, "error") && strcmp(on_loss, "wait")))
+	if (!nr_disks || !depth || depth > 256 || (strcmp(on_loss, "error") && strcmp(on_loss, "wait")))
 		return -EINVAL;
 	for (i = 0; i < nr_disks; i++) {
 		err = start_disk(&disks[i], i);
