@@ -36,6 +36,7 @@
 #include "scif_blk.h"
 
 #define MAX_DISKS	8
+#define MAX_DEPTH	256
 
 /* Of a request: more is split. */
 #define LARGEST		SZ_512K
@@ -408,7 +409,9 @@ static int __init blk_init(void)
 {
 	int i, err;
 
-	if (!nr_disks || !depth || depth > 256 || (strcmp(on_loss, "error") && strcmp(on_loss, "wait")))
+	if (!nr_disks || !depth || depth > MAX_DEPTH)
+		return -EINVAL;
+	if (strcmp(on_loss, "error") && strcmp(on_loss, "wait"))
 		return -EINVAL;
 	for (i = 0; i < nr_disks; i++) {
 		err = start_disk(&disks[i], i);
