@@ -179,7 +179,7 @@ fn linked_statically(lab: &Lab) -> Result<()> {
 }
 
 /// A sample, as guests see it.
-fn sample(name: &str) -> Result<String> {
+pub fn sample(name: &str) -> Result<String> {
     let path = paths::repository().join("build/samples").join(name);
     ensure!(
         path.exists(),

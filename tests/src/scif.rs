@@ -43,11 +43,13 @@ pub fn module(lab: &Lab) -> Result<PathBuf> {
     if let Some(path) = GIVEN_MODULE.get() {
         return Ok(path.clone());
     }
+    built(lab, "scif.ko")
+}
+
+/// What was built for a lab's kernel.
+pub fn built(lab: &Lab, file: &str) -> Result<PathBuf> {
     let flavour = lab.kernel().flavour().name();
-    let path = paths::repository()
-        .join("build")
-        .join(flavour)
-        .join("scif.ko");
+    let path = paths::repository().join("build").join(flavour).join(file);
     ensure!(
         path.exists(),
         "{} does not exist; run 'make modules KERNEL={flavour}'",

@@ -3,19 +3,17 @@
 //! (tests/modules/client_test), the bus of the peers, what a module leaves behind, and the
 //! samples.
 
-use std::path::PathBuf;
-
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::ensure;
 use lab::Lab;
 use lab::kernel_log;
-use lab::paths;
 use lab::wait_until;
 
 use crate::harness::Need;
 use crate::harness::ONE;
 use crate::harness::Test;
+use crate::libscif;
 use crate::loaded::Loaded;
 use crate::scif;
 use crate::scif_messages_and_rma::SCIF_PAIR;
@@ -30,25 +28,11 @@ const SCIF_ALONE: Need = Need {
 /// The devices of the nodes.
 const DEVICES: &str = "/sys/bus/scif_peer/devices";
 
-/// A module that was built with the one under test: `folder` is samples or tests.
-pub fn module(lab: &Lab, folder: &str, name: &str) -> Result<PathBuf> {
-    let flavour = lab.kernel().flavour().name();
-    let path = paths::repository()
-        .join("build")
-        .join(flavour)
-        .join(folder)
-        .join(format!("{name}.ko"));
-    ensure!(
-        path.exists(),
-        "{} does not exist; run 'make modules KERNEL={flavour}'",
-        path.display()
-    );
-    Ok(path)
-}
-
-/// Loads such a module.
+/// Loads a module that was built with the one under test: `folder` is samples, tests, rust or a folder
+/// of that.
 pub fn load(lab: &Lab, node: usize, folder: &str, name: &str, parameters: &str) -> Result<()> {
-    lab.insmod(node, module(lab, folder, name)?, parameters)
+    let module = scif::built(lab, &format!("{folder}/{name}.ko"))?;
+    lab.insmod(node, module, parameters)
 }
 
 /// What a node's kernel has said since the test began.
@@ -201,13 +185,11 @@ fn bus(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// The sample says back what it is told, by `hello` of the samples, and goes while one talks.
-fn echo(lab: &Lab) -> Result<()> {
-    load(lab, 1, "samples", "scif_echo", "port=2400")?;
-    let hello = paths::repository().join("build/samples/hello");
-    let hello = hello.display().to_string();
+/// Has `hello` of the samples say something from node 0 to a port that echoes, three times.
+fn say_hello(lab: &Lab, node: &str, port: &str) -> Result<()> {
+    let hello = libscif::sample("hello")?;
     for _ in 0..3 {
-        let said = lab.exec(0, [hello.as_str(), "1", "2400", "is anybody there?"])?;
+        let said = lab.exec(0, [hello.as_str(), node, port, "is anybody there?"])?;
         ensure!(
             said.stdout().contains("is anybody there?"),
             "{}{}",
@@ -216,6 +198,13 @@ fn echo(lab: &Lab) -> Result<()> {
         );
         said.success()?;
     }
+    Ok(())
+}
+
+/// The sample says back what it is told, by `hello` of the samples, and goes while one talks.
+fn echo(lab: &Lab) -> Result<()> {
+    load(lab, 1, "samples", "scif_echo", "port=2400")?;
+    say_hello(lab, "1", "2400")?;
     lab.rmmod(1, "scif_echo")?;
     scif::check_idle(lab, 1)
 }
@@ -226,18 +215,8 @@ fn rust_echo(lab: &Lab) -> Result<()> {
     let usual = scif::parameters(lab, 0, Loaded::LongHeartbeat)?;
     load(lab, 0, "rust", "scif", &usual)?;
     load(lab, 0, "rust/samples", "scif_rust_echo", "")?;
-    let hello = paths::repository().join("build/samples/hello");
-    let hello = hello.display().to_string();
-    for _ in 0..3 {
-        let said = lab.exec(0, [hello.as_str(), "0", "3001", "is anybody there?"])?;
-        ensure!(
-            said.stdout().contains("is anybody there?"),
-            "{}{}",
-            said.stdout(),
-            said.stderr()
-        );
-        said.success()?;
-    }
+    let hello = libscif::sample("hello")?;
+    say_hello(lab, "0", "3001")?;
     // It goes in the middle of a connection, which ends.
     let client = lab.spawn(
         0,

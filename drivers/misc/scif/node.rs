@@ -66,11 +66,16 @@ pub(crate) struct OnlineNode {
 impl OnlineNode {
     /// How it is now, in a word for users.
     pub(crate) fn state(&self) -> &'static str {
-        match (self.is_this, self.peer.is_over()) {
-            (true, _) => "self",
-            (false, false) => "online",
-            (false, true) => "lost",
-        }
+        state(self.is_this, !self.peer.is_over())
+    }
+}
+
+/// How a node is, in a word for users.
+pub(crate) fn state(is_this: bool, is_online: bool) -> &'static str {
+    match (is_this, is_online) {
+        (true, _) => "self",
+        (false, true) => "online",
+        (false, false) => "lost",
     }
 }
 

@@ -2,7 +2,10 @@
 
 //! `nodes`: a line for each node that is or was known.
 
-use crate::node::Nodes;
+use crate::node::{
+    self,
+    Nodes, //
+};
 use kernel::fmt;
 
 pub(super) fn show(nodes: &Nodes, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -17,11 +20,7 @@ pub(super) fn show(nodes: &Nodes, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             .as_ref()
             .filter(|peer| !peer.is_over())
             .map(|peer| peer.mode());
-        let state = match (is_this, online) {
-            (true, _) => "self",
-            (false, Some(_)) => "online",
-            (false, None) => "lost",
-        };
+        let state = node::state(is_this, online.is_some());
         result = writeln!(
             f,
             "{} {} {} {} {:016x}",

@@ -94,9 +94,9 @@ impl Pending {
         }
     }
 
-    /// A call begins to accept. EINVAL for who is no process, and could never take over; ENOMEM if there is no room for another connection that `listener`
-    /// accepts: asked before it is accepted, so that nobody connects for nothing. What is returned is
-    /// for [`Self::end`].
+    /// A call begins to accept. EINVAL for who is no process, and could never take over; ENOMEM if
+    /// there is no room for another connection that `listener` accepts: asked before it is accepted,
+    /// so that nobody connects for nothing. What is returned is for [`Self::end`].
     pub(super) fn begin(&mut self, listener: ListenerId) -> Result<u64> {
         if Process::current().is_none() {
             return Err(EINVAL);

@@ -114,8 +114,7 @@ impl Endpoint {
         offset: i64,
         options: WindowOptions,
     ) -> Result<i64> {
-        let misaligned = memory.address() % PAGE_SIZE != 0 || memory.len() % PAGE_SIZE != 0;
-        if misaligned || memory.len() == 0 {
+        if !memory.is_whole_pages() {
             return Err(EINVAL);
         }
         Self::check_place(offset, options)?;

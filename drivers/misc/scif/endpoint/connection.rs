@@ -36,10 +36,7 @@ use crate::{
         exports::Exports,
         remote_window::Remembered,
         remote_windows::RemoteWindows,
-        windows::{
-            Windows,
-            LENT_TIMEOUT, //
-        },
+        windows::Windows, //
     },
     peer::{
         channel::{
@@ -345,15 +342,7 @@ impl Connection {
             return;
         }
         let done = || (self.close_answered.load(Relaxed) || self.channel.is_over()).then_some(());
-        if self.windows.are_lent() {
-            // Who has lent memory takes it back when the call has returned.
-            if waiters
-                .wait_uninterruptible_timeout(LENT_TIMEOUT, done)
-                .is_none()
-            {
-                self.channel
-                    .fail("it does not let go of memory that was lent");
-            }
+        if self.windows.wait_if_lent(&waiters, done) {
             return;
         }
         if can_be_killed() && waiters.wait_killable(done).is_ok() {

@@ -20,7 +20,6 @@ use crate::{
     },
 };
 use kernel::{
-    page::PAGE_SIZE,
     prelude::*,
     sync::Arc, //
 };
@@ -37,7 +36,7 @@ impl Scif {
     /// whole pages; for the rest see [`Windows::register`](crate::memory::windows::Windows::register).
     /// May sleep.
     pub(crate) fn pin(&self, memory: &Buffer, protection: u32) -> Result<PinnedPages> {
-        if memory.address() % PAGE_SIZE != 0 || memory.len() % PAGE_SIZE != 0 || memory.len() == 0 {
+        if !memory.is_whole_pages() {
             return Err(EINVAL);
         }
         let writable = protection & PROTECTION_WRITE != 0;

@@ -33,6 +33,7 @@ use crate::{
     arguments, endpoint,
     sys::{
         buffer::Buffer,
+        kernel_calls::told,
         published,
         workqueue::Queue, //
     },
@@ -81,13 +82,6 @@ pub struct Endpoint {
     inner: Arc<endpoint::Endpoint>,
 }
 
-fn interrupted(error: Error) -> Error {
-    match error {
-        ERESTARTSYS => EINTR,
-        error => error,
-    }
-}
-
 impl Endpoint {
     /// One that is neither bound nor connected.
     pub fn new() -> Result<Self> {
@@ -114,13 +108,13 @@ impl Endpoint {
             node: to.node,
             port: to.port,
         };
-        self.inner.connect(to, false).map_err(interrupted)?;
+        self.inner.connect(to, false).map_err(told)?;
         Ok(())
     }
 
     /// Waits for somebody to connect. Returns who it is, and the endpoint of the connection.
     pub fn accept(&self) -> Result<(PortId, Self)> {
-        let (peer, inner) = self.inner.accept_endpoint(true).map_err(interrupted)?;
+        let (peer, inner) = self.inner.accept_endpoint(true).map_err(told)?;
         let peer = PortId {
             node: peer.node,
             port: peer.port,
@@ -131,13 +125,13 @@ impl Endpoint {
     /// Sends all bytes, unless the connection ends or a signal comes in between. Returns how many.
     /// `ECONNRESET` once the other end is closed.
     pub fn send(&self, bytes: &[u8]) -> Result<usize> {
-        Buffer::with_bytes(bytes, |buffer| self.inner.send(buffer, true)).map_err(interrupted)
+        Buffer::with_bytes(bytes, |buffer| self.inner.send(buffer, true)).map_err(told)
     }
 
     /// Waits until all bytes have come, unless the connection ends or a signal comes in between.
     /// Returns how many. `ECONNRESET` once the other end is closed and all it sent is received.
     pub fn receive(&self, bytes: &mut [u8]) -> Result<usize> {
-        Buffer::with_room(bytes, |buffer| self.inner.receive(buffer, true)).map_err(interrupted)
+        Buffer::with_room(bytes, |buffer| self.inner.receive(buffer, true)).map_err(told)
     }
 
     /// Closes it before it is dropped: whoever waits in a call on it returns.
@@ -153,8 +147,8 @@ pub trait Handler: Send + Sync + 'static {
     fn serve(&self, connection: &Endpoint, peer: PortId);
 }
 
-/// A port that is listened on, and its connections, at most 64 at once. When it is dropped, all of them are closed and
-/// all handlers have returned, so a module can be unloaded then.
+/// A port that is listened on, and its connections, at most 64 at once. When it is dropped, all of
+/// them are closed and all handlers have returned, so a module can be unloaded then.
 pub struct Service {
     shared: Arc<Shared>,
     queue: Arc<Queue>,

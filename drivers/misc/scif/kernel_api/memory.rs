@@ -86,10 +86,7 @@ fn register(
 ) -> Result<i64> {
     let (of_kernel, flags) = arguments::take_map_kernel(flags);
     let options = WindowOptions::parse(protection, flags)?;
-    let memory = match of_kernel {
-        true => memory.kernel()?,
-        false => memory.user()?,
-    };
+    let memory = memory.owned_by_kernel(of_kernel)?;
     endpoint?.register(&memory, offset, options)
 }
 
@@ -111,10 +108,7 @@ fn pin_pages(
     if options.fixed {
         return Err(EINVAL);
     }
-    let memory = match of_kernel {
-        true => memory.kernel()?,
-        false => memory.user()?,
-    };
+    let memory = memory.owned_by_kernel(of_kernel)?;
     let pages = Arc::new(door.scif.pin(&memory, options.protection)?, GFP_KERNEL)?;
     let number = door.pinned.number(pages)?;
     // Never looked behind, by nobody.

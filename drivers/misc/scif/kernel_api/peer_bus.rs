@@ -72,9 +72,7 @@ impl PeerBus {
             _devices: devices,
         })
     }
-}
 
-impl PeerBus {
     /// The queue of the work, for who waits for it.
     pub(super) fn queue(&self) -> &Arc<Queue> {
         &self.queue

@@ -41,7 +41,10 @@ use crate::{
     },
     peer::channel::Channel,
     sync::call_lock::CallLock,
-    sys::trace,
+    sys::{
+        trace,
+        wait::WaitQueue, //
+    },
     transport::engine::EngineRoute,
 };
 use kernel::{
@@ -75,7 +78,8 @@ use kernel::{
 const FIRST_OFFSET: u64 = 1 << 32;
 
 /// How long who has lent memory waits for a peer to let go of it.
-pub(crate) const LENT_TIMEOUT: Delta = Delta::from_secs(10);
+const LENT_TIMEOUT: Delta = Delta::from_secs(10);
+const DOES_NOT_LET_GO: &str = "it does not let go of memory that was lent";
 const RELEASE_INTERVAL: Delta = Delta::from_millis(2);
 
 /// A window in use, as the local side of a transfer.
@@ -243,8 +247,25 @@ impl Windows {
     }
 
     /// Whether the memory of one belongs to who waits until nobody uses it.
-    pub(crate) fn are_lent(&self) -> bool {
+    fn are_lent(&self) -> bool {
         self.lent.load(Relaxed)
+    }
+
+    /// If memory is lent, waits until the peer, which has been told, has answered: who has lent it takes
+    /// it back then. One that does not answer is lost. Says whether any is lent.
+    pub(crate) fn wait_if_lent(
+        &self,
+        waiters: &WaitQueue,
+        answered: impl FnMut() -> Option<()>,
+    ) -> bool {
+        if !self.are_lent() {
+            return false;
+        }
+        let waited = waiters.wait_uninterruptible_timeout(LENT_TIMEOUT, answered);
+        if waited.is_none() {
+            self.channel.fail(DOES_NOT_LET_GO);
+        }
+        true
     }
 
     /// Waits as long as the peer, which has been told, `is_held`s memory that is lent. One that does not
@@ -263,8 +284,7 @@ impl Windows {
         if waited(LENT_TIMEOUT) {
             return;
         }
-        self.channel
-            .fail("it does not let go of memory that was lent");
+        self.channel.fail(DOES_NOT_LET_GO);
         if !waited(LENT_TIMEOUT) {
             pr_warn!(
                 "node {} may still write to memory that was lent\n",
@@ -420,21 +440,16 @@ impl Windows {
     }
 
     /// The peer must not be able to use what the caller thinks is gone. A caller that is being killed
-    /// does not wait, unless its memory is only lent, and a peer that goes does not answer. What the peer has released without ever
-    /// having used it has come before that: so the memory is the caller's again.
+    /// does not wait, unless its memory is only lent, and a peer that goes does not answer. What the
+    /// peer has released without ever having used it has come before that: so the memory is the
+    /// caller's again.
     fn wait_until_revoked(&self, revoked: &[Arc<Window>]) -> Result {
         let waiters = self.channel.waiters()?;
         for window in revoked {
             let revoking = || self.revoking.lock().get(&window.id.0).is_some();
             let done = || (!revoking() || self.channel.check_established().is_err()).then_some(());
-            if !self.are_lent() {
+            if !self.wait_if_lent(&waiters, done) {
                 let _ = waiters.wait_killable(done);
-            } else if waiters
-                .wait_uninterruptible_timeout(LENT_TIMEOUT, done)
-                .is_none()
-            {
-                self.channel
-                    .fail("it does not let go of memory that was lent");
             }
             self.revoke_done(window.id);
         }

@@ -263,6 +263,12 @@ impl Channel {
         }
     }
 
+    /// What to say of an error that may only be there because one of the ends is closed or lost: then
+    /// that. Any context.
+    pub(crate) fn end_or(&self, error: Error) -> Error {
+        self.check_established().err().unwrap_or(error)
+    }
+
     /// Wakes `waiters` from now on. Any context but those that hold `waiters`.
     pub(crate) fn attach(&self, waiters: Arc<WaitQueue>) {
         let old = self.waiters.lock().replace(waiters);

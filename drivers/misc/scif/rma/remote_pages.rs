@@ -49,8 +49,7 @@ impl RemotePages {
         let _inside = channel.enter().ok_or(ENODEV)?;
         let covered = windows.cover_for_long(range, 0);
         // If the connection has ended meanwhile, which takes windows away, that is said.
-        let mut pieces =
-            covered.map_err(|error| channel.check_established().err().unwrap_or(error))?;
+        let mut pieces = covered.map_err(|error| channel.end_or(error))?;
         let piece = pieces.pop().ok_or(ENXIO)?;
         if !pieces.is_empty() {
             return Err(ENXIO);

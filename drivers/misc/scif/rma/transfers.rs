@@ -260,7 +260,7 @@ impl Transfers {
     /// The peer's windows; if the connection has ended meanwhile, which takes them away, that is said.
     fn cover_remote(&self, range: Range, protection: u32) -> Result<KVVec<RemotePiece>> {
         let covered = self.remote_windows.cover(range, protection);
-        covered.map_err(|error| self.channel.check_established().err().unwrap_or(error))
+        covered.map_err(|error| self.channel.end_or(error))
     }
 
     /// Keeps the peer, and this end's use of it, from ending.
@@ -271,7 +271,7 @@ impl Transfers {
         let channel = self
             .channel
             .begin_owned_use()
-            .map_err(|error| self.channel.check_established().err().unwrap_or(error))?;
+            .map_err(|error| self.channel.end_or(error))?;
         Ok(Surroundings {
             channel: Some(channel),
             peer,

@@ -119,6 +119,11 @@ impl Buffer {
         }
     }
 
+    /// Whether it is whole pages, and not empty.
+    pub(crate) fn is_whole_pages(&self) -> bool {
+        self.address() % PAGE_SIZE == 0 && self.len % PAGE_SIZE == 0 && self.len != 0
+    }
+
     /// The address in the calling process; none for memory of the kernel.
     pub(crate) fn user_address(&self) -> Option<usize> {
         match &self.place {

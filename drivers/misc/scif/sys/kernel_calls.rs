@@ -213,7 +213,7 @@ impl Memory {
     }
 
     /// It is that of the calling process: `EINVAL` where it can't be.
-    pub(crate) fn user(&self) -> Result<Buffer> {
+    fn user(&self) -> Result<Buffer> {
         if !self.is_of_process()? {
             return Err(EINVAL);
         }
@@ -221,6 +221,14 @@ impl Memory {
             UserPtr::from_addr(self.start.addr()),
             self.len()?,
         ))
+    }
+
+    /// It is the kernel's, or that of the calling process: `EINVAL` where it can't be.
+    pub(crate) fn owned_by_kernel(&self, of_kernel: bool) -> Result<Buffer> {
+        match of_kernel {
+            true => self.kernel(),
+            false => self.user(),
+        }
     }
 
     /// It is where its address says: of the calling process, or of the kernel.
@@ -372,11 +380,15 @@ pub(crate) trait Returned<R> {
 }
 
 /// What other modules are told of an error: no call is begun anew for them after a signal.
-fn errno(error: Error) -> ffi::c_int {
+pub(crate) fn told(error: Error) -> Error {
     match error {
-        ERESTARTSYS => EINTR.to_errno(),
-        error => error.to_errno(),
+        ERESTARTSYS => EINTR,
+        error => error,
     }
+}
+
+fn errno(error: Error) -> ffi::c_int {
+    told(error).to_errno()
 }
 
 impl Returned<ffi::c_int> for Result<ffi::c_int> {
