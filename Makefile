@@ -48,6 +48,9 @@ help:
 	@echo '  make tools_install         scif; man pages and completions (bash, zsh, fish) of scif and lab'
 	@echo '                             DESTDIR=, PREFIX= (/usr/local), BINDIR=, ...; make tools_uninstall'
 	@echo
+	@echo 'Packages for Debian, built in the pinned environment:'
+	@echo '  make deb                   scif-dkms, libscif0, libscif-dev, scif-tools: build/deb/*.deb'
+	@echo
 	@echo 'For development, in the pinned environment:'
 	@echo '  make modules               scif.ko for a kernel of the lab (KERNEL=stock|plain|debug)'
 	@echo '  make tools                 the programs: scif, lab, ntb-emulator; libscif, the samples'
@@ -120,6 +123,9 @@ tools_output ?= $(CURDIR)/build/tools-here
 tools_install tools_uninstall:
 	@$(MAKE) --no-print-directory -f tools/Makefile OUTPUT="$(tools_output)" $(@:tools_%=%)
 
+deb:
+	@$(environment) scripts/deb $$(scripts/deb version)
+
 docs:
 	@$(environment) scripts/docs
 	@echo 'build/docs/index.html'
@@ -141,5 +147,5 @@ distclean: clean
 	scripts/environment remove-all
 
 .PHONY: help demo test build conformance host-test check modules modules_install \
-	kernel-rust ntb-modules ntb-modules_install overlay update-pins tools docs lib lib_install lib_uninstall \
+	kernel-rust ntb-modules ntb-modules_install overlay update-pins tools deb docs lib lib_install lib_uninstall \
 	tools_install tools_uninstall shell clean distclean
