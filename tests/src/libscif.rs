@@ -124,7 +124,7 @@ fn run(command: &mut process::Command) -> Result<String> {
 }
 
 /// Runs the program on two nodes: a server on one, a client on the other.
-fn client_and_server(lab: &Lab, program: &str, library: &str, nodes: [usize; 2]) -> Result<()> {
+pub fn client_and_server(lab: &Lab, program: &str, library: &str, nodes: [usize; 2]) -> Result<()> {
     let [client, server] = nodes;
     let limit = lab.hang_limit(60);
     let serving = lab

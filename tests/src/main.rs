@@ -11,6 +11,7 @@ mod lab_command;
 mod lab_itself;
 mod libscif;
 mod loaded;
+mod packages;
 mod promise;
 mod scif;
 mod scif_cache;
@@ -63,6 +64,7 @@ const FILES: &[&[Test]] = &[
     scif_disk::TESTS,
     scif_leaks::TESTS,
     libscif::TESTS,
+    packages::TESTS,
 ];
 
 const EXAMPLES: &str = "\
