@@ -36,6 +36,8 @@ pub(crate) mod scif;
 mod service;
 pub(crate) mod standing;
 mod stream;
+#[cfg(CONFIG_KUNIT = "y")]
+mod tests;
 
 pub(crate) use crate::rma::remote_pages::RemotePages;
 use crate::{

@@ -27,6 +27,8 @@ pub(crate) mod published;
 pub(crate) mod random;
 pub(crate) mod shared_memory;
 pub(crate) mod shrinker;
+#[cfg(CONFIG_KUNIT = "y")]
+pub(crate) mod test_memory;
 pub(crate) mod timer;
 pub(crate) mod trace;
 pub(crate) mod uapi;

@@ -149,6 +149,19 @@ impl WaitQueue {
             .unwrap_or(None)
     }
 
+    /// Whether somebody waits now: for tests, which want to be seen to wake somebody.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(crate) fn has_waiters(&self) -> bool {
+        let list = self
+            .head
+            .get()
+            .wrapping_byte_add(core::mem::offset_of!(bindings::wait_queue_head, head));
+        let list = list.cast::<bindings::list_head>();
+        // SAFETY: By the type invariant `head` is initialised. Nothing behind the pointer is looked at,
+        // which may change at any time.
+        unsafe { (&raw const (*list).next).read_volatile() != list }
+    }
+
     fn wait_in_state<T>(
         &self,
         state: c_int,

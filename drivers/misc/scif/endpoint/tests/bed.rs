@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A node of a test's own, whose only peer is itself, and connections within it.
+
+use crate::{
+    arguments::PortId,
+    endpoint::{
+        counts::Counts,
+        scif::Scif,
+        Endpoint, //
+    },
+    node::{
+        Arrivals,
+        Nodes, //
+    },
+    peer::{
+        Common,
+        Peer, //
+    },
+    rma::caches::Caches,
+    sync::work_queues::WorkQueues,
+    sys::buffer::Buffer,
+    transport::{
+        links::Links,
+        loopback::Loopback,
+        sink::Sink, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// By this id whoever reads the log knows that a test loses its peer.
+pub(super) const NODE: u16 = u16::MAX;
+/// Bytes that wait for who receives, at most.
+pub(super) const RING_SIZE: usize = 4096;
+
+/// See the head of this file.
+pub(super) struct Bed {
+    loopback: Loopback,
+    scif: Arc<Scif>,
+    nodes: Arc<Nodes>,
+    queues: Arc<WorkQueues>,
+}
+
+/// Two ends of a connection.
+pub(super) struct Pair {
+    /// Has connected.
+    pub(super) near: Arc<Endpoint>,
+    /// Was accepted.
+    pub(super) far: Arc<Endpoint>,
+}
+
+impl Bed {
+    pub(super) fn new() -> Result<Self> {
+        let queues = WorkQueues::new()?;
+        let nodes = Nodes::new(Some(NODE))?;
+        let caches = Caches::new(0, &queues)?;
+        let scif = Scif::new(&nodes, &caches, RING_SIZE as u32)?;
+        let mut services = KVec::new();
+        services.push(scif.service()?, GFP_KERNEL)?;
+        let arrivals = Arrivals {
+            nodes: nodes.clone(),
+            common: Common {
+                queues: queues.clone(),
+                observer: nodes.clone(),
+                heartbeat_timeout: 10_000,
+            },
+            services,
+        };
+        let sink: Arc<dyn Sink> = Arc::new(arrivals, GFP_KERNEL)?;
+        Ok(Self {
+            loopback: Loopback::start(&sink, &queues, &Links::new()?)?,
+            scif,
+            nodes,
+            queues,
+        })
+    }
+
+    pub(super) fn open(&self) -> Result<Arc<Endpoint>> {
+        Endpoint::new(&self.scif)
+    }
+
+    /// An endpoint that listens on a port that was free.
+    pub(super) fn listen(&self, backlog: i32) -> Result<(Arc<Endpoint>, PortId)> {
+        let listener = self.open()?;
+        let port = listener.bind(0)?;
+        listener.listen(backlog)?;
+        Ok((listener, PortId { node: NODE, port }))
+    }
+
+    /// An endpoint that has asked for a connection.
+    pub(super) fn request(&self, to: PortId) -> Result<Arc<Endpoint>> {
+        let endpoint = self.open()?;
+        match endpoint.connect(to, true) {
+            Err(EINPROGRESS) => Ok(endpoint),
+            result => result.and(Err(EINVAL)),
+        }
+    }
+
+    /// A connection with nobody but its two ends.
+    pub(super) fn pair(&self) -> Result<Pair> {
+        let (listener, to) = self.listen(1)?;
+        let near = self.request(to)?;
+        let (_, far) = listener.accept_endpoint(true)?;
+        near.connect(to, false)?;
+        Ok(Pair { near, far })
+    }
+
+    /// What front doors have, besides endpoints.
+    pub(super) fn scif(&self) -> &Scif {
+        &self.scif
+    }
+
+    /// The node as its own peer.
+    pub(super) fn peer(&self) -> Result<Arc<Peer>> {
+        self.nodes.peer(NODE)
+    }
+
+    /// Waits until all messages that were posted have been handled, and those that they led to.
+    pub(super) fn settle(&self) {
+        self.queues.flush_all();
+    }
+
+    /// Loses the peer, and waits until everybody knows.
+    pub(super) fn lose(&self) -> Result {
+        self.peer()?.fail("a test loses it");
+        self.queues.flush_all();
+        Ok(())
+    }
+
+    /// Ends the node. An error, with a word in the log, if something is left that should not.
+    /// Endpoints go before.
+    pub(super) fn end(self) -> Result {
+        self.settle();
+        let Counts {
+            connections,
+            closing_connections,
+            exported_windows,
+            mappings,
+        } = self.scif.counts();
+        drop(self.loopback);
+        self.queues.flush_all();
+        let scif = Arc::into_unique_or_drop(self.scif).is_some();
+        let nodes = Arc::into_unique_or_drop(self.nodes).is_some();
+        if scif && nodes && connections + closing_connections + exported_windows + mappings == 0 {
+            return Ok(());
+        }
+        pr_err!(
+            "left by a test: {} connections, {} that close, {} windows, {} mappings; somebody has \
+             an endpoint: {}, a node: {}\n",
+            connections,
+            closing_connections,
+            exported_windows,
+            mappings,
+            !scif,
+            !nodes
+        );
+        Err(EBUSY)
+    }
+}
+
+/// Sends bytes of the kernel.
+pub(super) fn send(endpoint: &Endpoint, bytes: &[u8], block: bool) -> Result<usize> {
+    Buffer::with_bytes(bytes, |buffer| endpoint.send(buffer, block))
+}
+
+/// Receives bytes into memory of the kernel.
+pub(super) fn receive(endpoint: &Endpoint, bytes: &mut [u8], block: bool) -> Result<usize> {
+    Buffer::with_room(bytes, |buffer| endpoint.receive(buffer, block))
+}
+
+/// Whether an end hears the other.
+pub(super) fn hears(to: &Endpoint, from: &Endpoint) -> Result<bool> {
+    let mut bytes = [0; 4];
+    let sent = send(from, b"scif", true)?;
+    let received = receive(to, &mut bytes, true)?;
+    Ok((sent, received, &bytes) == (4, 4, b"scif"))
+}

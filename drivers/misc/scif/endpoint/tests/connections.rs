@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From the request for a connection to its end.
+
+use super::{
+    bed::{
+        hears,
+        receive,
+        Bed,
+        Pair,
+        NODE, //
+    },
+    waiting::{
+        Call,
+        Waiting, //
+    },
+};
+use crate::{
+    arguments::PortId,
+    sys::{
+        chardev::poll_events,
+        test_memory::become_process, //
+    },
+};
+use kernel::prelude::*;
+
+#[kunit_tests(scif_endpoint_connections)]
+mod cases {
+    use super::*;
+
+    #[test]
+    fn two_ends_know_each_other() -> Result {
+        let bed = Bed::new()?;
+        let (listener, to) = bed.listen(1)?;
+        assert_eq!(listener.poll_state(), 0);
+        let near = bed.request(to)?;
+        let (from, far) = listener.accept_endpoint(true)?;
+        let own = near.connect(to, false)?;
+        assert!(own == from && own.node == NODE && own.port != to.port);
+        let (facts, other) = (near.facts(), far.facts());
+        assert_eq!((facts.state, other.state), ("connected", "connected"));
+        assert!(facts.peer == Some(to) && facts.own_port == Some(own.port));
+        assert!(other.peer == Some(own) && other.own_port == Some(to.port));
+        assert!(hears(&far, &near)? && hears(&near, &far)?);
+        assert_eq!(bed.scif().counts().connections, 2);
+        drop((listener, near, far));
+        bed.end()
+    }
+
+    #[test]
+    fn who_is_refused_can_try_again() -> Result {
+        let bed = Bed::new()?;
+        let (closed, to) = bed.listen(1)?;
+        closed.close();
+        let endpoint = bed.open()?;
+        assert_eq!(endpoint.connect(to, false), Err(ECONNREFUSED));
+        assert_eq!(endpoint.facts().state, "bound");
+        let own = endpoint.facts().own_port;
+        let (listener, to) = bed.listen(1)?;
+        assert_eq!(endpoint.connect(to, true), Err(EINPROGRESS));
+        let (from, far) = listener.accept_endpoint(true)?;
+        endpoint.connect(to, false)?;
+        assert_eq!(Some(from.port), own);
+        assert!(hears(&far, &endpoint)?);
+        drop((closed, listener, endpoint, far));
+        bed.end()
+    }
+
+    #[test]
+    fn only_as_many_wait_as_the_backlog_says() -> Result {
+        let bed = Bed::new()?;
+        let (listener, to) = bed.listen(2)?;
+        let (first, second) = (bed.request(to)?, bed.request(to)?);
+        assert_eq!(bed.open()?.connect(to, false), Err(ECONNREFUSED));
+        assert_eq!(listener.facts().queued, 2);
+        assert!(listener.poll_state() & poll_events::IN != 0);
+        // In the order in which they came.
+        for near in [first, second] {
+            let (from, _far) = listener.accept_endpoint(false)?;
+            assert!(near.connect(to, false)? == from);
+        }
+        assert!(matches!(listener.accept_endpoint(false), Err(EAGAIN)));
+        drop(listener);
+        bed.end()
+    }
+
+    #[test]
+    fn a_listener_that_closes_refuses_those_who_wait() -> Result {
+        let bed = Bed::new()?;
+        let (listener, to) = bed.listen(2)?;
+        let endpoint = bed.request(to)?;
+        bed.settle();
+        assert_eq!(listener.facts().queued, 1);
+        listener.close();
+        assert_eq!(endpoint.connect(to, false), Err(ECONNREFUSED));
+        drop((listener, endpoint));
+        bed.end()
+    }
+
+    #[test]
+    fn who_waits_in_accept_returns_when_the_listener_closes() -> Result {
+        let bed = Bed::new()?;
+        let (listener, _) = bed.listen(1)?;
+        let waiting = Waiting::in_call(&listener, Call::Accept)?;
+        listener.close();
+        assert_eq!(waiting.result(), Err(EINTR));
+        drop(listener);
+        bed.end()
+    }
+
+    #[test]
+    fn a_request_that_is_given_up_is_not_accepted() -> Result {
+        let bed = Bed::new()?;
+        let (listener, to) = bed.listen(2)?;
+        let (first, second) = (bed.request(to)?, bed.request(to)?);
+        bed.settle();
+        first.close();
+        bed.settle();
+        assert_eq!(listener.facts().queued, 1);
+        let (from, far) = listener.accept_endpoint(false)?;
+        assert!(second.connect(to, false)? == from);
+        drop((listener, first, second, far));
+        bed.end()
+    }
+
+    #[test]
+    fn what_was_accepted_is_kept_until_it_is_taken_over() -> Result {
+        let bed = Bed::new()?;
+        let (listener, to) = bed.listen(2)?;
+        let (first, second) = (bed.request(to)?, bed.request(to)?);
+        // There has to be somebody for whom it is kept.
+        assert!(matches!(listener.accept(true), Err(EINVAL)));
+        become_process()?;
+        let (from, handle) = listener.accept(true)?;
+        assert!(first.connect(to, false)? == from);
+        let fresh = bed.open()?;
+        assert_eq!(fresh.take_over(handle.wrapping_add(1)), Err(EINVAL));
+        assert_eq!(listener.take_over(handle), Err(EINVAL));
+        fresh.take_over(handle)?;
+        assert_eq!(bed.open()?.take_over(handle), Err(EINVAL));
+        assert!(hears(&fresh, &first)?);
+
+        let (_, handle) = listener.accept(true)?;
+        second.connect(to, false)?;
+        listener.forget_accepted(handle);
+        assert_eq!(bed.open()?.take_over(handle), Err(EINVAL));
+        assert_eq!(receive(&second, &mut [0], true), Err(ECONNRESET));
+        drop((listener, fresh, first, second));
+        bed.end()
+    }
+
+    #[test]
+    fn each_state_allows_what_it_should() -> Result {
+        let bed = Bed::new()?;
+        let (listener, to) = bed.listen(1)?;
+        let endpoint = bed.open()?;
+        assert_eq!(endpoint.poll_state(), poll_events::ERR);
+        assert_eq!(endpoint.listen(1), Err(EINVAL));
+        assert!(matches!(endpoint.accept_endpoint(false), Err(EINVAL)));
+        assert_eq!(receive(&endpoint, &mut [0], true), Err(ENOTCONN));
+        assert_eq!(endpoint.bind(to.port), Err(EINVAL));
+        let port = endpoint.bind(0)?;
+        assert_eq!(endpoint.bind(port), Err(EINVAL));
+        assert_eq!(endpoint.listen(0), Err(EINVAL));
+        let nowhere = PortId {
+            node: NODE,
+            port: 0,
+        };
+        assert_eq!(endpoint.connect(nowhere, false), Err(EINVAL));
+        let nobody = PortId { node: 1, ..to };
+        assert_eq!(endpoint.connect(nobody, false), Err(ENODEV));
+        assert_eq!(listener.connect(to, false), Err(EOPNOTSUPP));
+        assert_eq!(listener.listen(1), Err(EISCONN));
+        let Pair { near, far } = bed.pair()?;
+        assert_eq!(near.bind(0), Err(EISCONN));
+        assert_eq!(near.listen(1), Err(EISCONN));
+        assert_eq!(near.connect(to, false), Err(EISCONN));
+        near.close();
+        assert_eq!(near.bind(0), Err(EBADF));
+        assert_eq!(near.connect(to, false), Err(EBADF));
+        assert_eq!(near.poll_state(), poll_events::ERR | poll_events::HUP);
+        drop((listener, endpoint, near, far));
+        bed.end()
+    }
+
+    #[test]
+    fn a_port_belongs_to_all_that_were_accepted_on_it() -> Result {
+        let bed = Bed::new()?;
+        let (listener, to) = bed.listen(1)?;
+        let near = bed.request(to)?;
+        let (_, far) = listener.accept_endpoint(true)?;
+        near.connect(to, false)?;
+        listener.close();
+        let other = bed.open()?;
+        assert_eq!(other.bind(to.port), Err(EINVAL));
+        far.close();
+        assert_eq!(other.bind(to.port), Ok(to.port));
+        drop((listener, near, far, other));
+        bed.end()
+    }
+
+    #[test]
+    fn all_endpoints_hear_of_a_lost_node() -> Result {
+        let bed = Bed::new()?;
+        let Pair { near, far } = bed.pair()?;
+        let (listener, to) = bed.listen(1)?;
+        let waiting = bed.request(to)?;
+        bed.settle();
+        assert_eq!(listener.facts().queued, 1);
+        bed.lose()?;
+        assert_eq!(waiting.connect(to, false), Err(ENODEV));
+        assert_eq!(listener.facts().queued, 0);
+        assert_eq!((near.facts().state, far.facts().state), ("lost", "lost"));
+        assert!(near.poll_state() & poll_events::HUP != 0);
+        assert_eq!(bed.open()?.connect(to, false), Err(ENODEV));
+        drop((near, far, listener, waiting));
+        bed.end()
+    }
+}

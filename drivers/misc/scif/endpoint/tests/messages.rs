@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a peer says that it should not: what can't be ends the relation, what comes late does nothing.
+
+use super::bed::{
+    hears,
+    receive,
+    Bed,
+    Pair, //
+};
+use crate::{
+    endpoint::Endpoint,
+    logic::{
+        envelope::{
+            ChannelId,
+            Envelope,
+            Enveloped,
+            FIELDS, //
+        },
+        messages::{
+            Message,
+            Refusal,
+            RingAddress,
+            Status,
+            WindowId,
+            EXTENTS_PER_MESSAGE, //
+        },
+    },
+    peer::Peer,
+};
+use kernel::prelude::*;
+
+/// An envelope as it is, however wrong.
+struct Raw(Envelope);
+
+impl Enveloped for Raw {
+    fn envelope(&self) -> Envelope {
+        self.0
+    }
+}
+
+/// An id of a channel that is not there.
+const NOBODY: ChannelId = ChannelId(0x7777_0777);
+const WINDOW: WindowId = WindowId(0x7777);
+
+/// The id of an end of a connection.
+fn id_of(endpoint: &Endpoint) -> Result<ChannelId> {
+    Ok(ChannelId(endpoint.facts().channel.ok_or(EINVAL)?))
+}
+
+/// The same message with another content.
+fn altered(message: Message, alter: impl FnOnce(&mut Envelope)) -> Raw {
+    let mut envelope = message.envelope();
+    alter(&mut envelope);
+    Raw(envelope)
+}
+
+/// A message that says this ends the relation; connections end with it, and nobody is hurt.
+fn check_lost(post: impl FnOnce(&Peer, ChannelId) -> Result) -> Result {
+    let bed = Bed::new()?;
+    let Pair { near, far } = bed.pair()?;
+    let peer = bed.peer()?;
+    post(&peer, id_of(&near)?)?;
+    bed.settle();
+    let is_over = peer.is_over();
+    drop(peer);
+    let results = (
+        receive(&near, &mut [0], true),
+        receive(&far, &mut [0], true),
+    );
+    drop((near, far));
+    bed.end()?;
+    assert!(is_over);
+    assert_eq!(results, (Err(ECONNRESET), Err(ECONNRESET)));
+    Ok(())
+}
+
+#[kunit_tests(scif_endpoint_messages)]
+mod cases {
+    use super::*;
+
+    #[test]
+    fn what_is_no_message_ends_the_relation() -> Result {
+        let first = Message::SpaceWanted { target: NOBODY };
+        check_lost(|peer, _| peer.post(&altered(first, |envelope| envelope.kind = 0)))?;
+        check_lost(|peer, _| peer.post(&altered(first, |envelope| envelope.kind = 200)))?;
+        // About no channel, and with a code that there is not.
+        check_lost(|peer, _| peer.post(&altered(first, |it| it.target = ChannelId::NONE)))?;
+        check_lost(|peer, target| {
+            let refuse = Message::Refuse {
+                target,
+                reason: Refusal::NoListener,
+            };
+            peer.post(&altered(refuse, |envelope| {
+                envelope.fields = [0xff; FIELDS]
+            }))
+        })
+    }
+
+    #[test]
+    fn extents_of_a_window_that_was_not_offered_end_the_relation() -> Result {
+        check_lost(|peer, target| {
+            peer.post(&Message::WindowExtents {
+                target,
+                window: WINDOW,
+                count: 1,
+                extents: [1; EXTENTS_PER_MESSAGE],
+            })
+        })
+    }
+
+    #[test]
+    fn a_window_of_no_size_ends_the_relation() -> Result {
+        check_lost(|peer, target| {
+            peer.post(&Message::WindowOffer {
+                target,
+                window: WINDOW,
+                protection: 1,
+                offset: 0,
+                len: 0,
+                extents: 1,
+            })
+        })
+    }
+
+    #[test]
+    fn what_is_about_a_connection_that_is_gone_does_nothing() -> Result {
+        let bed = Bed::new()?;
+        let Pair { near, far } = bed.pair()?;
+        let peer = bed.peer()?;
+        let target = NOBODY;
+        let ring = RingAddress {
+            address: 4096,
+            size: 4096,
+            doorbell: 2,
+        };
+        for message in [
+            Message::Accept {
+                target,
+                source: NOBODY,
+                ring,
+            },
+            Message::Refuse {
+                target,
+                reason: Refusal::NoListener,
+            },
+            Message::Cancel { source: NOBODY },
+            Message::Close {
+                target,
+                source: NOBODY,
+            },
+            Message::CloseDone { target },
+            Message::SpaceWanted { target },
+            Message::SpaceAvailable { target },
+            Message::WindowAnswer {
+                target,
+                window: WINDOW,
+                status: Status::Done,
+            },
+            Message::WindowRevoke {
+                target,
+                window: WINDOW,
+                offset: 0,
+            },
+            Message::WindowReleased { window: WINDOW },
+            Message::MarkRequest { target, token: 1 },
+            Message::FenceDone {
+                target,
+                token: 1,
+                status: Status::Done,
+            },
+        ] {
+            peer.post(&message)?;
+        }
+        bed.settle();
+        assert!(!peer.is_over());
+        drop(peer);
+        assert!(hears(&far, &near)? && hears(&near, &far)?);
+        drop((near, far));
+        bed.end()
+    }
+
+    #[test]
+    fn answers_that_nobody_waits_for_do_nothing() -> Result {
+        let bed = Bed::new()?;
+        let Pair { near, far } = bed.pair()?;
+        let (peer, target) = (bed.peer()?, id_of(&near)?);
+        for message in [
+            Message::Refuse {
+                target,
+                reason: Refusal::NoListener,
+            },
+            Message::CloseDone { target },
+            Message::SpaceAvailable { target },
+            Message::WindowAnswer {
+                target,
+                window: WINDOW,
+                status: Status::Done,
+            },
+            Message::WindowRevokeDone {
+                target,
+                window: WINDOW,
+            },
+            Message::WindowRevoke {
+                target,
+                window: WINDOW,
+                offset: 0,
+            },
+            Message::MarkAnswer {
+                target,
+                token: 99,
+                sequence: 7,
+            },
+            Message::FenceDone {
+                target,
+                token: 99,
+                status: Status::TransferFailed,
+            },
+        ] {
+            peer.post(&message)?;
+        }
+        bed.settle();
+        assert!(!peer.is_over());
+        drop(peer);
+        assert_eq!(near.facts().state, "connected");
+        assert!(hears(&far, &near)? && hears(&near, &far)?);
+        drop((near, far));
+        bed.end()
+    }
+}

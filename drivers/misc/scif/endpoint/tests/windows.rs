@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Windows of memory that is lent, and transfers between them.
+
+use super::bed::{
+    Bed,
+    Pair, //
+};
+use crate::{
+    arguments::{
+        Direction,
+        LocalSide,
+        TransferOptions,
+        WindowOptions,
+        PROTECTION_READ,
+        PROTECTION_WRITE, //
+    },
+    endpoint::Endpoint,
+    sys::test_memory::TestMemory, //
+};
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*, //
+};
+
+const PAGE: u64 = PAGE_SIZE as u64;
+
+/// For reading and writing, where the module likes.
+pub(super) const ANYWHERE: WindowOptions = WindowOptions {
+    protection: PROTECTION_READ | PROTECTION_WRITE,
+    fixed: false,
+};
+
+/// The same, where the test likes.
+const FIXED: WindowOptions = WindowOptions {
+    fixed: true,
+    ..ANYWHERE
+};
+
+/// Complete on return.
+const SYNCHRONOUS: TransferOptions = TransferOptions {
+    use_cpu: false,
+    use_cache: false,
+    synchronous: true,
+    ordered: false,
+};
+
+/// A transfer between windows of both ends; `local` and `remote` are offsets.
+fn copy(endpoint: &Endpoint, direction: Direction, local: i64, remote: i64, len: u64) -> Result {
+    endpoint.transfer(
+        direction,
+        &LocalSide::Windows(local),
+        remote,
+        len,
+        SYNCHRONOUS,
+    )
+}
+
+#[kunit_tests(scif_endpoint_windows)]
+mod cases {
+    use super::*;
+
+    #[test]
+    fn both_ends_choose_equal_offsets() -> Result {
+        let bed = Bed::new()?;
+        let Pair { near, far } = bed.pair()?;
+        let memory = TestMemory::new(1)?;
+        for _ in 0..3 {
+            let offset = near.register(memory.buffer(), 0, ANYWHERE)?;
+            assert_eq!(offset, far.register(memory.buffer(), 0, ANYWHERE)?);
+        }
+        assert_eq!(bed.scif().counts().exported_windows, 6);
+        drop((near, far));
+        bed.end()
+    }
+
+    #[test]
+    fn a_place_is_taken_once_and_given_back_whole() -> Result {
+        let bed = Bed::new()?;
+        let Pair { near, far } = bed.pair()?;
+        let memory = TestMemory::new(2)?;
+        let place = 16 * PAGE as i64;
+        assert_eq!(near.register(memory.buffer(), place, FIXED)?, place);
+        let next = place + PAGE as i64;
+        assert_eq!(near.register(memory.buffer(), next, FIXED), Err(EADDRINUSE));
+        assert_eq!(
+            near.register(memory.buffer(), place + 1, FIXED),
+            Err(EINVAL)
+        );
+        assert_eq!(near.register(memory.buffer(), -1, ANYWHERE), Err(EINVAL));
+        assert_eq!(near.unregister(place, PAGE), Err(EINVAL));
+        assert_eq!(near.unregister(next + PAGE as i64, PAGE), Err(ENXIO));
+        near.unregister(place, 2 * PAGE)?;
+        assert_eq!(near.unregister(place, 2 * PAGE), Err(ENXIO));
+        bed.settle();
+        assert_eq!(near.register(memory.buffer(), next, FIXED)?, next);
+        drop((near, far));
+        bed.end()
+    }
+
+    #[test]
+    fn bytes_go_either_way_at_any_alignment() -> Result {
+        let bed = Bed::new()?;
+        let Pair { near, far } = bed.pair()?;
+        let (ours, theirs) = (TestMemory::new(3)?, TestMemory::new(3)?);
+        let local = near.register(ours.buffer(), 0, ANYWHERE)?;
+        let remote = far.register(theirs.buffer(), 0, ANYWHERE)?;
+        ours.fill(1)?;
+        // Over the borders of pages, of both sides, which do not lie at the same bytes.
+        copy(
+            &near,
+            Direction::Write,
+            local + 5,
+            remote + 4090,
+            2 * PAGE - 10,
+        )?;
+        assert_eq!(theirs.bytes(4088)?, [0, 0, 1, 1]);
+        assert_eq!(theirs.bytes(4090 + 2 * PAGE_SIZE - 12)?, [1, 1, 0, 0]);
+        theirs.fill(2)?;
+        copy(&near, Direction::Read, local + 7, remote, 2)?;
+        assert_eq!(ours.bytes(6)?, [1, 2, 2, 1]);
+        let moved = near.facts().traffic.ok_or(EINVAL)?.transfers;
+        assert_eq!((moved.written.bytes, moved.read.bytes), (2 * PAGE - 10, 2));
+        assert!(moved.is_idle() && moved.issued == 2 && moved.complete == 2);
+        drop((near, far));
+        bed.end()
+    }
+
+    #[test]
+    fn a_transfer_may_span_windows_without_a_gap() -> Result {
+        let bed = Bed::new()?;
+        let Pair { near, far } = bed.pair()?;
+        let (ours, first, second) = (
+            TestMemory::new(2)?,
+            TestMemory::new(1)?,
+            TestMemory::new(1)?,
+        );
+        let local = near.register(ours.buffer(), 0, ANYWHERE)?;
+        let page = PAGE as i64;
+        far.register(first.buffer(), 8 * page, FIXED)?;
+        far.register(second.buffer(), 9 * page, FIXED)?;
+        ours.fill(3)?;
+        copy(&near, Direction::Write, local, 9 * page - 2, 4)?;
+        assert_eq!(first.bytes(PAGE_SIZE - 4)?, [0, 0, 3, 3]);
+        assert_eq!(second.bytes(0)?, [3, 3, 0, 0]);
+        // Nothing is written of what does not fit as a whole.
+        let refused = copy(&near, Direction::Write, local, 10 * page - 2, 4);
+        assert_eq!(refused, Err(ENXIO));
+        assert_eq!(second.bytes(PAGE_SIZE - 2)?, [0, 0]);
+        drop((near, far));
+        bed.end()
+    }
+
+    #[test]
+    fn only_what_is_registered_and_allowed_is_reached() -> Result {
+        let bed = Bed::new()?;
+        let Pair { near, far } = bed.pair()?;
+        let memory = TestMemory::new(1)?;
+        let local = near.register(memory.buffer(), 0, ANYWHERE)?;
+        let read_only = WindowOptions {
+            protection: PROTECTION_READ,
+            fixed: false,
+        };
+        let remote = far.register(memory.buffer(), 0, read_only)?;
+        copy(&near, Direction::Read, local, remote, 8)?;
+        assert_eq!(copy(&near, Direction::Write, local, remote, 8), Err(EACCES));
+        assert_eq!(copy(&far, Direction::Read, remote, local, 8), Err(EACCES));
+        assert_eq!(copy(&near, Direction::Read, local, remote, 0), Err(EINVAL));
+        assert_eq!(copy(&near, Direction::Read, 0, remote, 8), Err(ENXIO));
+        assert_eq!(copy(&near, Direction::Read, local, 0, 8), Err(ENXIO));
+        assert_eq!(copy(&near, Direction::Read, local, -8, 8), Err(ENXIO));
+        far.unregister(remote, PAGE)?;
+        assert_eq!(copy(&near, Direction::Read, local, remote, 8), Err(ENXIO));
+        drop((near, far));
+        bed.end()
+    }
+
+    #[test]
+    fn pages_of_the_peer_keep_their_window() -> Result {
+        let bed = Bed::new()?;
+        let Pair { near, far } = bed.pair()?;
+        let memory = TestMemory::new(2)?;
+        let remote = far.register(memory.buffer(), 0, ANYWHERE)?;
+        let page = PAGE as i64;
+        assert!(matches!(near.remote_pages(remote, PAGE / 2), Err(EINVAL)));
+        assert!(matches!(
+            near.remote_pages(remote + page, 2 * PAGE),
+            Err(ENXIO)
+        ));
+        let mut pages = near.remote_pages(remote, 2 * PAGE)?;
+        assert_eq!(pages.protection(), ANYWHERE.protection);
+        let (physical, mapped) = pages.take_addresses();
+        assert_eq!((physical.len(), mapped.len()), (2, 2));
+        far.unregister(remote, 2 * PAGE)?;
+        bed.settle();
+        assert!(matches!(near.remote_pages(remote, PAGE), Err(ENXIO)));
+        assert_eq!(bed.scif().counts().exported_windows, 1);
+        drop(pages);
+        bed.settle();
+        assert_eq!(bed.scif().counts().exported_windows, 0);
+        drop((near, far));
+        bed.end()
+    }
+
+    #[test]
+    fn pages_that_were_pinned_make_any_number_of_windows() -> Result {
+        let bed = Bed::new()?;
+        let Pair { near, far } = bed.pair()?;
+        let (memory, other) = (TestMemory::new(1)?, TestMemory::new(1)?);
+        let local = near.register(other.buffer(), 0, ANYWHERE)?;
+        let pinned = bed.scif().pin(memory.buffer(), PROTECTION_READ)?;
+        let first = far.register_pinned(&pinned, 0, false)?;
+        let second = far.register_pinned(&pinned, 0, false)?;
+        assert!(first != second);
+        // The windows stay, and allow what was pinned for.
+        drop(pinned);
+        far.unregister(first, PAGE)?;
+        memory.fill(4)?;
+        copy(&near, Direction::Read, local, second, 2)?;
+        assert_eq!(other.bytes(0)?, [4, 4, 0]);
+        assert_eq!(copy(&near, Direction::Write, local, second, 2), Err(EACCES));
+        drop((near, far));
+        bed.end()
+    }
+
+    #[test]
+    fn the_end_of_a_connection_takes_its_windows() -> Result {
+        for is_lost in [false, true] {
+            let bed = Bed::new()?;
+            let Pair { near, far } = bed.pair()?;
+            let memory = TestMemory::new(1)?;
+            let local = near.register(memory.buffer(), 0, ANYWHERE)?;
+            let remote = far.register(memory.buffer(), 0, ANYWHERE)?;
+            let error = match is_lost {
+                true => {
+                    bed.lose()?;
+                    ENODEV
+                }
+                false => {
+                    far.close();
+                    bed.settle();
+                    ECONNRESET
+                }
+            };
+            assert_eq!(copy(&near, Direction::Read, local, remote, 8), Err(error));
+            assert_eq!(near.register(memory.buffer(), 0, ANYWHERE), Err(error));
+            assert_eq!(bed.scif().counts().exported_windows, 0);
+            drop((near, far));
+            bed.end()?;
+        }
+        Ok(())
+    }
+}
