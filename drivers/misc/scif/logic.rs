@@ -22,3 +22,5 @@ pub(crate) mod ports;
 pub(crate) mod registrations;
 pub(crate) mod ring;
 pub(crate) mod slots;
+#[cfg(CONFIG_KUNIT = "y")]
+mod tests;

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The logic as it is compiled for the kernel: a few cases of what the wire and user space depend on.
+//!
+//! All cases are in `tests/host`. What has memory or locks of the kernel behind it is tried where
+//! that is: the address space in `memory/range_tree.rs`, planning in `transport/extent_table.rs`, ports
+//! in `endpoint/ports.rs`, rings in `endpoint/tests/streams.rs`, gates in `sync/in_flight.rs`.
+
+use super::{
+    envelope::{
+        ChannelId,
+        Envelope,
+        Enveloped,
+        Malformed,
+        PeerMessage,
+        ServiceId,
+        SEQUENCE_OFFSET, //
+    },
+    marks,
+    messages::{
+        Message,
+        Refusal,
+        RingAddress,
+        Status,
+        WindowId, //
+    }, //
+};
+use kernel::prelude::*;
+
+const SOURCE: ChannelId = ChannelId(0x0102_0304);
+const TARGET: ChannelId = ChannelId(0x0a0b_0c0d);
+const WINDOW: WindowId = WindowId(0x0506_0708);
+const RING: RingAddress = RingAddress {
+    address: 0x1122_3344_5566_7788,
+    size: 4096,
+    doorbell: 3,
+};
+
+/// One of each kind, in the order of their numbers.
+const MESSAGES: [Message; 19] = {
+    let (source, target, window, ring) = (SOURCE, TARGET, WINDOW, RING);
+    let (source_port, port, token, sequence) = (1, 2, 3, u64::MAX);
+    let (reason, status) = (Refusal::NoMemory, Status::Unknown);
+    [
+        Message::Connect {
+            source,
+            source_port,
+            port,
+            ring,
+        },
+        Message::Accept {
+            target,
+            source,
+            ring,
+        },
+        Message::Refuse { target, reason },
+        Message::Cancel { source },
+        Message::Close { target, source },
+        Message::CloseDone { target },
+        Message::SpaceWanted { target },
+        Message::SpaceAvailable { target },
+        Message::WindowOffer {
+            target,
+            window,
+            protection: 3,
+            offset: 0x1000,
+            len: u64::MAX,
+            extents: 7,
+        },
+        Message::WindowExtents {
+            target,
+            window,
+            count: 5,
+            extents: [1, 2, 3, 4, u64::MAX],
+        },
+        Message::WindowAnswer {
+            target,
+            window,
+            status,
+        },
+        Message::WindowRevoke {
+            target,
+            window,
+            offset: 0x2000,
+        },
+        Message::WindowReleased { window },
+        Message::MarkRequest { target, token },
+        Message::MarkAnswer {
+            target,
+            token,
+            sequence,
+        },
+        Message::FenceWait {
+            target,
+            token,
+            sequence,
+        },
+        Message::FenceDone {
+            target,
+            token,
+            status,
+        },
+        Message::WindowRevokeDone { target, window },
+        Message::Signal {
+            target,
+            token,
+            senders: None,
+            receivers: Some((8, 9)),
+        },
+    ]
+};
+
+/// Whether a message with this number in these bytes of its fields is refused for it.
+fn refuses(message: Message, at: usize, number: u32) -> Result<bool> {
+    let mut envelope = message.envelope();
+    let field = envelope.fields.get_mut(at..at + 4).ok_or(EINVAL)?;
+    field.copy_from_slice(&number.to_le_bytes());
+    Ok(Message::from_envelope(&envelope) == Err(Malformed::Field))
+}
+
+#[kunit_tests(scif_logic_messages)]
+mod message_cases {
+    use super::*;
+
+    #[test]
+    fn each_message_comes_out_as_it_went_in() {
+        for (index, message) in MESSAGES.iter().enumerate() {
+            assert_eq!(usize::from(message.kind()), index + 1);
+            let decoded = Envelope::decode(&message.envelope().encode());
+            assert!(decoded.is_ok_and(|it| Message::from_envelope(&it) == Ok(*message)));
+        }
+        let missing = PeerMessage::NoService {
+            service: ServiceId::SCIF,
+        };
+        let decoded = Envelope::decode(&missing.envelope().encode());
+        assert!(decoded.is_ok_and(|it| PeerMessage::from_envelope(&it) == Ok(missing)));
+    }
+
+    #[test]
+    fn numbers_lie_where_the_protocol_says() {
+        let slot = Message::CloseDone { target: TARGET }.envelope().encode();
+        assert_eq!(&slot[..8], [6, 2, 1, 0, 0x0d, 0x0c, 0x0b, 0x0a]);
+        assert!(slot[8..].iter().all(|byte| *byte == 0));
+        let [connect, ..] = MESSAGES;
+        let slot = connect.envelope().encode();
+        assert_eq!(&slot[8..16], [4, 3, 2, 1, 1, 0, 2, 0]);
+        assert_eq!(&slot[16..24], RING.address.to_le_bytes());
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() -> Result {
+        assert!(Envelope::decode(&[0; SEQUENCE_OFFSET]) == Err(Malformed::Version));
+        for message in MESSAGES {
+            let mut slot = message.envelope().encode();
+            let [_, version, ..] = &mut slot;
+            *version += 1;
+            assert!(Envelope::decode(&slot) == Err(Malformed::Version));
+            let envelope = message.envelope();
+            let other = Envelope {
+                service: ServiceId::PEER,
+                ..envelope
+            };
+            assert!(Message::from_envelope(&other) == Err(Malformed::Kind));
+            for kind in Iterator::chain(0..1, MESSAGES.len() as u8 + 1..=u8::MAX) {
+                let unknown = Envelope { kind, ..envelope };
+                assert!(Message::from_envelope(&unknown) == Err(Malformed::Kind));
+            }
+            let about_none = Envelope {
+                target: ChannelId::NONE,
+                ..envelope
+            };
+            let is_refused = Message::from_envelope(&about_none) == Err(Malformed::Field);
+            assert_eq!(is_refused, message.target() != ChannelId::NONE);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn fields_that_can_not_be_are_refused() -> Result {
+        let [connect, accept, refuse, ..] = MESSAGES;
+        // Nobody, a ring of no size, and one that goes beyond all addresses.
+        assert!(refuses(connect, 0, 0)? && refuses(accept, 0, 0)?);
+        assert!(refuses(connect, 16, 0)? && refuses(connect, 16, 4095)?);
+        assert!(!refuses(connect, 16, 8192)? && !refuses(connect, 12, u32::MAX)?);
+        let highest = Message::Connect {
+            source: SOURCE,
+            source_port: 1,
+            port: 2,
+            ring: RingAddress {
+                address: u64::MAX - 4095,
+                ..RING
+            },
+        };
+        assert!(Message::from_envelope(&highest.envelope()) == Err(Malformed::Field));
+        assert!(refuses(refuse, 0, 0)? && refuses(refuse, 0, 5)? && !refuses(refuse, 0, 1)?);
+        for message in MESSAGES {
+            match message {
+                Message::WindowExtents { .. } => {
+                    assert!(refuses(message, 4, 0)? && refuses(message, 4, 6)?);
+                }
+                Message::WindowAnswer { .. } => assert!(refuses(message, 4, 5)?),
+                // Whether there is a value is 0 or 1, and one of the two there has to be.
+                Message::Signal { .. } => {
+                    assert!(refuses(message, 4, 2)?);
+                    assert!(refuses(message, 24, 0)?);
+                }
+                _ => (),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[kunit_tests(scif_logic_marks)]
+mod mark_cases {
+    use super::marks::{
+        decode,
+        encode,
+        origin,
+        MarkTracker,
+        Origin,
+        Sequence,
+        WINDOW, //
+    };
+
+    #[test]
+    fn the_watermark_waits_for_the_first() {
+        let mut tracker = MarkTracker::new();
+        for number in 1..=WINDOW {
+            assert!(tracker.begin() == Some(Sequence(number)));
+        }
+        assert!(tracker.begin().is_none());
+        for number in 2..=WINDOW {
+            assert!(!tracker.complete(Sequence(number)));
+        }
+        assert!(tracker.watermark() == Sequence(0));
+        // None of these is outstanding.
+        assert!(!tracker.complete(Sequence(0)) && !tracker.complete(Sequence(WINDOW + 1)));
+        assert!(tracker.complete(Sequence(1)));
+        assert!(tracker.watermark() == Sequence(WINDOW) && tracker.is_complete(Sequence(7)));
+        assert!(tracker.begin() == Some(Sequence(WINDOW + 1)));
+        assert!(!tracker.is_complete(tracker.last_issued()));
+    }
+
+    #[test]
+    fn marks_are_believed_only_if_they_can_be() {
+        let last = Sequence((1 << 29) + 5);
+        for (number, whose) in [(last, Origin::Own), (Sequence(last.0 - 9), Origin::Peer)] {
+            let mark = encode(number, whose);
+            assert!(mark > 0);
+            assert!(decode(mark, last) == Ok((whose, number)));
+        }
+        let future = encode(Sequence(last.0 + 1), Origin::Own);
+        let old = encode(Sequence(last.0 - (1 << 28) - 1), Origin::Own);
+        assert!(decode(future, last).is_err() && decode(old, last).is_err());
+        assert!(decode(encode(Sequence(1), Origin::Own), Sequence(0)).is_err());
+        for forged in [0, 1, -1, i32::MIN, (1 << 30) - 1] {
+            assert!(origin(forged).is_err());
+        }
+    }
+}
