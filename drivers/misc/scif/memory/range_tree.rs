@@ -115,3 +115,102 @@ mod tests {
         Ok(())
     }
 }
+
+/// The address space over a tree of the kernel, as windows are kept.
+#[kunit_tests(scif_memory_address_space)]
+mod address_space_tests {
+    use super::*;
+    use crate::logic::address_space::{
+        choose_offset,
+        covering,
+        overlaps,
+        removal,
+        Gap,
+        Removal,
+        LIMIT, //
+    };
+
+    fn range(start: u64, len: u64) -> Result<Range> {
+        Range::from_parts(start, len).map_err(|_| EINVAL)
+    }
+
+    /// Where there is something: 10 to 30 in two pieces, 40 to 50, and 100 to the end.
+    fn tree() -> Result<RBTree<u64, Range>> {
+        let mut tree = RBTree::new();
+        for (start, end) in [(100, LIMIT), (20, 30), (10, 20), (40, 50)] {
+            tree.try_create_and_insert(start, range(start, end - start)?, GFP_KERNEL)?;
+        }
+        Ok(tree)
+    }
+
+    #[test]
+    fn what_can_be_no_range_is_none() {
+        assert!(Range::new(-1, 1).is_err());
+        assert!(Range::new(0, 0).is_err());
+        assert!(Range::new(i64::MAX, 1).is_err());
+        assert!(Range::from_parts(u64::MAX, 2).is_err());
+        assert!(Range::from_parts(0, LIMIT).is_ok());
+    }
+
+    #[test]
+    fn places_are_found_where_there_is_room() -> Result {
+        let tree = tree()?;
+        for (hint, len, place) in [
+            (0, 10, Some(0)),
+            (0, 11, Some(50)),
+            (10, 10, Some(30)),
+            (45, 50, Some(50)),
+            // Nothing behind, so from the beginning.
+            (100, 10, Some(0)),
+            (0, 51, None),
+            (0, 0, None),
+        ] {
+            assert_eq!(choose_offset(&tree, hint, len), place);
+        }
+        for (start, len, is_taken) in [
+            (0, 10, false),
+            (0, 11, true),
+            (49, 2, true),
+            (50, 50, false),
+        ] {
+            assert_eq!(overlaps(&tree, range(start, len)?), is_taken);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_request_is_covered_without_a_gap_or_not_at_all() -> Result {
+        let tree = tree()?;
+        let mut pieces = covering(&tree, range(15, 10)?).map_err(|_| EINVAL)?;
+        for (start, offset, len) in [(10, 5, 5), (20, 0, 5)] {
+            let piece = pieces.next().ok_or(EINVAL)?;
+            assert_eq!(
+                (piece.range.start(), piece.offset, piece.len),
+                (start, offset, len)
+            );
+        }
+        assert!(pieces.next().is_none());
+        assert!(matches!(
+            covering(&tree, range(15, 30)?),
+            Err(Gap { at: 30 })
+        ));
+        assert!(matches!(
+            covering(&tree, range(35, 1)?),
+            Err(Gap { at: 35 })
+        ));
+        Ok(())
+    }
+
+    #[test]
+    fn ranges_are_removed_whole() -> Result {
+        let tree = tree()?;
+        let inside = removal(&tree, range(0, 45)?);
+        assert!(matches!(inside, Err(Removal::Cuts)));
+        assert!(matches!(removal(&tree, range(30, 10)?), Err(Removal::None)));
+        let mut inside = removal(&tree, range(5, 33)?).map_err(|_| EINVAL)?;
+        assert!(inside.next() == Some(range(10, 10)?));
+        assert!(inside.next() == Some(range(20, 10)?));
+        assert!(inside.next().is_none());
+        Ok(())
+    }
+}

@@ -412,3 +412,24 @@ impl Marks {
         drop(deferred);
     }
 }
+
+#[kunit_tests(scif_rma_marks)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_said_once_by_who_waits_for_it() {
+        let mut failures = Failures::default();
+        assert!(!failures.take(Sequence(9)));
+        failures.add(Sequence(5));
+        failures.add(Sequence(3));
+        // A fence that stands before it says nothing of it.
+        assert!(!failures.contains(Sequence(2)) && !failures.take(Sequence(2)));
+        assert!(failures.contains(Sequence(3)));
+        assert!(failures.take(Sequence(4)));
+        // What lies behind is for the next one.
+        assert!(!failures.take(Sequence(4)));
+        assert!(failures.take(Sequence(5)));
+        assert!(!failures.take(Sequence(u64::MAX)));
+    }
+}

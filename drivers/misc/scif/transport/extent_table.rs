@@ -32,3 +32,85 @@ pub(crate) fn collect(extents: impl Iterator<Item = (u64, u64)>) -> Result<Exten
     }
     Extents::new(table).map_err(|_| EINVAL)
 }
+
+#[kunit_tests(scif_transport_extent_table)]
+mod tests {
+    use super::*;
+    use crate::logic::plan::{
+        split_tail,
+        Plan,
+        Segment,
+        Short, //
+    };
+
+    #[test]
+    fn neighbours_are_one_extent() -> Result {
+        let table = collect([(0x1000, 8), (0x1008, 8), (0x3000, 16)].into_iter())?;
+        assert_eq!((table.entries().len(), table.len()), (2, 32));
+        assert!(table.at(15) == Some((0x100f, 1)));
+        assert!(table.at(16) == Some((0x3000, 16)));
+        assert!(table.at(32).is_none());
+        Ok(())
+    }
+
+    #[test]
+    fn what_makes_no_table_is_refused() {
+        assert!(matches!(collect([(0x1000, 0)].into_iter()), Err(EINVAL)));
+        assert!(matches!(collect([(u64::MAX, 2)].into_iter()), Err(EINVAL)));
+        let too_long = [(0, u64::MAX), (1, u64::MAX - 1)];
+        assert!(matches!(collect(too_long.into_iter()), Err(EINVAL)));
+    }
+
+    /// More extents than a page of the table holds.
+    const MANY: u64 = 1000;
+
+    #[test]
+    fn a_plan_pairs_two_tables() -> Result {
+        // Of different lengths, so that the borders do not fall together.
+        let ours = collect((0..MANY).map(|index| (index * 100, 30)))?;
+        let theirs = collect((0..MANY).map(|index| ((1 << 40) + index * 100, 50)))?;
+        let (begin, len) = (25, 20_000);
+        let mut done = 0;
+        for segment in Plan::new(theirs.walk(begin), ours.walk(0), len, 20) {
+            let Ok(Segment {
+                destination,
+                source,
+                len,
+            }) = segment
+            else {
+                return Err(EINVAL);
+            };
+            assert!(len > 0 && len <= 20);
+            let (to, to_len) = theirs.at(begin + done).ok_or(EINVAL)?;
+            let (from, from_len) = ours.at(done).ok_or(EINVAL)?;
+            assert_eq!((destination, source), (to, from));
+            assert!(len <= to_len && len <= from_len);
+            done += len;
+        }
+        assert_eq!(done, len);
+        Ok(())
+    }
+
+    #[test]
+    fn a_plan_says_what_is_missing() -> Result {
+        let ours = collect([(0, 10), (20, 10)].into_iter())?;
+        let theirs = collect([(100, 1000)].into_iter())?;
+        let mut plan = Plan::new(theirs.walk(0), ours.walk(5), 40, 4096);
+        let lengths = [plan.next(), plan.next()].map(|segment| match segment {
+            Some(Ok(segment)) => segment.len,
+            _ => 0,
+        });
+        assert_eq!(lengths, [5, 10]);
+        assert!(plan.next() == Some(Err(Short { missing: 25 })));
+        assert!(plan.next().is_none());
+        Ok(())
+    }
+
+    #[test]
+    fn the_tail_of_an_ordered_copy_is_the_last_line_of_its_source() {
+        assert_eq!(split_tail(0, 128), (64, 64));
+        assert_eq!(split_tail(60, 5), (4, 1));
+        assert_eq!(split_tail(10, 20), (0, 20));
+        assert_eq!(split_tail(10, 0), (0, 0));
+    }
+}
