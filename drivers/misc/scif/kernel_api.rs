@@ -93,3 +93,97 @@ impl Gone for Forgotten {
         }
     }
 }
+
+#[kunit_tests(scif_kernel_api_forgotten)]
+mod tests {
+    use super::{
+        door::HeldPages,
+        *, //
+    };
+    use crate::{
+        arguments::{
+            PortId,
+            WindowOptions,
+            PROTECTION_READ, //
+        },
+        endpoint::Endpoint,
+        sys::{
+            kernel_calls::PageList,
+            published,
+            test_memory::TestMemory, //
+        },
+    };
+    use kernel::page::PAGE_SIZE;
+
+    /// Addresses of modules that are none.
+    const FORGETFUL: usize = 0x5c1f;
+    const OTHER: usize = 0x5c20;
+
+    /// A connection of this node with itself, whose ends were handed out.
+    fn connect(door: &Door, listener: &Endpoint) -> Result<(Arc<Endpoint>, Arc<Endpoint>)> {
+        let to = PortId {
+            node: door.nodes.own_id(),
+            port: listener.bind(0)?,
+        };
+        listener.listen(1)?;
+        let near = Endpoint::new(&door.scif)?;
+        assert!(matches!(near.connect(to, true), Err(EINPROGRESS)));
+        let (_, far) = listener.accept_endpoint(true)?;
+        near.connect(to, false)?;
+        for endpoint in [&near, &far] {
+            door.keep(endpoint.clone(), FORGETFUL)?;
+        }
+        Ok((near, far))
+    }
+
+    #[test]
+    fn what_a_module_has_left_is_closed() -> Result {
+        let door = published::the_only::<Door>()?;
+        let listener = Endpoint::new(&door.scif)?;
+        let kept = door.keep(listener.clone(), OTHER)?;
+        let (near, far) = connect(&door, &listener)?;
+        let memory = TestMemory::new(1)?;
+        let options = WindowOptions {
+            protection: PROTECTION_READ,
+            fixed: false,
+        };
+        let offset = far.register(memory.buffer(), 0, options)?;
+        let mut pages = near.remote_pages(offset, PAGE_SIZE as u64)?;
+        let (physical, mapped) = pages.take_addresses();
+        let list = PageList::new(physical, &mapped, pages.protection())?;
+        let key = list.as_raw().addr();
+        let held = HeldPages {
+            _list: list,
+            _pages: pages,
+        };
+        door.held.add(key, FORGETFUL, held)?;
+
+        Forgotten(door.clone()).gone(FORGETFUL, c"scif_test");
+        for endpoint in [&near, &far] {
+            assert_eq!(endpoint.facts().state, "closed");
+            assert!(matches!(door.owner_of(endpoint), Err(EBADF)));
+        }
+        assert!(door.held.owner(key).is_none());
+        // Others have forgotten nothing.
+        assert_eq!(listener.facts().state, "listening");
+        assert_eq!(door.owner_of(&listener), Ok(OTHER));
+        drop(door.endpoints.take(kept.addr()));
+        // Nobody else knows them: what is dropped here was the last.
+        for endpoint in [near, far, listener] {
+            assert!(Arc::into_unique_or_drop(endpoint).is_some());
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn who_has_nothing_has_left_nothing() -> Result {
+        let door = published::the_only::<Door>()?;
+        let endpoint = Endpoint::new(&door.scif)?;
+        let kept = door.keep(endpoint.clone(), OTHER)?;
+        Forgotten(door.clone()).gone(FORGETFUL, c"scif_test");
+        assert_eq!(door.owner_of(&endpoint), Ok(OTHER));
+        drop(door.endpoints.take(kept.addr()));
+        assert!(door.endpoints.owner(kept.addr()).is_none());
+        Ok(())
+    }
+}
