@@ -2,9 +2,14 @@
 //! The module by itself, on a node without any device: loading, unloading, its own tests,
 //! and SCIF within one node.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
 use anyhow::Result;
 use anyhow::ensure;
 use lab::Lab;
+use lab::paths;
 
 use crate::harness::Need;
 use crate::harness::ONE;
@@ -24,7 +29,28 @@ const KUNIT: Need = Need {
     ..ALONE
 };
 
-/// The module's KUnit suites pass. Loading it succeeds even if they do not.
+/// The names of the KUnit suites in a folder, as its sources have them: in Rust
+/// `#[kunit_tests(name)]`, in C the name in a `struct kunit_suite`.
+fn suites_in(folder: &Path, suites: &mut BTreeSet<String>) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            suites_in(&path, suites)?;
+            continue;
+        }
+        let (start, end) = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("rs") => ("#[kunit_tests(", ')'),
+            Some("c") => ("_suite = {\n\t.name = \"", '"'),
+            _ => continue,
+        };
+        let text = fs::read_to_string(&path)?;
+        let names = text.split(start).skip(1);
+        suites.extend(names.filter_map(|rest| Some(rest.split_once(end)?.0.to_owned())));
+    }
+    Ok(())
+}
+
+/// The module's KUnit suites have all run, and pass. Loading it succeeds even if they do not.
 fn kunit(lab: &Lab) -> Result<()> {
     scif::load(lab, 0, Loaded::LongHeartbeat)?;
     let results = lab.kunit(0, "scif")?;
@@ -34,10 +60,19 @@ fn kunit(lab: &Lab) -> Result<()> {
         results.failed.len(),
         results.failed.join("\n")
     );
+    let mut written = BTreeSet::new();
+    suites_in(&paths::repository().join("drivers/misc/scif"), &mut written)?;
+    let ran: BTreeSet<String> = results.suites.iter().cloned().collect();
+    ensure!(
+        ran == written,
+        "other suites have run than there are: {:?}",
+        ran.symmetric_difference(&written)
+    );
     ensure!(results.passed > 0, "there are no results: {results:?}");
     println!(
-        "      {} KUnit cases passed, {} skipped {}",
+        "      {} KUnit cases of {} suites passed, {} skipped {}",
         results.passed,
+        ran.len(),
         results.skipped.len(),
         results.skipped.join(" ")
     );
@@ -142,7 +177,8 @@ fn bad_parameters(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_module::kunit", KUNIT, kunit),
+    Test::new("scif_module::kunit", KUNIT, kunit)
+        .expects(&["module scif_test has gone and left 2 endpoint(s)"]),
     Test::new("scif_module::absent", ALONE, absent),
     Test::new("scif_module::load_and_unload", ALONE, load_and_unload),
     Test::new("scif_module::loopback", ALONE, loopback).seconds(180),

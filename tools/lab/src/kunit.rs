@@ -7,6 +7,8 @@
 /// What suites of a kernel or module gave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KunitResults {
+    /// The names of the suites that have run.
+    pub suites: Vec<String>,
     /// How many cases passed.
     pub passed: usize,
     /// The names of the cases that were skipped.
@@ -19,6 +21,7 @@ impl KunitResults {
     /// Adds the results of one suite: the contents of its file `results`.
     pub fn add(&mut self, ktap: &str) {
         let mut said: Vec<&str> = Vec::new();
+        let (before, mut planned, mut failed_whole) = (self.cases(), None, None);
         for line in ktap.lines() {
             // Cases are indented by four, the suite itself is not: it only repeats them.
             let indented = line.starts_with("    ");
@@ -27,6 +30,11 @@ impl KunitResults {
                 (Some(rest), _) => (true, rest),
                 (_, Some(rest)) => (false, rest),
                 _ => {
+                    if let Some(name) = text.strip_prefix("# Subtest: ") {
+                        self.suites.push(name.to_owned());
+                    } else if let (true, Some(count)) = (indented, text.strip_prefix("1..")) {
+                        planned = count.parse::<usize>().ok();
+                    }
                     said.push(line);
                     continue;
                 }
@@ -35,7 +43,7 @@ impl KunitResults {
             if !indented {
                 // A suite without cases can fail on its own.
                 if !passed && self.failed.is_empty() {
-                    self.failed.push(name.to_owned());
+                    failed_whole = Some(name.to_owned());
                 }
             } else if let Some((name, _)) = name.split_once(" # SKIP") {
                 self.skipped.push(name.to_owned());
@@ -51,6 +59,17 @@ impl KunitResults {
             }
             said.clear();
         }
+        let ran = self.cases() - before;
+        self.failed.extend(failed_whole);
+        if planned != Some(ran) {
+            let name = self.suites.last().map_or("a suite", String::as_str);
+            self.failed
+                .push(format!("{name}: {ran} cases have ended, of {planned:?}"));
+        }
+    }
+
+    fn cases(&self) -> usize {
+        self.passed + self.skipped.len() + self.failed.len()
     }
 }
 
@@ -66,11 +85,30 @@ mod tests {
                     not ok 1 scif\n";
         let mut results = KunitResults::default();
         results.add(ktap);
+        assert_eq!(results.suites, ["scif"]);
         assert_eq!(results.passed, 1);
         assert_eq!(results.skipped, ["three"]);
         assert_eq!(
             results.failed,
             ["two\n  # two: EXPECTATION FAILED at x.rs:1"]
         );
+    }
+    #[test]
+    fn a_suite_that_did_not_end_has_failed() {
+        let ktap = "KTAP version 1\n1..1\n    KTAP version 1\n    # Subtest: scif\n    1..2\n    \
+                    ok 1 one\n";
+        let mut results = KunitResults::default();
+        results.add(ktap);
+        assert_eq!(results.passed, 1);
+        assert_eq!(results.failed, ["scif: 1 cases have ended, of Some(2)"]);
+    }
+
+    #[test]
+    fn a_suite_can_fail_without_a_case() {
+        let ktap = "KTAP version 1\n1..1\n    KTAP version 1\n    # Subtest: scif\n    1..1\n    \
+                    ok 1 one\nnot ok 1 scif\n";
+        let mut results = KunitResults::default();
+        results.add(ktap);
+        assert_eq!((results.passed, &*results.failed[0]), (1, "scif"));
     }
 }
