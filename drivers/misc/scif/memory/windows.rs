@@ -411,7 +411,8 @@ impl Windows {
             let mut tables = self.tables.lock();
             let count = match address_space::removal(&tables.active, range) {
                 Ok(windows) => windows.count(),
-                Err(Removal::None) => return Err(ENXIO),
+                // If the connection has ended meanwhile, which takes windows away, that is said.
+                Err(Removal::None) => return Err(self.channel.end_or(ENXIO)),
                 Err(Removal::Cuts) => return Err(EINVAL),
             };
             // With the memory at hand the rest can't fail: all of them go, or none. Nobody pays, for a

@@ -229,7 +229,9 @@ impl Fences {
         // While windows are in use the session, and with it the mappings, stays.
         let _inside = self.channel.enter().ok_or(ENODEV)?;
         // Looked up here for the peer, too, so that the caller hears of mistakes.
-        let signal = Signal::new(&self.windows, &self.remote_windows, local, remote)?;
+        let signal = Signal::new(&self.windows, &self.remote_windows, local, remote)
+            // If the connection has ended meanwhile, which takes windows away, that is said.
+            .map_err(|error| self.channel.end_or(error))?;
         match origin {
             Origin::Own => {
                 // Who closes this end waits for it, and then takes the memory back.
@@ -365,6 +367,8 @@ impl Fences {
         let status = match queued {
             Ok(()) => Status::Done,
             Err(ENOMEM) => Status::NoMemory,
+            // The end of the connection, which takes windows away, is what the peer hears next.
+            Err(_) if self.channel.check_established().is_err() => return,
             // A window that was unregistered meanwhile.
             Err(_) => Status::Unknown,
         };

@@ -220,7 +220,9 @@ pub(crate) fn map(
         protection |= PROTECTION_WRITE;
     }
     let _inside = channel.enter().ok_or(ENODEV)?;
-    let windows = windows.cover_for_long(range, protection)?;
+    let covered = windows.cover_for_long(range, protection);
+    // If the connection has ended meanwhile, which takes windows away, that is said.
+    let windows = covered.map_err(|error| channel.end_or(error))?;
     let write_combined = is_write_combined(channel, &windows)?;
     let id = all.next_id.fetch_add(1, Relaxed);
     let mapping = Arc::new(
