@@ -15,6 +15,7 @@ mod packages;
 mod promise;
 mod scif;
 mod scif_cache;
+mod scif_churn;
 mod scif_compat;
 mod scif_conformance;
 mod scif_copy;
@@ -61,6 +62,7 @@ const FILES: &[&[Test]] = &[
     scif_star::TESTS,
     scif_conformance::TESTS,
     scif_kernel::TESTS,
+    scif_churn::TESTS,
     scif_disk::TESTS,
     scif_leaks::TESTS,
     libscif::TESTS,
