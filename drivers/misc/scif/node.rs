@@ -45,12 +45,12 @@ pub(crate) struct KnownNode {
     pub(crate) id: u16,
     pub(crate) link: CString,
     pub(crate) generation: u64,
-    session: u64,
     /// While it is online.
     pub(crate) peer: Option<Arc<Peer>>,
 }
 
-/// A node that is online, as it was when it came.
+/// A node that is online, as it was when it came. To who watches it is so until all that hangs on it
+/// knows that it is lost.
 pub(crate) struct OnlineNode {
     pub(crate) id: u16,
     pub(crate) is_this: bool,
@@ -64,6 +64,14 @@ pub(crate) struct OnlineNode {
 }
 
 impl OnlineNode {
+    fn try_clone(&self) -> Result<Self> {
+        Ok(Self {
+            link: CString::try_from(&*self.link)?,
+            peer: self.peer.clone(),
+            ..*self
+        })
+    }
+
     /// How it is now, in a word for users.
     pub(crate) fn state(&self) -> &'static str {
         state(self.is_this, !self.peer.is_over())
@@ -109,6 +117,8 @@ struct Table {
     /// This node as its own peer.
     this: Option<KnownNode>,
     others: KVec<KnownNode>,
+    /// For those who watch: one that is lost goes from here when it has been torn down.
+    announced: KVec<OnlineNode>,
     /// How often one has come.
     sessions: u64,
 }
@@ -139,6 +149,7 @@ impl Nodes {
                     Table {
                         this: None,
                         others: KVec::new(),
+                        announced: KVec::new(),
                         sessions: 0,
                     },
                     "Nodes::table"
@@ -169,11 +180,14 @@ impl Nodes {
         let session = table.sessions;
         if let Some(this) = &mut table.this {
             this.id = default;
-            // To watchers it is another one.
-            this.session = session;
             if let Some(peer) = &this.peer {
                 peer.set_node(default);
             }
+        }
+        if let Some(this) = table.announced.iter_mut().find(|node| node.is_this) {
+            this.id = default;
+            // To watchers it is another one.
+            this.session = session;
         }
         drop(table);
         self.tell_watchers();
@@ -218,24 +232,15 @@ impl Nodes {
         Ok(ids)
     }
 
-    /// The nodes that are online, this one among them. May sleep.
+    /// The nodes that are online to those who watch, this one among them. One that is back is not
+    /// until the one that it was has been torn down. May sleep.
     pub(crate) fn online_nodes(&self) -> Result<KVec<OnlineNode>> {
         let table = self.table.lock();
-        let mut nodes = KVec::new();
-        let this = table.this.iter().map(|known| (known, true));
-        let others = table.others.iter().map(|known| (known, false));
-        for (known, is_this) in Iterator::chain(this, others) {
-            let Some(peer) = &known.peer else { continue };
-            let node = OnlineNode {
-                id: known.id,
-                is_this,
-                generation: known.generation,
-                link: CString::try_from(&*known.link)?,
-                mode: peer.mode(),
-                session: known.session,
-                peer: peer.clone(),
-            };
-            nodes.push(node, GFP_KERNEL)?;
+        let mut nodes: KVec<OnlineNode> = KVec::new();
+        for node in &table.announced {
+            if nodes.iter().all(|earlier| earlier.id != node.id) {
+                nodes.push(node.try_clone()?, GFP_KERNEL)?;
+            }
         }
         Ok(nodes)
     }
@@ -259,31 +264,39 @@ impl Nodes {
     /// EEXIST if a node with its id is online already, over another link.
     fn add(&self, peer: &Arc<Peer>, link: &CStr, is_this: bool) -> Result {
         let name = CString::try_from(link)?;
+        let mut announced = OnlineNode {
+            id: peer.node(),
+            is_this,
+            generation: peer.generation,
+            link: CString::try_from(link)?,
+            mode: peer.mode(),
+            session: 0,
+            peer: peer.clone(),
+        };
         let mut table = self.table.lock();
         if is_this {
             // A device may have given this node its id meanwhile.
             peer.set_node(self.own_id());
-        }
-        table.sessions += 1;
-        let known = KnownNode {
-            id: peer.node(),
-            link: name,
-            generation: peer.generation,
-            session: table.sessions,
-            peer: Some(peer.clone()),
-        };
-        if is_this {
-            table.this = Some(known);
-            return Ok(());
-        }
-        if known.id == self.own_id() {
+            announced.id = self.own_id();
+        } else if announced.id == self.own_id() {
             return Err(EEXIST);
         }
+        table.announced.reserve(1, GFP_KERNEL)?;
+        let known = KnownNode {
+            id: announced.id,
+            link: name,
+            generation: peer.generation,
+            peer: Some(peer.clone()),
+        };
         match table.others.iter_mut().find(|other| other.id == known.id) {
+            _ if is_this => table.this = Some(known),
             Some(other) if other.peer.is_some() => return Err(EEXIST),
             Some(other) => *other = known,
             None => table.others.push(known, GFP_KERNEL)?,
         }
+        table.sessions += 1;
+        announced.session = table.sessions;
+        let _ = table.announced.push_within_capacity(announced);
         Ok(())
     }
 
@@ -298,6 +311,17 @@ impl Nodes {
         drop(table);
         drop(removed);
     }
+
+    /// All that hangs on it knows that it is lost.
+    fn retract(&self, peer: &Peer) {
+        let retracted = {
+            let announced = &mut self.table.lock().announced;
+            let is_it = |node: &OnlineNode| core::ptr::eq::<Peer>(&*node.peer, peer);
+            let position = announced.iter().position(is_it);
+            position.and_then(|position| announced.remove(position).ok())
+        };
+        drop(retracted);
+    }
 }
 
 impl Observer for Nodes {
@@ -305,7 +329,8 @@ impl Observer for Nodes {
         self.remove(peer);
     }
 
-    fn torn_down(&self) {
+    fn torn_down(&self, peer: &Peer) {
+        self.retract(peer);
         self.tell_watchers();
     }
 }
@@ -354,5 +379,54 @@ impl Sink for Arrivals {
         }
         self.nodes.tell_watchers();
         Ok(peer)
+    }
+}
+
+#[kunit_tests(scif_node)]
+mod tests {
+    use super::*;
+    use crate::peer::tests::toy::Bed;
+
+    const OWN: u16 = 1;
+
+    fn sessions(nodes: &Nodes) -> Result<KVec<u64>> {
+        let mut sessions = KVec::new();
+        for node in nodes.online_nodes()? {
+            sessions.push(node.session, GFP_KERNEL)?;
+        }
+        Ok(sessions)
+    }
+
+    #[test]
+    fn a_lost_node_is_there_to_watchers_until_it_is_torn_down() -> Result {
+        let (bed, nodes) = (Bed::new()?, Nodes::new(Some(OWN))?);
+        let peer = bed.peer.clone();
+        nodes.add(&peer, c"test", false)?;
+        assert_eq!(*sessions(&nodes)?, [1]);
+        nodes.lost(&peer);
+        assert!(nodes.peer(peer.node()).is_err());
+        // Whatever else changes at that moment.
+        assert_eq!(*sessions(&nodes)?, [1]);
+        nodes.torn_down(&peer);
+        assert!(sessions(&nodes)?.is_empty());
+        drop((peer, nodes));
+        bed.end().map(|_| ())
+    }
+
+    #[test]
+    fn a_node_that_is_back_waits_for_the_end_of_what_it_was() -> Result {
+        let (first, second) = (Bed::new()?, Bed::new()?);
+        let nodes = Nodes::new(Some(OWN))?;
+        nodes.add(&first.peer, c"test", false)?;
+        assert!(nodes.add(&second.peer, c"test", false).is_err());
+        nodes.lost(&first.peer);
+        nodes.add(&second.peer, c"test", false)?;
+        assert!(nodes.peer(second.peer.node()).is_ok());
+        assert_eq!(*sessions(&nodes)?, [1]);
+        nodes.torn_down(&first.peer);
+        assert_eq!(*sessions(&nodes)?, [2]);
+        drop(nodes);
+        first.end()?;
+        second.end().map(|_| ())
     }
 }

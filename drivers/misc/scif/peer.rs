@@ -30,7 +30,7 @@ pub(crate) mod doorbells;
 mod liveness;
 pub(crate) mod service;
 #[cfg(CONFIG_KUNIT = "y")]
-mod tests;
+pub(crate) mod tests;
 
 use crate::{
     logic::envelope::{
@@ -81,7 +81,7 @@ pub(crate) trait Observer: Send + Sync {
     fn lost(&self, peer: &Peer);
 
     /// All that hangs on a peer that was lost knows it. May sleep.
-    fn torn_down(&self);
+    fn torn_down(&self, peer: &Peer);
 }
 
 /// What all peers have in common.
@@ -344,7 +344,7 @@ impl Session for Peer {
         self.control.room.wake_all();
         self.in_flight.close_and_drain();
         self.for_each_attachment(|attachment| attachment.drained());
-        self.observer.torn_down();
+        self.observer.torn_down(self);
         // The very last write into the peer's memory.
         let _ = self.control.say_farewell(self.path(), self.peer_nonce);
         self.path.ring(doorbell::HELLO);

@@ -4,7 +4,7 @@
 //!
 //! The service is in `peer/tests/toy.rs`. The tests wait for what it notes, never for a time to pass.
 
-mod toy;
+pub(crate) mod toy;
 
 use super::{
     channel::{

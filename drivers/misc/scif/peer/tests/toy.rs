@@ -174,7 +174,7 @@ impl Observer for Record {
         self.note("not handed out");
     }
 
-    fn torn_down(&self) {
+    fn torn_down(&self, _peer: &Peer) {
         self.note("torn down");
     }
 }
@@ -324,15 +324,15 @@ impl Sink for Host {
 }
 
 /// A peer that is this node itself, with the toy.
-pub(super) struct Bed {
+pub(crate) struct Bed {
     loopback: Loopback,
-    pub(super) peer: Arc<Peer>,
+    pub(crate) peer: Arc<Peer>,
     pub(super) record: Arc<Record>,
     queues: Arc<WorkQueues>,
 }
 
 impl Bed {
-    pub(super) fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         let (record, queues) = (Record::new()?, WorkQueues::new()?);
         let host = Host {
             common: Common {
@@ -357,7 +357,7 @@ impl Bed {
 
     /// Ends the session, unless it has ended. Returns what was noted since the last time; EBUSY if
     /// somebody holds what nobody should.
-    pub(super) fn end(self) -> Result<KVec<&'static str>> {
+    pub(crate) fn end(self) -> Result<KVec<&'static str>> {
         drop(self.loopback);
         self.queues.flush_all();
         let peer = Arc::into_unique_or_drop(self.peer).ok_or(EBUSY)?;
