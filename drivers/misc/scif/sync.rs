@@ -5,4 +5,5 @@
 pub(crate) mod call_lock;
 pub(crate) mod flow;
 pub(crate) mod in_flight;
+pub(crate) mod patience;
 pub(crate) mod work_queues;

@@ -7,6 +7,8 @@
 //! and waits for no client. A node that is lost and comes back is another device, even if nobody has
 //! looked in between.
 //!
+//! Where there is no memory for a device it is tried again for a while: no node need come or go first.
+//!
 //! Devices are made and dropped with no lock held: clients are told of it, and may take their time.
 
 use crate::{
@@ -17,6 +19,7 @@ use crate::{
         Watcher,
         Watching, //
     },
+    sync::patience::patiently,
     sys::{
         peer_bus::{
             Attribute,
@@ -31,6 +34,10 @@ use kernel::{
     fmt, impl_has_work, new_mutex, new_work,
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         Mutex, //
     },
@@ -44,8 +51,18 @@ use kernel::{
 pub(super) struct PeerBus {
     // Dropped in this order: nobody starts the work, what runs of it ends, and then the devices go.
     _watching: Watching,
+    _ending: Ending,
     queue: Arc<Queue>,
     _devices: Arc<Devices>,
+}
+
+/// Dropped before the work is waited for, which need not try any more.
+struct Ending(Arc<Devices>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.ending.store(true, Relaxed);
+    }
 }
 
 impl PeerBus {
@@ -58,6 +75,7 @@ impl PeerBus {
                 bus,
                 scif: scif.clone(),
                 nodes: nodes.clone(),
+                ending: Atomic::new(false),
                 work <- new_work!("Devices::work"),
             }),
             GFP_KERNEL,
@@ -68,6 +86,7 @@ impl PeerBus {
         };
         Ok(Self {
             _watching: nodes.watch(Arc::new(starter, GFP_KERNEL)?)?,
+            _ending: Ending(devices.clone()),
             queue,
             _devices: devices,
         })
@@ -106,6 +125,7 @@ struct Devices {
     bus: Bus,
     scif: Arc<Scif>,
     nodes: Arc<Nodes>,
+    ending: Atomic<bool>,
     #[pin]
     work: Work<Self>,
 }
@@ -118,7 +138,8 @@ impl WorkItem for Devices {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        if let Err(error) = this.update() {
+        let result = patiently(|| this.update(), || !this.ending.load(Relaxed));
+        if let Err(error) = result {
             pr_err!("no device for a node: {:?}\n", error);
         }
     }
