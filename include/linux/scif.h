@@ -360,7 +360,8 @@ int scif_recv(scif_epd_t epd, void *msg, int len, int flags);
  *
  * * -EINVAL: something is no multiple of the page size, 0 or negative, or other
  *   flags; or @addr is not what SCIF_MAP_KERNEL says
- * * -EADDRINUSE: SCIF_MAP_FIXED, and a part of the range is taken
+ * * -EADDRINUSE: SCIF_MAP_FIXED, and a part of the range is taken, by a window
+ *   or by one that was unregistered and is still in use
  * * -EAGAIN: the limit of the process for locked memory would be exceeded, or
  *   the memory is out of the other node's reach
  * * -EFAULT: it is no memory, not with that access, or can't be pinned
@@ -523,6 +524,20 @@ int scif_fence_signal(scif_epd_t epd, off_t loff, u64 lval, off_t roff,
 int scif_get_node_ids(u16 *nodes, int len, u16 *self);
 
 /**
+ * __scif_pin_pages() - pin memory on behalf of a module
+ * @addr: as for scif_pin_pages(), like the rest
+ * @len: bytes
+ * @prot_flags: SCIF_PROT_READ, SCIF_PROT_WRITE or both
+ * @map_flags: SCIF_MAP_KERNEL or 0
+ * @owner: the module; the log names it if it is unloaded without unpinning
+ * @pinned_pages: where to store the handle
+ *
+ * Return: as scif_pin_pages()
+ */
+int __scif_pin_pages(void *addr, size_t len, int prot_flags, int map_flags,
+		     struct module *owner, scif_pinned_pages_t *pinned_pages);
+
+/**
  * scif_pin_pages() - pin memory, for any number of windows
  * @addr: where the memory begins; a multiple of the page size
  * @len: bytes; a multiple of the page size
@@ -536,8 +551,13 @@ int scif_get_node_ids(u16 *nodes, int len, u16 *self);
  *
  * Return: 0, or -EINVAL, -EAGAIN, -EFAULT, -ENOMEM as scif_register()
  */
-int scif_pin_pages(void *addr, size_t len, int prot_flags, int map_flags,
-		   scif_pinned_pages_t *pinned_pages);
+static inline int scif_pin_pages(void *addr, size_t len, int prot_flags,
+				 int map_flags,
+				 scif_pinned_pages_t *pinned_pages)
+{
+	return __scif_pin_pages(addr, len, prot_flags, map_flags, THIS_MODULE,
+				pinned_pages);
+}
 
 /**
  * scif_unpin_pages() - give up a handle

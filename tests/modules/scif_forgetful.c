@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A client that forgets all it has: two endpoints, one of which listens, and a
- * registered client. The log has to name it when it is unloaded.
+ * A client that forgets all it has: two endpoints, one of which listens, a
+ * registered client, and a page that is pinned. The log has to name it when it is
+ * unloaded.
  *
  *	insmod scif_forgetful.ko [port=3190]
  */
@@ -13,6 +14,9 @@
 static ushort port = 3190;
 module_param(port, ushort, 0444);
 MODULE_PARM_DESC(port, "The port to listen on; the next one is bound");
+
+/* Goes with the module. */
+static u8 page[PAGE_SIZE] __aligned(PAGE_SIZE);
 
 /* Not empty: they are called when the module has exited already. */
 static void forgetful_probe(struct scif_peer_dev *spdev)
@@ -33,6 +37,7 @@ static struct scif_client forgetful_client = {
 
 static int __init forgetful_init(void)
 {
+	scif_pinned_pages_t pinned;
 	scif_epd_t listening, bound;
 	int err;
 
@@ -54,8 +59,13 @@ static int __init forgetful_init(void)
 	err = scif_client_register(&forgetful_client);
 	if (err)
 		goto close;
+	err = scif_pin_pages(page, PAGE_SIZE, SCIF_PROT_READ, SCIF_MAP_KERNEL, &pinned);
+	if (err)
+		goto unregister;
 	return 0;
 
+unregister:
+	scif_client_unregister(&forgetful_client);
 close:
 	if (bound)
 		scif_close(bound);
@@ -72,5 +82,5 @@ static void __exit forgetful_exit(void)
 module_init(forgetful_init);
 module_exit(forgetful_exit);
 
-MODULE_DESCRIPTION("SCIF test: leaves endpoints open and a client registered");
+MODULE_DESCRIPTION("SCIF test: leaves all open that it has");
 MODULE_LICENSE("GPL");

@@ -112,7 +112,8 @@ fn forgetful(lab: &Lab) -> Result<()> {
         .lines()
         .filter(|line| {
             line.contains(
-                "module scif_forgetful has gone and left 2 endpoint(s) open and 1 client(s)",
+                "module scif_forgetful has gone and left 2 endpoint(s) open, 1 client(s) \
+                 registered, 1 piece(s) of memory pinned",
             )
         })
         .count();

@@ -69,26 +69,21 @@ struct Forgotten(Arc<Door>);
 
 impl Gone for Forgotten {
     fn gone(&self, module: usize, name: &CStr) {
-        // Clients first: their functions may use the endpoints.
-        let mut clients = 0;
-        while let Some(client) = self.0.clients.take_of(module) {
-            drop(client);
-            clients += 1;
-        }
-        while let Some(held) = self.0.held.take_of(module) {
-            drop(held);
-        }
-        let mut endpoints = 0;
-        while let Some(endpoint) = self.0.endpoints.take_of(module) {
-            endpoint.close();
-            endpoints += 1;
-        }
-        if clients > 0 || endpoints > 0 {
+        let door = &self.0;
+        // Clients first: their functions may use the endpoints. Memory last: windows are made of it.
+        let clients = door.clients.clear_of(module, drop);
+        let ranges = door.held.clear_of(module, drop);
+        let endpoints = door.endpoints.clear_of(module, |endpoint| endpoint.close());
+        let pinned = door.pinned.clear_of(module, drop);
+        if clients + ranges + endpoints + pinned > 0 {
             pr_warn!(
-                "module {} has gone and left {} endpoint(s) open and {} client(s) registered\n",
+                "module {} has gone and left {} endpoint(s) open, {} client(s) registered, \
+                 {} piece(s) of memory pinned, {} range(s) of pages not put\n",
                 name.to_str().unwrap_or("?"),
                 endpoints,
-                clients
+                clients,
+                pinned,
+                ranges
             );
         }
     }

@@ -18,7 +18,7 @@ EXPORT_SYMBOL_GPL(scif_recv);
 EXPORT_SYMBOL_GPL(scif_poll);
 EXPORT_SYMBOL_GPL(scif_register);
 EXPORT_SYMBOL_GPL(scif_unregister);
-EXPORT_SYMBOL_GPL(scif_pin_pages);
+EXPORT_SYMBOL_GPL(__scif_pin_pages);
 EXPORT_SYMBOL_GPL(scif_unpin_pages);
 EXPORT_SYMBOL_GPL(scif_register_pinned_pages);
 EXPORT_SYMBOL_GPL(scif_get_pages);

@@ -31,6 +31,7 @@ use crate::{
     },
 };
 use kernel::{
+    bindings,
     ffi,
     prelude::*,
     sync::Arc, //
@@ -49,11 +50,12 @@ exported! {
         Offset[offset: off_t],
         Plain<usize>[len: usize]
     ) -> ffi::c_int = unregister;
-    fn scif_pin_pages(
+    fn __scif_pin_pages(
         TheOnly<Door>[],
         Memory[addr: *mut ffi::c_void, len: usize],
         Plain<ffi::c_int>[prot_flags: ffi::c_int],
         Plain<ffi::c_int>[map_flags: ffi::c_int],
+        Address[owner: *mut bindings::module],
         Out<*mut scif_pinned_pages>[pinned_pages: *mut *mut scif_pinned_pages]
     ) -> ffi::c_int = pin_pages;
     fn scif_unpin_pages(
@@ -99,6 +101,7 @@ fn pin_pages(
     memory: Memory,
     protection: ffi::c_int,
     flags: ffi::c_int,
+    owner: usize,
     pinned: Out<*mut scif_pinned_pages>,
 ) -> Result {
     let door = door?;
@@ -110,7 +113,7 @@ fn pin_pages(
     }
     let memory = memory.owned_by_kernel(of_kernel)?;
     let pages = Arc::new(door.scif.pin(&memory, options.protection)?, GFP_KERNEL)?;
-    let number = door.pinned.number(pages)?;
+    let number = door.pinned.number(owner, pages)?;
     // Never looked behind, by nobody.
     pinned.write(core::ptr::without_provenance_mut(number));
     Ok(())

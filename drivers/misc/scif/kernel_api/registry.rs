@@ -66,13 +66,13 @@ impl<T: Unpin> Registry<T> {
     }
 
     /// Keeps something under a number of its own, which is not 0. May sleep.
-    pub(super) fn number(&self, value: T) -> Result<usize> {
+    pub(super) fn number(&self, owner: usize, value: T) -> Result<usize> {
         let number = {
             let mut table = self.table.lock();
             table.next_number += 1;
             table.next_number
         };
-        self.add(number, 0, value)?;
+        self.add(number, owner, value)?;
         Ok(number)
     }
 
@@ -82,8 +82,18 @@ impl<T: Unpin> Registry<T> {
         Some(node?.to_key_value().1.value)
     }
 
-    /// Takes out one that belongs to a module.
-    pub(super) fn take_of(&self, owner: usize) -> Option<T> {
+    /// Takes out all that belong to a module, and has each let go of without the lock. Returns how many
+    /// there were.
+    pub(super) fn clear_of(&self, owner: usize, mut let_go: impl FnMut(T)) -> usize {
+        let mut count = 0;
+        while let Some(value) = self.take_of(owner) {
+            let_go(value);
+            count += 1;
+        }
+        count
+    }
+
+    fn take_of(&self, owner: usize) -> Option<T> {
         let key = {
             let table = self.table.lock();
             let mut entries = table.entries.iter();

@@ -44,6 +44,7 @@ pub(crate) mod header {
     pub(crate) use super::own::{
         __scif_client_register,
         __scif_open,
+        __scif_pin_pages,
         scif_accept,
         scif_bind,
         scif_client_unregister,
@@ -55,7 +56,6 @@ pub(crate) mod header {
         scif_get_node_ids,
         scif_get_pages,
         scif_listen,
-        scif_pin_pages,
         scif_poll,
         scif_put_pages,
         scif_readfrom,
