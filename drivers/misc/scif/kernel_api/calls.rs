@@ -273,57 +273,44 @@ fn look(entries: &Entries<Endpoint>, polled: &[Option<(Arc<Endpoint>, u32)>]) ->
 
 // ----- transfers -----------------------------------------------------------------------------------
 
+/// Between windows of the peer and what `local` finds.
 fn transfer(
     endpoint: Result<Arc<Endpoint>>,
     direction: Direction,
-    local: LocalSide,
-    (remote, len): (i64, usize),
+    local: Result<(LocalSide, usize)>,
+    remote: i64,
     flags: ffi::c_int,
 ) -> Result {
+    let (local, len) = local?;
     let options = TransferOptions::parse(flags)?;
     endpoint?.transfer(direction, &local, remote, len as u64, options)
 }
 
-fn read_from(
-    endpoint: Result<Arc<Endpoint>>,
-    local: i64,
-    len: usize,
-    remote: i64,
-    flags: ffi::c_int,
-) -> Result {
-    let local = LocalSide::Windows(local);
-    transfer(endpoint, Direction::Read, local, (remote, len), flags)
+fn windows(offset: i64, len: usize) -> Result<(LocalSide, usize)> {
+    Ok((LocalSide::Windows(offset), len))
 }
 
-fn write_to(
-    endpoint: Result<Arc<Endpoint>>,
-    local: i64,
-    len: usize,
-    remote: i64,
-    flags: ffi::c_int,
-) -> Result {
-    let local = LocalSide::Windows(local);
-    transfer(endpoint, Direction::Write, local, (remote, len), flags)
+fn memory(memory: &Memory) -> Result<(LocalSide, usize)> {
+    Ok((LocalSide::Memory(memory.either()?), memory.len()?))
 }
 
-fn read_into_memory(
-    endpoint: Result<Arc<Endpoint>>,
-    memory: Memory,
-    remote: i64,
-    flags: ffi::c_int,
-) -> Result {
-    let (len, local) = (memory.len()?, LocalSide::Memory(memory.either()?));
-    transfer(endpoint, Direction::Read, local, (remote, len), flags)
+/// The endpoint of a call, if it is one.
+type Connected = Result<Arc<Endpoint>>;
+
+fn read_from(on: Connected, local: i64, len: usize, remote: i64, flags: ffi::c_int) -> Result {
+    transfer(on, Direction::Read, windows(local, len), remote, flags)
 }
 
-fn write_from_memory(
-    endpoint: Result<Arc<Endpoint>>,
-    memory: Memory,
-    remote: i64,
-    flags: ffi::c_int,
-) -> Result {
-    let (len, local) = (memory.len()?, LocalSide::Memory(memory.either()?));
-    transfer(endpoint, Direction::Write, local, (remote, len), flags)
+fn write_to(on: Connected, local: i64, len: usize, remote: i64, flags: ffi::c_int) -> Result {
+    transfer(on, Direction::Write, windows(local, len), remote, flags)
+}
+
+fn read_into_memory(on: Connected, local: Memory, remote: i64, flags: ffi::c_int) -> Result {
+    transfer(on, Direction::Read, memory(&local), remote, flags)
+}
+
+fn write_from_memory(on: Connected, local: Memory, remote: i64, flags: ffi::c_int) -> Result {
+    transfer(on, Direction::Write, memory(&local), remote, flags)
 }
 
 // ----- fences --------------------------------------------------------------------------------------
