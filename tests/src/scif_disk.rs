@@ -95,6 +95,35 @@ fn transfers(lab: &Lab) -> Result<()> {
     detach(lab)
 }
 
+/// A server that leaves a message without an answer is given up, and the disk can go.
+fn mute(lab: &Lab) -> Result<()> {
+    let server = scif::start_server(lab, 1, "scif_mute_disk", &["3002"], 120)?;
+    load(lab, 0, "samples", "scif_blk", "node=1 patience=1")?;
+    wait_until("node 0 has the disk", lab.hang_limit(20), || {
+        let there = lab.exec(0, ["test", "-b", "/dev/scifblk0"])?;
+        Ok((there.code() == Some(0)).then_some(()))
+    })?;
+    // Transfers take no answer.
+    let write = "dd if=/dev/zero of=/dev/scifblk0 bs=64k count=4 oflag=direct status=none";
+    lab.shell(0, write)?;
+    let discarded = lab.exec(0, ["blkdiscard", "-f", "-l", "64k", "/dev/scifblk0"])?;
+    ensure!(
+        discarded.code() != Some(0),
+        "a discard has succeeded: {discarded}"
+    );
+    // Connected anew, which is a matter of the next second.
+    wait_until("the disk is back", lab.hang_limit(20), || {
+        Ok((lab.exec(0, ["sh", "-c", write])?.code() == Some(0)).then_some(()))
+    })?;
+    lab.rmmod(0, "scif_blk")?;
+    server.kill();
+    server.wait()?;
+    for node in 0..2 {
+        scif::check_idle(lab, node)?;
+    }
+    Ok(())
+}
+
 /// A file system on it: made, filled, checked, read again, and trimmed.
 fn file_system(lab: &Lab) -> Result<()> {
     attach(lab, 64)?;
@@ -186,6 +215,7 @@ fn nbd(lab: &Lab) -> Result<()> {
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_disk::transfers", SCIF_PAIR, transfers).seconds(240),
+    Test::new("scif_disk::mute", SCIF_PAIR, mute),
     Test::new("scif_disk::file_system", SCIF_PAIR, file_system)
         .seconds(120)
         .on_stock(),

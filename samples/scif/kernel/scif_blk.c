@@ -4,11 +4,13 @@
  * another node, where scif_blk_server.ko offers it.
  *
  *	insmod scif_blk.ko node=1[,2...] [port=3002] [depth=32] [on_loss=error|wait]
+ *	       [patience=30]
  *
  * /dev/scifblk0 is there when the first node has answered, which may be later;
  * it stays until the module is unloaded. When the connection is lost, requests
  * fail (on_loss=error), or wait until the node is back (on_loss=wait). What is
- * there then is up to the server: if its node was started anew, zeroes.
+ * there then is up to the server: if its node was started anew, zeroes. A server
+ * that leaves a message without an answer for so long (patience) counts as lost.
  *
  * Each disk has a thread, its keeper, which connects, waits for the end of the
  * connection, and connects again; and a workqueue for its requests. The endpoint
@@ -19,7 +21,9 @@
 
 #include <linux/blk-mq.h>
 #include <linux/bvec.h>
+#include <linux/delay.h>
 #include <linux/err.h>
+#include <linux/jiffies.h>
 #include <linux/kthread.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -37,6 +41,9 @@
 
 #define MAX_DISKS	8
 #define MAX_DEPTH	256
+
+/* How often a wait looks whether it is still wanted. */
+#define LOOK_MS		500
 
 /* Of a request: more is split. */
 #define LARGEST		SZ_512K
@@ -58,6 +65,10 @@ static char *on_loss = "error";
 module_param(on_loss, charp, 0444);
 MODULE_PARM_DESC(on_loss, "What becomes of requests without a connection: error or wait");
 
+static uint patience = 30;
+module_param(patience, uint, 0444);
+MODULE_PARM_DESC(patience, "Seconds that an answer of the server may take");
+
 struct disk {
 	int index;
 	u16 node;
@@ -67,6 +78,8 @@ struct disk {
 	struct gendisk *gendisk;	/* NULL until the server was there once */
 	bool waits;		/* requests without a connection do */
 	bool quiesced;
+	bool silent;		/* the server does not answer */
+	bool stopping;
 	scif_epd_t epd;		/* NULL without a connection */
 	off_t window;		/* where it begins */
 	u64 size;
@@ -81,6 +94,36 @@ static struct disk disks[MAX_DISKS];
 static atomic_t arrivals;
 static DECLARE_WAIT_QUEUE_HEAD(arrival);
 
+/*
+ * Receives all of it. A worker gets no signal, so it looks itself whether the
+ * module goes, and how long it takes.
+ */
+static int receive(struct disk *disk, void *to, int len)
+{
+	unsigned long limit = jiffies + patience * HZ;
+	int done = 0, got;
+
+	for (;;) {
+		struct scif_pollepd watched = { .epd = disk->epd, .events = POLLIN };
+
+		got = scif_recv(disk->epd, to + done, len - done, 0);
+		if (got < 0)
+			return got;
+		done += got;
+		if (done == len)
+			return 0;
+		if (READ_ONCE(disk->stopping))
+			return -ESHUTDOWN;
+		if (time_after(jiffies, limit)) {
+			/* Its answer could be taken for the next one's. */
+			WRITE_ONCE(disk->silent, true);
+			return -ECONNRESET;
+		}
+		if (scif_poll(&watched, 1, LOOK_MS) < 0)
+			msleep(LOOK_MS);
+	}
+}
+
 static int zero(struct disk *disk, struct request *request)
 {
 	struct scif_blk_zero range = {
@@ -88,17 +131,21 @@ static int zero(struct disk *disk, struct request *request)
 		.len = cpu_to_le64(blk_rq_bytes(request)),
 	};
 	struct scif_blk_zeroed answer;
-	int len;
+	int len, err;
 
 	guard(mutex)(&disk->messages);
+	if (disk->silent)
+		return -ECONNRESET;
+	/* There is room: no other one is under way. */
 	len = scif_send(disk->epd, &range, sizeof(range), SCIF_SEND_BLOCK);
-	if (len == sizeof(range))
-		len = scif_recv(disk->epd, &answer, sizeof(answer), SCIF_RECV_BLOCK);
 	if (len < 0)
 		return len;
-	/* The rest does not come any more. */
-	if (len != sizeof(answer))
+	/* The rest can't be sent any more. */
+	if (len != sizeof(range))
 		return -ECONNRESET;
+	err = receive(disk, &answer, sizeof(answer));
+	if (err)
+		return err;
 	return answer.failed ? -EIO : 0;
 }
 
@@ -278,6 +325,7 @@ static int attach(struct disk *disk, scif_epd_t epd)
 	if (disk->gendisk) {
 		quiesce(disk);
 		disk->epd = epd;
+		disk->silent = false;
 		unquiesce(disk);
 		return 0;
 	}
@@ -299,6 +347,21 @@ static void detach(struct disk *disk)
 		unquiesce(disk);
 }
 
+/* Returns at the end of the connection, or when there is to be one. */
+static void watch(struct disk *disk)
+{
+	struct scif_pollepd watched = { .epd = disk->epd };
+	int ended;
+
+	do {
+		/* No events: only the end is one. */
+		ended = scif_poll(&watched, 1, LOOK_MS);
+		/* No memory, say, which tells nothing of the connection. */
+		if (ended < 0)
+			msleep_interruptible(LOOK_MS);
+	} while (ended <= 0 && !READ_ONCE(disk->silent) && !kthread_should_stop());
+}
+
 static int keep(void *data)
 {
 	struct disk *disk = data;
@@ -306,19 +369,19 @@ static int keep(void *data)
 	/* As in handle(): requests may wait for what this does. */
 	memalloc_noio_save();
 	while (!kthread_should_stop()) {
-		struct scif_pollepd watched = { .epd = scif_open() };
+		scif_epd_t epd = scif_open();
 		int seen = atomic_read(&arrivals);
 
-		if (watched.epd && !connect_disk(disk, watched.epd) &&
-		    !attach(disk, watched.epd)) {
+		if (epd && !connect_disk(disk, epd) && !attach(disk, epd)) {
 			pr_info("scifblk%d: node %u is there\n", disk->index, disk->node);
-			/* No events: it returns at the end of the connection. */
-			if (scif_poll(&watched, 1, -1) < 0 && kthread_should_stop())
+			watch(disk);
+			if (kthread_should_stop())
 				break;
-			pr_info("scifblk%d: node %u is lost\n", disk->index, disk->node);
+			pr_info("scifblk%d: node %u %s\n", disk->index, disk->node,
+				disk->silent ? "does not answer" : "is lost");
 			detach(disk);
-		} else if (watched.epd) {
-			scif_close(watched.epd);
+		} else if (epd) {
+			scif_close(epd);
 		}
 		wait_event_interruptible_timeout(arrival, atomic_read(&arrivals) != seen ||
 						 kthread_should_stop(), HZ);
@@ -383,6 +446,7 @@ free_staging:
 
 static void stop_disk(struct disk *disk)
 {
+	WRITE_ONCE(disk->stopping, true);
 	kthread_stop(disk->keeper);
 	if (disk->gendisk) {
 		/* What waits, or would, fails now: nobody connects again. */
