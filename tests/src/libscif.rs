@@ -6,6 +6,9 @@
 
 use std::path::PathBuf;
 use std::process;
+use std::thread;
+use std::time::Duration;
+use std::time::Instant;
 
 use anyhow::Context;
 use anyhow::Result;
@@ -13,6 +16,7 @@ use anyhow::ensure;
 use lab::Lab;
 use lab::Output;
 use lab::paths;
+use lab::wait_until;
 
 use crate::harness::Need;
 use crate::harness::ONE;
@@ -225,6 +229,102 @@ fn sample_put(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// Runs a client's script on node 0 as soon as a server that says nothing of it listens.
+fn once_it_listens(lab: &Lab, script: &str) -> Result<Output> {
+    wait_until("somebody listens", lab.hang_limit(20), || {
+        let output = lab.exec(0, ["sh", "-c", script])?;
+        let refused = output.stderr().contains("Connection refused");
+        Ok((!refused).then_some(output))
+    })
+}
+
+/// samples/scif/ring: what goes in comes out, more than the ring has room for; and when one end is
+/// killed, the other hears of it.
+fn sample_ring(lab: &Lab) -> Result<()> {
+    let ring = sample("ring")?;
+    let hash = scif::make_file(lab, "ring-in", 5_000_011)?;
+    let serve = format!("{ring} serve 2064 >{EXCHANGE}/ring-out");
+    let server = lab.spawn(1, ["sh", "-c", &serve])?;
+    let output = once_it_listens(lab, &format!("{ring} 1 2064 <{EXCHANGE}/ring-in"))?.success()?;
+    ensure!(output.stderr().contains("5000011 bytes"), "{output}");
+    server.wait()?.success()?;
+    ensure!(scif::hash_of(&lab.paths().exchange().join("ring-out"))? == hash);
+
+    for killed in [0, 1] {
+        let server = lab.spawn(1, [&*ring, "serve", "2065"])?;
+        let put = format!("exec {ring} 1 2065 </dev/zero");
+        let client = wait_until("something goes through", lab.hang_limit(20), || {
+            let client = lab.spawn(0, ["sh", "-c", &put])?;
+            let mut refused = false;
+            let limit = Instant::now() + lab.hang_limit(20);
+            while server.stdout().is_empty() && !refused && Instant::now() < limit {
+                refused = client.stderr().contains("Connection refused");
+                thread::sleep(Duration::from_millis(20));
+            }
+            Ok((!refused).then_some(client))
+        })?;
+        let (victim, other) = match killed {
+            0 => (&client, &server),
+            _ => (&server, &client),
+        };
+        victim.signal(9);
+        let told = other.wait_timeout(lab.hang_limit(20))?;
+        let told = told.context("the other end does not end")?.status(1)?;
+        ensure!(told.stderr().contains("reset by peer"), "{told}");
+    }
+    Ok(())
+}
+
+/// samples/scif/file_server: files of its folder, of all kinds of sizes, and nothing else.
+fn sample_file_server(lab: &Lab) -> Result<()> {
+    let file_server = sample("file_server")?;
+    let sizes = [0, 1, 1 << 20, (2 << 20) + 4097];
+    lab.shell(
+        1,
+        "rm -rf /tmp/served && mkdir -p /tmp/served/folder && cd /tmp/served
+         echo secret >/tmp/outside && ln -s /tmp/outside link && mkfifo pipe",
+    )?;
+    for size in sizes {
+        scif::make_file(lab, &format!("served-{size}"), size)?;
+        lab.shell(1, &format!("cp {EXCHANGE}/served-{size} /tmp/served/"))?;
+    }
+    let serve = format!("cd /tmp/served && exec {file_server} serve 2066");
+    let server = lab.spawn(1, ["sh", "-c", &serve])?;
+    server.wait_for("listening", lab.hang_limit(20))?;
+
+    for size in sizes {
+        let name = format!("served-{size}");
+        let get = format!("{file_server} 1 2066 {name} | cmp - {EXCHANGE}/{name}");
+        lab.shell(0, &get)?;
+        server.wait_for(&format!("gets {name}"), lab.hang_limit(20))?;
+    }
+    for (name, error) in [
+        ("missing", "No such file"),
+        ("link", "symbolic links"),
+        ("pipe", "Permission denied"),
+        ("folder", "Permission denied"),
+        ("..", "Permission denied"),
+        ("../outside", "Permission denied"),
+        ("/tmp/outside", "Permission denied"),
+        ("folder/../served-1", "Permission denied"),
+    ] {
+        let output = lab.exec(0, [&*file_server, "1", "2066", name])?.status(1)?;
+        ensure!(output.stdout().is_empty(), "{name} came: {output}");
+        ensure!(output.stderr().contains(error), "{name}: {output}");
+    }
+    // A client that goes in the middle costs the others nothing.
+    lab.shell(
+        0,
+        &format!("{file_server} 1 2066 served-2101249 | head -c 1 >/dev/null"),
+    )?;
+    lab.shell(
+        0,
+        &format!("{file_server} 1 2066 served-1 | cmp - {EXCHANGE}/served-1"),
+    )?;
+    server.kill();
+    Ok(())
+}
+
 /// With udevd running, the device is the group's; sysusers has made the group.
 fn device_permissions(lab: &Lab) -> Result<()> {
     let installed = Installed::new(lab, NATIVE)?;
@@ -286,6 +386,8 @@ pub const TESTS: &[Test] = &[
     Test::new("libscif::shared_32", SCIF_PAIR, shared_32).seconds(120),
     Test::new("libscif::sample_hello", SCIF_PAIR, sample_hello),
     Test::new("libscif::sample_put", SCIF_PAIR, sample_put),
+    Test::new("libscif::sample_ring", SCIF_PAIR, sample_ring).seconds(120),
+    Test::new("libscif::sample_file_server", SCIF_PAIR, sample_file_server),
     // Other tests should not have udevd's rules, and the module has its events.
     Test::new("libscif::device_permissions", ALONE, device_permissions)
         .seconds(120)
