@@ -257,7 +257,7 @@ impl Transfers {
         });
     }
 
-    /// The peer's windows; if the connection has ended meanwhile, which takes them away, that is said.
+    /// The peer's windows. If the connection has ended meanwhile, which takes them away, that is said.
     fn cover_remote(&self, range: Range, protection: u32) -> Result<KVVec<RemotePiece>> {
         let covered = self.remote_windows.cover(range, protection);
         covered.map_err(|error| self.channel.end_or(error))
@@ -330,10 +330,13 @@ impl Transfers {
         Ok(Source::Unmapped(piece))
     }
 
-    /// Inside the peer: the local side, in use and mapped.
+    /// Inside the peer: the local side, in use and mapped. As [`Self::cover_remote`] for windows.
     fn local_pieces(&self, source: Source, protection: u32) -> Result<KVVec<LocalPiece>> {
         match source {
-            Source::Windows(range) => self.windows.cover(range, protection),
+            Source::Windows(range) => {
+                let covered = self.windows.cover(range, protection);
+                covered.map_err(|error| self.channel.end_or(error))
+            }
             Source::Unmapped(piece) => {
                 one_piece(piece.map(self.channel.path().engine(self.engine))?)
             }
