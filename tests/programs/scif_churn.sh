@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: GPL-2.0
 #
 # Loads, unloads and kills clients of SCIF in the middle of transfers (tests/modules/churn), many
@@ -10,27 +10,38 @@
 # MODULES is the folder with the test's modules. With SCIF, the file of the module under test, the
 # server has that one loaded anew as well each time. Nothing here goes by time: whatever is ended has
 # made a number of transfers before, which is another one each time.
+#
+# What waits forks nothing: a process takes seconds to start beside all that is under way.
 set -eu
 
 role=$1
 shift
 over=/tmp/churn-over
-transfers=/sys/module/scif_churn/parameters/transfers
+loaded=/sys/module/scif_churn
+transfers=$loaded/parameters/transfers
 
-is_loaded() { # MODULE
-	grep -q "^$1 " /proc/modules
+pause() {
+	read -r -t 0.02 <>"$never" || true
 }
 
 # How many it takes to end something in that round.
 some() { # ROUND
-	echo $(($1 * 37 % 60 + 1))
+	wanted=$(($1 * 37 % 60 + 1))
 }
 
 await_transfers() { # COUNT
-	made=0
+	local made=0
 	until [ "$made" -ge "$1" ] || [ -e "$over" ]; do
-		sleep 0.02
+		pause
 		read -r made 2>/dev/null <"$transfers" || made=0
+	done
+}
+
+await_lines() { # COUNT FILE
+	local lines=()
+	until [ ${#lines[@]} -ge "$1" ]; do
+		pause
+		mapfile -t lines <"$2"
 	done
 }
 
@@ -38,39 +49,40 @@ loaded_and_unloaded() { # ROUND PARAMETER...
 	seed=$1
 	shift
 	insmod "$modules/scif_churn.ko" seed="$seed" "$@"
-	await_transfers "$(some "$seed")"
+	some "$seed"
+	await_transfers "$wanted"
 	rmmod scif_churn
 }
 
 killed_in_init() { # ROUND
 	insmod "$modules/scif_churn.ko" role=client node="$server" seed="$1" in_init=1 \
 		2>/dev/null &
-	await_transfers "$(some "$1")"
+	some "$1"
+	await_transfers "$wanted"
 	kill -9 $!
 	wait $! || true
-	while is_loaded scif_churn; do
-		sleep 0.02
+	while [ -e "$loaded" ]; do
+		pause
 	done
 }
 
 programs_killed() { # ROUND
+	local number programs=()
 	for number in 1 2; do
 		: >/tmp/churn-$number
 		"${0%.sh}" "$server" 3300 >/tmp/churn-$number &
-		eval "program_$number=$!"
+		programs+=($!)
 	done
 	for number in 1 2; do
-		until [ "$(wc -l </tmp/churn-$number)" -ge $(($1 % 7 + 1)) ]; do
-			sleep 0.02
-		done
+		await_lines $(($1 % 7 + 1)) /tmp/churn-$number
 	done
-	kill -9 "$program_1" "$program_2"
-	wait || true
+	kill -9 "${programs[@]}"
+	wait
 }
 
 client() {
 	server=$1 rounds=$2 modules=$3
-	for round in $(seq "$rounds"); do
+	for ((round = 1; round <= rounds; round++)); do
 		case $((round % 5)) in
 		0) loaded_and_unloaded "$round" role=both ;;
 		1) loaded_and_unloaded "$round" role=client node="$server" ;;
@@ -89,7 +101,8 @@ server() {
 		round=$((round + 1))
 		insmod "$modules/scif_churn.ko" role=server seed=$round
 		[ $round -gt 1 ] || echo serving
-		await_transfers "$(some $round)"
+		some $round
+		await_transfers "$wanted"
 		rmmod scif_churn
 		if [ "$scif" ]; then
 			rmmod scif
@@ -99,4 +112,7 @@ server() {
 	echo "$round servers"
 }
 
+never=$(mktemp -u)
+mkfifo "$never"
 "$role" "$@"
+rm "$never"

@@ -6,6 +6,7 @@
 //! The rounds run in the guests, in tests/programs/scif_churn.sh; the module is tests/modules/churn.
 //! What must not be is a report of a kernel, or something that is still held afterwards.
 
+use std::env;
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -20,11 +21,16 @@ use crate::loaded::Loaded;
 use crate::scif;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
-/// How often something ends in the middle; a fifth of that in each way.
+/// How often something ends in the middle; a fifth of that in each way. SCIF_CHURN_ROUNDS, for a quick
+/// look or a long night.
 fn rounds(lab: &Lab) -> usize {
-    match lab.kernel().flavour() {
-        Flavour::Stock | Flavour::Plain => 20,
-        Flavour::Debug => 200,
+    let asked = env::var("SCIF_CHURN_ROUNDS").ok();
+    match asked.and_then(|asked| asked.parse().ok()) {
+        Some(asked) => asked,
+        None => match lab.kernel().flavour() {
+            Flavour::Stock | Flavour::Plain => 20,
+            Flavour::Debug => 200,
+        },
     }
 }
 
