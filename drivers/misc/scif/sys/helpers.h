@@ -126,6 +126,7 @@ void scif_helper_mmu_interval_set_seq(struct mmu_interval_notifier *subscription
 #endif
 
 /* Memory of devices */
+void __iomem *scif_helper_ioremap_wc(phys_addr_t phys, size_t size);
 void scif_helper_io_write_u32(void __iomem *address, u32 value);
 void scif_helper_io_write_u64(void __iomem *address, u64 value);
 

@@ -287,6 +287,12 @@ void scif_helper_mmu_interval_set_seq(struct mmu_interval_notifier *subscription
 
 /* Memory of devices */
 
+/* A function on some architectures, a macro on others. */
+void __iomem *scif_helper_ioremap_wc(phys_addr_t phys, size_t size)
+{
+	return ioremap_wc(phys, size);
+}
+
 void scif_helper_io_write_u32(void __iomem *address, u32 value)
 {
 	writel(value, address);

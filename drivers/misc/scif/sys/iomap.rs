@@ -49,7 +49,7 @@ impl IoMapping {
             return Err(EINVAL);
         }
         // SAFETY: Addresses that are RAM are refused.
-        let base = unsafe { bindings::ioremap_wc(phys as PhysAddr, size) };
+        let base = unsafe { own::scif_helper_ioremap_wc(phys as PhysAddr, size) };
         // INVARIANT: It has just been mapped.
         Ok(Self {
             base: NonNull::new(base.cast()).ok_or(ENOMEM)?,

@@ -35,7 +35,8 @@ use kernel::{
 use super::bindings as own;
 use crate::LocalModule;
 
-/// Pages that are mapped together in one fault: what one page of page tables holds.
+/// Pages that are mapped together in one fault: they lie in one page of page tables, and with pages
+/// of 4 KiB are all of those in it.
 const PAGES_AT_ONCE: u64 = 512;
 
 /// What is behind a mapping.
