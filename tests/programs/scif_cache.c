@@ -20,6 +20,7 @@
 #include <stdint.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -315,6 +316,26 @@ static void test_mapped_anew(void)
 	forget();
 	counted(0, 2);
 }
+
+#ifdef __aarch64__
+/* The processor ignores the upper byte of an address, and programs may keep something there. */
+static void test_tagged(void)
+{
+	unsigned char *memory = fresh(1);
+	unsigned char *tagged = (void *)((uintptr_t)memory | 0x5aUL << 56);
+
+	if (prctl(PR_SET_TAGGED_ADDR_CTRL, PR_TAGGED_ADDR_ENABLE, 0, 0, 0))
+		die("PR_SET_TAGGED_ADDR_CTRL");
+	check(!put(tagged, SIZE) && missed() && arrived(1, SIZE),
+	      "an address with a tag: vwriteto sends what is there");
+	check(!put(memory, SIZE) && hit(), "the same pages are kept, whatever the tag");
+	/* Over the old one. */
+	fresh(2);
+	check(!put(tagged, SIZE) && missed() && arrived(2, SIZE),
+	      "mmap over it, an address with a tag: vwriteto sends what is there now");
+	forget();
+}
+#endif
 
 static void test_moved(void)
 {
@@ -791,6 +812,9 @@ static int be_the_client(__u16 node, __u16 port, long pinned_before)
 		test_hits();
 		test_overlaps();
 		test_mapped_anew();
+#ifdef __aarch64__
+		test_tagged();
+#endif
 		test_moved();
 		test_discarded();
 		test_protected();

@@ -20,6 +20,7 @@ use kernel::{
 };
 
 use super::{
+    bindings as own,
     kernel_range::{
         KernelRange,
         OwnedBytes, //
@@ -124,10 +125,12 @@ impl Buffer {
         self.address() % PAGE_SIZE == 0 && self.len % PAGE_SIZE == 0 && self.len != 0
     }
 
-    /// The address in the calling process; none for memory of the kernel.
+    /// Where it lies in the calling process's address space, so that whoever watches that finds it:
+    /// without a tag that the process may have in the address. None for memory of the kernel.
     pub(crate) fn user_address(&self) -> Option<usize> {
         match &self.place {
-            Place::User(_) => Some(self.address()),
+            // SAFETY: It takes any address.
+            Place::User(_) => Some(unsafe { own::scif_helper_untagged(self.address()) }),
             _ => None,
         }
     }

@@ -131,6 +131,7 @@ void scif_helper_io_write_u32(void __iomem *address, u32 value);
 void scif_helper_io_write_u64(void __iomem *address, u64 value);
 
 /* User space */
+unsigned long scif_helper_untagged(unsigned long address);
 unsigned long scif_helper_compat_ptr(unsigned long argument);
 
 /* The bus of the peers */

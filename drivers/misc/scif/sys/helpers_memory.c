@@ -12,11 +12,13 @@
 #include <linux/io-64-nonatomic-lo-hi.h>
 #include <linux/ioport.h>
 #include <linux/mm.h>
+#include <linux/mmu_context.h>
 #include <linux/mmu_notifier.h>
 #include <linux/overflow.h>
 #include <linux/personality.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/user.h>
+#include <linux/uaccess.h>
 #include <linux/user_namespace.h>
 #include <linux/vmalloc.h>
 
@@ -301,6 +303,20 @@ void scif_helper_io_write_u32(void __iomem *address, u32 value)
 void scif_helper_io_write_u64(void __iomem *address, u64 value)
 {
 	writeq(value, address);
+}
+
+/*
+ * Where an address of the calling process's points to: without the bits that the
+ * processor ignores, in which programs keep tags (arm64's TBI and MTE, x86's LAM).
+ */
+unsigned long scif_helper_untagged(unsigned long address)
+{
+#ifdef CONFIG_ADDRESS_MASKING
+	/* untagged_addr() of x86 takes a variable that is not exported. */
+	return current->mm ? address & mm_untag_mask(current->mm) : address;
+#else
+	return untagged_addr(address);
+#endif
 }
 
 /* Whether these addresses are those of processes. */
