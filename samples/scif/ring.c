@@ -63,6 +63,9 @@ static void send_stores(void)
 {
 #ifdef __x86_64__
 	__builtin_ia32_sfence();
+#elif defined(__aarch64__)
+	/* The barriers among processors, as the one below, do not reach to devices. */
+	__asm__ volatile("dsb st" : : : "memory");
 #else
 	__sync_synchronize();
 #endif
