@@ -30,22 +30,24 @@
 #define OFFSET			0x40000000LL
 
 #define IS_32_BIT		(sizeof(long) == 4)
+/* Where 64-bit numbers are aligned to four bytes: 32-bit x86, but not 32-bit ARM. */
+#define IS_PACKED		(offsetof(struct { char c; __u64 number; }, number) == 4)
 
 /* The layouts that the driver is written for: a call's number tells the argument's size. */
 static_assert(SCIF_BIND == 0xc0087301 && SCIF_LISTEN == 0x40047302, "bind, listen");
 static_assert(SCIF_CONNECT == 0xc0087303 && SCIF_ACCEPTREQ == 0xc0107304, "connect, accept");
 static_assert(SCIF_ACCEPTREG == 0xc0087305 && SCIF_REG == 0xc0287308, "accept, register");
 static_assert(SCIF_UNREG == 0xc0107309 && SCIF_FENCE_WAIT == 0xc0047310, "unregister, wait");
-static_assert(SCIF_SEND == (IS_32_BIT ? 0xc0147306 : 0xc0187306), "send");
-static_assert(SCIF_RECV == (IS_32_BIT ? 0xc0147307 : 0xc0187307), "recv");
-static_assert(SCIF_READFROM == (IS_32_BIT ? 0xc024730a : 0xc028730a), "readfrom");
-static_assert(SCIF_WRITETO == (IS_32_BIT ? 0xc024730b : 0xc028730b), "writeto");
-static_assert(SCIF_VREADFROM == (IS_32_BIT ? 0xc024730c : 0xc028730c), "vreadfrom");
-static_assert(SCIF_VWRITETO == (IS_32_BIT ? 0xc024730d : 0xc028730d), "vwriteto");
-static_assert(SCIF_GET_NODEIDS == (IS_32_BIT ? 0xc014730e : 0xc018730e), "nodes");
-static_assert(SCIF_FENCE_MARK == (IS_32_BIT ? 0xc00c730f : 0xc010730f), "fence_mark");
-static_assert(SCIF_FENCE_SIGNAL == (IS_32_BIT ? 0xc0247311 : 0xc0287311), "fence_signal");
-static_assert(offsetof(struct scifioctl_fence_mark, mark) == (IS_32_BIT ? 4 : 8), "mark");
+static_assert(SCIF_SEND == (IS_PACKED ? 0xc0147306 : 0xc0187306), "send");
+static_assert(SCIF_RECV == (IS_PACKED ? 0xc0147307 : 0xc0187307), "recv");
+static_assert(SCIF_READFROM == (IS_PACKED ? 0xc024730a : 0xc028730a), "readfrom");
+static_assert(SCIF_WRITETO == (IS_PACKED ? 0xc024730b : 0xc028730b), "writeto");
+static_assert(SCIF_VREADFROM == (IS_PACKED ? 0xc024730c : 0xc028730c), "vreadfrom");
+static_assert(SCIF_VWRITETO == (IS_PACKED ? 0xc024730d : 0xc028730d), "vwriteto");
+static_assert(SCIF_GET_NODEIDS == (IS_PACKED ? 0xc014730e : 0xc018730e), "nodes");
+static_assert(SCIF_FENCE_MARK == (IS_PACKED ? 0xc00c730f : 0xc010730f), "fence_mark");
+static_assert(SCIF_FENCE_SIGNAL == (IS_PACKED ? 0xc0247311 : 0xc0287311), "fence_signal");
+static_assert(offsetof(struct scifioctl_fence_mark, mark) == (IS_PACKED ? 4 : 8), "mark");
 
 /* Two pages, and behind them one that nobody may touch. */
 static unsigned char *edge;
