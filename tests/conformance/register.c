@@ -120,14 +120,14 @@ static void register_per_connection(void)
 	__s64 there = ask(peer, DO_PAGES, 2);
 	char data[2];
 
-	expect_value(ask(peer, DO_REGISTER, one.there, there, PAGE, 0x1000, READ_WRITE,
-			 SCIF_MAP_FIXED), 0x1000);
-	expect_value(ask(peer, DO_REGISTER, two.there, there + PAGE, PAGE, 0x1000, READ_WRITE,
-			 SCIF_MAP_FIXED), 0x1000);
-	expect_value(scif_vwriteto(one.here, "1", 1, 0x1000, SYNC), 0);
-	expect_value(scif_vwriteto(two.here, "2", 1, 0x1000, SYNC), 0);
-	expect_value(scif_vreadfrom(one.here, data, 1, 0x1000, SYNC), 0);
-	expect_value(scif_vreadfrom(two.here, data + 1, 1, 0x1000, SYNC), 0);
+	expect_value(ask(peer, DO_REGISTER, one.there, there, PAGE, 0x10000, READ_WRITE,
+			 SCIF_MAP_FIXED), 0x10000);
+	expect_value(ask(peer, DO_REGISTER, two.there, there + PAGE, PAGE, 0x10000, READ_WRITE,
+			 SCIF_MAP_FIXED), 0x10000);
+	expect_value(scif_vwriteto(one.here, "1", 1, 0x10000, SYNC), 0);
+	expect_value(scif_vwriteto(two.here, "2", 1, 0x10000, SYNC), 0);
+	expect_value(scif_vreadfrom(one.here, data, 1, 0x10000, SYNC), 0);
+	expect_value(scif_vreadfrom(two.here, data + 1, 1, 0x10000, SYNC), 0);
 	expect(data[0] == '1' && data[1] == '2');
 }
 
@@ -411,8 +411,8 @@ static void register_read_only_file(void)
 	expect(scif_register(pair.here, memory, PAGE, 0, SCIF_PROT_WRITE, 0) == -1);
 	/* A transfer into it would be the same. */
 	expect_value(ask(pair.peer, DO_REGISTER, pair.there, ask(pair.peer, DO_PAGES, 1), PAGE,
-			 0x1000, READ_WRITE, SCIF_MAP_FIXED), 0x1000);
-	expect(scif_vreadfrom(pair.here, memory, PAGE, 0x1000, SYNC) == -1);
+			 0x10000, READ_WRITE, SCIF_MAP_FIXED), 0x10000);
+	expect(scif_vreadfrom(pair.here, memory, PAGE, 0x10000, SYNC) == -1);
 	expect_value(pread(file, page, PAGE, 0), PAGE);
 	expect_value(differs_from_byte(page, 1, PAGE), -1);
 	expect_value(differs_from_byte(memory, 1, PAGE), -1);

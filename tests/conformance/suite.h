@@ -183,7 +183,8 @@ __u64 now(void);
 
 /* --- Memory and its content --- */
 
-#define PAGE		4096L
+/* A page is what the kernel says: arm64 has kernels with 4, 16 and 64 KiB. */
+#define PAGE		sysconf(_SC_PAGESIZE)
 #define MIB		(1024 * 1024L)
 #define NOBODY		65534
 

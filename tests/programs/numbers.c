@@ -12,7 +12,7 @@
 #include "hang_limits.h"
 #include "numbers.h"
 
-#define PAGE		4096L
+#define PAGE		sysconf(_SC_PAGESIZE)
 #define COUNTERS	"/sys/kernel/debug/scif/counters"
 
 static char text[65536];

@@ -26,7 +26,7 @@
 #include "signals.h"
 #include "tap.h"
 
-#define PAGE			4096
+#define PAGE			sysconf(_SC_PAGESIZE)
 #define OFFSET			0x40000000LL
 
 #define IS_32_BIT		(sizeof(long) == 4)

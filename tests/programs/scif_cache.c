@@ -33,7 +33,7 @@
 #include "numbers.h"
 #include "tap.h"
 
-#define PAGE			4096L
+#define PAGE			sysconf(_SC_PAGESIZE)
 #define WINDOW			0x10000000L
 #define WINDOW_SIZE		(4L << 20)
 
@@ -359,7 +359,8 @@ static void test_discarded(void)
 {
 	unsigned char *memory = fresh_and_kept(1);
 	unsigned char *back = malloc(SIZE);
-	static const unsigned char zeroes[SIZE];
+	/* Enough for pages of 64 KiB. */
+	static const unsigned char zeroes[PAGES << 16];
 
 	if (madvise(memory, SIZE, MADV_DONTNEED))
 		die("madvise");
