@@ -59,6 +59,16 @@ expect "a series that is too old" 1 "LINUX_SERIES=6.12 is too old" with_series 6
 expect "a series that is no series" 1 "is no series of Linux" with_series next choose
 expect "everything is downloaded" 0 "linux-7.3.4-1" packages fetch
 expect "and not twice" 0 "linux-7.3.4-1" packages fetch
+expect "not there for another machine" 1 "Linux 7.3.4-1 and not linux-binary-7.3.4+deb13-arm64:arm64 of the same version" packages foreign arm64
+for package in binary headers; do
+	echo "linux-$package-7.3.4+deb13-arm64:arm64 7.3.3-1"
+done >>"$ARCHIVE"
+expect "there in another version" 1 "is being updated, try again" packages foreign arm64
+for package in binary headers; do
+	echo "linux-$package-7.3.4+deb13-arm64:arm64 7.3.4-1"
+done >>"$ARCHIVE"
+expect "kernel and headers for another machine" 0 "linux-7.3.4-1-arm64" packages foreign arm64
+expect "and not twice, either" 0 "linux-7.3.4-1-arm64" packages foreign arm64
 
 archive "linux-source-7.3 7.3.9-1" "linux-source-7.4 7.4.1-1" "linux-source-7.10 7.10.2-1" \
 	"$(kernel 7.3.9+deb13-amd64 7.3.9-1)" "$(kernel 7.4.1+deb13-amd64 7.4.1-1)" \
