@@ -26,6 +26,8 @@ help:
 	@echo '                             KERNEL=debug: on the kernel with KASAN, lockdep and the like'
 	@echo '                             FILTER=...: only the lab tests with that in their name'
 	@echo '  make conformance           the conformance suite, rule by rule, as TAP; KERNEL=debug, too'
+	@echo '  make arm64                 the module and the library for arm64'
+	@echo '  make conformance-arm64     and the suite on it, over loopback, in an emulated guest'
 	@echo
 	@echo 'The module for a machine of yours:'
 	@echo '  make modules KDIR=...      build scif.ko against a prepared kernel tree >= 7.3'
@@ -73,6 +75,12 @@ build:
 
 conformance: build
 	@$(environment) scripts/conformance --kernel "$(KERNEL)" $(TOPOLOGY)
+
+arm64:
+	@$(environment) scripts/arm64 build
+
+conformance-arm64:
+	@$(environment) scripts/arm64 conformance
 
 host-test:
 	@$(environment) scripts/test --host-only
@@ -146,6 +154,6 @@ endif
 distclean: clean
 	scripts/environment remove-all
 
-.PHONY: help demo test build conformance host-test check modules modules_install \
+.PHONY: help demo test build conformance arm64 conformance-arm64 host-test check modules modules_install \
 	kernel-rust ntb-modules ntb-modules_install overlay update-pins tools deb docs lib lib_install lib_uninstall \
 	tools_install tools_uninstall shell clean distclean
