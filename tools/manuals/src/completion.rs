@@ -46,7 +46,16 @@ fn visible(command: &Command) -> Command {
     }
     let arguments = command.get_arguments().filter(|each| !each.is_hide_set());
     let commands = command.get_subcommands().filter(|each| !each.is_hide_set());
+    // An argument may name a group. What is hidden cannot be in one.
+    let groups = command.get_groups().filter(|group| {
+        group.get_args().all(|id| {
+            command
+                .get_arguments()
+                .any(|each| each.get_id() == id && !each.is_hide_set())
+        })
+    });
     copy.args(arguments.cloned())
+        .groups(groups.cloned())
         .subcommands(commands.map(visible))
 }
 
