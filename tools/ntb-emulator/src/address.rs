@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use crate::bus::Bus;
 use crate::bus::Fault;
+use crate::bus::Route;
 use crate::guest_memory::Access;
 use crate::guest_memory::GuestMemory;
 use crate::guest_memory::Pin;
@@ -31,6 +32,8 @@ struct Place {
     memory: Option<(Arc<Ram>, u64)>,
     /// For how many bytes.
     length: u64,
+    /// Through which of the guest's NTB functions, if any.
+    port: Option<usize>,
     _pin: Option<Pin>,
 }
 
@@ -46,13 +49,14 @@ impl GuestBus {
             return Some(Place {
                 memory: Some((Arc::clone(self.memory.ram()), found.offset)),
                 length: found.length,
+                port: None,
                 _pin: Some(found.pin),
             });
         }
-        let reach = self
-            .ports
-            .iter()
-            .find_map(|port| port.decode(address, length, access))?;
+        let (port, reach) = self.ports.iter().enumerate().find_map(|(index, port)| {
+            let reach = port.decode(address, length, access)?;
+            Some((Some(index), reach))
+        })?;
         match reach {
             Reach::Memory {
                 ram,
@@ -62,15 +66,28 @@ impl GuestBus {
             } => Some(Place {
                 memory: Some((ram, offset)),
                 length,
+                port,
                 _pin: pin,
             }),
             Reach::LinkDown { length } if access == Access::Write => Some(Place {
                 memory: None,
                 length,
+                port,
                 _pin: None,
             }),
             Reach::LinkDown { .. } | Reach::Nothing => None,
         }
+    }
+
+    /// Both places of a copy; there is no more at the second than at the first.
+    fn places(&self, source: u64, destination: u64, length: u64) -> Result<(Place, Place), Fault> {
+        let from = self
+            .resolve(source, length, Access::Read)
+            .ok_or(Fault::Read)?;
+        let to = self
+            .resolve(destination, from.length, Access::Write)
+            .ok_or(Fault::Write)?;
+        Ok((from, to))
     }
 }
 
@@ -97,13 +114,17 @@ impl Bus for GuestBus {
         }
     }
 
+    fn route(&self, source: u64, destination: u64, length: u64) -> Result<Route, Fault> {
+        let (from, to) = self.places(source, destination, length)?;
+        Ok(Route {
+            length: to.length,
+            from: from.port,
+            to: to.port,
+        })
+    }
+
     fn copy(&self, source: u64, destination: u64, length: u64) -> Result<u64, Fault> {
-        let from = self
-            .resolve(source, length, Access::Read)
-            .ok_or(Fault::Read)?;
-        let to = self
-            .resolve(destination, from.length, Access::Write)
-            .ok_or(Fault::Write)?;
+        let (from, to) = self.places(source, destination, length)?;
         let (ram, offset) = from.memory.as_ref().ok_or(Fault::Read)?;
         if let Some((peer, target)) = &to.memory {
             Ram::copy(ram, *offset, peer, *target, to.length).map_err(|_| Fault::Write)?;
@@ -158,8 +179,9 @@ mod tests {
             downstream: 1,
             personality: Personality::Gen5,
             windows: Windows::Aperture,
+            model: None,
         };
-        let link = Link::new(&entry, [view(0), view(1)]);
+        let link = Link::new(&entry, [view(0), view(1)], None);
         map(
             Port::new(&link, 1).memory(),
             IOVA,
@@ -264,6 +286,22 @@ mod tests {
             let reason = places.get(expected).map(|(from, _)| if from.is_none() { Fault::Read } else { Fault::Write });
             prop_assert_eq!(fault, reason);
         }
+    }
+
+    #[test]
+    fn routes_say_what_is_with_a_peer() {
+        let Pair { link, bus, .. } = pair();
+        let route = |source, destination| bus.route(source, destination, 8).map(|r| (r.from, r.to));
+        assert_eq!(route(0, 64), Ok((None, None)));
+        assert_eq!(route(0, APERTURE), Ok((None, Some(0))));
+        assert_eq!(route(TRAPPED, 0), Ok((Some(0), None)));
+        assert_eq!(route(APERTURE, TRAPPED), Ok((Some(0), Some(0))));
+        assert_eq!(route(RAM, 0), Err(Fault::Read));
+        assert_eq!(route(0, RAM), Err(Fault::Write));
+        let end = bus.route(APERTURE + RAM - 4, 0, 8);
+        assert_eq!(end.map(|route| route.length), Ok(4));
+        link.allow(false);
+        assert_eq!(route(0, APERTURE), Ok((None, Some(0))));
     }
 
     #[test]

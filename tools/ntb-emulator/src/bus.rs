@@ -13,6 +13,17 @@ pub enum Fault {
     Write,
 }
 
+/// What a copy passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Route {
+    /// How many bytes go that way.
+    pub length: u64,
+    /// The number of the NTB function behind which the source is, if it is with a peer.
+    pub from: Option<usize>,
+    /// The same for the destination.
+    pub to: Option<usize>,
+}
+
 /// Memory as the engine sees it.
 pub trait Bus {
     /// Reads all of `data` or fails.
@@ -20,6 +31,10 @@ pub trait Bus {
 
     /// Writes all of `data` or fails.
     fn write(&self, address: u64, data: &[u8]) -> Result<(), Fault>;
+
+    /// What a copy of at most `length` bytes (which is not 0) would pass, or how it would
+    /// fail. It may be another way when it is done.
+    fn route(&self, source: u64, destination: u64, length: u64) -> Result<Route, Fault>;
 
     /// Copies at least 1 and at most `length` bytes (which is not 0), and says how many.
     fn copy(&self, source: u64, destination: u64, length: u64) -> Result<u64, Fault>;

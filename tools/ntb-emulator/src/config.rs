@@ -17,6 +17,10 @@ use anyhow::ensure;
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::model::figures::EngineFigures;
+use crate::model::figures::LinkFigures;
+use crate::model::figures::validate_slowdown;
+
 /// The page size of the guests.
 pub const PAGE_SIZE: u64 = 4096;
 
@@ -43,6 +47,17 @@ pub struct Topology {
     /// The NTB pairs, each between two different guests.
     #[serde(default)]
     pub links: Vec<Link>,
+    /// How many times as long everything takes that has a model.
+    #[serde(default = "as_it_is", skip_serializing_if = "is_as_it_is")]
+    pub slowdown: u64,
+}
+
+fn as_it_is() -> u64 {
+    1
+}
+
+fn is_as_it_is(slowdown: &u64) -> bool {
+    *slowdown == 1
 }
 
 /// One guest.
@@ -57,6 +72,9 @@ pub struct Guest {
     /// How many DMA functions (of one channel each) the guest has.
     #[serde(default = "one_channel")]
     pub dma_channels: usize,
+    /// What each of them takes; without it, what this machine takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<EngineFigures>,
 }
 
 fn one_channel() -> usize {
@@ -77,6 +95,9 @@ pub struct Link {
     /// What the two memory windows of each end are.
     #[serde(default)]
     pub windows: Windows,
+    /// What passing it takes; without it, what this machine takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<LinkFigures>,
 }
 
 /// The hardware an NTB function looks like.
@@ -159,6 +180,11 @@ impl Topology {
                 "guest {number}: {} DMA channels, at most {MAX_DMA_CHANNELS} are possible",
                 guest.dma_channels
             );
+            if let Some(engine) = &guest.engine {
+                engine
+                    .validate()
+                    .with_context(|| format!("guest {number}: engine"))?;
+            }
             for other in &self.guests[..number] {
                 ensure!(
                     other.ram_file != guest.ram_file,
@@ -167,6 +193,7 @@ impl Topology {
                 );
             }
         }
+        validate_slowdown(self.slowdown)?;
         for (number, link) in self.links.iter().enumerate() {
             self.validate_link(link)
                 .with_context(|| format!("link {number}"))?;
@@ -193,6 +220,9 @@ impl Topology {
             "guest {} is at both ends",
             link.upstream
         );
+        if let Some(model) = &link.model {
+            model.validate().context("model")?;
+        }
         match link.windows {
             Windows::Aperture => {}
             Windows::Trapped { size } => ensure!(
@@ -224,6 +254,12 @@ impl Topology {
             }
         }
         Ok(())
+    }
+
+    /// Whether anything takes time that would not by itself.
+    pub fn has_model(&self) -> bool {
+        self.links.iter().any(|link| link.model.is_some())
+            || self.guests.iter().any(|guest| guest.engine.is_some())
     }
 
     /// The NTB functions of a guest, in the order of their numbers.
@@ -294,6 +330,7 @@ mod tests {
             ram_file: format!("/ram-{number}").into(),
             ram_size: 64 << 20,
             dma_channels: 1,
+            engine: None,
         }
     }
 
@@ -303,6 +340,7 @@ mod tests {
             downstream,
             personality: Personality::Gen5,
             windows,
+            model: None,
         }
     }
 
@@ -311,7 +349,39 @@ mod tests {
             directory: "/run".into(),
             guests: (0..guests).map(guest).collect(),
             links,
+            slowdown: 1,
         }
+    }
+
+    #[test]
+    fn a_model_is_as_documented() {
+        let text = r#"{
+            "directory": "/d",
+            "slowdown": 20,
+            "guests": [
+                { "ram_file": "/d/ram-0", "ram_size": 536870912, "engine": {} },
+                { "ram_file": "/d/ram-1", "ram_size": 536870912,
+                  "engine": { "bandwidth": 1000000000, "descriptor_ns": 300 } }
+            ],
+            "links": [
+                { "upstream": 0, "downstream": 1, "model": {} },
+                { "upstream": 0, "downstream": 1, "model": { "read_ns": 1500 } },
+                { "upstream": 0, "downstream": 1 }
+            ]
+        }"#;
+        let topology: Topology = serde_json::from_str(text).unwrap();
+        topology.validate().unwrap();
+        assert_eq!(topology.slowdown, 20);
+        assert_eq!(topology.guests[0].engine, Some(EngineFigures::default()));
+        let engine = topology.guests[1].engine.unwrap();
+        assert_eq!(engine.bandwidth, 1_000_000_000);
+        assert_eq!(topology.links[0].model, Some(LinkFigures::GEN3_X8));
+        assert_eq!(topology.links[1].model.unwrap().read_ns, 1500);
+        assert_eq!(topology.links[2].model, None);
+        assert!(topology.has_model());
+        let again: Topology =
+            serde_json::from_str(&serde_json::to_string(&topology).unwrap()).unwrap();
+        assert_eq!(again, topology);
     }
 
     #[test]
@@ -331,6 +401,7 @@ mod tests {
         }"#;
         let topology: Topology = serde_json::from_str(text).unwrap();
         topology.validate().unwrap();
+        assert!(!topology.has_model());
         assert_eq!(topology.guests[1].dma_channels, 1);
         assert_eq!(topology.links[0].personality, Personality::Gen5);
         assert_eq!(topology.links[0].windows, Windows::Aperture);
@@ -407,6 +478,21 @@ mod tests {
         let mut same = topology(2, vec![]);
         same.guests[1].ram_file = same.guests[0].ram_file.clone();
         refused(same, "its own RAM file");
+        let mut model = link(0, 1, Windows::Aperture);
+        model.model = Some(LinkFigures {
+            payload: 3,
+            ..LinkFigures::default()
+        });
+        refused(topology(2, vec![model]), "link 0: model: payload 3");
+        let mut engine = topology(1, vec![]);
+        engine.guests[0].engine = Some(EngineFigures {
+            bandwidth: 0,
+            ..EngineFigures::default()
+        });
+        refused(engine, "guest 0: engine: bandwidth 0");
+        let mut slow = topology(1, vec![]);
+        slow.slowdown = 0;
+        refused(slow, "slowdown 0");
         let mut long = topology(1, vec![]);
         long.directory = "/x".repeat(60).into();
         refused(long, "shorter directory");

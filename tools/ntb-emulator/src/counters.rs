@@ -30,6 +30,8 @@ pub struct Counters {
     pub dma_bytes: AtomicU64,
     /// See [`Snapshot::dma_errors`].
     pub dma_errors: AtomicU64,
+    /// See [`Snapshot::dma_late_us`].
+    pub dma_late_us: AtomicU64,
 }
 
 /// The counters of one function, or the sum of several, at one moment.
@@ -52,6 +54,10 @@ pub struct Snapshot {
     pub dma_bytes: u64,
     /// DMA descriptors that failed, and rings that could not be read.
     pub dma_errors: u64,
+    /// Microseconds that engines took longer than the model of the link says, as this
+    /// machine is too slow for it. Not those that they have made up for.
+    #[serde(default)]
+    pub dma_late_us: u64,
 }
 
 impl Counters {
@@ -71,6 +77,7 @@ impl Counters {
             dma_descriptors: self.dma_descriptors.load(Relaxed),
             dma_bytes: self.dma_bytes.load(Relaxed),
             dma_errors: self.dma_errors.load(Relaxed),
+            dma_late_us: self.dma_late_us.load(Relaxed),
         }
     }
 
@@ -85,6 +92,7 @@ impl Counters {
             &self.dma_descriptors,
             &self.dma_bytes,
             &self.dma_errors,
+            &self.dma_late_us,
         ] {
             counter.store(0, Relaxed);
         }
@@ -101,5 +109,6 @@ impl AddAssign for Snapshot {
         self.dma_descriptors += other.dma_descriptors;
         self.dma_bytes += other.dma_bytes;
         self.dma_errors += other.dma_errors;
+        self.dma_late_us += other.dma_late_us;
     }
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Puts a topology together: RAM files, links, functions, sockets and threads.
 //!
-//! Threads: one for each function and its socket, one for each DMA engine, one that
-//! accepts control connections and one for each of those. None of them ever ends while
+//! Threads: one for each function and its socket, one for each DMA engine, one for the
+//! doorbells of each direction of a link that takes time, one that accepts control
+//! connections and one for each of those. None of them ever ends while
 //! all is well; if one has to, that is reported as [`Event::Failed`] and the process is to
 //! end, as guests cannot do without it.
 
@@ -18,6 +19,7 @@ use std::thread;
 
 use anyhow::Context;
 use anyhow::Result;
+use anyhow::anyhow;
 use anyhow::bail;
 
 use crate::address::GuestBus;
@@ -34,8 +36,16 @@ use crate::control::Response;
 use crate::control::State;
 use crate::dma::DmaFunction;
 use crate::guest_memory::GuestMemory;
+use crate::model::bells::bells;
+use crate::model::clock::Clock;
+use crate::model::clock::Monotonic;
+use crate::model::link::Crossing;
+use crate::model::link::LinkModel;
+use crate::model::pace::Pace;
+use crate::model::pacer::Pacer;
 use crate::ntb::function::NtbFunction;
 use crate::ntb::link::Link;
+use crate::ntb::link::Timing;
 use crate::ntb::port::Port;
 use crate::ram::Ram;
 use crate::server::Function;
@@ -138,18 +148,22 @@ fn machine(topology: Topology, events: &Sender<Event>) -> Result<Machine> {
         .iter()
         .map(|guest| Ram::open(&guest.ram_file, guest.ram_size).map(Arc::new))
         .collect::<Result<Vec<_>>>()?;
-    let links: Vec<_> = topology
-        .links
-        .iter()
-        .map(|link| {
-            let ends = [link.upstream, link.downstream];
-            let memory = ends.map(|guest| Arc::new(GuestMemory::new(Arc::clone(&rams[guest]))));
-            Link::new(link, memory)
-        })
-        .collect();
+    // Before the threads that go by it.
+    let clock: Option<Arc<dyn Clock>> = match topology.has_model() {
+        true => Some(Arc::new(Monotonic::start()?)),
+        false => None,
+    };
+    let links = (0..topology.links.len())
+        .map(|number| link(&topology, number, &rams, clock.as_ref(), events))
+        .collect::<Result<Vec<_>>>()?;
     let mut guests = Vec::new();
     for (guest, ram) in rams.iter().enumerate() {
-        guests.push(functions(&topology, guest, ram, &links, events)?);
+        let ports: Vec<_> = topology
+            .ntb_functions(guest)
+            .map(|entry| Port::new(&links[entry.link], entry.end))
+            .collect();
+        let pacer = || pacer(&topology, guest, &ports, clock.as_ref());
+        guests.push(functions(&topology, guest, ram, &ports, &pacer, events)?);
     }
     Ok(Machine {
         topology,
@@ -158,28 +172,76 @@ fn machine(topology: Topology, events: &Sender<Event>) -> Result<Machine> {
     })
 }
 
+/// A link, and the threads for its doorbells if it takes time.
+fn link(
+    topology: &Topology,
+    number: usize,
+    rams: &[Arc<Ram>],
+    clock: Option<&Arc<dyn Clock>>,
+    events: &Sender<Event>,
+) -> Result<Arc<Link>> {
+    let entry = &topology.links[number];
+    let ends = [entry.upstream, entry.downstream];
+    let memory = ends.map(|guest| Arc::new(GuestMemory::new(Arc::clone(&rams[guest]))));
+    let (Some(figures), Some(clock)) = (entry.model, clock) else {
+        return Ok(Link::new(entry, memory, None));
+    };
+    let model = Arc::new(LinkModel::new(figures.slowed(topology.slowdown)));
+    let (upstream, downstream) = (bells(), bells());
+    let timing = Timing {
+        clock: Arc::clone(clock),
+        crossings: [0, 1].map(|end| Crossing::new(&model, end)),
+        ropes: [upstream.0, downstream.0],
+    };
+    let link = Link::new(entry, memory, Some(timing));
+    for (end, bells) in [(1, upstream.1), (0, downstream.1)] {
+        let (link, clock) = (Arc::clone(&link), Arc::clone(clock));
+        spawn(&format!("bells {number} {end}"), events, move || {
+            while let Some(source) = bells.next(&*clock) {
+                link.arrive(end, source);
+            }
+            anyhow!("nobody is left to ring doorbells")
+        })?;
+    }
+    Ok(link)
+}
+
+/// What makes an engine of a guest take its time, if anything does.
+fn pacer(
+    topology: &Topology,
+    guest: usize,
+    ports: &[Port],
+    clock: Option<&Arc<dyn Clock>>,
+) -> Option<Pacer> {
+    let engine = topology.guests[guest].engine;
+    let crossings: Vec<_> = ports.iter().map(|port| port.crossing().cloned()).collect();
+    if engine.is_none() && crossings.iter().all(Option::is_none) {
+        return None;
+    }
+    let engine = engine.map(|engine| engine.slowed(topology.slowdown));
+    let pace = Pace::new(engine, crossings);
+    Some(Pacer::new(pace, Arc::clone(clock?)))
+}
+
 fn functions(
     topology: &Topology,
     guest: usize,
     ram: &Arc<Ram>,
-    links: &[Arc<Link>],
+    ports: &[Port],
+    pacer: &dyn Fn() -> Option<Pacer>,
     events: &Sender<Event>,
 ) -> Result<Vec<Entry>> {
     let mut entries = Vec::new();
-    let mut ports = Vec::new();
-    let ntb = topology.ntb_functions(guest);
-    for (index, (entry, socket)) in ntb.zip(topology.ntb_sockets(guest)).enumerate() {
-        let port = Port::new(&links[entry.link], entry.end);
-        ports.push(port.clone());
+    for (index, (port, socket)) in ports.iter().zip(topology.ntb_sockets(guest)).enumerate() {
         let name = format!("ntb-{index}");
-        let function = NtbFunction::new(format!("guest {guest} {name}"), port);
+        let function = NtbFunction::new(format!("guest {guest} {name}"), port.clone());
         entries.push(serve(name, Arc::new(function), &socket, events)?);
     }
     for (index, socket) in topology.dma_sockets(guest).into_iter().enumerate() {
         let memory = Arc::new(GuestMemory::new(Arc::clone(ram)));
-        let bus = GuestBus::new(Arc::clone(&memory), ports.clone());
+        let bus = GuestBus::new(Arc::clone(&memory), ports.to_vec());
         let name = format!("dma-{index}");
-        let function = DmaFunction::new(format!("guest {guest} {name}"), memory, bus);
+        let function = DmaFunction::new(format!("guest {guest} {name}"), memory, bus, pacer());
         let function = Arc::new(function);
         let engine = Arc::clone(&function);
         spawn(&format!("{guest} {name} engine"), events, move || {

@@ -15,6 +15,7 @@
 //! bus                  memory as a DMA engine sees it
 //! address              bus address -> own RAM | a peer's RAM through a window | nothing
 //! guest_memory  ram    what a device may reach; the memory itself
+//! model                what all that takes on hardware, if it is to take as long
 //! interrupt  counters
 //! ```
 //!
@@ -31,6 +32,7 @@ pub mod emulator;
 pub mod guest_memory;
 pub mod interrupt;
 pub mod mmio;
+pub mod model;
 pub mod ntb;
 pub mod pci;
 pub mod ram;

@@ -38,6 +38,17 @@ windows      "aperture": window 0 traps, window 1 is mapped over all of the peer
              {"fixed": {"base": B, "size": S}}: both are mapped, at B and B+S of the peer's RAM;
              {"trapped": {"size": S}}: both trap
 
+What links and DMA engines take on hardware, where it is to take as long (Documentation/link-model.rst):
+
+  { "directory": "/run/lab", "slowdown": 20,
+    "guests": [ { ..., "engine": { "bandwidth": 4500000000, "descriptor_ns": 250 } }, ... ],
+    "links": [ { ..., "model": { "bandwidth": 7235000000, "read_ns": 900 } } ] }
+
+model        of a link: bandwidth (bytes per second, each direction), posted_ns, read_ns,
+             register_read_ns, payload, request, outstanding; by default PCIe Gen 3, 8 lanes: {}
+engine       of each of a guest's DMA functions: bandwidth, descriptor_ns; {} has defaults, too
+slowdown     all of that takes so many times as long, as guests do that are emulated
+
 Each function gets a vfio-user socket in the directory: guest-G-ntb-N.sock, guest-G-dma-N.sock.
 Start QEMU, after "ready" has been printed, with
   -object memory-backend-file,id=ram,size=512M,mem-path=/dev/shm/ram-0,share=on

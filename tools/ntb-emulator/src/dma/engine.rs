@@ -5,6 +5,9 @@
 //! between two of them the engine looks whether it is to abort. A failed copy is written
 //! back as failed and the next descriptor is executed; a ring that cannot be read stops
 //! the engine until it is started again. Nothing a guest writes can do more than that.
+//!
+//! With a [`Pacer`] it takes its time: before each chunk it waits until that would be over
+//! on hardware, with nothing locked and nothing pinned.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -25,6 +28,8 @@ use crate::bus::Fault;
 use crate::counters::Counters;
 use crate::interrupt::Interrupts;
 use crate::mmio;
+use crate::model::pacer;
+use crate::model::pacer::Pacer;
 
 /// The most that is copied without looking up.
 const CHUNK: u64 = 256 << 10;
@@ -39,19 +44,27 @@ pub struct Engine<B> {
     /// The copy in progress is to end.
     abort: AtomicBool,
     bus: B,
+    /// Unless it is to be as fast as it can.
+    pacer: Option<Pacer>,
     interrupts: Arc<Interrupts>,
     counters: Arc<Counters>,
 }
 
 impl<B: Bus> Engine<B> {
     /// An engine after reset. Something has to call [`Self::run`], or [`Self::step`].
-    pub fn new(bus: B, interrupts: Arc<Interrupts>, counters: Arc<Counters>) -> Self {
+    pub fn new(
+        bus: B,
+        pacer: Option<Pacer>,
+        interrupts: Arc<Interrupts>,
+        counters: Arc<Counters>,
+    ) -> Self {
         Self {
             registers: Mutex::default(),
             work: Condvar::new(),
             idle: Condvar::new(),
             abort: AtomicBool::new(false),
             bus,
+            pacer,
             interrupts,
             counters,
         }
@@ -91,7 +104,10 @@ impl<B: Bus> Engine<B> {
             let mut registers = self.registers.lock();
             let begun = loop {
                 match registers.begin() {
-                    Ok(None) => self.work.wait(&mut registers),
+                    Ok(None) => {
+                        self.idle();
+                        self.work.wait(&mut registers);
+                    }
                     begun => break begun,
                 }
             };
@@ -147,8 +163,10 @@ impl<B: Bus> Engine<B> {
         let mut flags = [0; 4];
         self.bus.read(slot.address, &mut flags)?;
         if !descriptor::is_valid(u32::from_le_bytes(flags)) {
+            self.idle();
             return Ok(End::NotValid);
         }
+        self.begin();
         let mut raw = [0; descriptor::SIZE as usize];
         self.bus.read(slot.address, &mut raw)?;
         raw[..4].copy_from_slice(&flags);
@@ -156,6 +174,9 @@ impl<B: Bus> Engine<B> {
         let Some((outcome, done)) = self.copy(&descriptor) else {
             return Ok(End::Aborted);
         };
+        if !self.over() {
+            return Ok(End::Aborted);
+        }
         Counters::count(&self.counters.dma_descriptors);
         self.counters.dma_bytes.fetch_add(done.into(), Relaxed);
         if outcome != Outcome::Done {
@@ -178,11 +199,13 @@ impl<B: Bus> Engine<B> {
             if self.abort.load(Relaxed) {
                 return None;
             }
-            let step = self.bus.copy(
-                descriptor.source + done,
-                descriptor.destination + done,
-                (total - done).min(CHUNK),
-            );
+            let from = descriptor.source + done;
+            let to = descriptor.destination + done;
+            let step = match self.in_time(from, to, total - done) {
+                Ok(Some(length)) => self.bus.copy(from, to, length),
+                Ok(None) => return None,
+                Err(fault) => Err(fault),
+            };
             match step {
                 Ok(copied) => done += copied,
                 Err(Fault::Read) => return Some((Outcome::ReadFailed, done as u32)),
@@ -191,6 +214,39 @@ impl<B: Bus> Engine<B> {
         }
         Some((Outcome::Done, done as u32))
     }
+
+    /// Waits until the next chunk of a copy would be over. Returns its length, or nothing if
+    /// the engine is to abort.
+    fn in_time(&self, source: u64, destination: u64, rest: u64) -> Result<Option<u64>, Fault> {
+        let Some(pacer) = &self.pacer else {
+            return Ok(Some(rest.min(CHUNK)));
+        };
+        let length = rest.min(pacer::CHUNK);
+        let route = self.bus.route(source, destination, length)?;
+        pacer.copy(&route);
+        Ok(self.over().then_some(route.length))
+    }
+
+    /// Waits until what was begun would be over. Returns false if the engine is to abort.
+    fn over(&self) -> bool {
+        match &self.pacer {
+            Some(pacer) => pacer.wait(|| self.abort.load(Relaxed)),
+            None => true,
+        }
+    }
+
+    fn begin(&self) {
+        if let Some(pacer) = &self.pacer {
+            let lost = pacer.begin();
+            self.counters.dma_late_us.fetch_add(lost, Relaxed);
+        }
+    }
+
+    fn idle(&self) {
+        if let Some(pacer) = &self.pacer {
+            pacer.idle();
+        }
+    }
 }
 
 #[cfg(test)]
@@ -198,6 +254,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::bus::Route;
+    use crate::model::clock::Clock;
+    use crate::model::clock::fake::Fake;
+    use crate::model::figures::EngineFigures;
+    use crate::model::pace::Pace;
+    use crate::model::picoseconds::Picoseconds;
 
     /// 64 KiB of memory at 0, of which the last 4 KiB are read-only, in pieces of 1 KiB.
     struct Plain {
@@ -238,19 +300,47 @@ mod tests {
         }
 
         fn copy(&self, source: u64, destination: u64, length: u64) -> Result<u64, Fault> {
-            let length = length
-                .min(PIECE - source % PIECE)
-                .min(PIECE - destination % PIECE);
+            let length = self.route(source, destination, length)?.length;
             let from = Self::slice(source, length, MEMORY).ok_or(Fault::Read)?;
             let to = Self::slice(destination, length, WRITABLE).ok_or(Fault::Write)?;
             self.bytes.lock().copy_within(from, to.start);
             Ok(length)
         }
+
+        fn route(&self, source: u64, destination: u64, length: u64) -> Result<Route, Fault> {
+            let length = length
+                .min(PIECE - source % PIECE)
+                .min(PIECE - destination % PIECE);
+            Self::slice(source, length, MEMORY).ok_or(Fault::Read)?;
+            Self::slice(destination, length, WRITABLE).ok_or(Fault::Write)?;
+            Ok(Route {
+                length,
+                from: None,
+                to: None,
+            })
+        }
     }
 
     fn engine(count: u32) -> Engine<Plain> {
+        engine_with(count, None)
+    }
+
+    /// An engine of 1 GB/s, and its clock.
+    fn paced(count: u32) -> (Engine<Plain>, Arc<Fake>) {
+        let clock = Arc::new(Fake::default());
+        let figures = EngineFigures {
+            bandwidth: 1_000_000_000,
+            descriptor_ns: 100,
+        };
+        let time: Arc<dyn Clock> = Arc::<Fake>::clone(&clock);
+        let pacer = Pacer::new(Pace::new(Some(figures), Vec::new()), time);
+        (engine_with(count, Some(pacer)), clock)
+    }
+
+    fn engine_with(count: u32, pacer: Option<Pacer>) -> Engine<Plain> {
         let engine = Engine::new(
             Plain::new(),
+            pacer,
             Arc::new(Interrupts::new(1)),
             Arc::new(Counters::default()),
         );
@@ -307,6 +397,45 @@ mod tests {
         assert_eq!(counters.dma_descriptors, 2);
         assert_eq!(counters.dma_bytes, 0x2234);
         assert_eq!(counters.dma_errors, 0);
+    }
+
+    #[test]
+    fn a_paced_copy_is_over_in_time_and_not_before() {
+        let (engine, clock) = paced(4);
+        clock.pass(Picoseconds::nanoseconds(1_000_000));
+        submit(&engine, 0, copy(0, 0x2000, 0x1000));
+        submit(&engine, 1, copy(0, 0x2000, 0));
+        submit(&engine, 2, copy(0, 0xffff_ffff, 8));
+        start(&engine);
+        for end in [100 + 0x1000, 200 + 0x1000, 300 + 0x1000] {
+            assert!(engine.step());
+            assert_eq!(clock.now(), Picoseconds::nanoseconds(1_000_000 + end));
+        }
+        assert_eq!(flags(&engine, 0), 0x4000_1000);
+        assert_eq!(flags(&engine, 1), 0x4000_0000);
+        assert_eq!(flags(&engine, 2), 0x1000_0000);
+        // Nothing more to do takes no time, and what comes later begins later.
+        engine.step();
+        clock.pass(Picoseconds::nanoseconds(50));
+        submit(&engine, 3, copy(0, 0x2000, 8));
+        start(&engine);
+        assert!(engine.step());
+        let end = Picoseconds::nanoseconds(1_000_000 + 300 + 0x1000 + 50 + 108);
+        assert_eq!(clock.now(), end);
+        assert_eq!(engine.counters.snapshot().dma_late_us, 0);
+    }
+
+    #[test]
+    fn a_paced_copy_can_be_aborted_while_it_waits() {
+        let (engine, clock) = paced(1);
+        submit(&engine, 0, copy(0, 0x2000, 0x1000));
+        start(&engine);
+        engine.abort.store(true, Relaxed);
+        assert!(engine.step());
+        assert_eq!(clock.now(), Picoseconds::ZERO);
+        assert_eq!(flags(&engine, 0), 0xc000_1000);
+        assert!(engine.step());
+        assert_eq!(flags(&engine, 0), 0x4000_1000);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::address::GuestBus;
 use crate::counters::Counters;
 use crate::guest_memory::GuestMemory;
 use crate::interrupt::Interrupts;
+use crate::model::pacer::Pacer;
 use crate::pci::Bar;
 use crate::pci::ConfigSpace;
 use crate::pci::Identity;
@@ -39,8 +40,13 @@ pub struct DmaFunction {
 
 impl DmaFunction {
     /// A function that finds memory through `bus`; `memory` has to be the same that the
-    /// bus uses. [`Self::run`] has to be called on a thread.
-    pub fn new(name: String, memory: Arc<GuestMemory>, bus: GuestBus) -> Self {
+    /// bus uses. With a pacer it takes its time. [`Self::run`] has to be called on a thread.
+    pub fn new(
+        name: String,
+        memory: Arc<GuestMemory>,
+        bus: GuestBus,
+        pacer: Option<Pacer>,
+    ) -> Self {
         let interrupts = Arc::new(Interrupts::new(1));
         let counters = Arc::new(Counters::default());
         Self {
@@ -59,7 +65,7 @@ impl DmaFunction {
                 msix_table: 0x2000,
                 msix_pending: 0x3000,
             })),
-            engine: Engine::new(bus, Arc::clone(&interrupts), Arc::clone(&counters)),
+            engine: Engine::new(bus, pacer, Arc::clone(&interrupts), Arc::clone(&counters)),
             memory,
             interrupts,
             counters,

@@ -15,6 +15,9 @@ use crate::mmio;
 use crate::mmio::Located;
 use crate::mmio::RegisterBlock;
 
+/// The size of a scratchpad in bytes.
+const SCRATCHPAD_SIZE: u64 = 4;
+
 /// What a register access made necessary.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Effects {
@@ -22,6 +25,10 @@ pub struct Effects {
     pub doorbells: u64,
     /// Accesses to the peer that reached nothing.
     pub dropped: u64,
+    /// Bytes of the peer's registers read.
+    pub read: u64,
+    /// Bytes of the peer's registers written, without doorbells.
+    pub written: u64,
 }
 
 /// The registers of one end, with everything locked that they have an effect on.
@@ -64,7 +71,10 @@ impl RegisterBlock for Block<'_> {
     fn read(&mut self, register: Register) -> u64 {
         match register {
             Register::PeerScratchpad(index) => match self.peer() {
-                Some(peer) => self.state.ends[peer].registers.scratchpads[index].into(),
+                Some(peer) => {
+                    self.effects.read += SCRATCHPAD_SIZE;
+                    self.state.ends[peer].registers.scratchpads[index].into()
+                }
                 None => u64::MAX,
             },
             Register::LinkStatus => self.state.link_status().into(),
@@ -81,6 +91,7 @@ impl RegisterBlock for Block<'_> {
         match register {
             Register::PeerScratchpad(index) => {
                 if let Some(peer) = self.peer() {
+                    self.effects.written += SCRATCHPAD_SIZE;
                     let scratchpad = &mut self.state.ends[peer].registers.scratchpads[index];
                     *scratchpad = mmio::merge((*scratchpad).into(), value, mask) as u32;
                 }
@@ -89,9 +100,9 @@ impl RegisterBlock for Block<'_> {
                 if value & 1 == 0 {
                     return;
                 }
-                if let Some(peer) = self.peer() {
+                if self.peer().is_some() {
                     self.effects.doorbells += 1;
-                    self.link.raise(&mut self.state, peer, source);
+                    self.link.ring(&mut self.state, self.end, source);
                 }
             }
             _ => {

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! One end of a link as a PCI function.
+//!
+//! If the link takes time, so do accesses that trap: the guest's processor waits for a read,
+//! as on hardware. Nothing is locked meanwhile.
 
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
@@ -161,15 +164,37 @@ impl Function for NtbFunction {
 
     fn bar_read(&self, bar: usize, offset: u64, data: &mut [u8]) {
         match window_of(bar) {
-            Some(window) => self.window_read(window, offset, data),
-            None => self.count(&self.port.register_read(offset, data)),
+            Some(window) => {
+                self.window_read(window, offset, data);
+                self.port
+                    .wait(|crossing, now| crossing.load(now, data.len() as u64));
+            }
+            None => {
+                let effects = self.port.register_read(offset, data);
+                self.count(&effects);
+                self.port.wait(|crossing, now| match effects.read {
+                    0 => crossing.register_read(now),
+                    bytes => crossing.load(now, bytes),
+                });
+            }
         }
     }
 
     fn bar_write(&self, bar: usize, offset: u64, data: &[u8]) {
         match window_of(bar) {
-            Some(window) => self.window_write(window, offset, data),
-            None => self.count(&self.port.register_write(offset, data)),
+            Some(window) => {
+                self.window_write(window, offset, data);
+                self.port
+                    .wait(|crossing, now| crossing.store(now, data.len() as u64));
+            }
+            None => {
+                let effects = self.port.register_write(offset, data);
+                self.count(&effects);
+                if effects.written > 0 {
+                    self.port
+                        .wait(|crossing, now| crossing.store(now, effects.written));
+                }
+            }
         }
     }
 

@@ -32,6 +32,9 @@ use crate::config::Personality;
 use crate::guest_memory::Access;
 use crate::guest_memory::GuestMemory;
 use crate::interrupt::Interrupts;
+use crate::model::bells::Rope;
+use crate::model::clock::Clock;
+use crate::model::link::Crossing;
 use crate::pci::ConfigSpace;
 
 fn identity_of(personality: Personality) -> &'static Identity {
@@ -41,9 +44,21 @@ fn identity_of(personality: Personality) -> &'static Identity {
     }
 }
 
+/// What a link needs to take time; by end, 0 is upstream.
+pub struct Timing {
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+    /// What passes, and when.
+    pub crossings: [Crossing; 2],
+    /// Where each end rings; whoever listens calls [`Link::arrive`] with the other end.
+    pub ropes: [Rope; 2],
+}
+
 /// A pair of NTB functions.
 pub struct Link {
     name: String,
+    /// Unless it is to be as fast as it can.
+    pub(super) timing: Option<Timing>,
     pub(super) identity: &'static Identity,
     pub(super) windows: [Window; WINDOWS],
     pub(super) sides: [Side; 2],
@@ -73,7 +88,11 @@ pub(super) struct End {
 
 impl Link {
     /// A link between two guests, seen through the memory of its two functions.
-    pub fn new(entry: &config::Link, memory: [Arc<GuestMemory>; 2]) -> Arc<Self> {
+    pub fn new(
+        entry: &config::Link,
+        memory: [Arc<GuestMemory>; 2],
+        timing: Option<Timing>,
+    ) -> Arc<Self> {
         let identity = identity_of(entry.personality);
         let ram_sizes = [memory[0].ram().size(), memory[1].ram().size()];
         let windows = Window::of(entry, ram_sizes);
@@ -84,6 +103,7 @@ impl Link {
         };
         Arc::new(Self {
             name: format!("{}-{}", entry.upstream, entry.downstream),
+            timing,
             identity,
             windows,
             sides: memory.map(|memory| Side {
@@ -132,6 +152,25 @@ impl Link {
     pub(super) fn raise(&self, state: &mut State, end: usize, source: usize) {
         if let Some(vector) = state.ends[end].registers.raise(source) {
             self.sides[end].interrupts.raise(vector);
+        }
+    }
+
+    /// An end rings a doorbell at the other one.
+    pub(super) fn ring(&self, state: &mut State, end: usize, source: usize) {
+        match &self.timing {
+            Some(timing) => {
+                let arrival = timing.crossings[end].ring(timing.clock.now());
+                timing.ropes[end].ring(source, arrival);
+            }
+            None => self.raise(state, 1 - end, source),
+        }
+    }
+
+    /// A doorbell arrives at an end. If the link has gone down meanwhile, it does not.
+    pub fn arrive(&self, end: usize, source: usize) {
+        let mut state = self.state.lock();
+        if state.up {
+            self.raise(&mut state, end, source);
         }
     }
 

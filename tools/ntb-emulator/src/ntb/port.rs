@@ -17,6 +17,8 @@ use crate::guest_memory::Access;
 use crate::guest_memory::GuestMemory;
 use crate::interrupt::Interrupts;
 use crate::mmio;
+use crate::model::link::Crossing;
+use crate::model::picoseconds::Picoseconds;
 use crate::ram::Ram;
 
 /// One end of a link.
@@ -95,6 +97,21 @@ impl Port {
         block.effects
     }
 
+    /// This end of what takes time, if the link does.
+    pub fn crossing(&self) -> Option<&Crossing> {
+        let timing = self.link.timing.as_ref()?;
+        timing.crossings.get(self.end)
+    }
+
+    /// Waits until an access by the guest's processor is over, which takes time only if the
+    /// link does: `over` says when that is, by what time it is now.
+    pub fn wait(&self, over: impl FnOnce(&Crossing, Picoseconds) -> Picoseconds) {
+        if let Some(timing) = &self.link.timing {
+            let end = over(&timing.crossings[self.end], timing.clock.now());
+            timing.clock.sleep_until(end);
+        }
+    }
+
     /// Where an access at `offset` of a window leads to.
     pub fn reach(&self, window: usize, offset: u64, length: u64, access: Access) -> Reach {
         let state = self.link.state.lock();
@@ -153,8 +170,20 @@ mod tests {
     use crate::config;
     use crate::config::Personality;
     use crate::config::Windows;
+    use crate::model::bells::bells;
+    use crate::model::clock::Clock;
+    use crate::model::clock::fake::Fake;
+    use crate::model::figures::LinkFigures;
+    use crate::model::link::LinkModel;
+    use crate::ntb::function::NtbFunction;
+    use crate::ntb::link::Timing;
+    use crate::server::Function;
 
     fn link(personality: Personality) -> Arc<Link> {
+        link_with(personality, None)
+    }
+
+    fn link_with(personality: Personality, timing: Option<Timing>) -> Arc<Link> {
         let memory = || {
             let ram = Ram::anonymous(1 << 20).expect("memory for a test");
             Arc::new(GuestMemory::new(Arc::new(ram)))
@@ -164,8 +193,9 @@ mod tests {
             downstream: 1,
             personality,
             windows: Windows::Aperture,
+            model: None,
         };
-        Link::new(&entry, [memory(), memory()])
+        Link::new(&entry, [memory(), memory()], timing)
     }
 
     fn read(port: &Port, offset: u64, width: usize) -> u64 {
@@ -235,6 +265,76 @@ mod tests {
         // Two at once, and out of step.
         assert_eq!(read(&ports[1], 0x80, 8), 0x201_0000_0200);
         assert_eq!(read(&ports[1], 0x82, 4), 0x201_0000);
+    }
+
+    #[test]
+    fn a_doorbell_arrives_behind_what_was_written_before_it() {
+        let clock: Arc<dyn Clock> = Arc::new(Fake::default());
+        let figures = LinkFigures::GEN3_X8;
+        let model = Arc::new(LinkModel::new(figures));
+        let (rope, bells) = bells();
+        let timing = Timing {
+            clock: Arc::clone(&clock),
+            crossings: [0, 1].map(|end| Crossing::new(&model, end)),
+            ropes: [rope, self::bells().0],
+        };
+        let link = link_with(Personality::Gen5, Some(timing));
+        let ports = [Port::new(&link, 0), Port::new(&link, 1)];
+        for port in &ports {
+            port.connect();
+            write(port, 0xb0d4, 4, 8);
+        }
+        let rung = |port: &Port| read(port, 0x40, 8) & 0xffff_ffff;
+        let crossing = ports[0].crossing().unwrap();
+        let written = crossing.copy_out(clock.now(), 1 << 20);
+        for source in [3, 4] {
+            write(&ports[0], 0x100 + 4 * source, 4, 1);
+        }
+        assert_eq!(rung(&ports[1]), 0);
+        assert_eq!(bells.next(&*clock), Some(3));
+        assert!(clock.now() >= written + Picoseconds::nanoseconds(figures.posted_ns));
+        link.arrive(1, 3);
+        assert_eq!(rung(&ports[1]), 1 << 3);
+        assert_eq!(rung(&ports[0]), 0);
+        // The other one is lost if the link goes down on the way.
+        link.allow(false);
+        assert_eq!(bells.next(&*clock), Some(4));
+        link.arrive(1, 4);
+        assert_eq!(rung(&ports[1]), 1 << 3);
+    }
+
+    #[test]
+    fn accesses_take_their_time() {
+        let clock: Arc<dyn Clock> = Arc::new(Fake::default());
+        let model = Arc::new(LinkModel::new(LinkFigures::GEN3_X8));
+        let timing = Timing {
+            clock: Arc::clone(&clock),
+            crossings: [0, 1].map(|end| Crossing::new(&model, end)),
+            ropes: [bells().0, bells().0],
+        };
+        let link = link_with(Personality::Gen5, Some(timing));
+        let ports = [Port::new(&link, 0), Port::new(&link, 1)];
+        for port in &ports {
+            port.connect();
+            write(port, 0xb0d4, 4, 8);
+        }
+        let function = NtbFunction::new("test".to_owned(), ports[0].clone());
+        let mut data = [0; 4];
+        let mut took = |access: &mut dyn FnMut(&NtbFunction, &mut [u8])| {
+            let begin = clock.now();
+            access(&function, &mut data);
+            clock.now().since(begin)
+        };
+        let own = took(&mut |function, data| function.bar_read(0, 0x80, data));
+        assert_eq!(own, Picoseconds::nanoseconds(550));
+        let peers = took(&mut |function, data| function.bar_read(0, 0x8080, data));
+        assert_eq!(peers, Picoseconds::nanoseconds(900));
+        let window = took(&mut |function, data| function.bar_read(2, 0, data));
+        assert_eq!(window, Picoseconds::nanoseconds(900));
+        for (bar, offset) in [(0, 0x80), (0, 0x8080), (0, 0x100), (2, 0)] {
+            let posted = took(&mut |function, data| function.bar_write(bar, offset, data));
+            assert_eq!(posted, Picoseconds::ZERO);
+        }
     }
 
     proptest! {

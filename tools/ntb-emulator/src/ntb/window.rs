@@ -114,6 +114,7 @@ mod tests {
             downstream: 1,
             personality,
             windows,
+            model: None,
         };
         Window::of(&link, ram)
     }

@@ -277,10 +277,12 @@ impl Window {
 /// A DMA function, with as much of plx_dma as it takes.
 pub struct DmaClient {
     function: Function,
+    ring: u64,
     next: u64,
 }
 
 impl DmaClient {
+    /// The ring of the first channel; those of the others are behind it.
     const RING: u64 = 0x70_0000;
     const COUNT: u64 = 16;
     const STARTED: u64 = 0x174c;
@@ -291,6 +293,7 @@ impl DmaClient {
         let ram = &topology.guests[guest].ram_file;
         let mut client = Self {
             function: Function::connect(&socket, ram, 1),
+            ring: Self::RING + 0x1000 * index as u64,
             next: 0,
         };
         client.set_up(Self::COUNT);
@@ -299,14 +302,11 @@ impl DmaClient {
 
     fn set_up(&mut self, count: u64) {
         let nothing = vec![0; 16 * Self::COUNT as usize];
-        self.function
-            .ram
-            .write_all_at(&nothing, Self::RING)
-            .unwrap();
+        self.function.ram.write_all_at(&nothing, self.ring).unwrap();
         self.function.write(0, 0x238, 4, 0x1700);
-        self.function.write(0, 0x214, 4, Self::RING);
+        self.function.write(0, 0x214, 4, self.ring);
         self.function.write(0, 0x218, 4, 0);
-        self.function.write(0, 0x21c, 4, Self::RING);
+        self.function.write(0, 0x21c, 4, self.ring);
         self.function.write(0, 0x220, 4, count);
         self.next = 0;
     }
@@ -323,7 +323,7 @@ impl DmaClient {
 
     /// Copies, waits for the interrupt, and returns what was written back.
     pub fn copy(&mut self, source: u64, destination: u64, length: u64) -> u32 {
-        let at = Self::RING + 16 * self.next;
+        let at = self.ring + 16 * self.next;
         self.next = (self.next + 1) % Self::COUNT;
         let raw = Self::descriptor(source, destination, length);
         self.function.ram.write_all_at(&raw, at).unwrap();
@@ -349,10 +349,14 @@ impl DmaClient {
         self.set_up(copies.len() as u64);
         for (index, (source, destination, length)) in copies.iter().enumerate() {
             let raw = Self::descriptor(*source, *destination, *length);
-            let at = Self::RING + 16 * index as u64;
+            let at = self.ring + 16 * index as u64;
             self.function.ram.write_all_at(&raw, at).unwrap();
         }
         self.function.write(0, 0x238, 2, Self::STARTED & !4);
+    }
+
+    pub fn reset(&mut self) {
+        self.function.client.reset().unwrap();
     }
 
     /// Any access, written and read.
@@ -374,7 +378,7 @@ impl DmaClient {
             raw[11] = 0;
             raw[15] = 0;
         }
-        self.function.ram.write_all_at(&raw, Self::RING).unwrap();
+        self.function.ram.write_all_at(&raw, self.ring).unwrap();
         self.function.write(0, 0x238, 2, Self::STARTED);
     }
 }

@@ -43,14 +43,29 @@ impl Lab {
         personality: Personality,
         windows: Windows,
     ) -> Self {
+        Self::with(guests, links, |topology| {
+            for link in &mut topology.links {
+                link.personality = personality;
+                link.windows = windows;
+            }
+        })
+    }
+
+    /// An emulator with those links, and with what is made of them.
+    pub fn with(
+        guests: usize,
+        links: &[(usize, usize)],
+        change: impl FnOnce(&mut Topology),
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let topology = Topology {
+        let mut topology = Topology {
             directory: folder.path().to_owned(),
             guests: (0..guests)
                 .map(|guest| Guest {
                     ram_file: folder.path().join(format!("ram-{guest}")),
                     ram_size: RAM,
                     dma_channels: 1,
+                    engine: None,
                 })
                 .collect(),
             links: links
@@ -58,11 +73,14 @@ impl Lab {
                 .map(|(upstream, downstream)| Link {
                     upstream: *upstream,
                     downstream: *downstream,
-                    personality,
-                    windows,
+                    personality: Personality::Gen5,
+                    windows: Windows::Aperture,
+                    model: None,
                 })
                 .collect(),
+            slowdown: 1,
         };
+        change(&mut topology);
         let (sender, events) = channel();
         let emulator = Emulator::start(topology.clone(), sender).unwrap();
         Self {
@@ -83,9 +101,14 @@ impl Lab {
         NtbClient::connect(&self.topology, guest, index)
     }
 
-    /// A client of a DMA function.
+    /// A client of a guest's first DMA function.
     pub fn dma(&self, guest: usize) -> DmaClient {
-        DmaClient::connect(&self.topology, guest, 0)
+        self.channel(guest, 0)
+    }
+
+    /// A client of a DMA function.
+    pub fn channel(&self, guest: usize, index: usize) -> DmaClient {
+        DmaClient::connect(&self.topology, guest, index)
     }
 
     /// A client of the control socket.

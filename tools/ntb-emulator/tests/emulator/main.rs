@@ -7,6 +7,7 @@
 mod dma;
 mod guest;
 mod lab;
+mod model;
 
 use std::cell::RefCell;
 use std::sync::mpsc::channel;
@@ -322,6 +323,7 @@ fn memory_of_unequal_size() {
         ram_file: folder.path().join(format!("ram-{number}")),
         ram_size: RAM - number * 0x30_0000,
         dma_channels: 1,
+        engine: None,
     };
     let topology = Topology {
         directory: folder.path().to_owned(),
@@ -331,7 +333,9 @@ fn memory_of_unequal_size() {
             downstream: 1,
             personality: Personality::Gen5,
             windows: Windows::Aperture,
+            model: None,
         }],
+        slowdown: 1,
     };
     let (sender, _events) = channel();
     let _emulator = Emulator::start(topology.clone(), sender).unwrap();

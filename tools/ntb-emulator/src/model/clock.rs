@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What time it is, and waiting until later, without a processor for it. The only part of
+//! the model that has to do with real time; tests have a clock that they set.
+
+use std::num::NonZeroU64;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::Context;
+use anyhow::Result;
+use rustix::thread::set_current_timer_slack;
+
+use super::picoseconds::Picoseconds;
+
+/// A clock.
+pub trait Clock: Send + Sync {
+    /// The time since it began.
+    fn now(&self) -> Picoseconds;
+
+    /// Returns at that time or later; at once if it is over.
+    fn sleep_until(&self, time: Picoseconds);
+}
+
+/// The machine's.
+pub struct Monotonic {
+    start: Instant,
+}
+
+impl Monotonic {
+    /// A clock that begins now. The calling thread, and those it starts from now on, are
+    /// woken as early as the kernel can, and not some 50 us later to save power.
+    pub fn start() -> Result<Self> {
+        set_current_timer_slack(NonZeroU64::new(1)).context("cannot have precise timers")?;
+        Ok(Self {
+            start: Instant::now(),
+        })
+    }
+}
+
+impl Clock for Monotonic {
+    fn now(&self) -> Picoseconds {
+        self.start.elapsed().into()
+    }
+
+    fn sleep_until(&self, time: Picoseconds) {
+        let rest = time.since(self.now());
+        if rest > Picoseconds::ZERO {
+            thread::sleep(rest.as_duration());
+        }
+    }
+}
+
+#[cfg(test)]
+pub mod fake {
+    //! A clock that stands still unless somebody sleeps.
+
+    use parking_lot::Mutex;
+
+    use super::Clock;
+    use super::Picoseconds;
+
+    /// The clock.
+    #[derive(Default)]
+    pub struct Fake {
+        now: Mutex<Picoseconds>,
+        /// By how much everybody wakes late.
+        pub late: Picoseconds,
+    }
+
+    impl Fake {
+        /// Lets time pass.
+        pub fn pass(&self, time: Picoseconds) {
+            let mut now = self.now.lock();
+            *now = *now + time;
+        }
+    }
+
+    impl Clock for Fake {
+        fn now(&self) -> Picoseconds {
+            *self.now.lock()
+        }
+
+        fn sleep_until(&self, time: Picoseconds) {
+            let mut now = self.now.lock();
+            if time > *now {
+                *now = time + self.late;
+            }
+        }
+    }
+}
