@@ -4,15 +4,19 @@
 
 use std::path::PathBuf;
 
+use clap::ArgGroup;
 use clap::Parser;
 use clap::Subcommand;
 use ntb_emulator::config::Personality;
 use ntb_emulator::config::Windows;
 
 use crate::config::Config;
+use crate::config::DEFAULT_SLOWDOWN;
 use crate::config::Flavour;
+use crate::config::LinkModel;
 use crate::config::Topology;
 use crate::config::parse_personality;
+use crate::config::parse_rate;
 use crate::config::parse_windows;
 
 const EXAMPLES: &str = "\
@@ -178,12 +182,15 @@ Exit status:
 
 /// The lab that is to be started.
 #[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("model").args(["link_model", "engine_rate"]).multiple(true))]
 #[command(after_help = "\
 Examples:
   scripts/lab up --nodes 3 --topology chain
   scripts/lab up --kernel debug --dma-channels 4
   scripts/lab up --iommu
   scripts/lab up --windows fixed:256M:2M --append cma=64M@256M
+  scripts/lab up --link-model gen3x8 --dma-channels 4
+  scripts/lab up --engine-rate 1G --slowdown 10
 
 Node N sees its K-th NTB in PCI slot 5 + K and its K-th DMA engine in slot 0x10 + K.")]
 pub struct Up {
@@ -211,6 +218,18 @@ pub struct Up {
     /// What the NTB's memory windows are: aperture, trapped:SIZE or fixed:BASE:SIZE.
     #[arg(long, value_parser = parse_windows, default_value = "aperture")]
     pub windows: Windows,
+    /// Let links and DMA engines take time as on hardware, in proportion to emulated
+    /// processors; without it, whatever this machine takes. `lab counters` says how late
+    /// engines were, if the machine is too slow for it.
+    #[arg(long, value_enum)]
+    pub link_model: Option<LinkModel>,
+    /// Bytes per second that a DMA engine copies, before it is slowed down, such as 500M;
+    /// 4500M with a link model, by default.
+    #[arg(long, value_name = "RATE", value_parser = parse_rate)]
+    pub engine_rate: Option<u64>,
+    /// How many times as long as on hardware all of that takes; 20 by default.
+    #[arg(long, value_name = "TIMES", requires = "model")]
+    pub slowdown: Option<u64>,
     /// Give the nodes an IOMMU and let their kernels use it.
     #[arg(long)]
     pub iommu: bool,
@@ -226,7 +245,7 @@ pub struct Up {
     )]
     pub modules: Vec<String>,
     /// Guests without any NTB and DMA engine.
-    #[arg(long, conflicts_with_all = ["topology", "dma_channels"])]
+    #[arg(long, conflicts_with_all = ["topology", "dma_channels", "model"])]
     pub no_devices: bool,
     /// Another emulator.
     #[arg(long, value_name = "PROGRAM")]
@@ -253,6 +272,9 @@ impl Up {
             dma_channels: if none { 0 } else { self.dma_channels },
             personality: self.personality,
             windows: self.windows,
+            link_model: self.link_model,
+            engine_rate: self.engine_rate,
+            slowdown: self.slowdown.unwrap_or(DEFAULT_SLOWDOWN),
             iommu: self.iommu,
             append: self.append,
             modules: self

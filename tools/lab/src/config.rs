@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::path::PathBuf;
 
+use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
 use clap::ValueEnum;
@@ -12,6 +13,9 @@ use ntb_emulator::config::Link;
 use ntb_emulator::config::MAX_DMA_CHANNELS;
 use ntb_emulator::config::Personality;
 use ntb_emulator::config::Windows;
+use ntb_emulator::model::figures::EngineFigures;
+use ntb_emulator::model::figures::LinkFigures;
+use ntb_emulator::model::figures::validate_slowdown;
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -97,6 +101,34 @@ impl Topology {
     }
 }
 
+/// How many times as long as on hardware things take that have a model, unless it is said:
+/// about what an emulated processor takes. So the proportions are those of hardware.
+pub const DEFAULT_SLOWDOWN: u64 = 20;
+
+/// Which PCIe links take time as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkModel {
+    /// Gen 3, 8 lanes.
+    #[value(alias = "default")]
+    Gen3x8,
+    /// Gen 4, 8 lanes.
+    Gen4x8,
+    /// Gen 4, 16 lanes.
+    Gen4x16,
+}
+
+impl LinkModel {
+    /// What is known of them.
+    pub fn figures(self) -> LinkFigures {
+        match self {
+            LinkModel::Gen3x8 => LinkFigures::GEN3_X8,
+            LinkModel::Gen4x8 => LinkFigures::GEN4_X8,
+            LinkModel::Gen4x16 => LinkFigures::GEN4_X16,
+        }
+    }
+}
+
 /// Windows from text: `aperture`, `trapped:SIZE` or `fixed:BASE:SIZE`.
 pub fn parse_windows(text: &str) -> Result<Windows, String> {
     let parts: Vec<&str> = text.split(':').collect();
@@ -123,6 +155,21 @@ pub fn parse_personality(text: &str) -> Result<Personality, String> {
         "gen5" => Ok(Personality::Gen5),
         _ => Err("it is gen3 or gen5".to_owned()),
     }
+}
+
+/// A rate from text: bytes per second with an optional K, M or G, of a thousand each.
+pub fn parse_rate(text: &str) -> Result<u64, String> {
+    let (digits, unit) = match text.char_indices().last() {
+        Some((at, 'K' | 'k')) => (&text[..at], 1_000),
+        Some((at, 'M' | 'm')) => (&text[..at], 1_000_000),
+        Some((at, 'G' | 'g')) => (&text[..at], 1_000_000_000),
+        _ => (text, 1),
+    };
+    digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(unit))
+        .ok_or_else(|| format!("'{text}' is no rate; write for example 500M, bytes per second"))
 }
 
 /// A number with an optional K, M or G.
@@ -161,6 +208,13 @@ pub struct Config {
     pub personality: Personality,
     /// What its windows are.
     pub windows: Windows,
+    /// What links take time as; without it, what this machine takes.
+    pub link_model: Option<LinkModel>,
+    /// What a DMA engine copies in a second, before it is slowed down; without it what the
+    /// link model has, if there is one.
+    pub engine_rate: Option<u64>,
+    /// How many times as long everything takes that has a model.
+    pub slowdown: u64,
     /// Whether the nodes have an IOMMU, and use it.
     pub iommu: bool,
     /// Added to the kernel's command line.
@@ -186,6 +240,9 @@ impl Config {
             dma_channels: 1,
             personality: Personality::Gen5,
             windows: Windows::Aperture,
+            link_model: None,
+            engine_rate: None,
+            slowdown: DEFAULT_SLOWDOWN,
             iommu: false,
             append: Vec::new(),
             modules: vec!["ntb_hw_intel".to_owned(), "plx_dma".to_owned()],
@@ -215,12 +272,48 @@ impl Config {
         if !(1..=4).contains(&self.processors) {
             bail!("a node has 1 to 4 processors, not {}", self.processors);
         }
+        validate_slowdown(self.slowdown)?;
+        if let Some(engine) = self.engine() {
+            engine.validate().context("the rate of an engine")?;
+        }
         Ok(())
     }
 
     /// The links as (upstream, downstream).
     pub fn links(&self) -> Vec<(usize, usize)> {
         self.topology.links(self.nodes)
+    }
+
+    /// What its DMA engines take, unless it is what this machine takes.
+    fn engine(&self) -> Option<EngineFigures> {
+        let default = EngineFigures::default();
+        match (self.link_model, self.engine_rate) {
+            (None, None) => None,
+            (_, None) => Some(default),
+            (_, Some(bandwidth)) => Some(EngineFigures {
+                bandwidth,
+                ..default
+            }),
+        }
+    }
+
+    /// What takes time that would not by itself, for people.
+    pub fn model(&self) -> Option<String> {
+        let engine = self.engine()?;
+        let link = match self.link_model {
+            Some(model) => format!(
+                "links as {}, ",
+                model
+                    .to_possible_value()
+                    .map_or_else(String::new, |value| value.get_name().to_owned())
+            ),
+            None => String::new(),
+        };
+        Some(format!(
+            "{link}DMA channels of {} MB/s, {} times as slow",
+            engine.bandwidth / 1_000_000,
+            self.slowdown
+        ))
     }
 
     /// The same for the emulator, whose sockets are in `folder` and which holds the nodes'
@@ -238,6 +331,7 @@ impl Config {
                     ram_file,
                     ram_size: u64::from(self.memory) << 20,
                     dma_channels: self.dma_channels,
+                    engine: self.engine(),
                 })
                 .collect(),
             links: self
@@ -248,8 +342,10 @@ impl Config {
                     downstream,
                     personality: self.personality,
                     windows: self.windows,
+                    model: self.link_model.map(LinkModel::figures),
                 })
                 .collect(),
+            slowdown: self.slowdown,
         }
     }
 
@@ -295,6 +391,48 @@ mod tests {
         assert_eq!(topology.ntb_sockets(0).len(), 2);
         assert_eq!(topology.ntb_sockets(2).len(), 1);
         assert_eq!(topology.dma_sockets(2).len(), 2);
+    }
+
+    #[test]
+    fn models() {
+        let mut config = Config::new("x", 2, Flavour::Plain);
+        let files = || (0..2).map(|n| PathBuf::from(format!("/ram-{n}"))).collect();
+        let emulated = |config: &Config| config.emulated(Path::new("/run"), files());
+        assert!(!emulated(&config).has_model());
+        assert_eq!(config.model(), None);
+        config.link_model = Some(LinkModel::Gen3x8);
+        config.slowdown = 30;
+        config.check().unwrap();
+        let topology = emulated(&config);
+        topology.validate().unwrap();
+        assert_eq!(topology.slowdown, 30);
+        assert_eq!(topology.links[0].model, Some(LinkFigures::GEN3_X8));
+        assert_eq!(topology.guests[1].engine, Some(EngineFigures::default()));
+        let said = config.model().unwrap();
+        assert_eq!(
+            said,
+            "links as gen3x8, DMA channels of 4500 MB/s, 30 times as slow"
+        );
+        // Engines alone.
+        config.link_model = None;
+        config.engine_rate = Some(1_000_000_000);
+        let topology = emulated(&config);
+        assert_eq!(topology.links[0].model, None);
+        assert_eq!(topology.guests[0].engine.unwrap().bandwidth, 1_000_000_000);
+        config.engine_rate = Some(1);
+        let error = format!("{:#}", config.check().unwrap_err());
+        assert!(error.contains("rate of an engine"), "{error}");
+        config.engine_rate = None;
+        config.slowdown = 0;
+        assert!(config.check().is_err());
+    }
+
+    #[test]
+    fn rates() {
+        assert_eq!(parse_rate("500M"), Ok(500_000_000));
+        assert_eq!(parse_rate("7"), Ok(7));
+        assert!(parse_rate("fast").is_err());
+        assert!(parse_rate("99999999999G").is_err());
     }
 
     #[test]

@@ -138,6 +138,9 @@ impl fmt::Display for Report {
             config.personality,
             config.dma_channels
         )?;
+        if let Some(model) = config.model() {
+            writeln!(f, "model: {model}")?;
+        }
         for link in &self.links {
             let state = match (link.plugged, link.up) {
                 (_, true) => "up",
