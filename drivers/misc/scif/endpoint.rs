@@ -32,10 +32,11 @@ mod listener;
 mod messages;
 pub(crate) mod pinned;
 mod ports;
+mod rings;
 pub(crate) mod scif;
 mod service;
 pub(crate) mod standing;
-mod stream;
+pub(crate) mod stream;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 

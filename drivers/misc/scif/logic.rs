@@ -10,6 +10,7 @@
 
 pub(crate) mod address_space;
 pub(crate) mod atomic;
+pub(crate) mod awake;
 pub(crate) mod envelope;
 pub(crate) mod extents;
 pub(crate) mod gate;

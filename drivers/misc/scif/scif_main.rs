@@ -7,8 +7,8 @@
 //!
 //! # The way of a message, from ioctl to doorbell and up again
 //!
-//! `device_file.rs` (ioctl) -> `endpoint/connected.rs` (the call) -> `endpoint/stream.rs` (bytes into
-//! the peer's ring) -> `transport/ntb/path.rs` (its memory, and the doorbell). On the other side
+//! `device_file.rs` (ioctl) -> `endpoint/connected.rs` (the call) -> `endpoint/stream.rs` (who
+//! waits) -> `endpoint/rings.rs` (bytes into the peer's ring) -> `transport/ntb/path.rs` (its memory, and the doorbell). On the other side
 //! `transport/ntb/interrupts.rs` (the doorbell) -> `peer/doorbells.rs` -> `endpoint/stream.rs`.
 //!
 //! A control message goes `peer/channel.rs` -> `peer.rs` -> `peer/control.rs` -> `transport/ntb/path.rs`,
@@ -36,7 +36,7 @@
 //!
 //! Spinlocks, all below the mutexes, in interrupts:
 //!
-//! 7. `NtbLink::current`
+//! 7. `NtbLink::current`, `Wish::turn` (not in interrupts)
 //! 8. `Doorbells::subscribers`
 //! 9. `Channel::waiters`, `Channel::state`, `Marks::state`, `Fences::questions`, `Windows::revoking`,
 //!    `Engine::running`, `NtbLink::device`, `NtbPath::device`, `LoopbackPath::session`,
@@ -58,7 +58,8 @@
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    time::Delta, //
 };
 
 mod arguments;
@@ -79,7 +80,10 @@ mod transport;
 pub use kernel_api::client;
 
 use device_file::Devices;
-use endpoint::scif::Scif;
+use endpoint::{
+    scif::Scif,
+    stream::StreamOptions, //
+};
 use kernel_api::KernelApi;
 use node::{
     Arrivals,
@@ -133,6 +137,10 @@ module! {
             default: 65536,
             description: "Bytes of a receive ring: a power of two from 4096 to 1048576",
         },
+        busy_poll_us: u32 {
+            default: 200,
+            description: "Microseconds that a call for messages stays awake at most before it sleeps",
+        },
         dma_channels: i32 {
             default: 1,
             description: "DMA channels to take, over which connections are spread: 0 to 16",
@@ -149,7 +157,7 @@ struct Settings {
     mic_compat: bool,
     /// Pages that a connection keeps for later transfers.
     kept_pages: usize,
-    ring_size: u32,
+    stream: StreamOptions,
     dma_channels: usize,
 }
 
@@ -180,6 +188,7 @@ impl Settings {
             "a ring size: a power of two from 4096 to 1048576",
             u32::try_from(size).ok().filter(is_size),
         )?;
+        let busy_poll = module_parameters::busy_poll_us.value().min(10_000);
         let count = module_parameters::dma_channels.value();
         let dma_channels = checked(
             "dma_channels",
@@ -194,7 +203,10 @@ impl Settings {
             heartbeat_timeout: module_parameters::heartbeat_timeout_ms.value().max(300),
             mic_compat: module_parameters::mic_compat.value() != 0,
             kept_pages: cache_limit.saturating_mul((1 << 20) / PAGE_SIZE),
-            ring_size,
+            stream: StreamOptions {
+                ring_size,
+                busy_poll: Delta::from_micros(busy_poll.into()),
+            },
             dma_channels,
         })
     }
@@ -282,7 +294,7 @@ impl kernel::Module for ScifModule {
         };
         let nodes = Nodes::new(settings.node_id)?;
         let caches = Caches::new(settings.kept_pages, &queues)?;
-        let scif = Scif::new(&nodes, &caches, settings.ring_size)?;
+        let scif = Scif::new(&nodes, &caches, settings.stream)?;
         // The services, a line each.
         let mut services = KVec::new();
         services.push(scif.service()?, GFP_KERNEL)?;

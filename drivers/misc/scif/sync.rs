@@ -2,6 +2,7 @@
 
 //! Small things that threads share: waiting for each other, and counting.
 
+pub(crate) mod awake;
 pub(crate) mod call_lock;
 pub(crate) mod flow;
 pub(crate) mod in_flight;

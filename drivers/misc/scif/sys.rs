@@ -7,6 +7,7 @@
 
 mod bindings;
 pub(crate) mod buffer;
+pub(crate) mod busy_wait;
 pub(crate) mod chardev;
 pub(crate) mod current;
 pub(crate) mod direct_map;

@@ -31,6 +31,7 @@ mod logic {
     pub(crate) mod address_space;
     #[path = "../../../../tests/host/src/atomic.rs"]
     pub(crate) mod atomic;
+    pub(crate) mod awake;
     pub(crate) mod envelope;
     pub(crate) mod extents;
     pub(crate) mod gate;

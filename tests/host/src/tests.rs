@@ -9,6 +9,7 @@ use proptest::test_runner::{Config, RngSeed};
 
 mod address_space;
 mod atomic;
+mod awake;
 mod envelope;
 mod extents;
 mod gate;

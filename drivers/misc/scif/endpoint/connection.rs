@@ -21,7 +21,10 @@
 
 use super::{
     counts::Traffic,
-    stream::Stream, //
+    stream::{
+        Stream,
+        StreamOptions, //
+    },
 };
 use crate::{
     logic::{
@@ -86,8 +89,7 @@ pub(super) struct Shared {
     pub(super) remembered: Arc<Remembered>,
     pub(super) mappings: Arc<Mappings>,
     pub(super) caches: Arc<Caches>,
-    /// Bytes of a receive ring.
-    pub(super) ring_size: u32,
+    pub(super) stream: StreamOptions,
 }
 
 /// Which ports it connects.
@@ -131,14 +133,14 @@ impl Connection {
         state: State,
     ) -> Result<Arc<Self>> {
         let channel = Channel::new(&shared.peer, owner, id, state)?;
-        let stream = Stream::new(&channel, shared.ring_size)?;
+        let stream = Stream::new(&channel, &shared.stream)?;
         let engine = channel.choose_engine();
         let (exports, caches) = (&shared.exports, &shared.caches);
         let windows = Windows::new(&channel, exports, caches.clone(), engine)?;
         let remote_windows = RemoteWindows::new(&channel, &shared.remembered)?;
         let transfers = Transfers::new(&channel, &windows, &remote_windows, caches, engine)?;
         let fences = Fences::new(&channel, &transfers, &windows, &remote_windows);
-        let subscription = channel.subscribe(stream.doorbell, stream.clone())?;
+        let subscription = channel.subscribe(stream.doorbell(), stream.clone())?;
         Arc::pin_init(
             pin_init!(Self {
                 channel,

@@ -13,7 +13,8 @@ use super::{
     counts::Counts,
     listener::Request,
     ports::Ports,
-    standing::Facts, //
+    standing::Facts,
+    stream::StreamOptions, //
 };
 use crate::{
     logic::{
@@ -74,7 +75,7 @@ impl Contact {
         peer: &Arc<Peer>,
         ports: &Arc<Ports>,
         caches: &Arc<Caches>,
-        ring_size: u32,
+        stream: StreamOptions,
     ) -> Result<Arc<Self>> {
         let shared = Shared {
             peer: peer.clone(),
@@ -82,7 +83,7 @@ impl Contact {
             remembered: Arc::new(Remembered::new(), GFP_KERNEL)?,
             mappings: Mappings::new()?,
             caches: caches.clone(),
-            ring_size,
+            stream,
         };
         Arc::pin_init(
             pin_init!(Self {

@@ -81,12 +81,10 @@ pub(super) fn handle(contact: &Arc<Contact>, message: Message) -> Result<(), Vio
 
 fn handle_for(connection: &Connection, message: Message) -> Result<(), Violation> {
     let (windows, remote_windows) = (&connection.windows, &connection.remote_windows);
-    let (stream, fences) = (&connection.stream, &connection.fences);
+    let fences = &connection.fences;
     match message {
         Message::Refuse { reason, .. } => connection.refused(reason),
         Message::CloseDone { .. } => connection.close_done(),
-        Message::SpaceWanted { .. } => stream.space_wanted(),
-        Message::SpaceAvailable { .. } => stream.space_available(),
         Message::WindowOffer {
             window,
             protection,

@@ -15,6 +15,7 @@ use super::{
         Endpoints,
         Facts, //
     },
+    stream::StreamOptions, //
 };
 use crate::{
     logic::envelope::ChannelId,
@@ -49,19 +50,18 @@ pub(crate) struct Scif {
     pub(super) ports: Arc<Ports>,
     pub(super) endpoints: Arc<Endpoints>,
     contacts: Arc<Contacts>,
-    ring_size: u32,
+    stream: StreamOptions,
     /// What was accepted and not yet taken over.
     #[pin]
     pub(super) pending: Mutex<Pending>,
 }
 
 impl Scif {
-    /// No endpoint yet, and no peer. `ring_size` are the bytes of a receive ring, a power of two.
-    /// May sleep.
+    /// No endpoint yet, and no peer. May sleep.
     pub(crate) fn new(
         nodes: &Arc<Nodes>,
         caches: &Arc<Caches>,
-        ring_size: u32,
+        stream: StreamOptions,
     ) -> Result<Arc<Self>> {
         let (ports, contacts) = (Ports::new()?, Contacts::new()?);
         let endpoints = Endpoints::new()?;
@@ -72,7 +72,7 @@ impl Scif {
                 ports,
                 endpoints,
                 contacts,
-                ring_size,
+                stream,
                 pending <- new_mutex!(Pending::new(), "Scif::pending"),
             }),
             GFP_KERNEL,
@@ -85,7 +85,7 @@ impl Scif {
             contacts: self.contacts.clone(),
             ports: self.ports.clone(),
             caches: self.caches.clone(),
-            ring_size: self.ring_size,
+            stream: self.stream,
         };
         Ok(Arc::new(service, GFP_KERNEL)?)
     }

@@ -7,7 +7,8 @@
 use super::{
     contact::Contact,
     dispatch,
-    ports::Ports, //
+    ports::Ports,
+    stream::StreamOptions, //
 };
 use crate::{
     logic::{
@@ -90,8 +91,7 @@ pub(super) struct ScifService {
     pub(super) contacts: Arc<Contacts>,
     pub(super) ports: Arc<Ports>,
     pub(super) caches: Arc<Caches>,
-    /// Bytes of a receive ring.
-    pub(super) ring_size: u32,
+    pub(super) stream: StreamOptions,
 }
 
 impl Service for ScifService {
@@ -100,7 +100,7 @@ impl Service for ScifService {
     }
 
     fn attach(&self, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>> {
-        let contact = Contact::new(peer, &self.ports, &self.caches, self.ring_size)?;
+        let contact = Contact::new(peer, &self.ports, &self.caches, self.stream)?;
         let attached = Attached {
             contact: contact.clone(),
             contacts: self.contacts.clone(),

@@ -1,35 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Messages: bytes through the rings of a connection.
+//! Messages: the calls that send and receive bytes, and who waits in them.
 //!
-//! Each end owns the ring in which it receives, in its own memory:
+//! The bytes go through `rings.rs`. A call that has to wait stays awake for a moment, if that
+//! has been worth it lately, and then tells the peer at which count it is to be woken: so a peer rings for who sleeps, and for
+//! nobody else. Who receives much is woken when half a ring is there, or all that is missing; who sends
+//! much, when as much is free. Both can't wait for each other: one waits while less than half a ring
+//! is there, the other while more is.
 //!
-//! ```text
-//!   0  produced  u32  bytes that the peer has written into this ring, ever
-//!  64  consumed  u32  bytes that the peer has taken out of *its* ring, ever
-//! 128  data           `Geometry::size` bytes
-//! ```
+//! # Those who poll
 //!
-//! The sender pushes data into the receiver's ring, then the counter, then rings the doorbell: stores
-//! only, no read crosses the bus. The receiver reads its own memory and pushes its counter back.
-//!
-//! A sender that finds the ring full says so with a control message, and is told once there is
-//! room; without that it could not sleep, because a counter that arrives rings no doorbell. Announcing
-//! and looking once more happen in this order on both sides, so no wake-up is lost: the sender
-//! asks, the receiver notes the wish and then looks; a receiver that makes room looks for a wish
-//! afterwards.
-//!
-//! Both counters run freely; what the peer writes there is checked before use, and a peer whose
-//! counters contradict each other is dropped.
+//! They stand in the same wait queue and want to hear of everything that arrives, also if nobody has
+//! taken what came before (`EPOLLET`): whoever looks by `poll`, and every call that receives while
+//! somebody stands there, has the peer ring for the next byte. As there is one wish for all, a call that
+//! sleeps looks whether it is still its own.
 
+use super::rings::Rings;
 use crate::{
-    logic::{
-        messages::{
-            Message,
-            RingAddress, //
-        },
-        ring::Geometry, //
-    },
+    logic::messages::RingAddress,
     peer::{
         channel::{
             Channel,
@@ -37,67 +25,47 @@ use crate::{
         },
         doorbells::Rung, //
     },
-    sync::call_lock::CallLock,
+    sync::{
+        awake::Awake,
+        call_lock::CallLock, //
+    },
     sys::{
         buffer::Buffer,
-        shared_memory::SharedMemory,
         wait::WaitQueue, //
     },
-    transport::outbound::flush_writes,
 };
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            Full,
-            Relaxed,
-            Release, //
-        },
-        barrier,
-        Arc,
-        SetOnce, //
-    },
+    sync::Arc,
+    time::Delta, //
 };
 
-const PRODUCED: usize = 0;
-const CONSUMED: usize = 64;
-const DATA: usize = 128;
+/// Bytes that go into the ring before their counter does: the receiver takes them out while the next
+/// ones are written.
+const PIECE: usize = 16384;
 
-/// Bytes that go through the kernel's own memory at a time.
-const CHUNK: usize = 4096;
-
-/// What is known of the peer's ring.
-struct RemoteRing {
-    /// As a bus address of the peer.
-    address: u64,
-    geometry: Geometry,
-    /// The doorbell that announces data in it.
-    doorbell: u32,
+/// How connections send and receive.
+#[derive(Clone, Copy)]
+pub(crate) struct StreamOptions {
+    /// Bytes of a receive ring, a power of two.
+    pub(crate) ring_size: u32,
+    /// How long a call that has to wait stays awake at most.
+    pub(crate) busy_poll: Delta,
 }
 
 /// See the head of this file.
 #[pin_data]
 pub(super) struct Stream {
     channel: Arc<Channel>,
-    inbound: SharedMemory,
-    geometry: Geometry,
-    /// The doorbell by which the peer announces data.
-    pub(super) doorbell: u32,
-    remote: SetOnce<RemoteRing>,
+    /// Of who waits for room, and for data.
+    awake_for_room: Awake,
+    awake_for_data: Awake,
+    #[pin]
+    rings: Rings,
     #[pin]
     sending: CallLock,
     #[pin]
     receiving: CallLock,
-    /// Bytes written into the peer's ring, ever; written by who is sending.
-    produced: Atomic<u32>,
-    /// Bytes taken out of our ring, ever; written by who is receiving.
-    consumed: Atomic<u32>,
-    /// We have asked the peer to tell us of room in its ring.
-    room_requested: Atomic<bool>,
-    /// The peer has asked us to tell it of room in our ring.
-    room_wanted: Atomic<bool>,
 }
 
 /// What a call that has moved `done` bytes returns when it runs into `error`.
@@ -108,129 +76,55 @@ fn partial(done: usize, error: Error) -> Result<usize> {
     }
 }
 
-/// Takes a flag down; says whether it was up.
-fn take(flag: &Atomic<bool>) -> bool {
-    flag.load(Relaxed) && flag.xchg(false, Full)
+/// For how much a call waits that has `rest` bytes to go through a ring of `size`.
+fn wanted(rest: usize, size: u32) -> u32 {
+    let half = (size / 2).max(1);
+    u32::try_from(rest).map_or(half, |rest| rest.min(half))
 }
 
 impl Rung for Stream {
     fn rung(&self) {
-        // A counter that makes no sense wakes, too: the reader finds out.
-        if self.seems_to_have_data() {
+        if self.rings.has_news() {
             self.channel.wake();
         }
     }
 }
 
 impl Stream {
-    /// Our end of a stream, with a ring of `size` bytes, a power of two, that the peer can reach. The
-    /// caller is inside the peer. May sleep.
-    pub(super) fn new(channel: &Arc<Channel>, size: u32) -> Result<Arc<Self>> {
-        let geometry = Geometry::new(size).ok_or(EINVAL)?;
-        let inbound = channel.path().share(DATA + size as usize)?;
+    /// Our end of a stream. The caller is inside the peer. May sleep.
+    pub(super) fn new(channel: &Arc<Channel>, options: &StreamOptions) -> Result<Arc<Self>> {
+        let rings = Rings::new(channel, options.ring_size)?;
         Arc::pin_init(
-            pin_init!(Self {
+            try_pin_init!(Self {
                 channel: channel.clone(),
-                inbound,
-                geometry,
-                doorbell: channel.data_doorbell(),
-                remote: SetOnce::new(),
+                awake_for_room: Awake::new(options.busy_poll),
+                awake_for_data: Awake::new(options.busy_poll),
+                rings <- rings,
                 sending <- CallLock::new(),
                 receiving <- CallLock::new(),
-                produced: Atomic::new(0),
-                consumed: Atomic::new(0),
-                room_requested: Atomic::new(false),
-                room_wanted: Atomic::new(false),
             }),
             GFP_KERNEL_ACCOUNT,
         )
     }
 
+    /// The doorbell by which the peer wakes us.
+    pub(super) fn doorbell(&self) -> u32 {
+        self.rings.doorbell
+    }
+
     /// What the peer has to know of our ring.
     pub(super) fn address(&self) -> RingAddress {
-        RingAddress {
-            address: self.inbound.bus_address(),
-            size: self.geometry.size(),
-            doorbell: self.doorbell,
-        }
+        self.rings.address()
     }
 
-    /// Learns of the peer's ring; what the peer says of it is checked here. Ends the relation to it if
-    /// that can't be.
+    /// See [`Rings::set_remote`].
     pub(super) fn set_remote(&self, ring: &RingAddress) -> Result {
-        let len = DATA as u64 + u64::from(ring.size);
-        let reached = self.channel.path().reach(ring.address, len).is_ok();
-        let doorbell_exists = self.channel.has_doorbell(ring.doorbell);
-        let (true, true, Some(geometry), 0) = (
-            reached,
-            doorbell_exists,
-            Geometry::new(ring.size),
-            ring.address % 8,
-        ) else {
-            self.channel.fail("it offers a ring that can't be reached");
-            return Err(ENODEV);
-        };
-        self.remote.populate(RemoteRing {
-            address: ring.address,
-            geometry,
-            doorbell: ring.doorbell,
-        });
-        Ok(())
+        self.rings.set_remote(ring)
     }
 
-    /// The peer's ring: ENOTCONN before it is known.
-    fn remote(&self) -> Result<&RemoteRing> {
-        self.remote.as_ref().ok_or(ENOTCONN)
-    }
-
-    /// Takes the ring away from the peer; the data stays. May sleep.
+    /// See [`Rings::unmap`].
     pub(super) fn unmap(&self) {
-        self.inbound.unmap();
-    }
-
-    // ----- the rings ---------------------------------------------------------------------------
-
-    /// Bytes that can be sent now. For who is sending: our counter must stand still between the two
-    /// loads, or a contradiction would be seen where none is.
-    fn room(&self) -> Result<u32> {
-        let remote = self.remote()?;
-        let consumed = self.inbound.read_u32(CONSUMED)?;
-        remote
-            .geometry
-            .free(self.produced.load(Relaxed), consumed)
-            .map_err(|_| {
-                self.channel.fail("it takes more data than was sent");
-                ECONNRESET
-            })
-    }
-
-    /// Bytes that can be received now. For who is receiving, as [`Self::room`].
-    fn available(&self) -> Result<u32> {
-        let produced = self.inbound.load_acquire_u32(PRODUCED)?;
-        self.geometry
-            .used(produced, self.consumed.load(Relaxed))
-            .map_err(|_| {
-                self.channel.fail("it sends more data than the ring holds");
-                ECONNRESET
-            })
-    }
-
-    /// Whether the peer's ring is not full, as far as anybody can say who is not sending. Any
-    /// context.
-    fn seems_to_have_room(&self) -> bool {
-        let Ok(remote) = self.remote() else {
-            return false;
-        };
-        let consumed = self.inbound.load_acquire_u32(CONSUMED).unwrap_or(0);
-        self.produced.load(Relaxed).wrapping_sub(consumed) != remote.geometry.size()
-    }
-
-    /// Whether our ring is not empty, as far as anybody can say who is not receiving. Any context.
-    ///
-    /// Our counter is read first, so that the peer's is never behind it.
-    fn seems_to_have_data(&self) -> bool {
-        let consumed = self.consumed.load(Acquire);
-        self.inbound.read_u32(PRODUCED).unwrap_or(0) != consumed
+        self.rings.unmap();
     }
 
     /// The error of send and receive once the other end is gone; success as long as it is not.
@@ -242,16 +136,14 @@ impl Stream {
         }
     }
 
-    /// Bytes in the peer's ring, as far as anybody can say who is not sending. Any context.
+    /// See [`Rings::unread_there`].
     pub(super) fn unread_there(&self) -> u32 {
-        let consumed = self.inbound.read_u32(CONSUMED).unwrap_or(0);
-        self.produced.load(Relaxed).wrapping_sub(consumed)
+        self.rings.unread_there()
     }
 
-    /// Bytes in our ring, as far as anybody can say who is not receiving. Any context.
+    /// See [`Rings::unread_here`].
     pub(super) fn unread_here(&self) -> u32 {
-        let produced = self.inbound.read_u32(PRODUCED).unwrap_or(0);
-        produced.wrapping_sub(self.consumed.load(Relaxed))
+        self.rings.unread_here()
     }
 
     // ----- sending -----------------------------------------------------------------------------
@@ -266,115 +158,61 @@ impl Stream {
             return Ok(0);
         };
         let waiters = self.channel.waiters()?;
-        let len = from.len();
-        let mut chunk = KVec::with_capacity(CHUNK.min(len), GFP_KERNEL_ACCOUNT)?;
         let mut sent = 0;
-        let mut announced = 0;
-        let result = loop {
-            if sent == len {
-                break Ok(sent);
+        while sent < from.len() {
+            match self.send_some(from, sent, block, &waiters) {
+                Ok(Some(count)) => sent += count,
+                Ok(None) => break,
+                Err(error) => return partial(sent, error),
             }
-            if let Err(error) = self.check_open() {
-                break partial(sent, error);
-            }
-            let room = match self.room() {
-                Ok(room) => room as usize,
-                Err(error) => break partial(sent, error),
-            };
-            if room == 0 {
-                if !block {
-                    // Who watches edges (EPOLLET) does not ask again before it is told.
-                    let _ = self.ask_for_room();
-                    break Ok(sent);
-                }
-                // The peer must know of what is there, or it will never make room.
-                self.announce(&mut announced, sent);
-                match self.wait_for_room(&waiters) {
-                    Ok(()) => continue,
-                    Err(error) => break partial(sent, error),
-                }
-            }
-            let count = room.min(len - sent).min(CHUNK);
-            if let Err(error) = self.send_chunk(&mut chunk, from, sent, count) {
-                break partial(sent, error);
-            }
-            sent += count;
-        };
-        self.announce(&mut announced, sent);
-        result
-    }
-
-    /// Rings the peer's doorbell if anything was sent since the last time.
-    fn announce(&self, announced: &mut usize, sent: usize) {
-        if let (true, Ok(remote)) = (*announced < sent, self.remote()) {
-            self.channel.path().ring(remote.doorbell);
-            *announced = sent;
         }
+        Ok(sent)
     }
 
-    /// Moves `count` bytes from `at` on, for which there is room, into the peer's ring.
-    fn send_chunk(&self, chunk: &mut KVec<u8>, from: &Buffer, at: usize, count: usize) -> Result {
-        chunk.clear();
-        from.append_to(at, count, chunk)?;
-        let remote = self.remote()?;
-        let _inside = self.channel.enter().ok_or(ECONNRESET)?;
-        let _use = self.channel.begin_use()?;
-        self.push(remote, chunk)
-    }
-
-    fn push(&self, remote: &RemoteRing, bytes: &[u8]) -> Result {
-        let geometry = &remote.geometry;
-        let ring = self
-            .channel
-            .path()
-            .reach(remote.address, DATA as u64 + u64::from(geometry.size()))?;
-        let produced = self.produced.load(Relaxed);
-        let count = u32::try_from(bytes.len())?;
-        let mut rest = bytes;
-        for (offset, len) in geometry.spans(produced, count) {
-            let (now, later) = rest.split_at_checked(len as usize).ok_or(EINVAL)?;
-            if !now.is_empty() {
-                ring.write(DATA + offset as usize, now)?;
-            }
-            rest = later;
+    /// Moves on by some bytes, or none if it had to wait; `None` if it would have to and must not.
+    fn send_some(
+        &self,
+        from: &Buffer,
+        sent: usize,
+        block: bool,
+        waiters: &WaitQueue,
+    ) -> Result<Option<usize>> {
+        self.check_open()?;
+        let rest = from.len() - sent;
+        let room = self.rings.room()? as usize;
+        if room > 0 {
+            let count = room.min(rest).min(PIECE);
+            return self.rings.push(from, sent, count).map(Some);
         }
-        let produced = Geometry::advance(produced, count);
-        self.produced.store(produced, Relaxed);
-        // The counter must not overtake the data.
-        flush_writes();
-        ring.write_u32(PRODUCED, produced)
-    }
-
-    /// Asks the peer to say when there is room, unless it has been asked.
-    fn ask_for_room(&self) -> Result {
-        if !self.room_requested.xchg(true, Full) {
-            let target = self.channel.remote()?;
-            self.channel
-                .post(&Message::SpaceWanted { target })
-                .map_err(|_| ECONNRESET)?;
+        if !block {
+            // Who watches edges (EPOLLET) does not ask again before it is told.
+            let wished = self.rings.wish_for_room(1).is_ok();
+            let go_on = wished && self.rings.room()? > 0;
+            return Ok(go_on.then_some(0));
         }
-        Ok(())
+        let has_room = || self.check_open().is_err() || self.rings.room() != Ok(0);
+        if let Err(wait) = self.awake_for_room.stay_awake(has_room) {
+            self.wait_for_room(wanted(rest, self.rings.remote_size()?), waiters)?;
+            self.awake_for_room.slept(wait);
+        }
+        Ok(Some(0))
     }
 
-    fn wait_for_room(&self, waiters: &WaitQueue) -> Result {
-        self.ask_for_room()?;
+    fn wait_for_room(&self, wanted: u32, waiters: &WaitQueue) -> Result {
+        let wish = self.rings.wish_for_room(wanted)?;
         waiters.wait(|| {
             let go_on = self.check_open().is_err()
-                || !self.room_requested.load(Relaxed)
-                || self.room().map_or(true, |room| room > 0);
+                || !self.rings.room_is_wished_at(wish)
+                || self.rings.room().map_or(true, |room| room >= wanted);
             go_on.then_some(())
         })
     }
 
-    /// The peer says that there is room.
-    pub(super) fn space_available(&self) {
-        self.room_requested.store(false, Relaxed);
-        self.channel.wake();
-    }
-
-    /// Whether something can be sent; if not, the waiters are woken when it can.
+    /// Whether something can be sent; if not, the waiters are woken when it can. May sleep.
     pub(super) fn poll_send(&self) -> bool {
-        self.seems_to_have_room() || self.ask_for_room().is_err() || self.seems_to_have_room()
+        self.rings.seems_to_have_room()
+            || self.rings.wish_for_room(1).is_err()
+            || self.rings.seems_to_have_room()
     }
 
     // ----- receiving ---------------------------------------------------------------------------
@@ -391,95 +229,79 @@ impl Stream {
             return Ok(0);
         };
         let waiters = self.channel.waiters()?;
-        let len = to.len();
         let mut received = 0;
-        while received < len {
-            // The state is read first: what had arrived when the peer went is then seen.
-            let state = self.check_open();
-            let available = match self.available() {
-                Ok(available) => available as usize,
-                Err(error) => return partial(received, error),
-            };
-            if available == 0 {
-                if let Err(error) = state {
-                    return partial(received, error);
-                }
-                if !block {
+        let mut result = Ok(());
+        while received < to.len() {
+            match self.receive_some(to, received, block, &waiters) {
+                Ok(Some(count)) => received += count,
+                Ok(None) => break,
+                Err(error) => {
+                    result = Err(error);
                     break;
                 }
-                let waited = waiters.wait(|| {
-                    let go_on = self.check_open().is_err()
-                        || self.available().map_or(true, |bytes| bytes > 0);
-                    go_on.then_some(())
-                });
-                if let Err(error) = waited {
-                    return partial(received, error);
-                }
-                continue;
-            }
-            let count = available.min(len - received);
-            if let Err(error) = self.receive_chunk(to, received, count) {
-                return partial(received, error);
-            }
-            received += count;
-        }
-        Ok(received)
-    }
-
-    /// Moves `count` bytes, which are there, out of the ring to `at`.
-    fn receive_chunk(&self, to: &Buffer, at: usize, count: usize) -> Result {
-        let consumed = self.consumed.load(Relaxed);
-        let mut at = at;
-        for (offset, len) in self.geometry.spans(consumed, u32::try_from(count)?) {
-            let len = len as usize;
-            to.write_shared(at, &self.inbound, DATA + offset as usize, len)?;
-            at += len;
-        }
-        self.consumed
-            .store(Geometry::advance(consumed, count as u32), Release);
-        self.report_consumed();
-        Ok(())
-    }
-
-    /// Tells the peer how far we have come, and that there is room if it wants to know.
-    fn report_consumed(&self) {
-        let Ok(remote) = self.remote() else { return };
-        if let Some(_inside) = self.channel.enter() {
-            if let Ok(_use) = self.channel.begin_use() {
-                // The loads of the data come before the store that gives their place away.
-                barrier::mb(barrier::Full);
-                let _ = self
-                    .channel
-                    .path()
-                    .reach(remote.address, DATA as u64)
-                    .and_then(|ring| ring.write_u32(CONSUMED, self.consumed.load(Relaxed)));
             }
         }
-        self.answer_space_wanted();
-    }
-
-    /// The peer wants to know of room in our ring.
-    pub(super) fn space_wanted(&self) {
-        self.room_wanted.store(true, Relaxed);
-        barrier::smp_mb(barrier::Full);
-        let produced = self.inbound.read_u32(PRODUCED).unwrap_or(0);
-        let used = produced.wrapping_sub(self.consumed.load(Relaxed));
-        if used != self.geometry.size() {
-            self.answer_space_wanted();
+        if waiters.has_waiters() {
+            self.leave_to_others(received);
+        }
+        match result {
+            Ok(()) => Ok(received),
+            Err(error) => partial(received, error),
         }
     }
 
-    fn answer_space_wanted(&self) {
-        barrier::smp_mb(barrier::Full);
-        if take(&self.room_wanted) {
-            if let Ok(target) = self.channel.remote() {
-                let _ = self.channel.post(&Message::SpaceAvailable { target });
-            }
+    /// Moves on by some bytes, or none if it had to wait; `None` if it would have to and must not.
+    fn receive_some(
+        &self,
+        to: &Buffer,
+        received: usize,
+        block: bool,
+        waiters: &WaitQueue,
+    ) -> Result<Option<usize>> {
+        // The state is read first: what had arrived when the peer went is then seen.
+        let state = self.check_open();
+        let rest = to.len() - received;
+        let available = self.rings.available()? as usize;
+        if available > 0 {
+            let count = available.min(rest);
+            self.rings.pull(to, received, count)?;
+            return Ok(Some(count));
+        }
+        state?;
+        if !block {
+            return Ok(None);
+        }
+        let has_data = || self.rings.available() != Ok(0) || self.check_open().is_err();
+        if let Err(wait) = self.awake_for_data.stay_awake(has_data) {
+            self.wait_for_data(wanted(rest, self.rings.size()), waiters)?;
+            self.awake_for_data.slept(wait);
+        }
+        Ok(Some(0))
+    }
+
+    fn wait_for_data(&self, wanted: u32, waiters: &WaitQueue) -> Result {
+        // A peer that has closed its end meanwhile does not ring, but is seen to have closed.
+        let wish = self.rings.wish_for_data(wanted).ok();
+        waiters.wait(|| {
+            let go_on = self.check_open().is_err()
+                || !wish.is_some_and(|wish| self.rings.data_is_wished_at(wish))
+                || self.rings.available().map_or(true, |bytes| bytes >= wanted);
+            go_on.then_some(())
+        })
+    }
+
+    /// Has those hear of what comes who stand in the queue, once a call has received and leaves.
+    fn leave_to_others(&self, received: usize) {
+        let moved = self.rings.watch_for_data() == Ok(true);
+        // A call that was interrupted leaves what it did not wait for any more.
+        if moved || (received == 0 && self.rings.seems_to_have_data()) {
+            self.channel.wake();
         }
     }
 
-    /// Whether data can be received. Any context.
+    /// Whether data can be received; the waiters are woken when more comes. May sleep.
     pub(super) fn poll_receive(&self) -> bool {
-        self.seems_to_have_data()
+        let moved = self.rings.watch_for_data() == Ok(true);
+        moved || self.rings.seems_to_have_data()
     }
 }

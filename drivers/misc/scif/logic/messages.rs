@@ -137,12 +137,6 @@ macro_rules! message_table {
             /// Nothing more will be written into the ring of the closed connection.
             6 CloseDone to target {};
 
-            /// The sender waits for room in the receiver's ring.
-            7 SpaceWanted to target {};
-
-            /// There is room again in the sender's ring.
-            8 SpaceAvailable to target {};
-
             /// A window was registered; `extents` packed extents follow.
             9 WindowOffer to target {
                 window: WindowId,

@@ -97,3 +97,11 @@ impl Geometry {
         index.wrapping_add(len)
     }
 }
+
+/// Whether a counter that goes from `before` to `after` gets to `wanted`, or beyond, just now.
+///
+/// Of all moves of a counter, one does: it is there that somebody who waits for `wanted` is woken. A
+/// `wanted` that the counter is at, or has passed, is not reached any more, until it has wrapped.
+pub(crate) const fn reaches(wanted: u32, before: u32, after: u32) -> bool {
+    after.wrapping_sub(wanted) < after.wrapping_sub(before)
+}

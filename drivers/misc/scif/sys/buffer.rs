@@ -217,6 +217,62 @@ impl Buffer {
         }
     }
 
+    /// Copies `len` bytes from `offset` on to plain memory, if that takes no waiting: says whether it did
+    /// not. If not, some may have been copied. Any context in which the caller's process is the current
+    /// one.
+    ///
+    /// # Safety
+    ///
+    /// `to` is valid for writes of `len` bytes.
+    pub(super) unsafe fn copy_to_memory(
+        &self,
+        offset: usize,
+        to: *mut u8,
+        len: usize,
+    ) -> Result<bool> {
+        match self.part(offset, len)? {
+            // SAFETY: By the contract of this function; C checks the address of user space.
+            Part::User(from) => Ok(unsafe {
+                bindings::copy_from_user_nofault(to.cast(), from.as_const_ptr(), len) == 0
+            }),
+            Part::Kernel(from) => {
+                // SAFETY: `from` is valid for that many bytes; `to`, by the contract.
+                unsafe { bindings::memcpy(to.cast(), from.cast(), len) };
+                Ok(true)
+            }
+        }
+    }
+
+    /// As [`Self::copy_to_memory`], to a device's memory that is mapped write-combining. There an
+    /// architecture may have instructions of its own for devices, and none that copy from user space:
+    /// then this says no.
+    ///
+    /// # Safety
+    ///
+    /// `to` is a device's memory, mapped for that many bytes.
+    pub(super) unsafe fn copy_to_device(
+        &self,
+        offset: usize,
+        to: *mut u8,
+        len: usize,
+    ) -> Result<bool> {
+        match self.part(offset, len)? {
+            // Plain stores of any size and alignment reach memory that is write-combining there.
+            #[cfg(any(CONFIG_X86_64, CONFIG_ARM64))]
+            // SAFETY: As in `copy_to_memory`.
+            Part::User(from) => Ok(unsafe {
+                bindings::copy_from_user_nofault(to.cast(), from.as_const_ptr(), len) == 0
+            }),
+            #[cfg(not(any(CONFIG_X86_64, CONFIG_ARM64)))]
+            Part::User(_) => Ok(false),
+            Part::Kernel(from) => {
+                // SAFETY: `from` is valid for that many bytes; `to`, by the contract.
+                unsafe { bindings::memcpy_toio(to.cast(), from.cast(), len) };
+                Ok(true)
+            }
+        }
+    }
+
     /// Copies bytes into the buffer.
     #[allow(dead_code, reason = "tests use it")]
     pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {

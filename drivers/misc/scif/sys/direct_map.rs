@@ -20,6 +20,7 @@ use kernel::{
 
 use super::{
     bindings as own,
+    buffer::Buffer,
     pages::Pages, //
 };
 
@@ -73,6 +74,25 @@ pub(crate) fn write(address: u64, from: &[u8]) -> Result {
     // the address; no Rust reference covers them.
     unsafe { bindings::memcpy(to.as_ptr().cast(), from.as_ptr().cast(), from.len()) };
     Ok(())
+}
+
+/// Reads a number, little-endian, in one piece.
+pub(crate) fn read_u32(address: u64) -> Result<u32> {
+    // SAFETY: `number_at` returns valid and aligned pointers; otherwise as in `write`.
+    Ok(u32::from_le(unsafe { number_at::<u32>(address)?.read_volatile() }))
+}
+
+/// Copies `len` bytes of a caller to memory, if they are in memory; says whether they were. If not, or
+/// on an error, some may have been copied.
+pub(crate) fn write_from(
+    address: u64,
+    from: &Buffer,
+    from_offset: usize,
+    len: usize,
+) -> Result<bool> {
+    let to = at(address, len)?;
+    // SAFETY: As in `write`.
+    unsafe { from.copy_to_memory(from_offset, to.as_ptr(), len) }
 }
 
 /// Writes a number, little-endian, in one piece.

@@ -181,6 +181,16 @@ struct workqueue_struct *scif_helper_alloc_background(const char *name)
 
 /* Waiting */
 
+bool scif_helper_need_resched(void)
+{
+	return need_resched();
+}
+
+bool scif_helper_has_waiters(struct wait_queue_head *queue)
+{
+	return wq_has_sleeper(queue);
+}
+
 void scif_helper_cond_resched(void)
 {
 	cond_resched();

@@ -78,6 +78,8 @@ struct workqueue_struct *scif_helper_alloc_unbound_highpri(const char *name);
 struct workqueue_struct *scif_helper_alloc_background(const char *name);
 
 /* Waiting */
+bool scif_helper_need_resched(void);
+bool scif_helper_has_waiters(struct wait_queue_head *queue);
 bool scif_helper_fatal_signal_pending(void);
 bool scif_helper_can_be_killed(void);
 void scif_helper_cond_resched(void);
@@ -127,6 +129,7 @@ void scif_helper_mmu_interval_set_seq(struct mmu_interval_notifier *subscription
 
 /* Memory of devices */
 void __iomem *scif_helper_ioremap_wc(phys_addr_t phys, size_t size);
+u32 scif_helper_io_read_u32(const void __iomem *address);
 void scif_helper_io_write_u32(void __iomem *address, u32 value);
 void scif_helper_io_write_u64(void __iomem *address, u64 value);
 

@@ -295,6 +295,11 @@ void __iomem *scif_helper_ioremap_wc(phys_addr_t phys, size_t size)
 	return ioremap_wc(phys, size);
 }
 
+u32 scif_helper_io_read_u32(const void __iomem *address)
+{
+	return readl(address);
+}
+
 void scif_helper_io_write_u32(void __iomem *address, u32 value)
 {
 	writel(value, address);

@@ -20,6 +20,7 @@ use kernel::{
 
 use super::{
     bindings as own,
+    buffer::Buffer,
     pages::Pages, //
 };
 
@@ -96,6 +97,27 @@ impl IoMapping {
         } else {
             Err(EINVAL)
         }
+    }
+
+    /// Reads a number, little-endian, in one piece: what was written to the device before arrives before
+    /// it is read.
+    pub(crate) fn read_u32(&self, offset: usize) -> Result<u32> {
+        // SAFETY: `number_at` returns valid and aligned pointers.
+        Ok(unsafe { own::scif_helper_io_read_u32(self.number_at::<u32>(offset)?) })
+    }
+
+    /// Copies `len` bytes of a caller in, if they are in memory; says whether they were. If not, or on
+    /// an error, some may have been copied.
+    pub(crate) fn write_from(
+        &self,
+        offset: usize,
+        from: &Buffer,
+        from_offset: usize,
+        len: usize,
+    ) -> Result<bool> {
+        let to = self.at(offset, len)?;
+        // SAFETY: The bytes are inside.
+        unsafe { from.copy_to_device(from_offset, to, len) }
     }
 
     /// Writes a number, little-endian, in one piece.

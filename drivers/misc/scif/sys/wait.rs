@@ -31,6 +31,8 @@ use kernel::{
     types::Opaque, //
 };
 
+use super::bindings as own;
+
 /// `TASK_KILLABLE`, which has no constant in the kernel's Rust code.
 const TASK_KILLABLE: c_int = TASK_UNINTERRUPTIBLE | bindings::TASK_WAKEKILL as c_int;
 
@@ -90,6 +92,13 @@ impl WaitQueue {
         unsafe { bindings::__wake_up(self.head.get(), TASK_NORMAL, 0, ptr::null_mut()) };
     }
 
+    /// Whether somebody waits, or polls. What was written before is seen by who begins to, after this
+    /// has said no. Any context.
+    pub(crate) fn has_waiters(&self) -> bool {
+        // SAFETY: By the type invariant `head` is initialised.
+        unsafe { own::scif_helper_has_waiters(self.head.get()) }
+    }
+
     /// Waits until `condition` returns a value, or a signal arrives (`ERESTARTSYS`).
     ///
     /// `condition` runs while the task is set to sleep: it may take spinlocks but must not sleep,
@@ -147,19 +156,6 @@ impl WaitQueue {
         // No signal is looked at in this state, so there is no error.
         self.wait_in_state(TASK_UNINTERRUPTIBLE, jiffies(timeout), condition)
             .unwrap_or(None)
-    }
-
-    /// Whether somebody waits now: for tests, which want to be seen to wake somebody.
-    #[cfg(CONFIG_KUNIT = "y")]
-    pub(crate) fn has_waiters(&self) -> bool {
-        let list = self
-            .head
-            .get()
-            .wrapping_byte_add(core::mem::offset_of!(bindings::wait_queue_head, head));
-        let list = list.cast::<bindings::list_head>();
-        // SAFETY: By the type invariant `head` is initialised. Nothing behind the pointer is looked at,
-        // which may change at any time.
-        unsafe { (&raw const (*list).next).read_volatile() != list }
     }
 
     fn wait_in_state<T>(

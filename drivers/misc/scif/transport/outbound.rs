@@ -11,6 +11,7 @@
 
 use super::engine::EngineRoute;
 use crate::sys::{
+    buffer::Buffer,
     direct_map,
     iomap::{
         self,
@@ -106,6 +107,37 @@ impl<'path> Reached<'path> {
         match self.place {
             Place::Device(mapping, start) => mapping.write(start + at, bytes),
             Place::Ram(address) => direct_map::write(address + at as u64, bytes),
+        }
+    }
+
+    /// Stores `len` bytes of a caller from `from_offset` on, if they are in memory and can be stored
+    /// without a copy; says whether that was so. If not, or on an error, some may have been stored.
+    /// Does not wait.
+    pub(crate) fn write_from(
+        &self,
+        at: usize,
+        from: &Buffer,
+        from_offset: usize,
+        len: usize,
+    ) -> Result<bool> {
+        self.check(at, len)?;
+        match self.place {
+            Place::Device(mapping, start) => {
+                mapping.write_from(start + at, from, from_offset, len)
+            }
+            Place::Ram(address) => {
+                direct_map::write_from(address + at as u64, from, from_offset, len)
+            }
+        }
+    }
+
+    /// Loads a 32-bit value in one access: slow across a bridge. What was stored before arrives before
+    /// it is loaded, and what the peer has stored before is there when this returns.
+    pub(crate) fn read_u32(&self, at: usize) -> Result<u32> {
+        self.check(at, size_of::<u32>())?;
+        match self.place {
+            Place::Device(mapping, start) => mapping.read_u32(start + at),
+            Place::Ram(address) => direct_map::read_u32(address + at as u64),
         }
     }
 

@@ -5,13 +5,13 @@
 //! Loom reports a data race, a deadlock or a failed assertion in any of the interleavings.
 
 use loom::cell::UnsafeCell;
-use loom::sync::atomic::AtomicU32;
-use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use loom::sync::atomic::{AtomicBool, AtomicU32, fence};
+use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
 use crate::loom_logic::gate::Gate;
-use crate::loom_logic::ring::Geometry;
+use crate::loom_logic::ring::{Geometry, reaches};
 
 /// A thing behind a gate. Loom finds every access that is not ordered with another one.
 struct Thing {
@@ -210,5 +210,39 @@ fn bytes_are_complete_when_the_counter_says_so() {
         }
         producer.join().expect("the producer ends");
         assert_eq!(received, MESSAGE);
+    });
+}
+
+/// Who sends and who is about to sleep look at each other's memory in opposite order; the fences are
+/// what the barriers and the read over the bus are.
+#[test]
+fn no_wish_is_missed() {
+    loom::model(|| {
+        let produced = Arc::new(AtomicU32::new(u32::MAX));
+        let wanted = Arc::new(AtomicU32::new(u32::MAX));
+        let doorbell = Arc::new(AtomicBool::new(false));
+        let sender = {
+            let (produced, wanted, doorbell) = (produced.clone(), wanted.clone(), doorbell.clone());
+            thread::spawn(move || {
+                let mut before = u32::MAX;
+                for after in [0, 1] {
+                    produced.store(after, Release);
+                    fence(SeqCst);
+                    if reaches(wanted.load(Relaxed), before, after) {
+                        assert!(!doorbell.swap(true, Release), "it rings once for a wish");
+                    }
+                    before = after;
+                }
+            })
+        };
+        // The receiver wants both bytes.
+        wanted.store(1, Relaxed);
+        fence(SeqCst);
+        let seen = produced.load(Acquire);
+        sender.join().expect("the sender ends");
+        assert!(
+            seen == 1 || doorbell.load(Acquire),
+            "the receiver sleeps for ever"
+        );
     });
 }

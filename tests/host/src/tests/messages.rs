@@ -200,8 +200,6 @@ fn messages_have_their_numbers() {
             (4, "Cancel"),
             (5, "Close"),
             (6, "CloseDone"),
-            (7, "SpaceWanted"),
-            (8, "SpaceAvailable"),
             (9, "WindowOffer"),
             (10, "WindowExtents"),
             (11, "WindowAnswer"),

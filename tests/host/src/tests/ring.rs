@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use super::config;
-use crate::logic::ring::{Corrupt, Geometry};
+use crate::logic::ring::{Corrupt, Geometry, reaches};
 
 fn geometry(size: u32) -> Geometry {
     Geometry::new(size).expect("a good size")
@@ -57,6 +57,19 @@ fn spans_fill_the_ring_exactly() {
     assert_eq!(ring.spans(5, u32::MAX), [(5, 3), (0, 5)]);
 }
 
+#[test]
+fn a_wish_is_reached_once() {
+    // The counter steps over 5, and over the end of its numbers.
+    assert!(!reaches(5, 0, 4));
+    assert!(reaches(5, 4, 5) && reaches(5, 0, 5) && reaches(5, 0, 9));
+    assert!(!reaches(5, 5, 9) && !reaches(5, 6, 9));
+    assert!(reaches(2, u32::MAX, 3) && !reaches(2, u32::MAX, 1));
+    // A counter that stands still reaches nothing.
+    assert!(!reaches(5, 5, 5) && !reaches(6, 5, 5));
+    // What stands in memory that nobody has written to: no ring begins by ringing.
+    assert!(!reaches(0, 0, 1) && !reaches(0, 0, 1 << 30));
+}
+
 fn range((offset, len): (u32, u32)) -> std::ops::Range<usize> {
     offset as usize..(offset + len) as usize
 }
@@ -73,6 +86,24 @@ proptest! {
         }
         prop_assert_eq!(spans[0].1 + spans[1].1, len.min(ring.size()));
         prop_assert!(spans[1].1 == 0 || spans[0].0 + spans[0].1 == ring.size());
+    }
+
+    #[test]
+    fn of_all_moves_one_reaches_a_wish(
+        start: u32,
+        ahead in 1_u32..1000,
+        steps in proptest::collection::vec(1_u32..50, 1..100),
+    ) {
+        let wanted = start.wrapping_add(ahead);
+        let mut counter = start;
+        let mut rung = 0;
+        for step in &steps {
+            let after = Geometry::advance(counter, *step);
+            rung += u32::from(reaches(wanted, counter, after));
+            counter = after;
+        }
+        let sum: u32 = steps.iter().sum();
+        prop_assert_eq!(rung, u32::from(sum >= ahead));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::{
     endpoint::{
         counts::Counts,
         scif::Scif,
+        stream::StreamOptions,
         Endpoint, //
     },
     node::{
@@ -28,13 +29,20 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    time::Delta, //
 };
 
 /// By this id whoever reads the log knows that a test loses its peer.
 pub(super) const NODE: u16 = u16::MAX;
 /// Bytes that wait for who receives, at most.
 pub(super) const RING_SIZE: usize = 4096;
+
+/// Who waits sleeps at once, and is seen to wait.
+const STREAM: StreamOptions = StreamOptions {
+    ring_size: RING_SIZE as u32,
+    busy_poll: Delta::ZERO,
+};
 
 /// See the head of this file.
 pub(super) struct Bed {
@@ -57,7 +65,7 @@ impl Bed {
         let queues = WorkQueues::new()?;
         let nodes = Nodes::new(Some(NODE))?;
         let caches = Caches::new(0, &queues)?;
-        let scif = Scif::new(&nodes, &caches, RING_SIZE as u32)?;
+        let scif = Scif::new(&nodes, &caches, STREAM)?;
         let mut services = KVec::new();
         services.push(scif.service()?, GFP_KERNEL)?;
         let arrivals = Arrivals {

@@ -81,7 +81,7 @@ mod cases {
 
     #[test]
     fn what_is_no_message_ends_the_relation() -> Result {
-        let first = Message::SpaceWanted { target: NOBODY };
+        let first = Message::CloseDone { target: NOBODY };
         check_lost(|peer, _| peer.post(&altered(first, |envelope| envelope.kind = 0)))?;
         check_lost(|peer, _| peer.post(&altered(first, |envelope| envelope.kind = 200)))?;
         // About no channel, and with a code that there is not.
@@ -150,8 +150,6 @@ mod cases {
                 source: NOBODY,
             },
             Message::CloseDone { target },
-            Message::SpaceWanted { target },
-            Message::SpaceAvailable { target },
             Message::WindowAnswer {
                 target,
                 window: WINDOW,
@@ -191,7 +189,7 @@ mod cases {
                 reason: Refusal::NoListener,
             },
             Message::CloseDone { target },
-            Message::SpaceAvailable { target },
+            Message::CloseDone { target },
             Message::WindowAnswer {
                 target,
                 window: WINDOW,

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The two rings of a connection: bytes, counters, and who is to be woken.
+//!
+//! Each end owns the ring in which it receives, in its own memory. The peer writes all of it:
+//!
+//! ```text
+//!   0  produced     u32  bytes that the peer has written into this ring, ever
+//!   4  room wanted  u32  the peer wants a doorbell when we have taken so many out of this ring
+//!  64  consumed     u32  bytes that the peer has taken out of *its* ring, ever
+//!  68  data wanted  u32  the peer wants a doorbell when we have written so many into *its* ring
+//! 128  data              `Geometry::size` bytes
+//! ```
+//!
+//! The sender pushes data into the receiver's ring, then the counter; the receiver reads its own memory
+//! and pushes its counter back: stores only. All counters run freely; what the peer writes there is read
+//! once and checked before use, and a peer whose counters contradict each other is dropped.
+//!
+//! # Doorbells
+//!
+//! Nobody rings for who is awake. Who is about to sleep writes the value into the peer's memory that
+//! the peer's counter has to reach, and looks at the counter once more; who moves a counter looks at
+//! what is wanted, and rings if the counter has just reached it. One wish is answered by one doorbell.
+//!
+//! Neither may miss the other, although their stores cross on a bus that orders only one direction:
+//! between the wish and the second look, the wish is *read back*. The read can't overtake the wish on
+//! its way there, and its answer can't overtake, on its way back, what the peer has stored before the
+//! wish arrived. So either the peer sees the wish, or the second look sees the counter. That is the one
+//! read over the bus, and only who is about to sleep pays for it.
+
+use crate::{
+    logic::{
+        messages::RingAddress,
+        ring::{
+            reaches,
+            Geometry, //
+        },
+    },
+    peer::channel::Channel,
+    sys::{
+        buffer::Buffer,
+        shared_memory::SharedMemory, //
+    },
+    transport::outbound::{
+        flush_writes,
+        Reached, //
+    },
+};
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        barrier,
+        Arc,
+        SetOnce,
+        SpinLock, //
+    },
+};
+
+const PRODUCED: usize = 0;
+const ROOM_WANTED: usize = 4;
+const CONSUMED: usize = 64;
+const DATA_WANTED: usize = 68;
+const DATA: usize = 128;
+
+/// Bytes that go through the kernel's own memory at a time, where they have to.
+const CHUNK: usize = 4096;
+
+/// What is known of the peer's ring.
+struct RemoteRing {
+    /// As a bus address of the peer.
+    address: u64,
+    geometry: Geometry,
+    /// The doorbell that wakes the peer.
+    doorbell: u32,
+}
+
+/// A value of one of the peer's counters at which the peer is to ring.
+#[pin_data]
+struct Wish {
+    /// Where it stands in the peer's memory.
+    word: usize,
+    /// What stands there: before anything is written, what no counter reaches. Written under `turn`.
+    value: Atomic<u32>,
+    #[pin]
+    turn: SpinLock<()>,
+}
+
+impl Wish {
+    fn none(word: usize) -> impl PinInit<Self> {
+        pin_init!(Self {
+            word,
+            value: Atomic::new(0),
+            turn <- new_spinlock!((), "Wish::turn"),
+        })
+    }
+
+    /// Whether this is what the peer has been told last.
+    fn stands_at(&self, value: u32) -> bool {
+        self.value.load(Acquire) == value
+    }
+}
+
+/// See the head of this file.
+#[pin_data]
+pub(super) struct Rings {
+    channel: Arc<Channel>,
+    inbound: SharedMemory,
+    geometry: Geometry,
+    /// The doorbell by which the peer wakes us.
+    pub(super) doorbell: u32,
+    remote: SetOnce<RemoteRing>,
+    /// Bytes written into the peer's ring, ever; written by who is sending.
+    produced: Atomic<u32>,
+    /// Bytes taken out of our ring, ever; written by who is receiving.
+    consumed: Atomic<u32>,
+    #[pin]
+    room_wish: Wish,
+    #[pin]
+    data_wish: Wish,
+    /// Somebody waits for room.
+    room_awaited: Atomic<bool>,
+}
+
+impl Rings {
+    /// Our end, with a ring of `size` bytes, a power of two, that the peer can reach. The caller is
+    /// inside the peer. May sleep.
+    pub(super) fn new(channel: &Arc<Channel>, size: u32) -> Result<impl PinInit<Self>> {
+        let geometry = Geometry::new(size).ok_or(EINVAL)?;
+        let inbound = channel.path().share(DATA + size as usize)?;
+        let channel = channel.clone();
+        let doorbell = channel.data_doorbell();
+        Ok(pin_init!(Self {
+            channel,
+            inbound,
+            geometry,
+            doorbell,
+            remote: SetOnce::new(),
+            produced: Atomic::new(0),
+            consumed: Atomic::new(0),
+            room_wish <- Wish::none(ROOM_WANTED),
+            data_wish <- Wish::none(DATA_WANTED),
+            room_awaited: Atomic::new(false),
+        }))
+    }
+
+    /// What the peer has to know of our ring.
+    pub(super) fn address(&self) -> RingAddress {
+        RingAddress {
+            address: self.inbound.bus_address(),
+            size: self.geometry.size(),
+            doorbell: self.doorbell,
+        }
+    }
+
+    /// Learns of the peer's ring; what the peer says of it is checked here. Ends the relation to it if
+    /// that can't be.
+    pub(super) fn set_remote(&self, ring: &RingAddress) -> Result {
+        let len = DATA as u64 + u64::from(ring.size);
+        let reached = self.channel.path().reach(ring.address, len).is_ok();
+        let doorbell_exists = self.channel.has_doorbell(ring.doorbell);
+        let (true, true, Some(geometry), 0) = (
+            reached,
+            doorbell_exists,
+            Geometry::new(ring.size),
+            ring.address % 8,
+        ) else {
+            self.channel.fail("it offers a ring that can't be reached");
+            return Err(ENODEV);
+        };
+        self.remote.populate(RemoteRing {
+            address: ring.address,
+            geometry,
+            doorbell: ring.doorbell,
+        });
+        Ok(())
+    }
+
+    /// The peer's ring: ENOTCONN before it is known.
+    fn remote(&self) -> Result<&RemoteRing> {
+        self.remote.as_ref().ok_or(ENOTCONN)
+    }
+
+    /// The peer's ring as it can be stored to. The caller is inside the peer.
+    fn reach(&self) -> Result<Reached<'_>> {
+        let remote = self.remote()?;
+        let len = DATA as u64 + u64::from(remote.geometry.size());
+        self.channel.path().reach(remote.address, len)
+    }
+
+    /// Takes the ring away from the peer; the data stays. May sleep.
+    pub(super) fn unmap(&self) {
+        self.inbound.unmap();
+    }
+
+    /// How much can be sent before anything is received: none before the peer's ring is known.
+    pub(super) fn remote_size(&self) -> Result<u32> {
+        Ok(self.remote()?.geometry.size())
+    }
+
+    /// How much can be received before anything is taken out.
+    pub(super) fn size(&self) -> u32 {
+        self.geometry.size()
+    }
+
+    // ----- how far they are --------------------------------------------------------------------
+
+    /// Bytes that can be sent now. For who is sending: our counter must stand still between the two
+    /// loads, or a contradiction would be seen where none is.
+    pub(super) fn room(&self) -> Result<u32> {
+        let remote = self.remote()?;
+        let consumed = self.inbound.read_u32(CONSUMED)?;
+        remote
+            .geometry
+            .free(self.produced.load(Relaxed), consumed)
+            .map_err(|_| {
+                self.channel.fail("it takes more data than was sent");
+                ECONNRESET
+            })
+    }
+
+    /// Bytes that can be received now. For who is receiving, as [`Self::room`].
+    pub(super) fn available(&self) -> Result<u32> {
+        let produced = self.inbound.load_acquire_u32(PRODUCED)?;
+        self.geometry
+            .used(produced, self.consumed.load(Relaxed))
+            .map_err(|_| {
+                self.channel.fail("it sends more data than the ring holds");
+                ECONNRESET
+            })
+    }
+
+    /// Whether the peer's ring is not full, as far as anybody can say who is not sending. Any
+    /// context.
+    pub(super) fn seems_to_have_room(&self) -> bool {
+        self.remote()
+            .is_ok_and(|remote| self.unread_there() != remote.geometry.size())
+    }
+
+    /// Whether our ring is not empty, as far as anybody can say who is not receiving. Any context.
+    ///
+    /// Our counter is read first, so that the peer's is never behind it.
+    pub(super) fn seems_to_have_data(&self) -> bool {
+        let consumed = self.consumed.load(Acquire);
+        self.inbound.load_acquire_u32(PRODUCED).unwrap_or(0) != consumed
+    }
+
+    /// Bytes in the peer's ring, as far as anybody can say who is not sending. Any context.
+    pub(super) fn unread_there(&self) -> u32 {
+        let consumed = self.inbound.load_acquire_u32(CONSUMED).unwrap_or(0);
+        self.produced.load(Relaxed).wrapping_sub(consumed)
+    }
+
+    /// Bytes in our ring, as far as anybody can say who is not receiving. Any context.
+    pub(super) fn unread_here(&self) -> u32 {
+        let produced = self.inbound.read_u32(PRODUCED).unwrap_or(0);
+        produced.wrapping_sub(self.consumed.load(Relaxed))
+    }
+
+    // ----- moving bytes ------------------------------------------------------------------------
+
+    /// Moves `count` bytes from `at` on, for which there is room, into the peer's ring, and wakes
+    /// who waits for them there; returns how many. For who is sending, who is not inside the peer: the
+    /// caller's memory may take any time.
+    pub(super) fn push(&self, from: &Buffer, at: usize, count: usize) -> Result<usize> {
+        // What is in memory goes in one copy.
+        if self.push_bytes(count, |ring, to, done, len| {
+            ring.write_from(to, from, at + done, len)
+        })? {
+            return Ok(count);
+        }
+        let count = count.min(CHUNK);
+        let mut chunk = KVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;
+        from.append_to(at, count, &mut chunk)?;
+        let pushed = self.push_bytes(count, |ring, to, done, len| {
+            let bytes = chunk.get(done..).and_then(|rest| rest.get(..len));
+            ring.write(to, bytes.ok_or(EINVAL)?).map(|()| true)
+        })?;
+        match pushed {
+            true => Ok(count),
+            false => Err(EINVAL),
+        }
+    }
+
+    /// Has `write` store `count` bytes; it gets the ring, where in it, how many bytes came before, and
+    /// how many, and says whether it could. If not, nothing was moved.
+    fn push_bytes(
+        &self,
+        count: usize,
+        write: impl Fn(&Reached<'_>, usize, usize, usize) -> Result<bool>,
+    ) -> Result<bool> {
+        let remote = self.remote()?;
+        let _inside = self.channel.enter().ok_or(ECONNRESET)?;
+        let _use = self.channel.begin_use()?;
+        let ring = self.reach()?;
+        let before = self.produced.load(Relaxed);
+        let count = u32::try_from(count)?;
+        let mut done = 0;
+        for (offset, len) in remote.geometry.spans(before, count) {
+            if len > 0 && !write(&ring, DATA + offset as usize, done, len as usize)? {
+                return Ok(false);
+            }
+            done += len as usize;
+        }
+        let after = Geometry::advance(before, count);
+        self.produced.store(after, Relaxed);
+        // The counter must not overtake the data.
+        flush_writes();
+        ring.write_u32(PRODUCED, after)?;
+        self.answer(DATA_WANTED, before, after)?;
+        Ok(true)
+    }
+
+    /// Moves `count` bytes, which are there, out of our ring to `at`, and wakes who waits for room. For
+    /// who is receiving.
+    pub(super) fn pull(&self, to: &Buffer, at: usize, count: usize) -> Result {
+        let before = self.consumed.load(Relaxed);
+        let mut at = at;
+        for (offset, len) in self.geometry.spans(before, u32::try_from(count)?) {
+            let len = len as usize;
+            to.write_shared(at, &self.inbound, DATA + offset as usize, len)?;
+            at += len;
+        }
+        let after = Geometry::advance(before, count as u32);
+        self.consumed.store(after, Release);
+        // A peer that is gone, or has closed its end, does not want to know.
+        let _ = self.report_consumed(before, after);
+        Ok(())
+    }
+
+    fn report_consumed(&self, before: u32, after: u32) -> Result {
+        let _inside = self.channel.enter().ok_or(ECONNRESET)?;
+        let _use = self.channel.begin_use()?;
+        // The loads of the data come before the store that gives their place away.
+        barrier::mb(barrier::Full);
+        self.reach()?.write_u32(CONSUMED, after)?;
+        self.answer(ROOM_WANTED, before, after)
+    }
+
+    // ----- waking and being woken --------------------------------------------------------------
+
+    /// Rings if the peer has wanted to know that our counter, which was `before` and has been stored as
+    /// `after`, gets as far.
+    fn answer(&self, word: usize, before: u32, after: u32) -> Result {
+        // The counter leaves before the wish is looked at, see the head of this file.
+        barrier::mb(barrier::Full);
+        let wanted = self.inbound.read_u32(word)?;
+        if reaches(wanted, before, after) {
+            self.channel.path().ring(self.remote()?.doorbell);
+        }
+        Ok(())
+    }
+
+    /// Has the peer ring once `wanted` bytes can be sent, at most the size of its ring. To be called
+    /// before the last look; see [`Self::room_is_wished_at`] for what is returned.
+    pub(super) fn wish_for_room(&self, wanted: u32) -> Result<u32> {
+        self.room_awaited.store(true, Relaxed);
+        let free_at = self
+            .produced
+            .load(Relaxed)
+            .wrapping_sub(self.remote_size()?)
+            .wrapping_add(wanted);
+        self.wish(&self.room_wish, free_at)
+    }
+
+    /// As [`Self::wish_for_room`], for data that can be received.
+    pub(super) fn wish_for_data(&self, wanted: u32) -> Result<u32> {
+        let there_at = self.consumed.load(Relaxed).wrapping_add(wanted);
+        self.wish(&self.data_wish, there_at)
+    }
+
+    /// Has the peer ring for whatever comes beyond what is there; says whether something has come
+    /// meanwhile. May sleep.
+    pub(super) fn watch_for_data(&self) -> Result<bool> {
+        let seen = self.inbound.load_acquire_u32(PRODUCED)?;
+        self.wish(&self.data_wish, seen.wrapping_add(1))?;
+        Ok(self.inbound.load_acquire_u32(PRODUCED)? != seen)
+    }
+
+    /// Whether the peer still rings for the wish that has returned this, and for no other one: who
+    /// sleeps has to wish anew if not.
+    pub(super) fn room_is_wished_at(&self, value: u32) -> bool {
+        self.room_wish.stands_at(value)
+    }
+
+    /// As [`Self::room_is_wished_at`].
+    pub(super) fn data_is_wished_at(&self, value: u32) -> bool {
+        self.data_wish.stands_at(value)
+    }
+
+    fn wish(&self, wish: &Wish, value: u32) -> Result<u32> {
+        // Dropped after the lock: the end of a use may sleep.
+        let _inside = self.channel.enter().ok_or(ECONNRESET)?;
+        let _use = self.channel.begin_use()?;
+        let ring = self.reach()?;
+        let _turn = wish.turn.lock();
+        if wish.stands_at(value) {
+            // Who has written it has read it back.
+            return Ok(value);
+        }
+        ring.write_u32(wish.word, value)?;
+        // The store leaves before the load, which brings what the peer has stored before.
+        barrier::mb(barrier::Full);
+        ring.read_u32(wish.word)?;
+        barrier::mb(barrier::Full);
+        wish.value.store(value, Release);
+        Ok(value)
+    }
+
+    /// The doorbell has rung, maybe for another connection: whether somebody is to be woken. Any
+    /// context. A counter that makes no sense wakes, too: the reader finds out.
+    pub(super) fn has_news(&self) -> bool {
+        let has_room = self.room_awaited.load(Relaxed) && self.seems_to_have_room();
+        if has_room {
+            self.room_awaited.store(false, Relaxed);
+        }
+        has_room || self.seems_to_have_data()
+    }
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Staying awake for a moment before a sleep, as long as that has been worth it lately.
+//!
+//! What is learnt, and how, is in `logic/awake.rs`. Several may learn at once: what is lost then is a
+//! lesson.
+
+use crate::{
+    logic::awake,
+    sys::busy_wait::{
+        busy_wait,
+        now, //
+    },
+};
+use kernel::{
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    },
+    time::{
+        Delta,
+        Instant,
+        Monotonic, //
+    },
+};
+
+/// See the head of this file.
+pub(crate) struct Awake {
+    /// In nanoseconds, as `most`.
+    now: Atomic<u32>,
+    waits: Atomic<u32>,
+    most: u32,
+}
+
+/// A wait that has begun, to be told of its end.
+pub(crate) struct Wait(Instant<Monotonic>);
+
+impl Awake {
+    /// Stays awake for at most this long, which may be nothing.
+    pub(crate) fn new(most: Delta) -> Self {
+        let most = u32::try_from(most.as_nanos()).unwrap_or(u32::MAX);
+        Self {
+            now: Atomic::new(awake::at_first(most)),
+            waits: Atomic::new(0),
+            most,
+        }
+    }
+
+    /// Waits for `condition` to become true as long as it seems worth it. If that was not enough, and
+    /// the caller has slept then, it says so by [`Self::slept`]. Process context, no locks.
+    pub(crate) fn stay_awake(&self, condition: impl Fn() -> bool) -> Result<(), Wait> {
+        let wait = Wait(now());
+        let count = self.waits.fetch_add(1, Relaxed);
+        let limit = awake::limit(self.now.load(Relaxed), count, self.most);
+        match busy_wait(Delta::from_nanos(limit.into()), condition) {
+            true => {
+                self.learn(&wait);
+                Ok(())
+            }
+            false => Err(wait),
+        }
+    }
+
+    /// The wait is over that was begun awake, and has gone on asleep.
+    pub(crate) fn slept(&self, wait: Wait) {
+        self.learn(&wait);
+    }
+
+    fn learn(&self, wait: &Wait) {
+        let waited = u64::try_from(wait.0.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let before = self.now.load(Relaxed);
+        let after = awake::after(before, waited, self.most);
+        if after != before {
+            self.now.store(after, Relaxed);
+        }
+    }
+}
