@@ -363,13 +363,13 @@ static void signal_read_only(void)
 	__s64 there = ask(pair->peer, DO_PAGES, 1);
 	__u64 *memory = pages(1);
 
-	expect_ok(scif_register(pair->here, memory, PAGE, 0x5000, SCIF_PROT_READ, SCIF_MAP_FIXED));
-	expect_ok(ask(pair->peer, DO_REGISTER, pair->there, there, PAGE, 0x5000, SCIF_PROT_READ,
+	expect_ok(scif_register(pair->here, memory, PAGE, 0x50000, SCIF_PROT_READ, SCIF_MAP_FIXED));
+	expect_ok(ask(pair->peer, DO_REGISTER, pair->there, there, PAGE, 0x50000, SCIF_PROT_READ,
 		      SCIF_MAP_FIXED));
-	expect_error(scif_fence_signal(pair->here, 0x5000, 1, 0, 0, SELF | LOCAL), EACCES);
-	expect_error(scif_fence_signal(pair->here, 0, 0, 0x5000, 1, SELF | REMOTE), EACCES);
-	expect_error(scif_fence_signal(pair->here, 0x5000, 1, 0, 0, PEER | LOCAL), EACCES);
-	expect_error(scif_fence_signal(pair->here, 0, 0, 0x5000, 1, PEER | REMOTE), EACCES);
+	expect_error(scif_fence_signal(pair->here, 0x50000, 1, 0, 0, SELF | LOCAL), EACCES);
+	expect_error(scif_fence_signal(pair->here, 0, 0, 0x50000, 1, SELF | REMOTE), EACCES);
+	expect_error(scif_fence_signal(pair->here, 0x50000, 1, 0, 0, PEER | LOCAL), EACCES);
+	expect_error(scif_fence_signal(pair->here, 0, 0, 0x50000, 1, PEER | REMOTE), EACCES);
 	expect(!memory[0]);
 	expect_value(ask(pair->peer, DO_DIFFERS_FROM_BYTE, there, 0, PAGE), -1);
 }

@@ -97,7 +97,7 @@ static void register_as_child(void *data)
 {
 	struct pair *pair = data;
 
-	expect_ok(scif_register(pair->here, pages(4), 4 * PAGE, 0x9000, READ_WRITE,
+	expect_ok(scif_register(pair->here, pages(4), 4 * PAGE, 0x90000, READ_WRITE,
 				SCIF_MAP_FIXED));
 	expect_value(locked(), 4 * PAGE);
 }
@@ -110,10 +110,10 @@ static void child_window(void)
 
 	child_passed(in_child(register_as_child, &pair));
 	expect_value(locked(), 0);
-	expect_value(ask(pair.peer, DO_VREADFROM, pair.there, there, 4 * PAGE, 0x9000, SYNC), 0);
+	expect_value(ask(pair.peer, DO_VREADFROM, pair.there, there, 4 * PAGE, 0x90000, SYNC), 0);
 	expect_value(ask(pair.peer, DO_DIFFERS_FROM_BYTE, there, 0, 4 * PAGE), -1);
-	expect_value(scif_unregister(pair.here, 0x9000, 4 * PAGE), 0);
-	expect_error(ask(pair.peer, DO_VREADFROM, pair.there, there, 1, 0x9000, SYNC), ENXIO);
+	expect_value(scif_unregister(pair.here, 0x90000, 4 * PAGE), 0);
+	expect_error(ask(pair.peer, DO_VREADFROM, pair.there, there, 1, 0x90000, SYNC), ENXIO);
 }
 
 /* --- exec --- */
@@ -167,7 +167,7 @@ static void register_and_exec(void *data)
 	unsigned char *memory = pages(4);
 
 	fill(memory, 33, 4 * PAGE);
-	expect_ok(scif_register(pair->here, memory, 4 * PAGE, 0xa000, READ_WRITE,
+	expect_ok(scif_register(pair->here, memory, 4 * PAGE, 0xa00000, READ_WRITE,
 				SCIF_MAP_FIXED));
 	fcntl(scif_get_fd(pair->here), F_SETFD, 0);
 	exec_sleep(NULL);
@@ -181,11 +181,11 @@ static void exec_windows(void)
 
 	wait_until(has_executed(child));
 	/* The address space that it was in is gone; the pages are not. */
-	expect_value(ask(pair.peer, DO_VREADFROM, pair.there, there, 4 * PAGE, 0xa000, SYNC), 0);
+	expect_value(ask(pair.peer, DO_VREADFROM, pair.there, there, 4 * PAGE, 0xa00000, SYNC), 0);
 	expect_value(ask(pair.peer, DO_DIFFERS, there, 33, 4 * PAGE), -1);
 	kill(child, SIGKILL);
 	expect_value(child_signal(child), SIGKILL);
-	expect_value(ask(pair.peer, DO_VREADFROM, pair.there, there, 4 * PAGE, 0xa000, SYNC), 0);
+	expect_value(ask(pair.peer, DO_VREADFROM, pair.there, there, 4 * PAGE, 0xa00000, SYNC), 0);
 	expect_value(scif_close(pair.here), 0);
 	expect(ask(pair.peer, DO_POLL, pair.there, 0, -1) & POLLHUP);
 }

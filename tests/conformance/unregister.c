@@ -151,7 +151,7 @@ static void unregister_peers_window(void)
 {
 	struct windows windows = connected_windows(2);
 	struct pair *pair = &windows.pair;
-	off_t offset = 0x77000;
+	off_t offset = 0x770000;
 
 	expect_value(ask(pair->peer, DO_REGISTER, pair->there, windows.peer_memory, PAGE, offset,
 			 READ_WRITE, SCIF_MAP_FIXED), offset);
