@@ -79,7 +79,9 @@ pub(crate) fn write(address: u64, from: &[u8]) -> Result {
 /// Reads a number, little-endian, in one piece.
 pub(crate) fn read_u32(address: u64) -> Result<u32> {
     // SAFETY: `number_at` returns valid and aligned pointers; otherwise as in `write`.
-    Ok(u32::from_le(unsafe { number_at::<u32>(address)?.read_volatile() }))
+    Ok(u32::from_le(unsafe {
+        number_at::<u32>(address)?.read_volatile()
+    }))
 }
 
 /// Copies `len` bytes of a caller to memory, if they are in memory; says whether they were. If not, or

@@ -122,9 +122,7 @@ impl<'path> Reached<'path> {
     ) -> Result<bool> {
         self.check(at, len)?;
         match self.place {
-            Place::Device(mapping, start) => {
-                mapping.write_from(start + at, from, from_offset, len)
-            }
+            Place::Device(mapping, start) => mapping.write_from(start + at, from, from_offset, len),
             Place::Ram(address) => {
                 direct_map::write_from(address + at as u64, from, from_offset, len)
             }

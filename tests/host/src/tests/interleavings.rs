@@ -5,8 +5,8 @@
 //! Loom reports a data race, a deadlock or a failed assertion in any of the interleavings.
 
 use loom::cell::UnsafeCell;
-use loom::sync::atomic::{AtomicBool, AtomicU32, fence};
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use loom::sync::atomic::{AtomicBool, AtomicU32, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
