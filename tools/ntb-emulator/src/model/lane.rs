@@ -1,27 +1,88 @@
 // SPDX-License-Identifier: GPL-2.0
-//! One direction of a link: what passes it does so one thing after the other, whoever sends.
+//! One direction of a link: at any time, one thing passes.
 //!
-//! First come, first served: what is asked for first passes first. So engines that share a
-//! lane get turns of one chunk each, see [`super::pacer`].
+//! Who asks may be behind the others, see [`super::pace`]: what was free then is still
+//! theirs, or each would lose what the others are ahead. So a lane remembers when it was
+//! and will be busy, and what is asked for takes the first time that is free, in pieces
+//! between others if need be. Where it is always busy, that is first come, first served:
+//! engines that share it get turns of a chunk each, see [`super::pacer`].
+
+use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
 use super::picoseconds::Picoseconds;
 
+/// How long it remembers: longer than anybody is behind.
+const MEMORY: Picoseconds = Picoseconds::nanoseconds(100_000_000);
+
 /// A direction.
 #[derive(Default)]
 pub struct Lane {
-    /// When all is through that was asked for so far.
-    free: Mutex<Picoseconds>,
+    times: Mutex<Times>,
+}
+
+/// When a lane is busy.
+#[derive(Default)]
+struct Times {
+    /// From when until when; none touches the next one.
+    busy: BTreeMap<Picoseconds, Picoseconds>,
+    /// Before this, what is not remembered is not free.
+    forgotten: Picoseconds,
 }
 
 impl Lane {
     /// Something that is there from `ready` on and takes so long to pass. Returns when it is
     /// through.
     pub fn pass(&self, ready: Picoseconds, length: Picoseconds) -> Picoseconds {
-        let mut free = self.free.lock();
-        *free = (*free).max(ready) + length;
-        *free
+        let mut times = self.times.lock();
+        times.forget(ready);
+        times.take(ready, length)
+    }
+}
+
+impl Times {
+    /// Takes the first time from `ready` on that is free. Returns its end.
+    fn take(&mut self, ready: Picoseconds, length: Picoseconds) -> Picoseconds {
+        let ready = ready.max(self.forgotten);
+        let mut begin = ready;
+        // What is under way then, or ends then, becomes one with this.
+        if let Some((&start, &end)) = self.busy.range(..=ready).next_back() {
+            if end >= ready {
+                begin = start;
+            }
+        }
+        let mut end = self.busy.remove(&begin).unwrap_or(ready);
+        let mut left = length;
+        while let Some((&next, &next_end)) = self.busy.range(begin..).next() {
+            let gap = next.since(end);
+            if left < gap {
+                break;
+            }
+            left = left.since(gap);
+            end = next_end;
+            self.busy.remove(&next);
+            if left == Picoseconds::ZERO && gap > Picoseconds::ZERO {
+                self.busy.insert(begin, end);
+                return next;
+            }
+        }
+        let end = end + left;
+        if end > begin {
+            self.busy.insert(begin, end);
+        }
+        end
+    }
+
+    /// Forgets what nobody asks for any more.
+    fn forget(&mut self, now: Picoseconds) {
+        let horizon = now.since(MEMORY);
+        while let Some(first) = self.busy.first_entry() {
+            if *first.get() >= horizon {
+                break;
+            }
+            self.forgotten = first.remove();
+        }
     }
 }
 
@@ -31,33 +92,56 @@ mod tests {
 
     use super::*;
 
+    fn at(nanoseconds: u64) -> Picoseconds {
+        Picoseconds::nanoseconds(nanoseconds)
+    }
+
     #[test]
-    fn one_after_the_other() {
+    fn one_at_a_time() {
         let lane = Lane::default();
-        let at = Picoseconds::nanoseconds;
         assert_eq!(lane.pass(at(10), at(5)), at(15));
         assert_eq!(lane.pass(at(11), at(5)), at(20));
         assert_eq!(lane.pass(at(30), at(5)), at(35));
-        assert_eq!(lane.pass(at(0), at(0)), at(35));
+        // Who is behind has what was free, and goes on where it is free again.
+        assert_eq!(lane.pass(at(0), at(10)), at(10));
+        assert_eq!(lane.pass(at(0), at(12)), at(37));
+        assert_eq!(lane.pass(at(0), at(0)), at(37));
+        assert_eq!(lane.times.lock().busy.len(), 1);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_free() {
+        let lane = Lane::default();
+        for start in 0..1000 {
+            lane.pass(at(1_000_000 * start), at(1));
+        }
+        assert!(lane.times.lock().busy.len() <= 102);
+        let forgotten = lane.times.lock().forgotten;
+        assert!(forgotten > at(890_000_000));
+        assert_eq!(lane.pass(at(0), at(1)), forgotten + at(1));
     }
 
     proptest! {
-        /// Nothing is through before its time, two never pass at once, and whoever is always
-        /// there has all of it.
+        /// Against a list of single nanoseconds: each takes the first ones that are free.
         #[test]
-        fn never_faster_than_it_is(passages in prop::collection::vec((0u64..1000, 0u64..1000), 1..50)) {
+        fn as_a_list_has_it(passages in prop::collection::vec((0usize..200, 1usize..20), 1..40)) {
             let lane = Lane::default();
-            let at = Picoseconds::nanoseconds;
-            let mut last = Picoseconds::ZERO;
-            let mut sum = Picoseconds::ZERO;
+            let mut busy = vec![false; 1000];
             for (ready, length) in passages {
-                let end = lane.pass(at(ready), at(length));
-                prop_assert!(end >= at(ready) + at(length));
-                prop_assert!(end >= last + at(length));
-                last = end;
-                sum = sum + at(length);
+                let free: Vec<_> = (ready..busy.len()).filter(|&at| !busy[at]).take(length).collect();
+                free.iter().for_each(|&at| busy[at] = true);
+                let end = lane.pass(at(ready as u64), at(length as u64));
+                prop_assert_eq!(end, at(free[length - 1] as u64 + 1));
             }
-            prop_assert!(last <= at(1000) + sum);
+            // And it remembers what it has to, in as few pieces as possible.
+            let times = lane.times.lock();
+            for (index, &busy) in busy.iter().enumerate() {
+                let now = at(index as u64);
+                let found = times.busy.range(..=now).next_back().is_some_and(|(_, &end)| end > now);
+                prop_assert_eq!(found, busy);
+            }
+            let ends: Vec<_> = times.busy.values().collect();
+            prop_assert!(times.busy.keys().skip(1).zip(ends).all(|(next, end)| end < next));
         }
     }
 }

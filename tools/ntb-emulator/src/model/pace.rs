@@ -52,19 +52,19 @@ impl Pace {
 
     /// It finds a descriptor.
     pub fn begin(&mut self, now: Picoseconds) {
-        let mut earliest = now;
-        if self.busy {
-            earliest = now.since(MOST_BEHIND);
-            self.lost = self.lost + earliest.since(self.time);
+        if !self.busy {
+            self.time = self.time.max(now);
+            self.busy = true;
         }
+        self.lose(now);
         let fetched = Picoseconds::nanoseconds(self.figures.map_or(0, |f| f.descriptor_ns));
-        self.time = self.time.max(earliest) + fetched;
-        self.busy = true;
+        self.time = self.time + fetched;
         self.reads = None;
     }
 
     /// It goes on with a copy.
-    pub fn copy(&mut self, route: &Route) {
+    pub fn copy(&mut self, now: Picoseconds, route: &Route) {
+        self.lose(now);
         let begin = self.time;
         let busy = self.figures.map(|figures| figures.copy(route.length));
         let mut end = begin + busy.unwrap_or_default();
@@ -77,6 +77,13 @@ impl Pace {
             end = end.max(crossing.copy_out(begin, route.length));
         }
         self.time = end;
+    }
+
+    /// Gives up what is too much to be made up for.
+    fn lose(&mut self, now: Picoseconds) {
+        let earliest = now.since(MOST_BEHIND);
+        self.lost = self.lost + earliest.since(self.time);
+        self.time = self.time.max(earliest);
     }
 
     /// When what it was given so far is over.
@@ -170,7 +177,7 @@ mod tests {
             if left[next] % (1 << 20) == 0 {
                 pace.begin(pace.time());
             }
-            pace.copy(&route(CHUNK));
+            pace.copy(pace.time(), &route(CHUNK));
             left[next] -= CHUNK;
         }
         paces.iter().map(Pace::time).max().unwrap()
@@ -185,12 +192,12 @@ mod tests {
         let slow = engine(1_000_000_000);
         let mut pace = pace(slow, &link());
         pace.begin(at(1000));
-        pace.copy(&local(1000));
+        pace.copy(pace.time(), &local(1000));
         assert_eq!(pace.time(), at(1000 + 250 + 1000));
-        pace.copy(&write(1000));
+        pace.copy(pace.time(), &write(1000));
         assert_eq!(pace.time(), at(1000 + 250 + 2000));
         // Waiting for the other side.
-        pace.copy(&read(8));
+        pace.copy(pace.time(), &read(8));
         assert_eq!(pace.time(), at(1000 + 250 + 2000 + 900));
     }
 
@@ -198,20 +205,23 @@ mod tests {
     fn an_engine_alone_has_no_link_and_a_link_alone_no_engine() {
         let mut alone = Pace::new(Some(engine(1_000_000_000)), vec![None]);
         alone.begin(at(0));
-        alone.copy(&read(100));
-        alone.copy(&write(100));
+        alone.copy(alone.time(), &read(100));
+        alone.copy(alone.time(), &write(100));
         assert_eq!(alone.time(), at(450));
         let mut infinite = Pace::new(None, vec![Some(Crossing::new(&link(), 0))]);
         infinite.begin(at(0));
-        infinite.copy(&local(1 << 20));
+        infinite.copy(infinite.time(), &local(1 << 20));
         assert_eq!(infinite.time(), at(0));
-        infinite.copy(&write(1 << 20));
+        infinite.copy(infinite.time(), &write(1 << 20));
         assert_eq!(infinite.time(), GEN3.write(1 << 20));
         // A port that is not there has no link to take time.
-        infinite.copy(&Route {
-            to: Some(9),
-            ..local(1 << 20)
-        });
+        infinite.copy(
+            infinite.time(),
+            &Route {
+                to: Some(9),
+                ..local(1 << 20)
+            },
+        );
         assert_eq!(infinite.time(), GEN3.write(1 << 20));
     }
 
@@ -241,7 +251,7 @@ mod tests {
             let mut pace = pace(EngineFigures::default(), &link());
             for _ in 0..1000 {
                 pace.begin(pace.time());
-                pace.copy(&route(length));
+                pace.copy(pace.time(), &route(length));
             }
             pace.time()
         };
@@ -255,11 +265,11 @@ mod tests {
     fn the_read_of_a_descriptor_in_chunks_takes_what_it_takes_in_one() {
         let mut whole = Pace::new(None, vec![Some(Crossing::new(&link(), 0))]);
         whole.begin(at(0));
-        whole.copy(&read(1 << 20));
+        whole.copy(whole.time(), &read(1 << 20));
         let mut parts = Pace::new(None, vec![Some(Crossing::new(&link(), 0))]);
         parts.begin(at(0));
         for _ in 0..1024 {
-            parts.copy(&read(1024));
+            parts.copy(parts.time(), &read(1024));
         }
         assert_eq!(parts.time(), whole.time());
         assert_eq!(parts.time(), GEN3.round_trips(1 << 20));
@@ -289,6 +299,36 @@ mod tests {
         assert_eq!(pace.time(), at(90_000_250));
     }
 
+    #[test]
+    fn a_long_copy_of_a_slow_machine_is_late_meanwhile() {
+        let mut pace = pace(engine(1_000_000_000), &link());
+        pace.begin(at(0));
+        pace.copy(at(250), &local(1000));
+        pace.copy(at(50_000_000), &local(1000));
+        assert_eq!(pace.time(), at(30_001_000));
+        assert_eq!(pace.take_lost(), 29_998);
+    }
+
+    #[test]
+    fn engines_that_wait_for_round_trips_do_not_wait_for_each_other() {
+        let link = link();
+        let mut paces: Vec<_> = (0..4).map(|_| pace(engine(4_500_000_000), &link)).collect();
+        // Each wakes late and then does much at once, when the others have been there.
+        for _ in 0..10 {
+            for pace in &mut paces {
+                for _ in 0..20 {
+                    pace.begin(pace.time());
+                    pace.copy(pace.time(), &read(64));
+                }
+            }
+        }
+        let alone = at(200 * (250 + 900));
+        for pace in &paces {
+            let took = ratio(pace.time(), alone);
+            assert!((1.0..1.05).contains(&took), "{took}");
+        }
+    }
+
     proptest! {
         /// However late it wakes, the rate over many small descriptors is that of the model.
         #[test]
@@ -302,7 +342,7 @@ mod tests {
             let mut expected = at(0);
             for length in lengths {
                 pace.begin(now);
-                pace.copy(&local(length));
+                pace.copy(pace.time(), &local(length));
                 expected = expected + at(figures.descriptor_ns) + figures.copy(length);
                 if pace.time() > now {
                     now = pace.time() + at(late);
@@ -325,7 +365,7 @@ mod tests {
             for (index, length, reads) in copies {
                 let pace = &mut paces[index];
                 pace.begin(pace.time());
-                pace.copy(&if reads { read(length) } else { write(length) });
+                pace.copy(pace.time(), &if reads { read(length) } else { write(length) });
                 if reads {
                     out = out + GEN3.requests(length);
                     back = back + GEN3.completions(length);

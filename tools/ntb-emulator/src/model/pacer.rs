@@ -43,7 +43,7 @@ impl Pacer {
 
     /// It goes on with a copy.
     pub fn copy(&self, route: &Route) {
-        self.pace.lock().copy(route);
+        self.pace.lock().copy(self.clock.now(), route);
     }
 
     /// It finds nothing more to do.
