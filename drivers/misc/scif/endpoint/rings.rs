@@ -124,7 +124,8 @@ pub(super) struct Rings {
     room_wish: Wish,
     #[pin]
     data_wish: Wish,
-    /// Somebody waits for room.
+    /// Somebody has waited for room. That is never taken back: who waits for much is woken, and sleeps
+    /// on, where there is a little.
     room_awaited: Atomic<bool>,
 }
 
@@ -416,10 +417,6 @@ impl Rings {
     /// The doorbell has rung, maybe for another connection: whether somebody is to be woken. Any
     /// context. A counter that makes no sense wakes, too: the reader finds out.
     pub(super) fn has_news(&self) -> bool {
-        let has_room = self.room_awaited.load(Relaxed) && self.seems_to_have_room();
-        if has_room {
-            self.room_awaited.store(false, Relaxed);
-        }
-        has_room || self.seems_to_have_data()
+        self.seems_to_have_data() || (self.room_awaited.load(Relaxed) && self.seems_to_have_room())
     }
 }

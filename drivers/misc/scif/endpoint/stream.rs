@@ -242,7 +242,7 @@ impl Stream {
             }
         }
         if waiters.has_waiters() {
-            self.leave_to_others(received);
+            self.leave_to_others(result.is_err());
         }
         match result {
             Ok(()) => Ok(received),
@@ -290,11 +290,11 @@ impl Stream {
         })
     }
 
-    /// Has those hear of what comes who stand in the queue, once a call has received and leaves.
-    fn leave_to_others(&self, received: usize) {
+    /// Has those hear of what comes who stand in the queue, once a call that has received leaves.
+    fn leave_to_others(&self, interrupted: bool) {
         let moved = self.rings.watch_for_data() == Ok(true);
-        // A call that was interrupted leaves what it did not wait for any more.
-        if moved || (received == 0 && self.rings.seems_to_have_data()) {
+        // A call that waits for much leaves behind what has come, of which nobody was told.
+        if moved || (interrupted && self.rings.seems_to_have_data()) {
             self.channel.wake();
         }
     }

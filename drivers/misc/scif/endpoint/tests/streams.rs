@@ -88,6 +88,39 @@ mod cases {
     }
 
     #[test]
+    fn who_waits_for_much_room_is_not_lost_for_a_little() -> Result {
+        let bed = Bed::new()?;
+        let Pair { near, far } = bed.pair()?;
+        let sending = Waiting::in_call(&near, Call::Send)?;
+        // It is woken for data, and finds less room than it waits for.
+        assert!(near.poll_state() & poll_events::IN == 0);
+        let mut bytes = KVec::from_elem(1, 3 * RING_SIZE, GFP_KERNEL)?;
+        let (some, rest) = bytes.split_at_mut(10);
+        assert_eq!(receive(&far, some, true)?, some.len());
+        assert_eq!(send(&far, b"x", true)?, 1);
+        assert_eq!(receive(&near, &mut [0], true)?, 1);
+        assert_eq!(receive(&far, rest, true)?, rest.len());
+        assert_eq!(sending.result()?, 3 * RING_SIZE);
+        drop((near, far));
+        bed.end()
+    }
+
+    #[test]
+    fn who_polls_does_not_take_the_wish_of_who_receives() -> Result {
+        let bed = Bed::new()?;
+        let Pair { near, far } = bed.pair()?;
+        let receiving = Waiting::in_call(&far, Call::Receive)?;
+        // Whoever polls has the other end ring for the first byte, and for no further one.
+        assert!(far.poll_state() & poll_events::IN == 0);
+        for byte in b"one more" {
+            assert_eq!(send(&near, &[*byte], true)?, 1);
+        }
+        assert_eq!(receiving.result()?, 8);
+        drop((near, far));
+        bed.end()
+    }
+
+    #[test]
     fn what_was_sent_before_the_end_can_be_received() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
