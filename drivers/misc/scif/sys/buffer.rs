@@ -58,6 +58,17 @@ enum Part {
     Kernel(*mut u8),
 }
 
+/// Copies bytes of the calling process, if all are in memory: says whether they were. If not, some may
+/// have been copied. Does not wait.
+///
+/// # Safety
+///
+/// `to` is valid for writes of `len` bytes.
+unsafe fn copy_if_present(from: UserPtr, to: *mut u8, len: usize) -> bool {
+    // SAFETY: By the contract of this function; C checks the address of user space.
+    unsafe { bindings::copy_from_user_nofault(to.cast(), from.as_const_ptr(), len) == 0 }
+}
+
 impl Buffer {
     /// `len` bytes of the calling process. Nothing is checked yet.
     pub(crate) fn user(address: UserPtr, len: usize) -> Self {
@@ -217,8 +228,8 @@ impl Buffer {
         }
     }
 
-    /// Copies `len` bytes from `offset` on to plain memory, if that takes no waiting: says whether it did
-    /// not. If not, some may have been copied. Any context in which the caller's process is the current
+    /// Copies `len` bytes from `offset` on to plain memory, if that takes no waiting: says whether it
+    /// did. If not, some may have been copied. Any context in which the caller's process is the current
     /// one.
     ///
     /// # Safety
@@ -231,10 +242,8 @@ impl Buffer {
         len: usize,
     ) -> Result<bool> {
         match self.part(offset, len)? {
-            // SAFETY: By the contract of this function; C checks the address of user space.
-            Part::User(from) => Ok(unsafe {
-                bindings::copy_from_user_nofault(to.cast(), from.as_const_ptr(), len) == 0
-            }),
+            // SAFETY: By the contract of this function.
+            Part::User(from) => Ok(unsafe { copy_if_present(from, to, len) }),
             Part::Kernel(from) => {
                 // SAFETY: `from` is valid for that many bytes; `to`, by the contract.
                 unsafe { bindings::memcpy(to.cast(), from.cast(), len) };
@@ -260,9 +269,7 @@ impl Buffer {
             // Plain stores of any size and alignment reach memory that is write-combining there.
             #[cfg(any(CONFIG_X86_64, CONFIG_ARM64))]
             // SAFETY: As in `copy_to_memory`.
-            Part::User(from) => Ok(unsafe {
-                bindings::copy_from_user_nofault(to.cast(), from.as_const_ptr(), len) == 0
-            }),
+            Part::User(from) => Ok(unsafe { copy_if_present(from, to, len) }),
             #[cfg(not(any(CONFIG_X86_64, CONFIG_ARM64)))]
             Part::User(_) => Ok(false),
             Part::Kernel(from) => {
