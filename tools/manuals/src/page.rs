@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The man pages of a program: one for it, and one for each of its commands that is not hidden,
-//! as `program-command(1)`.
+//! as `program-command(1)`, and for theirs.
 //!
 //! clap_mangen writes what clap has a structure for. Examples and exit status are plain text to
 //! clap, the one that follows the options in `--help`: they are taken out of it here, by their
@@ -40,12 +40,21 @@ pub fn pages(program: &Program, date: &str) -> Result<Vec<Page>> {
     // Gives the commands the options that are for all and their full names.
     command.build();
     let own = page(&command, &command, program.see_also.clone(), date);
-    let others = shown(&command).map(|each| page(each, &command, mentioned(each, &command), date));
+    let others = all_shown(&command)
+        .into_iter()
+        .map(|each| page(each, &command, mentioned(each, &command), date));
     [own].into_iter().chain(others).collect()
 }
 
 fn shown(program: &Command) -> impl Iterator<Item = &Command> {
     program.get_subcommands().filter(|each| !each.is_hide_set())
+}
+
+/// With the commands of commands.
+fn all_shown(program: &Command) -> Vec<&Command> {
+    shown(program)
+        .flat_map(|each| [vec![each], all_shown(each)].concat())
+        .collect()
 }
 
 /// The page of the program or of one of its commands.
@@ -107,6 +116,9 @@ fn usage(command: &Command) -> String {
         false => format!("[{each}]"),
     }));
     words.extend(positional.iter().map(ToString::to_string));
+    if command.is_args_conflicts_with_subcommands_set() {
+        words.push("|".to_owned());
+    }
     if command.has_subcommands() {
         words.push("<COMMAND>".to_owned());
     }

@@ -37,7 +37,7 @@ Examples:
   scif cp disk.img 1:images/          on node 0: copy a file to node 1
   scif cp 1:images/disk.img copy.img  and back
   scif ping 1                         message round trips
-  scif bench 1                        throughput of remote memory access
+  scif bench 1                        how fast it is
   scif status                         endpoints and connections, and what they have moved
   scif top                            who moves how much, now";
 
@@ -74,7 +74,7 @@ pub fn run() -> ExitCode {
         Command::Ping(arguments) => (ping::run(arguments), arguments.json),
         Command::Cp(arguments) => (cp::run(arguments), arguments.json),
         Command::Serve(arguments) => (serve::run(arguments), false),
-        Command::Bench(arguments) => (bench::run(arguments), arguments.json),
+        Command::Bench(arguments) => (bench::run(arguments), arguments.json()),
         Command::Status(arguments) => (status::run(arguments), arguments.json),
         Command::Top(arguments) => (top::run(arguments), arguments.json),
     };

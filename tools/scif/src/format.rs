@@ -75,7 +75,8 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 
 /// The value below which `percent` of sorted values are.
 pub fn percentile(sorted: &[Duration], percent: f64) -> Duration {
-    let index = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
+    // Less what the product may be too large by.
+    let index = (percent * sorted.len() as f64 / 100.0 - 1e-6).ceil() as usize;
     sorted
         .get(index.saturating_sub(1))
         .or(sorted.last())

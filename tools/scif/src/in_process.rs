@@ -11,7 +11,10 @@ use crate::device::Mark;
 use crate::device::Protection;
 use crate::device::Rma;
 use crate::region::Region;
+use crate::transport::Bytes;
+use crate::transport::Listener;
 use crate::transport::Transport;
+use crate::transport::Wait;
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
 use std::io;
@@ -20,9 +23,13 @@ use std::sync::Condvar;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
+use std::time::Duration;
 use std::time::Instant;
 
 const RING: usize = 4096;
+
+/// How long a call that sleeps may do so.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 struct Window {
     region: Arc<Region>,
@@ -144,7 +151,9 @@ impl InProcess {
     }
 }
 
-impl Transport for InProcess {
+impl Bytes for InProcess {
+    type Listener = Nowhere;
+
     fn send(&self, bytes: &[u8], deadline: Instant) -> io::Result<()> {
         let mut sides = self.lock();
         for byte in bytes {
@@ -177,6 +186,36 @@ impl Transport for InProcess {
         Ok(())
     }
 
+    fn send_measured(&self, bytes: &[u8], _wait: Wait) -> io::Result<()> {
+        self.send(bytes, Instant::now() + LONGEST_WAIT)
+    }
+
+    fn recv_measured(&self, bytes: &mut [u8], _wait: Wait) -> io::Result<()> {
+        self.recv(bytes, Instant::now() + LONGEST_WAIT)
+    }
+
+    fn listen(&self, _backlog: i32) -> io::Result<Nowhere> {
+        Err(errno(libc::EOPNOTSUPP))
+    }
+}
+
+/// No other connections come about inside a process.
+#[derive(Debug)]
+pub enum Nowhere {}
+
+impl Listener for Nowhere {
+    type Connection = ();
+
+    fn port(&self) -> u16 {
+        match *self {}
+    }
+
+    fn accept(&self, _deadline: Instant) -> io::Result<()> {
+        match *self {}
+    }
+}
+
+impl Transport for InProcess {
     fn register(&self, region: &Arc<Region>, protection: Protection) -> io::Result<i64> {
         let windows = &mut self.lock()[self.own].windows;
         // A gap behind each, so that a copy that runs over the end is noticed.
@@ -188,9 +227,28 @@ impl Transport for InProcess {
         Ok(offset)
     }
 
-    fn unregister(&self, offset: i64, _length: usize) -> io::Result<()> {
-        let removed = self.lock()[self.own].windows.remove(&offset);
-        removed.map(drop).ok_or_else(|| errno(libc::ENXIO))
+    fn register_at(
+        &self,
+        region: &Arc<Region>,
+        protection: Protection,
+        offset: i64,
+    ) -> io::Result<()> {
+        let windows = &mut self.lock()[self.own].windows;
+        let region = region.clone();
+        match windows.insert(offset, Window { region, protection }) {
+            None => Ok(()),
+            Some(_) => Err(errno(libc::EADDRINUSE)),
+        }
+    }
+
+    fn unregister(&self, offset: i64, length: usize) -> io::Result<()> {
+        let windows = &mut self.lock()[self.own].windows;
+        let before = windows.len();
+        windows.retain(|start, _| !(offset..offset + length as i64).contains(start));
+        match windows.len() {
+            after if after < before => Ok(()),
+            _ => Err(errno(libc::ENXIO)),
+        }
     }
 
     fn write_to(&self, local: i64, length: usize, remote: i64, how: Rma) -> io::Result<()> {

@@ -23,17 +23,27 @@
 //!                <-              Found, Chunk...; then as above with the roles exchanged
 //! Bench          ->
 //!                <-              Ready          a window to read from and write to
+//! Raw            ->                             so many messages of one size are to follow
+//!                <-              Go
+//! bytes          ->                             without any header
+//!                <-              bytes          each message back; or Go, when all have come
+//! Accept         ->                             so many connections are to follow
+//!                <-              Listening      on this port
+//! Go             ->                             they have all been made
+//!                <-              Go             and are closed here
 //! ```
 //! Either side may send `Failure` instead of any of these and the conversation is over. `Done` with a
 //! hash that is not the sender's means that the content was thrown away. Encoding and decoding only; what may follow what is decided in [`crate::server`] and [`crate::transfer`].
 
 mod fields;
+mod raw;
 mod window;
 
 use fields::Fields;
 use fields::Out;
 
 pub use fields::Malformed;
+pub use raw::Raw;
 pub use window::Window;
 
 /// The version of the protocol; both sides must have the same.
@@ -136,6 +146,20 @@ pub enum Message {
         /// Its size.
         size: u32,
     },
+    /// Messages to measure with follow.
+    Raw(Raw),
+    /// Go ahead; or, all is done.
+    Go,
+    /// Wants to make connections, to measure that.
+    Accept {
+        /// How many.
+        count: u32,
+    },
+    /// They are waited for.
+    Listening {
+        /// On this port.
+        port: u16,
+    },
 }
 
 /// The header of a message.
@@ -228,6 +252,19 @@ impl Message {
                 out.u32(*size);
                 13
             }
+            Self::Raw(raw) => {
+                raw.encode(&mut out);
+                14
+            }
+            Self::Go => 15,
+            Self::Accept { count } => {
+                out.u32(*count);
+                16
+            }
+            Self::Listening { port } => {
+                out.bytes(&port.to_le_bytes());
+                17
+            }
         };
         let mut bytes = out.0;
         let length = (bytes.len() - HEADER) as u32;
@@ -290,6 +327,14 @@ impl Message {
             13 => Self::Bench {
                 size: fields.u32()?,
             },
+            14 => Self::Raw(Raw::decode(&mut fields)?),
+            15 => Self::Go,
+            16 => Self::Accept {
+                count: fields.u32()?,
+            },
+            17 => Self::Listening {
+                port: fields.u16()?,
+            },
             _ => return Err(Malformed("a message of an unknown kind")),
         };
         if fields.0.is_empty() {
@@ -315,6 +360,10 @@ impl Message {
             Self::End { .. } => "End",
             Self::Done { .. } => "Done",
             Self::Bench { .. } => "Bench",
+            Self::Raw(_) => "Raw",
+            Self::Go => "Go",
+            Self::Accept { .. } => "Accept",
+            Self::Listening { .. } => "Listening",
         }
     }
 }
@@ -343,123 +392,4 @@ fn cut(text: &str) -> &str {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn decode(bytes: &[u8]) -> Result<Message, Malformed> {
-        let (header, payload) = bytes
-            .split_first_chunk()
-            .ok_or(Malformed("a header too short"))?;
-        let header = Header::decode(*header)?;
-        let payload = payload
-            .get(..header.length)
-            .ok_or(Malformed("a message too short"))?;
-        Message::decode(header, payload)
-    }
-
-    fn window() -> impl Strategy<Value = Window> {
-        (
-            0..i64::MAX / 2,
-            Window::SMALLEST..=Window::LARGEST,
-            1..=Window::MOST,
-        )
-            .prop_map(|(offset, buffer, buffers)| Window {
-                offset,
-                buffer,
-                buffers,
-            })
-    }
-
-    fn bytes(longest: usize) -> impl Strategy<Value = Vec<u8>> {
-        prop::collection::vec(any::<u8>(), 0..=longest)
-    }
-
-    fn message() -> impl Strategy<Value = Message> {
-        let size = 0..=i64::MAX as u64;
-        prop_oneof![
-            any::<u16>().prop_map(|version| Message::Hello { version }),
-            "[ -~]{0,40}".prop_map(|text| Message::Failure { text }),
-            bytes(100).prop_map(|bytes| Message::Ping { bytes }),
-            bytes(100).prop_map(|bytes| Message::Pong { bytes }),
-            (0..=0o7777u32, size.clone(), bytes(50), bytes(50)).prop_map(
-                |(mode, size, path, name)| Message::Put {
-                    mode,
-                    size,
-                    path,
-                    name
-                }
-            ),
-            (bytes(50), window()).prop_map(|(path, window)| Message::Get { path, window }),
-            window().prop_map(|window| Message::Ready { window }),
-            (0..=0o7777u32, size).prop_map(|(mode, size)| Message::Found { mode, size }),
-            any::<(u64, u32)>().prop_map(|(sequence, length)| Message::Chunk { sequence, length }),
-            any::<u64>().prop_map(|sequence| Message::Credit { sequence }),
-            any::<Hash>().prop_map(|hash| Message::End { hash }),
-            any::<Hash>().prop_map(|hash| Message::Done { hash }),
-            any::<u32>().prop_map(|size| Message::Bench { size }),
-        ]
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_encoded_is_decoded(message in message()) {
-            prop_assert_eq!(decode(&message.encode()), Ok(message));
-        }
-
-        #[test]
-        fn a_cut_message_is_refused(message in message(), cut in 1usize..40) {
-            let bytes = message.encode();
-            let end = bytes.len().saturating_sub(cut);
-            prop_assert!(decode(&bytes[..end]).is_err());
-        }
-
-        #[test]
-        fn any_bytes_are_decoded_or_refused(kind in 0u32..16, payload in bytes(200)) {
-            let mut bytes = kind.to_le_bytes().to_vec();
-            bytes.extend((payload.len() as u32).to_le_bytes());
-            bytes.extend(payload);
-            // What is accepted has exactly one form.
-            if let Ok(message) = decode(&bytes) {
-                if !matches!(message, Message::Failure { .. }) {
-                    prop_assert_eq!(message.encode(), bytes);
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn lengths_are_bounded() {
-        let mut header = [0; HEADER];
-        header[0] = 3;
-        header[4..].copy_from_slice(&(LARGEST as u32 + 1).to_le_bytes());
-        assert!(Header::decode(header).is_err());
-        for (buffer, buffers, offset) in [
-            (0, 1, 0),
-            (4096, 0, 0),
-            (4096, 65, 0),
-            (u32::MAX, 1, 0),
-            (u32::MAX, u32::MAX, 0),
-            (4096, 1, -1),
-            (4096, 1, i64::MAX),
-        ] {
-            let window = Window {
-                offset,
-                buffer,
-                buffers,
-            };
-            assert!(decode(&Message::Ready { window }.encode()).is_err());
-        }
-    }
-
-    #[test]
-    fn text_of_a_peer_cannot_control_the_terminal() {
-        let text = "\x1b[2Jgone\n".to_owned();
-        let Ok(Message::Failure { text }) = decode(&Message::Failure { text }.encode()) else {
-            panic!("not decoded");
-        };
-        assert_eq!(text, "\\u{1b}[2Jgone\\n");
-        let long = "ä".repeat(LONGEST_TEXT);
-        assert!(decode(&Message::Failure { text: long }.encode()).is_ok());
-    }
-}
+mod tests;

@@ -17,6 +17,17 @@ pub fn page_size() -> usize {
     rustix::param::page_size()
 }
 
+/// In what pages memory is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pages {
+    /// As the system is set up.
+    Any,
+    /// The smallest.
+    Small,
+    /// Huge ones.
+    Huge,
+}
+
 /// Anonymous, zeroed, populated memory of whole pages.
 ///
 /// # Invariants
@@ -38,6 +49,23 @@ unsafe impl Sync for Region {}
 impl Region {
     /// Allocates at least `length` bytes, rounded up to whole pages.
     pub fn new(length: usize) -> io::Result<Self> {
+        Self::of_pages(length, Pages::Any)
+    }
+
+    /// The same in pages of a size, as far as the kernel has them.
+    pub fn of_pages(length: usize, pages: Pages) -> io::Result<Self> {
+        let region = Self::reserve(length)?;
+        match pages {
+            Pages::Any => {}
+            Pages::Small => region.advise(libc::MADV_NOHUGEPAGE)?,
+            Pages::Huge => region.advise(libc::MADV_HUGEPAGE)?,
+        }
+        region.advise(libc::MADV_POPULATE_WRITE)?;
+        Ok(region)
+    }
+
+    /// Memory that is not there yet.
+    fn reserve(length: usize) -> io::Result<Self> {
         let length = length
             .checked_next_multiple_of(page_size())
             .filter(|&length| length > 0)
@@ -48,7 +76,7 @@ impl Region {
                 std::ptr::null_mut(),
                 length,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
                 -1,
                 0,
             )
@@ -56,16 +84,19 @@ impl Region {
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // A child would otherwise take over or copy the pages the peer writes to.
-        // SAFETY: the range is the mapping made above.
-        if unsafe { libc::madvise(start, length, libc::MADV_DONTFORK) } != 0 {
-            let error = io::Error::last_os_error();
-            // SAFETY: as above; nobody else knows the mapping.
-            unsafe { libc::munmap(start, length) };
-            return Err(error);
-        }
         let start = NonNull::new(start.cast()).ok_or_else(io::Error::last_os_error)?;
-        Ok(Self { start, length })
+        let region = Self { start, length };
+        // A child would otherwise take over or copy the pages the peer writes to.
+        region.advise(libc::MADV_DONTFORK)?;
+        Ok(region)
+    }
+
+    fn advise(&self, advice: libc::c_int) -> io::Result<()> {
+        // SAFETY: the range is the mapping of this object, whose bytes nobody refers to.
+        match unsafe { libc::madvise(self.start.as_ptr().cast(), self.length, advice) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// The size in bytes, a multiple of the page size, never 0.

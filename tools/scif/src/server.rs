@@ -6,6 +6,8 @@
 //! Nothing here takes a client's word for anything: see [`crate::confine`] for paths and
 //! [`crate::transfer`] for content. Listening and threads are in [`crate::command`].
 
+pub mod measure;
+
 use crate::confine::Root;
 use crate::confine::show;
 use crate::device::Protection;
@@ -20,6 +22,7 @@ use crate::transfer::hexadecimal;
 use crate::transfer::send_content;
 use crate::transfer::tell;
 use crate::transport::Transport;
+use measure::Sleepers;
 use std::sync::Arc;
 
 /// The largest window a client may have for measurements.
@@ -32,6 +35,19 @@ pub struct Service {
     pub root: Root,
     /// Files are only given away, none are taken.
     pub read_only: bool,
+    /// Threads whose client measures messages.
+    pub sleepers: Sleepers,
+}
+
+impl Service {
+    /// A folder to be served.
+    pub fn new(root: Root, read_only: bool) -> Self {
+        Self {
+            root,
+            read_only,
+            sleepers: Sleepers::default(),
+        }
+    }
 }
 
 /// Serves one client until it goes. `log` is given one line for each request.
@@ -58,7 +74,6 @@ fn requests<T: Transport>(
             Err(error) => return Err(error),
         };
         match message {
-            Message::Ping { bytes } => session.send(&Message::Pong { bytes })?,
             Message::Put {
                 mode,
                 size,
@@ -71,7 +86,7 @@ fn requests<T: Transport>(
                 drop(bench.take());
                 bench = Some(Bench::new(session, size)?);
             }
-            message => return Err(session.unexpected(&message)),
+            message => measure::answer(session, message, &service.sleepers)?,
         }
     }
 }

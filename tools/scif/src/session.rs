@@ -13,6 +13,7 @@ use crate::protocol::Header;
 use crate::protocol::Message;
 use crate::protocol::VERSION;
 use crate::region::Region;
+use crate::transport::Bytes;
 use crate::transport::Transport;
 use std::cell::Cell;
 use std::io;
@@ -37,7 +38,7 @@ pub struct Session<T> {
     node_lost: Box<dyn Fn() -> bool + Send>,
 }
 
-impl<T: Transport> Session<T> {
+impl<T: Bytes> Session<T> {
     /// Starts a conversation over a connection; the peer is called `peer` in errors.
     pub fn new(transport: T, peer: impl Into<String>) -> Self {
         Self {
@@ -139,18 +140,6 @@ impl<T: Transport> Session<T> {
         Message::decode(header, &payload).map_err(|error| self.protocol(error.to_string()))
     }
 
-    /// Registers memory, explaining the limit that is in the way usually.
-    pub fn register(&self, region: &Arc<Region>, protection: Protection) -> Result<i64> {
-        self.transport
-            .register(region, protection)
-            .map_err(|error| match error.raw_os_error() {
-                Some(libc::ENOMEM | libc::EAGAIN) => {
-                    Error::Refused(memory_advice(region.len(), &error))
-                }
-                _ => self.lost(error),
-            })
-    }
-
     /// What a failed call on the connection means, after a look at what the peer may have said before
     /// it went.
     pub fn explain(&self, error: io::Error) -> Error {
@@ -215,6 +204,20 @@ impl<T: Transport> Session<T> {
             peer: self.peer.clone(),
             text: text.into(),
         }
+    }
+}
+
+impl<T: Transport> Session<T> {
+    /// Registers memory, explaining the limit that is in the way usually.
+    pub fn register(&self, region: &Arc<Region>, protection: Protection) -> Result<i64> {
+        self.transport
+            .register(region, protection)
+            .map_err(|error| match error.raw_os_error() {
+                Some(libc::ENOMEM | libc::EAGAIN) => {
+                    Error::Refused(memory_advice(region.len(), &error))
+                }
+                _ => self.lost(error),
+            })
     }
 }
 

@@ -2,9 +2,10 @@
 
 //! What the protocol needs of a connection, and the connection that SCIF gives.
 //!
-//! The protocol is written against [`Transport`], so that it runs on any machine in the tests (see
+//! The protocol is written against [`Transport`], and what needs no windows against [`Bytes`], so that it runs on any machine in the tests (see
 //! [`crate::in_process`]). [`Connection`] adds deadlines and cancellation to an endpoint; it never
-//! sleeps in a blocking send or receive, so that a silent peer or Ctrl-C ends every wait.
+//! sleeps in a blocking send or receive, so that a silent peer or Ctrl-C ends every wait, except where such calls
+//! are what is measured.
 
 use crate::abi::PortId;
 use crate::cancel::Cancel;
@@ -14,24 +15,68 @@ use crate::device::Mark;
 use crate::device::Protection;
 use crate::device::Rma;
 use crate::region::Region;
+use rustix::event::PollFd;
 use rustix::event::PollFlags;
+use rustix::event::Timespec;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 use std::time::Instant;
 
-/// One end of a connection.
+/// How one waits for the peer while one measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// In a call that sleeps. Neither a deadline nor [`Cancel`] ends it, only the peer.
+    Sleeping,
+    /// By asking again and again.
+    Polling,
+}
+
+/// A connection as far as it carries bytes.
 ///
 /// Errors carry error numbers: ECONNRESET or ENODEV if the peer is gone, EINTR if cancelled; a deadline
 /// that passes is `TimedOut`.
-pub trait Transport {
+pub trait Bytes {
+    /// A place where connections of the same kind arrive.
+    type Listener: Listener;
+
     /// Sends all bytes.
     fn send(&self, bytes: &[u8], deadline: Instant) -> io::Result<()>;
     /// Receives exactly as many bytes as fit.
     fn recv(&self, bytes: &mut [u8], deadline: Instant) -> io::Result<()>;
+    /// Sends all bytes by as few calls as there can be, to measure these.
+    fn send_measured(&self, bytes: &[u8], wait: Wait) -> io::Result<()>;
+    /// Receives exactly as many bytes as fit, likewise.
+    fn recv_measured(&self, bytes: &mut [u8], wait: Wait) -> io::Result<()>;
+    /// Listens on any free port.
+    fn listen(&self, backlog: i32) -> io::Result<Self::Listener>;
+}
+
+/// Takes connections to hold them, and no more.
+pub trait Listener {
+    /// The connections of this kind.
+    type Connection;
+
+    /// The port.
+    fn port(&self) -> u16;
+    /// Waits for the next one.
+    fn accept(&self, deadline: Instant) -> io::Result<Self::Connection>;
+}
+
+/// A connection with windows.
+///
+/// Errors are those of [`Bytes`].
+pub trait Transport: Bytes {
     /// Registers a region and returns its offset.
     fn register(&self, region: &Arc<Region>, protection: Protection) -> io::Result<i64>;
+    /// Registers a region at an offset.
+    fn register_at(
+        &self,
+        region: &Arc<Region>,
+        protection: Protection,
+        offset: i64,
+    ) -> io::Result<()>;
     /// Ends the window at `offset`.
     fn unregister(&self, offset: i64, length: usize) -> io::Result<()>;
     /// Copies from the own window at `local` to the peer's at `remote`.
@@ -43,6 +88,12 @@ pub trait Transport {
     /// Waits until the copies below a mark are complete.
     fn wait(&self, mark: Mark) -> io::Result<()>;
 }
+
+/// One who polls looks for a signal after so many calls in vain.
+const LOOK_UP: u64 = 1 << 14;
+
+/// And gives up after so many.
+const LONGEST_POLL: u64 = 1 << 26;
 
 /// A connected endpoint.
 #[derive(Debug)]
@@ -137,9 +188,54 @@ impl Connection {
         }
         Ok(())
     }
+
+    /// Moves `length` bytes by `some`, which is given how many are done and whether to sleep.
+    fn all_measured(
+        &self,
+        length: usize,
+        wait: Wait,
+        mut some: impl FnMut(usize, bool) -> io::Result<usize>,
+    ) -> io::Result<()> {
+        let mut done = 0;
+        let mut idle = 0;
+        while done < length {
+            match some(done, wait == Wait::Sleeping) {
+                // A blocking call moves less only when the connection ends.
+                Ok(0) if wait == Wait::Sleeping => {
+                    return Err(io::Error::from_raw_os_error(libc::ECONNRESET));
+                }
+                Ok(0) => {
+                    idle += 1;
+                    if idle % LOOK_UP == 0 {
+                        self.look_up(idle)?;
+                    }
+                }
+                Ok(moved) => {
+                    done += moved;
+                    idle = 0;
+                }
+                Err(error) if error.raw_os_error() == Some(libc::EINTR) && !self.cancelled() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// What one who polls looks for from time to time.
+    fn look_up(&self, idle: u64) -> io::Result<()> {
+        if self.cancelled() {
+            return Err(io::Error::from_raw_os_error(libc::EINTR));
+        }
+        if idle > LONGEST_POLL {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        Ok(())
+    }
 }
 
-impl Transport for Connection {
+impl Bytes for Connection {
+    type Listener = Port;
+
     fn send(&self, bytes: &[u8], deadline: Instant) -> io::Result<()> {
         self.all(bytes.len(), PollFlags::OUT, deadline, |done| {
             self.endpoint.send(&bytes[done..], false)
@@ -152,8 +248,68 @@ impl Transport for Connection {
         })
     }
 
+    fn send_measured(&self, bytes: &[u8], wait: Wait) -> io::Result<()> {
+        self.all_measured(bytes.len(), wait, |done, block| {
+            self.endpoint.send(&bytes[done..], block)
+        })
+    }
+
+    fn recv_measured(&self, bytes: &mut [u8], wait: Wait) -> io::Result<()> {
+        self.all_measured(bytes.len(), wait, |done, block| {
+            self.endpoint.recv(&mut bytes[done..], block)
+        })
+    }
+
+    fn listen(&self, backlog: i32) -> io::Result<Port> {
+        let endpoint = Endpoint::open()?;
+        let port = endpoint.bind(0)?;
+        endpoint.listen(backlog)?;
+        Ok(Port {
+            listener: Self::accepted(endpoint, self.cancel.clone()),
+            port,
+        })
+    }
+}
+
+/// A listening endpoint.
+#[derive(Debug)]
+pub struct Port {
+    listener: Connection,
+    port: u16,
+}
+
+impl Listener for Port {
+    type Connection = Endpoint;
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn accept(&self, deadline: Instant) -> io::Result<Endpoint> {
+        loop {
+            match self.listener.endpoint.accept(false) {
+                Ok((endpoint, _)) => return Ok(endpoint),
+                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {
+                    self.listener.poll(PollFlags::IN, deadline)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Transport for Connection {
     fn register(&self, region: &Arc<Region>, protection: Protection) -> io::Result<i64> {
         retry(|| self.endpoint.register(region, protection, None))
+    }
+
+    fn register_at(
+        &self,
+        region: &Arc<Region>,
+        protection: Protection,
+        offset: i64,
+    ) -> io::Result<()> {
+        retry(|| self.endpoint.register(region, protection, Some(offset))).map(drop)
     }
 
     fn unregister(&self, offset: i64, length: usize) -> io::Result<()> {
@@ -179,5 +335,20 @@ impl Transport for Connection {
                 result => return result,
             }
         }
+    }
+}
+
+/// Waits until there is something to read or to accept.
+pub(crate) fn readable(file: impl AsFd, deadline: Instant) -> io::Result<()> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    let timeout = Timespec {
+        tv_sec: left.as_secs() as i64,
+        tv_nsec: left.subsec_nanos().into(),
+    };
+    let mut files = [PollFd::new(&file, PollFlags::IN)];
+    match rustix::event::poll(&mut files, Some(&timeout)) {
+        Ok(0) => Err(io::ErrorKind::TimedOut.into()),
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }

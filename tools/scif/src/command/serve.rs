@@ -2,6 +2,8 @@
 
 //! `scif serve`: takes and gives files, answers pings.
 
+mod tcp;
+
 use crate::abi::PortId;
 use crate::cancel::Cancel;
 use crate::command::connect::is_lost;
@@ -15,6 +17,7 @@ use crate::device::Endpoint;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::errno_name;
+use crate::limits;
 use crate::server;
 use crate::server::Service;
 use crate::session::Session;
@@ -22,6 +25,7 @@ use crate::transport::Connection;
 use clap::ValueHint;
 use rustix::event::PollFlags;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -60,6 +64,9 @@ pub struct Arguments {
     /// End after N clients (1 if no number is given)
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     pub once: Option<u32>,
+    /// Measure over TCP, too: answer `scif bench --transport tcp` here. No files
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub tcp: Option<SocketAddr>,
 }
 
 /// Runs the command.
@@ -68,10 +75,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let shown = show(arguments.root.as_os_str().as_bytes());
     let root =
         Root::open(&arguments.root).map_err(Error::local(format!("cannot serve {shown}")))?;
-    let service = Service {
-        root,
-        read_only: arguments.read_only,
-    };
+    let service = Service::new(root, arguments.read_only);
+    if let Some(address) = arguments.tcp {
+        tcp::start(address)?;
+    }
+    // For clients that measure connections.
+    limits::many_files();
     let port = arguments.port;
     let listener = open()?;
     listener
@@ -116,7 +125,7 @@ fn accept_all(
     std::thread::scope(|scope| {
         while left != Some(0) {
             let Some((endpoint, peer)) = accept(listener, cancel)? else {
-                return Ok(());
+                return finish(service, &clients);
             };
             left = left.map(|left| left - 1);
             let connection = Connection::accepted(endpoint, Some(cancel.clone()));
@@ -145,6 +154,18 @@ fn accept_all(
         }
         Ok(())
     })
+}
+
+/// Waits for the clients that were cancelled, except for those that measure: these threads sleep
+/// where no signal reaches them.
+fn finish(service: &Service, clients: &AtomicUsize) -> Result<()> {
+    while service.sleepers.count() > 0 {
+        if clients.load(Ordering::Relaxed) <= service.sleepers.count() {
+            std::process::exit(0);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
 }
 
 /// Waits for a client; `None` when cancelled.

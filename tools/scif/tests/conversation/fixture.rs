@@ -35,10 +35,7 @@ impl Fixture {
         let folder = temporary.path().join("served");
         fs::create_dir(&folder).unwrap();
         fs::write(temporary.path().join("secret"), "secret").unwrap();
-        let service = Service {
-            root: Root::open(&folder).unwrap(),
-            read_only: false,
-        };
+        let service = Service::new(Root::open(&folder).unwrap(), false);
         Self {
             temporary,
             service,

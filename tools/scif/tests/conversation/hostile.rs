@@ -17,6 +17,7 @@ use scif::protocol::VERSION;
 use scif::protocol::Window;
 use scif::region::Region;
 use scif::session::Session;
+use scif::transport::Bytes;
 use scif::transport::Transport;
 use sha2::Digest;
 use sha2::Sha256;

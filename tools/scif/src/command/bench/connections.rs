@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `connect`: how long it takes to make a connection and to close it, also with many there.
+//!
+//! The server holds its ends until all have been made and closed here.
+
+use super::figures::Row;
+use super::figures::Setup;
+use super::figures::show;
+use super::measure::Plan;
+use super::measure::measure;
+use super::options::Carrier;
+use super::options::Common;
+use super::options::Transport;
+use super::peer;
+use super::work::Times;
+use super::work::Work;
+use crate::abi::PortId;
+use crate::device::Endpoint;
+use crate::error::Error;
+use crate::error::Result;
+use crate::limits;
+use crate::protocol::Message;
+use crate::server::measure::MOST_CONNECTIONS;
+use crate::session::Session;
+use crate::transport::Bytes;
+use std::collections::VecDeque;
+use std::io;
+use std::net::IpAddr;
+use std::net::TcpStream;
+
+/// Connections: made, accepted, and closed again
+///
+/// The time of a connection is from the call for a new socket or endpoint to the end of its connect; with
+/// accept, as that ends then.
+#[derive(Debug, clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub(super) common: Common,
+    #[command(flatten)]
+    transport: Transport,
+    /// Connections that are open at a time, before the first is closed
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    connections: u32,
+}
+
+impl Arguments {
+    pub(super) fn run(&self) -> Result<()> {
+        limits::many_files();
+        peer::over(self.transport.transport, &self.common, self)
+    }
+
+    fn dial(&self) -> Result<Dial> {
+        Ok(match self.transport.transport {
+            Carrier::Scif => Dial::Scif(peer::node(&self.common)?),
+            Carrier::Tcp => Dial::Tcp(peer::address(&self.common)?.ip()),
+        })
+    }
+}
+
+impl peer::Both for Arguments {
+    fn over<T: Bytes + Send>(&self, open: &dyn Fn() -> Result<Session<T>>) -> Result<()> {
+        let parts = ["connect", "close"];
+        let mut plan = Plan::new(&self.common, parts.len());
+        // All of a batch are there at once at the server.
+        plan.iterations =
+            Some((plan.iterations).unwrap_or_else(|| self.connections.max(100).into()))
+                .map(|count| count.min(MOST_CONNECTIONS.into()));
+        plan.warm_up = plan.warm_up.min(plan.time);
+        let mut works = vec![vec![Connections {
+            session: open()?,
+            dial: self.dial()?,
+            port: 0,
+            most: self.connections as usize,
+            open: VecDeque::new(),
+        }]];
+        let rows = vec![Row::of(None, measure(&mut works, &plan)?, &parts)];
+        let setup = Setup {
+            measurement: "connect",
+            peer: self.common.peer.clone(),
+            transport: self.transport.transport,
+            threads: 1,
+            connections: self.connections as usize,
+            ..Setup::default()
+        };
+        show(setup, rows, self.common.json)
+    }
+}
+
+/// How to make a connection.
+enum Dial {
+    /// To a node.
+    Scif(u16),
+    /// To an address.
+    Tcp(IpAddr),
+}
+
+/// One that was made.
+enum Connected {
+    Scif(#[expect(dead_code, reason = "it is only held")] Endpoint),
+    Tcp(#[expect(dead_code, reason = "it is only held")] TcpStream),
+}
+
+impl Dial {
+    fn connect(&self, port: u16) -> io::Result<Connected> {
+        match *self {
+            Self::Scif(node) => {
+                let endpoint = Endpoint::open()?;
+                endpoint.connect(PortId { node, port })?;
+                Ok(Connected::Scif(endpoint))
+            }
+            Self::Tcp(address) => TcpStream::connect((address, port)).map(Connected::Tcp),
+        }
+    }
+}
+
+/// Connections to one server.
+struct Connections<T> {
+    session: Session<T>,
+    dial: Dial,
+    port: u16,
+    most: usize,
+    open: VecDeque<Connected>,
+}
+
+impl<T: Bytes> Connections<T> {
+    fn close(&mut self, times: &mut Times, left: usize) {
+        while self.open.len() > left {
+            times.part(1, || drop(self.open.pop_front()));
+        }
+    }
+}
+
+impl<T: Bytes + Send> Work for Connections<T> {
+    fn begin(&mut self, count: u64) -> Result<()> {
+        self.session.set_activity("the measurement");
+        let count = count.min(MOST_CONNECTIONS.into()) as u32;
+        self.session.send(&Message::Accept { count })?;
+        self.port = match self.session.receive()? {
+            Message::Listening { port } => port,
+            message => return Err(self.session.unexpected(&message)),
+        };
+        Ok(())
+    }
+
+    fn step(&mut self, times: &mut Times) -> Result<()> {
+        let connected = times
+            .part(0, || self.dial.connect(self.port))
+            .map_err(Error::local("cannot make one connection more"))?;
+        self.open.push_back(connected);
+        self.close(times, self.most.saturating_sub(1));
+        Ok(())
+    }
+
+    fn end(&mut self, times: &mut Times) -> Result<()> {
+        self.close(times, 0);
+        self.session.send(&Message::Go)?;
+        match self.session.receive()? {
+            Message::Go => Ok(()),
+            message => Err(self.session.unexpected(&message)),
+        }
+    }
+}

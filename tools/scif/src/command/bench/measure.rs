@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Does a work for a time, in several threads, each on connections of its own in turn.
+//!
+//! Every thread warms up, from which it knows how many steps fit into the time, and then all start
+//! together and do one batch of as many: nothing but the steps is between the first and the last.
+
+use super::options::Common;
+use super::work::Times;
+use super::work::Work;
+use crate::error::Error;
+use crate::error::Result;
+use std::sync::Barrier;
+use std::time::Duration;
+use std::time::Instant;
+
+/// Nobody does more steps, whatever the time.
+const MOST_STEPS: f64 = 1e8;
+
+/// How long and how often.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// How long to measure.
+    pub time: Duration,
+    /// How long to warm up.
+    pub warm_up: Duration,
+    /// Steps of each connection, instead of the time.
+    pub iterations: Option<u64>,
+    /// How many parts of a step have their times taken.
+    pub parts: usize,
+}
+
+impl Plan {
+    /// As the command line has it.
+    pub fn new(common: &Common, parts: usize) -> Self {
+        Self {
+            time: common.time(),
+            warm_up: common.warm_up(),
+            iterations: common.iterations,
+            parts,
+        }
+    }
+}
+
+/// What was found.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// Steps of all threads.
+    pub steps: u64,
+    /// From the first start to the last end.
+    pub elapsed: Duration,
+    /// How long the parts took.
+    pub times: Times,
+    /// How often a thread went to sleep, or was put aside for another.
+    pub switches: Switches,
+}
+
+/// Context switches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Switches {
+    /// It slept.
+    pub voluntary: u64,
+    /// Another one had its turn.
+    pub involuntary: u64,
+}
+
+impl Switches {
+    /// Those of this thread, if the kernel tells.
+    fn now() -> Self {
+        Self::parse(&std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default())
+    }
+
+    fn parse(status: &str) -> Self {
+        let field = |name: &str| {
+            let value = status.lines().find_map(|line| line.strip_prefix(name))?;
+            value.trim().parse().ok()
+        };
+        Self {
+            voluntary: field("voluntary_ctxt_switches:").unwrap_or(0),
+            involuntary: field("nonvoluntary_ctxt_switches:").unwrap_or(0),
+        }
+    }
+
+    fn since(self, before: Self) -> Self {
+        Self {
+            voluntary: self.voluntary.saturating_sub(before.voluntary),
+            involuntary: self.involuntary.saturating_sub(before.involuntary),
+        }
+    }
+}
+
+/// What one thread has found.
+struct Part {
+    steps: u64,
+    started: Instant,
+    ended: Instant,
+    times: Times,
+    switches: Switches,
+}
+
+/// Measures: each element of `threads` is what one thread does in turn.
+pub fn measure<W: Work>(threads: &mut [Vec<W>], plan: &Plan) -> Result<Measured> {
+    let barrier = Barrier::new(threads.len());
+    let parts: Vec<Result<Part>> = std::thread::scope(|scope| {
+        let running: Vec<_> = threads
+            .iter_mut()
+            .map(|works| scope.spawn(|| measure_thread(works, plan, &barrier)))
+            .collect();
+        running
+            .into_iter()
+            .map(|thread| {
+                let died = || Err(Error::Refused("a thread of the measurement died".into()));
+                thread.join().unwrap_or_else(|_| died())
+            })
+            .collect()
+    });
+    let mut all = Measured {
+        steps: 0,
+        elapsed: Duration::ZERO,
+        times: Times::new(plan.parts, 0),
+        switches: Switches::default(),
+    };
+    let mut span: Option<(Instant, Instant)> = None;
+    for part in parts {
+        let part = part?;
+        let (first, last) = span.unwrap_or((part.started, part.ended));
+        span = Some((first.min(part.started), last.max(part.ended)));
+        all.steps += part.steps;
+        all.times.append(part.times);
+        all.switches.voluntary += part.switches.voluntary;
+        all.switches.involuntary += part.switches.involuntary;
+    }
+    all.elapsed = span.map_or(Duration::ZERO, |(first, last)| last - first);
+    Ok(all)
+}
+
+fn measure_thread<W: Work>(works: &mut [W], plan: &Plan, barrier: &Barrier) -> Result<Part> {
+    let warmed = warm_up(works, plan.warm_up);
+    // One that failed still has to come here, as the others wait for it.
+    barrier.wait();
+    let (steps, took) = warmed?;
+    let each = plan
+        .iterations
+        .unwrap_or_else(|| steps_within(plan.time, steps, took));
+    let mut times = Times::new(plan.parts, each * works.len() as u64);
+    let before = Switches::now();
+    let started = Instant::now();
+    batch(works, each, &mut times)?;
+    let ended = Instant::now();
+    Ok(Part {
+        steps: each * works.len() as u64,
+        started,
+        ended,
+        times,
+        switches: Switches::now().since(before),
+    })
+}
+
+/// Does batches, each larger than the one before, until the time is over. Returns how many steps of
+/// each work the last one had, and how long it took.
+fn warm_up<W: Work>(works: &mut [W], time: Duration) -> Result<(u64, Duration)> {
+    let begun = Instant::now();
+    let mut count = 1;
+    loop {
+        let started = Instant::now();
+        batch(works, count, &mut Times::new(0, 0))?;
+        let took = started.elapsed();
+        if begun.elapsed() >= time {
+            return Ok((count, took));
+        }
+        // Until one batch takes a good part of the time: then the rate is known.
+        if took < time / 4 {
+            count *= 2;
+        }
+    }
+}
+
+/// How many steps fit into a time, one at least.
+fn steps_within(time: Duration, steps: u64, took: Duration) -> u64 {
+    let each = took.as_secs_f64().max(1e-9) / steps as f64;
+    (time.as_secs_f64() / each).clamp(1.0, MOST_STEPS) as u64
+}
+
+fn batch<W: Work>(works: &mut [W], count: u64, times: &mut Times) -> Result<()> {
+    for work in works.iter_mut() {
+        work.begin(count)?;
+    }
+    for _ in 0..count {
+        for work in works.iter_mut() {
+            work.step(times)?;
+        }
+    }
+    for work in works.iter_mut() {
+        work.end(times)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts, and is slow.
+    #[derive(Default)]
+    struct Slow {
+        expected: u64,
+        done: u64,
+        fails: bool,
+    }
+
+    impl Work for Slow {
+        fn begin(&mut self, count: u64) -> Result<()> {
+            (self.expected, self.done) = (count, 0);
+            Ok(())
+        }
+
+        fn step(&mut self, times: &mut Times) -> Result<()> {
+            if self.fails {
+                return Err(Error::Refused("as it was told to".into()));
+            }
+            times.part(0, || std::thread::sleep(Duration::from_millis(1)));
+            self.done += 1;
+            Ok(())
+        }
+
+        fn end(&mut self, _times: &mut Times) -> Result<()> {
+            assert_eq!(self.done, self.expected);
+            Ok(())
+        }
+    }
+
+    const PLAN: Plan = Plan {
+        time: Duration::from_millis(20),
+        warm_up: Duration::from_millis(5),
+        iterations: None,
+        parts: 1,
+    };
+
+    #[test]
+    fn all_steps_are_counted_and_timed() {
+        let mut threads = vec![
+            vec![Slow::default(), Slow::default()],
+            vec![Slow::default()],
+        ];
+        let plan = Plan {
+            iterations: Some(7),
+            ..PLAN
+        };
+        let measured = measure(&mut threads, &plan).unwrap();
+        assert_eq!(measured.steps, 21);
+        let [times] = &measured.times.into_parts()[..] else {
+            panic!("not one part");
+        };
+        assert_eq!(times.len(), 21);
+        assert!(times.iter().all(|time| *time >= Duration::from_millis(1)));
+        assert!(measured.elapsed >= Duration::from_millis(14));
+        // Each sleep is one.
+        assert!(measured.switches.voluntary >= 21);
+    }
+
+    #[test]
+    fn the_time_is_about_what_was_asked_for() {
+        let measured = measure(&mut [vec![Slow::default()]], &PLAN).unwrap();
+        assert!((2..=20).contains(&measured.steps), "{}", measured.steps);
+        assert_eq!(
+            steps_within(Duration::from_secs(1), 10, Duration::from_millis(100)),
+            100
+        );
+        assert_eq!(steps_within(Duration::ZERO, 1, Duration::ZERO), 1);
+    }
+
+    #[test]
+    fn a_failure_in_one_thread_ends_all() {
+        let slow = || Slow {
+            fails: true,
+            ..Slow::default()
+        };
+        assert!(measure(&mut [vec![Slow::default()], vec![slow()]], &PLAN).is_err());
+    }
+
+    #[test]
+    fn switches_are_read() {
+        let status = "Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n";
+        let switches = Switches::parse(status);
+        assert_eq!((switches.voluntary, switches.involuntary), (12, 3));
+    }
+}

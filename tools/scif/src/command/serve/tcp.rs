@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The same measurements over TCP, for comparison.
+//!
+//! Its threads wait for nothing but their clients and hold nothing that has to be put in order: they
+//! end with the process.
+
+use crate::error::Error;
+use crate::error::Result;
+use crate::server::measure;
+use crate::session::Session;
+use crate::tcp::Tcp;
+use std::net::SocketAddr;
+use std::net::TcpListener;
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The most clients at a time.
+const MOST_CLIENTS: usize = 64;
+
+/// Listens from now on.
+pub fn start(address: SocketAddr) -> Result<()> {
+    let failed = || format!("cannot listen on {address}");
+    let listener = TcpListener::bind(address).map_err(Error::local(failed()))?;
+    std::thread::Builder::new()
+        .spawn(move || accept_all(&listener))
+        .map(drop)
+        .map_err(Error::local(failed()))
+}
+
+fn accept_all(listener: &TcpListener) {
+    let clients = Arc::new(());
+    loop {
+        match listener.accept() {
+            // The one in hand is not a client.
+            Ok(_) if Arc::strong_count(&clients) > MOST_CLIENTS => {}
+            Ok((socket, peer)) => {
+                let client = Arc::clone(&clients);
+                let started = std::thread::Builder::new().spawn(move || {
+                    serve(socket, peer);
+                    drop(client);
+                });
+                if let Err(error) = started {
+                    eprintln!("scif: cannot start a thread for {peer}: {error}");
+                }
+            }
+            Err(error) => {
+                eprintln!("scif: cannot accept a TCP connection: {error}");
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+    }
+}
+
+fn serve(socket: TcpStream, peer: SocketAddr) {
+    let served = Tcp::new(socket)
+        .map_err(Error::local("cannot set up a TCP connection"))
+        .and_then(|tcp| {
+            let session = Session::new(tcp, peer.to_string());
+            measure::serve(&session).inspect_err(|error| session.send_failure(error))
+        });
+    if let Err(error) = served {
+        eprintln!("[{peer}] {error}");
+    }
+}

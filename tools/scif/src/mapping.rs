@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A peer's window in this process: loads and stores go to its memory.
+//!
+//! As with [`crate::region`], no reference to the bytes exists: the peer changes them at any moment.
+//! Should the peer go away, the kernel gives the process memory of its own instead, or SIGBUS; that
+//! is not for this file to say.
+
+use crate::device::Endpoint;
+use crate::device::Protection;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr::NonNull;
+use std::sync::atomic::Ordering;
+use std::sync::atomic::fence;
+
+/// Mapped memory of a peer.
+///
+/// # Invariants
+///
+/// `start` is a mapping of `length` bytes, owned by this object; no reference to its bytes exists.
+#[derive(Debug)]
+pub struct Mapping {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the mapping belongs to the object and not to a thread; bytes are only reached by raw
+// copies, for which any concurrent content is a valid value.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Maps a range of the peer's window, whole pages.
+    pub fn new(
+        endpoint: &Endpoint,
+        offset: i64,
+        length: usize,
+        protection: Protection,
+    ) -> io::Result<Self> {
+        let protection = match protection {
+            Protection::Read => libc::PROT_READ,
+            Protection::Write => libc::PROT_WRITE,
+            Protection::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+        };
+        // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                protection,
+                libc::MAP_SHARED,
+                std::os::fd::AsFd::as_fd(endpoint).as_raw_fd(),
+                offset,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or_else(io::Error::last_os_error)?;
+        Ok(Self { start, length })
+    }
+
+    /// Stores bytes; [`drain`] lets them arrive.
+    pub fn write(&self, offset: usize, bytes: &[u8]) -> io::Result<()> {
+        let to = self.check(offset, bytes.len())?;
+        // SAFETY: `check` found the range inside the mapping; `bytes` is other memory, as no
+        // reference to the mapping exists.
+        unsafe { to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    /// Loads bytes.
+    pub fn read(&self, offset: usize, bytes: &mut [u8]) -> io::Result<()> {
+        let from = self.check(offset, bytes.len())?;
+        // SAFETY: as in `write`.
+        unsafe { from.copy_to_nonoverlapping(bytes.as_mut_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    fn check(&self, offset: usize, length: usize) -> io::Result<*mut u8> {
+        match offset.checked_add(length) {
+            // SAFETY: `offset` is inside the mapping.
+            Some(end) if end <= self.length => Ok(unsafe { self.start.as_ptr().add(offset) }),
+            _ => Err(io::Error::from_raw_os_error(libc::EFAULT)),
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and nobody refers to it any more.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+    }
+}
+
+/// Waits until what was stored has left the processor's write-combining buffers.
+pub fn drain() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 processor has the instruction.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
+    fence(Ordering::SeqCst);
+}

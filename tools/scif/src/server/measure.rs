@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The serving side of measurements that need one: it takes messages, sends them back, takes
+//! connections.
+//!
+//! Works over anything that carries bytes, so over TCP as well. A client can make the server hold one
+//! buffer of [`Raw::LARGEST`] and [`MOST_CONNECTIONS`], and no more. Messages that are measured are
+//! waited for in calls that only the client's end or message ends: who serves counts the threads
+//! that are in such a call ([`Sleepers`]) and does not wait for them at its own end; they hold
+//! nothing that has to be put in order.
+
+use crate::error::Error;
+use crate::error::Result;
+use crate::protocol::Message;
+use crate::protocol::Raw;
+use crate::session::Session;
+use crate::session::TIMEOUT;
+use crate::transport::Bytes;
+use crate::transport::Listener;
+use crate::transport::Wait;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// The most connections that a client may have taken at a time.
+pub const MOST_CONNECTIONS: u32 = 20_000;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 64;
+
+/// How many threads wait for nothing but a client.
+#[derive(Debug, Default)]
+pub struct Sleepers(AtomicUsize);
+
+impl Sleepers {
+    /// How many there are now.
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn during<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        let result = work();
+        self.0.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+}
+
+/// Answers a client that only measures, until it goes: no files.
+pub fn serve<T: Bytes>(session: &Session<T>) -> Result<()> {
+    session.answer_greeting()?;
+    let sleepers = Sleepers::default();
+    loop {
+        session.set_activity("its pause");
+        match session.receive() {
+            Ok(message) => answer(session, message, &sleepers)?,
+            Err(Error::Lost { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Answers one request.
+pub(super) fn answer<T: Bytes>(
+    session: &Session<T>,
+    message: Message,
+    sleepers: &Sleepers,
+) -> Result<()> {
+    match message {
+        Message::Ping { bytes } => session.send(&Message::Pong { bytes }),
+        Message::Raw(raw) => {
+            session.set_activity("the measurement");
+            // Before the client is told to go on: this may fail.
+            let mut buffer = Vec::new();
+            buffer
+                .try_reserve_exact(raw.size as usize)
+                .map_err(|_| Error::Refused("no memory for a message of that size".into()))?;
+            buffer.resize(raw.size as usize, 0);
+            session.send(&Message::Go)?;
+            sleepers
+                .during(|| take(session.transport(), &raw, &mut buffer))
+                .map_err(|error| session.explain(error))?;
+            match raw.back {
+                true => Ok(()),
+                false => session.send(&Message::Go),
+            }
+        }
+        Message::Accept { count } => accept(session, count),
+        message => Err(session.unexpected(&message)),
+    }
+}
+
+fn take<T: Bytes>(transport: &T, raw: &Raw, buffer: &mut [u8]) -> std::io::Result<()> {
+    let wait = match raw.polling {
+        true => Wait::Polling,
+        false => Wait::Sleeping,
+    };
+    for _ in 0..raw.count {
+        transport.recv_measured(buffer, wait)?;
+        if raw.back {
+            transport.send_measured(buffer, wait)?;
+        }
+    }
+    Ok(())
+}
+
+fn accept<T: Bytes>(session: &Session<T>, count: u32) -> Result<()> {
+    session.set_activity("the measurement");
+    if count > MOST_CONNECTIONS {
+        return Err(Error::Refused(format!(
+            "{MOST_CONNECTIONS} connections can be measured at a time, not {count}"
+        )));
+    }
+    let listener = (session.transport().listen(BACKLOG)).map_err(Error::local("cannot listen"))?;
+    session.send(&Message::Listening {
+        port: listener.port(),
+    })?;
+    let mut held = Vec::new();
+    for _ in 0..count {
+        let deadline = Instant::now() + TIMEOUT;
+        held.push(
+            listener
+                .accept(deadline)
+                .map_err(Error::local("cannot accept a connection to measure"))?,
+        );
+    }
+    match session.receive()? {
+        Message::Go => {}
+        message => return Err(session.unexpected(&message)),
+    }
+    drop(held);
+    session.send(&Message::Go)
+}
