@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What the benchmark compares with, as far as a program can do it: the machine
+ * alone, without a driver in the way. Each line is one JSON object.
+ *
+ *	raw_reference aperture FILE OFFSET SECONDS SIZE...
+ *		copies to and from the mapped resource of a PCI device
+ *	raw_reference pin small|huge COUNT SIZE...
+ *		pins and unpins (raw_pin.ko)
+ *	raw_reference ioctl COUNT
+ *		calls of /dev/scif that do nothing
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../modules/reference/raw_pin.h"
+#include "die.h"
+
+#define MOST_SAMPLES 100000
+#define PAGE 4096UL
+
+static uint64_t samples[MOST_SAMPLES];
+
+static uint64_t now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * 1000000000ULL + time.tv_nsec;
+}
+
+static int compare(const void *a, const void *b)
+{
+	uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
+
+	return one < other ? -1 : one > other;
+}
+
+static uint64_t median(size_t count)
+{
+	qsort(samples, count, sizeof(*samples), compare);
+	return count ? samples[count / 2] : 0;
+}
+
+static void drain(void)
+{
+#ifdef __x86_64__
+	__builtin_ia32_sfence();
+#endif
+	__sync_synchronize();
+}
+
+static void *allocate(size_t size, bool huge)
+{
+	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED)
+		die("mmap");
+	if (madvise(memory, size, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE))
+		die("madvise");
+	memset(memory, 0x5a, size);
+	return memory;
+}
+
+/* One after the other, for a time. Returns how long one takes. */
+static double stream(char *to, const char *from, size_t size, double seconds)
+{
+	uint64_t started = now(), end = started + seconds * 1e9, count = 0, at;
+	/* Not a look at the clock for each small one. */
+	size_t batch = size < 4096 ? 256 : 4096 * 64 / size + 1;
+
+	do {
+		for (size_t i = 0; i < batch; i++) {
+			memcpy(to, from, size);
+			/* Each is to be done. */
+			__asm__ volatile("" ::: "memory");
+		}
+		count += batch;
+		at = now();
+	} while (at < end);
+	drain();
+	return (double)(now() - started) / count;
+}
+
+/* Each by itself. Returns the median. */
+static uint64_t each(char *to, const char *from, size_t size, double seconds)
+{
+	uint64_t end = now() + seconds * 1e9;
+	size_t count = 0;
+
+	do {
+		uint64_t started = now();
+
+		memcpy(to, from, size);
+		drain();
+		samples[count++] = now() - started;
+	} while (count < MOST_SAMPLES && now() < end);
+	return median(count);
+}
+
+static void aperture(const char *path, off_t offset, double seconds, char **sizes)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC | O_SYNC);
+	size_t largest = 0;
+	char *memory, *mapped;
+
+	if (fd < 0)
+		die(path);
+	for (char **size = sizes; *size; size++)
+		if (strtoul(*size, NULL, 0) > largest)
+			largest = strtoul(*size, NULL, 0);
+	largest = (largest + PAGE - 1) & ~(PAGE - 1);
+	mapped = mmap(NULL, largest, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
+	if (mapped == MAP_FAILED)
+		die(path);
+	memory = allocate(largest, false);
+	for (; *sizes; sizes++) {
+		size_t size = strtoul(*sizes, NULL, 0);
+
+		/* Once before it counts. */
+		memcpy(mapped, memory, size);
+		printf("{\"size\":%zu,\"write_ns\":%.1f,\"write_p50_ns\":%lu,", size,
+		       stream(mapped, memory, size, seconds),
+		       (unsigned long)each(mapped, memory, size, seconds));
+		printf("\"read_ns\":%.1f,\"read_p50_ns\":%lu}\n",
+		       stream(memory, mapped, size, seconds),
+		       (unsigned long)each(memory, mapped, size, seconds));
+	}
+}
+
+static void pin(bool huge, size_t count, char **sizes)
+{
+	int fd = open("/dev/raw_pin", O_RDWR | O_CLOEXEC);
+
+	if (fd < 0)
+		die("/dev/raw_pin");
+	if (!count || count > MOST_SAMPLES / 2)
+		count = MOST_SAMPLES / 2;
+	for (; *sizes; sizes++) {
+		size_t size = strtoul(*sizes, NULL, 0);
+		void *memory = allocate(size, huge);
+		uint64_t *unpins = samples + count;
+		unsigned long pin_ns, unpin_ns;
+
+		for (size_t i = 0; i < count; i++) {
+			struct raw_pin what = {
+				.address = (uintptr_t)memory,
+				.length = size,
+			};
+
+			if (ioctl(fd, RAW_PIN, &what))
+				die("RAW_PIN");
+			samples[i] = what.pin_ns;
+			unpins[i] = what.unpin_ns;
+		}
+		pin_ns = median(count);
+		memcpy(samples, unpins, count * sizeof(*samples));
+		unpin_ns = median(count);
+		printf("{\"size\":%zu,\"pin_p50_ns\":%lu,\"unpin_p50_ns\":%lu}\n", size, pin_ns,
+		       unpin_ns);
+		munmap(memory, size);
+	}
+}
+
+static void empty_call(size_t count)
+{
+	int fd = open("/dev/scif", O_RDWR | O_CLOEXEC);
+	uint64_t started = now();
+
+	if (fd < 0)
+		die("/dev/scif");
+	for (size_t i = 0; i < count; i++) {
+		/* A number that nobody has. */
+		if (ioctl(fd, _IO('s', 255)) == 0)
+			die("the call that does nothing");
+	}
+	printf("{\"call_ns\":%.1f}\n", (double)(now() - started) / count);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 5 && !strcmp(argv[1], "aperture")) {
+		aperture(argv[2], strtoull(argv[3], NULL, 0), atof(argv[4]), argv + 5);
+	} else if (argc > 4 && !strcmp(argv[1], "pin")) {
+		pin(!strcmp(argv[2], "huge"), strtoul(argv[3], NULL, 0), argv + 4);
+	} else if (argc > 2 && !strcmp(argv[1], "ioctl")) {
+		empty_call(strtoul(argv[2], NULL, 0));
+	} else {
+		fprintf(stderr, "usage: %s aperture|pin|ioctl ...\n", argv[0]);
+		return 2;
+	}
+	return 0;
+}
