@@ -28,6 +28,8 @@ help:
 	@echo '  make conformance           the conformance suite, rule by rule, as TAP; KERNEL=debug, too'
 	@echo '  make arm64                 the module and the library for arm64'
 	@echo '  make conformance-arm64     and the suite on it, over loopback, in an emulated guest'
+	@echo '  make bench                 SCIF beside TCP and the bare machine: build/bench/report.html'
+	@echo '                             SHORT=y: in less than three minutes'
 	@echo
 	@echo 'The module for a machine of yours:'
 	@echo '  make modules KDIR=...      build scif.ko against a prepared kernel tree >= 7.3'
@@ -81,6 +83,9 @@ arm64:
 
 conformance-arm64:
 	@$(environment) scripts/arm64 conformance
+
+bench: build
+	@$(environment) scripts/bench --kernel "$(KERNEL)" $(if $(SHORT),--short)
 
 host-test:
 	@$(environment) scripts/test --host-only
@@ -154,6 +159,6 @@ endif
 distclean: clean
 	scripts/environment remove-all
 
-.PHONY: help demo test build conformance arm64 conformance-arm64 host-test check modules modules_install \
+.PHONY: help demo test build conformance bench arm64 conformance-arm64 host-test check modules modules_install \
 	kernel-rust ntb-modules ntb-modules_install overlay update-pins tools deb docs lib lib_install lib_uninstall \
 	tools_install tools_uninstall shell clean distclean

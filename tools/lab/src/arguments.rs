@@ -230,6 +230,9 @@ pub struct Up {
     /// How many times as long as on hardware all of that takes; 20 by default.
     #[arg(long, value_name = "TIMES", requires = "model")]
     pub slowdown: Option<u64>,
+    /// Another link beside each, with such windows, for another driver.
+    #[arg(long, value_parser = parse_windows, value_name = "WINDOWS")]
+    pub more_links: Vec<Windows>,
     /// Give the nodes an IOMMU and let their kernels use it.
     #[arg(long)]
     pub iommu: bool,
@@ -275,6 +278,7 @@ impl Up {
             link_model: self.link_model,
             engine_rate: self.engine_rate,
             slowdown: self.slowdown.unwrap_or(DEFAULT_SLOWDOWN),
+            more_links: if none { Vec::new() } else { self.more_links },
             iommu: self.iommu,
             append: self.append,
             modules: self

@@ -215,6 +215,9 @@ pub struct Config {
     pub engine_rate: Option<u64>,
     /// How many times as long everything takes that has a model.
     pub slowdown: u64,
+    /// Further links beside each, and what their windows are: for other drivers at the same time.
+    #[serde(default)]
+    pub more_links: Vec<Windows>,
     /// Whether the nodes have an IOMMU, and use it.
     pub iommu: bool,
     /// Added to the kernel's command line.
@@ -243,6 +246,7 @@ impl Config {
             link_model: None,
             engine_rate: None,
             slowdown: DEFAULT_SLOWDOWN,
+            more_links: Vec::new(),
             iommu: false,
             append: Vec::new(),
             modules: vec!["ntb_hw_intel".to_owned(), "plx_dma".to_owned()],
@@ -334,19 +338,28 @@ impl Config {
                     engine: self.engine(),
                 })
                 .collect(),
-            links: self
-                .links()
-                .into_iter()
-                .map(|(upstream, downstream)| Link {
-                    upstream,
-                    downstream,
-                    personality: self.personality,
-                    windows: self.windows,
-                    model: self.link_model.map(LinkModel::figures),
-                })
+            links: [self.windows]
+                .iter()
+                .chain(&self.more_links)
+                .flat_map(|windows| self.links_with(*windows))
                 .collect(),
             slowdown: self.slowdown,
         }
+    }
+
+    /// One link for each of [`Config::links`].
+    fn links_with(&self, windows: Windows) -> impl Iterator<Item = Link> {
+        let personality = self.personality;
+        let model = self.link_model.map(LinkModel::figures);
+        self.links()
+            .into_iter()
+            .map(move |(upstream, downstream)| Link {
+                upstream,
+                downstream,
+                personality,
+                windows,
+                model,
+            })
     }
 
     /// Whether anything of it is emulated.
@@ -433,6 +446,22 @@ mod tests {
         assert_eq!(parse_rate("7"), Ok(7));
         assert!(parse_rate("fast").is_err());
         assert!(parse_rate("99999999999G").is_err());
+    }
+
+    #[test]
+    fn further_links_come_after_the_first() {
+        let mut config = Config::new("x", 3, Flavour::Plain);
+        config.more_links = vec![Windows::Trapped { size: 4096 }];
+        let files = (0..3).map(|n| PathBuf::from(format!("/ram-{n}"))).collect();
+        let topology = config.emulated(Path::new("/run"), files);
+        topology.validate().unwrap();
+        let windows: Vec<Windows> = topology.links.iter().map(|link| link.windows).collect();
+        let trapped = config.more_links[0];
+        assert_eq!(
+            windows,
+            [Windows::Aperture, Windows::Aperture, trapped, trapped]
+        );
+        assert_eq!(topology.ntb_sockets(1).len(), 2);
     }
 
     #[test]

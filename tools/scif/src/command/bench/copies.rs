@@ -20,7 +20,7 @@ use super::options::Sizes;
 use super::options::Transport as CarrierOption;
 use super::overview::Direction;
 use super::peer;
-use super::windows::Held;
+use super::windows::hold;
 use super::work::Times;
 use super::work::Work;
 use crate::client;
@@ -195,7 +195,7 @@ impl Copying {
             ends.push(works.collect::<Result<Vec<_>>>()?);
         }
         for work in ends.iter_mut().flatten() {
-            Held::new(work.session, held)?;
+            hold(work.session, held)?;
         }
         let plan = Plan::new(common, parts.len());
         let mut rows = Vec::new();

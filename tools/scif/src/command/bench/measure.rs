@@ -3,7 +3,8 @@
 //! Does a work for a time, in several threads, each on connections of its own in turn.
 //!
 //! Every thread warms up, from which it knows how many steps fit into the time, and then all start
-//! together and do one batch of as many: nothing but the steps is between the first and the last.
+//! together and do a batch of as many: nothing but the steps is between the first and the last. Should the
+//! warm-up have been slower, there are more batches.
 
 use super::options::Common;
 use super::work::Times;
@@ -16,6 +17,9 @@ use std::time::Instant;
 
 /// Nobody does more steps, whatever the time.
 const MOST_STEPS: f64 = 1e8;
+
+/// That part of the time is enough not to start another batch.
+const ENOUGH: f64 = 0.8;
 
 /// How long and how often.
 #[derive(Clone, Copy, Debug)]
@@ -138,17 +142,32 @@ fn measure_thread<W: Work>(works: &mut [W], plan: &Plan, barrier: &Barrier) -> R
     let warmed = warm_up(works, plan.warm_up);
     // One that failed still has to come here, as the others wait for it.
     barrier.wait();
-    let (steps, took) = warmed?;
-    let each = plan
+    let (mut steps, mut took) = warmed?;
+    let first = plan
         .iterations
         .unwrap_or_else(|| steps_within(plan.time, steps, took));
-    let mut times = Times::new(plan.parts, each * works.len() as u64);
+    let mut times = Times::new(plan.parts, first * works.len() as u64);
+    let mut all = 0;
     let before = Switches::now();
     let started = Instant::now();
-    batch(works, each, &mut times)?;
-    let ended = Instant::now();
+    let ended = loop {
+        let left = plan.time.saturating_sub(started.elapsed());
+        steps = match plan.iterations {
+            Some(iterations) => iterations,
+            None => steps_within(left, steps, took),
+        };
+        let begun = Instant::now();
+        batch(works, steps, &mut times)?;
+        let ended = Instant::now();
+        all += steps;
+        took = ended - begun;
+        // The warm-up may have been slower than what came.
+        if plan.iterations.is_some() || ended - started >= plan.time.mul_f64(ENOUGH) {
+            break ended;
+        }
+    };
     Ok(Part {
-        steps: each * works.len() as u64,
+        steps: all * works.len() as u64,
         started,
         ended,
         times,

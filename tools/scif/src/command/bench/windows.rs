@@ -53,7 +53,7 @@ impl Arguments {
     pub(super) fn run(&self) -> Result<()> {
         let parts = ["register", "unregister"];
         let session = peer::scif(&self.common)?;
-        Held::new(&session, self.held)?;
+        hold(&session, self.held)?;
         let plan = Plan::new(&self.common, parts.len());
         let mut works = vec![vec![Windows {
             session,
@@ -88,27 +88,22 @@ impl Arguments {
     }
 }
 
-/// Windows that are only there, as long as the connection.
-pub struct Held;
-
-impl Held {
-    /// Registers so many.
-    pub fn new<T: Transport>(session: &Session<T>, count: u32) -> Result<()> {
-        if count == 0 {
-            return Ok(());
-        }
-        let region =
-            Arc::new(Region::new(page_size()).map_err(Error::local("cannot allocate memory"))?);
-        for index in 0..i64::from(count) {
-            // Not side by side, so that each remains one.
-            let offset = HELD + index * 2 * region.len() as i64;
-            session
-                .transport()
-                .register_at(&region, Protection::Read, offset)
-                .map_err(|error| session.explain(error))?;
-        }
-        Ok(())
+/// Registers so many windows that are only there, as long as the connection.
+pub fn hold<T: Transport>(session: &Session<T>, count: u32) -> Result<()> {
+    if count == 0 {
+        return Ok(());
     }
+    let region =
+        Arc::new(Region::new(page_size()).map_err(Error::local("cannot allocate memory"))?);
+    for index in 0..i64::from(count) {
+        // Not side by side, so that each remains one.
+        let offset = HELD + index * 2 * region.len() as i64;
+        session
+            .transport()
+            .register_at(&region, Protection::Read, offset)
+            .map_err(|error| session.explain(error))?;
+    }
+    Ok(())
 }
 
 /// Registering and unregistering on one connection.
@@ -156,7 +151,7 @@ mod tests {
     fn all_windows_are_gone_afterwards() {
         let (here, _there) = in_process::pair();
         let session = Session::new(here, "server");
-        Held::new(&session, 3).unwrap();
+        hold(&session, 3).unwrap();
         let region = Arc::new(Region::of_pages(1, Pages::Small).unwrap());
         let mut works = vec![vec![Windows {
             session,

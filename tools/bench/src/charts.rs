@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A chart for each figure: every line against the size, on logarithmic scales.
+
+use std::path::Path;
+
+use anyhow::Result;
+use anyhow::anyhow;
+use plotters::prelude::*;
+
+use crate::results::Results;
+
+/// Of a chart.
+const SIZE: (u32, u32) = (900, 520);
+
+/// A figure that has a chart.
+pub struct Chart {
+    pub figure: &'static str,
+    /// The name of its file, without the ending.
+    pub file: &'static str,
+    /// What is on the vertical axis.
+    pub unit: &'static str,
+    /// What is on the horizontal axis.
+    pub across: &'static str,
+}
+
+/// Draws it; false if there is nothing to draw.
+pub fn draw(chart: &Chart, results: &Results, folder: &Path) -> Result<bool> {
+    let lines = results.lines(chart.figure);
+    let points = || lines.iter().flat_map(|(_, points)| points);
+    let positive = || points().filter(|(size, value)| *size > 0 && *value > 0.0);
+    if positive().next().is_none() {
+        return Ok(false);
+    }
+    let fold = |values: &mut dyn Iterator<Item = f64>| {
+        values.fold((f64::MAX, f64::MIN), |(low, high), value| {
+            (low.min(value), high.max(value))
+        })
+    };
+    let (left, right) = fold(&mut positive().map(|(size, _)| *size as f64));
+    let (low, high) = fold(&mut positive().map(|(_, value)| *value));
+    let path = folder.join(format!("{}.svg", chart.file));
+    let area = SVGBackend::new(&path, SIZE).into_drawing_area();
+    drawn(
+        chart,
+        &lines,
+        &area,
+        (left, right.max(left * 2.0)),
+        (low / 1.5, high * 1.5),
+    )
+    .map_err(|error| anyhow!("cannot draw {}: {error}", path.display()))?;
+    Ok(true)
+}
+
+type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
+
+fn drawn(
+    chart: &Chart,
+    lines: &[(String, Vec<(u64, f64)>)],
+    area: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>,
+    across: (f64, f64),
+    up: (f64, f64),
+) -> Drawn {
+    area.fill(&WHITE)?;
+    let mut context = ChartBuilder::on(area)
+        .caption(chart.figure, ("sans-serif", 20))
+        .margin(12)
+        .x_label_area_size(44)
+        .y_label_area_size(84)
+        .build_cartesian_2d(
+            (across.0..across.1).log_scale().base(2.0),
+            (up.0..up.1).log_scale(),
+        )?;
+    context
+        .configure_mesh()
+        .x_desc(chart.across)
+        .y_desc(chart.unit)
+        .x_label_formatter(&|value| short(*value))
+        .y_label_formatter(&|value| short_decimal(*value))
+        .light_line_style(WHITE.mix(0.0))
+        .draw()?;
+    for (index, (name, points)) in lines.iter().enumerate() {
+        let colour = Palette99::pick(index).to_rgba();
+        let points: Vec<(f64, f64)> = points
+            .iter()
+            .filter(|(size, value)| *size > 0 && *value > 0.0)
+            .map(|(size, value)| (*size as f64, *value))
+            .collect();
+        context
+            .draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))?
+            .label(name.as_str())
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(3)));
+        let mark = |point: &(f64, f64)| Circle::new(*point, 3, colour.filled());
+        context.draw_series(points.iter().map(mark))?;
+    }
+    context
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .background_style(WHITE.mix(0.8))
+        .border_style(BLACK.mix(0.3))
+        .draw()?;
+    area.present()?;
+    Ok(())
+}
+
+/// A size, as `64K`.
+pub fn short(value: f64) -> String {
+    let units = ["", "K", "M", "G"];
+    let mut value = value;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.0}{}", units[unit])
+}
+
+/// A number, as `1.5M`.
+fn short_decimal(value: f64) -> String {
+    match value {
+        1e9.. => format!("{:.1}G", value / 1e9),
+        1e6..1e9 => format!("{:.1}M", value / 1e6),
+        1e3..1e6 => format!("{:.1}k", value / 1e3),
+        1.0..1e3 => format!("{value:.1}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHART: Chart = Chart {
+        figure: "f",
+        file: "f",
+        unit: "bytes per second",
+        across: "bytes",
+    };
+
+    #[test]
+    fn a_chart_is_drawn_if_there_is_anything() {
+        let folder = std::env::temp_dir().join(format!("scif-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut results = Results::default();
+        assert!(!draw(&CHART, &results, &folder).unwrap());
+        results.add("f", "without a size", 0, 1.0);
+        assert!(!draw(&CHART, &results, &folder).unwrap());
+        for size in [1, 64, 1 << 20] {
+            results.add("f", "a line", size, size as f64 * 1e3);
+        }
+        results.add("f", "one point", 64, 7.0);
+        assert!(draw(&CHART, &results, &folder).unwrap());
+        let text = std::fs::read_to_string(folder.join("f.svg")).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(text.contains("a line") && text.contains("bytes per second"));
+    }
+
+    #[test]
+    fn numbers_on_the_axes() {
+        assert_eq!(short(65536.0), "64K");
+        assert_eq!(short(8.0), "8");
+        assert_eq!(short_decimal(1_500_000.0), "1.5M");
+    }
+}

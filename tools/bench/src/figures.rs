@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The names of figures and lines, by which results are entered and found.
+
+pub const WRITE: &str = "write, throughput";
+pub const READ: &str = "read, throughput";
+pub const STREAM: &str = "stream of messages, throughput";
+pub const MESSAGE: &str = "stream of messages, each";
+pub const TRIP: &str = "message round trip, median";
+pub const COPY: &str = "single write, median";
+pub const WINDOW: &str = "window, median";
+pub const CONNECTION: &str = "connection, median";
+pub const CALL: &str = "call, mean";
+pub const THREADS: &str = "scaling with threads, stream of 4 KiB messages";
+pub const CONNECTIONS: &str = "scaling with connections, write of 64 KiB";
+pub const MANY: &str = "many";
+
+pub const SCIF: &str = "SCIF";
+pub const SCIF_POLLING: &str = "SCIF, both poll";
+pub const SCIF_DMA: &str = "SCIF, DMA";
+pub const SCIF_CPU: &str = "SCIF, CPU";
+pub const SCIF_AUTO: &str = "SCIF, no flag";
+pub const SCIF_MMAP: &str = "SCIF, mmap";
+pub const TCP: &str = "TCP";
+pub const TCP_POLLING: &str = "TCP, both poll";
+pub const RAW_DMA: &str = "raw DMA";
+pub const RAW_APERTURE: &str = "raw aperture";
+pub const RAW_DOORBELL: &str = "raw doorbell";
+pub const RAW_DOORBELL_THREAD: &str = "raw doorbell, from a thread";
+pub const NTB_PERF: &str = "ntb_perf, CPU";
+pub const NTB_PERF_DMA: &str = "ntb_perf, DMA";
+
+pub const REGISTER: &str = "register";
+pub const UNREGISTER: &str = "unregister";
+pub const REGISTER_HUGE: &str = "register, huge pages";
+pub const UNREGISTER_HUGE: &str = "unregister, huge pages";
+pub const PIN: &str = "raw pin + unpin";
+pub const PIN_HUGE: &str = "raw pin + unpin, huge pages";
+
+pub const CONNECT: &str = "connect";
+pub const CLOSE: &str = "close";
+pub const TCP_CONNECT: &str = "TCP, connect";
+
+pub const EMPTY: &str = "ioctl that does nothing";
+
+/// Of [`MANY`].
+pub const FIRST_CONNECTIONS: &str = "connect, the first hundred of 10,000";
+pub const LAST_CONNECTIONS: &str = "connect, the last hundred of 10,000";
+pub const IDLE_CONNECTION: &str = "bytes of an idle connection beyond its ring";
+pub const UNREGISTER_ALL: &str = "unregister 10,000 windows at once";
+pub const UNREGISTER_ONE: &str = "unregister one window";
+pub const LOOK_UP_FEW: &str = "64 B write, 10 windows";
+pub const LOOK_UP_MANY: &str = "64 B write, 100,000 windows";

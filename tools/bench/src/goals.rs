@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What must be reached, line by line: a figure, what was wanted, what there is.
+
+use serde::Serialize;
+
+use crate::counts;
+use crate::counts::Costs;
+use crate::figures::*;
+use crate::plan::SIZE_LARGE;
+use crate::plan::SIZE_MIDDLE;
+use crate::plan::SIZE_PAGE;
+use crate::plan::SIZE_SMALL;
+use crate::results::NO_SIZE;
+use crate::results::Results;
+
+/// Differences of counts may be that far off: something else happens now and then.
+const NOISE: f64 = 0.02;
+
+/// A limit.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+/// One line of the table.
+#[derive(Clone, Debug, Serialize)]
+pub struct Goal {
+    pub figure: &'static str,
+    pub wanted: Limit,
+    /// None if it was not measured.
+    pub reached: Option<f64>,
+}
+
+impl Goal {
+    /// Whether it is reached, if that is known.
+    pub fn is_met(&self) -> Option<bool> {
+        let reached = self.reached.filter(|value| value.is_finite())?;
+        Some(match self.wanted {
+            Limit::AtLeast(limit) => reached >= limit,
+            Limit::AtMost(limit) => reached <= limit,
+        })
+    }
+
+    /// For people.
+    pub fn cells(&self) -> [String; 4] {
+        let wanted = match self.wanted {
+            Limit::AtLeast(limit) => format!(">= {}", number(limit)),
+            Limit::AtMost(limit) => format!("<= {}", number(limit)),
+        };
+        let (reached, verdict) = match (self.reached, self.is_met()) {
+            (Some(value), Some(true)) => (number(value), "yes"),
+            (Some(value), Some(false)) => (number(value), "no"),
+            _ => ("-".to_owned(), "not measured"),
+        };
+        [self.figure.to_owned(), reached, wanted, verdict.to_owned()]
+    }
+}
+
+fn number(value: f64) -> String {
+    match value.abs() {
+        0.0..10.0 => format!("{value:.3}"),
+        10.0..1000.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    }
+}
+
+/// The whole table.
+pub fn goals(results: &Results, costs: &Costs) -> Vec<Goal> {
+    let mut goals = copies(results);
+    goals.extend(messages(results));
+    goals.extend(counted(costs));
+    goals.extend(windows(results));
+    goals.extend(connections(results));
+    goals
+}
+
+fn at_least(figure: &'static str, limit: f64, reached: Option<f64>) -> Goal {
+    let wanted = Limit::AtLeast(limit);
+    Goal {
+        figure,
+        wanted,
+        reached,
+    }
+}
+
+fn at_most(figure: &'static str, limit: f64, reached: Option<f64>) -> Goal {
+    let wanted = Limit::AtMost(limit);
+    Goal {
+        figure,
+        wanted,
+        reached,
+    }
+}
+
+/// The smaller one; none if there is not both.
+fn smaller(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    Some(a?.min(b?))
+}
+
+fn copies(results: &Results) -> Vec<Goal> {
+    let dma = |size| {
+        let of = |figure| results.ratio(figure, SCIF_DMA, RAW_DMA, size);
+        smaller(of(WRITE), of(READ))
+    };
+    let alone = || {
+        let call = results.median(CALL, EMPTY, NO_SIZE)?;
+        let copy = results.median(COPY, RAW_APERTURE, SIZE_SMALL)?;
+        Some(results.median(COPY, SCIF_AUTO, SIZE_SMALL)? / (call + copy))
+    };
+    vec![
+        at_least(
+            "writeto and readfrom by DMA, 1 MiB, depth 8 / raw DMA (the lower one)",
+            0.95,
+            dma(SIZE_LARGE),
+        ),
+        at_least("the same at 64 KiB", 0.85, dma(SIZE_MIDDLE)),
+        at_least("the same at 4 KiB", 0.60, dma(SIZE_PAGE)),
+        at_least(
+            "mmap store bandwidth, 1 MiB / raw aperture",
+            0.98,
+            results.ratio(WRITE, SCIF_MMAP, RAW_APERTURE, SIZE_LARGE),
+        ),
+        at_least(
+            "USECPU writeto 64 KiB / raw aperture",
+            0.90,
+            results.ratio(WRITE, SCIF_CPU, RAW_APERTURE, SIZE_MIDDLE),
+        ),
+        at_most(
+            "writeto 64 B SYNC / (empty ioctl + raw 64 B copy)",
+            2.0,
+            alone(),
+        ),
+        at_least(
+            "default transfer / the better of CPU and DMA, the worst size",
+            0.90,
+            choice(results),
+        ),
+        at_least(
+            "readfrom / writeto by DMA, 1 MiB (of interest with the link model)",
+            0.90,
+            results
+                .median(READ, SCIF_DMA, SIZE_LARGE)
+                .zip(results.median(WRITE, SCIF_DMA, SIZE_LARGE))
+                .map(|(read, write)| read / write),
+        ),
+    ]
+}
+
+/// How good the choice between CPU and DMA is where it is worst.
+fn choice(results: &Results) -> Option<f64> {
+    results
+        .sizes(COPY, SCIF_AUTO)
+        .into_iter()
+        .filter_map(|size| {
+            let of = |line| results.median(COPY, line, size);
+            Some(smaller(of(SCIF_CPU), of(SCIF_DMA))? / of(SCIF_AUTO)?)
+        })
+        .min_by(f64::total_cmp)
+}
+
+fn messages(results: &Results) -> Vec<Goal> {
+    let bulk = || {
+        let stream = results.median(STREAM, SCIF, SIZE_MIDDLE)?;
+        Some(stream / results.median(WRITE, RAW_APERTURE, SIZE_MIDDLE)?)
+    };
+    vec![
+        at_most(
+            "send/recv 8 B round trip, both asleep / raw doorbell round trip",
+            1.3,
+            results.ratio(TRIP, SCIF, RAW_DOORBELL, 8),
+        ),
+        at_most(
+            "the same / raw doorbell round trip that a thread answers",
+            1.3,
+            results.ratio(TRIP, SCIF, RAW_DOORBELL_THREAD, 8),
+        ),
+        at_most(
+            "8 B round trip / TCP, blocking",
+            1.0 / 3.0,
+            results.ratio(TRIP, SCIF, TCP, 8),
+        ),
+        at_most(
+            "8 B round trip / TCP, both busy polling",
+            1.0 / 15.0,
+            results.ratio(TRIP, SCIF_POLLING, TCP_POLLING, 8),
+        ),
+        at_least(
+            "stream of 64 KiB messages / raw aperture copy",
+            0.60,
+            bulk(),
+        ),
+        at_most(
+            "stream of 64 B messages, time of each / TCP's",
+            1.0 / 3.0,
+            results.ratio(MESSAGE, SCIF, TCP, SIZE_SMALL),
+        ),
+        at_least(
+            "throughput / TCP, 1 MiB messages",
+            10.0,
+            results.ratio(STREAM, SCIF, TCP, SIZE_LARGE),
+        ),
+    ]
+}
+
+fn counted(costs: &Costs) -> Vec<Goal> {
+    let cost = |name: &str| costs.get(name);
+    let polled = cost(counts::STREAM_POLLING).map(|cost| cost.trapped_reads + cost.trapped_writes);
+    let trip = cost(counts::TRIP_POLLING).map(|cost| cost.trapped_reads + cost.trapped_writes);
+    let reads = costs
+        .iter()
+        .filter(|(name, _)| **name != counts::CONNECTION)
+        .map(|(_, cost)| cost.trapped_reads)
+        .max_by(f64::total_cmp);
+    vec![
+        at_most(
+            "trapped accesses per message of a stream, the receiver polls",
+            NOISE,
+            polled,
+        ),
+        at_most("trapped accesses per round trip, both poll", NOISE, trip),
+        at_most(
+            "doorbells per message to a sleeper (half of a round trip)",
+            1.0 + NOISE,
+            cost(counts::TRIP_ASLEEP).map(|cost| cost.doorbells / 2.0),
+        ),
+        at_most(
+            "doorbells per message of a stream to one that is awake",
+            NOISE,
+            cost(counts::STREAM_POLLING).map(|cost| cost.doorbells),
+        ),
+        at_most(
+            "trapped reads per message, per transfer, per window (the most)",
+            NOISE,
+            reads,
+        ),
+    ]
+}
+
+fn windows(results: &Results) -> Vec<Goal> {
+    let both = |register, unregister, size| {
+        let register: f64 = results.median(WINDOW, register, size)?;
+        Some(register + results.median(WINDOW, unregister, size)?)
+    };
+    let doorbell = results.median(TRIP, RAW_DOORBELL, 8);
+    let against_pin = |size| {
+        let least = results.median(WINDOW, PIN, size)? + 2.0 * doorbell?;
+        Some(both(REGISTER, UNREGISTER, size)? / least)
+    };
+    let sizes = results.sizes(WINDOW, REGISTER);
+    let worst = sizes
+        .iter()
+        .filter_map(|size| against_pin(*size))
+        .max_by(f64::total_cmp);
+    let huge = || {
+        let size = *sizes.last()?;
+        Some(both(REGISTER, UNREGISTER, size)? / both(REGISTER_HUGE, UNREGISTER_HUGE, size)?)
+    };
+    let many = |line| results.median(MANY, line, NO_SIZE);
+    vec![
+        at_most(
+            "register+unregister / (raw pin + unpin + 2 doorbell round trips), the worst size",
+            1.3,
+            worst,
+        ),
+        at_least(
+            "the same with 2 MiB pages, times cheaper per byte, the largest size",
+            50.0,
+            huge(),
+        ),
+        at_most(
+            "unregister of 10,000 windows at once / that many single ones",
+            1.0 / 20.0,
+            many(UNREGISTER_ALL)
+                .zip(many(UNREGISTER_ONE))
+                .map(|(all, one)| all / (10_000.0 * one)),
+        ),
+        at_most(
+            "look-up among 100,000 windows / among 10",
+            2.0,
+            many(LOOK_UP_MANY)
+                .zip(many(LOOK_UP_FEW))
+                .map(|(many, few)| many / few),
+        ),
+    ]
+}
+
+fn connections(results: &Results) -> Vec<Goal> {
+    let doorbells = |part| {
+        let doorbell = results.median(TRIP, RAW_DOORBELL, 8)?;
+        Some(results.median(CONNECTION, part, NO_SIZE)? / doorbell)
+    };
+    let many = |line| results.median(MANY, line, NO_SIZE);
+    vec![
+        at_most(
+            "connect+accept / doorbell round trip",
+            6.0,
+            doorbells(CONNECT),
+        ),
+        at_most("close / doorbell round trip", 4.0, doorbells(CLOSE)),
+        at_most(
+            "connect, the last hundred of 10,000 / the first",
+            1.2,
+            many(LAST_CONNECTIONS)
+                .zip(many(FIRST_CONNECTIONS))
+                .map(|(last, first)| last / first),
+        ),
+        at_most(
+            "memory of an idle connection beyond its ring, bytes",
+            4096.0,
+            many(IDLE_CONNECTION),
+        ),
+        at_least(
+            "4 DMA channels / 1, where the engine is the limit",
+            3.5,
+            None,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_measured_is_nothing_reached() {
+        let goals = goals(&Results::default(), &Costs::new());
+        assert!(goals.len() > 20);
+        assert!(goals.iter().all(|goal| goal.is_met().is_none()));
+    }
+
+    #[test]
+    fn limits() {
+        assert_eq!(at_least("x", 0.9, Some(0.9)).is_met(), Some(true));
+        assert_eq!(at_least("x", 0.9, Some(0.89)).is_met(), Some(false));
+        assert_eq!(at_most("x", 2.0, Some(2.1)).is_met(), Some(false));
+        assert_eq!(at_most("x", 2.0, Some(f64::NAN)).is_met(), None);
+        let [_, reached, wanted, verdict] = at_most("x", 2.0, Some(12.34)).cells();
+        assert_eq!((&*reached, &*wanted, &*verdict), ("12.3", "<= 2.000", "no"));
+    }
+
+    #[test]
+    fn the_worst_choice_counts() {
+        let mut results = Results::default();
+        for (size, auto, cpu, dma) in [(64, 1.0, 1.0, 9.0), (4096, 4.0, 2.0, 3.0)] {
+            results.add(COPY, SCIF_AUTO, size, auto);
+            results.add(COPY, SCIF_CPU, size, cpu);
+            results.add(COPY, SCIF_DMA, size, dma);
+        }
+        assert_eq!(choice(&results), Some(0.5));
+    }
+}

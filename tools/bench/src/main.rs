@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `lab-bench`: boots two nodes and measures SCIF and what it is compared with, in turns.
+//!
+//! Everything runs in one lab and in one go, A B A B, for several rounds, and what is compared are
+//! medians: a machine that is shared with others is slower for all of them. Nothing fails here because
+//! it is slow; counts that must not grow are tests (`tests/`).
+
+mod charts;
+mod counts;
+mod figures;
+mod goals;
+mod machine;
+mod many;
+mod plan;
+mod report;
+mod results;
+mod rounds;
+mod run;
+mod setup;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Result;
+use clap::Parser;
+use lab::Flavour;
+use lab::Lab;
+use lab::Silent;
+
+use crate::machine::Machine;
+use crate::plan::Plan;
+use crate::report::Report;
+use crate::results::Results;
+use crate::rounds::Round;
+
+/// Measures SCIF and what it is compared with.
+#[derive(Parser)]
+#[command(name = "lab-bench", version)]
+struct Arguments {
+    /// Less of everything: below three minutes.
+    #[arg(long)]
+    short: bool,
+    /// Another number of rounds.
+    #[arg(long)]
+    rounds: Option<usize>,
+    /// Which kernel the guests boot.
+    #[arg(long, value_enum, default_value = "stock", env = "KERNEL")]
+    kernel: Flavour,
+    /// Where the report goes.
+    #[arg(long, default_value = "build/bench")]
+    output: PathBuf,
+}
+
+fn main() -> ExitCode {
+    match benchmark(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lab-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn benchmark(arguments: &Arguments) -> Result<()> {
+    lab::paths::require_environment()?;
+    lab::interrupt::install()?;
+    let mut plan = match arguments.short {
+        true => Plan::short(),
+        false => Plan::whole(),
+    };
+    plan.rounds = arguments.rounds.unwrap_or(plan.rounds).max(1);
+    let started = Instant::now();
+    let say = |text: &str| println!("{:6.1} s  {text}", started.elapsed().as_secs_f64());
+    let load = machine::load();
+    say("booting two nodes");
+    let name = format!("bench-{}", std::process::id());
+    let lab = Lab::start(setup::config(&name, arguments.kernel), &Silent)?;
+    say("loading SCIF and what it is compared with");
+    setup::load(&lab)?;
+    let server = setup::serve(&lab)?;
+    let slowness = machine::slowness(&lab);
+    let report = measure(&lab, &plan, &say).map(|(counts, results, failures)| Report {
+        machine: Machine::of(
+            &lab,
+            [slowness, machine::slowness(&lab)],
+            [load, machine::load()],
+        ),
+        rounds: plan.rounds,
+        seconds: plan.seconds,
+        goals: goals::goals(&results, &counts),
+        counts,
+        results,
+        failures,
+    })?;
+    server.signal(2);
+    drop(lab);
+    report.write(&arguments.output)?;
+    println!("\n{}", report.table());
+    for failure in &report.failures {
+        println!("not measured: {failure}");
+    }
+    say(&format!(
+        "the report is {}",
+        arguments.output.join("report.html").display()
+    ));
+    Ok(())
+}
+
+fn measure(
+    lab: &Lab,
+    plan: &Plan,
+    say: &dyn Fn(&str),
+) -> Result<(counts::Costs, Results, Vec<String>)> {
+    let mut results = Results::default();
+    say("counting");
+    let counts = counts::count(lab)?;
+    for round in 1..=plan.rounds {
+        say(&format!("round {round} of {}", plan.rounds));
+        Round {
+            lab,
+            plan,
+            results: &mut results,
+        }
+        .run()?;
+    }
+    let mut failures = Vec::new();
+    if plan.many {
+        say("what is measured once");
+        failures = many::run(lab, &mut results);
+    }
+    Ok((counts, results, failures))
+}

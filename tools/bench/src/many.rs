@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What takes long and is measured once: ten thousand connections, a hundred thousand windows,
+//! and several threads and connections at once.
+
+use anyhow::Result;
+use lab::Lab;
+
+use crate::figures::*;
+use crate::results::NO_SIZE;
+use crate::results::Results;
+use crate::run;
+
+/// How many connections.
+const CONNECTIONS_OPEN: u64 = 10_000;
+
+type Part = fn(&Lab, &mut Results) -> Result<()>;
+
+/// Measures what it can, and says what it could not.
+pub fn run(lab: &Lab, results: &mut Results) -> Vec<String> {
+    let parts: [(&str, Part); 4] = [
+        ("scaling", scaling),
+        ("many windows at once", windows_at_once),
+        ("many windows", windows),
+        ("many connections", connections),
+    ];
+    let mut failures = Vec::new();
+    for (name, part) in parts {
+        if let Err(error) = part(lab, results) {
+            failures.push(format!("{name}: {error:#}"));
+        }
+    }
+    failures
+}
+
+fn scaling(lab: &Lab, results: &mut Results) -> Result<()> {
+    for count in [1, 2, 4, 8] {
+        let number = count.to_string();
+        let report = run::bench(
+            lab,
+            &["send-bw", "1", "--sizes", "4096", "--threads", &number],
+        )?;
+        for row in report["results"].as_array().into_iter().flatten() {
+            if let Some(rate) = row["bytes_per_second"].as_f64() {
+                results.add(THREADS, SCIF, count, rate);
+            }
+        }
+        let report = run::bench(
+            lab,
+            &[
+                "write-bw",
+                "1",
+                "--sizes",
+                "65536",
+                "--connections",
+                &number,
+            ],
+        )?;
+        for row in report["results"].as_array().into_iter().flatten() {
+            if let Some(rate) = row["bytes_per_second"].as_f64() {
+                results.add(CONNECTIONS, SCIF, count, rate);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn windows_at_once(lab: &Lab, results: &mut Results) -> Result<()> {
+    let base = ["register", "1", "--sizes", "4096", "--warm-up", "0"];
+    for (line, options) in [
+        (UNREGISTER_ALL, ["--at-once", "10000", "--iterations", "1"]),
+        (UNREGISTER_ONE, ["--at-once", "1", "--iterations", "500"]),
+    ] {
+        let report = run::bench(lab, &[&base[..], &options].concat())?;
+        let rows = report["results"].as_array();
+        if let Some(row) = rows.and_then(|rows| rows.first()) {
+            if let Some(us) = row["latency"][1]["p50_us"].as_f64() {
+                results.add(MANY, line, NO_SIZE, us);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn windows(lab: &Lab, results: &mut Results) -> Result<()> {
+    for (line, held) in [(LOOK_UP_FEW, "10"), (LOOK_UP_MANY, "100000")] {
+        let report = run::bench(
+            lab,
+            &["write-lat", "1", "--cpu", "--sizes", "64", "--held", held],
+        )?;
+        let rows = report["results"].as_array();
+        if let Some(row) = rows.and_then(|rows| rows.first()) {
+            if let Some(us) = row["latency"][0]["p50_us"].as_f64() {
+                results.add(MANY, line, NO_SIZE, us);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Free memory of a node, in bytes.
+fn available(lab: &Lab, node: usize) -> Result<f64> {
+    let text = lab.node(node).read("/proc/meminfo")?;
+    let line = text.lines().find(|line| line.starts_with("MemAvailable:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<f64>().ok());
+    Ok(kilobytes.unwrap_or(f64::NAN) * 1024.0)
+}
+
+/// Looks at the memory of node 1, the server, meanwhile: all connections are there at the end.
+fn connections(lab: &Lab, results: &mut Results) -> Result<()> {
+    let count = CONNECTIONS_OPEN.to_string();
+    let arguments = [
+        "connect",
+        "1",
+        "--connections",
+        &count,
+        "--iterations",
+        &count,
+        "--warm-up",
+        "0",
+    ];
+    let before = available(lab, 1)?;
+    let (report, least) = std::thread::scope(|scope| {
+        let bench = scope.spawn(|| run::bench(lab, &arguments));
+        let mut least = before;
+        while !bench.is_finished() {
+            if let Ok(now) = available(lab, 1) {
+                least = least.min(now);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(300));
+        }
+        let died = || Err(anyhow::anyhow!("the thread that measures died"));
+        (bench.join().unwrap_or_else(|_| died()), least)
+    });
+    let report = report?;
+    let latency = &report["results"][0]["latency"][0];
+    for (line, which) in [
+        (FIRST_CONNECTIONS, "first_p50_us"),
+        (LAST_CONNECTIONS, "last_p50_us"),
+    ] {
+        if let Some(us) = latency[which].as_f64() {
+            results.add(MANY, line, NO_SIZE, us);
+        }
+    }
+    let ring: f64 = lab
+        .node(1)
+        .read("/sys/module/scif/parameters/ring_size")?
+        .trim()
+        .parse()?;
+    let each = (before - least) / CONNECTIONS_OPEN as f64 - ring;
+    results.add(MANY, IDLE_CONNECTION, NO_SIZE, each);
+    Ok(())
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+//! How much is measured: the whole, or what takes less than three minutes.
+
+/// How much to measure.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How often everything is measured, in turn.
+    pub rounds: usize,
+    /// Seconds for each size.
+    pub seconds: f64,
+    /// Sizes of copies and of messages in bulk.
+    pub sizes: Vec<u64>,
+    /// Sizes where single operations are of interest.
+    pub small: Vec<u64>,
+    /// Sizes of windows.
+    pub windows: Vec<u64>,
+    /// What takes long and is measured once: many connections, many windows, scaling.
+    pub many: bool,
+}
+
+const K: u64 = 1 << 10;
+const M: u64 = 1 << 20;
+
+/// The sizes that what must be reached is about; every plan has them.
+pub const SIZE_SMALL: u64 = 64;
+pub const SIZE_PAGE: u64 = 4 * K;
+pub const SIZE_MIDDLE: u64 = 64 * K;
+pub const SIZE_LARGE: u64 = M;
+
+impl Plan {
+    /// What takes less than three minutes.
+    pub fn short() -> Plan {
+        Plan {
+            rounds: 3,
+            seconds: 0.15,
+            sizes: vec![SIZE_SMALL, SIZE_PAGE, SIZE_MIDDLE, SIZE_LARGE],
+            small: vec![8, SIZE_SMALL, SIZE_PAGE, SIZE_MIDDLE],
+            windows: vec![4 * K, 2 * M],
+            many: false,
+        }
+    }
+
+    /// Everything.
+    pub fn whole() -> Plan {
+        Plan {
+            rounds: 5,
+            seconds: 0.3,
+            sizes: vec![
+                SIZE_SMALL,
+                256,
+                K,
+                SIZE_PAGE,
+                16 * K,
+                SIZE_MIDDLE,
+                256 * K,
+                SIZE_LARGE,
+                4 * M,
+                16 * M,
+            ],
+            small: vec![
+                8,
+                SIZE_SMALL,
+                256,
+                K,
+                SIZE_PAGE,
+                16 * K,
+                SIZE_MIDDLE,
+                256 * K,
+            ],
+            windows: vec![4 * K, 64 * K, M, 2 * M, 16 * M],
+            many: true,
+        }
+    }
+
+    /// For the command line of the tool.
+    pub fn list(sizes: &[u64]) -> String {
+        let words: Vec<String> = sizes.iter().map(u64::to_string).collect();
+        words.join(",")
+    }
+}

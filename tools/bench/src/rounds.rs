@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What is measured in every round: ours, and right after it what it is compared with.
+
+use anyhow::Result;
+use lab::Lab;
+
+use crate::figures::*;
+use crate::plan::Plan;
+use crate::results::NO_SIZE;
+use crate::results::Results;
+use crate::run;
+use crate::setup;
+use crate::setup::Bridge;
+
+/// In flight.
+const DEPTH: u32 = 8;
+
+/// The parameter by which the driver leaves copies to the CPU, where it has one.
+const THRESHOLD: &str = "/sys/module/scif/parameters/dma_threshold";
+
+/// One round on a lab.
+pub struct Round<'a> {
+    pub lab: &'a Lab,
+    pub plan: &'a Plan,
+    pub results: &'a mut Results,
+}
+
+impl Round<'_> {
+    /// Measures everything once.
+    pub fn run(&mut self) -> Result<()> {
+        self.copies("write-bw", "write", WRITE)?;
+        self.copies("read-bw", "read", READ)?;
+        self.aperture()?;
+        self.single_copies()?;
+        self.round_trips()?;
+        self.streams()?;
+        self.windows()?;
+        self.connections()?;
+        self.perf()
+    }
+
+    /// Runs the tool for the plan's time.
+    fn bench(&self, what: &str, peer: &str, options: &[&str]) -> Result<serde_json::Value> {
+        let seconds = self.plan.seconds.to_string();
+        let mut arguments = vec![what, peer, "--seconds", &seconds, "--warm-up", "0.05"];
+        arguments.extend(options);
+        run::bench(self.lab, &arguments)
+    }
+
+    /// With every copy by the engine, where the driver lets one say so.
+    fn by_engine<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<R> {
+        let script = format!("test -w {THRESHOLD} && cat {THRESHOLD} || true");
+        let before = self.lab.shell(0, &script)?;
+        let Some(before) = before.lines().next() else {
+            return work();
+        };
+        self.lab.node(0).write(THRESHOLD, "0")?;
+        let result = work();
+        self.lab.node(0).write(THRESHOLD, before)?;
+        result
+    }
+
+    fn copies(&mut self, what: &str, way: &str, figure: &str) -> Result<()> {
+        let sizes = Plan::list(&self.plan.sizes);
+        let depth = DEPTH.to_string();
+        let report = self.by_engine(|| {
+            self.bench(what, "1", &["--dma", "--depth", &depth, "--sizes", &sizes])
+        })?;
+        run::add_rates(self.results, figure, SCIF_DMA, &report);
+        for &size in &self.plan.sizes.clone() {
+            self.raw_dma(way, figure, size)?;
+        }
+        let report = self.bench(what, "1", &["--cpu", "--sizes", &sizes])?;
+        run::add_rates(self.results, figure, SCIF_CPU, &report);
+        let mut options = vec!["--sizes", &sizes];
+        if way == "read" {
+            options.push("--read");
+        }
+        let report = self.bench("mmap-bw", "1", &options)?;
+        run::add_rates(self.results, figure, SCIF_MMAP, &report);
+        Ok(())
+    }
+
+    /// As often as fits into the time; a few tell how often that is.
+    fn raw_dma(&mut self, way: &str, figure: &str, size: u64) -> Result<()> {
+        let once = |count: u64| -> Result<(f64, f64)> {
+            let what = format!("{way} {size} {DEPTH} {count}");
+            let text = run::write_and_read(self.lab, "/sys/kernel/debug/raw_dma/run", &what)?;
+            Ok((run::number(&text, "bytes ")?, run::number(&text, "ns ")?))
+        };
+        let (bytes, ns) = once(u64::from(DEPTH) * 2)?;
+        let each = ns / (bytes / size as f64);
+        let count = (self.plan.seconds * 1e9 / each).clamp(8.0, 1e6) as u64;
+        let (bytes, ns) = once(count)?;
+        self.results.add(figure, RAW_DMA, size, bytes / ns * 1e9);
+        Ok(())
+    }
+
+    fn aperture(&mut self) -> Result<()> {
+        let file = format!(
+            "/sys/bus/pci/devices/{}/resource4_wc",
+            Bridge::Scif.device()
+        );
+        let offset = setup::RESERVED.to_string();
+        let seconds = (self.plan.seconds / 2.0).to_string();
+        let sizes: Vec<String> = self.plan.sizes.iter().map(u64::to_string).collect();
+        let mut arguments = vec!["aperture", &file, &offset, &seconds];
+        arguments.extend(sizes.iter().map(String::as_str));
+        for line in run::reference(self.lab, &arguments)? {
+            let value = |name: &str| line[name].as_f64().unwrap_or(f64::NAN);
+            let size = line["size"].as_u64().unwrap_or(NO_SIZE);
+            let rate = |ns: f64| size as f64 / ns * 1e9;
+            self.results
+                .add(WRITE, RAW_APERTURE, size, rate(value("write_ns")));
+            self.results
+                .add(READ, RAW_APERTURE, size, rate(value("read_ns")));
+            self.results
+                .add(COPY, RAW_APERTURE, size, value("write_p50_ns") / 1e3);
+        }
+        Ok(())
+    }
+
+    fn single_copies(&mut self) -> Result<()> {
+        let sizes = Plan::list(&self.plan.small);
+        for (line, option) in [(SCIF_AUTO, "--auto"), (SCIF_CPU, "--cpu")] {
+            let report = self.bench("write-lat", "1", &[option, "--sizes", &sizes])?;
+            run::add_medians(self.results, COPY, line, &report, "copy");
+        }
+        let report =
+            self.by_engine(|| self.bench("write-lat", "1", &["--dma", "--sizes", &sizes]))?;
+        run::add_medians(self.results, COPY, SCIF_DMA, &report, "copy");
+        for line in run::reference(self.lab, &["ioctl", "20000"])? {
+            if let Some(ns) = line["call_ns"].as_f64() {
+                self.results.add(CALL, EMPTY, NO_SIZE, ns / 1e3);
+            }
+        }
+        Ok(())
+    }
+
+    fn round_trips(&mut self) -> Result<()> {
+        let sizes = Plan::list(&self.plan.small);
+        let tcp = setup::tcp_address();
+        let over_tcp = ["--transport", "tcp", "--sizes", &sizes];
+        let report = self.bench("send-lat", "1", &["--sizes", &sizes])?;
+        run::add_medians(self.results, TRIP, SCIF, &report, "round trip");
+        for (line, who) in [(RAW_DOORBELL, "interrupt"), (RAW_DOORBELL_THREAD, "thread")] {
+            let file = format!(
+                "/sys/kernel/debug/raw_doorbell/{}/run",
+                Bridge::Doorbell.device()
+            );
+            let text = run::write_and_read(self.lab, &file, &format!("{who} 1000"))?;
+            // They have no size, but belong beside the smallest message.
+            let us = run::number(&text, "p50_ns ")? / 1e3;
+            self.results.add(TRIP, line, 8, us);
+        }
+        let report = self.bench("send-lat", &tcp, &over_tcp)?;
+        run::add_medians(self.results, TRIP, TCP, &report, "round trip");
+        let report = self.bench("send-lat", "1", &["--poll", "--sizes", &sizes])?;
+        run::add_medians(self.results, TRIP, SCIF_POLLING, &report, "round trip");
+        let polling = [&over_tcp[..], &["--poll"]].concat();
+        let report = self.bench("send-lat", &tcp, &polling)?;
+        run::add_medians(self.results, TRIP, TCP_POLLING, &report, "round trip");
+        Ok(())
+    }
+
+    fn streams(&mut self) -> Result<()> {
+        let sizes = Plan::list(&self.plan.sizes);
+        let tcp = setup::tcp_address();
+        let over_tcp = ["--transport", "tcp", "--sizes", &sizes];
+        for (line, peer, options) in [
+            (SCIF, "1", &["--sizes", &sizes][..]),
+            (TCP, tcp.as_str(), &over_tcp[..]),
+        ] {
+            let report = self.bench("send-bw", peer, options)?;
+            run::add_rates(self.results, STREAM, line, &report);
+            run::add_each(self.results, MESSAGE, line, &report);
+        }
+        Ok(())
+    }
+
+    fn windows(&mut self) -> Result<()> {
+        let sizes = Plan::list(&self.plan.windows);
+        let words: Vec<String> = self.plan.windows.iter().map(u64::to_string).collect();
+        for (register, unregister, pin, option, pages) in [
+            (REGISTER, UNREGISTER, PIN, None, "small"),
+            (
+                REGISTER_HUGE,
+                UNREGISTER_HUGE,
+                PIN_HUGE,
+                Some("--huge-pages"),
+                "huge",
+            ),
+        ] {
+            let mut options = vec!["--sizes", &sizes];
+            options.extend(option);
+            let report = self.bench("register", "1", &options)?;
+            run::add_medians(self.results, WINDOW, register, &report, "register");
+            run::add_medians(self.results, WINDOW, unregister, &report, "unregister");
+            let mut arguments = vec!["pin", pages, "200"];
+            arguments.extend(words.iter().map(String::as_str));
+            for line in run::reference(self.lab, &arguments)? {
+                let ns = |name: &str| line[name].as_f64().unwrap_or(f64::NAN);
+                let size = line["size"].as_u64().unwrap_or(NO_SIZE);
+                let us = (ns("pin_p50_ns") + ns("unpin_p50_ns")) / 1e3;
+                self.results.add(WINDOW, pin, size, us);
+            }
+        }
+        Ok(())
+    }
+
+    fn connections(&mut self) -> Result<()> {
+        let report = self.bench("connect", "1", &[])?;
+        for part in [CONNECT, CLOSE] {
+            run::add_medians(self.results, CONNECTION, part, &report, part);
+        }
+        let report = self.bench("connect", &setup::tcp_address(), &["--transport", "tcp"])?;
+        run::add_medians(self.results, CONNECTION, TCP_CONNECT, &report, CONNECT);
+        Ok(())
+    }
+
+    /// The kernel's own: 64 KiB at a time, one thread.
+    fn perf(&mut self) -> Result<()> {
+        for (line, by_engine) in [(NTB_PERF, "0"), (NTB_PERF_DMA, "1")] {
+            let parameters = "/sys/module/ntb_perf/parameters";
+            self.lab.shell(
+                0,
+                &format!(
+                    "echo {by_engine} >{parameters}/use_dma; echo 16 >{parameters}/chunk_order
+                     echo 26 >{parameters}/total_order"
+                ),
+            )?;
+            let file = format!("/sys/kernel/debug/ntb_perf/{}/run", Bridge::Perf.device());
+            let text = run::write_and_read(self.lab, &file, "0")?;
+            if let Some(rate) = perf_rate(&text) {
+                self.results.add(WRITE, line, 64 << 10, rate);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Of a line such as "0: copied 1048576 bytes in 1234 usecs, 849 MBytes/s".
+fn perf_rate(text: &str) -> Option<f64> {
+    let line = text.lines().find(|line| line.contains("copied"))?;
+    let numbers: Vec<f64> = line
+        .split(|c: char| !c.is_ascii_digit())
+        .filter_map(|word| word.parse().ok())
+        .collect();
+    // The thread, the bytes, the microseconds.
+    match numbers[..] {
+        [_, bytes, us, ..] if us > 0.0 => Some(bytes / us * 1e6),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_ntb_perf_says() {
+        let text =
+            "    Peer 0 test statistics:\n0: copied 1048576 bytes in 1000 usecs, 1048 MBytes/s\n";
+        assert_eq!(perf_rate(text), Some(1_048_576_000.0));
+        assert_eq!(perf_rate("0: error status -110"), None);
+    }
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0
+//! How the guests are made to measure: the tool, the programs and the files of debugfs, and what
+//! they say.
+
+use anyhow::Context;
+use anyhow::Result;
+use lab::Lab;
+use serde_json::Value;
+
+use crate::results::NO_SIZE;
+use crate::results::Results;
+use crate::setup;
+
+/// Runs `scif bench` in node 0; returns its report.
+pub fn bench(lab: &Lab, arguments: &[&str]) -> Result<Value> {
+    let mut command = format!("ulimit -n 100000; exec {} bench", setup::tool()?);
+    for argument in arguments {
+        command.push(' ');
+        command.push_str(argument);
+    }
+    command.push_str(" --json");
+    let text = lab
+        .command(0, ["sh", "-c", &command])?
+        .timeout(lab.hang_limit(600))
+        .run()?
+        .success()?
+        .stdout();
+    serde_json::from_str(&text).with_context(|| format!("scif bench {arguments:?} said: {text}"))
+}
+
+/// Enters the throughputs of a report.
+pub fn add_rates(results: &mut Results, figure: &str, line: &str, report: &Value) {
+    for row in rows(report) {
+        if let Some(rate) = row["bytes_per_second"].as_f64() {
+            results.add(figure, line, size(row), rate);
+        }
+    }
+}
+
+/// Enters how long one operation took, all of them taken together.
+pub fn add_each(results: &mut Results, figure: &str, line: &str, report: &Value) {
+    for row in rows(report) {
+        if let Some(us) = row["us_per_operation"].as_f64() {
+            results.add(figure, line, size(row), us);
+        }
+    }
+}
+
+/// Enters the medians of a part.
+pub fn add_medians(results: &mut Results, figure: &str, line: &str, report: &Value, part: &str) {
+    add_latency(results, figure, line, report, part, "p50_us");
+}
+
+/// Enters any of the figures of a part.
+pub fn add_latency(
+    results: &mut Results,
+    figure: &str,
+    line: &str,
+    report: &Value,
+    part: &str,
+    which: &str,
+) {
+    for row in rows(report) {
+        let found = row["latency"].as_array().and_then(|parts| {
+            let part = parts.iter().find(|latency| latency["part"] == part)?;
+            part[which].as_f64()
+        });
+        if let Some(us) = found {
+            results.add(figure, line, size(row), us);
+        }
+    }
+}
+
+fn rows(report: &Value) -> impl Iterator<Item = &Value> {
+    report["results"].as_array().into_iter().flatten()
+}
+
+fn size(row: &Value) -> u64 {
+    row["size"].as_u64().unwrap_or(NO_SIZE)
+}
+
+/// Runs raw_reference in node 0; returns its lines.
+pub fn reference(lab: &Lab, arguments: &[&str]) -> Result<Vec<Value>> {
+    let mut command = vec![setup::reference()?];
+    command.extend(arguments.iter().map(|&argument| argument.to_owned()));
+    let text = lab
+        .command(0, command)?
+        .timeout(lab.hang_limit(300))
+        .run()?
+        .success()?
+        .stdout();
+    text.lines()
+        .map(|line| serde_json::from_str(line).with_context(|| format!("not JSON: {line}")))
+        .collect()
+}
+
+/// The value of a line "NAME VALUE".
+pub fn number(text: &str, name: &str) -> Result<f64> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+        .with_context(|| format!("no {name} in:\n{text}"))
+}
+
+/// Writes to a file of node 0 what is to be done, and reads what came of it.
+pub fn write_and_read(lab: &Lab, file: &str, what: &str) -> Result<String> {
+    lab.command(
+        0,
+        [
+            "sh",
+            "-e",
+            "-c",
+            &format!("echo '{what}' >{file}; cat {file}"),
+        ],
+    )?
+    .timeout(lab.hang_limit(120))
+    .run()?
+    .success()
+    .map(|output| output.stdout())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_are_understood() {
+        let report = serde_json::json!({ "results": [
+            { "size": 64, "bytes_per_second": 5.0, "us_per_operation": 2.0,
+              "latency": [ { "part": "copy", "p50_us": 3.0 } ] },
+            { "size": null, "latency": [] },
+        ] });
+        let mut results = Results::default();
+        add_rates(&mut results, "rate", "x", &report);
+        add_each(&mut results, "each", "x", &report);
+        add_medians(&mut results, "median", "x", &report, "copy");
+        add_medians(&mut results, "median", "x", &report, "other");
+        assert_eq!(results.median("rate", "x", 64), Some(5.0));
+        assert_eq!(results.median("each", "x", 64), Some(2.0));
+        assert_eq!(results.median("median", "x", 64), Some(3.0));
+        assert_eq!(results.median("rate", "x", NO_SIZE), None);
+    }
+
+    #[test]
+    fn numbers_are_found() {
+        assert_eq!(number("bytes 12\nns 34\n", "ns").unwrap(), 34.0);
+        assert!(number("bytes 12\n", "ns").is_err());
+    }
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The lab of a benchmark: two nodes with a link for SCIF, and one more for each driver that it is
+//! compared with, so that all are there at once and can take turns.
+//!
+//! The bus of the bridges would give every bridge to the first driver that comes, so it is told
+//! not to; each driver is bound to its own. Memory that is written from outside is reserved, and
+//! what the kernel's drivers allocate for their windows is where these windows lead to.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Config;
+use lab::Flavour;
+use lab::Lab;
+use lab::Process;
+use lab::Windows;
+use lab::ntb_slot;
+use lab::paths;
+use lab::wait_until;
+
+/// The port of `scif serve`, on SCIF and on TCP.
+const PORT: u16 = 2050;
+
+/// The address of node 1.
+pub const TCP_PEER: &str = "10.0.0.2";
+
+/// Memory of every node that no kernel uses: from here, and so much.
+pub const RESERVED: u64 = 640 << 20;
+pub const RESERVED_SIZE: u64 = 64 << 20;
+
+/// Where the kernel's drivers find contiguous memory first, and the size of each of their windows.
+const CONTIGUOUS: u64 = 256 << 20;
+const WINDOW: u64 = 2 << 20;
+
+/// Which bridge is whose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bridge {
+    Scif,
+    Transport,
+    Perf,
+    Doorbell,
+}
+
+impl Bridge {
+    /// The name of its PCI device.
+    pub fn device(self) -> String {
+        format!("0000:00:{:02x}.0", ntb_slot(self as usize))
+    }
+
+    fn driver(self) -> &'static str {
+        match self {
+            Bridge::Scif => "scif",
+            Bridge::Transport => "ntb_transport",
+            Bridge::Perf => "ntb_perf",
+            Bridge::Doorbell => "raw_doorbell",
+        }
+    }
+}
+
+/// The lab.
+pub fn config(name: &str, kernel: Flavour) -> Config {
+    let window = |number: u64| Windows::Fixed {
+        base: CONTIGUOUS + number * 2 * WINDOW,
+        size: WINDOW,
+    };
+    Config {
+        memory: 1024,
+        // One for SCIF, one for raw_dma, one for ntb_perf.
+        dma_channels: 3,
+        more_links: (0..3).map(window).collect(),
+        append: vec![
+            format!("cma=64M@{}M", CONTIGUOUS >> 20),
+            format!("memmap={}M${}M", RESERVED_SIZE >> 20, RESERVED >> 20),
+            // A program maps the aperture that the driver has as well.
+            "iomem=relaxed".to_owned(),
+        ],
+        ..Config::new(name, 2, kernel)
+    }
+}
+
+/// What was built for the kernel of a lab.
+fn built(lab: &Lab, file: &str) -> Result<PathBuf> {
+    let flavour = lab.kernel().flavour().name();
+    let path = paths::repository().join("build").join(flavour).join(file);
+    ensure!(path.exists(), "{} has not been built", path.display());
+    Ok(path)
+}
+
+/// The tool, as guests see it.
+pub fn tool() -> Result<String> {
+    Ok(paths::sibling("scif", None)?.display().to_string())
+}
+
+/// The program of the references that a program can take, as guests see it.
+pub fn reference() -> Result<String> {
+    let path = paths::repository().join("tests/programs/raw_reference");
+    ensure!(path.exists(), "{} has not been built", path.display());
+    Ok(path.display().to_string())
+}
+
+fn bind(lab: &Lab, node: usize, bridge: Bridge) -> Result<()> {
+    let file = format!("/sys/bus/ntb/drivers/{}/bind", bridge.driver());
+    lab.node(node)
+        .write(&file, &bridge.device())
+        .with_context(|| format!("{} does not take {}", bridge.driver(), bridge.device()))
+}
+
+/// The aperture of SCIF's bridge in node 0: where it is on the bus.
+fn aperture(lab: &Lab) -> Result<u64> {
+    let file = format!("/sys/bus/pci/devices/{}/resource", Bridge::Scif.device());
+    let text = lab.node(0).read(&file)?;
+    let start = text
+        .lines()
+        .nth(4)
+        .and_then(|line| line.split(' ').next()?.strip_prefix("0x"))
+        .with_context(|| format!("no BAR 4 in {text}"))?;
+    Ok(u64::from_str_radix(start, 16)?)
+}
+
+/// TCP/IP over ntb_transport and ntb_netdev.
+fn network(lab: &Lab) -> Result<()> {
+    // With the cable out until both are there: the driver clears its scratchpads in a work item,
+    // and what the peer wrote meanwhile is lost.
+    lab.set_link(0, 1, false)?;
+    for node in 0..2 {
+        lab.load(node, "ntb_transport")?;
+        bind(lab, node, Bridge::Transport)?;
+    }
+    lab.set_link(0, 1, true)?;
+    for node in 0..2 {
+        lab.load(node, "ntb_netdev")?;
+    }
+    for node in 0..2 {
+        let setup = format!(
+            "d=$(ls /sys/class/net | grep -v '^lo$' | head -n 1); test -n \"$d\"
+             ip link set lo up; ip addr add 10.0.0.{}/24 dev $d; ip link set $d up",
+            node + 1
+        );
+        lab.shell(node, &setup)?;
+    }
+    let ping = format!("ping=$(command -v ping || echo busybox ping); $ping -c 1 -W 1 {TCP_PEER}");
+    wait_until("a ping over ntb_netdev", lab.hang_limit(20), || {
+        Ok((lab.exec(0, ["sh", "-c", &ping])?.code() == Some(0)).then_some(()))
+    })
+}
+
+/// The module under test; others may look at its parameters.
+fn scif(lab: &Lab) -> Result<()> {
+    for node in 0..2 {
+        lab.insmod(
+            node,
+            built(lab, "scif.ko")?,
+            "heartbeat_timeout_ms=60000 dma_channels=1",
+        )?;
+        bind(lab, node, Bridge::Scif)?;
+    }
+    for (node, peer) in [(0, 1), (1, 0)] {
+        let online = format!("grep -q '^{peer} online' /sys/kernel/debug/scif/nodes");
+        wait_until("the nodes see each other", lab.hang_limit(20), || {
+            Ok((lab.exec(node, ["sh", "-c", &online])?.code() == Some(0)).then_some(()))
+        })?;
+    }
+    Ok(())
+}
+
+/// Loads everything.
+pub fn load(lab: &Lab) -> Result<()> {
+    for node in 0..2 {
+        lab.node(node)
+            .write("/sys/bus/ntb/drivers_autoprobe", "0")?;
+    }
+    network(lab)?;
+    for node in 0..2 {
+        lab.load(node, "ntb_perf")?;
+        bind(lab, node, Bridge::Perf)?;
+        lab.insmod(node, built(lab, "tests/reference/raw_doorbell.ko")?, "")?;
+        bind(lab, node, Bridge::Doorbell)?;
+    }
+    scif(lab)?;
+    let where_to = format!(
+        "address={:#x} length={RESERVED_SIZE:#x}",
+        aperture(lab)? + RESERVED
+    );
+    lab.insmod(0, built(lab, "tests/reference/raw_dma.ko")?, &where_to)?;
+    lab.insmod(0, built(lab, "tests/reference/raw_pin.ko")?, "")
+}
+
+/// Starts the server on node 1.
+pub fn serve(lab: &Lab) -> Result<Process> {
+    let folder = lab.paths().exchange().join("served");
+    std::fs::create_dir_all(&folder)?;
+    let script = format!(
+        "ulimit -n 100000; exec {} serve --root /exchange/served --port {PORT} --tcp {TCP_PEER}:{PORT}",
+        tool()?
+    );
+    let process = lab
+        .command(1, ["sh", "-c", &script])?
+        .timeout(lab.hang_limit(3600))
+        .spawn()?;
+    process.wait_for("serving", lab.hang_limit(30))?;
+    Ok(process)
+}
+
+/// Where TCP clients find it.
+pub fn tcp_address() -> String {
+    format!("{TCP_PEER}:{PORT}")
+}
