@@ -14,11 +14,13 @@ mod loaded;
 mod packages;
 mod promise;
 mod scif;
+mod scif_bench;
 mod scif_cache;
 mod scif_churn;
 mod scif_compat;
 mod scif_conformance;
 mod scif_copy;
+mod scif_counts;
 mod scif_data_path;
 mod scif_disk;
 mod scif_engines;
@@ -54,6 +56,8 @@ const FILES: &[&[Test]] = &[
     scif_compat::TESTS,
     scif_copy::TESTS,
     scif_data_path::TESTS,
+    scif_counts::TESTS,
+    scif_bench::TESTS,
     scif_lifetime::TESTS,
     scif_limits::TESTS,
     scif_engines::TESTS,

@@ -141,8 +141,8 @@ fn accept_all(
             let clients = &clients;
             let serve = move || {
                 let log = |line: &str| eprintln!("[node {} port {}] {line}", peer.node, peer.port);
+                let _leaves = Leaves(clients);
                 server::serve(service, &session, &log);
-                clients.fetch_sub(1, Ordering::Relaxed);
             };
             if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, serve) {
                 clients.fetch_sub(1, Ordering::Relaxed);
@@ -156,16 +156,28 @@ fn accept_all(
     })
 }
 
+/// A client that is counted, until this is dropped.
+struct Leaves<'a>(&'a AtomicUsize);
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Waits for the clients that were cancelled, except for those that measure: these threads sleep
 /// where no signal reaches them.
 fn finish(service: &Service, clients: &AtomicUsize) -> Result<()> {
-    while service.sleepers.count() > 0 {
-        if clients.load(Ordering::Relaxed) <= service.sleepers.count() {
+    loop {
+        let clients = clients.load(Ordering::Relaxed);
+        if clients == 0 {
+            return Ok(());
+        }
+        if clients <= service.sleepers.count() {
             std::process::exit(0);
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    Ok(())
 }
 
 /// Waits for a client; `None` when cancelled.

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `scif bench` as people use it: each measurement ends and finds what can be, and whoever serves it
+//! can go at any moment. What the figures are is not asked here.
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Lab;
+use serde_json::Value;
+
+use crate::harness::Test;
+use crate::scif;
+use crate::scif::Server;
+use crate::scif_messages_and_rma::SCIF_PAIR;
+
+/// Every measurement, with all that can be chosen.
+const MEASUREMENTS: &[&str] = &[
+    "send-lat 1 --sizes 1,4K --poll",
+    "send-lat 1 --sizes 8 --threads 2 --connections 3",
+    "send-bw 1 --sizes 64,1M",
+    "write-lat 1 --sizes 1,64K --auto",
+    "write-bw 1 --sizes 4K,1M --dma --depth 3",
+    "write-bw 1 --sizes 64K --cpu --threads 2",
+    "read-lat 1 --sizes 64 --held 10",
+    "read-bw 1 --sizes 64K",
+    "mmap-lat 1 --sizes 8",
+    "mmap-bw 1 --sizes 64K --read",
+    "register 1 --sizes 4K,2M --huge-pages",
+    "register 1 --sizes 4K --at-once 10",
+    "connect 1 --connections 20",
+];
+
+/// Each says how long what it was told to do has taken.
+fn measurements(lab: &Lab) -> Result<()> {
+    let server = Server::start(lab, 1)?;
+    for measurement in MEASUREMENTS {
+        let mut arguments = vec!["bench"];
+        arguments.extend(measurement.split(' '));
+        arguments.extend(["--iterations", "20", "--warm-up", "0", "--json"]);
+        let output = scif::run_tool(lab, 0, &arguments)?.success()?;
+        let report: Value = serde_json::from_str(&output.stdout())?;
+        let rows = report["results"].as_array().context("no results")?;
+        ensure!(!rows.is_empty(), "{measurement}: {report}");
+        for row in rows {
+            let operations = row["operations"].as_u64().unwrap_or(0);
+            let connections = report["connections"].as_u64().unwrap_or(0);
+            // Those of "connect" are what is measured.
+            let expected = match measurement.starts_with("connect") {
+                true => 20,
+                false => 20 * connections,
+            };
+            ensure!(
+                operations == expected && row["seconds"].as_f64() > Some(0.0),
+                "{measurement}: {report}"
+            );
+        }
+    }
+    server.stop()
+}
+
+/// A server ends when it is told to, whatever its clients are doing, and they notice.
+fn server_ends(lab: &Lab) -> Result<()> {
+    for how in [&[][..], &["--poll"]] {
+        let server = Server::start(lab, 1)?;
+        let arguments = [
+            &["bench", "send-lat", "1", "--sizes", "8"][..],
+            &["--warm-up", "0", "--iterations", "100000000"],
+            how,
+        ];
+        let client = scif::start_tool(lab, 0, &arguments.concat())?;
+        lab::wait_until("the client is connected", lab.hang_limit(20), || {
+            let connections = scif::counters(lab, 1)?.get("connections").copied();
+            Ok((connections > Some(0)).then_some(()))
+        })?;
+        server.stop()?;
+        let output = client.wait()?;
+        ensure!(output.code() == Some(4), "{output}");
+    }
+    Ok(())
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("scif_bench::measurements", SCIF_PAIR, measurements).seconds(120),
+    Test::new("scif_bench::server_ends", SCIF_PAIR, server_ends),
+];

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What one operation costs on the bus, exactly: tests that fail when it becomes more, on
+//! whatever machine. How long it takes is for the benchmark to say.
+//!
+//! Each number is the difference of a run of many operations and one of few, for both nodes
+//! together: what is done once for the connection does not count.
+
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Counters;
+use lab::GuestCounters;
+use lab::Lab;
+
+use crate::harness::Test;
+use crate::scif;
+use crate::scif::Server;
+use crate::scif_messages_and_rma::SCIF_PAIR;
+
+/// Operations of the two runs.
+const FEW: u64 = 10;
+const MANY: u64 = 210;
+
+/// What something else on the nodes may add to the cost of one operation.
+const NOISE: f64 = 0.05;
+
+/// The cost of one operation.
+#[derive(Debug)]
+struct Cost {
+    reads: f64,
+    writes: f64,
+    doorbells: f64,
+    descriptors: f64,
+}
+
+/// The sum over both nodes of a counter of functions whose name begins with `prefix`.
+fn sum(counters: &[GuestCounters], prefix: &str, what: fn(&Counters) -> u64) -> f64 {
+    counters
+        .iter()
+        .flat_map(|guest| &guest.functions)
+        .filter(|function| function.name.starts_with(prefix))
+        .map(|function| what(&function.counters) as f64)
+        .sum()
+}
+
+fn run(lab: &Lab, arguments: &[&str], iterations: u64) -> Result<Vec<GuestCounters>> {
+    let iterations = iterations.to_string();
+    let more = ["--warm-up", "0", "--iterations", &iterations];
+    lab.reset_counters()?;
+    scif::run_tool(lab, 0, &[&["bench"], arguments, &more].concat())?.success()?;
+    lab.counters()
+}
+
+fn cost(lab: &Lab, arguments: &[&str]) -> Result<Cost> {
+    let few = run(lab, arguments, FEW)?;
+    let many = run(lab, arguments, MANY)?;
+    for guest in &many {
+        ensure!(guest.total.dropped == 0 && guest.total.dma_errors == 0);
+    }
+    let each = |prefix: &str, what: fn(&Counters) -> u64| {
+        (sum(&many, prefix, what) - sum(&few, prefix, what)) / (MANY - FEW) as f64
+    };
+    let cost = Cost {
+        reads: each("ntb", |counters| counters.trapped_reads),
+        writes: each("ntb", |counters| counters.trapped_writes),
+        doorbells: each("ntb", |counters| counters.doorbells),
+        descriptors: each("dma", |counters| counters.dma_descriptors),
+    };
+    println!("      {}: {cost:?}", arguments.join(" "));
+    Ok(cost)
+}
+
+/// The most that an operation may cost.
+struct Most {
+    arguments: &'static [&'static str],
+    writes: f64,
+    doorbells: f64,
+    descriptors: f64,
+}
+
+fn check(lab: &Lab, operations: &[Most]) -> Result<()> {
+    let server = Server::start(lab, 1)?;
+    for most in operations {
+        let cost = cost(lab, most.arguments)?;
+        ensure!(
+            cost.reads <= NOISE
+                && cost.writes <= most.writes + NOISE
+                && cost.doorbells <= most.doorbells + NOISE
+                && cost.descriptors <= most.descriptors + NOISE,
+            "{} costs {cost:?}; allowed are no reads, {} writes, {} doorbells, {} descriptors",
+            most.arguments.join(" "),
+            most.writes,
+            most.doorbells,
+            most.descriptors
+        );
+    }
+    server.stop()
+}
+
+/// Messages, each way.
+fn messages(lab: &Lab) -> Result<()> {
+    check(
+        lab,
+        &[
+            // There and back.
+            Most {
+                arguments: &["send-lat", "1", "--sizes", "8"],
+                writes: 8.0,
+                doorbells: 4.0,
+                descriptors: 0.0,
+            },
+            Most {
+                arguments: &["send-lat", "1", "--sizes", "8", "--poll"],
+                writes: 8.0,
+                doorbells: 4.0,
+                descriptors: 0.0,
+            },
+            Most {
+                arguments: &["send-bw", "1", "--sizes", "64"],
+                writes: 4.0,
+                doorbells: 2.0,
+                descriptors: 0.0,
+            },
+        ],
+    )
+}
+
+/// Copies by CPU and by the engine, each way.
+fn transfers(lab: &Lab) -> Result<()> {
+    let none = |arguments| Most {
+        arguments,
+        writes: 0.0,
+        doorbells: 0.0,
+        descriptors: 0.0,
+    };
+    check(
+        lab,
+        &[
+            none(&["write-lat", "1", "--sizes", "64", "--cpu"]),
+            none(&["read-lat", "1", "--sizes", "64", "--cpu"]),
+            none(&["mmap-lat", "1", "--sizes", "64"]),
+            Most {
+                descriptors: 17.0,
+                ..none(&["write-lat", "1", "--sizes", "64K", "--dma"])
+            },
+            Most {
+                descriptors: 17.0,
+                ..none(&["write-bw", "1", "--sizes", "64K", "--dma"])
+            },
+            Most {
+                descriptors: 17.0,
+                ..none(&["read-bw", "1", "--sizes", "64K", "--dma"])
+            },
+        ],
+    )
+}
+
+/// Windows.
+fn windows(lab: &Lab) -> Result<()> {
+    check(
+        lab,
+        &[Most {
+            arguments: &["register", "1", "--sizes", "4K"],
+            writes: 8.0,
+            doorbells: 4.0,
+            descriptors: 0.0,
+        }],
+    )
+}
+
+/// Connections.
+fn connections(lab: &Lab) -> Result<()> {
+    check(
+        lab,
+        &[Most {
+            arguments: &["connect", "1"],
+            writes: 16.0,
+            doorbells: 8.0,
+            descriptors: 0.0,
+        }],
+    )
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("scif_counts::messages", SCIF_PAIR, messages),
+    Test::new("scif_counts::transfers", SCIF_PAIR, transfers),
+    Test::new("scif_counts::windows", SCIF_PAIR, windows),
+    Test::new("scif_counts::connections", SCIF_PAIR, connections),
+];
