@@ -20,8 +20,11 @@ use crate::scif_messages_and_rma::SCIF_PAIR;
 const FEW: u64 = 10;
 const MANY: u64 = 210;
 
-/// What something else on the nodes may add to the cost of one operation.
-const NOISE: f64 = 0.05;
+/// What may come on top now and then: a doorbell for a credit, one that is answered in two steps.
+const NOISE: f64 = 0.25;
+
+/// Reads there are none, but for a node that has something else to do in the meantime.
+const MOST_READS: f64 = 0.01;
 
 /// The cost of one operation.
 #[derive(Debug)]
@@ -82,7 +85,7 @@ fn check(lab: &Lab, operations: &[Most]) -> Result<()> {
     for most in operations {
         let cost = cost(lab, most.arguments)?;
         ensure!(
-            cost.reads <= NOISE
+            cost.reads <= MOST_READS
                 && cost.writes <= most.writes + NOISE
                 && cost.doorbells <= most.doorbells + NOISE
                 && cost.descriptors <= most.descriptors + NOISE,
@@ -104,16 +107,17 @@ fn messages(lab: &Lab) -> Result<()> {
             // There and back.
             Most {
                 arguments: &["send-lat", "1", "--sizes", "8"],
-                writes: 8.0,
-                doorbells: 4.0,
+                writes: 4.0,
+                doorbells: 2.0,
                 descriptors: 0.0,
             },
             Most {
                 arguments: &["send-lat", "1", "--sizes", "8", "--poll"],
-                writes: 8.0,
-                doorbells: 4.0,
+                writes: 4.0,
+                doorbells: 2.0,
                 descriptors: 0.0,
             },
+            // One for each, and one for the room that it has given back, at most.
             Most {
                 arguments: &["send-bw", "1", "--sizes", "64"],
                 writes: 4.0,
@@ -160,8 +164,8 @@ fn windows(lab: &Lab) -> Result<()> {
         lab,
         &[Most {
             arguments: &["register", "1", "--sizes", "4K"],
-            writes: 8.0,
-            doorbells: 4.0,
+            writes: 12.0,
+            doorbells: 6.0,
             descriptors: 0.0,
         }],
     )
@@ -173,8 +177,8 @@ fn connections(lab: &Lab) -> Result<()> {
         lab,
         &[Most {
             arguments: &["connect", "1"],
-            writes: 16.0,
-            doorbells: 8.0,
+            writes: 8.0,
+            doorbells: 4.0,
             descriptors: 0.0,
         }],
     )

@@ -157,7 +157,10 @@ impl Machine<'_> {
             format!("lab.agent={}", text(self.agent)?),
             format!("lab.modules={}", text(&self.kernel.modules())?),
         ];
-        if matches!(self.config.windows, Windows::Fixed { .. }) {
+        let mut windows = [self.config.windows]
+            .into_iter()
+            .chain(self.config.more_links.clone());
+        if windows.any(|windows| matches!(windows, Windows::Fixed { .. })) {
             // The kernel's pool for DMA in atomic contexts, which a stock kernel has, would
             // take the very place from the contiguous memory that the windows lead to.
             words.push("initcall_blacklist=dma_atomic_pool_init".to_owned());

@@ -121,7 +121,7 @@ fn accept_all(
 ) -> Result<()> {
     let clients = AtomicUsize::new(0);
     let mut left = once;
-    // Waits for the threads at the end; a signal ends their waits, too.
+    // Waits for the threads at the end; a signal ends their waits, too, or all of it.
     std::thread::scope(|scope| {
         while left != Some(0) {
             let Some((endpoint, peer)) = accept(listener, cancel)? else {
@@ -151,6 +151,12 @@ fn accept_all(
                     peer.node
                 );
             }
+        }
+        while clients.load(Ordering::Relaxed) > 0 {
+            if cancel.is_set() {
+                return finish(service, &clients);
+            }
+            std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
     })
