@@ -128,7 +128,7 @@ fn messages(lab: &Lab) -> Result<()> {
     )
 }
 
-/// Copies by CPU and by the engine, each way.
+/// Copies by CPU and by the engine, each way; a descriptor for each page.
 fn transfers(lab: &Lab) -> Result<()> {
     let none = |arguments| Most {
         arguments,

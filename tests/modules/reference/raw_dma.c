@@ -9,7 +9,8 @@
  *	cat /sys/kernel/debug/raw_dma/run
  *
  * copies 65536 bytes a thousand times, eight copies in flight, to that address
- * ("read": from there), and says how long it took. An interrupt comes for half
+ * ("read": from there), and says how long it took. A number behind these is the
+ * most that one descriptor copies, as if memory were scattered. An interrupt comes for half
  * of what is in flight, so that the other half goes on meanwhile. It takes a
  * channel for itself, one that nobody else has.
  */
@@ -32,6 +33,7 @@
 #define LARGEST		((u64)SZ_4M * PIECES)
 
 #define MAX_DEPTH	64
+#define MAX_DESCRIPTORS	1024
 #define MAX_GROUPS	3
 #define TIMEOUT		(30 * HZ)
 
@@ -93,14 +95,14 @@ static int copy_piece(bool write, u64 offset, u64 at, size_t size, struct group 
 }
 
 /* Copies go to places in turn, as many as are in flight and as there is room for. */
-static int copy_once(bool write, u32 size, u64 place, struct group *last)
+static int copy_once(bool write, u32 size, u32 most, u64 place, struct group *last)
 {
 	u64 start = place, done = 0;
 	int err = 0;
 
 	while (done < size && !err) {
 		u64 offset = start + done;
-		size_t piece = min_t(u64, size - done, SZ_4M - offset % SZ_4M);
+		size_t piece = min3((u64)size - done, SZ_4M - offset % SZ_4M, (u64)most);
 
 		err = copy_piece(write, offset, offset, piece, done + piece == size ? last : NULL);
 		done += piece;
@@ -116,7 +118,7 @@ static int await(struct group *group)
 	return group->error;
 }
 
-static int run(bool write, u32 size, u32 depth, u32 count)
+static int run(bool write, u32 size, u32 depth, u32 count, u32 most)
 {
 	u32 each = max(depth / 2, 1u), in_flight = min(depth / each, (u32)MAX_GROUPS);
 	u64 step = ALIGN((u64)size, 64), room = min_t(u64, LARGEST, length);
@@ -140,7 +142,7 @@ static int run(bool write, u32 size, u32 depth, u32 count)
 			init_completion(&group->done);
 			group->error = 0;
 		}
-		err = copy_once(write, size, (i % places) * step, last ? group : NULL);
+		err = copy_once(write, size, most, (i % places) * step, last ? group : NULL);
 	}
 	while (!err && waited < group_count)
 		err = await(&groups[waited++ % in_flight]);
@@ -154,7 +156,7 @@ static int run(bool write, u32 size, u32 depth, u32 count)
 
 static ssize_t run_write(struct file *file, const char __user *user, size_t len, loff_t *pos)
 {
-	u32 size, depth, count;
+	u32 size, depth, count, most = SZ_4M;
 	char text[64] = "", way[6];
 	int err;
 
@@ -162,15 +164,18 @@ static ssize_t run_write(struct file *file, const char __user *user, size_t len,
 		return -EINVAL;
 	if (copy_from_user(text, user, len))
 		return -EFAULT;
-	if (sscanf(text, "%5s %u %u %u", way, &size, &depth, &count) != 4)
+	if (sscanf(text, "%5s %u %u %u %u", way, &size, &depth, &count, &most) < 4)
 		return -EINVAL;
 	if (strcmp(way, "write") && strcmp(way, "read"))
 		return -EINVAL;
 	if (!size || size > min_t(u64, LARGEST, length) || !count || !depth || depth > MAX_DEPTH)
 		return -EINVAL;
+	/* Or what is in flight would not fit into the engine's ring. */
+	if (!most || (u64)depth * DIV_ROUND_UP(size, most) > MAX_DESCRIPTORS)
+		return -EINVAL;
 
 	mutex_lock(&run_lock);
-	err = run(!strcmp(way, "write"), size, depth, count);
+	err = run(!strcmp(way, "write"), size, depth, count, most);
 	mutex_unlock(&run_lock);
 	return err ?: len;
 }

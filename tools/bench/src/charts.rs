@@ -21,6 +21,8 @@ pub struct Chart {
     pub unit: &'static str,
     /// What is on the horizontal axis.
     pub across: &'static str,
+    /// Lines that have one value, whatever the size.
+    pub levels: &'static [&'static str],
 }
 
 /// Draws it; false if there is nothing to draw.
@@ -80,11 +82,16 @@ fn drawn(
         .draw()?;
     for (index, (name, points)) in lines.iter().enumerate() {
         let colour = Palette99::pick(index).to_rgba();
-        let points: Vec<(f64, f64)> = points
+        let mut points: Vec<(f64, f64)> = points
             .iter()
             .filter(|(size, value)| *size > 0 && *value > 0.0)
             .map(|(size, value)| (*size as f64, *value))
             .collect();
+        if chart.levels.contains(&name.as_str()) {
+            points = points.first().map_or_else(Vec::new, |(_, level)| {
+                vec![(across.0, *level), (across.1, *level)]
+            });
+        }
         context
             .draw_series(LineSeries::new(points.clone(), colour.stroke_width(2)))?
             .label(name.as_str())
@@ -134,6 +141,7 @@ mod tests {
         file: "f",
         unit: "bytes per second",
         across: "bytes",
+        levels: &["one point"],
     };
 
     #[test]

@@ -79,10 +79,12 @@ fn benchmark(arguments: &Arguments) -> Result<()> {
     say("loading SCIF and what it is compared with");
     setup::load(&lab)?;
     let server = setup::serve(&lab)?;
+    let module = setup::module(&lab)?;
     let slowness = machine::slowness(&lab);
     let report = measure(&lab, &plan, &say).map(|(counts, results, failures)| Report {
         machine: Machine::of(
             &lab,
+            &module,
             [slowness, machine::slowness(&lab)],
             [load, machine::load()],
         ),

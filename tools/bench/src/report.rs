@@ -45,6 +45,7 @@ const fn chart(
         file,
         unit,
         across,
+        levels: &[RAW_DOORBELL, RAW_DOORBELL_THREAD],
     }
 }
 

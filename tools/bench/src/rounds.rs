@@ -6,6 +6,7 @@ use lab::Lab;
 
 use crate::figures::*;
 use crate::plan::Plan;
+use crate::plan::SIZE_MIDDLE;
 use crate::results::NO_SIZE;
 use crate::results::Results;
 use crate::run;
@@ -63,12 +64,20 @@ impl Round<'_> {
     fn copies(&mut self, what: &str, way: &str, figure: &str) -> Result<()> {
         let sizes = Plan::list(&self.plan.sizes);
         let depth = DEPTH.to_string();
-        let report = self.by_engine(|| {
-            self.bench(what, "1", &["--dma", "--depth", &depth, "--sizes", &sizes])
-        })?;
-        run::add_rates(self.results, figure, SCIF_DMA, &report);
-        for &size in &self.plan.sizes.clone() {
-            self.raw_dma(way, figure, size)?;
+        let options = ["--dma", "--depth", &depth, "--sizes", &sizes];
+        for (line, more) in [(SCIF_DMA_HUGE, &["--huge-pages"][..]), (SCIF_DMA, &[])] {
+            let options = [&options[..], more].concat();
+            let report = self.by_engine(|| self.bench(what, "1", &options))?;
+            run::add_rates(self.results, figure, line, &report);
+        }
+        for &size in &self.plan.sizes {
+            self.results
+                .add(figure, RAW_DMA, size, self.raw_dma(way, size, 4 << 20)?);
+            // As SCIF has to where memory is scattered; the ring of the engine takes no more.
+            if size <= SIZE_MIDDLE {
+                let rate = self.raw_dma(way, size, 4096)?;
+                self.results.add(figure, RAW_DMA_PAGES, size, rate);
+            }
         }
         let report = self.bench(what, "1", &["--cpu", "--sizes", &sizes])?;
         run::add_rates(self.results, figure, SCIF_CPU, &report);
@@ -81,10 +90,10 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// As often as fits into the time; a few tell how often that is.
-    fn raw_dma(&mut self, way: &str, figure: &str, size: u64) -> Result<()> {
+    /// As often as fits into the time; a few tell how often that is. Returns bytes per second.
+    fn raw_dma(&self, way: &str, size: u64, piece: u64) -> Result<f64> {
         let once = |count: u64| -> Result<(f64, f64)> {
-            let what = format!("{way} {size} {DEPTH} {count}");
+            let what = format!("{way} {size} {DEPTH} {count} {piece}");
             let text = run::write_and_read(self.lab, "/sys/kernel/debug/raw_dma/run", &what)?;
             Ok((run::number(&text, "bytes ")?, run::number(&text, "ns ")?))
         };
@@ -92,8 +101,7 @@ impl Round<'_> {
         let each = ns / (bytes / size as f64);
         let count = (self.plan.seconds * 1e9 / each).clamp(8.0, 1e6) as u64;
         let (bytes, ns) = once(count)?;
-        self.results.add(figure, RAW_DMA, size, bytes / ns * 1e9);
-        Ok(())
+        Ok(bytes / ns * 1e9)
     }
 
     fn aperture(&mut self) -> Result<()> {

@@ -88,6 +88,11 @@ fn built(lab: &Lab, file: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// The module under test, as guests see it.
+pub fn module(lab: &Lab) -> Result<PathBuf> {
+    built(lab, "scif.ko")
+}
+
 /// The tool, as guests see it.
 pub fn tool() -> Result<String> {
     Ok(paths::sibling("scif", None)?.display().to_string())
@@ -151,7 +156,7 @@ fn scif(lab: &Lab) -> Result<()> {
     for node in 0..2 {
         lab.insmod(
             node,
-            built(lab, "scif.ko")?,
+            module(lab)?,
             "heartbeat_timeout_ms=60000 dma_channels=1",
         )?;
         bind(lab, node, Bridge::Scif)?;

@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::protocol::Message;
 use crate::protocol::Window;
+use crate::region::Pages;
 use crate::region::Region;
 use crate::session::Session;
 use crate::transfer::Receiver;
@@ -159,7 +160,9 @@ impl<'a, T: Transport> Bench<'a, T> {
                 "a window for measurements can have {LARGEST_BENCH} bytes, not {size}"
             )));
         }
-        let region = Region::new(size.max(1)).map_err(Error::local("cannot allocate a window"))?;
+        // In few pieces, as far as there are any: what is measured is the way, not the scatter.
+        let region = Region::of_pages(size.max(1), Pages::Huge)
+            .map_err(Error::local("cannot allocate a window"))?;
         let region = Arc::new(region);
         let offset = session.register(&region, Protection::ReadWrite)?;
         let bench = Self {

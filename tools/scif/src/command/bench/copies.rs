@@ -30,12 +30,16 @@ use crate::device::Rma;
 use crate::error::Error;
 use crate::error::Result;
 use crate::protocol::Window;
+use crate::region::Pages;
 use crate::region::Region;
 use crate::session::Session;
 use crate::transport::Transport;
 use crate::transport::Wait;
 use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// A huge page, on most machines.
+const HUGE: u64 = 2 << 20;
 
 /// What all of them take.
 #[derive(Debug, clap::Args)]
@@ -46,6 +50,9 @@ pub struct Copying {
     parallel: Parallel,
     #[command(flatten)]
     engine: Engine,
+    /// The memory here consists of huge pages, as far as the kernel has them, and not of small ones
+    #[arg(long)]
+    huge_pages: bool,
 }
 
 /// Single copies to the peer's memory
@@ -147,6 +154,13 @@ impl ReadBandwidth {
 }
 
 impl Copying {
+    fn pages(&self) -> Pages {
+        match self.huge_pages {
+            true => Pages::Huge,
+            false => Pages::Small,
+        }
+    }
+
     fn latency(
         &self,
         measurement: &'static str,
@@ -191,7 +205,7 @@ impl Copying {
         for thread in &mut sessions {
             let works = thread
                 .iter_mut()
-                .map(|session| Copies::new(session, largest * how.depth as u64, how));
+                .map(|session| Copies::new(session, largest * how.depth as u64, self.pages(), how));
             ends.push(works.collect::<Result<Vec<_>>>()?);
         }
         for work in ends.iter_mut().flatten() {
@@ -247,11 +261,16 @@ pub struct Copies<'a, T> {
 
 impl<'a, T: Transport> Copies<'a, T> {
     /// Makes windows for copies of `room` bytes in all, or as much as there can be.
-    pub fn new(session: &'a mut Session<T>, room: u64, how: How) -> Result<Self> {
-        let room = room.min(crate::server::LARGEST_BENCH as u64);
+    pub fn new(session: &'a mut Session<T>, room: u64, pages: Pages, how: How) -> Result<Self> {
+        // Less than a huge page would not be one.
+        let room = room
+            .next_multiple_of(HUGE)
+            .min(crate::server::LARGEST_BENCH as u64);
         let window = client::bench_window(session, room as u32)?;
-        let region =
-            Arc::new(Region::new(room as usize).map_err(Error::local("cannot allocate a window"))?);
+        let region = Arc::new(
+            Region::of_pages(room as usize, pages)
+                .map_err(Error::local("cannot allocate a window"))?,
+        );
         // Content other than zeroes, should anything on the way treat these in a special manner.
         let pattern: Vec<u8> = (0..region.len()).map(|index| (index % 251) as u8).collect();
         region

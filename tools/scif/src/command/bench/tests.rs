@@ -12,6 +12,7 @@ use crate::confine::Root;
 use crate::device::Rma;
 use crate::in_process;
 use crate::protocol::Raw;
+use crate::region::Pages;
 use crate::server;
 use crate::server::Service;
 use crate::server::measure as serving;
@@ -125,7 +126,7 @@ fn copies_in_flight() {
                 },
                 depth,
             };
-            let mut copies = Copies::new(session, 5000 * depth as u64, how).unwrap();
+            let mut copies = Copies::new(session, 5000 * depth as u64, Pages::Small, how).unwrap();
             for size in [1, 5000] {
                 copies.size = size;
                 let mut works = [vec![copies]];
