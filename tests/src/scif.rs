@@ -79,6 +79,24 @@ pub fn load_with(lab: &Lab, node: usize, how: Loaded, parameter: &str) -> Result
     lab.insmod(node, module(lab)?, &format!("{usual} {parameter}"))
 }
 
+/// Sets a parameter of the loaded module in all nodes.
+pub fn set_parameter(lab: &Lab, name: &str, value: &str) -> Result<()> {
+    for node in 0..lab.nodes() {
+        let file = format!("/sys/module/scif/parameters/{name}");
+        lab.node(node).write(&file, value)?;
+    }
+    Ok(())
+}
+
+/// Does some work with every transfer by the engine that can be, and not by the processor where that
+/// is faster.
+pub fn all_by_engine(lab: &Lab, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    set_parameter(lab, "dma_threshold", "0")?;
+    let result = work();
+    set_parameter(lab, "dma_threshold", "-1")?;
+    result
+}
+
 /// Loads the module in all nodes and waits until those with a link see each other.
 pub fn load_everywhere(lab: &Lab, how: Loaded) -> Result<()> {
     for node in 0..lab.nodes() {

@@ -59,6 +59,8 @@ fn losses_said(lab: &Lab) -> Result<usize> {
 /// right, the log says so once, and the module can be unloaded. Loaded again it has the engine.
 fn unbind(lab: &Lab) -> Result<()> {
     let device = format!("0000:00:{:02x}.0", lab::dma_slot(0));
+    // The engine's for the client's sizes, too.
+    scif::set_parameter(lab, "dma_threshold", "0")?;
     let server = start_server(lab)?;
     let before = scif::dma_bytes(lab, 0)?;
     let said = run_client(lab, &[&device, "1"])?;
@@ -81,7 +83,7 @@ fn unbind(lab: &Lab) -> Result<()> {
 
     scif::check_idle(lab, 0)?;
     lab.rmmod(0, "scif")?;
-    scif::load(lab, 0, Loaded::LongHeartbeat)?;
+    scif::load_with(lab, 0, Loaded::LongHeartbeat, "dma_threshold=0")?;
     for (node, peer) in [(0, 1), (1, 0)] {
         scif::online(lab, node, peer)?;
     }
@@ -98,7 +100,8 @@ fn unbind(lab: &Lab) -> Result<()> {
 /// engines have done: `used` of them, and each of those something.
 fn engines_used(lab: &Lab, parameter: &str, used: usize) -> Result<()> {
     for node in 0..2 {
-        scif::load_with(lab, node, Loaded::LongHeartbeat, parameter)?;
+        let parameters = format!("dma_threshold=0 {parameter}");
+        scif::load_with(lab, node, Loaded::LongHeartbeat, &parameters)?;
     }
     for (node, peer) in [(0, 1), (1, 0)] {
         scif::online(lab, node, peer)?;

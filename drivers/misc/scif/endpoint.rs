@@ -30,13 +30,14 @@ pub(crate) mod counts;
 mod dispatch;
 mod listener;
 mod messages;
+pub(crate) mod options;
 pub(crate) mod pinned;
 mod ports;
 mod rings;
 pub(crate) mod scif;
 mod service;
 pub(crate) mod standing;
-pub(crate) mod stream;
+mod stream;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 

@@ -203,6 +203,11 @@ impl Peer {
         &*self.path
     }
 
+    /// The bus address of [`control::SCRATCH_SIZE`] bytes of its memory that mean nothing.
+    pub(crate) fn scratch(&self) -> u64 {
+        self.control.peer_scratch()
+    }
+
     /// How its memory is reached, in a word for users. Any time.
     pub(crate) fn mode(&self) -> &'static str {
         self.path.mode()

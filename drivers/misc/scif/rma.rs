@@ -6,6 +6,7 @@
 //! engine: segments, completion) or `cpu_copy.rs`; both walk along `pieces.rs`. It gets a number of
 //! `marks.rs`, on which fences (`fence.rs`, `signal.rs`) rest.
 //!
+//! - `crossover.rs`, `trial.rs`: which way a transfer goes, measured
 //! - `registration_cache.rs`, `registration.rs`: memory that is kept for later transfers;
 //!   `caches.rs`: all of that, and `memory_pressure.rs`: giving it up
 //! - `mapping.rs`: loads and stores of processes with no system call
@@ -13,6 +14,7 @@
 
 pub(crate) mod caches;
 mod cpu_copy;
+pub(crate) mod crossover;
 pub(crate) mod fence;
 pub(crate) mod mapping;
 pub(crate) mod marks;
@@ -24,3 +26,4 @@ pub(crate) mod remote_pages;
 mod signal;
 mod transfer;
 pub(crate) mod transfers;
+mod trial;

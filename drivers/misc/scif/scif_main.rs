@@ -58,8 +58,7 @@
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
-    sync::Arc,
-    time::Delta, //
+    sync::Arc, //
 };
 
 mod arguments;
@@ -81,8 +80,8 @@ pub use kernel_api::client;
 
 use device_file::Devices;
 use endpoint::{
-    scif::Scif,
-    stream::StreamOptions, //
+    options::Options,
+    scif::Scif, //
 };
 use kernel_api::KernelApi;
 use node::{
@@ -106,6 +105,7 @@ use transport::{
     sink::Sink, //
 };
 
+// Those that can be changed later are in `sys/tunables.c`.
 module! {
     type: ScifModule,
     name: "scif",
@@ -137,10 +137,6 @@ module! {
             default: 65536,
             description: "Bytes of a receive ring: a power of two from 4096 to 1048576",
         },
-        busy_poll_us: u32 {
-            default: 200,
-            description: "Microseconds that a call for messages stays awake at most before it sleeps",
-        },
         dma_channels: i32 {
             default: 1,
             description: "DMA channels to take, over which connections are spread: 0 to 16",
@@ -157,7 +153,7 @@ struct Settings {
     mic_compat: bool,
     /// Pages that a connection keeps for later transfers.
     kept_pages: usize,
-    stream: StreamOptions,
+    connections: Options,
     dma_channels: usize,
 }
 
@@ -188,7 +184,6 @@ impl Settings {
             "a ring size: a power of two from 4096 to 1048576",
             u32::try_from(size).ok().filter(is_size),
         )?;
-        let busy_poll = module_parameters::busy_poll_us.value().min(10_000);
         let count = module_parameters::dma_channels.value();
         let dma_channels = checked(
             "dma_channels",
@@ -203,9 +198,10 @@ impl Settings {
             heartbeat_timeout: module_parameters::heartbeat_timeout_ms.value().max(300),
             mic_compat: module_parameters::mic_compat.value() != 0,
             kept_pages: cache_limit.saturating_mul((1 << 20) / PAGE_SIZE),
-            stream: StreamOptions {
+            connections: Options {
                 ring_size,
-                busy_poll: Delta::from_micros(busy_poll.into()),
+                busy_poll: None,
+                dma_threshold: None,
             },
             dma_channels,
         })
@@ -294,7 +290,7 @@ impl kernel::Module for ScifModule {
         };
         let nodes = Nodes::new(settings.node_id)?;
         let caches = Caches::new(settings.kept_pages, &queues)?;
-        let scif = Scif::new(&nodes, &caches, settings.stream)?;
+        let scif = Scif::new(&nodes, &caches, settings.connections)?;
         // The services, a line each.
         let mut services = KVec::new();
         services.push(scif.service()?, GFP_KERNEL)?;

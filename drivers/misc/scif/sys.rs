@@ -32,6 +32,7 @@ pub(crate) mod shrinker;
 pub(crate) mod test_memory;
 pub(crate) mod timer;
 pub(crate) mod trace;
+pub(crate) mod tunables;
 pub(crate) mod uapi;
 pub(crate) mod user_mapping;
 pub(crate) mod wait;

@@ -32,6 +32,7 @@ mod logic {
     #[path = "../../../../tests/host/src/atomic.rs"]
     pub(crate) mod atomic;
     pub(crate) mod awake;
+    pub(crate) mod crossover;
     pub(crate) mod envelope;
     pub(crate) mod extents;
     pub(crate) mod gate;

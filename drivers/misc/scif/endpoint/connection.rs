@@ -21,10 +21,8 @@
 
 use super::{
     counts::Traffic,
-    stream::{
-        Stream,
-        StreamOptions, //
-    },
+    options::Options,
+    stream::Stream, //
 };
 use crate::{
     logic::{
@@ -52,6 +50,7 @@ use crate::{
     },
     rma::{
         caches::Caches,
+        crossover::Crossover,
         fence::Fences,
         mapping::Mappings,
         marks::Progress,
@@ -89,7 +88,8 @@ pub(super) struct Shared {
     pub(super) remembered: Arc<Remembered>,
     pub(super) mappings: Arc<Mappings>,
     pub(super) caches: Arc<Caches>,
-    pub(super) stream: StreamOptions,
+    pub(super) crossover: Arc<Crossover>,
+    pub(super) options: Options,
 }
 
 /// Which ports it connects.
@@ -133,12 +133,22 @@ impl Connection {
         state: State,
     ) -> Result<Arc<Self>> {
         let channel = Channel::new(&shared.peer, owner, id, state)?;
-        let stream = Stream::new(&channel, &shared.stream)?;
+        let stream = Stream::new(&channel, &shared.options)?;
         let engine = channel.choose_engine();
+        if engine.is_some() {
+            shared.crossover.measure_soon();
+        }
         let (exports, caches) = (&shared.exports, &shared.caches);
         let windows = Windows::new(&channel, exports, caches.clone(), engine)?;
         let remote_windows = RemoteWindows::new(&channel, &shared.remembered)?;
-        let transfers = Transfers::new(&channel, &windows, &remote_windows, caches, engine)?;
+        let transfers = Transfers::new(
+            &channel,
+            &windows,
+            &remote_windows,
+            caches,
+            &shared.crossover,
+            engine,
+        )?;
         let fences = Fences::new(&channel, &transfers, &windows, &remote_windows);
         let subscription = channel.subscribe(stream.doorbell(), stream.clone())?;
         Arc::pin_init(

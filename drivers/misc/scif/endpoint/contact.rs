@@ -12,9 +12,9 @@ use super::{
     },
     counts::Counts,
     listener::Request,
+    options::Options,
     ports::Ports,
-    standing::Facts,
-    stream::StreamOptions, //
+    standing::Facts, //
 };
 use crate::{
     logic::{
@@ -43,6 +43,7 @@ use crate::{
     },
     rma::{
         caches::Caches,
+        crossover::Crossover,
         mapping::Mappings,
         marks::Progress, //
     },
@@ -75,7 +76,7 @@ impl Contact {
         peer: &Arc<Peer>,
         ports: &Arc<Ports>,
         caches: &Arc<Caches>,
-        stream: StreamOptions,
+        options: Options,
     ) -> Result<Arc<Self>> {
         let shared = Shared {
             peer: peer.clone(),
@@ -83,7 +84,8 @@ impl Contact {
             remembered: Arc::new(Remembered::new(), GFP_KERNEL)?,
             mappings: Mappings::new()?,
             caches: caches.clone(),
-            stream,
+            crossover: Crossover::new(peer, options.dma_threshold)?,
+            options,
         };
         Arc::pin_init(
             pin_init!(Self {

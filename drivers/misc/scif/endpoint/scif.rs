@@ -6,6 +6,7 @@ use super::{
     accepted::Pending,
     contact::Contact,
     counts::Counts,
+    options::Options,
     ports::Ports,
     service::{
         Contacts,
@@ -15,7 +16,6 @@ use super::{
         Endpoints,
         Facts, //
     },
-    stream::StreamOptions, //
 };
 use crate::{
     logic::envelope::ChannelId,
@@ -50,7 +50,7 @@ pub(crate) struct Scif {
     pub(super) ports: Arc<Ports>,
     pub(super) endpoints: Arc<Endpoints>,
     contacts: Arc<Contacts>,
-    stream: StreamOptions,
+    options: Options,
     /// What was accepted and not yet taken over.
     #[pin]
     pub(super) pending: Mutex<Pending>,
@@ -61,7 +61,7 @@ impl Scif {
     pub(crate) fn new(
         nodes: &Arc<Nodes>,
         caches: &Arc<Caches>,
-        stream: StreamOptions,
+        options: Options,
     ) -> Result<Arc<Self>> {
         let (ports, contacts) = (Ports::new()?, Contacts::new()?);
         let endpoints = Endpoints::new()?;
@@ -72,7 +72,7 @@ impl Scif {
                 ports,
                 endpoints,
                 contacts,
-                stream,
+                options,
                 pending <- new_mutex!(Pending::new(), "Scif::pending"),
             }),
             GFP_KERNEL,
@@ -85,7 +85,7 @@ impl Scif {
             contacts: self.contacts.clone(),
             ports: self.ports.clone(),
             caches: self.caches.clone(),
-            stream: self.stream,
+            options: self.options,
         };
         Ok(Arc::new(service, GFP_KERNEL)?)
     }

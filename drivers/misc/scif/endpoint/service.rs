@@ -7,8 +7,8 @@
 use super::{
     contact::Contact,
     dispatch,
-    ports::Ports,
-    stream::StreamOptions, //
+    options::Options,
+    ports::Ports, //
 };
 use crate::{
     logic::{
@@ -91,7 +91,7 @@ pub(super) struct ScifService {
     pub(super) contacts: Arc<Contacts>,
     pub(super) ports: Arc<Ports>,
     pub(super) caches: Arc<Caches>,
-    pub(super) stream: StreamOptions,
+    pub(super) options: Options,
 }
 
 impl Service for ScifService {
@@ -100,7 +100,7 @@ impl Service for ScifService {
     }
 
     fn attach(&self, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>> {
-        let contact = Contact::new(peer, &self.ports, &self.caches, self.stream)?;
+        let contact = Contact::new(peer, &self.ports, &self.caches, self.options)?;
         let attached = Attached {
             contact: contact.clone(),
             contacts: self.contacts.clone(),

@@ -15,7 +15,10 @@
 //! somebody stands there, has the peer ring for the next byte. As there is one wish for all, a call that
 //! sleeps looks whether it is still its own.
 
-use super::rings::Rings;
+use super::{
+    options::Options,
+    rings::Rings, //
+};
 use crate::{
     logic::messages::RingAddress,
     peer::{
@@ -36,22 +39,12 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc,
-    time::Delta, //
+    sync::Arc, //
 };
 
 /// Bytes that go into the ring before their counter does: the receiver takes them out while the next
 /// ones are written.
 const PIECE: usize = 16384;
-
-/// How connections send and receive.
-#[derive(Clone, Copy)]
-pub(crate) struct StreamOptions {
-    /// Bytes of a receive ring, a power of two.
-    pub(crate) ring_size: u32,
-    /// How long a call that has to wait stays awake at most.
-    pub(crate) busy_poll: Delta,
-}
 
 /// See the head of this file.
 #[pin_data]
@@ -92,7 +85,7 @@ impl Rung for Stream {
 
 impl Stream {
     /// Our end of a stream. The caller is inside the peer. May sleep.
-    pub(super) fn new(channel: &Arc<Channel>, options: &StreamOptions) -> Result<Arc<Self>> {
+    pub(super) fn new(channel: &Arc<Channel>, options: &Options) -> Result<Arc<Self>> {
         let rings = Rings::new(channel, options.ring_size)?;
         Arc::pin_init(
             try_pin_init!(Self {

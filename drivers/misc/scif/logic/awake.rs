@@ -26,7 +26,9 @@ const TRY_EVERY: u32 = 8;
 
 /// How long a wait stays awake, with the lesson `now`, if it is the `count`th with that lesson.
 pub(crate) const fn limit(now: u32, count: u32, most: u32) -> u32 {
-    if now == 0 && count % TRY_EVERY == 0 {
+    let is_try = now == 0 && count % TRY_EVERY == 0;
+    // What is allowed may have become less since the lesson.
+    if is_try || now > most {
         most
     } else {
         now

@@ -9,6 +9,7 @@
 //!   64  consumed   u64  how many of our messages the peer has taken out of its ring
 //!  128  farewell   u32  our nonce, once the peer will write nothing more in this session
 //! 4096  slots      256 x 64 bytes, see `logic/envelope.rs` and `logic/slots.rs`
+//! 20480 scratch    65536 bytes that mean nothing, for measuring
 //! ```
 //!
 //! Posting never waits for the peer: what does not fit the peer's ring goes into a backlog that is
@@ -70,8 +71,13 @@ static_assert!(SLOTS_OFFSET >= FAREWELL + 4 && SLOTS_OFFSET % SLOT_SIZE == 0);
 // A full ring holds two halves, see above.
 static_assert!(SLOTS.is_power_of_two() && SLOTS > 1);
 
+/// Bytes behind the slots into which the peer may write, and from which it may read, what it likes: to
+/// see how long that takes.
+pub(crate) const SCRATCH_SIZE: usize = 64 << 10;
+const SCRATCH_OFFSET: usize = SLOTS_OFFSET + SLOTS as usize * SLOT_SIZE;
+
 /// Bytes of a control block.
-pub(crate) const BLOCK_SIZE: usize = SLOTS_OFFSET + SLOTS as usize * SLOT_SIZE;
+pub(crate) const BLOCK_SIZE: usize = SCRATCH_OFFSET + SCRATCH_SIZE;
 
 /// Messages that may wait for room in the peer's ring: more than there are windows that can be
 /// released at once when a connection is closed.
@@ -134,6 +140,12 @@ impl ControlRing {
             queued: Atomic::new(0),
             room <- new_wait_queue!("scif::ControlRing::room"),
         }))
+    }
+
+    /// The bus address of the peer's scratch memory.
+    pub(super) fn peer_scratch(&self) -> u64 {
+        // All of the block can be reached, as was checked.
+        self.peer_block + SCRATCH_OFFSET as u64
     }
 
     /// Sends a message or queues it behind others. May sleep; never waits for the peer. The

@@ -7,14 +7,14 @@
 //! the call returns; one by engine ends in `transfer.rs`.
 //!
 //! Which way: `SCIF_RMA_USECPU`, or no engine, means CPU. Otherwise the engine of the channel, except
-//! for writes so small that a descriptor and its interrupt cost more than the stores. An engine that
-//! has stopped is no engine.
+//! for what the CPU copies faster (`crossover.rs`). An engine that has stopped is no engine.
 //!
 //! `SCIF_RMA_ORDERED`: the part in the last cache line of the source goes last, by itself.
 
 use super::{
     caches::Caches,
     cpu_copy,
+    crossover::Crossover,
     marks::{
         Marks,
         Progress, //
@@ -64,9 +64,6 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Writes up to this many bytes go by CPU unless the caller insists on nothing.
-const SMALL_WRITE: u64 = 1024;
-
 /// Where the local side of a transfer comes from.
 enum Source {
     Windows(Range),
@@ -81,6 +78,7 @@ pub(crate) struct Transfers {
     windows: Arc<Windows>,
     remote_windows: Arc<RemoteWindows>,
     caches: Arc<Caches>,
+    crossover: Arc<Crossover>,
     cache: Arc<RegistrationCache>,
     pub(super) marks: Arc<Marks>,
     /// Which of the path's engines copies.
@@ -108,6 +106,7 @@ impl Transfers {
         windows: &Arc<Windows>,
         remote_windows: &Arc<RemoteWindows>,
         caches: &Arc<Caches>,
+        crossover: &Arc<Crossover>,
         engine: Option<usize>,
     ) -> Result<Self> {
         Ok(Self {
@@ -115,6 +114,7 @@ impl Transfers {
             windows: windows.clone(),
             remote_windows: remote_windows.clone(),
             caches: caches.clone(),
+            crossover: crossover.clone(),
             cache: RegistrationCache::new(channel.peer(), caches, engine)?,
             marks: Marks::new(channel)?,
             engine,
@@ -161,9 +161,11 @@ impl Transfers {
     ) -> Option<&EngineRoute> {
         // Where extents begin and end, pages do: only the ends of the transfer can be misaligned.
         let route = self.channel.path().engine(self.engine)?;
-        let small = direction == Direction::Write && remote.len() <= SMALL_WRITE;
-        let fits = !options.use_cpu
-            && !small
+        let by_processor = options.use_cpu
+            || self
+                .crossover
+                .by_processor(direction, remote.len(), options.synchronous);
+        let fits = !by_processor
             && route
                 .engine
                 .can_copy(remote.start(), local_start, remote.len() as usize);

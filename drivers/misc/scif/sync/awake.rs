@@ -3,13 +3,17 @@
 //! Staying awake for a moment before a sleep, as long as that has been worth it lately.
 //!
 //! What is learnt, and how, is in `logic/awake.rs`. Several may learn at once: what is lost then is a
-//! lesson.
+//! lesson. The longest that is allowed is what the administrator says at that moment (`busy_poll_us`),
+//! unless it was fixed.
 
 use crate::{
     logic::awake,
-    sys::busy_wait::{
-        busy_wait,
-        now, //
+    sys::{
+        busy_wait::{
+            busy_wait,
+            now, //
+        },
+        tunables, //
     },
 };
 use kernel::{
@@ -24,26 +28,35 @@ use kernel::{
     },
 };
 
+/// An administrator can't say more.
+const LONGEST_US: u32 = 10_000;
+
 /// See the head of this file.
 pub(crate) struct Awake {
-    /// In nanoseconds, as `most`.
+    /// In nanoseconds, as `fixed`.
     now: Atomic<u32>,
     waits: Atomic<u32>,
-    most: u32,
+    fixed: Option<u32>,
 }
 
 /// A wait that has begun, to be told of its end.
 pub(crate) struct Wait(Instant<Monotonic>);
 
 impl Awake {
-    /// Stays awake for at most this long, which may be nothing.
-    pub(crate) fn new(most: Delta) -> Self {
-        let most = u32::try_from(most.as_nanos()).unwrap_or(u32::MAX);
+    /// Stays awake for at most this long, which may be nothing; none for as long as the administrator
+    /// allows.
+    pub(crate) fn new(fixed: Option<Delta>) -> Self {
+        let fixed = fixed.map(|most| u32::try_from(most.as_nanos()).unwrap_or(u32::MAX));
         Self {
-            now: Atomic::new(awake::at_first(most)),
+            now: Atomic::new(awake::at_first(Self::most(fixed))),
             waits: Atomic::new(0),
-            most,
+            fixed,
         }
+    }
+
+    /// In nanoseconds.
+    fn most(fixed: Option<u32>) -> u32 {
+        fixed.unwrap_or_else(|| tunables::busy_poll_us().min(LONGEST_US) * 1000)
     }
 
     /// Waits for `condition` to become true as long as it seems worth it. If that was not enough, and
@@ -51,7 +64,7 @@ impl Awake {
     pub(crate) fn stay_awake(&self, condition: impl Fn() -> bool) -> Result<(), Wait> {
         let wait = Wait(now());
         let count = self.waits.fetch_add(1, Relaxed);
-        let limit = awake::limit(self.now.load(Relaxed), count, self.most);
+        let limit = awake::limit(self.now.load(Relaxed), count, Self::most(self.fixed));
         match busy_wait(Delta::from_nanos(limit.into()), condition) {
             true => {
                 self.learn(&wait);
@@ -69,7 +82,7 @@ impl Awake {
     fn learn(&self, wait: &Wait) {
         let waited = u64::try_from(wait.0.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let before = self.now.load(Relaxed);
-        let after = awake::after(before, waited, self.most);
+        let after = awake::after(before, waited, Self::most(self.fixed));
         if after != before {
             self.now.store(after, Relaxed);
         }

@@ -7,7 +7,8 @@
 //! 1. `link`: transports come up, go down and tear down what was there
 //! 2. `control`: messages of the peers; never waits for a peer
 //! 3. `watch`: watches of address spaces end, which a process can draw out
-//! 4. `engines`: engines that have stopped are given back, and what they have left undone ends
+//! 4. `engines`: engines that have stopped are given back, and what they have left undone ends. Beside
+//!    that, it is measured what they are worth (`rma/crossover.rs`), which may wait for just that
 //! 5. `completion`: what ended transfers held is let go, and what waits behind them runs
 
 use crate::sys::workqueue::Queue;

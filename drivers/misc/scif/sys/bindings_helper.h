@@ -15,6 +15,7 @@
 #include <uapi/linux/scif_ioctl.h>
 
 #include "helpers.h"
+#include "tunables.h"
 #include "../trace.h"
 
 /*

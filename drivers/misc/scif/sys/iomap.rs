@@ -142,6 +142,14 @@ impl IoMapping {
         Ok(())
     }
 
+    /// Copies bytes out.
+    pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
+        let from = self.at(offset, to.len())?;
+        // SAFETY: Both are valid for that many bytes.
+        unsafe { bindings::memcpy_fromio(to.as_mut_ptr().cast(), from.cast(), to.len()) };
+        Ok(())
+    }
+
     /// Copies `len` bytes of pinned pages to the device.
     pub(crate) fn copy_from_pages(
         &self,

@@ -139,6 +139,15 @@ impl<'path> Reached<'path> {
         }
     }
 
+    /// Loads bytes; slow across a bridge.
+    pub(crate) fn read(&self, at: usize, bytes: &mut [u8]) -> Result {
+        self.check(at, bytes.len())?;
+        match self.place {
+            Place::Device(mapping, start) => mapping.read(start + at, bytes),
+            Place::Ram(address) => direct_map::read(address + at as u64, bytes),
+        }
+    }
+
     /// Stores a 32-bit value in one access.
     pub(crate) fn write_u32(&self, at: usize, value: u32) -> Result {
         self.check(at, size_of::<u32>())?;

@@ -42,6 +42,9 @@ fn nobody_stays_awake_who_must_not() {
     assert_eq!(after(0, 0, 0), 0);
     assert_eq!(after(0, 1, 0), 0);
     assert_eq!(limit(0, 0, 0), 0);
+    // Not any more either.
+    assert_eq!(limit(MOST, 1, 0), 0);
+    assert_eq!(limit(MOST, 1, 10), 10);
 }
 
 proptest! {
@@ -51,6 +54,7 @@ proptest! {
     fn it_stays_within_what_is_allowed(now: u32, waited: u64, most: u32) {
         prop_assert!(at_first(most) <= most);
         prop_assert!(after(now, waited, most) <= most);
+        prop_assert!(limit(now, waited as u32, most) <= most);
         if waited <= u64::from(most) {
             prop_assert!(after(now, waited, most) >= now.min(most));
         } else {

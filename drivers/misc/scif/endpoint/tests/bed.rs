@@ -6,8 +6,8 @@ use crate::{
     arguments::PortId,
     endpoint::{
         counts::Counts,
+        options::Options,
         scif::Scif,
-        stream::StreamOptions,
         Endpoint, //
     },
     node::{
@@ -39,9 +39,10 @@ pub(super) const NODE: u16 = u16::MAX;
 pub(super) const RING_SIZE: usize = 4096;
 
 /// Who waits sleeps at once, and is seen to wait.
-const STREAM: StreamOptions = StreamOptions {
+const OPTIONS: Options = Options {
     ring_size: RING_SIZE as u32,
-    busy_poll: Delta::ZERO,
+    busy_poll: Some(Delta::ZERO),
+    dma_threshold: Some(0),
 };
 
 /// See the head of this file.
@@ -65,7 +66,7 @@ impl Bed {
         let queues = WorkQueues::new()?;
         let nodes = Nodes::new(Some(NODE))?;
         let caches = Caches::new(0, &queues)?;
-        let scif = Scif::new(&nodes, &caches, STREAM)?;
+        let scif = Scif::new(&nodes, &caches, OPTIONS)?;
         let mut services = KVec::new();
         services.push(scif.service()?, GFP_KERNEL)?;
         let arrivals = Arrivals {

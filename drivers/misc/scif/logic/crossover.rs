@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Up to which size the processor copies faster than an engine.
+//!
+//! The processor begins at once and an engine takes its time to begin and to say that it has ended;
+//! the larger the copy, the less that counts. From some sizes that were measured follows the size
+//! where the two are even.
+
+/// How long a copy of one size took, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sample {
+    /// Bytes.
+    pub(crate) len: u64,
+    pub(crate) by_processor: u64,
+    pub(crate) by_engine: u64,
+}
+
+impl Sample {
+    /// What the engine takes longer by; negative if it is faster.
+    fn lead(&self) -> i64 {
+        let time = |nanoseconds| i64::try_from(nanoseconds).unwrap_or(i64::MAX);
+        time(self.by_engine).saturating_sub(time(self.by_processor))
+    }
+
+    /// Whether the engine is no slower.
+    pub(crate) fn engine_wins(&self) -> bool {
+        self.lead() <= 0
+    }
+}
+
+/// How many times the largest size that was measured the result can be at most: what lies far beyond
+/// was not seen, and who copies much wants his processor for something else.
+const FURTHEST: u64 = 4;
+
+/// Where a straight line through the leads at two sizes, the first being positive, comes to zero; none
+/// if it does not fall.
+fn even_at(first: &Sample, second: &Sample) -> Option<u64> {
+    let fall = first.lead().checked_sub(second.lead())?;
+    let step = i64::try_from(second.len.checked_sub(first.len)?).ok()?;
+    if fall <= 0 {
+        return None;
+    }
+    let beyond = first.lead().checked_mul(step)?.checked_div(fall)?;
+    first.len.checked_add(u64::try_from(beyond).ok()?)
+}
+
+/// The size in bytes up to which the processor is faster, as far as these samples tell, which are in
+/// the order of their sizes. 0 if it never is, or if there are none.
+pub(crate) fn limit(samples: &[Sample]) -> u64 {
+    let (mut before, mut last) = (None, None);
+    for sample in samples {
+        if sample.engine_wins() {
+            // From here on the engine is.
+            return last.and_then(|last| even_at(last, sample)).unwrap_or(0);
+        }
+        (before, last) = (last, Some(sample));
+    }
+    let Some(last) = last else { return 0 };
+    let furthest = last.len.saturating_mul(FURTHEST);
+    let even = before.and_then(|before| even_at(before, last));
+    even.map_or(furthest, |even| even.clamp(last.len, furthest))
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Up to which size transfers to and from a peer go by the processor when nobody says how.
+//!
+//! It is measured once for each peer, when there is the first connection with it: copies of some sizes
+//! by the processor and by the first engine, one at a time and several at once, because a caller who
+//! waits for the engine's interrupt is worse off than one who starts many. They go to and from a place
+//! in the peer's memory that is there for that. `logic/crossover.rs` makes sizes of it. Until then, and
+//! if that fails, some fixed sizes serve.
+//!
+//! An administrator can say it instead, at any time (`dma_threshold`). Then nothing is measured before
+//! there is a connection that is made when he leaves it to us.
+
+use super::trial;
+use crate::{
+    arguments::Direction,
+    logic::{
+        crossover::{
+            limit,
+            Sample, //
+        },
+        plan::Segment, //
+    },
+    peer::Peer,
+    sys::{
+        busy_wait::now,
+        current,
+        payer::Payer,
+        shared_memory::SharedMemory,
+        tunables, //
+    },
+    transport::{
+        engine::EngineRoute,
+        outbound::flush_writes, //
+    },
+};
+use kernel::{
+    impl_has_work, new_work,
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        Arc, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+
+/// The sizes that are measured.
+const SIZES: [usize; 4] = [1 << 10, 4 << 10, 16 << 10, 64 << 10];
+
+/// The largest of them.
+pub(crate) const LARGEST: usize = 64 << 10;
+
+/// How often each is: the best counts, the others were disturbed.
+const TRIES: usize = 5;
+
+/// How many copies "several at once" are.
+const SEVERAL: usize = 8;
+
+/// What serves before anything is known.
+const WRITES_AT_FIRST: u64 = 1024;
+const READS_AT_FIRST: u64 = 0;
+
+/// Sizes, in bytes, up to which the processor copies.
+struct Limits {
+    /// For who waits for the end.
+    alone: Atomic<u64>,
+    /// For who does not.
+    several: Atomic<u64>,
+}
+
+impl Limits {
+    const fn new(both: u64) -> Self {
+        Self {
+            alone: Atomic::new(both),
+            several: Atomic::new(both),
+        }
+    }
+}
+
+/// See the head of this file.
+#[pin_data]
+pub(crate) struct Crossover {
+    peer: Arc<Peer>,
+    fixed: Option<u64>,
+    reads: Limits,
+    writes: Limits,
+    begun: Atomic<bool>,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Crossover { self.work }
+}
+
+impl WorkItem for Crossover {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        // What it can't be measured for lacks an engine, memory or the peer.
+        let _ = this.measure();
+    }
+}
+
+/// What is measured with, and where.
+struct Bench<'a> {
+    peer: &'a Arc<Peer>,
+    route: &'a EngineRoute,
+    local: Arc<SharedMemory>,
+    bytes: KVec<u8>,
+}
+
+/// The best of some tries, in nanoseconds.
+fn best(mut attempt: impl FnMut() -> Result<u64>) -> Result<u64> {
+    let mut best = u64::MAX;
+    for _ in 0..TRIES {
+        best = best.min(attempt()?);
+        current::reschedule();
+    }
+    Ok(best)
+}
+
+impl Bench<'_> {
+    fn by_processor(&mut self, direction: Direction, len: usize) -> Result<u64> {
+        let _inside = self.peer.enter().ok_or(ENODEV)?;
+        let place = self.peer.path().reach(self.peer.scratch(), len as u64)?;
+        let bytes = self.bytes.get_mut(..len).ok_or(EINVAL)?;
+        let start = now();
+        match direction {
+            Direction::Write => {
+                place.write(0, bytes)?;
+                flush_writes();
+            }
+            Direction::Read => place.read(0, bytes)?,
+        }
+        Ok(u64::try_from(start.elapsed().as_nanos())?)
+    }
+
+    /// Memory of processes is scattered, as a rule: a segment for each page.
+    fn segments(&self, direction: Direction, len: usize, count: usize) -> Result<KVec<Segment>> {
+        let there = self.route.address(self.peer.scratch(), len as u64);
+        let (here, there) = (self.local.bus_address(), there.ok_or(EFAULT)?);
+        let mut segments = KVec::with_capacity(count * len.div_ceil(PAGE_SIZE), GFP_KERNEL)?;
+        for _ in 0..count {
+            for start in (0..len).step_by(PAGE_SIZE) {
+                let (here, there) = (here + start as u64, there + start as u64);
+                let (destination, source) = match direction {
+                    Direction::Write => (there, here),
+                    Direction::Read => (here, there),
+                };
+                let segment = Segment {
+                    destination,
+                    source,
+                    len: (len - start).min(PAGE_SIZE) as u64,
+                };
+                segments.push(segment, GFP_KERNEL)?;
+            }
+        }
+        Ok(segments)
+    }
+
+    fn by_engine(&self, segments: &[Segment], count: usize) -> Result<u64> {
+        let user = self.peer.enter_owned().ok_or(ENODEV)?;
+        let (engine, queues) = (&self.route.engine, self.peer.queues());
+        let took = trial::time(engine, segments, &self.local, user, queues)?;
+        Ok(took / count as u64)
+    }
+
+    fn sample(
+        &self,
+        direction: Direction,
+        len: usize,
+        by_processor: u64,
+        count: usize,
+    ) -> Result<Sample> {
+        let segments = self.segments(direction, len, count)?;
+        Ok(Sample {
+            len: len as u64,
+            by_processor,
+            by_engine: best(|| self.by_engine(&segments, count))?,
+        })
+    }
+
+    /// The sizes up to which the processor is faster than an engine that makes one copy, and several.
+    fn limits(&mut self, direction: Direction) -> Result<(u64, u64)> {
+        let mut alone = KVec::with_capacity(SIZES.len(), GFP_KERNEL)?;
+        let mut several = KVec::with_capacity(SIZES.len(), GFP_KERNEL)?;
+        for len in SIZES {
+            let by_processor = best(|| self.by_processor(direction, len))?;
+            let one = self.sample(direction, len, by_processor, 1)?;
+            let each = self.sample(direction, len, by_processor, SEVERAL)?;
+            alone.push(one, GFP_KERNEL)?;
+            several.push(each, GFP_KERNEL)?;
+            // The processor takes long to read across a bridge: no more of that than needed.
+            if one.engine_wins() && each.engine_wins() {
+                break;
+            }
+        }
+        Ok((limit(&alone), limit(&several)))
+    }
+}
+
+impl Crossover {
+    /// Of transfers to and from this peer. A `fixed` size is what an administrator would have said. May
+    /// sleep.
+    pub(crate) fn new(peer: &Arc<Peer>, fixed: Option<u64>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                peer: peer.clone(),
+                fixed,
+                reads: Limits::new(READS_AT_FIRST),
+                writes: Limits::new(WRITES_AT_FIRST),
+                begun: Atomic::new(false),
+                work <- new_work!("Crossover::work"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// What was said, if anything.
+    fn said(&self) -> Option<u64> {
+        self.fixed
+            .or_else(|| u64::try_from(tunables::dma_threshold()).ok())
+    }
+
+    /// Has it measured, unless it has been or need not be. Any context.
+    pub(crate) fn measure_soon(self: &Arc<Self>) {
+        if self.said().is_some() || self.begun.load(Relaxed) {
+            return;
+        }
+        if !self.begun.xchg(true, Full) {
+            // It is enqueued once, so this can't fail.
+            let _ = self.peer.queues().engines.enqueue(self.clone());
+        }
+    }
+
+    /// Whether a transfer of so many bytes goes by the processor, where there is an engine. Any
+    /// context.
+    pub(super) fn by_processor(&self, direction: Direction, len: u64, waits: bool) -> bool {
+        let limits = match direction {
+            Direction::Read => &self.reads,
+            Direction::Write => &self.writes,
+        };
+        let limit = if waits {
+            &limits.alone
+        } else {
+            &limits.several
+        };
+        len <= self.said().unwrap_or_else(|| limit.load(Relaxed))
+    }
+
+    fn measure(&self) -> Result {
+        let route = {
+            let _inside = self.peer.enter().ok_or(ENODEV)?;
+            let path = self.peer.path();
+            path.engine(path.choose_engine(0)).ok_or(ENODEV)?
+        };
+        let device = route.engine.device();
+        let local = SharedMemory::new(LARGEST, Some(&device), Payer::Nobody)?;
+        let mut bench = Bench {
+            peer: &self.peer,
+            route,
+            local: Arc::new(local, GFP_KERNEL)?,
+            bytes: KVec::from_elem(0, LARGEST, GFP_KERNEL)?,
+        };
+        for (direction, limits) in [
+            (Direction::Write, &self.writes),
+            (Direction::Read, &self.reads),
+        ] {
+            let (alone, several) = bench.limits(direction)?;
+            limits.alone.store(alone, Relaxed);
+            limits.several.store(several, Relaxed);
+        }
+        pr_info!(
+            "node {}: by processor up to {} bytes written, {} read; {} and {} when not waited for\n",
+            self.peer.node(),
+            self.writes.alone.load(Relaxed),
+            self.reads.alone.load(Relaxed),
+            self.writes.several.load(Relaxed),
+            self.reads.several.load(Relaxed)
+        );
+        Ok(())
+    }
+}

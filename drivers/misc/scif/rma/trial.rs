@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Copies by an engine that are made to see how long they take.
+//!
+//! They go between memory of this module's own and a place at the peer that is there for that. While
+//! they run they keep both, and the peer. An engine that stops ends them with an error, as it does
+//! transfers (`transfer.rs`).
+
+use crate::{
+    logic::plan::Segment,
+    peer::PeerUse,
+    sync::work_queues::WorkQueues,
+    sys::{
+        busy_wait::now,
+        dmaengine::{
+            Batch,
+            Channel,
+            Completion,
+            CopyCount, //
+        },
+        shared_memory::SharedMemory,
+        wait::{
+            new_wait_queue,
+            WaitQueue, //
+        },
+    },
+    transport::engine::{
+        Engine,
+        Place,
+        Running,
+        Submission, //
+    },
+};
+use kernel::{
+    impl_has_work, new_work,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        Arc, //
+    },
+    time::Delta,
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+
+const RUNNING: i32 = 1;
+
+/// How long to wait for room in a full ring.
+const RING_FULL_TIMEOUT: Delta = Delta::from_millis(10);
+
+/// See the head of this file.
+#[pin_data]
+pub(super) struct Trial {
+    engine: Arc<Engine>,
+    queues: Arc<WorkQueues>,
+    copies: CopyCount,
+    /// The first error, or 0.
+    error: Atomic<i32>,
+    /// RUNNING, 0, or an errno (negative) once all have ended.
+    result: Atomic<i32>,
+    #[pin]
+    ended: WaitQueue,
+    #[pin]
+    work: Work<Self>,
+    // Dropped in this order: the memory before what keeps the peer.
+    _local: Arc<SharedMemory>,
+    _peer: PeerUse,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Trial { self.work }
+}
+
+impl WorkItem for Trial {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        // In process context, where dropping what it holds may sleep.
+        drop(this);
+    }
+}
+
+impl Completion for Trial {
+    fn copies(&self) -> &CopyCount {
+        &self.copies
+    }
+
+    fn copy_ended(&self, result: Result) {
+        self.engine.descriptor_ended(&result);
+        if let Err(error) = result {
+            let _ = self.error.cmpxchg(0, error.to_errno(), Relaxed);
+        }
+    }
+
+    fn all_ended(self: Arc<Self>) {
+        self.result.store(self.error.load(Relaxed), Release);
+        self.ended.wake_all();
+        let queues = self.queues.clone();
+        // It is enqueued once, so this can't fail.
+        let _ = queues.completion.enqueue(self);
+    }
+}
+
+impl Running for Trial {
+    fn abandon(self: Arc<Self>, channel: &Channel) {
+        // An error can't be: the channel is the one it was submitted to, and is stopped.
+        let _ = channel.abandon(&self);
+    }
+}
+
+/// EIO if the engine has stopped, EBUSY if others fill its ring all the time.
+fn submit(batch: &Batch<Trial>, segments: &[Segment]) -> Result {
+    let engine = &batch.engine;
+    for (index, segment) in segments.iter().enumerate() {
+        // The last one says that all have ended.
+        let is_last = index + 1 == segments.len();
+        let attempt = || match engine.submit(*segment, is_last, batch) {
+            Submission::Done => Some(Ok(())),
+            Submission::Full => None,
+            Submission::Stopped => Some(Err(EIO)),
+        };
+        let submitted = attempt().or_else(|| {
+            engine.issue_pending();
+            engine.reap();
+            engine
+                .room
+                .wait_uninterruptible_timeout(RING_FULL_TIMEOUT, attempt)
+        });
+        submitted.ok_or(EBUSY)??;
+    }
+    Ok(())
+}
+
+/// Makes the copies of `segments`, all at once, and says how many nanoseconds that took, from the first
+/// thought to the wake-up. The caller is inside the peer. May sleep: until the engine has ended them, or
+/// is given up.
+pub(super) fn time(
+    engine: &Arc<Engine>,
+    segments: &[Segment],
+    local: &Arc<SharedMemory>,
+    peer: PeerUse,
+    queues: &Arc<WorkQueues>,
+) -> Result<u64> {
+    let start = now();
+    let trial = Arc::pin_init(
+        pin_init!(Trial {
+            engine: engine.clone(),
+            queues: queues.clone(),
+            copies: CopyCount::new(),
+            error: Atomic::new(0),
+            result: Atomic::new(RUNNING),
+            ended <- new_wait_queue!("scif::Trial::ended"),
+            work <- new_work!("Trial::work"),
+            _local: local.clone(),
+            _peer: peer,
+        }),
+        GFP_KERNEL,
+    )?;
+    let place = Place::new()?;
+    let batch = Batch::new(trial.clone());
+    let submitted = submit(&batch, segments);
+    engine.issue_pending();
+    drop(batch);
+    let number = engine.add_running(place, trial.clone());
+    if engine.has_stopped() {
+        engine.abandon_running();
+    }
+    if submitted.is_err() {
+        // What was submitted ends, and is reported when something else ends.
+        engine.reap();
+    }
+    let ended = || match trial.result.load(Acquire) {
+        RUNNING => None,
+        0 => Some(Ok(())),
+        errno => Some(Err(Error::from_errno(errno))),
+    };
+    let result = trial.ended.wait_uninterruptible(ended);
+    let took = u64::try_from(start.elapsed().as_nanos())?;
+    engine.remove_running(number);
+    submitted.and(result).map(|()| took)
+}

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Parameters of the module that can be changed while it is loaded, as they are
+ * now. Any context.
+ */
+#ifndef SCIF_SYS_TUNABLES_H
+#define SCIF_SYS_TUNABLES_H
+
+unsigned int scif_tunable_busy_poll_us(void);
+int scif_tunable_dma_threshold(void);
+
+#endif /* SCIF_SYS_TUNABLES_H */

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Parameters of the module that an administrator can change while it is loaded, as they are now.
+//!
+//! The kernel stores them whenever somebody writes to `/sys/module/scif/parameters`, so two looks at one
+//! can differ: whoever needs the same value twice keeps it. They are any number of their type.
+
+use super::bindings as own;
+
+/// How many microseconds a call for messages stays awake at most before it sleeps. Any context.
+pub(crate) fn busy_poll_us() -> u32 {
+    // SAFETY: No preconditions.
+    unsafe { own::scif_tunable_busy_poll_us() }
+}
+
+/// Bytes up to which transfers go by processor; negative to have it measured. Any context.
+pub(crate) fn dma_threshold() -> i32 {
+    // SAFETY: No preconditions.
+    unsafe { own::scif_tunable_dma_threshold() }
+}
