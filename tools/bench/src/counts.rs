@@ -13,6 +13,10 @@ use lab::GuestCounters;
 use lab::Lab;
 use serde::Serialize;
 
+use crate::parameters;
+use crate::parameters::ASLEEP;
+use crate::parameters::BY_ENGINE;
+use crate::parameters::Setting;
 use crate::run;
 use crate::setup::Bridge;
 
@@ -40,10 +44,11 @@ pub struct Cost {
 /// The costs by operation.
 pub type Costs = BTreeMap<&'static str, Cost>;
 
+pub const TRIP: &str = "round trip of 8 B";
 pub const TRIP_ASLEEP: &str = "round trip of 8 B, both sleep";
 pub const TRIP_POLLING: &str = "round trip of 8 B, both poll";
 pub const STREAM_ASLEEP: &str =
-    "message of 64 B in a stream, the receiver sleeps when there is none";
+    "message of 64 B in a stream, the receiver sleeps at once when there is none";
 pub const STREAM_POLLING: &str = "message of 64 B in a stream, the receiver polls";
 pub const WRITE_CPU: &str = "write of 64 B by CPU, synchronous";
 pub const WRITE_SYNC: &str = "write of 64 KiB, synchronous";
@@ -52,24 +57,64 @@ pub const READ_DEEP: &str = "read of 64 KiB, 8 in flight";
 pub const WINDOW: &str = "register and unregister 4 KiB";
 pub const CONNECTION: &str = "connect and close";
 
-const OPERATIONS: &[(&str, &[&str])] = &[
-    (TRIP_ASLEEP, &["send-lat", "1", "--sizes", "8"]),
-    (TRIP_POLLING, &["send-lat", "1", "--sizes", "8", "--poll"]),
-    (STREAM_ASLEEP, &["send-bw", "1", "--sizes", "64"]),
-    (STREAM_POLLING, &["send-bw", "1", "--sizes", "64", "--poll"]),
-    (WRITE_CPU, &["write-lat", "1", "--sizes", "64", "--cpu"]),
-    (WRITE_SYNC, &["write-lat", "1", "--sizes", "64K", "--dma"]),
-    (WRITE_DEEP, &["write-bw", "1", "--sizes", "64K", "--dma"]),
-    (READ_DEEP, &["read-bw", "1", "--sizes", "64K", "--dma"]),
-    (WINDOW, &["register", "1", "--sizes", "4K"]),
-    (CONNECTION, &["connect", "1"]),
+/// What is counted, with a setting of the module and how the tool is called.
+const OPERATIONS: &[(&str, Option<Setting>, &[&str])] = &[
+    (TRIP, None, &["send-lat", "1", "--sizes", "8"]),
+    (
+        TRIP_ASLEEP,
+        Some(ASLEEP),
+        &["send-lat", "1", "--sizes", "8"],
+    ),
+    (
+        TRIP_POLLING,
+        None,
+        &["send-lat", "1", "--sizes", "8", "--poll"],
+    ),
+    (
+        STREAM_ASLEEP,
+        Some(ASLEEP),
+        &["send-bw", "1", "--sizes", "64"],
+    ),
+    (
+        STREAM_POLLING,
+        None,
+        &["send-bw", "1", "--sizes", "64", "--poll"],
+    ),
+    (
+        WRITE_CPU,
+        None,
+        &["write-lat", "1", "--sizes", "64", "--cpu"],
+    ),
+    (
+        WRITE_SYNC,
+        Some(BY_ENGINE),
+        &["write-lat", "1", "--sizes", "64K", "--dma"],
+    ),
+    (
+        WRITE_DEEP,
+        Some(BY_ENGINE),
+        &["write-bw", "1", "--sizes", "64K", "--dma"],
+    ),
+    (
+        READ_DEEP,
+        Some(BY_ENGINE),
+        &["read-bw", "1", "--sizes", "64K", "--dma"],
+    ),
+    (WINDOW, None, &["register", "1", "--sizes", "4K"]),
+    (CONNECTION, None, &["connect", "1"]),
 ];
 
 /// Counts all operations.
 pub fn count(lab: &Lab) -> Result<Costs> {
     OPERATIONS
         .iter()
-        .map(|(name, arguments)| Ok((*name, cost(lab, arguments)?)))
+        .map(|(name, setting, arguments)| {
+            let cost = match setting {
+                Some(setting) => parameters::with(lab, *setting, || cost(lab, arguments)),
+                None => cost(lab, arguments),
+            };
+            Ok((*name, cost?))
+        })
         .collect()
 }
 

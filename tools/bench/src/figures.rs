@@ -12,9 +12,12 @@ pub const CONNECTION: &str = "connection, median";
 pub const CALL: &str = "call, mean";
 pub const THREADS: &str = "scaling with threads, stream of 4 KiB messages";
 pub const CONNECTIONS: &str = "scaling with connections, write of 64 KiB";
+pub const ENGINES: &str = "scaling with DMA channels, write on 4 connections, paced engines";
+pub const MODEL: &str = "with the link model";
 pub const MANY: &str = "many";
 
 pub const SCIF: &str = "SCIF";
+pub const SCIF_ASLEEP: &str = "SCIF, both asleep";
 pub const SCIF_POLLING: &str = "SCIF, both poll";
 pub const SCIF_DMA: &str = "SCIF, DMA";
 pub const SCIF_DMA_HUGE: &str = "SCIF, DMA, huge pages";
@@ -43,6 +46,10 @@ pub const CLOSE: &str = "close";
 pub const TCP_CONNECT: &str = "TCP, connect";
 
 pub const EMPTY: &str = "ioctl that does nothing";
+
+/// Of [`MODEL`].
+pub const MODEL_WRITE: &str = "write by DMA";
+pub const MODEL_READ: &str = "read by DMA";
 
 /// Of [`MANY`].
 pub const FIRST_CONNECTIONS: &str = "connect, the first hundred of 10,000";

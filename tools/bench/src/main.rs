@@ -11,6 +11,8 @@ mod figures;
 mod goals;
 mod machine;
 mod many;
+mod paced;
+mod parameters;
 mod plan;
 mod report;
 mod results;
@@ -78,25 +80,27 @@ fn benchmark(arguments: &Arguments) -> Result<()> {
     let lab = Lab::start(setup::config(&name, arguments.kernel), &Silent)?;
     say("loading SCIF and what it is compared with");
     setup::load(&lab)?;
-    let server = setup::serve(&lab)?;
+    let server = setup::serve(&lab, Some(&setup::tcp_address()))?;
     let module = setup::module(&lab)?;
     let slowness = machine::slowness(&lab);
-    let report = measure(&lab, &plan, &say).map(|(counts, results, failures)| Report {
-        machine: Machine::of(
-            &lab,
-            &module,
-            [slowness, machine::slowness(&lab)],
-            [load, machine::load()],
-        ),
+    let (counts, mut results, mut failures) = measure(&lab, &plan, &say)?;
+    let slowness = [slowness, machine::slowness(&lab)];
+    let machine = Machine::of(&lab, &module, slowness, [load, machine::load()]);
+    server.signal(2);
+    drop(lab);
+    if plan.many {
+        say("paced engines and links");
+        failures.extend(paced::run(arguments.kernel, &plan, &mut results));
+    }
+    let report = Report {
+        machine,
         rounds: plan.rounds,
         seconds: plan.seconds,
         goals: goals::goals(&results, &counts),
         counts,
         results,
         failures,
-    })?;
-    server.signal(2);
-    drop(lab);
+    };
     report.write(&arguments.output)?;
     println!("\n{}", report.table());
     for failure in &report.failures {

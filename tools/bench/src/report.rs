@@ -32,6 +32,7 @@ const CHARTS: &[Chart] = &[
         "bytes per second",
         "connections",
     ),
+    chart(ENGINES, "channels", "bytes per second", "DMA channels"),
 ];
 
 const fn chart(
@@ -227,7 +228,7 @@ mod tests {
 
     fn report() -> Report {
         let mut results = Results::default();
-        results.add(TRIP, SCIF, 8, 100.0);
+        results.add(TRIP, SCIF_ASLEEP, 8, 100.0);
         results.add(TRIP, RAW_DOORBELL, 8, 50.0);
         let counts = Costs::new();
         Report {
@@ -273,6 +274,9 @@ mod tests {
         assert!(page.contains("&lt;nothing&gt;"));
         assert!(chart);
         let numbers: serde_json::Value = serde_json::from_str(&numbers).unwrap();
-        assert_eq!(numbers["results"]["figures"][TRIP][SCIF]["8"][0], 100.0);
+        assert_eq!(
+            numbers["results"]["figures"][TRIP][SCIF_ASLEEP]["8"][0],
+            100.0
+        );
     }
 }

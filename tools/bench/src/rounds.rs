@@ -5,6 +5,9 @@ use anyhow::Result;
 use lab::Lab;
 
 use crate::figures::*;
+use crate::parameters;
+use crate::parameters::ASLEEP;
+use crate::parameters::BY_ENGINE;
 use crate::plan::Plan;
 use crate::plan::SIZE_MIDDLE;
 use crate::results::NO_SIZE;
@@ -15,9 +18,6 @@ use crate::setup::Bridge;
 
 /// In flight.
 const DEPTH: u32 = 8;
-
-/// The parameter by which the driver leaves copies to the CPU, where it has one.
-const THRESHOLD: &str = "/sys/module/scif/parameters/dma_threshold";
 
 /// One round on a lab.
 pub struct Round<'a> {
@@ -48,26 +48,13 @@ impl Round<'_> {
         run::bench(self.lab, &arguments)
     }
 
-    /// With every copy by the engine, where the driver lets one say so.
-    fn by_engine<R>(&self, work: impl FnOnce() -> Result<R>) -> Result<R> {
-        let script = format!("test -w {THRESHOLD} && cat {THRESHOLD} || true");
-        let before = self.lab.shell(0, &script)?;
-        let Some(before) = before.lines().next() else {
-            return work();
-        };
-        self.lab.node(0).write(THRESHOLD, "0")?;
-        let result = work();
-        self.lab.node(0).write(THRESHOLD, before)?;
-        result
-    }
-
     fn copies(&mut self, what: &str, way: &str, figure: &str) -> Result<()> {
         let sizes = Plan::list(&self.plan.sizes);
         let depth = DEPTH.to_string();
         let options = ["--dma", "--depth", &depth, "--sizes", &sizes];
         for (line, more) in [(SCIF_DMA_HUGE, &["--huge-pages"][..]), (SCIF_DMA, &[])] {
             let options = [&options[..], more].concat();
-            let report = self.by_engine(|| self.bench(what, "1", &options))?;
+            let report = parameters::with(self.lab, BY_ENGINE, || self.bench(what, "1", &options))?;
             run::add_rates(self.results, figure, line, &report);
         }
         for &size in &self.plan.sizes {
@@ -134,8 +121,9 @@ impl Round<'_> {
             let report = self.bench("write-lat", "1", &[option, "--sizes", &sizes])?;
             run::add_medians(self.results, COPY, line, &report, "copy");
         }
-        let report =
-            self.by_engine(|| self.bench("write-lat", "1", &["--dma", "--sizes", &sizes]))?;
+        let report = parameters::with(self.lab, BY_ENGINE, || {
+            self.bench("write-lat", "1", &["--dma", "--sizes", &sizes])
+        })?;
         run::add_medians(self.results, COPY, SCIF_DMA, &report, "copy");
         for line in run::reference(self.lab, &["ioctl", "20000"])? {
             if let Some(ns) = line["call_ns"].as_f64() {
@@ -151,6 +139,10 @@ impl Round<'_> {
         let over_tcp = ["--transport", "tcp", "--sizes", &sizes];
         let report = self.bench("send-lat", "1", &["--sizes", &sizes])?;
         run::add_medians(self.results, TRIP, SCIF, &report, "round trip");
+        let report = parameters::with(self.lab, ASLEEP, || {
+            self.bench("send-lat", "1", &["--sizes", &sizes])
+        })?;
+        run::add_medians(self.results, TRIP, SCIF_ASLEEP, &report, "round trip");
         for (line, who) in [(RAW_DOORBELL, "interrupt"), (RAW_DOORBELL_THREAD, "thread")] {
             let file = format!(
                 "/sys/kernel/debug/raw_doorbell/{}/run",

@@ -161,6 +161,11 @@ fn scif(lab: &Lab) -> Result<()> {
         )?;
         bind(lab, node, Bridge::Scif)?;
     }
+    wait_for_nodes(lab)
+}
+
+/// Waits until both nodes see each other.
+pub fn wait_for_nodes(lab: &Lab) -> Result<()> {
     for (node, peer) in [(0, 1), (1, 0)] {
         let online = format!("grep -q '^{peer} online' /sys/kernel/debug/scif/nodes");
         wait_until("the nodes see each other", lab.hang_limit(20), || {
@@ -192,14 +197,18 @@ pub fn load(lab: &Lab) -> Result<()> {
     lab.insmod(0, built(lab, "tests/reference/raw_pin.ko")?, "")
 }
 
-/// Starts the server on node 1.
-pub fn serve(lab: &Lab) -> Result<Process> {
+/// Starts the server on node 1, also for TCP if it is told where.
+pub fn serve(lab: &Lab, tcp: Option<&str>) -> Result<Process> {
     let folder = lab.paths().exchange().join("served");
     std::fs::create_dir_all(&folder)?;
-    let script = format!(
-        "ulimit -n 100000; exec {} serve --root /exchange/served --port {PORT} --tcp {TCP_PEER}:{PORT}",
+    let mut script = format!(
+        "ulimit -n 100000; exec {} serve --root /exchange/served --port {PORT}",
         tool()?
     );
+    if let Some(address) = tcp {
+        script.push_str(" --tcp ");
+        script.push_str(address);
+    }
     let process = lab
         .command(1, ["sh", "-c", &script])?
         .timeout(lab.hang_limit(3600))

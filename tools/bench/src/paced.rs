@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What is of interest only where engines and links take time as hardware does: in labs of their own,
+//! with the link model.
+//!
+//! As the emulated engines are otherwise as fast as the processors are, four of them on two processors
+//! would not be faster than one, and reading across the link would cost what writing does.
+
+use anyhow::Result;
+use lab::Config;
+use lab::Flavour;
+use lab::Lab;
+use lab::LinkModel;
+use lab::Silent;
+
+use crate::figures::*;
+use crate::plan::Plan;
+use crate::plan::SIZE_LARGE;
+use crate::results::Results;
+use crate::run;
+use crate::setup;
+
+/// What an engine copies in a second, before it is slowed down: four are far below what the machine
+/// can do.
+const ENGINE_RATE: u64 = 1_000_000_000;
+
+/// How often everything is measured here, at most: the module is loaded anew each time.
+const ROUNDS: usize = 3;
+
+/// How many channels are compared with one.
+const CHANNELS: usize = 4;
+
+/// Measures what it can, and says what it could not.
+pub fn run(kernel: Flavour, plan: &Plan, results: &mut Results) -> Vec<String> {
+    let rounds = plan.rounds.min(ROUNDS);
+    let mut failures = Vec::new();
+    if let Err(error) = channels(kernel, plan.seconds, rounds, results) {
+        failures.push(format!("several DMA channels: {error:#}"));
+    }
+    if let Err(error) = directions(kernel, plan.seconds, rounds, results) {
+        failures.push(format!("reads and writes with the link model: {error:#}"));
+    }
+    failures
+}
+
+fn config(name: &str, kernel: Flavour) -> Config {
+    let name = format!("bench-{name}-{}", std::process::id());
+    Config {
+        memory: 512,
+        ..Config::new(&name, 2, kernel)
+    }
+}
+
+/// Enters the rate of copies by the engine on so many connections under `count`.
+fn copies(
+    lab: &Lab,
+    (what, connections): (&str, usize),
+    seconds: f64,
+    enter: &mut dyn FnMut(f64),
+) -> Result<()> {
+    let (seconds, connections) = (seconds.to_string(), connections.to_string());
+    let size = SIZE_LARGE.to_string();
+    let options = ["--dma", "--depth", "8", "--huge-pages", "--sizes", &size];
+    let more = ["--connections", &connections, "--seconds", &seconds];
+    let report = run::bench(lab, &[&[what, "1"], &options[..], &more].concat())?;
+    for row in report["results"].as_array().into_iter().flatten() {
+        if let Some(rate) = row["bytes_per_second"].as_f64() {
+            enter(rate);
+        }
+    }
+    Ok(())
+}
+
+/// Loads the module in both nodes, does some work beside a server, and unloads it.
+fn with_module(lab: &Lab, parameter: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    for node in 0..2 {
+        let parameters = format!("heartbeat_timeout_ms=60000 {parameter}");
+        lab.insmod(node, setup::module(lab)?, &parameters)?;
+    }
+    setup::wait_for_nodes(lab)?;
+    let server = setup::serve(lab, None)?;
+    let result = work();
+    server.signal(2);
+    server.wait()?;
+    for node in 0..2 {
+        lab.rmmod(node, "scif")?;
+    }
+    result
+}
+
+/// Writes on four connections, with one channel and with four, each as fast as an engine is.
+fn channels(kernel: Flavour, seconds: f64, rounds: usize, results: &mut Results) -> Result<()> {
+    let config = Config {
+        dma_channels: CHANNELS,
+        engine_rate: Some(ENGINE_RATE),
+        ..config("channels", kernel)
+    };
+    let lab = Lab::start(config, &Silent)?;
+    for _ in 0..rounds {
+        for count in [1, CHANNELS] {
+            let mut enter = |rate| results.add(ENGINES, SCIF_DMA_HUGE, count as u64, rate);
+            with_module(&lab, &format!("dma_channels={count}"), || {
+                copies(&lab, ("write-bw", CHANNELS), seconds, &mut enter)
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads and writes over a link where a read waits for its answer.
+fn directions(kernel: Flavour, seconds: f64, rounds: usize, results: &mut Results) -> Result<()> {
+    let config = Config {
+        dma_channels: 1,
+        link_model: Some(LinkModel::Gen3x8),
+        ..config("model", kernel)
+    };
+    let lab = Lab::start(config, &Silent)?;
+    with_module(&lab, "", || {
+        for _ in 0..rounds {
+            for (what, line) in [("write-bw", MODEL_WRITE), ("read-bw", MODEL_READ)] {
+                let mut enter = |rate| results.add(MODEL, line, SIZE_LARGE, rate);
+                copies(&lab, (what, 1), seconds, &mut enter)?;
+            }
+        }
+        Ok(())
+    })
+}
