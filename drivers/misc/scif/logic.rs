@@ -11,6 +11,7 @@
 pub(crate) mod address_space;
 pub(crate) mod atomic;
 pub(crate) mod awake;
+pub(crate) mod bell;
 pub(crate) mod crossover;
 pub(crate) mod envelope;
 pub(crate) mod extents;

@@ -33,9 +33,12 @@ pub(crate) mod service;
 pub(crate) mod tests;
 
 use crate::{
-    logic::envelope::{
-        Enveloped,
-        ServiceId, //
+    logic::{
+        bell::Bell,
+        envelope::{
+            Enveloped,
+            ServiceId, //
+        },
     },
     sync::{
         in_flight::{
@@ -56,7 +59,10 @@ use crate::{
     },
 };
 use attachment::Attachment;
-use control::ControlRing;
+use control::{
+    ControlRing,
+    Posted, //
+};
 use doorbells::Doorbells;
 use kernel::{
     impl_has_work, new_mutex, new_work,
@@ -119,6 +125,11 @@ pub(crate) struct Peer {
     /// What services have for this peer; none once it is forgotten.
     #[pin]
     attachments: Mutex<KVec<(ServiceId, Arc<dyn Attachment>)>>,
+    /// For control messages.
+    bell: Bell,
+    /// Held by one who handles messages.
+    #[pin]
+    handling: Mutex<()>,
     #[pin]
     control_work: Work<Self>,
 }
@@ -140,6 +151,17 @@ impl PeerUse {
 impl Drop for PeerUse {
     fn drop(&mut self) {
         self.0.in_flight.leave();
+    }
+}
+
+/// Messages of which the peer is told when this is dropped.
+pub(crate) struct HeldBell<'a>(&'a Peer);
+
+impl Drop for HeldBell<'_> {
+    fn drop(&mut self) {
+        if self.0.bell.let_go() {
+            self.0.path.ring(doorbell::CONTROL);
+        }
     }
 }
 
@@ -171,6 +193,8 @@ impl Peer {
                 liveness: Liveness::new(common.heartbeat_timeout),
                 doorbells,
                 attachments <- new_mutex!(KVec::new(), "Peer::attachments"),
+                bell: Bell::new(),
+                handling <- new_mutex!((), "Peer::handling"),
                 control_work <- new_work!("Peer::control_work"),
             }),
             GFP_KERNEL,
@@ -271,16 +295,46 @@ impl Peer {
     /// A message that can't be sent ends the relation: the two sides would no longer agree.
     pub(crate) fn post(&self, message: &impl Enveloped) -> Result {
         let _inside = self.enter().ok_or(ENODEV)?;
-        if let Err(error) = self.control.post(self.path(), &message.envelope()) {
-            self.fail(match error {
-                EPROTO => "it reports messages that were never sent",
-                ENOMEM => "no memory to queue a control message",
-                _ => "it does not take its control messages",
-            });
-            return Err(ENODEV);
+        if self.put(message)? == Posted::Due || self.bell.wanted() {
+            self.path.ring(doorbell::CONTROL);
         }
-        self.path.ring(doorbell::CONTROL);
         Ok(())
+    }
+
+    /// As [`Self::post`], for what the peer need not hear of before it looks ([`Self::catch_up`]), or is
+    /// told something else: it finds it then, as this waits until there is room for it. Killable.
+    pub(crate) fn post_silently(&self, message: &impl Enveloped) -> Result {
+        let _inside = self.enter().ok_or(ENODEV)?;
+        match self.put(message)? {
+            Posted::Visible => Ok(()),
+            Posted::Due => {
+                self.path.ring(doorbell::CONTROL);
+                Ok(())
+            }
+            Posted::Queued(number) => self.control.room.wait_killable(|| {
+                (self.is_over() || self.control.has_flushed(number)).then_some(())
+            }),
+        }
+    }
+
+    fn put(&self, message: &impl Enveloped) -> Result<Posted> {
+        self.control
+            .post(self.path(), &message.envelope())
+            .map_err(|error| {
+                self.fail(match error {
+                    EPROTO => "it reports messages that were never sent",
+                    ENOMEM => "no memory to queue a control message",
+                    _ => "it does not take its control messages",
+                });
+                ENODEV
+            })
+    }
+
+    /// Until this is dropped the peer is not rung for what is posted, unless half its ring is full. Not
+    /// for waiting meanwhile.
+    pub(crate) fn hold_bell(&self) -> HeldBell<'_> {
+        self.bell.hold();
+        HeldBell(self)
     }
 
     /// As [`Self::post`], and waits first until few messages are queued. Killable.
@@ -289,6 +343,11 @@ impl Peer {
     pub(crate) fn post_bulk(&self, message: &impl Enveloped) -> Result {
         self.wait_for_bulk_room()?;
         self.post(message)
+    }
+
+    /// Whether few messages are queued. Any context.
+    pub(crate) fn has_bulk_room(&self) -> bool {
+        self.control.has_bulk_room()
     }
 
     /// Waits until few messages are queued, or the peer is lost. Killable.

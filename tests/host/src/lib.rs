@@ -32,6 +32,7 @@ mod logic {
     #[path = "../../../../tests/host/src/atomic.rs"]
     pub(crate) mod atomic;
     pub(crate) mod awake;
+    pub(crate) mod bell;
     pub(crate) mod crossover;
     pub(crate) mod envelope;
     pub(crate) mod extents;
@@ -55,6 +56,7 @@ mod logic {
 mod loom_logic {
     #[path = "../../../../tests/host/src/loom_atomic.rs"]
     pub(crate) mod atomic;
+    pub(crate) mod bell;
     pub(crate) mod gate;
     pub(crate) mod ring;
 }

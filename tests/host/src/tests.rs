@@ -10,6 +10,7 @@ use proptest::test_runner::{Config, RngSeed};
 mod address_space;
 mod atomic;
 mod awake;
+mod bell;
 mod crossover;
 mod envelope;
 mod extents;

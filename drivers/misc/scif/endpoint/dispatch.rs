@@ -80,34 +80,10 @@ pub(super) fn handle(contact: &Arc<Contact>, message: Message) -> Result<(), Vio
 }
 
 fn handle_for(connection: &Connection, message: Message) -> Result<(), Violation> {
-    let (windows, remote_windows) = (&connection.windows, &connection.remote_windows);
     let fences = &connection.fences;
     match message {
         Message::Refuse { reason, .. } => connection.refused(reason),
         Message::CloseDone { .. } => connection.close_done(),
-        Message::WindowOffer {
-            window,
-            protection,
-            offset,
-            len,
-            extents,
-            ..
-        } => remote_windows.offered(&Offer {
-            window,
-            protection,
-            offset,
-            len,
-            extents,
-        })?,
-        Message::WindowExtents {
-            window,
-            count,
-            extents,
-            ..
-        } => remote_windows.extents_came(window, count, &extents)?,
-        Message::WindowAnswer { window, status, .. } => windows.answered(window, status),
-        Message::WindowRevoke { window, offset, .. } => remote_windows.revoked(window, offset),
-        Message::WindowRevokeDone { window, .. } => windows.revoke_done(window),
         Message::MarkRequest { token, .. } => fences.mark_requested(token),
         Message::MarkAnswer {
             token, sequence, ..
@@ -122,12 +98,61 @@ fn handle_for(connection: &Connection, message: Message) -> Result<(), Violation
             ..
         } => fences.signal_requested(token, senders, receivers),
         Message::FenceDone { token, status, .. } => fences.wait_answered(token, status),
+        _ => handle_window(connection, message)?,
+    }
+    Ok(())
+}
+
+fn handle_window(connection: &Connection, message: Message) -> Result<(), Violation> {
+    let (windows, remote_windows) = (&connection.windows, &connection.remote_windows);
+    match message {
+        Message::WindowOffer {
+            window,
+            protection,
+            offset,
+            len,
+            extents,
+            wants_answer,
+            first,
+            ..
+        } => remote_windows.offered(&Offer {
+            window,
+            protection,
+            offset,
+            len,
+            extents,
+            first,
+            wants_answer: wants_answer != 0,
+        })?,
+        Message::WindowExtents {
+            window,
+            count,
+            extents,
+            ..
+        } => remote_windows.extents_came(window, count, &extents)?,
+        Message::WindowAnswer {
+            window,
+            status,
+            grant,
+            ..
+        } => windows.answered(window, status, grant),
+        Message::WindowRevoke { window, offset, .. } => remote_windows.revoked(window, offset),
+        Message::WindowRevokeDone {
+            window, released, ..
+        } => windows.revoke_done(window, released != 0),
         // Those are not about a connection, or were handled before.
         Message::Connect { .. }
         | Message::Accept { .. }
         | Message::Cancel { .. }
         | Message::Close { .. }
-        | Message::WindowReleased { .. } => (),
+        | Message::WindowReleased { .. }
+        | Message::Refuse { .. }
+        | Message::CloseDone { .. }
+        | Message::MarkRequest { .. }
+        | Message::MarkAnswer { .. }
+        | Message::FenceWait { .. }
+        | Message::FenceDone { .. }
+        | Message::Signal { .. } => (),
     }
     Ok(())
 }

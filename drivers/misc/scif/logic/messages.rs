@@ -21,6 +21,9 @@ use super::envelope::{
 /// Packed extents in one [`Message::WindowExtents`].
 pub(crate) const EXTENTS_PER_MESSAGE: usize = 5;
 
+/// Packed extents in a [`Message::WindowOffer`] itself: no more messages for small windows.
+pub(crate) const EXTENTS_IN_OFFER: usize = 2;
+
 /// A window as its owner knows it; unique among the owner's windows of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WindowId(pub(crate) u32);
@@ -34,6 +37,18 @@ pub(crate) struct RingAddress {
     pub(crate) size: u32,
     /// Number of the doorbell that announces data.
     pub(crate) doorbell: u32,
+}
+
+/// What the sender of the message will remember of the receiver's windows without being asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    /// The first bus address of the receiver that the sender reaches, and how many bytes from there on.
+    pub(crate) from: u64,
+    pub(crate) len: u64,
+    /// How many windows.
+    pub(crate) windows: u32,
+    /// How many packed extents all of them may have together.
+    pub(crate) extents: u64,
 }
 
 /// Makes an enum that crosses the wire as a number.
@@ -137,14 +152,16 @@ macro_rules! message_table {
             /// Nothing more will be written into the ring of the closed connection.
             6 CloseDone to target {};
 
-            /// A window was registered; `extents` packed extents follow.
+            /// A window was registered. It has `extents` packed extents: `first`, others follow.
             9 WindowOffer to target {
                 window: WindowId,
                 protection: u32,
                 offset: u64,
                 len: u64,
                 extents: u32,
-            };
+                wants_answer: u32,
+                first: [u64; EXTENTS_IN_OFFER],
+            } if wants_answer <= 1;
 
             /// The next `count` extents of the window offered last on this connection.
             10 WindowExtents to target {
@@ -153,8 +170,8 @@ macro_rules! message_table {
                 extents: [u64; EXTENTS_PER_MESSAGE],
             } if count >= 1 && count as usize <= EXTENTS_PER_MESSAGE;
 
-            /// Whether the offered window can be used.
-            11 WindowAnswer to target { window: WindowId, status: Status };
+            /// Whether the offered window can be used, if that was asked, or if it can't.
+            11 WindowAnswer to target { window: WindowId, status: Status, grant: Grant };
 
             /// The window was unregistered: no new use of it may begin.
             12 WindowRevoke to target { window: WindowId, offset: u64 };
@@ -174,8 +191,9 @@ macro_rules! message_table {
             /// They have.
             17 FenceDone to target { token: u32, status: Status };
 
-            /// The revoked window can't be found any more; uses that began before may go on.
-            18 WindowRevokeDone to target { window: WindowId };
+            /// The revoked window can't be found any more. If it was not released with that, uses that
+            /// began before go on.
+            18 WindowRevokeDone to target { window: WindowId, released: u32 } if released <= 1;
 
             /// Asks for values to be stored, as (offset, value), once all the receiver's transfers
             /// so far have ended: in a window of the sender, and in one of the receiver. The
@@ -228,8 +246,28 @@ impl Field for RingAddress {
     }
 }
 
-impl Field for [u64; EXTENTS_PER_MESSAGE] {
-    const NUMBERS: &'static [usize] = &[8; EXTENTS_PER_MESSAGE];
+impl Field for Grant {
+    const NUMBERS: &'static [usize] = &[8, 8, 4, 8];
+
+    fn write(&self, writer: &mut FieldWriter) {
+        self.from.write(writer);
+        self.len.write(writer);
+        self.windows.write(writer);
+        self.extents.write(writer);
+    }
+
+    fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            from: u64::read(reader)?,
+            len: u64::read(reader)?,
+            windows: u32::read(reader)?,
+            extents: u64::read(reader)?,
+        })
+    }
+}
+
+impl<const N: usize> Field for [u64; N] {
+    const NUMBERS: &'static [usize] = &[8; N];
 
     fn write(&self, writer: &mut FieldWriter) {
         for word in self {
@@ -238,7 +276,7 @@ impl Field for [u64; EXTENTS_PER_MESSAGE] {
     }
 
     fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
-        let mut words = [0; EXTENTS_PER_MESSAGE];
+        let mut words = [0; N];
         for word in &mut words {
             *word = u64::read(reader)?;
         }

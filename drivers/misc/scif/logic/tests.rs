@@ -18,6 +18,7 @@ use super::{
     },
     marks,
     messages::{
+        Grant,
         Message,
         Refusal,
         RingAddress,
@@ -64,6 +65,8 @@ const MESSAGES: [Message; 17] = {
             offset: 0x1000,
             len: u64::MAX,
             extents: 7,
+            wants_answer: 1,
+            first: [5, u64::MAX],
         },
         Message::WindowExtents {
             target,
@@ -75,6 +78,12 @@ const MESSAGES: [Message; 17] = {
             target,
             window,
             status,
+            grant: Grant {
+                from: 6,
+                len: u64::MAX,
+                windows: 7,
+                extents: 8,
+            },
         },
         Message::WindowRevoke {
             target,
@@ -98,7 +107,11 @@ const MESSAGES: [Message; 17] = {
             token,
             status,
         },
-        Message::WindowRevokeDone { target, window },
+        Message::WindowRevokeDone {
+            target,
+            window,
+            released: 1,
+        },
         Message::Signal {
             target,
             token,
@@ -202,7 +215,9 @@ mod message_cases {
                 Message::WindowExtents { .. } => {
                     assert!(refuses(message, 4, 0)? && refuses(message, 4, 6)?);
                 }
+                Message::WindowOffer { .. } => assert!(refuses(message, 28, 2)?),
                 Message::WindowAnswer { .. } => assert!(refuses(message, 4, 5)?),
+                Message::WindowRevokeDone { .. } => assert!(refuses(message, 4, 2)?),
                 // Whether there is a value is 0 or 1, and one of the two there has to be.
                 Message::Signal { .. } => {
                     assert!(refuses(message, 4, 2)?);

@@ -2,7 +2,8 @@
 
 //! All windows that one peer may be using, by the ids that it was told.
 //!
-//! A window stays here until the peer has released it, or can't reach it any more.
+//! A window stays here until the peer has released it, or can't reach it any more. As long as there
+//! are no more than the peer has granted, it takes every one, and nobody waits for its answer.
 //!
 //! Lock: `table` comes after all locks but the leaves, see `scif_main.rs`; nothing is called under it.
 
@@ -11,7 +12,10 @@ use super::window::Window;
 use crate::{
     logic::{
         envelope::ChannelId,
-        messages::WindowId, //
+        messages::{
+            Grant,
+            WindowId, //
+        },
     },
     peer::Peer, //
 };
@@ -52,7 +56,25 @@ struct Entry {
 pub(crate) struct Exports {
     next_id: Atomic<u32>,
     #[pin]
-    table: Mutex<RBTree<u32, Entry>>,
+    table: Mutex<Table>,
+}
+
+struct Table {
+    windows: RBTree<u32, Entry>,
+    /// How many, and how many extents those have for the peer.
+    count: usize,
+    extents: u64,
+    /// Nothing, until the peer has said what.
+    granted: Option<Grant>,
+}
+
+impl Table {
+    fn take_out(&mut self, id: WindowId) -> Option<Entry> {
+        let entry = self.windows.remove(&id.0)?;
+        self.count -= 1;
+        self.extents -= u64::from(entry.window.packed_extents);
+        Some(entry)
+    }
 }
 
 impl Exports {
@@ -60,7 +82,15 @@ impl Exports {
         Arc::pin_init(
             pin_init!(Self {
                 next_id: Atomic::new(1),
-                table <- new_mutex!(RBTree::new(), "Exports::table"),
+                table <- new_mutex!(
+                    Table {
+                        windows: RBTree::new(),
+                        count: 0,
+                        extents: 0,
+                        granted: None,
+                    },
+                    "Exports::table"
+                ),
             }),
             GFP_KERNEL,
         )
@@ -72,12 +102,13 @@ impl Exports {
     }
 
     /// Keeps a window until `peer`, whose table this is, has released it. ENODEV if the peer is lost.
+    /// Says whether the peer has granted it.
     pub(super) fn add(
         &self,
         peer: &Peer,
         window: &Arc<Window>,
         owner: Arc<dyn ExportOwner>,
-    ) -> Result {
+    ) -> Result<bool> {
         let entry = Entry {
             window: window.clone(),
             owner,
@@ -90,24 +121,36 @@ impl Exports {
             return Err(ENODEV);
         }
         // After 2^32 windows the numbers begin again.
-        if table.get(&window.id.0).is_some() {
+        if table.windows.get(&window.id.0).is_some() {
             return Err(EAGAIN);
         }
-        let replaced = table.insert(node);
-        drop(table);
-        drop(replaced);
-        Ok(())
+        // None was there.
+        table.windows.insert(node);
+        table.count += 1;
+        table.extents += u64::from(window.packed_extents);
+        let (count, extents) = (table.count as u64, table.extents);
+        Ok(table.granted.is_some_and(|granted| {
+            count <= u64::from(granted.windows)
+                && extents <= granted.extents
+                && window.lies_in(granted.from, granted.len)
+        }))
+    }
+
+    /// The peer says what it takes without being asked. That does not change.
+    pub(super) fn set_grant(&self, grant: Grant) {
+        self.table.lock().granted.get_or_insert(grant);
     }
 
     /// Finds a window that the peer was offered.
     pub(super) fn get(&self, id: WindowId) -> Option<Arc<Window>> {
         let table = self.table.lock();
-        table.get(&id.0).map(|entry| entry.window.clone())
+        let entry = table.windows.get(&id.0)?;
+        Some(entry.window.clone())
     }
 
     /// The peer has released a window, or never had it. May sleep.
     pub(crate) fn release(&self, id: WindowId) {
-        let entry = self.table.lock().remove(&id.0);
+        let entry = self.table.lock().take_out(id);
         if let Some(Entry { window, owner }) = entry {
             window.release_by_peer();
             owner.released(&window);
@@ -117,7 +160,7 @@ impl Exports {
     /// The peer can't reach any of them any more. May sleep.
     pub(crate) fn release_all(&self) {
         loop {
-            let Some(id) = self.table.lock().keys().next().copied() else {
+            let Some(id) = self.table.lock().windows.keys().next().copied() else {
                 break;
             };
             self.release(WindowId(id));
@@ -131,7 +174,7 @@ impl Exports {
             // No window is kept from going meanwhile.
             let found = {
                 let table = self.table.lock();
-                let cursor = table.cursor_lower_bound(&next);
+                let cursor = table.windows.cursor_lower_bound(&next);
                 cursor.map(|cursor| {
                     let Entry { window, owner } = cursor.current().1;
                     window.facts(owner.channel())
@@ -151,7 +194,7 @@ impl Exports {
     pub(super) fn any_unheld(&self, owner: &dyn ExportOwner) -> bool {
         let owner = core::ptr::from_ref(owner);
         let table = self.table.lock();
-        let mut entries = table.values();
+        let mut entries = table.windows.values();
         entries.any(|entry| {
             core::ptr::addr_eq(Arc::as_ptr(&entry.owner), owner)
                 && !entry.window.memory.pages.are_held()
@@ -160,6 +203,6 @@ impl Exports {
 
     /// How many windows the peer may be using.
     pub(crate) fn count(&self) -> usize {
-        self.table.lock().iter().count()
+        self.table.lock().count
     }
 }

@@ -3,13 +3,15 @@
 //! One window of a peer, and how much of a peer's memory this node remembers.
 //!
 //! How many windows a peer can make this node remember is bounded, and how many extents by the
-//! memory that it could describe with them: see [`Allowance`].
+//! memory that it could describe with them: see [`Allowance`]. The peer is told those bounds, and which
+//! of its memory this node reaches ([`grant`]), and need not ask as long as it keeps to them.
 
 use super::range_tree::Placed;
 use crate::{
     logic::{
         address_space::Range,
         messages::{
+            Grant,
             Message,
             WindowId, //
         },
@@ -64,13 +66,28 @@ pub(super) struct Allowance {
     extents: u64,
 }
 
+/// How many extents this node remembers of a peer. The caller is inside the peer.
+fn extents_limit(peer: &Peer) -> u64 {
+    let pages = peer.path().reachable() >> PAGE_SHIFT;
+    pages
+        .saturating_mul(REGISTRATIONS_PER_PAGE)
+        .saturating_add(MIN_EXTENTS)
+}
+
+/// What a peer need not ask for. The caller is inside the peer.
+pub(super) fn grant(peer: &Peer) -> Grant {
+    Grant {
+        from: peer.path().first_reachable(),
+        len: peer.path().reachable(),
+        windows: MAX_WINDOWS as u32,
+        extents: extents_limit(peer),
+    }
+}
+
 impl Allowance {
     /// None if the peer has too many already.
     pub(super) fn take(peer: &Peer, remembered: &Arc<Remembered>, extents: u64) -> Option<Self> {
-        let pages = peer.path().reachable() >> PAGE_SHIFT;
-        let limit = pages
-            .saturating_mul(REGISTRATIONS_PER_PAGE)
-            .saturating_add(MIN_EXTENTS);
+        let limit = extents_limit(peer);
         let windows = remembered.windows.fetch_add(1, Relaxed);
         let before = remembered.extents.fetch_add(extents, Relaxed);
         // Gives them back if they are refused.
@@ -100,7 +117,20 @@ pub(crate) struct RemoteWindow {
     /// Bus addresses of the peer, all within reach.
     pub(crate) extents: ExtentTable,
     pub(super) peer: Arc<Peer>,
+    /// The owner hears in another way that it is released.
+    pub(super) is_silent: bool,
     pub(super) _allowance: Allowance,
+}
+
+impl RemoteWindow {
+    /// Drops a reference. If it was the last one, the owner is not told: the caller does it.
+    pub(super) fn let_go(window: Arc<Self>) -> bool {
+        let Some(mut window) = Arc::into_unique_or_drop(window) else {
+            return false;
+        };
+        window.is_silent = true;
+        true
+    }
 }
 
 impl Placed for RemoteWindow {
@@ -111,6 +141,9 @@ impl Placed for RemoteWindow {
 
 impl Drop for RemoteWindow {
     fn drop(&mut self) {
+        if self.is_silent {
+            return;
+        }
         // Of a peer that is lost nobody waits for it.
         let _ = self.peer.post(&Message::WindowReleased { window: self.id });
     }

@@ -5,7 +5,10 @@
 //! The owner pushes a window as an offer followed by its extents. Everything in them is the peer's
 //! word and checked: ranges, protection, the sum of the lengths, and that each extent is within
 //! reach. An offer that makes no sense ends the relation to the peer; one that can't be served (no
-//! memory, out of reach) is answered so.
+//! memory, out of reach) is answered so. An owner that keeps to what it was granted does not wait for
+//! an answer: so a window can be there that this end has not looked at. Whoever finds none looks again
+//! when all has been handled that the peer has said ([`RemoteWindows::cover_now`]); and if one was lost
+//! for lack of memory, he is told that, and not that there is none.
 //!
 //! A window that was revoked can't be found any more. The owner is told that it is released when
 //! the last reference to its [`RemoteWindow`], of a transfer or a mapping, is dropped.
@@ -15,6 +18,7 @@
 use super::{
     range_tree::take_first,
     remote_window::{
+        grant,
         Allowance,
         Remembered,
         RemotePiece,
@@ -41,7 +45,7 @@ use crate::{
             Message,
             Status,
             WindowId,
-            EXTENTS_PER_MESSAGE, //
+            EXTENTS_IN_OFFER, //
         },
     },
     peer::{
@@ -73,8 +77,12 @@ pub(crate) struct Offer {
     pub(crate) protection: u32,
     pub(crate) offset: u64,
     pub(crate) len: u64,
-    /// How many packed extents follow.
+    /// How many packed extents it has.
     pub(crate) extents: u32,
+    /// The first of them; the others follow.
+    pub(crate) first: [u64; EXTENTS_IN_OFFER],
+    /// The owner waits for an answer.
+    pub(crate) wants_answer: bool,
 }
 
 /// A window whose extents are still coming.
@@ -85,6 +93,7 @@ struct Incoming {
     missing: u32,
     entries: KVVec<Entry>,
     status: Status,
+    wants_answer: bool,
     /// None if the window is refused.
     allowance: Option<Allowance>,
 }
@@ -92,6 +101,8 @@ struct Incoming {
 struct Tables {
     windows: RBTree<u64, Arc<RemoteWindow>>,
     incoming: KVec<Incoming>,
+    /// A window is missing for lack of memory whose owner thinks that it is there.
+    lacking: bool,
     /// The channel is closed: nothing comes in any more.
     closed: bool,
 }
@@ -116,6 +127,7 @@ impl RemoteWindows {
                     Tables {
                         windows: RBTree::new(),
                         incoming: KVec::new(),
+                        lacking: false,
                         closed: false,
                     },
                     "RemoteWindows::tables"
@@ -125,12 +137,30 @@ impl RemoteWindows {
         )
     }
 
-    /// The windows that hold all of `range`. ENXIO for a gap, EACCES if one of them does not allow
-    /// `protection`.
+    /// The windows that hold all of `range`, of those that the peer has registered by now. Errors as
+    /// [`Self::cover`]. May sleep; not for who handles the peer's messages, see [`Peer::catch_up`].
+    ///
+    /// [`Peer::catch_up`]: crate::peer::Peer::catch_up
+    pub(crate) fn cover_now(&self, range: Range, protection: u32) -> Result<KVVec<RemotePiece>> {
+        match self.cover(range, protection) {
+            Err(ENXIO) => {
+                self.channel.catch_up();
+                self.cover(range, protection)
+            }
+            covered => covered,
+        }
+    }
+
+    /// The windows that hold all of `range`. ENXIO for a gap, or ENOMEM if there may be one for lack of
+    /// memory, EACCES if one of them does not allow `protection`.
     pub(crate) fn cover(&self, range: Range, protection: u32) -> Result<KVVec<RemotePiece>> {
         let mut pieces = KVVec::new();
         let tables = self.tables.lock();
-        for piece in address_space::covering(&tables.windows, range).map_err(|_| ENXIO)? {
+        let gap = match tables.lacking {
+            true => ENOMEM,
+            false => ENXIO,
+        };
+        for piece in address_space::covering(&tables.windows, range).map_err(|_| gap)? {
             let window = tables.windows.get(&piece.range.start()).ok_or(ENXIO)?;
             pieces.push(
                 RemotePiece {
@@ -153,14 +183,14 @@ impl RemoteWindows {
         Ok(pieces)
     }
 
-    /// As [`Self::cover`], for who keeps them longer than a transfer takes: EACCES if one of them does
-    /// not allow that.
+    /// As [`Self::cover_now`], for who keeps them longer than a transfer takes: EACCES if one of them
+    /// does not allow that.
     pub(crate) fn cover_for_long(
         &self,
         range: Range,
         protection: u32,
     ) -> Result<KVVec<RemotePiece>> {
-        let pieces = self.cover(range, protection)?;
+        let pieces = self.cover_now(range, protection)?;
         let refused = pieces
             .iter()
             .any(|piece| piece.window.protection & TRANSFERS_ONLY != 0);
@@ -172,6 +202,8 @@ impl RemoteWindows {
 
     /// Lets go of all windows, for good. May sleep.
     pub(crate) fn forget_all(&self) {
+        // The peer hears of all of them at once.
+        let _bell = self.channel.hold_bell();
         loop {
             let window = {
                 let mut tables = self.tables.lock();
@@ -205,17 +237,8 @@ impl RemoteWindows {
         if offer.protection & !all != 0 || count == 0 || count > offer.len >> PAGE_SHIFT {
             return Err("it offers a window with impossible properties".into());
         }
-        let mut tables = self.tables.lock();
-        if tables.closed {
-            drop(tables);
-            self.say_released(offer.window);
-            return Ok(());
-        }
-        if tables.incoming.len() >= MAX_INCOMING {
-            return Err("it offers too many windows at once".into());
-        }
         let allowance = Allowance::take(self.channel.peer(), &self.remembered, count);
-        let incoming = Incoming {
+        let mut incoming = Incoming {
             id: offer.window,
             range,
             protection: offer.protection,
@@ -225,8 +248,23 @@ impl RemoteWindows {
                 Some(_) => Status::Done,
                 None => Status::NoMemory,
             },
+            wants_answer: offer.wants_answer,
             allowance,
         };
+        let here = offer.extents.min(EXTENTS_IN_OFFER as u32);
+        self.take_extents(&mut incoming, here, &offer.first)?;
+        if incoming.missing == 0 {
+            return self.complete(incoming);
+        }
+        let mut tables = self.tables.lock();
+        if tables.closed {
+            drop(tables);
+            self.say_released(offer.window);
+            return Ok(());
+        }
+        if tables.incoming.len() >= MAX_INCOMING {
+            return Err("it offers too many windows at once".into());
+        }
         Ok(tables
             .incoming
             .push(incoming, GFP_KERNEL)
@@ -238,7 +276,7 @@ impl RemoteWindows {
         &self,
         id: WindowId,
         count: u32,
-        extents: &[u64; EXTENTS_PER_MESSAGE],
+        extents: &[u64],
     ) -> Result<(), Violation> {
         const NOT_OFFERED: &str = "it sends extents of a window that it has not offered";
 
@@ -252,6 +290,21 @@ impl RemoteWindows {
             .position(|incoming| incoming.id == id)
             .ok_or(NOT_OFFERED)?;
         let incoming = tables.incoming.get_mut(position).ok_or(NOT_OFFERED)?;
+        self.take_extents(incoming, count, extents)?;
+        if incoming.missing > 0 {
+            return Ok(());
+        }
+        let incoming = tables.incoming.remove(position).map_err(|_| NOT_OFFERED)?;
+        drop(tables);
+        self.complete(incoming)
+    }
+
+    fn take_extents(
+        &self,
+        incoming: &mut Incoming,
+        count: u32,
+        extents: &[u64],
+    ) -> Result<(), Violation> {
         incoming.missing = incoming
             .missing
             .checked_sub(count)
@@ -259,12 +312,7 @@ impl RemoteWindows {
         for packed in extents.iter().take(count as usize) {
             self.take_extent(incoming, *packed)?;
         }
-        if incoming.missing > 0 {
-            return Ok(());
-        }
-        let incoming = tables.incoming.remove(position).map_err(|_| NOT_OFFERED)?;
-        drop(tables);
-        self.complete(incoming)
+        Ok(())
     }
 
     fn take_extent(&self, incoming: &mut Incoming, packed: u64) -> Result<(), Violation> {
@@ -288,41 +336,53 @@ impl RemoteWindows {
         Ok(())
     }
 
-    fn complete(&self, incoming: Incoming) -> Result<(), Violation> {
-        let mut status = incoming.status;
-        if let (Status::Done, Some(allowance)) = (status, incoming.allowance) {
-            let extents = Extents::new(incoming.entries)
-                .map_err(|_| "it sends extents that do not follow each other")?;
-            if extents.len() != incoming.range.len() {
-                return Err("it sends extents that do not fill the window".into());
-            }
-            // All that can fail comes before there is a window: one that is dropped tells the peer that
-            // it is released, and the answer has to come first.
-            let place = UniqueArc::<RemoteWindow>::new_uninit(GFP_KERNEL);
-            let node = RBTreeNodeReservation::new(GFP_KERNEL);
-            status = match (place, node) {
-                (Ok(place), Ok(node)) => {
-                    let window = place.write(RemoteWindow {
-                        id: incoming.id,
-                        range: incoming.range,
-                        protection: incoming.protection,
-                        extents,
-                        peer: self.channel.peer().clone(),
-                        _allowance: allowance,
-                    });
-                    self.add(window.into(), node)?
-                }
-                _ => Status::NoMemory,
-            };
+    fn complete(&self, mut incoming: Incoming) -> Result<(), Violation> {
+        let (window, wants_answer) = (incoming.id, incoming.wants_answer);
+        let status = match (incoming.status, incoming.allowance.take()) {
+            (Status::Done, Some(allowance)) => self.make(incoming, allowance)?,
+            (status, _) => status,
+        };
+        if status == Status::Done && !wants_answer {
+            return Ok(());
+        }
+        if !wants_answer && status != Status::Unknown {
+            self.tables.lock().lacking = true;
         }
         if let Ok(target) = self.channel.remote() {
             let _ = self.channel.post(&Message::WindowAnswer {
                 target,
-                window: incoming.id,
+                window,
                 status,
+                grant: grant(self.channel.peer()),
             });
         }
         Ok(())
+    }
+
+    /// Makes the window of which all is there.
+    fn make(&self, incoming: Incoming, allowance: Allowance) -> Result<Status, Violation> {
+        let extents = Extents::new(incoming.entries)
+            .map_err(|_| "it sends extents that do not follow each other")?;
+        if extents.len() != incoming.range.len() {
+            return Err("it sends extents that do not fill the window".into());
+        }
+        // All that can fail comes before there is a window: one that is dropped tells the peer that
+        // it is released, and the answer has to come first.
+        let place = UniqueArc::<RemoteWindow>::new_uninit(GFP_KERNEL);
+        let node = RBTreeNodeReservation::new(GFP_KERNEL);
+        let (Ok(place), Ok(node)) = (place, node) else {
+            return Ok(Status::NoMemory);
+        };
+        let window = place.write(RemoteWindow {
+            id: incoming.id,
+            range: incoming.range,
+            protection: incoming.protection,
+            extents,
+            peer: self.channel.peer().clone(),
+            is_silent: false,
+            _allowance: allowance,
+        });
+        self.add(window.into(), node)
     }
 
     fn add(
@@ -349,34 +409,36 @@ impl RemoteWindows {
 
     /// A window was unregistered by its owner.
     pub(crate) fn revoked(&self, id: WindowId, offset: u64) {
+        let released = self.take_out(id, offset);
+        if let Ok(target) = self.channel.remote() {
+            let _ = self.channel.post(&Message::WindowRevokeDone {
+                target,
+                window: id,
+                released: released.into(),
+            });
+        }
+    }
+
+    /// Says whether nobody uses the window.
+    fn take_out(&self, id: WindowId, offset: u64) -> bool {
         let mut tables = self.tables.lock();
-        let position = tables
-            .incoming
-            .iter()
-            .position(|incoming| incoming.id == id);
-        if let Some(position) = position {
+        let mut incoming = tables.incoming.iter();
+        if let Some(position) = incoming.position(|incoming| incoming.id == id) {
             // The owner gave up in the middle of its offer.
             let incoming = tables.incoming.remove(position);
             drop(tables);
             drop(incoming);
-            self.say_released(id);
-        } else {
-            let known = tables
-                .windows
-                .get(&offset)
-                .is_some_and(|window| window.id == id);
-            let removed = match known {
-                true => tables.windows.remove(&offset),
-                false => None,
-            };
-            drop(tables);
-            // Says that it is released, unless somebody still uses it.
-            drop(removed);
+            return true;
         }
-        if let Ok(target) = self.channel.remote() {
-            let _ = self
-                .channel
-                .post(&Message::WindowRevokeDone { target, window: id });
-        }
+        let known = tables
+            .windows
+            .get(&offset)
+            .is_some_and(|window| window.id == id);
+        let removed = match known {
+            true => tables.windows.remove(&offset),
+            false => None,
+        };
+        drop(tables);
+        removed.is_some_and(RemoteWindow::let_go)
     }
 }

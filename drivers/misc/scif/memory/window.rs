@@ -4,8 +4,8 @@
 //!
 //! # Its life
 //!
-//! *offered* (the peer has not answered) -> *active* -> *revoked* (unregistered, or its channel
-//! closed) -> gone. A revoked window can't be found any more but keeps its pages and its place in
+//! *offered* (the peer has not answered, which is waited for if it has not granted the window
+//! beforehand) -> *active* -> *revoked* (unregistered, or its channel closed) -> gone. A revoked window can't be found any more but keeps its pages and its place in
 //! the address space until the peer has released it and the last transfer of this end that uses it
 //! has ended. If the peer is lost, its hold ends with that.
 
@@ -53,6 +53,8 @@ pub(crate) struct Window {
     pub(crate) id: WindowId,
     pub(crate) range: Range,
     pub(crate) protection: u32,
+    /// How many words say to the peer where its memory lies.
+    pub(super) packed_extents: u32,
     // What the peer sees goes before the pages.
     export: Export,
     pub(crate) memory: LocalMemory,
@@ -74,7 +76,7 @@ pub(crate) struct Facts {
     pub(crate) channel: ChannelId,
     pub(crate) range: Range,
     protection: u32,
-    /// `offered`, `active` or `revoked`.
+    /// `offered`, `active`, `refused` or `revoked`.
     pub(crate) state: &'static str,
     /// Transfers of this end that use it.
     pub(crate) uses: u64,
@@ -102,6 +104,19 @@ impl Placed for Window {
     }
 }
 
+/// See [`Window::packed`].
+fn packed(export: &Export) -> impl Iterator<Item = Option<u64>> + '_ {
+    let longest = extents::max_packed_len(PAGE_SHIFT as u32).unwrap_or(PAGE_SIZE as u64);
+    let entries = export.addresses.entries().iter();
+    entries.flat_map(move |entry| {
+        let (address, len) = (entry.extent.address(), entry.extent.len());
+        (0..len.div_ceil(longest)).map(move |index| {
+            let skip = index * longest;
+            extents::pack(address + skip, longest.min(len - skip), PAGE_SHIFT as u32)
+        })
+    })
+}
+
 impl Window {
     /// A window that nobody knows of yet. EINVAL if the memory is not as large as its place. May
     /// sleep.
@@ -115,11 +130,13 @@ impl Window {
         if export.addresses.len() != range.len() {
             return Err(EINVAL);
         }
+        let packed_extents = u32::try_from(packed(&export).count())?;
         Arc::pin_init(
             pin_init!(Self {
                 id,
                 range,
                 protection,
+                packed_extents,
                 export,
                 memory,
                 uses <- InFlight::new(),
@@ -133,18 +150,16 @@ impl Window {
 
     /// Packed extents for the peer, each as long as can be.
     pub(super) fn packed(&self) -> impl Iterator<Item = Option<u64>> + '_ {
-        let longest = extents::max_packed_len(PAGE_SHIFT as u32).unwrap_or(PAGE_SIZE as u64);
-        self.export
-            .addresses
-            .entries()
-            .iter()
-            .flat_map(move |entry| {
-                let (address, len) = (entry.extent.address(), entry.extent.len());
-                (0..len.div_ceil(longest)).map(move |index| {
-                    let skip = index * longest;
-                    extents::pack(address + skip, longest.min(len - skip), PAGE_SHIFT as u32)
-                })
-            })
+        packed(&self.export)
+    }
+
+    /// Whether all of its memory lies among these `len` addresses from `from` on.
+    pub(super) fn lies_in(&self, from: u64, len: u64) -> bool {
+        let mut entries = self.export.addresses.entries().iter();
+        entries.all(|entry| {
+            let end = from.saturating_add(len);
+            entry.extent.address() >= from && entry.extent.end() <= end
+        })
     }
 
     /// What there is to see of it. Any context.
@@ -157,16 +172,17 @@ impl Window {
             state: match self.answer.as_ref() {
                 _ if self.uses.is_closed() => "revoked",
                 Some(Status::Done) => "active",
-                _ => "offered",
+                Some(_) => "refused",
+                None => "offered",
             },
             uses: self.uses.count(),
             is_held_by_peer: self.held_by_peer.load(Relaxed),
         }
     }
 
-    /// The peer has answered the offer. Only the first time counts.
-    pub(super) fn set_answer(&self, status: Status) {
-        self.answer.populate(status);
+    /// The peer has answered the offer, or need not. Only the first time counts; says whether it was.
+    pub(super) fn set_answer(&self, status: Status) -> bool {
+        self.answer.populate(status)
     }
 
     /// The answer, once it is there: ENOMEM if the peer has no memory to keep track of it, EAGAIN if

@@ -4,13 +4,16 @@
 //!
 //! A window has its pages exported (so that the peer reaches them) and mapped for the DMA engine (so
 //! that this end can use them as the local side of a transfer), and is pushed to the peer once, as
-//! extents. `register` returns when the peer has taken it: a message sent afterwards never arrives
-//! before the window it speaks of. The life of a window is in `window.rs`.
+//! extents. `register` returns when the peer has taken it, or finds it by looking: whoever gets a
+//! message that was sent afterwards finds the window that it speaks of. The life of a window is in
+//! `window.rs`.
 //!
 //! Locks: `tables` comes after all locks but the leaves, see `scif_main.rs`, and none is taken under
 //! it; `revoking` is a leaf.
 
 mod register;
+mod revocation;
+mod unregister;
 
 use super::{
     exports::{
@@ -30,21 +33,13 @@ use crate::{
     logic::{
         address_space::{
             self,
-            Range,
-            Removal, //
+            Range, //
         },
         envelope::ChannelId,
-        messages::{
-            Message,
-            WindowId, //
-        },
     },
     peer::channel::Channel,
     sync::call_lock::CallLock,
-    sys::{
-        trace,
-        wait::WaitQueue, //
-    },
+    sys::wait::WaitQueue,
     transport::engine::EngineRoute,
 };
 use kernel::{
@@ -72,6 +67,7 @@ use kernel::{
         Monotonic, //
     },
 };
+use revocation::Revocation;
 
 /// Where windows are placed that have no offset of their own choice: away from the small offsets
 /// that programs like to fix. Both ends start here, so symmetric programs get equal offsets.
@@ -144,14 +140,13 @@ pub(crate) struct Windows {
     offering: CallLock,
     /// The windows of which the peer has not said yet that it begins no new uses.
     #[pin]
-    revoking: SpinLock<RBTree<u32, ()>>,
+    revoking: SpinLock<RBTree<u32, Arc<Revocation>>>,
 }
 
 impl ExportOwner for Windows {
     fn released(&self, window: &Arc<Window>) {
         // A peer that releases what was not revoked has no more use for it; so be it.
         self.remove_if_gone(window);
-        self.channel.wake();
     }
 
     fn channel(&self) -> ChannelId {
@@ -362,107 +357,6 @@ impl Windows {
         match refused {
             true => Err(EACCES),
             false => Ok(pieces),
-        }
-    }
-
-    // ----- unregister --------------------------------------------------------------------------
-
-    /// Ends the life of a window that can't be found (any more).
-    fn revoke(&self, window: &Window) {
-        window.uses.close();
-        let told = self.channel.remote().and_then(|target| {
-            // One that is being killed does not wait.
-            let _ = self.channel.wait_for_bulk_room();
-            self.channel.post(&Message::WindowRevoke {
-                target,
-                window: window.id,
-                offset: window.range.start(),
-            })
-        });
-        if told.is_err() {
-            // With the peer lost, it is the session's end that lets go.
-            return;
-        }
-        self.remove_if_gone(window);
-    }
-
-    /// Unregisters all windows inside `range`: EINVAL if one is cut, ENXIO if there is none; then
-    /// nothing has changed. On return neither end can begin a new use of them. Killable.
-    pub(crate) fn unregister(&self, range: Range) -> Result {
-        let result = self.unregister_untraced(range);
-        trace::unregister(|| trace::Window {
-            node: self.channel.node(),
-            channel: self.channel.id.0,
-            offset: range.offset(),
-            len: range.len(),
-            protection: 0,
-            result: trace::errno(&result),
-        });
-        result
-    }
-
-    fn unregister_untraced(&self, range: Range) -> Result {
-        self.channel.check_established()?;
-        // Whoever has a window keeps its mappings, which must not outlive the session.
-        let _inside = self.channel.enter().ok_or(ENODEV)?;
-        let mut revoked = KVVec::new();
-        let mut noted = KVVec::new();
-        {
-            let mut tables = self.tables.lock();
-            let count = match address_space::removal(&tables.active, range) {
-                Ok(windows) => windows.count(),
-                // If the connection has ended meanwhile, which takes windows away, that is said.
-                Err(Removal::None) => return Err(self.channel.end_or(ENXIO)),
-                Err(Removal::Cuts) => return Err(EINVAL),
-            };
-            // With the memory at hand the rest can't fail: all of them go, or none. Nobody pays, for a
-            // moment only: the control work needs the lock.
-            revoked.reserve(count, GFP_KERNEL)?;
-            noted.reserve(count, GFP_KERNEL)?;
-            for _ in 0..count {
-                let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
-                let _ = noted.push_within_capacity(node);
-            }
-            let mut start = range.start();
-            while let Some(found) = address_space::first_inside(&tables.active, start, range.end())
-            {
-                start = found.end();
-                if let Some(window) = tables.active.remove(&found.start()) {
-                    let _ = revoked.push_within_capacity(window);
-                }
-            }
-        }
-        for (window, node) in revoked.iter().zip(noted) {
-            let replaced = self.revoking.lock().insert(node.into_node(window.id.0, ()));
-            drop(replaced);
-            self.revoke(window);
-        }
-        self.wait_until_revoked(&revoked)
-    }
-
-    /// The peer must not be able to use what the caller thinks is gone. A caller that is being killed
-    /// does not wait, unless its memory is only lent, and a peer that goes does not answer. What the
-    /// peer has released without ever having used it has come before that: so the memory is the
-    /// caller's again.
-    fn wait_until_revoked(&self, revoked: &[Arc<Window>]) -> Result {
-        let waiters = self.channel.waiters()?;
-        for window in revoked {
-            let revoking = || self.revoking.lock().get(&window.id.0).is_some();
-            let done = || (!revoking() || self.channel.check_established().is_err()).then_some(());
-            if !self.wait_if_lent(&waiters, done) {
-                let _ = waiters.wait_killable(done);
-            }
-            self.revoke_done(window.id);
-        }
-        Ok(())
-    }
-
-    /// The peer has taken note that a window was revoked. Called by the control work, or for who
-    /// waits no longer.
-    pub(crate) fn revoke_done(&self, id: WindowId) {
-        let node = self.revoking.lock().remove_node(&id.0);
-        if node.is_some() {
-            self.channel.wake();
         }
     }
 

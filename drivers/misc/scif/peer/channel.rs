@@ -19,6 +19,7 @@ use super::{
         Rung,
         Subscription, //
     },
+    HeldBell,
     Peer,
     PeerUse, //
 };
@@ -188,6 +189,26 @@ impl Channel {
     /// See [`Peer::post_bulk`].
     pub(crate) fn post_bulk(&self, message: &impl Enveloped) -> Result {
         self.peer.post_bulk(message)
+    }
+
+    /// See [`Peer::post_silently`].
+    pub(crate) fn post_silently(&self, message: &impl Enveloped) -> Result {
+        self.peer.post_silently(message)
+    }
+
+    /// See [`Peer::hold_bell`].
+    pub(crate) fn hold_bell(&self) -> HeldBell<'_> {
+        self.peer.hold_bell()
+    }
+
+    /// See [`Peer::catch_up`].
+    pub(crate) fn catch_up(&self) {
+        self.peer.catch_up();
+    }
+
+    /// See [`Peer::has_bulk_room`].
+    pub(crate) fn has_bulk_room(&self) -> bool {
+        self.peer.has_bulk_room()
     }
 
     /// See [`Peer::wait_for_bulk_room`].

@@ -17,10 +17,12 @@
 //! Callers with much to say (the extents of a window) wait for the backlog to empty in between.
 //!
 //! The reader always takes out everything; each time it has passed half a ring it rings the doorbell,
-//! so a writer that found the ring full hears of the room: a full ring holds two halves.
+//! so a writer that found the ring full hears of the room: a full ring holds two halves. Likewise, a
+//! writer whose messages the reader need not hear of at once rings each time it has filled half a ring.
+//! What has been taken out is reported after some messages, as the report crosses the bus.
 //!
 //! Locks: `writer` is taken with no other lock of this file held and nothing is called from under
-//! it but the path. `reader` belongs to the control work alone.
+//! it but the path. `reader` belongs to one who handles messages (`dispatch.rs`) alone.
 
 use crate::{
     logic::{
@@ -51,8 +53,10 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
+            Acquire,
             Atomic,
-            Relaxed, //
+            Relaxed,
+            Release, //
         },
         barrier,
         Arc,
@@ -65,11 +69,17 @@ const CONSUMED: usize = 64;
 const FAREWELL: usize = 128;
 const SLOTS_OFFSET: usize = 4096;
 const SLOTS: u32 = 256;
+const HALF: u64 = SLOTS as u64 / 2;
+
+/// Messages after which the reader reports its progress, if there are more.
+const REPORT_EVERY: u64 = 16;
 
 static_assert!(CONSUMED >= HEARTBEAT + 8 && FAREWELL >= CONSUMED + 8);
 static_assert!(SLOTS_OFFSET >= FAREWELL + 4 && SLOTS_OFFSET % SLOT_SIZE == 0);
 // A full ring holds two halves, see above.
 static_assert!(SLOTS.is_power_of_two() && SLOTS > 1);
+// The reader's ring for half a ring comes with a report.
+static_assert!(HALF % REPORT_EVERY == 0);
 
 /// Bytes behind the slots into which the peer may write, and from which it may read, what it likes: to
 /// see how long that takes.
@@ -92,6 +102,19 @@ struct Writer {
     backlog: KVVec<Body>,
     /// How many of the backlog have been written already.
     flushed: usize,
+    /// How many were ever put there.
+    ever_queued: u64,
+}
+
+/// Where a message has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Posted {
+    /// Into the peer's ring, where it is found by who looks.
+    Visible,
+    /// The same, and with it half of the ring is full, or there are others of which the peer should hear.
+    Due,
+    /// Into the backlog, as one of which this is the number: see [`ControlRing::has_flushed`].
+    Queued(u64),
 }
 
 /// Both directions of the control channel with one peer.
@@ -102,10 +125,14 @@ pub(crate) struct ControlRing {
     peer_block: u64,
     #[pin]
     reader: Mutex<SlotReader>,
+    /// How many messages the peer knows to have been taken out; written by who takes them.
+    reported: Atomic<u64>,
     #[pin]
     writer: Mutex<Writer>,
     /// How many messages wait in the backlog; written under `writer`.
     queued: Atomic<usize>,
+    /// How many have ever left it; likewise.
+    ever_flushed: Atomic<u64>,
     /// Woken when the backlog has become shorter, and when the peer is lost.
     #[pin]
     pub(crate) room: WaitQueue,
@@ -129,15 +156,18 @@ impl ControlRing {
             block,
             peer_block,
             reader <- new_mutex!(reader, "ControlRing::reader"),
+            reported: Atomic::new(0),
             writer <- new_mutex!(
                 Writer {
                     slots,
                     backlog: KVVec::new(),
                     flushed: 0,
+                    ever_queued: 0,
                 },
                 "ControlRing::writer"
             ),
             queued: Atomic::new(0),
+            ever_flushed: Atomic::new(0),
             room <- new_wait_queue!("scif::ControlRing::room"),
         }))
     }
@@ -149,22 +179,36 @@ impl ControlRing {
     }
 
     /// Sends a message or queues it behind others. May sleep; never waits for the peer. The
-    /// caller rings the doorbell.
-    pub(crate) fn post(&self, path: &dyn Path, envelope: &Envelope) -> Result {
+    /// caller rings the doorbell, at the latest when this says so.
+    pub(crate) fn post(&self, path: &dyn Path, envelope: &Envelope) -> Result<Posted> {
         let body = envelope.encode();
         let mut writer = self.writer.lock();
+        let before = writer.slots.written();
         self.flush_locked(path, &mut writer)?;
         if writer.backlog.is_empty() && self.write(path, &mut writer.slots, &body)? {
-            return Ok(());
+            let written = writer.slots.written();
+            return Ok(
+                match before / HALF == written / HALF && written == before + 1 {
+                    true => Posted::Visible,
+                    false => Posted::Due,
+                },
+            );
         }
         if writer.backlog.len() - writer.flushed >= BACKLOG_LIMIT {
             return Err(ENOBUFS);
         }
         // Nobody pays: a message that can't be queued ends the relation, for all processes.
         writer.backlog.push(body, GFP_KERNEL)?;
+        writer.ever_queued += 1;
         self.queued
             .store(writer.backlog.len() - writer.flushed, Relaxed);
-        Ok(())
+        Ok(Posted::Queued(writer.ever_queued))
+    }
+
+    /// Whether the message with this number has left the backlog; [`Self::room`] is woken when one has.
+    /// Any context.
+    pub(crate) fn has_flushed(&self, number: u64) -> bool {
+        self.ever_flushed.load(Acquire) >= number
     }
 
     /// Writes what waits as far as there is room. Returns whether the peer should be told by doorbell.
@@ -199,6 +243,8 @@ impl ControlRing {
             writer.flushed = 0;
         }
         let queued = writer.backlog.len() - writer.flushed;
+        self.ever_flushed
+            .store(writer.ever_queued - queued as u64, Release);
         if self.queued.xchg(queued, Relaxed) > queued {
             self.room.wake_all();
         }
@@ -216,12 +262,14 @@ impl ControlRing {
         // The sequence number makes the slot valid, so it must not overtake the rest.
         flush_writes();
         slot.write_u64(SEQUENCE_OFFSET, sequence)?;
+        // Whoever is told of it in another way finds it: no doorbell need follow.
+        flush_writes();
         Ok(true)
     }
 
     /// Takes the next message of the peer out, if there is one, as a private copy.
     ///
-    /// Called by the control work only.
+    /// Called by one who handles messages only.
     pub(crate) fn take(&self) -> Result<Option<Body>> {
         let mut reader = self.reader.lock();
         let (index, _) = reader.expected();
@@ -236,16 +284,21 @@ impl ControlRing {
         Ok(Some(body))
     }
 
-    /// Reports to the peer what was taken out. Returns whether the peer should be told by doorbell.
+    /// Reports to the peer what was taken out: after each message, which may be put off, and when there
+    /// is none any more. Returns whether the peer should be told by doorbell.
     ///
-    /// Called by the control work only, after each message.
-    pub(crate) fn acknowledge(&self, path: &dyn Path) -> Result<bool> {
+    /// Called by one who handles messages only.
+    pub(crate) fn report(&self, path: &dyn Path, may_wait: bool) -> Result<bool> {
         let consumed = self.reader.lock().consumed();
+        if consumed == self.reported.load(Relaxed) || may_wait && consumed % REPORT_EVERY != 0 {
+            return Ok(false);
+        }
+        self.reported.store(consumed, Relaxed);
         // The loads of the slot come before the store that gives it away.
         barrier::mb(barrier::Full);
         path.reach(self.peer_block + CONSUMED as u64, 8)?
             .write_u64(0, consumed)?;
-        Ok(consumed % u64::from(SLOTS / 2) == 0)
+        Ok(consumed % HALF == 0)
     }
 
     /// Shows the peer that this side is alive. Any context.

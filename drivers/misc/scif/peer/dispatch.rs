@@ -2,8 +2,9 @@
 
 //! The control messages of a peer, on their way to the services.
 //!
-//! The control work takes messages out of the ring one by one, opens the envelope of a private copy
-//! and hands it to the service it is for. A message that is malformed or contradicts what was said
+//! The control work, or whoever wants to know what the peer has said by now ([`Peer::catch_up`]), takes
+//! messages out of the ring one by one, opens the envelope of a private copy and hands it to the
+//! service it is for. There is one at a time who does. What it answers is rung for at the end. A message that is malformed or contradicts what was said
 //! before ends the relation, with a reason in the log. One for a service that this node does not have
 //! is answered so.
 
@@ -39,9 +40,29 @@ impl WorkItem for Peer {
     }
 }
 
-/// Handles what has come. The control work; may sleep but never waits for the peer.
+impl Peer {
+    /// Handles what has come by now, as its doorbell need not have rung. May sleep, but does not wait
+    /// for the peer; not for who handles messages.
+    pub(crate) fn catch_up(self: &Arc<Self>) {
+        process_control(self);
+    }
+
+    /// Has what was taken out reported; says whether that is possible.
+    fn report(&self, may_wait: bool) -> bool {
+        match self.control.report(self.path(), may_wait) {
+            Ok(true) => self.path().ring(doorbell::CONTROL),
+            Ok(false) => (),
+            Err(_) => return false,
+        }
+        true
+    }
+}
+
+/// Handles what has come. May sleep but never waits for the peer.
 fn process_control(peer: &Arc<Peer>) {
     let Some(_inside) = peer.enter() else { return };
+    let _handling = peer.handling.lock();
+    let _bell = peer.hold_bell();
     match peer.control.flush(peer.path()) {
         Ok(true) => peer.path().ring(doorbell::CONTROL),
         Ok(false) => (),
@@ -53,16 +74,17 @@ fn process_control(peer: &Arc<Peer>) {
     for _ in 0..BATCH {
         let body = match peer.control.take() {
             Ok(Some(body)) => body,
-            Ok(None) => return,
+            Ok(None) => {
+                peer.report(false);
+                return;
+            }
             Err(_) => {
                 peer.fail("its control ring is out of order");
                 return;
             }
         };
-        match peer.control.acknowledge(peer.path()) {
-            Ok(true) => peer.path().ring(doorbell::CONTROL),
-            Ok(false) => (),
-            Err(_) => return,
+        if !peer.report(true) {
+            return;
         }
         let handled = Envelope::decode(&body)
             .map_err(Violation::from)
@@ -72,6 +94,7 @@ fn process_control(peer: &Arc<Peer>) {
             return;
         }
     }
+    peer.report(false);
     peer.schedule_control();
 }
 

@@ -229,7 +229,16 @@ impl Fences {
         // While windows are in use the session, and with it the mappings, stays.
         let _inside = self.channel.enter().ok_or(ENODEV)?;
         // Looked up here for the peer, too, so that the caller hears of mistakes.
-        let signal = Signal::new(&self.windows, &self.remote_windows, local, remote)
+        let made = || Signal::new(&self.windows, &self.remote_windows, local, remote);
+        let signal = made()
+            .or_else(|error| {
+                // The window may be among what the peer has said by now.
+                if error != ENXIO {
+                    return Err(error);
+                }
+                self.channel.catch_up();
+                made()
+            })
             // If the connection has ended meanwhile, which takes windows away, that is said.
             .map_err(|error| self.channel.end_or(error))?;
         match origin {

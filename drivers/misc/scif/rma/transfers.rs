@@ -261,7 +261,7 @@ impl Transfers {
 
     /// The peer's windows. If the connection has ended meanwhile, which takes them away, that is said.
     fn cover_remote(&self, range: Range, protection: u32) -> Result<KVVec<RemotePiece>> {
-        let covered = self.remote_windows.cover(range, protection);
+        let covered = self.remote_windows.cover_now(range, protection);
         covered.map_err(|error| self.channel.end_or(error))
     }
 

@@ -205,6 +205,10 @@ impl Outbound for LoopbackPath {
         direct_map::end_of_memory()
     }
 
+    fn first_reachable(&self) -> u64 {
+        0
+    }
+
     fn engines(&self) -> &[EngineRoute] {
         &[]
     }

@@ -30,6 +30,9 @@ pub(crate) trait Outbound {
     /// How many bytes of the peer's memory can be reached at most.
     fn reachable(&self) -> u64;
 
+    /// The first address of the peer that can be.
+    fn first_reachable(&self) -> u64;
+
     /// The engines that reach the peer's memory; often none. Any time: they stay what they are as
     /// long as there is the path, and one that has stopped says so.
     fn engines(&self) -> &[EngineRoute];

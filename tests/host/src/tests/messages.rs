@@ -13,7 +13,8 @@ use crate::logic::envelope::{
     ChannelId, Envelope, Enveloped, FIELDS, Field, Malformed, SEQUENCE_OFFSET, ServiceId, VERSION,
 };
 use crate::logic::messages::{
-    EXTENTS_PER_MESSAGE, Message, Refusal, RingAddress, Status, WindowId, message_table,
+    EXTENTS_IN_OFFER, EXTENTS_PER_MESSAGE, Grant, Message, Refusal, RingAddress, Status, WindowId,
+    message_table,
 };
 
 /// What a field can be.
@@ -33,7 +34,13 @@ macro_rules! arbitrary {
     };
 }
 
-arbitrary!(u16, u64, [u64; EXTENTS_PER_MESSAGE], Option<(u64, u64)>);
+arbitrary!(
+    u16,
+    u64,
+    [u64; EXTENTS_IN_OFFER],
+    [u64; EXTENTS_PER_MESSAGE],
+    Option<(u64, u64)>
+);
 
 impl Generated for u32 {
     /// Small ones are wanted where a condition asks for them.
@@ -64,6 +71,18 @@ prop_compose! {
 impl Generated for RingAddress {
     fn generated() -> BoxedStrategy<Self> {
         ring().boxed()
+    }
+}
+
+prop_compose! {
+    fn grant()(from: u64, len: u64, windows: u32, extents: u64) -> Grant {
+        Grant { from, len, windows, extents }
+    }
+}
+
+impl Generated for Grant {
+    fn generated() -> BoxedStrategy<Self> {
+        grant().boxed()
     }
 }
 
@@ -184,7 +203,7 @@ fn zeroed_slots_are_no_message() {
     assert_eq!(decode(&[0xff; SEQUENCE_OFFSET]), Err(Malformed::Version));
 }
 
-/// Those of version 2, whatever the table says: numbers are not given out twice.
+/// Those that there are, whatever the table says: numbers are not given out twice.
 #[test]
 fn messages_have_their_numbers() {
     let numbers: Vec<_> = entries()
@@ -241,7 +260,7 @@ fn layout(fields: &[&[usize]]) -> Vec<(usize, usize)> {
     let mut at = 8_usize;
     let mut rows = Vec::new();
     for numbers in fields {
-        let repeated = *numbers == [8; EXTENTS_PER_MESSAGE];
+        let repeated = *numbers == [8; EXTENTS_PER_MESSAGE] || *numbers == [8; EXTENTS_IN_OFFER];
         for (index, size) in numbers.iter().enumerate() {
             at = at.next_multiple_of(*size);
             match rows.last_mut() {
@@ -348,8 +367,29 @@ fn impossible_fields_are_refused() {
         target: ChannelId(1),
         window: WindowId(0),
         status: Status::Done,
+        grant: Grant {
+            from: 0,
+            len: 0,
+            windows: 0,
+            extents: 0,
+        },
     };
-    let cases: [(&Message, usize, &[u8], bool); 17] = [
+    let offer = Message::WindowOffer {
+        target: ChannelId(1),
+        window: WindowId(0),
+        protection: 0,
+        offset: 0,
+        len: 0,
+        extents: 0,
+        wants_answer: 0,
+        first: [0; EXTENTS_IN_OFFER],
+    };
+    let revoked = Message::WindowRevokeDone {
+        target: ChannelId(1),
+        window: WindowId(0),
+        released: 0,
+    };
+    let cases: [(&Message, usize, &[u8], bool); 21] = [
         (&good, 8, &[0], false),
         (&good, 24, &[0], false),
         (&good, 24, &[3], false),
@@ -372,6 +412,10 @@ fn impossible_fields_are_refused() {
         (&refuse, 8, &[5], false),
         (&answer, 12, &[4], true),
         (&answer, 12, &[5], false),
+        (&offer, 36, &[1], true),
+        (&offer, 36, &[2], false),
+        (&revoked, 12, &[1], true),
+        (&revoked, 12, &[2], false),
     ];
     for (message, at, bytes, possible) in cases {
         let mut slot = encode(message);

@@ -18,11 +18,13 @@ use crate::{
             FIELDS, //
         },
         messages::{
+            Grant,
             Message,
             Refusal,
             RingAddress,
             Status,
             WindowId,
+            EXTENTS_IN_OFFER,
             EXTENTS_PER_MESSAGE, //
         },
     },
@@ -42,6 +44,13 @@ impl Enveloped for Raw {
 /// An id of a channel that is not there.
 const NOBODY: ChannelId = ChannelId(0x7777_0777);
 const WINDOW: WindowId = WindowId(0x7777);
+
+const NOTHING: Grant = Grant {
+    from: 0,
+    len: 0,
+    windows: 0,
+    extents: 0,
+};
 
 /// The id of an end of a connection.
 fn id_of(endpoint: &Endpoint) -> Result<ChannelId> {
@@ -119,6 +128,8 @@ mod cases {
                 offset: 0,
                 len: 0,
                 extents: 1,
+                wants_answer: 0,
+                first: [0; EXTENTS_IN_OFFER],
             })
         })
     }
@@ -154,6 +165,7 @@ mod cases {
                 target,
                 window: WINDOW,
                 status: Status::Done,
+                grant: NOTHING,
             },
             Message::WindowRevoke {
                 target,
@@ -194,10 +206,12 @@ mod cases {
                 target,
                 window: WINDOW,
                 status: Status::Done,
+                grant: NOTHING,
             },
             Message::WindowRevokeDone {
                 target,
                 window: WINDOW,
+                released: 1,
             },
             Message::WindowRevoke {
                 target,

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registering: a window is made, offered to the peer, and can be found once that has taken it.
+//! Registering: a window is made and offered to the peer, which has granted it or is asked for it.
+//!
+//! A window that is granted is there when the call returns: the peer is not rung for it, as it looks
+//! when somebody there asks for a window that it does not know, or when it is told something else. What
+//! is not granted, the first window of all to begin with, the peer answers, which takes its time.
 //!
 //! Memory is taken outside of the peer, because the process whose it is decides how long that takes.
 
@@ -14,10 +18,10 @@ use crate::{
     logic::{
         address_space::Range,
         messages::{
+            Grant,
             Message,
             Status,
-            WindowId,
-            EXTENTS_PER_MESSAGE, //
+            WindowId, //
         },
     },
     memory::{
@@ -41,6 +45,20 @@ use kernel::{
         Arc, //
     },
 };
+
+/// The next of a window's packed extents, as many as one message holds, and how many those are.
+fn next_extents<const N: usize>(
+    packed: &mut impl Iterator<Item = Option<u64>>,
+) -> Result<([u64; N], u32)> {
+    let mut extents = [0; N];
+    let mut count = 0;
+    for place in &mut extents {
+        let Some(extent) = packed.next() else { break };
+        *place = extent.ok_or(EINVAL)?;
+        count += 1;
+    }
+    Ok((extents, count))
+}
 
 impl Windows {
     /// Registers whole pages of the caller. Returns the offset of the window. Killable.
@@ -102,8 +120,6 @@ impl Windows {
         take: impl FnOnce() -> Result<Arc<Pages>>,
     ) -> Result<i64> {
         self.channel.check_established()?;
-        // One after another, so that a process can't fill the peer with half offers.
-        let _offering = self.offering.lock()?;
         let range = self.reserve(offset, len as u64, options.fixed)?;
         self.used.store(true, Relaxed);
         let made = take().and_then(|pages| {
@@ -117,7 +133,7 @@ impl Windows {
             }
             self.make_exported(pages, range, protection)
         });
-        let (_inside, window) = match made {
+        let (_inside, window, granted) = match made {
             Ok(made) => made,
             Err(error) => {
                 // Nobody has heard of it.
@@ -126,7 +142,7 @@ impl Windows {
             }
         };
         let mut offered = false;
-        match self.offer(&window, &mut offered) {
+        match self.offer(&window, granted, &mut offered) {
             Ok(()) => Ok(range.offset()),
             Err(error) => {
                 if !offered {
@@ -143,19 +159,20 @@ impl Windows {
     }
 
     /// Makes a window and keeps it for the peer. What keeps the peer from ending comes with it, and
-    /// is to go after it.
+    /// is to go after it; and whether the peer has granted it.
     fn make_exported(
         self: &Arc<Self>,
         pages: Arc<Pages>,
         range: Range,
         protection: u32,
-    ) -> Result<(PeerUse, Arc<Window>)> {
+    ) -> Result<(PeerUse, Arc<Window>, bool)> {
         // Whoever has a window keeps its mappings, which must not outlive the session.
         let inside = self.channel.enter_owned().ok_or(ENODEV)?;
         let window = self.make_window(pages, range, protection)?;
-        self.exports
+        let granted = self
+            .exports
             .add(self.channel.peer(), &window, self.clone())?;
-        Ok((inside, window))
+        Ok((inside, window, granted))
     }
 
     fn make_window(&self, pages: Arc<Pages>, range: Range, protection: u32) -> Result<Arc<Window>> {
@@ -164,53 +181,83 @@ impl Windows {
         Window::new(self.exports.new_id(), range, protection, memory, export)
     }
 
-    /// Pushes the window to the peer and waits for its answer.
+    /// Pushes the window to the peer, and waits for its answer if it has not `granted` it.
     ///
     /// `offered` says afterwards whether the peer has heard of it.
-    fn offer(&self, window: &Arc<Window>, offered: &mut bool) -> Result {
+    fn offer(&self, window: &Arc<Window>, granted: bool, offered: &mut bool) -> Result {
+        self.push(window, granted, offered)?;
+        if granted {
+            window.set_answer(Status::Done);
+        } else {
+            self.wait_for_answer(window)?;
+        }
+        self.activate(window)
+    }
+
+    fn push(&self, window: &Window, granted: bool, offered: &mut bool) -> Result {
+        // One after another, so that a process can't fill the peer with half offers.
+        let _offering = self.offering.lock()?;
         let target = self.channel.remote()?;
-        let count = window.packed().count();
-        self.channel.post_bulk(&Message::WindowOffer {
-            target,
-            window: window.id,
-            protection: window.protection,
-            offset: window.range.start(),
-            len: window.range.len(),
-            extents: u32::try_from(count)?,
-        })?;
-        *offered = true;
         let mut packed = window.packed();
-        loop {
-            let mut extents = [0; EXTENTS_PER_MESSAGE];
-            let mut count = 0;
-            for (place, extent) in extents.iter_mut().zip(packed.by_ref()) {
-                *place = extent.ok_or(EINVAL)?;
-                count += 1;
-            }
-            if count == 0 {
-                break;
-            }
-            self.channel.post_bulk(&Message::WindowExtents {
+        let (first, _) = next_extents(&mut packed)?;
+        *offered = true;
+        self.post_part(
+            granted,
+            &Message::WindowOffer {
                 target,
                 window: window.id,
-                count,
-                extents,
-            })?;
+                protection: window.protection,
+                offset: window.range.start(),
+                len: window.range.len(),
+                extents: window.packed_extents,
+                wants_answer: (!granted).into(),
+                first,
+            },
+        )?;
+        loop {
+            let (extents, count) = next_extents(&mut packed)?;
+            if count == 0 {
+                return Ok(());
+            }
+            self.post_part(
+                granted,
+                &Message::WindowExtents {
+                    target,
+                    window: window.id,
+                    count,
+                    extents,
+                },
+            )?;
         }
+    }
+
+    fn post_part(&self, granted: bool, message: &Message) -> Result {
+        match granted {
+            true => self.channel.post_silently(message),
+            false => self.channel.post_bulk(message),
+        }
+    }
+
+    fn wait_for_answer(&self, window: &Window) -> Result {
         self.channel.waiters()?.wait_killable(|| {
             // A peer that lets go of the window instead of answering has closed its end, or its node
             // goes: the news of that comes, too.
             window
                 .answer()
                 .or_else(|| self.channel.check_established().err().map(Err))
-        })??;
-        self.activate(window)
+        })?
     }
 
     /// The peer has answered an offer. Called by the control work.
-    pub(crate) fn answered(&self, id: WindowId, status: Status) {
+    pub(crate) fn answered(&self, id: WindowId, status: Status, grant: Grant) {
+        self.exports.set_grant(grant);
         if let Some(window) = self.exports.get(id) {
-            window.set_answer(status);
+            if !window.set_answer(status) && status != Status::Done {
+                pr_warn!(
+                    "node {} has lost a window of this node, for lack of memory\n",
+                    self.channel.node()
+                );
+            }
             self.channel.wake();
         }
         if status != Status::Done {

@@ -146,6 +146,10 @@ impl Outbound for NtbPath {
         self.size()
     }
 
+    fn first_reachable(&self) -> u64 {
+        self.base
+    }
+
     fn engines(&self) -> &[EngineRoute] {
         &self.routes
     }
