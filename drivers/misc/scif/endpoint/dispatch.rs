@@ -13,7 +13,10 @@ use super::{
     listener::Request, //
 };
 use crate::{
-    logic::messages::Message,
+    logic::{
+        extents,
+        messages::Message, //
+    },
     memory::remote_windows::Offer,
     peer::attachment::Violation, //
 };
@@ -130,6 +133,12 @@ fn handle_window(connection: &Connection, message: Message) -> Result<(), Violat
             extents,
             ..
         } => remote_windows.extents_came(window, count, &extents)?,
+        Message::WindowPages {
+            window,
+            count,
+            pages,
+            ..
+        } => remote_windows.extents_came(window, count, &pages.map(extents::pack_page))?,
         Message::WindowAnswer {
             window,
             status,

@@ -24,6 +24,9 @@ pub(crate) const EXTENTS_PER_MESSAGE: usize = 5;
 /// Packed extents in a [`Message::WindowOffer`] itself: no more messages for small windows.
 pub(crate) const EXTENTS_IN_OFFER: usize = 2;
 
+/// Pages in one [`Message::WindowPages`].
+pub(crate) const PAGES_PER_MESSAGE: usize = 10;
+
 /// A window as its owner knows it; unique among the owner's windows of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WindowId(pub(crate) u32);
@@ -203,6 +206,13 @@ macro_rules! message_table {
                 senders: Option<(u64, u64)>,
                 receivers: Option<(u64, u64)>,
             } if senders.is_some() || receivers.is_some();
+
+            /// As `WindowExtents`: the next `count` extents have one page each.
+            20 WindowPages to target {
+                window: WindowId,
+                count: u32,
+                pages: [u32; PAGES_PER_MESSAGE],
+            } if count >= 1 && count as usize <= PAGES_PER_MESSAGE;
         }
     };
 }
@@ -266,23 +276,31 @@ impl Field for Grant {
     }
 }
 
-impl<const N: usize> Field for [u64; N] {
-    const NUMBERS: &'static [usize] = &[8; N];
+macro_rules! array_fields {
+    ($($number:ty),*) => {
+        $(
+            impl<const N: usize> Field for [$number; N] {
+                const NUMBERS: &'static [usize] = &[size_of::<$number>(); N];
 
-    fn write(&self, writer: &mut FieldWriter) {
-        for word in self {
-            word.write(writer);
-        }
-    }
+                fn write(&self, writer: &mut FieldWriter) {
+                    for number in self {
+                        number.write(writer);
+                    }
+                }
 
-    fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
-        let mut words = [0; N];
-        for word in &mut words {
-            *word = u64::read(reader)?;
-        }
-        Ok(words)
-    }
+                fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
+                    let mut numbers = [0; N];
+                    for number in &mut numbers {
+                        *number = <$number>::read(reader)?;
+                    }
+                    Ok(numbers)
+                }
+            }
+        )*
+    };
 }
+
+array_fields!(u32, u64);
 
 /// An offset and a value, or none: whether they are there comes first, as 1 or 0.
 impl Field for Option<(u64, u64)> {

@@ -38,7 +38,7 @@ const RING: RingAddress = RingAddress {
 };
 
 /// One of each kind, in the order of their numbers.
-const MESSAGES: [Message; 17] = {
+const MESSAGES: [Message; 18] = {
     let (source, target, window, ring) = (SOURCE, TARGET, WINDOW, RING);
     let (source_port, port, token, sequence) = (1, 2, 3, u64::MAX);
     let (reason, status) = (Refusal::NoMemory, Status::Unknown);
@@ -117,6 +117,12 @@ const MESSAGES: [Message; 17] = {
             token,
             senders: None,
             receivers: Some((8, 9)),
+        },
+        Message::WindowPages {
+            target,
+            window,
+            count: 10,
+            pages: [1, 2, 3, 4, 5, 6, 7, 8, 9, u32::MAX],
         },
     ]
 };
@@ -214,6 +220,9 @@ mod message_cases {
             match message {
                 Message::WindowExtents { .. } => {
                     assert!(refuses(message, 4, 0)? && refuses(message, 4, 6)?);
+                }
+                Message::WindowPages { .. } => {
+                    assert!(refuses(message, 4, 0)? && refuses(message, 4, 11)?);
                 }
                 Message::WindowOffer { .. } => assert!(refuses(message, 28, 2)?),
                 Message::WindowAnswer { .. } => assert!(refuses(message, 4, 5)?),

@@ -11,6 +11,7 @@
 //! Locks: `tables` comes after all locks but the leaves, see `scif_main.rs`, and none is taken under
 //! it; `revoking` is a leaf.
 
+mod packed_extents;
 mod register;
 mod revocation;
 mod unregister;

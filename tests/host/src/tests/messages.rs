@@ -13,8 +13,8 @@ use crate::logic::envelope::{
     ChannelId, Envelope, Enveloped, FIELDS, Field, Malformed, SEQUENCE_OFFSET, ServiceId, VERSION,
 };
 use crate::logic::messages::{
-    EXTENTS_IN_OFFER, EXTENTS_PER_MESSAGE, Grant, Message, Refusal, RingAddress, Status, WindowId,
-    message_table,
+    EXTENTS_IN_OFFER, EXTENTS_PER_MESSAGE, Grant, Message, PAGES_PER_MESSAGE, Refusal, RingAddress,
+    Status, WindowId, message_table,
 };
 
 /// What a field can be.
@@ -39,6 +39,7 @@ arbitrary!(
     u64,
     [u64; EXTENTS_IN_OFFER],
     [u64; EXTENTS_PER_MESSAGE],
+    [u32; PAGES_PER_MESSAGE],
     Option<(u64, u64)>
 );
 
@@ -230,6 +231,7 @@ fn messages_have_their_numbers() {
             (17, "FenceDone"),
             (18, "WindowRevokeDone"),
             (19, "Signal"),
+            (20, "WindowPages"),
         ]
     );
 }
@@ -260,7 +262,12 @@ fn layout(fields: &[&[usize]]) -> Vec<(usize, usize)> {
     let mut at = 8_usize;
     let mut rows = Vec::new();
     for numbers in fields {
-        let repeated = *numbers == [8; EXTENTS_PER_MESSAGE] || *numbers == [8; EXTENTS_IN_OFFER];
+        let arrays: [&[usize]; 3] = [
+            &[8; EXTENTS_PER_MESSAGE],
+            &[8; EXTENTS_IN_OFFER],
+            &[4; PAGES_PER_MESSAGE],
+        ];
+        let repeated = arrays.contains(numbers);
         for (index, size) in numbers.iter().enumerate() {
             at = at.next_multiple_of(*size);
             match rows.last_mut() {

@@ -8,7 +8,10 @@
 //!
 //! Memory is taken outside of the peer, because the process whose it is decides how long that takes.
 
-use super::Windows;
+use super::{
+    packed_extents::PackedExtents,
+    Windows, //
+};
 use crate::{
     arguments::{
         WindowOptions,
@@ -45,20 +48,6 @@ use kernel::{
         Arc, //
     },
 };
-
-/// The next of a window's packed extents, as many as one message holds, and how many those are.
-fn next_extents<const N: usize>(
-    packed: &mut impl Iterator<Item = Option<u64>>,
-) -> Result<([u64; N], u32)> {
-    let mut extents = [0; N];
-    let mut count = 0;
-    for place in &mut extents {
-        let Some(extent) = packed.next() else { break };
-        *place = extent.ok_or(EINVAL)?;
-        count += 1;
-    }
-    Ok((extents, count))
-}
 
 impl Windows {
     /// Registers whole pages of the caller. Returns the offset of the window. Killable.
@@ -198,8 +187,8 @@ impl Windows {
         // One after another, so that a process can't fill the peer with half offers.
         let _offering = self.offering.lock()?;
         let target = self.channel.remote()?;
-        let mut packed = window.packed();
-        let (first, _) = next_extents(&mut packed)?;
+        let mut packed = PackedExtents::new(window.packed());
+        let (first, _) = packed.take()?;
         *offered = true;
         self.post_part(
             granted,
@@ -214,21 +203,10 @@ impl Windows {
                 first,
             },
         )?;
-        loop {
-            let (extents, count) = next_extents(&mut packed)?;
-            if count == 0 {
-                return Ok(());
-            }
-            self.post_part(
-                granted,
-                &Message::WindowExtents {
-                    target,
-                    window: window.id,
-                    count,
-                    extents,
-                },
-            )?;
+        while let Some(part) = packed.next_part(target, window.id)? {
+            self.post_part(granted, &part)?;
         }
+        Ok(())
     }
 
     fn post_part(&self, granted: bool, message: &Message) -> Result {
