@@ -29,6 +29,7 @@
 #[path = "../../../drivers/misc/scif/logic"]
 mod logic {
     pub(crate) mod address_space;
+    pub(crate) mod areas;
     #[path = "../../../../tests/host/src/atomic.rs"]
     pub(crate) mod atomic;
     pub(crate) mod awake;
@@ -54,6 +55,7 @@ mod logic {
 #[expect(clippy::duplicate_mod, reason = "the second copy has other atomics")]
 #[path = "../../../drivers/misc/scif/logic"]
 mod loom_logic {
+    pub(crate) mod areas;
     #[path = "../../../../tests/host/src/loom_atomic.rs"]
     pub(crate) mod atomic;
     pub(crate) mod bell;

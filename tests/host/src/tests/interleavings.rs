@@ -6,10 +6,11 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use loom::sync::atomic::{AtomicBool, AtomicU32, fence};
+use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
+use crate::loom_logic::areas::{here, move_at, moved_at};
 use crate::loom_logic::bell::Bell;
 use crate::loom_logic::gate::Gate;
 use crate::loom_logic::ring::{Geometry, reaches};
@@ -210,6 +211,64 @@ fn bytes_are_complete_when_the_counter_says_so() {
             ring.consumed.store(consumed, Release);
         }
         producer.join().expect("the producer ends");
+        assert_eq!(received, MESSAGE);
+    });
+}
+
+/// The sender fills the small area, is offered a larger one, and goes on there, while the receiver takes
+/// out what there is.
+#[test]
+fn bytes_are_found_in_the_area_that_they_were_written_to() {
+    const MESSAGE: [u8; 3] = [7, 8, 9];
+    loom::model(|| {
+        let sizes = [1, 4].map(|size| Geometry::new(size).expect("a power of two"));
+        let areas: Arc<Vec<Vec<UnsafeCell<u8>>>> = Arc::new(
+            sizes
+                .iter()
+                .map(|size| (0..size.size()).map(|_| UnsafeCell::new(0)).collect())
+                .collect(),
+        );
+        let produced = Arc::new(AtomicU32::new(0));
+        let moved = Arc::new(AtomicU64::new(0));
+        let sender = {
+            let (areas, produced, moved) = (areas.clone(), produced.clone(), moved.clone());
+            thread::spawn(move || {
+                for (count, byte) in (0_u32..).zip(MESSAGE) {
+                    let area = usize::from(count >= 1);
+                    if count == 1 {
+                        // Nothing orders this but the counter that follows.
+                        moved.store(move_at(count), Relaxed);
+                    }
+                    let place = count & (sizes[area].size() - 1);
+                    // SAFETY: What was not produced is the sender's; loom checks it.
+                    areas[area][place as usize].with_mut(|cell| unsafe { *cell = byte });
+                    produced.store(count + 1, Release);
+                }
+            })
+        };
+        let (mut consumed, mut reading) = (0, 0);
+        let mut received = Vec::new();
+        while received.len() < MESSAGE.len() {
+            let count = produced.load(Acquire).wrapping_sub(consumed);
+            if count == 0 {
+                thread::yield_now();
+                continue;
+            }
+            let word = if reading == 0 { moved.load(Relaxed) } else { 0 };
+            match here(&sizes[reading], consumed, count, moved_at(word)).expect("honest") {
+                0 => reading += 1,
+                count => {
+                    for (offset, len) in sizes[reading].spans(consumed, count) {
+                        for cell in &areas[reading][offset as usize..(offset + len) as usize] {
+                            // SAFETY: What was produced is the receiver's; loom checks it.
+                            received.push(cell.with(|cell| unsafe { *cell }));
+                        }
+                    }
+                    consumed = Geometry::advance(consumed, count);
+                }
+            }
+        }
+        sender.join().expect("the sender ends");
         assert_eq!(received, MESSAGE);
     });
 }

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A ring that moves to larger areas against a queue, and against words that lie.
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::config;
+use crate::logic::areas::{MOST, here, larger, move_at, moved_at};
+use crate::logic::ring::Geometry;
+
+fn geometry(size: u32) -> Geometry {
+    Geometry::new(size).expect("a good size")
+}
+
+#[test]
+fn a_word_that_was_not_written_is_no_move() {
+    assert_eq!(moved_at(0), None);
+    assert_eq!(moved_at(u64::from(u32::MAX)), None);
+    for at in [0, 1, u32::MAX] {
+        assert_eq!(moved_at(move_at(at)), Some(at));
+    }
+}
+
+#[test]
+fn what_lies_here() {
+    let area = geometry(16);
+    assert_eq!(here(&area, 0, 16, None), Ok(16));
+    assert!(here(&area, 0, 17, None).is_err());
+    assert_eq!(here(&area, 0, 16, Some(5)), Ok(5));
+    assert_eq!(here(&area, 5, 100, Some(5)), Ok(0));
+    // The move is behind what is asked for.
+    assert_eq!(here(&area, 0, 3, Some(16)), Ok(3));
+    assert!(here(&area, 0, 3, Some(17)).is_err());
+    assert!(here(&area, 6, 3, Some(5)).is_err());
+    assert_eq!(here(&area, u32::MAX - 1, 9, Some(3)), Ok(5));
+}
+
+#[test]
+fn growth_ends_at_the_limit() {
+    assert_eq!(larger(2048, 1, 65536), Some(16384));
+    assert_eq!(larger(2048, 20_000, 65536), Some(32768));
+    assert_eq!(larger(16384, 1, 65536), Some(65536));
+    assert_eq!(larger(2048, u32::MAX, 65536), Some(65536));
+    assert_eq!(larger(2048, 1, 4096), Some(4096));
+    assert_eq!(larger(65536, u32::MAX, 65536), None);
+    assert_eq!(
+        larger(Geometry::MAX / 2, 1, Geometry::MAX),
+        Some(Geometry::MAX)
+    );
+    // The smallest and the largest that this side makes.
+    let steps = std::iter::successors(Some(2048), |size| larger(*size, 1, 1 << 20));
+    assert!(steps.count() <= MOST + 1);
+}
+
+/// Both ends, as the module has them.
+struct Ring {
+    areas: Vec<(Geometry, Vec<u8>)>,
+    words: Vec<u64>,
+    produced: u32,
+    consumed: u32,
+    moved: usize,
+    reading: usize,
+}
+
+impl Ring {
+    fn new(size: u32, start: u32) -> Self {
+        Self {
+            areas: vec![(geometry(size), vec![0; size as usize])],
+            words: vec![0; 8],
+            produced: start,
+            consumed: start,
+            moved: 0,
+            reading: 0,
+        }
+    }
+
+    /// The consumer makes an area, and the producer hears of it.
+    fn grow(&mut self, wanted: u32, limit: u32) {
+        let size = self.areas.last().expect("one").0.size();
+        if let Some(size) = larger(size, wanted, limit) {
+            self.areas.push((geometry(size), vec![0; size as usize]));
+        }
+    }
+
+    fn produce(&mut self, wanted: u32, mut next: impl FnMut() -> u8) {
+        let last = self.areas.len() - 1;
+        let ring = self.areas[last].0;
+        let count = wanted.min(ring.free(self.produced, self.consumed).expect("honest"));
+        while self.moved < last {
+            self.words[self.moved] = move_at(self.produced);
+            self.moved += 1;
+        }
+        for (offset, len) in ring.spans(self.produced, count) {
+            for place in &mut self.areas[last].1[offset as usize..(offset + len) as usize] {
+                *place = next();
+            }
+        }
+        self.produced = Geometry::advance(self.produced, count);
+    }
+
+    fn consume(&mut self, wanted: u32, mut taken: impl FnMut(u8)) {
+        let largest = self.areas.last().expect("one").0;
+        let used = largest.used(self.produced, self.consumed).expect("honest");
+        let mut left = wanted.min(used);
+        while left > 0 {
+            let (area, memory) = &self.areas[self.reading];
+            let offered = self.reading + 1 < self.areas.len();
+            let moved = moved_at(self.words[self.reading]).filter(|_| offered);
+            let count = here(area, self.consumed, left, moved).expect("honest");
+            if count == 0 {
+                self.reading += 1;
+                continue;
+            }
+            for (offset, len) in area.spans(self.consumed, count) {
+                for byte in &memory[offset as usize..(offset + len) as usize] {
+                    taken(*byte);
+                }
+            }
+            self.consumed = Geometry::advance(self.consumed, count);
+            left -= count;
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// Bytes come out in the order they went in, however often the ring grows in between, and however
+    /// many areas are moved to before anything is taken out.
+    #[test]
+    fn behaves_as_a_queue(
+        shift in 0_u32..4,
+        start in prop_oneof![any::<u32>(), (u32::MAX - 100)..],
+        steps in prop::collection::vec((0..4, 0_u32..600), 1..300),
+    ) {
+        const LIMIT: u32 = 512;
+        let mut ring = Ring::new(1 << shift, start);
+        let mut model = VecDeque::new();
+        let mut byte = 0_u8;
+        for (what, wanted) in steps {
+            match what {
+                0 => ring.grow(wanted, LIMIT),
+                1 | 2 => ring.produce(wanted, || {
+                    byte = byte.wrapping_mul(5).wrapping_add(wanted as u8 | 1);
+                    model.push_back(byte);
+                    byte
+                }),
+                _ => {
+                    let mut taken = Vec::new();
+                    ring.consume(wanted, |byte| taken.push(byte));
+                    let expected: Vec<_> = model.drain(..taken.len()).collect();
+                    prop_assert_eq!(taken, expected);
+                }
+            }
+            let unread = ring.produced.wrapping_sub(ring.consumed);
+            prop_assert_eq!(unread as usize, model.len());
+        }
+    }
+
+    /// Whatever the words say, what is read lies in the area.
+    #[test]
+    fn lies_do_no_harm(
+        shift in 0_u32..=30,
+        consumed: u32,
+        count: u32,
+        word in prop_oneof![any::<u64>(), (0_u64..64).prop_map(|at| (1 << 32) | at)],
+    ) {
+        let area = geometry(1 << shift);
+        if let Ok(found) = here(&area, consumed, count, moved_at(word)) {
+            prop_assert!(found <= count && found <= area.size());
+        }
+    }
+
+    #[test]
+    fn growth_is_growth(shift in 0_u32..=30, wanted: u32, limit in 0_u32..=30) {
+        let (size, limit) = (1 << shift, 1 << limit);
+        if let Some(grown) = larger(size, wanted, limit) {
+            prop_assert!(grown.is_power_of_two() && grown > size && grown <= limit);
+            prop_assert!(grown >= wanted.min(limit));
+        } else {
+            prop_assert!(size >= limit);
+        }
+    }
+}
