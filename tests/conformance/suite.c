@@ -195,9 +195,14 @@ long stuff(int endpoint)
 	long total = 0;
 	int count;
 
-	/* What goes in may also go out, to the peer's memory; nobody reads it there. */
-	while ((count = expect_ok(scif_send(endpoint, block, sizeof(block), 0))))
+	/*
+	 * What goes in may also go out, to the peer's memory; nobody reads it there. A queue that
+	 * was full may have become larger by itself a moment later.
+	 */
+	do {
+		count = expect_ok(scif_send(endpoint, block, sizeof(block), 0));
 		total += count;
+	} while (count || poll_for(endpoint, POLLOUT, GROWTH_MILLISECONDS) == POLLOUT);
 	return total;
 }
 

@@ -304,6 +304,8 @@ struct windows connected_windows(long page_count);
 int poll_for(int endpoint, int events, int timeout);
 /* Waits until the peer has closed. */
 void wait_for_hangup(int endpoint);
+/* How long a queue that was full may take to become larger by itself, by far. */
+#define GROWTH_MILLISECONDS	300
 /* All that fits, without blocking; returns how much. */
 long stuff(int endpoint);
 __u16 own_node(void);

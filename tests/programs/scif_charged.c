@@ -8,7 +8,7 @@
  *	scif_charged listeners		what a large backlog takes before anybody asks
  *
  * Needs no second node. Prints TAP. To be run by root; nobody else must be in the cgroup. RING
- * is the size of a ring of the module, of which each end has one.
+ * is how large a ring of the module gets, of which each end has one.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -25,7 +25,9 @@
 #include "numbers.h"
 #include "tap.h"
 
-#define PAIRS		100
+#define PAIRS		200
+/* Of two ends and a listener. */
+#define IDLE		(32 * KIB)
 #define BACKLOG		1024
 #define KIB		1024L
 #define MIB		(1024 * KIB)
@@ -34,7 +36,7 @@
 #define BATCHES		(4 * 64 * 4096L)
 
 /* What is left in the cgroup with the limit. */
-#define LEFT		(2 * MIB)
+#define LEFT		MIB
 
 #define LISTENERS	500
 /* Much for a file, an endpoint and a listener, little for 1024 requests. */
@@ -171,9 +173,20 @@ static void close_pairs(struct pair *pairs, int count)
 
 static struct pair pairs[PAIRS];
 
+/* Both rings are made as large as they get: nobody receives. */
+static void fill_rings(const struct pair *pair, long ring)
+{
+	static char data[MIB];
+	int i;
+
+	for (i = 0; i < 2; i++)
+		if (scif_send(pair->fd[i], data, ring, SCIF_SEND_BLOCK) != ring)
+			die("scif_send");
+}
+
 static int test_rings(long ring)
 {
-	long before, most, rings = PAIRS * 2 * ring;
+	long before, idle, most, rings = PAIRS * 2 * ring;
 	time_t end = time(NULL) + HANG_LIMIT_SECONDS;
 	const char *failed = NULL;
 	__u16 node = own_node();
@@ -186,6 +199,14 @@ static int test_rings(long ring)
 	for (i = 0; i < PAIRS && !failed; i++)
 		failed = try_pair(node, &pairs[i]);
 	test(!failed, "%d connections (%s)", i, failed ?: "all calls succeed");
+	if (failed)
+		return finish_tests();
+	idle = charged();
+	test(idle - before <= i * IDLE + BATCHES, "unused, they take little: %ld KiB",
+	     (idle - before) / KIB);
+	while (i)
+		fill_rings(&pairs[--i], ring);
+	i = PAIRS;
 	most = charged();
 	test(most - before >= rings - BATCHES,
 	     "their rings are charged: %ld KiB more for %ld KiB", (most - before) / KIB,

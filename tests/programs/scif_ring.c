@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * How much can be sent to a peer that does not receive: as much as its ring holds, the size of
- * which is the choice of its node (the module's parameter ring_size).
+ * How much can be sent to a peer that does not receive: as much as its ring holds once it has
+ * grown, which is the choice of its node (the module's parameter ring_size).
  *
  *	scif_ring server PORT HERE THERE
  *	scif_ring client NODE PORT HERE THERE
@@ -54,23 +54,22 @@ static void meet(int control)
 		die("a word with the other side");
 }
 
-/* Sends as much as goes, without waiting; returns how much that was. */
-static long fill_ring(int fd, long there)
+/*
+ * Sends as much as goes while nobody receives: first by a call that waits, for the ring to grow,
+ * and then by calls that do not wait for anything.
+ */
+static void fill_ring(int fd, long there)
 {
 	long expected = there < MESSAGE ? there : MESSAGE;
-	long total = scif_send(fd, data, MESSAGE, 0);
+	long total = scif_send(fd, data, expected, SCIF_SEND_BLOCK);
 	long sent;
 
-	test(total == expected, "of %ld bytes %ld are sent to a ring of %ld", MESSAGE, total,
-	     there);
-	if (total < 0)
-		return total;
+	test(total == expected, "%ld bytes are sent at once to a ring of %ld", total, there);
 	do {
 		sent = scif_send(fd, data + total, sizeof(data) - total, 0);
 		total += sent > 0 ? sent : 0;
-	} while (sent > 0);
+	} while (sent > 0 || (!sent && total < there && wait_for(fd, POLLOUT)));
 	test(!sent && total == there, "it holds %ld bytes in all", total);
-	return total;
 }
 
 static void exchange(int fd, int control, int side, const long size[2])

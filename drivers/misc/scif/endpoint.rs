@@ -31,6 +31,8 @@ mod dispatch;
 mod listener;
 mod messages;
 pub(crate) mod options;
+mod own_ring;
+mod peer_ring;
 pub(crate) mod pinned;
 mod ports;
 mod rings;

@@ -29,7 +29,7 @@
 //! 3. `Contact::connections`, `Exports::table`, `Windows::tables`, `RemoteWindows::tables`,
 //!    `Marks::deferred`, `Mappings::table`
 //! 4. `Nodes::watchers`, `Nodes::table`, `Contacts::list`, `Endpoints::table`, `Links::list`,
-//!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `Connection::subscription`,
+//!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `Connection::subscription`, `OwnRing::open`,
 //!    `Caches::list`, `NtbLink::timer`, the tables of `Door`, `Devices::list`
 //! 5. `Listener::queue`
 //! 6. `ControlRing::writer`, `ControlRing::reader`, `RegistrationCache::table`

@@ -21,7 +21,6 @@ pub(crate) mod mmu_notifier;
 pub(crate) mod module_watch;
 pub(crate) mod ntb;
 pub(crate) mod pages;
-pub(crate) mod payer;
 pub(crate) mod peer_bus;
 mod pin;
 pub(crate) mod published;

@@ -57,6 +57,13 @@ int test_await(scif_epd_t epd, int events)
 	return scif_poll(&watched, 1, TEST_LIMIT_MS) == 1 ? watched.revents : 0;
 }
 
+bool test_has_grown(scif_epd_t epd)
+{
+	struct scif_pollepd watched = { .epd = epd, .events = POLLOUT };
+
+	return scif_poll(&watched, 1, 300) == 1 && watched.revents == POLLOUT;
+}
+
 long test_connect_work(void *data)
 {
 	struct test_connecting *connecting = data;

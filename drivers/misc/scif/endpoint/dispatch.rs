@@ -87,6 +87,8 @@ fn handle_for(connection: &Connection, message: Message) -> Result<(), Violation
     match message {
         Message::Refuse { reason, .. } => connection.refused(reason),
         Message::CloseDone { .. } => connection.close_done(),
+        Message::RingWanted { bytes, .. } => connection.stream.grow(bytes),
+        Message::RingOffer { address, size, .. } => connection.stream.offered(address, size)?,
         Message::MarkRequest { token, .. } => fences.mark_requested(token),
         Message::MarkAnswer {
             token, sequence, ..
@@ -106,6 +108,7 @@ fn handle_for(connection: &Connection, message: Message) -> Result<(), Violation
     Ok(())
 }
 
+/// All others are not about a connection, or were handled before.
 fn handle_window(connection: &Connection, message: Message) -> Result<(), Violation> {
     let (windows, remote_windows) = (&connection.windows, &connection.remote_windows);
     match message {
@@ -149,7 +152,6 @@ fn handle_window(connection: &Connection, message: Message) -> Result<(), Violat
         Message::WindowRevokeDone {
             window, released, ..
         } => windows.revoke_done(window, released != 0),
-        // Those are not about a connection, or were handled before.
         Message::Connect { .. }
         | Message::Accept { .. }
         | Message::Cancel { .. }
@@ -157,6 +159,8 @@ fn handle_window(connection: &Connection, message: Message) -> Result<(), Violat
         | Message::WindowReleased { .. }
         | Message::Refuse { .. }
         | Message::CloseDone { .. }
+        | Message::RingWanted { .. }
+        | Message::RingOffer { .. }
         | Message::MarkRequest { .. }
         | Message::MarkAnswer { .. }
         | Message::FenceWait { .. }

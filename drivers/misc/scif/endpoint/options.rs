@@ -9,7 +9,7 @@ use kernel::time::Delta;
 /// See the head of this file.
 #[derive(Clone, Copy)]
 pub(crate) struct Options {
-    /// Bytes of a receive ring, a power of two.
+    /// Bytes of a receive ring, at most: a power of two.
     pub(crate) ring_size: u32,
     /// How long a call that has to wait stays awake at most; none for as long as he says then.
     pub(crate) busy_poll: Option<Delta>,

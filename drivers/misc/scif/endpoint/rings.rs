@@ -2,14 +2,16 @@
 
 //! The two rings of a connection: bytes, counters, and who is to be woken.
 //!
-//! Each end owns the ring in which it receives, in its own memory. The peer writes all of it:
+//! Each end owns the ring in which it receives, in its own memory (`own_ring.rs`, and `peer_ring.rs`
+//! for what the other end knows of it). The peer writes all of it:
 //!
 //! ```text
 //!   0  produced     u32  bytes that the peer has written into this ring, ever
 //!   4  room wanted  u32  the peer wants a doorbell when we have taken so many out of this ring
+//!   8  moves        u64  for each area but the first, from where on it is used, see `logic/areas.rs`
 //!  64  consumed     u32  bytes that the peer has taken out of *its* ring, ever
 //!  68  data wanted  u32  the peer wants a doorbell when we have written so many into *its* ring
-//! 128  data              `Geometry::size` bytes
+//! 128  data              of the first area; larger ones lie elsewhere
 //! ```
 //!
 //! The sender pushes data into the receiver's ring, then the counter; the receiver reads its own memory
@@ -28,15 +30,25 @@
 //! wish arrived. So either the peer sees the wish, or the second look sees the counter. That is the one
 //! read over the bus, and only who is about to sleep pays for it.
 
+use super::{
+    own_ring::OwnRing,
+    peer_ring::PeerRing, //
+};
 use crate::{
     logic::{
-        messages::RingAddress,
+        messages::{
+            Message,
+            RingAddress, //
+        },
         ring::{
             reaches,
             Geometry, //
         },
     },
-    peer::channel::Channel,
+    peer::{
+        attachment::Violation,
+        channel::Channel, //
+    },
     sys::{
         buffer::Buffer,
         shared_memory::SharedMemory, //
@@ -67,19 +79,9 @@ const PRODUCED: usize = 0;
 const ROOM_WANTED: usize = 4;
 const CONSUMED: usize = 64;
 const DATA_WANTED: usize = 68;
-const DATA: usize = 128;
 
 /// Bytes that go through the kernel's own memory at a time, where they have to.
 const CHUNK: usize = 4096;
-
-/// What is known of the peer's ring.
-struct RemoteRing {
-    /// As a bus address of the peer.
-    address: u64,
-    geometry: Geometry,
-    /// The doorbell that wakes the peer.
-    doorbell: u32,
-}
 
 /// A value of one of the peer's counters at which the peer is to ring.
 #[pin_data]
@@ -111,11 +113,11 @@ impl Wish {
 #[pin_data]
 pub(super) struct Rings {
     channel: Arc<Channel>,
-    inbound: SharedMemory,
-    geometry: Geometry,
+    #[pin]
+    own: OwnRing,
     /// The doorbell by which the peer wakes us.
     pub(super) doorbell: u32,
-    remote: SetOnce<RemoteRing>,
+    remote: SetOnce<PeerRing>,
     /// Bytes written into the peer's ring, ever; written by who is sending.
     produced: Atomic<u32>,
     /// Bytes taken out of our ring, ever; written by who is receiving.
@@ -130,17 +132,15 @@ pub(super) struct Rings {
 }
 
 impl Rings {
-    /// Our end, with a ring of `size` bytes, a power of two, that the peer can reach. The caller is
+    /// Our end, with a ring that may become as large as `limit` bytes, a power of two. The caller is
     /// inside the peer. May sleep.
-    pub(super) fn new(channel: &Arc<Channel>, size: u32) -> Result<impl PinInit<Self>> {
-        let geometry = Geometry::new(size).ok_or(EINVAL)?;
-        let inbound = channel.path().share(DATA + size as usize)?;
+    pub(super) fn new(channel: &Arc<Channel>, limit: u32) -> Result<impl PinInit<Self>> {
+        let own = OwnRing::new(channel.path(), limit)?;
         let channel = channel.clone();
         let doorbell = channel.data_doorbell();
         Ok(pin_init!(Self {
             channel,
-            inbound,
-            geometry,
+            own <- own,
             doorbell,
             remote: SetOnce::new(),
             produced: Atomic::new(0),
@@ -154,60 +154,85 @@ impl Rings {
     /// What the peer has to know of our ring.
     pub(super) fn address(&self) -> RingAddress {
         RingAddress {
-            address: self.inbound.bus_address(),
-            size: self.geometry.size(),
+            address: self.header().bus_address(),
+            size: self.own.first_size(),
             doorbell: self.doorbell,
+            limit: self.own.limit(),
         }
+    }
+
+    fn header(&self) -> &SharedMemory {
+        self.own.header()
     }
 
     /// Learns of the peer's ring; what the peer says of it is checked here. Ends the relation to it if
     /// that can't be.
     pub(super) fn set_remote(&self, ring: &RingAddress) -> Result {
-        let len = DATA as u64 + u64::from(ring.size);
-        let reached = self.channel.path().reach(ring.address, len).is_ok();
         let doorbell_exists = self.channel.has_doorbell(ring.doorbell);
-        let (true, true, Some(geometry), 0) = (
-            reached,
-            doorbell_exists,
-            Geometry::new(ring.size),
-            ring.address % 8,
-        ) else {
+        let remote = PeerRing::new(self.channel.path(), ring);
+        let (true, Some(remote)) = (doorbell_exists, remote) else {
             self.channel.fail("it offers a ring that can't be reached");
             return Err(ENODEV);
         };
-        self.remote.populate(RemoteRing {
-            address: ring.address,
-            geometry,
-            doorbell: ring.doorbell,
-        });
+        self.remote.populate(remote);
         Ok(())
     }
 
     /// The peer's ring: ENOTCONN before it is known.
-    fn remote(&self) -> Result<&RemoteRing> {
+    fn remote(&self) -> Result<&PeerRing> {
         self.remote.as_ref().ok_or(ENOTCONN)
-    }
-
-    /// The peer's ring as it can be stored to. The caller is inside the peer.
-    fn reach(&self) -> Result<Reached<'_>> {
-        let remote = self.remote()?;
-        let len = DATA as u64 + u64::from(remote.geometry.size());
-        self.channel.path().reach(remote.address, len)
     }
 
     /// Takes the ring away from the peer; the data stays. May sleep.
     pub(super) fn unmap(&self) {
-        self.inbound.unmap();
+        self.own.unmap();
     }
 
     /// How much can be sent before anything is received: none before the peer's ring is known.
     pub(super) fn remote_size(&self) -> Result<u32> {
-        Ok(self.remote()?.geometry.size())
+        Ok(self.remote()?.size())
     }
 
-    /// How much can be received before anything is taken out.
+    /// How much can be received at least before anything is taken out.
     pub(super) fn size(&self) -> u32 {
-        self.geometry.size()
+        self.own.size()
+    }
+
+    // ----- growing -----------------------------------------------------------------------------
+
+    /// Asks the peer for a larger ring if that is to be: there are `rest` bytes to send, and too little
+    /// room. For who is sending. May sleep, does not wait.
+    pub(super) fn ask_for_room(&self, rest: usize) -> Result {
+        let rest = u32::try_from(rest).unwrap_or(u32::MAX);
+        let bytes = self.unread_there().saturating_add(rest);
+        if !self.remote()?.is_to_grow(bytes) {
+            return Ok(());
+        }
+        let target = self.channel.remote()?;
+        self.channel.post(&Message::RingWanted { target, bytes })
+    }
+
+    /// The peer asks for a larger ring: it gets one, or is told that it does not. The control work; may
+    /// sleep.
+    pub(super) fn grow(&self, wanted: u32) {
+        let Ok(target) = self.channel.remote() else {
+            return;
+        };
+        let grown = self.own.grow(self.channel.path(), wanted);
+        let (address, size) = grown.unwrap_or((0, 0));
+        // A peer that is lost does not want to know.
+        let _ = self.channel.post(&Message::RingOffer {
+            target,
+            address,
+            size,
+        });
+    }
+
+    /// The peer has answered [`Self::ask_for_room`]. The control work.
+    pub(super) fn offered(&self, address: u64, size: u32) -> Result<(), Violation> {
+        let remote = self.remote().or(Err("it offers a ring of no connection"))?;
+        remote.answered(self.channel.path(), address, size)?;
+        Ok(())
     }
 
     // ----- how far they are --------------------------------------------------------------------
@@ -215,10 +240,9 @@ impl Rings {
     /// Bytes that can be sent now. For who is sending: our counter must stand still between the two
     /// loads, or a contradiction would be seen where none is.
     pub(super) fn room(&self) -> Result<u32> {
-        let remote = self.remote()?;
-        let consumed = self.inbound.read_u32(CONSUMED)?;
-        remote
-            .geometry
+        let consumed = self.header().read_u32(CONSUMED)?;
+        let geometry = self.remote()?.latest().geometry;
+        geometry
             .free(self.produced.load(Relaxed), consumed)
             .map_err(|_| {
                 self.channel.fail("it takes more data than was sent");
@@ -228,20 +252,23 @@ impl Rings {
 
     /// Bytes that can be received now. For who is receiving, as [`Self::room`].
     pub(super) fn available(&self) -> Result<u32> {
-        let produced = self.inbound.load_acquire_u32(PRODUCED)?;
-        self.geometry
+        let produced = self.header().load_acquire_u32(PRODUCED)?;
+        self.own
+            .largest()
             .used(produced, self.consumed.load(Relaxed))
-            .map_err(|_| {
-                self.channel.fail("it sends more data than the ring holds");
-                ECONNRESET
-            })
+            .map_err(|_| self.too_much())
+    }
+
+    fn too_much(&self) -> Error {
+        self.channel.fail("it sends more data than the ring holds");
+        ECONNRESET
     }
 
     /// Whether the peer's ring is not full, as far as anybody can say who is not sending. Any
     /// context.
     pub(super) fn seems_to_have_room(&self) -> bool {
         self.remote()
-            .is_ok_and(|remote| self.unread_there() != remote.geometry.size())
+            .is_ok_and(|remote| self.unread_there() != remote.size())
     }
 
     /// Whether our ring is not empty, as far as anybody can say who is not receiving. Any context.
@@ -249,18 +276,18 @@ impl Rings {
     /// Our counter is read first, so that the peer's is never behind it.
     pub(super) fn seems_to_have_data(&self) -> bool {
         let consumed = self.consumed.load(Acquire);
-        self.inbound.load_acquire_u32(PRODUCED).unwrap_or(0) != consumed
+        self.header().load_acquire_u32(PRODUCED).unwrap_or(0) != consumed
     }
 
     /// Bytes in the peer's ring, as far as anybody can say who is not sending. Any context.
     pub(super) fn unread_there(&self) -> u32 {
-        let consumed = self.inbound.load_acquire_u32(CONSUMED).unwrap_or(0);
+        let consumed = self.header().load_acquire_u32(CONSUMED).unwrap_or(0);
         self.produced.load(Relaxed).wrapping_sub(consumed)
     }
 
     /// Bytes in our ring, as far as anybody can say who is not receiving. Any context.
     pub(super) fn unread_here(&self) -> u32 {
-        let produced = self.inbound.read_u32(PRODUCED).unwrap_or(0);
+        let produced = self.header().read_u32(PRODUCED).unwrap_or(0);
         produced.wrapping_sub(self.consumed.load(Relaxed))
     }
 
@@ -299,21 +326,24 @@ impl Rings {
         let remote = self.remote()?;
         let _inside = self.channel.enter().ok_or(ECONNRESET)?;
         let _use = self.channel.begin_use()?;
-        let ring = self.reach()?;
+        let path = self.channel.path();
+        let header = remote.reach_header(path)?;
         let before = self.produced.load(Relaxed);
+        let area = remote.move_on(&header, before)?;
+        let ring = remote.reach_area(path, area)?;
         let count = u32::try_from(count)?;
         let mut done = 0;
-        for (offset, len) in remote.geometry.spans(before, count) {
-            if len > 0 && !write(&ring, DATA + offset as usize, done, len as usize)? {
+        for (offset, len) in area.geometry.spans(before, count) {
+            if len > 0 && !write(&ring, offset as usize, done, len as usize)? {
                 return Ok(false);
             }
             done += len as usize;
         }
         let after = Geometry::advance(before, count);
         self.produced.store(after, Relaxed);
-        // The counter must not overtake the data.
+        // The counter must not overtake the data, nor the word of a move.
         flush_writes();
-        ring.write_u32(PRODUCED, after)?;
+        header.write_u32(PRODUCED, after)?;
         self.answer(DATA_WANTED, before, after)?;
         Ok(true)
     }
@@ -322,13 +352,17 @@ impl Rings {
     /// who is receiving.
     pub(super) fn pull(&self, to: &Buffer, at: usize, count: usize) -> Result {
         let before = self.consumed.load(Relaxed);
-        let mut at = at;
-        for (offset, len) in self.geometry.spans(before, u32::try_from(count)?) {
-            let len = len as usize;
-            to.write_shared(at, &self.inbound, DATA + offset as usize, len)?;
-            at += len;
+        let after = Geometry::advance(before, u32::try_from(count)?);
+        let (mut at, mut next) = (at, before);
+        while next != after {
+            let left = after.wrapping_sub(next);
+            let unread = self.own.unread(next, left).map_err(|_| self.too_much())?;
+            for (offset, len) in unread.spans {
+                to.write_shared(at, unread.memory, offset, len)?;
+                at += len;
+            }
+            next = Geometry::advance(next, unread.count);
         }
-        let after = Geometry::advance(before, count as u32);
         self.consumed.store(after, Release);
         // A peer that is gone, or has closed its end, does not want to know.
         let _ = self.report_consumed(before, after);
@@ -340,7 +374,8 @@ impl Rings {
         let _use = self.channel.begin_use()?;
         // The loads of the data come before the store that gives their place away.
         barrier::mb(barrier::Full);
-        self.reach()?.write_u32(CONSUMED, after)?;
+        let header = self.remote()?.reach_header(self.channel.path())?;
+        header.write_u32(CONSUMED, after)?;
         self.answer(ROOM_WANTED, before, after)
     }
 
@@ -351,7 +386,7 @@ impl Rings {
     fn answer(&self, word: usize, before: u32, after: u32) -> Result {
         // The counter leaves before the wish is looked at, see the head of this file.
         barrier::mb(barrier::Full);
-        let wanted = self.inbound.read_u32(word)?;
+        let wanted = self.header().read_u32(word)?;
         if reaches(wanted, before, after) {
             self.channel.path().ring(self.remote()?.doorbell);
         }
@@ -379,9 +414,9 @@ impl Rings {
     /// Has the peer ring for whatever comes beyond what is there; says whether something has come
     /// meanwhile. May sleep.
     pub(super) fn watch_for_data(&self) -> Result<bool> {
-        let seen = self.inbound.load_acquire_u32(PRODUCED)?;
+        let seen = self.header().load_acquire_u32(PRODUCED)?;
         self.wish(&self.data_wish, seen.wrapping_add(1))?;
-        Ok(self.inbound.load_acquire_u32(PRODUCED)? != seen)
+        Ok(self.header().load_acquire_u32(PRODUCED)? != seen)
     }
 
     /// Whether the peer still rings for the wish that has returned this, and for no other one: who
@@ -399,16 +434,16 @@ impl Rings {
         // Dropped after the lock: the end of a use may sleep.
         let _inside = self.channel.enter().ok_or(ECONNRESET)?;
         let _use = self.channel.begin_use()?;
-        let ring = self.reach()?;
+        let header = self.remote()?.reach_header(self.channel.path())?;
         let _turn = wish.turn.lock();
         if wish.stands_at(value) {
             // Who has written it has read it back.
             return Ok(value);
         }
-        ring.write_u32(wish.word, value)?;
+        header.write_u32(wish.word, value)?;
         // The store leaves before the load, which brings what the peer has stored before.
         barrier::mb(barrier::Full);
-        ring.read_u32(wish.word)?;
+        header.read_u32(wish.word)?;
         barrier::mb(barrier::Full);
         wish.value.store(value, Release);
         Ok(value)

@@ -22,6 +22,7 @@ use super::{
 use crate::{
     logic::messages::RingAddress,
     peer::{
+        attachment::Violation,
         channel::{
             Channel,
             State, //
@@ -115,6 +116,18 @@ impl Stream {
         self.rings.set_remote(ring)
     }
 
+    /// See [`Rings::grow`].
+    pub(super) fn grow(&self, wanted: u32) {
+        self.rings.grow(wanted);
+    }
+
+    /// See [`Rings::offered`]. Who waits for room may have it now.
+    pub(super) fn offered(&self, address: u64, size: u32) -> Result<(), Violation> {
+        self.rings.offered(address, size)?;
+        self.channel.wake();
+        Ok(())
+    }
+
     /// See [`Rings::unmap`].
     pub(super) fn unmap(&self) {
         self.rings.unmap();
@@ -173,6 +186,10 @@ impl Stream {
         self.check_open()?;
         let rest = from.len() - sent;
         let room = self.rings.room()? as usize;
+        if room < rest {
+            // The more it gets, the less it waits; if it gets nothing, it goes through what there is.
+            let _ = self.rings.ask_for_room(rest);
+        }
         if room > 0 {
             let count = room.min(rest).min(PIECE);
             return self.rings.push(from, sent, count).map(Some);

@@ -10,6 +10,7 @@
 mod bed;
 mod connections;
 mod fences;
+mod growth;
 mod messages;
 mod streams;
 mod waiting;

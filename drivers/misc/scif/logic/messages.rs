@@ -40,6 +40,8 @@ pub(crate) struct RingAddress {
     pub(crate) size: u32,
     /// Number of the doorbell that announces data.
     pub(crate) doorbell: u32,
+    /// How large it may become, a power of two.
+    pub(crate) limit: u32,
 }
 
 /// What the sender of the message will remember of the receiver's windows without being asked.
@@ -155,6 +157,18 @@ macro_rules! message_table {
             /// Nothing more will be written into the ring of the closed connection.
             6 CloseDone to target {};
 
+            /// The sender has more to say than fits the receiver's ring: asks for one in which this
+            /// many bytes find a place.
+            7 RingWanted to target { bytes: u32 };
+
+            /// The answer: the sender's ring may go on in an area of `size` bytes at `address`, or
+            /// stays as it is if `size` is 0.
+            8 RingOffer to target {
+                address: u64,
+                size: u32,
+            } if size == 0
+                || (size.is_power_of_two() && address.checked_add(u64::from(size)).is_some());
+
             /// A window was registered. It has `extents` packed extents: `first`, others follow.
             9 WindowOffer to target {
                 window: WindowId,
@@ -234,12 +248,13 @@ impl Field for WindowId {
 }
 
 impl Field for RingAddress {
-    const NUMBERS: &'static [usize] = &[8, 4, 4];
+    const NUMBERS: &'static [usize] = &[8, 4, 4, 4];
 
     fn write(&self, writer: &mut FieldWriter) {
         self.address.write(writer);
         self.size.write(writer);
         self.doorbell.write(writer);
+        self.limit.write(writer);
     }
 
     fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
@@ -247,9 +262,13 @@ impl Field for RingAddress {
             address: u64::read(reader)?,
             size: u32::read(reader)?,
             doorbell: u32::read(reader)?,
+            limit: u32::read(reader)?,
         };
-        if !ring.size.is_power_of_two() || ring.address.checked_add(u64::from(ring.size)).is_none()
-        {
+        let can_be = ring.size.is_power_of_two()
+            && ring.limit.is_power_of_two()
+            && ring.limit >= ring.size
+            && ring.address.checked_add(u64::from(ring.size)).is_some();
+        if !can_be {
             return Err(Malformed::Field);
         }
         Ok(ring)

@@ -25,8 +25,10 @@ use crate::{
     sys::{
         busy_wait::now,
         current,
-        payer::Payer,
-        shared_memory::SharedMemory,
+        shared_memory::{
+            Payer,
+            SharedMemory, //
+        },
         tunables, //
     },
     transport::{

@@ -312,8 +312,8 @@ impl Buffer {
 #[kunit_tests(scif_sys_buffer)]
 mod tests {
     use super::*;
+    use crate::sys::shared_memory::Payer;
     use crate::sys::{
-        payer::Payer,
         pin::tests::map_pages, //
     };
 

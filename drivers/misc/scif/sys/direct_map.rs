@@ -159,8 +159,10 @@ pub(crate) fn copy_to_pages(address: u64, pages: &Pages, offset: usize, len: usi
 mod tests {
     use super::*;
     use crate::sys::{
-        payer::Payer,
-        shared_memory::SharedMemory, //
+        shared_memory::{
+            Payer,
+            SharedMemory, //
+        }, //
     };
 
     #[test]

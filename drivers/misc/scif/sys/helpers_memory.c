@@ -11,11 +11,13 @@
 #include <linux/io.h>
 #include <linux/io-64-nonatomic-lo-hi.h>
 #include <linux/ioport.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/mmu_context.h>
 #include <linux/mmu_notifier.h>
 #include <linux/overflow.h>
 #include <linux/personality.h>
+#include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/user.h>
 #include <linux/uaccess.h>
@@ -86,6 +88,44 @@ void *scif_helper_alloc_pages_exact(size_t size, bool account)
 	gfp_t flags = account ? GFP_KERNEL_ACCOUNT : GFP_KERNEL;
 
 	return alloc_pages_exact(size, flags | __GFP_ZERO | __GFP_NOWARN);
+}
+
+/*
+ * The memory cgroup that a page of the kernel is charged to, with a reference;
+ * NULL if there is none.
+ */
+static struct mem_cgroup *scif_owner_of(const void *owned)
+{
+	struct mem_cgroup *owner = NULL;
+
+#ifdef CONFIG_MEMCG
+	rcu_read_lock();
+	if (!mem_cgroup_disabled())
+		owner = folio_memcg(virt_to_folio(owned));
+	if (owner && !css_tryget(&owner->css))
+		owner = NULL;
+	rcu_read_unlock();
+#endif
+	return owner;
+}
+
+/*
+ * Charged to whom "owned" is charged to, whichever task this is. Gives up
+ * rather than to reclaim hard or to have somebody killed.
+ */
+void *scif_helper_alloc_pages_for_owner(size_t size, const void *owned)
+{
+	gfp_t flags = GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN | __GFP_NORETRY;
+	struct mem_cgroup *owner = scif_owner_of(owned), *old;
+	void *pages;
+
+	if (!owner)
+		return alloc_pages_exact(size, flags);
+	old = set_active_memcg(owner);
+	pages = alloc_pages_exact(size, flags | __GFP_ACCOUNT);
+	set_active_memcg(old);
+	mem_cgroup_put(owner);
+	return pages;
 }
 
 void scif_helper_copy_from_page(void *dst, struct page *page, size_t offset,

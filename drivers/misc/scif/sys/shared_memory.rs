@@ -29,9 +29,23 @@ use kernel::{
 
 use super::{
     bindings as own,
-    dma_map,
-    payer::Payer, //
+    dma_map, //
 };
+
+/// Whose memory cgroup an allocation is charged to.
+///
+/// What a process can make this module allocate, it pays for. What a peer makes it allocate is
+/// nobody's here; it has to be bounded instead.
+#[derive(Clone, Copy)]
+pub(crate) enum Payer<'a> {
+    /// The calling task's. A thread of the kernel has none: then it is as [`Payer::Nobody`].
+    Caller,
+    /// Whose this memory is: for what is allocated in addition to it, by whoever happens to do that.
+    /// That does not try hard: it must not wait for memory of a cgroup that has none left.
+    OwnerOf(&'a SharedMemory),
+    /// Nobody's, also if a process happens to be the one that calls.
+    Nobody,
+}
 
 /// Zeroed kernel memory that is shared with a device or a peer.
 ///
@@ -62,10 +76,18 @@ impl SharedMemory {
     ///
     /// `payer` is charged. `ENOMEM` also where there is no contiguous run: 4 MiB are the most that can be had.
     /// May sleep.
-    pub(crate) fn new(len: usize, device: Option<&ARef<Device>>, payer: Payer) -> Result<Self> {
+    pub(crate) fn new(len: usize, device: Option<&ARef<Device>>, payer: Payer<'_>) -> Result<Self> {
         let len = page_align(len).filter(|len| *len != 0).ok_or(EINVAL)?;
-        // SAFETY: No preconditions.
-        let base = unsafe { own::scif_helper_alloc_pages_exact(len, payer == Payer::Caller) };
+        let base = match payer {
+            // SAFETY: No preconditions.
+            Payer::Caller => unsafe { own::scif_helper_alloc_pages_exact(len, true) },
+            // SAFETY: As above.
+            Payer::Nobody => unsafe { own::scif_helper_alloc_pages_exact(len, false) },
+            // SAFETY: By the type invariant it is memory of the allocator of pages.
+            Payer::OwnerOf(other) => unsafe {
+                own::scif_helper_alloc_pages_for_owner(len, other.base.as_ptr().cast())
+            },
+        };
         let base = NonNull::new(base.cast::<u8>()).ok_or(ENOMEM)?;
         // INVARIANT: The memory has just been allocated, with this size and for nobody else.
         let mut this = Self {
@@ -283,6 +305,19 @@ mod tests {
         assert!(memory.write(4096, &[]).is_ok());
         assert!(SharedMemory::new(0, None, Payer::Nobody).is_err());
         assert!(SharedMemory::new(usize::MAX, None, Payer::Caller).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn the_owner_of_other_memory_pays() -> Result {
+        for payer in [Payer::Caller, Payer::Nobody] {
+            let first = SharedMemory::new(4096, None, payer)?;
+            let more = SharedMemory::new(65536, None, Payer::OwnerOf(&first))?;
+            drop(first);
+            assert_eq!(more.len(), 65536);
+            assert_eq!(more.read_u64(65528)?, 0);
+            more.write_u64(65528, 1)?;
+        }
         Ok(())
     }
 

@@ -13,7 +13,10 @@ use super::extent_table::{
 use crate::sys::{
     dma_map::DmaMapping,
     pages::Pages,
-    shared_memory::SharedMemory, //
+    shared_memory::{
+        Payer,
+        SharedMemory, //
+    }, //
 };
 use kernel::{
     device::Device,
@@ -28,8 +31,8 @@ use kernel::{
 /// See the head of this file.
 pub(crate) trait Inbound {
     /// Zeroed memory of the kernel, `len` bytes, that the peer may read and write. For who asks on
-    /// behalf of a process, which pays for it. May sleep.
-    fn share(&self, len: usize) -> Result<SharedMemory>;
+    /// behalf of a process, which pays for it as `payer` says. May sleep.
+    fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory>;
 
     /// Lets the peer read, and write if they are writable, these pages. May sleep.
     fn export(&self, pages: &Arc<Pages>) -> Result<Export>;

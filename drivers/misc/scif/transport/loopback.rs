@@ -39,8 +39,10 @@ use crate::{
     sys::{
         direct_map,
         pages::Pages,
-        payer::Payer,
-        shared_memory::SharedMemory, //
+        shared_memory::{
+            Payer,
+            SharedMemory, //
+        }, //
     },
 };
 use kernel::{
@@ -187,8 +189,8 @@ impl Link for LoopbackPath {
 }
 
 impl Inbound for LoopbackPath {
-    fn share(&self, len: usize) -> Result<SharedMemory> {
-        SharedMemory::new(len, None, Payer::Caller)
+    fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory> {
+        SharedMemory::new(len, None, payer)
     }
 
     fn export(&self, pages: &Arc<Pages>) -> Result<Export> {

@@ -63,9 +63,15 @@ impl Generated for WindowId {
 }
 
 prop_compose! {
-    fn ring()(address: u64, shift in 0..32_u32, doorbell: u32) -> RingAddress {
-        let size = 1_u32 << shift;
-        RingAddress { address: address.min(u64::MAX - u64::from(size)), size, doorbell }
+    fn ring()(
+        address: u64,
+        shift in 0..32_u32,
+        doorbell: u32,
+        more in 0..32_u32,
+    ) -> RingAddress {
+        let (size, limit) = (1_u32 << shift, 1_u32 << (shift + more).min(31));
+        let address = address.min(u64::MAX - u64::from(size));
+        RingAddress { address, size, doorbell, limit }
     }
 }
 
@@ -220,6 +226,8 @@ fn messages_have_their_numbers() {
             (4, "Cancel"),
             (5, "Close"),
             (6, "CloseDone"),
+            (7, "RingWanted"),
+            (8, "RingOffer"),
             (9, "WindowOffer"),
             (10, "WindowExtents"),
             (11, "WindowAnswer"),
@@ -319,12 +327,14 @@ fn messages_to_the_byte() {
             address: 0x1112_1314_1516_1718,
             size: 0x0001_0000,
             doorbell: 0x191a_1b1c,
+            limit: 0x0100_0000,
         },
     };
     #[rustfmt::skip]
-    assert_eq!(bytes(&connect, 32), [
+    assert_eq!(bytes(&connect, 36), [
         1, 4, 1, 0, 0, 0, 0, 0, 4, 3, 2, 1, 6, 5, 8, 7,
         0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0, 0, 1, 0, 0x1c, 0x1b, 0x1a, 0x19,
+        0, 0, 0, 1,
     ]);
     let signal = Message::Signal {
         target: ChannelId(9),
@@ -350,9 +360,15 @@ fn impossible_fields_are_refused() {
         port: 0,
         ring: RingAddress {
             address: 0,
-            size: 1,
+            size: 2,
             doorbell: 0,
+            limit: 2,
         },
+    };
+    let ring = Message::RingOffer {
+        target: ChannelId(1),
+        address: 0,
+        size: 2,
     };
     let extents = Message::WindowExtents {
         target: ChannelId(1),
@@ -396,7 +412,7 @@ fn impossible_fields_are_refused() {
         window: WindowId(0),
         released: 0,
     };
-    let cases: [(&Message, usize, &[u8], bool); 21] = [
+    let cases: [(&Message, usize, &[u8], bool); 27] = [
         (&good, 8, &[0], false),
         (&good, 24, &[0], false),
         (&good, 24, &[3], false),
@@ -404,9 +420,16 @@ fn impossible_fields_are_refused() {
         (
             &good,
             16,
-            &[0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
+            &[0xfd, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
             true,
         ),
+        // A ring that may become smaller, or no power of two.
+        (&good, 32, &[1], false),
+        (&good, 32, &[3], false),
+        (&good, 32, &[4], true),
+        (&ring, 16, &[3], false),
+        (&ring, 16, &[0], true),
+        (&ring, 8, &[0xff; 8], false),
         (&extents, 12, &[0], false),
         (&extents, 12, &[5], true),
         (&extents, 12, &[6], false),

@@ -35,15 +35,8 @@ use kernel::{
 
 /// By this id whoever reads the log knows that a test loses its peer.
 pub(super) const NODE: u16 = u16::MAX;
-/// Bytes that wait for who receives, at most.
-pub(super) const RING_SIZE: usize = 4096;
-
-/// Who waits sleeps at once, and is seen to wait.
-const OPTIONS: Options = Options {
-    ring_size: RING_SIZE as u32,
-    busy_poll: Some(Delta::ZERO),
-    dma_threshold: Some(0),
-};
+/// Bytes that wait for who receives, at most: such a ring does not grow.
+pub(super) const RING_SIZE: usize = 2048;
 
 /// See the head of this file.
 pub(super) struct Bed {
@@ -63,10 +56,21 @@ pub(super) struct Pair {
 
 impl Bed {
     pub(super) fn new() -> Result<Self> {
+        Self::with_rings(RING_SIZE)
+    }
+
+    /// One whose rings grow to this size.
+    pub(super) fn with_rings(ring_size: usize) -> Result<Self> {
+        // Who waits sleeps at once, and is seen to wait.
+        let options = Options {
+            ring_size: u32::try_from(ring_size)?,
+            busy_poll: Some(Delta::ZERO),
+            dma_threshold: Some(0),
+        };
         let queues = WorkQueues::new()?;
         let nodes = Nodes::new(Some(NODE))?;
         let caches = Caches::new(0, &queues)?;
-        let scif = Scif::new(&nodes, &caches, OPTIONS)?;
+        let scif = Scif::new(&nodes, &caches, options)?;
         let mut services = KVec::new();
         services.push(scif.service()?, GFP_KERNEL)?;
         let arrivals = Arrivals {

@@ -44,6 +44,12 @@ impl Enveloped for Raw {
 /// An id of a channel that is not there.
 const NOBODY: ChannelId = ChannelId(0x7777_0777);
 const WINDOW: WindowId = WindowId(0x7777);
+const RING: RingAddress = RingAddress {
+    address: 4096,
+    size: 4096,
+    doorbell: 2,
+    limit: 4096,
+};
 
 const NOTHING: Grant = Grant {
     from: 0,
@@ -119,6 +125,20 @@ mod cases {
     }
 
     #[test]
+    fn a_ring_that_nobody_has_asked_for_ends_the_relation() -> Result {
+        for size in [0, 4096] {
+            check_lost(|peer, target| {
+                peer.post(&Message::RingOffer {
+                    target,
+                    address: 4096,
+                    size,
+                })
+            })?;
+        }
+        Ok(())
+    }
+
+    #[test]
     fn a_window_of_no_size_ends_the_relation() -> Result {
         check_lost(|peer, target| {
             peer.post(&Message::WindowOffer {
@@ -140,16 +160,11 @@ mod cases {
         let Pair { near, far } = bed.pair()?;
         let peer = bed.peer()?;
         let target = NOBODY;
-        let ring = RingAddress {
-            address: 4096,
-            size: 4096,
-            doorbell: 2,
-        };
         for message in [
             Message::Accept {
                 target,
                 source: NOBODY,
-                ring,
+                ring: RING,
             },
             Message::Refuse {
                 target,
@@ -161,6 +176,12 @@ mod cases {
                 source: NOBODY,
             },
             Message::CloseDone { target },
+            Message::RingWanted { target, bytes: 1 },
+            Message::RingOffer {
+                target,
+                address: 4096,
+                size: 4096,
+            },
             Message::WindowAnswer {
                 target,
                 window: WINDOW,

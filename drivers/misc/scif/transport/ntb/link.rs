@@ -56,9 +56,11 @@ use crate::{
     sync::work_queues::WorkQueues,
     sys::{
         ntb::NtbDevice,
-        payer::Payer,
         random,
-        shared_memory::SharedMemory,
+        shared_memory::{
+            Payer,
+            SharedMemory, //
+        },
         timer::PeriodicTimer,
         trace,
         wait::{

@@ -13,8 +13,10 @@ use crate::{
         iomap::IoMapping,
         ntb::NtbDevice,
         pages::Pages,
-        payer::Payer,
-        shared_memory::SharedMemory, //
+        shared_memory::{
+            Payer,
+            SharedMemory, //
+        }, //
     },
     transport::{
         doorbell,
@@ -127,8 +129,8 @@ impl NtbPath {
 }
 
 impl Inbound for NtbPath {
-    fn share(&self, len: usize) -> Result<SharedMemory> {
-        SharedMemory::new(len, Some(&self.dma_device), Payer::Caller)
+    fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory> {
+        SharedMemory::new(len, Some(&self.dma_device), payer)
     }
 
     fn export(&self, pages: &Arc<Pages>) -> Result<Export> {

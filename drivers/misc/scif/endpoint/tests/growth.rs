@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Rings that become larger: by themselves, and for a peer that lies about it.
+
+use super::bed::{
+    receive,
+    send,
+    Bed,
+    Pair, //
+};
+use crate::{
+    endpoint::{
+        own_ring::{
+            OwnRing,
+            MOVES, //
+        },
+        peer_ring::PeerRing,
+        Endpoint, //
+    },
+    logic::{
+        areas::move_at,
+        messages::RingAddress, //
+    },
+    sys::chardev::poll_events,
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+const LIMIT: usize = 65536;
+
+/// Bytes that can be told from others.
+fn bytes(count: usize) -> Result<KVVec<u8>> {
+    let mut bytes = KVVec::with_capacity(count, GFP_KERNEL)?;
+    for at in 0..count {
+        bytes.push((at % 251) as u8, GFP_KERNEL)?;
+    }
+    Ok(bytes)
+}
+
+/// Whether all that comes is right.
+fn takes(endpoint: &Endpoint, expected: &[u8]) -> Result<bool> {
+    let mut found = KVVec::from_elem(0, expected.len(), GFP_KERNEL)?;
+    let count = receive(endpoint, &mut found, true)?;
+    Ok(count == expected.len() && *found == *expected)
+}
+
+/// A ring of our own without a connection.
+fn ring(bed: &Bed) -> Result<Arc<OwnRing>> {
+    let peer = bed.peer()?;
+    Arc::pin_init(OwnRing::new(peer.path(), LIMIT as u32)?, GFP_KERNEL)
+}
+
+#[kunit_tests(scif_endpoint_growth)]
+mod cases {
+    use super::*;
+
+    #[test]
+    fn a_ring_grows_though_nobody_receives() -> Result {
+        let bed = Bed::with_rings(LIMIT)?;
+        let Pair { near, far } = bed.pair()?;
+        let all = bytes(LIMIT + 1)?;
+        // One that is told to wait for room does not wait for who receives.
+        assert_eq!(send(&near, all.get(..60_000).ok_or(EINVAL)?, true)?, 60_000);
+        assert!(takes(&far, all.get(..60_000).ok_or(EINVAL)?)?);
+        assert_eq!(send(&near, &all, false)?, LIMIT);
+        assert!(near.poll_state() & poll_events::OUT == 0);
+        assert!(takes(&far, all.get(..LIMIT).ok_or(EINVAL)?)?);
+        drop((near, far));
+        bed.end()
+    }
+
+    #[test]
+    fn who_does_not_wait_gets_the_whole_ring_by_and_by() -> Result {
+        let bed = Bed::with_rings(LIMIT)?;
+        let Pair { near, far } = bed.pair()?;
+        let all = bytes(LIMIT + 1)?;
+        let (mut sent, mut tries) = (0, 0);
+        while sent < LIMIT && tries < 1000 {
+            // Small pieces: the ring is full again and again.
+            let end = all.len().min(sent + 1000);
+            sent += send(&near, all.get(sent..end).ok_or(EINVAL)?, false)?;
+            tries += 1;
+            bed.settle();
+        }
+        assert_eq!(sent, LIMIT);
+        assert_eq!(send(&near, b"x", false)?, 0);
+        assert!(takes(&far, all.get(..LIMIT).ok_or(EINVAL)?)?);
+        drop((near, far));
+        bed.end()
+    }
+
+    #[test]
+    fn bytes_stay_in_order_from_area_to_area() -> Result {
+        let bed = Bed::with_rings(LIMIT)?;
+        let Pair { near, far } = bed.pair()?;
+        let all = bytes(3 * LIMIT)?;
+        let (mut sent, mut taken, mut round) = (0, 0, 0);
+        // Never empty, and now and then full.
+        while taken < all.len() && round < 10_000 {
+            let end = all.len().min(sent + 1777);
+            sent += send(&near, all.get(sent..end).ok_or(EINVAL)?, false)?;
+            if round % 16 == 0 {
+                bed.settle();
+            }
+            let end = sent.min(taken + if round < 30 { 100 } else { 1901 });
+            assert!(takes(&far, all.get(taken..end).ok_or(EINVAL)?)?);
+            taken = end;
+            round += 1;
+        }
+        assert_eq!(taken, all.len());
+        drop((near, far));
+        bed.end()
+    }
+
+    #[test]
+    fn a_move_to_where_there_is_nothing_is_seen() -> Result {
+        let bed = Bed::new()?;
+        let ring = ring(&bed)?;
+        let peer = bed.peer()?;
+        let moves = |at| ring.header().write_u64(MOVES, move_at(at));
+        // Nothing was offered: a word there means nothing.
+        moves(1)?;
+        assert!(ring.unread(0, 100).is_ok_and(|unread| unread.count == 100));
+        let (_, size) = ring.grow(peer.path(), 1)?;
+        assert!(size > ring.first_size());
+        assert_eq!(ring.largest().size(), size);
+        // Behind what the first area holds, and before what was taken out of it.
+        moves(ring.first_size() + 1)?;
+        assert!(ring.unread(0, 100).is_err());
+        moves(99)?;
+        assert!(ring.unread(100, 100).is_err());
+        // In the midst.
+        moves(130)?;
+        assert!(ring.unread(100, 100).is_ok_and(|unread| unread.count == 30));
+        assert!(ring.unread(130, 70).is_ok_and(|unread| unread.count == 70));
+        // What was left is not returned to.
+        assert_eq!(ring.size(), size);
+        drop(peer);
+        drop(ring);
+        bed.end()
+    }
+
+    #[test]
+    fn a_ring_is_as_large_as_it_may_become_and_no_larger() -> Result {
+        let bed = Bed::new()?;
+        let ring = ring(&bed)?;
+        let peer = bed.peer()?;
+        assert!(ring
+            .grow(peer.path(), 20_000)
+            .is_ok_and(|grown| grown.1 == 32_768));
+        assert!(ring
+            .grow(peer.path(), u32::MAX)
+            .is_ok_and(|grown| grown.1 == 65_536));
+        assert!(ring
+            .grow(peer.path(), u32::MAX)
+            .is_err_and(|error| error == ENOSPC));
+        ring.unmap();
+        assert!(ring
+            .grow(peer.path(), 1)
+            .is_err_and(|error| error == ENOTCONN));
+        drop(peer);
+        drop(ring);
+        bed.end()
+    }
+
+    #[test]
+    fn offers_that_can_not_be_are_refused() -> Result {
+        let bed = Bed::new()?;
+        let (own, peer) = (ring(&bed)?, bed.peer()?);
+        let path = peer.path();
+        let address = own.header().bus_address();
+        let named = RingAddress {
+            address,
+            size: 2048,
+            doorbell: 2,
+            limit: 4096,
+        };
+        let ring = PeerRing::new(path, &named).ok_or(EFAULT)?;
+        assert!(!ring.is_to_grow(2048));
+        assert!(ring.answered(path, address, 4096).is_err());
+        assert!(ring.is_to_grow(2049) && !ring.is_to_grow(2049));
+        // Not larger, too large, out of reach, crooked.
+        assert!(ring.answered(path, address, 2048).is_err());
+        assert!(ring.answered(path, address, 8192).is_err());
+        assert!(ring.answered(path, 1 << 60, 4096).is_err());
+        assert!(ring.answered(path, address + 4, 4096).is_err());
+        // A refusal is one answer, and not asked for again at once.
+        assert!(ring.answered(path, 0, 0).is_ok() && ring.answered(path, 0, 0).is_err());
+        assert!(!ring.is_to_grow(2049));
+        assert!((0..1000).any(|_| ring.is_to_grow(2049)));
+        assert!(ring.answered(path, address, 4096).is_ok());
+        assert_eq!(ring.size(), 4096);
+        assert!(!ring.is_to_grow(u32::MAX));
+        drop(peer);
+        drop(own);
+        bed.end()
+    }
+}
