@@ -38,7 +38,7 @@
 //!
 //! 7. `NtbLink::current`, `Wish::turn` (not in interrupts)
 //! 8. `Doorbells::subscribers`
-//! 9. `Channel::waiters`, `Channel::state`, `Marks::state`, `Fences::questions`, `Windows::revoking`,
+//! 9. `Channel::waiters`, `Marks::state`, `Fences::questions`, `Windows::revoking`,
 //!    `Engine::running`, `NtbLink::device`, `NtbPath::device`, `LoopbackPath::session`,
 //!    `Shard::accounts`
 //!

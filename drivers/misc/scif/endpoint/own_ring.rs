@@ -46,7 +46,7 @@ use kernel::{
 };
 
 /// Bytes of the header, behind which the first area lies.
-pub(super) const HEADER: usize = 128;
+pub(super) const HEADER: usize = 192;
 
 /// Where the words of moves lie in the header, 8 bytes for each area but the first.
 pub(super) const MOVES: usize = 8;

@@ -133,11 +133,15 @@ impl PeerRing {
         Ok(latest.and_then(SetOnce::as_ref).unwrap_or(&self.first))
     }
 
+    /// Whether it may become larger than it is.
+    pub(super) fn may_grow(&self) -> bool {
+        self.size() < self.limit && self.offered() < areas::MOST
+    }
+
     /// Whether the peer is to be asked for room for `wanted` bytes: if so, the caller asks. For who
     /// is sending, and has too little room.
     pub(super) fn is_to_grow(&self, wanted: u32) -> bool {
-        let size = self.size();
-        if wanted <= size || size >= self.limit || self.offered() >= areas::MOST {
+        if wanted <= self.size() || !self.may_grow() {
             return false;
         }
         let patience = self.patience.load(Relaxed);

@@ -7,12 +7,15 @@
 //!
 //! ```text
 //!   0  produced     u32  bytes that the peer has written into this ring, ever
-//!   4  room wanted  u32  the peer wants a doorbell when we have taken so many out of this ring
 //!   8  moves        u64  for each area but the first, from where on it is used, see `logic/areas.rs`
 //!  64  consumed     u32  bytes that the peer has taken out of *its* ring, ever
-//!  68  data wanted  u32  the peer wants a doorbell when we have written so many into *its* ring
-//! 128  data              of the first area; larger ones lie elsewhere
+//! 128  room wanted  u32  the peer wants a doorbell when we have taken so many out of this ring
+//! 132  data wanted  u32  the peer wants a doorbell when we have written so many into *its* ring
+//! 192  data              of the first area; larger ones lie elsewhere
 //! ```
+//!
+//! What is written with each message lies apart from what is read with each: a cache line that
+//! both ends touch costs each of them a way to the other's.
 //!
 //! The sender pushes data into the receiver's ring, then the counter; the receiver reads its own memory
 //! and pushes its counter back: stores only. All counters run freely; what the peer writes there is read
@@ -76,9 +79,9 @@ use kernel::{
 };
 
 const PRODUCED: usize = 0;
-const ROOM_WANTED: usize = 4;
 const CONSUMED: usize = 64;
-const DATA_WANTED: usize = 68;
+const ROOM_WANTED: usize = 128;
+const DATA_WANTED: usize = 132;
 
 /// Bytes that go through the kernel's own memory at a time, where they have to.
 const CHUNK: usize = 4096;
@@ -122,6 +125,10 @@ pub(super) struct Rings {
     produced: Atomic<u32>,
     /// Bytes taken out of our ring, ever; written by who is receiving.
     consumed: Atomic<u32>,
+    /// What the peer's counters were when they were last looked at, and found to make sense: of who
+    /// is sending, and of who is receiving.
+    seen_consumed: Atomic<u32>,
+    seen_produced: Atomic<u32>,
     #[pin]
     room_wish: Wish,
     #[pin]
@@ -145,6 +152,8 @@ impl Rings {
             remote: SetOnce::new(),
             produced: Atomic::new(0),
             consumed: Atomic::new(0),
+            seen_consumed: Atomic::new(0),
+            seen_produced: Atomic::new(0),
             room_wish <- Wish::none(ROOM_WANTED),
             data_wish <- Wish::none(DATA_WANTED),
             room_awaited: Atomic::new(false),
@@ -203,6 +212,9 @@ impl Rings {
     /// Asks the peer for a larger ring if that is to be: there are `rest` bytes to send, and too little
     /// room. For who is sending. May sleep, does not wait.
     pub(super) fn ask_for_room(&self, rest: usize) -> Result {
+        if !self.remote()?.may_grow() {
+            return Ok(());
+        }
         let rest = u32::try_from(rest).unwrap_or(u32::MAX);
         let bytes = self.unread_there().saturating_add(rest);
         if !self.remote()?.is_to_grow(bytes) {
@@ -241,6 +253,21 @@ impl Rings {
     /// loads, or a contradiction would be seen where none is.
     pub(super) fn room(&self) -> Result<u32> {
         let consumed = self.header().read_u32(CONSUMED)?;
+        let room = self.room_behind(consumed)?;
+        self.seen_consumed.store(consumed, Relaxed);
+        Ok(room)
+    }
+
+    /// As [`Self::room`], but it may be more than this where it is `enough`: the peer's counter is only
+    /// looked at if it has to be.
+    pub(super) fn room_for(&self, enough: usize) -> Result<u32> {
+        match self.room_behind(self.seen_consumed.load(Relaxed))? {
+            room if room as usize >= enough => Ok(room),
+            _ => self.room(),
+        }
+    }
+
+    fn room_behind(&self, consumed: u32) -> Result<u32> {
         let geometry = self.remote()?.latest().geometry;
         geometry
             .free(self.produced.load(Relaxed), consumed)
@@ -253,10 +280,24 @@ impl Rings {
     /// Bytes that can be received now. For who is receiving, as [`Self::room`].
     pub(super) fn available(&self) -> Result<u32> {
         let produced = self.header().load_acquire_u32(PRODUCED)?;
-        self.own
+        let available = self
+            .own
             .largest()
             .used(produced, self.consumed.load(Relaxed))
-            .map_err(|_| self.too_much())
+            .map_err(|_| self.too_much())?;
+        self.seen_produced.store(produced, Relaxed);
+        Ok(available)
+    }
+
+    /// As [`Self::available`], but it may be more than this where it is `enough`: the peer's counter is
+    /// only looked at if it has to be.
+    pub(super) fn available_for(&self, enough: usize) -> Result<u32> {
+        let seen = self.seen_produced.load(Relaxed);
+        // Checked when it was seen, and no less has been taken out since.
+        match seen.wrapping_sub(self.consumed.load(Relaxed)) {
+            available if available as usize >= enough => Ok(available),
+            _ => self.available(),
+        }
     }
 
     fn too_much(&self) -> Error {

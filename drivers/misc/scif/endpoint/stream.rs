@@ -33,10 +33,7 @@ use crate::{
         awake::Awake,
         call_lock::CallLock, //
     },
-    sys::{
-        buffer::Buffer,
-        wait::WaitQueue, //
-    },
+    sys::buffer::Buffer,
 };
 use kernel::{
     prelude::*,
@@ -163,10 +160,9 @@ impl Stream {
         let Some(_sending) = self.sending.lock_for(block)? else {
             return Ok(0);
         };
-        let waiters = self.channel.waiters()?;
         let mut sent = 0;
         while sent < from.len() {
-            match self.send_some(from, sent, block, &waiters) {
+            match self.send_some(from, sent, block) {
                 Ok(Some(count)) => sent += count,
                 Ok(None) => break,
                 Err(error) => return partial(sent, error),
@@ -176,16 +172,10 @@ impl Stream {
     }
 
     /// Moves on by some bytes, or none if it had to wait; `None` if it would have to and must not.
-    fn send_some(
-        &self,
-        from: &Buffer,
-        sent: usize,
-        block: bool,
-        waiters: &WaitQueue,
-    ) -> Result<Option<usize>> {
+    fn send_some(&self, from: &Buffer, sent: usize, block: bool) -> Result<Option<usize>> {
         self.check_open()?;
         let rest = from.len() - sent;
-        let room = self.rings.room()? as usize;
+        let room = self.rings.room_for(rest.min(PIECE))? as usize;
         if room < rest {
             // The more it gets, the less it waits; if it gets nothing, it goes through what there is.
             let _ = self.rings.ask_for_room(rest);
@@ -202,15 +192,15 @@ impl Stream {
         }
         let has_room = || self.check_open().is_err() || self.rings.room() != Ok(0);
         if let Err(wait) = self.awake_for_room.stay_awake(has_room) {
-            self.wait_for_room(wanted(rest, self.rings.remote_size()?), waiters)?;
+            self.wait_for_room(wanted(rest, self.rings.remote_size()?))?;
             self.awake_for_room.slept(wait);
         }
         Ok(Some(0))
     }
 
-    fn wait_for_room(&self, wanted: u32, waiters: &WaitQueue) -> Result {
+    fn wait_for_room(&self, wanted: u32) -> Result {
         let wish = self.rings.wish_for_room(wanted)?;
-        waiters.wait(|| {
+        self.channel.waiters()?.wait(|| {
             let go_on = self.check_open().is_err()
                 || !self.rings.room_is_wished_at(wish)
                 || self.rings.room().map_or(true, |room| room >= wanted);
@@ -238,11 +228,10 @@ impl Stream {
         let Some(_receiving) = self.receiving.lock_for(block)? else {
             return Ok(0);
         };
-        let waiters = self.channel.waiters()?;
         let mut received = 0;
         let mut result = Ok(());
         while received < to.len() {
-            match self.receive_some(to, received, block, &waiters) {
+            match self.receive_some(to, received, block) {
                 Ok(Some(count)) => received += count,
                 Ok(None) => break,
                 Err(error) => {
@@ -251,7 +240,7 @@ impl Stream {
                 }
             }
         }
-        if waiters.has_waiters() {
+        if self.channel.has_waiters() {
             self.leave_to_others(result.is_err());
         }
         match result {
@@ -261,17 +250,11 @@ impl Stream {
     }
 
     /// Moves on by some bytes, or none if it had to wait; `None` if it would have to and must not.
-    fn receive_some(
-        &self,
-        to: &Buffer,
-        received: usize,
-        block: bool,
-        waiters: &WaitQueue,
-    ) -> Result<Option<usize>> {
+    fn receive_some(&self, to: &Buffer, received: usize, block: bool) -> Result<Option<usize>> {
         // The state is read first: what had arrived when the peer went is then seen.
         let state = self.check_open();
         let rest = to.len() - received;
-        let available = self.rings.available()? as usize;
+        let available = self.rings.available_for(rest)? as usize;
         if available > 0 {
             let count = available.min(rest);
             self.rings.pull(to, received, count)?;
@@ -283,13 +266,14 @@ impl Stream {
         }
         let has_data = || self.rings.available() != Ok(0) || self.check_open().is_err();
         if let Err(wait) = self.awake_for_data.stay_awake(has_data) {
-            self.wait_for_data(wanted(rest, self.rings.size()), waiters)?;
+            self.wait_for_data(wanted(rest, self.rings.size()))?;
             self.awake_for_data.slept(wait);
         }
         Ok(Some(0))
     }
 
-    fn wait_for_data(&self, wanted: u32, waiters: &WaitQueue) -> Result {
+    fn wait_for_data(&self, wanted: u32) -> Result {
+        let waiters = self.channel.waiters()?;
         // A peer that has closed its end meanwhile does not ring, but is seen to have closed.
         let wish = self.rings.wish_for_data(wanted).ok();
         waiters.wait(|| {

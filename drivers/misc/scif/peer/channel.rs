@@ -12,7 +12,7 @@
 //! are counted ([`Channel::begin_use`]); once the peer has closed, none begins, and when the last one
 //! ends, [`Owner::uses_ended`] is told, once: here or where that last use is dropped.
 //!
-//! Locks: `state` and `waiters` are leaves and taken in any context.
+//! Lock: `waiters` is a leaf, taken in any context.
 
 use super::{
     doorbells::{
@@ -43,6 +43,7 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
+            Acquire,
             Atomic,
             Full, //
         },
@@ -69,6 +70,23 @@ pub(crate) enum State {
     Closed,
 }
 
+impl State {
+    const ALL: [Self; 6] = [
+        Self::Requested,
+        Self::Refused,
+        Self::Established,
+        Self::PeerClosed,
+        Self::Lost,
+        Self::Closed,
+    ];
+
+    /// The one that has this number; there are no others.
+    fn from_number(number: u32) -> Self {
+        let found = Self::ALL.iter().find(|state| **state as u32 == number);
+        found.copied().unwrap_or(Self::Closed)
+    }
+}
+
 /// Whose channel it is: the service's state for the peer.
 pub(crate) trait Owner: Send + Sync {
     /// The peer has closed its end, and nothing is written to it any more. May sleep.
@@ -86,8 +104,8 @@ pub(crate) struct Channel {
     /// By which the peer names this end.
     pub(crate) id: ChannelId,
     remote: SetOnce<ChannelId>,
-    #[pin]
-    state: SpinLockIrq<State>,
+    /// A [`State`], as its number.
+    state: Atomic<u32>,
     /// The wait queue of whoever has this end, once somebody has.
     #[pin]
     waiters: SpinLockIrq<Option<Arc<WaitQueue>>>,
@@ -130,7 +148,7 @@ impl Channel {
                 owner,
                 id,
                 remote: SetOnce::new(),
-                state <- new_spinlock_irq!(state, "Channel::state"),
+                state: Atomic::new(state as u32),
                 waiters <- new_spinlock_irq!(None, "Channel::waiters"),
                 uses <- InFlight::new(),
                 end_awaited: Atomic::new(false),
@@ -260,18 +278,23 @@ impl Channel {
 
     /// How the two ends stand. Any context.
     pub(crate) fn state(&self) -> State {
-        *self.state.lock()
+        State::from_number(self.state.load(Acquire))
     }
 
     /// Goes from one state to the next, if it is in one of which `next` makes something. Returns the
     /// old one. Any context.
-    pub(crate) fn change_state(&self, next: impl FnOnce(State) -> Option<State>) -> State {
-        let mut state = self.state.lock();
-        let old = *state;
-        if let Some(new) = next(old) {
-            *state = new;
+    pub(crate) fn change_state(&self, next: impl Fn(State) -> Option<State>) -> State {
+        let mut number = self.state.load(Acquire);
+        loop {
+            let old = State::from_number(number);
+            let Some(new) = next(old) else {
+                return old;
+            };
+            match self.state.cmpxchg(number, new as u32, Full) {
+                Ok(_) => return old,
+                Err(now) => number = now,
+            }
         }
-        old
     }
 
     /// Succeeds while both ends are there; otherwise the error for calls that need both. Any context.
@@ -305,6 +328,13 @@ impl Channel {
     /// The wait queue of whoever has this end.
     pub(crate) fn waiters(&self) -> Result<Arc<WaitQueue>> {
         self.waiters.lock().clone().ok_or(ENOTCONN)
+    }
+
+    /// Whether somebody waits for something of this channel, or polls: see
+    /// [`WaitQueue::has_waiters`]. Any context.
+    pub(crate) fn has_waiters(&self) -> bool {
+        let waiters = self.waiters.lock();
+        waiters.as_ref().is_some_and(|it| it.has_waiters())
     }
 
     /// Wakes everybody who waits for something of this channel. Any context.

@@ -65,7 +65,11 @@ impl CallLock {
 impl Drop for CallGuard<'_> {
     fn drop(&mut self) {
         self.0.taken.store(false, Release);
-        self.0.free.wake_all();
+        // Most often nobody: to look is cheaper than to wake. Who begins to wait after the look sees
+        // that the lock is free.
+        if self.0.free.has_waiters() {
+            self.0.free.wake_all();
+        }
     }
 }
 
