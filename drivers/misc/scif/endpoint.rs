@@ -42,6 +42,7 @@ pub(crate) mod standing;
 mod stream;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
+mod wish;
 
 pub(crate) use crate::rma::remote_pages::RemotePages;
 use crate::{

@@ -178,15 +178,25 @@ impl OwnRing {
         }
         let place = self.larger.iter().find(|place| place.as_ref().is_none());
         let place = place.ok_or(ENOSPC)?;
-        let size = self.largest().size();
-        let size = areas::larger(size, wanted, self.limit.size()).ok_or(ENOSPC)?;
-        let area = Area {
-            memory: path.share(size as usize, Payer::OwnerOf(&self.head))?,
-            geometry: Geometry::new(size).ok_or(EINVAL)?,
+        let before = self.largest().size();
+        let mut size = areas::larger(before, wanted, self.limit.size()).ok_or(ENOSPC)?;
+        let area = loop {
+            match self.make_area(path, size) {
+                // A little more is better than nothing, and easier to be had in one piece.
+                Err(ENOMEM) if size / 2 > before => size /= 2,
+                area => break area?,
+            }
         };
         let address = area.memory.bus_address();
         place.populate(KBox::new(area, GFP_KERNEL)?);
         Ok((address, size))
+    }
+
+    fn make_area(&self, path: &dyn Path, size: u32) -> Result<Area> {
+        Ok(Area {
+            memory: path.share(size as usize, Payer::OwnerOf(&self.head))?,
+            geometry: Geometry::new(size).ok_or(EINVAL)?,
+        })
     }
 
     /// Takes the ring away from the peer, for good; the data stays. May sleep.

@@ -35,7 +35,8 @@
 
 use super::{
     own_ring::OwnRing,
-    peer_ring::PeerRing, //
+    peer_ring::PeerRing,
+    wish::Wish, //
 };
 use crate::{
     logic::{
@@ -50,7 +51,10 @@ use crate::{
     },
     peer::{
         attachment::Violation,
-        channel::Channel, //
+        channel::{
+            Channel,
+            State, //
+        },
     },
     sys::{
         buffer::Buffer,
@@ -62,7 +66,6 @@ use crate::{
     },
 };
 use kernel::{
-    new_spinlock,
     prelude::*,
     sync::{
         atomic::{
@@ -73,8 +76,7 @@ use kernel::{
         },
         barrier,
         Arc,
-        SetOnce,
-        SpinLock, //
+        SetOnce, //
     },
 };
 
@@ -85,32 +87,6 @@ const DATA_WANTED: usize = 132;
 
 /// Bytes that go through the kernel's own memory at a time, where they have to.
 const CHUNK: usize = 4096;
-
-/// A value of one of the peer's counters at which the peer is to ring.
-#[pin_data]
-struct Wish {
-    /// Where it stands in the peer's memory.
-    word: usize,
-    /// What stands there: before anything is written, what no counter reaches. Written under `turn`.
-    value: Atomic<u32>,
-    #[pin]
-    turn: SpinLock<()>,
-}
-
-impl Wish {
-    fn none(word: usize) -> impl PinInit<Self> {
-        pin_init!(Self {
-            word,
-            value: Atomic::new(0),
-            turn <- new_spinlock!((), "Wish::turn"),
-        })
-    }
-
-    /// Whether this is what the peer has been told last.
-    fn stands_at(&self, value: u32) -> bool {
-        self.value.load(Acquire) == value
-    }
-}
 
 /// See the head of this file.
 #[pin_data]
@@ -230,7 +206,11 @@ impl Rings {
         let Ok(target) = self.channel.remote() else {
             return;
         };
-        let grown = self.own.grow(self.channel.path(), wanted);
+        let grown = match self.channel.state() {
+            State::Established => self.own.grow(self.channel.path(), wanted),
+            // Nobody receives any more.
+            _ => Err(ENOTCONN),
+        };
         let (address, size) = grown.unwrap_or((0, 0));
         // A peer that is lost does not want to know.
         let _ = self.channel.post(&Message::RingOffer {
@@ -472,21 +452,10 @@ impl Rings {
     }
 
     fn wish(&self, wish: &Wish, value: u32) -> Result<u32> {
-        // Dropped after the lock: the end of a use may sleep.
         let _inside = self.channel.enter().ok_or(ECONNRESET)?;
         let _use = self.channel.begin_use()?;
         let header = self.remote()?.reach_header(self.channel.path())?;
-        let _turn = wish.turn.lock();
-        if wish.stands_at(value) {
-            // Who has written it has read it back.
-            return Ok(value);
-        }
-        header.write_u32(wish.word, value)?;
-        // The store leaves before the load, which brings what the peer has stored before.
-        barrier::mb(barrier::Full);
-        header.read_u32(wish.word)?;
-        barrier::mb(barrier::Full);
-        wish.value.store(value, Release);
+        wish.make(&header, value)?;
         Ok(value)
     }
 
