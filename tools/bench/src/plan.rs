@@ -67,7 +67,7 @@ impl Plan {
                 SIZE_MIDDLE,
                 256 * K,
             ],
-            windows: vec![4 * K, 64 * K, M, 2 * M, 16 * M],
+            windows: vec![4 * K, 64 * K, M, 2 * M, 16 * M, 64 * M],
             many: true,
         }
     }

@@ -88,8 +88,18 @@ pub(crate) fn has_iommu(device: &Device) -> bool {
 ///
 /// The mapping is coherent: the CPU and the device may use the pages at the same time. Drop it
 /// before the driver of the device is unbound from it, and when the device is done with it.
-pub(crate) struct DmaMapping {
-    table: Pin<KBox<MappedTable>>,
+pub(crate) enum DmaMapping {
+    /// By a table of all pages, of which an IOMMU makes as few addresses as it can.
+    Table(Pin<KBox<MappedTable>>),
+    /// Each run of pages by itself: the device uses physical addresses, or others that follow from
+    /// those, and all that a table would do is to cut them up.
+    Runs(MappedRuns),
+}
+
+/// Addresses and lengths of a mapping.
+enum MappedExtents<'a> {
+    Table(*mut bindings::scatterlist, c_uint),
+    Runs(core::slice::Iter<'a, (u64, usize)>),
 }
 
 impl DmaMapping {
@@ -97,30 +107,93 @@ impl DmaMapping {
     ///
     /// `EOPNOTSUPP` when the device is not coherent with the CPU's caches.
     pub(crate) fn new(pages: &Arc<Pages>, device: &ARef<Device>) -> Result<Self> {
+        if !has_iommu(device) {
+            return Ok(Self::Runs(MappedRuns::new(pages, device)?));
+        }
         let table = KBox::try_pin_init(
             MappedTable::new(pages.clone(), device.clone()),
             GFP_KERNEL_ACCOUNT,
         )?;
-        Ok(Self { table })
+        Ok(Self::Table(table))
     }
 
     /// Where the device finds the pages: bus addresses and lengths, in order. Few where the memory
     /// or the IOMMU allows, though neighbours may still touch.
     pub(crate) fn extents(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let table = self.table.table.get();
-        // SAFETY: By the invariant of `MappedTable` it is mapped, and it stays so while `self` is
-        // borrowed.
-        let (mut entry, mut left) = unsafe { ((*table).sgl, (*table).nents) };
-        core::iter::from_fn(move || {
-            left = left.checked_sub(1)?;
-            // SAFETY: The first `nents` entries of a mapped table hold addresses.
-            let address = unsafe { bindings::sg_dma_address(entry) };
-            // SAFETY: As above.
-            let len = unsafe { bindings::sg_dma_len(entry) };
-            // SAFETY: As above; null behind the last one, which is not looked at.
-            entry = unsafe { bindings::sg_next(entry) };
-            Some((address, u64::from(len)))
+        let mut extents = match self {
+            Self::Table(table) => {
+                let table = table.table.get();
+                // SAFETY: By the invariant of `MappedTable` it is mapped, and it stays so while
+                // `self` is borrowed.
+                unsafe { MappedExtents::Table((*table).sgl, (*table).nents) }
+            }
+            Self::Runs(runs) => MappedExtents::Runs(runs.runs.iter()),
+        };
+        core::iter::from_fn(move || match &mut extents {
+            MappedExtents::Table(entry, left) => {
+                *left = left.checked_sub(1)?;
+                // SAFETY: The first `nents` entries of a mapped table hold addresses.
+                let address = unsafe { bindings::sg_dma_address(*entry) };
+                // SAFETY: As above.
+                let len = unsafe { bindings::sg_dma_len(*entry) };
+                // SAFETY: As above; null behind the last one, which is not looked at.
+                *entry = unsafe { bindings::sg_next(*entry) };
+                Some((address, u64::from(len)))
+            }
+            MappedExtents::Runs(runs) => {
+                let (address, len) = runs.next()?;
+                Some((*address, *len as u64))
+            }
         })
+    }
+}
+
+/// Which way data goes to and from these pages.
+fn direction_for(pages: &Pages) -> DataDirection {
+    match pages.is_writable() {
+        true => DataDirection::Bidirectional,
+        false => DataDirection::ToDevice,
+    }
+}
+
+/// # Invariants
+///
+/// Each of `runs`, a bus address and a length, is mapped for `device` in `direction`.
+pub(crate) struct MappedRuns {
+    runs: KVVec<(u64, usize)>,
+    direction: DataDirection,
+    device: ARef<Device>,
+    /// Kept until they are unmapped.
+    _pages: Arc<Pages>,
+}
+
+impl MappedRuns {
+    fn new(pages: &Arc<Pages>, device: &ARef<Device>) -> Result<Self> {
+        // INVARIANT: There are none.
+        let mut this = Self {
+            runs: KVVec::new(),
+            direction: direction_for(pages),
+            device: device.clone(),
+            _pages: pages.clone(),
+        };
+        for (phys, len) in pages.extents() {
+            this.runs.reserve(1, GFP_KERNEL_ACCOUNT)?;
+            let len = usize::try_from(len)?;
+            // SAFETY: The pages are kept, and it is unmapped when `this` is dropped.
+            let bus = unsafe { map_phys(device, phys, len, this.direction, SHARED) }?;
+            // INVARIANT: It has just been mapped. There is room.
+            let _ = this.runs.push_within_capacity((bus, len));
+        }
+        Ok(this)
+    }
+}
+
+impl Drop for MappedRuns {
+    fn drop(&mut self) {
+        for (bus, len) in self.runs.iter() {
+            // SAFETY: By the type invariant it is mapped like this.
+            unsafe { unmap_phys(&self.device, *bus, *len, self.direction, SHARED) };
+        }
     }
 }
 
@@ -128,7 +201,7 @@ impl DmaMapping {
 ///
 /// `table` lists the pages and is mapped for `device` in `direction`.
 #[pin_data(PinnedDrop)]
-struct MappedTable {
+pub(crate) struct MappedTable {
     #[pin]
     table: Opaque<bindings::sg_table>,
     direction: DataDirection,
@@ -144,11 +217,7 @@ unsafe impl Sync for MappedTable {}
 
 impl MappedTable {
     fn new(pages: Arc<Pages>, device: ARef<Device>) -> impl PinInit<Self, Error> {
-        let direction = if pages.is_writable() {
-            DataDirection::Bidirectional
-        } else {
-            DataDirection::ToDevice
-        };
+        let direction = direction_for(&pages);
         // INVARIANT: `mapped_table` lists and maps them.
         try_pin_init!(Self {
             table <- Self::mapped_table(pages.clone(), device.clone(), direction),

@@ -90,6 +90,7 @@ bool scif_helper_is_last_descriptor(struct file *file, unsigned long table);
 
 /* Memory: pages are mapped for the time of the copy only */
 phys_addr_t scif_helper_page_to_phys(struct page *page);
+size_t scif_helper_contiguous_pages(struct page *const *pages, size_t count);
 phys_addr_t scif_helper_virt_to_phys(const void *address);
 void *scif_helper_direct_map(phys_addr_t start, size_t len);
 phys_addr_t scif_helper_end_of_memory(void);

@@ -33,6 +33,17 @@ phys_addr_t scif_helper_page_to_phys(struct page *page)
 	return page_to_phys(page);
 }
 
+/* How many of the pages, from the first on, follow each other in memory. */
+size_t scif_helper_contiguous_pages(struct page *const *pages, size_t count)
+{
+	unsigned long first = page_to_pfn(pages[0]);
+	size_t n = 1;
+
+	while (n < count && page_to_pfn(pages[n]) == first + n)
+		n++;
+	return n;
+}
+
 phys_addr_t scif_helper_virt_to_phys(const void *address)
 {
 	return virt_to_phys((void *)address);

@@ -184,10 +184,28 @@ impl Pages {
     }
 
     /// The physical address of a page.
+    #[allow(dead_code, reason = "tests use it")]
     pub(crate) fn phys(&self, index: usize) -> Option<u64> {
         let page = *self.as_slice().get(index)?;
         // SAFETY: The page stays allocated as long as `self` exists.
         Some(unsafe { own::scif_helper_page_to_phys(page) })
+    }
+
+    /// Where they are: physical addresses and lengths in bytes, in order, as few as can be.
+    pub(crate) fn extents(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let mut rest = self.as_slice();
+        core::iter::from_fn(move || {
+            let first = *rest.first()?;
+            // SAFETY: The pages stay allocated as long as `self` exists; there is one at least.
+            let (phys, count) = unsafe {
+                (
+                    own::scif_helper_page_to_phys(first),
+                    own::scif_helper_contiguous_pages(rest.as_ptr(), rest.len()),
+                )
+            };
+            rest = rest.get(count..)?;
+            Some((phys, (count << PAGE_SHIFT) as u64))
+        })
     }
 
     /// Copies bytes out.
@@ -322,6 +340,11 @@ mod tests {
         assert_eq!(pages.len(), 3);
         assert!(pages.phys(2).is_some());
         assert!(pages.phys(3).is_none());
+        assert_eq!(
+            pages.extents().map(|(_, len)| len).sum::<u64>(),
+            3 * PAGE_SIZE as u64
+        );
+        assert_eq!(pages.extents().next().map(|(phys, _)| phys), pages.phys(0));
 
         // Across the border of two pages, and seen from the process.
         pages.write(PAGE_SIZE - 2, b"scif")?;
@@ -384,6 +407,9 @@ mod tests {
     fn kernel_memory_is_pages_too() -> Result {
         let mut contiguous = KVec::from_elem(0u8, 4 * PAGE_SIZE, GFP_KERNEL)?;
         check_kernel_pages(&mut contiguous)?;
+        let (pages, _) = Pages::around(lend(&mut contiguous)?)?;
+        assert_eq!(pages.extents().count(), 1);
+        drop(pages);
         let mut scattered = VVec::from_elem(0u8, 4 * PAGE_SIZE, GFP_KERNEL)?;
         check_kernel_pages(&mut scattered)?;
         assert!(matches!(Pages::of_kernel(lend(&mut [])?), Err(e) if e == EINVAL));

@@ -20,7 +20,6 @@ use crate::sys::{
 };
 use kernel::{
     device::Device,
-    page::PAGE_SIZE,
     prelude::*,
     sync::{
         aref::ARef,
@@ -57,9 +56,7 @@ impl Export {
 
     /// To a peer that uses physical addresses.
     pub(crate) fn physical(pages: &Arc<Pages>) -> Result<Self> {
-        let extents =
-            (0..pages.len()).filter_map(|index| Some((pages.phys(index)?, PAGE_SIZE as u64)));
-        let addresses = extent_table::collect(extents)?;
+        let addresses = extent_table::collect(pages.extents())?;
         Self::checked(pages, None, addresses)
     }
 
