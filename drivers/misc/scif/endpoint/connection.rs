@@ -340,6 +340,9 @@ impl Connection {
         }
         queues.control.flush();
         queues.engines.flush();
+        if !self.transfers.let_go() {
+            queues.unhurried.flush();
+        }
         queues.completion.flush();
     }
 

@@ -339,7 +339,7 @@ impl Channel {
 
     /// Wakes everybody who waits for something of this channel. Any context.
     pub(crate) fn wake(&self) {
-        if let Some(waiters) = &*self.waiters.lock() {
+        if let Some(waiters) = self.waiters.lock().as_ref().filter(|w| w.has_waiters()) {
             waiters.wake_all();
         }
     }

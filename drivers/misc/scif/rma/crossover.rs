@@ -171,8 +171,7 @@ impl Bench<'_> {
 
     fn by_engine(&self, segments: &[Segment], count: usize) -> Result<u64> {
         let user = self.peer.enter_owned().ok_or(ENODEV)?;
-        let (engine, queues) = (&self.route.engine, self.peer.queues());
-        let took = trial::time(engine, segments, &self.local, user, queues)?;
+        let took = trial::time(&self.route.engine, segments, &self.local, user)?;
         Ok(took / count as u64)
     }
 
@@ -240,7 +239,7 @@ impl Crossover {
         }
         if !self.begun.xchg(true, Full) {
             // It is enqueued once, so this can't fail.
-            let _ = self.peer.queues().engines.enqueue(self.clone());
+            let _ = self.peer.queues().unhurried.enqueue(self.clone());
         }
     }
 

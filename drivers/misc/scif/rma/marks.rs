@@ -145,6 +145,8 @@ struct Deferred {
 #[pin_data]
 pub(crate) struct Marks {
     channel: Arc<Channel>,
+    /// Which of the path's engines copies.
+    engine: Option<usize>,
     #[pin]
     state: SpinLockIrq<State>,
     read: Flow,
@@ -178,10 +180,11 @@ impl Completion for Marks {
 
 impl Marks {
     /// No transfer was started yet. May sleep.
-    pub(crate) fn new(channel: &Arc<Channel>) -> Result<Arc<Self>> {
+    pub(crate) fn new(channel: &Arc<Channel>, engine: Option<usize>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 channel: channel.clone(),
+                engine,
                 state <- new_spinlock_irq!(
                     State {
                         tracker: MarkTracker::new(),
@@ -208,7 +211,17 @@ impl Marks {
         let begin = || self.state.lock().tracker.begin();
         match begin() {
             Some(sequence) => Ok(sequence),
-            None => self.channel.waiters()?.wait_killable(begin),
+            None => {
+                self.hurry(|| false);
+                self.channel.waiters()?.wait_killable(begin)
+            }
+        }
+    }
+
+    /// For who is about to sleep until `done`: has ends noticed. Process context, no locks.
+    pub(super) fn hurry(&self, done: impl Fn() -> bool) {
+        if let Some(route) = self.channel.path().engine(self.engine) {
+            route.engine.hurry(done);
         }
     }
 
@@ -239,6 +252,13 @@ impl Marks {
         self.channel.wake();
         if moved {
             self.schedule_deferred();
+        }
+    }
+
+    /// Has the end of transfers reported that nobody waits for.
+    fn announce(&self) {
+        if let Some(route) = self.channel.path().engine(self.engine) {
+            route.engine.announce();
         }
     }
 
@@ -299,6 +319,7 @@ impl Marks {
     /// after. May sleep.
     pub(crate) fn drain(&self) {
         let last = self.last_issued();
+        self.hurry(|| self.is_complete(last));
         if let Ok(waiters) = self.channel.waiters() {
             waiters.wait_uninterruptible(|| self.is_complete(last).then_some(()));
         }
@@ -335,6 +356,9 @@ impl Marks {
         // Counted first, then looked at, as a completion does it the other way round.
         barrier::smp_mb(barrier::Full);
         self.run_deferred();
+        if self.deferred_count.load(Relaxed) > 0 {
+            self.announce();
+        }
         Ok(())
     }
 

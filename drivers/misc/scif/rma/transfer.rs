@@ -4,9 +4,11 @@
 //!
 //! The transfer is split into segments that are contiguous on both sides; each is one descriptor.
 //! Whoever ends the last of them, the submitter or the engine's completion, finishes the transfer:
-//! the result goes to its [`Completion`], and a work item lets go of the memory on both sides, which
-//! may sleep and the completion must not. Errors of a transfer are its own: who asked for it and how
-//! he is told is not known here.
+//! the result goes to its [`Completion`]. The engine keeps it until somebody in process context lets go of
+//! the memory on both sides, which may sleep and the completion must not. Errors of a transfer are its
+//! own: who asked for it and how he is told is not known here.
+//!
+//! It asks for an interrupt only if it is large and waited for; see `transport/engine/attendance.rs`.
 //!
 //! While it runs, a transfer keeps the peer in use: a peer that is lost is torn down after its
 //! transfers. An engine that stops ends its transfers with EIO, see `transport/engine.rs`.
@@ -26,7 +28,6 @@ use crate::{
         channel::OwnedChannelUse,
         PeerUse, //
     },
-    sync::work_queues::WorkQueues,
     sys::dmaengine::{
         Batch,
         Channel,
@@ -42,7 +43,6 @@ use crate::{
     },
 };
 use kernel::{
-    impl_has_work, new_work,
     prelude::*,
     sync::{
         atomic::{
@@ -51,22 +51,21 @@ use kernel::{
             Relaxed,
             Release, //
         },
-        barrier,
         Arc,
         ArcBorrow, //
     },
-    time::Delta,
-    workqueue::{
-        Work,
-        WorkItem, //
-    },
+    time::Delta, //
 };
 
 /// A segment is no longer than this, whatever the engine could do: others want their turn.
 const MAX_SEGMENT: u64 = 1 << 20;
 
-/// Each so many descriptors one reports its end at once: a full ring then empties by itself.
-const INTERRUPT_EVERY: u32 = 16;
+/// Each so many descriptors of a transfer one reports its end at once: a full ring then empties by
+/// itself.
+const INTERRUPT_EVERY: u32 = 128;
+
+/// A transfer that is waited for and larger than this takes too long to be awake until then.
+const LARGE: u64 = 256 << 10;
 
 /// How long to sleep at most before looking at a full ring again.
 const RING_FULL_TIMEOUT: Delta = Delta::from_millis(10);
@@ -122,13 +121,11 @@ impl Request {
 }
 
 /// See the head of this file.
-#[pin_data]
 pub(super) struct Transfer {
     completion: Arc<dyn Completion>,
     number: u64,
     direction: Direction,
     engine: Arc<Engine>,
-    queues: Arc<WorkQueues>,
     bytes: u64,
     copies: CopyCount,
     /// Whether the call reports the result, so that no fence does.
@@ -137,26 +134,11 @@ pub(super) struct Transfer {
     error: Atomic<i32>,
     /// RUNNING, 0, or an errno (negative) once it has ended.
     result: Atomic<i32>,
-    /// By which the engine knows that it runs, and one more; 0 if it does not.
-    running_as: Atomic<u64>,
-    #[pin]
-    work: Work<Self>,
+    /// Whether those who are to be told have been.
+    is_over: Atomic<bool>,
     // Dropped in this order: the memory before what keeps the surroundings.
     sides: Sides,
     surroundings: Surroundings,
-}
-
-impl_has_work! {
-    impl HasWork<Self> for Transfer { self.work }
-}
-
-impl WorkItem for Transfer {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        // In process context, where dropping what it holds may sleep.
-        drop(this);
-    }
 }
 
 impl CopyCompletion for Transfer {
@@ -180,8 +162,9 @@ impl CopyCompletion for Transfer {
         if result.is_ok() {
             self.engine.bytes.add(self.bytes, Relaxed);
         }
+        // What it holds is let go in process context.
+        self.engine.attend();
         self.result.store(errno, Release);
-        self.stop_running();
         self.completion.as_arc_borrow().transfer_ended(&Ended {
             number: self.number,
             direction: self.direction,
@@ -189,15 +172,20 @@ impl CopyCompletion for Transfer {
             result,
             is_reported: self.reported.load(Relaxed),
         });
-        // What it holds is let go in process context. This is the last reference but for that of
-        // a caller who waits, which is in process context, too.
-        let queues = self.queues.clone();
-        // It is enqueued once, so this can't fail.
-        let _ = queues.completion.enqueue(self);
+        let engine = self.engine.clone();
+        engine.finish(self);
     }
 }
 
 impl Running for Transfer {
+    fn note_ended(&self) {
+        self.is_over.store(true, Relaxed);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.is_over.load(Relaxed)
+    }
+
     fn abandon(self: Arc<Self>, channel: &Channel) {
         // An error can't be: the channel is the one it was submitted to, and is stopped.
         let _ = channel.abandon(&self);
@@ -221,34 +209,27 @@ impl Transfer {
     /// Hands a transfer to the engine. When this returns `Ok`, it ends by itself. On an error it
     /// has failed, and what was begun of it ends by itself, too; the caller reports the error, and
     /// nobody else does. Killable while the engine's ring is full. The caller is inside the peer.
-    pub(super) fn start(
-        route: &EngineRoute,
-        request: Request,
-        queues: &Arc<WorkQueues>,
-    ) -> Result<Arc<Self>> {
+    pub(super) fn start(route: &EngineRoute, request: Request) -> Result<Arc<Self>> {
         let Request {
             direction, parts, ..
         } = request;
         let (completion, number) = (request.completion.clone(), request.number);
-        let made = Arc::pin_init(
-            pin_init!(Self {
-                completion: request.completion,
-                number,
-                direction,
-                engine: route.engine.clone(),
-                queues: queues.clone(),
-                bytes: parts.0 + parts.1,
-                copies: CopyCount::new(),
-                reported: Atomic::new(request.synchronous),
-                error: Atomic::new(0),
-                result: Atomic::new(RUNNING),
-                running_as: Atomic::new(0),
-                work <- new_work!("Transfer::work"),
-                sides: request.sides,
-                surroundings: request.surroundings,
-            }),
-            GFP_KERNEL_ACCOUNT,
-        );
+        let interrupt = request.synchronous && request.bytes() > LARGE;
+        let transfer = Self {
+            completion: request.completion,
+            number,
+            direction,
+            engine: route.engine.clone(),
+            bytes: parts.0 + parts.1,
+            copies: CopyCount::new(),
+            reported: Atomic::new(request.synchronous),
+            error: Atomic::new(0),
+            result: Atomic::new(RUNNING),
+            is_over: Atomic::new(false),
+            sides: request.sides,
+            surroundings: request.surroundings,
+        };
+        let made = Arc::new(transfer, GFP_KERNEL_ACCOUNT).map_err(Error::from);
         let made = made.and_then(|transfer| Ok((transfer, Place::new()?)));
         let (transfer, place) = made.inspect_err(|error| {
             completion.as_arc_borrow().transfer_ended(&Ended {
@@ -260,35 +241,18 @@ impl Transfer {
             });
         })?;
         let batch = Batch::new(transfer.clone());
-        let submitted = transfer.submit(&batch, route, direction, parts);
+        let submitted = transfer.submit(&batch, route, (direction, parts, interrupt));
         if let Err(error) = submitted {
             transfer.reported.store(true, Relaxed);
             transfer.failed(error);
         }
         transfer.engine.issue_pending();
         drop(batch);
-        transfer.start_running(place);
+        transfer.engine.add_running(place, transfer.clone());
+        if !interrupt {
+            transfer.engine.note_quiet();
+        }
         submitted.map(|()| transfer)
-    }
-
-    /// Has the engine end it if it stops.
-    fn start_running(self: &Arc<Self>, place: Place) {
-        let number = self.engine.add_running(place, self.clone());
-        self.running_as.store(number + 1, Relaxed);
-        // Fully ordered with the end, which stores the result and then looks at the number.
-        barrier::smp_mb(barrier::Full);
-        if self.result().is_some() {
-            self.stop_running();
-        } else if self.engine.has_stopped() {
-            self.engine.abandon_running();
-        }
-    }
-
-    fn stop_running(&self) {
-        barrier::smp_mb(barrier::Full);
-        if let Some(number) = self.running_as.xchg(0, Relaxed).checked_sub(1) {
-            self.engine.remove_running(number);
-        }
     }
 
     /// None while it runs. Any context.
@@ -309,13 +273,13 @@ impl Transfer {
         &self,
         batch: &Batch<Self>,
         route: &EngineRoute,
-        direction: Direction,
-        (body, tail): (u64, u64),
+        (direction, (body, tail), interrupt): (Direction, (u64, u64), bool),
     ) -> Result {
         let mut submitter = Submitter {
             batch,
             held: None,
             count: 0,
+            interrupt,
         };
         let max_segment = (self.engine.max_segment() as u64).min(MAX_SEGMENT);
         for (skip, len) in [(0, body), (body, tail)] {
@@ -336,6 +300,8 @@ struct Submitter<'a> {
     batch: &'a Batch<Transfer>,
     held: Option<Segment>,
     count: u32,
+    /// Whether the last one reports its end.
+    interrupt: bool,
 }
 
 impl Submitter<'_> {
@@ -374,9 +340,8 @@ impl Submitter<'_> {
         Ok(())
     }
 
-    /// Submits the segment at hand as the last one: it reports its end, and with that those of all
-    /// before it, also if the transfer as a whole has failed. EIO if the engine has stopped, which
-    /// reports them, too.
+    /// Submits the segment at hand as the last one, also if the transfer as a whole has failed. EIO if the
+    /// engine has stopped.
     fn finish(&mut self) -> Result {
         let Some(held) = self.held.take() else {
             return Ok(());
@@ -387,7 +352,9 @@ impl Submitter<'_> {
                 .batch
                 .engine
                 .room
-                .wait_uninterruptible_timeout(RING_FULL_TIMEOUT, || self.try_submit(held, true));
+                .wait_uninterruptible_timeout(RING_FULL_TIMEOUT, || {
+                    self.try_submit(held, self.interrupt)
+                });
             match submitted {
                 Some(result) => return result,
                 None => self.make_room(),

@@ -116,7 +116,7 @@ impl Transfers {
             caches: caches.clone(),
             crossover: crossover.clone(),
             cache: RegistrationCache::new(channel.peer(), caches, engine)?,
-            marks: Marks::new(channel)?,
+            marks: Marks::new(channel, engine)?,
             engine,
         })
     }
@@ -135,6 +135,19 @@ impl Transfers {
     pub(crate) fn drain(&self) {
         self.marks.drain();
         self.marks.run_deferred();
+    }
+
+    /// Lets go of what transfers that have ended used, as far as nobody is about to do it: then that is
+    /// `unhurried`, and the answer is no. May sleep.
+    pub(crate) fn let_go(&self) -> bool {
+        let Some(place) = self.engine else {
+            return true;
+        };
+        let Some(route) = self.channel.path().engines().get(place) else {
+            return true;
+        };
+        route.engine.release_ended();
+        !route.engine.has_running()
     }
 
     /// Forgets what waits behind transfers: nobody waits for it any more. May sleep.
@@ -283,7 +296,9 @@ impl Transfers {
     /// `is_lent` says that the local memory is only lent for the call, and not pinned.
     fn copy_by_engine(&self, route: &EngineRoute, request: Request, is_lent: bool) -> Result {
         let synchronous = request.synchronous;
-        let started = Transfer::start(route, request, self.channel.queues());
+        // So that what has ended does not pile up while nobody waits.
+        route.engine.release_ended();
+        let started = Transfer::start(route, request);
         let transfer = started.inspect_err(|_| {
             if is_lent {
                 // What was begun of it ends.
@@ -293,12 +308,15 @@ impl Transfers {
         if !synchronous {
             return Ok(());
         }
+        route.engine.hurry(|| transfer.result().is_some());
         let waiters = self.channel.waiters()?;
         let result = match is_lent {
             // Whoever is told of an end takes the memory back. The engine sees to it that there is one.
             true => waiters.wait_uninterruptible(|| transfer.result()),
             false => waiters.wait_killable(|| transfer.result())?,
         };
+        drop(transfer);
+        route.engine.release_ended();
         result.map_err(|error| self.marks.transfer_error(error))
     }
 

@@ -9,7 +9,6 @@
 use crate::{
     logic::plan::Segment,
     peer::PeerUse,
-    sync::work_queues::WorkQueues,
     sys::{
         busy_wait::now,
         dmaengine::{
@@ -32,7 +31,6 @@ use crate::{
     },
 };
 use kernel::{
-    impl_has_work, new_work,
     prelude::*,
     sync::{
         atomic::{
@@ -43,11 +41,7 @@ use kernel::{
         },
         Arc, //
     },
-    time::Delta,
-    workqueue::{
-        Work,
-        WorkItem, //
-    },
+    time::Delta, //
 };
 
 const RUNNING: i32 = 1;
@@ -59,32 +53,17 @@ const RING_FULL_TIMEOUT: Delta = Delta::from_millis(10);
 #[pin_data]
 pub(super) struct Trial {
     engine: Arc<Engine>,
-    queues: Arc<WorkQueues>,
     copies: CopyCount,
     /// The first error, or 0.
     error: Atomic<i32>,
     /// RUNNING, 0, or an errno (negative) once all have ended.
     result: Atomic<i32>,
+    is_over: Atomic<bool>,
     #[pin]
     ended: WaitQueue,
-    #[pin]
-    work: Work<Self>,
     // Dropped in this order: the memory before what keeps the peer.
     _local: Arc<SharedMemory>,
     _peer: PeerUse,
-}
-
-impl_has_work! {
-    impl HasWork<Self> for Trial { self.work }
-}
-
-impl WorkItem for Trial {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        // In process context, where dropping what it holds may sleep.
-        drop(this);
-    }
 }
 
 impl Completion for Trial {
@@ -100,15 +79,23 @@ impl Completion for Trial {
     }
 
     fn all_ended(self: Arc<Self>) {
+        let engine = self.engine.clone();
+        engine.attend();
         self.result.store(self.error.load(Relaxed), Release);
         self.ended.wake_all();
-        let queues = self.queues.clone();
-        // It is enqueued once, so this can't fail.
-        let _ = queues.completion.enqueue(self);
+        engine.finish(self);
     }
 }
 
 impl Running for Trial {
+    fn note_ended(&self) {
+        self.is_over.store(true, Relaxed);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.is_over.load(Relaxed)
+    }
+
     fn abandon(self: Arc<Self>, channel: &Channel) {
         // An error can't be: the channel is the one it was submitted to, and is stopped.
         let _ = channel.abandon(&self);
@@ -118,10 +105,8 @@ impl Running for Trial {
 /// EIO if the engine has stopped, EBUSY if others fill its ring all the time.
 fn submit(batch: &Batch<Trial>, segments: &[Segment]) -> Result {
     let engine = &batch.engine;
-    for (index, segment) in segments.iter().enumerate() {
-        // The last one says that all have ended.
-        let is_last = index + 1 == segments.len();
-        let attempt = || match engine.submit(*segment, is_last, batch) {
+    for segment in segments {
+        let attempt = || match engine.submit(*segment, false, batch) {
             Submission::Done => Some(Ok(())),
             Submission::Full => None,
             Submission::Stopped => Some(Err(EIO)),
@@ -146,18 +131,16 @@ pub(super) fn time(
     segments: &[Segment],
     local: &Arc<SharedMemory>,
     peer: PeerUse,
-    queues: &Arc<WorkQueues>,
 ) -> Result<u64> {
     let start = now();
     let trial = Arc::pin_init(
         pin_init!(Trial {
             engine: engine.clone(),
-            queues: queues.clone(),
             copies: CopyCount::new(),
             error: Atomic::new(0),
             result: Atomic::new(RUNNING),
+            is_over: Atomic::new(false),
             ended <- new_wait_queue!("scif::Trial::ended"),
-            work <- new_work!("Trial::work"),
             _local: local.clone(),
             _peer: peer,
         }),
@@ -168,21 +151,17 @@ pub(super) fn time(
     let submitted = submit(&batch, segments);
     engine.issue_pending();
     drop(batch);
-    let number = engine.add_running(place, trial.clone());
-    if engine.has_stopped() {
-        engine.abandon_running();
-    }
-    if submitted.is_err() {
-        // What was submitted ends, and is reported when something else ends.
-        engine.reap();
-    }
+    engine.add_running(place, trial.clone());
+    engine.note_quiet();
     let ended = || match trial.result.load(Acquire) {
         RUNNING => None,
         0 => Some(Ok(())),
         errno => Some(Err(Error::from_errno(errno))),
     };
+    engine.hurry(|| ended().is_some());
     let result = trial.ended.wait_uninterruptible(ended);
     let took = u64::try_from(start.elapsed().as_nanos())?;
-    engine.remove_running(number);
+    drop(trial);
+    engine.release_ended();
     submitted.and(result).map(|()| took)
 }

@@ -7,9 +7,10 @@
 //! 1. `link`: transports come up, go down and tear down what was there
 //! 2. `control`: messages of the peers; never waits for a peer
 //! 3. `watch`: watches of address spaces end, which a process can draw out
-//! 4. `engines`: engines that have stopped are given back, and what they have left undone ends. Beside
-//!    that, it is measured what they are worth (`rma/crossover.rs`), which may wait for just that
-//! 5. `completion`: what ended transfers held is let go, and what waits behind them runs
+//! 4. `unhurried`: what may take its time, and nobody waits for but at unload: what engines have done is
+//!    looked for and let go, and it is measured what they are worth
+//! 5. `engines`: engines that have stopped are given back, and what they have left undone ends
+//! 6. `completion`: what waits behind transfers that have ended runs
 
 use crate::sys::workqueue::Queue;
 use kernel::{
@@ -22,6 +23,7 @@ pub(crate) struct WorkQueues {
     pub(crate) link: Queue,
     pub(crate) control: Queue,
     pub(crate) watch: Queue,
+    pub(crate) unhurried: Queue,
     pub(crate) engines: Queue,
     pub(crate) completion: Queue,
 }
@@ -34,6 +36,7 @@ impl WorkQueues {
                 link: Queue::ordered(c"scif_link")?,
                 control: Queue::ordered(c"scif_control")?,
                 watch: Queue::background(c"scif_watch")?,
+                unhurried: Queue::background(c"scif_unhurried")?,
                 engines: Queue::background(c"scif_engines")?,
                 completion: Queue::unbound_highpri(c"scif_completion")?,
             },
@@ -46,6 +49,7 @@ impl WorkQueues {
     pub(crate) fn flush_all(&self) {
         self.link.flush();
         self.control.flush();
+        self.unhurried.flush();
         self.engines.flush();
         self.completion.flush();
         self.watch.flush();

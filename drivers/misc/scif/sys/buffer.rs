@@ -274,7 +274,7 @@ impl Buffer {
             Part::User(_) => Ok(false),
             Part::Kernel(from) => {
                 // SAFETY: `from` is valid for that many bytes; `to`, by the contract.
-                unsafe { bindings::memcpy_toio(to.cast(), from.cast(), len) };
+                unsafe { own::scif_helper_copy_to_io(to.cast(), from.cast(), len) };
                 Ok(true)
             }
         }

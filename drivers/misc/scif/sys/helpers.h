@@ -101,6 +101,8 @@ void scif_helper_copy_from_page(void *dst, struct page *page, size_t offset,
 void scif_helper_store_u64(struct page *page, size_t offset, u64 value);
 void scif_helper_copy_to_page(struct page *page, size_t offset, const void *src,
 			      size_t len);
+void scif_helper_copy_to_io(void __iomem *dst, const void *src, size_t len);
+void scif_helper_copy_from_io(void *dst, const void __iomem *src, size_t len);
 void scif_helper_copy_page_to_io(void __iomem *dst, struct page *page,
 				 size_t offset, size_t len);
 void scif_helper_copy_page_from_io(struct page *page, size_t offset,

@@ -168,12 +168,33 @@ void scif_helper_store_u64(struct page *page, size_t offset, u64 value)
 	kunmap_local(to);
 }
 
+/*
+ * memcpy_toio() and memcpy_fromio() of x86 move four bytes at a time. Memory
+ * that is mapped write-combining takes accesses of any size, and a bus fewer
+ * large ones sooner than many small ones.
+ */
+void scif_helper_copy_to_io(void __iomem *dst, const void *src, size_t len)
+{
+	if (IS_ENABLED(CONFIG_X86_64))
+		memcpy((void __force *)dst, src, len);
+	else
+		memcpy_toio(dst, src, len);
+}
+
+void scif_helper_copy_from_io(void *dst, const void __iomem *src, size_t len)
+{
+	if (IS_ENABLED(CONFIG_X86_64))
+		memcpy(dst, (const void __force *)src, len);
+	else
+		memcpy_fromio(dst, src, len);
+}
+
 void scif_helper_copy_page_to_io(void __iomem *dst, struct page *page,
 				 size_t offset, size_t len)
 {
 	char *from = kmap_local_page(page);
 
-	memcpy_toio(dst, from + offset, len);
+	scif_helper_copy_to_io(dst, from + offset, len);
 	kunmap_local(from);
 }
 
@@ -182,7 +203,7 @@ void scif_helper_copy_page_from_io(struct page *page, size_t offset,
 {
 	char *to = kmap_local_page(page);
 
-	memcpy_fromio(to + offset, src, len);
+	scif_helper_copy_from_io(to + offset, src, len);
 	flush_dcache_page(page);
 	kunmap_local(to);
 }

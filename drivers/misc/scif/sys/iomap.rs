@@ -138,7 +138,7 @@ impl IoMapping {
     pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
         let to = self.at(offset, from.len())?;
         // SAFETY: Both are valid for that many bytes.
-        unsafe { bindings::memcpy_toio(to.cast(), from.as_ptr().cast(), from.len()) };
+        unsafe { own::scif_helper_copy_to_io(to.cast(), from.as_ptr().cast(), from.len()) };
         Ok(())
     }
 
@@ -146,7 +146,7 @@ impl IoMapping {
     pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
         let from = self.at(offset, to.len())?;
         // SAFETY: Both are valid for that many bytes.
-        unsafe { bindings::memcpy_fromio(to.as_mut_ptr().cast(), from.cast(), to.len()) };
+        unsafe { own::scif_helper_copy_from_io(to.as_mut_ptr().cast(), from.cast(), to.len()) };
         Ok(())
     }
 

@@ -12,7 +12,7 @@
 static unsigned int busy_poll_us = 200;
 module_param(busy_poll_us, uint, 0644);
 MODULE_PARM_DESC(busy_poll_us,
-		 "Microseconds that a call for messages stays awake at most before it sleeps");
+		 "Microseconds that a call for messages or copies stays awake at most before it sleeps");
 
 static int dma_threshold = -1;
 module_param(dma_threshold, int, 0644);

@@ -7,7 +7,7 @@
 
 use super::bindings as own;
 
-/// How many microseconds a call for messages stays awake at most before it sleeps. Any context.
+/// How many microseconds a call for messages or copies stays awake at most before it sleeps. Any context.
 pub(crate) fn busy_poll_us() -> u32 {
     // SAFETY: No preconditions.
     unsafe { own::scif_tunable_busy_poll_us() }

@@ -16,6 +16,8 @@
 //! error, also where the driver forgets to say so, and nothing new begins. The log says so once. Later
 //! transfers go by another engine, or by CPU.
 //!
+//! How the end of what it does is noticed is in `engine/attendance.rs`.
+//!
 //! Locks: `Engines::list`, see `scif_main.rs`; `running` is a leaf, taken in soft interrupts.
 
 use crate::{
@@ -28,6 +30,8 @@ use crate::{
             Completion,
             PeerMapping, //
         },
+        payer::Payer,
+        shared_memory::SharedMemory,
         timer::{
             PeriodicTimer,
             Tick, //
@@ -65,12 +69,17 @@ use kernel::{
     },
 };
 
+mod attendance;
+
 /// Between two looks at whether an engine moves.
 const TICK: Delta = Delta::from_secs(1);
 
 /// An engine that has work and moves none for so many ticks has stopped. The largest
 /// descriptor takes milliseconds.
 const STALL_LIMIT: u32 = 5;
+
+/// Bytes of an empty copy: what any engine can.
+const BLANK: usize = 64;
 
 /// What has become of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,9 +115,17 @@ pub(crate) struct Engine {
     still: Atomic<u32>,
     stopped: Atomic<bool>,
     next_number: Atomic<u64>,
-    /// What was submitted in whole and has not ended.
+    /// What was submitted in whole and was not let go.
     #[pin]
     running: SpinLockIrq<RBTree<u64, Arc<dyn Running>>>,
+    /// Whether something was submitted that will not report its end by itself.
+    quiet: Atomic<bool>,
+    /// Whether somebody will look.
+    attended: Atomic<bool>,
+    #[pin]
+    look: Work<Self, 1>,
+    /// What an empty copy copies. The channel goes before.
+    blank: SharedMemory,
     /// Gives the channel back.
     #[pin]
     work: Work<Self>,
@@ -116,6 +133,12 @@ pub(crate) struct Engine {
 
 /// What an engine does: descriptors that belong together.
 pub(crate) trait Running: Send + Sync {
+    /// All of it has ended, and nobody tells others of that any more.
+    fn note_ended(&self);
+
+    /// Whether that was noted. Any context.
+    fn has_ended(&self) -> bool;
+
     /// The channel was given back, and moves nothing any more: what was not reported ends now. May
     /// be called for one that has just ended.
     fn abandon(self: Arc<Self>, channel: &Channel);
@@ -133,6 +156,7 @@ impl Place {
 
 impl_has_work! {
     impl HasWork<Self> for Engine { self.work }
+    impl HasWork<Self, 1> for Engine { self.look }
 }
 
 impl WorkItem for Engine {
@@ -177,9 +201,15 @@ impl Engine {
     /// Takes a channel, if the system has one to give. May sleep.
     fn request(queues: &Arc<WorkQueues>) -> Option<Arc<Self>> {
         let channel = Channel::request()?;
+        let device = channel.device();
+        let blank = SharedMemory::new(2 * BLANK, Some(&device), Payer::Nobody).ok()?;
         Arc::pin_init(
             pin_init!(Self {
                 channel,
+                quiet: Atomic::new(false),
+                attended: Atomic::new(false),
+                look <- new_work!("Engine::look"),
+                blank,
                 queues: queues.clone(),
                 room <- new_wait_queue!("scif::Engine::room"),
                 bytes: Atomic::new(0),
@@ -256,15 +286,21 @@ impl Engine {
     }
 
     /// Takes note of something of which all was submitted, so that it ends even if the engine does
-    /// not say so. Returns by which number it is taken off.
-    pub(crate) fn add_running(&self, place: Place, running: Arc<dyn Running>) -> u64 {
+    /// not say so; and keeps it until it has ended. Process context.
+    pub(crate) fn add_running(self: &Arc<Self>, place: Place, running: Arc<dyn Running>) {
         let number = self.next_number.fetch_add(1, Relaxed);
+        let has_ended = running.has_ended();
         let replaced = self
             .running
             .lock()
             .insert(place.0.into_node(number, running));
         drop(replaced);
-        number
+        if self.has_stopped() {
+            self.abandon_running();
+        } else if has_ended {
+            // It may have ended before there was anything to let go.
+            self.attend();
+        }
     }
 
     /// Ends what the engine has left without saying so, once it was given back. Process context.
@@ -281,19 +317,15 @@ impl Engine {
         }
     }
 
-    /// It has ended. Any context.
-    pub(crate) fn remove_running(&self, number: u64) {
-        let removed = self.running.lock().remove_node(&number);
-        drop(removed);
-    }
-
     /// Takes note that a descriptor has ended. Soft interrupt context.
     pub(crate) fn descriptor_ended(&self, result: &Result) {
         if result.is_err() {
             self.errors.add(1, Relaxed);
         }
         self.ended.add(1, Relaxed);
-        self.room.wake_all();
+        if self.room.has_waiters() {
+            self.room.wake_all();
+        }
     }
 
     /// Whether it was found to have stopped. Any context.
@@ -305,7 +337,7 @@ impl Engine {
     fn stop(self: &Arc<Self>) {
         if !self.stopped.xchg(true, Full) {
             // It is enqueued once, so this can't fail.
-            let _ = self.queues.engines.enqueue(self.clone());
+            let _ = self.queues.engines.enqueue::<_, 0>(self.clone());
         }
     }
 }
