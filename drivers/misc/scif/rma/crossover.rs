@@ -172,7 +172,7 @@ impl Bench<'_> {
     fn by_engine(&self, segments: &[Segment], count: usize) -> Result<u64> {
         let user = self.peer.enter_owned().ok_or(ENODEV)?;
         let took = trial::time(&self.route.engine, segments, &self.local, user)?;
-        Ok(took / count as u64)
+        took.checked_div(count as u64).ok_or(EINVAL)
     }
 
     fn sample(

@@ -30,8 +30,10 @@ use crate::{
             Completion,
             PeerMapping, //
         },
-        payer::Payer,
-        shared_memory::SharedMemory,
+        shared_memory::{
+            Payer,
+            SharedMemory, //
+        },
         timer::{
             PeriodicTimer,
             Tick, //
