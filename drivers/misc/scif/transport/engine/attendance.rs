@@ -50,6 +50,9 @@ const LATER: Delta = Delta::from_millis(2);
 /// The longest that who waits looks by itself, whatever an administrator says.
 const LONGEST_US: u32 = 10_000;
 
+/// How many times as long at most, if something ends in each of them.
+const MOST_LOOKS: u32 = 4;
+
 impl WorkItem<1> for Engine {
     type Pointer = Arc<Self>;
 
@@ -77,13 +80,15 @@ impl Engine {
 
     /// All of it has ended: it can be let go now. The caller has been told by the engine, or is the one
     /// who submits; and attends before he tells others. Any context.
-    pub(crate) fn finish(&self, ended: Arc<dyn Running>) {
+    pub(crate) fn finish(self: &Arc<Self>, ended: Arc<dyn Running>) {
         let running = self.running.lock();
         ended.note_ended();
         // With the lock, so that this is not the last reference: the list has one, or, as long as it
         // does not, who submits.
         drop(ended);
         drop(running);
+        // Who attended when the caller did so may have looked since.
+        self.attend();
     }
 
     /// Has it looked at soon. Any context.
@@ -117,14 +122,20 @@ impl Engine {
         }
         let limit = Delta::from_micros(tunables::busy_poll_us().min(LONGEST_US).into());
         self.reap();
-        let is_done = done()
-            || busy_wait(limit, || {
-                self.reap();
-                done()
-            });
-        if !is_done {
-            self.announce();
+        let is_done = || {
+            self.reap();
+            done()
+        };
+        for _ in 0..MOST_LOOKS {
+            let ended = self.ended.load(Relaxed);
+            if done() || busy_wait(limit, is_done) {
+                return;
+            }
+            if self.ended.load(Relaxed) == ended {
+                break;
+            }
         }
+        self.announce();
     }
 
     /// Lets go of what has ended. May sleep.
