@@ -6,11 +6,12 @@
 //! - `window.rs`, `windows.rs`: what one end of a channel has registered
 //! - `remote_window.rs`, `remote_windows.rs`: what the other end has
 //! - `exports.rs`: all windows that one peer may be using
-//! - `range_tree.rs`: trees of ranges
+//! - `range_tree.rs`: trees of ranges; `few.rs`: lists of the windows that hold a range
 //!
 //! Windows belong to a channel (`peer/channel.rs`); connections and endpoints are not known here.
 
 pub(crate) mod exports;
+pub(crate) mod few;
 pub(crate) mod local;
 mod range_tree;
 pub(crate) mod remote_window;

@@ -16,6 +16,7 @@
 //! Lock: `tables` comes after all locks but the leaves, see `scif_main.rs`; nothing is called under it.
 
 use super::{
+    few::Few,
     range_tree::take_first,
     remote_window::{
         grant,
@@ -141,7 +142,7 @@ impl RemoteWindows {
     /// [`Self::cover`]. May sleep; not for who handles the peer's messages, see [`Peer::catch_up`].
     ///
     /// [`Peer::catch_up`]: crate::peer::Peer::catch_up
-    pub(crate) fn cover_now(&self, range: Range, protection: u32) -> Result<KVVec<RemotePiece>> {
+    pub(crate) fn cover_now(&self, range: Range, protection: u32) -> Result<Few<RemotePiece>> {
         match self.cover(range, protection) {
             Err(ENXIO) => {
                 self.channel.catch_up();
@@ -153,8 +154,8 @@ impl RemoteWindows {
 
     /// The windows that hold all of `range`. ENXIO for a gap, or ENOMEM if there may be one for lack of
     /// memory, EACCES if one of them does not allow `protection`.
-    pub(crate) fn cover(&self, range: Range, protection: u32) -> Result<KVVec<RemotePiece>> {
-        let mut pieces = KVVec::new();
+    pub(crate) fn cover(&self, range: Range, protection: u32) -> Result<Few<RemotePiece>> {
+        let mut pieces = Few::new();
         let tables = self.tables.lock();
         let gap = match tables.lacking {
             true => ENOMEM,
@@ -162,15 +163,11 @@ impl RemoteWindows {
         };
         for piece in address_space::covering(&tables.windows, range).map_err(|_| gap)? {
             let window = tables.windows.get(&piece.range.start()).ok_or(ENXIO)?;
-            pieces.push(
-                RemotePiece {
-                    window: window.clone(),
-                    offset: piece.offset,
-                    len: piece.len,
-                },
-                // Nobody pays, for a moment only: the control work needs the lock.
-                GFP_KERNEL,
-            )?;
+            pieces.push(RemotePiece {
+                window: window.clone(),
+                offset: piece.offset,
+                len: piece.len,
+            })?;
         }
         drop(tables);
         // Checked, and dropped in case, without the lock.
@@ -196,7 +193,7 @@ impl RemoteWindows {
             .any(|piece| piece.window.protection & TRANSFERS_ONLY != 0);
         match refused {
             true => Err(EACCES),
-            false => Ok(pieces),
+            false => pieces.into_list(),
         }
     }
 

@@ -21,6 +21,7 @@ use super::{
         ExportOwner,
         Exports, //
     },
+    few::Few,
     local::{
         Holder,
         LocalMemory,
@@ -331,8 +332,8 @@ impl Windows {
         self: &Arc<Self>,
         range: Range,
         protection: u32,
-    ) -> Result<KVVec<LocalPiece>> {
-        let mut pieces = KVVec::new();
+    ) -> Result<Few<LocalPiece>> {
+        let mut pieces = Few::new();
         let mut refused = false;
         {
             let tables = self.tables.lock();
@@ -342,7 +343,7 @@ impl Windows {
                     refused = true;
                     break;
                 }
-                pieces.reserve(1, GFP_KERNEL)?;
+                pieces.reserve_one()?;
                 if !window.uses.enter_unscoped() {
                     return Err(ENXIO);
                 }
@@ -350,8 +351,7 @@ impl Windows {
                     window: window.clone(),
                     owner: self.clone(),
                 };
-                let piece = LocalPiece::new(in_use, piece.offset, piece.len)?;
-                let _ = pieces.push_within_capacity(piece);
+                pieces.push(LocalPiece::new(in_use, piece.offset, piece.len)?)?;
             }
         }
         // Those taken before are let go here, without the lock.

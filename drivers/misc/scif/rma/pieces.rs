@@ -3,6 +3,7 @@
 //! Pairing the pieces of both sides of a transfer: the local windows with the remote ones.
 
 use crate::memory::{
+    few::Few,
     local::LocalPiece,
     remote_window::RemotePiece, //
 };
@@ -11,8 +12,8 @@ use kernel::prelude::*;
 /// Both sides of a transfer: pieces of memory, in order, and as long as the transfer.
 pub(super) struct Sides {
     // Dropped in this order.
-    pub(super) local: KVVec<LocalPiece>,
-    pub(super) remote: KVVec<RemotePiece>,
+    pub(super) local: Few<LocalPiece>,
+    pub(super) remote: Few<RemotePiece>,
 }
 
 /// A stretch of a transfer that lies in one piece on each side.

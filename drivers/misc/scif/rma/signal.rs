@@ -58,15 +58,15 @@ impl Signal {
     ) -> Result<Self> {
         let local = match local {
             Some(target) => {
-                let mut pieces = windows.cover(range(target)?, PROTECTION_WRITE)?;
-                Some((pieces.pop().ok_or(ENXIO)?, target.value))
+                let pieces = windows.cover(range(target)?, PROTECTION_WRITE)?;
+                Some((pieces.into_first().ok_or(ENXIO)?, target.value))
             }
             None => None,
         };
         let remote = match remote {
             Some(target) => {
-                let mut pieces = remote_windows.cover(range(target)?, PROTECTION_WRITE)?;
-                Some((pieces.pop().ok_or(ENXIO)?, target.value))
+                let pieces = remote_windows.cover(range(target)?, PROTECTION_WRITE)?;
+                Some((pieces.into_first().ok_or(ENXIO)?, target.value))
             }
             None => None,
         };

@@ -41,6 +41,7 @@ use crate::{
         plan, //
     },
     memory::{
+        few::Few,
         local::{
             LocalPiece,
             UnmappedPiece, //
@@ -91,12 +92,6 @@ fn needs(direction: Direction) -> (u32, u32) {
         Direction::Read => (PROTECTION_WRITE, PROTECTION_READ),
         Direction::Write => (PROTECTION_READ, PROTECTION_WRITE),
     }
-}
-
-fn one_piece(piece: LocalPiece) -> Result<KVVec<LocalPiece>> {
-    let mut pieces = KVVec::with_capacity(1, GFP_KERNEL_ACCOUNT)?;
-    let _ = pieces.push_within_capacity(piece);
-    Ok(pieces)
 }
 
 impl Transfers {
@@ -273,7 +268,7 @@ impl Transfers {
     }
 
     /// The peer's windows. If the connection has ended meanwhile, which takes them away, that is said.
-    fn cover_remote(&self, range: Range, protection: u32) -> Result<KVVec<RemotePiece>> {
+    fn cover_remote(&self, range: Range, protection: u32) -> Result<Few<RemotePiece>> {
         let covered = self.remote_windows.cover_now(range, protection);
         covered.map_err(|error| self.channel.end_or(error))
     }
@@ -351,18 +346,18 @@ impl Transfers {
     }
 
     /// Inside the peer: the local side, in use and mapped. As [`Self::cover_remote`] for windows.
-    fn local_pieces(&self, source: Source, protection: u32) -> Result<KVVec<LocalPiece>> {
+    fn local_pieces(&self, source: Source, protection: u32) -> Result<Few<LocalPiece>> {
         match source {
             Source::Windows(range) => {
                 let covered = self.windows.cover(range, protection);
                 covered.map_err(|error| self.channel.end_or(error))
             }
-            Source::Unmapped(piece) => {
-                one_piece(piece.map(self.channel.path().engine(self.engine))?)
-            }
+            Source::Unmapped(piece) => Ok(Few::one(
+                piece.map(self.channel.path().engine(self.engine))?,
+            )),
             // Both uses of the peer are held for a moment, so that there is none without.
             Source::Kept(piece, peer_use) => {
-                let pieces = one_piece(piece)?;
+                let pieces = Few::one(piece);
                 drop(peer_use);
                 Ok(pieces)
             }
