@@ -92,7 +92,7 @@ pub(crate) enum DmaMapping {
     /// By a table of all pages, of which an IOMMU makes as few addresses as it can.
     Table(Pin<KBox<MappedTable>>),
     /// Each run of pages by itself: the device uses physical addresses, or others that follow from
-    /// those, and all that a table would do is to cut them up.
+    /// those, and all that a table would do is to cut up long runs.
     Runs(MappedRuns),
 }
 
@@ -107,7 +107,7 @@ impl DmaMapping {
     ///
     /// `EOPNOTSUPP` when the device is not coherent with the CPU's caches.
     pub(crate) fn new(pages: &Arc<Pages>, device: &ARef<Device>) -> Result<Self> {
-        if !has_iommu(device) {
+        if !has_iommu(device) && has_long_runs(pages) {
             return Ok(Self::Runs(MappedRuns::new(pages, device)?));
         }
         let table = KBox::try_pin_init(
@@ -146,6 +146,16 @@ impl DmaMapping {
             }
         })
     }
+}
+
+/// How long runs are at least, on average, that are better mapped by themselves. Measured: a page by
+/// itself costs twice as much as one in a table.
+const LONG_RUN: usize = 16;
+
+/// Whether the pages are in few enough runs.
+fn has_long_runs(pages: &Pages) -> bool {
+    let most = pages.len() / LONG_RUN;
+    pages.extents().take(most + 1).count() <= most
 }
 
 /// Which way data goes to and from these pages.
