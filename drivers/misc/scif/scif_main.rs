@@ -24,21 +24,22 @@
 //! A lock is taken only while holding locks that stand above it. Mutexes:
 //!
 //! 0. `Door::registering`, the mutex of the peer bus
-//! 1. `Standing::state`, `Scif::pending`
-//! 2. `NtbLink::inner`
-//! 3. `Contact::connections`, `Exports::table`, `Windows::tables`, `RemoteWindows::tables`,
+//! 1. `Peer::handling`
+//! 2. `Standing::state`, `Scif::pending`
+//! 3. `NtbLink::inner`
+//! 4. `Contact::connections`, `Exports::table`, `Windows::tables`, `RemoteWindows::tables`,
 //!    `Marks::deferred`, `Mappings::table`
-//! 4. `Nodes::watchers`, `Nodes::table`, `Contacts::list`, `Endpoints::table`, `Links::list`,
+//! 5. `Nodes::watchers`, `Nodes::table`, `Contacts::list`, `Endpoints::table`, `Links::list`,
 //!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `Connection::subscription`, `OwnRing::open`,
 //!    `Caches::list`, `NtbLink::timer`, the tables of `Door`, `Devices::list`
-//! 5. `Listener::queue`
-//! 6. `ControlRing::writer`, `ControlRing::reader`, `RegistrationCache::table`
+//! 6. `Listener::queue`
+//! 7. `ControlRing::writer`, `ControlRing::reader`, `RegistrationCache::table`
 //!
 //! Spinlocks, all below the mutexes, in interrupts:
 //!
-//! 7. `NtbLink::current`, `Wish::turn` (not in interrupts)
-//! 8. `Doorbells::subscribers`
-//! 9. `Channel::waiters`, `Marks::state`, `Fences::questions`, `Windows::revoking`,
+//! 8. `NtbLink::current`, `Wish::turn` (not in interrupts)
+//! 9. `Doorbells::subscribers`
+//! 10. `Channel::waiters`, `Marks::state`, `Fences::questions`, `Windows::revoking`,
 //!    `Engine::running`, `NtbLink::device`, `NtbPath::device`, `LoopbackPath::session`,
 //!    `Shard::accounts`
 //!

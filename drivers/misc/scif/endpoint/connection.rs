@@ -301,6 +301,9 @@ impl Connection {
         self.channel.drain_uses();
         self.windows.revoke_all();
         self.transfers.close_cache();
+        // Windows that the peer has registered without ringing are let go with the others, before it
+        // hears of the close: it has its memory back then.
+        self.channel.catch_up();
         self.remote_windows.forget_all();
         self.transfers.forget_deferred();
         match (old, self.channel.remote()) {

@@ -16,6 +16,14 @@ use crate::{
         PROTECTION_WRITE, //
     },
     endpoint::Endpoint,
+    logic::{
+        envelope::ChannelId,
+        extents,
+        messages::{
+            Message,
+            WindowId, //
+        },
+    },
     sys::test_memory::TestMemory, //
 };
 use kernel::{
@@ -96,6 +104,38 @@ mod cases {
         assert_eq!(near.register(memory.buffer(), next, FIXED)?, next);
         drop((near, far));
         bed.end()
+    }
+
+    #[test]
+    fn a_window_that_was_lost_is_not_said_to_be_missing() -> Result {
+        let bed = Bed::new()?;
+        let Pair { near, far } = bed.pair()?;
+        let memory = TestMemory::new(1)?;
+        let local = near.register(memory.buffer(), 0, ANYWHERE)?;
+        let remote = 1 << 30;
+        let looked = copy(&near, Direction::Read, local, remote, 8);
+        let channel = near.facts().channel.ok_or(EINVAL)?;
+        let peer = bed.peer()?;
+        peer.post(&Message::WindowOffer {
+            target: ChannelId(channel),
+            window: WindowId(0x7777),
+            protection: PROTECTION_READ,
+            offset: remote as u64,
+            len: PAGE,
+            extents: 1,
+            // Nobody waits for it, and there is no such memory.
+            wants_answer: 0,
+            first: [extents::pack_page(u32::MAX), 0],
+        })?;
+        let looked_again = copy(&near, Direction::Read, local, remote, 8);
+        let is_over = peer.is_over();
+        drop(peer);
+        drop((near, far));
+        bed.end()?;
+        assert_eq!(looked, Err(ENXIO));
+        assert_eq!(looked_again, Err(ENOMEM));
+        assert!(!is_over);
+        Ok(())
     }
 
     #[test]
