@@ -40,8 +40,8 @@
 //! 8. `NtbLink::current`, `Wish::turn` (not in interrupts)
 //! 9. `Doorbells::subscribers`
 //! 10. `Channel::waiters`, `Marks::state`, `Fences::questions`, `Windows::revoking`,
-//!    `Engine::running`, `NtbLink::device`, `NtbPath::device`, `LoopbackPath::session`,
-//!    `Shard::accounts`
+//!     `Engine::running`, `NtbLink::device`, `NtbPath::device`, `LoopbackPath::session`,
+//!     `Shard::accounts`
 //!
 //! `Watch::state` is a spinlock, too, and special: it is taken inside the memory management, which
 //! may be reclaiming memory, and nothing is taken under it. See `sys/mmu_notifier.rs`.
