@@ -102,10 +102,9 @@ struct Part {
     switches: Switches,
 }
 
-/// Measures: each element of `threads` is what one thread does in turn.
-pub fn measure<W: Work>(threads: &mut [Vec<W>], plan: &Plan) -> Result<Measured> {
+fn measure_threads<W: Work>(threads: &mut [Vec<W>], plan: &Plan) -> Vec<Result<Part>> {
     let barrier = Barrier::new(threads.len());
-    let parts: Vec<Result<Part>> = std::thread::scope(|scope| {
+    std::thread::scope(|scope| {
         let running: Vec<_> = threads
             .iter_mut()
             .map(|works| scope.spawn(|| measure_thread(works, plan, &barrier)))
@@ -117,7 +116,16 @@ pub fn measure<W: Work>(threads: &mut [Vec<W>], plan: &Plan) -> Result<Measured>
                 thread.join().unwrap_or_else(|_| died())
             })
             .collect()
-    });
+    })
+}
+
+/// Measures: each element of `threads` is what one thread does in turn.
+pub fn measure<W: Work>(threads: &mut [Vec<W>], plan: &Plan) -> Result<Measured> {
+    let parts = match threads {
+        // A process of one thread has cheaper system calls.
+        [only] => vec![measure_thread(only, plan, &Barrier::new(1))],
+        several => measure_threads(several, plan),
+    };
     let mut all = Measured {
         steps: 0,
         elapsed: Duration::ZERO,
