@@ -50,6 +50,16 @@ pub(crate) enum Direction {
     Write,
 }
 
+impl Direction {
+    /// What the local side and the remote one have to allow.
+    pub(crate) fn needs(self) -> (u32, u32) {
+        match self {
+            Self::Read => (PROTECTION_WRITE, PROTECTION_READ),
+            Self::Write => (PROTECTION_READ, PROTECTION_WRITE),
+        }
+    }
+}
+
 /// The local side of a transfer, as the caller names it.
 pub(crate) enum LocalSide {
     /// Windows, from this offset on.

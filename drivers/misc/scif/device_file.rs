@@ -131,6 +131,7 @@ impl FileOperations for ScifFile {
         Ok(())
     }
 
+    #[inline]
     fn ioctl(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize> {
         let call = match Call::parse(cmd, arg, native_pointer) {
             Err(ENOTTY) if this.mic_compat => mic::parse(cmd, arg),
@@ -158,6 +159,7 @@ impl FileOperations for ScifFile {
     }
 }
 
+#[inline]
 fn perform(endpoint: &Endpoint, file: &File, call: Call) -> Result<isize> {
     match call {
         Call::Bind { port } => bind(endpoint, port),

@@ -282,7 +282,7 @@ impl Endpoint {
             ChannelState::Requested => return Progress::Waiting,
             // A peer that accepted and closed was there: what it sent can be received.
             ChannelState::Established | ChannelState::PeerClosed => {
-                *state = State::Connected(connection.clone(), port);
+                self.state.connect(&mut state, connection.clone(), port);
                 trace::connect_done(|| connection.traced(Ok(())));
                 return Progress::Ended(Ok(()));
             }

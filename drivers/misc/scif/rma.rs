@@ -4,7 +4,8 @@
 //!
 //! A transfer goes `transfers.rs` (what is asked for: which memory, which way) -> `transfer.rs` (by
 //! engine: segments, completion) or `cpu_copy.rs`; both walk along `pieces.rs`. It gets a number of
-//! `marks.rs`, on which fences (`fence.rs`, `signal.rs`) rest.
+//! `marks.rs`, on which fences (`fence.rs`, `signal.rs`) rest. A small copy by CPU has a shorter way:
+//! `at_once.rs`.
 //!
 //! - `crossover.rs`, `trial.rs`: which way a transfer goes, measured
 //! - `registration_cache.rs`, `registration.rs`: memory that is kept for later transfers;
@@ -12,6 +13,7 @@
 //! - `mapping.rs`: loads and stores of processes with no system call
 //! - `remote_pages.rs`: pages of the peer for a device of somebody else
 
+mod at_once;
 pub(crate) mod caches;
 mod cpu_copy;
 pub(crate) mod crossover;

@@ -27,8 +27,8 @@
 //! 1. `Peer::handling`
 //! 2. `Standing::state`, `Scif::pending`
 //! 3. `NtbLink::inner`
-//! 4. `Contact::connections`, `Exports::table`, `Windows::tables`, `RemoteWindows::tables`,
-//!    `Marks::deferred`, `Mappings::table`
+//! 4. `Contact::connections`, `Exports::table`, `RemoteWindows::tables`, `Marks::deferred`,
+//!    `Mappings::table`; below `RemoteWindows::tables` only: `Windows::tables`
 //! 5. `Nodes::watchers`, `Nodes::table`, `Contacts::list`, `Endpoints::table`, `Links::list`,
 //!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `Connection::subscription`, `OwnRing::open`,
 //!    `Caches::list`, `NtbLink::timer`, the tables of `Door`, `Devices::list`

@@ -166,7 +166,7 @@ impl Endpoint {
         }
         if let Some((connection, port)) = accepted.take() {
             connection.attach(self.waiters.clone());
-            *state = State::Connected(connection, port);
+            self.state.connect(&mut state, connection, port);
         }
         drop(state);
         self.waiters.wake_all();

@@ -44,11 +44,8 @@ use kernel::{
 
 impl Endpoint {
     /// The connection: ENOTCONN if there is none.
-    pub(super) fn connection(&self) -> Result<Arc<Connection>> {
-        match &*self.state.lock() {
-            State::Connected(connection, _) => Ok(connection.clone()),
-            _ => Err(ENOTCONN),
-        }
+    pub(super) fn connection(&self) -> Result<&Connection> {
+        self.state.connection().ok_or(ENOTCONN)
     }
 
     /// Sends bytes of the caller; see [`Stream::send`](super::stream::Stream::send).

@@ -30,7 +30,8 @@ use kernel::{
     sync::{
         Arc,
         Mutex,
-        MutexGuard, //
+        MutexGuard,
+        SetOnce, //
     },
 };
 
@@ -94,6 +95,8 @@ pub(super) struct Standing {
     opener: Identity,
     #[pin]
     state: Mutex<State>,
+    /// Once the state has been `Connected`: for calls that need not know more than that.
+    connection: SetOnce<Arc<Connection>>,
 }
 
 impl Standing {
@@ -103,6 +106,7 @@ impl Standing {
             pin_init!(Self {
                 opener: Identity::current(),
                 state <- new_mutex!(State::Unbound, "Endpoint::state"),
+                connection: SetOnce::new(),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -110,6 +114,22 @@ impl Standing {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
+    }
+
+    /// The endpoint, whose state this is, is connected from now on.
+    pub(super) fn connect(
+        &self,
+        state: &mut State,
+        connection: Arc<Connection>,
+        port: Arc<BoundPort>,
+    ) {
+        self.connection.populate(connection.clone());
+        *state = State::Connected(connection, port);
+    }
+
+    /// The connection, which may be over, once there is one. Any context.
+    pub(super) fn connection(&self) -> Option<&Connection> {
+        self.connection.as_ref().map(|connection| &**connection)
     }
 
     /// What there is to see. May sleep.

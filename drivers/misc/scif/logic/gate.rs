@@ -39,8 +39,9 @@ impl Gate {
     #[must_use = "who got in must leave"]
     pub(crate) fn enter(&self) -> bool {
         // Also refuses the use whose number would flow into the closed bit.
-        self.update(|state| state.checked_add(1).filter(|new| new & CLOSED == 0))
-            .is_some()
+        let one_more = |state: u64| state.checked_add(1).filter(|new| new & CLOSED == 0);
+        // Mostly nobody is inside: then it takes no look before.
+        self.update_from(0, one_more).is_some()
     }
 
     /// Goes out. Returns `true` to the last one that leaves a closed gate: it wakes the owner.
@@ -48,13 +49,12 @@ impl Gate {
     /// A `leave` without an `enter` does nothing.
     #[must_use = "the last one out wakes the owner"]
     pub(crate) fn leave(&self) -> bool {
-        let new = self.update(|state| {
-            if state & !CLOSED == 0 {
-                return None;
-            }
-            state.checked_sub(1)
-        });
-        new == Some(CLOSED)
+        let one_less = |state: u64| match state & !CLOSED {
+            0 => None,
+            _ => state.checked_sub(1),
+        };
+        // Mostly nobody else is inside.
+        self.update_from(1, one_less) == Some(CLOSED)
     }
 
     /// Lets nobody in any more. Closing a closed gate changes nothing.
@@ -79,7 +79,11 @@ impl Gate {
 
     /// Changes the state to what `change` makes of it; `None` leaves it alone. Returns the new one.
     fn update(&self, change: impl Fn(u64) -> Option<u64>) -> Option<u64> {
-        let mut state = self.state.load();
+        self.update_from(self.state.load(), change)
+    }
+
+    /// As `update`, where the state is probably `state`, of which `change` makes something.
+    fn update_from(&self, mut state: u64, change: impl Fn(u64) -> Option<u64>) -> Option<u64> {
         loop {
             let new = change(state)?;
             match self.state.compare_exchange(state, new) {

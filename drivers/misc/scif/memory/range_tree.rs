@@ -41,6 +41,7 @@ impl<V: Placed> RangeSource for RBTree<u64, V> {
 }
 
 /// The entry with the greatest key that is at most `key`.
+#[inline]
 fn at_or_before<V>(tree: &RBTree<u64, V>, key: u64) -> Option<&V> {
     match tree.cursor_lower_bound(&key) {
         Some(cursor) if *cursor.current().0 == key => tree.get(&key),
@@ -53,6 +54,11 @@ fn at_or_before<V>(tree: &RBTree<u64, V>, key: u64) -> Option<&V> {
             tree.get(&last)
         }
     }
+}
+
+/// The entry whose range holds all of `range`.
+pub(super) fn holder<V: Placed>(tree: &RBTree<u64, V>, range: Range) -> Option<&V> {
+    at_or_before(tree, range.start()).filter(|entry| entry.range().contains(&range))
 }
 
 /// Takes the entry with the least key out.
@@ -92,6 +98,22 @@ mod tests {
         ] {
             assert!(RangeSource::at_or_before(&tree, offset) == before);
             assert!(RangeSource::at_or_after(&tree, offset) == after);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_holder_holds_all() -> Result {
+        let tree = tree(&[20, 10, 30])?;
+        for (start, len, found) in [
+            (10, 5, Some(10)),
+            (21, 4, Some(20)),
+            (34, 1, Some(30)),
+            (9, 2, None),
+            (13, 3, None),
+            (15, 1, None),
+        ] {
+            assert_eq!(holder(&tree, range(start, len)?).map(Range::start), found);
         }
         Ok(())
     }

@@ -13,11 +13,15 @@
 //! A window that was revoked can't be found any more. The owner is told that it is released when
 //! the last reference to its [`RemoteWindow`], of a transfer or a mapping, is dropped.
 //!
-//! Lock: `tables` comes after all locks but the leaves, see `scif_main.rs`; nothing is called under it.
+//! Lock: `tables` comes after all locks but the leaves, see `scif_main.rs`; nothing is called under it
+//! but what [`RemoteWindows::with`] is given.
 
 use super::{
     few::Few,
-    range_tree::take_first,
+    range_tree::{
+        holder,
+        take_first, //
+    },
     remote_window::{
         grant,
         Allowance,
@@ -178,6 +182,21 @@ impl RemoteWindows {
             return Err(EACCES);
         }
         Ok(pieces)
+    }
+
+    /// Calls `f` with the window that holds all of `range`, and where in it that begins: none if there is
+    /// none, or none that allows `protection`. The table stays locked for as long, so nothing is asked
+    /// of this in `f`, and no window goes.
+    pub(crate) fn with<R>(
+        &self,
+        range: Range,
+        protection: u32,
+        f: impl FnOnce(&RemoteWindow, u64) -> R,
+    ) -> Option<R> {
+        let tables = self.tables.lock();
+        let window = holder(&tables.windows, range)?;
+        let offset = range.start().checked_sub(window.range.start())?;
+        (window.protection & protection == protection).then(|| f(window, offset))
     }
 
     /// As [`Self::cover_now`], for who keeps them longer than a transfer takes: EACCES if one of them

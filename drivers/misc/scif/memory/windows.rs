@@ -28,7 +28,10 @@ use super::{
         LocalPiece,
         Reclaim, //
     },
-    range_tree::take_first,
+    range_tree::{
+        holder,
+        take_first, //
+    },
     window::Window, //
 };
 use crate::{
@@ -359,6 +362,22 @@ impl Windows {
             true => Err(EACCES),
             false => Ok(pieces),
         }
+    }
+
+    /// Calls `f` with the memory of the window that holds all of `range`, and where in it that begins: none
+    /// if there is none, or none that allows `protection`. The table stays locked for as long, so
+    /// nothing is asked of this in `f`, and no window goes.
+    pub(crate) fn with<R>(
+        &self,
+        range: Range,
+        protection: u32,
+        f: impl FnOnce(&LocalMemory, usize) -> R,
+    ) -> Option<R> {
+        let tables = self.tables.lock();
+        let window = holder(&tables.active, range)?;
+        let offset = range.start().checked_sub(window.range.start())?;
+        let offset = usize::try_from(offset).ok()?;
+        (window.protection & protection == protection).then(|| f(&window.memory, offset))
     }
 
     /// Revokes all windows for good. The peer, which is told that the channel is closed, or is lost,

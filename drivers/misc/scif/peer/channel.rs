@@ -120,6 +120,7 @@ pub(crate) struct Channel {
 pub(crate) struct ChannelUse<'a>(&'a Channel);
 
 impl Drop for ChannelUse<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.0.end_use();
     }
@@ -362,6 +363,7 @@ impl Channel {
         }
     }
 
+    #[inline]
     fn end_use(&self) {
         if self.uses.leave() {
             // The peer has closed meanwhile and waits for the last write.

@@ -262,6 +262,11 @@ impl Marks {
         }
     }
 
+    /// So many bytes more have been moved, by what has no number. Any context.
+    pub(super) fn count(&self, direction: Direction, bytes: u64) {
+        self.flow(direction).add(bytes);
+    }
+
     /// What has been moved in a direction.
     fn flow(&self, direction: Direction) -> &Flow {
         match direction {

@@ -12,6 +12,7 @@
 //! `SCIF_RMA_ORDERED`: the part in the last cache line of the source goes last, by itself.
 
 use super::{
+    at_once::AtOnce,
     caches::Caches,
     cpu_copy,
     crossover::Crossover,
@@ -32,9 +33,7 @@ use crate::{
     arguments::{
         Direction,
         LocalSide,
-        TransferOptions,
-        PROTECTION_READ,
-        PROTECTION_WRITE, //
+        TransferOptions, //
     },
     logic::{
         address_space::Range,
@@ -84,14 +83,6 @@ pub(crate) struct Transfers {
     pub(super) marks: Arc<Marks>,
     /// Which of the path's engines copies.
     engine: Option<usize>,
-}
-
-/// What the local side and the remote one have to allow.
-fn needs(direction: Direction) -> (u32, u32) {
-    match direction {
-        Direction::Read => (PROTECTION_WRITE, PROTECTION_READ),
-        Direction::Write => (PROTECTION_READ, PROTECTION_WRITE),
-    }
 }
 
 impl Transfers {
@@ -167,17 +158,19 @@ impl Transfers {
         (local_start, remote): (u64, Range),
         options: TransferOptions,
     ) -> Option<&EngineRoute> {
-        // Where extents begin and end, pages do: only the ends of the transfer can be misaligned.
-        let route = self.channel.path().engine(self.engine)?;
         let by_processor = options.use_cpu
             || self
                 .crossover
                 .by_processor(direction, remote.len(), options.synchronous);
-        let fits = !by_processor
-            && route
-                .engine
-                .can_copy(remote.start(), local_start, remote.len() as usize);
-        fits.then_some(route)
+        if by_processor {
+            return None;
+        }
+        let route = self.channel.path().engine(self.engine)?;
+        // Where extents begin and end, pages do: only the ends of the transfer can be misaligned.
+        route
+            .engine
+            .can_copy(remote.start(), local_start, remote.len() as usize)
+            .then_some(route)
     }
 
     /// Copies `len` bytes between our memory at `local` and the peer's windows at `remote`.
@@ -195,27 +188,24 @@ impl Transfers {
         len: u64,
         options: TransferOptions,
     ) -> Result {
-        self.channel.check_established()?;
-        let remote_range = Range::new(remote, len).map_err(|_| ENXIO)?;
-        let (local_need, remote_need) = needs(direction);
+        let remote_range = Range::new(remote, len);
+        let remote_range = remote_range.map_err(|_| self.channel.end_or(ENXIO))?;
+        let (local_need, remote_need) = direction.needs();
         let local_start = match local {
             LocalSide::Windows(offset) => *offset as u64,
             LocalSide::Memory(memory) => memory.address() as u64,
         };
         let route = self.choose_engine(direction, (local_start, remote_range), options);
+        if route.is_none() {
+            let at_once = self.at_once(direction, local, remote_range, options);
+            if at_once.copy().is_some() {
+                return Ok(());
+            }
+        }
+        self.channel.check_established()?;
         // Outside of the peer: how long pinning takes, is up to the process.
-        let source = match local {
-            LocalSide::Windows(offset) => {
-                Source::Windows(Range::new(*offset, len).map_err(|_| ENXIO)?)
-            }
-            LocalSide::Memory(memory) => {
-                // Looked at first, so that what is pinned is no more than there are windows for.
-                drop(self.cover_remote(remote_range, remote_need)?);
-                let writable = direction == Direction::Read;
-                let account = route.is_some() && !options.synchronous;
-                self.take_memory(memory, writable, account, options.use_cache)?
-            }
-        };
+        let account = route.is_some() && !options.synchronous;
+        let source = self.source(direction, local, remote_range, (account, options.use_cache))?;
         let surroundings = self.enter()?;
         // Looked up now: who pins for long must not begin what the peer thinks is over.
         let sides = Sides {
@@ -243,6 +233,46 @@ impl Transfers {
         match route {
             Some(route) => self.copy_by_engine(route, request, local.is_lent()),
             None => self.copy_by_cpu(request),
+        }
+    }
+
+    /// The local side, of which memory of the caller is taken.
+    fn source(
+        &self,
+        direction: Direction,
+        local: &LocalSide,
+        remote: Range,
+        (account, use_cache): (bool, bool),
+    ) -> Result<Source> {
+        let memory = match local {
+            LocalSide::Windows(offset) => {
+                let range = Range::new(*offset, remote.len());
+                return range.map(Source::Windows).map_err(|_| ENXIO);
+            }
+            LocalSide::Memory(memory) => memory,
+        };
+        // Looked at first, so that what is pinned is no more than there are windows for.
+        let (_, remote_need) = direction.needs();
+        drop(self.cover_remote(remote, remote_need)?);
+        self.take_memory(memory, direction == Direction::Read, account, use_cache)
+    }
+
+    fn at_once<'a>(
+        &'a self,
+        direction: Direction,
+        local: &'a LocalSide,
+        remote: Range,
+        options: TransferOptions,
+    ) -> AtOnce<'a> {
+        AtOnce {
+            channel: &self.channel,
+            windows: &self.windows,
+            remote_windows: &self.remote_windows,
+            marks: &self.marks,
+            direction,
+            local,
+            remote,
+            options,
         }
     }
 

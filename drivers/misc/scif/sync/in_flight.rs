@@ -87,6 +87,7 @@ impl InFlight {
 }
 
 impl Drop for InFlightGuard<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.0.leave();
     }

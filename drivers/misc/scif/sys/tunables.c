@@ -4,27 +4,16 @@
  * "module!" reads its own once. What the numbers mean is not known here.
  */
 
-#include <linux/compiler.h>
 #include <linux/moduleparam.h>
 
 #include "tunables.h"
 
-static unsigned int busy_poll_us = 200;
-module_param(busy_poll_us, uint, 0644);
+unsigned int scif_tunable_busy_poll_us = 200;
+module_param_named(busy_poll_us, scif_tunable_busy_poll_us, uint, 0644);
 MODULE_PARM_DESC(busy_poll_us,
 		 "Microseconds that a call for messages or copies stays awake at most before it sleeps");
 
-static int dma_threshold = -1;
-module_param(dma_threshold, int, 0644);
+int scif_tunable_dma_threshold = -1;
+module_param_named(dma_threshold, scif_tunable_dma_threshold, int, 0644);
 MODULE_PARM_DESC(dma_threshold,
 		 "Bytes up to which transfers go by CPU; -1: as many as it copies faster");
-
-unsigned int scif_tunable_busy_poll_us(void)
-{
-	return READ_ONCE(busy_poll_us);
-}
-
-int scif_tunable_dma_threshold(void)
-{
-	return READ_ONCE(dma_threshold);
-}

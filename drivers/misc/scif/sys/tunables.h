@@ -6,7 +6,7 @@
 #ifndef SCIF_SYS_TUNABLES_H
 #define SCIF_SYS_TUNABLES_H
 
-unsigned int scif_tunable_busy_poll_us(void);
-int scif_tunable_dma_threshold(void);
+extern unsigned int scif_tunable_busy_poll_us;
+extern int scif_tunable_dma_threshold;
 
 #endif /* SCIF_SYS_TUNABLES_H */

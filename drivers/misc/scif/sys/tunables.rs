@@ -9,12 +9,12 @@ use super::bindings as own;
 
 /// How many microseconds a call for messages or copies stays awake at most before it sleeps. Any context.
 pub(crate) fn busy_poll_us() -> u32 {
-    // SAFETY: No preconditions.
-    unsafe { own::scif_tunable_busy_poll_us() }
+    // SAFETY: It is there as long as the module is; who stores it does so in one piece, as this loads it.
+    unsafe { (&raw const own::scif_tunable_busy_poll_us).read_volatile() }
 }
 
 /// Bytes up to which transfers go by processor; negative to have it measured. Any context.
 pub(crate) fn dma_threshold() -> i32 {
-    // SAFETY: No preconditions.
-    unsafe { own::scif_tunable_dma_threshold() }
+    // SAFETY: As above.
+    unsafe { (&raw const own::scif_tunable_dma_threshold).read_volatile() }
 }

@@ -170,6 +170,7 @@ impl<'path> Reached<'path> {
     }
 
     /// Fills all of it with bytes of `pages` from `offset` on, by CPU.
+    #[inline]
     pub(crate) fn copy_from(&self, pages: &Pages, offset: usize) -> Result {
         match self.place {
             Place::Device(mapping, start) => {

@@ -57,7 +57,11 @@ impl Windows {
 
     /// An end starts a transfer, and need not wait for its end.
     fn transfer(&self, from: &Endpoint) -> Result {
-        let options = TransferOptions::parse(0)?;
+        // A small one that need not be in order would have no number.
+        let options = TransferOptions {
+            ordered: true,
+            ..TransferOptions::parse(0)?
+        };
         let local = LocalSide::Windows(self.offset);
         from.transfer(Direction::Write, &local, self.offset, 4096, options)
     }

@@ -161,7 +161,8 @@ mod cases {
         assert_eq!(ours.bytes(6)?, [1, 2, 2, 1]);
         let moved = near.facts().traffic.ok_or(EINVAL)?.transfers;
         assert_eq!((moved.written.bytes, moved.read.bytes), (2 * PAGE - 10, 2));
-        assert!(moved.is_idle() && moved.issued == 2 && moved.complete == 2);
+        // The small one was over at once.
+        assert!(moved.is_idle() && moved.issued == 1 && moved.complete == 1);
         drop((near, far));
         bed.end()
     }

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A small copy by CPU that lies in one window of the peer, and in one window of ours or in memory of
+//! the caller: over when the call returns, with next to nothing around it.
+//!
+//! It is made under the locks of both tables of windows, the peer's first: a window that is to go waits
+//! for the lock, so none is counted as in use. It has no number (0 for who traces), because a fence has
+//! nothing to wait for, and nothing of it is allocated.
+//!
+//! Only for what goes well: whatever is not so simple, or wrong, is left to the general way, which knows
+//! what to say of it (`transfers.rs`). So a copy that was made in part may be made again.
+
+use super::marks::Marks;
+use crate::{
+    arguments::{
+        Direction,
+        LocalSide,
+        TransferOptions, //
+    },
+    logic::{
+        address_space::Range,
+        plan::Walk, //
+    },
+    memory::{
+        remote_window::RemoteWindow,
+        remote_windows::RemoteWindows,
+        windows::Windows, //
+    },
+    peer::channel::Channel,
+    sys::trace,
+    transport::outbound::{
+        flush_writes,
+        Reached, //
+    },
+};
+use kernel::prelude::*;
+
+/// What is copied: more would keep others from the tables of windows for long.
+pub(super) const LARGEST: u64 = 4096;
+
+/// See the head of this file.
+pub(super) struct AtOnce<'a> {
+    pub(super) channel: &'a Channel,
+    pub(super) windows: &'a Windows,
+    pub(super) remote_windows: &'a RemoteWindows,
+    pub(super) marks: &'a Marks,
+    pub(super) direction: Direction,
+    pub(super) local: &'a LocalSide,
+    pub(super) remote: Range,
+    pub(super) options: TransferOptions,
+}
+
+impl AtOnce<'_> {
+    /// Copies, if it is as simple as that: none if not all was copied. May sleep.
+    pub(super) fn copy(&self) -> Option<()> {
+        if self.remote.len() > LARGEST || self.options.ordered {
+            return None;
+        }
+        let _inside = self.channel.enter()?;
+        // Refused once one of the ends is closed or lost. Dropped after the locks: the end of the last
+        // use may have to be told.
+        let _use = self.channel.begin_use().ok()?;
+        let (local_need, remote_need) = self.direction.needs();
+        self.remote_windows
+            .with(self.remote, remote_need, |window, offset| {
+                let place = self.reach(window, offset)?;
+                match self.local {
+                    LocalSide::Windows(start) => {
+                        let range = Range::new(*start, self.remote.len()).ok()?;
+                        self.windows.with(range, local_need, |memory, offset| {
+                            self.traced(|| match self.direction {
+                                Direction::Write => place.copy_from(&memory.pages, offset).ok(),
+                                Direction::Read => place.copy_to(&memory.pages, offset).ok(),
+                            })
+                        })?
+                    }
+                    // Who wants memory to be kept gets that, and a read has to be sure of all of it.
+                    LocalSide::Memory(memory) if self.stores_directly() => self.traced(|| {
+                        let len = memory.len();
+                        let all = place.write_from(0, memory, 0, len).ok()?;
+                        all.then_some(())
+                    }),
+                    LocalSide::Memory(_) => None,
+                }
+            })??;
+        self.marks.count(self.direction, self.remote.len());
+        Some(())
+    }
+
+    fn stores_directly(&self) -> bool {
+        self.direction == Direction::Write && !self.options.use_cache
+    }
+
+    /// The part of the window that is meant, if that is in one piece.
+    fn reach<'path>(&'path self, window: &RemoteWindow, offset: u64) -> Option<Reached<'path>> {
+        let len = self.remote.len();
+        let (address, contiguous) = window.extents.walk(offset).next(len)?;
+        if contiguous < len {
+            return None;
+        }
+        self.channel.path().reach(address, len).ok()
+    }
+
+    fn traced(&self, copy: impl FnOnce() -> Option<()>) -> Option<()> {
+        trace::rma_submit(|| trace::Transfer {
+            node: self.channel.node(),
+            channel: self.channel.id.0,
+            number: 0,
+            write: self.direction == Direction::Write,
+            engine: false,
+            local: self.local.offset().unwrap_or(-1),
+            remote: self.remote.offset(),
+            len: self.remote.len(),
+            flags: self.options.flags() as u32,
+        });
+        let copied = copy();
+        // What follows the call comes after it.
+        flush_writes();
+        trace::rma_complete(|| trace::TransferEnd {
+            node: self.channel.node(),
+            channel: self.channel.id.0,
+            number: 0,
+            write: self.direction == Direction::Write,
+            len: self.remote.len(),
+            result: trace::errno(&copied.ok_or(EAGAIN)),
+        });
+        copied
+    }
+}
