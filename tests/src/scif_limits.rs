@@ -22,11 +22,16 @@ const ALONE: Need = Need {
 };
 
 /// Bytes of a ring if nobody says otherwise.
-const DEFAULT_RING: &str = "65536";
+const DEFAULT_RING: &str = "1048576";
 
 /// Runs a test with the module loaded in node 0.
 fn with_module(lab: &Lab, test: impl Fn() -> Result<()>) -> Result<()> {
-    scif::load(lab, 0, Loaded::LongHeartbeat)?;
+    with_module_and_rings(lab, DEFAULT_RING, test)
+}
+
+/// Runs a test with the module loaded in node 0, with rings of this size.
+fn with_module_and_rings(lab: &Lab, size: &str, test: impl Fn() -> Result<()>) -> Result<()> {
+    load_with_ring(lab, 0, size)?;
     test()?;
     scif::check_idle(lab, 0)?;
     lab.rmmod(0, "scif")
@@ -85,9 +90,11 @@ impl Drop for Group<'_> {
 
 /// Who connects pays for the rings, and is told when there is no memory for them.
 fn cgroup(lab: &Lab) -> Result<()> {
-    with_module(lab, || {
+    // Many connections, whose rings have to be in the memory of the node all at once.
+    let ring = "65536";
+    with_module_and_rings(lab, ring, || {
         let group = Group::new(lab)?;
-        group.run("rings", DEFAULT_RING)?;
+        group.run("rings", ring)?;
         group.run("limit", "")
     })
 }
@@ -109,9 +116,9 @@ fn load_with_ring(lab: &Lab, node: usize, size: &str) -> Result<()> {
     scif::load_with(lab, node, Loaded::LongHeartbeat, &parameter)
 }
 
-/// The smallest, the default and the largest; others are refused.
+/// The smallest, another one, and the default, which is the largest; others are refused.
 fn ring_size(lab: &Lab) -> Result<()> {
-    for size in ["4096", DEFAULT_RING, "1048576"] {
+    for size in ["4096", "65536", DEFAULT_RING] {
         load_with_ring(lab, 0, size)?;
         scif::run_tap(lab, 0, "scif_ring", &["loopback", "2331", size], 60)?;
         scif::check_idle(lab, 0)?;

@@ -35,6 +35,7 @@ mod own_ring;
 mod peer_ring;
 pub(crate) mod pinned;
 mod ports;
+mod ring_budget;
 mod rings;
 pub(crate) mod scif;
 mod service;

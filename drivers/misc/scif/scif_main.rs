@@ -135,8 +135,8 @@ module! {
             description: "MiB that a connection keeps pinned for SCIF_RMA_USECACHE; 0: nothing",
         },
         ring_size: i32 {
-            default: 65536,
-            description: "Bytes of a receive ring: a power of two from 4096 to 1048576",
+            default: 1048576,
+            description: "Bytes of a receive ring at most: a power of two from 4096 to 1048576",
         },
         dma_channels: i32 {
             default: 1,

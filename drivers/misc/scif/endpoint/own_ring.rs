@@ -5,7 +5,8 @@
 //! It begins as a page: the header, and a small first area behind it. The peer may ask for more, and
 //! gets larger areas until the ring is as large as it may become; where the bytes lie then, is in
 //! `logic/areas.rs`. An area is made by the control work, whether anybody receives or not, and paid
-//! for by whom the first page was charged to. If there is no memory the ring stays as it is. Areas
+//! for by whom the first page was charged to. If there is no memory the ring stays as it is; large rings
+//! share what there is for them (`ring_budget.rs`). Areas
 //! that the peer has left are kept to the end: together they are smaller than the last one.
 //!
 //! Only who is receiving goes from one area to the next. Everything that the peer writes, header and
@@ -15,6 +16,10 @@
 //!
 //! Lock: `open`.
 
+use super::ring_budget::{
+    Share,
+    COMMON, //
+};
 use crate::{
     logic::{
         areas,
@@ -54,8 +59,10 @@ pub(super) const MOVES: usize = 8;
 static_assert!(MOVES + 8 * areas::MOST <= 64);
 
 struct Area {
+    // The memory goes before it is given back.
     memory: SharedMemory,
     geometry: Geometry,
+    _share: Option<Share>,
 }
 
 /// See the head of this file.
@@ -193,7 +200,12 @@ impl OwnRing {
     }
 
     fn make_area(&self, path: &dyn Path, size: u32) -> Result<Area> {
+        let share = match size > COMMON {
+            true => Some(Share::take(size).ok_or(ENOMEM)?),
+            false => None,
+        };
         Ok(Area {
+            _share: share,
             memory: path.share(size as usize, Payer::OwnerOf(&self.head))?,
             geometry: Geometry::new(size).ok_or(EINVAL)?,
         })
