@@ -144,6 +144,48 @@ pub(crate) struct Extents<T> {
     entries: T,
 }
 
+/// Memory of a table that can become longer.
+pub(crate) trait Growing: Deref<Target = [Entry]> {
+    /// How memory is allocated, and what is said if there is none.
+    type Flags;
+    type Error;
+
+    /// Makes room for so many more entries.
+    fn reserve(&mut self, additional: usize, flags: Self::Flags) -> Result<(), Self::Error>;
+
+    /// The last entry.
+    fn last_mut(&mut self) -> Option<&mut Entry>;
+
+    /// Adds one, if there is room for it; says whether there was.
+    fn append(&mut self, entry: Entry) -> bool;
+}
+
+impl<T: Growing> Extents<T> {
+    /// Makes room for so many more extents.
+    pub(crate) fn reserve(&mut self, additional: usize, flags: T::Flags) -> Result<(), T::Error> {
+        self.entries.reserve(additional, flags)
+    }
+
+    /// Adds an extent at the end; one that begins where the last one ends makes that longer. `None`
+    /// if there is no room, or the table would become longer than 64 bits.
+    pub(crate) fn add(&mut self, extent: Extent) -> Option<()> {
+        let entry = match self.entries.last_mut() {
+            None => Entry::first(extent),
+            Some(last) => {
+                let next = last.after(extent)?;
+                if let Some(joined) = last.extent.join(extent) {
+                    // INVARIANT: The end fits into 64 bits, as it does for `next`.
+                    last.extent = joined;
+                    return Some(());
+                }
+                next
+            }
+        };
+        // INVARIANT: It starts where the last one ends, and its end fits.
+        self.entries.append(entry).then_some(())
+    }
+}
+
 impl<T: Deref<Target = [Entry]>> Extents<T> {
     /// Checks a table; O(n).
     pub(crate) fn new(entries: T) -> Result<Self, Malformed> {

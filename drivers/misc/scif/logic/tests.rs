@@ -3,7 +3,7 @@
 //! The logic as it is compiled for the kernel: a few cases of what the wire and user space depend on.
 //!
 //! All cases are in `tests/host`. What has memory or locks of the kernel behind it is tried where
-//! that is: the address space in `memory/range_tree.rs`, planning in `transport/extent_table.rs`, ports
+//! that is: the address space in `memory/range_tree.rs`, planning in `sys/extent_table.rs`, ports
 //! in `endpoint/ports.rs`, rings in `endpoint/tests/streams.rs`, gates in `sync/in_flight.rs`.
 
 use super::{

@@ -26,6 +26,7 @@ use crate::{
             Status,
             WindowId, //
         },
+        plan::Walk,
     },
     sync::in_flight::InFlight,
     transport::inbound::Export,
@@ -104,17 +105,16 @@ impl Placed for Window {
     }
 }
 
-/// See [`Window::packed`].
-fn packed(export: &Export) -> impl Iterator<Item = Option<u64>> + '_ {
-    let longest = extents::max_packed_len(PAGE_SHIFT as u32).unwrap_or(PAGE_SIZE as u64);
-    let entries = export.addresses.entries().iter();
-    entries.flat_map(move |entry| {
-        let (address, len) = (entry.extent.address(), entry.extent.len());
-        (0..len.div_ceil(longest)).map(move |index| {
-            let skip = index * longest;
-            extents::pack(address + skip, longest.min(len - skip), PAGE_SHIFT as u32)
-        })
-    })
+/// The longest extent that can be packed.
+const LONGEST: u64 = match extents::max_packed_len(PAGE_SHIFT as u32) {
+    Some(longest) => longest,
+    None => PAGE_SIZE as u64,
+};
+static_assert!(LONGEST.is_power_of_two());
+
+/// How many words say where an extent of so many bytes lies.
+const fn words(len: u64) -> u64 {
+    (len.saturating_sub(1) >> LONGEST.trailing_zeros()).saturating_add(1)
 }
 
 impl Window {
@@ -127,10 +127,12 @@ impl Window {
         memory: LocalMemory,
         export: Export,
     ) -> Result<Arc<Self>> {
-        if export.addresses.len() != range.len() {
+        if export.addresses().len() != range.len() {
             return Err(EINVAL);
         }
-        let packed_extents = u32::try_from(packed(&export).count())?;
+        let entries = export.addresses().entries().iter();
+        let words: u64 = entries.map(|entry| words(entry.extent.len())).sum();
+        let packed_extents = u32::try_from(words)?;
         Arc::pin_init(
             pin_init!(Self {
                 id,
@@ -150,12 +152,16 @@ impl Window {
 
     /// Packed extents for the peer, each as long as can be.
     pub(super) fn packed(&self) -> impl Iterator<Item = Option<u64>> + '_ {
-        packed(&self.export)
+        let mut walk = self.export.addresses().walk(0);
+        core::iter::from_fn(move || {
+            let (address, len) = walk.next(LONGEST)?;
+            Some(extents::pack(address, len, PAGE_SHIFT as u32))
+        })
     }
 
     /// Whether all of its memory lies among these `len` addresses from `from` on.
     pub(super) fn lies_in(&self, from: u64, len: u64) -> bool {
-        let mut entries = self.export.addresses.entries().iter();
+        let mut entries = self.export.addresses().entries().iter();
         entries.all(|entry| {
             let end = from.saturating_add(len);
             entry.extent.address() >= from && entry.extent.end() <= end

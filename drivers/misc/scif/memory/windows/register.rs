@@ -165,7 +165,7 @@ impl Windows {
     }
 
     fn make_window(&self, pages: Arc<Pages>, range: Range, protection: u32) -> Result<Arc<Window>> {
-        let memory = LocalMemory::map(pages, self.engine())?;
+        let memory = LocalMemory::new(pages);
         let export = self.channel.path().export(&memory.pages)?;
         Window::new(self.exports.new_id(), range, protection, memory, export)
     }
