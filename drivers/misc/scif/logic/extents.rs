@@ -7,8 +7,7 @@
 //! that [`Extents`] finds the address of an offset in O(log n), and a [`walk`](Extents::walk) from
 //! there on goes from extent to extent without searching.
 //!
-//! An extent crosses the wire as one 64-bit word: page frame and number of pages; several of one page
-//! each as their frames only. Whatever word the
+//! An extent crosses the wire as one 64-bit word: page frame and number of pages. Whatever word the
 //! peer sends, [`unpack`] makes a sound extent of it or none. Whether the peer may name those
 //! addresses is decided elsewhere: the transport turns them into something that can be touched, or
 //! says no.
@@ -301,20 +300,6 @@ pub(crate) const fn pack(address: u64, len: u64, page_shift: u32) -> Option<u64>
     }
     let pages = len.wrapping_shr(page_shift);
     Some((frame << COUNT_BITS) | pages.wrapping_sub(1))
-}
-
-/// The number of the only page of a packed extent, if it has but one, and that is not too high.
-pub(crate) const fn only_page(packed: u64) -> Option<u32> {
-    let frame = packed >> COUNT_BITS;
-    match packed & COUNT_MASK == 0 && frame <= u32::MAX as u64 {
-        true => Some(frame as u32),
-        false => None,
-    }
-}
-
-/// One page as a packed extent.
-pub(crate) const fn pack_page(number: u32) -> u64 {
-    (number as u64) << COUNT_BITS
 }
 
 /// The extent that a word from the peer stands for, if there can be such an extent.

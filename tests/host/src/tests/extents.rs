@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::config;
 use crate::logic::extents::{
-    Entry, Extent, Extents, Growing, Malformed, max_packed_len, only_page, pack, pack_page, unpack,
+    Entry, Extent, Extents, Growing, Malformed, max_packed_len, pack, unpack,
 };
 use crate::logic::plan::Walk;
 
@@ -282,16 +282,4 @@ proptest! {
             prop_assert_eq!(unpack(packed, shift), Some(extent));
         }
     }
-}
-
-#[test]
-fn single_pages_are_named_by_their_number() {
-    for number in [0, 1, 0xdead_beef, u32::MAX] {
-        let packed = pack(u64::from(number) << 12, 4096, 12);
-        assert_eq!(packed, Some(pack_page(number)));
-        assert_eq!(packed.and_then(only_page), Some(number));
-    }
-    // Two pages, and a page beyond 16 TiB.
-    assert_eq!(pack(4096, 8192, 12).and_then(only_page), None);
-    assert_eq!(pack(1 << 44, 4096, 12).and_then(only_page), None);
 }
