@@ -331,9 +331,10 @@ impl RemoteWindows {
                 incoming.status = Status::NoMemory;
             }
         }
+        let is_wanted = incoming.status == Status::Done;
         for word in words {
             let extent = extents::unpack(word, PAGE_SHIFT as u32).ok_or(IMPOSSIBLE_EXTENT)?;
-            if incoming.status == Status::Done {
+            if is_wanted {
                 incoming.extents.add(extent).ok_or(IMPOSSIBLE_EXTENT)?;
             }
         }

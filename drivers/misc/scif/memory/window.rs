@@ -21,12 +21,15 @@ use crate::{
     logic::{
         address_space::Range,
         envelope::ChannelId,
-        extents,
+        extents::{
+            self,
+            Entry,
+            Extent, //
+        },
         messages::{
             Status,
             WindowId, //
         },
-        plan::Walk,
     },
     sync::in_flight::InFlight,
     transport::inbound::Export,
@@ -56,6 +59,9 @@ pub(crate) struct Window {
     pub(crate) protection: u32,
     /// How many words say to the peer where its memory lies.
     pub(super) packed_extents: u32,
+    /// The first bus address of it, and the one behind the last.
+    lowest: u64,
+    end: u64,
     // What the peer sees goes before the pages.
     export: Export,
     pub(crate) memory: LocalMemory,
@@ -117,6 +123,31 @@ const fn words(len: u64) -> u64 {
     (len.saturating_sub(1) >> LONGEST.trailing_zeros()).saturating_add(1)
 }
 
+/// What is asked of the memory as a whole.
+struct Bounds {
+    /// How many words say where it lies.
+    words: u64,
+    lowest: u64,
+    /// Behind the last byte.
+    end: u64,
+}
+
+impl Bounds {
+    fn of(entries: &[Entry]) -> Self {
+        let mut bounds = Self {
+            words: 0,
+            lowest: u64::MAX,
+            end: 0,
+        };
+        for Entry { extent, .. } in entries {
+            bounds.words = bounds.words.saturating_add(words(extent.len()));
+            bounds.lowest = bounds.lowest.min(extent.address());
+            bounds.end = bounds.end.max(extent.end());
+        }
+        bounds
+    }
+}
+
 impl Window {
     /// A window that nobody knows of yet. EINVAL if the memory is not as large as its place. May
     /// sleep.
@@ -130,15 +161,16 @@ impl Window {
         if export.addresses().len() != range.len() {
             return Err(EINVAL);
         }
-        let entries = export.addresses().entries().iter();
-        let words: u64 = entries.map(|entry| words(entry.extent.len())).sum();
-        let packed_extents = u32::try_from(words)?;
+        let bounds = Bounds::of(export.addresses().entries());
+        let packed_extents = u32::try_from(bounds.words)?;
         Arc::pin_init(
             pin_init!(Self {
                 id,
                 range,
                 protection,
                 packed_extents,
+                lowest: bounds.lowest,
+                end: bounds.end,
                 export,
                 memory,
                 uses <- InFlight::new(),
@@ -152,20 +184,32 @@ impl Window {
 
     /// Packed extents for the peer, each as long as can be.
     pub(super) fn packed(&self) -> impl Iterator<Item = Option<u64>> + '_ {
-        let mut walk = self.export.addresses().walk(0);
+        let mut entries = self.export.addresses().entries().iter();
+        // What is left of the extent before.
+        let mut rest: Option<Extent> = None;
         core::iter::from_fn(move || {
-            let (address, len) = walk.next(LONGEST)?;
-            Some(extents::pack(address, len, PAGE_SHIFT as u32))
+            let extent = match rest.take() {
+                Some(extent) => extent,
+                None => entries.next()?.extent,
+            };
+            let first = match extent.split_at(LONGEST) {
+                None => extent,
+                Some((first, behind)) => {
+                    rest = Some(behind);
+                    first
+                }
+            };
+            Some(extents::pack(
+                first.address(),
+                first.len(),
+                PAGE_SHIFT as u32,
+            ))
         })
     }
 
     /// Whether all of its memory lies among these `len` addresses from `from` on.
     pub(super) fn lies_in(&self, from: u64, len: u64) -> bool {
-        let mut entries = self.export.addresses().entries().iter();
-        entries.all(|entry| {
-            let end = from.saturating_add(len);
-            entry.extent.address() >= from && entry.extent.end() <= end
-        })
+        self.lowest >= from && self.end <= from.saturating_add(len)
     }
 
     /// What there is to see of it. Any context.

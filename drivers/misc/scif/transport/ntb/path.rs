@@ -6,9 +6,12 @@
 
 use super::aperture::Aperture;
 use crate::{
-    logic::hello::{
-        Hello,
-        Mode, //
+    logic::{
+        extents::Entry,
+        hello::{
+            Hello,
+            Mode, //
+        },
     },
     sys::{
         dma_map,
@@ -152,6 +155,13 @@ impl Outbound for NtbPath {
     fn reach(&self, address: u64, len: u64) -> Result<Reached<'_>> {
         let offset = address.checked_sub(self.base).ok_or(EFAULT)?;
         Reached::in_device(&self.aperture, offset, len)
+    }
+
+    fn reaches(&self, memory: &[Entry]) -> bool {
+        let end = self.base.saturating_add(self.size());
+        memory
+            .iter()
+            .all(|entry| entry.extent.address() >= self.base && entry.extent.end() <= end)
     }
 
     fn reachable(&self) -> u64 {
