@@ -38,7 +38,7 @@ impl Plan {
             sizes: vec![SIZE_SMALL, SIZE_PAGE, SIZE_MIDDLE, SIZE_LARGE],
             small: vec![8, SIZE_SMALL, SIZE_PAGE, SIZE_MIDDLE],
             windows: vec![4 * K, 2 * M],
-            bulk_window: 512 * M,
+            bulk_window: 1024 * M,
             many: false,
         }
     }
