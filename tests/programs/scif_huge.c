@@ -5,7 +5,8 @@
  *
  *	scif_huge
  *
- * Needs no second node. Prints TAP. To be run by root, with nobody else who pins.
+ * Needs no second node. Prints TAP. To be run by root, with nobody else who pins, where memory is in
+ * huge pages if a process asks for them.
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -128,8 +129,8 @@ int main(void)
 	if (seen == MAP_FAILED)
 		die("mmap");
 	pair = make_pair();
-	if (number_of("/proc/self/smaps_rollup", "AnonHugePages") * 1024 < LENGTH)
-		printf("# not all of it is in huge pages\n");
+	test(number_of("/proc/self/smaps_rollup", "AnonHugePages") * 1024 >= LENGTH,
+	     "the memory is in huge pages");
 	check_window(memory, LENGTH, "memory in huge pages");
 	check_window(memory + 5 * PAGE, LENGTH - 8 * PAGE, "a part of it");
 	check_window(memory + HUGE, PAGE, "a page of it");

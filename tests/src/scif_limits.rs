@@ -45,6 +45,11 @@ fn memlock(lab: &Lab) -> Result<()> {
 /// What is pinned by the huge page is the process's memory, and is given back.
 fn huge_pages(lab: &Lab) -> Result<()> {
     with_module(lab, || {
+        // A kernel with little memory has none otherwise.
+        let folder = "/sys/kernel/mm/transparent_hugepage";
+        for file in ["enabled", "defrag"] {
+            lab.node(0).write(&format!("{folder}/{file}"), "madvise")?;
+        }
         scif::run_tap(lab, 0, "scif_huge", &[], 60)?;
         Ok(())
     })
