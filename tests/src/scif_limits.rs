@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What a process can make the kernel hold for it: pinned memory by RLIMIT_MEMLOCK of its user
-//! (tests/programs/scif_memlock.c), everything else by its memory cgroup (scif_charged.c), and
-//! what a peer that does not receive lets it send, by the module's parameter ring_size
-//! (scif_ring.c).
+//! (tests/programs/scif_memlock.c), by the huge page as well (scif_huge.c), everything else by its
+//! memory cgroup (scif_charged.c), and what a peer that does not receive lets it send, by the
+//! module's parameter ring_size (scif_ring.c).
 
 use anyhow::Result;
 use anyhow::ensure;
@@ -43,6 +43,19 @@ fn memlock(lab: &Lab) -> Result<()> {
         // Goes with the module.
         lab.shell(0, "chmod 666 /dev/scif")?;
         scif::run_tap(lab, 0, "scif_memlock", &[], 120)?;
+        Ok(())
+    })
+}
+
+/// What is pinned by the huge page is the process's memory, and is given back.
+fn huge_pages(lab: &Lab) -> Result<()> {
+    with_module(lab, || {
+        // A kernel with little memory has none otherwise.
+        let folder = "/sys/kernel/mm/transparent_hugepage";
+        for file in ["enabled", "defrag"] {
+            lab.node(0).write(&format!("{folder}/{file}"), "madvise")?;
+        }
+        scif::run_tap(lab, 0, "scif_huge", &[], 60)?;
         Ok(())
     })
 }
@@ -160,6 +173,7 @@ fn ring_size_of_peer(lab: &Lab) -> Result<()> {
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_limits::memlock", ALONE, memlock).seconds(120),
+    Test::new("scif_limits::huge_pages", ALONE, huge_pages),
     Test::new("scif_limits::cgroup", ALONE, cgroup)
         .seconds(120)
         // Others have no memory cgroups.

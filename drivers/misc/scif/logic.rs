@@ -9,6 +9,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod address_space;
+pub(crate) mod annex;
 pub(crate) mod areas;
 pub(crate) mod atomic;
 pub(crate) mod awake;

@@ -34,6 +34,7 @@ pub(crate) mod tests;
 
 use crate::{
     logic::{
+        annex::Annex,
         bell::Bell,
         envelope::{
             Enveloped,
@@ -294,18 +295,23 @@ impl Peer {
     ///
     /// A message that can't be sent ends the relation: the two sides would no longer agree.
     pub(crate) fn post(&self, message: &impl Enveloped) -> Result {
+        self.post_with(message, &Annex::new())
+    }
+
+    /// As [`Self::post`], with an annex.
+    pub(crate) fn post_with(&self, message: &impl Enveloped, annex: &Annex) -> Result {
         let _inside = self.enter().ok_or(ENODEV)?;
-        if self.put(message)? == Posted::Due || self.bell.wanted() {
+        if self.put(message, annex)? == Posted::Due || self.bell.wanted() {
             self.path.ring(doorbell::CONTROL);
         }
         Ok(())
     }
 
-    /// As [`Self::post`], for what the peer need not hear of before it looks ([`Self::catch_up`]), or is
+    /// As [`Self::post_with`], for what the peer need not hear of before it looks ([`Self::catch_up`]), or is
     /// told something else: it finds it then, as this waits until there is room for it. Killable.
-    pub(crate) fn post_silently(&self, message: &impl Enveloped) -> Result {
+    pub(crate) fn post_silently(&self, message: &impl Enveloped, annex: &Annex) -> Result {
         let _inside = self.enter().ok_or(ENODEV)?;
-        match self.put(message)? {
+        match self.put(message, annex)? {
             Posted::Visible => Ok(()),
             Posted::Due => {
                 self.path.ring(doorbell::CONTROL);
@@ -317,9 +323,9 @@ impl Peer {
         }
     }
 
-    fn put(&self, message: &impl Enveloped) -> Result<Posted> {
+    fn put(&self, message: &impl Enveloped, annex: &Annex) -> Result<Posted> {
         self.control
-            .post(self.path(), &message.envelope())
+            .post(self.path(), &message.envelope(), annex)
             .map_err(|error| {
                 self.fail(match error {
                     EPROTO => "it reports messages that were never sent",

@@ -13,6 +13,7 @@ pub(crate) mod current;
 pub(crate) mod direct_map;
 pub(crate) mod dma_map;
 pub(crate) mod dmaengine;
+pub(crate) mod extent_table;
 pub(crate) mod iomap;
 pub(crate) mod kernel_calls;
 pub(crate) mod kernel_range;

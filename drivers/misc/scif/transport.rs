@@ -18,7 +18,6 @@
 
 pub(crate) mod doorbell;
 pub(crate) mod engine;
-pub(crate) mod extent_table;
 pub(crate) mod inbound;
 pub(crate) mod links;
 pub(crate) mod loopback;

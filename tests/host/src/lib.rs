@@ -29,6 +29,7 @@
 #[path = "../../../drivers/misc/scif/logic"]
 mod logic {
     pub(crate) mod address_space;
+    pub(crate) mod annex;
     pub(crate) mod areas;
     #[path = "../../../../tests/host/src/atomic.rs"]
     pub(crate) mod atomic;

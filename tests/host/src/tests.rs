@@ -8,6 +8,7 @@
 use proptest::test_runner::{Config, RngSeed};
 
 mod address_space;
+mod annex;
 mod areas;
 mod atomic;
 mod awake;

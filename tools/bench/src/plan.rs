@@ -14,6 +14,8 @@ pub struct Plan {
     pub small: Vec<u64>,
     /// Sizes of windows.
     pub windows: Vec<u64>,
+    /// The size of a window whose bytes cost more than all else that there is to register one.
+    pub bulk_window: u64,
     /// What takes long and is measured once: many connections, many windows, scaling.
     pub many: bool,
 }
@@ -36,6 +38,7 @@ impl Plan {
             sizes: vec![SIZE_SMALL, SIZE_PAGE, SIZE_MIDDLE, SIZE_LARGE],
             small: vec![8, SIZE_SMALL, SIZE_PAGE, SIZE_MIDDLE],
             windows: vec![4 * K, 2 * M],
+            bulk_window: 1024 * M,
             many: false,
         }
     }
@@ -68,6 +71,7 @@ impl Plan {
                 256 * K,
             ],
             windows: vec![4 * K, 64 * K, M, 2 * M, 16 * M, 64 * M],
+            bulk_window: 1024 * M,
             many: true,
         }
     }

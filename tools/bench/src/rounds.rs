@@ -179,7 +179,7 @@ impl Round<'_> {
     }
 
     fn windows(&mut self) -> Result<()> {
-        let sizes = Plan::list(&self.plan.windows);
+        let sizes = Plan::list(&[&self.plan.windows[..], &[self.plan.bulk_window]].concat());
         let words: Vec<String> = self.plan.windows.iter().map(u64::to_string).collect();
         for (register, unregister, pin, option, pages) in [
             (REGISTER, UNREGISTER, PIN, None, "small"),

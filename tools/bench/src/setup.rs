@@ -66,7 +66,8 @@ pub fn config(name: &str, kernel: Flavour) -> Config {
         size: WINDOW,
     };
     Config {
-        memory: 1024,
+        // For a window of 1 GiB.
+        memory: 2048,
         // One for SCIF, one for raw_dma, one for ntb_perf.
         dma_channels: 3,
         more_links: (0..3).map(window).collect(),

@@ -139,7 +139,7 @@ impl Connection {
             shared.crossover.measure_soon();
         }
         let (exports, caches) = (&shared.exports, &shared.caches);
-        let windows = Windows::new(&channel, exports, caches.clone(), engine)?;
+        let windows = Windows::new(&channel, exports, caches.clone())?;
         let remote_windows = RemoteWindows::new(&channel, &shared.remembered)?;
         let transfers = Transfers::new(
             &channel,

@@ -13,20 +13,26 @@ use super::{
     listener::Request, //
 };
 use crate::{
-    logic::{
-        extents,
-        messages::Message, //
-    },
+    logic::messages::Message,
     memory::remote_windows::Offer,
-    peer::attachment::Violation, //
+    peer::{
+        attachment::Violation,
+        control::AnnexOf, //
+    },
 };
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
 
+const NO_ANNEX: &str = "it sends a message without its annex";
+
 /// Does what a message asks for. May sleep but never waits for the peer.
-pub(super) fn handle(contact: &Arc<Contact>, message: Message) -> Result<(), Violation> {
+pub(super) fn handle(
+    contact: &Arc<Contact>,
+    message: Message,
+    annex: &AnnexOf<'_>,
+) -> Result<(), Violation> {
     let peer = contact.peer();
     match message {
         Message::Connect {
@@ -70,7 +76,7 @@ pub(super) fn handle(contact: &Arc<Contact>, message: Message) -> Result<(), Vio
         },
         Message::WindowReleased { window } => contact.window_released(window),
         _ => match contact.connection(message.target()) {
-            Some(connection) => handle_for(&connection, message)?,
+            Some(connection) => handle_for(&connection, message, annex)?,
             None => {
                 if let Message::WindowOffer { window, .. } = message {
                     // Its owner waits for that, or the memory stays pinned.
@@ -82,7 +88,11 @@ pub(super) fn handle(contact: &Arc<Contact>, message: Message) -> Result<(), Vio
     Ok(())
 }
 
-fn handle_for(connection: &Connection, message: Message) -> Result<(), Violation> {
+fn handle_for(
+    connection: &Connection,
+    message: Message,
+    annex: &AnnexOf<'_>,
+) -> Result<(), Violation> {
     let fences = &connection.fences;
     match message {
         Message::Refuse { reason, .. } => connection.refused(reason),
@@ -103,13 +113,17 @@ fn handle_for(connection: &Connection, message: Message) -> Result<(), Violation
             ..
         } => fences.signal_requested(token, senders, receivers),
         Message::FenceDone { token, status, .. } => fences.wait_answered(token, status),
-        _ => handle_window(connection, message)?,
+        _ => handle_window(connection, message, annex)?,
     }
     Ok(())
 }
 
 /// All others are not about a connection, or were handled before.
-fn handle_window(connection: &Connection, message: Message) -> Result<(), Violation> {
+fn handle_window(
+    connection: &Connection,
+    message: Message,
+    annex: &AnnexOf<'_>,
+) -> Result<(), Violation> {
     let (windows, remote_windows) = (&connection.windows, &connection.remote_windows);
     match message {
         Message::WindowOffer {
@@ -121,27 +135,23 @@ fn handle_window(connection: &Connection, message: Message) -> Result<(), Violat
             wants_answer,
             first,
             ..
-        } => remote_windows.offered(&Offer {
-            window,
-            protection,
-            offset,
-            len,
-            extents,
-            first,
-            wants_answer: wants_answer != 0,
-        })?,
-        Message::WindowExtents {
-            window,
-            count,
-            extents,
-            ..
-        } => remote_windows.extents_came(window, count, &extents)?,
-        Message::WindowPages {
-            window,
-            count,
-            pages,
-            ..
-        } => remote_windows.extents_came(window, count, &pages.map(extents::pack_page))?,
+        } => {
+            let offer = Offer {
+                window,
+                protection,
+                offset,
+                len,
+                extents,
+                first,
+                wants_answer: wants_answer != 0,
+            };
+            let annex = annex.words(offer.in_annex()).ok_or(NO_ANNEX)?;
+            remote_windows.offered(&offer, &annex)?;
+        }
+        Message::WindowExtents { window, count, .. } => {
+            let annex = annex.words(count as usize).ok_or(NO_ANNEX)?;
+            remote_windows.extents_came(window, &annex)?;
+        }
         Message::WindowAnswer {
             window,
             status,

@@ -23,6 +23,7 @@ use crate::{
             Attachment,
             Violation, //
         },
+        control::AnnexOf,
         service::Service,
         Peer, //
     },
@@ -125,8 +126,8 @@ impl Drop for Attached {
 }
 
 impl Attachment for Attached {
-    fn message(&self, envelope: &Envelope) -> Result<(), Violation> {
-        dispatch::handle(&self.contact, Message::from_envelope(envelope)?)
+    fn message(&self, envelope: &Envelope, annex: &AnnexOf<'_>) -> Result<(), Violation> {
+        dispatch::handle(&self.contact, Message::from_envelope(envelope)?, annex)
     }
 
     fn refused(&self) -> Result<(), Violation> {

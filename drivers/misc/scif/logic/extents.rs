@@ -7,8 +7,7 @@
 //! that [`Extents`] finds the address of an offset in O(log n), and a [`walk`](Extents::walk) from
 //! there on goes from extent to extent without searching.
 //!
-//! An extent crosses the wire as one 64-bit word: page frame and number of pages; several of one page
-//! each as their frames only. Whatever word the
+//! An extent crosses the wire as one 64-bit word: page frame and number of pages. Whatever word the
 //! peer sends, [`unpack`] makes a sound extent of it or none. Whether the peer may name those
 //! addresses is decided elsewhere: the transport turns them into something that can be touched, or
 //! says no.
@@ -144,6 +143,48 @@ pub(crate) struct Extents<T> {
     entries: T,
 }
 
+/// Memory of a table that can become longer.
+pub(crate) trait Growing: Deref<Target = [Entry]> {
+    /// How memory is allocated, and what is said if there is none.
+    type Flags;
+    type Error;
+
+    /// Makes room for so many more entries.
+    fn reserve(&mut self, additional: usize, flags: Self::Flags) -> Result<(), Self::Error>;
+
+    /// The last entry.
+    fn last_mut(&mut self) -> Option<&mut Entry>;
+
+    /// Adds one, if there is room for it; says whether there was.
+    fn append(&mut self, entry: Entry) -> bool;
+}
+
+impl<T: Growing> Extents<T> {
+    /// Makes room for so many more extents.
+    pub(crate) fn reserve(&mut self, additional: usize, flags: T::Flags) -> Result<(), T::Error> {
+        self.entries.reserve(additional, flags)
+    }
+
+    /// Adds an extent at the end; one that begins where the last one ends makes that longer. `None`
+    /// if there is no room, or the table would become longer than 64 bits.
+    pub(crate) fn add(&mut self, extent: Extent) -> Option<()> {
+        let entry = match self.entries.last_mut() {
+            None => Entry::first(extent),
+            Some(last) => {
+                let next = last.after(extent)?;
+                if let Some(joined) = last.extent.join(extent) {
+                    // INVARIANT: The end fits into 64 bits, as it does for `next`.
+                    last.extent = joined;
+                    return Some(());
+                }
+                next
+            }
+        };
+        // INVARIANT: It starts where the last one ends, and its end fits.
+        self.entries.append(entry).then_some(())
+    }
+}
+
 impl<T: Deref<Target = [Entry]>> Extents<T> {
     /// Checks a table; O(n).
     pub(crate) fn new(entries: T) -> Result<Self, Malformed> {
@@ -259,20 +300,6 @@ pub(crate) const fn pack(address: u64, len: u64, page_shift: u32) -> Option<u64>
     }
     let pages = len.wrapping_shr(page_shift);
     Some((frame << COUNT_BITS) | pages.wrapping_sub(1))
-}
-
-/// The number of the only page of a packed extent, if it has but one, and that is not too high.
-pub(crate) const fn only_page(packed: u64) -> Option<u32> {
-    let frame = packed >> COUNT_BITS;
-    match packed & COUNT_MASK == 0 && frame <= u32::MAX as u64 {
-        true => Some(frame as u32),
-        false => None,
-    }
-}
-
-/// One page as a packed extent.
-pub(crate) const fn pack_page(number: u32) -> u64 {
-    (number as u64) << COUNT_BITS
 }
 
 /// The extent that a word from the peer stands for, if there can be such an extent.

@@ -8,24 +8,24 @@
 //!
 //! What is not here: who may send what when, which is for those to say who send and take them.
 
-use super::envelope::{
-    define_messages,
-    ChannelId,
-    Field,
-    FieldReader,
-    FieldWriter,
-    Malformed,
-    ServiceId, //
+use super::{
+    annex,
+    envelope::{
+        define_messages,
+        ChannelId,
+        Field,
+        FieldReader,
+        FieldWriter,
+        Malformed,
+        ServiceId, //
+    },
 };
 
-/// Packed extents in one [`Message::WindowExtents`].
-pub(crate) const EXTENTS_PER_MESSAGE: usize = 5;
-
-/// Packed extents in a [`Message::WindowOffer`] itself: no more messages for small windows.
+/// Packed extents in a [`Message::WindowOffer`] itself: no annex for small windows.
 pub(crate) const EXTENTS_IN_OFFER: usize = 2;
 
-/// Pages in one [`Message::WindowPages`].
-pub(crate) const PAGES_PER_MESSAGE: usize = 10;
+/// Packed extents in the annex of a message.
+pub(crate) const EXTENTS_IN_ANNEX: usize = annex::WORDS;
 
 /// A window as its owner knows it; unique among the owner's windows of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -169,7 +169,8 @@ macro_rules! message_table {
             } if size == 0
                 || (size.is_power_of_two() && address.checked_add(u64::from(size)).is_some());
 
-            /// A window was registered. It has `extents` packed extents: `first`, others follow.
+            /// A window was registered. It has `extents` packed extents: `first`, then as many as there is
+            /// room for in the message's annex; others follow.
             9 WindowOffer to target {
                 window: WindowId,
                 protection: u32,
@@ -180,12 +181,11 @@ macro_rules! message_table {
                 first: [u64; EXTENTS_IN_OFFER],
             } if wants_answer <= 1;
 
-            /// The next `count` extents of the window offered last on this connection.
+            /// The next `count` extents of an offered window, in the annex.
             10 WindowExtents to target {
                 window: WindowId,
                 count: u32,
-                extents: [u64; EXTENTS_PER_MESSAGE],
-            } if count >= 1 && count as usize <= EXTENTS_PER_MESSAGE;
+            } if count >= 1 && count as usize <= EXTENTS_IN_ANNEX;
 
             /// Whether the offered window can be used, if that was asked, or if it can't.
             11 WindowAnswer to target { window: WindowId, status: Status, grant: Grant };
@@ -220,13 +220,6 @@ macro_rules! message_table {
                 senders: Option<(u64, u64)>,
                 receivers: Option<(u64, u64)>,
             } if senders.is_some() || receivers.is_some();
-
-            /// As `WindowExtents`: the next `count` extents have one page each.
-            20 WindowPages to target {
-                window: WindowId,
-                count: u32,
-                pages: [u32; PAGES_PER_MESSAGE],
-            } if count >= 1 && count as usize <= PAGES_PER_MESSAGE;
         }
     };
 }

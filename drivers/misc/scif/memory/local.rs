@@ -6,24 +6,30 @@
 //! or above asks which. A window has such memory as long as it lives; `vreadfrom` and `vwriteto` take
 //! memory of the caller for one transfer, or longer: see `rma/registration_cache.rs`.
 
+use core::ptr;
+
 use crate::{
     sys::{
         buffer::Buffer,
+        current,
         dma_map::DmaMapping,
-        ledger::Ledger,
-        pages::Pages, //
-    },
-    transport::{
-        engine::EngineRoute,
         extent_table::{
             self,
             ExtentTable, //
         },
+        ledger::Ledger,
+        pages::Pages, //
     },
+    transport::engine::EngineRoute,
 };
 use kernel::{
+    device::Device,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        aref::ARef,
+        Arc,
+        SetOnce, //
+    },
 };
 
 /// Who has memory of processes pinned that could be let go: what a process wants now goes before
@@ -59,36 +65,65 @@ pub(crate) fn take_pages(
 /// See the head of this file.
 pub(crate) struct LocalMemory {
     // The mapping goes before the pages.
-    _mapping: Option<DmaMapping>,
-    /// As the engine names the memory, if there is an engine.
-    pub(crate) engine: Option<ExtentTable>,
+    mapped: SetOnce<Mapped>,
     pub(crate) pages: Arc<Pages>,
 }
 
-impl LocalMemory {
-    /// Maps pages for the engine that is to copy from and to them, if there is one. The caller keeps
-    /// the peer from ending as long as it has what is returned. May sleep.
-    pub(crate) fn map(pages: Arc<Pages>, engine: Option<&EngineRoute>) -> Result<Self> {
-        let device = engine.map(|route| route.engine.device());
-        let mapping = device
-            .as_ref()
-            .map(|device| DmaMapping::new(&pages, device))
-            .transpose()?;
-        let engine = mapping
-            .as_ref()
-            .map(|mapping| extent_table::collect(mapping.extents()))
-            .transpose()?;
-        if engine
-            .as_ref()
-            .is_some_and(|table| table.len() != pages.size() as u64)
-        {
+/// Memory as an engine names it.
+struct Mapped {
+    _mapping: DmaMapping,
+    device: ARef<Device>,
+    addresses: ExtentTable,
+}
+
+impl Mapped {
+    fn new(pages: &Arc<Pages>, device: ARef<Device>) -> Result<Self> {
+        let mapping = DmaMapping::new(pages, &device)?;
+        let addresses = extent_table::collect(mapping.extents())?;
+        if addresses.len() != pages.size() as u64 {
             return Err(EINVAL);
         }
         Ok(Self {
             _mapping: mapping,
-            engine,
-            pages,
+            device,
+            addresses,
         })
+    }
+}
+
+impl LocalMemory {
+    /// Pages that no engine knows of yet.
+    pub(crate) fn new(pages: Arc<Pages>) -> Self {
+        Self {
+            mapped: SetOnce::new(),
+            pages,
+        }
+    }
+
+    /// Maps the pages for an engine that is to copy from and to them, if they are not: much memory is only
+    /// ever used by the peer, or by the CPU. The caller keeps the peer from ending as long as it has the
+    /// memory, and `self` goes before that. May sleep.
+    pub(crate) fn map_for(&self, route: &EngineRoute) -> Result {
+        let device = route.engine.device();
+        if self.mapped.as_ref().is_none() {
+            // Another one may be faster: then this one is not kept.
+            self.mapped
+                .populate(Mapped::new(&self.pages, device.clone())?);
+        }
+        loop {
+            match self.mapped.as_ref() {
+                // All engines of a channel are one.
+                Some(mapped) if ptr::eq(&*mapped.device, &*device) => return Ok(()),
+                Some(_) => return Err(EIO),
+                // It is just being put there.
+                None => current::reschedule(),
+            }
+        }
+    }
+
+    /// As the engine names the memory, once it is mapped.
+    pub(crate) fn engine_addresses(&self) -> Option<&ExtentTable> {
+        Some(&self.mapped.as_ref()?.addresses)
     }
 }
 
@@ -134,15 +169,15 @@ impl LocalPiece {
     }
 }
 
-/// Memory of the caller for one transfer, not mapped yet.
-pub(crate) struct UnmappedPiece {
+/// Memory of the caller for one transfer.
+pub(crate) struct TakenPiece {
     pages: Arc<Pages>,
     /// Where in the pages it begins.
     offset: u64,
     len: u64,
 }
 
-impl UnmappedPiece {
+impl TakenPiece {
     /// Takes the pages that hold `memory`, whatever its alignment; see [`take_pages`].
     pub(crate) fn new(
         memory: &Buffer,
@@ -158,8 +193,8 @@ impl UnmappedPiece {
         })
     }
 
-    /// See [`LocalMemory::map`].
-    pub(crate) fn map(self, engine: Option<&EngineRoute>) -> Result<LocalPiece> {
-        LocalPiece::new(LocalMemory::map(self.pages, engine)?, self.offset, self.len)
+    /// As the local side of a transfer. May sleep.
+    pub(crate) fn into_piece(self) -> Result<LocalPiece> {
+        LocalPiece::new(LocalMemory::new(self.pages), self.offset, self.len)
     }
 }

@@ -20,7 +20,7 @@ use crate::{
         control::BACKLOG_LIMIT,
         Peer, //
     },
-    transport::extent_table::ExtentTable, //
+    sys::extent_table::ExtentTable, //
 };
 use kernel::{
     page::PAGE_SHIFT,

@@ -41,21 +41,23 @@ use crate::{
             self,
             Range, //
         },
-        extents::{
-            self,
-            Entry,
-            Extents, //
-        },
+        annex::Annex,
+        extents,
         messages::{
             Message,
             Status,
             WindowId,
+            EXTENTS_IN_ANNEX,
             EXTENTS_IN_OFFER, //
         },
     },
     peer::{
         attachment::Violation,
         channel::Channel, //
+    },
+    sys::extent_table::{
+        self,
+        ExtentTable, //
     },
 };
 use kernel::{
@@ -76,6 +78,11 @@ use kernel::{
 /// Offers of one channel whose extents are still coming; a sender makes one after another.
 const MAX_INCOMING: usize = 16;
 
+/// For how many of the extents that are offered there is room at once.
+const SOON: u32 = 1 << 14;
+
+const IMPOSSIBLE_EXTENT: &str = "it sends an impossible extent";
+
 /// An offer, as the peer has made it.
 pub(crate) struct Offer {
     pub(crate) window: WindowId,
@@ -84,10 +91,19 @@ pub(crate) struct Offer {
     pub(crate) len: u64,
     /// How many packed extents it has.
     pub(crate) extents: u32,
-    /// The first of them; the others follow.
+    /// The first of them; others are in the annex, and follow.
     pub(crate) first: [u64; EXTENTS_IN_OFFER],
     /// The owner waits for an answer.
     pub(crate) wants_answer: bool,
+}
+
+impl Offer {
+    /// How many of its extents are in the annex.
+    pub(crate) fn in_annex(&self) -> usize {
+        (self.extents as usize)
+            .saturating_sub(EXTENTS_IN_OFFER)
+            .min(EXTENTS_IN_ANNEX)
+    }
 }
 
 /// A window whose extents are still coming.
@@ -96,7 +112,7 @@ struct Incoming {
     range: Range,
     protection: u32,
     missing: u32,
-    entries: KVVec<Entry>,
+    extents: ExtentTable,
     status: Status,
     wants_answer: bool,
     /// None if the window is refused.
@@ -243,7 +259,7 @@ impl RemoteWindows {
     // ----- what the peer says; called by the control work --------------------------------------
 
     /// A window is offered.
-    pub(crate) fn offered(&self, offer: &Offer) -> Result<(), Violation> {
+    pub(crate) fn offered(&self, offer: &Offer, annex: &Annex) -> Result<(), Violation> {
         let range = Range::from_parts(offer.offset, offer.len)
             .ok()
             .filter(|range| range.is_aligned(PAGE_SHIFT as u32))
@@ -259,7 +275,7 @@ impl RemoteWindows {
             range,
             protection: offer.protection,
             missing: offer.extents,
-            entries: KVVec::new(),
+            extents: extent_table::empty().map_err(|_| IMPOSSIBLE_EXTENT)?,
             status: match allowance {
                 Some(_) => Status::Done,
                 None => Status::NoMemory,
@@ -267,8 +283,15 @@ impl RemoteWindows {
             wants_answer: offer.wants_answer,
             allowance,
         };
+        if incoming.status == Status::Done {
+            // Without, the table only grows in more steps.
+            let soon = incoming.missing.min(SOON) as usize;
+            let _ = incoming.extents.reserve(soon, GFP_KERNEL | __GFP_NOWARN);
+        }
         let here = offer.extents.min(EXTENTS_IN_OFFER as u32);
-        self.take_extents(&mut incoming, here, &offer.first)?;
+        let first = offer.first.iter().take(here as usize).copied();
+        self.take_extents(&mut incoming, here, first)?;
+        self.take_extents(&mut incoming, annex.count() as u32, annex.words())?;
         if incoming.missing == 0 {
             return self.complete(incoming);
         }
@@ -288,12 +311,7 @@ impl RemoteWindows {
     }
 
     /// More extents of an offered window.
-    pub(crate) fn extents_came(
-        &self,
-        id: WindowId,
-        count: u32,
-        extents: &[u64],
-    ) -> Result<(), Violation> {
+    pub(crate) fn extents_came(&self, id: WindowId, annex: &Annex) -> Result<(), Violation> {
         const NOT_OFFERED: &str = "it sends extents of a window that it has not offered";
 
         let mut tables = self.tables.lock();
@@ -306,7 +324,7 @@ impl RemoteWindows {
             .position(|incoming| incoming.id == id)
             .ok_or(NOT_OFFERED)?;
         let incoming = tables.incoming.get_mut(position).ok_or(NOT_OFFERED)?;
-        self.take_extents(incoming, count, extents)?;
+        self.take_extents(incoming, annex.count() as u32, annex.words())?;
         if incoming.missing > 0 {
             return Ok(());
         }
@@ -319,35 +337,30 @@ impl RemoteWindows {
         &self,
         incoming: &mut Incoming,
         count: u32,
-        extents: &[u64],
+        words: impl Iterator<Item = u64>,
     ) -> Result<(), Violation> {
         incoming.missing = incoming
             .missing
             .checked_sub(count)
             .ok_or("it sends more extents than it has offered")?;
-        for packed in extents.iter().take(count as usize) {
-            self.take_extent(incoming, *packed)?;
+        let before = incoming.extents.entries().len();
+        if incoming.status == Status::Done {
+            let room = incoming.extents.reserve(count as usize, GFP_KERNEL);
+            if room.is_err() {
+                incoming.status = Status::NoMemory;
+            }
         }
-        Ok(())
-    }
-
-    fn take_extent(&self, incoming: &mut Incoming, packed: u64) -> Result<(), Violation> {
-        let extent =
-            extents::unpack(packed, PAGE_SHIFT as u32).ok_or("it sends an impossible extent")?;
-        if incoming.status != Status::Done {
-            return Ok(());
+        let is_wanted = incoming.status == Status::Done;
+        for word in words {
+            let extent = extents::unpack(word, PAGE_SHIFT as u32).ok_or(IMPOSSIBLE_EXTENT)?;
+            if is_wanted {
+                incoming.extents.add(extent).ok_or(IMPOSSIBLE_EXTENT)?;
+            }
         }
-        let reached = self.channel.path().reach(extent.address(), extent.len());
-        if reached.is_err() {
+        // The last one of before may have become longer.
+        let new = incoming.extents.entries().get(before.saturating_sub(1)..);
+        if !self.channel.path().reaches(new.unwrap_or_default()) {
             incoming.status = Status::OutOfReach;
-            return Ok(());
-        }
-        let entry = match incoming.entries.as_slice().last() {
-            None => Entry::first(extent),
-            Some(last) => last.after(extent).ok_or("it sends an impossible extent")?,
-        };
-        if incoming.entries.push(entry, GFP_KERNEL).is_err() {
-            incoming.status = Status::NoMemory;
         }
         Ok(())
     }
@@ -377,8 +390,7 @@ impl RemoteWindows {
 
     /// Makes the window of which all is there.
     fn make(&self, incoming: Incoming, allowance: Allowance) -> Result<Status, Violation> {
-        let extents = Extents::new(incoming.entries)
-            .map_err(|_| "it sends extents that do not follow each other")?;
+        let extents = incoming.extents;
         if extents.len() != incoming.range.len() {
             return Err("it sends extents that do not fill the window".into());
         }

@@ -21,7 +21,11 @@ use crate::{
     logic::{
         address_space::Range,
         envelope::ChannelId,
-        extents,
+        extents::{
+            self,
+            Entry,
+            Extent, //
+        },
         messages::{
             Status,
             WindowId, //
@@ -55,6 +59,9 @@ pub(crate) struct Window {
     pub(crate) protection: u32,
     /// How many words say to the peer where its memory lies.
     pub(super) packed_extents: u32,
+    /// The first bus address of it, and the one behind the last.
+    lowest: u64,
+    end: u64,
     // What the peer sees goes before the pages.
     export: Export,
     pub(crate) memory: LocalMemory,
@@ -104,17 +111,41 @@ impl Placed for Window {
     }
 }
 
-/// See [`Window::packed`].
-fn packed(export: &Export) -> impl Iterator<Item = Option<u64>> + '_ {
-    let longest = extents::max_packed_len(PAGE_SHIFT as u32).unwrap_or(PAGE_SIZE as u64);
-    let entries = export.addresses.entries().iter();
-    entries.flat_map(move |entry| {
-        let (address, len) = (entry.extent.address(), entry.extent.len());
-        (0..len.div_ceil(longest)).map(move |index| {
-            let skip = index * longest;
-            extents::pack(address + skip, longest.min(len - skip), PAGE_SHIFT as u32)
-        })
-    })
+/// The longest extent that can be packed.
+const LONGEST: u64 = match extents::max_packed_len(PAGE_SHIFT as u32) {
+    Some(longest) => longest,
+    None => PAGE_SIZE as u64,
+};
+static_assert!(LONGEST.is_power_of_two());
+
+/// How many words say where an extent of so many bytes lies.
+const fn words(len: u64) -> u64 {
+    (len.saturating_sub(1) >> LONGEST.trailing_zeros()).saturating_add(1)
+}
+
+/// What is asked of the memory as a whole.
+struct Bounds {
+    /// How many words say where it lies.
+    words: u64,
+    lowest: u64,
+    /// Behind the last byte.
+    end: u64,
+}
+
+impl Bounds {
+    fn of(entries: &[Entry]) -> Self {
+        let mut bounds = Self {
+            words: 0,
+            lowest: u64::MAX,
+            end: 0,
+        };
+        for Entry { extent, .. } in entries {
+            bounds.words = bounds.words.saturating_add(words(extent.len()));
+            bounds.lowest = bounds.lowest.min(extent.address());
+            bounds.end = bounds.end.max(extent.end());
+        }
+        bounds
+    }
 }
 
 impl Window {
@@ -127,16 +158,19 @@ impl Window {
         memory: LocalMemory,
         export: Export,
     ) -> Result<Arc<Self>> {
-        if export.addresses.len() != range.len() {
+        if export.addresses().len() != range.len() {
             return Err(EINVAL);
         }
-        let packed_extents = u32::try_from(packed(&export).count())?;
+        let bounds = Bounds::of(export.addresses().entries());
+        let packed_extents = u32::try_from(bounds.words)?;
         Arc::pin_init(
             pin_init!(Self {
                 id,
                 range,
                 protection,
                 packed_extents,
+                lowest: bounds.lowest,
+                end: bounds.end,
                 export,
                 memory,
                 uses <- InFlight::new(),
@@ -150,16 +184,32 @@ impl Window {
 
     /// Packed extents for the peer, each as long as can be.
     pub(super) fn packed(&self) -> impl Iterator<Item = Option<u64>> + '_ {
-        packed(&self.export)
+        let mut entries = self.export.addresses().entries().iter();
+        // What is left of the extent before.
+        let mut rest: Option<Extent> = None;
+        core::iter::from_fn(move || {
+            let extent = match rest.take() {
+                Some(extent) => extent,
+                None => entries.next()?.extent,
+            };
+            let first = match extent.split_at(LONGEST) {
+                None => extent,
+                Some((first, behind)) => {
+                    rest = Some(behind);
+                    first
+                }
+            };
+            Some(extents::pack(
+                first.address(),
+                first.len(),
+                PAGE_SHIFT as u32,
+            ))
+        })
     }
 
     /// Whether all of its memory lies among these `len` addresses from `from` on.
     pub(super) fn lies_in(&self, from: u64, len: u64) -> bool {
-        let mut entries = self.export.addresses.entries().iter();
-        entries.all(|entry| {
-            let end = from.saturating_add(len);
-            entry.extent.address() >= from && entry.extent.end() <= end
-        })
+        self.lowest >= from && self.end <= from.saturating_add(len)
     }
 
     /// What there is to see of it. Any context.

@@ -2,9 +2,8 @@
 
 //! What one end of a channel has registered: memory of this node that the other end may reach.
 //!
-//! A window has its pages exported (so that the peer reaches them) and mapped for the DMA engine (so
-//! that this end can use them as the local side of a transfer), and is pushed to the peer once, as
-//! extents. `register` returns when the peer has taken it, or finds it by looking: whoever gets a
+//! A window has its pages exported, so that the peer reaches them, and is pushed to the peer once, as
+//! extents. It is mapped for the DMA engine when this end uses it as the local side of a transfer. `register` returns when the peer has taken it, or finds it by looking: whoever gets a
 //! message that was sent afterwards finds the window that it speaks of. The life of a window is in
 //! `window.rs`.
 //!
@@ -45,7 +44,6 @@ use crate::{
     peer::channel::Channel,
     sync::call_lock::CallLock,
     sys::wait::WaitQueue,
-    transport::engine::EngineRoute,
 };
 use kernel::{
     new_mutex, new_spinlock,
@@ -136,8 +134,6 @@ pub(crate) struct Windows {
     lent: Atomic<bool>,
     /// Whether there ever was one whose pages are used for something else when it gives them up.
     unheld: Atomic<bool>,
-    /// Which of the path's engines is to reach them.
-    engine: Option<usize>,
     #[pin]
     tables: Mutex<Tables>,
     /// Who offers a window to the peer.
@@ -165,7 +161,6 @@ impl Windows {
         channel: &Arc<Channel>,
         exports: &Arc<Exports>,
         reclaim: Arc<dyn Reclaim>,
-        engine: Option<usize>,
     ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -175,7 +170,6 @@ impl Windows {
                 used: Atomic::new(false),
                 lent: Atomic::new(false),
                 unheld: Atomic::new(false),
-                engine,
                 tables <- new_mutex!(
                     Tables {
                         active: RBTree::new(),
@@ -191,11 +185,6 @@ impl Windows {
             }),
             GFP_KERNEL_ACCOUNT,
         )
-    }
-
-    /// The engine that local memory is mapped for. The caller is inside the peer.
-    fn engine(&self) -> Option<&EngineRoute> {
-        self.channel.path().engine(self.engine)
     }
 
     // ----- places ------------------------------------------------------------------------------

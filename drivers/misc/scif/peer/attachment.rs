@@ -2,6 +2,7 @@
 
 //! What a service has for one peer: its state, and the handler of the peer's messages.
 
+use super::control::AnnexOf;
 use crate::logic::envelope::{
     Envelope,
     Malformed, //
@@ -29,7 +30,7 @@ impl From<Malformed> for Violation {
 pub(crate) trait Attachment: Send + Sync {
     /// A message for the service. The control work, inside the peer; may sleep, never waits for the
     /// peer.
-    fn message(&self, envelope: &Envelope) -> Result<(), Violation>;
+    fn message(&self, envelope: &Envelope, annex: &AnnexOf<'_>) -> Result<(), Violation>;
 
     /// The peer does not have the service. As [`Self::message`].
     fn refused(&self) -> Result<(), Violation>;

@@ -24,9 +24,12 @@ use super::{
     PeerUse, //
 };
 use crate::{
-    logic::envelope::{
-        ChannelId,
-        Enveloped, //
+    logic::{
+        annex::Annex,
+        envelope::{
+            ChannelId,
+            Enveloped, //
+        },
     },
     sync::{
         in_flight::{
@@ -205,14 +208,19 @@ impl Channel {
         self.peer.post(message)
     }
 
+    /// See [`Peer::post_with`].
+    pub(crate) fn post_with(&self, message: &impl Enveloped, annex: &Annex) -> Result {
+        self.peer.post_with(message, annex)
+    }
+
     /// See [`Peer::post_bulk`].
     pub(crate) fn post_bulk(&self, message: &impl Enveloped) -> Result {
         self.peer.post_bulk(message)
     }
 
     /// See [`Peer::post_silently`].
-    pub(crate) fn post_silently(&self, message: &impl Enveloped) -> Result {
-        self.peer.post_silently(message)
+    pub(crate) fn post_silently(&self, message: &impl Enveloped, annex: &Annex) -> Result {
+        self.peer.post_silently(message, annex)
     }
 
     /// See [`Peer::hold_bell`].

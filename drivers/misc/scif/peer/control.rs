@@ -10,6 +10,7 @@
 //!  128  farewell   u32  our nonce, once the peer will write nothing more in this session
 //! 4096  slots      256 x 64 bytes, see `logic/envelope.rs` and `logic/slots.rs`
 //! 20480 scratch    65536 bytes that mean nothing, for measuring
+//! 86016 annexes    256 x 512 bytes, one for each slot, see `logic/annex.rs`
 //! ```
 //!
 //! Posting never waits for the peer: what does not fit the peer's ring goes into a backlog that is
@@ -19,13 +20,17 @@
 //! The reader always takes out everything; each time it has passed half a ring it rings the doorbell,
 //! so a writer that found the ring full hears of the room: a full ring holds two halves. Likewise, a
 //! writer whose messages the reader need not hear of at once rings each time it has filled half a ring.
-//! What has been taken out is reported after some messages, as the report crosses the bus.
+//! What has been handled is reported after some messages, as the report crosses the bus.
 //!
 //! Locks: `writer` is taken with no other lock of this file held and nothing is called from under
 //! it but the path. `reader` belongs to one who handles messages (`dispatch.rs`) alone.
 
 use crate::{
     logic::{
+        annex::{
+            self,
+            Annex, //
+        },
         envelope::{
             Envelope,
             SEQUENCE_OFFSET,
@@ -86,8 +91,10 @@ static_assert!(HALF % REPORT_EVERY == 0);
 pub(crate) const SCRATCH_SIZE: usize = 64 << 10;
 const SCRATCH_OFFSET: usize = SLOTS_OFFSET + SLOTS as usize * SLOT_SIZE;
 
+const ANNEXES_OFFSET: usize = SCRATCH_OFFSET + SCRATCH_SIZE;
+
 /// Bytes of a control block.
-pub(crate) const BLOCK_SIZE: usize = SCRATCH_OFFSET + SCRATCH_SIZE;
+pub(crate) const BLOCK_SIZE: usize = ANNEXES_OFFSET + SLOTS as usize * annex::SIZE;
 
 /// Messages that may wait for room in the peer's ring: more than there are windows that can be
 /// released at once when a connection is closed.
@@ -97,9 +104,32 @@ const BACKLOG_BULK: usize = 64;
 
 type Body = [u8; SEQUENCE_OFFSET];
 
+/// A message in the backlog.
+struct Waiting {
+    body: Body,
+    /// The words of its annex.
+    annex: KVec<u8>,
+}
+
+/// The annex of a message that was taken out, until its handling ends.
+pub(crate) struct AnnexOf<'a> {
+    ring: &'a ControlRing,
+    slot: u32,
+}
+
+impl AnnexOf<'_> {
+    /// A private copy of so many words; none if it does not have as many.
+    pub(crate) fn words(&self, count: usize) -> Option<Annex> {
+        let mut annex = Annex::new();
+        let place = ANNEXES_OFFSET + self.slot as usize * annex::SIZE;
+        self.ring.block.read(place, annex.room_for(count)?).ok()?;
+        Some(annex)
+    }
+}
+
 struct Writer {
     slots: SlotWriter,
-    backlog: KVVec<Body>,
+    backlog: KVVec<Waiting>,
     /// How many of the backlog have been written already.
     flushed: usize,
     /// How many were ever put there.
@@ -180,12 +210,18 @@ impl ControlRing {
 
     /// Sends a message or queues it behind others. May sleep; never waits for the peer. The
     /// caller rings the doorbell, at the latest when this says so.
-    pub(crate) fn post(&self, path: &dyn Path, envelope: &Envelope) -> Result<Posted> {
+    pub(crate) fn post(
+        &self,
+        path: &dyn Path,
+        envelope: &Envelope,
+        annex: &Annex,
+    ) -> Result<Posted> {
         let body = envelope.encode();
         let mut writer = self.writer.lock();
         let before = writer.slots.written();
         self.flush_locked(path, &mut writer)?;
-        if writer.backlog.is_empty() && self.write(path, &mut writer.slots, &body)? {
+        let annex = annex.as_bytes();
+        if writer.backlog.is_empty() && self.write(path, &mut writer.slots, &body, annex)? {
             let written = writer.slots.written();
             return Ok(
                 match before / HALF == written / HALF && written == before + 1 {
@@ -198,7 +234,10 @@ impl ControlRing {
             return Err(ENOBUFS);
         }
         // Nobody pays: a message that can't be queued ends the relation, for all processes.
-        writer.backlog.push(body, GFP_KERNEL)?;
+        let mut kept = KVec::new();
+        kept.extend_from_slice(annex, GFP_KERNEL)?;
+        let waiting = Waiting { body, annex: kept };
+        writer.backlog.push(waiting, GFP_KERNEL)?;
         writer.ever_queued += 1;
         self.queued
             .store(writer.backlog.len() - writer.flushed, Relaxed);
@@ -232,8 +271,8 @@ impl ControlRing {
         // The peer writes this word: read once, then checked.
         let consumed = self.block.read_u64(CONSUMED)?;
         writer.slots.acknowledge(consumed).map_err(|_| EPROTO)?;
-        while let Some(body) = writer.backlog.get(writer.flushed) {
-            if !self.write(path, &mut writer.slots, body)? {
+        while let Some(Waiting { body, annex }) = writer.backlog.get(writer.flushed) {
+            if !self.write(path, &mut writer.slots, body, annex)? {
                 break;
             }
             writer.flushed += 1;
@@ -252,10 +291,20 @@ impl ControlRing {
     }
 
     /// Pushes one message into the peer's ring; says whether there was room.
-    fn write(&self, path: &dyn Path, slots: &mut SlotWriter, body: &Body) -> Result<bool> {
+    fn write(
+        &self,
+        path: &dyn Path,
+        slots: &mut SlotWriter,
+        body: &Body,
+        annex: &[u8],
+    ) -> Result<bool> {
         let Some((index, sequence)) = slots.reserve() else {
             return Ok(false);
         };
+        if !annex.is_empty() {
+            let place = self.peer_block + (ANNEXES_OFFSET + index as usize * annex::SIZE) as u64;
+            path.reach(place, annex.len() as u64)?.write(0, annex)?;
+        }
         let slot = self.peer_block + (SLOTS_OFFSET + index as usize * SLOT_SIZE) as u64;
         let slot = path.reach(slot, SLOT_SIZE as u64)?;
         slot.write(0, body)?;
@@ -267,10 +316,11 @@ impl ControlRing {
         Ok(true)
     }
 
-    /// Takes the next message of the peer out, if there is one, as a private copy.
+    /// Takes the next message of the peer out, if there is one, as a private copy. Its annex stays until
+    /// the next call of [`Self::report`].
     ///
     /// Called by one who handles messages only.
-    pub(crate) fn take(&self) -> Result<Option<Body>> {
+    pub(crate) fn take(&self) -> Result<Option<(Body, AnnexOf<'_>)>> {
         let mut reader = self.reader.lock();
         let (index, _) = reader.expected();
         let slot = SLOTS_OFFSET + index as usize * SLOT_SIZE;
@@ -281,7 +331,11 @@ impl ControlRing {
         let mut body = [0; SEQUENCE_OFFSET];
         self.block.read(slot, &mut body)?;
         reader.advance();
-        Ok(Some(body))
+        let annex = AnnexOf {
+            ring: self,
+            slot: index,
+        };
+        Ok(Some((body, annex)))
     }
 
     /// Reports to the peer what was taken out: after each message, which may be put off, and when there

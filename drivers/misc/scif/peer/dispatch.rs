@@ -10,6 +10,7 @@
 
 use super::{
     attachment::Violation,
+    control::AnnexOf,
     Peer, //
 };
 use crate::{
@@ -72,8 +73,8 @@ fn process_control(peer: &Arc<Peer>) {
         }
     }
     for _ in 0..BATCH {
-        let body = match peer.control.take() {
-            Ok(Some(body)) => body,
+        let (body, annex) = match peer.control.take() {
+            Ok(Some(taken)) => taken,
             Ok(None) => {
                 peer.report(false);
                 return;
@@ -83,14 +84,15 @@ fn process_control(peer: &Arc<Peer>) {
                 return;
             }
         };
-        if !peer.report(true) {
-            return;
-        }
         let handled = Envelope::decode(&body)
             .map_err(Violation::from)
-            .and_then(|envelope| handle(peer, &envelope));
+            .and_then(|envelope| handle(peer, &envelope, &annex));
         if let Err(Violation(reason)) = handled {
             peer.fail(reason);
+            return;
+        }
+        // Only now: the peer may then write another annex there.
+        if !peer.report(true) {
             return;
         }
     }
@@ -98,7 +100,7 @@ fn process_control(peer: &Arc<Peer>) {
     peer.schedule_control();
 }
 
-fn handle(peer: &Arc<Peer>, envelope: &Envelope) -> Result<(), Violation> {
+fn handle(peer: &Arc<Peer>, envelope: &Envelope, annex: &AnnexOf<'_>) -> Result<(), Violation> {
     if envelope.service == ServiceId::PEER {
         let PeerMessage::NoService { service } = PeerMessage::from_envelope(envelope)?;
         pr_warn!("node {} does not have service {}\n", peer.node(), service.0);
@@ -108,7 +110,7 @@ fn handle(peer: &Arc<Peer>, envelope: &Envelope) -> Result<(), Violation> {
         };
     }
     match peer.attachment(envelope.service) {
-        Some(attachment) => attachment.message(envelope),
+        Some(attachment) => attachment.message(envelope, annex),
         None => {
             let service = envelope.service;
             if !peer.has_asked_in_vain.xchg(true, Relaxed) {

@@ -16,9 +16,15 @@ use super::{
         Subscription, //
     },
 };
-use crate::transport::{
-    doorbell,
-    sink::Session, //
+use crate::{
+    logic::annex::{
+        self,
+        Annex, //
+    },
+    transport::{
+        doorbell,
+        sink::Session, //
+    },
 };
 use kernel::{
     prelude::*,
@@ -90,6 +96,42 @@ mod cases {
         bed.record.wait_for_echoes(2 * COUNT)?;
         assert!(!bed.peer.is_over());
         bed.end()?;
+        Ok(())
+    }
+
+    #[test]
+    fn each_message_has_its_annex() -> Result {
+        const COUNT: u32 = 1000;
+        let bed = Bed::new()?;
+        // Those that wait for room have one, too.
+        bed.peer.post(&Toy::Hold {})?;
+        for number in 0..COUNT {
+            let words = number % (annex::WORDS as u32 + 1);
+            let mut annex = Annex::new();
+            for _ in 0..words {
+                annex.push(number.into());
+            }
+            let call = Toy::CallAtLength { number, words };
+            bed.peer.post_with(&call, &annex)?;
+        }
+        let has_room = bed.peer.control.has_bulk_room();
+        bed.record.open();
+        assert!(!has_room);
+        bed.record.wait_for_echoes(COUNT)?;
+        assert!(!bed.peer.is_over());
+        bed.end()?;
+        Ok(())
+    }
+
+    #[test]
+    fn an_annex_has_no_more_than_its_words() -> Result {
+        let bed = Bed::new()?;
+        bed.peer.post(&Toy::CallAtLength {
+            number: 0,
+            words: annex::WORDS as u32 + 1,
+        })?;
+        bed.record.wait_for_notes(END.len())?;
+        assert_eq!(bed.end()?, END);
         Ok(())
     }
 

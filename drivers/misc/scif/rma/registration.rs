@@ -30,7 +30,6 @@ use crate::{
         },
         pages::Pages, //
     },
-    transport::engine::EngineRoute,
 };
 use kernel::{
     impl_has_work, new_work,
@@ -160,14 +159,13 @@ impl Holder for Registration {
 }
 
 impl Registration {
-    /// Pins pages of the calling process and watches them, and then maps them for an engine of the
-    /// peer; what keeps the peer from ending comes with them. May sleep. EAGAIN if they are more than
+    /// Pins pages of the calling process and watches them; what keeps the peer from ending comes with
+    /// them, as they may be mapped for an engine. May sleep. EAGAIN if they are more than
     /// it may lock.
     pub(super) fn new(
         keeper: Arc<dyn Keeper>,
         caches: &Arc<Caches>,
         peer: &Arc<Peer>,
-        engine: Option<&EngineRoute>,
         pages: PageRange,
     ) -> Result<(PeerUse, Arc<Self>)> {
         let address = pages.start() << PAGE_SHIFT;
@@ -190,7 +188,7 @@ impl Registration {
         let inside = peer.enter_owned().ok_or(ENODEV)?;
         let registration = Arc::new(
             Self {
-                memory: LocalMemory::map(pinned, engine)?,
+                memory: LocalMemory::new(pinned),
                 pages,
                 user: User::current(),
                 _counted: Counted::new(caches, pages.count()),

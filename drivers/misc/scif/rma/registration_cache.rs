@@ -129,8 +129,6 @@ impl Table {
 pub(super) struct RegistrationCache {
     peer: Arc<Peer>,
     caches: Arc<Caches>,
-    /// Which of the path's engines memory is mapped for.
-    engine: Option<usize>,
     used: Atomic<bool>,
     /// As which it is listed in `caches`; 0 if it is not.
     listed_as: Atomic<u64>,
@@ -191,17 +189,12 @@ impl Cache for RegistrationCache {
 }
 
 impl RegistrationCache {
-    /// For transfers from and to a peer by one of the engines that reach it. May sleep.
-    pub(super) fn new(
-        peer: &Arc<Peer>,
-        caches: &Arc<Caches>,
-        engine: Option<usize>,
-    ) -> Result<Arc<Self>> {
+    /// For transfers from and to a peer. May sleep.
+    pub(super) fn new(peer: &Arc<Peer>, caches: &Arc<Caches>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
                 caches: caches.clone(),
-                engine,
                 used: Atomic::new(false),
                 listed_as: Atomic::new(0),
                 table <- new_mutex!(
@@ -339,9 +332,8 @@ impl RegistrationCache {
     }
 
     fn pin(self: &Arc<Self>, pages: Pages) -> Result<(PeerUse, Arc<Registration>)> {
-        let engine = self.peer.path().engine(self.engine);
         loop {
-            match Registration::new(self.clone(), &self.caches, &self.peer, engine, pages) {
+            match Registration::new(self.clone(), &self.caches, &self.peer, pages) {
                 // The limit of the process: what it has used lately is worth more.
                 Err(EAGAIN) if self.make_room(pages.count()) => self.caches.release_what_ended(),
                 result => return result,

@@ -313,7 +313,7 @@ impl Submitter<'_> {
         max_segment: u64,
     ) -> Result {
         // Memory that was mapped before there was the engine has no address for it.
-        let local = stretch.local.memory().engine.as_ref().ok_or(EIO)?;
+        let local = stretch.local.memory().engine_addresses().ok_or(EIO)?;
         let local = local.walk(stretch.local_offset);
         let remote = EngineWalk {
             bus: stretch.remote.window.extents.walk(stretch.remote_offset),

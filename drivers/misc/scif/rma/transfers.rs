@@ -43,7 +43,7 @@ use crate::{
         few::Few,
         local::{
             LocalPiece,
-            UnmappedPiece, //
+            TakenPiece, //
         },
         remote_window::RemotePiece,
         remote_windows::RemoteWindows,
@@ -67,7 +67,7 @@ use kernel::{
 /// Where the local side of a transfer comes from.
 enum Source {
     Windows(Range),
-    Unmapped(UnmappedPiece),
+    Taken(TakenPiece),
     // Dropped in this order.
     Kept(LocalPiece, PeerUse),
 }
@@ -101,7 +101,7 @@ impl Transfers {
             remote_windows: remote_windows.clone(),
             caches: caches.clone(),
             crossover: crossover.clone(),
-            cache: RegistrationCache::new(channel.peer(), caches, engine)?,
+            cache: RegistrationCache::new(channel.peer(), caches)?,
             marks: Marks::new(channel, engine)?,
             engine,
         })
@@ -210,7 +210,7 @@ impl Transfers {
         // Looked up now: who pins for long must not begin what the peer thinks is over.
         let sides = Sides {
             remote: self.cover_remote(remote_range, remote_need)?,
-            local: self.local_pieces(source, local_need)?,
+            local: self.local_pieces(source, local_need, route)?,
         };
         let visible_from = match direction {
             Direction::Read => remote_range.start(),
@@ -371,20 +371,34 @@ impl Transfers {
                 return Ok(Source::Kept(piece, peer_use));
             }
         }
-        let piece = UnmappedPiece::new(memory, writable, account, &*self.caches)?;
-        Ok(Source::Unmapped(piece))
+        let piece = TakenPiece::new(memory, writable, account, &*self.caches)?;
+        Ok(Source::Taken(piece))
     }
 
-    /// Inside the peer: the local side, in use and mapped. As [`Self::cover_remote`] for windows.
-    fn local_pieces(&self, source: Source, protection: u32) -> Result<Few<LocalPiece>> {
+    /// Inside the peer: the local side, in use, and mapped for an engine that is to copy. As
+    /// [`Self::cover_remote`] for windows.
+    fn local_pieces(
+        &self,
+        source: Source,
+        protection: u32,
+        route: Option<&EngineRoute>,
+    ) -> Result<Few<LocalPiece>> {
+        let pieces = self.pieces_of(source, protection)?;
+        if let Some(route) = route {
+            for piece in pieces.iter() {
+                piece.memory().map_for(route)?;
+            }
+        }
+        Ok(pieces)
+    }
+
+    fn pieces_of(&self, source: Source, protection: u32) -> Result<Few<LocalPiece>> {
         match source {
             Source::Windows(range) => {
                 let covered = self.windows.cover(range, protection);
                 covered.map_err(|error| self.channel.end_or(error))
             }
-            Source::Unmapped(piece) => Ok(Few::one(
-                piece.map(self.channel.path().engine(self.engine))?,
-            )),
+            Source::Taken(piece) => Ok(Few::one(piece.into_piece()?)),
             // Both uses of the peer are held for a moment, so that there is none without.
             Source::Kept(piece, peer_use) => {
                 let pieces = Few::one(piece);

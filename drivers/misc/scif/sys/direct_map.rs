@@ -128,8 +128,7 @@ pub(crate) fn copy_from_pages(address: u64, pages: &Pages, offset: usize, len: u
         unsafe {
             own::scif_helper_copy_from_page(
                 to.add(piece.done).as_ptr().cast(),
-                piece.page,
-                piece.offset,
+                piece.address,
                 piece.len,
             )
         };
@@ -145,8 +144,7 @@ pub(crate) fn copy_to_pages(address: u64, pages: &Pages, offset: usize, len: usi
         // SAFETY: As in `copy_from_pages`; the page is writable.
         unsafe {
             own::scif_helper_copy_to_page(
-                piece.page,
-                piece.offset,
+                piece.address,
                 from.add(piece.done).as_ptr().cast(),
                 piece.len,
             )

@@ -19,6 +19,8 @@ use kernel::{
     types::Opaque, //
 };
 
+use crate::logic::plan::Walk;
+
 use super::{
     bindings as own,
     pages::Pages, //
@@ -82,6 +84,13 @@ pub(super) unsafe fn unmap_phys(
 pub(crate) fn has_iommu(device: &Device) -> bool {
     // SAFETY: The device is valid.
     unsafe { own::scif_helper_has_iommu(raw(device)) }
+}
+
+/// Whether the device names all memory by its physical address, and is coherent with the CPU's caches.
+/// May sleep.
+pub(crate) fn bus_is_physical(device: &Device) -> bool {
+    // SAFETY: The device is valid.
+    unsafe { own::scif_helper_bus_is_physical(raw(device)) }
 }
 
 /// Pages as a device reaches them: for reading, and for writing if they are writable.
@@ -154,8 +163,7 @@ const LONG_RUN: usize = 16;
 
 /// Whether the pages are in few enough runs.
 fn has_long_runs(pages: &Pages) -> bool {
-    let most = pages.len() / LONG_RUN;
-    pages.extents().take(most + 1).count() <= most
+    pages.runs().entries().len() <= pages.len() / LONG_RUN
 }
 
 /// Which way data goes to and from these pages.
@@ -186,9 +194,11 @@ impl MappedRuns {
             device: device.clone(),
             _pages: pages.clone(),
         };
-        for (phys, len) in pages.extents() {
-            this.runs.reserve(1, GFP_KERNEL_ACCOUNT)?;
-            let len = usize::try_from(len)?;
+        this.runs
+            .reserve(pages.runs().entries().len(), GFP_KERNEL_ACCOUNT)?;
+        for run in pages.runs().entries() {
+            let phys = run.extent.address();
+            let len = usize::try_from(run.extent.len())?;
             // SAFETY: The pages are kept, and it is unmapped when `this` is dropped.
             let bus = unsafe { map_phys(device, phys, len, this.direction, SHARED) }?;
             // INVARIANT: It has just been mapped. There is room.
@@ -245,19 +255,21 @@ impl MappedTable {
         Opaque::try_ffi_init(move |table: *mut bindings::sg_table| {
             // SAFETY: The device is valid.
             let segment = unsafe { own::scif_helper_dma_segment_size(raw(&device)) };
-            // SAFETY: `table` is valid for writes; the pages are, and `Pages` bounds their
-            // number.
+            let segments = || segments(&pages, segment);
+            // SAFETY: `table` is valid for writes.
             to_result(unsafe {
-                bindings::sg_alloc_table_from_pages_segment(
+                bindings::sg_alloc_table(
                     table,
-                    pages.as_array(),
-                    pages.len() as c_uint,
-                    0,
-                    pages.size(),
-                    segment,
+                    c_uint::try_from(segments().count())?,
                     bindings::GFP_KERNEL_ACCOUNT,
                 )
             })?;
+            // SAFETY: The table has just been made.
+            let mut entry = unsafe { (*table).sgl };
+            for (address, len) in segments() {
+                // SAFETY: It has an entry for each, which this has not filled in yet; the memory is kept.
+                entry = unsafe { own::scif_helper_sg_fill(entry, address, len) };
+            }
             // SAFETY: The table has been filled in, and the device is valid.
             let result = to_result(unsafe {
                 bindings::dma_map_sgtable(raw(&device), table, direction.into(), SHARED)
@@ -269,6 +281,16 @@ impl MappedTable {
             result
         })
     }
+}
+
+/// The pages as runs of at most so many bytes.
+fn segments(pages: &Pages, longest: c_uint) -> impl Iterator<Item = (u64, c_uint)> + '_ {
+    let mut walk = pages.runs().walk(0);
+    core::iter::from_fn(move || {
+        let (address, len) = walk.next(longest.into())?;
+        // It is no longer than `longest`.
+        Some((address, len as c_uint))
+    })
 }
 
 #[pinned_drop]

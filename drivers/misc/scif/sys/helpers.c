@@ -87,6 +87,42 @@ bool scif_helper_has_iommu(struct device *dev)
 }
 
 /*
+ * Whether the device names all memory by its physical address. Asked with a page
+ * that is mapped for it, which also shows whether it is coherent.
+ */
+bool scif_helper_bus_is_physical(struct device *dev)
+{
+	struct page *page;
+	dma_addr_t bus;
+	bool is;
+
+	if (scif_helper_has_iommu(dev) || dev->dma_range_map ||
+	    dma_addressing_limited(dev))
+		return false;
+	page = alloc_page(GFP_KERNEL);
+	if (!page)
+		return false;
+	bus = dma_map_page_attrs(dev, page, 0, PAGE_SIZE, DMA_BIDIRECTIONAL,
+				 DMA_ATTR_REQUIRE_COHERENT);
+	is = !dma_mapping_error(dev, bus);
+	if (is) {
+		is = bus == page_to_phys(page);
+		dma_unmap_page_attrs(dev, bus, PAGE_SIZE, DMA_BIDIRECTIONAL,
+				     DMA_ATTR_REQUIRE_COHERENT);
+	}
+	__free_page(page);
+	return is;
+}
+
+/* Has an entry of a scatterlist say where memory is; returns the next one. */
+struct scatterlist *scif_helper_sg_fill(struct scatterlist *sg, phys_addr_t phys,
+					unsigned int len)
+{
+	sg_set_page(sg, phys_to_page(phys), len, offset_in_page(phys));
+	return sg_next(sg);
+}
+
+/*
  * The longest entry of a scatterlist for this device, in whole pages. The
  * DMA-API debug check warns of longer ones.
  */

@@ -60,7 +60,10 @@ void scif_helper_dma_unwatch(struct device *dev, struct notifier_block *nb);
 struct device *scif_helper_dma_device(struct dma_chan *chan);
 bool scif_helper_dma_mapping_failed(struct device *dev, dma_addr_t address);
 bool scif_helper_has_iommu(struct device *dev);
+bool scif_helper_bus_is_physical(struct device *dev);
 unsigned int scif_helper_dma_segment_size(struct device *dev);
+struct scatterlist *scif_helper_sg_fill(struct scatterlist *sg, phys_addr_t phys,
+					unsigned int len);
 size_t scif_helper_dma_max_segment(struct dma_chan *chan);
 bool scif_helper_dma_is_aligned(struct dma_chan *chan, size_t dst, size_t src,
 				size_t len);
@@ -90,23 +93,23 @@ bool scif_helper_is_last_descriptor(struct file *file, unsigned long table);
 
 /* Memory: pages are mapped for the time of the copy only */
 phys_addr_t scif_helper_page_to_phys(struct page *page);
-size_t scif_helper_contiguous_pages(struct page *const *pages, size_t count);
+void scif_helper_pages_to_phys(struct page *const *pages, size_t count,
+			       phys_addr_t *phys);
+size_t scif_helper_pin_folio(struct page *page, size_t wanted);
+void scif_helper_unpin(phys_addr_t phys, size_t count, bool dirty);
 phys_addr_t scif_helper_virt_to_phys(const void *address);
 void *scif_helper_direct_map(phys_addr_t start, size_t len);
 phys_addr_t scif_helper_end_of_memory(void);
 void *scif_helper_alloc_pages_exact(size_t size, bool account);
 void *scif_helper_alloc_pages_for_owner(size_t size, const void *owned);
-void scif_helper_copy_from_page(void *dst, struct page *page, size_t offset,
-				size_t len);
-void scif_helper_store_u64(struct page *page, size_t offset, u64 value);
-void scif_helper_copy_to_page(struct page *page, size_t offset, const void *src,
-			      size_t len);
+void scif_helper_copy_from_page(void *dst, phys_addr_t phys, size_t len);
+void scif_helper_store_u64(phys_addr_t phys, u64 value);
+void scif_helper_copy_to_page(phys_addr_t phys, const void *src, size_t len);
 void scif_helper_copy_to_io(void __iomem *dst, const void *src, size_t len);
 void scif_helper_copy_from_io(void *dst, const void __iomem *src, size_t len);
-void scif_helper_copy_page_to_io(void __iomem *dst, struct page *page,
-				 size_t offset, size_t len);
-void scif_helper_copy_page_from_io(struct page *page, size_t offset,
-				   const void __iomem *src, size_t len);
+void scif_helper_copy_page_to_io(void __iomem *dst, phys_addr_t phys, size_t len);
+void scif_helper_copy_page_from_io(phys_addr_t phys, const void __iomem *src,
+				   size_t len);
 struct page *scif_helper_kernel_page(const void *address);
 bool scif_helper_charge_pinned(struct mm_struct *mm, unsigned long pages,
 			       struct user_struct **charged);

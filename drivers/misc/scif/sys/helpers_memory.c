@@ -33,15 +33,53 @@ phys_addr_t scif_helper_page_to_phys(struct page *page)
 	return page_to_phys(page);
 }
 
-/* How many of the pages, from the first on, follow each other in memory. */
-size_t scif_helper_contiguous_pages(struct page *const *pages, size_t count)
+/* Where pages are. */
+void scif_helper_pages_to_phys(struct page *const *pages, size_t count,
+			       phys_addr_t *phys)
 {
-	unsigned long first = page_to_pfn(pages[0]);
-	size_t n = 1;
+	size_t i;
 
-	while (n < count && page_to_pfn(pages[n]) == first + n)
-		n++;
-	return n;
+	for (i = 0; i < count; i++)
+		phys[i] = page_to_phys(pages[i]);
+}
+
+/*
+ * Whether a process that has a page of this folio mapped has all of it mapped,
+ * one page after another. So it is with those of hugetlbfs; and with a huge page
+ * of its own memory that is mapped once, and as a whole: what is pinned there is
+ * its alone, so no other process can have that mapping.
+ */
+static bool scif_is_mapped_whole(struct folio *folio)
+{
+	if (folio_test_hugetlb(folio))
+		return true;
+	return folio_test_anon(folio) && folio_large_mapcount(folio) == 1 &&
+	       folio_entire_mapcount(folio) == 1;
+}
+
+/*
+ * Pins what follows a pinned page in its folio, too, up to "wanted" pages with
+ * that one, if the process has all of it mapped. Returns how many are pinned
+ * then. So memory in huge pages is pinned without a look at each small one.
+ */
+size_t scif_helper_pin_folio(struct page *page, size_t wanted)
+{
+	struct folio *folio = page_folio(page);
+	size_t count;
+
+	if (!folio_test_large(folio) || !scif_is_mapped_whole(folio))
+		return 1;
+	count = min_t(size_t, wanted,
+		      folio_nr_pages(folio) - folio_page_idx(folio, page));
+	if (count > 1 && folio_add_pins(folio, count - 1))
+		return 1;
+	return count;
+}
+
+/* Pages that follow each other, each of them pinned once. */
+void scif_helper_unpin(phys_addr_t phys, size_t count, bool dirty)
+{
+	unpin_user_page_range_dirty_lock(phys_to_page(phys), count, dirty);
 }
 
 phys_addr_t scif_helper_virt_to_phys(const void *address)
@@ -139,25 +177,26 @@ void *scif_helper_alloc_pages_for_owner(size_t size, const void *owned)
 	return pages;
 }
 
-void scif_helper_copy_from_page(void *dst, struct page *page, size_t offset,
-				size_t len)
+/* These are of bytes that lie in one page, which need not be mapped. */
+
+void scif_helper_copy_from_page(void *dst, phys_addr_t phys, size_t len)
 {
-	memcpy_from_page(dst, page, offset, len);
+	memcpy_from_page(dst, phys_to_page(phys), offset_in_page(phys), len);
 }
 
-void scif_helper_copy_to_page(struct page *page, size_t offset, const void *src,
-			      size_t len)
+void scif_helper_copy_to_page(phys_addr_t phys, const void *src, size_t len)
 {
-	memcpy_to_page(page, offset, src, len);
+	memcpy_to_page(phys_to_page(phys), offset_in_page(phys), src, len);
 }
 
-void scif_helper_store_u64(struct page *page, size_t offset, u64 value)
+void scif_helper_store_u64(phys_addr_t phys, u64 value)
 {
-	char *to = kmap_local_page(page) + offset;
+	char *page = kmap_local_page(phys_to_page(phys));
+	char *to = page + offset_in_page(phys);
 
 	/* Whoever sees the value sees what was written before. */
 	smp_wmb();
-	if (IS_ALIGNED(offset, sizeof(u64))) {
+	if (IS_ALIGNED(phys, sizeof(u64))) {
 		WRITE_ONCE(*(__le64 *)to, cpu_to_le64(value));
 	} else {
 		WRITE_ONCE(*(__le32 *)(to + 4), cpu_to_le32(upper_32_bits(value)));
@@ -165,7 +204,7 @@ void scif_helper_store_u64(struct page *page, size_t offset, u64 value)
 		smp_wmb();
 		WRITE_ONCE(*(__le32 *)to, cpu_to_le32(lower_32_bits(value)));
 	}
-	kunmap_local(to);
+	kunmap_local(page);
 }
 
 /*
@@ -189,21 +228,21 @@ void scif_helper_copy_from_io(void *dst, const void __iomem *src, size_t len)
 		memcpy_fromio(dst, src, len);
 }
 
-void scif_helper_copy_page_to_io(void __iomem *dst, struct page *page,
-				 size_t offset, size_t len)
+void scif_helper_copy_page_to_io(void __iomem *dst, phys_addr_t phys, size_t len)
 {
-	char *from = kmap_local_page(page);
+	char *page = kmap_local_page(phys_to_page(phys));
 
-	scif_helper_copy_to_io(dst, from + offset, len);
-	kunmap_local(from);
+	scif_helper_copy_to_io(dst, page + offset_in_page(phys), len);
+	kunmap_local(page);
 }
 
-void scif_helper_copy_page_from_io(struct page *page, size_t offset,
-				   const void __iomem *src, size_t len)
+void scif_helper_copy_page_from_io(phys_addr_t phys, const void __iomem *src,
+				   size_t len)
 {
+	struct page *page = phys_to_page(phys);
 	char *to = kmap_local_page(page);
 
-	scif_helper_copy_from_io(to + offset, src, len);
+	scif_helper_copy_from_io(to + offset_in_page(phys), src, len);
 	flush_dcache_page(page);
 	kunmap_local(to);
 }

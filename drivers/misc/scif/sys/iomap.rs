@@ -164,8 +164,7 @@ impl IoMapping {
             unsafe {
                 own::scif_helper_copy_page_to_io(
                     to.add(piece.done).cast(),
-                    piece.page,
-                    piece.offset,
+                    piece.address,
                     piece.len,
                 )
             };
@@ -188,8 +187,7 @@ impl IoMapping {
             // mapping.
             unsafe {
                 own::scif_helper_copy_page_from_io(
-                    piece.page,
-                    piece.offset,
+                    piece.address,
                     from.add(piece.done).cast(),
                     piece.len,
                 )

@@ -17,8 +17,17 @@ use kernel::{
     sync::Arc, //
 };
 
+use crate::logic::{
+    extents::Extent,
+    plan::Walk, //
+};
+
 use super::{
     bindings as own,
+    extent_table::{
+        self,
+        ExtentTable, //
+    },
     kernel_range::KernelRange,
     ledger::Ledger,
     pin::{
@@ -50,15 +59,18 @@ enum Source {
 ///
 /// There is a reference for each page in `held`.
 struct Lent {
-    pages: KVVec<*mut bindings::page>,
+    runs: ExtentTable,
     held: KVVec<*mut bindings::page>,
 }
 
 impl Lent {
     fn add(&mut self, page: *mut bindings::page) -> Result {
         self.held.reserve(1, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
-        // There is room for all of them.
-        let _ = self.pages.push_within_capacity(page);
+        self.runs.reserve(1, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
+        // SAFETY: The page is allocated, see below.
+        let phys = unsafe { own::scif_helper_page_to_phys(page) };
+        let extent = Extent::new(phys, PAGE_SIZE as u64).ok_or(EINVAL)?;
+        self.runs.add(extent).ok_or(EINVAL)?;
         // SAFETY: The page is allocated: it holds bytes that somebody lends.
         if unsafe { own::scif_helper_hold_page(page) } {
             // INVARIANT: The reference has just been taken. There is room.
@@ -128,7 +140,7 @@ impl Pages {
         }
         // INVARIANT: None is held.
         let mut lent = Lent {
-            pages: KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?,
+            runs: extent_table::empty()?,
             held: KVVec::new(),
         };
         let mut at = memory.address() - offset;
@@ -148,21 +160,22 @@ impl Pages {
         Ok((pages, offset))
     }
 
-    fn as_slice(&self) -> &[*mut bindings::page] {
+    /// Where they are: physical addresses, in order, as few runs as can be.
+    pub(crate) fn runs(&self) -> &ExtentTable {
         match &self.source {
-            Source::Process(pinned) => pinned.pages(),
-            Source::Kernel(lent) => &lent.pages,
+            Source::Process(pinned) => pinned.runs(),
+            Source::Kernel(lent) => &lent.runs,
         }
     }
 
     /// How many pages there are.
     pub(crate) fn len(&self) -> usize {
-        self.as_slice().len()
+        self.size() >> PAGE_SHIFT
     }
 
     /// How many bytes there are.
     pub(crate) fn size(&self) -> usize {
-        self.len() << PAGE_SHIFT
+        self.runs().len() as usize
     }
 
     /// Whether the pages may be written to.
@@ -179,33 +192,15 @@ impl Pages {
     pub(crate) fn are_held(&self) -> bool {
         match &self.source {
             Source::Process(_) => true,
-            Source::Kernel(lent) => lent.held.len() == lent.pages.len(),
+            Source::Kernel(lent) => lent.held.len() == self.len(),
         }
     }
 
     /// The physical address of a page.
     #[allow(dead_code, reason = "tests use it")]
     pub(crate) fn phys(&self, index: usize) -> Option<u64> {
-        let page = *self.as_slice().get(index)?;
-        // SAFETY: The page stays allocated as long as `self` exists.
-        Some(unsafe { own::scif_helper_page_to_phys(page) })
-    }
-
-    /// Where they are: physical addresses and lengths in bytes, in order, as few as can be.
-    pub(crate) fn extents(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let mut rest = self.as_slice();
-        core::iter::from_fn(move || {
-            let first = *rest.first()?;
-            // SAFETY: The pages stay allocated as long as `self` exists; there is one at least.
-            let (phys, count) = unsafe {
-                (
-                    own::scif_helper_page_to_phys(first),
-                    own::scif_helper_contiguous_pages(rest.as_ptr(), rest.len()),
-                )
-            };
-            rest = rest.get(count..)?;
-            Some((phys, (count << PAGE_SHIFT) as u64))
-        })
+        let offset = (index as u64).checked_mul(PAGE_SIZE as u64)?;
+        Some(self.runs().at(offset)?.0)
     }
 
     /// Copies bytes out.
@@ -218,8 +213,7 @@ impl Pages {
             unsafe {
                 own::scif_helper_copy_from_page(
                     pointer.add(piece.done).cast(),
-                    piece.page,
-                    piece.offset,
+                    piece.address,
                     piece.len,
                 )
             };
@@ -239,7 +233,7 @@ impl Pages {
                 return Err(EINVAL);
             }
             // SAFETY: The piece lies in its page, and is aligned to 4 bytes.
-            unsafe { own::scif_helper_store_u64(piece.page, piece.offset, value) };
+            unsafe { own::scif_helper_store_u64(piece.address, value) };
             Ok(())
         })
     }
@@ -253,8 +247,7 @@ impl Pages {
             // SAFETY: As in `read`. The page is writable.
             unsafe {
                 own::scif_helper_copy_to_page(
-                    piece.page,
-                    piece.offset,
+                    piece.address,
                     pointer.add(piece.done).cast(),
                     piece.len,
                 )
@@ -288,15 +281,15 @@ impl Pages {
         mut f: impl FnMut(Piece) -> Result,
     ) -> Result {
         self.check(offset, len)?;
-        let pages = self.as_slice();
+        let mut walk = self.runs().walk(offset as u64);
         let mut done = 0;
         while done < len {
-            let at = offset + done;
-            let inside = at % PAGE_SIZE;
+            let inside = (offset + done) % PAGE_SIZE;
+            let limit = (PAGE_SIZE - inside).min(len - done);
+            let (address, found) = walk.next(limit as u64).ok_or(EINVAL)?;
             let piece = Piece {
-                page: *pages.get(at >> PAGE_SHIFT).ok_or(EINVAL)?,
-                offset: inside,
-                len: (PAGE_SIZE - inside).min(len - done),
+                address,
+                len: found as usize,
                 done,
             };
             f(piece)?;
@@ -304,20 +297,13 @@ impl Pages {
         }
         Ok(())
     }
-
-    /// The pages, for a table of them. The pointer may be used as long as `self` exists.
-    pub(super) fn as_array(&self) -> *mut *mut bindings::page {
-        // C takes them as mutable and does not write to them.
-        self.as_slice().as_ptr().cast_mut()
-    }
 }
 
 /// A part of a range of bytes that is in one page.
 #[derive(Clone, Copy)]
 pub(super) struct Piece {
-    pub(super) page: *mut bindings::page,
-    /// Where it begins in the page.
-    pub(super) offset: usize,
+    /// Its physical address.
+    pub(super) address: u64,
     pub(super) len: usize,
     /// Where it begins in the range.
     pub(super) done: usize,
@@ -340,11 +326,7 @@ mod tests {
         assert_eq!(pages.len(), 3);
         assert!(pages.phys(2).is_some());
         assert!(pages.phys(3).is_none());
-        assert_eq!(
-            pages.extents().map(|(_, len)| len).sum::<u64>(),
-            3 * PAGE_SIZE as u64
-        );
-        assert_eq!(pages.extents().next().map(|(phys, _)| phys), pages.phys(0));
+        assert_eq!(pages.runs().len(), 3 * PAGE_SIZE as u64);
 
         // Across the border of two pages, and seen from the process.
         pages.write(PAGE_SIZE - 2, b"scif")?;
@@ -408,7 +390,7 @@ mod tests {
         let mut contiguous = KVec::from_elem(0u8, 4 * PAGE_SIZE, GFP_KERNEL)?;
         check_kernel_pages(&mut contiguous)?;
         let (pages, _) = Pages::around(lend(&mut contiguous)?)?;
-        assert_eq!(pages.extents().count(), 1);
+        assert_eq!(pages.runs().entries().len(), 1);
         drop(pages);
         let mut scattered = VVec::from_elem(0u8, 4 * PAGE_SIZE, GFP_KERNEL)?;
         check_kernel_pages(&mut scattered)?;

@@ -12,6 +12,9 @@
 //! Neither may exceed the caller's `RLIMIT_MEMLOCK`. With CAP_IPC_LOCK there is no limit, and the user
 //! is not charged, so that a privileged process does not take away the room of others.
 //!
+//! Memory in huge pages is pinned by these: what that costs does not depend on how many small pages they
+//! would be.
+//!
 //! C header: [`include/linux/mm.h`](srctree/include/linux/mm.h)
 
 use core::ptr;
@@ -31,19 +34,26 @@ use kernel::{
     },
 };
 
+use crate::logic::extents::Extent;
+
 use super::{
     bindings as own, current,
+    extent_table::{
+        self,
+        ExtentTable, //
+    },
     ledger::{
         self,
         Ledger, //
     },
 };
 
-/// How many pages are pinned between two looks at the signals: 2 MiB.
+/// How many pages are pinned at once, and between two looks at the signals, unless they are huge ones.
 const CHUNK: usize = 512;
 
-/// The most pages that one object takes: their array is one allocation, of less than 2 GiB.
-pub(super) const MAX_PAGES: usize = (i32::MAX as usize) / size_of::<*mut bindings::page>();
+/// The most pages that one object takes: 1 TiB of small ones. Their table, which is one allocation of less
+/// than 2 GiB, ends before that if they are scattered.
+pub(super) const MAX_PAGES: usize = (i32::MAX as usize) / size_of::<u64>();
 
 /// Pages that count against limits until this is dropped.
 ///
@@ -100,12 +110,40 @@ impl Drop for Charge {
 ///
 /// # Invariants
 ///
-/// Each of `pages` was pinned with `FOLL_LONGTERM`, and for writing if `writable`.
+/// Each page of `runs`, which are physical addresses, was pinned with `FOLL_LONGTERM`, and for writing if
+/// `writable`.
 pub(super) struct Pinned {
-    pages: KVVec<*mut bindings::page>,
+    runs: ExtentTable,
     writable: bool,
     // Given back when they have been unpinned.
     _charge: Option<Charge>,
+}
+
+/// Where the pages of one chunk are put.
+struct Chunk {
+    pages: KVec<*mut bindings::page>,
+    addresses: KVec<u64>,
+}
+
+impl Chunk {
+    fn new(pages: usize) -> Result<Self> {
+        let pages = pages.min(CHUNK);
+        Ok(Self {
+            pages: KVec::from_elem(ptr::null_mut(), pages, GFP_KERNEL)?,
+            addresses: KVec::from_elem(0, pages, GFP_KERNEL)?,
+        })
+    }
+}
+
+/// Takes back pins of pages that follow each other.
+///
+/// # Safety
+///
+/// Each of them was pinned, for writing if `writable`, and whoever had that pin has it no more.
+unsafe fn unpin(address: u64, len: u64, writable: bool) {
+    // SAFETY: By the contract of this function; pages are only marked dirty when they were pinned for
+    // writing.
+    unsafe { own::scif_helper_unpin(address, (len >> PAGE_SHIFT) as usize, writable) };
 }
 
 impl Pinned {
@@ -150,72 +188,118 @@ impl Pinned {
         };
         // INVARIANT: No pages.
         let mut this = Self {
-            pages: KVVec::new(),
+            runs: extent_table::empty()?,
             writable,
             _charge: charge,
         };
-        while this.pages.len() < count {
+        let mut chunk = Chunk::new(count)?;
+        let mut done = 0;
+        while done < count {
             if current::is_being_killed() {
                 return Err(EINTR);
             }
-            let done = this.pages.len();
-            let wanted = (count - done).min(CHUNK);
-            // It grows with what is pinned, so that a length that somebody made up costs nothing.
-            if this.pages.spare_capacity_mut().len() < wanted {
-                let more = done.max(CHUNK).min(count - done);
-                this.pages
-                    .reserve(more, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
-            }
-            this.pin_more(address + (done << PAGE_SHIFT), wanted)?;
+            done += this.pin_more(address + (done << PAGE_SHIFT), count - done, &mut chunk)?;
         }
         Ok(this)
     }
 
-    /// Pins up to `wanted` more pages, for which there is room, from `address` on; at least one.
-    fn pin_more(&mut self, address: usize, wanted: usize) -> Result {
+    /// Pins up to `left` more pages from `address` on; at least one. Returns how many.
+    fn pin_more(&mut self, address: usize, left: usize, chunk: &mut Chunk) -> Result<usize> {
+        // How far it is to where the next huge page may begin.
+        let skipped = (address >> PAGE_SHIFT) % CHUNK;
+        let wanted = left.min(CHUNK - skipped);
+        if wanted < CHUNK {
+            return self.pin_each(address, wanted, chunk);
+        }
+        self.make_room(1)?;
+        let page = self.pin_into(address, 1, chunk)?;
+        let first = *page.first().ok_or(EFAULT)?;
+        // SAFETY: It has just been pinned.
+        let (start, count) = unsafe {
+            (
+                own::scif_helper_page_to_phys(first),
+                own::scif_helper_pin_folio(first, left),
+            )
+        };
+        // INVARIANT: They have just been pinned.
+        self.keep(start, count)?;
+        match count {
+            1 => Ok(1 + self.pin_each(address + PAGE_SIZE, wanted - 1, chunk)?),
+            count => Ok(count),
+        }
+    }
+
+    /// Makes room for so many more runs. It grows with what is pinned, so that a length that somebody made
+    /// up costs nothing.
+    fn make_room(&mut self, count: usize) -> Result {
+        Ok(self
+            .runs
+            .reserve(count, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?)
+    }
+
+    /// Pins up to `wanted` more pages, at most a chunk of them, one by one.
+    fn pin_each(&mut self, address: usize, wanted: usize, chunk: &mut Chunk) -> Result<usize> {
+        self.make_room(wanted)?;
+        let count = self.pin_into(address, wanted, chunk)?.len();
+        let Chunk { pages, addresses } = chunk;
+        // SAFETY: So many were pinned and written into `pages`; `addresses` is as long as that.
+        unsafe { own::scif_helper_pages_to_phys(pages.as_ptr(), count, addresses.as_mut_ptr()) };
+        let mut kept = Ok(());
+        for address in addresses.iter().take(count) {
+            // All of them, so that those that can't be kept are unpinned.
+            kept = kept.and(self.keep(*address, 1));
+        }
+        kept.map(|()| count)
+    }
+
+    /// Keeps pages that have just been pinned, for which there is room.
+    fn keep(&mut self, address: u64, count: usize) -> Result {
+        let len = (count << PAGE_SHIFT) as u64;
+        let added = Extent::new(address, len).and_then(|extent| self.runs.add(extent));
+        if added.is_none() {
+            // SAFETY: Nobody else knows of these pins.
+            unsafe { unpin(address, len, self.writable) };
+        }
+        added.ok_or(EINVAL)
+    }
+
+    /// Pins up to `wanted` pages, at least one, and says which.
+    fn pin_into<'a>(
+        &self,
+        address: usize,
+        wanted: usize,
+        chunk: &'a mut Chunk,
+    ) -> Result<&'a [*mut bindings::page]> {
         let mut flags = bindings::FOLL_LONGTERM as c_uint;
         if self.writable {
             flags |= bindings::FOLL_WRITE as c_uint;
         }
-        let room = self
-            .pages
-            .spare_capacity_mut()
-            .get_mut(..wanted)
-            .ok_or(EINVAL)?;
+        let room = chunk.pages.get_mut(..wanted).ok_or(EINVAL)?;
         // SAFETY: `room` is an array of that many pointers; the range is in no need of being
         // mapped.
         let pinned = unsafe {
-            bindings::pin_user_pages_fast(address, wanted as c_int, flags, room.as_mut_ptr().cast())
+            bindings::pin_user_pages_fast(address, wanted as c_int, flags, room.as_mut_ptr())
         };
         // None at all, or an error: what has been pinned so far goes with `self`.
         to_result(pinned)?;
-        if pinned == 0 {
-            return Err(EFAULT);
+        match pinned {
+            0 => Err(EFAULT),
+            // It does not pin more than it was asked for.
+            count => room.get(..count as usize).ok_or(EFAULT),
         }
-        // INVARIANT: These have just been pinned.
-        //
-        // SAFETY: That many elements have been written, and there is room for them.
-        unsafe { self.pages.inc_len((pinned as usize).min(wanted)) };
-        Ok(())
     }
 
-    pub(super) fn pages(&self) -> &[*mut bindings::page] {
-        &self.pages
+    /// The physical addresses.
+    pub(super) fn runs(&self) -> &ExtentTable {
+        &self.runs
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        if !self.pages.is_empty() {
-            // SAFETY: By the type invariant these are pinned, and pages are only marked dirty
-            // when they were pinned for writing.
-            unsafe {
-                bindings::unpin_user_pages_dirty_lock(
-                    self.pages.as_mut_ptr(),
-                    self.pages.len(),
-                    self.writable,
-                )
-            };
+        for entry in self.runs.entries() {
+            // SAFETY: By the type invariant these are pinned, and nobody uses the table again.
+            unsafe { unpin(entry.extent.address(), entry.extent.len(), self.writable) };
         }
     }
 }
@@ -288,7 +372,7 @@ pub(super) mod tests {
         assert_eq!(charged_pages(), 0);
 
         let pages = Pinned::new(address, 2, false, None)?;
-        assert_eq!(pages.pages().len(), 2);
+        assert_eq!(pages.runs().len(), 2 * PAGE_SIZE as u64);
         assert_eq!(charged_pages(), 0);
         Ok(())
     }

@@ -6,12 +6,12 @@
 //! has some keeps the session from ending (see [`Path`](super::path::Path)), or drops it when the
 //! transport says that the peer can't reach it any more.
 
-use super::extent_table::{
-    self,
-    ExtentTable, //
-};
 use crate::sys::{
     dma_map::DmaMapping,
+    extent_table::{
+        self,
+        ExtentTable, //
+    },
     pages::Pages,
     shared_memory::{
         Payer,
@@ -39,39 +39,47 @@ pub(crate) trait Inbound {
 
 /// Pages that the peer may use, until this is dropped.
 pub(crate) struct Export {
-    // Gone before the pages, which it holds itself.
-    _mapping: Option<DmaMapping>,
-    _pages: Arc<Pages>,
-    /// As the peer names them.
-    pub(crate) addresses: ExtentTable,
+    /// None if the peer uses physical addresses. Gone before the pages.
+    mapped: Option<Mapped>,
+    pages: Arc<Pages>,
+}
+
+struct Mapped {
+    // It holds the pages itself.
+    _mapping: DmaMapping,
+    addresses: ExtentTable,
 }
 
 impl Export {
-    /// To a peer that reaches memory through a device.
+    /// To a peer that reaches memory through a device. EINVAL if that does not reach all of it.
     pub(crate) fn through(pages: &Arc<Pages>, device: &ARef<Device>) -> Result<Self> {
         let mapping = DmaMapping::new(pages, device)?;
         let addresses = extent_table::collect(mapping.extents())?;
-        Self::checked(pages, Some(mapping), addresses)
-    }
-
-    /// To a peer that uses physical addresses.
-    pub(crate) fn physical(pages: &Arc<Pages>) -> Result<Self> {
-        let addresses = extent_table::collect(pages.extents())?;
-        Self::checked(pages, None, addresses)
-    }
-
-    fn checked(
-        pages: &Arc<Pages>,
-        mapping: Option<DmaMapping>,
-        addresses: ExtentTable,
-    ) -> Result<Self> {
         if addresses.len() != pages.size() as u64 {
             return Err(EINVAL);
         }
         Ok(Self {
-            _mapping: mapping,
-            _pages: pages.clone(),
-            addresses,
+            mapped: Some(Mapped {
+                _mapping: mapping,
+                addresses,
+            }),
+            pages: pages.clone(),
         })
+    }
+
+    /// To a peer that uses physical addresses.
+    pub(crate) fn physical(pages: &Arc<Pages>) -> Self {
+        Self {
+            mapped: None,
+            pages: pages.clone(),
+        }
+    }
+
+    /// As the peer names them.
+    pub(crate) fn addresses(&self) -> &ExtentTable {
+        match &self.mapped {
+            Some(mapped) => &mapped.addresses,
+            None => self.pages.runs(),
+        }
     }
 }

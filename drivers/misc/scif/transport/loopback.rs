@@ -194,7 +194,7 @@ impl Inbound for LoopbackPath {
     }
 
     fn export(&self, pages: &Arc<Pages>) -> Result<Export> {
-        Export::physical(pages)
+        Ok(Export::physical(pages))
     }
 }
 

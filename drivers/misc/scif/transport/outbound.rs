@@ -10,14 +10,17 @@
 //! Unless it says otherwise, a function here may be called in any context.
 
 use super::engine::EngineRoute;
-use crate::sys::{
-    buffer::Buffer,
-    direct_map,
-    iomap::{
-        self,
-        IoMapping, //
+use crate::{
+    logic::extents::Entry,
+    sys::{
+        buffer::Buffer,
+        direct_map,
+        iomap::{
+            self,
+            IoMapping, //
+        },
+        pages::Pages, //
     },
-    pages::Pages, //
 };
 use kernel::prelude::*;
 
@@ -26,6 +29,14 @@ pub(crate) trait Outbound {
     /// The `len` bytes at the peer's `address`: EFAULT if they can't be reached. It can be used as
     /// long as the session is kept from ending.
     fn reach(&self, address: u64, len: u64) -> Result<Reached<'_>>;
+
+    /// Whether all of these can be reached.
+    fn reaches(&self, memory: &[Entry]) -> bool {
+        memory.iter().all(|entry| {
+            self.reach(entry.extent.address(), entry.extent.len())
+                .is_ok()
+        })
+    }
 
     /// How many bytes of the peer's memory can be reached at most.
     fn reachable(&self) -> u64;

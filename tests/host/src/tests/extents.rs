@@ -2,11 +2,13 @@
 
 //! Extent tables against a byte-by-byte list of addresses, and words from a hostile peer.
 
+use std::ops::Deref;
+
 use proptest::prelude::*;
 
 use super::config;
 use crate::logic::extents::{
-    Entry, Extent, Extents, Malformed, max_packed_len, only_page, pack, pack_page, unpack,
+    Entry, Extent, Extents, Growing, Malformed, max_packed_len, pack, unpack,
 };
 use crate::logic::plan::Walk;
 
@@ -23,6 +25,70 @@ fn table(extents: &[Extent]) -> Vec<Entry> {
         });
     }
     entries
+}
+
+/// Room for so many entries.
+struct Room {
+    entries: Vec<Entry>,
+    room: usize,
+}
+
+impl Deref for Room {
+    type Target = [Entry];
+
+    fn deref(&self) -> &[Entry] {
+        &self.entries
+    }
+}
+
+impl Growing for Room {
+    type Flags = ();
+    type Error = ();
+
+    fn reserve(&mut self, additional: usize, _flags: ()) -> Result<(), ()> {
+        self.room = self.room.max(self.entries.len() + additional);
+        Ok(())
+    }
+
+    fn last_mut(&mut self) -> Option<&mut Entry> {
+        self.entries.last_mut()
+    }
+
+    fn append(&mut self, entry: Entry) -> bool {
+        let has_room = self.entries.len() < self.room;
+        if has_room {
+            self.entries.push(entry);
+        }
+        has_room
+    }
+}
+
+fn empty() -> Extents<Room> {
+    let entries = Vec::new();
+    Extents::new(Room { entries, room: 0 }).expect("an empty table")
+}
+
+#[test]
+fn a_table_grows_as_far_as_there_is_room() {
+    let mut extents = empty();
+    assert_eq!(extents.add(extent(10, 5)), None);
+    assert_eq!(extents.reserve(1, ()), Ok(()));
+    assert_eq!(extents.add(extent(10, 5)), Some(()));
+    // This one takes no room.
+    assert_eq!(extents.add(extent(15, 5)), Some(()));
+    assert_eq!(extents.add(extent(10, 5)), None);
+    assert_eq!((extents.entries().len(), extents.len()), (1, 10));
+    assert_eq!(extents.reserve(1, ()), Ok(()));
+    assert_eq!(extents.add(extent(0, u64::MAX - 9)), None);
+    assert_eq!(extents.add(extent(0, u64::MAX - 10)), Some(()));
+    assert_eq!(extents.len(), u64::MAX);
+    // It would fit as an extent, but not behind the others.
+    let mut extents = empty();
+    assert_eq!(extents.reserve(3, ()), Ok(()));
+    assert_eq!(extents.add(extent(0, 1 << 63)), Some(()));
+    assert_eq!(extents.add(extent(0, 1 << 62)), Some(()));
+    assert_eq!(extents.add(extent(1 << 62, 1 << 62)), None);
+    assert_eq!(extents.add(extent(1 << 62, 1)), Some(()));
 }
 
 #[test]
@@ -162,6 +228,23 @@ proptest! {
         }
     }
 
+    #[test]
+    fn tables_that_grew_are_sound(list in small_extents()) {
+        let mut extents = empty();
+        for extent in &list {
+            extents.reserve(1, ()).expect("room");
+            prop_assert_eq!(extents.add(*extent), Some(()));
+        }
+        prop_assert!(Extents::new(extents.entries()).is_ok());
+        let neighbours = extents.entries().windows(2);
+        prop_assert!(neighbours.into_iter().all(|pair| pair[0].extent.join(pair[1].extent).is_none()));
+        let mut walk = extents.walk(0);
+        for address in list.iter().flat_map(|extent| extent.address()..extent.end()) {
+            prop_assert_eq!(walk.next(1), Some((address, 1)));
+        }
+        prop_assert_eq!(walk.next(1), None);
+    }
+
     /// Any table that passes the check answers without a panic; most random ones do not pass.
     #[test]
     fn hostile_tables_do_no_harm(
@@ -199,16 +282,4 @@ proptest! {
             prop_assert_eq!(unpack(packed, shift), Some(extent));
         }
     }
-}
-
-#[test]
-fn single_pages_are_named_by_their_number() {
-    for number in [0, 1, 0xdead_beef, u32::MAX] {
-        let packed = pack(u64::from(number) << 12, 4096, 12);
-        assert_eq!(packed, Some(pack_page(number)));
-        assert_eq!(packed.and_then(only_page), Some(number));
-    }
-    // Two pages, and a page beyond 16 TiB.
-    assert_eq!(pack(4096, 8192, 12).and_then(only_page), None);
-    assert_eq!(pack(1 << 44, 4096, 12).and_then(only_page), None);
 }

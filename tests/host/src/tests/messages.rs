@@ -13,8 +13,8 @@ use crate::logic::envelope::{
     ChannelId, Envelope, Enveloped, FIELDS, Field, Malformed, SEQUENCE_OFFSET, ServiceId, VERSION,
 };
 use crate::logic::messages::{
-    EXTENTS_IN_OFFER, EXTENTS_PER_MESSAGE, Grant, Message, PAGES_PER_MESSAGE, Refusal, RingAddress,
-    Status, WindowId, message_table,
+    EXTENTS_IN_ANNEX, EXTENTS_IN_OFFER, Grant, Message, Refusal, RingAddress, Status, WindowId,
+    message_table,
 };
 
 /// What a field can be.
@@ -34,14 +34,7 @@ macro_rules! arbitrary {
     };
 }
 
-arbitrary!(
-    u16,
-    u64,
-    [u64; EXTENTS_IN_OFFER],
-    [u64; EXTENTS_PER_MESSAGE],
-    [u32; PAGES_PER_MESSAGE],
-    Option<(u64, u64)>
-);
+arbitrary!(u16, u64, [u64; EXTENTS_IN_OFFER], Option<(u64, u64)>);
 
 impl Generated for u32 {
     /// Small ones are wanted where a condition asks for them.
@@ -239,7 +232,6 @@ fn messages_have_their_numbers() {
             (17, "FenceDone"),
             (18, "WindowRevokeDone"),
             (19, "Signal"),
-            (20, "WindowPages"),
         ]
     );
 }
@@ -270,12 +262,7 @@ fn layout(fields: &[&[usize]]) -> Vec<(usize, usize)> {
     let mut at = 8_usize;
     let mut rows = Vec::new();
     for numbers in fields {
-        let arrays: [&[usize]; 3] = [
-            &[8; EXTENTS_PER_MESSAGE],
-            &[8; EXTENTS_IN_OFFER],
-            &[4; PAGES_PER_MESSAGE],
-        ];
-        let repeated = arrays.contains(numbers);
+        let repeated = *numbers == [8; EXTENTS_IN_OFFER];
         for (index, size) in numbers.iter().enumerate() {
             at = at.next_multiple_of(*size);
             match rows.last_mut() {
@@ -332,7 +319,7 @@ fn messages_to_the_byte() {
     };
     #[rustfmt::skip]
     assert_eq!(bytes(&connect, 36), [
-        1, 4, 1, 0, 0, 0, 0, 0, 4, 3, 2, 1, 6, 5, 8, 7,
+        1, 5, 1, 0, 0, 0, 0, 0, 4, 3, 2, 1, 6, 5, 8, 7,
         0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0, 0, 1, 0, 0x1c, 0x1b, 0x1a, 0x19,
         0, 0, 0, 1,
     ]);
@@ -344,7 +331,7 @@ fn messages_to_the_byte() {
     };
     #[rustfmt::skip]
     assert_eq!(bytes(&signal, 56), [
-        19, 4, 1, 0, 9, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0,
+        19, 5, 1, 0, 9, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0,
         0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
         1, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0,
         3, 0, 0, 0, 0, 0, 0, 0,
@@ -374,7 +361,6 @@ fn impossible_fields_are_refused() {
         target: ChannelId(1),
         window: WindowId(0),
         count: 1,
-        extents: [0; EXTENTS_PER_MESSAGE],
     };
     let signal = Message::Signal {
         target: ChannelId(1),
@@ -431,8 +417,8 @@ fn impossible_fields_are_refused() {
         (&ring, 16, &[0], true),
         (&ring, 8, &[0xff; 8], false),
         (&extents, 12, &[0], false),
-        (&extents, 12, &[5], true),
-        (&extents, 12, &[6], false),
+        (&extents, 12, &[64], true),
+        (&extents, 12, &[65], false),
         (&extents, 13, &[1], false),
         (&signal, 12, &[0], false),
         (&signal, 12, &[2], false),

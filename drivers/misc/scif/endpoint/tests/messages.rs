@@ -11,6 +11,7 @@ use super::bed::{
 use crate::{
     endpoint::Endpoint,
     logic::{
+        annex::Annex,
         envelope::{
             ChannelId,
             Envelope,
@@ -24,13 +25,16 @@ use crate::{
             RingAddress,
             Status,
             WindowId,
-            EXTENTS_IN_OFFER,
-            EXTENTS_PER_MESSAGE, //
+            EXTENTS_IN_ANNEX,
+            EXTENTS_IN_OFFER, //
         },
     },
     peer::Peer,
 };
-use kernel::prelude::*;
+use kernel::{
+    page::PAGE_SHIFT,
+    prelude::*, //
+};
 
 /// An envelope as it is, however wrong.
 struct Raw(Envelope);
@@ -119,7 +123,6 @@ mod cases {
                 target,
                 window: WINDOW,
                 count: 1,
-                extents: [1; EXTENTS_PER_MESSAGE],
             })
         })
     }
@@ -151,6 +154,67 @@ mod cases {
                 wants_answer: 0,
                 first: [0; EXTENTS_IN_OFFER],
             })
+        })
+    }
+
+    /// The page at 16 MiB, as an extent: there is memory.
+    const PAGE: u64 = 0x1000 << 20;
+
+    /// Of so many pages, in so many extents.
+    fn offer(target: ChannelId, pages: u64, extents: u32, first: [u64; 2]) -> Message {
+        Message::WindowOffer {
+            target,
+            window: WINDOW,
+            protection: 1,
+            offset: 0,
+            len: pages << PAGE_SHIFT,
+            extents,
+            wants_answer: 0,
+            first,
+        }
+    }
+
+    fn annex(words: &[u64]) -> Annex {
+        let mut annex = Annex::new();
+        for word in words {
+            annex.push(*word);
+        }
+        annex
+    }
+
+    #[test]
+    fn extents_that_do_not_fill_the_window_end_the_relation() -> Result {
+        check_lost(|peer, target| peer.post(&offer(target, 2, 1, [PAGE, 0])))?;
+        // In the annex of the offer, and of the message that follows.
+        check_lost(|peer, target| {
+            peer.post_with(
+                &offer(target, 4, 4, [PAGE, PAGE]),
+                &annex(&[PAGE, PAGE | 1]),
+            )
+        })?;
+        check_lost(|peer, target| {
+            let message = offer(target, 70, 67, [PAGE, PAGE]);
+            peer.post_with(&message, &annex(&[PAGE; EXTENTS_IN_ANNEX]))?;
+            let more = Message::WindowExtents {
+                target,
+                window: WINDOW,
+                count: 1,
+            };
+            peer.post_with(&more, &annex(&[PAGE]))
+        })
+    }
+
+    #[test]
+    fn more_extents_than_were_offered_end_the_relation() -> Result {
+        check_lost(|peer, target| {
+            let message = offer(target, 68, 67, [PAGE, PAGE]);
+            peer.post_with(&message, &annex(&[PAGE; EXTENTS_IN_ANNEX]))?;
+            let more = Message::WindowExtents {
+                target,
+                window: WINDOW,
+                count: 2,
+            };
+            peer.post_with(&more, &annex(&[PAGE, PAGE]))
         })
     }
 

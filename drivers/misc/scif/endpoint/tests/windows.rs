@@ -18,7 +18,6 @@ use crate::{
     endpoint::Endpoint,
     logic::{
         envelope::ChannelId,
-        extents,
         messages::{
             Message,
             WindowId, //
@@ -125,7 +124,7 @@ mod cases {
             extents: 1,
             // Nobody waits for it, and there is no such memory.
             wants_answer: 0,
-            first: [extents::pack_page(u32::MAX), 0],
+            first: [u64::from(u32::MAX) << 20, 0],
         })?;
         let looked_again = copy(&near, Direction::Read, local, remote, 8);
         let is_over = peer.is_over();

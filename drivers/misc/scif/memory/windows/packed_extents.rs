@@ -1,157 +1,86 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The packed extents of a window on their way into messages, as many into each as it holds.
+//! The packed extents of a window on their way to the peer: the first in the offer, the others in annexes.
 
 use crate::logic::{
-    envelope::ChannelId,
-    extents,
-    messages::{
-        Message,
-        WindowId,
-        EXTENTS_PER_MESSAGE,
-        PAGES_PER_MESSAGE, //
-    },
+    annex::Annex,
+    messages::EXTENTS_IN_OFFER, //
 };
 use kernel::prelude::*;
 
 /// See the head of this file.
 pub(super) struct PackedExtents<I> {
     extents: I,
-    /// Those that come next.
-    ready: [u64; PAGES_PER_MESSAGE],
-    count: usize,
+    annex: Annex,
 }
 
 impl<I: Iterator<Item = Option<u64>>> PackedExtents<I> {
     pub(super) fn new(extents: I) -> Self {
         Self {
             extents,
-            ready: [0; PAGES_PER_MESSAGE],
-            count: 0,
+            annex: Annex::new(),
         }
     }
 
-    /// Has as many ready as a message can hold. EINVAL for one that could not be packed.
-    fn make_ready(&mut self) -> Result {
-        while let Some(place) = self.ready.get_mut(self.count) {
+    /// Takes those that go into the offer. EINVAL for one that could not be packed.
+    pub(super) fn first(&mut self) -> Result<[u64; EXTENTS_IN_OFFER]> {
+        let mut first = [0; EXTENTS_IN_OFFER];
+        for place in &mut first {
             let Some(extent) = self.extents.next() else {
                 break;
             };
             *place = extent.ok_or(EINVAL)?;
-            self.count += 1;
         }
-        Ok(())
+        Ok(first)
     }
 
-    /// Those that are ready and have one page each, up to the first that has more.
-    fn pages(&self) -> impl Iterator<Item = u32> + '_ {
-        let ready = self.ready.iter().take(self.count);
-        ready.map_while(|extent| extents::only_page(*extent))
-    }
-
-    /// Takes the next ones, as many as there is room for, and says how many.
-    pub(super) fn take<const N: usize>(&mut self) -> Result<([u64; N], u32)> {
-        self.make_ready()?;
-        let mut extents = [0; N];
-        for (place, extent) in extents.iter_mut().zip(self.ready.iter().take(self.count)) {
-            *place = *extent;
+    /// Takes the next ones, as many as an annex holds; none if there are no more. Errors as above.
+    pub(super) fn next(&mut self) -> Result<&Annex> {
+        self.annex.clear();
+        while !self.annex.is_full() {
+            let Some(extent) = self.extents.next() else {
+                break;
+            };
+            self.annex.push(extent.ok_or(EINVAL)?);
         }
-        Ok((extents, self.remove(N)))
-    }
-
-    /// Drops up to so many of those that are ready; returns how many.
-    fn remove(&mut self, count: usize) -> u32 {
-        let removed = count.min(self.count);
-        self.ready.rotate_left(removed);
-        self.count -= removed;
-        removed as u32
-    }
-
-    /// A message about the next ones, if there are any: by their pages, where more fit into it so.
-    pub(super) fn next_part(
-        &mut self,
-        target: ChannelId,
-        window: WindowId,
-    ) -> Result<Option<Message>> {
-        self.make_ready()?;
-        let count = self.pages().count();
-        if count > EXTENTS_PER_MESSAGE {
-            let mut pages = [0; PAGES_PER_MESSAGE];
-            for (place, page) in pages.iter_mut().zip(self.pages()) {
-                *place = page;
-            }
-            return Ok(Some(Message::WindowPages {
-                target,
-                window,
-                count: self.remove(count),
-                pages,
-            }));
-        }
-        let (extents, count) = self.take::<EXTENTS_PER_MESSAGE>()?;
-        Ok((count > 0).then_some(Message::WindowExtents {
-            target,
-            window,
-            count,
-            extents,
-        }))
+        Ok(&self.annex)
     }
 }
 
 #[kunit_tests(scif_memory_packed_extents)]
 mod tests {
     use super::*;
-
-    const TARGET: ChannelId = ChannelId(1);
-    const WINDOW: WindowId = WindowId(2);
-
-    /// How many extents each message has, and whether it names them by their pages.
-    fn parts(extents: &[u64]) -> Result<KVec<(u32, bool)>> {
-        let mut packed = PackedExtents::new(extents.iter().map(|extent| Some(*extent)));
-        let mut parts = KVec::new();
-        while let Some(part) = packed.next_part(TARGET, WINDOW)? {
-            let part = match part {
-                Message::WindowPages { count, .. } => (count, true),
-                Message::WindowExtents { count, .. } => (count, false),
-                _ => return Err(EINVAL),
-            };
-            parts.push(part, GFP_KERNEL)?;
-        }
-        Ok(parts)
-    }
-
-    #[test]
-    fn single_pages_go_by_tens() -> Result {
-        let page = extents::pack_page(7);
-        assert_eq!(
-            &parts(&[page; 23])?[..],
-            [(10, true), (10, true), (3, false)]
-        );
-        assert_eq!(&parts(&[page; 6])?[..], [(6, true)]);
-        assert!(parts(&[])?.is_empty());
-        Ok(())
-    }
-
-    #[test]
-    fn longer_ones_go_by_fives() -> Result {
-        let (page, two) = (extents::pack_page(7), extents::pack_page(8) | 1);
-        let mixed = [page, two, page, two, page, two, page];
-        assert_eq!(&parts(&mixed)?[..], [(5, false), (2, false)]);
-        let late = [page, page, page, page, page, page, page, two];
-        assert_eq!(&parts(&late)?[..], [(7, true), (1, false)]);
-        Ok(())
-    }
+    use crate::logic::annex::WORDS;
 
     #[test]
     fn all_come_in_order() -> Result {
-        let mut packed = PackedExtents::new((0..17).map(|it| Some(extents::pack_page(it))));
-        let (first, count) = packed.take::<2>()?;
-        assert_eq!((first, count), ([0, 1 << 20], 2));
-        let Some(Message::WindowPages { pages, .. }) = packed.next_part(TARGET, WINDOW)? else {
-            return Err(EINVAL);
-        };
-        assert_eq!(pages, [2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
-        let mut bad = PackedExtents::new([None].into_iter());
-        assert_eq!(bad.next_part(TARGET, WINDOW).err(), Some(EINVAL));
+        let all = (0..2 * WORDS as u64 + 1).map(Some);
+        let mut packed = PackedExtents::new(all);
+        assert_eq!(packed.first()?, [0, 1]);
+        assert!(packed.next()?.words().eq(2..WORDS as u64 + 2));
+        assert!(packed
+            .next()?
+            .words()
+            .eq(WORDS as u64 + 2..2 * WORDS as u64 + 1));
+        assert_eq!(packed.next()?.count(), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn few_need_no_annex() -> Result {
+        let mut packed = PackedExtents::new([Some(7)].into_iter());
+        assert_eq!(packed.first()?, [7, 0]);
+        assert!(packed.next()?.as_bytes().is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn what_can_not_be_packed_is_said() -> Result {
+        let mut packed = PackedExtents::new([None].into_iter());
+        assert_eq!(packed.first().err(), Some(EINVAL));
+        let mut packed = PackedExtents::new([Some(1), Some(2), None].into_iter());
+        packed.first()?;
+        assert!(matches!(packed.next(), Err(EINVAL)));
         Ok(())
     }
 }

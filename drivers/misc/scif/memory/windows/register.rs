@@ -20,6 +20,7 @@ use crate::{
     },
     logic::{
         address_space::Range,
+        annex::Annex,
         messages::{
             Grant,
             Message,
@@ -165,7 +166,7 @@ impl Windows {
     }
 
     fn make_window(&self, pages: Arc<Pages>, range: Range, protection: u32) -> Result<Arc<Window>> {
-        let memory = LocalMemory::map(pages, self.engine())?;
+        let memory = LocalMemory::new(pages);
         let export = self.channel.path().export(&memory.pages)?;
         Window::new(self.exports.new_id(), range, protection, memory, export)
     }
@@ -188,31 +189,41 @@ impl Windows {
         let _offering = self.offering.lock()?;
         let target = self.channel.remote()?;
         let mut packed = PackedExtents::new(window.packed());
-        let (first, _) = packed.take()?;
+        let first = packed.first()?;
         *offered = true;
-        self.post_part(
-            granted,
-            &Message::WindowOffer {
+        let offer = Message::WindowOffer {
+            target,
+            window: window.id,
+            protection: window.protection,
+            offset: window.range.start(),
+            len: window.range.len(),
+            extents: window.packed_extents,
+            wants_answer: (!granted).into(),
+            first,
+        };
+        self.post_part(granted, &offer, packed.next()?)?;
+        loop {
+            let annex = packed.next()?;
+            let count = annex.count() as u32;
+            if count == 0 {
+                return Ok(());
+            }
+            let more = Message::WindowExtents {
                 target,
                 window: window.id,
-                protection: window.protection,
-                offset: window.range.start(),
-                len: window.range.len(),
-                extents: window.packed_extents,
-                wants_answer: (!granted).into(),
-                first,
-            },
-        )?;
-        while let Some(part) = packed.next_part(target, window.id)? {
-            self.post_part(granted, &part)?;
+                count,
+            };
+            self.post_part(granted, &more, annex)?;
         }
-        Ok(())
     }
 
-    fn post_part(&self, granted: bool, message: &Message) -> Result {
+    fn post_part(&self, granted: bool, message: &Message, annex: &Annex) -> Result {
         match granted {
-            true => self.channel.post_silently(message),
-            false => self.channel.post_bulk(message),
+            true => self.channel.post_silently(message, annex),
+            false => {
+                self.channel.wait_for_bulk_room()?;
+                self.channel.post_with(message, annex)
+            }
         }
     }
 

@@ -24,7 +24,10 @@ use crate::{
             Owner, //
         },
         channel_table::ChannelTable,
-        control,
+        control::{
+            self,
+            AnnexOf, //
+        },
         service::Service,
         Common,
         Observer,
@@ -83,6 +86,8 @@ define_messages! {
     4 Install {};
     /// Nothing more is to be written to the sender's end of a channel.
     5 Close to target {};
+    /// As [`Toy::Call`], with an annex of `words` words, each of which is the number.
+    6 CallAtLength { number: u32, words: u32 };
 }
 
 /// A message that no table defines.
@@ -219,10 +224,17 @@ impl Attached {
         self.peer.attach(ABSENT, absent)
     }
 
-    fn handle(&self, message: &Toy) -> Result {
+    fn handle(&self, message: &Toy, annex: &AnnexOf<'_>) -> Result {
         let record = &self.record;
         match *message {
             Toy::Call { number } => self.peer.post(&Toy::Echo { number })?,
+            Toy::CallAtLength { number, words } => {
+                let annex = annex.words(words as usize).ok_or(EINVAL)?;
+                if annex.words().any(|word| word != u64::from(number)) {
+                    return Err(EINVAL);
+                }
+                self.peer.post(&Toy::Echo { number })?;
+            }
             Toy::Echo { number } if number == record.echoes.load(Relaxed) => {
                 record.echoes.store(number + 1, Release);
             }
@@ -242,9 +254,10 @@ impl Attached {
 }
 
 impl Attachment for Attached {
-    fn message(&self, envelope: &Envelope) -> Result<(), Violation> {
+    fn message(&self, envelope: &Envelope, annex: &AnnexOf<'_>) -> Result<(), Violation> {
         let message = Toy::from_envelope(envelope)?;
-        self.handle(&message).map_err(|_| "the toy can't do that")?;
+        self.handle(&message, annex)
+            .map_err(|_| "the toy can't do that")?;
         self.record.note(message.name());
         Ok(())
     }
@@ -274,7 +287,7 @@ impl Attachment for Attached {
 struct Installed(Arc<Record>);
 
 impl Attachment for Installed {
-    fn message(&self, _envelope: &Envelope) -> Result<(), Violation> {
+    fn message(&self, _envelope: &Envelope, _annex: &AnnexOf<'_>) -> Result<(), Violation> {
         Err("the peer has the service".into())
     }
 

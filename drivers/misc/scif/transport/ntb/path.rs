@@ -4,12 +4,17 @@
 //!
 //! Lock: `device` is a leaf, taken in any context.
 
+use super::aperture::Aperture;
 use crate::{
-    logic::hello::{
-        Hello,
-        Mode, //
+    logic::{
+        extents::Entry,
+        hello::{
+            Hello,
+            Mode, //
+        },
     },
     sys::{
+        dma_map,
         iomap::IoMapping,
         ntb::NtbDevice,
         pages::Pages,
@@ -60,6 +65,9 @@ pub(super) struct NtbPath {
     owner: Arc<dyn Owner>,
     /// For which memory that the peer reaches is mapped.
     dma_device: ARef<Device>,
+    /// The aperture over our memory leads to all of it, by physical addresses: none has to be mapped
+    /// before the peer reaches it.
+    is_physical: bool,
     /// The aperture as the CPU sees it.
     aperture: IoMapping,
     /// The aperture as the engines see it.
@@ -95,6 +103,8 @@ impl NtbPath {
         Arc::pin_init(
             pin_init!(Self {
                 owner,
+                is_physical: Aperture::MODE == Mode::Flat
+                    && dma_map::bus_is_physical(&device.dma_device()),
                 dma_device: device.dma_device(),
                 aperture,
                 routes,
@@ -134,7 +144,10 @@ impl Inbound for NtbPath {
     }
 
     fn export(&self, pages: &Arc<Pages>) -> Result<Export> {
-        Export::through(pages, &self.dma_device)
+        match self.is_physical {
+            true => Ok(Export::physical(pages)),
+            false => Export::through(pages, &self.dma_device),
+        }
     }
 }
 
@@ -142,6 +155,13 @@ impl Outbound for NtbPath {
     fn reach(&self, address: u64, len: u64) -> Result<Reached<'_>> {
         let offset = address.checked_sub(self.base).ok_or(EFAULT)?;
         Reached::in_device(&self.aperture, offset, len)
+    }
+
+    fn reaches(&self, memory: &[Entry]) -> bool {
+        let end = self.base.saturating_add(self.size());
+        memory
+            .iter()
+            .all(|entry| entry.extent.address() >= self.base && entry.extent.end() <= end)
     }
 
     fn reachable(&self) -> u64 {

@@ -57,13 +57,18 @@ pub struct Sizes {
     sizes: Vec<u64>,
 }
 
+/// Those that are measured if nobody says which.
+pub fn sizes_from(smallest: u64) -> Vec<u64> {
+    std::iter::successors(Some(smallest), |size| Some(size * 4))
+        .take_while(|size| *size <= LARGEST)
+        .collect()
+}
+
 impl Sizes {
     /// Those that were asked for, or all from `smallest` up.
     pub fn list(&self, smallest: u64) -> Vec<u64> {
         if self.sizes.is_empty() {
-            std::iter::successors(Some(smallest), |size| Some(size * 4))
-                .take_while(|size| *size <= LARGEST)
-                .collect()
+            sizes_from(smallest)
         } else {
             self.sizes.clone()
         }

@@ -8,13 +8,14 @@ use super::figures::show;
 use super::measure::Plan;
 use super::measure::measure;
 use super::options::Common;
-use super::options::Sizes;
+use super::options::sizes_from;
 use super::peer;
 use super::work::Times;
 use super::work::Work;
 use crate::device::Protection;
 use crate::error::Error;
 use crate::error::Result;
+use crate::format::parse_size;
 use crate::region::Pages;
 use crate::region::Region;
 use crate::region::page_size;
@@ -31,13 +32,24 @@ const HELD: i64 = 1 << 41;
 /// The smallest window.
 const SMALLEST: u64 = 4096;
 
+/// The largest window.
+const LARGEST: u64 = 1 << 30;
+
+fn parse_window_size(text: &str) -> std::result::Result<u64, String> {
+    match parse_size(text)? {
+        size if (1..=LARGEST).contains(&size) => Ok(size),
+        _ => Err(format!("'{text}' is not between 1 and 1G")),
+    }
+}
+
 /// Windows: registered, and unregistered again
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
     #[command(flatten)]
     pub(super) common: Common,
-    #[command(flatten)]
-    sizes: Sizes,
+    /// Sizes, 1 B to 1 GiB; by default powers of 4 up to 64 MiB
+    #[arg(long, value_delimiter = ',', value_parser = parse_window_size)]
+    sizes: Vec<u64>,
     /// The memory consists of huge pages, as far as the kernel has them
     #[arg(long)]
     huge_pages: bool,
@@ -61,7 +73,7 @@ impl Arguments {
             at_once: self.at_once.into(),
         }]];
         let mut rows = Vec::new();
-        for size in self.sizes.list(SMALLEST) {
+        for size in self.sizes() {
             for work in works.iter_mut().flatten() {
                 work.region = self.region(size)?;
             }
@@ -75,6 +87,13 @@ impl Arguments {
             ..Setup::default()
         };
         show(setup, rows, self.common.json)
+    }
+
+    fn sizes(&self) -> Vec<u64> {
+        match self.sizes.is_empty() {
+            true => sizes_from(SMALLEST),
+            false => self.sizes.clone(),
+        }
     }
 
     fn region(&self, size: u64) -> Result<Arc<Region>> {

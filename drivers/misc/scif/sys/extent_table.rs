@@ -5,35 +5,55 @@
 use crate::logic::extents::{
     Entry,
     Extent,
-    Extents, //
+    Extents,
+    Growing, //
 };
-use kernel::prelude::*;
+use kernel::{
+    alloc::{
+        AllocError,
+        Flags, //
+    },
+    prelude::*,
+};
 
 /// See the head of this file.
 pub(crate) type ExtentTable = Extents<KVVec<Entry>>;
 
+impl Growing for KVVec<Entry> {
+    type Flags = Flags;
+    type Error = AllocError;
+
+    fn reserve(&mut self, additional: usize, flags: Flags) -> Result<(), AllocError> {
+        KVVec::reserve(self, additional, flags)
+    }
+
+    fn last_mut(&mut self) -> Option<&mut Entry> {
+        self.as_mut_slice().last_mut()
+    }
+
+    fn append(&mut self, entry: Entry) -> bool {
+        self.push_within_capacity(entry).is_ok()
+    }
+}
+
+/// A table of nothing, to which extents are added.
+pub(crate) fn empty() -> Result<ExtentTable> {
+    Extents::new(KVVec::new()).map_err(|_| EINVAL)
+}
+
 /// Collects addresses and lengths, in order, into a table; those that touch are joined. EINVAL if
 /// they make none. May sleep.
 pub(crate) fn collect(extents: impl Iterator<Item = (u64, u64)>) -> Result<ExtentTable> {
-    let mut table: KVVec<Entry> = KVVec::new();
+    let mut table = empty()?;
     for (address, len) in extents {
+        table.reserve(1, GFP_KERNEL_ACCOUNT)?;
         let extent = Extent::new(address, len).ok_or(EINVAL)?;
-        let entry = match table.as_mut_slice().last_mut() {
-            None => Entry::first(extent),
-            Some(last) => {
-                if let Some(joined) = last.extent.join(extent) {
-                    last.extent = joined;
-                    continue;
-                }
-                last.after(extent).ok_or(EINVAL)?
-            }
-        };
-        table.push(entry, GFP_KERNEL_ACCOUNT)?;
+        table.add(extent).ok_or(EINVAL)?;
     }
-    Extents::new(table).map_err(|_| EINVAL)
+    Ok(table)
 }
 
-#[kunit_tests(scif_transport_extent_table)]
+#[kunit_tests(scif_sys_extent_table)]
 mod tests {
     use super::*;
     use crate::logic::plan::{

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Annexes: what is put in comes out, and no more goes in than there is room for.
+
+use proptest::prelude::*;
+
+use super::config;
+use crate::logic::annex::{Annex, SIZE, WORDS};
+
+fn annex(words: &[u64]) -> Annex {
+    let mut annex = Annex::new();
+    assert!(words.iter().all(|word| annex.push(*word)));
+    annex
+}
+
+#[test]
+fn an_annex_to_the_byte() {
+    let annex = annex(&[0x0102_0304_0506_0708, 1]);
+    assert_eq!(
+        annex.as_bytes(),
+        [8, 7, 6, 5, 4, 3, 2, 1, 1, 0, 0, 0, 0, 0, 0, 0]
+    );
+}
+
+#[test]
+fn a_full_one_takes_no_more() {
+    let mut full = annex(&[3; WORDS - 1]);
+    assert!(!full.is_full());
+    assert!(full.push(4) && full.is_full() && !full.push(5));
+    assert_eq!((full.count(), full.as_bytes().len()), (WORDS, SIZE));
+    assert_eq!(full.words().last(), Some(4));
+    full.clear();
+    assert_eq!((full.count(), full.words().next()), (0, None));
+    assert!(full.push(6));
+}
+
+#[test]
+fn there_is_no_room_for_more_words_than_fit() {
+    let mut annex = annex(&[1]);
+    for words in [WORDS + 1, usize::MAX, usize::MAX / 8 + 2] {
+        assert!(annex.room_for(words).is_none());
+    }
+    assert_eq!(annex.room_for(WORDS).map(|room| room.len()), Some(SIZE));
+    assert_eq!(annex.room_for(0).map(|room| room.len()), Some(0));
+    assert_eq!(annex.count(), 0);
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn words_cross_the_link(words in prop::collection::vec(any::<u64>(), 0..=WORDS)) {
+        let here = annex(&words);
+        prop_assert_eq!(here.count(), words.len());
+        let mut there = annex(&[7; 5]);
+        there
+            .room_for(words.len())
+            .expect("as many as there can be")
+            .copy_from_slice(here.as_bytes());
+        prop_assert_eq!(there.words().collect::<Vec<_>>(), words);
+    }
+}
