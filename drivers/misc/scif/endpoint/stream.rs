@@ -42,7 +42,7 @@ use kernel::{
 
 /// Bytes that go into the ring before their counter does: the receiver takes them out while the next
 /// ones are written.
-const PIECE: usize = 16384;
+const PIECE: usize = 32768;
 
 /// See the head of this file.
 #[pin_data]
