@@ -15,10 +15,14 @@ use super::{
 use crate::{
     logic::{
         extents,
-        messages::Message, //
+        messages::{
+            Message,
+            Status, //
+        }, //
     },
     memory::remote_windows::Offer,
-    peer::attachment::Violation, //
+    peer::attachment::Violation,
+    rma::transfers::pushed::Asked, //
 };
 use kernel::{
     prelude::*,
@@ -69,12 +73,16 @@ pub(super) fn handle(contact: &Arc<Contact>, message: Message) -> Result<(), Vio
             }
         },
         Message::WindowReleased { window } => contact.window_released(window),
+        Message::PushDone { token, status } => contact.push_done(token, status),
         _ => match contact.connection(message.target()) {
             Some(connection) => handle_for(&connection, message)?,
             None => {
                 if let Message::WindowOffer { window, .. } = message {
                     // Its owner waits for that, or the memory stays pinned.
                     let _ = peer.post(&Message::WindowReleased { window });
+                } else if let Message::PushWanted { token, .. } = message {
+                    let status = Status::Unknown;
+                    let _ = peer.post(&Message::PushDone { token, status });
                 }
             }
         },
@@ -103,12 +111,37 @@ fn handle_for(connection: &Connection, message: Message) -> Result<(), Violation
             ..
         } => fences.signal_requested(token, senders, receivers),
         Message::FenceDone { token, status, .. } => fences.wait_answered(token, status),
-        _ => handle_window(connection, message)?,
+        Message::PushWanted {
+            token,
+            ordered,
+            source,
+            destination,
+            len,
+            ..
+        } => connection.transfers.push_wanted(&Asked {
+            token,
+            ordered: ordered != 0,
+            source,
+            destination,
+            len,
+        }),
+        Message::WindowOffer { .. }
+        | Message::WindowExtents { .. }
+        | Message::WindowPages { .. }
+        | Message::WindowAnswer { .. }
+        | Message::WindowRevoke { .. }
+        | Message::WindowRevokeDone { .. } => handle_window(connection, message)?,
+        // Not about a connection, or handled before.
+        Message::Connect { .. }
+        | Message::Accept { .. }
+        | Message::Cancel { .. }
+        | Message::Close { .. }
+        | Message::WindowReleased { .. }
+        | Message::PushDone { .. } => (),
     }
     Ok(())
 }
 
-/// All others are not about a connection, or were handled before.
 fn handle_window(connection: &Connection, message: Message) -> Result<(), Violation> {
     let (windows, remote_windows) = (&connection.windows, &connection.remote_windows);
     match message {
@@ -152,20 +185,7 @@ fn handle_window(connection: &Connection, message: Message) -> Result<(), Violat
         Message::WindowRevokeDone {
             window, released, ..
         } => windows.revoke_done(window, released != 0),
-        Message::Connect { .. }
-        | Message::Accept { .. }
-        | Message::Cancel { .. }
-        | Message::Close { .. }
-        | Message::WindowReleased { .. }
-        | Message::Refuse { .. }
-        | Message::CloseDone { .. }
-        | Message::RingWanted { .. }
-        | Message::RingOffer { .. }
-        | Message::MarkRequest { .. }
-        | Message::MarkAnswer { .. }
-        | Message::FenceWait { .. }
-        | Message::FenceDone { .. }
-        | Message::Signal { .. } => (),
+        _ => (),
     }
     Ok(())
 }

@@ -39,7 +39,7 @@ const RING: RingAddress = RingAddress {
 };
 
 /// One of each kind, in the order of their numbers.
-const MESSAGES: [Message; 20] = {
+const MESSAGES: [Message; 22] = {
     let (source, target, window, ring) = (SOURCE, TARGET, WINDOW, RING);
     let (source_port, port, token, sequence) = (1, 2, 3, u64::MAX);
     let (reason, status) = (Refusal::NoMemory, Status::Unknown);
@@ -134,6 +134,15 @@ const MESSAGES: [Message; 20] = {
             count: 10,
             pages: [1, 2, 3, 4, 5, 6, 7, 8, 9, u32::MAX],
         },
+        Message::PushWanted {
+            target,
+            token,
+            ordered: 1,
+            source: 0x1001,
+            destination: u64::MAX,
+            len: 9,
+        },
+        Message::PushDone { token, status },
     ]
 };
 

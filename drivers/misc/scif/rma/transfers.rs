@@ -7,14 +7,14 @@
 //! the call returns; one by engine ends in `transfer.rs`.
 //!
 //! Which way: `SCIF_RMA_USECPU`, or no engine, means CPU. Otherwise the engine of the channel, except
-//! for what the CPU copies faster (`crossover.rs`). An engine that has stopped is no engine.
+//! for what the CPU copies faster (`crossover.rs`). An engine that has stopped is no engine. Large reads
+//! may be left to the peer's engine: `transfers/pulled.rs`, and for the peer `transfers/pushed.rs`.
 //!
 //! `SCIF_RMA_ORDERED`: the part in the last cache line of the source goes last, by itself.
 
 use super::{
     caches::Caches,
     cpu_copy,
-    crossover::Crossover,
     marks::{
         Marks,
         Progress, //
@@ -27,6 +27,7 @@ use super::{
         Surroundings,
         Transfer, //
     },
+    ways::Ways,
 };
 use crate::{
     arguments::{
@@ -65,6 +66,9 @@ use kernel::{
     sync::Arc, //
 };
 
+mod pulled;
+pub(crate) mod pushed;
+
 /// Where the local side of a transfer comes from.
 enum Source {
     Windows(Range),
@@ -79,7 +83,7 @@ pub(crate) struct Transfers {
     windows: Arc<Windows>,
     remote_windows: Arc<RemoteWindows>,
     caches: Arc<Caches>,
-    crossover: Arc<Crossover>,
+    ways: Arc<Ways>,
     cache: Arc<RegistrationCache>,
     pub(super) marks: Arc<Marks>,
     /// Which of the path's engines copies.
@@ -101,7 +105,7 @@ impl Transfers {
         windows: &Arc<Windows>,
         remote_windows: &Arc<RemoteWindows>,
         caches: &Arc<Caches>,
-        crossover: &Arc<Crossover>,
+        ways: &Arc<Ways>,
         engine: Option<usize>,
     ) -> Result<Self> {
         Ok(Self {
@@ -109,7 +113,7 @@ impl Transfers {
             windows: windows.clone(),
             remote_windows: remote_windows.clone(),
             caches: caches.clone(),
-            crossover: crossover.clone(),
+            ways: ways.clone(),
             cache: RegistrationCache::new(channel.peer(), caches, engine)?,
             marks: Marks::new(channel, engine)?,
             engine,
@@ -128,6 +132,7 @@ impl Transfers {
 
     /// Waits until all have ended, and runs what waits behind them. May sleep.
     pub(crate) fn drain(&self) {
+        self.ways.pulls.drain(&self.channel);
         self.marks.drain();
         self.marks.run_deferred();
     }
@@ -171,6 +176,7 @@ impl Transfers {
         let route = self.channel.path().engine(self.engine)?;
         let by_processor = options.use_cpu
             || self
+                .ways
                 .crossover
                 .by_processor(direction, remote.len(), options.synchronous);
         let fits = !by_processor
@@ -235,13 +241,14 @@ impl Transfers {
                 false => (len, 0),
             },
             synchronous: options.synchronous,
+            announces: false,
             number: self.marks.begin()?.0,
             completion: self.marks.clone(),
             surroundings,
         };
         self.trace_submit(&request, local, remote, options, route.is_some());
         match route {
-            Some(route) => self.copy_by_engine(route, request, local.is_lent()),
+            Some(route) => self.copy_by_some_engine(route, request, (local, remote), options),
             None => self.copy_by_cpu(request),
         }
     }

@@ -19,6 +19,11 @@ module_param(dma_threshold, int, 0644);
 MODULE_PARM_DESC(dma_threshold,
 		 "Bytes up to which transfers go by CPU; -1: as many as it copies faster");
 
+static int push_threshold = -1;
+module_param(push_threshold, int, 0644);
+MODULE_PARM_DESC(push_threshold,
+		 "Bytes up to which this node's engine reads; what is more, the peer's writes; -1: as is faster");
+
 unsigned int scif_tunable_busy_poll_us(void)
 {
 	return READ_ONCE(busy_poll_us);
@@ -27,4 +32,9 @@ unsigned int scif_tunable_busy_poll_us(void)
 int scif_tunable_dma_threshold(void)
 {
 	return READ_ONCE(dma_threshold);
+}
+
+int scif_tunable_push_threshold(void)
+{
+	return READ_ONCE(push_threshold);
 }

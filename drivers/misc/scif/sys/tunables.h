@@ -8,5 +8,6 @@
 
 unsigned int scif_tunable_busy_poll_us(void);
 int scif_tunable_dma_threshold(void);
+int scif_tunable_push_threshold(void);
 
 #endif /* SCIF_SYS_TUNABLES_H */

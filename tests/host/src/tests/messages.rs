@@ -240,6 +240,8 @@ fn messages_have_their_numbers() {
             (18, "WindowRevokeDone"),
             (19, "Signal"),
             (20, "WindowPages"),
+            (21, "PushWanted"),
+            (22, "PushDone"),
         ]
     );
 }
