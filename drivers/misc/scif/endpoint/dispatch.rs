@@ -17,7 +17,8 @@ use crate::{
         extents,
         messages::{
             Message,
-            Status, //
+            Status,
+            WindowId, //
         }, //
     },
     memory::remote_windows::Offer,
@@ -117,6 +118,7 @@ fn handle_for(connection: &Connection, message: Message) -> Result<(), Violation
             source,
             destination,
             len,
+            window,
             ..
         } => connection.transfers.push_wanted(&Asked {
             token,
@@ -124,6 +126,7 @@ fn handle_for(connection: &Connection, message: Message) -> Result<(), Violation
             source,
             destination,
             len,
+            window: (window != 0).then_some(WindowId(window)),
         }),
         Message::WindowOffer { .. }
         | Message::WindowExtents { .. }

@@ -141,6 +141,7 @@ const MESSAGES: [Message; 22] = {
             source: 0x1001,
             destination: u64::MAX,
             len: 9,
+            window: 7,
         },
         Message::PushDone { token, status },
     ]

@@ -14,6 +14,7 @@
 mod packed_extents;
 mod register;
 mod revocation;
+mod unlisted;
 mod unregister;
 
 use super::{
@@ -133,6 +134,8 @@ pub(crate) struct Windows {
     lent: Atomic<bool>,
     /// Whether there ever was one whose pages are used for something else when it gives them up.
     unheld: Atomic<bool>,
+    /// How many the peer may be using that lie nowhere.
+    unlisted: Atomic<usize>,
     /// Which of the path's engines is to reach them.
     engine: Option<usize>,
     #[pin]
@@ -172,6 +175,7 @@ impl Windows {
                 used: Atomic::new(false),
                 lent: Atomic::new(false),
                 unheld: Atomic::new(false),
+                unlisted: Atomic::new(0),
                 engine,
                 tables <- new_mutex!(
                     Tables {

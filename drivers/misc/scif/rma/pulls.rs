@@ -3,7 +3,7 @@
 //! Reads that the peer's engine makes: it is asked to write what is to be read into windows of this end.
 //!
 //! A read across a bus waits for its answer, a write does not: see `pull_threshold.rs` for when this is
-//! worth it. A *pull* is a transfer as any other. It keeps the windows of both sides, the peer and the
+//! worth it. Memory that is no window is offered as one for this alone (`memory/windows/unlisted.rs`). A *pull* is a transfer as any other. It keeps the windows of both sides, the peer and the
 //! channel in use until the peer has answered; it has a number, on which fences rest, and its end is
 //! told to whom the end of others is. The other side is `pushes.rs`.
 //!
@@ -25,9 +25,11 @@ use crate::{
         hello,
         messages::{
             Message,
-            Status, //
+            Status,
+            WindowId, //
         },
     },
+    memory::windows::Windows,
     peer::{
         channel::Channel,
         Peer, //
@@ -66,6 +68,15 @@ pub(super) const MOST: usize = 256;
 const SILENCE: Delta = Delta::from_secs(30);
 
 const RUNNING: i32 = 1;
+
+/// Where the peer is to write.
+#[derive(Clone, Copy)]
+pub(super) enum Destination {
+    /// At this offset in windows of this end.
+    Registered(u64),
+    /// At this offset in a window that was offered for this alone.
+    Unlisted(WindowId, u64),
+}
 
 /// One that the peer has not answered, and what it keeps in use.
 struct Asked {
@@ -223,19 +234,23 @@ impl Pulls {
         self.peer.features & hello::PUSHES != 0 && !self.in_vain.load(Relaxed)
     }
 
-    /// Asks the peer for what is requested, which is read from its windows at `source` into those of this
-    /// end at `destination`; the channel's `engine` reads if it does not want to. Gives the request back if
-    /// that can't be done. May sleep, does not wait for the peer.
+    /// Asks the peer for what is requested, which is read from its windows at `source`; the channel's
+    /// `engine` reads if it does not want to. Gives the request back if that can't be done. May sleep,
+    /// does not wait for the peer.
     pub(super) fn start(
         &self,
         channel: &Arc<Channel>,
         engine: Option<usize>,
-        (source, destination): (u64, u64),
+        (source, destination): (u64, Destination),
         request: Request,
     ) -> Result<Arc<Pull>, Request> {
         let (len, ordered) = (request.bytes(), request.parts.1 > 0);
         let Ok(target) = channel.remote() else {
             return Err(request);
+        };
+        let (window, destination) = match destination {
+            Destination::Registered(offset) => (0, offset),
+            Destination::Unlisted(window, offset) => (window.0, offset),
         };
         let Ok(pull) = Pull::new(channel, engine, &request) else {
             return Err(request);
@@ -249,6 +264,7 @@ impl Pulls {
             source,
             destination,
             len,
+            window,
         });
         Ok(pull)
     }
@@ -300,12 +316,14 @@ impl Pulls {
         }
     }
 
-    /// Returns when none of the channel's waits for the peer any more. May sleep.
-    pub(super) fn drain(&self, channel: &Arc<Channel>) {
+    /// Returns when none of the channel's waits for the peer any more, and the peer has let go of the memory
+    /// that it was offered for them, or is lost. May sleep.
+    pub(super) fn drain(&self, channel: &Arc<Channel>, windows: &Windows) {
         let Ok(waiters) = channel.waiters() else {
             return;
         };
-        let done = || (!self.has_any_of(channel)).then_some(());
+        let are_released = || windows.count_unlisted() == 0 || channel.is_over();
+        let done = || (!self.has_any_of(channel) && are_released()).then_some(());
         loop {
             let answers = self.answers.load(Relaxed);
             if waiters

@@ -77,6 +77,14 @@ enum Source {
     Kept(LocalPiece, PeerUse),
 }
 
+/// Which way a transfer goes.
+struct Way<'a> {
+    /// The engine; none if it is for the CPU.
+    route: Option<&'a EngineRoute>,
+    /// The peer is asked first.
+    by_peer: bool,
+}
+
 /// See the head of this file.
 pub(crate) struct Transfers {
     channel: Arc<Channel>,
@@ -95,6 +103,14 @@ fn needs(direction: Direction) -> (u32, u32) {
     match direction {
         Direction::Read => (PROTECTION_WRITE, PROTECTION_READ),
         Direction::Write => (PROTECTION_READ, PROTECTION_WRITE),
+    }
+}
+
+/// Where the local side begins: only its low bits mean something.
+fn start_of(local: &LocalSide) -> u64 {
+    match local {
+        LocalSide::Windows(offset) => *offset as u64,
+        LocalSide::Memory(memory) => memory.address() as u64,
     }
 }
 
@@ -132,7 +148,7 @@ impl Transfers {
 
     /// Waits until all have ended, and runs what waits behind them. May sleep.
     pub(crate) fn drain(&self) {
-        self.ways.pulls.drain(&self.channel);
+        self.ways.pulls.drain(&self.channel, &self.windows);
         self.marks.drain();
         self.marks.run_deferred();
     }
@@ -165,11 +181,25 @@ impl Transfers {
         self.cache.close_soon();
     }
 
+    /// The way for a transfer.
+    fn choose_way(
+        &self,
+        direction: Direction,
+        local: &LocalSide,
+        remote: Range,
+        options: TransferOptions,
+    ) -> Way<'_> {
+        let route = self.choose_engine(direction, start_of(local), remote, options);
+        let by_peer = route.is_some() && self.may_be_pulled(direction, local, remote, options);
+        Way { route, by_peer }
+    }
+
     /// The engine for a transfer; none if it is for the CPU.
     fn choose_engine(
         &self,
         direction: Direction,
-        (local_start, remote): (u64, Range),
+        local_start: u64,
+        remote: Range,
         options: TransferOptions,
     ) -> Option<&EngineRoute> {
         // Where extents begin and end, pages do: only the ends of the transfer can be misaligned.
@@ -204,11 +234,7 @@ impl Transfers {
         self.channel.check_established()?;
         let remote_range = Range::new(remote, len).map_err(|_| ENXIO)?;
         let (local_need, remote_need) = needs(direction);
-        let local_start = match local {
-            LocalSide::Windows(offset) => *offset as u64,
-            LocalSide::Memory(memory) => memory.address() as u64,
-        };
-        let route = self.choose_engine(direction, (local_start, remote_range), options);
+        let mut way = self.choose_way(direction, local, remote_range, options);
         // Outside of the peer: how long pinning takes, is up to the process.
         let source = match local {
             LocalSide::Windows(offset) => {
@@ -217,9 +243,7 @@ impl Transfers {
             LocalSide::Memory(memory) => {
                 // Looked at first, so that what is pinned is no more than there are windows for.
                 drop(self.cover_remote(remote_range, remote_need)?);
-                let writable = direction == Direction::Read;
-                let account = route.is_some() && !options.synchronous;
-                self.take_memory(memory, writable, account, options.use_cache)?
+                self.take_memory_for(&mut way, memory, direction, options)?
             }
         };
         let surroundings = self.enter()?;
@@ -231,7 +255,7 @@ impl Transfers {
         let visible_from = match direction {
             Direction::Read => remote_range.start(),
             // Windows and memory of the process are aligned to pages alike.
-            Direction::Write => local_start,
+            Direction::Write => start_of(local),
         };
         let request = Request {
             direction,
@@ -246,9 +270,20 @@ impl Transfers {
             completion: self.marks.clone(),
             surroundings,
         };
-        self.trace_submit(&request, local, remote, options, route.is_some());
-        match route {
-            Some(route) => self.copy_by_some_engine(route, request, (local, remote), options),
+        self.trace_submit(&request, local, remote, options, way.route.is_some());
+        self.carry_out(&way, request, local, remote)
+    }
+
+    fn carry_out(&self, way: &Way<'_>, request: Request, local: &LocalSide, remote: i64) -> Result {
+        let request = match way.by_peer {
+            true => match self.copy_by_peer(request, remote, local) {
+                Ok(result) => return result,
+                Err(request) => request,
+            },
+            false => request,
+        };
+        match way.route {
+            Some(route) => self.copy_by_engine(route, request, local.is_lent()),
             None => self.copy_by_cpu(request),
         }
     }
@@ -333,6 +368,27 @@ impl Transfers {
             is_reported: true,
         });
         result
+    }
+
+    /// Memory of the caller for a transfer. One that the peer makes may keep it for longer than the call
+    /// takes; if the limit leaves no room for that, it goes another way.
+    fn take_memory_for(
+        &self,
+        way: &mut Way<'_>,
+        memory: &Buffer,
+        direction: Direction,
+        options: TransferOptions,
+    ) -> Result<Source> {
+        let writable = direction == Direction::Read;
+        let outlives = way.route.is_some() && !options.synchronous;
+        let take = |account| self.take_memory(memory, writable, account, options.use_cache);
+        match take(outlives || way.by_peer) {
+            Err(EAGAIN) if way.by_peer && !outlives => {
+                way.by_peer = false;
+                take(false)
+            }
+            taken => taken,
+        }
     }
 
     /// Memory of the caller: what is kept of it, or taken now.

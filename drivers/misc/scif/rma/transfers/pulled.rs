@@ -9,45 +9,53 @@ use crate::{
         LocalSide,
         TransferOptions, //
     },
-    rma::transfer::Request,
-    transport::engine::EngineRoute,
+    logic::address_space::Range,
+    rma::{
+        pulls::Destination,
+        transfer::Request, //
+    },
 };
 use kernel::prelude::*;
 
+/// Memory of the caller is offered for one transfer as long as no more than this is offered for each
+/// byte that is needed: what is kept for later ones can be larger.
+const MOST_SPARE: u64 = 4;
+
 impl Transfers {
-    /// By this end's engine, or by the peer's if that is better.
-    pub(super) fn copy_by_some_engine(
+    /// Whether a transfer is one of those that the peer's engine had better make.
+    pub(super) fn may_be_pulled(
         &self,
-        route: &EngineRoute,
-        request: Request,
-        (local, remote): (&LocalSide, i64),
+        direction: Direction,
+        local: &LocalSide,
+        remote: Range,
         options: TransferOptions,
-    ) -> Result {
-        let is_better = request.direction == Direction::Read
-            && self.ways.pulls(request.bytes(), options.synchronous);
-        let request = match local.offset() {
-            Some(local) if is_better => {
-                match self.copy_by_peer(request, (remote as u64, local as u64)) {
-                    Ok(result) => return result,
-                    Err(request) => request,
-                }
-            }
-            _ => request,
-        };
-        self.copy_by_engine(route, request, local.is_lent())
+    ) -> bool {
+        // What is lent must not be out of reach of who has lent it for longer than the call takes.
+        direction == Direction::Read
+            && !local.is_lent()
+            && self.ways.pulls(remote.len(), options.synchronous)
     }
 
-    /// Has the peer write what is to be read from its windows at `source` into windows at `destination`.
-    /// Gives the request back if that can't be.
-    fn copy_by_peer(
+    /// Has the peer write what is to be read from its windows at `source`. Gives the request back if that
+    /// can't be. Killable.
+    pub(super) fn copy_by_peer(
         &self,
         request: Request,
-        (source, destination): (u64, u64),
+        source: i64,
+        local: &LocalSide,
     ) -> Result<Result, Request> {
         let synchronous = request.synchronous;
-        let places = (source, destination);
+        let Ok(destination) = self.destination(&request, local) else {
+            return Err(request);
+        };
         let pulls = &self.ways.pulls;
-        let pull = pulls.start(&self.channel, self.engine, places, request)?;
+        let places = (source as u64, destination);
+        let started = pulls.start(&self.channel, self.engine, places, request);
+        let pull = started.inspect_err(|_| {
+            if let Destination::Unlisted(window, _) = destination {
+                self.windows.withdraw_unlisted(window);
+            }
+        })?;
         if !synchronous {
             return Ok(Ok(()));
         }
@@ -56,5 +64,19 @@ impl Transfers {
             .waiters()
             .and_then(|waiters| waiters.wait_killable(|| pull.result()));
         Ok(waited.and_then(|result| result.map_err(|error| self.marks.transfer_error(error))))
+    }
+
+    /// What the peer is told to write to.
+    fn destination(&self, request: &Request, local: &LocalSide) -> Result<Destination> {
+        if let Some(offset) = local.offset() {
+            return Ok(Destination::Registered(offset as u64));
+        }
+        let piece = request.sides.local.iter().next().ok_or(EINVAL)?;
+        let pages = &piece.memory().pages;
+        if pages.size() as u64 / MOST_SPARE > piece.len {
+            return Err(EINVAL);
+        }
+        let window = self.windows.offer_unlisted(pages)?;
+        Ok(Destination::Unlisted(window, piece.offset))
     }
 }
