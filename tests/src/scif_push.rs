@@ -22,23 +22,16 @@ use crate::scif_messages_and_rma::SCIF_PAIR;
 /// Bytes that are read where nothing else is said, at least.
 const READ: u64 = 16 << 20;
 
-/// What the engines of both nodes move while node 0 reads from node 1.
-fn moved_by_reads(lab: &Lab, more: &[&str]) -> Result<[u64; 2]> {
+/// What the engines of both nodes move while node 0 reads so many MiB from node 1.
+fn moved_by_reads(lab: &Lab, count: &str, depth: &str) -> Result<[u64; 2]> {
     let server = Server::start(lab, 1)?;
-    let count = |node| scif::dma_bytes(lab, node);
-    let before = [count(0)?, count(1)?];
-    let options = [
-        "--dma",
-        "--sizes",
-        "1M",
-        "--iterations",
-        "16",
-        "--warm-up",
-        "0",
-    ];
-    let arguments = [&["bench", "read-bw", "1"], &options[..], more].concat();
+    let moved = |node| scif::dma_bytes(lab, node);
+    let before = [moved(0)?, moved(1)?];
+    let what = ["bench", "read-bw", "1", "--dma", "--sizes", "1M"];
+    let how = ["--warm-up", "0", "--iterations", count, "--depth", depth];
+    let arguments = [&what[..], &how].concat();
     scif::run_tool(lab, 0, &arguments)?.success()?;
-    let after = [count(0)?, count(1)?];
+    let after = [moved(0)?, moved(1)?];
     server.stop()?;
     Ok([after[0] - before[0], after[1] - before[1]])
 }
@@ -47,17 +40,17 @@ fn moved_by_reads(lab: &Lab, more: &[&str]) -> Result<[u64; 2]> {
 fn who(lab: &Lab) -> Result<()> {
     let is_by_peer = |[here, there]: [u64; 2]| here == 0 && there >= READ;
     scif::all_by_peer(lab, || {
-        let moved = moved_by_reads(lab, &[])?;
+        let moved = moved_by_reads(lab, "16", "8")?;
         ensure!(is_by_peer(moved), "all by the peer: {moved:?}");
         // More at once than a peer takes.
-        let [here, there] = moved_by_reads(lab, &["--depth", "1024", "--iterations", "1024"])?;
-        ensure!(here + there >= 1024 << 20, "{here} and {there} bytes");
+        let [here, there] = moved_by_reads(lab, "512", "1024")?;
+        ensure!(here + there >= 512 << 20, "{here} and {there} bytes");
         ensure!(there >= 256 << 20, "{there} bytes by the peer");
         scif::set_parameter(lab, "push_threshold", "1048575")?;
-        let moved = moved_by_reads(lab, &[])?;
+        let moved = moved_by_reads(lab, "16", "8")?;
         ensure!(is_by_peer(moved), "more than the limit: {moved:?}");
         scif::set_parameter(lab, "push_threshold", "1048576")?;
-        let moved = moved_by_reads(lab, &[])?;
+        let moved = moved_by_reads(lab, "16", "8")?;
         let [here, there] = moved;
         ensure!(
             here >= READ && there == 0,
@@ -105,7 +98,7 @@ fn refused(lab: &Lab) -> Result<()> {
         scif::online(lab, node, peer)?;
     }
     scif_messages_and_rma::client_and_server(lab, 0, 1, 4)?;
-    let [here, _] = moved_by_reads(lab, &[])?;
+    let [here, _] = moved_by_reads(lab, "16", "8")?;
     ensure!(here >= READ, "{here} bytes by this node");
     scif::unload_everywhere(lab)
 }
