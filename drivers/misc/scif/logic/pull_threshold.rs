@@ -4,9 +4,9 @@
 //!
 //! Both take a time for each byte, and having it written takes some to ask besides.
 
-/// Who reads is slower if writing takes at most four fifths of the time: less may be chance, and hardly
-/// worth the trouble to two nodes.
-const CLEARLY: (u64, u64) = (4, 5);
+/// Who reads is clearly slower if writing takes at most two thirds of the time: less may be chance, and
+/// hardly worth the trouble to two nodes.
+const CLEARLY: (u64, u64) = (2, 3);
 
 /// It has to be as much faster as this at least, however little asking takes.
 const LEAST: u64 = 64 << 10;
