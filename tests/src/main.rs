@@ -32,6 +32,7 @@ mod scif_messages_and_rma;
 mod scif_module;
 mod scif_node_loss;
 mod scif_operators;
+mod scif_push;
 mod scif_star;
 mod summary;
 mod verdict;
@@ -62,6 +63,7 @@ const FILES: &[&[Test]] = &[
     scif_limits::TESTS,
     scif_engines::TESTS,
     scif_node_loss::TESTS,
+    scif_push::TESTS,
     scif_operators::TESTS,
     scif_star::TESTS,
     scif_conformance::TESTS,

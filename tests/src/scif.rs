@@ -97,6 +97,14 @@ pub fn all_by_engine(lab: &Lab, work: impl FnOnce() -> Result<()>) -> Result<()>
     result
 }
 
+/// Does some work with every read by the peer's engine that can be.
+pub fn all_by_peer(lab: &Lab, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    set_parameter(lab, "push_threshold", "0")?;
+    let result = all_by_engine(lab, work);
+    set_parameter(lab, "push_threshold", "-1")?;
+    result
+}
+
 /// Loads the module in all nodes and waits until those with a link see each other.
 pub fn load_everywhere(lab: &Lab, how: Loaded) -> Result<()> {
     for node in 0..lab.nodes() {

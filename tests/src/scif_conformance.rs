@@ -56,7 +56,7 @@ fn start_agent(lab: &Lab, node: usize) -> Result<Process> {
 }
 
 /// Runs all cases on node 0, with the others as peers.
-fn run(lab: &Lab, topology: &str) -> Result<()> {
+pub fn run(lab: &Lab, topology: &str) -> Result<()> {
     let agents = (1..lab.nodes())
         .map(|node| start_agent(lab, node))
         .collect::<Result<Vec<Process>>>()?;

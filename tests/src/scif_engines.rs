@@ -26,18 +26,18 @@ const FOUR_ENGINES: Need = Need {
 const PORT: &str = "2340";
 
 /// Has windows on node 1 for the clients on node 0.
-fn start_server(lab: &Lab) -> Result<Process> {
+pub fn start_server(lab: &Lab) -> Result<Process> {
     scif::start_server(lab, 1, "scif_engine", &["server", PORT], 600)
 }
 
 /// Runs the client on node 0; returns what it said.
-fn run_client(lab: &Lab, more: &[&str]) -> Result<String> {
+pub fn run_client(lab: &Lab, more: &[&str]) -> Result<String> {
     let arguments = [&["client", "1", PORT], more].concat();
     scif::run_tap(lab, 0, "scif_engine", &arguments, 240)
 }
 
 /// Ends the server, and waits until nobody uses the module.
-fn stop(lab: &Lab, server: Process) -> Result<()> {
+pub fn stop(lab: &Lab, server: Process) -> Result<()> {
     server.signal(9);
     server.wait()?;
     for node in 0..2 {

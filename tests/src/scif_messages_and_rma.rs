@@ -43,7 +43,7 @@ fn amount(lab: &Lab) -> u32 {
 }
 
 /// Runs the client on one node against the server on the other.
-fn client_and_server(lab: &Lab, client: usize, server: usize, mebibytes: u32) -> Result<()> {
+pub fn client_and_server(lab: &Lab, client: usize, server: usize, mebibytes: u32) -> Result<()> {
     let program = scif::program("scif_abi")?;
     let limit = lab.hang_limit(300);
     let server = (server, lab.command(server, [&program, "server", "2101"])?);

@@ -133,9 +133,10 @@ impl Blocked {
             let waiting = lab.spawn(node, [&program, "wait", &other, "2200"])?;
             waiting.wait_for("waiting", lab.hang_limit(20))?;
             // Copies that end soon would not show much; the first goes by now.
-            let before = scif::dma_bytes(lab, node)?;
+            let moved = || anyhow::Ok(scif::dma_bytes(lab, 0)? + scif::dma_bytes(lab, 1)?);
+            let before = moved()?;
             wait_until("a transfer goes on", lab.hang_limit(20), || {
-                Ok((scif::dma_bytes(lab, node)? > before).then_some(()))
+                Ok((moved()? > before).then_some(()))
             })?;
             ensure!(waiting.stdout() == "waiting\n", "{}", waiting.stdout());
             Ok(Blocked {
@@ -300,6 +301,11 @@ fn link(lab: &Lab) -> Result<()> {
     copy_works(lab)
 }
 
+/// The same while all that is read is written by the peer.
+fn link_while_pushing(lab: &Lab) -> Result<()> {
+    scif::all_by_peer(lab, || link(lab))
+}
+
 /// A node that hangs is lost, and everybody waiting for it told. If it goes on after all, it
 /// is online again, but what there was before is dead on its side, too.
 fn hang(lab: &Lab) -> Result<()> {
@@ -458,6 +464,13 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_node_loss::link", USUAL_PAIR, link)
         .loses_nodes()
         .seconds(120),
+    Test::new(
+        "scif_node_loss::link_while_pushing",
+        USUAL_PAIR,
+        link_while_pushing,
+    )
+    .loses_nodes()
+    .seconds(120),
     Test::new("scif_node_loss::unbind", USUAL_PAIR, unbind)
         .loses_nodes()
         .seconds(120),

@@ -21,6 +21,9 @@ pub(crate) const PROTECTION_WRITE: u32 = 2;
 /// otherwise, because its memory may be used for something else as soon as it is closed.
 pub(crate) const TRANSFERS_ONLY: u32 = 4;
 
+/// Besides those, of a window: it lies nowhere, and is there for one copy that the peer is asked for.
+pub(crate) const UNLISTED: u32 = 8;
+
 const ACCEPT_SYNC: i32 = 1;
 const MESSAGE_BLOCK: i32 = 1;
 const MAP_FIXED: i32 = 0x10;

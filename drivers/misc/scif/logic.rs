@@ -24,6 +24,7 @@ pub(crate) mod marks;
 pub(crate) mod messages;
 pub(crate) mod plan;
 pub(crate) mod ports;
+pub(crate) mod pull_threshold;
 pub(crate) mod registrations;
 pub(crate) mod ring;
 pub(crate) mod slots;

@@ -7,7 +7,8 @@
 //! `marks.rs`, on which fences (`fence.rs`, `signal.rs`) rest. A small copy by CPU has a shorter way:
 //! `at_once.rs`.
 //!
-//! - `crossover.rs`, `trial.rs`: which way a transfer goes, measured
+//! - `ways.rs`: which way it goes; `crossover.rs`, `trial.rs`: as was measured
+//! - `pulls.rs`, `pushes.rs`, `pull_threshold.rs`: reads that the peer's engine makes
 //! - `registration_cache.rs`, `registration.rs`: memory that is kept for later transfers;
 //!   `caches.rs`: all of that, and `memory_pressure.rs`: giving it up
 //! - `mapping.rs`: loads and stores of processes with no system call
@@ -16,12 +17,15 @@
 mod at_once;
 pub(crate) mod caches;
 mod cpu_copy;
-pub(crate) mod crossover;
+mod crossover;
 pub(crate) mod fence;
 pub(crate) mod mapping;
 pub(crate) mod marks;
 pub(crate) mod memory_pressure;
 mod pieces;
+mod pull_threshold;
+pub(crate) mod pulls;
+mod pushes;
 mod registration;
 mod registration_cache;
 pub(crate) mod remote_pages;
@@ -29,3 +33,4 @@ mod signal;
 mod transfer;
 pub(crate) mod transfers;
 mod trial;
+pub(crate) mod ways;

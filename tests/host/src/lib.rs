@@ -45,6 +45,7 @@ mod logic {
     pub(crate) mod messages;
     pub(crate) mod plan;
     pub(crate) mod ports;
+    pub(crate) mod pull_threshold;
     pub(crate) mod registrations;
     pub(crate) mod ring;
     pub(crate) mod slots;

@@ -24,6 +24,7 @@ mod marks;
 mod messages;
 mod plan;
 mod ports;
+mod pull_threshold;
 mod registrations;
 mod ring;
 mod slots;

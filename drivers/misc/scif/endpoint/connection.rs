@@ -50,11 +50,11 @@ use crate::{
     },
     rma::{
         caches::Caches,
-        crossover::Crossover,
         fence::Fences,
         mapping::Mappings,
         marks::Progress,
-        transfers::Transfers, //
+        transfers::Transfers,
+        ways::Ways, //
     },
     sync::flow::Flow,
     sys::{
@@ -88,7 +88,7 @@ pub(super) struct Shared {
     pub(super) remembered: Arc<Remembered>,
     pub(super) mappings: Arc<Mappings>,
     pub(super) caches: Arc<Caches>,
-    pub(super) crossover: Arc<Crossover>,
+    pub(super) ways: Arc<Ways>,
     pub(super) options: Options,
 }
 
@@ -136,7 +136,7 @@ impl Connection {
         let stream = Stream::new(&channel, &shared.options)?;
         let engine = channel.choose_engine();
         if engine.is_some() {
-            shared.crossover.measure_soon();
+            shared.ways.measure_soon();
         }
         let (exports, caches) = (&shared.exports, &shared.caches);
         let windows = Windows::new(&channel, exports, caches.clone())?;
@@ -146,7 +146,7 @@ impl Connection {
             &windows,
             &remote_windows,
             caches,
-            &shared.crossover,
+            &shared.ways,
             engine,
         )?;
         let fences = Fences::new(&channel, &transfers, &windows, &remote_windows);

@@ -22,6 +22,7 @@ use crate::{
         messages::{
             Message,
             Refusal,
+            Status,
             WindowId, //
         },
     },
@@ -43,9 +44,9 @@ use crate::{
     },
     rma::{
         caches::Caches,
-        crossover::Crossover,
         mapping::Mappings,
-        marks::Progress, //
+        marks::Progress,
+        ways::Ways, //
     },
     sys::{
         trace,
@@ -84,7 +85,7 @@ impl Contact {
             remembered: Arc::new(Remembered::new(), GFP_KERNEL)?,
             mappings: Mappings::new()?,
             caches: caches.clone(),
-            crossover: Crossover::new(peer, options.dma_threshold)?,
+            ways: Ways::new(peer, options.dma_threshold)?,
             options,
         };
         Arc::pin_init(
@@ -234,6 +235,11 @@ impl Contact {
         counts.mappings += self.shared.mappings.count();
     }
 
+    /// The peer has answered who wanted it to copy something.
+    pub(super) fn push_done(&self, token: u32, status: Status) {
+        self.shared.ways.pulls.answered(token, status);
+    }
+
     /// The peer has let go of a window, of whatever connection.
     pub(super) fn window_released(&self, window: WindowId) {
         self.shared.exports.release(window);
@@ -244,6 +250,7 @@ impl Contact {
     /// It is lost: marks all connections, and wakes who waits.
     pub(super) fn lost(&self) {
         self.for_each(|connection| connection.lost());
+        self.shared.ways.pulls.lost();
     }
 
     /// Nobody is inside the peer any more.

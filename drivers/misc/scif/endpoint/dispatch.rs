@@ -13,12 +13,18 @@ use super::{
     listener::Request, //
 };
 use crate::{
-    logic::messages::Message,
+    logic::messages::{
+        Message,
+        Status,
+        WindowId, //
+    },
     memory::remote_windows::Offer,
     peer::{
         attachment::Violation,
-        control::AnnexOf, //
+        control::AnnexOf,
+        Peer, //
     },
+    rma::transfers::pushed::Asked, //
 };
 use kernel::{
     prelude::*,
@@ -75,17 +81,27 @@ pub(super) fn handle(
             }
         },
         Message::WindowReleased { window } => contact.window_released(window),
+        Message::PushDone { token, status } => contact.push_done(token, status),
         _ => match contact.connection(message.target()) {
             Some(connection) => handle_for(&connection, message, annex)?,
-            None => {
-                if let Message::WindowOffer { window, .. } = message {
-                    // Its owner waits for that, or the memory stays pinned.
-                    let _ = peer.post(&Message::WindowReleased { window });
-                }
-            }
+            None => answer_for_nobody(peer, message),
         },
     }
     Ok(())
+}
+
+/// Answers what is for a connection that is not there, where somebody waits for that.
+fn answer_for_nobody(peer: &Peer, message: Message) {
+    let answer = match message {
+        // Else the memory stays pinned.
+        Message::WindowOffer { window, .. } => Message::WindowReleased { window },
+        Message::PushWanted { token, .. } => Message::PushDone {
+            token,
+            status: Status::Unknown,
+        },
+        _ => return,
+    };
+    let _ = peer.post(&answer);
 }
 
 fn handle_for(
@@ -113,6 +129,22 @@ fn handle_for(
             ..
         } => fences.signal_requested(token, senders, receivers),
         Message::FenceDone { token, status, .. } => fences.wait_answered(token, status),
+        Message::PushWanted {
+            token,
+            ordered,
+            source,
+            destination,
+            len,
+            window,
+            ..
+        } => connection.transfers.push_wanted(&Asked {
+            token,
+            ordered: ordered != 0,
+            source,
+            destination,
+            len,
+            window: (window != 0).then_some(WindowId(window)),
+        }),
         _ => handle_window(connection, message, annex)?,
     }
     Ok(())
@@ -162,20 +194,7 @@ fn handle_window(
         Message::WindowRevokeDone {
             window, released, ..
         } => windows.revoke_done(window, released != 0),
-        Message::Connect { .. }
-        | Message::Accept { .. }
-        | Message::Cancel { .. }
-        | Message::Close { .. }
-        | Message::WindowReleased { .. }
-        | Message::Refuse { .. }
-        | Message::CloseDone { .. }
-        | Message::RingWanted { .. }
-        | Message::RingOffer { .. }
-        | Message::MarkRequest { .. }
-        | Message::MarkAnswer { .. }
-        | Message::FenceWait { .. }
-        | Message::FenceDone { .. }
-        | Message::Signal { .. } => (),
+        _ => (),
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ mod connections;
 mod fences;
 mod growth;
 mod messages;
+mod pushes;
 mod streams;
 mod waiting;
 mod windows;

@@ -35,8 +35,11 @@ pub(crate) const WORDS: usize = 15;
 
 const MAGIC_AND_VERSION: u32 = 0x5c1f_0000 | super::envelope::VERSION as u32;
 
-/// The features that this side offers, and demands. None is defined yet.
-pub(crate) const FEATURES: u32 = 0;
+/// Copies what it is asked for into windows of the other side: `PushWanted` of SCIF.
+pub(crate) const PUSHES: u32 = 1 << 0;
+
+/// The features that this side offers, and demands.
+pub(crate) const FEATURES: u32 = PUSHES;
 
 /// The features without which the side that shows them makes no session.
 const DEMANDED: u32 = 0xffff_0000;

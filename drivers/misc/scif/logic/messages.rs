@@ -220,6 +220,21 @@ macro_rules! message_table {
                 senders: Option<(u64, u64)>,
                 receivers: Option<(u64, u64)>,
             } if senders.is_some() || receivers.is_some();
+
+            /// Asks for `len` bytes from `source` on, in windows of the receiver, to be copied to
+            /// `destination`, in windows of the sender, or, if `window` is not 0, in that one, which was
+            /// offered for this. Only for who offers to do that.
+            21 PushWanted to target {
+                token: u32,
+                ordered: u32,
+                source: u64,
+                destination: u64,
+                len: u64,
+                window: u32,
+            } if ordered <= 1 && len > 0;
+
+            /// The answer. If it is neither done nor failed, nothing was or will be written.
+            22 PushDone { token: u32, status: Status };
         }
     };
 }

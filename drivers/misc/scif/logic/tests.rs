@@ -39,7 +39,7 @@ const RING: RingAddress = RingAddress {
 };
 
 /// One of each kind, in the order of their numbers.
-const MESSAGES: [Message; 19] = {
+const MESSAGES: [Message; 21] = {
     let (source, target, window, ring) = (SOURCE, TARGET, WINDOW, RING);
     let (source_port, port, token, sequence) = (1, 2, 3, u64::MAX);
     let (reason, status) = (Refusal::NoMemory, Status::Unknown);
@@ -127,6 +127,16 @@ const MESSAGES: [Message; 19] = {
             senders: None,
             receivers: Some((8, 9)),
         },
+        Message::PushWanted {
+            target,
+            token,
+            ordered: 1,
+            source: 0x1001,
+            destination: u64::MAX,
+            len: 9,
+            window: 7,
+        },
+        Message::PushDone { token, status },
     ]
 };
 

@@ -34,7 +34,8 @@ use crate::{
     arguments::{
         PROTECTION_READ,
         PROTECTION_WRITE,
-        TRANSFERS_ONLY, //
+        TRANSFERS_ONLY,
+        UNLISTED, //
     },
     logic::{
         address_space::{
@@ -121,6 +122,8 @@ struct Incoming {
 
 struct Tables {
     windows: RBTree<u64, Arc<RemoteWindow>>,
+    /// Those that lie nowhere, by their ids.
+    unlisted: RBTree<u64, Arc<RemoteWindow>>,
     incoming: KVec<Incoming>,
     /// A window is missing for lack of memory whose owner thinks that it is there.
     lacking: bool,
@@ -147,6 +150,7 @@ impl RemoteWindows {
                 tables <- new_mutex!(
                     Tables {
                         windows: RBTree::new(),
+                        unlisted: RBTree::new(),
                         incoming: KVec::new(),
                         lacking: false,
                         closed: false,
@@ -232,6 +236,11 @@ impl RemoteWindows {
         }
     }
 
+    /// Takes away a window that lies nowhere, if the peer has offered one with this id.
+    pub(crate) fn take_unlisted(&self, id: WindowId) -> Option<Arc<RemoteWindow>> {
+        self.tables.lock().unlisted.remove(&u64::from(id.0))
+    }
+
     /// Lets go of all windows, for good. May sleep.
     pub(crate) fn forget_all(&self) {
         // The peer hears of all of them at once.
@@ -240,7 +249,7 @@ impl RemoteWindows {
             let window = {
                 let mut tables = self.tables.lock();
                 tables.closed = true;
-                take_first(&mut tables.windows)
+                take_first(&mut tables.windows).or_else(|| take_first(&mut tables.unlisted))
             };
             if window.is_none() {
                 break;
@@ -264,7 +273,7 @@ impl RemoteWindows {
             .ok()
             .filter(|range| range.is_aligned(PAGE_SHIFT as u32))
             .ok_or("it offers a window with an impossible range")?;
-        let all = PROTECTION_READ | PROTECTION_WRITE | TRANSFERS_ONLY;
+        let all = PROTECTION_READ | PROTECTION_WRITE | TRANSFERS_ONLY | UNLISTED;
         let count = u64::from(offer.extents);
         if offer.protection & !all != 0 || count == 0 || count > offer.len >> PAGE_SHIFT {
             return Err("it offers a window with impossible properties".into());
@@ -367,6 +376,7 @@ impl RemoteWindows {
 
     fn complete(&self, mut incoming: Incoming) -> Result<(), Violation> {
         let (window, wants_answer) = (incoming.id, incoming.wants_answer);
+        let listed = incoming.protection & UNLISTED == 0;
         let status = match (incoming.status, incoming.allowance.take()) {
             (Status::Done, Some(allowance)) => self.make(incoming, allowance)?,
             (status, _) => status,
@@ -374,7 +384,7 @@ impl RemoteWindows {
         if status == Status::Done && !wants_answer {
             return Ok(());
         }
-        if !wants_answer && status != Status::Unknown {
+        if !wants_answer && listed && status != Status::Unknown {
             self.tables.lock().lacking = true;
         }
         if let Ok(target) = self.channel.remote() {
@@ -418,13 +428,22 @@ impl RemoteWindows {
         window: Arc<RemoteWindow>,
         node: RBTreeNodeReservation<u64, Arc<RemoteWindow>>,
     ) -> Result<Status, Violation> {
-        let start = window.range.start();
+        let (start, id) = (window.range.start(), u64::from(window.id.0));
         let mut tables = self.tables.lock();
         if tables.closed {
             // The window is released when it is dropped, after the lock; the peer, which hears that
             // this end is closed, does not wait for an answer.
             drop(tables);
             return Ok(Status::Unknown);
+        }
+        if window.protection & UNLISTED != 0 {
+            if tables.unlisted.get(&id).is_some() {
+                drop(tables);
+                return Err("it offers a window that it has offered".into());
+            }
+            // None was there.
+            tables.unlisted.insert(node.into_node(id, window));
+            return Ok(Status::Done);
         }
         if address_space::overlaps(&tables.windows, window.range) {
             drop(tables);
@@ -464,7 +483,7 @@ impl RemoteWindows {
             .is_some_and(|window| window.id == id);
         let removed = match known {
             true => tables.windows.remove(&offset),
-            false => None,
+            false => tables.unlisted.remove(&u64::from(id.0)),
         };
         drop(tables);
         removed.is_some_and(RemoteWindow::let_go)

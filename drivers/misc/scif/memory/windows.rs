@@ -13,6 +13,7 @@
 mod packed_extents;
 mod register;
 mod revocation;
+mod unlisted;
 mod unregister;
 
 use super::{
@@ -134,6 +135,8 @@ pub(crate) struct Windows {
     lent: Atomic<bool>,
     /// Whether there ever was one whose pages are used for something else when it gives them up.
     unheld: Atomic<bool>,
+    /// How many the peer may be using that lie nowhere.
+    unlisted: Atomic<usize>,
     #[pin]
     tables: Mutex<Tables>,
     /// Who offers a window to the peer.
@@ -170,6 +173,7 @@ impl Windows {
                 used: Atomic::new(false),
                 lent: Atomic::new(false),
                 unheld: Atomic::new(false),
+                unlisted: Atomic::new(0),
                 tables <- new_mutex!(
                     Tables {
                         active: RBTree::new(),

@@ -107,6 +107,8 @@ pub(super) struct Request {
     pub(super) parts: (u64, u64),
     /// The caller waits for the result.
     pub(super) synchronous: bool,
+    /// Somebody waits for its end who does not look at the engine.
+    pub(super) announces: bool,
     /// Who is told of its end, and as which number he knows it.
     pub(super) completion: Arc<dyn Completion>,
     pub(super) number: u64,
@@ -214,7 +216,7 @@ impl Transfer {
             direction, parts, ..
         } = request;
         let (completion, number) = (request.completion.clone(), request.number);
-        let interrupt = request.synchronous && request.bytes() > LARGE;
+        let interrupt = request.announces || request.synchronous && request.bytes() > LARGE;
         let transfer = Self {
             completion: request.completion,
             number,

@@ -7,7 +7,8 @@
 //! the call returns; one by engine ends in `transfer.rs`.
 //!
 //! Which way: `SCIF_RMA_USECPU`, or no engine, means CPU. Otherwise the engine of the channel, except
-//! for what the CPU copies faster (`crossover.rs`). An engine that has stopped is no engine.
+//! for what the CPU copies faster (`crossover.rs`). An engine that has stopped is no engine. Large reads
+//! may be left to the peer's engine: `transfers/pulled.rs`, and for the peer `transfers/pushed.rs`.
 //!
 //! `SCIF_RMA_ORDERED`: the part in the last cache line of the source goes last, by itself.
 
@@ -15,7 +16,6 @@ use super::{
     at_once::AtOnce,
     caches::Caches,
     cpu_copy,
-    crossover::Crossover,
     marks::{
         Marks,
         Progress, //
@@ -28,6 +28,7 @@ use super::{
         Surroundings,
         Transfer, //
     },
+    ways::Ways,
 };
 use crate::{
     arguments::{
@@ -64,6 +65,9 @@ use kernel::{
     sync::Arc, //
 };
 
+mod pulled;
+pub(crate) mod pushed;
+
 /// Where the local side of a transfer comes from.
 enum Source {
     Windows(Range),
@@ -72,17 +76,33 @@ enum Source {
     Kept(LocalPiece, PeerUse),
 }
 
+/// Which way a transfer goes.
+struct Way<'a> {
+    /// The engine; none if it is for the CPU.
+    route: Option<&'a EngineRoute>,
+    /// The peer is asked first.
+    by_peer: bool,
+}
+
 /// See the head of this file.
 pub(crate) struct Transfers {
     channel: Arc<Channel>,
     windows: Arc<Windows>,
     remote_windows: Arc<RemoteWindows>,
     caches: Arc<Caches>,
-    crossover: Arc<Crossover>,
+    ways: Arc<Ways>,
     cache: Arc<RegistrationCache>,
     pub(super) marks: Arc<Marks>,
     /// Which of the path's engines copies.
     engine: Option<usize>,
+}
+
+/// Where the local side begins: only its low bits mean something.
+fn start_of(local: &LocalSide) -> u64 {
+    match local {
+        LocalSide::Windows(offset) => *offset as u64,
+        LocalSide::Memory(memory) => memory.address() as u64,
+    }
 }
 
 impl Transfers {
@@ -92,7 +112,7 @@ impl Transfers {
         windows: &Arc<Windows>,
         remote_windows: &Arc<RemoteWindows>,
         caches: &Arc<Caches>,
-        crossover: &Arc<Crossover>,
+        ways: &Arc<Ways>,
         engine: Option<usize>,
     ) -> Result<Self> {
         Ok(Self {
@@ -100,7 +120,7 @@ impl Transfers {
             windows: windows.clone(),
             remote_windows: remote_windows.clone(),
             caches: caches.clone(),
-            crossover: crossover.clone(),
+            ways: ways.clone(),
             cache: RegistrationCache::new(channel.peer(), caches)?,
             marks: Marks::new(channel, engine)?,
             engine,
@@ -119,6 +139,7 @@ impl Transfers {
 
     /// Waits until all have ended, and runs what waits behind them. May sleep.
     pub(crate) fn drain(&self) {
+        self.ways.pulls.drain(&self.channel, &self.windows);
         self.marks.drain();
         self.marks.run_deferred();
     }
@@ -151,15 +172,30 @@ impl Transfers {
         self.cache.close_soon();
     }
 
+    /// The way for a transfer.
+    fn choose_way(
+        &self,
+        direction: Direction,
+        local: &LocalSide,
+        remote: Range,
+        options: TransferOptions,
+    ) -> Way<'_> {
+        let route = self.choose_engine(direction, start_of(local), remote, options);
+        let by_peer = route.is_some() && self.may_be_pulled(direction, local, remote, options);
+        Way { route, by_peer }
+    }
+
     /// The engine for a transfer; none if it is for the CPU.
     fn choose_engine(
         &self,
         direction: Direction,
-        (local_start, remote): (u64, Range),
+        local_start: u64,
+        remote: Range,
         options: TransferOptions,
     ) -> Option<&EngineRoute> {
         let by_processor = options.use_cpu
             || self
+                .ways
                 .crossover
                 .by_processor(direction, remote.len(), options.synchronous);
         if by_processor {
@@ -191,12 +227,8 @@ impl Transfers {
         let remote_range = Range::new(remote, len);
         let remote_range = remote_range.map_err(|_| self.channel.end_or(ENXIO))?;
         let (local_need, remote_need) = direction.needs();
-        let local_start = match local {
-            LocalSide::Windows(offset) => *offset as u64,
-            LocalSide::Memory(memory) => memory.address() as u64,
-        };
-        let route = self.choose_engine(direction, (local_start, remote_range), options);
-        if route.is_none() {
+        let mut way = self.choose_way(direction, local, remote_range, options);
+        if way.route.is_none() {
             let at_once = self.at_once(direction, local, remote_range, options);
             if at_once.copy().is_some() {
                 return Ok(());
@@ -204,18 +236,17 @@ impl Transfers {
         }
         self.channel.check_established()?;
         // Outside of the peer: how long pinning takes, is up to the process.
-        let account = route.is_some() && !options.synchronous;
-        let source = self.source(direction, local, remote_range, (account, options.use_cache))?;
+        let source = self.source(&mut way, direction, local, remote_range, options)?;
         let surroundings = self.enter()?;
         // Looked up now: who pins for long must not begin what the peer thinks is over.
         let sides = Sides {
             remote: self.cover_remote(remote_range, remote_need)?,
-            local: self.local_pieces(source, local_need, route)?,
+            local: self.local_pieces(source, local_need, way.route)?,
         };
         let visible_from = match direction {
             Direction::Read => remote_range.start(),
             // Windows and memory of the process are aligned to pages alike.
-            Direction::Write => local_start,
+            Direction::Write => start_of(local),
         };
         let request = Request {
             direction,
@@ -225,12 +256,24 @@ impl Transfers {
                 false => (len, 0),
             },
             synchronous: options.synchronous,
+            announces: false,
             number: self.marks.begin()?.0,
             completion: self.marks.clone(),
             surroundings,
         };
-        self.trace_submit(&request, local, remote, options, route.is_some());
-        match route {
+        self.trace_submit(&request, local, remote, options, way.route.is_some());
+        self.carry_out(&way, request, local, remote)
+    }
+
+    fn carry_out(&self, way: &Way<'_>, request: Request, local: &LocalSide, remote: i64) -> Result {
+        let request = match way.by_peer {
+            true => match self.copy_by_peer(request, remote, local) {
+                Ok(result) => return result,
+                Err(request) => request,
+            },
+            false => request,
+        };
+        match way.route {
             Some(route) => self.copy_by_engine(route, request, local.is_lent()),
             None => self.copy_by_cpu(request),
         }
@@ -239,10 +282,11 @@ impl Transfers {
     /// The local side, of which memory of the caller is taken.
     fn source(
         &self,
+        way: &mut Way<'_>,
         direction: Direction,
         local: &LocalSide,
         remote: Range,
-        (account, use_cache): (bool, bool),
+        options: TransferOptions,
     ) -> Result<Source> {
         let memory = match local {
             LocalSide::Windows(offset) => {
@@ -254,7 +298,7 @@ impl Transfers {
         // Looked at first, so that what is pinned is no more than there are windows for.
         let (_, remote_need) = direction.needs();
         drop(self.cover_remote(remote, remote_need)?);
-        self.take_memory(memory, direction == Direction::Read, account, use_cache)
+        self.take_memory_for(way, memory, direction, options)
     }
 
     fn at_once<'a>(
@@ -356,6 +400,27 @@ impl Transfers {
             is_reported: true,
         });
         result
+    }
+
+    /// Memory of the caller for a transfer. One that the peer makes may keep it for longer than the call
+    /// takes; if the limit leaves no room for that, it goes another way.
+    fn take_memory_for(
+        &self,
+        way: &mut Way<'_>,
+        memory: &Buffer,
+        direction: Direction,
+        options: TransferOptions,
+    ) -> Result<Source> {
+        let writable = direction == Direction::Read;
+        let outlives = way.route.is_some() && !options.synchronous;
+        let take = |account| self.take_memory(memory, writable, account, options.use_cache);
+        match take(outlives || way.by_peer) {
+            Err(EAGAIN) if way.by_peer && !outlives => {
+                way.by_peer = false;
+                take(false)
+            }
+            taken => taken,
+        }
     }
 
     /// Memory of the caller: what is kept of it, or taken now.

@@ -9,8 +9,9 @@
 //! 3. `watch`: watches of address spaces end, which a process can draw out
 //! 4. `unhurried`: what may take its time, and nobody waits for but at unload: what engines have done is
 //!    looked for and let go, and it is measured what they are worth
-//! 5. `engines`: engines that have stopped are given back, and what they have left undone ends
-//! 6. `completion`: what waits behind transfers that have ended runs
+//! 5. `copies`: what waits for room in an engine's ring is started
+//! 6. `engines`: engines that have stopped are given back, and what they have left undone ends
+//! 7. `completion`: what waits behind transfers that have ended runs
 
 use crate::sys::workqueue::Queue;
 use kernel::{
@@ -24,6 +25,7 @@ pub(crate) struct WorkQueues {
     pub(crate) control: Queue,
     pub(crate) watch: Queue,
     pub(crate) unhurried: Queue,
+    pub(crate) copies: Queue,
     pub(crate) engines: Queue,
     pub(crate) completion: Queue,
 }
@@ -37,6 +39,7 @@ impl WorkQueues {
                 control: Queue::ordered(c"scif_control")?,
                 watch: Queue::background(c"scif_watch")?,
                 unhurried: Queue::background(c"scif_unhurried")?,
+                copies: Queue::unbound_highpri(c"scif_copies")?,
                 engines: Queue::background(c"scif_engines")?,
                 completion: Queue::unbound_highpri(c"scif_completion")?,
             },
@@ -50,6 +53,7 @@ impl WorkQueues {
         self.link.flush();
         self.control.flush();
         self.unhurried.flush();
+        self.copies.flush();
         self.engines.flush();
         self.completion.flush();
         self.watch.flush();

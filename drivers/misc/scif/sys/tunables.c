@@ -17,3 +17,8 @@ int scif_tunable_dma_threshold = -1;
 module_param_named(dma_threshold, scif_tunable_dma_threshold, int, 0644);
 MODULE_PARM_DESC(dma_threshold,
 		 "Bytes up to which transfers go by CPU; -1: as many as it copies faster");
+
+int scif_tunable_push_threshold = -1;
+module_param_named(push_threshold, scif_tunable_push_threshold, int, 0644);
+MODULE_PARM_DESC(push_threshold,
+		 "Bytes up to which this node's engine reads; what is more, the peer's writes; -1: as is faster");

@@ -8,5 +8,6 @@
 
 extern unsigned int scif_tunable_busy_poll_us;
 extern int scif_tunable_dma_threshold;
+extern int scif_tunable_push_threshold;
 
 #endif /* SCIF_SYS_TUNABLES_H */

@@ -18,3 +18,10 @@ pub(crate) fn dma_threshold() -> i32 {
     // SAFETY: As above.
     unsafe { (&raw const own::scif_tunable_dma_threshold).read_volatile() }
 }
+
+/// Bytes up to which this node's engine reads from a peer, beyond which the peer's writes; negative to
+/// have it measured. Any context.
+pub(crate) fn push_threshold() -> i32 {
+    // SAFETY: As above.
+    unsafe { (&raw const own::scif_tunable_push_threshold).read_volatile() }
+}

@@ -232,6 +232,8 @@ fn messages_have_their_numbers() {
             (17, "FenceDone"),
             (18, "WindowRevokeDone"),
             (19, "Signal"),
+            (21, "PushWanted"),
+            (22, "PushDone"),
         ]
     );
 }

@@ -184,7 +184,7 @@ impl Windows {
         self.activate(window)
     }
 
-    fn push(&self, window: &Window, granted: bool, offered: &mut bool) -> Result {
+    pub(super) fn push(&self, window: &Window, granted: bool, offered: &mut bool) -> Result {
         // One after another, so that a process can't fill the peer with half offers.
         let _offering = self.offering.lock()?;
         let target = self.channel.remote()?;

@@ -226,6 +226,7 @@ impl NtbLink {
     /// Lets go of all that the peer could still have written to. May sleep.
     pub(super) fn release_kept(&self) {
         self.inner.lock().grace.release();
+        self.queues.copies.flush();
         self.queues.completion.flush();
         self.queues.control.flush();
     }

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Copies that a peer wants this node to make: what it may ask for, and what becomes of the rest. There
+//! is no engine here, so nothing is copied: ENODEV says that it would be.
+
+use super::{
+    bed::{
+        Bed,
+        Pair, //
+    },
+    windows::ANYWHERE, //
+};
+use crate::{
+    arguments::{
+        WindowOptions,
+        PROTECTION_READ,
+        PROTECTION_WRITE,
+        UNLISTED, //
+    },
+    endpoint::Endpoint,
+    logic::{
+        envelope::ChannelId,
+        messages::{
+            Message,
+            WindowId, //
+        },
+    },
+    rma::transfers::pushed::Asked,
+    sys::test_memory::TestMemory,
+};
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*, //
+};
+
+const PAGE: u64 = PAGE_SIZE as u64;
+
+/// An id that the module does not choose.
+const WINDOW: WindowId = WindowId(0x7777);
+
+/// Wants an end to copy between windows that it sees at these offsets.
+fn asked(source: i64, destination: i64, len: u64) -> Asked {
+    Asked {
+        token: 1,
+        ordered: false,
+        source: source as u64,
+        destination: destination as u64,
+        len,
+        window: None,
+    }
+}
+
+/// What becomes of it.
+fn try_push(endpoint: &Endpoint, asked: &Asked) -> Result<Result> {
+    let connection = endpoint.connection()?;
+    // All that was offered has come.
+    connection.channel.catch_up();
+    Ok(connection.transfers.would_push(asked))
+}
+
+/// Offers an end a page of memory that lies nowhere.
+fn offer(bed: &Bed, to: &Endpoint, protection: u32) -> Result {
+    let target = ChannelId(to.facts().channel.ok_or(EINVAL)?);
+    bed.peer()?.post(&Message::WindowOffer {
+        target,
+        window: WINDOW,
+        protection,
+        offset: 0,
+        len: PAGE,
+        extents: 1,
+        wants_answer: 0,
+        // Nothing is written there.
+        first: [1 << 30, 0],
+    })?;
+    bed.settle();
+    Ok(())
+}
+
+#[kunit_tests(scif_endpoint_pushes)]
+mod cases {
+    use super::*;
+
+    #[test]
+    fn only_what_is_registered_and_allowed_is_pushed() -> Result {
+        let bed = Bed::new()?;
+        let Pair { near, far } = bed.pair()?;
+        let memory = TestMemory::new(2)?;
+        let source = near.register(memory.buffer(), 0, ANYWHERE)?;
+        let destination = far.register(memory.buffer(), 0, ANYWHERE)?;
+        let with = |protection| WindowOptions {
+            protection,
+            fixed: false,
+        };
+        let unreadable = near.register(memory.buffer(), 0, with(PROTECTION_WRITE))?;
+        let read_only = far.register(memory.buffer(), 0, with(PROTECTION_READ))?;
+        let outcome = |source, destination, len| {
+            let outcome = try_push(&near, &asked(source, destination, len));
+            outcome.unwrap_or(Err(ENOTCONN))
+        };
+        assert_eq!(outcome(source, destination, 2 * PAGE), Err(ENODEV));
+        assert_eq!(outcome(source + 1, destination + 7, PAGE), Err(ENODEV));
+        assert_eq!(outcome(source, destination, 5 * PAGE), Err(ENXIO));
+        assert_eq!(outcome(0, destination, 8), Err(ENXIO));
+        assert_eq!(outcome(source, 0, 8), Err(ENXIO));
+        assert_eq!(outcome(-8, destination, 8), Err(ENXIO));
+        assert_eq!(outcome(source, -8, 8), Err(ENXIO));
+        assert_eq!(outcome(source, destination, u64::MAX), Err(ENXIO));
+        assert_eq!(outcome(unreadable, destination, 8), Err(EACCES));
+        assert_eq!(outcome(source, read_only, 8), Err(EACCES));
+        near.unregister(source, 2 * PAGE)?;
+        assert_eq!(outcome(source, destination, 8), Err(ENXIO));
+        drop((near, far));
+        bed.end()
+    }
+
+    #[test]
+    fn a_window_for_one_push_serves_for_one() -> Result {
+        let bed = Bed::new()?;
+        let Pair { near, far } = bed.pair()?;
+        let memory = TestMemory::new(1)?;
+        let source = near.register(memory.buffer(), 0, ANYWHERE)?;
+        let outcome = |at, len| {
+            let asked = Asked {
+                window: Some(WINDOW),
+                ..asked(source, at, len)
+            };
+            try_push(&near, &asked).unwrap_or(Err(ENOTCONN))
+        };
+        assert_eq!(outcome(0, 8), Err(ENXIO));
+        // Taken away, whatever becomes of it.
+        for (protection, at, len, error) in [
+            (PROTECTION_WRITE, 8, PAGE - 8, ENODEV),
+            (PROTECTION_WRITE, 8, PAGE, ENXIO),
+            (PROTECTION_WRITE, -1, 8, ENXIO),
+            (PROTECTION_READ, 0, 8, EACCES),
+        ] {
+            offer(&bed, &near, protection | UNLISTED)?;
+            assert_eq!(outcome(at, len), Err(error));
+            assert_eq!(outcome(at, len), Err(ENXIO));
+        }
+        // It is not found in any other way.
+        offer(&bed, &near, PROTECTION_WRITE | UNLISTED)?;
+        let listed = try_push(&near, &asked(source, 0, 8))?;
+        assert_eq!(listed, Err(ENXIO));
+        let is_over = bed.peer()?.is_over();
+        assert!(!is_over);
+        drop((near, far));
+        bed.end()
+    }
+
+    #[test]
+    fn whoever_offers_one_twice_is_lost() -> Result {
+        let bed = Bed::new()?;
+        let Pair { near, far } = bed.pair()?;
+        let peer = bed.peer()?;
+        offer(&bed, &near, PROTECTION_WRITE | UNLISTED)?;
+        let before = peer.is_over();
+        offer(&bed, &near, PROTECTION_WRITE | UNLISTED)?;
+        let after = peer.is_over();
+        drop(peer);
+        drop((near, far));
+        bed.end()?;
+        assert_eq!((before, after), (false, true));
+        Ok(())
+    }
+
+    #[test]
+    fn whatever_a_peer_wants_is_answered() -> Result {
+        let bed = Bed::new()?;
+        let Pair { near, far } = bed.pair()?;
+        let target = ChannelId(near.facts().channel.ok_or(EINVAL)?);
+        let peer = bed.peer()?;
+        // More than there can be at once, of a connection that is there and of one that is not.
+        for token in 0..1000 {
+            let odd = token % 2 != 0;
+            peer.post(&Message::PushWanted {
+                target: if odd { target } else { ChannelId(0x7ff) },
+                token,
+                ordered: 0,
+                source: u64::MAX - u64::from(token),
+                destination: 0,
+                len: u64::MAX,
+                window: token / 2,
+            })?;
+        }
+        bed.settle();
+        let is_over = peer.is_over();
+        drop(peer);
+        assert!(!is_over);
+        drop((near, far));
+        bed.end()
+    }
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that is no window, offered to the peer for one copy into it.
+//!
+//! It becomes a window that lies nowhere: nobody finds it, on neither side, but who is told its id. The
+//! copy takes it away, so the peer lets go of it when that has ended, and until then it stays pinned as
+//! any window does, whatever becomes of the peer. It counts as one of those that the peer has granted; if
+//! it hasn't, the memory is not offered at all, as nobody waits for an answer.
+
+use super::Windows;
+use crate::{
+    arguments::{
+        PROTECTION_WRITE,
+        UNLISTED, //
+    },
+    logic::{
+        address_space::Range,
+        envelope::ChannelId,
+        messages::{
+            Message,
+            WindowId, //
+        },
+    },
+    memory::{
+        exports::ExportOwner,
+        local::LocalMemory,
+        window::Window, //
+    },
+    sys::pages::Pages,
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Full,
+            Relaxed, //
+        },
+        Arc, //
+    },
+};
+
+/// Whose such a window is.
+struct Owner(Arc<Windows>);
+
+impl ExportOwner for Owner {
+    fn released(&self, _window: &Arc<Window>) {
+        self.0.unlisted.fetch_sub(1, Full);
+        self.0.channel.wake();
+    }
+
+    fn channel(&self) -> ChannelId {
+        self.0.channel.id
+    }
+}
+
+impl Windows {
+    /// Offers pages of a process that may be written. The caller is inside the peer, and has it told next
+    /// what they are for. EAGAIN if the peer has not granted them. Killable.
+    pub(crate) fn offer_unlisted(self: &Arc<Self>, pages: &Arc<Pages>) -> Result<WindowId> {
+        let id = self.exports.new_id();
+        // That number stands for none.
+        if id.0 == 0 {
+            return Err(EAGAIN);
+        }
+        let range = Range::from_parts(0, pages.size() as u64).map_err(|_| EINVAL)?;
+        let export = self.channel.path().export(pages)?;
+        let memory = LocalMemory::new(pages.clone());
+        let protection = PROTECTION_WRITE | UNLISTED;
+        let window = Window::new(id, range, protection, memory, export)?;
+        let owner = Arc::new(Owner(self.clone()), GFP_KERNEL_ACCOUNT)?;
+        self.unlisted.fetch_add(1, Relaxed);
+        let granted = self
+            .exports
+            .add(self.channel.peer(), &window, owner)
+            .inspect_err(|_| {
+                self.unlisted.fetch_sub(1, Relaxed);
+            })?;
+        let mut offered = false;
+        let pushed = match granted {
+            true => self.push(&window, true, &mut offered),
+            false => Err(EAGAIN),
+        };
+        if pushed.is_err() {
+            match offered {
+                true => self.withdraw_unlisted(id),
+                false => self.exports.release(id),
+            }
+        }
+        pushed.map(|()| id)
+    }
+
+    /// The peer was not told after all what the memory is for.
+    pub(crate) fn withdraw_unlisted(&self, window: WindowId) {
+        // With the peer lost, it is the session's end that lets go.
+        if let Ok(target) = self.channel.remote() {
+            let _ = self.channel.post(&Message::WindowRevoke {
+                target,
+                window,
+                offset: 0,
+            });
+        }
+    }
+
+    /// How many of them the peer may be using. Any context.
+    pub(crate) fn count_unlisted(&self) -> usize {
+        self.unlisted.load(Relaxed)
+    }
+}

@@ -1,0 +1,378 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Reads that the peer's engine makes: it is asked to write what is to be read into windows of this end.
+//!
+//! A read across a bus waits for its answer, a write does not: see `pull_threshold.rs` for when this is
+//! worth it. Memory that is no window is offered as one for this alone (`memory/windows/unlisted.rs`). A *pull* is a transfer as any other. It keeps the windows of both sides, the peer and the
+//! channel in use until the peer has answered; it has a number, on which fences rest, and its end is
+//! told to whom the end of others is. The other side is `pushes.rs`.
+//!
+//! A peer that does not want to has written nothing and will not: then this end's engine reads. One that
+//! is lost ends all of them with an error; windows that it could still write to stay as long as they do
+//! for any other reason (`memory/exports.rs`). One that answers none of them for long is lost.
+//!
+//! Lock: `table` is a leaf.
+
+use super::transfer::{
+    Completion,
+    Ended,
+    Request,
+    Transfer, //
+};
+use crate::{
+    arguments::Direction,
+    logic::{
+        hello,
+        messages::{
+            Message,
+            Status,
+            WindowId, //
+        },
+    },
+    memory::windows::Windows,
+    peer::{
+        channel::Channel,
+        Peer, //
+    },
+};
+use kernel::{
+    impl_has_work, new_spinlock, new_work,
+    prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNodeReservation, //
+    },
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        Arc,
+        ArcBorrow,
+        SpinLock, //
+    },
+    time::Delta,
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+
+/// What a peer takes of them at once; the others are read by this end.
+pub(super) const MOST: usize = 256;
+
+/// A peer that has answered none for so long is not able to any more: its engine would have been given
+/// up long before.
+const SILENCE: Delta = Delta::from_secs(30);
+
+const RUNNING: i32 = 1;
+
+/// Where the peer is to write.
+#[derive(Clone, Copy)]
+pub(super) enum Destination {
+    /// At this offset in windows of this end.
+    Registered(u64),
+    /// At this offset in a window that was offered for this alone.
+    Unlisted(WindowId, u64),
+}
+
+/// One that the peer has not answered, and what it keeps in use.
+struct Asked {
+    pull: Arc<Pull>,
+    request: Request,
+}
+
+impl Asked {
+    /// Tells the result, then lets go of what it keeps. May sleep.
+    fn end(self, result: Result) {
+        self.pull.end(result);
+    }
+
+    /// Has this end's engine read. Any context.
+    fn read_here(self) {
+        let Self { pull, request } = self;
+        *pull.request.lock() = Some(request);
+        // It is enqueued once, so this can't fail.
+        let _ = pull.channel.queues().copies.enqueue(pull.clone());
+    }
+}
+
+struct Table {
+    /// By the tokens that the peer knows.
+    asked: RBTree<u32, Asked>,
+    count: usize,
+    next_token: u32,
+    /// The peer is lost.
+    closed: bool,
+}
+
+/// Those that one peer was asked for.
+#[pin_data]
+pub(crate) struct Pulls {
+    peer: Arc<Peer>,
+    #[pin]
+    table: SpinLock<Table>,
+    /// How many it has answered.
+    answers: Atomic<u64>,
+    /// It has said that it has no engine.
+    in_vain: Atomic<bool>,
+}
+
+/// See the head of this file.
+#[pin_data]
+pub(super) struct Pull {
+    channel: Arc<Channel>,
+    number: u64,
+    direction: Direction,
+    bytes: u64,
+    synchronous: bool,
+    completion: Arc<dyn Completion>,
+    /// Which of the path's engines reads if the peer's does not write.
+    engine: Option<usize>,
+    /// RUNNING, 0, or an errno (negative) once it has ended.
+    result: Atomic<i32>,
+    /// For the engine, if the peer does not want to.
+    #[pin]
+    request: SpinLock<Option<Request>>,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Pull { self.work }
+}
+
+/// The peer does not want to: reads by this end's engine.
+impl WorkItem for Pull {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let request = this.request.lock().take();
+        let Some(mut request) = request else { return };
+        let Some(route) = this.channel.path().engine(this.engine) else {
+            this.end(Err(EIO));
+            return;
+        };
+        request.completion = this.clone();
+        // Its end is told in any case.
+        let _ = Transfer::start(route, request);
+    }
+}
+
+impl Completion for Pull {
+    fn transfer_ended(self: ArcBorrow<'_, Self>, ended: &Ended) {
+        self.end(ended.result);
+    }
+}
+
+impl Pull {
+    fn new(channel: &Arc<Channel>, engine: Option<usize>, request: &Request) -> Result<Arc<Self>> {
+        let init = pin_init!(Self {
+            channel: channel.clone(),
+            number: request.number,
+            direction: request.direction,
+            bytes: request.bytes(),
+            synchronous: request.synchronous,
+            completion: request.completion.clone(),
+            engine,
+            result: Atomic::new(RUNNING),
+            request <- new_spinlock!(None, "Pull::request"),
+            work <- new_work!("Pull::work"),
+        });
+        Arc::pin_init(init, GFP_KERNEL_ACCOUNT)
+    }
+
+    /// None while it runs. Any context.
+    pub(super) fn result(&self) -> Option<Result> {
+        match self.result.load(Acquire) {
+            RUNNING => None,
+            0 => Some(Ok(())),
+            errno => Some(Err(Error::from_errno(errno))),
+        }
+    }
+
+    /// It has ended; called once. Soft interrupt context, or any other but hard interrupts.
+    fn end(&self, result: Result) {
+        let errno = result.err().map_or(0, |error| error.to_errno());
+        self.result.store(errno, Release);
+        self.completion.as_arc_borrow().transfer_ended(&Ended {
+            number: self.number,
+            direction: self.direction,
+            bytes: self.bytes,
+            result,
+            is_reported: self.synchronous,
+        });
+    }
+}
+
+impl Pulls {
+    /// None yet. May sleep.
+    pub(super) fn new(peer: &Arc<Peer>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                peer: peer.clone(),
+                table <- new_spinlock!(
+                    Table {
+                        asked: RBTree::new(),
+                        count: 0,
+                        next_token: 0,
+                        closed: false,
+                    },
+                    "Pulls::table"
+                ),
+                answers: Atomic::new(0),
+                in_vain: Atomic::new(false),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Whether the peer may be asked. Any context.
+    pub(super) fn are_possible(&self) -> bool {
+        self.peer.features & hello::PUSHES != 0 && !self.in_vain.load(Relaxed)
+    }
+
+    /// Asks the peer for what is requested, which is read from its windows at `source`; the channel's
+    /// `engine` reads if it does not want to. Gives the request back if that can't be done. May sleep,
+    /// does not wait for the peer.
+    pub(super) fn start(
+        &self,
+        channel: &Arc<Channel>,
+        engine: Option<usize>,
+        (source, destination): (u64, Destination),
+        request: Request,
+    ) -> Result<Arc<Pull>, Request> {
+        let (len, ordered) = (request.bytes(), request.parts.1 > 0);
+        let Ok(target) = channel.remote() else {
+            return Err(request);
+        };
+        let (window, destination) = match destination {
+            Destination::Registered(offset) => (0, offset),
+            Destination::Unlisted(window, offset) => (window.0, offset),
+        };
+        let Ok(pull) = Pull::new(channel, engine, &request) else {
+            return Err(request);
+        };
+        let token = self.add(&pull, request)?;
+        // A peer that can't be told is lost, which ends it.
+        let _ = channel.post(&Message::PushWanted {
+            target,
+            token,
+            ordered: ordered.into(),
+            source,
+            destination,
+            len,
+            window,
+        });
+        Ok(pull)
+    }
+
+    /// Returns the token for the peer, or the request if there is no place for it.
+    fn add(&self, pull: &Arc<Pull>, request: Request) -> Result<u32, Request> {
+        let Ok(node) = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT) else {
+            return Err(request);
+        };
+        let pull = pull.clone();
+        let mut table = self.table.lock();
+        let Some(token) = table.free_token() else {
+            return Err(request);
+        };
+        // None was there: the token is free.
+        table
+            .asked
+            .insert(node.into_node(token, Asked { pull, request }));
+        table.count += 1;
+        Ok(token)
+    }
+
+    fn take(&self, token: u32) -> Option<Asked> {
+        let node = {
+            let mut table = self.table.lock();
+            let node = table.asked.remove_node(&token)?;
+            table.count -= 1;
+            node
+        };
+        Some(node.to_key_value().1)
+    }
+
+    /// The peer has answered. Called by the control work.
+    pub(crate) fn answered(&self, token: u32, status: Status) {
+        // An answer to what was not asked, or not any more, is none of our business.
+        let Some(asked) = self.take(token) else {
+            return;
+        };
+        self.answers.add(1, Relaxed);
+        match status {
+            Status::Done => asked.end(Ok(())),
+            Status::TransferFailed => asked.end(Err(EIO)),
+            refused => {
+                if refused == Status::OutOfReach {
+                    self.in_vain.store(true, Relaxed);
+                }
+                asked.read_here();
+            }
+        }
+    }
+
+    /// Returns when none of the channel's waits for the peer any more, and the peer has let go of the memory
+    /// that it was offered for them, or is lost. May sleep.
+    pub(super) fn drain(&self, channel: &Arc<Channel>, windows: &Windows) {
+        let Ok(waiters) = channel.waiters() else {
+            return;
+        };
+        let are_released = || windows.count_unlisted() == 0 || channel.is_over();
+        let done = || (!self.has_any_of(channel) && are_released()).then_some(());
+        loop {
+            let answers = self.answers.load(Relaxed);
+            if waiters
+                .wait_uninterruptible_timeout(SILENCE, done)
+                .is_some()
+            {
+                return;
+            }
+            if self.answers.load(Relaxed) == answers {
+                self.peer.fail("it does not answer those who want to read");
+            }
+        }
+    }
+
+    fn has_any_of(&self, channel: &Arc<Channel>) -> bool {
+        let table = self.table.lock();
+        let mut asked = table.asked.values();
+        asked.any(|asked| Arc::ptr_eq(&asked.pull.channel, channel))
+    }
+
+    /// The peer is lost: ends all, for good. May sleep.
+    pub(crate) fn lost(&self) {
+        loop {
+            let first = {
+                let mut table = self.table.lock();
+                table.closed = true;
+                let first = table.asked.keys().next().copied();
+                first
+            };
+            let Some(token) = first else { return };
+            if let Some(asked) = self.take(token) {
+                asked.end(Err(ENODEV));
+            }
+        }
+    }
+}
+
+impl Table {
+    /// None if there are too many, or the peer is lost.
+    fn free_token(&mut self) -> Option<u32> {
+        if self.closed || self.count >= MOST {
+            return None;
+        }
+        // There are fewer of them than numbers.
+        while self.asked.get(&self.next_token).is_some() {
+            self.next_token = self.next_token.wrapping_add(1);
+        }
+        let token = self.next_token;
+        self.next_token = token.wrapping_add(1);
+        Some(token)
+    }
+}

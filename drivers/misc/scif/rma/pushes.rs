@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Copies into the peer's windows that the peer has asked for: what it reads, this end's engine writes.
+//!
+//! What is asked for was checked (`transfers/pushed.rs`) when it comes here; see `pulls.rs` for the
+//! asking side. The control work does not start it, as that waits while an engine's ring is full: a
+//! work item does, one after another. The end of a copy is noted in a soft interrupt, and another work
+//! item tells the peer of all that have ended since it last did, for which it is rung once.
+//!
+//! They have no numbers: fences of this end know nothing of them. They keep the windows, the channel and
+//! the peer in use as transfers of this end do.
+//!
+//! Locks: `waiting` is one that may sleep, `ended` is taken in soft interrupts; both are leaves.
+
+use super::{
+    pulls,
+    transfer::{
+        Completion,
+        Ended,
+        Request,
+        Transfer, //
+    },
+};
+use crate::{
+    logic::messages::{
+        Message,
+        Status, //
+    },
+    peer::Peer,
+};
+use kernel::{
+    impl_has_work, new_mutex, new_spinlock_irq, new_work,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        ArcBorrow,
+        Mutex,
+        SpinLockIrq, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+
+/// How many of a peer there can be at once, until they are answered: a peer does not ask for more.
+const MOST: usize = pulls::MOST;
+
+/// A copy that was asked for and has not begun.
+struct Wanted {
+    /// Which of the path's engines makes it.
+    engine: Option<usize>,
+    request: Request,
+}
+
+/// Those of one peer.
+#[pin_data]
+pub(crate) struct Pushes {
+    peer: Arc<Peer>,
+    /// How many there are.
+    count: Atomic<usize>,
+    #[pin]
+    waiting: Mutex<KVVec<Wanted>>,
+    /// What the peer is to be told; has room for all there can be.
+    #[pin]
+    ended: SpinLockIrq<KVec<(u32, Status)>>,
+    #[pin]
+    starter: Work<Self>,
+    #[pin]
+    teller: Work<Self, 1>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Pushes { self.starter }
+    impl HasWork<Self, 1> for Pushes { self.teller }
+}
+
+/// Starts what was asked for.
+impl WorkItem for Pushes {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        loop {
+            let wanted = core::mem::take(&mut *this.waiting.lock());
+            if wanted.is_empty() {
+                return;
+            }
+            for Wanted { engine, request } in wanted {
+                // It keeps the peer in use.
+                match this.peer.path().engine(engine) {
+                    // Its end is told in any case.
+                    Some(route) => drop(Transfer::start(route, request)),
+                    None => this
+                        .as_arc_borrow()
+                        .note(request.number as u32, Status::OutOfReach),
+                }
+            }
+        }
+    }
+}
+
+/// Tells the peer what has ended.
+impl WorkItem<1> for Pushes {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        {
+            let _bell = this.peer.hold_bell();
+            while let Some((token, status)) = this.take_ended() {
+                this.answer(token, status);
+            }
+        }
+        // The peer may want its windows back, which they keep.
+        if let Some(_inside) = this.peer.enter() {
+            for route in this.peer.path().engines() {
+                route.engine.release_ended();
+            }
+        }
+    }
+}
+
+/// Tokens of the peer stand in for numbers.
+impl Completion for Pushes {
+    fn transfer_ended(self: ArcBorrow<'_, Self>, ended: &Ended) {
+        let status = match ended.result {
+            Ok(()) => Status::Done,
+            Err(_) => Status::TransferFailed,
+        };
+        self.note(ended.number as u32, status);
+    }
+}
+
+impl Pushes {
+    /// None yet. May sleep.
+    pub(super) fn new(peer: &Arc<Peer>) -> Result<Arc<Self>> {
+        let ended = KVec::with_capacity(MOST, GFP_KERNEL)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                peer: peer.clone(),
+                count: Atomic::new(0),
+                waiting <- new_mutex!(KVVec::new(), "Pushes::waiting"),
+                ended <- new_spinlock_irq!(ended, "Pushes::ended"),
+                starter <- new_work!("Pushes::starter"),
+                teller <- new_work!("Pushes::teller"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The peer has asked for something: starts what `prepare` makes of it, for one of the path's
+    /// engines, or says why not. Called by the control work.
+    pub(super) fn wanted(
+        self: &Arc<Self>,
+        token: u32,
+        prepare: impl FnOnce(Arc<Self>) -> Result<(usize, Request)>,
+    ) {
+        if self.count.fetch_add(1, Relaxed) >= MOST {
+            self.refuse(token, ENOMEM);
+            return;
+        }
+        let queued = prepare(self.clone()).and_then(|(engine, request)| {
+            let mut waiting = self.waiting.lock();
+            let engine = Some(engine);
+            waiting.push(Wanted { engine, request }, GFP_KERNEL)?;
+            Ok(())
+        });
+        match queued {
+            Ok(()) => {
+                // An error says that it is about to run anyway.
+                let _ = self.peer.queues().copies.enqueue::<_, 0>(self.clone());
+            }
+            Err(error) => self.refuse(token, error),
+        }
+    }
+
+    fn refuse(&self, token: u32, error: Error) {
+        self.answer(
+            token,
+            match error {
+                ENOMEM => Status::NoMemory,
+                ENXIO | EACCES | EINVAL => Status::Unknown,
+                _ => Status::OutOfReach,
+            },
+        );
+    }
+
+    /// Has the peer told. Soft interrupt context, or any other but hard interrupts.
+    fn note(self: ArcBorrow<'_, Self>, token: u32, status: Status) {
+        // There is room for all that are counted.
+        let _ = self.ended.lock().push_within_capacity((token, status));
+        let this: Arc<Self> = self.into();
+        // An error says that it is about to run anyway.
+        let _ = self.peer.queues().completion.enqueue::<_, 1>(this);
+    }
+
+    fn take_ended(&self) -> Option<(u32, Status)> {
+        let mut ended = self.ended.lock();
+        ended.pop()
+    }
+
+    fn answer(&self, token: u32, status: Status) {
+        // It may ask for another one as soon as it hears of this.
+        self.count.fetch_sub(1, Relaxed);
+        // A peer that can't be told is lost.
+        let _ = self.peer.post(&Message::PushDone { token, status });
+    }
+}

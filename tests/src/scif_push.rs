@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Reads that the peer's engine makes, by writing: forced here for every size, as it otherwise
+//! depends on what was measured.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Lab;
+
+use crate::harness::PAIR;
+use crate::harness::Test;
+use crate::loaded::Loaded;
+use crate::scif;
+use crate::scif::Server;
+use crate::scif_conformance;
+use crate::scif_engines;
+use crate::scif_messages_and_rma;
+use crate::scif_messages_and_rma::SCIF_PAIR;
+
+/// Bytes that are read where nothing else is said, at least.
+const READ: u64 = 16 << 20;
+
+/// What the engines of both nodes move while node 0 reads so many MiB from node 1.
+fn moved_by_reads(lab: &Lab, count: &str, depth: &str) -> Result<[u64; 2]> {
+    let server = Server::start(lab, 1)?;
+    let moved = |node| scif::dma_bytes(lab, node);
+    let before = [moved(0)?, moved(1)?];
+    let what = ["bench", "read-bw", "1", "--dma", "--sizes", "1M"];
+    let how = ["--warm-up", "0", "--iterations", count, "--depth", depth];
+    let arguments = [&what[..], &how].concat();
+    scif::run_tool(lab, 0, &arguments)?.success()?;
+    let after = [moved(0)?, moved(1)?];
+    server.stop()?;
+    Ok([after[0] - before[0], after[1] - before[1]])
+}
+
+/// Who copies follows from the parameter.
+fn who(lab: &Lab) -> Result<()> {
+    let is_by_peer = |[here, there]: [u64; 2]| here == 0 && there >= READ;
+    scif::all_by_peer(lab, || {
+        let moved = moved_by_reads(lab, "16", "8")?;
+        ensure!(is_by_peer(moved), "all by the peer: {moved:?}");
+        // More at once than a peer takes.
+        let [here, there] = moved_by_reads(lab, "512", "1024")?;
+        ensure!(here + there >= 512 << 20, "{here} and {there} bytes");
+        ensure!(there >= 256 << 20, "{there} bytes by the peer");
+        scif::set_parameter(lab, "push_threshold", "1048575")?;
+        let moved = moved_by_reads(lab, "16", "8")?;
+        ensure!(is_by_peer(moved), "more than the limit: {moved:?}");
+        scif::set_parameter(lab, "push_threshold", "1048576")?;
+        let moved = moved_by_reads(lab, "16", "8")?;
+        let [here, there] = moved;
+        ensure!(
+            here >= READ && there == 0,
+            "not more than the limit: {moved:?}"
+        );
+        Ok(())
+    })?;
+    for node in 0..2 {
+        scif::check_idle(lab, node)?;
+    }
+    Ok(())
+}
+
+/// At odd offsets and lengths, into windows and into other memory.
+fn transfers(lab: &Lab) -> Result<()> {
+    scif::all_by_peer(lab, || {
+        for (client, server) in [(0, 1), (1, 0)] {
+            scif_messages_and_rma::client_and_server(lab, client, server, 4)?;
+        }
+        let server = scif_engines::start_server(lab)?;
+        let before = scif::dma_bytes(lab, 1)?;
+        scif_engines::run_client(lab, &[])?;
+        let moved = scif::dma_bytes(lab, 1)? - before;
+        ensure!(moved > 0, "the peer's engine had nothing to do");
+        scif_engines::stop(lab, server)
+    })
+}
+
+/// Everything that the interface promises.
+fn conformance(lab: &Lab) -> Result<()> {
+    scif::all_by_peer(lab, || scif_conformance::run(lab, "two"))?;
+    for node in 0..2 {
+        scif::check_idle(lab, node)?;
+    }
+    Ok(())
+}
+
+/// A peer without an engine does not want to: then this node's reads.
+fn refused(lab: &Lab) -> Result<()> {
+    const ALWAYS: &str = "dma_threshold=0 push_threshold=0";
+    scif::load_with(lab, 0, Loaded::LongHeartbeat, ALWAYS)?;
+    let none = format!("{ALWAYS} dma_channels=0");
+    scif::load_with(lab, 1, Loaded::LongHeartbeat, &none)?;
+    for (node, peer) in [(0, 1), (1, 0)] {
+        scif::online(lab, node, peer)?;
+    }
+    scif_messages_and_rma::client_and_server(lab, 0, 1, 4)?;
+    let [here, _] = moved_by_reads(lab, "16", "8")?;
+    ensure!(here >= READ, "{here} bytes by this node");
+    scif::unload_everywhere(lab)
+}
+
+/// The peer's engine goes while it writes. What was under way may fail, all else is right.
+fn engine_goes(lab: &Lab) -> Result<()> {
+    let device = format!("0000:00:{:02x}.0", lab::dma_slot(0));
+    let driver = "/sys/bus/pci/drivers/plx_dma";
+    scif::all_by_peer(lab, || {
+        let server = scif_engines::start_server(lab)?;
+        thread::scope(|scope| {
+            let client = scope.spawn(|| scif_engines::run_client(lab, &[]));
+            thread::sleep(Duration::from_millis(300));
+            lab.shell(1, &format!("echo {device} >{driver}/unbind"))?;
+            client.join().expect("the client's thread")
+        })?;
+        scif_engines::run_client(lab, &[])?;
+        scif_engines::stop(lab, server)
+    })?;
+    lab.shell(1, &format!("echo {device} >{driver}/bind"))?;
+    scif::unload_everywhere(lab)
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("scif_push::who", SCIF_PAIR, who).seconds(120),
+    Test::new("scif_push::transfers", SCIF_PAIR, transfers).seconds(300),
+    Test::new("scif_push::conformance", SCIF_PAIR, conformance).seconds(300),
+    Test::new("scif_push::refused", PAIR, refused)
+        .seconds(120)
+        .releases_engine(),
+    Test::new("scif_push::engine_goes", SCIF_PAIR, engine_goes)
+        .seconds(240)
+        .loses_nodes()
+        .expects(&[
+            "engine",
+            // The windows stay mapped for a device without a driver until they go.
+            "device driver has pending DMA allocations",
+            "DMA-API: Mapped at:",
+        ])
+        .releases_engine(),
+];
