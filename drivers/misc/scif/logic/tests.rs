@@ -148,13 +148,18 @@ fn refuses(message: Message, at: usize, number: u32) -> Result<bool> {
     Ok(Message::from_envelope(&envelope) == Err(Malformed::Field))
 }
 
+/// The kinds of [`MESSAGES`], in order. 20 was one of an earlier version.
+const KINDS: [u8; MESSAGES.len()] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 21, 22,
+];
+
 #[kunit_tests(scif_logic_messages)]
 mod message_cases {
     use super::*;
 
     #[test]
     fn each_message_comes_out_as_it_went_in() {
-        for (message, kind) in MESSAGES.iter().zip(1..) {
+        for (message, kind) in MESSAGES.iter().zip(KINDS) {
             assert_eq!(message.kind(), kind);
             let decoded = Envelope::decode(&message.envelope().encode());
             assert!(decoded.is_ok_and(|it| Message::from_envelope(&it) == Ok(*message)));
@@ -191,8 +196,7 @@ mod message_cases {
                 ..envelope
             };
             assert!(Message::from_envelope(&other) == Err(Malformed::Kind));
-            let beyond = (MESSAGES.len() + 1) as u8;
-            for kind in Iterator::chain(0..1, beyond..=u8::MAX) {
+            for kind in (0..=u8::MAX).filter(|kind| !KINDS.contains(kind)) {
                 let unknown = Envelope { kind, ..envelope };
                 assert!(Message::from_envelope(&unknown) == Err(Malformed::Kind));
             }

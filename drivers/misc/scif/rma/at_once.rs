@@ -35,8 +35,11 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// What is copied: more would keep others from the tables of windows for long.
-pub(super) const LARGEST: u64 = 4096;
+/// What is written at most: more would keep others from the tables of windows for long.
+const LARGEST: u64 = 64 << 10;
+
+/// What is read at most: the processor waits for each load.
+const LARGEST_READ: u64 = 4 << 10;
 
 /// See the head of this file.
 pub(super) struct AtOnce<'a> {
@@ -53,7 +56,11 @@ pub(super) struct AtOnce<'a> {
 impl AtOnce<'_> {
     /// Copies, if it is as simple as that: none if not all was copied. May sleep.
     pub(super) fn copy(&self) -> Option<()> {
-        if self.remote.len() > LARGEST || self.options.ordered {
+        let largest = match self.direction {
+            Direction::Read => LARGEST_READ,
+            Direction::Write => LARGEST,
+        };
+        if self.remote.len() > largest || self.options.ordered {
             return None;
         }
         let _inside = self.channel.enter()?;
@@ -63,22 +70,27 @@ impl AtOnce<'_> {
         let (local_need, remote_need) = self.direction.needs();
         self.remote_windows
             .with(self.remote, remote_need, |window, offset| {
-                let place = self.reach(window, offset)?;
                 match self.local {
                     LocalSide::Windows(start) => {
                         let range = Range::new(*start, self.remote.len()).ok()?;
-                        self.windows.with(range, local_need, |memory, offset| {
-                            self.traced(|| match self.direction {
-                                Direction::Write => place.copy_from(&memory.pages, offset).ok(),
-                                Direction::Read => place.copy_to(&memory.pages, offset).ok(),
+                        self.windows.with(range, local_need, |memory, start| {
+                            let pages = &memory.pages;
+                            self.traced(|| {
+                                self.for_each_piece(window, offset, |place, at, _| {
+                                    match self.direction {
+                                        Direction::Write => place.copy_from(pages, start + at).ok(),
+                                        Direction::Read => place.copy_to(pages, start + at).ok(),
+                                    }
+                                })
                             })
                         })?
                     }
                     // Who wants memory to be kept gets that, and a read has to be sure of all of it.
                     LocalSide::Memory(memory) if self.stores_directly() => self.traced(|| {
-                        let len = memory.len();
-                        let all = place.write_from(0, memory, 0, len).ok()?;
-                        all.then_some(())
+                        self.for_each_piece(window, offset, |place, at, len| {
+                            let all = place.write_from(0, memory, at, len).ok()?;
+                            all.then_some(())
+                        })
                     }),
                     LocalSide::Memory(_) => None,
                 }
@@ -91,14 +103,23 @@ impl AtOnce<'_> {
         self.direction == Direction::Write && !self.options.use_cache
     }
 
-    /// The part of the window that is meant, if that is in one piece.
-    fn reach<'path>(&'path self, window: &RemoteWindow, offset: u64) -> Option<Reached<'path>> {
-        let len = self.remote.len();
-        let (address, contiguous) = window.extents.walk(offset).next(len)?;
-        if contiguous < len {
-            return None;
+    /// Calls `f` with each contiguous piece of the window, from `offset` on, where it begins in the copy,
+    /// and its length, until there is an end of it.
+    fn for_each_piece(
+        &self,
+        window: &RemoteWindow,
+        offset: u64,
+        mut f: impl FnMut(&Reached<'_>, usize, usize) -> Option<()>,
+    ) -> Option<()> {
+        let mut walk = window.extents.walk(offset);
+        let mut rest = self.remote.len();
+        while rest > 0 {
+            let (address, len) = walk.next(rest)?;
+            let place = self.channel.path().reach(address, len).ok()?;
+            f(&place, (self.remote.len() - rest) as usize, len as usize)?;
+            rest -= len;
         }
-        self.channel.path().reach(address, len).ok()
+        Some(())
     }
 
     fn traced(&self, copy: impl FnOnce() -> Option<()>) -> Option<()> {

@@ -160,7 +160,7 @@ mod cases {
         assert_eq!(ours.bytes(6)?, [1, 2, 2, 1]);
         let moved = near.facts().traffic.ok_or(EINVAL)?.transfers;
         assert_eq!((moved.written.bytes, moved.read.bytes), (2 * PAGE - 10, 2));
-        // The small one was over at once.
+        // The first had to look for a window that had just come; the second was over at once.
         assert!(moved.is_idle() && moved.issued == 1 && moved.complete == 1);
         drop((near, far));
         bed.end()
