@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Windows of huge pages: the other end sees what the process sees, however much of such a page is
- * mapped, and what was pinned is given back.
+ * Windows of huge pages: the other end sees what the process sees, however much of such a page
+ * is mapped, and what was pinned is given back.
  *
  *	scif_huge
  *
- * Needs no second node. Prints TAP. To be run by root, with nobody else who pins, where memory is in
- * huge pages if a process asks for them.
+ * Needs no second node. Prints TAP. To be run by root, with nobody else who pins, where memory
+ * is in huge pages if a process asks for them.
  */
 #define _GNU_SOURCE
 #include <sched.h>

@@ -52,7 +52,8 @@ impl Annex {
 
     /// How many words there are.
     pub(crate) fn count(&self) -> usize {
-        self.len / size_of::<u64>()
+        let words = self.len.checked_div(size_of::<u64>());
+        words.unwrap_or(0)
     }
 
     /// The words as they cross the link.
