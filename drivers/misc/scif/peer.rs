@@ -265,6 +265,12 @@ impl Peer {
         self.path.as_arc_borrow().session_failed();
     }
 
+    /// Counts it as lost if this is not said anew, or taken back, before so many milliseconds have gone.
+    /// One service may do this. Any context.
+    pub(crate) fn expect_answer_within(&self, milliseconds: Option<u32>) {
+        self.liveness.expect_answer_within(milliseconds);
+    }
+
     fn attachment(&self, service: ServiceId) -> Option<Arc<dyn Attachment>> {
         let attachments = self.attachments.lock();
         let found = attachments.iter().find(|(id, _)| *id == service)?;
@@ -390,6 +396,9 @@ impl Session for Peer {
                 .is_silent(self.control.peer_beat(), milliseconds)
         {
             self.fail("no sign of life");
+        }
+        if self.liveness.is_overdue(milliseconds) {
+            self.fail("it does not do what it was asked for");
         }
     }
 

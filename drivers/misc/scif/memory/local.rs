@@ -104,6 +104,10 @@ impl LocalMemory {
     /// ever used by the peer, or by the CPU. The caller keeps the peer from ending as long as it has the
     /// memory, and `self` goes before that. May sleep.
     pub(crate) fn map_for(&self, route: &EngineRoute) -> Result {
+        if route.engine.has_stopped() {
+            // It may have no driver any more.
+            return Err(EIO);
+        }
         let device = route.engine.device();
         if self.mapped.as_ref().is_none() {
             // Another one may be faster: then this one is not kept.

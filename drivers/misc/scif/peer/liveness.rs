@@ -3,8 +3,10 @@
 //! Signs of life.
 //!
 //! Both sides count up a word in the other's memory, driven by the ticks of the transport. A word
-//! that stands still for too long means that the peer is lost. All functions may be called in any
-//! context, those of one peer one at a time.
+//! that stands still for too long means that the peer is lost. So does an answer that does not come in
+//! time: others can live on a peer that beats and does nothing else, but nobody who waits for it. All
+//! functions may be called in any context, those of one peer one at a time, but for
+//! [`Liveness::expect_answer_within`].
 
 use kernel::{
     prelude::*,
@@ -21,6 +23,8 @@ pub(super) struct Liveness {
     own_beat: Atomic<u64>,
     last_peer_beat: Atomic<u64>,
     silent_milliseconds: Atomic<u32>,
+    /// How many are left for an answer; 0 if none is waited for.
+    left_milliseconds: Atomic<u32>,
 }
 
 impl Liveness {
@@ -30,7 +34,30 @@ impl Liveness {
             own_beat: Atomic::new(0),
             last_peer_beat: Atomic::new(0),
             silent_milliseconds: Atomic::new(0),
+            left_milliseconds: Atomic::new(0),
         }
+    }
+
+    /// How long there is from now on for an answer; none if none is waited for.
+    pub(super) fn expect_answer_within(&self, milliseconds: Option<u32>) {
+        self.left_milliseconds
+            .store(milliseconds.unwrap_or(0), Relaxed);
+    }
+
+    /// Whether an answer is late, `milliseconds` after the last look.
+    pub(super) fn is_overdue(&self, milliseconds: u32) -> bool {
+        let left = self.left_milliseconds.load(Relaxed);
+        if left == 0 {
+            return false;
+        }
+        if left <= milliseconds {
+            return true;
+        }
+        // If it has just been said anew, that counts.
+        let _ = self
+            .left_milliseconds
+            .cmpxchg(left, left - milliseconds, Relaxed);
+        false
     }
 
     /// The next sign of life of this side.
@@ -68,6 +95,19 @@ mod tests {
         assert!(liveness.is_silent(2, 40));
         assert!(liveness.is_silent(2, u32::MAX));
         assert!(!liveness.is_silent(3, u32::MAX));
+    }
+
+    #[test]
+    fn an_answer_is_late_when_its_time_is_over() {
+        let liveness = Liveness::new(100);
+        assert!(!liveness.is_overdue(u32::MAX));
+        liveness.expect_answer_within(Some(100));
+        assert!(!liveness.is_overdue(60));
+        assert!(liveness.is_overdue(40));
+        liveness.expect_answer_within(Some(100));
+        assert!(!liveness.is_overdue(99));
+        liveness.expect_answer_within(None);
+        assert!(!liveness.is_overdue(99));
     }
 
     #[test]

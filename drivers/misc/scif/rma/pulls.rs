@@ -9,7 +9,8 @@
 //!
 //! A peer that does not want to has written nothing and will not: then this end's engine reads. One that
 //! is lost ends all of them with an error; windows that it could still write to stay as long as they do
-//! for any other reason (`memory/exports.rs`). One that answers none of them for long is lost.
+//! for any other reason (`memory/exports.rs`). One that does not answer one of them for long is lost, as the
+//! engine of this end would have been given up: nobody waits without a limit.
 //!
 //! Lock: `table` is a leaf.
 
@@ -53,7 +54,11 @@ use kernel::{
         ArcBorrow,
         SpinLock, //
     },
-    time::Delta,
+    time::{
+        Delta,
+        Instant,
+        Monotonic, //
+    },
     workqueue::{
         Work,
         WorkItem, //
@@ -63,9 +68,12 @@ use kernel::{
 /// What a peer takes of them at once; the others are read by this end.
 pub(super) const MOST: usize = 256;
 
-/// A peer that has answered none for so long is not able to any more: its engine would have been given
-/// up long before.
-const SILENCE: Delta = Delta::from_secs(30);
+/// Bytes of all of them at once; the others are read by this end.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// A peer that has not answered one for so long is not able to any more: its engine would have been given
+/// up long before, and copies all that can be asked for in less.
+const LIMIT: Delta = Delta::from_secs(120);
 
 const RUNNING: i32 = 1;
 
@@ -82,6 +90,7 @@ pub(super) enum Destination {
 struct Asked {
     pull: Arc<Pull>,
     request: Request,
+    since: Instant<Monotonic>,
 }
 
 impl Asked {
@@ -92,7 +101,7 @@ impl Asked {
 
     /// Has this end's engine read. Any context.
     fn read_here(self) {
-        let Self { pull, request } = self;
+        let Self { pull, request, .. } = self;
         *pull.request.lock() = Some(request);
         // It is enqueued once, so this can't fail.
         let _ = pull.channel.queues().copies.enqueue(pull.clone());
@@ -103,6 +112,7 @@ struct Table {
     /// By the tokens that the peer knows.
     asked: RBTree<u32, Asked>,
     count: usize,
+    bytes: u64,
     next_token: u32,
     /// The peer is lost.
     closed: bool,
@@ -114,8 +124,6 @@ pub(crate) struct Pulls {
     peer: Arc<Peer>,
     #[pin]
     table: SpinLock<Table>,
-    /// How many it has answered.
-    answers: Atomic<u64>,
     /// It has said that it has no engine.
     in_vain: Atomic<bool>,
 }
@@ -217,12 +225,12 @@ impl Pulls {
                     Table {
                         asked: RBTree::new(),
                         count: 0,
+                        bytes: 0,
                         next_token: 0,
                         closed: false,
                     },
                     "Pulls::table"
                 ),
-                answers: Atomic::new(0),
                 in_vain: Atomic::new(false),
             }),
             GFP_KERNEL,
@@ -274,27 +282,45 @@ impl Pulls {
         let Ok(node) = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT) else {
             return Err(request);
         };
-        let pull = pull.clone();
+        let asked = Asked {
+            pull: pull.clone(),
+            request,
+            since: Instant::now(),
+        };
         let mut table = self.table.lock();
-        let Some(token) = table.free_token() else {
-            return Err(request);
+        let Some(token) = table.free_token(pull.bytes) else {
+            drop(table);
+            return Err(asked.request);
         };
         // None was there: the token is free.
-        table
-            .asked
-            .insert(node.into_node(token, Asked { pull, request }));
+        table.asked.insert(node.into_node(token, asked));
         table.count += 1;
+        table.bytes = table.bytes.saturating_add(pull.bytes);
+        self.watch(&table);
         Ok(token)
     }
 
     fn take(&self, token: u32) -> Option<Asked> {
         let node = {
             let mut table = self.table.lock();
+            let bytes = table.asked.get(&token)?.pull.bytes;
             let node = table.asked.remove_node(&token)?;
             table.count -= 1;
+            table.bytes = table.bytes.saturating_sub(bytes);
+            self.watch(&table);
             node
         };
         Some(node.to_key_value().1)
+    }
+
+    /// Has the peer counted as lost unless it answers the one that waits longest in time.
+    fn watch(&self, table: &Table) {
+        // Tokens are given in order; one that began anew at 0 is looked at a little too soon.
+        let left = table.asked.values().next().map(|oldest| {
+            let left = (LIMIT - oldest.since.elapsed()).as_millis();
+            u32::try_from(left).unwrap_or(0).max(1)
+        });
+        self.peer.expect_answer_within(left);
     }
 
     /// The peer has answered. Called by the control work.
@@ -303,7 +329,6 @@ impl Pulls {
         let Some(asked) = self.take(token) else {
             return;
         };
-        self.answers.add(1, Relaxed);
         match status {
             Status::Done => asked.end(Ok(())),
             Status::TransferFailed => asked.end(Err(EIO)),
@@ -323,25 +348,26 @@ impl Pulls {
             return;
         };
         let are_released = || windows.count_unlisted() == 0 || channel.is_over();
-        let done = || (!self.has_any_of(channel) && are_released()).then_some(());
+        let done = || (self.count_of(channel) == 0 && are_released()).then_some(());
         loop {
-            let answers = self.answers.load(Relaxed);
-            if waiters
-                .wait_uninterruptible_timeout(SILENCE, done)
-                .is_some()
-            {
+            let left = (self.count_of(channel), windows.count_unlisted());
+            if waiters.wait_uninterruptible_timeout(LIMIT, done).is_some() {
                 return;
             }
-            if self.answers.load(Relaxed) == answers {
-                self.peer.fail("it does not answer those who want to read");
+            // What it does for others does not count.
+            if (self.count_of(channel), windows.count_unlisted()) == left {
+                self.peer
+                    .fail("it does not let go of what it was to write to");
             }
         }
     }
 
-    fn has_any_of(&self, channel: &Arc<Channel>) -> bool {
+    fn count_of(&self, channel: &Arc<Channel>) -> usize {
         let table = self.table.lock();
-        let mut asked = table.asked.values();
-        asked.any(|asked| Arc::ptr_eq(&asked.pull.channel, channel))
+        let asked = table.asked.values();
+        asked
+            .filter(|asked| Arc::ptr_eq(&asked.pull.channel, channel))
+            .count()
     }
 
     /// The peer is lost: ends all, for good. May sleep.
@@ -363,8 +389,9 @@ impl Pulls {
 
 impl Table {
     /// None if there are too many, or the peer is lost.
-    fn free_token(&mut self) -> Option<u32> {
-        if self.closed || self.count >= MOST {
+    fn free_token(&mut self, bytes: u64) -> Option<u32> {
+        let sum = self.bytes.saturating_add(bytes);
+        if self.closed || self.count >= MOST || sum > MOST_BYTES {
             return None;
         }
         // There are fewer of them than numbers.

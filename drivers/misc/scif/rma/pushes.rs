@@ -27,6 +27,7 @@ use crate::{
         Status, //
     },
     peer::Peer,
+    transport::engine::EngineRoute,
 };
 use kernel::{
     impl_has_work, new_mutex, new_spinlock_irq, new_work,
@@ -92,8 +93,7 @@ impl WorkItem for Pushes {
             for Wanted { engine, request } in wanted {
                 // It keeps the peer in use.
                 match this.peer.path().engine(engine) {
-                    // Its end is told in any case.
-                    Some(route) => drop(Transfer::start(route, request)),
+                    Some(route) => this.as_arc_borrow().start(route, request),
                     None => this
                         .as_arc_borrow()
                         .note(request.number as u32, Status::OutOfReach),
@@ -165,7 +165,9 @@ impl Pushes {
         let queued = prepare(self.clone()).and_then(|(engine, request)| {
             let mut waiting = self.waiting.lock();
             let engine = Some(engine);
-            waiting.push(Wanted { engine, request }, GFP_KERNEL)?;
+            // A request that finds no place is dropped after the lock.
+            waiting.reserve(1, GFP_KERNEL)?;
+            let _ = waiting.push_within_capacity(Wanted { engine, request });
             Ok(())
         });
         match queued {
@@ -182,10 +184,28 @@ impl Pushes {
             token,
             match error {
                 ENOMEM => Status::NoMemory,
-                ENXIO | EACCES | EINVAL => Status::Unknown,
-                _ => Status::OutOfReach,
+                // For good: it does not ask again.
+                ENODEV => Status::OutOfReach,
+                _ => Status::Unknown,
             },
         );
+    }
+
+    /// Maps what is to be read, which can take long, and has it copied.
+    fn start(self: ArcBorrow<'_, Self>, route: &EngineRoute, request: Request) {
+        let mapped = {
+            let mut pieces = request.sides.local.iter();
+            pieces.try_for_each(|piece| piece.memory().map_for(route))
+        };
+        match mapped {
+            // Its end is told in any case.
+            Ok(()) => drop(Transfer::start(route, request)),
+            Err(_) => {
+                let token = request.number as u32;
+                drop(request);
+                self.note(token, Status::NoMemory);
+            }
+        }
     }
 
     /// Has the peer told. Soft interrupt context, or any other but hard interrupts.

@@ -190,6 +190,10 @@ impl Windows {
         let target = self.channel.remote()?;
         let mut packed = PackedExtents::new(window.packed());
         let first = packed.first()?;
+        let annex = packed.next()?;
+        if !granted {
+            self.channel.wait_for_bulk_room()?;
+        }
         *offered = true;
         let offer = Message::WindowOffer {
             target,
@@ -201,7 +205,7 @@ impl Windows {
             wants_answer: (!granted).into(),
             first,
         };
-        self.post_part(granted, &offer, packed.next()?)?;
+        self.post_part(granted, &offer, annex)?;
         loop {
             let annex = packed.next()?;
             let count = annex.count() as u32;
@@ -213,6 +217,9 @@ impl Windows {
                 window: window.id,
                 count,
             };
+            if !granted {
+                self.channel.wait_for_bulk_room()?;
+            }
             self.post_part(granted, &more, annex)?;
         }
     }
@@ -220,10 +227,7 @@ impl Windows {
     fn post_part(&self, granted: bool, message: &Message, annex: &Annex) -> Result {
         match granted {
             true => self.channel.post_silently(message, annex),
-            false => {
-                self.channel.wait_for_bulk_room()?;
-                self.channel.post_with(message, annex)
-            }
+            false => self.channel.post_with(message, annex),
         }
     }
 

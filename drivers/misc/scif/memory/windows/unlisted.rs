@@ -74,6 +74,7 @@ impl Windows {
             .add(self.channel.peer(), &window, owner)
             .inspect_err(|_| {
                 self.unlisted.fetch_sub(1, Relaxed);
+                self.channel.wake();
             })?;
         let mut offered = false;
         let pushed = match granted {

@@ -36,6 +36,9 @@ use kernel::{
     sync::Arc, //
 };
 
+/// Windows that one copy may lie in: what is kept of it until it ends must not be any amount.
+const MOST_PIECES: usize = 1024;
+
 /// What the peer wants.
 pub(crate) struct Asked {
     /// By which it knows it.
@@ -115,8 +118,8 @@ impl Transfers {
         if !route.engine.can_copy(asked.destination, asked.source, len) {
             return Err(EINVAL);
         }
-        for piece in local.iter() {
-            piece.memory().map_for(route)?;
+        if local.iter().count() > MOST_PIECES || remote.iter().count() > MOST_PIECES {
+            return Err(EINVAL);
         }
         let request = Request {
             direction: Direction::Write,
