@@ -63,7 +63,7 @@ static void check_marks(scif_epd_t epd, void *memory)
 	test_that(ok, "fence_wait for what is no mark is EINVAL");
 
 	test_fill(memory, SIZE, 1);
-	/* One by CPU that need not be in order may be over at once: then there is nothing to mark. */
+	/* One by CPU that need not be in order may be over at once: nothing to mark. */
 	test_returns(0, scif_writeto(epd, WINDOW, SIZE, WINDOW, SCIF_RMA_ORDERED),
 		     "a transfer");
 	test_returns(0, scif_fence_mark(epd, SELF, &mark), "fence_mark of a transfer");
