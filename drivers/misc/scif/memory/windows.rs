@@ -3,9 +3,9 @@
 //! What one end of a channel has registered: memory of this node that the other end may reach.
 //!
 //! A window has its pages exported, so that the peer reaches them, and is pushed to the peer once, as
-//! extents. It is mapped for the DMA engine when this end uses it as the local side of a transfer. `register` returns when the peer has taken it, or finds it by looking: whoever gets a
-//! message that was sent afterwards finds the window that it speaks of. The life of a window is in
-//! `window.rs`.
+//! extents. It is mapped for the DMA engine when this end uses it as the local side of a transfer.
+//! `register` returns when the peer has taken it, or finds it by looking: whoever gets a message that
+//! was sent afterwards finds the window that it speaks of. The life of a window is in `window.rs`.
 //!
 //! Locks: `tables` comes after all locks but the leaves, see `scif_main.rs`, and none is taken under
 //! it; `revoking` is a leaf.
