@@ -20,6 +20,7 @@ pub(crate) mod extents;
 pub(crate) mod gate;
 pub(crate) mod handshake;
 pub(crate) mod hello;
+pub(crate) mod longest_segment;
 pub(crate) mod marks;
 pub(crate) mod messages;
 pub(crate) mod plan;
@@ -30,3 +31,5 @@ pub(crate) mod ring;
 pub(crate) mod slots;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
+pub(crate) mod update;
+pub(crate) mod wish;

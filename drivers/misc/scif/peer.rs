@@ -82,6 +82,9 @@ use kernel::{
 };
 use liveness::Liveness;
 
+/// Doorbells that announce control messages.
+const FOR_CONTROL: u64 = 1 << doorbell::CONTROL | 1 << doorbell::HELLO;
+
 /// Who keeps the books about peers: told when one is lost.
 pub(crate) trait Observer: Send + Sync {
     /// Nobody should be given this peer any more. May sleep.
@@ -378,15 +381,17 @@ impl Peer {
 
 impl Session for Peer {
     fn doorbell(self: ArcBorrow<'_, Self>, number: u32) {
-        if number == doorbell::CONTROL || number == doorbell::HELLO {
+        self.doorbells.rang(number);
+        if doorbell::bit(number) & FOR_CONTROL != 0 {
             Arc::from(self).schedule_control();
-        } else {
-            self.doorbells.rang(number);
         }
     }
 
     fn tick(self: ArcBorrow<'_, Self>, milliseconds: u32) {
         let Some(_inside) = self.enter() else { return };
+        if self.doorbells.look_again() & FOR_CONTROL != 0 {
+            Arc::from(self).schedule_control();
+        }
         let beat = self.liveness.beat();
         // A write can only fail for an address that the handshake has checked.
         let _ = self.control.beat(self.path(), beat);

@@ -38,7 +38,7 @@
 //! Spinlocks, all below the mutexes, in interrupts:
 //!
 //! 8. `NtbLink::current`, `Wish::turn` (not in interrupts)
-//! 9. `Doorbells::subscribers`
+//! 9. `Doorbells::inner`
 //! 10. `Channel::waiters`, `Marks::state`, `Fences::questions`, `Windows::revoking`,
 //!     `Engine::running`, `NtbLink::device`, `NtbPath::device`, `LoopbackPath::session`,
 //!     `Shard::accounts`

@@ -41,6 +41,7 @@ mod logic {
     pub(crate) mod gate;
     pub(crate) mod handshake;
     pub(crate) mod hello;
+    pub(crate) mod longest_segment;
     pub(crate) mod marks;
     pub(crate) mod messages;
     pub(crate) mod plan;
@@ -49,6 +50,8 @@ mod logic {
     pub(crate) mod registrations;
     pub(crate) mod ring;
     pub(crate) mod slots;
+    pub(crate) mod update;
+    pub(crate) mod wish;
 }
 
 /// The files that threads share, over loom's atomics.
@@ -63,6 +66,8 @@ mod loom_logic {
     pub(crate) mod bell;
     pub(crate) mod gate;
     pub(crate) mod ring;
+    pub(crate) mod update;
+    pub(crate) mod wish;
 }
 
 #[cfg(test)]

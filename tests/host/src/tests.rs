@@ -20,6 +20,7 @@ mod gate;
 mod handshake;
 mod hello;
 mod interleavings;
+mod longest_segment;
 mod marks;
 mod messages;
 mod plan;

@@ -55,7 +55,7 @@ impl Endpoint {
 
     /// Receives bytes into memory of the caller; see [`Stream::receive`](super::stream::Stream::receive).
     pub(crate) fn receive(&self, to: &Buffer, block: bool) -> Result<usize> {
-        self.connection()?.receive(to, block)
+        self.connection()?.receive(to, block, &self.waiters)
     }
 
     /// What is ready: the bits of `poll`. Does not wait. The caller has put itself into the queue.

@@ -7,7 +7,8 @@ use crate::{
     sync::flow::Flow,
     sys::{
         buffer::Buffer,
-        trace, //
+        trace,
+        wait::WaitQueue, //
     },
 };
 use kernel::prelude::*;
@@ -30,8 +31,8 @@ impl Connection {
     }
 
     /// See [`Stream::receive`](super::stream::Stream::receive).
-    pub(super) fn receive(&self, to: &Buffer, block: bool) -> Result<usize> {
-        let result = self.stream.receive(to, block);
+    pub(super) fn receive(&self, to: &Buffer, block: bool, waiters: &WaitQueue) -> Result<usize> {
+        let result = self.stream.receive(to, block, waiters);
         count(&self.received, result);
         trace::receive(|| self.traced_call(to, block, self.stream.unread_here(), result));
         result

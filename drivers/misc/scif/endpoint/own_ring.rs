@@ -42,8 +42,10 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
+            Acquire,
             Atomic,
-            Relaxed, //
+            Relaxed,
+            Release, //
         },
         Mutex,
         SetOnce, //
@@ -74,6 +76,8 @@ pub(super) struct OwnRing {
     limit: Geometry,
     /// Those that were offered after it, in order.
     larger: [SetOnce<KBox<Area>>; areas::MOST],
+    /// How many these are; written under `open`.
+    made: Atomic<usize>,
     /// In which one the next byte lies; written by who is receiving.
     reading: Atomic<usize>,
     /// Whether the peer may be given more memory.
@@ -103,6 +107,7 @@ impl OwnRing {
             first,
             limit,
             larger: [const { SetOnce::new() }; areas::MOST],
+            made: Atomic::new(0),
             reading: Atomic::new(0),
             open <- new_mutex!(true, "OwnRing::open"),
         }))
@@ -125,8 +130,9 @@ impl OwnRing {
 
     /// How large the peer may take it to be. To be asked after its counter has been read.
     pub(super) fn largest(&self) -> Geometry {
-        let larger = self.larger.iter().rev().find_map(SetOnce::as_ref);
-        larger.map_or(self.first, |area| area.geometry)
+        let made = self.made.load(Acquire);
+        self.area(made)
+            .map_or(self.first, |(_, _, geometry)| geometry)
     }
 
     /// How much fits at least, whatever the peer has heard of: so much comes before it waits for room.
@@ -183,8 +189,8 @@ impl OwnRing {
         if !*open {
             return Err(ENOTCONN);
         }
-        let place = self.larger.iter().find(|place| place.as_ref().is_none());
-        let place = place.ok_or(ENOSPC)?;
+        let made = self.made.load(Relaxed);
+        let place = self.larger.get(made).ok_or(ENOSPC)?;
         let before = self.largest().size();
         let mut size = areas::larger(before, wanted, self.limit.size()).ok_or(ENOSPC)?;
         let area = loop {
@@ -196,6 +202,7 @@ impl OwnRing {
         };
         let address = area.memory.bus_address();
         place.populate(KBox::new(area, GFP_KERNEL)?);
+        self.made.store(made + 1, Release);
         Ok((address, size))
     }
 

@@ -29,6 +29,7 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
+            Acquire,
             Atomic,
             Full,
             Relaxed,
@@ -60,6 +61,8 @@ pub(super) struct PeerRing {
     first: Area,
     /// Those that were offered after it, in order.
     larger: [SetOnce<Area>; areas::MOST],
+    /// How many these are; written by who handles the offers.
+    offered: Atomic<usize>,
     /// To how many of them we have moved; written by who is sending.
     moved: Atomic<usize>,
     /// Whether the peer was asked and has not answered.
@@ -86,6 +89,7 @@ impl PeerRing {
             limit: ring.limit.min(Geometry::MAX),
             first,
             larger: [const { SetOnce::new() }; areas::MOST],
+            offered: Atomic::new(0),
             moved: Atomic::new(0),
             asked: Atomic::new(false),
             patience: Atomic::new(0),
@@ -94,8 +98,13 @@ impl PeerRing {
 
     /// Where bytes go that are sent now. Any context.
     pub(super) fn latest(&self) -> &Area {
-        let larger = self.larger.iter().rev().find_map(SetOnce::as_ref);
-        larger.unwrap_or(&self.first)
+        self.area(self.offered())
+    }
+
+    /// The one that was offered as this, from 1 on; 0 is the first area.
+    fn area(&self, number: usize) -> &Area {
+        let larger = number.checked_sub(1).and_then(|it| self.larger.get(it));
+        larger.and_then(SetOnce::as_ref).unwrap_or(&self.first)
     }
 
     /// How much can be sent before anything is received. Any context.
@@ -104,8 +113,7 @@ impl PeerRing {
     }
 
     fn offered(&self) -> usize {
-        let offered = self.larger.iter().take_while(|it| it.as_ref().is_some());
-        offered.count()
+        self.offered.load(Acquire)
     }
 
     /// The header, which can be stored to. The caller is inside the peer.
@@ -129,8 +137,7 @@ impl PeerRing {
         if moved != offered {
             self.moved.store(offered, Relaxed);
         }
-        let latest = offered.checked_sub(1).and_then(|it| self.larger.get(it));
-        Ok(latest.and_then(SetOnce::as_ref).unwrap_or(&self.first))
+        Ok(self.area(offered))
     }
 
     /// Whether it may become larger than it is.
@@ -173,8 +180,10 @@ impl PeerRing {
             let (Some(geometry), Ok(_)) = (geometry, path.reach(address, size.into())) else {
                 return Err("it offers a ring that can't be reached");
             };
-            if let Some(place) = self.larger.get(self.offered()) {
+            let offered = self.offered();
+            if let Some(place) = self.larger.get(offered) {
                 place.populate(Area { address, geometry });
+                self.offered.store(offered + 1, Release);
             }
         }
         self.asked.store(false, Release);

@@ -25,7 +25,8 @@
 //!
 //! Nobody rings for who is awake. Who is about to sleep writes the value into the peer's memory that
 //! the peer's counter has to reach, and looks at the counter once more; who moves a counter looks at
-//! what is wanted, and rings if the counter has just reached it. One wish is answered by one doorbell.
+//! what is wanted, and rings if the counter has just reached it. One wish is answered by one doorbell,
+//! or by who replaces it at that moment (`wish.rs`).
 //!
 //! Neither may miss the other, although their stores cross on a bus that orders only one direction:
 //! between the wish and the second look, the wish is *read back*. The read can't overtake the wish on
@@ -130,8 +131,8 @@ impl Rings {
             consumed: Atomic::new(0),
             seen_consumed: Atomic::new(0),
             seen_produced: Atomic::new(0),
-            room_wish <- Wish::none(ROOM_WANTED),
-            data_wish <- Wish::none(DATA_WANTED),
+            room_wish <- Wish::none(ROOM_WANTED, CONSUMED),
+            data_wish <- Wish::none(DATA_WANTED, PRODUCED),
             room_awaited: Atomic::new(false),
         }))
     }
@@ -426,6 +427,14 @@ impl Rings {
         self.wish(&self.room_wish, free_at)
     }
 
+    /// The peer moves its counter, and does not ring, as if it had not looked yet.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(super) fn pretend_more_was_sent(&self, count: u32) -> Result {
+        let produced = self.header().read_u32(PRODUCED)?;
+        self.header()
+            .write_u32(PRODUCED, produced.wrapping_add(count))
+    }
+
     /// As [`Self::wish_for_room`], for data that can be received.
     pub(super) fn wish_for_data(&self, wanted: u32) -> Result<u32> {
         let there_at = self.consumed.load(Relaxed).wrapping_add(wanted);
@@ -455,13 +464,19 @@ impl Rings {
         let _inside = self.channel.enter().ok_or(ECONNRESET)?;
         let _use = self.channel.begin_use()?;
         let header = self.remote()?.reach_header(self.channel.path())?;
-        wish.make(&header, value)?;
+        if wish.make(&header, self.header(), value)? {
+            self.channel.wake();
+        }
         Ok(value)
     }
 
     /// The doorbell has rung, maybe for another connection: whether somebody is to be woken. Any
     /// context. A counter that makes no sense wakes, too: the reader finds out.
     pub(super) fn has_news(&self) -> bool {
-        self.seems_to_have_data() || (self.room_awaited.load(Relaxed) && self.seems_to_have_room())
+        let data = self.data_wish.is_answered(self.header());
+        let room = self.room_wish.is_answered(self.header());
+        data || room
+            || self.seems_to_have_data()
+            || (self.room_awaited.load(Relaxed) && self.seems_to_have_room())
     }
 }

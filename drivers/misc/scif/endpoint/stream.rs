@@ -33,16 +33,19 @@ use crate::{
         awake::Awake,
         call_lock::CallLock, //
     },
-    sys::buffer::Buffer,
+    sys::{
+        buffer::Buffer,
+        wait::WaitQueue, //
+    },
 };
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
 
-/// Bytes that go into the ring before their counter does: the receiver takes them out while the next
-/// ones are written.
-const PIECE: usize = 32768;
+/// Bytes that go into the ring before their counter does, and out of it: the other end takes them out, or
+/// writes where they were, while the next ones are copied.
+const PIECE: usize = 65536;
 
 /// See the head of this file.
 #[pin_data]
@@ -220,8 +223,8 @@ impl Stream {
     /// Receives into the memory of a caller. Returns how many bytes were received.
     ///
     /// Blocking, all of them, unless a signal or the loss of the peer comes in between;
-    /// otherwise, as many as there are.
-    pub(super) fn receive(&self, to: &Buffer, block: bool) -> Result<usize> {
+    /// otherwise, as many as there are. `waiters` is the queue of those who wait or poll.
+    pub(super) fn receive(&self, to: &Buffer, block: bool, waiters: &WaitQueue) -> Result<usize> {
         if matches!(self.channel.state(), State::Requested | State::Refused) {
             return Err(ENOTCONN);
         }
@@ -240,7 +243,7 @@ impl Stream {
                 }
             }
         }
-        if self.channel.has_waiters() {
+        if waiters.has_waiters() {
             self.leave_to_others(result.is_err());
         }
         match result {
@@ -256,7 +259,7 @@ impl Stream {
         let rest = to.len() - received;
         let available = self.rings.available_for(rest)? as usize;
         if available > 0 {
-            let count = available.min(rest);
+            let count = available.min(rest).min(PIECE);
             self.rings.pull(to, received, count)?;
             return Ok(Some(count));
         }
@@ -291,6 +294,12 @@ impl Stream {
         if moved || (interrupted && self.rings.seems_to_have_data()) {
             self.channel.wake();
         }
+    }
+
+    /// See [`Rings::pretend_more_was_sent`].
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(super) fn pretend_more_was_sent(&self, count: u32) -> Result {
+        self.rings.pretend_more_was_sent(count)
     }
 
     /// Whether data can be received; the waiters are woken when more comes. May sleep.

@@ -3,20 +3,23 @@
 //! A value of one of the peer's counters at which the peer is to ring: a word in the peer's memory.
 //!
 //! It is read back before it counts as made: see `rings.rs` for why, and what has to follow. The peer
-//! answers it with one doorbell; it stands until the next one replaces it.
+//! answers it with one doorbell; it stands until the next one replaces it, and who replaces it tells
+//! those who waited for it if the peer may not (`logic/wish.rs`).
 //!
 //! Lock: `turn` is held for a store and a load over the bus, nothing is taken under it.
 
-use crate::transport::outbound::Reached;
+use crate::{
+    logic::{
+        ring::has_reached,
+        wish::WishState, //
+    },
+    sys::shared_memory::SharedMemory,
+    transport::outbound::Reached,
+};
 use kernel::{
     new_spinlock,
     prelude::*,
     sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            Release, //
-        },
         barrier,
         SpinLock, //
     },
@@ -27,39 +30,57 @@ use kernel::{
 pub(super) struct Wish {
     /// Where it stands in the header of the peer's ring.
     word: usize,
-    /// What stands there: before anything is written, what no counter reaches. Written under `turn`.
-    value: Atomic<u32>,
+    /// Where the counter stands in the header of ours.
+    counter: usize,
+    /// Replaced under `turn`.
+    state: WishState,
     #[pin]
     turn: SpinLock<()>,
 }
 
 impl Wish {
-    pub(super) fn none(word: usize) -> impl PinInit<Self> {
+    pub(super) fn none(word: usize, counter: usize) -> impl PinInit<Self> {
         pin_init!(Self {
             word,
-            value: Atomic::new(0),
+            counter,
+            state: WishState::new(),
             turn <- new_spinlock!((), "Wish::turn"),
         })
     }
 
     /// Whether this is what the peer has been told last.
     pub(super) fn stands_at(&self, value: u32) -> bool {
-        self.value.load(Acquire) == value
+        self.state.stands_at(value)
     }
 
-    /// Tells the peer, whose header that is.
-    pub(super) fn make(&self, header: &Reached<'_>, value: u32) -> Result {
+    /// Tells the peer; `theirs` is the header of its ring, `ours` of our own. Says whether those who wait
+    /// are to be woken, as the peer may ring no more for what they wait for.
+    pub(super) fn make(
+        &self,
+        theirs: &Reached<'_>,
+        ours: &SharedMemory,
+        value: u32,
+    ) -> Result<bool> {
         let _turn = self.turn.lock();
         if self.stands_at(value) {
             // Who has written it has read it back.
-            return Ok(());
+            return Ok(false);
         }
-        header.write_u32(self.word, value)?;
+        theirs.write_u32(self.word, value)?;
         // The store leaves before the load, which brings what the peer has stored before.
         barrier::mb(barrier::Full);
-        header.read_u32(self.word)?;
+        theirs.read_u32(self.word)?;
         barrier::mb(barrier::Full);
-        self.value.store(value, Release);
-        Ok(())
+        match self.state.replace(value) {
+            Some(before) => Ok(has_reached(before, ours.load_acquire_u32(self.counter)?)),
+            None => Ok(false),
+        }
+    }
+
+    /// The doorbell rang, maybe for something else. Says whether those who wait are to be woken. Any
+    /// context.
+    pub(super) fn is_answered(&self, ours: &SharedMemory) -> bool {
+        ours.load_acquire_u32(self.counter)
+            .is_ok_and(|counter| self.state.is_answered_at(counter))
     }
 }

@@ -6,7 +6,10 @@
 //! rung for when the last holder lets go. So each message that somebody is to hear of is followed by a
 //! ring, at once or soon, and many cost one.
 
-use super::atomic::AtomicU64;
+use super::{
+    atomic::AtomicU64,
+    update::update, //
+};
 
 /// Set while there is something to ring for; the bits above count the holders.
 const DUE: u64 = 1;
@@ -28,8 +31,10 @@ impl Bell {
     /// Something was posted. Says whether the caller rings for it; if not, a holder does.
     #[must_use = "nobody else rings"]
     pub(crate) fn wanted(&self) -> bool {
-        self.update(|state| (state >= HOLDER).then_some(state | DUE))
-            .is_none()
+        update(&self.state, |state| {
+            (state >= HOLDER).then_some(state | DUE)
+        })
+        .is_none()
     }
 
     /// Holds it. Each needs a [`Self::let_go`].
@@ -40,22 +45,10 @@ impl Bell {
     /// Holds it no more. Says whether the caller rings for what was posted meanwhile.
     #[must_use = "nobody else rings"]
     pub(crate) fn let_go(&self) -> bool {
-        let before = self.update(|state| match state.checked_sub(HOLDER)? {
+        let before = update(&self.state, |state| match state.checked_sub(HOLDER)? {
             DUE => Some(0),
             others => Some(others),
         });
         before == Some(HOLDER | DUE)
-    }
-
-    /// Changes the state to what `change` makes of it; `None` leaves it alone. Returns the old one.
-    fn update(&self, change: impl Fn(u64) -> Option<u64>) -> Option<u64> {
-        let mut state = self.state.load();
-        loop {
-            let new = change(state)?;
-            match self.state.compare_exchange(state, new) {
-                Ok(_) => return Some(state),
-                Err(now) => state = now,
-            }
-        }
     }
 }

@@ -17,7 +17,13 @@
 //! The operations are fully ordered: what was done before `leave` is visible to the owner once
 //! `is_idle` says so.
 
-use super::atomic::AtomicU64;
+use super::{
+    atomic::AtomicU64,
+    update::{
+        update,
+        update_from, //
+    },
+};
 
 /// Set once the gate is closed; the bits below it count the uses.
 const CLOSED: u64 = 1 << 63;
@@ -41,7 +47,7 @@ impl Gate {
         // Also refuses the use whose number would flow into the closed bit.
         let one_more = |state: u64| state.checked_add(1).filter(|new| new & CLOSED == 0);
         // Mostly nobody is inside: then it takes no look before.
-        self.update_from(0, one_more).is_some()
+        update_from(&self.state, 0, one_more).is_some()
     }
 
     /// Goes out. Returns `true` to the last one that leaves a closed gate: it wakes the owner.
@@ -54,12 +60,14 @@ impl Gate {
             _ => state.checked_sub(1),
         };
         // Mostly nobody else is inside.
-        self.update_from(1, one_less) == Some(CLOSED)
+        update_from(&self.state, 1, one_less) == Some(CLOSED | 1)
     }
 
     /// Lets nobody in any more. Closing a closed gate changes nothing.
     pub(crate) fn close(&self) {
-        self.update(|state| (state & CLOSED == 0).then_some(state | CLOSED));
+        update(&self.state, |state| {
+            (state & CLOSED == 0).then_some(state | CLOSED)
+        });
     }
 
     /// Whether the gate is closed.
@@ -75,21 +83,5 @@ impl Gate {
     /// Whether nobody is inside. Once this was true after [`Self::close`], it stays true.
     pub(crate) fn is_idle(&self) -> bool {
         self.count() == 0
-    }
-
-    /// Changes the state to what `change` makes of it; `None` leaves it alone. Returns the new one.
-    fn update(&self, change: impl Fn(u64) -> Option<u64>) -> Option<u64> {
-        self.update_from(self.state.load(), change)
-    }
-
-    /// As `update`, where the state is probably `state`, of which `change` makes something.
-    fn update_from(&self, mut state: u64, change: impl Fn(u64) -> Option<u64>) -> Option<u64> {
-        loop {
-            let new = change(state)?;
-            match self.state.compare_exchange(state, new) {
-                Ok(_) => return Some(new),
-                Err(now) => state = now,
-            }
-        }
     }
 }

@@ -12,7 +12,18 @@
 //! connection. What passes that check can be used without any further one: [`Geometry::spans`]
 //! never leaves the ring, whatever it is given.
 //!
+//! # Where a ring begins
+//!
+//! Who sends and receives much has memory that begins at a large power of two, as large mappings do, and
+//! so does the memory of a large ring. Then each byte and its copy lie at the same place modulo any smaller
+//! power of two, all the way, and what finds its entries by such places (the caches of translations of
+//! emulated processors, the sets of caches) finds both at one. So the first byte does not lie at offset
+//! 0, but at [`SKEW`], an odd number of pages.
+//!
 //! This file moves no bytes and orders no memory accesses; that is the caller's part.
+
+/// The place of the byte with index 0, modulo the size; see the head of this file. Both ends have to agree.
+pub(crate) const SKEW: u32 = 13 << 12;
 
 /// The counters of a ring contradict each other: more bytes lie in it than it can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +94,7 @@ impl Geometry {
     pub(crate) const fn spans(&self, index: u32, len: u32) -> [(u32, u32); 2] {
         let len = if len > self.size { self.size } else { len };
         // The size is a power of two, so that `size - 1` is the mask of the offsets.
-        let offset = index & self.size.wrapping_sub(1);
+        let offset = index.wrapping_add(SKEW) & self.size.wrapping_sub(1);
         let to_end = self.size.wrapping_sub(offset);
         if len <= to_end {
             [(offset, len), (0, 0)]
@@ -104,4 +115,9 @@ impl Geometry {
 /// `wanted` that the counter is at, or has passed, is not reached any more, until it has wrapped.
 pub(crate) const fn reaches(wanted: u32, before: u32, after: u32) -> bool {
     after.wrapping_sub(wanted) < after.wrapping_sub(before)
+}
+
+/// Whether a counter that is at `counter` has got to `wanted` within its last 2^31 steps.
+pub(crate) const fn has_reached(wanted: u32, counter: u32) -> bool {
+    counter.wrapping_sub(wanted) <= u32::MAX / 2
 }

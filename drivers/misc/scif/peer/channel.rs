@@ -339,13 +339,6 @@ impl Channel {
         self.waiters.lock().clone().ok_or(ENOTCONN)
     }
 
-    /// Whether somebody waits for something of this channel, or polls: see
-    /// [`WaitQueue::has_waiters`]. Any context.
-    pub(crate) fn has_waiters(&self) -> bool {
-        let waiters = self.waiters.lock();
-        waiters.as_ref().is_some_and(|it| it.has_waiters())
-    }
-
     /// Wakes everybody who waits for something of this channel. Any context.
     pub(crate) fn wake(&self) {
         if let Some(waiters) = self.waiters.lock().as_ref().filter(|w| w.has_waiters()) {

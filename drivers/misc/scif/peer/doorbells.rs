@@ -5,7 +5,15 @@
 //! There are fewer doorbells than channels: those that announce data are shared out, and whoever
 //! shares one is told whenever it rings.
 //!
-//! Lock: `subscribers`, taken in interrupts; see `scif_main.rs`.
+//! # What rings while a doorbell is cleared
+//!
+//! A device interrupts when a doorbell's bit becomes set. The store that clears it takes its time to get
+//! there; what rings meanwhile finds it set still, and is wiped out with it, while whoever was told has
+//! looked at its memory already. A load from the device in each interrupt would prevent that, and cost more than
+//! all the rest of it. So whoever was told is told once more at the next tick ([`Doorbells::look_again`]):
+//! what almost never happens is late then, and not lost.
+//!
+//! Lock: `inner`, taken in interrupts; see `scif_main.rs`.
 
 use crate::transport::doorbell;
 use kernel::{
@@ -26,13 +34,27 @@ pub(crate) trait Rung: Send + Sync {
 /// Those who wait for one doorbell.
 type Subscribers = KVec<Arc<dyn Rung>>;
 
+struct Inner {
+    subscribers: [Subscribers; doorbell::COUNT],
+    /// Those that have rung since the last tick, as bits.
+    recent: u64,
+}
+
 /// See the head of this file.
 #[pin_data]
 pub(crate) struct Doorbells {
     /// Those that exist, as bits.
     existing: u64,
     #[pin]
-    subscribers: SpinLockIrq<[Subscribers; doorbell::COUNT]>,
+    inner: SpinLockIrq<Inner>,
+}
+
+impl Inner {
+    fn tell(&self, number: u32) {
+        for subscriber in self.subscribers.get(number as usize).into_iter().flatten() {
+            subscriber.rung();
+        }
+    }
 }
 
 impl Doorbells {
@@ -40,9 +62,12 @@ impl Doorbells {
         Arc::pin_init(
             pin_init!(Self {
                 existing,
-                subscribers <- new_spinlock_irq!(
-                    [const { Subscribers::new() }; doorbell::COUNT],
-                    "Doorbells::subscribers"
+                inner <- new_spinlock_irq!(
+                    Inner {
+                        subscribers: [const { Subscribers::new() }; doorbell::COUNT],
+                        recent: 0,
+                    },
+                    "Doorbells::inner"
                 ),
             }),
             GFP_KERNEL,
@@ -63,21 +88,29 @@ impl Doorbells {
 
     /// One rang. Hard interrupt context, or any other.
     pub(super) fn rang(&self, number: u32) {
-        let subscribers = self.subscribers.lock();
-        for subscriber in subscribers.get(number as usize).into_iter().flatten() {
-            subscriber.rung();
-        }
+        let mut inner = self.inner.lock();
+        inner.recent |= doorbell::bit(number);
+        inner.tell(number);
+    }
+
+    /// Tells those of what has rung since the last time; returns which doorbells, as bits. Hard interrupt
+    /// context, or any other.
+    pub(super) fn look_again(&self) -> u64 {
+        let mut inner = self.inner.lock();
+        let recent = core::mem::take(&mut inner.recent);
+        doorbell::numbers(recent).for_each(|number| inner.tell(number));
+        recent
     }
 
     fn add(&self, number: u32, subscriber: Arc<dyn Rung>) -> Result {
-        let mut subscribers = self.subscribers.lock();
-        let list = subscribers.get_mut(number as usize).ok_or(EINVAL)?;
+        let mut inner = self.inner.lock();
+        let list = inner.subscribers.get_mut(number as usize).ok_or(EINVAL)?;
         Ok(list.push(subscriber, GFP_ATOMIC)?)
     }
 
     fn remove(&self, number: u32, subscriber: &Arc<dyn Rung>) -> Option<Arc<dyn Rung>> {
-        let mut subscribers = self.subscribers.lock();
-        let list = subscribers.get_mut(number as usize)?;
+        let mut inner = self.inner.lock();
+        let list = inner.subscribers.get_mut(number as usize)?;
         let position = list
             .iter()
             .position(|other| core::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(subscriber)))?;

@@ -11,6 +11,15 @@ pub(crate) const DATA: u32 = 2;
 /// No path has more than this.
 pub(crate) const COUNT: usize = 64;
 
+/// The doorbells that are set among bits.
+pub(crate) fn numbers(mut bits: u64) -> impl Iterator<Item = u32> {
+    core::iter::from_fn(move || {
+        let first = bits.trailing_zeros();
+        bits &= bits.checked_sub(1)?;
+        Some(first)
+    })
+}
+
 /// A doorbell as a bit; none for a number that is too large.
 pub(crate) fn bit(doorbell: u32) -> u64 {
     1u64.checked_shl(doorbell).unwrap_or(0)

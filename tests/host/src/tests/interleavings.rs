@@ -13,7 +13,8 @@ use loom::thread;
 use crate::loom_logic::areas::{here, move_at, moved_at};
 use crate::loom_logic::bell::Bell;
 use crate::loom_logic::gate::Gate;
-use crate::loom_logic::ring::{Geometry, reaches};
+use crate::loom_logic::ring::{Geometry, has_reached, reaches};
+use crate::loom_logic::wish::WishState;
 
 /// A thing behind a gate. Loom finds every access that is not ordered with another one.
 struct Thing {
@@ -304,6 +305,64 @@ fn no_wish_is_missed() {
             seen == 1 || doorbell.load(Acquire),
             "the receiver sleeps for ever"
         );
+    });
+}
+
+/// The memory of an end that waits: what the other end has sent, at which count it is to ring, and whether
+/// somebody was woken.
+struct Waiters {
+    produced: AtomicU32,
+    wanted: AtomicU32,
+    wish: WishState,
+    woken: AtomicBool,
+}
+
+impl Waiters {
+    /// As `endpoint/wish.rs` does it; one at a time.
+    fn make(&self, value: u32) {
+        if self.wish.stands_at(value) {
+            return;
+        }
+        self.wanted.store(value, Relaxed);
+        fence(SeqCst);
+        let before = self.wish.replace(value);
+        if before.is_some_and(|before| has_reached(before, self.produced.load(Acquire))) {
+            self.woken.store(true, SeqCst);
+        }
+    }
+
+    fn rung(&self) {
+        if self.wish.is_answered_at(self.produced.load(Acquire)) {
+            self.woken.store(true, SeqCst);
+        }
+    }
+}
+
+/// Somebody sleeps until two bytes are there, and does not look again before it is woken. Meanwhile
+/// somebody else polls, and wants to hear of the next one.
+#[test]
+fn who_sleeps_is_woken_whoever_replaces_its_wish() {
+    loom::model(|| {
+        let end = Arc::new(Waiters {
+            produced: AtomicU32::new(0),
+            wanted: AtomicU32::new(0),
+            wish: WishState::new(),
+            woken: AtomicBool::new(false),
+        });
+        end.make(2);
+        let sender = {
+            let end = end.clone();
+            thread::spawn(move || {
+                end.produced.store(2, Release);
+                fence(SeqCst);
+                if reaches(end.wanted.load(Relaxed), 0, 2) {
+                    end.rung();
+                }
+            })
+        };
+        end.make(end.produced.load(Acquire) + 1);
+        sender.join().expect("the sender ends");
+        assert!(end.woken.load(SeqCst), "it sleeps for ever");
     });
 }
 

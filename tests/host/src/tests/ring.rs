@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use super::config;
-use crate::logic::ring::{Corrupt, Geometry, reaches};
+use crate::logic::ring::{Corrupt, Geometry, SKEW, reaches};
 
 fn geometry(size: u32) -> Geometry {
     Geometry::new(size).expect("a good size")
@@ -55,6 +55,20 @@ fn spans_fill_the_ring_exactly() {
     assert_eq!(ring.spans(5, 8), [(5, 3), (0, 5)]);
     assert_eq!(ring.spans(5, 0), [(5, 0), (0, 0)]);
     assert_eq!(ring.spans(5, u32::MAX), [(5, 3), (0, 5)]);
+}
+
+#[test]
+fn a_large_ring_does_not_begin_where_large_memory_does() {
+    let ring = geometry(1 << 20);
+    assert_eq!(ring.spans(0, 8), [(SKEW, 8), (0, 0)]);
+    assert_eq!(
+        ring.spans(0, 1 << 20),
+        [(SKEW, (1 << 20) - SKEW), (0, SKEW)]
+    );
+    // Not a multiple of the size of two pages, nor of a message that is a larger power of two.
+    assert_eq!(SKEW % (2 << 12), 1 << 12);
+    // Nothing is shifted within a page.
+    assert_eq!(geometry(2048).spans(5, 3), [(5, 3), (0, 0)]);
 }
 
 #[test]

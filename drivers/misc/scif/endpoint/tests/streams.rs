@@ -106,6 +106,20 @@ mod cases {
     }
 
     #[test]
+    fn who_replaces_a_wish_that_was_reached_tells_who_waits() -> Result {
+        let bed = Bed::new()?;
+        let Pair { near, far } = bed.pair()?;
+        let receiving = Waiting::in_call(&far, Call::Receive)?;
+        // The other end has not looked yet whether it is to ring, and won't find that wish.
+        far.connection()?.stream.pretend_more_was_sent(8)?;
+        // Who receives has them already if it was on its way to sleep only.
+        let _ = far.poll_state();
+        assert_eq!(receiving.result()?, 8);
+        drop((near, far));
+        bed.end()
+    }
+
+    #[test]
     fn who_polls_does_not_take_the_wish_of_who_receives() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;

@@ -32,10 +32,8 @@ pub(super) fn doorbells_rang(link: &Arc<NtbLink>, vector: u32) {
     }
     let current = link.current.lock();
     let Some(session) = &*current else { return };
-    let mut left = rung & !hello;
-    while left != 0 {
-        session.as_arc_borrow().doorbell(left.trailing_zeros());
-        left &= left - 1;
+    for number in doorbell::numbers(rung & !hello) {
+        session.as_arc_borrow().doorbell(number);
     }
 }
 

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How much an engine is offered.
+
+use crate::logic::longest_segment::{LongestSegment, MOST, UNSAID};
+
+#[test]
+fn what_is_declared_is_believed() {
+    assert_eq!(LongestSegment::declared(4096).bytes(), 4096);
+    assert_eq!(LongestSegment::declared(UNSAID + 1).bytes(), UNSAID + 1);
+    assert_eq!(LongestSegment::declared(u64::MAX).bytes(), MOST);
+    assert_eq!(LongestSegment::declared(0).bytes(), 1);
+    assert_eq!(LongestSegment::declared(UNSAID).bytes(), MOST);
+}
+
+/// Some engine takes `limit` bytes and no more: what is offered to it until it takes something.
+fn offers(longest: &LongestSegment, limit: u64, len: u64) -> Vec<u64> {
+    let mut offers = Vec::new();
+    loop {
+        let len = len.min(longest.bytes());
+        offers.push(len);
+        if len <= limit || !longest.refused(len) {
+            return offers;
+        }
+    }
+}
+
+#[test]
+fn what_is_refused_is_offered_in_smaller_pieces() {
+    let longest = LongestSegment::declared(UNSAID);
+    assert_eq!(
+        offers(&longest, 300 << 10, MOST),
+        [1 << 20, 512 << 10, 256 << 10]
+    );
+    // That is remembered, and what is shorter is no reason to offer still less.
+    assert_eq!(offers(&longest, 300 << 10, 300 << 10), [256 << 10]);
+    assert_eq!(offers(&longest, 300 << 10, 100 << 10), [100 << 10]);
+    // Not a power of two.
+    let longest = LongestSegment::declared(UNSAID);
+    assert_eq!(
+        offers(&longest, UNSAID, 700_001),
+        [700_001, 512 << 10, 256 << 10, 128 << 10, UNSAID]
+    );
+}
+
+#[test]
+fn what_any_engine_takes_is_not_halved() {
+    let longest = LongestSegment::declared(UNSAID);
+    assert!(!longest.refused(UNSAID));
+    assert_eq!(longest.bytes(), MOST);
+    // The engine is at fault, then.
+    assert_eq!(offers(&longest, 0, MOST).last(), Some(&UNSAID));
+}
