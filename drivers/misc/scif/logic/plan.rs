@@ -63,6 +63,20 @@ pub(crate) struct Segment {
     pub(crate) len: u64,
 }
 
+impl Segment {
+    /// Its first `most` bytes (at least 1), and what is left behind them.
+    pub(crate) fn split(self, most: u64) -> (Self, Option<Self>) {
+        let head = self.len.min(most.max(1));
+        let rest = Self {
+            destination: self.destination.wrapping_add(head),
+            source: self.source.wrapping_add(head),
+            len: self.len.wrapping_sub(head),
+        };
+        let head = Self { len: head, ..self };
+        (head, (rest.len > 0).then_some(rest))
+    }
+}
+
 /// A walk ended before the copy did, or gave a run that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Short {

@@ -57,9 +57,6 @@ use kernel::{
     time::Delta, //
 };
 
-/// A segment is no longer than this, whatever the engine could do: others want their turn.
-const MAX_SEGMENT: u64 = 1 << 20;
-
 /// Each so many descriptors of a transfer one reports its end at once: a full ring then empties by
 /// itself.
 const INTERRUPT_EVERY: u32 = 128;
@@ -283,7 +280,7 @@ impl Transfer {
             count: 0,
             interrupt,
         };
-        let max_segment = (self.engine.max_segment() as u64).min(MAX_SEGMENT);
+        let max_segment = self.engine.longest_segment();
         for (skip, len) in [(0, body), (body, tail)] {
             let result = self.sides.for_each_stretch(skip, len, |stretch| {
                 submitter.add_stretch(route, direction, &stretch, max_segment)
@@ -295,6 +292,13 @@ impl Transfer {
         }
         submitter.finish()
     }
+}
+
+/// Whether the engine has taken a segment, or is to be offered less.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    Yes,
+    TooLong,
 }
 
 /// Passes segments on to the engine, one behind, so that the last is known when it goes.
@@ -336,7 +340,7 @@ impl Submitter<'_> {
             };
             self.count += 1;
             // On an error the segment stays at hand, for `finish`.
-            self.submit(held, self.count % INTERRUPT_EVERY == 0)?;
+            self.submit_whole(held, self.count % INTERRUPT_EVERY == 0, Self::submit)?;
             self.held = Some(segment);
         }
         Ok(())
@@ -345,9 +349,31 @@ impl Submitter<'_> {
     /// Submits the segment at hand as the last one, also if the transfer as a whole has failed. EIO if the
     /// engine has stopped.
     fn finish(&mut self) -> Result {
-        let Some(held) = self.held.take() else {
-            return Ok(());
-        };
+        match self.held.take() {
+            Some(held) => self.submit_whole(held, self.interrupt, Self::submit_surely),
+            None => Ok(()),
+        }
+    }
+
+    /// Has `submit` submit all of a segment, in pieces if the engine does not take it at once.
+    fn submit_whole(
+        &self,
+        segment: Segment,
+        interrupt: bool,
+        submit: impl Fn(&Self, Segment, bool) -> Result<Taken>,
+    ) -> Result {
+        let mut left = Some(segment);
+        while let Some(segment) = left {
+            let (piece, rest) = segment.split(self.batch.engine.longest_segment());
+            if submit(self, piece, interrupt && rest.is_none())? == Taken::Yes {
+                left = rest;
+            }
+        }
+        Ok(())
+    }
+
+    /// Submits, unless the engine has stopped (EIO).
+    fn submit_surely(&self, segment: Segment, interrupt: bool) -> Result<Taken> {
         loop {
             // Bounded by the engine, whose ring empties, or which is given up.
             let submitted = self
@@ -355,7 +381,7 @@ impl Submitter<'_> {
                 .engine
                 .room
                 .wait_uninterruptible_timeout(RING_FULL_TIMEOUT, || {
-                    self.try_submit(held, self.interrupt)
+                    self.try_submit(segment, interrupt)
                 });
             match submitted {
                 Some(result) => return result,
@@ -364,7 +390,8 @@ impl Submitter<'_> {
         }
     }
 
-    fn submit(&self, segment: Segment, interrupt: bool) -> Result {
+    /// Submits, unless the engine has stopped (EIO), the peer is lost (ENODEV), or the caller is killed.
+    fn submit(&self, segment: Segment, interrupt: bool) -> Result<Taken> {
         loop {
             if self.batch.surroundings.peer.is_over() {
                 return Err(ENODEV);
@@ -385,9 +412,10 @@ impl Submitter<'_> {
     }
 
     /// None if there is no room; EIO if the engine has stopped.
-    fn try_submit(&self, segment: Segment, interrupt: bool) -> Option<Result> {
+    fn try_submit(&self, segment: Segment, interrupt: bool) -> Option<Result<Taken>> {
         match self.batch.engine.submit(segment, interrupt, self.batch) {
-            Submission::Done => Some(Ok(())),
+            Submission::Done => Some(Ok(Taken::Yes)),
+            Submission::TooLong => Some(Ok(Taken::TooLong)),
             Submission::Full => None,
             Submission::Stopped => Some(Err(EIO)),
         }

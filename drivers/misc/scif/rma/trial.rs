@@ -108,7 +108,8 @@ fn submit(batch: &Batch<Trial>, segments: &[Segment]) -> Result {
     for segment in segments {
         let attempt = || match engine.submit(*segment, false, batch) {
             Submission::Done => Some(Ok(())),
-            Submission::Full => None,
+            // What is tried is as short as any engine takes.
+            Submission::Full | Submission::TooLong => None,
             Submission::Stopped => Some(Err(EIO)),
         };
         let submitted = attempt().or_else(|| {

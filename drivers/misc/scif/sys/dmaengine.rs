@@ -229,7 +229,7 @@ impl Channel {
         self.inner.device.clone()
     }
 
-    /// The largest copy that one [`Channel::submit`] should ask for.
+    /// The largest segment that the channel's device declares.
     pub(crate) fn max_segment(&self) -> usize {
         self.inner.max_segment
     }

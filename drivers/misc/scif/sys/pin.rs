@@ -245,9 +245,13 @@ impl Pinned {
         // SAFETY: So many were pinned and written into `pages`; `addresses` is as long as that.
         unsafe { own::scif_helper_pages_to_phys(pages.as_ptr(), count, addresses.as_mut_ptr()) };
         let mut kept = Ok(());
-        for address in addresses.iter().take(count) {
-            // All of them, so that those that can't be kept are unpinned.
-            kept = kept.and(self.keep(*address, 1));
+        let pinned = addresses.get(..count).unwrap_or(addresses);
+        // Each page, and the one behind it in memory, belong together.
+        for run in pinned.chunk_by(|page, next| page.wrapping_add(PAGE_SIZE as u64) == *next) {
+            if let Some(first) = run.first() {
+                // All of them, so that those that can't be kept are unpinned.
+                kept = kept.and(self.keep(*first, run.len()));
+            }
         }
         kept.map(|()| count)
     }

@@ -2,10 +2,8 @@
 
 //! The DMA engines of this node, shared by all paths.
 //!
-//! An engine is one channel. Channels are asked for when a path is made, because the engine's driver
-//! may be loaded after this module, up to as many as the administrator wants (`dma_channels`), and
-//! kept until the module goes. Without one every transfer goes by CPU. Which one a connection uses
-//! is chosen once, so that its transfers keep their order in the ring.
+//! An engine is one channel; which there are is in `engine/list.rs`. Without one every transfer goes by
+//! CPU. Which one a connection uses is chosen once, so that its transfers keep their order in the ring.
 //!
 //! # An engine that stops
 //!
@@ -18,10 +16,13 @@
 //!
 //! How the end of what it does is noticed is in `engine/attendance.rs`.
 //!
-//! Locks: `Engines::list`, see `scif_main.rs`; `running` is a leaf, taken in soft interrupts.
+//! Lock: `running` is a leaf, taken in soft interrupts.
 
 use crate::{
-    logic::plan::Segment,
+    logic::{
+        longest_segment::LongestSegment,
+        plan::Segment, //
+    },
     sync::work_queues::WorkQueues,
     sys::{
         dmaengine::{
@@ -34,10 +35,7 @@ use crate::{
             Payer,
             SharedMemory, //
         },
-        timer::{
-            PeriodicTimer,
-            Tick, //
-        },
+        timer::Tick,
         wait::{
             new_wait_queue,
             WaitQueue, //
@@ -46,7 +44,7 @@ use crate::{
 };
 use kernel::{
     device::Device,
-    impl_has_work, new_mutex, new_spinlock_irq, new_work,
+    impl_has_work, new_spinlock_irq, new_work,
     prelude::*,
     rbtree::{
         RBTree,
@@ -61,7 +59,6 @@ use kernel::{
         },
         Arc,
         ArcBorrow,
-        Mutex,
         SpinLockIrq, //
     },
     time::Delta,
@@ -72,6 +69,9 @@ use kernel::{
 };
 
 mod attendance;
+mod list;
+
+pub(crate) use list::Engines;
 
 /// Between two looks at whether an engine moves.
 const TICK: Delta = Delta::from_secs(1);
@@ -90,6 +90,8 @@ pub(crate) enum Submission {
     Done,
     /// The ring is full for now.
     Full,
+    /// The engine does not take as many bytes at once: [`Engine::longest_segment`] says less now.
+    TooLong,
     /// The engine has stopped.
     Stopped,
 }
@@ -98,6 +100,7 @@ pub(crate) enum Submission {
 #[pin_data]
 pub(crate) struct Engine {
     channel: Channel,
+    longest: LongestSegment,
     queues: Arc<WorkQueues>,
     /// Woken when descriptors have been completed, and when the engine has stopped.
     #[pin]
@@ -207,6 +210,7 @@ impl Engine {
         let blank = SharedMemory::new(2 * BLANK, Some(&device), Payer::Nobody).ok()?;
         Arc::pin_init(
             pin_init!(Self {
+                longest: LongestSegment::declared(channel.max_segment() as u64),
                 channel,
                 quiet: Atomic::new(false),
                 attended: Atomic::new(false),
@@ -237,9 +241,9 @@ impl Engine {
         self.channel.device()
     }
 
-    /// The largest segment that it should be given.
-    pub(crate) fn max_segment(&self) -> usize {
-        self.channel.max_segment()
+    /// How many bytes it should be given at once. Any context.
+    pub(crate) fn longest_segment(&self) -> u64 {
+        self.longest.bytes()
     }
 
     /// Whether it can copy between these addresses; not if it has stopped. Any context.
@@ -271,6 +275,10 @@ impl Engine {
         if self.channel.is_stopped() {
             self.stop();
             return Submission::Stopped;
+        }
+        let is_idle = self.taken.load(Relaxed) == self.ended.load(Relaxed);
+        if is_idle && self.longest.refused(segment.len) {
+            return Submission::TooLong;
         }
         // Whether it is full or will never take anything again, only time tells.
         self.refused.add(1, Relaxed);
@@ -341,119 +349,6 @@ impl Engine {
             // It is enqueued once, so this can't fail.
             let _ = self.queues.engines.enqueue::<_, 0>(self.clone());
         }
-    }
-}
-
-/// All engines that this node has got.
-#[pin_data]
-pub(crate) struct Engines {
-    wanted: usize,
-    queues: Arc<WorkQueues>,
-    #[pin]
-    list: Mutex<KVec<Listed>>,
-    /// What those have done that have stopped.
-    stopped_bytes: Atomic<u64>,
-    stopped_errors: Atomic<u64>,
-}
-
-struct Listed {
-    // Stopped before the engine may go.
-    _watchdog: PeriodicTimer<Engine>,
-    engine: Arc<Engine>,
-}
-
-impl Listed {
-    fn request(queues: &Arc<WorkQueues>) -> Option<Self> {
-        let engine = Engine::request(queues)?;
-        Some(Self {
-            _watchdog: PeriodicTimer::start(engine.clone(), TICK).ok()?,
-            engine,
-        })
-    }
-}
-
-/// What engines have done.
-#[derive(Default)]
-pub(crate) struct EngineTotals {
-    pub(crate) bytes: u64,
-    pub(crate) errors: u64,
-}
-
-impl Engines {
-    /// None yet; at most `wanted` later. May sleep.
-    pub(crate) fn new(wanted: usize, queues: &Arc<WorkQueues>) -> Result<Arc<Self>> {
-        Arc::pin_init(
-            pin_init!(Self {
-                wanted,
-                queues: queues.clone(),
-                list <- new_mutex!(KVec::new(), "Engines::list"),
-                stopped_bytes: Atomic::new(0),
-                stopped_errors: Atomic::new(0),
-            }),
-            GFP_KERNEL,
-        )
-    }
-
-    /// Takes those off the list that have stopped: whoever uses them still has them. May sleep.
-    fn remove_stopped(&self) {
-        loop {
-            let stopped = {
-                let mut list = self.list.lock();
-                let position = list.iter().position(|listed| listed.engine.has_stopped());
-                position.and_then(|position| list.remove(position).ok())
-            };
-            // Dropped without the lock.
-            let Some(Listed { engine, .. }) = stopped else {
-                return;
-            };
-            self.stopped_bytes.add(engine.bytes.load(Relaxed), Relaxed);
-            self.stopped_errors
-                .add(engine.errors.load(Relaxed), Relaxed);
-        }
-    }
-
-    /// Asks for those that are missing, and calls `f` with each, under a lock. May sleep.
-    pub(crate) fn for_each_working(&self, mut f: impl FnMut(&Arc<Engine>)) {
-        self.remove_stopped();
-        while self.list.lock().len() < self.wanted {
-            let Some(listed) = Listed::request(&self.queues) else {
-                break;
-            };
-            // What there is no room for goes without the lock.
-            let refused = {
-                let mut list = self.list.lock();
-                match list.reserve(1, GFP_KERNEL) {
-                    Ok(()) => list.push_within_capacity(listed).err().map(|error| error.0),
-                    Err(_) => Some(listed),
-                }
-            };
-            if refused.is_some() {
-                break;
-            }
-        }
-        for listed in self.list.lock().iter() {
-            f(&listed.engine);
-        }
-    }
-
-    /// Calls `f` with each that there is, under a lock, and says what all have ever done. May sleep.
-    pub(crate) fn for_each(&self, mut f: impl FnMut(&Engine)) -> EngineTotals {
-        let mut totals = EngineTotals {
-            bytes: self.stopped_bytes.load(Relaxed),
-            errors: self.stopped_errors.load(Relaxed),
-        };
-        for listed in self.list.lock().iter() {
-            totals.bytes += listed.engine.bytes.load(Relaxed);
-            totals.errors += listed.engine.errors.load(Relaxed);
-            f(&listed.engine);
-        }
-        totals
-    }
-
-    /// Gives them back once nobody uses them. May sleep.
-    pub(crate) fn drop_all(&self) {
-        let list = core::mem::replace(&mut *self.list.lock(), KVec::new());
-        drop(list);
     }
 }
 

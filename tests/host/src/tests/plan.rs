@@ -108,6 +108,24 @@ fn bytes(runs: &[(u64, u64)]) -> Vec<u64> {
     runs.iter().flat_map(|(at, len)| *at..*at + *len).collect()
 }
 
+#[test]
+fn segments_are_split() {
+    let segment = |destination, source, len| Segment {
+        destination,
+        source,
+        len,
+    };
+    let whole = segment(100, 9000, 30);
+    let parts = whole.split(20);
+    assert_eq!(
+        parts,
+        (segment(100, 9000, 20), Some(segment(120, 9020, 10)))
+    );
+    assert_eq!(whole.split(30), (whole, None));
+    assert_eq!(whole.split(u64::MAX), (whole, None));
+    assert_eq!(whole.split(0).0.len, 1);
+}
+
 proptest! {
     #![proptest_config(config())]
 

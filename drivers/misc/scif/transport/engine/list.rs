@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which DMA engines this node has got.
+//!
+//! Channels are asked for when a path is made, because the engine's driver may be loaded after this
+//! module, up to as many as the administrator wants (`dma_channels`), and kept until the module goes. One
+//! that has stopped is taken off the list, and another one asked for when the next path is made.
+//!
+//! Lock: `Engines::list`, see `scif_main.rs`.
+
+use super::{
+    Engine,
+    TICK, //
+};
+use crate::{
+    sync::work_queues::WorkQueues,
+    sys::timer::PeriodicTimer, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        Mutex, //
+    },
+};
+
+/// All engines that this node has got.
+#[pin_data]
+pub(crate) struct Engines {
+    wanted: usize,
+    queues: Arc<WorkQueues>,
+    #[pin]
+    list: Mutex<KVec<Listed>>,
+    /// What those have done that have stopped.
+    stopped_bytes: Atomic<u64>,
+    stopped_errors: Atomic<u64>,
+}
+
+struct Listed {
+    // Stopped before the engine may go.
+    _watchdog: PeriodicTimer<Engine>,
+    engine: Arc<Engine>,
+}
+
+impl Listed {
+    fn request(queues: &Arc<WorkQueues>) -> Option<Self> {
+        let engine = Engine::request(queues)?;
+        Some(Self {
+            _watchdog: PeriodicTimer::start(engine.clone(), TICK).ok()?,
+            engine,
+        })
+    }
+}
+
+/// What engines have done.
+#[derive(Default)]
+pub(crate) struct EngineTotals {
+    pub(crate) bytes: u64,
+    pub(crate) errors: u64,
+}
+
+impl Engines {
+    /// None yet; at most `wanted` later. May sleep.
+    pub(crate) fn new(wanted: usize, queues: &Arc<WorkQueues>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                wanted,
+                queues: queues.clone(),
+                list <- new_mutex!(KVec::new(), "Engines::list"),
+                stopped_bytes: Atomic::new(0),
+                stopped_errors: Atomic::new(0),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Takes those off the list that have stopped: whoever uses them still has them. May sleep.
+    fn remove_stopped(&self) {
+        loop {
+            let stopped = {
+                let mut list = self.list.lock();
+                let position = list.iter().position(|listed| listed.engine.has_stopped());
+                position.and_then(|position| list.remove(position).ok())
+            };
+            // Dropped without the lock.
+            let Some(Listed { engine, .. }) = stopped else {
+                return;
+            };
+            self.stopped_bytes.add(engine.bytes.load(Relaxed), Relaxed);
+            self.stopped_errors
+                .add(engine.errors.load(Relaxed), Relaxed);
+        }
+    }
+
+    /// Asks for those that are missing, and calls `f` with each, under a lock. May sleep.
+    pub(crate) fn for_each_working(&self, mut f: impl FnMut(&Arc<Engine>)) {
+        self.remove_stopped();
+        while self.list.lock().len() < self.wanted {
+            let Some(listed) = Listed::request(&self.queues) else {
+                break;
+            };
+            // What there is no room for goes without the lock.
+            let refused = {
+                let mut list = self.list.lock();
+                match list.reserve(1, GFP_KERNEL) {
+                    Ok(()) => list.push_within_capacity(listed).err().map(|error| error.0),
+                    Err(_) => Some(listed),
+                }
+            };
+            if refused.is_some() {
+                break;
+            }
+        }
+        for listed in self.list.lock().iter() {
+            f(&listed.engine);
+        }
+    }
+
+    /// Calls `f` with each that there is, under a lock, and says what all have ever done. May sleep.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(&Engine)) -> EngineTotals {
+        let mut totals = EngineTotals {
+            bytes: self.stopped_bytes.load(Relaxed),
+            errors: self.stopped_errors.load(Relaxed),
+        };
+        for listed in self.list.lock().iter() {
+            totals.bytes += listed.engine.bytes.load(Relaxed);
+            totals.errors += listed.engine.errors.load(Relaxed);
+            f(&listed.engine);
+        }
+        totals
+    }
+
+    /// Gives them back once nobody uses them. May sleep.
+    pub(crate) fn drop_all(&self) {
+        let list = core::mem::replace(&mut *self.list.lock(), KVec::new());
+        drop(list);
+    }
+}
