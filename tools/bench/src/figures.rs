@@ -16,6 +16,28 @@ pub const ENGINES: &str = "scaling with DMA channels, write on 4 connections, pa
 pub const MODEL: &str = "with the link model";
 pub const MANY: &str = "many";
 
+/// What is compared in pairs: ours over theirs.
+pub const PAIRS: &str = "pairs";
+
+pub const PAIR_WRITE: &str = "write by DMA / raw DMA";
+pub const PAIR_READ: &str = "read by DMA / raw DMA";
+pub const PAIR_WRITE_PAGES: &str = "write by DMA, small pages / raw DMA by pages";
+pub const PAIR_READ_PAGES: &str = "read by DMA, small pages / raw DMA by pages";
+pub const PAIR_MMAP: &str = "mmap store / raw aperture";
+pub const PAIR_CPU: &str = "USECPU write / raw aperture";
+pub const PAIR_SMALL: &str = "small write / (ioctl + raw aperture)";
+pub const PAIR_DOORBELL: &str = "round trip asleep / raw doorbell";
+pub const PAIR_DOORBELL_THREAD: &str = "round trip asleep / raw doorbell, from a thread";
+pub const PAIR_TCP: &str = "round trip asleep / TCP";
+pub const PAIR_TCP_POLLING: &str = "round trip, both poll / TCP";
+pub const PAIR_STREAM: &str = "stream / raw aperture";
+pub const PAIR_STREAM_TCP: &str = "stream, time of each / TCP";
+pub const PAIR_BULK_TCP: &str = "stream / TCP";
+pub const PAIR_WINDOW: &str = "register+unregister / (raw pin + 2 doorbells)";
+pub const PAIR_HUGE: &str = "register+unregister / the same with huge pages";
+pub const PAIR_CONNECT: &str = "connect / raw doorbell";
+pub const PAIR_CLOSE: &str = "close / raw doorbell";
+
 pub const SCIF: &str = "SCIF";
 pub const SCIF_ASLEEP: &str = "SCIF, both asleep";
 pub const SCIF_POLLING: &str = "SCIF, both poll";

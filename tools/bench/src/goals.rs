@@ -100,19 +100,8 @@ fn smaller(a: Option<f64>, b: Option<f64>) -> Option<f64> {
 }
 
 fn copies(results: &Results) -> Vec<Goal> {
-    let dma = |size| {
-        let of = |figure| results.ratio(figure, SCIF_DMA_HUGE, RAW_DMA, size);
-        smaller(of(WRITE), of(READ))
-    };
-    let scattered = |size| {
-        let of = |figure| results.ratio(figure, SCIF_DMA, RAW_DMA_PAGES, size);
-        smaller(of(WRITE), of(READ))
-    };
-    let alone = || {
-        let call = results.median(CALL, EMPTY, NO_SIZE)?;
-        let copy = results.median(COPY, RAW_APERTURE, SIZE_SMALL)?;
-        Some(results.median(COPY, SCIF_AUTO, SIZE_SMALL)? / (call + copy))
-    };
+    let pair = |name, size| results.median(PAIRS, name, size);
+    let dma = |size| smaller(pair(PAIR_WRITE, size), pair(PAIR_READ, size));
     vec![
         at_least(
             "writeto and readfrom by DMA, 1 MiB in huge pages, depth 8 / raw DMA (the lower one)",
@@ -124,22 +113,25 @@ fn copies(results: &Results) -> Vec<Goal> {
         at_least(
             "the same at 64 KiB in small pages / raw DMA by pages",
             0.85,
-            scattered(SIZE_MIDDLE),
+            smaller(
+                pair(PAIR_WRITE_PAGES, SIZE_MIDDLE),
+                pair(PAIR_READ_PAGES, SIZE_MIDDLE),
+            ),
         ),
         at_least(
             "mmap store bandwidth, 1 MiB / raw aperture",
             0.98,
-            results.ratio(WRITE, SCIF_MMAP, RAW_APERTURE, SIZE_LARGE),
+            pair(PAIR_MMAP, SIZE_LARGE),
         ),
         at_least(
             "USECPU writeto 64 KiB / raw aperture",
             0.90,
-            results.ratio(WRITE, SCIF_CPU, RAW_APERTURE, SIZE_MIDDLE),
+            pair(PAIR_CPU, SIZE_MIDDLE),
         ),
         at_most(
             "writeto 64 B SYNC / (empty ioctl + raw 64 B copy)",
             2.0,
-            alone(),
+            pair(PAIR_SMALL, SIZE_SMALL),
         ),
         at_least(
             "default transfer / the better of CPU and DMA, the worst size",
@@ -167,45 +159,42 @@ fn choice(results: &Results) -> Option<f64> {
 }
 
 fn messages(results: &Results) -> Vec<Goal> {
-    let bulk = || {
-        let stream = results.median(STREAM, SCIF, SIZE_MIDDLE)?;
-        Some(stream / results.median(WRITE, RAW_APERTURE, SIZE_MIDDLE)?)
-    };
+    let pair = |name, size| results.median(PAIRS, name, size);
     vec![
         at_most(
             "send/recv 8 B round trip, both asleep / raw doorbell round trip",
             1.3,
-            results.ratio(TRIP, SCIF_ASLEEP, RAW_DOORBELL, 8),
+            pair(PAIR_DOORBELL, 8),
         ),
         at_most(
             "the same / raw doorbell round trip that a thread answers",
             1.3,
-            results.ratio(TRIP, SCIF_ASLEEP, RAW_DOORBELL_THREAD, 8),
+            pair(PAIR_DOORBELL_THREAD, 8),
         ),
         at_most(
             "8 B round trip / TCP, blocking, both asleep",
             1.0 / 3.0,
-            results.ratio(TRIP, SCIF_ASLEEP, TCP, 8),
+            pair(PAIR_TCP, 8),
         ),
         at_most(
             "8 B round trip / TCP, both busy polling",
             1.0 / 15.0,
-            results.ratio(TRIP, SCIF_POLLING, TCP_POLLING, 8),
+            pair(PAIR_TCP_POLLING, 8),
         ),
         at_least(
             "stream of 64 KiB messages / raw aperture copy",
             0.60,
-            bulk(),
+            pair(PAIR_STREAM, SIZE_MIDDLE),
         ),
         at_most(
             "stream of 64 B messages, time of each / TCP's",
             1.0 / 3.0,
-            results.ratio(MESSAGE, SCIF, TCP, SIZE_SMALL),
+            pair(PAIR_STREAM_TCP, SIZE_SMALL),
         ),
         at_least(
             "throughput / TCP, 1 MiB messages",
             10.0,
-            results.ratio(STREAM, SCIF, TCP, SIZE_LARGE),
+            pair(PAIR_BULK_TCP, SIZE_LARGE),
         ),
     ]
 }
@@ -245,23 +234,14 @@ fn counted(costs: &Costs) -> Vec<Goal> {
 }
 
 fn windows(results: &Results) -> Vec<Goal> {
-    let both = |register, unregister, size| {
-        let register: f64 = results.median(WINDOW, register, size)?;
-        Some(register + results.median(WINDOW, unregister, size)?)
-    };
-    let doorbell = results.median(TRIP, RAW_DOORBELL, 8);
-    let against_pin = |size| {
-        let least = results.median(WINDOW, PIN, size)? + 2.0 * doorbell?;
-        Some(both(REGISTER, UNREGISTER, size)? / least)
-    };
-    let sizes = results.sizes(WINDOW, REGISTER);
-    let worst = sizes
-        .iter()
-        .filter_map(|size| against_pin(*size))
+    let worst = results
+        .sizes(PAIRS, PAIR_WINDOW)
+        .into_iter()
+        .filter_map(|size| results.median(PAIRS, PAIR_WINDOW, size))
         .max_by(f64::total_cmp);
     let huge = || {
-        let size = *sizes.last()?;
-        Some(both(REGISTER, UNREGISTER, size)? / both(REGISTER_HUGE, UNREGISTER_HUGE, size)?)
+        let size = *results.sizes(PAIRS, PAIR_HUGE).last()?;
+        results.median(PAIRS, PAIR_HUGE, size)
     };
     let many = |line| results.median(MANY, line, NO_SIZE);
     vec![
@@ -293,18 +273,15 @@ fn windows(results: &Results) -> Vec<Goal> {
 }
 
 fn connections(results: &Results) -> Vec<Goal> {
-    let doorbells = |part| {
-        let doorbell = results.median(TRIP, RAW_DOORBELL, 8)?;
-        Some(results.median(CONNECTION, part, NO_SIZE)? / doorbell)
-    };
+    let doorbells = |name| results.median(PAIRS, name, NO_SIZE);
     let many = |line| results.median(MANY, line, NO_SIZE);
     vec![
         at_most(
             "connect+accept / doorbell round trip",
             6.0,
-            doorbells(CONNECT),
+            doorbells(PAIR_CONNECT),
         ),
-        at_most("close / doorbell round trip", 4.0, doorbells(CLOSE)),
+        at_most("close / doorbell round trip", 4.0, doorbells(PAIR_CLOSE)),
         at_most(
             "connect, the last hundred of 10,000 / the first",
             1.2,

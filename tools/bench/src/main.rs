@@ -12,8 +12,10 @@ mod goals;
 mod machine;
 mod many;
 mod paced;
+mod pairs;
 mod parameters;
 mod plan;
+mod raw;
 mod report;
 mod results;
 mod rounds;
@@ -30,6 +32,7 @@ use lab::Flavour;
 use lab::Lab;
 use lab::Silent;
 
+use crate::figures::PAIRS;
 use crate::machine::Machine;
 use crate::plan::Plan;
 use crate::report::Report;
@@ -46,6 +49,12 @@ struct Arguments {
     /// Another number of rounds.
     #[arg(long)]
     rounds: Option<usize>,
+    /// Measure nothing but the pairs of the table whose name contains this.
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// How often each pair of the table is measured.
+    #[arg(long)]
+    turns: Option<usize>,
     /// Which kernel the guests boot.
     #[arg(long, value_enum, default_value = "stock", env = "KERNEL")]
     kernel: Flavour,
@@ -72,6 +81,7 @@ fn benchmark(arguments: &Arguments) -> Result<()> {
         false => Plan::whole(),
     };
     plan.rounds = arguments.rounds.unwrap_or(plan.rounds).max(1);
+    plan.turns = arguments.turns.unwrap_or(plan.turns).max(1);
     let started = Instant::now();
     let say = |text: &str| println!("{:6.1} s  {text}", started.elapsed().as_secs_f64());
     let load = machine::load();
@@ -81,6 +91,13 @@ fn benchmark(arguments: &Arguments) -> Result<()> {
     say("loading SCIF and what it is compared with");
     setup::load(&lab)?;
     let server = setup::serve(&lab, Some(&setup::tcp_address()))?;
+    if let Some(only) = &arguments.only {
+        let mut results = Results::default();
+        pairs::run(&lab, &plan, Some(only), &mut results, &say)?;
+        server.signal(2);
+        print!("{}", results.values(PAIRS));
+        return Ok(());
+    }
     let module = setup::module(&lab)?;
     let slowness = machine::slowness(&lab);
     let (counts, mut results, mut failures) = measure(&lab, &plan, &say)?;
@@ -130,6 +147,7 @@ fn measure(
         }
         .run()?;
     }
+    pairs::run(lab, plan, None, &mut results, say)?;
     let mut failures = Vec::new();
     if plan.many {
         say("what is measured once");

@@ -6,6 +6,8 @@
 pub struct Plan {
     /// How often everything is measured, in turn.
     pub rounds: usize,
+    /// How often each pair of what must be reached is measured.
+    pub turns: usize,
     /// Seconds for each size.
     pub seconds: f64,
     /// Sizes of copies and of messages in bulk.
@@ -33,7 +35,8 @@ impl Plan {
     /// What takes less than three minutes.
     pub fn short() -> Plan {
         Plan {
-            rounds: 3,
+            rounds: 1,
+            turns: 5,
             seconds: 0.15,
             sizes: vec![SIZE_SMALL, SIZE_PAGE, SIZE_MIDDLE, SIZE_LARGE],
             small: vec![8, SIZE_SMALL, SIZE_PAGE, SIZE_MIDDLE],
@@ -46,7 +49,8 @@ impl Plan {
     /// Everything.
     pub fn whole() -> Plan {
         Plan {
-            rounds: 5,
+            rounds: 3,
+            turns: 9,
             seconds: 0.3,
             sizes: vec![
                 SIZE_SMALL,

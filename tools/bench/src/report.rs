@@ -230,6 +230,7 @@ mod tests {
         let mut results = Results::default();
         results.add(TRIP, SCIF_ASLEEP, 8, 100.0);
         results.add(TRIP, RAW_DOORBELL, 8, 50.0);
+        results.add(PAIRS, PAIR_DOORBELL, 8, 2.0);
         let counts = Costs::new();
         Report {
             machine: Machine {

@@ -37,6 +37,20 @@ impl Results {
         Some(self.median(figure, line, size)? / self.median(figure, other, size)?)
     }
 
+    /// All values of a figure, a row for each line and size.
+    pub fn values(&self, figure: &str) -> String {
+        let mut text = String::new();
+        for (line, sizes) in self.figures.get(figure).into_iter().flatten() {
+            for (size, values) in sizes {
+                let list: Vec<String> = values.iter().map(|value| format!("{value:.3}")).collect();
+                let median = median(values).unwrap_or(f64::NAN);
+                let list = list.join(" ");
+                text.push_str(&format!("{median:8.3}  {line}, {size}: {list}\n"));
+            }
+        }
+        text
+    }
+
     /// The sizes that a line has.
     pub fn sizes(&self, figure: &str, line: &str) -> Vec<u64> {
         let line = self.figures.get(figure).and_then(|lines| lines.get(line));

@@ -10,14 +10,14 @@ use crate::parameters::ASLEEP;
 use crate::parameters::BY_ENGINE;
 use crate::plan::Plan;
 use crate::plan::SIZE_MIDDLE;
+use crate::raw::DEPTH;
+use crate::raw::LARGEST_PIECE;
+use crate::raw::Raw;
 use crate::results::NO_SIZE;
 use crate::results::Results;
 use crate::run;
 use crate::setup;
 use crate::setup::Bridge;
-
-/// In flight.
-const DEPTH: u32 = 8;
 
 /// One round on a lab.
 pub struct Round<'a> {
@@ -58,11 +58,15 @@ impl Round<'_> {
             run::add_rates(self.results, figure, line, &report);
         }
         for &size in &self.plan.sizes {
-            self.results
-                .add(figure, RAW_DMA, size, self.raw_dma(way, size, 4 << 20)?);
+            self.results.add(
+                figure,
+                RAW_DMA,
+                size,
+                self.raw().dma(way, size, LARGEST_PIECE)?,
+            );
             // As SCIF has to where memory is scattered; the ring of the engine takes no more.
             if size <= SIZE_MIDDLE {
-                let rate = self.raw_dma(way, size, 4096)?;
+                let rate = self.raw().dma(way, size, 4096)?;
                 self.results.add(figure, RAW_DMA_PAGES, size, rate);
             }
         }
@@ -77,40 +81,20 @@ impl Round<'_> {
         Ok(())
     }
 
-    /// As often as fits into the time; a few tell how often that is. Returns bytes per second.
-    fn raw_dma(&self, way: &str, size: u64, piece: u64) -> Result<f64> {
-        let once = |count: u64| -> Result<(f64, f64)> {
-            let what = format!("{way} {size} {DEPTH} {count} {piece}");
-            let text = run::write_and_read(self.lab, "/sys/kernel/debug/raw_dma/run", &what)?;
-            Ok((run::number(&text, "bytes ")?, run::number(&text, "ns ")?))
-        };
-        let (bytes, ns) = once(u64::from(DEPTH) * 2)?;
-        let each = ns / (bytes / size as f64);
-        let count = (self.plan.seconds * 1e9 / each).clamp(8.0, 1e6) as u64;
-        let (bytes, ns) = once(count)?;
-        Ok(bytes / ns * 1e9)
+    fn raw(&self) -> Raw<'_> {
+        Raw {
+            lab: self.lab,
+            seconds: self.plan.seconds,
+        }
     }
 
     fn aperture(&mut self) -> Result<()> {
-        let file = format!(
-            "/sys/bus/pci/devices/{}/resource4_wc",
-            Bridge::Scif.device()
-        );
-        let offset = setup::RESERVED.to_string();
-        let seconds = (self.plan.seconds / 2.0).to_string();
-        let sizes: Vec<String> = self.plan.sizes.iter().map(u64::to_string).collect();
-        let mut arguments = vec!["aperture", &file, &offset, &seconds];
-        arguments.extend(sizes.iter().map(String::as_str));
-        for line in run::reference(self.lab, &arguments)? {
-            let value = |name: &str| line[name].as_f64().unwrap_or(f64::NAN);
-            let size = line["size"].as_u64().unwrap_or(NO_SIZE);
-            let rate = |ns: f64| size as f64 / ns * 1e9;
-            self.results
-                .add(WRITE, RAW_APERTURE, size, rate(value("write_ns")));
-            self.results
-                .add(READ, RAW_APERTURE, size, rate(value("read_ns")));
-            self.results
-                .add(COPY, RAW_APERTURE, size, value("write_p50_ns") / 1e3);
+        for line in self.raw().aperture(&self.plan.sizes)? {
+            let rate = |ns: f64| line.size as f64 / ns * 1e9;
+            let mut add = |figure, value| self.results.add(figure, RAW_APERTURE, line.size, value);
+            add(WRITE, rate(line.write_ns));
+            add(READ, rate(line.read_ns));
+            add(COPY, line.write_p50_ns / 1e3);
         }
         Ok(())
     }
@@ -125,11 +109,8 @@ impl Round<'_> {
             self.bench("write-lat", "1", &["--dma", "--sizes", &sizes])
         })?;
         run::add_medians(self.results, COPY, SCIF_DMA, &report, "copy");
-        for line in run::reference(self.lab, &["ioctl", "20000"])? {
-            if let Some(ns) = line["call_ns"].as_f64() {
-                self.results.add(CALL, EMPTY, NO_SIZE, ns / 1e3);
-            }
-        }
+        let call = self.raw().call()?;
+        self.results.add(CALL, EMPTY, NO_SIZE, call);
         Ok(())
     }
 
@@ -144,13 +125,8 @@ impl Round<'_> {
         })?;
         run::add_medians(self.results, TRIP, SCIF_ASLEEP, &report, "round trip");
         for (line, who) in [(RAW_DOORBELL, "interrupt"), (RAW_DOORBELL_THREAD, "thread")] {
-            let file = format!(
-                "/sys/kernel/debug/raw_doorbell/{}/run",
-                Bridge::Doorbell.device()
-            );
-            let text = run::write_and_read(self.lab, &file, &format!("{who} 1000"))?;
             // They have no size, but belong beside the smallest message.
-            let us = run::number(&text, "p50_ns ")? / 1e3;
+            let us = self.raw().doorbell(who, 1000)?;
             self.results.add(TRIP, line, 8, us);
         }
         let report = self.bench("send-lat", &tcp, &over_tcp)?;
@@ -180,7 +156,6 @@ impl Round<'_> {
 
     fn windows(&mut self) -> Result<()> {
         let sizes = Plan::list(&[&self.plan.windows[..], &[self.plan.bulk_window]].concat());
-        let words: Vec<String> = self.plan.windows.iter().map(u64::to_string).collect();
         for (register, unregister, pin, option, pages) in [
             (REGISTER, UNREGISTER, PIN, None, "small"),
             (
@@ -196,12 +171,7 @@ impl Round<'_> {
             let report = self.bench("register", "1", &options)?;
             run::add_medians(self.results, WINDOW, register, &report, "register");
             run::add_medians(self.results, WINDOW, unregister, &report, "unregister");
-            let mut arguments = vec!["pin", pages, "200"];
-            arguments.extend(words.iter().map(String::as_str));
-            for line in run::reference(self.lab, &arguments)? {
-                let ns = |name: &str| line[name].as_f64().unwrap_or(f64::NAN);
-                let size = line["size"].as_u64().unwrap_or(NO_SIZE);
-                let us = (ns("pin_p50_ns") + ns("unpin_p50_ns")) / 1e3;
+            for (size, us) in self.raw().pin_and_unpin(pages, &self.plan.windows)? {
                 self.results.add(WINDOW, pin, size, us);
             }
         }

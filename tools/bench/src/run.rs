@@ -61,14 +61,16 @@ pub fn add_latency(
     which: &str,
 ) {
     for row in rows(report) {
-        let found = row["latency"].as_array().and_then(|parts| {
-            let part = parts.iter().find(|latency| latency["part"] == part)?;
-            part[which].as_f64()
-        });
-        if let Some(us) = found {
+        if let Some(us) = latency(row, part, which) {
             results.add(figure, line, size(row), us);
         }
     }
+}
+
+/// Any of the figures of a part in a row of a report.
+pub fn latency(row: &Value, part: &str, which: &str) -> Option<f64> {
+    let mut parts = row["latency"].as_array()?.iter();
+    parts.find(|latency| latency["part"] == part)?[which].as_f64()
 }
 
 fn rows(report: &Value) -> impl Iterator<Item = &Value> {
