@@ -249,6 +249,8 @@ impl Connection {
     /// The peer has closed its end.
     pub(super) fn peer_closed(&self) {
         trace::peer_closed(|| self.traced(Ok(())));
+        // First, so that whoever has seen the state is refused.
+        self.channel.close_uses();
         self.channel
             .change_state(|state| (state == State::Established).then_some(State::PeerClosed));
         self.channel.wake();
@@ -274,9 +276,10 @@ impl Connection {
     /// The peer's node is gone. May sleep.
     pub(super) fn lost(&self) {
         trace::lost(|| self.traced(Err(ENODEV)));
+        // First, so that whoever has seen the state is refused.
+        self.channel.close_uses();
         self.channel
             .change_state(|state| (state != State::Closed).then_some(State::Lost));
-        self.channel.close_uses();
         self.channel.wake();
         self.remote_windows.forget_all();
         self.windows.revoke_all();

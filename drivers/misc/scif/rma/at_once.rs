@@ -67,8 +67,6 @@ impl AtOnce<'_> {
         // Refused once one of the ends is closed or lost. Dropped after the locks: the end of the last
         // use may have to be told.
         let _use = self.channel.begin_use().ok()?;
-        // The state is seen by `poll` a moment before uses are refused: who was told must not succeed.
-        self.channel.check_established().ok()?;
         let (local_need, remote_need) = self.direction.needs();
         self.remote_windows
             .with(self.remote, remote_need, |window, offset| {
