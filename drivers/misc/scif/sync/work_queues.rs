@@ -36,7 +36,7 @@ impl WorkQueues {
         Ok(Arc::new(
             Self {
                 link: Queue::ordered(c"scif_link")?,
-                control: Queue::ordered(c"scif_control")?,
+                control: Queue::bound_highpri(c"scif_control")?,
                 watch: Queue::background(c"scif_watch")?,
                 unhurried: Queue::background(c"scif_unhurried")?,
                 copies: Queue::unbound_highpri(c"scif_copies")?,

@@ -205,6 +205,11 @@ struct workqueue_struct *scif_helper_alloc_ordered(const char *name)
 	return alloc_ordered_workqueue("%s", 0, name);
 }
 
+struct workqueue_struct *scif_helper_alloc_bound_highpri(const char *name)
+{
+	return alloc_workqueue("%s", WQ_PERCPU | WQ_HIGHPRI, 0, name);
+}
+
 struct workqueue_struct *scif_helper_alloc_unbound_highpri(const char *name)
 {
 	return alloc_workqueue("%s", WQ_UNBOUND | WQ_HIGHPRI, 0, name);

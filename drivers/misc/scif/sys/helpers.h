@@ -77,6 +77,7 @@ void scif_helper_dma_synchronize(struct dma_chan *chan);
 
 /* Work queues */
 struct workqueue_struct *scif_helper_alloc_ordered(const char *name);
+struct workqueue_struct *scif_helper_alloc_bound_highpri(const char *name);
 struct workqueue_struct *scif_helper_alloc_unbound_highpri(const char *name);
 struct workqueue_struct *scif_helper_alloc_background(const char *name);
 
