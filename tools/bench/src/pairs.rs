@@ -32,6 +32,13 @@ use crate::setup;
 /// Seconds for one of the two.
 const SECONDS: f64 = 0.15;
 
+/// Seconds before that.
+const WARM_UP: &str = "0.03";
+
+/// The same for a stream, of SCIF and of TCP: rings and windows grow first, and both ends have to get
+/// going.
+const WARM_UP_STREAM: &str = "0.2";
+
 /// Measures one of the two.
 type Half<'a> = fn(&Bench<'a>, u64) -> Result<f64>;
 
@@ -271,7 +278,11 @@ impl<'a> Bench<'a> {
     /// One row of the tool's report.
     fn row(&self, what: &str, peer: &str, size: u64, options: &[&str]) -> Result<Value> {
         let (seconds, sizes) = (SECONDS.to_string(), size.to_string());
-        let mut arguments = vec![what, peer, "--seconds", &seconds, "--warm-up", "0.03"];
+        let warm_up = match what {
+            "send-bw" => WARM_UP_STREAM,
+            _ => WARM_UP,
+        };
+        let mut arguments = vec![what, peer, "--seconds", &seconds, "--warm-up", warm_up];
         if size != NO_SIZE {
             arguments.extend(["--sizes", &sizes]);
         }

@@ -30,8 +30,8 @@ use kernel::{
     workqueue::WorkItem,
 };
 
-/// Messages handled before others get the queue's thread.
-const BATCH: usize = 512;
+/// Messages handled before others get the processor: half a ring, after which a writer is rung anyway.
+const BATCH: usize = 128;
 
 impl WorkItem for Peer {
     type Pointer = Arc<Self>;

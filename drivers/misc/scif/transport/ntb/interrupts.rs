@@ -22,10 +22,33 @@ use kernel::sync::{
 pub(super) const TICK_MILLISECONDS: u32 = 100;
 
 /// Doorbells that belong to this vector have been rung. Hard interrupt context.
+///
+/// Who sleeps is told before they are cleared, which takes as long as his processor takes to wake up; and
+/// all are told again afterwards: what has rung in between has raised no other interrupt.
 pub(super) fn doorbells_rang(link: &Arc<NtbLink>, vector: u32) {
-    let Some(rung) = rung(link, vector) else {
+    let rung = rung(link, vector);
+    if rung == 0 {
         return;
-    };
+    }
+    tell(link, rung);
+    if let Some(device) = &*link.device.lock() {
+        let _ = device.db_clear(rung);
+    }
+    tell(link, rung);
+}
+
+/// Which ones they are, as bits.
+fn rung(link: &NtbLink, vector: u32) -> u64 {
+    let device = link.device.lock();
+    let Some(device) = &*device else { return 0 };
+    match device.db_vector_mask(vector) & link.doorbells {
+        own if own.count_ones() <= 1 => own,
+        // Several doorbells share the vector: only the device knows which it was.
+        several => several & device.db_read(),
+    }
+}
+
+fn tell(link: &Arc<NtbLink>, rung: u64) {
     let hello = doorbell::bit(doorbell::HELLO);
     if rung & hello != 0 {
         NtbLink::schedule(link);
@@ -35,23 +58,6 @@ pub(super) fn doorbells_rang(link: &Arc<NtbLink>, vector: u32) {
     for number in doorbell::numbers(rung & !hello) {
         session.as_arc_borrow().doorbell(number);
     }
-}
-
-/// Which ones they are, cleared.
-fn rung(link: &NtbLink, vector: u32) -> Option<u64> {
-    let device = link.device.lock();
-    let device = device.as_ref()?;
-    let mut rung = device.db_vector_mask(vector) & link.doorbells;
-    if rung == 0 {
-        return None;
-    }
-    if !rung.is_power_of_two() {
-        // Several doorbells share the vector: only the device knows which it was.
-        rung &= device.db_read();
-    }
-    // Cleared first: what comes after this raises another interrupt.
-    let _ = device.db_clear(rung);
-    Some(rung)
 }
 
 impl Tick for NtbLink {
