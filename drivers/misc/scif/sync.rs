@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Small things that threads share: waiting for each other, and counting.
+//! Small things that threads share: waiting for each other, counting, and what was asked for or has become
+//! of something.
 
 pub(crate) mod awake;
 pub(crate) mod call_lock;
 pub(crate) mod flow;
 pub(crate) mod in_flight;
+pub(crate) mod once;
+pub(crate) mod outcome;
 pub(crate) mod patience;
 pub(crate) mod work_queues;

@@ -11,7 +11,7 @@
 //! An administrator can say it instead, at any time (`dma_threshold`). Then nothing is measured before
 //! there is a connection that is made when he leaves it to us.
 
-use super::trial;
+use super::trial::TrialSite;
 use crate::{
     arguments::Direction,
     logic::{
@@ -21,44 +21,26 @@ use crate::{
         },
         plan::Segment, //
     },
-    peer::Peer,
+    peer::control::SCRATCH_SIZE,
+    sync::once::Once,
     sys::{
         busy_wait::now,
         current,
-        shared_memory::{
-            Payer,
-            SharedMemory, //
-        },
         tunables, //
     },
-    transport::{
-        engine::EngineRoute,
-        outbound::flush_writes, //
-    },
+    transport::outbound::flush_writes,
 };
 use kernel::{
-    impl_has_work, new_work,
     page::PAGE_SIZE,
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Full,
-            Relaxed, //
-        },
-        Arc, //
-    },
-    workqueue::{
-        Work,
-        WorkItem, //
-    },
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    }, //
 };
 
 /// The sizes that are measured.
-const SIZES: [usize; 4] = [1 << 10, 4 << 10, 16 << 10, 64 << 10];
-
-/// The largest of them.
-pub(crate) const LARGEST: usize = 64 << 10;
+const SIZES: [usize; 4] = [1 << 10, 4 << 10, 16 << 10, SCRATCH_SIZE];
 
 /// How often each is: the best counts, the others were disturbed.
 const TRIES: usize = 5;
@@ -88,35 +70,16 @@ impl Limits {
 }
 
 /// See the head of this file.
-#[pin_data]
-pub(crate) struct Crossover {
-    peer: Arc<Peer>,
+pub(super) struct Crossover {
     fixed: Option<u64>,
     reads: Limits,
     writes: Limits,
-    begun: Atomic<bool>,
-    #[pin]
-    work: Work<Self>,
-}
-
-impl_has_work! {
-    impl HasWork<Self> for Crossover { self.work }
-}
-
-impl WorkItem for Crossover {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        // What it can't be measured for lacks an engine, memory or the peer.
-        let _ = this.measure();
-    }
+    pub(super) measured: Once,
 }
 
 /// What is measured with, and where.
 struct Bench<'a> {
-    peer: &'a Arc<Peer>,
-    route: &'a EngineRoute,
-    local: Arc<SharedMemory>,
+    site: &'a TrialSite<'a>,
     bytes: KVec<u8>,
 }
 
@@ -132,8 +95,9 @@ fn best(mut attempt: impl FnMut() -> Result<u64>) -> Result<u64> {
 
 impl Bench<'_> {
     fn by_processor(&mut self, direction: Direction, len: usize) -> Result<u64> {
-        let _inside = self.peer.enter().ok_or(ENODEV)?;
-        let place = self.peer.path().reach(self.peer.scratch(), len as u64)?;
+        let peer = self.site.peer;
+        let _inside = peer.enter().ok_or(ENODEV)?;
+        let place = peer.path().reach(peer.scratch(), len as u64)?;
         let bytes = self.bytes.get_mut(..len).ok_or(EINVAL)?;
         let start = now();
         match direction {
@@ -148,8 +112,7 @@ impl Bench<'_> {
 
     /// Memory of processes is scattered, as a rule: a segment for each page.
     fn segments(&self, direction: Direction, len: usize, count: usize) -> Result<KVec<Segment>> {
-        let there = self.route.address(self.peer.scratch(), len as u64);
-        let (here, there) = (self.local.bus_address(), there.ok_or(EFAULT)?);
+        let (here, there) = self.site.places()?;
         let mut segments = KVec::with_capacity(count * len.div_ceil(PAGE_SIZE), GFP_KERNEL)?;
         for _ in 0..count {
             for start in (0..len).step_by(PAGE_SIZE) {
@@ -170,8 +133,7 @@ impl Bench<'_> {
     }
 
     fn by_engine(&self, segments: &[Segment], count: usize) -> Result<u64> {
-        let user = self.peer.enter_owned().ok_or(ENODEV)?;
-        let took = trial::time(&self.route.engine, segments, &self.local, user)?;
+        let took = self.site.time(segments)?;
         took.checked_div(count as u64).ok_or(EINVAL)
     }
 
@@ -210,37 +172,20 @@ impl Bench<'_> {
 }
 
 impl Crossover {
-    /// Of transfers to and from this peer. A `fixed` size is what an administrator would have said. May
-    /// sleep.
-    pub(crate) fn new(peer: &Arc<Peer>, fixed: Option<u64>) -> Result<Arc<Self>> {
-        Arc::pin_init(
-            pin_init!(Self {
-                peer: peer.clone(),
-                fixed,
-                reads: Limits::new(READS_AT_FIRST),
-                writes: Limits::new(WRITES_AT_FIRST),
-                begun: Atomic::new(false),
-                work <- new_work!("Crossover::work"),
-            }),
-            GFP_KERNEL,
-        )
+    /// Not measured yet. A `fixed` size is what an administrator would have said.
+    pub(super) fn new(fixed: Option<u64>) -> Self {
+        Self {
+            fixed,
+            reads: Limits::new(READS_AT_FIRST),
+            writes: Limits::new(WRITES_AT_FIRST),
+            measured: Once::new(),
+        }
     }
 
-    /// What was said, if anything.
-    fn said(&self) -> Option<u64> {
+    /// What was said, if anything. Any context.
+    pub(super) fn said(&self) -> Option<u64> {
         self.fixed
             .or_else(|| u64::try_from(tunables::dma_threshold()).ok())
-    }
-
-    /// Has it measured, unless it has been or need not be. Any context.
-    pub(crate) fn measure_soon(self: &Arc<Self>) {
-        if self.said().is_some() || self.begun.load(Relaxed) {
-            return;
-        }
-        if !self.begun.xchg(true, Full) {
-            // It is enqueued once, so this can't fail.
-            let _ = self.peer.queues().unhurried.enqueue(self.clone());
-        }
     }
 
     /// Whether a transfer of so many bytes goes by the processor, where there is an engine. Any
@@ -258,19 +203,11 @@ impl Crossover {
         len <= self.said().unwrap_or_else(|| limit.load(Relaxed))
     }
 
-    fn measure(&self) -> Result {
-        let route = {
-            let _inside = self.peer.enter().ok_or(ENODEV)?;
-            let path = self.peer.path();
-            path.engine(path.choose_engine(0)).ok_or(ENODEV)?
-        };
-        let device = route.engine.device();
-        let local = SharedMemory::new(LARGEST, Some(&device), Payer::Nobody)?;
+    /// May sleep.
+    pub(super) fn measure(&self, site: &TrialSite<'_>) -> Result {
         let mut bench = Bench {
-            peer: &self.peer,
-            route,
-            local: Arc::new(local, GFP_KERNEL)?,
-            bytes: KVec::from_elem(0, LARGEST, GFP_KERNEL)?,
+            site,
+            bytes: KVec::from_elem(0, SCRATCH_SIZE, GFP_KERNEL)?,
         };
         for (direction, limits) in [
             (Direction::Write, &self.writes),
@@ -282,7 +219,7 @@ impl Crossover {
         }
         pr_info!(
             "node {}: by processor up to {} bytes written, {} read; {} and {} when not waited for\n",
-            self.peer.node(),
+            site.peer.node(),
             self.writes.alone.load(Relaxed),
             self.reads.alone.load(Relaxed),
             self.writes.several.load(Relaxed),

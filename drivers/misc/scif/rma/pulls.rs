@@ -36,6 +36,7 @@ use crate::{
         channel::Channel,
         Peer, //
     },
+    sync::outcome::Outcome,
 };
 use kernel::{
     impl_has_work, new_spinlock, new_work,
@@ -46,10 +47,8 @@ use kernel::{
     },
     sync::{
         atomic::{
-            Acquire,
             Atomic,
-            Relaxed,
-            Release, //
+            Relaxed, //
         },
         Arc,
         ArcBorrow,
@@ -75,8 +74,6 @@ const MOST_BYTES: u64 = 1 << 30;
 /// A peer that has not answered one for so long is not able to any more: its engine would have been given
 /// up long before, and copies all that can be asked for in less.
 const LIMIT: Delta = Delta::from_secs(120);
-
-const RUNNING: i32 = 1;
 
 /// Where the peer is to write.
 #[derive(Clone, Copy)]
@@ -140,8 +137,7 @@ pub(super) struct Pull {
     completion: Arc<dyn Completion>,
     /// Which of the path's engines reads if the peer's does not write.
     engine: Option<usize>,
-    /// RUNNING, 0, or an errno (negative) once it has ended.
-    result: Atomic<i32>,
+    outcome: Outcome,
     /// For the engine, if the peer does not want to.
     #[pin]
     request: SpinLock<Option<Request>>,
@@ -186,7 +182,7 @@ impl Pull {
             synchronous: request.synchronous,
             completion: request.completion.clone(),
             engine,
-            result: Atomic::new(RUNNING),
+            outcome: Outcome::new(),
             request <- new_spinlock!(None, "Pull::request"),
             work <- new_work!("Pull::work"),
         });
@@ -195,17 +191,15 @@ impl Pull {
 
     /// None while it runs. Any context.
     pub(super) fn result(&self) -> Option<Result> {
-        match self.result.load(Acquire) {
-            RUNNING => None,
-            0 => Some(Ok(())),
-            errno => Some(Err(Error::from_errno(errno))),
-        }
+        self.outcome.result()
     }
 
     /// It has ended; called once. Soft interrupt context, or any other but hard interrupts.
     fn end(&self, result: Result) {
-        let errno = result.err().map_or(0, |error| error.to_errno());
-        self.result.store(errno, Release);
+        if let Err(error) = result {
+            self.outcome.fail(error);
+        }
+        self.outcome.end();
         self.completion.as_arc_borrow().transfer_ended(&Ended {
             number: self.number,
             direction: self.direction,

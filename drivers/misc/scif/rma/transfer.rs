@@ -28,6 +28,7 @@ use crate::{
         channel::OwnedChannelUse,
         PeerUse, //
     },
+    sync::outcome::Outcome,
     sys::dmaengine::{
         Batch,
         Channel,
@@ -46,10 +47,8 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
-            Acquire,
             Atomic,
-            Relaxed,
-            Release, //
+            Relaxed, //
         },
         Arc,
         ArcBorrow, //
@@ -66,8 +65,6 @@ const LARGE: u64 = 256 << 10;
 
 /// How long to sleep at most before looking at a full ring again.
 const RING_FULL_TIMEOUT: Delta = Delta::from_millis(10);
-
-const RUNNING: i32 = 1;
 
 /// What has become of a transfer.
 pub(super) struct Ended {
@@ -129,10 +126,7 @@ pub(super) struct Transfer {
     copies: CopyCount,
     /// Whether the call reports the result, so that no fence does.
     reported: Atomic<bool>,
-    /// The first error, or 0.
-    error: Atomic<i32>,
-    /// RUNNING, 0, or an errno (negative) once it has ended.
-    result: Atomic<i32>,
+    outcome: Outcome,
     /// Whether those who are to be told have been.
     is_over: Atomic<bool>,
     // Dropped in this order: the memory before what keeps the surroundings.
@@ -148,22 +142,18 @@ impl CopyCompletion for Transfer {
     fn copy_ended(&self, result: Result) {
         self.engine.descriptor_ended(&result);
         if result.is_err() {
-            self.failed(EIO);
+            self.outcome.fail(EIO);
         }
     }
 
     fn all_ended(self: Arc<Self>) {
-        let errno = self.error.load(Relaxed);
-        let result = match errno {
-            0 => Ok(()),
-            errno => Err(Error::from_errno(errno)),
-        };
+        let result = self.outcome.so_far();
         if result.is_ok() {
             self.engine.bytes.add(self.bytes, Relaxed);
         }
         // What it holds is let go in process context.
         self.engine.attend();
-        self.result.store(errno, Release);
+        self.outcome.end();
         self.completion.as_arc_borrow().transfer_ended(&Ended {
             number: self.number,
             direction: self.direction,
@@ -222,8 +212,7 @@ impl Transfer {
             bytes: parts.0 + parts.1,
             copies: CopyCount::new(),
             reported: Atomic::new(request.synchronous),
-            error: Atomic::new(0),
-            result: Atomic::new(RUNNING),
+            outcome: Outcome::new(),
             is_over: Atomic::new(false),
             sides: request.sides,
             surroundings: request.surroundings,
@@ -243,7 +232,7 @@ impl Transfer {
         let submitted = transfer.submit(&batch, route, (direction, parts, interrupt));
         if let Err(error) = submitted {
             transfer.reported.store(true, Relaxed);
-            transfer.failed(error);
+            transfer.outcome.fail(error);
         }
         transfer.engine.issue_pending();
         drop(batch);
@@ -256,16 +245,7 @@ impl Transfer {
 
     /// None while it runs. Any context.
     pub(super) fn result(&self) -> Option<Result> {
-        match self.result.load(Acquire) {
-            RUNNING => None,
-            0 => Some(Ok(())),
-            errno => Some(Err(Error::from_errno(errno))),
-        }
-    }
-
-    fn failed(&self, error: Error) {
-        // The first error is the one that is reported.
-        let _ = self.error.cmpxchg(0, error.to_errno(), Relaxed);
+        self.outcome.result()
     }
 
     fn submit(

@@ -2,13 +2,18 @@
 
 //! Copies by an engine that are made to see how long they take.
 //!
-//! They go between memory of this module's own and a place at the peer that is there for that. While
-//! they run they keep both, and the peer. An engine that stops ends them with an error, as it does
+//! They go between memory of this module's own and a place at the peer that is there for that, a
+//! [`TrialSite`]. While they run they keep both, and the peer. An engine that stops ends them with an error, as it does
 //! transfers (`transfer.rs`).
 
 use crate::{
     logic::plan::Segment,
-    peer::PeerUse,
+    peer::{
+        control::SCRATCH_SIZE,
+        Peer,
+        PeerUse, //
+    },
+    sync::outcome::Outcome,
     sys::{
         busy_wait::now,
         dmaengine::{
@@ -17,7 +22,10 @@ use crate::{
             Completion,
             CopyCount, //
         },
-        shared_memory::SharedMemory,
+        shared_memory::{
+            Payer,
+            SharedMemory, //
+        },
         wait::{
             new_wait_queue,
             WaitQueue, //
@@ -25,6 +33,7 @@ use crate::{
     },
     transport::engine::{
         Engine,
+        EngineRoute,
         Place,
         Running,
         Submission, //
@@ -34,30 +43,23 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
-            Acquire,
             Atomic,
-            Relaxed,
-            Release, //
+            Relaxed, //
         },
         Arc, //
     },
     time::Delta, //
 };
 
-const RUNNING: i32 = 1;
-
 /// How long to wait for room in a full ring.
 const RING_FULL_TIMEOUT: Delta = Delta::from_millis(10);
 
 /// See the head of this file.
 #[pin_data]
-pub(super) struct Trial {
+struct Trial {
     engine: Arc<Engine>,
     copies: CopyCount,
-    /// The first error, or 0.
-    error: Atomic<i32>,
-    /// RUNNING, 0, or an errno (negative) once all have ended.
-    result: Atomic<i32>,
+    outcome: Outcome,
     is_over: Atomic<bool>,
     #[pin]
     ended: WaitQueue,
@@ -74,14 +76,14 @@ impl Completion for Trial {
     fn copy_ended(&self, result: Result) {
         self.engine.descriptor_ended(&result);
         if let Err(error) = result {
-            let _ = self.error.cmpxchg(0, error.to_errno(), Relaxed);
+            self.outcome.fail(error);
         }
     }
 
     fn all_ended(self: Arc<Self>) {
         let engine = self.engine.clone();
         engine.attend();
-        self.result.store(self.error.load(Relaxed), Release);
+        self.outcome.end();
         self.ended.wake_all();
         engine.finish(self);
     }
@@ -124,45 +126,67 @@ fn submit(batch: &Batch<Trial>, segments: &[Segment]) -> Result {
     Ok(())
 }
 
-/// Makes the copies of `segments`, all at once, and says how many nanoseconds that took, from the first
-/// thought to the wake-up. The caller is inside the peer. May sleep: until the engine has ended them, or
-/// is given up.
-pub(super) fn time(
-    engine: &Arc<Engine>,
-    segments: &[Segment],
-    local: &Arc<SharedMemory>,
-    peer: PeerUse,
-) -> Result<u64> {
-    let start = now();
-    let trial = Arc::pin_init(
-        pin_init!(Trial {
-            engine: engine.clone(),
-            copies: CopyCount::new(),
-            error: Atomic::new(0),
-            result: Atomic::new(RUNNING),
-            is_over: Atomic::new(false),
-            ended <- new_wait_queue!("scif::Trial::ended"),
-            _local: local.clone(),
-            _peer: peer,
-        }),
-        GFP_KERNEL,
-    )?;
-    let place = Place::new()?;
-    let batch = Batch::new(trial.clone());
-    let submitted = submit(&batch, segments);
-    engine.issue_pending();
-    drop(batch);
-    engine.add_running(place, trial.clone());
-    engine.note_quiet();
-    let ended = || match trial.result.load(Acquire) {
-        RUNNING => None,
-        0 => Some(Ok(())),
-        errno => Some(Err(Error::from_errno(errno))),
-    };
-    engine.hurry(|| ended().is_some());
-    let result = trial.ended.wait_uninterruptible(ended);
-    let took = u64::try_from(start.elapsed().as_nanos())?;
-    drop(trial);
-    engine.release_ended();
-    submitted.and(result).map(|()| took)
+/// See the head of this file.
+pub(super) struct TrialSite<'a> {
+    pub(super) peer: &'a Arc<Peer>,
+    route: &'a EngineRoute,
+    local: Arc<SharedMemory>,
+}
+
+impl<'a> TrialSite<'a> {
+    /// With the first engine that works: ENODEV if there is none, or no peer any more. May sleep.
+    pub(super) fn new(peer: &'a Arc<Peer>) -> Result<Self> {
+        let route = {
+            let _inside = peer.enter().ok_or(ENODEV)?;
+            let path = peer.path();
+            path.engine(path.choose_engine(0)).ok_or(ENODEV)?
+        };
+        let device = route.engine.device();
+        let local = SharedMemory::new(SCRATCH_SIZE, Some(&device), Payer::Nobody)?;
+        Ok(Self {
+            peer,
+            route,
+            local: Arc::new(local, GFP_KERNEL)?,
+        })
+    }
+
+    /// Where there are [`SCRATCH_SIZE`] bytes here, and there, for the engine.
+    pub(super) fn places(&self) -> Result<(u64, u64)> {
+        let there = self.route.address(self.peer.scratch(), SCRATCH_SIZE as u64);
+        Ok((self.local.bus_address(), there.ok_or(EFAULT)?))
+    }
+
+    /// Makes the copies of `segments`, all at once, and says how many nanoseconds that took, from the first
+    /// thought to the wake-up. May sleep: until the engine has ended them, or is given up.
+    pub(super) fn time(&self, segments: &[Segment]) -> Result<u64> {
+        let peer = self.peer.enter_owned().ok_or(ENODEV)?;
+        let engine = &self.route.engine;
+        let start = now();
+        let trial = Arc::pin_init(
+            pin_init!(Trial {
+                engine: engine.clone(),
+                copies: CopyCount::new(),
+                outcome: Outcome::new(),
+                is_over: Atomic::new(false),
+                ended <- new_wait_queue!("scif::Trial::ended"),
+                _local: self.local.clone(),
+                _peer: peer,
+            }),
+            GFP_KERNEL,
+        )?;
+        let place = Place::new()?;
+        let batch = Batch::new(trial.clone());
+        let submitted = submit(&batch, segments);
+        engine.issue_pending();
+        drop(batch);
+        engine.add_running(place, trial.clone());
+        engine.note_quiet();
+        let ended = || trial.outcome.result();
+        engine.hurry(|| ended().is_some());
+        let result = trial.ended.wait_uninterruptible(ended);
+        let took = u64::try_from(start.elapsed().as_nanos())?;
+        drop(trial);
+        engine.release_ended();
+        submitted.and(result).map(|()| took)
+    }
 }

@@ -4,45 +4,97 @@
 //!
 //! By processor or by this end's engine (`crossover.rs`), or, what is read, by the peer's engine
 //! (`pulls.rs`, `pull_threshold.rs`), for which this end's writes likewise (`pushes.rs`).
+//!
+//! What decides is measured once for each peer, when there is the first connection that has an engine, and
+//! nobody has said it (`trial.rs`).
 
 use super::{
     crossover::Crossover,
-    pull_threshold::PullThreshold,
+    pull_threshold::{
+        self,
+        PullThreshold, //
+    },
     pulls::Pulls,
-    pushes::Pushes, //
+    pushes::Pushes,
+    trial::TrialSite, //
 };
 use crate::peer::Peer;
 use kernel::{
+    impl_has_work, new_work,
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
 };
 
 /// See the head of this file.
+#[pin_data]
 pub(crate) struct Ways {
-    pub(super) crossover: Arc<Crossover>,
-    threshold: Arc<PullThreshold>,
+    peer: Arc<Peer>,
+    pub(super) crossover: Crossover,
+    threshold: PullThreshold,
     pub(crate) pulls: Arc<Pulls>,
     pub(super) pushes: Arc<Pushes>,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Ways { self.work }
+}
+
+/// Measures what was asked for.
+impl WorkItem for Ways {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        // What can't be measured lacks an engine, memory or the peer.
+        let _ = this.measure();
+    }
 }
 
 impl Ways {
     /// Of transfers with this peer. `dma_threshold` is what an administrator would have said. May sleep.
     pub(crate) fn new(peer: &Arc<Peer>, dma_threshold: Option<u64>) -> Result<Arc<Self>> {
-        let ways = Self {
-            crossover: Crossover::new(peer, dma_threshold)?,
-            threshold: PullThreshold::new(peer)?,
-            pulls: Pulls::new(peer)?,
-            pushes: Pushes::new(peer)?,
-        };
-        Ok(Arc::new(ways, GFP_KERNEL)?)
+        Arc::pin_init(
+            try_pin_init!(Self {
+                peer: peer.clone(),
+                crossover: Crossover::new(dma_threshold),
+                threshold: PullThreshold::new(),
+                pulls: Pulls::new(peer)?,
+                pushes: Pushes::new(peer)?,
+                work <- new_work!("Ways::work"),
+            }),
+            GFP_KERNEL,
+        )
     }
 
-    /// There is a connection that has an engine: has measured what is to be, soon. Any context.
-    pub(crate) fn measure_soon(&self) {
-        self.crossover.measure_soon();
-        if self.pulls.are_possible() {
-            self.threshold.measure_soon();
+    /// There is a connection that has an engine: has measured what is to be, soon, unless it has been. Any
+    /// context.
+    pub(crate) fn measure_soon(self: &Arc<Self>) {
+        let size = self.crossover.said().is_none() && self.crossover.measured.want();
+        let threshold = self.pulls.are_possible()
+            && pull_threshold::said().is_none()
+            && self.threshold.measured.want();
+        if size || threshold {
+            // An error says that it is about to run anyway.
+            let _ = self.peer.queues().unhurried.enqueue(self.clone());
         }
+    }
+
+    fn measure(&self) -> Result {
+        let site = TrialSite::new(&self.peer)?;
+        let size = match self.crossover.measured.begin() {
+            true => self.crossover.measure(&site),
+            false => Ok(()),
+        };
+        let threshold = match self.threshold.measured.begin() {
+            true => self.threshold.measure(&site),
+            false => Ok(()),
+        };
+        size.and(threshold)
     }
 
     /// Whether the peer's engine had better write so many bytes than this end's read them. Any context.

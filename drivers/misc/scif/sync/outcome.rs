@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What becomes of something that ends once: nothing yet, success, or the first error of several.
+
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        Acquire,
+        Atomic,
+        Relaxed,
+        Release, //
+    },
+};
+
+/// No errno is positive.
+const RUNNING: i32 = 1;
+
+/// See the head of this file. All functions: any context.
+pub(crate) struct Outcome {
+    /// An errno (negative), or 0.
+    first_error: Atomic<i32>,
+    /// [`RUNNING`], or `first_error` once it has ended.
+    ended_with: Atomic<i32>,
+}
+
+fn to_result(errno: i32) -> Result {
+    match errno {
+        0 => Ok(()),
+        errno => Err(Error::from_errno(errno)),
+    }
+}
+
+impl Outcome {
+    /// Of something that runs, and has not failed.
+    pub(crate) const fn new() -> Self {
+        Self {
+            first_error: Atomic::new(0),
+            ended_with: Atomic::new(RUNNING),
+        }
+    }
+
+    /// It fails, maybe once more: the first error is the one that is reported.
+    pub(crate) fn fail(&self, error: Error) {
+        let _ = self.first_error.cmpxchg(0, error.to_errno(), Relaxed);
+    }
+
+    /// How it goes so far, which does not say that it has ended.
+    pub(crate) fn so_far(&self) -> Result {
+        to_result(self.first_error.load(Relaxed))
+    }
+
+    /// It has ended: nobody says any more that it fails. What was written before is seen by whoever sees the
+    /// end.
+    pub(crate) fn end(&self) {
+        self.ended_with
+            .store(self.first_error.load(Relaxed), Release);
+    }
+
+    /// None while it runs.
+    pub(crate) fn result(&self) -> Option<Result> {
+        match self.ended_with.load(Acquire) {
+            RUNNING => None,
+            errno => Some(to_result(errno)),
+        }
+    }
+}
+
+#[kunit_tests(scif_sync_outcome)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_error_is_the_result() {
+        let outcome = Outcome::new();
+        assert!(outcome.result().is_none() && outcome.so_far().is_ok());
+        outcome.fail(EIO);
+        outcome.fail(ENODEV);
+        assert!(outcome.result().is_none() && outcome.so_far() == Err(EIO));
+        outcome.end();
+        assert!(outcome.result() == Some(Err(EIO)));
+    }
+
+    #[test]
+    fn without_an_error_it_succeeds() {
+        let outcome = Outcome::new();
+        outcome.end();
+        assert!(outcome.result() == Some(Ok(())));
+    }
+}
