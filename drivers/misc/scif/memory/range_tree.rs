@@ -56,9 +56,12 @@ fn at_or_before<V>(tree: &RBTree<u64, V>, key: u64) -> Option<&V> {
     }
 }
 
-/// The entry whose range holds all of `range`.
-pub(super) fn holder<V: Placed>(tree: &RBTree<u64, V>, range: Range) -> Option<&V> {
-    at_or_before(tree, range.start()).filter(|entry| entry.range().contains(&range))
+/// The entry whose range holds all of `range`, and where in it that begins.
+pub(super) fn holder<V: Placed>(tree: &RBTree<u64, V>, range: Range) -> Option<(&V, u64)> {
+    let entry = at_or_before(tree, range.start())?;
+    let whole = entry.range();
+    let offset = range.start().checked_sub(whole.start())?;
+    whole.contains(&range).then_some((entry, offset))
 }
 
 /// Takes the entry with the least key out.
@@ -106,14 +109,15 @@ mod tests {
     fn a_holder_holds_all() -> Result {
         let tree = tree(&[20, 10, 30])?;
         for (start, len, found) in [
-            (10, 5, Some(10)),
-            (21, 4, Some(20)),
-            (34, 1, Some(30)),
+            (10, 5, Some((10, 0))),
+            (21, 4, Some((20, 1))),
+            (34, 1, Some((30, 4))),
             (9, 2, None),
             (13, 3, None),
             (15, 1, None),
         ] {
-            assert_eq!(holder(&tree, range(start, len)?).map(Range::start), found);
+            let holder = holder(&tree, range(start, len)?);
+            assert_eq!(holder.map(|(entry, at)| (entry.start(), at)), found);
         }
         Ok(())
     }

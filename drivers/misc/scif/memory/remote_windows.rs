@@ -214,8 +214,7 @@ impl RemoteWindows {
         f: impl FnOnce(&RemoteWindow, u64) -> R,
     ) -> Option<R> {
         let tables = self.tables.lock();
-        let window = holder(&tables.windows, range)?;
-        let offset = range.start().checked_sub(window.range.start())?;
+        let (window, offset) = holder(&tables.windows, range)?;
         (window.protection & protection == protection).then(|| f(window, offset))
     }
 

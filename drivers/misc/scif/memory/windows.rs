@@ -367,8 +367,7 @@ impl Windows {
         f: impl FnOnce(&LocalMemory, usize) -> R,
     ) -> Option<R> {
         let tables = self.tables.lock();
-        let window = holder(&tables.active, range)?;
-        let offset = range.start().checked_sub(window.range.start())?;
+        let (window, offset) = holder(&tables.active, range)?;
         let offset = usize::try_from(offset).ok()?;
         (window.protection & protection == protection).then(|| f(&window.memory, offset))
     }
