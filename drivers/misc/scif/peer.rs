@@ -82,9 +82,6 @@ use kernel::{
 };
 use liveness::Liveness;
 
-/// Doorbells that announce control messages.
-const FOR_CONTROL: u64 = 1 << doorbell::CONTROL | 1 << doorbell::HELLO;
-
 /// Who keeps the books about peers: told when one is lost.
 pub(crate) trait Observer: Send + Sync {
     /// Nobody should be given this peer any more. May sleep.
@@ -258,6 +255,11 @@ impl Peer {
         self.failed.load(Relaxed) || self.in_flight.is_closed()
     }
 
+    /// Whether it is as good as gone, for who is inside: as [`Self::is_over`]. Any context.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.load(Relaxed)
+    }
+
     /// The peer is gone, has misbehaved or can't be served: ends the relation. Any context.
     pub(crate) fn fail(&self, reason: &str) {
         if self.failed.xchg(true, Full) || self.in_flight.is_closed() {
@@ -372,6 +374,13 @@ impl Peer {
             .wait_killable(|| (self.is_over() || self.control.has_bulk_room()).then_some(()))
     }
 
+    /// Whether nothing that was posted waits to be handled, where a node is its own peer; or it is lost. May
+    /// sleep.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(crate) fn is_drained(&self) -> bool {
+        self.is_over() || self.control.is_drained()
+    }
+
     /// Looks at the control ring soon. Any context.
     fn schedule_control(self: &Arc<Self>) {
         // An error says that the work is pending already.
@@ -382,14 +391,14 @@ impl Peer {
 impl Session for Peer {
     fn doorbell(self: ArcBorrow<'_, Self>, number: u32) {
         self.doorbells.rang(number);
-        if doorbell::bit(number) & FOR_CONTROL != 0 {
+        if number == doorbell::CONTROL {
             Arc::from(self).schedule_control();
         }
     }
 
     fn tick(self: ArcBorrow<'_, Self>, milliseconds: u32) {
         let Some(_inside) = self.enter() else { return };
-        if self.doorbells.look_again() & FOR_CONTROL != 0 {
+        if self.doorbells.look_again() & doorbell::bit(doorbell::CONTROL) != 0 {
             Arc::from(self).schedule_control();
         }
         let beat = self.liveness.beat();

@@ -10,8 +10,10 @@
 
 use crate::{
     logic::{
-        ring::has_reached,
-        wish::WishState, //
+        wish::{
+            is_missed,
+            WishState, //
+        }, //
     },
     sys::shared_memory::SharedMemory,
     transport::outbound::Reached,
@@ -62,19 +64,26 @@ impl Wish {
         value: u32,
     ) -> Result<bool> {
         let _turn = self.turn.lock();
-        if self.stands_at(value) {
+        let before = match self.stands_at(value) {
             // Who has written it has read it back.
-            return Ok(false);
-        }
+            true => None,
+            false => self.replace(theirs, value)?,
+        };
+        Ok(is_missed(
+            value,
+            before,
+            ours.load_acquire_u32(self.counter)?,
+        ))
+    }
+
+    /// Under `turn`: as [`WishState::replace`].
+    fn replace(&self, theirs: &Reached<'_>, value: u32) -> Result<Option<u32>> {
         theirs.write_u32(self.word, value)?;
         // The store leaves before the load, which brings what the peer has stored before.
         barrier::mb(barrier::Full);
         theirs.read_u32(self.word)?;
         barrier::mb(barrier::Full);
-        match self.state.replace(value) {
-            Some(before) => Ok(has_reached(before, ours.load_acquire_u32(self.counter)?)),
-            None => Ok(false),
-        }
+        Ok(self.state.replace(value))
     }
 
     /// The doorbell rang, maybe for something else. Says whether those who wait are to be woken. Any

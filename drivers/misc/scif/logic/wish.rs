@@ -10,6 +10,9 @@
 //! - who replaces a wish of which nobody was told looks at the counter *after* the new one has arrived, and
 //!   tells everybody itself if the counter has reached the old one. If it has not, the peer moves it later,
 //!   and sees the new wish then;
+//! - who wishes for what the counter has passed already tells everybody, too: the peer does not ring for that
+//!   any more. This happens to whoever was held up since he looked, while others went on; what they wished for is
+//!   replaced, and they wish anew ([`is_missed`]);
 //! - who is rung for notes that, and tells everybody, whatever is left by then of what came.
 
 use super::{
@@ -20,6 +23,12 @@ use super::{
 
 /// Everybody was told of the wish, which is the bits below.
 const TOLD: u64 = 1 << 32;
+
+/// Whether the peer may ring no more for what those who wait want: the wish is `value` now, in the place of
+/// `before` unless everybody was told of that, and the counter was here afterwards.
+pub(crate) fn is_missed(value: u32, before: Option<u32>, counter: u32) -> bool {
+    has_reached(value, counter) || before.is_some_and(|before| has_reached(before, counter))
+}
 
 /// See the head of this file.
 pub(crate) struct WishState {

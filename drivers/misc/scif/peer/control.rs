@@ -73,7 +73,8 @@ const HEARTBEAT: usize = 0;
 const CONSUMED: usize = 64;
 const FAREWELL: usize = 128;
 const SLOTS_OFFSET: usize = 4096;
-const SLOTS: u32 = 256;
+/// Messages for which a ring has room.
+pub(super) const SLOTS: u32 = 256;
 const HALF: u64 = SLOTS as u64 / 2;
 
 /// Messages after which the reader reports its progress, if there are more.
@@ -353,6 +354,13 @@ impl ControlRing {
         path.reach(self.peer_block + CONSUMED as u64, 8)?
             .write_u64(0, consumed)?;
         Ok(consumed % HALF == 0)
+    }
+
+    /// Whether all was taken out that was posted, where a node is its own peer. May sleep.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(super) fn is_drained(&self) -> bool {
+        let writer = self.writer.lock();
+        writer.backlog.is_empty() && writer.slots.written() == self.reader.lock().consumed()
     }
 
     /// Shows the peer that this side is alive. Any context.

@@ -10,7 +10,10 @@
 
 use super::{
     attachment::Violation,
-    control::AnnexOf,
+    control::{
+        AnnexOf,
+        SLOTS, //
+    },
     Peer, //
 };
 use crate::{
@@ -30,14 +33,15 @@ use kernel::{
     workqueue::WorkItem,
 };
 
-/// Messages handled before others get the processor: half a ring, after which a writer is rung anyway.
-const BATCH: usize = 128;
+/// Messages that the work item handles before others get the processor: half a ring, after which a writer is
+/// rung anyway.
+const BATCH: u32 = SLOTS / 2;
 
 impl WorkItem for Peer {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        process_control(&this);
+        process_control(&this, BATCH);
     }
 }
 
@@ -45,7 +49,8 @@ impl Peer {
     /// Handles what has come by now, as its doorbell need not have rung. May sleep, but does not wait
     /// for the peer; not for who handles messages.
     pub(crate) fn catch_up(self: &Arc<Self>) {
-        process_control(self);
+        // No more than this can be there.
+        process_control(self, SLOTS);
     }
 
     /// Has what was taken out reported; says whether that is possible.
@@ -59,8 +64,9 @@ impl Peer {
     }
 }
 
-/// Handles what has come. May sleep but never waits for the peer.
-fn process_control(peer: &Arc<Peer>) {
+/// Handles what has come, so many messages at most, and the others soon. May sleep but never waits for the
+/// peer.
+fn process_control(peer: &Arc<Peer>, most: u32) {
     let Some(_inside) = peer.enter() else { return };
     let _handling = peer.handling.lock();
     let _bell = peer.hold_bell();
@@ -72,7 +78,7 @@ fn process_control(peer: &Arc<Peer>) {
             return;
         }
     }
-    for _ in 0..BATCH {
+    for _ in 0..most {
         let (body, annex) = match peer.control.take() {
             Ok(Some(taken)) => taken,
             Ok(None) => {

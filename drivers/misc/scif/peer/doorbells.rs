@@ -10,8 +10,9 @@
 //! A device interrupts when a doorbell's bit becomes set. The store that clears it takes its time to get
 //! there; what rings meanwhile finds it set still, and is wiped out with it, while whoever was told has
 //! looked at its memory already. A load from the device in each interrupt would prevent that, and cost more than
-//! all the rest of it. So whoever was told is told once more at the next tick ([`Doorbells::look_again`]):
-//! what almost never happens is late then, and not lost.
+//! all the rest of it. So whoever was told is told again at the next two ticks ([`Doorbells::look_again`]; the
+//! first may follow at once, with the store still on its way): what almost never happens is late then, and
+//! not lost.
 //!
 //! Lock: `inner`, taken in interrupts; see `scif_main.rs`.
 
@@ -36,8 +37,9 @@ type Subscribers = KVec<Arc<dyn Rung>>;
 
 struct Inner {
     subscribers: [Subscribers; doorbell::COUNT],
-    /// Those that have rung since the last tick, as bits.
+    /// Those that have rung since the last tick, as bits, and between that and the one before.
     recent: u64,
+    older: u64,
 }
 
 /// See the head of this file.
@@ -66,6 +68,7 @@ impl Doorbells {
                     Inner {
                         subscribers: [const { Subscribers::new() }; doorbell::COUNT],
                         recent: 0,
+                        older: 0,
                     },
                     "Doorbells::inner"
                 ),
@@ -93,13 +96,14 @@ impl Doorbells {
         inner.tell(number);
     }
 
-    /// Tells those of what has rung since the last time; returns which doorbells, as bits. Hard interrupt
-    /// context, or any other.
+    /// Tells those of what has rung since the last time but one; returns which doorbells, as bits. Hard
+    /// interrupt context, or any other.
     pub(super) fn look_again(&self) -> u64 {
         let mut inner = self.inner.lock();
         let recent = core::mem::take(&mut inner.recent);
-        doorbell::numbers(recent).for_each(|number| inner.tell(number));
-        recent
+        let due = recent | core::mem::replace(&mut inner.older, recent);
+        doorbell::numbers(due).for_each(|number| inner.tell(number));
+        due
     }
 
     fn add(&self, number: u32, subscriber: Arc<dyn Rung>) -> Result {

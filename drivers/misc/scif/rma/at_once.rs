@@ -64,7 +64,10 @@ impl AtOnce<'_> {
             return None;
         }
         let _inside = self.channel.enter()?;
-        // Refused once one of the ends is closed or lost. Dropped after the locks: the end of the last
+        if self.channel.peer().has_failed() {
+            return None;
+        }
+        // Refused once the other end is closed or lost, and this one has been closed. Dropped after the locks: the end of the last
         // use may have to be told.
         let _use = self.channel.begin_use().ok()?;
         let (local_need, remote_need) = self.direction.needs();

@@ -245,7 +245,8 @@ impl Fences {
         match origin {
             Origin::Own => {
                 // Who closes this end waits for it, and then takes the memory back.
-                let _use = self.channel.begin_use()?;
+                let begun = self.channel.begin_use();
+                let _use = begun.map_err(|error| self.channel.end_or(error))?;
                 self.marks
                     .defer(self.marks.last_issued(), Action::Signal(signal))
             }

@@ -196,10 +196,7 @@ impl Pull {
 
     /// It has ended; called once. Soft interrupt context, or any other but hard interrupts.
     fn end(&self, result: Result) {
-        if let Err(error) = result {
-            self.outcome.fail(error);
-        }
-        self.outcome.end();
+        self.outcome.end_with(result);
         self.completion.as_arc_borrow().transfer_ended(&Ended {
             number: self.number,
             direction: self.direction,

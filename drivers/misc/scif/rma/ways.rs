@@ -50,8 +50,16 @@ impl WorkItem for Ways {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
+        let Ok(site) = TrialSite::new(&this.peer) else {
+            return;
+        };
         // What can't be measured lacks an engine, memory or the peer.
-        let _ = this.measure();
+        if this.crossover.measured.begin() {
+            let _ = this.crossover.measure(&site);
+        }
+        if this.threshold.measured.begin() {
+            let _ = this.threshold.measure(&site);
+        }
     }
 }
 
@@ -82,19 +90,6 @@ impl Ways {
             // An error says that it is about to run anyway.
             let _ = self.peer.queues().unhurried.enqueue(self.clone());
         }
-    }
-
-    fn measure(&self) -> Result {
-        let site = TrialSite::new(&self.peer)?;
-        let size = match self.crossover.measured.begin() {
-            true => self.crossover.measure(&site),
-            false => Ok(()),
-        };
-        let threshold = match self.threshold.measured.begin() {
-            true => self.threshold.measure(&site),
-            false => Ok(()),
-        };
-        size.and(threshold)
     }
 
     /// Whether the peer's engine had better write so many bytes than this end's read them. Any context.

@@ -56,6 +56,14 @@ impl Outcome {
             .store(self.first_error.load(Relaxed), Release);
     }
 
+    /// As [`Self::end`], of what has not failed before.
+    pub(crate) fn end_with(&self, result: Result) {
+        if let Err(error) = result {
+            self.fail(error);
+        }
+        self.end();
+    }
+
     /// None while it runs.
     pub(crate) fn result(&self) -> Option<Result> {
         match self.ended_with.load(Acquire) {

@@ -5,8 +5,8 @@
 //! An item may wait for items of the queues that stand below its own, never the other way round:
 //!
 //! 1. `link`: transports come up, go down and tear down what was there
-//! 2. `control`: messages of the peers, on the processor that their doorbell has interrupted; never waits
-//!    for a peer
+//! 2. `control`: messages of the peers, mostly on the processor that their doorbell has interrupted; never
+//!    waits for a peer
 //! 3. `watch`: watches of address spaces end, which a process can draw out
 //! 4. `unhurried`: what may take its time, and nobody waits for but at unload: what engines have done is
 //!    looked for and let go, and it is measured what they are worth

@@ -45,8 +45,8 @@ impl Queue {
         Self::from_new(unsafe { own::scif_helper_alloc_ordered(name.as_char_ptr()) })
     }
 
-    /// Makes a queue whose items run at once, at high priority, on the CPU that enqueues them: which costs no
-    /// interrupt of another one.
+    /// Makes a queue whose items run soon, at high priority, on the CPU that enqueues them, which takes no
+    /// interrupt of another one; one after another there, unless one sleeps.
     pub(crate) fn bound_highpri(name: &CStr) -> Result<Self> {
         // SAFETY: `name` is a valid string; it is copied.
         Self::from_new(unsafe { own::scif_helper_alloc_bound_highpri(name.as_char_ptr()) })

@@ -20,7 +20,10 @@
 
 use crate::{
     logic::{
-        longest_segment::LongestSegment,
+        longest_segment::{
+            self,
+            LongestSegment, //
+        },
         plan::Segment, //
     },
     sync::work_queues::WorkQueues,
@@ -261,6 +264,9 @@ impl Engine {
         if self.has_stopped() {
             return Submission::Stopped;
         }
+        // Looked at before: what is refused because the ring is full can have ended afterwards.
+        let was_idle = segment.len > longest_segment::UNSAID
+            && self.taken.load(Relaxed) == self.ended.load(Relaxed);
         let taken = self.channel.submit(
             segment.destination,
             segment.source,
@@ -270,14 +276,14 @@ impl Engine {
         );
         if taken {
             self.taken.add(1, Relaxed);
+            self.longest.was_taken(segment.len);
             return Submission::Done;
         }
         if self.channel.is_stopped() {
             self.stop();
             return Submission::Stopped;
         }
-        let is_idle = self.taken.load(Relaxed) == self.ended.load(Relaxed);
-        if is_idle && self.longest.refused(segment.len) {
+        if self.longest.refused(segment.len, was_idle) {
             return Submission::TooLong;
         }
         // Whether it is full or will never take anything again, only time tells.

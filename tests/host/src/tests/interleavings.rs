@@ -13,8 +13,8 @@ use loom::thread;
 use crate::loom_logic::areas::{here, move_at, moved_at};
 use crate::loom_logic::bell::Bell;
 use crate::loom_logic::gate::Gate;
-use crate::loom_logic::ring::{Geometry, has_reached, reaches};
-use crate::loom_logic::wish::WishState;
+use crate::loom_logic::ring::{Geometry, reaches};
+use crate::loom_logic::wish::{WishState, is_missed};
 
 /// A thing behind a gate. Loom finds every access that is not ordered with another one.
 struct Thing {
@@ -320,13 +320,15 @@ struct Waiters {
 impl Waiters {
     /// As `endpoint/wish.rs` does it; one at a time.
     fn make(&self, value: u32) {
-        if self.wish.stands_at(value) {
-            return;
-        }
-        self.wanted.store(value, Relaxed);
-        fence(SeqCst);
-        let before = self.wish.replace(value);
-        if before.is_some_and(|before| has_reached(before, self.produced.load(Acquire))) {
+        let before = match self.wish.stands_at(value) {
+            true => None,
+            false => {
+                self.wanted.store(value, Relaxed);
+                fence(SeqCst);
+                self.wish.replace(value)
+            }
+        };
+        if is_missed(value, before, self.produced.load(Acquire)) {
             self.woken.store(true, SeqCst);
         }
     }
@@ -361,6 +363,35 @@ fn who_sleeps_is_woken_whoever_replaces_its_wish() {
             })
         };
         end.make(end.produced.load(Acquire) + 1);
+        sender.join().expect("the sender ends");
+        assert!(end.woken.load(SeqCst), "it sleeps for ever");
+    });
+}
+
+/// Somebody who polls was held up since he looked, when two bytes were there; now there are four, and somebody
+/// sleeps until there are eight.
+#[test]
+fn who_wishes_for_what_has_come_does_not_have_others_sleep() {
+    loom::model(|| {
+        let end = Arc::new(Waiters {
+            produced: AtomicU32::new(4),
+            wanted: AtomicU32::new(0),
+            wish: WishState::new(),
+            woken: AtomicBool::new(false),
+        });
+        end.make(8);
+        assert!(!end.woken.load(SeqCst));
+        let sender = {
+            let end = end.clone();
+            thread::spawn(move || {
+                end.produced.store(8, Release);
+                fence(SeqCst);
+                if reaches(end.wanted.load(Relaxed), 4, 8) {
+                    end.rung();
+                }
+            })
+        };
+        end.make(3);
         sender.join().expect("the sender ends");
         assert!(end.woken.load(SeqCst), "it sleeps for ever");
     });

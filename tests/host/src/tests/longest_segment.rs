@@ -2,7 +2,7 @@
 
 //! How much an engine is offered.
 
-use crate::logic::longest_segment::{LongestSegment, MOST, UNSAID};
+use crate::logic::longest_segment::{LongestSegment, MANY, MOST, UNSAID};
 
 #[test]
 fn what_is_declared_is_believed() {
@@ -19,7 +19,7 @@ fn offers(longest: &LongestSegment, limit: u64, len: u64) -> Vec<u64> {
     loop {
         let len = len.min(longest.bytes());
         offers.push(len);
-        if len <= limit || !longest.refused(len) {
+        if len <= limit || !longest.refused(len, true) {
             return offers;
         }
     }
@@ -46,8 +46,28 @@ fn what_is_refused_is_offered_in_smaller_pieces() {
 #[test]
 fn what_any_engine_takes_is_not_halved() {
     let longest = LongestSegment::declared(UNSAID);
-    assert!(!longest.refused(UNSAID));
+    assert!(!longest.refused(UNSAID, true));
     assert_eq!(longest.bytes(), MOST);
     // The engine is at fault, then.
     assert_eq!(offers(&longest, 0, MOST).last(), Some(&UNSAID));
+}
+
+#[test]
+fn a_full_ring_is_no_reason_unless_it_is_for_ever() {
+    let longest = LongestSegment::declared(UNSAID);
+    for _ in 0..MANY {
+        assert!(!longest.refused(MOST, false));
+    }
+    // It had room once more.
+    longest.was_taken(MOST);
+    for _ in 0..MANY {
+        assert!(!longest.refused(MOST, false));
+        // What is short says nothing.
+        longest.was_taken(UNSAID);
+    }
+    assert_eq!(longest.bytes(), MOST);
+    assert!(longest.refused(MOST, false));
+    assert_eq!(longest.bytes(), MOST / 2);
+    // Counted anew for what is offered now.
+    assert!(!longest.refused(MOST / 2, false));
 }

@@ -133,7 +133,14 @@ impl Bed {
 
     /// Waits until all messages that were posted have been handled, and those that they led to.
     pub(super) fn settle(&self) {
-        self.queues.flush_all();
+        loop {
+            // One run of the control work handles some messages only, and the last may have led to more.
+            let was_drained = self.peer().map_or(true, |peer| peer.is_drained());
+            self.queues.flush_all();
+            if was_drained {
+                return;
+            }
+        }
     }
 
     /// Loses the peer, and waits until everybody knows.
