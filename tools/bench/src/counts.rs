@@ -6,8 +6,11 @@
 //! connection and the handshake, does not count.
 
 use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::Result;
+use anyhow::bail;
 use lab::Counters;
 use lab::GuestCounters;
 use lab::Lab;
@@ -23,6 +26,10 @@ use crate::setup::Bridge;
 /// Operations of the two runs.
 const FEW: u64 = 10;
 const MANY: u64 = 1010;
+
+/// Between two looks whether the engines have come to rest, and how many of these there are at most.
+const LOOK: Duration = Duration::from_millis(200);
+const MOST_LOOKS: usize = 100;
 
 /// What one operation costs both nodes together.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -106,6 +113,7 @@ const OPERATIONS: &[(&str, Option<Setting>, &[&str])] = &[
 
 /// Counts all operations.
 pub fn count(lab: &Lab) -> Result<Costs> {
+    settle(lab)?;
     OPERATIONS
         .iter()
         .map(|(name, setting, arguments)| {
@@ -116,6 +124,29 @@ pub fn count(lab: &Lab) -> Result<Costs> {
             Ok((*name, cost?))
         })
         .collect()
+}
+
+/// With the first connection the driver measures its engines, on the processors that are counted on: waits
+/// until they have nothing to do any more.
+fn settle(lab: &Lab) -> Result<()> {
+    let few = FEW.to_string();
+    run::bench(
+        lab,
+        &["send-lat", "1", "--sizes", "8", "--iterations", &few],
+    )?;
+    let mut before = None;
+    for _ in 0..MOST_LOOKS {
+        let now: u64 = lab
+            .counters()?
+            .iter()
+            .map(|guest| guest.total.dma_descriptors)
+            .sum();
+        if before.replace(now) == Some(now) {
+            return Ok(());
+        }
+        thread::sleep(LOOK);
+    }
+    bail!("the engines are still copying");
 }
 
 fn cost(lab: &Lab, arguments: &[&str]) -> Result<Cost> {

@@ -21,7 +21,7 @@ use crate::setup;
 
 /// What an engine copies in a second, before it is slowed down: four are far below what the machine
 /// can do.
-const ENGINE_RATE: u64 = 250_000_000;
+const ENGINE_RATE: u64 = 1_000_000_000;
 
 /// How often everything is measured here, at most: the module is loaded anew each time.
 const ROUNDS: usize = 3;

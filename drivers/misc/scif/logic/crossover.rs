@@ -28,10 +28,6 @@ impl Sample {
     }
 }
 
-/// How many times the largest size that was measured the result can be at most: what lies far beyond
-/// was not seen, and who copies much wants his processor for something else.
-const FURTHEST: u64 = 4;
-
 /// Where a straight line through the leads at two sizes, the first being positive, comes to zero; none
 /// if it does not fall.
 fn even_at(first: &Sample, second: &Sample) -> Option<u64> {
@@ -45,18 +41,16 @@ fn even_at(first: &Sample, second: &Sample) -> Option<u64> {
 }
 
 /// The size in bytes up to which the processor is faster, as far as these samples tell, which are in
-/// the order of their sizes. 0 if it never is, or if there are none.
+/// the order of their sizes. 0 if it never is, or if there are none. No more than was measured: what lies beyond
+/// was not seen, and who copies much wants his processor for something else.
 pub(crate) fn limit(samples: &[Sample]) -> u64 {
-    let (mut before, mut last) = (None, None);
+    let mut last: Option<&Sample> = None;
     for sample in samples {
         if sample.engine_wins() {
             // From here on the engine is.
             return last.and_then(|last| even_at(last, sample)).unwrap_or(0);
         }
-        (before, last) = (last, Some(sample));
+        last = Some(sample);
     }
-    let Some(last) = last else { return 0 };
-    let furthest = last.len.saturating_mul(FURTHEST);
-    let even = before.and_then(|before| even_at(before, last));
-    even.map_or(furthest, |even| even.clamp(last.len, furthest))
+    last.map_or(0, |last| last.len)
 }
