@@ -50,7 +50,7 @@ impl Endpoint {
 
     /// Sends bytes of the caller; see [`Stream::send`](super::stream::Stream::send).
     pub(crate) fn send(&self, from: &Buffer, block: bool) -> Result<usize> {
-        self.connection()?.send(from, block)
+        self.connection()?.send(from, block, &self.waiters)
     }
 
     /// Receives bytes into memory of the caller; see [`Stream::receive`](super::stream::Stream::receive).

@@ -23,8 +23,8 @@ fn count(flow: &Flow, result: Result<usize>) {
 
 impl Connection {
     /// See [`Stream::send`](super::stream::Stream::send).
-    pub(super) fn send(&self, from: &Buffer, block: bool) -> Result<usize> {
-        let result = self.stream.send(from, block);
+    pub(super) fn send(&self, from: &Buffer, block: bool, waiters: &WaitQueue) -> Result<usize> {
+        let result = self.stream.send(from, block, waiters);
         count(&self.sent, result);
         trace::send(|| self.traced_call(from, block, self.stream.unread_there(), result));
         result

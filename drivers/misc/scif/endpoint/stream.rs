@@ -157,8 +157,8 @@ impl Stream {
     /// Sends the bytes of a caller. Returns how many were sent.
     ///
     /// Blocking, all of them, unless a signal or the loss of the peer comes in between;
-    /// otherwise, as many as there is room for.
-    pub(super) fn send(&self, from: &Buffer, block: bool) -> Result<usize> {
+    /// otherwise, as many as there is room for. `waiters` is the queue of those who wait or poll.
+    pub(super) fn send(&self, from: &Buffer, block: bool, waiters: &WaitQueue) -> Result<usize> {
         self.check_open()?;
         let Some(_sending) = self.sending.lock_for(block)? else {
             return Ok(0);
@@ -167,6 +167,7 @@ impl Stream {
         while sent < from.len() {
             match self.send_some(from, sent, block) {
                 Ok(Some(count)) => sent += count,
+                Ok(None) if waiters.has_waiters() && self.watch_for_room() => (),
                 Ok(None) => break,
                 Err(error) => return partial(sent, error),
             }
@@ -188,10 +189,7 @@ impl Stream {
             return self.rings.push(from, sent, count).map(Some);
         }
         if !block {
-            // Who watches edges (EPOLLET) does not ask again before it is told.
-            let wished = self.rings.wish_for_room(1).is_ok();
-            let go_on = wished && self.rings.room()? > 0;
-            return Ok(go_on.then_some(0));
+            return Ok(None);
         }
         let has_room = || self.check_open().is_err() || self.rings.room() != Ok(0);
         if let Err(wait) = self.awake_for_room.stay_awake(has_room) {
@@ -199,6 +197,13 @@ impl Stream {
             self.awake_for_room.slept(wait);
         }
         Ok(Some(0))
+    }
+
+    /// Has those who poll hear of room, as who watches edges (`EPOLLET`) does not ask again before it is told.
+    /// Says whether there is some already. Not needed where nobody stands in the queue: who comes there
+    /// looks, and wishes for it.
+    fn watch_for_room(&self) -> bool {
+        self.rings.wish_for_room(1).is_ok() && self.rings.room().is_ok_and(|room| room > 0)
     }
 
     fn wait_for_room(&self, wanted: u32) -> Result {

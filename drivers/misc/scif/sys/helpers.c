@@ -224,7 +224,7 @@ struct workqueue_struct *scif_helper_alloc_background(const char *name)
 
 bool scif_helper_need_resched(void)
 {
-	return need_resched() || test_thread_flag(TIF_NEED_RESCHED_LAZY);
+	return need_resched();
 }
 
 bool scif_helper_has_waiters(struct wait_queue_head *queue)
