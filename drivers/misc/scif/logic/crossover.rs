@@ -28,14 +28,11 @@ impl Sample {
     }
 }
 
-/// Where a straight line through the leads at two sizes, the first being positive, comes to zero; none
-/// if it does not fall.
+/// Where a straight line through the leads at two sizes comes to zero, the first being positive, the second
+/// not.
 fn even_at(first: &Sample, second: &Sample) -> Option<u64> {
     let fall = first.lead().checked_sub(second.lead())?;
     let step = i64::try_from(second.len.checked_sub(first.len)?).ok()?;
-    if fall <= 0 {
-        return None;
-    }
     let beyond = first.lead().checked_mul(step)?.checked_div(fall)?;
     first.len.checked_add(u64::try_from(beyond).ok()?)
 }
