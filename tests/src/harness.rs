@@ -21,6 +21,7 @@ use anyhow::anyhow;
 use anyhow::bail;
 use lab::Config;
 use lab::Flavour;
+use lab::Iommu;
 use lab::Lab;
 use lab::Personality;
 use lab::Silent;
@@ -45,8 +46,8 @@ pub struct Need {
     pub personality: Personality,
     /// What its memory windows are.
     pub windows: Windows,
-    /// Whether the nodes have an IOMMU, and use it.
-    pub iommu: bool,
+    /// What is behind the nodes' IOMMU.
+    pub iommu: Iommu,
     /// Whether the kernel has to have KUnit; Debian's has not.
     pub kunit: bool,
     /// Words for the guests' kernel command line.
@@ -72,7 +73,7 @@ pub const ONE: Need = Need {
     dma_channels: 1,
     personality: Personality::Gen5,
     windows: Windows::Aperture,
-    iommu: false,
+    iommu: Iommu::None,
     kunit: false,
     append: &[],
     scif: Loaded::No,

@@ -5,6 +5,7 @@
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::ensure;
+use lab::Iommu;
 use lab::Lab;
 use lab::Node;
 use lab::Personality;
@@ -30,7 +31,7 @@ const FOUR_CHANNELS: Need = Need {
 
 /// A pair whose nodes have an IOMMU.
 const IOMMU_PAIR: Need = Need {
-    iommu: true,
+    iommu: Iommu::All,
     ..PAIR
 };
 

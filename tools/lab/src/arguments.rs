@@ -18,6 +18,7 @@ use crate::config::Topology;
 use crate::config::parse_personality;
 use crate::config::parse_rate;
 use crate::config::parse_windows;
+use crate::iommu::Iommu;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -187,7 +188,7 @@ Exit status:
 Examples:
   scripts/lab up --nodes 3 --topology chain
   scripts/lab up --kernel debug --dma-channels 4
-  scripts/lab up --iommu
+  scripts/lab up --iommu=bridges --windows trapped:16M
   scripts/lab up --windows fixed:256M:2M --append cma=64M@256M
   scripts/lab up --link-model gen3x8 --dma-channels 4
   scripts/lab up --engine-rate 1G --slowdown 10
@@ -215,7 +216,8 @@ pub struct Up {
     /// Which NTB: gen5 (page alignment) or gen3 (alignment = size of the window).
     #[arg(long, value_parser = parse_personality, default_value = "gen5")]
     pub personality: Personality,
-    /// What the NTB's memory windows are: aperture, trapped:SIZE or fixed:BASE:SIZE.
+    /// What the NTB's memory windows are: aperture, mixed (what leads into the upstream node traps),
+    /// trapped:SIZE or fixed:BASE:SIZE.
     #[arg(long, value_parser = parse_windows, default_value = "aperture")]
     pub windows: Windows,
     /// Let links and DMA engines take time as on hardware, in proportion to emulated
@@ -233,9 +235,18 @@ pub struct Up {
     /// Another link beside each, with such windows, for another driver.
     #[arg(long, value_parser = parse_windows, value_name = "WINDOWS")]
     pub more_links: Vec<Windows>,
-    /// Give the nodes an IOMMU and let their kernels use it.
-    #[arg(long)]
-    pub iommu: bool,
+    /// Give the nodes an IOMMU, and let their kernels use it for all devices, or for the bridges
+    /// alone: an engine behind it can't reach through a bridge.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FOR",
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "none",
+        default_missing_value = "all"
+    )]
+    pub iommu: Iommu,
     /// Words for the kernel's command line.
     #[arg(long, allow_hyphen_values = true)]
     pub append: Vec<String>,

@@ -19,6 +19,8 @@ use ntb_emulator::model::figures::validate_slowdown;
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::iommu::Iommu;
+
 /// More nodes or links at one node than this are refused; PCI slots run out.
 const MAX_NODES: usize = 11;
 
@@ -134,6 +136,7 @@ pub fn parse_windows(text: &str) -> Result<Windows, String> {
     let parts: Vec<&str> = text.split(':').collect();
     match parts[..] {
         ["aperture"] => Ok(Windows::Aperture),
+        ["mixed"] => Ok(Windows::Mixed),
         ["trapped", size] => Ok(Windows::Trapped {
             size: parse_size(size)?,
         }),
@@ -142,7 +145,7 @@ pub fn parse_windows(text: &str) -> Result<Windows, String> {
             size: parse_size(size)?,
         }),
         _ => Err(
-            "it is 'aperture', 'trapped:SIZE' or 'fixed:BASE:SIZE', for example fixed:256M:2M"
+            "it is 'aperture', 'mixed', 'trapped:SIZE' or 'fixed:BASE:SIZE', for example fixed:256M:2M"
                 .to_owned(),
         ),
     }
@@ -218,8 +221,9 @@ pub struct Config {
     /// Further links beside each, and what their windows are: for other drivers at the same time.
     #[serde(default)]
     pub more_links: Vec<Windows>,
-    /// Whether the nodes have an IOMMU, and use it.
-    pub iommu: bool,
+    /// What is behind the nodes' IOMMU.
+    #[serde(default)]
+    pub iommu: Iommu,
     /// Added to the kernel's command line.
     pub append: Vec<String>,
     /// In-tree modules to load at every boot, without those they need.
@@ -247,7 +251,7 @@ impl Config {
             engine_rate: None,
             slowdown: DEFAULT_SLOWDOWN,
             more_links: Vec::new(),
-            iommu: false,
+            iommu: Iommu::None,
             append: Vec::new(),
             modules: vec!["ntb_hw_intel".to_owned(), "plx_dma".to_owned()],
             emulator: None,
@@ -467,6 +471,7 @@ mod tests {
     #[test]
     fn windows() {
         assert_eq!(parse_windows("aperture"), Ok(Windows::Aperture));
+        assert_eq!(parse_windows("mixed"), Ok(Windows::Mixed));
         assert_eq!(
             parse_windows("fixed:256M:2M"),
             Ok(Windows::Fixed {

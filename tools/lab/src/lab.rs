@@ -19,6 +19,8 @@ use anyhow::anyhow;
 use anyhow::bail;
 use ntb_emulator::control::GuestCounters;
 use ntb_emulator::control::State as EmulatorState;
+use ntb_emulator::raid::Loot;
+use ntb_emulator::raid::Writes as RaidWrites;
 use serde_json::Value;
 
 use crate::command::Command;
@@ -39,6 +41,7 @@ use crate::paths::LabPaths;
 use crate::progress::Progress;
 use crate::progress::Silent;
 use crate::progress::Step;
+use crate::qemu::dma_slot;
 use crate::server;
 use crate::server::Reply;
 use crate::server::Served;
@@ -107,7 +110,12 @@ impl Lab {
 
     fn boot(&self, number: usize, progress: &dyn Progress) -> Result<()> {
         self.machines.boot(number, self.hang_limit(BOOT))?;
-        let modules = &self.config().modules;
+        let config = self.config();
+        let engines = (0..config.dma_channels).map(dma_slot);
+        if let Some(commands) = config.iommu.preparation(number, engines) {
+            self.shell(number, &commands)?;
+        }
+        let modules = &config.modules;
         if !modules.is_empty() {
             let mut argv = vec!["modprobe".to_owned(), "--all".to_owned()];
             argv.extend(modules.iter().cloned());
@@ -355,6 +363,12 @@ impl Lab {
     /// Sets all counters to zero.
     pub fn reset_counters(&self) -> Result<()> {
         self.machines.emulator_client()?.reset_counters()
+    }
+
+    /// Goes through the windows that lead from a node into another, as somebody would who means no
+    /// good.
+    pub fn raid(&self, from: usize, into: usize, writes: RaidWrites) -> Result<Loot> {
+        self.machines.emulator_client()?.raid(from, into, writes)
     }
 
     /// Who is connected to the emulator, and which links are up.

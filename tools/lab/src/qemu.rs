@@ -97,7 +97,7 @@ impl Machine<'_> {
             "-chardev",
             &format!("socket,id=agent,path={agent},server=on,wait=off"),
         ]);
-        if self.config.iommu {
+        if self.config.iommu.exists(self.node) {
             // Before the devices that are behind it. In caching mode the guest announces each
             // mapping, and QEMU tells the emulator.
             self.device(
@@ -165,7 +165,7 @@ impl Machine<'_> {
             // take the very place from the contiguous memory that the windows lead to.
             words.push("initcall_blacklist=dma_atomic_pool_init".to_owned());
         }
-        if self.config.iommu {
+        if self.config.iommu.exists(self.node) {
             // Without scalable mode, which QEMU's emulation has only in parts.
             words.push("intel_iommu=on,sm_off".to_owned());
         }
@@ -214,6 +214,9 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// Each write has arrived before the next instruction, also where every access to a window traps: QEMU
+    /// would queue the writes of a bridge otherwise, and a read by its other end would not push them
+    /// ahead of it, as PCI Express promises.
     fn vfio_user(&self, command: &mut Command, id: &str, slot: usize, socket: &Path) -> Result<()> {
         self.device(
             command,
@@ -222,6 +225,7 @@ impl Machine<'_> {
                 "id": id,
                 "addr": format!("{slot:x}"),
                 "socket": {"type": "unix", "path": text(socket)?},
+                "x-no-posted-writes": true,
             }),
         );
         Ok(())

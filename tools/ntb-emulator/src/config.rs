@@ -127,6 +127,9 @@ pub enum Windows {
         /// The size of each window, a power of two.
         size: u64,
     },
+    /// As `Aperture`, but window 1 of the downstream guest traps and takes any translation: the
+    /// upstream guest, whose memory is behind it, may have an IOMMU.
+    Mixed,
     /// Both windows trap and take any translation.
     Trapped {
         /// The size of each window, a power of two.
@@ -224,7 +227,7 @@ impl Topology {
             model.validate().context("model")?;
         }
         match link.windows {
-            Windows::Aperture => {}
+            Windows::Aperture | Windows::Mixed => {}
             Windows::Trapped { size } => ensure!(
                 size.is_power_of_two() && (PAGE_SIZE..=MAX_RAM_SIZE).contains(&size),
                 "window size {size} is not a power of two between {PAGE_SIZE} and {MAX_RAM_SIZE}"

@@ -20,6 +20,8 @@ use serde::Serialize;
 
 use crate::config::control_socket;
 use crate::counters::Snapshot;
+use crate::raid::Loot;
+use crate::raid::Writes;
 
 /// How long a client waits for an answer. The emulator answers at once, so this only catches
 /// one that hangs, and is generous: the machine may be busy.
@@ -44,6 +46,16 @@ pub enum Request {
         /// In, or out.
         up: bool,
     },
+    /// Goes through all windows of the links that lead from one guest to another, as somebody would
+    /// who means no good (see [`crate::raid`]).
+    Raid {
+        /// The guest whose windows are gone through.
+        from: usize,
+        /// The guest whose memory is behind them.
+        into: usize,
+        /// Where to write.
+        writes: Writes,
+    },
     /// Ends the emulator. QEMUs still connected may abort.
     Shutdown,
 }
@@ -66,6 +78,8 @@ pub enum Response {
     },
     /// To [`Request::State`].
     State(State),
+    /// To [`Request::Raid`].
+    Loot(Loot),
 }
 
 /// The counters of one guest.
@@ -192,6 +206,14 @@ impl Client {
         self.request(&Request::Link { a, b, up }).map(drop)
     }
 
+    /// What is found in the windows that lead from one guest to another.
+    pub fn raid(&mut self, from: usize, into: usize, writes: Writes) -> Result<Loot> {
+        match self.request(&Request::Raid { from, into, writes })? {
+            Response::Loot(loot) => Ok(loot),
+            other => bail!("the emulator answers {other:?} when asked for a raid"),
+        }
+    }
+
     /// Ends the emulator.
     pub fn shutdown(&mut self) -> Result<()> {
         self.request(&Request::Shutdown).map(drop)
@@ -231,6 +253,14 @@ mod tests {
                     a: 0,
                     b: 1,
                     up: false,
+                },
+            ),
+            (
+                r#"{"request":"raid","from":0,"into":1,"writes":"public"}"#,
+                Request::Raid {
+                    from: 0,
+                    into: 1,
+                    writes: Writes::Public,
                 },
             ),
             (r#"{"request":"shutdown"}"#, Request::Shutdown),

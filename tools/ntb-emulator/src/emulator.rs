@@ -47,6 +47,9 @@ use crate::ntb::function::NtbFunction;
 use crate::ntb::link::Link;
 use crate::ntb::link::Timing;
 use crate::ntb::port::Port;
+use crate::raid::Loot;
+use crate::raid::Writes;
+use crate::raid::raid;
 use crate::ram::Ram;
 use crate::server::Function;
 use crate::server::Served;
@@ -314,6 +317,7 @@ impl Machine {
             }
             Request::State => Response::State(self.state()),
             Request::Link { a, b, up } => self.link(a, b, up),
+            Request::Raid { from, into, writes } => self.raid(from, into, writes),
             Request::Shutdown => match events.send(Event::Shutdown) {
                 Ok(()) => Response::Done,
                 Err(_) => Response::Error {
@@ -350,6 +354,22 @@ impl Machine {
         State {
             guests: guests.collect(),
             links: links.collect(),
+        }
+    }
+
+    fn raid(&self, from: usize, into: usize, writes: Writes) -> Response {
+        let links = self.topology.ntb_functions(from);
+        let found = links
+            .filter(|function| function.peer == into)
+            .map(|function| {
+                let port = Port::new(&self.links[function.link], function.end);
+                raid(&port, writes)
+            });
+        match found.reduce(Loot::plus) {
+            Some(loot) => Response::Loot(loot),
+            None => Response::Error {
+                message: format!("no link leads from guest {from} to guest {into}"),
+            },
         }
     }
 

@@ -35,5 +35,6 @@ pub mod mmio;
 pub mod model;
 pub mod ntb;
 pub mod pci;
+pub mod raid;
 pub mod ram;
 pub mod server;

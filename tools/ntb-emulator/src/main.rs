@@ -36,6 +36,7 @@ const EXAMPLE: &str = r#"Example of a configuration: two guests, one link
 personality  gen5 (Intel 8086:0db4) or gen3 (8086:201c, translations aligned to the window)
 windows      "aperture": window 0 traps, window 1 is mapped over all of the peer's RAM;
              {"fixed": {"base": B, "size": S}}: both are mapped, at B and B+S of the peer's RAM;
+             "mixed": the same, but window 1 of the downstream guest traps, too;
              {"trapped": {"size": S}}: both trap
 
 What links and DMA engines take on hardware, where it is to take as long (Documentation/link-model.rst):

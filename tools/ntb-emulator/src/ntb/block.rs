@@ -110,7 +110,8 @@ impl RegisterBlock for Block<'_> {
                     register,
                     value,
                     mask,
-                    &self.link.windows,
+                    // Of the other end: they lead here.
+                    &self.link.windows[1 - self.end],
                 );
                 for vector in vectors {
                     self.link.sides[self.end].interrupts.raise(vector);

@@ -60,7 +60,8 @@ pub struct Link {
     /// Unless it is to be as fast as it can.
     pub(super) timing: Option<Timing>,
     pub(super) identity: &'static Identity,
-    pub(super) windows: [Window; WINDOWS],
+    /// By end: those of its function, which lead to the other end's guest.
+    pub(super) windows: [[Window; WINDOWS]; 2],
     pub(super) sides: [Side; 2],
     pub(super) state: Mutex<State>,
 }
@@ -98,7 +99,7 @@ impl Link {
         let windows = Window::of(entry, ram_sizes);
         let end = |end| End {
             connected: false,
-            config: identity.config_space(end, &windows),
+            config: identity.config_space(end, &windows[end]),
             registers: Registers::new(identity.switch),
         };
         Arc::new(Self {
@@ -184,7 +185,7 @@ impl Link {
         length: u64,
         access: Access,
     ) -> Reach {
-        let Window { size, backing } = self.windows[window];
+        let Window { size, backing } = self.windows[end][window];
         let length = length.min(size.saturating_sub(offset));
         if length == 0 {
             return Reach::Nothing;

@@ -40,7 +40,7 @@ impl Port {
 
     /// The windows of this end.
     pub fn windows(&self) -> &[Window; WINDOWS] {
-        &self.link.windows
+        &self.link.windows[self.end]
     }
 
     /// What this end's function reaches of its guest's RAM.

@@ -67,8 +67,9 @@ pub enum Reach {
 }
 
 impl Window {
-    /// The windows of both ends of a link between guests with that much RAM.
-    pub fn of(link: &Link, ram_sizes: [u64; 2]) -> [Self; WINDOWS] {
+    /// The windows of both ends of a link between guests with that much RAM; 0 is upstream. Those of
+    /// both are of the same sizes: drivers take that for granted.
+    pub fn of(link: &Link, ram_sizes: [u64; 2]) -> [[Self; WINDOWS]; 2] {
         let trapped = |size| Self {
             size,
             backing: Backing::Trapped {
@@ -82,16 +83,13 @@ impl Window {
             size,
             backing: Backing::Mapped { base },
         };
+        let largest = ram_sizes[0].max(ram_sizes[1]).next_power_of_two();
+        let aperture = [trapped(TRAPPED_WINDOW_SIZE), mapped(largest, 0)];
         match link.windows {
-            Windows::Aperture => {
-                let largest = ram_sizes[0].max(ram_sizes[1]);
-                [
-                    trapped(TRAPPED_WINDOW_SIZE),
-                    mapped(largest.next_power_of_two(), 0),
-                ]
-            }
-            Windows::Fixed { base, size } => [mapped(size, base), mapped(size, base + size)],
-            Windows::Trapped { size } => [trapped(size), trapped(size)],
+            Windows::Aperture => [aperture; 2],
+            Windows::Mixed => [aperture, [trapped(TRAPPED_WINDOW_SIZE), trapped(largest)]],
+            Windows::Fixed { base, size } => [[mapped(size, base), mapped(size, base + size)]; 2],
+            Windows::Trapped { size } => [[trapped(size), trapped(size)]; 2],
         }
     }
 
@@ -116,7 +114,26 @@ mod tests {
             windows,
             model: None,
         };
-        Window::of(&link, ram)
+        let [upstream, downstream] = Window::of(&link, ram);
+        assert_eq!(upstream, downstream);
+        upstream
+    }
+
+    #[test]
+    fn only_one_half_of_a_mixed_link_traps() {
+        let link = Link {
+            upstream: 0,
+            downstream: 1,
+            personality: Personality::Gen5,
+            windows: Windows::Mixed,
+            model: None,
+        };
+        let [upstream, downstream] = Window::of(&link, [512 << 20, 512 << 20]);
+        assert_eq!(
+            upstream.map(|window| window.size),
+            downstream.map(|window| window.size)
+        );
+        assert!(!upstream[1].accepts(0x1000) && downstream[1].accepts(0x1000));
     }
 
     #[test]
