@@ -110,9 +110,6 @@ pub(super) struct Rings {
     room_wish: Wish,
     #[pin]
     data_wish: Wish,
-    /// Somebody has waited for room. That is never taken back: who waits for much is woken, and sleeps
-    /// on, where there is a little.
-    room_awaited: Atomic<bool>,
 }
 
 impl Rings {
@@ -133,7 +130,6 @@ impl Rings {
             seen_produced: Atomic::new(0),
             room_wish <- Wish::none(ROOM_WANTED, CONSUMED),
             data_wish <- Wish::none(DATA_WANTED, PRODUCED),
-            room_awaited: Atomic::new(false),
         }))
     }
 
@@ -418,7 +414,6 @@ impl Rings {
     /// Has the peer ring once `wanted` bytes can be sent, at most the size of its ring. To be called
     /// before the last look; see [`Self::room_is_wished_at`] for what is returned.
     pub(super) fn wish_for_room(&self, wanted: u32) -> Result<u32> {
-        self.room_awaited.store(true, Relaxed);
         let free_at = self
             .produced
             .load(Relaxed)
@@ -470,13 +465,11 @@ impl Rings {
         Ok(value)
     }
 
-    /// The doorbell has rung, maybe for another connection: whether somebody is to be woken. Any
-    /// context. A counter that makes no sense wakes, too: the reader finds out.
+    /// The doorbell has rung, maybe for another connection: whether somebody is to be woken. That is so once
+    /// for each wish: who polls by edges hears of nothing twice. Any context.
     pub(super) fn has_news(&self) -> bool {
         let data = self.data_wish.is_answered(self.header());
         let room = self.room_wish.is_answered(self.header());
         data || room
-            || self.seems_to_have_data()
-            || (self.room_awaited.load(Relaxed) && self.seems_to_have_room())
     }
 }
