@@ -33,15 +33,15 @@
 //!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `Connection::subscription`, `OwnRing::open`,
 //!    `Caches::list`, `NtbLink::timer`, the tables of `Door`, `Devices::list`
 //! 6. `Listener::queue`
-//! 7. `ControlRing::writer`, `ControlRing::reader`, `RegistrationCache::table`
+//! 7. `ControlRing::writer`, `ControlRing::reader`, `RegistrationCache::table`, `Arena::taking`
 //!
 //! Spinlocks, all below the mutexes, in interrupts:
 //!
 //! 8. `NtbLink::current`, `Wish::turn` (not in interrupts)
 //! 9. `Doorbells::inner`
 //! 10. `Channel::waiters`, `Marks::state`, `Fences::questions`, `Windows::revoking`,
-//!     `Engine::running`, `NtbLink::device`, `NtbPath::device`, `LoopbackPath::session`,
-//!     `Shard::accounts`
+//!     `Engine::running`, `NtbLink::device`, `NtbPath::device`, `NtbPath::inbound`,
+//!     `LoopbackPath::session`, `Shard::accounts`
 //!
 //! `Watch::state` is a spinlock, too, and special: it is taken inside the memory management, which
 //! may be reclaiming memory, and nothing is taken under it. See `sys/mmu_notifier.rs`.
@@ -95,6 +95,7 @@ use rma::{
     memory_pressure::MemoryPressure, //
 };
 use sync::work_queues::WorkQueues;
+use sys::tunables;
 use transport::{
     engine::Engines,
     links::Links,
@@ -148,7 +149,7 @@ module! {
 /// What an administrator can choose, checked.
 struct Settings {
     node_id: Option<u16>,
-    allow_flat: bool,
+    policy: ntb::Policy,
     /// In milliseconds.
     heartbeat_timeout: u32,
     mic_compat: bool,
@@ -195,7 +196,10 @@ impl Settings {
         let cache_limit = module_parameters::reg_cache_limit.value() as usize;
         Ok(Self {
             node_id,
-            allow_flat: module_parameters::allow_flat.value() != 0,
+            policy: ntb::Policy {
+                wanted: ntb::Wanted::from_number(tunables::aperture()).ok_or(EINVAL)?,
+                allow_flat: module_parameters::allow_flat.value() != 0,
+            },
             heartbeat_timeout: module_parameters::heartbeat_timeout_ms.value().max(300),
             mic_compat: module_parameters::mic_compat.value() != 0,
             kept_pages: cache_limit.saturating_mul((1 << 20) / PAGE_SIZE),
@@ -236,7 +240,7 @@ fn start_transports(
         engines: engines.clone(),
         links: links.clone(),
         queues: queues.clone(),
-        allow_flat: settings.allow_flat,
+        policy: settings.policy,
     };
     let mut transports = Undo::new();
     transports.add(Ntb::start(ntb)?)?;

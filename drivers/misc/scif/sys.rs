@@ -5,6 +5,7 @@
 //! Nearly all `unsafe` of the module lives here: the layers above use these types and hold no raw
 //! pointers. A wrapper undoes in `Drop` what its constructor did, and knows nothing of SCIF.
 
+pub(crate) mod arena;
 mod bindings;
 pub(crate) mod buffer;
 pub(crate) mod busy_wait;

@@ -15,7 +15,7 @@ use kernel::fmt;
 pub(super) fn show(links: &Links, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(
         f,
-        "link state node aperture aperture_bytes engines doorbells"
+        "link state node aperture aperture_bytes engines doorbells own_aperture own_bytes own_windows own_rings own_reason"
     )?;
     let mut result = Ok(());
     links.for_each(|facts| {
@@ -36,5 +36,24 @@ fn line(facts: &Facts<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         }
         None => f.write_str("- - - -")?,
     }
-    writeln!(f, " {}", Hex(facts.doorbells))
+    write!(f, " {} ", Hex(facts.doorbells))?;
+    let Some(own) = facts.own else {
+        return writeln!(f, "- - - - -");
+    };
+    let (windows, rings) = own.taken.unzip();
+    let (windows, rings) = (OrDash(windows), OrDash(rings));
+    write!(f, "{} {} {windows} {rings} ", own.mode, own.aperture)?;
+    escape(f, own.reason)?;
+    writeln!(f)
+}
+
+/// As in `/proc/mounts`: what is in a column has no spaces.
+fn escape(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    for (index, word) in text.split(' ').enumerate() {
+        if index > 0 {
+            f.write_str("\\040")?;
+        }
+        f.write_str(word)?;
+    }
+    Ok(())
 }

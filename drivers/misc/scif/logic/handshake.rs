@@ -162,7 +162,7 @@ enum State {
 /// to be down since.
 pub(crate) struct Handshake {
     terms: Terms,
-    /// The number of the mode of our aperture.
+    /// The number of the mode of the aperture that we offer, or have offered last.
     mode: u8,
     state: State,
     stale: u32,
@@ -173,10 +173,10 @@ pub(crate) struct Handshake {
 }
 
 impl Handshake {
-    pub(crate) fn new(terms: Terms, mode: u8) -> Self {
+    pub(crate) fn new(terms: Terms) -> Self {
         Self {
             terms,
-            mode,
+            mode: 0,
             state: State::Down,
             stale: 0,
             rejected: None,
@@ -338,6 +338,11 @@ impl Handshake {
             Action::Refuse(Refused::Version(version)) => self.foreign = Some(version),
             Action::Refuse(_) => self.rejected = self.looked_at,
         }
+    }
+
+    /// The aperture of the offer that is being made is in the mode of this number.
+    pub(crate) fn offer_in(&mut self, mode: u8) {
+        self.mode = mode;
     }
 
     pub(crate) fn is_up(&self) -> bool {

@@ -24,7 +24,8 @@ use crate::{
         },
         shared_memory::{
             Payer,
-            SharedMemory, //
+            SharedMemory,
+            User, //
         },
         wait::{
             new_wait_queue,
@@ -142,7 +143,7 @@ impl<'a> TrialSite<'a> {
             path.engine(path.choose_engine(0)).ok_or(ENODEV)?
         };
         let device = route.engine.device();
-        let local = SharedMemory::new(SCRATCH_SIZE, Some(&device), Payer::Nobody)?;
+        let local = SharedMemory::new(SCRATCH_SIZE, User::Device(&device), Payer::Nobody)?;
         Ok(Self {
             peer,
             route,

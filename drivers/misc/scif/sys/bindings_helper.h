@@ -6,6 +6,7 @@
 
 #include <kunit/device.h>
 #include <linux/anon_inodes.h>
+#include <linux/dma-mapping.h>
 #include <linux/dmaengine.h>
 #include <linux/mman.h>
 #include <linux/mmu_notifier.h>

@@ -312,9 +312,12 @@ impl Buffer {
 #[kunit_tests(scif_sys_buffer)]
 mod tests {
     use super::*;
-    use crate::sys::shared_memory::Payer;
     use crate::sys::{
-        pin::tests::map_pages, //
+        pin::tests::map_pages,
+        shared_memory::{
+            Payer,
+            User, //
+        }, //
     };
 
     /// The same for both kinds: a buffer of two pages, all bytes 0.
@@ -332,7 +335,7 @@ mod tests {
         assert!(buffer.append_to(2 * PAGE_SIZE - 1, 2, &mut chunk).is_err());
         assert_eq!(&chunk[..], b"a scif");
 
-        let memory = SharedMemory::new(PAGE_SIZE, None, Payer::Nobody)?;
+        let memory = SharedMemory::new(PAGE_SIZE, User::Physical, Payer::Nobody)?;
         memory.write(100, b"ring")?;
         buffer.write_shared(2 * PAGE_SIZE - 4, &memory, 100, 4)?;
         buffer.read(2 * PAGE_SIZE - 6, &mut bytes)?;
@@ -375,7 +378,7 @@ mod tests {
     fn what_a_process_has_not_is_refused() -> Result {
         let read_only = Buffer::user(UserPtr::from_addr(map_pages(1, false)?), PAGE_SIZE);
         assert!(matches!(read_only.write(0, b"scif"), Err(e) if e == EFAULT));
-        let memory = SharedMemory::new(PAGE_SIZE, None, Payer::Nobody)?;
+        let memory = SharedMemory::new(PAGE_SIZE, User::Physical, Payer::Nobody)?;
         assert!(matches!(
             read_only.write_shared(0, &memory, 0, 4),
             Err(e) if e == EFAULT

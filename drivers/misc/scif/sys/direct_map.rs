@@ -159,13 +159,14 @@ mod tests {
     use crate::sys::{
         shared_memory::{
             Payer,
-            SharedMemory, //
+            SharedMemory,
+            User, //
         }, //
     };
 
     #[test]
     fn it_is_the_same_memory() -> Result {
-        let memory = SharedMemory::new(8192, None, Payer::Nobody)?;
+        let memory = SharedMemory::new(8192, User::Physical, Payer::Nobody)?;
         let address = memory.phys_address();
         assert!(covers(address, 8192));
         assert!(address + 8192 <= end_of_memory());

@@ -14,6 +14,10 @@ use kernel::{
     prelude::*,
     sync::{
         aref::ARef,
+        atomic::{
+            Atomic,
+            Full, //
+        },
         Arc, //
     },
     types::Opaque, //
@@ -78,6 +82,64 @@ pub(super) unsafe fn unmap_phys(
 ) {
     // SAFETY: By the contract of this function.
     unsafe { bindings::dma_unmap_phys(raw(device), bus, len, direction.into(), attributes) };
+}
+
+/// Contiguous memory as a device reaches it.
+///
+/// # Invariants
+///
+/// `len` bytes are mapped for `device` at `bus`, in `direction`, while `is_mapped`.
+pub(super) struct MappedRun {
+    device: ARef<Device>,
+    bus: u64,
+    len: usize,
+    direction: DataDirection,
+    is_mapped: Atomic<bool>,
+}
+
+impl MappedRun {
+    /// Maps `len` bytes at a physical address. May sleep.
+    ///
+    /// # Safety
+    ///
+    /// The memory stays until this is dropped. The device may do with it what `direction` says until then,
+    /// or until it was unmapped.
+    pub(super) unsafe fn new(
+        device: &ARef<Device>,
+        phys: u64,
+        len: usize,
+        direction: DataDirection,
+    ) -> Result<Self> {
+        // SAFETY: By the contract of this function, and it is unmapped when this is dropped.
+        let bus = unsafe { map_phys(device, phys, len, direction, SHARED) }?;
+        // INVARIANT: It has just been mapped.
+        Ok(Self {
+            device: device.clone(),
+            bus,
+            len,
+            direction,
+            is_mapped: Atomic::new(true),
+        })
+    }
+
+    /// Where it begins, as the device names it.
+    pub(super) fn address(&self) -> u64 {
+        self.bus
+    }
+
+    /// Takes it away from the device, which must have been told not to use it any more. May sleep.
+    pub(super) fn unmap(&self) {
+        if self.is_mapped.xchg(false, Full) {
+            // SAFETY: By the type invariant it is mapped like this.
+            unsafe { unmap_phys(&self.device, self.bus, self.len, self.direction, SHARED) };
+        }
+    }
+}
+
+impl Drop for MappedRun {
+    fn drop(&mut self) {
+        self.unmap();
+    }
 }
 
 /// Whether an IOMMU stands between the device and the memory, so that it reaches mapped memory only.

@@ -7,11 +7,13 @@
 #ifndef SCIF_SYS_HELPERS_H
 #define SCIF_SYS_HELPERS_H
 
+#include <linux/dma-direction.h>
 #include <linux/dmaengine.h>
 #include <linux/ntb.h>
 #include <linux/scif.h>
 #include <linux/types.h>
 
+struct dma_iova_state;
 struct file;
 struct inode;
 struct mm_struct;
@@ -74,6 +76,19 @@ void scif_helper_dma_reap(struct dma_chan *chan);
 void scif_helper_dma_issue_pending(struct dma_chan *chan);
 int scif_helper_dma_terminate(struct dma_chan *chan);
 void scif_helper_dma_synchronize(struct dma_chan *chan);
+
+/* Ranges of I/O addresses */
+bool scif_helper_iova_alloc(struct device *dev, struct dma_iova_state *range,
+			    size_t size);
+void scif_helper_iova_free(struct device *dev, struct dma_iova_state *range);
+int scif_helper_iova_link(struct device *dev, struct dma_iova_state *range,
+			  phys_addr_t phys, size_t offset, size_t size,
+			  enum dma_data_direction dir);
+int scif_helper_iova_sync(struct device *dev, struct dma_iova_state *range,
+			  size_t offset, size_t size);
+void scif_helper_iova_unlink(struct device *dev, struct dma_iova_state *range,
+			     size_t offset, size_t size,
+			     enum dma_data_direction dir);
 
 /* Work queues */
 struct workqueue_struct *scif_helper_alloc_ordered(const char *name);

@@ -21,7 +21,10 @@ use kernel::{
 
 mod device;
 
-pub(crate) use device::NtbDevice;
+pub(crate) use device::{
+    NtbDevice,
+    WindowAlignment, //
+};
 
 use super::bindings as own;
 use crate::LocalModule;

@@ -5,7 +5,7 @@
 //! There is never a Rust reference into it: every access copies, once, through a volatile load or
 //! C's `memcpy`, so what has been checked cannot change afterwards. Numbers are little-endian.
 //!
-//! The pages are contiguous, in physical memory and on the bus of the device they are mapped for.
+//! The pages are contiguous, in physical memory and on the bus where somebody else finds them.
 
 use core::ptr::NonNull;
 
@@ -17,20 +17,32 @@ use kernel::{
     prelude::*,
     sync::{
         aref::ARef,
-        atomic::{
-            Atomic,
-            Full,
-            Relaxed, //
-        },
-        barrier, //
+        barrier,
+        Arc, //
     },
     uaccess::UserPtr, //
 };
 
 use super::{
+    arena::{
+        Arena,
+        Linked,
+        Purpose, //
+    },
     bindings as own,
-    dma_map, //
+    dma_map::MappedRun, //
 };
+
+/// Who uses memory besides this machine's processors, and so how its address is called.
+#[derive(Clone, Copy)]
+pub(crate) enum User<'a> {
+    /// Somebody who names it by its physical address.
+    Physical,
+    /// A device.
+    Device(&'a ARef<Device>),
+    /// A device, at a place of this.
+    Arena(&'a Arc<Arena>),
+}
 
 /// Whose memory cgroup an allocation is charged to.
 ///
@@ -54,15 +66,19 @@ pub(crate) enum Payer<'a> {
 ///
 /// # Invariants
 ///
-/// - `base` is valid for reads and writes of `len` bytes, aligned to a page, and owned by this.
-/// - `mapping` says for which device it was mapped, and where that reaches it, and `mapped` whether
-///   it still does; it is unmapped in `Drop` at the latest.
+/// `base` is valid for reads and writes of `len` bytes, aligned to a page, and owned by this.
 pub(crate) struct SharedMemory {
+    // Gone before the memory.
+    mapping: Mapping,
     base: NonNull<u8>,
     len: usize,
-    mapping: Option<(ARef<Device>, u64)>,
-    /// Whether `mapping` still stands.
-    mapped: Atomic<bool>,
+}
+
+/// How its user finds it.
+enum Mapping {
+    Physical,
+    Device(MappedRun),
+    Arena(Linked),
 }
 
 // SAFETY: The memory belongs to no thread.
@@ -72,11 +88,11 @@ unsafe impl Send for SharedMemory {}
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
-    /// Allocates at least `len` bytes, and maps them for `device` in both directions.
+    /// Allocates at least `len` bytes, which `user` may read and write, too.
     ///
-    /// `payer` is charged. `ENOMEM` also where there is no contiguous run: 4 MiB are the most that can be had.
-    /// May sleep.
-    pub(crate) fn new(len: usize, device: Option<&ARef<Device>>, payer: Payer<'_>) -> Result<Self> {
+    /// `payer` is charged. `ENOMEM` also where there is no contiguous run: 4 MiB are the most that can be
+    /// had; `ENOSPC` if an arena is full. May sleep.
+    pub(crate) fn new(len: usize, user: User<'_>, payer: Payer<'_>) -> Result<Self> {
         let len = page_align(len).filter(|len| *len != 0).ok_or(EINVAL)?;
         let base = match payer {
             // SAFETY: No preconditions.
@@ -91,52 +107,40 @@ impl SharedMemory {
         let base = NonNull::new(base.cast::<u8>()).ok_or(ENOMEM)?;
         // INVARIANT: The memory has just been allocated, with this size and for nobody else.
         let mut this = Self {
+            mapping: Mapping::Physical,
             base,
             len,
-            mapping: None,
-            mapped: Atomic::new(false),
         };
-
-        if let Some(device) = device {
-            let phys = this.phys_address();
-            // SAFETY: The memory at `phys` is owned by `this`, which unmaps it before it frees it.
-            let bus = unsafe {
-                dma_map::map_phys(
-                    device,
-                    phys,
-                    len,
-                    DataDirection::Bidirectional,
-                    dma_map::SHARED,
-                )
-            }?;
-            // INVARIANT: It has just been mapped.
-            this.mapping = Some((device.clone(), bus));
-            this.mapped.store(true, Relaxed);
-        }
+        let phys = this.phys_address();
+        const BOTH: DataDirection = DataDirection::Bidirectional;
+        this.mapping = match user {
+            User::Physical => Mapping::Physical,
+            User::Device(device) => {
+                // SAFETY: The memory is owned by `this`, which frees it after it has unmapped it; what
+                // a device does with it is expected.
+                let run = unsafe { MappedRun::new(device, phys, len, BOTH) };
+                Mapping::Device(run?)
+            }
+            User::Arena(arena) => {
+                let run = core::iter::once((phys, len as u64));
+                // SAFETY: As above.
+                let linked = unsafe { arena.link(run, len, BOTH, Purpose::Rings) };
+                Mapping::Arena(linked?)
+            }
+        };
         Ok(this)
     }
 
     /// Takes the memory away from the device; what is in it can still be read. May sleep.
     ///
-    /// The device must have been told not to use it any more.
+    /// A device that was given the memory itself must have been told not to use it any more; of an arena it
+    /// is kept out.
     pub(crate) fn unmap(&self) {
-        let Some((device, bus)) = &self.mapping else {
-            return;
-        };
-        if !self.mapped.xchg(false, Full) {
-            return;
+        match &self.mapping {
+            Mapping::Physical => {}
+            Mapping::Device(run) => run.unmap(),
+            Mapping::Arena(linked) => linked.unlink(),
         }
-        // SAFETY: By the type invariant it was mapped like this, and `mapped` said that it still
-        // was.
-        unsafe {
-            dma_map::unmap_phys(
-                device,
-                *bus,
-                self.len,
-                DataDirection::Bidirectional,
-                dma_map::SHARED,
-            )
-        };
     }
 
     /// The size in bytes, a multiple of the page size.
@@ -145,11 +149,13 @@ impl SharedMemory {
         self.len
     }
 
-    /// Where the device reaches it; the physical address where no device was given.
+    /// Where its user finds it.
     pub(crate) fn bus_address(&self) -> u64 {
-        self.mapping
-            .as_ref()
-            .map_or_else(|| self.phys_address(), |(_, bus)| *bus)
+        match &self.mapping {
+            Mapping::Physical => self.phys_address(),
+            Mapping::Device(run) => run.address(),
+            Mapping::Arena(linked) => linked.address(),
+        }
     }
 
     /// The physical address.
@@ -279,7 +285,7 @@ mod tests {
 
     #[test]
     fn it_is_zeroed_and_keeps_what_is_written() -> Result {
-        let memory = SharedMemory::new(5000, None, Payer::Nobody)?;
+        let memory = SharedMemory::new(5000, User::Physical, Payer::Nobody)?;
         assert_eq!(memory.len(), 8192);
         assert_eq!(memory.bus_address() % 4096, 0);
         assert_eq!(memory.read_u64(8184)?, 0);
@@ -296,23 +302,23 @@ mod tests {
 
     #[test]
     fn accesses_outside_are_refused() -> Result {
-        let memory = SharedMemory::new(4096, None, Payer::Nobody)?;
+        let memory = SharedMemory::new(4096, User::Physical, Payer::Nobody)?;
         assert!(memory.read_u32(4096).is_err());
         assert!(memory.read_u32(4094).is_err());
         assert!(memory.read_u64(4).is_err());
         assert!(memory.write(4095, &[1, 2]).is_err());
         assert!(memory.write(usize::MAX, &[1, 2]).is_err());
         assert!(memory.write(4096, &[]).is_ok());
-        assert!(SharedMemory::new(0, None, Payer::Nobody).is_err());
-        assert!(SharedMemory::new(usize::MAX, None, Payer::Caller).is_err());
+        assert!(SharedMemory::new(0, User::Physical, Payer::Nobody).is_err());
+        assert!(SharedMemory::new(usize::MAX, User::Physical, Payer::Caller).is_err());
         Ok(())
     }
 
     #[test]
     fn the_owner_of_other_memory_pays() -> Result {
         for payer in [Payer::Caller, Payer::Nobody] {
-            let first = SharedMemory::new(4096, None, payer)?;
-            let more = SharedMemory::new(65536, None, Payer::OwnerOf(&first))?;
+            let first = SharedMemory::new(4096, User::Physical, payer)?;
+            let more = SharedMemory::new(65536, User::Physical, Payer::OwnerOf(&first))?;
             drop(first);
             assert_eq!(more.len(), 65536);
             assert_eq!(more.read_u64(65528)?, 0);
@@ -324,7 +330,7 @@ mod tests {
     #[test]
     fn shared_memory_survives_its_mapping() -> Result {
         let device = device()?;
-        let memory = SharedMemory::new(4096, Some(&device), Payer::Caller)?;
+        let memory = SharedMemory::new(4096, User::Device(&device), Payer::Caller)?;
         let address = memory.bus_address();
         memory.write_u32(0, 7)?;
         memory.unmap();

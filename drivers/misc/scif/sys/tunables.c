@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Parameters of the module that can be changed while it is loaded: Rust's
- * "module!" reads its own once. What the numbers mean is not known here.
+ * Parameters of the module that Rust's "module!" can't have: those that can be
+ * changed while it is loaded, and one that is a word. What the numbers mean is
+ * not known here.
  */
 
 #include <linux/moduleparam.h>
+#include <linux/string.h>
+#include <linux/sysfs.h>
 
 #include "tunables.h"
 
@@ -22,3 +25,34 @@ int scif_tunable_push_threshold = -1;
 module_param_named(push_threshold, scif_tunable_push_threshold, int, 0644);
 MODULE_PARM_DESC(push_threshold,
 		 "Bytes up to which this node's engine reads; what is more, the peer's writes; -1: as is faster");
+
+/* In the order of Wanted::from_number(). */
+static const char * const aperture_names[] = { "auto", "arena", "flat" };
+
+static int set_aperture(const char *word, const struct kernel_param *param)
+{
+	int number = sysfs_match_string(aperture_names, word);
+
+	if (number < 0) {
+		pr_err("scif: aperture=%s is none of auto, arena and flat\n", word);
+		return number;
+	}
+	*(int *)param->arg = number;
+	return 0;
+}
+
+static int show_aperture(char *buffer, const struct kernel_param *param)
+{
+	return sysfs_emit(buffer, "%s\n", aperture_names[*(int *)param->arg]);
+}
+
+static const struct kernel_param_ops aperture_ops = {
+	.set = set_aperture,
+	.get = show_aperture,
+};
+
+int scif_parameter_aperture;
+module_param_cb(aperture, &aperture_ops, &scif_parameter_aperture, 0444);
+__MODULE_PARM_TYPE(aperture, "word");
+MODULE_PARM_DESC(aperture,
+		 "How peers reach this node's memory: auto (default), arena (what is registered, behind an IOMMU), flat (all)");

@@ -2,7 +2,9 @@
 
 //! Parameters of the module that an administrator can change while it is loaded, as they are now.
 //!
-//! The kernel stores them whenever somebody writes to `/sys/module/scif/parameters`, so two looks at one
+//! One that is set at load is here, too, as it is a word: [`aperture`].
+//!
+//! The kernel stores the others whenever somebody writes to `/sys/module/scif/parameters`, so two looks at one
 //! can differ: whoever needs the same value twice keeps it. They are any number of their type.
 
 use super::bindings as own;
@@ -24,4 +26,10 @@ pub(crate) fn dma_threshold() -> i32 {
 pub(crate) fn push_threshold() -> i32 {
     // SAFETY: As above.
     unsafe { (&raw const own::scif_tunable_push_threshold).read_volatile() }
+}
+
+/// Which of `aperture_names` in `tunables.c` was chosen. Any context.
+pub(crate) fn aperture() -> i32 {
+    // SAFETY: As above; it is set before the module is initialised.
+    unsafe { (&raw const own::scif_parameter_aperture).read_volatile() }
 }

@@ -36,7 +36,8 @@ use crate::{
         },
         shared_memory::{
             Payer,
-            SharedMemory, //
+            SharedMemory,
+            User, //
         },
         timer::Tick,
         wait::{
@@ -210,7 +211,7 @@ impl Engine {
     fn request(queues: &Arc<WorkQueues>) -> Option<Arc<Self>> {
         let channel = Channel::request()?;
         let device = channel.device();
-        let blank = SharedMemory::new(2 * BLANK, Some(&device), Payer::Nobody).ok()?;
+        let blank = SharedMemory::new(2 * BLANK, User::Device(&device), Payer::Nobody).ok()?;
         Arc::pin_init(
             pin_init!(Self {
                 longest: LongestSegment::declared(channel.max_segment() as u64),

@@ -7,6 +7,11 @@
 //! transport says that the peer can't reach it any more.
 
 use crate::sys::{
+    arena::{
+        Access,
+        Arena,
+        LinkedPages, //
+    },
     dma_map::DmaMapping,
     extent_table::{
         self,
@@ -30,24 +35,38 @@ use kernel::{
 /// See the head of this file.
 pub(crate) trait Inbound {
     /// Zeroed memory of the kernel, `len` bytes, that the peer may read and write. For who asks on
-    /// behalf of a process, which pays for it as `payer` says. May sleep.
+    /// behalf of a process, which pays for it as `payer` says. ENOMEM, also if there is no room where the
+    /// peer could reach it. May sleep.
     fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory>;
 
-    /// Lets the peer read, and write if they are writable, these pages. May sleep.
-    fn export(&self, pages: &Arc<Pages>) -> Result<Export>;
+    /// Lets the peer do this with these pages; more, where nothing keeps it from that. ENOSPC if there is no
+    /// room where the peer could reach them. May sleep.
+    fn export(&self, pages: &Arc<Pages>, access: Access) -> Result<Export>;
 }
 
 /// Pages that the peer may use, until this is dropped.
 pub(crate) struct Export {
-    /// None if the peer uses physical addresses. Gone before the pages.
-    mapped: Option<Mapped>,
+    // Gone before the pages.
+    by: By,
     pages: Arc<Pages>,
 }
 
-struct Mapped {
-    // It holds the pages itself.
-    _mapping: DmaMapping,
-    addresses: ExtentTable,
+/// How the peer gets there.
+enum By {
+    /// It uses physical addresses.
+    Physical,
+    /// Through a device, for which they are mapped.
+    Device {
+        // It holds the pages itself.
+        _mapping: DmaMapping,
+        addresses: ExtentTable,
+    },
+    /// Through a device, at a place in an arena.
+    Arena {
+        // It holds the pages itself.
+        _linked: LinkedPages,
+        addresses: ExtentTable,
+    },
 }
 
 impl Export {
@@ -59,10 +78,23 @@ impl Export {
             return Err(EINVAL);
         }
         Ok(Self {
-            mapped: Some(Mapped {
+            by: By::Device {
                 _mapping: mapping,
                 addresses,
-            }),
+            },
+            pages: pages.clone(),
+        })
+    }
+
+    /// To a peer that reaches what lies in an arena. ENOSPC if there is no room.
+    pub(crate) fn within(pages: &Arc<Pages>, arena: &Arc<Arena>, access: Access) -> Result<Self> {
+        let linked = arena.link_pages(pages, access)?;
+        let place = (linked.address(), pages.size() as u64);
+        Ok(Self {
+            by: By::Arena {
+                _linked: linked,
+                addresses: extent_table::collect(core::iter::once(place))?,
+            },
             pages: pages.clone(),
         })
     }
@@ -70,16 +102,16 @@ impl Export {
     /// To a peer that uses physical addresses.
     pub(crate) fn physical(pages: &Arc<Pages>) -> Self {
         Self {
-            mapped: None,
+            by: By::Physical,
             pages: pages.clone(),
         }
     }
 
     /// As the peer names them.
     pub(crate) fn addresses(&self) -> &ExtentTable {
-        match &self.mapped {
-            Some(mapped) => &mapped.addresses,
-            None => self.pages.runs(),
+        match &self.by {
+            By::Device { addresses, .. } | By::Arena { addresses, .. } => addresses,
+            By::Physical => self.pages.runs(),
         }
     }
 }

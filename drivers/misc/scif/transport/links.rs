@@ -21,6 +21,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) state: &'static str,
     /// What is there while it is up.
     pub(crate) up: Option<Up>,
+    /// What the peer is offered, or has.
+    pub(crate) own: Option<Own>,
     /// The doorbells of this side, as bits.
     pub(crate) doorbells: u64,
 }
@@ -36,6 +38,20 @@ pub(crate) struct Up {
     pub(crate) aperture: u64,
     /// Engines that copy.
     pub(crate) engines: usize,
+}
+
+/// What there is to see of the aperture over this node's memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Own {
+    /// How it leads there, in a word for users.
+    pub(crate) mode: &'static str,
+    /// Bytes of it.
+    pub(crate) aperture: u64,
+    /// Of these, how many registered memory has, and how many rings have; none where nothing has to be
+    /// given a place.
+    pub(crate) taken: Option<(u64, u64)>,
+    /// Why it is in this mode.
+    pub(crate) reason: &'static str,
 }
 
 /// A link, as it is listed.

@@ -37,11 +37,13 @@ use super::{
 use crate::{
     sync::work_queues::WorkQueues,
     sys::{
+        arena::Access,
         direct_map,
         pages::Pages,
         shared_memory::{
             Payer,
-            SharedMemory, //
+            SharedMemory,
+            User, //
         }, //
     },
 };
@@ -119,7 +121,7 @@ impl Loopback {
             }),
             GFP_KERNEL,
         )?;
-        let block = SharedMemory::new(sink.control_block_len(), None, Payer::Nobody)?;
+        let block = SharedMemory::new(sink.control_block_len(), User::Physical, Payer::Nobody)?;
         let peer_block = block.bus_address();
         let who = Introduction {
             link: NAME,
@@ -183,6 +185,7 @@ impl Link for LoopbackPath {
                 aperture: self.reachable(),
                 engines: self.engines().len(),
             }),
+            own: None,
             doorbells: self.doorbells(),
         });
     }
@@ -190,10 +193,10 @@ impl Link for LoopbackPath {
 
 impl Inbound for LoopbackPath {
     fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory> {
-        SharedMemory::new(len, None, payer)
+        SharedMemory::new(len, User::Physical, payer)
     }
 
-    fn export(&self, pages: &Arc<Pages>) -> Result<Export> {
+    fn export(&self, pages: &Arc<Pages>, _access: Access) -> Result<Export> {
         Ok(Export::physical(pages))
     }
 }

@@ -9,7 +9,8 @@
 //! - `path.rs`: what those above get: the peer's memory and doorbells
 //! - `interrupts.rs`: doorbells, link events and ticks, on their way up
 //! - `facts.rs`: what there is to see of a link
-//! - `reports.rs`: what the log says of a peer with which there can be no session
+//! - `reports.rs`: what the log says of a peer
+//! - `scratchpads.rs`: the hellos of both sides
 //! - `grace_list.rs`: memory that a peer which seems lost may still write to
 
 mod aperture;
@@ -21,10 +22,15 @@ mod interrupts;
 mod link;
 mod path;
 mod reports;
+mod scratchpads;
 mod state;
 
 use crate::sys::ntb::Registration;
-pub(crate) use context::Context;
+pub(crate) use context::{
+    Context,
+    Policy,
+    Wanted, //
+};
 use kernel::prelude::*;
 use link::NtbLink;
 

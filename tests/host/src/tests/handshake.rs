@@ -34,7 +34,9 @@ fn fit_hello() -> Hello {
 }
 
 fn new_machine() -> Handshake {
-    Handshake::new(TERMS, Mode::Flat.number())
+    let mut machine = Handshake::new(TERMS);
+    machine.offer_in(Mode::Flat.number());
+    machine
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     arguments::{
         WindowOptions,
+        PROTECTION_READ,
         PROTECTION_WRITE,
         TRANSFERS_ONLY, //
     },
@@ -37,6 +38,7 @@ use crate::{
     },
     peer::PeerUse,
     sys::{
+        arena::Access,
         buffer::Buffer,
         pages::Pages,
         trace, //
@@ -50,10 +52,23 @@ use kernel::{
     },
 };
 
+/// What the peer may do, as far as the bridge can keep it from the rest.
+fn access_by(protection: u32) -> Access {
+    match (
+        protection & PROTECTION_READ != 0,
+        protection & PROTECTION_WRITE != 0,
+    ) {
+        (true, true) => Access::Both,
+        (false, true) => Access::Write,
+        // One of them there is.
+        _ => Access::Read,
+    }
+}
+
 impl Windows {
     /// Registers whole pages of the caller. Returns the offset of the window. Killable.
     ///
-    /// EAGAIN if the memory can't be pinned for lack of resources or is out of the peer's reach, as
+    /// ENOSPC if the aperture through which the peer would reach it is full; EAGAIN if the memory can't be pinned for lack of resources or is out of the peer's reach, as
     /// the original driver did; ENOMEM if either side has no memory to keep track of it.
     pub(crate) fn register(
         self: &Arc<Self>,
@@ -167,7 +182,8 @@ impl Windows {
 
     fn make_window(&self, pages: Arc<Pages>, range: Range, protection: u32) -> Result<Arc<Window>> {
         let memory = LocalMemory::new(pages);
-        let export = self.channel.path().export(&memory.pages)?;
+        let access = access_by(protection);
+        let export = self.channel.path().export(&memory.pages, access)?;
         Window::new(self.exports.new_id(), range, protection, memory, export)
     }
 

@@ -26,7 +26,10 @@ use crate::{
         local::LocalMemory,
         window::Window, //
     },
-    sys::pages::Pages,
+    sys::{
+        arena::Access,
+        pages::Pages, //
+    },
 };
 use kernel::{
     prelude::*,
@@ -63,7 +66,7 @@ impl Windows {
             return Err(EAGAIN);
         }
         let range = Range::from_parts(0, pages.size() as u64).map_err(|_| EINVAL)?;
-        let export = self.channel.path().export(pages)?;
+        let export = self.channel.path().export(pages, Access::Write)?;
         let memory = LocalMemory::new(pages.clone());
         let protection = PROTECTION_WRITE | UNLISTED;
         let window = Window::new(id, range, protection, memory, export)?;

@@ -26,6 +26,8 @@ use crate::sys::bindings as own;
 /// What a memory window demands of the memory behind it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WindowAlignment {
+    /// The bus address is a multiple of this.
+    pub(crate) address: u64,
     /// The size is a multiple of this.
     pub(crate) size: u64,
     /// The size is not larger than this.
@@ -139,7 +141,11 @@ impl NtbDevice {
                 &mut max_size,
             )
         })?;
-        Ok(WindowAlignment { size, max_size })
+        Ok(WindowAlignment {
+            address,
+            size,
+            max_size,
+        })
     }
 
     /// Makes a memory window of this peer lead to `size` bytes at a bus address of this host.

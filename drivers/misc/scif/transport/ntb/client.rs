@@ -64,6 +64,8 @@ impl Client for NtbLink {
     fn start(this: ArcBorrow<'_, Self>) -> Result {
         let link: Arc<Self> = this.into();
         let device = link.device().ok_or(ENODEV)?;
+        // Whatever somebody before, or the hardware by itself, leaves open.
+        close_windows(&device);
         device.db_clear(link.doorbells)?;
         device.db_clear_mask(link.doorbells)?;
         device.link_enable()?;
@@ -115,10 +117,15 @@ fn wait_for_farewell(link: &NtbLink) {
 fn withdraw(link: &NtbLink, device: &NtbDevice) {
     let _ = device.peer_spad_write(PEER, 0, 0);
     let _ = device.db_set_mask(link.doorbells);
+    close_windows(device);
+    let _ = device.link_disable();
+}
+
+/// Lets the peer in nowhere, as far as the device can do that.
+fn close_windows(device: &NtbDevice) {
     if let Ok(count) = device.mw_count(PEER) {
         for window in 0..count {
             let _ = device.clear_translation(PEER, window);
         }
     }
-    let _ = device.link_disable();
 }

@@ -15,12 +15,40 @@ use kernel::sync::Arc;
 /// The only peer of the devices that are supported so far.
 pub(super) const PEER: u32 = 0;
 
+/// How the administrator wants peers to reach this node's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// What is best of what can be.
+    Auto,
+    Arena,
+    Flat,
+}
+
+impl Wanted {
+    /// From the number of the parameter.
+    pub(crate) fn from_number(number: i32) -> Option<Self> {
+        Some(match number {
+            0 => Self::Auto,
+            1 => Self::Arena,
+            2 => Self::Flat,
+            _ => return None,
+        })
+    }
+}
+
+/// Which apertures may be offered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Policy {
+    pub(crate) wanted: Wanted,
+    /// A peer may reach all memory although an IOMMU could prevent it.
+    pub(crate) allow_flat: bool,
+}
+
 /// What a link needs of the rest.
 pub(crate) struct Context {
     pub(crate) sink: Arc<dyn Sink>,
     pub(crate) engines: Arc<Engines>,
     pub(crate) links: Arc<Links>,
     pub(crate) queues: Arc<WorkQueues>,
-    /// Whether a peer may reach all memory although an IOMMU could prevent it.
-    pub(crate) allow_flat: bool,
+    pub(crate) policy: Policy,
 }

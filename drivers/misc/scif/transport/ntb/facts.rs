@@ -2,41 +2,71 @@
 
 //! What there is to see of a link, for people.
 
-use super::link::NtbLink;
-use crate::transport::{
-    links::{
-        Facts,
-        Link,
-        Up, //
-    },
-    outbound::Outbound,
-    path::Path, //
+use super::{
+    aperture::Aperture,
+    link::NtbLink,
+    state::Inner, //
 };
+use crate::{
+    sys::arena::Purpose,
+    transport::{
+        links::{
+            Facts,
+            Link,
+            Own,
+            Up, //
+        },
+        outbound::Outbound,
+        path::Path, //
+    },
+};
+
+fn state(inner: &Inner) -> (&'static str, Option<Up>) {
+    match &inner.up {
+        Some(up) => (
+            "up",
+            Some(Up {
+                node: Some(up.peer),
+                mode: up.path.mode(),
+                aperture: up.path.reachable(),
+                engines: up.path.engines().len(),
+            }),
+        ),
+        None if inner.block.is_some() => ("offering", None),
+        None => ("down", None),
+    }
+}
+
+fn own(aperture: &Aperture) -> Own {
+    Own {
+        mode: aperture.mode().name(),
+        aperture: aperture.len,
+        taken: aperture.arena.as_ref().map(|arena| {
+            (
+                arena.bytes_for(Purpose::Windows),
+                arena.bytes_for(Purpose::Rings),
+            )
+        }),
+        reason: aperture.reason,
+    }
+}
 
 impl Link for NtbLink {
     fn look(&self, f: &mut dyn FnMut(&Facts<'_>)) {
         let Ok(name) = self.full_name() else { return };
         // Who takes a session down has the lock all the time, and waits for others.
-        let (state, up) = match self.inner.try_lock() {
-            None => ("changing", None),
-            Some(inner) => match &inner.up {
-                Some(up) => (
-                    "up",
-                    Some(Up {
-                        node: Some(up.peer),
-                        mode: up.path.mode(),
-                        aperture: up.path.reachable(),
-                        engines: up.path.engines().len(),
-                    }),
-                ),
-                None if inner.block.is_some() => ("offering", None),
-                None => ("down", None),
-            },
+        let (state, up, own) = match self.inner.try_lock() {
+            None => ("changing", None, None),
+            Some(inner) => {
+                let (state, up) = state(&inner);
+                (state, up, inner.aperture.as_ref().map(own))
+            }
         };
         f(&Facts {
             name: &name,
             state,
             up,
+            own,
             doorbells: self.doorbells,
         });
     }

@@ -19,6 +19,7 @@ use super::{
     },
     context::{
         Context,
+        Policy,
         PEER, //
     },
     grace_list::{
@@ -29,7 +30,7 @@ use super::{
         NtbPath,
         Owner, //
     },
-    reports,
+    reports, scratchpads,
     state::{
         Inner,
         Up, //
@@ -49,8 +50,7 @@ use crate::{
             self,
             Hello,
             Mode,
-            NoHello,
-            WORDS, //
+            NoHello, //
         },
     },
     sync::work_queues::WorkQueues,
@@ -59,7 +59,8 @@ use crate::{
         random,
         shared_memory::{
             Payer,
-            SharedMemory, //
+            SharedMemory,
+            User, //
         },
         timer::PeriodicTimer,
         trace,
@@ -102,6 +103,9 @@ use kernel::{
 /// to the next.
 const MAX_ACTIONS: usize = 8;
 
+/// The modes of a peer's aperture through which this side can write.
+const USABLE: u8 = Mode::Flat.bit() | Mode::Arena.bit();
+
 /// See the head of this file.
 #[pin_data]
 pub(super) struct NtbLink {
@@ -109,7 +113,7 @@ pub(super) struct NtbLink {
     engines: Arc<Engines>,
     pub(super) links: Arc<Links>,
     queues: Arc<WorkQueues>,
-    allow_flat: bool,
+    policy: Policy,
     /// Of the device.
     pub(super) name: CString,
     node: u16,
@@ -162,7 +166,7 @@ impl NtbLink {
         let device = Arc::new(device, GFP_KERNEL)?;
         let terms = Terms {
             page_shift: PAGE_SHIFT as u8,
-            usable: Mode::Flat.bit(),
+            usable: USABLE,
             features: hello::FEATURES,
         };
         Arc::pin_init(
@@ -171,16 +175,17 @@ impl NtbLink {
                 engines: context.engines.clone(),
                 links: context.links.clone(),
                 queues: context.queues.clone(),
-                allow_flat: context.allow_flat,
+                policy: context.policy,
                 name,
                 node,
                 doorbells,
                 device <- new_spinlock_irq!(Some(device), "NtbLink::device"),
                 inner <- new_mutex!(
                     Inner {
-                        handshake: Handshake::new(terms, Aperture::MODE.number()),
+                        handshake: Handshake::new(terms),
                         block: None,
                         aperture: None,
+                        arena: None,
                         up: None,
                         grace: GraceList::new(),
                         reported: false,
@@ -229,6 +234,12 @@ impl NtbLink {
         self.queues.copies.flush();
         self.queues.completion.flush();
         self.queues.control.flush();
+        let (aperture, arena) = {
+            let mut inner = self.inner.lock();
+            (inner.aperture.take(), inner.arena.take())
+        };
+        // The device has the addresses back before its driver goes.
+        drop((aperture, arena));
     }
 
     /// Looks at the state of the world and does what has to be done. Link work only.
@@ -273,7 +284,7 @@ impl NtbLink {
     fn look(inner: &Inner, device: Option<&NtbDevice>) -> Seen {
         let link_up = device.is_some_and(|device| device.link_is_up(PEER));
         let hello = match device.filter(|_| link_up) {
-            Some(device) => Self::read_hello(device),
+            Some(device) => scratchpads::read_hello(device),
             None => Err(NoHello::Absent),
         };
         let ended = inner.up.as_ref().and_then(|up| match up.session.status() {
@@ -291,14 +302,6 @@ impl NtbLink {
         }
     }
 
-    fn read_hello(device: &NtbDevice) -> Result<Hello, NoHello> {
-        let mut words = [0; WORDS];
-        for (index, word) in words.iter_mut().enumerate() {
-            *word = device.spad_read(index as u32);
-        }
-        Hello::decode(&words)
-    }
-
     // ----- the handshake: each returns whether it was done ------------------------------------------
 
     /// Chooses an aperture and says hello, to nobody in particular.
@@ -313,13 +316,18 @@ impl NtbLink {
             });
             return false;
         }
-        let offered = Aperture::choose(device, self.allow_flat).and_then(|aperture| {
-            let dma_device = device.dma_device();
+        let offered = Aperture::choose(device, self.policy, inner.arena.as_ref());
+        let offered = offered.and_then(|aperture| {
             let len = self.sink.control_block_len();
-            let block = SharedMemory::new(len, Some(&dma_device), Payer::Nobody)?;
-            let block = Arc::new(block, GFP_KERNEL).map_err(Error::from)?;
-            inner.aperture = Some(aperture);
+            let block = match &aperture.arena {
+                Some(arena) => SharedMemory::new(len, User::Arena(arena), Payer::Nobody),
+                None => SharedMemory::new(len, User::Device(&device.dma_device()), Payer::Nobody),
+            };
+            let block = Arc::new(block?, GFP_KERNEL).map_err(Error::from)?;
+            inner.arena = aperture.arena.clone();
+            inner.handshake.offer_in(aperture.mode().number());
             self.say_hello(device, &aperture, &block, (nonce, 0))?;
+            inner.aperture = Some(aperture);
             inner.block = Some(block);
             Ok(())
         });
@@ -338,14 +346,14 @@ impl NtbLink {
     /// Opens the aperture for a peer and tells it that we have seen it.
     fn echo(&self, inner: &mut Inner, device: Option<&NtbDevice>, nonce: u32, echo: u32) -> bool {
         let (Some(device), Some(mut aperture), Some(block)) =
-            (device, inner.aperture, inner.block.clone())
+            (device, inner.aperture.clone(), inner.block.clone())
         else {
             return false;
         };
         // A peer with another nonce has let go of whatever was before.
         inner.grace.release_others(echo);
         let opened = aperture.open(device);
-        inner.aperture = Some(aperture);
+        inner.aperture = Some(aperture.clone());
         if let Err(error) = opened {
             inner.report(|| {
                 pr_err!(
@@ -377,14 +385,11 @@ impl NtbLink {
             control: block.bus_address(),
             aperture_base: aperture.base,
             aperture_len: aperture.len,
-            mode: Aperture::MODE.number(),
-            usable: Mode::Flat.bit(),
+            mode: aperture.mode().number(),
+            usable: USABLE,
             features: hello::FEATURES,
         };
-        for (index, word) in hello.encode().into_iter().enumerate() {
-            device.peer_spad_write(PEER, index as u32, word)?;
-        }
-        device.peer_db_set(doorbell::bit(doorbell::HELLO))
+        scratchpads::write_hello(device, &hello)
     }
 
     // ----- sessions ----------------------------------------------------------------------------
@@ -396,10 +401,12 @@ impl NtbLink {
         nonce: u32,
         hello: &Hello,
     ) -> bool {
-        let (Some(device), Some(block)) = (device, inner.block.take()) else {
+        let (Some(device), Some(aperture), Some(block)) =
+            (device, inner.aperture.clone(), inner.block.take())
+        else {
             return false;
         };
-        match self.introduce(device, &block, nonce, hello) {
+        match self.introduce(device, (&aperture, &block), nonce, hello) {
             Ok(up) => {
                 let session = up.session.clone();
                 inner.up = Some(up);
@@ -423,11 +430,12 @@ impl NtbLink {
     fn introduce(
         self: &Arc<Self>,
         device: &Arc<NtbDevice>,
-        block: &Arc<SharedMemory>,
+        (own, block): (&Aperture, &Arc<SharedMemory>),
         nonce: u32,
         hello: &Hello,
     ) -> Result<Up> {
-        let path = NtbPath::new(self.clone(), device, &self.engines, self.doorbells, hello)?;
+        let owner = self.clone();
+        let path = NtbPath::new(owner, device, &self.engines, self.doorbells, own, hello)?;
         let name = self.full_name()?;
         let who = Introduction {
             link: &name,
@@ -441,14 +449,7 @@ impl NtbLink {
         };
         let session = self.sink.online(path.clone(), who)?;
         trace::link_up(|| trace::Link::new(&self.name, hello.node, hello.generation, path.mode()));
-        pr_info!(
-            "node {} is online through {}: {} aperture of {} MiB, {}\n",
-            hello.node,
-            &*self.name,
-            path.mode(),
-            path.size() >> 20,
-            path.transfers()
-        );
+        reports::online(&self.name, hello.node, &path, own);
         Ok(Up {
             session,
             path,

@@ -2,7 +2,10 @@
 
 //! The way to a peer behind an NTB whose memory is covered by one aperture.
 //!
-//! Lock: `device` is a leaf, taken in any context.
+//! Outbound it makes no difference whether that is flat or an arena; inbound it decides how the peer's
+//! addresses of our memory come about.
+//!
+//! Locks: `device` and `inbound` are leaves, taken in any context.
 
 use super::aperture::Aperture;
 use crate::{
@@ -14,13 +17,18 @@ use crate::{
         },
     },
     sys::{
+        arena::{
+            Access,
+            Arena, //
+        },
         dma_map,
         iomap::IoMapping,
         ntb::NtbDevice,
         pages::Pages,
         shared_memory::{
             Payer,
-            SharedMemory, //
+            SharedMemory,
+            User, //
         }, //
     },
     transport::{
@@ -59,15 +67,36 @@ pub(super) trait Owner: Send + Sync {
     fn session_failed(self: ArcBorrow<'_, Self>);
 }
 
+/// How the peer gets to our memory.
+#[derive(Clone)]
+enum Way {
+    /// Flat, by physical addresses: nothing has to be mapped before it is reached.
+    Physical,
+    /// Flat, by addresses of a device for which memory is mapped.
+    Device(ARef<Device>),
+    /// By a place in this.
+    Arena(Arc<Arena>),
+}
+
+impl Way {
+    /// Through this aperture. May sleep.
+    fn through(aperture: &Aperture, device: &NtbDevice) -> Self {
+        let dma_device = device.dma_device();
+        match &aperture.arena {
+            Some(arena) => Self::Arena(arena.clone()),
+            None if dma_map::bus_is_physical(&dma_device) => Self::Physical,
+            None => Self::Device(dma_device),
+        }
+    }
+}
+
 /// See the head of this file.
 #[pin_data]
 pub(super) struct NtbPath {
     owner: Arc<dyn Owner>,
-    /// For which memory that the peer reaches is mapped.
-    dma_device: ARef<Device>,
-    /// The aperture over our memory leads to all of it, by physical addresses: none has to be mapped
-    /// before the peer reaches it.
-    is_physical: bool,
+    /// How the peer gets to our memory; none once the session is over.
+    #[pin]
+    inbound: SpinLockIrq<Option<Way>>,
     /// The aperture as the CPU sees it.
     aperture: IoMapping,
     /// The aperture as the engines see it.
@@ -82,12 +111,13 @@ pub(super) struct NtbPath {
 }
 
 impl NtbPath {
-    /// The way to the peer that has said this hello. May sleep.
+    /// The way to the peer that has said this hello, and that reaches us through `own`. May sleep.
     pub(super) fn new(
         owner: Arc<dyn Owner>,
         device: &Arc<NtbDevice>,
         engines: &Engines,
         doorbells: u64,
+        own: &Aperture,
         hello: &Hello,
     ) -> Result<Arc<Self>> {
         let mode = Mode::from_number(hello.mode).ok_or(EINVAL)?;
@@ -100,12 +130,11 @@ impl NtbPath {
             // One that can't be had is done without.
             let _ = route.and_then(|route| Ok(routes.push(route, GFP_KERNEL)?));
         });
+        let way = Way::through(own, device);
         Arc::pin_init(
             pin_init!(Self {
                 owner,
-                is_physical: Aperture::MODE == Mode::Flat
-                    && dma_map::bus_is_physical(&device.dma_device()),
-                dma_device: device.dma_device(),
+                inbound <- new_spinlock_irq!(Some(way), "NtbPath::inbound"),
                 aperture,
                 routes,
                 base: hello.aperture_base,
@@ -131,22 +160,38 @@ impl NtbPath {
         }
     }
 
-    /// Rings no doorbell any more.
+    /// Rings no doorbell any more, and has nothing of the device.
     pub(super) fn detach(&self) {
         let device = self.device.lock().take();
         drop(device);
+        let way = self.inbound.lock().take();
+        drop(way);
+    }
+
+    /// ENODEV once the session is over.
+    fn way(&self) -> Result<Way> {
+        self.inbound.lock().clone().ok_or(ENODEV)
     }
 }
 
 impl Inbound for NtbPath {
     fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory> {
-        SharedMemory::new(len, Some(&self.dma_device), payer)
+        match self.way()? {
+            Way::Physical => SharedMemory::new(len, User::Physical, payer),
+            Way::Device(device) => SharedMemory::new(len, User::Device(&device), payer),
+            Way::Arena(arena) => match SharedMemory::new(len, User::Arena(&arena), payer) {
+                // What the callers of SCIF know.
+                Err(ENOSPC) => Err(ENOMEM),
+                memory => memory,
+            },
+        }
     }
 
-    fn export(&self, pages: &Arc<Pages>) -> Result<Export> {
-        match self.is_physical {
-            true => Ok(Export::physical(pages)),
-            false => Export::through(pages, &self.dma_device),
+    fn export(&self, pages: &Arc<Pages>, access: Access) -> Result<Export> {
+        match self.way()? {
+            Way::Physical => Ok(Export::physical(pages)),
+            Way::Device(device) => Export::through(pages, &device),
+            Way::Arena(arena) => Export::within(pages, &arena, access),
         }
     }
 }

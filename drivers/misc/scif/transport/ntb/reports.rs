@@ -1,15 +1,51 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the log says of a peer with which there can be no session.
+//! What the log says of a peer: that it is there and how, or why there can be no session with it.
 
-use crate::logic::{
-    envelope::VERSION,
-    handshake::Refused, //
+use super::{
+    aperture::Aperture,
+    path::NtbPath, //
+};
+use crate::{
+    logic::{
+        envelope::VERSION,
+        handshake::Refused,
+        hello::Mode, //
+    },
+    transport::path::Path,
 };
 use kernel::{
     page::PAGE_SHIFT,
     prelude::*, //
 };
+
+/// There is a session, through these apertures.
+pub(super) fn online(link: &CStr, node: u16, path: &NtbPath, own: &Aperture) {
+    pr_info!(
+        "node {} is online through {}: {} aperture of {} MiB, {}\n",
+        node,
+        link,
+        path.mode(),
+        path.size() >> 20,
+        path.transfers()
+    );
+    match own.mode() {
+        Mode::Flat => pr_info!(
+            "{}: node {} can reach all memory of this machine: its aperture over it is flat ({})\n",
+            link,
+            node,
+            own.reason
+        ),
+        mode => pr_info!(
+            "{}: node {} can reach what is registered for it: its aperture over this machine's memory, of {} KiB, is in mode {} ({})\n",
+            link,
+            node,
+            own.len >> 10,
+            mode.name(),
+            own.reason
+        ),
+    }
+}
 
 /// The peer can't be served, as its hello shows.
 pub(super) fn refused(link: &CStr, refused: Refused) {

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     logic::handshake::Handshake,
     sys::{
+        arena::Arena,
         ntb::NtbDevice,
         shared_memory::SharedMemory, //
     },
@@ -34,6 +35,8 @@ pub(super) struct Inner {
     /// Ours, while we offer.
     pub(super) block: Option<Arc<SharedMemory>>,
     pub(super) aperture: Option<Aperture>,
+    /// For all apertures of this link: memory of an earlier session may still lie in it.
+    pub(super) arena: Option<Arc<Arena>>,
     pub(super) up: Option<Up>,
     pub(super) grace: GraceList,
     /// Why there is no session was said.

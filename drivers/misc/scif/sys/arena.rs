@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A range of I/O addresses of a device, into which memory is linked piece by piece.
+//!
+//! A bridge translates its memory window to such a range once, and from then on the peer reaches what is
+//! linked there at the moment, with the protection with which it is, and nothing else: the IOMMU says no.
+//! A piece is contiguous there, however many runs of memory it is made of.
+//!
+//! # Where a piece lies
+//!
+//! Places are pages of the range, kept in a maple tree, which finds a gap in O(log n). Memory that has huge
+//! pages gets a place where the IOMMU can use huge pages as well, if there is one.
+//!
+//! # What is promised
+//!
+//! Once [`Linked::unlink`] has returned, or a [`Linked`] was dropped, the device reaches its memory no
+//! more: the IOTLB was flushed.
+//!
+//! Lock: `taking` is taken by who takes a place; nothing is taken under it but the lock of the tree.
+//!
+//! C header: [`include/linux/dma-mapping.h`](srctree/include/linux/dma-mapping.h)
+
+use core::mem::MaybeUninit;
+
+use kernel::{
+    bindings,
+    device::Device,
+    dma::DataDirection,
+    error::to_result,
+    maple_tree::{
+        AllocErrorKind,
+        MapleTreeAlloc, //
+    },
+    new_mutex,
+    page::{
+        page_align,
+        PAGE_SHIFT,
+        PAGE_SIZE, //
+    },
+    prelude::*,
+    sync::{
+        aref::ARef,
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        Arc,
+        Mutex, //
+    },
+    types::Opaque, //
+};
+
+use super::{
+    bindings as own,
+    dma_map::raw,
+    pages::Pages, //
+};
+
+/// What a huge page of an IOMMU has, on all that this kernel runs on with pages of 4 KiB.
+const HUGE: usize = 2 << 20;
+
+/// Addresses that were taken from the device's.
+///
+/// # Invariants
+///
+/// `state` was filled in by C for `device`, and has not been given back.
+struct IoRange {
+    device: ARef<Device>,
+    state: Opaque<bindings::dma_iova_state>,
+    base: u64,
+}
+
+// SAFETY: Nothing of it belongs to a thread.
+unsafe impl Send for IoRange {}
+// SAFETY: C reads `state` only: it writes to it where it takes bounce buffers, which the attributes
+// that are used here forbid.
+unsafe impl Sync for IoRange {}
+
+impl IoRange {
+    /// `size` bytes, aligned to the next power of two. `EOPNOTSUPP` if no IOMMU translates for the device,
+    /// or if it has no such range. May sleep.
+    fn new(device: &ARef<Device>, size: usize) -> Result<Self> {
+        let mut state = MaybeUninit::<bindings::dma_iova_state>::zeroed();
+        // SAFETY: The device is valid, and so is the pointer.
+        if !unsafe { own::scif_helper_iova_alloc(raw(device), state.as_mut_ptr(), size) } {
+            return Err(EOPNOTSUPP);
+        }
+        // SAFETY: It is made of numbers, which were zero before C wrote them.
+        let state = unsafe { state.assume_init() };
+        // INVARIANT: It has just been filled in.
+        Ok(Self {
+            device: device.clone(),
+            base: state.addr,
+            state: Opaque::new(state),
+        })
+    }
+}
+
+impl Drop for IoRange {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant; nothing is linked any more, as all that is keeps the range.
+        unsafe { own::scif_helper_iova_free(raw(&self.device), self.state.get()) };
+    }
+}
+
+/// What a device may do with pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    /// Reading, too, where the IOMMU can't tell.
+    Write,
+    Both,
+}
+
+/// For what a piece is, for those who look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Memory of the kernel: control blocks and rings.
+    Rings,
+    /// Memory that somebody has registered.
+    Windows,
+}
+
+/// See the head of this file. Drop it before the driver of the device is unbound from it.
+#[pin_data]
+pub(crate) struct Arena {
+    range: IoRange,
+    /// A multiple of the page size.
+    size: usize,
+    /// In pages of the range.
+    #[pin]
+    places: MapleTreeAlloc<()>,
+    #[pin]
+    taking: Mutex<()>,
+    /// Bytes that are taken.
+    rings: Atomic<u64>,
+    windows: Atomic<u64>,
+    /// It was said that there is no room, and that has not changed.
+    is_full: Atomic<bool>,
+}
+
+// SAFETY: Nothing of it belongs to a thread; the tree, whose type does not say so, holds no values that could.
+unsafe impl Send for Arena {}
+// SAFETY: As above; the functions of the tree take its lock.
+unsafe impl Sync for Arena {}
+
+/// Memory that lies in an [`Arena`], until this is dropped.
+///
+/// The memory has to stay as long.
+///
+/// # Invariants
+///
+/// The place of `len` bytes at `offset` is taken for this; the first `linked` bytes of it are linked while
+/// `is_linked`.
+pub(crate) struct Linked {
+    arena: Arc<Arena>,
+    purpose: Purpose,
+    offset: usize,
+    len: usize,
+    linked: usize,
+    direction: DataDirection,
+    is_linked: Atomic<bool>,
+}
+
+impl Arena {
+    /// A range of `size` bytes, aligned to the next power of two. `EOPNOTSUPP` if no IOMMU translates for
+    /// the device, or if it has no such range. May sleep.
+    pub(crate) fn new(device: &ARef<Device>, size: usize) -> Result<Arc<Self>> {
+        let size = page_align(size).filter(|size| *size != 0).ok_or(EINVAL)?;
+        let range = IoRange::new(device, size)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                range,
+                size,
+                places <- MapleTreeAlloc::new(),
+                taking <- new_mutex!((), "Arena::taking"),
+                rings: Atomic::new(0),
+                windows: Atomic::new(0),
+                is_full: Atomic::new(false),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Where it begins, as the device names it.
+    pub(crate) fn base(&self) -> u64 {
+        self.range.base
+    }
+
+    /// Its bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.size as u64
+    }
+
+    fn taken(&self, purpose: Purpose) -> &Atomic<u64> {
+        match purpose {
+            Purpose::Rings => &self.rings,
+            Purpose::Windows => &self.windows,
+        }
+    }
+
+    /// Bytes of it that are taken for something. Any context.
+    pub(crate) fn bytes_for(&self, purpose: Purpose) -> u64 {
+        self.taken(purpose).load(Relaxed)
+    }
+
+    /// Links memory, runs of physical addresses and lengths with `len` bytes in all, all of them whole
+    /// pages. The caller keeps the memory until what is returned is gone.
+    ///
+    /// `ENOSPC` if there is no room, of which the log is told; `EOPNOTSUPP` if the device is not coherent
+    /// with the CPU's caches. May sleep.
+    ///
+    /// # Safety
+    ///
+    /// The device may do with the memory what `direction` says until what is returned is gone, or was
+    /// unlinked.
+    pub(super) unsafe fn link(
+        self: &Arc<Self>,
+        memory: impl Iterator<Item = (u64, u64)> + Clone,
+        len: usize,
+        direction: DataDirection,
+        purpose: Purpose,
+    ) -> Result<Linked> {
+        let len = page_align(len).filter(|len| *len != 0).ok_or(EINVAL)?;
+        let offset = match self.take(len, huge_phase(memory.clone())) {
+            Err(ENOSPC) => {
+                self.report_full(len);
+                return Err(ENOSPC);
+            }
+            offset => offset?,
+        };
+        self.taken(purpose).add(len as u64, Relaxed);
+        // INVARIANT: The place has just been taken, and nothing is linked there.
+        let mut linked = Linked {
+            arena: self.clone(),
+            purpose,
+            offset,
+            len,
+            linked: 0,
+            direction,
+            is_linked: Atomic::new(true),
+        };
+        for (phys, run) in memory {
+            let run = usize::try_from(run)?;
+            if run > linked.len - linked.linked {
+                return Err(EINVAL);
+            }
+            // SAFETY: The range is valid, and by the contract of this function the memory is; the place is
+            // this one's.
+            to_result(unsafe {
+                own::scif_helper_iova_link(
+                    raw(&self.range.device),
+                    self.range.state.get(),
+                    phys,
+                    offset + linked.linked,
+                    run,
+                    direction.into(),
+                )
+            })?;
+            // INVARIANT: It has just been linked.
+            linked.linked += run;
+        }
+        // SAFETY: It was linked above.
+        to_result(unsafe {
+            own::scif_helper_iova_sync(
+                raw(&self.range.device),
+                self.range.state.get(),
+                offset,
+                linked.linked,
+            )
+        })?;
+        Ok(linked)
+    }
+
+    /// Links pages. Errors as those of [`Self::link`]; EACCES if they may be written to by nobody, and that is
+    /// asked for. May sleep.
+    pub(crate) fn link_pages(
+        self: &Arc<Self>,
+        pages: &Arc<Pages>,
+        access: Access,
+    ) -> Result<LinkedPages> {
+        let direction = match access {
+            Access::Read => DataDirection::ToDevice,
+            Access::Write | Access::Both if !pages.is_writable() => return Err(EACCES),
+            Access::Write => DataDirection::FromDevice,
+            Access::Both => DataDirection::Bidirectional,
+        };
+        let runs = pages.runs().entries().iter();
+        let runs = runs.map(|run| (run.extent.address(), run.extent.len()));
+        // SAFETY: The pages are kept, and what a device does with memory that was registered is expected.
+        let linked = unsafe { self.link(runs, pages.size(), direction, Purpose::Windows) }?;
+        Ok(LinkedPages {
+            linked,
+            _pages: pages.clone(),
+        })
+    }
+
+    /// Takes a place of `len` bytes; if there is a `phase` and it can be, one that begins so far behind a
+    /// multiple of [`HUGE`].
+    fn take(&self, len: usize, phase: Option<usize>) -> Result<usize> {
+        let (pages, all) = (len >> PAGE_SHIFT, self.size >> PAGE_SHIFT);
+        let place = |pages| {
+            self.places
+                .alloc_range(pages, (), ..all, GFP_KERNEL)
+                .map_err(|error| match error.cause {
+                    AllocErrorKind::AllocError(_) => ENOMEM,
+                    // There is no gap, or it would be longer than all.
+                    _ => ENOSPC,
+                })
+        };
+        let _taking = self.taking.lock();
+        if let Some(phase) = phase {
+            let step = HUGE >> PAGE_SHIFT;
+            // Wherever this begins, there is such a place in it.
+            if let Ok(gap) = place(pages.saturating_add(step - 1)) {
+                self.places.erase(gap);
+                let skipped = (phase >> PAGE_SHIFT).wrapping_sub(gap) % step;
+                let first = gap + skipped;
+                let taken = self
+                    .places
+                    .insert_range(first..first + pages, (), GFP_KERNEL);
+                return taken.map(|()| first << PAGE_SHIFT).or(Err(ENOMEM));
+            }
+        }
+        Ok(place(pages)? << PAGE_SHIFT)
+    }
+
+    /// Says, once until something is given back, that there is no room.
+    fn report_full(&self, wanted: usize) {
+        if self.is_full.xchg(true, Full) {
+            return;
+        }
+        pr_warn!(
+            "the aperture over this node's memory is full: no {} KiB in one piece are left of {} KiB, of which windows hold {} KiB and rings {} KiB; a larger BAR, or less registered memory, is needed\n",
+            wanted >> 10,
+            self.size >> 10,
+            self.bytes_for(Purpose::Windows) >> 10,
+            self.bytes_for(Purpose::Rings) >> 10
+        );
+    }
+}
+
+/// Where in a huge page memory begins of which the first such page is whole; none if it has none.
+fn huge_phase(memory: impl Iterator<Item = (u64, u64)>) -> Option<usize> {
+    let mut before = 0u64;
+    for (phys, len) in memory {
+        let first = phys.checked_next_multiple_of(HUGE as u64)?;
+        if phys.checked_add(len)? >= first.checked_add(HUGE as u64)? {
+            return Some((phys.wrapping_sub(before) % HUGE as u64) as usize);
+        }
+        before = before.checked_add(len)?;
+    }
+    None
+}
+
+impl Linked {
+    /// Where it begins, as the device names it.
+    pub(crate) fn address(&self) -> u64 {
+        self.arena.base() + self.offset as u64
+    }
+
+    /// Takes the memory away from the device, which reaches it no more when this returns. May sleep.
+    pub(crate) fn unlink(&self) {
+        if !self.is_linked.xchg(false, Full) || self.linked == 0 {
+            return;
+        }
+        let range = &self.arena.range;
+        // SAFETY: By the type invariant it is linked.
+        unsafe {
+            own::scif_helper_iova_unlink(
+                raw(&range.device),
+                range.state.get(),
+                self.offset,
+                self.linked,
+                self.direction.into(),
+            )
+        };
+    }
+}
+
+impl Drop for Linked {
+    fn drop(&mut self) {
+        self.unlink();
+        self.arena.places.erase(self.offset >> PAGE_SHIFT);
+        self.arena
+            .taken(self.purpose)
+            .fetch_sub(self.len as u64, Relaxed);
+        self.arena.is_full.store(false, Relaxed);
+    }
+}
+
+/// Pages that lie in an [`Arena`], until this is dropped.
+pub(crate) struct LinkedPages {
+    linked: Linked,
+    /// Kept until they are unlinked.
+    _pages: Arc<Pages>,
+}
+
+impl LinkedPages {
+    /// Where they are, as the device names it: all of them are there, and in order.
+    pub(crate) fn address(&self) -> u64 {
+        self.linked.address()
+    }
+}
+
+static_assert!(HUGE % PAGE_SIZE == 0);
+
+#[kunit_tests(scif_sys_arena)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn the_phase_is_that_of_the_first_huge_page() {
+        assert_eq!(huge_phase([(0, MIB)].into_iter()), None);
+        assert_eq!(huge_phase([(MIB, 2 * MIB)].into_iter()), None);
+        assert_eq!(huge_phase([(2 * MIB, 2 * MIB)].into_iter()), Some(0));
+        assert_eq!(
+            huge_phase([(4 * MIB - 4096, 2 * MIB + 4096)].into_iter()),
+            Some(HUGE - 4096)
+        );
+        // Behind a page that lies elsewhere.
+        assert_eq!(
+            huge_phase([(MIB, 4096), (8 * MIB, 2 * MIB)].into_iter()),
+            Some(HUGE - 4096)
+        );
+        assert_eq!(huge_phase([(u64::MAX - 4095, 4096)].into_iter()), None);
+    }
+
+    /// What a place of that many bytes, once taken, is.
+    fn is_taken(places: &MapleTreeAlloc<()>, page: usize) -> bool {
+        places.lock().load(page).is_some()
+    }
+
+    #[test]
+    fn places_are_found_and_given_back() -> Result {
+        let places = KBox::pin_init(MapleTreeAlloc::<()>::new(), GFP_KERNEL)?;
+        let take = |pages| {
+            places
+                .alloc_range(pages, (), ..8, GFP_KERNEL)
+                .map_err(|_| ENOSPC)
+        };
+        assert_eq!((take(3)?, take(5)?), (0, 3));
+        assert!(take(1).is_err());
+        places.erase(0);
+        assert!(!is_taken(&places, 2) && is_taken(&places, 3));
+        assert!(take(4).is_err());
+        assert_eq!((take(2)?, take(1)?), (0, 2));
+        Ok(())
+    }
+}
