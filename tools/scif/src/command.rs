@@ -9,6 +9,7 @@ mod bench;
 mod columns;
 mod connect;
 mod cp;
+mod doctor;
 mod metrics;
 mod nodes;
 mod output;
@@ -32,6 +33,7 @@ const ABOUT: &str = "Files, messages and node states over SCIF, between hosts jo
 
 const EXAMPLES: &str = "\
 Examples:
+  scif doctor                         what works here, what does not, and what to do
   scif nodes                          who is out there
   scif serve --root /srv/files        on node 1: give and take files below /srv/files
   scif cp disk.img 1:images/          on node 0: copy a file to node 1
@@ -53,6 +55,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Nodes(nodes::Arguments),
+    Doctor(doctor::Arguments),
     Ping(ping::Arguments),
     Cp(cp::Arguments),
     Serve(serve::Arguments),
@@ -71,6 +74,7 @@ pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
     let (result, json) = match &arguments.command {
         Command::Nodes(arguments) => (nodes::run(arguments), arguments.json),
+        Command::Doctor(arguments) => (doctor::run(arguments), false),
         Command::Ping(arguments) => (ping::run(arguments), arguments.json),
         Command::Cp(arguments) => (cp::run(arguments), arguments.json),
         Command::Serve(arguments) => (serve::run(arguments), false),

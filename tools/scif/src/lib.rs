@@ -5,7 +5,7 @@
 //! From the bottom: [`abi`] and [`device`] are the kernel's interface, [`transport`] a connection as
 //! the protocol needs it, [`protocol`] the messages, [`session`] their exchange, [`transfer`] the
 //! moving of one file, [`server`] and [`client`] the requests; [`watch`] is what the kernel shows of all
-//! that goes on; [`command`] what a person types.
+//! that goes on, and [`doctor`] says what is wrong; [`command`] what a person types.
 //! Arrows point down only.
 
 #[cfg(not(target_endian = "little"))]
@@ -17,6 +17,7 @@ pub mod client;
 pub mod command;
 pub mod confine;
 pub mod device;
+pub mod doctor;
 pub mod error;
 pub mod format;
 pub mod in_process;

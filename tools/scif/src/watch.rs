@@ -61,6 +61,23 @@ pub struct Link {
     pub aperture_bytes: Option<u64>,
     /// How many DMA engines copy.
     pub engines: Option<u64>,
+    /// How the node there reaches the memory here, or will.
+    pub own: Option<Own>,
+}
+
+/// The aperture over this node's memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Own {
+    /// How it leads there.
+    pub aperture: String,
+    /// How large it is.
+    pub bytes: u64,
+    /// How much of it registered memory takes, if memory takes any of it.
+    pub windows: Option<u64>,
+    /// How much of it rings take.
+    pub rings: Option<u64>,
+    /// Why it is as it is.
+    pub reason: Option<String>,
 }
 
 /// What a process has pinned.
@@ -113,7 +130,7 @@ impl Picture {
         };
         Ok(Self {
             nodes,
-            links: read("links").map(|text| table::rows(&text).filter_map(link).collect()),
+            links: read("links").map(|text| links(&text)),
             endpoints,
             all_endpoints: all.is_some(),
             pins: read("pins").map(|text| table::rows(&text).filter_map(pins).collect()),
@@ -130,7 +147,23 @@ fn link(row: Row<'_>) -> Option<Link> {
         aperture: row.text("aperture"),
         aperture_bytes: row.number("aperture_bytes"),
         engines: row.number("engines"),
+        own: own(&row),
     })
+}
+
+fn own(row: &Row<'_>) -> Option<Own> {
+    Some(Own {
+        aperture: row.text("own_aperture")?,
+        bytes: row.number("own_bytes")?,
+        windows: row.number("own_windows"),
+        rings: row.number("own_rings"),
+        reason: row.text("own_reason"),
+    })
+}
+
+/// The links as the file of that name in debugfs has them.
+pub fn links(text: &str) -> Vec<Link> {
+    table::rows(text).filter_map(link).collect()
 }
 
 fn pins(row: Row<'_>) -> Option<Pins> {
@@ -187,8 +220,8 @@ pub mod tests {
                 ),
                 (
                     "debugfs/links",
-                    "link state node aperture aperture_bytes engines doorbells\n\
-                     loopback up - local 4096 0 0xff\nntb:x offering - - - - 0x7\n",
+                    "link state node aperture aperture_bytes engines doorbells own_aperture own_bytes own_windows own_rings own_reason\n\
+                     loopback up - local 4096 0 0xff - - - - -\nntb:x offering - - - - 0x7 arena 8192 0 4096 just\\040so\n",
                 ),
                 (
                     "debugfs/endpoints",
@@ -211,6 +244,10 @@ pub mod tests {
         let links = picture.links.unwrap();
         assert_eq!(links[0].aperture_bytes, Some(4096));
         assert_eq!((links[1].state.as_str(), links[1].node), ("offering", None));
+        assert_eq!(links[0].own, None);
+        let own = links[1].own.as_ref().unwrap();
+        assert_eq!((own.bytes, own.rings), (8192, Some(4096)));
+        assert_eq!(own.reason.as_deref(), Some("just so"));
         assert!(picture.all_endpoints);
         assert_eq!(picture.endpoints[0].name.as_deref(), Some("my prog"));
         assert_eq!(picture.endpoints[1].pid, None);

@@ -7,9 +7,13 @@ use crate::command::output::print;
 use crate::command::output::print_json;
 use crate::error::Error;
 use crate::error::Result;
+use crate::format::size;
 use crate::nodes::DEBUGFS;
 use crate::nodes::Node;
 use crate::nodes::merge;
+
+use crate::watch::Link;
+use crate::watch::links;
 use std::io::IsTerminal;
 
 /// List the nodes: id, state, link, aperture mode, boot generation
@@ -21,6 +25,9 @@ pub struct Arguments {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// Say for each link what the other node reaches of this one, how, and why so; as root
+    #[arg(long, short, conflicts_with = "json")]
+    pub verbose: bool,
 }
 
 /// Runs the command.
@@ -38,8 +45,50 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if let Err(error) = details {
         eprintln!("scif: only ids are known: cannot read {DEBUGFS}: {error}");
     }
+    if arguments.verbose {
+        match std::fs::read_to_string(LINKS) {
+            Ok(text) => print(apertures(&links(&text)))?,
+            Err(error) => {
+                eprintln!("scif: nothing is known of links: cannot read {LINKS}: {error}")
+            }
+        }
+    }
     Ok(())
 }
+
+/// What other nodes reach of this one: a paragraph for each link.
+fn apertures(links: &[Link]) -> String {
+    let paragraphs = links.iter().filter_map(|link| {
+        let own = link.own.as_ref()?;
+        let who = match link.node {
+            Some(node) => format!("node {node} reaches"),
+            None => "whoever comes will reach".to_owned(),
+        };
+        let what = match own.aperture.as_str() {
+            "flat" => "all memory of this machine",
+            _ => "what is registered for it, and the rings of connections",
+        };
+        let reason = own.reason.as_deref().unwrap_or("no reason is known");
+        let mut text = format!(
+            "\n{}: {who} {what},\n  through an aperture of {} ({}: {reason})",
+            link.link,
+            size(own.bytes),
+            own.aperture
+        );
+        if let (Some(windows), Some(rings)) = (own.windows, own.rings) {
+            text += &format!(
+                ",\n  of which registered memory takes {} and rings take {}",
+                size(windows),
+                size(rings)
+            );
+        }
+        Some(text)
+    });
+    paragraphs.collect::<Vec<_>>().join("\n")
+}
+
+/// Where the module shows its links.
+const LINKS: &str = "/sys/kernel/debug/scif/links";
 
 fn table(nodes: &[Node], colour: bool) -> String {
     let width = |field: fn(&Node) -> &str, title: &str| {
@@ -79,6 +128,22 @@ fn table(nodes: &[Node], colour: bool) -> String {
 mod tests {
     use super::*;
     use crate::device::Nodes;
+
+    #[test]
+    fn what_others_reach_is_said_in_words() {
+        let file = "link state node aperture own_aperture own_bytes own_windows own_rings own_reason\n\
+            loopback up - local - - - - -\n\
+            ntb:x up 1 flat arena 16777216 4096 221184 an\\040IOMMU\n\
+            ntb:y offering - - flat 1073741824 - - aperture=flat\n";
+        let expected = "
+ntb:x: node 1 reaches what is registered for it, and the rings of connections,
+  through an aperture of 16.0 MiB (arena: an IOMMU),
+  of which registered memory takes 4.00 KiB and rings take 216.0 KiB
+
+ntb:y: whoever comes will reach all memory of this machine,
+  through an aperture of 1.00 GiB (flat: aperture=flat)";
+        assert_eq!(apertures(&links(file)), expected);
+    }
 
     #[test]
     fn columns_line_up() {

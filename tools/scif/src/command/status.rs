@@ -112,8 +112,11 @@ fn links(links: &[Link]) -> Vec<String> {
         ("APERTURE", Side::Left),
         ("SIZE", Side::Right),
         ("ENGINES", Side::Right),
+        ("OWN APERTURE", Side::Left),
+        ("OWN SIZE", Side::Right),
     ]);
     for link in links {
+        let own = link.own.as_ref();
         columns.push([
             link.link.clone(),
             link.state.clone(),
@@ -121,6 +124,8 @@ fn links(links: &[Link]) -> Vec<String> {
             or_dash(link.aperture.as_ref()),
             or_dash(link.aperture_bytes.map(size)),
             or_dash(link.engines),
+            or_dash(own.map(|own| &own.aperture)),
+            or_dash(own.map(|own| size(own.bytes))),
         ]);
     }
     columns.lines()
@@ -188,6 +193,7 @@ fn pins(pins: &[Pins]) -> Vec<String> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
+    use crate::watch::Own;
     use crate::watch::endpoint::Traffic;
 
     /// Something of everything.
@@ -207,6 +213,13 @@ pub mod tests {
                 aperture: Some("flat".into()),
                 aperture_bytes: Some(1 << 30),
                 engines: Some(1),
+                own: Some(Own {
+                    aperture: "arena".into(),
+                    bytes: 16 << 20,
+                    windows: Some(0),
+                    rings: Some(4096),
+                    reason: None,
+                }),
             }]),
             endpoints: vec![Endpoint {
                 state: "listening".into(),
@@ -239,8 +252,8 @@ pub mod tests {
 NODE  STATE   LINK   APERTURE  CONNECTIONS  WINDOWS
    1  online  ntb:x  -                   3        -
 
-LINK   STATE  NODE  APERTURE      SIZE  ENGINES
-ntb:x  up        1  flat      1.00 GiB        1
+LINK   STATE  NODE  APERTURE      SIZE  ENGINES  OWN APERTURE  OWN SIZE
+ntb:x  up        1  flat      1.00 GiB        1  arena         16.0 MiB
 
 PID  NAME   STATE               OWN  PEER  SENT  RECEIVED   WRITTEN  READ  IN FLIGHT       WINDOWS
   7  pro\"g  listening (2 wait)  0:5  -      0 B       0 B  2.00 KiB   0 B          0  1 (4.00 KiB)

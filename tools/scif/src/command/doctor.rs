@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `scif doctor`: what works on this machine, and what would make it better.
+
+use crate::command::output::print;
+use crate::command::output::print_json;
+use crate::doctor::Finding;
+use crate::doctor::Grade;
+use crate::doctor::judge::judge;
+use crate::doctor::look::Facts;
+use crate::doctor::look::look;
+use crate::error::Error;
+use crate::error::Result;
+use serde::Serialize;
+use std::io::IsTerminal;
+use std::path::Path;
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo scif doctor          on both hosts, before anything else
+  sudo scif doctor --json   the same for a program, with all facts";
+
+/// Say what works on this machine, what does not, and what to change
+///
+/// Looks at bridges and their drivers, BAR sizes, the IOMMU, DMA engines, the kernel, the module's parameters,
+/// links, and the kernel's log: of this side only, and changes nothing. Root sees more. Exits with 1 if something keeps
+/// SCIF from working.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    /// Print JSON: findings, and the facts that they are about
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is printed as JSON.
+#[derive(Serialize)]
+struct Report<'a> {
+    findings: &'a [Finding],
+    facts: &'a Facts,
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let facts = look(Path::new("/"));
+    let findings = judge(&facts);
+    if arguments.json {
+        print_json(&Report {
+            findings: &findings,
+            facts: &facts,
+        })?;
+        return verdict(&findings);
+    }
+    let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    print(text(&findings, colour))?;
+    verdict(&findings)
+}
+
+/// An error if something does not work.
+fn verdict(findings: &[Finding]) -> Result<()> {
+    let problems = findings
+        .iter()
+        .filter(|finding| finding.grade == Grade::Problem);
+    match problems.count() {
+        0 => Ok(()),
+        1 => Err(Error::Refused(
+            "one thing keeps SCIF from working here".into(),
+        )),
+        count => Err(Error::Refused(format!(
+            "{count} things keep SCIF from working here"
+        ))),
+    }
+}
+
+fn text(findings: &[Finding], colour: bool) -> String {
+    let mut lines = Vec::new();
+    for finding in findings {
+        let (mark, start) = match finding.grade {
+            Grade::Good => ("ok   ", "\x1b[32m"),
+            Grade::Advice => ("note ", "\x1b[33m"),
+            Grade::Problem => ("BAD  ", "\x1b[31m"),
+        };
+        let (start, end) = if colour { (start, "\x1b[0m") } else { ("", "") };
+        lines.push(format!(
+            "{start}{mark}{end} {:8} {}",
+            finding.about, finding.text
+        ));
+        if let Some(advice) = &finding.advice {
+            lines.push(format!("{:15}-> {advice}", ""));
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn findings_line_up() {
+        let findings = [
+            Finding {
+                about: "module",
+                grade: Grade::Good,
+                text: "scif is loaded".into(),
+                advice: None,
+            },
+            Finding {
+                about: "bridge",
+                grade: Grade::Problem,
+                text: "there is none".into(),
+                advice: Some("buy one".into()),
+            },
+        ];
+        let expected = "ok    module   scif is loaded
+BAD   bridge   there is none
+               -> buy one";
+        assert_eq!(text(&findings, false), expected);
+        assert!(text(&findings, true).contains("\x1b[31mBAD  \x1b[0m"));
+    }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which module of the kernel drives a device: what `modules.alias` says.
+
+/// The lines of `modules.alias` that name bridges, and the modules: bridges have drivers whose names
+/// begin so.
+const BRIDGES: &str = "ntb_hw_";
+
+/// The drivers of bridges.
+#[derive(Clone, Debug, Default)]
+pub struct Aliases(Vec<(String, String)>);
+
+impl Aliases {
+    /// From the text of `modules.alias`.
+    pub fn of_bridges(text: &str) -> Self {
+        let aliases = text.lines().filter_map(|line| {
+            let mut words = line.split_whitespace();
+            let (Some("alias"), Some(pattern), Some(module)) =
+                (words.next(), words.next(), words.next())
+            else {
+                return None;
+            };
+            module
+                .starts_with(BRIDGES)
+                .then(|| (pattern.to_owned(), module.to_owned()))
+        });
+        Self(aliases.collect())
+    }
+
+    /// The module for a device of that `modalias`.
+    pub fn module(&self, modalias: &str) -> Option<&str> {
+        let found = self
+            .0
+            .iter()
+            .find(|(pattern, _)| matches(pattern, modalias));
+        found.map(|(_, module)| module.as_str())
+    }
+
+    /// Whether nothing is known at all.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// Whether a text is as a pattern says, in which `*` is anything. That is all that aliases of PCI devices
+/// have.
+fn matches(pattern: &str, text: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else {
+        return pattern == text;
+    };
+    let Some(mut text) = text.strip_prefix(first) else {
+        return false;
+    };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let last = parts.pop().unwrap_or_default();
+    for part in parts {
+        match text.find(part) {
+            Some(at) => text = &text[at + part.len()..],
+            None => return false,
+        }
+    }
+    text.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTEL: &str = "pci:v00008086d00000DB4sv00000000sd00000000bc06sc80i00";
+
+    #[test]
+    fn patterns() {
+        assert!(matches("pci:v00008086d00000DB4sv*sd*bc*sc*i*", INTEL));
+        assert!(!matches("pci:v00008086d00000DB5sv*sd*bc*sc*i*", INTEL));
+        assert!(matches("*", ""));
+        assert!(matches("a*b", "ab") && matches("a*b", "axxb"));
+        assert!(!matches("a*b", "abx") && !matches("a*b*c", "acb"));
+        assert!(matches("abc", "abc") && !matches("abc", "abcd"));
+    }
+
+    #[test]
+    fn only_bridges_count() {
+        let text = "# Aliases\n\
+            alias pci:v00008086d00000DB4sv*sd*bc*sc*i* ntb_hw_intel\n\
+            alias pci:v00008086d*sv*sd*bc*sc*i* something_else\n\
+            nonsense\n";
+        let aliases = Aliases::of_bridges(text);
+        assert_eq!(aliases.module(INTEL), Some("ntb_hw_intel"));
+        assert_eq!(aliases.module("pci:v00001234d0sv0sd0bc0sc0i0"), None);
+        assert!(!aliases.is_empty() && Aliases::of_bridges("").is_empty());
+    }
+}
