@@ -14,6 +14,7 @@ mod loaded;
 mod packages;
 mod promise;
 mod scif;
+mod scif_arena;
 mod scif_bench;
 mod scif_cache;
 mod scif_churn;
@@ -23,6 +24,7 @@ mod scif_copy;
 mod scif_counts;
 mod scif_data_path;
 mod scif_disk;
+mod scif_doctor;
 mod scif_engines;
 mod scif_kernel;
 mod scif_leaks;
@@ -65,8 +67,10 @@ const FILES: &[&[Test]] = &[
     scif_node_loss::TESTS,
     scif_push::TESTS,
     scif_operators::TESTS,
+    scif_doctor::TESTS,
     scif_star::TESTS,
     scif_conformance::TESTS,
+    scif_arena::TESTS,
     scif_kernel::TESTS,
     scif_churn::TESTS,
     scif_disk::TESTS,

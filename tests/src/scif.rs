@@ -167,6 +167,26 @@ pub fn nodes(lab: &Lab, node: usize) -> Result<Vec<Seen>> {
         .collect()
 }
 
+/// The lines of a table in debugfs, by the names of its columns.
+pub fn table(lab: &Lab, node: usize, name: &str) -> Result<Vec<BTreeMap<String, String>>> {
+    let text = lab.node(node).read(&format!("{DEBUGFS}/{name}"))?;
+    let mut lines = text.lines();
+    let names: Vec<&str> = lines.next().unwrap_or_default().split(' ').collect();
+    lines
+        .map(|line| {
+            let values: Vec<&str> = line.split(' ').collect();
+            ensure!(
+                values.len() == names.len(),
+                "not a line of scif/{name}: '{line}'"
+            );
+            let pairs = names.iter().zip(values);
+            Ok(pairs
+                .map(|(name, value)| ((*name).to_owned(), value.to_owned()))
+                .collect())
+        })
+        .collect()
+}
+
 /// What `node` knows of `id`, if anything.
 pub fn seen(lab: &Lab, node: usize, id: usize) -> Result<Option<Seen>> {
     Ok(nodes(lab, node)?
@@ -353,7 +373,7 @@ impl<'a> Server<'a> {
 }
 
 /// Starts a C program; `seconds` are plenty for it on an idle machine.
-fn start_program(
+pub fn start_program(
     lab: &Lab,
     node: usize,
     name: &str,

@@ -92,7 +92,7 @@ fn failures(text: &str) -> Result<()> {
 }
 
 /// Nobody holds anything any more, and so the module goes.
-fn nothing_left(lab: &Lab) -> Result<()> {
+pub fn nothing_left(lab: &Lab) -> Result<()> {
     for node in 0..lab.nodes() {
         scif::check_idle(lab, node)?;
         let report = lab.kmemleak(node)?;

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Arena mode: the nodes have an IOMMU that translates for the bridge, whose windows lead to a range of
+//! I/O addresses of 16 MiB. Everything that works in flat mode works.
+//!
+//! The windows trap for processors, which makes a store take microseconds; engines are as fast as ever.
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Flavour;
+use lab::Iommu;
+use lab::Lab;
+use lab::Loot;
+use lab::Process;
+use lab::RaidWrites;
+use lab::Windows;
+use lab::wait_until;
+
+use crate::harness::Need;
+use crate::harness::Test;
+use crate::scif;
+use crate::scif_conformance;
+use crate::scif_messages_and_rma::SCIF_PAIR;
+
+/// Bytes of the aperture.
+const APERTURE: u64 = 16 << 20;
+
+/// A pair in arena mode.
+pub const ARENA_PAIR: Need = Need {
+    iommu: Iommu::Bridges,
+    windows: Windows::Trapped { size: APERTURE },
+    ..SCIF_PAIR
+};
+
+/// Both nodes see the other's aperture, and say why it is what it is.
+fn chosen(lab: &Lab) -> Result<()> {
+    for node in 0..lab.nodes() {
+        let links = scif::table(lab, node, "links")?;
+        let link = links.iter().find(|link| link["link"].starts_with("ntb:"));
+        let wanted = [
+            ("state", "up"),
+            ("aperture", "arena"),
+            ("aperture_bytes", &APERTURE.to_string()),
+            ("own_aperture", "arena"),
+            ("own_bytes", &APERTURE.to_string()),
+            ("own_windows", "0"),
+            (
+                "own_reason",
+                r"an\040IOMMU\040translates\040for\040the\040bridge",
+            ),
+        ];
+        ensure!(
+            link.is_some_and(|link| wanted.iter().all(|(name, value)| link[*name] == *value)),
+            "node {node}: {links:#?}"
+        );
+    }
+    Ok(())
+}
+
+/// All that SCIF promises.
+fn conformance(lab: &Lab) -> Result<()> {
+    scif_conformance::run(lab, "two")?;
+    scif_conformance::nothing_left(lab)
+}
+
+/// Windows that come and go while the peer looks for what it must not see.
+fn windows(lab: &Lab) -> &'static str {
+    match lab.kernel().flavour() {
+        Flavour::Stock | Flavour::Plain => "10000",
+        Flavour::Debug => "1500",
+    }
+}
+
+/// Who has a bridge in his hands.
+const ATTACKER: usize = 1;
+const VICTIM: usize = 0;
+/// Where it listens, to have a reason to be there.
+const PORT: &str = "2401";
+
+/// What the attacker reaches is the rings, to the page.
+fn only_rings(lab: &Lab, when: &str) -> Result<()> {
+    let loot = lab.raid(ATTACKER, VICTIM, RaidWrites::Nothing)?;
+    let links = scif::table(lab, VICTIM, "links")?;
+    let link = links
+        .iter()
+        .find(|link| link["link"].starts_with("ntb:"))
+        .context("there is no link")?;
+    let rings: u64 = link["own_rings"].parse()?;
+    ensure!(
+        link["own_windows"] == "0" && loot.read * 4096 == rings && rings > 0,
+        "{when}: {loot:?}, but {link:?}"
+    );
+    Ok(())
+}
+
+/// Starts programs that register memory on the victim's side and give it up, so many times: the attacker's,
+/// which ends when it is told to, and the victim's.
+fn start_windows(lab: &Lab, count: &str) -> Result<(Process, Process)> {
+    let server = scif::start_server(lab, ATTACKER, "scif_hidden", &["server", PORT], 600)?;
+    let attacker = ATTACKER.to_string();
+    let arguments = ["client", &attacker, PORT, count];
+    let client = scif::start_program(lab, VICTIM, "scif_hidden", &arguments, 400)?;
+    Ok((server, client))
+}
+
+/// Does that with nobody looking.
+fn come_and_go(lab: &Lab, count: &str) -> Result<()> {
+    let (server, client) = start_windows(lab, count)?;
+    let result = scif::check_tap(client.wait()?);
+    server.signal(15);
+    server.wait()?;
+    result.map(drop)
+}
+
+/// An attacker reads all that it reaches, and writes to all windows that it finds, while windows come and
+/// go: it finds those, and nothing else, ever.
+fn attack(lab: &Lab) -> Result<()> {
+    only_rings(lab, "before")?;
+    let (server, client) = start_windows(lab, windows(lab))?;
+    let (mut loot, mut raids) = (Loot::default(), 0);
+    while client.is_running() {
+        let found = lab.raid(ATTACKER, VICTIM, RaidWrites::Public)?;
+        loot = loot.plus(found);
+        raids += 1;
+        ensure!(
+            found.secret == 0,
+            "raid {raids} has found a secret: {found:?}"
+        );
+    }
+    scif::check_tap(client.wait()?)?;
+    // It would have seen what there was to see, and been refused what is for reading only.
+    ensure!(
+        raids > 10 && loot.public > 100 && loot.written > 20 && loot.refused > 20,
+        "{raids} raids have found too little: {loot:?}"
+    );
+    server.signal(15);
+    server.wait()?;
+    wait_until("the windows are gone", lab.hang_limit(20), || {
+        Ok(only_rings(lab, "after").ok())
+    })
+}
+
+/// Writing over everything that it reaches, while it is in use, ends sessions, and does nothing else.
+fn vandalism(lab: &Lab) -> Result<()> {
+    let (server, client) = start_windows(lab, windows(lab))?;
+    let mut loot = Loot::default();
+    while client.is_running() {
+        loot = loot.plus(lab.raid(ATTACKER, VICTIM, RaidWrites::Everything)?);
+    }
+    server.signal(15);
+    server.wait()?;
+    // It has lost its peer, and nothing else.
+    let said = client.wait()?;
+    ensure!(
+        !said.stdout().contains("not ok") && said.success().is_err(),
+        "it was not disturbed: {loot:?}"
+    );
+    ensure!(loot.written > 0 && loot.secret == 0, "{loot:?}");
+    let what = "the nodes talk to each other again";
+    wait_until(what, lab.hang_limit(60), || Ok(come_and_go(lab, "20").ok()))
+}
+
+/// When there is no room in the aperture a window is refused, in words, and all else goes on.
+fn full(lab: &Lab) -> Result<()> {
+    let server = scif::start_server(lab, ATTACKER, "scif_hidden", &["server", PORT], 600)?;
+    let attacker = ATTACKER.to_string();
+    scif::run_tap(lab, VICTIM, "scif_full", &[&attacker, PORT], 120)?;
+    server.signal(15);
+    server.wait()?;
+    let log = lab.dmesg(VICTIM)?;
+    let words = "is full: no 1024 KiB in one piece are left of 16384 KiB, of which windows hold";
+    ensure!(
+        log.contains(words),
+        "the log does not say how full it is:\n{log}"
+    );
+    Ok(())
+}
+
+/// Node 0 has an IOMMU, node 1 has none: each direction of the link has a mode of its own.
+const MIXED_PAIR: Need = Need {
+    iommu: Iommu::First,
+    windows: Windows::Mixed,
+    ..SCIF_PAIR
+};
+
+/// Both say how they are reached, and how they reach the other.
+fn mixed_modes(lab: &Lab) -> Result<()> {
+    for (node, theirs, own) in [(0, "flat", "arena"), (1, "arena", "flat")] {
+        let links = scif::table(lab, node, "links")?;
+        ensure!(
+            links
+                .iter()
+                .any(|link| link["aperture"] == theirs && link["own_aperture"] == own),
+            "node {node}: {links:#?}"
+        );
+    }
+    Ok(())
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("scif_arena::chosen", ARENA_PAIR, chosen),
+    Test::new("scif_arena::attack", ARENA_PAIR, attack).seconds(400),
+    Test::new("scif_arena::vandalism", ARENA_PAIR, vandalism)
+        .seconds(60)
+        .expects(&["is lost: "]),
+    Test::new("scif_arena::full", ARENA_PAIR, full).expects(&["is full: no 1024 KiB"]),
+    Test::new("scif_arena::conformance", ARENA_PAIR, conformance)
+        .seconds(300)
+        .releases_engine(),
+    Test::new("scif_arena::mixed_modes", MIXED_PAIR, mixed_modes),
+    Test::new("scif_arena::mixed_conformance", MIXED_PAIR, conformance)
+        .seconds(300)
+        .releases_engine(),
+];

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What `scif doctor` says of nodes where something is missing, and of those where nothing is.
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::bail;
+use anyhow::ensure;
+use lab::Lab;
+use serde_json::Value;
+
+use crate::harness::PAIR;
+use crate::harness::Test;
+use crate::loaded::Loaded;
+use crate::scif;
+use crate::scif_arena::ARENA_PAIR;
+use crate::scif_messages_and_rma::SCIF_PAIR;
+
+/// What it says, and whether it exits as if nothing kept SCIF from working.
+fn findings(lab: &Lab, node: usize) -> Result<(Vec<Value>, bool)> {
+    let output = scif::run_tool(lab, node, &["doctor", "--json"])?;
+    let report: Value = serde_json::from_str(&output.stdout()).context("its JSON")?;
+    let findings = report["findings"].as_array().context("no findings")?;
+    let findings = findings.clone();
+    Ok((findings, output.success().is_ok()))
+}
+
+/// The finding with these words has this grade, and its advice has those.
+fn says(lab: &Lab, node: usize, grade: &str, words: &str, advice: &str) -> Result<()> {
+    let (findings, is_well) = findings(lab, node)?;
+    let text = |finding: &Value, name: &str| finding[name].as_str().unwrap_or("").to_owned();
+    let Some(found) = findings
+        .iter()
+        .find(|each| text(each, "text").contains(words))
+    else {
+        bail!("node {node}: nothing with '{words}' in {findings:#?}");
+    };
+    ensure!(
+        text(found, "grade") == grade && text(found, "advice").contains(advice),
+        "node {node}: {found:#?}"
+    );
+    let problems = findings.iter().any(|each| text(each, "grade") == "problem");
+    ensure!(problems != is_well, "node {node}: the exit status is wrong");
+    Ok(())
+}
+
+/// From nothing to a link, a step at a time.
+fn step_by_step(lab: &Lab) -> Result<()> {
+    says(lab, 0, "problem", "scif is not loaded", "modprobe scif")
+        .or_else(|_| says(lab, 0, "problem", "scif is not installed", "scif-dkms"))?;
+    says(lab, 0, "good", "is there for scif", "")?;
+    lab.load_with(0, "ntb_tool", "")?;
+    says(lab, 0, "problem", "is used by ntb_tool", "rmmod ntb_tool")?;
+    lab.rmmod(0, "ntb_tool")?;
+    lab.rmmod(0, "ntb_hw_intel")?;
+    says(lab, 0, "problem", "has no driver", "modprobe ntb_hw_intel")?;
+    scif::load(lab, 0, Loaded::LongHeartbeat)?;
+    says(lab, 0, "good", "scif is loaded", "")?;
+    lab.load_with(0, "ntb_hw_intel", "")?;
+    says(lab, 0, "good", "is used by scif", "")?;
+    says(lab, 0, "problem", "the link does not come up", "both hosts")?;
+    scif::load(lab, 1, Loaded::LongHeartbeat)?;
+    scif::online(lab, 0, 1)?;
+    says(lab, 0, "good", "node 1 is online", "")?;
+    scif::unload_everywhere(lab)
+}
+
+/// Without an IOMMU it works, and should be known to be open.
+fn flat(lab: &Lab) -> Result<()> {
+    says(
+        lab,
+        0,
+        "advice",
+        "can reach all memory of this machine",
+        "IOMMU",
+    )?;
+    says(lab, 1, "good", "is online", "")?;
+    let output = scif::run_tool(lab, 0, &["doctor"])?;
+    let text = output.success()?.stdout();
+    ensure!(
+        text.contains("note  memory") && text.contains("ok    engine"),
+        "{text}"
+    );
+    let text = scif::run_tool(lab, 0, &["nodes", "--verbose"])?
+        .success()?
+        .stdout();
+    ensure!(
+        text.contains("node 1 reaches all memory of this machine"),
+        "{text}"
+    );
+    Ok(())
+}
+
+/// With one it is closed; and small here.
+fn arena(lab: &Lab) -> Result<()> {
+    says(lab, 0, "advice", "have to fit into 16.0 MiB", "BAR larger")?;
+    let text = scif::run_tool(lab, 1, &["nodes", "--verbose"])?
+        .success()?
+        .stdout();
+    ensure!(
+        text.contains("node 0 reaches what is registered for it")
+            && text.contains("(arena: an IOMMU translates for the bridge)"),
+        "{text}"
+    );
+    Ok(())
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("scif_doctor::step_by_step", PAIR, step_by_step).releases_engine(),
+    Test::new("scif_doctor::flat", SCIF_PAIR, flat),
+    Test::new("scif_doctor::arena", ARENA_PAIR, arena),
+];
