@@ -37,6 +37,8 @@ int scif_helper_ntb_mw_get_align(struct ntb_dev *ntb, int peer, int index,
 				 resource_size_t *addr_align,
 				 resource_size_t *size_align,
 				 resource_size_t *size_max);
+bool scif_helper_ntb_translates_inbound(struct ntb_dev *ntb);
+bool scif_helper_ntb_has_unsafe_registers(struct ntb_dev *ntb);
 int scif_helper_ntb_mw_set_trans(struct ntb_dev *ntb, int peer, int index,
 				 dma_addr_t addr, resource_size_t size);
 int scif_helper_ntb_mw_clear_trans(struct ntb_dev *ntb, int peer, int index);

@@ -63,6 +63,19 @@ int scif_helper_ntb_mw_get_align(struct ntb_dev *ntb, int peer, int index,
 				size_max);
 }
 
+bool scif_helper_ntb_translates_inbound(struct ntb_dev *ntb)
+{
+	return ntb->ops->mw_set_trans;
+}
+
+/* Having been asked, drivers do not warn at the first use. */
+bool scif_helper_ntb_has_unsafe_registers(struct ntb_dev *ntb)
+{
+	bool spads = ntb_spad_is_unsafe(ntb);
+
+	return ntb_db_is_unsafe(ntb) || spads;
+}
+
 /* ntb_mw_set_trans() does nothing and says 0 where the peer has to do it. */
 int scif_helper_ntb_mw_set_trans(struct ntb_dev *ntb, int peer, int index,
 				 dma_addr_t addr, resource_size_t size)

@@ -148,6 +148,19 @@ impl NtbDevice {
         })
     }
 
+    /// Whether this side says where the windows lead through which the peer reaches it. If not,
+    /// [`Self::set_translation`] does nothing, and says that it has.
+    pub(crate) fn translates_inbound(&self) -> bool {
+        // SAFETY: The device is valid.
+        unsafe { own::scif_helper_ntb_translates_inbound(self.as_ptr()) }
+    }
+
+    /// Whether the driver warns of scratchpads or of doorbells: on some hardware they may hang.
+    pub(crate) fn has_unsafe_registers(&self) -> bool {
+        // SAFETY: The device is valid.
+        unsafe { own::scif_helper_ntb_has_unsafe_registers(self.as_ptr()) }
+    }
+
     /// Makes a memory window of this peer lead to `size` bytes at a bus address of this host.
     ///
     /// From now on the peer can read and write them.

@@ -152,12 +152,13 @@ impl Aperture {
         let needed = direct_map::end_of_memory();
         let mut largest = 0;
         for window in 0..device.mw_count(PEER)? {
-            let align = device.mw_align(PEER, window)?;
+            let Some(align) = usable(device, window)? else {
+                continue;
+            };
             largest = largest.max(align.max_size);
             if align.max_size >= needed {
-                let len = needed
-                    .checked_next_multiple_of(align.size.max(1))
-                    .unwrap_or(align.max_size);
+                // Some drivers round down what is none, without a word.
+                let len = needed.checked_next_power_of_two().unwrap_or(needed);
                 return Ok(Self {
                     window,
                     base: 0,
@@ -191,11 +192,21 @@ impl Aperture {
     }
 }
 
+/// What a window demands; none if it can't be used. ENOTCONN while the link is down.
+fn usable(device: &NtbDevice, window: u32) -> Result<Option<WindowAlignment>> {
+    match device.mw_align(PEER, window) {
+        Err(ENOTCONN) => Err(ENOTCONN),
+        align => Ok(align.ok()),
+    }
+}
+
 /// The one with the most room, and what it demands.
 fn largest_window(device: &NtbDevice) -> Result<(u32, WindowAlignment), Unsuitable> {
     let mut largest: Option<(u32, WindowAlignment)> = None;
     for window in 0..device.mw_count(PEER)? {
-        let align = device.mw_align(PEER, window)?;
+        let Some(align) = usable(device, window)? else {
+            continue;
+        };
         if largest.is_none_or(|(_, other)| align.max_size > other.max_size) {
             largest = Some((window, align));
         }

@@ -53,6 +53,19 @@ impl Client for NtbLink {
             );
             return Err(ENODEV);
         }
+        if !device.translates_inbound() {
+            pr_warn!(
+                "{}: only its peer can say where its windows lead, which this side can't use\n",
+                &*name
+            );
+            return Err(ENODEV);
+        }
+        if device.has_unsafe_registers() {
+            pr_warn!(
+                "{}: its driver says that scratchpads or doorbells may hang this hardware; they are used all the same\n",
+                &*name
+            );
+        }
         let port = device.port_number().unwrap_or(0);
         let node = context.sink.own_node(port as u16);
         pr_info!("{}: this is node {} (NTB port {})\n", &*name, node, port);
