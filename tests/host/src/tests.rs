@@ -29,6 +29,7 @@ mod pull_threshold;
 mod registrations;
 mod ring;
 mod slots;
+mod wish;
 
 /// How property tests run: no files written, nothing left to luck.
 fn config() -> Config {

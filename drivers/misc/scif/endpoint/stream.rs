@@ -169,7 +169,13 @@ impl Stream {
                 Ok(Some(count)) => sent += count,
                 Ok(None) if waiters.has_waiters() && self.watch_for_room() => (),
                 Ok(None) => break,
-                Err(error) => return partial(sent, error),
+                Err(error) => {
+                    // It may have wished for more than those want who poll.
+                    if waiters.has_waiters() && self.watch_for_room() {
+                        self.channel.wake();
+                    }
+                    return partial(sent, error);
+                }
             }
         }
         Ok(sent)

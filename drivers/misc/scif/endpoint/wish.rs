@@ -64,7 +64,7 @@ impl Wish {
         value: u32,
     ) -> Result<bool> {
         let _turn = self.turn.lock();
-        let before = match self.stands_at(value) {
+        let before = match self.state.is_open_at(value) {
             // Who has written it has read it back.
             true => None,
             false => self.replace(theirs, value)?,

@@ -43,6 +43,12 @@ impl WishState {
         }
     }
 
+    /// Whether this is what the peer has been told last, and nobody was told since: it will be answered. One
+    /// that was answered has to be made anew, though it be the same number: counters go around.
+    pub(crate) fn is_open_at(&self, value: u32) -> bool {
+        self.state.load() == u64::from(value)
+    }
+
     /// Whether this is what the peer has been told last.
     pub(crate) fn stands_at(&self, value: u32) -> bool {
         self.state.load() as u32 == value
