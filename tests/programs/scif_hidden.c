@@ -5,6 +5,7 @@
  *
  *	scif_hidden server PORT			accepts until it is killed
  *	scif_hidden client NODE PORT ROUNDS	registers and gives up ROUNDS windows; prints TAP
+ *	scif_hidden hold NODE PORT		registers a window, and keeps it until it is killed
  *
  * While memory is registered each of its pages begins with a mark that says so. Once unregister,
  * close or the wait for a killed process has returned, it begins with another, of which the peer
@@ -179,6 +180,19 @@ static int client(long rounds)
 	return finish_tests();
 }
 
+static void hold(void)
+{
+	int fd = connect_to_server();
+
+	regions[0] = new_memory(SIZE);
+	if (scif_register(fd, regions[0], SIZE, 0, SCIF_PROT_READ, 0) < 0)
+		die("register");
+	printf("holding\n");
+	fflush(stdout);
+	for (;;)
+		pause();
+}
+
 static int server(void)
 {
 	int listener = listen_on(&port);
@@ -208,12 +222,17 @@ int main(int argc, char **argv)
 		port = atoi(argv[2]);
 		return server();
 	}
+	if (argc == 4 && !strcmp(argv[1], "hold")) {
+		node = atoi(argv[2]);
+		port = atoi(argv[3]);
+		hold();
+	}
 	if (argc == 5 && !strcmp(argv[1], "client")) {
 		node = atoi(argv[2]);
 		port = atoi(argv[3]);
 		return client(atol(argv[4]));
 	}
-	fprintf(stderr, "usage: %s server PORT\n       %s client NODE PORT ROUNDS\n",
-		argv[0], argv[0]);
+	fprintf(stderr, "usage: %s server PORT | client NODE PORT ROUNDS | hold NODE PORT\n",
+		argv[0]);
 	return 2;
 }

@@ -176,6 +176,27 @@ fn full(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// The device goes, with its group and the I/O addresses that it had, while a process still has a connection
+/// whose ring was there; that goes later.
+fn removed(lab: &Lab) -> Result<()> {
+    let server = scif::start_server(lab, ATTACKER, "scif_hidden", &["server", PORT], 600)?;
+    let attacker = ATTACKER.to_string();
+    let holder = scif::start_program(lab, VICTIM, "scif_hidden", &["hold", &attacker, PORT], 120)?;
+    holder.wait_for("holding", lab.hang_limit(20))?;
+    let device = "0000:00:05.0";
+    let unbind = format!("echo {device} >/sys/bus/pci/drivers/ntb_hw_intel/unbind");
+    lab.shell(VICTIM, &unbind)?;
+    lab.shell(
+        VICTIM,
+        &format!("echo 1 >/sys/bus/pci/devices/{device}/remove"),
+    )?;
+    holder.signal(9);
+    holder.wait()?;
+    server.signal(15);
+    server.wait()?;
+    scif::check_idle(lab, VICTIM)
+}
+
 /// Node 0 has an IOMMU, node 1 has none: each direction of the link has a mode of its own.
 const MIXED_PAIR: Need = Need {
     iommu: Iommu::First,
@@ -208,6 +229,7 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_arena::conformance", ARENA_PAIR, conformance)
         .seconds(300)
         .releases_engine(),
+    Test::new("scif_arena::removed", ARENA_PAIR, removed).destroys(),
     Test::new("scif_arena::mixed_modes", MIXED_PAIR, mixed_modes),
     Test::new("scif_arena::mixed_conformance", MIXED_PAIR, conformance)
         .seconds(300)

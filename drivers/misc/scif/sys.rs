@@ -15,6 +15,7 @@ pub(crate) mod direct_map;
 pub(crate) mod dma_map;
 pub(crate) mod dmaengine;
 pub(crate) mod extent_table;
+mod io_range;
 pub(crate) mod iomap;
 pub(crate) mod kernel_calls;
 pub(crate) mod kernel_range;

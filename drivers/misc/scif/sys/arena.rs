@@ -16,14 +16,17 @@
 //! Once [`Linked::unlink`] has returned, or a [`Linked`] was dropped, the device reaches its memory no
 //! more: the IOTLB was flushed.
 //!
+//! # Its end
+//!
+//! The addresses go back to the device before its driver is unbound ([`Arena::close`]), although somebody may
+//! still have a piece: the ring of a connection lives as long as a descriptor of it. By then nothing
+//! is linked any more; a piece that should be stays so, and so do the addresses.
+//!
 //! Lock: `taking` is taken by who takes a place; nothing is taken under it but the lock of the tree.
 //!
 //! C header: [`include/linux/dma-mapping.h`](srctree/include/linux/dma-mapping.h)
 
-use core::mem::MaybeUninit;
-
 use kernel::{
-    bindings,
     device::Device,
     dma::DataDirection,
     error::to_result,
@@ -38,6 +41,7 @@ use kernel::{
         PAGE_SIZE, //
     },
     prelude::*,
+    revocable::Revocable,
     sync::{
         aref::ARef,
         atomic::{
@@ -48,61 +52,25 @@ use kernel::{
         Arc,
         Mutex, //
     },
-    types::Opaque, //
+    time::{
+        Delta,
+        Instant,
+        Monotonic, //
+    },
 };
 
 use super::{
     bindings as own,
     dma_map::raw,
+    io_range::IoRange,
     pages::Pages, //
 };
 
 /// What a huge page of an IOMMU has, on all that this kernel runs on with pages of 4 KiB.
 const HUGE: usize = 2 << 20;
 
-/// Addresses that were taken from the device's.
-///
-/// # Invariants
-///
-/// `state` was filled in by C for `device`, and has not been given back.
-struct IoRange {
-    device: ARef<Device>,
-    state: Opaque<bindings::dma_iova_state>,
-    base: u64,
-}
-
-// SAFETY: Nothing of it belongs to a thread.
-unsafe impl Send for IoRange {}
-// SAFETY: C reads `state` only: it writes to it where it takes bounce buffers, which the attributes
-// that are used here forbid.
-unsafe impl Sync for IoRange {}
-
-impl IoRange {
-    /// `size` bytes, aligned to the next power of two. `EOPNOTSUPP` if no IOMMU translates for the device,
-    /// or if it has no such range. May sleep.
-    fn new(device: &ARef<Device>, size: usize) -> Result<Self> {
-        let mut state = MaybeUninit::<bindings::dma_iova_state>::zeroed();
-        // SAFETY: The device is valid, and so is the pointer.
-        if !unsafe { own::scif_helper_iova_alloc(raw(device), state.as_mut_ptr(), size) } {
-            return Err(EOPNOTSUPP);
-        }
-        // SAFETY: It is made of numbers, which were zero before C wrote them.
-        let state = unsafe { state.assume_init() };
-        // INVARIANT: It has just been filled in.
-        Ok(Self {
-            device: device.clone(),
-            base: state.addr,
-            state: Opaque::new(state),
-        })
-    }
-}
-
-impl Drop for IoRange {
-    fn drop(&mut self) {
-        // SAFETY: By the type invariant; nothing is linked any more, as all that is keeps the range.
-        unsafe { own::scif_helper_iova_free(raw(&self.device), self.state.get()) };
-    }
-}
+/// Who registers too much over and over does not fill the log.
+const QUIET: Delta = Delta::from_secs(60);
 
 /// What a device may do with pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,10 +90,13 @@ pub(crate) enum Purpose {
     Windows,
 }
 
-/// See the head of this file. Drop it before the driver of the device is unbound from it.
+/// See the head of this file. Close it before the driver of the device is unbound from it.
 #[pin_data]
 pub(crate) struct Arena {
-    range: IoRange,
+    /// Gone once the driver of the device may go.
+    #[pin]
+    range: Revocable<IoRange>,
+    base: u64,
     /// A multiple of the page size.
     size: usize,
     /// In pages of the range.
@@ -136,8 +107,9 @@ pub(crate) struct Arena {
     /// Bytes that are taken.
     rings: Atomic<u64>,
     windows: Atomic<u64>,
-    /// It was said that there is no room, and that has not changed.
-    is_full: Atomic<bool>,
+    made: Instant<Monotonic>,
+    /// When it was said last that there is no room, in nanoseconds since it was made; 0 if it was not.
+    said_full: Atomic<i64>,
 }
 
 // SAFETY: Nothing of it belongs to a thread; the tree, whose type does not say so, holds no values that could.
@@ -152,7 +124,7 @@ unsafe impl Sync for Arena {}
 /// # Invariants
 ///
 /// The place of `len` bytes at `offset` is taken for this; the first `linked` bytes of it are linked while
-/// `is_linked`.
+/// `is_linked`, and are counted as a piece by the range.
 pub(crate) struct Linked {
     arena: Arc<Arena>,
     purpose: Purpose,
@@ -169,23 +141,32 @@ impl Arena {
     pub(crate) fn new(device: &ARef<Device>, size: usize) -> Result<Arc<Self>> {
         let size = page_align(size).filter(|size| *size != 0).ok_or(EINVAL)?;
         let range = IoRange::new(device, size)?;
+        let base = range.base;
         Arc::pin_init(
-            pin_init!(Self {
-                range,
+            try_pin_init!(Self {
+                range <- Revocable::new::<Error>(Ok(range)),
+                base,
                 size,
                 places <- MapleTreeAlloc::new(),
                 taking <- new_mutex!((), "Arena::taking"),
                 rings: Atomic::new(0),
                 windows: Atomic::new(0),
-                is_full: Atomic::new(false),
-            }),
+                made: Instant::now(),
+                said_full: Atomic::new(0),
+            }? Error),
             GFP_KERNEL,
         )
     }
 
     /// Where it begins, as the device names it.
     pub(crate) fn base(&self) -> u64 {
-        self.range.base
+        self.base
+    }
+
+    /// Gives the addresses back to the device, whose driver may go then: nothing is linked from now on,
+    /// and what is a piece of it is none any more. May sleep.
+    pub(crate) fn close(&self) {
+        self.range.revoke();
     }
 
     /// Its bytes.
@@ -208,7 +189,7 @@ impl Arena {
     /// Links memory, runs of physical addresses and lengths with `len` bytes in all, all of them whole
     /// pages. The caller keeps the memory until what is returned is gone.
     ///
-    /// `ENOSPC` if there is no room, of which the log is told; `EOPNOTSUPP` if the device is not coherent
+    /// `ENOSPC` if there is no room, of which the log is told; `ENODEV` if it was closed; `EOPNOTSUPP` if the device is not coherent
     /// with the CPU's caches. May sleep.
     ///
     /// # Safety
@@ -241,36 +222,51 @@ impl Arena {
             direction,
             is_linked: Atomic::new(true),
         };
+        // SAFETY: By the contract of this function.
+        unsafe { self.fill(&mut linked, memory) }?;
+        Ok(linked)
+    }
+
+    /// Links memory, one run after the other, at the place of `linked`, where nothing is yet.
+    ///
+    /// # Safety
+    ///
+    /// As that of [`Self::link`].
+    unsafe fn fill(&self, linked: &mut Linked, memory: impl Iterator<Item = (u64, u64)>) -> Result {
         for (phys, run) in memory {
             let run = usize::try_from(run)?;
             if run > linked.len - linked.linked {
                 return Err(EINVAL);
             }
+            let range = self.range.try_access().ok_or(ENODEV)?;
             // SAFETY: The range is valid, and by the contract of this function the memory is; the place is
-            // this one's.
+            // this one's. C does not sleep.
             to_result(unsafe {
                 own::scif_helper_iova_link(
-                    raw(&self.range.device),
-                    self.range.state.get(),
+                    raw(&range.device),
+                    range.state.get(),
                     phys,
-                    offset + linked.linked,
+                    linked.offset + linked.linked,
                     run,
-                    direction.into(),
+                    linked.direction.into(),
                 )
             })?;
+            if linked.linked == 0 {
+                range.linked.add(1, Relaxed);
+            }
             // INVARIANT: It has just been linked.
             linked.linked += run;
         }
-        // SAFETY: It was linked above.
+        let range = self.range.try_access().ok_or(ENODEV)?;
+        // SAFETY: It was linked above. C does not sleep.
         to_result(unsafe {
             own::scif_helper_iova_sync(
-                raw(&self.range.device),
-                self.range.state.get(),
-                offset,
+                raw(&range.device),
+                range.state.get(),
+                linked.offset,
                 linked.linked,
             )
-        })?;
-        Ok(linked)
+        })
     }
 
     /// Links pages. Errors as those of [`Self::link`]; EACCES if they may be written to by nobody, and that is
@@ -326,11 +322,14 @@ impl Arena {
         Ok(place(pages)? << PAGE_SHIFT)
     }
 
-    /// Says, once until something is given back, that there is no room.
+    /// Says that there is no room; not more often than once in [`QUIET`].
     fn report_full(&self, wanted: usize) {
-        if self.is_full.xchg(true, Full) {
+        let now = self.made.elapsed().as_nanos().max(1);
+        let last = self.said_full.load(Relaxed);
+        if last != 0 && now.saturating_sub(last) < QUIET.as_nanos() {
             return;
         }
+        self.said_full.store(now, Relaxed);
         pr_warn!(
             "the aperture over this node's memory is full: no {} KiB in one piece are left of {} KiB, of which windows hold {} KiB and rings {} KiB; a larger BAR, or less registered memory, is needed\n",
             wanted >> 10,
@@ -365,8 +364,10 @@ impl Linked {
         if !self.is_linked.xchg(false, Full) || self.linked == 0 {
             return;
         }
-        let range = &self.arena.range;
-        // SAFETY: By the type invariant it is linked.
+        let Some(range) = self.arena.range.try_access() else {
+            return;
+        };
+        // SAFETY: By the type invariant it is linked. C does not sleep.
         unsafe {
             own::scif_helper_iova_unlink(
                 raw(&range.device),
@@ -376,6 +377,7 @@ impl Linked {
                 self.direction.into(),
             )
         };
+        range.linked.fetch_sub(1, Relaxed);
     }
 }
 
@@ -386,7 +388,6 @@ impl Drop for Linked {
         self.arena
             .taken(self.purpose)
             .fetch_sub(self.len as u64, Relaxed);
-        self.arena.is_full.store(false, Relaxed);
     }
 }
 

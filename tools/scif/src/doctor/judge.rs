@@ -10,8 +10,8 @@ use super::look::Facts;
 use crate::format::size;
 use crate::watch::Link;
 
-/// An arena that is smaller is of no use.
-const SMALLEST_ARENA: u64 = 64 << 10;
+/// An arena that is smaller is of no use: control blocks of two sessions take most of it.
+const SMALLEST_ARENA: u64 = 512 << 10;
 /// An arena that is smaller is soon full.
 const SMALL_ARENA: u64 = 64 << 20;
 /// The first kernel that the module is for.

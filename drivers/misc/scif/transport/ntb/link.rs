@@ -238,8 +238,10 @@ impl NtbLink {
             let mut inner = self.inner.lock();
             (inner.aperture.take(), inner.arena.take())
         };
-        // The device has the addresses back before its driver goes.
-        drop((aperture, arena));
+        drop(aperture);
+        if let Some(arena) = arena {
+            arena.close();
+        }
     }
 
     /// Looks at the state of the world and does what has to be done. Link work only.
@@ -318,13 +320,13 @@ impl NtbLink {
         }
         let offered = Aperture::choose(device, self.policy, inner.arena.as_ref());
         let offered = offered.and_then(|aperture| {
+            inner.arena = aperture.arena.clone();
             let len = self.sink.control_block_len();
             let block = match &aperture.arena {
                 Some(arena) => SharedMemory::new(len, User::Arena(arena), Payer::Nobody),
                 None => SharedMemory::new(len, User::Device(&device.dma_device()), Payer::Nobody),
             };
             let block = Arc::new(block?, GFP_KERNEL).map_err(Error::from)?;
-            inner.arena = aperture.arena.clone();
             inner.handshake.offer_in(aperture.mode().number());
             self.say_hello(device, &aperture, &block, (nonce, 0))?;
             inner.aperture = Some(aperture);
@@ -337,6 +339,10 @@ impl NtbLink {
             Err(Unsuitable::Device(ENOTCONN)) => false,
             Err(_) if !device.link_is_up(PEER) => false,
             Err(reason) => {
+                // What a lost peer might still write to takes room in an arena, which keeps it out as well.
+                if inner.arena.is_some() {
+                    inner.grace.release();
+                }
                 inner.report(|| pr_err!("{}: {}\n", &*self.name, reason));
                 false
             }
@@ -483,7 +489,8 @@ impl NtbLink {
             session.forget();
             return;
         }
-        if closed {
+        // An arena lets go of what the peer could use, whether or not the device closes its window.
+        if closed || inner.arena.is_some() {
             session.unreachable();
         }
         inner.grace.keep(nonce, Kept::Session(session));
