@@ -14,6 +14,7 @@ pub(crate) mod areas;
 pub(crate) mod atomic;
 pub(crate) mod awake;
 pub(crate) mod bell;
+pub(crate) mod control_geometry;
 pub(crate) mod crossover;
 pub(crate) mod envelope;
 pub(crate) mod extents;
@@ -29,6 +30,7 @@ pub(crate) mod pull_threshold;
 pub(crate) mod registrations;
 pub(crate) mod ring;
 pub(crate) mod slots;
+pub(crate) mod staging;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 pub(crate) mod update;

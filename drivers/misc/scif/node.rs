@@ -10,7 +10,6 @@
 
 use crate::{
     peer::{
-        control,
         service::Service,
         Common,
         Observer,
@@ -358,10 +357,6 @@ impl Sink for Arrivals {
 
     fn generation(&self) -> u64 {
         self.nodes.generation
-    }
-
-    fn control_block_len(&self) -> usize {
-        control::BLOCK_SIZE
     }
 
     fn online(&self, path: Arc<dyn Path>, who: Introduction<'_>) -> Result<Arc<dyn Session>> {

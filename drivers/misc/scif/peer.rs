@@ -36,6 +36,7 @@ use crate::{
     logic::{
         annex::Annex,
         bell::Bell,
+        control_geometry::ControlGeometry,
         envelope::{
             Enveloped,
             ServiceId, //
@@ -64,7 +65,11 @@ use control::{
     ControlRing,
     Posted, //
 };
-use doorbells::Doorbells;
+use doorbells::{
+    Doorbells,
+    Rung,
+    Subscription, //
+};
 use kernel::{
     impl_has_work, new_mutex, new_work,
     prelude::*,
@@ -80,6 +85,7 @@ use kernel::{
     },
     workqueue::Work,
 };
+pub(crate) use liveness::Answerer;
 use liveness::Liveness;
 
 /// Who keeps the books about peers: told when one is lost.
@@ -175,7 +181,12 @@ impl Peer {
         who: &Introduction<'_>,
         node: u16,
     ) -> Result<Arc<Self>> {
-        let control = ControlRing::new(who.block.clone(), who.peer_block, &*path)?;
+        let (own, peers) = (who.apertures.own, who.apertures.peers);
+        let control = ControlRing::new(
+            (who.block.clone(), ControlGeometry::for_aperture(own)),
+            (who.peer_block, ControlGeometry::for_aperture(peers)),
+            &*path,
+        )?;
         let doorbells = Doorbells::new(path.doorbells())?;
         Arc::pin_init(
             pin_init!(Self {
@@ -228,9 +239,9 @@ impl Peer {
         &*self.path
     }
 
-    /// The bus address of [`control::SCRATCH_SIZE`] bytes of its memory that mean nothing.
-    pub(crate) fn scratch(&self) -> u64 {
-        self.control.peer_scratch()
+    /// The bus address of so many bytes of its memory that mean nothing; none if it has fewer.
+    pub(crate) fn scratch(&self, len: usize) -> Option<u64> {
+        self.control.peer_scratch(len)
     }
 
     /// How its memory is reached, in a word for users. Any time.
@@ -270,10 +281,24 @@ impl Peer {
         self.path.as_arc_borrow().session_failed();
     }
 
-    /// Counts it as lost if this is not said anew, or taken back, before so many milliseconds have gone.
-    /// One service may do this. Any context.
-    pub(crate) fn expect_answer_within(&self, milliseconds: Option<u32>) {
-        self.liveness.expect_answer_within(milliseconds);
+    /// Counts it as lost if this is not said anew, or taken back, before so many milliseconds have gone. Any
+    /// context.
+    pub(crate) fn expect_answer_within(&self, whose: Answerer, milliseconds: Option<u32>) {
+        self.liveness.expect_answer_within(whose, milliseconds);
+    }
+
+    /// As [`Self::expect_answer_within`], if it is waited for: a part of it has come. Any context.
+    pub(crate) fn extend_answer(&self, whose: Answerer, milliseconds: u32) {
+        self.liveness.extend_answer(whose, milliseconds);
+    }
+
+    /// See [`Subscription::new`].
+    pub(crate) fn subscribe(
+        &self,
+        doorbell: u32,
+        subscriber: Arc<dyn Rung>,
+    ) -> Result<Subscription> {
+        Subscription::new(&self.doorbells, doorbell, subscriber)
     }
 
     fn attachment(&self, service: ServiceId) -> Option<Arc<dyn Attachment>> {

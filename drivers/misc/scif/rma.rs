@@ -9,6 +9,7 @@
 //!
 //! - `ways.rs`: which way it goes; `crossover.rs`, `trial.rs`: as was measured
 //! - `pulls.rs`, `pushes.rs`, `pull_threshold.rs`: reads that the peer's engine makes
+//! - `staging.rs`: what is for memory that the other side does not reach
 //! - `registration_cache.rs`, `registration.rs`: memory that is kept for later transfers;
 //!   `caches.rs`: all of that, and `memory_pressure.rs`: giving it up
 //! - `mapping.rs`: loads and stores of processes with no system call
@@ -30,6 +31,7 @@ mod registration;
 mod registration_cache;
 pub(crate) mod remote_pages;
 mod signal;
+pub(crate) mod staging;
 mod transfer;
 pub(crate) mod transfers;
 mod trial;

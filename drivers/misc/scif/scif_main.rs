@@ -119,10 +119,6 @@ module! {
             default: -1,
             description: "Id of this node, 0 to 65535; by default the number of its NTB port",
         },
-        allow_flat: u8 {
-            default: 0,
-            description: "1: let peers reach all memory although there is an IOMMU",
-        },
         heartbeat_timeout_ms: u32 {
             default: 1500,
             description: "A peer without a sign of life for so long is lost (at least 300)",
@@ -198,7 +194,7 @@ impl Settings {
             node_id,
             policy: ntb::Policy {
                 wanted: ntb::Wanted::from_number(tunables::aperture()).ok_or(EINVAL)?,
-                allow_flat: module_parameters::allow_flat.value() != 0,
+                allow_flat: tunables::allow_flat(),
             },
             heartbeat_timeout: module_parameters::heartbeat_timeout_ms.value().max(300),
             mic_compat: module_parameters::mic_compat.value() != 0,

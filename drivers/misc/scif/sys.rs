@@ -26,6 +26,7 @@ pub(crate) mod ntb;
 pub(crate) mod pages;
 pub(crate) mod peer_bus;
 mod pin;
+pub(crate) mod pool;
 pub(crate) mod published;
 pub(crate) mod random;
 pub(crate) mod shared_memory;

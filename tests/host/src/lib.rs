@@ -35,6 +35,7 @@ mod logic {
     pub(crate) mod atomic;
     pub(crate) mod awake;
     pub(crate) mod bell;
+    pub(crate) mod control_geometry;
     pub(crate) mod crossover;
     pub(crate) mod envelope;
     pub(crate) mod extents;
@@ -50,6 +51,7 @@ mod logic {
     pub(crate) mod registrations;
     pub(crate) mod ring;
     pub(crate) mod slots;
+    pub(crate) mod staging;
     pub(crate) mod update;
     pub(crate) mod wish;
 }

@@ -13,6 +13,7 @@ mod areas;
 mod atomic;
 mod awake;
 mod bell;
+mod control_geometry;
 mod crossover;
 mod envelope;
 mod extents;
@@ -29,6 +30,7 @@ mod pull_threshold;
 mod registrations;
 mod ring;
 mod slots;
+mod staging;
 mod wish;
 
 /// How property tests run: no files written, nothing left to luck.

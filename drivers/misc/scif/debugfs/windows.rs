@@ -9,14 +9,14 @@ use kernel::fmt;
 pub(super) fn show(scif: &Scif, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(
         f,
-        "node channel window offset bytes protection state uses held_by_peer"
+        "node channel window offset bytes protection state uses held_by_peer reached"
     )?;
     let mut result = Ok(());
     scif.for_each_window(|node, window| {
         if result.is_ok() {
             result = writeln!(
                 f,
-                "{node} {} {} {} {} {} {} {} {}",
+                "{node} {} {} {} {} {} {} {} {} {}",
                 Hex(window.channel.0),
                 window.id.0,
                 Hex(window.range.start()),
@@ -24,7 +24,8 @@ pub(super) fn show(scif: &Scif, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 window.protection_name(),
                 window.state,
                 window.uses,
-                u8::from(window.is_held_by_peer)
+                u8::from(window.is_held_by_peer),
+                u8::from(window.is_reached)
             );
         }
     });

@@ -46,6 +46,7 @@ use crate::{
         caches::Caches,
         mapping::Mappings,
         marks::Progress,
+        staging::Staging,
         ways::Ways, //
     },
     sys::{
@@ -79,13 +80,15 @@ impl Contact {
         caches: &Arc<Caches>,
         options: Options,
     ) -> Result<Arc<Self>> {
+        let exports = Exports::new()?;
+        let staging = Staging::new(peer, &exports)?;
         let shared = Shared {
             peer: peer.clone(),
-            exports: Exports::new()?,
+            exports,
             remembered: Arc::new(Remembered::new(), GFP_KERNEL)?,
             mappings: Mappings::new()?,
             caches: caches.clone(),
-            ways: Ways::new(peer, options.dma_threshold)?,
+            ways: Ways::new(peer, staging, options.dma_threshold)?,
             options,
         };
         Arc::pin_init(
@@ -103,9 +106,15 @@ impl Contact {
         &self.shared.peer
     }
 
+    /// What is for memory that the other side does not reach.
+    pub(super) fn staging(&self) -> &Staging {
+        &self.shared.ways.staging
+    }
+
     /// Makes a connection and puts it into the table: ENODEV if the peer is lost. The caller is inside
     /// the peer: a ring that finds no place must not outlive the session. May sleep.
     fn insert(self: &Arc<Self>, ports: PortPair, state: State) -> Result<Arc<Connection>> {
+        self.staging().open()?;
         let id = self.connections.lock().reserve()?;
         // Without the lock, which the control work takes: who pays may have to wait.
         let made = Connection::new(&self.shared, self.clone(), id, ports, state);
@@ -251,6 +260,7 @@ impl Contact {
     pub(super) fn lost(&self) {
         self.for_each(|connection| connection.lost());
         self.shared.ways.pulls.lost();
+        self.staging().lost();
     }
 
     /// Nobody is inside the peer any more.
@@ -259,6 +269,7 @@ impl Contact {
         self.for_each(|connection| connection.transfers.forget_deferred());
         // No fault puts pages back from here on.
         self.shared.mappings.revoke_all();
+        self.staging().drained();
         // Requests came from the control work, which is out now, too.
         self.ports.forget_requests(self.peer());
     }
@@ -271,6 +282,7 @@ impl Contact {
     /// It has let go of all memory of this node.
     pub(super) fn forget(&self) {
         self.for_each(|connection| connection.channel.remove());
+        self.staging().forget();
     }
 }
 

@@ -16,7 +16,9 @@ use crate::{
     logic::messages::{
         Message,
         Status,
-        WindowId, //
+        WindowId,
+        PUSH_ORDERED,
+        PUSH_SURELY, //
     },
     memory::remote_windows::Offer,
     peer::{
@@ -82,12 +84,27 @@ pub(super) fn handle(
         },
         Message::WindowReleased { window } => contact.window_released(window),
         Message::PushDone { token, status } => contact.push_done(token, status),
+        Message::StagingOffer { .. } | Message::StagingTaken { .. } => {
+            handle_staging(contact, message)?;
+        }
         _ => match contact.connection(message.target()) {
             Some(connection) => handle_for(&connection, message, annex)?,
             None => answer_for_nobody(peer, message),
         },
     }
     Ok(())
+}
+
+fn handle_staging(contact: &Contact, message: Message) -> Result<(), Violation> {
+    match message {
+        Message::StagingOffer {
+            address,
+            slots,
+            size,
+        } => contact.staging().offered(address, slots, size),
+        Message::StagingTaken { address } => contact.staging().taken(address),
+        _ => Ok(()),
+    }
 }
 
 /// Answers what is for a connection that is not there, where somebody waits for that.
@@ -131,7 +148,7 @@ fn handle_for(
         Message::FenceDone { token, status, .. } => fences.wait_answered(token, status),
         Message::PushWanted {
             token,
-            ordered,
+            how,
             source,
             destination,
             len,
@@ -139,7 +156,8 @@ fn handle_for(
             ..
         } => connection.transfers.push_wanted(&Asked {
             token,
-            ordered: ordered != 0,
+            ordered: how & PUSH_ORDERED != 0,
+            must: how & PUSH_SURELY != 0,
             source,
             destination,
             len,

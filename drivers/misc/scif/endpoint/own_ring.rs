@@ -55,6 +55,9 @@ use kernel::{
 /// Bytes of the header, behind which the first area lies.
 pub(super) const HEADER: usize = 192;
 
+/// Bytes of the smallest first area, where there is little room that the peer reaches.
+const SMALLEST: u32 = 128;
+
 /// Where the words of moves lie in the header, 8 bytes for each area but the first.
 pub(super) const MOVES: usize = 8;
 
@@ -97,11 +100,17 @@ impl OwnRing {
     /// A ring that may become as large as `limit` bytes, a power of two. The caller is inside the
     /// peer, and pays. May sleep.
     pub(super) fn new(path: &dyn Path, limit: u32) -> Result<impl PinInit<Self>> {
-        let limit = Geometry::new(limit).ok_or(EINVAL)?;
+        let most = 1 << path.limits().ring.max(SMALLEST).ilog2();
+        let limit = Geometry::new(limit.min(most)).ok_or(EINVAL)?;
         // The largest power of two that finds a place in the page.
-        let first = 1 << (PAGE_SIZE - HEADER).ilog2();
-        let first = Geometry::new(limit.size().min(first)).ok_or(EINVAL)?;
-        let head = path.share(HEADER + first.size() as usize, Payer::Caller)?;
+        let mut first = limit.size().min(1 << (PAGE_SIZE - HEADER).ilog2());
+        let head = loop {
+            match path.share(HEADER + first as usize, Payer::Caller) {
+                Err(ENOMEM) if first / 2 >= SMALLEST => first /= 2,
+                head => break head?,
+            }
+        };
+        let first = Geometry::new(first).ok_or(EINVAL)?;
         Ok(pin_init!(Self {
             head,
             first,

@@ -27,6 +27,12 @@ pub(crate) const EXTENTS_IN_OFFER: usize = 2;
 /// Packed extents in the annex of a message.
 pub(crate) const EXTENTS_IN_ANNEX: usize = annex::WORDS;
 
+/// In [`Message::PushWanted`]: what lies in the last cache line of the source is written last.
+pub(crate) const PUSH_ORDERED: u32 = 1;
+
+/// In [`Message::PushWanted`]: the sender can't copy by itself, so it is to be done in whatever way there is.
+pub(crate) const PUSH_SURELY: u32 = 2;
+
 /// A window as its owner knows it; unique among the owner's windows of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WindowId(pub(crate) u32);
@@ -170,7 +176,7 @@ macro_rules! message_table {
                 || (size.is_power_of_two() && address.checked_add(u64::from(size)).is_some());
 
             /// A window was registered. It has `extents` packed extents: `first`, then as many as there is
-            /// room for in the message's annex; others follow.
+            /// room for in the message's annex; others follow. None if the receiver does not reach it.
             9 WindowOffer to target {
                 window: WindowId,
                 protection: u32,
@@ -223,18 +229,26 @@ macro_rules! message_table {
 
             /// Asks for `len` bytes from `source` on, in windows of the receiver, to be copied to
             /// `destination`, in windows of the sender, or, if `window` is not 0, in that one, which was
-            /// offered for this. Only for who offers to do that.
+            /// offered for this. Only for who offers to do that. How, is said by [`PUSH_ORDERED`] and
+            /// [`PUSH_SURELY`].
             21 PushWanted to target {
                 token: u32,
-                ordered: u32,
+                how: u32,
                 source: u64,
                 destination: u64,
                 len: u64,
                 window: u32,
-            } if ordered <= 1 && len > 0;
+            } if how <= 3 && len > 0;
 
             /// The answer. If it is neither done nor failed, nothing was or will be written.
             22 PushDone { token: u32, status: Status };
+
+            /// The sender has slots at `address` in which to put what is for memory of it that the receiver
+            /// does not reach (`staging.rs`): this many, for `size` bytes each.
+            23 StagingOffer { address: u64, slots: u32, size: u32 };
+
+            /// The answer: at `address`, the slots that have been emptied are to be counted.
+            24 StagingTaken { address: u64 };
         }
     };
 }

@@ -39,7 +39,7 @@ const RING: RingAddress = RingAddress {
 };
 
 /// One of each kind, in the order of their numbers.
-const MESSAGES: [Message; 21] = {
+const MESSAGES: [Message; 23] = {
     let (source, target, window, ring) = (SOURCE, TARGET, WINDOW, RING);
     let (source_port, port, token, sequence) = (1, 2, 3, u64::MAX);
     let (reason, status) = (Refusal::NoMemory, Status::Unknown);
@@ -130,13 +130,19 @@ const MESSAGES: [Message; 21] = {
         Message::PushWanted {
             target,
             token,
-            ordered: 1,
+            how: 3,
             source: 0x1001,
             destination: u64::MAX,
             len: 9,
             window: 7,
         },
         Message::PushDone { token, status },
+        Message::StagingOffer {
+            address: 0x3000,
+            slots: 4,
+            size: 8192,
+        },
+        Message::StagingTaken { address: 0x4000 },
     ]
 };
 
@@ -150,7 +156,7 @@ fn refuses(message: Message, at: usize, number: u32) -> Result<bool> {
 
 /// The kinds of [`MESSAGES`], in order. 20 was one of an earlier version.
 const KINDS: [u8; MESSAGES.len()] = [
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 21, 22,
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 21, 22, 23, 24,
 ];
 
 #[kunit_tests(scif_logic_messages)]
@@ -174,7 +180,7 @@ mod message_cases {
     #[test]
     fn numbers_lie_where_the_protocol_says() {
         let slot = Message::CloseDone { target: TARGET }.envelope().encode();
-        assert_eq!(&slot[..8], [6, 6, 1, 0, 0x0d, 0x0c, 0x0b, 0x0a]);
+        assert_eq!(&slot[..8], [6, 7, 1, 0, 0x0d, 0x0c, 0x0b, 0x0a]);
         assert!(slot[8..].iter().all(|byte| *byte == 0));
         let [connect, ..] = MESSAGES;
         let slot = connect.envelope().encode();

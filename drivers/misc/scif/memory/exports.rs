@@ -142,7 +142,7 @@ impl Exports {
     }
 
     /// Finds a window that the peer was offered.
-    pub(super) fn get(&self, id: WindowId) -> Option<Arc<Window>> {
+    pub(crate) fn get(&self, id: WindowId) -> Option<Arc<Window>> {
         let table = self.table.lock();
         let entry = table.windows.get(&id.0)?;
         Some(entry.window.clone())

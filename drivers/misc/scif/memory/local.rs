@@ -151,7 +151,7 @@ impl<T: Holder> Holder for Arc<T> {
 
 /// A part of a transfer that lies in one piece of local memory.
 pub(crate) struct LocalPiece {
-    holder: KBox<dyn Holder>,
+    holder: Arc<dyn Holder>,
     /// Where in the memory it begins.
     pub(crate) offset: u64,
     pub(crate) len: u64,
@@ -162,10 +162,20 @@ impl LocalPiece {
     pub(crate) fn new(holder: impl Holder + 'static, offset: u64, len: u64) -> Result<Self> {
         Ok(Self {
             // Nobody pays, for a moment only: the tables of windows are locked meanwhile.
-            holder: KBox::new(holder, GFP_KERNEL)?,
+            holder: Arc::new(holder, GFP_KERNEL)?,
             offset,
             len,
         })
+    }
+
+    /// The `len` bytes from `offset` on of the memory that this is a part of, which is held as long. Any
+    /// context.
+    pub(crate) fn part(&self, offset: u64, len: u64) -> Self {
+        Self {
+            holder: self.holder.clone(),
+            offset,
+            len,
+        }
     }
 
     pub(crate) fn memory(&self) -> &LocalMemory {

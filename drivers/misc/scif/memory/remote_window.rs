@@ -111,10 +111,10 @@ impl Drop for Allowance {
 
 /// A window of a peer; its owner is told that it is released when the last reference is dropped.
 pub(crate) struct RemoteWindow {
-    pub(super) id: WindowId,
+    pub(crate) id: WindowId,
     pub(crate) range: Range,
     pub(crate) protection: u32,
-    /// Bus addresses of the peer, all within reach.
+    /// Bus addresses of the peer, all within reach; none if it is not.
     pub(crate) extents: ExtentTable,
     pub(super) peer: Arc<Peer>,
     /// The owner hears in another way that it is released.
@@ -123,6 +123,11 @@ pub(crate) struct RemoteWindow {
 }
 
 impl RemoteWindow {
+    /// Whether this node gets there by itself.
+    pub(crate) fn is_reached(&self) -> bool {
+        !self.extents.entries().is_empty()
+    }
+
     /// Drops a reference. If it was the last one, the owner is not told: the caller does it.
     pub(super) fn let_go(window: Arc<Self>) -> bool {
         let Some(mut window) = Arc::into_unique_or_drop(window) else {

@@ -4,7 +4,7 @@
 //!
 //! The owner pushes a window as an offer followed by its extents. Everything in them is the peer's
 //! word and checked: ranges, protection, the sum of the lengths, and that each extent is within
-//! reach. An offer that makes no sense ends the relation to the peer; one that can't be served (no
+//! reach. A window without extents is one that this end does not reach by itself (`rma/staging.rs`). An offer that makes no sense ends the relation to the peer; one that can't be served (no
 //! memory, out of reach) is answered so. An owner that keeps to what it was granted does not wait for
 //! an answer: so a window can be there that this end has not looked at. Whoever finds none looks again
 //! when all has been handled that the peer has said ([`RemoteWindows::cover_now`]); and if one was lost
@@ -274,7 +274,7 @@ impl RemoteWindows {
             .ok_or("it offers a window with an impossible range")?;
         let all = PROTECTION_READ | PROTECTION_WRITE | TRANSFERS_ONLY | UNLISTED;
         let count = u64::from(offer.extents);
-        if offer.protection & !all != 0 || count == 0 || count > offer.len >> PAGE_SHIFT {
+        if offer.protection & !all != 0 || count > offer.len >> PAGE_SHIFT {
             return Err("it offers a window with impossible properties".into());
         }
         let allowance = Allowance::take(self.channel.peer(), &self.remembered, count);
@@ -400,7 +400,8 @@ impl RemoteWindows {
     /// Makes the window of which all is there.
     fn make(&self, incoming: Incoming, allowance: Allowance) -> Result<Status, Violation> {
         let extents = incoming.extents;
-        if extents.len() != incoming.range.len() {
+        // One without any is not within reach.
+        if !extents.entries().is_empty() && extents.len() != incoming.range.len() {
             return Err("it sends extents that do not fill the window".into());
         }
         // All that can fail comes before there is a window: one that is dropped tells the peer that

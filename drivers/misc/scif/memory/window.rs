@@ -57,6 +57,8 @@ pub(crate) struct Window {
     pub(crate) id: WindowId,
     pub(crate) range: Range,
     pub(crate) protection: u32,
+    /// Which of its bytes are written to for a peer that does not reach them.
+    pub(crate) delivered_to: Range,
     /// How many words say to the peer where its memory lies.
     pub(super) packed_extents: u32,
     /// The first bus address of it, and the one behind the last.
@@ -88,6 +90,8 @@ pub(crate) struct Facts {
     /// Transfers of this end that use it.
     pub(crate) uses: u64,
     pub(crate) is_held_by_peer: bool,
+    /// Whether the peer gets there by itself.
+    pub(crate) is_reached: bool,
 }
 
 impl Facts {
@@ -149,16 +153,16 @@ impl Bounds {
 }
 
 impl Window {
-    /// A window that nobody knows of yet. EINVAL if the memory is not as large as its place. May
+    /// A window that nobody knows of yet, of which these bytes are `delivered_to`. The peer may not reach it: then it has no extents. EINVAL if the memory is not as large as its place. May
     /// sleep.
     pub(super) fn new(
         id: WindowId,
         range: Range,
         protection: u32,
-        memory: LocalMemory,
+        (memory, delivered_to): (LocalMemory, Range),
         export: Export,
     ) -> Result<Arc<Self>> {
-        if export.addresses().len() != range.len() {
+        if export.is_reached() && export.addresses().len() != range.len() {
             return Err(EINVAL);
         }
         let bounds = Bounds::of(export.addresses().entries());
@@ -168,6 +172,7 @@ impl Window {
                 id,
                 range,
                 protection,
+                delivered_to,
                 packed_extents,
                 lowest: bounds.lowest,
                 end: bounds.end,
@@ -180,6 +185,11 @@ impl Window {
             }),
             GFP_KERNEL_ACCOUNT,
         )
+    }
+
+    /// Whether the peer gets there by itself.
+    pub(super) fn is_reached(&self) -> bool {
+        self.export.is_reached()
     }
 
     /// Packed extents for the peer, each as long as can be.
@@ -227,6 +237,7 @@ impl Window {
             },
             uses: self.uses.count(),
             is_held_by_peer: self.held_by_peer.load(Relaxed),
+            is_reached: self.is_reached(),
         }
     }
 

@@ -132,6 +132,13 @@ impl Drop for ChannelUse<'_> {
 /// As [`ChannelUse`], for longer than a borrow lasts.
 pub(crate) struct OwnedChannelUse(Arc<Channel>);
 
+impl OwnedChannelUse {
+    /// Whether somebody waits for the end of this, as one of the ends is closed. Any context.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.0.uses.is_closed()
+    }
+}
+
 impl Drop for OwnedChannelUse {
     fn drop(&mut self) {
         self.0.end_use();
@@ -254,13 +261,13 @@ impl Channel {
         self.peer.doorbells.exists(number)
     }
 
-    /// See [`Subscription::new`].
+    /// See [`Peer::subscribe`].
     pub(crate) fn subscribe(
         &self,
         doorbell: u32,
         subscriber: Arc<dyn Rung>,
     ) -> Result<Subscription> {
-        Subscription::new(&self.peer.doorbells, doorbell, subscriber)
+        self.peer.subscribe(doorbell, subscriber)
     }
 
     /// Which of the path's engines copies for this channel: they spread over all that work.

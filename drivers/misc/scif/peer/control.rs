@@ -8,10 +8,13 @@
 //!    0  heartbeat  u64  counts up while the peer is alive
 //!   64  consumed   u64  how many of our messages the peer has taken out of its ring
 //!  128  farewell   u32  our nonce, once the peer will write nothing more in this session
-//! 4096  slots      256 x 64 bytes, see `logic/envelope.rs` and `logic/slots.rs`
-//! 20480 scratch    65536 bytes that mean nothing, for measuring
-//! 86016 annexes    256 x 512 bytes, one for each slot, see `logic/annex.rs`
+//!  256  slots      64 bytes each, see `logic/envelope.rs` and `logic/slots.rs`
+//!       scratch    bytes that mean nothing, for measuring
+//!       annexes    512 bytes for each slot, see `logic/annex.rs`
 //! ```
+//!
+//! How many slots there are, and how much scratch memory, follows from the aperture through which a block is
+//! reached (`logic/control_geometry.rs`).
 //!
 //! Posting never waits for the peer: what does not fit the peer's ring goes into a backlog that is
 //! flushed when the peer reports progress. A peer that makes the backlog overflow is dropped.
@@ -27,9 +30,10 @@
 
 use crate::{
     logic::{
-        annex::{
-            self,
-            Annex, //
+        annex::Annex,
+        control_geometry::{
+            ControlGeometry,
+            SLOTS_OFFSET, //
         },
         envelope::{
             Envelope,
@@ -72,30 +76,9 @@ use kernel::{
 const HEARTBEAT: usize = 0;
 const CONSUMED: usize = 64;
 const FAREWELL: usize = 128;
-const SLOTS_OFFSET: usize = 4096;
-/// Messages for which a ring has room.
-pub(super) const SLOTS: u32 = 256;
-const HALF: u64 = SLOTS as u64 / 2;
-
-/// Messages after which the reader reports its progress, if there are more.
-const REPORT_EVERY: u64 = 16;
 
 static_assert!(CONSUMED >= HEARTBEAT + 8 && FAREWELL >= CONSUMED + 8);
 static_assert!(SLOTS_OFFSET >= FAREWELL + 4 && SLOTS_OFFSET % SLOT_SIZE == 0);
-// A full ring holds two halves, see above.
-static_assert!(SLOTS.is_power_of_two() && SLOTS > 1);
-// The reader's ring for half a ring comes with a report.
-static_assert!(HALF % REPORT_EVERY == 0);
-
-/// Bytes behind the slots into which the peer may write, and from which it may read, what it likes: to
-/// see how long that takes.
-pub(crate) const SCRATCH_SIZE: usize = 64 << 10;
-const SCRATCH_OFFSET: usize = SLOTS_OFFSET + SLOTS as usize * SLOT_SIZE;
-
-const ANNEXES_OFFSET: usize = SCRATCH_OFFSET + SCRATCH_SIZE;
-
-/// Bytes of a control block.
-pub(crate) const BLOCK_SIZE: usize = ANNEXES_OFFSET + SLOTS as usize * annex::SIZE;
 
 /// Messages that may wait for room in the peer's ring: more than there are windows that can be
 /// released at once when a connection is closed.
@@ -122,7 +105,7 @@ impl AnnexOf<'_> {
     /// A private copy of so many words; none if it does not have as many.
     pub(crate) fn words(&self, count: usize) -> Option<Annex> {
         let mut annex = Annex::new();
-        let place = ANNEXES_OFFSET + self.slot as usize * annex::SIZE;
+        let place = self.ring.geometry.annex(self.slot);
         self.ring.block.read(place, annex.room_for(count)?).ok()?;
         Some(annex)
     }
@@ -152,8 +135,10 @@ pub(crate) enum Posted {
 #[pin_data]
 pub(crate) struct ControlRing {
     block: Arc<SharedMemory>,
+    geometry: ControlGeometry,
     /// Where the peer's block lies, as a bus address of the peer.
     peer_block: u64,
+    peer_geometry: ControlGeometry,
     #[pin]
     reader: Mutex<SlotReader>,
     /// How many messages the peer knows to have been taken out; written by who takes them.
@@ -170,22 +155,24 @@ pub(crate) struct ControlRing {
 }
 
 impl ControlRing {
-    /// The channel between our zeroed `block` and the peer's at `peer_block`: EFAULT if that can't
-    /// be reached.
+    /// The channel between our zeroed `block` and the peer's at `peer_block`, each with the geometry of
+    /// such a block: EFAULT if the peer's can't be reached.
     pub(super) fn new(
-        block: Arc<SharedMemory>,
-        peer_block: u64,
+        (block, geometry): (Arc<SharedMemory>, ControlGeometry),
+        (peer_block, peer_geometry): (u64, ControlGeometry),
         path: &dyn Path,
     ) -> Result<impl PinInit<Self>> {
-        path.reach(peer_block, BLOCK_SIZE as u64)?;
+        path.reach(peer_block, peer_geometry.size() as u64)?;
         if peer_block % 8 != 0 {
             return Err(EFAULT);
         }
-        let reader = SlotReader::new(SLOTS).ok_or(EINVAL)?;
-        let slots = SlotWriter::new(SLOTS).ok_or(EINVAL)?;
+        let reader = SlotReader::new(geometry.slots()).ok_or(EINVAL)?;
+        let slots = SlotWriter::new(peer_geometry.slots()).ok_or(EINVAL)?;
         Ok(pin_init!(Self {
             block,
+            geometry,
             peer_block,
+            peer_geometry,
             reader <- new_mutex!(reader, "ControlRing::reader"),
             reported: Atomic::new(0),
             writer <- new_mutex!(
@@ -203,10 +190,16 @@ impl ControlRing {
         }))
     }
 
-    /// The bus address of the peer's scratch memory.
-    pub(super) fn peer_scratch(&self) -> u64 {
+    /// Bytes of the peer's memory that mean nothing: the bus address of so many; none if it has fewer.
+    pub(super) fn peer_scratch(&self, len: usize) -> Option<u64> {
         // All of the block can be reached, as was checked.
-        self.peer_block + SCRATCH_OFFSET as u64
+        (self.peer_geometry.scratch_len() >= len)
+            .then(|| self.peer_block + self.peer_geometry.scratch() as u64)
+    }
+
+    /// For how many messages of the peer there is room.
+    pub(super) fn slots(&self) -> u32 {
+        self.geometry.slots()
     }
 
     /// Sends a message or queues it behind others. May sleep; never waits for the peer. The
@@ -224,8 +217,9 @@ impl ControlRing {
         let annex = annex.as_bytes();
         if writer.backlog.is_empty() && self.write(path, &mut writer.slots, &body, annex)? {
             let written = writer.slots.written();
+            let halves = |messages| self.peer_geometry.halves(messages);
             return Ok(
-                match before / HALF == written / HALF && written == before + 1 {
+                match halves(before) == halves(written) && written == before + 1 {
                     true => Posted::Visible,
                     false => Posted::Due,
                 },
@@ -303,10 +297,10 @@ impl ControlRing {
             return Ok(false);
         };
         if !annex.is_empty() {
-            let place = self.peer_block + (ANNEXES_OFFSET + index as usize * annex::SIZE) as u64;
+            let place = self.peer_block + self.peer_geometry.annex(index) as u64;
             path.reach(place, annex.len() as u64)?.write(0, annex)?;
         }
-        let slot = self.peer_block + (SLOTS_OFFSET + index as usize * SLOT_SIZE) as u64;
+        let slot = self.peer_block + self.peer_geometry.slot(index) as u64;
         let slot = path.reach(slot, SLOT_SIZE as u64)?;
         slot.write(0, body)?;
         // The sequence number makes the slot valid, so it must not overtake the rest.
@@ -324,7 +318,7 @@ impl ControlRing {
     pub(crate) fn take(&self) -> Result<Option<(Body, AnnexOf<'_>)>> {
         let mut reader = self.reader.lock();
         let (index, _) = reader.expected();
-        let slot = SLOTS_OFFSET + index as usize * SLOT_SIZE;
+        let slot = self.geometry.slot(index);
         let sequence = self.block.load_acquire_u64(slot + SEQUENCE_OFFSET)?;
         if !reader.is_ready(sequence).map_err(|_| EPROTO)? {
             return Ok(None);
@@ -345,7 +339,7 @@ impl ControlRing {
     /// Called by one who handles messages only.
     pub(crate) fn report(&self, path: &dyn Path, may_wait: bool) -> Result<bool> {
         let consumed = self.reader.lock().consumed();
-        if consumed == self.reported.load(Relaxed) || may_wait && consumed % REPORT_EVERY != 0 {
+        if consumed == self.reported.load(Relaxed) || may_wait && !self.geometry.is_due(consumed) {
             return Ok(false);
         }
         self.reported.store(consumed, Relaxed);
@@ -353,7 +347,7 @@ impl ControlRing {
         barrier::mb(barrier::Full);
         path.reach(self.peer_block + CONSUMED as u64, 8)?
             .write_u64(0, consumed)?;
-        Ok(consumed % HALF == 0)
+        Ok(self.geometry.is_half(consumed))
     }
 
     /// Whether all was taken out that was posted, where a node is its own peer. May sleep.
@@ -386,8 +380,8 @@ impl ControlRing {
         self.block.read_u32(FAREWELL) == Ok(nonce)
     }
 
-    /// Takes the block away from the device; the memory itself stays.
+    /// Takes the block away from the device; what is in it is not looked at any more.
     pub(crate) fn unmap(&self) {
-        self.block.unmap();
+        self.block.retire();
     }
 }

@@ -10,10 +10,7 @@
 
 use super::{
     attachment::Violation,
-    control::{
-        AnnexOf,
-        SLOTS, //
-    },
+    control::AnnexOf,
     Peer, //
 };
 use crate::{
@@ -33,15 +30,12 @@ use kernel::{
     workqueue::WorkItem,
 };
 
-/// Messages that the work item handles before others get the processor: half a ring, after which a writer is
-/// rung anyway.
-const BATCH: u32 = SLOTS / 2;
-
 impl WorkItem for Peer {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        process_control(&this, BATCH);
+        // Before others get the processor: half a ring, after which a writer is rung anyway.
+        process_control(&this, this.control.slots() / 2);
     }
 }
 
@@ -50,7 +44,7 @@ impl Peer {
     /// for the peer; not for who handles messages.
     pub(crate) fn catch_up(self: &Arc<Self>) {
         // No more than this can be there.
-        process_control(self, SLOTS);
+        process_control(self, self.control.slots());
     }
 
     /// Has what was taken out reported; says whether that is possible.

@@ -23,8 +23,21 @@ pub(super) struct Liveness {
     own_beat: Atomic<u64>,
     last_peer_beat: Atomic<u64>,
     silent_milliseconds: Atomic<u32>,
-    /// How many are left for an answer; 0 if none is waited for.
-    left_milliseconds: Atomic<u32>,
+    /// How many are left for an answer of each kind; 0 if none is waited for.
+    left_milliseconds: [Atomic<u32>; Answerer::COUNT],
+}
+
+/// What of a peer has to do something in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answerer {
+    /// What copies for this node.
+    Pushes,
+    /// What empties slots.
+    Staging,
+}
+
+impl Answerer {
+    const COUNT: usize = 2;
 }
 
 impl Liveness {
@@ -34,30 +47,41 @@ impl Liveness {
             own_beat: Atomic::new(0),
             last_peer_beat: Atomic::new(0),
             silent_milliseconds: Atomic::new(0),
-            left_milliseconds: Atomic::new(0),
+            left_milliseconds: [const { Atomic::new(0) }; Answerer::COUNT],
         }
     }
 
     /// How long there is from now on for an answer; none if none is waited for.
-    pub(super) fn expect_answer_within(&self, milliseconds: Option<u32>) {
-        self.left_milliseconds
-            .store(milliseconds.unwrap_or(0), Relaxed);
+    pub(super) fn expect_answer_within(&self, whose: Answerer, milliseconds: Option<u32>) {
+        if let Some(left) = self.left_milliseconds.get(whose as usize) {
+            left.store(milliseconds.unwrap_or(0), Relaxed);
+        }
+    }
+
+    /// As [`Self::expect_answer_within`], if one is waited for.
+    pub(super) fn extend_answer(&self, whose: Answerer, milliseconds: u32) {
+        if let Some(word) = self.left_milliseconds.get(whose as usize) {
+            let left = word.load(Relaxed);
+            if left != 0 {
+                let _ = word.cmpxchg(left, milliseconds, Relaxed);
+            }
+        }
     }
 
     /// Whether an answer is late, `milliseconds` after the last look.
     pub(super) fn is_overdue(&self, milliseconds: u32) -> bool {
-        let left = self.left_milliseconds.load(Relaxed);
-        if left == 0 {
-            return false;
+        let mut overdue = false;
+        for word in &self.left_milliseconds {
+            match word.load(Relaxed) {
+                0 => (),
+                left if left <= milliseconds => overdue = true,
+                left => {
+                    // If it has just been said anew, that counts.
+                    let _ = word.cmpxchg(left, left - milliseconds, Relaxed);
+                }
+            }
         }
-        if left <= milliseconds {
-            return true;
-        }
-        // If it has just been said anew, that counts.
-        let _ = self
-            .left_milliseconds
-            .cmpxchg(left, left - milliseconds, Relaxed);
-        false
+        overdue
     }
 
     /// The next sign of life of this side.
@@ -101,13 +125,27 @@ mod tests {
     fn an_answer_is_late_when_its_time_is_over() {
         let liveness = Liveness::new(100);
         assert!(!liveness.is_overdue(u32::MAX));
-        liveness.expect_answer_within(Some(100));
+        let expect = |left| liveness.expect_answer_within(Answerer::Pushes, left);
+        expect(Some(100));
         assert!(!liveness.is_overdue(60));
         assert!(liveness.is_overdue(40));
-        liveness.expect_answer_within(Some(100));
+        expect(Some(100));
         assert!(!liveness.is_overdue(99));
-        liveness.expect_answer_within(None);
+        expect(None);
         assert!(!liveness.is_overdue(99));
+        // Who gives a part of it has more time; who owes nothing needs none.
+        liveness.extend_answer(Answerer::Pushes, 10);
+        assert!(!liveness.is_overdue(99));
+        expect(Some(10));
+        liveness.extend_answer(Answerer::Pushes, 100);
+        assert!(!liveness.is_overdue(99));
+        expect(None);
+        // One that is in time does not speak for the other.
+        liveness.expect_answer_within(Answerer::Staging, Some(100));
+        expect(Some(200));
+        assert!(!liveness.is_overdue(60));
+        expect(None);
+        assert!(liveness.is_overdue(60));
     }
 
     #[test]

@@ -15,13 +15,13 @@ use super::trial::TrialSite;
 use crate::{
     arguments::Direction,
     logic::{
+        control_geometry::SCRATCH_SIZE,
         crossover::{
             limit,
             Sample, //
         },
         plan::Segment, //
     },
-    peer::control::SCRATCH_SIZE,
     sync::once::Once,
     sys::{
         busy_wait::now,
@@ -97,7 +97,8 @@ impl Bench<'_> {
     fn by_processor(&mut self, direction: Direction, len: usize) -> Result<u64> {
         let peer = self.site.peer;
         let _inside = peer.enter().ok_or(ENODEV)?;
-        let place = peer.path().reach(peer.scratch(), len as u64)?;
+        let place = peer.scratch(len).ok_or(ENODEV)?;
+        let place = peer.path().reach(place, len as u64)?;
         let bytes = self.bytes.get_mut(..len).ok_or(EINVAL)?;
         let start = now();
         match direction {

@@ -18,6 +18,7 @@ use super::{
         Marks, //
     },
     signal::Signal,
+    staging::Staging,
     transfers::Transfers, //
 };
 use crate::{
@@ -75,6 +76,7 @@ pub(crate) struct Fences {
     marks: Arc<Marks>,
     windows: Arc<Windows>,
     remote_windows: Arc<RemoteWindows>,
+    staging: Arc<Staging>,
     next_token: Atomic<u32>,
     /// What we have asked the peer; the answer once it is there.
     #[pin]
@@ -93,11 +95,13 @@ impl Fences {
     ) -> impl PinInit<Self> {
         let (channel, marks) = (channel.clone(), transfers.marks.clone());
         let (windows, remote_windows) = (windows.clone(), remote_windows.clone());
+        let staging = transfers.staging().clone();
         pin_init!(Self {
             channel,
             marks,
             windows,
             remote_windows,
+            staging,
             next_token: Atomic::new(1),
             questions <- new_spinlock!(RBTree::new(), "Fences::questions"),
             peer_last: Atomic::new(0),
@@ -230,7 +234,7 @@ impl Fences {
         // While windows are in use the session, and with it the mappings, stays.
         let _inside = self.channel.enter().ok_or(ENODEV)?;
         // Looked up here for the peer, too, so that the caller hears of mistakes.
-        let made = || Signal::new(&self.windows, &self.remote_windows, local, remote);
+        let made = || self.make_signal(local, remote);
         let signal = made()
             .or_else(|error| {
                 // The window may be among what the peer has said by now.
@@ -248,6 +252,7 @@ impl Fences {
                 let begun = self.channel.begin_use();
                 let _use = begun.map_err(|error| self.channel.end_or(error))?;
                 self.marks
+                    .as_arc_borrow()
                     .defer(self.marks.last_issued(), Action::Signal(signal))
             }
             Origin::Peer => {
@@ -261,6 +266,15 @@ impl Fences {
                 })
             }
         }
+    }
+
+    fn make_signal(
+        &self,
+        local: Option<SignalTarget>,
+        remote: Option<SignalTarget>,
+    ) -> Result<Signal> {
+        let (windows, remote_windows) = (&self.windows, &self.remote_windows);
+        Signal::new(windows, remote_windows, &self.staging, local, remote)
     }
 
     /// How many questions the peer has not answered. Any context.
@@ -344,7 +358,12 @@ impl Fences {
         let sequence = Sequence(sequence);
         if sequence > self.marks.last_issued() {
             self.marks.answer(token, Status::Unknown);
-        } else if self.marks.defer(sequence, Action::Answer(token)).is_err() {
+        } else if self
+            .marks
+            .as_arc_borrow()
+            .defer(sequence, Action::Answer(token))
+            .is_err()
+        {
             self.marks.answer(token, Status::NoMemory);
         }
     }
@@ -365,15 +384,11 @@ impl Fences {
             offset: offset as i64,
             value,
         };
-        let queued = Signal::new(
-            &self.windows,
-            &self.remote_windows,
-            receivers.map(target),
-            senders.map(target),
-        )
-        .and_then(|signal| {
-            self.marks
-                .defer(self.marks.last_issued(), Action::Signal(signal))
+        let made = self.make_signal(receivers.map(target), senders.map(target));
+        let queued = made.and_then(|signal| {
+            let last = self.marks.last_issued();
+            let marks = self.marks.as_arc_borrow();
+            marks.defer(last, Action::Signal(signal))
         });
         let status = match queued {
             Ok(()) => Status::Done,

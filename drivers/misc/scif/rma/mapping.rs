@@ -76,6 +76,8 @@ pub(crate) struct Mappings {
     next_id: Atomic<u64>,
     #[pin]
     table: Mutex<Table>,
+    /// It was said that some windows can't be mapped.
+    said_unreachable: Atomic<bool>,
 }
 
 impl Mappings {
@@ -90,6 +92,7 @@ impl Mappings {
                     },
                     "Mappings::table"
                 ),
+                said_unreachable: Atomic::new(false),
             }),
             GFP_KERNEL,
         )
@@ -195,7 +198,7 @@ impl Drop for Mapping {
 /// Maps the windows of the channel's other end that hold the wanted range into an area of the
 /// caller; `all` are the mappings of that peer. May sleep.
 ///
-/// ENXIO for a gap, EACCES for more than the windows allow, EINVAL for a private mapping.
+/// ENXIO for a gap, EOPNOTSUPP for what this node does not reach by itself, EACCES for more than the windows allow, EINVAL for a private mapping.
 pub(crate) fn map(
     channel: &Channel,
     windows: &RemoteWindows,
@@ -223,6 +226,15 @@ pub(crate) fn map(
     let covered = windows.cover_for_long(range, protection);
     // If the connection has ended meanwhile, which takes windows away, that is said.
     let windows = covered.map_err(|error| channel.end_or(error))?;
+    if windows.iter().any(|piece| !piece.window.is_reached()) {
+        if !all.said_unreachable.xchg(true, Relaxed) {
+            pr_notice!(
+                "windows of node {} can't be mapped that this node does not reach by itself; scif_readfrom() and scif_writeto() do for them, the transfers are staged\n",
+                channel.node()
+            );
+        }
+        return Err(EOPNOTSUPP);
+    }
     let write_combined = is_write_combined(channel, &windows)?;
     let id = all.next_id.fetch_add(1, Relaxed);
     let mapping = Arc::new(

@@ -136,6 +136,13 @@ impl Progress {
     }
 }
 
+impl Action {
+    /// Whether it may have to wait for the peer.
+    fn waits(&self) -> bool {
+        matches!(self, Self::Signal(signal) if signal.waits())
+    }
+}
+
 struct Deferred {
     sequence: Sequence,
     action: Action,
@@ -338,8 +345,9 @@ impl Marks {
     // ----- what is deferred --------------------------------------------------------------------
 
     /// Does something once all transfers up to `sequence` have ended. ENOMEM if too much waits
-    /// already. May sleep.
-    pub(super) fn defer(&self, sequence: Sequence, action: Action) -> Result {
+    /// already. May sleep, does not wait for the peer.
+    pub(super) fn defer(self: ArcBorrow<'_, Self>, sequence: Sequence, action: Action) -> Result {
+        let waits = action.waits();
         let new = Deferred { sequence, action };
         let refused = {
             let mut deferred = self.deferred.lock();
@@ -360,7 +368,10 @@ impl Marks {
         }
         // Counted first, then looked at, as a completion does it the other way round.
         barrier::smp_mb(barrier::Full);
-        self.run_deferred();
+        self.run_due(false);
+        if waits && self.is_complete(sequence) {
+            self.schedule_deferred();
+        }
         if self.deferred_count.load(Relaxed) > 0 {
             self.announce();
         }
@@ -379,11 +390,16 @@ impl Marks {
 
     /// Runs what waits behind transfers that have ended. May sleep.
     pub(crate) fn run_deferred(&self) {
+        self.run_due(true);
+    }
+
+    /// As [`Self::run_deferred`]; not what may have to wait for the peer, unless this `may_wait`, too.
+    fn run_due(&self, may_wait: bool) {
         // With a peer that is lost, it is forgotten. What signals hold goes inside the peer.
         let Some(_inside) = self.channel.enter() else {
             return;
         };
-        while let Some(due) = self.take_due() {
+        while let Some(due) = self.take_due(may_wait) {
             match due.action {
                 Action::Answer(token) => {
                     let failed = self.state.lock().failed_for_peer.take(due.sequence);
@@ -413,11 +429,11 @@ impl Marks {
         }
     }
 
-    fn take_due(&self) -> Option<Deferred> {
+    fn take_due(&self, may_wait: bool) -> Option<Deferred> {
         let mut deferred = self.deferred.lock();
-        let position = deferred
-            .iter()
-            .position(|deferred| self.is_complete(deferred.sequence));
+        let position = deferred.iter().position(|deferred| {
+            self.is_complete(deferred.sequence) && (may_wait || !deferred.action.waits())
+        });
         let due = position.and_then(|position| deferred.remove(position).ok());
         self.deferred_count.store(deferred.len(), Relaxed);
         due

@@ -9,6 +9,11 @@ use crate::memory::{
 };
 use kernel::prelude::*;
 
+/// Whether this end gets to all of these by itself.
+pub(super) fn are_reached(pieces: &Few<RemotePiece>) -> bool {
+    pieces.iter().all(|piece| piece.window.is_reached())
+}
+
 /// Both sides of a transfer: pieces of memory, in order, and as long as the transfer.
 pub(super) struct Sides {
     // Dropped in this order.

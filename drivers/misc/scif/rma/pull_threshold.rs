@@ -13,10 +13,10 @@
 use super::trial::TrialSite;
 use crate::{
     logic::{
+        control_geometry::SCRATCH_SIZE,
         plan::Segment,
         pull_threshold::even_at, //
     },
-    peer::control::SCRATCH_SIZE,
     sync::once::Once,
     sys::{
         current,

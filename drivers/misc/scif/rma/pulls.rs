@@ -13,6 +13,9 @@
 //! for any other reason (`memory/exports.rs`). One that does not answer one of them for long is lost, as the
 //! engine of this end would have been given up: nobody waits without a limit.
 //!
+//! Where this end does not reach, the peer *must*: then it does it in whatever way it can, and what it does
+//! not want fails.
+//!
 //! Lock: `table` is a leaf.
 
 use super::transfer::{
@@ -28,15 +31,25 @@ use crate::{
         messages::{
             Message,
             Status,
-            WindowId, //
+            WindowId,
+            PUSH_ORDERED,
+            PUSH_SURELY, //
         },
     },
     memory::windows::Windows,
     peer::{
         channel::Channel,
+        Answerer,
         Peer, //
     },
     sync::outcome::Outcome,
+    sys::{
+        current,
+        wait::{
+            new_wait_queue,
+            WaitQueue, //
+        }, //
+    },
 };
 use kernel::{
     impl_has_work, new_spinlock, new_work,
@@ -74,6 +87,13 @@ const MOST_BYTES: u64 = 1 << 30;
 /// A peer that has not answered one for so long is not able to any more: its engine would have been given
 /// up long before, and copies all that can be asked for in less.
 const LIMIT: Delta = Delta::from_secs(120);
+
+/// Whether the peer has to, as this end's engine can't read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Must {
+    Yes,
+    No,
+}
 
 /// Where the peer is to write.
 #[derive(Clone, Copy)]
@@ -124,6 +144,9 @@ pub(crate) struct Pulls {
     table: SpinLock<Table>,
     /// It has said that it has no engine.
     in_vain: Atomic<bool>,
+    /// Woken when there may be room for another one.
+    #[pin]
+    room: WaitQueue,
 }
 
 /// See the head of this file.
@@ -133,6 +156,7 @@ pub(super) struct Pull {
     number: u64,
     direction: Direction,
     bytes: u64,
+    must: Must,
     synchronous: bool,
     completion: Arc<dyn Completion>,
     /// Which of the path's engines reads if the peer's does not write.
@@ -173,12 +197,17 @@ impl Completion for Pull {
 }
 
 impl Pull {
-    fn new(channel: &Arc<Channel>, engine: Option<usize>, request: &Request) -> Result<Arc<Self>> {
+    fn new(
+        channel: &Arc<Channel>,
+        (engine, must): (Option<usize>, Must),
+        request: &Request,
+    ) -> Result<Arc<Self>> {
         let init = pin_init!(Self {
             channel: channel.clone(),
             number: request.number,
             direction: request.direction,
             bytes: request.bytes(),
+            must,
             synchronous: request.synchronous,
             completion: request.completion.clone(),
             engine,
@@ -192,6 +221,34 @@ impl Pull {
     /// None while it runs. Any context.
     pub(super) fn result(&self) -> Option<Result> {
         self.outcome.result()
+    }
+
+    /// Asks the peer, which knows it by this token from now on.
+    fn ask(&self, token: u32, ordered: bool, (source, destination): (u64, Destination)) {
+        let (window, destination) = match destination {
+            Destination::Registered(offset) => (0, offset),
+            Destination::Unlisted(window, offset) => (window.0, offset),
+        };
+        let mut how = 0;
+        if ordered {
+            how |= PUSH_ORDERED;
+        }
+        if self.must == Must::Yes {
+            how |= PUSH_SURELY;
+        }
+        // A channel over which something is read has another end, and a peer that can't be told is lost,
+        // which ends it.
+        let _ = self.channel.remote().and_then(|target| {
+            self.channel.post(&Message::PushWanted {
+                target,
+                token,
+                how,
+                source,
+                destination,
+                len: self.bytes,
+                window,
+            })
+        });
     }
 
     /// It has ended; called once. Soft interrupt context, or any other but hard interrupts.
@@ -224,6 +281,7 @@ impl Pulls {
                     "Pulls::table"
                 ),
                 in_vain: Atomic::new(false),
+                room <- new_wait_queue!("scif::Pulls::room"),
             }),
             GFP_KERNEL,
         )
@@ -244,28 +302,53 @@ impl Pulls {
         (source, destination): (u64, Destination),
         request: Request,
     ) -> Result<Arc<Pull>, Request> {
-        let (len, ordered) = (request.bytes(), request.parts.1 > 0);
-        let Ok(target) = channel.remote() else {
+        let Ok(pull) = Pull::new(channel, (engine, Must::No), &request) else {
             return Err(request);
         };
-        let (window, destination) = match destination {
-            Destination::Registered(offset) => (0, offset),
-            Destination::Unlisted(window, offset) => (window.0, offset),
-        };
-        let Ok(pull) = Pull::new(channel, engine, &request) else {
-            return Err(request);
-        };
+        let ordered = request.parts.1 > 0;
         let token = self.add(&pull, request)?;
-        // A peer that can't be told is lost, which ends it.
-        let _ = channel.post(&Message::PushWanted {
-            target,
-            token,
-            ordered: ordered.into(),
-            source,
-            destination,
-            len,
-            window,
-        });
+        pull.ask(token, ordered, (source, destination));
+        Ok(pull)
+    }
+
+    /// As [`Self::start`], for what this end can't read. Waits for room. Gives the request back with an error
+    /// if the peer is lost, or the caller is killed.
+    pub(super) fn start_surely(
+        &self,
+        channel: &Arc<Channel>,
+        places: (u64, Destination),
+        request: Request,
+    ) -> Result<Arc<Pull>, (Request, Error)> {
+        let pull = match Pull::new(channel, (None, Must::Yes), &request) {
+            Ok(pull) => pull,
+            Err(error) => return Err((request, error)),
+        };
+        let ordered = request.parts.1 > 0;
+        let mut left = request;
+        let token = loop {
+            match self.add(&pull, left) {
+                Ok(token) => break token,
+                Err(request) => left = request,
+            }
+            let has_room = || {
+                let table = self.table.lock();
+                (table.closed || table.has_room(pull.bytes)).then_some(())
+            };
+            // Room that is there already is not what was lacking.
+            if has_room().is_some() {
+                current::reschedule();
+                let error = match self.table.lock().closed {
+                    true => ENODEV,
+                    false if current::is_being_killed() => EINTR,
+                    false => ENOMEM,
+                };
+                return Err((left, error));
+            }
+            if let Err(error) = self.room.wait_killable(has_room) {
+                return Err((left, error));
+            }
+        };
+        pull.ask(token, ordered, places);
         Ok(pull)
     }
 
@@ -302,6 +385,7 @@ impl Pulls {
             self.watch(&table);
             node
         };
+        self.room.wake_all();
         Some(node.to_key_value().1)
     }
 
@@ -312,7 +396,7 @@ impl Pulls {
             let left = (LIMIT - oldest.since.elapsed()).as_millis();
             u32::try_from(left).unwrap_or(0).max(1)
         });
-        self.peer.expect_answer_within(left);
+        self.peer.expect_answer_within(Answerer::Pushes, left);
     }
 
     /// The peer has answered. Called by the control work.
@@ -324,6 +408,11 @@ impl Pulls {
         match status {
             Status::Done => asked.end(Ok(())),
             Status::TransferFailed => asked.end(Err(EIO)),
+            refused if asked.pull.must == Must::Yes => asked.end(Err(match refused {
+                Status::NoMemory => ENOMEM,
+                Status::Unknown => ENXIO,
+                _ => EIO,
+            })),
             refused => {
                 if refused == Status::OutOfReach {
                     self.in_vain.store(true, Relaxed);
@@ -364,10 +453,11 @@ impl Pulls {
 
     /// The peer is lost: ends all, for good. May sleep.
     pub(crate) fn lost(&self) {
+        self.table.lock().closed = true;
+        self.room.wake_all();
         loop {
             let first = {
-                let mut table = self.table.lock();
-                table.closed = true;
+                let table = self.table.lock();
                 let first = table.asked.keys().next().copied();
                 first
             };
@@ -380,10 +470,15 @@ impl Pulls {
 }
 
 impl Table {
+    /// Whether there are few enough for another one; one by itself may be of any size.
+    fn has_room(&self, bytes: u64) -> bool {
+        let sum = self.bytes.saturating_add(bytes);
+        self.count == 0 || self.count < MOST && sum <= MOST_BYTES
+    }
+
     /// None if there are too many, or the peer is lost.
     fn free_token(&mut self, bytes: u64) -> Option<u32> {
-        let sum = self.bytes.saturating_add(bytes);
-        if self.closed || self.count >= MOST || sum > MOST_BYTES {
+        if self.closed || !self.has_room(bytes) {
             return None;
         }
         // There are fewer of them than numbers.

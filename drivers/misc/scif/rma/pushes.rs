@@ -13,7 +13,13 @@
 //! Locks: `waiting` is one that may sleep, `ended` is taken in soft interrupts; both are leaves.
 
 use super::{
+    cpu_copy,
+    pieces::are_reached,
     pulls,
+    staging::{
+        Patience,
+        Staging, //
+    },
     transfer::{
         Completion,
         Ended,
@@ -22,6 +28,7 @@ use super::{
     },
 };
 use crate::{
+    arguments::Direction,
     logic::messages::{
         Message,
         Status, //
@@ -51,6 +58,18 @@ use kernel::{
 /// How many of a peer there can be at once, until they are answered: a peer does not ask for more.
 const MOST: usize = pulls::MOST;
 
+/// Maps what is to be read for an engine. May sleep.
+fn map_for(route: &EngineRoute, request: &Request) -> Result {
+    let mut pieces = request.sides.local.iter();
+    pieces.try_for_each(|piece| piece.memory().map_for(route))
+}
+
+/// How a copy is made: by one of the path's engines; or not by that alone, though it may help.
+pub(super) enum How {
+    ByEngine(usize),
+    ByHand(Option<usize>),
+}
+
 /// A copy that was asked for and has not begun.
 struct Wanted {
     /// Which of the path's engines makes it.
@@ -58,10 +77,56 @@ struct Wanted {
     request: Request,
 }
 
+/// A copy that no engine can make by itself: by CPU, or through slots of the peer. Each has a thread, so that
+/// those that have much to copy do not keep others waiting.
+#[pin_data]
+struct ByHand {
+    pushes: Arc<Pushes>,
+    /// Which of the path's engines fills slots, if one does.
+    engine: Option<usize>,
+    #[pin]
+    request: SpinLockIrq<Option<Request>>,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for ByHand { self.work }
+}
+
+impl WorkItem for ByHand {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let request = this.request.lock().take();
+        if let Some(request) = request {
+            this.pushes.copy_by_hand(this.engine, request);
+        }
+    }
+}
+
+impl ByHand {
+    fn enqueue(pushes: &Arc<Pushes>, engine: Option<usize>, request: Request) -> Result {
+        let this = Arc::pin_init(
+            pin_init!(Self {
+                pushes: pushes.clone(),
+                engine,
+                request <- new_spinlock_irq!(Some(request), "ByHand::request"),
+                work <- new_work!("ByHand::work"),
+            }),
+            GFP_KERNEL,
+        )?;
+        // It is enqueued once, so this can't fail.
+        let _ = pushes.peer.queues().copies.enqueue(this);
+        Ok(())
+    }
+}
+
 /// Those of one peer.
 #[pin_data]
 pub(crate) struct Pushes {
     peer: Arc<Peer>,
+    staging: Arc<Staging>,
     /// How many there are.
     count: Atomic<usize>,
     #[pin]
@@ -136,11 +201,12 @@ impl Completion for Pushes {
 
 impl Pushes {
     /// None yet. May sleep.
-    pub(super) fn new(peer: &Arc<Peer>) -> Result<Arc<Self>> {
+    pub(super) fn new(peer: &Arc<Peer>, staging: &Arc<Staging>) -> Result<Arc<Self>> {
         let ended = KVec::with_capacity(MOST, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
+                staging: staging.clone(),
                 count: Atomic::new(0),
                 waiting <- new_mutex!(KVVec::new(), "Pushes::waiting"),
                 ended <- new_spinlock_irq!(ended, "Pushes::ended"),
@@ -152,19 +218,22 @@ impl Pushes {
     }
 
     /// The peer has asked for something: starts what `prepare` makes of it, for one of the path's
-    /// engines, or says why not. Called by the control work.
+    /// engines, or without, or says why not. Called by the control work.
     pub(super) fn wanted(
         self: &Arc<Self>,
         token: u32,
-        prepare: impl FnOnce(Arc<Self>) -> Result<(usize, Request)>,
+        prepare: impl FnOnce(Arc<Self>) -> Result<(How, Request)>,
     ) {
         if self.count.fetch_add(1, Relaxed) >= MOST {
             self.refuse(token, ENOMEM);
             return;
         }
-        let queued = prepare(self.clone()).and_then(|(engine, request)| {
+        let queued = prepare(self.clone()).and_then(|(how, request)| {
+            let engine = match how {
+                How::ByHand(engine) => return ByHand::enqueue(self, engine, request),
+                How::ByEngine(engine) => Some(engine),
+            };
             let mut waiting = self.waiting.lock();
-            let engine = Some(engine);
             // A request that finds no place is dropped after the lock.
             waiting.reserve(1, GFP_KERNEL)?;
             let _ = waiting.push_within_capacity(Wanted { engine, request });
@@ -193,11 +262,7 @@ impl Pushes {
 
     /// Maps what is to be read, which can take long, and has it copied.
     fn start(self: ArcBorrow<'_, Self>, route: &EngineRoute, request: Request) {
-        let mapped = {
-            let mut pieces = request.sides.local.iter();
-            pieces.try_for_each(|piece| piece.memory().map_for(route))
-        };
-        match mapped {
+        match map_for(route, &request) {
             // Its end is told in any case.
             Ok(()) => drop(Transfer::start(route, request)),
             Err(_) => {
@@ -206,6 +271,29 @@ impl Pushes {
                 self.note(token, Status::NoMemory);
             }
         }
+    }
+
+    /// Copies without an engine that could do it alone.
+    fn copy_by_hand(&self, engine: Option<usize>, request: Request) {
+        if are_reached(&request.sides.remote) {
+            let copied =
+                cpu_copy::copy(&self.peer, Direction::Write, &request.sides, request.parts);
+            request.completion.as_arc_borrow().transfer_ended(&Ended {
+                number: request.number,
+                direction: Direction::Write,
+                bytes: request.bytes(),
+                result: copied,
+                is_reported: false,
+            });
+            return;
+        }
+        let path = self.peer.path();
+        let route = path.engine(engine);
+        let route = route.filter(|route| map_for(route, &request).is_ok());
+        // Its end is told in any case.
+        let _ = self
+            .staging
+            .write(request, route, Patience::Uninterruptible);
     }
 
     /// Has the peer told. Soft interrupt context, or any other but hard interrupts.

@@ -43,7 +43,7 @@ pub(crate) struct RemotePages {
 
 impl RemotePages {
     /// The pages of a range that lies in one window: ENXIO if there is none,
-    /// EACCES if it is for transfers only. May sleep.
+    /// EOPNOTSUPP if this node does not reach it by itself, EACCES if it is for transfers only. May sleep.
     pub(crate) fn new(channel: &Channel, windows: &RemoteWindows, range: Range) -> Result<Self> {
         channel.check_established()?;
         let _inside = channel.enter().ok_or(ENODEV)?;
@@ -53,6 +53,9 @@ impl RemotePages {
         let piece = pieces.pop().ok_or(ENXIO)?;
         if !pieces.is_empty() {
             return Err(ENXIO);
+        }
+        if !piece.window.is_reached() {
+            return Err(EOPNOTSUPP);
         }
         let count = (piece.len >> PAGE_SHIFT) as usize;
         let mut physical = KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;

@@ -7,6 +7,14 @@
 //! both. The windows are taken into use when the signal is made, so unregistering them does not end
 //! it.
 
+use super::{
+    staging::{
+        Outbox,
+        Staged,
+        Staging, //
+    },
+    transfer::Surroundings,
+};
 use crate::{
     arguments::{
         SignalTarget,
@@ -35,6 +43,8 @@ const SIZE: u64 = 8;
 pub(super) struct Signal {
     local: Option<(LocalPiece, u64)>,
     remote: Option<(RemotePiece, u64)>,
+    /// For what is remote, if this end does not reach it.
+    outbox: Option<Arc<Outbox>>,
 }
 
 /// The range of a value. EINVAL unless it is aligned to 4 bytes and inside one page, ENXIO if there
@@ -53,6 +63,7 @@ impl Signal {
     pub(super) fn new(
         windows: &Arc<Windows>,
         remote_windows: &RemoteWindows,
+        staging: &Staging,
         local: Option<SignalTarget>,
         remote: Option<SignalTarget>,
     ) -> Result<Self> {
@@ -70,11 +81,24 @@ impl Signal {
             }
             None => None,
         };
-        Ok(Self { local, remote })
+        let outbox = match &remote {
+            Some((piece, _)) if !piece.window.is_reached() => Some(staging.outbox()?.clone()),
+            _ => None,
+        };
+        Ok(Self {
+            local,
+            remote,
+            outbox,
+        })
+    }
+
+    /// Whether giving it may have to wait for the peer.
+    pub(super) fn waits(&self) -> bool {
+        self.outbox.is_some()
     }
 
     /// Stores the values. May sleep. The caller is inside the peer.
-    pub(super) fn give(&self, channel: &Channel) {
+    pub(super) fn give(self, channel: &Arc<Channel>) {
         if let Some((piece, value)) = &self.local {
             // The window allows it, and the value lies in one page of it.
             let _ = piece
@@ -82,17 +106,41 @@ impl Signal {
                 .pages
                 .store_u64(piece.offset as usize, *value);
         }
-        if let Some((piece, value)) = &self.remote {
+        if let Some((piece, value)) = self.remote {
+            if let Some(outbox) = &self.outbox {
+                // Whoever waits for it would do so for ever. All other errors say that the peer is lost, or has
+                // closed.
+                if store_staged(channel, outbox, piece, value) == Err(ENOMEM) {
+                    channel.fail("no memory for a signal to it");
+                }
+                return;
+            }
             // A peer that has closed has its memory back.
             let Ok(_use) = channel.begin_use() else {
                 return;
             };
             // The signal must not overtake what it stands for.
             flush_writes();
-            let _ = store_remote(channel, piece, *value);
+            let _ = store_remote(channel, &piece, value);
             flush_writes();
         }
     }
+}
+
+/// Comes after what was put into slots before, which is there already.
+fn store_staged(
+    channel: &Arc<Channel>,
+    outbox: &Arc<Outbox>,
+    piece: RemotePiece,
+    value: u64,
+) -> Result {
+    let surroundings = Surroundings {
+        peer: channel.enter_owned().ok_or(ENODEV)?,
+        channel: Some(channel.begin_owned_use()?),
+    };
+    Staged::start_unnoticed(piece, surroundings, |staged, piece| {
+        outbox.put_value(staged, piece, value)
+    })
 }
 
 fn store_remote(channel: &Channel, piece: &RemotePiece, value: u64) -> Result {

@@ -88,7 +88,6 @@ pub(super) trait Completion: Send + Sync {
 /// before the session may go.
 pub(super) struct Surroundings {
     /// None for who has no channel.
-    #[expect(dead_code)]
     pub(super) channel: Option<OwnedChannelUse>,
     pub(super) peer: PeerUse,
 }

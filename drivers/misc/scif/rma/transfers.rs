@@ -8,7 +8,8 @@
 //!
 //! Which way: `SCIF_RMA_USECPU`, or no engine, means CPU. Otherwise the engine of the channel, except
 //! for what the CPU copies faster (`crossover.rs`). An engine that has stopped is no engine. Large reads
-//! may be left to the peer's engine: `transfers/pulled.rs`, and for the peer `transfers/pushed.rs`.
+//! may be left to the peer's engine: `transfers/pulled.rs`, and for the peer `transfers/pushed.rs`. Where
+//! this end does not reach, another way has to do: `transfers/staged.rs`.
 //!
 //! `SCIF_RMA_ORDERED`: the part in the last cache line of the source goes last, by itself.
 
@@ -20,8 +21,12 @@ use super::{
         Marks,
         Progress, //
     },
-    pieces::Sides,
+    pieces::{
+        are_reached,
+        Sides, //
+    },
     registration_cache::RegistrationCache,
+    staging::Staging,
     transfer::{
         Ended,
         Request,
@@ -67,6 +72,7 @@ use kernel::{
 
 mod pulled;
 pub(crate) mod pushed;
+mod staged;
 
 /// Where the local side of a transfer comes from.
 enum Source {
@@ -82,6 +88,8 @@ struct Way<'a> {
     route: Option<&'a EngineRoute>,
     /// The peer is asked first.
     by_peer: bool,
+    /// Only the peer can, or its slots do.
+    is_unreached: bool,
 }
 
 /// See the head of this file.
@@ -130,6 +138,11 @@ impl Transfers {
     /// Whether there ever was one, or memory was kept for one.
     pub(crate) fn were_used(&self) -> bool {
         self.marks.were_used() || self.cache.was_used()
+    }
+
+    /// What those go through that one side does not reach.
+    pub(super) fn staging(&self) -> &Arc<Staging> {
+        &self.ways.staging
     }
 
     /// How they go, for people. Any context.
@@ -182,7 +195,11 @@ impl Transfers {
     ) -> Way<'_> {
         let route = self.choose_engine(direction, start_of(local), remote, options);
         let by_peer = route.is_some() && self.may_be_pulled(direction, local, remote, options);
-        Way { route, by_peer }
+        Way {
+            route,
+            by_peer,
+            is_unreached: false,
+        }
     }
 
     /// The engine for a transfer; none if it is for the CPU.
@@ -239,8 +256,13 @@ impl Transfers {
         let source = self.source(&mut way, direction, local, remote_range, options)?;
         let surroundings = self.enter()?;
         // Looked up now: who pins for long must not begin what the peer thinks is over.
+        let pieces = self.cover_remote(remote_range, remote_need)?;
+        way.is_unreached = !are_reached(&pieces);
+        if way.is_unreached && direction == Direction::Read {
+            way.route = None;
+        }
         let sides = Sides {
-            remote: self.cover_remote(remote_range, remote_need)?,
+            remote: pieces,
             local: self.local_pieces(source, local_need, way.route)?,
         };
         let visible_from = match direction {
@@ -266,6 +288,9 @@ impl Transfers {
     }
 
     fn carry_out(&self, way: &Way<'_>, request: Request, local: &LocalSide, remote: i64) -> Result {
+        if way.is_unreached {
+            return self.copy_unreached(way.route, request, local, remote);
+        }
         let request = match way.by_peer {
             true => match self.copy_by_peer(request, remote, local) {
                 Ok(result) => return result,
@@ -297,7 +322,7 @@ impl Transfers {
         };
         // Looked at first, so that what is pinned is no more than there are windows for.
         let (_, remote_need) = direction.needs();
-        drop(self.cover_remote(remote, remote_need)?);
+        way.is_unreached = !are_reached(&self.cover_remote(remote, remote_need)?);
         self.take_memory_for(way, memory, direction, options)
     }
 
@@ -378,15 +403,10 @@ impl Transfers {
             return Ok(());
         }
         route.engine.hurry(|| transfer.result().is_some());
-        let waiters = self.channel.waiters()?;
-        let result = match is_lent {
-            // Whoever is told of an end takes the memory back. The engine sees to it that there is one.
-            true => waiters.wait_uninterruptible(|| transfer.result()),
-            false => waiters.wait_killable(|| transfer.result())?,
-        };
+        let result = self.wait_for(is_lent, || transfer.result());
         drop(transfer);
         route.engine.release_ended();
-        result.map_err(|error| self.marks.transfer_error(error))
+        result
     }
 
     fn copy_by_cpu(&self, request: Request) -> Result {
@@ -412,7 +432,8 @@ impl Transfers {
         options: TransferOptions,
     ) -> Result<Source> {
         let writable = direction == Direction::Read;
-        let outlives = way.route.is_some() && !options.synchronous;
+        let is_lent_to_others = way.route.is_some() || way.is_unreached;
+        let outlives = is_lent_to_others && !options.synchronous;
         let take = |account| self.take_memory(memory, writable, account, options.use_cache);
         match take(outlives || way.by_peer) {
             Err(EAGAIN) if way.by_peer && !outlives => {

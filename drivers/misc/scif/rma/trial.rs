@@ -7,9 +7,11 @@
 //! transfers (`transfer.rs`).
 
 use crate::{
-    logic::plan::Segment,
+    logic::{
+        control_geometry::SCRATCH_SIZE,
+        plan::Segment, //
+    },
     peer::{
-        control::SCRATCH_SIZE,
         Peer,
         PeerUse, //
     },
@@ -153,7 +155,8 @@ impl<'a> TrialSite<'a> {
 
     /// Where there are [`SCRATCH_SIZE`] bytes here, and there, for the engine.
     pub(super) fn places(&self) -> Result<(u64, u64)> {
-        let there = self.route.address(self.peer.scratch(), SCRATCH_SIZE as u64);
+        let there = self.peer.scratch(SCRATCH_SIZE).ok_or(ENODEV)?;
+        let there = self.route.address(there, SCRATCH_SIZE as u64);
         Ok((self.local.bus_address(), there.ok_or(EFAULT)?))
     }
 

@@ -3,7 +3,8 @@
 //! The ways that transfers from and to one peer can go, and what decides between them.
 //!
 //! By processor or by this end's engine (`crossover.rs`), or, what is read, by the peer's engine
-//! (`pulls.rs`, `pull_threshold.rs`), for which this end's writes likewise (`pushes.rs`).
+//! (`pulls.rs`, `pull_threshold.rs`), for which this end's writes likewise (`pushes.rs`). And what this end
+//! does not reach is staged (`staging.rs`).
 //!
 //! What decides is measured once for each peer, when there is the first connection that has an engine, and
 //! nobody has said it (`trial.rs`).
@@ -16,6 +17,7 @@ use super::{
     },
     pulls::Pulls,
     pushes::Pushes,
+    staging::Staging,
     trial::TrialSite, //
 };
 use crate::peer::Peer;
@@ -37,6 +39,7 @@ pub(crate) struct Ways {
     threshold: PullThreshold,
     pub(crate) pulls: Arc<Pulls>,
     pub(super) pushes: Arc<Pushes>,
+    pub(crate) staging: Arc<Staging>,
     #[pin]
     work: Work<Self>,
 }
@@ -65,14 +68,19 @@ impl WorkItem for Ways {
 
 impl Ways {
     /// Of transfers with this peer. `dma_threshold` is what an administrator would have said. May sleep.
-    pub(crate) fn new(peer: &Arc<Peer>, dma_threshold: Option<u64>) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        peer: &Arc<Peer>,
+        staging: Arc<Staging>,
+        dma_threshold: Option<u64>,
+    ) -> Result<Arc<Self>> {
         Arc::pin_init(
             try_pin_init!(Self {
                 peer: peer.clone(),
                 crossover: Crossover::new(dma_threshold),
                 threshold: PullThreshold::new(),
                 pulls: Pulls::new(peer)?,
-                pushes: Pushes::new(peer)?,
+                pushes: Pushes::new(peer, &staging)?,
+                staging,
                 work <- new_work!("Ways::work"),
             }),
             GFP_KERNEL,

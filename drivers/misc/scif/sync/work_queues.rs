@@ -13,6 +13,7 @@
 //! 5. `copies`: what waits for room in an engine's ring is started
 //! 6. `engines`: engines that have stopped are given back, and what they have left undone ends
 //! 7. `completion`: what waits behind transfers that have ended runs
+//! 8. `staging`: slots are emptied, and it is noted that the peer has emptied some
 
 use crate::sys::workqueue::Queue;
 use kernel::{
@@ -29,6 +30,7 @@ pub(crate) struct WorkQueues {
     pub(crate) copies: Queue,
     pub(crate) engines: Queue,
     pub(crate) completion: Queue,
+    pub(crate) staging: Queue,
 }
 
 impl WorkQueues {
@@ -43,6 +45,7 @@ impl WorkQueues {
                 copies: Queue::unbound_highpri(c"scif_copies")?,
                 engines: Queue::background(c"scif_engines")?,
                 completion: Queue::unbound_highpri(c"scif_completion")?,
+                staging: Queue::unbound_highpri(c"scif_staging")?,
             },
             GFP_KERNEL,
         )?)
@@ -57,6 +60,7 @@ impl WorkQueues {
         self.copies.flush();
         self.engines.flush();
         self.completion.flush();
+        self.staging.flush();
         self.watch.flush();
         // A watch that was about to end may have told its cache of a change.
         self.completion.flush();

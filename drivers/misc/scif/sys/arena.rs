@@ -331,7 +331,7 @@ impl Arena {
         }
         self.said_full.store(now, Relaxed);
         pr_warn!(
-            "the aperture over this node's memory is full: no {} KiB in one piece are left of {} KiB, of which windows hold {} KiB and rings {} KiB; a larger BAR, or less registered memory, is needed\n",
+            "the aperture over this node's memory is full: no {} KiB in one piece are left of {} KiB, of which windows hold {} KiB and rings {} KiB; windows that find no place are reached through staging slots, which takes longer\n",
             wanted >> 10,
             self.size >> 10,
             self.bytes_for(Purpose::Windows) >> 10,

@@ -5,7 +5,7 @@
 //! There is never a Rust reference into it: every access copies, once, through a volatile load or
 //! C's `memcpy`, so what has been checked cannot change afterwards. Numbers are little-endian.
 //!
-//! The pages are contiguous, in physical memory and on the bus where somebody else finds them.
+//! It is contiguous, in physical memory and on the bus where somebody else finds them.
 
 use core::ptr::NonNull;
 
@@ -30,7 +30,11 @@ use super::{
         Purpose, //
     },
     bindings as own,
-    dma_map::MappedRun, //
+    dma_map::MappedRun,
+    pool::{
+        Place,
+        Pool, //
+    },
 };
 
 /// Who uses memory besides this machine's processors, and so how its address is called.
@@ -42,6 +46,8 @@ pub(crate) enum User<'a> {
     Device(&'a ARef<Device>),
     /// A device, at a place of this.
     Arena(&'a Arc<Arena>),
+    /// A device that may use all of this.
+    Pool(&'a Arc<Pool>),
 }
 
 /// Whose memory cgroup an allocation is charged to.
@@ -66,7 +72,8 @@ pub(crate) enum Payer<'a> {
 ///
 /// # Invariants
 ///
-/// `base` is valid for reads and writes of `len` bytes, aligned to a page, and owned by this.
+/// `base` is valid for reads and writes of `len` bytes, aligned for any number, and owned by this: by itself,
+/// or, in a pool, by `mapping`.
 pub(crate) struct SharedMemory {
     // Gone before the memory.
     mapping: Mapping,
@@ -79,6 +86,7 @@ enum Mapping {
     Physical,
     Device(MappedRun),
     Arena(Linked),
+    Pool(Place),
 }
 
 // SAFETY: The memory belongs to no thread.
@@ -90,9 +98,12 @@ unsafe impl Sync for SharedMemory {}
 impl SharedMemory {
     /// Allocates at least `len` bytes, which `user` may read and write, too.
     ///
-    /// `payer` is charged. `ENOMEM` also where there is no contiguous run: 4 MiB are the most that can be
-    /// had; `ENOSPC` if an arena is full. May sleep.
+    /// `payer` is charged, but for what is in a pool. `ENOMEM` also where there is no contiguous run: 4 MiB are the most that can be
+    /// had; `ENOSPC` if an arena, or a pool, is full. May sleep.
     pub(crate) fn new(len: usize, user: User<'_>, payer: Payer<'_>) -> Result<Self> {
+        if let User::Pool(pool) = user {
+            return Self::in_pool(pool, len);
+        }
         let len = page_align(len).filter(|len| *len != 0).ok_or(EINVAL)?;
         let base = match payer {
             // SAFETY: No preconditions.
@@ -127,8 +138,20 @@ impl SharedMemory {
                 let linked = unsafe { arena.link(run, len, BOTH, Purpose::Rings) };
                 Mapping::Arena(linked?)
             }
+            // As was asked above.
+            User::Pool(_) => return Err(EINVAL),
         };
         Ok(this)
+    }
+
+    fn in_pool(pool: &Arc<Pool>, len: usize) -> Result<Self> {
+        let place = pool.take(len)?;
+        // INVARIANT: The place is as large, and aligned well.
+        Ok(Self {
+            base: place.pointer(),
+            len: place.len(),
+            mapping: Mapping::Pool(place),
+        })
     }
 
     /// Takes the memory away from the device; what is in it can still be read. May sleep.
@@ -140,10 +163,20 @@ impl SharedMemory {
             Mapping::Physical => {}
             Mapping::Device(run) => run.unmap(),
             Mapping::Arena(linked) => linked.unlink(),
+            // The device has all of the pool anyway.
+            Mapping::Pool(_) => {}
         }
     }
 
-    /// The size in bytes, a multiple of the page size.
+    /// As [`Self::unmap`], for what is not looked at any more: what it has of a pool is given to others.
+    pub(crate) fn retire(&self) {
+        match &self.mapping {
+            Mapping::Pool(place) => place.give_back(),
+            _ => self.unmap(),
+        }
+    }
+
+    /// The size in bytes.
     #[allow(dead_code, reason = "tests use it")]
     pub(crate) fn len(&self) -> usize {
         self.len
@@ -155,6 +188,7 @@ impl SharedMemory {
             Mapping::Physical => self.phys_address(),
             Mapping::Device(run) => run.address(),
             Mapping::Arena(linked) => linked.address(),
+            Mapping::Pool(place) => place.address(),
         }
     }
 
@@ -273,6 +307,9 @@ impl SharedMemory {
 impl Drop for SharedMemory {
     fn drop(&mut self) {
         self.unmap();
+        if matches!(self.mapping, Mapping::Pool(_)) {
+            return;
+        }
         // SAFETY: By the type invariant this owns the memory, and it has this size.
         unsafe { bindings::free_pages_exact(self.base.as_ptr().cast(), self.len) };
     }

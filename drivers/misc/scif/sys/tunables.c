@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Parameters of the module that Rust's "module!" can't have: those that can be
- * changed while it is loaded, and one that is a word. What the numbers mean is
- * not known here.
+ * changed while it is loaded, one that is a word, and one that can be looked at.
+ * What the numbers mean is not known here.
  */
 
 #include <linux/moduleparam.h>
@@ -27,14 +27,14 @@ MODULE_PARM_DESC(push_threshold,
 		 "Bytes up to which this node's engine reads; what is more, the peer's writes; -1: as is faster");
 
 /* In the order of Wanted::from_number(). */
-static const char * const aperture_names[] = { "auto", "arena", "flat" };
+static const char * const aperture_names[] = { "auto", "arena", "bounce", "flat" };
 
 static int set_aperture(const char *word, const struct kernel_param *param)
 {
 	int number = sysfs_match_string(aperture_names, word);
 
 	if (number < 0) {
-		pr_err("scif: aperture=%s is none of auto, arena and flat\n", word);
+		pr_err("scif: aperture=%s is none of auto, arena, bounce and flat\n", word);
 		return number;
 	}
 	*(int *)param->arg = number;
@@ -55,4 +55,9 @@ int scif_parameter_aperture;
 module_param_cb(aperture, &aperture_ops, &scif_parameter_aperture, 0444);
 __MODULE_PARM_TYPE(aperture, "word");
 MODULE_PARM_DESC(aperture,
-		 "How peers reach this node's memory: auto (default), arena (what is registered, behind an IOMMU), flat (all)");
+		 "How peers reach this node's memory: auto (default), arena (what is registered, behind an IOMMU), bounce (staging slots), flat (all; with allow_flat=1)");
+
+unsigned int scif_parameter_allow_flat;
+module_param_named(allow_flat, scif_parameter_allow_flat, uint, 0444);
+MODULE_PARM_DESC(allow_flat,
+		 "1: the other hosts are trusted, and may read and write all memory of this one");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Parameters of the module that can be changed while it is loaded, as they are
- * now, and those of the other kind that are no numbers. Any context.
+ * now, and two that are set at load. Any context.
  */
 #ifndef SCIF_SYS_TUNABLES_H
 #define SCIF_SYS_TUNABLES_H
@@ -10,5 +10,6 @@ extern unsigned int scif_tunable_busy_poll_us;
 extern int scif_tunable_dma_threshold;
 extern int scif_tunable_push_threshold;
 extern int scif_parameter_aperture;
+extern unsigned int scif_parameter_allow_flat;
 
 #endif /* SCIF_SYS_TUNABLES_H */

@@ -2,7 +2,8 @@
 
 //! Parameters of the module that an administrator can change while it is loaded, as they are now.
 //!
-//! One that is set at load is here, too, as it is a word: [`aperture`].
+//! Two that are set at load are here, too: [`aperture`], as it is a word, and [`allow_flat`], as others may
+//! look at it.
 //!
 //! The kernel stores the others whenever somebody writes to `/sys/module/scif/parameters`, so two looks at one
 //! can differ: whoever needs the same value twice keeps it. They are any number of their type.
@@ -26,6 +27,12 @@ pub(crate) fn dma_threshold() -> i32 {
 pub(crate) fn push_threshold() -> i32 {
     // SAFETY: As above.
     unsafe { (&raw const own::scif_tunable_push_threshold).read_volatile() }
+}
+
+/// Whether peers are trusted with all memory of this machine. Any context.
+pub(crate) fn allow_flat() -> bool {
+    // SAFETY: As above; it is set before the module is initialised.
+    unsafe { (&raw const own::scif_parameter_allow_flat).read_volatile() != 0 }
 }
 
 /// Which of `aperture_names` in `tunables.c` was chosen. Any context.

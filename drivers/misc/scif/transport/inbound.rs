@@ -39,22 +39,43 @@ pub(crate) trait Inbound {
     /// peer could reach it. May sleep.
     fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory>;
 
-    /// Lets the peer do this with these pages; more, where nothing keeps it from that. ENOSPC if there is no
-    /// room where the peer could reach them. May sleep.
+    /// Lets the peer do this with these pages; more, where nothing keeps it from that. If there is no room
+    /// where the peer could reach them, they have no addresses for it. May sleep.
     fn export(&self, pages: &Arc<Pages>, access: Access) -> Result<Export>;
+
+    /// What is to be kept to. Any context.
+    fn limits(&self) -> Limits {
+        Limits::NONE
+    }
+}
+
+/// What has to be done without, as the peer reaches little of this node's memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Bytes to be shared for staging what the peer writes to pages that it does not reach; 0 if it reaches
+    /// all.
+    pub(crate) staging: usize,
+    /// How large the ring of one connection may become.
+    pub(crate) ring: u32,
+}
+
+impl Limits {
+    /// The peer reaches all.
+    pub(crate) const NONE: Self = Self {
+        staging: 0,
+        ring: u32::MAX,
+    };
 }
 
 /// Pages that the peer may use, until this is dropped.
 pub(crate) struct Export {
-    // Gone before the pages.
     by: By,
-    pages: Arc<Pages>,
 }
 
 /// How the peer gets there.
 enum By {
     /// It uses physical addresses.
-    Physical,
+    Physical(Arc<Pages>),
     /// Through a device, for which they are mapped.
     Device {
         // It holds the pages itself.
@@ -67,6 +88,8 @@ enum By {
         _linked: LinkedPages,
         addresses: ExtentTable,
     },
+    /// It does not.
+    Not(ExtentTable),
 }
 
 impl Export {
@@ -82,7 +105,6 @@ impl Export {
                 _mapping: mapping,
                 addresses,
             },
-            pages: pages.clone(),
         })
     }
 
@@ -95,23 +117,34 @@ impl Export {
                 _linked: linked,
                 addresses: extent_table::collect(core::iter::once(place))?,
             },
-            pages: pages.clone(),
         })
     }
 
     /// To a peer that uses physical addresses.
     pub(crate) fn physical(pages: &Arc<Pages>) -> Self {
         Self {
-            by: By::Physical,
-            pages: pages.clone(),
+            by: By::Physical(pages.clone()),
         }
+    }
+
+    /// To nobody: what is to get there is staged, and copied by this node.
+    pub(crate) fn nowhere() -> Result<Self> {
+        Ok(Self {
+            by: By::Not(extent_table::empty()?),
+        })
+    }
+
+    /// Whether the peer gets there by itself.
+    pub(crate) fn is_reached(&self) -> bool {
+        !matches!(self.by, By::Not(_))
     }
 
     /// As the peer names them.
     pub(crate) fn addresses(&self) -> &ExtentTable {
         match &self.by {
             By::Device { addresses, .. } | By::Arena { addresses, .. } => addresses,
-            By::Physical => self.pages.runs(),
+            By::Not(none) => none,
+            By::Physical(pages) => pages.runs(),
         }
     }
 }

@@ -28,6 +28,7 @@ use super::{
     },
     path::Path,
     sink::{
+        Apertures,
         Introduction,
         Session,
         Sink,
@@ -35,6 +36,10 @@ use super::{
     },
 };
 use crate::{
+    logic::{
+        control_geometry::LARGEST,
+        hello, //
+    },
     sync::work_queues::WorkQueues,
     sys::{
         arena::Access,
@@ -121,17 +126,21 @@ impl Loopback {
             }),
             GFP_KERNEL,
         )?;
-        let block = SharedMemory::new(sink.control_block_len(), User::Physical, Payer::Nobody)?;
+        let block = SharedMemory::new(LARGEST.size(), User::Physical, Payer::Nobody)?;
         let peer_block = block.bus_address();
         let who = Introduction {
             link: NAME,
             node: None,
             generation: sink.generation(),
-            features: crate::logic::hello::FEATURES,
+            features: hello::FEATURES,
             own_nonce: NONCE,
             peer_nonce: NONCE,
             block: Arc::new(block, GFP_KERNEL)?,
             peer_block,
+            apertures: Apertures {
+                own: u64::MAX,
+                peers: u64::MAX,
+            },
         };
         let session = sink.online(path.clone(), who)?;
         *path.session.lock() = Some(session.clone());

@@ -6,6 +6,7 @@
 //! - `link.rs`: the link of one device: what the handshake decides (`logic/handshake.rs`) is done
 //! - `state.rs`: what a link has of its peer
 //! - `aperture.rs`: the memory window over this node's memory that the peer gets
+//! - `way.rs`: how the peer gets to our memory through it
 //! - `path.rs`: what those above get: the peer's memory and doorbells
 //! - `interrupts.rs`: doorbells, link events and ticks, on their way up
 //! - `facts.rs`: what there is to see of a link
@@ -24,6 +25,7 @@ mod path;
 mod reports;
 mod scratchpads;
 mod state;
+mod way;
 
 use crate::sys::ntb::Registration;
 pub(crate) use context::{

@@ -41,10 +41,21 @@ pub(crate) struct Introduction<'a> {
     /// Our nonce of this session, and the peer's.
     pub(crate) own_nonce: u32,
     pub(crate) peer_nonce: u32,
-    /// Our control block, which the peer writes to.
+    /// Our control block, which the peer writes to: zeroed memory as large as one has to be for `apertures`
+    /// (`logic/control_geometry.rs`), made by the transport before it knows a peer.
     pub(crate) block: Arc<SharedMemory>,
     /// The peer's control block, as a bus address of the peer.
     pub(crate) peer_block: u64,
+    pub(crate) apertures: Apertures,
+}
+
+/// How long the apertures are, in bytes, as both sides know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Apertures {
+    /// Over this node's memory.
+    pub(crate) own: u64,
+    /// Over the peer's.
+    pub(crate) peers: u64,
 }
 
 /// Who is told of peers.
@@ -54,10 +65,6 @@ pub(crate) trait Sink: Send + Sync {
 
     /// Random, new each time this module is loaded.
     fn generation(&self) -> u64;
-
-    /// Bytes of a control block: zeroed memory that the peer may write to, made by the transport
-    /// before it knows a peer.
-    fn control_block_len(&self) -> usize;
 
     /// A peer is there. May sleep.
     ///

@@ -234,6 +234,8 @@ fn messages_have_their_numbers() {
             (19, "Signal"),
             (21, "PushWanted"),
             (22, "PushDone"),
+            (23, "StagingOffer"),
+            (24, "StagingTaken"),
         ]
     );
 }
@@ -321,7 +323,7 @@ fn messages_to_the_byte() {
     };
     #[rustfmt::skip]
     assert_eq!(bytes(&connect, 36), [
-        1, 6, 1, 0, 0, 0, 0, 0, 4, 3, 2, 1, 6, 5, 8, 7,
+        1, 7, 1, 0, 0, 0, 0, 0, 4, 3, 2, 1, 6, 5, 8, 7,
         0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0, 0, 1, 0, 0x1c, 0x1b, 0x1a, 0x19,
         0, 0, 0, 1,
     ]);
@@ -333,7 +335,7 @@ fn messages_to_the_byte() {
     };
     #[rustfmt::skip]
     assert_eq!(bytes(&signal, 56), [
-        19, 6, 1, 0, 9, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0,
+        19, 7, 1, 0, 9, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0,
         0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
         1, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0,
         3, 0, 0, 0, 0, 0, 0, 0,

@@ -43,6 +43,7 @@ fn asked(source: i64, destination: i64, len: u64) -> Asked {
     Asked {
         token: 1,
         ordered: false,
+        must: false,
         source: source as u64,
         destination: destination as u64,
         len,
@@ -176,7 +177,7 @@ mod cases {
             peer.post(&Message::PushWanted {
                 target: if odd { target } else { ChannelId(0x7ff) },
                 token,
-                ordered: 0,
+                how: token % 4,
                 source: u64::MAX - u64::from(token),
                 destination: 0,
                 len: u64::MAX,

@@ -184,7 +184,9 @@ impl Windows {
         let memory = LocalMemory::new(pages);
         let access = access_by(protection);
         let export = self.channel.path().export(&memory.pages, access)?;
-        Window::new(self.exports.new_id(), range, protection, memory, export)
+        let all = Range::from_parts(0, range.len()).map_err(|_| EINVAL)?;
+        let id = self.exports.new_id();
+        Window::new(id, range, protection, (memory, all), export)
     }
 
     /// Pushes the window to the peer, and waits for its answer if it has not `granted` it.
@@ -247,7 +249,7 @@ impl Windows {
         }
     }
 
-    fn wait_for_answer(&self, window: &Window) -> Result {
+    pub(super) fn wait_for_answer(&self, window: &Window) -> Result {
         self.channel.waiters()?.wait_killable(|| {
             // A peer that lets go of the window instead of answering has closed its end, or its node
             // goes: the news of that comes, too.

@@ -30,6 +30,7 @@ use crate::{
         arena::Access,
         pages::Pages, //
     },
+    transport::inbound::Export,
 };
 use kernel::{
     prelude::*,
@@ -57,19 +58,31 @@ impl ExportOwner for Owner {
 }
 
 impl Windows {
-    /// Offers pages of a process that may be written. The caller is inside the peer, and has it told next
-    /// what they are for. EAGAIN if the peer has not granted them. Killable.
-    pub(crate) fn offer_unlisted(self: &Arc<Self>, pages: &Arc<Pages>) -> Result<WindowId> {
+    /// Offers pages, of which these `bytes` may be written. The caller is inside the peer, and has it told next
+    /// what they are for. If the peer has not granted them it is asked, if that is worth the `wait`; else it
+    /// is EAGAIN. Killable.
+    ///
+    /// Of what is lent, the peer gets to no other byte if it can be kept from that: it is staged.
+    pub(crate) fn offer_unlisted(
+        self: &Arc<Self>,
+        pages: &Arc<Pages>,
+        bytes: Range,
+        wait: bool,
+    ) -> Result<WindowId> {
         let id = self.exports.new_id();
         // That number stands for none.
         if id.0 == 0 {
             return Err(EAGAIN);
         }
         let range = Range::from_parts(0, pages.size() as u64).map_err(|_| EINVAL)?;
-        let export = self.channel.path().export(pages, Access::Write)?;
+        let path = self.channel.path();
+        let export = match pages.are_lent() && path.limits().staging > 0 {
+            true => Export::nowhere()?,
+            false => path.export(pages, Access::Write)?,
+        };
         let memory = LocalMemory::new(pages.clone());
         let protection = PROTECTION_WRITE | UNLISTED;
-        let window = Window::new(id, range, protection, memory, export)?;
+        let window = Window::new(id, range, protection, (memory, bytes), export)?;
         let owner = Arc::new(Owner(self.clone()), GFP_KERNEL_ACCOUNT)?;
         self.unlisted.fetch_add(1, Relaxed);
         let granted = self
@@ -80,12 +93,15 @@ impl Windows {
                 self.channel.wake();
             })?;
         let mut offered = false;
-        let pushed = match granted {
-            true => self.push(&window, true, &mut offered),
-            false => Err(EAGAIN),
+        let pushed = match (granted, wait) {
+            (true, _) => self.push(&window, true, &mut offered),
+            (false, true) => self
+                .push(&window, false, &mut offered)
+                .and_then(|()| self.wait_for_answer(&window)),
+            (false, false) => Err(EAGAIN),
         };
         if pushed.is_err() {
-            match offered {
+            match offered && !pages.are_lent() {
                 true => self.withdraw_unlisted(id),
                 false => self.exports.release(id),
             }
@@ -103,6 +119,12 @@ impl Windows {
                 offset: 0,
             });
         }
+    }
+
+    /// Takes the memory back from the peer, though it has not said that it has let go: it may be one that never
+    /// does. What is on its way is waited for elsewhere. May sleep.
+    pub(crate) fn take_back_unlisted(&self, window: WindowId) {
+        self.exports.release(window);
     }
 
     /// How many of them the peer may be using. Any context.

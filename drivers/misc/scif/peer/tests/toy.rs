@@ -24,10 +24,7 @@ use crate::{
             Owner, //
         },
         channel_table::ChannelTable,
-        control::{
-            self,
-            AnnexOf, //
-        },
+        control::AnnexOf,
         service::Service,
         Common,
         Observer,
@@ -322,10 +319,6 @@ impl Sink for Host {
 
     fn generation(&self) -> u64 {
         1
-    }
-
-    fn control_block_len(&self) -> usize {
-        control::BLOCK_SIZE
     }
 
     fn online(&self, path: Arc<dyn Path>, who: Introduction<'_>) -> Result<Arc<dyn Session>> {

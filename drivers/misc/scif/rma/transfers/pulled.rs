@@ -11,7 +11,10 @@ use crate::{
     },
     logic::address_space::Range,
     rma::{
-        pulls::Destination,
+        pulls::{
+            Destination,
+            Must, //
+        },
         transfer::Request, //
     },
 };
@@ -45,17 +48,13 @@ impl Transfers {
         local: &LocalSide,
     ) -> Result<Result, Request> {
         let synchronous = request.synchronous;
-        let Ok(destination) = self.destination(&request, local) else {
+        let Ok(destination) = self.destination(&request, local, Must::No) else {
             return Err(request);
         };
         let pulls = &self.ways.pulls;
         let places = (source as u64, destination);
         let started = pulls.start(&self.channel, self.engine, places, request);
-        let pull = started.inspect_err(|_| {
-            if let Destination::Unlisted(window, _) = destination {
-                self.windows.withdraw_unlisted(window);
-            }
-        })?;
+        let pull = started.inspect_err(|_| self.withdraw(destination))?;
         if !synchronous {
             return Ok(Ok(()));
         }
@@ -66,17 +65,31 @@ impl Transfers {
         Ok(waited.and_then(|result| result.map_err(|error| self.marks.transfer_error(error))))
     }
 
-    /// What the peer is told to write to.
-    fn destination(&self, request: &Request, local: &LocalSide) -> Result<Destination> {
+    /// The peer was not told after all to write there.
+    pub(super) fn withdraw(&self, destination: Destination) {
+        if let Destination::Unlisted(window, _) = destination {
+            self.windows.withdraw_unlisted(window);
+        }
+    }
+
+    /// What the peer is told to write to. Killable.
+    pub(super) fn destination(
+        &self,
+        request: &Request,
+        local: &LocalSide,
+        must: Must,
+    ) -> Result<Destination> {
         if let Some(offset) = local.offset() {
             return Ok(Destination::Registered(offset as u64));
         }
         let piece = request.sides.local.iter().next().ok_or(EINVAL)?;
         let pages = &piece.memory().pages;
-        if pages.size() as u64 / MOST_SPARE > piece.len {
+        let must = must == Must::Yes;
+        if !must && pages.size() as u64 / MOST_SPARE > piece.len {
             return Err(EINVAL);
         }
-        let window = self.windows.offer_unlisted(pages)?;
+        let bytes = Range::from_parts(piece.offset, piece.len).map_err(|_| EINVAL)?;
+        let window = self.windows.offer_unlisted(pages, bytes, must)?;
         Ok(Destination::Unlisted(window, piece.offset))
     }
 }

@@ -26,8 +26,14 @@ use crate::{
         },
     },
     rma::{
-        pieces::Sides,
-        pushes::Pushes,
+        pieces::{
+            are_reached,
+            Sides, //
+        },
+        pushes::{
+            How,
+            Pushes, //
+        },
         transfer::Request, //
     },
 };
@@ -39,12 +45,17 @@ use kernel::{
 /// Windows that one copy may lie in: what is kept of it until it ends must not be any amount.
 const MOST_PIECES: usize = 1024;
 
+/// The same, if there is no other way.
+const MOST_PIECES_IN_NEED: usize = 1 << 16;
+
 /// What the peer wants.
 pub(crate) struct Asked {
     /// By which it knows it.
     pub(crate) token: u32,
     /// What lies in the last cache line of the source goes last.
     pub(crate) ordered: bool,
+    /// It can't copy by itself: CPU or slots will do.
+    pub(crate) must: bool,
     /// Where in windows of this end.
     pub(crate) source: u64,
     /// Where in windows of the peer.
@@ -96,14 +107,25 @@ impl Transfers {
         self.remote_windows.take_unlisted(id).map(Some).ok_or(ENXIO)
     }
 
-    /// The place of the engine, and what it is to do. ENXIO or EACCES if there are no such windows,
-    /// ENODEV if there is no engine for it.
+    /// The place of the engine for a copy that goes by itself.
+    fn engine_for(&self, asked: &Asked, is_reached: bool) -> Result<usize> {
+        let place = self.engine.ok_or(ENODEV)?;
+        let route = self.channel.path().engine(Some(place)).ok_or(ENODEV)?;
+        let len = usize::try_from(asked.len)?;
+        match is_reached && route.engine.can_copy(asked.destination, asked.source, len) {
+            true => Ok(place),
+            false => Err(EINVAL),
+        }
+    }
+
+    /// How it is to be made, and what is to be done. ENXIO or EACCES
+    /// if there are no such windows, ENODEV if there is no engine for it and it need not be done.
     fn prepare_push(
         &self,
         asked: &Asked,
         window: Result<Option<Arc<RemoteWindow>>>,
         pushes: Arc<Pushes>,
-    ) -> Result<(usize, Request)> {
+    ) -> Result<(How, Request)> {
         let destination = Range::from_parts(asked.destination, asked.len).map_err(|_| ENXIO)?;
         let remote = match window? {
             None => self.remote_windows.cover(destination, PROTECTION_WRITE)?,
@@ -112,13 +134,15 @@ impl Transfers {
         let source = Range::from_parts(asked.source, asked.len).map_err(|_| ENXIO)?;
         let surroundings = self.enter()?;
         let local = self.windows.cover(source, PROTECTION_READ)?;
-        let place = self.engine.ok_or(ENODEV)?;
-        let route = self.channel.path().engine(Some(place)).ok_or(ENODEV)?;
-        let len = usize::try_from(asked.len)?;
-        if !route.engine.can_copy(asked.destination, asked.source, len) {
-            return Err(EINVAL);
-        }
-        if local.iter().count() > MOST_PIECES || remote.iter().count() > MOST_PIECES {
+        let how = match self.engine_for(asked, are_reached(&remote)) {
+            Err(_) if asked.must => How::ByHand(self.engine),
+            place => How::ByEngine(place?),
+        };
+        let most = match asked.must {
+            true => MOST_PIECES_IN_NEED,
+            false => MOST_PIECES,
+        };
+        if local.iter().count() > most || remote.iter().count() > most {
             return Err(EINVAL);
         }
         let request = Request {
@@ -134,6 +158,6 @@ impl Transfers {
             number: asked.token.into(),
             surroundings,
         };
-        Ok((place, request))
+        Ok((how, request))
     }
 }

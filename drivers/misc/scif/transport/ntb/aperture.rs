@@ -6,7 +6,10 @@
 //!
 //! - *arena*: a range of I/O addresses, as large as the window, in which lies what the peer may use
 //!   and nothing else;
-//! - *flat*: all memory of this machine, from bus address 0 on.
+//! - *bounce*: memory set apart for that, in which there is what both sides write to each other, and slots
+//!   in which what is meant for other memory is staged;
+//! - *flat*: all memory of this machine, from bus address 0 on. Somebody has to have said that the peer is
+//!   trusted.
 //!
 //! What a device demands of windows, sizes and alignments, is known here only.
 
@@ -19,12 +22,12 @@ use crate::{
     logic::hello::Mode,
     sys::{
         arena::Arena,
-        direct_map,
-        dma_map,
+        direct_map, dma_map,
         ntb::{
             NtbDevice,
             WindowAlignment, //
-        }, //
+        },
+        pool::Pool,
     },
 };
 use kernel::{
@@ -36,6 +39,34 @@ use kernel::{
 /// Less than this is of no use: a control block and a few rings.
 const SMALLEST: u64 = 64 << 10;
 
+/// The largest pool that can be had in one piece.
+const LARGEST_POOL: u64 = 4 << 20;
+
+/// What an aperture leads to.
+#[derive(Clone)]
+pub(super) enum Behind {
+    /// All memory.
+    All,
+    Arena(Arc<Arena>),
+    Pool(Arc<Pool>),
+}
+
+impl Behind {
+    /// Nobody gets to what lies in it any more, and the driver of the device may go. May sleep.
+    pub(super) fn close(&self) {
+        match self {
+            Self::All => (),
+            Self::Arena(arena) => arena.close(),
+            Self::Pool(pool) => pool.close(),
+        }
+    }
+
+    /// Whether windows that were taken back are out of the peer's reach by that alone.
+    pub(super) fn keeps_out(&self) -> bool {
+        matches!(self, Self::Arena(_) | Self::Pool(_))
+    }
+}
+
 /// See the head of this file.
 #[derive(Clone)]
 pub(super) struct Aperture {
@@ -44,15 +75,14 @@ pub(super) struct Aperture {
     pub(super) len: u64,
     /// The size of the memory window.
     whole: u64,
-    /// In arena mode.
-    pub(super) arena: Option<Arc<Arena>>,
+    pub(super) behind: Behind,
     /// Why it is in the mode that it is in, for people.
     pub(super) reason: &'static str,
 }
 
 /// Why a device has no aperture to offer.
 pub(super) enum Unsuitable {
-    /// There is an IOMMU, and nobody has allowed to let the peer past it.
+    /// Nobody has said that the peer is trusted.
     FlatNotAllowed,
     /// No IOMMU translates for the device.
     NoIommu,
@@ -60,6 +90,8 @@ pub(super) enum Unsuitable {
     NoArena { largest: u64 },
     /// No window covers the memory.
     TooSmall { needed: u64, largest: u64 },
+    /// The device has no memory window behind which a pool could be.
+    NoPool { largest: u64, address: u64 },
     /// The device says no.
     Device(Error),
 }
@@ -74,7 +106,7 @@ impl fmt::Display for Unsuitable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::FlatNotAllowed => f.write_str(
-                "aperture=flat lets the peer past the IOMMU, to all memory; load with allow_flat=1 to accept that, or without aperture=flat",
+                "aperture=flat lets the peer read and write all memory of this machine; load with allow_flat=1 to accept that, or without aperture=flat",
             ),
             Self::NoIommu => f.write_str(
                 "aperture=arena needs an IOMMU that translates for the bridge; boot with intel_iommu=on, or amd_iommu=on, and without iommu=pt",
@@ -86,9 +118,17 @@ impl fmt::Display for Unsuitable {
             ),
             Self::TooSmall { needed, largest } => write!(
                 f,
-                "no memory window covers the {} MiB of this machine (the largest has {} MiB), and smaller ones can be used with an IOMMU only; make the BAR larger, or switch the IOMMU on",
+                "no memory window covers the {} MiB of this machine (the largest has {} MiB), as aperture=flat demands; make the BAR larger, or load without aperture=flat",
                 needed >> 20,
                 largest >> 20
+            ),
+            Self::NoPool { largest, address } => write!(
+                f,
+                "aperture=bounce takes a memory window of at least {} KiB that can begin at a multiple of {} MiB or less (the largest has {} KiB, and can at those of {} KiB); make the BAR smaller, switch the IOMMU on, or load with allow_flat=1 if the other host is trusted",
+                SMALLEST >> 10,
+                LARGEST_POOL >> 20,
+                largest >> 10,
+                address >> 10
             ),
             Self::Device(error) => write!(f, "can't offer a link: {error:?}"),
         }
@@ -98,53 +138,132 @@ impl fmt::Display for Unsuitable {
 impl Aperture {
     /// Chooses a memory window, and what it leads to. May sleep.
     ///
-    /// `arena` is the one of an earlier choice, which is taken again: the peer of an earlier session may
-    /// still have memory in it.
+    /// `kept` is what was behind one of an earlier choice, which is taken again: the peer of an earlier
+    /// session may still have memory in it.
     pub(super) fn choose(
         device: &NtbDevice,
         policy: Policy,
-        arena: Option<&Arc<Arena>>,
+        kept: Option<&Behind>,
     ) -> Result<Self, Unsuitable> {
         let is_translated = dma_map::has_iommu(&device.dma_device());
         match policy.wanted {
-            Wanted::Auto if is_translated => {
-                Self::with_arena(device, arena, "an IOMMU translates for the bridge")
-            }
-            Wanted::Auto => Self::flat(device, "no IOMMU translates for the bridge"),
-            Wanted::Arena if is_translated => Self::with_arena(device, arena, "aperture=arena"),
+            Wanted::Auto => Self::best(device, policy, is_translated, kept),
+            Wanted::Arena if is_translated => Self::with_arena(device, kept, "aperture=arena"),
             Wanted::Arena => Err(Unsuitable::NoIommu),
-            Wanted::Flat if is_translated && !policy.allow_flat => Err(Unsuitable::FlatNotAllowed),
+            Wanted::Bounce => Self::with_pool(device, kept, "aperture=bounce"),
+            Wanted::Flat if !policy.allow_flat => Err(Unsuitable::FlatNotAllowed),
             Wanted::Flat => Self::flat(device, "aperture=flat"),
+        }
+    }
+
+    /// What is best of what can be.
+    fn best(
+        device: &NtbDevice,
+        policy: Policy,
+        is_translated: bool,
+        kept: Option<&Behind>,
+    ) -> Result<Self, Unsuitable> {
+        if is_translated {
+            let chosen = Self::with_arena(device, kept, "an IOMMU translates for the bridge");
+            return match chosen {
+                Err(Unsuitable::NoArena { .. }) => Self::with_pool(
+                    device,
+                    kept,
+                    "the IOMMU has no range of addresses as large as a memory window",
+                ),
+                chosen => chosen,
+            };
+        }
+        if !policy.allow_flat {
+            return Self::with_pool(
+                device,
+                kept,
+                "no IOMMU translates for the bridge, and allow_flat is not set",
+            );
+        }
+        match Self::flat(
+            device,
+            "no IOMMU translates for the bridge, and allow_flat is set",
+        ) {
+            Err(Unsuitable::TooSmall { .. }) => {
+                let reason = "no memory window covers the memory of this machine";
+                Self::with_pool(device, kept, reason)
+            }
+            chosen => chosen,
         }
     }
 
     /// How it leads to memory.
     pub(super) fn mode(&self) -> Mode {
-        match self.arena {
-            Some(_) => Mode::Arena,
-            None => Mode::Flat,
+        match self.behind {
+            Behind::All => Mode::Flat,
+            Behind::Arena(_) => Mode::Arena,
+            Behind::Pool(_) => Mode::Bounce,
         }
     }
 
     /// The largest window, with an arena as large as that, or as can be.
     fn with_arena(
         device: &NtbDevice,
-        arena: Option<&Arc<Arena>>,
+        kept: Option<&Behind>,
         reason: &'static str,
     ) -> Result<Self, Unsuitable> {
-        let (window, align) = largest_window(device)?;
-        let arena = match arena {
-            Some(arena) => arena.clone(),
-            None => new_arena(device, &align)?,
+        let (window, align) =
+            largest_window(device, |_| true)?.ok_or(Unsuitable::NoArena { largest: 0 })?;
+        let arena = match kept {
+            Some(Behind::Arena(arena)) => arena.clone(),
+            _ => new_arena(device, &align)?,
         };
         Ok(Self {
             window,
             base: arena.base(),
             len: arena.size(),
             whole: align.max_size,
-            arena: Some(arena),
+            behind: Behind::Arena(arena),
             reason,
         })
+    }
+
+    /// The largest window that can lead to a pool, and does.
+    fn with_pool(
+        device: &NtbDevice,
+        kept: Option<&Behind>,
+        reason: &'static str,
+    ) -> Result<Self, Unsuitable> {
+        let mut largest = u64::MAX;
+        loop {
+            let can_be = |align: &WindowAlignment| {
+                align.address <= LARGEST_POOL
+                    && align.size <= LARGEST_POOL
+                    && (SMALLEST..largest).contains(&align.max_size)
+            };
+            let Some((window, align)) = largest_window(device, can_be)? else {
+                let other = largest_window(device, |_| true)?.map(|(_, align)| align);
+                return Err(Unsuitable::NoPool {
+                    largest: other.as_ref().map_or(0, |align| align.max_size),
+                    address: other.as_ref().map_or(0, |align| align.address),
+                });
+            };
+            let pool = match kept {
+                Some(Behind::Pool(pool)) if pool.size() <= align.max_size => pool.clone(),
+                _ => new_pool(device, &align)?,
+            };
+            let this = Self {
+                window,
+                base: pool.address(),
+                len: pool.size(),
+                whole: align.max_size,
+                behind: Behind::Pool(pool),
+                reason,
+            };
+            // There are windows that lead to one place only, and nothing says so. Nobody can do harm in
+            // a pool, though it is open for a moment.
+            if this.clone().open(device).is_ok() {
+                this.clone().close(device);
+                return Ok(this);
+            }
+            largest = align.max_size;
+        }
     }
 
     /// The first window that can lead to all of our memory.
@@ -164,7 +283,7 @@ impl Aperture {
                     base: 0,
                     len: len.min(align.max_size),
                     whole: align.max_size,
-                    arena: None,
+                    behind: Behind::All,
                     reason,
                 });
             }
@@ -176,7 +295,7 @@ impl Aperture {
     /// that it was told of in an earlier session. May sleep.
     pub(super) fn open(&mut self, device: &NtbDevice) -> Result {
         let opened = device.set_translation(PEER, self.window, self.base, self.len);
-        if opened.is_ok() || self.arena.is_some() {
+        if opened.is_ok() || !matches!(self.behind, Behind::All) {
             return opened;
         }
         // Some hardware takes nothing but the whole window.
@@ -200,18 +319,45 @@ fn usable(device: &NtbDevice, window: u32) -> Result<Option<WindowAlignment>> {
     }
 }
 
-/// The one with the most room, and what it demands.
-fn largest_window(device: &NtbDevice) -> Result<(u32, WindowAlignment), Unsuitable> {
+/// Of those that are `suited`, the one with the most room, and what it demands.
+fn largest_window(
+    device: &NtbDevice,
+    suited: impl Fn(&WindowAlignment) -> bool,
+) -> Result<Option<(u32, WindowAlignment)>> {
     let mut largest: Option<(u32, WindowAlignment)> = None;
     for window in 0..device.mw_count(PEER)? {
-        let Some(align) = usable(device, window)? else {
+        let Some(align) = usable(device, window)?.filter(&suited) else {
             continue;
         };
-        if largest.is_none_or(|(_, other)| align.max_size > other.max_size) {
+        if largest
+            .as_ref()
+            .is_none_or(|(_, other)| align.max_size > other.max_size)
+        {
             largest = Some((window, align));
         }
     }
-    largest.ok_or(Unsuitable::NoArena { largest: 0 })
+    Ok(largest)
+}
+
+/// One as large as the window, or as can be; smaller, if there is no such piece of memory.
+fn new_pool(device: &NtbDevice, align: &WindowAlignment) -> Result<Arc<Pool>, Unsuitable> {
+    let none = Unsuitable::NoPool {
+        largest: align.max_size,
+        address: align.address,
+    };
+    let mut size = 1u64 << align.max_size.clamp(1, LARGEST_POOL).ilog2();
+    while size >= SMALLEST.max(align.size).max(align.address) {
+        match Pool::new(
+            &device.dma_device(),
+            usize::try_from(size).map_err(Error::from)?,
+        ) {
+            Ok(pool) if pool.address() % align.address.max(1) == 0 => return Ok(pool),
+            Ok(_) => return Err(none),
+            Err(ENOMEM) => size /= 2,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(ENOMEM.into())
 }
 
 /// One as large as the window; if the device has no such range, half of that, and so on.

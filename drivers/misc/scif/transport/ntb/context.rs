@@ -21,6 +21,7 @@ pub(crate) enum Wanted {
     /// What is best of what can be.
     Auto,
     Arena,
+    Bounce,
     Flat,
 }
 
@@ -30,7 +31,8 @@ impl Wanted {
         Some(match number {
             0 => Self::Auto,
             1 => Self::Arena,
-            2 => Self::Flat,
+            2 => Self::Bounce,
+            3 => Self::Flat,
             _ => return None,
         })
     }
@@ -40,7 +42,7 @@ impl Wanted {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Policy {
     pub(crate) wanted: Wanted,
-    /// A peer may reach all memory although an IOMMU could prevent it.
+    /// A peer may reach all memory.
     pub(crate) allow_flat: bool,
 }
 

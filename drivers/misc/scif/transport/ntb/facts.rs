@@ -3,7 +3,10 @@
 //! What there is to see of a link, for people.
 
 use super::{
-    aperture::Aperture,
+    aperture::{
+        Aperture,
+        Behind, //
+    },
     link::NtbLink,
     state::Inner, //
 };
@@ -41,12 +44,14 @@ fn own(aperture: &Aperture) -> Own {
     Own {
         mode: aperture.mode().name(),
         aperture: aperture.len,
-        taken: aperture.arena.as_ref().map(|arena| {
-            (
+        taken: match &aperture.behind {
+            Behind::All => None,
+            Behind::Arena(arena) => Some((
                 arena.bytes_for(Purpose::Windows),
                 arena.bytes_for(Purpose::Rings),
-            )
-        }),
+            )),
+            Behind::Pool(pool) => Some((0, pool.bytes_taken())),
+        },
         reason: aperture.reason,
     }
 }

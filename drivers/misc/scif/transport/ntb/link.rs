@@ -15,6 +15,7 @@
 use super::{
     aperture::{
         Aperture,
+        Behind,
         Unsuitable, //
     },
     context::{
@@ -35,9 +36,11 @@ use super::{
         Inner,
         Up, //
     },
+    way::Way,
 };
 use crate::{
     logic::{
+        control_geometry::ControlGeometry,
         handshake::{
             Action,
             Ended,
@@ -59,8 +62,7 @@ use crate::{
         random,
         shared_memory::{
             Payer,
-            SharedMemory,
-            User, //
+            SharedMemory, //
         },
         timer::PeriodicTimer,
         trace,
@@ -75,6 +77,7 @@ use crate::{
         links::Links,
         path::Path,
         sink::{
+            Apertures,
             Introduction,
             Session,
             Sink,
@@ -104,7 +107,7 @@ use kernel::{
 const MAX_ACTIONS: usize = 8;
 
 /// The modes of a peer's aperture through which this side can write.
-const USABLE: u8 = Mode::Flat.bit() | Mode::Arena.bit();
+const USABLE: u8 = Mode::Flat.bit() | Mode::Arena.bit() | Mode::Bounce.bit();
 
 /// See the head of this file.
 #[pin_data]
@@ -185,7 +188,7 @@ impl NtbLink {
                         handshake: Handshake::new(terms),
                         block: None,
                         aperture: None,
-                        arena: None,
+                        behind: None,
                         up: None,
                         grace: GraceList::new(),
                         reported: false,
@@ -233,14 +236,15 @@ impl NtbLink {
         self.inner.lock().grace.release();
         self.queues.copies.flush();
         self.queues.completion.flush();
+        self.queues.staging.flush();
         self.queues.control.flush();
-        let (aperture, arena) = {
+        let (aperture, behind) = {
             let mut inner = self.inner.lock();
-            (inner.aperture.take(), inner.arena.take())
+            (inner.aperture.take(), inner.behind.take())
         };
         drop(aperture);
-        if let Some(arena) = arena {
-            arena.close();
+        if let Some(behind) = behind {
+            behind.close();
         }
     }
 
@@ -318,15 +322,12 @@ impl NtbLink {
             });
             return false;
         }
-        let offered = Aperture::choose(device, self.policy, inner.arena.as_ref());
+        let offered = Aperture::choose(device, self.policy, inner.behind.as_ref());
         let offered = offered.and_then(|aperture| {
-            inner.arena = aperture.arena.clone();
-            let len = self.sink.control_block_len();
-            let block = match &aperture.arena {
-                Some(arena) => SharedMemory::new(len, User::Arena(arena), Payer::Nobody),
-                None => SharedMemory::new(len, User::Device(&device.dma_device()), Payer::Nobody),
-            };
-            let block = Arc::new(block?, GFP_KERNEL).map_err(Error::from)?;
+            inner.behind = Some(aperture.behind.clone());
+            let len = ControlGeometry::for_aperture(aperture.len).size();
+            let block = Way::through(&aperture, device).share(len, Payer::Nobody)?;
+            let block = Arc::new(block, GFP_KERNEL).map_err(Error::from)?;
             inner.handshake.offer_in(aperture.mode().number());
             self.say_hello(device, &aperture, &block, (nonce, 0))?;
             inner.aperture = Some(aperture);
@@ -339,10 +340,7 @@ impl NtbLink {
             Err(Unsuitable::Device(ENOTCONN)) => false,
             Err(_) if !device.link_is_up(PEER) => false,
             Err(reason) => {
-                // What a lost peer might still write to takes room in an arena, which keeps it out as well.
-                if inner.arena.is_some() {
-                    inner.grace.release();
-                }
+                inner.make_room();
                 inner.report(|| pr_err!("{}: {}\n", &*self.name, reason));
                 false
             }
@@ -452,6 +450,10 @@ impl NtbLink {
             peer_nonce: hello.nonce,
             block: block.clone(),
             peer_block: hello.control,
+            apertures: Apertures {
+                own: own.len,
+                peers: hello.aperture_len,
+            },
         };
         let session = self.sink.online(path.clone(), who)?;
         trace::link_up(|| trace::Link::new(&self.name, hello.node, hello.generation, path.mode()));
@@ -490,7 +492,7 @@ impl NtbLink {
             return;
         }
         // An arena lets go of what the peer could use, whether or not the device closes its window.
-        if closed || inner.arena.is_some() {
+        if closed || inner.behind.as_ref().is_some_and(Behind::keeps_out) {
             session.unreachable();
         }
         inner.grace.keep(nonce, Kept::Session(session));

@@ -2,12 +2,15 @@
 
 //! The way to a peer behind an NTB whose memory is covered by one aperture.
 //!
-//! Outbound it makes no difference whether that is flat or an arena; inbound it decides how the peer's
-//! addresses of our memory come about.
+//! Outbound it makes no difference what is behind it; inbound that decides how the peer's addresses of our
+//! memory come about (`way.rs`).
 //!
 //! Locks: `device` and `inbound` are leaves, taken in any context.
 
-use super::aperture::Aperture;
+use super::{
+    aperture::Aperture,
+    way::Way, //
+};
 use crate::{
     logic::{
         extents::Entry,
@@ -17,18 +20,13 @@ use crate::{
         },
     },
     sys::{
-        arena::{
-            Access,
-            Arena, //
-        },
-        dma_map,
+        arena::Access,
         iomap::IoMapping,
         ntb::NtbDevice,
         pages::Pages,
         shared_memory::{
             Payer,
-            SharedMemory,
-            User, //
+            SharedMemory, //
         }, //
     },
     transport::{
@@ -39,7 +37,8 @@ use crate::{
         },
         inbound::{
             Export,
-            Inbound, //
+            Inbound,
+            Limits, //
         },
         outbound::{
             self,
@@ -50,11 +49,9 @@ use crate::{
     },
 };
 use kernel::{
-    device::Device,
     new_spinlock_irq,
     prelude::*,
     sync::{
-        aref::ARef,
         Arc,
         ArcBorrow,
         SpinLockIrq, //
@@ -65,29 +62,6 @@ use kernel::{
 pub(super) trait Owner: Send + Sync {
     /// See [`Path::session_failed`].
     fn session_failed(self: ArcBorrow<'_, Self>);
-}
-
-/// How the peer gets to our memory.
-#[derive(Clone)]
-enum Way {
-    /// Flat, by physical addresses: nothing has to be mapped before it is reached.
-    Physical,
-    /// Flat, by addresses of a device for which memory is mapped.
-    Device(ARef<Device>),
-    /// By a place in this.
-    Arena(Arc<Arena>),
-}
-
-impl Way {
-    /// Through this aperture. May sleep.
-    fn through(aperture: &Aperture, device: &NtbDevice) -> Self {
-        let dma_device = device.dma_device();
-        match &aperture.arena {
-            Some(arena) => Self::Arena(arena.clone()),
-            None if dma_map::bus_is_physical(&dma_device) => Self::Physical,
-            None => Self::Device(dma_device),
-        }
-    }
 }
 
 /// See the head of this file.
@@ -146,7 +120,7 @@ impl NtbPath {
         )
     }
 
-    /// Bytes of the aperture.
+    /// Bytes of the aperture over the peer's memory.
     pub(super) fn size(&self) -> u64 {
         self.aperture.size() as u64
     }
@@ -176,23 +150,15 @@ impl NtbPath {
 
 impl Inbound for NtbPath {
     fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory> {
-        match self.way()? {
-            Way::Physical => SharedMemory::new(len, User::Physical, payer),
-            Way::Device(device) => SharedMemory::new(len, User::Device(&device), payer),
-            Way::Arena(arena) => match SharedMemory::new(len, User::Arena(&arena), payer) {
-                // What the callers of SCIF know.
-                Err(ENOSPC) => Err(ENOMEM),
-                memory => memory,
-            },
-        }
+        self.way()?.share(len, payer)
     }
 
     fn export(&self, pages: &Arc<Pages>, access: Access) -> Result<Export> {
-        match self.way()? {
-            Way::Physical => Ok(Export::physical(pages)),
-            Way::Device(device) => Export::through(pages, &device),
-            Way::Arena(arena) => Export::within(pages, &arena, access),
-        }
+        self.way()?.export(pages, access)
+    }
+
+    fn limits(&self) -> Limits {
+        self.way().map_or(Limits::NONE, |way| way.limits())
     }
 }
 

@@ -22,11 +22,11 @@ use kernel::{
 /// There is a session, through these apertures.
 pub(super) fn online(link: &CStr, node: u16, path: &NtbPath, own: &Aperture) {
     pr_info!(
-        "node {} is online through {}: {} aperture of {} MiB, {}\n",
+        "node {} is online through {}: {} aperture of {} KiB, {}\n",
         node,
         link,
         path.mode(),
-        path.size() >> 20,
+        path.size() >> 10,
         path.transfers()
     );
     match own.mode() {
@@ -37,9 +37,13 @@ pub(super) fn online(link: &CStr, node: u16, path: &NtbPath, own: &Aperture) {
             own.reason
         ),
         mode => pr_info!(
-            "{}: node {} can reach what is registered for it: its aperture over this machine's memory, of {} KiB, is in mode {} ({})\n",
+            "{}: node {} can reach what is {} for it: its aperture over this machine's memory, of {} KiB, is in mode {} ({})\n",
             link,
             node,
+            match mode {
+                Mode::Bounce => "set apart",
+                _ => "registered",
+            },
             own.len >> 10,
             mode.name(),
             own.reason

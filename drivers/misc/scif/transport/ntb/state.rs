@@ -3,7 +3,10 @@
 //! What a link has of its peer: an offer, or a session, and what may still be written to.
 
 use super::{
-    aperture::Aperture,
+    aperture::{
+        Aperture,
+        Behind, //
+    },
     grace_list::{
         GraceList,
         Kept, //
@@ -13,7 +16,6 @@ use super::{
 use crate::{
     logic::handshake::Handshake,
     sys::{
-        arena::Arena,
         ntb::NtbDevice,
         shared_memory::SharedMemory, //
     },
@@ -35,8 +37,8 @@ pub(super) struct Inner {
     /// Ours, while we offer.
     pub(super) block: Option<Arc<SharedMemory>>,
     pub(super) aperture: Option<Aperture>,
-    /// For all apertures of this link: memory of an earlier session may still lie in it.
-    pub(super) arena: Option<Arc<Arena>>,
+    /// What is behind all apertures of this link: memory of an earlier session may still lie in it.
+    pub(super) behind: Option<Behind>,
     pub(super) up: Option<Up>,
     pub(super) grace: GraceList,
     /// Why there is no session was said.
@@ -57,6 +59,13 @@ impl Inner {
         match (device, self.aperture.take()) {
             (Some(device), Some(aperture)) => aperture.close(device),
             _ => false,
+        }
+    }
+
+    /// Lets go of what a lost peer might still write to, where it is kept out, or can do no harm.
+    pub(super) fn make_room(&mut self) {
+        if !matches!(self.behind, None | Some(Behind::All)) {
+            self.grace.release();
         }
     }
 

@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Writing where this node does not reach, and being written to where the peer does not.
+//!
+//! A peer whose bridge is small, or that lets nobody in, offers windows without addresses. What is for them
+//! is staged: put into slots that it does offer, from which it copies on (`logic/staging.rs` has the layout
+//! and the rules).
+//!
+//! - `outbox.rs`: the slots at the peer that this node fills, in turn for all who write
+//! - `fill.rs`: an engine fills one
+//! - `staged.rs`: a transfer that goes like this, from its first slot to the end of its last
+//! - `inbox.rs`: the slots of this node that the peer fills
+//!
+//! Reading is writing of the other side, which is asked for it (`pulls.rs`).
+//!
+//! # What is promised
+//!
+//! A transfer ends when its last byte is in the memory that it is for: the peer says that a slot is empty
+//! when it has copied it on. As slots are emptied in order, what was put into one later is not there earlier.
+//! A transfer keeps the window, the channel and the peer in use until then, as any other. If the peer is
+//! lost it ends with an error; if it does not empty slots for long, it counts as lost.
+//!
+//! Lock order: `opening` comes before those of what is posted.
+
+mod fill;
+mod inbox;
+mod outbox;
+mod staged;
+
+use crate::{
+    logic::{
+        messages::Message,
+        staging::Geometry, //
+    },
+    memory::exports::Exports,
+    peer::{
+        attachment::Violation,
+        Peer, //
+    },
+    rma::transfer::Request,
+    transport::engine::EngineRoute,
+};
+use inbox::Inbox;
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
+        Arc,
+        Mutex,
+        SetOnce, //
+    },
+};
+pub(super) use outbox::{
+    Outbox,
+    Patience, //
+};
+pub(super) use staged::Staged;
+
+/// See the head of this file. One for each peer.
+#[pin_data]
+pub(crate) struct Staging {
+    peer: Arc<Peer>,
+    exports: Arc<Exports>,
+    #[pin]
+    opening: Mutex<()>,
+    /// The peer was told of the inbox.
+    is_open: Atomic<bool>,
+    inbox: SetOnce<Arc<Inbox>>,
+    outbox: SetOnce<Arc<Outbox>>,
+}
+
+impl Staging {
+    /// Nothing is there yet; what the peer writes goes to `exports`. May sleep.
+    pub(crate) fn new(peer: &Arc<Peer>, exports: &Arc<Exports>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                peer: peer.clone(),
+                exports: exports.clone(),
+                opening <- new_mutex!((), "Staging::opening"),
+                is_open: Atomic::new(false),
+                inbox: SetOnce::new(),
+                outbox: SetOnce::new(),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Offers slots to the peer if it may need them; it hears of them before all that is said later. The
+    /// caller is inside the peer. May sleep.
+    pub(crate) fn open(&self) -> Result {
+        let len = self.peer.path().limits().staging;
+        if len == 0 || self.is_open.load(Acquire) {
+            return Ok(());
+        }
+        let _opening = self.opening.lock();
+        if self.inbox.as_ref().is_some() {
+            return Ok(());
+        }
+        let inbox = Inbox::new(&self.peer, &self.exports, len)?;
+        let (address, geometry) = inbox.place();
+        // The answer may come at once.
+        self.inbox.populate(inbox);
+        let posted = self.peer.post(&Message::StagingOffer {
+            address,
+            slots: geometry.slots(),
+            size: geometry.size(),
+        });
+        self.is_open.store(true, Release);
+        posted
+    }
+
+    /// Nothing is being delivered when this returns that was on its way before. May sleep.
+    pub(super) fn wait_for_deliveries(&self) {
+        if let Some(inbox) = self.inbox.as_ref() {
+            inbox.wait_for_deliveries();
+        }
+    }
+
+    /// The peer's slots: EIO if it has offered none, though it offers windows that take some.
+    pub(super) fn outbox(&self) -> Result<&Arc<Outbox>> {
+        self.outbox.as_ref().ok_or(EIO)
+    }
+
+    /// Writes where this node does not reach, with the memory on this side mapped for the engine of `route`, or by
+    /// CPU. Returns when all is in slots; what is asked for then ends by itself. On an error it has failed, and
+    /// what was begun of it ends by itself, too; the caller reports the error, and nobody else does. May sleep:
+    /// the caller is inside the peer.
+    pub(super) fn write(
+        &self,
+        request: Request,
+        route: Option<&EngineRoute>,
+        patience: Patience,
+    ) -> Result<Arc<Staged>> {
+        let parts = request.parts;
+        Staged::start(request, |staged, sides| {
+            self.outbox()?.put(staged, sides, parts, (route, patience))
+        })
+    }
+
+    // ----- what the peer says; called by the control work --------------------------------------
+
+    /// It offers slots.
+    pub(crate) fn offered(&self, address: u64, slots: u32, size: u32) -> Result<(), Violation> {
+        let geometry = Geometry::new(slots, size).ok_or("it offers impossible slots")?;
+        // One message is handled after the other, so nobody comes in between.
+        if self.outbox.as_ref().is_some() {
+            return Err("it offers slots again".into());
+        }
+        let outbox = match Outbox::new(&self.peer, address, geometry) {
+            Ok(outbox) => outbox,
+            Err(EFAULT) => return Err("it offers slots that can't be reached".into()),
+            Err(_) => {
+                pr_warn!(
+                    "no room for what it takes to write where node {} is not reached\n",
+                    self.peer.node()
+                );
+                return Ok(());
+            }
+        };
+        let credits = outbox.credits_address();
+        self.outbox.populate(outbox);
+        if self.peer.is_over() {
+            // Who ends what is under way may have been here before.
+            self.lost();
+        }
+        // A peer that can't be told is lost.
+        let _ = self.peer.post(&Message::StagingTaken { address: credits });
+        Ok(())
+    }
+
+    /// It says where emptied slots are counted.
+    pub(crate) fn taken(&self, credits: u64) -> Result<(), Violation> {
+        let inbox = self.inbox.as_ref();
+        let inbox = inbox.ok_or("it takes slots that were not offered")?;
+        let set = inbox.set_credits(credits);
+        Ok(set.map_err(|_| "it counts emptied slots where that can't be")?)
+    }
+
+    // ----- the end of the peer, in this order; each may sleep ----------------------------------
+
+    /// It is lost: ends what is under way.
+    pub(crate) fn lost(&self) {
+        if let Some(outbox) = self.outbox.as_ref() {
+            outbox.close();
+        }
+    }
+
+    /// Nobody is inside the peer any more: no doorbell means anything.
+    pub(crate) fn drained(&self) {
+        if let Some(outbox) = self.outbox.as_ref() {
+            outbox.unsubscribe();
+        }
+        if let Some(inbox) = self.inbox.as_ref() {
+            inbox.unsubscribe();
+        }
+    }
+
+    /// It has let go of all memory of this node.
+    pub(crate) fn forget(&self) {
+        if let Some(outbox) = self.outbox.as_ref() {
+            outbox.unmap();
+        }
+        if let Some(inbox) = self.inbox.as_ref() {
+            inbox.unmap();
+        }
+    }
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The slots of this node that the peer fills.
+//!
+//! A work item looks at them in order when the peer rings, and copies what is there to the window that it is
+//! for. The peer names a window by its id; it reaches what it was offered, with the protection it has, and
+//! nothing else, so this gives it no more than a bridge would. It is told of what was emptied when there
+//! is nothing left, or when half of the slots are empty.
+//!
+//! Everything that the peer writes is read once, then checked. What makes no sense is not delivered, and a
+//! peer that writes such things loses its own data only.
+//!
+//! Lock: `next` is held by who empties slots; windows and pages are used under it, and what is posted.
+
+use crate::{
+    arguments::PROTECTION_WRITE,
+    logic::{
+        address_space::Range,
+        messages::WindowId,
+        staging::{
+            Geometry,
+            Header,
+            Kind,
+            HEADER, //
+        },
+    },
+    memory::{
+        exports::Exports,
+        window::Window, //
+    },
+    peer::{
+        doorbells::{
+            Rung,
+            Subscription, //
+        },
+        Answerer,
+        Peer, //
+    },
+    sys::{
+        current,
+        direct_map,
+        shared_memory::{
+            Payer,
+            SharedMemory, //
+        }, //
+    },
+    transport::{
+        doorbell,
+        outbound::flush_writes, //
+    },
+};
+use kernel::{
+    impl_has_work, new_mutex, new_work,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        barrier,
+        Arc,
+        Mutex,
+        SetOnce, //
+    },
+    workqueue::{
+        Work,
+        WorkItem, //
+    },
+};
+
+/// A peer that has been asked for something has so many milliseconds for the next part of it.
+const LIMIT_MILLISECONDS: u32 = 120_000;
+
+/// How many slots were emptied, and of how many the peer knows that.
+struct Emptied {
+    slots: u64,
+    reported: u64,
+}
+
+/// See the head of this file.
+#[pin_data]
+pub(super) struct Inbox {
+    peer: Arc<Peer>,
+    exports: Arc<Exports>,
+    memory: SharedMemory,
+    geometry: Geometry,
+    /// Where the peer wants them to be counted, as a bus address of its own.
+    credits: SetOnce<u64>,
+    #[pin]
+    emptied: Mutex<Emptied>,
+    /// The number of the slot that comes next; written under the lock.
+    next: Atomic<u64>,
+    #[pin]
+    subscription: Mutex<Option<Subscription>>,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Inbox { self.work }
+}
+
+impl WorkItem for Inbox {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let Some(_inside) = this.peer.enter() else {
+            return;
+        };
+        if this.empty().is_err() {
+            this.peer.fail("it can't be told which slots are empty");
+        }
+    }
+}
+
+/// Has the inbox looked at when the peer rings.
+struct Bell(Arc<Inbox>);
+
+impl Rung for Bell {
+    fn rung(&self) {
+        if self.0.has_next() {
+            self.0.schedule();
+        }
+    }
+}
+
+impl Inbox {
+    /// Slots for about `len` bytes, of which the peer has not heard; what it writes is for windows of
+    /// `exports`. The caller is inside the peer. ENOMEM if there is no room for them. May sleep.
+    pub(super) fn new(peer: &Arc<Peer>, exports: &Arc<Exports>, len: usize) -> Result<Arc<Self>> {
+        let geometry = Geometry::for_len(len).ok_or(EINVAL)?;
+        let memory = peer.path().share(geometry.total(), Payer::Nobody)?;
+        let this = Arc::pin_init(
+            pin_init!(Self {
+                peer: peer.clone(),
+                exports: exports.clone(),
+                memory,
+                geometry,
+                credits: SetOnce::new(),
+                emptied <- new_mutex!(
+                    Emptied {
+                        slots: 0,
+                        reported: 0,
+                    },
+                    "Inbox::emptied"
+                ),
+                next: Atomic::new(1),
+                subscription <- new_mutex!(None, "Inbox::subscription"),
+                work <- new_work!("Inbox::work"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let bell = Arc::new(Bell(this.clone()), GFP_KERNEL)?;
+        let subscription = peer.subscribe(doorbell::DATA, bell)?;
+        *this.subscription.lock() = Some(subscription);
+        Ok(this)
+    }
+
+    /// Where the peer finds it, and what is there.
+    pub(super) fn place(&self) -> (u64, Geometry) {
+        (self.memory.bus_address(), self.geometry)
+    }
+
+    /// The peer has said where it wants slots to be counted. EFAULT if that can't be reached, EBUSY if it
+    /// has said it before.
+    pub(super) fn set_credits(self: &Arc<Self>, address: u64) -> Result {
+        let len = self.geometry.credits() as u64;
+        self.peer.path().reach(address, len)?;
+        if address % 8 != 0 {
+            return Err(EFAULT);
+        }
+        if !self.credits.populate(address) {
+            return Err(EBUSY);
+        }
+        // It may have filled some already.
+        self.schedule();
+        Ok(())
+    }
+
+    /// Any context.
+    fn schedule(self: &Arc<Self>) {
+        // An error says that it is about to run anyway.
+        let _ = self.peer.queues().staging.enqueue(self.clone());
+    }
+
+    /// Whether the next slot is filled, most likely. Any context.
+    fn has_next(&self) -> bool {
+        let next = self.next.load(Relaxed);
+        self.memory.read_u64(self.geometry.header(next)) == Ok(next)
+    }
+
+    /// Empties all slots that are filled. May sleep.
+    fn empty(&self) -> Result {
+        let Some(credits) = self.credits.copy() else {
+            return Ok(());
+        };
+        let mut emptied = self.emptied.lock();
+        while let Some(header) = self.read_header(emptied.slots + 1)? {
+            if self.deliver(&header).is_err() {
+                let at = self.geometry.verdict(header.sequence) as u64;
+                let verdict = self.peer.path().reach(credits + at, 8)?;
+                verdict.write_u64(0, 1)?;
+            }
+            // Nothing of what comes later is seen before.
+            barrier::smp_mb(barrier::Write);
+            emptied.slots = header.sequence;
+            self.next.store(header.sequence + 1, Relaxed);
+            if emptied.slots - emptied.reported >= u64::from(self.geometry.slots() / 2) {
+                self.report(&mut emptied, credits)?;
+            }
+            if self.peer.has_failed() {
+                return Ok(());
+            }
+            current::reschedule();
+        }
+        self.report(&mut emptied, credits)
+    }
+
+    /// Tells the peer how many were emptied.
+    fn report(&self, emptied: &mut Emptied, credits: u64) -> Result {
+        if emptied.slots == emptied.reported {
+            return Ok(());
+        }
+        emptied.reported = emptied.slots;
+        // Who asks for much gets it in time, though not all at once.
+        self.peer
+            .extend_answer(Answerer::Pushes, LIMIT_MILLISECONDS);
+        // The loads from the slots come before the store that gives them away, and so do the stores to
+        // where their bytes were to go.
+        barrier::mb(barrier::Full);
+        flush_writes();
+        let path = self.peer.path();
+        path.reach(credits, 8)?.write_u64(0, emptied.slots)?;
+        path.ring(doorbell::DATA);
+        Ok(())
+    }
+
+    /// A private copy of what is said of the next slot; none if it is not filled.
+    fn read_header(&self, sequence: u64) -> Result<Option<Header>> {
+        let at = self.geometry.header(sequence);
+        if self.memory.load_acquire_u64(at)? != sequence {
+            return Ok(None);
+        }
+        let mut bytes = [0; HEADER];
+        self.memory.read(at, &mut bytes)?;
+        // The data was written before.
+        barrier::mb(barrier::Read);
+        Ok(Header::decode(&bytes).filter(|header| header.sequence == sequence))
+    }
+
+    /// Copies on what is in a slot. May sleep.
+    fn deliver(&self, header: &Header) -> Result {
+        let len = match header.kind {
+            // Its writer knows.
+            Kind::Void => return Ok(()),
+            Kind::Data(len) if len <= self.geometry.size() => u64::from(len),
+            Kind::Data(_) => return Err(EINVAL),
+            Kind::Store(_) => size_of::<u64>() as u64,
+        };
+        let window = self.window(header, len)?;
+        let offset = usize::try_from(header.offset)?;
+        let pages = &window.memory.pages;
+        match header.kind {
+            Kind::Store(value) => pages.store_u64(offset, value),
+            _ => direct_map::copy_to_pages(
+                self.memory.phys_address() + self.geometry.data(header.sequence) as u64,
+                pages,
+                offset,
+                usize::try_from(len)?,
+            ),
+        }
+    }
+
+    /// The window that it is for, if the peer may write there.
+    fn window(&self, header: &Header, len: u64) -> Result<Arc<Window>> {
+        let window = self.exports.get(WindowId(header.window)).ok_or(ENXIO)?;
+        let range = Range::from_parts(header.offset, len).map_err(|_| ENXIO)?;
+        if window.protection & PROTECTION_WRITE == 0 {
+            return Err(EACCES);
+        }
+        match window.delivered_to.contains(&range) {
+            true => Ok(window),
+            false => Err(ENXIO),
+        }
+    }
+
+    /// See [`Staging::wait_for_deliveries`](super::Staging::wait_for_deliveries).
+    pub(super) fn wait_for_deliveries(&self) {
+        drop(self.emptied.lock());
+    }
+
+    /// Hears of no doorbell any more. May sleep.
+    pub(super) fn unsubscribe(&self) {
+        let subscription = self.subscription.lock().take();
+        drop(subscription);
+    }
+
+    /// Takes the slots away from the peer. May sleep.
+    pub(super) fn unmap(&self) {
+        self.memory.retire();
+    }
+}

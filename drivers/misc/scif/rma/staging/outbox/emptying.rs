@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the peer has emptied of the slots, and the end.
+//!
+//! The peer's count is a word of the peer: it is read once, and one that can't be ends the relation. A slot
+//! with which an engine still has to do is not emptied, whatever the peer says: what it reads must stay.
+
+use super::Outbox;
+use crate::{
+    logic::staging::MOST_SLOTS,
+    peer::Answerer,
+    rma::staging::staged::Staged, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// A peer that has emptied no slot for so many milliseconds is not able to any more.
+const LIMIT_MILLISECONDS: u32 = 120_000;
+
+impl Outbox {
+    /// Runs [`Self::look`] soon. Any context.
+    pub(super) fn schedule(self: &Arc<Self>) {
+        // An error says that it is about to run anyway.
+        let _ = self.peer.queues().staging.enqueue(self.clone());
+    }
+
+    /// Whether the peer has emptied slots that were not looked at. Any context.
+    pub(super) fn has_news(&self) -> bool {
+        let emptied = self.state.lock().emptied;
+        self.credits.read_u64(0).is_ok_and(|count| count != emptied)
+    }
+
+    /// Looks at what the peer has emptied. May sleep.
+    pub(super) fn look(&self) {
+        if self.state.lock().closed {
+            self.end_all();
+            return;
+        }
+        loop {
+            match self.take_emptied() {
+                Ok(Some((staged, result))) => staged.slot_ended(result),
+                Ok(None) => break,
+                Err(_) => {
+                    self.peer.fail("it empties slots that were not filled");
+                    break;
+                }
+            }
+        }
+        self.expect_news();
+        self.room.wake_all();
+    }
+
+    /// The transfer of the next slot that was emptied, and how that went.
+    fn take_emptied(&self) -> Result<Option<(Arc<Staged>, Result)>> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Ok(None);
+        }
+        let count = self.credits.load_acquire_u64(0)?;
+        if count == state.emptied {
+            return Ok(None);
+        }
+        if count < state.emptied || count > state.taken {
+            return Err(EPROTO);
+        }
+        let sequence = state.emptied + 1;
+        if (state.filling | state.unfilled) & self.bit(sequence) != 0 {
+            // Whatever the peer says: an engine still has to do with it.
+            return Ok(None);
+        }
+        let at = self.geometry.verdict(sequence);
+        let result = match self.credits.read_u64(at)? {
+            0 => Ok(()),
+            _ => {
+                self.credits.write_u64(at, 0)?;
+                Err(EIO)
+            }
+        };
+        let place = state.staged.get_mut(self.geometry.index(sequence));
+        let staged = place.and_then(Option::take).ok_or(EPROTO)?;
+        state.emptied = sequence;
+        Ok(Some((staged, result)))
+    }
+
+    /// If there is something in slots, the peer has to empty one in time.
+    pub(super) fn expect_news(&self) {
+        let state = self.state.lock();
+        let waits = state.taken != state.emptied && !state.closed;
+        // Under the lock, so that what is said last is what is so.
+        let limit = waits.then_some(LIMIT_MILLISECONDS);
+        self.peer.expect_answer_within(Answerer::Staging, limit);
+    }
+
+    // ----- the end -----------------------------------------------------------------------------
+
+    /// The peer is lost: ends all that is in slots, for good; what engines still read, when they have done
+    /// with it. May sleep.
+    pub(in crate::rma::staging) fn close(&self) {
+        self.state.lock().closed = true;
+        self.end_all();
+    }
+
+    fn end_all(&self) {
+        for index in 0..MOST_SLOTS {
+            let staged = {
+                let mut state = self.state.lock();
+                match state.filling & (1 << index) {
+                    0 => state.staged.get_mut(index).and_then(Option::take),
+                    _ => None,
+                }
+            };
+            if let Some(staged) = staged {
+                staged.slot_ended(Err(ENODEV));
+            }
+        }
+        self.expect_news();
+        self.room.wake_all();
+    }
+
+    /// Hears of no doorbell any more. May sleep.
+    pub(in crate::rma::staging) fn unsubscribe(&self) {
+        let subscription = self.subscription.lock().take();
+        drop(subscription);
+    }
+
+    /// Takes the credits away from the peer. May sleep.
+    pub(in crate::rma::staging) fn unmap(&self) {
+        self.credits.retire();
+    }
+}

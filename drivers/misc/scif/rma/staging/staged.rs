@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A transfer that is staged: over when the last of its slots was emptied.
+//!
+//! Whoever ends the last slot finishes it: the result goes to its [`Completion`], and what it keeps is let go,
+//! which may sleep.
+
+use crate::{
+    arguments::Direction,
+    memory::{
+        few::Few,
+        remote_window::RemotePiece, //
+    },
+    peer::channel::OwnedChannelUse,
+    rma::{
+        pieces::Sides,
+        transfer::{
+            Completion,
+            Ended,
+            Request,
+            Surroundings, //
+        },
+    },
+    sync::outcome::Outcome,
+};
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        Arc,
+        SpinLock, //
+    },
+};
+
+/// What it keeps in use. Dropped in this order.
+struct Kept {
+    sides: Sides,
+    surroundings: Surroundings,
+}
+
+/// See the head of this file.
+#[pin_data]
+pub(in crate::rma) struct Staged {
+    /// None if nobody is told.
+    completion: Option<Arc<dyn Completion>>,
+    number: u64,
+    bytes: u64,
+    /// Whether the call reports the result, so that no fence does.
+    reported: Atomic<bool>,
+    /// Slots that were not emptied, and who may still fill some.
+    pending: Atomic<u32>,
+    outcome: Outcome,
+    #[pin]
+    kept: SpinLock<Option<Arc<Kept>>>,
+}
+
+impl Staged {
+    /// One of which nothing is in a slot; `fill` puts its parts there, which it finds in the sides it gets.
+    /// It ends by itself once that has returned: if with an error, that is reported by the caller, and nobody
+    /// else. May sleep.
+    pub(in crate::rma) fn start(
+        request: Request,
+        fill: impl FnOnce(&Arc<Self>, &Sides) -> Result,
+    ) -> Result<Arc<Self>> {
+        let (number, bytes) = (request.number, request.bytes());
+        let completion = request.completion.clone();
+        let tell = |error| {
+            completion.as_arc_borrow().transfer_ended(&Ended {
+                number,
+                direction: Direction::Write,
+                bytes,
+                result: Err(error),
+                is_reported: true,
+            });
+        };
+        let kept = Kept {
+            sides: request.sides,
+            surroundings: request.surroundings,
+        };
+        let kept = Arc::new(kept, GFP_KERNEL).map_err(Error::from);
+        let made = kept.and_then(|kept| {
+            let staged = Self::new(Some(request.completion), &kept, (number, bytes))?;
+            staged.reported.store(request.synchronous, Relaxed);
+            Ok((staged, kept))
+        });
+        let (staged, kept) = made.inspect_err(|error| tell(*error))?;
+        let filled = fill(&staged, &kept.sides);
+        drop(kept);
+        if filled.is_err() {
+            staged.reported.store(true, Relaxed);
+        }
+        staged.slot_ended(filled);
+        filled.map(|()| staged)
+    }
+
+    /// Something of which nobody is told, with a part of the peer's memory and what keeps that in place; as
+    /// [`Self::start`].
+    pub(in crate::rma) fn start_unnoticed(
+        remote: RemotePiece,
+        surroundings: Surroundings,
+        fill: impl FnOnce(&Arc<Self>, &RemotePiece) -> Result,
+    ) -> Result {
+        let sides = Sides {
+            local: Few::new(),
+            remote: Few::one(remote),
+        };
+        let kept = Arc::new(
+            Kept {
+                sides,
+                surroundings,
+            },
+            GFP_KERNEL,
+        )?;
+        let staged = Self::new(None, &kept, (0, 0))?;
+        let piece = kept.sides.remote.iter().next();
+        let filled = piece.ok_or(EINVAL).and_then(|piece| fill(&staged, piece));
+        drop(kept);
+        staged.slot_ended(filled);
+        filled
+    }
+
+    fn new(
+        completion: Option<Arc<dyn Completion>>,
+        kept: &Arc<Kept>,
+        (number, bytes): (u64, u64),
+    ) -> Result<Arc<Self>> {
+        let kept = kept.clone();
+        Arc::pin_init(
+            pin_init!(Self {
+                completion,
+                number,
+                bytes,
+                reported: Atomic::new(false),
+                // Who fills.
+                pending: Atomic::new(1),
+                outcome: Outcome::new(),
+                kept <- new_spinlock!(Some(kept), "Staged::kept"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// A slot of it is about to be filled. Any context.
+    pub(super) fn add_slot(&self) {
+        self.pending.add(1, Relaxed);
+    }
+
+    /// Whether somebody waits for its end, as its channel is being closed. Any context.
+    pub(super) fn is_in_the_way(&self) -> bool {
+        let kept = self.kept.lock();
+        kept.as_ref()
+            .and_then(|kept| kept.surroundings.channel.as_ref())
+            .is_some_and(OwnedChannelUse::is_closing)
+    }
+
+    /// It fails, though not all of it may have ended. Any context.
+    pub(super) fn fail(&self, error: Error) {
+        self.outcome.fail(error);
+    }
+
+    /// One was emptied, or will not be. Process context.
+    pub(super) fn slot_ended(&self, result: Result) {
+        if let Err(error) = result {
+            self.outcome.fail(error);
+        }
+        if self.pending.fetch_sub(1, Full) == 1 {
+            self.end();
+        }
+    }
+
+    fn end(&self) {
+        self.outcome.end();
+        if let Some(completion) = &self.completion {
+            completion.as_arc_borrow().transfer_ended(&Ended {
+                number: self.number,
+                direction: Direction::Write,
+                bytes: self.bytes,
+                result: self.outcome.so_far(),
+                is_reported: self.reported.load(Relaxed),
+            });
+        }
+        let kept = self.kept.lock().take();
+        drop(kept);
+    }
+
+    /// None while it runs. Any context.
+    pub(in crate::rma) fn result(&self) -> Option<Result> {
+        self.outcome.result()
+    }
+}

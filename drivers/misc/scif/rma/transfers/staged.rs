@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Transfers with windows of the peer that this end does not reach: what is written is staged, what is read
+//! the peer is asked for, which stages it, or writes it here.
+
+use super::Transfers;
+use crate::{
+    arguments::{
+        Direction,
+        LocalSide, //
+    },
+    rma::{
+        pulls::{
+            Destination,
+            Must,
+            Pulls, //
+        },
+        staging::Patience,
+        transfer::{
+            Ended,
+            Request, //
+        },
+    },
+    transport::engine::EngineRoute,
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+impl Transfers {
+    /// Copies where this end does not reach. Killable, if the local side is not lent.
+    pub(super) fn copy_unreached(
+        &self,
+        route: Option<&EngineRoute>,
+        request: Request,
+        local: &LocalSide,
+        remote: i64,
+    ) -> Result {
+        match request.direction {
+            Direction::Write => self.write_staged(route, request, local.is_lent()),
+            Direction::Read => self.read_by_peer(request, local, remote),
+        }
+    }
+
+    fn write_staged(&self, route: Option<&EngineRoute>, request: Request, is_lent: bool) -> Result {
+        // What is lent is in a slot, or not used any more, when this returns.
+        let waits = request.synchronous || is_lent && route.is_some();
+        let patience = match is_lent {
+            true => Patience::Uninterruptible,
+            false => Patience::Killable,
+        };
+        if let Some(route) = route {
+            // So that what has ended does not pile up while nobody waits.
+            route.engine.release_ended();
+        }
+        let started = self.ways.staging.write(request, route, patience);
+        let staged = started.inspect_err(|_| {
+            if is_lent {
+                // What was begun of it ends.
+                self.marks.drain();
+            }
+        })?;
+        if !waits {
+            return Ok(());
+        }
+        let result = self.wait_for(is_lent, || staged.result());
+        if let Some(route) = route {
+            route.engine.release_ended();
+        }
+        result
+    }
+
+    fn read_by_peer(&self, request: Request, local: &LocalSide, source: i64) -> Result {
+        let is_lent = local.is_lent();
+        let waits = request.synchronous || is_lent;
+        let failed = |request: &Request, error| {
+            self.marks.as_arc_borrow().end(&Ended {
+                number: request.number,
+                direction: request.direction,
+                bytes: request.bytes(),
+                result: Err(error),
+                is_reported: true,
+            });
+            error
+        };
+        let destination = self
+            .destination(&request, local, Must::Yes)
+            .map_err(|error| failed(&request, self.channel.end_or(error)))?;
+        let pulls: &Arc<Pulls> = &self.ways.pulls;
+        let places = (source as u64, destination);
+        let started = pulls.start_surely(&self.channel, places, request);
+        let pull = started.map_err(|(request, error)| {
+            self.take_back(destination);
+            self.withdraw(destination);
+            failed(&request, self.channel.end_or(error))
+        })?;
+        if !waits {
+            return Ok(());
+        }
+        let result = self.wait_for(is_lent, || pull.result());
+        self.take_back(destination);
+        result
+    }
+
+    /// What was offered for a read that nobody waits for any more is taken back, whatever the peer does: it may be
+    /// used for something else next.
+    fn take_back(&self, destination: Destination) {
+        if let Destination::Unlisted(window, _) = destination {
+            self.windows.take_back_unlisted(window);
+            self.ways.staging.wait_for_deliveries();
+        }
+    }
+
+    /// Waits for a transfer, and says what its failure means. Killable, if the memory is not lent.
+    pub(super) fn wait_for(&self, is_lent: bool, result: impl Fn() -> Option<Result>) -> Result {
+        let waiters = self.channel.waiters()?;
+        let result = match is_lent {
+            // Whoever is told of an end takes the memory back. The engine, or the peer, sees to it that there is
+            // one, or is lost.
+            true => waiters.wait_uninterruptible(&result),
+            false => waiters.wait_killable(&result)?,
+        };
+        result.map_err(|error| self.marks.transfer_error(error))
+    }
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `logic/control_geometry.rs`.
+
+use proptest::prelude::*;
+
+use super::config;
+use crate::logic::annex;
+use crate::logic::control_geometry::{ControlGeometry, LARGEST, SLOTS_OFFSET};
+use crate::logic::envelope::SLOT_SIZE;
+
+/// What the other side knows must be the same in all versions that can talk to each other.
+#[test]
+fn sizes_are_those_of_the_protocol() {
+    let of = |len| {
+        let geometry = ControlGeometry::for_aperture(len);
+        (geometry.slots(), geometry.scratch_len(), geometry.size())
+    };
+    assert_eq!(of(64 << 10), (16, 0, 9472));
+    assert_eq!(of((1 << 20) - 1), (16, 0, 9472));
+    assert_eq!(of(1 << 20), (64, 0, 37120));
+    assert_eq!(of(4 << 20), (256, 65536, 213_248));
+    assert_eq!(ControlGeometry::for_aperture(u64::MAX), LARGEST);
+}
+
+#[test]
+fn a_writer_that_fills_half_a_ring_hears_of_room() {
+    for len in [64 << 10, 1 << 20, 4 << 20] {
+        let geometry = ControlGeometry::for_aperture(len);
+        let half = u64::from(geometry.slots()) / 2;
+        for messages in 0..1000 {
+            assert_eq!(geometry.is_half(messages), messages % half == 0);
+            assert_eq!(geometry.halves(messages), messages / half);
+            assert!(!geometry.is_half(messages) || geometry.is_due(messages));
+            assert_eq!(geometry.is_due(messages), messages % half.min(16) == 0);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn nothing_overlaps(len: u64) {
+        let geometry = ControlGeometry::for_aperture(len);
+        let last = geometry.slots() - 1;
+        prop_assert!(geometry.slots().is_power_of_two() && last > 0);
+        prop_assert_eq!(geometry.slot(0), SLOTS_OFFSET);
+        prop_assert_eq!(geometry.slot(last) + SLOT_SIZE, geometry.scratch());
+        prop_assert_eq!(geometry.scratch() + geometry.scratch_len(), geometry.annex(0));
+        prop_assert_eq!(geometry.annex(last) + annex::SIZE, geometry.size());
+    }
+}

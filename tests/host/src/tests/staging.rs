@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `logic/staging.rs`.
+
+use proptest::prelude::*;
+
+use super::config;
+use crate::logic::staging::{Geometry, HEADER, Header, Kind};
+
+fn header() -> impl Strategy<Value = Header> {
+    let kind = prop_oneof![
+        Just(Kind::Void),
+        any::<u32>().prop_map(Kind::Data),
+        any::<u64>().prop_map(Kind::Store),
+    ];
+    (any::<u64>(), any::<u32>(), any::<u64>(), kind).prop_map(|(sequence, window, offset, kind)| {
+        Header {
+            sequence,
+            window,
+            offset,
+            kind,
+        }
+    })
+}
+
+#[test]
+fn a_header_lies_as_the_protocol_says() {
+    let bytes = Header {
+        sequence: 0x1122_3344_5566_7788,
+        window: 7,
+        offset: 0x1000,
+        kind: Kind::Data(100),
+    }
+    .encode();
+    assert_eq!(bytes[..8], 0x1122_3344_5566_7788_u64.to_le_bytes());
+    assert_eq!(bytes[8..16], [7, 0, 0, 0, 1, 0, 0, 0]);
+    assert_eq!(bytes[16..24], 0x1000_u64.to_le_bytes());
+    assert_eq!(bytes[24..32], 100_u64.to_le_bytes());
+    assert_eq!(bytes[32..56], [0; 24]);
+}
+
+#[test]
+fn memory_that_was_never_written_is_no_header() {
+    assert_eq!(Header::decode(&[0; HEADER]), None);
+    assert_eq!(Header::decode(&[0xff; HEADER]), None);
+}
+
+#[test]
+fn slots_are_as_large_as_there_is_room_for() {
+    let of = |len| Geometry::for_len(len).map(|geometry| (geometry.slots(), geometry.size()));
+    assert_eq!(of(32 << 10), Some((4, 8 << 10)));
+    assert_eq!(of(256 << 10), Some((4, 64 << 10)));
+    assert_eq!(of(512 << 10), Some((8, 64 << 10)));
+    assert_eq!(of(1 << 20), Some((16, 64 << 10)));
+    assert_eq!(of(1 << 40), Some((64, 64 << 10)));
+    assert_eq!((of(0), of(1), of(4095)), (None, None, None));
+}
+
+#[test]
+fn what_the_other_side_makes_up_is_refused() {
+    for (slots, size) in [
+        (0, 4096),
+        (3, 4096),
+        (128, 4096),
+        (4, 0),
+        (4, 512),
+        (4, 5000),
+        (4, 128 << 10),
+        (u32::MAX, u32::MAX),
+    ] {
+        assert_eq!(Geometry::new(slots, size), None, "{slots} of {size}");
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn what_was_written_is_read(header in header()) {
+        prop_assert_eq!(Header::decode(&header.encode()), Some(header));
+    }
+
+    /// Its words may come one by one, in any order, over those of an earlier one.
+    #[test]
+    fn half_a_header_is_none(before in header(), header in header(), words in 0..255_u8) {
+        prop_assume!(before != header);
+        let (old, new) = (before.encode(), header.encode());
+        let mut bytes = old;
+        for word in (0..8).filter(|word| words & (1 << word) != 0) {
+            bytes[word * 8..][..8].copy_from_slice(&new[word * 8..][..8]);
+        }
+        let found = Header::decode(&bytes);
+        // Where all that is missing is the same in both, all is there.
+        prop_assert!(found.is_none() || bytes == old || bytes == new);
+    }
+
+    #[test]
+    fn any_bytes_are_read_without_a_panic(bytes: [u8; HEADER]) {
+        let _ = Header::decode(&bytes);
+    }
+
+    #[test]
+    fn slots_do_not_overlap(slots in 0..7_u32, size in 10..17_u32, sequence in 1..u64::MAX - 64) {
+        let geometry = Geometry::new(1 << slots, 1 << size).unwrap();
+        let next = sequence + 1;
+        prop_assert_eq!(geometry.index(next), (geometry.index(sequence) + 1) % (1 << slots));
+        prop_assert!(geometry.header(sequence) + HEADER <= geometry.data(1));
+        prop_assert!(geometry.data(sequence) + geometry.size() as usize <= geometry.total());
+        prop_assert!(geometry.verdict(sequence) + 8 <= geometry.credits());
+        prop_assert!(geometry.verdict(sequence) >= 8);
+        if slots > 0 {
+            prop_assert_ne!(geometry.data(sequence), geometry.data(next));
+        }
+    }
+}
