@@ -73,7 +73,7 @@ fn copies(
 /// Loads the module in both nodes, does some work beside a server, and unloads it.
 fn with_module(lab: &Lab, parameter: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     for node in 0..2 {
-        let parameters = format!("heartbeat_timeout_ms=60000 {parameter}");
+        let parameters = format!("heartbeat_timeout_ms=60000 allow_flat=1 {parameter}");
         lab.insmod(node, setup::module(lab)?, &parameters)?;
     }
     setup::wait_for_nodes(lab)?;

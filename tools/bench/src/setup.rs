@@ -158,7 +158,7 @@ fn scif(lab: &Lab) -> Result<()> {
         lab.insmod(
             node,
             module(lab)?,
-            "heartbeat_timeout_ms=60000 dma_channels=1",
+            "heartbeat_timeout_ms=60000 dma_channels=1 allow_flat=1",
         )?;
         bind(lab, node, Bridge::Scif)?;
     }

@@ -15,6 +15,7 @@ use crate::config::DEFAULT_SLOWDOWN;
 use crate::config::Flavour;
 use crate::config::LinkModel;
 use crate::config::Topology;
+use crate::config::parse_aperture;
 use crate::config::parse_personality;
 use crate::config::parse_rate;
 use crate::config::parse_windows;
@@ -189,6 +190,7 @@ Examples:
   scripts/lab up --nodes 3 --topology chain
   scripts/lab up --kernel debug --dma-channels 4
   scripts/lab up --iommu=bridges --windows trapped:16M
+  scripts/lab up --ntb gen3 --aperture 64K
   scripts/lab up --windows fixed:256M:2M --append cma=64M@256M
   scripts/lab up --link-model gen3x8 --dma-channels 4
   scripts/lab up --engine-rate 1G --slowdown 10
@@ -214,8 +216,12 @@ pub struct Up {
     #[arg(long, default_value_t = 1)]
     pub dma_channels: usize,
     /// Which NTB: gen5 (page alignment) or gen3 (alignment = size of the window).
-    #[arg(long, value_parser = parse_personality, default_value = "gen5")]
+    #[arg(long, alias = "ntb", value_parser = parse_personality, default_value = "gen5")]
     pub personality: Personality,
+    /// Memory windows of this size that trap and lead wherever the node says: short for --windows
+    /// trapped:SIZE.
+    #[arg(long, value_parser = parse_aperture, value_name = "SIZE", conflicts_with = "windows")]
+    pub aperture: Option<Windows>,
     /// What the NTB's memory windows are: aperture, mixed (what leads into the upstream node traps),
     /// trapped:SIZE or fixed:BASE:SIZE.
     #[arg(long, value_parser = parse_windows, default_value = "aperture")]
@@ -285,7 +291,7 @@ impl Up {
             processors: self.cpus,
             dma_channels: if none { 0 } else { self.dma_channels },
             personality: self.personality,
-            windows: self.windows,
+            windows: self.aperture.unwrap_or(self.windows),
             link_model: self.link_model,
             engine_rate: self.engine_rate,
             slowdown: self.slowdown.unwrap_or(DEFAULT_SLOWDOWN),

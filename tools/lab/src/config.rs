@@ -131,6 +131,11 @@ impl LinkModel {
     }
 }
 
+/// Windows that trap, from their size as text.
+pub fn parse_aperture(text: &str) -> Result<Windows, String> {
+    parse_windows(&format!("trapped:{text}"))
+}
+
 /// Windows from text: `aperture`, `trapped:SIZE` or `fixed:BASE:SIZE`.
 pub fn parse_windows(text: &str) -> Result<Windows, String> {
     let parts: Vec<&str> = text.split(':').collect();
@@ -483,6 +488,11 @@ mod tests {
             parse_windows("trapped:1M"),
             Ok(Windows::Trapped { size: 1 << 20 })
         );
+        assert_eq!(
+            parse_aperture("64K"),
+            Ok(Windows::Trapped { size: 64 << 10 })
+        );
+        assert!(parse_aperture("fixed:1").is_err());
         assert!(parse_windows("fixed:1").is_err());
         assert!(parse_windows("fixed:99999999999G:1").is_err());
         assert!(parse_windows("").is_err());

@@ -14,6 +14,7 @@ use crate::nodes::merge;
 
 use crate::watch::Link;
 use crate::watch::links;
+use crate::watch::table::rows;
 use std::io::IsTerminal;
 
 /// List the nodes: id, state, link, aperture mode, boot generation
@@ -47,7 +48,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     if arguments.verbose {
         match std::fs::read_to_string(LINKS) {
-            Ok(text) => print(apertures(&links(&text)))?,
+            Ok(text) => {
+                let windows = std::fs::read_to_string(WINDOWS).unwrap_or_default();
+                print(apertures(&links(&text), &windows))?;
+            }
             Err(error) => {
                 eprintln!("scif: nothing is known of links: cannot read {LINKS}: {error}")
             }
@@ -56,8 +60,18 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// How many of this node's windows another one reaches by itself, and how many not.
+fn windows_of(node: u64, windows: &str) -> (usize, usize) {
+    let all: Vec<bool> = rows(windows)
+        .filter(|row| row.number("node") == Some(node))
+        .map(|row| row.number::<u8>("reached") != Some(0))
+        .collect();
+    let reached = all.iter().filter(|reached| **reached).count();
+    (reached, all.len() - reached)
+}
+
 /// What other nodes reach of this one: a paragraph for each link.
-fn apertures(links: &[Link]) -> String {
+fn apertures(links: &[Link], windows: &str) -> String {
     let paragraphs = links.iter().filter_map(|link| {
         let own = link.own.as_ref()?;
         let who = match link.node {
@@ -66,6 +80,7 @@ fn apertures(links: &[Link]) -> String {
         };
         let what = match own.aperture.as_str() {
             "flat" => "all memory of this machine",
+            "bounce" => "what is set apart for it: staging slots, and the rings of connections",
             _ => "what is registered for it, and the rings of connections",
         };
         let reason = own.reason.as_deref().unwrap_or("no reason is known");
@@ -82,6 +97,15 @@ fn apertures(links: &[Link]) -> String {
                 size(rings)
             );
         }
+        let (reached, staged) = link
+            .node
+            .map_or((0, 0), |node| windows_of(node.into(), windows));
+        if reached + staged > 0 {
+            text += &format!(
+                "\n  Of {} windows it reaches {reached} by itself, and {staged} by staging",
+                reached + staged
+            );
+        }
         Some(text)
     });
     paragraphs.collect::<Vec<_>>().join("\n")
@@ -89,6 +113,9 @@ fn apertures(links: &[Link]) -> String {
 
 /// Where the module shows its links.
 const LINKS: &str = "/sys/kernel/debug/scif/links";
+
+/// Where it shows the windows of this node.
+const WINDOWS: &str = "/sys/kernel/debug/scif/windows";
 
 fn table(nodes: &[Node], colour: bool) -> String {
     let width = |field: fn(&Node) -> &str, title: &str| {
@@ -142,7 +169,16 @@ ntb:x: node 1 reaches what is registered for it, and the rings of connections,
 
 ntb:y: whoever comes will reach all memory of this machine,
   through an aperture of 1.00 GiB (flat: aperture=flat)";
-        assert_eq!(apertures(&links(file)), expected);
+        assert_eq!(apertures(&links(file), ""), expected);
+        let file = "link state node aperture own_aperture own_bytes own_windows own_rings own_reason\n\
+            ntb:x up 1 flat bounce 65536 0 32768 aperture=bounce\n";
+        let windows = "node window reached\n1 1 0\n2 2 1\n1 3 0\n1 4 1\n";
+        let expected = "
+ntb:x: node 1 reaches what is set apart for it: staging slots, and the rings of connections,
+  through an aperture of 64.0 KiB (bounce: aperture=bounce),
+  of which registered memory takes 0 B and rings take 32.0 KiB
+  Of 3 windows it reaches 1 by itself, and 2 by staging";
+        assert_eq!(apertures(&links(file), windows), expected);
     }
 
     #[test]

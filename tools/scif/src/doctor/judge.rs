@@ -190,20 +190,54 @@ fn aperture(facts: &Facts, bridge: &Bridge, findings: &mut Findings) {
         .parameters
         .get("allow_flat")
         .is_some_and(|value| value != "0");
+    let covers_all = facts.end_of_memory.is_none_or(|end| largest >= end);
     match (wanted, is_translated) {
-        ("flat", true) if !allows_flat => findings.problem(
+        ("flat", _) if !allows_flat => findings.problem(
             "memory",
-            format!("{name}: aperture=flat lets the other host past the IOMMU, to all memory"),
+            format!("{name}: aperture=flat lets the other host read and write all memory of this machine"),
             "leave aperture=flat out, or say allow_flat=1 if the other host is trusted",
         ),
+        ("flat", _) => flat(facts, &name, largest, findings),
         ("arena", false) => findings.problem(
             "memory",
             format!("{name}: aperture=arena needs an IOMMU that translates for it"),
             switch_iommu_on(facts),
         ),
         ("auto" | "arena", true) => arena(&name, largest, findings),
-        _ => flat(facts, &name, largest, findings),
+        ("auto", false) if allows_flat && covers_all => flat(facts, &name, largest, findings),
+        _ => bounce(facts, &name, (largest, allows_flat), findings),
     }
+}
+
+fn bounce(facts: &Facts, name: &str, (largest, allows_flat): (u64, bool), findings: &mut Findings) {
+    if largest < SMALLEST_ARENA {
+        findings.problem(
+            "memory",
+            format!("{name}: its largest memory window has {}", size(largest)),
+            "make the BAR larger in the BIOS (\"NTB BAR size\"), or in the switch's configuration",
+        );
+        return;
+    }
+    let larger_bar = facts.end_of_memory.map(|end| {
+        format!(
+            "give it a BAR that covers the {} of this machine's memory",
+            size(end)
+        )
+    });
+    let trusting = match (allows_flat, larger_bar) {
+        (true, Some(larger_bar)) => larger_bar,
+        (false, Some(larger_bar)) if facts.end_of_memory.is_some_and(|end| largest < end) => {
+            format!("if the other host is trusted, {larger_bar} and say allow_flat=1")
+        }
+        _ => "if the other host is trusted, say allow_flat=1".to_owned(),
+    };
+    findings.advice(
+        "memory",
+        format!(
+            "{name}: the other host reaches staging slots and nothing else (bounce): each copy is made twice, and windows can't be mapped"
+        ),
+        format!("for more: {}; or, {trusting}", switch_iommu_on(facts)),
+    );
 }
 
 fn arena(name: &str, largest: u64, findings: &mut Findings) {
@@ -355,7 +389,7 @@ fn link(facts: &Facts, link: &Link, findings: &mut Findings) {
 }
 
 /// What the log says, and what it means: the last word of each kind since the module was loaded.
-const MESSAGES: [(&str, &str); 9] = [
+const MESSAGES: [(&str, &str); 10] = [
     (
         "the device does not take the aperture",
         "the driver of the bridge refuses the translation: mostly alignment, as some bridges want an address that is a \
@@ -364,6 +398,7 @@ const MESSAGES: [(&str, &str); 9] = [
     ("no memory window covers", "a larger BAR, or an IOMMU"),
     ("aperture=arena needs", "see \"memory\" above"),
     ("aperture=flat lets", "see \"memory\" above"),
+    ("aperture=bounce takes", "see \"memory\" above"),
     (
         "speaks version",
         "load the same version of scif on both hosts",

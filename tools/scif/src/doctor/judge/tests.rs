@@ -147,7 +147,7 @@ fn what_others_reach() {
         })
     };
     assert_eq!(
-        found(&with("aperture", "flat"), "past the IOMMU").0,
+        found(&with("aperture", "flat"), "read and write all memory").0,
         Grade::Problem
     );
     let small = changed(|facts| facts.bridges[0].bars = BTreeMap::from([(2, 1 << 20)]));
@@ -158,16 +158,39 @@ fn what_others_reach() {
         Grade::Problem
     );
     // Without an IOMMU.
-    let bare = |end| {
+    let distrusting = |end| {
         changed(|facts| {
             facts.bridges[0].iommu = Some("identity".into());
             facts.command_line = "quiet iommu=pt".into();
             facts.end_of_memory = end;
         })
     };
-    let (grade, advice) = found(&bare(Some(64 << 30)), "has to cover the 64.0 GiB");
-    assert_eq!(grade, Grade::Problem);
-    assert!(advice.contains("boot without iommu=pt"), "{advice}");
+    let bare = |end| {
+        let mut facts = distrusting(end);
+        facts.parameters.insert("allow_flat".into(), "1".into());
+        facts
+    };
+    for (facts, other) in [
+        (
+            bare(Some(64 << 30)),
+            "or, give it a BAR that covers the 64.0 GiB",
+        ),
+        (
+            distrusting(Some(64 << 30)),
+            "64.0 GiB of this machine's memory and say allow_flat=1",
+        ),
+        (
+            distrusting(Some(1 << 30)),
+            "or, if the other host is trusted, say allow_flat=1",
+        ),
+    ] {
+        let (grade, advice) = found(&facts, "staging slots and nothing else (bounce)");
+        assert_eq!(grade, Grade::Advice);
+        assert!(
+            advice.contains("boot without iommu=pt") && advice.contains(other),
+            "{advice}"
+        );
+    }
     assert_eq!(
         found(&bare(Some(1 << 30)), "all memory of this machine").0,
         Grade::Advice
