@@ -20,6 +20,9 @@ static const char usage[] =
 	"                               on the nodes N and M, and the cases for three nodes\n"
 	"    --only PATTERN             cases with this in their name, or that it matches as\n"
 	"                               a file pattern; can be given more than once\n"
+	"    --staged both|peers|here   windows of the peers, or of this node for them, are\n"
+	"                               out of reach, as in bounce mode: without the cases\n"
+	"                               that map them, and with those for that\n"
 	"    --time-limit SECONDS       for each case, after which it is taken for\n"
 	"                               hung; 200 by default\n"
 	"  agent    serve the cases of other nodes; to be started on each peer first\n"
@@ -106,6 +109,7 @@ static void parse(int argc, char **argv, struct options *options)
 		{ "topology", required_argument, NULL, 't' },
 		{ "peer", required_argument, NULL, 'p' },
 		{ "only", required_argument, NULL, 'o' },
+		{ "staged", required_argument, NULL, 's' },
 		{ "time-limit", required_argument, NULL, 'l' },
 		{ "port", required_argument, NULL, 'P' },
 		{ }
@@ -133,6 +137,12 @@ static void parse(int argc, char **argv, struct options *options)
 			if (options->pattern_count == ARRAY_SIZE(options->patterns))
 				refuse("too many patterns");
 			options->patterns[options->pattern_count++] = optarg;
+			break;
+		case 's':
+			run.staged_peers = !strcmp(optarg, "both") || !strcmp(optarg, "peers");
+			run.staged_here = !strcmp(optarg, "both") || !strcmp(optarg, "here");
+			if (!run.staged_peers && !run.staged_here)
+				refuse("staged are both, peers or here");
 			break;
 		case 'l':
 			run.limit = parse_number(optarg, 100000);

@@ -471,31 +471,42 @@ static void mmap_many(void)
 		expect_value(scif_munmap(memory[i], PAGE), 0);
 }
 
+static void mmap_staged(void)
+{
+	struct windows windows = peers_window(3, READ_WRITE);
+
+	expect_no_mapping(map(&windows, 0, windows.len, READ_WRITE), EOPNOTSUPP, EOPNOTSUPP);
+	expect_no_mapping(map(&windows, PAGE, PAGE, SCIF_PROT_READ), EOPNOTSUPP, EOPNOTSUPP);
+	/* Whatever else is wrong is said before. */
+	expect_no_mapping(map(&windows, PAGE, windows.len, READ_WRITE), ENXIO, ENXIO);
+}
+
 const struct test_case mapping_cases[] = {
-	PAIR(mmap_reads, "mmap.reads"),
-	PAIR(mmap_writes, "mmap.writes"),
-	PAIR_WITH(mmap_words, double_numbers, "mmap.atomic-words"),
-	PAIR(mmap_part, "mmap.part"),
-	PAIR(mmap_fixed, "mmap.part"),
-	PAIR(mmap_spans, "mmap.spans mmap.gap"),
+	PAIR_MAPPED(mmap_reads, "mmap.reads"),
+	PAIR_MAPPED(mmap_writes, "mmap.writes"),
+	PAIR_MAPPED_WITH(mmap_words, double_numbers, "mmap.atomic-words"),
+	PAIR_MAPPED(mmap_part, "mmap.part"),
+	PAIR_MAPPED(mmap_fixed, "mmap.part"),
+	PAIR_MAPPED(mmap_spans, "mmap.spans mmap.gap"),
 	PAIR(mmap_outside, "mmap.gap"),
 	PAIR(mmap_unaligned, "mmap.unaligned"),
-	PAIR(mmap_protection, "mmap.protection"),
+	PAIR_MAPPED(mmap_protection, "mmap.protection"),
 	PAIR(mmap_write_only, "mmap.write-only"),
-	PAIR(mmap_mprotect, "mmap.mprotect"),
-	PAIR(mmap_mprotect_lower, "mmap.mprotect-lower"),
-	PAIR(mmap_mprotect_what_window_allows, "mmap.mprotect"),
+	PAIR_MAPPED(mmap_mprotect, "mmap.mprotect"),
+	PAIR_MAPPED(mmap_mprotect_lower, "mmap.mprotect-lower"),
+	PAIR_MAPPED(mmap_mprotect_what_window_allows, "mmap.mprotect"),
 	PAIR(mmap_private, "mmap.private"),
-	PAIR(mmap_unregister, "mmap.unregister unregister.mapped"),
-	PAIR(mmap_peer_close, "mmap.peer-close mmap.reset"),
-	PAIR(mmap_own_close, "mmap.own-close"),
-	PAIR(mmap_peer_dies, "mmap.peer-close process.killed-peer"),
-	PAIR(mmap_partial_unmap, "mmap.partial-unmap"),
-	PAIR(mmap_not_inherited, "mmap.not-inherited"),
-	PAIR(mmap_no_growth, "mmap.no-growth"),
+	PAIR_MAPPED(mmap_unregister, "mmap.unregister unregister.mapped"),
+	PAIR_MAPPED(mmap_peer_close, "mmap.peer-close mmap.reset"),
+	PAIR_MAPPED(mmap_own_close, "mmap.own-close"),
+	PAIR_MAPPED(mmap_peer_dies, "mmap.peer-close process.killed-peer"),
+	PAIR_MAPPED(mmap_partial_unmap, "mmap.partial-unmap"),
+	PAIR_MAPPED(mmap_not_inherited, "mmap.not-inherited"),
+	PAIR_MAPPED(mmap_no_growth, "mmap.no-growth"),
 	ALONE(mmap_not_connected, "mmap.not-connected"),
-	PAIR(mmap_not_pinnable, "mmap.not-pinnable register.device-memory"),
-	PAIR(mmap_as_buffer, "mmap.reads mmap.writes"),
-	PAIR(mmap_many, "mmap.part"),
+	PAIR_MAPPED(mmap_not_pinnable, "mmap.not-pinnable register.device-memory"),
+	PAIR_MAPPED(mmap_as_buffer, "mmap.reads mmap.writes"),
+	PAIR_MAPPED(mmap_many, "mmap.part"),
+	PAIR_STAGED(mmap_staged, "mmap.staged"),
 	{ }
 };

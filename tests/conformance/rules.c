@@ -549,6 +549,8 @@ const struct rule rules[] = {
 	  "an offset that is no multiple of the page size is EINVAL" },
 	{ "mmap.protection", "semantics, mmap",
 	  "more than the window allows is EACCES" },
+	{ "mmap.staged", "Documentation/decisions.rst",
+	  "a window that the node does not reach by itself can't be mapped: EOPNOTSUPP" },
 	{ "mmap.mprotect", "semantics, mmap",
 	  "mprotect can't raise the protection above the window's" },
 	{ "mmap.mprotect-lower", "semantics, mmap",

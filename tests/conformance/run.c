@@ -23,6 +23,10 @@ static bool is_wanted(const struct test_case *test, const char *const *patterns,
 
 	if (test->kind == CASE_STAR && run.peers < 2)
 		return false;
+	if (test->kind == (run.staged_peers ? CASE_PAIR_MAPPED : CASE_PAIR_STAGED))
+		return false;
+	if (test->kind == CASE_PAIR_MAPPING_US && run.staged_here)
+		return false;
 	if (test->kind == CASE_ALONE_LONG && run.topology != TOPOLOGY_LOOPBACK)
 		return false;
 	for (i = 0; i < count; i++) {

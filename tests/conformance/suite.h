@@ -64,6 +64,12 @@ enum case_kind {
 	CASE_ALONE_LONG,
 	/* Needs a peer: on the other node, or on this one. */
 	CASE_PAIR,
+	/* Likewise, and the windows of the peer are within reach. */
+	CASE_PAIR_MAPPED,
+	/* Likewise, and they are not: what is for them is staged. */
+	CASE_PAIR_STAGED,
+	/* As CASE_PAIR, and windows of this node are within reach of the peer. */
+	CASE_PAIR_MAPPING_US,
 	/* Needs two peers, on two other nodes. */
 	CASE_STAR,
 };
@@ -87,6 +93,15 @@ struct test_case {
 #define PAIR_WITH(function, remote, rule_ids) \
 	{ .name = #function, .kind = CASE_PAIR, .rules = rule_ids, .run = function, \
 	  .there = remote }
+#define PAIR_MAPPED(function, rule_ids) \
+	{ .name = #function, .kind = CASE_PAIR_MAPPED, .rules = rule_ids, .run = function }
+#define PAIR_MAPPED_WITH(function, remote, rule_ids) \
+	{ .name = #function, .kind = CASE_PAIR_MAPPED, .rules = rule_ids, .run = function, \
+	  .there = remote }
+#define PAIR_MAPPING_US(function, rule_ids) \
+	{ .name = #function, .kind = CASE_PAIR_MAPPING_US, .rules = rule_ids, .run = function }
+#define PAIR_STAGED(function, rule_ids) \
+	{ .name = #function, .kind = CASE_PAIR_STAGED, .rules = rule_ids, .run = function }
 #define STAR(function, rule_ids) \
 	{ .name = #function, .kind = CASE_STAR, .rules = rule_ids, .run = function }
 
@@ -118,6 +133,8 @@ struct run {
 	struct scif_port_id agent[MAX_PEERS];
 	/* The one that cases with one peer use. */
 	int current_peer;
+	/* The windows of peers are out of reach; and those of this node for them. */
+	bool staged_peers, staged_here;
 	/* Seconds that a case may take. */
 	int limit;
 	const struct test_case *test;

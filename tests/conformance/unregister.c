@@ -221,6 +221,6 @@ const struct test_case unregister_cases[] = {
 	PAIR(unregister_offset_free, "unregister.offset-free"),
 	PAIR(unregister_peers_window, "unregister.peers-window"),
 	PAIR(unregister_pending_signal, "unregister.pending-signal"),
-	PAIR(unregister_mapped, "unregister.mapped"),
+	PAIR_MAPPING_US(unregister_mapped, "unregister.mapped"),
 	{ }
 };

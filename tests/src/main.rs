@@ -16,6 +16,7 @@ mod promise;
 mod scif;
 mod scif_arena;
 mod scif_bench;
+mod scif_bounce;
 mod scif_cache;
 mod scif_churn;
 mod scif_compat;
@@ -71,6 +72,7 @@ const FILES: &[&[Test]] = &[
     scif_star::TESTS,
     scif_conformance::TESTS,
     scif_arena::TESTS,
+    scif_bounce::TESTS,
     scif_kernel::TESTS,
     scif_churn::TESTS,
     scif_disk::TESTS,

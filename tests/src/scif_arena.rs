@@ -160,11 +160,13 @@ fn vandalism(lab: &Lab) -> Result<()> {
     wait_until(what, lab.hang_limit(60), || Ok(come_and_go(lab, "20").ok()))
 }
 
-/// When there is no room in the aperture a window is refused, in words, and all else goes on.
+/// When there is no room in the aperture, which is said in words, a window is reached by staging, and all else
+/// goes on.
 fn full(lab: &Lab) -> Result<()> {
-    let server = scif::start_server(lab, ATTACKER, "scif_hidden", &["server", PORT], 600)?;
+    let server = scif::start_server(lab, ATTACKER, "scif_full", &["server", PORT], 600)?;
     let attacker = ATTACKER.to_string();
-    scif::run_tap(lab, VICTIM, "scif_full", &[&attacker, PORT], 120)?;
+    let arguments = ["client", &attacker, PORT];
+    scif::run_tap(lab, VICTIM, "scif_full", &arguments, 120)?;
     server.signal(15);
     server.wait()?;
     let log = lab.dmesg(VICTIM)?;

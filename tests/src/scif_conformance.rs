@@ -57,11 +57,17 @@ fn start_agent(lab: &Lab, node: usize) -> Result<Process> {
 
 /// Runs all cases on node 0, with the others as peers.
 pub fn run(lab: &Lab, topology: &str) -> Result<()> {
+    run_with(lab, topology, &[])
+}
+
+/// The same with more options.
+pub fn run_with(lab: &Lab, topology: &str, options: &[&str]) -> Result<()> {
     let agents = (1..lab.nodes())
         .map(|node| start_agent(lab, node))
         .collect::<Result<Vec<Process>>>()?;
     let mut argv = vec![program()?, "run".to_owned()];
     argv.extend(["--topology", topology, "--time-limit", &time_limit(lab)].map(str::to_owned));
+    argv.extend(options.iter().map(|option| (*option).to_owned()));
     for node in 1..lab.nodes() {
         argv.extend(["--peer".to_owned(), node.to_string()]);
     }

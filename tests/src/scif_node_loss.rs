@@ -418,12 +418,12 @@ fn kill_during_copy(lab: &Lab, arguments: &[&str]) -> Result<()> {
 }
 
 /// The receiver of a copy dies.
-fn kill_receiver(lab: &Lab) -> Result<()> {
+pub fn kill_receiver(lab: &Lab) -> Result<()> {
     kill_during_copy(lab, &["cp", "/exchange/endless", "1:copy"])
 }
 
 /// The sender of a copy dies.
-fn kill_sender(lab: &Lab) -> Result<()> {
+pub fn kill_sender(lab: &Lab) -> Result<()> {
     kill_during_copy(lab, &["cp", "1:endless", "/exchange/received/copy"])
 }
 

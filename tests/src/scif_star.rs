@@ -157,7 +157,7 @@ fn one_dies(lab: &Lab) -> Result<()> {
 fn clash(lab: &Lab) -> Result<()> {
     let load = |node: usize, id: usize| {
         let heartbeat = heartbeat::parameter(lab, node, Loaded::LongHeartbeat)?;
-        let parameters = format!("node_id={id} {heartbeat}");
+        let parameters = format!("node_id={id} allow_flat=1 {heartbeat}");
         lab.insmod(node, scif::module(lab)?, &parameters)
     };
     load(0, 0)?;

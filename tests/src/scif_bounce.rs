@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Bounce mode: the nodes have no IOMMU and trust each other with nothing but some memory that is set
+//! apart; what is for other memory is staged there. And staging where an arena has no room.
+//!
+//! The windows trap for processors, which makes a store take microseconds; engines are as fast as ever.
+
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Lab;
+use lab::RaidWrites;
+use lab::Windows;
+
+use crate::harness::Need;
+use crate::harness::Test;
+use crate::heartbeat;
+use crate::loaded::Loaded;
+use crate::scif;
+use crate::scif_conformance;
+use crate::scif_messages_and_rma::SCIF_PAIR;
+use crate::scif_node_loss;
+
+/// A pair whose bridges have windows of so many bytes.
+const fn pair(size: u64) -> Need {
+    Need {
+        windows: Windows::Trapped { size },
+        ..SCIF_PAIR
+    }
+}
+
+/// The smallest there is.
+const SMALL: Need = pair(64 << 10);
+const USUAL: Need = pair(1 << 20);
+
+/// With the heartbeat that users have.
+const LIVELY: Need = Need {
+    scif: Loaded::AsUsual,
+    ..USUAL
+};
+
+/// The line of a node's link in the table of links.
+fn check_link(lab: &Lab, node: usize, wanted: &[(&str, &str)]) -> Result<()> {
+    let links = scif::table(lab, node, "links")?;
+    let link = links.iter().find(|link| link["link"].starts_with("ntb:"));
+    ensure!(
+        link.is_some_and(|link| wanted.iter().all(|(name, value)| link[*name] == *value)),
+        "node {node}: {links:#?}"
+    );
+    Ok(())
+}
+
+/// Without an IOMMU, and with windows that do not cover the memory, it is bounce; and it says so.
+fn chosen(lab: &Lab) -> Result<()> {
+    for node in 0..lab.nodes() {
+        check_link(
+            lab,
+            node,
+            &[
+                ("state", "up"),
+                ("aperture", "bounce"),
+                ("aperture_bytes", "1048576"),
+                ("own_aperture", "bounce"),
+                ("own_bytes", "1048576"),
+                (
+                    "own_reason",
+                    r"no\040memory\040window\040covers\040the\040memory\040of\040this\040machine",
+                ),
+            ],
+        )?;
+    }
+    Ok(())
+}
+
+/// All that SCIF promises, but for mappings.
+fn conformance(lab: &Lab) -> Result<()> {
+    scif_conformance::run_with(lab, "two", &["--staged", "both"])?;
+    scif_conformance::nothing_left(lab)
+}
+
+/// In 64 KiB rings have a few hundred bytes, too few for cases in which much is sent before anybody
+/// receives. All else is there: connections, windows, transfers, fences, processes.
+fn small(lab: &Lab) -> Result<()> {
+    let files = [
+        "accept_*",
+        "connect_*",
+        "nonblock_*",
+        "register_*",
+        "memlock_*",
+        "unregister_*",
+        "copies_*",
+        "access_*",
+        "v_*",
+        "ordered",
+        "async_*",
+        "sync_*",
+        "usecache*",
+        "both_*",
+        "mark_*",
+        "wait_*",
+        "signal_[!a]*",
+        "mmap_*",
+        "fork_*",
+        "exec_*",
+        "kill*",
+        "child_*",
+        "poll_*",
+        "recv_nonblock",
+        "send_both_ways",
+        "send_reset*",
+    ];
+    let mut options = vec!["--staged", "both"];
+    options.extend(files.iter().flat_map(|file| ["--only", *file]));
+    scif_conformance::run_with(lab, "two", &options)?;
+    scif_conformance::nothing_left(lab)
+}
+
+/// Who has a bridge in his hands.
+const ATTACKER: usize = 1;
+const VICTIM: usize = 0;
+const PORT: &str = "2402";
+
+/// It reaches what is set apart and nothing else, while windows come and go.
+fn attack(lab: &Lab) -> Result<()> {
+    let server = scif::start_server(lab, ATTACKER, "scif_hidden", &["server", PORT], 600)?;
+    let attacker = ATTACKER.to_string();
+    let rounds = ["client", &attacker, PORT, "300"];
+    let client = scif::start_program(lab, VICTIM, "scif_hidden", &rounds, 400)?;
+    let mut raids = 0;
+    while client.is_running() {
+        let found = lab.raid(ATTACKER, VICTIM, RaidWrites::Public)?;
+        raids += 1;
+        ensure!(
+            found.read * 4096 == 1 << 20 && found.secret == 0 && found.public == 0,
+            "raid {raids}: {found:?}"
+        );
+    }
+    scif::check_tap(client.wait()?)?;
+    ensure!(raids > 3, "there was no time for more than {raids} raids");
+    server.signal(15);
+    server.wait()?;
+    Ok(())
+}
+
+/// Nobody has said that the peer is trusted: it is not flat, though it could be. One way it is.
+fn flat_one_way(lab: &Lab) -> Result<()> {
+    let heartbeat = heartbeat::parameter(lab, 0, Loaded::LongHeartbeat)?;
+    lab.insmod(0, scif::module(lab)?, &heartbeat)?;
+    scif::load(lab, 1, Loaded::LongHeartbeat)?;
+    scif::online(lab, 0, 1)?;
+    scif::online(lab, 1, 0)?;
+    check_link(lab, 0, &[("own_aperture", "bounce"), ("aperture", "flat")])?;
+    check_link(lab, 1, &[("own_aperture", "flat"), ("aperture", "bounce")])?;
+    // Node 0 reaches the windows of node 1, which its cases map.
+    scif_conformance::run_with(lab, "two", &["--staged", "here"])?;
+    scif_conformance::nothing_left(lab)
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("scif_bounce::chosen", USUAL, chosen),
+    Test::new("scif_bounce::attack", USUAL, attack).seconds(120),
+    Test::new("scif_bounce::conformance", USUAL, conformance)
+        .seconds(300)
+        .releases_engine(),
+    Test::new("scif_bounce::small", SMALL, small)
+        .seconds(300)
+        .releases_engine(),
+    Test::new(
+        "scif_bounce::flat_one_way",
+        Need {
+            windows: Windows::Mixed,
+            scif: Loaded::No,
+            ..SCIF_PAIR
+        },
+        flat_one_way,
+    )
+    .seconds(300)
+    .releases_engine(),
+    Test::new(
+        "scif_bounce::kill_receiver",
+        LIVELY,
+        scif_node_loss::kill_receiver,
+    )
+    .loses_nodes()
+    .seconds(180),
+    Test::new(
+        "scif_bounce::kill_sender",
+        LIVELY,
+        scif_node_loss::kill_sender,
+    )
+    .loses_nodes()
+    .seconds(180),
+];
