@@ -65,7 +65,7 @@ fn most_of(pool: &Pool, payer: Payer<'_>) -> u64 {
     match payer {
         Payer::Nobody => free,
         Payer::Caller => (free / 96).max(SMALLEST_RING),
-        Payer::OwnerOf(_) => free / RING_PARTS,
+        Payer::OwnerOf(_) => free / 8,
     }
 }
 
