@@ -86,7 +86,7 @@ const MOST_BYTES: u64 = 1 << 30;
 
 /// A peer that has not answered one for so long is not able to any more: its engine would have been given
 /// up long before, and copies all that can be asked for in less.
-const LIMIT: Delta = Delta::from_secs(120);
+pub(super) const LIMIT: Delta = Delta::from_secs(120);
 
 /// Whether the peer has to, as this end's engine can't read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -336,7 +336,6 @@ impl Pulls {
             };
             // Room that is there already is not what was lacking.
             if has_room().is_some() {
-                current::reschedule();
                 let error = match self.table.lock().closed {
                     true => ENODEV,
                     false if current::is_being_killed() => EINTR,

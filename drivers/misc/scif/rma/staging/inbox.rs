@@ -36,6 +36,7 @@ use crate::{
         Answerer,
         Peer, //
     },
+    rma::pulls,
     sys::{
         current,
         direct_map,
@@ -67,9 +68,6 @@ use kernel::{
         WorkItem, //
     },
 };
-
-/// A peer that has been asked for something has so many milliseconds for the next part of it.
-const LIMIT_MILLISECONDS: u32 = 120_000;
 
 /// How many slots were emptied, and of how many the peer knows that.
 struct Emptied {
@@ -224,7 +222,7 @@ impl Inbox {
         emptied.reported = emptied.slots;
         // Who asks for much gets it in time, though not all at once.
         self.peer
-            .extend_answer(Answerer::Pushes, LIMIT_MILLISECONDS);
+            .extend_answer(Answerer::Pushes, pulls::LIMIT.as_millis() as u32);
         // The loads from the slots come before the store that gives them away, and so do the stores to
         // where their bytes were to go.
         barrier::mb(barrier::Full);

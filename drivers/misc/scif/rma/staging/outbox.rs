@@ -228,15 +228,12 @@ impl Outbox {
         (body, tail): (u64, u64),
         (route, patience): (Option<&EngineRoute>, Patience),
     ) -> Result {
-        let mut last = Ok(());
         for (skip, len) in [(0, body), (body, tail)] {
-            last = last.and_then(|()| {
-                sides.for_each_stretch(skip, len, |stretch| {
-                    self.put_stretch(staged, &stretch, (route, patience))
-                })
-            });
+            sides.for_each_stretch(skip, len, |stretch| {
+                self.put_stretch(staged, &stretch, (route, patience))
+            })?;
         }
-        last
+        Ok(())
     }
 
     fn put_stretch(

@@ -12,8 +12,7 @@ use crate::{
     rma::{
         pulls::{
             Destination,
-            Must,
-            Pulls, //
+            Must, //
         },
         staging::Patience,
         transfer::{
@@ -23,10 +22,7 @@ use crate::{
     },
     transport::engine::EngineRoute,
 };
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::prelude::*;
 
 impl Transfers {
     /// Copies where this end does not reach. Killable, if the local side is not lent.
@@ -87,9 +83,8 @@ impl Transfers {
         let destination = self
             .destination(&request, local, Must::Yes)
             .map_err(|error| failed(&request, self.channel.end_or(error)))?;
-        let pulls: &Arc<Pulls> = &self.ways.pulls;
         let places = (source as u64, destination);
-        let started = pulls.start_surely(&self.channel, places, request);
+        let started = self.ways.pulls.start_surely(&self.channel, places, request);
         let pull = started.map_err(|(request, error)| {
             self.take_back(destination);
             self.withdraw(destination);
