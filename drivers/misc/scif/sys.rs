@@ -10,6 +10,7 @@ mod bindings;
 pub(crate) mod buffer;
 pub(crate) mod busy_wait;
 pub(crate) mod chardev;
+mod contiguous;
 pub(crate) mod current;
 pub(crate) mod direct_map;
 pub(crate) mod dma_map;

@@ -119,6 +119,9 @@ phys_addr_t scif_helper_virt_to_phys(const void *address);
 void *scif_helper_direct_map(phys_addr_t start, size_t len);
 phys_addr_t scif_helper_end_of_memory(void);
 void *scif_helper_alloc_pages_exact(size_t size, bool account);
+void *scif_helper_alloc_contiguous(struct device *dev, size_t size,
+				   size_t align);
+void scif_helper_free_contiguous(struct device *dev, void *memory, size_t size);
 void *scif_helper_alloc_pages_for_owner(size_t size, const void *owned);
 void scif_helper_copy_from_page(void *dst, phys_addr_t phys, size_t len);
 void scif_helper_store_u64(phys_addr_t phys, u64 value);

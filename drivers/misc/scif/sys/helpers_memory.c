@@ -4,7 +4,10 @@
  */
 
 #include <linux/capability.h>
+#include <linux/cma.h>
 #include <linux/cred.h>
+#include <linux/device.h>
+#include <linux/dma-map-ops.h>
 #include <linux/fs.h>
 #include <linux/gfp.h>
 #include <linux/highmem.h>
@@ -137,6 +140,55 @@ void *scif_helper_alloc_pages_exact(size_t size, bool account)
 	gfp_t flags = account ? GFP_KERNEL_ACCOUNT : GFP_KERNEL;
 
 	return alloc_pages_exact(size, flags | __GFP_ZERO | __GFP_NOWARN);
+}
+
+/*
+ * Where the page allocator has no such piece: more than it takes is made free,
+ * and what is not needed goes back.
+ */
+static void *scif_make_contiguous(struct device *dev, size_t size, size_t align)
+{
+#ifdef CONFIG_CONTIG_ALLOC
+	unsigned long count = max(size, align) >> PAGE_SHIFT;
+	unsigned long kept = size >> PAGE_SHIFT;
+	struct page *pages;
+
+	pages = alloc_contig_pages(count, GFP_KERNEL | __GFP_NOWARN,
+				   dev_to_node(dev), NULL);
+	if (!pages)
+		return NULL;
+	if (count > kept)
+		free_contig_range(page_to_pfn(pages) + kept, count - kept);
+	return page_address(pages);
+#else
+	return NULL;
+#endif
+}
+
+/* Both are powers of two, and at least a page. */
+void *scif_helper_alloc_contiguous(struct device *dev, size_t size, size_t align)
+{
+	struct page *pages;
+	void *memory = NULL;
+
+	pages = cma_alloc(dev_get_cma_area(dev), size >> PAGE_SHIFT,
+			  get_order(align), true);
+	if (pages)
+		memory = page_address(pages);
+	if (!memory && align <= size)
+		memory = alloc_pages_exact(size, GFP_KERNEL | __GFP_NOWARN);
+	if (!memory)
+		memory = scif_make_contiguous(dev, size, align);
+	if (memory)
+		memset(memory, 0, size);
+	return memory;
+}
+
+void scif_helper_free_contiguous(struct device *dev, void *memory, size_t size)
+{
+	if (!cma_release(dev_get_cma_area(dev), virt_to_page(memory),
+			 size >> PAGE_SHIFT))
+		free_pages_exact(memory, size);
 }
 
 /*

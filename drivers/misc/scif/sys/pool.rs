@@ -13,7 +13,6 @@
 use core::ptr::NonNull;
 
 use kernel::{
-    bindings,
     device::Device,
     dma::DataDirection,
     maple_tree::{
@@ -35,7 +34,7 @@ use kernel::{
 };
 
 use super::{
-    bindings as own,
+    contiguous::Contiguous,
     dma_map::MappedRun, //
 };
 
@@ -44,16 +43,11 @@ const UNIT: usize = 64;
 
 /// See the head of this file. Close it before the driver of the device is unbound from it.
 ///
-/// # Invariants
-///
-/// `base` is valid for reads and writes of `size` bytes, which is a power of two and a multiple of the
-/// page size, aligned to its size, and owned by this.
-#[pin_data(PinnedDrop)]
+#[pin_data]
 pub(crate) struct Pool {
-    base: NonNull<u8>,
-    size: usize,
     /// Gone before the memory.
     run: MappedRun,
+    memory: Contiguous,
     #[pin]
     places: MapleTreeAlloc<()>,
     #[pin]
@@ -68,42 +62,18 @@ unsafe impl Send for Pool {}
 // with a device anyway.
 unsafe impl Sync for Pool {}
 
-/// Memory that is freed unless somebody takes it over.
-struct Fresh {
-    base: NonNull<u8>,
-    size: usize,
-}
-
-impl Drop for Fresh {
-    fn drop(&mut self) {
-        // SAFETY: It was allocated with this size, and nobody else has it.
-        unsafe { bindings::free_pages_exact(self.base.as_ptr().cast(), self.size) };
-    }
-}
-
 impl Pool {
-    /// Zeroed memory of `size` bytes, a power of two and at least a page, for a device. `ENOMEM` also where
-    /// there is no such run: 4 MiB are the most that can be had. May sleep.
-    pub(crate) fn new(device: &ARef<Device>, size: usize) -> Result<Arc<Self>> {
-        if !size.is_power_of_two() || size < kernel::page::PAGE_SIZE {
-            return Err(EINVAL);
-        }
-        // SAFETY: No preconditions.
-        let base = unsafe { own::scif_helper_alloc_pages_exact(size, false) };
-        let base = NonNull::new(base.cast::<u8>()).ok_or(ENOMEM)?;
-        let fresh = Fresh { base, size };
-        // SAFETY: The memory is in the kernel's linear mapping.
-        let phys = unsafe { own::scif_helper_virt_to_phys(base.as_ptr().cast()) };
+    /// Zeroed memory of `size` bytes at a multiple of `align`, for a device; both are powers of two, and at least
+    /// a page. `ENOMEM` also where there is no such piece. May sleep, and for long.
+    pub(crate) fn new(device: &ARef<Device>, size: usize, align: usize) -> Result<Arc<Self>> {
+        let memory = Contiguous::new(device, size, align)?;
         // SAFETY: The memory is freed after it was unmapped; what a device does with it is expected.
-        let run = unsafe { MappedRun::new(device, phys, size, DataDirection::Bidirectional) }?;
+        let run =
+            unsafe { MappedRun::new(device, memory.phys(), size, DataDirection::Bidirectional) }?;
         Arc::pin_init(
             pin_init!(Self {
-                base: {
-                    core::mem::forget(fresh);
-                    base
-                },
-                size,
                 run,
+                memory,
                 places <- MapleTreeAlloc::new(),
                 taking <- new_mutex!((), "Pool::taking"),
                 taken: Atomic::new(0),
@@ -119,7 +89,7 @@ impl Pool {
 
     /// Its bytes.
     pub(crate) fn size(&self) -> u64 {
-        self.size as u64
+        self.memory.size() as u64
     }
 
     /// Bytes of it that are taken. Any context.
@@ -140,7 +110,7 @@ impl Pool {
             let _taking = self.taking.lock();
             let taken = self
                 .places
-                .alloc_range(units, (), ..self.size / UNIT, GFP_KERNEL);
+                .alloc_range(units, (), ..self.memory.size() / UNIT, GFP_KERNEL);
             taken.map_err(|error| match error.cause {
                 AllocErrorKind::AllocError(_) => ENOMEM,
                 // There is no gap, or it would be longer than all.
@@ -155,18 +125,9 @@ impl Pool {
             given_back: Atomic::new(false),
         };
         self.taken.add(place.len as u64, Relaxed);
-        // SAFETY: By the invariants of both the bytes are there, and nobody else's of this machine.
+        // SAFETY: By the invariant the bytes are there, and nobody else's of this machine.
         unsafe { place.pointer().as_ptr().write_bytes(0, place.len) };
         Ok(place)
-    }
-}
-
-#[pinned_drop]
-impl PinnedDrop for Pool {
-    fn drop(self: Pin<&mut Self>) {
-        self.run.unmap();
-        // SAFETY: By the type invariant this owns the memory, and it has this size.
-        unsafe { bindings::free_pages_exact(self.base.as_ptr().cast(), self.size) };
     }
 }
 
@@ -186,8 +147,8 @@ pub(super) struct Place {
 impl Place {
     /// Its first byte: valid for reads and writes of [`Self::len`] bytes as long as this lives.
     pub(super) fn pointer(&self) -> NonNull<u8> {
-        // SAFETY: By the invariants of both it lies in the memory.
-        unsafe { self.pool.base.add(self.offset) }
+        // SAFETY: By the invariant of this it lies in the memory of the pool.
+        unsafe { self.pool.memory.base().add(self.offset) }
     }
 
     /// Its bytes.
@@ -222,7 +183,7 @@ mod tests {
 
     #[test]
     fn pieces_are_found_zeroed_and_given_back() -> Result {
-        let pool = Pool::new(&device()?, 64 << 10)?;
+        let pool = Pool::new(&device()?, 64 << 10, 64 << 10)?;
         assert_eq!(pool.address() % (64 << 10), 0);
         let first = pool.take(1)?;
         let second = pool.take((64 << 10) - UNIT)?;
@@ -244,21 +205,12 @@ mod tests {
 
     #[test]
     fn a_piece_may_outlive_its_mapping() -> Result {
-        let pool = Pool::new(&device()?, 4096)?;
+        let pool = Pool::new(&device()?, 4096, 4096)?;
         let place = pool.take(4096)?;
         pool.close();
         pool.close();
         drop(pool);
         assert_eq!(place.len(), 4096);
-        Ok(())
-    }
-
-    #[test]
-    fn only_powers_of_two_are_pools() -> Result {
-        let device = device()?;
-        assert!(Pool::new(&device, 0).is_err());
-        assert!(Pool::new(&device, 2048).is_err());
-        assert!(Pool::new(&device, 12 << 10).is_err());
         Ok(())
     }
 }

@@ -32,6 +32,7 @@ use crate::{
 };
 use kernel::{
     fmt,
+    page::PAGE_SIZE,
     prelude::*,
     sync::Arc, //
 };
@@ -39,8 +40,11 @@ use kernel::{
 /// Less than this is of no use: a control block and a few rings.
 const SMALLEST: u64 = 64 << 10;
 
-/// The largest pool that can be had in one piece.
+/// The largest pool: more is hardly faster, and is gone for all else.
 const LARGEST_POOL: u64 = 4 << 20;
+
+/// The largest multiple at which a pool may have to begin: so much has to be free in one piece.
+const LARGEST_ALIGN: u64 = 256 << 20;
 
 /// What an aperture leads to.
 #[derive(Clone)]
@@ -126,7 +130,7 @@ impl fmt::Display for Unsuitable {
                 f,
                 "aperture=bounce takes a memory window of at least {} KiB that can begin at a multiple of {} MiB or less (the largest has {} KiB, and can at those of {} KiB); make the BAR smaller, switch the IOMMU on, or load with allow_flat=1 if the other host is trusted",
                 SMALLEST >> 10,
-                LARGEST_POOL >> 20,
+                LARGEST_ALIGN >> 20,
                 largest >> 10,
                 address >> 10
             ),
@@ -233,7 +237,7 @@ impl Aperture {
         let mut largest = u64::MAX;
         loop {
             let can_be = |align: &WindowAlignment| {
-                align.address <= LARGEST_POOL
+                align.address <= LARGEST_ALIGN
                     && align.size <= LARGEST_POOL
                     && (SMALLEST..largest).contains(&align.max_size)
             };
@@ -341,23 +345,22 @@ fn largest_window(
 
 /// One as large as the window, or as can be; smaller, if there is no such piece of memory.
 fn new_pool(device: &NtbDevice, align: &WindowAlignment) -> Result<Arc<Pool>, Unsuitable> {
-    let none = Unsuitable::NoPool {
-        largest: align.max_size,
-        address: align.address,
-    };
     let mut size = 1u64 << align.max_size.clamp(1, LARGEST_POOL).ilog2();
-    while size >= SMALLEST.max(align.size).max(align.address) {
-        match Pool::new(
-            &device.dma_device(),
-            usize::try_from(size).map_err(Error::from)?,
-        ) {
+    let address = align.address.max(1).checked_next_power_of_two();
+    let address = usize::try_from(address.ok_or(EINVAL)?).map_err(Error::from)?;
+    while size >= SMALLEST.max(align.size) {
+        let len = usize::try_from(size).map_err(Error::from)?;
+        match Pool::new(&device.dma_device(), len, address.max(PAGE_SIZE)) {
             Ok(pool) if pool.address() % align.address.max(1) == 0 => return Ok(pool),
-            Ok(_) => return Err(none),
+            Ok(_) => break,
             Err(ENOMEM) => size /= 2,
             Err(error) => return Err(error.into()),
         }
     }
-    Err(ENOMEM.into())
+    Err(Unsuitable::NoPool {
+        largest: align.max_size,
+        address: align.address,
+    })
 }
 
 /// One as large as the window; if the device has no such range, half of that, and so on.
