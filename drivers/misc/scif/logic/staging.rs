@@ -11,11 +11,20 @@
 //! 12  kind      u32  see [`Kind`]
 //! 16  offset    u64  where in that window
 //! 24  value     u64  bytes of data, or the value that is to be stored
-//! 32  0
+//! 32  flags     u64  1: its writer wants to be rung when it is emptied
+//! 40  0
 //! 56  check     u64  of all words before
 //! ```
 //!
-//! then as many times the bytes of a slot. They are filled and emptied in order, one after the other: `n` lies
+//! then as many times the bytes of a slot, and at last
+//!
+//! ```text
+//!  0  wish      u64  how many emptied slots its writer wants to be rung for; it sleeps
+//!  8  coming    u64  the number of a slot that is about to be filled; who sleeps may wake up for it
+//! 16  0
+//! ```
+//!
+//! Slots are filled and emptied in order, one after the other: `n` lies
 //! in slot `(n - 1) % slots`. The data comes before the header. The header may come in any order, as its
 //! writer may be an engine; the check says whether all of it is there.
 //!
@@ -23,23 +32,34 @@
 //!
 //! ```text
 //!  0  emptied   u64  how many slots have been emptied
+//!  8  sleeps    u64  how often who empties them has gone to sleep; he is rung once for each
 //! 64  verdicts  u64  for each slot; not 0 if what was in it could not be delivered; written before
 //! ```
 //!
 //! A slot that was emptied is one whose bytes are where they were to go.
+//!
+//! Who sleeps is rung, who is awake is not. So who is about to sleep first says that, in the memory of the
+//! other, loads it from there, and then looks for what it waits for once more: what the other has written
+//! before it could see that is there by then, as nothing overtakes what is written on the way back.
 
 /// Bytes of a header.
 pub(crate) const HEADER: usize = 64;
 
+/// Where the sleeps are counted, among the credits.
+pub(crate) const SLEEPS: usize = 8;
+
 /// Where the verdicts begin.
 const VERDICTS: usize = 64;
+
+/// Bytes of what comes after the slots.
+const TAIL: usize = 64;
 
 /// The most slots there can be.
 pub(crate) const MOST_SLOTS: usize = 64;
 
 /// Bytes of the smallest and the largest slot.
 const SMALLEST: u32 = 1 << 10;
-const LARGEST: u32 = 64 << 10;
+const LARGEST: u32 = 256 << 10;
 
 /// Slots that there are if they need not be as large as can be: enough for one to be filled while others
 /// are on their way, or are emptied.
@@ -101,9 +121,19 @@ impl Geometry {
         headers.saturating_add(self.index(sequence).saturating_mul(self.size as usize))
     }
 
-    /// Bytes of all slots.
-    pub(crate) fn total(self) -> usize {
+    /// Where the wish lies.
+    pub(crate) fn wish(self) -> usize {
         (self.slots as usize).saturating_mul(HEADER.saturating_add(self.size as usize))
+    }
+
+    /// Where it is said what is coming.
+    pub(crate) fn coming(self) -> usize {
+        self.wish().saturating_add(size_of::<u64>())
+    }
+
+    /// Bytes of all slots, and what comes after.
+    pub(crate) fn total(self) -> usize {
+        self.wish().saturating_add(TAIL)
     }
 
     /// Where its verdict lies among the credits.
@@ -135,6 +165,8 @@ pub(crate) struct Header {
     pub(crate) window: u32,
     pub(crate) offset: u64,
     pub(crate) kind: Kind,
+    /// Its writer wants to be rung when it is emptied.
+    pub(crate) tell: bool,
 }
 
 /// FNV-1a over the words: finds what is there in part, not forgeries.
@@ -159,7 +191,7 @@ impl Header {
             u64::from(self.window) | (kind << 32),
             self.offset,
             value,
-            0,
+            u64::from(self.tell),
             0,
             0,
         ];
@@ -178,7 +210,7 @@ impl Header {
             *word = u64::from_le_bytes(place.try_into().ok()?);
         }
         let (body, _) = words.split_at(HEADER / 8 - 1);
-        let [sequence, ids, offset, value, .., sum] = words;
+        let [sequence, ids, offset, value, flags, .., sum] = words;
         if sum != check(body) {
             return None;
         }
@@ -193,6 +225,59 @@ impl Header {
             window: ids as u32,
             offset,
             kind,
+            tell: flags & 1 != 0,
         })
+    }
+}
+
+/// A piece of data that is put into slots one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parts {
+    first: Header,
+    len: u64,
+    /// Bytes of each slot, more than 0.
+    size: u32,
+    done: u64,
+}
+
+/// What goes into one slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) header: Header,
+    /// Where in the piece it begins, and its bytes.
+    pub(crate) at: u64,
+    pub(crate) len: u64,
+}
+
+impl Parts {
+    /// `len` bytes for slots of `geometry`, of which the first gets `first`, but for the number of bytes; the last
+    /// one is that of which its writer wants to hear.
+    pub(crate) fn new(first: Header, len: u64, geometry: Geometry) -> Self {
+        Self {
+            first,
+            len,
+            size: geometry.size(),
+            done: 0,
+        }
+    }
+}
+
+impl Iterator for Parts {
+    type Item = Part;
+
+    fn next(&mut self) -> Option<Part> {
+        let rest = self.len.checked_sub(self.done).filter(|rest| *rest > 0)?;
+        let len = rest.min(self.size.into());
+        let at = self.done;
+        let header = Header {
+            sequence: self.first.sequence,
+            offset: self.first.offset.wrapping_add(at),
+            kind: Kind::Data(len as u32),
+            tell: self.first.tell && len == rest,
+            ..self.first
+        };
+        self.first.sequence = self.first.sequence.wrapping_add(1);
+        self.done = at.saturating_add(len);
+        Some(Part { header, at, len })
     }
 }

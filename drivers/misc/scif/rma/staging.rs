@@ -127,7 +127,8 @@ impl Staging {
     }
 
     /// Writes where this node does not reach, with the memory on this side mapped for the engine of `route`, or by
-    /// CPU. Returns when all is in slots; what is asked for then ends by itself. On an error it has failed, and
+    /// CPU. Returns when all is in slots, or, if it is
+    /// synchronous, a moment later; what is asked for then ends by itself. On an error it has failed, and
     /// what was begun of it ends by itself, too; the caller reports the error, and nobody else does. May sleep:
     /// the caller is inside the peer.
     pub(super) fn write(
@@ -137,9 +138,14 @@ impl Staging {
         patience: Patience,
     ) -> Result<Arc<Staged>> {
         let parts = request.parts;
-        Staged::start(request, |staged, sides| {
+        let is_awaited = request.synchronous;
+        let staged = Staged::start(request, |staged, sides| {
             self.outbox()?.put(staged, sides, parts, (route, patience))
-        })
+        })?;
+        if is_awaited {
+            self.outbox()?.await_end(&staged)?;
+        }
+        Ok(staged)
     }
 
     // ----- what the peer says; called by the control work --------------------------------------

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::config;
-use crate::logic::staging::{Geometry, HEADER, Header, Kind};
+use crate::logic::staging::{Geometry, HEADER, Header, Kind, Parts};
 
 fn header() -> impl Strategy<Value = Header> {
     let kind = prop_oneof![
@@ -12,13 +12,13 @@ fn header() -> impl Strategy<Value = Header> {
         any::<u32>().prop_map(Kind::Data),
         any::<u64>().prop_map(Kind::Store),
     ];
-    (any::<u64>(), any::<u32>(), any::<u64>(), kind).prop_map(|(sequence, window, offset, kind)| {
-        Header {
-            sequence,
-            window,
-            offset,
-            kind,
-        }
+    let ids = (any::<u64>(), any::<u32>(), any::<u64>());
+    (ids, kind, any::<bool>()).prop_map(|((sequence, window, offset), kind, tell)| Header {
+        sequence,
+        window,
+        offset,
+        kind,
+        tell,
     })
 }
 
@@ -29,13 +29,15 @@ fn a_header_lies_as_the_protocol_says() {
         window: 7,
         offset: 0x1000,
         kind: Kind::Data(100),
+        tell: true,
     }
     .encode();
     assert_eq!(bytes[..8], 0x1122_3344_5566_7788_u64.to_le_bytes());
     assert_eq!(bytes[8..16], [7, 0, 0, 0, 1, 0, 0, 0]);
     assert_eq!(bytes[16..24], 0x1000_u64.to_le_bytes());
     assert_eq!(bytes[24..32], 100_u64.to_le_bytes());
-    assert_eq!(bytes[32..56], [0; 24]);
+    assert_eq!(bytes[32..40], 1_u64.to_le_bytes());
+    assert_eq!(bytes[40..56], [0; 16]);
 }
 
 #[test]
@@ -49,9 +51,10 @@ fn slots_are_as_large_as_there_is_room_for() {
     let of = |len| Geometry::for_len(len).map(|geometry| (geometry.slots(), geometry.size()));
     assert_eq!(of(32 << 10), Some((4, 8 << 10)));
     assert_eq!(of(256 << 10), Some((4, 64 << 10)));
-    assert_eq!(of(512 << 10), Some((8, 64 << 10)));
-    assert_eq!(of(1 << 20), Some((16, 64 << 10)));
-    assert_eq!(of(1 << 40), Some((64, 64 << 10)));
+    assert_eq!(of(512 << 10), Some((4, 128 << 10)));
+    assert_eq!(of(1 << 20), Some((4, 256 << 10)));
+    assert_eq!(of(4 << 20), Some((16, 256 << 10)));
+    assert_eq!(of(1 << 40), Some((64, 256 << 10)));
     assert_eq!((of(0), of(1), of(4095)), (None, None, None));
 }
 
@@ -64,7 +67,7 @@ fn what_the_other_side_makes_up_is_refused() {
         (4, 0),
         (4, 512),
         (4, 5000),
-        (4, 128 << 10),
+        (4, 512 << 10),
         (u32::MAX, u32::MAX),
     ] {
         assert_eq!(Geometry::new(slots, size), None, "{slots} of {size}");
@@ -104,11 +107,33 @@ proptest! {
         let next = sequence + 1;
         prop_assert_eq!(geometry.index(next), (geometry.index(sequence) + 1) % (1 << slots));
         prop_assert!(geometry.header(sequence) + HEADER <= geometry.data(1));
-        prop_assert!(geometry.data(sequence) + geometry.size() as usize <= geometry.total());
+        prop_assert!(geometry.data(sequence) + geometry.size() as usize <= geometry.wish());
+        prop_assert!(geometry.wish() % 64 == 0 && geometry.coming() + 8 <= geometry.total());
         prop_assert!(geometry.verdict(sequence) + 8 <= geometry.credits());
         prop_assert!(geometry.verdict(sequence) >= 8);
         if slots > 0 {
             prop_assert_ne!(geometry.data(sequence), geometry.data(next));
         }
+    }
+
+    /// Whatever the piece: its parts are all of it, in order, one for each slot.
+    #[test]
+    fn parts_are_all_of_a_piece(first in header(), len in 0..5_000_000_u64, size in 10..19_u32) {
+        let geometry = Geometry::new(4, 1 << size).unwrap();
+        let parts = Parts::new(first, len, geometry);
+        let mut at = 0;
+        for (index, part) in parts.enumerate() {
+            prop_assert_eq!(part.at, at);
+            prop_assert!(part.len > 0 && part.len <= geometry.size().into());
+            prop_assert_eq!(part.header.kind, Kind::Data(part.len as u32));
+            prop_assert_eq!(part.header.sequence, first.sequence.wrapping_add(index as u64));
+            prop_assert_eq!(part.header.offset, first.offset.wrapping_add(at));
+            prop_assert_eq!(part.header.window, first.window);
+            at += part.len;
+            // Only of the last one its writer wants to hear.
+            prop_assert_eq!(part.header.tell, first.tell && at == len);
+        }
+        prop_assert_eq!(at, len);
+        prop_assert_eq!(parts.count() as u64, len.div_ceil(geometry.size().into()));
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A slot that an engine fills: the data, and behind it the header.
+//! Slots that an engine fills, some at a time: the data, and behind it the header, of one after the other.
 //!
-//! Both go by the same engine, one after the other, so the header does not overtake what it speaks of. The
-//! engine says when it is done, and then the peer is rung. If it can't, the slot becomes void, and the transfer
-//! fails.
+//! All goes by the same engine, in order, so no header overtakes what it speaks of, and the peer may empty the
+//! first slot while the next one is filled. The engine says when it is done. If it can't, the slots become void,
+//! and the transfer fails.
 //!
 //! While it goes on it keeps the memory and the peer in use. An engine that stops ends it with an error.
 
@@ -18,7 +18,7 @@ use crate::{
             Walk, //
         },
         staging::{
-            Header,
+            Parts,
             HEADER, //
         },
     },
@@ -62,20 +62,29 @@ use kernel::{
 /// How long to sleep at most before looking at a full ring again.
 const RING_FULL_TIMEOUT: Delta = Delta::from_millis(10);
 
+/// Where a slot is, in bus addresses of the peer.
+pub(super) struct SlotPlace {
+    pub(super) header: u64,
+    pub(super) data: u64,
+}
+
 /// Whose slots are filled.
 pub(super) trait Slots: Send + Sync {
-    /// One was filled. Soft interrupt context, or any other but hard interrupts.
-    fn filled(self: ArcBorrow<'_, Self>, sequence: u64);
+    /// Where a slot is.
+    fn place(&self, sequence: u64) -> SlotPlace;
 
-    /// One could not be filled. Likewise.
-    fn unfilled(self: ArcBorrow<'_, Self>, sequence: u64);
+    /// Those were filled. Soft interrupt context, or any other but hard interrupts.
+    fn filled(self: ArcBorrow<'_, Self>, parts: Parts);
+
+    /// Those could not be filled, or not all of them. Likewise.
+    fn unfilled(self: ArcBorrow<'_, Self>, parts: Parts);
 }
 
 /// See the head of this file.
 pub(super) struct Fill {
     slots: Arc<dyn Slots>,
     staged: Arc<Staged>,
-    sequence: u64,
+    parts: Parts,
     engine: Arc<Engine>,
     copies: CopyCount,
     outcome: Outcome,
@@ -83,7 +92,7 @@ pub(super) struct Fill {
     bytes: u64,
     // Dropped in this order: the memory before what keeps the peer.
     from: LocalPiece,
-    _header: SharedMemory,
+    headers: SharedMemory,
     peer: PeerUse,
 }
 
@@ -103,11 +112,11 @@ impl Completion for Fill {
         match self.outcome.so_far() {
             Ok(()) => {
                 self.engine.bytes.add(self.bytes, Relaxed);
-                self.slots.as_arc_borrow().filled(self.sequence);
+                self.slots.as_arc_borrow().filled(self.parts);
             }
             Err(_) => {
                 self.staged.fail(EIO);
-                self.slots.as_arc_borrow().unfilled(self.sequence);
+                self.slots.as_arc_borrow().unfilled(self.parts);
             }
         }
         // What it holds is let go in process context.
@@ -133,19 +142,17 @@ impl Running for Fill {
     }
 }
 
-/// What is put into a slot, and where that is, in bus addresses of the peer.
+/// What is put into slots.
 pub(super) struct Contents {
-    pub(super) header: Header,
-    pub(super) header_at: u64,
+    pub(super) parts: Parts,
     /// All of which lies in memory that is mapped for the engine.
     pub(super) data: LocalPiece,
-    pub(super) data_at: u64,
-    /// Whose memory that is.
+    /// Whose memory the slots are in.
     pub(super) peer: PeerUse,
 }
 
 impl Fill {
-    /// Has the engine fill a slot, which then goes on by itself: this returns an error only if nothing was
+    /// Has the engine fill slots, which then goes on by itself: this returns an error only if nothing was
     /// begun. May sleep.
     pub(super) fn start(
         slots: Arc<dyn Slots>,
@@ -153,40 +160,25 @@ impl Fill {
         route: &EngineRoute,
         contents: Contents,
     ) -> Result {
-        let Contents {
-            header,
-            header_at,
-            data,
-            data_at,
-            peer,
-        } = contents;
+        let Contents { parts, data, peer } = contents;
         let engine = &route.engine;
-        let memory = SharedMemory::new(HEADER, User::Device(&engine.device()), Payer::Nobody)?;
-        memory.write(0, &header.encode())?;
-        let header_from = memory.bus_address();
         let fill = Self {
             slots,
             staged: staged.clone(),
-            sequence: header.sequence,
+            parts,
             engine: engine.clone(),
             copies: CopyCount::new(),
             outcome: Outcome::new(),
             is_over: Atomic::new(false),
             bytes: data.len,
             from: data,
-            _header: memory,
+            headers: headers_of(parts, engine)?,
             peer,
         };
-        let last = Segment {
-            destination: route.address(header_at, HEADER as u64).ok_or(EFAULT)?,
-            source: header_from,
-            len: HEADER as u64,
-        };
-        let data_at = route.address(data_at, fill.bytes).ok_or(EFAULT)?;
         let fill = Arc::new(fill, GFP_KERNEL)?;
         let place = Place::new()?;
         let batch = Batch::new(fill.clone());
-        let submitted = fill.submit(&batch, data_at, last);
+        let submitted = fill.submit(&batch, route);
         if let Err(error) = submitted {
             fill.outcome.fail(error);
         }
@@ -200,15 +192,24 @@ impl Fill {
         Ok(())
     }
 
-    fn submit(&self, batch: &Batch<Self>, data_at: u64, last: Segment) -> Result {
+    fn submit(&self, batch: &Batch<Self>, route: &EngineRoute) -> Result {
         let from = self.from.memory().engine_addresses().ok_or(EIO)?;
-        let from = from.walk(self.from.offset);
-        let to = Linear::new(data_at, self.bytes).ok_or(EFAULT)?;
-        self.submit_data(
-            batch,
-            Plan::new(to, from, self.bytes, self.engine.longest_segment()),
-        )?;
-        self.submit_one(batch, last, true)
+        let last = self.parts.count().saturating_sub(1);
+        for (index, part) in self.parts.enumerate() {
+            let place = self.slots.place(part.header.sequence);
+            let data_at = route.address(place.data, part.len).ok_or(EFAULT)?;
+            let to = Linear::new(data_at, part.len).ok_or(EFAULT)?;
+            let from = from.walk(self.from.offset + part.at);
+            let plan = Plan::new(to, from, part.len, self.engine.longest_segment());
+            self.submit_data(batch, plan)?;
+            let header = Segment {
+                destination: route.address(place.header, HEADER as u64).ok_or(EFAULT)?,
+                source: self.headers.bus_address() + (index * HEADER) as u64,
+                len: HEADER as u64,
+            };
+            self.submit_one(batch, header, index == last)?;
+        }
+        Ok(())
     }
 
     fn submit_data<D: Walk, S: Walk>(&self, batch: &Batch<Self>, plan: Plan<D, S>) -> Result {
@@ -252,4 +253,14 @@ impl Fill {
             }
         }
     }
+}
+
+/// The headers, one after the other, where an engine finds them. May sleep.
+fn headers_of(parts: Parts, engine: &Engine) -> Result<SharedMemory> {
+    let len = parts.count() * HEADER;
+    let memory = SharedMemory::new(len, User::Device(&engine.device()), Payer::Nobody)?;
+    for (index, part) in parts.enumerate() {
+        memory.write(index * HEADER, &part.header.encode())?;
+    }
+    Ok(memory)
 }

@@ -5,7 +5,8 @@
 //! A work item looks at them in order when the peer rings, and copies what is there to the window that it is
 //! for. The peer names a window by its id; it reaches what it was offered, with the protection it has, and
 //! nothing else, so this gives it no more than a bridge would. It is told of what was emptied when there
-//! is nothing left, or when half of the slots are empty.
+//! is nothing left, or when half of the slots are empty; and rung if it wants to be. Then this stays awake for a
+//! moment, as long as that has been worth it lately, and says that it sleeps.
 //!
 //! Everything that the peer writes is read once, then checked. What makes no sense is not delivered, and a
 //! peer that writes such things loses its own data only.
@@ -21,7 +22,8 @@ use crate::{
             Geometry,
             Header,
             Kind,
-            HEADER, //
+            HEADER,
+            SLEEPS, //
         },
     },
     memory::{
@@ -37,6 +39,10 @@ use crate::{
         Peer, //
     },
     rma::pulls,
+    sync::awake::{
+        Awake,
+        Wait, //
+    },
     sys::{
         current,
         direct_map,
@@ -73,6 +79,13 @@ use kernel::{
 struct Emptied {
     slots: u64,
     reported: u64,
+    /// Whether the peer wants to be rung for one of them.
+    tell: bool,
+    /// The last wish of the peer for which it was rung.
+    answered: u64,
+    sleeps: u64,
+    /// Since when, until it is known for how long.
+    asleep: Option<Wait>,
 }
 
 /// See the head of this file.
@@ -84,6 +97,7 @@ pub(super) struct Inbox {
     geometry: Geometry,
     /// Where the peer wants them to be counted, as a bus address of its own.
     credits: SetOnce<u64>,
+    awake: Awake,
     #[pin]
     emptied: Mutex<Emptied>,
     /// The number of the slot that comes next; written under the lock.
@@ -105,7 +119,7 @@ impl WorkItem for Inbox {
         let Some(_inside) = this.peer.enter() else {
             return;
         };
-        if this.empty().is_err() {
+        if this.empty_all().is_err() {
             this.peer.fail("it can't be told which slots are empty");
         }
     }
@@ -116,7 +130,7 @@ struct Bell(Arc<Inbox>);
 
 impl Rung for Bell {
     fn rung(&self) {
-        if self.0.has_next() {
+        if self.0.has_next() || self.0.is_next_coming() {
             self.0.schedule();
         }
     }
@@ -135,10 +149,15 @@ impl Inbox {
                 memory,
                 geometry,
                 credits: SetOnce::new(),
+                awake: Awake::new(None),
                 emptied <- new_mutex!(
                     Emptied {
                         slots: 0,
                         reported: 0,
+                        tell: false,
+                        answered: 0,
+                        sleeps: 0,
+                        asleep: None,
                     },
                     "Inbox::emptied"
                 ),
@@ -187,11 +206,53 @@ impl Inbox {
         self.memory.read_u64(self.geometry.header(next)) == Ok(next)
     }
 
-    /// Empties all slots that are filled. May sleep.
-    fn empty(&self) -> Result {
+    /// Whether it is about to be. Any context.
+    fn is_next_coming(&self) -> bool {
+        let coming = self.memory.read_u64(self.geometry.coming());
+        coming.is_ok_and(|coming| coming >= self.next.load(Relaxed))
+    }
+
+    /// Empties slots as long as some are filled, and until it sleeps. May sleep.
+    fn empty_all(&self) -> Result {
         let Some(credits) = self.credits.copy() else {
             return Ok(());
         };
+        if let Some(wait) = self.emptied.lock().asleep.take() {
+            self.awake.slept(wait);
+        }
+        loop {
+            self.empty(credits)?;
+            if self.peer.has_failed() {
+                return Ok(());
+            }
+            let goes_on = self
+                .awake
+                .stay_awake(|| self.has_next() || self.peer.is_over());
+            let Err(wait) = goes_on else { continue };
+            if self.fall_asleep(credits, wait)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Says to the peer that it has to ring. Whether that is so: what it has filled before it could see that is
+    /// there by then.
+    fn fall_asleep(&self, credits: u64, wait: Wait) -> Result<bool> {
+        let mut emptied = self.emptied.lock();
+        emptied.sleeps += 1;
+        let place = self.peer.path().reach(credits + SLEEPS as u64, 8)?;
+        place.write_u64(0, emptied.sleeps)?;
+        place.read_u32(0)?;
+        if self.has_next() {
+            self.awake.slept(wait);
+            return Ok(false);
+        }
+        emptied.asleep = Some(wait);
+        Ok(true)
+    }
+
+    /// Empties all slots that are filled. May sleep.
+    fn empty(&self, credits: u64) -> Result {
         let mut emptied = self.emptied.lock();
         while let Some(header) = self.read_header(emptied.slots + 1)? {
             if self.deliver(&header).is_err() {
@@ -202,6 +263,7 @@ impl Inbox {
             // Nothing of what comes later is seen before.
             barrier::smp_mb(barrier::Write);
             emptied.slots = header.sequence;
+            emptied.tell |= header.tell;
             self.next.store(header.sequence + 1, Relaxed);
             if emptied.slots - emptied.reported >= u64::from(self.geometry.slots() / 2) {
                 self.report(&mut emptied, credits)?;
@@ -211,7 +273,9 @@ impl Inbox {
             }
             current::reschedule();
         }
-        self.report(&mut emptied, credits)
+        self.report(&mut emptied, credits)?;
+        // It may have wished for what it was told of already.
+        self.answer(&mut emptied)
     }
 
     /// Tells the peer how many were emptied.
@@ -227,9 +291,24 @@ impl Inbox {
         // where their bytes were to go.
         barrier::mb(barrier::Full);
         flush_writes();
-        let path = self.peer.path();
-        path.reach(credits, 8)?.write_u64(0, emptied.slots)?;
-        path.ring(doorbell::DATA);
+        let place = self.peer.path().reach(credits, 8)?;
+        place.write_u64(0, emptied.slots)?;
+        flush_writes();
+        self.answer(emptied)
+    }
+
+    /// Rings if the peer sleeps until it hears of what it was told.
+    fn answer(&self, emptied: &mut Emptied) -> Result {
+        // What was stored comes before what is loaded: see `logic/staging.rs`.
+        barrier::mb(barrier::Full);
+        let wish = self.memory.read_u64(self.geometry.wish())?;
+        let is_wished = wish > emptied.answered && wish <= emptied.reported;
+        if is_wished {
+            emptied.answered = wish;
+        }
+        if is_wished | core::mem::take(&mut emptied.tell) {
+            self.peer.path().ring(doorbell::DATA);
+        }
         Ok(())
     }
 

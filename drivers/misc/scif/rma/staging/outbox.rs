@@ -2,10 +2,11 @@
 
 //! The slots at the peer that this node fills.
 //!
-//! Who has something to write waits for his turn and takes a slot for a part of it, then the next one: so
-//! those who write at the same time go by turns, however much each has. A slot is filled by CPU in the call,
-//! or by an engine that goes on by itself (`fill.rs`), and its number is free again when the peer has counted
-//! it as emptied (`outbox/emptying.rs`).
+//! Who has something to write waits for his turn and takes a few slots for a part of it, then the next ones: so
+//! those who write at the same time go by turns, however much each has (`outbox/turns.rs`). Slots are filled by
+//! CPU in the call, or by an engine that goes on by itself (`fill.rs`); the peer is rung if it sleeps
+//! (`outbox/telling.rs`); and they are free again when the peer has counted them as emptied
+//! (`outbox/emptying.rs`).
 //!
 //! Lock: `state` is a leaf, taken in any context.
 
@@ -13,6 +14,7 @@ use super::{
     fill::{
         Contents,
         Fill,
+        SlotPlace,
         Slots, //
     },
     staged::Staged, //
@@ -22,6 +24,8 @@ use crate::{
         Geometry,
         Header,
         Kind,
+        Part,
+        Parts,
         HEADER,
         MOST_SLOTS, //
     },
@@ -40,6 +44,7 @@ use crate::{
         Sides,
         Stretch, //
     },
+    sync::awake::Awake,
     sys::{
         current,
         shared_memory::{
@@ -60,17 +65,13 @@ use crate::{
 use kernel::{
     impl_has_work, new_mutex, new_spinlock_irq, new_work,
     prelude::*,
-    rbtree::{
-        RBTree,
-        RBTreeNodeReservation, //
-    },
+    rbtree::RBTree,
     sync::{
         Arc,
         ArcBorrow,
         Mutex,
         SpinLockIrq, //
     },
-    time::Delta,
     workqueue::{
         Work,
         WorkItem, //
@@ -78,31 +79,26 @@ use kernel::{
 };
 
 mod emptying;
+mod telling;
+mod turns;
 
-/// Who waits longer for a slot gives up if it is in the way of a close.
-const LONG: Delta = Delta::from_secs(5);
-
-/// How to wait for a slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::rma) enum Patience {
-    /// Until one is free, the peer is lost, or the caller is killed.
-    Killable,
-    /// Likewise, but for the caller; and not for long while the channel is being closed.
-    Uninterruptible,
-}
+pub(in crate::rma) use turns::Patience;
 
 struct State {
-    /// Slots that were taken, of these how many are filled, and how many the peer has emptied.
+    /// Slots that were taken, and of these how many the peer has emptied.
     taken: u64,
-    filled: u64,
     emptied: u64,
     /// What is in each.
     staged: [Option<Arc<Staged>>; MOST_SLOTS],
     /// Who waits, in this order.
     queue: RBTree<u64, ()>,
     next_ticket: u64,
-    /// Slots of which the peer was not told.
-    untold: u32,
+    /// Those that have their headers, as bits.
+    ready: u64,
+    /// The peer was told to ring when it has emptied so many.
+    wished: u64,
+    /// The peer was rung since it has gone to sleep for this time.
+    answered: u64,
     /// The peer is lost.
     closed: bool,
     /// Those that an engine is filling, as bits, and those that it could not fill, which are void.
@@ -122,6 +118,9 @@ pub(in crate::rma) struct Outbox {
     state: SpinLockIrq<State>,
     #[pin]
     room: WaitQueue,
+    /// Of who waits for room, and of who waits for an end.
+    awake: Awake,
+    awake_for_end: Awake,
     #[pin]
     subscription: Mutex<Option<Subscription>>,
     #[pin]
@@ -155,20 +154,6 @@ impl Rung for Bell {
     }
 }
 
-/// A place in the queue, until this is dropped.
-struct Ticket<'a> {
-    outbox: &'a Outbox,
-    number: u64,
-}
-
-impl Drop for Ticket<'_> {
-    fn drop(&mut self) {
-        let node = self.outbox.state.lock().queue.remove_node(&self.number);
-        drop(node);
-        self.outbox.room.wake_all();
-    }
-}
-
 impl Outbox {
     /// With the peer's slots, which are empty. EFAULT if they can't be reached. May sleep.
     pub(super) fn new(peer: &Arc<Peer>, address: u64, geometry: Geometry) -> Result<Arc<Self>> {
@@ -187,12 +172,13 @@ impl Outbox {
                 state <- new_spinlock_irq!(
                     State {
                         taken: 0,
-                        filled: 0,
                         emptied: 0,
                         staged: [const { None }; MOST_SLOTS],
                         queue: RBTree::new(),
                         next_ticket: 0,
-                        untold: 0,
+                        ready: 0,
+                        wished: 0,
+                        answered: 0,
                         closed: false,
                         filling: 0,
                         unfilled: 0,
@@ -200,6 +186,8 @@ impl Outbox {
                     "Outbox::state"
                 ),
                 room <- new_wait_queue!("scif::Outbox::room"),
+                awake: Awake::new(None),
+                awake_for_end: Awake::new(None),
                 subscription <- new_mutex!(None, "Outbox::subscription"),
                 work <- new_work!("Outbox::work"),
             }),
@@ -216,6 +204,22 @@ impl Outbox {
         self.credits.bus_address()
     }
 
+    fn header_address(&self, sequence: u64) -> u64 {
+        self.address + self.geometry.header(sequence) as u64
+    }
+
+    fn data_address(&self, sequence: u64) -> u64 {
+        self.address + self.geometry.data(sequence) as u64
+    }
+
+    fn wish_address(&self) -> u64 {
+        self.address + self.geometry.wish() as u64
+    }
+
+    fn bit(&self, sequence: u64) -> u64 {
+        1 << (self.geometry.index(sequence) % MOST_SLOTS)
+    }
+
     // ----- filling -----------------------------------------------------------------------------
 
     /// Puts all of a transfer into slots, the two parts one after the other: by `route`, or by CPU. Returns
@@ -229,9 +233,16 @@ impl Outbox {
         (route, patience): (Option<&EngineRoute>, Patience),
     ) -> Result {
         for (skip, len) in [(0, body), (body, tail)] {
-            sides.for_each_stretch(skip, len, |stretch| {
-                self.put_stretch(staged, &stretch, (route, patience))
-            })?;
+            let mut left = len;
+            let is_end = skip + len == body + tail;
+            sides
+                .for_each_stretch(skip, len, |stretch| {
+                    left = left.saturating_sub(stretch.len);
+                    let is_last = is_end && left == 0;
+                    self.put_stretch(staged, &stretch, is_last, (route, patience))
+                })
+                // What was begun ends: for its last slot the peer was not asked to ring.
+                .inspect_err(|_| self.wish_for_all())?;
         }
         Ok(())
     }
@@ -240,35 +251,48 @@ impl Outbox {
         self: &Arc<Self>,
         staged: &Arc<Staged>,
         stretch: &Stretch<'_>,
+        is_last: bool,
         (route, patience): (Option<&EngineRoute>, Patience),
     ) -> Result {
+        let size = u64::from(self.geometry.size());
         let mut done = 0;
         while done < stretch.len {
-            let len = (stretch.len - done).min(self.geometry.size().into());
-            let sequence = self.take_slot(staged, patience)?;
-            let header = Header {
-                sequence,
+            let rest = stretch.len - done;
+            let taken = self.take_slots(staged, rest.div_ceil(size), patience)?;
+            let len = rest.min(taken.count.saturating_mul(size));
+            let first = Header {
+                sequence: taken.first,
                 window: stretch.remote.window.id.0,
                 offset: stretch.remote_offset + done,
-                kind: Kind::Data(len as u32),
+                kind: Kind::Data(0),
+                // Who waits for its end says when it is to be rung.
+                tell: is_last && len == rest && !staged.is_awaited(),
             };
-            let at = stretch.local_offset + done;
-            let can_copy = |route: &&EngineRoute| route.engine.can_copy(0, at, len as usize);
-            let result = match route.filter(can_copy) {
-                Some(route) => {
-                    let data = stretch.local.part(at, len);
-                    self.fill_by_engine(staged, route, header, data)
-                }
-                None => self.fill_by_processor(&header, stretch.local, (at, len)),
-            };
-            if let Err(error) = result {
-                self.void(sequence);
-                return Err(error);
-            }
+            let data = stretch.local.part(stretch.local_offset + done, len);
+            let parts = Parts::new(first, len, self.geometry);
+            let filled = self.fill(staged, route, parts, data);
+            filled.inspect_err(|_| parts.for_each(|part| self.void(part.header.sequence)))?;
             done += len;
             current::reschedule();
         }
         Ok(())
+    }
+
+    fn fill(
+        self: &Arc<Self>,
+        staged: &Arc<Staged>,
+        route: Option<&EngineRoute>,
+        parts: Parts,
+        data: LocalPiece,
+    ) -> Result {
+        let can_copy = |route: &&EngineRoute| {
+            let len = usize::try_from(data.len);
+            len.is_ok_and(|len| route.engine.can_copy(0, data.offset, len))
+        };
+        match route.filter(can_copy) {
+            Some(route) => self.fill_by_engine(staged, route, parts, data),
+            None => { parts }.try_for_each(|part| self.fill_by_processor(&part, &data)),
+        }
     }
 
     /// Has the peer store a value at a place of its memory, after all that was put into slots before. The
@@ -279,210 +303,88 @@ impl Outbox {
         place: &RemotePiece,
         value: u64,
     ) -> Result {
-        let sequence = self.take_slot(staged, Patience::Uninterruptible)?;
+        let taken = self.take_slots(staged, 1, Patience::Uninterruptible)?;
         let header = Header {
-            sequence,
+            sequence: taken.first,
             window: place.window.id.0,
             offset: place.offset,
             kind: Kind::Store(value),
+            tell: true,
         };
         self.tell(&header)
-    }
-
-    /// Takes the next slot, when it is the caller's turn and there is one.
-    fn take_slot(&self, staged: &Arc<Staged>, patience: Patience) -> Result<u64> {
-        let ticket = self.queue_up()?;
-        let take = || self.try_take(ticket.number, staged);
-        let taken = match take() {
-            Some(taken) => taken,
-            None => match patience {
-                Patience::Killable => self.room.wait_killable(take)?,
-                Patience::Uninterruptible => self.wait_for_slot(staged, take),
-            },
-        };
-        self.expect_news();
-        taken
-    }
-
-    fn wait_for_slot(
-        &self,
-        staged: &Staged,
-        take: impl Fn() -> Option<Result<u64>>,
-    ) -> Result<u64> {
-        loop {
-            if let Some(taken) = self.room.wait_uninterruptible_timeout(LONG, &take) {
-                return taken;
-            }
-            // A peer that hardly goes on must not keep this end from being closed.
-            if staged.is_in_the_way() {
-                return Err(ECONNRESET);
-            }
-        }
-    }
-
-    fn queue_up(&self) -> Result<Ticket<'_>> {
-        let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
-        let mut state = self.state.lock();
-        let number = state.next_ticket;
-        state.next_ticket = number.wrapping_add(1);
-        // None was there.
-        state.queue.insert(node.into_node(number, ()));
-        drop(state);
-        Ok(Ticket {
-            outbox: self,
-            number,
-        })
-    }
-
-    fn try_take(&self, ticket: u64, staged: &Arc<Staged>) -> Option<Result<u64>> {
-        let mut state = self.state.lock();
-        if state.closed {
-            return Some(Err(ENODEV));
-        }
-        let is_next = state.queue.keys().next() == Some(&ticket);
-        if !is_next || state.taken - state.emptied >= self.geometry.slots().into() {
-            return None;
-        }
-        let sequence = state.taken + 1;
-        let Some(place) = state.staged.get_mut(self.geometry.index(sequence)) else {
-            return Some(Err(EINVAL));
-        };
-        staged.add_slot();
-        // It was emptied, or never used.
-        *place = Some(staged.clone());
-        state.taken = sequence;
-        Some(Ok(sequence))
     }
 
     fn fill_by_engine(
         self: &Arc<Self>,
         staged: &Arc<Staged>,
         route: &EngineRoute,
-        header: Header,
+        parts: Parts,
         data: LocalPiece,
     ) -> Result {
-        let sequence = header.sequence;
         let contents = Contents {
-            header,
-            header_at: self.address + self.geometry.header(sequence) as u64,
+            parts,
             data,
-            data_at: self.address + self.geometry.data(sequence) as u64,
             peer: self.peer.enter_owned().ok_or(ENODEV)?,
         };
-        self.state.lock().filling |= self.bit(sequence);
-        let started = Fill::start(self.clone(), staged, route, contents);
-        started.inspect_err(|_| self.note_left_alone(sequence))
+        let bits = self.bits(parts);
+        self.state.lock().filling |= bits;
+        // Who empties slots wakes up while they are being filled.
+        let last = parts.last().map_or(0, |part| part.header.sequence);
+        let woken = self.wake_peer_early(last);
+        let started = woken.and_then(|()| Fill::start(self.clone(), staged, route, contents));
+        started.inspect_err(|_| self.note_left_alone(parts))
     }
 
-    fn fill_by_processor(
-        &self,
-        header: &Header,
-        from: &LocalPiece,
-        (at, len): (u64, u64),
-    ) -> Result {
-        let address = self.address + self.geometry.data(header.sequence) as u64;
-        let place = self.peer.path().reach(address, len)?;
-        place.copy_from(&from.memory().pages, usize::try_from(at)?)?;
+    fn fill_by_processor(&self, part: &Part, from: &LocalPiece) -> Result {
+        let address = self.data_address(part.header.sequence);
+        let place = self.peer.path().reach(address, part.len)?;
+        let at = usize::try_from(from.offset + part.at)?;
+        place.copy_from(&from.memory().pages, at)?;
         // What the header speaks of comes before it.
         flush_writes();
-        self.tell(header)
+        self.tell(&part.header)
     }
 
-    /// Puts a header there, and rings, now or soon.
-    fn tell(&self, header: &Header) -> Result {
-        let address = self.address + self.geometry.header(header.sequence) as u64;
-        let place = self.peer.path().reach(address, HEADER as u64)?;
-        place.write(0, &header.encode())?;
-        flush_writes();
-        self.note_filled();
-        Ok(())
-    }
-
-    /// One more slot is filled: the peer is rung for several of them, or if it is the last one. Any context.
-    fn note_filled(&self) {
-        let half = (self.geometry.slots() / 2).max(1);
-        {
-            let mut state = self.state.lock();
-            state.filled += 1;
-            state.untold += 1;
-        }
-        self.ring_if(|state| state.untold >= half || state.filled == state.taken);
-    }
-
-    /// No engine reads for, or writes to, a slot any more. Any context.
-    fn note_left_alone(self: &Arc<Self>, sequence: u64) {
+    /// No engine reads for, or writes to, these slots any more. Any context.
+    fn note_left_alone(self: &Arc<Self>, parts: Parts) {
         let is_over = {
             let mut state = self.state.lock();
-            state.filling &= !self.bit(sequence);
+            state.filling &= !self.bits(parts);
             state.closed
         };
         // It may have been waited for.
         if is_over || self.has_news() {
             self.schedule();
         }
+        self.room.wake_all();
     }
 
-    fn bit(&self, sequence: u64) -> u64 {
-        1 << (self.geometry.index(sequence) % MOST_SLOTS)
-    }
-
-    fn ring_if(&self, wanted: impl FnOnce(&State) -> bool) {
-        let rings = {
-            let mut state = self.state.lock();
-            let rings = wanted(&state);
-            if rings {
-                state.untold = 0;
-            }
-            rings
-        };
-        if rings {
-            self.peer.path().ring(doorbell::DATA);
-        }
-    }
-
-    /// A slot that was taken can't be filled: says so to the peer, and its transfer hears of it from who could
-    /// not. Process context.
-    fn void(&self, sequence: u64) {
-        let header = Header {
-            sequence,
-            window: 0,
-            offset: 0,
-            kind: Kind::Void,
-        };
-        // Only a peer that is lost can't be told.
-        let _ = self.tell(&header);
-    }
-
-    fn void_unfilled(&self) {
-        let (unfilled, taken) = {
-            let mut state = self.state.lock();
-            (core::mem::take(&mut state.unfilled), state.taken)
-        };
-        if unfilled == 0 {
-            return;
-        }
-        let slots = u64::from(self.geometry.slots());
-        for sequence in taken.saturating_sub(slots) + 1..=taken {
-            if unfilled & self.bit(sequence) != 0 {
-                self.void(sequence);
-            }
-        }
+    fn bits(&self, parts: Parts) -> u64 {
+        parts.fold(0, |bits, part| bits | self.bit(part.header.sequence))
     }
 }
 
 impl Slots for Outbox {
-    fn filled(self: ArcBorrow<'_, Self>, sequence: u64) {
-        let this: Arc<Self> = self.into();
-        this.note_left_alone(sequence);
-        this.note_filled();
+    fn place(&self, sequence: u64) -> SlotPlace {
+        SlotPlace {
+            header: self.header_address(sequence),
+            data: self.data_address(sequence),
+        }
     }
 
-    fn unfilled(self: ArcBorrow<'_, Self>, sequence: u64) {
+    fn filled(self: ArcBorrow<'_, Self>, parts: Parts) {
+        let this: Arc<Self> = self.into();
+        this.note_left_alone(parts);
+        this.note_ready(this.bits(parts));
+    }
+
+    fn unfilled(self: ArcBorrow<'_, Self>, parts: Parts) {
         {
             let mut state = self.state.lock();
-            state.unfilled |= self.bit(sequence);
+            let bits = self.bits(parts);
+            state.unfilled |= bits;
             // The peer may have said that it has emptied it, which does not matter any more.
-            state.filling &= !self.bit(sequence);
+            state.filling &= !bits;
         }
         let this: Arc<Self> = self.into();
         this.schedule();

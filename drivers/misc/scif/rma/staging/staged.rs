@@ -145,6 +145,11 @@ impl Staged {
         )
     }
 
+    /// Whether its caller waits for its end, and says to the peer when it has to be rung for that. Any context.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.reported.load(Relaxed)
+    }
+
     /// A slot of it is about to be filled. Any context.
     pub(super) fn add_slot(&self) {
         self.pending.add(1, Relaxed);

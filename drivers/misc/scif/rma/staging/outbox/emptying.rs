@@ -32,6 +32,41 @@ impl Outbox {
         self.credits.read_u64(0).is_ok_and(|count| count != emptied)
     }
 
+    /// Whether a look would find one that was emptied, and with which no engine has to do any more. Any context.
+    pub(super) fn has_progress(&self) -> bool {
+        let state = self.state.lock();
+        let next = self.bit(state.emptied + 1);
+        let is_busy = (state.filling | state.unfilled) & next != 0;
+        let emptied = state.emptied;
+        drop(state);
+        !is_busy && self.credits.read_u64(0).is_ok_and(|count| count != emptied)
+    }
+
+    /// Stays awake for a moment, until a transfer has ended whose slots are all filled; if that is not enough, the peer
+    /// will ring. Process context, no locks; the caller is inside the peer.
+    pub(in crate::rma::staging) fn await_end(&self, staged: &Staged) -> Result {
+        let last = self.state.lock().taken;
+        if self.is_filling() {
+            // Its engine's interrupt comes anyway. Who is killed meanwhile goes on, and hears of it there.
+            let is_filled = || (!self.is_filling() || staged.result().is_some()).then_some(());
+            let _ = self.room.wait_killable(is_filled);
+        }
+        let has_changed = || staged.result().is_some() || self.has_progress();
+        loop {
+            let waited = self.awake_for_end.stay_awake(has_changed);
+            self.look();
+            if staged.result().is_some() {
+                return Ok(());
+            }
+            let Err(wait) = waited else { continue };
+            self.wish_for(last)?;
+            // It may have emptied them before it could see that.
+            self.look();
+            self.awake_for_end.slept(wait);
+            return Ok(());
+        }
+    }
+
     /// Looks at what the peer has emptied. May sleep.
     pub(super) fn look(&self) {
         if self.state.lock().closed {

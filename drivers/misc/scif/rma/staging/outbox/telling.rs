@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is said of slots: their headers, and a ring for a peer that sleeps.
+
+use super::{
+    Outbox,
+    State, //
+};
+use crate::{
+    logic::staging::{
+        Header,
+        Kind,
+        HEADER,
+        SLEEPS, //
+    },
+    transport::{
+        doorbell,
+        outbound::flush_writes, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::barrier, //
+};
+
+impl Outbox {
+    /// Puts a header there, and rings if that is needed.
+    pub(super) fn tell(&self, header: &Header) -> Result {
+        let address = self.header_address(header.sequence);
+        let place = self.peer.path().reach(address, HEADER as u64)?;
+        place.write(0, &header.encode())?;
+        flush_writes();
+        self.note_ready(self.bit(header.sequence));
+        Ok(())
+    }
+
+    /// These slots have their headers. Any context.
+    pub(super) fn note_ready(&self, bits: u64) {
+        self.state.lock().ready |= bits;
+        self.wake_peer();
+    }
+
+    /// Rings if the peer sleeps, and has not emptied what it could empty. One that has emptied it, and sleeps, must
+    /// not count as rung: it would not look. Any context.
+    fn wake_peer(&self) {
+        // What was stored comes before what is loaded: see `logic/staging.rs`.
+        barrier::mb(barrier::Full);
+        let Ok(sleeps) = self.credits.load_acquire_u64(SLEEPS) else {
+            return;
+        };
+        // At least what it had emptied when it went to sleep.
+        let Ok(emptied) = self.credits.load_acquire_u64(0) else {
+            return;
+        };
+        let next = self.bit(emptied.wrapping_add(1));
+        let is_due = |state: &State| state.ready & next != 0 && emptied < state.taken;
+        if self.note_rung(sleeps, is_due) {
+            self.peer.path().ring(doorbell::DATA);
+        }
+    }
+
+    /// Rings if the peer sleeps, so that it is awake when the slots up to this one are filled.
+    pub(super) fn wake_peer_early(&self, last: u64) -> Result {
+        let sleeps = self.credits.load_acquire_u64(SLEEPS)?;
+        if self.note_rung(sleeps, |_| true) {
+            let address = self.address + self.geometry.coming() as u64;
+            self.peer.path().reach(address, 8)?.write_u64(0, last)?;
+            flush_writes();
+            self.peer.path().ring(doorbell::DATA);
+        }
+        Ok(())
+    }
+
+    /// The peer is about to be rung, if that is due and it was not since it has gone to sleep: says whether that is so.
+    fn note_rung(&self, sleeps: u64, is_due: impl FnOnce(&State) -> bool) -> bool {
+        let mut state = self.state.lock();
+        let is_asleep = state.answered != sleeps && is_due(&state);
+        if is_asleep {
+            state.answered = sleeps;
+        }
+        is_asleep
+    }
+
+    /// A slot that was taken can't be filled: says so to the peer, and its transfer hears of it from who could
+    /// not. Process context.
+    pub(super) fn void(&self, sequence: u64) {
+        let header = Header {
+            sequence,
+            window: 0,
+            offset: 0,
+            kind: Kind::Void,
+            tell: true,
+        };
+        // Only a peer that is lost can't be told.
+        let _ = self.tell(&header);
+    }
+
+    /// Does so for those that an engine could not fill.
+    pub(super) fn void_unfilled(&self) {
+        let (unfilled, taken) = {
+            let mut state = self.state.lock();
+            (core::mem::take(&mut state.unfilled), state.taken)
+        };
+        if unfilled == 0 {
+            return;
+        }
+        let slots = u64::from(self.geometry.slots());
+        for sequence in taken.saturating_sub(slots) + 1..=taken {
+            if unfilled & self.bit(sequence) != 0 {
+                self.void(sequence);
+            }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Whose turn it is to take slots, and how he waits for free ones.
+//!
+//! Those who write queue up for each handful of slots. Who is first and finds none free sleeps while an engine still
+//! fills some, whose interrupt wakes him anyway; then he stays awake for a moment and looks at what the peer counts;
+//! then he says for how many empty slots he wants to be rung, and sleeps.
+
+use super::Outbox;
+use crate::{
+    logic::staging::MOST_SLOTS,
+    rma::staging::staged::Staged,
+    sync::awake::Wait, //
+};
+use kernel::{
+    prelude::*,
+    rbtree::RBTreeNodeReservation,
+    sync::Arc,
+    time::Delta, //
+};
+
+/// Who waits longer for a slot gives up if it is in the way of a close.
+const LONG: Delta = Delta::from_secs(5);
+
+/// How to wait for a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::rma) enum Patience {
+    /// Until one is free, the peer is lost, or the caller is killed.
+    Killable,
+    /// Likewise, but for the caller; and not for long while the channel is being closed.
+    Uninterruptible,
+}
+
+/// Slots that were taken, one after the other.
+#[derive(Clone, Copy)]
+pub(super) struct Taken {
+    /// The number of the first.
+    pub(super) first: u64,
+    pub(super) count: u64,
+}
+
+/// A place in the queue, until this is dropped.
+struct Ticket<'a> {
+    outbox: &'a Outbox,
+    number: u64,
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        let node = self.outbox.state.lock().queue.remove_node(&self.number);
+        drop(node);
+        self.outbox.room.wake_all();
+    }
+}
+
+impl Outbox {
+    /// Takes the next slots, when it is the caller's turn and there is one: up to `most`, and no more than half of
+    /// all. May sleep.
+    pub(super) fn take_slots(
+        &self,
+        staged: &Arc<Staged>,
+        most: u64,
+        patience: Patience,
+    ) -> Result<Taken> {
+        let ticket = self.queue_up()?;
+        let mut slept: Option<Wait> = None;
+        let taken = loop {
+            if let Some(taken) = self.try_take(ticket.number, staged, most) {
+                break taken;
+            }
+            if self.is_first(ticket.number) && slept.is_none() && !self.is_filling() {
+                match self.awake.stay_awake(|| self.has_progress()) {
+                    Ok(()) => {
+                        self.look();
+                        continue;
+                    }
+                    Err(wait) => slept = Some(wait),
+                }
+            }
+            self.sleep(ticket.number, staged, patience, slept.is_some())?;
+        };
+        if let Some(wait) = slept {
+            self.awake.slept(wait);
+        }
+        self.expect_news();
+        taken
+    }
+
+    /// Until something has changed that may be of use to this one; `was_awake` if he has looked for a moment.
+    fn sleep(&self, ticket: u64, staged: &Staged, patience: Patience, was_awake: bool) -> Result {
+        if self.is_first(ticket) && was_awake {
+            self.wish_for_room()?;
+            if self.has_progress() {
+                self.look();
+                return Ok(());
+            }
+        }
+        let has_changed = || {
+            let state = self.state.lock();
+            let is_first = state.queue.keys().next() == Some(&ticket);
+            let is_free = state.taken - state.emptied < self.geometry.slots().into();
+            let is_unsaid = match was_awake {
+                // Others may have taken slots since.
+                true => state.wished < self.wanted(state.taken),
+                false => state.filling == 0,
+            };
+            (state.closed || is_first && (is_free || is_unsaid)).then_some(())
+        };
+        match patience {
+            Patience::Killable => self.room.wait_killable(has_changed),
+            Patience::Uninterruptible => {
+                let woken = self.room.wait_uninterruptible_timeout(LONG, has_changed);
+                match woken {
+                    // A peer that hardly goes on must not keep this end from being closed.
+                    None if staged.is_in_the_way() => Err(ECONNRESET),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// Whether an engine fills slots. Any context.
+    pub(super) fn is_filling(&self) -> bool {
+        self.state.lock().filling != 0
+    }
+
+    /// For how many empty slots the first in the queue wants to be rung when none is free, and so many are taken.
+    fn wanted(&self, taken: u64) -> u64 {
+        let slots = u64::from(self.geometry.slots());
+        (taken + (slots / 2).max(1)).saturating_sub(slots)
+    }
+
+    fn wish_for_room(&self) -> Result {
+        let wanted = self.wanted(self.state.lock().taken);
+        self.wish_for(wanted)
+    }
+
+    /// Wants to be rung when all slots that are taken now are empty.
+    pub(super) fn wish_for_all(&self) {
+        let taken = self.state.lock().taken;
+        // Only a peer that is lost can't be told.
+        let _ = self.wish_for(taken);
+        // It may have emptied them before it could see that.
+        self.look();
+    }
+
+    /// Says for how many empty slots this side wants to be rung. What the peer has counted before it could see
+    /// that is there when this returns.
+    pub(super) fn wish_for(&self, emptied: u64) -> Result {
+        {
+            let mut state = self.state.lock();
+            if state.wished >= emptied {
+                return Ok(());
+            }
+            state.wished = emptied;
+        }
+        let place = self.peer.path().reach(self.wish_address(), 8)?;
+        place.write_u64(0, emptied)?;
+        place.read_u32(0).map(|_| ())
+    }
+
+    fn queue_up(&self) -> Result<Ticket<'_>> {
+        let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
+        let mut state = self.state.lock();
+        let number = state.next_ticket;
+        state.next_ticket = number.wrapping_add(1);
+        // None was there.
+        state.queue.insert(node.into_node(number, ()));
+        drop(state);
+        Ok(Ticket {
+            outbox: self,
+            number,
+        })
+    }
+
+    fn is_first(&self, ticket: u64) -> bool {
+        self.state.lock().queue.keys().next() == Some(&ticket)
+    }
+
+    fn try_take(&self, ticket: u64, staged: &Arc<Staged>, most: u64) -> Option<Result<Taken>> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Some(Err(ENODEV));
+        }
+        let slots = u64::from(self.geometry.slots());
+        let free = slots.saturating_sub(state.taken - state.emptied);
+        if state.queue.keys().next() != Some(&ticket) || free == 0 {
+            return None;
+        }
+        let taken = Taken {
+            first: state.taken + 1,
+            count: most.min(free).min(slots / 2).max(1),
+        };
+        let mut bits = 0;
+        for sequence in taken.first..taken.first + taken.count {
+            bits |= self.bit(sequence);
+            let index = self.geometry.index(sequence) % MOST_SLOTS;
+            if let Some(place) = state.staged.get_mut(index) {
+                staged.add_slot();
+                // It was emptied, or never used.
+                *place = Some(staged.clone());
+            }
+        }
+        state.ready &= !bits;
+        state.taken += taken.count;
+        Some(Ok(taken))
+    }
+}
