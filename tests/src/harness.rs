@@ -312,6 +312,7 @@ pub fn config(name: &str, need: &Need, kernel: Flavour) -> Config {
         topology: need.topology,
         dma_channels: need.dma_channels,
         personality: need.personality,
+        modules: lab::default_modules(need.personality),
         windows: need.windows,
         iommu: need.iommu,
         append: need.append.iter().map(|word| (*word).to_owned()).collect(),

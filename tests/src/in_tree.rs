@@ -2,12 +2,10 @@
 //! The kernel's own NTB and DMA drivers over the emulated devices: what does not work
 //! here, works for nobody.
 
-use anyhow::Context;
 use anyhow::Result;
 use anyhow::ensure;
 use lab::Iommu;
 use lab::Lab;
-use lab::Node;
 use lab::Personality;
 use lab::Windows;
 use lab::wait_until;
@@ -16,6 +14,10 @@ use crate::harness::Need;
 use crate::harness::PAIR;
 use crate::harness::STAR;
 use crate::harness::Test;
+use crate::ntb_client::Loaded;
+use crate::ntb_client::Tool;
+use crate::ntb_client::enable_links;
+use crate::ntb_client::ntb_device;
 
 /// A pair of the older NTB, whose windows are aligned to their size.
 const GEN3_PAIR: Need = Need {
@@ -46,108 +48,8 @@ pub const FIXED_PAIR: Need = Need {
     ..PAIR
 };
 
-/// Loads a module in all nodes; unloads it when dropped.
-struct Loaded<'a> {
-    lab: &'a Lab,
-    name: &'static str,
-}
-
-impl<'a> Loaded<'a> {
-    fn new(lab: &'a Lab, name: &'static str, parameters: &str) -> Result<Loaded<'a>> {
-        let loaded = Loaded { lab, name };
-        for node in 0..lab.nodes() {
-            lab.load_with(node, name, parameters)?;
-        }
-        Ok(loaded)
-    }
-
-    /// Unloads it; it must work.
-    fn unload(self) -> Result<()> {
-        for node in 0..self.lab.nodes() {
-            self.lab.rmmod(node, self.name)?;
-        }
-        std::mem::forget(self);
-        Ok(())
-    }
-}
-
-impl Drop for Loaded<'_> {
-    fn drop(&mut self) {
-        for node in 0..self.lab.nodes() {
-            let _ = self.lab.rmmod(node, self.name);
-        }
-    }
-}
-
-/// A node's debugfs folder of ntb_tool for its NTB number `index`.
-struct Tool<'a> {
-    node: Node<'a>,
-    folder: String,
-}
-
-impl<'a> Tool<'a> {
-    fn new(lab: &'a Lab, node: usize, index: usize) -> Tool<'a> {
-        Tool {
-            node: lab.node(node),
-            folder: format!("/sys/kernel/debug/ntb_tool/{}", ntb_device(index)),
-        }
-    }
-
-    fn read(&self, file: &str) -> Result<String> {
-        let text = self.node.read(&format!("{}/{file}", self.folder))?;
-        Ok(text.trim_end().to_owned())
-    }
-
-    fn write(&self, file: &str, contents: &str) -> Result<()> {
-        self.node
-            .write(&format!("{}/{file}", self.folder), contents)
-    }
-
-    /// Runs a script in the folder; it must succeed. Returns its output.
-    fn shell(&self, script: &str) -> Result<String> {
-        self.node.shell(&format!("cd {}; {script}", self.folder))
-    }
-
-    fn number(&self, file: &str) -> Result<u64> {
-        let text = self.read(file)?;
-        match text.strip_prefix("0x") {
-            Some(digits) => u64::from_str_radix(digits, 16),
-            None => text.parse(),
-        }
-        .with_context(|| format!("{file} contains '{text}'"))
-    }
-
-    /// The value of a line such as "Window Size     0x1000".
-    fn field(&self, file: &str, name: &str) -> Result<u64> {
-        let text = self.read(file)?;
-        text.lines()
-            .find_map(|line| {
-                let digits = line.strip_prefix(name)?.trim().strip_prefix("0x")?;
-                u64::from_str_radix(digits, 16).ok()
-            })
-            .with_context(|| format!("{file} has no '{name}':\n{text}"))
-    }
-}
-
-/// The name of a node's NTB number `index`.
-fn ntb_device(index: usize) -> String {
-    format!("0000:00:{:02x}.0", lab::ntb_slot(index))
-}
-
-/// Brings the links of all NTBs up and waits for them.
-fn enable_links(tools: &[&Tool<'_>]) -> Result<()> {
-    for tool in tools {
-        tool.write("link", "Y")?;
-    }
-    for tool in tools {
-        // Blocks until it is so.
-        tool.write("peer0/link_event", "Y")?;
-    }
-    Ok(())
-}
-
-/// ntb_pingpong: scratchpads and doorbells bounce between all pairs.
-fn pingpong(lab: &Lab) -> Result<()> {
+/// ntb_pingpong: scratchpads or messages, and doorbells, bounce between all pairs.
+pub fn pingpong(lab: &Lab) -> Result<()> {
     let loaded = Loaded::new(lab, "ntb_pingpong", "delay_ms=5")?;
     for (node, devices) in [(0, lab.nodes() - 1), (1, 1)] {
         for device in 0..devices {
@@ -262,7 +164,7 @@ fn doorbells(lab: &Lab) -> Result<()> {
 }
 
 /// ntb_tool: what is written into a window is in the peer's memory, and back.
-fn windows(lab: &Lab) -> Result<()> {
+pub fn windows(lab: &Lab) -> Result<()> {
     let loaded = Loaded::new(lab, "ntb_tool", "")?;
     let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
     enable_links(&[&a, &b])?;
@@ -273,12 +175,15 @@ fn windows(lab: &Lab) -> Result<()> {
         ensure!(size >= 65536, "the window has {size} bytes");
         match lab.config().personality {
             Personality::Gen5 => ensure!(alignment == 4096, "alignment {alignment:#x}"),
+            Personality::Idt => ensure!(alignment == 4, "alignment {alignment:#x}"),
             Personality::Gen3 => ensure!(
                 alignment == here.field("peer0/mw_trans0", "Size Max")?,
                 "alignment {alignment:#x} is not the size of the window"
             ),
         }
-        there.write("peer0/peer_mw_trans0", &format!("0:{size}"))?;
+        // With outbound translation, who uses the window says where it leads to.
+        let address = here.field("peer0/mw_trans0", "DMA Address")?;
+        there.write("peer0/peer_mw_trans0", &format!("{address:#x}:{size}"))?;
         let text = format!("to node {}\n", here.node.number());
         there.write("peer0/peer_mw0", &text)?;
         let head = |tool: &Tool<'_>, file: &str| {

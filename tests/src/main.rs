@@ -7,10 +7,12 @@
 mod harness;
 mod heartbeat;
 mod in_tree;
+mod in_tree_idt;
 mod lab_command;
 mod lab_itself;
 mod libscif;
 mod loaded;
+mod ntb_client;
 mod packages;
 mod promise;
 mod scif;
@@ -54,6 +56,7 @@ const FILES: &[&[Test]] = &[
     lab_itself::TESTS,
     lab_command::TESTS,
     in_tree::TESTS,
+    in_tree_idt::TESTS,
     scif_module::TESTS,
     scif_messages_and_rma::TESTS,
     scif_cache::TESTS,

@@ -15,6 +15,7 @@ use crate::config::DEFAULT_SLOWDOWN;
 use crate::config::Flavour;
 use crate::config::LinkModel;
 use crate::config::Topology;
+use crate::config::default_modules;
 use crate::config::parse_aperture;
 use crate::config::parse_personality;
 use crate::config::parse_rate;
@@ -191,6 +192,7 @@ Examples:
   scripts/lab up --kernel debug --dma-channels 4
   scripts/lab up --iommu=bridges --windows trapped:16M
   scripts/lab up --ntb gen3 --aperture 64K
+  scripts/lab up --ntb idt --aperture 1M
   scripts/lab up --windows fixed:256M:2M --append cma=64M@256M
   scripts/lab up --link-model gen3x8 --dma-channels 4
   scripts/lab up --engine-rate 1G --slowdown 10
@@ -215,7 +217,8 @@ pub struct Up {
     /// DMA engines of a node.
     #[arg(long, default_value_t = 1)]
     pub dma_channels: usize,
-    /// Which NTB: gen5 (page alignment) or gen3 (alignment = size of the window).
+    /// Which NTB: Intel's gen5 (page alignment) or gen3 (alignment = size of the window), or idt
+    /// (outbound translation, messages instead of scratchpads).
     #[arg(long, alias = "ntb", value_parser = parse_personality, default_value = "gen5")]
     pub personality: Personality,
     /// Memory windows of this size that trap and lead wherever the node says: short for --windows
@@ -223,7 +226,7 @@ pub struct Up {
     #[arg(long, value_parser = parse_aperture, value_name = "SIZE", conflicts_with = "windows")]
     pub aperture: Option<Windows>,
     /// What the NTB's memory windows are: aperture, mixed (what leads into the upstream node traps),
-    /// trapped:SIZE or fixed:BASE:SIZE.
+    /// trapped:SIZE or fixed:BASE:SIZE. Those of idt all trap: aperture or trapped:SIZE, up to 1G.
     #[arg(long, value_parser = parse_windows, default_value = "aperture")]
     pub windows: Windows,
     /// Let links and DMA engines take time as on hardware, in proportion to emulated
@@ -256,14 +259,10 @@ pub struct Up {
     /// Words for the kernel's command line.
     #[arg(long, allow_hyphen_values = true)]
     pub append: Vec<String>,
-    /// Modules of the kernel to load at every boot; "" for none.
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "ntb_hw_intel,plx_dma",
-        value_name = "NAME,..."
-    )]
-    pub modules: Vec<String>,
+    /// Modules of the kernel to load at every boot; "" for none. By default the driver of the NTB
+    /// (ntb_hw_intel or ntb_hw_idt) and plx_dma.
+    #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
+    pub modules: Option<Vec<String>>,
     /// Guests without any NTB and DMA engine.
     #[arg(long, conflicts_with_all = ["topology", "dma_channels", "model"])]
     pub no_devices: bool,
@@ -300,6 +299,7 @@ impl Up {
             append: self.append,
             modules: self
                 .modules
+                .unwrap_or_else(|| default_modules(self.personality))
                 .into_iter()
                 .filter(|name| !name.is_empty())
                 .collect(),

@@ -156,13 +156,23 @@ pub fn parse_windows(text: &str) -> Result<Windows, String> {
     }
 }
 
-/// An NTB personality from text: `gen3` or `gen5`.
+/// An NTB personality from text: `gen3`, `gen5` or `idt`.
 pub fn parse_personality(text: &str) -> Result<Personality, String> {
     match text {
         "gen3" => Ok(Personality::Gen3),
         "gen5" => Ok(Personality::Gen5),
-        _ => Err("it is gen3 or gen5".to_owned()),
+        "idt" => Ok(Personality::Idt),
+        _ => Err("it is gen3, gen5 or idt".to_owned()),
     }
+}
+
+/// The modules that nodes load: the driver of their NTB, and that of their DMA engines.
+pub fn default_modules(personality: Personality) -> Vec<String> {
+    let ntb = match personality {
+        Personality::Gen3 | Personality::Gen5 => "ntb_hw_intel",
+        Personality::Idt => "ntb_hw_idt",
+    };
+    vec![ntb.to_owned(), "plx_dma".to_owned()]
 }
 
 /// A rate from text: bytes per second with an optional K, M or G, of a thousand each.
@@ -258,7 +268,7 @@ impl Config {
             more_links: Vec::new(),
             iommu: Iommu::None,
             append: Vec::new(),
-            modules: vec!["ntb_hw_intel".to_owned(), "plx_dma".to_owned()],
+            modules: default_modules(Personality::Gen5),
             emulator: None,
             agent: None,
         }

@@ -63,6 +63,7 @@ pub use config::Config;
 pub use config::Flavour;
 pub use config::LinkModel;
 pub use config::Topology;
+pub use config::default_modules;
 pub use config::parse_personality;
 pub use config::parse_rate;
 pub use config::parse_windows;

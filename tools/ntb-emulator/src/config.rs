@@ -30,6 +30,9 @@ pub const MAX_RAM_SIZE: u64 = 2 << 30;
 /// The size of a window every access to which traps.
 pub const TRAPPED_WINDOW_SIZE: u64 = 1 << 20;
 
+/// The largest window that ntb_hw_idt takes: it keeps the size in an `int`.
+pub const MAX_IDT_WINDOW_SIZE: u64 = 1 << 30;
+
 /// The most DMA functions a guest can have.
 pub const MAX_DMA_CHANNELS: usize = 4;
 
@@ -109,6 +112,8 @@ pub enum Personality {
     /// Intel Granite Rapids (8086:0db4): a translation is aligned to a page.
     #[default]
     Gen5,
+    /// IDT 89HPES32NT8AG2 (111d:808f): the end that uses a window says where it leads to.
+    Idt,
 }
 
 /// What the two memory windows (BAR 2 and BAR 4) of an NTB function lead to.
@@ -116,7 +121,8 @@ pub enum Personality {
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Windows {
     /// Window 0 traps and takes any translation; window 1 is mapped over all of the
-    /// peer's RAM and takes translation 0 only.
+    /// peer's RAM and takes translation 0 only. With IDT's both trap, and the second is as
+    /// large as that RAM.
     #[default]
     Aperture,
     /// Both windows are mapped at fixed places of the peer's RAM, window 0 at `base`
@@ -226,11 +232,20 @@ impl Topology {
         if let Some(model) = &link.model {
             model.validate().context("model")?;
         }
+        let largest = match link.personality {
+            Personality::Gen3 | Personality::Gen5 => MAX_RAM_SIZE,
+            Personality::Idt => MAX_IDT_WINDOW_SIZE,
+        };
         match link.windows {
+            Windows::Mixed | Windows::Fixed { .. } if link.personality == Personality::Idt => {
+                bail!(
+                    "no windows of idt are mapped: its driver would not see which translation they take"
+                )
+            }
             Windows::Aperture | Windows::Mixed => {}
             Windows::Trapped { size } => ensure!(
-                size.is_power_of_two() && (PAGE_SIZE..=MAX_RAM_SIZE).contains(&size),
-                "window size {size} is not a power of two between {PAGE_SIZE} and {MAX_RAM_SIZE}"
+                size.is_power_of_two() && (PAGE_SIZE..=largest).contains(&size),
+                "window size {size} is not a power of two between {PAGE_SIZE} and {largest}"
             ),
             Windows::Fixed { base, size } => {
                 ensure!(

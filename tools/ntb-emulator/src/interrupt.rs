@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The MSI-X vectors of one function.
+//! The MSI or MSI-X vectors of one function.
 //!
 //! QEMU hands over an event descriptor per vector and takes them all back for a moment
 //! whenever the guest enables one more. An interrupt raised while a vector has no
@@ -17,6 +17,8 @@ use parking_lot::Mutex;
 use vfio_bindings::bindings::vfio::VFIO_IRQ_SET_ACTION_TRIGGER;
 use vfio_bindings::bindings::vfio::VFIO_IRQ_SET_DATA_EVENTFD;
 use vfio_bindings::bindings::vfio::VFIO_IRQ_SET_DATA_NONE;
+use vfio_bindings::bindings::vfio::VFIO_PCI_MSI_IRQ_INDEX;
+use vfio_bindings::bindings::vfio::VFIO_PCI_MSIX_IRQ_INDEX;
 
 #[derive(Default)]
 struct Vector {
@@ -47,15 +49,31 @@ impl Vector {
 
 /// The vectors.
 pub struct Interrupts {
+    index: u32,
     vectors: Mutex<Vec<Vector>>,
 }
 
 impl Interrupts {
-    /// `count` vectors that nobody listens to yet.
-    pub fn new(count: usize) -> Self {
+    /// `count` vectors of MSI-X that nobody listens to yet.
+    pub fn msix(count: usize) -> Self {
+        Self::new(VFIO_PCI_MSIX_IRQ_INDEX, count)
+    }
+
+    /// The vector of MSI, that nobody listens to yet.
+    pub fn msi() -> Self {
+        Self::new(VFIO_PCI_MSI_IRQ_INDEX, 1)
+    }
+
+    fn new(index: u32, count: usize) -> Self {
         Self {
+            index,
             vectors: Mutex::new((0..count).map(|_| Vector::default()).collect()),
         }
+    }
+
+    /// What VFIO calls them.
+    pub fn index(&self) -> u32 {
+        self.index
     }
 
     /// How many there are.
@@ -71,7 +89,7 @@ impl Interrupts {
         }
     }
 
-    /// Executes a SET_IRQS for the MSI-X vectors.
+    /// Executes a SET_IRQS for the vectors.
     pub fn set(&self, flags: u32, start: u32, count: u32, events: Vec<File>) -> Result<()> {
         let mut vectors = self.vectors.lock();
         if flags & VFIO_IRQ_SET_ACTION_TRIGGER == 0 {
@@ -156,7 +174,7 @@ mod tests {
 
     #[test]
     fn an_interrupt_in_the_gap_fires_when_the_vector_returns() {
-        let interrupts = Interrupts::new(2);
+        let interrupts = Interrupts::msix(2);
         let (ours, mut theirs) = event();
         interrupts.set(EVENTS, 1, 1, vec![ours]).unwrap();
         interrupts.raise(1);
@@ -183,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_run_without_events_takes_them_back() {
-        let interrupts = Interrupts::new(4);
+        let interrupts = Interrupts::msix(4);
         let (ours, mut theirs) = event();
         interrupts.set(EVENTS, 2, 1, vec![ours]).unwrap();
         interrupts.set(EVENTS, 1, 3, vec![]).unwrap();
@@ -193,7 +211,7 @@ mod tests {
 
     #[test]
     fn reset_forgets_what_is_latched() {
-        let interrupts = Interrupts::new(1);
+        let interrupts = Interrupts::msix(1);
         interrupts.raise(0);
         interrupts.reset();
         let (ours, mut theirs) = event();
@@ -203,7 +221,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        let interrupts = Interrupts::new(2);
+        let interrupts = Interrupts::msix(2);
         assert!(interrupts.set(EVENTS, 1, 2, vec![]).is_err());
         assert!(interrupts.set(EVENTS, u32::MAX, u32::MAX, vec![]).is_err());
         assert!(interrupts.set(EVENTS, 0, 2, vec![event().0]).is_err());

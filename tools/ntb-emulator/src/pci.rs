@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The configuration space of one PCIe function.
 //!
-//! Holds identity, 64-bit memory BARs, an MSI-X and a PCIe capability. QEMU keeps its
-//! own copy of BARs and MSI-X state for the guest, but forwards every write, so this
-//! copy knows where the guest has put the BARs: address resolution relies on it.
+//! Holds identity, 64-bit memory BARs, an MSI or MSI-X and a PCIe capability. QEMU keeps its
+//! own copy of BARs and of the state of interrupts for the guest, but forwards every write,
+//! so this copy knows where the guest has put the BARs: address resolution relies on it.
 //!
 //! The MSI-X table and pending bits themselves are QEMU's and never arrive here.
 
@@ -12,11 +12,10 @@ pub const CONFIG_SIZE: usize = 4096;
 
 const COMMAND: usize = 0x04;
 const COMMAND_MEMORY: u8 = 1 << 1;
+const COMMAND_MASTER: u8 = 1 << 2;
 const STATUS_CAPABILITIES: u8 = 1 << 4;
 const BARS: usize = 0x10;
 const CAPABILITY_POINTER: usize = 0x34;
-const MSIX: usize = 0x40;
-const PCIE: usize = 0x90;
 
 /// A 64-bit memory BAR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +26,40 @@ pub struct Bar {
     pub size: u64,
     /// Whether reads have no side effects.
     pub prefetchable: bool,
+}
+
+/// How a function interrupts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signalling {
+    /// By MSI: one vector.
+    Msi,
+    /// By MSI-X.
+    Msix {
+        /// The number of vectors.
+        vectors: u16,
+        /// Where in BAR 0 the table is.
+        table: u32,
+        /// Where in BAR 0 the pending bits are.
+        pending: u32,
+    },
+}
+
+/// Where in configuration space the capabilities are, in the order of the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// MSI or MSI-X.
+    pub interrupts: usize,
+    /// PCI Express.
+    pub express: usize,
+}
+
+impl Default for Capabilities {
+    fn default() -> Self {
+        Self {
+            interrupts: 0x40,
+            express: 0x90,
+        }
+    }
 }
 
 /// What a function is.
@@ -42,12 +75,10 @@ pub struct Identity {
     pub revision: u8,
     /// The BARs.
     pub bars: Vec<Bar>,
-    /// The number of MSI-X vectors.
-    pub vectors: u16,
-    /// Where in BAR 0 the MSI-X table is.
-    pub msix_table: u32,
-    /// Where in BAR 0 the MSI-X pending bits are.
-    pub msix_pending: u32,
+    /// How it interrupts.
+    pub signalling: Signalling,
+    /// Where its capabilities are.
+    pub capabilities: Capabilities,
 }
 
 /// The configuration space.
@@ -69,8 +100,8 @@ impl ConfigSpace {
             bars: identity.bars.clone(),
         };
         space.header(identity);
-        space.msix_capability(identity);
-        space.pcie_capability();
+        space.interrupt_capability(identity);
+        space.express_capability(identity.capabilities.express);
         space.initial.copy_from_slice(&space.bytes[..]);
         space
     }
@@ -93,31 +124,51 @@ impl ConfigSpace {
         }
         self.set(0x2c, &identity.vendor.to_le_bytes());
         self.set(0x2e, &identity.device.to_le_bytes());
-        self.set(CAPABILITY_POINTER, &[MSIX as u8]);
+        self.set(
+            CAPABILITY_POINTER,
+            &[identity.capabilities.interrupts as u8],
+        );
     }
 
-    fn msix_capability(&mut self, identity: &Identity) {
-        self.set(MSIX, &[0x11, PCIE as u8]);
-        self.set(MSIX + 2, &(identity.vectors - 1).to_le_bytes());
-        // Function mask and enable.
-        self.allow(MSIX + 2, &0xc000u16.to_le_bytes());
-        // Both in BAR 0.
-        self.set(MSIX + 4, &identity.msix_table.to_le_bytes());
-        self.set(MSIX + 8, &identity.msix_pending.to_le_bytes());
+    fn interrupt_capability(&mut self, identity: &Identity) {
+        let at = identity.capabilities.interrupts;
+        let next = identity.capabilities.express as u8;
+        match identity.signalling {
+            Signalling::Msi => {
+                // 64-bit addresses, no mask.
+                self.set(at, &[0x05, next, 0x80, 0]);
+                // Enable and the number of vectors, address, data.
+                self.allow(at + 2, &[0x71, 0, 0xfc]);
+                self.allow(at + 5, &[0xff; 9]);
+            }
+            Signalling::Msix {
+                vectors,
+                table,
+                pending,
+            } => {
+                self.set(at, &[0x11, next]);
+                self.set(at + 2, &(vectors - 1).to_le_bytes());
+                // Function mask and enable.
+                self.allow(at + 2, &0xc000u16.to_le_bytes());
+                // Both in BAR 0.
+                self.set(at + 4, &table.to_le_bytes());
+                self.set(at + 8, &pending.to_le_bytes());
+            }
+        }
     }
 
-    fn pcie_capability(&mut self) {
-        self.set(PCIE, &[0x10, 0]);
+    fn express_capability(&mut self, at: usize) {
+        self.set(at, &[0x10, 0]);
         // Version 2, endpoint.
-        self.set(PCIE + 2, &0x0002u16.to_le_bytes());
+        self.set(at + 2, &0x0002u16.to_le_bytes());
         // Device capabilities: 256 bytes payload, extended tags, role-based errors.
-        self.set(PCIE + 4, &0x0000_8021u32.to_le_bytes());
+        self.set(at + 4, &0x0000_8021u32.to_le_bytes());
         // Device control: everything except starting a function level reset.
-        self.allow(PCIE + 8, &0x7fffu16.to_le_bytes());
+        self.allow(at + 8, &0x7fffu16.to_le_bytes());
         // Link capabilities and status: x8 at 8 GT/s.
-        self.set(PCIE + 0xc, &0x0000_0083u32.to_le_bytes());
-        self.allow(PCIE + 0x10, &0x0fffu16.to_le_bytes());
-        self.set(PCIE + 0x12, &0x0083u16.to_le_bytes());
+        self.set(at + 0xc, &0x0000_0083u32.to_le_bytes());
+        self.allow(at + 0x10, &0x0fffu16.to_le_bytes());
+        self.set(at + 0x12, &0x0083u16.to_le_bytes());
     }
 
     /// Sets bytes regardless of what the guest may write.
@@ -155,6 +206,11 @@ impl ConfigSpace {
     /// Back to the state after power-on.
     pub fn reset(&mut self) {
         self.bytes.copy_from_slice(&self.initial[..]);
+    }
+
+    /// Whether the function may access memory.
+    pub fn is_master(&self) -> bool {
+        self.bytes[COMMAND] & COMMAND_MASTER != 0
     }
 
     /// The address in a BAR, whether or not it is decoded.
@@ -208,9 +264,12 @@ mod tests {
                     prefetchable: true,
                 },
             ],
-            vectors: 33,
-            msix_table: 0x4000,
-            msix_pending: 0x5000,
+            signalling: Signalling::Msix {
+                vectors: 33,
+                table: 0x4000,
+                pending: 0x5000,
+            },
+            capabilities: Capabilities::default(),
         })
     }
 

@@ -112,7 +112,7 @@ impl Served {
         connected: Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
         let bars = function.layout();
-        let irqs = irqs(function.interrupts().count());
+        let irqs = irqs(function.interrupts());
         let server = Server::new(path, true, irqs, regions(&bars))
             .with_context(|| format!("cannot listen on {}", path.display()))?;
         Ok(Self {
@@ -256,12 +256,15 @@ impl ServerBackend for Backend {
         events: Vec<File>,
     ) -> Result<()> {
         self.connect();
-        if index != vfio::VFIO_PCI_MSIX_IRQ_INDEX {
+        if index != self.function.interrupts().index() {
             // QEMU switches off what a function does not have.
             return if count == 0 {
                 Ok(())
             } else {
-                Err(Error::new(ErrorKind::InvalidInput, "only MSI-X is there"))
+                Err(Error::new(
+                    ErrorKind::InvalidInput,
+                    "it has no such interrupts",
+                ))
             };
         }
         let result = self.function.interrupts().set(flags, start, count, events);
@@ -307,14 +310,18 @@ fn regions(bars: &[Layout]) -> Vec<ServerRegion> {
 }
 
 /// Leaving NORESIZE out lets QEMU set single vectors instead of all of them each time.
-fn irqs(vectors: usize) -> Vec<IrqInfo> {
+fn irqs(interrupts: &Interrupts) -> Vec<IrqInfo> {
     (0..vfio::VFIO_PCI_NUM_IRQS)
         .map(|index| {
-            let msix = index == vfio::VFIO_PCI_MSIX_IRQ_INDEX;
+            let there = index == interrupts.index();
             IrqInfo {
                 index,
-                flags: if msix { vfio::VFIO_IRQ_INFO_EVENTFD } else { 0 },
-                count: if msix { vectors as u32 } else { 0 },
+                flags: if there {
+                    vfio::VFIO_IRQ_INFO_EVENTFD
+                } else {
+                    0
+                },
+                count: if there { interrupts.count() as u32 } else { 0 },
             }
         })
         .collect()

@@ -341,7 +341,7 @@ mod tests {
         let engine = Engine::new(
             Plain::new(),
             pacer,
-            Arc::new(Interrupts::new(1)),
+            Arc::new(Interrupts::msix(1)),
             Arc::new(Counters::default()),
         );
         engine.write(0x214, &(RING as u32).to_le_bytes());

@@ -19,8 +19,10 @@ use crate::guest_memory::GuestMemory;
 use crate::interrupt::Interrupts;
 use crate::model::pacer::Pacer;
 use crate::pci::Bar;
+use crate::pci::Capabilities;
 use crate::pci::ConfigSpace;
 use crate::pci::Identity;
+use crate::pci::Signalling;
 use crate::server::Function;
 use crate::server::Layout;
 
@@ -47,7 +49,7 @@ impl DmaFunction {
         bus: GuestBus,
         pacer: Option<Pacer>,
     ) -> Self {
-        let interrupts = Arc::new(Interrupts::new(1));
+        let interrupts = Arc::new(Interrupts::msix(1));
         let counters = Arc::new(Counters::default());
         Self {
             name,
@@ -61,9 +63,12 @@ impl DmaFunction {
                     size: BAR_SIZE,
                     prefetchable: false,
                 }],
-                vectors: 1,
-                msix_table: 0x2000,
-                msix_pending: 0x3000,
+                signalling: Signalling::Msix {
+                    vectors: 1,
+                    table: 0x2000,
+                    pending: 0x3000,
+                },
+                capabilities: Capabilities::default(),
             })),
             engine: Engine::new(bus, pacer, Arc::clone(&interrupts), Arc::clone(&counters)),
             memory,

@@ -16,8 +16,7 @@ use crate::server::Function;
 use crate::server::Layout;
 use crate::server::Mapped;
 
-use super::block::Effects;
-use super::identity::REGISTERS_SIZE;
+use super::line::Effects;
 use super::port::Port;
 use super::window::BARS;
 use super::window::Backing;
@@ -119,7 +118,7 @@ impl Function for NtbFunction {
     fn layout(&self) -> Vec<Layout> {
         let mut all = vec![Layout {
             bar: 0,
-            size: REGISTERS_SIZE,
+            size: self.port.registers(),
             mapped: None,
         }];
         let ram = self.port.peer_ram();

@@ -4,12 +4,10 @@
 //! ```text
 //! function             one end as a PCI function
 //! port                 one end as its function uses it
-//! block                its registers while a guest accesses them
 //! link                 both ends, and the state that they share
-//! gen3   gen5          the two personalities
-//! identity             what a personality is
-//! register_map         where the registers are
-//! registers            what the registers of one end hold
+//! intel   idt          what the registers do, and what follows: the two families
+//! bridge               what a family has to do
+//! line                 what is between the ends, whatever they look like
 //! window               the memory windows
 //! ```
 //!
@@ -17,13 +15,11 @@
 //! before the interrupt is raised. Mapped windows are that memory; writes through trapped
 //! ones are served by the same thread as the doorbell, one after the other.
 
-pub mod block;
+mod bridge;
 pub mod function;
-mod gen3;
-mod gen5;
-pub mod identity;
+mod idt;
+mod intel;
+pub mod line;
 pub mod link;
 pub mod port;
-pub mod register_map;
-pub mod registers;
 pub mod window;

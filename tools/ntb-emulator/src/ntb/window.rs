@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use crate::config::Link;
+use crate::config::MAX_IDT_WINDOW_SIZE;
 use crate::config::Personality;
 use crate::config::TRAPPED_WINDOW_SIZE;
 use crate::config::Windows;
@@ -76,6 +77,7 @@ impl Window {
                 alignment: match link.personality {
                     Personality::Gen3 => size,
                     Personality::Gen5 => crate::config::PAGE_SIZE,
+                    Personality::Idt => 4,
                 },
             },
         };
@@ -84,7 +86,12 @@ impl Window {
             backing: Backing::Mapped { base },
         };
         let largest = ram_sizes[0].max(ram_sizes[1]).next_power_of_two();
-        let aperture = [trapped(TRAPPED_WINDOW_SIZE), mapped(largest, 0)];
+        let aperture = match link.personality {
+            Personality::Gen3 | Personality::Gen5 => mapped(largest, 0),
+            // Its driver does not look whether a translation was taken.
+            Personality::Idt => trapped(largest.min(MAX_IDT_WINDOW_SIZE)),
+        };
+        let aperture = [trapped(TRAPPED_WINDOW_SIZE), aperture];
         match link.windows {
             Windows::Aperture => [aperture; 2],
             Windows::Mixed => [aperture, [trapped(TRAPPED_WINDOW_SIZE), trapped(largest)]],

@@ -9,8 +9,8 @@ use super::registers::DOORBELLS;
 use super::registers::Register;
 use super::registers::SCRATCHPADS;
 use super::registers::VECTORS;
-use super::window::WINDOWS;
 use crate::mmio::Located;
+use crate::ntb::window::WINDOWS;
 
 /// Registers of one kind.
 pub struct Bank {

@@ -5,9 +5,9 @@
 //! values they take is here. What concerns both ends (doorbells, the peer's scratchpads,
 //! link state) is in [`super::block`].
 
-use super::window::WINDOWS;
-use super::window::Window;
 use crate::mmio::merge;
+use crate::ntb::window::WINDOWS;
+use crate::ntb::window::Window;
 
 /// The number of doorbells.
 pub const DOORBELLS: usize = 32;

@@ -5,14 +5,17 @@
 //! common is here and in [`super::register_map`].
 
 use super::register_map::RegisterMap;
+use super::registers::LINK_ACTIVE;
 use super::registers::LinkSwitch;
 use super::registers::VECTORS;
-use super::window::BARS;
-use super::window::WINDOWS;
-use super::window::Window;
+use crate::ntb::window::BARS;
+use crate::ntb::window::WINDOWS;
+use crate::ntb::window::Window;
 use crate::pci;
 use crate::pci::Bar;
+use crate::pci::Capabilities;
 use crate::pci::ConfigSpace;
+use crate::pci::Signalling;
 
 const INTEL: u16 = 0x8086;
 /// A bridge that is none of the usual ones.
@@ -44,6 +47,11 @@ pub struct Identity {
 }
 
 impl Identity {
+    /// What the drivers read of the link.
+    pub fn link_status(up: bool) -> u16 {
+        if up { LINK_ACTIVE } else { 0 }
+    }
+
     /// The configuration space of an end with those windows.
     pub fn config_space(&self, end: usize, windows: &[Window; WINDOWS]) -> ConfigSpace {
         let mut bars = vec![Bar {
@@ -62,9 +70,12 @@ impl Identity {
             class: CLASS,
             revision: REVISION,
             bars,
-            vectors: VECTORS as u16,
-            msix_table: self.msix_table,
-            msix_pending: self.msix_table + 0x1000,
+            signalling: Signalling::Msix {
+                vectors: VECTORS as u16,
+                table: self.msix_table,
+                pending: self.msix_table + 0x1000,
+            },
+            capabilities: Capabilities::default(),
         });
         for (offset, bytes) in (self.configuration)(end, windows) {
             config.set_initial(offset, &bytes);

@@ -11,8 +11,8 @@ use super::register_map::Bank;
 use super::register_map::RegisterMap;
 use super::registers::LinkSwitch;
 use super::registers::Register;
-use super::window::WINDOWS;
-use super::window::Window;
+use crate::ntb::window::WINDOWS;
+use crate::ntb::window::Window;
 
 /// The sizes of the windows (log2), of this end and of the external side.
 const WINDOW_SIZES: usize = 0xd0;

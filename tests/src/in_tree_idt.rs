@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The kernel's own driver of IDT's switches, and its NTB clients, over the emulated one:
+//! messages instead of scratchpads, one doorbell register and one vector, and windows that who
+//! uses them sets.
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Iommu;
+use lab::Lab;
+use lab::Personality;
+use lab::RaidWrites;
+use lab::Windows;
+use lab::wait_until;
+
+use crate::harness::Need;
+use crate::harness::PAIR;
+use crate::harness::STAR;
+use crate::harness::Test;
+use crate::in_tree;
+use crate::ntb_client::Loaded;
+use crate::ntb_client::Tool;
+use crate::ntb_client::enable_links;
+use crate::ntb_client::ntb_device;
+
+/// The size of the windows.
+const WINDOW: u64 = 1 << 20;
+
+/// A pair with small windows, so that clients find memory for all of one.
+const IDT_PAIR: Need = Need {
+    personality: Personality::Idt,
+    windows: Windows::Trapped { size: WINDOW },
+    ..PAIR
+};
+
+/// The same with the bridges behind an IOMMU.
+const IDT_IOMMU: Need = Need {
+    iommu: Iommu::Bridges,
+    ..IDT_PAIR
+};
+
+/// Three nodes, with windows as large as memory.
+const IDT_STAR: Need = Need {
+    personality: Personality::Idt,
+    ..STAR
+};
+
+/// How often a node's bridge has interrupted.
+fn interrupts(lab: &Lab, node: usize) -> Result<u64> {
+    let text = lab.node(node).read("/proc/interrupts")?;
+    let line = text
+        .lines()
+        .find(|line| line.contains("ntb_irq_idt"))
+        .context("the driver has no interrupt")?;
+    Ok(line
+        .split_whitespace()
+        .skip(1)
+        .map_while(|word| word.parse::<u64>().ok())
+        .sum())
+}
+
+/// Waits until a node's bridge has interrupted so often, and makes sure of no more.
+fn interrupted(lab: &Lab, node: usize, expected: u64) -> Result<()> {
+    wait_until("an interrupt", lab.hang_limit(10), || {
+        Ok((interrupts(lab, node)? >= expected).then_some(()))
+    })?;
+    let found = interrupts(lab, node)?;
+    ensure!(found == expected, "{found} interrupts, not {expected}");
+    Ok(())
+}
+
+/// ntb_tool: ports are the switch's, and the link follows what both want, and the cable.
+fn link(lab: &Lab) -> Result<()> {
+    let loaded = Loaded::new(lab, "ntb_tool", "")?;
+    let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
+    ensure!(a.number("port")? == 0 && a.number("peer0/port")? == 2);
+    ensure!(b.number("port")? == 2 && b.number("peer0/port")? == 0);
+    enable_links(&[&a, &b])?;
+    let is_up = || -> Result<bool> { Ok(lab.emulator_state()?.links[0].up) };
+    ensure!(is_up()?);
+    b.write("link", "N")?;
+    a.write("peer0/link_event", "N")?;
+    ensure!(!is_up()?);
+    b.write("link", "Y")?;
+    a.write("peer0/link_event", "Y")?;
+    lab.set_link(0, 1, false)?;
+    a.write("peer0/link_event", "N")?;
+    b.write("peer0/link_event", "N")?;
+    lab.set_link(0, 1, true)?;
+    a.write("peer0/link_event", "Y")?;
+    b.write("peer0/link_event", "Y")?;
+    loaded.unload()
+}
+
+/// ntb_tool: each message arrives and interrupts; it stays until it is taken, and the sender of
+/// another one is told.
+fn messages(lab: &Lab) -> Result<()> {
+    let loaded = Loaded::new(lab, "ntb_tool", "")?;
+    let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
+    enable_links(&[&a, &b])?;
+    ensure!(a.number("msg_inbits")? == 0xf_0000 && a.number("msg_outbits")? == 0xf);
+    for tool in [&a, &b] {
+        tool.write("msg_sts", "c 0xf000f")?;
+        tool.write("msg_mask", "c 0xf000f")?;
+    }
+    for (here, there) in [(&a, &b), (&b, &a)] {
+        let node = there.node.number();
+        for register in 0..4 {
+            let before = interrupts(lab, node)?;
+            let word = 0x1000_0000 * (register + 1) + 0xabcd;
+            here.write(&format!("peer0/msg{register}"), &format!("{word:#x}"))?;
+            let arrived = 1 << (16 + register);
+            // Blocks until exactly that is there.
+            there.write("msg_event", &format!("{arrived:#x}"))?;
+            ensure!(there.read(&format!("msg{register}"))? == format!("{word:#010x}<-0"));
+            interrupted(lab, node, before + 1)?;
+            here.write(&format!("peer0/msg{register}"), "0x666")?;
+            here.write("msg_event", &format!("{:#x}", 1 << register))?;
+            ensure!(there.read(&format!("msg{register}"))? == format!("{word:#010x}<-0"));
+            here.write("msg_sts", &format!("c {:#x}", 1 << register))?;
+            there.write("msg_sts", &format!("c {arrived:#x}"))?;
+            ensure!(here.number("msg_sts")? == 0 && there.number("msg_sts")? == 0);
+        }
+    }
+    for tool in [&a, &b] {
+        tool.write("msg_mask", "s 0xf000f")?;
+    }
+    loaded.unload()
+}
+
+/// ntb_tool: each doorbell arrives, comes back to who has rung it, and is cleared for both. An
+/// interrupt when the register leaves 0, and no other; the mask keeps it until it is lifted.
+fn doorbells(lab: &Lab) -> Result<()> {
+    let loaded = Loaded::new(lab, "ntb_tool", "")?;
+    let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
+    enable_links(&[&a, &b])?;
+    for (here, there) in [(&a, &b), (&b, &a)] {
+        here.write("db_mask", "s 0xffffffff")?;
+        there.write("db", "c 0xffffffff")?;
+        there.write("db_mask", "c 0xffffffff")?;
+        let bits: Vec<String> = (0..32).map(|bit| format!("{:#x}", 1_u64 << bit)).collect();
+        let bits = bits.join(" ");
+        // Writing db_event blocks until exactly that bit is set.
+        let answers = there.node.spawn([
+            "sh",
+            "-e",
+            "-c",
+            &format!(
+                "cd {}; for bit in {bits}; do echo $bit >db_event; echo c $bit >db; done",
+                there.folder
+            ),
+        ])?;
+        here.shell(&format!(
+            "for bit in {bits}; do
+                 echo s $bit >peer_db
+                 while [ $(($(cat db))) != 0 ]; do :; done
+             done"
+        ))?;
+        answers.wait()?.success()?;
+        let node = there.node.number();
+        let mut seen = interrupts(lab, node)?;
+        for (step, more) in [
+            ("echo s 0x1 >peer_db", 1),
+            ("echo s 0x6 >peer_db", 0),
+            ("echo c 0x1 >db; echo s 0x8 >peer_db", 0),
+            ("echo c 0xe >db; echo s 0x8 >peer_db", 1),
+        ] {
+            here.shell(step)?;
+            seen += more;
+            interrupted(lab, node, seen)?;
+        }
+        ensure!(here.number("db")? == 0x8 && there.number("db")? == 0x8);
+        there.write("db", "c 0x8")?;
+        there.write("db_mask", "s 0x10")?;
+        here.write("peer_db", "s 0x10")?;
+        interrupted(lab, node, seen)?;
+        there.write("db_mask", "c 0x10")?;
+        interrupted(lab, node, seen + 1)?;
+        there.write("db", "c 0x10")?;
+    }
+    for tool in [&a, &b] {
+        tool.write("db_mask", "s 0xffffffff")?;
+    }
+    loaded.unload()
+}
+
+/// ntb_perf: it finds its peer by messages, and copies through windows that it sets itself, by
+/// the processor and by the engine.
+fn perf(lab: &Lab) -> Result<()> {
+    let loaded = Loaded::new(lab, "ntb_perf", "chunk_order=16 total_order=18")?;
+    let file = format!("/sys/kernel/debug/ntb_perf/{}/run", ntb_device(0));
+    for node in 0..2 {
+        // Until both have told each other where their buffers are.
+        wait_until("a run of ntb_perf", lab.hang_limit(30), || {
+            let started = lab
+                .node(node)
+                .exec(["sh", "-c", &format!("echo 0 >{file}")])?;
+            Ok((started.code() == Some(0)).then_some(()))
+        })?;
+        lab.reset_counters()?;
+        lab.shell(
+            node,
+            &format!(
+                "cd /sys/module/ntb_perf/parameters
+                 echo 1 >use_dma; echo 26 >total_order; echo 0 >{file}"
+            ),
+        )?;
+        let said = lab.node(node).read(&file)?;
+        ensure!(said.contains("copied 67108864 bytes"), "{said}");
+        let counted = lab.counters()?[node].total;
+        ensure!(counted.dma_bytes >= 64 << 20 && counted.dma_errors == 0);
+        let back = "cd /sys/module/ntb_perf/parameters; echo 0 >use_dma; echo 18 >total_order";
+        lab.shell(node, back)?;
+    }
+    loaded.unload()
+}
+
+/// A window reaches what the peer's IOMMU lets its bridge reach, whatever address it is set to.
+fn iommu(lab: &Lab) -> Result<()> {
+    let loaded = Loaded::new(lab, "ntb_tool", "")?;
+    let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
+    enable_links(&[&a, &b])?;
+    let nothing = lab.raid(0, 1, RaidWrites::Nothing)?;
+    ensure!(nothing.tried == 2 * WINDOW / 4096 && nothing.read == 0);
+    b.write("peer0/mw_trans0", "65536")?;
+    let address = b.field("peer0/mw_trans0", "DMA Address")?;
+    // From a megabyte around the buffer, the buffer alone; and physical addresses lead nowhere.
+    let start = (address - 0x8000).max(0x1000);
+    a.write("peer0/peer_mw_trans0", &format!("{start:#x}:{WINDOW}"))?;
+    a.write("peer0/peer_mw_trans1", &format!("0x1000000:{WINDOW}"))?;
+    let loot = lab.raid(0, 1, RaidWrites::Everything)?;
+    ensure!(loot.read == 16 && loot.written == 16, "{loot:?}");
+    b.write("peer0/mw_trans0", "0")?;
+    ensure!(lab.raid(0, 1, RaidWrites::Everything)?.written == 0);
+    for window in 0..2 {
+        a.write(&format!("peer0/peer_mw_trans{window}"), "0:0")?;
+    }
+    loaded.unload()
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("in_tree_idt::link", IDT_PAIR, link),
+    Test::new("in_tree_idt::pingpong", IDT_PAIR, in_tree::pingpong),
+    Test::new("in_tree_idt::messages", IDT_PAIR, messages),
+    Test::new("in_tree_idt::doorbells", IDT_PAIR, doorbells),
+    Test::new("in_tree_idt::windows", IDT_PAIR, in_tree::windows),
+    Test::new("in_tree_idt::perf", IDT_PAIR, perf).releases_engine(),
+    Test::new("in_tree_idt::iommu", IDT_IOMMU, iommu),
+    Test::new("in_tree_idt::perf_iommu", IDT_IOMMU, perf).releases_engine(),
+    Test::new("in_tree_idt::star_pingpong", IDT_STAR, in_tree::pingpong),
+];

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The kernel's own NTB clients, as tests use them: loaded for a while, and driven by debugfs.
+
+use anyhow::Context;
+use anyhow::Result;
+use lab::Lab;
+use lab::Node;
+
+/// Loads a module in all nodes; unloads it when dropped.
+pub struct Loaded<'a> {
+    lab: &'a Lab,
+    name: &'static str,
+}
+
+impl<'a> Loaded<'a> {
+    /// Loads it.
+    pub fn new(lab: &'a Lab, name: &'static str, parameters: &str) -> Result<Loaded<'a>> {
+        let loaded = Loaded { lab, name };
+        for node in 0..lab.nodes() {
+            lab.load_with(node, name, parameters)?;
+        }
+        Ok(loaded)
+    }
+
+    /// Unloads it; it must work.
+    pub fn unload(self) -> Result<()> {
+        for node in 0..self.lab.nodes() {
+            self.lab.rmmod(node, self.name)?;
+        }
+        std::mem::forget(self);
+        Ok(())
+    }
+}
+
+impl Drop for Loaded<'_> {
+    fn drop(&mut self) {
+        for node in 0..self.lab.nodes() {
+            let _ = self.lab.rmmod(node, self.name);
+        }
+    }
+}
+
+/// A node's debugfs folder of ntb_tool for its NTB number `index`.
+pub struct Tool<'a> {
+    /// Which node.
+    pub node: Node<'a>,
+    /// The folder.
+    pub folder: String,
+}
+
+impl<'a> Tool<'a> {
+    /// That folder.
+    pub fn new(lab: &'a Lab, node: usize, index: usize) -> Tool<'a> {
+        Tool {
+            node: lab.node(node),
+            folder: format!("/sys/kernel/debug/ntb_tool/{}", ntb_device(index)),
+        }
+    }
+
+    /// What a file says.
+    pub fn read(&self, file: &str) -> Result<String> {
+        let text = self.node.read(&format!("{}/{file}", self.folder))?;
+        Ok(text.trim_end().to_owned())
+    }
+
+    /// Writes a file.
+    pub fn write(&self, file: &str, contents: &str) -> Result<()> {
+        self.node
+            .write(&format!("{}/{file}", self.folder), contents)
+    }
+
+    /// Runs a script in the folder; it must succeed. Returns its output.
+    pub fn shell(&self, script: &str) -> Result<String> {
+        self.node.shell(&format!("cd {}; {script}", self.folder))
+    }
+
+    /// The number that a file says.
+    pub fn number(&self, file: &str) -> Result<u64> {
+        let text = self.read(file)?;
+        match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => text.parse(),
+        }
+        .with_context(|| format!("{file} contains '{text}'"))
+    }
+
+    /// The value of a line such as "Window Size     0x1000".
+    pub fn field(&self, file: &str, name: &str) -> Result<u64> {
+        let text = self.read(file)?;
+        text.lines()
+            .find_map(|line| {
+                let digits = line.strip_prefix(name)?.trim().strip_prefix("0x")?;
+                u64::from_str_radix(digits, 16).ok()
+            })
+            .with_context(|| format!("{file} has no '{name}':\n{text}"))
+    }
+}
+
+/// The name of a node's NTB number `index`.
+pub fn ntb_device(index: usize) -> String {
+    format!("0000:00:{:02x}.0", lab::ntb_slot(index))
+}
+
+/// Brings the links of all NTBs up and waits for them.
+pub fn enable_links(tools: &[&Tool<'_>]) -> Result<()> {
+    for tool in tools {
+        tool.write("link", "Y")?;
+    }
+    for tool in tools {
+        // Blocks until it is so.
+        tool.write("peer0/link_event", "Y")?;
+    }
+    Ok(())
+}

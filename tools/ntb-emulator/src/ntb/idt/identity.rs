@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a function is, which port and partition it has, and how its BARs are set up.
+
+use super::map::BARS as ALL_BARS;
+use super::map::SPACE;
+use crate::ntb::window::BARS;
+use crate::ntb::window::WINDOWS;
+use crate::ntb::window::Window;
+use crate::pci;
+use crate::pci::Bar;
+use crate::pci::Capabilities;
+use crate::pci::ConfigSpace;
+use crate::pci::Signalling;
+
+const IDT: u16 = 0x111d;
+/// 89HPES32NT8AG2, with functions at the ports 0, 2, 4, 6, 8, 12, 16 and 20.
+const DEVICE: u16 = 0x808f;
+/// A bridge that is none of the usual ones.
+const CLASS: u32 = 0x06_80_00;
+const REVISION: u8 = 2;
+
+/// The port of each end.
+pub(super) const PORTS: [u64; 2] = [0, 2];
+/// The partition of each end.
+pub(super) const PARTITIONS: [u64; 2] = [0, 1];
+
+/// Where the capabilities are.
+const CAPABILITIES: Capabilities = Capabilities {
+    interrupts: 0xd0,
+    express: 0x40,
+};
+/// The number of the port, in the link capabilities.
+const PORT_NUMBER: usize = 0x4f;
+/// The link status: x8 at 5 GT/s.
+const LINK_STATUS: (usize, u16) = (0x52, 0x0082);
+
+/// BARSETUP: it is there, a memory BAR of 64 bits.
+const SETUP: u32 = 1 << 31 | 1 << 2;
+/// BARSETUP: prefetchable.
+const SETUP_PREFETCHABLE: u32 = 1 << 3;
+/// BARSETUP: it is a view of configuration space.
+const SETUP_CONFIG: u32 = 1 << 10;
+/// BARSETUP: where the size (log2) is.
+const SETUP_SIZE: u32 = 4;
+
+/// The configuration space of an end with those windows.
+pub(super) fn config_space(end: usize, windows: &[Window; WINDOWS]) -> ConfigSpace {
+    let mut bars = vec![Bar {
+        index: 0,
+        size: SPACE,
+        prefetchable: false,
+    }];
+    bars.extend(windows.iter().zip(BARS).map(|(window, index)| Bar {
+        index,
+        size: window.size,
+        prefetchable: true,
+    }));
+    let mut config = ConfigSpace::new(&pci::Identity {
+        vendor: IDT,
+        device: DEVICE,
+        class: CLASS,
+        revision: REVISION,
+        bars,
+        signalling: Signalling::Msi,
+        capabilities: CAPABILITIES,
+    });
+    config.set_initial(PORT_NUMBER, &[PORTS[end] as u8]);
+    let (at, status) = LINK_STATUS;
+    config.set_initial(at, &status.to_le_bytes());
+    config
+}
+
+/// The setup of the BARs of an end with those windows.
+pub(super) fn setup(windows: &[Window; WINDOWS]) -> [u32; ALL_BARS] {
+    let size = |size: u64| size.ilog2() << SETUP_SIZE;
+    let mut setup = [0; ALL_BARS];
+    setup[0] = SETUP | SETUP_CONFIG | size(SPACE);
+    for (window, bar) in windows.iter().zip(BARS) {
+        setup[bar] = SETUP | SETUP_PREFETCHABLE | size(window.size);
+    }
+    setup
+}

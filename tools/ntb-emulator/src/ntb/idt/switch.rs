@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A switch: the functions of both ends, and what they share.
+
+use super::block::Block;
+use super::events::Events;
+use super::function::COMPLETIONS;
+use super::function::Function;
+use super::identity;
+use super::identity::PARTITIONS;
+use super::identity::PORTS;
+use super::map::Event;
+use super::map::MESSAGES;
+use super::map::Register;
+use super::map::SPACE;
+use crate::interrupt::Interrupts;
+use crate::mmio;
+use crate::ntb::bridge::Bridge;
+use crate::ntb::line::Ends;
+use crate::ntb::line::Line;
+use crate::ntb::window::BARS;
+use crate::ntb::window::WINDOWS;
+use crate::ntb::window::Window;
+use crate::pci::ConfigSpace;
+
+/// SWPORTxSTS: the link of the port is up.
+const PORT_UP: u32 = 1 << 4;
+/// SWPORTxSTS: it has an NT function.
+const PORT_MODE: u32 = 3 << 6;
+/// SWPORTxSTS: where its partition is.
+const PORT_PARTITION: u32 = 10;
+/// How many entries the mapping table has.
+const ENTRIES: usize = 64;
+/// NTMTBLDATA: the entry counts.
+const ENTRY_VALID: u32 = 1 << 0;
+/// NTMTBLDATA: where the partition is, and what is of it.
+const ENTRY_PARTITION: (u32, u32) = (17, 7);
+/// SWPxMSGCTLx: where the partition is, and what is of it.
+const ROUTE_PARTITION: (u32, u32) = (4, 7);
+/// SWPxMSGCTLx: which register.
+const ROUTE_REGISTER: u32 = 3;
+/// TMPSTS: 42 degrees, now and ever.
+const TEMPERATURE: u32 = 0x54_5454;
+
+/// The registers of both functions, and of the switch.
+pub(in crate::ntb) struct Switch {
+    pub(super) functions: [Function; 2],
+    /// The one register for all.
+    pub(super) doorbells: u32,
+    pub(super) events: Events,
+    /// Where the messages of an end go to.
+    pub(super) routes: [[u32; MESSAGES]; 2],
+    pub(super) sensor: [u32; 4],
+    /// Whose requests pass.
+    entries: [u32; ENTRIES],
+    /// Which ports the events know to be up.
+    ports: [bool; 2],
+}
+
+impl Switch {
+    /// SWPARTxSTS of a partition that works.
+    pub(super) const ACTIVE: u32 = 1 << 5;
+    /// SWPxMSGCTLx: what is kept.
+    pub(super) const ROUTE: u32 = ROUTE_PARTITION.1 << ROUTE_PARTITION.0 | ROUTE_REGISTER;
+    /// Which register of the sensor says how warm it is.
+    pub(super) const TEMPERATURE: usize = 1;
+
+    /// A switch whose ends have those windows.
+    pub(in crate::ntb) fn new(windows: &[[Window; WINDOWS]; 2]) -> Self {
+        let mut sensor = [0; 4];
+        sensor[Self::TEMPERATURE] = TEMPERATURE;
+        Self {
+            functions: [0, 1].map(|end| Function::new(identity::setup(&windows[end]))),
+            doorbells: 0,
+            events: Events::new(),
+            routes: [[0; MESSAGES]; 2],
+            sensor,
+            entries: [0; ENTRIES],
+            ports: [false; 2],
+        }
+    }
+
+    /// SWPORTxSTS of the port of an end, as another end sees it: its cable may be out.
+    pub(super) fn port(&self, line: &Line<'_>, viewer: usize, end: usize) -> u32 {
+        let up = viewer == end || line.is_present(end);
+        let partition = (PARTITIONS[end] as u32) << PORT_PARTITION;
+        PORT_MODE | partition | if up { PORT_UP } else { 0 }
+    }
+
+    /// An entry of the mapping table.
+    pub(super) fn entry(&self, index: u32) -> u32 {
+        self.entries.get(index as usize).copied().unwrap_or(0)
+    }
+
+    /// A driver changes an entry of the mapping table.
+    pub(super) fn set_entry(&mut self, index: u32, value: u32) {
+        if let Some(entry) = self.entries.get_mut(index as usize) {
+            *entry = value;
+        }
+    }
+
+    /// Whether an entry of the mapping table lets requests of that end pass.
+    fn passes(&self, end: usize) -> bool {
+        self.entries.iter().any(|entry| {
+            let partition = entry >> ENTRY_PARTITION.0 & ENTRY_PARTITION.1;
+            entry & ENTRY_VALID != 0 && u64::from(partition) == PARTITIONS[end]
+        })
+    }
+
+    fn happens(&mut self, event: Event, number: u64) {
+        let told = self.events.happens(event, number);
+        for (function, told) in self.functions.iter_mut().zip(told) {
+            if told {
+                function.tell();
+            }
+        }
+    }
+
+    /// An end sends its signal.
+    pub(super) fn signal(&mut self, end: usize) {
+        self.happens(Event::Signal, PARTITIONS[end]);
+    }
+
+    /// An end rings doorbells.
+    pub(super) fn ring(&mut self, line: &mut Line<'_>, end: usize, bits: u32) {
+        if bits == 0 {
+            return;
+        }
+        if !(0..2).all(|end| line.is_present(end)) {
+            line.effects.dropped += 1;
+            return;
+        }
+        line.effects.doorbells += 1;
+        for source in (0..u32::BITS as usize).filter(|source| bits & 1 << source != 0) {
+            if !line.takes_time(end, source) {
+                self.doorbells |= 1 << source;
+            }
+        }
+    }
+
+    /// An end sends a message.
+    pub(super) fn send(&mut self, line: &mut Line<'_>, end: usize, index: usize, word: u32) {
+        self.functions[end].out[index] = word;
+        let route = self.routes[end][index];
+        let partition = u64::from(route >> ROUTE_PARTITION.0 & ROUTE_PARTITION.1);
+        let target = PARTITIONS.iter().position(|number| *number == partition);
+        let delivered = target
+            .filter(|target| *target == end || (0..2).all(|end| line.is_present(end)))
+            .is_some_and(|target| {
+                let register = (route & ROUTE_REGISTER) as usize;
+                self.functions[target].deliver(register, word, PARTITIONS[end] as u32)
+            });
+        if !delivered {
+            line.effects.dropped += 1;
+            self.functions[end].not_delivered(index);
+        }
+    }
+}
+
+impl Bridge for Switch {
+    fn size(&self) -> u64 {
+        SPACE
+    }
+
+    fn interrupts(&self) -> Interrupts {
+        Interrupts::msi()
+    }
+
+    fn config_space(&self, end: usize, windows: &[Window; WINDOWS]) -> ConfigSpace {
+        identity::config_space(end, windows)
+    }
+
+    /// Configuration space and BAR 0 are the same.
+    fn config_read(&mut self, line: &mut Line<'_>, end: usize, offset: u64, data: &mut [u8]) {
+        self.read(line, end, offset, data);
+    }
+
+    fn config_write(&mut self, line: &mut Line<'_>, end: usize, offset: u64, data: &[u8]) {
+        match Register::at(offset) {
+            Some(Register::Config(_)) => line.state.ends[end].config.write(offset, data),
+            _ => self.write(line, end, offset, data),
+        }
+    }
+
+    fn read(&mut self, line: &mut Line<'_>, end: usize, offset: u64, data: &mut [u8]) {
+        mmio::read(&mut Block::new(self, line, end), offset, data);
+    }
+
+    fn write(&mut self, line: &mut Line<'_>, end: usize, offset: u64, data: &[u8]) {
+        mmio::write(&mut Block::new(self, line, end), offset, data);
+    }
+
+    /// By what ntb_hw_idt takes for an end that is up.
+    fn wants_link(&self, line: &Line<'_>, end: usize) -> bool {
+        let completions = self.functions[end].control & COMPLETIONS != 0;
+        line.config(end).is_master() && completions && self.passes(end)
+    }
+
+    fn settle(&mut self, line: &mut Line<'_>, _switched: bool) {
+        for end in 0..2 {
+            let up = line.is_present(end);
+            if up != self.ports[end] {
+                self.ports[end] = up;
+                let event = if up { Event::LinkUp } else { Event::LinkDown };
+                self.happens(event, PORTS[end]);
+            }
+        }
+        for end in 0..2 {
+            if self.functions[end].interrupts_now(self.doorbells) {
+                line.raise(end, 0);
+            }
+        }
+    }
+
+    fn arrive(&mut self, line: &mut Line<'_>, _end: usize, source: usize) {
+        if (0..2).all(|end| line.is_present(end)) {
+            self.doorbells |= 1 << (source as u32 % u32::BITS);
+        }
+    }
+
+    /// The link of its port goes down, and comes up again if its QEMU is still there. What the
+    /// switch has stays: it has not been reset.
+    fn reset(&mut self, end: usize) {
+        self.functions[end].reset();
+        for entry in &mut self.entries {
+            let partition = *entry >> ENTRY_PARTITION.0 & ENTRY_PARTITION.1;
+            if u64::from(partition) == PARTITIONS[end] {
+                *entry = 0;
+            }
+        }
+        if self.ports[end] {
+            self.ports[end] = false;
+            self.happens(Event::LinkDown, PORTS[end]);
+        }
+    }
+
+    /// The end that has the window says so.
+    fn translation(&self, state: &Ends, end: usize, window: usize, _size: u64) -> (u64, u64) {
+        let bar = BARS[window];
+        let address = state.ends[end].config.bar_base(bar);
+        self.functions[end].translation(bar, address, PARTITIONS[1 - end])
+    }
+}
