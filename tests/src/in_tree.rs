@@ -183,7 +183,7 @@ pub fn windows(lab: &Lab) -> Result<()> {
         }
         // With outbound translation, who uses the window says where it leads to.
         let address = here.field("peer0/mw_trans0", "DMA Address")?;
-        there.write("peer0/peer_mw_trans0", &format!("{address:#x}:{size}"))?;
+        there.write("peer0/peer_mw_trans0", &format!("{address}:{size}"))?;
         let text = format!("to node {}\n", here.node.number());
         there.write("peer0/peer_mw0", &text)?;
         let head = |tool: &Tool<'_>, file: &str| {
