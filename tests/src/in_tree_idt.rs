@@ -199,7 +199,7 @@ fn set_used_window(lab: &Lab, node: usize) -> Result<()> {
              for register in 0 8 12; do
                  get $(({set} + register)) | put $(({used} + register))
              done
-             for limit in 4 20; do printf '\377\377\377\377' | put $(({used} + limit)); done",
+             for limit in 4 20; do printf '\\377\\377\\377\\377' | put $(({used} + limit)); done",
             ntb_device(0)
         ),
     )?;

@@ -39,12 +39,14 @@ const NOTHING: u32 = vfio::VFIO_IRQ_SET_ACTION_TRIGGER | vfio::VFIO_IRQ_SET_DATA
 /// What both kinds of function have.
 struct Function {
     client: Client,
+    /// What VFIO calls the vectors.
+    interrupts: u32,
     vectors: Vec<File>,
     ram: File,
 }
 
 impl Function {
-    fn connect(socket: &Path, ram: &Path, vectors: usize) -> Self {
+    fn connect(socket: &Path, ram: &Path, interrupts: u32, vectors: usize) -> Self {
         let ram = OpenOptions::new().read(true).write(true).open(ram).unwrap();
         let size = ram.metadata().unwrap().len();
         let mut client = Client::new(socket).unwrap();
@@ -54,6 +56,7 @@ impl Function {
             .collect();
         let mut function = Self {
             client,
+            interrupts,
             vectors,
             ram,
         };
@@ -67,7 +70,7 @@ impl Function {
         for (run, events) in all.chunks(8).enumerate() {
             self.client
                 .set_irqs(
-                    vfio::VFIO_PCI_MSIX_IRQ_INDEX,
+                    self.interrupts,
                     EVENTS,
                     run as u32 * 8,
                     events.len() as u32,
@@ -132,9 +135,20 @@ impl NtbClient {
         let socket = ntb_socket(&topology.directory, guest, index);
         let ram = &topology.guests[guest].ram_file;
         let mut client = Self {
-            function: Function::connect(&socket, ram, 33),
+            function: Function::connect(&socket, ram, vfio::VFIO_PCI_MSIX_IRQ_INDEX, 33),
         };
         client.place();
+        client
+    }
+
+    /// The same for an IDT, which has one vector.
+    pub fn connect_idt(topology: &Topology, guest: usize) -> Self {
+        let socket = ntb_socket(&topology.directory, guest, 0);
+        let ram = &topology.guests[guest].ram_file;
+        let mut client = Self {
+            function: Function::connect(&socket, ram, vfio::VFIO_PCI_MSI_IRQ_INDEX, 1),
+        };
+        client.place_at(0);
         client
     }
 
@@ -292,7 +306,7 @@ impl DmaClient {
         let socket = dma_socket(&topology.directory, guest, index);
         let ram = &topology.guests[guest].ram_file;
         let mut client = Self {
-            function: Function::connect(&socket, ram, 1),
+            function: Function::connect(&socket, ram, vfio::VFIO_PCI_MSIX_IRQ_INDEX, 1),
             ring: Self::RING + 0x1000 * index as u64,
             next: 0,
         };

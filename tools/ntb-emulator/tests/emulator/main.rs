@@ -6,6 +6,7 @@
 
 mod dma;
 mod guest;
+mod idt;
 mod lab;
 mod model;
 
