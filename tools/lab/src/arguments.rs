@@ -15,11 +15,11 @@ use crate::config::DEFAULT_SLOWDOWN;
 use crate::config::Flavour;
 use crate::config::LinkModel;
 use crate::config::Topology;
-use crate::config::default_modules;
 use crate::config::parse_aperture;
 use crate::config::parse_personality;
 use crate::config::parse_rate;
 use crate::config::parse_windows;
+use crate::drivers::default_modules;
 use crate::iommu::Iommu;
 
 const EXAMPLES: &str = "\

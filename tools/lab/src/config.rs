@@ -19,6 +19,7 @@ use ntb_emulator::model::figures::validate_slowdown;
 use serde::Deserialize;
 use serde::Serialize;
 
+use crate::drivers::default_modules;
 use crate::iommu::Iommu;
 
 /// More nodes or links at one node than this are refused; PCI slots run out.
@@ -164,15 +165,6 @@ pub fn parse_personality(text: &str) -> Result<Personality, String> {
         "idt" => Ok(Personality::Idt),
         _ => Err("it is gen3, gen5 or idt".to_owned()),
     }
-}
-
-/// The modules that nodes load: the driver of their NTB, and that of their DMA engines.
-pub fn default_modules(personality: Personality) -> Vec<String> {
-    let ntb = match personality {
-        Personality::Gen3 | Personality::Gen5 => "ntb_hw_intel",
-        Personality::Idt => "ntb_hw_idt",
-    };
-    vec![ntb.to_owned(), "plx_dma".to_owned()]
 }
 
 /// A rate from text: bytes per second with an optional K, M or G, of a thousand each.

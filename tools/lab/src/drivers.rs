@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Which drivers the nodes of a lab load for what is emulated.
+
+use ntb_emulator::config::Personality;
+
+/// The modules that nodes load: the driver of their NTB, and that of their DMA engines.
+pub fn default_modules(personality: Personality) -> Vec<String> {
+    let ntb = match personality {
+        Personality::Gen3 | Personality::Gen5 => "ntb_hw_intel",
+        Personality::Idt => "ntb_hw_idt",
+    };
+    vec![ntb.to_owned(), "plx_dma".to_owned()]
+}
