@@ -11,6 +11,8 @@ use super::identity::PORTS;
 pub(super) const MESSAGES: usize = 4;
 /// How many BARs a function has.
 pub(super) const BARS: usize = 6;
+/// How many registers each BAR has.
+const BAR_REGISTERS: usize = 4;
 /// The size of the configuration space of a function, and of BAR 0.
 pub(super) const SPACE: u64 = 0x1000;
 /// Below, configuration space is as with other functions.
@@ -130,8 +132,8 @@ impl Register {
             0x464 => Self::MessageMask,
             at @ 0x470..0x4d0 => {
                 let (bar, which) = (
-                    index(at, 0x470) / BARS_STRIDE,
-                    index(at, 0x470) % BARS_STRIDE,
+                    index(at, 0x470) / BAR_REGISTERS,
+                    index(at, 0x470) % BAR_REGISTERS,
                 );
                 [Self::Setup, Self::Limit, Self::Lower, Self::Upper][which](bar)
             }
@@ -145,9 +147,6 @@ impl Register {
         Some(register)
     }
 }
-
-/// How many registers each BAR has.
-const BARS_STRIDE: usize = 4;
 
 impl Global {
     /// The register at an address of the switch, if there is one.
