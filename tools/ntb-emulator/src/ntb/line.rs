@@ -96,6 +96,11 @@ impl<'a> Line<'a> {
         self.state.allowed && self.state.ends[end].connected
     }
 
+    /// Whether both functions are there for each other.
+    pub(super) fn is_joined(&self) -> bool {
+        (0..2).all(|end| self.is_present(end))
+    }
+
     /// Interrupts the guest of an end.
     pub(super) fn raise(&self, end: usize, vector: usize) {
         self.wires.sides[end].interrupts.raise(vector);

@@ -110,7 +110,7 @@ impl Link {
         let State { ends, bridge } = &mut *state;
         let mut line = Line::new(&self.wires, ends);
         act(&mut **bridge, &mut line);
-        let up = (0..2).all(|end| line.is_present(end) && bridge.wants_link(&line, end));
+        let up = line.is_joined() && (0..2).all(|end| bridge.wants_link(&line, end));
         let switched = up != line.state.up;
         if switched {
             line.state.up = up;

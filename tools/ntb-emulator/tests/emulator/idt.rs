@@ -26,7 +26,7 @@ fn client(lab: &Lab, guest: usize) -> NtbClient {
     client.write(0x408, 4, 0x88);
     client.write(0x400, 4, 2);
     client.write(0x4d0, 4, guest as u64);
-    client.write(0x4d8, 4, (guest as u64) << 17 | 1);
+    client.write(0x4d8, 4, ((guest as u64) << 17) | 1);
     client
 }
 

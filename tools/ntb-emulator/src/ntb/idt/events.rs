@@ -77,9 +77,9 @@ impl Events {
         let masked = self.mask & event.bit() != 0;
         let kind = self.kind(event);
         kind.status |= 1 << number;
-        if masked || kind.mask & 1 << number != 0 {
+        if masked || kind.mask & (1 << number) != 0 {
             return [false; 2];
         }
-        PARTITIONS.map(|partition| self.partitions & 1 << partition == 0)
+        PARTITIONS.map(|partition| self.partitions & (1 << partition) == 0)
     }
 }

@@ -166,7 +166,7 @@ impl Function {
 
     /// A driver writes BARSETUPx.
     pub(super) fn set_setup(&mut self, bar: usize, value: u32) {
-        self.setup[bar] = self.setup[bar] & !PARTITION | value & PARTITION;
+        self.setup[bar] = (self.setup[bar] & !PARTITION) | (value & PARTITION);
     }
 
     /// BARLIMITx.
@@ -198,7 +198,7 @@ impl Function {
     /// Where a BAR of 64 bits leads to in a partition, and how many bytes of it may be used
     /// if it is at that address.
     pub(super) fn translation(&self, bar: usize, address: u64, partition: u64) -> (u64, u64) {
-        let whole = |[lower, upper]: [u32; 2]| u64::from(upper) << 32 | u64::from(lower);
+        let whole = |[lower, upper]: [u32; 2]| (u64::from(upper) << 32) | u64::from(lower);
         let leads_to = u64::from((self.setup[bar] & PARTITION) >> PARTITION_AT);
         let last = whole([self.limit[bar], self.limit[bar + 1]]) | LIMIT_LOW;
         let permitted = match last.checked_sub(address) {

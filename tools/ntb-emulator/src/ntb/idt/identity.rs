@@ -35,7 +35,7 @@ const PORT_NUMBER: usize = 0x4f;
 const LINK_STATUS: (usize, u16) = (0x52, 0x0082);
 
 /// BARSETUP: it is there, a memory BAR of 64 bits.
-const SETUP: u32 = 1 << 31 | 1 << 2;
+const SETUP: u32 = (1 << 31) | (1 << 2);
 /// BARSETUP: prefetchable.
 const SETUP_PREFETCHABLE: u32 = 1 << 3;
 /// BARSETUP: it is a view of configuration space.

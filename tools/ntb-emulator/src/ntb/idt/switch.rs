@@ -41,6 +41,11 @@ const ROUTE_REGISTER: u32 = 3;
 /// TMPSTS: 42 degrees, now and ever.
 const TEMPERATURE: u32 = 0x54_5454;
 
+/// A field of a register: where it is, and what is of it.
+fn field(value: u32, (at, mask): (u32, u32)) -> u64 {
+    ((value >> at) & mask).into()
+}
+
 /// The registers of both functions, and of the switch.
 pub(in crate::ntb) struct Switch {
     pub(super) functions: [Function; 2],
@@ -60,7 +65,7 @@ impl Switch {
     /// SWPARTxSTS of a partition that works.
     pub(super) const ACTIVE: u32 = 1 << 5;
     /// SWPxMSGCTLx: what is kept.
-    pub(super) const ROUTE: u32 = ROUTE_PARTITION.1 << ROUTE_PARTITION.0 | ROUTE_REGISTER;
+    pub(super) const ROUTE: u32 = (ROUTE_PARTITION.1 << ROUTE_PARTITION.0) | ROUTE_REGISTER;
     /// Which register of the sensor says how warm it is.
     pub(super) const TEMPERATURE: usize = 1;
 
@@ -100,10 +105,10 @@ impl Switch {
 
     /// Whether an entry of the mapping table lets requests of that end pass.
     fn passes(&self, end: usize) -> bool {
-        self.entries.iter().any(|entry| {
-            let partition = entry >> ENTRY_PARTITION.0 & ENTRY_PARTITION.1;
-            entry & ENTRY_VALID != 0 && u64::from(partition) == PARTITIONS[end]
-        })
+        let of_end = |entry| field(entry, ENTRY_PARTITION) == PARTITIONS[end];
+        self.entries
+            .iter()
+            .any(|&entry| entry & ENTRY_VALID != 0 && of_end(entry))
     }
 
     fn happens(&mut self, event: Event, number: u64) {
@@ -125,12 +130,12 @@ impl Switch {
         if bits == 0 {
             return;
         }
-        if !(0..2).all(|end| line.is_present(end)) {
+        if !line.is_joined() {
             line.effects.dropped += 1;
             return;
         }
         line.effects.doorbells += 1;
-        for source in (0..u32::BITS as usize).filter(|source| bits & 1 << source != 0) {
+        for source in (0..u32::BITS as usize).filter(|source| bits & (1 << source) != 0) {
             if !line.takes_time(end, source) {
                 self.doorbells |= 1 << source;
             }
@@ -141,10 +146,10 @@ impl Switch {
     pub(super) fn send(&mut self, line: &mut Line<'_>, end: usize, index: usize, word: u32) {
         self.functions[end].out[index] = word;
         let route = self.routes[end][index];
-        let partition = u64::from(route >> ROUTE_PARTITION.0 & ROUTE_PARTITION.1);
+        let partition = field(route, ROUTE_PARTITION);
         let target = PARTITIONS.iter().position(|number| *number == partition);
         let delivered = target
-            .filter(|target| *target == end || (0..2).all(|end| line.is_present(end)))
+            .filter(|target| *target == end || line.is_joined())
             .is_some_and(|target| {
                 let register = (route & ROUTE_REGISTER) as usize;
                 self.functions[target].deliver(register, word, PARTITIONS[end] as u32)
@@ -196,12 +201,12 @@ impl Bridge for Switch {
     }
 
     fn settle(&mut self, line: &mut Line<'_>, _switched: bool) {
-        for end in 0..2 {
+        for (end, port) in PORTS.into_iter().enumerate() {
             let up = line.is_present(end);
             if up != self.ports[end] {
                 self.ports[end] = up;
                 let event = if up { Event::LinkUp } else { Event::LinkDown };
-                self.happens(event, PORTS[end]);
+                self.happens(event, port);
             }
         }
         for end in 0..2 {
@@ -212,7 +217,7 @@ impl Bridge for Switch {
     }
 
     fn arrive(&mut self, line: &mut Line<'_>, _end: usize, source: usize) {
-        if (0..2).all(|end| line.is_present(end)) {
+        if line.is_joined() {
             self.doorbells |= 1 << (source as u32 % u32::BITS);
         }
     }
@@ -222,8 +227,7 @@ impl Bridge for Switch {
     fn reset(&mut self, end: usize) {
         self.functions[end].reset();
         for entry in &mut self.entries {
-            let partition = *entry >> ENTRY_PARTITION.0 & ENTRY_PARTITION.1;
-            if u64::from(partition) == PARTITIONS[end] {
+            if field(*entry, ENTRY_PARTITION) == PARTITIONS[end] {
                 *entry = 0;
             }
         }

@@ -106,7 +106,7 @@ impl Driver {
     fn enable_link(&self, enable: bool) {
         self.write(0x400, if enable { 2 } else { 0 });
         self.write(0x4d0, self.end);
-        let entry = self.read(0x4dc) << 1 | self.end << 17 | 1;
+        let entry = (self.read(0x4dc) << 1) | (self.end << 17) | 1;
         self.write(0x4d8, if enable { entry } else { 0 });
         self.write(0x410, 1);
         self.global_write(0x3_ec30, 1 << self.end);
@@ -143,13 +143,13 @@ impl Driver {
 
     fn send(&self, register: u32, word: u32) {
         let route = 0x3_ee00 + 0x20 * register + 4 * self.end;
-        self.global_write(route, register | (1 - self.end) << 4);
+        self.global_write(route, register | ((1 - self.end) << 4));
         self.write(0x430 + 4 * u64::from(register), word);
     }
 
     fn translate(&self, partition: u32, address: u64, limit: u64) {
         let setup = self.read(0x490) & !(7 << 13);
-        self.write(0x490, setup | partition << 13);
+        self.write(0x490, setup | (partition << 13));
         self.write(0x498, address as u32);
         self.write(0x49c, (address >> 32) as u32);
         self.write(0x494, limit as u32);
@@ -355,7 +355,10 @@ fn a_message_waits_until_it_is_taken() {
     assert_eq!(a.read(MESSAGES), 0);
     // Others have room, but there is no other interrupt.
     a.send(0, 5);
-    assert_eq!((b.read(MESSAGES), b.interrupted()), (1 << 16 | 1 << 18, 0));
+    assert_eq!(
+        (b.read(MESSAGES), b.interrupted()),
+        ((1 << 16) | (1 << 18), 0)
+    );
     // The other way, masked.
     a.write(MESSAGE_MASK, 0xf_000f);
     b.send(3, 7);
@@ -370,7 +373,7 @@ fn a_message_waits_until_it_is_taken() {
     link.allow(true);
     a.global_write(0x3_ee60, 5 << 4);
     a.write(0x43c, 9);
-    assert_eq!(a.read(MESSAGES) & 0xf, 1 << 1 | 1 << 3);
+    assert_eq!(a.read(MESSAGES) & 0xf, (1 << 1) | (1 << 3));
 }
 
 #[test]
