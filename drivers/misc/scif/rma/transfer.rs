@@ -33,7 +33,8 @@ use crate::{
         Batch,
         Channel,
         Completion as CopyCompletion,
-        CopyCount, //
+        CopyCount,
+        CopyFlags, //
     },
     transport::engine::{
         Engine,
@@ -258,9 +259,14 @@ impl Transfer {
             held: None,
             count: 0,
             interrupt,
+            arrival: match direction {
+                Direction::Write => Some(route.arrival()?),
+                Direction::Read => None,
+            },
         };
         let max_segment = self.engine.longest_segment();
         for (skip, len) in [(0, body), (body, tail)] {
+            submitter.begin_part();
             let result = self.sides.for_each_stretch(skip, len, |stretch| {
                 submitter.add_stretch(route, direction, &stretch, max_segment)
             });
@@ -283,13 +289,22 @@ enum Taken {
 /// Passes segments on to the engine, one behind, so that the last is known when it goes.
 struct Submitter<'a> {
     batch: &'a Batch<Transfer>,
-    held: Option<Segment>,
+    held: Option<(Segment, CopyFlags)>,
     count: u32,
     /// Whether the last one reports its end.
     interrupt: bool,
+    /// What comes after it, and ends when it has arrived.
+    arrival: Option<Segment>,
 }
 
 impl Submitter<'_> {
+    /// What comes now must not be there before what was added until now.
+    fn begin_part(&mut self) {
+        if let Some((_, flags)) = &mut self.held {
+            flags.fence = true;
+        }
+    }
+
     fn add_stretch(
         &mut self,
         route: &EngineRoute,
@@ -313,14 +328,13 @@ impl Submitter<'_> {
     fn add_all<D: Walk, S: Walk>(&mut self, plan: Plan<D, S>) -> Result {
         for segment in plan {
             let segment = segment.map_err(|_| ENXIO)?;
-            let Some(held) = self.held else {
-                self.held = Some(segment);
-                continue;
-            };
-            self.count += 1;
-            // On an error the segment stays at hand, for `finish`.
-            self.submit_whole(held, self.count % INTERRUPT_EVERY == 0, Self::submit)?;
-            self.held = Some(segment);
+            if let Some((held, mut flags)) = self.held {
+                self.count += 1;
+                flags.interrupt = self.count % INTERRUPT_EVERY == 0;
+                // On an error the segment stays at hand, for `finish`.
+                self.submit_whole(held, flags, Self::submit)?;
+            }
+            self.held = Some((segment, CopyFlags::NONE));
         }
         Ok(())
     }
@@ -328,9 +342,16 @@ impl Submitter<'_> {
     /// Submits the segment at hand as the last one, also if the transfer as a whole has failed. EIO if the
     /// engine has stopped.
     fn finish(&mut self) -> Result {
-        match self.held.take() {
-            Some(held) => self.submit_whole(held, self.interrupt, Self::submit_surely),
-            None => Ok(()),
+        let Some((held, _)) = self.held.take() else {
+            return Ok(());
+        };
+        let last = CopyFlags::interrupt_if(self.interrupt);
+        match self.arrival {
+            Some(arrival) => {
+                self.submit_whole(held, CopyFlags::FENCE, Self::submit_surely)?;
+                self.submit_whole(arrival, last, Self::submit_surely)
+            }
+            None => self.submit_whole(held, last, Self::submit_surely),
         }
     }
 
@@ -338,13 +359,17 @@ impl Submitter<'_> {
     fn submit_whole(
         &self,
         segment: Segment,
-        interrupt: bool,
-        submit: impl Fn(&Self, Segment, bool) -> Result<Taken>,
+        flags: CopyFlags,
+        submit: impl Fn(&Self, Segment, CopyFlags) -> Result<Taken>,
     ) -> Result {
         let mut left = Some(segment);
         while let Some(segment) = left {
             let (piece, rest) = segment.split(self.batch.engine.longest_segment());
-            if submit(self, piece, interrupt && rest.is_none())? == Taken::Yes {
+            let flags = match rest {
+                Some(_) => CopyFlags::NONE,
+                None => flags,
+            };
+            if submit(self, piece, flags)? == Taken::Yes {
                 left = rest;
             }
         }
@@ -352,7 +377,7 @@ impl Submitter<'_> {
     }
 
     /// Submits, unless the engine has stopped (EIO).
-    fn submit_surely(&self, segment: Segment, interrupt: bool) -> Result<Taken> {
+    fn submit_surely(&self, segment: Segment, flags: CopyFlags) -> Result<Taken> {
         loop {
             // Bounded by the engine, whose ring empties, or which is given up.
             let submitted = self
@@ -360,7 +385,7 @@ impl Submitter<'_> {
                 .engine
                 .room
                 .wait_uninterruptible_timeout(RING_FULL_TIMEOUT, || {
-                    self.try_submit(segment, interrupt)
+                    self.try_submit(segment, flags)
                 });
             match submitted {
                 Some(result) => return result,
@@ -370,12 +395,12 @@ impl Submitter<'_> {
     }
 
     /// Submits, unless the engine has stopped (EIO), the peer is lost (ENODEV), or the caller is killed.
-    fn submit(&self, segment: Segment, interrupt: bool) -> Result<Taken> {
+    fn submit(&self, segment: Segment, flags: CopyFlags) -> Result<Taken> {
         loop {
             if self.batch.surroundings.peer.is_over() {
                 return Err(ENODEV);
             }
-            if let Some(result) = self.try_submit(segment, interrupt) {
+            if let Some(result) = self.try_submit(segment, flags) {
                 return result;
             }
             self.make_room();
@@ -383,7 +408,7 @@ impl Submitter<'_> {
                 .batch
                 .engine
                 .room
-                .wait_killable_timeout(RING_FULL_TIMEOUT, || self.try_submit(segment, interrupt))?;
+                .wait_killable_timeout(RING_FULL_TIMEOUT, || self.try_submit(segment, flags))?;
             if let Some(result) = submitted {
                 return result;
             }
@@ -391,8 +416,8 @@ impl Submitter<'_> {
     }
 
     /// None if there is no room; EIO if the engine has stopped.
-    fn try_submit(&self, segment: Segment, interrupt: bool) -> Option<Result<Taken>> {
-        match self.batch.engine.submit(segment, interrupt, self.batch) {
+    fn try_submit(&self, segment: Segment, flags: CopyFlags) -> Option<Result<Taken>> {
+        match self.batch.engine.submit(segment, flags, self.batch) {
             Submission::Done => Some(Ok(Taken::Yes)),
             Submission::TooLong => Some(Ok(Taken::TooLong)),
             Submission::Full => None,

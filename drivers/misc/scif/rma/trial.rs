@@ -22,7 +22,8 @@ use crate::{
             Batch,
             Channel,
             Completion,
-            CopyCount, //
+            CopyCount,
+            CopyFlags, //
         },
         shared_memory::{
             Payer,
@@ -111,7 +112,7 @@ impl Running for Trial {
 fn submit(batch: &Batch<Trial>, segments: &[Segment]) -> Result {
     let engine = &batch.engine;
     for segment in segments {
-        let attempt = || match engine.submit(*segment, false, batch) {
+        let attempt = || match engine.submit(*segment, CopyFlags::NONE, batch) {
             Submission::Done => Some(Ok(())),
             // What is tried is as short as any engine takes.
             Submission::Full | Submission::TooLong => None,
@@ -165,6 +166,7 @@ impl<'a> TrialSite<'a> {
     pub(super) fn time(&self, segments: &[Segment]) -> Result<u64> {
         let peer = self.peer.enter_owned().ok_or(ENODEV)?;
         let engine = &self.route.engine;
+        let arrival = self.route.arrival()?;
         let start = now();
         let trial = Arc::pin_init(
             pin_init!(Trial {
@@ -180,7 +182,8 @@ impl<'a> TrialSite<'a> {
         )?;
         let place = Place::new()?;
         let batch = Batch::new(trial.clone());
-        let submitted = submit(&batch, segments);
+        // As any transfer: see `EngineRoute::arrival`.
+        let submitted = submit(&batch, segments).and_then(|()| submit(&batch, &[arrival]));
         engine.issue_pending();
         drop(batch);
         engine.add_running(place, trial.clone());

@@ -206,6 +206,37 @@ impl PinnedDrop for Inner {
     }
 }
 
+/// What is asked of a copy besides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CopyFlags {
+    /// Its end is reported at once; otherwise not before that of a later copy which asks for it.
+    pub(crate) interrupt: bool,
+    /// Those that come after it do not begin before it has ended (`DMA_PREP_FENCE`): an engine may have
+    /// several under way at the same time.
+    pub(crate) fence: bool,
+}
+
+impl CopyFlags {
+    /// Nothing.
+    pub(crate) const NONE: Self = Self {
+        interrupt: false,
+        fence: false,
+    };
+    /// Nothing overtakes it.
+    pub(crate) const FENCE: Self = Self {
+        interrupt: false,
+        fence: true,
+    };
+
+    /// Its end is reported, if so.
+    pub(crate) const fn interrupt_if(interrupt: bool) -> Self {
+        Self {
+            interrupt,
+            fence: false,
+        }
+    }
+}
+
 impl Channel {
     /// Takes a free channel that can copy memory; `None` when there is none. May sleep.
     ///
@@ -304,8 +335,7 @@ impl Channel {
     /// Submits a copy of `len` bytes between two bus addresses of this engine.
     ///
     /// It begins with the next [`Channel::issue_pending`]. Copies of a channel end in the order
-    /// they were submitted. With `interrupt` its end is reported at once, otherwise not before that
-    /// of a later copy which asks for it.
+    /// they were submitted. What the flags say is in [`CopyFlags`].
     ///
     /// Returns whether it was submitted: if not, the ring is full for now, or the channel was
     /// stopped ([`Channel::is_stopped`]). All copies of a batch go to one channel.
@@ -317,7 +347,7 @@ impl Channel {
         dst: u64,
         src: u64,
         len: usize,
-        interrupt: bool,
+        flags: CopyFlags,
         batch: &Batch<T>,
     ) -> bool {
         let copies = batch.copies();
@@ -334,7 +364,8 @@ impl Channel {
                     dst,
                     src,
                     len,
-                    interrupt,
+                    flags.interrupt,
+                    flags.fence,
                     Some(Batch::<T>::ended),
                     batch.target(),
                 )
@@ -353,7 +384,9 @@ impl Channel {
     pub(crate) fn submit_alone(&self, dst: u64, src: u64, len: usize) -> bool {
         let submitted = self.inner.with(|chan| {
             // SAFETY: The channel is valid inside `with`, and there is nothing to call.
-            unsafe { own::scif_helper_dma_submit(chan, dst, src, len, true, None, ptr::null_mut()) }
+            unsafe {
+                own::scif_helper_dma_submit(chan, dst, src, len, true, false, None, ptr::null_mut())
+            }
         });
         submitted == Some(true)
     }

@@ -19,6 +19,12 @@
 
 /* DMA engines */
 
+/* Some end copies in another order than that in which they were submitted. */
+static bool scif_keeps_order(struct dma_chan *chan, void *unused)
+{
+	return !dma_has_cap(DMA_COMPLETION_NO_ORDER, chan->device->cap_mask);
+}
+
 struct dma_chan *scif_helper_dma_request_memcpy(void)
 {
 	dma_cap_mask_t mask;
@@ -26,7 +32,7 @@ struct dma_chan *scif_helper_dma_request_memcpy(void)
 	dma_cap_zero(mask);
 	dma_cap_set(DMA_MEMCPY, mask);
 
-	return dma_request_channel(mask, NULL, NULL);
+	return dma_request_channel(mask, scif_keeps_order, NULL);
 }
 
 /*
@@ -152,13 +158,16 @@ bool scif_helper_dma_is_aligned(struct dma_chan *chan, size_t dst, size_t src,
  */
 bool scif_helper_dma_submit(struct dma_chan *chan, dma_addr_t dst,
 			    dma_addr_t src, size_t len, bool interrupt,
-			    dma_async_tx_callback_result done, void *param)
+			    bool fence, dma_async_tx_callback_result done,
+			    void *param)
 {
 	unsigned long flags = DMA_CTRL_ACK;
 	struct dma_async_tx_descriptor *tx;
 
 	if (interrupt)
 		flags |= DMA_PREP_INTERRUPT;
+	if (fence)
+		flags |= DMA_PREP_FENCE;
 
 	tx = dmaengine_prep_dma_memcpy(chan, dst, src, len, flags);
 	if (!tx)

@@ -73,7 +73,8 @@ bool scif_helper_dma_is_aligned(struct dma_chan *chan, size_t dst, size_t src,
 				size_t len);
 bool scif_helper_dma_submit(struct dma_chan *chan, dma_addr_t dst,
 			    dma_addr_t src, size_t len, bool interrupt,
-			    dma_async_tx_callback_result done, void *param);
+			    bool fence, dma_async_tx_callback_result done,
+			    void *param);
 void scif_helper_dma_reap(struct dma_chan *chan);
 void scif_helper_dma_issue_pending(struct dma_chan *chan);
 int scif_helper_dma_terminate(struct dma_chan *chan);

@@ -32,6 +32,7 @@ use crate::{
             Batch,
             Channel,
             Completion,
+            CopyFlags,
             PeerMapping, //
         },
         shared_memory::{
@@ -259,7 +260,7 @@ impl Engine {
     pub(crate) fn submit<T: Completion>(
         self: &Arc<Self>,
         segment: Segment,
-        interrupt: bool,
+        flags: CopyFlags,
         batch: &Batch<T>,
     ) -> Submission {
         if self.has_stopped() {
@@ -272,7 +273,7 @@ impl Engine {
             segment.destination,
             segment.source,
             segment.len as usize,
-            interrupt,
+            flags,
             batch,
         );
         if taken {
@@ -360,22 +361,46 @@ impl Engine {
 }
 
 /// An engine together with its view of a peer's memory.
+///
+/// That an engine has ended a copy says that it has sent the bytes, not that they have arrived: what a processor, or
+/// another engine, says of them may overtake them. A read stays behind what the same engine has written before, and
+/// its answer says that all of that is there. So whoever writes by an engine has it read, too
+/// ([`EngineRoute::arrival`]), and has not ended before.
 pub(crate) struct EngineRoute {
     // Before the engine, so that it is unmapped first.
     mapping: PeerMapping,
     pub(crate) engine: Arc<Engine>,
     /// The peer's address at which the view begins.
     base: u64,
+    /// Where there is something that can always be read, as the engine names it.
+    readable: Option<u64>,
 }
 
 impl EngineRoute {
-    /// The view of `size` bytes at `physical`, where the peer's memory from `base` on appears. May
-    /// sleep.
-    pub(crate) fn new(engine: &Arc<Engine>, physical: u64, size: usize, base: u64) -> Result<Self> {
-        Ok(Self {
+    /// The view of `size` bytes at `physical`, where the peer's memory from `base` on appears, in which
+    /// `readable` is the peer's address of something that can be read as long as there is the route. May sleep.
+    pub(crate) fn new(
+        engine: &Arc<Engine>,
+        (physical, size): (u64, usize),
+        (base, readable): (u64, u64),
+    ) -> Result<Self> {
+        let mut this = Self {
             mapping: engine.channel.map_peer(physical, size)?,
             engine: engine.clone(),
             base,
+            readable: None,
+        };
+        this.readable = this.address(readable, BLANK as u64);
+        Ok(this)
+    }
+
+    /// The read that ends when what this engine has written before has arrived; what is read is of no use to
+    /// anybody. Any context.
+    pub(crate) fn arrival(&self) -> Result<Segment> {
+        Ok(Segment {
+            destination: self.engine.blank.bus_address(),
+            source: self.readable.ok_or(EFAULT)?,
+            len: BLANK as u64,
         })
     }
 

@@ -30,7 +30,8 @@ use crate::{
             Batch,
             Channel,
             Completion,
-            CopyCount, //
+            CopyCount,
+            CopyFlags, //
         },
         shared_memory::{
             Payer,
@@ -194,34 +195,47 @@ impl Fill {
 
     fn submit(&self, batch: &Batch<Self>, route: &EngineRoute) -> Result {
         let from = self.from.memory().engine_addresses().ok_or(EIO)?;
-        let last = self.parts.count().saturating_sub(1);
         for (index, part) in self.parts.enumerate() {
             let place = self.slots.place(part.header.sequence);
             let data_at = route.address(place.data, part.len).ok_or(EFAULT)?;
             let to = Linear::new(data_at, part.len).ok_or(EFAULT)?;
             let from = from.walk(self.from.offset + part.at);
             let plan = Plan::new(to, from, part.len, self.engine.longest_segment());
-            self.submit_data(batch, plan)?;
+            self.submit_data(batch, plan, part.len)?;
             let header = Segment {
                 destination: route.address(place.header, HEADER as u64).ok_or(EFAULT)?,
                 source: self.headers.bus_address() + (index * HEADER) as u64,
                 len: HEADER as u64,
             };
-            self.submit_one(batch, header, index == last)?;
+            self.submit_one(batch, header, CopyFlags::FENCE)?;
         }
-        Ok(())
+        // Who is told of them, by whatever way, finds them there.
+        let announced = CopyFlags::interrupt_if(true);
+        self.submit_one(batch, route.arrival()?, announced)
     }
 
-    fn submit_data<D: Walk, S: Walk>(&self, batch: &Batch<Self>, plan: Plan<D, S>) -> Result {
+    /// `len` bytes, all of which have been copied before anything else is.
+    fn submit_data<D: Walk, S: Walk>(
+        &self,
+        batch: &Batch<Self>,
+        plan: Plan<D, S>,
+        len: u64,
+    ) -> Result {
+        let mut to_come = len;
         for segment in plan {
             let mut left = Some(segment.map_err(|_| ENXIO)?);
             while let Some(segment) = left {
                 let (piece, rest) = segment.split(self.engine.longest_segment());
-                match self.submit_one(batch, piece, false) {
+                let flags = match piece.len == to_come {
+                    true => CopyFlags::FENCE,
+                    false => CopyFlags::NONE,
+                };
+                match self.submit_one(batch, piece, flags) {
                     // It takes less from now on.
                     Err(EAGAIN) => continue,
                     submitted => submitted?,
                 }
+                to_come -= piece.len;
                 left = rest;
             }
         }
@@ -229,9 +243,9 @@ impl Fill {
     }
 
     /// EIO if the engine has stopped, EAGAIN if it is to be offered less, ENODEV if the peer is lost.
-    fn submit_one(&self, batch: &Batch<Self>, segment: Segment, interrupt: bool) -> Result {
+    fn submit_one(&self, batch: &Batch<Self>, segment: Segment, flags: CopyFlags) -> Result {
         let engine = &self.engine;
-        let attempt = || match engine.submit(segment, interrupt, batch) {
+        let attempt = || match engine.submit(segment, flags, batch) {
             Submission::Done => Some(Ok(())),
             Submission::TooLong => Some(Err(EAGAIN)),
             Submission::Stopped => Some(Err(EIO)),

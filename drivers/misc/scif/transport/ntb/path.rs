@@ -41,7 +41,6 @@ use crate::{
             Limits, //
         },
         outbound::{
-            self,
             Outbound,
             Reached, //
         },
@@ -52,6 +51,7 @@ use kernel::{
     new_spinlock_irq,
     prelude::*,
     sync::{
+        barrier,
         Arc,
         ArcBorrow,
         SpinLockIrq, //
@@ -77,6 +77,8 @@ pub(super) struct NtbPath {
     routes: KVec<EngineRoute>,
     /// The peer's bus address at which the aperture begins.
     base: u64,
+    /// Where its control block begins in the aperture, which can always be read.
+    control: usize,
     mode: Mode,
     doorbells: u64,
     /// The device whose doorbells reach the peer; none once the session is over.
@@ -98,9 +100,16 @@ impl NtbPath {
         let (physical, size) = device.peer_mw(hello.window.into())?;
         let len = size.min(hello.aperture_len);
         let aperture = IoMapping::write_combined(physical, len)?;
+        let control = hello.control.checked_sub(hello.aperture_base);
+        let control = usize::try_from(control.ok_or(EINVAL)?)?;
+        aperture.read_u32(control)?;
         let mut routes = KVec::new();
         engines.for_each_working(|engine| {
-            let route = EngineRoute::new(engine, physical, aperture.size(), hello.aperture_base);
+            let route = EngineRoute::new(
+                engine,
+                (physical, aperture.size()),
+                (hello.aperture_base, hello.control),
+            );
             // One that can't be had is done without.
             let _ = route.and_then(|route| Ok(routes.push(route, GFP_KERNEL)?));
         });
@@ -112,6 +121,7 @@ impl NtbPath {
                 aperture,
                 routes,
                 base: hello.aperture_base,
+                control,
                 mode,
                 doorbells,
                 device <- new_spinlock_irq!(Some(device.clone()), "NtbPath::device"),
@@ -198,7 +208,11 @@ impl Path for NtbPath {
     }
 
     fn ring(&self, number: u32) {
-        outbound::flush_writes();
+        // The doorbell's interrupt is a write of its own, by the bridge on the other side, and no rule of the bus
+        // keeps it behind what this processor has stored: the answer to a load does.
+        barrier::mb(barrier::Full);
+        let _ = self.aperture.read_u32(self.control);
+        barrier::mb(barrier::Full);
         if let Some(device) = &*self.device.lock() {
             // The device refuses bits that it does not have; those on the wire were checked when
             // they came.
