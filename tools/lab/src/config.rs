@@ -355,6 +355,7 @@ impl Config {
                 .flat_map(|windows| self.links_with(*windows))
                 .collect(),
             slowdown: self.slowdown,
+            weak_order: None,
         }
     }
 

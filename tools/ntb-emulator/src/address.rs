@@ -18,12 +18,17 @@ use crate::guest_memory::GuestMemory;
 use crate::guest_memory::Pin;
 use crate::ntb::port::Port;
 use crate::ntb::window::Reach;
+use crate::order::Initiator;
 use crate::ram::Ram;
+
+/// The most that a write across a link whose order is weak has at once.
+const PIECE: u64 = 4 << 10;
 
 /// The bus as one DMA function sees it.
 pub struct GuestBus {
     memory: Arc<GuestMemory>,
     ports: Vec<Port>,
+    initiator: Initiator,
 }
 
 /// What there is from an address on.
@@ -41,7 +46,51 @@ impl GuestBus {
     /// `memory` is what the function reaches of its guest's RAM, `ports` are the NTB
     /// functions of the guest.
     pub fn new(memory: Arc<GuestMemory>, ports: Vec<Port>) -> Self {
-        Self { memory, ports }
+        Self::of_engine(0, memory, ports)
+    }
+
+    /// The same, of the engine with this number.
+    pub fn of_engine(number: usize, memory: Arc<GuestMemory>, ports: Vec<Port>) -> Self {
+        Self {
+            memory,
+            ports,
+            initiator: Initiator::Engine(number),
+        }
+    }
+
+    /// The NTB function of a place that is with a peer to which the order is weak.
+    fn weakly(&self, place: &Place) -> Option<&Port> {
+        let port = self.ports.get(place.port?)?;
+        port.order().map(|_| port)
+    }
+
+    /// Reads all of `data`, which is there, as a read on the bus does.
+    fn read_from(&self, place: &Place, data: &mut [u8]) -> Result<(), Fault> {
+        let port = self.weakly(place);
+        if let Some(port) = port {
+            port.push(self.initiator);
+        }
+        let (ram, offset) = place.memory.as_ref().ok_or(Fault::Read)?;
+        ram.read(*offset, data).map_err(|_| Fault::Read)?;
+        if let Some(port) = port {
+            port.answer(self.initiator);
+        }
+        Ok(())
+    }
+
+    /// Copies where one of the sides is reached in a weak order.
+    fn copy_weakly(&self, from: &Place, to: &Place, destination: u64) -> Result<u64, Fault> {
+        let length = to.length.min(PIECE);
+        let mut data = vec![0; length as usize];
+        self.read_from(from, &mut data)?;
+        match (self.weakly(to), &to.memory) {
+            (Some(port), _) => port.write_at(self.initiator, destination, &data),
+            (None, Some((ram, offset))) => {
+                ram.write(*offset, &data).map_err(|_| Fault::Write)?;
+            }
+            (None, None) => {}
+        }
+        Ok(length)
     }
 
     fn resolve(&self, address: u64, length: u64, access: Access) -> Option<Place> {
@@ -98,8 +147,7 @@ impl Bus for GuestBus {
             .resolve(address, length, Access::Read)
             .filter(|place| place.length == length)
             .ok_or(Fault::Read)?;
-        let (ram, offset) = place.memory.as_ref().ok_or(Fault::Read)?;
-        ram.read(*offset, data).map_err(|_| Fault::Read)
+        self.read_from(&place, data)
     }
 
     fn write(&self, address: u64, data: &[u8]) -> Result<(), Fault> {
@@ -108,6 +156,10 @@ impl Bus for GuestBus {
             .resolve(address, length, Access::Write)
             .filter(|place| place.length == length)
             .ok_or(Fault::Write)?;
+        if let Some(port) = self.weakly(&place) {
+            port.write_at(self.initiator, address, data);
+            return Ok(());
+        }
         match &place.memory {
             Some((ram, offset)) => ram.write(*offset, data).map_err(|_| Fault::Write),
             None => Ok(()),
@@ -125,6 +177,9 @@ impl Bus for GuestBus {
 
     fn copy(&self, source: u64, destination: u64, length: u64) -> Result<u64, Fault> {
         let (from, to) = self.places(source, destination, length)?;
+        if self.weakly(&from).is_some() || self.weakly(&to).is_some() {
+            return self.copy_weakly(&from, &to, destination);
+        }
         let (ram, offset) = from.memory.as_ref().ok_or(Fault::Read)?;
         if let Some((peer, target)) = &to.memory {
             Ram::copy(ram, *offset, peer, *target, to.length).map_err(|_| Fault::Write)?;

@@ -20,6 +20,8 @@ use serde::Serialize;
 use crate::model::figures::EngineFigures;
 use crate::model::figures::LinkFigures;
 use crate::model::figures::validate_slowdown;
+use crate::order::Engines;
+use crate::order::WeakOrder;
 
 #[cfg(test)]
 mod tests;
@@ -56,6 +58,9 @@ pub struct Topology {
     /// How many times as long everything takes that has a model.
     #[serde(default = "as_it_is", skip_serializing_if = "is_as_it_is")]
     pub slowdown: u64,
+    /// How writes are reordered that may be; without it, none are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weak_order: Option<WeakOrder>,
 }
 
 fn as_it_is() -> u64 {
@@ -210,6 +215,7 @@ impl Topology {
             self.validate_link(link)
                 .with_context(|| format!("link {number}"))?;
         }
+        self.validate_order()?;
         for path in self.sockets() {
             let length = path.as_os_str().len();
             ensure!(
@@ -218,6 +224,24 @@ impl Topology {
                 path.display()
             );
         }
+        Ok(())
+    }
+
+    fn validate_order(&self) -> Result<()> {
+        let Some(order) = self.weak_order else {
+            return Ok(());
+        };
+        ensure!(
+            !self.has_model(),
+            "writes that are reordered do not take the time of a model: it is one or the other"
+        );
+        let traps = |link: &Link| {
+            link.personality == Personality::Idt || matches!(link.windows, Windows::Trapped { .. })
+        };
+        ensure!(
+            order.engines == Engines::Switch || self.links.iter().all(traps),
+            "with the engines at the root, reads by processors push what those have written, and reads through windows that are mapped are not seen: all windows have to trap"
+        );
         Ok(())
     }
 

@@ -32,6 +32,8 @@ pub struct Counters {
     pub dma_errors: AtomicU64,
     /// See [`Snapshot::dma_late_us`].
     pub dma_late_us: AtomicU64,
+    /// See [`Snapshot::overtaken`].
+    pub overtaken: AtomicU64,
 }
 
 /// The counters of one function, or the sum of several, at one moment.
@@ -58,6 +60,10 @@ pub struct Snapshot {
     /// machine is too slow for it. Not those that they have made up for.
     #[serde(default)]
     pub dma_late_us: u64,
+    /// Writes to the peer that were there before others which had been made earlier (see
+    /// [`crate::order`]).
+    #[serde(default)]
+    pub overtaken: u64,
 }
 
 impl Counters {
@@ -78,6 +84,7 @@ impl Counters {
             dma_bytes: self.dma_bytes.load(Relaxed),
             dma_errors: self.dma_errors.load(Relaxed),
             dma_late_us: self.dma_late_us.load(Relaxed),
+            overtaken: self.overtaken.load(Relaxed),
         }
     }
 
@@ -93,6 +100,7 @@ impl Counters {
             &self.dma_bytes,
             &self.dma_errors,
             &self.dma_late_us,
+            &self.overtaken,
         ] {
             counter.store(0, Relaxed);
         }
@@ -110,5 +118,6 @@ impl AddAssign for Snapshot {
         self.dma_bytes += other.dma_bytes;
         self.dma_errors += other.dma_errors;
         self.dma_late_us += other.dma_late_us;
+        self.overtaken += other.overtaken;
     }
 }

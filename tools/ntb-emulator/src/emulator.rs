@@ -2,8 +2,8 @@
 //! Puts a topology together: RAM files, links, functions, sockets and threads.
 //!
 //! Threads: one for each function and its socket, one for each DMA engine, one for the
-//! doorbells of each direction of a link that takes time, one that accepts control
-//! connections and one for each of those. None of them ever ends while
+//! doorbells of each direction of a link that takes time, or for what is under way in each
+//! of one whose order is weak, one that accepts control connections and one for each of those. None of them ever ends while
 //! all is well; if one has to, that is reported as [`Event::Failed`] and the process is to
 //! end, as guests cannot do without it.
 
@@ -47,6 +47,9 @@ use crate::ntb::function::NtbFunction;
 use crate::ntb::line::Timing;
 use crate::ntb::link::Link;
 use crate::ntb::port::Port;
+use crate::ntb::window::Window;
+use crate::order::WeakOrder;
+use crate::order::direction::Direction;
 use crate::raid::Loot;
 use crate::raid::Writes;
 use crate::raid::raid;
@@ -186,6 +189,9 @@ fn link(
     let entry = &topology.links[number];
     let ends = [entry.upstream, entry.downstream];
     let memory = ends.map(|guest| Arc::new(GuestMemory::new(Arc::clone(&rams[guest]))));
+    if let Some(order) = topology.weak_order {
+        return weak_link(topology, number, memory, order, events);
+    }
     let (Some(figures), Some(clock)) = (entry.model, clock) else {
         return Ok(Link::new(entry, memory, None));
     };
@@ -204,6 +210,33 @@ fn link(
                 link.arrive(end, source);
             }
             anyhow!("nobody is left to ring doorbells")
+        })?;
+    }
+    Ok(link)
+}
+
+/// A link whose order is weak, and the threads that carry what is under way.
+fn weak_link(
+    topology: &Topology,
+    number: usize,
+    memory: [Arc<GuestMemory>; 2],
+    order: WeakOrder,
+    events: &Sender<Event>,
+) -> Result<Arc<Link>> {
+    let entry = &topology.links[number];
+    let windows = Window::of(entry, [0, 1].map(|end: usize| memory[end].ram().size()));
+    let guests = [entry.upstream, entry.downstream];
+    let directions = [0, 1].map(|end| {
+        let engines = topology.guests[guests[end]].dma_channels;
+        let sees_stores = windows[end].iter().all(Window::traps);
+        Direction::new(order, 2 * number + end, engines, sees_stores)
+    });
+    let link = Link::with_order(entry, memory, None, Some(directions));
+    for end in 0..2 {
+        let port = Port::new(&link, end);
+        spawn(&format!("order {number} {end}"), events, move || {
+            port.carry();
+            anyhow!("nobody is left who carries what is under way")
         })?;
     }
     Ok(link)
@@ -242,7 +275,7 @@ fn functions(
     }
     for (index, socket) in topology.dma_sockets(guest).into_iter().enumerate() {
         let memory = Arc::new(GuestMemory::new(Arc::clone(ram)));
-        let bus = GuestBus::new(Arc::clone(&memory), ports.to_vec());
+        let bus = GuestBus::of_engine(index, Arc::clone(&memory), ports.to_vec());
         let name = format!("dma-{index}");
         let function = DmaFunction::new(format!("guest {guest} {name}"), memory, bus, pacer());
         let function = Arc::new(function);

@@ -16,6 +16,7 @@
 //! address              bus address -> own RAM | a peer's RAM through a window | nothing
 //! guest_memory  ram    what a device may reach; the memory itself
 //! model                what all that takes on hardware, if it is to take as long
+//! order                what may overtake what on hardware, if it is to do so
 //! interrupt  counters
 //! ```
 //!
@@ -34,6 +35,7 @@ pub mod interrupt;
 pub mod mmio;
 pub mod model;
 pub mod ntb;
+pub mod order;
 pub mod pci;
 pub mod raid;
 pub mod ram;

@@ -28,6 +28,7 @@ fn topology(guests: usize, links: Vec<Link>) -> Topology {
         guests: (0..guests).map(guest).collect(),
         links,
         slowdown: 1,
+        weak_order: None,
     }
 }
 
@@ -59,6 +60,34 @@ fn a_model_is_as_documented() {
     assert!(topology.has_model());
     let again: Topology = serde_json::from_str(&serde_json::to_string(&topology).unwrap()).unwrap();
     assert_eq!(again, topology);
+}
+
+#[test]
+fn what_cannot_be_reordered_is_refused() {
+    let with = |windows, engines: &str| {
+        let order = format!(r#"{{ "seed": 7, {engines} }}"#).replace(",  }", " }");
+        let mut topology = topology(2, vec![link(0, 1, windows)]);
+        topology.weak_order = Some(serde_json::from_str(&order).unwrap());
+        topology
+    };
+    let (switch, root) = (r#""engines": "switch""#, r#""engines": "root""#);
+    let trapped = Windows::Trapped { size: 1 << 20 };
+    assert_eq!(
+        with(trapped, "").weak_order,
+        with(trapped, switch).weak_order
+    );
+    for windows in [trapped, Windows::Aperture, Windows::Mixed] {
+        with(windows, switch).validate().unwrap();
+        assert_eq!(with(windows, root).validate().is_ok(), windows == trapped);
+    }
+    // Its aperture traps.
+    let mut idt = with(Windows::Aperture, root);
+    idt.links[0].personality = Personality::Idt;
+    idt.validate().unwrap();
+    let mut topology = with(trapped, switch);
+    topology.links[0].model = Some(LinkFigures::GEN3_X8);
+    let error = topology.validate().unwrap_err();
+    assert!(error.to_string().contains("one or the other"), "{error}");
 }
 
 #[test]

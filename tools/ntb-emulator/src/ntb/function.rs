@@ -7,11 +7,13 @@
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::counters::Counters;
 use crate::guest_memory::Access;
 use crate::guest_memory::GuestMemory;
 use crate::interrupt::Interrupts;
+use crate::order::Initiator;
 use crate::server::Function;
 use crate::server::Layout;
 use crate::server::Mapped;
@@ -32,15 +34,17 @@ pub struct NtbFunction {
 impl NtbFunction {
     /// The function at one end of a link.
     pub fn new(name: String, port: Port) -> Self {
+        let counters = port
+            .order()
+            .map_or_else(Arc::default, |order| Arc::clone(order.counters()));
         Self {
             name,
             port,
-            counters: Arc::default(),
+            counters,
         }
     }
 
     fn count(&self, effects: &Effects) {
-        use std::sync::atomic::Ordering::Relaxed;
         self.counters
             .doorbells
             .fetch_add(effects.doorbells, Relaxed);
@@ -71,34 +75,6 @@ impl NtbFunction {
                 Reach::LinkDown { .. } | Reach::Nothing => {
                     Counters::count(&self.counters.dropped);
                     rest.fill(0xff);
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Writes through a window, piece by piece, up to where there is nothing.
-    fn window_write(&self, window: usize, offset: u64, data: &[u8]) {
-        let mut at = 0;
-        while at < data.len() {
-            let rest = &data[at..];
-            let reach =
-                self.port
-                    .reach(window, offset + at as u64, rest.len() as u64, Access::Write);
-            match reach {
-                Reach::Memory {
-                    ram,
-                    offset,
-                    length,
-                    pin: _pin,
-                } => {
-                    if ram.write(offset, &rest[..length as usize]).is_err() {
-                        Counters::count(&self.counters.dropped);
-                    }
-                    at += length as usize;
-                }
-                Reach::LinkDown { .. } | Reach::Nothing => {
-                    Counters::count(&self.counters.dropped);
                     return;
                 }
             }
@@ -164,7 +140,9 @@ impl Function for NtbFunction {
     fn bar_read(&self, bar: usize, offset: u64, data: &mut [u8]) {
         match window_of(bar) {
             Some(window) => {
+                self.port.push(Initiator::Processor);
                 self.window_read(window, offset, data);
+                self.port.answer(Initiator::Processor);
                 self.port
                     .wait(|crossing, now| crossing.load(now, data.len() as u64));
             }
@@ -182,7 +160,8 @@ impl Function for NtbFunction {
     fn bar_write(&self, bar: usize, offset: u64, data: &[u8]) {
         match window_of(bar) {
             Some(window) => {
-                self.window_write(window, offset, data);
+                let dropped = self.port.write(Initiator::Processor, window, offset, data);
+                self.counters.dropped.fetch_add(dropped, Relaxed);
                 self.port
                     .wait(|crossing, now| crossing.store(now, data.len() as u64));
             }

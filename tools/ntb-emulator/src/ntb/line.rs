@@ -14,6 +14,7 @@ use crate::interrupt::Interrupts;
 use crate::model::bells::Rope;
 use crate::model::clock::Clock;
 use crate::model::link::Crossing;
+use crate::order::direction::Direction;
 use crate::pci::ConfigSpace;
 
 /// What a link needs to take time; by end, 0 is upstream.
@@ -31,6 +32,8 @@ pub struct Timing {
 pub(super) struct Wires {
     /// Unless it is to be as fast as it can.
     pub(super) timing: Option<Timing>,
+    /// By the end that sends, if the order of what it sends is weak.
+    pub(super) order: Option<[Direction; 2]>,
     /// By end: those of its function, which lead to the other end's guest.
     pub(super) windows: [[Window; WINDOWS]; 2],
     pub(super) sides: [Side; 2],
@@ -67,6 +70,8 @@ pub struct Effects {
     pub read: u64,
     /// Bytes of the peer's registers written, without doorbells.
     pub written: u64,
+    /// Doorbells that are still to be sent, as bits, by the end that rings: with nothing locked.
+    pub rung: [u64; 2],
 }
 
 /// A link while it is locked, as its registers see it.
@@ -106,9 +111,13 @@ impl<'a> Line<'a> {
         self.wires.sides[end].interrupts.raise(vector);
     }
 
-    /// Sends a doorbell of an end on its way, if that takes time. Otherwise it is at the
-    /// other end now.
-    pub(super) fn takes_time(&self, end: usize, source: usize) -> bool {
+    /// Sends a doorbell of an end on its way, if that takes time or its order is weak. Otherwise
+    /// it is at the other end now.
+    pub(super) fn takes_time(&mut self, end: usize, source: usize) -> bool {
+        if self.wires.order.is_some() {
+            self.effects.rung[end] |= 1 << source;
+            return true;
+        }
         let Some(timing) = &self.wires.timing else {
             return false;
         };

@@ -13,6 +13,8 @@
 //! [`super::port::Port`].
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::Mutex;
 
@@ -34,6 +36,7 @@ use crate::config;
 use crate::config::Personality;
 use crate::guest_memory::Access;
 use crate::guest_memory::GuestMemory;
+use crate::order::direction::Direction;
 
 fn bridge(personality: Personality, windows: &[[Window; WINDOWS]; 2]) -> Box<dyn Bridge> {
     match personality {
@@ -49,6 +52,8 @@ pub struct Link {
     /// The size of BAR 0 of both.
     pub(super) registers: u64,
     pub(super) wires: Wires,
+    /// How often it has gone down: what is under way then does not arrive.
+    pub(super) session: AtomicU64,
     pub(super) state: Mutex<State>,
 }
 
@@ -64,6 +69,17 @@ impl Link {
         entry: &config::Link,
         memory: [Arc<GuestMemory>; 2],
         timing: Option<Timing>,
+    ) -> Arc<Self> {
+        Self::with_order(entry, memory, timing, None)
+    }
+
+    /// The same, with an order by the end that sends; for each [`super::port::Port::carry`] has to
+    /// be called on a thread.
+    pub fn with_order(
+        entry: &config::Link,
+        memory: [Arc<GuestMemory>; 2],
+        timing: Option<Timing>,
+        order: Option<[Direction; 2]>,
     ) -> Arc<Self> {
         let ram_sizes = [memory[0].ram().size(), memory[1].ram().size()];
         let windows = Window::of(entry, ram_sizes);
@@ -86,9 +102,11 @@ impl Link {
             registers: bridge.size(),
             wires: Wires {
                 timing,
+                order,
                 windows,
                 sides,
             },
+            session: AtomicU64::new(0),
             state: Mutex::new(State { ends, bridge }),
         })
     }
@@ -114,6 +132,9 @@ impl Link {
         let switched = up != line.state.up;
         if switched {
             line.state.up = up;
+            if !up {
+                self.session.fetch_add(1, Relaxed);
+            }
             log::info!("link {} is {}", self.name, if up { "up" } else { "down" });
         }
         bridge.settle(&mut line, switched);
@@ -122,7 +143,17 @@ impl Link {
 
     /// A doorbell arrives at an end. If the other one has gone meanwhile, it does not.
     pub fn arrive(&self, end: usize, source: usize) {
-        self.change(|bridge, line| bridge.arrive(line, end, source));
+        self.arrive_all(end, 1 << source);
+    }
+
+    /// The same for those of one write, as bits.
+    pub(super) fn arrive_all(&self, end: usize, sources: u64) {
+        let rung = |source: &usize| (sources >> source) & 1 != 0;
+        self.change(|bridge, line| {
+            for source in (0..u64::BITS as usize).filter(rung) {
+                bridge.arrive(line, end, source);
+            }
+        });
     }
 
     /// Where an access at `offset` of a window of `end` leads to.

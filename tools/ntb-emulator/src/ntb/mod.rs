@@ -13,7 +13,8 @@
 //!
 //! Order: whatever a guest has written before it rings a doorbell is in the peer's memory
 //! before the interrupt is raised. Mapped windows are that memory; writes through trapped
-//! ones are served by the same thread as the doorbell, one after the other.
+//! ones are served by the same thread as the doorbell, one after the other. Unless the
+//! order is to be weak: see [`crate::order`].
 
 mod bridge;
 pub mod function;

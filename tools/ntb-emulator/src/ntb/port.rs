@@ -4,6 +4,7 @@
 //! What concerns both ends is behind the lock of the [`Link`].
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::bridge::Bridge;
 use super::line::Effects;
@@ -18,6 +19,9 @@ use crate::guest_memory::GuestMemory;
 use crate::interrupt::Interrupts;
 use crate::model::link::Crossing;
 use crate::model::picoseconds::Picoseconds;
+use crate::order::Initiator;
+use crate::order::direction::Direction;
+use crate::order::direction::Posted;
 use crate::ram::Ram;
 
 /// One end of a link.
@@ -70,8 +74,7 @@ impl Port {
 
     /// Writes configuration space.
     pub fn config_write(&self, offset: u64, data: &[u8]) {
-        self.link
-            .change(|bridge, line| bridge.config_write(line, self.end, offset, data));
+        self.change(|bridge, line| bridge.config_write(line, self.end, offset, data));
     }
 
     /// Reads registers.
@@ -82,9 +85,136 @@ impl Port {
 
     /// Writes registers.
     pub fn register_write(&self, offset: u64, data: &[u8]) -> Effects {
-        self.link
-            .change(|bridge, line| bridge.write(line, self.end, offset, data))
+        self.change(|bridge, line| bridge.write(line, self.end, offset, data))
     }
+
+    /// Locks the link for a write of this end, and then sends the doorbells that it has rung.
+    fn change(&self, act: impl FnOnce(&mut dyn Bridge, &mut Line<'_>)) -> Effects {
+        let effects = self.link.change(act);
+        for (end, rung) in effects.rung.into_iter().enumerate() {
+            if rung != 0 {
+                Self::new(&self.link, end).ring(rung);
+            }
+        }
+        effects
+    }
+
+    // ----- the order of what is written to the other end ---------------------------------------
+
+    /// What this end sends, if its order is weak.
+    pub fn order(&self) -> Option<&Direction> {
+        self.link.wires.order.as_ref()?.get(self.end)
+    }
+
+    /// Sends doorbells, as bits, when the order has it.
+    fn ring(&self, sources: u64) {
+        let Some(order) = self.order() else {
+            return;
+        };
+        let session = self.link.session.load(Relaxed);
+        let bell = Posted::Bell { sources, session };
+        order.post(Initiator::Bell, bell, |posted| self.arrive(posted));
+    }
+
+    /// Writes through a window, piece by piece, up to where there is nothing: at once, or when the
+    /// order has it. Returns how many pieces are known to have reached nothing.
+    pub fn write(&self, initiator: Initiator, window: usize, offset: u64, data: &[u8]) -> u64 {
+        let Some(order) = self.order() else {
+            return self.write_now(window, offset, data);
+        };
+        let posted = Posted::Write {
+            window,
+            offset,
+            data: data.to_vec(),
+            session: self.link.session.load(Relaxed),
+        };
+        order.post(initiator, posted, |posted| self.arrive(posted));
+        0
+    }
+
+    /// The same for an address on this guest's bus; nothing happens if there is no window any more.
+    pub fn write_at(&self, initiator: Initiator, address: u64, data: &[u8]) {
+        let place = {
+            let state = self.link.state.lock();
+            state.ends.ends[self.end].config.decode(address)
+        };
+        let window = |index| BARS.iter().position(|bar| *bar == index);
+        if let Some((window, offset)) =
+            place.and_then(|(bar, offset)| Some((window(bar.index)?, offset)))
+        {
+            self.write(initiator, window, offset, data);
+        }
+    }
+
+    /// What a read by an initiator of this end has to stay behind is there when this returns.
+    pub fn push(&self, reader: Initiator) {
+        if let Some(order) = self.order() {
+            order.push(reader, |posted| self.arrive(posted));
+        }
+    }
+
+    /// It has been read: what stays before the answer on its way back is here when this returns.
+    pub fn answer(&self, reader: Initiator) {
+        let back = Self::new(&self.link, 1 - self.end);
+        if let Some(order) = back.order() {
+            order.push_by_answer(reader, |posted| back.arrive(posted));
+        }
+    }
+
+    /// Lets arrive what this end sends, for ever; nothing if there is nothing to do.
+    pub fn carry(&self) {
+        if let Some(order) = self.order() {
+            order.run(|posted| self.arrive(posted))
+        }
+    }
+
+    /// Something that this end has sent arrives, unless the link has been down since.
+    fn arrive(&self, posted: Posted) {
+        let now = self.link.session.load(Relaxed);
+        match posted {
+            Posted::Write {
+                window,
+                offset,
+                data,
+                session,
+            } if session == now => {
+                let dropped = self.write_now(window, offset, &data);
+                if let Some(order) = self.order() {
+                    order.counters().dropped.fetch_add(dropped, Relaxed);
+                }
+            }
+            Posted::Bell { sources, session } if session == now => {
+                self.link.arrive_all(1 - self.end, sources);
+            }
+            _ => {}
+        }
+    }
+
+    fn write_now(&self, window: usize, offset: u64, data: &[u8]) -> u64 {
+        let mut at = 0;
+        let mut dropped = 0;
+        while at < data.len() {
+            let rest = &data[at..];
+            let offset = offset + at as u64;
+            match self.reach(window, offset, rest.len() as u64, Access::Write) {
+                Reach::Memory {
+                    ram,
+                    offset,
+                    length,
+                    pin: _pin,
+                } => {
+                    if ram.write(offset, &rest[..length as usize]).is_err() {
+                        dropped += 1;
+                    }
+                    at += length as usize;
+                }
+                Reach::LinkDown { .. } | Reach::Nothing => return dropped + 1,
+            }
+        }
+        dropped
+    }
+
+    // ----- where things are --------------------------------------------------------------------
 
     /// This end of what takes time, if the link does.
     pub fn crossing(&self) -> Option<&Crossing> {

@@ -100,6 +100,11 @@ impl Window {
         }
     }
 
+    /// Whether every access is seen.
+    pub fn traps(&self) -> bool {
+        matches!(self.backing, Backing::Trapped { .. })
+    }
+
     /// Whether it can lead to that address. Zero always passes: it stands for "nowhere".
     pub fn accepts(&self, translation: u64) -> bool {
         match self.backing {

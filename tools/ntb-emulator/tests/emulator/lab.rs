@@ -79,6 +79,7 @@ impl Lab {
                 })
                 .collect(),
             slowdown: 1,
+            weak_order: None,
         };
         change(&mut topology);
         let (sender, events) = channel();

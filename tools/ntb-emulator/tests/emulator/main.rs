@@ -337,6 +337,7 @@ fn memory_of_unequal_size() {
             model: None,
         }],
         slowdown: 1,
+        weak_order: None,
     };
     let (sender, _events) = channel();
     let _emulator = Emulator::start(topology.clone(), sender).unwrap();

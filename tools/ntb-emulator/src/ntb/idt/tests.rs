@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Both ends of a switch, through their ports, as ntb_hw_idt uses them.
 
+mod order;
+
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -20,6 +22,8 @@ use crate::guest_memory::GuestMemory;
 use crate::ntb::link::Link;
 use crate::ntb::port::Port;
 use crate::ntb::window::Reach;
+use crate::order::WeakOrder;
+use crate::order::direction::Direction;
 use crate::ram::Ram;
 
 const RAM: u64 = 1 << 20;
@@ -147,6 +151,16 @@ impl Driver {
         self.write(0x430 + 4 * u64::from(register), word);
     }
 
+    /// Has its guest map that part of its memory.
+    fn reachable(&self, offset: u64) -> &GuestMemory {
+        let memory = self.port.memory();
+        let file = memory.ram().file().unwrap();
+        memory
+            .map(IOVA, WINDOW, offset, true, true, Some(file))
+            .unwrap();
+        memory
+    }
+
     fn translate(&self, partition: u32, address: u64, limit: u64) {
         let setup = self.read(0x490) & !(7 << 13);
         self.write(0x490, setup | (partition << 13));
@@ -157,7 +171,7 @@ impl Driver {
     }
 }
 
-fn pair() -> (Arc<Link>, [Driver; 2]) {
+fn pair(order: Option<WeakOrder>) -> (Arc<Link>, [Driver; 2]) {
     let memory = || {
         let ram = Ram::anonymous(RAM).unwrap();
         Arc::new(GuestMemory::new(Arc::new(ram)))
@@ -169,7 +183,8 @@ fn pair() -> (Arc<Link>, [Driver; 2]) {
         windows: Windows::Trapped { size: WINDOW },
         model: None,
     };
-    let link = Link::new(&entry, [memory(), memory()], None);
+    let directions = order.map(|order| [0, 1].map(|end| Direction::new(order, end, 0, true)));
+    let link = Link::with_order(&entry, [memory(), memory()], None, directions);
     let drivers = [Driver::new(&link, 0), Driver::new(&link, 1)];
     for driver in &drivers {
         driver.probe();
@@ -178,7 +193,11 @@ fn pair() -> (Arc<Link>, [Driver; 2]) {
 }
 
 fn up() -> (Arc<Link>, [Driver; 2]) {
-    let (link, drivers) = pair();
+    up_in(None)
+}
+
+fn up_in(order: Option<WeakOrder>) -> (Arc<Link>, [Driver; 2]) {
+    let (link, drivers) = pair(order);
     for driver in &drivers {
         driver.enable_link(true);
     }
@@ -192,7 +211,7 @@ fn up() -> (Arc<Link>, [Driver; 2]) {
 
 #[test]
 fn what_a_probe_looks_at() {
-    let (_, [a, b]) = pair();
+    let (_, [a, b]) = pair(None);
     for (driver, port) in [(&a, 0), (&b, 2)] {
         assert_eq!(driver.config_read(0), 0x808f_111d);
         assert_eq!(driver.config_read(8) >> 8, 0x06_80_00);
@@ -225,7 +244,7 @@ fn what_a_probe_looks_at() {
 
 #[test]
 fn the_link_is_up_when_both_want_it_and_both_are_told() {
-    let (link, [a, b]) = pair();
+    let (link, [a, b]) = pair(None);
     assert!(!a.peer_is_up() && !b.peer_is_up());
     assert_eq!((a.interrupted(), b.interrupted()), (0, 0));
     a.enable_link(true);
@@ -379,11 +398,7 @@ fn a_message_waits_until_it_is_taken() {
 #[test]
 fn a_window_leads_where_who_uses_it_says() {
     let (link, [a, b]) = up();
-    let memory = b.port.memory();
-    let file = memory.ram().file().unwrap();
-    memory
-        .map(IOVA, WINDOW, 0x8000, true, true, Some(file))
-        .unwrap();
+    b.reachable(0x8000);
     let reach = |offset, length| match a.port.reach(0, offset, length, Access::Read) {
         Reach::Memory { offset, length, .. } => Some((offset, length)),
         _ => None,

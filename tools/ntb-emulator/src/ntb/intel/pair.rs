@@ -52,7 +52,7 @@ impl Pair {
     }
 
     /// An end rings a doorbell at the other one.
-    pub(super) fn ring(&mut self, line: &Line<'_>, end: usize, source: usize) {
+    pub(super) fn ring(&mut self, line: &mut Line<'_>, end: usize, source: usize) {
         if !line.takes_time(end, source) {
             self.raise(line, 1 - end, source);
         }
