@@ -26,6 +26,7 @@ use lab::Lab;
 use lab::Personality;
 use lab::Silent;
 use lab::Topology;
+use lab::WeakOrder;
 use lab::Windows;
 
 use crate::heartbeat;
@@ -46,6 +47,8 @@ pub struct Need {
     pub personality: Personality,
     /// What its memory windows are.
     pub windows: Windows,
+    /// How writes across links are reordered, if they are.
+    pub weak_order: Option<WeakOrder>,
     /// What is behind the nodes' IOMMU.
     pub iommu: Iommu,
     /// Whether the kernel has to have KUnit; Debian's has not.
@@ -73,6 +76,7 @@ pub const ONE: Need = Need {
     dma_channels: 1,
     personality: Personality::Gen5,
     windows: Windows::Aperture,
+    weak_order: None,
     iommu: Iommu::None,
     kunit: false,
     append: &[],
@@ -172,6 +176,8 @@ pub struct Runner {
     kernel: Flavour,
     /// Wait with the lab of a test that failed, for a person to look at it.
     keep: bool,
+    /// How writes are reordered in labs of tests that say nothing of it, if they are.
+    weak_order: Option<WeakOrder>,
     /// A name that nobody else has; ids of processes begin anew in every environment.
     name: String,
     lab: Option<(Need, Lab)>,
@@ -184,10 +190,11 @@ pub struct Runner {
 
 impl Runner {
     /// A runner without a lab yet.
-    pub fn new(kernel: Flavour, keep: bool) -> Runner {
+    pub fn new(kernel: Flavour, keep: bool, weak_order: Option<WeakOrder>) -> Runner {
         Runner {
             kernel,
             keep,
+            weak_order,
             name: unique_name(),
             lab: None,
             labs_made: 0,
@@ -260,8 +267,9 @@ impl Runner {
         let mut attempt = || {
             self.labs_made += 1;
             let name = format!("tests-{}-{}", self.name, self.labs_made);
-            Lab::start(config(&name, need, self.kernel), &Silent)
-                .map_err(|error| anyhow!("the lab did not start: {error:#}"))
+            let mut config = config(&name, need, self.kernel);
+            config.weak_order = config.weak_order.or(self.weak_order);
+            Lab::start(config, &Silent).map_err(|error| anyhow!("the lab did not start: {error:#}"))
         };
         match attempt() {
             Err(error) if is_of_emulation(&format!("{error:#}")) => {
@@ -314,6 +322,7 @@ pub fn config(name: &str, need: &Need, kernel: Flavour) -> Config {
         personality: need.personality,
         modules: lab::default_modules(need.personality),
         windows: need.windows,
+        weak_order: need.weak_order,
         iommu: need.iommu,
         append: need.append.iter().map(|word| (*word).to_owned()).collect(),
         ..Config::new(name, need.nodes, need.kernel(kernel))

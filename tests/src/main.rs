@@ -50,6 +50,7 @@ use clap::Parser;
 use harness::Runner;
 use harness::Test;
 use lab::Flavour;
+use lab::WeakOrder;
 
 /// All tests, by file.
 const FILES: &[&[Test]] = &[
@@ -114,6 +115,10 @@ struct Arguments {
     /// guests see, below /src or /cache.
     #[arg(long, value_name = "FILE")]
     module: Option<PathBuf>,
+    /// Reorder writes across links as this seed has it (`lab up --help`), in the labs of all tests
+    /// that do not say how.
+    #[arg(long, value_name = "SEED", value_parser = lab::parse_weak_order)]
+    weak_order: Option<WeakOrder>,
     /// If a test fails, wait for Enter before its lab ends.
     #[arg(long)]
     keep: bool,
@@ -159,7 +164,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     lab::paths::require_environment()?;
     lab::interrupt::install()?;
-    let mut runner = Runner::new(arguments.kernel, arguments.keep);
+    let mut runner = Runner::new(arguments.kernel, arguments.keep, arguments.weak_order);
     for test in grouped(&tests) {
         runner.run(test);
     }

@@ -9,6 +9,7 @@ use clap::Parser;
 use clap::Subcommand;
 use ntb_emulator::config::Personality;
 use ntb_emulator::config::Windows;
+use ntb_emulator::order::WeakOrder;
 
 use crate::config::Config;
 use crate::config::DEFAULT_SLOWDOWN;
@@ -18,6 +19,7 @@ use crate::config::Topology;
 use crate::config::parse_aperture;
 use crate::config::parse_personality;
 use crate::config::parse_rate;
+use crate::config::parse_weak_order;
 use crate::config::parse_windows;
 use crate::drivers::default_modules;
 use crate::iommu::Iommu;
@@ -196,6 +198,7 @@ Examples:
   scripts/lab up --windows fixed:256M:2M --append cma=64M@256M
   scripts/lab up --link-model gen3x8 --dma-channels 4
   scripts/lab up --engine-rate 1G --slowdown 10
+  scripts/lab up --weak-order 7
 
 Node N sees its K-th NTB in PCI slot 5 + K and its K-th DMA engine in slot 0x10 + K.")]
 pub struct Up {
@@ -241,6 +244,11 @@ pub struct Up {
     /// How many times as long as on hardware all of that takes; 20 by default.
     #[arg(long, value_name = "TIMES", requires = "model")]
     pub slowdown: Option<u64>,
+    /// Delay writes across links, and let them overtake each other where PCI Express allows it. What
+    /// is held for how long follows from the seed. The DMA engines are in the switch; with SEED,root at
+    /// the root, where reads by processors push their writes, which takes windows that all trap.
+    #[arg(long, value_name = "SEED", value_parser = parse_weak_order, conflicts_with = "model")]
+    pub weak_order: Option<WeakOrder>,
     /// Another link beside each, with such windows, for another driver.
     #[arg(long, value_parser = parse_windows, value_name = "WINDOWS")]
     pub more_links: Vec<Windows>,
@@ -264,7 +272,7 @@ pub struct Up {
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     pub modules: Option<Vec<String>>,
     /// Guests without any NTB and DMA engine.
-    #[arg(long, conflicts_with_all = ["topology", "dma_channels", "model"])]
+    #[arg(long, conflicts_with_all = ["topology", "dma_channels", "model", "weak_order"])]
     pub no_devices: bool,
     /// Another emulator.
     #[arg(long, value_name = "PROGRAM")]
@@ -294,6 +302,7 @@ impl Up {
             link_model: self.link_model,
             engine_rate: self.engine_rate,
             slowdown: self.slowdown.unwrap_or(DEFAULT_SLOWDOWN),
+            weak_order: self.weak_order,
             more_links: if none { Vec::new() } else { self.more_links },
             iommu: self.iommu,
             append: self.append,

@@ -16,6 +16,8 @@ use ntb_emulator::config::Windows;
 use ntb_emulator::model::figures::EngineFigures;
 use ntb_emulator::model::figures::LinkFigures;
 use ntb_emulator::model::figures::validate_slowdown;
+use ntb_emulator::order::Engines;
+use ntb_emulator::order::WeakOrder;
 use serde::Deserialize;
 use serde::Serialize;
 
@@ -157,6 +159,23 @@ pub fn parse_windows(text: &str) -> Result<Windows, String> {
     }
 }
 
+/// A weak order from text: `SEED`, or `SEED,root`.
+pub fn parse_weak_order(text: &str) -> Result<WeakOrder, String> {
+    let (seed, engines) = match text.split_once(',') {
+        None => (text, Engines::Switch),
+        Some((seed, "switch")) => (seed, Engines::Switch),
+        Some((seed, "root")) => (seed, Engines::Root),
+        Some((_, place)) => {
+            return Err(format!(
+                "engines are in the 'switch' or at the 'root', not '{place}'"
+            ));
+        }
+    };
+    let seed = seed.parse();
+    let seed = seed.map_err(|_| "it is a number, such as 7 or 7,root".to_owned())?;
+    Ok(WeakOrder { seed, engines })
+}
+
 /// An NTB personality from text: `gen3`, `gen5` or `idt`.
 pub fn parse_personality(text: &str) -> Result<Personality, String> {
     match text {
@@ -225,6 +244,9 @@ pub struct Config {
     pub engine_rate: Option<u64>,
     /// How many times as long everything takes that has a model.
     pub slowdown: u64,
+    /// How writes across links are reordered, if they are.
+    #[serde(default)]
+    pub weak_order: Option<WeakOrder>,
     /// Further links beside each, and what their windows are: for other drivers at the same time.
     #[serde(default)]
     pub more_links: Vec<Windows>,
@@ -257,6 +279,7 @@ impl Config {
             link_model: None,
             engine_rate: None,
             slowdown: DEFAULT_SLOWDOWN,
+            weak_order: None,
             more_links: Vec::new(),
             iommu: Iommu::None,
             append: Vec::new(),
@@ -331,6 +354,16 @@ impl Config {
         ))
     }
 
+    /// How writes are reordered, for people.
+    pub fn order(&self) -> Option<String> {
+        let WeakOrder { seed, engines } = self.weak_order?;
+        let place = match engines {
+            Engines::Switch => "in the switch",
+            Engines::Root => "at the root",
+        };
+        Some(format!("weak, seed {seed}, engines {place}"))
+    }
+
     /// The same for the emulator, whose sockets are in `folder` and which holds the nodes'
     /// memory in `ram_files`.
     pub fn emulated(
@@ -355,7 +388,7 @@ impl Config {
                 .flat_map(|windows| self.links_with(*windows))
                 .collect(),
             slowdown: self.slowdown,
-            weak_order: None,
+            weak_order: self.weak_order,
         }
     }
 
@@ -393,119 +426,4 @@ pub fn check_name(name: &str) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn topologies() {
-        assert_eq!(Topology::Pair.links(2), [(0, 1)]);
-        assert_eq!(Topology::Star.links(4), [(0, 1), (0, 2), (0, 3)]);
-        assert_eq!(Topology::Chain.links(3), [(0, 1), (1, 2)]);
-        assert_eq!(Topology::Ring.links(3), [(0, 1), (1, 2), (0, 2)]);
-        assert_eq!(Topology::Ring.links(2), [(0, 1)]);
-        assert!(Topology::Star.links(1).is_empty());
-    }
-
-    #[test]
-    fn the_emulator_accepts_it() {
-        let mut config = Config::new("x", 3, Flavour::Plain);
-        config.dma_channels = 2;
-        let files = (0..3).map(|n| PathBuf::from(format!("/ram-{n}"))).collect();
-        let topology = config.emulated(Path::new("/run"), files);
-        topology.validate().unwrap();
-        assert_eq!(topology.ntb_sockets(0).len(), 2);
-        assert_eq!(topology.ntb_sockets(2).len(), 1);
-        assert_eq!(topology.dma_sockets(2).len(), 2);
-    }
-
-    #[test]
-    fn models() {
-        let mut config = Config::new("x", 2, Flavour::Plain);
-        let files = || (0..2).map(|n| PathBuf::from(format!("/ram-{n}"))).collect();
-        let emulated = |config: &Config| config.emulated(Path::new("/run"), files());
-        assert!(!emulated(&config).has_model());
-        assert_eq!(config.model(), None);
-        config.link_model = Some(LinkModel::Gen3x8);
-        config.slowdown = 30;
-        config.check().unwrap();
-        let topology = emulated(&config);
-        topology.validate().unwrap();
-        assert_eq!(topology.slowdown, 30);
-        assert_eq!(topology.links[0].model, Some(LinkFigures::GEN3_X8));
-        assert_eq!(topology.guests[1].engine, Some(EngineFigures::default()));
-        let said = config.model().unwrap();
-        assert_eq!(
-            said,
-            "links as gen3x8, DMA channels of 4500 MB/s, 30 times as slow"
-        );
-        // Engines alone.
-        config.link_model = None;
-        config.engine_rate = Some(1_000_000_000);
-        let topology = emulated(&config);
-        assert_eq!(topology.links[0].model, None);
-        assert_eq!(topology.guests[0].engine.unwrap().bandwidth, 1_000_000_000);
-        config.engine_rate = Some(1);
-        let error = format!("{:#}", config.check().unwrap_err());
-        assert!(error.contains("rate of an engine"), "{error}");
-        config.engine_rate = None;
-        config.slowdown = 0;
-        assert!(config.check().is_err());
-    }
-
-    #[test]
-    fn rates() {
-        assert_eq!(parse_rate("500M"), Ok(500_000_000));
-        assert_eq!(parse_rate("7"), Ok(7));
-        assert!(parse_rate("fast").is_err());
-        assert!(parse_rate("99999999999G").is_err());
-    }
-
-    #[test]
-    fn further_links_come_after_the_first() {
-        let mut config = Config::new("x", 3, Flavour::Plain);
-        config.more_links = vec![Windows::Trapped { size: 4096 }];
-        let files = (0..3).map(|n| PathBuf::from(format!("/ram-{n}"))).collect();
-        let topology = config.emulated(Path::new("/run"), files);
-        topology.validate().unwrap();
-        let windows: Vec<Windows> = topology.links.iter().map(|link| link.windows).collect();
-        let trapped = config.more_links[0];
-        assert_eq!(
-            windows,
-            [Windows::Aperture, Windows::Aperture, trapped, trapped]
-        );
-        assert_eq!(topology.ntb_sockets(1).len(), 2);
-    }
-
-    #[test]
-    fn windows() {
-        assert_eq!(parse_windows("aperture"), Ok(Windows::Aperture));
-        assert_eq!(parse_windows("mixed"), Ok(Windows::Mixed));
-        assert_eq!(
-            parse_windows("fixed:256M:2M"),
-            Ok(Windows::Fixed {
-                base: 256 << 20,
-                size: 2 << 20
-            })
-        );
-        assert_eq!(
-            parse_windows("trapped:1M"),
-            Ok(Windows::Trapped { size: 1 << 20 })
-        );
-        assert_eq!(
-            parse_aperture("64K"),
-            Ok(Windows::Trapped { size: 64 << 10 })
-        );
-        assert!(parse_aperture("fixed:1").is_err());
-        assert!(parse_windows("fixed:1").is_err());
-        assert!(parse_windows("fixed:99999999999G:1").is_err());
-        assert!(parse_windows("").is_err());
-    }
-
-    #[test]
-    fn names() {
-        assert!(check_name("default").is_ok());
-        assert!(check_name("").is_err());
-        assert!(check_name("../etc").is_err());
-        assert!(check_name(&"x".repeat(41)).is_err());
-    }
-}
+mod tests;

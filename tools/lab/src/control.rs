@@ -141,6 +141,9 @@ impl fmt::Display for Report {
         if let Some(model) = config.model() {
             writeln!(f, "model: {model}")?;
         }
+        if let Some(order) = config.order() {
+            writeln!(f, "order: {order}")?;
+        }
         for link in &self.links {
             let state = match (link.plugged, link.up) {
                 (_, true) => "up",
