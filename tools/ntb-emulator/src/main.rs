@@ -51,6 +51,15 @@ model        of a link: bandwidth (bytes per second, each direction), posted_ns,
 engine       of each of a guest's DMA functions: bandwidth, descriptor_ns; {} has defaults, too
 slowdown     all of that takes so many times as long, as guests do that are emulated
 
+Writes across links that are seen late, and out of order where PCI Express allows it; not together
+with a model (Documentation/pcie-order.rst):
+
+  { "directory": "/run/lab", "weak_order": { "seed": 7, "engines": "switch" }, ... }
+
+seed         what is held for how long follows from it
+engines      "switch": reads by a processor do not push what they have written; "root": they do,
+             for which all windows have to trap
+
 Each function gets a vfio-user socket in the directory: guest-G-ntb-N.sock, guest-G-dma-N.sock.
 Start QEMU, after "ready" has been printed, with
   -object memory-backend-file,id=ram,size=512M,mem-path=/dev/shm/ram-0,share=on
