@@ -37,6 +37,7 @@ mod scif_messages_and_rma;
 mod scif_module;
 mod scif_node_loss;
 mod scif_operators;
+mod scif_order;
 mod scif_push;
 mod scif_star;
 mod summary;
@@ -77,6 +78,7 @@ const FILES: &[&[Test]] = &[
     scif_conformance::TESTS,
     scif_arena::TESTS,
     scif_bounce::TESTS,
+    scif_order::TESTS,
     scif_kernel::TESTS,
     scif_churn::TESTS,
     scif_disk::TESTS,

@@ -82,6 +82,7 @@ pub use ntb_emulator::config::Windows;
 pub use ntb_emulator::control::GuestCounters;
 pub use ntb_emulator::control::State as EmulatorState;
 pub use ntb_emulator::counters::Snapshot as Counters;
+pub use ntb_emulator::order::Engines as WeakOrderEngines;
 pub use ntb_emulator::order::WeakOrder;
 pub use ntb_emulator::raid::Loot;
 pub use ntb_emulator::raid::Writes as RaidWrites;
