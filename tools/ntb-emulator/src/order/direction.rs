@@ -15,6 +15,8 @@ use super::Engines;
 use super::Initiator;
 use super::WeakOrder;
 use super::chance::Chance;
+use super::chance::LONG;
+use super::chance::SHORT;
 use super::traffic::Traffic;
 use crate::counters::Counters;
 
@@ -69,7 +71,11 @@ impl Direction {
         let chances = (0..streams).map(|stream| {
             let holds = sees_stores || stream != Initiator::Processor.stream();
             let number = (number * 256 + stream) as u64;
-            holds.then(|| Chance::new(order.seed, number))
+            let shortest = match stream < Initiator::Engine(0).stream() {
+                true => SHORT,
+                false => LONG,
+            };
+            holds.then(|| Chance::new(order.seed, number, shortest))
         });
         Self {
             traffic: Mutex::new(Traffic::new(chances)),

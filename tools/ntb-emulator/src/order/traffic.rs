@@ -172,6 +172,7 @@ mod tests {
 
     use proptest::prelude::*;
 
+    use super::super::chance::LONG;
     use super::*;
 
     const STREAMS: usize = 4;
@@ -204,7 +205,7 @@ mod tests {
 
     impl Run {
         fn new(seed: u64) -> Self {
-            let chances = (0..STREAMS as u64).map(|stream| Some(Chance::new(seed, stream)));
+            let chances = (0..STREAMS as u64).map(|stream| Some(Chance::new(seed, stream, LONG)));
             Self {
                 traffic: Traffic::new(chances),
                 now: Instant::now(),
