@@ -260,7 +260,7 @@ impl Transfer {
             count: 0,
             interrupt,
             arrival: match direction {
-                Direction::Write => Some(route.arrival()?),
+                Direction::Write => Some(route.arrival()),
                 Direction::Read => None,
             },
         };

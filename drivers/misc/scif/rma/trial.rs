@@ -166,7 +166,7 @@ impl<'a> TrialSite<'a> {
     pub(super) fn time(&self, segments: &[Segment]) -> Result<u64> {
         let peer = self.peer.enter_owned().ok_or(ENODEV)?;
         let engine = &self.route.engine;
-        let arrival = self.route.arrival()?;
+        let arrival = self.route.arrival();
         let start = now();
         let trial = Arc::pin_init(
             pin_init!(Trial {

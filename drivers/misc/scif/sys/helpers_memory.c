@@ -151,10 +151,13 @@ static void *scif_make_contiguous(struct device *dev, size_t size, size_t align)
 #ifdef CONFIG_CONTIG_ALLOC
 	unsigned long count = max(size, align) >> PAGE_SHIFT;
 	unsigned long kept = size >> PAGE_SHIFT;
+	int node = dev_to_node(dev);
 	struct page *pages;
 
-	pages = alloc_contig_pages(count, GFP_KERNEL | __GFP_NOWARN,
-				   dev_to_node(dev), NULL);
+	if (node == NUMA_NO_NODE)
+		node = numa_mem_id();
+	pages = alloc_contig_pages(count, GFP_KERNEL | __GFP_NOWARN, node,
+				   NULL);
 	if (!pages)
 		return NULL;
 	if (count > kept)
@@ -165,16 +168,25 @@ static void *scif_make_contiguous(struct device *dev, size_t size, size_t align)
 #endif
 }
 
-/* Both are powers of two, and at least a page. */
-void *scif_helper_alloc_contiguous(struct device *dev, size_t size, size_t align)
+/* From what was set aside. */
+static void *scif_take_contiguous(struct device *dev, size_t size, size_t align)
 {
+#ifdef CONFIG_DMA_CMA
 	struct page *pages;
-	void *memory = NULL;
 
 	pages = cma_alloc(dev_get_cma_area(dev), size >> PAGE_SHIFT,
 			  get_order(align), true);
 	if (pages)
-		memory = page_address(pages);
+		return page_address(pages);
+#endif
+	return NULL;
+}
+
+/* Both are powers of two, and at least a page. */
+void *scif_helper_alloc_contiguous(struct device *dev, size_t size, size_t align)
+{
+	void *memory = scif_take_contiguous(dev, size, align);
+
 	if (!memory && align <= size)
 		memory = alloc_pages_exact(size, GFP_KERNEL | __GFP_NOWARN);
 	if (!memory)
@@ -186,9 +198,12 @@ void *scif_helper_alloc_contiguous(struct device *dev, size_t size, size_t align
 
 void scif_helper_free_contiguous(struct device *dev, void *memory, size_t size)
 {
-	if (!cma_release(dev_get_cma_area(dev), virt_to_page(memory),
-			 size >> PAGE_SHIFT))
-		free_pages_exact(memory, size);
+#ifdef CONFIG_DMA_CMA
+	if (cma_release(dev_get_cma_area(dev), virt_to_page(memory),
+			size >> PAGE_SHIFT))
+		return;
+#endif
+	free_pages_exact(memory, size);
 }
 
 /*

@@ -373,12 +373,13 @@ pub(crate) struct EngineRoute {
     /// The peer's address at which the view begins.
     base: u64,
     /// Where there is something that can always be read, as the engine names it.
-    readable: Option<u64>,
+    readable: u64,
 }
 
 impl EngineRoute {
     /// The view of `size` bytes at `physical`, where the peer's memory from `base` on appears, in which
     /// `readable` is the peer's address of something that can be read as long as there is the route. May sleep.
+    /// EFAULT, EINVAL if the engine can't read there.
     pub(crate) fn new(
         engine: &Arc<Engine>,
         (physical, size): (u64, usize),
@@ -388,20 +389,24 @@ impl EngineRoute {
             mapping: engine.channel.map_peer(physical, size)?,
             engine: engine.clone(),
             base,
-            readable: None,
+            readable: 0,
         };
-        this.readable = this.address(readable, BLANK as u64);
-        Ok(this)
+        this.readable = this.address(readable, BLANK as u64).ok_or(EFAULT)?;
+        let blank = engine.blank.bus_address();
+        match engine.channel.is_aligned(blank, this.readable, BLANK) {
+            true => Ok(this),
+            false => Err(EINVAL),
+        }
     }
 
     /// The read that ends when what this engine has written before has arrived; what is read is of no use to
     /// anybody. Any context.
-    pub(crate) fn arrival(&self) -> Result<Segment> {
-        Ok(Segment {
+    pub(crate) fn arrival(&self) -> Segment {
+        Segment {
             destination: self.engine.blank.bus_address(),
-            source: self.readable.ok_or(EFAULT)?,
+            source: self.readable,
             len: BLANK as u64,
-        })
+        }
     }
 
     /// The peer's `address` as the engine must name it; none if it does not reach all `len` bytes.

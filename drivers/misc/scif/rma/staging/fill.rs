@@ -211,7 +211,7 @@ impl Fill {
         }
         // Who is told of them, by whatever way, finds them there.
         let announced = CopyFlags::interrupt_if(true);
-        self.submit_one(batch, route.arrival()?, announced)
+        self.submit_one(batch, route.arrival(), announced)
     }
 
     /// `len` bytes, all of which have been copied before anything else is.

@@ -75,6 +75,9 @@ use kernel::{
     },
 };
 
+/// How often the slots are looked at before others have their turn.
+const ROUNDS: u32 = 256;
+
 /// How many slots were emptied, and of how many the peer knows that.
 struct Emptied {
     slots: u64,
@@ -212,27 +215,36 @@ impl Inbox {
         coming.is_ok_and(|coming| coming >= self.next.load(Relaxed))
     }
 
-    /// Empties slots as long as some are filled, and until it sleeps. May sleep.
-    fn empty_all(&self) -> Result {
+    /// Empties slots as long as some are filled, and until it sleeps; or for a while, and goes on soon: who waits for
+    /// what is queued does not wait for the peer. May sleep.
+    fn empty_all(self: &Arc<Self>) -> Result {
         let Some(credits) = self.credits.copy() else {
             return Ok(());
         };
         if let Some(wait) = self.emptied.lock().asleep.take() {
             self.awake.slept(wait);
         }
-        loop {
+        for _ in 0..ROUNDS {
             self.empty(credits)?;
             if self.peer.has_failed() {
                 return Ok(());
             }
-            let goes_on = self
-                .awake
-                .stay_awake(|| self.has_next() || self.peer.is_over());
-            let Err(wait) = goes_on else { continue };
-            if self.fall_asleep(credits, wait)? {
-                return Ok(());
+            let goes_on = || self.has_header() || self.peer.is_over();
+            if let Err(wait) = self.awake.stay_awake(goes_on) {
+                if self.fall_asleep(credits, wait)? {
+                    return Ok(());
+                }
             }
+            current::reschedule();
         }
+        self.schedule();
+        Ok(())
+    }
+
+    /// Whether the next slot is filled. One that seems to be, and has no header, is not: its writer rings when it has.
+    fn has_header(&self) -> bool {
+        let header = self.read_header(self.next.load(Relaxed));
+        header.is_ok_and(|header| header.is_some())
     }
 
     /// Says to the peer that it has to ring. Whether that is so: what it has filled before it could see that is
@@ -242,8 +254,11 @@ impl Inbox {
         emptied.sleeps += 1;
         let place = self.peer.path().reach(credits + SLEEPS as u64, 8)?;
         place.write_u64(0, emptied.sleeps)?;
+        // As described in `logic/staging.rs`.
+        barrier::mb(barrier::Full);
         place.read_u32(0)?;
-        if self.has_next() {
+        barrier::mb(barrier::Full);
+        if self.has_header() {
             self.awake.slept(wait);
             return Ok(false);
         }
@@ -251,10 +266,13 @@ impl Inbox {
         Ok(true)
     }
 
-    /// Empties all slots that are filled. May sleep.
+    /// Empties slots that are filled, each at most once. May sleep.
     fn empty(&self, credits: u64) -> Result {
         let mut emptied = self.emptied.lock();
-        while let Some(header) = self.read_header(emptied.slots + 1)? {
+        for _ in 0..self.geometry.slots() {
+            let Some(header) = self.read_header(emptied.slots + 1)? else {
+                break;
+            };
             if self.deliver(&header).is_err() {
                 let at = self.geometry.verdict(header.sequence) as u64;
                 let verdict = self.peer.path().reach(credits + at, 8)?;

@@ -270,8 +270,7 @@ impl Outbox {
             };
             let data = stretch.local.part(stretch.local_offset + done, len);
             let parts = Parts::new(first, len, self.geometry);
-            let filled = self.fill(staged, route, parts, data);
-            filled.inspect_err(|_| parts.for_each(|part| self.void(part.header.sequence)))?;
+            self.fill(staged, route, parts, data)?;
             done += len;
             current::reschedule();
         }
@@ -291,7 +290,23 @@ impl Outbox {
         };
         match route.filter(can_copy) {
             Some(route) => self.fill_by_engine(staged, route, parts, data),
-            None => { parts }.try_for_each(|part| self.fill_by_processor(&part, &data)),
+            None => self.fill_all_by_processor(parts, &data),
+        }
+    }
+
+    fn fill_all_by_processor(&self, mut parts: Parts, from: &LocalPiece) -> Result {
+        while let Some(part) = parts.next() {
+            self.fill_by_processor(&part, from).inspect_err(|_| {
+                self.void(part.header.sequence);
+                self.void_all(parts);
+            })?;
+        }
+        Ok(())
+    }
+
+    fn void_all(&self, parts: Parts) {
+        for part in parts {
+            self.void(part.header.sequence);
         }
     }
 
@@ -332,7 +347,10 @@ impl Outbox {
         let last = parts.last().map_or(0, |part| part.header.sequence);
         let woken = self.wake_peer_early(last);
         let started = woken.and_then(|()| Fill::start(self.clone(), staged, route, contents));
-        started.inspect_err(|_| self.note_left_alone(parts))
+        started.inspect_err(|_| {
+            self.void_all(parts);
+            self.note_left_alone(parts);
+        })
     }
 
     fn fill_by_processor(&self, part: &Part, from: &LocalPiece) -> Result {
@@ -375,7 +393,7 @@ impl Slots for Outbox {
     fn filled(self: ArcBorrow<'_, Self>, parts: Parts) {
         let this: Arc<Self> = self.into();
         this.note_left_alone(parts);
-        this.note_ready(this.bits(parts));
+        this.note_ready(parts.map(|part| part.header.sequence));
     }
 
     fn unfilled(self: ArcBorrow<'_, Self>, parts: Parts) {

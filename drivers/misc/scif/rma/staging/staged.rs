@@ -54,6 +54,7 @@ pub(in crate::rma) struct Staged {
     reported: Atomic<bool>,
     /// Slots that were not emptied, and who may still fill some.
     pending: Atomic<u32>,
+    last: Atomic<u64>,
     outcome: Outcome,
     #[pin]
     kept: SpinLock<Option<Arc<Kept>>>,
@@ -138,6 +139,7 @@ impl Staged {
                 reported: Atomic::new(false),
                 // Who fills.
                 pending: Atomic::new(1),
+                last: Atomic::new(0),
                 outcome: Outcome::new(),
                 kept <- new_spinlock!(Some(kept), "Staged::kept"),
             }),
@@ -150,9 +152,15 @@ impl Staged {
         self.reported.load(Relaxed)
     }
 
-    /// A slot of it is about to be filled. Any context.
-    pub(super) fn add_slot(&self) {
+    /// A slot of it is about to be filled. Any context; one after the other.
+    pub(super) fn add_slot(&self, sequence: u64) {
         self.pending.add(1, Relaxed);
+        self.last.store(sequence, Relaxed);
+    }
+
+    /// The number of its last slot until now; 0 if it has none. Any context.
+    pub(super) fn last_slot(&self) -> u64 {
+        self.last.load(Relaxed)
     }
 
     /// Whether somebody waits for its end, as its channel is being closed. Any context.

@@ -208,12 +208,13 @@ impl Path for NtbPath {
     }
 
     fn ring(&self, number: u32) {
-        // The doorbell's interrupt is a write of its own, by the bridge on the other side, and no rule of the bus
-        // keeps it behind what this processor has stored: the answer to a load does.
-        barrier::mb(barrier::Full);
-        let _ = self.aperture.read_u32(self.control);
-        barrier::mb(barrier::Full);
+        // With the lock, so that the device stays.
         if let Some(device) = &*self.device.lock() {
+            // The doorbell's interrupt is a write of its own, by the bridge on the other side, and no rule of the bus
+            // keeps it behind what this processor has stored: the answer to a load does.
+            barrier::mb(barrier::Full);
+            let _ = self.aperture.read_u32(self.control);
+            barrier::mb(barrier::Full);
             // The device refuses bits that it does not have; those on the wire were checked when
             // they came.
             let _ = device.peer_db_set(doorbell::bit(number));

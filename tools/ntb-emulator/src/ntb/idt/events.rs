@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What happens to the ports and partitions of a switch, and which partitions are told.
 
-use super::identity::PARTITIONS;
 use super::map::EVENTS;
 use super::map::Event;
+use super::map::PARTITIONS;
 
 /// The events of a switch.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 //! What a function is, which port and partition it has, and how its BARs are set up.
 
 use super::map::BARS as ALL_BARS;
+use super::map::PORTS;
 use super::map::SPACE;
 use crate::ntb::window::BARS;
 use crate::ntb::window::WINDOWS;
@@ -18,11 +19,6 @@ const DEVICE: u16 = 0x808f;
 /// A bridge that is none of the usual ones.
 const CLASS: u32 = 0x06_80_00;
 const REVISION: u8 = 2;
-
-/// The port of each end.
-pub(super) const PORTS: [u64; 2] = [0, 2];
-/// The partition of each end.
-pub(super) const PARTITIONS: [u64; 2] = [0, 1];
 
 /// Where the capabilities are.
 const CAPABILITIES: Capabilities = Capabilities {

@@ -4,9 +4,10 @@
 //!
 //! All have 32 bits.
 
-use super::identity::PARTITIONS;
-use super::identity::PORTS;
-
+/// The port of each end.
+pub(super) const PORTS: [u64; 2] = [0, 2];
+/// The partition of each end.
+pub(super) const PARTITIONS: [u64; 2] = [0, 1];
 /// How many message registers a function has.
 pub(super) const MESSAGES: usize = 4;
 /// How many BARs a function has.

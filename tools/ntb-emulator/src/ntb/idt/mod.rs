@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! switch               both functions, and what they share
+//! bridge               that, as the rest of the emulator sees it
 //! block                the registers while a guest accesses them
 //! identity             what a function is, and how its BARs are set up
 //! map                  where registers are: a function's, and the switch's
@@ -26,6 +27,7 @@
 //!   does.
 
 mod block;
+mod bridge;
 mod events;
 mod function;
 mod identity;

@@ -1,26 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A switch: the functions of both ends, and what they share.
 
-use super::block::Block;
 use super::events::Events;
-use super::function::COMPLETIONS;
 use super::function::Function;
 use super::identity;
-use super::identity::PARTITIONS;
-use super::identity::PORTS;
 use super::map::Event;
 use super::map::MESSAGES;
-use super::map::Register;
-use super::map::SPACE;
-use crate::interrupt::Interrupts;
-use crate::mmio;
-use crate::ntb::bridge::Bridge;
-use crate::ntb::line::Ends;
+use super::map::PARTITIONS;
 use crate::ntb::line::Line;
-use crate::ntb::window::BARS;
 use crate::ntb::window::WINDOWS;
 use crate::ntb::window::Window;
-use crate::pci::ConfigSpace;
 
 /// SWPORTxSTS: the link of the port is up.
 const PORT_UP: u32 = 1 << 4;
@@ -58,7 +47,7 @@ pub(in crate::ntb) struct Switch {
     /// Whose requests pass.
     entries: [u32; ENTRIES],
     /// Which ports the events know to be up.
-    ports: [bool; 2],
+    pub(super) ports: [bool; 2],
 }
 
 impl Switch {
@@ -104,14 +93,14 @@ impl Switch {
     }
 
     /// Whether an entry of the mapping table lets requests of that end pass.
-    fn passes(&self, end: usize) -> bool {
+    pub(super) fn passes(&self, end: usize) -> bool {
         let of_end = |entry| field(entry, ENTRY_PARTITION) == PARTITIONS[end];
         self.entries
             .iter()
             .any(|&entry| entry & ENTRY_VALID != 0 && of_end(entry))
     }
 
-    fn happens(&mut self, event: Event, number: u64) {
+    pub(super) fn happens(&mut self, event: Event, number: u64) {
         let told = self.events.happens(event, number);
         for (function, told) in self.functions.iter_mut().zip(told) {
             if told {
@@ -159,88 +148,13 @@ impl Switch {
             self.functions[end].not_delivered(index);
         }
     }
-}
 
-impl Bridge for Switch {
-    fn size(&self) -> u64 {
-        SPACE
-    }
-
-    fn interrupts(&self) -> Interrupts {
-        Interrupts::msi()
-    }
-
-    fn config_space(&self, end: usize, windows: &[Window; WINDOWS]) -> ConfigSpace {
-        identity::config_space(end, windows)
-    }
-
-    /// Configuration space and BAR 0 are the same.
-    fn config_read(&mut self, line: &mut Line<'_>, end: usize, offset: u64, data: &mut [u8]) {
-        self.read(line, end, offset, data);
-    }
-
-    fn config_write(&mut self, line: &mut Line<'_>, end: usize, offset: u64, data: &[u8]) {
-        match Register::at(offset) {
-            Some(Register::Config(_)) => line.state.ends[end].config.write(offset, data),
-            _ => self.write(line, end, offset, data),
-        }
-    }
-
-    fn read(&mut self, line: &mut Line<'_>, end: usize, offset: u64, data: &mut [u8]) {
-        mmio::read(&mut Block::new(self, line, end), offset, data);
-    }
-
-    fn write(&mut self, line: &mut Line<'_>, end: usize, offset: u64, data: &[u8]) {
-        mmio::write(&mut Block::new(self, line, end), offset, data);
-    }
-
-    /// By what ntb_hw_idt takes for an end that is up.
-    fn wants_link(&self, line: &Line<'_>, end: usize) -> bool {
-        let completions = self.functions[end].control & COMPLETIONS != 0;
-        line.config(end).is_master() && completions && self.passes(end)
-    }
-
-    fn settle(&mut self, line: &mut Line<'_>, _switched: bool) {
-        for (end, port) in PORTS.into_iter().enumerate() {
-            let up = line.is_present(end);
-            if up != self.ports[end] {
-                self.ports[end] = up;
-                let event = if up { Event::LinkUp } else { Event::LinkDown };
-                self.happens(event, port);
-            }
-        }
-        for end in 0..2 {
-            if self.functions[end].interrupts_now(self.doorbells) {
-                line.raise(end, 0);
-            }
-        }
-    }
-
-    fn arrive(&mut self, line: &mut Line<'_>, _end: usize, source: usize) {
-        if line.is_joined() {
-            self.doorbells |= 1 << (source as u32 % u32::BITS);
-        }
-    }
-
-    /// The link of its port goes down, and comes up again if its QEMU is still there. What the
-    /// switch has stays: it has not been reset.
-    fn reset(&mut self, end: usize) {
-        self.functions[end].reset();
+    /// Nobody's requests of that end pass any more.
+    pub(super) fn forget(&mut self, end: usize) {
         for entry in &mut self.entries {
             if field(*entry, ENTRY_PARTITION) == PARTITIONS[end] {
                 *entry = 0;
             }
         }
-        if self.ports[end] {
-            self.ports[end] = false;
-            self.happens(Event::LinkDown, PORTS[end]);
-        }
-    }
-
-    /// The end that has the window says so.
-    fn translation(&self, state: &Ends, end: usize, window: usize, _size: u64) -> (u64, u64) {
-        let bar = BARS[window];
-        let address = state.ends[end].config.bar_base(bar);
-        self.functions[end].translation(bar, address, PARTITIONS[1 - end])
     }
 }

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! pair                 the registers of both ends
+//! bridge               that, as the rest of the emulator sees it
 //! block                while a guest accesses them
 //! gen3   gen5          the two personalities
 //! identity             what a personality is
@@ -12,6 +13,7 @@
 //! ```
 
 mod block;
+mod bridge;
 mod gen3;
 mod gen5;
 mod identity;

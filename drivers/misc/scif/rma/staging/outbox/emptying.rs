@@ -37,29 +37,38 @@ impl Outbox {
         let state = self.state.lock();
         let next = self.bit(state.emptied + 1);
         let is_busy = (state.filling | state.unfilled) & next != 0;
-        let emptied = state.emptied;
-        drop(state);
-        !is_busy && self.credits.read_u64(0).is_ok_and(|count| count != emptied)
+        let can_be = |count| count > state.emptied && count <= state.taken;
+        !state.closed && !is_busy && self.credits.read_u64(0).is_ok_and(can_be)
+    }
+
+    /// Whether an engine fills slots of this one.
+    fn is_filling_for(&self, staged: &Arc<Staged>) -> bool {
+        let state = self.state.lock();
+        let is_its = |place: &Option<Arc<Staged>>| {
+            let place = place.as_ref();
+            place.is_some_and(|other| Arc::ptr_eq(other, staged))
+        };
+        let mut places = state.staged.iter().enumerate();
+        places.any(|(index, place)| state.filling & (1 << index) != 0 && is_its(place))
     }
 
     /// Stays awake for a moment, until a transfer has ended whose slots are all filled; if that is not enough, the peer
     /// will ring. Process context, no locks; the caller is inside the peer.
-    pub(in crate::rma::staging) fn await_end(&self, staged: &Staged) -> Result {
-        let last = self.state.lock().taken;
-        if self.is_filling() {
+    pub(in crate::rma::staging) fn await_end(&self, staged: &Arc<Staged>) -> Result {
+        if self.is_filling_for(staged) {
             // Its engine's interrupt comes anyway. Who is killed meanwhile goes on, and hears of it there.
-            let is_filled = || (!self.is_filling() || staged.result().is_some()).then_some(());
+            let is_filled = || (!self.is_filling_for(staged)).then_some(());
             let _ = self.room.wait_killable(is_filled);
         }
         let has_changed = || staged.result().is_some() || self.has_progress();
         loop {
             let waited = self.awake_for_end.stay_awake(has_changed);
             self.look();
-            if staged.result().is_some() {
+            if staged.result().is_some() || self.peer.has_failed() {
                 return Ok(());
             }
             let Err(wait) = waited else { continue };
-            self.wish_for(last)?;
+            self.wish_for(staged.last_slot())?;
             // It may have emptied them before it could see that.
             self.look();
             self.awake_for_end.slept(wait);

@@ -30,13 +30,21 @@ impl Outbox {
         let place = self.peer.path().reach(address, HEADER as u64)?;
         place.write(0, &header.encode())?;
         flush_writes();
-        self.note_ready(self.bit(header.sequence));
+        self.note_ready([header.sequence]);
         Ok(())
     }
 
     /// These slots have their headers. Any context.
-    pub(super) fn note_ready(&self, bits: u64) {
-        self.state.lock().ready |= bits;
+    pub(super) fn note_ready(&self, sequences: impl IntoIterator<Item = u64>) {
+        {
+            let mut state = self.state.lock();
+            for sequence in sequences {
+                // One that was emptied meanwhile may have been taken for something else.
+                if sequence > state.emptied {
+                    state.ready |= self.bit(sequence);
+                }
+            }
+        }
         self.wake_peer();
     }
 
@@ -98,17 +106,21 @@ impl Outbox {
     /// Does so for those that an engine could not fill.
     pub(super) fn void_unfilled(&self) {
         let (unfilled, taken) = {
-            let mut state = self.state.lock();
-            (core::mem::take(&mut state.unfilled), state.taken)
+            let state = self.state.lock();
+            (state.unfilled, state.taken)
         };
         if unfilled == 0 {
             return;
         }
+        // Those that had their headers all the same, and were emptied, are left alone.
+        let emptied = self.credits.load_acquire_u64(0).unwrap_or(0);
         let slots = u64::from(self.geometry.slots());
         for sequence in taken.saturating_sub(slots) + 1..=taken {
-            if unfilled & self.bit(sequence) != 0 {
+            if unfilled & self.bit(sequence) != 0 && sequence > emptied {
                 self.void(sequence);
             }
         }
+        // Not before: nobody takes them as long as they are there.
+        self.state.lock().unfilled &= !unfilled;
     }
 }

@@ -10,12 +10,16 @@ use super::Outbox;
 use crate::{
     logic::staging::MOST_SLOTS,
     rma::staging::staged::Staged,
-    sync::awake::Wait, //
+    sync::awake::Wait,
+    transport::outbound::flush_writes, //
 };
 use kernel::{
     prelude::*,
     rbtree::RBTreeNodeReservation,
-    sync::Arc,
+    sync::{
+        barrier,
+        Arc, //
+    },
     time::Delta, //
 };
 
@@ -147,16 +151,22 @@ impl Outbox {
     /// Says for how many empty slots this side wants to be rung. What the peer has counted before it could see
     /// that is there when this returns.
     pub(super) fn wish_for(&self, emptied: u64) -> Result {
+        let place = self.peer.path().reach(self.wish_address(), 8)?;
         {
             let mut state = self.state.lock();
             if state.wished >= emptied {
                 return Ok(());
             }
             state.wished = emptied;
+            // Under the lock, so that a smaller one never replaces it.
+            place.write_u64(0, emptied)?;
+            flush_writes();
         }
-        let place = self.peer.path().reach(self.wish_address(), 8)?;
-        place.write_u64(0, emptied)?;
-        place.read_u32(0).map(|_| ())
+        // As described in `logic/staging.rs`.
+        barrier::mb(barrier::Full);
+        place.read_u32(0)?;
+        barrier::mb(barrier::Full);
+        Ok(())
     }
 
     fn queue_up(&self) -> Result<Ticket<'_>> {
@@ -179,7 +189,7 @@ impl Outbox {
 
     fn try_take(&self, ticket: u64, staged: &Arc<Staged>, most: u64) -> Option<Result<Taken>> {
         let mut state = self.state.lock();
-        if state.closed {
+        if state.closed || self.peer.has_failed() {
             return Some(Err(ENODEV));
         }
         let slots = u64::from(self.geometry.slots());
@@ -196,7 +206,7 @@ impl Outbox {
             bits |= self.bit(sequence);
             let index = self.geometry.index(sequence) % MOST_SLOTS;
             if let Some(place) = state.staged.get_mut(index) {
-                staged.add_slot();
+                staged.add_slot(sequence);
                 // It was emptied, or never used.
                 *place = Some(staged.clone());
             }
