@@ -77,11 +77,4 @@ pub const TESTS: &[Test] = &[
     )
     .seconds(300)
     .releases_engine(),
-    Test::new(
-        "scif_order::bounce_2_root",
-        bounce(2, WeakOrderEngines::Root),
-        staged,
-    )
-    .seconds(300)
-    .releases_engine(),
 ];
