@@ -67,9 +67,9 @@ impl Pool {
     /// a page. `ENOMEM` also where there is no such piece. May sleep, and for long.
     pub(crate) fn new(device: &ARef<Device>, size: usize, align: usize) -> Result<Arc<Self>> {
         let memory = Contiguous::new(device, size, align)?;
+        let (phys, both) = (memory.phys(), DataDirection::Bidirectional);
         // SAFETY: The memory is freed after it was unmapped; what a device does with it is expected.
-        let run =
-            unsafe { MappedRun::new(device, memory.phys(), size, DataDirection::Bidirectional) }?;
+        let run = unsafe { MappedRun::new(device, phys, size, both) }?;
         Arc::pin_init(
             pin_init!(Self {
                 run,
