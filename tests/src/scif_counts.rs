@@ -141,7 +141,8 @@ fn messages(lab: &Lab) -> Result<()> {
     )
 }
 
-/// Copies by CPU and by the engine, each way; a descriptor for each page.
+/// Copies by CPU and by the engine, each way; a descriptor for each page, and one that makes sure that what was written
+/// has arrived.
 fn transfers(lab: &Lab) -> Result<()> {
     let none = |arguments| Most {
         arguments,
@@ -160,15 +161,15 @@ fn transfers(lab: &Lab) -> Result<()> {
     scif::all_by_engine(lab, || {
         let by_engine = [
             Most {
-                descriptors: 1.0,
+                descriptors: 2.0,
                 ..none(&["write-lat", "1", "--sizes", "64", "--dma"])
             },
             Most {
-                descriptors: 17.0,
+                descriptors: 18.0,
                 ..none(&["write-lat", "1", "--sizes", "64K", "--dma"])
             },
             Most {
-                descriptors: 17.0,
+                descriptors: 18.0,
                 ..none(&["write-bw", "1", "--sizes", "64K", "--dma"])
             },
             Most {
