@@ -21,10 +21,7 @@ use crate::{
 use kernel::{
     new_spinlock,
     prelude::*,
-    sync::{
-        barrier,
-        SpinLock, //
-    },
+    sync::SpinLock,
 };
 
 /// See the head of this file.
@@ -79,10 +76,7 @@ impl Wish {
     /// Under `turn`: as [`WishState::replace`].
     fn replace(&self, theirs: &Reached<'_>, value: u32) -> Result<Option<u32>> {
         theirs.write_u32(self.word, value)?;
-        // The store leaves before the load, which brings what the peer has stored before.
-        barrier::mb(barrier::Full);
-        theirs.read_u32(self.word)?;
-        barrier::mb(barrier::Full);
+        theirs.read_back(self.word)?;
         Ok(self.state.replace(value))
     }
 

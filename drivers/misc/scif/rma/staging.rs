@@ -127,8 +127,8 @@ impl Staging {
     }
 
     /// Writes where this node does not reach, with the memory on this side mapped for the engine of `route`, or by
-    /// CPU. Returns when all is in slots, or, if it is
-    /// synchronous, a moment later; what is asked for then ends by itself. On an error it has failed, and
+    /// CPU. Returns when all is in slots, or, if it is synchronous, a moment later; what is asked for then ends by
+    /// itself. On an error it has failed, and
     /// what was begun of it ends by itself, too; the caller reports the error, and nobody else does. May sleep:
     /// the caller is inside the peer.
     pub(super) fn write(

@@ -22,7 +22,10 @@ use crate::{
         pages::Pages, //
     },
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::barrier, //
+};
 
 /// See the head of this file.
 pub(crate) trait Outbound {
@@ -143,14 +146,18 @@ impl<'path> Reached<'path> {
         }
     }
 
-    /// Loads a 32-bit value in one access: slow across a bridge. What was stored before arrives before
-    /// it is loaded, and what the peer has stored before is there when this returns.
-    pub(crate) fn read_u32(&self, at: usize) -> Result<u32> {
+    /// Loads 32 bits, of which nobody hears: when this returns, what this processor has stored before has arrived,
+    /// and what the peer's processors had stored before that is here. A round trip across a bridge.
+    pub(crate) fn read_back(&self, at: usize) -> Result {
         self.check(at, size_of::<u32>())?;
+        // The stores leave before the load, and what is loaded later is loaded after it.
+        barrier::mb(barrier::Full);
         match self.place {
-            Place::Device(mapping, start) => mapping.read_u32(start + at),
-            Place::Ram(address) => direct_map::read_u32(address + at as u64),
-        }
+            Place::Device(mapping, start) => mapping.read_u32(start + at)?,
+            Place::Ram(address) => direct_map::read_u32(address + at as u64)?,
+        };
+        barrier::mb(barrier::Full);
+        Ok(())
     }
 
     /// Loads bytes; slow across a bridge.

@@ -255,9 +255,7 @@ impl Inbox {
         let place = self.peer.path().reach(credits + SLEEPS as u64, 8)?;
         place.write_u64(0, emptied.sleeps)?;
         // As described in `logic/staging.rs`.
-        barrier::mb(barrier::Full);
-        place.read_u32(0)?;
-        barrier::mb(barrier::Full);
+        place.read_back(0)?;
         if self.has_header() {
             self.awake.slept(wait);
             return Ok(false);
@@ -291,15 +289,14 @@ impl Inbox {
             }
             current::reschedule();
         }
-        self.report(&mut emptied, credits)?;
-        // It may have wished for what it was told of already.
-        self.answer(&mut emptied)
+        self.report(&mut emptied, credits)
     }
 
-    /// Tells the peer how many were emptied.
+    /// Tells the peer how many were emptied, and rings if it wants that.
     fn report(&self, emptied: &mut Emptied, credits: u64) -> Result {
         if emptied.slots == emptied.reported {
-            return Ok(());
+            // It may have wished for what it was told of already.
+            return self.answer(emptied);
         }
         emptied.reported = emptied.slots;
         // Who asks for much gets it in time, though not all at once.

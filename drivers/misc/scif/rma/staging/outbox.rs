@@ -232,14 +232,12 @@ impl Outbox {
         (body, tail): (u64, u64),
         (route, patience): (Option<&EngineRoute>, Patience),
     ) -> Result {
+        let mut to_come = body + tail;
         for (skip, len) in [(0, body), (body, tail)] {
-            let mut left = len;
-            let is_end = skip + len == body + tail;
             sides
                 .for_each_stretch(skip, len, |stretch| {
-                    left = left.saturating_sub(stretch.len);
-                    let is_last = is_end && left == 0;
-                    self.put_stretch(staged, &stretch, is_last, (route, patience))
+                    to_come -= stretch.len;
+                    self.put_stretch(staged, &stretch, to_come == 0, (route, patience))
                 })
                 // What was begun ends: for its last slot the peer was not asked to ring.
                 .inspect_err(|_| self.wish_for_all())?;

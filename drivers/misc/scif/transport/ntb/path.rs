@@ -51,12 +51,14 @@ use kernel::{
     new_spinlock_irq,
     prelude::*,
     sync::{
-        barrier,
         Arc,
         ArcBorrow,
         SpinLockIrq, //
     },
 };
+
+/// Bytes of the peer's control block that are read back.
+const CONTROL_READ: u64 = size_of::<u32>() as u64;
 
 /// Who ends the session.
 pub(super) trait Owner: Send + Sync {
@@ -78,7 +80,7 @@ pub(super) struct NtbPath {
     /// The peer's bus address at which the aperture begins.
     base: u64,
     /// Where its control block begins in the aperture, which can always be read.
-    control: usize,
+    control: u64,
     mode: Mode,
     doorbells: u64,
     /// The device whose doorbells reach the peer; none once the session is over.
@@ -101,8 +103,8 @@ impl NtbPath {
         let len = size.min(hello.aperture_len);
         let aperture = IoMapping::write_combined(physical, len)?;
         let control = hello.control.checked_sub(hello.aperture_base);
-        let control = usize::try_from(control.ok_or(EINVAL)?)?;
-        aperture.read_u32(control)?;
+        let control = control.ok_or(EINVAL)?;
+        Reached::in_device(&aperture, control, CONTROL_READ)?.read_back(0)?;
         let mut routes = KVec::new();
         engines.for_each_working(|engine| {
             let route = EngineRoute::new(
@@ -212,9 +214,8 @@ impl Path for NtbPath {
         if let Some(device) = &*self.device.lock() {
             // The doorbell's interrupt is a write of its own, by the bridge on the other side, and no rule of the bus
             // keeps it behind what this processor has stored: the answer to a load does.
-            barrier::mb(barrier::Full);
-            let _ = self.aperture.read_u32(self.control);
-            barrier::mb(barrier::Full);
+            let control = Reached::in_device(&self.aperture, self.control, CONTROL_READ);
+            let _ = control.and_then(|control| control.read_back(0));
             // The device refuses bits that it does not have; those on the wire were checked when
             // they came.
             let _ = device.peer_db_set(doorbell::bit(number));

@@ -6,7 +6,10 @@
 //! fills some, whose interrupt wakes him anyway; then he stays awake for a moment and looks at what the peer counts;
 //! then he says for how many empty slots he wants to be rung, and sleeps.
 
-use super::Outbox;
+use super::{
+    Outbox,
+    State, //
+};
 use crate::{
     logic::staging::MOST_SLOTS,
     rma::staging::staged::Staged,
@@ -16,10 +19,7 @@ use crate::{
 use kernel::{
     prelude::*,
     rbtree::RBTreeNodeReservation,
-    sync::{
-        barrier,
-        Arc, //
-    },
+    sync::Arc,
     time::Delta, //
 };
 
@@ -57,6 +57,12 @@ impl Drop for Ticket<'_> {
     }
 }
 
+impl State {
+    fn is_first(&self, ticket: u64) -> bool {
+        self.queue.keys().next() == Some(&ticket)
+    }
+}
+
 impl Outbox {
     /// Takes the next slots, when it is the caller's turn and there is one: up to `most`, and no more than half of
     /// all. May sleep.
@@ -72,7 +78,7 @@ impl Outbox {
             if let Some(taken) = self.try_take(ticket.number, staged, most) {
                 break taken;
             }
-            if self.is_first(ticket.number) && slept.is_none() && !self.is_filling() {
+            if slept.is_none() && self.may_stay_awake(ticket.number) {
                 match self.awake.stay_awake(|| self.has_progress()) {
                     Ok(()) => {
                         self.look();
@@ -92,8 +98,10 @@ impl Outbox {
 
     /// Until something has changed that may be of use to this one; `was_awake` if he has looked for a moment.
     fn sleep(&self, ticket: u64, staged: &Staged, patience: Patience, was_awake: bool) -> Result {
-        if self.is_first(ticket) && was_awake {
-            self.wish_for_room()?;
+        // Who was awake is the first one, and stays that.
+        if was_awake {
+            let wanted = self.wanted(self.state.lock().taken);
+            self.wish_for(wanted)?;
             if self.has_progress() {
                 self.look();
                 return Ok(());
@@ -101,7 +109,7 @@ impl Outbox {
         }
         let has_changed = || {
             let state = self.state.lock();
-            let is_first = state.queue.keys().next() == Some(&ticket);
+            let is_first = state.is_first(ticket);
             let is_free = state.taken - state.emptied < self.geometry.slots().into();
             let is_unsaid = match was_awake {
                 // Others may have taken slots since.
@@ -123,20 +131,16 @@ impl Outbox {
         }
     }
 
-    /// Whether an engine fills slots. Any context.
-    pub(super) fn is_filling(&self) -> bool {
-        self.state.lock().filling != 0
+    /// Whether it is this one's turn, and no engine fills slots.
+    fn may_stay_awake(&self, ticket: u64) -> bool {
+        let state = self.state.lock();
+        state.is_first(ticket) && state.filling == 0
     }
 
     /// For how many empty slots the first in the queue wants to be rung when none is free, and so many are taken.
     fn wanted(&self, taken: u64) -> u64 {
         let slots = u64::from(self.geometry.slots());
         (taken + (slots / 2).max(1)).saturating_sub(slots)
-    }
-
-    fn wish_for_room(&self) -> Result {
-        let wanted = self.wanted(self.state.lock().taken);
-        self.wish_for(wanted)
     }
 
     /// Wants to be rung when all slots that are taken now are empty.
@@ -163,9 +167,7 @@ impl Outbox {
             flush_writes();
         }
         // As described in `logic/staging.rs`.
-        barrier::mb(barrier::Full);
-        place.read_u32(0)?;
-        barrier::mb(barrier::Full);
+        place.read_back(0)?;
         Ok(())
     }
 
@@ -183,10 +185,6 @@ impl Outbox {
         })
     }
 
-    fn is_first(&self, ticket: u64) -> bool {
-        self.state.lock().queue.keys().next() == Some(&ticket)
-    }
-
     fn try_take(&self, ticket: u64, staged: &Arc<Staged>, most: u64) -> Option<Result<Taken>> {
         let mut state = self.state.lock();
         if state.closed || self.peer.has_failed() {
@@ -194,7 +192,7 @@ impl Outbox {
         }
         let slots = u64::from(self.geometry.slots());
         let free = slots.saturating_sub(state.taken - state.emptied);
-        if state.queue.keys().next() != Some(&ticket) || free == 0 {
+        if !state.is_first(ticket) || free == 0 {
             return None;
         }
         let taken = Taken {
