@@ -21,7 +21,7 @@ use crate::{
 use kernel::{
     new_spinlock,
     prelude::*,
-    sync::SpinLock,
+    sync::SpinLock, //
 };
 
 /// See the head of this file.
