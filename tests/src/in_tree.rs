@@ -16,6 +16,7 @@ use crate::harness::STAR;
 use crate::harness::Test;
 use crate::ntb_client::Loaded;
 use crate::ntb_client::Tool;
+use crate::ntb_client::check_link;
 use crate::ntb_client::enable_links;
 use crate::ntb_client::ntb_device;
 
@@ -70,23 +71,7 @@ pub fn pingpong(lab: &Lab) -> Result<()> {
 fn link(lab: &Lab) -> Result<()> {
     let loaded = Loaded::new(lab, "ntb_tool", "")?;
     let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
-    ensure!(a.number("port")? == 0 && a.number("peer0/port")? == 1);
-    ensure!(b.number("port")? == 1 && b.number("peer0/port")? == 0);
-    enable_links(&[&a, &b])?;
-    let is_up = || -> Result<bool> { Ok(lab.emulator_state()?.links[0].up) };
-    ensure!(is_up()?);
-    b.write("link", "N")?;
-    a.write("peer0/link_event", "N")?;
-    ensure!(!is_up()?);
-    b.write("link", "Y")?;
-    a.write("peer0/link_event", "Y")?;
-    // And the cable.
-    lab.set_link(0, 1, false)?;
-    a.write("peer0/link_event", "N")?;
-    b.write("peer0/link_event", "N")?;
-    lab.set_link(0, 1, true)?;
-    a.write("peer0/link_event", "Y")?;
-    b.write("peer0/link_event", "Y")?;
+    check_link(lab, [&a, &b], [0, 1])?;
     ensure!(lab.set_link(0, 5, true).is_err());
     a.write("link", "N")?;
     b.write("link", "N")?;

@@ -20,6 +20,7 @@ use crate::harness::Test;
 use crate::in_tree;
 use crate::ntb_client::Loaded;
 use crate::ntb_client::Tool;
+use crate::ntb_client::check_link;
 use crate::ntb_client::enable_links;
 use crate::ntb_client::ntb_device;
 
@@ -73,22 +74,7 @@ fn interrupted(lab: &Lab, node: usize, expected: u64) -> Result<()> {
 fn link(lab: &Lab) -> Result<()> {
     let loaded = Loaded::new(lab, "ntb_tool", "")?;
     let (a, b) = (Tool::new(lab, 0, 0), Tool::new(lab, 1, 0));
-    ensure!(a.number("port")? == 0 && a.number("peer0/port")? == 2);
-    ensure!(b.number("port")? == 2 && b.number("peer0/port")? == 0);
-    enable_links(&[&a, &b])?;
-    let is_up = || -> Result<bool> { Ok(lab.emulator_state()?.links[0].up) };
-    ensure!(is_up()?);
-    b.write("link", "N")?;
-    a.write("peer0/link_event", "N")?;
-    ensure!(!is_up()?);
-    b.write("link", "Y")?;
-    a.write("peer0/link_event", "Y")?;
-    lab.set_link(0, 1, false)?;
-    a.write("peer0/link_event", "N")?;
-    b.write("peer0/link_event", "N")?;
-    lab.set_link(0, 1, true)?;
-    a.write("peer0/link_event", "Y")?;
-    b.write("peer0/link_event", "Y")?;
+    check_link(lab, [&a, &b], [0, 2])?;
     loaded.unload()
 }
 

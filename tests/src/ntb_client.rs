@@ -3,6 +3,7 @@
 
 use anyhow::Context;
 use anyhow::Result;
+use anyhow::ensure;
 use lab::Lab;
 use lab::Node;
 
@@ -111,4 +112,24 @@ pub fn enable_links(tools: &[&Tool<'_>]) -> Result<()> {
         tool.write("peer0/link_event", "Y")?;
     }
     Ok(())
+}
+
+/// Both ends know their `ports`, and the link follows what both want, and the cable. It is up afterwards.
+pub fn check_link(lab: &Lab, [a, b]: [&Tool<'_>; 2], ports: [u64; 2]) -> Result<()> {
+    ensure!(a.number("port")? == ports[0] && a.number("peer0/port")? == ports[1]);
+    ensure!(b.number("port")? == ports[1] && b.number("peer0/port")? == ports[0]);
+    enable_links(&[a, b])?;
+    let is_up = || -> Result<bool> { Ok(lab.emulator_state()?.links[0].up) };
+    ensure!(is_up()?);
+    b.write("link", "N")?;
+    a.write("peer0/link_event", "N")?;
+    ensure!(!is_up()?);
+    b.write("link", "Y")?;
+    a.write("peer0/link_event", "Y")?;
+    lab.set_link(0, 1, false)?;
+    a.write("peer0/link_event", "N")?;
+    b.write("peer0/link_event", "N")?;
+    lab.set_link(0, 1, true)?;
+    a.write("peer0/link_event", "Y")?;
+    b.write("peer0/link_event", "Y")
 }

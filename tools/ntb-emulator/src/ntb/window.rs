@@ -13,6 +13,7 @@ use crate::config::Personality;
 use crate::config::TRAPPED_WINDOW_SIZE;
 use crate::config::Windows;
 use crate::guest_memory::Pin;
+use crate::pci::Bar;
 use crate::ram::Ram;
 
 /// The number of memory windows.
@@ -20,6 +21,21 @@ pub const WINDOWS: usize = 2;
 
 /// The BAR of each window.
 pub const BARS: [usize; WINDOWS] = [2, 4];
+
+/// The BARs of a function: its registers, so many bytes, and the windows.
+pub fn bars(registers: u64, windows: &[Window; WINDOWS]) -> Vec<Bar> {
+    let registers = Bar {
+        index: 0,
+        size: registers,
+        prefetchable: false,
+    };
+    let windows = windows.iter().zip(BARS).map(|(window, index)| Bar {
+        index,
+        size: window.size,
+        prefetchable: true,
+    });
+    std::iter::once(registers).chain(windows).collect()
+}
 
 /// A memory window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

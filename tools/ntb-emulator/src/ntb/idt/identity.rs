@@ -7,8 +7,8 @@ use super::map::SPACE;
 use crate::ntb::window::BARS;
 use crate::ntb::window::WINDOWS;
 use crate::ntb::window::Window;
+use crate::ntb::window::bars;
 use crate::pci;
-use crate::pci::Bar;
 use crate::pci::Capabilities;
 use crate::pci::ConfigSpace;
 use crate::pci::Signalling;
@@ -41,22 +41,12 @@ const SETUP_SIZE: u32 = 4;
 
 /// The configuration space of an end with those windows.
 pub(super) fn config_space(end: usize, windows: &[Window; WINDOWS]) -> ConfigSpace {
-    let mut bars = vec![Bar {
-        index: 0,
-        size: SPACE,
-        prefetchable: false,
-    }];
-    bars.extend(windows.iter().zip(BARS).map(|(window, index)| Bar {
-        index,
-        size: window.size,
-        prefetchable: true,
-    }));
     let mut config = ConfigSpace::new(&pci::Identity {
         vendor: IDT,
         device: DEVICE,
         class: CLASS,
         revision: REVISION,
-        bars,
+        bars: bars(SPACE, windows),
         signalling: Signalling::Msi,
         capabilities: CAPABILITIES,
     });

@@ -8,11 +8,10 @@ use super::register_map::RegisterMap;
 use super::registers::LINK_ACTIVE;
 use super::registers::LinkSwitch;
 use super::registers::VECTORS;
-use crate::ntb::window::BARS;
 use crate::ntb::window::WINDOWS;
 use crate::ntb::window::Window;
+use crate::ntb::window::bars;
 use crate::pci;
-use crate::pci::Bar;
 use crate::pci::Capabilities;
 use crate::pci::ConfigSpace;
 use crate::pci::Signalling;
@@ -54,22 +53,12 @@ impl Identity {
 
     /// The configuration space of an end with those windows.
     pub fn config_space(&self, end: usize, windows: &[Window; WINDOWS]) -> ConfigSpace {
-        let mut bars = vec![Bar {
-            index: 0,
-            size: REGISTERS_SIZE,
-            prefetchable: false,
-        }];
-        bars.extend(windows.iter().zip(BARS).map(|(window, index)| Bar {
-            index,
-            size: window.size,
-            prefetchable: true,
-        }));
         let mut config = ConfigSpace::new(&pci::Identity {
             vendor: INTEL,
             device: self.device,
             class: CLASS,
             revision: REVISION,
-            bars,
+            bars: bars(REGISTERS_SIZE, windows),
             signalling: Signalling::Msix {
                 vectors: VECTORS as u16,
                 table: self.msix_table,
