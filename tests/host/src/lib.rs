@@ -37,6 +37,7 @@ mod logic {
     pub(crate) mod bell;
     pub(crate) mod control_geometry;
     pub(crate) mod crossover;
+    pub(crate) mod doorbell_register;
     pub(crate) mod envelope;
     pub(crate) mod extents;
     pub(crate) mod gate;
@@ -45,6 +46,7 @@ mod logic {
     pub(crate) mod longest_segment;
     pub(crate) mod marks;
     pub(crate) mod messages;
+    pub(crate) mod parts;
     pub(crate) mod plan;
     pub(crate) mod ports;
     pub(crate) mod pull_threshold;

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What one side rings the other one hears, and nobody else.
+
+use proptest::prelude::*;
+
+use super::config;
+use crate::logic::doorbell_register::DoorbellRegister;
+
+#[test]
+fn each_has_its_own() {
+    let register = DoorbellRegister::of_each(0x7fff);
+    assert_eq!(register.numbers(), 0x7fff);
+    assert_eq!(register.own_bits(), 0x7fff);
+    assert_eq!(register.to_peer_bits(1 << 14 | 1 << 20), 1 << 14);
+    assert_eq!(register.numbers_of(0xffff), 0x7fff);
+}
+
+#[test]
+fn two_share_one() {
+    let lower = DoorbellRegister::shared(0xffff_ffff, true);
+    let upper = DoorbellRegister::shared(0xffff_ffff, false);
+    assert_eq!(lower.numbers(), 0xffff);
+    assert_eq!((lower.own_bits(), upper.own_bits()), (0xffff, 0xffff_0000));
+    assert_eq!(lower.to_peer_bits(0b10), 0b10 << 16);
+    assert_eq!(upper.to_peer_bits(0b10), 0b10);
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn nobody_hears_himself(valid: u64, numbers: u64) {
+        let lower = DoorbellRegister::shared(valid, true);
+        let upper = DoorbellRegister::shared(valid, false);
+        prop_assert_eq!(lower.own_bits() & upper.own_bits(), 0);
+        for (here, there) in [(lower, upper), (upper, lower)] {
+            let rung = here.to_peer_bits(numbers);
+            prop_assert_eq!(rung & !valid, 0);
+            prop_assert_eq!(here.numbers_of(rung), 0);
+            prop_assert_eq!(there.numbers_of(rung), numbers & here.numbers());
+            prop_assert_eq!(there.to_own_bits(numbers), rung);
+        }
+    }
+}
