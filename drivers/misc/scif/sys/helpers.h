@@ -29,6 +29,8 @@ void *scif_helper_ntb_context(struct ntb_dev *ntb);
 struct device *scif_helper_ntb_device(struct ntb_dev *ntb);
 struct device *scif_helper_ntb_dma_device(struct ntb_dev *ntb);
 int scif_helper_ntb_port_number(struct ntb_dev *ntb);
+int scif_helper_ntb_peer_port_count(struct ntb_dev *ntb);
+int scif_helper_ntb_peer_port_number(struct ntb_dev *ntb, int peer);
 u64 scif_helper_ntb_link_is_up(struct ntb_dev *ntb);
 int scif_helper_ntb_link_enable(struct ntb_dev *ntb);
 int scif_helper_ntb_link_disable(struct ntb_dev *ntb);
@@ -44,6 +46,11 @@ int scif_helper_ntb_mw_set_trans(struct ntb_dev *ntb, int peer, int index,
 int scif_helper_ntb_mw_clear_trans(struct ntb_dev *ntb, int peer, int index);
 int scif_helper_ntb_peer_mw_get_addr(struct ntb_dev *ntb, int index,
 				     phys_addr_t *base, resource_size_t *size);
+int scif_helper_ntb_peer_mw_count(struct ntb_dev *ntb);
+int scif_helper_ntb_peer_mw_set_trans(struct ntb_dev *ntb, int peer, int index,
+				      u64 addr, resource_size_t size);
+int scif_helper_ntb_peer_mw_clear_trans(struct ntb_dev *ntb, int peer,
+					int index);
 int scif_helper_ntb_spad_count(struct ntb_dev *ntb);
 u32 scif_helper_ntb_spad_read(struct ntb_dev *ntb, int index);
 int scif_helper_ntb_peer_spad_write(struct ntb_dev *ntb, int peer, int index,
@@ -55,6 +62,16 @@ int scif_helper_ntb_db_clear(struct ntb_dev *ntb, u64 bits);
 int scif_helper_ntb_db_set_mask(struct ntb_dev *ntb, u64 bits);
 int scif_helper_ntb_db_clear_mask(struct ntb_dev *ntb, u64 bits);
 int scif_helper_ntb_peer_db_set(struct ntb_dev *ntb, u64 bits);
+int scif_helper_ntb_msg_count(struct ntb_dev *ntb);
+u64 scif_helper_ntb_msg_inbits(struct ntb_dev *ntb);
+u64 scif_helper_ntb_msg_outbits(struct ntb_dev *ntb);
+u64 scif_helper_ntb_msg_read_sts(struct ntb_dev *ntb);
+int scif_helper_ntb_msg_clear_sts(struct ntb_dev *ntb, u64 bits);
+int scif_helper_ntb_msg_set_mask(struct ntb_dev *ntb, u64 bits);
+int scif_helper_ntb_msg_clear_mask(struct ntb_dev *ntb, u64 bits);
+u32 scif_helper_ntb_msg_read(struct ntb_dev *ntb, int *peer, int index);
+int scif_helper_ntb_peer_msg_write(struct ntb_dev *ntb, int peer, int index,
+				   u32 value);
 
 /* DMA engines */
 struct dma_chan *scif_helper_dma_request_memcpy(void);

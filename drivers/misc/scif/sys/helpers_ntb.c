@@ -34,6 +34,16 @@ int scif_helper_ntb_port_number(struct ntb_dev *ntb)
 	return ntb_port_number(ntb);
 }
 
+int scif_helper_ntb_peer_port_count(struct ntb_dev *ntb)
+{
+	return ntb_peer_port_count(ntb);
+}
+
+int scif_helper_ntb_peer_port_number(struct ntb_dev *ntb, int peer)
+{
+	return ntb_peer_port_number(ntb, peer);
+}
+
 u64 scif_helper_ntb_link_is_up(struct ntb_dev *ntb)
 {
 	return ntb_link_is_up(ntb, NULL, NULL);
@@ -94,6 +104,24 @@ int scif_helper_ntb_peer_mw_get_addr(struct ntb_dev *ntb, int index,
 	return ntb_peer_mw_get_addr(ntb, index, base, size);
 }
 
+int scif_helper_ntb_peer_mw_count(struct ntb_dev *ntb)
+{
+	return ntb_peer_mw_count(ntb);
+}
+
+/* As scif_helper_ntb_mw_set_trans(), the other way round. */
+int scif_helper_ntb_peer_mw_set_trans(struct ntb_dev *ntb, int peer, int index,
+				      u64 addr, resource_size_t size)
+{
+	return ntb_peer_mw_set_trans(ntb, peer, index, addr, size);
+}
+
+int scif_helper_ntb_peer_mw_clear_trans(struct ntb_dev *ntb, int peer,
+					int index)
+{
+	return ntb_peer_mw_clear_trans(ntb, peer, index);
+}
+
 int scif_helper_ntb_spad_count(struct ntb_dev *ntb)
 {
 	return ntb_spad_count(ntb);
@@ -143,4 +171,50 @@ int scif_helper_ntb_db_clear_mask(struct ntb_dev *ntb, u64 bits)
 int scif_helper_ntb_peer_db_set(struct ntb_dev *ntb, u64 bits)
 {
 	return ntb_peer_db_set(ntb, bits);
+}
+
+int scif_helper_ntb_msg_count(struct ntb_dev *ntb)
+{
+	return ntb_msg_count(ntb);
+}
+
+u64 scif_helper_ntb_msg_inbits(struct ntb_dev *ntb)
+{
+	return ntb_msg_inbits(ntb);
+}
+
+u64 scif_helper_ntb_msg_outbits(struct ntb_dev *ntb)
+{
+	return ntb_msg_outbits(ntb);
+}
+
+u64 scif_helper_ntb_msg_read_sts(struct ntb_dev *ntb)
+{
+	return ntb_msg_read_sts(ntb);
+}
+
+int scif_helper_ntb_msg_clear_sts(struct ntb_dev *ntb, u64 bits)
+{
+	return ntb_msg_clear_sts(ntb, bits);
+}
+
+int scif_helper_ntb_msg_set_mask(struct ntb_dev *ntb, u64 bits)
+{
+	return ntb_msg_set_mask(ntb, bits);
+}
+
+int scif_helper_ntb_msg_clear_mask(struct ntb_dev *ntb, u64 bits)
+{
+	return ntb_msg_clear_mask(ntb, bits);
+}
+
+u32 scif_helper_ntb_msg_read(struct ntb_dev *ntb, int *peer, int index)
+{
+	return ntb_msg_read(ntb, peer, index);
+}
+
+int scif_helper_ntb_peer_msg_write(struct ntb_dev *ntb, int peer, int index,
+				   u32 value)
+{
+	return ntb_peer_msg_write(ntb, peer, index, value);
 }

@@ -59,6 +59,9 @@ pub(crate) trait Client: Send + Sync + Sized + 'static {
     /// Doorbells that belong to this vector have been rung. A hard interrupt; as
     /// [`Client::link_event`]. Calls for one device do not overlap.
     fn db_event(this: ArcBorrow<'_, Self>, vector: u32);
+
+    /// Messages have come. As [`Client::link_event`].
+    fn msg_event(this: ArcBorrow<'_, Self>);
 }
 
 /// A registered [`Client`]; dropping it removes the client from all devices.
@@ -118,7 +121,7 @@ impl<T: Client> RegistrationInner<T> {
     const CONTEXT_OPS: own::ntb_ctx_ops = own::ntb_ctx_ops {
         link_event: Some(Self::link_event_callback),
         db_event: Some(Self::db_event_callback),
-        msg_event: None,
+        msg_event: Some(Self::msg_event_callback),
     };
 
     /// # Safety
@@ -201,6 +204,14 @@ impl<T: Client> RegistrationInner<T> {
         // SAFETY: As in `link_event_callback`.
         let this = unsafe { ArcBorrow::from_raw(context.cast::<T>()) };
         T::db_event(this, vector.max(0) as u32);
+    }
+
+    /// # Safety
+    ///
+    /// As that of `link_event_callback`.
+    unsafe extern "C" fn msg_event_callback(context: *mut c_void) {
+        // SAFETY: As in `link_event_callback`.
+        T::msg_event(unsafe { ArcBorrow::from_raw(context.cast::<T>()) });
     }
 }
 

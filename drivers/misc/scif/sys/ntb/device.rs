@@ -102,6 +102,18 @@ impl NtbDevice {
         count(unsafe { own::scif_helper_ntb_port_number(self.as_ptr()) })
     }
 
+    /// How many peers there are.
+    pub(crate) fn peer_count(&self) -> Result<u32> {
+        // SAFETY: The device is valid.
+        count(unsafe { own::scif_helper_ntb_peer_port_count(self.as_ptr()) })
+    }
+
+    /// The number of the port of a peer.
+    pub(crate) fn peer_port_number(&self, peer: u32) -> Result<u32> {
+        // SAFETY: The device is valid.
+        count(unsafe { own::scif_helper_ntb_peer_port_number(self.as_ptr(), index(peer)?) })
+    }
+
     /// Lets the link come up.
     pub(crate) fn link_enable(&self) -> Result {
         // SAFETY: The device is valid.
@@ -201,6 +213,41 @@ impl NtbDevice {
         Ok((base, size))
     }
 
+    /// How many memory windows lead from this host to peers.
+    pub(crate) fn peer_mw_count(&self) -> Result<u32> {
+        // SAFETY: The device is valid.
+        count(unsafe { own::scif_helper_ntb_peer_mw_count(self.as_ptr()) })
+    }
+
+    /// Makes a memory window of this host lead to `size` bytes at a bus address of this peer: where it is
+    /// not [`Self::translates_inbound`].
+    pub(crate) fn set_peer_translation(
+        &self,
+        peer: u32,
+        window: u32,
+        bus: u64,
+        size: u64,
+    ) -> Result {
+        // SAFETY: The device is valid. Whose memory that is, is the concern of the peer, which has told.
+        to_result(unsafe {
+            own::scif_helper_ntb_peer_mw_set_trans(
+                self.as_ptr(),
+                index(peer)?,
+                index(window)?,
+                bus,
+                size,
+            )
+        })
+    }
+
+    /// Undoes [`NtbDevice::set_peer_translation`].
+    pub(crate) fn clear_peer_translation(&self, peer: u32, window: u32) -> Result {
+        // SAFETY: The device is valid.
+        to_result(unsafe {
+            own::scif_helper_ntb_peer_mw_clear_trans(self.as_ptr(), index(peer)?, index(window)?)
+        })
+    }
+
     /// How many scratchpad registers there are; 0 where the device has none.
     pub(crate) fn spad_count(&self) -> u32 {
         // SAFETY: The device is valid.
@@ -223,6 +270,78 @@ impl NtbDevice {
         to_result(unsafe {
             own::scif_helper_ntb_peer_spad_write(self.as_ptr(), index(peer)?, index(number)?, value)
         })
+    }
+
+    /// How many message registers there are; 0 where the device has none.
+    pub(crate) fn msg_count(&self) -> u32 {
+        // SAFETY: The device is valid.
+        count(unsafe { own::scif_helper_ntb_msg_count(self.as_ptr()) }).unwrap_or(0)
+    }
+
+    /// The bits of the status that say that a message has come, of the first register the lowest.
+    pub(crate) fn msg_inbits(&self) -> u64 {
+        // SAFETY: The device is valid.
+        unsafe { own::scif_helper_ntb_msg_inbits(self.as_ptr()) }
+    }
+
+    /// The bits of the status that say that a message of this side was not delivered, in the same order.
+    pub(crate) fn msg_outbits(&self) -> u64 {
+        // SAFETY: The device is valid.
+        unsafe { own::scif_helper_ntb_msg_outbits(self.as_ptr()) }
+    }
+
+    /// The status of all message registers.
+    pub(crate) fn msg_status(&self) -> u64 {
+        // SAFETY: The device is valid.
+        unsafe { own::scif_helper_ntb_msg_read_sts(self.as_ptr()) }
+    }
+
+    /// Clears bits of the status: registers whose bit is cleared take the next message.
+    pub(crate) fn msg_clear(&self, bits: u64) -> Result {
+        // SAFETY: The device is valid.
+        to_result(unsafe { own::scif_helper_ntb_msg_clear_sts(self.as_ptr(), bits) })
+    }
+
+    /// Keeps bits of the status from raising events. They stay set.
+    pub(crate) fn msg_set_mask(&self, bits: u64) -> Result {
+        // SAFETY: The device is valid.
+        to_result(unsafe { own::scif_helper_ntb_msg_set_mask(self.as_ptr(), bits) })
+    }
+
+    /// Lets bits of the status raise events again; those that are set do at once.
+    pub(crate) fn msg_clear_mask(&self, bits: u64) -> Result {
+        // SAFETY: The device is valid.
+        to_result(unsafe { own::scif_helper_ntb_msg_clear_mask(self.as_ptr(), bits) })
+    }
+
+    /// The message in a register, and which peer it is from, as far as the device knows.
+    pub(crate) fn msg_read(&self, number: u32) -> Result<(c_int, u32)> {
+        let mut peer = 0;
+        // SAFETY: The device is valid, and so is the pointer.
+        let message =
+            unsafe { own::scif_helper_ntb_msg_read(self.as_ptr(), &mut peer, index(number)?) };
+        Ok((peer, message))
+    }
+
+    /// Writes a message for a peer. Whether it is delivered is said by the status, not by this.
+    pub(crate) fn peer_msg_write(&self, peer: u32, number: u32, message: u32) -> Result {
+        // SAFETY: The device is valid.
+        to_result(unsafe {
+            own::scif_helper_ntb_peer_msg_write(
+                self.as_ptr(),
+                index(peer)?,
+                index(number)?,
+                message,
+            )
+        })
+    }
+
+    /// Whether who rings hears himself, as both sides have the same register for doorbells.
+    ///
+    /// The interface does not tell. Of the drivers in the kernel it is so for the one that has message
+    /// registers instead of scratchpads (IDT).
+    pub(crate) fn shares_doorbells(&self) -> bool {
+        self.spad_count() == 0 && self.msg_count() > 0
     }
 
     /// The doorbells that may be used, one bit each.
