@@ -29,6 +29,7 @@ mod scif_data_path;
 mod scif_disk;
 mod scif_doctor;
 mod scif_engines;
+mod scif_idt;
 mod scif_kernel;
 mod scif_leaks;
 mod scif_lifetime;
@@ -79,6 +80,7 @@ const FILES: &[&[Test]] = &[
     scif_arena::TESTS,
     scif_bounce::TESTS,
     scif_order::TESTS,
+    scif_idt::TESTS,
     scif_kernel::TESTS,
     scif_churn::TESTS,
     scif_disk::TESTS,

@@ -4,6 +4,7 @@
 //!
 //! - `client.rs`: a device comes and goes
 //! - `link.rs`: the link of one device: what the handshake decides (`logic/handshake.rs`) is done
+//! - `sessions.rs`: the session that there may be
 //! - `state.rs`: what a link has of its peer
 //! - `aperture.rs`: the memory window over this node's memory that the peer gets
 //! - `way.rs`: how the peer gets to our memory through it
@@ -11,7 +12,8 @@
 //! - `interrupts.rs`: doorbells, link events and ticks, on their way up
 //! - `facts.rs`: what there is to see of a link
 //! - `reports.rs`: what the log says of a peer
-//! - `scratchpads.rs`: the hellos of both sides
+//! - `mailbox.rs`: the hellos of both sides, in `scratchpads.rs` or `message_registers.rs`
+//! - `outbound_window.rs`: the way to the peer's memory, where this side has to say where it leads
 //! - `grace_list.rs`: memory that a peer which seems lost may still write to
 
 mod aperture;
@@ -21,9 +23,13 @@ mod facts;
 mod grace_list;
 mod interrupts;
 mod link;
+mod mailbox;
+mod message_registers;
+mod outbound_window;
 mod path;
 mod reports;
 mod scratchpads;
+mod sessions;
 mod state;
 mod way;
 

@@ -80,6 +80,9 @@ pub(super) struct Aperture {
     /// The size of the memory window.
     whole: u64,
     pub(super) behind: Behind,
+    /// The peer reaches nothing else. Not so where it says itself where windows lead, and no IOMMU knows
+    /// better.
+    pub(super) is_guarded: bool,
     /// Why it is in the mode that it is in, for people.
     pub(super) reason: &'static str,
 }
@@ -96,6 +99,8 @@ pub(super) enum Unsuitable {
     TooSmall { needed: u64, largest: u64 },
     /// The device has no memory window behind which a pool could be.
     NoPool { largest: u64, address: u64 },
+    /// The peer has to be trusted, and nobody has said that it is.
+    Unguarded,
     /// The device says no.
     Device(Error),
 }
@@ -134,6 +139,9 @@ impl fmt::Display for Unsuitable {
                 largest >> 10,
                 address >> 10
             ),
+            Self::Unguarded => f.write_str(
+                "the other host says itself where the windows of this bridge lead, and no IOMMU keeps it from any memory of this machine; switch the IOMMU on, or load with allow_flat=1 if it is trusted",
+            ),
             Self::Device(error) => write!(f, "can't offer a link: {error:?}"),
         }
     }
@@ -150,14 +158,18 @@ impl Aperture {
         kept: Option<&Behind>,
     ) -> Result<Self, Unsuitable> {
         let is_translated = dma_map::has_iommu(&device.dma_device());
-        match policy.wanted {
-            Wanted::Auto => Self::best(device, policy, is_translated, kept),
-            Wanted::Arena if is_translated => Self::with_arena(device, kept, "aperture=arena"),
-            Wanted::Arena => Err(Unsuitable::NoIommu),
-            Wanted::Bounce => Self::with_pool(device, kept, "aperture=bounce"),
+        let is_guarded = is_translated || device.translates_inbound();
+        let mut chosen = match policy.wanted {
+            Wanted::Arena if !is_translated => Err(Unsuitable::NoIommu),
             Wanted::Flat if !policy.allow_flat => Err(Unsuitable::FlatNotAllowed),
+            _ if !is_guarded && !policy.allow_flat => Err(Unsuitable::Unguarded),
+            Wanted::Auto => Self::best(device, policy, is_translated, kept),
+            Wanted::Arena => Self::with_arena(device, kept, "aperture=arena"),
+            Wanted::Bounce => Self::with_pool(device, kept, "aperture=bounce"),
             Wanted::Flat => Self::flat(device, "aperture=flat"),
-        }
+        }?;
+        chosen.is_guarded = is_guarded;
+        Ok(chosen)
     }
 
     /// What is best of what can be.
@@ -224,6 +236,7 @@ impl Aperture {
             len: arena.size(),
             whole: align.max_size,
             behind: Behind::Arena(arena),
+            is_guarded: true,
             reason,
         })
     }
@@ -258,6 +271,7 @@ impl Aperture {
                 len: pool.size(),
                 whole: align.max_size,
                 behind: Behind::Pool(pool),
+                is_guarded: true,
                 reason,
             };
             // There are windows that lead to one place only, and nothing says so. Nobody can do harm in
@@ -288,6 +302,7 @@ impl Aperture {
                     len: len.min(align.max_size),
                     whole: align.max_size,
                     behind: Behind::All,
+                    is_guarded: true,
                     reason,
                 });
             }
@@ -297,6 +312,8 @@ impl Aperture {
 
     /// Lets the peer in. Not before it has shown a fresh nonce: it has then let go of all memory
     /// that it was told of in an earlier session. May sleep.
+    ///
+    /// Where the peer lets itself in there is nothing to do, here and in [`Self::close`].
     pub(super) fn open(&mut self, device: &NtbDevice) -> Result {
         let opened = device.set_translation(PEER, self.window, self.base, self.len);
         if opened.is_ok() || !matches!(self.behind, Behind::All) {
@@ -311,7 +328,7 @@ impl Aperture {
     /// Lets the peer in no more: from here on one that is merely slow writes nowhere, if the
     /// hardware can do that. Says whether it is so. May sleep.
     pub(super) fn close(self, device: &NtbDevice) -> bool {
-        device.clear_translation(PEER, self.window).is_ok()
+        device.translates_inbound() && device.clear_translation(PEER, self.window).is_ok()
     }
 }
 

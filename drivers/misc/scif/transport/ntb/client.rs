@@ -12,9 +12,14 @@ use super::{
         TICK_MILLISECONDS, //
     },
     link::NtbLink,
+    mailbox::Mailbox,
+    outbound_window::OutboundWindow,
 };
 use crate::{
-    logic::hello::WORDS,
+    logic::{
+        doorbell_register::DoorbellRegister,
+        parts::LEAST_REGISTERS, //
+    },
     sys::{
         ntb::{
             Client,
@@ -40,26 +45,22 @@ impl Client for NtbLink {
     type Context = Context;
 
     fn probe(context: &Context, device: NtbDevice) -> Result<Arc<Self>> {
-        let doorbells = device.db_valid_mask();
+        let name = device.name()?;
+        let register = doorbell_register(&device)?;
         let needed = [doorbell::CONTROL, doorbell::HELLO, doorbell::DATA]
             .into_iter()
             .fold(0, |needed, number| needed | doorbell::bit(number));
-        let name = device.name()?;
-        if doorbells & needed != needed || (device.spad_count() as usize) < WORDS {
-            pr_warn!(
-                "{}: it takes a device with {} scratchpads and 3 doorbells\n",
-                &*name,
-                WORDS
-            );
-            return Err(ENODEV);
-        }
-        if !device.translates_inbound() {
-            pr_warn!(
-                "{}: only its peer can say where its windows lead, which this side can't use\n",
-                &*name
-            );
-            return Err(ENODEV);
-        }
+        let hello_bell = register.to_peer_bits(doorbell::bit(doorbell::HELLO));
+        let mailbox = Mailbox::of(&device, hello_bell)
+            .filter(|_| register.numbers() & needed == needed)
+            .ok_or_else(|| {
+                pr_warn!(
+                    "{}: it takes a device with {} scratchpads or message registers, and 3 doorbells in each direction\n",
+                    &*name,
+                    LEAST_REGISTERS
+                );
+                ENODEV
+            })?;
         if device.has_unsafe_registers() {
             pr_warn!(
                 "{}: its driver says that scratchpads or doorbells may hang this hardware; they are used all the same\n",
@@ -67,9 +68,9 @@ impl Client for NtbLink {
             );
         }
         let port = device.port_number().unwrap_or(0);
-        let node = context.sink.own_node(port as u16);
+        let node = context.sink.own_node(rank(&device, port));
         pr_info!("{}: this is node {} (NTB port {})\n", &*name, node, port);
-        let link = NtbLink::new(context, device, name, node, doorbells)?;
+        let link = NtbLink::new(context, device, name, node, (register, mailbox))?;
         link.links.add(link.clone())?;
         Ok(link)
     }
@@ -79,8 +80,11 @@ impl Client for NtbLink {
         let device = link.device().ok_or(ENODEV)?;
         // Whatever somebody before, or the hardware by itself, leaves open.
         close_windows(&device);
-        device.db_clear(link.doorbells)?;
-        device.db_clear_mask(link.doorbells)?;
+        let own = link.register.own_bits();
+        device.db_set_mask(device.db_valid_mask())?;
+        device.db_clear(own)?;
+        device.db_clear_mask(own)?;
+        link.inner.lock().mailbox.open(&device)?;
         device.link_enable()?;
         let timer =
             PeriodicTimer::start(link.clone(), Delta::from_millis(TICK_MILLISECONDS.into()))?;
@@ -112,6 +116,28 @@ impl Client for NtbLink {
     fn db_event(this: ArcBorrow<'_, Self>, vector: u32) {
         interrupts::doorbells_rang(&this.into(), vector);
     }
+
+    fn msg_event(this: ArcBorrow<'_, Self>) {
+        Self::schedule(&this.into());
+    }
+}
+
+/// The number of this side among the ports that the device joins. Port numbers may have gaps; a device that
+/// does not tell them has 0 everywhere.
+fn rank(device: &NtbDevice, own: u32) -> u16 {
+    let lower = (0..device.peer_count().unwrap_or(0))
+        .filter(|peer| device.peer_port_number(*peer).is_ok_and(|port| port < own));
+    lower.count() as u16
+}
+
+/// Which doorbells are whose.
+fn doorbell_register(device: &NtbDevice) -> Result<DoorbellRegister> {
+    let valid = device.db_valid_mask();
+    if !device.shares_doorbells() {
+        return Ok(DoorbellRegister::of_each(valid));
+    }
+    let is_lower_port = device.port_number()? < device.peer_port_number(PEER)?;
+    Ok(DoorbellRegister::shared(valid, is_lower_port))
 }
 
 /// Waits for the peers of ended sessions to let go, for a while.
@@ -128,17 +154,18 @@ fn wait_for_farewell(link: &NtbLink) {
 
 /// Takes back what the peer was given.
 fn withdraw(link: &NtbLink, device: &NtbDevice) {
-    let _ = device.peer_spad_write(PEER, 0, 0);
-    let _ = device.db_set_mask(link.doorbells);
+    link.inner.lock().mailbox.close(device);
+    let _ = device.db_set_mask(link.register.own_bits());
     close_windows(device);
     let _ = device.link_disable();
 }
 
-/// Lets the peer in nowhere, as far as the device can do that.
+/// Lets the peer in nowhere, and this side into the peer, as far as that is for this side.
 fn close_windows(device: &NtbDevice) {
     if let Ok(count) = device.mw_count(PEER) {
         for window in 0..count {
             let _ = device.clear_translation(PEER, window);
         }
     }
+    OutboundWindow::close_all(device);
 }

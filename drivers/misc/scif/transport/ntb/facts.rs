@@ -72,7 +72,7 @@ impl Link for NtbLink {
             state,
             up,
             own,
-            doorbells: self.doorbells,
+            doorbells: self.register.numbers(),
         });
     }
 }

@@ -4,10 +4,10 @@
 //!
 //! What happens next is decided by a state machine, `logic/handshake.rs`, from what there is to see;
 //! what it decides is done here, in one place, [`NtbLink::step`], which runs as work. Events only
-//! schedule it.
+//! schedule it. What begins and ends a session is in `sessions.rs`.
 //!
 //! The states are those of the machine: *down*; *offering*, with a control block and our hello, with
-//! a fresh nonce, in the peer's scratchpads; *up*, with a session.
+//! a fresh nonce, in the mailbox; *up*, with a session.
 //!
 //! Lock order: `inner`, then anything in the session; `device` and `current` are taken in
 //! interrupts, `current` before everything in the session that is.
@@ -15,7 +15,6 @@
 use super::{
     aperture::{
         Aperture,
-        Behind,
         Unsuitable, //
     },
     context::{
@@ -23,29 +22,24 @@ use super::{
         Policy,
         PEER, //
     },
-    grace_list::{
-        GraceList,
-        Kept, //
+    grace_list::GraceList,
+    mailbox::{
+        Mailbox,
+        Moment, //
     },
-    path::{
-        NtbPath,
-        Owner, //
-    },
-    reports, scratchpads,
-    state::{
-        Inner,
-        Up, //
-    },
+    path::Owner,
+    reports,
+    state::Inner,
     way::Way,
 };
 use crate::{
     logic::{
         control_geometry::ControlGeometry,
+        doorbell_register::DoorbellRegister,
         handshake::{
             Action,
             Ended,
             Handshake,
-            Reason,
             Seen,
             Terms, //
         },
@@ -65,20 +59,15 @@ use crate::{
             SharedMemory, //
         },
         timer::PeriodicTimer,
-        trace,
         wait::{
             new_wait_queue,
             WaitQueue, //
         },
     },
     transport::{
-        doorbell,
         engine::Engines,
         links::Links,
-        path::Path,
         sink::{
-            Apertures,
-            Introduction,
             Session,
             Sink,
             Status, //
@@ -91,6 +80,10 @@ use kernel::{
     prelude::*,
     str::CString,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         ArcBorrow,
         Mutex,
@@ -112,16 +105,16 @@ const USABLE: u8 = Mode::Flat.bit() | Mode::Arena.bit() | Mode::Bounce.bit();
 /// See the head of this file.
 #[pin_data]
 pub(super) struct NtbLink {
-    sink: Arc<dyn Sink>,
-    engines: Arc<Engines>,
+    pub(super) sink: Arc<dyn Sink>,
+    pub(super) engines: Arc<Engines>,
     pub(super) links: Arc<Links>,
     queues: Arc<WorkQueues>,
     policy: Policy,
     /// Of the device.
     pub(super) name: CString,
     node: u16,
-    /// The doorbells of the device, as bits.
-    pub(super) doorbells: u64,
+    /// The doorbells of the device.
+    pub(super) register: DoorbellRegister,
     /// Gone once the device is being removed.
     #[pin]
     pub(super) device: SpinLockIrq<Option<Arc<NtbDevice>>>,
@@ -132,6 +125,10 @@ pub(super) struct NtbLink {
     pub(super) current: SpinLockIrq<Option<Arc<dyn Session>>>,
     #[pin]
     pub(super) timer: Mutex<Option<PeriodicTimer<NtbLink>>>,
+    /// How often the timer has ticked.
+    pub(super) ticks: Atomic<u32>,
+    /// The mailbox has to be looked at after a while.
+    pub(super) unsettled: Atomic<bool>,
     /// Nobody wakes it: for short sleeps.
     #[pin]
     pub(super) sleep: WaitQueue,
@@ -164,7 +161,7 @@ impl NtbLink {
         device: NtbDevice,
         name: CString,
         node: u16,
-        doorbells: u64,
+        (register, mailbox): (DoorbellRegister, Mailbox),
     ) -> Result<Arc<Self>> {
         let device = Arc::new(device, GFP_KERNEL)?;
         let terms = Terms {
@@ -181,11 +178,12 @@ impl NtbLink {
                 policy: context.policy,
                 name,
                 node,
-                doorbells,
+                register,
                 device <- new_spinlock_irq!(Some(device), "NtbLink::device"),
                 inner <- new_mutex!(
                     Inner {
                         handshake: Handshake::new(terms),
+                        mailbox,
                         block: None,
                         aperture: None,
                         behind: None,
@@ -197,6 +195,8 @@ impl NtbLink {
                 ),
                 current <- new_spinlock_irq!(None, "NtbLink::current"),
                 timer <- new_mutex!(None, "NtbLink::timer"),
+                ticks: Atomic::new(0),
+                unsettled: Atomic::new(false),
                 sleep <- new_wait_queue!("scif::NtbLink::sleep"),
                 work <- new_work!("NtbLink::work"),
             }),
@@ -253,7 +253,8 @@ impl NtbLink {
         let mut inner = self.inner.lock();
         for _ in 0..MAX_ACTIONS {
             let device = self.device();
-            let seen = Self::look(&inner, device.as_deref());
+            let seen = self.look(&mut inner, device.as_deref());
+            self.unsettled.store(inner.mailbox.is_unsettled(), Relaxed);
             let action = inner.handshake.next(&seen);
             let success = match &action {
                 Action::Wait => return,
@@ -287,11 +288,17 @@ impl NtbLink {
         Self::schedule(self);
     }
 
-    fn look(inner: &Inner, device: Option<&NtbDevice>) -> Seen {
+    fn look(&self, inner: &mut Inner, device: Option<&NtbDevice>) -> Seen {
         let link_up = device.is_some_and(|device| device.link_is_up(PEER));
         let hello = match device.filter(|_| link_up) {
-            Some(device) => scratchpads::read_hello(device),
-            None => Err(NoHello::Absent),
+            Some(device) => {
+                let moment = self.moment(inner);
+                inner.mailbox.read(device, moment)
+            }
+            None => {
+                inner.mailbox.forget();
+                Err(NoHello::Absent)
+            }
         };
         let ended = inner.up.as_ref().and_then(|up| match up.session.status() {
             Status::Running => None,
@@ -305,6 +312,13 @@ impl NtbLink {
             ended,
             // Not zero, which means "none".
             fresh_nonce: (random::number() as u32).max(1),
+        }
+    }
+
+    fn moment(&self, inner: &Inner) -> Moment {
+        Moment {
+            now: self.ticks.load(Relaxed),
+            in_session: inner.up.is_some(),
         }
     }
 
@@ -329,7 +343,7 @@ impl NtbLink {
             let block = Way::through(&aperture, device).share(len, Payer::Nobody)?;
             let block = Arc::new(block, GFP_KERNEL).map_err(Error::from)?;
             inner.handshake.offer_in(aperture.mode().number());
-            self.say_hello(device, &aperture, &block, (nonce, 0))?;
+            self.say_hello(inner, device, (&aperture, &block), (nonce, 0))?;
             inner.aperture = Some(aperture);
             inner.block = Some(block);
             Ok(())
@@ -368,15 +382,15 @@ impl NtbLink {
             });
             return false;
         }
-        self.say_hello(device, &aperture, &block, (nonce, echo))
+        self.say_hello(inner, device, (&aperture, &block), (nonce, echo))
             .is_ok()
     }
 
     fn say_hello(
         &self,
+        inner: &mut Inner,
         device: &NtbDevice,
-        aperture: &Aperture,
-        block: &SharedMemory,
+        (aperture, block): (&Aperture, &SharedMemory),
         (nonce, echo): (u32, u32),
     ) -> Result {
         let hello = Hello {
@@ -393,108 +407,7 @@ impl NtbLink {
             usable: USABLE,
             features: hello::FEATURES,
         };
-        scratchpads::write_hello(device, &hello)
-    }
-
-    // ----- sessions ----------------------------------------------------------------------------
-
-    fn begin(
-        self: &Arc<Self>,
-        inner: &mut Inner,
-        device: Option<&Arc<NtbDevice>>,
-        nonce: u32,
-        hello: &Hello,
-    ) -> bool {
-        let (Some(device), Some(aperture), Some(block)) =
-            (device, inner.aperture.clone(), inner.block.take())
-        else {
-            return false;
-        };
-        match self.introduce(device, (&aperture, &block), nonce, hello) {
-            Ok(up) => {
-                let session = up.session.clone();
-                inner.up = Some(up);
-                inner.reported = false;
-                let none = self.current.lock().replace(session.clone());
-                drop(none);
-                // The peer may have been here first.
-                session.as_arc_borrow().doorbell(doorbell::CONTROL);
-                true
-            }
-            Err(error) => {
-                // The peer has begun its session, and writes to our block.
-                inner.close_aperture(Some(device));
-                inner.grace.keep(hello.nonce, Kept::Block(block));
-                reports::no_session(&self.name, hello.node, error);
-                false
-            }
-        }
-    }
-
-    fn introduce(
-        self: &Arc<Self>,
-        device: &Arc<NtbDevice>,
-        (own, block): (&Aperture, &Arc<SharedMemory>),
-        nonce: u32,
-        hello: &Hello,
-    ) -> Result<Up> {
-        let owner = self.clone();
-        let path = NtbPath::new(owner, device, &self.engines, self.doorbells, own, hello)?;
-        let name = self.full_name()?;
-        let who = Introduction {
-            link: &name,
-            node: Some(hello.node),
-            generation: hello.generation,
-            features: hello::common_features(hello::FEATURES, hello.features),
-            own_nonce: nonce,
-            peer_nonce: hello.nonce,
-            block: block.clone(),
-            peer_block: hello.control,
-            apertures: Apertures {
-                own: own.len,
-                peers: hello.aperture_len,
-            },
-        };
-        let session = self.sink.online(path.clone(), who)?;
-        trace::link_up(|| trace::Link::new(&self.name, hello.node, hello.generation, path.mode()));
-        reports::online(&self.name, hello.node, &path, own);
-        Ok(Up {
-            session,
-            path,
-            peer: hello.node,
-            generation: hello.generation,
-        })
-    }
-
-    fn end(&self, inner: &mut Inner, device: Option<&NtbDevice>, reason: Reason) {
-        let current = self.current.lock().take();
-        drop(current);
-        let Some(Up {
-            session,
-            path,
-            peer,
-            generation,
-        }) = inner.up.take()
-        else {
-            return;
-        };
-        let nonce = inner.handshake.peer_nonce().unwrap_or(0);
-        session.as_arc_borrow().going(reason.text());
-        pr_info!("node {} is offline: {}\n", peer, reason.text());
-        trace::link_down(|| trace::Link::new(&self.name, peer, generation, reason.text()));
-        // A driver that is being unbound gives the peer the time to let go first.
-        let closed = inner.close_aperture(device);
-        session.tear_down();
-        path.detach();
-        if session.status() == Status::Left {
-            session.unreachable();
-            session.forget();
-            return;
-        }
-        // An arena lets go of what the peer could use, whether or not the device closes its window.
-        if closed || inner.behind.as_ref().is_some_and(Behind::keeps_out) {
-            session.unreachable();
-        }
-        inner.grace.keep(nonce, Kept::Session(session));
+        let moment = self.moment(inner);
+        inner.mailbox.write(device, &hello, moment)
     }
 }

@@ -5,14 +5,16 @@
 //! Outbound it makes no difference what is behind it; inbound that decides how the peer's addresses of our
 //! memory come about (`way.rs`).
 //!
-//! Locks: `device` and `inbound` are leaves, taken in any context.
+//! Locks: `reach` and `inbound` are leaves, taken in any context.
 
 use super::{
     aperture::Aperture,
+    outbound_window::OutboundWindow,
     way::Way, //
 };
 use crate::{
     logic::{
+        doorbell_register::DoorbellRegister,
         extents::Entry,
         hello::{
             Hello,
@@ -82,10 +84,17 @@ pub(super) struct NtbPath {
     /// Where its control block begins in the aperture, which can always be read.
     control: u64,
     mode: Mode,
-    doorbells: u64,
-    /// The device whose doorbells reach the peer; none once the session is over.
+    register: DoorbellRegister,
+    /// What is had of the device; none once the session is over.
     #[pin]
-    device: SpinLockIrq<Option<Arc<NtbDevice>>>,
+    reach: SpinLockIrq<Option<Reach>>,
+}
+
+/// What a path has of the device.
+struct Reach {
+    /// Whose doorbells reach the peer.
+    device: Arc<NtbDevice>,
+    _window: Option<OutboundWindow>,
 }
 
 impl NtbPath {
@@ -94,7 +103,7 @@ impl NtbPath {
         owner: Arc<dyn Owner>,
         device: &Arc<NtbDevice>,
         engines: &Engines,
-        doorbells: u64,
+        register: DoorbellRegister,
         own: &Aperture,
         hello: &Hello,
     ) -> Result<Arc<Self>> {
@@ -102,6 +111,8 @@ impl NtbPath {
         let (physical, size) = device.peer_mw(hello.window.into())?;
         let len = size.min(hello.aperture_len);
         let aperture = IoMapping::write_combined(physical, len)?;
+        let window = hello.window.into();
+        let window = OutboundWindow::lead_to(device, window, (hello.aperture_base, len), size)?;
         let control = hello.control.checked_sub(hello.aperture_base);
         let control = control.ok_or(EINVAL)?;
         Reached::in_device(&aperture, control, CONTROL_READ)?.read_back(0)?;
@@ -116,6 +127,10 @@ impl NtbPath {
             let _ = route.and_then(|route| Ok(routes.push(route, GFP_KERNEL)?));
         });
         let way = Way::through(own, device);
+        let reach = Reach {
+            device: device.clone(),
+            _window: window,
+        };
         Arc::pin_init(
             pin_init!(Self {
                 owner,
@@ -125,8 +140,8 @@ impl NtbPath {
                 base: hello.aperture_base,
                 control,
                 mode,
-                doorbells,
-                device <- new_spinlock_irq!(Some(device.clone()), "NtbPath::device"),
+                register,
+                reach <- new_spinlock_irq!(Some(reach), "NtbPath::reach"),
             }),
             GFP_KERNEL,
         )
@@ -146,10 +161,10 @@ impl NtbPath {
         }
     }
 
-    /// Rings no doorbell any more, and has nothing of the device.
+    /// Rings no doorbell any more, and has nothing of the device. May sleep.
     pub(super) fn detach(&self) {
-        let device = self.device.lock().take();
-        drop(device);
+        let reach = self.reach.lock().take();
+        drop(reach);
         let way = self.inbound.lock().take();
         drop(way);
     }
@@ -206,19 +221,20 @@ impl Path for NtbPath {
     }
 
     fn doorbells(&self) -> u64 {
-        self.doorbells
+        self.register.numbers()
     }
 
     fn ring(&self, number: u32) {
         // With the lock, so that the device stays.
-        if let Some(device) = &*self.device.lock() {
+        if let Some(reach) = &*self.reach.lock() {
             // The doorbell's interrupt is a write of its own, by the bridge on the other side, and no rule of the bus
             // keeps it behind what this processor has stored: the answer to a load does.
             let control = Reached::in_device(&self.aperture, self.control, CONTROL_READ);
             let _ = control.and_then(|control| control.read_back(0));
             // The device refuses bits that it does not have; those on the wire were checked when
             // they came.
-            let _ = device.peer_db_set(doorbell::bit(number));
+            let bits = self.register.to_peer_bits(doorbell::bit(number));
+            let _ = reach.device.peer_db_set(bits);
         }
     }
 

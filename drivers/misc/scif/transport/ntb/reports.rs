@@ -36,6 +36,14 @@ pub(super) fn online(link: &CStr, node: u16, path: &NtbPath, own: &Aperture) {
             node,
             own.reason
         ),
+        mode if !own.is_guarded => pr_info!(
+            "{}: node {} can reach all memory of this machine: it says itself where the windows of this bridge lead, and no IOMMU keeps it out (its aperture, of {} KiB, is in mode {}: {})\n",
+            link,
+            node,
+            own.len >> 10,
+            mode.name(),
+            own.reason
+        ),
         mode => pr_info!(
             "{}: node {} can reach what is {} for it: its aperture over this machine's memory, of {} KiB, is in mode {} ({})\n",
             link,

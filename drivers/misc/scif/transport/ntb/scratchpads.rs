@@ -1,34 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The hellos of both sides in the scratchpads of a device.
-//!
-//! They are registers: each read of one stalls the processor. So this is for the handshake only.
+//! The scratchpads of a device: registers in which a value stays until another one is written.
 
 use super::context::PEER;
 use crate::{
-    logic::hello::{
-        Hello,
-        NoHello,
-        WORDS, //
+    logic::{
+        hello::WORDS,
+        parts::Registers, //
     },
     sys::ntb::NtbDevice,
-    transport::doorbell,
 };
-use kernel::prelude::*;
 
-/// What the peer has said. May sleep.
-pub(super) fn read_hello(device: &NtbDevice) -> Result<Hello, NoHello> {
-    let mut words = [0; WORDS];
-    for (index, word) in words.iter_mut().enumerate() {
-        *word = device.spad_read(index as u32);
+/// See the head of this file.
+pub(super) struct Scratchpads<'a>(pub(super) &'a NtbDevice);
+
+impl Scratchpads<'_> {
+    /// A hello that has room in them. May sleep.
+    pub(super) fn read_all(&self) -> [u32; WORDS] {
+        let mut words = [0; WORDS];
+        for (index, word) in words.iter_mut().enumerate() {
+            *word = self.0.spad_read(index as u32);
+        }
+        words
     }
-    Hello::decode(&words)
 }
 
-/// Tells the peer, and rings for it. May sleep.
-pub(super) fn write_hello(device: &NtbDevice, hello: &Hello) -> Result {
-    for (index, word) in hello.encode().into_iter().enumerate() {
-        device.peer_spad_write(PEER, index as u32, word)?;
+impl Registers for Scratchpads<'_> {
+    fn read(&mut self, index: usize) -> u32 {
+        self.0.spad_read(index as u32)
     }
-    device.peer_db_set(doorbell::bit(doorbell::HELLO))
+
+    fn write(&mut self, index: usize, value: u32) -> bool {
+        self.0.peer_spad_write(PEER, index as u32, value).is_ok()
+    }
 }

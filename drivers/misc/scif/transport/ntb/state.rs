@@ -11,6 +11,7 @@ use super::{
         GraceList,
         Kept, //
     },
+    mailbox::Mailbox,
     path::NtbPath,
 };
 use crate::{
@@ -34,6 +35,7 @@ pub(super) struct Up {
 
 pub(super) struct Inner {
     pub(super) handshake: Handshake,
+    pub(super) mailbox: Mailbox,
     /// Ours, while we offer.
     pub(super) block: Option<Arc<SharedMemory>>,
     pub(super) aperture: Option<Aperture>,

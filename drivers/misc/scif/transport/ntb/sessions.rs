@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A session with the peer of a link begins, and ends.
+
+use super::{
+    aperture::{
+        Aperture,
+        Behind, //
+    },
+    grace_list::Kept,
+    link::NtbLink,
+    path::NtbPath,
+    reports,
+    state::{
+        Inner,
+        Up, //
+    },
+};
+use crate::{
+    logic::{
+        handshake::Reason,
+        hello::{
+            self,
+            Hello, //
+        },
+    },
+    sys::{
+        ntb::NtbDevice,
+        shared_memory::SharedMemory,
+        trace, //
+    },
+    transport::{
+        doorbell,
+        path::Path,
+        sink::{
+            Apertures,
+            Introduction,
+            Status, //
+        },
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+impl NtbLink {
+    /// Makes the session that both sides want; says whether there is one. May sleep.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        device: Option<&Arc<NtbDevice>>,
+        nonce: u32,
+        hello: &Hello,
+    ) -> bool {
+        let (Some(device), Some(aperture), Some(block)) =
+            (device, inner.aperture.clone(), inner.block.take())
+        else {
+            return false;
+        };
+        match self.introduce(device, (&aperture, &block), nonce, hello) {
+            Ok(up) => {
+                let session = up.session.clone();
+                inner.up = Some(up);
+                inner.reported = false;
+                let none = self.current.lock().replace(session.clone());
+                drop(none);
+                // The peer may have been here first.
+                session.as_arc_borrow().doorbell(doorbell::CONTROL);
+                true
+            }
+            Err(error) => {
+                // The peer has begun its session, and writes to our block.
+                inner.close_aperture(Some(device));
+                inner.grace.keep(hello.nonce, Kept::Block(block));
+                reports::no_session(&self.name, hello.node, error);
+                false
+            }
+        }
+    }
+
+    fn introduce(
+        self: &Arc<Self>,
+        device: &Arc<NtbDevice>,
+        (own, block): (&Aperture, &Arc<SharedMemory>),
+        nonce: u32,
+        hello: &Hello,
+    ) -> Result<Up> {
+        let owner = self.clone();
+        let path = NtbPath::new(owner, device, &self.engines, self.register, own, hello)?;
+        let name = self.full_name()?;
+        let who = Introduction {
+            link: &name,
+            node: Some(hello.node),
+            generation: hello.generation,
+            features: hello::common_features(hello::FEATURES, hello.features),
+            own_nonce: nonce,
+            peer_nonce: hello.nonce,
+            block: block.clone(),
+            peer_block: hello.control,
+            apertures: Apertures {
+                own: own.len,
+                peers: hello.aperture_len,
+            },
+        };
+        let session = self.sink.online(path.clone(), who)?;
+        trace::link_up(|| trace::Link::new(&self.name, hello.node, hello.generation, path.mode()));
+        reports::online(&self.name, hello.node, &path, own);
+        Ok(Up {
+            session,
+            path,
+            peer: hello.node,
+            generation: hello.generation,
+        })
+    }
+
+    /// Ends the session that there is. May sleep.
+    pub(super) fn end(&self, inner: &mut Inner, device: Option<&NtbDevice>, reason: Reason) {
+        let current = self.current.lock().take();
+        drop(current);
+        let Some(Up {
+            session,
+            path,
+            peer,
+            generation,
+        }) = inner.up.take()
+        else {
+            return;
+        };
+        let nonce = inner.handshake.peer_nonce().unwrap_or(0);
+        session.as_arc_borrow().going(reason.text());
+        pr_info!("node {} is offline: {}\n", peer, reason.text());
+        trace::link_down(|| trace::Link::new(&self.name, peer, generation, reason.text()));
+        // A driver that is being unbound gives the peer the time to let go first.
+        let closed = inner.close_aperture(device);
+        session.tear_down();
+        path.detach();
+        if session.status() == Status::Left {
+            session.unreachable();
+            session.forget();
+            return;
+        }
+        // An arena lets go of what the peer could use, whether or not the device closes its window.
+        if closed || inner.behind.as_ref().is_some_and(Behind::keeps_out) {
+            session.unreachable();
+        }
+        inner.grace.keep(nonce, Kept::Session(session));
+    }
+}
