@@ -78,7 +78,7 @@ const VICTIM: usize = 0;
 const PORT: &str = "2401";
 
 /// What the attacker reaches is the rings, to the page.
-fn only_rings(lab: &Lab, when: &str) -> Result<()> {
+pub fn only_rings(lab: &Lab, when: &str) -> Result<()> {
     let loot = lab.raid(ATTACKER, VICTIM, RaidWrites::Nothing)?;
     let links = scif::table(lab, VICTIM, "links")?;
     let link = links

@@ -1,35 +1,174 @@
 // SPDX-License-Identifier: GPL-2.0
-//! SCIF over an emulated switch of IDT: hellos by messages, one doorbell register for both, and windows
-//! that who uses them sets. What keeps the peer out is the IOMMU alone.
+//! SCIF over an emulated switch of IDT: hellos by messages, one doorbell register for both sides, and
+//! windows that who uses them sets. So what keeps a peer out is the IOMMU alone.
 
 use anyhow::Result;
 use anyhow::ensure;
+use lab::Iommu;
 use lab::Lab;
 use lab::Personality;
+use lab::Windows;
 
 use crate::harness::Need;
 use crate::harness::Test;
+use crate::loaded::Loaded;
 use crate::scif;
+use crate::scif_arena;
 use crate::scif_arena::ARENA_PAIR;
 use crate::scif_conformance;
+use crate::scif_messages_and_rma::SCIF_PAIR;
 
 /// A pair behind IOMMUs.
-const IDT_PAIR: Need = Need {
+const GUARDED: Need = Need {
     personality: Personality::Idt,
     ..ARENA_PAIR
 };
 
-/// Both nodes are online, in an arena.
-fn chosen(lab: &Lab) -> Result<()> {
+/// A pair without, whose windows are smaller than memory; nothing is loaded.
+const UNGUARDED: Need = Need {
+    iommu: Iommu::None,
+    windows: Windows::Trapped { size: 1 << 20 },
+    scif: Loaded::No,
+    ..GUARDED
+};
+
+/// A pair that covers all memory.
+const FLAT: Need = Need {
+    personality: Personality::Idt,
+    ..SCIF_PAIR
+};
+
+/// What each node's table of links says of the one between them.
+fn check_links(lab: &Lab, wanted: &[(&str, &str)]) -> Result<()> {
     for node in 0..lab.nodes() {
         let links = scif::table(lab, node, "links")?;
         let link = links.iter().find(|link| link["link"].starts_with("ntb:"));
         ensure!(
-            link.is_some_and(|link| link["state"] == "up" && link["own_aperture"] == "arena"),
+            link.is_some_and(|link| wanted.iter().all(|(name, value)| link[*name] == *value)),
             "node {node}: {links:#?}"
         );
     }
     Ok(())
+}
+
+/// Ports 0 and 2 are nodes 0 and 1; each side is rung by half of the doorbells.
+fn chosen(lab: &Lab) -> Result<()> {
+    check_links(
+        lab,
+        &[
+            ("state", "up"),
+            ("aperture", "arena"),
+            ("own_aperture", "arena"),
+            ("own_guarded", "yes"),
+            ("doorbells", "0xffff"),
+        ],
+    )
+}
+
+/// Somebody on node 0 talks to node 1.
+fn ping(lab: &Lab) -> Result<()> {
+    let server = scif::Server::start(lab, 1)?;
+    scif::run_tool(lab, 0, &["ping", "1", "-c", "5", "-i", "0", "-s", "4095"])?.success()?;
+    server.stop()
+}
+
+/// Who sets the windows reaches rings and nothing else, before a program has come and after it has gone.
+fn attack(lab: &Lab) -> Result<()> {
+    scif_arena::only_rings(lab, "before")?;
+    ping(lab)?;
+    scif_arena::only_rings(lab, "afterwards")
+}
+
+/// The link goes down and comes up, a module goes and comes: there is a new session each time.
+fn comes_back(lab: &Lab) -> Result<()> {
+    lab.set_link(0, 1, false)?;
+    scif::state(lab, 0, 1, "lost", lab.hang_limit(10))?;
+    scif::state(lab, 1, 0, "lost", lab.hang_limit(10))?;
+    lab.set_link(0, 1, true)?;
+    both_online(lab)?;
+    for node in [1, 0] {
+        lab.rmmod(node, "scif")?;
+        scif::state(lab, 1 - node, node, "lost", lab.hang_limit(10))?;
+        scif::load(lab, node, Loaded::LongHeartbeat)?;
+        both_online(lab)?;
+    }
+    ping(lab)
+}
+
+/// Waits for the session.
+fn both_online(lab: &Lab) -> Result<()> {
+    scif::online(lab, 0, 1)?;
+    scif::online(lab, 1, 0)?;
+    Ok(())
+}
+
+/// Without an IOMMU all modes are as open as flat, so somebody has to say yes.
+fn unguarded(lab: &Lab) -> Result<()> {
+    for (node, mode) in [(0, "auto"), (1, "bounce")] {
+        let parameters = format!("allow_flat=0 aperture={mode}");
+        scif::load_with(lab, node, Loaded::LongHeartbeat, &parameters)?;
+    }
+    for node in 0..2 {
+        lab::wait_until("the reason in the log", lab.hang_limit(20), || {
+            let log = lab.dmesg(node)?;
+            let reason = "says itself where the windows of this bridge lead";
+            Ok(lab::kernel_log::since_mark(&log)
+                .contains(reason)
+                .then_some(()))
+        })?;
+    }
+    let output = scif::run_tool(lab, 0, &["doctor"])?.stdout();
+    ensure!(
+        output.contains("says itself where its windows lead") && output.contains("allow_flat=1"),
+        "{output}"
+    );
+    scif::unload_everywhere(lab)?;
+    scif::load_everywhere(lab, Loaded::LongHeartbeat)?;
+    check_links(lab, &[("own_aperture", "bounce"), ("own_guarded", "no")])?;
+    let text = scif::run_tool(lab, 0, &["nodes", "--verbose"])?
+        .success()?
+        .stdout();
+    ensure!(
+        text.contains("node 1 reaches all memory of this machine, as the bridge lets it"),
+        "{text}"
+    );
+    ping(lab)?;
+    scif::unload_everywhere(lab)
+}
+
+/// With windows over all memory it is flat.
+fn flat(lab: &Lab) -> Result<()> {
+    check_links(
+        lab,
+        &[
+            ("aperture", "flat"),
+            ("own_aperture", "flat"),
+            ("own_guarded", "no"),
+        ],
+    )?;
+    ping(lab)
+}
+
+/// What goes by each of the ways through the bridge: messages, copies, fences, signals, ends. All of the suite
+/// takes minutes where every store traps.
+fn part(lab: &Lab) -> Result<()> {
+    let mut options = Vec::new();
+    for cases in [
+        "async_*",
+        "close_*",
+        "connect_*",
+        "copies_*",
+        "kill*",
+        "mark_*",
+        "ordered",
+        "signal_*",
+        "sync_*",
+        "wait_*",
+    ] {
+        options.extend(["--only", cases]);
+    }
+    scif_conformance::run_with(lab, "two", &options)?;
+    scif_conformance::nothing_left(lab)
 }
 
 /// All that SCIF promises.
@@ -38,9 +177,23 @@ fn conformance(lab: &Lab) -> Result<()> {
     scif_conformance::nothing_left(lab)
 }
 
+/// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_idt::chosen", IDT_PAIR, chosen),
-    Test::new("scif_idt::conformance", IDT_PAIR, conformance)
+    Test::new("scif_idt::chosen", GUARDED, chosen),
+    Test::new("scif_idt::attack", GUARDED, attack).seconds(60),
+    Test::new("scif_idt::comes_back", GUARDED, comes_back)
+        .seconds(60)
+        .expects(&["is lost: "])
+        .releases_engine(),
+    Test::new("scif_idt::part", GUARDED, part)
+        .seconds(120)
+        .releases_engine(),
+    Test::new("scif_idt::conformance", GUARDED, conformance)
         .seconds(300)
         .releases_engine(),
+    Test::new("scif_idt::unguarded", UNGUARDED, unguarded)
+        .seconds(60)
+        .expects(&["says itself where the windows of this bridge lead"])
+        .releases_engine(),
+    Test::new("scif_idt::flat", FLAT, flat).seconds(60),
 ];

@@ -76,6 +76,8 @@ pub struct Own {
     pub windows: Option<u64>,
     /// How much of it rings take.
     pub rings: Option<u64>,
+    /// Whether the other node reaches what is given to it and nothing else.
+    pub is_guarded: bool,
     /// Why it is as it is.
     pub reason: Option<String>,
 }
@@ -157,6 +159,7 @@ fn own(row: &Row<'_>) -> Option<Own> {
         bytes: row.number("own_bytes")?,
         windows: row.number("own_windows"),
         rings: row.number("own_rings"),
+        is_guarded: row.text("own_guarded").is_none_or(|word| word == "yes"),
         reason: row.text("own_reason"),
     })
 }
@@ -220,8 +223,8 @@ pub mod tests {
                 ),
                 (
                     "debugfs/links",
-                    "link state node aperture aperture_bytes engines doorbells own_aperture own_bytes own_windows own_rings own_reason\n\
-                     loopback up - local 4096 0 0xff - - - - -\nntb:x offering - - - - 0x7 arena 8192 0 4096 just\\040so\n",
+                    "link state node aperture aperture_bytes engines doorbells own_aperture own_bytes own_windows own_rings own_reason own_guarded\n\
+                     loopback up - local 4096 0 0xff - - - - - -\nntb:x offering - - - - 0x7 arena 8192 0 4096 just\\040so yes\n",
                 ),
                 (
                     "debugfs/endpoints",

@@ -15,7 +15,7 @@ use kernel::fmt;
 pub(super) fn show(links: &Links, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(
         f,
-        "link state node aperture aperture_bytes engines doorbells own_aperture own_bytes own_windows own_rings own_reason"
+        "link state node aperture aperture_bytes engines doorbells own_aperture own_bytes own_windows own_rings own_reason own_guarded"
     )?;
     let mut result = Ok(());
     links.for_each(|facts| {
@@ -38,13 +38,13 @@ fn line(facts: &Facts<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
     write!(f, " {} ", Hex(facts.doorbells))?;
     let Some(own) = facts.own else {
-        return writeln!(f, "- - - - -");
+        return writeln!(f, "- - - - - -");
     };
     let (windows, rings) = own.taken.unzip();
     let (windows, rings) = (OrDash(windows), OrDash(rings));
     write!(f, "{} {} {windows} {rings} ", own.mode, own.aperture)?;
     escape(f, own.reason)?;
-    writeln!(f)
+    writeln!(f, " {}", if own.is_guarded { "yes" } else { "no" })
 }
 
 /// As in `/proc/mounts`: what is in a column has no spaces.

@@ -50,6 +50,8 @@ pub(crate) struct Own {
     /// Of these, how many registered memory has, and how many rings have; none where nothing has to be
     /// given a place.
     pub(crate) taken: Option<(u64, u64)>,
+    /// Whether the peer reaches what is given to it and nothing else.
+    pub(crate) is_guarded: bool,
     /// Why it is in this mode.
     pub(crate) reason: &'static str,
 }

@@ -80,6 +80,9 @@ fn apertures(links: &[Link], windows: &str) -> String {
         };
         let what = match own.aperture.as_str() {
             "flat" => "all memory of this machine",
+            _ if !own.is_guarded => {
+                "all memory of this machine, as the bridge lets it say where windows lead and there is no IOMMU"
+            }
             "bounce" => "what is set apart for it: staging slots, and the rings of connections",
             _ => "what is registered for it, and the rings of connections",
         };
@@ -170,14 +173,20 @@ ntb:x: node 1 reaches what is registered for it, and the rings of connections,
 ntb:y: whoever comes will reach all memory of this machine,
   through an aperture of 1.00 GiB (flat: aperture=flat)";
         assert_eq!(apertures(&links(file), ""), expected);
-        let file = "link state node aperture own_aperture own_bytes own_windows own_rings own_reason\n\
-            ntb:x up 1 flat bounce 65536 0 32768 aperture=bounce\n";
+        let file = "link state node aperture own_aperture own_bytes own_windows own_rings own_reason own_guarded\n\
+            ntb:x up 1 flat bounce 65536 0 32768 aperture=bounce yes\n\
+            ntb:y up 2 flat bounce 65536 0 32768 aperture=bounce no\n";
         let windows = "node window reached\n1 1 0\n2 2 1\n1 3 0\n1 4 1\n";
         let expected = "
 ntb:x: node 1 reaches what is set apart for it: staging slots, and the rings of connections,
   through an aperture of 64.0 KiB (bounce: aperture=bounce),
   of which registered memory takes 0 B and rings take 32.0 KiB
-  Of 3 windows it reaches 1 by itself, and 2 by staging";
+  Of 3 windows it reaches 1 by itself, and 2 by staging
+
+ntb:y: node 2 reaches all memory of this machine, as the bridge lets it say where windows lead and there is no IOMMU,
+  through an aperture of 64.0 KiB (bounce: aperture=bounce),
+  of which registered memory takes 0 B and rings take 32.0 KiB
+  Of 1 windows it reaches 1 by itself, and 0 by staging";
         assert_eq!(apertures(&links(file), windows), expected);
     }
 

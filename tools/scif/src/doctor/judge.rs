@@ -149,7 +149,7 @@ fn bound(facts: &Facts, bridge: &Bridge, findings: &mut Findings) {
         (Some(_), Some(Client::Nobody)) if facts.is_loaded => findings.problem(
             "bridge",
             format!("{name}: scif does not take it"),
-            "the kernel log says why: it wants 15 scratchpads and 3 doorbells",
+            "the kernel log says why: it wants 2 scratchpads or message registers, and 3 doorbells each way",
         ),
         (Some(_), Some(Client::Nobody)) => {
             findings.good("bridge", format!("{name} is there for scif"));
@@ -192,6 +192,7 @@ fn aperture(facts: &Facts, bridge: &Bridge, findings: &mut Findings) {
         .is_some_and(|value| value != "0");
     let covers_all = facts.end_of_memory.is_none_or(|end| largest >= end);
     match (wanted, is_translated) {
+        ("auto" | "bounce", false) if leads_itself(bridge) => unguarded(facts, &name, allows_flat, findings),
         ("flat", _) if !allows_flat => findings.problem(
             "memory",
             format!("{name}: aperture=flat lets the other host read and write all memory of this machine"),
@@ -206,6 +207,28 @@ fn aperture(facts: &Facts, bridge: &Bridge, findings: &mut Findings) {
         ("auto" | "arena", true) => arena(&name, largest, findings),
         ("auto", false) if allows_flat && covers_all => flat(facts, &name, largest, findings),
         _ => bounce(facts, &name, (largest, allows_flat), findings),
+    }
+}
+
+/// Whether the other host says where its windows into this one lead, as on IDT's switches.
+fn leads_itself(bridge: &Bridge) -> bool {
+    let driver = bridge.driver.as_deref().or(bridge.module.as_deref());
+    driver == Some("ntb_hw_idt")
+}
+
+fn unguarded(facts: &Facts, name: &str, allows_flat: bool, findings: &mut Findings) {
+    let text = format!(
+        "{name}: the other host says itself where its windows lead, so without an IOMMU it reaches all memory of this machine"
+    );
+    let advice = switch_iommu_on(facts);
+    if allows_flat {
+        findings.advice("memory", text, format!("if it is not to: {advice}"));
+    } else {
+        findings.problem(
+            "memory",
+            text,
+            format!("{advice}; or, if the other host is trusted, say allow_flat=1"),
+        );
     }
 }
 
@@ -389,12 +412,13 @@ fn link(facts: &Facts, link: &Link, findings: &mut Findings) {
 }
 
 /// What the log says, and what it means: the last word of each kind since the module was loaded.
-const MESSAGES: [(&str, &str); 10] = [
+const MESSAGES: [(&str, &str); 11] = [
     (
         "the device does not take the aperture",
         "the driver of the bridge refuses the translation: mostly alignment, as some bridges want an address that is a \
          multiple of the BAR's size; another BAR size, or an IOMMU (arena), helps",
     ),
+    ("says itself where the windows", "see \"memory\" above"),
     ("no memory window covers", "a larger BAR, or an IOMMU"),
     ("aperture=arena needs", "see \"memory\" above"),
     ("aperture=flat lets", "see \"memory\" above"),

@@ -80,8 +80,8 @@ pub(super) struct Aperture {
     /// The size of the memory window.
     whole: u64,
     pub(super) behind: Behind,
-    /// The peer reaches nothing else. Not so where it says itself where windows lead, and no IOMMU knows
-    /// better.
+    /// The peer reaches what is given to it and nothing else. Not so in flat mode, nor where it says itself
+    /// where windows lead and no IOMMU knows better.
     pub(super) is_guarded: bool,
     /// Why it is in the mode that it is in, for people.
     pub(super) reason: &'static str,
@@ -168,7 +168,7 @@ impl Aperture {
             Wanted::Bounce => Self::with_pool(device, kept, "aperture=bounce"),
             Wanted::Flat => Self::flat(device, "aperture=flat"),
         }?;
-        chosen.is_guarded = is_guarded;
+        chosen.is_guarded = is_guarded && !matches!(chosen.behind, Behind::All);
         Ok(chosen)
     }
 

@@ -85,7 +85,11 @@ impl Client for NtbLink {
         device.db_clear(own)?;
         device.db_clear_mask(own)?;
         link.inner.lock().mailbox.open(&device)?;
-        device.link_enable()?;
+        match device.link_enable() {
+            // On AMD's that is for the other side alone.
+            Ok(()) | Err(EINVAL) => (),
+            Err(error) => return Err(error),
+        }
         let timer =
             PeriodicTimer::start(link.clone(), Delta::from_millis(TICK_MILLISECONDS.into()))?;
         *link.timer.lock() = Some(timer);

@@ -52,6 +52,7 @@ fn own(aperture: &Aperture) -> Own {
             )),
             Behind::Pool(pool) => Some((0, pool.bytes_taken())),
         },
+        is_guarded: aperture.is_guarded,
         reason: aperture.reason,
     }
 }

@@ -205,6 +205,26 @@ fn what_others_reach() {
 }
 
 #[test]
+fn a_bridge_that_the_other_host_leads() {
+    let idt = |allows_flat: &str, iommu: &str| {
+        changed(|facts| {
+            facts.bridges[0].driver = Some("ntb_hw_idt".into());
+            facts.bridges[0].iommu = Some(iommu.into());
+            facts
+                .parameters
+                .insert("allow_flat".into(), allows_flat.into());
+        })
+    };
+    let text = "the other host says itself where its windows lead";
+    let (grade, advice) = found(&idt("0", "identity"), text);
+    assert_eq!(grade, Grade::Problem);
+    assert!(advice.contains("say allow_flat=1"), "{advice}");
+    assert_eq!(found(&idt("1", "identity"), text).0, Grade::Advice);
+    let (grade, _) = found(&idt("0", "DMA"), "an IOMMU translates for it");
+    assert_ne!(grade, Grade::Problem);
+}
+
+#[test]
 fn engines_and_links() {
     let facts = changed(|facts| facts.engines.clear());
     assert!(found(&facts, "no DMA engine").1.contains("ioatdma"));
