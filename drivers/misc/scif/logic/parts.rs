@@ -6,9 +6,10 @@
 //! hold, and at the same time what this side answers:
 //!
 //! ```text
-//! bits  0-9   number of the part that is shown, or 0: nothing is
-//! bits 10-19  number of the part of the other side that was taken last, or 0
-//! bits 20-23  which part of the words it is
+//! bits  0-5   number of the part that is shown, or 0: nothing is
+//! bits  6-11  number of the part of the other side that was taken last, or 0
+//! bits 12-15  which part of the words it is
+//! bits 16-23  life of this side: random, new each time it begins anew
 //! bits 24-27  how many registers there are
 //! bits 28-31  5, so that it is not taken for something else
 //! ```
@@ -19,9 +20,9 @@
 //! the words that belong to it. Who begins anew may find a header that it had answered in its former
 //! life, over words of the next part.
 //!
-//! All is shown again after a while until a session makes it needless: the other side may have begun
-//! anew in between, and have nothing of what it seemed to have taken. It may also put together words
-//! of two hellos; the checksum of a hello tells.
+//! To a side that has begun anew all is shown again. So it is after a while, until a session makes it
+//! needless: something may have been lost. A side may put together words of two hellos; the checksum
+//! of a hello tells.
 //!
 //! What is not here: what the registers are (`transport/ntb/mailbox.rs`), and hellos.
 
@@ -33,7 +34,7 @@ pub(crate) const LEAST_REGISTERS: usize = 2;
 /// After so many ticks of no answer all is shown again.
 pub(crate) const PATIENCE_TICKS: u32 = 10;
 
-const NUMBER_BITS: u32 = 10;
+const NUMBER_BITS: u32 = 6;
 const NUMBER_MASK: u32 = (1 << NUMBER_BITS) - 1;
 const TAG: u32 = 5;
 
@@ -52,13 +53,15 @@ struct Header {
     shown: u32,
     taken: u32,
     part: usize,
+    life: u32,
 }
 
 impl Header {
     fn encode(self, registers: usize) -> u32 {
         (self.shown & NUMBER_MASK)
             | ((self.taken & NUMBER_MASK) << NUMBER_BITS)
-            | ((self.part as u32 & 0xf) << 20)
+            | ((self.part as u32 & 0xf) << 12)
+            | ((self.life & 0xff) << 16)
             | ((registers as u32 & 0xf) << 24)
             | (TAG << 28)
     }
@@ -71,7 +74,8 @@ impl Header {
         Some(Self {
             shown: value & NUMBER_MASK,
             taken: (value >> NUMBER_BITS) & NUMBER_MASK,
-            part: ((value >> 20) & 0xf) as usize,
+            part: ((value >> 12) & 0xf) as usize,
+            life: (value >> 16) & 0xff,
         })
     }
 }
@@ -124,10 +128,13 @@ pub(crate) struct Parts {
     /// The other side was not told of that.
     unanswered: bool,
     heard: [u32; WORDS],
+    life: u32,
+    /// That of the other side, as it was seen last.
+    peers_life: Option<u32>,
 }
 
 impl Parts {
-    /// Through so many registers. `random`: where the numbers begin; others than in an earlier life.
+    /// Through so many registers. `random`: where the numbers begin, and the life.
     pub(crate) fn new(registers: usize, random: u32) -> Self {
         // INVARIANT: Both are made to fit.
         Self {
@@ -141,6 +148,8 @@ impl Parts {
             taken: 0,
             unanswered: false,
             heard: [0; WORDS],
+            life: random >> NUMBER_BITS,
+            peers_life: None,
         }
     }
 
@@ -210,6 +219,7 @@ impl Parts {
             self.forget();
             return;
         };
+        self.notice_new_life(&header, now);
         if self.step == Step::Shown && header.taken == self.number {
             self.go_on(now);
         }
@@ -234,6 +244,17 @@ impl Parts {
         self.unanswered = true;
     }
 
+    /// What the other side said in another life does not count, and it has nothing of what was said to it.
+    fn notice_new_life(&mut self, header: &Header, now: u32) {
+        let last = self.peers_life.replace(header.life);
+        if last.is_some_and(|last| last != header.life) {
+            self.forget();
+            if self.own.is_some() {
+                self.begin(now);
+            }
+        }
+    }
+
     /// What is shown was taken.
     fn go_on(&mut self, now: u32) {
         self.since = now;
@@ -251,6 +272,7 @@ impl Parts {
             shown,
             taken: self.taken,
             part: self.part,
+            life: self.life,
         };
         header.encode(self.registers)
     }

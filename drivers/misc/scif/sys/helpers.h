@@ -69,7 +69,7 @@ u64 scif_helper_ntb_msg_read_sts(struct ntb_dev *ntb);
 int scif_helper_ntb_msg_clear_sts(struct ntb_dev *ntb, u64 bits);
 int scif_helper_ntb_msg_set_mask(struct ntb_dev *ntb, u64 bits);
 int scif_helper_ntb_msg_clear_mask(struct ntb_dev *ntb, u64 bits);
-u32 scif_helper_ntb_msg_read(struct ntb_dev *ntb, int *peer, int index);
+u32 scif_helper_ntb_msg_read(struct ntb_dev *ntb, int index);
 int scif_helper_ntb_peer_msg_write(struct ntb_dev *ntb, int peer, int index,
 				   u32 value);
 

@@ -208,9 +208,13 @@ int scif_helper_ntb_msg_clear_mask(struct ntb_dev *ntb, u64 bits)
 	return ntb_msg_clear_mask(ntb, bits);
 }
 
-u32 scif_helper_ntb_msg_read(struct ntb_dev *ntb, int *peer, int index)
+/*
+ * Whom it is from is not asked for: having read all ones, as from a device that
+ * is gone, ntb_hw_idt looks that up far behind the end of its table.
+ */
+u32 scif_helper_ntb_msg_read(struct ntb_dev *ntb, int index)
 {
-	return ntb_msg_read(ntb, peer, index);
+	return ntb_msg_read(ntb, NULL, index);
 }
 
 int scif_helper_ntb_peer_msg_write(struct ntb_dev *ntb, int peer, int index,

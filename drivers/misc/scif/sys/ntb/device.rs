@@ -139,7 +139,7 @@ impl NtbDevice {
         count(unsafe { own::scif_helper_ntb_mw_count(self.as_ptr(), index(peer)?) })
     }
 
-    /// What a memory window demands. `ENOTCONN` while the link is down.
+    /// What a memory window demands. `ENOTCONN` while the link is down, `EOVERFLOW` if that makes no sense.
     pub(crate) fn mw_align(&self, peer: u32, window: u32) -> Result<WindowAlignment> {
         let (mut address, mut size, mut max_size) = (0, 0, 0);
         // SAFETY: The device is valid, and so are the pointers.
@@ -153,6 +153,7 @@ impl NtbDevice {
                 &mut max_size,
             )
         })?;
+        check_size(0, max_size)?;
         Ok(WindowAlignment {
             address,
             size,
@@ -210,6 +211,7 @@ impl NtbDevice {
                 &mut size,
             )
         })?;
+        check_size(base, size)?;
         Ok((base, size))
     }
 
@@ -314,13 +316,11 @@ impl NtbDevice {
         to_result(unsafe { own::scif_helper_ntb_msg_clear_mask(self.as_ptr(), bits) })
     }
 
-    /// The message in a register, and which peer it is from, as far as the device knows.
-    pub(crate) fn msg_read(&self, number: u32) -> Result<(c_int, u32)> {
-        let mut peer = 0;
-        // SAFETY: The device is valid, and so is the pointer.
-        let message =
-            unsafe { own::scif_helper_ntb_msg_read(self.as_ptr(), &mut peer, index(number)?) };
-        Ok((peer, message))
+    /// The message in a register.
+    pub(crate) fn msg_read(&self, number: u32) -> u32 {
+        let Ok(number) = index(number) else { return 0 };
+        // SAFETY: The device is valid.
+        unsafe { own::scif_helper_ntb_msg_read(self.as_ptr(), number) }
     }
 
     /// Writes a message for a peer. Whether it is delivered is said by the status, not by this.
@@ -387,6 +387,15 @@ impl NtbDevice {
     pub(crate) fn peer_db_set(&self, bits: u64) -> Result {
         // SAFETY: The device is valid.
         to_result(unsafe { own::scif_helper_ntb_peer_db_set(self.as_ptr(), bits) })
+    }
+}
+
+/// A driver may have miscounted: that of IDT keeps the size of a BAR in an `int`, which 2 GiB makes negative.
+fn check_size(base: u64, size: u64) -> Result {
+    let end = base.checked_add(size);
+    match i64::try_from(size).ok().and(end) {
+        Some(_) => Ok(()),
+        None => Err(EOVERFLOW),
     }
 }
 

@@ -99,8 +99,6 @@ pub(super) enum Unsuitable {
     TooSmall { needed: u64, largest: u64 },
     /// The device has no memory window behind which a pool could be.
     NoPool { largest: u64, address: u64 },
-    /// The peer has to be trusted, and nobody has said that it is.
-    Unguarded,
     /// The device says no.
     Device(Error),
 }
@@ -139,9 +137,6 @@ impl fmt::Display for Unsuitable {
                 largest >> 10,
                 address >> 10
             ),
-            Self::Unguarded => f.write_str(
-                "the other host says itself where the windows of this bridge lead, and no IOMMU keeps it from any memory of this machine; switch the IOMMU on, or load with allow_flat=1 if it is trusted",
-            ),
             Self::Device(error) => write!(f, "can't offer a link: {error:?}"),
         }
     }
@@ -162,7 +157,6 @@ impl Aperture {
         let mut chosen = match policy.wanted {
             Wanted::Arena if !is_translated => Err(Unsuitable::NoIommu),
             Wanted::Flat if !policy.allow_flat => Err(Unsuitable::FlatNotAllowed),
-            _ if !is_guarded && !policy.allow_flat => Err(Unsuitable::Unguarded),
             Wanted::Auto => Self::best(device, policy, is_translated, kept),
             Wanted::Arena => Self::with_arena(device, kept, "aperture=arena"),
             Wanted::Bounce => Self::with_pool(device, kept, "aperture=bounce"),

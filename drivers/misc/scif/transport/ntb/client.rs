@@ -21,6 +21,7 @@ use crate::{
         parts::LEAST_REGISTERS, //
     },
     sys::{
+        dma_map,
         ntb::{
             Client,
             NtbDevice, //
@@ -68,9 +69,25 @@ impl Client for NtbLink {
             );
         }
         let port = device.port_number().unwrap_or(0);
-        let node = context.sink.own_node(rank(&device, port));
+        let rank = rank(&device, port);
+        if device.shares_doorbells() && rank > 1 {
+            pr_warn!(
+                "{}: it is not one of the first two ports of the switch, whose doorbells are taken by those\n",
+                &*name
+            );
+            return Err(ENODEV);
+        }
+        let is_exposed = is_exposed(&device);
+        if is_exposed && !context.policy.allow_flat {
+            pr_err!(
+                "{}: the other host says itself where the windows of this bridge lead, and no IOMMU keeps it from any memory of this machine; switch the IOMMU on, or load with allow_flat=1 if it is trusted\n",
+                &*name
+            );
+            return Err(ENODEV);
+        }
+        let node = context.sink.own_node(rank);
         pr_info!("{}: this is node {} (NTB port {})\n", &*name, node, port);
-        let link = NtbLink::new(context, device, name, node, (register, mailbox))?;
+        let link = NtbLink::new(context, device, name, node, (register, mailbox), is_exposed)?;
         link.links.add(link.clone())?;
         Ok(link)
     }
@@ -86,8 +103,9 @@ impl Client for NtbLink {
         device.db_clear_mask(own)?;
         link.inner.lock().mailbox.open(&device)?;
         match device.link_enable() {
-            // On AMD's that is for the other side alone.
-            Ok(()) | Err(EINVAL) => (),
+            Ok(()) => (),
+            // The secondary side of AMD's can only wait for the other one.
+            Err(EINVAL) if device.port_number() == Ok(1) => (),
             Err(error) => return Err(error),
         }
         let timer =
@@ -122,7 +140,7 @@ impl Client for NtbLink {
     }
 
     fn msg_event(this: ArcBorrow<'_, Self>) {
-        Self::schedule(&this.into());
+        interrupts::messages_came(&this.into());
     }
 }
 
@@ -132,6 +150,11 @@ fn rank(device: &NtbDevice, own: u32) -> u16 {
     let lower = (0..device.peer_count().unwrap_or(0))
         .filter(|peer| device.peer_port_number(*peer).is_ok_and(|port| port < own));
     lower.count() as u16
+}
+
+/// Nothing keeps the peer from memory of this machine.
+fn is_exposed(device: &NtbDevice) -> bool {
+    !device.translates_inbound() && !dma_map::has_iommu(&device.dma_device())
 }
 
 /// Which doorbells are whose.

@@ -28,7 +28,7 @@ pub(super) enum Kept {
     /// All of a session that was torn down.
     Session(Arc<dyn Session>),
     /// The control block of an offer.
-    Block(#[expect(dead_code)] Arc<SharedMemory>),
+    Block(Arc<SharedMemory>),
 }
 
 impl Kept {
@@ -69,6 +69,29 @@ impl GraceList {
         while let Some((_, kept)) = self.0.pop() {
             kept.release();
         }
+    }
+
+    /// The same where nothing keeps the peer out: what it was not heard to have let go of is left to it,
+    /// for ever. Says whether there was such. May sleep.
+    pub(super) fn abandon(&mut self) -> bool {
+        let mut some = false;
+        while let Some((_, kept)) = self.0.pop() {
+            match kept {
+                Kept::Session(session) if session.status() == Status::Left => {
+                    Kept::Session(session).release();
+                }
+                Kept::Session(session) => {
+                    session.forget();
+                    core::mem::forget(session);
+                    some = true;
+                }
+                Kept::Block(block) => {
+                    core::mem::forget(block);
+                    some = true;
+                }
+            }
+        }
+        some
     }
 
     /// Lets go of what belonged to another nonce than the one that the peer has now. May sleep.

@@ -31,28 +31,52 @@ const MAX_ROUNDS: usize = 16;
 /// all are told again afterwards: what has rung in between has raised no other interrupt.
 ///
 /// Where several share the vector there may be an interrupt only when the first of them rings, and none
-/// until all are cleared: so this goes on until they are. A peer that never stops to ring is left to
-/// the interrupt that lifting the mask raises.
+/// until all are cleared: so this goes on until they are. A peer that never stops to ring is heard
+/// again when the link's work has had its turn ([`listen_again`]).
 pub(super) fn doorbells_rang(link: &Arc<NtbLink>, vector: u32) {
+    let mut before = 0;
     for _ in 0..MAX_ROUNDS {
         let (rung, alone) = rung(link, vector);
+        // To read them has made sure that those before are cleared.
+        tell(link, before | rung);
         if rung == 0 {
             return;
         }
-        tell(link, rung);
         if let Some(device) = &*link.device.lock() {
             let _ = device.db_clear(link.register.to_own_bits(rung));
         }
-        tell(link, rung);
         if alone {
+            tell(link, rung);
             return;
         }
+        before = rung;
     }
     if let Some(device) = &*link.device.lock() {
-        let own = link.register.own_bits();
-        let _ = device.db_set_mask(own);
-        let _ = device.db_clear_mask(own);
+        let _ = device.db_set_mask(link.register.own_bits());
+        link.masked.store(true, Relaxed);
     }
+    tell(link, before);
+    NtbLink::schedule(link);
+}
+
+/// Lifts the mask that a peer was given that did not stop to ring; what rang since then interrupts now.
+pub(super) fn listen_again(link: &NtbLink) {
+    if !link.masked.xchg(false, Relaxed) {
+        return;
+    }
+    if let Some(device) = &*link.device.lock() {
+        let _ = device.db_clear_mask(link.register.own_bits());
+    }
+}
+
+/// Messages have come. Hard interrupt context.
+///
+/// There are no more events until they were taken out (`message_registers.rs`).
+pub(super) fn messages_came(link: &Arc<NtbLink>) {
+    if let Some(device) = &*link.device.lock() {
+        let _ = device.msg_set_mask(device.msg_inbits());
+    }
+    NtbLink::schedule(link);
 }
 
 /// Which ones they are, as bits, and whether none but it can have raised this interrupt.

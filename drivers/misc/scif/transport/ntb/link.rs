@@ -23,6 +23,7 @@ use super::{
         PEER, //
     },
     grace_list::GraceList,
+    interrupts,
     mailbox::{
         Mailbox,
         Moment, //
@@ -125,6 +126,11 @@ pub(super) struct NtbLink {
     pub(super) current: SpinLockIrq<Option<Arc<dyn Session>>>,
     #[pin]
     pub(super) timer: Mutex<Option<PeriodicTimer<NtbLink>>>,
+    /// Nothing keeps the peer from memory: neither the bridge, where it says itself where windows lead, nor
+    /// an IOMMU.
+    is_exposed: bool,
+    /// Doorbells were masked, as they did not stop to ring.
+    pub(super) masked: Atomic<bool>,
     /// How often the timer has ticked.
     pub(super) ticks: Atomic<u32>,
     /// The mailbox has to be looked at after a while.
@@ -162,6 +168,7 @@ impl NtbLink {
         name: CString,
         node: u16,
         (register, mailbox): (DoorbellRegister, Mailbox),
+        is_exposed: bool,
     ) -> Result<Arc<Self>> {
         let device = Arc::new(device, GFP_KERNEL)?;
         let terms = Terms {
@@ -195,6 +202,8 @@ impl NtbLink {
                 ),
                 current <- new_spinlock_irq!(None, "NtbLink::current"),
                 timer <- new_mutex!(None, "NtbLink::timer"),
+                is_exposed,
+                masked: Atomic::new(false),
                 ticks: Atomic::new(0),
                 unsettled: Atomic::new(false),
                 sleep <- new_wait_queue!("scif::NtbLink::sleep"),
@@ -233,7 +242,15 @@ impl NtbLink {
 
     /// Lets go of all that the peer could still have written to. May sleep.
     pub(super) fn release_kept(&self) {
-        self.inner.lock().grace.release();
+        let abandoned = {
+            let mut inner = self.inner.lock();
+            if self.is_exposed {
+                inner.grace.abandon()
+            } else {
+                inner.grace.release();
+                false
+            }
+        };
         self.queues.copies.flush();
         self.queues.completion.flush();
         self.queues.staging.flush();
@@ -243,7 +260,13 @@ impl NtbLink {
             (inner.aperture.take(), inner.behind.take())
         };
         drop(aperture);
-        if let Some(behind) = behind {
+        if abandoned {
+            pr_warn!(
+                "{}: its peer was not heard to have let go, and nothing keeps it out: the memory that it may still write to is lost\n",
+                &*self.name
+            );
+            core::mem::forget(behind);
+        } else if let Some(behind) = behind {
             behind.close();
         }
     }
@@ -251,6 +274,7 @@ impl NtbLink {
     /// Looks at the state of the world and does what has to be done. Link work only.
     fn step(self: &Arc<Self>) {
         let mut inner = self.inner.lock();
+        interrupts::listen_again(self);
         for _ in 0..MAX_ACTIONS {
             let device = self.device();
             let seen = self.look(&mut inner, device.as_deref());
@@ -296,7 +320,7 @@ impl NtbLink {
                 inner.mailbox.read(device, moment)
             }
             None => {
-                inner.mailbox.forget();
+                inner.mailbox.forget(device);
                 Err(NoHello::Absent)
             }
         };

@@ -133,9 +133,16 @@ impl Mailbox {
     }
 
     /// The link is down: what the peer has said does not count any more.
-    pub(super) fn forget(&mut self) {
-        if let Kind::InParts(parts) | Kind::InMessages(parts, _) = &mut self.kind {
-            parts.forget();
+    pub(super) fn forget(&mut self, device: Option<&NtbDevice>) {
+        match &mut self.kind {
+            Kind::Whole => (),
+            Kind::InParts(parts) => parts.forget(),
+            Kind::InMessages(parts, registers) => {
+                parts.forget();
+                if let Some(device) = device {
+                    registers.forget(device);
+                }
+            }
         }
     }
 

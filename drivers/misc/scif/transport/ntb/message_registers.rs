@@ -5,8 +5,9 @@
 //!
 //! So what has come is taken out and kept here, and what does not get through is tried again.
 //!
-//! Events are raised when the status leaves 0, so all of it is cleared each time. What became of
-//! messages of this side is looked at after each, and raises no events.
+//! Events are raised when the status leaves 0, or as long as it is not 0. So an event masks the next ones
+//! until what has come was taken out, all of it. What became of messages of this side is looked at
+//! after each, and raises no events.
 
 use super::context::PEER;
 use crate::{
@@ -18,7 +19,7 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// A peer that writes all the time must not keep us here.
+/// A peer that writes all the time must not keep us here: what it does next raises an event.
 const MAX_ROUNDS: usize = 16;
 
 /// See the head of this file.
@@ -57,27 +58,35 @@ impl MessageRegisters {
         let _ = device.msg_set_mask(self.outbits | self.inbits);
     }
 
-    /// Takes out what has come.
+    /// Takes out what has come, and lets the next one raise an event.
     pub(super) fn collect(&mut self, device: &NtbDevice) {
         for _ in 0..MAX_ROUNDS {
-            let arrived = device.msg_status() & self.inbits;
-            if arrived == 0 {
+            let status = device.msg_status();
+            if status & !(self.inbits | self.outbits) != 0 {
+                // All ones: the device is gone.
                 return;
+            }
+            let arrived = status & self.inbits;
+            if arrived == 0 {
+                break;
             }
             for (index, word) in self.words.iter_mut().enumerate() {
                 if arrived & nth_bit(self.inbits, index) == 0 {
                     continue;
                 }
-                match device.msg_read(index as u32) {
-                    Ok((peer, message)) if peer == PEER as c_int => *word = message,
-                    // From somebody else, who is not talked to.
-                    _ => (),
-                }
+                *word = device.msg_read(index as u32);
             }
             if device.msg_clear(arrived).is_err() {
                 return;
             }
         }
+        let _ = device.msg_clear_mask(self.inbits);
+    }
+
+    /// What came does not count any more.
+    pub(super) fn forget(&mut self, device: &NtbDevice) {
+        self.collect(device);
+        self.words = [0; WORDS];
     }
 
     /// Says whether it was delivered.

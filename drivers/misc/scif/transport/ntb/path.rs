@@ -225,15 +225,17 @@ impl Path for NtbPath {
     }
 
     fn ring(&self, number: u32) {
+        let bits = self.register.to_peer_bits(doorbell::bit(number));
+        if bits == 0 {
+            // One that the device does not have. Those on the wire were checked when they came.
+            return;
+        }
         // With the lock, so that the device stays.
         if let Some(reach) = &*self.reach.lock() {
             // The doorbell's interrupt is a write of its own, by the bridge on the other side, and no rule of the bus
             // keeps it behind what this processor has stored: the answer to a load does.
             let control = Reached::in_device(&self.aperture, self.control, CONTROL_READ);
             let _ = control.and_then(|control| control.read_back(0));
-            // The device refuses bits that it does not have; those on the wire were checked when
-            // they came.
-            let bits = self.register.to_peer_bits(doorbell::bit(number));
             let _ = reach.device.peer_db_set(bits);
         }
     }

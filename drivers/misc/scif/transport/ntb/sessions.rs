@@ -87,8 +87,8 @@ impl NtbLink {
         hello: &Hello,
     ) -> Result<Up> {
         let owner = self.clone();
-        let path = NtbPath::new(owner, device, &self.engines, self.register, own, hello)?;
         let name = self.full_name()?;
+        let path = NtbPath::new(owner, device, &self.engines, self.register, own, hello)?;
         let who = Introduction {
             link: &name,
             node: Some(hello.node),
@@ -103,7 +103,11 @@ impl NtbLink {
                 peers: hello.aperture_len,
             },
         };
-        let session = self.sink.online(path.clone(), who)?;
+        // Whoever may still have the path must have nothing of the device.
+        let session = self
+            .sink
+            .online(path.clone(), who)
+            .inspect_err(|_| path.detach())?;
         trace::link_up(|| trace::Link::new(&self.name, hello.node, hello.generation, path.mode()));
         reports::online(&self.name, hello.node, &path, own);
         Ok(Up {
