@@ -122,6 +122,8 @@ pub enum Personality {
     Gen5,
     /// IDT 89HPES32NT8AG2 (111d:808f): the end that uses a window says where it leads to.
     Idt,
+    /// AMD (1022:17d7): eight scratchpads; a translation is aligned to a page.
+    Amd,
 }
 
 /// What the two memory windows (BAR 2 and BAR 4) of an NTB function lead to.
@@ -260,7 +262,7 @@ impl Topology {
             model.validate().context("model")?;
         }
         let largest = match link.personality {
-            Personality::Gen3 | Personality::Gen5 => MAX_RAM_SIZE,
+            Personality::Gen3 | Personality::Gen5 | Personality::Amd => MAX_RAM_SIZE,
             Personality::Idt => MAX_IDT_WINDOW_SIZE,
         };
         match link.windows {

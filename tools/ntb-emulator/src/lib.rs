@@ -2,8 +2,8 @@
 //! Emulated PCIe non-transparent bridges and DMA engines for QEMU guests.
 //!
 //! One process serves all guests of a lab over vfio-user: for each link between two guests
-//! an NTB function in both (bound by the unmodified driver ntb_hw_intel or ntb_hw_idt), and for each guest
-//! some DMA functions (bound by plx_dma). It holds the RAM files of all guests, so a window
+//! an NTB function in both (bound by an unmodified driver: ntb_hw_intel, ntb_hw_idt or
+//! ntb_hw_amd), and for each guest some DMA functions (bound by plx_dma). It holds the RAM files of all guests, so a window
 //! of one guest is a mapping of the other one's RAM, and a DMA engine copies between both.
 //!
 //! ```text

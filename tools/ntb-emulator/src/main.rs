@@ -33,7 +33,8 @@ const EXAMPLE: &str = r#"Example of a configuration: two guests, one link
     ]
   }
 
-personality  gen5 (Intel 8086:0db4), gen3 (8086:201c, translations aligned to the window), or
+personality  gen5 (Intel 8086:0db4), gen3 (8086:201c, translations aligned to the window),
+             amd (AMD 1022:17d7: eight scratchpads), or
              idt (IDT 111d:808f: outbound translation, messages; windows are "aperture" or "trapped")
 windows      "aperture": window 0 traps, window 1 is mapped over all of the peer's RAM;
              {"fixed": {"base": B, "size": S}}: both are mapped, at B and B+S of the peer's RAM;

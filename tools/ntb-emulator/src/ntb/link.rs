@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use parking_lot::Mutex;
 
+use super::amd::Chip;
 use super::bridge::Bridge;
 use super::idt::Switch;
 use super::intel::Pair;
@@ -43,6 +44,7 @@ fn bridge(personality: Personality, windows: &[[Window; WINDOWS]; 2]) -> Box<dyn
         Personality::Gen3 => Box::new(Pair::gen3()),
         Personality::Gen5 => Box::new(Pair::gen5()),
         Personality::Idt => Box::new(Switch::new(windows)),
+        Personality::Amd => Box::new(Chip::new()),
     }
 }
 

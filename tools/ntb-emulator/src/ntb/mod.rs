@@ -5,7 +5,7 @@
 //! function             one end as a PCI function
 //! port                 one end as its function uses it
 //! link                 both ends, and the state that they share
-//! intel   idt          what the registers do, and what follows: the two families
+//! intel   idt   amd    what the registers do, and what follows: the families
 //! bridge               what a family has to do
 //! line                 what is between the ends, whatever they look like
 //! window               the memory windows
@@ -16,6 +16,7 @@
 //! ones are served by the same thread as the doorbell, one after the other. Unless the
 //! order is to be weak: see [`crate::order`].
 
+mod amd;
 mod bridge;
 pub mod function;
 mod idt;

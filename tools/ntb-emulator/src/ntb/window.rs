@@ -92,7 +92,7 @@ impl Window {
             backing: Backing::Trapped {
                 alignment: match link.personality {
                     Personality::Gen3 => size,
-                    Personality::Gen5 => crate::config::PAGE_SIZE,
+                    Personality::Gen5 | Personality::Amd => crate::config::PAGE_SIZE,
                     Personality::Idt => 4,
                 },
             },
@@ -103,7 +103,7 @@ impl Window {
         };
         let largest = ram_sizes[0].max(ram_sizes[1]).next_power_of_two();
         let aperture = match link.personality {
-            Personality::Gen3 | Personality::Gen5 => mapped(largest, 0),
+            Personality::Gen3 | Personality::Gen5 | Personality::Amd => mapped(largest, 0),
             // Its driver does not look whether a translation was taken.
             Personality::Idt => trapped(largest.min(MAX_IDT_WINDOW_SIZE)),
         };

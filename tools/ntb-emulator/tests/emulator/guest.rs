@@ -143,10 +143,19 @@ impl NtbClient {
 
     /// The same for an IDT, which has one vector.
     pub fn connect_idt(topology: &Topology, guest: usize) -> Self {
+        Self::connect_first(topology, guest, vfio::VFIO_PCI_MSI_IRQ_INDEX, 1)
+    }
+
+    /// The same for an AMD, which has 24.
+    pub fn connect_amd(topology: &Topology, guest: usize) -> Self {
+        Self::connect_first(topology, guest, vfio::VFIO_PCI_MSIX_IRQ_INDEX, 24)
+    }
+
+    fn connect_first(topology: &Topology, guest: usize, signalling: u32, vectors: usize) -> Self {
         let socket = ntb_socket(&topology.directory, guest, 0);
         let ram = &topology.guests[guest].ram_file;
         let mut client = Self {
-            function: Function::connect(&socket, ram, vfio::VFIO_PCI_MSI_IRQ_INDEX, 1),
+            function: Function::connect(&socket, ram, signalling, vectors),
         };
         client.place_at(0);
         client

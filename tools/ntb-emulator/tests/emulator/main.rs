@@ -4,6 +4,7 @@
 //! Everything is as in a lab except that no guest runs: sockets, RAM files, mapped windows,
 //! interrupts as event descriptors, link states, kills and restarts.
 
+mod amd;
 mod dma;
 mod guest;
 mod idt;
