@@ -195,6 +195,7 @@ Examples:
   scripts/lab up --iommu=bridges --windows trapped:16M
   scripts/lab up --ntb gen3 --aperture 64K
   scripts/lab up --ntb idt --aperture 1M
+  scripts/lab up --ntb amd
   scripts/lab up --windows fixed:256M:2M --append cma=64M@256M
   scripts/lab up --link-model gen3x8 --dma-channels 4
   scripts/lab up --engine-rate 1G --slowdown 10
@@ -220,8 +221,8 @@ pub struct Up {
     /// DMA engines of a node.
     #[arg(long, default_value_t = 1)]
     pub dma_channels: usize,
-    /// Which NTB: Intel's gen5 (page alignment) or gen3 (alignment = size of the window), or idt
-    /// (outbound translation, messages instead of scratchpads).
+    /// Which NTB: Intel's gen5 (page alignment) or gen3 (alignment = size of the window), idt
+    /// (outbound translation, messages instead of scratchpads) or amd (eight scratchpads).
     #[arg(long, alias = "ntb", value_parser = parse_personality, default_value = "gen5")]
     pub personality: Personality,
     /// Memory windows of this size that trap and lead wherever the node says: short for --windows
@@ -268,7 +269,7 @@ pub struct Up {
     #[arg(long, allow_hyphen_values = true)]
     pub append: Vec<String>,
     /// Modules of the kernel to load at every boot; "" for none. By default the driver of the NTB
-    /// (ntb_hw_intel or ntb_hw_idt) and plx_dma.
+    /// (ntb_hw_intel, ntb_hw_idt or ntb_hw_amd) and plx_dma.
     #[arg(long, value_delimiter = ',', value_name = "NAME,...")]
     pub modules: Option<Vec<String>>,
     /// Guests without any NTB and DMA engine.

@@ -176,13 +176,14 @@ pub fn parse_weak_order(text: &str) -> Result<WeakOrder, String> {
     Ok(WeakOrder { seed, engines })
 }
 
-/// An NTB personality from text: `gen3`, `gen5` or `idt`.
+/// An NTB personality from text: `gen3`, `gen5`, `idt` or `amd`.
 pub fn parse_personality(text: &str) -> Result<Personality, String> {
     match text {
         "gen3" => Ok(Personality::Gen3),
         "gen5" => Ok(Personality::Gen5),
         "idt" => Ok(Personality::Idt),
-        _ => Err("it is gen3, gen5 or idt".to_owned()),
+        "amd" => Ok(Personality::Amd),
+        _ => Err("it is gen3, gen5, idt or amd".to_owned()),
     }
 }
 

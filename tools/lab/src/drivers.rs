@@ -8,6 +8,7 @@ pub fn default_modules(personality: Personality) -> Vec<String> {
     let ntb = match personality {
         Personality::Gen3 | Personality::Gen5 => "ntb_hw_intel",
         Personality::Idt => "ntb_hw_idt",
+        Personality::Amd => "ntb_hw_amd",
     };
     vec![ntb.to_owned(), "plx_dma".to_owned()]
 }
