@@ -3,7 +3,6 @@
 //! messages instead of scratchpads, one doorbell register and one vector, and windows that who
 //! uses them sets.
 
-use anyhow::Context;
 use anyhow::Result;
 use anyhow::ensure;
 use lab::Iommu;
@@ -18,6 +17,7 @@ use crate::harness::PAIR;
 use crate::harness::STAR;
 use crate::harness::Test;
 use crate::in_tree;
+use crate::ntb_client;
 use crate::ntb_client::Loaded;
 use crate::ntb_client::Tool;
 use crate::ntb_client::check_link;
@@ -48,16 +48,7 @@ const IDT_STAR: Need = Need {
 
 /// How often a node's bridge has interrupted.
 fn interrupts(lab: &Lab, node: usize) -> Result<u64> {
-    let text = lab.node(node).read("/proc/interrupts")?;
-    let line = text
-        .lines()
-        .find(|line| line.contains("ntb_irq_idt"))
-        .context("the driver has no interrupt")?;
-    Ok(line
-        .split_whitespace()
-        .skip(1)
-        .map_while(|word| word.parse::<u64>().ok())
-        .sum())
+    Ok(ntb_client::interrupts(lab, node, "ntb_irq_idt")?[0])
 }
 
 /// Waits until a node's bridge has interrupted so often, and makes sure of no more.
@@ -195,40 +186,7 @@ fn set_used_window(lab: &Lab, node: usize) -> Result<()> {
 /// ntb_perf: it finds its peer by messages, and copies through windows by the processor and by
 /// the engine.
 fn perf(lab: &Lab) -> Result<()> {
-    let loaded = Loaded::new(lab, "ntb_perf", "chunk_order=16 total_order=18")?;
-    let file = format!("/sys/kernel/debug/ntb_perf/{}/run", ntb_device(0));
-    for node in 0..2 {
-        // Until both have told each other where their buffers are.
-        wait_until("a run of ntb_perf", lab.hang_limit(30), || {
-            let started = lab
-                .node(node)
-                .exec(["sh", "-c", &format!("echo 0 >{file}")])?;
-            Ok((started.code() == Some(0)).then_some(()))
-        })?;
-        set_used_window(lab, node)?;
-        for (engine, order) in [(0, 18), (1, 26)] {
-            lab.reset_counters()?;
-            lab.shell(
-                node,
-                &format!(
-                    "cd /sys/module/ntb_perf/parameters
-                     echo {engine} >use_dma; echo {order} >total_order; echo 0 >{file}"
-                ),
-            )?;
-            let (said, bytes) = (lab.node(node).read(&file)?, 1 << order);
-            ensure!(said.contains(&format!("copied {bytes} bytes")), "{said}");
-            let counted = lab.counters()?[node].total;
-            let as_expected = match engine {
-                0 => counted.trapped_writes >= bytes / 8,
-                _ => counted.dma_bytes == bytes && counted.trapped_writes < 10_000,
-            };
-            let lost = counted.dma_errors + counted.dropped;
-            ensure!(as_expected && lost == 0, "{counted:?}");
-        }
-        let back = "cd /sys/module/ntb_perf/parameters; echo 0 >use_dma; echo 18 >total_order";
-        lab.shell(node, back)?;
-    }
-    loaded.unload()
+    in_tree::perf_after(lab, |node| set_used_window(lab, node))
 }
 
 /// A window reaches what the peer's IOMMU lets its bridge reach, whatever address it is set to.

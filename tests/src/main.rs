@@ -7,6 +7,7 @@
 mod harness;
 mod heartbeat;
 mod in_tree;
+mod in_tree_amd;
 mod in_tree_idt;
 mod lab_command;
 mod lab_itself;
@@ -60,6 +61,7 @@ const FILES: &[&[Test]] = &[
     lab_command::TESTS,
     in_tree::TESTS,
     in_tree_idt::TESTS,
+    in_tree_amd::TESTS,
     scif_module::TESTS,
     scif_messages_and_rma::TESTS,
     scif_cache::TESTS,

@@ -6,6 +6,7 @@ use anyhow::Result;
 use anyhow::ensure;
 use lab::Lab;
 use lab::Node;
+use lab::Personality;
 
 /// Loads a module in all nodes; unloads it when dropped.
 pub struct Loaded<'a> {
@@ -47,6 +48,8 @@ pub struct Tool<'a> {
     pub node: Node<'a>,
     /// The folder.
     pub folder: String,
+    /// Whether the driver says that it does not switch the link from this end.
+    refuses_link: bool,
 }
 
 impl<'a> Tool<'a> {
@@ -55,6 +58,7 @@ impl<'a> Tool<'a> {
         Tool {
             node: lab.node(node),
             folder: format!("/sys/kernel/debug/ntb_tool/{}", ntb_device(index)),
+            refuses_link: lab.config().personality == Personality::Amd && node > 0,
         }
     }
 
@@ -68,6 +72,17 @@ impl<'a> Tool<'a> {
     pub fn write(&self, file: &str, contents: &str) -> Result<()> {
         self.node
             .write(&format!("{}/{file}", self.folder), contents)
+    }
+
+    /// Wants the link up, `Y`, or down, `N`. AMD's driver switches events by that, and says on its
+    /// secondary side that it does not.
+    pub fn set_link(&self, state: &str) -> Result<()> {
+        let written = self.write("link", state);
+        if self.refuses_link {
+            ensure!(written.is_err(), "the driver takes it");
+            return Ok(());
+        }
+        written
     }
 
     /// Runs a script in the folder; it must succeed. Returns its output.
@@ -102,10 +117,28 @@ pub fn ntb_device(index: usize) -> String {
     format!("0000:00:{:02x}.0", lab::ntb_slot(index))
 }
 
+/// How often each vector of a node's bridge has interrupted, by the name of its handler.
+pub fn interrupts(lab: &Lab, node: usize, handler: &str) -> Result<Vec<u64>> {
+    let text = lab.node(node).read("/proc/interrupts")?;
+    let of_line = |line: &str| {
+        line.split_whitespace()
+            .skip(1)
+            .map_while(|word| word.parse::<u64>().ok())
+            .sum()
+    };
+    let found: Vec<u64> = text
+        .lines()
+        .filter(|line| line.contains(handler))
+        .map(of_line)
+        .collect();
+    ensure!(!found.is_empty(), "the driver has no interrupt '{handler}'");
+    Ok(found)
+}
+
 /// Brings the links of all NTBs up and waits for them.
 pub fn enable_links(tools: &[&Tool<'_>]) -> Result<()> {
     for tool in tools {
-        tool.write("link", "Y")?;
+        tool.set_link("Y")?;
     }
     for tool in tools {
         // Blocks until it is so.
