@@ -56,6 +56,11 @@ pub enum Request {
         /// Where to write.
         writes: Writes,
     },
+    /// Has all that is reordered follow from another seed from now on.
+    Reseed {
+        /// The seed.
+        seed: u64,
+    },
     /// Ends the emulator. QEMUs still connected may abort.
     Shutdown,
 }
@@ -107,6 +112,9 @@ pub struct State {
     pub guests: Vec<GuestState>,
     /// In the order of the configuration.
     pub links: Vec<LinkState>,
+    /// What the order of writes follows from, if it is weak.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seed: Option<u64>,
 }
 
 /// One guest.
@@ -214,6 +222,11 @@ impl Client {
         }
     }
 
+    /// Has all that is reordered follow from another seed.
+    pub fn reseed(&mut self, seed: u64) -> Result<()> {
+        self.request(&Request::Reseed { seed }).map(drop)
+    }
+
     /// Ends the emulator.
     pub fn shutdown(&mut self) -> Result<()> {
         self.request(&Request::Shutdown).map(drop)
@@ -262,6 +275,10 @@ mod tests {
                     into: 1,
                     writes: Writes::Public,
                 },
+            ),
+            (
+                r#"{"request":"reseed","seed":7}"#,
+                Request::Reseed { seed: 7 },
             ),
             (r#"{"request":"shutdown"}"#, Request::Shutdown),
         ];

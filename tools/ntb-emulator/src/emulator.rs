@@ -21,6 +21,7 @@ use anyhow::Context;
 use anyhow::Result;
 use anyhow::anyhow;
 use anyhow::bail;
+use parking_lot::Mutex;
 
 use crate::address::GuestBus;
 use crate::config::Topology;
@@ -77,6 +78,8 @@ struct Machine {
     topology: Topology,
     guests: Vec<Vec<Entry>>,
     links: Vec<Arc<Link>>,
+    /// What the order of writes follows from, if it is weak.
+    seed: Mutex<Option<u64>>,
 }
 
 struct Entry {
@@ -171,10 +174,12 @@ fn machine(topology: Topology, events: &Sender<Event>) -> Result<Machine> {
         let pacer = || pacer(&topology, guest, &ports, clock.as_ref());
         guests.push(functions(&topology, guest, ram, &ports, &pacer, events)?);
     }
+    let seed = topology.weak_order.map(|order| order.seed);
     Ok(Machine {
         topology,
         guests,
         links,
+        seed: Mutex::new(seed),
     })
 }
 
@@ -351,6 +356,7 @@ impl Machine {
             Request::State => Response::State(self.state()),
             Request::Link { a, b, up } => self.link(a, b, up),
             Request::Raid { from, into, writes } => self.raid(from, into, writes),
+            Request::Reseed { seed } => self.reseed(seed),
             Request::Shutdown => match events.send(Event::Shutdown) {
                 Ok(()) => Response::Done,
                 Err(_) => Response::Error {
@@ -387,7 +393,28 @@ impl Machine {
         State {
             guests: guests.collect(),
             links: links.collect(),
+            seed: *self.seed.lock(),
         }
+    }
+
+    fn reseed(&self, seed: u64) -> Response {
+        let mut current = self.seed.lock();
+        if current.is_none() {
+            return Response::Error {
+                message: "writes arrive in the order in which they were made, and no seed \
+                          changes that; start it with a weak_order"
+                    .to_owned(),
+            };
+        }
+        *current = Some(seed);
+        for link in &self.links {
+            for end in 0..2 {
+                if let Some(direction) = Port::new(link, end).order() {
+                    direction.reseed(seed);
+                }
+            }
+        }
+        Response::Done
     }
 
     fn raid(&self, from: usize, into: usize, writes: Writes) -> Response {

@@ -69,7 +69,8 @@ Start QEMU, after "ready" has been printed, with
 
 Control and counters, one JSON value per line on the socket emulator.sock:
   {"request":"counters"} {"request":"reset-counters"} {"request":"state"}
-  {"request":"link","a":0,"b":1,"up":false} {"request":"shutdown"}"#;
+  {"request":"link","a":0,"b":1,"up":false} {"request":"reseed","seed":8}
+  {"request":"shutdown"}"#;
 
 /// PCIe non-transparent bridges and DMA engines for QEMU guests, over vfio-user
 #[derive(Parser)]

@@ -59,6 +59,10 @@ pub struct Direction {
     posted: Condvar,
     engines: Engines,
     streams: usize,
+    /// The number of this direction among all of the emulator.
+    number: usize,
+    /// Whether what processors store may be held.
+    sees_stores: bool,
     counters: Arc<Counters>,
 }
 
@@ -68,22 +72,40 @@ impl Direction {
     /// some of their stores are there at once, and so all have to be.
     pub fn new(order: WeakOrder, number: usize, engines: usize, sees_stores: bool) -> Self {
         let streams = Initiator::streams(engines);
-        let chances = (0..streams).map(|stream| {
+        let traffic = Traffic::new(Self::chances(order.seed, number, streams, sees_stores));
+        Self {
+            traffic: Mutex::new(traffic),
+            posted: Condvar::new(),
+            engines: order.engines,
+            streams,
+            number,
+            sees_stores,
+            counters: Arc::default(),
+        }
+    }
+
+    fn chances(
+        seed: u64,
+        number: usize,
+        streams: usize,
+        sees_stores: bool,
+    ) -> impl Iterator<Item = Option<Chance>> {
+        (0..streams).map(move |stream| {
             let holds = sees_stores || stream != Initiator::Processor.stream();
             let number = (number * 256 + stream) as u64;
             let shortest = match stream < Initiator::Engine(0).stream() {
                 true => SHORT,
                 false => LONG,
             };
-            holds.then(|| Chance::new(order.seed, number, shortest))
-        });
-        Self {
-            traffic: Mutex::new(Traffic::new(chances)),
-            posted: Condvar::new(),
-            engines: order.engines,
-            streams,
-            counters: Arc::default(),
-        }
+            holds.then(|| Chance::new(seed, number, shortest))
+        })
+    }
+
+    /// From now on all follows from this seed, as if the emulator had just started: the next write of
+    /// each stream is its first. What is under way is held for as long as it was to be.
+    pub fn reseed(&self, seed: u64) {
+        let chances = Self::chances(seed, self.number, self.streams, self.sees_stores);
+        self.traffic.lock().draw_from(chances);
     }
 
     /// Those of the function that sends.

@@ -72,6 +72,13 @@ impl<T> Traffic<T> {
         }
     }
 
+    /// The streams draw like this from now on; what is under way stays as it is.
+    pub fn draw_from(&mut self, chances: impl IntoIterator<Item = Option<Chance>>) {
+        for (stream, chance) in self.streams.iter_mut().zip(chances) {
+            stream.chance = chance;
+        }
+    }
+
     /// Something is written. `arrive` gets what arrives now, in order. A stream that does not exist
     /// holds nothing.
     pub fn post(
@@ -203,11 +210,14 @@ mod tests {
         arrived: Vec<usize>,
     }
 
+    fn chances(seed: u64) -> impl Iterator<Item = Option<Chance>> {
+        (0..STREAMS as u64).map(move |stream| Some(Chance::new(seed, stream, LONG)))
+    }
+
     impl Run {
         fn new(seed: u64) -> Self {
-            let chances = (0..STREAMS as u64).map(|stream| Some(Chance::new(seed, stream, LONG)));
             Self {
-                traffic: Traffic::new(chances),
+                traffic: Traffic::new(chances(seed)),
                 now: Instant::now(),
                 streams: Vec::new(),
                 arrived: Vec::new(),
@@ -269,6 +279,28 @@ mod tests {
                 one.step(operation);
                 other.step(operation);
                 prop_assert_eq!(&one.arrived, &other.arrived);
+            }
+        }
+
+        /// What was drawn before another seed is given makes no difference to what comes after it.
+        #[test]
+        fn a_seed_can_be_given_later(
+            seed: u64,
+            before in operations(),
+            operations in operations(),
+        ) {
+            let (mut fresh, mut other) = (Run::new(seed), Run::new(!seed));
+            for operation in &before {
+                other.step(operation);
+            }
+            other.step(&Operation::Wait(Duration::from_secs(1)));
+            let earlier = other.arrived.len();
+            other.traffic.draw_from(chances(seed));
+            for operation in &operations {
+                fresh.step(operation);
+                other.step(operation);
+                let later = other.arrived[earlier..].iter().map(|number| number - earlier);
+                prop_assert_eq!(&fresh.arrived, &later.collect::<Vec<_>>());
             }
         }
 

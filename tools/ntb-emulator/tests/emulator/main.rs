@@ -10,6 +10,7 @@ mod guest;
 mod idt;
 mod lab;
 mod model;
+mod order;
 
 use std::cell::RefCell;
 use std::sync::mpsc::channel;
