@@ -87,7 +87,15 @@ fn life(lab: &Lab) -> Result<()> {
     ensure!(error.contains("is not running"), "{error}");
     commands.up = true;
     let kernel = lab.kernel().flavour().name();
-    commands.ok(&["up", "--nodes", "2", "--kernel", kernel])?;
+    commands.ok(&[
+        "up",
+        "--nodes",
+        "2",
+        "--kernel",
+        kernel,
+        "--weak-order",
+        "7",
+    ])?;
     let error = commands.fails(125, &["up", "--kernel", kernel])?;
     ensure!(error.contains("is running already"), "{error}");
     ensure!(
@@ -144,6 +152,9 @@ fn life(lab: &Lab) -> Result<()> {
             .contains("link 0-1: down: unplugged")
     );
     commands.ok(&["link", "up", "0", "1"])?;
+    ensure!(commands.ok(&["status"])?.contains("weak, seed 7"));
+    commands.ok(&["reseed", "8"])?;
+    ensure!(commands.ok(&["status"])?.contains("weak, seed 8"));
     let counters: serde_json::Value = serde_json::from_str(&commands.ok(&["counters", "--json"])?)?;
     ensure!(counters.as_array().is_some_and(|nodes| nodes.len() == 2));
     ensure!(commands.ok(&["counters"])?.contains("trapped reads"));

@@ -157,6 +157,13 @@ Exit status:
         /// The other.
         b: usize,
     },
+    /// Change the seed of a lab that was started with --weak-order.
+    ///
+    /// The next write of each initiator is held as the first one is after a start with that seed.
+    Reseed {
+        /// The seed.
+        seed: u64,
+    },
     /// Count trapped accesses, doorbells and DMA since the start.
     Counters {
         /// As JSON.

@@ -59,6 +59,11 @@ pub enum Control {
         /// Whether it is to be up.
         up: bool,
     },
+    /// Change what the order of writes follows from.
+    Reseed {
+        /// The seed.
+        seed: u64,
+    },
     /// The emulator's counters, as it gives them.
     Counters,
     /// End the lab.

@@ -325,21 +325,23 @@ impl Lab {
                 },
             })
             .collect();
+        let state = match machines.emulator_pid() {
+            // If it is gone, the nodes say so.
+            Some(_) => self.emulator_state().unwrap_or_default(),
+            None => EmulatorState::default(),
+        };
+        let mut config = machines.config.clone();
+        if let (Some(order), Some(seed)) = (&mut config.weak_order, state.seed) {
+            order.seed = seed;
+        }
         Ok(Report {
-            config: machines.config.clone(),
+            config,
             owner: std::process::id(),
             emulator: machines.emulator_pid(),
             folder: machines.paths.folder().to_owned(),
             exchange: machines.paths.exchange(),
             nodes,
-            links: match machines.emulator_pid() {
-                // If it is gone, the nodes say so.
-                Some(_) => self
-                    .emulator_state()
-                    .map(|state| state.links)
-                    .unwrap_or_default(),
-                None => Vec::new(),
-            },
+            links: state.links,
         })
     }
 
@@ -369,6 +371,17 @@ impl Lab {
     /// good.
     pub fn raid(&self, from: usize, into: usize, writes: RaidWrites) -> Result<Loot> {
         self.machines.emulator_client()?.raid(from, into, writes)
+    }
+
+    /// Has what is held across links, and for how long, follow from another seed from now on.
+    pub fn reseed(&self, seed: u64) -> Result<()> {
+        if self.config().weak_order.is_none() {
+            bail!(
+                "the lab '{}' reorders nothing, so there is no seed to change: start it with --weak-order SEED",
+                self.config().name
+            );
+        }
+        self.machines.emulator_client()?.reseed(seed)
     }
 
     /// Who is connected to the emulator, and which links are up.
@@ -403,6 +416,7 @@ impl Served for Lab {
             Control::Restart { node } => self.restart(node)?,
             Control::Pause { node } => self.pause(node)?,
             Control::Resume { node } => self.resume(node)?,
+            Control::Reseed { seed } => self.reseed(seed)?,
             Control::Link { a, b, up } => self.set_link(a, b, up)?,
         }
         Ok(Reply::Value(Value::Null))

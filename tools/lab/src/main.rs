@@ -109,6 +109,9 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
             let up = state == "up";
             client::call(name, &Control::Link { a, b, up })?;
         }
+        Command::Reseed { seed } => {
+            client::call(name, &Control::Reseed { seed })?;
+        }
         Command::Counters { json } => {
             let value = client::call(name, &Control::Counters)?;
             if json {
