@@ -5,7 +5,8 @@
 //! A test is a function that gets a lab and returns an error or nothing. Before it, every
 //! node's kernel log is marked; after it, no running node's kernel may have reported
 //! anything since (see `lab::kernel_log`), and the same modules must be loaded as before.
-//! A lab in which a test failed is not used again.
+//! A lab in which a test failed is not used again. Where writes are reordered, each test begins with
+//! the first draws of its seed.
 
 use std::panic::AssertUnwindSafe;
 use std::panic::catch_unwind;
@@ -19,6 +20,7 @@ use std::time::UNIX_EPOCH;
 use anyhow::Result;
 use anyhow::anyhow;
 use anyhow::bail;
+use indicatif::ProgressBar;
 use lab::Config;
 use lab::Flavour;
 use lab::Iommu;
@@ -29,9 +31,13 @@ use lab::Topology;
 use lab::WeakOrder;
 use lab::Windows;
 
+use crate::evidence::evidence;
+use crate::evidence::indent;
+use crate::evidence::with_evidence;
 use crate::heartbeat;
 use crate::loaded::Loaded;
 use crate::scif;
+use crate::seeds::Failed;
 use crate::summary;
 
 /// The lab that a test needs.
@@ -60,6 +66,15 @@ pub struct Need {
 }
 
 impl Need {
+    /// The same with a seed that stands for any, as that of a lab can be changed.
+    fn with_any_seed(self) -> Need {
+        let order = |order| WeakOrder { seed: 0, ..order };
+        Need {
+            weak_order: self.weak_order.map(order),
+            ..self
+        }
+    }
+
     /// The kernel that the nodes boot where `asked` was asked for.
     pub fn kernel(&self, asked: Flavour) -> Flavour {
         match asked {
@@ -112,6 +127,8 @@ pub struct Test {
     pub loses_nodes: bool,
     /// Whether it says something of Debian's kernel only.
     pub stock_only: bool,
+    /// Whether it runs only when somebody asks for it.
+    pub by_name: bool,
     /// Kernel reports whose first line contains one of these are expected.
     pub expects: &'static [&'static str],
     /// The test itself.
@@ -128,6 +145,7 @@ impl Test {
             destroys: false,
             loses_nodes: false,
             stock_only: false,
+            by_name: false,
             expects: &[],
             run,
         }
@@ -157,6 +175,12 @@ impl Test {
         self
     }
 
+    /// It takes so long that it runs only when it is asked for, by a filter with `::` in it.
+    pub const fn by_name(mut self) -> Test {
+        self.by_name = true;
+        self
+    }
+
     /// These kernel reports are part of it.
     pub const fn expects(mut self, reports: &'static [&'static str]) -> Test {
         self.expects = reports;
@@ -176,69 +200,86 @@ pub struct Runner {
     kernel: Flavour,
     /// Wait with the lab of a test that failed, for a person to look at it.
     keep: bool,
-    /// How writes are reordered in labs of tests that say nothing of it, if they are.
-    weak_order: Option<WeakOrder>,
     /// A name that nobody else has; ids of processes begin anew in every environment.
     name: String,
     lab: Option<(Need, Lab)>,
     labs_made: usize,
+    /// How far it is; what is printed is so through it.
+    pub progress: ProgressBar,
     /// How many passed.
     pub passed: usize,
-    /// The names of those that did not.
-    pub failed: Vec<&'static str>,
+    /// Those that did not: their names, and the seeds with which they were run.
+    pub failed: Vec<Failed>,
 }
 
 impl Runner {
     /// A runner without a lab yet.
-    pub fn new(kernel: Flavour, keep: bool, weak_order: Option<WeakOrder>) -> Runner {
+    pub fn new(kernel: Flavour, keep: bool) -> Runner {
         Runner {
             kernel,
             keep,
-            weak_order,
             name: unique_name(),
             lab: None,
             labs_made: 0,
+            progress: ProgressBar::hidden(),
             passed: 0,
             failed: Vec::new(),
         }
     }
 
-    /// Runs one test and reports it.
-    pub fn run(&mut self, test: &Test) {
-        match self.run_in_lab(test) {
+    /// Runs one test and reports it; writes are reordered like this in it, unless it says how they are.
+    pub fn run(&mut self, test: &Test, order: Option<WeakOrder>) {
+        let order = order.filter(|_| test.need.weak_order.is_none());
+        let seed = order.map_or(String::new(), |order| format!("  seed {}", order.seed));
+        self.progress.set_message(format!("{}{seed}", test.name));
+        match self.run_in_lab(test, order) {
             Ok(elapsed) => {
-                println!("ok    {:<44} {:>7.1} s", test.name, elapsed.as_secs_f64());
+                let seconds = elapsed.as_secs_f64();
+                self.say(&format!("ok    {:<44} {seconds:>7.1} s{seed}", test.name));
                 self.passed += 1;
             }
             Err(error) => {
-                println!("FAIL  {}", test.name);
-                println!("{}", indent(&format!("{error:#}")));
-                self.failed.push(test.name);
+                let said = indent(&format!("{error:#}"));
+                self.say(&format!("FAIL  {}{seed}\n{said}", test.name));
+                let name = test.name;
+                self.failed.push(Failed { name, order });
                 self.keep_lab();
                 self.lab = None;
             }
         }
+        self.progress.inc(1);
     }
 
-    fn run_in_lab(&mut self, test: &Test) -> Result<Duration> {
+    fn say(&self, text: &str) {
+        self.progress.suspend(|| println!("{text}"));
+    }
+
+    fn run_in_lab(&mut self, test: &Test, order: Option<WeakOrder>) -> Result<Duration> {
+        let need = Need {
+            weak_order: test.need.weak_order.or(order),
+            ..test.need
+        };
         if self
             .lab
             .as_ref()
-            .is_some_and(|(need, _)| *need != test.need)
+            .is_some_and(|(have, _)| have.with_any_seed() != need.with_any_seed())
         {
             self.lab = None;
         }
         if test.need.scif == Loaded::AsUsual && test.loses_nodes && self.is_outpaced()? {
-            println!("      the machine has become slower: another lab, with a longer heartbeat");
+            self.say("      the machine has become slower: another lab, with a longer heartbeat");
             self.lab = None;
         }
         let (_, lab) = match self.lab.take() {
             Some(lab) => self.lab.insert(lab),
             None => {
-                let lab = self.boot(&test.need)?;
-                self.lab.insert((test.need, lab))
+                let lab = self.boot(&need)?;
+                self.lab.insert((need, lab))
             }
         };
+        if let Some(order) = need.weak_order {
+            lab.reseed(order.seed)?;
+        }
         let modules = prepare(lab, test)?;
         let started = Instant::now();
         run_with_limit(lab, test)?;
@@ -267,13 +308,12 @@ impl Runner {
         let mut attempt = || {
             self.labs_made += 1;
             let name = format!("tests-{}-{}", self.name, self.labs_made);
-            let mut config = config(&name, need, self.kernel);
-            config.weak_order = config.weak_order.or(self.weak_order);
+            let config = config(&name, need, self.kernel);
             Lab::start(config, &Silent).map_err(|error| anyhow!("the lab did not start: {error:#}"))
         };
         match attempt() {
             Err(error) if is_of_emulation(&format!("{error:#}")) => {
-                println!("      {error:#}; once more");
+                eprintln!("      {error:#}; once more");
                 attempt()
             }
             started => started,
@@ -284,12 +324,12 @@ impl Runner {
         let lab = self.start(need)?;
         summary::add_boot(&lab);
         // So that a lab for a person to look at has a name they know.
-        println!(
+        self.say(&format!(
             "      lab {}: {} node(s), {} kernel",
             lab.config().name,
             need.nodes,
             lab.kernel().flavour().name()
-        );
+        ));
         if need.scif != Loaded::No {
             scif::load_everywhere(&lab, need.scif)
                 .map_err(|error| anyhow!("scif.ko in a new lab: {error:#}{}", evidence(&lab)))?;
@@ -301,10 +341,10 @@ impl Runner {
         let Some((_, lab)) = self.lab.as_ref().filter(|_| self.keep) else {
             return;
         };
-        println!(
+        self.say(&format!(
             "      kept for you: scripts/lab --name {} exec 0 -- dmesg; Enter goes on",
             lab.config().name
-        );
+        ));
         let _ = std::io::stdin().read_line(&mut String::new());
     }
 }
@@ -437,33 +477,4 @@ fn inspect(lab: &Lab, test: &Test, before: &[Before]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn with_evidence(lab: &Lab, error: &anyhow::Error) -> anyhow::Error {
-    anyhow!("{error:#}{}", evidence(lab))
-}
-
-/// The ends of the kernel logs, or of the consoles where nobody answers.
-fn evidence(lab: &Lab) -> String {
-    let mut text = String::new();
-    for node in 0..lab.nodes() {
-        let (title, log) = match lab.dmesg(node) {
-            Ok(log) => (
-                "kernel log during the test",
-                lab::kernel_log::since_mark(&log).to_owned(),
-            ),
-            Err(_) => ("console", lab.console(node)),
-        };
-        if !log.trim().is_empty() {
-            text.push_str(&format!(
-                "\nthe end of the {title}, node {node}:\n{}",
-                indent(&lab::last_lines(&log, 30))
-            ));
-        }
-    }
-    text
-}
-
-fn indent(text: &str) -> String {
-    format!("      {}", text.replace('\n', "\n      "))
 }

@@ -4,6 +4,7 @@
 //! Tests live in one file for each capability; a file ends in the list of its tests, and
 //! the lists are joined here.
 
+mod evidence;
 mod harness;
 mod heartbeat;
 mod in_tree;
@@ -42,6 +43,7 @@ mod scif_operators;
 mod scif_order;
 mod scif_push;
 mod scif_star;
+mod seeds;
 mod summary;
 mod verdict;
 
@@ -53,7 +55,7 @@ use clap::Parser;
 use harness::Runner;
 use harness::Test;
 use lab::Flavour;
-use lab::WeakOrder;
+use seeds::Seeds;
 
 /// All tests, by file.
 const FILES: &[&[Test]] = &[
@@ -97,6 +99,9 @@ Examples (inside the environment):
   lab-tests pingpong dmatest      those whose name contains one of these
   lab-tests --kernel debug scif   with KASAN, lockdep and kmemleak
   lab-tests --keep one_test       wait with the lab if it fails, to look at it
+  lab-tests --weak-order 1-100 scif_order::seeds
+                                  once with each of 100 seeds; such a test, which takes long,
+                                  runs only when it is asked for by a filter with '::'
 
 Before the last line come the figures of the run: how fast the guests were, how long they
 took to boot, how long what is promised took. The last line is 'N passed, N failed'; the exit status is 0 if nothing failed.";
@@ -122,9 +127,10 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     module: Option<PathBuf>,
     /// Reorder writes across links as this seed has it (`lab up --help`), in the labs of all tests
-    /// that do not say how.
-    #[arg(long, value_name = "SEED", value_parser = lab::parse_weak_order)]
-    weak_order: Option<WeakOrder>,
+    /// that do not say how; with several, such as 1-100 or 1-100,root, each of those tests runs once
+    /// with each.
+    #[arg(long, value_name = "SEEDS", value_parser = Seeds::parse)]
+    weak_order: Option<Seeds>,
     /// If a test fails, wait for Enter before its lab ends.
     #[arg(long)]
     keep: bool,
@@ -141,13 +147,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let wanted = |test: &&Test| {
-        if test.stock_only && arguments.kernel != Flavour::Stock {
-            return false;
-        }
-        let filter: Vec<&String> = arguments.filter.iter().filter(|f| !f.is_empty()).collect();
-        filter.is_empty() || filter.iter().any(|part| test.name.contains(part.as_str()))
-    };
+    let wanted = |test: &&Test| is_wanted(test, arguments);
     let tests: Vec<&Test> = FILES.iter().copied().flatten().filter(wanted).collect();
     if arguments.list {
         for test in &tests {
@@ -170,12 +170,26 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     lab::paths::require_environment()?;
     lab::interrupt::install()?;
-    let mut runner = Runner::new(arguments.kernel, arguments.keep, arguments.weak_order);
-    for test in grouped(&tests) {
-        runner.run(test);
+    let mut runner = Runner::new(arguments.kernel, arguments.keep);
+    if let Some(seeds) = &arguments.weak_order {
+        runner.progress = seeds.progress(tests.len());
     }
-    for name in &runner.failed {
-        println!("failed: {name}");
+    for test in grouped(&tests) {
+        match &arguments.weak_order {
+            Some(seeds) if test.need.weak_order.is_none() => {
+                seeds
+                    .orders()
+                    .for_each(|order| runner.run(test, Some(order)));
+            }
+            _ => runner.run(test, None),
+        }
+    }
+    runner.progress.finish_and_clear();
+    for failed in &runner.failed {
+        println!("failed: {failed}");
+    }
+    if let Some(seeds) = &arguments.weak_order {
+        println!("seeds {seeds}");
     }
     print!("{}", summary::get());
     let (passed, failed) = (runner.passed, runner.failed.len());
@@ -186,6 +200,18 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Whether a test was asked for, on a kernel that it is for.
+fn is_wanted(test: &Test, arguments: &Arguments) -> bool {
+    if test.stock_only && arguments.kernel != Flavour::Stock {
+        return false;
+    }
+    let mut filters = arguments.filter.iter().filter(|f| !f.is_empty()).peekable();
+    if filters.peek().is_none() {
+        return !test.by_name;
+    }
+    filters.any(|part| test.name.contains(part.as_str()) && (!test.by_name || part.contains("::")))
 }
 
 /// The same tests, those with the same need one after the other, those that destroy their

@@ -5,11 +5,15 @@
 //! After it nothing may be left: connections, windows, pinned pages (`scif::check_idle`),
 //! memory that nobody knows; and the module can be unloaded.
 
+use std::time::Duration;
+
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::bail;
 use anyhow::ensure;
+use lab::Error;
 use lab::Lab;
+use lab::Output;
 use lab::Process;
 use lab::paths;
 
@@ -62,6 +66,13 @@ pub fn run(lab: &Lab, topology: &str) -> Result<()> {
 
 /// The same with more options.
 pub fn run_with(lab: &Lab, topology: &str, options: &[&str]) -> Result<()> {
+    let output = output(lab, topology, options, lab.hang_limit(600))?;
+    failures(&output.stdout())?;
+    scif::check_tap(output)
+}
+
+/// The same, whether cases pass or not: what the suite has said; an error if it does not end in that time.
+pub fn output(lab: &Lab, topology: &str, options: &[&str], limit: Duration) -> Result<Output> {
     let agents = (1..lab.nodes())
         .map(|node| start_agent(lab, node))
         .collect::<Result<Vec<Process>>>()?;
@@ -71,15 +82,28 @@ pub fn run_with(lab: &Lab, topology: &str, options: &[&str]) -> Result<()> {
     for node in 1..lab.nodes() {
         argv.extend(["--peer".to_owned(), node.to_string()]);
     }
-    let output = lab.command(0, argv)?.timeout(lab.hang_limit(600)).run()?;
-    for agent in agents {
+    let output = lab.command(0, argv)?.timeout(limit).run()?;
+    let limit = limit.min(lab.hang_limit(20));
+    for (node, agent) in (1..).zip(agents) {
         agent.signal(15);
-        if agent.wait_timeout(lab.hang_limit(20))?.is_none() {
-            bail!("an agent does not end");
+        if agent.wait_timeout(limit)?.is_none() {
+            bail!(Error::Timeout {
+                node,
+                command: "conformance agent".to_owned(),
+                seconds: limit.as_secs(),
+                output: String::new(),
+            });
         }
     }
-    failures(&output.stdout())?;
-    scif::check_tap(output)
+    Ok(output)
+}
+
+/// The names of the cases that failed.
+pub fn failed_cases(text: &str) -> Vec<&str> {
+    let failed = text.lines().filter(|line| line.starts_with("not ok "));
+    failed
+        .filter_map(|line| line.split_once(" - ")?.1.split(' ').next())
+        .collect()
 }
 
 /// An error with the cases that failed, and what they say of it.

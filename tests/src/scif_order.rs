@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! All that SCIF promises, where writes across the link are seen late and out of order, as PCI Express
-//! allows it (Documentation/pcie-order.rst). A few seeds; more with `lab-tests --weak-order`.
+//! allows it (Documentation/pcie-order.rst).
+//!
+//! One seed of each mode in every run; `lab-tests --weak-order 1-100 scif_order::seeds_flat` and the like
+//! run with more, in one lab.
 
 use anyhow::Result;
 use anyhow::ensure;
+use lab::Iommu;
 use lab::Lab;
 use lab::WeakOrder;
 use lab::WeakOrderEngines;
@@ -11,8 +15,10 @@ use lab::Windows;
 
 use crate::harness::Need;
 use crate::harness::Test;
+use crate::scif_arena::ARENA_PAIR;
 use crate::scif_conformance;
 use crate::scif_messages_and_rma::SCIF_PAIR;
+use crate::scif_star::SCIF_STAR;
 
 /// A pair with such an order.
 const fn weak(seed: u64, engines: WeakOrderEngines, windows: Windows) -> Need {
@@ -24,12 +30,12 @@ const fn weak(seed: u64, engines: WeakOrderEngines, windows: Windows) -> Need {
 }
 
 /// Windows that are mapped over all of the peer's memory.
-const fn flat(seed: u64) -> Need {
+pub const fn flat(seed: u64) -> Need {
     weak(seed, WeakOrderEngines::Switch, Windows::Aperture)
 }
 
 /// Small ones that trap.
-const fn bounce(seed: u64, engines: WeakOrderEngines) -> Need {
+pub const fn bounce(seed: u64, engines: WeakOrderEngines) -> Need {
     weak(seed, engines, Windows::Trapped { size: 1 << 20 })
 }
 
@@ -54,16 +60,125 @@ fn conformance(lab: &Lab) -> Result<()> {
 /// goes by the same ways.
 fn staged(lab: &Lab) -> Result<()> {
     let mut options = vec!["--staged", "both"];
-    for cases in [
-        "access_*", "async_*", "both_*", "close_*", "copies_*", "kill*", "mark_*", "ordered",
-        "signal_*", "sync_*", "wait_*",
-    ] {
-        options.extend(["--only", cases]);
-    }
+    only(&mut options, PROMISES);
     scif_conformance::run_with(lab, "two", &options)?;
     check_overtaken(lab)?;
     scif_conformance::nothing_left(lab)
 }
+
+/// What is promised of the order of things, and of ends.
+const PROMISES: &[&str] = &[
+    "access_*", "async_*", "both_*", "close_*", "copies_*", "kill*", "mark_*", "ordered",
+    "signal_*", "sync_*", "wait_*",
+];
+
+/// Cases in which one end is told of what the other one has written, by whatever way, and that take no more than a
+/// few seconds where each store traps.
+const TOLD: &[&str] = &[
+    "access_*",
+    "async_*",
+    "both_*",
+    "close_data_stays",
+    "close_peers_rma_completes",
+    "close_rma_completes",
+    "close_windows_released",
+    "copies_all_flags",
+    "copies_by_threads",
+    "copies_gap",
+    "copies_large",
+    "copies_plain",
+    "copies_span",
+    "kill_unpins",
+    "mark_positive",
+    "poll_wakes",
+    "send_both_ways",
+    "send_close_wakes",
+    "signal_after_own_reads",
+    "signal_after_peers_data",
+    "signal_both",
+    "signal_four_aligned",
+    "signal_init_peer",
+    "signal_local",
+    "signal_many",
+    "signal_remote",
+    "sync_*",
+    "unregister_pending_signal",
+    "wait_peer",
+    "wait_self",
+];
+
+/// More of them, which take longer there.
+const TOLD_AT_LENGTH: &[&str] = &[
+    "close_churn",
+    "close_process_ends",
+    "close_simultaneous",
+    "killed_peer",
+    // A pattern, as a name stands for all of which it is a part.
+    "[o]rdered",
+    "poll_closed_data",
+    "recv_*",
+    "register_untouched",
+    "register_visible_after",
+    "send_all_sizes",
+    "send_block_all",
+    "send_largest",
+    "signal_after_data",
+    "unregister_in_use",
+    "usecache",
+    "wait_many",
+    "wait_threads",
+];
+
+fn only<'a>(options: &mut Vec<&'a str>, cases: &[&'a str]) {
+    options.extend(cases.iter().flat_map(|cases| ["--only", *cases]));
+}
+
+/// How the suite is to be run in such a lab.
+pub fn topology(lab: &Lab) -> (&'static str, Vec<&'static str>) {
+    let topology = match lab.nodes() {
+        3 => "three",
+        _ => "two",
+    };
+    let is_bounce = lab.config().iommu == Iommu::None
+        && matches!(lab.config().windows, Windows::Trapped { .. });
+    match is_bounce {
+        true => (topology, vec!["--staged", "both"]),
+        false => (topology, Vec::new()),
+    }
+}
+
+fn run_once(lab: &Lab, cases: &[&str]) -> Result<()> {
+    ensure!(
+        lab.config().weak_order.is_some(),
+        "this is a test for orders of writes: say which, with --weak-order SEED or --weak-order 1-100"
+    );
+    let (topology, mut options) = topology(lab);
+    only(&mut options, cases);
+    lab.reset_counters()?;
+    scif_conformance::run_with(lab, topology, &options)?;
+    check_overtaken(lab)
+}
+
+/// What depends on the order of writes, with the seed that the lab has; the module stays, for the next one.
+fn seeds(lab: &Lab) -> Result<()> {
+    run_once(lab, &[TOLD, TOLD_AT_LENGTH].concat())
+}
+
+/// The same where a store of the processor takes tens of microseconds.
+fn seeds_trapped(lab: &Lab) -> Result<()> {
+    run_once(lab, TOLD)
+}
+
+/// All there is.
+fn whole(lab: &Lab) -> Result<()> {
+    run_once(lab, &[])
+}
+
+/// A pair with small windows, in whatever order is asked for.
+const BOUNCE: Need = Need {
+    windows: Windows::Trapped { size: 1 << 20 },
+    ..SCIF_PAIR
+};
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
@@ -77,4 +192,22 @@ pub const TESTS: &[Test] = &[
     )
     .seconds(300)
     .releases_engine(),
+    Test::new("scif_order::seeds_flat", SCIF_PAIR, seeds)
+        .seconds(300)
+        .by_name(),
+    Test::new("scif_order::seeds_bounce", BOUNCE, seeds_trapped)
+        .seconds(300)
+        .by_name(),
+    Test::new("scif_order::seeds_arena", ARENA_PAIR, seeds_trapped)
+        .seconds(300)
+        .by_name(),
+    Test::new("scif_order::seeds_star", SCIF_STAR, seeds)
+        .seconds(300)
+        .by_name(),
+    Test::new("scif_order::whole_flat", SCIF_PAIR, whole)
+        .seconds(300)
+        .by_name(),
+    Test::new("scif_order::whole_bounce", BOUNCE, whole)
+        .seconds(300)
+        .by_name(),
 ];
