@@ -38,6 +38,7 @@ mod scif_lifetime;
 mod scif_limits;
 mod scif_messages_and_rma;
 mod scif_module;
+mod scif_mutants;
 mod scif_node_loss;
 mod scif_operators;
 mod scif_order;
@@ -85,6 +86,7 @@ const FILES: &[&[Test]] = &[
     scif_bounce::TESTS,
     scif_order::TESTS,
     scif_idt::TESTS,
+    scif_mutants::TESTS,
     scif_kernel::TESTS,
     scif_churn::TESTS,
     scif_disk::TESTS,
