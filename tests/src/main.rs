@@ -18,6 +18,7 @@ mod ntb_client;
 mod packages;
 mod promise;
 mod scif;
+mod scif_amd;
 mod scif_arena;
 mod scif_bench;
 mod scif_bounce;
@@ -85,6 +86,7 @@ const FILES: &[&[Test]] = &[
     scif_arena::TESTS,
     scif_bounce::TESTS,
     scif_order::TESTS,
+    scif_amd::TESTS,
     scif_idt::TESTS,
     scif_mutants::TESTS,
     scif_kernel::TESTS,

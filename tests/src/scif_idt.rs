@@ -39,7 +39,7 @@ const FLAT: Need = Need {
 };
 
 /// What each node's table of links says of the one between them.
-fn check_links(lab: &Lab, wanted: &[(&str, &str)]) -> Result<()> {
+pub fn check_links(lab: &Lab, wanted: &[(&str, &str)]) -> Result<()> {
     for node in 0..lab.nodes() {
         let links = scif::table(lab, node, "links")?;
         let link = links.iter().find(|link| link["link"].starts_with("ntb:"));
@@ -80,7 +80,7 @@ fn attack(lab: &Lab) -> Result<()> {
 }
 
 /// The link goes down and comes up, a module goes and comes: there is a new session each time.
-fn comes_back(lab: &Lab) -> Result<()> {
+pub fn comes_back(lab: &Lab) -> Result<()> {
     lab.set_link(0, 1, false)?;
     scif::state(lab, 0, 1, "lost", lab.hang_limit(10))?;
     scif::state(lab, 1, 0, "lost", lab.hang_limit(10))?;
@@ -96,7 +96,7 @@ fn comes_back(lab: &Lab) -> Result<()> {
 }
 
 /// Waits for the session.
-fn both_online(lab: &Lab) -> Result<()> {
+pub fn both_online(lab: &Lab) -> Result<()> {
     scif::online(lab, 0, 1)?;
     scif::online(lab, 1, 0)?;
     Ok(())
@@ -172,7 +172,7 @@ fn part(lab: &Lab) -> Result<()> {
 }
 
 /// All that SCIF promises.
-fn conformance(lab: &Lab) -> Result<()> {
+pub fn conformance(lab: &Lab) -> Result<()> {
     scif_conformance::run(lab, "two")?;
     scif_conformance::nothing_left(lab)
 }
@@ -190,7 +190,8 @@ pub const TESTS: &[Test] = &[
         .releases_engine(),
     Test::new("scif_idt::conformance", GUARDED, conformance)
         .seconds(300)
-        .releases_engine(),
+        .releases_engine()
+        .by_name(),
     Test::new("scif_idt::unguarded", UNGUARDED, unguarded)
         .seconds(60)
         .expects(&["says itself where the windows of this bridge lead"])

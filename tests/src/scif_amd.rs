@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0
+//! SCIF over AMD's NTB as it is emulated: 8 scratchpads, so hellos go through in parts; a link that is up as
+//! soon as both have their driver; windows whose translation is lost when the other side is reset.
+
+use anyhow::Result;
+use lab::Lab;
+use lab::Personality;
+
+use crate::harness::Need;
+use crate::harness::Test;
+use crate::scif_arena::ARENA_PAIR;
+use crate::scif_idt;
+use crate::scif_messages_and_rma::SCIF_PAIR;
+
+/// A pair behind IOMMUs.
+const ARENA: Need = Need {
+    personality: Personality::Amd,
+    ..ARENA_PAIR
+};
+
+/// A pair without, whose windows cover all memory.
+const FLAT: Need = Need {
+    personality: Personality::Amd,
+    ..SCIF_PAIR
+};
+
+fn chosen(lab: &Lab) -> Result<()> {
+    scif_idt::check_links(
+        lab,
+        &[
+            ("state", "up"),
+            ("aperture", "arena"),
+            ("own_aperture", "arena"),
+            ("own_guarded", "yes"),
+            ("doorbells", "0x7fff"),
+        ],
+    )
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("scif_amd::chosen", ARENA, chosen),
+    Test::new("scif_amd::comes_back", ARENA, scif_idt::comes_back)
+        .seconds(60)
+        .expects(&["is lost: "])
+        .releases_engine(),
+    Test::new("scif_amd::arena_conformance", ARENA, scif_idt::conformance)
+        .seconds(300)
+        .releases_engine()
+        .by_name(),
+    Test::new("scif_amd::conformance", FLAT, scif_idt::conformance)
+        .seconds(300)
+        .releases_engine()
+        .by_name(),
+];
