@@ -12,7 +12,7 @@ fn each_has_its_own() {
     let register = DoorbellRegister::of_each(0x7fff);
     assert_eq!(register.numbers(), 0x7fff);
     assert_eq!(register.own_bits(), 0x7fff);
-    assert_eq!(register.to_peer_bits(1 << 14 | 1 << 20), 1 << 14);
+    assert_eq!(register.to_peer_bits((1 << 14) | (1 << 20)), 1 << 14);
     assert_eq!(register.numbers_of(0xffff), 0x7fff);
 }
 

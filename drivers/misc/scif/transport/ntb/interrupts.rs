@@ -32,7 +32,7 @@ const MAX_ROUNDS: usize = 16;
 ///
 /// Where several share the vector there may be an interrupt only when the first of them rings, and none
 /// until all are cleared: so this goes on until they are. A peer that never stops to ring is heard
-/// again when the link's work has had its turn ([`listen_again`]).
+/// again when the link's work has had its turn (`NtbLink::listen_again()`).
 pub(super) fn doorbells_rang(link: &Arc<NtbLink>, vector: u32) {
     let mut before = 0;
     for _ in 0..MAX_ROUNDS {
@@ -57,16 +57,6 @@ pub(super) fn doorbells_rang(link: &Arc<NtbLink>, vector: u32) {
     }
     tell(link, before);
     NtbLink::schedule(link);
-}
-
-/// Lifts the mask that a peer was given that did not stop to ring; what rang since then interrupts now.
-pub(super) fn listen_again(link: &NtbLink) {
-    if !link.masked.xchg(false, Relaxed) {
-        return;
-    }
-    if let Some(device) = &*link.device.lock() {
-        let _ = device.db_clear_mask(link.register.own_bits());
-    }
 }
 
 /// Messages have come. Hard interrupt context.

@@ -23,7 +23,6 @@ use super::{
         PEER, //
     },
     grace_list::GraceList,
-    interrupts,
     mailbox::{
         Mailbox,
         Moment, //
@@ -274,7 +273,7 @@ impl NtbLink {
     /// Looks at the state of the world and does what has to be done. Link work only.
     fn step(self: &Arc<Self>) {
         let mut inner = self.inner.lock();
-        interrupts::listen_again(self);
+        self.listen_again();
         for _ in 0..MAX_ACTIONS {
             let device = self.device();
             let seen = self.look(&mut inner, device.as_deref());
@@ -310,6 +309,16 @@ impl NtbLink {
         }
         // Others want the queue, too: a peer that changes its mind all the time must not have it all.
         Self::schedule(self);
+    }
+
+    /// Lifts the mask from doorbells that did not stop to ring; what has rung since then interrupts now.
+    fn listen_again(&self) {
+        if !self.masked.xchg(false, Relaxed) {
+            return;
+        }
+        if let Some(device) = &*self.device.lock() {
+            let _ = device.db_clear_mask(self.register.own_bits());
+        }
     }
 
     fn look(&self, inner: &mut Inner, device: Option<&NtbDevice>) -> Seen {
