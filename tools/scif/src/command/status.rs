@@ -218,6 +218,7 @@ pub mod tests {
                     bytes: 16 << 20,
                     windows: Some(0),
                     rings: Some(4096),
+                    is_guarded: true,
                     reason: None,
                 }),
             }]),
