@@ -226,6 +226,17 @@ pub fn pair_online_anew(lab: &Lab, before: &[Seen; 2]) -> Result<[Seen; 2]> {
     Ok([find(0, 1)?, find(1, 0)?])
 }
 
+/// What the table of links of a node says of the one to another node, as far as it is `wanted`.
+pub fn check_link(lab: &Lab, node: usize, wanted: &[(&str, &str)]) -> Result<()> {
+    let links = table(lab, node, "links")?;
+    let link = links.iter().find(|link| link["link"].starts_with("ntb:"));
+    ensure!(
+        link.is_some_and(|link| wanted.iter().all(|(name, value)| link[*name] == *value)),
+        "node {node}: {links:#?}"
+    );
+    Ok(())
+}
+
 /// The module's counters.
 pub fn counters(lab: &Lab, node: usize) -> Result<BTreeMap<String, u64>> {
     parse_counters(&lab.node(node).read(&format!("{DEBUGFS}/counters"))?)

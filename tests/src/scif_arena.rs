@@ -35,8 +35,6 @@ pub const ARENA_PAIR: Need = Need {
 /// Both nodes see the other's aperture, and say why it is what it is.
 fn chosen(lab: &Lab) -> Result<()> {
     for node in 0..lab.nodes() {
-        let links = scif::table(lab, node, "links")?;
-        let link = links.iter().find(|link| link["link"].starts_with("ntb:"));
         let wanted = [
             ("state", "up"),
             ("aperture", "arena"),
@@ -49,10 +47,7 @@ fn chosen(lab: &Lab) -> Result<()> {
                 r"an\040IOMMU\040translates\040for\040the\040bridge",
             ),
         ];
-        ensure!(
-            link.is_some_and(|link| wanted.iter().all(|(name, value)| link[*name] == *value)),
-            "node {node}: {links:#?}"
-        );
+        scif::check_link(lab, node, &wanted)?;
     }
     Ok(())
 }

@@ -37,21 +37,10 @@ const LIVELY: Need = Need {
     ..USUAL
 };
 
-/// The line of a node's link in the table of links.
-fn check_link(lab: &Lab, node: usize, wanted: &[(&str, &str)]) -> Result<()> {
-    let links = scif::table(lab, node, "links")?;
-    let link = links.iter().find(|link| link["link"].starts_with("ntb:"));
-    ensure!(
-        link.is_some_and(|link| wanted.iter().all(|(name, value)| link[*name] == *value)),
-        "node {node}: {links:#?}"
-    );
-    Ok(())
-}
-
 /// Without an IOMMU, and with windows that do not cover the memory, it is bounce; and it says so.
 fn chosen(lab: &Lab) -> Result<()> {
     for node in 0..lab.nodes() {
-        check_link(
+        scif::check_link(
             lab,
             node,
             &[
@@ -147,8 +136,8 @@ fn flat_one_way(lab: &Lab) -> Result<()> {
     scif::load(lab, 1, Loaded::LongHeartbeat)?;
     scif::online(lab, 0, 1)?;
     scif::online(lab, 1, 0)?;
-    check_link(lab, 0, &[("own_aperture", "bounce"), ("aperture", "flat")])?;
-    check_link(lab, 1, &[("own_aperture", "flat"), ("aperture", "bounce")])?;
+    scif::check_link(lab, 0, &[("own_aperture", "bounce"), ("aperture", "flat")])?;
+    scif::check_link(lab, 1, &[("own_aperture", "flat"), ("aperture", "bounce")])?;
     // Node 0 reaches the windows of node 1, which its cases map.
     scif_conformance::run_with(lab, "two", &["--staged", "here"])?;
     scif_conformance::nothing_left(lab)

@@ -41,12 +41,7 @@ const FLAT: Need = Need {
 /// What each node's table of links says of the one between them.
 pub fn check_links(lab: &Lab, wanted: &[(&str, &str)]) -> Result<()> {
     for node in 0..lab.nodes() {
-        let links = scif::table(lab, node, "links")?;
-        let link = links.iter().find(|link| link["link"].starts_with("ntb:"));
-        ensure!(
-            link.is_some_and(|link| wanted.iter().all(|(name, value)| link[*name] == *value)),
-            "node {node}: {links:#?}"
-        );
+        scif::check_link(lab, node, wanted)?;
     }
     Ok(())
 }

@@ -80,9 +80,6 @@ pub(super) struct Aperture {
     /// The size of the memory window.
     whole: u64,
     pub(super) behind: Behind,
-    /// The peer reaches what is given to it and nothing else. Not so in flat mode, nor where it says itself
-    /// where windows lead and no IOMMU knows better.
-    pub(super) is_guarded: bool,
     /// Why it is in the mode that it is in, for people.
     pub(super) reason: &'static str,
 }
@@ -153,17 +150,14 @@ impl Aperture {
         kept: Option<&Behind>,
     ) -> Result<Self, Unsuitable> {
         let is_translated = dma_map::has_iommu(&device.dma_device());
-        let is_guarded = is_translated || device.translates_inbound();
-        let mut chosen = match policy.wanted {
-            Wanted::Arena if !is_translated => Err(Unsuitable::NoIommu),
-            Wanted::Flat if !policy.allow_flat => Err(Unsuitable::FlatNotAllowed),
+        match policy.wanted {
             Wanted::Auto => Self::best(device, policy, is_translated, kept),
-            Wanted::Arena => Self::with_arena(device, kept, "aperture=arena"),
+            Wanted::Arena if is_translated => Self::with_arena(device, kept, "aperture=arena"),
+            Wanted::Arena => Err(Unsuitable::NoIommu),
             Wanted::Bounce => Self::with_pool(device, kept, "aperture=bounce"),
+            Wanted::Flat if !policy.allow_flat => Err(Unsuitable::FlatNotAllowed),
             Wanted::Flat => Self::flat(device, "aperture=flat"),
-        }?;
-        chosen.is_guarded = is_guarded && !matches!(chosen.behind, Behind::All);
-        Ok(chosen)
+        }
     }
 
     /// What is best of what can be.
@@ -230,7 +224,6 @@ impl Aperture {
             len: arena.size(),
             whole: align.max_size,
             behind: Behind::Arena(arena),
-            is_guarded: true,
             reason,
         })
     }
@@ -265,7 +258,6 @@ impl Aperture {
                 len: pool.size(),
                 whole: align.max_size,
                 behind: Behind::Pool(pool),
-                is_guarded: true,
                 reason,
             };
             // There are windows that lead to one place only, and nothing says so. Nobody can do harm in
@@ -296,7 +288,6 @@ impl Aperture {
                     len: len.min(align.max_size),
                     whole: align.max_size,
                     behind: Behind::All,
-                    is_guarded: true,
                     reason,
                 });
             }

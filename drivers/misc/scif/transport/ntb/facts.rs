@@ -40,7 +40,7 @@ fn state(inner: &Inner) -> (&'static str, Option<Up>) {
     }
 }
 
-fn own(aperture: &Aperture) -> Own {
+fn own(aperture: &Aperture, is_exposed: bool) -> Own {
     Own {
         mode: aperture.mode().name(),
         aperture: aperture.len,
@@ -52,7 +52,7 @@ fn own(aperture: &Aperture) -> Own {
             )),
             Behind::Pool(pool) => Some((0, pool.bytes_taken())),
         },
-        is_guarded: aperture.is_guarded,
+        is_guarded: !is_exposed && !matches!(aperture.behind, Behind::All),
         reason: aperture.reason,
     }
 }
@@ -65,7 +65,14 @@ impl Link for NtbLink {
             None => ("changing", None, None),
             Some(inner) => {
                 let (state, up) = state(&inner);
-                (state, up, inner.aperture.as_ref().map(own))
+                (
+                    state,
+                    up,
+                    inner
+                        .aperture
+                        .as_ref()
+                        .map(|aperture| own(aperture, self.is_exposed)),
+                )
             }
         };
         f(&Facts {

@@ -127,7 +127,7 @@ pub(super) struct NtbLink {
     pub(super) timer: Mutex<Option<PeriodicTimer<NtbLink>>>,
     /// Nothing keeps the peer from memory: neither the bridge, where it says itself where windows lead, nor
     /// an IOMMU.
-    is_exposed: bool,
+    pub(super) is_exposed: bool,
     /// Doorbells were masked, as they did not stop to ring.
     pub(super) masked: Atomic<bool>,
     /// How often the timer has ticked.

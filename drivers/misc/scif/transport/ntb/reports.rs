@@ -19,8 +19,8 @@ use kernel::{
     prelude::*, //
 };
 
-/// There is a session, through these apertures.
-pub(super) fn online(link: &CStr, node: u16, path: &NtbPath, own: &Aperture) {
+/// There is a session, through these apertures; `is_exposed` as in [`NtbLink`](super::link::NtbLink).
+pub(super) fn online(link: &CStr, node: u16, path: &NtbPath, (own, is_exposed): (&Aperture, bool)) {
     pr_info!(
         "node {} is online through {}: {} aperture of {} KiB, {}\n",
         node,
@@ -36,7 +36,7 @@ pub(super) fn online(link: &CStr, node: u16, path: &NtbPath, own: &Aperture) {
             node,
             own.reason
         ),
-        mode if !own.is_guarded => pr_info!(
+        mode if is_exposed => pr_info!(
             "{}: node {} can reach all memory of this machine: it says itself where the windows of this bridge lead, and no IOMMU keeps it out (its aperture, of {} KiB, is in mode {}: {})\n",
             link,
             node,
