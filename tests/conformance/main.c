@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * conformance: checks a SCIF driver against the specification, rule by rule.
+ * What a suite of cases does when it is started: runs them, serves those of other nodes, or tells
+ * what there is.
  */
 #include <getopt.h>
 #include <signal.h>
@@ -8,10 +9,8 @@
 
 #include "suite.h"
 
-#define AGENT_PORT	2000
-
 static const char usage[] =
-	"Usage: conformance COMMAND [OPTION...]\n"
+	"Usage: %1$s COMMAND [OPTION...]\n"
 	"\n"
 	"  run      run the cases, on the node where they are started; TAP on stdout\n"
 	"    --topology loopback        both ends on this node; the default\n"
@@ -23,58 +22,28 @@ static const char usage[] =
 	"    --staged both|peers|here   windows of the peers, or of this node for them, are\n"
 	"                               out of reach, as in bounce mode: without the cases\n"
 	"                               that map them, and with those for that\n"
+	"    --device-memory FOLDER     of sysfs, of a PCI device of this node whose BAR 2 is\n"
+	"                               memory: with the cases for that\n"
 	"    --time-limit SECONDS       for each case, after which it is taken for\n"
 	"                               hung; 200 by default\n"
 	"  agent    serve the cases of other nodes; to be started on each peer first\n"
-	"    --port PORT                the port, here and with 'run'; 2000 by default\n"
+	"    --port PORT                the port, here and with 'run'; %2$u by default\n"
 	"    --time-limit SECONDS       as with 'run'\n"
 	"  list     print the names of the cases, and the rules that each checks\n"
 	"  rules    print the rules, and the cases that check each, as reStructuredText\n"
 	"  check    say which rules have no case and which cases name no rule; needs no driver\n"
 	"\n"
 	"Examples:\n"
-	"  conformance run\n"
-	"  conformance run --topology two --peer 1 --only 'poll_*'\n"
+	"  %1$s run\n"
+	"  %1$s run --topology two --peer 1 --only 'connect_*'\n"
 	"\n"
 	"Exit status: 0 if all cases passed, 1 if some did not, 2 if they could not be run.\n";
-
-const struct test_case *const all_cases[] = {
-	nodes_cases,
-	bind_listen_cases,
-	connect_cases,
-	accept_cases,
-	send_receive_cases,
-	poll_cases,
-	close_cases,
-	register_cases,
-	unregister_cases,
-	transfer_cases,
-	fence_cases,
-	mapping_cases,
-	process_cases,
-	abi_cases,
-	star_cases,
-	NULL,
-};
-
-const struct test_case *find_case(const char *name)
-{
-	const struct test_case *const *file, *test;
-
-	for (file = all_cases; *file; file++) {
-		for (test = *file; test->name; test++) {
-			if (!strcmp(test->name, name))
-				return test;
-		}
-	}
-	return NULL;
-}
 
 static void list_cases(void)
 {
 	const struct test_case *const *file, *test;
 
-	for (file = all_cases; *file; file++) {
+	for (file = suite.cases; *file; file++) {
 		for (test = *file; test->name; test++)
 			printf("%-44s %s\n", test->name, test->rules);
 	}
@@ -82,7 +51,7 @@ static void list_cases(void)
 
 static void refuse(const char *reason)
 {
-	fprintf(stderr, "conformance: %s; see 'conformance --help'\n", reason);
+	fprintf(stderr, "%s: %s; see '%s --help'\n", suite.name, reason, suite.name);
 	exit(2);
 }
 
@@ -110,6 +79,7 @@ static void parse(int argc, char **argv, struct options *options)
 		{ "peer", required_argument, NULL, 'p' },
 		{ "only", required_argument, NULL, 'o' },
 		{ "staged", required_argument, NULL, 's' },
+		{ "device-memory", required_argument, NULL, 'd' },
 		{ "time-limit", required_argument, NULL, 'l' },
 		{ "port", required_argument, NULL, 'P' },
 		{ }
@@ -143,6 +113,9 @@ static void parse(int argc, char **argv, struct options *options)
 			run.staged_here = !strcmp(optarg, "both") || !strcmp(optarg, "here");
 			if (!run.staged_peers && !run.staged_here)
 				refuse("staged are both, peers or here");
+			break;
+		case 'd':
+			run.device_memory = optarg;
 			break;
 		case 'l':
 			run.limit = parse_number(optarg, 100000);
@@ -210,12 +183,12 @@ static int command_agent(const struct options *options)
 
 int main(int argc, char **argv)
 {
-	struct options options = { .port = AGENT_PORT };
+	struct options options = { .port = suite.agent_port };
 	const char *command = argc > 1 ? argv[1] : "--help";
 
 	if (!strcmp(command, "--help") || !strcmp(command, "help") ||
 	    (argc > 2 && !strcmp(argv[2], "--help"))) {
-		fputs(usage, stdout);
+		printf(usage, suite.name, suite.agent_port);
 		return 0;
 	}
 	parse(argc - 1, argv + 1, &options);

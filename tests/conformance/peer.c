@@ -69,7 +69,7 @@ __s64 answer(const struct peer *peer, int index)
 	return peer->response.answer[index];
 }
 
-void begin_operation(struct peer *peer, enum operation operation, const __s64 *argument)
+void begin_operation(struct peer *peer, __u32 operation, const __s64 *argument)
 {
 	struct request request = { .operation = operation };
 
@@ -90,7 +90,7 @@ long end(struct peer *peer)
 	return response->result;
 }
 
-long ask_operation(struct peer *peer, enum operation operation, const __s64 *argument)
+long ask_operation(struct peer *peer, __u32 operation, const __s64 *argument)
 {
 	begin_operation(peer, operation, argument);
 	return end(peer);
@@ -170,6 +170,8 @@ static long do_operation(const struct request *request, struct response *respons
 	struct scif_port_id to;
 	void *memory;
 
+	if (request->operation >= DO_OTHERS && suite.operation)
+		return suite.operation(request->operation, a, response->answer);
 	switch (request->operation) {
 	case DO_OPEN:
 		return scif_open();

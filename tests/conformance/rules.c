@@ -6,7 +6,8 @@
  * Sources: "ABI", "semantics" and "security" are the parts of the specification that the
  * driver is written by; "header" is the documentation of the calls in the header of the
  * original kernel interface, scif_writeto(3) the original manual page; what was decided where
- * these leave something open or contradict each other is in Documentation/.
+ * these leave something open or contradict each other is in Documentation/. The header
+ * linux/scif_services.h is the project's own.
  */
 #include "suite.h"
 
@@ -405,6 +406,92 @@ const struct rule rules[] = {
 	{ "unregister.peers-window", "header, unregister",
 	  "the peer's windows can't be unregistered" },
 
+	/* Services: what their arguments have in common */
+	{ "services.size", "Documentation/abi.rst",
+	  "a size below the first version's is EINVAL; more than is known is E2BIG unless zero" },
+	{ "services.reserved", "Documentation/abi.rst",
+	  "unknown flags and what is reserved have to be zero: EINVAL" },
+
+	/* Memory of devices */
+	{ "device.transfers", "Documentation/abi.rst",
+	  "both ends read and write memory of a device through a window, by engine and by CPU" },
+	{ "device.signals", "Documentation/abi.rst",
+	  "a signal can be put into it" },
+	{ "device.mapped", "Documentation/abi.rst",
+	  "a peer that reaches it can map it" },
+	{ "device.part", "Documentation/abi.rst",
+	  "as of other memory, parts can be registered by many connections" },
+	{ "device.unreached", "Documentation/abi.rst",
+	  "where a peer can't reach it and nothing is staged it is EOPNOTSUPP, and here, too" },
+	{ "device.range", "Documentation/abi.rst",
+	  "what is RAM, is not whole pages, or not in one BAR of a device, is EINVAL" },
+	{ "device.privilege", "Documentation/abi.rst",
+	  "without CAP_SYS_RAWIO it is EPERM" },
+
+	/* Addresses of the peer's memory */
+	{ "remote-address.found", "Documentation/abi.rst",
+	  "the address is where the peer's memory is, for as many bytes as are said" },
+	{ "remote-address.staged", "Documentation/abi.rst",
+	  "a window that is out of reach is EOPNOTSUPP" },
+	{ "remote-address.missing", "Documentation/abi.rst",
+	  "a range that does not lie in one window is ENXIO, one that can't be is EINVAL" },
+	{ "remote-address.not-connected", "Documentation/abi.rst",
+	  "without a connection it is ENOTCONN, with one that the peer has closed ECONNRESET" },
+	{ "remote-address.privilege", "Documentation/abi.rst",
+	  "without CAP_SYS_RAWIO it is EPERM" },
+
+	/* Memory that many connections register */
+	{ "memory.shared", "Documentation/abi.rst",
+	  "windows of one memory, through many connections, are the same bytes" },
+	{ "memory.unregister", "Documentation/abi.rst",
+	  "a window of such memory is undone by unregister, and the others stay" },
+	{ "memory.charged-once", "Documentation/abi.rst",
+	  "it is pinned and charged when it is made, and not for its windows" },
+	{ "memory.mapped-once", "Documentation/abi.rst",
+	  "windows of the same part take the room of one in the aperture" },
+	{ "memory.part", "Documentation/abi.rst",
+	  "a window of a part is that part and no byte more" },
+	{ "memory.part-invalid", "Documentation/abi.rst",
+	  "a part that is not whole pages of the memory is EINVAL" },
+	{ "memory.place", "Documentation/abi.rst",
+	  "its windows are placed as those of register are" },
+	{ "memory.protection", "Documentation/abi.rst",
+	  "a window that allows more than the memory is EACCES" },
+	{ "memory.protection-less", "Documentation/abi.rst",
+	  "a window can allow less than the memory" },
+	{ "memory.read-only", "Documentation/abi.rst",
+	  "memory that the process may only read is EFAULT, but for reading" },
+	{ "memory.local-side", "Documentation/abi.rst",
+	  "its windows are the local side of transfers as others are" },
+	{ "memory.outlives-windows", "Documentation/abi.rst",
+	  "it stays pinned as long as the descriptor is open" },
+	{ "memory.outlived", "Documentation/abi.rst",
+	  "it stays pinned as long as there are windows of it, also without the descriptor" },
+	{ "memory.peer-gone", "Documentation/abi.rst",
+	  "a peer that is lost takes its windows along, and not the memory" },
+	{ "memory.limit", "Documentation/abi.rst",
+	  "more than RLIMIT_MEMLOCK is EAGAIN" },
+	{ "memory.handed-on", "Documentation/abi.rst",
+	  "who gets the descriptor, by fork or over a socket, registers it without being charged" },
+	{ "memory.creator-charged", "Documentation/abi.rst",
+	  "who has made it stays charged, even when it is gone, until all of it is closed" },
+	{ "memory.close-on-exec", "Documentation/abi.rst",
+	  "the descriptor is closed by exec" },
+	{ "memory.bad-descriptor", "Documentation/abi.rst",
+	  "a descriptor that is none is EBADF, one of something else EINVAL" },
+	{ "memory.nothing-else", "Documentation/abi.rst",
+	  "the descriptor can't be read, written or mapped, and has no calls" },
+	{ "memory.descriptors", "Documentation/abi.rst",
+	  "without a free descriptor it is EMFILE, and nothing is pinned" },
+	{ "memory.not-connected", "Documentation/abi.rst",
+	  "to register it takes a connection, to make it none" },
+	{ "memory.arguments", "Documentation/abi.rst",
+	  "a protection of nothing or of other bits is EINVAL" },
+	{ "memory.address", "Documentation/abi.rst",
+	  "memory that is not whole pages is EINVAL, and such as is not mapped EFAULT" },
+	{ "memory.fault", "Documentation/abi.rst",
+	  "an argument that can't be read or written is EFAULT, and nothing has happened" },
+
 	/* Transfers */
 	{ "rma.writeto", "header, writeto",
 	  "writeto copies from the local window to the remote one" },
@@ -641,6 +728,67 @@ const struct rule rules[] = {
 	  "/dev/mic/scif takes the numbers of the MIC library",
 	  .lab_test = "scif_compat::mic_loopback" },
 
+	/* Services */
+	/* Names */
+	{ "name.connects", "linux/scif_services.h",
+	  "CONNECT_NAME connects to the endpoint that has the name, and tells both ports" },
+	{ "name.nobody", "linux/scif_services.h",
+	  "CONNECT_NAME to a name that nobody has is ENOENT, at once; nothing else changes" },
+	{ "name.absent-node", "linux/scif_services.h",
+	  "CONNECT_NAME to a node that is not there is ENODEV" },
+	{ "name.of-node", "linux/scif_services.h",
+	  "a name is that of a node: others do not know of it" },
+	{ "name.classes", "linux/scif_services.h",
+	  "names of two classes do not know of each other" },
+	{ "name.taken", "linux/scif_services.h",
+	  "a name that another endpoint has is EADDRINUSE" },
+	{ "name.one", "linux/scif_services.h",
+	  "an endpoint has one name: another one is EINVAL" },
+	{ "name.unbound", "linux/scif_services.h",
+	  "BIND_NAME of an endpoint that is not bound is EINVAL" },
+	{ "name.connected", "linux/scif_services.h",
+	  "BIND_NAME and CONNECT_NAME of a connected endpoint are EISCONN" },
+	{ "name.listening", "linux/scif_services.h",
+	  "CONNECT_NAME of a listening endpoint is EOPNOTSUPP" },
+	{ "name.not-listening", "linux/scif_services.h",
+	  "CONNECT_NAME to a name whose endpoint does not listen is ECONNREFUSED" },
+	{ "name.freed", "linux/scif_services.h",
+	  "a name is free when its endpoint is closed, also by the end of the process" },
+	{ "name.of-listener", "linux/scif_services.h",
+	  "connections that a listener has accepted do not keep its name" },
+	{ "name.any", "linux/scif_services.h",
+	  "SCIF_NAME_ANY gives a name that is free, not 0, and not one that was just freed" },
+	{ "name.nonblock", "linux/scif_services.h",
+	  "with O_NONBLOCK CONNECT_NAME is EINPROGRESS at first; a later one has the result" },
+	{ "name.interrupted", "linux/scif_services.h",
+	  "CONNECT_NAME that waits for accept is ended by a signal, and can be tried again" },
+	{ "name.arguments", "linux/scif_services.h",
+	  "class 0 is EINVAL, a bad address EFAULT, before anything is done" },
+	{ "name.unprivileged", "linux/scif_services.h",
+	  "names take no privilege" },
+
+	/* All or nothing */
+	{ "send-all.all", "linux/scif_services.h",
+	  "SEND_ALL sends all bytes, of any length that there can be room for" },
+	{ "send-all.no-room", "linux/scif_services.h",
+	  "SEND_ALL without room for all is EAGAIN, and nothing is sent" },
+	{ "send-all.waits", "linux/scif_services.h",
+	  "with SCIF_SEND_ALL_BLOCK it waits for room for all, whoever waits for data" },
+	{ "send-all.too-long", "linux/scif_services.h",
+	  "SEND_ALL of more than there can ever be room for is EMSGSIZE" },
+	{ "send-all.interrupted", "linux/scif_services.h",
+	  "a signal while SEND_ALL waits is EINTR, or restarts it, and nothing is sent" },
+	{ "send-all.atomic", "linux/scif_services.h",
+	  "messages of several threads are not mixed, and are seen whole" },
+	{ "send-all.bad-address", "linux/scif_services.h",
+	  "SEND_ALL of which a part can't be read is EFAULT, and nothing is sent" },
+	{ "send-all.arguments", "linux/scif_services.h",
+	  "SEND_ALL of 0 bytes is success, on any endpoint; other flags are EINVAL" },
+	{ "send-all.not-connected", "linux/scif_services.h",
+	  "SEND_ALL without a connection is ENOTCONN" },
+	{ "send-all.reset", "linux/scif_services.h",
+	  "SEND_ALL after the peer has closed is ECONNRESET, also when it waits" },
+
 	/* Three nodes */
 	{ "star.nodes", "ABI",
 	  "the node in the middle lists all three" },
@@ -671,139 +819,75 @@ const struct rule rules[] = {
 	{ "loss.reload", "semantics, node loss",
 	  "the module can be unloaded and loaded again on either side",
 	  .lab_test = "scif_node_loss::unload" },
+
+	/* How nodes stand */
+	{ "status.page", "Documentation/abi.rst",
+	  "the page has its version and the node's id, and is zero behind what is known" },
+	{ "status.self", "Documentation/abi.rst",
+	  "the own node is always within reach" },
+	{ "status.online", "Documentation/abi.rst",
+	  "the epoch of a node within reach is odd" },
+	{ "status.boot-id", "Documentation/abi.rst",
+	  "while the epoch is odd the boot id is that of the node" },
+	{ "status.absent", "Documentation/abi.rst",
+	  "a node that never was there has a status, with an epoch of 0" },
+	{ "status.any-state", "Documentation/abi.rst",
+	  "the status can be had from an endpoint in any state" },
+	{ "status.size", "Documentation/abi.rst",
+	  "a size too small, or above a page, is EINVAL, bytes behind that are not 0 E2BIG" },
+	{ "status.reserved", "Documentation/abi.rst",
+	  "flags and reserved fields that are not zero are EINVAL" },
+	{ "status.bad-address", "Documentation/abi.rst",
+	  "a result that can't be written is EFAULT, and leaves no descriptor" },
+	{ "status.descriptor", "Documentation/abi.rst",
+	  "the descriptor is closed on exec, and can't be written to" },
+	{ "status.read-only", "Documentation/abi.rst",
+	  "the page can be mapped for reading only, now and later" },
+	{ "status.one-page", "Documentation/abi.rst",
+	  "one page, shared, at offset 0: anything else is EINVAL" },
+	{ "status.outlives", "Documentation/abi.rst",
+	  "a mapping outlives the descriptor, and that the endpoint" },
+	{ "status.read", "Documentation/abi.rst",
+	  "read gives the epoch, 8 bytes; for less room EINVAL" },
+	{ "status.poll", "Documentation/abi.rst",
+	  "poll says nothing while the epoch is that of the opening or the last read" },
+	{ "status.poll-change", "Documentation/abi.rst",
+	  "poll says POLLPRI and POLLIN when the epoch has changed, until it is read",
+	  .lab_test = "scif_status::flap" },
+	{ "status.no-descriptor", "Documentation/abi.rst",
+	  "a process with too many descriptors gets EMFILE" },
+	{ "status.limit", "Documentation/abi.rst",
+	  "beyond 1024 nodes that are watched ENOSPC, until one is watched no more" },
+	{ "status.flap", "Documentation/abi.rst",
+	  "after a flap of the link the epoch has grown by 2, and the boot id is the same",
+	  .lab_test = "scif_status::flap" },
+	{ "status.reload", "Documentation/abi.rst",
+	  "after the node's module was loaded again the boot id is another one",
+	  .lab_test = "scif_status::reload" },
+	{ "status.before-hangup", "Documentation/abi.rst",
+	  "who learns of the loss by a connection finds the epoch even",
+	  .lab_test = "scif_status::flap" },
+	{ "status.errors", "Documentation/abi.rst",
+	  "accesses to a lost node are counted as errors",
+	  .lab_test = "scif_status::flap" },
+
+	/* What mappings show after a loss */
+	{ "policy.size", "Documentation/abi.rst",
+	  "a size too small, or above a page, is EINVAL, bytes behind that are not 0 E2BIG" },
+	{ "policy.reserved", "Documentation/abi.rst",
+	  "unknown flags and reserved fields that are not zero are EINVAL" },
+	{ "policy.any-state", "Documentation/abi.rst",
+	  "the policy can be set in any state" },
+	{ "policy.peer-there", "Documentation/abi.rst",
+	  "with the policy a mapping is as any other while the node is within reach" },
+	{ "policy.ones", "Documentation/abi.rst",
+	  "with the policy a mapping reads as ones after the loss, and goes on to",
+	  .lab_test = "scif_status::flap" },
+	{ "policy.writes-lost", "Documentation/abi.rst",
+	  "with the policy what is written after the loss is no error, and reaches no other mapping",
+	  .lab_test = "scif_status::flap" },
+	{ "policy.later-only", "Documentation/abi.rst",
+	  "the policy is for mappings made afterwards: others give SIGBUS",
+	  .lab_test = "scif_status::flap" },
 	{ }
 };
-
-const struct rule *find_rule(const char *id)
-{
-	const struct rule *rule;
-
-	for (rule = rules; rule->id; rule++) {
-		if (!strcmp(rule->id, id))
-			return rule;
-	}
-	return NULL;
-}
-
-/* Goes on to the next of the words in *words. */
-static bool next_word(const char **words, char *word, size_t room)
-{
-	size_t len;
-
-	*words += strspn(*words, " ");
-	len = strcspn(*words, " ");
-	if (!len || len >= room)
-		return false;
-	memcpy(word, *words, len);
-	word[len] = 0;
-	*words += len;
-	return true;
-}
-
-bool case_checks(const struct test_case *test, const char *rule)
-{
-	const char *words = test->rules;
-	char word[64];
-
-	while (next_word(&words, word, sizeof(word))) {
-		if (!strcmp(word, rule))
-			return true;
-	}
-	return false;
-}
-
-/* The next case that checks the rule, after the given position. */
-static const struct test_case *next_case(const struct rule *rule,
-					 const struct test_case *const **file,
-					 const struct test_case **test)
-{
-	const struct test_case *found;
-
-	for (; **file; *test = *++*file) {
-		for (; *test && (*test)->name; ++*test) {
-			if (!case_checks(*test, rule->id))
-				continue;
-			found = *test;
-			++*test;
-			return found;
-		}
-	}
-	return NULL;
-}
-
-void print_rules(void)
-{
-	const struct test_case *const *file, *test, *found;
-	const struct rule *rule;
-	const char *between;
-
-	printf(".. %s-License-Identifier: GPL-2.0\n", "SPDX");
-	printf(".. Made by \"conformance rules\"; scripts/check compares.\n\n"
-	       "=====================\nRules and their cases\n=====================\n\n"
-	       "Every sentence of the specification that can be tested, and what tests it.\n"
-	       "Sources: the specification by part (ABI, semantics, security), the header of the\n"
-	       "original kernel interface, its manual pages, and what was decided here.\n\n"
-	       ".. list-table::\n   :header-rows: 1\n\n"
-	       "   * - Rule\n     - Statement\n     - Source\n     - Checked by\n");
-	for (rule = rules; rule->id; rule++) {
-		printf("   * - %s\n     - %s\n     - %s\n     - ", rule->id, rule->statement,
-		       rule->source);
-		between = "";
-		file = all_cases;
-		test = *file;
-		while ((found = next_case(rule, &file, &test))) {
-			printf("%s%s", between, found->name);
-			between = ", ";
-		}
-		if (rule->lab_test) {
-			printf("%slab test %s", between, rule->lab_test);
-			between = ", ";
-		}
-		if (rule->untested)
-			printf("%snot tested: %s", between, rule->untested);
-		putchar('\n');
-	}
-}
-
-bool check_rules(void)
-{
-	const struct test_case *const *file, *test;
-	const struct rule *rule;
-	const char *words;
-	char word[64];
-	bool well = true;
-
-	for (rule = rules; rule->id; rule++) {
-		file = all_cases;
-		test = *file;
-		if (find_rule(rule->id) != rule) {
-			fprintf(stderr, "two rules are called '%s'\n", rule->id);
-			well = false;
-		}
-		if (!rule->lab_test && !rule->untested && !next_case(rule, &file, &test)) {
-			fprintf(stderr, "no case checks the rule '%s'\n", rule->id);
-			well = false;
-		}
-	}
-	for (file = all_cases; *file; file++) {
-		for (test = *file; test->name; test++) {
-			words = test->rules;
-			if (find_case(test->name) != test) {
-				fprintf(stderr, "two cases are called '%s'\n", test->name);
-				well = false;
-			}
-			if (!*words) {
-				fprintf(stderr, "the case '%s' names no rule\n", test->name);
-				well = false;
-			}
-			while (next_word(&words, word, sizeof(word))) {
-				if (find_rule(word))
-					continue;
-				fprintf(stderr, "the case '%s' names an unknown rule '%s'\n",
-					test->name, word);
-				well = false;
-			}
-		}
-	}
-	return well;
-}

@@ -27,6 +27,8 @@ static bool is_wanted(const struct test_case *test, const char *const *patterns,
 		return false;
 	if (test->kind == CASE_PAIR_MAPPING_US && run.staged_here)
 		return false;
+	if (test->kind == CASE_PAIR_DEVICE && !run.device_memory)
+		return false;
 	if (test->kind == CASE_ALONE_LONG && run.topology != TOPOLOGY_LOOPBACK)
 		return false;
 	for (i = 0; i < count; i++) {
@@ -148,7 +150,7 @@ int run_cases(const char *const *patterns, int count)
 		exit(2);
 	}
 	printf("TAP version 13\n");
-	for (file = all_cases; *file; file++) {
+	for (file = suite.cases; *file; file++) {
 		for (test = *file; test->name; test++) {
 			if (!is_wanted(test, patterns, count))
 				continue;

@@ -70,6 +70,8 @@ enum case_kind {
 	CASE_PAIR_STAGED,
 	/* As CASE_PAIR, and windows of this node are within reach of the peer. */
 	CASE_PAIR_MAPPING_US,
+	/* Needs a peer, and a device of this node that has memory; run if that is named. */
+	CASE_PAIR_DEVICE,
 	/* Needs two peers, on two other nodes. */
 	CASE_STAR,
 };
@@ -102,15 +104,31 @@ struct test_case {
 	{ .name = #function, .kind = CASE_PAIR_MAPPING_US, .rules = rule_ids, .run = function }
 #define PAIR_STAGED(function, rule_ids) \
 	{ .name = #function, .kind = CASE_PAIR_STAGED, .rules = rule_ids, .run = function }
+#define PAIR_DEVICE(function, rule_ids) \
+	{ .name = #function, .kind = CASE_PAIR_DEVICE, .rules = rule_ids, .run = function }
 #define STAR(function, rule_ids) \
 	{ .name = #function, .kind = CASE_STAR, .rules = rule_ids, .run = function }
 
 /* Each ends with an entry without a name. */
 extern const struct test_case bind_listen_cases[], connect_cases[], accept_cases[],
 	send_receive_cases[], poll_cases[], close_cases[], register_cases[], unregister_cases[],
+	memory_cases[], device_cases[],
 	transfer_cases[], fence_cases[], mapping_cases[], nodes_cases[], process_cases[],
-	abi_cases[], star_cases[];
-extern const struct test_case *const all_cases[];
+	abi_cases[], names_cases[], send_all_cases[], star_cases[], status_cases[];
+
+/* What a suite brings along beside its rules. */
+struct suite {
+	const char *name;
+	/* Lines above the table of the rules. */
+	const char *about_rules;
+	/* The lists of cases; ends with NULL. */
+	const struct test_case *const *cases;
+	__u16 agent_port;
+	/* Operations of peers beside those below, if there are any. */
+	long (*operation)(__u32 operation, const __s64 *argument, __s64 *answer);
+};
+
+extern const struct suite suite;
 
 const struct test_case *find_case(const char *name);
 bool case_checks(const struct test_case *test, const char *rule);
@@ -135,6 +153,8 @@ struct run {
 	int current_peer;
 	/* The windows of peers are out of reach; and those of this node for them. */
 	bool staged_peers, staged_here;
+	/* The folder of sysfs of a device whose BAR 2 is memory, if there is one. */
+	const char *device_memory;
 	/* Seconds that a case may take. */
 	int limit;
 	const struct test_case *test;
@@ -256,6 +276,7 @@ enum operation {
 	DO_RUN,		/* what the case brings along */
 	DO_EXIT,	/* no answer: the process ends without closing anything */
 	DO_DIE,		/* no answer: the process kills itself */
+	DO_OTHERS,	/* from here on: what the suite brings along */
 };
 
 struct peer *new_peer(void);
@@ -265,9 +286,9 @@ __u16 peer_node(const struct peer *peer);
 /* The other results of the last operation. */
 __s64 answer(const struct peer *peer, int index);
 /* Has something done that is not waited for. */
-void begin_operation(struct peer *peer, enum operation operation, const __s64 *argument);
+void begin_operation(struct peer *peer, __u32 operation, const __s64 *argument);
 /* Both: has something done, and waits for it. */
-long ask_operation(struct peer *peer, enum operation operation, const __s64 *argument);
+long ask_operation(struct peer *peer, __u32 operation, const __s64 *argument);
 /* Waits for it. Returns what the call there has returned; errno is the one there. */
 long end(struct peer *peer);
 /* Whether it has ended. */

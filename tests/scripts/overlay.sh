@@ -27,8 +27,10 @@ expect "a tree" 0 "has the driver" overlay "$tree"
 expect "a line in Kconfig, before the end of the menu" 0 "" \
 	test "$(tail -n 2 "$tree/drivers/misc/Kconfig" | head -n 1)" = 'source "drivers/misc/scif/Kconfig"'
 expect "a line in Makefile" 0 "" grep -qF '+= scif/' "$tree/drivers/misc/Makefile"
-expect "four things in all" 0 "4" bash -c "$(declare -f changes); folder='$folder' tree='$tree'; changes | wc -l"
+expect "five things in all" 0 "5" bash -c "$(declare -f changes); folder='$folder' tree='$tree'; changes | wc -l"
 expect "the driver" 0 "" cmp "$scripts/../drivers/misc/scif/scif_main.rs" "$tree/drivers/misc/scif/scif_main.rs"
+expect "the header of the services" 0 "" \
+	cmp "$scripts/../include/uapi/linux/scif_services.h" "$tree/include/uapi/linux/scif_services.h"
 cp -R "$tree" "$folder/once"
 touch "$tree/drivers/misc/scif/old.rs"
 expect "again" 0 "has the driver" overlay "$tree"

@@ -139,13 +139,9 @@ pub(crate) struct WindowOptions {
 impl WindowOptions {
     /// EINVAL for an unknown flag or no protection.
     pub(crate) fn parse(protection: i32, flags: i32) -> Result<Self> {
-        let all = (PROTECTION_READ | PROTECTION_WRITE) as i32;
-        if flags & !MAP_FIXED != 0 || protection == 0 || protection & !all != 0 {
-            return Err(EINVAL);
-        }
         Ok(Self {
-            protection: protection as u32,
-            fixed: flags & MAP_FIXED != 0,
+            protection: self::protection(protection as u32)?,
+            fixed: map_fixed(flags)?,
         })
     }
 }
@@ -187,6 +183,14 @@ pub(crate) fn origin(flags: i32) -> Result<Origin> {
     match flags {
         FENCE_INIT_SELF => Ok(Origin::Own),
         FENCE_INIT_PEER => Ok(Origin::Peer),
+        _ => Err(EINVAL),
+    }
+}
+
+/// What may be done with memory, one of the two at least; EINVAL otherwise.
+pub(crate) fn protection(flags: u32) -> Result<u32> {
+    match flags & !(PROTECTION_READ | PROTECTION_WRITE) {
+        0 if flags != 0 => Ok(flags),
         _ => Err(EINVAL),
     }
 }

@@ -10,12 +10,14 @@ mod endpoints;
 mod field;
 mod links;
 mod marks;
+mod names;
 mod nodes;
 mod pins;
 mod windows;
 
 use crate::{
     endpoint::scif::Scif,
+    names::service::Names,
     node::Nodes,
     rma::caches::Caches,
     transport::{
@@ -64,6 +66,9 @@ impl Files {
         add(open(&directory, c"pins", &sources, &|from, f| {
             pins::show(&from.caches.ledger, f)
         }))?;
+        add(open(&directory, c"names", &sources, &|from, f| {
+            names::show(&from.names, f)
+        }))?;
         add(open(&directory, c"counters", &sources, &|from, f| {
             counters::show(&from.scif, &from.caches, &from.engines, f)
         }))?;
@@ -94,6 +99,7 @@ where
 pub(crate) struct Sources {
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) scif: Arc<Scif>,
+    pub(crate) names: Arc<Names>,
     pub(crate) caches: Arc<Caches>,
     pub(crate) engines: Arc<Engines>,
     pub(crate) links: Arc<Links>,

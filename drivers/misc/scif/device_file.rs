@@ -4,7 +4,8 @@
 //!
 //! Each file is an [`Endpoint`]. The files below take the arguments of the ioctls apart: `call.rs`
 //! with the numbers and layouts of `linux/scif_ioctl.h`, `compat.rs` with those of 32-bit
-//! processes, `mic.rs` with those of the MIC library; `fdinfo.rs` is for who looks on. This file checks sizes and puts results back,
+//! processes, `mic.rs` with those of the MIC library, `services.rs` with those of
+//! `linux/scif_services.h`; `fdinfo.rs` is for who looks on. This file checks sizes and puts results back,
 //! for all of them; flags are in `arguments.rs`, and what the calls do in `endpoint.rs`.
 //!
 //! Of the structures only the fields that are results are written back. Before a call does
@@ -17,6 +18,7 @@ mod compat;
 mod call;
 mod fdinfo;
 mod mic;
+mod services;
 
 use crate::{
     arguments::{
@@ -136,13 +138,19 @@ impl FileOperations for ScifFile {
         let call = match Call::parse(cmd, arg, native_pointer) {
             Err(ENOTTY) if this.mic_compat => mic::parse(cmd, arg),
             call => call,
-        }?;
-        perform(&this.endpoint, file, call)
+        };
+        match call {
+            Err(ENOTTY) => services::perform(&this.endpoint, file, cmd, arg),
+            call => perform(&this.endpoint, file, call?),
+        }
     }
 
     #[cfg(CONFIG_COMPAT)]
     fn compat_ioctl(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize> {
-        perform(&this.endpoint, file, compat::parse(cmd, arg)?)
+        match compat::parse(cmd, arg) {
+            Err(ENOTTY) => services::perform(&this.endpoint, file, cmd, compat::pointer(arg)),
+            call => perform(&this.endpoint, file, call?),
+        }
     }
 
     fn poll<'file>(&'file self, context: &PollContext<'file>) -> u32 {

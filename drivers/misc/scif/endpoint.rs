@@ -30,6 +30,7 @@ pub(crate) mod counts;
 mod dispatch;
 mod listener;
 mod messages;
+mod named;
 pub(crate) mod options;
 mod own_ring;
 mod peer_ring;
@@ -43,13 +44,17 @@ pub(crate) mod standing;
 mod stream;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
+mod whole;
 mod wish;
 
 pub(crate) use crate::rma::remote_pages::RemotePages;
 use crate::{
     arguments::PortId,
     logic::messages::Refusal,
-    peer::channel::State as ChannelState,
+    peer::{
+        channel::State as ChannelState,
+        status::Held, //
+    },
     sys::{
         current::{
             capable,
@@ -69,7 +74,10 @@ use connection::{
 use kernel::{
     prelude::*,
     sync::{
-        atomic::Atomic,
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc, //
     },
 };
@@ -95,6 +103,8 @@ pub(crate) struct Endpoint {
     flushes: Atomic<u64>,
     /// Whose table of descriptors the last one was in.
     flushed_by: Atomic<usize>,
+    /// Whether mappings made from now on read as ones once the peer is lost.
+    ones_after_loss: Atomic<bool>,
 }
 
 /// What `connect` on a non-blocking endpoint comes to.
@@ -125,6 +135,7 @@ impl Endpoint {
             state,
             flushes: Atomic::new(0),
             flushed_by: Atomic::new(0),
+            ones_after_loss: Atomic::new(false),
         };
         Ok(Arc::new(this, GFP_KERNEL_ACCOUNT)?)
     }
@@ -142,6 +153,16 @@ impl Endpoint {
     /// The ids of the nodes that are online, this one first.
     pub(crate) fn online_nodes(&self) -> Result<KVec<u16>> {
         self.scif.nodes.online()
+    }
+
+    /// How a node stands, which need not be there: ENOSPC if processes watch too many.
+    pub(crate) fn node_status(&self, node: u16) -> Result<Held> {
+        self.scif.nodes.status(node)
+    }
+
+    /// Says whether mappings made from now on read as ones once the peer is lost, in any state.
+    pub(crate) fn set_ones_after_loss(&self, ones: bool) {
+        self.ones_after_loss.store(ones, Relaxed);
     }
 
     /// Takes a port: `number`, or for 0 one that is free. Returns it.
@@ -189,18 +210,35 @@ impl Endpoint {
     /// With `nonblocking` the first call starts, with EINPROGRESS, and later ones collect the
     /// result. A refused endpoint stays bound and can try again.
     pub(crate) fn connect(&self, peer: PortId, nonblocking: bool) -> Result<PortId> {
-        let connection = match self.begin_connect(peer)? {
+        let connection = self.connect_to(peer, nonblocking)?;
+        Ok(PortId {
+            node: self.own_node(),
+            port: connection.ports.own,
+        })
+    }
+
+    /// As [`Self::connect`]; returns the connection.
+    fn connect_to(&self, peer: PortId, nonblocking: bool) -> Result<Arc<Connection>> {
+        match self.begin_connect(peer)? {
             (connection, true) if nonblocking => {
                 // The answer may be there already, but the first call always says "in progress":
                 // that is what callers of a non-blocking connect are written for.
                 drop(connection);
-                return Err(EINPROGRESS);
+                Err(EINPROGRESS)
             }
-            (connection, _) => connection,
-        };
+            (connection, _) => self.await_answer(connection, nonblocking),
+        }
+    }
+
+    /// Waits for the answer to a request, unless the call must not block, and collects it.
+    fn await_answer(
+        &self,
+        connection: Arc<Connection>,
+        nonblocking: bool,
+    ) -> Result<Arc<Connection>> {
         loop {
             match self.conclude(&connection) {
-                Progress::Ended(Ok(())) => break,
+                Progress::Ended(Ok(())) => return Ok(connection),
                 Progress::Ended(Err(error)) => return Err(error),
                 Progress::Waiting if nonblocking => return Err(EINPROGRESS),
                 Progress::Waiting => (),
@@ -214,10 +252,18 @@ impl Endpoint {
                 return Err(if error == ERESTARTSYS { EINTR } else { error });
             }
         }
-        Ok(PortId {
-            node: self.own_node(),
-            port: connection.ports.own,
-        })
+    }
+
+    /// The request that was made and has not been concluded, if there is one; an error where none can
+    /// be made.
+    fn request_under_way(state: &State) -> Result<Option<Arc<Connection>>> {
+        match state {
+            State::Listening(..) => Err(EOPNOTSUPP),
+            State::Connected(..) => Err(EISCONN),
+            State::Closed => Err(EBADF),
+            State::Connecting(connection, _) => Ok(Some(connection.clone())),
+            State::Unbound | State::Bound(_) => Ok(None),
+        }
     }
 
     /// Asks for the connection, or finds the one that was asked for. Says whether it is new.
@@ -227,21 +273,16 @@ impl Endpoint {
             let _ = peer.wait_for_bulk_room();
         }
         let mut state = self.state.lock();
-        let port = match &*state {
-            State::Listening(..) => return Err(EOPNOTSUPP),
-            State::Connected(..) => return Err(EISCONN),
-            State::Closed => return Err(EBADF),
-            State::Connecting(connection, _) => return Ok((connection.clone(), false)),
-            State::Unbound => None,
-            State::Bound(port) => Some(port.clone()),
-        };
+        if let Some(connection) = Self::request_under_way(&state)? {
+            return Ok((connection, false));
+        }
         if peer.port == 0 {
             return Err(EINVAL);
         }
         let contact = self.scif.contact(peer.node)?;
-        let port = match port {
-            Some(port) => port,
-            None => {
+        let port = match &*state {
+            State::Bound(port) => port.clone(),
+            _ => {
                 let port = self.scif.ports.bind(0)?;
                 *state = State::Bound(port.clone());
                 port
@@ -310,9 +351,11 @@ impl Endpoint {
     // ----- the end -----------------------------------------------------------------------------
 
     /// Closes the endpoint: whoever waits in a call on it returns, and what it has accepted and
-    /// nobody took over ends. Its port is free when this returns. May sleep.
+    /// nobody took over ends. Its port and its name are free when this returns. May sleep.
     pub(crate) fn close(&self) {
         let old = core::mem::replace(&mut *self.state.lock(), State::Closed);
+        // First, so that nobody is sent to a port that is about to be free.
+        self.state.drop_name();
         match &old {
             State::Unbound | State::Bound(_) | State::Closed => (),
             State::Listening(listener, _) => {

@@ -25,6 +25,7 @@ pub(crate) mod hello;
 pub(crate) mod longest_segment;
 pub(crate) mod marks;
 pub(crate) mod messages;
+pub(crate) mod name_messages;
 pub(crate) mod parts;
 pub(crate) mod plan;
 pub(crate) mod ports;
@@ -33,6 +34,7 @@ pub(crate) mod registrations;
 pub(crate) mod ring;
 pub(crate) mod slots;
 pub(crate) mod staging;
+pub(crate) mod status_messages;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 pub(crate) mod update;

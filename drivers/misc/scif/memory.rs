@@ -3,6 +3,7 @@
 //! Memory that takes part in one-sided access: windows on both sides, and what a call names.
 //!
 //! - `local.rs`: memory of this node, of a process or of the kernel, ready for transfers
+//! - `pinned.rs`: such memory that many windows share
 //! - `window.rs`, `windows.rs`: what one end of a channel has registered
 //! - `remote_window.rs`, `remote_windows.rs`: what the other end has
 //! - `exports.rs`: all windows that one peer may be using
@@ -13,6 +14,7 @@
 pub(crate) mod exports;
 pub(crate) mod few;
 pub(crate) mod local;
+pub(crate) mod pinned;
 mod range_tree;
 pub(crate) mod remote_window;
 pub(crate) mod remote_windows;

@@ -8,9 +8,13 @@
 //!
 //! Lock: `table` is a leaf; nothing is called from under it that takes another lock of the module.
 
+pub(crate) mod status_view;
+mod statuses;
+
 use crate::{
     peer::{
         service::Service,
+        status::Held,
         Common,
         Observer,
         Peer, //
@@ -37,6 +41,10 @@ use kernel::{
         Arc,
         Mutex, //
     },
+};
+use statuses::{
+    StatusService,
+    Statuses, //
 };
 
 /// A node that is or was there.
@@ -128,6 +136,7 @@ pub(crate) struct Nodes {
     /// Random, new each time the module is loaded.
     pub(crate) generation: u64,
     own_id: Atomic<u32>,
+    statuses: Arc<Statuses>,
     #[pin]
     table: Mutex<Table>,
     /// Told with the lock held, so that who goes is told no more.
@@ -140,10 +149,12 @@ const ID_UNSET: u32 = u32::MAX;
 impl Nodes {
     /// Nobody is known yet. `own_id` is that of this node, if it was chosen. May sleep.
     pub(crate) fn new(own_id: Option<u16>) -> Result<Arc<Self>> {
+        let statuses = Statuses::new(own_id.unwrap_or(0))?;
         Arc::pin_init(
             pin_init!(Self {
                 generation: random::number(),
                 own_id: Atomic::new(own_id.map_or(ID_UNSET, u32::from)),
+                statuses,
                 table <- new_mutex!(
                     Table {
                         this: None,
@@ -189,6 +200,7 @@ impl Nodes {
             this.session = session;
         }
         drop(table);
+        self.statuses.set_own_id(default);
         self.tell_watchers();
         default
     }
@@ -204,6 +216,16 @@ impl Nodes {
         };
         let peer = known.and_then(|known| known.peer.as_ref());
         peer.filter(|peer| !peer.is_over()).cloned().ok_or(ENODEV)
+    }
+
+    /// How a node stands, which need not be there: ENOSPC if processes watch too many. May sleep.
+    pub(crate) fn status(&self, node: u16) -> Result<Held> {
+        self.statuses.get(node)
+    }
+
+    /// The service by which peers say which life of theirs this is. It goes first, see there.
+    pub(crate) fn status_service(&self) -> Result<Arc<dyn Service>> {
+        Ok(Arc::new(StatusService(self.statuses.clone()), GFP_KERNEL)?)
     }
 
     /// Calls `f` with each node that is or was known, this one first, and says which that is. Under a

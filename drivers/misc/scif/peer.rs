@@ -29,6 +29,7 @@ mod dispatch;
 pub(crate) mod doorbells;
 mod liveness;
 pub(crate) mod service;
+pub(crate) mod status;
 #[cfg(CONFIG_KUNIT = "y")]
 pub(crate) mod tests;
 
@@ -87,6 +88,7 @@ use kernel::{
 };
 pub(crate) use liveness::Answerer;
 use liveness::Liveness;
+use status::Shown;
 
 /// Who keeps the books about peers: told when one is lost.
 pub(crate) trait Observer: Send + Sync {
@@ -125,6 +127,8 @@ pub(crate) struct Peer {
     #[pin]
     in_flight: InFlight,
     failed: Atomic<bool>,
+    /// By which processes see how its node stands.
+    pub(crate) status: Shown,
     /// It has sent something for a service that this node does not have: said once.
     has_asked_in_vain: Atomic<bool>,
     liveness: Liveness,
@@ -201,6 +205,7 @@ impl Peer {
                 control <- control,
                 in_flight <- InFlight::new(),
                 failed: Atomic::new(false),
+                status: Shown::new(),
                 has_asked_in_vain: Atomic::new(false),
                 liveness: Liveness::new(common.heartbeat_timeout),
                 doorbells,
@@ -273,6 +278,7 @@ impl Peer {
 
     /// The peer is gone, has misbehaved or can't be served: ends the relation. Any context.
     pub(crate) fn fail(&self, reason: &str) {
+        self.status.lost();
         if self.failed.xchg(true, Full) || self.in_flight.is_closed() {
             return;
         }
@@ -452,10 +458,12 @@ impl Session for Peer {
     }
 
     fn going(self: ArcBorrow<'_, Self>, _reason: &str) {
+        self.status.lost();
         self.observer.lost(&self);
     }
 
     fn tear_down(&self) {
+        self.status.lost();
         self.failed.store(true, Relaxed);
         // All is marked first, so that whoever is inside does not start anew.
         self.for_each_attachment(|attachment| attachment.lost());

@@ -12,7 +12,8 @@
 //! - `staging.rs`: what is for memory that the other side does not reach
 //! - `registration_cache.rs`, `registration.rs`: memory that is kept for later transfers;
 //!   `caches.rs`: all of that, and `memory_pressure.rs`: giving it up
-//! - `mapping.rs`: loads and stores of processes with no system call
+//! - `mapping.rs`: loads and stores of processes with no system call; `ones.rs`: what they may see once
+//!   the node is lost
 //! - `remote_pages.rs`: pages of the peer for a device of somebody else
 
 mod at_once;
@@ -23,6 +24,7 @@ pub(crate) mod fence;
 pub(crate) mod mapping;
 pub(crate) mod marks;
 pub(crate) mod memory_pressure;
+pub(crate) mod ones;
 mod pieces;
 mod pull_threshold;
 pub(crate) mod pulls;

@@ -28,12 +28,14 @@
 //! 2. `Standing::state`, `Scif::pending`
 //! 3. `NtbLink::inner`
 //! 4. `Contact::connections`, `Exports::table`, `RemoteWindows::tables`, `Marks::deferred`,
-//!    `Mappings::table`; below `RemoteWindows::tables` only: `Windows::tables`
+//!    `Mappings::table`, `Standing::name`; below `RemoteWindows::tables` only: `Windows::tables`
 //! 5. `Nodes::watchers`, `Nodes::table`, `Contacts::list`, `Endpoints::table`, `Links::list`,
 //!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `Connection::subscription`, `OwnRing::open`,
-//!    `Caches::list`, `NtbLink::timer`, the tables of `Door`, `Devices::list`
+//!    `Caches::list`, `NtbLink::timer`, `Statuses::table`, the tables of `Door`, `Devices::list`, `NameTable::inner`,
+//!    `Names::peers`
 //! 6. `Listener::queue`
-//! 7. `ControlRing::writer`, `ControlRing::reader`, `RegistrationCache::table`, `Arena::taking`
+//! 7. `ControlRing::writer`, `ControlRing::reader`, `RegistrationCache::table`, `Arena::taking`,
+//!    `SharedTable::entries`
 //!
 //! Spinlocks, all below the mutexes, in interrupts:
 //!
@@ -41,7 +43,7 @@
 //! 9. `Doorbells::inner`
 //! 10. `Channel::waiters`, `Marks::state`, `Fences::questions`, `Windows::revoking`,
 //!     `Engine::running`, `NtbLink::device`, `NtbPath::device`, `NtbPath::inbound`,
-//!     `LoopbackPath::session`, `Shard::accounts`
+//!     `LoopbackPath::session`, `Shard::accounts`, `Lookups::table`, `NodeStatus::current`
 //!
 //! `Watch::state` is a spinlock, too, and special: it is taken inside the memory management, which
 //! may be reclaiming memory, and nothing is taken under it. See `sys/mmu_notifier.rs`.
@@ -69,6 +71,7 @@ mod endpoint;
 mod kernel_api;
 mod logic;
 mod memory;
+mod names;
 mod node;
 mod peer;
 mod rma;
@@ -85,6 +88,7 @@ use endpoint::{
     scif::Scif, //
 };
 use kernel_api::KernelApi;
+use names::service::Names;
 use node::{
     Arrivals,
     Nodes, //
@@ -291,14 +295,18 @@ impl kernel::Module for ScifModule {
         };
         let nodes = Nodes::new(settings.node_id)?;
         let caches = Caches::new(settings.kept_pages, &queues)?;
-        let scif = Scif::new(&nodes, &caches, settings.connections)?;
+        let names = Names::new()?;
+        let scif = Scif::new(&nodes, &names, &caches, settings.connections)?;
         // The services, a line each.
         let mut services = KVec::new();
+        services.push(nodes.status_service()?, GFP_KERNEL)?;
         services.push(scif.service()?, GFP_KERNEL)?;
+        services.push(names.service()?, GFP_KERNEL)?;
         let links = Links::new()?;
         let sources = debugfs::Sources {
             nodes: nodes.clone(),
             scif,
+            names,
             caches,
             engines: engines.clone(),
             links: links.clone(),

@@ -10,4 +10,5 @@ pub(crate) mod in_flight;
 pub(crate) mod once;
 pub(crate) mod outcome;
 pub(crate) mod patience;
+pub(crate) mod shared;
 pub(crate) mod work_queues;

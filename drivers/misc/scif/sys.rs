@@ -5,6 +5,7 @@
 //! Nearly all `unsafe` of the module lives here: the layers above use these types and hold no raw
 //! pointers. A wrapper undoes in `Drop` what its constructor did, and knows nothing of SCIF.
 
+pub(crate) mod anonymous_file;
 pub(crate) mod arena;
 mod bindings;
 pub(crate) mod buffer;
@@ -12,6 +13,7 @@ pub(crate) mod busy_wait;
 pub(crate) mod chardev;
 mod contiguous;
 pub(crate) mod current;
+pub(crate) mod device_memory;
 pub(crate) mod direct_map;
 pub(crate) mod dma_map;
 pub(crate) mod dmaengine;
@@ -23,15 +25,19 @@ pub(crate) mod kernel_range;
 pub(crate) mod ledger;
 pub(crate) mod mmu_notifier;
 pub(crate) mod module_watch;
+pub(crate) mod new_descriptor;
 pub(crate) mod ntb;
+pub(crate) mod object_file;
 pub(crate) mod pages;
 pub(crate) mod peer_bus;
+mod piece;
 mod pin;
 pub(crate) mod pool;
 pub(crate) mod published;
 pub(crate) mod random;
 pub(crate) mod shared_memory;
 pub(crate) mod shrinker;
+pub(crate) mod status_page;
 #[cfg(CONFIG_KUNIT = "y")]
 pub(crate) mod test_memory;
 pub(crate) mod timer;

@@ -46,6 +46,7 @@ mod logic {
     pub(crate) mod longest_segment;
     pub(crate) mod marks;
     pub(crate) mod messages;
+    pub(crate) mod name_messages;
     pub(crate) mod parts;
     pub(crate) mod plan;
     pub(crate) mod ports;
@@ -54,6 +55,7 @@ mod logic {
     pub(crate) mod ring;
     pub(crate) mod slots;
     pub(crate) mod staging;
+    pub(crate) mod status_messages;
     pub(crate) mod update;
     pub(crate) mod wish;
 }

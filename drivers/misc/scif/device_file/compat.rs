@@ -123,6 +123,11 @@ static_assert!(FENCE_MARK == 0xc00c_730f && FENCE_SIGNAL == 0xc024_7311);
 
 const POINTER: Pointer = |pointer| compat_pointer(pointer as usize);
 
+/// The address that a 32-bit process means by its argument.
+pub(super) fn pointer(argument: usize) -> usize {
+    compat_pointer(argument)
+}
+
 /// A call of a 32-bit process; ENOTTY for an unknown number.
 pub(super) fn parse(cmd: u32, arg: usize) -> Result<Call> {
     let at = compat_pointer(arg);

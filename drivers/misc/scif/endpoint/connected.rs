@@ -26,11 +26,19 @@ use crate::{
     peer::channel::State as ChannelState,
     rma::{
         mapping,
-        remote_pages::RemotePages, //
+        mapping::AfterLoss,
+        remote_pages::{
+            self,
+            RemotePages, //
+        }, //
     },
     sys::{
         buffer::Buffer,
         chardev::poll_events,
+        current::{
+            capable,
+            Capability, //
+        },
         user_mapping::Wanted,
         wait::WaitQueue, //
     },
@@ -39,7 +47,10 @@ use kernel::{
     mm::virt::VmaNew,
     page::PAGE_SIZE,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
 };
 
 impl Endpoint {
@@ -51,6 +62,11 @@ impl Endpoint {
     /// Sends bytes of the caller; see [`Stream::send`](super::stream::Stream::send).
     pub(crate) fn send(&self, from: &Buffer, block: bool) -> Result<usize> {
         self.connection()?.send(from, block, &self.waiters)
+    }
+
+    /// Sends all bytes of the caller, or none; see [`Stream::send_all`](super::stream::Stream::send_all).
+    pub(crate) fn send_all(&self, from: &Buffer, block: bool) -> Result {
+        self.connection()?.send_all(from, block, &self.waiters)
     }
 
     /// Receives bytes into memory of the caller; see [`Stream::receive`](super::stream::Stream::receive).
@@ -158,10 +174,15 @@ impl Endpoint {
     /// Maps windows of the peer into an area of the caller that is being set up.
     pub(crate) fn map(&self, vma: &VmaNew) -> Result {
         let connection = self.connection()?;
+        let after_loss = match self.ones_after_loss.load(Relaxed) {
+            true => AfterLoss::Ones(self.scif.ones()?),
+            false => AfterLoss::Nothing,
+        };
+        let all = &connection.mappings;
         mapping::map(
             &connection.channel,
             &connection.remote_windows,
-            &connection.mappings,
+            (all, after_loss),
             &Wanted::of(vma),
             vma,
         )
@@ -177,6 +198,20 @@ impl Endpoint {
         let connection = self.connection()?;
         let range = Range::new(offset, len).map_err(|_| ENXIO)?;
         RemotePages::new(&connection.channel, &connection.remote_windows, range)
+    }
+
+    /// Where another device of this node finds memory of the peer, and how much of it in one piece; for the
+    /// privileged: EPERM. See [`remote_pages::address_for_devices`].
+    pub(crate) fn remote_address(&self, offset: i64, len: u64) -> Result<(u64, u64)> {
+        if offset < 0 || len == 0 {
+            return Err(EINVAL);
+        }
+        if !capable(Capability::RawIo) {
+            return Err(EPERM);
+        }
+        let connection = self.connection()?;
+        let range = Range::new(offset, len).map_err(|_| EINVAL)?;
+        remote_pages::address_for_devices(&connection.channel, &connection.remote_windows, range)
     }
 
     /// A mark for all transfers that one side has started so far.

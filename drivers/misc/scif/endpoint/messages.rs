@@ -30,6 +30,15 @@ impl Connection {
         result
     }
 
+    /// See [`Stream::send_all`](super::stream::Stream::send_all).
+    pub(super) fn send_all(&self, from: &Buffer, block: bool, waiters: &WaitQueue) -> Result {
+        let sent = self.stream.send_all(from, block, waiters);
+        let result = sent.map(|()| from.len());
+        count(&self.sent, result);
+        trace::send(|| self.traced_call(from, block, self.stream.unread_there(), result));
+        sent
+    }
+
     /// See [`Stream::receive`](super::stream::Stream::receive).
     pub(super) fn receive(&self, to: &Buffer, block: bool, waiters: &WaitQueue) -> Result<usize> {
         let result = self.stream.receive(to, block, waiters);

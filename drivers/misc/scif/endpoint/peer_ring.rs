@@ -145,6 +145,14 @@ impl PeerRing {
         self.size() < self.limit && self.offered() < areas::MOST
     }
 
+    /// The most that can ever be sent before anything is received.
+    pub(super) fn largest(&self) -> u32 {
+        match self.may_grow() {
+            true => self.limit,
+            false => self.size(),
+        }
+    }
+
     /// Whether the peer is to be asked for room for `wanted` bytes: if so, the caller asks. For who
     /// is sending, and has too little room.
     pub(super) fn is_to_grow(&self, wanted: u32) -> bool {

@@ -2,7 +2,9 @@
 
 //! Pages that are pinned by themselves, and registered later, as often as one likes.
 //!
-//! They stay pinned, and charged, until whoever has pinned them and all windows made of them let go.
+//! They stay pinned, and charged to who has pinned them, until all who have them, and all windows made of
+//! them, let go; whoever has them can make windows of them. What those have in common is in
+//! `memory/pinned.rs`.
 
 use super::{
     scif::Scif,
@@ -13,9 +15,16 @@ use crate::{
         WindowOptions,
         PROTECTION_WRITE, //
     },
-    memory::local,
+    memory::{
+        local,
+        pinned::PinnedMemory, //
+    },
     sys::{
         buffer::Buffer,
+        current::{
+            capable,
+            Capability, //
+        },
         pages::Pages, //
     },
 };
@@ -26,8 +35,8 @@ use kernel::{
 
 /// See the head of this file.
 pub(crate) struct PinnedPages {
-    pages: Arc<Pages>,
-    /// What windows made of them allow.
+    memory: Arc<PinnedMemory>,
+    /// The most that windows made of them allow.
     protection: u32,
 }
 
@@ -41,13 +50,38 @@ impl Scif {
         }
         let writable = protection & PROTECTION_WRITE != 0;
         let (pages, _) = local::take_pages(memory, writable, true, self.reclaim())?;
-        Ok(PinnedPages { pages, protection })
+        Ok(PinnedPages {
+            memory: PinnedMemory::new(pages)?,
+            protection,
+        })
+    }
+}
+
+impl PinnedPages {
+    /// Memory of a device, whole pages at a physical address: nothing is pinned or charged. EPERM without
+    /// the right to access devices, EINVAL if it is RAM, or not all of one device. May sleep.
+    pub(crate) fn of_device(address: u64, len: u64, protection: u32) -> Result<Self> {
+        if !capable(Capability::RawIo) {
+            return Err(EPERM);
+        }
+        let writable = protection & PROTECTION_WRITE != 0;
+        let len = usize::try_from(len).map_err(|_| EINVAL)?;
+        let pages = Pages::of_device(address, len, writable)?;
+        Ok(Self {
+            memory: PinnedMemory::new(Arc::new(pages, GFP_KERNEL_ACCOUNT)?)?,
+            protection,
+        })
     }
 }
 
 impl Endpoint {
-    /// Registers pages that were pinned before: the window has their protection. Returns its offset;
-    /// see [`Endpoint::register`].
+    /// See [`Scif::pin`].
+    pub(crate) fn pin(&self, memory: &Buffer, protection: u32) -> Result<PinnedPages> {
+        self.scif.pin(memory, protection)
+    }
+
+    /// Registers all of what was pinned before: the window has its protection. Returns its offset; see
+    /// [`Endpoint::register`].
     pub(crate) fn register_pinned(
         &self,
         pinned: &PinnedPages,
@@ -58,9 +92,28 @@ impl Endpoint {
             protection: pinned.protection,
             fixed,
         };
+        self.register_part(pinned, (0, pinned.memory.size()), offset, options)
+    }
+
+    /// Registers a part of what was pinned before, so many bytes from there on. EINVAL unless they are
+    /// whole pages and in it, EACCES for more than it allows. Returns the offset; see
+    /// [`Endpoint::register`].
+    pub(crate) fn register_part(
+        &self,
+        pinned: &PinnedPages,
+        part: (u64, u64),
+        offset: i64,
+        options: WindowOptions,
+    ) -> Result<i64> {
         Self::check_place(offset, options)?;
+        if !pinned.memory.has_pages(part.0, part.1) {
+            return Err(EINVAL);
+        }
+        if options.protection & !pinned.protection != 0 {
+            return Err(EACCES);
+        }
         self.connection()?
             .windows
-            .register_pages(&pinned.pages, offset, options)
+            .register_part(&pinned.memory, part, offset, options)
     }
 }

@@ -175,6 +175,11 @@ impl Rings {
         Ok(self.remote()?.size())
     }
 
+    /// As [`Self::remote_size`], once the ring is as large as it may become.
+    pub(super) fn largest_remote_size(&self) -> Result<u32> {
+        Ok(self.remote()?.largest())
+    }
+
     /// How much can be received at least before anything is taken out.
     pub(super) fn size(&self) -> u32 {
         self.own.size()
@@ -336,7 +341,7 @@ impl Rings {
 
     /// Has `write` store `count` bytes; it gets the ring, where in it, how many bytes came before, and
     /// how many, and says whether it could. If not, nothing was moved.
-    fn push_bytes(
+    pub(super) fn push_bytes(
         &self,
         count: usize,
         write: impl Fn(&Reached<'_>, usize, usize, usize) -> Result<bool>,
@@ -465,11 +470,28 @@ impl Rings {
         Ok(value)
     }
 
+    /// Has the peer look whether it is waited for.
+    pub(super) fn ring(&self) -> Result {
+        let _inside = self.channel.enter().ok_or(ECONNRESET)?;
+        self.channel.path().ring(self.remote()?.doorbell);
+        Ok(())
+    }
+
+    /// Whether the peer waits for something to be taken out while we may wait for half a ring, see
+    /// `whole.rs`. Any context.
+    pub(super) fn is_waited_for(&self) -> bool {
+        let consumed = self.consumed.load(Relaxed);
+        let wanted = self.header().read_u32(ROOM_WANTED).unwrap_or(consumed);
+        // What was wanted before lies behind.
+        let (ahead, unread) = (wanted.wrapping_sub(consumed), self.unread_here());
+        ahead != 0 && ahead <= unread && unread < self.size() / 2
+    }
+
     /// The doorbell has rung, maybe for another connection: whether somebody is to be woken. That is so once
     /// for each wish: who polls by edges hears of nothing twice. Any context.
     pub(super) fn has_news(&self) -> bool {
         let data = self.data_wish.is_answered(self.header());
         let room = self.room_wish.is_answered(self.header());
-        data || room
+        data || room || self.is_waited_for()
     }
 }

@@ -23,6 +23,7 @@ use crate::{
         exports::WindowFacts,
         local::Reclaim, //
     },
+    names::service::Names,
     node::Nodes,
     peer::{
         service::Service,
@@ -30,15 +31,18 @@ use crate::{
     },
     rma::{
         caches::Caches,
-        marks::Progress, //
+        marks::Progress,
+        ones::Ones, //
     },
+    sys::shared_memory::Payer,
 };
 use kernel::{
     new_mutex,
     prelude::*,
     sync::{
         Arc,
-        Mutex, //
+        Mutex,
+        SetOnce, //
     },
 };
 
@@ -46,11 +50,14 @@ use kernel::{
 #[pin_data]
 pub(crate) struct Scif {
     pub(super) nodes: Arc<Nodes>,
+    pub(super) names: Arc<Names>,
     caches: Arc<Caches>,
     pub(super) ports: Arc<Ports>,
     pub(super) endpoints: Arc<Endpoints>,
     contacts: Arc<Contacts>,
     options: Options,
+    /// What mappings for reading show instead of lost memory, once one may have to.
+    ones: SetOnce<Arc<Ones>>,
     /// What was accepted and not yet taken over.
     #[pin]
     pub(super) pending: Mutex<Pending>,
@@ -60,6 +67,7 @@ impl Scif {
     /// No endpoint yet, and no peer. May sleep.
     pub(crate) fn new(
         nodes: &Arc<Nodes>,
+        names: &Arc<Names>,
         caches: &Arc<Caches>,
         options: Options,
     ) -> Result<Arc<Self>> {
@@ -68,11 +76,13 @@ impl Scif {
         Arc::pin_init(
             pin_init!(Self {
                 nodes: nodes.clone(),
+                names: names.clone(),
                 caches: caches.clone(),
                 ports,
                 endpoints,
                 contacts,
                 options,
+                ones: SetOnce::new(),
                 pending <- new_mutex!(Pending::new(), "Scif::pending"),
             }),
             GFP_KERNEL,
@@ -88,6 +98,16 @@ impl Scif {
             options: self.options,
         };
         Ok(Arc::new(service, GFP_KERNEL)?)
+    }
+
+    /// What mappings for reading show instead of lost memory: one page for all, which is nobody's. May
+    /// sleep.
+    pub(super) fn ones(&self) -> Result<Arc<Ones>> {
+        if self.ones.as_ref().is_none() {
+            // One that another thread has made meanwhile stays.
+            self.ones.populate(Ones::new(Payer::Nobody)?);
+        }
+        self.ones.as_ref().cloned().ok_or(EAGAIN)
     }
 
     /// Who gives pinned memory up for who needs it.

@@ -6,8 +6,8 @@
 //! list. It sees nothing of an endpoint but [`Facts`]: whoever looks keeps no connection and no port
 //! from going.
 //!
-//! Locks: `Standing::state` is held for moments only, never while waiting; `Endpoints::table` is a
-//! leaf.
+//! Locks: `Standing::state` is held for moments only, never while waiting; `Standing::name` comes below it;
+//! `Endpoints::table` is a leaf.
 
 use super::{
     connection::Connection,
@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     arguments::PortId,
+    names::table::BoundName,
     peer::channel::State as ChannelState,
     sys::current::Identity, //
 };
@@ -97,6 +98,9 @@ pub(super) struct Standing {
     state: Mutex<State>,
     /// Once the state has been `Connected`: for calls that need not know more than that.
     connection: SetOnce<Arc<Connection>>,
+    /// By which peers find its port; none once it is closed.
+    #[pin]
+    name: Mutex<Option<BoundName>>,
 }
 
 impl Standing {
@@ -107,6 +111,7 @@ impl Standing {
                 opener: Identity::current(),
                 state <- new_mutex!(State::Unbound, "Endpoint::state"),
                 connection: SetOnce::new(),
+                name <- new_mutex!(None, "Standing::name"),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -114,6 +119,26 @@ impl Standing {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
+    }
+
+    /// Gives it the name that `bind` comes back with, unless it has one: EINVAL then. The caller holds the
+    /// state, so that it is not closed before. May sleep.
+    pub(super) fn set_name(
+        &self,
+        _state: &State,
+        bind: impl FnOnce() -> Result<BoundName>,
+    ) -> Result<u32> {
+        let mut name = self.name.lock();
+        if name.is_some() {
+            return Err(EINVAL);
+        }
+        Ok(name.insert(bind()?).name.number)
+    }
+
+    /// Lets go of the name, for good: the endpoint is closed. May sleep.
+    pub(super) fn drop_name(&self) {
+        let name = self.name.lock().take();
+        drop(name);
     }
 
     /// The endpoint, whose state this is, is connected from now on.

@@ -50,14 +50,14 @@ const PIECE: usize = 65536;
 /// See the head of this file.
 #[pin_data]
 pub(super) struct Stream {
-    channel: Arc<Channel>,
+    pub(super) channel: Arc<Channel>,
     /// Of who waits for room, and for data.
     awake_for_room: Awake,
     awake_for_data: Awake,
     #[pin]
-    rings: Rings,
+    pub(super) rings: Rings,
     #[pin]
-    sending: CallLock,
+    pub(super) sending: CallLock,
     #[pin]
     receiving: CallLock,
 }
@@ -134,7 +134,7 @@ impl Stream {
     }
 
     /// The error of send and receive once the other end is gone; success as long as it is not.
-    fn check_open(&self) -> Result {
+    pub(super) fn check_open(&self) -> Result {
         match self.channel.state() {
             State::Established => Ok(()),
             State::Requested | State::Refused => Err(ENOTCONN),
@@ -208,11 +208,11 @@ impl Stream {
     /// Has those who poll hear of room, as who watches edges (`EPOLLET`) does not ask again before it is told.
     /// Says whether there is some already. Not needed where nobody stands in the queue: who comes there
     /// looks, and wishes for it.
-    fn watch_for_room(&self) -> bool {
+    pub(super) fn watch_for_room(&self) -> bool {
         self.rings.wish_for_room(1).is_ok() && self.rings.room().is_ok_and(|room| room > 0)
     }
 
-    fn wait_for_room(&self, wanted: u32) -> Result {
+    pub(super) fn wait_for_room(&self, wanted: u32) -> Result {
         let wish = self.rings.wish_for_room(wanted)?;
         self.channel.waiters()?.wait(|| {
             let go_on = self.check_open().is_err()
@@ -293,7 +293,8 @@ impl Stream {
         waiters.wait(|| {
             let go_on = self.check_open().is_err()
                 || !wish.is_some_and(|wish| self.rings.data_is_wished_at(wish))
-                || self.rings.available().map_or(true, |bytes| bytes >= wanted);
+                || self.rings.available().map_or(true, |bytes| bytes >= wanted)
+                || self.rings.is_waited_for();
             go_on.then_some(())
         })
     }

@@ -6,9 +6,16 @@
 //! or above asks which. A window has such memory as long as it lives; `vreadfrom` and `vwriteto` take
 //! memory of the caller for one transfer, or longer: see `rma/registration_cache.rs`.
 
-use core::ptr;
+use core::{
+    ops::Deref,
+    ptr, //
+};
 
 use crate::{
+    sync::shared::{
+        Share,
+        SharedTable, //
+    },
     sys::{
         buffer::Buffer,
         current,
@@ -65,12 +72,33 @@ pub(crate) fn take_pages(
 /// See the head of this file.
 pub(crate) struct LocalMemory {
     // The mapping goes before the pages.
-    mapped: SetOnce<Mapped>,
+    mapped: SetOnce<Mapping>,
     pub(crate) pages: Arc<Pages>,
+    /// Those of others who have the same pages.
+    mappings: Option<Arc<EngineMappings>>,
+}
+
+/// Mappings of the same pages that several have, by the address of the engine's device, which each keeps.
+pub(crate) type EngineMappings = SharedTable<usize, Mapped>;
+
+enum Mapping {
+    Own(Mapped),
+    Shared(Share<usize, Mapped>),
+}
+
+impl Deref for Mapping {
+    type Target = Mapped;
+
+    fn deref(&self) -> &Mapped {
+        match self {
+            Self::Own(mapped) => mapped,
+            Self::Shared(mapped) => mapped,
+        }
+    }
 }
 
 /// Memory as an engine names it.
-struct Mapped {
+pub(crate) struct Mapped {
     _mapping: DmaMapping,
     device: ARef<Device>,
     addresses: ExtentTable,
@@ -97,6 +125,27 @@ impl LocalMemory {
         Self {
             mapped: SetOnce::new(),
             pages,
+            mappings: None,
+        }
+    }
+
+    /// The same, of pages that others have, too, and the mappings with them.
+    pub(super) fn shared(pages: Arc<Pages>, mappings: Arc<EngineMappings>) -> Self {
+        Self {
+            mapped: SetOnce::new(),
+            pages,
+            mappings: Some(mappings),
+        }
+    }
+
+    fn mapping(&self, device: &ARef<Device>) -> Result<Mapping> {
+        let map = || Mapped::new(&self.pages, device.clone());
+        match &self.mappings {
+            None => map().map(Mapping::Own),
+            Some(mappings) => {
+                let key = ptr::from_ref(&**device).addr();
+                mappings.join_or_make(key, map).map(Mapping::Shared)
+            }
         }
     }
 
@@ -111,8 +160,7 @@ impl LocalMemory {
         let device = route.engine.device();
         if self.mapped.as_ref().is_none() {
             // Another one may be faster: then this one is not kept.
-            self.mapped
-                .populate(Mapped::new(&self.pages, device.clone())?);
+            self.mapped.populate(self.mapping(&device)?);
         }
         loop {
             match self.mapped.as_ref() {

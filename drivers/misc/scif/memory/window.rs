@@ -11,6 +11,7 @@
 
 use super::{
     local::LocalMemory,
+    pinned::Exported,
     range_tree::Placed, //
 };
 use crate::{
@@ -32,7 +33,6 @@ use crate::{
         },
     },
     sync::in_flight::InFlight,
-    transport::inbound::Export,
 };
 use kernel::{
     page::{
@@ -65,7 +65,7 @@ pub(crate) struct Window {
     lowest: u64,
     end: u64,
     // What the peer sees goes before the pages.
-    export: Export,
+    export: Exported,
     pub(crate) memory: LocalMemory,
     /// Transfers of this end.
     #[pin]
@@ -160,7 +160,7 @@ impl Window {
         range: Range,
         protection: u32,
         (memory, delivered_to): (LocalMemory, Range),
-        export: Export,
+        export: Exported,
     ) -> Result<Arc<Self>> {
         if export.is_reached() && export.addresses().len() != range.len() {
             return Err(EINVAL);
@@ -247,11 +247,12 @@ impl Window {
     }
 
     /// The answer, once it is there: ENOMEM if the peer has no memory to keep track of it, EAGAIN if
-    /// it can't reach it. Any context.
+    /// it can't reach it, or EOPNOTSUPP for memory of a device, which the peer never will. Any context.
     pub(super) fn answer(&self) -> Option<Result> {
         Some(match self.answer.copy()? {
             Status::Done => Ok(()),
             Status::NoMemory => Err(ENOMEM),
+            _ if self.memory.pages.are_of_device() => Err(EOPNOTSUPP),
             _ => Err(EAGAIN),
         })
     }

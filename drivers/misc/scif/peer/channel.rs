@@ -323,6 +323,15 @@ impl Channel {
         }
     }
 
+    /// As [`Self::check_established`], for an access to the peer: one that is lost counts as one that has failed.
+    pub(crate) fn check_reached(&self) -> Result {
+        self.check_established().inspect_err(|error| {
+            if *error == ENODEV {
+                self.peer.status.access_failed();
+            }
+        })
+    }
+
     /// What to say of an error that may only be there because one of the ends is closed or lost: then
     /// that. Any context.
     pub(crate) fn end_or(&self, error: Error) -> Error {

@@ -14,9 +14,19 @@
 //! mappings; from then on an access finds the peer lost, and gives SIGBUS to its process and nothing
 //! else.
 //!
+//! Who has asked for that gets ones instead: each fault that finds the peer lost maps a page of them. For
+//! mappings that can only be read that is one for all, which nobody writes to. One that can be written
+//! to has a page of its own for this, allocated when it is made, so that no fault is out of memory: what is written
+//! after the loss goes there, is seen in all pages of this mapping and nowhere else, and is gone with it.
+//! Taking it back sooner would need a timer that takes the page away again and again, from a process that
+//! can see by the status of the node what it reads; that is not worth it.
+//! These pages need not be taken away when frames of the peer are, but are, as one can't tell; the next
+//! fault puts them back.
+//!
 //! Lock: `table` comes after all locks but the leaves, see `scif_main.rs`. Taking pages away under it waits
 //! for page tables only.
 
+use super::ones::Ones;
 use crate::{
     arguments::{
         PROTECTION_READ,
@@ -34,12 +44,15 @@ use crate::{
         channel::Channel,
         Peer, //
     },
-    sys::user_mapping::{
-        Fault,
-        MappedFile,
-        MappedPages,
-        Revoker,
-        Wanted, //
+    sys::{
+        shared_memory::Payer,
+        user_mapping::{
+            Fault,
+            MappedFile,
+            MappedPages,
+            Revoker,
+            Wanted, //
+        }, //
     },
 };
 use kernel::{
@@ -132,6 +145,14 @@ impl Mappings {
     }
 }
 
+/// What a mapping shows once the peer is lost.
+pub(crate) enum AfterLoss {
+    /// An access is a SIGBUS.
+    Nothing,
+    /// Ones: this page, or one of its own where it can be written to.
+    Ones(Arc<Ones>),
+}
+
 /// See the head of this file.
 struct Mapping {
     id: u64,
@@ -139,6 +160,8 @@ struct Mapping {
     windows: KVVec<RemotePiece>,
     peer: Arc<Peer>,
     all: Arc<Mappings>,
+    /// What there is to see once the peer is lost.
+    ones: Option<Arc<Ones>>,
 }
 
 impl Mapping {
@@ -178,14 +201,42 @@ impl Mapping {
     }
 }
 
-impl MappedPages for Mapping {
-    fn fault(&self, fault: &Fault<'_>) -> Result {
+impl Mapping {
+    /// Shows the peer's memory.
+    fn show(&self, fault: &Fault<'_>) -> Result {
         let _inside = self.peer.enter().ok_or(ENODEV)?;
         let page = fault.page();
         self.for_each_frame(page..page + 1, |page, frame| fault.map(page, frame))?;
         // The others are a bonus.
         let _ = self.for_each_frame(fault.around(), |page, frame| fault.map(page, frame));
         Ok(())
+    }
+
+    /// Shows ones.
+    fn show_ones(&self, fault: &Fault<'_>, ones: &Ones) -> Result {
+        fault.map_memory(fault.page(), ones.frame())?;
+        // A bonus, as above; also because each fault counts as an access that has failed.
+        for page in fault.around() {
+            let _ = fault.map_memory(page, ones.frame());
+        }
+        Ok(())
+    }
+}
+
+impl MappedPages for Mapping {
+    fn fault(&self, fault: &Fault<'_>) -> Result {
+        let Err(error) = self.show(fault) else {
+            return Ok(());
+        };
+        // Out of memory, which is tried again, is no failure of the peer's.
+        if error == ENOMEM || !self.peer.is_over() {
+            return Err(error);
+        }
+        self.peer.status.access_failed();
+        match &self.ones {
+            Some(ones) => self.show_ones(fault, ones),
+            None => Err(error),
+        }
     }
 }
 
@@ -196,13 +247,13 @@ impl Drop for Mapping {
 }
 
 /// Maps the windows of the channel's other end that hold the wanted range into an area of the
-/// caller; `all` are the mappings of that peer. May sleep.
+/// caller; `all` are the mappings of that peer, and what it shows once that is lost follows. May sleep.
 ///
 /// ENXIO for a gap, EOPNOTSUPP for what this node does not reach by itself, EACCES for more than the windows allow, EINVAL for a private mapping.
 pub(crate) fn map(
     channel: &Channel,
     windows: &RemoteWindows,
-    all: &Arc<Mappings>,
+    (all, after_loss): (&Arc<Mappings>, AfterLoss),
     wanted: &Wanted,
     vma: &VmaNew,
 ) -> Result {
@@ -236,6 +287,11 @@ pub(crate) fn map(
         return Err(EOPNOTSUPP);
     }
     let write_combined = is_write_combined(channel, &windows)?;
+    let ones = match after_loss {
+        AfterLoss::Nothing => None,
+        AfterLoss::Ones(_) if wanted.write => Some(Ones::new(Payer::Caller)?),
+        AfterLoss::Ones(ones) => Some(ones),
+    };
     let id = all.next_id.fetch_add(1, Relaxed);
     let mapping = Arc::new(
         Mapping {
@@ -243,6 +299,7 @@ pub(crate) fn map(
             windows,
             peer: channel.peer().clone(),
             all: all.clone(),
+            ones,
         },
         GFP_KERNEL_ACCOUNT,
     )?;

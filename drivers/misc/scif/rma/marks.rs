@@ -252,8 +252,9 @@ impl Marks {
             state.ended += 1;
             state.tracker.complete(sequence)
         };
-        if ended.result.is_ok() {
-            self.flow(ended.direction).add(ended.bytes);
+        match ended.result {
+            Ok(()) => self.flow(ended.direction).add(ended.bytes),
+            Err(_) => self.channel.peer().status.access_failed(),
         }
         // Always: one that waits for this very transfer does not wait for those before.
         self.channel.wake();

@@ -193,7 +193,10 @@ impl Completion for Pushes {
     fn transfer_ended(self: ArcBorrow<'_, Self>, ended: &Ended) {
         let status = match ended.result {
             Ok(()) => Status::Done,
-            Err(_) => Status::TransferFailed,
+            Err(_) => {
+                self.peer.status.access_failed();
+                Status::TransferFailed
+            }
         };
         self.note(ended.number as u32, status);
     }

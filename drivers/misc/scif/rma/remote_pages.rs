@@ -24,6 +24,7 @@ use crate::{
         remote_windows::RemoteWindows, //
     },
     peer::channel::Channel,
+    sys::device_memory::bus_address,
 };
 use kernel::{
     page::{
@@ -32,6 +33,52 @@ use kernel::{
     },
     prelude::*, //
 };
+
+/// The one piece that a range of the peer's windows is, and that this node reaches by itself: ENXIO if there
+/// is none, EOPNOTSUPP if it does not. The caller is inside the peer.
+fn reached_piece(channel: &Channel, windows: &RemoteWindows, range: Range) -> Result<RemotePiece> {
+    let covered = windows.cover_for_long(range, 0);
+    // If the connection has ended meanwhile, which takes windows away, that is said.
+    let mut pieces = covered.map_err(|error| channel.end_or(error))?;
+    let piece = pieces.pop().ok_or(ENXIO)?;
+    if !pieces.is_empty() {
+        return Err(ENXIO);
+    }
+    match piece.window.is_reached() {
+        true => Ok(piece),
+        false => Err(EOPNOTSUPP),
+    }
+}
+
+/// Where another device of this node finds the first byte of a range of the peer's windows, and how many bytes
+/// of it lie there in one piece. Errors as those of [`RemotePages::new`]. May sleep.
+pub(crate) fn address_for_devices(
+    channel: &Channel,
+    windows: &RemoteWindows,
+    range: Range,
+) -> Result<(u64, u64)> {
+    channel.check_established()?;
+    let _inside = channel.enter().ok_or(ENODEV)?;
+    let piece = reached_piece(channel, windows, range)?;
+    // The pages around it, which are all of the window.
+    let before = piece.offset % PAGE_SIZE as u64;
+    let mut walk = piece.window.extents.walk(piece.offset - before);
+    let mut left = (before + piece.len).next_multiple_of(PAGE_SIZE as u64);
+    let mut found: Option<(u64, u64)> = None;
+    while left > 0 {
+        let (address, len) = walk.next(left).ok_or(ENXIO)?;
+        let start = channel.path().reach(address, len)?.page_frame()? << PAGE_SHIFT;
+        match &mut found {
+            None => found = Some((start, len)),
+            Some((first, count)) if start.checked_sub(*first) == Some(*count) => *count += len,
+            Some(_) => break,
+        }
+        left -= len;
+    }
+    let (start, count) = found.ok_or(ENXIO)?;
+    let contiguous = (count - before).min(piece.len);
+    Ok((bus_address(start).wrapping_add(before), contiguous))
+}
 
 /// See the head of this file.
 pub(crate) struct RemotePages {
@@ -47,16 +94,7 @@ impl RemotePages {
     pub(crate) fn new(channel: &Channel, windows: &RemoteWindows, range: Range) -> Result<Self> {
         channel.check_established()?;
         let _inside = channel.enter().ok_or(ENODEV)?;
-        let covered = windows.cover_for_long(range, 0);
-        // If the connection has ended meanwhile, which takes windows away, that is said.
-        let mut pieces = covered.map_err(|error| channel.end_or(error))?;
-        let piece = pieces.pop().ok_or(ENXIO)?;
-        if !pieces.is_empty() {
-            return Err(ENXIO);
-        }
-        if !piece.window.is_reached() {
-            return Err(EOPNOTSUPP);
-        }
+        let piece = reached_piece(channel, windows, range)?;
         let count = (piece.len >> PAGE_SHIFT) as usize;
         let mut physical = KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;
         let mut mapped = KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;

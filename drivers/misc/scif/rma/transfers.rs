@@ -251,7 +251,7 @@ impl Transfers {
                 return Ok(());
             }
         }
-        self.channel.check_established()?;
+        self.channel.check_reached()?;
         // Outside of the peer: how long pinning takes, is up to the process.
         let source = self.source(&mut way, direction, local, remote_range, options)?;
         let surroundings = self.enter()?;

@@ -73,7 +73,7 @@ const HUGE: usize = 2 << 20;
 const QUIET: Delta = Delta::from_secs(60);
 
 /// What a device may do with pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Access {
     Read,
     /// Reading, too, where the IOMMU can't tell.
@@ -88,6 +88,8 @@ pub(crate) enum Purpose {
     Rings,
     /// Memory that somebody has registered.
     Windows,
+    /// The same, of a device, which counts as that and is linked in another way.
+    DeviceWindows,
 }
 
 /// See the head of this file. Close it before the driver of the device is unbound from it.
@@ -177,7 +179,7 @@ impl Arena {
     fn taken(&self, purpose: Purpose) -> &Atomic<u64> {
         match purpose {
             Purpose::Rings => &self.rings,
-            Purpose::Windows => &self.windows,
+            Purpose::Windows | Purpose::DeviceWindows => &self.windows,
         }
     }
 
@@ -249,6 +251,7 @@ impl Arena {
                     linked.offset + linked.linked,
                     run,
                     linked.direction.into(),
+                    linked.purpose == Purpose::DeviceWindows,
                 )
             })?;
             if linked.linked == 0 {
@@ -282,10 +285,14 @@ impl Arena {
             Access::Write => DataDirection::FromDevice,
             Access::Both => DataDirection::Bidirectional,
         };
+        let purpose = match pages.are_of_device() {
+            true => Purpose::DeviceWindows,
+            false => Purpose::Windows,
+        };
         let runs = pages.runs().entries().iter();
         let runs = runs.map(|run| (run.extent.address(), run.extent.len()));
         // SAFETY: The pages are kept, and what a device does with memory that was registered is expected.
-        let linked = unsafe { self.link(runs, pages.size(), direction, Purpose::Windows) }?;
+        let linked = unsafe { self.link(runs, pages.size(), direction, purpose) }?;
         Ok(LinkedPages {
             linked,
             _pages: pages.clone(),
@@ -375,6 +382,7 @@ impl Linked {
                 self.offset,
                 self.linked,
                 self.direction.into(),
+                self.purpose == Purpose::DeviceWindows,
             )
         };
         range.linked.fetch_sub(1, Relaxed);

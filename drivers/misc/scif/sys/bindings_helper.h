@@ -14,6 +14,7 @@
 #include <linux/scif.h>
 
 #include <uapi/linux/scif_ioctl.h>
+#include <uapi/linux/scif_services.h>
 
 #include "helpers.h"
 #include "tunables.h"
@@ -40,3 +41,11 @@ const unsigned int RUST_CONST_HELPER_SCIF_GET_NODEIDS = SCIF_GET_NODEIDS;
 const unsigned int RUST_CONST_HELPER_SCIF_FENCE_MARK = SCIF_FENCE_MARK;
 const unsigned int RUST_CONST_HELPER_SCIF_FENCE_WAIT = SCIF_FENCE_WAIT;
 const unsigned int RUST_CONST_HELPER_SCIF_FENCE_SIGNAL = SCIF_FENCE_SIGNAL;
+const unsigned int RUST_CONST_HELPER_SCIF_BIND_NAME = SCIF_BIND_NAME;
+const unsigned int RUST_CONST_HELPER_SCIF_CONNECT_NAME = SCIF_CONNECT_NAME;
+const unsigned int RUST_CONST_HELPER_SCIF_SEND_ALL = SCIF_SEND_ALL;
+const unsigned int RUST_CONST_HELPER_SCIF_NODE_STATUS = SCIF_NODE_STATUS;
+const unsigned int RUST_CONST_HELPER_SCIF_MAP_POLICY = SCIF_MAP_POLICY;
+const unsigned int RUST_CONST_HELPER_SCIF_MEMORY_CREATE = SCIF_MEMORY_CREATE;
+const unsigned int RUST_CONST_HELPER_SCIF_MEMORY_REGISTER = SCIF_MEMORY_REGISTER;
+const unsigned int RUST_CONST_HELPER_SCIF_REMOTE_ADDRESS = SCIF_REMOTE_ADDRESS;

@@ -95,6 +95,8 @@ pub(crate) mod poll_events {
     pub(crate) const ERR: u32 = bindings::POLLERR;
     /// The other side has gone.
     pub(crate) const HUP: u32 = bindings::POLLHUP;
+    /// Something has changed that is no data.
+    pub(crate) const PRI: u32 = bindings::POLLPRI;
     /// As `IN`, for ordinary data.
     pub(crate) const RDNORM: u32 = bindings::POLLRDNORM;
     /// As `OUT`, for ordinary data.
@@ -137,6 +139,22 @@ pub(crate) struct PollContext<'file> {
 }
 
 impl<'file> PollContext<'file> {
+    /// # Safety
+    ///
+    /// `file` is valid, and `table` is null or valid, as long as this exists; `'file` lasts until the file is
+    /// released.
+    pub(super) unsafe fn new(
+        file: *mut bindings::file,
+        table: *mut bindings::poll_table_struct,
+    ) -> Self {
+        // INVARIANT: By the contract of this function.
+        Self {
+            file,
+            table,
+            _lifetime: PhantomData,
+        }
+    }
+
     /// Has the caller of `poll` woken when `queue` is. Look at the condition afterwards.
     pub(crate) fn wait_on(&self, queue: &'file WaitQueue) {
         // SAFETY: The pointers are valid by the type invariant. `queue` lives until the file is
@@ -300,12 +318,8 @@ impl<T: FileOperations> Device<T> {
         file: *mut bindings::file,
         table: *mut bindings::poll_table_struct,
     ) -> bindings::__poll_t {
-        // INVARIANT: Both are valid during this call.
-        let context = PollContext {
-            file,
-            table,
-            _lifetime: PhantomData,
-        };
+        // SAFETY: Both are valid during this call.
+        let context = unsafe { PollContext::new(file, table) };
         // SAFETY: `open` has put it there, and the file owns it until `release`; that is the
         // lifetime that `poll` and its context are given.
         let data = unsafe { &*(*file).private_data.cast::<T>() };

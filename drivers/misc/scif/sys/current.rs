@@ -24,16 +24,22 @@ use super::bindings as own;
 pub(crate) enum Capability {
     /// Binding to a port below 1024.
     NetBindService,
+    /// Access to the memory of devices, which a kernel that is locked down keeps from everybody.
+    RawIo,
 }
 
 /// Whether the calling task has a capability, in the initial user namespace. Asking is logged as
 /// using it, so ask when it matters only.
 pub(crate) fn capable(capability: Capability) -> bool {
-    let number = match capability {
-        Capability::NetBindService => bindings::CAP_NET_BIND_SERVICE,
-    };
-    // SAFETY: The number is one of a capability.
-    unsafe { bindings::capable(number as c_int) }
+    // SAFETY: The number is one of a capability; the other function has no preconditions.
+    unsafe {
+        match capability {
+            Capability::NetBindService => {
+                bindings::capable(bindings::CAP_NET_BIND_SERVICE as c_int)
+            }
+            Capability::RawIo => own::scif_helper_may_access_devices(),
+        }
+    }
 }
 
 /// Whether the calling task is being killed: what it does for nobody it should stop doing.

@@ -125,13 +125,7 @@ pub(crate) fn copy_from_pages(address: u64, pages: &Pages, offset: usize, len: u
     pages.for_each_piece(offset, len, |piece| {
         // SAFETY: The piece is inside its page, and its place inside the memory. Where they overlap
         // the contents are mixed; C's function does not mind.
-        unsafe {
-            own::scif_helper_copy_from_page(
-                to.add(piece.done).as_ptr().cast(),
-                piece.address,
-                piece.len,
-            )
-        };
+        unsafe { piece.copy_to(to.as_ptr()) };
         Ok(())
     })
 }
@@ -142,13 +136,7 @@ pub(crate) fn copy_to_pages(address: u64, pages: &Pages, offset: usize, len: usi
     let from = at(address, len)?;
     pages.for_each_piece(offset, len, |piece| {
         // SAFETY: As in `copy_from_pages`; the page is writable.
-        unsafe {
-            own::scif_helper_copy_to_page(
-                piece.address,
-                from.add(piece.done).as_ptr().cast(),
-                piece.len,
-            )
-        };
+        unsafe { piece.copy_from(from.as_ptr()) };
         Ok(())
     })
 }

@@ -178,7 +178,7 @@ impl DmaMapping {
     ///
     /// `EOPNOTSUPP` when the device is not coherent with the CPU's caches.
     pub(crate) fn new(pages: &Arc<Pages>, device: &ARef<Device>) -> Result<Self> {
-        if !has_iommu(device) && has_long_runs(pages) {
+        if pages.are_of_device() || (!has_iommu(device) && has_long_runs(pages)) {
             return Ok(Self::Runs(MappedRuns::new(pages, device)?));
         }
         let table = KBox::try_pin_init(
@@ -238,10 +238,11 @@ fn direction_for(pages: &Pages) -> DataDirection {
 
 /// # Invariants
 ///
-/// Each of `runs`, a bus address and a length, is mapped for `device` in `direction`.
+/// Each of `runs`, a bus address and a length, is mapped for `device` in `direction`, with `attributes`.
 pub(crate) struct MappedRuns {
     runs: KVVec<(u64, usize)>,
     direction: DataDirection,
+    attributes: c_ulong,
     device: ARef<Device>,
     /// Kept until they are unmapped.
     _pages: Arc<Pages>,
@@ -253,6 +254,10 @@ impl MappedRuns {
         let mut this = Self {
             runs: KVVec::new(),
             direction: direction_for(pages),
+            attributes: match pages.are_of_device() {
+                true => DEVICE_MEMORY,
+                false => SHARED,
+            },
             device: device.clone(),
             _pages: pages.clone(),
         };
@@ -262,7 +267,7 @@ impl MappedRuns {
             let phys = run.extent.address();
             let len = usize::try_from(run.extent.len())?;
             // SAFETY: The pages are kept, and it is unmapped when `this` is dropped.
-            let bus = unsafe { map_phys(device, phys, len, this.direction, SHARED) }?;
+            let bus = unsafe { map_phys(device, phys, len, this.direction, this.attributes) }?;
             // INVARIANT: It has just been mapped. There is room.
             let _ = this.runs.push_within_capacity((bus, len));
         }
@@ -274,7 +279,7 @@ impl Drop for MappedRuns {
     fn drop(&mut self) {
         for (bus, len) in self.runs.iter() {
             // SAFETY: By the type invariant it is mapped like this.
-            unsafe { unmap_phys(&self.device, *bus, *len, self.direction, SHARED) };
+            unsafe { unmap_phys(&self.device, *bus, *len, self.direction, self.attributes) };
         }
     }
 }

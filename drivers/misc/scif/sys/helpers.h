@@ -11,6 +11,7 @@
 #include <linux/dmaengine.h>
 #include <linux/ntb.h>
 #include <linux/scif.h>
+#include <linux/mm_types.h>
 #include <linux/types.h>
 
 struct dma_iova_state;
@@ -103,12 +104,12 @@ bool scif_helper_iova_alloc(struct device *dev, struct dma_iova_state *range,
 void scif_helper_iova_free(struct device *dev, struct dma_iova_state *range);
 int scif_helper_iova_link(struct device *dev, struct dma_iova_state *range,
 			  phys_addr_t phys, size_t offset, size_t size,
-			  enum dma_data_direction dir);
+			  enum dma_data_direction dir, bool of_device);
 int scif_helper_iova_sync(struct device *dev, struct dma_iova_state *range,
 			  size_t offset, size_t size);
 void scif_helper_iova_unlink(struct device *dev, struct dma_iova_state *range,
 			     size_t offset, size_t size,
-			     enum dma_data_direction dir);
+			     enum dma_data_direction dir, bool of_device);
 
 /* Work queues */
 struct workqueue_struct *scif_helper_alloc_ordered(const char *name);
@@ -149,6 +150,8 @@ void scif_helper_copy_from_io(void *dst, const void __iomem *src, size_t len);
 void scif_helper_copy_page_to_io(void __iomem *dst, phys_addr_t phys, size_t len);
 void scif_helper_copy_page_from_io(phys_addr_t phys, const void __iomem *src,
 				   size_t len);
+void scif_helper_copy_io_to_io(void __iomem *dst, const void __iomem *src,
+			       size_t len);
 struct page *scif_helper_kernel_page(const void *address);
 bool scif_helper_charge_pinned(struct mm_struct *mm, unsigned long pages,
 			       struct user_struct **charged);
@@ -159,6 +162,8 @@ unsigned long scif_helper_user_pinned(void);
 void scif_helper_vma_set_pfnmap(struct vm_area_struct *vma);
 void scif_helper_vma_drop_implied_exec(struct vm_area_struct *vma);
 void scif_helper_vma_set_write_combined(struct vm_area_struct *vma);
+vm_fault_t scif_helper_insert_cached(struct vm_area_struct *vma,
+				     unsigned long address, unsigned long frame);
 unsigned long scif_helper_vma_start(const struct vm_area_struct *vma);
 unsigned long scif_helper_vma_end(const struct vm_area_struct *vma);
 struct file *scif_helper_vma_file(const struct vm_area_struct *vma);
@@ -174,6 +179,9 @@ void scif_helper_mmu_interval_set_seq(struct mmu_interval_notifier *subscription
 #endif
 
 /* Memory of devices */
+bool scif_helper_is_device_memory(phys_addr_t start, size_t len);
+u64 scif_helper_bus_address(phys_addr_t phys);
+bool scif_helper_may_access_devices(void);
 void __iomem *scif_helper_ioremap_wc(phys_addr_t phys, size_t size);
 u32 scif_helper_io_read_u32(const void __iomem *address);
 void scif_helper_io_write_u32(void __iomem *address, u32 value);

@@ -8,6 +8,12 @@
 
 #include "helpers.h"
 
+/* See SHARED and DEVICE_MEMORY in dma_map.rs. */
+static unsigned long scif_attributes(bool of_device)
+{
+	return of_device ? DMA_ATTR_MMIO : DMA_ATTR_REQUIRE_COHERENT;
+}
+
 bool scif_helper_iova_alloc(struct device *dev, struct dma_iova_state *range,
 			    size_t size)
 {
@@ -21,10 +27,10 @@ void scif_helper_iova_free(struct device *dev, struct dma_iova_state *range)
 
 int scif_helper_iova_link(struct device *dev, struct dma_iova_state *range,
 			  phys_addr_t phys, size_t offset, size_t size,
-			  enum dma_data_direction dir)
+			  enum dma_data_direction dir, bool of_device)
 {
 	return dma_iova_link(dev, range, phys, offset, size, dir,
-			     DMA_ATTR_REQUIRE_COHERENT);
+			     scif_attributes(of_device));
 }
 
 int scif_helper_iova_sync(struct device *dev, struct dma_iova_state *range,
@@ -36,8 +42,8 @@ int scif_helper_iova_sync(struct device *dev, struct dma_iova_state *range,
 /* Has flushed the IOTLB when it returns. */
 void scif_helper_iova_unlink(struct device *dev, struct dma_iova_state *range,
 			     size_t offset, size_t size,
-			     enum dma_data_direction dir)
+			     enum dma_data_direction dir, bool of_device)
 {
 	dma_iova_unlink(dev, range, offset, size, dir,
-			DMA_ATTR_REQUIRE_COHERENT);
+			scif_attributes(of_device));
 }

@@ -19,10 +19,12 @@
 #include <linux/mmu_context.h>
 #include <linux/mmu_notifier.h>
 #include <linux/overflow.h>
+#include <linux/pci.h>
 #include <linux/personality.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/user.h>
+#include <linux/security.h>
 #include <linux/uaccess.h>
 #include <linux/user_namespace.h>
 #include <linux/vmalloc.h>
@@ -314,6 +316,22 @@ void scif_helper_copy_page_from_io(phys_addr_t phys, const void __iomem *src,
 	kunmap_local(to);
 }
 
+/* Between two devices there is no copy but through a processor. */
+void scif_helper_copy_io_to_io(void __iomem *dst, const void __iomem *src,
+			       size_t len)
+{
+	char some[256];
+	size_t count;
+
+	for (; len; len -= count) {
+		count = min(len, sizeof(some));
+		scif_helper_copy_from_io(some, src, count);
+		scif_helper_copy_to_io(dst, some, count);
+		src += count;
+		dst += count;
+	}
+}
+
 /* The page at an address of the kernel's own memory, or NULL where there is none. */
 struct page *scif_helper_kernel_page(const void *address)
 {
@@ -429,6 +447,16 @@ void scif_helper_vma_set_write_combined(struct vm_area_struct *vma)
 	vma->vm_page_prot = pgprot_writecombine(vma->vm_page_prot);
 }
 
+/*
+ * As vmf_insert_pfn(), for memory: cached, however the area was set up.
+ */
+vm_fault_t scif_helper_insert_cached(struct vm_area_struct *vma,
+				     unsigned long address, unsigned long frame)
+{
+	return vmf_insert_pfn_prot(vma, address, frame,
+				   vm_get_page_prot(vma->vm_flags));
+}
+
 unsigned long scif_helper_vma_start(const struct vm_area_struct *vma)
 {
 	return vma->vm_start;
@@ -466,6 +494,67 @@ void scif_helper_mmu_interval_set_seq(struct mmu_interval_notifier *subscription
 #endif
 
 /* Memory of devices */
+
+/*
+ * The device that has all of a range in one of its memory BARs, with a
+ * reference; NULL if there is none.
+ */
+static struct pci_dev *scif_device_with(phys_addr_t start, size_t len, int *bar)
+{
+	struct pci_dev *dev = NULL;
+	phys_addr_t last;
+
+	if (!len || check_add_overflow(start, (phys_addr_t)len - 1, &last))
+		return NULL;
+	for_each_pci_dev(dev) {
+		for (*bar = 0; *bar < PCI_STD_NUM_BARS; (*bar)++) {
+			const struct resource *memory = &dev->resource[*bar];
+
+			if (resource_type(memory) == IORESOURCE_MEM &&
+			    !(memory->flags & IORESOURCE_UNSET) &&
+			    memory->start <= start && last <= memory->end)
+				return dev;
+		}
+	}
+	return NULL;
+}
+
+/* All of it of one device, and no RAM, which a driver may have made of it. */
+bool scif_helper_is_device_memory(phys_addr_t start, size_t len)
+{
+	struct pci_dev *dev;
+	int bar;
+
+	dev = scif_device_with(start, len, &bar);
+	if (!dev)
+		return false;
+	pci_dev_put(dev);
+	return region_intersects(start, len, IORESOURCE_SYSTEM_RAM,
+				 IORES_DESC_NONE) == REGION_DISJOINT;
+}
+
+/* As which other devices know it: on some hosts a bridge adds something. */
+u64 scif_helper_bus_address(phys_addr_t phys)
+{
+	struct pci_dev *dev;
+	u64 address;
+	int bar;
+
+	dev = scif_device_with(phys, 1, &bar);
+	if (!dev)
+		return phys;
+	address = pci_bus_address(dev, bar) +
+		  (phys - pci_resource_start(dev, bar));
+	pci_dev_put(dev);
+	return address;
+}
+
+/* A kernel that is locked down keeps it from everybody. */
+bool scif_helper_may_access_devices(void)
+{
+	return capable(CAP_SYS_RAWIO) &&
+	       !security_locked_down(LOCKDOWN_PCI_ACCESS);
+}
 
 /* A function on some architectures, a macro on others. */
 void __iomem *scif_helper_ioremap_wc(phys_addr_t phys, size_t size)

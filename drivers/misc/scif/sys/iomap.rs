@@ -161,13 +161,7 @@ impl IoMapping {
         let to = self.at(offset, len)?;
         pages.for_each_piece(pages_offset, len, |piece| {
             // SAFETY: The piece is inside its page, and its place inside the mapping.
-            unsafe {
-                own::scif_helper_copy_page_to_io(
-                    to.add(piece.done).cast(),
-                    piece.address,
-                    piece.len,
-                )
-            };
+            unsafe { piece.copy_to_device(to) };
             Ok(())
         })
     }
@@ -185,13 +179,7 @@ impl IoMapping {
         pages.for_each_piece(pages_offset, len, |piece| {
             // SAFETY: The piece is inside its page, which is writable, and its place inside the
             // mapping.
-            unsafe {
-                own::scif_helper_copy_page_from_io(
-                    piece.address,
-                    from.add(piece.done).cast(),
-                    piece.len,
-                )
-            };
+            unsafe { piece.copy_from_device(from) };
             Ok(())
         })
     }

@@ -2,8 +2,9 @@
 
 //! Memory of this node, page by page, as another host or a device may use it for long.
 //!
-//! It comes from one of two sources, and nobody who uses it asks which: pages of a process, which
-//! are pinned (see `pin.rs`), or pages of the kernel, which somebody lends.
+//! It comes from one of these sources, and nobody who uses it asks which: pages of a process, which
+//! are pinned (see `pin.rs`), pages of the kernel, which somebody lends, or memory of a device
+//! (`device_memory.rs`), which is mapped in another way. It may be a part of other pages.
 //!
 //! C header: [`include/linux/mm.h`](srctree/include/linux/mm.h)
 
@@ -24,12 +25,17 @@ use crate::logic::{
 
 use super::{
     bindings as own,
+    device_memory::DeviceMemory,
     extent_table::{
         self,
         ExtentTable, //
     },
     kernel_range::KernelRange,
     ledger::Ledger,
+    piece::{
+        Piece,
+        Place, //
+    },
     pin::{
         Pinned,
         MAX_PAGES, //
@@ -49,6 +55,9 @@ pub(crate) struct Pages {
 enum Source {
     Process(Pinned),
     Kernel(Lent),
+    Device(DeviceMemory),
+    /// These of other pages, which it keeps.
+    Part(Arc<Pages>, ExtentTable),
 }
 
 /// Pages of the kernel. Who has lent them keeps them; a peer that has them mapped may take longer,
@@ -160,11 +169,74 @@ impl Pages {
         Ok((pages, offset))
     }
 
+    /// `len` bytes of a device's memory, whole pages at a physical address; EINVAL if they are not.
+    /// May sleep.
+    pub(crate) fn of_device(address: u64, len: usize, writable: bool) -> Result<Self> {
+        let page = PAGE_SIZE as u64;
+        if address % page != 0 || len % PAGE_SIZE != 0 || len == 0 {
+            return Err(EINVAL);
+        }
+        Ok(Self {
+            source: Source::Device(DeviceMemory::new(address, len)?),
+            writable,
+        })
+    }
+
+    /// The device's memory that they are of, if they are.
+    fn device(&self) -> Option<&DeviceMemory> {
+        match &self.source {
+            Source::Device(memory) => Some(memory),
+            Source::Part(whole, _) => whole.device(),
+            Source::Process(_) | Source::Kernel(_) => None,
+        }
+    }
+
+    /// Whether they are memory of a device, and not RAM.
+    pub(crate) fn are_of_device(&self) -> bool {
+        self.device().is_some()
+    }
+
+    /// The pages of `len` bytes from `from` on, which may be written to if `writable`. They keep all of
+    /// them. EINVAL unless they are whole pages and there; EACCES if they may not be written to. May
+    /// sleep.
+    pub(crate) fn part(
+        whole: &Arc<Self>,
+        from: u64,
+        len: u64,
+        writable: bool,
+    ) -> Result<Arc<Self>> {
+        let page = PAGE_SIZE as u64;
+        let end = from.checked_add(len).ok_or(EINVAL)?;
+        if from % page != 0 || len % page != 0 || len == 0 || end > whole.size() as u64 {
+            return Err(EINVAL);
+        }
+        if writable && !whole.writable {
+            return Err(EACCES);
+        }
+        if len == whole.size() as u64 && writable == whole.writable {
+            return Ok(whole.clone());
+        }
+        let mut walk = whole.runs().walk(from);
+        let mut left = len;
+        let runs = core::iter::from_fn(|| {
+            let run = (left > 0).then(|| walk.next(left)).flatten()?;
+            left -= run.1;
+            Some(run)
+        });
+        let pages = Self {
+            source: Source::Part(whole.clone(), extent_table::collect(runs)?),
+            writable,
+        };
+        Ok(Arc::new(pages, GFP_KERNEL_ACCOUNT)?)
+    }
+
     /// Where they are: physical addresses, in order, as few runs as can be.
     pub(crate) fn runs(&self) -> &ExtentTable {
         match &self.source {
             Source::Process(pinned) => pinned.runs(),
             Source::Kernel(lent) => &lent.runs,
+            Source::Device(memory) => memory.runs(),
+            Source::Part(_, runs) => runs,
         }
     }
 
@@ -185,14 +257,19 @@ impl Pages {
 
     /// Whether they belong to somebody who takes them back.
     pub(crate) fn are_lent(&self) -> bool {
-        matches!(self.source, Source::Kernel(_))
+        match &self.source {
+            Source::Process(_) | Source::Device(_) => false,
+            Source::Kernel(_) => true,
+            Source::Part(whole, _) => whole.are_lent(),
+        }
     }
 
     /// Whether they are used for nothing else as long as this exists, whatever who has lent them does.
     pub(crate) fn are_held(&self) -> bool {
         match &self.source {
-            Source::Process(_) => true,
+            Source::Process(_) | Source::Device(_) => true,
             Source::Kernel(lent) => lent.held.len() == self.len(),
+            Source::Part(whole, _) => whole.are_held(),
         }
     }
 
@@ -208,15 +285,8 @@ impl Pages {
     pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
         let pointer = to.as_mut_ptr();
         self.for_each_piece(offset, to.len(), |piece| {
-            // SAFETY: The piece is inside its page, and its place inside `to`; `for_each_piece`
-            // says so.
-            unsafe {
-                own::scif_helper_copy_from_page(
-                    pointer.add(piece.done).cast(),
-                    piece.address,
-                    piece.len,
-                )
-            };
+            // SAFETY: The piece is inside `to`; `for_each_piece` says so.
+            unsafe { piece.copy_to(pointer) };
             Ok(())
         })
     }
@@ -228,14 +298,7 @@ impl Pages {
         if offset % 4 != 0 {
             return Err(EINVAL);
         }
-        self.for_each_piece(offset, size_of::<u64>(), |piece| {
-            if piece.len != size_of::<u64>() {
-                return Err(EINVAL);
-            }
-            // SAFETY: The piece lies in its page, and is aligned to 4 bytes.
-            unsafe { own::scif_helper_store_u64(piece.address, value) };
-            Ok(())
-        })
+        self.for_each_piece(offset, size_of::<u64>(), |piece| piece.store_u64(value))
     }
 
     /// Copies bytes in. `EACCES` when the pages are read-only.
@@ -245,13 +308,7 @@ impl Pages {
         let pointer = from.as_ptr();
         self.for_each_piece(offset, from.len(), |piece| {
             // SAFETY: As in `read`. The page is writable.
-            unsafe {
-                own::scif_helper_copy_to_page(
-                    piece.address,
-                    pointer.add(piece.done).cast(),
-                    piece.len,
-                )
-            };
+            unsafe { piece.copy_from(pointer) };
             Ok(())
         })
     }
@@ -282,13 +339,18 @@ impl Pages {
     ) -> Result {
         self.check(offset, len)?;
         let mut walk = self.runs().walk(offset as u64);
+        let device = self.device();
         let mut done = 0;
         while done < len {
             let inside = (offset + done) % PAGE_SIZE;
             let limit = (PAGE_SIZE - inside).min(len - done);
             let (address, found) = walk.next(limit as u64).ok_or(EINVAL)?;
+            let place = match device {
+                None => Place::Page(address),
+                Some(memory) => Place::Device(memory.at(address, found as usize)?),
+            };
             let piece = Piece {
-                address,
+                place,
                 len: found as usize,
                 done,
             };
@@ -297,16 +359,6 @@ impl Pages {
         }
         Ok(())
     }
-}
-
-/// A part of a range of bytes that is in one page.
-#[derive(Clone, Copy)]
-pub(super) struct Piece {
-    /// Its physical address.
-    pub(super) address: u64,
-    pub(super) len: usize,
-    /// Where it begins in the range.
-    pub(super) done: usize,
 }
 
 #[kunit_tests(scif_sys_pages)]
@@ -382,6 +434,45 @@ mod tests {
         assert_eq!((pages.len(), offset), (2, PAGE_SIZE - 1));
         let (pages, offset) = Pages::around(lend(&mut inner[1..])?)?;
         assert_eq!((pages.len(), offset), (1, 0));
+        Ok(())
+    }
+
+    #[test]
+    fn a_part_is_pages_of_the_whole() -> Result {
+        let size = PAGE_SIZE as u64;
+        let address = map_pages(5, true)?;
+        let whole = Arc::new(Pages::pin(address, 5, true, None)?, GFP_KERNEL)?;
+        let part = Pages::part(&whole, size, 3 * size, true)?;
+        assert_eq!((part.len(), part.size()), (3, 3 * PAGE_SIZE));
+        for index in 0..3 {
+            assert_eq!(part.phys(index), whole.phys(index + 1));
+        }
+        part.write(PAGE_SIZE - 2, b"scif")?;
+        let mut bytes = [0; 4];
+        whole.read(2 * PAGE_SIZE - 2, &mut bytes)?;
+        assert_eq!(&bytes, b"scif");
+
+        let read_only = Pages::part(&whole, 0, 5 * size, false)?;
+        assert!(matches!(read_only.write(0, b"scif"), Err(e) if e == EACCES));
+        let refused = Pages::part(&read_only, 0, size, true);
+        assert!(matches!(refused, Err(e) if e == EACCES));
+        let all = Pages::part(&whole, 0, 5 * size, true)?;
+        assert!(Arc::ptr_eq(&all, &whole));
+        for (from, len) in [
+            (0, 0),
+            (1, size),
+            (0, size + 1),
+            (0, 6 * size),
+            (5 * size, size),
+            (u64::MAX - size + 1, size),
+        ] {
+            let none = Pages::part(&whole, from, len, true);
+            assert!(matches!(none, Err(e) if e == EINVAL));
+        }
+        // It keeps them.
+        drop((all, whole));
+        part.read(PAGE_SIZE - 2, &mut bytes)?;
+        assert_eq!(&bytes, b"scif");
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The interface to user space: `linux/scif_ioctl.h`, as bindgen reads it.
+//! The interface to user space: `linux/scif_ioctl.h` and `linux/scif_services.h`, as bindgen reads them.
 //!
-//! Nothing of it is written down here, so it cannot differ from the header. Other layouts of the
+//! Nothing of it is written down here, so it cannot differ from the headers. Other layouts of the
 //! same calls are declared with [`user_structure`].
 //!
 //! The structures that come from user space are read whole. They are not written back whole, since
@@ -11,6 +11,7 @@
 use core::marker::PhantomData;
 
 use kernel::{
+    page::PAGE_SIZE,
     prelude::*,
     transmute::{
         AsBytes,
@@ -55,6 +56,30 @@ pub(crate) use own::{
     SCIF_WRITETO, //
 };
 
+#[allow(unused_imports)]
+pub(crate) use own::{
+    scif_bind_name,
+    scif_connect_name,
+    scif_map_policy,
+    scif_memory_create,
+    scif_memory_register,
+    scif_node_status,
+    scif_remote_address,
+    scif_send_all,
+    SCIF_BIND_NAME,
+    SCIF_CONNECT_NAME,
+    SCIF_MAP_ONES_AFTER_LOSS,
+    SCIF_MAP_POLICY,
+    SCIF_MEMORY_CREATE,
+    SCIF_MEMORY_DEVICE,
+    SCIF_MEMORY_REGISTER,
+    SCIF_NAME_ANY,
+    SCIF_NODE_STATUS,
+    SCIF_REMOTE_ADDRESS,
+    SCIF_SEND_ALL,
+    SCIF_SEND_ALL_BLOCK, //
+};
+
 macro_rules! from_bytes {
     ($($name:ty),* $(,)?) => {
         $(
@@ -65,7 +90,15 @@ macro_rules! from_bytes {
 }
 
 from_bytes!(
+    scif_bind_name,
+    scif_connect_name,
+    scif_map_policy,
+    scif_memory_create,
+    scif_memory_register,
+    scif_node_status,
     scif_port_id,
+    scif_remote_address,
+    scif_send_all,
     scifioctl_accept,
     scifioctl_connect,
     scifioctl_copy,
@@ -85,6 +118,33 @@ pub(crate) fn read<T: FromBytes>(address: usize) -> Result<T> {
     UserSlice::new(UserPtr::from_addr(address), size_of::<T>())
         .reader()
         .read()
+}
+
+/// Bytes of the largest structure that begins with its size.
+const LARGEST: usize = 64;
+
+/// Reads a structure that begins with its size, a `u32`, as the caller knows it: what the caller
+/// does not know counts as zero, and what the kernel does not know has to be zero.
+///
+/// EINVAL for less than `least`, the bytes of the structure's first version; E2BIG for something
+/// that is not zero behind the structure.
+pub(crate) fn read_sized<T: FromBytes>(address: usize, least: usize) -> Result<T> {
+    const { assert!(size_of::<T>() <= LARGEST) };
+    let size = read::<u32>(address)? as usize;
+    if size < least || size > PAGE_SIZE {
+        return Err(EINVAL);
+    }
+    let known = size.min(size_of::<T>());
+    let mut bytes = [0u8; LARGEST];
+    let mut reader = UserSlice::new(UserPtr::from_addr(address), size).reader();
+    reader.read_slice(bytes.get_mut(..known).ok_or(EINVAL)?)?;
+    for _ in known..size {
+        if reader.read::<u8>()? != 0 {
+            return Err(E2BIG);
+        }
+    }
+    let value = bytes.get(..size_of::<T>()).and_then(T::from_bytes_copy);
+    value.ok_or(EINVAL)
 }
 
 /// Writes a value to user space.

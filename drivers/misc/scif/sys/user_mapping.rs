@@ -15,13 +15,12 @@
 
 use core::{
     marker::PhantomData,
-    ops::Range,
-    ptr::NonNull, //
+    ops::Range, //
 };
 
 use kernel::{
     bindings,
-    error::from_err_ptr,
+    fs::File,
     mm::virt::{
         flags,
         VmaNew, //
@@ -29,10 +28,16 @@ use kernel::{
     module::this_module,
     page::PAGE_SHIFT,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        aref::ARef,
+        Arc, //
+    },
 };
 
-use super::bindings as own;
+use super::{
+    bindings as own,
+    new_descriptor::anonymous_file, //
+};
 use crate::LocalModule;
 
 /// Pages that are mapped together in one fault: they lie in one page of page tables, and with pages
@@ -117,6 +122,15 @@ impl Fault<'_> {
     ///
     /// The caller sees to it that the frame stays what it is until it is taken away again.
     pub(crate) fn map(&self, page: u64, frame: u64) -> Result {
+        self.insert(page, frame, false)
+    }
+
+    /// As [`Self::map`], for memory of this node in an area that may be set up for that of a device.
+    pub(crate) fn map_memory(&self, page: u64, frame: u64) -> Result {
+        self.insert(page, frame, true)
+    }
+
+    fn insert(&self, page: u64, frame: u64, cached: bool) -> Result {
         if !self.around().contains(&page) {
             return Err(EINVAL);
         }
@@ -126,7 +140,10 @@ impl Fault<'_> {
             let vma = (*self.vmf).__bindgen_anon_1.vma;
             let bytes = (page - (*vma).vm_pgoff as u64) << PAGE_SHIFT;
             let address = own::scif_helper_vma_start(vma) as u64 + bytes;
-            bindings::vmf_insert_pfn(vma, address as c_ulong, frame as c_ulong)
+            match cached {
+                true => own::scif_helper_insert_cached(vma, address as c_ulong, frame as c_ulong),
+                false => bindings::vmf_insert_pfn(vma, address as c_ulong, frame as c_ulong),
+            }
         };
         match result {
             bindings::vm_fault_reason_VM_FAULT_NOPAGE => Ok(()),
@@ -140,9 +157,9 @@ impl Fault<'_> {
 ///
 /// # Invariants
 ///
-/// `file` is a file that `new` has made, with a reference of its own.
+/// `file` is a file that `new` has made.
 pub(crate) struct MappedFile<T: MappedPages> {
-    file: NonNull<bindings::file>,
+    file: ARef<File>,
     _pages: PhantomData<Arc<T>>,
 }
 
@@ -161,24 +178,15 @@ impl<T: MappedPages> MappedFile<T> {
     /// Makes a file for what is to be mapped; `pages` is dropped when it goes. May sleep.
     pub(crate) fn new(name: &'static CStr, pages: Arc<T>) -> Result<Self> {
         let pages = Arc::into_raw(pages);
-        // SAFETY: The name and the operations are static. The file owns the reference that its
-        // private data is.
-        let file = from_err_ptr(unsafe {
-            own::anon_inode_create_getfile(
-                name.as_char_ptr(),
-                &Self::OPERATIONS,
-                pages.cast_mut().cast(),
-                bindings::O_RDWR as c_int,
-                core::ptr::null(),
-            )
-        })
-        .inspect_err(|_| {
-            // SAFETY: There is no file that would own it.
-            drop(unsafe { Arc::from_raw(pages) });
-        })?;
+        // SAFETY: The operations take the private data for what it is, and `release` drops it.
+        let file = unsafe { anonymous_file(name, &Self::OPERATIONS, pages.cast_mut().cast()) }
+            .inspect_err(|_| {
+                // SAFETY: There is no file that would own it.
+                drop(unsafe { Arc::from_raw(pages) });
+            })?;
         Ok(Self {
             // INVARIANT: It has just been made.
-            file: NonNull::new(file).ok_or(ENOMEM)?,
+            file,
             _pages: PhantomData,
         })
     }
@@ -253,13 +261,6 @@ impl<T: MappedPages> MappedFile<T> {
             Err(error) if error == ENOMEM => bindings::vm_fault_reason_VM_FAULT_OOM,
             Err(_) => bindings::vm_fault_reason_VM_FAULT_SIGBUS,
         }
-    }
-}
-
-impl<T: MappedPages> Drop for MappedFile<T> {
-    fn drop(&mut self) {
-        // SAFETY: The reference is ours, by the type invariant.
-        unsafe { bindings::fput(self.file.as_ptr()) };
     }
 }
 

@@ -206,6 +206,11 @@ impl Inbound for LoopbackPath {
     }
 
     fn export(&self, pages: &Arc<Pages>, _access: Access) -> Result<Export> {
+        if pages.are_of_device() {
+            // There is no aperture that a program could map, and no engine.
+            pr_info!("memory of a device can't be registered with this node itself\n");
+            return Err(EOPNOTSUPP);
+        }
         Ok(Export::physical(pages))
     }
 }

@@ -10,6 +10,7 @@ use crate::{
         scif::Scif,
         Endpoint, //
     },
+    names::service::Names,
     node::{
         Arrivals,
         Nodes, //
@@ -72,9 +73,11 @@ impl Bed {
         let queues = WorkQueues::new()?;
         let nodes = Nodes::new(Some(NODE))?;
         let caches = Caches::new(0, &queues)?;
-        let scif = Scif::new(&nodes, &caches, options)?;
+        let names = Names::new()?;
+        let scif = Scif::new(&nodes, &names, &caches, options)?;
         let mut services = KVec::new();
         services.push(scif.service()?, GFP_KERNEL)?;
+        services.push(names.service()?, GFP_KERNEL)?;
         let arrivals = Arrivals {
             nodes: nodes.clone(),
             common: Common {

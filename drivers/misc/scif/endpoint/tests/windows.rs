@@ -264,6 +264,36 @@ mod cases {
     }
 
     #[test]
+    fn parts_of_pinned_memory_are_windows_of_many_connections() -> Result {
+        let bed = Bed::new()?;
+        let (one, two) = (bed.pair()?, bed.pair()?);
+        let (memory, other) = (TestMemory::new(3)?, TestMemory::new(2)?);
+        let local = two.near.register(other.buffer(), 0, ANYWHERE)?;
+        let pinned = bed.scif().pin(memory.buffer(), ANYWHERE.protection)?;
+        let first = one.far.register_part(&pinned, (PAGE, PAGE), 0, ANYWHERE)?;
+        let second = two.far.register_part(&pinned, (PAGE, PAGE), 0, ANYWHERE)?;
+        for part in [(0, 0), (1, PAGE), (PAGE, 3 * PAGE), (u64::MAX, PAGE)] {
+            let refused = one.far.register_part(&pinned, part, 0, ANYWHERE);
+            assert_eq!(refused, Err(EINVAL));
+        }
+        let read_only = bed.scif().pin(memory.buffer(), PROTECTION_READ)?;
+        let refused = one.far.register_part(&read_only, (0, PAGE), 0, ANYWHERE);
+        assert_eq!(refused, Err(EACCES));
+        drop((pinned, read_only));
+        one.far.unregister(first, PAGE)?;
+        memory.fill(7)?;
+        copy(&two.near, Direction::Read, local, second, 2)?;
+        assert_eq!(other.bytes(0)?, [7, 7, 0]);
+        // Behind the part there is nothing.
+        assert_eq!(
+            copy(&two.near, Direction::Read, local, second, PAGE + 1),
+            Err(ENXIO)
+        );
+        drop((one, two));
+        bed.end()
+    }
+
+    #[test]
     fn the_end_of_a_connection_takes_its_windows() -> Result {
         for is_lost in [false, true] {
             let bed = Bed::new()?;

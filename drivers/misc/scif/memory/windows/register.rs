@@ -34,6 +34,11 @@ use crate::{
             self,
             LocalMemory, //
         },
+        pinned::{
+            Exported,
+            PartOfMemory,
+            PinnedMemory, //
+        },
         window::Window,
     },
     peer::PeerUse,
@@ -51,6 +56,23 @@ use kernel::{
         Arc, //
     },
 };
+
+/// What a window is made of.
+enum Taken {
+    /// Pages of its own.
+    Own(Arc<Pages>),
+    /// Some that others may share.
+    Part(PartOfMemory),
+}
+
+impl Taken {
+    fn pages(&self) -> &Arc<Pages> {
+        match self {
+            Self::Own(pages) => pages,
+            Self::Part(part) => part.pages(),
+        }
+    }
+}
 
 /// What the peer may do, as far as the bridge can keep it from the rest.
 fn access_by(protection: u32) -> Access {
@@ -79,22 +101,23 @@ impl Windows {
         let writable = options.protection & PROTECTION_WRITE != 0;
         self.register_with(memory.len(), offset, options, || {
             let (pages, _) = local::take_pages(memory, writable, true, &*self.reclaim)?;
-            Ok(pages)
+            Ok(Taken::Own(pages))
         })
     }
 
-    /// As [`Self::register`], with pages that are there already; EACCES if the window is to allow
-    /// more than they do.
-    pub(crate) fn register_pages(
+    /// As [`Self::register`], with the `len` bytes from `from` on of memory that is pinned already;
+    /// EINVAL unless they are pages of it, EACCES if the window is to allow more than it does.
+    pub(crate) fn register_part(
         self: &Arc<Self>,
-        pages: &Arc<Pages>,
+        memory: &Arc<PinnedMemory>,
+        (from, len): (u64, u64),
         offset: i64,
         options: WindowOptions,
     ) -> Result<i64> {
-        if options.protection & PROTECTION_WRITE != 0 && !pages.is_writable() {
-            return Err(EACCES);
-        }
-        self.register_with(pages.size(), offset, options, || Ok(pages.clone()))
+        let writable = options.protection & PROTECTION_WRITE != 0;
+        let part = memory.part(from, len, writable)?;
+        let len = usize::try_from(len)?;
+        self.register_with(len, offset, options, || Ok(Taken::Part(part)))
     }
 
     /// Registers what `take` comes up with, `len` bytes, once there is a place for it.
@@ -103,7 +126,7 @@ impl Windows {
         len: usize,
         offset: i64,
         options: WindowOptions,
-        take: impl FnOnce() -> Result<Arc<Pages>>,
+        take: impl FnOnce() -> Result<Taken>,
     ) -> Result<i64> {
         let result = self.register_untraced(len, offset, options, take);
         trace::register(|| trace::Window {
@@ -122,12 +145,13 @@ impl Windows {
         len: usize,
         offset: i64,
         options: WindowOptions,
-        take: impl FnOnce() -> Result<Arc<Pages>>,
+        take: impl FnOnce() -> Result<Taken>,
     ) -> Result<i64> {
         self.channel.check_established()?;
         let range = self.reserve(offset, len as u64, options.fixed)?;
         self.used.store(true, Relaxed);
-        let made = take().and_then(|pages| {
+        let made = take().and_then(|taken| {
+            let pages = taken.pages();
             let mut protection = options.protection;
             if pages.are_lent() {
                 self.lent.store(true, Relaxed);
@@ -136,7 +160,7 @@ impl Windows {
                 protection |= TRANSFERS_ONLY;
                 self.unheld.store(true, Relaxed);
             }
-            self.make_exported(pages, range, protection)
+            self.make_exported(taken, range, protection)
         });
         let (_inside, window, granted) = match made {
             Ok(made) => made,
@@ -167,23 +191,28 @@ impl Windows {
     /// is to go after it; and whether the peer has granted it.
     fn make_exported(
         self: &Arc<Self>,
-        pages: Arc<Pages>,
+        taken: Taken,
         range: Range,
         protection: u32,
     ) -> Result<(PeerUse, Arc<Window>, bool)> {
         // Whoever has a window keeps its mappings, which must not outlive the session.
         let inside = self.channel.enter_owned().ok_or(ENODEV)?;
-        let window = self.make_window(pages, range, protection)?;
+        let window = self.make_window(taken, range, protection)?;
         let granted = self
             .exports
             .add(self.channel.peer(), &window, self.clone())?;
         Ok((inside, window, granted))
     }
 
-    fn make_window(&self, pages: Arc<Pages>, range: Range, protection: u32) -> Result<Arc<Window>> {
-        let memory = LocalMemory::new(pages);
+    fn make_window(&self, taken: Taken, range: Range, protection: u32) -> Result<Arc<Window>> {
         let access = access_by(protection);
-        let export = self.channel.path().export(&memory.pages, access)?;
+        let (memory, export) = match taken {
+            Taken::Own(pages) => {
+                let export = self.channel.path().export(&pages, access)?;
+                (LocalMemory::new(pages), Exported::own(export))
+            }
+            Taken::Part(part) => (part.local(), part.export(self.channel.peer(), access)?),
+        };
         let all = Range::from_parts(0, range.len()).map_err(|_| EINVAL)?;
         let id = self.exports.new_id();
         Window::new(id, range, protection, (memory, all), export)

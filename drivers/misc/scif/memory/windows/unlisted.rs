@@ -24,6 +24,7 @@ use crate::{
     memory::{
         exports::ExportOwner,
         local::LocalMemory,
+        pinned::Exported,
         window::Window, //
     },
     sys::{
@@ -80,6 +81,7 @@ impl Windows {
             true => Export::nowhere()?,
             false => path.export(pages, Access::Write)?,
         };
+        let export = Exported::own(export);
         let memory = LocalMemory::new(pages.clone());
         let protection = PROTECTION_WRITE | UNLISTED;
         let window = Window::new(id, range, protection, (memory, bytes), export)?;

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The call that sends all bytes or none: its arguments.
+
+use crate::{
+    endpoint::Endpoint,
+    sys::{
+        buffer::Buffer,
+        uapi::{
+            self,
+            read_sized, //
+        }, //
+    },
+};
+use kernel::{
+    prelude::*,
+    uaccess::UserPtr, //
+};
+
+/// Bytes of the structure's first version.
+const SEND: usize = 32;
+
+pub(super) fn perform(endpoint: &Endpoint, at: usize) -> Result {
+    let request: uapi::scif_send_all = read_sized(at, SEND)?;
+    if request.flags & !uapi::SCIF_SEND_ALL_BLOCK != 0 || request.reserved != 0 {
+        return Err(EINVAL);
+    }
+    // As SEND, on any endpoint.
+    if request.len == 0 {
+        return Ok(());
+    }
+    // Addresses of 32-bit processes are not longer than this, and are checked by who copies.
+    let address = usize::try_from(request.msg).map_err(|_| EFAULT)?;
+    let len = usize::try_from(request.len).map_err(|_| EMSGSIZE)?;
+    let message = Buffer::user(UserPtr::from_addr(address), len);
+    let block = request.flags & uapi::SCIF_SEND_ALL_BLOCK != 0;
+    endpoint.send_all(&message, block)
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Endpoints that have a name, and connecting to them by it.
+//!
+//! A name leads to a port, which a connector then asks as any other: who has a name need not listen
+//! yet. The name is the endpoint's that was given it, not that of the connections which it accepts.
+
+use super::{
+    connection::Connection,
+    Endpoint,
+    State, //
+};
+use crate::{
+    arguments::PortId,
+    names::table::Name, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// What a connection by a name has come to.
+pub(crate) struct Named {
+    pub(crate) own_port: u16,
+    pub(crate) peer_port: u16,
+}
+
+impl Endpoint {
+    /// Gives it a name: this number, or any that is free. Returns it. EADDRINUSE if another endpoint has
+    /// it. May sleep.
+    pub(crate) fn bind_name(&self, class: u32, number: Option<u32>) -> Result<u32> {
+        if class == 0 {
+            return Err(EINVAL);
+        }
+        let state = self.state.lock();
+        let port = match &*state {
+            State::Unbound => return Err(EINVAL),
+            State::Closed => return Err(EBADF),
+            State::Bound(port) | State::Listening(_, port) => port.number,
+            State::Connecting(..) | State::Connected(..) => return Err(EISCONN),
+        };
+        self.state
+            .set_name(&state, || self.scif.names.bind(class, number, port))
+    }
+
+    /// Connects to the port that has a name; for the rest see [`Endpoint::connect`].
+    ///
+    /// The name is looked up first, which waits for the peer's kernel, but for nobody else. A signal
+    /// then costs nothing.
+    pub(crate) fn connect_name(&self, node: u16, name: Name, nonblocking: bool) -> Result<Named> {
+        if name.class == 0 {
+            return Err(EINVAL);
+        }
+        let connection = self.connect_named(node, name, nonblocking)?;
+        Ok(Named {
+            own_port: connection.ports.own,
+            peer_port: connection.ports.peer,
+        })
+    }
+
+    fn connect_named(&self, node: u16, name: Name, nonblocking: bool) -> Result<Arc<Connection>> {
+        let under_way = Self::request_under_way(&self.state.lock())?;
+        if let Some(connection) = under_way {
+            return self.await_answer(connection, nonblocking);
+        }
+        let peer = self.scif.nodes.peer(node)?;
+        let port = self.scif.names.look_up(&peer, name)?;
+        self.connect_to(PortId { node, port }, nonblocking)
+    }
+}

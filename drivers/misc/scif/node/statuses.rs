@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How all the nodes stand that are here, or that anybody watches; and the service by which nodes tell
+//! each other which life of theirs this is.
+//!
+//! There is a [`NodeStatus`] for each node that has a peer, that was asked for, or that was there. So many
+//! of them at most are kept for processes; one that nobody has any more gives way to others. What a peer has
+//! comes on top, and of peers there are no more than links.
+//!
+//! The *boot id* is drawn when the module is loaded: what a peer remembers of a node is gone when its
+//! module is, so unloading it ends a life as a reboot does.
+//!
+//! This node's own status is there from the beginning, and follows it when it gets its id.
+//!
+//! Lock: `table` is a leaf.
+
+use crate::{
+    logic::{
+        envelope::{
+            Envelope,
+            ServiceId, //
+        },
+        status_messages::StatusMessage, //
+    },
+    peer::{
+        attachment::{
+            Attachment,
+            Violation, //
+        },
+        control::AnnexOf,
+        service::Service,
+        status::{
+            BootId,
+            Held,
+            NodeStatus,
+            PeerStatus, //
+        },
+        Peer, //
+    },
+    sys::random,
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+};
+
+/// Nodes of which the status is kept for processes.
+const MOST: usize = 1024;
+
+/// Who wants a status, and so who pays if there is none yet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum For {
+    Process,
+    Peer,
+}
+
+struct Table {
+    this: Arc<NodeStatus>,
+    others: KVec<Arc<NodeStatus>>,
+    /// Sessions of peers until now.
+    sessions: u64,
+}
+
+/// See the head of this file.
+#[pin_data]
+pub(crate) struct Statuses {
+    boot_id: BootId,
+    #[pin]
+    table: Mutex<Table>,
+}
+
+impl Statuses {
+    /// With this node alone, which has this id for now. May sleep.
+    pub(super) fn new(own_id: u16) -> Result<Arc<Self>> {
+        // Never all zero, which means that it is not known.
+        let boot_id = [random::number() | 1, random::number()];
+        let this = NodeStatus::new(own_id, false)?;
+        this.is_this(boot_id);
+        Arc::pin_init(
+            pin_init!(Self {
+                boot_id,
+                table <- new_mutex!(
+                    Table {
+                        this,
+                        others: KVec::new(),
+                        sessions: 0,
+                    },
+                    "Statuses::table"
+                ),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// This node has got its id only now. May sleep.
+    pub(super) fn set_own_id(&self, id: u16) {
+        let replaced = {
+            let mut table = self.table.lock();
+            table.this.set_node(id);
+            let position = table.others.iter().position(|other| other.node() == id);
+            position.and_then(|position| table.others.remove(position).ok())
+        };
+        if let Some(replaced) = replaced {
+            // Whoever has asked for that node before watches this one.
+            replaced.is_this(self.boot_id);
+        }
+    }
+
+    /// That of a node, which need not be there: ENOSPC if processes watch too many. May sleep.
+    pub(crate) fn get(&self, node: u16) -> Result<Held> {
+        self.hold(node, For::Process)
+    }
+
+    fn hold(&self, node: u16, who: For) -> Result<Held> {
+        if let Some(held) = Self::find(&self.table.lock(), node) {
+            return Ok(held);
+        }
+        let new = NodeStatus::new(node, who == For::Process)?;
+        let mut evicted = None;
+        let mut table = self.table.lock();
+        if let Some(held) = Self::find(&table, node) {
+            drop(table);
+            drop(new);
+            return Ok(held);
+        }
+        if table.others.len() >= MOST {
+            evicted = Self::evict(&mut table.others);
+            if evicted.is_none() && who == For::Process {
+                drop(table);
+                return Err(ENOSPC);
+            }
+        }
+        let held = Held::new(&new);
+        let pushed = table.others.push(new, GFP_KERNEL);
+        drop(table);
+        drop(evicted);
+        pushed?;
+        Ok(held)
+    }
+
+    fn find(table: &Table, node: u16) -> Option<Held> {
+        let mut all = Iterator::chain(core::iter::once(&table.this), table.others.iter());
+        all.find(|status| status.node() == node).map(Held::new)
+    }
+
+    /// Takes out one that nobody has: of these the one of which there is the least to say.
+    fn evict(others: &mut KVec<Arc<NodeStatus>>) -> Option<Arc<NodeStatus>> {
+        let all = others.iter().enumerate();
+        let idle = all.filter(|(_, status)| status.is_idle());
+        let (position, _) = idle.min_by_key(|(_, status)| status.epoch())?;
+        others.remove(position).ok()
+    }
+
+    /// For a peer that has just come.
+    fn of_peer(&self, node: u16) -> Result<PeerStatus> {
+        let held = self.hold(node, For::Peer)?;
+        let mut table = self.table.lock();
+        table.sessions = table.sessions.wrapping_add(1);
+        Ok(PeerStatus::new(held, table.sessions))
+    }
+}
+
+/// The service. It has to be attached before those whose waiters look at the page.
+pub(crate) struct StatusService(pub(super) Arc<Statuses>);
+
+impl Service for StatusService {
+    fn id(&self) -> ServiceId {
+        ServiceId::STATUS
+    }
+
+    fn attach(&self, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>> {
+        peer.status.set(self.0.of_peer(peer.node())?);
+        let attached = Arc::new(Attached(peer.clone()), GFP_KERNEL)?;
+        let [low, high] = self.0.boot_id;
+        peer.post(&StatusMessage::BootId { low, high })?;
+        Ok(attached)
+    }
+}
+
+/// What the service has for a peer.
+struct Attached(Arc<Peer>);
+
+impl Attached {
+    fn online(&self, boot_id: BootId) -> Result<(), Violation> {
+        match self.0.status.online(boot_id) {
+            true => Ok(()),
+            false => Err("it says its boot id again".into()),
+        }
+    }
+}
+
+impl Attachment for Attached {
+    fn message(&self, envelope: &Envelope, _annex: &AnnexOf<'_>) -> Result<(), Violation> {
+        let StatusMessage::BootId { low, high } = StatusMessage::from_envelope(envelope)?;
+        self.online([low, high])
+    }
+
+    fn refused(&self) -> Result<(), Violation> {
+        // It is within reach all the same.
+        self.online([0, 0])
+    }
+
+    // The peer has said so itself, before anybody else was told.
+    fn lost(&self) {}
+
+    fn drained(&self) {}
+
+    fn unreachable(&self) {}
+
+    fn forget(&self) {}
+}
+
+#[kunit_tests(scif_node_statuses)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_nobody_has_gives_way() -> Result {
+        let statuses = Statuses::new(0)?;
+        let mut held = KVec::new();
+        for node in 1..=MOST as u16 {
+            held.push(statuses.get(node)?, GFP_KERNEL)?;
+        }
+        assert_eq!(statuses.get(2000).map(|_| ()), Err(ENOSPC));
+        // Those that are there can be had, and so can this node's.
+        assert_eq!(statuses.get(1)?.node(), 1);
+        assert_eq!(statuses.get(0)?.epoch(), 1);
+        // A peer is served in any case.
+        let peer = statuses.of_peer(3000)?;
+        drop(held.pop());
+        let other = statuses.get(2000);
+        drop(peer);
+        drop(held);
+        assert_eq!(other?.node(), 2000);
+        Ok(())
+    }
+
+    #[test]
+    fn a_node_that_gets_its_id_takes_its_status_along() -> Result {
+        let statuses = Statuses::new(0)?;
+        let (own, early) = (statuses.get(0)?, statuses.get(5)?);
+        assert_eq!((own.epoch(), early.epoch()), (1, 0));
+        statuses.set_own_id(5);
+        assert_eq!((own.node(), own.epoch(), early.epoch()), (5, 1, 1));
+        assert_eq!(statuses.get(0)?.epoch(), 0);
+        assert_eq!(statuses.get(5)?.epoch(), 1);
+        Ok(())
+    }
+}
