@@ -272,6 +272,10 @@ pub struct Up {
         default_missing_value = "all"
     )]
     pub iommu: Iommu,
+    /// A PCI device of each node that does nothing but to have memory (ivshmem, 1af4:1110): the upper half
+    /// of its BAR 2.
+    #[arg(long)]
+    pub device_memory: bool,
     /// Words for the kernel's command line.
     #[arg(long, allow_hyphen_values = true)]
     pub append: Vec<String>,
@@ -313,6 +317,7 @@ impl Up {
             weak_order: self.weak_order,
             more_links: if none { Vec::new() } else { self.more_links },
             iommu: self.iommu,
+            device_memory: self.device_memory,
             append: self.append,
             modules: self
                 .modules

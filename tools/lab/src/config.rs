@@ -254,6 +254,10 @@ pub struct Config {
     /// What is behind the nodes' IOMMU.
     #[serde(default)]
     pub iommu: Iommu,
+    /// Whether each node has a PCI device that does nothing but to have memory, see
+    /// [`Config::device_size`].
+    #[serde(default)]
+    pub device_memory: bool,
     /// Added to the kernel's command line.
     pub append: Vec<String>,
     /// In-tree modules to load at every boot, without those they need.
@@ -283,6 +287,7 @@ impl Config {
             weak_order: None,
             more_links: Vec::new(),
             iommu: Iommu::None,
+            device_memory: false,
             append: Vec::new(),
             modules: default_modules(Personality::Gen5),
             emulator: None,
@@ -321,6 +326,13 @@ impl Config {
     /// The links as (upstream, downstream).
     pub fn links(&self) -> Vec<(usize, usize)> {
         self.topology.links(self.nodes)
+    }
+
+    /// The bytes of the BAR of a device that has memory, if there is one: all of the file that the node's RAM
+    /// is the lower part of, because that is what emulated devices reach. Tests use the upper part.
+    pub fn device_size(&self) -> Option<u64> {
+        self.device_memory
+            .then(|| (u64::from(self.memory) << 20).next_power_of_two() * 2)
     }
 
     /// What its DMA engines take, unless it is what this machine takes.
@@ -378,7 +390,7 @@ impl Config {
                 .into_iter()
                 .map(|ram_file| Guest {
                     ram_file,
-                    ram_size: u64::from(self.memory) << 20,
+                    ram_size: self.device_size().unwrap_or(u64::from(self.memory) << 20),
                     dma_channels: self.dma_channels,
                     engine: self.engine(),
                 })

@@ -32,6 +32,9 @@ pub fn dma_slot(index: usize) -> usize {
     0x10 + index
 }
 
+/// The PCI slot of a device that does nothing but to have memory, its BAR 2.
+const DEVICE_MEMORY_SLOT: usize = 0x1c;
+
 /// What a guest is made of.
 pub(crate) struct Machine<'a> {
     pub(crate) node: usize,
@@ -117,6 +120,26 @@ impl Machine<'_> {
         self.export(&mut command, "exchange", &self.paths.exchange(), false, 0x4)?;
         self.export(&mut command, "src", paths::repository(), true, 0x1a)?;
         self.export(&mut command, "cache", paths::cache(), true, 0x1b)?;
+        if let Some(size) = self.config.device_size() {
+            self.object(
+                &mut command,
+                json!({
+                    "qom-type": "memory-backend-file",
+                    "id": "device-memory",
+                    "size": size,
+                    "mem-path": text(self.ram)?,
+                    "share": true,
+                }),
+            );
+            self.device(
+                &mut command,
+                json!({
+                    "driver": "ivshmem-plain",
+                    "memdev": "device-memory",
+                    "addr": format!("{DEVICE_MEMORY_SLOT:x}"),
+                }),
+            );
+        }
         for (index, socket) in self.ntbs.iter().enumerate() {
             self.vfio_user(
                 &mut command,
@@ -150,6 +173,9 @@ impl Machine<'_> {
             // Debian's kernel moves itself to a random place otherwise: over memory that was
             // asked for by its address (cma=64M@256M), and away from its symbols.
             "nokaslr".to_owned(),
+            // Tests look at the memory of bridges through sysfs, as a device would find it; otherwise
+            // nobody may while a driver has it.
+            "iomem=relaxed".to_owned(),
             // A node whose kernel is broken is dead, and its QEMU ends.
             "oops=panic".to_owned(),
             "panic=-1".to_owned(),
