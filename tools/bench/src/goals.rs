@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What must be reached, line by line: a figure, what was wanted, what there is.
 
+use plots::results::NO_SIZE;
+use plots::results::Results;
 use serde::Serialize;
 
 use crate::counts;
@@ -10,8 +12,6 @@ use crate::plan::SIZE_LARGE;
 use crate::plan::SIZE_MIDDLE;
 use crate::plan::SIZE_PAGE;
 use crate::plan::SIZE_SMALL;
-use crate::results::NO_SIZE;
-use crate::results::Results;
 
 /// Differences of counts may be that far off: something else happens now and then.
 const NOISE: f64 = 0.02;

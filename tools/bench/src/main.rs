@@ -5,7 +5,6 @@
 //! medians: a machine that is shared with others is slower for all of them. Nothing fails here because
 //! it is slow; counts that must not grow are tests (`tests/`).
 
-mod charts;
 mod counts;
 mod figures;
 mod goals;
@@ -17,7 +16,6 @@ mod parameters;
 mod plan;
 mod raw;
 mod report;
-mod results;
 mod rounds;
 mod run;
 mod setup;
@@ -31,12 +29,12 @@ use clap::Parser;
 use lab::Flavour;
 use lab::Lab;
 use lab::Silent;
+use plots::results::Results;
 
 use crate::figures::PAIRS;
 use crate::machine::Machine;
 use crate::plan::Plan;
 use crate::report::Report;
-use crate::results::Results;
 use crate::rounds::Round;
 
 /// Measures SCIF and what it is compared with.

@@ -4,10 +4,10 @@
 
 use anyhow::Result;
 use lab::Lab;
+use plots::results::NO_SIZE;
+use plots::results::Results;
 
 use crate::figures::*;
-use crate::results::NO_SIZE;
-use crate::results::Results;
 use crate::run;
 
 /// How many connections.

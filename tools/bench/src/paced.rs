@@ -11,11 +11,11 @@ use lab::Flavour;
 use lab::Lab;
 use lab::LinkModel;
 use lab::Silent;
+use plots::results::Results;
 
 use crate::figures::*;
 use crate::plan::Plan;
 use crate::plan::SIZE_LARGE;
-use crate::results::Results;
 use crate::run;
 use crate::setup;
 

@@ -9,6 +9,8 @@
 use anyhow::Context;
 use anyhow::Result;
 use lab::Lab;
+use plots::results::NO_SIZE;
+use plots::results::Results;
 use serde_json::Value;
 
 use crate::figures::*;
@@ -24,8 +26,6 @@ use crate::plan::SIZE_SMALL;
 use crate::raw::DEPTH;
 use crate::raw::LARGEST_PIECE;
 use crate::raw::Raw;
-use crate::results::NO_SIZE;
-use crate::results::Results;
 use crate::run;
 use crate::setup;
 

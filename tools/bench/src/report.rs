@@ -7,15 +7,15 @@ use std::path::Path;
 
 use anyhow::Context;
 use anyhow::Result;
+use plots::charts;
+use plots::charts::Chart;
+use plots::results::Results;
 use serde::Serialize;
 
-use crate::charts;
-use crate::charts::Chart;
 use crate::counts::Costs;
 use crate::figures::*;
 use crate::goals::Goal;
 use crate::machine::Machine;
-use crate::results::Results;
 
 /// The figures that have charts.
 const CHARTS: &[Chart] = &[

@@ -3,6 +3,8 @@
 
 use anyhow::Result;
 use lab::Lab;
+use plots::results::NO_SIZE;
+use plots::results::Results;
 
 use crate::figures::*;
 use crate::parameters;
@@ -13,8 +15,6 @@ use crate::plan::SIZE_MIDDLE;
 use crate::raw::DEPTH;
 use crate::raw::LARGEST_PIECE;
 use crate::raw::Raw;
-use crate::results::NO_SIZE;
-use crate::results::Results;
 use crate::run;
 use crate::setup;
 use crate::setup::Bridge;

@@ -5,10 +5,10 @@
 use anyhow::Context;
 use anyhow::Result;
 use lab::Lab;
+use plots::results::NO_SIZE;
+use plots::results::Results;
 use serde_json::Value;
 
-use crate::results::NO_SIZE;
-use crate::results::Results;
 use crate::setup;
 
 /// Runs `scif bench` in node 0; returns its report.
