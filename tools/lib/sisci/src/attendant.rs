@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! The thread that looks after what comes unasked: connections, frames, ends.
+//!
+//! It waits for all descriptors that it was given, and calls who has given them. Who is called may
+//! take locks of its own and send, but never waits for a peer or a program: it would hold up all
+//! others.
+//!
+//! Lock: `watched` is a leaf.
+
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::thread::JoinHandle;
+
+use rustix::event::EventfdFlags;
+use rustix::event::epoll;
+use rustix::event::epoll::EventData;
+use rustix::event::epoll::EventFlags;
+
+use crate::error::Result;
+use crate::lock::lock;
+use crate::threads;
+
+/// Who is called.
+pub trait Attended: Send + Sync {
+    /// There is something to be read, or the end.
+    fn ready(self: Arc<Self>, watch: WatchId);
+}
+
+/// A descriptor that is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct WatchId(u64);
+
+#[derive(Default)]
+struct Watched {
+    last: u64,
+    attended: HashMap<u64, Arc<dyn Attended>>,
+    stopping: bool,
+}
+
+/// See the head of this file.
+pub struct Attendant {
+    epoll: OwnedFd,
+    stop: OwnedFd,
+    watched: Mutex<Watched>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// The number of the descriptor that ends it.
+const STOP: u64 = 0;
+
+impl Attendant {
+    /// Starts the thread.
+    pub fn start() -> Result<Arc<Self>> {
+        let this = Arc::new(Self {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            stop: rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?,
+            watched: Mutex::new(Watched::default()),
+            thread: Mutex::new(None),
+        });
+        epoll::add(
+            &this.epoll,
+            &this.stop,
+            EventData::new_u64(STOP),
+            EventFlags::IN,
+        )?;
+        let attendant = this.clone();
+        let thread = threads::spawn("sisci-attendant", move || attendant.run())?;
+        *lock(&this.thread) = Some(thread);
+        Ok(this)
+    }
+
+    /// Calls `attended` whenever there is something to read, until [`Self::forget`].
+    pub fn watch(&self, fd: impl AsFd, attended: Arc<dyn Attended>) -> Result<WatchId> {
+        let mut watched = lock(&self.watched);
+        watched.last += 1;
+        let id = watched.last;
+        watched.attended.insert(id, attended);
+        // Under the lock: it may be ready at once.
+        let added = epoll::add(&self.epoll, fd, EventData::new_u64(id), EventFlags::IN);
+        if let Err(error) = added {
+            let attended = watched.attended.remove(&id);
+            drop(watched);
+            drop(attended);
+            return Err(error.into());
+        }
+        Ok(WatchId(id))
+    }
+
+    /// Does not call any more, but for a call that is under way.
+    pub fn forget(&self, fd: impl AsFd, id: WatchId) {
+        // It may have been forgotten before.
+        let _ = epoll::delete(&self.epoll, fd);
+        let attended = lock(&self.watched).attended.remove(&id.0);
+        drop(attended);
+    }
+
+    fn run(&self) {
+        let mut events = Vec::with_capacity(64);
+        loop {
+            events.clear();
+            // A signal can't come, and the descriptor is this object's.
+            let _ = epoll::wait(
+                &self.epoll,
+                rustix::buffer::spare_capacity(&mut events),
+                None,
+            );
+            for event in &events {
+                let id = event.data.u64();
+                let watched = lock(&self.watched);
+                if watched.stopping {
+                    return;
+                }
+                let attended = watched.attended.get(&id).cloned();
+                drop(watched);
+                if let Some(attended) = attended {
+                    attended.ready(WatchId(id));
+                }
+            }
+        }
+    }
+
+    /// Ends the thread and lets go of all that it looked after. Not for the thread itself.
+    pub fn stop(&self) {
+        lock(&self.watched).stopping = true;
+        // There is room for a count of one.
+        let _ = rustix::io::write(&self.stop, &1u64.to_ne_bytes());
+        let thread = lock(&self.thread).take();
+        if let Some(thread) = thread {
+            let _ = thread.join();
+        }
+        let attended = core::mem::take(&mut lock(&self.watched).attended);
+        drop(attended);
+    }
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! Functions of the program that are called when something happens.
+
+use std::ffi::c_void;
+
+use crate::handles::Handle;
+use crate::reason::Reason;
+
+/// What a callback returns to be called again.
+const CONTINUE: u32 = 2;
+
+/// `sci_cb_local_segment_t`
+pub type LocalSegmentFunction =
+    unsafe extern "C" fn(*mut c_void, Handle, u32, u32, u32, u32) -> u32;
+/// `sci_cb_remote_segment_t`
+pub type RemoteSegmentFunction = unsafe extern "C" fn(*mut c_void, Handle, u32, u32) -> u32;
+/// `sci_cb_dma_t`, `sci_cb_interrupt_t`
+pub type StatusFunction = unsafe extern "C" fn(*mut c_void, Handle, u32) -> u32;
+/// `sci_cb_data_interrupt_t`
+pub type DataFunction = unsafe extern "C" fn(*mut c_void, Handle, *mut c_void, u32, u32) -> u32;
+
+/// A function and what it is given first.
+///
+/// # Invariants
+///
+/// The program has said that `function` takes `argument`, from any thread, until the resource is
+/// released.
+#[derive(Clone, Copy)]
+pub struct Callback<F> {
+    function: F,
+    argument: *mut c_void,
+}
+
+// SAFETY: By the type invariant.
+unsafe impl<F: Send> Send for Callback<F> {}
+// SAFETY: By the type invariant.
+unsafe impl<F: Sync> Sync for Callback<F> {}
+
+impl<F> Callback<F> {
+    /// # Safety
+    ///
+    /// By the type invariant.
+    pub unsafe fn new(function: F, argument: *mut c_void) -> Self {
+        // INVARIANT: By the contract of this function.
+        Self { function, argument }
+    }
+}
+
+/// Of a local segment.
+pub type LocalSegment = Callback<LocalSegmentFunction>;
+/// Of a remote segment.
+pub type RemoteSegment = Callback<RemoteSegmentFunction>;
+/// Of a DMA queue or an interrupt.
+pub type Status = Callback<StatusFunction>;
+/// Of an interrupt with data.
+pub type Data = Callback<DataFunction>;
+
+impl LocalSegment {
+    /// Calls it; whether it wants to be called again.
+    pub fn call(&self, segment: Handle, reason: Reason, node: u32, status: u32) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe {
+            (self.function)(self.argument, segment, reason.number(), node, 0, status) == CONTINUE
+        }
+    }
+}
+
+impl RemoteSegment {
+    /// Calls it; whether it wants to be called again.
+    pub fn call(&self, segment: Handle, reason: Reason, status: u32) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { (self.function)(self.argument, segment, reason.number(), status) == CONTINUE }
+    }
+}
+
+impl Status {
+    /// Calls it; whether it wants to be called again.
+    pub fn call(&self, resource: Handle, status: u32) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { (self.function)(self.argument, resource, status) == CONTINUE }
+    }
+}
+
+impl Data {
+    /// Calls it; whether it wants to be called again.
+    pub fn call(&self, resource: Handle, data: &mut [u8], status: u32) -> bool {
+        let (bytes, len) = (data.as_mut_ptr(), data.len() as u32);
+        // SAFETY: By the type invariant.
+        unsafe { (self.function)(self.argument, resource, bytes.cast(), len, status) == CONTINUE }
+    }
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! A connection on which frames come and go.
+//!
+//! Lock: `reader` is a leaf, held while frames are received: they are given out in order.
+
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+
+use crate::deadline::Deadline;
+use crate::endpoint::Endpoint;
+use crate::error::Error;
+use crate::error::Result;
+use crate::lock::lock;
+use crate::protocol::Frame;
+use crate::protocol::Hello;
+use crate::protocol::Reader;
+use crate::protocol::Welcome;
+
+/// How a connection has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The peer has closed it, or its process has ended, or its node is lost.
+    Gone,
+    /// It said something impossible.
+    Malformed,
+}
+
+/// See the head of this file.
+pub struct Channel {
+    /// For what is no frame.
+    pub endpoint: Endpoint,
+    /// The node of the other end.
+    pub node: u16,
+    reader: Mutex<Reader>,
+    /// What came right behind the welcome.
+    early: Mutex<Vec<Frame>>,
+    said_bye: AtomicBool,
+}
+
+impl Channel {
+    /// Of a connected endpoint.
+    pub fn new(endpoint: Endpoint, node: u16) -> Self {
+        Self {
+            endpoint,
+            node,
+            reader: Mutex::new(Reader::default()),
+            early: Mutex::new(Vec::new()),
+            said_bye: AtomicBool::new(false),
+        }
+    }
+
+    /// Connects to a name and says what is wanted.
+    pub fn connect(
+        node: u16,
+        class: u32,
+        hello: Hello,
+        deadline: Deadline,
+    ) -> Result<(Self, Welcome)> {
+        let endpoint = Endpoint::connected(node, class, hello.number, deadline);
+        let channel = Self::new(endpoint.map_err(|error| connect_error(node, error))?, node);
+        channel.send(&Frame::Hello(hello))?;
+        let mut answer = None;
+        while answer.is_none() {
+            let mut early = Vec::new();
+            let ended = channel.receive(|frame| match answer {
+                None => answer = Some(frame),
+                Some(_) => early.push(frame),
+            });
+            *lock(&channel.early) = early;
+            if answer.is_some() {
+                break;
+            }
+            if ended.is_err() {
+                return Err(Error::CONNECTION_REFUSED);
+            }
+            if !channel.endpoint.wait(PollFlags::IN, deadline)? {
+                return Err(Error::TIMEOUT);
+            }
+        }
+        match answer {
+            Some(Frame::Welcome(welcome)) => Ok((channel, welcome)),
+            Some(Frame::Refuse(code)) => Err(Error::from_code(code)),
+            _ => Err(Error::CONNECTION_REFUSED),
+        }
+    }
+
+    /// Sends a frame, whole: EWOULD_BLOCK if there is no room for it now.
+    pub fn send(&self, frame: &Frame) -> Result<()> {
+        self.endpoint
+            .send(&frame.encode())
+            .map_err(|error| match error {
+                Errno::AGAIN => Error::EWOULD_BLOCK,
+                _ => Error::NOT_CONNECTED,
+            })
+    }
+
+    /// Hands what has come to `take`. Does not wait.
+    pub fn receive(&self, mut take: impl FnMut(Frame)) -> core::result::Result<(), End> {
+        let early = core::mem::take(&mut *lock(&self.early));
+        early.into_iter().for_each(&mut take);
+        let mut reader = lock(&self.reader);
+        let mut bytes = [0; 4096];
+        loop {
+            let count = match self.endpoint.receive(&mut bytes) {
+                Ok(count) => count,
+                Err(Errno::AGAIN) => 0,
+                Err(_) => return Err(End::Gone),
+            };
+            reader.push(bytes.get(..count).unwrap_or_default());
+            while let Some(frame) = reader.next().map_err(|_| End::Malformed)? {
+                match frame {
+                    Frame::Bye => self.said_bye.store(true, Relaxed),
+                    frame => take(frame),
+                }
+            }
+            if count < bytes.len() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether the peer has said that it ends the connection.
+    pub fn said_bye(&self) -> bool {
+        self.said_bye.load(Relaxed)
+    }
+
+    /// Says that this side ends it.
+    pub fn say_bye(&self) {
+        // A peer that does not hear it sees the end.
+        let _ = self.send(&Frame::Bye);
+    }
+}
+
+/// What it means that a name could not be connected to.
+fn connect_error(node: u16, error: Errno) -> Error {
+    match error {
+        Errno::NOENT => Error::NO_SUCH_SEGMENT,
+        Errno::CONNREFUSED => Error::CONNECTION_REFUSED,
+        Errno::TIMEDOUT => Error::TIMEOUT,
+        Errno::NODEV | Errno::CONNRESET => match crate::nodes::check_reachable(node) {
+            Err(error) => error,
+            Ok(()) => Error::NODE_NOT_RESPONDING,
+        },
+        error => error.into(),
+    }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! Which descriptors of this process are endpoints of this library, for a process that is forked: it
+//! has none of the threads that look after them, and as long as it kept them open, names would stay
+//! taken and connections would not end.
+//!
+//! A bit for each, so that the child can close them without a lock. The parent goes on when that is done, so
+//! that what it closes then is closed; it sees that by the end of a pipe, which comes also if the child dies.
+
+use std::os::fd::RawFd;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::Release;
+
+const WORDS: usize = 1024;
+
+static OPEN: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
+
+fn place(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
+    let fd = usize::try_from(fd).ok()?;
+    // What is beyond stays open in children.
+    Some((OPEN.get(fd / 64)?, 1 << (fd % 64)))
+}
+
+/// It is one from now on.
+pub fn add(fd: RawFd) {
+    if let Some((word, bit)) = place(fd) {
+        word.fetch_or(bit, Relaxed);
+    }
+}
+
+/// It is about to be closed.
+pub fn remove(fd: RawFd) {
+    if let Some((word, bit)) = place(fd) {
+        word.fetch_and(!bit, Relaxed);
+    }
+}
+
+/// The pipe's ends, while a process is forked; -1 if there is none.
+static PIPE: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
+
+/// Somebody forks: one at a time.
+static FORKING: AtomicBool = AtomicBool::new(false);
+
+/// Before a process is forked.
+pub fn before_fork() {
+    while FORKING.swap(true, Acquire) {
+        std::hint::spin_loop();
+    }
+    let mut ends = [-1; 2];
+    if OPEN.iter().any(|word| word.load(Relaxed) != 0) {
+        // SAFETY: There is room for two.
+        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
+            ends = [-1; 2];
+        }
+    }
+    PIPE[0].store(ends[0], Relaxed);
+    PIPE[1].store(ends[1], Relaxed);
+}
+
+fn close(end: &AtomicI32) {
+    let fd = end.swap(-1, Relaxed);
+    if fd >= 0 {
+        // SAFETY: It is an end of the pipe, which nobody else has.
+        unsafe { libc::close(fd) };
+    }
+}
+
+/// In the process that has forked: waits until the other has closed its copies.
+pub fn after_fork_in_parent() {
+    close(&PIPE[1]);
+    let fd = PIPE[0].load(Relaxed);
+    if fd >= 0 {
+        let mut byte = 0u8;
+        // SAFETY: There is room for one byte. A signal ends the wait early, which does no harm.
+        unsafe { libc::read(fd, (&raw mut byte).cast(), 1) };
+    }
+    close(&PIPE[0]);
+    FORKING.store(false, Release);
+}
+
+/// In the process that was forked: closes all. Async-signal-safe.
+pub fn after_fork_in_child() {
+    for (index, word) in OPEN.iter().enumerate() {
+        let mut bits = word.swap(0, Relaxed);
+        while bits != 0 {
+            let fd = index * 64 + bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            // SAFETY: Nobody in this process uses it: the library is not initialized in it.
+            unsafe { libc::close(fd as RawFd) };
+        }
+    }
+    close(&PIPE[0]);
+    close(&PIPE[1]);
+    FORKING.store(false, Release);
+}

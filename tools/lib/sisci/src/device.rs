@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! Virtual devices, which other resources are made with.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::AcqRel;
+use std::sync::atomic::Ordering::Acquire;
+
+use crate::error::Error;
+use crate::error::Result;
+use crate::handles::Handle;
+use crate::handles::Table;
+
+/// See the head of this file.
+#[derive(Default)]
+pub struct Device {
+    uses: AtomicUsize,
+}
+
+/// All of them.
+pub static DEVICES: Table<Device> = Table::new(1);
+
+/// A resource that was made with a device, which can't be closed before this is dropped.
+pub struct DeviceUse(Arc<Device>);
+
+impl Drop for DeviceUse {
+    fn drop(&mut self) {
+        self.0.uses.fetch_sub(1, AcqRel);
+    }
+}
+
+/// `SCIOpen()`
+pub fn open() -> Result<Handle> {
+    DEVICES.insert(Arc::new(Device::default()))
+}
+
+/// `SCIClose()`
+pub fn close(handle: Handle) -> Result<()> {
+    match DEVICES.get(handle)?.uses.load(Acquire) {
+        0 => DEVICES.remove(handle).map(drop),
+        _ => Err(Error::BUSY),
+    }
+}
+
+/// Makes a use of a device.
+pub fn using(handle: Handle) -> Result<DeviceUse> {
+    let device = DEVICES.get(handle)?;
+    device.uses.fetch_add(1, AcqRel);
+    Ok(DeviceUse(device))
+}

@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! DMA queues: one transfer, or a vector of them, at a time.
+//!
+//! A transfer is handed to the driver when it is started; a small one has ended when that returns. How it ends is asked when somebody wants to
+//! know: by a mark, for who waits; by a word that the driver sets, for who only looks; by a thread, for a
+//! callback.
+//!
+//! Locks: `calling`, then `inner`. A transfer is handed to the driver without them.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use crate::callback;
+use crate::deadline::Deadline;
+use crate::device;
+use crate::device::DeviceUse;
+use crate::endpoint::Copied;
+use crate::endpoint::Direction;
+use crate::error::Error;
+use crate::error::OK;
+use crate::error::Result;
+use crate::events::Events;
+use crate::flags;
+use crate::handles::Handle;
+use crate::handles::Table;
+use crate::import::Import;
+use crate::local_segment::LocalSegment;
+use crate::local_segment::LocalUse;
+use crate::lock::lock;
+use crate::remote_segment::RemoteSegment;
+use crate::remote_segment::RemoteUse;
+use crate::threads::Caller;
+
+/// `DIS_DMA_MAX_VECLEN`
+pub const MOST_ENTRIES: usize = 256;
+
+/// Bytes that are copied while the call that starts it lasts.
+const AT_ONCE: usize = 64 << 10;
+
+/// How often who waits for a limited time looks.
+const LOOK: Duration = Duration::from_micros(50);
+
+/// All of them.
+pub static QUEUES: Table<Queue> = Table::new(6);
+
+/// `sci_dma_queue_state_t`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum State {
+    /// Nothing was started yet.
+    Idle = 0,
+    /// Something is on its way.
+    Posted = 2,
+    /// All has arrived.
+    Done = 3,
+    /// It was aborted.
+    Aborted = 4,
+    /// Something failed.
+    Error = 5,
+}
+
+/// `dis_dma_vec_t`
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Entry {
+    pub size: usize,
+    pub local_offset: usize,
+    pub remote_offset: usize,
+    pub flags: u32,
+}
+
+/// Where the local side of a transfer is.
+pub enum Local {
+    /// In a segment.
+    Segment(Arc<LocalSegment>),
+    /// Memory of the program.
+    Memory(*mut c_void),
+}
+
+/// What is to be started.
+pub struct Wanted<'a> {
+    /// This side.
+    pub local: Local,
+    /// The other.
+    pub remote: Arc<RemoteSegment>,
+    /// What of them.
+    pub entries: &'a [Entry],
+    /// Of `SCIStartDmaTransfer()`.
+    pub flags: u32,
+    /// To be told of the end.
+    pub callback: Option<callback::Status>,
+}
+
+impl Wanted<'_> {
+    /// Whether the driver is to wait for its end in the call that starts it. That takes less time than a
+    /// second call that asks for it, if it is small, and nobody wants to be called.
+    fn is_done_at_once(&self) -> bool {
+        match self.entries {
+            [only] => {
+                self.callback.is_none() && only.size <= AT_ONCE && !self.remote.is_broadcast()
+            }
+            _ => false,
+        }
+    }
+}
+
+/// A transfer that was started.
+struct Job {
+    imports: Vec<Arc<Import>>,
+    _local: Option<LocalUse>,
+    _remote: RemoteUse,
+    callback: Option<callback::Status>,
+    aborted: AtomicBool,
+    /// All of it is with the driver.
+    handed_over: AtomicBool,
+    /// The word of each connection that says that it has ended, once somebody has asked.
+    words: OnceLock<Vec<u64>>,
+}
+
+struct Inner {
+    state: State,
+    /// Why it failed.
+    error: Option<Error>,
+    job: Option<Arc<Job>>,
+    /// The last transfer had a callback: nobody waits for its end.
+    has_callback: bool,
+}
+
+/// See the head of this file.
+pub struct Queue {
+    _device: DeviceUse,
+    handle: OnceLock<usize>,
+    most: usize,
+    inner: Mutex<Inner>,
+    calls: Arc<Events<Arc<Job>>>,
+    caller: Caller,
+    caller_runs: AtomicBool,
+    /// Held from before a transfer is found to have ended until its callback has returned.
+    calling: Arc<Mutex<()>>,
+}
+
+impl Job {
+    /// Waits for its end.
+    fn wait(&self) -> Result<()> {
+        for import in &self.imports {
+            let channel = import.channel().map_err(|_| Error::TRANSFER_FAILED)?;
+            let ended = channel
+                .endpoint
+                .mark()
+                .and_then(|mark| channel.endpoint.wait_for_mark(mark));
+            ended.map_err(|_| Error::TRANSFER_FAILED)?;
+        }
+        Ok(())
+    }
+
+    /// Whether it has ended, one way or the other.
+    fn has_ended(&self) -> bool {
+        if !self.handed_over.load(Relaxed) {
+            return false;
+        }
+        let words = self.words.get_or_init(|| {
+            let asked = self.imports.iter().map(|import| import.ask_for_end());
+            // What fails has ended.
+            asked.map(|word| word.unwrap_or(0)).collect()
+        });
+        self.imports
+            .iter()
+            .zip(words)
+            .all(|(import, word)| import.has_ended(*word))
+    }
+}
+
+/// Finds out which transfers have ended that nobody has asked about: they hold their segments no more.
+pub fn settle() {
+    QUEUES.all().iter().for_each(|queue| queue.look());
+}
+
+impl Queue {
+    /// `SCICreateDMAQueue()`
+    pub fn create(device: Handle, most: usize) -> Result<Handle> {
+        if most == 0 {
+            return Err(Error::ILLEGAL_PARAMETER);
+        }
+        let queue = Arc::new(Self {
+            _device: device::using(device)?,
+            handle: OnceLock::new(),
+            most: most.min(MOST_ENTRIES),
+            inner: Mutex::new(Inner {
+                state: State::Idle,
+                error: None,
+                job: None,
+                has_callback: false,
+            }),
+            calls: Arc::new(Events::new()),
+            caller: Caller::default(),
+            caller_runs: AtomicBool::new(false),
+            calling: Arc::new(Mutex::new(())),
+        });
+        QUEUES.insert_with(|handle| {
+            let _ = queue.handle.set(handle as usize);
+            queue
+        })
+    }
+
+    /// `SCIRemoveDMAQueue()`
+    pub fn remove(handle: Handle) -> Result<()> {
+        let queue = QUEUES.get(handle)?;
+        if queue.state() == State::Posted {
+            return Err(Error::ILLEGAL_OPERATION);
+        }
+        QUEUES.remove(handle)?;
+        queue.release();
+        Ok(())
+    }
+
+    /// Lets go of all.
+    pub fn release(&self) {
+        let _ = self.abort();
+        self.calls.close();
+        self.caller.join();
+    }
+
+    /// `SCIStartDmaTransfer()`
+    pub fn start(self: &Arc<Self>, wanted: Wanted<'_>) -> Result<()> {
+        self.check(&wanted)?;
+        if wanted.callback.is_some() {
+            self.start_caller()?;
+        }
+        let imports = wanted.remote.imports()?;
+        imports
+            .iter()
+            .try_for_each(|import| import.channel().map(drop))?;
+        let local = match &wanted.local {
+            Local::Segment(segment) => Some(segment.hold()?),
+            Local::Memory(_) => None,
+        };
+        let job = Arc::new(Job {
+            imports: imports.to_vec(),
+            _local: local,
+            _remote: wanted.remote.hold()?,
+            callback: wanted.callback,
+            aborted: AtomicBool::new(false),
+            handed_over: AtomicBool::new(false),
+            words: OnceLock::new(),
+        });
+        let at_once = wanted.is_done_at_once();
+        self.post(&job)?;
+        let handed = self.hand_over(&job, &wanted, at_once);
+        job.handed_over.store(true, Relaxed);
+        if let Err(error) = handed {
+            // What was handed over before it has to end first: memory may be used again after this.
+            let _ = job.wait();
+            self.complete(&job, Err(error));
+            return Err(error);
+        }
+        if at_once {
+            // The driver has waited.
+            self.complete(&job, Ok(()));
+        } else if wanted.flags & flags::DMA_WAIT != 0 {
+            let ended = job.wait();
+            self.complete(&job, ended);
+        }
+        if job.callback.is_some() {
+            self.calls.push(job);
+        }
+        Ok(())
+    }
+
+    fn check(&self, wanted: &Wanted<'_>) -> Result<()> {
+        if wanted.entries.is_empty() {
+            return Err(Error::ILLEGAL_PARAMETER);
+        }
+        if wanted.entries.len() > self.most {
+            return Err(Error::MAX_ENTRIES);
+        }
+        if let Local::Segment(segment) = &wanted.local {
+            segment.pinned()?;
+        }
+        if wanted.flags & flags::DMA_READ != 0 && wanted.remote.is_broadcast() {
+            return Err(Error::ILLEGAL_OPERATION);
+        }
+        let inside = |offset: usize, size: usize, all: u64| {
+            let end = offset.checked_add(size);
+            end.is_some_and(|end| end as u64 <= all)
+        };
+        let remote = wanted.remote.size();
+        wanted.remote.imports()?;
+        for entry in wanted.entries {
+            let local = match &wanted.local {
+                Local::Segment(segment) => segment.size() as u64,
+                Local::Memory(_) => u64::MAX,
+            };
+            if entry.size == 0 {
+                return Err(Error::ILLEGAL_PARAMETER);
+            }
+            if !inside(entry.local_offset, entry.size, local)
+                || !inside(entry.remote_offset, entry.size, remote)
+            {
+                return Err(Error::OUT_OF_RANGE);
+            }
+        }
+        Ok(())
+    }
+
+    fn post(&self, job: &Arc<Job>) -> Result<()> {
+        self.look();
+        let mut inner = lock(&self.inner);
+        if inner.state == State::Posted {
+            return Err(Error::ILLEGAL_OPERATION);
+        }
+        inner.state = State::Posted;
+        inner.error = None;
+        inner.has_callback = job.callback.is_some();
+        inner.job = Some(job.clone());
+        Ok(())
+    }
+
+    fn hand_over(&self, job: &Job, wanted: &Wanted<'_>, at_once: bool) -> Result<()> {
+        let direction = match wanted.flags & flags::DMA_READ {
+            0 => Direction::Write,
+            _ => Direction::Read,
+        };
+        for entry in wanted.entries {
+            let range = Copied {
+                local: entry.local_offset as u64,
+                remote: entry.remote_offset as u64,
+                length: entry.size as u64,
+            };
+            for import in &job.imports {
+                if job.aborted.load(Relaxed) {
+                    return Ok(());
+                }
+                match &wanted.local {
+                    Local::Segment(segment) => import.copy(direction, segment, range, at_once)?,
+                    // SAFETY: The program leaves its memory alone until the queue has ended.
+                    Local::Memory(memory) => unsafe {
+                        import.copy_memory(direction, *memory, range, at_once)?;
+                    },
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn start_caller(self: &Arc<Self>) -> Result<()> {
+        if self.caller_runs.swap(true, Relaxed) {
+            return Ok(());
+        }
+        let (queue, calls) = (Arc::downgrade(self), self.calls.clone());
+        let calling = self.calling.clone();
+        let handle = self.handle.get().copied().unwrap_or(0);
+        let started = self.caller.start(move || {
+            while let Ok(job) = calls.next(Deadline::NEVER) {
+                let ended = job.wait();
+                let _calling = lock(&calling);
+                let Some(queue) = queue.upgrade() else { return };
+                let told = queue.complete(&job, ended);
+                let (Some(status), Some(callback)) = (told, job.callback) else {
+                    continue;
+                };
+                drop(queue);
+                callback.call(handle as Handle, status);
+            }
+        });
+        started.inspect_err(|_| self.caller_runs.store(false, Relaxed))
+    }
+
+    /// The transfer has ended; says how, if that is news.
+    fn complete(&self, job: &Arc<Job>, ended: Result<()>) -> Option<u32> {
+        let mut inner = lock(&self.inner);
+        let current = inner
+            .job
+            .as_ref()
+            .is_some_and(|other| Arc::ptr_eq(other, job));
+        if !current {
+            return None;
+        }
+        let job = inner.job.take();
+        (inner.state, inner.error) = match ended {
+            Ok(()) => (State::Done, None),
+            Err(error) => (State::Error, Some(error)),
+        };
+        drop(inner);
+        drop(job);
+        Some(ended.err().map_or(OK, Error::code))
+    }
+
+    /// Finds out whether a transfer has ended of which nobody else is told.
+    fn look(&self) {
+        let job = lock(&self.inner).job.clone();
+        let Some(job) = job.filter(|job| job.callback.is_none()) else {
+            return;
+        };
+        if job.has_ended() {
+            self.complete(&job, job.wait());
+        }
+    }
+
+    /// `SCIDMAQueueState()`
+    pub fn state(&self) -> State {
+        self.look();
+        lock(&self.inner).state
+    }
+
+    /// `SCIWaitForDMAQueue()`
+    pub fn wait(&self, timeout: Deadline) -> Result<State> {
+        let (state, job) = {
+            let inner = lock(&self.inner);
+            if inner.state == State::Idle || inner.has_callback {
+                return Err(Error::ILLEGAL_OPERATION);
+            }
+            (inner.state, inner.job.clone())
+        };
+        let Some(job) = job else { return Ok(state) };
+        if timeout.instant().is_some() {
+            while !job.has_ended() {
+                if timeout.is_over() {
+                    return Err(Error::TIMEOUT);
+                }
+                std::thread::sleep(LOOK);
+            }
+        }
+        self.complete(&job, job.wait());
+        Ok(lock(&self.inner).state)
+    }
+
+    /// `SCIAbortDMAQueue()`
+    pub fn abort(&self) -> Result<()> {
+        // Not for a callback that is under way, if it is this one.
+        let own = self.caller.id() == Some(std::thread::current().id());
+        let _calling = (!own).then(|| lock(&self.calling));
+        self.look();
+        let job = lock(&self.inner).job.clone();
+        let Some(job) = job else { return Ok(()) };
+        job.aborted.store(true, Relaxed);
+        {
+            let mut inner = lock(&self.inner);
+            if !inner
+                .job
+                .as_ref()
+                .is_some_and(|other| Arc::ptr_eq(other, &job))
+            {
+                return Ok(());
+            }
+            inner.state = State::Aborted;
+            // Nobody is called for it from here on.
+            inner.job = None;
+        }
+        // What an engine does can't be taken back; but who aborts may use the memory after this.
+        while !job.handed_over.load(Relaxed) {
+            std::thread::sleep(LOOK);
+        }
+        let _ = job.wait();
+        Ok(())
+    }
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! The functions of `sisci_api.h`, as C sees them.
+//!
+//! Each exists under three names: its own, and those that programs were linked with that were compiled
+//! with the maker's header, for several threads or for one. Here pointers are checked and put back,
+//! flags are checked, and a panic ends as an error; nothing is done.
+
+pub(crate) mod constants;
+mod dma;
+mod interrupts;
+mod maps;
+mod segments;
+mod sequences;
+mod whole;
+
+use std::ffi::c_void;
+use std::panic::AssertUnwindSafe;
+use std::panic::catch_unwind;
+
+use crate::error::Error;
+use crate::error::OK;
+use crate::error::Result;
+use crate::library;
+
+/// Defines functions for C, each under its three names.
+macro_rules! exported {
+    ($(
+        $(#[$attribute:meta])*
+        fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block
+    )*) => {
+        $(
+            $(#[$attribute])*
+            #[unsafe(no_mangle)]
+            #[allow(non_snake_case)]
+            pub unsafe extern "C" fn $name($($argument: $type),*) $(-> $result)? $body
+
+            #[allow(non_snake_case)]
+            mod $name {
+                #[allow(unused_imports)]
+                use super::*;
+
+                /// For programs of several threads.
+                ///
+                /// # Safety
+                ///
+                /// That of the function.
+                #[unsafe(export_name = concat!("_SISCI_PUBLIC_FUNC_MT_", stringify!($name)))]
+                pub unsafe extern "C" fn of_many_threads($($argument: $type),*) $(-> $result)? {
+                    // SAFETY: By the contract of this function.
+                    unsafe { super::$name($($argument),*) }
+                }
+
+                /// For programs of one thread.
+                ///
+                /// # Safety
+                ///
+                /// That of the function.
+                #[unsafe(export_name = concat!("_SISCI_PUBLIC_FUNC_ST_", stringify!($name)))]
+                pub unsafe extern "C" fn of_one_thread($($argument: $type),*) $(-> $result)? {
+                    // SAFETY: By the contract of this function.
+                    unsafe { super::$name($($argument),*) }
+                }
+            }
+        )*
+    };
+}
+use exported;
+
+/// Where the caller wants to know of the error.
+pub type ErrorPlace = *mut u32;
+
+/// Runs the body of a function; its result, or `otherwise` if there is an error, which is put into its
+/// place.
+///
+/// # Safety
+///
+/// The place is null or can be written to.
+unsafe fn call<T>(place: ErrorPlace, otherwise: T, body: impl FnOnce() -> Result<T>) -> T {
+    // What a panic leaves behind locks is consistent, see `lock.rs`.
+    let run = || library::check_running().and_then(|()| body());
+    let ended = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(Error::SYSTEM));
+    // SAFETY: By the contract of this function.
+    unsafe { put(place, ended.as_ref().err().map_or(OK, |error| error.code())) };
+    ended.unwrap_or(otherwise)
+}
+
+/// As [`call`], for what can be asked without an error; and before the library is initialized.
+fn ask<T>(otherwise: T, body: impl FnOnce() -> Result<T>) -> T {
+    catch_unwind(AssertUnwindSafe(body))
+        .unwrap_or(Err(Error::SYSTEM))
+        .unwrap_or(otherwise)
+}
+
+/// Puts a result into its place, if there is one.
+///
+/// # Safety
+///
+/// The place is null or can be written to.
+unsafe fn put<T>(place: *mut T, value: T) {
+    if !place.is_null() {
+        // SAFETY: By the contract of this function.
+        unsafe { place.write(value) };
+    }
+}
+
+/// A place for a result that has to be there.
+fn required<T>(place: *mut T) -> Result<*mut T> {
+    match place.is_null() {
+        true => Err(Error::ILLEGAL_PARAMETER),
+        false => Ok(place),
+    }
+}
+
+/// The function to be called, if there is to be one.
+///
+/// # Safety
+///
+/// The program promises what [`Callback::new`](crate::callback::Callback::new) wants.
+unsafe fn callback<F>(
+    function: Option<F>,
+    argument: *mut c_void,
+    flags: u32,
+) -> Result<Option<crate::callback::Callback<F>>> {
+    match (function, flags & crate::flags::USE_CALLBACK) {
+        // Without the flag it is not one.
+        (_, 0) => Ok(None),
+        (None, _) => Err(Error::ILLEGAL_PARAMETER),
+        // SAFETY: By the contract of this function.
+        (Some(function), _) => Ok(Some(unsafe {
+            crate::callback::Callback::new(function, argument)
+        })),
+    }
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! Sequences, barriers, copies by CPU.
+
+use super::ErrorPlace;
+use super::ask;
+use super::call;
+use super::exported;
+use super::put;
+use super::required;
+use crate::copies;
+use crate::error::OK;
+use crate::flags;
+use crate::handles::Handle;
+use crate::library;
+use crate::sequences;
+use std::ffi::c_int;
+use std::ffi::c_void;
+
+exported! {
+    /// See its manual.
+    ///
+    /// # Safety
+    ///
+    /// Pointers are null or can be written to.
+    fn SCICreateMapSequence(
+        map: Handle,
+        sequence: *mut Handle,
+        flags: u32,
+        error: ErrorPlace,
+    ) {
+        // SAFETY: By the contract of this function.
+        unsafe {
+            call(error, (), || {
+                flags::check(flags, flags::FAST_BARRIER)?;
+                required(sequence)?.write(sequences::create(map)?);
+                Ok(())
+            })
+        }
+    }
+
+    /// See its manual.
+    ///
+    /// # Safety
+    ///
+    /// Pointers are null or can be written to.
+    fn SCIRemoveSequence(
+        sequence: Handle,
+        flags: u32,
+        error: ErrorPlace,
+    ) {
+        // SAFETY: By the contract of this function.
+        unsafe {
+            call(error, (), || {
+                flags::check(flags, 0)?;
+                sequences::remove(sequence)
+            })
+        }
+    }
+
+    /// See its manual.
+    ///
+    /// # Safety
+    ///
+    /// Pointers are null or can be written to.
+    fn SCIStartSequence(
+        sequence: Handle,
+        flags: u32,
+        error: ErrorPlace,
+    ) -> u32 {
+        // SAFETY: By the contract of this function.
+        unsafe {
+            call(error, sequences::Status::NotRetriable as u32, || {
+                flags::check(flags, 0)?;
+                Ok(sequences::start(sequence)? as u32)
+            })
+        }
+    }
+
+    /// See its manual.
+    ///
+    /// # Safety
+    ///
+    /// Pointers are null or can be written to.
+    fn SCICheckSequence(
+        sequence: Handle,
+        flags: u32,
+        error: ErrorPlace,
+    ) -> u32 {
+        // Not by way of call(): nothing here panics, and programs look after every few stores.
+        let allowed = flags::NO_FLUSH | flags::NO_STORE_BARRIER | flags::FLUSH_CPU_BUFFERS_ONLY;
+        let looked = flags::check(flags, allowed).and_then(|()| sequences::check(sequence, flags));
+        let (status, code) = match looked {
+            Ok(status) => (status, OK),
+            // All sequences went with the library.
+            Err(error) => {
+                let error = library::check_running().err().unwrap_or(error);
+                (sequences::Status::NotRetriable, error.code())
+            }
+        };
+        // SAFETY: By the contract of this function.
+        unsafe { put(error, code) };
+        status as u32
+    }
+
+    /// See its manual.
+    ///
+    /// # Safety
+    ///
+    /// None.
+    fn SCIFlush(
+        sequence: Handle,
+        _flags: u32,
+    ) {
+        sequences::flush(sequence);
+    }
+
+    /// See its manual.
+    ///
+    /// # Safety
+    ///
+    /// None.
+    fn SCIStoreBarrier(
+        sequence: Handle,
+        _flags: u32,
+    ) {
+        ask((), || {
+            sequences::barrier(sequence);
+            Ok(())
+        });
+    }
+
+    /// See its manual.
+    ///
+    /// # Safety
+    ///
+    /// `memory` has so many bytes; `error` is null or can be written to.
+    fn SCIMemCpy(
+        sequence: Handle,
+        memory: *mut c_void,
+        map: Handle,
+        offset: usize,
+        size: usize,
+        flags: u32,
+        error: ErrorPlace,
+    ) {
+        // SAFETY: By the contract of this function.
+        unsafe {
+            call(error, (), || {
+                flags::check(flags, flags::BLOCK_READ | flags::ERROR_CHECK)?;
+                copies::copy(sequence, memory, map, offset, size, flags)
+            })
+        }
+    }
+
+    /// See its manual.
+    ///
+    /// # Safety
+    ///
+    /// Both have so many bytes; `error` is null or can be written to.
+    fn SCIMemWrite(
+        sequence: Handle,
+        memory: *mut c_void,
+        remote: *mut c_void,
+        size: usize,
+        flags: u32,
+        error: ErrorPlace,
+    ) {
+        // SAFETY: By the contract of this function.
+        unsafe {
+            call(error, (), || {
+                flags::check(flags, flags::ERROR_CHECK)?;
+                copies::write(sequence, memory, remote, size, flags)
+            })
+        }
+    }
+
+    /// See its manual.
+    ///
+    /// # Safety
+    ///
+    /// None.
+    fn SetSciMemCopyFunction(
+        _choice: c_int,
+    ) {
+        // There is one that is good for all sizes.
+    }
+}

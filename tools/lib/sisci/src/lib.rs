@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! SISCI, the API of Dolphin's PCIe networks, over `/dev/scif`.
+//!
+//! `Documentation/sisci.rst` says what stands behind each notion. From top to bottom, and imports point
+//! down:
+//!
+//! - `exports`: the functions, as C sees them; `release`: all that a program leaves behind;
+//! - what programs have handles of: `queries`, `sequences`, `copies`, `maps`, `dma`, `remote_segment`,
+//!   `local_segment`, `local_interrupts`, `remote_interrupts`, `device`;
+//! - what those are made of: `import`, `importers`, `remote_map`, `broadcast_map`, `receiver`, `memory`;
+//! - how processes find and hear each other: `listener`, `channel`, `protocol`, `attendant`, `life`, `nodes`;
+//! - tools: `handles`, `events`, `callback`, `threads`, `deadline`, `lock`, `flags`, `error`;
+//! - the kernel: `endpoint`, `descriptors`, `mapping`, `uapi`.
+//!
+//! `local_segment` and `importers`, and `import` and `local_segment`, know each other: each is one half of one
+//! thing.
+
+mod attendant;
+mod broadcast_map;
+mod callback;
+mod channel;
+mod copies;
+mod deadline;
+mod descriptors;
+mod device;
+mod dma;
+mod endpoint;
+mod error;
+mod events;
+pub mod exports;
+mod flags;
+mod handles;
+#[cfg(test)]
+mod headers;
+mod import;
+mod importers;
+mod library;
+mod life;
+mod listener;
+mod local_interrupts;
+mod local_segment;
+mod lock;
+mod mapping;
+mod maps;
+mod memory;
+mod names;
+mod nodes;
+mod protocol;
+mod queries;
+mod reason;
+mod receiver;
+mod release;
+mod remote_interrupts;
+mod remote_map;
+mod remote_segment;
+mod sequences;
+mod threads;
+mod uapi;

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! The library as a whole: whether it is in use, and the thread that belongs to it.
+//!
+//! A process that was forked has none of the threads, so the library is not initialised in it; the
+//! descriptors of its resources are closed there, or the names would stay taken.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::Once;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::io::Errno;
+
+use crate::attendant::Attendant;
+use crate::descriptors;
+use crate::endpoint::Endpoint;
+use crate::error::Error;
+use crate::error::Result;
+use crate::lock::lock;
+
+struct State {
+    /// How often it was initialised.
+    count: usize,
+    attendant: Option<Arc<Attendant>>,
+}
+
+static STATE: Mutex<State> = Mutex::new(State {
+    count: 0,
+    attendant: None,
+});
+
+/// For calls that need not know more.
+static RUNNING: AtomicBool = AtomicBool::new(false);
+
+static FORK: Once = Once::new();
+
+extern "C" fn before_fork() {
+    descriptors::before_fork();
+}
+
+extern "C" fn after_fork_in_parent() {
+    descriptors::after_fork_in_parent();
+}
+
+extern "C" fn after_fork_in_child() {
+    RUNNING.store(false, Relaxed);
+    descriptors::after_fork_in_child();
+}
+
+/// `SCIInitialize()`
+pub fn initialize() -> Result<()> {
+    // SAFETY: The functions do nothing that is not allowed around a fork.
+    FORK.call_once(|| unsafe {
+        let (parent, child) = (after_fork_in_parent, after_fork_in_child);
+        libc::pthread_atfork(Some(before_fork), Some(parent), Some(child));
+    });
+    let mut state = lock(&STATE);
+    if state.count == 0 {
+        Endpoint::open().map_err(|error| match error {
+            Errno::NOENT | Errno::NXIO | Errno::NODEV => Error::INCONSISTENT_VERSIONS,
+            error => error.into(),
+        })?;
+        state.attendant = Some(Attendant::start()?);
+        RUNNING.store(true, Relaxed);
+    }
+    state.count += 1;
+    Ok(())
+}
+
+/// `SCITerminate()`; `release` releases all resources, when it is the last.
+pub fn terminate(release: impl FnOnce()) {
+    let attendant = {
+        let mut state = lock(&STATE);
+        state.count = state.count.saturating_sub(1);
+        if state.count > 0 {
+            return;
+        }
+        RUNNING.store(false, Relaxed);
+        state.attendant.take()
+    };
+    let Some(attendant) = attendant else { return };
+    release();
+    attendant.stop();
+}
+
+/// NOT_INITIALIZED before `SCIInitialize()`.
+pub fn check_running() -> Result<()> {
+    match RUNNING.load(Relaxed) {
+        true => Ok(()),
+        false => Err(Error::NOT_INITIALIZED),
+    }
+}
+
+/// Who looks after what comes unasked.
+pub fn attendant() -> Result<Arc<Attendant>> {
+    let state = lock(&STATE);
+    state.attendant.clone().ok_or(Error::NOT_INITIALIZED)
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! Maps of segments into the program's address space.
+//!
+//! A map holds its segment, and is held by nothing: its sequences become stale with it.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+use std::sync::Mutex;
+
+use crate::broadcast_map::BroadcastMap;
+use crate::error::Error;
+use crate::error::Result;
+use crate::flags;
+use crate::handles::Handle;
+use crate::handles::Table;
+use crate::import::Import;
+use crate::local_segment;
+use crate::local_segment::LocalUse;
+use crate::lock::lock;
+use crate::mapping::Mapping;
+use crate::mapping::Place;
+use crate::memory::PAGE;
+use crate::nodes;
+use crate::remote_map::RemoteMap;
+use crate::remote_segment;
+use crate::remote_segment::RemoteUse;
+use crate::sequences;
+
+/// All of them.
+pub static MAPS: Table<Map> = Table::new(4);
+
+/// See the head of this file.
+pub struct Map {
+    address: usize,
+    size: usize,
+    offset: usize,
+    kind: Kind,
+    sequences: Mutex<Vec<Handle>>,
+}
+
+// SAFETY: Handles are numbers.
+unsafe impl Send for Map {}
+// SAFETY: As above.
+unsafe impl Sync for Map {}
+
+/// What is mapped.
+pub enum Kind {
+    /// Memory of a local segment; none if it is the program's own.
+    Local(
+        #[allow(dead_code)] Option<Mapping>,
+        #[allow(dead_code)] LocalUse,
+    ),
+    /// Memory of another process.
+    Remote(Arc<RemoteMap>, Arc<Import>, #[allow(dead_code)] RemoteUse),
+    /// Memory of many.
+    Broadcast(Arc<BroadcastMap>, #[allow(dead_code)] RemoteUse),
+}
+
+/// Which part of a segment is to be mapped, and how.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    /// From where on.
+    pub offset: usize,
+    /// Bytes.
+    pub size: usize,
+    /// Where to, if that is fixed.
+    pub address: *mut c_void,
+    /// Of `SCIMapLocalSegment()`.
+    pub flags: u32,
+}
+
+impl Wanted {
+    fn check(&self, segment: u64) -> Result<()> {
+        if self.flags & flags::IO_MAP_IOSPACE != 0 {
+            return Err(Error::NOT_SUPPORTED);
+        }
+        if self.size == 0 {
+            return Err(Error::ILLEGAL_PARAMETER);
+        }
+        if self.offset % PAGE != 0 {
+            return Err(Error::OFFSET_ALIGNMENT);
+        }
+        match self.offset.checked_add(self.size) {
+            Some(end) if end as u64 <= segment => Ok(()),
+            _ => Err(Error::OUT_OF_RANGE),
+        }
+    }
+
+    fn place(&self) -> Result<Place> {
+        if self.flags & flags::FIXED_MAP_ADDR == 0 {
+            return Ok(Place::Any);
+        }
+        match self.address as usize {
+            0 => Err(Error::ILLEGAL_ADDRESS),
+            address if address % PAGE != 0 => Err(Error::ILLEGAL_ADDRESS),
+            _ => Ok(Place::Exactly(self.address)),
+        }
+    }
+
+    fn writable(&self) -> bool {
+        self.flags & flags::READONLY_MAP == 0
+    }
+
+    fn publish(&self, address: *mut c_void, kind: Kind) -> Result<(Handle, *mut c_void)> {
+        let map = Arc::new(Map {
+            address: address as usize,
+            size: self.size,
+            offset: self.offset,
+            kind,
+            sequences: Mutex::new(Vec::new()),
+        });
+        Ok((MAPS.insert(map)?, address))
+    }
+}
+
+/// `SCIMapLocalSegment()`
+pub fn map_local(segment: Handle, wanted: Wanted) -> Result<(Handle, *mut c_void)> {
+    let segment = local_segment::get(segment)?;
+    let memory = segment.memory()?;
+    wanted.check(segment.size() as u64)?;
+    let held = segment.hold()?;
+    let (offset, size) = (wanted.offset, wanted.size);
+    let (address, mapping) = memory.map(offset, size, wanted.writable(), wanted.place()?)?;
+    wanted.publish(address, Kind::Local(mapping, held))
+}
+
+/// `SCIMapRemoteSegment()`
+pub fn map_remote(segment: Handle, wanted: Wanted) -> Result<(Handle, *mut c_void)> {
+    let segment = remote_segment::get(segment)?;
+    let imports = segment.imports()?;
+    wanted.check(segment.size())?;
+    let held = segment.hold()?;
+    let (offset, size) = (wanted.offset as u64, wanted.size);
+    if segment.is_broadcast() {
+        let map = BroadcastMap::new(imports, offset, size, wanted.place()?)?;
+        return wanted.publish(map.address(), Kind::Broadcast(map, held));
+    }
+    let import = segment.import()?;
+    let map = import.map(offset, size, wanted.writable(), wanted.place()?)?;
+    wanted.publish(map.address(), Kind::Remote(map, import.clone(), held))
+}
+
+impl Map {
+    /// Where it begins.
+    pub fn address(&self) -> *mut c_void {
+        self.address as *mut c_void
+    }
+
+    /// Where in the segment it begins.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// What is mapped.
+    pub fn kind(&self) -> &Kind {
+        &self.kind
+    }
+
+    /// The address of these bytes of it.
+    pub fn range(&self, offset: usize, size: usize) -> Result<*mut c_void> {
+        match offset.checked_add(size) {
+            Some(end) if end <= self.size => Ok((self.address + offset) as *mut c_void),
+            _ => Err(Error::OUT_OF_RANGE),
+        }
+    }
+
+    /// The node whose memory it is, for sequences.
+    pub fn node(&self) -> Result<u16> {
+        match &self.kind {
+            Kind::Remote(_, import, _) => Ok(import.node()),
+            Kind::Local(..) | Kind::Broadcast(..) => nodes::own(),
+        }
+    }
+
+    /// A sequence was made for it.
+    pub fn has_sequence(&self, sequence: Handle) {
+        lock(&self.sequences).push(sequence);
+    }
+
+    /// Ends it.
+    pub fn release(&self) {
+        let sequences = core::mem::take(&mut *lock(&self.sequences));
+        for sequence in sequences {
+            // It may have been removed.
+            let _ = sequences::remove(sequence);
+        }
+        match &self.kind {
+            // That goes with it.
+            Kind::Local(..) => (),
+            Kind::Remote(map, ..) => map.unmap(),
+            Kind::Broadcast(map, _) => map.stop(),
+        }
+    }
+}
+
+/// `SCIUnmapSegment()`
+pub fn unmap(handle: Handle) -> Result<()> {
+    MAPS.remove(handle)?.release();
+    Ok(())
+}

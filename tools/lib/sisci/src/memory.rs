@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! The memory of a local segment.
+
+use std::ffi::c_void;
+use std::os::fd::AsFd;
+use std::os::fd::AsRawFd;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::Mode;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use crate::endpoint::PinnedMemory;
+use crate::error::Error;
+use crate::error::Result;
+use crate::mapping::Mapping;
+use crate::mapping::Place;
+use crate::mapping::shared_memory;
+
+/// Bytes of a page: what is pinned, registered and mapped comes in these.
+pub const PAGE: usize = 4096;
+
+/// Bytes of a huge page. Memory that comes in these has few extents, which an engine copies at once.
+const HUGE: usize = 2 << 20;
+
+/// From so many bytes on a segment gets huge pages, if there are any: at most half is wasted.
+const WORTH_HUGE: usize = HUGE / 2;
+
+/// Sizes are multiples of this, for programs.
+const GRAIN: usize = 8;
+
+/// A size as programs are told it.
+pub fn rounded(size: usize) -> Result<usize> {
+    size.checked_next_multiple_of(GRAIN).ok_or(Error::NOSPC)
+}
+
+/// Whole pages.
+pub fn in_pages(size: usize) -> Result<usize> {
+    size.checked_next_multiple_of(PAGE).ok_or(Error::NOSPC)
+}
+
+/// See the head of this file.
+pub enum Memory {
+    /// Memory of its own, that other processes may share; mapped here to be pinned.
+    Shared { file: OwnedFd, all: Mapping },
+    /// Memory of the program.
+    Program { address: usize, len: usize },
+    /// Memory of a device, by its address.
+    Device { address: u64, len: usize },
+}
+
+impl Memory {
+    /// New memory, all zero.
+    pub fn new(size: usize) -> Result<Self> {
+        let len = in_pages(size)?;
+        if len < WORTH_HUGE {
+            let file = shared_memory(len as u64).map_err(no_space)?;
+            return Self::of_file(file, len);
+        }
+        let whole = len.checked_next_multiple_of(HUGE).ok_or(Error::NOSPC)?;
+        let file = shared_memory(whole as u64).map_err(no_space)?;
+        // The kernel makes huge pages of what is mapped where a huge page could be.
+        let room = Mapping::reserved(whole.checked_add(HUGE).ok_or(Error::NOSPC)?)?;
+        let begin = (room.address() as usize).next_multiple_of(HUGE) as *mut c_void;
+        let mapped = Mapping::new(file.as_fd(), 0, whole, true, Place::Over(begin));
+        let mapped = mapped.map_err(no_space)?;
+        mapped.make_huge();
+        // Pages stay what they are, wherever they are mapped.
+        mapped.forget();
+        drop(room);
+        Self::of_file(file, len)
+    }
+
+    fn of_file(file: OwnedFd, len: usize) -> Result<Self> {
+        let all = Mapping::new(file.as_fd(), 0, len, true, Place::Any).map_err(no_space)?;
+        Ok(Self::Shared { file, all })
+    }
+
+    /// That of another process of this node.
+    pub fn of_process(process: u32, descriptor: u32, size: usize) -> Result<Self> {
+        let path = format!("/proc/{process}/fd/{descriptor}");
+        let flags = OFlags::RDWR | OFlags::CLOEXEC;
+        let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|_| Error::ACCESS)?;
+        let len = in_pages(size)?;
+        let there = rustix::fs::fstat(&file)?.st_size;
+        if u64::try_from(there).unwrap_or(0) < len as u64 {
+            return Err(Error::ACCESS);
+        }
+        Self::of_file(file, len)
+    }
+
+    /// The program's.
+    pub fn of_program(address: *mut c_void, size: usize) -> Result<Self> {
+        let address = address as usize;
+        if address == 0 || address % PAGE != 0 {
+            return Err(Error::ILLEGAL_ADDRESS);
+        }
+        if size == 0 || size % PAGE != 0 {
+            return Err(Error::SIZE_ALIGNMENT);
+        }
+        Ok(Self::Program { address, len: size })
+    }
+
+    /// A device's.
+    pub fn of_device(address: u64, size: usize) -> Result<Self> {
+        if address == 0 || address % PAGE as u64 != 0 {
+            return Err(Error::ILLEGAL_ADDRESS);
+        }
+        if size == 0 || size % PAGE != 0 {
+            return Err(Error::SIZE_ALIGNMENT);
+        }
+        Ok(Self::Device { address, len: size })
+    }
+
+    /// Bytes, in whole pages.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Shared { all, .. } => all.len(),
+            Self::Program { len, .. } | Self::Device { len, .. } => *len,
+        }
+    }
+
+    /// Pins it.
+    pub fn pin(&self) -> Result<PinnedMemory> {
+        let len = self.len() as u64;
+        let pinned = match self {
+            Self::Shared { all, .. } => PinnedMemory::new(all.address() as u64, len, false),
+            Self::Program { address, .. } => PinnedMemory::new(*address as u64, len, false),
+            Self::Device { address, .. } => PinnedMemory::new(*address, len, true),
+        };
+        pinned.map_err(|error| match error {
+            Errno::FAULT | Errno::INVAL => Error::ILLEGAL_ADDRESS,
+            error => error.into(),
+        })
+    }
+
+    /// Maps a part of it. The second is what is to be unmapped.
+    pub fn map(
+        &self,
+        offset: usize,
+        size: usize,
+        writable: bool,
+        place: Place,
+    ) -> Result<(*mut c_void, Option<Mapping>)> {
+        match self {
+            Self::Shared { file, .. } => {
+                let mapping = Mapping::new(file.as_fd(), offset as u64, size, writable, place);
+                let mapping = mapping.map_err(map_error)?;
+                Ok((mapping.address(), Some(mapping)))
+            }
+            Self::Program { address, .. } => match place {
+                Place::Any => Ok((address.wrapping_add(offset) as *mut c_void, None)),
+                _ => Err(Error::ILLEGAL_ADDRESS),
+            },
+            Self::Device { .. } => Err(Error::NOT_SUPPORTED),
+        }
+    }
+
+    /// Where this process has all of it, if it does.
+    pub fn address(&self) -> Option<u64> {
+        match self {
+            Self::Shared { all, .. } => Some(all.address() as u64),
+            Self::Program { address, .. } => Some(*address as u64),
+            Self::Device { .. } => None,
+        }
+    }
+
+    /// Where another process of this node finds it.
+    pub fn descriptor(&self) -> Option<u32> {
+        match self {
+            Self::Shared { file, .. } => u32::try_from(file.as_raw_fd()).ok(),
+            _ => None,
+        }
+    }
+}
+
+fn no_space(error: Errno) -> Error {
+    match error {
+        Errno::INVAL | Errno::FBIG | Errno::OVERFLOW => Error::NOSPC,
+        error => error.into(),
+    }
+}
+
+/// What it means that something could not be mapped.
+pub fn map_error(error: Errno) -> Error {
+    match error {
+        Errno::EXIST | Errno::INVAL => Error::ILLEGAL_ADDRESS,
+        Errno::OPNOTSUPP => Error::NOT_SUPPORTED,
+        error => error.into(),
+    }
+}

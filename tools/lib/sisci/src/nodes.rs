@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! Nodes, by the ids of SISCI, and how the way to each stands.
+//!
+//! The kernel keeps a page for each node, and changes it; it is mapped at the first question and
+//! stays mapped, so that sequences are checked by loads alone.
+
+use std::sync::Mutex;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::Release;
+
+use std::os::fd::AsFd;
+use std::os::fd::FromRawFd;
+use std::os::fd::OwnedFd;
+
+use crate::endpoint;
+use crate::endpoint::Endpoint;
+use crate::error::Error;
+use crate::error::Result;
+use crate::lock::lock;
+use crate::mapping::Mapping;
+use crate::mapping::Place;
+use crate::uapi;
+
+/// In the place of a node: all that have a group.
+pub const BROADCAST: u32 = 252;
+
+/// How many nodes there can be; those of SISCI's ids.
+pub const MOST: u16 = 62;
+
+/// The id of SISCI for a node of SCIF.
+pub fn sisci_id(node: u16) -> u32 {
+    4 * (u32::from(node) + 1)
+}
+
+/// The node of SCIF that an id of SISCI means: ILLEGAL_NODEID for what can't be one.
+pub fn scif_node(id: u32) -> Result<u16> {
+    if id == 0 || id % 4 != 0 || id > 4 * u32::from(MOST) {
+        return Err(Error::ILLEGAL_NODEID);
+    }
+    u16::try_from(id / 4 - 1).map_err(|_| Error::ILLEGAL_NODEID)
+}
+
+/// There is adapter 0.
+pub fn check_adapter(number: u32) -> Result<()> {
+    match number {
+        0 => Ok(()),
+        1..=15 => Err(Error::NO_SUCH_ADAPTERNO),
+        _ => Err(Error::ILLEGAL_ADAPTERNO),
+    }
+}
+
+/// `struct scif_status_page`
+#[repr(C)]
+pub struct Status {
+    version: u32,
+    node: u32,
+    epoch: AtomicU64,
+    errors: AtomicU64,
+    boot_id: [AtomicU64; 2],
+}
+
+impl Status {
+    /// Odd if the node is within reach; grows with each change.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Acquire)
+    }
+
+    /// How many accesses to it have failed.
+    pub fn errors(&self) -> u64 {
+        self.errors.load(Acquire)
+    }
+
+    /// The epoch and which life of the node's it is, if it is within reach.
+    pub fn life(&self) -> Option<(u64, [u64; 2])> {
+        loop {
+            let epoch = self.epoch();
+            if epoch % 2 == 0 {
+                return None;
+            }
+            let id = [self.boot_id[0].load(Acquire), self.boot_id[1].load(Acquire)];
+            if self.epoch() == epoch {
+                return Some((epoch, id));
+            }
+        }
+    }
+}
+
+static PAGES: [AtomicPtr<Status>; MOST as usize] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; MOST as usize];
+static MAKING: Mutex<()> = Mutex::new(());
+
+/// How the way to a node stands.
+pub fn status(node: u16) -> Result<&'static Status> {
+    let place = PAGES.get(usize::from(node)).ok_or(Error::ILLEGAL_NODEID)?;
+    // SAFETY: It is null, or a page that is never unmapped.
+    if let Some(status) = unsafe { place.load(Acquire).as_ref() } {
+        return Ok(status);
+    }
+    let _making = lock(&MAKING);
+    if place.load(Acquire).is_null() {
+        let mapping = page_of(node)?;
+        place.store(mapping.address().cast(), Release);
+        mapping.forget();
+    }
+    // SAFETY: As above, and not null.
+    unsafe { place.load(Acquire).as_ref() }.ok_or(Error::SYSTEM)
+}
+
+fn page_of(node: u16) -> endpoint::Result<Mapping> {
+    use std::os::fd::AsRawFd as _;
+
+    let endpoint = Endpoint::open()?;
+    let mut argument = uapi::NodeStatus {
+        size: size_of::<uapi::NodeStatus>() as u32,
+        node,
+        fd: -1,
+        ..Default::default()
+    };
+    let fd = endpoint.as_fd().as_raw_fd();
+    endpoint::call(fd, uapi::NODE_STATUS, &mut argument)?;
+    // SAFETY: The kernel has just made it for us.
+    let page = unsafe { OwnedFd::from_raw_fd(argument.fd) };
+    Mapping::new(page.as_fd(), 0, size_of::<Status>(), false, Place::Any)
+}
+
+/// Whether a node is within reach, and if not, what is wrong.
+pub fn check_reachable(node: u16) -> Result<()> {
+    let epoch = status(node)?.epoch();
+    if epoch % 2 == 1 {
+        return Ok(());
+    }
+    if epoch > 0 {
+        return Err(Error::NODE_NOT_RESPONDING);
+    }
+    match endpoint::online_nodes()?.0.len() {
+        0 | 1 => Err(Error::NO_LINK_ACCESS),
+        _ => Err(Error::NO_SUCH_NODEID),
+    }
+}
+
+/// The own node.
+pub fn own() -> Result<u16> {
+    Ok(endpoint::online_nodes()?.1)
+}
+
+/// How many other nodes are within reach.
+pub fn links() -> Result<usize> {
+    let (online, own) = endpoint::online_nodes()?;
+    Ok(online.iter().filter(|node| **node != own).count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_multiples_of_four() {
+        for node in [0, 1, 61] {
+            assert_eq!(scif_node(sisci_id(node)), Ok(node));
+        }
+        assert_eq!(scif_node(0), Err(Error::ILLEGAL_NODEID));
+        assert_eq!(scif_node(BROADCAST), Err(Error::ILLEGAL_NODEID));
+        assert_eq!(scif_node(5), Err(Error::ILLEGAL_NODEID));
+        assert_eq!(check_adapter(0), Ok(()));
+        assert_eq!(check_adapter(1), Err(Error::NO_SUCH_ADAPTERNO));
+        assert_eq!(check_adapter(16), Err(Error::ILLEGAL_ADAPTERNO));
+    }
+}

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! What two ends of this library say to each other on a connection of SCIF.
+//!
+//! A frame is a head of 16 bytes, little endian, and what belongs to it:
+//!
+//! ```text
+//!  0  magic    u32   "SISC"
+//!  4  kind     u16
+//!  6  version  u16   1
+//!  8  length   u32   bytes that follow, 4096 at most
+//! 12  argument u32   by kind
+//! ```
+//!
+//! Who connects says `Hello` first and gets `Welcome` or `Refuse`. `Trigger` then carries
+//! interrupts, `Notice` tells the importer of a segment what its exporter has done, and `Bye` that the
+//! end that follows is meant. Each is sent whole or not at all. Whatever comes is checked: an end that
+//! says something impossible is hung up on.
+
+/// Bytes of a head.
+pub const HEAD: usize = 16;
+
+/// The longest that follows one.
+pub const MOST: usize = 4096;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"SISC");
+const VERSION: u16 = 1;
+
+/// A frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// What the connector wants.
+    Hello(Hello),
+    /// It has it.
+    Welcome(Welcome),
+    /// It has not, by an error of SISCI.
+    Refuse(u32),
+    /// An interrupt, with its data.
+    Trigger(Vec<u8>),
+    /// The exporter of a segment tells those who are connected.
+    Notice(Notice),
+    /// The sender releases its end.
+    Bye,
+}
+
+/// What a connector wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The number of the segment or interrupt: names are given to others when they are free.
+    pub number: u32,
+    /// What a `Welcome` has said before the link went; 0 for a new connection.
+    pub token: u64,
+    /// Wants to share the memory of the segment, being on the same node.
+    pub attach: bool,
+}
+
+impl Hello {
+    /// For a new connection.
+    pub fn new(number: u32) -> Self {
+        Self {
+            number,
+            token: 0,
+            attach: false,
+        }
+    }
+}
+
+/// What the connector gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Welcome {
+    /// Bytes of the segment.
+    pub size: u64,
+    /// For a `Hello` after the link was away.
+    pub token: u64,
+    /// Where a process of the same node finds the memory: a process and a descriptor of it.
+    pub process: u32,
+    /// See `process`.
+    pub descriptor: u32,
+    /// Each trigger of the interrupt counts.
+    pub counting: bool,
+    /// There may be others of that number.
+    pub shared: bool,
+}
+
+/// What an exporter has done with its segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// It is not available any more; connections stay.
+    Unavailable,
+    /// It is taken away.
+    Removed,
+}
+
+/// What came is no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+const HELLO: u16 = 1;
+const WELCOME: u16 = 2;
+const REFUSE: u16 = 3;
+const TRIGGER: u16 = 4;
+const NOTICE: u16 = 5;
+const BYE: u16 = 6;
+
+const ATTACH: u32 = 1;
+const COUNTING: u32 = 1;
+const SHARED: u32 = 2;
+
+impl Frame {
+    /// As it is sent.
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Hello(hello) => {
+                let flags = if hello.attach { ATTACH } else { 0 };
+                let mut body = hello.token.to_le_bytes().to_vec();
+                body.extend(hello.number.to_le_bytes());
+                encoded(HELLO, flags, &body)
+            }
+            Self::Welcome(welcome) => {
+                let counting = if welcome.counting { COUNTING } else { 0 };
+                let shared = if welcome.shared { SHARED } else { 0 };
+                let flags = counting | shared;
+                let mut body = welcome.size.to_le_bytes().to_vec();
+                body.extend(welcome.token.to_le_bytes());
+                body.extend(welcome.process.to_le_bytes());
+                body.extend(welcome.descriptor.to_le_bytes());
+                encoded(WELCOME, flags, &body)
+            }
+            Self::Refuse(error) => encoded(REFUSE, *error, &[]),
+            Self::Trigger(data) => encoded(TRIGGER, 0, data),
+            Self::Notice(Notice::Unavailable) => encoded(NOTICE, 1, &[]),
+            Self::Notice(Notice::Removed) => encoded(NOTICE, 2, &[]),
+            Self::Bye => encoded(BYE, 0, &[]),
+        }
+    }
+
+    fn decode(kind: u16, argument: u32, body: &[u8]) -> Result<Self, Malformed> {
+        let mut body = Body(body);
+        let frame = match kind {
+            HELLO => Self::Hello(Hello {
+                token: body.u64()?,
+                number: body.u32()?,
+                attach: argument & ATTACH != 0,
+            }),
+            WELCOME => Self::Welcome(Welcome {
+                size: body.u64()?,
+                token: body.u64()?,
+                process: body.u32()?,
+                descriptor: body.u32()?,
+                counting: argument & COUNTING != 0,
+                shared: argument & SHARED != 0,
+            }),
+            REFUSE => Self::Refuse(argument),
+            TRIGGER => Self::Trigger(core::mem::take(&mut body.0).to_vec()),
+            NOTICE if argument == 1 => Self::Notice(Notice::Unavailable),
+            NOTICE if argument == 2 => Self::Notice(Notice::Removed),
+            BYE => Self::Bye,
+            _ => return Err(Malformed),
+        };
+        match body.0 {
+            [] => Ok(frame),
+            _ => Err(Malformed),
+        }
+    }
+}
+
+fn encoded(kind: u16, argument: u32, body: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEAD + body.len());
+    bytes.extend(MAGIC.to_le_bytes());
+    bytes.extend(kind.to_le_bytes());
+    bytes.extend(VERSION.to_le_bytes());
+    bytes.extend((body.len() as u32).to_le_bytes());
+    bytes.extend(argument.to_le_bytes());
+    bytes.extend(body);
+    bytes
+}
+
+struct Body<'a>(&'a [u8]);
+
+impl Body<'_> {
+    fn u16(&mut self) -> Result<u16, Malformed> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32, Malformed> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64, Malformed> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn take<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (head, rest) = self.0.split_first_chunk().ok_or(Malformed)?;
+        self.0 = rest;
+        Ok(*head)
+    }
+}
+
+/// What was received and is no whole frame yet.
+#[derive(Default)]
+pub struct Reader {
+    bytes: Vec<u8>,
+    /// How many of them belong to frames that were given out.
+    done: usize,
+}
+
+impl Reader {
+    /// More has come.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..self.done);
+        self.done = 0;
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next frame, if it is whole.
+    pub fn next(&mut self) -> Result<Option<Frame>, Malformed> {
+        let rest = self.bytes.get(self.done..).unwrap_or_default();
+        let Some((head, body)) = rest.split_first_chunk::<HEAD>() else {
+            return Ok(None);
+        };
+        let mut head = Body(head);
+        let (magic, kind, version) = (head.u32()?, head.u16()?, head.u16()?);
+        let (length, argument) = (head.u32()? as usize, head.u32()?);
+        if magic != MAGIC || version != VERSION || length > MOST {
+            return Err(Malformed);
+        }
+        let Some(body) = body.get(..length) else {
+            return Ok(None);
+        };
+        let frame = Frame::decode(kind, argument, body)?;
+        self.done += HEAD + length;
+        Ok(Some(frame))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames() -> Vec<Frame> {
+        vec![
+            Frame::Hello(Hello {
+                number: 7,
+                token: u64::MAX,
+                attach: true,
+            }),
+            Frame::Welcome(Welcome {
+                size: 1 << 40,
+                token: 3,
+                process: 4,
+                descriptor: 5,
+                counting: true,
+                shared: true,
+            }),
+            Frame::Refuse(0x4000_090c),
+            Frame::Trigger(Vec::new()),
+            Frame::Trigger(vec![9; MOST]),
+            Frame::Notice(Notice::Unavailable),
+            Frame::Notice(Notice::Removed),
+            Frame::Bye,
+        ]
+    }
+
+    #[test]
+    fn what_is_sent_is_received_in_any_pieces() {
+        let bytes: Vec<u8> = frames().iter().flat_map(Frame::encode).collect();
+        for size in [1, 7, 16, 100, bytes.len()] {
+            let mut reader = Reader::default();
+            let mut received = Vec::new();
+            for piece in bytes.chunks(size) {
+                reader.push(piece);
+                while let Some(frame) = reader.next().expect("well-formed") {
+                    received.push(frame);
+                }
+            }
+            assert_eq!(received, frames());
+        }
+    }
+
+    #[test]
+    fn what_is_no_frame_is_refused() {
+        let good = Frame::Refuse(1).encode();
+        for (place, value) in [(0, 0), (4, 99), (6, 2), (8, 1), (9, 0x20)] {
+            let mut bytes = good.clone();
+            bytes[place] = value;
+            bytes.push(0);
+            let mut reader = Reader::default();
+            reader.push(&bytes);
+            assert_eq!(reader.next(), Err(Malformed), "byte {place}");
+        }
+    }
+}

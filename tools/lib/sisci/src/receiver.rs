@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! Where triggers of interrupts arrive: the connections of all who may trigger, and those that nobody
+//! has waited for yet.
+//!
+//! Triggers stay in the connections until somebody waits, who reads them without any other thread in
+//! between. Who is accepted meanwhile is in the set that is waited for at once.
+//!
+//! Locks: `channels`, then `inbox`.
+
+use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::event::EventfdFlags;
+use rustix::event::epoll;
+use rustix::event::epoll::EventData;
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+
+use crate::channel::Channel;
+use crate::deadline::Deadline;
+use crate::error::Error;
+use crate::error::Result;
+use crate::listener::Connected;
+use crate::lock::lock;
+use crate::protocol::Frame;
+use crate::protocol::Hello;
+use crate::protocol::Welcome;
+
+/// Bytes of data that wait here; as many again wait in each connection.
+const MOST_BYTES: usize = 64 << 10;
+
+/// What triggers mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counting {
+    /// Several that nobody has waited for are one.
+    Once,
+    /// Each counts.
+    Each,
+    /// Each counts, and has data.
+    Data,
+}
+
+#[derive(Default)]
+struct Inbox {
+    count: u64,
+    data: VecDeque<Vec<u8>>,
+    bytes: usize,
+}
+
+#[derive(Default)]
+struct Channels {
+    last: u64,
+    open: HashMap<u64, Arc<Channel>>,
+}
+
+/// See the head of this file.
+pub struct Receiver {
+    counting: Counting,
+    shared: bool,
+    epoll: OwnedFd,
+    /// Readable while there is something in the inbox for another who waits, or it is closed.
+    bell: OwnedFd,
+    channels: Mutex<Channels>,
+    inbox: Mutex<Inbox>,
+    closed: AtomicBool,
+}
+
+const BELL: u64 = 0;
+
+impl Receiver {
+    /// With nobody connected.
+    pub fn new(counting: Counting, shared: bool) -> Result<Arc<Self>> {
+        let this = Self {
+            counting,
+            shared,
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            bell: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            channels: Mutex::new(Channels::default()),
+            inbox: Mutex::new(Inbox::default()),
+            closed: AtomicBool::new(false),
+        };
+        epoll::add(
+            &this.epoll,
+            &this.bell,
+            EventData::new_u64(BELL),
+            EventFlags::IN,
+        )?;
+        Ok(Arc::new(this))
+    }
+
+    fn ring(&self) {
+        // If it can't count further, it is readable.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    fn silence(&self) {
+        let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
+    }
+
+    /// Nobody waits any more.
+    pub fn close(&self) {
+        self.closed.store(true, Relaxed);
+        self.ring();
+        let channels = core::mem::take(&mut *lock(&self.channels));
+        drop(channels);
+    }
+
+    /// The next trigger, with its data if it has such. OVERFLOW, with its length, if that is more than
+    /// `room`: it stays then.
+    pub fn next(&self, room: usize, deadline: Deadline) -> core::result::Result<Vec<u8>, Missed> {
+        loop {
+            if self.closed.load(Relaxed) {
+                return Err(Error::CANCELLED.into());
+            }
+            if let Some(taken) = self.take(room)? {
+                return Ok(taken);
+            }
+            if !self.gather(deadline)? {
+                return Err(Error::TIMEOUT.into());
+            }
+        }
+    }
+
+    fn take(&self, room: usize) -> core::result::Result<Option<Vec<u8>>, Missed> {
+        let mut inbox = lock(&self.inbox);
+        if self.counting == Counting::Data {
+            let Some(first) = inbox.data.front() else {
+                return Ok(None);
+            };
+            if first.len() > room {
+                return Err(Missed {
+                    error: Error::OVERFLOW,
+                    length: first.len(),
+                });
+            }
+            let data = inbox.data.pop_front().unwrap_or_default();
+            inbox.bytes -= data.len();
+            if inbox.data.is_empty() {
+                self.silence();
+            }
+            return Ok(Some(data));
+        }
+        if inbox.count == 0 {
+            return Ok(None);
+        }
+        inbox.count -= 1;
+        if inbox.count == 0 {
+            self.silence();
+        }
+        Ok(Some(Vec::new()))
+    }
+
+    /// Waits until something has come, and puts it into the inbox; whether that was in time.
+    fn gather(&self, deadline: Deadline) -> Result<bool> {
+        let mut events = [const { core::mem::MaybeUninit::uninit() }; 16];
+        let (ready, _) = match epoll::wait(&self.epoll, &mut events, deadline.left().as_ref()) {
+            Err(Errno::INTR) => return Ok(true),
+            waited => waited?,
+        };
+        if ready.is_empty() {
+            return Ok(false);
+        }
+        for event in ready.iter() {
+            let id = event.data.u64();
+            let channel = lock(&self.channels).open.get(&id).cloned();
+            if let Some(channel) = channel {
+                self.read(id, &channel);
+            }
+        }
+        Ok(true)
+    }
+
+    fn read(&self, id: u64, channel: &Channel) {
+        let mut inbox = lock(&self.inbox);
+        if inbox.bytes >= MOST_BYTES {
+            return;
+        }
+        let ended = channel.receive(|frame| {
+            let Frame::Trigger(data) = frame else { return };
+            match self.counting {
+                Counting::Once => inbox.count = 1,
+                Counting::Each => inbox.count = inbox.count.saturating_add(1),
+                Counting::Data => {
+                    inbox.bytes += data.len();
+                    inbox.data.push_back(data);
+                }
+            }
+        });
+        // For others who wait, too, if one does not take all.
+        if inbox.count > 1 || inbox.data.len() > 1 {
+            self.ring();
+        }
+        drop(inbox);
+        if ended.is_err() || channel.said_bye() {
+            let _ = epoll::delete(&self.epoll, &channel.endpoint);
+            let closed = lock(&self.channels).open.remove(&id);
+            drop(closed);
+        }
+    }
+}
+
+impl Connected for Receiver {
+    fn connected(self: Arc<Self>, channel: Channel, _: Hello) {
+        let welcome = Frame::Welcome(Welcome {
+            counting: self.counting != Counting::Once,
+            shared: self.shared,
+            ..Default::default()
+        });
+        if channel.send(&welcome).is_err() || self.closed.load(Relaxed) {
+            return;
+        }
+        let mut channels = lock(&self.channels);
+        channels.last += 1;
+        let id = channels.last;
+        let data = EventData::new_u64(id);
+        if epoll::add(&self.epoll, &channel.endpoint, data, EventFlags::IN).is_ok() {
+            channels.open.insert(id, Arc::new(channel));
+        }
+    }
+}
+
+/// Why there is no trigger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missed {
+    /// Why.
+    pub error: Error,
+    /// Of the data that there was no room for.
+    pub length: usize,
+}
+
+impl From<Error> for Missed {
+    fn from(error: Error) -> Self {
+        Self { error, length: 0 }
+    }
+}
+
+impl From<Missed> for Error {
+    fn from(missed: Missed) -> Self {
+        missed.error
+    }
+}

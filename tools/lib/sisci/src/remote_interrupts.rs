@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! Remote interrupts: what a program triggers.
+//!
+//! A link that was away is of no concern to who triggers after it is back: the connection is then made
+//! again, if the node lives on.
+//!
+//! Lock: `targets`, held while a trigger is sent, so that those of several threads keep their order.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use rustix::event::PollFlags;
+
+use crate::channel::Channel;
+use crate::deadline::Deadline;
+use crate::device;
+use crate::device::DeviceUse;
+use crate::error::Error;
+use crate::error::Result;
+use crate::handles::Handle;
+use crate::handles::Table;
+use crate::life::Life;
+use crate::life::Return;
+use crate::local_interrupts::Kind;
+use crate::lock::lock;
+use crate::nodes;
+use crate::protocol::Frame;
+use crate::protocol::Hello;
+use crate::protocol::MOST;
+
+/// Interrupts without data.
+pub static INTERRUPTS: Table<RemoteInterrupt> = Table::new(9);
+/// Interrupts with data.
+pub static DATA_INTERRUPTS: Table<RemoteInterrupt> = Table::new(10);
+
+/// How many milliseconds a ring has time to grow before a trigger with data is refused.
+const GROWING: u32 = 20;
+
+/// How long a trigger that counts waits for room.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+struct Target {
+    class: u32,
+    channel: Channel,
+    counting: bool,
+    life: Life,
+}
+
+/// See the head of this file.
+pub struct RemoteInterrupt {
+    _device: DeviceUse,
+    kind: Kind,
+    node: u16,
+    number: u32,
+    targets: Mutex<Vec<Target>>,
+}
+
+fn table(kind: Kind) -> &'static Table<RemoteInterrupt> {
+    match kind {
+        Kind::Plain => &INTERRUPTS,
+        Kind::Data => &DATA_INTERRUPTS,
+    }
+}
+
+impl Target {
+    fn connect(node: u16, class: u32, number: u32, deadline: Deadline) -> Result<(Self, bool)> {
+        let life = Life::within_reach(node)?;
+        let (channel, welcome) = Channel::connect(node, class, Hello::new(number), deadline)?;
+        let target = Self {
+            class,
+            channel,
+            counting: welcome.counting,
+            life,
+        };
+        Ok((target, welcome.shared))
+    }
+
+    fn trigger(&self, data: &[u8], kind: Kind) -> Result<()> {
+        let deadline = Deadline::in_time(PATIENCE);
+        let frame = Frame::Trigger(data.to_vec());
+        let mut growing = GROWING;
+        loop {
+            match self.channel.send(&frame) {
+                Err(Error::EWOULD_BLOCK) => (),
+                result => return result,
+            }
+            if kind == Kind::Data {
+                if growing == 0 {
+                    return Err(Error::EWOULD_BLOCK);
+                }
+                // A ring that is full grows, up to what there has to be room for.
+                growing -= 1;
+                std::thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+            // There are many that nobody has waited for: this one is among them.
+            if !self.counting {
+                return Ok(());
+            }
+            if !self.channel.endpoint.wait(PollFlags::OUT, deadline)? {
+                return Err(Error::EWOULD_BLOCK);
+            }
+        }
+    }
+}
+
+impl RemoteInterrupt {
+    /// `SCIConnectInterrupt()`, `SCIConnectDataInterrupt()`
+    pub fn connect(
+        device: Handle,
+        kind: Kind,
+        node_id: u32,
+        number: u32,
+        timeout: u32,
+    ) -> Result<Handle> {
+        let node = nodes::scif_node(node_id)?;
+        let held = device::using(device)?;
+        let deadline = Deadline::of_connect(timeout);
+        let first = Target::connect(node, kind.class(), number, deadline);
+        let alone = matches!(first, Ok((_, false)));
+        let mut targets = Vec::new();
+        let error = match first {
+            Ok((target, _)) => {
+                targets.push(target);
+                None
+            }
+            Err(error) => Some(error),
+        };
+        // The first of a number that is shared may have gone.
+        if !alone && error.is_none_or(|error| error == Error::NO_SUCH_INTNO) {
+            let others = kind.sharers();
+            let others = others.map(|class| Target::connect(node, class, number, deadline));
+            targets.extend(others.flatten().map(|(target, _)| target));
+        }
+        if targets.is_empty() {
+            return Err(error.unwrap_or(Error::NO_SUCH_INTNO));
+        }
+        let interrupt = Self {
+            _device: held,
+            kind,
+            node,
+            number,
+            targets: Mutex::new(targets),
+        };
+        table(kind).insert(std::sync::Arc::new(interrupt))
+    }
+
+    /// `SCITriggerInterrupt()`, `SCITriggerDataInterrupt()`
+    pub fn trigger(&self, data: &[u8]) -> Result<()> {
+        if data.len() > MOST {
+            return Err(Error::OUT_OF_RANGE);
+        }
+        let mut targets = lock(&self.targets);
+        let mut reached = Err(Error::NOT_CONNECTED);
+        let mut gone = Vec::new();
+        for (index, target) in targets.iter_mut().enumerate() {
+            let mut result = target.trigger(data, self.kind);
+            if result == Err(Error::NOT_CONNECTED) {
+                result = self.trigger_again(target, data);
+                if result == Err(Error::NOT_CONNECTED) {
+                    gone.push(index);
+                    continue;
+                }
+            }
+            reached = result;
+        }
+        for index in gone.into_iter().rev() {
+            targets.swap_remove(index);
+        }
+        reached
+    }
+
+    /// The connection has ended: if that was the link, and the node is back, connects once more.
+    fn trigger_again(&self, target: &mut Target, data: &[u8]) -> Result<()> {
+        if target.life.goes_on() {
+            return Err(Error::NOT_CONNECTED);
+        }
+        match target.life.returned() {
+            Return::Away => Err(Error::NODE_NOT_RESPONDING),
+            Return::Other => Err(Error::NOT_CONNECTED),
+            Return::Same(_) => {
+                let deadline = Deadline::of_connect(0);
+                let again = Target::connect(self.node, target.class, self.number, deadline);
+                *target = again.map_err(|_| Error::NODE_NOT_RESPONDING)?.0;
+                target.trigger(data, self.kind)
+            }
+        }
+    }
+
+    /// `SCIDisconnectInterrupt()`, `SCIDisconnectDataInterrupt()`
+    pub fn disconnect(handle: Handle, kind: Kind) -> Result<()> {
+        table(kind).remove(handle)?.release();
+        Ok(())
+    }
+
+    /// Lets go of all.
+    pub fn release(&self) {
+        let targets = core::mem::take(&mut *lock(&self.targets));
+        for target in targets {
+            target.channel.say_bye();
+        }
+    }
+}
