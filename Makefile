@@ -48,6 +48,9 @@ help:
 	@echo '  make lib                   libscif'
 	@echo '  make lib_install           DESTDIR=, PREFIX= (/usr/local), LIBDIR=, ...; make lib_uninstall'
 	@echo
+	@echo 'The library libsisci for a machine of yours, with its cargo:'
+	@echo '  make sisci_install         DESTDIR=, DISPREFIX= (/opt/DIS); make sisci_uninstall'
+	@echo
 	@echo 'The tool scif for a machine of yours, with its cargo:'
 	@echo '  make tools_install         scif; man pages and completions (bash, zsh, fish) of scif and lab'
 	@echo '                             DESTDIR=, PREFIX= (/usr/local), BINDIR=, ...; make tools_uninstall'
@@ -131,6 +134,10 @@ lib:
 lib_install lib_uninstall:
 	@$(MAKE) -C tools/lib/scif OUTPUT="$(CURDIR)/build/lib-here" $(@:lib_%=%)
 
+# Not where "make tools" builds, as above; and not with -C, as below.
+sisci_install sisci_uninstall:
+	@$(MAKE) --no-print-directory -f tools/lib/sisci/Makefile OUTPUT="$(CURDIR)/build/tools-here" $(@:sisci_%=%)
+
 # Not with -C: a relative DESTDIR is one of the folder where make was called.
 tools_output ?= $(CURDIR)/build/tools-here
 tools_install tools_uninstall:
@@ -153,6 +160,7 @@ else
 	@$(MAKE) -s -C tests/programs clean
 	@$(MAKE) -s -C tools/lib/scif clean
 	@$(MAKE) -s -C samples/scif clean
+	@$(MAKE) -s -C samples/sisci clean
 	rm -rf build target
 endif
 
@@ -161,4 +169,4 @@ distclean: clean
 
 .PHONY: help demo test build conformance bench arm64 conformance-arm64 host-test check modules modules_install \
 	kernel-rust ntb-modules ntb-modules_install overlay update-pins tools deb docs lib lib_install lib_uninstall \
-	tools_install tools_uninstall shell clean distclean
+	sisci_install sisci_uninstall tools_install tools_uninstall shell clean distclean

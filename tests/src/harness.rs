@@ -59,6 +59,8 @@ pub struct Need {
     pub iommu: Iommu,
     /// Whether the kernel has to have KUnit; Debian's has not.
     pub kunit: bool,
+    /// Whether a PCI device of each node has memory.
+    pub device_memory: bool,
     /// Words for the guests' kernel command line.
     pub append: &'static [&'static str],
     /// Whether the module under test is loaded.
@@ -94,6 +96,7 @@ pub const ONE: Need = Need {
     weak_order: None,
     iommu: Iommu::None,
     kunit: false,
+    device_memory: false,
     append: &[],
     scif: Loaded::No,
 };
@@ -364,6 +367,7 @@ pub fn config(name: &str, need: &Need, kernel: Flavour) -> Config {
         windows: need.windows,
         weak_order: need.weak_order,
         iommu: need.iommu,
+        device_memory: need.device_memory,
         append: need.append.iter().map(|word| (*word).to_owned()).collect(),
         ..Config::new(name, need.nodes, need.kernel(kernel))
     }

@@ -29,6 +29,7 @@ mod scif_conformance;
 mod scif_copy;
 mod scif_counts;
 mod scif_data_path;
+mod scif_device_memory;
 mod scif_disk;
 mod scif_doctor;
 mod scif_engines;
@@ -45,7 +46,12 @@ mod scif_operators;
 mod scif_order;
 mod scif_push;
 mod scif_star;
+mod scif_status;
 mod seeds;
+mod sisci_conformance;
+mod sisci_loss;
+mod sisci_samples;
+mod sisci_tools;
 mod summary;
 mod verdict;
 
@@ -72,6 +78,7 @@ const FILES: &[&[Test]] = &[
     scif_compat::TESTS,
     scif_copy::TESTS,
     scif_data_path::TESTS,
+    scif_device_memory::TESTS,
     scif_counts::TESTS,
     scif_bench::TESTS,
     scif_lifetime::TESTS,
@@ -82,6 +89,7 @@ const FILES: &[&[Test]] = &[
     scif_operators::TESTS,
     scif_doctor::TESTS,
     scif_star::TESTS,
+    scif_status::TESTS,
     scif_conformance::TESTS,
     scif_arena::TESTS,
     scif_bounce::TESTS,
@@ -94,6 +102,10 @@ const FILES: &[&[Test]] = &[
     scif_disk::TESTS,
     scif_leaks::TESTS,
     libscif::TESTS,
+    sisci_conformance::TESTS,
+    sisci_loss::TESTS,
+    sisci_samples::TESTS,
+    sisci_tools::TESTS,
     packages::TESTS,
 ];
 

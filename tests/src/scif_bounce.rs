@@ -29,7 +29,7 @@ const fn pair(size: u64) -> Need {
 
 /// The smallest there is.
 const SMALL: Need = pair(64 << 10);
-const USUAL: Need = pair(1 << 20);
+pub const USUAL: Need = pair(1 << 20);
 
 /// With the heartbeat that users have.
 const LIVELY: Need = Need {

@@ -26,15 +26,18 @@ use crate::scif_messages_and_rma::SCIF_PAIR;
 use crate::scif_star::SCIF_STAR;
 
 /// One node that has nothing but the module.
-const BARE: Need = Need {
+pub const BARE: Need = Need {
     dma_channels: 0,
     scif: Loaded::LongHeartbeat,
     ..ONE
 };
 
-/// The program, as guests see it.
-fn program() -> Result<String> {
-    let path = paths::repository().join("build/conformance/conformance");
+/// The program of the suite.
+const PROGRAM: &str = "conformance/conformance";
+
+/// The program of a suite, as guests see it.
+fn program(name: &str) -> Result<String> {
+    let path = paths::repository().join("build").join(name);
     ensure!(
         path.exists(),
         "{} does not exist; run 'make tools'",
@@ -48,8 +51,8 @@ fn time_limit(lab: &Lab) -> String {
     lab.hang_limit(30).as_secs().to_string()
 }
 
-fn start_agent(lab: &Lab, node: usize) -> Result<Process> {
-    let argv = [&program()?, "agent", "--time-limit", &time_limit(lab)];
+fn start_agent(lab: &Lab, name: &str, node: usize) -> Result<Process> {
+    let argv = [&program(name)?, "agent", "--time-limit", &time_limit(lab)];
     let agent = lab
         .command(node, argv)?
         .timeout(lab.hang_limit(600))
@@ -66,17 +69,32 @@ pub fn run(lab: &Lab, topology: &str) -> Result<()> {
 
 /// The same with more options.
 pub fn run_with(lab: &Lab, topology: &str, options: &[&str]) -> Result<()> {
-    let output = output(lab, topology, options, lab.hang_limit(600))?;
+    run_suite(lab, PROGRAM, topology, options)
+}
+
+/// The same for the program of any suite.
+pub fn run_suite(lab: &Lab, name: &str, topology: &str, options: &[&str]) -> Result<()> {
+    let output = suite_output(lab, name, topology, options, lab.hang_limit(600))?;
     failures(&output.stdout())?;
     scif::check_tap(output)
 }
 
 /// The same, whether cases pass or not: what the suite has said; an error if it does not end in that time.
 pub fn output(lab: &Lab, topology: &str, options: &[&str], limit: Duration) -> Result<Output> {
+    suite_output(lab, PROGRAM, topology, options, limit)
+}
+
+fn suite_output(
+    lab: &Lab,
+    name: &str,
+    topology: &str,
+    options: &[&str],
+    limit: Duration,
+) -> Result<Output> {
     let agents = (1..lab.nodes())
-        .map(|node| start_agent(lab, node))
+        .map(|node| start_agent(lab, name, node))
         .collect::<Result<Vec<Process>>>()?;
-    let mut argv = vec![program()?, "run".to_owned()];
+    let mut argv = vec![program(name)?, "run".to_owned()];
     argv.extend(["--topology", topology, "--time-limit", &time_limit(lab)].map(str::to_owned));
     argv.extend(options.iter().map(|option| (*option).to_owned()));
     for node in 1..lab.nodes() {

@@ -5,16 +5,16 @@
 //! Results go to standard output, as text or with `--json` as one JSON value; progress and errors go to
 //! standard error. One file for each command below, and what they share.
 
-mod bench;
-mod columns;
-mod connect;
+pub mod bench;
+pub mod columns;
+pub mod connect;
 mod cp;
 mod doctor;
 mod metrics;
 mod nodes;
-mod output;
+pub mod output;
 mod ping;
-mod port;
+pub mod port;
 mod progress;
 mod screen;
 mod serve;

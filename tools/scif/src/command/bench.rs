@@ -10,15 +10,15 @@ mod connections;
 mod copies;
 mod figures;
 mod mapped;
-mod measure;
-mod messages;
+pub mod measure;
+pub mod messages;
 mod options;
 mod overview;
 mod peer;
 #[cfg(test)]
 mod tests;
 mod windows;
-mod work;
+pub mod work;
 
 use crate::error::Result;
 use clap::Subcommand;

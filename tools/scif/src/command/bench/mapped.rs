@@ -153,7 +153,8 @@ impl Work for Accesses {
                 }
                 Ok(())
             })
-            .map_err(Error::local("cannot reach the mapping"))
+            // Words are made only when they are needed: the step is measured.
+            .map_err(|error| Error::local("cannot reach the mapping")(error))
     }
 
     fn end(&mut self, _times: &mut Times) -> Result<()> {

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A local segment that another process of the same node attaches.
+ */
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "sisci_suite.h"
+
+/* Of a process that has not begun with the library yet, as a child of such a one. */
+struct sharer {
+	unsigned int id;
+	bool shares;
+	int ready[2];
+	int end[2];
+};
+
+static void share_until_asked(void *data)
+{
+	struct sharer *sharer = data;
+	struct local local = { .device = new_device() };
+	char byte;
+
+	good(SCICreateSegment(local.device, &local.segment, sharer->id, 8192, NULL, NULL, 0,
+			      &error));
+	good(local.memory = SCIMapLocalSegment(local.segment, &local.map, 0, 8192, NULL, 0,
+					       &error));
+	fill(local.memory, 11, 8192);
+	if (sharer->shares)
+		good(SCIShareSegment(local.segment, 0, &error));
+	expect_value(write(sharer->ready[1], "x", 1), 1);
+	expect_value(read(sharer->end[0], &byte, 1), 1);
+	if (sharer->shares)
+		same(differs(local.memory, 12, 8192), -1);
+	SCITerminate();
+}
+
+static pid_t start_sharer(struct sharer *sharer)
+{
+	char byte;
+	pid_t child;
+
+	sharer->id = new_id();
+	expect_value(pipe(sharer->ready), 0);
+	expect_value(pipe(sharer->end), 0);
+	child = in_child(share_until_asked, sharer);
+	expect_value(read(sharer->ready[0], &byte, 1), 1);
+	return child;
+}
+
+static void end_sharer(struct sharer *sharer, pid_t child)
+{
+	expect_value(write(sharer->end[1], "x", 1), 1);
+	child_passed(child);
+}
+
+static void attach_shared(void)
+{
+	struct sharer sharer = { .shares = true };
+	pid_t child = start_sharer(&sharer);
+	sci_desc_t device = new_device();
+	sci_local_segment_t segment;
+	unsigned char *memory;
+	size_t size = 0;
+	sci_map_t map;
+
+	good(SCIAttachLocalSegment(device, &segment, sharer.id, &size, NULL, NULL, 0, &error));
+	same(size, 8192);
+	same(SCIGetLocalSegmentId(segment), sharer.id);
+	same(SCIGetLocalSegmentSize(segment), 8192);
+	good(memory = SCIMapLocalSegment(segment, &map, 0, size, NULL, 0, &error));
+	same(differs(memory, 11, 8192), -1);
+	fill(memory, 12, 8192);
+	good(SCIUnmapSegment(map, 0, &error));
+	good(SCIRemoveSegment(segment, 0, &error));
+	end_sharer(&sharer, child);
+}
+
+/* Who has attached it keeps it, and the process that made it may go. */
+static void attached_stays(void)
+{
+	struct sharer sharer = { .shares = true };
+	pid_t child = start_sharer(&sharer);
+	sci_desc_t device = new_device();
+	sci_local_segment_t segment;
+	unsigned char *memory;
+	size_t size = 0;
+	sci_map_t map;
+
+	good(SCIAttachLocalSegment(device, &segment, sharer.id, &size, NULL, NULL, 0, &error));
+	good(memory = SCIMapLocalSegment(segment, &map, 0, size, NULL, 0, &error));
+	kill(child, SIGKILL);
+	same(child_signal(child), SIGKILL);
+	same(differs(memory, 11, 8192), -1);
+}
+
+static void attach_not_shared(void)
+{
+	struct sharer sharer = { .shares = false };
+	pid_t child = start_sharer(&sharer);
+	sci_desc_t device = new_device();
+	sci_local_segment_t segment;
+	size_t size;
+
+	before_call();
+	SCIAttachLocalSegment(device, &segment, sharer.id, &size, NULL, NULL, 0, &error);
+	expect(error != SCI_ERR_OK);
+	bad(SCI_ERR_NO_SUCH_SEGMENT, SCIAttachLocalSegment(device, &segment, new_id(), &size,
+							   NULL, NULL, 0, &error));
+	end_sharer(&sharer, child);
+}
+
+const struct test_case share_cases[] = {
+	ALONE(attach_shared, "share.attach"),
+	ALONE(attached_stays, "share.attach"),
+	ALONE(attach_not_shared, "share.refused"),
+	{ }
+};

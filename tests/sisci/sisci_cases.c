@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What this suite consists of.
+ */
+#include "sisci_suite.h"
+
+static const struct test_case *const all_cases[] = {
+	library_cases,
+	handle_cases,
+	symbol_cases,
+	query_cases,
+	segment_cases,
+	share_cases,
+	connect_segment_cases,
+	event_cases,
+	callback_cases,
+	map_cases,
+	data_cases,
+	sequence_cases,
+	copy_cases,
+	dma_cases,
+	dma_more_cases,
+	interrupt_cases,
+	interrupt_more_cases,
+	data_interrupt_cases,
+	broadcast_cases,
+	process_end_cases,
+	thread_cases,
+	guide_cases,
+	NULL,
+};
+
+const struct suite suite = {
+	.name = "sisci-conformance",
+	.about_rules =
+		"Every sentence on SISCI that can be tested, and what tests it.\n"
+		"Sources: the SISCI Users Guide by chapter, what programs rely on beyond it, the\n"
+		"headers, and what was decided in Documentation/sisci.rst, which wins.\n",
+	.cases = all_cases,
+	.agent_port = 2001,
+	.operation = sisci_operation,
+};

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+//! How a node stands, as programs see it (SCIF_NODE_STATUS), and what mappings show once it is
+//! lost (SCIF_MAP_POLICY), while the node goes and comes back.
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Lab;
+use lab::Process;
+use lab::wait_until;
+
+use crate::harness::Test;
+use crate::loaded::Loaded;
+use crate::scif;
+use crate::scif_node_loss::USUAL_PAIR;
+
+const PROGRAM: &str = "scif_status";
+
+/// An epoch, and the boot id that was there with it.
+#[derive(Clone, Debug, PartialEq)]
+struct Shown {
+    epoch: u64,
+    boot_id: String,
+}
+
+impl Shown {
+    fn is_online(&self) -> bool {
+        self.epoch % 2 == 1
+    }
+}
+
+/// A program on node 0 that follows how node 1 stands.
+struct Follower(Process);
+
+impl Follower {
+    fn start(lab: &Lab) -> Result<Follower> {
+        let follower = Follower(lab.spawn(0, [&scif::program(PROGRAM)?, "follow", "1"])?);
+        follower.nth(lab, 0)?;
+        Ok(follower)
+    }
+
+    /// What it has said as the one with this number, from 0; waits for it.
+    fn nth(&self, lab: &Lab, number: usize) -> Result<Shown> {
+        let line = wait_until(
+            "the status of node 1 changes",
+            lab.hang_limit(60),
+            || -> Result<Option<String>> {
+                ensure!(self.0.is_running(), "it has ended: {}", self.0.stderr());
+                let text = self.0.stdout();
+                let (whole, _) = text.rsplit_once('\n').unwrap_or_default();
+                Ok(whole.lines().nth(number).map(str::to_owned))
+            },
+        )?;
+        let (epoch, boot_id) = line.split_once(' ').with_context(|| line.clone())?;
+        Ok(Shown {
+            epoch: epoch.parse()?,
+            boot_id: boot_id.to_owned(),
+        })
+    }
+
+    /// The next two, which are a loss and a return.
+    fn loss_and_return(&self, lab: &Lab, number: usize, before: &Shown) -> Result<Shown> {
+        let lost = self.nth(lab, number)?;
+        ensure!(
+            lost.epoch == before.epoch + 1 && lost.boot_id == before.boot_id,
+            "{before:?}, then {lost:?}"
+        );
+        let back = self.nth(lab, number + 1)?;
+        ensure!(back.epoch == before.epoch + 2, "{before:?}, then {back:?}");
+        Ok(back)
+    }
+}
+
+/// The module of the other node is unloaded and loaded: that is another life. Then the link goes
+/// and comes: that is the same.
+fn reload(lab: &Lab) -> Result<()> {
+    scif::online(lab, 0, 1)?;
+    let follower = Follower::start(lab)?;
+    let first = follower.nth(lab, 0)?;
+    ensure!(
+        first.is_online() && !first.boot_id.trim_matches('0').is_empty(),
+        "{first:?}"
+    );
+    lab.rmmod(1, "scif")?;
+    scif::state(lab, 0, 1, "lost", lab.hang_limit(20))?;
+    scif::load(lab, 1, Loaded::AsUsual)?;
+    let second = follower.loss_and_return(lab, 1, &first)?;
+    ensure!(
+        second.boot_id != first.boot_id,
+        "the same life: {first:?}, {second:?}"
+    );
+    lab.set_link(0, 1, false)?;
+    follower.nth(lab, 3)?;
+    lab.set_link(0, 1, true)?;
+    let third = follower.loss_and_return(lab, 3, &second)?;
+    ensure!(
+        third.boot_id == second.boot_id,
+        "another life: {second:?}, {third:?}"
+    );
+    drop(follower);
+    Ok(())
+}
+
+/// The link goes and comes under a program that has the peer's memory mapped.
+fn flap(lab: &Lab) -> Result<()> {
+    scif::online(lab, 0, 1)?;
+    let program = scif::program(PROGRAM)?;
+    // One port for each: that of a process that was dropped may not be free yet.
+    for port in ["2300", "2301", "2302"] {
+        let peer = lab.spawn(1, [&program, "peer", port])?;
+        peer.wait_for("listening", lab.hang_limit(20))?;
+        let loser = lab.spawn(0, [&program, "lose", "1", port])?;
+        loser.wait_for("waiting", lab.hang_limit(20))?;
+        lab.set_link(0, 1, false)?;
+        loser.wait_for("lost", lab.hang_limit(60))?;
+        lab.set_link(0, 1, true)?;
+        loser.wait_for("back", lab.hang_limit(60))?;
+        loser.wait()?.success()?;
+        drop(peer);
+        scif::online(lab, 0, 1)?;
+    }
+    Ok(())
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("scif_status::reload", USUAL_PAIR, reload)
+        .loses_nodes()
+        .seconds(120)
+        .releases_engine(),
+    Test::new("scif_status::flap", USUAL_PAIR, flap)
+        .loses_nodes()
+        .seconds(120),
+];

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `sisci-info` and `sisci-bench` as people use them: what they show is there, each test ends and finds
+//! something, and errors say what to do. What the figures are is not asked here.
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Lab;
+use lab::Output;
+use lab::Process;
+use lab::paths;
+use serde_json::Value;
+
+use crate::harness::Test;
+use crate::scif;
+use crate::scif_messages_and_rma::SCIF_PAIR;
+
+/// A tool where it was laid out, with the library beside it.
+fn tool(name: &str) -> Result<String> {
+    let path = paths::repository().join("build/DIS/bin").join(name);
+    ensure!(
+        path.exists(),
+        "{} does not exist; run 'make tools'",
+        path.display()
+    );
+    Ok(path.display().to_string())
+}
+
+fn run(lab: &Lab, node: usize, name: &str, arguments: &[&str]) -> Result<Output> {
+    let mut argv = vec![tool(name)?];
+    argv.extend(arguments.iter().map(|&argument| argument.to_owned()));
+    lab.command(node, argv)?.timeout(lab.hang_limit(100)).run()
+}
+
+fn start_server(lab: &Lab, node: usize) -> Result<Process> {
+    let server = lab
+        .command(node, [tool("sisci-bench")?, "server".to_owned()])?
+        .timeout(lab.hang_limit(200))
+        .spawn()?;
+    server.wait_for("serving", lab.hang_limit(20))?;
+    Ok(server)
+}
+
+fn json(output: Output) -> Result<Value> {
+    Ok(serde_json::from_str(&output.success()?.stdout())?)
+}
+
+/// Both nodes are there and within reach; and a segment that a program has, if the module shows names.
+fn info(lab: &Lab) -> Result<()> {
+    let text = run(lab, 0, "sisci-info", &[])?.success()?.stdout();
+    ensure!(
+        text.contains("SISCI") && text.contains("Adapter 0"),
+        "{text}"
+    );
+    let server = start_server(lab, 0)?;
+    let report = json(run(lab, 0, "sisci-info", &["--json"])?)?;
+    let nodes = report["nodes"].as_array().context("no nodes")?;
+    for (node, id) in nodes.iter().zip([4, 8]) {
+        ensure!(node["id"] == id && node["reachable"] == true, "{report}");
+    }
+    ensure!(nodes.len() == 2 && report["ok"] == true, "{report}");
+    if let Some(names) = report["names"].as_array() {
+        let has = |class: &str| {
+            let is_it = |name: &&Value| name["class"] == class && name["number"] == 0x5b00;
+            names.iter().any(|name| is_it(&name))
+        };
+        ensure!(has("segment") && has("interrupt"), "{report}");
+    }
+    server.signal(2);
+    server.wait()?.success()?;
+    Ok(())
+}
+
+/// All tests, in the same and the other direction, with and without what they stand on.
+fn bench(lab: &Lab) -> Result<()> {
+    let served = scif::Server::start(lab, 1)?;
+    let server = start_server(lab, 1)?;
+    let quick = ["--rounds", "2", "--seconds", "0.01", "--sizes", "8,4K,64K"];
+    let arguments = [&["all", "8", "--json", "--reference"], &quick[..]].concat();
+    let report = json(run(lab, 0, "sisci-bench", &arguments)?)?;
+    let rows = report["rows"].as_array().context("no rows")?;
+    for test in [
+        "scibench2",
+        "scipp",
+        "dma_bench",
+        "intr_bench",
+        "reflective_bench",
+        "sequence",
+    ] {
+        let of = || rows.iter().filter(|row| row["test"] == test);
+        ensure!(of().count() > 0, "nothing of {test}: {report}");
+        for row in of() {
+            let value = row["value"].as_f64();
+            ensure!(value > Some(0.0) || test == "sequence", "{row}");
+            ensure!(row["ratio"].is_number() || test == "sequence", "{row}");
+        }
+    }
+    // A second client of the same server, and charts.
+    let folder = "/exchange/sisci-plots";
+    let arguments = [&["scipp", "8", "--plots", folder], &quick[..]].concat();
+    let text = run(lab, 0, "sisci-bench", &arguments)?.success()?.stdout();
+    ensure!(text.contains("ping-pong"), "{text}");
+    let chart = lab.paths().exchange().join("sisci-plots/pingpong.svg");
+    ensure!(chart.exists(), "no chart");
+    // One that goes in the middle costs the next one nothing but the wait for it.
+    let long = lab.spawn(
+        0,
+        [&*tool("sisci-bench")?, "intr_bench", "8", "--seconds", "60"],
+    )?;
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    long.signal(9);
+    long.wait_timeout(lab.hang_limit(20))?;
+    let arguments = [&["intr_bench", "8"], &quick[..]].concat();
+    run(lab, 0, "sisci-bench", &arguments)?.success()?;
+    server.signal(2);
+    server.wait()?.success()?;
+    served.stop()
+}
+
+fn errors(lab: &Lab) -> Result<()> {
+    for (arguments, status, text) in [
+        (&["scipp", "8"][..], 3, "run `sisci-bench server`"),
+        (&["scipp", "240"], 3, "`sisci-info` lists the nodes"),
+        (&["scipp", "0"], 3, "`sisci-info` lists the nodes"),
+        (&["all", "8", "--sizes", "3"], 2, "is not between"),
+        (&["dma_bench", "8", "--reference"], 3, "scif serve"),
+    ] {
+        let output = run(lab, 0, "sisci-bench", arguments)?.status(status)?;
+        ensure!(output.stderr().contains(text), "{output}");
+    }
+    // Without the library, and without the module.
+    lab.shell(
+        0,
+        &format!(
+            "mkdir -p /tmp/x/bin && cp {} /tmp/x/bin/",
+            tool("sisci-info")?
+        ),
+    )?;
+    let output = lab.exec(0, ["/tmp/x/bin/sisci-info"])?.status(7)?;
+    ensure!(output.stderr().contains("DISPREFIX"), "{output}");
+    lab.rmmod(0, "scif")?;
+    let output = run(lab, 0, "sisci-info", &["--json"])?.status(7)?;
+    ensure!(output.stderr().contains("modprobe scif"), "{output}");
+    ensure!(output.stdout().contains("\"ok\": false"), "{output}");
+    Ok(())
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("sisci_tools::info", SCIF_PAIR, info),
+    Test::new("sisci_tools::bench", SCIF_PAIR, bench).seconds(120),
+    Test::new("sisci_tools::errors", SCIF_PAIR, errors).destroys(),
+];
