@@ -423,6 +423,111 @@ static void memory_limit_exact(void)
 	expect_value(locked(), 16 * PAGE);
 }
 
+/* What a user may have whose memory is PAGES large; Documentation/abi.rst. */
+#define MOST_WINDOWS		16384
+#define WINDOWS_PER_PAGE	256
+#define MOST_PAGES_IN_PARTS(pages)	(4 * (pages) + 64)
+
+static void memory_many_windows(void)
+{
+	struct shared shared = shared_memory();
+	int fd, i, one = shared.one.here, two = shared.two.here;
+	off_t offset[WINDOWS_PER_PAGE];
+
+	/* Others have nothing to do with it. */
+	become(NOBODY - 1, 2 * PAGE);
+	fd = expect_ok(create(one, pages(1), PAGE, READ_WRITE));
+	for (i = 0; i < WINDOWS_PER_PAGE; i++)
+		offset[i] = expect_ok(register_part(i % 2 ? one : two, fd, 0, PAGE, 0, READ_WRITE,
+						    0));
+	expect_error(register_part(one, fd, 0, PAGE, 0, READ_WRITE, 0), EAGAIN);
+	expect_error(register_part(two, fd, 0, PAGE, 0, SCIF_PROT_READ, 0), EAGAIN);
+	/* What has failed has taken nothing, and what goes makes room for one. */
+	expect_value(scif_unregister(two, offset[0], PAGE), 0);
+	wait_until((offset[0] = register_part(two, fd, 0, PAGE, 0, READ_WRITE, 0)) != -1 ||
+		   errno != EAGAIN);
+	expect_ok(offset[0]);
+	expect_error(register_part(two, fd, 0, PAGE, 0, READ_WRITE, 0), EAGAIN);
+	/* Nor does what fails for another reason. */
+	expect_value(scif_unregister(two, offset[0], PAGE), 0);
+	wait_until(register_part(two, fd, 0, PAGE, offset[2], READ_WRITE, SCIF_MAP_FIXED) != -1 ||
+		   errno != EAGAIN);
+	for (i = 0; i < 3; i++)
+		expect_error(register_part(two, fd, 0, PAGE, offset[2], READ_WRITE,
+					   SCIF_MAP_FIXED), EADDRINUSE);
+	offset[0] = expect_ok(register_part(two, fd, 0, PAGE, 0, READ_WRITE, 0));
+	/* It counts whose memory it is, and not who registers it. */
+	expect_ok(register_all(two, shared.fd));
+	/* With a connection go all its windows. */
+	expect_value(scif_close(one), 0);
+	for (i = 0; i < WINDOWS_PER_PAGE / 2; i++) {
+		wait_until((offset[i] = register_part(two, fd, 0, PAGE, 0, READ_WRITE, 0)) != -1 ||
+			   errno != EAGAIN);
+		expect_ok(offset[i]);
+	}
+	expect_error(register_part(two, fd, 0, PAGE, 0, READ_WRITE, 0), EAGAIN);
+	/* It is the sum of what the user has pinned. */
+	expect_ok(create(two, pages(1), PAGE, READ_WRITE));
+	expect_ok(register_part(two, fd, 0, PAGE, 0, READ_WRITE, 0));
+}
+
+static void memory_many_parts(void)
+{
+	const long size = 64;
+	struct shared shared = shared_memory();
+	int fd, one = shared.one.here, two = shared.two.here;
+	long len, left = MOST_PAGES_IN_PARTS(size);
+	off_t whole, again;
+
+	become(NOBODY - 2, size * PAGE);
+	fd = expect_ok(create(one, pages(size), size * PAGE, READ_WRITE));
+	whole = expect_ok(register_part(one, fd, 0, size * PAGE, 0, READ_WRITE, 0));
+	left -= size;
+	for (len = size - 1; len <= left; len--) {
+		expect_ok(register_part(one, fd, 0, len * PAGE, 0, READ_WRITE, 0));
+		left -= len;
+	}
+	expect(left > 0);
+	expect_error(register_part(one, fd, 0, len * PAGE, 0, READ_WRITE, 0), EAGAIN);
+	expect_error(register_part(one, fd, 0, size * PAGE, 0, SCIF_PROT_READ, 0), EAGAIN);
+	/* To the page. */
+	expect_error(register_part(one, fd, 0, (left + 1) * PAGE, 0, READ_WRITE, 0), EAGAIN);
+	expect_ok(register_part(one, fd, 0, left * PAGE, 0, READ_WRITE, 0));
+	expect_error(register_part(one, fd, 0, PAGE, 0, READ_WRITE, 0), EAGAIN);
+	/* Those that are there are shared, and gone with the last window. */
+	again = expect_ok(register_part(two, fd, 0, size * PAGE, 0, READ_WRITE, 0));
+	expect_value(scif_unregister(one, whole, size * PAGE), 0);
+	expect_error(register_part(one, fd, 0, PAGE, 0, READ_WRITE, 0), EAGAIN);
+	expect_value(scif_unregister(two, again, size * PAGE), 0);
+	wait_until(register_part(two, fd, 0, size * PAGE, 0, SCIF_PROT_READ, 0) != -1 ||
+		   errno != EAGAIN);
+	expect_error(register_part(one, fd, 0, PAGE, 0, READ_WRITE, 0), EAGAIN);
+}
+
+/* The case runs as root. */
+static void memory_not_bounded(void)
+{
+	struct shared shared = shared_memory();
+	int fd = expect_ok(create(shared.one.here, pages(1), PAGE, READ_WRITE)), i;
+
+	for (i = 0; i < 2 * WINDOWS_PER_PAGE; i++)
+		expect_ok(register_part(shared.one.here, fd, 0, PAGE, 0, READ_WRITE, 0));
+}
+
+static void memory_most_windows(void)
+{
+	const long size = MOST_WINDOWS / WINDOWS_PER_PAGE + 1;
+	struct pair pair = connected_here();
+	int fd, i;
+
+	become(NOBODY - 3, size * PAGE);
+	fd = expect_ok(create(pair.here, pages(size), size * PAGE, READ_WRITE));
+	for (i = 0; i < MOST_WINDOWS; i++)
+		expect_ok(register_part(pair.here, fd, 0, PAGE, 0, READ_WRITE, 0));
+	expect_error(register_part(pair.here, fd, 0, PAGE, 0, READ_WRITE, 0), EAGAIN);
+	expect_error(register_part(pair.there, fd, 0, PAGE, 0, READ_WRITE, 0), EAGAIN);
+}
+
 static void send_descriptor(int socket, int fd)
 {
 	char byte = 0, control[CMSG_SPACE(sizeof(fd))] = { 0 };
@@ -873,6 +978,10 @@ const struct test_case memory_cases[] = {
 	PAIR(memory_windows_outlive, "memory.outlived"),
 	PAIR(memory_peer_gone, "memory.peer-gone"),
 	PAIR(memory_limit_exact, "memory.limit memory.charged-once"),
+	PAIR(memory_many_windows, "memory.windows-bounded"),
+	PAIR(memory_many_parts, "memory.parts-bounded"),
+	PAIR(memory_not_bounded, "memory.not-bounded"),
+	ALONE_LONG(memory_most_windows, "memory.windows-bounded"),
 	PAIR(memory_handed_on, "memory.handed-on"),
 	PAIR(memory_creator_gone, "memory.creator-charged"),
 	PAIR(memory_user_charged, "memory.creator-charged"),

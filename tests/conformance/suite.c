@@ -365,15 +365,20 @@ long pinned(void)
 	return balance;
 }
 
-void drop_privileges(long locked_limit)
+void become(unsigned int user, long locked_limit)
 {
 	struct rlimit limit = { .rlim_cur = locked_limit, .rlim_max = locked_limit };
 
 	if (setrlimit(RLIMIT_MEMLOCK, &limit) || setgroups(0, NULL) ||
-	    setresgid(NOBODY, NOBODY, NOBODY) || setresuid(NOBODY, NOBODY, NOBODY))
+	    setresgid(user, user, user) || setresuid(user, user, user))
 		fail("the suite has to be run by root: %s", strerror(errno));
 	/* Changing the user makes the process undumpable, and so its /proc files root's. */
 	prctl(PR_SET_DUMPABLE, 1);
+}
+
+void drop_privileges(long locked_limit)
+{
+	become(NOBODY, locked_limit);
 }
 
 pid_t in_child(void (*function)(void *data), void *data)

@@ -357,6 +357,8 @@ void set_nonblock(int endpoint, bool on);
 int connect_to(int endpoint, __u16 node, __u16 port);
 /* Gives the root's privileges up for good, and limits locked memory. */
 void drop_privileges(long locked_limit);
+/* Likewise, as a user who need not be nobody. */
+void become(unsigned int user, long locked_limit);
 /* Runs a function in a child; it ends the child. */
 pid_t in_child(void (*function)(void *data), void *data);
 /* Waits for the child; it must not have failed. */

@@ -3,7 +3,7 @@
 //! Memory that takes part in one-sided access: windows on both sides, and what a call names.
 //!
 //! - `local.rs`: memory of this node, of a process or of the kernel, ready for transfers
-//! - `pinned.rs`: such memory that many windows share
+//! - `pinned.rs`: such memory that many windows share; `account.rs`: how many
 //! - `window.rs`, `windows.rs`: what one end of a channel has registered
 //! - `remote_window.rs`, `remote_windows.rs`: what the other end has
 //! - `exports.rs`: all windows that one peer may be using
@@ -11,6 +11,7 @@
 //!
 //! Windows belong to a channel (`peer/channel.rs`); connections and endpoints are not known here.
 
+pub(crate) mod account;
 pub(crate) mod exports;
 pub(crate) mod few;
 pub(crate) mod local;

@@ -150,7 +150,10 @@ struct scif_memory_create {
 
 /*
  * As SCIF_REG, of a part of such memory, in whole pages. To be undone by
- * SCIF_UNREG.
+ * SCIF_UNREG. EAGAIN, unless it was made with CAP_IPC_LOCK: whoever has made it
+ * would have more than 16384 windows of all such memory, or windows that are
+ * together 256 times as long, or distinct parts that are four times as long and
+ * 64 pages.
  */
 struct scif_memory_register {
 	__u32 size;

@@ -4,7 +4,7 @@
 //!
 //! They stay pinned, and charged to who has pinned them, until all who have them, and all windows made of
 //! them, let go; whoever has them can make windows of them. What those have in common is in
-//! `memory/pinned.rs`.
+//! `memory/pinned.rs`, how many there may be in `memory/account.rs`.
 
 use super::{
     scif::Scif,
@@ -16,6 +16,7 @@ use crate::{
         PROTECTION_WRITE, //
     },
     memory::{
+        account::Account,
         local,
         pinned::PinnedMemory, //
     },
@@ -50,25 +51,29 @@ impl Scif {
         }
         let writable = protection & PROTECTION_WRITE != 0;
         let (pages, _) = local::take_pages(memory, writable, true, self.reclaim())?;
-        Ok(PinnedPages {
-            memory: PinnedMemory::new(pages)?,
-            protection,
-        })
+        self.pinned(pages, protection)
     }
-}
 
-impl PinnedPages {
     /// Memory of a device, whole pages at a physical address: nothing is pinned or charged. EPERM without
     /// the right to access devices, EINVAL if it is RAM, or not all of one device. May sleep.
-    pub(crate) fn of_device(address: u64, len: u64, protection: u32) -> Result<Self> {
+    fn pin_device(&self, address: u64, len: u64, protection: u32) -> Result<PinnedPages> {
         if !capable(Capability::RawIo) {
             return Err(EPERM);
         }
         let writable = protection & PROTECTION_WRITE != 0;
         let len = usize::try_from(len).map_err(|_| EINVAL)?;
         let pages = Pages::of_device(address, len, writable)?;
-        Ok(Self {
-            memory: PinnedMemory::new(Arc::new(pages, GFP_KERNEL_ACCOUNT)?)?,
+        self.pinned(Arc::new(pages, GFP_KERNEL_ACCOUNT)?, protection)
+    }
+
+    fn pinned(&self, pages: Arc<Pages>, protection: u32) -> Result<PinnedPages> {
+        let account = match pages.are_lent() {
+            // The kernel's own is registered by whoever has lent it.
+            true => None,
+            false => Account::of_caller(&self.users, pages.len() as u64)?,
+        };
+        Ok(PinnedPages {
+            memory: PinnedMemory::new(pages, account)?,
             protection,
         })
     }
@@ -78,6 +83,16 @@ impl Endpoint {
     /// See [`Scif::pin`].
     pub(crate) fn pin(&self, memory: &Buffer, protection: u32) -> Result<PinnedPages> {
         self.scif.pin(memory, protection)
+    }
+
+    /// See [`Scif::pin_device`].
+    pub(crate) fn pin_device(
+        &self,
+        address: u64,
+        len: u64,
+        protection: u32,
+    ) -> Result<PinnedPages> {
+        self.scif.pin_device(address, len, protection)
     }
 
     /// Registers all of what was pinned before: the window has its protection. Returns its offset; see
@@ -96,7 +111,7 @@ impl Endpoint {
     }
 
     /// Registers a part of what was pinned before, so many bytes from there on. EINVAL unless they are
-    /// whole pages and in it, EACCES for more than it allows. Returns the offset; see
+    /// whole pages and in it, EACCES for more than it allows, EAGAIN if there are too many of it. Returns the offset; see
     /// [`Endpoint::register`].
     pub(crate) fn register_part(
         &self,

@@ -20,6 +20,7 @@ use super::{
 use crate::{
     logic::envelope::ChannelId,
     memory::{
+        account::Users,
         exports::WindowFacts,
         local::Reclaim, //
     },
@@ -52,6 +53,8 @@ pub(crate) struct Scif {
     pub(super) nodes: Arc<Nodes>,
     pub(super) names: Arc<Names>,
     caches: Arc<Caches>,
+    /// Who has memory that many register.
+    pub(super) users: Arc<Users>,
     pub(super) ports: Arc<Ports>,
     pub(super) endpoints: Arc<Endpoints>,
     contacts: Arc<Contacts>,
@@ -72,12 +75,13 @@ impl Scif {
         options: Options,
     ) -> Result<Arc<Self>> {
         let (ports, contacts) = (Ports::new()?, Contacts::new()?);
-        let endpoints = Endpoints::new()?;
+        let (endpoints, users) = (Endpoints::new()?, Users::new()?);
         Arc::pin_init(
             pin_init!(Self {
                 nodes: nodes.clone(),
                 names: names.clone(),
                 caches: caches.clone(),
+                users,
                 ports,
                 endpoints,
                 contacts,

@@ -7,7 +7,8 @@
 //! protection share what it takes to reach it: the list of its pages; per peer, what makes the peer
 //! reach it, a mapping for the bridge or a place in the arena; and the mapping for an engine, per engine.
 //! Each is there as long as one of these windows is, and no longer: it must not outlive the peer, as
-//! the memory does. Parts that overlap share nothing but the pages themselves, so that a peer never
+//! the memory does. How many windows and parts there may be is bounded by whose memory it is
+//! (`account.rs`). Parts that overlap share nothing but the pages themselves, so that a peer never
 //! reaches more than what was registered with it. A window's own are its place, its id, and
 //! what the peer keeps of it.
 
@@ -16,9 +17,16 @@ use core::{
     ptr, //
 };
 
-use super::local::{
-    EngineMappings,
-    LocalMemory, //
+use super::{
+    account::{
+        Account,
+        Claim,
+        Kind, //
+    },
+    local::{
+        EngineMappings,
+        LocalMemory, //
+    },
 };
 use crate::{
     peer::Peer,
@@ -36,7 +44,10 @@ use crate::{
     transport::inbound::Export,
 };
 use kernel::{
-    page::PAGE_SIZE,
+    page::{
+        PAGE_SHIFT,
+        PAGE_SIZE, //
+    },
     prelude::*,
     sync::Arc, //
 };
@@ -45,6 +56,8 @@ use kernel::{
 #[pin_data]
 pub(crate) struct PinnedMemory {
     pages: Arc<Pages>,
+    /// None if it may be registered without a bound.
+    account: Option<Arc<Account>>,
     parts: Arc<SharedTable<PartKey, Part>>,
     /// Who makes a peer reach a part: two that did the same at once would need two places in its arena.
     #[pin]
@@ -55,7 +68,8 @@ pub(crate) struct PinnedMemory {
 struct PartKey {
     from: u64,
     len: u64,
-    writable: bool,
+    /// What the peers may do.
+    access: Access,
 }
 
 /// What windows of the same part have in common.
@@ -63,10 +77,11 @@ struct Part {
     pages: Arc<Pages>,
     exports: Arc<SharedTable<ExportKey, PeerExport>>,
     mappings: Arc<EngineMappings>,
+    _claim: Option<Claim>,
 }
 
-/// The address of the peer, which stays what it is as long as there is the export, and what it may do.
-type ExportKey = (usize, Access);
+/// The address of the peer, which stays what it is as long as there is the export.
+type ExportKey = usize;
 
 struct PeerExport {
     export: Export,
@@ -75,12 +90,14 @@ struct PeerExport {
 }
 
 impl PinnedMemory {
-    /// Of pages that are pinned, or lent. May sleep.
-    pub(crate) fn new(pages: Arc<Pages>) -> Result<Arc<Self>> {
+    /// Of pages that are pinned, or lent; their `account` says how often they may be registered, if that is
+    /// bounded. May sleep.
+    pub(crate) fn new(pages: Arc<Pages>, account: Option<Arc<Account>>) -> Result<Arc<Self>> {
         let parts = SharedTable::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 pages,
+                account,
                 parts,
                 making <- CallLock::new(),
             }),
@@ -100,37 +117,47 @@ impl PinnedMemory {
         from % page == 0 && len % page == 0 && len != 0 && end.is_some_and(|end| end <= self.size())
     }
 
-    /// The `len` bytes from `from` on, for a window that may be written to or not. EINVAL unless they are
-    /// pages of it, EACCES if they are to be written to and may not be. May sleep.
+    /// The `len` bytes from `from` on, for a window with which peers may do this. EINVAL unless they are
+    /// pages of it, EACCES if they are to be written to and may not be, EAGAIN if there are too many windows
+    /// or parts of it. May sleep.
     pub(crate) fn part(
         self: &Arc<Self>,
         from: u64,
         len: u64,
-        writable: bool,
+        access: Access,
     ) -> Result<PartOfMemory> {
-        let key = PartKey {
-            from,
-            len,
-            writable,
-        };
+        let claim = self.claim(Kind::Window, len)?;
+        let key = PartKey { from, len, access };
         let part = self.parts.join_or_make(key, || {
             Ok(Part {
-                pages: Pages::part(&self.pages, from, len, writable)?,
+                pages: Pages::part(&self.pages, from, len, access != Access::Read)?,
                 exports: SharedTable::new()?,
                 mappings: SharedTable::new()?,
+                _claim: self.claim(Kind::Part, len)?,
             })
         })?;
         Ok(PartOfMemory {
             memory: self.clone(),
+            access,
             part,
+            claim,
         })
+    }
+
+    fn claim(&self, kind: Kind, len: u64) -> Result<Option<Claim>> {
+        let account = self.account.as_ref();
+        account
+            .map(|account| account.claim(kind, len >> PAGE_SHIFT))
+            .transpose()
     }
 }
 
 /// A part of such memory, for one window.
 pub(crate) struct PartOfMemory {
     memory: Arc<PinnedMemory>,
+    access: Access,
     part: Share<PartKey, Part>,
+    claim: Option<Claim>,
 }
 
 impl PartOfMemory {
@@ -145,8 +172,8 @@ impl PartOfMemory {
 
     /// Makes the peer reach it, if it does not: see [`Inbound::export`](crate::transport::inbound::Inbound::export).
     /// Interruptible, while others do so. May sleep.
-    pub(super) fn export(self, peer: &Arc<Peer>, access: Access) -> Result<Exported> {
-        let key = (ptr::from_ref(&**peer).addr(), access);
+    pub(super) fn export(self, peer: &Arc<Peer>) -> Result<Exported> {
+        let key = ptr::from_ref(&**peer).addr();
         let way = {
             let _making = self.memory.making.lock()?;
             match self.part.exports.join(key) {
@@ -157,11 +184,12 @@ impl PartOfMemory {
         Ok(Exported {
             way,
             _part: Some(self.part),
+            _claim: self.claim,
         })
     }
 
     fn make_export(&self, peer: &Arc<Peer>, key: ExportKey) -> Result<Way> {
-        let export = peer.path().export(&self.part.pages, key.1)?;
+        let export = peer.path().export(&self.part.pages, self.access)?;
         if !export.is_reached() {
             // For the next one there may be room.
             return Ok(Way::Own(export));
@@ -181,6 +209,7 @@ pub(super) struct Exported {
     way: Way,
     // After what the peer reaches of it.
     _part: Option<Share<PartKey, Part>>,
+    _claim: Option<Claim>,
 }
 
 enum Way {
@@ -194,6 +223,7 @@ impl Exported {
         Self {
             way: Way::Own(export),
             _part: None,
+            _claim: None,
         }
     }
 }

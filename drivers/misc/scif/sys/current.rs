@@ -26,18 +26,21 @@ pub(crate) enum Capability {
     NetBindService,
     /// Access to the memory of devices, which a kernel that is locked down keeps from everybody.
     RawIo,
+    /// Pinning memory without a limit. This one is not logged.
+    IpcLock,
 }
 
 /// Whether the calling task has a capability, in the initial user namespace. Asking is logged as
 /// using it, so ask when it matters only.
 pub(crate) fn capable(capability: Capability) -> bool {
-    // SAFETY: The number is one of a capability; the other function has no preconditions.
+    // SAFETY: The number is one of a capability; the other functions have no preconditions.
     unsafe {
         match capability {
             Capability::NetBindService => {
                 bindings::capable(bindings::CAP_NET_BIND_SERVICE as c_int)
             }
             Capability::RawIo => own::scif_helper_may_access_devices(),
+            Capability::IpcLock => own::scif_helper_pins_without_limit(),
         }
     }
 }
@@ -69,7 +72,7 @@ pub(crate) fn descriptor_table() -> usize {
 }
 
 /// A user, to tell users apart: that of the limits, not that of permissions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct User(u32);
 
 impl User {

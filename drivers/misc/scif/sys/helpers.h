@@ -153,6 +153,7 @@ void scif_helper_copy_page_from_io(phys_addr_t phys, const void __iomem *src,
 void scif_helper_copy_io_to_io(void __iomem *dst, const void __iomem *src,
 			       size_t len);
 struct page *scif_helper_kernel_page(const void *address);
+bool scif_helper_pins_without_limit(void);
 bool scif_helper_charge_pinned(struct mm_struct *mm, unsigned long pages,
 			       struct user_struct **charged);
 void scif_helper_uncharge_pinned(struct mm_struct *mm, unsigned long pages,

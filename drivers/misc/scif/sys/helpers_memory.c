@@ -384,6 +384,12 @@ static bool scif_charge_user(struct user_struct *user, unsigned long pages,
 	return true;
 }
 
+/* Not asked as a privilege that is used: most have no need of it. */
+bool scif_helper_pins_without_limit(void)
+{
+	return ns_capable_noaudit(&init_user_ns, CAP_IPC_LOCK);
+}
+
 /*
  * Charges the caller's own address space, as RDMA, vDPA and io_uring do, and the
  * caller's user, in the counter of io_uring, which is what "charged" names then.
@@ -396,7 +402,7 @@ bool scif_helper_charge_pinned(struct mm_struct *mm, unsigned long pages,
 	struct user_struct *user = current_user();
 
 	*charged = NULL;
-	if (ns_capable_noaudit(&init_user_ns, CAP_IPC_LOCK)) {
+	if (scif_helper_pins_without_limit()) {
 		atomic64_add(pages, &mm->pinned_vm);
 		return true;
 	}

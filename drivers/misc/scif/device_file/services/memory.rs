@@ -48,7 +48,7 @@ pub(super) fn create(endpoint: &Endpoint, at: usize) -> Result {
     let protection = arguments::protection(request.prot)?;
     let told = place!(at, uapi::scif_memory_create, fd).writable()?;
     let pinned = match request.flags & DEVICE != 0 {
-        true => PinnedPages::of_device(request.address, request.len, protection)?,
+        true => endpoint.pin_device(request.address, request.len, protection)?,
         false => {
             let address = UserPtr::from_addr(usize::try_from(request.address)?);
             let memory = Buffer::user(address, usize::try_from(request.len)?);

@@ -106,7 +106,8 @@ impl Windows {
     }
 
     /// As [`Self::register`], with the `len` bytes from `from` on of memory that is pinned already;
-    /// EINVAL unless they are pages of it, EACCES if the window is to allow more than it does.
+    /// EINVAL unless they are pages of it, EACCES if the window is to allow more than it does, EAGAIN if there
+    /// are too many of it.
     pub(crate) fn register_part(
         self: &Arc<Self>,
         memory: &Arc<PinnedMemory>,
@@ -114,8 +115,7 @@ impl Windows {
         offset: i64,
         options: WindowOptions,
     ) -> Result<i64> {
-        let writable = options.protection & PROTECTION_WRITE != 0;
-        let part = memory.part(from, len, writable)?;
+        let part = memory.part(from, len, access_by(options.protection))?;
         let len = usize::try_from(len)?;
         self.register_with(len, offset, options, || Ok(Taken::Part(part)))
     }
@@ -205,13 +205,13 @@ impl Windows {
     }
 
     fn make_window(&self, taken: Taken, range: Range, protection: u32) -> Result<Arc<Window>> {
-        let access = access_by(protection);
         let (memory, export) = match taken {
             Taken::Own(pages) => {
-                let export = self.channel.path().export(&pages, access)?;
+                let path = self.channel.path();
+                let export = path.export(&pages, access_by(protection))?;
                 (LocalMemory::new(pages), Exported::own(export))
             }
-            Taken::Part(part) => (part.local(), part.export(self.channel.peer(), access)?),
+            Taken::Part(part) => (part.local(), part.export(self.channel.peer())?),
         };
         let all = Range::from_parts(0, range.len()).map_err(|_| EINVAL)?;
         let id = self.exports.new_id();
