@@ -131,6 +131,8 @@ pub(crate) struct Peer {
     pub(crate) status: Shown,
     /// It has sent something for a service that this node does not have: said once.
     has_asked_in_vain: Atomic<bool>,
+    /// The services of this node, as bits, that it has said not to have: said once for each.
+    lacks: Atomic<u64>,
     liveness: Liveness,
     doorbells: Arc<Doorbells>,
     /// What services have for this peer; none once it is forgotten.
@@ -207,6 +209,7 @@ impl Peer {
                 failed: Atomic::new(false),
                 status: Shown::new(),
                 has_asked_in_vain: Atomic::new(false),
+                lacks: Atomic::new(0),
                 liveness: Liveness::new(common.heartbeat_timeout),
                 doorbells,
                 attachments <- new_mutex!(KVec::new(), "Peer::attachments"),

@@ -155,7 +155,7 @@ impl Attachment for Attached {
     }
 
     fn refused(&self) -> Result<(), Violation> {
-        // It can be talked to without them.
+        // It can be talked to without them. It says so for each question that was under way.
         self.lookups.close(EOPNOTSUPP);
         Ok(())
     }
