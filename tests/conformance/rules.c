@@ -780,6 +780,8 @@ const struct rule rules[] = {
 	  "SEND_ALL without room for all is EAGAIN, and nothing is sent" },
 	{ "send-all.waits", "linux/scif_services.h",
 	  "with SCIF_SEND_ALL_BLOCK it waits for room for all, whoever waits for data" },
+	{ "send-all.tries-again", "linux/scif_services.h",
+	  "who sends without waiting and tries again gets room for all, whoever waits for data" },
 	{ "send-all.too-long", "linux/scif_services.h",
 	  "SEND_ALL of more than there can ever be room for is EMSGSIZE" },
 	{ "send-all.interrupted", "linux/scif_services.h",

@@ -158,6 +158,27 @@ static void all_no_deadlock(void)
 	}
 }
 
+/* The same with a sender that does not wait, nor poll, but tries again. */
+static void all_no_deadlock_nonblocking(void)
+{
+	struct pair pair = connected();
+	unsigned char *data = pages(1024);
+	__s64 memory = ask(pair.peer, DO_PAGES, 1024);
+	long len = largest(&pair, data), first = len * 4 / 10, second = len * 7 / 10;
+	int i;
+
+	for (i = 0; i < 5; i++) {
+		fill(data, i, first + second);
+		begin(pair.peer, DO_RECV, pair.there, memory, first + second, SCIF_RECV_BLOCK);
+		poll(NULL, 0, A_MOMENT);
+		wait_until(!send_all(pair.here, data, first, 0) || errno != EAGAIN);
+		poll(NULL, 0, A_MOMENT);
+		wait_until(!send_all(pair.here, data + first, second, 0) || errno != EAGAIN);
+		expect_value(end(pair.peer), first + second);
+		expect_value(ask(pair.peer, DO_DIFFERS, memory, i, first + second), -1);
+	}
+}
+
 static void all_interrupted(void)
 {
 	struct pair pair = connected();
@@ -354,6 +375,7 @@ const struct test_case send_all_cases[] = {
 	PAIR(all_no_room, "send-all.no-room"),
 	PAIR(all_waits, "send-all.waits"),
 	PAIR(all_no_deadlock, "send-all.waits"),
+	PAIR(all_no_deadlock_nonblocking, "send-all.tries-again"),
 	PAIR(all_interrupted, "send-all.interrupted"),
 	PAIR(all_restarted, "send-all.interrupted"),
 	PAIR(all_atomic, "send-all.atomic"),

@@ -10,7 +10,8 @@
 //!
 //! Who receives much sleeps until half a ring is there (`stream.rs`). Who waits here for more than half a
 //! ring may need what is there to be taken out, though it is less. So it rings: who receives then finds
-//! that it is waited for ([`Rings::is_waited_for`]), and takes what there is.
+//! that it is waited for ([`Rings::is_waited_for`]), and takes what there is. So does who does not wait
+//! here but tries again.
 //!
 //! A message that is larger than the ring needs a larger ring first, which the peer may not have the
 //! memory for at the moment: it is asked again now and then.
@@ -70,8 +71,19 @@ impl Stream {
             let wanted = u32::try_from(len)?;
             let fits = wanted <= self.rings.remote_size()?;
             match (block, fits) {
-                (true, true) => self.wait_for_all(wanted)?,
+                (true, true) => {
+                    if self.is_more_than_half(wanted)? {
+                        self.ask_to_take_out(wanted)?;
+                    }
+                    self.wait_for_room(wanted)?;
+                }
                 (true, false) => self.wait_for_growth(wanted)?,
+                // Who tries again has to be waited for as well.
+                (false, true) if self.is_more_than_half(wanted)? => {
+                    if !self.ask_to_take_out(wanted)? {
+                        return Err(EAGAIN);
+                    }
+                }
                 // Who polls hears of it when there is room for all.
                 (false, true) if waiters.has_waiters() => {
                     self.rings.wish_for_room(wanted)?;
@@ -84,15 +96,21 @@ impl Stream {
         }
     }
 
-    /// Waits until there is room for `wanted` bytes, or something else has happened.
-    fn wait_for_all(&self, wanted: u32) -> Result {
-        if wanted > self.rings.remote_size()? / 2 {
-            self.rings.wish_for_room(wanted)?;
-            if self.rings.room()? < wanted {
-                self.rings.ring()?;
-            }
+    /// Whether there may be too little in the peer's ring for who receives there to take it out, and too
+    /// little room for so many bytes.
+    fn is_more_than_half(&self, wanted: u32) -> Result<bool> {
+        Ok(wanted > self.rings.remote_size()? / 2)
+    }
+
+    /// Has who sleeps at the peer take out what there is, unless there is room for `wanted` bytes: says
+    /// whether there is. Who waits or polls here hears of that room.
+    fn ask_to_take_out(&self, wanted: u32) -> Result<bool> {
+        self.rings.wish_for_room(wanted)?;
+        let has_room = self.rings.room()? >= wanted;
+        if !has_room {
+            self.rings.ring()?;
         }
-        self.wait_for_room(wanted)
+        Ok(has_room)
     }
 
     /// Waits until the ring is as large as this, for a moment.
