@@ -35,7 +35,10 @@ use crate::{
         marks::Progress,
         ones::Ones, //
     },
-    sys::shared_memory::Payer,
+    sys::{
+        current,
+        shared_memory::Payer, //
+    },
 };
 use kernel::{
     new_mutex,
@@ -111,7 +114,13 @@ impl Scif {
             // One that another thread has made meanwhile stays.
             self.ones.populate(Ones::new(Payer::Nobody)?);
         }
-        self.ones.as_ref().cloned().ok_or(EAGAIN)
+        loop {
+            match self.ones.as_ref() {
+                Some(ones) => return Ok(ones.clone()),
+                // It is just being put there.
+                None => current::reschedule(),
+            }
+        }
     }
 
     /// Who gives pinned memory up for who needs it.
