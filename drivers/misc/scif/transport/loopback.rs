@@ -56,6 +56,10 @@ use kernel::{
     impl_has_work, new_spinlock_irq, new_work,
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         ArcBorrow,
         SpinLockIrq, //
@@ -83,6 +87,8 @@ pub(crate) struct Loopback {
 #[pin_data]
 struct LoopbackPath {
     queues: Arc<WorkQueues>,
+    /// Somebody has tried to register memory of a device: said once.
+    has_refused: Atomic<bool>,
     /// As long as it is not over.
     #[pin]
     session: SpinLockIrq<Option<Arc<dyn Session>>>,
@@ -121,6 +127,7 @@ impl Loopback {
         let path = Arc::pin_init(
             pin_init!(LoopbackPath {
                 queues: queues.clone(),
+                has_refused: Atomic::new(false),
                 session <- new_spinlock_irq!(None, "LoopbackPath::session"),
                 work <- new_work!("LoopbackPath::work"),
             }),
@@ -208,7 +215,9 @@ impl Inbound for LoopbackPath {
     fn export(&self, pages: &Arc<Pages>, _access: Access) -> Result<Export> {
         if pages.are_of_device() {
             // There is no aperture that a program could map, and no engine.
-            pr_info!("memory of a device can't be registered with this node itself\n");
+            if !self.has_refused.xchg(true, Relaxed) {
+                pr_info!("memory of a device can't be registered with this node itself\n");
+            }
             return Err(EOPNOTSUPP);
         }
         Ok(Export::physical(pages))
