@@ -114,6 +114,8 @@ pub(crate) struct Peer {
     observer: Arc<dyn Observer>,
     /// The id of its node.
     node: Atomic<u32>,
+    /// It is this node itself.
+    pub(crate) is_this: bool,
     /// Random, new each time its module is loaded.
     pub(crate) generation: u64,
     /// What both sides know of, see `logic/hello.rs`.
@@ -199,6 +201,7 @@ impl Peer {
                 queues: common.queues.clone(),
                 observer: common.observer.clone(),
                 node: Atomic::new(node.into()),
+                is_this: who.node.is_none(),
                 generation: who.generation,
                 features: who.features,
                 own_nonce: who.own_nonce,

@@ -155,11 +155,12 @@ impl Statuses {
         others.remove(position).ok()
     }
 
-    /// For a peer that has just come.
-    fn of_peer(&self, node: u16) -> Result<PeerStatus> {
-        let held = self.hold(node, For::Peer)?;
+    /// For a peer that has just come; none is this node itself, which may be getting its id right now.
+    fn of_peer(&self, node: Option<u16>) -> Result<PeerStatus> {
+        let other = node.map(|node| self.hold(node, For::Peer)).transpose()?;
         let mut table = self.table.lock();
         table.sessions = table.sessions.wrapping_add(1);
+        let held = other.unwrap_or_else(|| Held::new(&table.this));
         Ok(PeerStatus::new(held, table.sessions))
     }
 }
@@ -173,7 +174,8 @@ impl Service for StatusService {
     }
 
     fn attach(&self, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>> {
-        peer.status.set(self.0.of_peer(peer.node())?);
+        let node = (!peer.is_this).then(|| peer.node());
+        peer.status.set(self.0.of_peer(node)?);
         let attached = Arc::new(Attached(peer.clone()), GFP_KERNEL)?;
         let [low, high] = self.0.boot_id;
         peer.post(&StatusMessage::BootId { low, high })?;
@@ -230,7 +232,7 @@ mod tests {
         assert_eq!(statuses.get(1)?.node(), 1);
         assert_eq!(statuses.get(0)?.epoch(), 1);
         // A peer is served in any case.
-        let peer = statuses.of_peer(3000)?;
+        let peer = statuses.of_peer(Some(3000))?;
         drop(held.pop());
         let other = statuses.get(2000);
         drop(peer);
@@ -248,6 +250,19 @@ mod tests {
         assert_eq!((own.node(), own.epoch(), early.epoch()), (5, 1, 1));
         assert_eq!(statuses.get(0)?.epoch(), 0);
         assert_eq!(statuses.get(5)?.epoch(), 1);
+        Ok(())
+    }
+
+    #[test]
+    fn this_node_is_its_own_peer_whatever_its_id() -> Result {
+        let statuses = Statuses::new(0)?;
+        statuses.set_own_id(5);
+        // Who asks by the id that it had gets another node.
+        let itself = statuses.of_peer(None)?;
+        assert!(statuses.table.lock().others.is_empty());
+        let another = statuses.of_peer(Some(0))?;
+        assert_eq!(statuses.table.lock().others.len(), 1);
+        drop((itself, another));
         Ok(())
     }
 }
