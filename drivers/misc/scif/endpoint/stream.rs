@@ -70,6 +70,15 @@ fn partial(done: usize, error: Error) -> Result<usize> {
     }
 }
 
+/// Ends a call that has found nothing to move, if there is a signal. Those who wait look for one where they
+/// sleep, which a peer that moves its counters to and fro can keep them from.
+pub(super) fn look_for_signals() -> Result {
+    match current!().signal_pending() {
+        true => Err(ERESTARTSYS),
+        false => Ok(()),
+    }
+}
+
 /// For how much a call waits that has `rest` bytes to go through a ring of `size`.
 fn wanted(rest: usize, size: u32) -> u32 {
     let half = (size / 2).max(1);
@@ -197,6 +206,7 @@ impl Stream {
         if !block {
             return Ok(None);
         }
+        look_for_signals()?;
         let has_room = || self.check_open().is_err() || self.rings.room() != Ok(0);
         if let Err(wait) = self.awake_for_room.stay_awake(has_room) {
             self.wait_for_room(wanted(rest, self.rings.remote_size()?))?;
@@ -278,6 +288,7 @@ impl Stream {
         if !block {
             return Ok(None);
         }
+        look_for_signals()?;
         let has_data = || self.rings.available() != Ok(0) || self.check_open().is_err();
         if let Err(wait) = self.awake_for_data.stay_awake(has_data) {
             self.wait_for_data(wanted(rest, self.rings.size()))?;

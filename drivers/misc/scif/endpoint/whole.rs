@@ -18,7 +18,10 @@
 
 use super::{
     rings::Rings,
-    stream::Stream, //
+    stream::{
+        look_for_signals,
+        Stream, //
+    },
 };
 use crate::sys::{
     buffer::Buffer,
@@ -68,6 +71,9 @@ impl Stream {
                 return Ok(());
             }
             let _ = self.rings.ask_for_room(len);
+            if block {
+                look_for_signals()?;
+            }
             let wanted = u32::try_from(len)?;
             let fits = wanted <= self.rings.remote_size()?;
             match (block, fits) {
