@@ -171,7 +171,7 @@ impl PartOfMemory {
     }
 
     /// Makes the peer reach it, if it does not: see [`Inbound::export`](crate::transport::inbound::Inbound::export).
-    /// Interruptible, while others do so. May sleep.
+    /// Interruptible, while others do so, or the last window of it goes. May sleep.
     pub(super) fn export(self, peer: &Arc<Peer>) -> Result<Exported> {
         let key = ptr::from_ref(&**peer).addr();
         let way = {
@@ -189,6 +189,8 @@ impl PartOfMemory {
     }
 
     fn make_export(&self, peer: &Arc<Peer>, key: ExportKey) -> Result<Way> {
+        // The last window may have gone just now, and have a place of which there need not be two.
+        self.part.exports.wait_for_gone()?;
         let export = peer.path().export(&self.part.pages, self.access)?;
         if !export.is_reached() {
             // For the next one there may be room.

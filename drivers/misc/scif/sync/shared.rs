@@ -2,12 +2,17 @@
 
 //! Things that several have together, by a key: made for the first, gone with the last.
 //!
-//! The table itself keeps none of them.
+//! The table itself keeps none of them. One that the last has let go of is not found any more, and may
+//! still be going for a moment: who needs what it has taken waits for that.
 //!
 //! Lock: `entries` is a leaf among the mutexes; things are made and dropped without it.
 
 use core::ops::Deref;
 
+use crate::sys::wait::{
+    new_wait_queue,
+    WaitQueue, //
+};
 use kernel::{
     new_mutex,
     prelude::*,
@@ -16,6 +21,12 @@ use kernel::{
         RBTreeNode, //
     },
     sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
         Arc,
         Mutex, //
     },
@@ -26,6 +37,11 @@ use kernel::{
 pub(crate) struct SharedTable<K, T> {
     #[pin]
     entries: Mutex<RBTree<K, Entry<T>>>,
+    /// How many things are not found any more, and not gone yet.
+    going: Atomic<usize>,
+    /// Woken when one of those has gone.
+    #[pin]
+    gone: WaitQueue,
 }
 
 struct Entry<T> {
@@ -36,9 +52,16 @@ struct Entry<T> {
 
 /// What one has of a thing.
 pub(crate) struct Share<K: Ord + Unpin, T> {
-    table: Arc<SharedTable<K, T>>,
     key: K,
     thing: Arc<T>,
+    // After the thing, which is gone then.
+    end: End<K, T>,
+}
+
+struct End<K, T> {
+    table: Arc<SharedTable<K, T>>,
+    /// It was the last share of the thing.
+    is_last: bool,
 }
 
 impl<K: Ord + Copy + Unpin, T> SharedTable<K, T> {
@@ -47,6 +70,8 @@ impl<K: Ord + Copy + Unpin, T> SharedTable<K, T> {
         Arc::pin_init(
             pin_init!(Self {
                 entries <- new_mutex!(RBTree::new(), "SharedTable::entries"),
+                going: Atomic::new(0),
+                gone <- new_wait_queue!("scif::SharedTable::gone"),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -54,10 +79,19 @@ impl<K: Ord + Copy + Unpin, T> SharedTable<K, T> {
 
     fn share_of(self: &Arc<Self>, key: K, thing: Arc<T>) -> Share<K, T> {
         Share {
-            table: self.clone(),
             key,
             thing,
+            end: End {
+                table: self.clone(),
+                is_last: false,
+            },
         }
+    }
+
+    /// Waits until the things have gone that the last has let go of by now. Interruptible.
+    pub(crate) fn wait_for_gone(&self) -> Result {
+        self.gone
+            .wait(|| (self.going.load(Acquire) == 0).then_some(()))
     }
 
     /// Joins those who have it; none if nobody does. May sleep.
@@ -107,7 +141,7 @@ impl<K: Ord + Unpin, T> Deref for Share<K, T> {
 
 impl<K: Ord + Unpin, T> Drop for Share<K, T> {
     fn drop(&mut self) {
-        let mut entries = self.table.entries.lock();
+        let mut entries = self.end.table.entries.lock();
         let Some(entry) = entries.get_mut(&self.key) else {
             return;
         };
@@ -116,9 +150,23 @@ impl<K: Ord + Unpin, T> Drop for Share<K, T> {
             0 => entries.remove_node(&self.key),
             _ => None,
         };
+        self.end.is_last = last.is_some();
+        if self.end.is_last {
+            // Under the lock: who finds it no more finds that it is going.
+            self.end.table.going.fetch_add(1, Relaxed);
+        }
         drop(entries);
         // What it was goes with `self`.
         drop(last);
+    }
+}
+
+impl<K, T> Drop for End<K, T> {
+    fn drop(&mut self) {
+        if self.is_last {
+            self.table.going.fetch_sub(1, Release);
+            self.table.gone.wake_all();
+        }
     }
 }
 
@@ -149,6 +197,29 @@ mod tests {
         let again = table.join_or_make(1, || Ok(11))?;
         assert_eq!(*again, 11);
         Ok(())
+    }
+
+    /// Has to go while it can't be found.
+    struct Watched(Arc<SharedTable<u32, Watched>>);
+
+    impl Drop for Watched {
+        fn drop(&mut self) {
+            assert!(self.0.join(1).is_none());
+            assert_eq!(self.0.going.load(Relaxed), 1);
+        }
+    }
+
+    #[test]
+    fn what_is_going_can_be_waited_for() -> Result {
+        let table = SharedTable::<u32, Watched>::new()?;
+        table.wait_for_gone()?;
+        let first = table.join_or_make(1, || Ok(Watched(table.clone())))?;
+        let second = table.join_or_make(1, || Err(ENOMEM))?;
+        drop(first);
+        assert_eq!(table.going.load(Relaxed), 0);
+        drop(second);
+        assert_eq!(table.going.load(Relaxed), 0);
+        table.wait_for_gone()
     }
 
     #[test]
