@@ -27,6 +27,7 @@ pub(crate) mod channel_table;
 pub(crate) mod control;
 mod dispatch;
 pub(crate) mod doorbells;
+mod held_bell;
 mod liveness;
 pub(crate) mod service;
 pub(crate) mod status;
@@ -71,6 +72,7 @@ use doorbells::{
     Rung,
     Subscription, //
 };
+pub(crate) use held_bell::HeldBell;
 use kernel::{
     impl_has_work, new_mutex, new_work,
     prelude::*,
@@ -84,6 +86,7 @@ use kernel::{
         ArcBorrow,
         Mutex, //
     },
+    time::Delta,
     workqueue::Work,
 };
 pub(crate) use liveness::Answerer;
@@ -166,17 +169,6 @@ impl PeerUse {
 impl Drop for PeerUse {
     fn drop(&mut self) {
         self.0.in_flight.leave();
-    }
-}
-
-/// Messages of which the peer is told when this is dropped.
-pub(crate) struct HeldBell<'a>(&'a Peer);
-
-impl Drop for HeldBell<'_> {
-    fn drop(&mut self) {
-        if self.0.bell.let_go() {
-            self.0.path.ring(doorbell::CONTROL);
-        }
     }
 }
 
@@ -384,13 +376,6 @@ impl Peer {
             })
     }
 
-    /// Until this is dropped the peer is not rung for what is posted, unless half its ring is full. Not
-    /// for waiting meanwhile.
-    pub(crate) fn hold_bell(&self) -> HeldBell<'_> {
-        self.bell.hold();
-        HeldBell(self)
-    }
-
     /// As [`Self::post`], and waits first until few messages are queued. Killable.
     ///
     /// For what a process can make this node say any number of times.
@@ -409,6 +394,12 @@ impl Peer {
         self.control
             .room
             .wait_killable(|| (self.is_over() || self.control.has_bulk_room()).then_some(()))
+    }
+
+    /// As [`Self::wait_for_bulk_room`], but interruptible; no if that takes longer than this.
+    pub(crate) fn wait_for_bulk_room_within(&self, limit: Delta) -> Result<bool> {
+        let go_on = || (self.is_over() || self.control.has_bulk_room()).then_some(());
+        Ok(self.control.room.wait_timeout(limit, go_on)?.is_some())
     }
 
     /// Whether nothing that was posted waits to be handled, where a node is its own peer; or it is lost. May

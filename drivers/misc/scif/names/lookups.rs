@@ -37,7 +37,8 @@ use kernel::{
 /// So many at a time.
 const MOST: usize = 256;
 
-/// A peer that has not answered for so long will not: it only has to look into a table.
+/// A peer that has not answered for so long will not: it only has to look into a table. So long a question
+/// waits to be sent, too.
 const LIMIT: Delta = Delta::from_secs(120);
 
 enum Asked {
@@ -147,7 +148,7 @@ impl Lookups {
     }
 
     /// Asks the peer. ENOENT if nobody there has the name, EOPNOTSUPP if there are no names there, ENODEV
-    /// if it is lost. Interruptible; nothing is left behind.
+    /// if it is lost, or takes no messages. Interruptible; nothing is left behind.
     pub(super) fn ask(&self, name: Name) -> Result<u16> {
         let mut place = Some(RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?);
         let token = self
@@ -158,7 +159,11 @@ impl Lookups {
             lookups: self,
             token,
         };
-        self.peer.post_bulk(&NameMessage::Lookup {
+        if !self.peer.wait_for_bulk_room_within(LIMIT)? {
+            // Others may have said so much to it, which is not its fault.
+            return Err(ENODEV);
+        }
+        self.peer.post(&NameMessage::Lookup {
             token,
             class: name.class,
             name: name.number,
