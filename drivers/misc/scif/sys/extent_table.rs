@@ -2,6 +2,7 @@
 
 //! Tables of extents that own their memory: how a device or a peer names some pages.
 
+use super::current;
 use crate::logic::extents::{
     Entry,
     Extent,
@@ -36,6 +37,9 @@ impl Growing for KVVec<Entry> {
     }
 }
 
+/// How many extents are collected before others may have the processor: there can be millions.
+const UNTIL_OTHERS: usize = 4096;
+
 /// A table of nothing, to which extents are added.
 pub(crate) fn empty() -> Result<ExtentTable> {
     Extents::new(KVVec::new()).map_err(|_| EINVAL)
@@ -45,7 +49,10 @@ pub(crate) fn empty() -> Result<ExtentTable> {
 /// they make none. May sleep.
 pub(crate) fn collect(extents: impl Iterator<Item = (u64, u64)>) -> Result<ExtentTable> {
     let mut table = empty()?;
-    for (address, len) in extents {
+    for (index, (address, len)) in extents.enumerate() {
+        if index % UNTIL_OTHERS == UNTIL_OTHERS - 1 {
+            current::reschedule();
+        }
         table.reserve(1, GFP_KERNEL_ACCOUNT)?;
         let extent = Extent::new(address, len).ok_or(EINVAL)?;
         table.add(extent).ok_or(EINVAL)?;
