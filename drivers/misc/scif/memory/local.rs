@@ -6,10 +6,7 @@
 //! or above asks which. A window has such memory as long as it lives; `vreadfrom` and `vwriteto` take
 //! memory of the caller for one transfer, or longer: see `rma/registration_cache.rs`.
 
-use core::{
-    ops::Deref,
-    ptr, //
-};
+use core::ops::Deref;
 
 use crate::{
     sync::shared::{
@@ -27,13 +24,14 @@ use crate::{
         ledger::Ledger,
         pages::Pages, //
     },
-    transport::engine::EngineRoute,
+    transport::engine::{
+        Engine,
+        EngineRoute, //
+    },
 };
 use kernel::{
-    device::Device,
     prelude::*,
     sync::{
-        aref::ARef,
         Arc,
         SetOnce, //
     },
@@ -78,12 +76,13 @@ pub(crate) struct LocalMemory {
     mappings: Option<Arc<EngineMappings>>,
 }
 
-/// Mappings of the same pages that several have, by the address of the engine's device, which each keeps.
-pub(crate) type EngineMappings = SharedTable<usize, Mapped>;
+/// Mappings of the same pages that several have, by the engine's instance: when the driver of its device has
+/// gone, so have the mappings, and another engine may have the device later.
+pub(crate) type EngineMappings = SharedTable<u64, Mapped>;
 
 enum Mapping {
     Own(Mapped),
-    Shared(Share<usize, Mapped>),
+    Shared(Share<u64, Mapped>),
 }
 
 impl Deref for Mapping {
@@ -100,20 +99,21 @@ impl Deref for Mapping {
 /// Memory as an engine names it.
 pub(crate) struct Mapped {
     _mapping: DmaMapping,
-    device: ARef<Device>,
+    /// The engine's instance.
+    engine: u64,
     addresses: ExtentTable,
 }
 
 impl Mapped {
-    fn new(pages: &Arc<Pages>, device: ARef<Device>) -> Result<Self> {
-        let mapping = DmaMapping::new(pages, &device)?;
+    fn new(pages: &Arc<Pages>, engine: &Engine) -> Result<Self> {
+        let mapping = DmaMapping::new(pages, &engine.device())?;
         let addresses = extent_table::collect(mapping.extents())?;
         if addresses.len() != pages.size() as u64 {
             return Err(EINVAL);
         }
         Ok(Self {
             _mapping: mapping,
-            device,
+            engine: engine.instance,
             addresses,
         })
     }
@@ -138,13 +138,13 @@ impl LocalMemory {
         }
     }
 
-    fn mapping(&self, device: &ARef<Device>) -> Result<Mapping> {
-        let map = || Mapped::new(&self.pages, device.clone());
+    fn mapping(&self, engine: &Engine) -> Result<Mapping> {
+        let map = || Mapped::new(&self.pages, engine);
         match &self.mappings {
             None => map().map(Mapping::Own),
             Some(mappings) => {
-                let key = ptr::from_ref(&**device).addr();
-                mappings.join_or_make(key, map).map(Mapping::Shared)
+                let shared = mappings.join_or_make(engine.instance, map);
+                shared.map(Mapping::Shared)
             }
         }
     }
@@ -157,15 +157,14 @@ impl LocalMemory {
             // It may have no driver any more.
             return Err(EIO);
         }
-        let device = route.engine.device();
         if self.mapped.as_ref().is_none() {
             // Another one may be faster: then this one is not kept.
-            self.mapped.populate(self.mapping(&device)?);
+            self.mapped.populate(self.mapping(&route.engine)?);
         }
         loop {
             match self.mapped.as_ref() {
                 // All engines of a channel are one.
-                Some(mapped) if ptr::eq(&*mapped.device, &*device) => return Ok(()),
+                Some(mapped) if mapped.engine == route.engine.instance => return Ok(()),
                 Some(_) => return Err(EIO),
                 // It is just being put there.
                 None => current::reschedule(),

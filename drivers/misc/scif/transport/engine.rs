@@ -88,6 +88,9 @@ const STALL_LIMIT: u32 = 5;
 /// Bytes of an empty copy: what any engine can.
 const BLANK: usize = 64;
 
+/// Engines until now.
+static INSTANCES: Atomic<u64> = Atomic::new(0);
+
 /// What has become of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Submission {
@@ -105,6 +108,8 @@ pub(crate) enum Submission {
 #[pin_data]
 pub(crate) struct Engine {
     channel: Channel,
+    /// That of no other engine, also if that has the same device.
+    pub(crate) instance: u64,
     longest: LongestSegment,
     queues: Arc<WorkQueues>,
     /// Woken when descriptors have been completed, and when the engine has stopped.
@@ -217,6 +222,7 @@ impl Engine {
             pin_init!(Self {
                 longest: LongestSegment::declared(channel.max_segment() as u64),
                 channel,
+                instance: INSTANCES.fetch_add(1, Relaxed),
                 quiet: Atomic::new(false),
                 attended: Atomic::new(false),
                 look <- new_work!("Engine::look"),
