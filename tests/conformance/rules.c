@@ -474,7 +474,7 @@ const struct rule rules[] = {
 	{ "memory.windows-bounded", "Documentation/abi.rst",
 	  "256 windows of each page that a user has pinned, 16384 in all; beyond it is EAGAIN" },
 	{ "memory.parts-bounded", "Documentation/abi.rst",
-	  "distinct parts of four times what a user has pinned, and 64 pages; beyond it is EAGAIN" },
+	  "distinct parts of four times what a user has pinned and 64 pages; beyond is EAGAIN" },
 	{ "memory.not-bounded", "Documentation/abi.rst",
 	  "memory that was made with CAP_IPC_LOCK can be registered any number of times" },
 	{ "memory.handed-on", "Documentation/abi.rst",
