@@ -190,10 +190,4 @@ impl Lookups {
         self.table.lock().closed = Some(error);
         self.waiters.wake_all();
     }
-
-    /// How many questions there are.
-    #[cfg(CONFIG_KUNIT = "y")]
-    pub(super) fn count(&self) -> usize {
-        self.table.lock().count
-    }
 }
