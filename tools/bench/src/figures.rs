@@ -37,6 +37,12 @@ pub const PAIR_WINDOW: &str = "register+unregister / (raw pin + 2 doorbells)";
 pub const PAIR_HUGE: &str = "register+unregister / the same with huge pages";
 pub const PAIR_CONNECT: &str = "connect / raw doorbell";
 pub const PAIR_CLOSE: &str = "close / raw doorbell";
+pub const PAIR_SISCI_STORES: &str = "SISCI, stores / scif_mmap() stores";
+pub const PAIR_SISCI_PUSH: &str = "SISCI, DMA / scif_writeto()";
+pub const PAIR_SISCI_PULL: &str = "SISCI, DMA / scif_readfrom()";
+pub const PAIR_SISCI_INTERRUPT: &str = "SISCI, interrupt / raw doorbell";
+pub const PAIR_SISCI_INTERRUPT_THREAD: &str = "SISCI, interrupt / raw doorbell, from a thread";
+pub const SISCI_SEQUENCE: &str = "SISCI, SCICheckSequence(), nanoseconds over an empty loop";
 
 pub const SCIF: &str = "SCIF";
 pub const SCIF_ASLEEP: &str = "SCIF, both asleep";

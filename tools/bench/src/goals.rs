@@ -73,6 +73,7 @@ pub fn goals(results: &Results, costs: &Costs) -> Vec<Goal> {
     goals.extend(counted(costs));
     goals.extend(windows(results));
     goals.extend(connections(results));
+    goals.extend(sisci(results));
     goals
 }
 
@@ -301,6 +302,48 @@ fn connections(results: &Results) -> Vec<Goal> {
                 .median(ENGINES, SCIF_DMA_HUGE, 4)
                 .zip(results.median(ENGINES, SCIF_DMA_HUGE, 1))
                 .map(|(four, one)| four / one),
+        ),
+    ]
+}
+
+fn sisci(results: &Results) -> Vec<Goal> {
+    let pair = |name, size| results.median(PAIRS, name, size);
+    vec![
+        at_least(
+            "SISCI: stores, 1 MiB / stores to a mapping of SCIF",
+            0.98,
+            pair(PAIR_SISCI_STORES, SIZE_LARGE),
+        ),
+        at_least(
+            "SISCI: DMA of 64 KiB / writeto, readfrom (the lower one)",
+            0.97,
+            smaller(
+                pair(PAIR_SISCI_PUSH, SIZE_MIDDLE),
+                pair(PAIR_SISCI_PULL, SIZE_MIDDLE),
+            ),
+        ),
+        at_least(
+            "the same of 1 MiB",
+            0.97,
+            smaller(
+                pair(PAIR_SISCI_PUSH, SIZE_LARGE),
+                pair(PAIR_SISCI_PULL, SIZE_LARGE),
+            ),
+        ),
+        at_most(
+            "SISCI: interrupt there and back / raw doorbell round trip",
+            1.3,
+            pair(PAIR_SISCI_INTERRUPT, NO_SIZE),
+        ),
+        at_most(
+            "the same / raw doorbell round trip that a thread answers",
+            1.3,
+            pair(PAIR_SISCI_INTERRUPT_THREAD, NO_SIZE),
+        ),
+        at_most(
+            "SISCI: SCICheckSequence, ns over an empty loop",
+            50.0,
+            pair(SISCI_SEQUENCE, NO_SIZE),
         ),
     ]
 }

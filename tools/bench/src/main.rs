@@ -19,6 +19,7 @@ mod report;
 mod rounds;
 mod run;
 mod setup;
+mod sisci;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -47,7 +48,7 @@ struct Arguments {
     /// Another number of rounds.
     #[arg(long)]
     rounds: Option<usize>,
-    /// Measure nothing but the pairs of the table whose name contains this.
+    /// Measure nothing but the pairs of the table whose name contains this; "SISCI" for those of SISCI.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// How often each pair of the table is measured.
@@ -91,7 +92,10 @@ fn benchmark(arguments: &Arguments) -> Result<()> {
     let server = setup::serve(&lab, Some(&setup::tcp_address()))?;
     if let Some(only) = &arguments.only {
         let mut results = Results::default();
-        pairs::run(&lab, &plan, Some(only), &mut results, &say)?;
+        match only.as_str() {
+            "SISCI" => sisci::run(&lab, &plan, &mut results, &say)?,
+            _ => pairs::run(&lab, &plan, Some(only), &mut results, &say)?,
+        }
         server.signal(2);
         print!("{}", results.values(PAIRS));
         return Ok(());
@@ -146,6 +150,7 @@ fn measure(
         .run()?;
     }
     pairs::run(lab, plan, None, &mut results, say)?;
+    sisci::run(lab, plan, &mut results, say)?;
     let mut failures = Vec::new();
     if plan.many {
         say("what is measured once");
