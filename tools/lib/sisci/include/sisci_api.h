@@ -20,6 +20,19 @@
 extern "C" {
 #endif
 
+/*
+ * What programs call after every few stores is called without a detour by the procedure
+ * linkage table, where the compiler can.
+ */
+#ifdef __has_attribute
+#if __has_attribute(noplt)
+#define SISCI_OFTEN_CALLED			__attribute__((noplt))
+#endif
+#endif
+#ifndef SISCI_OFTEN_CALLED
+#define SISCI_OFTEN_CALLED
+#endif
+
 #define SISCI_API_VERSION			2
 
 #define SCI_INFINITE_TIMEOUT			0xffffffffu
@@ -197,9 +210,12 @@ void SCICreateMapSequence(sci_map_t map, sci_sequence_t *sequence, unsigned int 
 void SCIRemoveSequence(sci_sequence_t sequence, unsigned int flags, sci_error_t *error);
 sci_sequence_status_t SCIStartSequence(sci_sequence_t sequence, unsigned int flags,
 		sci_error_t *error);
+SISCI_OFTEN_CALLED
 sci_sequence_status_t SCICheckSequence(sci_sequence_t sequence, unsigned int flags,
 		sci_error_t *error);
+SISCI_OFTEN_CALLED
 void SCIFlush(sci_sequence_t sequence, unsigned int flags);
+SISCI_OFTEN_CALLED
 void SCIStoreBarrier(sci_sequence_t sequence, unsigned int flags);
 void SCIMemCpy(sci_sequence_t sequence, void *memory, sci_map_t remoteMap, size_t remoteOffset,
 		size_t size, unsigned int flags, sci_error_t *error);

@@ -4,16 +4,19 @@
 //!
 //! To look costs a few loads: of the sequence's own place, of the kernel's page for the node, and,
 //! unless the program says otherwise, one from the remote memory, which comes back behind all stores
-//! that went before. So places are found without a lock and are never freed: they lie in chunks
-//! that stay.
+//! that went before. So there is one table that is never freed, a handle says where in it, and a place
+//! has the handle of who has it now. Memory of places that were never used is none.
 //!
 //! Lock: `FREE`, a leaf, for making and removing.
 
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::AcqRel;
 use std::sync::atomic::Ordering::Acquire;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::Ordering::Release;
@@ -32,8 +35,9 @@ use crate::nodes;
 use crate::nodes::Status as NodeStatus;
 
 const KIND: u8 = 5;
-const CHUNK: usize = 256;
-const CHUNKS: usize = 64;
+
+/// A power of two, so that every handle means one of them; the first is nobody's.
+const PLACES: usize = 1 << 14;
 
 /// What a look says: `sci_sequence_status_t`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +54,14 @@ pub enum Status {
 }
 
 /// A sequence, or a place for one.
+///
+/// # Invariants
+///
+/// While there is a handle, `node` is a page that is never unmapped, and `probe` can be read from as
+/// long as the map is there.
 struct Slot {
-    /// Odd while there is one.
-    generation: AtomicU32,
+    /// As the program holds it; 0 while there is none.
+    handle: AtomicUsize,
     node: AtomicPtr<NodeStatus>,
     /// As of the last start; even if it was not started.
     epoch: AtomicU64,
@@ -60,28 +69,28 @@ struct Slot {
     /// Where to read from to know that stores have arrived.
     probe: AtomicPtr<u32>,
     /// There is more to do at a flush than that; its map knows.
-    is_broadcast: AtomicU32,
+    is_broadcast: AtomicBool,
+    /// How many have had this place.
+    generation: AtomicU32,
     map: Mutex<Option<Arc<Map>>>,
 }
 
 impl Slot {
     const fn new() -> Self {
         Self {
-            generation: AtomicU32::new(0),
+            handle: AtomicUsize::new(0),
             node: AtomicPtr::new(core::ptr::null_mut()),
             epoch: AtomicU64::new(0),
             errors: AtomicU64::new(0),
             probe: AtomicPtr::new(core::ptr::null_mut()),
-            is_broadcast: AtomicU32::new(0),
+            is_broadcast: AtomicBool::new(false),
+            generation: AtomicU32::new(0),
             map: Mutex::new(None),
         }
     }
 }
 
-type Chunk = [Slot; CHUNK];
-
-static TABLE: [AtomicPtr<Chunk>; CHUNKS] =
-    [const { AtomicPtr::new(core::ptr::null_mut()) }; CHUNKS];
+static TABLE: [Slot; PLACES] = [const { Slot::new() }; PLACES];
 
 struct Free {
     places: Vec<usize>,
@@ -93,61 +102,63 @@ static FREE: Mutex<Free> = Mutex::new(Free {
     used: 0,
 });
 
-#[inline(always)]
-fn slot_at(index: usize) -> Option<&'static Slot> {
-    let chunk = TABLE.get(index / CHUNK)?.load(Acquire);
-    // SAFETY: It is null, or a chunk that is never freed.
-    unsafe { chunk.as_ref() }?.get(index % CHUNK)
-}
-
 /// The place of a sequence that there is.
 #[inline(always)]
 fn find(handle: Handle) -> Result<&'static Slot> {
-    let parts = Parts::of(handle).filter(|parts| parts.kind == KIND);
-    let parts = parts.ok_or(Error::ILLEGAL_PARAMETER)?;
-    let slot = slot_at(parts.index).ok_or(Error::ILLEGAL_PARAMETER)?;
-    match slot.generation.load(Acquire) == parts.generation && parts.generation % 2 == 1 {
+    let number = handle as usize;
+    // The place is in the low bits, see `Parts`; all others are compared.
+    let slot = &TABLE[number % PLACES];
+    match slot.handle.load(Acquire) == number && number != 0 {
         true => Ok(slot),
         false => Err(Error::ILLEGAL_PARAMETER),
     }
 }
 
-fn place() -> Result<usize> {
+/// An index that nobody has, and its place.
+fn place() -> Result<(usize, &'static Slot)> {
     let mut free = lock(&FREE);
-    if let Some(index) = free.places.pop() {
-        return Ok(index);
+    let index = match free.places.pop() {
+        Some(index) => index,
+        None => {
+            free.used += 1;
+            free.used - 1
+        }
+    };
+    match TABLE.get(index + 1) {
+        Some(slot) => Ok((index, slot)),
+        None => {
+            free.used -= 1;
+            Err(Error::API_NOSPC)
+        }
     }
-    let index = free.used;
-    let chunk = TABLE.get(index / CHUNK).ok_or(Error::API_NOSPC)?;
-    if chunk.load(Acquire).is_null() {
-        let slots: Box<Chunk> = Box::new([const { Slot::new() }; CHUNK]);
-        chunk.store(Box::into_raw(slots), Release);
-    }
-    free.used += 1;
-    Ok(index)
 }
 
 /// `SCICreateMapSequence()`
 pub fn create(map: Handle) -> Result<Handle> {
     let map = MAPS.get(map)?;
     let node = nodes::status(map.node()?)?;
-    let index = place()?;
-    let slot = slot_at(index).ok_or(Error::API_NOSPC)?;
-    slot.node
-        .store(core::ptr::from_ref(node).cast_mut(), Relaxed);
+    let (index, slot) = place()?;
+    let node = core::ptr::from_ref(node).cast_mut();
+    let probe = match map.address().is_null() {
+        // There is nothing to read back, but something to read.
+        true => node.cast(),
+        false => map.address().cast(),
+    };
+    slot.node.store(node, Relaxed);
     slot.epoch.store(0, Relaxed);
-    slot.probe.store(map.address().cast(), Relaxed);
+    slot.probe.store(probe, Relaxed);
     let is_broadcast = matches!(map.kind(), Kind::Broadcast(..));
-    slot.is_broadcast.store(u32::from(is_broadcast), Relaxed);
+    slot.is_broadcast.store(is_broadcast, Relaxed);
     *lock(&slot.map) = Some(map.clone());
-    let generation = slot.generation.load(Relaxed).wrapping_add(1);
-    slot.generation.store(generation, Release);
+    let generation = slot.generation.fetch_add(1, Relaxed).wrapping_add(1);
     let handle = Parts {
         kind: KIND,
         generation,
         index,
     }
     .handle();
+    // INVARIANT: All of it is there.
+    slot.handle.store(handle as usize, Release);
     map.has_sequence(handle);
     // Programs that check without a start mean from now on.
     let _ = start(handle);
@@ -158,11 +169,9 @@ pub fn create(map: Handle) -> Result<Handle> {
 pub fn remove(handle: Handle) -> Result<()> {
     let slot = find(handle)?;
     let index = Parts::of(handle).ok_or(Error::ILLEGAL_PARAMETER)?.index;
-    let generation = slot.generation.load(Relaxed);
-    let next = generation.wrapping_add(1);
     let exchanged = slot
-        .generation
-        .compare_exchange(generation, next, Release, Relaxed);
+        .handle
+        .compare_exchange(handle as usize, 0, AcqRel, Relaxed);
     exchanged.map_err(|_| Error::ILLEGAL_PARAMETER)?;
     let map = lock(&slot.map).take();
     drop(map);
@@ -173,17 +182,9 @@ pub fn remove(handle: Handle) -> Result<()> {
 /// Makes all stale.
 pub fn remove_all() {
     let used = lock(&FREE).used;
-    for index in 0..used {
-        let Some(slot) = slot_at(index) else { continue };
-        let generation = slot.generation.load(Acquire);
-        if generation % 2 == 1 {
-            let parts = Parts {
-                kind: KIND,
-                generation,
-                index,
-            };
-            let _ = remove(parts.handle());
-        }
+    for slot in TABLE.iter().skip(1).take(used) {
+        // One that is none, or goes at this moment, is not found.
+        let _ = remove(slot.handle.load(Acquire) as Handle);
     }
 }
 
@@ -192,7 +193,7 @@ pub fn start(handle: Handle) -> Result<Status> {
     let slot = find(handle)?;
     let map = lock(&slot.map).clone();
     let map = map.ok_or(Error::ILLEGAL_PARAMETER)?;
-    let node = node_of(slot)?;
+    let node = node_of(slot);
     let connected = match map.kind() {
         Kind::Remote(_, import, _) => {
             if import.is_over() {
@@ -215,27 +216,22 @@ pub fn start(handle: Handle) -> Result<Status> {
 }
 
 #[inline(always)]
-fn node_of(slot: &Slot) -> Result<&'static NodeStatus> {
-    // SAFETY: It was set before the sequence was there, to a page that is never unmapped.
-    unsafe { slot.node.load(Relaxed).as_ref() }.ok_or(Error::ILLEGAL_PARAMETER)
+fn node_of(slot: &Slot) -> &'static NodeStatus {
+    // SAFETY: By the invariant of `Slot`: whoever has a place has found its handle there.
+    unsafe { &*slot.node.load(Relaxed) }
 }
 
 /// `SCICheckSequence()`
 #[inline(always)]
 pub fn check(handle: Handle, wanted: u32) -> Result<Status> {
-    if handle.is_null() && wanted & flags::FLUSH_CPU_BUFFERS_ONLY != 0 {
-        copies::store_barrier();
-        return Ok(Status::Ok);
-    }
-    let slot = find(handle)?;
-    let node = node_of(slot)?;
+    let Ok(slot) = find(handle) else {
+        return without_sequence(handle, wanted);
+    };
+    let node = node_of(slot);
     let started = slot.epoch.load(Relaxed);
     let epoch = node.epoch();
     if epoch != started {
-        return Ok(match epoch % 2 {
-            0 => Status::Pending,
-            _ => Status::NotRetriable,
-        });
+        return Ok(changed(epoch));
     }
     if wanted & flags::NO_FLUSH == 0 {
         flush_slot(slot);
@@ -244,22 +240,45 @@ pub fn check(handle: Handle, wanted: u32) -> Result<Status> {
         }
     }
     let errors = node.errors();
+    // What was read back is of the time that the errors are of.
     if node.epoch() != started {
         return Ok(Status::Pending);
     }
     match slot.errors.load(Relaxed) == errors {
         true => Ok(Status::Ok),
-        false => {
-            slot.errors.store(errors, Relaxed);
-            Ok(Status::Retriable)
-        }
+        false => Ok(failed(slot, errors)),
     }
+}
+
+#[cold]
+fn without_sequence(handle: Handle, wanted: u32) -> Result<Status> {
+    match handle.is_null() && wanted & flags::FLUSH_CPU_BUFFERS_ONLY != 0 {
+        true => {
+            copies::store_barrier();
+            Ok(Status::Ok)
+        }
+        false => Err(Error::ILLEGAL_PARAMETER),
+    }
+}
+
+#[cold]
+fn changed(epoch: u64) -> Status {
+    match epoch % 2 {
+        0 => Status::Pending,
+        _ => Status::NotRetriable,
+    }
+}
+
+#[cold]
+fn failed(slot: &Slot, errors: u64) -> Status {
+    slot.errors.store(errors, Relaxed);
+    Status::Retriable
 }
 
 #[inline(always)]
 fn flush_slot(slot: &Slot) {
     copies::store_barrier();
-    if slot.is_broadcast.load(Relaxed) != 0 {
+    if slot.is_broadcast.load(Relaxed) {
         send_to_all(slot);
     }
 }
@@ -275,11 +294,9 @@ fn send_to_all(slot: &Slot) {
 #[inline(always)]
 fn read_back(slot: &Slot) {
     let probe = slot.probe.load(Relaxed);
-    if !probe.is_null() {
-        // SAFETY: The map is there as long as the sequence is, see `Map::release`; a program that
-        // unmaps it in another thread meanwhile breaks the rules of maps.
-        unsafe { probe.read_volatile() };
-    }
+    // SAFETY: By the invariant of `Slot`. The map is there as long as the sequence is, see
+    // `Map::release`; a program that unmaps it in another thread meanwhile breaks the rules of maps.
+    unsafe { probe.read_volatile() };
 }
 
 /// `SCIFlush()`

@@ -9,6 +9,7 @@ use super::exported;
 use super::put;
 use super::required;
 use crate::copies;
+use crate::error::Error;
 use crate::error::OK;
 use crate::flags;
 use crate::handles::Handle;
@@ -16,6 +17,12 @@ use crate::library;
 use crate::sequences;
 use std::ffi::c_int;
 use std::ffi::c_void;
+
+/// All sequences went with the library, if it was ended.
+#[cold]
+fn unless_ended(error: Error) -> Error {
+    library::check_running().err().unwrap_or(error)
+}
 
 exported! {
     /// See its manual.
@@ -92,11 +99,7 @@ exported! {
         let looked = flags::check(flags, allowed).and_then(|()| sequences::check(sequence, flags));
         let (status, code) = match looked {
             Ok(status) => (status, OK),
-            // All sequences went with the library.
-            Err(error) => {
-                let error = library::check_running().err().unwrap_or(error);
-                (sequences::Status::NotRetriable, error.code())
-            }
+            Err(error) => (sequences::Status::NotRetriable, unless_ended(error).code()),
         };
         // SAFETY: By the contract of this function.
         unsafe { put(error, code) };
