@@ -134,6 +134,85 @@ static void broadcast_copy(void)
 	expect(error != SCI_ERR_OK);
 }
 
+/* A node's words are its own: those beside them are left alone. */
+static void broadcast_neighbours(void)
+{
+	struct group group = new_group();
+	volatile __u32 *memory;
+	sci_sequence_t sequence;
+	sci_map_t map;
+	__u32 i;
+
+	good(memory = SCIMapRemoteSegment(group.remote, &map, 0, SIZE, NULL, 0, &error));
+	sequence = new_sequence(map);
+	for (i = 1; i < 4; i++) {
+		there(group.peer[0], THERE_STORE, group.memory[0] + 4, i * 100, 4);
+		memory[0] = i;
+		((volatile __u8 *)memory)[9] = i;
+		SCIStoreBarrier(sequence, 0);
+		same(there(group.peer[0], THERE_LOAD, group.memory[0], 4), i);
+		same(there(group.peer[0], THERE_LOAD, group.memory[0] + 4, 4), i * 100);
+		there(group.peer[0], THERE_STORE, group.memory[0] + 8, i, 1);
+		same(there(group.peer[0], THERE_LOAD, group.memory[0] + 9, 1), i);
+	}
+}
+
+/* A copy is sent though it is what was sent before. */
+static void broadcast_copy_again(void)
+{
+	struct group group = new_group();
+	unsigned char *memory = pages(1);
+	sci_sequence_t sequence;
+	sci_map_t map;
+	int i;
+
+	good(SCIMapRemoteSegment(group.remote, &map, 0, SIZE, NULL, 0, &error));
+	sequence = new_sequence(map);
+	memset(memory, 0, 13);
+	for (i = 0; i < 3; i++) {
+		there(group.peer[0], THERE_STORE, group.memory[0] + 5, 9, 1);
+		there(group.peer[0], THERE_STORE, group.memory[0] + 16, 9, 1);
+		good(SCIMemCpy(sequence, memory, map, 3, 13, 0, &error));
+		SCIStoreBarrier(sequence, 0);
+		same(there(group.peer[0], THERE_LOAD, group.memory[0] + 5, 1), 0);
+		/* And no byte beside it. */
+		same(there(group.peer[0], THERE_LOAD, group.memory[0] + 16, 1), 9);
+	}
+}
+
+/* A node that gets the group after others have connected gets what is stored from then on. */
+static void broadcast_joined(void)
+{
+	struct local source = prepared(64);
+	sci_remote_segment_t remote;
+	volatile __u32 *memory;
+	sci_dma_queue_t queue;
+	struct local local;
+	struct peer *peer;
+	sci_map_t map;
+	__s64 there_is;
+	__u32 i = 0;
+
+	export_group(&local);
+	good(SCIConnectSegment(local.device, &remote, ALL, GROUP, ADAPTER, NULL, NULL, FOREVER,
+			       SCI_FLAG_BROADCAST, &error));
+	good(memory = SCIMapRemoteSegment(remote, &map, 0, SIZE, NULL, 0, &error));
+	memory[0] = 1;
+	wait_until(*(volatile __u32 *)local.memory == 1);
+	peer = new_peer_on(run.peers - 1);
+	if (node_id(run.agent[run.peers - 1].node) == own_id())
+		return;
+	there_is = export_group_there(peer);
+	wait_until((memory[2] = ++i, there(peer, THERE_LOAD, there_is + 8, 4) > 0));
+	/* DMA, too. */
+	queue = new_queue(local.device, 1);
+	fill(source.memory, 3, 64);
+	good(SCIStartDmaTransfer(queue, source.segment, remote, 0, 64, 1024, NULL, NULL, 0,
+				 &error));
+	same(SCIWaitForDMAQueue(queue, FOREVER, 0, &error), SCI_DMAQUEUE_DONE);
+	same(ask(peer, DO_DIFFERS, there_is + 1024, 3, 64), -1);
+}
+
 static void broadcast_dma(void)
 {
 	struct group group = new_group();
@@ -202,19 +281,32 @@ static void broadcast_one(void)
 static void broadcast_member_dies(void)
 {
 	struct group group = new_group();
+	struct local source = prepared(SIZE);
+	sci_dma_queue_t queue = new_queue(group.local.device, 1);
 	volatile unsigned char *memory;
 	sci_sequence_t sequence;
 	sci_map_t map;
 
 	good(memory = SCIMapRemoteSegment(group.remote, &map, 0, SIZE, NULL, 0, &error));
 	sequence = new_sequence(map);
+	good(expect(SCIStartSequence(sequence, 0, &error) == SCI_SEQ_OK));
 	begin(group.peer[0], DO_DIE);
-	wait_for_death(group.peer[0]);
+	remote_event(group.remote, SCI_CB_LOST);
+	/* It is told, once. */
+	good(expect(SCICheckSequence(sequence, 0, &error) == SCI_SEQ_NOT_RETRIABLE));
+	good(expect(SCIStartSequence(sequence, 0, &error) == SCI_SEQ_OK));
+	good(expect(SCICheckSequence(sequence, 0, &error) == SCI_SEQ_OK));
 	fill_remote(memory, 8, SIZE);
 	SCIFlush(sequence, 0);
 	/* The others are reached. */
 	wait_until(differs(group.local.memory, 8, SIZE) == -1);
 	wait_until(ask(group.peer[1], DO_DIFFERS, group.memory[1], 8, SIZE) == -1);
+	fill(source.memory, 9, SIZE);
+	good(SCIStartDmaTransfer(queue, source.segment, group.remote, 0, SIZE, 0, NULL, NULL, 0,
+				 &error));
+	same(SCIWaitForDMAQueue(queue, FOREVER, 0, &error), SCI_DMAQUEUE_DONE);
+	same(differs(group.local.memory, 9, SIZE), -1);
+	same(ask(group.peer[1], DO_DIFFERS, group.memory[1], 9, SIZE), -1);
 	good(SCIRemoveSequence(sequence, 0, &error));
 	good(SCIUnmapSegment(map, 0, &error));
 	good(SCIDisconnectSegment(group.remote, 0, &error));
@@ -224,6 +316,9 @@ const struct test_case broadcast_cases[] = {
 	PAIR(broadcast_store, "broadcast.store broadcast.own"),
 	PAIR(broadcast_barrier, "broadcast.barrier"),
 	PAIR(broadcast_copy, "broadcast.copy broadcast.no-read"),
+	PAIR(broadcast_copy_again, "broadcast.copy-again"),
+	PAIR_MAPPED(broadcast_neighbours, "broadcast.neighbours"),
+	PAIR_MAPPED(broadcast_joined, "broadcast.joined"),
 	PAIR(broadcast_dma, "broadcast.dma broadcast.no-read"),
 	ALONE(broadcast_groups, "broadcast.groups"),
 	ALONE(broadcast_none, "broadcast.none"),

@@ -160,11 +160,23 @@ static void write_memory(void)
 	unsigned char *memory = pages(2);
 
 	fill(memory, 12, 5000);
-	good(SCIMemWrite(sequence, memory, remote.memory + 17, 5000, 0, &error));
+	good(SCIMemWrite(memory, remote.memory + 17, 5000, 0, &error));
 	SCIStoreBarrier(sequence, 0);
 	same(ask(remote.there.peer, DO_DIFFERS, remote.there.memory + 17, 12, 5000), -1);
 	bad(SCI_ERR_ILLEGAL_PARAMETER,
-	    SCIMemWrite(sequence, NULL, remote.memory, 8, 0, &error));
+	    SCIMemWrite(NULL, remote.memory, 8, 0, &error));
+}
+
+static void copy_to_readonly(void)
+{
+	struct remote remote = new_remote(4096);
+	unsigned char *memory = pages(1);
+	sci_map_t map;
+
+	good(SCIMapRemoteSegment(remote.segment, &map, 0, 4096, NULL, SCI_FLAG_READONLY_MAP,
+				 &error));
+	bad(SCI_ERR_ACCESS, SCIMemCpy(NULL, memory, map, 0, 8, 0, &error));
+	good(SCIMemCpy(NULL, memory, map, 0, 8, SCI_FLAG_BLOCK_READ, &error));
 }
 
 static void copy_stale_map(void)
@@ -187,6 +199,7 @@ const struct test_case copy_cases[] = {
 	PAIR_MAPPED(copy_large, "copy.write"),
 	PAIR_MAPPED(copy_function, "copy.function"),
 	PAIR_MAPPED(write_memory, "copy.mem-write"),
+	PAIR_MAPPED(copy_to_readonly, "copy.readonly"),
 	PAIR_MAPPED(copy_stale_map, "handle.stale"),
 	{ }
 };

@@ -116,6 +116,29 @@ static void dma_callback_starts(void)
 	called_exactly(log, 20);
 }
 
+/* What was transferred is free when the callback is called. */
+static void release_segments(struct call_log *log)
+{
+	struct transfer *transfer = log->data;
+
+	good(SCIDisconnectSegment(transfer->remote, 0, &error));
+	good(SCIRemoveSegment(transfer->local.segment, 0, &error));
+}
+
+static void dma_callback_releases(void)
+{
+	struct transfer transfer = new_transfer(SIZE, 1);
+	struct call_log *log = new_log();
+
+	good(SCIUnmapSegment(transfer.local.map, 0, &error));
+	log->also = release_segments;
+	log->data = &transfer;
+	start_with_callback(&transfer, SIZE, log);
+	called_exactly(log, 1);
+	good(SCIRemoveDMAQueue(transfer.queue, 0, &error));
+	good(SCIClose(transfer.local.device, 0, &error));
+}
+
 /* --- Vectors --- */
 
 static void transfer_vector(struct transfer *transfer, dis_dma_vec_t *vector, size_t entries,
@@ -483,6 +506,7 @@ const struct test_case dma_more_cases[] = {
 	PAIR(dma_callback_excludes, "callback.excludes-wait"),
 	PAIR(dma_callback_ignored, "callback.flag"),
 	PAIR(dma_callback_starts, "dma.callback callback.may-call"),
+	PAIR(dma_callback_releases, "dma.callback callback.may-call"),
 	PAIR(vector_push, "dma.vector"),
 	PAIR(vector_pull, "dma.vector"),
 	PAIR(vector_entries, "dma.vector-entries"),

@@ -2,6 +2,8 @@
 /*
  * Interrupts with callbacks, shared ones, and many at a time.
  */
+#include <sys/resource.h>
+
 #include "sisci_suite.h"
 
 static sci_local_interrupt_t with_callback(sci_desc_t device, unsigned int *number,
@@ -264,6 +266,55 @@ static void waiters_share(void)
 	bad(SCI_ERR_TIMEOUT, SCIWaitForInterrupt(interrupt, 0, 0, &error));
 }
 
+static void *wait_until_removed(void *data)
+{
+	SCIWaitForInterrupt(data, FOREVER, 0, &error);
+	return (void *)(long)(error == SCI_ERR_CANCELLED || error == STALE);
+}
+
+/* Who waits may be on the way out of the wait when all is released. */
+static void removed_and_closed(void)
+{
+	sci_local_interrupt_t interrupt;
+	unsigned int number, i;
+	sci_desc_t device;
+	pthread_t thread;
+
+	initialize();
+	for (i = 0; i < 50; i++) {
+		device = new_device();
+		number = 0;
+		interrupt = new_interrupt(device, &number, 0);
+		thread = in_thread(wait_until_removed, interrupt);
+		if (i % 2)
+			poll(NULL, 0, 1);
+		good(SCIRemoveInterrupt(interrupt, 0, &error));
+		good(SCIClose(device, 0, &error));
+		expect(thread_result(thread));
+	}
+}
+
+/* Those who came and went leave nothing, though nobody waits. */
+static void connectors_go(void)
+{
+	struct rlimit limit = { .rlim_cur = 128, .rlim_max = 128 };
+	unsigned int number = 0, i;
+	sci_desc_t device = new_device();
+	sci_local_interrupt_t interrupt = new_interrupt(device, &number, SCI_FLAG_COUNTING_INT);
+	sci_remote_interrupt_t remote;
+
+	same(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	for (i = 0; i < 300; i++) {
+		remote = connect_interrupt(device, own_id(), number);
+		good(SCITriggerInterrupt(remote, 0, &error));
+		good(SCIDisconnectInterrupt(remote, 0, &error));
+	}
+	/* And none of what they have triggered is lost. */
+	for (i = 0; i < 300; i++)
+		good(SCIWaitForInterrupt(interrupt, FOREVER, 0, &error));
+	bad(SCI_ERR_TIMEOUT, SCIWaitForInterrupt(interrupt, 0, 0, &error));
+}
+
 static void interrupts_many(void)
 {
 	struct peer *peer = new_peer();
@@ -320,6 +371,8 @@ const struct test_case interrupt_more_cases[] = {
 	ALONE(shared_or_not, "interrupt.used interrupt.shared"),
 	ALONE(shared_all_gone, "interrupt.shared interrupt.gone"),
 	ALONE(waiters_share, "interrupt.counting thread.many"),
+	ALONE(removed_and_closed, "interrupt.cancelled device.busy"),
+	ALONE(connectors_go, "interrupt.connectors"),
 	PAIR(interrupts_many, "interrupt.connectors"),
 	STAR(star_interrupts, "star.both"),
 	{ }

@@ -45,16 +45,55 @@ static sci_error_t maps_remote(struct either *either, size_t offset, size_t size
 
 static void map_offset_alignment(void)
 {
-	static const size_t offsets[] = { 1, 4, 8, 512, 4095, 4100, 2048 };
+	static const size_t bad_offsets[] = { 1, 4, 4095, 4100 };
+	static const size_t good_offsets[] = { 8, 512, 2048, 4096, 4104 };
 	struct either either = both_kinds(4 * 4096);
 	size_t i;
 
-	for (i = 0; i < ARRAY_SIZE(offsets); i++) {
-		same(maps_local(&either, offsets[i], 8), SCI_ERR_OFFSET_ALIGNMENT);
-		same(maps_remote(&either, offsets[i], 8), SCI_ERR_OFFSET_ALIGNMENT);
+	for (i = 0; i < ARRAY_SIZE(bad_offsets); i++) {
+		same(maps_local(&either, bad_offsets[i], 8), SCI_ERR_OFFSET_ALIGNMENT);
+		same(maps_remote(&either, bad_offsets[i], 8), SCI_ERR_OFFSET_ALIGNMENT);
 	}
-	same(maps_local(&either, 4096, 4096), SCI_ERR_OK);
-	same(maps_remote(&either, 4096, 4096), SCI_ERR_OK);
+	for (i = 0; i < ARRAY_SIZE(good_offsets); i++) {
+		same(maps_local(&either, good_offsets[i], 8), SCI_ERR_OK);
+		same(maps_remote(&either, good_offsets[i], 8), SCI_ERR_OK);
+	}
+}
+
+/* What is mapped begins where it was asked for, not with its page. */
+static void map_within_page(void)
+{
+	const size_t offset = 4096 + 264, size = 4096;
+	struct either either = both_kinds(4 * 4096);
+	volatile unsigned char *remote;
+	unsigned char *local;
+	sci_map_t map;
+	void *room;
+
+	good(local = SCIMapLocalSegment(either.local.segment, &map, offset, size, NULL, 0, &error));
+	local[0] = 17;
+	local[size - 1] = 18;
+	same(either.local.memory[offset], 17);
+	same(either.local.memory[offset + size - 1], 18);
+	bad(SCI_ERR_OUT_OF_RANGE, SCIMemCpy(NULL, local, map, size - 4, 8, 0, &error));
+	good(SCIUnmapSegment(map, 0, &error));
+	good(remote = SCIMapRemoteSegment(either.remote.segment, &map, offset, size, NULL, 0,
+					  &error));
+	remote[0] = 19;
+	remote[size - 1] = 20;
+	same(either.remote.memory[offset], 19);
+	same(either.remote.memory[offset + size - 1], 20);
+	good(SCIUnmapSegment(map, 0, &error));
+	/* At an address that is as far within its page. */
+	room = mmap(NULL, 4 * 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	munmap(room, 4 * 4096);
+	bad(SCI_ERR_ILLEGAL_ADDRESS,
+	    SCIMapRemoteSegment(either.remote.segment, &map, offset, size, room,
+				SCI_FLAG_FIXED_MAP_ADDR, &error));
+	good(remote = SCIMapRemoteSegment(either.remote.segment, &map, offset, size, room + 264,
+					  SCI_FLAG_FIXED_MAP_ADDR, &error));
+	expect((void *)remote == room + 264);
+	same(remote[0], 19);
 }
 
 static void map_out_of_range(void)
@@ -306,6 +345,7 @@ static void cache_sync(void)
 
 const struct test_case map_cases[] = {
 	PAIR_MAPPED(map_offset_alignment, "map.offset-alignment"),
+	PAIR_MAPPED(map_within_page, "map.offset-alignment map.fixed"),
 	PAIR_MAPPED(map_out_of_range, "map.out-of-range"),
 	PAIR_MAPPED(map_size_zero, "map.size-zero"),
 	PAIR_MAPPED(map_part, "map.part"),

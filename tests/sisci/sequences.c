@@ -93,9 +93,28 @@ static void sequence_after_unmap(void)
 	bad(STALE, SCICheckSequence(sequence, 0, &error));
 	SCIFlush(sequence, 0);
 	SCIStoreBarrier(sequence, 0);
-	bad_either(SCI_ERR_OK, STALE, SCIRemoveSequence(sequence, 0, &error));
+	/* And the sequence then: once. */
+	good(SCIRemoveSequence(sequence, 0, &error));
+	bad(STALE, SCIRemoveSequence(sequence, 0, &error));
 	good(SCIDisconnectSegment(remote.segment, 0, &error));
 	good(SCIClose(remote.device, 0, &error));
+}
+
+/* The node is there, and the segment is not: what is stored gets nowhere. */
+static void sequence_exporter_dies(void)
+{
+	struct remote remote = new_remote(4096);
+	sci_sequence_t sequence = new_sequence(remote.map);
+
+	good(expect(SCIStartSequence(sequence, 0, &error) == SCI_SEQ_OK));
+	good(expect(SCICheckSequence(sequence, 0, &error) == SCI_SEQ_OK));
+	begin(remote.there.peer, DO_DIE);
+	remote_event(remote.segment, SCI_CB_LOST);
+	*(volatile __u32 *)remote.memory = 1;
+	good(expect(SCICheckSequence(sequence, 0, &error) == SCI_SEQ_NOT_RETRIABLE));
+	bad(SCI_ERR_SEGMENT_NOT_CONNECTED, SCIStartSequence(sequence, 0, &error));
+	good(expect(SCICheckSequence(sequence, 0, &error) == SCI_SEQ_NOT_RETRIABLE));
+	good(SCIRemoveSequence(sequence, 0, &error));
 }
 
 static void sequence_own_node(void)
@@ -188,14 +207,64 @@ static void flush_async_safe(void)
 	stop_interrupting();
 }
 
+/* --- In a thread that is cancelled --- */
+
+static void *flush_for_ever(void *data)
+{
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+	for (;;) {
+		flushes++;
+		SCIFlush(data, 0);
+		SCIFlush(NULL, 0);
+	}
+	return NULL;
+}
+
+static void *check_for_ever(void *data)
+{
+	sci_error_t of_thread;
+
+	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
+	for (;;) {
+		flushes++;
+		SCIStartSequence(data, 0, &of_thread);
+	}
+	return NULL;
+}
+
+static void flush_cancelled(void)
+{
+	void *(*const bodies[])(void *data) = { flush_for_ever, check_for_ever };
+	struct remote remote = new_remote(4096);
+	sci_sequence_t sequence = new_sequence(remote.map);
+	pthread_t thread;
+	void *ended;
+	int i;
+
+	for (i = 0; i < 20; i++) {
+		flushes = 0;
+		thread = in_thread(bodies[i % 2], sequence);
+		while (flushes < 100)
+			sched_yield();
+		same(pthread_cancel(thread), 0);
+		same(pthread_join(thread, &ended), 0);
+		expect(ended == PTHREAD_CANCELED);
+	}
+	/* Nothing is held by who has gone. */
+	good(expect(SCIStartSequence(sequence, 0, &error) == SCI_SEQ_OK));
+	good(expect(SCICheckSequence(sequence, 0, &error) == SCI_SEQ_OK));
+}
+
 const struct test_case sequence_cases[] = {
 	PAIR_MAPPED(sequence_start_check, "sequence.start sequence.check"),
 	PAIR_MAPPED(sequence_check_again, "sequence.check"),
 	PAIR_MAPPED(sequence_flags, "sequence.flags"),
 	PAIR_MAPPED(sequence_many, "sequence.many"),
 	PAIR_MAPPED(sequence_after_unmap, "sequence.unmap"),
+	PAIR_MAPPED(sequence_exporter_dies, "sequence.lost"),
 	ALONE(sequence_own_node, "sequence.start node.own"),
 	PAIR_MAPPED(sequence_no_system_call, "sequence.no-system-call"),
 	PAIR_MAPPED(flush_async_safe, "flush.signals"),
+	PAIR_MAPPED(flush_cancelled, "flush.cancelled"),
 	{ }
 };

@@ -36,6 +36,10 @@ extern "C" {
 #define SISCI_API_VERSION			2
 
 #define SCI_INFINITE_TIMEOUT			0xffffffffu
+/* As the Users Guide spells it, too. */
+#ifndef INFINITE_TIMEOUT
+#define INFINITE_TIMEOUT			SCI_INFINITE_TIMEOUT
+#endif
 
 /* --- Flags; each function's manual says which it takes --- */
 
@@ -219,8 +223,8 @@ SISCI_OFTEN_CALLED
 void SCIStoreBarrier(sci_sequence_t sequence, unsigned int flags);
 void SCIMemCpy(sci_sequence_t sequence, void *memory, sci_map_t remoteMap, size_t remoteOffset,
 		size_t size, unsigned int flags, sci_error_t *error);
-void SCIMemWrite(sci_sequence_t sequence, void *memory, volatile void *remote, size_t size,
-		unsigned int flags, sci_error_t *error);
+void SCIMemWrite(void *memory, volatile void *remote, size_t size, unsigned int flags,
+		sci_error_t *error);
 void SetSciMemCopyFunction(int choice);
 
 /* --- DMA --- */
@@ -238,6 +242,15 @@ void SCIStartDmaTransferVec(sci_dma_queue_t queue, sci_local_segment_t localSegm
 		sci_error_t *error);
 void SCIStartDmaTransferMem(sci_dma_queue_t queue, void *memory,
 		sci_remote_segment_t remoteSegment, size_t size, size_t remoteOffset,
+		sci_cb_dma_t callback, void *callbackArg, unsigned int flags,
+		sci_error_t *error);
+/* The same under another spelling. */
+void SCIStartDMATransfer(sci_dma_queue_t queue, sci_local_segment_t localSegment,
+		sci_remote_segment_t remoteSegment, size_t localOffset, size_t size,
+		size_t remoteOffset, sci_cb_dma_t callback, void *callbackArg,
+		unsigned int flags, sci_error_t *error);
+void SCIStartDMATransferVec(sci_dma_queue_t queue, sci_local_segment_t localSegment,
+		sci_remote_segment_t remoteSegment, size_t entries, dis_dma_vec_t *vector,
 		sci_cb_dma_t callback, void *callbackArg, unsigned int flags,
 		sci_error_t *error);
 sci_dma_queue_state_t SCIDMAQueueState(sci_dma_queue_t queue);
@@ -281,10 +294,6 @@ void SCIDisconnectDataInterrupt(sci_remote_data_interrupt_t interrupt, unsigned 
 		sci_error_t *error);
 void SCITriggerDataInterrupt(sci_remote_data_interrupt_t interrupt, void *data,
 		unsigned int length, unsigned int flags, sci_error_t *error);
-
-/* The same under another spelling. */
-#define SCIStartDMATransfer			SCIStartDmaTransfer
-#define SCIStartDMATransferVec			SCIStartDmaTransferVec
 
 #ifdef __cplusplus
 }

@@ -56,6 +56,9 @@ pub unsafe fn copy(
 ) -> Result<()> {
     let map = MAPS.get(map)?;
     let there = map.range(offset, size)?;
+    if wanted & flags::BLOCK_READ == 0 && !map.is_writable() {
+        return Err(Error::ACCESS);
+    }
     if memory.is_null() && size > 0 {
         return Err(Error::ILLEGAL_PARAMETER);
     }
@@ -72,7 +75,7 @@ pub unsafe fn copy(
         // SAFETY: As above.
         unsafe { core::ptr::copy(memory.cast_const(), there, size) };
         match map.kind() {
-            Kind::Broadcast(map, _) => map.send_range(offset, size),
+            Kind::Broadcast(broadcast, _) => broadcast.send_range(map.within(offset), size),
             Kind::Local(..) | Kind::Remote(..) => store_barrier(),
         }
     }
@@ -85,18 +88,12 @@ pub unsafe fn copy(
 ///
 /// `memory` has `size` bytes, which the caller may read, and `remote` is an address in a map with so many
 /// bytes behind it.
-pub unsafe fn write(
-    sequence: Handle,
-    memory: *mut c_void,
-    remote: *mut c_void,
-    size: usize,
-    wanted: u32,
-) -> Result<()> {
+pub unsafe fn write(memory: *mut c_void, remote: *mut c_void, size: usize) -> Result<()> {
     if memory.is_null() || remote.is_null() {
         return Err(Error::ILLEGAL_PARAMETER);
     }
     // SAFETY: By the contract of this function.
     unsafe { core::ptr::copy(memory.cast_const(), remote, size) };
     store_barrier();
-    check_if_wanted(sequence, wanted)
+    Ok(())
 }

@@ -3,6 +3,7 @@
 //! Virtual devices, which other resources are made with.
 
 use std::sync::Arc;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::AcqRel;
 use std::sync::atomic::Ordering::Acquire;
@@ -11,6 +12,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::handles::Handle;
 use crate::handles::Table;
+use crate::lock::lock;
 
 /// See the head of this file.
 #[derive(Default)]
@@ -21,12 +23,21 @@ pub struct Device {
 /// All of them.
 pub static DEVICES: Table<Device> = Table::new(1);
 
-/// A resource that was made with a device, which can't be closed before this is dropped.
-pub struct DeviceUse(Arc<Device>);
+/// A resource that was made with a device, which can't be closed before this is released or dropped.
+pub struct DeviceUse(Mutex<Option<Arc<Device>>>);
+
+impl DeviceUse {
+    /// The program has released the resource, though a thread may still be about to leave it.
+    pub fn release(&self) {
+        if let Some(device) = lock(&self.0).take() {
+            device.uses.fetch_sub(1, AcqRel);
+        }
+    }
+}
 
 impl Drop for DeviceUse {
     fn drop(&mut self) {
-        self.0.uses.fetch_sub(1, AcqRel);
+        self.release();
     }
 }
 
@@ -47,5 +58,5 @@ pub fn close(handle: Handle) -> Result<()> {
 pub fn using(handle: Handle) -> Result<DeviceUse> {
     let device = DEVICES.get(handle)?;
     device.uses.fetch_add(1, AcqRel);
-    Ok(DeviceUse(device))
+    Ok(DeviceUse(Mutex::new(Some(device))))
 }

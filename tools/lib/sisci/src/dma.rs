@@ -4,9 +4,11 @@
 //!
 //! A transfer is handed to the driver when it is started; a small one has ended when that returns. How it ends is asked when somebody wants to
 //! know: by a mark, for who waits; by a word that the driver sets, for who only looks; by a thread, for a
-//! callback.
+//! callback. It belongs to the connections on which it was started: if the link goes meanwhile, it has failed,
+//! whether the segment is connected again or not. To a group it goes to those who are within reach.
 //!
-//! Locks: `calling`, then `inner`. A transfer is handed to the driver without them.
+//! Locks: `calling`, then `inner`, then `held`, then those of segments. A transfer is handed to the driver without
+//! them.
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -29,13 +31,13 @@ use crate::events::Events;
 use crate::flags;
 use crate::handles::Handle;
 use crate::handles::Table;
-use crate::import::Import;
 use crate::local_segment::LocalSegment;
 use crate::local_segment::LocalUse;
 use crate::lock::lock;
 use crate::remote_segment::RemoteSegment;
 use crate::remote_segment::RemoteUse;
 use crate::threads::Caller;
+use crate::transfers::Transfers;
 
 /// `DIS_DMA_MAX_VECLEN`
 pub const MOST_ENTRIES: usize = 256;
@@ -112,9 +114,9 @@ impl Wanted<'_> {
 
 /// A transfer that was started.
 struct Job {
-    imports: Vec<Arc<Import>>,
-    _local: Option<LocalUse>,
-    _remote: RemoteUse,
+    ways: Vec<Arc<Transfers>>,
+    /// The segments, until it has ended.
+    held: Mutex<Option<(Option<LocalUse>, RemoteUse)>>,
     callback: Option<callback::Status>,
     aborted: AtomicBool,
     /// All of it is with the driver.
@@ -134,7 +136,7 @@ struct Inner {
 
 /// See the head of this file.
 pub struct Queue {
-    _device: DeviceUse,
+    device: DeviceUse,
     handle: OnceLock<usize>,
     most: usize,
     inner: Mutex<Inner>,
@@ -146,17 +148,10 @@ pub struct Queue {
 }
 
 impl Job {
-    /// Waits for its end.
+    /// Waits for its end, on each of its ways; the first that failed says how.
     fn wait(&self) -> Result<()> {
-        for import in &self.imports {
-            let channel = import.channel().map_err(|_| Error::TRANSFER_FAILED)?;
-            let ended = channel
-                .endpoint
-                .mark()
-                .and_then(|mark| channel.endpoint.wait_for_mark(mark));
-            ended.map_err(|_| Error::TRANSFER_FAILED)?;
-        }
-        Ok(())
+        let ended = self.ways.iter().map(|way| way.wait());
+        ended.fold(Ok(()), Result::and)
     }
 
     /// Whether it has ended, one way or the other.
@@ -165,14 +160,18 @@ impl Job {
             return false;
         }
         let words = self.words.get_or_init(|| {
-            let asked = self.imports.iter().map(|import| import.ask_for_end());
+            let asked = self.ways.iter().map(|way| way.ask_for_end());
             // What fails has ended.
             asked.map(|word| word.unwrap_or(0)).collect()
         });
-        self.imports
-            .iter()
-            .zip(words)
-            .all(|(import, word)| import.has_ended(*word))
+        let mut ways = self.ways.iter().zip(words);
+        ways.all(|(way, word)| way.has_ended(*word))
+    }
+
+    /// The segments are free.
+    fn let_go(&self) {
+        let held = lock(&self.held).take();
+        drop(held);
     }
 }
 
@@ -188,7 +187,7 @@ impl Queue {
             return Err(Error::ILLEGAL_PARAMETER);
         }
         let queue = Arc::new(Self {
-            _device: device::using(device)?,
+            device: device::using(device)?,
             handle: OnceLock::new(),
             most: most.min(MOST_ENTRIES),
             inner: Mutex::new(Inner {
@@ -224,6 +223,7 @@ impl Queue {
         let _ = self.abort();
         self.calls.close();
         self.caller.join();
+        self.device.release();
     }
 
     /// `SCIStartDmaTransfer()`
@@ -233,17 +233,20 @@ impl Queue {
             self.start_caller()?;
         }
         let imports = wanted.remote.imports()?;
-        imports
+        let ways: Vec<_> = imports
             .iter()
-            .try_for_each(|import| import.channel().map(drop))?;
+            .flat_map(|import| import.transfers())
+            .collect();
+        if ways.is_empty() {
+            return Err(Error::NOT_CONNECTED);
+        }
         let local = match &wanted.local {
             Local::Segment(segment) => Some(segment.hold()?),
             Local::Memory(_) => None,
         };
         let job = Arc::new(Job {
-            imports: imports.to_vec(),
-            _local: local,
-            _remote: wanted.remote.hold()?,
+            ways,
+            held: Mutex::new(Some((local, wanted.remote.hold()?))),
             callback: wanted.callback,
             aborted: AtomicBool::new(false),
             handed_over: AtomicBool::new(false),
@@ -259,17 +262,21 @@ impl Queue {
             self.complete(&job, Err(error));
             return Err(error);
         }
+        let mut ended = Ok(());
         if at_once {
             // The driver has waited.
-            self.complete(&job, Ok(()));
-        } else if wanted.flags & flags::DMA_WAIT != 0 {
-            let ended = job.wait();
             self.complete(&job, ended);
+        } else if wanted.flags & flags::DMA_WAIT != 0 {
+            ended = job.wait();
+            // A callback is called all the same.
+            if job.callback.is_none() {
+                self.complete(&job, ended);
+            }
         }
         if job.callback.is_some() {
             self.calls.push(job);
         }
-        Ok(())
+        ended
     }
 
     fn check(&self, wanted: &Wanted<'_>) -> Result<()> {
@@ -326,26 +333,32 @@ impl Queue {
             0 => Direction::Write,
             _ => Direction::Read,
         };
+        let mut handed = Ok(());
         for entry in wanted.entries {
             let range = Copied {
                 local: entry.local_offset as u64,
                 remote: entry.remote_offset as u64,
                 length: entry.size as u64,
             };
-            for import in &job.imports {
+            for way in &job.ways {
                 if job.aborted.load(Relaxed) {
-                    return Ok(());
+                    return handed;
                 }
-                match &wanted.local {
-                    Local::Segment(segment) => import.copy(direction, segment, range, at_once)?,
+                let started = match &wanted.local {
+                    Local::Segment(segment) => way.copy(direction, segment, range, at_once),
                     // SAFETY: The program leaves its memory alone until the queue has ended.
                     Local::Memory(memory) => unsafe {
-                        import.copy_memory(direction, *memory, range, at_once)?;
+                        way.copy_memory(direction, *memory, range, at_once)
                     },
-                }
+                };
+                // Others of a group get it, though one does not.
+                handed = handed.and(started);
+            }
+            if handed.is_err() && !wanted.remote.is_broadcast() {
+                return handed;
             }
         }
-        Ok(())
+        handed
     }
 
     fn start_caller(self: &Arc<Self>) -> Result<()> {
@@ -381,13 +394,14 @@ impl Queue {
         if !current {
             return None;
         }
-        let job = inner.job.take();
+        inner.job = None;
+        // Before anybody can see that it has ended.
+        job.let_go();
         (inner.state, inner.error) = match ended {
             Ok(()) => (State::Done, None),
             Err(error) => (State::Error, Some(error)),
         };
         drop(inner);
-        drop(job);
         Some(ended.err().map_or(OK, Error::code))
     }
 
@@ -457,6 +471,7 @@ impl Queue {
             std::thread::sleep(LOOK);
         }
         let _ = job.wait();
+        job.let_go();
         Ok(())
     }
 }

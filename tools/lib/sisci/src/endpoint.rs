@@ -326,7 +326,8 @@ impl Endpoint {
         Mapping::new(self.fd.as_fd(), offset, len, writable, place)
     }
 
-    /// The address by which devices of this host reach the peer's window.
+    /// The address by which devices of this host reach the peer's window: OPNOTSUPP unless all of it is in one
+    /// piece there.
     pub fn device_address(&self, offset: i64, length: u64) -> Result<u64> {
         let mut argument = uapi::RemoteAddress {
             size: size_of_argument::<uapi::RemoteAddress>(),
@@ -335,7 +336,10 @@ impl Endpoint {
             ..Default::default()
         };
         call(self.raw(), uapi::REMOTE_ADDRESS, &mut argument)?;
-        Ok(argument.address)
+        match argument.contiguous >= length {
+            true => Ok(argument.address),
+            false => Err(Errno::OPNOTSUPP),
+        }
     }
 }
 
@@ -379,7 +383,14 @@ impl PinnedMemory {
         call(endpoint.raw(), uapi::MEMORY_CREATE, &mut argument)?;
         // SAFETY: The kernel has just made it for us.
         let fd = unsafe { OwnedFd::from_raw_fd(argument.fd) };
+        descriptors::add(argument.fd);
         Ok(Self { fd })
+    }
+}
+
+impl Drop for PinnedMemory {
+    fn drop(&mut self) {
+        descriptors::remove(self.fd.as_raw_fd());
     }
 }
 

@@ -5,24 +5,16 @@
 //! It is made again when the link was away and the node comes back in the same life, see
 //! `life.rs`; maps then show the segment again where they did before.
 //!
-//! Locks: `maps`, then `link`. `link` is held while a window is made, which does not wait for programs.
+//! Locks: `maps`, then `link`.
 
-use std::collections::HashMap;
-use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::Weak;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Acquire;
-
-use std::os::fd::AsFd;
 
 use crate::attendant::Attended;
 use crate::attendant::WatchId;
 use crate::channel::Channel;
 use crate::deadline::Deadline;
-use crate::endpoint::Copied;
-use crate::endpoint::Direction;
 use crate::error::Error;
 use crate::error::OK;
 use crate::error::Result;
@@ -31,19 +23,15 @@ use crate::library;
 use crate::life;
 use crate::life::Life;
 use crate::life::Return;
-use crate::local_segment::LocalSegment;
 use crate::lock::lock;
-use crate::mapping::Mapping;
 use crate::mapping::Place;
-use crate::mapping::shared_memory;
-use crate::memory::PAGE;
 use crate::protocol::Frame;
 use crate::protocol::Hello;
 use crate::protocol::Notice;
 use crate::reason::Reason;
 use crate::remote_map::RemoteMap;
 use crate::threads;
-use crate::uapi;
+use crate::transfers::Transfers;
 
 /// Something has happened to a remote segment: what, and an error or [`OK`].
 pub type Event = (Reason, u32);
@@ -67,24 +55,14 @@ struct Link {
     life: Life,
     token: u64,
     watch: Option<WatchId>,
-    /// Local segments that are windows of the connection: offset and length, by identity.
-    windows: HashMap<u64, (i64, u64)>,
-    progress: Option<Progress>,
 }
 
 enum Stand {
-    Up(Arc<Channel>),
+    Up(Arc<Transfers>),
     /// Its node is away.
     Away,
     /// For good; or this side has released it.
     Over,
-}
-
-/// A word that the driver sets to the number of the last transfer that has ended and that was asked for.
-struct Progress {
-    word: Mapping,
-    offset: i64,
-    asked: u64,
 }
 
 impl Import {
@@ -96,8 +74,9 @@ impl Import {
         deadline: Deadline,
         events: &Arc<Events<Event>>,
     ) -> Result<Arc<Self>> {
-        let life = Life::within_reach(node)?;
-        let (channel, welcome) = Channel::connect(node, class, Hello::new(number), deadline)?;
+        let (life, channel, welcome) = life::connect_within(node, deadline, || {
+            Channel::connect(node, class, Hello::new(number), deadline)
+        })?;
         channel.endpoint.read_ones_after_loss()?;
         let channel = Arc::new(channel);
         let this = Arc::new(Self {
@@ -107,12 +86,10 @@ impl Import {
             size: welcome.size,
             events: events.clone(),
             link: Mutex::new(Link {
-                stand: Stand::Up(channel.clone()),
+                stand: Stand::Up(Transfers::new(channel.clone())),
                 life,
                 token: welcome.token,
                 watch: None,
-                windows: HashMap::new(),
-                progress: None,
             }),
             maps: Mutex::new(Vec::new()),
         });
@@ -154,12 +131,17 @@ impl Import {
         matches!(lock(&self.link).stand, Stand::Over)
     }
 
-    /// The connection.
-    pub fn channel(&self) -> Result<Arc<Channel>> {
+    /// Transfers on the connection that there is now.
+    pub fn transfers(&self) -> Result<Arc<Transfers>> {
         match &lock(&self.link).stand {
-            Stand::Up(channel) => Ok(channel.clone()),
+            Stand::Up(transfers) => Ok(transfers.clone()),
             Stand::Away | Stand::Over => Err(Error::NOT_CONNECTED),
         }
+    }
+
+    /// The connection.
+    pub fn channel(&self) -> Result<Arc<Channel>> {
+        Ok(self.transfers()?.channel.clone())
     }
 
     // ----- maps ---------------------------------------------------------------------------------
@@ -180,138 +162,41 @@ impl Import {
         Ok(map)
     }
 
-    // ----- transfers ----------------------------------------------------------------------------
-
-    /// Where the memory of a local segment is a window of this connection.
-    fn window(self: &Arc<Self>, segment: &Arc<LocalSegment>) -> Result<(Arc<Channel>, u64)> {
-        let mut link = lock(&self.link);
-        let Stand::Up(channel) = &link.stand else {
-            return Err(Error::NOT_CONNECTED);
-        };
-        let channel = channel.clone();
-        let identity = segment.identity();
-        if let Some((offset, _)) = link.windows.get(&identity) {
-            return Ok((channel, *offset as u64));
-        }
-        let length = segment.memory()?.len() as u64;
-        let protection = uapi::PROT_READ | uapi::PROT_WRITE;
-        let pinned = segment.pinned()?;
-        let offset = channel
-            .endpoint
-            .register(pinned, 0..length, protection, None)?;
-        link.windows.insert(identity, (offset, length));
-        drop(link);
-        segment.has_window(self);
-        Ok((channel, offset as u64))
-    }
-
-    /// The memory of a local segment is no window any more.
-    pub fn forget_window(&self, identity: u64) {
-        let mut link = lock(&self.link);
-        let window = link.windows.remove(&identity);
-        if let (Some((offset, length)), Stand::Up(channel)) = (window, &link.stand) {
-            // If the connection is gone, so is the window.
-            let _ = channel.endpoint.unregister(offset, length);
-        }
-    }
-
-    /// Starts a copy between a local segment and this one, and waits for its end if that is wanted.
-    pub fn copy(
-        self: &Arc<Self>,
-        direction: Direction,
-        segment: &Arc<LocalSegment>,
-        range: Copied,
-        wait: bool,
-    ) -> Result<()> {
-        let (channel, window) = self.window(segment)?;
-        let range = Copied {
-            local: window + range.local,
-            ..range
-        };
-        let started = channel.endpoint.copy(direction, range, wait);
-        started.map_err(|_| Error::TRANSFER_FAILED)
-    }
-
-    /// As [`Self::copy`], between memory of the program and this segment.
-    ///
-    /// # Safety
-    ///
-    /// See [`Endpoint::copy_memory`](crate::endpoint::Endpoint::copy_memory).
-    pub unsafe fn copy_memory(
-        &self,
-        direction: Direction,
-        memory: *mut c_void,
-        range: Copied,
-        wait: bool,
-    ) -> Result<()> {
-        let channel = self.channel()?;
-        let endpoint = &channel.endpoint;
-        // SAFETY: By the contract of this function.
-        let started = unsafe { endpoint.copy_memory(direction, memory, range, wait) };
-        started.map_err(|_| Error::TRANSFER_FAILED)
-    }
-
-    /// Asks for a word when all copies so far have ended: its number, for [`Self::has_ended`].
-    pub fn ask_for_end(&self) -> Result<u64> {
-        let mut link = lock(&self.link);
-        let Stand::Up(channel) = &link.stand else {
-            return Err(Error::TRANSFER_FAILED);
-        };
-        let channel = channel.clone();
-        if link.progress.is_none() {
-            let memory = shared_memory(PAGE as u64)?;
-            let word = Mapping::new(memory.as_fd(), 0, PAGE, true, Place::Any)?;
-            let offset = channel.endpoint.register_own(&word)?;
-            link.progress = Some(Progress {
-                word,
-                offset,
-                asked: 0,
-            });
-        }
-        let progress = link.progress.as_mut().ok_or(Error::SYSTEM)?;
-        progress.asked += 1;
-        let signalled = channel.endpoint.signal(progress.offset, progress.asked);
-        signalled.map_err(|_| Error::TRANSFER_FAILED)?;
-        Ok(progress.asked)
-    }
-
-    /// Whether copies have ended, one way or the other.
-    pub fn has_ended(&self, number: u64) -> bool {
-        let link = lock(&self.link);
-        match (&link.stand, &link.progress) {
-            (Stand::Up(_), Some(progress)) => progress.reached() >= number,
-            _ => true,
-        }
-    }
-
     // ----- the end ------------------------------------------------------------------------------
 
-    fn disconnect(&self, stand: Stand) -> Option<Arc<Channel>> {
+    /// Lets go of the connection; how it stood before, unless it was over already.
+    fn disconnect(&self, stand: Stand) -> Option<Stand> {
         let mut link = lock(&self.link);
+        if matches!(link.stand, Stand::Over) {
+            return None;
+        }
         let before = core::mem::replace(&mut link.stand, stand);
         let watch = link.watch.take();
-        link.windows.clear();
-        let progress = link.progress.take();
         drop(link);
-        drop(progress);
-        let Stand::Up(channel) = before else {
-            return None;
-        };
-        if let (Some(watch), Ok(attendant)) = (watch, library::attendant()) {
-            attendant.forget(&channel.endpoint, watch);
+        if let Stand::Up(transfers) = &before {
+            transfers.end();
+            if let (Some(watch), Ok(attendant)) = (watch, library::attendant()) {
+                attendant.forget(&transfers.channel.endpoint, watch);
+            }
         }
-        Some(channel)
+        Some(before)
     }
 
     /// This side needs it no more.
     pub fn release(&self) {
-        if let Some(channel) = self.disconnect(Stand::Over) {
-            channel.say_bye();
+        if let Some(Stand::Up(transfers)) = self.disconnect(Stand::Over) {
+            transfers.channel.say_bye();
         }
     }
 
     fn lost(&self) {
-        self.disconnect(Stand::Over);
+        if self.disconnect(Stand::Over).is_none() {
+            return;
+        }
+        // What was stored since it was gone has got nowhere, though the node is there.
+        for map in lock(&self.maps).iter().filter_map(Weak::upgrade) {
+            map.lost();
+        }
         self.events
             .push((Reason::Lost, Error::NOT_CONNECTED.code()));
     }
@@ -321,7 +206,9 @@ impl Import {
         if life.goes_on() {
             return self.lost();
         }
-        self.disconnect(Stand::Away);
+        if self.disconnect(Stand::Away).is_none() {
+            return;
+        }
         self.events.push((Reason::NotOperational, OK));
         let this = self.clone();
         // Without a thread nobody would wait for it.
@@ -362,6 +249,9 @@ impl Import {
         if welcome.size != self.size {
             return Err(Error::NO_SUCH_SEGMENT);
         }
+        if !now.goes_on() {
+            return Err(Error::NODE_NOT_RESPONDING);
+        }
         channel.endpoint.read_ones_after_loss()?;
         let channel = Arc::new(channel);
         let maps = lock(&self.maps);
@@ -374,7 +264,7 @@ impl Import {
                 channel.say_bye();
                 return Ok(());
             }
-            link.stand = Stand::Up(channel.clone());
+            link.stand = Stand::Up(Transfers::new(channel.clone()));
             link.life = now;
         }
         drop(maps);
@@ -383,20 +273,12 @@ impl Import {
     }
 }
 
-impl Progress {
-    fn reached(&self) -> u64 {
-        let word: *const AtomicU64 = self.word.address().cast();
-        // SAFETY: It is the begin of a page that is mapped as long as `self` is there.
-        unsafe { (*word).load(Acquire) }
-    }
-}
-
 impl Attended for Import {
     fn ready(self: Arc<Self>, watch: WatchId) {
         let channel = {
             let link = lock(&self.link);
             match &link.stand {
-                Stand::Up(channel) if link.watch == Some(watch) => channel.clone(),
+                Stand::Up(transfers) if link.watch == Some(watch) => transfers.channel.clone(),
                 _ => return,
             }
         };

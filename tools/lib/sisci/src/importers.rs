@@ -101,6 +101,7 @@ impl Importers {
         let connection = lock(&importer.connection);
         lock(&self.list).push(importer.clone());
         let welcome = welcome(segment, &channel.endpoint, token);
+        let is_told = welcome.is_ok();
         let welcomed = welcome.and_then(|welcome| {
             segment
                 .events
@@ -112,7 +113,11 @@ impl Importers {
             Ok(()) => importer.watch(channel, life),
             Err(error) => {
                 let _ = channel.send(&Frame::Refuse(error.code()));
-                self.remove(&importer);
+                // Programs count.
+                match is_told {
+                    true => importer.over(Reason::Disconnect),
+                    false => drop(self.remove(&importer)),
+                }
             }
         }
     }
@@ -214,6 +219,12 @@ impl Importer {
         matches!(before.returned(), Return::Same(life) if life == *now)
     }
 
+    /// Whether it has not come back since the end of that stretch: if it has, and has gone again, another waits.
+    fn is_away_since(&self, life: &Life) -> bool {
+        let connection = lock(&self.connection);
+        connection.channel.is_none() && connection.life == *life
+    }
+
     /// Lets go of the connection; says whether there was one.
     fn disconnect(&self) -> bool {
         let mut connection = lock(&self.connection);
@@ -254,7 +265,7 @@ impl Importer {
         let deadline = life::end_of_grace();
         loop {
             std::thread::sleep(life::LOOK);
-            if library::check_running().is_err() || lock(&self.connection).channel.is_some() {
+            if library::check_running().is_err() || !self.is_away_since(&life) {
                 return;
             }
             if deadline.is_over() || life.returned() == Return::Other {

@@ -56,4 +56,5 @@ mod remote_map;
 mod remote_segment;
 mod sequences;
 mod threads;
+mod transfers;
 mod uapi;

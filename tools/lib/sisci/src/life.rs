@@ -76,6 +76,26 @@ impl Life {
     }
 }
 
+/// Connects to a node, in a stretch in which it was within reach from before the connection was made: else the
+/// connection would be taken for one of a stretch that had ended.
+pub fn connect_within<C, W>(
+    node: u16,
+    deadline: Deadline,
+    connect: impl Fn() -> Result<(C, W)>,
+) -> Result<(Life, C, W)> {
+    loop {
+        let life = Life::within_reach(node)?;
+        let (connection, welcome) = connect()?;
+        if life.goes_on() {
+            return Ok((life, connection, welcome));
+        }
+        drop(connection);
+        if deadline.is_over() {
+            return Err(Error::NODE_NOT_RESPONDING);
+        }
+    }
+}
+
 /// The end of the grace period that begins now.
 pub fn end_of_grace() -> Deadline {
     static SECONDS: OnceLock<u64> = OnceLock::new();

@@ -42,6 +42,8 @@ pub struct Listener {
     owner: Mutex<Option<Weak<dyn Connected>>>,
     watch: Mutex<Option<WatchId>>,
     greeting: AtomicUsize,
+    /// Held while connections are accepted.
+    accepting: Mutex<()>,
 }
 
 impl Listener {
@@ -63,6 +65,7 @@ impl Listener {
             owner: Mutex::new(None),
             watch: Mutex::new(None),
             greeting: AtomicUsize::new(0),
+            accepting: Mutex::new(()),
         }))
     }
 
@@ -87,6 +90,8 @@ impl Listener {
             self.attendant.forget(&**endpoint, watch);
         }
         *lock(&self.owner) = None;
+        // Who accepts has the endpoint, too, and the name is free with the last.
+        drop(lock(&self.accepting));
         drop(endpoint);
     }
 
@@ -97,6 +102,7 @@ impl Listener {
 
 impl Attended for Listener {
     fn ready(self: Arc<Self>, _: WatchId) {
+        let _accepting = lock(&self.accepting);
         let Some(listening) = lock(&self.endpoint).clone() else {
             return;
         };

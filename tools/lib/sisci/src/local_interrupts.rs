@@ -78,7 +78,8 @@ pub enum Callback {
 
 /// See the head of this file.
 pub struct LocalInterrupt {
-    _device: DeviceUse,
+    /// Until it is released, although a thread may still be leaving a wait.
+    device: DeviceUse,
     listener: Arc<Listener>,
     receiver: Arc<Receiver>,
     has_callback: bool,
@@ -127,7 +128,7 @@ impl LocalInterrupt {
             Kind::Plain => Counting::Once,
         };
         let interrupt = Arc::new(Self {
-            _device: held,
+            device: held,
             listener,
             receiver: Receiver::new(counting, is_shared)?,
             has_callback: callback.is_some(),
@@ -174,6 +175,7 @@ impl LocalInterrupt {
         self.listener.close();
         self.receiver.close();
         self.caller.join();
+        self.device.release();
     }
 
     /// `SCIWaitForInterrupt()`, `SCIWaitForDataInterrupt()`, which has `room` bytes for the data.

@@ -27,7 +27,6 @@ use crate::events::Events;
 use crate::flags;
 use crate::handles::Handle;
 use crate::handles::Table;
-use crate::import::Import;
 use crate::importers::Importers;
 use crate::library;
 use crate::listener::Connected;
@@ -40,6 +39,7 @@ use crate::protocol::Hello;
 use crate::protocol::Notice;
 use crate::reason::Reason;
 use crate::threads::Caller;
+use crate::transfers::Transfers;
 use crate::uapi;
 
 /// Broadcast segments have names of their own: their numbers are those of groups.
@@ -67,7 +67,10 @@ pub fn disconnect_kept() {
 
 #[derive(Default)]
 struct State {
+    /// It is pinned.
     prepared: bool,
+    /// The program has asked for that.
+    prepare_asked: bool,
     available: bool,
     shared: bool,
     /// Maps and transfers.
@@ -78,7 +81,7 @@ struct State {
 /// See the head of this file.
 pub struct LocalSegment {
     /// Until it is removed, although others may keep the memory.
-    device: Mutex<Option<DeviceUse>>,
+    device: DeviceUse,
     id: u32,
     is_private: bool,
     listener: Option<Arc<Listener>>,
@@ -88,7 +91,7 @@ pub struct LocalSegment {
     state: Mutex<State>,
     pub importers: Importers,
     /// Connections to others through which its memory is transferred.
-    windows: Mutex<Vec<Weak<Import>>>,
+    windows: Mutex<Vec<Weak<Transfers>>>,
     /// What tells it from others there.
     identity: u64,
     pub events: Events<Event>,
@@ -117,7 +120,7 @@ impl LocalSegment {
     fn new(device: Handle, wanted: &Wanted, listener: Option<Arc<Listener>>) -> Result<Self> {
         let number = listener.as_ref().map(|listener| listener.number());
         Ok(Self {
-            device: Mutex::new(Some(device::using(device)?)),
+            device: device::using(device)?,
             id: number.unwrap_or(wanted.id),
             is_private: wanted.flags & flags::PRIVATE != 0,
             listener,
@@ -229,7 +232,7 @@ impl LocalSegment {
             return Err(Error::ILLEGAL_OPERATION);
         }
         if let Memory::Device { .. } = memory {
-            // There is no "prepare" for it to be refused by.
+            // It is prepared with that, whether the program does so or not.
             let pinned = memory.pin()?;
             self.give(size, memory)?;
             let _ = self.pinned.set(pinned);
@@ -272,12 +275,15 @@ impl LocalSegment {
     /// `SCIPrepareSegment()`
     pub fn prepare(&self) -> Result<()> {
         let mut state = lock(&self.state);
-        if state.prepared {
+        if state.prepare_asked {
             return Err(Error::ILLEGAL_OPERATION);
         }
-        let pinned = self.memory()?.pin()?;
-        let _ = self.pinned.set(pinned);
+        if !state.prepared {
+            let pinned = self.memory()?.pin()?;
+            let _ = self.pinned.set(pinned);
+        }
         state.prepared = true;
+        state.prepare_asked = true;
         Ok(())
     }
 
@@ -334,8 +340,10 @@ impl LocalSegment {
     }
 
     /// Its memory has become a window of that connection.
-    pub fn has_window(&self, import: &Arc<Import>) {
-        lock(&self.windows).push(Arc::downgrade(import));
+    pub fn has_window(&self, transfers: &Arc<Transfers>) {
+        let mut windows = lock(&self.windows);
+        windows.retain(|other| other.strong_count() > 0);
+        windows.push(Arc::downgrade(transfers));
     }
 
     /// `SCIRemoveSegment()`
@@ -371,12 +379,12 @@ impl LocalSegment {
             self.importers.disconnect_all();
         }
         let windows = core::mem::take(&mut *lock(&self.windows));
-        for import in windows.iter().filter_map(Weak::upgrade) {
-            import.forget_window(self.identity);
+        for transfers in windows.iter().filter_map(Weak::upgrade) {
+            transfers.forget_window(self.identity);
         }
         self.events.close();
         self.caller.join();
-        lock(&self.device).take();
+        self.device.release();
     }
 
     fn check_connectable(&self, hello: &Hello) -> Result<()> {

@@ -35,6 +35,7 @@ pub struct Map {
     address: usize,
     size: usize,
     offset: usize,
+    writable: bool,
     kind: Kind,
     sequences: Mutex<Vec<Handle>>,
 }
@@ -70,7 +71,21 @@ pub struct Wanted {
     pub flags: u32,
 }
 
+/// Maps begin at multiples of this, for programs; what is mapped for them comes in pages.
+pub const GRAIN: usize = 8;
+
 impl Wanted {
+    /// Where in its page it begins.
+    fn within_page(&self) -> usize {
+        self.offset % PAGE
+    }
+
+    /// Where the pages begin, and how many bytes of them there have to be.
+    fn in_pages(&self) -> (usize, usize) {
+        let within = self.within_page();
+        (self.offset - within, self.size + within)
+    }
+
     fn check(&self, segment: u64) -> Result<()> {
         if self.flags & flags::IO_MAP_IOSPACE != 0 {
             return Err(Error::NOT_SUPPORTED);
@@ -78,7 +93,7 @@ impl Wanted {
         if self.size == 0 {
             return Err(Error::ILLEGAL_PARAMETER);
         }
-        if self.offset % PAGE != 0 {
+        if self.offset % GRAIN != 0 {
             return Err(Error::OFFSET_ALIGNMENT);
         }
         match self.offset.checked_add(self.size) {
@@ -91,10 +106,10 @@ impl Wanted {
         if self.flags & flags::FIXED_MAP_ADDR == 0 {
             return Ok(Place::Any);
         }
-        match self.address as usize {
-            0 => Err(Error::ILLEGAL_ADDRESS),
-            address if address % PAGE != 0 => Err(Error::ILLEGAL_ADDRESS),
-            _ => Ok(Place::Exactly(self.address)),
+        match (self.address as usize).checked_sub(self.within_page()) {
+            None | Some(0) => Err(Error::ILLEGAL_ADDRESS),
+            Some(begin) if begin % PAGE != 0 => Err(Error::ILLEGAL_ADDRESS),
+            Some(begin) => Ok(Place::Exactly(begin as *mut c_void)),
         }
     }
 
@@ -102,11 +117,14 @@ impl Wanted {
         self.flags & flags::READONLY_MAP == 0
     }
 
-    fn publish(&self, address: *mut c_void, kind: Kind) -> Result<(Handle, *mut c_void)> {
+    /// `pages` is where what is mapped begins.
+    fn publish(&self, pages: *mut c_void, kind: Kind) -> Result<(Handle, *mut c_void)> {
+        let address = pages.wrapping_byte_add(self.within_page());
         let map = Arc::new(Map {
             address: address as usize,
             size: self.size,
             offset: self.offset,
+            writable: self.writable(),
             kind,
             sequences: Mutex::new(Vec::new()),
         });
@@ -120,7 +138,7 @@ pub fn map_local(segment: Handle, wanted: Wanted) -> Result<(Handle, *mut c_void
     let memory = segment.memory()?;
     wanted.check(segment.size() as u64)?;
     let held = segment.hold()?;
-    let (offset, size) = (wanted.offset, wanted.size);
+    let (offset, size) = wanted.in_pages();
     let (address, mapping) = memory.map(offset, size, wanted.writable(), wanted.place()?)?;
     wanted.publish(address, Kind::Local(mapping, held))
 }
@@ -128,17 +146,17 @@ pub fn map_local(segment: Handle, wanted: Wanted) -> Result<(Handle, *mut c_void
 /// `SCIMapRemoteSegment()`
 pub fn map_remote(segment: Handle, wanted: Wanted) -> Result<(Handle, *mut c_void)> {
     let segment = remote_segment::get(segment)?;
-    let imports = segment.imports()?;
+    let import = segment.import()?;
     wanted.check(segment.size())?;
     let held = segment.hold()?;
-    let (offset, size) = (wanted.offset as u64, wanted.size);
+    let (offset, size) = wanted.in_pages();
+    let offset = offset as u64;
     if segment.is_broadcast() {
-        let map = BroadcastMap::new(imports, offset, size, wanted.place()?)?;
+        let map = BroadcastMap::new(&segment, offset, size, wanted.place()?)?;
         return wanted.publish(map.address(), Kind::Broadcast(map, held));
     }
-    let import = segment.import()?;
     let map = import.map(offset, size, wanted.writable(), wanted.place()?)?;
-    wanted.publish(map.address(), Kind::Remote(map, import.clone(), held))
+    wanted.publish(map.address(), Kind::Remote(map, import, held))
 }
 
 impl Map {
@@ -150,6 +168,21 @@ impl Map {
     /// Where in the segment it begins.
     pub fn offset(&self) -> usize {
         self.offset
+    }
+
+    /// Bytes.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Whether there can be stores to it.
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// Where in the pages that are mapped these bytes of it begin.
+    pub fn within(&self, offset: usize) -> usize {
+        self.offset % PAGE + offset
     }
 
     /// What is mapped.
@@ -165,7 +198,7 @@ impl Map {
         }
     }
 
-    /// The node whose memory it is, for sequences.
+    /// The node whose memory it is, the own one for that of many.
     pub fn node(&self) -> Result<u16> {
         match &self.kind {
             Kind::Remote(_, import, _) => Ok(import.node()),
@@ -178,13 +211,15 @@ impl Map {
         lock(&self.sequences).push(sequence);
     }
 
+    /// It was removed.
+    pub fn sequence_gone(&self, sequence: Handle) {
+        lock(&self.sequences).retain(|other| *other != sequence);
+    }
+
     /// Ends it.
     pub fn release(&self) {
         let sequences = core::mem::take(&mut *lock(&self.sequences));
-        for sequence in sequences {
-            // It may have been removed.
-            let _ = sequences::remove(sequence);
-        }
+        sequences.into_iter().for_each(sequences::gone_with_map);
         match &self.kind {
             // That goes with it.
             Kind::Local(..) => (),

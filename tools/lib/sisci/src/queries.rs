@@ -11,8 +11,10 @@ use crate::error::Result;
 use crate::handles::Handle;
 use crate::local_segment;
 use crate::local_segment::GROUPS;
+use crate::maps;
 use crate::maps::Kind;
 use crate::maps::MAPS;
+use crate::memory;
 use crate::nodes;
 use crate::remote_segment;
 
@@ -143,7 +145,9 @@ unsafe fn adapter(query: &Adapter) -> Result<()> {
         6 => u32::try_from(nodes::links()?).unwrap_or(u32::MAX),
         // They differ from link to link: scif doctor shows each.
         7..=10 => return Err(Error::NOT_SUPPORTED),
-        11 | 12 => 1,
+        11 => 1,
+        // Of maps; DMA takes any.
+        12 => maps::GRAIN as u32,
         13 => u32::MAX,
         14 => 4096,
         15 => 64,
@@ -189,7 +193,8 @@ fn remote(query: &mut Resource) -> Result<()> {
                 return Err(Error::NOT_SUPPORTED);
             }
             let channel = segment.import()?.channel()?;
-            query.data = channel.endpoint.device_address(0, 4096)?;
+            let size = memory::in_pages(segment.size() as usize)?;
+            query.data = channel.endpoint.device_address(0, size as u64)?;
             Ok(())
         }
         _ => Err(Error::ILLEGAL_QUERY),
@@ -204,7 +209,8 @@ fn map(query: &mut Resource) -> Result<()> {
         3 => match map.kind() {
             Kind::Remote(_, import, _) => {
                 let offset = i64::try_from(map.offset()).map_err(|_| Error::OUT_OF_RANGE)?;
-                query.data = import.channel()?.endpoint.device_address(offset, 4096)?;
+                let endpoint = &import.channel()?.endpoint;
+                query.data = endpoint.device_address(offset, map.size() as u64)?;
             }
             Kind::Local(..) | Kind::Broadcast(..) => return Err(Error::NOT_SUPPORTED),
         },

@@ -176,6 +176,16 @@ impl Receiver {
         Ok(true)
     }
 
+    /// Lets go of those who have gone, though nobody waits; what has come of others waits in the inbox then.
+    fn tidy(&self) {
+        // An error is seen by who waits.
+        let _ = self.gather(Deadline::after(0));
+        let inbox = lock(&self.inbox);
+        if inbox.count > 0 || !inbox.data.is_empty() {
+            self.ring();
+        }
+    }
+
     fn read(&self, id: u64, channel: &Channel) {
         let mut inbox = lock(&self.inbox);
         if inbox.bytes >= MOST_BYTES {
@@ -222,6 +232,8 @@ impl Connected for Receiver {
         if epoll::add(&self.epoll, &channel.endpoint, data, EventFlags::IN).is_ok() {
             channels.open.insert(id, Arc::new(channel));
         }
+        drop(channels);
+        self.tidy();
     }
 }
 

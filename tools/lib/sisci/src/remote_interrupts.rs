@@ -20,6 +20,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::handles::Handle;
 use crate::handles::Table;
+use crate::life;
 use crate::life::Life;
 use crate::life::Return;
 use crate::local_interrupts::Kind;
@@ -49,7 +50,8 @@ struct Target {
 
 /// See the head of this file.
 pub struct RemoteInterrupt {
-    _device: DeviceUse,
+    /// Until it is released, although a thread may still be leaving a wait.
+    device: DeviceUse,
     kind: Kind,
     node: u16,
     number: u32,
@@ -65,8 +67,9 @@ fn table(kind: Kind) -> &'static Table<RemoteInterrupt> {
 
 impl Target {
     fn connect(node: u16, class: u32, number: u32, deadline: Deadline) -> Result<(Self, bool)> {
-        let life = Life::within_reach(node)?;
-        let (channel, welcome) = Channel::connect(node, class, Hello::new(number), deadline)?;
+        let (life, channel, welcome) = life::connect_within(node, deadline, || {
+            Channel::connect(node, class, Hello::new(number), deadline)
+        })?;
         let target = Self {
             class,
             channel,
@@ -137,7 +140,7 @@ impl RemoteInterrupt {
             return Err(error.unwrap_or(Error::NO_SUCH_INTNO));
         }
         let interrupt = Self {
-            _device: held,
+            device: held,
             kind,
             node,
             number,
@@ -182,7 +185,12 @@ impl RemoteInterrupt {
             Return::Same(_) => {
                 let deadline = Deadline::of_connect(0);
                 let again = Target::connect(self.node, target.class, self.number, deadline);
-                *target = again.map_err(|_| Error::NODE_NOT_RESPONDING)?.0;
+                let again = again.map_err(|error| match error {
+                    // It was removed meanwhile.
+                    Error::NO_SUCH_INTNO => Error::NOT_CONNECTED,
+                    _ => Error::NODE_NOT_RESPONDING,
+                });
+                *target = again?.0;
                 target.trigger(data, self.kind)
             }
         }
@@ -200,5 +208,6 @@ impl RemoteInterrupt {
         for target in targets {
             target.channel.say_bye();
         }
+        self.device.release();
     }
 }

@@ -2,10 +2,14 @@
 
 //! A part of a remote segment, mapped: the same address as long as it lives, whatever connection is
 //! behind it.
+//!
+//! Locks: `area`, `starts`: leaves.
 
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::endpoint;
 use crate::endpoint::Endpoint;
@@ -21,7 +25,12 @@ pub struct RemoteMap {
     writable: bool,
     address: usize,
     area: Mutex<Option<Mapping>>,
+    /// Of its sequences: the epoch in which each was started.
+    starts: Mutex<Vec<&'static AtomicU64>>,
 }
+
+/// The epoch of a sequence whose segment is lost: no node has it.
+pub const NEVER: u64 = 0;
 
 impl RemoteMap {
     /// Maps it.
@@ -40,7 +49,25 @@ impl RemoteMap {
             writable,
             address: area.address() as usize,
             area: Mutex::new(Some(area)),
+            starts: Mutex::new(Vec::new()),
         }))
+    }
+
+    /// A sequence is to know if the segment gets lost.
+    pub fn has_sequence(&self, start: &'static AtomicU64) {
+        lock(&self.starts).push(start);
+    }
+
+    /// It is removed.
+    pub fn sequence_gone(&self, start: &'static AtomicU64) {
+        lock(&self.starts).retain(|other| !core::ptr::eq(*other, start));
+    }
+
+    /// The segment is lost: no sequence is as it was at its start.
+    pub fn lost(&self) {
+        for start in lock(&self.starts).iter() {
+            start.store(NEVER, Relaxed);
+        }
     }
 
     /// Where it begins.

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: LGPL-2.1
 
 //! Remote segments: what a program has connected to. One connection is behind each, or, for a
-//! broadcast segment, one to each node that has the group.
+//! broadcast segment, one to each node that has the group; nodes that get it later are connected to then.
 //!
-//! Lock: `state`, a leaf.
+//! Locks: `state`, then `imports`; leaves otherwise.
 
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::OnceLock;
+use std::sync::RwLock;
+use std::time::Duration;
 
 use crate::callback;
 use crate::deadline::Deadline;
@@ -23,14 +24,22 @@ use crate::handles::Handle;
 use crate::handles::Table;
 use crate::import::Event;
 use crate::import::Import;
+use crate::library;
 use crate::local_segment::GROUPS;
 use crate::local_segment::NAME_GROUP;
+use crate::lock::Locked as _;
 use crate::lock::lock;
 use crate::nodes;
 use crate::reason::Reason;
 use crate::threads;
 use crate::threads::Caller;
 use crate::uapi;
+
+/// How often nodes are asked for a group that they did not have.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The connections at one moment; they are never changed, but replaced.
+pub type Imports = Arc<[Arc<Import>]>;
 
 /// All of them.
 pub static REMOTE_SEGMENTS: Table<RemoteSegment> = Table::new(3);
@@ -45,11 +54,11 @@ struct State {
 /// See the head of this file.
 pub struct RemoteSegment {
     /// Until it is disconnected, although a thread may still be connecting it.
-    device: Mutex<Option<DeviceUse>>,
+    device: DeviceUse,
     node_id: u32,
     number: u32,
     /// Once it is connected.
-    imports: OnceLock<Vec<Arc<Import>>>,
+    imports: RwLock<Option<Imports>>,
     state: Mutex<State>,
     pub events: Arc<Events<Event>>,
     has_callback: bool,
@@ -82,10 +91,10 @@ impl RemoteSegment {
             id => Some(nodes::scif_node(id)?),
         };
         let segment = Arc::new(Self {
-            device: Mutex::new(Some(device::using(device)?)),
+            device: device::using(device)?,
             node_id: wanted.node_id,
             number: wanted.number,
-            imports: OnceLock::new(),
+            imports: RwLock::new(None),
             state: Mutex::new(State::default()),
             events: Arc::new(Events::new()),
             has_callback: wanted.callback.is_some(),
@@ -135,7 +144,12 @@ impl RemoteSegment {
         Ok(handle)
     }
 
-    fn establish(&self, node: Option<u16>, class: u32, deadline: Deadline) -> Result<()> {
+    fn establish(
+        self: &Arc<Self>,
+        node: Option<u16>,
+        class: u32,
+        deadline: Deadline,
+    ) -> Result<()> {
         let connect = |node| Import::connect(node, class, self.number, deadline, &self.events);
         let imports = match node {
             Some(node) => vec![connect(node)?],
@@ -151,14 +165,67 @@ impl RemoteSegment {
         if imports.is_empty() {
             return Err(Error::NO_SUCH_SEGMENT);
         }
+        self.set_imports(imports)?;
+        match node {
+            Some(_) => Ok(()),
+            None => self.look_for_others(class),
+        }
+    }
+
+    fn set_imports(&self, imports: Vec<Arc<Import>>) -> Result<()> {
         let state = lock(&self.state);
         if state.released {
             drop(state);
             imports.iter().for_each(|import| import.release());
             return Err(Error::CANCELLED);
         }
-        let _ = self.imports.set(imports);
+        *self.imports.locked_to_write() = Some(imports.into());
         Ok(())
+    }
+
+    /// Starts the thread that connects to nodes which get the group later.
+    fn look_for_others(self: &Arc<Self>, class: u32) -> Result<()> {
+        let segment = Arc::downgrade(self);
+        let thread = threads::spawn("sisci-group", move || {
+            loop {
+                std::thread::sleep(LOOK);
+                let Some(segment) = segment.upgrade() else {
+                    return;
+                };
+                if library::check_running().is_err() || lock(&segment.state).released {
+                    return;
+                }
+                // A node that can't be asked now is asked the next time.
+                let _ = segment.join_others(class);
+            }
+        })?;
+        drop(thread);
+        Ok(())
+    }
+
+    /// Connects to nodes that have the group and were not connected to, or have it anew.
+    fn join_others(&self, class: u32) -> Result<()> {
+        let known = self.imports()?;
+        let living = known.iter().filter(|import| !import.is_over());
+        let mut imports: Vec<_> = living.cloned().collect();
+        let before = imports.len();
+        for node in endpoint::online_nodes()?.0 {
+            if imports.iter().any(|import| import.node() == node) {
+                continue;
+            }
+            let deadline = Deadline::of_connect(0);
+            let joined = Import::connect(node, class, self.number, deadline, &self.events);
+            // One that is smaller is none: programs know the size.
+            match joined {
+                Ok(import) if import.size() >= self.size() => imports.push(import),
+                Ok(import) => import.release(),
+                Err(_) => (),
+            }
+        }
+        match imports.len() > before {
+            true => self.set_imports(imports),
+            false => Ok(()),
+        }
     }
 
     /// The node, by SISCI's id.
@@ -177,9 +244,9 @@ impl RemoteSegment {
     }
 
     /// The connections: NOT_CONNECTED before there are any.
-    pub fn imports(&self) -> Result<&[Arc<Import>]> {
-        let imports = self.imports.get().ok_or(Error::NOT_CONNECTED)?;
-        Ok(imports)
+    pub fn imports(&self) -> Result<Imports> {
+        let imports = self.imports.locked_to_read();
+        imports.clone().ok_or(Error::NOT_CONNECTED)
     }
 
     /// Whether writes go to all nodes of a group.
@@ -188,18 +255,18 @@ impl RemoteSegment {
     }
 
     /// The connection, for what is done with one only.
-    pub fn import(&self) -> Result<&Arc<Import>> {
-        self.imports()?.first().ok_or(Error::NOT_CONNECTED)
+    pub fn import(&self) -> Result<Arc<Import>> {
+        let imports = self.imports()?;
+        imports.first().cloned().ok_or(Error::NOT_CONNECTED)
     }
 
     /// Bytes, the least of them; 0 if it is not connected.
     pub fn size(&self) -> u64 {
-        let imports = self.imports().unwrap_or_default();
-        imports
-            .iter()
-            .map(|import| import.size())
-            .min()
-            .unwrap_or(0)
+        let Ok(imports) = self.imports() else {
+            return 0;
+        };
+        let sizes = imports.iter().map(|import| import.size());
+        sizes.min().unwrap_or(0)
     }
 
     /// Says that something uses it; until the [`RemoteUse`] is dropped it can't be disconnected.
@@ -230,13 +297,12 @@ impl RemoteSegment {
     /// Lets go of all.
     pub fn release(&self) {
         lock(&self.state).released = true;
-        for import in self.imports().unwrap_or_default() {
-            import.release();
+        if let Ok(imports) = self.imports() {
+            imports.iter().for_each(|import| import.release());
         }
         self.events.close();
         self.caller.join();
-        let device = lock(&self.device).take();
-        drop(device);
+        self.device.release();
     }
 }
 

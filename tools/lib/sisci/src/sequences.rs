@@ -7,7 +7,7 @@
 //! that went before. So there is one table that is never freed, a handle says where in it, and a place
 //! has the handle of who has it now. Memory of places that were never used is none.
 //!
-//! Lock: `FREE`, a leaf, for making and removing.
+//! Locks: `FREE`, a leaf, for making and removing; a place's `map`, then those of maps.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -21,6 +21,8 @@ use std::sync::atomic::Ordering::Acquire;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::Ordering::Release;
 
+use crate::broadcast_map::BroadcastMap;
+use crate::broadcast_map::Standing;
 use crate::copies;
 use crate::error::Error;
 use crate::error::Result;
@@ -33,6 +35,7 @@ use crate::maps::MAPS;
 use crate::maps::Map;
 use crate::nodes;
 use crate::nodes::Status as NodeStatus;
+use crate::remote_map::NEVER;
 
 const KIND: u8 = 5;
 
@@ -68,8 +71,10 @@ struct Slot {
     errors: AtomicU64,
     /// Where to read from to know that stores have arrived.
     probe: AtomicPtr<u32>,
-    /// There is more to do at a flush than that; its map knows.
+    /// It is about many nodes: its map knows how they stand.
     is_broadcast: AtomicBool,
+    /// The handle whose map went before it: it may still be removed, as programs do.
+    orphan: AtomicUsize,
     /// How many have had this place.
     generation: AtomicU32,
     map: Mutex<Option<Arc<Map>>>,
@@ -84,6 +89,7 @@ impl Slot {
             errors: AtomicU64::new(0),
             probe: AtomicPtr::new(core::ptr::null_mut()),
             is_broadcast: AtomicBool::new(false),
+            orphan: AtomicUsize::new(0),
             generation: AtomicU32::new(0),
             map: Mutex::new(None),
         }
@@ -145,10 +151,11 @@ pub fn create(map: Handle) -> Result<Handle> {
         false => map.address().cast(),
     };
     slot.node.store(node, Relaxed);
-    slot.epoch.store(0, Relaxed);
+    slot.epoch.store(NEVER, Relaxed);
     slot.probe.store(probe, Relaxed);
     let is_broadcast = matches!(map.kind(), Kind::Broadcast(..));
     slot.is_broadcast.store(is_broadcast, Relaxed);
+    slot.orphan.store(0, Relaxed);
     *lock(&slot.map) = Some(map.clone());
     let generation = slot.generation.fetch_add(1, Relaxed).wrapping_add(1);
     let handle = Parts {
@@ -160,6 +167,9 @@ pub fn create(map: Handle) -> Result<Handle> {
     // INVARIANT: All of it is there.
     slot.handle.store(handle as usize, Release);
     map.has_sequence(handle);
+    if let Kind::Remote(remote, ..) = map.kind() {
+        remote.has_sequence(&slot.epoch);
+    }
     // Programs that check without a start mean from now on.
     let _ = start(handle);
     Ok(handle)
@@ -167,16 +177,46 @@ pub fn create(map: Handle) -> Result<Handle> {
 
 /// `SCIRemoveSequence()`
 pub fn remove(handle: Handle) -> Result<()> {
-    let slot = find(handle)?;
+    let Ok(slot) = find(handle) else {
+        return remove_orphan(handle);
+    };
+    release(slot, handle)
+}
+
+fn release(slot: &'static Slot, handle: Handle) -> Result<()> {
     let index = Parts::of(handle).ok_or(Error::ILLEGAL_PARAMETER)?.index;
     let exchanged = slot
         .handle
         .compare_exchange(handle as usize, 0, AcqRel, Relaxed);
     exchanged.map_err(|_| Error::ILLEGAL_PARAMETER)?;
     let map = lock(&slot.map).take();
-    drop(map);
+    if let Some(map) = map {
+        map.sequence_gone(handle);
+        if let Kind::Remote(remote, ..) = map.kind() {
+            remote.sequence_gone(&slot.epoch);
+        }
+    }
     lock(&FREE).places.push(index);
     Ok(())
+}
+
+/// Its map is released: it is of no use any more, but can still be removed.
+pub fn gone_with_map(handle: Handle) {
+    if let Ok(slot) = find(handle) {
+        slot.orphan.store(handle as usize, Relaxed);
+        // It may have been removed at this moment.
+        let _ = release(slot, handle);
+    }
+}
+
+fn remove_orphan(handle: Handle) -> Result<()> {
+    let number = handle as usize;
+    let slot = &TABLE[number % PLACES];
+    let exchanged = slot.orphan.compare_exchange(number, 0, AcqRel, Relaxed);
+    match exchanged {
+        Ok(orphan) if orphan != 0 => Ok(()),
+        _ => Err(Error::ILLEGAL_PARAMETER),
+    }
 }
 
 /// Makes all stale.
@@ -195,23 +235,34 @@ pub fn start(handle: Handle) -> Result<Status> {
     let map = map.ok_or(Error::ILLEGAL_PARAMETER)?;
     let node = node_of(slot);
     let connected = match map.kind() {
-        Kind::Remote(_, import, _) => {
-            if import.is_over() {
-                slot.epoch.store(0, Relaxed);
-                return Err(Error::SEGMENT_NOT_CONNECTED);
-            }
-            import.epoch()
-        }
-        Kind::Local(..) | Kind::Broadcast(..) => Some(node.epoch()),
+        Kind::Remote(_, import, _) => import.epoch(),
+        Kind::Local(..) => Some(node.epoch()),
+        Kind::Broadcast(map, _) => return start_broadcast(slot, map),
     };
-    let errors = node.errors();
-    match connected {
-        Some(epoch) if epoch == node.epoch() && epoch % 2 == 1 => {
-            slot.errors.store(errors, Relaxed);
-            slot.epoch.store(epoch, Relaxed);
-            Ok(Status::Ok)
+    let epoch = node.epoch();
+    slot.errors.store(node.errors(), Relaxed);
+    slot.epoch.store(epoch, Relaxed);
+    if let Kind::Remote(_, import, _) = map.kind() {
+        // After the store: who loses it after this look finds what was stored.
+        if import.is_over() {
+            slot.epoch.store(NEVER, Relaxed);
+            return Err(Error::SEGMENT_NOT_CONNECTED);
         }
-        _ => Ok(Status::Pending),
+    }
+    match epoch % 2 == 1 && connected == Some(epoch) && node.epoch() == epoch {
+        true => Ok(Status::Ok),
+        false => Ok(Status::Pending),
+    }
+}
+
+fn start_broadcast(slot: &Slot, map: &BroadcastMap) -> Result<Status> {
+    let standing = map.standing();
+    slot.errors.store(standing.errors, Relaxed);
+    slot.epoch.store(standing.epoch, Relaxed);
+    match standing {
+        Standing { is_lost: true, .. } => Err(Error::SEGMENT_NOT_CONNECTED),
+        Standing { is_away: true, .. } => Ok(Status::Pending),
+        _ => Ok(Status::Ok),
     }
 }
 
@@ -227,6 +278,9 @@ pub fn check(handle: Handle, wanted: u32) -> Result<Status> {
     let Ok(slot) = find(handle) else {
         return without_sequence(handle, wanted);
     };
+    if slot.is_broadcast.load(Relaxed) {
+        return check_broadcast(slot, wanted);
+    }
     let node = node_of(slot);
     let started = slot.epoch.load(Relaxed);
     let epoch = node.epoch();
@@ -234,10 +288,10 @@ pub fn check(handle: Handle, wanted: u32) -> Result<Status> {
         return Ok(changed(epoch));
     }
     if wanted & flags::NO_FLUSH == 0 {
-        flush_slot(slot);
-        if wanted & (flags::NO_STORE_BARRIER | flags::FLUSH_CPU_BUFFERS_ONLY) == 0 {
-            read_back(slot);
-        }
+        copies::store_barrier();
+    }
+    if wanted & (flags::NO_STORE_BARRIER | flags::FLUSH_CPU_BUFFERS_ONLY) == 0 {
+        read_back(slot);
     }
     let errors = node.errors();
     // What was read back is of the time that the errors are of.
@@ -247,6 +301,31 @@ pub fn check(handle: Handle, wanted: u32) -> Result<Status> {
     match slot.errors.load(Relaxed) == errors {
         true => Ok(Status::Ok),
         false => Ok(failed(slot, errors)),
+    }
+}
+
+#[cold]
+fn check_broadcast(slot: &Slot, wanted: u32) -> Result<Status> {
+    let map = lock(&slot.map).clone().ok_or(Error::ILLEGAL_PARAMETER)?;
+    let Kind::Broadcast(map, _) = map.kind() else {
+        return Err(Error::ILLEGAL_PARAMETER);
+    };
+    if wanted & flags::NO_FLUSH == 0 {
+        map.send();
+    }
+    if wanted & (flags::NO_STORE_BARRIER | flags::FLUSH_CPU_BUFFERS_ONLY) == 0 {
+        map.read_back();
+    }
+    let standing = map.standing();
+    if standing.epoch != slot.epoch.load(Relaxed) {
+        return Ok(match standing.is_away {
+            true => Status::Pending,
+            false => Status::NotRetriable,
+        });
+    }
+    match slot.errors.load(Relaxed) == standing.errors {
+        true => Ok(Status::Ok),
+        false => Ok(failed(slot, standing.errors)),
     }
 }
 
@@ -275,19 +354,17 @@ fn failed(slot: &Slot, errors: u64) -> Status {
     Status::Retriable
 }
 
-#[inline(always)]
-fn flush_slot(slot: &Slot) {
-    copies::store_barrier();
-    if slot.is_broadcast.load(Relaxed) {
-        send_to_all(slot);
-    }
-}
-
+/// Has what was stored sent to all nodes. `extern "C"`: a thread that is cancelled in a flush has nothing of
+/// this library's to unwind.
 #[cold]
-fn send_to_all(slot: &Slot) {
+#[inline(never)]
+extern "C" fn send_to_all(slot: &Slot, wait: bool) {
     let map = lock(&slot.map).clone();
     if let Some(Kind::Broadcast(map, _)) = map.as_deref().map(Map::kind) {
         map.send();
+        if wait {
+            map.read_back();
+        }
     }
 }
 
@@ -300,17 +377,24 @@ fn read_back(slot: &Slot) {
 }
 
 /// `SCIFlush()`
+#[inline(always)]
 pub fn flush(handle: Handle) {
-    match find(handle) {
-        Ok(slot) => flush_slot(slot),
-        Err(_) => copies::store_barrier(),
+    copies::store_barrier();
+    if let Ok(slot) = find(handle) {
+        if slot.is_broadcast.load(Relaxed) {
+            send_to_all(slot, false);
+        }
     }
 }
 
 /// `SCIStoreBarrier()`
+#[inline(always)]
 pub fn barrier(handle: Handle) {
+    copies::store_barrier();
     if let Ok(slot) = find(handle) {
-        flush_slot(slot);
-        read_back(slot);
+        match slot.is_broadcast.load(Relaxed) {
+            true => send_to_all(slot, true),
+            false => read_back(slot),
+        }
     }
 }

@@ -11,10 +11,14 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::lock::lock;
 
+/// Bytes of a thread's stack: callbacks are C, and expect what the C library gives.
+const STACK: usize = 8 << 20;
+
 /// Starts a thread that blocks all signals.
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     let mask = SignalMask::block_all();
-    let spawned = thread::Builder::new().name(name.to_owned()).spawn(body);
+    let builder = thread::Builder::new().name(name.to_owned());
+    let spawned = builder.stack_size(STACK).spawn(body);
     drop(mask);
     spawned.map_err(|_| Error::NOSPC)
 }
@@ -41,6 +45,36 @@ impl Drop for SignalMask {
     fn drop(&mut self) {
         // SAFETY: It is the set that the thread had.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, core::ptr::null_mut()) };
+    }
+}
+
+unsafe extern "C" {
+    // As in <pthread.h>.
+    fn pthread_setcancelstate(state: libc::c_int, old: *mut libc::c_int) -> libc::c_int;
+}
+
+const CANCEL_DISABLE: libc::c_int = 1;
+
+/// While it is there, the thread is not cancelled: what unwinds it would meet frames of this library, which can't
+/// be left like that. It is cancelled afterwards.
+pub struct NotCancelled(libc::c_int);
+
+impl NotCancelled {
+    /// From now on.
+    #[inline]
+    pub fn new() -> Self {
+        let mut old = 0;
+        // SAFETY: There is room for the old state.
+        unsafe { pthread_setcancelstate(CANCEL_DISABLE, &raw mut old) };
+        Self(old)
+    }
+}
+
+impl Drop for NotCancelled {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: It is the state that the thread had; nobody wants to know the other one.
+        unsafe { pthread_setcancelstate(self.0, core::ptr::null_mut()) };
     }
 }
 

@@ -218,6 +218,47 @@ exported! {
         }
     }
 
+    /// [`SCIStartDmaTransfer`], under its other spelling.
+    ///
+    /// # Safety
+    ///
+    /// `error` is null or can be written to; memory and vector are there; the callback takes its argument from any thread.
+    fn SCIStartDMATransfer(
+        queue: Handle,
+        local: Handle,
+        remote: Handle,
+        local_offset: usize,
+        size: usize,
+        remote_offset: usize,
+        function: Option<StatusFunction>,
+        argument: *mut c_void,
+        flags: u32,
+        error: ErrorPlace,
+    ) {
+        // SAFETY: By the contract of this function.
+        unsafe { SCIStartDmaTransfer(queue, local, remote, local_offset, size, remote_offset, function, argument, flags, error) }
+    }
+
+    /// [`SCIStartDmaTransferVec`], under its other spelling.
+    ///
+    /// # Safety
+    ///
+    /// `error` is null or can be written to; memory and vector are there; the callback takes its argument from any thread.
+    fn SCIStartDMATransferVec(
+        queue: Handle,
+        local: Handle,
+        remote: Handle,
+        count: usize,
+        vector: *mut Entry,
+        function: Option<StatusFunction>,
+        argument: *mut c_void,
+        flags: u32,
+        error: ErrorPlace,
+    ) {
+        // SAFETY: By the contract of this function.
+        unsafe { SCIStartDmaTransferVec(queue, local, remote, count, vector, function, argument, flags, error) }
+    }
+
     /// See its manual.
     ///
     /// # Safety

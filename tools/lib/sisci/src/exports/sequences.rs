@@ -3,7 +3,6 @@
 //! Sequences, barriers, copies by CPU.
 
 use super::ErrorPlace;
-use super::ask;
 use super::call;
 use super::exported;
 use super::put;
@@ -127,10 +126,7 @@ exported! {
         sequence: Handle,
         _flags: u32,
     ) {
-        ask((), || {
-            sequences::barrier(sequence);
-            Ok(())
-        });
+        sequences::barrier(sequence);
     }
 
     /// See its manual.
@@ -162,7 +158,6 @@ exported! {
     ///
     /// Both have so many bytes; `error` is null or can be written to.
     fn SCIMemWrite(
-        sequence: Handle,
         memory: *mut c_void,
         remote: *mut c_void,
         size: usize,
@@ -172,8 +167,8 @@ exported! {
         // SAFETY: By the contract of this function.
         unsafe {
             call(error, (), || {
-                flags::check(flags, flags::ERROR_CHECK)?;
-                copies::write(sequence, memory, remote, size, flags)
+                flags::check(flags, 0)?;
+                copies::write(memory, remote, size)
             })
         }
     }
