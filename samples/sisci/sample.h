@@ -226,8 +226,10 @@ static inline void start_sequence(sci_sequence_t sequence, sci_remote_segment_t 
 	sci_error_t error;
 
 	while (SCIStartSequence(sequence, NO_FLAGS, &error) != SCI_SEQ_OK) {
-		must(error, "cannot start a sequence");
-		if (is_lost(segment))
+		/* What is lost never starts again. */
+		if (error != SCI_ERR_SEGMENT_NOT_CONNECTED)
+			must(error, "cannot start a sequence");
+		if (error != SCI_ERR_OK || is_lost(segment))
 			end_lost(SCIGetRemoteSegmentNodeId(segment));
 		usleep(1000);
 	}

@@ -143,6 +143,8 @@ static void broadcast_neighbours(void)
 	sci_map_t map;
 	__u32 i;
 
+	if (!group.peers)
+		return;
 	good(memory = SCIMapRemoteSegment(group.remote, &map, 0, SIZE, NULL, 0, &error));
 	sequence = new_sequence(map);
 	for (i = 1; i < 4; i++) {
@@ -166,6 +168,8 @@ static void broadcast_copy_again(void)
 	sci_map_t map;
 	int i;
 
+	if (!group.peers)
+		return;
 	good(SCIMapRemoteSegment(group.remote, &map, 0, SIZE, NULL, 0, &error));
 	sequence = new_sequence(map);
 	memset(memory, 0, 13);

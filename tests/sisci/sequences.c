@@ -220,39 +220,50 @@ static void *flush_for_ever(void *data)
 	return NULL;
 }
 
-static void *check_for_ever(void *data)
+/* In a call that waits: it is cancelled when that has returned. */
+static void *wait_for_ever(void *data)
 {
 	sci_error_t of_thread;
 
-	pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
 	for (;;) {
 		flushes++;
-		SCIStartSequence(data, 0, &of_thread);
+		SCIWaitForInterrupt(data, 1, 0, &of_thread);
+		pthread_testcancel();
 	}
 	return NULL;
 }
 
-static void flush_cancelled(void)
+static void cancel(void *(*body)(void *data), void *data, int after)
 {
-	void *(*const bodies[])(void *data) = { flush_for_ever, check_for_ever };
-	struct remote remote = new_remote(4096);
-	sci_sequence_t sequence = new_sequence(remote.map);
 	pthread_t thread;
 	void *ended;
+
+	flushes = 0;
+	thread = in_thread(body, data);
+	while (flushes < after)
+		sched_yield();
+	same(pthread_cancel(thread), 0);
+	same(pthread_join(thread, &ended), 0);
+	expect(ended == PTHREAD_CANCELED);
+}
+
+static void flush_cancelled(void)
+{
+	struct remote remote = new_remote(4096);
+	sci_sequence_t sequence = new_sequence(remote.map);
+	sci_local_interrupt_t interrupt;
+	unsigned int number = 0;
 	int i;
 
-	for (i = 0; i < 20; i++) {
-		flushes = 0;
-		thread = in_thread(bodies[i % 2], sequence);
-		while (flushes < 100)
-			sched_yield();
-		same(pthread_cancel(thread), 0);
-		same(pthread_join(thread, &ended), 0);
-		expect(ended == PTHREAD_CANCELED);
+	interrupt = new_interrupt(remote.device, &number, 0);
+	for (i = 0; i < 10; i++) {
+		cancel(flush_for_ever, sequence, 100);
+		cancel(wait_for_ever, interrupt, 2);
 	}
 	/* Nothing is held by who has gone. */
 	good(expect(SCIStartSequence(sequence, 0, &error) == SCI_SEQ_OK));
 	good(expect(SCICheckSequence(sequence, 0, &error) == SCI_SEQ_OK));
+	good(SCIRemoveInterrupt(interrupt, 0, &error));
 }
 
 const struct test_case sequence_cases[] = {
