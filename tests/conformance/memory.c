@@ -434,8 +434,8 @@ static void memory_many_windows(void)
 	int fd, i, one = shared.one.here, two = shared.two.here;
 	off_t offset[WINDOWS_PER_PAGE];
 
-	/* Others have nothing to do with it. */
-	become(NOBODY - 1, 2 * PAGE);
+	/* Others have nothing to do with it. What was pinned before is pinned still. */
+	become(NOBODY - 1, LEN + 2 * PAGE);
 	fd = expect_ok(create(one, pages(1), PAGE, READ_WRITE));
 	for (i = 0; i < WINDOWS_PER_PAGE; i++)
 		offset[i] = expect_ok(register_part(i % 2 ? one : two, fd, 0, PAGE, 0, READ_WRITE,
@@ -479,7 +479,7 @@ static void memory_many_parts(void)
 	long len, left = MOST_PAGES_IN_PARTS(size);
 	off_t whole, again;
 
-	become(NOBODY - 2, size * PAGE);
+	become(NOBODY - 2, LEN + size * PAGE);
 	fd = expect_ok(create(one, pages(size), size * PAGE, READ_WRITE));
 	whole = expect_ok(register_part(one, fd, 0, size * PAGE, 0, READ_WRITE, 0));
 	left -= size;
