@@ -19,6 +19,7 @@ static const char usage[] =
 	"                               on the nodes N and M, and the cases for three nodes\n"
 	"    --only PATTERN             cases with this in their name, or that it matches as\n"
 	"                               a file pattern; can be given more than once\n"
+	"    --except PATTERN           not those\n"
 	"    --staged both|peers|here   windows of the peers, or of this node for them, are\n"
 	"                               out of reach, as in bounce mode: without the cases\n"
 	"                               that map them, and with those for that\n"
@@ -66,11 +67,17 @@ static long parse_number(const char *text, long max)
 }
 
 struct options {
-	const char *patterns[64];
-	int pattern_count;
+	struct patterns only, except;
 	bool has_topology;
 	__u16 port;
 };
+
+static void add_pattern(struct patterns *patterns, const char *pattern)
+{
+	if (patterns->count == ARRAY_SIZE(patterns->pattern))
+		refuse("too many patterns");
+	patterns->pattern[patterns->count++] = pattern;
+}
 
 static void parse(int argc, char **argv, struct options *options)
 {
@@ -78,6 +85,7 @@ static void parse(int argc, char **argv, struct options *options)
 		{ "topology", required_argument, NULL, 't' },
 		{ "peer", required_argument, NULL, 'p' },
 		{ "only", required_argument, NULL, 'o' },
+		{ "except", required_argument, NULL, 'x' },
 		{ "staged", required_argument, NULL, 's' },
 		{ "device-memory", required_argument, NULL, 'd' },
 		{ "time-limit", required_argument, NULL, 'l' },
@@ -104,9 +112,10 @@ static void parse(int argc, char **argv, struct options *options)
 			run.agent[run.peers++].node = parse_number(optarg, 0xffff);
 			break;
 		case 'o':
-			if (options->pattern_count == ARRAY_SIZE(options->patterns))
-				refuse("too many patterns");
-			options->patterns[options->pattern_count++] = optarg;
+			add_pattern(&options->only, optarg);
+			break;
+		case 'x':
+			add_pattern(&options->except, optarg);
 			break;
 		case 's':
 			run.staged_peers = !strcmp(optarg, "both") || !strcmp(optarg, "peers");
@@ -166,7 +175,7 @@ static int command_run(const struct options *options)
 		run.agent[i].port = options->port;
 	if (run.topology == TOPOLOGY_LOOPBACK)
 		start_own_agent();
-	return run_cases(options->patterns, options->pattern_count) ? 1 : 0;
+	return run_cases(&options->only, &options->except) ? 1 : 0;
 }
 
 static int command_agent(const struct options *options)

@@ -17,10 +17,20 @@
 
 struct run run = { .limit = 200 };
 
-static bool is_wanted(const struct test_case *test, const char *const *patterns, int count)
+static bool matches(const char *name, const struct patterns *patterns)
 {
 	int i;
 
+	for (i = 0; i < patterns->count; i++) {
+		if (strstr(name, patterns->pattern[i]) || !fnmatch(patterns->pattern[i], name, 0))
+			return true;
+	}
+	return false;
+}
+
+static bool is_wanted(const struct test_case *test, const struct patterns *only,
+		      const struct patterns *except)
+{
 	if (test->kind == CASE_STAR && run.peers < 2)
 		return false;
 	if (test->kind == (run.staged_peers ? CASE_PAIR_MAPPED : CASE_PAIR_STAGED))
@@ -31,11 +41,7 @@ static bool is_wanted(const struct test_case *test, const char *const *patterns,
 		return false;
 	if (test->kind == CASE_ALONE_LONG && run.topology != TOPOLOGY_LOOPBACK)
 		return false;
-	for (i = 0; i < count; i++) {
-		if (strstr(test->name, patterns[i]) || !fnmatch(patterns[i], test->name, 0))
-			return true;
-	}
-	return count == 0;
+	return (!only->count || matches(test->name, only)) && !matches(test->name, except);
 }
 
 /* Waits for the end of the process; false if it takes too long. */
@@ -138,7 +144,7 @@ static bool run_case(const struct test_case *test, int number)
 	return passed;
 }
 
-int run_cases(const char *const *patterns, int count)
+int run_cases(const struct patterns *only, const struct patterns *except)
 {
 	const struct test_case *const *file, *test;
 	int number = 0, failed = 0;
@@ -152,7 +158,7 @@ int run_cases(const char *const *patterns, int count)
 	printf("TAP version 13\n");
 	for (file = suite.cases; *file; file++) {
 		for (test = *file; test->name; test++) {
-			if (!is_wanted(test, patterns, count))
+			if (!is_wanted(test, only, except))
 				continue;
 			/* With several peers, each has its share. */
 			run.current_peer = run.peers ? number % run.peers : 0;

@@ -164,8 +164,14 @@ struct run {
 
 extern struct run run;
 
+/* Parts of names, or file patterns. */
+struct patterns {
+	const char *pattern[64];
+	int count;
+};
+
 /* Returns the number of cases that failed. */
-int run_cases(const char *const *patterns, int count);
+int run_cases(const struct patterns *only, const struct patterns *except);
 /* Serves the cases of other nodes for ever. */
 void run_agent(int listener);
 /* A listening endpoint; *port is the port that it gets, or 0 for any. */

@@ -52,8 +52,14 @@ fn chosen(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// All that SCIF promises.
+/// What SCIF promises.
 fn conformance(lab: &Lab) -> Result<()> {
+    scif_conformance::run_few_stores(lab, "two", &[])?;
+    scif_conformance::nothing_left(lab)
+}
+
+/// All of it.
+fn whole(lab: &Lab) -> Result<()> {
     scif_conformance::run(lab, "two")?;
     scif_conformance::nothing_left(lab)
 }
@@ -226,9 +232,17 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_arena::conformance", ARENA_PAIR, conformance)
         .seconds(300)
         .releases_engine(),
+    Test::new("scif_arena::whole", ARENA_PAIR, whole)
+        .seconds(900)
+        .releases_engine()
+        .by_name(),
     Test::new("scif_arena::removed", ARENA_PAIR, removed).destroys(),
     Test::new("scif_arena::mixed_modes", MIXED_PAIR, mixed_modes),
     Test::new("scif_arena::mixed_conformance", MIXED_PAIR, conformance)
         .seconds(300)
         .releases_engine(),
+    Test::new("scif_arena::mixed_whole", MIXED_PAIR, whole)
+        .seconds(900)
+        .releases_engine()
+        .by_name(),
 ];

@@ -72,6 +72,30 @@ pub fn run_with(lab: &Lab, topology: &str, options: &[&str]) -> Result<()> {
     run_suite(lab, PROGRAM, topology, options)
 }
 
+/// What fills rings, or stores much by the processor: minutes where each store traps, and nothing about how windows
+/// are reached. Tests of labs of that kind do it by name.
+const MANY_STORES: &[&str] = &[
+    "all_[!b]*",
+    "copies_all_flags",
+    "poll_edges",
+    "poll_full",
+    "send_atomic",
+    "send_block_all",
+    "send_close_wakes",
+    "send_interrupted_*",
+    "send_nonblock_partial",
+    "send_restarted",
+    "send_room_again",
+    "signal_after_data",
+];
+
+/// The same as [`run_with`] without what takes long where stores trap.
+pub fn run_few_stores(lab: &Lab, topology: &str, options: &[&str]) -> Result<()> {
+    let mut options = options.to_vec();
+    options.extend(MANY_STORES.iter().flat_map(|cases| ["--except", *cases]));
+    run_with(lab, topology, &options)
+}
+
 /// The same for the program of any suite.
 pub fn run_suite(lab: &Lab, name: &str, topology: &str, options: &[&str]) -> Result<()> {
     let output = suite_output(lab, name, topology, options, lab.hang_limit(600))?;
