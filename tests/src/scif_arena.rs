@@ -67,10 +67,13 @@ fn whole(lab: &Lab) -> Result<()> {
 /// Windows that come and go while the peer looks for what it must not see.
 fn windows(lab: &Lab) -> &'static str {
     match lab.kernel().flavour() {
-        Flavour::Stock | Flavour::Plain => "10000",
+        Flavour::Stock | Flavour::Plain => "3000",
         Flavour::Debug => "1500",
     }
 }
+
+/// So many that it takes a minute and a half.
+const MANY_WINDOWS: &str = "10000";
 
 /// Who has a bridge in his hands.
 const ATTACKER: usize = 1;
@@ -116,8 +119,17 @@ fn come_and_go(lab: &Lab, count: &str) -> Result<()> {
 /// An attacker reads all that it reaches, and writes to all windows that it finds, while windows come and
 /// go: it finds those, and nothing else, ever.
 fn attack(lab: &Lab) -> Result<()> {
+    attack_among(lab, windows(lab))
+}
+
+/// The same for longer.
+fn long_attack(lab: &Lab) -> Result<()> {
+    attack_among(lab, MANY_WINDOWS)
+}
+
+fn attack_among(lab: &Lab, windows: &str) -> Result<()> {
     only_rings(lab, "before")?;
-    let (server, client) = start_windows(lab, windows(lab))?;
+    let (server, client) = start_windows(lab, windows)?;
     let (mut loot, mut raids) = (Loot::default(), 0);
     while client.is_running() {
         let found = lab.raid(ATTACKER, VICTIM, RaidWrites::Public)?;
@@ -225,6 +237,9 @@ fn mixed_modes(lab: &Lab) -> Result<()> {
 pub const TESTS: &[Test] = &[
     Test::new("scif_arena::chosen", ARENA_PAIR, chosen),
     Test::new("scif_arena::attack", ARENA_PAIR, attack).seconds(400),
+    Test::new("scif_arena::long_attack", ARENA_PAIR, long_attack)
+        .seconds(400)
+        .by_name(),
     Test::new("scif_arena::vandalism", ARENA_PAIR, vandalism)
         .seconds(60)
         .expects(&["is lost: "]),

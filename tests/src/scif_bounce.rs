@@ -72,38 +72,65 @@ fn whole(lab: &Lab) -> Result<()> {
 }
 
 /// In 64 KiB rings have a few hundred bytes, too few for cases in which much is sent before anybody
-/// receives. All else is there: connections, windows, transfers, fences, processes.
+/// receives. What goes through slots is there: windows, transfers, fences.
 fn small(lab: &Lab) -> Result<()> {
-    let files = [
-        "accept_*",
-        "connect_*",
-        "nonblock_*",
-        "register_*",
-        "memlock_*",
-        "unregister_*",
-        "copies_*",
-        "access_*",
-        "v_*",
-        "ordered",
-        "async_*",
-        "sync_*",
-        "usecache*",
-        "both_*",
-        "mark_*",
-        "wait_*",
-        "signal_[!a]*",
-        "mmap_*",
-        "fork_*",
-        "exec_*",
-        "kill*",
-        "child_*",
-        "poll_*",
-        "recv_nonblock",
-        "send_both_ways",
-        "send_reset*",
-    ];
+    run_small(
+        lab,
+        &[
+            "copies_plain",
+            "copies_gap",
+            "copies_large",
+            "register_*",
+            "unregister_*",
+            "sync_*",
+            "mark_*",
+            "wait_*",
+            "signal_local",
+            "signal_remote",
+            "v_*",
+            "kill_*",
+        ],
+    )
+}
+
+/// All else, too: connections, processes.
+fn small_whole(lab: &Lab) -> Result<()> {
+    run_small(
+        lab,
+        &[
+            "accept_*",
+            "connect_*",
+            "nonblock_*",
+            "register_*",
+            "memlock_*",
+            "unregister_*",
+            "copies_*",
+            "access_*",
+            "v_*",
+            "ordered",
+            "async_*",
+            "sync_*",
+            "usecache*",
+            "both_*",
+            "mark_*",
+            "wait_*",
+            "signal_[!a]*",
+            "mmap_*",
+            "fork_*",
+            "exec_*",
+            "kill*",
+            "child_*",
+            "poll_*",
+            "recv_nonblock",
+            "send_both_ways",
+            "send_reset*",
+        ],
+    )
+}
+
+fn run_small(lab: &Lab, cases: &[&str]) -> Result<()> {
     let mut options = vec!["--staged", "both"];
-    options.extend(files.iter().flat_map(|file| ["--only", *file]));
+    options.extend(cases.iter().flat_map(|cases| ["--only", *cases]));
     scif_conformance::run_few_stores(lab, "two", &options)?;
     scif_conformance::nothing_left(lab)
 }
@@ -163,6 +190,10 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_bounce::small", SMALL, small)
         .seconds(300)
         .releases_engine(),
+    Test::new("scif_bounce::small_whole", SMALL, small_whole)
+        .seconds(300)
+        .releases_engine()
+        .by_name(),
     Test::new(
         "scif_bounce::flat_one_way",
         Need {

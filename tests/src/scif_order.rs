@@ -58,6 +58,8 @@ fn conformance(lab: &Lab) -> Result<()> {
 
 /// What is promised of the order of things, and of ends; the rest of the suite takes minutes where all is staged, and
 /// goes by the same ways.
+/// What is promised of the order of things, and of ends; the rest of the suite takes minutes where all is staged, and
+/// goes by the same ways.
 fn staged(lab: &Lab) -> Result<()> {
     let mut options = vec!["--staged", "both"];
     only(&mut options, PROMISES);
