@@ -251,7 +251,7 @@ const struct rule rules[] = {
 
 	/* Maps */
 	{ "map.offset-alignment", "sisci.rst, maps and sequences",
-	  "an offset that is no multiple of 8 is SCI_ERR_OFFSET_ALIGNMENT; others are mapped as they are" },
+	  "an offset that is no multiple of 8 is SCI_ERR_OFFSET_ALIGNMENT, and no other" },
 	{ "map.out-of-range", "guide, mapping a local memory segment",
 	  "what goes beyond the end is SCI_ERR_OUT_OF_RANGE" },
 	{ "map.size-zero", "sisci.rst, maps and sequences",
