@@ -134,11 +134,21 @@ static void all_waits(void)
 	thread_result(thread);
 }
 
+/* Sends; without BLOCK it does not wait, nor poll, but tries again. */
+static void send_in_the_end(struct pair *pair, unsigned char *data, long len, int flags)
+{
+	int result;
+
+	wait_until(!(result = send_all(pair->here, data, len, flags)) || flags == BLOCK ||
+		   errno != EAGAIN);
+	expect_value(result, 0);
+}
+
 /*
  * Who receives waits for much, and is there for less than half a ring; who sends waits for more
  * room than that leaves. Neither may wait for the other.
  */
-static void all_no_deadlock(void)
+static void no_deadlock(int flags)
 {
 	struct pair pair = connected();
 	unsigned char *data = pages(1024);
@@ -150,33 +160,22 @@ static void all_no_deadlock(void)
 		fill(data, i, first + second);
 		begin(pair.peer, DO_RECV, pair.there, memory, first + second, SCIF_RECV_BLOCK);
 		poll(NULL, 0, A_MOMENT);
-		expect_value(send_all(pair.here, data, first, BLOCK), 0);
+		send_in_the_end(&pair, data, first, flags);
 		poll(NULL, 0, A_MOMENT);
-		expect_value(send_all(pair.here, data + first, second, BLOCK), 0);
+		send_in_the_end(&pair, data + first, second, flags);
 		expect_value(end(pair.peer), first + second);
 		expect_value(ask(pair.peer, DO_DIFFERS, memory, i, first + second), -1);
 	}
 }
 
-/* The same with a sender that does not wait, nor poll, but tries again. */
+static void all_no_deadlock(void)
+{
+	no_deadlock(BLOCK);
+}
+
 static void all_no_deadlock_nonblocking(void)
 {
-	struct pair pair = connected();
-	unsigned char *data = pages(1024);
-	__s64 memory = ask(pair.peer, DO_PAGES, 1024);
-	long len = largest(&pair, data), first = len * 4 / 10, second = len * 7 / 10;
-	int i;
-
-	for (i = 0; i < 5; i++) {
-		fill(data, i, first + second);
-		begin(pair.peer, DO_RECV, pair.there, memory, first + second, SCIF_RECV_BLOCK);
-		poll(NULL, 0, A_MOMENT);
-		wait_until(!send_all(pair.here, data, first, 0) || errno != EAGAIN);
-		poll(NULL, 0, A_MOMENT);
-		wait_until(!send_all(pair.here, data + first, second, 0) || errno != EAGAIN);
-		expect_value(end(pair.peer), first + second);
-		expect_value(ask(pair.peer, DO_DIFFERS, memory, i, first + second), -1);
-	}
+	no_deadlock(0);
 }
 
 static void all_interrupted(void)

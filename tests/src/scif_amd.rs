@@ -9,6 +9,7 @@ use lab::Personality;
 use crate::harness::Need;
 use crate::harness::Test;
 use crate::scif_arena::ARENA_PAIR;
+use crate::scif_conformance;
 use crate::scif_idt;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
@@ -44,11 +45,11 @@ pub const TESTS: &[Test] = &[
         .seconds(60)
         .expects(&["is lost: "])
         .releases_engine(),
-    Test::new("scif_amd::arena_conformance", ARENA, scif_idt::conformance)
+    Test::new("scif_amd::arena_conformance", ARENA, scif_conformance::two)
         .seconds(300)
         .releases_engine()
         .by_name(),
-    Test::new("scif_amd::conformance", FLAT, scif_idt::conformance)
+    Test::new("scif_amd::conformance", FLAT, scif_conformance::two)
         .seconds(300)
         .releases_engine()
         .by_name(),

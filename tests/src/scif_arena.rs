@@ -58,12 +58,6 @@ fn conformance(lab: &Lab) -> Result<()> {
     scif_conformance::nothing_left(lab)
 }
 
-/// All of it.
-fn whole(lab: &Lab) -> Result<()> {
-    scif_conformance::run(lab, "two")?;
-    scif_conformance::nothing_left(lab)
-}
-
 /// Windows that come and go while the peer looks for what it must not see.
 fn windows(lab: &Lab) -> &'static str {
     match lab.kernel().flavour() {
@@ -247,7 +241,7 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_arena::conformance", ARENA_PAIR, conformance)
         .seconds(300)
         .releases_engine(),
-    Test::new("scif_arena::whole", ARENA_PAIR, whole)
+    Test::new("scif_arena::whole", ARENA_PAIR, scif_conformance::two)
         .seconds(900)
         .releases_engine()
         .by_name(),
@@ -256,7 +250,7 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_arena::mixed_conformance", MIXED_PAIR, conformance)
         .seconds(300)
         .releases_engine(),
-    Test::new("scif_arena::mixed_whole", MIXED_PAIR, whole)
+    Test::new("scif_arena::mixed_whole", MIXED_PAIR, scif_conformance::two)
         .seconds(900)
         .releases_engine()
         .by_name(),

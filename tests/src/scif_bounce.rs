@@ -130,7 +130,7 @@ fn small_whole(lab: &Lab) -> Result<()> {
 
 fn run_small(lab: &Lab, cases: &[&str]) -> Result<()> {
     let mut options = vec!["--staged", "both"];
-    options.extend(cases.iter().flat_map(|cases| ["--only", *cases]));
+    scif_conformance::add_cases(&mut options, "--only", cases);
     scif_conformance::run_few_stores(lab, "two", &options)?;
     scif_conformance::nothing_left(lab)
 }

@@ -92,8 +92,13 @@ const MANY_STORES: &[&str] = &[
 /// The same as [`run_with`] without what takes long where stores trap.
 pub fn run_few_stores(lab: &Lab, topology: &str, options: &[&str]) -> Result<()> {
     let mut options = options.to_vec();
-    options.extend(MANY_STORES.iter().flat_map(|cases| ["--except", *cases]));
+    add_cases(&mut options, "--except", MANY_STORES);
     run_with(lab, topology, &options)
+}
+
+/// Adds `--only` or `--except` for each of these.
+pub fn add_cases<'a>(options: &mut Vec<&'a str>, option: &'a str, cases: &[&'a str]) {
+    options.extend(cases.iter().flat_map(|cases| [option, *cases]));
 }
 
 /// The same for the program of any suite.
@@ -178,7 +183,8 @@ fn loopback(lab: &Lab) -> Result<()> {
     nothing_left(lab)
 }
 
-fn two(lab: &Lab) -> Result<()> {
+/// All of it, on two nodes.
+pub fn two(lab: &Lab) -> Result<()> {
     run(lab, "two")?;
     nothing_left(lab)
 }

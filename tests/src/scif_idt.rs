@@ -166,12 +166,6 @@ fn part(lab: &Lab) -> Result<()> {
     scif_conformance::nothing_left(lab)
 }
 
-/// All that SCIF promises.
-pub fn conformance(lab: &Lab) -> Result<()> {
-    scif_conformance::run(lab, "two")?;
-    scif_conformance::nothing_left(lab)
-}
-
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_idt::chosen", GUARDED, chosen),
@@ -183,7 +177,7 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_idt::part", GUARDED, part)
         .seconds(120)
         .releases_engine(),
-    Test::new("scif_idt::conformance", GUARDED, conformance)
+    Test::new("scif_idt::conformance", GUARDED, scif_conformance::two)
         .seconds(300)
         .releases_engine()
         .by_name(),

@@ -58,11 +58,9 @@ fn conformance(lab: &Lab) -> Result<()> {
 
 /// What is promised of the order of things, and of ends; the rest of the suite takes minutes where all is staged, and
 /// goes by the same ways.
-/// What is promised of the order of things, and of ends; the rest of the suite takes minutes where all is staged, and
-/// goes by the same ways.
 fn staged(lab: &Lab) -> Result<()> {
     let mut options = vec!["--staged", "both"];
-    only(&mut options, PROMISES);
+    scif_conformance::add_cases(&mut options, "--only", PROMISES);
     scif_conformance::run_with(lab, "two", &options)?;
     check_overtaken(lab)?;
     scif_conformance::nothing_left(lab)
@@ -131,10 +129,6 @@ const TOLD_AT_LENGTH: &[&str] = &[
     "wait_threads",
 ];
 
-fn only<'a>(options: &mut Vec<&'a str>, cases: &[&'a str]) {
-    options.extend(cases.iter().flat_map(|cases| ["--only", *cases]));
-}
-
 /// How the suite is to be run in such a lab.
 pub fn topology(lab: &Lab) -> (&'static str, Vec<&'static str>) {
     let topology = match lab.nodes() {
@@ -155,7 +149,7 @@ fn run_once(lab: &Lab, cases: &[&str]) -> Result<()> {
         "this is a test for orders of writes: say which, with --weak-order SEED or --weak-order 1-100"
     );
     let (topology, mut options) = topology(lab);
-    only(&mut options, cases);
+    scif_conformance::add_cases(&mut options, "--only", cases);
     lab.reset_counters()?;
     scif_conformance::run_with(lab, topology, &options)?;
     check_overtaken(lab)
