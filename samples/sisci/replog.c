@@ -65,8 +65,17 @@ static size_t record_size(uint32_t len)
 
 /* ----- a replica -----------------------------------------------------------------*/
 
+static unsigned long taken;
+static int is_whole;
+
+/* However a replica ends: loss may be seen by whatever it does just then. */
+static void tell_count(void)
+{
+	printf("%lu records, %s\n", taken, is_whole ? "all" : "and no end");
+}
+
 /* Prints what is new. */
-static void take_records(struct log *log, uint64_t from, uint64_t to, unsigned long *count)
+static void take_records(struct log *log, uint64_t from, uint64_t to)
 {
 	struct record *record;
 	uint32_t len;
@@ -77,10 +86,10 @@ static void take_records(struct log *log, uint64_t from, uint64_t to, unsigned l
 		len = __atomic_load_n(&record->len, __ATOMIC_RELAXED);
 		if (to > sizeof(log->records) || record_size(len) > to - from) {
 			fprintf(stderr, "%s: record %lu has %u bytes; has it two writers?\n",
-				sample, *count + 1, len);
+				sample, taken + 1, len);
 			exit(EXIT_FAILURE);
 		}
-		printf("%lu: %.*s\n", ++*count, (int)len, record->text);
+		printf("%lu: %.*s\n", ++taken, (int)len, record->text);
 		from += record_size(len);
 	}
 	fflush(stdout);
@@ -94,7 +103,6 @@ static void replicate(void)
 	sci_local_segment_t local;
 	sci_remote_segment_t remote;
 	sci_map_t local_map, map;
-	unsigned long count = 0;
 	sci_sequence_t sequence;
 	volatile struct ack *acks;
 	struct log *log;
@@ -105,6 +113,7 @@ static void replicate(void)
 	node = wait_for_client(local);
 	connect_segment(device, node, ACK_SEGMENT, &remote);
 	acks = map_segment(remote, &map, &sequence);
+	atexit(tell_count);
 	start_sequence(sequence, remote);
 
 	for (turns = 1; !(end & CLOSED); turns++) {
@@ -112,24 +121,22 @@ static void replicate(void)
 		if (end == seen) {
 			if (turns % 1024)
 				continue;
-			if (is_lost(remote)) {
-				printf("%lu records, and no end\n", count);
+			if (is_lost(remote))
 				end_lost(node);
-			}
 			/* The last acknowledgment may be lost, if the link went. */
 			if (!has_arrived(sequence, remote))
 				acks[self].end = seen;
 			sched_yield();
 			continue;
 		}
-		take_records(log, seen, end & ~CLOSED, &count);
+		take_records(log, seen, end & ~CLOSED);
 		do {
 			acks[self].end = end;
 		} while (!has_arrived(sequence, remote));
 		seen = end;
 	}
 	wait_for_end(local);
-	printf("%lu records, all\n", count);
+	is_whole = 1;
 	/* Frees all that is left. */
 	SCITerminate();
 }
