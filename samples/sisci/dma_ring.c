@@ -100,13 +100,16 @@ static void serve(void)
 	struct slot *slots, *slot;
 	struct ring ring;
 	uint64_t turn, len;
+	unsigned int node;
 
 	slots = export_segment(device, SERVER_SEGMENT, SLOTS * sizeof(*slots), &ring.local,
 			       &ring.local_map);
 	fprintf(stderr, "%s: node %u waits for a client\n", sample, own_node());
-	connect_segment(device, wait_for_client(ring.local), CLIENT_SEGMENT, &ring.remote);
+	node = wait_for_client(ring.local);
+	connect_segment(device, node, CLIENT_SEGMENT, &ring.remote);
 	client = map_segment(ring.remote, &ring.map, &ring.sequence);
 	start_sequence(ring.sequence, ring.remote);
+	fprintf(stderr, "%s: node %u takes from node %u\n", sample, own_node(), node);
 
 	for (turn = 1;; turn++) {
 		slot = &slots[turn % SLOTS];
@@ -223,6 +226,7 @@ static void send_all(unsigned int node)
 	start_sequence(ring.sequence, ring.remote);
 	SCICreateDMAQueue(device, &transfer.queue, ADAPTER, 1, NO_FLAGS, &error);
 	must(error, "cannot create a DMA queue");
+	fprintf(stderr, "%s: node %u gives to node %u\n", sample, own_node(), node);
 
 	bytes = pump(&ring, &transfer, here, slots);
 	fprintf(stderr, "%s: %llu bytes for node %u, %u transfers repeated\n", sample,

@@ -108,6 +108,8 @@ static void serve(void)
 	node = wait_for_client(side.local);
 	connect_segment(device, node, CLIENT_SEGMENT, &side.remote);
 	map_other(&side);
+	printf("node %u plays with node %u\n", own_node(), node);
+	fflush(stdout);
 
 	do {
 		last = receive(&side, last, last);
@@ -133,6 +135,8 @@ static void play(unsigned int node, unsigned int rounds)
 				 &side.local_map);
 	connect_segment(device, node, SERVER_SEGMENT, &side.remote);
 	map_other(&side);
+	printf("node %u plays with node %u\n", own_node(), node);
+	fflush(stdout);
 
 	clock_gettime(CLOCK_MONOTONIC, &begin);
 	for (number = 1; number <= rounds; number++) {

@@ -150,12 +150,15 @@ static void allow_no_system_call(void)
 	};
 	const struct sock_fprog program = { .len = ARRAY_SIZE(filter), .filter = filter };
 	struct sigaction action = { .sa_sigaction = trap, .sa_flags = SA_SIGINFO };
+	int why_not;
 
 	sigaction(SIGSYS, &action, NULL);
 	expect_value(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
 	/* A kernel without filters, as that for debugging is, has nothing to trap them with. */
-	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
-		expect_value(errno, EINVAL);
+	if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) {
+		why_not = errno;
+		expect_value(why_not, EINVAL);
+	}
 }
 
 static void sequence_no_system_call(void)

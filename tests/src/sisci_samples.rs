@@ -115,7 +115,9 @@ fn pingpong_survives(lab: &Lab) -> Result<()> {
             .command(0, endless)?
             .timeout(lab.hang_limit(120))
             .spawn()?;
-        thread::sleep(Duration::from_millis(500));
+        for side in [&client, &server] {
+            side.wait_for("plays with", lab.hang_limit(30))?;
+        }
         takes_link_away(lab)?;
         client.wait_for("is back", lab.hang_limit(30))?;
         server.wait_for("is back", lab.hang_limit(30))?;
@@ -160,7 +162,10 @@ fn dma_ring_hears_of_loss(lab: &Lab) -> Result<()> {
     for killed in [0, 1] {
         let server = start(lab, 1, &["sh", "-c", &serve])?;
         let client = lab.spawn(0, ["sh", "-c", &send])?;
-        thread::sleep(Duration::from_secs(1));
+        client.wait_for("gives to", lab.hang_limit(30))?;
+        server.wait_for("takes from", lab.hang_limit(30))?;
+        // Somewhere among the transfers.
+        thread::sleep(Duration::from_millis(200));
         ensure!(client.is_running() && server.is_running(), "one has ended");
         let (victim, other) = match killed {
             0 => (&client, &server),
