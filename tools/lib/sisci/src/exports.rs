@@ -3,7 +3,7 @@
 //! The functions of `sisci_api.h`, as C sees them.
 //!
 //! Each exists under three names: its own, and those that programs were linked with that were compiled
-//! with the maker's header, for several threads or for one. Here pointers are checked and put back,
+//! with the maker's header, for several threads or for one; some have another spelling, too. Here pointers are checked and put back,
 //! flags are checked, and a panic ends as an error; nothing is done.
 
 pub(crate) mod constants;
@@ -24,11 +24,13 @@ use crate::error::Result;
 use crate::library;
 use crate::threads::NotCancelled;
 
-/// Defines functions for C, each under its three names.
+/// Defines functions for C, each under its three names; and under three more, if programs spell it in
+/// another way, too.
 macro_rules! exported {
     ($(
         $(#[$attribute:meta])*
-        fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block
+        fn $name:ident $(| $spelling:ident)? ($($argument:ident: $type:ty),* $(,)?)
+            $(-> $result:ty)? $body:block
     )*) => {
         $(
             $(#[$attribute])*
@@ -41,29 +43,43 @@ macro_rules! exported {
                 #[allow(unused_imports)]
                 use super::*;
 
-                /// For programs of several threads.
-                ///
-                /// # Safety
-                ///
-                /// That of the function.
-                #[unsafe(export_name = concat!("_SISCI_PUBLIC_FUNC_MT_", stringify!($name)))]
-                pub unsafe extern "C" fn of_many_threads($($argument: $type),*) $(-> $result)? {
-                    // SAFETY: By the contract of this function.
-                    unsafe { super::$name($($argument),*) }
-                }
-
-                /// For programs of one thread.
-                ///
-                /// # Safety
-                ///
-                /// That of the function.
-                #[unsafe(export_name = concat!("_SISCI_PUBLIC_FUNC_ST_", stringify!($name)))]
-                pub unsafe extern "C" fn of_one_thread($($argument: $type),*) $(-> $result)? {
-                    // SAFETY: By the contract of this function.
-                    unsafe { super::$name($($argument),*) }
-                }
+                exported!(@name of_many_threads "_SISCI_PUBLIC_FUNC_MT_" $name $name
+                    ($($argument: $type),*) $(-> $result)?);
+                exported!(@name of_one_thread "_SISCI_PUBLIC_FUNC_ST_" $name $name
+                    ($($argument: $type),*) $(-> $result)?);
             }
+
+            exported!(@spelling $($spelling)? of $name
+                ($($argument: $type),*) $(-> $result)?);
         )*
+    };
+    (@spelling of $name:ident $arguments:tt $(-> $result:ty)?) => {};
+    (@spelling $spelling:ident of $name:ident $arguments:tt $(-> $result:ty)?) => {
+        #[allow(non_snake_case)]
+        mod $spelling {
+            #[allow(unused_imports)]
+            use super::*;
+
+            exported!(@name as_it_is "" $spelling $name $arguments $(-> $result)?);
+            exported!(@name of_many_threads "_SISCI_PUBLIC_FUNC_MT_" $spelling $name
+                $arguments $(-> $result)?);
+            exported!(@name of_one_thread "_SISCI_PUBLIC_FUNC_ST_" $spelling $name
+                $arguments $(-> $result)?);
+        }
+    };
+    (@name $inside:ident $prefix:literal $spelling:ident $name:ident
+        ($($argument:ident: $type:ty),*) $(-> $result:ty)?
+    ) => {
+        /// Another name.
+        ///
+        /// # Safety
+        ///
+        /// That of the function.
+        #[unsafe(export_name = concat!($prefix, stringify!($spelling)))]
+        pub unsafe extern "C" fn $inside($($argument: $type),*) $(-> $result)? {
+            // SAFETY: By the contract of this function.
+            unsafe { super::$name($($argument),*) }
+        }
     };
 }
 use exported;

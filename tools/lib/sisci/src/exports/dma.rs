@@ -8,6 +8,7 @@ use super::call;
 use super::callback;
 use super::exported;
 use super::required;
+use crate::callback::Status;
 use crate::callback::StatusFunction;
 use crate::deadline::Deadline;
 use crate::device;
@@ -18,12 +19,45 @@ use crate::dma::QUEUES;
 use crate::dma::Queue;
 use crate::dma::Wanted;
 use crate::error::Error;
+use crate::error::Result;
 use crate::flags;
 use crate::handles::Handle;
 use crate::local_segment;
 use crate::nodes;
 use crate::remote_segment;
 use std::ffi::c_void;
+use std::sync::Arc;
+
+/// What a queue takes; which engine it is can't be chosen.
+fn check_flags(flags: u32, allowed: u32) -> Result<()> {
+    match flags & (flags::DMA_GLOBAL | flags::DMA_ADAPTER) {
+        0 => flags::check(flags, allowed),
+        _ => Err(Error::NOT_SUPPORTED),
+    }
+}
+
+/// The queue for a transfer, and who is to be told of its end.
+///
+/// # Safety
+///
+/// The program promises what [`callback()`] wants.
+unsafe fn to_start(
+    queue: Handle,
+    function: Option<StatusFunction>,
+    argument: *mut c_void,
+    flags: u32,
+) -> Result<(Arc<Queue>, Option<Status>)> {
+    let allowed = flags::USE_CALLBACK
+        | flags::DMA_READ
+        | flags::DMA_WAIT
+        | flags::DMA_SYSDMA
+        | flags::DMA_USER_MEM;
+    check_flags(flags, allowed)?;
+    let queue = QUEUES.get(queue)?;
+    // SAFETY: By the contract of this function.
+    let callback = unsafe { callback(function, argument, flags)? };
+    Ok((queue, callback))
+}
 
 exported! {
     /// See its manual.
@@ -42,10 +76,7 @@ exported! {
         // SAFETY: By the contract of this function.
         unsafe {
             call(error, (), || {
-                if flags & (flags::DMA_GLOBAL | flags::DMA_ADAPTER) != 0 {
-                    return Err(Error::NOT_SUPPORTED);
-                }
-                flags::check(flags, flags::DMA_SYSDMA)?;
+                check_flags(flags, flags::DMA_SYSDMA)?;
                 let queue = required(queue)?;
                 let _device = device::using(sd)?;
                 nodes::check_adapter(adapter)?;
@@ -79,7 +110,7 @@ exported! {
     /// # Safety
     ///
     /// `error` is null or can be written to; memory and vector are there; the callback takes its argument from any thread.
-    fn SCIStartDmaTransfer(
+    fn SCIStartDmaTransfer | SCIStartDMATransfer(
         queue: Handle,
         local: Handle,
         remote: Handle,
@@ -94,17 +125,7 @@ exported! {
         // SAFETY: By the contract of this function.
         unsafe {
             call(error, (), || {
-                let allowed = flags::USE_CALLBACK
-                    | flags::DMA_READ
-                    | flags::DMA_WAIT
-                    | flags::DMA_SYSDMA
-                    | flags::DMA_USER_MEM;
-                if flags & (flags::DMA_GLOBAL | flags::DMA_ADAPTER) != 0 {
-                    return Err(Error::NOT_SUPPORTED);
-                }
-                flags::check(flags, allowed)?;
-                let queue = QUEUES.get(queue)?;
-                let callback = callback(function, argument, flags)?;
+                let (queue, callback) = to_start(queue, function, argument, flags)?;
                 let local = Local::Segment(local_segment::get(local)?);
                 let entries = &[Entry {
                     size,
@@ -128,7 +149,7 @@ exported! {
     /// # Safety
     ///
     /// `error` is null or can be written to; memory and vector are there; the callback takes its argument from any thread.
-    fn SCIStartDmaTransferVec(
+    fn SCIStartDmaTransferVec | SCIStartDMATransferVec(
         queue: Handle,
         local: Handle,
         remote: Handle,
@@ -142,17 +163,7 @@ exported! {
         // SAFETY: By the contract of this function.
         unsafe {
             call(error, (), || {
-                let allowed = flags::USE_CALLBACK
-                    | flags::DMA_READ
-                    | flags::DMA_WAIT
-                    | flags::DMA_SYSDMA
-                    | flags::DMA_USER_MEM;
-                if flags & (flags::DMA_GLOBAL | flags::DMA_ADAPTER) != 0 {
-                    return Err(Error::NOT_SUPPORTED);
-                }
-                flags::check(flags, allowed)?;
-                let queue = QUEUES.get(queue)?;
-                let callback = callback(function, argument, flags)?;
+                let (queue, callback) = to_start(queue, function, argument, flags)?;
                 let local = Local::Segment(local_segment::get(local)?);
                 let vector = required(vector)?;
                 if count > MOST_ENTRIES {
@@ -189,17 +200,7 @@ exported! {
         // SAFETY: By the contract of this function.
         unsafe {
             call(error, (), || {
-                let allowed = flags::USE_CALLBACK
-                    | flags::DMA_READ
-                    | flags::DMA_WAIT
-                    | flags::DMA_SYSDMA
-                    | flags::DMA_USER_MEM;
-                if flags & (flags::DMA_GLOBAL | flags::DMA_ADAPTER) != 0 {
-                    return Err(Error::NOT_SUPPORTED);
-                }
-                flags::check(flags, allowed)?;
-                let queue = QUEUES.get(queue)?;
-                let callback = callback(function, argument, flags)?;
+                let (queue, callback) = to_start(queue, function, argument, flags)?;
                 let local = Local::Memory(required(memory)?);
                 let entries = &[Entry {
                     size,
@@ -216,47 +217,6 @@ exported! {
                 })
             })
         }
-    }
-
-    /// [`SCIStartDmaTransfer`], under its other spelling.
-    ///
-    /// # Safety
-    ///
-    /// `error` is null or can be written to; memory and vector are there; the callback takes its argument from any thread.
-    fn SCIStartDMATransfer(
-        queue: Handle,
-        local: Handle,
-        remote: Handle,
-        local_offset: usize,
-        size: usize,
-        remote_offset: usize,
-        function: Option<StatusFunction>,
-        argument: *mut c_void,
-        flags: u32,
-        error: ErrorPlace,
-    ) {
-        // SAFETY: By the contract of this function.
-        unsafe { SCIStartDmaTransfer(queue, local, remote, local_offset, size, remote_offset, function, argument, flags, error) }
-    }
-
-    /// [`SCIStartDmaTransferVec`], under its other spelling.
-    ///
-    /// # Safety
-    ///
-    /// `error` is null or can be written to; memory and vector are there; the callback takes its argument from any thread.
-    fn SCIStartDMATransferVec(
-        queue: Handle,
-        local: Handle,
-        remote: Handle,
-        count: usize,
-        vector: *mut Entry,
-        function: Option<StatusFunction>,
-        argument: *mut c_void,
-        flags: u32,
-        error: ErrorPlace,
-    ) {
-        // SAFETY: By the contract of this function.
-        unsafe { SCIStartDmaTransferVec(queue, local, remote, count, vector, function, argument, flags, error) }
     }
 
     /// See its manual.
