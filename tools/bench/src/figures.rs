@@ -41,6 +41,7 @@ pub const PAIR_SISCI_STORES: &str = "SISCI, stores / scif_mmap() stores";
 pub const PAIR_SISCI_PUSH: &str = "SISCI, DMA / scif_writeto()";
 pub const PAIR_SISCI_PULL: &str = "SISCI, DMA / scif_readfrom()";
 pub const PAIR_SISCI_INTERRUPT: &str = "SISCI, interrupt / raw doorbell";
+pub const PAIR_SISCI_INTERRUPT_USUAL: &str = "SISCI, interrupt / raw doorbell, as loaded";
 pub const PAIR_SISCI_INTERRUPT_THREAD: &str = "SISCI, interrupt / raw doorbell, from a thread";
 pub const SISCI_SEQUENCE: &str = "SISCI, SCICheckSequence(), nanoseconds over an empty loop";
 

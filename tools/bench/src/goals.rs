@@ -333,10 +333,15 @@ fn sisci(results: &Results) -> Vec<Goal> {
         at_most(
             "SISCI: interrupt there and back / raw doorbell round trip",
             1.3,
+            pair(PAIR_SISCI_INTERRUPT_USUAL, NO_SIZE),
+        ),
+        at_most(
+            "the same, who waits sleeps at once (busy_poll_us=0)",
+            1.3,
             pair(PAIR_SISCI_INTERRUPT, NO_SIZE),
         ),
         at_most(
-            "the same / raw doorbell round trip that a thread answers",
+            "and that / raw doorbell round trip that a thread answers",
             1.3,
             pair(PAIR_SISCI_INTERRUPT_THREAD, NO_SIZE),
         ),

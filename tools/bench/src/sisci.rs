@@ -72,7 +72,7 @@ pub fn run(lab: &Lab, plan: &Plan, results: &mut Results, say: &dyn Fn(&str)) ->
                 results.add(PAIRS, SISCI_SEQUENCE, NO_SIZE, value);
             }
         }
-        parameters::with(lab, ASLEEP, || interrupts(lab, results))?;
+        interrupts(lab, results)?;
     }
     server.signal(2);
     server.wait()?.success()?;
@@ -97,16 +97,20 @@ fn add_ratio(results: &mut Results, row: &Value) {
 /// What `sisci-bench` calls the whole look, behind all that was stored.
 const SEQUENCE_LINE: &str = "until all has arrived";
 
+/// Beside the raw doorbell that is answered by the interrupt itself, and by a thread that it wakes.
 fn interrupts(lab: &Lab, results: &mut Results) -> Result<()> {
+    interrupt(lab, results, ("interrupt", PAIR_SISCI_INTERRUPT_USUAL))?;
+    parameters::with(lab, ASLEEP, || {
+        interrupt(lab, results, ("interrupt", PAIR_SISCI_INTERRUPT))?;
+        interrupt(lab, results, ("thread", PAIR_SISCI_INTERRUPT_THREAD))
+    })
+}
+
+fn interrupt(lab: &Lab, results: &mut Results, (who, name): (&str, &'static str)) -> Result<()> {
     let raw = Raw { lab, seconds: 0.15 };
-    for (who, name) in [
-        ("interrupt", PAIR_SISCI_INTERRUPT),
-        ("thread", PAIR_SISCI_INTERRUPT_THREAD),
-    ] {
-        let rows = round(lab, "intr_bench", &[])?;
-        let half = rows.first().and_then(|row| row["value"].as_f64());
-        let round_trip = 2.0 * half.context("no interrupt")?;
-        results.add(PAIRS, name, NO_SIZE, round_trip / raw.doorbell(who, BELLS)?);
-    }
+    let rows = round(lab, "intr_bench", &[])?;
+    let half = rows.first().and_then(|row| row["value"].as_f64());
+    let round_trip = 2.0 * half.context("no interrupt")?;
+    results.add(PAIRS, name, NO_SIZE, round_trip / raw.doorbell(who, BELLS)?);
     Ok(())
 }

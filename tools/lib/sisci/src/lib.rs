@@ -17,6 +17,7 @@
 //! thing.
 
 mod attendant;
+mod awake;
 mod broadcast_map;
 mod callback;
 mod channel;

@@ -4,7 +4,8 @@
 //! has waited for yet.
 //!
 //! Triggers stay in the connections until somebody waits, who reads them without any other thread in
-//! between. Who is accepted meanwhile is in the set that is waited for at once.
+//! between. Who is accepted meanwhile is in the set that is waited for at once. Before it sleeps it looks at them for
+//! a moment, if that has been worth it lately, and they are few.
 //!
 //! Locks: `channels`, then `inbox`.
 
@@ -15,6 +16,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use rustix::event::EventfdFlags;
 use rustix::event::epoll;
@@ -22,6 +24,7 @@ use rustix::event::epoll::EventData;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
+use crate::awake::Awake;
 use crate::channel::Channel;
 use crate::deadline::Deadline;
 use crate::error::Error;
@@ -34,6 +37,9 @@ use crate::protocol::Welcome;
 
 /// Bytes of data that wait here; as many again wait in each connection.
 const MOST_BYTES: usize = 64 << 10;
+
+/// So many connections can be looked at one by one in no time.
+const FEW: usize = 4;
 
 /// What triggers mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +57,14 @@ struct Inbox {
     count: u64,
     data: VecDeque<Vec<u8>>,
     bytes: usize,
+    /// The bell is readable.
+    rung: bool,
+}
+
+impl Inbox {
+    fn is_empty(&self) -> bool {
+        self.count == 0 && self.data.is_empty()
+    }
 }
 
 #[derive(Default)]
@@ -69,6 +83,7 @@ pub struct Receiver {
     channels: Mutex<Channels>,
     inbox: Mutex<Inbox>,
     closed: AtomicBool,
+    awake: Awake,
 }
 
 const BELL: u64 = 0;
@@ -84,6 +99,7 @@ impl Receiver {
             channels: Mutex::new(Channels::default()),
             inbox: Mutex::new(Inbox::default()),
             closed: AtomicBool::new(false),
+            awake: Awake::new(),
         };
         epoll::add(
             &this.epoll,
@@ -94,19 +110,29 @@ impl Receiver {
         Ok(Arc::new(this))
     }
 
-    fn ring(&self) {
-        // If it can't count further, it is readable.
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    fn ring(&self, inbox: &mut Inbox) {
+        if !inbox.rung {
+            inbox.rung = true;
+            // If it can't count further, it is readable.
+            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        }
     }
 
-    fn silence(&self) {
-        let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
+    fn silence(&self, inbox: &mut Inbox) {
+        // Once closed it stays readable, for all who wait.
+        if inbox.rung && !self.closed.load(Relaxed) {
+            inbox.rung = false;
+            let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
+        }
     }
 
     /// Nobody waits any more.
     pub fn close(&self) {
-        self.closed.store(true, Relaxed);
-        self.ring();
+        {
+            let mut inbox = lock(&self.inbox);
+            self.closed.store(true, Relaxed);
+            self.ring(&mut inbox);
+        }
         let channels = core::mem::take(&mut *lock(&self.channels));
         drop(channels);
     }
@@ -114,17 +140,57 @@ impl Receiver {
     /// The next trigger, with its data if it has such. OVERFLOW, with its length, if that is more than
     /// `room`: it stays then.
     pub fn next(&self, room: usize, deadline: Deadline) -> core::result::Result<Vec<u8>, Missed> {
+        let began = Instant::now();
+        let mut was_awake = false;
         loop {
             if self.closed.load(Relaxed) {
                 return Err(Error::CANCELLED.into());
             }
             if let Some(taken) = self.take(room)? {
+                if was_awake {
+                    self.awake.learn(began.elapsed());
+                }
                 return Ok(taken);
             }
+            if !was_awake {
+                was_awake = true;
+                if self.stay_awake(deadline) {
+                    continue;
+                }
+            }
             if !self.gather(deadline)? {
+                self.awake.learn_of_nothing(began.elapsed());
                 return Err(Error::TIMEOUT.into());
             }
         }
+    }
+
+    /// Looks for a moment; whether something has come. The peers have not been told to ring for it.
+    fn stay_awake(&self, deadline: Deadline) -> bool {
+        let limit = self.awake.limit();
+        if limit.is_zero() {
+            return false;
+        }
+        let few: Vec<_> = {
+            let channels = lock(&self.channels);
+            let all = channels.open.iter();
+            all.take(FEW + 1)
+                .map(|(id, channel)| (*id, channel.clone()))
+                .collect()
+        };
+        if few.is_empty() || few.len() > FEW {
+            return false;
+        }
+        let began = Instant::now();
+        while began.elapsed() < limit && !deadline.is_over() && !self.closed.load(Relaxed) {
+            for (id, channel) in &few {
+                self.read(*id, channel);
+            }
+            if !lock(&self.inbox).is_empty() {
+                return true;
+            }
+        }
+        false
     }
 
     fn take(&self, room: usize) -> core::result::Result<Option<Vec<u8>>, Missed> {
@@ -142,7 +208,7 @@ impl Receiver {
             let data = inbox.data.pop_front().unwrap_or_default();
             inbox.bytes -= data.len();
             if inbox.data.is_empty() {
-                self.silence();
+                self.silence(&mut inbox);
             }
             return Ok(Some(data));
         }
@@ -151,7 +217,7 @@ impl Receiver {
         }
         inbox.count -= 1;
         if inbox.count == 0 {
-            self.silence();
+            self.silence(&mut inbox);
         }
         Ok(Some(Vec::new()))
     }
@@ -180,9 +246,9 @@ impl Receiver {
     fn tidy(&self) {
         // An error is seen by who waits.
         let _ = self.gather(Deadline::after(0));
-        let inbox = lock(&self.inbox);
-        if inbox.count > 0 || !inbox.data.is_empty() {
-            self.ring();
+        let mut inbox = lock(&self.inbox);
+        if !inbox.is_empty() {
+            self.ring(&mut inbox);
         }
     }
 
@@ -204,7 +270,7 @@ impl Receiver {
         });
         // For others who wait, too, if one does not take all.
         if inbox.count > 1 || inbox.data.len() > 1 {
-            self.ring();
+            self.ring(&mut inbox);
         }
         drop(inbox);
         if ended.is_err() || channel.said_bye() {
