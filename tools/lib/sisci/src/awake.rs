@@ -6,9 +6,13 @@
 //! interrupt nor a wake-up. How long at most is what the driver allows its own calls (`busy_poll_us`). A wait
 //! that was over within that makes the next ones stay awake for twice as long as it took, one that was not makes
 //! them shorter, down to nothing. Two who wake each other would never learn how fast they could be; so now and then
-//! a few waits in a row are given all the time, a few as those of the other must fall together with them.
+//! a few waits in a row are given all the time. When that is, is left to chance: those of the other must fall together
+//! with them, and both count the same waits.
 
 use std::fs;
+use std::hash::BuildHasher;
+use std::hash::Hasher;
+use std::hash::RandomState;
 use std::sync::Mutex;
 use std::time::Duration;
 use std::time::Instant;
@@ -27,15 +31,18 @@ const BELIEVED: Duration = Duration::from_millis(100);
 /// Less is not worth looking at the clock.
 const FIRST: Duration = Duration::from_micros(8);
 
-/// Of so many waits of those who sleep at once, so many try to stay awake.
-const TRY_EVERY: u32 = 32;
-const TRIES: u32 = 4;
+/// So many waits in a row try to stay awake, or do not.
+const IN_A_ROW: u64 = 4;
+
+/// One of so many such rows does, as a power of two.
+const ROWS_BITS: u32 = 2;
 
 #[derive(Clone, Copy)]
 struct Lesson {
     now: Duration,
     most: Duration,
-    waits: u32,
+    waits: u64,
+    seed: u64,
     read: Option<Instant>,
 }
 
@@ -51,10 +58,16 @@ fn allowed() -> Duration {
 impl Lesson {
     fn limit(&mut self) -> Duration {
         self.waits = self.waits.wrapping_add(1);
-        match self.now.is_zero() && self.waits % TRY_EVERY < TRIES {
+        match self.now.is_zero() && self.tries() {
             true => self.most,
             false => self.now,
         }
+    }
+
+    fn tries(&self) -> bool {
+        let row = (self.waits / IN_A_ROW) ^ self.seed;
+        // Its upper bits are well mixed, as the factor is odd and has many bits.
+        row.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - ROWS_BITS) == 0
     }
 
     fn learn(&mut self, waited: Duration) {
@@ -82,6 +95,7 @@ impl Awake {
             now: Duration::ZERO,
             most: Duration::ZERO,
             waits: 0,
+            seed: RandomState::new().build_hasher().finish(),
             read: None,
         }))
     }
@@ -120,6 +134,7 @@ mod tests {
             now: Duration::ZERO,
             most: Duration::ZERO,
             waits: 0,
+            seed: 7,
             read: None,
         };
         lesson.allow(Duration::from_micros(most));
@@ -134,9 +149,9 @@ mod tests {
         for _ in 0..6 {
             lesson.learn(Duration::from_millis(5));
         }
-        let limits: Vec<_> = (0..TRY_EVERY).map(|_| lesson.limit()).collect();
-        let tries = limits.iter().filter(|limit| !limit.is_zero());
-        assert_eq!(tries.count(), TRIES as usize);
+        let limits: Vec<_> = (0..4000).map(|_| lesson.limit()).collect();
+        let tries = limits.iter().filter(|limit| !limit.is_zero()).count();
+        assert!((800..1200).contains(&tries), "{tries}");
     }
 
     #[test]

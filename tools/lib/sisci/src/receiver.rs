@@ -5,7 +5,8 @@
 //!
 //! Triggers stay in the connections until somebody waits, who reads them without any other thread in
 //! between. Who is accepted meanwhile is in the set that is waited for at once. Before it sleeps it looks at them for
-//! a moment, if that has been worth it lately, and they are few.
+//! a moment, if that has been worth it lately, and they are few. As long as a connection is in a set that can be
+//! waited for, its peer rings for whatever it sends, so one who looks alone sets them aside, until somebody sleeps.
 //!
 //! Locks: `channels`, then `inbox`.
 
@@ -71,6 +72,29 @@ impl Inbox {
 struct Channels {
     last: u64,
     open: HashMap<u64, Arc<Channel>>,
+    waiters: usize,
+    /// None of them is in the set that is waited for; else all are.
+    aside: bool,
+}
+
+/// One who waits.
+struct Waiter<'a>(&'a Receiver);
+
+impl<'a> Waiter<'a> {
+    fn new(receiver: &'a Receiver) -> Self {
+        let mut channels = lock(&receiver.channels);
+        channels.waiters += 1;
+        if channels.waiters > 1 {
+            receiver.put_back(&mut channels);
+        }
+        Self(receiver)
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.channels).waiters -= 1;
+    }
 }
 
 /// See the head of this file.
@@ -140,6 +164,7 @@ impl Receiver {
     /// The next trigger, with its data if it has such. OVERFLOW, with its length, if that is more than
     /// `room`: it stays then.
     pub fn next(&self, room: usize, deadline: Deadline) -> core::result::Result<Vec<u8>, Missed> {
+        let _waiter = Waiter::new(self);
         let began = Instant::now();
         let mut was_awake = false;
         loop {
@@ -171,14 +196,8 @@ impl Receiver {
         if limit.is_zero() {
             return false;
         }
-        let few: Vec<_> = {
-            let channels = lock(&self.channels);
-            let all = channels.open.iter();
-            all.take(FEW + 1)
-                .map(|(id, channel)| (*id, channel.clone()))
-                .collect()
-        };
-        if few.is_empty() || few.len() > FEW {
+        let few = self.set_aside();
+        if few.is_empty() {
             return false;
         }
         let began = Instant::now();
@@ -191,6 +210,36 @@ impl Receiver {
             }
         }
         false
+    }
+
+    /// Takes the connections out of the set that is waited for, if the caller is the only one who waits: all of
+    /// them, which are few. None otherwise.
+    fn set_aside(&self) -> Vec<(u64, Arc<Channel>)> {
+        let mut channels = lock(&self.channels);
+        if channels.waiters != 1 || channels.open.len() > FEW {
+            return Vec::new();
+        }
+        if !channels.aside {
+            for channel in channels.open.values() {
+                let _ = epoll::delete(&self.epoll, &channel.endpoint);
+            }
+            channels.aside = true;
+        }
+        let all = channels.open.iter();
+        all.map(|(id, channel)| (*id, channel.clone())).collect()
+    }
+
+    /// Who sleeps hears of all.
+    fn put_back(&self, channels: &mut Channels) {
+        if !channels.aside {
+            return;
+        }
+        channels.aside = false;
+        channels.open.retain(|id, channel| {
+            let data = EventData::new_u64(*id);
+            // One that can't be waited for is of no use any more.
+            epoll::add(&self.epoll, &channel.endpoint, data, EventFlags::IN).is_ok()
+        });
     }
 
     fn take(&self, room: usize) -> core::result::Result<Option<Vec<u8>>, Missed> {
@@ -224,6 +273,7 @@ impl Receiver {
 
     /// Waits until something has come, and puts it into the inbox; whether that was in time.
     fn gather(&self, deadline: Deadline) -> Result<bool> {
+        self.put_back(&mut lock(&self.channels));
         let mut events = [const { core::mem::MaybeUninit::uninit() }; 16];
         let (ready, _) = match epoll::wait(&self.epoll, &mut events, deadline.left().as_ref()) {
             Err(Errno::INTR) => return Ok(true),
@@ -292,6 +342,7 @@ impl Connected for Receiver {
             return;
         }
         let mut channels = lock(&self.channels);
+        self.put_back(&mut channels);
         channels.last += 1;
         let id = channels.last;
         let data = EventData::new_u64(id);
