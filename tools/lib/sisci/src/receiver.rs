@@ -157,8 +157,9 @@ impl Receiver {
             self.closed.store(true, Relaxed);
             self.ring(&mut inbox);
         }
-        let channels = core::mem::take(&mut *lock(&self.channels));
-        drop(channels);
+        // Those who wait are counted on, until they have left.
+        let open = core::mem::take(&mut lock(&self.channels).open);
+        drop(open);
     }
 
     /// The next trigger, with its data if it has such. OVERFLOW, with its length, if that is more than
@@ -235,11 +236,14 @@ impl Receiver {
             return;
         }
         channels.aside = false;
-        channels.open.retain(|id, channel| {
-            let data = EventData::new_u64(*id);
-            // One that can't be waited for is of no use any more.
-            epoll::add(&self.epoll, &channel.endpoint, data, EventFlags::IN).is_ok()
-        });
+        // One that can't be waited for is of no use any more.
+        channels.open.retain(|id, channel| self.watch(*id, channel));
+    }
+
+    /// Puts one into the set that is waited for; whether that could be done.
+    fn watch(&self, id: u64, channel: &Channel) -> bool {
+        let data = EventData::new_u64(id);
+        epoll::add(&self.epoll, &channel.endpoint, data, EventFlags::IN).is_ok()
     }
 
     fn take(&self, room: usize) -> core::result::Result<Option<Vec<u8>>, Missed> {
@@ -345,8 +349,7 @@ impl Connected for Receiver {
         self.put_back(&mut channels);
         channels.last += 1;
         let id = channels.last;
-        let data = EventData::new_u64(id);
-        if epoll::add(&self.epoll, &channel.endpoint, data, EventFlags::IN).is_ok() {
+        if self.watch(id, &channel) {
             channels.open.insert(id, Arc::new(channel));
         }
         drop(channels);
@@ -372,5 +375,21 @@ impl From<Error> for Missed {
 impl From<Missed> for Error {
     fn from(missed: Missed) -> Self {
         missed.error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_is_counted_until_it_leaves_though_all_is_closed() -> Result<()> {
+        let receiver = Receiver::new(Counting::Once, false)?;
+        let waiter = Waiter::new(&receiver);
+        receiver.close();
+        assert_eq!(lock(&receiver.channels).waiters, 1);
+        drop(waiter);
+        assert_eq!(lock(&receiver.channels).waiters, 0);
+        Ok(())
     }
 }
