@@ -33,6 +33,7 @@ mod scif_device_memory;
 mod scif_disk;
 mod scif_doctor;
 mod scif_engines;
+mod scif_gen3;
 mod scif_idt;
 mod scif_kernel;
 mod scif_leaks;
@@ -95,6 +96,7 @@ const FILES: &[&[Test]] = &[
     scif_bounce::TESTS,
     scif_order::TESTS,
     scif_amd::TESTS,
+    scif_gen3::TESTS,
     scif_idt::TESTS,
     scif_mutants::TESTS,
     scif_kernel::TESTS,

@@ -8,13 +8,14 @@ use lab::Personality;
 
 use crate::harness::Need;
 use crate::harness::Test;
+use crate::scif_arena;
 use crate::scif_arena::ARENA_PAIR;
 use crate::scif_conformance;
 use crate::scif_idt;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
 /// A pair behind IOMMUs.
-const ARENA: Need = Need {
+pub const ARENA: Need = Need {
     personality: Personality::Amd,
     ..ARENA_PAIR
 };
@@ -41,6 +42,9 @@ fn chosen(lab: &Lab) -> Result<()> {
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_amd::chosen", ARENA, chosen),
+    Test::new("scif_amd::long_attack", ARENA, scif_arena::long_attack)
+        .seconds(400)
+        .by_name(),
     Test::new("scif_amd::comes_back", ARENA, scif_idt::comes_back)
         .seconds(60)
         .expects(&["is lost: "])

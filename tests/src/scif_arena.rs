@@ -117,7 +117,7 @@ fn attack(lab: &Lab) -> Result<()> {
 }
 
 /// The same for longer.
-fn long_attack(lab: &Lab) -> Result<()> {
+pub fn long_attack(lab: &Lab) -> Result<()> {
     attack_among(lab, MANY_WINDOWS)
 }
 

@@ -19,7 +19,7 @@ use crate::scif_conformance;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
 /// A pair behind IOMMUs.
-const GUARDED: Need = Need {
+pub const GUARDED: Need = Need {
     personality: Personality::Idt,
     ..ARENA_PAIR
 };
@@ -146,7 +146,7 @@ fn flat(lab: &Lab) -> Result<()> {
 
 /// What goes by each of the ways through the bridge: messages, copies, fences, signals, ends. All of the suite
 /// takes minutes where every store traps.
-fn part(lab: &Lab) -> Result<()> {
+pub fn part(lab: &Lab) -> Result<()> {
     let mut options = Vec::new();
     for cases in [
         "async_*",
@@ -170,6 +170,9 @@ fn part(lab: &Lab) -> Result<()> {
 pub const TESTS: &[Test] = &[
     Test::new("scif_idt::chosen", GUARDED, chosen),
     Test::new("scif_idt::attack", GUARDED, attack).seconds(60),
+    Test::new("scif_idt::long_attack", GUARDED, scif_arena::long_attack)
+        .seconds(400)
+        .by_name(),
     Test::new("scif_idt::comes_back", GUARDED, comes_back)
         .seconds(60)
         .expects(&["is lost: "])

@@ -15,8 +15,10 @@ use lab::Windows;
 
 use crate::harness::Need;
 use crate::harness::Test;
+use crate::scif_amd;
 use crate::scif_arena::ARENA_PAIR;
 use crate::scif_conformance;
+use crate::scif_idt;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 use crate::scif_star::SCIF_STAR;
 
@@ -195,6 +197,12 @@ pub const TESTS: &[Test] = &[
         .seconds(300)
         .by_name(),
     Test::new("scif_order::seeds_arena", ARENA_PAIR, seeds_trapped)
+        .seconds(300)
+        .by_name(),
+    Test::new("scif_order::seeds_idt", scif_idt::GUARDED, seeds_trapped)
+        .seconds(300)
+        .by_name(),
+    Test::new("scif_order::seeds_amd", scif_amd::ARENA, seeds_trapped)
         .seconds(300)
         .by_name(),
     Test::new("scif_order::seeds_star", SCIF_STAR, seeds)

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0
+//! SCIF over Intel's NTB of the third generation as it is emulated: what a window leads to has to be aligned to the
+//! window's size. So an arena, and the rings and slots of bounce, have to be found where that is so.
+
+use anyhow::Result;
+use lab::Lab;
+use lab::Personality;
+
+use crate::harness::Need;
+use crate::harness::Test;
+use crate::scif_arena;
+use crate::scif_arena::ARENA_PAIR;
+use crate::scif_bounce;
+use crate::scif_conformance;
+use crate::scif_idt;
+
+/// A pair behind IOMMUs.
+const ARENA: Need = Need {
+    personality: Personality::Gen3,
+    ..ARENA_PAIR
+};
+
+/// A pair without, whose windows are small.
+const BOUNCE: Need = Need {
+    personality: Personality::Gen3,
+    ..scif_bounce::USUAL
+};
+
+fn arena(lab: &Lab) -> Result<()> {
+    let wanted = [
+        ("state", "up"),
+        ("aperture", "arena"),
+        ("own_aperture", "arena"),
+        ("own_bytes", "16777216"),
+    ];
+    scif_idt::check_links(lab, &wanted)?;
+    scif_arena::only_rings(lab, "before")?;
+    scif_idt::part(lab)
+}
+
+fn bounce(lab: &Lab) -> Result<()> {
+    let wanted = [
+        ("state", "up"),
+        ("aperture", "bounce"),
+        ("own_aperture", "bounce"),
+        ("own_bytes", "1048576"),
+    ];
+    scif_idt::check_links(lab, &wanted)?;
+    scif_conformance::run_few_stores(lab, "two", &["--staged", "both"])?;
+    scif_conformance::nothing_left(lab)
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("scif_gen3::arena", ARENA, arena)
+        .seconds(300)
+        .releases_engine(),
+    Test::new("scif_gen3::comes_back", ARENA, scif_idt::comes_back)
+        .seconds(60)
+        .expects(&["is lost: "])
+        .releases_engine(),
+    Test::new("scif_gen3::bounce", BOUNCE, bounce)
+        .seconds(300)
+        .releases_engine(),
+];
