@@ -8,6 +8,8 @@
 //! in the peer's memory that is there for that. `logic/crossover.rs` makes sizes of it. Until then, and
 //! if that fails, some fixed sizes serve.
 //!
+//! How the slots of what is staged are filled (`staging.rs`) is measured likewise, in one of them.
+//!
 //! An administrator can say it instead, at any time (`dma_threshold`). Then nothing is measured before
 //! there is a connection that is made when he leaves it to us.
 
@@ -39,7 +41,7 @@ use kernel::{
     }, //
 };
 
-/// The sizes that are measured.
+/// The sizes that are measured, as far as there is room for them, and at last that of all the room.
 const SIZES: [usize; 4] = [1 << 10, 4 << 10, 16 << 10, SCRATCH_SIZE];
 
 /// How often each is: the best counts, the others were disturbed.
@@ -77,9 +79,11 @@ pub(super) struct Crossover {
     pub(super) measured: Once,
 }
 
-/// What is measured with, and where.
+/// What is measured with, and where: in `longest` bytes from `there` on, as the peer names it.
 struct Bench<'a> {
     site: &'a TrialSite<'a>,
+    there: u64,
+    longest: usize,
     bytes: KVec<u8>,
 }
 
@@ -93,31 +97,48 @@ fn best(mut attempt: impl FnMut() -> Result<u64>) -> Result<u64> {
     Ok(best)
 }
 
-impl Bench<'_> {
+impl<'a> Bench<'a> {
+    fn new(site: &'a TrialSite<'a>, there: u64, longest: usize) -> Result<Self> {
+        Ok(Self {
+            site,
+            there,
+            longest,
+            bytes: KVec::from_elem(0, longest.min(SCRATCH_SIZE), GFP_KERNEL)?,
+        })
+    }
+
+    fn sizes(&self) -> impl Iterator<Item = usize> {
+        let longest = self.longest;
+        let shorter = SIZES.into_iter().filter(move |len| *len < longest);
+        Iterator::chain(shorter, [longest])
+    }
+
     fn by_processor(&mut self, direction: Direction, len: usize) -> Result<u64> {
         let peer = self.site.peer;
         let _inside = peer.enter().ok_or(ENODEV)?;
-        let place = peer.scratch(len).ok_or(ENODEV)?;
-        let place = peer.path().reach(place, len as u64)?;
-        let bytes = self.bytes.get_mut(..len).ok_or(EINVAL)?;
+        let place = peer.path().reach(self.there, len as u64)?;
         let start = now();
-        match direction {
-            Direction::Write => {
-                place.write(0, bytes)?;
-                flush_writes();
+        for from in (0..len).step_by(SCRATCH_SIZE) {
+            let some = SCRATCH_SIZE.min(len - from);
+            let bytes = self.bytes.get_mut(..some).ok_or(EINVAL)?;
+            match direction {
+                Direction::Write => place.write(from, bytes)?,
+                Direction::Read => place.read(from, bytes)?,
             }
-            Direction::Read => place.read(0, bytes)?,
         }
+        flush_writes();
         Ok(u64::try_from(start.elapsed().as_nanos())?)
     }
 
     /// Memory of processes is scattered, as a rule: a segment for each page.
     fn segments(&self, direction: Direction, len: usize, count: usize) -> Result<KVec<Segment>> {
-        let (here, there) = self.site.places()?;
+        let here = self.site.here();
+        let there = self.site.address(self.there, self.longest)?;
         let mut segments = KVec::with_capacity(count * len.div_ceil(PAGE_SIZE), GFP_KERNEL)?;
         for _ in 0..count {
             for start in (0..len).step_by(PAGE_SIZE) {
-                let (here, there) = (here + start as u64, there + start as u64);
+                let here = here + (start % SCRATCH_SIZE) as u64;
+                let there = there + start as u64;
                 let (destination, source) = match direction {
                     Direction::Write => (there, here),
                     Direction::Read => (here, there),
@@ -155,9 +176,9 @@ impl Bench<'_> {
 
     /// The sizes up to which the processor is faster than an engine that makes one copy, and several.
     fn limits(&mut self, direction: Direction) -> Result<(u64, u64)> {
-        let mut alone = KVec::with_capacity(SIZES.len(), GFP_KERNEL)?;
-        let mut several = KVec::with_capacity(SIZES.len(), GFP_KERNEL)?;
-        for len in SIZES {
+        let mut alone = KVec::with_capacity(SIZES.len() + 1, GFP_KERNEL)?;
+        let mut several = KVec::with_capacity(SIZES.len() + 1, GFP_KERNEL)?;
+        for len in self.sizes() {
             let by_processor = best(|| self.by_processor(direction, len))?;
             let one = self.sample(direction, len, by_processor, 1)?;
             let each = self.sample(direction, len, by_processor, SEVERAL)?;
@@ -170,6 +191,13 @@ impl Bench<'_> {
         }
         Ok((limit(&alone), limit(&several)))
     }
+}
+
+/// The bytes up to which the processor writes faster than the engine to `there`, where the peer has `len` bytes
+/// that mean nothing. May sleep.
+pub(super) fn measure_writes(site: &TrialSite<'_>, there: u64, len: usize) -> Result<u64> {
+    let (alone, _) = Bench::new(site, there, len)?.limits(Direction::Write)?;
+    Ok(alone)
 }
 
 impl Crossover {
@@ -206,10 +234,8 @@ impl Crossover {
 
     /// May sleep.
     pub(super) fn measure(&self, site: &TrialSite<'_>) -> Result {
-        let mut bench = Bench {
-            site,
-            bytes: KVec::from_elem(0, SCRATCH_SIZE, GFP_KERNEL)?,
-        };
+        let there = site.peer.scratch(SCRATCH_SIZE).ok_or(ENODEV)?;
+        let mut bench = Bench::new(site, there, SCRATCH_SIZE)?;
         for (direction, limits) in [
             (Direction::Write, &self.writes),
             (Direction::Read, &self.reads),

@@ -291,7 +291,10 @@ impl Pushes {
             return;
         }
         let path = self.peer.path();
-        let route = path.engine(engine);
+        let route = match self.staging.fills_by_processor(request.bytes()) {
+            true => None,
+            false => path.engine(engine),
+        };
         let route = route.filter(|route| map_for(route, &request).is_ok());
         // Its end is told in any case.
         let _ = self

@@ -37,7 +37,11 @@ use crate::{
         attachment::Violation,
         Peer, //
     },
-    rma::transfer::Request,
+    rma::{
+        transfer::Request,
+        trial::TrialSite, //
+    },
+    sync::once::Once,
     transport::engine::EngineRoute,
 };
 use inbox::Inbox;
@@ -72,6 +76,7 @@ pub(crate) struct Staging {
     is_open: Atomic<bool>,
     inbox: SetOnce<Arc<Inbox>>,
     outbox: SetOnce<Arc<Outbox>>,
+    measured: Once,
 }
 
 impl Staging {
@@ -85,6 +90,7 @@ impl Staging {
                 is_open: Atomic::new(false),
                 inbox: SetOnce::new(),
                 outbox: SetOnce::new(),
+                measured: Once::new(),
             }),
             GFP_KERNEL,
         )
@@ -124,6 +130,26 @@ impl Staging {
     /// The peer's slots: EIO if it has offered none, though it offers windows that take some.
     pub(super) fn outbox(&self) -> Result<&Arc<Outbox>> {
         self.outbox.as_ref().ok_or(EIO)
+    }
+
+    /// Wants to know who fills slots faster, if there are any; whether nobody has wanted it before. Any context.
+    pub(super) fn want_measure(&self) -> bool {
+        self.outbox.as_ref().is_some() && self.measured.want()
+    }
+
+    /// Finds that out, if it was wanted. What can't be measured lacks an engine, memory or the peer. May sleep.
+    pub(super) fn measure(&self, site: &TrialSite<'_>) -> Result {
+        match self.measured.begin() {
+            true => self.outbox()?.measure(site),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a write of so many bytes, of which nobody has said how it goes, is better made without an engine. Any
+    /// context.
+    pub(super) fn fills_by_processor(&self, len: u64) -> bool {
+        let outbox = self.outbox.as_ref();
+        outbox.is_some_and(|outbox| outbox.fills_by_processor(len))
     }
 
     /// Writes where this node does not reach, with the memory on this side mapped for the engine of `route`, or by

@@ -154,11 +154,20 @@ impl<'a> TrialSite<'a> {
         })
     }
 
+    /// Where there are [`SCRATCH_SIZE`] bytes here, for the engine.
+    pub(super) fn here(&self) -> u64 {
+        self.local.bus_address()
+    }
+
+    /// What the engine calls an address of the peer. EFAULT if it does not reach all `len` bytes there.
+    pub(super) fn address(&self, there: u64, len: usize) -> Result<u64> {
+        self.route.address(there, len as u64).ok_or(EFAULT)
+    }
+
     /// Where there are [`SCRATCH_SIZE`] bytes here, and there, for the engine.
     pub(super) fn places(&self) -> Result<(u64, u64)> {
         let there = self.peer.scratch(SCRATCH_SIZE).ok_or(ENODEV)?;
-        let there = self.route.address(there, SCRATCH_SIZE as u64);
-        Ok((self.local.bus_address(), there.ok_or(EFAULT)?))
+        Ok((self.here(), self.address(there, SCRATCH_SIZE)?))
     }
 
     /// Makes the copies of `segments`, all at once, and says how many nanoseconds that took, from the first

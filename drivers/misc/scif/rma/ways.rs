@@ -63,6 +63,7 @@ impl WorkItem for Ways {
         if this.threshold.measured.begin() {
             let _ = this.threshold.measure(&site);
         }
+        let _ = this.staging.measure(&site);
     }
 }
 
@@ -90,11 +91,13 @@ impl Ways {
     /// There is a connection that has an engine: has measured what is to be, soon, unless it has been. Any
     /// context.
     pub(crate) fn measure_soon(self: &Arc<Self>) {
-        let size = self.crossover.said().is_none() && self.crossover.measured.want();
+        let is_unsaid = self.crossover.said().is_none();
+        let size = is_unsaid && self.crossover.measured.want();
+        let slots = is_unsaid && self.staging.want_measure();
         let threshold = self.pulls.are_possible()
             && pull_threshold::said().is_none()
             && self.threshold.measured.want();
-        if size || threshold {
+        if size || slots || threshold {
             // An error says that it is about to run anyway.
             let _ = self.peer.queues().unhurried.enqueue(self.clone());
         }

@@ -6,7 +6,7 @@
 //! those who write at the same time go by turns, however much each has (`outbox/turns.rs`). Slots are filled by
 //! CPU in the call, or by an engine that goes on by itself (`fill.rs`); the peer is rung if it sleeps
 //! (`outbox/telling.rs`); and they are free again when the peer has counted them as emptied
-//! (`outbox/emptying.rs`).
+//! (`outbox/emptying.rs`). Who fills them, if nobody says it, was measured (`outbox/measuring.rs`).
 //!
 //! Lock: `state` is a leaf, taken in any context.
 
@@ -67,6 +67,7 @@ use kernel::{
     prelude::*,
     rbtree::RBTree,
     sync::{
+        atomic::Atomic,
         Arc,
         ArcBorrow,
         Mutex,
@@ -79,6 +80,7 @@ use kernel::{
 };
 
 mod emptying;
+mod measuring;
 mod telling;
 mod turns;
 
@@ -114,6 +116,8 @@ pub(in crate::rma) struct Outbox {
     address: u64,
     geometry: Geometry,
     credits: SharedMemory,
+    /// Bytes up to which a slot is filled faster by the processor than by an engine.
+    by_processor: Atomic<u64>,
     #[pin]
     state: SpinLockIrq<State>,
     #[pin]
@@ -169,6 +173,7 @@ impl Outbox {
                 address,
                 geometry,
                 credits,
+                by_processor: Atomic::new(0),
                 state <- new_spinlock_irq!(
                     State {
                         taken: 0,

@@ -125,6 +125,25 @@ impl Staged {
         filled
     }
 
+    /// Something that writes nothing, for who wants to have a slot; as [`Self::start`].
+    pub(super) fn start_empty(
+        surroundings: Surroundings,
+        fill: impl FnOnce(&Arc<Self>) -> Result,
+    ) -> Result {
+        let sides = Sides {
+            local: Few::new(),
+            remote: Few::new(),
+        };
+        let kept = Kept {
+            sides,
+            surroundings,
+        };
+        let staged = Self::new(None, &Arc::new(kept, GFP_KERNEL)?, (0, 0))?;
+        let filled = fill(&staged);
+        staged.slot_ended(filled);
+        filled
+    }
+
     fn new(
         completion: Option<Arc<dyn Completion>>,
         kept: &Arc<Kept>,
