@@ -31,6 +31,16 @@ const fn pair(size: u64) -> Need {
 const SMALL: Need = pair(64 << 10);
 pub const USUAL: Need = pair(1 << 20);
 
+/// Windows that lead to a fixed place and are mapped, so that the processor stores there as fast as anywhere.
+const MAPPED: Need = Need {
+    windows: Windows::Fixed {
+        base: 256 << 20,
+        size: 64 << 10,
+    },
+    append: &["cma=64M@256M"],
+    ..SCIF_PAIR
+};
+
 /// With the heartbeat that users have.
 const LIVELY: Need = Need {
     scif: Loaded::AsUsual,
@@ -63,6 +73,34 @@ fn chosen(lab: &Lab) -> Result<()> {
 fn conformance(lab: &Lab) -> Result<()> {
     scif_conformance::run_few_stores(lab, "two", &["--staged", "both"])?;
     scif_conformance::nothing_left(lab)
+}
+
+/// Waits for what the kernel of node 0 says of who fills slots: what it has measured, with the first copy.
+fn measured(lab: &Lab) -> Result<String> {
+    let server = scif::Server::start(lab, 1)?;
+    let copies = ["bench", "write-lat", "1", "--sizes", "4K", "--iterations", "10"];
+    scif::run_tool(lab, 0, &copies)?.success()?;
+    let line = lab::wait_until("what was measured", lab.hang_limit(5), || {
+        let log = lab.dmesg(0)?;
+        let line = log.lines().rfind(|line| line.contains(" bytes of each slot"));
+        Ok(line.map(str::to_owned))
+    })?;
+    server.stop()?;
+    Ok(line)
+}
+
+/// Where each store traps the engine fills all slots.
+fn filled_by_engine(lab: &Lab) -> Result<()> {
+    let line = measured(lab)?;
+    ensure!(line.contains("by processor up to 0 bytes"), "{line}");
+    Ok(())
+}
+
+/// Where none does the processor is faster, as slots are small; and all promises hold.
+fn filled_by_processor(lab: &Lab) -> Result<()> {
+    let line = measured(lab)?;
+    ensure!(!line.contains("by processor up to 0 bytes"), "{line}");
+    small(lab)
 }
 
 /// All of it.
@@ -179,6 +217,14 @@ fn flat_one_way(lab: &Lab) -> Result<()> {
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_bounce::chosen", USUAL, chosen),
+    Test::new("scif_bounce::filled_by_engine", USUAL, filled_by_engine),
+    Test::new(
+        "scif_bounce::filled_by_processor",
+        MAPPED,
+        filled_by_processor,
+    )
+    .seconds(300)
+    .releases_engine(),
     Test::new("scif_bounce::attack", USUAL, attack).seconds(120),
     Test::new("scif_bounce::conformance", USUAL, conformance)
         .seconds(300)

@@ -290,8 +290,12 @@ impl Transfers {
 
     /// What is staged may be better off without the engine.
     fn adapt(&self, way: &mut Way<'_>, direction: Direction, len: u64) {
-        let is_staged = way.is_unreached && direction == Direction::Write;
-        if is_staged && self.ways.staging.fills_by_processor(len) {
+        if !way.is_unreached || direction == Direction::Read || way.route.is_none() {
+            return;
+        }
+        // There may have been no slots yet when the connection was made.
+        self.ways.measure_soon();
+        if self.ways.staging.fills_by_processor(len) {
             way.route = None;
         }
     }
