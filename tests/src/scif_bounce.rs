@@ -78,11 +78,21 @@ fn conformance(lab: &Lab) -> Result<()> {
 /// Waits for what the kernel of node 0 says of who fills slots: what it has measured, with the first copy.
 fn measured(lab: &Lab) -> Result<String> {
     let server = scif::Server::start(lab, 1)?;
-    let copies = ["bench", "write-lat", "1", "--sizes", "4K", "--iterations", "10"];
+    let copies = [
+        "bench",
+        "write-lat",
+        "1",
+        "--sizes",
+        "4K",
+        "--iterations",
+        "10",
+    ];
     scif::run_tool(lab, 0, &copies)?.success()?;
     let line = lab::wait_until("what was measured", lab.hang_limit(5), || {
         let log = lab.dmesg(0)?;
-        let line = log.lines().rfind(|line| line.contains(" bytes of each slot"));
+        let line = log
+            .lines()
+            .rfind(|line| line.contains(" bytes of each slot"));
         Ok(line.map(str::to_owned))
     })?;
     server.stop()?;

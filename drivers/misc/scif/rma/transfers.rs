@@ -261,7 +261,7 @@ impl Transfers {
         if way.is_unreached && direction == Direction::Read {
             way.route = None;
         }
-        self.adapt(&mut way, direction, len);
+        self.leave_engine_if_slower(&mut way, direction, len);
         let sides = Sides {
             remote: pieces,
             local: self.local_pieces(source, local_need, way.route)?,
@@ -286,18 +286,6 @@ impl Transfers {
         };
         self.trace_submit(&request, local, remote, options, way.route.is_some());
         self.carry_out(&way, request, local, remote)
-    }
-
-    /// What is staged may be better off without the engine.
-    fn adapt(&self, way: &mut Way<'_>, direction: Direction, len: u64) {
-        if !way.is_unreached || direction == Direction::Read || way.route.is_none() {
-            return;
-        }
-        // There may have been no slots yet when the connection was made.
-        self.ways.measure_soon();
-        if self.ways.staging.fills_by_processor(len) {
-            way.route = None;
-        }
     }
 
     fn carry_out(&self, way: &Way<'_>, request: Request, local: &LocalSide, remote: i64) -> Result {
@@ -336,7 +324,7 @@ impl Transfers {
         // Looked at first, so that what is pinned is no more than there are windows for.
         let (_, remote_need) = direction.needs();
         way.is_unreached = !are_reached(&self.cover_remote(remote, remote_need)?);
-        self.adapt(way, direction, remote.len());
+        self.leave_engine_if_slower(way, direction, remote.len());
         self.take_memory_for(way, memory, direction, options)
     }
 

@@ -3,7 +3,10 @@
 //! Transfers with windows of the peer that this end does not reach: what is written is staged, what is read
 //! the peer is asked for, which stages it, or writes it here.
 
-use super::Transfers;
+use super::{
+    Transfers,
+    Way, //
+};
 use crate::{
     arguments::{
         Direction,
@@ -25,6 +28,23 @@ use crate::{
 use kernel::prelude::*;
 
 impl Transfers {
+    /// What is staged may be better off without the engine.
+    pub(super) fn leave_engine_if_slower(
+        &self,
+        way: &mut Way<'_>,
+        direction: Direction,
+        len: u64,
+    ) {
+        if !way.is_unreached || direction == Direction::Read || way.route.is_none() {
+            return;
+        }
+        // There may have been no slots yet when the connection was made.
+        self.ways.measure_soon();
+        if self.ways.staging.fills_by_processor(len) {
+            way.route = None;
+        }
+    }
+
     /// Copies where this end does not reach. Killable, if the local side is not lent.
     pub(super) fn copy_unreached(
         &self,
