@@ -29,12 +29,7 @@ use kernel::prelude::*;
 
 impl Transfers {
     /// What is staged may be better off without the engine.
-    pub(super) fn leave_engine_if_slower(
-        &self,
-        way: &mut Way<'_>,
-        direction: Direction,
-        len: u64,
-    ) {
+    pub(super) fn leave_engine_if_slower(&self, way: &mut Way<'_>, direction: Direction, len: u64) {
         if !way.is_unreached || direction == Direction::Read || way.route.is_none() {
             return;
         }
