@@ -70,7 +70,7 @@ fn chosen(lab: &Lab) -> Result<()> {
 }
 
 /// What SCIF promises, but for mappings.
-fn conformance(lab: &Lab) -> Result<()> {
+pub fn conformance(lab: &Lab) -> Result<()> {
     scif_conformance::run_few_stores(lab, "two", &["--staged", "both"])?;
     scif_conformance::nothing_left(lab)
 }

@@ -11,7 +11,6 @@ use crate::harness::Test;
 use crate::scif_arena;
 use crate::scif_arena::ARENA_PAIR;
 use crate::scif_bounce;
-use crate::scif_conformance;
 use crate::scif_idt;
 
 /// A pair behind IOMMUs.
@@ -46,8 +45,7 @@ fn bounce(lab: &Lab) -> Result<()> {
         ("own_bytes", "1048576"),
     ];
     scif_idt::check_links(lab, &wanted)?;
-    scif_conformance::run_few_stores(lab, "two", &["--staged", "both"])?;
-    scif_conformance::nothing_left(lab)
+    scif_bounce::conformance(lab)
 }
 
 /// The tests of this file.

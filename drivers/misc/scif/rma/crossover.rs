@@ -193,6 +193,11 @@ impl<'a> Bench<'a> {
     }
 }
 
+/// What an administrator has said, if anything. Any context.
+pub(super) fn said() -> Option<u64> {
+    u64::try_from(tunables::dma_threshold()).ok()
+}
+
 /// The bytes up to which the processor writes faster than the engine to `there`, where the peer has `len` bytes
 /// that mean nothing. May sleep.
 pub(super) fn measure_writes(site: &TrialSite<'_>, there: u64, len: usize) -> Result<u64> {
@@ -213,8 +218,7 @@ impl Crossover {
 
     /// What was said, if anything. Any context.
     pub(super) fn said(&self) -> Option<u64> {
-        self.fixed
-            .or_else(|| u64::try_from(tunables::dma_threshold()).ok())
+        self.fixed.or_else(said)
     }
 
     /// Whether a transfer of so many bytes goes by the processor, where there is an engine. Any

@@ -22,6 +22,7 @@ use crate::{
     },
     logic::address_space::Range,
     memory::{
+        few::Few,
         local::LocalPiece,
         remote_window::RemotePiece,
         remote_windows::RemoteWindows,
@@ -138,7 +139,8 @@ fn store_staged(
         peer: channel.enter_owned().ok_or(ENODEV)?,
         channel: Some(channel.begin_owned_use()?),
     };
-    Staged::start_unnoticed(piece, surroundings, |staged, piece| {
+    Staged::start_unnoticed(Few::one(piece), surroundings, |staged, sides| {
+        let piece = sides.remote.iter().next().ok_or(EINVAL)?;
         outbox.put_value(staged, piece, value)
     })
 }

@@ -99,16 +99,16 @@ impl Staged {
         filled.map(|()| staged)
     }
 
-    /// Something of which nobody is told, with a part of the peer's memory and what keeps that in place; as
-    /// [`Self::start`].
+    /// Something of which nobody is told, with parts of the peer's memory, if it has some, and what keeps those in
+    /// place; as [`Self::start`].
     pub(in crate::rma) fn start_unnoticed(
-        remote: RemotePiece,
+        remote: Few<RemotePiece>,
         surroundings: Surroundings,
-        fill: impl FnOnce(&Arc<Self>, &RemotePiece) -> Result,
+        fill: impl FnOnce(&Arc<Self>, &Sides) -> Result,
     ) -> Result {
         let sides = Sides {
             local: Few::new(),
-            remote: Few::one(remote),
+            remote,
         };
         let kept = Arc::new(
             Kept {
@@ -118,28 +118,8 @@ impl Staged {
             GFP_KERNEL,
         )?;
         let staged = Self::new(None, &kept, (0, 0))?;
-        let piece = kept.sides.remote.iter().next();
-        let filled = piece.ok_or(EINVAL).and_then(|piece| fill(&staged, piece));
+        let filled = fill(&staged, &kept.sides);
         drop(kept);
-        staged.slot_ended(filled);
-        filled
-    }
-
-    /// Something that writes nothing, for who wants to have a slot; as [`Self::start`].
-    pub(super) fn start_empty(
-        surroundings: Surroundings,
-        fill: impl FnOnce(&Arc<Self>) -> Result,
-    ) -> Result {
-        let sides = Sides {
-            local: Few::new(),
-            remote: Few::new(),
-        };
-        let kept = Kept {
-            sides,
-            surroundings,
-        };
-        let staged = Self::new(None, &Arc::new(kept, GFP_KERNEL)?, (0, 0))?;
-        let filled = fill(&staged);
         staged.slot_ended(filled);
         filled
     }

@@ -14,12 +14,12 @@ use super::{
     Outbox, //
 };
 use crate::{
+    memory::few::Few,
     rma::{
         crossover,
         transfer::Surroundings,
         trial::TrialSite, //
     },
-    sys::tunables,
 };
 use kernel::{
     prelude::*,
@@ -34,7 +34,7 @@ impl Outbox {
     /// context.
     pub(in crate::rma) fn fills_by_processor(&self, len: u64) -> bool {
         let longest = len.min(self.geometry.size().into());
-        tunables::dma_threshold() < 0 && longest <= self.by_processor.load(Relaxed)
+        crossover::said().is_none() && longest <= self.by_processor.load(Relaxed)
     }
 
     /// Finds out. May sleep.
@@ -43,7 +43,7 @@ impl Outbox {
             channel: None,
             peer: self.peer.enter_owned().ok_or(ENODEV)?,
         };
-        Staged::start_empty(surroundings, |staged| {
+        Staged::start_unnoticed(Few::new(), surroundings, |staged, _| {
             let slot = self.take_slots(staged, 1, Patience::Uninterruptible)?.first;
             let len = self.geometry.size();
             let limit = crossover::measure_writes(site, self.data_address(slot), len as usize);
