@@ -18,6 +18,7 @@
 
 #include "ends.h"
 #include "tap.h"
+#include "window_memory.h"
 
 #define PAGE	4096L
 #define SIZE	(1024 * 1024L)
@@ -42,15 +43,6 @@ struct outcome {
 };
 
 static __s64 offsets[MOST];
-
-static void *memory_of(long len)
-{
-	void *memory = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (memory == MAP_FAILED)
-		die("mmap");
-	return memory;
-}
 
 static int copy(int fd, unsigned long call, void *memory, const struct task *task)
 {
@@ -109,21 +101,6 @@ static noreturn void serve(__u16 port)
 		}
 		exit(0);
 	}
-}
-
-/* How many windows of this node the peer does not reach by itself. */
-static int count_unreached(void)
-{
-	FILE *file = fopen("/sys/kernel/debug/scif/windows", "r");
-	char line[256];
-	int count = 0;
-
-	if (!file)
-		die("/sys/kernel/debug/scif/windows");
-	while (fgets(line, sizeof(line), file))
-		count += strlen(line) > 3 && !strcmp(line + strlen(line) - 3, " 0\n");
-	fclose(file);
-	return count;
 }
 
 static void use(int fd, __s64 offset, unsigned char *memory, int value, int mapping,

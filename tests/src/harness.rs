@@ -61,7 +61,7 @@ pub struct Need {
     pub kunit: bool,
     /// Whether a PCI device of each node has memory.
     pub device_memory: bool,
-    /// Words for the guests' kernel command line.
+    /// Words for the guests' kernel command line; those that begin with "scif." are parameters of the module.
     pub append: &'static [&'static str],
     /// Whether the module under test is loaded.
     pub scif: Loaded,

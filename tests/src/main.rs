@@ -48,6 +48,7 @@ mod scif_order;
 mod scif_push;
 mod scif_star;
 mod scif_status;
+mod scif_windows;
 mod seeds;
 mod sisci_conformance;
 mod sisci_loss;
@@ -94,6 +95,7 @@ const FILES: &[&[Test]] = &[
     scif_conformance::TESTS,
     scif_arena::TESTS,
     scif_bounce::TESTS,
+    scif_windows::TESTS,
     scif_order::TESTS,
     scif_amd::TESTS,
     scif_gen3::TESTS,

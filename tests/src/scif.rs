@@ -69,6 +69,10 @@ pub fn parameters(lab: &Lab, node: usize, how: Loaded) -> Result<String> {
     if lab.nodes() > 2 {
         words.push(format!("node_id={node}"));
     }
+    // As modprobe takes them from the kernel command line.
+    let append = lab.config().append.iter();
+    let ours = append.filter_map(|word| word.strip_prefix("scif."));
+    words.extend(ours.map(str::to_owned));
     Ok(words.join(" "))
 }
 

@@ -22,13 +22,16 @@ use crate::scif;
 use crate::scif_conformance;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
-/// Bytes of the aperture.
-const APERTURE: u64 = 16 << 20;
+/// Bytes of a memory window.
+const WINDOW: u64 = 16 << 20;
+
+/// Bytes of the aperture, which is made of two of them.
+const APERTURE: u64 = 2 * WINDOW;
 
 /// A pair in arena mode.
 pub const ARENA_PAIR: Need = Need {
     iommu: Iommu::Bridges,
-    windows: Windows::Trapped { size: APERTURE },
+    windows: Windows::Trapped { size: WINDOW },
     ..SCIF_PAIR
 };
 
@@ -177,7 +180,7 @@ fn full(lab: &Lab) -> Result<()> {
     server.signal(15);
     server.wait()?;
     let log = lab.dmesg(VICTIM)?;
-    let words = "is full: no 1024 KiB in one piece are left of 16384 KiB, of which windows hold";
+    let words = "is full: no 1024 KiB in one piece are left of 32768 KiB, of which windows hold";
     ensure!(
         log.contains(words),
         "the log does not say how full it is:\n{log}"

@@ -19,7 +19,7 @@ use crate::scif_conformance;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 use crate::scif_node_loss;
 
-/// A pair whose bridges have windows of so many bytes.
+/// A pair whose bridges have two windows of so many bytes each.
 const fn pair(size: u64) -> Need {
     Need {
         windows: Windows::Trapped { size },
@@ -27,8 +27,11 @@ const fn pair(size: u64) -> Need {
     }
 }
 
-/// The smallest there is.
-const SMALL: Need = pair(64 << 10);
+/// The smallest aperture that there is.
+pub const SMALL: Need = Need {
+    append: &["scif.memory_windows=1"],
+    ..pair(64 << 10)
+};
 pub const USUAL: Need = pair(1 << 20);
 
 /// Windows that lead to a fixed place and are mapped, so that the processor stores there as fast as anywhere.
@@ -37,7 +40,7 @@ const MAPPED: Need = Need {
         base: 256 << 20,
         size: 64 << 10,
     },
-    append: &["cma=64M@256M"],
+    append: &["cma=64M@256M", "scif.memory_windows=1"],
     ..SCIF_PAIR
 };
 
@@ -56,12 +59,12 @@ fn chosen(lab: &Lab) -> Result<()> {
             &[
                 ("state", "up"),
                 ("aperture", "bounce"),
-                ("aperture_bytes", "1048576"),
+                ("aperture_bytes", "2097152"),
                 ("own_aperture", "bounce"),
-                ("own_bytes", "1048576"),
+                ("own_bytes", "2097152"),
                 (
                     "own_reason",
-                    r"no\040memory\040window\040covers\040the\040memory\040of\040this\040machine",
+                    r"no\040memory\040windows\040cover\040the\040memory\040of\040this\040machine",
                 ),
             ],
         )?;
@@ -199,7 +202,7 @@ fn attack(lab: &Lab) -> Result<()> {
         let found = lab.raid(ATTACKER, VICTIM, RaidWrites::Public)?;
         raids += 1;
         ensure!(
-            found.read * 4096 == 1 << 20 && found.secret == 0 && found.public == 0,
+            found.read * 4096 == 2 << 20 && found.secret == 0 && found.public == 0,
             "raid {raids}: {found:?}"
         );
     }

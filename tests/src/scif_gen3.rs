@@ -30,7 +30,7 @@ fn arena(lab: &Lab) -> Result<()> {
         ("state", "up"),
         ("aperture", "arena"),
         ("own_aperture", "arena"),
-        ("own_bytes", "16777216"),
+        ("own_bytes", "33554432"),
     ];
     scif_idt::check_links(lab, &wanted)?;
     scif_arena::only_rings(lab, "before")?;
@@ -42,7 +42,7 @@ fn bounce(lab: &Lab) -> Result<()> {
         ("state", "up"),
         ("aperture", "bounce"),
         ("own_aperture", "bounce"),
-        ("own_bytes", "1048576"),
+        ("own_bytes", "2097152"),
     ];
     scif_idt::check_links(lab, &wanted)?;
     scif_bounce::conformance(lab)

@@ -38,4 +38,5 @@ pub(crate) mod status_messages;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 pub(crate) mod update;
+pub(crate) mod window_set;
 pub(crate) mod wish;

@@ -5,7 +5,7 @@
 //! - `local.rs`: memory of this node, of a process or of the kernel, ready for transfers
 //! - `pinned.rs`: such memory that many windows share; `account.rs`: how many
 //! - `window.rs`, `windows.rs`: what one end of a channel has registered
-//! - `remote_window.rs`, `remote_windows.rs`: what the other end has
+//! - `remote_window.rs`, `remote_windows.rs`: what the other end has; `incoming_window.rs`: what is still coming
 //! - `exports.rs`: all windows that one peer may be using
 //! - `range_tree.rs`: trees of ranges; `few.rs`: lists of the windows that hold a range
 //!
@@ -14,6 +14,7 @@
 pub(crate) mod account;
 pub(crate) mod exports;
 pub(crate) mod few;
+pub(crate) mod incoming_window;
 pub(crate) mod local;
 pub(crate) mod pinned;
 mod range_tree;

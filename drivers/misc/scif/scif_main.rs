@@ -88,6 +88,7 @@ use endpoint::{
     scif::Scif, //
 };
 use kernel_api::KernelApi;
+use logic::window_set::MOST_WINDOWS;
 use names::service::Names;
 use node::{
     Arrivals,
@@ -142,6 +143,10 @@ module! {
         dma_channels: i32 {
             default: 1,
             description: "DMA channels to take, over which connections are spread: 0 to 16",
+        },
+        memory_windows: u32 {
+            default: 0,
+            description: "Memory windows of a bridge that may form one aperture; 0: all",
         },
     },
 }
@@ -199,6 +204,10 @@ impl Settings {
             policy: ntb::Policy {
                 wanted: ntb::Wanted::from_number(tunables::aperture()).ok_or(EINVAL)?,
                 allow_flat: tunables::allow_flat(),
+                most_windows: match module_parameters::memory_windows.value() {
+                    0 => MOST_WINDOWS,
+                    most => most,
+                },
             },
             heartbeat_timeout: module_parameters::heartbeat_timeout_ms.value().max(300),
             mic_compat: module_parameters::mic_compat.value() != 0,

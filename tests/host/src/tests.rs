@@ -33,6 +33,7 @@ mod registrations;
 mod ring;
 mod slots;
 mod staging;
+mod window_set;
 mod wish;
 
 /// How property tests run: no files written, nothing left to luck.

@@ -20,7 +20,7 @@ use crate::{
         PUSH_ORDERED,
         PUSH_SURELY, //
     },
-    memory::remote_windows::Offer,
+    memory::incoming_window::Offer,
     peer::{
         attachment::Violation,
         control::AnnexOf,

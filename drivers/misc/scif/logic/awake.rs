@@ -9,7 +9,9 @@
 //! rare thus sleeps at once, and who talks to and fro hardly ever does.
 //!
 //! A wait that sleeps also takes as long as the wake-up does, here and at the other end. Two who wake
-//! each other would never learn how fast they could be; so now and then a wait is given all the time.
+//! each other would never learn how fast they could be; so now and then some waits in a row are given all the time.
+//! When that is, is left to chance: it must fall together with what the other one tries, and those who talk to and fro
+//! count the same waits.
 //!
 //! Times are in nanoseconds.
 
@@ -21,12 +23,24 @@ pub(crate) const fn at_first(most: u32) -> u32 {
     most
 }
 
-/// Every so many waits of those who sleep at once, one tries to stay awake.
-const TRY_EVERY: u32 = 8;
+/// Of those who sleep at once, so many waits in a row try to stay awake, or do not.
+const IN_A_ROW: u32 = 4;
 
-/// How long a wait stays awake, with the lesson `now`, if it is the `count`th with that lesson.
-pub(crate) const fn limit(now: u32, count: u32, most: u32) -> u32 {
-    let is_try = now == 0 && count % TRY_EVERY == 0;
+/// One row of so many tries, as a power of two.
+const ROWS_BITS: u32 = 3;
+
+/// Whether the `count`th wait belongs to a row that tries. Who has another `seed` tries at other times.
+const fn tries(count: u32, seed: u32) -> bool {
+    let row = (count / IN_A_ROW) ^ seed;
+    // Odd factors with many bits set: the upper bits depend on all of the row's.
+    let mixed = row.wrapping_mul(0x9e37_79b9);
+    let mixed = (mixed ^ (mixed >> 15)).wrapping_mul(0x85eb_ca6b);
+    mixed >> (u32::BITS - ROWS_BITS) == 0
+}
+
+/// How long a wait stays awake, with the lesson `now`, if it is the `count`th of who has this `seed`.
+pub(crate) const fn limit(now: u32, (count, seed): (u32, u32), most: u32) -> u32 {
+    let is_try = now == 0 && tries(count, seed);
     // What is allowed may have become less since the lesson.
     if is_try || now > most {
         most
@@ -39,7 +53,10 @@ pub(crate) const fn limit(now: u32, count: u32, most: u32) -> u32 {
 /// `waited`, sleep and all, and `most` is allowed.
 pub(crate) const fn after(now: u32, waited: u64, most: u32) -> u32 {
     let next = if waited <= most as u64 {
-        let doubled = now.saturating_mul(2);
+        // The next one may well take longer than this one did.
+        let waited = waited as u32;
+        let longer = if waited > now { waited } else { now };
+        let doubled = longer.saturating_mul(2);
         if doubled < FIRST {
             FIRST
         } else {

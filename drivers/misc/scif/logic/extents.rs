@@ -168,11 +168,20 @@ impl<T: Growing> Extents<T> {
     /// Adds an extent at the end; one that begins where the last one ends makes that longer. `None`
     /// if there is no room, or the table would become longer than 64 bits.
     pub(crate) fn add(&mut self, extent: Extent) -> Option<()> {
+        self.put(extent, true)
+    }
+
+    /// As [`Self::add`], but the last one stays as it is.
+    pub(crate) fn add_apart(&mut self, extent: Extent) -> Option<()> {
+        self.put(extent, false)
+    }
+
+    fn put(&mut self, extent: Extent, may_join: bool) -> Option<()> {
         let entry = match self.entries.last_mut() {
             None => Entry::first(extent),
             Some(last) => {
                 let next = last.after(extent)?;
-                if let Some(joined) = last.extent.join(extent) {
+                if let Some(joined) = last.extent.join(extent).filter(|_| may_join) {
                     // INVARIANT: The end fits into 64 bits, as it does for `next`.
                     last.extent = joined;
                     return Some(());

@@ -8,14 +8,14 @@
 //!  0     magic and protocol version
 //!  1     nonce      this side's session, never zero; a new one for each attempt
 //!  2     echo       the nonce of the other side that this one has seen, or zero
-//!  3     node id (low 16), index of the NTB memory window that is the aperture (bits 16-23),
-//!        size of a page, as the number of its address bits (bits 24-31)
+//!  3     node id (low 16), size of a page, as the number of its address bits (bits 24-31)
 //!  4-5   generation of the node: random, new at each load of the module
 //!  6-7   bus address of this side's control block
 //!  8-9   bus address at which the aperture over this side's memory begins
 //! 10-11  length of that aperture
 //! 12     modes: that of the aperture over this side's memory (bits 0-7, see [`Mode`]), and those in
-//!        which this side can write to the other, a bit for each (bits 8-15)
+//!        which this side can write to the other, a bit for each (bits 8-15); the NTB memory windows
+//!        that form the aperture, a bit for each, in the order of their numbers (bits 16-31)
 //! 13     features: offered ones (bits 0-15) and demanded ones (bits 16-31)
 //! 14     checksum of words 0 to 13
 //! ```
@@ -105,7 +105,6 @@ pub(crate) struct Hello {
     pub(crate) nonce: u32,
     pub(crate) echo: u32,
     pub(crate) node: u16,
-    pub(crate) window: u8,
     /// In the units of which extents are told.
     pub(crate) page_shift: u8,
     pub(crate) generation: u64,
@@ -116,6 +115,8 @@ pub(crate) struct Hello {
     pub(crate) mode: u8,
     /// The modes in which the sender can write to its peer, bits `1 << mode`.
     pub(crate) usable: u8,
+    /// The bits of the [`WindowSet`](super::window_set::WindowSet) that is the aperture.
+    pub(crate) windows: u16,
     /// See [`common_features`].
     pub(crate) features: u32,
 }
@@ -155,9 +156,7 @@ impl Hello {
             MAGIC_AND_VERSION,
             self.nonce,
             self.echo,
-            u32::from(self.node)
-                | (u32::from(self.window) << 16)
-                | (u32::from(self.page_shift) << 24),
+            u32::from(self.node) | (u32::from(self.page_shift) << 24),
             low(self.generation),
             high(self.generation),
             low(self.control),
@@ -166,7 +165,7 @@ impl Hello {
             high(self.aperture_base),
             low(self.aperture_len),
             high(self.aperture_len),
-            u32::from(self.mode) | (u32::from(self.usable) << 8),
+            u32::from(self.mode) | (u32::from(self.usable) << 8) | (u32::from(self.windows) << 16),
             self.features,
         ];
         let mut words = [0; WORDS];
@@ -198,7 +197,6 @@ impl Hello {
             nonce,
             echo,
             node: ids as u16,
-            window: (ids >> 16) as u8,
             page_shift: (ids >> 24) as u8,
             generation: join(generation_low, generation_high),
             control: join(control_low, control_high),
@@ -206,6 +204,7 @@ impl Hello {
             aperture_len: join(len_low, len_high),
             mode: modes as u8,
             usable: (modes >> 8) as u8,
+            windows: (modes >> 16) as u16,
             features,
         };
         if hello

@@ -18,6 +18,10 @@
 
 use super::{
     few::Few,
+    incoming_window::{
+        IncomingWindow,
+        Offer, //
+    },
     range_tree::{
         holder,
         take_first, //
@@ -43,22 +47,16 @@ use crate::{
             Range, //
         },
         annex::Annex,
-        extents,
         messages::{
             Message,
             Status,
             WindowId,
-            EXTENTS_IN_ANNEX,
             EXTENTS_IN_OFFER, //
         },
     },
     peer::{
         attachment::Violation,
         channel::Channel, //
-    },
-    sys::extent_table::{
-        self,
-        ExtentTable, //
     },
 };
 use kernel::{
@@ -79,52 +77,11 @@ use kernel::{
 /// Offers of one channel whose extents are still coming; a sender makes one after another.
 const MAX_INCOMING: usize = 16;
 
-/// For how many of the extents that are offered there is room at once.
-const SOON: u32 = 1 << 14;
-
-const IMPOSSIBLE_EXTENT: &str = "it sends an impossible extent";
-
-/// An offer, as the peer has made it.
-pub(crate) struct Offer {
-    pub(crate) window: WindowId,
-    pub(crate) protection: u32,
-    pub(crate) offset: u64,
-    pub(crate) len: u64,
-    /// How many packed extents it has.
-    pub(crate) extents: u32,
-    /// The first of them; others are in the annex, and follow.
-    pub(crate) first: [u64; EXTENTS_IN_OFFER],
-    /// The owner waits for an answer.
-    pub(crate) wants_answer: bool,
-}
-
-impl Offer {
-    /// How many of its extents are in the annex.
-    pub(crate) fn in_annex(&self) -> usize {
-        (self.extents as usize)
-            .saturating_sub(EXTENTS_IN_OFFER)
-            .min(EXTENTS_IN_ANNEX)
-    }
-}
-
-/// A window whose extents are still coming.
-struct Incoming {
-    id: WindowId,
-    range: Range,
-    protection: u32,
-    missing: u32,
-    extents: ExtentTable,
-    status: Status,
-    wants_answer: bool,
-    /// None if the window is refused.
-    allowance: Option<Allowance>,
-}
-
 struct Tables {
     windows: RBTree<u64, Arc<RemoteWindow>>,
     /// Those that lie nowhere, by their ids.
     unlisted: RBTree<u64, Arc<RemoteWindow>>,
-    incoming: KVec<Incoming>,
+    incoming: KVec<IncomingWindow>,
     /// A window is missing for lack of memory whose owner thinks that it is there.
     lacking: bool,
     /// The channel is closed: nothing comes in any more.
@@ -255,7 +212,7 @@ impl RemoteWindows {
             }
         }
         let incoming = core::mem::replace(&mut self.tables.lock().incoming, KVec::new());
-        for Incoming { id, .. } in &incoming {
+        for IncomingWindow { id, .. } in &incoming {
             self.say_released(*id);
         }
     }
@@ -278,28 +235,11 @@ impl RemoteWindows {
             return Err("it offers a window with impossible properties".into());
         }
         let allowance = Allowance::take(self.channel.peer(), &self.remembered, count);
-        let mut incoming = Incoming {
-            id: offer.window,
-            range,
-            protection: offer.protection,
-            missing: offer.extents,
-            extents: extent_table::empty().map_err(|_| IMPOSSIBLE_EXTENT)?,
-            status: match allowance {
-                Some(_) => Status::Done,
-                None => Status::NoMemory,
-            },
-            wants_answer: offer.wants_answer,
-            allowance,
-        };
-        if incoming.status == Status::Done {
-            // Without, the table only grows in more steps.
-            let soon = incoming.missing.min(SOON) as usize;
-            let _ = incoming.extents.reserve(soon, GFP_KERNEL | __GFP_NOWARN);
-        }
+        let mut incoming = IncomingWindow::new(offer, range, allowance)?;
         let here = offer.extents.min(EXTENTS_IN_OFFER as u32);
         let first = offer.first.iter().take(here as usize).copied();
-        self.take_extents(&mut incoming, here, first)?;
-        self.take_extents(&mut incoming, annex.count() as u32, annex.words())?;
+        incoming.take(&self.channel, here, first)?;
+        incoming.take(&self.channel, annex.count() as u32, annex.words())?;
         if incoming.missing == 0 {
             return self.complete(incoming);
         }
@@ -332,7 +272,7 @@ impl RemoteWindows {
             .position(|incoming| incoming.id == id)
             .ok_or(NOT_OFFERED)?;
         let incoming = tables.incoming.get_mut(position).ok_or(NOT_OFFERED)?;
-        self.take_extents(incoming, annex.count() as u32, annex.words())?;
+        incoming.take(&self.channel, annex.count() as u32, annex.words())?;
         if incoming.missing > 0 {
             return Ok(());
         }
@@ -341,39 +281,7 @@ impl RemoteWindows {
         self.complete(incoming)
     }
 
-    fn take_extents(
-        &self,
-        incoming: &mut Incoming,
-        count: u32,
-        words: impl Iterator<Item = u64>,
-    ) -> Result<(), Violation> {
-        incoming.missing = incoming
-            .missing
-            .checked_sub(count)
-            .ok_or("it sends more extents than it has offered")?;
-        let before = incoming.extents.entries().len();
-        if incoming.status == Status::Done {
-            let room = incoming.extents.reserve(count as usize, GFP_KERNEL);
-            if room.is_err() {
-                incoming.status = Status::NoMemory;
-            }
-        }
-        let is_wanted = incoming.status == Status::Done;
-        for word in words {
-            let extent = extents::unpack(word, PAGE_SHIFT as u32).ok_or(IMPOSSIBLE_EXTENT)?;
-            if is_wanted {
-                incoming.extents.add(extent).ok_or(IMPOSSIBLE_EXTENT)?;
-            }
-        }
-        // The last one of before may have become longer.
-        let new = incoming.extents.entries().get(before.saturating_sub(1)..);
-        if !self.channel.path().reaches(new.unwrap_or_default()) {
-            incoming.status = Status::OutOfReach;
-        }
-        Ok(())
-    }
-
-    fn complete(&self, mut incoming: Incoming) -> Result<(), Violation> {
+    fn complete(&self, mut incoming: IncomingWindow) -> Result<(), Violation> {
         let (window, wants_answer) = (incoming.id, incoming.wants_answer);
         let listed = incoming.protection & UNLISTED == 0;
         let status = match (incoming.status, incoming.allowance.take()) {
@@ -398,7 +306,7 @@ impl RemoteWindows {
     }
 
     /// Makes the window of which all is there.
-    fn make(&self, incoming: Incoming, allowance: Allowance) -> Result<Status, Violation> {
+    fn make(&self, incoming: IncomingWindow, allowance: Allowance) -> Result<Status, Violation> {
         let extents = incoming.extents;
         // One without any is not within reach.
         if !extents.entries().is_empty() && extents.len() != incoming.range.len() {

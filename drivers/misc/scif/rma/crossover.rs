@@ -41,8 +41,11 @@ use kernel::{
     }, //
 };
 
-/// The sizes that are measured, as far as there is room for them, and at last that of all the room.
-const SIZES: [usize; 4] = [1 << 10, 4 << 10, 16 << 10, SCRATCH_SIZE];
+/// The sizes that are measured, up to the longest that is asked for, and at last that one.
+const SIZES: [usize; 6] = [1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+
+/// The longest for who waits for the end. Who does not, wants his processor at once.
+const LONGEST_ALONE: usize = 4 << 20;
 
 /// How often each is: the best counts, the others were disturbed.
 const TRIES: usize = 5;
@@ -79,11 +82,12 @@ pub(super) struct Crossover {
     pub(super) measured: Once,
 }
 
-/// What is measured with, and where: in `longest` bytes from `there` on, as the peer names it.
+/// What is measured with, and where: in `room` bytes from `there` on, as the peer names it. What is longer goes
+/// there over and over.
 struct Bench<'a> {
     site: &'a TrialSite<'a>,
     there: u64,
-    longest: usize,
+    room: usize,
     bytes: KVec<u8>,
 }
 
@@ -98,32 +102,27 @@ fn best(mut attempt: impl FnMut() -> Result<u64>) -> Result<u64> {
 }
 
 impl<'a> Bench<'a> {
-    fn new(site: &'a TrialSite<'a>, there: u64, longest: usize) -> Result<Self> {
+    fn new(site: &'a TrialSite<'a>, there: u64, room: usize) -> Result<Self> {
+        let room = room.min(SCRATCH_SIZE);
         Ok(Self {
             site,
             there,
-            longest,
-            bytes: KVec::from_elem(0, longest.min(SCRATCH_SIZE), GFP_KERNEL)?,
+            room,
+            bytes: KVec::from_elem(0, room, GFP_KERNEL)?,
         })
-    }
-
-    fn sizes(&self) -> impl Iterator<Item = usize> {
-        let longest = self.longest;
-        let shorter = SIZES.into_iter().filter(move |len| *len < longest);
-        Iterator::chain(shorter, [longest])
     }
 
     fn by_processor(&mut self, direction: Direction, len: usize) -> Result<u64> {
         let peer = self.site.peer;
         let _inside = peer.enter().ok_or(ENODEV)?;
-        let place = peer.path().reach(self.there, len as u64)?;
+        let place = peer.path().reach(self.there, self.room as u64)?;
         let start = now();
-        for from in (0..len).step_by(SCRATCH_SIZE) {
-            let some = SCRATCH_SIZE.min(len - from);
+        for from in (0..len).step_by(self.room) {
+            let some = self.room.min(len - from);
             let bytes = self.bytes.get_mut(..some).ok_or(EINVAL)?;
             match direction {
-                Direction::Write => place.write(from, bytes)?,
-                Direction::Read => place.read(from, bytes)?,
+                Direction::Write => place.write(0, bytes)?,
+                Direction::Read => place.read(0, bytes)?,
             }
         }
         flush_writes();
@@ -131,14 +130,15 @@ impl<'a> Bench<'a> {
     }
 
     /// Memory of processes is scattered, as a rule: a segment for each page.
-    fn segments(&self, direction: Direction, len: usize, count: usize) -> Result<KVec<Segment>> {
+    fn segments(&self, direction: Direction, len: usize, count: usize) -> Result<KVVec<Segment>> {
         let here = self.site.here();
-        let there = self.site.address(self.there, self.longest)?;
-        let mut segments = KVec::with_capacity(count * len.div_ceil(PAGE_SIZE), GFP_KERNEL)?;
+        let there = self.site.address(self.there, self.room)?;
+        let mut segments = KVVec::with_capacity(count * len.div_ceil(PAGE_SIZE), GFP_KERNEL)?;
         for _ in 0..count {
             for start in (0..len).step_by(PAGE_SIZE) {
-                let here = here + (start % SCRATCH_SIZE) as u64;
-                let there = there + start as u64;
+                let offset = start % self.room;
+                let here = here + offset as u64;
+                let there = there + offset as u64;
                 let (destination, source) = match direction {
                     Direction::Write => (there, here),
                     Direction::Read => (here, there),
@@ -159,37 +159,28 @@ impl<'a> Bench<'a> {
         took.checked_div(count as u64).ok_or(EINVAL)
     }
 
-    fn sample(
-        &self,
-        direction: Direction,
-        len: usize,
-        by_processor: u64,
-        count: usize,
-    ) -> Result<Sample> {
+    fn sample(&mut self, direction: Direction, len: usize, count: usize) -> Result<Sample> {
         let segments = self.segments(direction, len, count)?;
         Ok(Sample {
             len: len as u64,
-            by_processor,
+            by_processor: best(|| self.by_processor(direction, len))?,
             by_engine: best(|| self.by_engine(&segments, count))?,
         })
     }
 
-    /// The sizes up to which the processor is faster than an engine that makes one copy, and several.
-    fn limits(&mut self, direction: Direction) -> Result<(u64, u64)> {
-        let mut alone = KVec::with_capacity(SIZES.len() + 1, GFP_KERNEL)?;
-        let mut several = KVec::with_capacity(SIZES.len() + 1, GFP_KERNEL)?;
-        for len in self.sizes() {
-            let by_processor = best(|| self.by_processor(direction, len))?;
-            let one = self.sample(direction, len, by_processor, 1)?;
-            let each = self.sample(direction, len, by_processor, SEVERAL)?;
-            alone.push(one, GFP_KERNEL)?;
-            several.push(each, GFP_KERNEL)?;
+    /// The size, `longest` at most, up to which the processor is faster than an engine that makes `count` copies.
+    fn limit(&mut self, direction: Direction, count: usize, longest: usize) -> Result<u64> {
+        let mut samples = KVec::with_capacity(SIZES.len() + 1, GFP_KERNEL)?;
+        let shorter = SIZES.into_iter().filter(|len| *len < longest);
+        for len in Iterator::chain(shorter, [longest]) {
+            let sample = self.sample(direction, len, count)?;
+            samples.push(sample, GFP_KERNEL)?;
             // The processor takes long to read across a bridge: no more of that than needed.
-            if one.engine_wins() && each.engine_wins() {
+            if sample.engine_wins() {
                 break;
             }
         }
-        Ok((limit(&alone), limit(&several)))
+        Ok(limit(&samples))
     }
 }
 
@@ -201,8 +192,7 @@ pub(super) fn said() -> Option<u64> {
 /// The bytes up to which the processor writes faster than the engine to `there`, where the peer has `len` bytes
 /// that mean nothing. May sleep.
 pub(super) fn measure_writes(site: &TrialSite<'_>, there: u64, len: usize) -> Result<u64> {
-    let (alone, _) = Bench::new(site, there, len)?.limits(Direction::Write)?;
-    Ok(alone)
+    Bench::new(site, there, len)?.limit(Direction::Write, 1, len)
 }
 
 impl Crossover {
@@ -244,8 +234,9 @@ impl Crossover {
             (Direction::Write, &self.writes),
             (Direction::Read, &self.reads),
         ] {
-            let (alone, several) = bench.limits(direction)?;
+            let alone = bench.limit(direction, 1, LONGEST_ALONE)?;
             limits.alone.store(alone, Relaxed);
+            let several = bench.limit(direction, SEVERAL, SCRATCH_SIZE)?;
             limits.several.store(several, Relaxed);
         }
         pr_info!(

@@ -13,6 +13,7 @@ use crate::{
             busy_wait,
             now, //
         },
+        random,
         tunables, //
     },
 };
@@ -36,6 +37,8 @@ pub(crate) struct Awake {
     /// In nanoseconds, as `fixed`.
     now: Atomic<u32>,
     waits: Atomic<u32>,
+    /// When it tries, as `logic/awake.rs` has it: that of another is another.
+    seed: u32,
     fixed: Option<u32>,
 }
 
@@ -50,6 +53,7 @@ impl Awake {
         Self {
             now: Atomic::new(awake::at_first(Self::most(fixed))),
             waits: Atomic::new(0),
+            seed: random::number() as u32,
             fixed,
         }
     }
@@ -64,7 +68,8 @@ impl Awake {
     pub(crate) fn stay_awake(&self, condition: impl Fn() -> bool) -> Result<(), Wait> {
         let wait = Wait(now());
         let count = self.waits.fetch_add(1, Relaxed);
-        let limit = awake::limit(self.now.load(Relaxed), count, Self::most(self.fixed));
+        let most = Self::most(self.fixed);
+        let limit = awake::limit(self.now.load(Relaxed), (count, self.seed), most);
         match busy_wait(Delta::from_nanos(limit.into()), condition) {
             true => {
                 self.learn(&wait);

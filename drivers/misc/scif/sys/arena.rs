@@ -26,6 +26,8 @@
 //!
 //! C header: [`include/linux/dma-mapping.h`](srctree/include/linux/dma-mapping.h)
 
+use core::ops::Range;
+
 use kernel::{
     device::Device,
     dma::DataDirection,
@@ -64,6 +66,10 @@ use super::{
     dma_map::raw,
     io_range::IoRange,
     pages::Pages, //
+};
+use crate::logic::window_set::{
+    Seams,
+    Shape, //
 };
 
 /// What a huge page of an IOMMU has, on all that this kernel runs on with pages of 4 KiB.
@@ -110,6 +116,8 @@ pub(crate) struct Arena {
     rings: Atomic<u64>,
     windows: Atomic<u64>,
     made: Instant<Monotonic>,
+    /// No piece that is for rings crosses one, counted from its begin.
+    seams: Seams,
     /// When it was said last that there is no room, in nanoseconds since it was made; 0 if it was not.
     said_full: Atomic<i64>,
 }
@@ -140,7 +148,7 @@ pub(crate) struct Linked {
 impl Arena {
     /// A range of `size` bytes, aligned to the next power of two. `EOPNOTSUPP` if no IOMMU translates for
     /// the device, or if it has no such range. May sleep.
-    pub(crate) fn new(device: &ARef<Device>, size: usize) -> Result<Arc<Self>> {
+    pub(crate) fn new(device: &ARef<Device>, size: usize, seams: Seams) -> Result<Arc<Self>> {
         let size = page_align(size).filter(|size| *size != 0).ok_or(EINVAL)?;
         let range = IoRange::new(device, size)?;
         let base = range.base;
@@ -154,6 +162,7 @@ impl Arena {
                 rings: Atomic::new(0),
                 windows: Atomic::new(0),
                 made: Instant::now(),
+                seams,
                 said_full: Atomic::new(0),
             }? Error),
             GFP_KERNEL,
@@ -174,6 +183,14 @@ impl Arena {
     /// Its bytes.
     pub(crate) fn size(&self) -> u64 {
         self.size as u64
+    }
+
+    /// Its bytes, and where a piece for rings can't lie.
+    pub(crate) fn shape(&self) -> Shape {
+        Shape {
+            len: self.size(),
+            seams: self.seams,
+        }
     }
 
     fn taken(&self, purpose: Purpose) -> &Atomic<u64> {
@@ -206,7 +223,11 @@ impl Arena {
         purpose: Purpose,
     ) -> Result<Linked> {
         let len = page_align(len).filter(|len| *len != 0).ok_or(EINVAL)?;
-        let offset = match self.take(len, huge_phase(memory.clone())) {
+        let taken = match purpose {
+            Purpose::Rings => self.take_in_a_part(len),
+            Purpose::Windows | Purpose::DeviceWindows => self.take(len, huge_phase(memory.clone())),
+        };
+        let offset = match taken {
             Err(ENOSPC) => {
                 self.report_full(len);
                 return Err(ENOSPC);
@@ -302,16 +323,8 @@ impl Arena {
     /// Takes a place of `len` bytes; if there is a `phase` and it can be, one that begins so far behind a
     /// multiple of [`HUGE`].
     fn take(&self, len: usize, phase: Option<usize>) -> Result<usize> {
-        let (pages, all) = (len >> PAGE_SHIFT, self.size >> PAGE_SHIFT);
-        let place = |pages| {
-            self.places
-                .alloc_range(pages, (), ..all, GFP_KERNEL)
-                .map_err(|error| match error.cause {
-                    AllocErrorKind::AllocError(_) => ENOMEM,
-                    // There is no gap, or it would be longer than all.
-                    _ => ENOSPC,
-                })
-        };
+        let pages = len >> PAGE_SHIFT;
+        let place = |pages| self.place(pages, 0..self.size);
         let _taking = self.taking.lock();
         if let Some(phase) = phase {
             let step = HUGE >> PAGE_SHIFT;
@@ -327,6 +340,28 @@ impl Arena {
             }
         }
         Ok(place(pages)? << PAGE_SHIFT)
+    }
+
+    fn take_in_a_part(&self, len: usize) -> Result<usize> {
+        let _taking = self.taking.lock();
+        for part in self.seams.ranges(self.size) {
+            match self.place(len >> PAGE_SHIFT, part) {
+                Err(ENOSPC) => (),
+                taken => return Ok(taken? << PAGE_SHIFT),
+            }
+        }
+        Err(ENOSPC)
+    }
+
+    /// Takes pages in a range of bytes, with the lock held, and says which is the first.
+    fn place(&self, pages: usize, within: Range<usize>) -> Result<usize> {
+        let range = within.start >> PAGE_SHIFT..within.end >> PAGE_SHIFT;
+        let taken = self.places.alloc_range(pages, (), range, GFP_KERNEL);
+        taken.map_err(|error| match error.cause {
+            AllocErrorKind::AllocError(_) => ENOMEM,
+            // There is no gap, or it would be longer than all.
+            _ => ENOSPC,
+        })
     }
 
     /// Says that there is no room; not more often than once in [`QUIET`].

@@ -59,6 +59,11 @@ impl IoMapping {
         })
     }
 
+    /// The physical address.
+    pub(crate) fn phys(&self) -> u64 {
+        self.phys
+    }
+
     /// The size in bytes.
     pub(crate) fn size(&self) -> usize {
         self.size

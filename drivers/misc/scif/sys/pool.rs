@@ -37,6 +37,10 @@ use super::{
     contiguous::Contiguous,
     dma_map::MappedRun, //
 };
+use crate::logic::window_set::{
+    Seams,
+    Shape, //
+};
 
 /// In which places are counted.
 const UNIT: usize = 64;
@@ -54,6 +58,8 @@ pub(crate) struct Pool {
     taking: Mutex<()>,
     /// Bytes.
     taken: Atomic<u64>,
+    /// No piece crosses one.
+    seams: Seams,
 }
 
 // SAFETY: Nothing of it belongs to a thread; the tree, whose type does not say so, holds no values that could.
@@ -64,8 +70,14 @@ unsafe impl Sync for Pool {}
 
 impl Pool {
     /// Zeroed memory of `size` bytes at a multiple of `align`, for a device; both are powers of two, and at least
-    /// a page. `ENOMEM` also where there is no such piece. May sleep, and for long.
-    pub(crate) fn new(device: &ARef<Device>, size: usize, align: usize) -> Result<Arc<Self>> {
+    /// a page. No piece of it crosses one of the seams, which are counted from its begin. `ENOMEM` also where there
+    /// is no such memory. May sleep, and for long.
+    pub(crate) fn new(
+        device: &ARef<Device>,
+        size: usize,
+        align: usize,
+        seams: Seams,
+    ) -> Result<Arc<Self>> {
         let memory = Contiguous::new(device, size, align)?;
         let (phys, both) = (memory.phys(), DataDirection::Bidirectional);
         // SAFETY: The memory is freed after it was unmapped; what a device does with it is expected.
@@ -77,9 +89,18 @@ impl Pool {
                 places <- MapleTreeAlloc::new(),
                 taking <- new_mutex!((), "Pool::taking"),
                 taken: Atomic::new(0),
+                seams,
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Its bytes, and where a piece can't lie.
+    pub(crate) fn shape(&self) -> Shape {
+        Shape {
+            len: self.size(),
+            seams: self.seams,
+        }
     }
 
     /// Where it begins, as the device names it.
@@ -108,14 +129,7 @@ impl Pool {
         let units = len.div_ceil(UNIT).max(1);
         let first = {
             let _taking = self.taking.lock();
-            let taken = self
-                .places
-                .alloc_range(units, (), ..self.memory.size() / UNIT, GFP_KERNEL);
-            taken.map_err(|error| match error.cause {
-                AllocErrorKind::AllocError(_) => ENOMEM,
-                // There is no gap, or it would be longer than all.
-                _ => ENOSPC,
-            })?
+            self.find(units)?
         };
         // INVARIANT: It has just been taken.
         let place = Place {
@@ -128,6 +142,22 @@ impl Pool {
         // SAFETY: By the invariant the bytes are there, and nobody else's of this machine.
         unsafe { place.pointer().as_ptr().write_bytes(0, place.len) };
         Ok(place)
+    }
+
+    /// Takes units that are contiguous, with the lock held, and says which is the first.
+    fn find(&self, units: usize) -> Result<usize> {
+        for part in self.seams.ranges(self.memory.size()) {
+            let part = part.start / UNIT..part.end / UNIT;
+            match self.places.alloc_range(units, (), part, GFP_KERNEL) {
+                Ok(first) => return Ok(first),
+                Err(error) if matches!(error.cause, AllocErrorKind::AllocError(_)) => {
+                    return Err(ENOMEM)
+                }
+                // There is no gap, or it would be longer than all.
+                Err(_) => (),
+            }
+        }
+        Err(ENOSPC)
     }
 }
 
@@ -183,7 +213,7 @@ mod tests {
 
     #[test]
     fn pieces_are_found_zeroed_and_given_back() -> Result {
-        let pool = Pool::new(&device()?, 64 << 10, 64 << 10)?;
+        let pool = Pool::new(&device()?, 64 << 10, 64 << 10, Seams::NONE)?;
         assert_eq!(pool.address() % (64 << 10), 0);
         let first = pool.take(1)?;
         let second = pool.take((64 << 10) - UNIT)?;
@@ -204,8 +234,23 @@ mod tests {
     }
 
     #[test]
+    fn no_piece_crosses_a_seam() -> Result {
+        let seams = Seams::every(16 << 10).ok_or(EINVAL)?;
+        let pool = Pool::new(&device()?, 32 << 10, 32 << 10, seams)?;
+        let first = pool.take(UNIT)?;
+        assert_eq!(pool.take((16 << 10) + UNIT).err(), Some(ENOSPC));
+        let second = pool.take(16 << 10)?;
+        assert_eq!(second.address(), pool.address() + (16 << 10));
+        let third = pool.take((16 << 10) - UNIT)?;
+        assert_eq!(third.address(), first.address() + UNIT as u64);
+        assert_eq!(pool.take(1).err(), Some(ENOSPC));
+        assert_eq!(pool.shape().longest(), 16 << 10);
+        Ok(())
+    }
+
+    #[test]
     fn a_piece_may_outlive_its_mapping() -> Result {
-        let pool = Pool::new(&device()?, 4096, 4096)?;
+        let pool = Pool::new(&device()?, 4096, 4096, Seams::NONE)?;
         let place = pool.take(4096)?;
         pool.close();
         pool.close();

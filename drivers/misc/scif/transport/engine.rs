@@ -24,7 +24,8 @@ use crate::{
             self,
             LongestSegment, //
         },
-        plan::Segment, //
+        plan::Segment,
+        window_set::Seams, //
     },
     sync::work_queues::WorkQueues,
     sys::{
@@ -374,7 +375,9 @@ impl Engine {
 /// ([`EngineRoute::arrival`]), and has not ended before.
 pub(crate) struct EngineRoute {
     // Before the engine, so that it is unmapped first.
-    mapping: PeerMapping,
+    views: KVec<PeerMapping>,
+    /// Where one view ends and the next begins, counted from `base`.
+    seams: Seams,
     pub(crate) engine: Arc<Engine>,
     /// The peer's address at which the view begins.
     base: u64,
@@ -383,20 +386,26 @@ pub(crate) struct EngineRoute {
 }
 
 impl EngineRoute {
-    /// The view of `size` bytes at `physical`, where the peer's memory from `base` on appears, in which
+    /// Views by physical addresses and bytes, where the peer's memory from `base` on appears, cut at `seams`, in which
     /// `readable` is the peer's address of something that can be read as long as there is the route. May sleep.
     /// EFAULT, EINVAL if the engine can't read there.
     pub(crate) fn new(
         engine: &Arc<Engine>,
-        (physical, size): (u64, usize),
+        views: impl Iterator<Item = (u64, usize)>,
+        seams: Seams,
         (base, readable): (u64, u64),
     ) -> Result<Self> {
         let mut this = Self {
-            mapping: engine.channel.map_peer(physical, size)?,
+            views: KVec::new(),
+            seams,
             engine: engine.clone(),
             base,
             readable: 0,
         };
+        for (physical, size) in views {
+            let view = engine.channel.map_peer(physical, size)?;
+            this.views.push(view, GFP_KERNEL)?;
+        }
         this.readable = this.address(readable, BLANK as u64).ok_or(EFAULT)?;
         let blank = engine.blank.bus_address();
         match engine.channel.is_aligned(blank, this.readable, BLANK) {
@@ -418,10 +427,11 @@ impl EngineRoute {
     /// The peer's `address` as the engine must name it; none if it does not reach all `len` bytes.
     /// Any context.
     pub(crate) fn address(&self, address: u64, len: u64) -> Option<u64> {
-        let offset = address.checked_sub(self.base)?;
+        let (index, offset) = self.seams.locate(address.checked_sub(self.base)?);
+        let view = self.views.get(index)?;
         let end = offset.checked_add(len)?;
-        match end <= self.mapping.size() as u64 {
-            true => self.mapping.address().checked_add(offset),
+        match end <= view.size() as u64 {
+            true => view.address().checked_add(offset),
             false => None,
         }
     }

@@ -7,6 +7,7 @@
 //! - `sessions.rs`: the session that there may be
 //! - `state.rs`: what a link has of its peer
 //! - `aperture.rs`: the memory window over this node's memory that the peer gets
+//! - `memory_windows.rs`: which windows of the device that is made of
 //! - `way.rs`: how the peer gets to our memory through it
 //! - `path.rs`: what those above get: the peer's memory and doorbells
 //! - `interrupts.rs`: doorbells, link events and ticks, on their way up
@@ -24,6 +25,7 @@ mod grace_list;
 mod interrupts;
 mod link;
 mod mailbox;
+mod memory_windows;
 mod message_registers;
 mod outbound_window;
 mod path;

@@ -11,7 +11,10 @@
 
 use super::engine::EngineRoute;
 use crate::{
-    logic::extents::Entry,
+    logic::{
+        extents::Entry,
+        window_set::Seams, //
+    },
     sys::{
         buffer::Buffer,
         direct_map,
@@ -39,6 +42,12 @@ pub(crate) trait Outbound {
             self.reach(entry.extent.address(), entry.extent.len())
                 .is_ok()
         })
+    }
+
+    /// Where what is contiguous for the peer is not so here: nothing that crosses one of these can be
+    /// reached in one piece.
+    fn seams(&self) -> Seams {
+        Seams::NONE
     }
 
     /// How many bytes of the peer's memory can be reached at most.

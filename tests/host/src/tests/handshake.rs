@@ -21,7 +21,7 @@ fn fit_hello() -> Hello {
         nonce: 1,
         echo: 0,
         node: 7,
-        window: 0,
+        windows: 1,
         page_shift: TERMS.page_shift,
         generation: 70,
         control: 0x1000,

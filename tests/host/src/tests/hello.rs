@@ -15,7 +15,7 @@ prop_compose! {
         nonce in 1_u32..,
         echo: u32,
         node: u16,
-        window: u8,
+        windows: u16,
         page_shift: u8,
         generation: u64,
         control: u64,
@@ -27,7 +27,7 @@ prop_compose! {
             nonce,
             echo,
             node,
-            window,
+            windows,
             page_shift,
             generation,
             control,
@@ -54,7 +54,7 @@ fn a_hello_to_the_byte() {
         nonce: 0x1111_1111,
         echo: 0x2222_2222,
         node: 0x3333,
-        window: 0x44,
+        windows: 0x4444,
         page_shift: 12,
         generation: 0x5555_5555_6666_6666,
         control: 0x7777_7777_8888_8888,
@@ -68,10 +68,10 @@ fn a_hello_to_the_byte() {
     assert_eq!(
         words[..WORDS - 1],
         [
-            0x5c1f_0008,
+            0x5c1f_0009,
             0x1111_1111,
             0x2222_2222,
-            0x0c44_3333,
+            0x0c00_3333,
             0x6666_6666,
             0x5555_5555,
             0x8888_8888,
@@ -80,7 +80,7 @@ fn a_hello_to_the_byte() {
             0x0999_9999,
             0xcccc_cccc,
             0x0bbb_bbbb,
-            0x0000_0a02,
+            0x4444_0a02,
             0xdddd_eeee,
         ]
     );

@@ -177,7 +177,7 @@ fn slow(bridge: &Bridge, findings: &mut Findings) {
 /// In which mode the other host reaches this one's memory.
 fn aperture(facts: &Facts, bridge: &Bridge, findings: &mut Findings) {
     let name = format!("bridge {}", bridge.address);
-    let largest = bridge.bars.values().copied().max().unwrap_or(0);
+    let room = room(facts, bridge);
     let wanted = facts
         .parameters
         .get("aperture")
@@ -190,7 +190,7 @@ fn aperture(facts: &Facts, bridge: &Bridge, findings: &mut Findings) {
         .parameters
         .get("allow_flat")
         .is_some_and(|value| value != "0");
-    let covers_all = facts.end_of_memory.is_none_or(|end| largest >= end);
+    let covers_all = facts.end_of_memory.is_none_or(|end| room >= end);
     match (wanted, is_translated) {
         ("auto" | "bounce", false) if leads_itself(bridge) => unguarded(facts, &name, allows_flat, findings),
         ("flat", _) if !allows_flat => findings.problem(
@@ -198,16 +198,38 @@ fn aperture(facts: &Facts, bridge: &Bridge, findings: &mut Findings) {
             format!("{name}: aperture=flat lets the other host read and write all memory of this machine"),
             "leave aperture=flat out, or say allow_flat=1 if the other host is trusted",
         ),
-        ("flat", _) => flat(facts, &name, largest, findings),
+        ("flat", _) => flat(facts, &name, room, findings),
         ("arena", false) => findings.problem(
             "memory",
             format!("{name}: aperture=arena needs an IOMMU that translates for it"),
             switch_iommu_on(facts),
         ),
-        ("auto" | "arena", true) => arena(&name, largest, findings),
-        ("auto", false) if allows_flat && covers_all => flat(facts, &name, largest, findings),
-        _ => bounce(facts, &name, (largest, allows_flat), findings),
+        ("auto" | "arena", true) => arena(&name, room, findings),
+        ("auto", false) if allows_flat && covers_all => flat(facts, &name, room, findings),
+        _ => bounce(facts, &name, (room, allows_flat), findings),
     }
+}
+
+/// Bytes of the largest aperture that its memory windows, which the module uses together, can be.
+fn room(facts: &Facts, bridge: &Bridge) -> u64 {
+    let limit = facts.parameters.get("memory_windows");
+    let limit = limit
+        .and_then(|limit| limit.parse().ok())
+        .filter(|limit| *limit != 0);
+    let mut sizes: Vec<u64> = bridge
+        .bars
+        .values()
+        .copied()
+        .filter(|size| *size != 0)
+        .collect();
+    sizes.sort_unstable_by_key(|size| std::cmp::Reverse(*size));
+    let together = (1u64..).zip(&sizes).take(limit.unwrap_or(usize::MAX));
+    // Each leads to as much as the smallest of them can, a power of two.
+    let rooms = together.map(|(count, size)| match count {
+        1 => *size,
+        _ => count << size.ilog2(),
+    });
+    rooms.max().unwrap_or(0)
 }
 
 /// Whether the other host says where its windows into this one lead, as on IDT's switches.
@@ -232,11 +254,11 @@ fn unguarded(facts: &Facts, name: &str, allows_flat: bool, findings: &mut Findin
     }
 }
 
-fn bounce(facts: &Facts, name: &str, (largest, allows_flat): (u64, bool), findings: &mut Findings) {
-    if largest < SMALLEST_ARENA {
+fn bounce(facts: &Facts, name: &str, (room, allows_flat): (u64, bool), findings: &mut Findings) {
+    if room < SMALLEST_ARENA {
         findings.problem(
             "memory",
-            format!("{name}: its largest memory window has {}", size(largest)),
+            format!("{name}: its memory windows have {}", size(room)),
             "make the BAR larger in the BIOS (\"NTB BAR size\"), or in the switch's configuration",
         );
         return;
@@ -249,7 +271,7 @@ fn bounce(facts: &Facts, name: &str, (largest, allows_flat): (u64, bool), findin
     });
     let trusting = match (allows_flat, larger_bar) {
         (true, Some(larger_bar)) => larger_bar,
-        (false, Some(larger_bar)) if facts.end_of_memory.is_some_and(|end| largest < end) => {
+        (false, Some(larger_bar)) if facts.end_of_memory.is_some_and(|end| room < end) => {
             format!("if the other host is trusted, {larger_bar} and say allow_flat=1")
         }
         _ => "if the other host is trusted, say allow_flat=1".to_owned(),
@@ -263,38 +285,38 @@ fn bounce(facts: &Facts, name: &str, (largest, allows_flat): (u64, bool), findin
     );
 }
 
-fn arena(name: &str, largest: u64, findings: &mut Findings) {
+fn arena(name: &str, room: u64, findings: &mut Findings) {
     let text = format!(
         "{name}: an IOMMU translates for it, so the other host reaches what is registered and nothing else (arena)"
     );
-    if largest < SMALLEST_ARENA {
+    if room < SMALLEST_ARENA {
         findings.problem(
             "memory",
-            format!("{name}: its largest memory window has {}", size(largest)),
+            format!("{name}: its memory windows have {}", size(room)),
             "make the BAR larger in the BIOS (\"NTB BAR size\"), or in the switch's configuration",
         );
-    } else if largest < SMALL_ARENA {
+    } else if room < SMALL_ARENA {
         findings.advice(
             "memory",
             format!(
                 "{text}; all of that, and the rings of connections, have to fit into {}",
-                size(largest)
+                size(room)
             ),
             "make the BAR larger in the BIOS (\"NTB BAR size\"), or in the switch's configuration",
         );
     } else {
-        findings.good("memory", format!("{text}, {} at a time", size(largest)));
+        findings.good("memory", format!("{text}, {} at a time", size(room)));
     }
 }
 
-fn flat(facts: &Facts, name: &str, largest: u64, findings: &mut Findings) {
+fn flat(facts: &Facts, name: &str, room: u64, findings: &mut Findings) {
     match facts.end_of_memory {
-        Some(end) if largest < end => findings.problem(
+        Some(end) if room < end => findings.problem(
             "memory",
             format!(
-                "{name}: without an IOMMU its memory window has to cover the {} of this machine's memory, and the largest has {}",
+                "{name}: without an IOMMU its memory windows have to cover the {} of this machine's memory, and have {}",
                 size(end),
-                size(largest)
+                size(room)
             ),
             format!("{}; or make the BAR larger in the BIOS (\"NTB BAR size\")", switch_iommu_on(facts)),
         ),
@@ -306,8 +328,8 @@ fn flat(facts: &Facts, name: &str, largest: u64, findings: &mut Findings) {
         None => findings.advice(
             "memory",
             format!(
-                "{name}: the other host could reach all memory of this machine (flat), if the window of {} covers it",
-                size(largest)
+                "{name}: the other host could reach all memory of this machine (flat), if the {} of its memory windows cover it",
+                size(room)
             ),
             format!("run this as root, which may see how much that is; for less: {}", switch_iommu_on(facts)),
         ),
@@ -419,7 +441,7 @@ const MESSAGES: [(&str, &str); 11] = [
          multiple of the BAR's size; another BAR size, or an IOMMU (arena), helps",
     ),
     ("says itself where the windows", "see \"memory\" above"),
-    ("no memory window covers", "a larger BAR, or an IOMMU"),
+    ("no memory windows cover", "a larger BAR, or an IOMMU"),
     ("aperture=arena needs", "see \"memory\" above"),
     ("aperture=flat lets", "see \"memory\" above"),
     ("aperture=bounce takes", "see \"memory\" above"),

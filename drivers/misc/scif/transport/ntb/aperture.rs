@@ -2,7 +2,8 @@
 
 //! The aperture over our memory, as the peer gets it.
 //!
-//! One memory window of the device leads there. What is behind it depends on the mode:
+//! One memory window of the device leads there, or several of them together, where one has less room or does not do, each to
+//! a part of it (`memory_windows.rs`, `logic/window_set.rs`). What is behind it depends on the mode:
 //!
 //! - *arena*: a range of I/O addresses, as large as the window, in which lies what the peer may use
 //!   and nothing else;
@@ -13,13 +14,26 @@
 //!
 //! What a device demands of windows, sizes and alignments, is known here only.
 
-use super::context::{
-    Policy,
-    Wanted,
-    PEER, //
+use super::{
+    context::{
+        Policy,
+        Wanted,
+        PEER, //
+    },
+    memory_windows::{
+        self,
+        Several, //
+    },
 };
 use crate::{
-    logic::hello::Mode,
+    logic::{
+        hello::Mode,
+        window_set::{
+            Seams,
+            Shape,
+            WindowSet, //
+        },
+    },
     sys::{
         arena::Arena,
         direct_map, dma_map,
@@ -74,10 +88,10 @@ impl Behind {
 /// See the head of this file.
 #[derive(Clone)]
 pub(super) struct Aperture {
-    pub(super) window: u32,
+    pub(super) windows: WindowSet,
     pub(super) base: u64,
     pub(super) len: u64,
-    /// The size of the memory window.
+    /// The size of the memory window, if it is one.
     whole: u64,
     pub(super) behind: Behind,
     /// Why it is in the mode that it is in, for people.
@@ -92,7 +106,7 @@ pub(super) enum Unsuitable {
     NoIommu,
     /// The device has no memory window in which an arena could be.
     NoArena { largest: u64 },
-    /// No window covers the memory.
+    /// No windows cover the memory.
     TooSmall { needed: u64, largest: u64 },
     /// The device has no memory window behind which a pool could be.
     NoPool { largest: u64, address: u64 },
@@ -122,7 +136,7 @@ impl fmt::Display for Unsuitable {
             ),
             Self::TooSmall { needed, largest } => write!(
                 f,
-                "no memory window covers the {} MiB of this machine (the largest has {} MiB), as aperture=flat demands; make the BAR larger, or load without aperture=flat",
+                "no memory windows cover the {} MiB of this machine (the largest has {} MiB), as aperture=flat demands; make the BARs larger, or load without aperture=flat",
                 needed >> 20,
                 largest >> 20
             ),
@@ -152,11 +166,13 @@ impl Aperture {
         let is_translated = dma_map::has_iommu(&device.dma_device());
         match policy.wanted {
             Wanted::Auto => Self::best(device, policy, is_translated, kept),
-            Wanted::Arena if is_translated => Self::with_arena(device, kept, "aperture=arena"),
+            Wanted::Arena if is_translated => {
+                Self::with_arena(device, policy, kept, "aperture=arena")
+            }
             Wanted::Arena => Err(Unsuitable::NoIommu),
-            Wanted::Bounce => Self::with_pool(device, kept, "aperture=bounce"),
+            Wanted::Bounce => Self::with_pool(device, policy, kept, "aperture=bounce"),
             Wanted::Flat if !policy.allow_flat => Err(Unsuitable::FlatNotAllowed),
-            Wanted::Flat => Self::flat(device, "aperture=flat"),
+            Wanted::Flat => Self::flat(device, policy, "aperture=flat"),
         }
     }
 
@@ -168,10 +184,11 @@ impl Aperture {
         kept: Option<&Behind>,
     ) -> Result<Self, Unsuitable> {
         if is_translated {
-            let chosen = Self::with_arena(device, kept, "an IOMMU translates for the bridge");
-            return match chosen {
+            let reason = "an IOMMU translates for the bridge";
+            return match Self::with_arena(device, policy, kept, reason) {
                 Err(Unsuitable::NoArena { .. }) => Self::with_pool(
                     device,
+                    policy,
                     kept,
                     "the IOMMU has no range of addresses as large as a memory window",
                 ),
@@ -181,17 +198,19 @@ impl Aperture {
         if !policy.allow_flat {
             return Self::with_pool(
                 device,
+                policy,
                 kept,
                 "no IOMMU translates for the bridge, and allow_flat is not set",
             );
         }
         match Self::flat(
             device,
+            policy,
             "no IOMMU translates for the bridge, and allow_flat is set",
         ) {
             Err(Unsuitable::TooSmall { .. }) => {
-                let reason = "no memory window covers the memory of this machine";
-                Self::with_pool(device, kept, reason)
+                let reason = "no memory windows cover the memory of this machine";
+                Self::with_pool(device, policy, kept, reason)
             }
             chosen => chosen,
         }
@@ -206,20 +225,47 @@ impl Aperture {
         }
     }
 
-    /// The largest window, with an arena as large as that, or as can be.
+    /// Over something, in parts.
+    fn over_several(several: &Several, base: u64, behind: Behind, reason: &'static str) -> Self {
+        Self {
+            windows: several.set,
+            base,
+            len: several.align.max_size,
+            whole: several.part,
+            behind,
+            reason,
+        }
+    }
+
+    /// With an arena as large as all windows together, or as the largest, or as can be.
     fn with_arena(
         device: &NtbDevice,
+        policy: Policy,
         kept: Option<&Behind>,
         reason: &'static str,
     ) -> Result<Self, Unsuitable> {
-        let (window, align) =
-            largest_window(device, |_| true)?.ok_or(Unsuitable::NoArena { largest: 0 })?;
+        let suited = |align: &WindowAlignment| align.max_size >= SMALLEST;
+        let several = memory_windows::several(device, suited, policy.most_windows, u64::MAX)?;
+        if let Some((several, shape)) = several.and_then(Several::shaped) {
+            let arena = match kept {
+                Some(Behind::Arena(arena)) if arena.shape() == shape => Some(arena.clone()),
+                _ => arena_of(device, &several.align, shape)?,
+            };
+            if let Some(arena) = arena {
+                let (base, behind) = (arena.base(), Behind::Arena(arena));
+                return Ok(Self::over_several(&several, base, behind, reason));
+            }
+        }
+        let none = Unsuitable::NoArena { largest: 0 };
+        let (window, align) = memory_windows::largest(device, |_| true)?.ok_or(none)?;
         let arena = match kept {
-            Some(Behind::Arena(arena)) => arena.clone(),
+            Some(Behind::Arena(arena)) if arena.shape().fits_in_one(align.max_size) => {
+                arena.clone()
+            }
             _ => new_arena(device, &align)?,
         };
         Ok(Self {
-            window,
+            windows: WindowSet::of([window]).ok_or(EINVAL)?,
             base: arena.base(),
             len: arena.size(),
             whole: align.max_size,
@@ -228,12 +274,57 @@ impl Aperture {
         })
     }
 
-    /// The largest window that can lead to a pool, and does.
+    /// Several windows that lead to a pool together, if they do.
+    fn with_pool_in_parts(
+        device: &NtbDevice,
+        policy: Policy,
+        kept: Option<&Behind>,
+        reason: &'static str,
+    ) -> Result<Option<Self>> {
+        let can_be =
+            |align: &WindowAlignment| align.address <= LARGEST_ALIGN && align.max_size >= SMALLEST;
+        let several = memory_windows::several(device, can_be, policy.most_windows, LARGEST_POOL)?;
+        let Some((several, shape)) = several.and_then(Several::shaped) else {
+            return Ok(None);
+        };
+        let pool = match kept {
+            Some(Behind::Pool(pool)) if pool.shape() == shape => pool.clone(),
+            _ => {
+                let len = usize::try_from(shape.len)?;
+                let align = several.align.address.max(several.part);
+                let align = usize::try_from(align)?.max(PAGE_SIZE);
+                match Pool::new(&device.dma_device(), len, align, shape.seams) {
+                    Ok(pool) if pool.address() % align as u64 == 0 => pool,
+                    Ok(_) | Err(ENOMEM) => return Ok(None),
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        let this = Self::over_several(&several, pool.address(), Behind::Pool(pool), reason);
+        Ok(this.opens(device).then_some(this))
+    }
+
+    /// Whether the device takes it. There are windows that lead to one place only, and nothing says so.
+    ///
+    /// Only for a pool, which may be open for a moment, as nobody can do harm there.
+    fn opens(&self, device: &NtbDevice) -> bool {
+        let opened = self.clone().open(device).is_ok();
+        if opened {
+            self.clone().close(device);
+        }
+        opened
+    }
+
+    /// The windows that can lead to the largest pool, and do.
     fn with_pool(
         device: &NtbDevice,
+        policy: Policy,
         kept: Option<&Behind>,
         reason: &'static str,
     ) -> Result<Self, Unsuitable> {
+        if let Some(this) = Self::with_pool_in_parts(device, policy, kept, reason)? {
+            return Ok(this);
+        }
         let mut largest = u64::MAX;
         loop {
             let can_be = |align: &WindowAlignment| {
@@ -241,41 +332,40 @@ impl Aperture {
                     && align.size <= LARGEST_POOL
                     && (SMALLEST..largest).contains(&align.max_size)
             };
-            let Some((window, align)) = largest_window(device, can_be)? else {
-                let other = largest_window(device, |_| true)?.map(|(_, align)| align);
+            let Some((window, align)) = memory_windows::largest(device, can_be)? else {
+                let other = memory_windows::largest(device, |_| true)?.map(|(_, align)| align);
                 return Err(Unsuitable::NoPool {
                     largest: other.as_ref().map_or(0, |align| align.max_size),
                     address: other.as_ref().map_or(0, |align| align.address),
                 });
             };
             let pool = match kept {
-                Some(Behind::Pool(pool)) if pool.size() <= align.max_size => pool.clone(),
+                Some(Behind::Pool(pool)) if pool.shape().fits_in_one(align.max_size) => {
+                    pool.clone()
+                }
                 _ => new_pool(device, &align)?,
             };
             let this = Self {
-                window,
+                windows: WindowSet::of([window]).ok_or(EINVAL)?,
                 base: pool.address(),
                 len: pool.size(),
                 whole: align.max_size,
                 behind: Behind::Pool(pool),
                 reason,
             };
-            // There are windows that lead to one place only, and nothing says so. Nobody can do harm in
-            // a pool, though it is open for a moment.
-            if this.clone().open(device).is_ok() {
-                this.clone().close(device);
+            if this.opens(device) {
                 return Ok(this);
             }
             largest = align.max_size;
         }
     }
 
-    /// The first window that can lead to all of our memory.
-    fn flat(device: &NtbDevice, reason: &'static str) -> Result<Self, Unsuitable> {
+    /// The first window that can lead to all of our memory, or the fewest that can together.
+    fn flat(device: &NtbDevice, policy: Policy, reason: &'static str) -> Result<Self, Unsuitable> {
         let needed = direct_map::end_of_memory();
         let mut largest = 0;
-        for window in 0..device.mw_count(PEER)? {
-            let Some(align) = usable(device, window)? else {
+        for window in 0..memory_windows::count(device)? {
+            let Some(align) = memory_windows::usable(device, window)? else {
                 continue;
             };
             largest = largest.max(align.max_size);
@@ -283,13 +373,20 @@ impl Aperture {
                 // Some drivers round down what is none, without a word.
                 let len = needed.checked_next_power_of_two().unwrap_or(needed);
                 return Ok(Self {
-                    window,
+                    windows: WindowSet::of([window]).ok_or(EINVAL)?,
                     base: 0,
                     len: len.min(align.max_size),
                     whole: align.max_size,
                     behind: Behind::All,
                     reason,
                 });
+            }
+        }
+        // What is in one piece for this machine is so for the bus then, and begins at a multiple of its size.
+        if dma_map::bus_is_physical(&device.dma_device()) {
+            let several = memory_windows::fewest(device, needed, policy.most_windows)?;
+            if let Some(several) = several.filter(|these| these.align.address <= these.part) {
+                return Ok(Self::over_several(&several, 0, Behind::All, reason));
             }
         }
         Err(Unsuitable::TooSmall { needed, largest })
@@ -300,49 +397,40 @@ impl Aperture {
     ///
     /// Where the peer lets itself in there is nothing to do, here and in [`Self::close`].
     pub(super) fn open(&mut self, device: &NtbDevice) -> Result {
-        let opened = device.set_translation(PEER, self.window, self.base, self.len);
-        if opened.is_ok() || !matches!(self.behind, Behind::All) {
+        let opened = self.open_all(device);
+        if opened.is_ok() || !matches!(self.behind, Behind::All) || self.windows.count() > 1 {
             return opened;
         }
         // Some hardware takes nothing but the whole window.
-        device.set_translation(PEER, self.window, self.base, self.whole)?;
         self.len = self.whole;
+        self.open_all(device)
+    }
+
+    fn open_all(&self, device: &NtbDevice) -> Result {
+        let parts = self.windows.parts(self.base, self.len).ok_or(EINVAL)?;
+        for (window, base, len) in parts {
+            let opened = device.set_translation(PEER, window, base, len);
+            if opened.is_err() {
+                self.clone().close(device);
+                return opened;
+            }
+        }
         Ok(())
     }
 
     /// Lets the peer in no more: from here on one that is merely slow writes nowhere, if the
     /// hardware can do that. Says whether it is so. May sleep.
     pub(super) fn close(self, device: &NtbDevice) -> bool {
-        device.translates_inbound() && device.clear_translation(PEER, self.window).is_ok()
-    }
-}
-
-/// What a window demands; none if it can't be used. ENOTCONN while the link is down.
-fn usable(device: &NtbDevice, window: u32) -> Result<Option<WindowAlignment>> {
-    match device.mw_align(PEER, window) {
-        Err(ENOTCONN) => Err(ENOTCONN),
-        align => Ok(align.ok()),
-    }
-}
-
-/// Of those that are `suited`, the one with the most room, and what it demands.
-fn largest_window(
-    device: &NtbDevice,
-    suited: impl Fn(&WindowAlignment) -> bool,
-) -> Result<Option<(u32, WindowAlignment)>> {
-    let mut largest: Option<(u32, WindowAlignment)> = None;
-    for window in 0..device.mw_count(PEER)? {
-        let Some(align) = usable(device, window)?.filter(&suited) else {
-            continue;
-        };
-        if largest
-            .as_ref()
-            .is_none_or(|(_, other)| align.max_size > other.max_size)
-        {
-            largest = Some((window, align));
+        if !device.translates_inbound() {
+            return false;
         }
+        let still_open = self
+            .windows
+            .windows()
+            .filter(|window| device.clear_translation(PEER, *window).is_err());
+        // All are tried.
+        still_open.count() == 0
     }
-    Ok(largest)
 }
 
 /// One as large as the window, or as can be; smaller, if there is no such piece of memory.
@@ -352,7 +440,8 @@ fn new_pool(device: &NtbDevice, align: &WindowAlignment) -> Result<Arc<Pool>, Un
     let address = usize::try_from(address.ok_or(EINVAL)?).map_err(Error::from)?;
     while size >= SMALLEST.max(align.size) {
         let len = usize::try_from(size).map_err(Error::from)?;
-        match Pool::new(&device.dma_device(), len, address.max(PAGE_SIZE)) {
+        let align_to = address.max(PAGE_SIZE);
+        match Pool::new(&device.dma_device(), len, align_to, Seams::NONE) {
             Ok(pool) if pool.address() % align.address.max(1) == 0 => return Ok(pool),
             Ok(_) => break,
             Err(ENOMEM) => size /= 2,
@@ -372,14 +461,24 @@ fn new_arena(device: &NtbDevice, align: &WindowAlignment) -> Result<Arc<Arena>, 
     };
     let mut size = align.max_size;
     while size >= SMALLEST.max(align.size) {
-        match Arena::new(
-            &device.dma_device(),
-            usize::try_from(size).map_err(Error::from)?,
-        ) {
-            Ok(arena) if arena.base() % align.address.max(1) == 0 => return Ok(arena),
-            Ok(_) | Err(EOPNOTSUPP) => size /= 2,
-            Err(error) => return Err(error.into()),
+        match arena_of(device, align, Shape::in_one(size))? {
+            Some(arena) => return Ok(arena),
+            None => size /= 2,
         }
     }
     Err(none)
+}
+
+/// One of this shape; none if the device has no such range.
+fn arena_of(
+    device: &NtbDevice,
+    align: &WindowAlignment,
+    shape: Shape,
+) -> Result<Option<Arc<Arena>>> {
+    let len = usize::try_from(shape.len)?;
+    match Arena::new(&device.dma_device(), len, shape.seams) {
+        Ok(arena) if arena.base() % align.address.max(1) == 0 => Ok(Some(arena)),
+        Ok(_) | Err(EOPNOTSUPP) => Ok(None),
+        Err(error) => Err(error),
+    }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Policy {
     pub(crate) wanted: Wanted,
     /// A peer may reach all memory.
     pub(crate) allow_flat: bool,
+    /// Of how many memory windows an aperture may be made.
+    pub(crate) most_windows: u32,
 }
 
 /// What a link needs of the rest.

@@ -430,7 +430,6 @@ impl NtbLink {
             nonce,
             echo,
             node: self.node,
-            window: aperture.window as u8,
             page_shift: PAGE_SHIFT as u8,
             generation: self.sink.generation(),
             control: block.bus_address(),
@@ -438,6 +437,7 @@ impl NtbLink {
             aperture_len: aperture.len,
             mode: aperture.mode().number(),
             usable: USABLE,
+            windows: aperture.windows.bits(),
             features: hello::FEATURES,
         };
         let moment = self.moment(inner);

@@ -2,6 +2,9 @@
 
 //! The way to a peer behind an NTB whose memory is covered by one aperture.
 //!
+//! The aperture may consist of several memory windows: each is mapped by itself (`outbound_window.rs`), and what is named must
+//! lie in one of them.
+//!
 //! Outbound it makes no difference what is behind it; inbound that decides how the peer's addresses of our
 //! memory come about (`way.rs`).
 //!
@@ -15,10 +18,13 @@ use super::{
 use crate::{
     logic::{
         doorbell_register::DoorbellRegister,
-        extents::Entry,
         hello::{
             Hello,
             Mode, //
+        },
+        window_set::{
+            Seams,
+            WindowSet, //
         },
     },
     sys::{
@@ -59,6 +65,12 @@ use kernel::{
     },
 };
 
+/// Bytes at an offset of an aperture: EFAULT where they do not all lie in one of its parts.
+fn reach_in(parts: &[IoMapping], seams: Seams, offset: u64, len: u64) -> Result<Reached<'_>> {
+    let (index, offset) = seams.locate(offset);
+    Reached::in_device(parts.get(index).ok_or(EFAULT)?, offset, len)
+}
+
 /// Bytes of the peer's control block that are read back.
 const CONTROL_READ: u64 = size_of::<u32>() as u64;
 
@@ -75,8 +87,10 @@ pub(super) struct NtbPath {
     /// How the peer gets to our memory; none once the session is over.
     #[pin]
     inbound: SpinLockIrq<Option<Way>>,
-    /// The aperture as the CPU sees it.
-    aperture: IoMapping,
+    /// The aperture as the CPU sees it: a mapping for each window.
+    parts: KVec<IoMapping>,
+    /// Where one of them ends, counted from `base`.
+    seams: Seams,
     /// The aperture as the engines see it.
     routes: KVec<EngineRoute>,
     /// The peer's bus address at which the aperture begins.
@@ -94,7 +108,7 @@ pub(super) struct NtbPath {
 struct Reach {
     /// Whose doorbells reach the peer.
     device: Arc<NtbDevice>,
-    _window: Option<OutboundWindow>,
+    _windows: KVec<OutboundWindow>,
 }
 
 impl NtbPath {
@@ -108,36 +122,43 @@ impl NtbPath {
         hello: &Hello,
     ) -> Result<Arc<Self>> {
         let mode = Mode::from_number(hello.mode).ok_or(EINVAL)?;
-        let (physical, size) = device.peer_mw(hello.window.into())?;
-        let len = size.min(hello.aperture_len);
-        let aperture = IoMapping::write_combined(physical, len)?;
-        let window = hello.window.into();
-        let window = OutboundWindow::lead_to(device, window, (hello.aperture_base, len), size)?;
-        let control = hello.control.checked_sub(hello.aperture_base);
-        let control = control.ok_or(EINVAL)?;
-        Reached::in_device(&aperture, control, CONTROL_READ)?.read_back(0)?;
+        let set = WindowSet::from_bits(hello.windows).ok_or(EINVAL)?;
+        let (base, len) = (hello.aperture_base, hello.aperture_len);
+        let seams = set.seams(len).ok_or(EINVAL)?;
+        let (mut parts, mut windows) = (KVec::new(), KVec::new());
+        for (window, start, part) in set.parts(base, len).ok_or(EINVAL)? {
+            let (physical, size) = device.peer_mw(window)?;
+            if size < part && set.count() > 1 {
+                return Err(EINVAL);
+            }
+            let part = part.min(size);
+            parts.push(IoMapping::write_combined(physical, part)?, GFP_KERNEL)?;
+            if let Some(window) = OutboundWindow::lead_to(device, window, (start, part), size)? {
+                windows.push(window, GFP_KERNEL)?;
+            }
+        }
+        let control = hello.control.checked_sub(base).ok_or(EINVAL)?;
+        reach_in(&parts, seams, control, CONTROL_READ)?.read_back(0)?;
         let mut routes = KVec::new();
         engines.for_each_working(|engine| {
-            let route = EngineRoute::new(
-                engine,
-                (physical, aperture.size()),
-                (hello.aperture_base, hello.control),
-            );
+            let views = parts.iter().map(|part| (part.phys(), part.size()));
+            let route = EngineRoute::new(engine, views, seams, (base, hello.control));
             // One that can't be had is done without.
             let _ = route.and_then(|route| Ok(routes.push(route, GFP_KERNEL)?));
         });
         let way = Way::through(own, device);
         let reach = Reach {
             device: device.clone(),
-            _window: window,
+            _windows: windows,
         };
         Arc::pin_init(
             pin_init!(Self {
                 owner,
                 inbound <- new_spinlock_irq!(Some(way), "NtbPath::inbound"),
-                aperture,
+                parts,
+                seams,
                 routes,
-                base: hello.aperture_base,
+                base,
                 control,
                 mode,
                 register,
@@ -149,7 +170,7 @@ impl NtbPath {
 
     /// Bytes of the aperture over the peer's memory.
     pub(super) fn size(&self) -> u64 {
-        self.aperture.size() as u64
+        self.parts.iter().map(|part| part.size() as u64).sum()
     }
 
     /// How transfers go, for people.
@@ -192,14 +213,11 @@ impl Inbound for NtbPath {
 impl Outbound for NtbPath {
     fn reach(&self, address: u64, len: u64) -> Result<Reached<'_>> {
         let offset = address.checked_sub(self.base).ok_or(EFAULT)?;
-        Reached::in_device(&self.aperture, offset, len)
+        reach_in(&self.parts, self.seams, offset, len)
     }
 
-    fn reaches(&self, memory: &[Entry]) -> bool {
-        let end = self.base.saturating_add(self.size());
-        memory
-            .iter()
-            .all(|entry| entry.extent.address() >= self.base && entry.extent.end() <= end)
+    fn seams(&self) -> Seams {
+        self.seams
     }
 
     fn reachable(&self) -> u64 {
@@ -234,7 +252,7 @@ impl Path for NtbPath {
         if let Some(reach) = &*self.reach.lock() {
             // The doorbell's interrupt is a write of its own, by the bridge on the other side, and no rule of the bus
             // keeps it behind what this processor has stored: the answer to a load does.
-            let control = Reached::in_device(&self.aperture, self.control, CONTROL_READ);
+            let control = reach_in(&self.parts, self.seams, self.control, CONTROL_READ);
             let _ = control.and_then(|control| control.read_back(0));
             let _ = reach.device.peer_db_set(bits);
         }

@@ -29,6 +29,13 @@ pub(super) fn online(link: &CStr, node: u16, path: &NtbPath, (own, is_exposed): 
         path.size() >> 10,
         path.transfers()
     );
+    if own.windows.count() > 1 {
+        pr_info!(
+            "{}: its aperture is made of {} memory windows\n",
+            link,
+            own.windows.count()
+        );
+    }
     match own.mode() {
         Mode::Flat => pr_info!(
             "{}: node {} can reach all memory of this machine: its aperture over it is flat ({})\n",

@@ -7,6 +7,7 @@ use super::aperture::{
     Behind, //
 };
 use crate::{
+    logic::window_set::Shape,
     sys::{
         arena::{
             Access,
@@ -47,6 +48,11 @@ const fn staging_parts(pool: u64) -> u64 {
     } else {
         2
     }
+}
+
+/// How long a piece may be that is to find a place: other things are there, too.
+const fn piece(shape: Shape) -> u64 {
+    shape.longest() / 2
 }
 
 /// No more than this: the slots are then as long as an engine is good for.
@@ -129,12 +135,16 @@ impl Way {
             Self::Physical | Self::Device(_) => Limits::NONE,
             Self::Arena(arena) => Limits {
                 // Most of it is for windows.
-                staging: STAGING_BESIDE_ARENA.min(arena.size() / 8) as usize,
+                staging: STAGING_BESIDE_ARENA
+                    .min(arena.size() / 8)
+                    .min(piece(arena.shape())) as usize,
                 ..Limits::NONE
             },
             // Neither is larger than a pool may be.
             Self::Pool(pool) => Limits {
-                staging: (pool.size() / staging_parts(pool.size())).min(MOST_STAGING) as usize,
+                staging: (pool.size() / staging_parts(pool.size()))
+                    .min(MOST_STAGING)
+                    .min(piece(pool.shape())) as usize,
                 ring: (pool.size() / RING_PARTS) as u32,
             },
         }

@@ -154,9 +154,18 @@ fn what_others_reach() {
     assert_eq!(found(&small, "have to fit into 1.00 MiB").0, Grade::Advice);
     let tiny = changed(|facts| facts.bridges[0].bars.clear());
     assert_eq!(
-        found(&tiny, "its largest memory window has 0 B").0,
+        found(&tiny, "its memory windows have 0 B").0,
         Grade::Problem
     );
+    // Together they have room for as much as the smaller one twice.
+    let two = |one: u64, other: u64| BTreeMap::from([(2, one), (4, other)]);
+    let several = changed(|facts| facts.bridges[0].bars = two(64 << 20, 64 << 20));
+    found(&several, "128 MiB at a time");
+    let mut fewer = several;
+    fewer.parameters.insert("memory_windows".into(), "1".into());
+    found(&fewer, "64.0 MiB at a time");
+    let unlike = changed(|facts| facts.bridges[0].bars = two(64 << 20, 48 << 20));
+    found(&unlike, "64.0 MiB at a time");
     // Without an IOMMU.
     let distrusting = |end| {
         changed(|facts| {
