@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A window that is so large that it lies in two parts of the aperture, behind two memory windows of the bridge.
+ * A window that is so large that it lies in two parts of the aperture, behind two memory windows of
+ * the bridge.
  *
- *	scif_seam server PORT			reads and writes where it is told, until it is killed
- *	scif_seam client NODE PORT MIB		registers so much there
+ *	scif_seam server PORT		reads and writes where it is told, until it is killed
+ *	scif_seam client NODE PORT MIB	registers so much there
  *
- * Where one part ends is not known here: at the end of some page. So what goes by CPU goes across the end of each.
+ * Where one part ends is not known here: at the end of some page. So what goes by CPU goes across the
+ * end of each.
  *
  * The client prints TAP. Nobody else must register on its node.
  */
@@ -34,7 +36,10 @@ enum way {
 	STORE_EDGES,
 };
 
-/* What the server is asked for. Each word gets, or has to have, its place in the window and the value. */
+/*
+ * What the server is asked for. Each word gets, or has to have, its place in the window and the
+ * value.
+ */
 struct task {
 	__s64 way;
 	__s64 offset;
