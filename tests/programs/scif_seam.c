@@ -3,11 +3,11 @@
  * A window that is so large that it lies in two parts of the aperture, behind two memory windows of
  * the bridge.
  *
- *	scif_seam server PORT		reads and writes where it is told, until it is killed
+ *	scif_seam server PORT		reads and writes where it is told, until killed
  *	scif_seam client NODE PORT MIB	registers so much there
  *
- * Where one part ends is not known here: at the end of some page. So what goes by CPU goes across the
- * end of each.
+ * Where one part ends is not known here: at the end of some page. So what goes by CPU goes across
+ * the end of each.
  *
  * The client prints TAP. Nobody else must register on its node.
  */
