@@ -92,7 +92,7 @@ fn flat(lab: &Lab) -> Result<()> {
 
 /// With one it is closed; and small here.
 fn arena(lab: &Lab) -> Result<()> {
-    says(lab, 0, "advice", "have to fit into 16.0 MiB", "BAR larger")?;
+    says(lab, 0, "advice", "have to fit into 32.0 MiB", "BAR larger")?;
     let text = scif::run_tool(lab, 1, &["nodes", "--verbose"])?
         .success()?
         .stdout();
