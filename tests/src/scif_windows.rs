@@ -19,12 +19,13 @@ use crate::scif_messages_and_rma::SCIF_PAIR;
 
 const PORT: &str = "2403";
 
-/// Half of a node's memory.
+/// Half of a node's memory, of which those with the debug kernel have more otherwise.
 const HALF: u64 = 256 << 20;
 
 /// No window covers the memory of a node, but two do.
 const FLAT_PAIR: Need = Need {
     windows: Windows::Trapped { size: HALF },
+    append: &["mem=512M"],
     ..SCIF_PAIR
 };
 
