@@ -160,7 +160,7 @@ fn what_others_reach() {
     // Together they have room for as much as the smaller one twice.
     let two = |one: u64, other: u64| BTreeMap::from([(2, one), (4, other)]);
     let several = changed(|facts| facts.bridges[0].bars = two(64 << 20, 64 << 20));
-    found(&several, "128 MiB at a time");
+    found(&several, "128.0 MiB at a time");
     let mut fewer = several;
     fewer.parameters.insert("memory_windows".into(), "1".into());
     found(&fewer, "64.0 MiB at a time");
