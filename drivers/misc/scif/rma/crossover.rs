@@ -159,28 +159,44 @@ impl<'a> Bench<'a> {
         took.checked_div(count as u64).ok_or(EINVAL)
     }
 
-    fn sample(&mut self, direction: Direction, len: usize, count: usize) -> Result<Sample> {
+    /// How long one of `count` copies takes; by processor as in one of `known`, if there is such a one.
+    fn sample(
+        &mut self,
+        direction: Direction,
+        len: usize,
+        count: usize,
+        known: &[Sample],
+    ) -> Result<Sample> {
         let segments = self.segments(direction, len, count)?;
         Ok(Sample {
             len: len as u64,
-            by_processor: best(|| self.by_processor(direction, len))?,
+            by_processor: match known.iter().find(|known| known.len == len as u64) {
+                Some(known) => known.by_processor,
+                None => best(|| self.by_processor(direction, len))?,
+            },
             by_engine: best(|| self.by_engine(&segments, count))?,
         })
     }
 
-    /// The size, `longest` at most, up to which the processor is faster than an engine that makes `count` copies.
-    fn limit(&mut self, direction: Direction, count: usize, longest: usize) -> Result<u64> {
+    /// Samples of engines that make `count` copies, of sizes up to `longest` or until the engine is faster.
+    fn samples(
+        &mut self,
+        direction: Direction,
+        count: usize,
+        longest: usize,
+        known: &[Sample],
+    ) -> Result<KVec<Sample>> {
         let mut samples = KVec::with_capacity(SIZES.len() + 1, GFP_KERNEL)?;
         let shorter = SIZES.into_iter().filter(|len| *len < longest);
         for len in Iterator::chain(shorter, [longest]) {
-            let sample = self.sample(direction, len, count)?;
+            let sample = self.sample(direction, len, count, known)?;
             samples.push(sample, GFP_KERNEL)?;
             // The processor takes long to read across a bridge: no more of that than needed.
             if sample.engine_wins() {
                 break;
             }
         }
-        Ok(limit(&samples))
+        Ok(samples)
     }
 }
 
@@ -192,7 +208,8 @@ pub(super) fn said() -> Option<u64> {
 /// The bytes up to which the processor writes faster than the engine to `there`, where the peer has `len` bytes
 /// that mean nothing. May sleep.
 pub(super) fn measure_writes(site: &TrialSite<'_>, there: u64, len: usize) -> Result<u64> {
-    Bench::new(site, there, len)?.limit(Direction::Write, 1, len)
+    let samples = Bench::new(site, there, len)?.samples(Direction::Write, 1, len, &[])?;
+    Ok(limit(&samples))
 }
 
 impl Crossover {
@@ -234,10 +251,10 @@ impl Crossover {
             (Direction::Write, &self.writes),
             (Direction::Read, &self.reads),
         ] {
-            let alone = bench.limit(direction, 1, LONGEST_ALONE)?;
-            limits.alone.store(alone, Relaxed);
-            let several = bench.limit(direction, SEVERAL, SCRATCH_SIZE)?;
-            limits.several.store(several, Relaxed);
+            let alone = bench.samples(direction, 1, LONGEST_ALONE, &[])?;
+            limits.alone.store(limit(&alone), Relaxed);
+            let several = bench.samples(direction, SEVERAL, SCRATCH_SIZE, &alone)?;
+            limits.several.store(limit(&several), Relaxed);
         }
         pr_info!(
             "node {}: by processor up to {} bytes written, {} read; {} and {} when not waited for\n",
