@@ -32,6 +32,7 @@ pub(crate) mod pages;
 pub(crate) mod peer_bus;
 mod piece;
 mod pin;
+mod places;
 pub(crate) mod pool;
 pub(crate) mod published;
 pub(crate) mod random;

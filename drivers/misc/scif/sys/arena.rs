@@ -26,16 +26,11 @@
 //!
 //! C header: [`include/linux/dma-mapping.h`](srctree/include/linux/dma-mapping.h)
 
-use core::ops::Range;
-
 use kernel::{
     device::Device,
     dma::DataDirection,
     error::to_result,
-    maple_tree::{
-        AllocErrorKind,
-        MapleTreeAlloc, //
-    },
+    maple_tree::MapleTreeAlloc,
     new_mutex,
     page::{
         page_align,
@@ -65,7 +60,8 @@ use super::{
     bindings as own,
     dma_map::raw,
     io_range::IoRange,
-    pages::Pages, //
+    pages::Pages,
+    places, //
 };
 use crate::logic::window_set::{
     Seams,
@@ -323,8 +319,8 @@ impl Arena {
     /// Takes a place of `len` bytes; if there is a `phase` and it can be, one that begins so far behind a
     /// multiple of [`HUGE`].
     fn take(&self, len: usize, phase: Option<usize>) -> Result<usize> {
-        let pages = len >> PAGE_SHIFT;
-        let place = |pages| self.place(pages, 0..self.size);
+        let (pages, all) = (len >> PAGE_SHIFT, self.size >> PAGE_SHIFT);
+        let place = |pages| places::take(&self.places, pages, 0..all);
         let _taking = self.taking.lock();
         if let Some(phase) = phase {
             let step = HUGE >> PAGE_SHIFT;
@@ -342,26 +338,12 @@ impl Arena {
         Ok(place(pages)? << PAGE_SHIFT)
     }
 
+    /// Takes a place of `len` bytes that crosses no seam.
     fn take_in_a_part(&self, len: usize) -> Result<usize> {
+        let pages = len >> PAGE_SHIFT;
         let _taking = self.taking.lock();
-        for part in self.seams.ranges(self.size) {
-            match self.place(len >> PAGE_SHIFT, part) {
-                Err(ENOSPC) => (),
-                taken => return Ok(taken? << PAGE_SHIFT),
-            }
-        }
-        Err(ENOSPC)
-    }
-
-    /// Takes pages in a range of bytes, with the lock held, and says which is the first.
-    fn place(&self, pages: usize, within: Range<usize>) -> Result<usize> {
-        let range = within.start >> PAGE_SHIFT..within.end >> PAGE_SHIFT;
-        let taken = self.places.alloc_range(pages, (), range, GFP_KERNEL);
-        taken.map_err(|error| match error.cause {
-            AllocErrorKind::AllocError(_) => ENOMEM,
-            // There is no gap, or it would be longer than all.
-            _ => ENOSPC,
-        })
+        let first = places::take_in_a_part(&self.places, pages, self.shape(), PAGE_SIZE)?;
+        Ok(first << PAGE_SHIFT)
     }
 
     /// Says that there is no room; not more often than once in [`QUIET`].

@@ -15,10 +15,7 @@ use core::ptr::NonNull;
 use kernel::{
     device::Device,
     dma::DataDirection,
-    maple_tree::{
-        AllocErrorKind,
-        MapleTreeAlloc, //
-    },
+    maple_tree::MapleTreeAlloc,
     new_mutex,
     prelude::*,
     sync::{
@@ -35,7 +32,8 @@ use kernel::{
 
 use super::{
     contiguous::Contiguous,
-    dma_map::MappedRun, //
+    dma_map::MappedRun,
+    places, //
 };
 use crate::logic::window_set::{
     Seams,
@@ -129,7 +127,7 @@ impl Pool {
         let units = len.div_ceil(UNIT).max(1);
         let first = {
             let _taking = self.taking.lock();
-            self.find(units)?
+            places::take_in_a_part(&self.places, units, self.shape(), UNIT)?
         };
         // INVARIANT: It has just been taken.
         let place = Place {
@@ -142,22 +140,6 @@ impl Pool {
         // SAFETY: By the invariant the bytes are there, and nobody else's of this machine.
         unsafe { place.pointer().as_ptr().write_bytes(0, place.len) };
         Ok(place)
-    }
-
-    /// Takes units that are contiguous, with the lock held, and says which is the first.
-    fn find(&self, units: usize) -> Result<usize> {
-        for part in self.seams.ranges(self.memory.size()) {
-            let part = part.start / UNIT..part.end / UNIT;
-            match self.places.alloc_range(units, (), part, GFP_KERNEL) {
-                Ok(first) => return Ok(first),
-                Err(error) if matches!(error.cause, AllocErrorKind::AllocError(_)) => {
-                    return Err(ENOMEM)
-                }
-                // There is no gap, or it would be longer than all.
-                Err(_) => (),
-            }
-        }
-        Err(ENOSPC)
     }
 }
 
