@@ -75,18 +75,14 @@ impl WindowSet {
         base.checked_add(len)?;
         let seams = self.seams(len)?;
         let part = seams.longest().min(len);
-        if seams.is_at(base) || self.count() == 1 {
-            let starts = (0..u64::from(self.count())).map(move |index| {
-                // Does not wrap, as the end of all of them does not.
-                base.wrapping_add(index.wrapping_mul(part))
-            });
-            return Some(
-                self.windows()
-                    .zip(starts)
-                    .map(move |(window, start)| (window, start, part)),
-            );
+        if self.count() > 1 && !seams.is_at(base) {
+            return None;
         }
-        None
+        Some((0_u64..).zip(self.windows()).map(move |(index, window)| {
+            // Does not wrap, as the end of all of them does not.
+            let start = base.wrapping_add(index.wrapping_mul(part));
+            (window, start, part)
+        }))
     }
 }
 

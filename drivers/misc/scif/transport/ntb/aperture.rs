@@ -12,7 +12,7 @@
 //! - *flat*: all memory of this machine, from bus address 0 on. Somebody has to have said that the peer is
 //!   trusted.
 //!
-//! What a device demands of windows, sizes and alignments, is known here only.
+//! What a device demands of windows, sizes and alignments, is known here and in `memory_windows.rs` only.
 
 use super::{
     context::{
@@ -230,8 +230,8 @@ impl Aperture {
         Self {
             windows: several.set,
             base,
-            len: several.align.max_size,
-            whole: several.part,
+            len: several.shape.len,
+            whole: several.shape.longest(),
             behind,
             reason,
         }
@@ -246,10 +246,11 @@ impl Aperture {
     ) -> Result<Self, Unsuitable> {
         let suited = |align: &WindowAlignment| align.max_size >= SMALLEST;
         let several = memory_windows::several(device, suited, policy.most_windows, u64::MAX)?;
-        if let Some((several, shape)) = several.and_then(Several::shaped) {
+        if let Some(several) = several {
+            let (shape, part) = (several.shape, several.shape.longest());
             let arena = match kept {
                 Some(Behind::Arena(arena)) if arena.shape() == shape => Some(arena.clone()),
-                _ => arena_of(device, &several.align, shape)?,
+                _ => arena_of(device, part, shape)?,
             };
             if let Some(arena) = arena {
                 let (base, behind) = (arena.base(), Behind::Arena(arena));
@@ -284,15 +285,15 @@ impl Aperture {
         let can_be =
             |align: &WindowAlignment| align.address <= LARGEST_ALIGN && align.max_size >= SMALLEST;
         let several = memory_windows::several(device, can_be, policy.most_windows, LARGEST_POOL)?;
-        let Some((several, shape)) = several.and_then(Several::shaped) else {
+        let Some(several) = several else {
             return Ok(None);
         };
+        let shape = several.shape;
         let pool = match kept {
             Some(Behind::Pool(pool)) if pool.shape() == shape => pool.clone(),
             _ => {
                 let len = usize::try_from(shape.len)?;
-                let align = several.align.address.max(several.part);
-                let align = usize::try_from(align)?.max(PAGE_SIZE);
+                let align = usize::try_from(shape.longest())?;
                 match Pool::new(&device.dma_device(), len, align, shape.seams) {
                     Ok(pool) if pool.address() % align as u64 == 0 => pool,
                     Ok(_) | Err(ENOMEM) => return Ok(None),
@@ -385,7 +386,7 @@ impl Aperture {
         // What is in one piece for this machine is so for the bus then, and begins at a multiple of its size.
         if dma_map::bus_is_physical(&device.dma_device()) {
             let several = memory_windows::fewest(device, needed, policy.most_windows)?;
-            if let Some(several) = several.filter(|these| these.align.address <= these.part) {
+            if let Some(several) = several {
                 return Ok(Self::over_several(&several, 0, Behind::All, reason));
             }
         }
@@ -461,7 +462,7 @@ fn new_arena(device: &NtbDevice, align: &WindowAlignment) -> Result<Arc<Arena>, 
     };
     let mut size = align.max_size;
     while size >= SMALLEST.max(align.size) {
-        match arena_of(device, align, Shape::in_one(size))? {
+        match arena_of(device, align.address, Shape::in_one(size))? {
             Some(arena) => return Ok(arena),
             None => size /= 2,
         }
@@ -469,15 +470,11 @@ fn new_arena(device: &NtbDevice, align: &WindowAlignment) -> Result<Arc<Arena>, 
     Err(none)
 }
 
-/// One of this shape; none if the device has no such range.
-fn arena_of(
-    device: &NtbDevice,
-    align: &WindowAlignment,
-    shape: Shape,
-) -> Result<Option<Arc<Arena>>> {
+/// One of this shape at a multiple of `align`; none if the device has no such range.
+fn arena_of(device: &NtbDevice, align: u64, shape: Shape) -> Result<Option<Arc<Arena>>> {
     let len = usize::try_from(shape.len)?;
     match Arena::new(&device.dma_device(), len, shape.seams) {
-        Ok(arena) if arena.base() % align.address.max(1) == 0 => Ok(Some(arena)),
+        Ok(arena) if arena.base() % align.max(1) == 0 => Ok(Some(arena)),
         Ok(_) | Err(EOPNOTSUPP) => Ok(None),
         Err(error) => Err(error),
     }

@@ -25,42 +25,27 @@ pub(super) type Window = (u32, WindowAlignment);
 /// Several windows that are used together.
 pub(super) struct Several {
     pub(super) set: WindowSet,
-    /// To how many bytes each leads, a power of two.
-    pub(super) part: u64,
-    /// What they demand, each of its part, and how many bytes they are together.
-    pub(super) align: WindowAlignment,
+    /// What lies behind them; it begins at a multiple of the length of a part.
+    pub(super) shape: Shape,
 }
 
 impl Several {
-    /// The first ones of these.
+    /// The first ones of these, each with so many bytes; none if one can't lead to each such part.
     fn first_of(windows: &[Window], count: u32, part: u64) -> Option<Self> {
         let these = windows.get(..count as usize)?;
-        let most = |of: fn(&WindowAlignment) -> u64| {
-            let each = these.iter().map(|(_, align)| of(align).max(1));
-            each.max().unwrap_or(1)
-        };
-        let align = WindowAlignment {
-            address: most(|align| align.address),
-            size: most(|align| align.size),
-            max_size: u64::from(count).checked_mul(part)?,
-        };
-        // What is a power of two is a multiple of all smaller ones.
-        let fits = align.size.is_power_of_two() && align.size <= part;
-        if !fits || !align.address.is_power_of_two() {
+        // What demands a multiple of something gets one in each part.
+        let fits = |unit: u64| part.checked_rem(unit.max(1)) == Some(0);
+        let fit = |(_, align): &Window| fits(align.address) && fits(align.size);
+        if !these.iter().all(fit) {
             return None;
         }
+        let set = WindowSet::of(these.iter().map(|(window, _)| *window))?;
+        let len = u64::from(count).checked_mul(part)?;
+        let seams = set.seams(len)?;
         Some(Self {
-            set: WindowSet::of(these.iter().map(|(window, _)| *window))?,
-            part,
-            align,
+            set,
+            shape: Shape { len, seams },
         })
-    }
-
-    /// And the shape of what lies behind them.
-    pub(super) fn shaped(self) -> Option<(Self, Shape)> {
-        let len = self.align.max_size;
-        let seams = self.set.seams(len)?;
-        Some((self, Shape { len, seams }))
     }
 }
 

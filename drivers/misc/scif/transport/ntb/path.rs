@@ -18,6 +18,7 @@ use super::{
 use crate::{
     logic::{
         doorbell_register::DoorbellRegister,
+        extents::Entry,
         hello::{
             Hello,
             Mode, //
@@ -214,6 +215,18 @@ impl Outbound for NtbPath {
     fn reach(&self, address: u64, len: u64) -> Result<Reached<'_>> {
         let offset = address.checked_sub(self.base).ok_or(EFAULT)?;
         reach_in(&self.parts, self.seams, offset, len)
+    }
+
+    fn reaches(&self, memory: &[Entry]) -> bool {
+        let size = self.size();
+        memory.iter().all(|entry| {
+            let (address, len) = (entry.extent.address(), entry.extent.len());
+            let offset = address.checked_sub(self.base);
+            offset.is_some_and(|offset| {
+                let inside = size.checked_sub(offset).is_some_and(|rest| len <= rest);
+                inside && self.seams.before(offset, len) == len
+            })
+        })
     }
 
     fn seams(&self) -> Seams {
