@@ -53,6 +53,12 @@ struct outcome {
 	__s64 wrong;
 };
 
+/* What the client has registered. */
+static struct {
+	__s64 offset;
+	__s64 len;
+} window;
+
 static __u64 word_at(long place, __u64 value)
 {
 	return place ^ value << 40;
@@ -179,8 +185,10 @@ static noreturn void serve(__u16 port)
 	}
 }
 
-static void ask(int fd, struct task task, const char *what)
+/* Has the server do it with the window that is there for that. */
+static void ask(int fd, enum way way, __u64 value, const char *what)
 {
+	struct task task = { way, window.offset, window.len, value };
 	struct outcome outcome = { .error = -1 };
 
 	scif_send(fd, &task, sizeof(task), SCIF_SEND_BLOCK);
@@ -200,7 +208,6 @@ static void check_edges(const char *memory, long len, __u64 value, const char *w
 
 int main(int argc, char **argv)
 {
-	struct task task = { 0 };
 	void *memory;
 	int fd;
 
@@ -210,35 +217,25 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: %s server PORT | client NODE PORT MIB\n", argv[0]);
 		return 2;
 	}
-	task.len = atoi(argv[4]) * 1024L * 1024;
-	memory = memory_of(task.len);
+	window.len = atoi(argv[4]) * 1024L * 1024;
+	memory = memory_of(window.len);
 	fd = connected(atoi(argv[2]), atoi(argv[3]));
-	task.offset = scif_register(fd, memory, task.len, 0, ACCESS, 0);
-	test(task.offset >= 0 && !count_unreached(), "register: it has found a place");
+	window.offset = scif_register(fd, memory, window.len, 0, ACCESS, 0);
+	test(window.offset >= 0 && !count_unreached(), "register: it has found a place");
 
-	task.way = WRITE_ALL;
-	task.value = 1;
-	ask(fd, task, "writeto");
-	test(!count_wrong(memory, 0, task.len, 1), "writeto: all of it is there");
+	ask(fd, WRITE_ALL, 1, "writeto");
+	test(!count_wrong(memory, 0, window.len, 1), "writeto: all of it is there");
 
-	task.way = READ_ALL;
-	task.value = 2;
-	fill(memory, 0, task.len, 2);
-	ask(fd, task, "readfrom");
+	fill(memory, 0, window.len, 2);
+	ask(fd, READ_ALL, 2, "readfrom");
 
-	task.way = WRITE_EDGES;
-	task.value = 3;
-	ask(fd, task, "writeto by CPU");
-	check_edges(memory, task.len, 3, "writeto by CPU");
+	ask(fd, WRITE_EDGES, 3, "writeto by CPU");
+	check_edges(memory, window.len, 3, "writeto by CPU");
 
-	task.way = READ_EDGES;
-	task.value = 4;
-	fill(memory, 0, task.len, 4);
-	ask(fd, task, "readfrom by CPU");
+	fill(memory, 0, window.len, 4);
+	ask(fd, READ_EDGES, 4, "readfrom by CPU");
 
-	task.way = STORE_EDGES;
-	task.value = 5;
-	ask(fd, task, "mmap");
-	check_edges(memory, task.len, 5, "mmap");
+	ask(fd, STORE_EDGES, 5, "mmap");
+	check_edges(memory, window.len, 5, "mmap");
 	return finish_tests();
 }

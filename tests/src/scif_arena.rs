@@ -56,7 +56,7 @@ fn chosen(lab: &Lab) -> Result<()> {
 }
 
 /// What SCIF promises.
-fn conformance(lab: &Lab) -> Result<()> {
+pub fn conformance(lab: &Lab) -> Result<()> {
     scif_conformance::run_few_stores(lab, "two", &[])?;
     scif_conformance::nothing_left(lab)
 }

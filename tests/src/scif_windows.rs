@@ -14,7 +14,7 @@ use crate::harness::Test;
 use crate::scif;
 use crate::scif_arena;
 use crate::scif_bounce;
-use crate::scif_conformance;
+use crate::scif_idt;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
 const PORT: &str = "2403";
@@ -38,7 +38,7 @@ fn check_links(lab: &Lab, mode: &str, len: u64) -> Result<()> {
         ("own_aperture", mode),
         ("own_bytes", &len),
     ];
-    (0..lab.nodes()).try_for_each(|node| scif::check_link(lab, node, &wanted))
+    scif_idt::check_links(lab, &wanted)
 }
 
 /// A registered window of so many MiB is read and written in all ways, across the ends of all pages.
@@ -68,12 +68,6 @@ fn flat(lab: &Lab) -> Result<()> {
     cross(lab, "64")
 }
 
-/// What SCIF promises.
-fn conformance(lab: &Lab) -> Result<()> {
-    scif_conformance::run_few_stores(lab, "two", &[])?;
-    scif_conformance::nothing_left(lab)
-}
-
 /// An administrator can have fewer than there are.
 fn one(lab: &Lab) -> Result<()> {
     check_links(lab, "bounce", 64 << 10)
@@ -83,8 +77,12 @@ fn one(lab: &Lab) -> Result<()> {
 pub const TESTS: &[Test] = &[
     Test::new("scif_windows::arena", scif_arena::ARENA_PAIR, arena).seconds(120),
     Test::new("scif_windows::flat", FLAT_PAIR, flat).seconds(300),
-    Test::new("scif_windows::conformance", FLAT_PAIR, conformance)
-        .seconds(300)
-        .releases_engine(),
+    Test::new(
+        "scif_windows::conformance",
+        FLAT_PAIR,
+        scif_arena::conformance,
+    )
+    .seconds(300)
+    .releases_engine(),
     Test::new("scif_windows::one", scif_bounce::SMALL, one),
 ];
