@@ -21,6 +21,7 @@ use crate::{
             EXTENTS_IN_OFFER, //
         },
         window_set::{
+            add_part,
             cut,
             Seams,
             MOST_WINDOWS, //
@@ -124,7 +125,10 @@ impl IncomingWindow {
             .checked_sub(count)
             .ok_or("it sends more extents than it has offered")?;
         let before = self.extents.entries().len();
-        self.make_room(count);
+        if self.status == Status::Done && self.extents.reserve(count as usize, GFP_KERNEL).is_err()
+        {
+            self.status = Status::NoMemory;
+        }
         let seams = channel.path().seams();
         for word in words {
             let extent = extents::unpack(word, PAGE_SHIFT as u32).ok_or(IMPOSSIBLE_EXTENT)?;
@@ -140,30 +144,20 @@ impl IncomingWindow {
         Ok(())
     }
 
-    fn make_room(&mut self, count: u32) {
-        if self.status == Status::Done && self.extents.reserve(count as usize, GFP_KERNEL).is_err()
-        {
-            self.status = Status::NoMemory;
-        }
-    }
-
     fn add(&mut self, extent: Extent, seams: Seams) -> Result<(), Violation> {
         for (index, part) in cut(extent, seams).enumerate() {
-            if index > 0 {
-                self.cuts += 1;
-                self.make_room(1);
-            }
+            self.cuts += u32::from(index > 0);
             if self.cuts >= MOST_WINDOWS {
                 self.status = Status::OutOfReach;
-            }
-            if self.status != Status::Done {
                 break;
             }
-            let added = match seams.is_at(part.address()) {
-                true => self.extents.add_apart(part),
-                false => self.extents.add(part),
-            };
-            added.ok_or(IMPOSSIBLE_EXTENT)?;
+            match add_part(&mut self.extents, part, seams, GFP_KERNEL) {
+                Ok(added) => added.ok_or(IMPOSSIBLE_EXTENT)?,
+                Err(_) => {
+                    self.status = Status::NoMemory;
+                    break;
+                }
+            }
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ fn table(extents: &[Extent]) -> Vec<Entry> {
 }
 
 /// Room for so many entries.
-struct Room {
+pub(super) struct Room {
     entries: Vec<Entry>,
     room: usize,
 }
@@ -63,7 +63,7 @@ impl Growing for Room {
     }
 }
 
-fn empty() -> Extents<Room> {
+pub(super) fn empty() -> Extents<Room> {
     let entries = Vec::new();
     Extents::new(Room { entries, room: 0 }).expect("an empty table")
 }

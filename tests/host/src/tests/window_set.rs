@@ -5,8 +5,9 @@
 use proptest::prelude::*;
 
 use super::config;
+use super::extents::empty;
 use crate::logic::extents::Extent;
-use crate::logic::window_set::{MOST_WINDOWS, Seams, Shape, WindowSet, cut, of_several};
+use crate::logic::window_set::{MOST_WINDOWS, Seams, Shape, WindowSet, add_part, cut, of_several};
 
 const PART: u64 = 1 << 16;
 
@@ -78,6 +79,37 @@ fn several_are_used_if_they_are_more_than_one() {
     assert_eq!(of(&[3 * PART, 3 * PART], 16), Some((2, 2 * PART)));
     assert_eq!(of(&[5 * PART, PART, 0, 0], 16), None);
     assert_eq!(of(&[PART; 40], 40), Some((MOST_WINDOWS, PART)));
+}
+
+#[test]
+fn who_makes_room_for_extents_does_not_know_how_many_are_cut() {
+    let seams = Seams::every(PART).expect("a power of two");
+    // The first crosses two seams, the second begins where that ends, the third at a seam.
+    let extents = [
+        (PART / 2, 2 * PART),
+        (5 * PART / 2, PART / 2),
+        (3 * PART, 7),
+    ];
+    let mut table = empty();
+    table.reserve(extents.len(), ()).expect("room");
+    for (address, len) in extents {
+        for part in cut(Extent::new(address, len).expect("memory"), seams) {
+            assert_eq!(add_part(&mut table, part, seams, ()), Ok(Some(())));
+        }
+    }
+    let places = table.entries().iter();
+    let places: Vec<_> = places
+        .map(|entry| (entry.extent.address(), entry.extent.len()))
+        .collect();
+    assert_eq!(
+        places,
+        [
+            (PART / 2, PART / 2),
+            (PART, PART),
+            (2 * PART, PART),
+            (3 * PART, 7)
+        ]
+    );
 }
 
 #[test]
