@@ -17,6 +17,7 @@
 //! - `remote_pages.rs`: pages of the peer for a device of somebody else
 
 mod at_once;
+mod awaited_copies;
 pub(crate) mod caches;
 mod cpu_copy;
 mod crossover;
