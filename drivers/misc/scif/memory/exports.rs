@@ -143,9 +143,14 @@ impl Exports {
 
     /// Finds a window that the peer was offered.
     pub(crate) fn get(&self, id: WindowId) -> Option<Arc<Window>> {
+        Some(self.get_with_channel(id)?.0)
+    }
+
+    /// Likewise, and through which channel it was.
+    pub(crate) fn get_with_channel(&self, id: WindowId) -> Option<(Arc<Window>, ChannelId)> {
         let table = self.table.lock();
         let entry = table.windows.get(&id.0)?;
-        Some(entry.window.clone())
+        Some((entry.window.clone(), entry.owner.channel()))
     }
 
     /// The peer has released a window, or never had it. May sleep.

@@ -8,7 +8,7 @@
 //! in the peer's memory that is there for that. `logic/crossover.rs` makes sizes of it. Until then, and
 //! if that fails, some fixed sizes serve.
 //!
-//! How the slots of what is staged are filled (`staging.rs`) is measured likewise, in one of them.
+//! How the slots of what is staged are filled and emptied (`staging.rs`) is measured likewise, in them.
 //!
 //! An administrator can say it instead, at any time (`dma_threshold`). Then nothing is measured before
 //! there is a connection that is made when he leaves it to us.
@@ -28,6 +28,7 @@ use crate::{
     sys::{
         busy_wait::now,
         current,
+        shared_memory::SharedMemory,
         tunables, //
     },
     transport::outbound::flush_writes,
@@ -178,7 +179,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Samples of engines that make `count` copies, of sizes up to `longest` or until the engine is faster.
+    /// Samples of engines that make `count` copies, of sizes up to `longest`.
     fn samples(
         &mut self,
         direction: Direction,
@@ -186,18 +187,26 @@ impl<'a> Bench<'a> {
         longest: usize,
         known: &[Sample],
     ) -> Result<KVec<Sample>> {
-        let mut samples = KVec::with_capacity(SIZES.len() + 1, GFP_KERNEL)?;
-        let shorter = SIZES.into_iter().filter(|len| *len < longest);
-        for len in Iterator::chain(shorter, [longest]) {
-            let sample = self.sample(direction, len, count, known)?;
-            samples.push(sample, GFP_KERNEL)?;
-            // The processor takes long to read across a bridge: no more of that than needed.
-            if sample.engine_wins() {
-                break;
-            }
-        }
-        Ok(samples)
+        samples(longest, |len| self.sample(direction, len, count, known))
     }
+}
+
+/// Samples of sizes up to `longest`, or until the engine is faster.
+fn samples(
+    longest: usize,
+    mut sample: impl FnMut(usize) -> Result<Sample>,
+) -> Result<KVec<Sample>> {
+    let mut samples = KVec::with_capacity(SIZES.len() + 1, GFP_KERNEL)?;
+    let shorter = SIZES.into_iter().filter(|len| *len < longest);
+    for len in Iterator::chain(shorter, [longest]) {
+        let sample = sample(len)?;
+        samples.push(sample, GFP_KERNEL)?;
+        // The processor takes long to read across a bridge: no more of that than needed.
+        if sample.engine_wins() {
+            break;
+        }
+    }
+    Ok(samples)
 }
 
 /// What an administrator has said, if anything. Any context.
@@ -209,6 +218,48 @@ pub(super) fn said() -> Option<u64> {
 /// that mean nothing. May sleep.
 pub(super) fn measure_writes(site: &TrialSite<'_>, there: u64, len: usize) -> Result<u64> {
     let samples = Bench::new(site, there, len)?.samples(Direction::Write, 1, len, &[])?;
+    Ok(limit(&samples))
+}
+
+/// Memory of this node, as the processor finds it, and as an engine does, from which bytes are copied.
+pub(super) struct Source<'a> {
+    pub(super) memory: &'a SharedMemory,
+    pub(super) bus_address: u64,
+    /// Where they begin.
+    pub(super) offset: usize,
+}
+
+/// The bytes up to which the processor copies faster than the engine from there to other memory of this node, of
+/// sizes up to `longest`. May sleep.
+pub(super) fn measure_copies(
+    site: &TrialSite<'_>,
+    source: &Source<'_>,
+    longest: usize,
+) -> Result<u64> {
+    let mut bytes = KVec::from_elem(0, SCRATCH_SIZE, GFP_KERNEL)?;
+    let mut by_processor = |len: usize| {
+        let start = now();
+        for from in (0..len).step_by(SCRATCH_SIZE) {
+            let some = SCRATCH_SIZE.min(len - from);
+            let bytes = bytes.get_mut(..some).ok_or(EINVAL)?;
+            source.memory.read(source.offset + from, bytes)?;
+        }
+        Ok(u64::try_from(start.elapsed().as_nanos())?)
+    };
+    let segments = |len: usize| {
+        (0..len).step_by(PAGE_SIZE).map(move |from| Segment {
+            destination: site.here() + (from % SCRATCH_SIZE) as u64,
+            source: source.bus_address + (source.offset + from) as u64,
+            len: (len - from).min(PAGE_SIZE) as u64,
+        })
+    };
+    let samples = samples(longest, |len| {
+        Ok(Sample {
+            len: len as u64,
+            by_processor: best(|| by_processor(len))?,
+            by_engine: best(|| site.time_copies(segments(len)))?,
+        })
+    })?;
     Ok(limit(&samples))
 }
 

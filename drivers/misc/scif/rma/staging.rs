@@ -10,6 +10,7 @@
 //! - `fill.rs`: an engine fills one
 //! - `staged.rs`: a transfer that goes like this, from its first slot to the end of its last
 //! - `inbox.rs`: the slots of this node that the peer fills
+//! - `drain.rs`: an engine empties some
 //!
 //! Reading is writing of the other side, which is asked for it (`pulls.rs`).
 //!
@@ -22,6 +23,7 @@
 //!
 //! Lock order: `opening` comes before those of what is posted.
 
+mod drain;
 mod fill;
 mod inbox;
 mod outbox;
@@ -76,7 +78,8 @@ pub(crate) struct Staging {
     is_open: Atomic<bool>,
     inbox: SetOnce<Arc<Inbox>>,
     outbox: SetOnce<Arc<Outbox>>,
-    measured: Once,
+    inbox_measured: Once,
+    outbox_measured: Once,
 }
 
 impl Staging {
@@ -90,7 +93,8 @@ impl Staging {
                 is_open: Atomic::new(false),
                 inbox: SetOnce::new(),
                 outbox: SetOnce::new(),
-                measured: Once::new(),
+                inbox_measured: Once::new(),
+                outbox_measured: Once::new(),
             }),
             GFP_KERNEL,
         )
@@ -132,16 +136,25 @@ impl Staging {
         self.outbox.as_ref().ok_or(EIO)
     }
 
-    /// Wants to know who fills slots faster, if there are any; whether nobody has wanted it before. Any context.
+    /// Wants to know who fills and who empties slots faster, if there are any; whether nobody has wanted it before. Any
+    /// context.
     pub(super) fn want_measure(&self) -> bool {
-        self.outbox.as_ref().is_some() && self.measured.want()
+        let inbox = self.inbox.as_ref().is_some() && self.inbox_measured.want();
+        let outbox = self.outbox.as_ref().is_some() && self.outbox_measured.want();
+        inbox || outbox
     }
 
     /// Finds that out, if it was wanted. What can't be measured lacks an engine, memory or the peer. May sleep.
-    pub(super) fn measure(&self, site: &TrialSite<'_>) -> Result {
-        match self.measured.begin() {
-            true => self.outbox()?.measure(site),
-            false => Ok(()),
+    pub(super) fn measure(&self, site: &TrialSite<'_>) {
+        if let Some(inbox) = self.inbox.as_ref().filter(|_| self.inbox_measured.begin()) {
+            let _ = inbox.measure(site);
+        }
+        if let Some(outbox) = self
+            .outbox
+            .as_ref()
+            .filter(|_| self.outbox_measured.begin())
+        {
+            let _ = outbox.measure(site);
         }
     }
 

@@ -63,7 +63,7 @@ impl WorkItem for Ways {
         if this.threshold.measured.begin() {
             let _ = this.threshold.measure(&site);
         }
-        let _ = this.staging.measure(&site);
+        this.staging.measure(&site);
     }
 }
 

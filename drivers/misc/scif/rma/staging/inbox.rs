@@ -3,7 +3,8 @@
 //! The slots of this node that the peer fills.
 //!
 //! A work item looks at them in order when the peer rings, and copies what is there to the window that it is
-//! for. The peer names a window by its id; it reaches what it was offered, with the protection it has, and
+//! for; where much is there, an engine does it, if that was seen to be faster (`drain.rs`, `inbox/measuring.rs`). The
+//! peer names a window by its id; it reaches what it was offered, with the protection it has, and
 //! nothing else, so this gives it no more than a bridge would. It is told of what was emptied when there
 //! is nothing left, or when half of the slots are empty; and rung if it wants to be. Then this stays awake for a
 //! moment, as long as that has been worth it lately, and says that it sleeps.
@@ -13,10 +14,16 @@
 //!
 //! Lock: `next` is held by who empties slots; windows and pages are used under it, and what is posted.
 
+use super::drain::{
+    Delivery,
+    Drain,
+    Views, //
+};
 use crate::{
     arguments::PROTECTION_WRITE,
     logic::{
         address_space::Range,
+        envelope::ChannelId,
         messages::WindowId,
         staging::{
             Geometry,
@@ -78,9 +85,14 @@ use kernel::{
 /// How often the slots are looked at before others have their turn.
 const ROUNDS: u32 = 256;
 
+mod measuring;
+
 /// How many slots were emptied, and of how many the peer knows that.
 struct Emptied {
     slots: u64,
+    /// The last slot that an engine has emptied.
+    by_engine: u64,
+    views: Views,
     reported: u64,
     /// Whether the peer wants to be rung for one of them.
     tell: bool,
@@ -96,8 +108,10 @@ struct Emptied {
 pub(super) struct Inbox {
     peer: Arc<Peer>,
     exports: Arc<Exports>,
-    memory: SharedMemory,
+    memory: Arc<SharedMemory>,
     geometry: Geometry,
+    /// Bytes up to which the processor empties slots faster than an engine.
+    by_processor: Atomic<u64>,
     /// Where the peer wants them to be counted, as a bus address of its own.
     credits: SetOnce<u64>,
     awake: Awake,
@@ -145,17 +159,23 @@ impl Inbox {
     pub(super) fn new(peer: &Arc<Peer>, exports: &Arc<Exports>, len: usize) -> Result<Arc<Self>> {
         let geometry = Geometry::for_len(len).ok_or(EINVAL)?;
         let memory = peer.path().share(geometry.total(), Payer::Nobody)?;
+        let memory = Arc::new(memory, GFP_KERNEL)?;
+        let views = Views::new(&memory);
         let this = Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
                 exports: exports.clone(),
                 memory,
                 geometry,
+                // Until it is known.
+                by_processor: Atomic::new(u64::MAX),
                 credits: SetOnce::new(),
                 awake: Awake::new(None),
                 emptied <- new_mutex!(
                     Emptied {
                         slots: 0,
+                        by_engine: 0,
+                        views,
                         reported: 0,
                         tell: false,
                         answered: 0,
@@ -271,7 +291,11 @@ impl Inbox {
             let Some(header) = self.read_header(emptied.slots + 1)? else {
                 break;
             };
-            if self.deliver(&header).is_err() {
+            if emptied.by_engine < header.sequence {
+                // What it can't is done here.
+                let _ = self.drain(&mut emptied, &header);
+            }
+            if emptied.by_engine < header.sequence && self.deliver(&header).is_err() {
                 let at = self.geometry.verdict(header.sequence) as u64;
                 let verdict = self.peer.path().reach(credits + at, 8)?;
                 verdict.write_u64(0, 1)?;
@@ -340,38 +364,93 @@ impl Inbox {
         Ok(Header::decode(&bytes).filter(|header| header.sequence == sequence))
     }
 
+    /// Has an engine empty this slot and those after it, if they are full and that is worth it. On an error, which
+    /// says that it is not, or has failed, they are as before. May sleep.
+    fn drain(&self, emptied: &mut Emptied, first: &Header) -> Result {
+        let least = self.least_for_engine();
+        // No more than the peer is told of at once.
+        let most =
+            (u64::from(self.geometry.slots() / 2) + emptied.reported).saturating_sub(emptied.slots);
+        if most.saturating_mul(self.geometry.size().into()) < least {
+            return Err(EINVAL);
+        }
+        let path = self.peer.path();
+        let (delivery, channel) = self.data_in(first)?;
+        let engine = path.choose_engine(channel.0 as usize);
+        let route = path.engine(engine).ok_or(ENODEV)?;
+        let mut drain = Drain::new(route, &mut emptied.views)?;
+        let last = first.sequence.saturating_add(most - 1);
+        drain.add(self.geometry.data(first.sequence), &delivery)?;
+        let mut drained = first.sequence;
+        for sequence in first.sequence + 1..=last {
+            let header = self.read_header(sequence)?;
+            let Some(Ok((delivery, channel))) = header.map(|header| self.data_in(&header)) else {
+                break;
+            };
+            let is_its = path.choose_engine(channel.0 as usize) == engine;
+            if !is_its || drain.add(self.geometry.data(sequence), &delivery).is_err() {
+                break;
+            }
+            drained = sequence;
+        }
+        if drain.bytes() < least {
+            return Err(EINVAL);
+        }
+        drain.run()?;
+        emptied.by_engine = drained;
+        Ok(())
+    }
+
+    /// The data that is in a slot, where it belongs, and the channel of its window; an error if there is none, or none
+    /// that may go there.
+    fn data_in(&self, header: &Header) -> Result<(Delivery, ChannelId)> {
+        let Kind::Data(len) = header.kind else {
+            return Err(EINVAL);
+        };
+        if len > self.geometry.size() {
+            return Err(EINVAL);
+        }
+        let (window, channel) = self.window(header, len.into())?;
+        let delivery = Delivery {
+            window,
+            offset: header.offset,
+            len: len.into(),
+        };
+        Ok((delivery, channel))
+    }
+
     /// Copies on what is in a slot. May sleep.
     fn deliver(&self, header: &Header) -> Result {
-        let len = match header.kind {
-            // Its writer knows.
-            Kind::Void => return Ok(()),
-            Kind::Data(len) if len <= self.geometry.size() => u64::from(len),
-            Kind::Data(_) => return Err(EINVAL),
-            Kind::Store(_) => size_of::<u64>() as u64,
-        };
-        let window = self.window(header, len)?;
-        let offset = usize::try_from(header.offset)?;
-        let pages = &window.memory.pages;
         match header.kind {
-            Kind::Store(value) => pages.store_u64(offset, value),
-            _ => direct_map::copy_to_pages(
-                self.memory.phys_address() + self.geometry.data(header.sequence) as u64,
-                pages,
-                offset,
-                usize::try_from(len)?,
-            ),
+            // Its writer knows.
+            Kind::Void => Ok(()),
+            Kind::Store(value) => {
+                let (window, _) = self.window(header, size_of::<u64>() as u64)?;
+                let offset = usize::try_from(header.offset)?;
+                window.memory.pages.store_u64(offset, value)
+            }
+            Kind::Data(_) => {
+                let (delivery, _) = self.data_in(header)?;
+                direct_map::copy_to_pages(
+                    self.memory.phys_address() + self.geometry.data(header.sequence) as u64,
+                    &delivery.window.memory.pages,
+                    usize::try_from(delivery.offset)?,
+                    usize::try_from(delivery.len)?,
+                )
+            }
         }
     }
 
-    /// The window that it is for, if the peer may write there.
-    fn window(&self, header: &Header, len: u64) -> Result<Arc<Window>> {
-        let window = self.exports.get(WindowId(header.window)).ok_or(ENXIO)?;
+    /// The window that it is for, if the peer may write there, and its channel.
+    fn window(&self, header: &Header, len: u64) -> Result<(Arc<Window>, ChannelId)> {
+        let found = self.exports.get_with_channel(WindowId(header.window));
+        let (window, channel) = found.ok_or(ENXIO)?;
         let range = Range::from_parts(header.offset, len).map_err(|_| ENXIO)?;
         if window.protection & PROTECTION_WRITE == 0 {
             return Err(EACCES);
         }
         match window.delivered_to.contains(&range) {
-            true => Ok(window),
+            true => Ok((window, channel)),
             false => Err(ENXIO),
         }
     }
@@ -387,8 +466,9 @@ impl Inbox {
         drop(subscription);
     }
 
-    /// Takes the slots away from the peer. May sleep.
+    /// Takes the slots away from the peer, and from engines. May sleep.
     pub(super) fn unmap(&self) {
+        self.emptied.lock().views.clear();
         self.memory.retire();
     }
 }

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Slots of this node that an engine empties, some at a time: full ones that follow each other, for memory that the
+//! same engine uses. Who empties slots waits for its end, then and there, as he would for his own copy, and keeps
+//! the windows meanwhile.
+//!
+//! All goes by the same engine, in order, so what was put into a later slot is not there earlier. What an engine can't
+//! do, the processor does: also after the engine has failed, as a copy may be made twice.
+
+use crate::{
+    logic::plan::{
+        Linear,
+        Plan,
+        Segment, //
+    },
+    memory::window::Window,
+    rma::awaited_copies,
+    sys::{
+        dmaengine::CopyFlags,
+        shared_memory::{
+            ReadBy,
+            SharedMemory, //
+        },
+    },
+    transport::engine::{
+        Engine,
+        EngineRoute, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
+};
+
+/// The slots as the engines name them that have emptied some.
+pub(super) struct Views {
+    memory: Arc<SharedMemory>,
+    /// By the instance of the engine.
+    views: KVec<(u64, ReadBy)>,
+}
+
+impl Views {
+    /// No engine knows of them.
+    pub(super) fn new(memory: &Arc<SharedMemory>) -> Self {
+        Self {
+            memory: memory.clone(),
+            views: KVec::new(),
+        }
+    }
+
+    /// Where they begin for this one. May sleep.
+    pub(super) fn address(&mut self, engine: &Engine) -> Result<u64> {
+        let of_engine = |view: &&(u64, ReadBy)| view.0 == engine.instance;
+        if let Some((_, view)) = self.views.iter().find(of_engine) {
+            return Ok(view.bus_address());
+        }
+        let view = ReadBy::new(&self.memory, &engine.device())?;
+        let address = view.bus_address();
+        self.views.push((engine.instance, view), GFP_KERNEL)?;
+        Ok(address)
+    }
+
+    /// No engine is to know of them any more. May sleep.
+    pub(super) fn clear(&mut self) {
+        self.views = KVec::new();
+    }
+}
+
+/// Bytes in slots, and where in a window they belong.
+pub(super) struct Delivery {
+    pub(super) window: Arc<Window>,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+/// See the head of this file: what is to be emptied at once.
+pub(super) struct Drain<'a> {
+    route: &'a EngineRoute,
+    /// Where the slots begin, as the engine names them.
+    slots: u64,
+    segments: KVVec<(Segment, CopyFlags)>,
+    kept: KVec<Arc<Window>>,
+    bytes: u64,
+}
+
+impl<'a> Drain<'a> {
+    /// Nothing. EIO if the engine has stopped. May sleep.
+    pub(super) fn new(route: &'a EngineRoute, views: &mut Views) -> Result<Self> {
+        if route.engine.has_stopped() {
+            // It may have no driver any more.
+            return Err(EIO);
+        }
+        Ok(Self {
+            route,
+            slots: views.address(&route.engine)?,
+            segments: KVVec::new(),
+            kept: KVec::new(),
+            bytes: 0,
+        })
+    }
+
+    /// Adds a slot whose bytes begin `at` that place among the slots. On an error, which says that the engine can't,
+    /// nothing was added. The caller is inside the peer. May sleep.
+    pub(super) fn add(&mut self, at: usize, delivery: &Delivery) -> Result {
+        let before = self.segments.len();
+        self.try_add(at, delivery)
+            .inspect_err(|_| self.segments.truncate(before))
+    }
+
+    fn try_add(&mut self, at: usize, delivery: &Delivery) -> Result {
+        let Delivery {
+            ref window,
+            offset,
+            len,
+        } = *delivery;
+        let (memory, engine) = (&window.memory, &self.route.engine);
+        let pages = &memory.pages;
+        // Its place is used for something else when who has lent it wants that; and it may be no RAM.
+        if !pages.is_writable() || !pages.are_held() || pages.are_of_device() {
+            return Err(EINVAL);
+        }
+        memory.map_for(self.route)?;
+        let to = memory.engine_addresses().ok_or(EIO)?;
+        let source = self.slots.checked_add(at as u64).ok_or(EFAULT)?;
+        if !engine.can_copy(offset, source, usize::try_from(len)?) {
+            return Err(EINVAL);
+        }
+        let from = Linear::new(source, len).ok_or(EFAULT)?;
+        for segment in Plan::new(to.walk(offset), from, len, engine.longest_segment()) {
+            let segment = segment.map_err(|_| ENXIO)?;
+            self.segments.push((segment, CopyFlags::NONE), GFP_KERNEL)?;
+        }
+        // What comes in later slots is not there earlier.
+        if let Some((_, flags)) = self.segments.last_mut() {
+            *flags = CopyFlags::FENCE;
+        }
+        self.kept.push(window.clone(), GFP_KERNEL)?;
+        self.bytes += len;
+        Ok(())
+    }
+
+    /// Bytes of all that was added.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Empties them; on an error some may have been. May sleep.
+    pub(super) fn run(self) -> Result {
+        let engine = &self.route.engine;
+        awaited_copies::copy(engine, self.segments)?;
+        engine.bytes.add(self.bytes, Relaxed);
+        Ok(())
+    }
+}
