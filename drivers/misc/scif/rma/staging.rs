@@ -182,7 +182,8 @@ impl Staging {
             self.outbox()?.put(staged, sides, parts, (route, patience))
         })?;
         if is_awaited {
-            self.outbox()?.await_end(&staged)?;
+            let engine = route.map(|route| &*route.engine);
+            self.outbox()?.await_end(&staged, engine)?;
         }
         Ok(staged)
     }

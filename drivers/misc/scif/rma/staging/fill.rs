@@ -179,21 +179,22 @@ impl Fill {
         let fill = Arc::new(fill, GFP_KERNEL)?;
         let place = Place::new()?;
         let batch = Batch::new(fill.clone());
-        let submitted = fill.submit(&batch, route);
+        let announces = parts.last().is_some_and(|part| part.header.tell);
+        let submitted = fill.submit(&batch, route, announces);
         if let Err(error) = submitted {
             fill.outcome.fail(error);
         }
         engine.issue_pending();
         drop(batch);
         engine.add_running(place, fill);
-        if submitted.is_err() {
-            // What was begun of it does not say that it has ended.
+        if !announces || submitted.is_err() {
+            // It does not say that it has ended.
             engine.note_quiet();
         }
         Ok(())
     }
 
-    fn submit(&self, batch: &Batch<Self>, route: &EngineRoute) -> Result {
+    fn submit(&self, batch: &Batch<Self>, route: &EngineRoute, announces: bool) -> Result {
         let from = self.from.memory().engine_addresses().ok_or(EIO)?;
         for (index, part) in self.parts.enumerate() {
             let place = self.slots.place(part.header.sequence);
@@ -210,8 +211,8 @@ impl Fill {
             self.submit_one(batch, header, CopyFlags::FENCE)?;
         }
         // Who is told of them, by whatever way, finds them there.
-        let announced = CopyFlags::interrupt_if(true);
-        self.submit_one(batch, route.arrival(), announced)
+        let last = CopyFlags::interrupt_if(announces);
+        self.submit_one(batch, route.arrival(), last)
     }
 
     /// `len` bytes, all of which have been copied before anything else is.

@@ -101,6 +101,8 @@ struct State {
     wished: u64,
     /// The peer was rung since it has gone to sleep for this time.
     answered: u64,
+    /// Who looks at what the peer counts without being told to.
+    lookers: u32,
     /// The peer is lost.
     closed: bool,
     /// Those that an engine is filling, as bits, and those that it could not fill, which are void.
@@ -184,6 +186,7 @@ impl Outbox {
                         ready: 0,
                         wished: 0,
                         answered: 0,
+                        lookers: 0,
                         closed: false,
                         filling: 0,
                         unfilled: 0,
@@ -368,13 +371,13 @@ impl Outbox {
 
     /// No engine reads for, or writes to, these slots any more. Any context.
     fn note_left_alone(self: &Arc<Self>, parts: Parts) {
-        let is_over = {
+        let (is_over, has_looker) = {
             let mut state = self.state.lock();
             state.filling &= !self.bits(parts);
-            state.closed
+            (state.closed, state.lookers > 0)
         };
         // It may have been waited for.
-        if is_over || self.has_news() {
+        if is_over || !has_looker && self.has_news() {
             self.schedule();
         }
         self.room.wake_all();

@@ -9,7 +9,8 @@ use super::Outbox;
 use crate::{
     logic::staging::MOST_SLOTS,
     peer::Answerer,
-    rma::staging::staged::Staged, //
+    rma::staging::staged::Staged,
+    transport::engine::Engine, //
 };
 use kernel::{
     prelude::*,
@@ -41,6 +42,30 @@ impl Outbox {
         !state.closed && !is_busy && self.credits.read_u64(0).is_ok_and(can_be)
     }
 
+    /// Takes note of what engines have filled. Process context.
+    pub(super) fn reap(&self) {
+        for route in self.peer.path().engines() {
+            route.engine.reap();
+        }
+    }
+
+    /// Has the engines say when they have filled what they are filling now. Process context.
+    pub(super) fn announce(&self) {
+        for route in self.peer.path().engines() {
+            route.engine.announce();
+        }
+    }
+
+    /// Calls `f`, which waits for something without sleeping, and looks at what the peer has emptied afterwards:
+    /// nobody else needs to. May sleep.
+    pub(super) fn look_after<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.state.lock().lookers += 1;
+        let result = f();
+        self.state.lock().lookers -= 1;
+        self.look();
+        result
+    }
+
     /// Whether an engine fills slots of this one.
     fn is_filling_for(&self, staged: &Arc<Staged>) -> bool {
         let state = self.state.lock();
@@ -52,18 +77,22 @@ impl Outbox {
         places.any(|(index, place)| state.filling & (1 << index) != 0 && is_its(place))
     }
 
-    /// Stays awake for a moment, until a transfer has ended whose slots are all filled; if that is not enough, the peer
-    /// will ring. Process context, no locks; the caller is inside the peer.
-    pub(in crate::rma::staging) fn await_end(&self, staged: &Arc<Staged>) -> Result {
-        if self.is_filling_for(staged) {
-            // Its engine's interrupt comes anyway. Who is killed meanwhile goes on, and hears of it there.
-            let is_filled = || (!self.is_filling_for(staged)).then_some(());
-            let _ = self.room.wait_killable(is_filled);
+    /// Stays awake for a moment, until a transfer has ended whose slots are all filled, or are being filled by this
+    /// engine; if that is not enough, the peer will ring. Process context, no locks; the caller is inside the peer.
+    pub(in crate::rma::staging) fn await_end(
+        &self,
+        staged: &Arc<Staged>,
+        engine: Option<&Engine>,
+    ) -> Result {
+        let is_filled = || !self.is_filling_for(staged);
+        if let Some(engine) = engine.filter(|_| !is_filled()) {
+            self.look_after(|| engine.hurry(is_filled));
+            // Who is killed meanwhile goes on, and hears of it there.
+            let _ = self.room.wait_killable(|| is_filled().then_some(()));
         }
         let has_changed = || staged.result().is_some() || self.has_progress();
         loop {
-            let waited = self.awake_for_end.stay_awake(has_changed);
-            self.look();
+            let waited = self.look_after(|| self.awake_for_end.stay_awake(has_changed));
             if staged.result().is_some() || self.peer.has_failed() {
                 return Ok(());
             }

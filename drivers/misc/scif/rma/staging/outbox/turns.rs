@@ -2,9 +2,9 @@
 
 //! Whose turn it is to take slots, and how he waits for free ones.
 //!
-//! Those who write queue up for each handful of slots. Who is first and finds none free sleeps while an engine still
-//! fills some, whose interrupt wakes him anyway; then he stays awake for a moment and looks at what the peer counts;
-//! then he says for how many empty slots he wants to be rung, and sleeps.
+//! Those who write queue up for each handful of slots. Who is first and finds none free stays awake for a moment, and
+//! looks at what engines have filled and at what the peer counts; then he sleeps, until the engines say that they have
+//! filled what they were filling; then he says for how many empty slots he wants to be rung, and sleeps on.
 
 use super::{
     Outbox,
@@ -72,34 +72,49 @@ impl Outbox {
         most: u64,
         patience: Patience,
     ) -> Result<Taken> {
-        let ticket = self.queue_up()?;
-        let mut slept: Option<Wait> = None;
-        let taken = loop {
-            if let Some(taken) = self.try_take(ticket.number, staged, most) {
-                break taken;
-            }
-            if slept.is_none() && self.may_stay_awake(ticket.number) {
-                match self.awake.stay_awake(|| self.has_progress()) {
-                    Ok(()) => {
-                        self.look();
-                        continue;
-                    }
-                    Err(wait) => slept = Some(wait),
-                }
-            }
-            self.sleep(ticket.number, staged, patience, slept.is_some())?;
+        let taken = match self.try_take(None, staged, most) {
+            Some(taken) => taken,
+            None => self.wait_and_take(staged, most, patience),
         };
-        if let Some(wait) = slept {
-            self.awake.slept(wait);
-        }
         self.expect_news();
         taken
     }
 
-    /// Until something has changed that may be of use to this one; `was_awake` if he has looked for a moment.
-    fn sleep(&self, ticket: u64, staged: &Staged, patience: Patience, was_awake: bool) -> Result {
-        // Who was awake is the first one, and stays that.
-        if was_awake {
+    fn wait_and_take(&self, staged: &Arc<Staged>, most: u64, patience: Patience) -> Result<Taken> {
+        let ticket = self.queue_up()?;
+        let mut slept: Option<Wait> = None;
+        let taken = loop {
+            if let Some(taken) = self.try_take(Some(ticket.number), staged, most) {
+                break taken;
+            }
+            if slept.is_none() && self.is_first(ticket.number) {
+                let has_progress = || {
+                    self.reap();
+                    self.has_progress()
+                };
+                match self.look_after(|| self.awake.stay_awake(has_progress)) {
+                    Ok(()) => continue,
+                    Err(wait) => slept = Some(wait),
+                }
+            }
+            // Who was awake is the first one, and stays that.
+            let is_ours = slept.is_some();
+            if is_ours {
+                self.announce();
+            }
+            let says_so = is_ours && self.state.lock().filling == 0;
+            self.sleep(ticket.number, staged, patience, says_so)?;
+        };
+        if let Some(wait) = slept {
+            self.awake.slept(wait);
+        }
+        taken
+    }
+
+    /// Until something has changed that may be of use to this one; the peer is to say so if `says_so`, else engines do
+    /// that are about to have filled slots, or who is first.
+    fn sleep(&self, ticket: u64, staged: &Staged, patience: Patience, says_so: bool) -> Result {
+        if says_so {
             let wanted = self.wanted(self.state.lock().taken);
             self.wish_for(wanted)?;
             if self.has_progress() {
@@ -111,7 +126,7 @@ impl Outbox {
             let state = self.state.lock();
             let is_first = state.is_first(ticket);
             let is_free = state.taken - state.emptied < self.geometry.slots().into();
-            let is_unsaid = match was_awake {
+            let is_unsaid = match says_so {
                 // Others may have taken slots since.
                 true => state.wished < self.wanted(state.taken),
                 false => state.filling == 0,
@@ -131,10 +146,8 @@ impl Outbox {
         }
     }
 
-    /// Whether it is this one's turn, and no engine fills slots.
-    fn may_stay_awake(&self, ticket: u64) -> bool {
-        let state = self.state.lock();
-        state.is_first(ticket) && state.filling == 0
+    fn is_first(&self, ticket: u64) -> bool {
+        self.state.lock().is_first(ticket)
     }
 
     /// For how many empty slots the first in the queue wants to be rung when none is free, and so many are taken.
@@ -185,14 +198,24 @@ impl Outbox {
         })
     }
 
-    fn try_take(&self, ticket: u64, staged: &Arc<Staged>, most: u64) -> Option<Result<Taken>> {
+    /// With a ticket, or without one if nobody waits.
+    fn try_take(
+        &self,
+        ticket: Option<u64>,
+        staged: &Arc<Staged>,
+        most: u64,
+    ) -> Option<Result<Taken>> {
         let mut state = self.state.lock();
         if state.closed || self.peer.has_failed() {
             return Some(Err(ENODEV));
         }
         let slots = u64::from(self.geometry.slots());
         let free = slots.saturating_sub(state.taken - state.emptied);
-        if !state.is_first(ticket) || free == 0 {
+        let is_next = match ticket {
+            Some(ticket) => state.is_first(ticket),
+            None => state.queue.is_empty(),
+        };
+        if !is_next || free == 0 {
             return None;
         }
         let taken = Taken {
