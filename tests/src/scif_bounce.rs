@@ -44,6 +44,12 @@ const MAPPED: Need = Need {
     ..SCIF_PAIR
 };
 
+/// Engines do all that they can.
+const BY_ENGINES: Need = Need {
+    append: &["scif.dma_threshold=0"],
+    ..USUAL
+};
+
 /// With the heartbeat that users have.
 const LIVELY: Need = Need {
     scif: Loaded::AsUsual,
@@ -114,6 +120,59 @@ fn filled_by_processor(lab: &Lab) -> Result<()> {
     let line = measured(lab)?;
     ensure!(!line.contains("by processor up to 0 bytes"), "{line}");
     small(lab)
+}
+
+/// An engine empties slots, too, if the administrator leaves everything to engines; and all promises hold.
+fn emptied_by_engine(lab: &Lab) -> Result<()> {
+    let server = scif::Server::start(lab, 1)?;
+    let before = scif::dma_bytes(lab, 1)?;
+    let copies = [
+        "bench",
+        "write-bw",
+        "1",
+        "--sizes",
+        "256K",
+        "--iterations",
+        "20",
+    ];
+    scif::run_tool(lab, 0, &copies)?.success()?;
+    let emptied = scif::dma_bytes(lab, 1)? - before;
+    ensure!(
+        emptied >= 20 << 18,
+        "the engine of who is written to has copied {emptied} bytes"
+    );
+    server.stop()?;
+    small(lab)
+}
+
+/// The engine that empties slots goes meanwhile: the processor goes on, and nothing is lost.
+fn emptied_without_engine(lab: &Lab) -> Result<()> {
+    let server = scif::Server::start(lab, 1)?;
+    let hash = scif::make_file(lab, "large", 256 << 20)?;
+    let start = scif::dma_bytes(lab, 1)?;
+    let copy = scif::start_tool(lab, 0, &["cp", "-q", "/exchange/large", "1:copy"])?;
+    lab::wait_until("a part of the file has arrived", lab.hang_limit(60), || {
+        ensure!(copy.is_running(), "it has ended: {}", copy.stderr());
+        Ok((scif::dma_bytes(lab, 1)? > start).then_some(()))
+    })?;
+    let device = format!("0000:00:{:02x}.0", lab::dma_slot(0));
+    lab.shell(
+        1,
+        &format!("echo {device} >/sys/bus/pci/drivers/plx_dma/unbind"),
+    )?;
+    ensure!(
+        copy.is_running(),
+        "the copy was over before: {}",
+        copy.stderr()
+    );
+    copy.wait()?.success()?;
+    ensure!(scif::hash_of(&server.folder.join("copy"))? == hash);
+    server.stop()?;
+    lab.shell(
+        1,
+        &format!("echo {device} >/sys/bus/pci/drivers/plx_dma/bind"),
+    )?;
+    Ok(())
 }
 
 /// All of it.
@@ -237,6 +296,26 @@ pub const TESTS: &[Test] = &[
         filled_by_processor,
     )
     .seconds(300)
+    .releases_engine(),
+    Test::new(
+        "scif_bounce::emptied_by_engine",
+        BY_ENGINES,
+        emptied_by_engine,
+    )
+    .seconds(300)
+    .releases_engine(),
+    Test::new(
+        "scif_bounce::emptied_without_engine",
+        BY_ENGINES,
+        emptied_without_engine,
+    )
+    .seconds(180)
+    .expects(&[
+        "engine",
+        // The windows and the slots stay mapped for a device without a driver until they go.
+        "device driver has pending DMA allocations",
+        "DMA-API: Mapped at:",
+    ])
     .releases_engine(),
     Test::new("scif_bounce::attack", USUAL, attack).seconds(120),
     Test::new("scif_bounce::conformance", USUAL, conformance)
