@@ -43,6 +43,17 @@ pub(super) struct Taken {
     pub(super) count: u64,
 }
 
+/// What one who waits for slots sleeps for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// To be the first.
+    Turn,
+    /// Engines have filled what they are filling, and say so; or slots are free.
+    Filled,
+    /// The peer says that slots are empty.
+    Told,
+}
+
 /// A place in the queue, until this is dropped.
 struct Ticket<'a> {
     outbox: &'a Outbox,
@@ -97,13 +108,12 @@ impl Outbox {
                     Err(wait) => slept = Some(wait),
                 }
             }
-            // Who was awake is the first one, and stays that.
-            let is_ours = slept.is_some();
-            if is_ours {
-                self.announce();
-            }
-            let says_so = is_ours && self.state.lock().filling == 0;
-            self.sleep(ticket.number, staged, patience, says_so)?;
+            let until = match slept {
+                None => Until::Turn,
+                // Who was awake is the first one, and stays that.
+                Some(_) => self.announce_fills(),
+            };
+            self.sleep(ticket.number, staged, patience, until)?;
         };
         if let Some(wait) = slept {
             self.awake.slept(wait);
@@ -111,10 +121,18 @@ impl Outbox {
         taken
     }
 
-    /// Until something has changed that may be of use to this one; the peer is to say so if `says_so`, else engines do
-    /// that are about to have filled slots, or who is first.
-    fn sleep(&self, ticket: u64, staged: &Staged, patience: Patience, says_so: bool) -> Result {
-        if says_so {
+    /// For the first one, who is about to sleep: who will wake him.
+    fn announce_fills(&self) -> Until {
+        self.announce();
+        match self.state.lock().filling {
+            0 => Until::Told,
+            _ => Until::Filled,
+        }
+    }
+
+    /// Until something has changed that may be of use to this one.
+    fn sleep(&self, ticket: u64, staged: &Staged, patience: Patience, until: Until) -> Result {
+        if until == Until::Told {
             let wanted = self.wanted(self.state.lock().taken);
             self.wish_for(wanted)?;
             if self.has_progress() {
@@ -124,14 +142,14 @@ impl Outbox {
         }
         let has_changed = || {
             let state = self.state.lock();
-            let is_first = state.is_first(ticket);
             let is_free = state.taken - state.emptied < self.geometry.slots().into();
-            let is_unsaid = match says_so {
+            let is_due = match until {
+                Until::Turn => true,
+                Until::Filled => is_free || state.filling == 0,
                 // Others may have taken slots since.
-                true => state.wished < self.wanted(state.taken),
-                false => state.filling == 0,
+                Until::Told => is_free || state.wished < self.wanted(state.taken),
             };
-            (state.closed || is_first && (is_free || is_unsaid)).then_some(())
+            (state.closed || state.is_first(ticket) && is_due).then_some(())
         };
         match patience {
             Patience::Killable => self.room.wait_killable(has_changed),
