@@ -148,7 +148,7 @@ fn emptied_by_engine(lab: &Lab) -> Result<()> {
 /// The engine that empties slots goes meanwhile: the processor goes on, and nothing is lost.
 fn emptied_without_engine(lab: &Lab) -> Result<()> {
     let server = scif::Server::start(lab, 1)?;
-    let hash = scif::make_file(lab, "large", 256 << 20)?;
+    let hash = scif::make_file(lab, "large", 64 << 20)?;
     let start = scif::dma_bytes(lab, 1)?;
     let copy = scif::start_tool(lab, 0, &["cp", "-q", "/exchange/large", "1:copy"])?;
     lab::wait_until("a part of the file has arrived", lab.hang_limit(60), || {

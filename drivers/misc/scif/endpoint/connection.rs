@@ -134,7 +134,7 @@ impl Connection {
     ) -> Result<Arc<Self>> {
         let channel = Channel::new(&shared.peer, owner, id, state)?;
         let stream = Stream::new(&channel, &shared.options)?;
-        let engine = channel.choose_engine();
+        let engine = channel.engine();
         if engine.is_some() {
             shared.ways.measure_soon();
         }

@@ -43,6 +43,9 @@ pub(super) trait ExportOwner: Send + Sync {
 
     /// Through which channel it was offered.
     fn channel(&self) -> ChannelId;
+
+    /// Which of the path's engines copies for that channel.
+    fn engine(&self) -> Option<usize>;
 }
 
 /// A window that the peer has been offered, and whose it is.
@@ -143,14 +146,14 @@ impl Exports {
 
     /// Finds a window that the peer was offered.
     pub(crate) fn get(&self, id: WindowId) -> Option<Arc<Window>> {
-        Some(self.get_with_channel(id)?.0)
+        Some(self.get_with_engine(id)?.0)
     }
 
-    /// Likewise, and through which channel it was.
-    pub(crate) fn get_with_channel(&self, id: WindowId) -> Option<(Arc<Window>, ChannelId)> {
+    /// Likewise, and which of the path's engines its owner uses, if any.
+    pub(crate) fn get_with_engine(&self, id: WindowId) -> Option<(Arc<Window>, Option<usize>)> {
         let table = self.table.lock();
         let entry = table.windows.get(&id.0)?;
-        Some((entry.window.clone(), entry.owner.channel()))
+        Some((entry.window.clone(), entry.owner.engine()))
     }
 
     /// The peer has released a window, or never had it. May sleep.

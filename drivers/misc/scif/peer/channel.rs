@@ -107,6 +107,7 @@ pub(crate) struct Channel {
     /// By which the peer names this end.
     pub(crate) id: ChannelId,
     remote: SetOnce<ChannelId>,
+    engine: SetOnce<Option<usize>>,
     /// A [`State`], as its number.
     state: Atomic<u32>,
     /// The wait queue of whoever has this end, once somebody has.
@@ -159,6 +160,7 @@ impl Channel {
                 owner,
                 id,
                 remote: SetOnce::new(),
+                engine: SetOnce::new(),
                 state: Atomic::new(state as u32),
                 waiters <- new_spinlock_irq!(None, "Channel::waiters"),
                 uses <- InFlight::new(),
@@ -270,9 +272,15 @@ impl Channel {
         self.peer.subscribe(doorbell, subscriber)
     }
 
-    /// Which of the path's engines copies for this channel: they spread over all that work.
-    pub(crate) fn choose_engine(&self) -> Option<usize> {
-        self.path().choose_engine(self.id.0 as usize)
+    /// Which of the path's engines copies for this channel, always the same one: they spread over all that work when
+    /// this is asked for the first time.
+    pub(crate) fn engine(&self) -> Option<usize> {
+        if self.engine.as_ref().is_none() {
+            // Another one may be faster.
+            self.engine
+                .populate(self.path().choose_engine(self.id.0 as usize));
+        }
+        self.engine.copy().flatten()
     }
 
     /// The peer's id of its end: ENOTCONN before it is known.

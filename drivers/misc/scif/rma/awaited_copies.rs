@@ -90,11 +90,13 @@ impl Running for AwaitedCopies {
     }
 }
 
-/// Has the engine copy all of these, in this order. EIO if it has stopped, or says that it could not: then some may
+/// Has the engine copy all of these, in this order. EIO if it has stopped, or says that it could not; ENODEV if there is
+/// no room for all of them and `is_over` says that nobody wants them any more; ENOMEM. Then some may
 /// have been made, and none goes on. May sleep: until the engine has ended them, or is given up.
 pub(super) fn copy(
     engine: &Arc<Engine>,
     segments: impl IntoIterator<Item = (Segment, CopyFlags)>,
+    is_over: impl Fn() -> bool,
 ) -> Result {
     let copies = Arc::pin_init(
         pin_init!(AwaitedCopies {
@@ -110,7 +112,7 @@ pub(super) fn copy(
     let batch = Batch::new(copies.clone());
     let submitted = segments
         .into_iter()
-        .try_for_each(|(segment, flags)| submit(&batch, segment, flags));
+        .try_for_each(|(segment, flags)| submit(&batch, segment, flags, &is_over));
     engine.issue_pending();
     drop(batch);
     engine.add_running(place, copies.clone());
@@ -118,13 +120,17 @@ pub(super) fn copy(
     let ended = || copies.outcome.result();
     engine.hurry(|| ended().is_some());
     let result = copies.ended.wait_uninterruptible(ended);
+    // The engine lets go of it soon.
     drop(copies);
-    engine.release_ended();
     submitted.and(result)
 }
 
-/// EIO if the engine has stopped: until then its ring empties at some time.
-fn submit(batch: &Batch<AwaitedCopies>, segment: Segment, flags: CopyFlags) -> Result {
+fn submit(
+    batch: &Batch<AwaitedCopies>,
+    segment: Segment,
+    flags: CopyFlags,
+    is_over: impl Fn() -> bool,
+) -> Result {
     let engine = &batch.engine;
     let mut left = Some(segment);
     while let Some(segment) = left {
@@ -147,8 +153,11 @@ fn submit(batch: &Batch<AwaitedCopies>, segment: Segment, flags: CopyFlags) -> R
                 .room
                 .wait_uninterruptible_timeout(RING_FULL_TIMEOUT, attempt)
         });
-        if let Some(submitted) = submitted {
-            left = submitted?;
+        match submitted {
+            Some(submitted) => left = submitted?,
+            None if is_over() => return Err(ENODEV),
+            // Its ring empties at some time, or it is given up.
+            None => {}
         }
     }
     Ok(())

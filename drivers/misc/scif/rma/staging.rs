@@ -7,7 +7,7 @@
 //! and the rules).
 //!
 //! - `outbox.rs`: the slots at the peer that this node fills, in turn for all who write
-//! - `fill.rs`: an engine fills one
+//! - `fill.rs`: an engine fills some
 //! - `staged.rs`: a transfer that goes like this, from its first slot to the end of its last
 //! - `inbox.rs`: the slots of this node that the peer fills
 //! - `drain.rs`: an engine empties some
@@ -182,7 +182,7 @@ impl Staging {
             self.outbox()?.put(staged, sides, parts, (route, patience))
         })?;
         if is_awaited {
-            let engine = route.map(|route| &*route.engine);
+            let engine = route.map(|route| &route.engine);
             self.outbox()?.await_end(&staged, engine)?;
         }
         Ok(staged)

@@ -84,10 +84,10 @@ impl<'a> TrialSite<'a> {
     /// Likewise, of copies that end at this node.
     pub(super) fn time_copies(&self, segments: impl Iterator<Item = Segment>) -> Result<u64> {
         let start = now();
-        awaited_copies::copy(
-            &self.route.engine,
-            segments.map(|segment| (segment, CopyFlags::NONE)),
-        )?;
-        Ok(u64::try_from(start.elapsed().as_nanos())?)
+        let segments = segments.map(|segment| (segment, CopyFlags::NONE));
+        awaited_copies::copy(&self.route.engine, segments, || self.peer.is_over())?;
+        let took = u64::try_from(start.elapsed().as_nanos())?;
+        self.route.engine.release_ended();
+        Ok(took)
     }
 }

@@ -11,9 +11,9 @@
 //! 4. `unhurried`: what may take its time, and nobody waits for but at unload: what engines have done is
 //!    looked for and let go, and it is measured what they are worth
 //! 5. `copies`: what waits for room in an engine's ring is started
-//! 6. `engines`: engines that have stopped are given back, and what they have left undone ends
-//! 7. `completion`: what waits behind transfers that have ended runs
-//! 8. `staging`: slots are emptied, and it is noted that the peer has emptied some
+//! 6. `staging`: slots are emptied, also by an engine, and it is noted that the peer has emptied some
+//! 7. `engines`: engines that have stopped are given back, and what they have left undone ends
+//! 8. `completion`: what waits behind transfers that have ended runs
 
 use crate::sys::workqueue::Queue;
 use kernel::{
@@ -28,9 +28,9 @@ pub(crate) struct WorkQueues {
     pub(crate) watch: Queue,
     pub(crate) unhurried: Queue,
     pub(crate) copies: Queue,
+    pub(crate) staging: Queue,
     pub(crate) engines: Queue,
     pub(crate) completion: Queue,
-    pub(crate) staging: Queue,
 }
 
 impl WorkQueues {
@@ -43,9 +43,9 @@ impl WorkQueues {
                 watch: Queue::background(c"scif_watch")?,
                 unhurried: Queue::background(c"scif_unhurried")?,
                 copies: Queue::unbound_highpri(c"scif_copies")?,
+                staging: Queue::unbound_highpri(c"scif_staging")?,
                 engines: Queue::background(c"scif_engines")?,
                 completion: Queue::unbound_highpri(c"scif_completion")?,
-                staging: Queue::unbound_highpri(c"scif_staging")?,
             },
             GFP_KERNEL,
         )?)
@@ -58,9 +58,11 @@ impl WorkQueues {
         self.control.flush();
         self.unhurried.flush();
         self.copies.flush();
-        self.engines.flush();
-        self.completion.flush();
         self.staging.flush();
+        self.engines.flush();
+        // What an engine has left undone may have been a slot's.
+        self.staging.flush();
+        self.completion.flush();
         self.watch.flush();
         // A watch that was about to end may have told its cache of a change.
         self.completion.flush();

@@ -306,7 +306,7 @@ impl SharedMemory {
 
 /// The same memory as one more device finds it, which reads it; its user has it as before.
 ///
-/// Drop it before the driver of that device is unbound from it, and after the device is done with it.
+/// Drop it after the device is done with it; for what its driver's end means see `dmaengine.rs`.
 pub(crate) struct ReadBy {
     // Gone before the memory.
     run: MappedRun,

@@ -6,6 +6,9 @@
 //!
 //! All goes by the same engine, in order, so what was put into a later slot is not there earlier. What an engine can't
 //! do, the processor does: also after the engine has failed, as a copy may be made twice.
+//!
+//! A window is mapped for the engine as a whole, with the first bytes that an engine copies there, as for transfers of this
+//! end. Nobody pays for that: no process is there that could.
 
 use crate::{
     logic::plan::{
@@ -102,15 +105,9 @@ impl<'a> Drain<'a> {
         })
     }
 
-    /// Adds a slot whose bytes begin `at` that place among the slots. On an error, which says that the engine can't,
-    /// nothing was added. The caller is inside the peer. May sleep.
+    /// Adds a slot whose bytes begin `at` that place among the slots. An error says that the engine can't. The caller is
+    /// inside the peer. May sleep.
     pub(super) fn add(&mut self, at: usize, delivery: &Delivery) -> Result {
-        let before = self.segments.len();
-        self.try_add(at, delivery)
-            .inspect_err(|_| self.segments.truncate(before))
-    }
-
-    fn try_add(&mut self, at: usize, delivery: &Delivery) -> Result {
         let Delivery {
             ref window,
             offset,
@@ -142,15 +139,10 @@ impl<'a> Drain<'a> {
         Ok(())
     }
 
-    /// Bytes of all that was added.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
-    /// Empties them; on an error some may have been. May sleep.
-    pub(super) fn run(self) -> Result {
+    /// Empties them, unless the peer `is_over`; on an error some may have been. May sleep.
+    pub(super) fn run(self, is_over: impl Fn() -> bool) -> Result {
         let engine = &self.route.engine;
-        awaited_copies::copy(engine, self.segments)?;
+        awaited_copies::copy(engine, self.segments, is_over)?;
         engine.bytes.add(self.bytes, Relaxed);
         Ok(())
     }

@@ -3,7 +3,8 @@
 //! Slots that an engine fills, some at a time: the data, and behind it the header, of one after the other.
 //!
 //! All goes by the same engine, in order, so no header overtakes what it speaks of, and the peer may empty the
-//! first slot while the next one is filled. The engine says when it is done. If it can't, the slots become void,
+//! first slot while the next one is filled. The engine says when it is done if the last slot is one whose writer wants to
+//! hear of its end; else he looks (`outbox/turns.rs`, `outbox/emptying.rs`). If it can't, the slots become void,
 //! and the transfer fails.
 //!
 //! While it goes on it keeps the memory and the peer in use. An engine that stops ends it with an error.

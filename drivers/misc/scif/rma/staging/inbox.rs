@@ -12,7 +12,8 @@
 //! Everything that the peer writes is read once, then checked. What makes no sense is not delivered, and a
 //! peer that writes such things loses its own data only.
 //!
-//! Lock: `next` is held by who empties slots; windows and pages are used under it, and what is posted.
+//! Lock: `emptied` is held by who empties slots; windows and pages are used under it, an engine is waited for, if it stops
+//! until it is given up, and what is posted.
 
 use super::drain::{
     Delivery,
@@ -23,7 +24,6 @@ use crate::{
     arguments::PROTECTION_WRITE,
     logic::{
         address_space::Range,
-        envelope::ChannelId,
         messages::WindowId,
         staging::{
             Geometry,
@@ -90,8 +90,9 @@ mod measuring;
 /// How many slots were emptied, and of how many the peer knows that.
 struct Emptied {
     slots: u64,
-    /// The last slot that an engine has emptied.
+    /// The last slot that an engine has emptied, and the last one that is left to the processor.
     by_engine: u64,
+    left: u64,
     views: Views,
     reported: u64,
     /// Whether the peer wants to be rung for one of them.
@@ -175,6 +176,7 @@ impl Inbox {
                     Emptied {
                         slots: 0,
                         by_engine: 0,
+                        left: 0,
                         views,
                         reported: 0,
                         tell: false,
@@ -291,9 +293,10 @@ impl Inbox {
             let Some(header) = self.read_header(emptied.slots + 1)? else {
                 break;
             };
-            if emptied.by_engine < header.sequence {
-                // What it can't is done here.
-                let _ = self.drain(&mut emptied, &header);
+            if emptied.by_engine.max(emptied.left) < header.sequence {
+                // What it can't is done here, one after the other.
+                let drained = self.drain(&mut emptied, &header);
+                let _ = drained.inspect_err(|_| emptied.left = header.sequence);
             }
             if emptied.by_engine < header.sequence && self.deliver(&header).is_err() {
                 let at = self.geometry.verdict(header.sequence) as u64;
@@ -365,58 +368,62 @@ impl Inbox {
     }
 
     /// Has an engine empty this slot and those after it, if they are full and that is worth it. On an error, which
-    /// says that it is not, or has failed, they are as before. May sleep.
+    /// says that it has failed, or can't, they are as before. May sleep.
     fn drain(&self, emptied: &mut Emptied, first: &Header) -> Result {
         let least = self.least_for_engine();
         // No more than the peer is told of at once.
         let most =
             (u64::from(self.geometry.slots() / 2) + emptied.reported).saturating_sub(emptied.slots);
         if most.saturating_mul(self.geometry.size().into()) < least {
-            return Err(EINVAL);
+            return Ok(());
+        }
+        let (delivery, engine) = self.data_in(first)?;
+        let mut bytes = delivery.len;
+        let mut deliveries = KVec::with_capacity(usize::try_from(most)?, GFP_KERNEL)?;
+        deliveries.push(delivery, GFP_KERNEL)?;
+        let following = (first.sequence + 1..).take(usize::try_from(most)?.saturating_sub(1));
+        for sequence in following {
+            let header = self.read_header(sequence)?;
+            match header.map(|header| self.data_in(&header)) {
+                Some(Ok((delivery, its))) if its == engine => {
+                    bytes += delivery.len;
+                    deliveries.push(delivery, GFP_KERNEL)?;
+                }
+                _ => break,
+            }
+        }
+        let last = emptied.slots + deliveries.len() as u64;
+        if bytes < least {
+            emptied.left = last;
+            return Ok(());
         }
         let path = self.peer.path();
-        let (delivery, channel) = self.data_in(first)?;
-        let engine = path.choose_engine(channel.0 as usize);
         let route = path.engine(engine).ok_or(ENODEV)?;
         let mut drain = Drain::new(route, &mut emptied.views)?;
-        let last = first.sequence.saturating_add(most - 1);
-        drain.add(self.geometry.data(first.sequence), &delivery)?;
-        let mut drained = first.sequence;
-        for sequence in first.sequence + 1..=last {
-            let header = self.read_header(sequence)?;
-            let Some(Ok((delivery, channel))) = header.map(|header| self.data_in(&header)) else {
-                break;
-            };
-            let is_its = path.choose_engine(channel.0 as usize) == engine;
-            if !is_its || drain.add(self.geometry.data(sequence), &delivery).is_err() {
-                break;
-            }
-            drained = sequence;
+        for (sequence, delivery) in (first.sequence..).zip(&deliveries) {
+            drain.add(self.geometry.data(sequence), delivery)?;
         }
-        if drain.bytes() < least {
-            return Err(EINVAL);
-        }
-        drain.run()?;
-        emptied.by_engine = drained;
+        drain.run(|| self.peer.is_over())?;
+        emptied.by_engine = last;
         Ok(())
     }
 
-    /// The data that is in a slot, where it belongs, and the channel of its window; an error if there is none, or none
-    /// that may go there.
-    fn data_in(&self, header: &Header) -> Result<(Delivery, ChannelId)> {
+    /// The data that is in a slot, where it belongs, and the engine that its owner uses; an error if there is none, or
+    /// none that may go there.
+    fn data_in(&self, header: &Header) -> Result<(Delivery, Option<usize>)> {
         let Kind::Data(len) = header.kind else {
             return Err(EINVAL);
         };
         if len > self.geometry.size() {
             return Err(EINVAL);
         }
-        let (window, channel) = self.window(header, len.into())?;
+        let (window, engine) = self.window(header, len.into())?;
         let delivery = Delivery {
             window,
             offset: header.offset,
             len: len.into(),
         };
-        Ok((delivery, channel))
+        Ok((delivery, engine))
     }
 
     /// Copies on what is in a slot. May sleep.
@@ -441,16 +448,16 @@ impl Inbox {
         }
     }
 
-    /// The window that it is for, if the peer may write there, and its channel.
-    fn window(&self, header: &Header, len: u64) -> Result<(Arc<Window>, ChannelId)> {
-        let found = self.exports.get_with_channel(WindowId(header.window));
-        let (window, channel) = found.ok_or(ENXIO)?;
+    /// The window that it is for, if the peer may write there, and the engine that its owner uses.
+    fn window(&self, header: &Header, len: u64) -> Result<(Arc<Window>, Option<usize>)> {
+        let found = self.exports.get_with_engine(WindowId(header.window));
+        let (window, engine) = found.ok_or(ENXIO)?;
         let range = Range::from_parts(header.offset, len).map_err(|_| ENXIO)?;
         if window.protection & PROTECTION_WRITE == 0 {
             return Err(EACCES);
         }
         match window.delivered_to.contains(&range) {
-            true => Ok((window, channel)),
+            true => Ok((window, engine)),
             false => Err(ENXIO),
         }
     }

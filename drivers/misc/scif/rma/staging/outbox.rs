@@ -143,6 +143,7 @@ impl WorkItem for Outbox {
 
     fn run(this: Arc<Self>) {
         if let Some(_inside) = this.peer.enter() {
+            this.reap();
             this.void_unfilled();
         }
         this.look();

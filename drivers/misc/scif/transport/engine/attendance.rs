@@ -9,6 +9,7 @@
 //! - who waits for something ([`Engine::hurry`]): for a moment again and again, because a copy that is
 //!   not large ends sooner than one could sleep; then it has the engine *announce* where it is, by
 //!   an empty copy with an interrupt behind all the others, and sleeps,
+//! - who waits for slots that are filled, and emptied (`rma/staging/outbox`), in the same way,
 //! - a work item, now and then as long as there is something quiet, in case nobody waits: others may
 //!   wait for what transfers keep in use, and are not known here.
 //!
@@ -101,7 +102,7 @@ impl Engine {
 
     /// Has the engine report by an interrupt what was submitted until now, if it would not do so anyway.
     /// Any context but hard interrupts, and not from a completion.
-    pub(crate) fn announce(&self) {
+    pub(crate) fn announce(self: &Arc<Self>) {
         if !self.quiet.xchg(false, Full) {
             return;
         }
@@ -110,13 +111,13 @@ impl Engine {
             self.channel.issue_pending();
         } else {
             // Its ring is full: it is looked at again.
-            self.quiet.store(true, Relaxed);
+            self.note_quiet();
         }
     }
 
     /// For who is about to sleep until `done`, which is about what was submitted here: when this
     /// returns it is done, or will be reported. Process context, no locks.
-    pub(crate) fn hurry(&self, done: impl Fn() -> bool) {
+    pub(crate) fn hurry(self: &Arc<Self>, done: impl Fn() -> bool) {
         if !self.quiet.load(Relaxed) {
             return;
         }

@@ -52,6 +52,8 @@ impl Outbox {
     /// Has the engines say when they have filled what they are filling now. Process context.
     pub(super) fn announce(&self) {
         for route in self.peer.path().engines() {
+            // There is room in its ring then.
+            route.engine.reap();
             route.engine.announce();
         }
     }
@@ -82,21 +84,27 @@ impl Outbox {
     pub(in crate::rma::staging) fn await_end(
         &self,
         staged: &Arc<Staged>,
-        engine: Option<&Engine>,
+        engine: Option<&Arc<Engine>>,
     ) -> Result {
         let is_filled = || !self.is_filling_for(staged);
         if let Some(engine) = engine.filter(|_| !is_filled()) {
-            self.look_after(|| engine.hurry(is_filled));
+            engine.hurry(is_filled);
+            self.look();
             // Who is killed meanwhile goes on, and hears of it there.
             let _ = self.room.wait_killable(|| is_filled().then_some(()));
         }
-        let has_changed = || staged.result().is_some() || self.has_progress();
+        let has_changed = || {
+            self.reap();
+            staged.result().is_some() || self.has_progress()
+        };
         loop {
             let waited = self.look_after(|| self.awake_for_end.stay_awake(has_changed));
             if staged.result().is_some() || self.peer.has_failed() {
                 return Ok(());
             }
             let Err(wait) = waited else { continue };
+            // Slots of others may come before.
+            self.announce();
             self.wish_for(staged.last_slot())?;
             // It may have emptied them before it could see that.
             self.look();

@@ -109,7 +109,11 @@ impl Outbox {
                 }
             }
             let until = match slept {
-                None => Until::Turn,
+                None => {
+                    // Who is first may have announced himself before this one's were there.
+                    self.announce();
+                    Until::Turn
+                }
                 // Who was awake is the first one, and stays that.
                 Some(_) => self.announce_fills(),
             };
