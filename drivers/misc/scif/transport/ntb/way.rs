@@ -40,8 +40,15 @@ use kernel::{
 /// Beside an arena, in which most windows lie, for those that find no place.
 const STAGING_BESIDE_ARENA: u64 = 256 << 10;
 
-/// One part of a pool in so many is for staging.
-const STAGING_PARTS: u64 = 2;
+/// One part of a pool in so many is for staging: of one that is small it is less, as rings take room that can't
+/// be any smaller, and many connections are to fit.
+const fn staging_parts(pool: u64) -> u64 {
+    if pool < 256 << 10 {
+        4
+    } else {
+        2
+    }
+}
 
 /// How long a piece may be that is to find a place: other things are there, too.
 const fn piece(shape: Shape) -> u64 {
@@ -135,7 +142,7 @@ impl Way {
             },
             // Neither is larger than a pool may be.
             Self::Pool(pool) => Limits {
-                staging: (pool.size() / STAGING_PARTS)
+                staging: (pool.size() / staging_parts(pool.size()))
                     .min(MOST_STAGING)
                     .min(piece(pool.shape())) as usize,
                 ring: (pool.size() / RING_PARTS) as u32,
