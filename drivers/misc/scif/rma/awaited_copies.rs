@@ -37,11 +37,7 @@ use kernel::{
         },
         Arc, //
     },
-    time::Delta, //
 };
-
-/// How long to sleep at most before looking at a full ring again.
-const RING_FULL_TIMEOUT: Delta = Delta::from_millis(10);
 
 /// See the head of this file.
 #[pin_data]
@@ -139,25 +135,11 @@ fn submit(
             Some(_) => CopyFlags::NONE,
             None => flags,
         };
-        let attempt = || match engine.submit(piece, flags, batch) {
-            Submission::Done => Some(Ok(rest)),
+        match engine.submit_with_room(piece, flags, batch, &is_over)? {
+            Submission::Done => left = rest,
             // It takes less from now on.
-            Submission::TooLong => Some(Ok(left)),
-            Submission::Stopped => Some(Err(EIO)),
-            Submission::Full => None,
-        };
-        let submitted = attempt().or_else(|| {
-            engine.issue_pending();
-            engine.reap();
-            engine
-                .room
-                .wait_uninterruptible_timeout(RING_FULL_TIMEOUT, attempt)
-        });
-        match submitted {
-            Some(submitted) => left = submitted?,
-            None if is_over() => return Err(ENODEV),
-            // Its ring empties at some time, or it is given up.
-            None => {}
+            Submission::TooLong => {}
+            Submission::Stopped | Submission::Full => return Err(EIO),
         }
     }
     Ok(())

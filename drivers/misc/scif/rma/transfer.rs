@@ -41,7 +41,8 @@ use crate::{
         EngineRoute,
         Place,
         Running,
-        Submission, //
+        Submission,
+        RING_FULL_TIMEOUT, //
     },
 };
 use kernel::{
@@ -54,7 +55,6 @@ use kernel::{
         Arc,
         ArcBorrow, //
     },
-    time::Delta, //
 };
 
 /// Each so many descriptors of a transfer one reports its end at once: a full ring then empties by
@@ -63,9 +63,6 @@ const INTERRUPT_EVERY: u32 = 128;
 
 /// A transfer that is waited for and larger than this takes too long to be awake until then.
 const LARGE: u64 = 256 << 10;
-
-/// How long to sleep at most before looking at a full ring again.
-const RING_FULL_TIMEOUT: Delta = Delta::from_millis(10);
 
 /// What has become of a transfer.
 pub(super) struct Ended {

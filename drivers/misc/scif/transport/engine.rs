@@ -86,6 +86,9 @@ const TICK: Delta = Delta::from_secs(1);
 /// descriptor takes milliseconds.
 const STALL_LIMIT: u32 = 5;
 
+/// How long to sleep at most before looking at a full ring again.
+pub(crate) const RING_FULL_TIMEOUT: Delta = Delta::from_millis(10);
+
 /// Bytes of an empty copy: what any engine can.
 const BLANK: usize = 64;
 
@@ -298,6 +301,34 @@ impl Engine {
         // Whether it is full or will never take anything again, only time tells.
         self.refused.add(1, Relaxed);
         Submission::Full
+    }
+
+    /// As [`Self::submit`], when there is room: never [`Submission::Full`]. ENODEV if there was none for a while and
+    /// `is_over` says that nobody wants it any more. May sleep: until the ring empties, or the engine is given up.
+    pub(crate) fn submit_with_room<T: Completion>(
+        self: &Arc<Self>,
+        segment: Segment,
+        flags: CopyFlags,
+        batch: &Batch<T>,
+        is_over: impl Fn() -> bool,
+    ) -> Result<Submission> {
+        let attempt = || match self.submit(segment, flags, batch) {
+            Submission::Full => None,
+            submitted => Some(submitted),
+        };
+        loop {
+            let submitted = attempt().or_else(|| {
+                self.issue_pending();
+                self.reap();
+                self.room
+                    .wait_uninterruptible_timeout(RING_FULL_TIMEOUT, attempt)
+            });
+            match submitted {
+                Some(submitted) => return Ok(submitted),
+                None if is_over() => return Err(ENODEV),
+                None => {}
+            }
+        }
     }
 
     /// Makes the engine begin with what has been submitted.

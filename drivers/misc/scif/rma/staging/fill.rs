@@ -58,11 +58,7 @@ use kernel::{
         Arc,
         ArcBorrow, //
     },
-    time::Delta,
 };
-
-/// How long to sleep at most before looking at a full ring again.
-const RING_FULL_TIMEOUT: Delta = Delta::from_millis(10);
 
 /// Where a slot is, in bus addresses of the peer.
 pub(super) struct SlotPlace {
@@ -246,27 +242,17 @@ impl Fill {
 
     /// EIO if the engine has stopped, EAGAIN if it is to be offered less, ENODEV if the peer is lost.
     fn submit_one(&self, batch: &Batch<Self>, segment: Segment, flags: CopyFlags) -> Result {
-        let engine = &self.engine;
-        let attempt = || match engine.submit(segment, flags, batch) {
-            Submission::Done => Some(Ok(())),
-            Submission::TooLong => Some(Err(EAGAIN)),
-            Submission::Stopped => Some(Err(EIO)),
-            Submission::Full => None,
-        };
-        loop {
-            if self.peer.is_over() {
-                return Err(ENODEV);
-            }
-            let submitted = attempt().or_else(|| {
-                engine.issue_pending();
-                engine.reap();
-                engine
-                    .room
-                    .wait_uninterruptible_timeout(RING_FULL_TIMEOUT, attempt)
-            });
-            if let Some(result) = submitted {
-                return result;
-            }
+        if self.peer.is_over() {
+            return Err(ENODEV);
+        }
+        let is_over = || self.peer.is_over();
+        let submitted = self
+            .engine
+            .submit_with_room(segment, flags, batch, is_over)?;
+        match submitted {
+            Submission::Done => Ok(()),
+            Submission::TooLong => Err(EAGAIN),
+            Submission::Stopped | Submission::Full => Err(EIO),
         }
     }
 }
