@@ -48,6 +48,7 @@ mod scif_order;
 mod scif_push;
 mod scif_star;
 mod scif_status;
+mod scif_steering;
 mod scif_windows;
 mod seeds;
 mod sisci_conformance;
@@ -92,6 +93,7 @@ const FILES: &[&[Test]] = &[
     scif_doctor::TESTS,
     scif_star::TESTS,
     scif_status::TESTS,
+    scif_steering::TESTS,
     scif_conformance::TESTS,
     scif_arena::TESTS,
     scif_bounce::TESTS,

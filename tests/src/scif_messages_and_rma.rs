@@ -22,7 +22,7 @@ pub const SCIF_PAIR: Need = Need {
 };
 
 /// The older NTB, whose windows are aligned to their size.
-const GEN3: Need = Need {
+pub const GEN3: Need = Need {
     personality: Personality::Gen3,
     ..SCIF_PAIR
 };

@@ -44,6 +44,7 @@ pub(crate) mod standing;
 mod stream;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
+mod wake_doorbells;
 mod whole;
 mod wish;
 

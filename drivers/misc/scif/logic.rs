@@ -35,6 +35,7 @@ pub(crate) mod ring;
 pub(crate) mod slots;
 pub(crate) mod staging;
 pub(crate) mod status_messages;
+pub(crate) mod steering;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 pub(crate) mod update;

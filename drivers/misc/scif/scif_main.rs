@@ -30,7 +30,7 @@
 //! 4. `Contact::connections`, `Exports::table`, `RemoteWindows::tables`, `Marks::deferred`,
 //!    `Mappings::table`, `Standing::name`; below `RemoteWindows::tables` only: `Windows::tables`
 //! 5. `Nodes::watchers`, `Nodes::table`, `Contacts::list`, `Endpoints::table`, `Links::list`,
-//!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `Connection::subscription`, `OwnRing::open`,
+//!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `Connection::listening`, `OwnRing::open`,
 //!    `Caches::list`, `NtbLink::timer`, `Statuses::table`, the tables of `Door`, `Devices::list`, `NameTable::inner`,
 //!    `Names::peers`
 //! 6. `Listener::queue`
@@ -39,7 +39,7 @@
 //!
 //! Spinlocks, all below the mutexes, in interrupts:
 //!
-//! 8. `NtbLink::current`, `Wish::turn` (not in interrupts)
+//! 8. `NtbLink::current`, `Wish::turn` and `WakeDoorbells::inner` (not in interrupts)
 //! 9. `Doorbells::inner`
 //! 10. `Channel::waiters`, `Marks::state`, `Fences::questions`, `Windows::revoking`,
 //!     `Engine::running`, `NtbLink::device`, `NtbPath::device`, `NtbPath::inbound`,

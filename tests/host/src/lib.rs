@@ -56,6 +56,7 @@ mod logic {
     pub(crate) mod slots;
     pub(crate) mod staging;
     pub(crate) mod status_messages;
+    pub(crate) mod steering;
     pub(crate) mod update;
     pub(crate) mod window_set;
     pub(crate) mod wish;

@@ -33,6 +33,7 @@ mod registrations;
 mod ring;
 mod slots;
 mod staging;
+mod steering;
 mod window_set;
 mod wish;
 

@@ -22,7 +22,10 @@
 use super::{
     counts::Traffic,
     options::Options,
-    stream::Stream, //
+    stream::{
+        Listening,
+        Stream, //
+    },
 };
 use crate::{
     logic::{
@@ -45,7 +48,6 @@ use crate::{
             Owner,
             State, //
         },
-        doorbells::Subscription,
         Peer, //
     },
     rma::{
@@ -120,7 +122,7 @@ pub(super) struct Connection {
     close_answered: Atomic<bool>,
     /// As long as the peer can ring for it.
     #[pin]
-    subscription: Mutex<Option<Subscription>>,
+    listening: Mutex<Option<Listening>>,
 }
 
 impl Connection {
@@ -150,7 +152,7 @@ impl Connection {
             engine,
         )?;
         let fences = Fences::new(&channel, &transfers, &windows, &remote_windows);
-        let subscription = channel.subscribe(stream.doorbell(), stream.clone())?;
+        let listening = stream.listen()?;
         Arc::pin_init(
             pin_init!(Self {
                 channel,
@@ -165,7 +167,7 @@ impl Connection {
                 mappings: shared.mappings.clone(),
                 refusal: SetOnce::new(),
                 close_answered: Atomic::new(false),
-                subscription <- new_mutex!(Some(subscription), "Connection::subscription"),
+                listening <- new_mutex!(Some(listening), "Connection::listening"),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -173,8 +175,8 @@ impl Connection {
 
     /// Takes away what the peer can still reach, as it is out of the table. May sleep.
     pub(super) fn leave(&self) {
-        let subscription = self.subscription.lock().take();
-        drop(subscription);
+        let listening = self.listening.lock().take();
+        drop(listening);
         // Somebody may hold on to the connection for long, but the peer writes no more.
         self.stream.unmap();
     }

@@ -11,6 +11,8 @@
 //!  64  consumed     u32  bytes that the peer has taken out of *its* ring, ever
 //! 128  room wanted  u32  the peer wants a doorbell when we have taken so many out of this ring
 //! 132  data wanted  u32  the peer wants a doorbell when we have written so many into *its* ring
+//! 136  room doorbell, 140 data doorbell
+//!                   u32  which doorbell that is to be, see `wake_doorbells.rs`
 //! 192  data              of the first area; larger ones lie elsewhere
 //! ```
 //!
@@ -21,22 +23,17 @@
 //! and pushes its counter back: stores only. All counters run freely; what the peer writes there is read
 //! once and checked before use, and a peer whose counters contradict each other is dropped.
 //!
-//! # Doorbells
-//!
-//! Nobody rings for who is awake. Who is about to sleep writes the value into the peer's memory that
-//! the peer's counter has to reach, and looks at the counter once more; who moves a counter looks at
-//! what is wanted, and rings if the counter has just reached it. One wish is answered by one doorbell,
-//! or by who replaces it at that moment (`wish.rs`).
-//!
-//! Neither may miss the other, although their stores cross on a bus that orders only one direction:
-//! between the wish and the second look, the wish is *read back*. The read can't overtake the wish on
-//! its way there, and its answer can't overtake, on its way back, what the peer has stored before the
-//! wish arrived. So either the peer sees the wish, or the second look sees the counter. That is the one
-//! read over the bus, and only who is about to sleep pays for it.
+//! Who is rung for what, is in `rings/waking.rs`.
+
+mod waking;
 
 use super::{
     own_ring::OwnRing,
     peer_ring::PeerRing,
+    wake_doorbells::{
+        WaitFor,
+        WakeDoorbells, //
+    },
     wish::Wish, //
 };
 use crate::{
@@ -45,10 +42,7 @@ use crate::{
             Message,
             RingAddress, //
         },
-        ring::{
-            reaches,
-            Geometry, //
-        },
+        ring::Geometry, //
     },
     peer::{
         attachment::Violation,
@@ -85,6 +79,8 @@ const PRODUCED: usize = 0;
 const CONSUMED: usize = 64;
 const ROOM_WANTED: usize = 128;
 const DATA_WANTED: usize = 132;
+const ROOM_DOORBELL: usize = 136;
+const DATA_DOORBELL: usize = 140;
 
 /// Bytes that go through the kernel's own memory at a time, where they have to.
 const CHUNK: usize = 4096;
@@ -95,8 +91,10 @@ pub(super) struct Rings {
     channel: Arc<Channel>,
     #[pin]
     own: OwnRing,
-    /// The doorbell by which the peer wakes us.
+    /// The doorbell by which the peer wakes us, if it is not asked for another one.
     pub(super) doorbell: u32,
+    #[pin]
+    pub(super) wake_doorbells: WakeDoorbells,
     remote: SetOnce<PeerRing>,
     /// Bytes written into the peer's ring, ever; written by who is sending.
     produced: Atomic<u32>,
@@ -123,6 +121,7 @@ impl Rings {
             channel,
             own <- own,
             doorbell,
+            wake_doorbells <- WakeDoorbells::none(),
             remote: SetOnce::new(),
             produced: Atomic::new(0),
             consumed: Atomic::new(0),
@@ -367,7 +366,7 @@ impl Rings {
         // The counter must not overtake the data, nor the word of a move.
         flush_writes();
         header.write_u32(PRODUCED, after)?;
-        self.answer(DATA_WANTED, before, after)?;
+        self.answer(WaitFor::Data, before, after)?;
         Ok(true)
     }
 
@@ -399,99 +398,6 @@ impl Rings {
         barrier::mb(barrier::Full);
         let header = self.remote()?.reach_header(self.channel.path())?;
         header.write_u32(CONSUMED, after)?;
-        self.answer(ROOM_WANTED, before, after)
-    }
-
-    // ----- waking and being woken --------------------------------------------------------------
-
-    /// Rings if the peer has wanted to know that our counter, which was `before` and has been stored as
-    /// `after`, gets as far.
-    fn answer(&self, word: usize, before: u32, after: u32) -> Result {
-        // The counter leaves before the wish is looked at, see the head of this file.
-        barrier::mb(barrier::Full);
-        let wanted = self.header().read_u32(word)?;
-        if reaches(wanted, before, after) {
-            self.channel.path().ring(self.remote()?.doorbell);
-        }
-        Ok(())
-    }
-
-    /// Has the peer ring once `wanted` bytes can be sent, at most the size of its ring. To be called
-    /// before the last look; see [`Self::room_is_wished_at`] for what is returned.
-    pub(super) fn wish_for_room(&self, wanted: u32) -> Result<u32> {
-        let free_at = self
-            .produced
-            .load(Relaxed)
-            .wrapping_sub(self.remote_size()?)
-            .wrapping_add(wanted);
-        self.wish(&self.room_wish, free_at)
-    }
-
-    /// The peer moves its counter, and does not ring, as if it had not looked yet.
-    #[cfg(CONFIG_KUNIT = "y")]
-    pub(super) fn pretend_more_was_sent(&self, count: u32) -> Result {
-        let produced = self.header().read_u32(PRODUCED)?;
-        self.header()
-            .write_u32(PRODUCED, produced.wrapping_add(count))
-    }
-
-    /// As [`Self::wish_for_room`], for data that can be received.
-    pub(super) fn wish_for_data(&self, wanted: u32) -> Result<u32> {
-        let there_at = self.consumed.load(Relaxed).wrapping_add(wanted);
-        self.wish(&self.data_wish, there_at)
-    }
-
-    /// Has the peer ring for whatever comes beyond what is there; says whether something has come
-    /// meanwhile. May sleep.
-    pub(super) fn watch_for_data(&self) -> Result<bool> {
-        let seen = self.header().load_acquire_u32(PRODUCED)?;
-        self.wish(&self.data_wish, seen.wrapping_add(1))?;
-        Ok(self.header().load_acquire_u32(PRODUCED)? != seen)
-    }
-
-    /// Whether the peer still rings for the wish that has returned this, and for no other one: who
-    /// sleeps has to wish anew if not.
-    pub(super) fn room_is_wished_at(&self, value: u32) -> bool {
-        self.room_wish.stands_at(value)
-    }
-
-    /// As [`Self::room_is_wished_at`].
-    pub(super) fn data_is_wished_at(&self, value: u32) -> bool {
-        self.data_wish.stands_at(value)
-    }
-
-    fn wish(&self, wish: &Wish, value: u32) -> Result<u32> {
-        let _inside = self.channel.enter().ok_or(ECONNRESET)?;
-        let _use = self.channel.begin_use()?;
-        let header = self.remote()?.reach_header(self.channel.path())?;
-        if wish.make(&header, self.header(), value)? {
-            self.channel.wake();
-        }
-        Ok(value)
-    }
-
-    /// Has the peer look whether it is waited for.
-    pub(super) fn ring(&self) -> Result {
-        let _inside = self.channel.enter().ok_or(ECONNRESET)?;
-        self.channel.path().ring(self.remote()?.doorbell);
-        Ok(())
-    }
-
-    /// Whether the peer waits for something to be taken out while we may wait for half a ring, see
-    /// `whole.rs`. Any context.
-    pub(super) fn is_waited_for(&self) -> bool {
-        let consumed = self.consumed.load(Relaxed);
-        let wanted = self.header().read_u32(ROOM_WANTED).unwrap_or(consumed);
-        // What was wanted before lies behind.
-        let (ahead, unread) = (wanted.wrapping_sub(consumed), self.unread_here());
-        ahead != 0 && ahead <= unread && unread < self.size() / 2
-    }
-
-    /// The doorbell has rung, maybe for another connection: whether somebody is to be woken. That is so once
-    /// for each wish: who polls by edges hears of nothing twice. Any context.
-    pub(super) fn has_news(&self) -> bool {
-        let data = self.data_wish.is_answered(self.header());
-        let room = self.room_wish.is_answered(self.header());
-        data || room || self.is_waited_for()
+        self.answer(WaitFor::Room, before, after)
     }
 }

@@ -62,6 +62,15 @@ pub(super) struct Stream {
     receiving: CallLock,
 }
 
+/// As long as this is there, the peer can wake those who wait at this end.
+pub(super) struct Listening(Arc<Stream>);
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.0.rings.wake_doorbells.leave();
+    }
+}
+
 /// What a call that has moved `done` bytes returns when it runs into `error`.
 fn partial(done: usize, error: Error) -> Result<usize> {
     match done {
@@ -110,9 +119,12 @@ impl Stream {
         )
     }
 
-    /// The doorbell by which the peer wakes us.
-    pub(super) fn doorbell(&self) -> u32 {
-        self.rings.doorbell
+    /// Lets the peer wake those who wait here, until this is dropped.
+    pub(super) fn listen(self: &Arc<Self>) -> Result<Listening> {
+        let doorbell = self.rings.doorbell;
+        let subscription = self.channel.subscribe(doorbell, self.clone())?;
+        self.rings.wake_doorbells.listen(subscription);
+        Ok(Listening(self.clone()))
     }
 
     /// What the peer has to know of our ring.

@@ -263,6 +263,11 @@ impl Channel {
         self.peer.doorbells.exists(number)
     }
 
+    /// Whether it is one by which the peer, or this side, announces data.
+    pub(crate) fn is_data_doorbell(&self, number: u32) -> bool {
+        self.peer.doorbells.is_for_data(number)
+    }
+
     /// See [`Peer::subscribe`].
     pub(crate) fn subscribe(
         &self,

@@ -16,8 +16,12 @@
 //!
 //! Lock: `inner`, taken in interrupts; see `scif_main.rs`.
 
-use crate::transport::doorbell;
+use crate::{
+    logic::steering::Steering,
+    transport::doorbell, //
+};
 use kernel::{
+    cpu::CpuId,
     new_spinlock_irq,
     prelude::*,
     sync::{
@@ -47,6 +51,9 @@ struct Inner {
 pub(crate) struct Doorbells {
     /// Those that exist, as bits.
     existing: u64,
+    /// Those of them that announce data, without a gap.
+    data: u64,
+    steering: Steering,
     #[pin]
     inner: SpinLockIrq<Inner>,
 }
@@ -61,9 +68,13 @@ impl Inner {
 
 impl Doorbells {
     pub(super) fn new(existing: u64) -> Result<Arc<Self>> {
+        let data = existing >> doorbell::DATA;
+        let data = (data & !data.wrapping_add(1)) << doorbell::DATA;
         Arc::pin_init(
             pin_init!(Self {
                 existing,
+                data,
+                steering: Steering::new(),
                 inner <- new_spinlock_irq!(
                     Inner {
                         subscribers: [const { Subscribers::new() }; doorbell::COUNT],
@@ -85,12 +96,24 @@ impl Doorbells {
     /// Chooses the doorbell for data of the channel with this number: they spread over all that
     /// there are.
     pub(super) fn for_data(&self, channel: u32) -> u32 {
-        let count = (self.existing >> doorbell::DATA).trailing_ones().max(1);
-        doorbell::DATA + channel % count
+        doorbell::DATA + channel % self.data.count_ones().max(1)
+    }
+
+    /// Whether it is one of those that announce data.
+    pub(super) fn is_for_data(&self, number: u32) -> bool {
+        self.data & doorbell::bit(number) != 0
+    }
+
+    /// Which of those for data is to wake the caller, if that is not to be `current` any more: see
+    /// `logic/steering.rs`. He may be on another processor a moment later, which does not hurt.
+    fn better_here(&self, current: u32, channel: u32) -> Option<u32> {
+        let processor = CpuId::current().as_u32();
+        self.steering.better(self.data, current, processor, channel)
     }
 
     /// One rang. Hard interrupt context, or any other.
     pub(super) fn rang(&self, number: u32) {
+        self.steering.rings_on(number, CpuId::current().as_u32());
         let mut inner = self.inner.lock();
         inner.recent |= doorbell::bit(number);
         inner.tell(number);
@@ -142,6 +165,20 @@ impl Subscription {
             number,
             subscriber,
         })
+    }
+
+    /// As this one, for another doorbell. EINVAL for a number that can't be.
+    fn at(&self, number: u32) -> Result<Self> {
+        Self::new(&self.doorbells, number, self.subscriber.clone())
+    }
+
+    /// As [`Self::at`], for the doorbell that is to wake the caller in the place of `current`, if there is
+    /// a better one than that, and its number. Those of other channels get others.
+    pub(crate) fn better_here(&self, current: Option<&Self>, channel: u32) -> Option<(Self, u32)> {
+        let current = current.map_or(self.number, |current| current.number);
+        let number = self.doorbells.better_here(current, channel)?;
+        // Without memory it stays as it is.
+        Some((self.at(number).ok()?, number))
     }
 }
 

@@ -139,7 +139,8 @@ impl Loopback {
             link: NAME,
             node: None,
             generation: sink.generation(),
-            features: hello::FEATURES,
+            // Who rings wakes the sleeper himself, from wherever he is.
+            features: hello::FEATURES & !hello::STEERING,
             own_nonce: NONCE,
             peer_nonce: NONCE,
             block: Arc::new(block, GFP_KERNEL)?,

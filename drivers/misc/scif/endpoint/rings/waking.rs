@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who rings for whom: of the two ends of a connection, only for who sleeps.
+//!
+//! Nobody rings for who is awake. Who is about to sleep writes the value into the peer's memory that
+//! the peer's counter has to reach, and looks at the counter once more; who moves a counter looks at
+//! what is wanted, and rings if the counter has just reached it. One wish is answered by one doorbell,
+//! or by who replaces it at that moment (`wish.rs`).
+//!
+//! Neither may miss the other, although their stores cross on a bus that orders only one direction:
+//! between the wish and the second look, the wish is *read back*. The read can't overtake the wish on
+//! its way there, and its answer can't overtake, on its way back, what the peer has stored before the
+//! wish arrived. So either the peer sees the wish, or the second look sees the counter. That is the one
+//! read over the bus, and only who is about to sleep pays for it.
+
+use super::{
+    Rings,
+    DATA_DOORBELL,
+    DATA_WANTED,
+    PRODUCED,
+    ROOM_DOORBELL,
+    ROOM_WANTED, //
+};
+use crate::{
+    endpoint::wake_doorbells::WaitFor,
+    logic::{
+        hello,
+        ring::reaches, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::Relaxed,
+        barrier, //
+    },
+};
+
+/// Where the header of a ring says what is wished for, and by which doorbell.
+struct Words {
+    wanted: usize,
+    doorbell: usize,
+}
+
+impl WaitFor {
+    const fn words(self) -> Words {
+        let (wanted, doorbell) = match self {
+            Self::Room => (ROOM_WANTED, ROOM_DOORBELL),
+            Self::Data => (DATA_WANTED, DATA_DOORBELL),
+        };
+        Words { wanted, doorbell }
+    }
+}
+
+impl Rings {
+    /// Rings if the peer has wanted to know that our counter, which was `before` and has been stored as
+    /// `after`, gets as far.
+    pub(super) fn answer(&self, what: WaitFor, before: u32, after: u32) -> Result {
+        let words = what.words();
+        // The counter leaves before the wish is looked at, see the head of this file.
+        barrier::mb(barrier::Full);
+        // The doorbell was stored before the wish.
+        let wanted = self.header().load_acquire_u32(words.wanted)?;
+        if reaches(wanted, before, after) {
+            // A number that can't be only harms who has written it.
+            let asked_for = self.header().read_u32(words.doorbell)?;
+            let first = self.remote()?.doorbell;
+            let number = match self.channel.is_data_doorbell(asked_for) {
+                true => asked_for,
+                false => first,
+            };
+            self.channel.path().ring(number);
+        }
+        Ok(())
+    }
+
+    /// Has the peer ring once `wanted` bytes can be sent, at most the size of its ring. To be called
+    /// before the last look; see [`Self::room_is_wished_at`] for what is returned.
+    pub(in crate::endpoint) fn wish_for_room(&self, wanted: u32) -> Result<u32> {
+        let free_at = self
+            .produced
+            .load(Relaxed)
+            .wrapping_sub(self.remote_size()?)
+            .wrapping_add(wanted);
+        self.wish(WaitFor::Room, free_at)
+    }
+
+    /// The peer moves its counter, and does not ring, as if it had not looked yet.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(in crate::endpoint) fn pretend_more_was_sent(&self, count: u32) -> Result {
+        let produced = self.header().read_u32(PRODUCED)?;
+        self.header()
+            .write_u32(PRODUCED, produced.wrapping_add(count))
+    }
+
+    /// As [`Self::wish_for_room`], for data that can be received.
+    pub(in crate::endpoint) fn wish_for_data(&self, wanted: u32) -> Result<u32> {
+        let there_at = self.consumed.load(Relaxed).wrapping_add(wanted);
+        self.wish(WaitFor::Data, there_at)
+    }
+
+    /// Has the peer ring for whatever comes beyond what is there; says whether something has come
+    /// meanwhile. May sleep.
+    pub(in crate::endpoint) fn watch_for_data(&self) -> Result<bool> {
+        let seen = self.header().load_acquire_u32(PRODUCED)?;
+        self.wish(WaitFor::Data, seen.wrapping_add(1))?;
+        Ok(self.header().load_acquire_u32(PRODUCED)? != seen)
+    }
+
+    /// Whether the peer still rings for the wish that has returned this, and for no other one: who
+    /// sleeps has to wish anew if not.
+    pub(in crate::endpoint) fn room_is_wished_at(&self, value: u32) -> bool {
+        self.room_wish.stands_at(value)
+    }
+
+    /// As [`Self::room_is_wished_at`].
+    pub(in crate::endpoint) fn data_is_wished_at(&self, value: u32) -> bool {
+        self.data_wish.stands_at(value)
+    }
+
+    fn wish(&self, what: WaitFor, value: u32) -> Result<u32> {
+        let wish = match what {
+            WaitFor::Room => &self.room_wish,
+            WaitFor::Data => &self.data_wish,
+        };
+        let _inside = self.channel.enter().ok_or(ECONNRESET)?;
+        let _use = self.channel.begin_use()?;
+        let header = self.remote()?.reach_header(self.channel.path())?;
+        if self.channel.peer().features & hello::STEERING != 0 {
+            let place = (&header, what.words().doorbell);
+            self.wake_doorbells.steer(what, place, self.channel.id.0)?;
+        }
+        if wish.make(&header, self.header(), value)? {
+            self.channel.wake();
+        }
+        Ok(value)
+    }
+
+    /// Has the peer look whether it is waited for.
+    pub(in crate::endpoint) fn ring(&self) -> Result {
+        let _inside = self.channel.enter().ok_or(ECONNRESET)?;
+        self.channel.path().ring(self.remote()?.doorbell);
+        Ok(())
+    }
+
+    /// Whether the peer waits for something to be taken out while we may wait for half a ring, see
+    /// `whole.rs`. Any context.
+    pub(in crate::endpoint) fn is_waited_for(&self) -> bool {
+        let consumed = self.consumed.load(Relaxed);
+        let wanted = self.header().read_u32(ROOM_WANTED).unwrap_or(consumed);
+        // What was wanted before lies behind.
+        let (ahead, unread) = (wanted.wrapping_sub(consumed), self.unread_here());
+        ahead != 0 && ahead <= unread && unread < self.size() / 2
+    }
+
+    /// The doorbell has rung, maybe for another connection: whether somebody is to be woken. That is so once
+    /// for each wish: who polls by edges hears of nothing twice. Any context.
+    pub(in crate::endpoint) fn has_news(&self) -> bool {
+        let data = self.data_wish.is_answered(self.header());
+        let room = self.room_wish.is_answered(self.header());
+        data || room || self.is_waited_for()
+    }
+}
