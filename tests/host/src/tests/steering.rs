@@ -44,7 +44,7 @@ fn only_usable_ones_are_chosen() {
     steering.rings_on(0, 0);
     steering.rings_on(63, 0);
     assert_eq!(steering.better(1 << 5, 5, 0, 0), None);
-    assert_eq!(steering.better(1 << 5 | 1 << 7, 5, 0, 9), Some(7));
+    assert_eq!(steering.better((1 << 5) | (1 << 7), 5, 0, 9), Some(7));
     // Numbers that there can't be.
     steering.rings_on(64, 0);
     steering.rings_on(u32::MAX, 0);
@@ -76,7 +76,7 @@ proptest! {
         spread: u32,
     ) {
         let steering = Steering::new();
-        let usable = u64::from(usable | 1 << 7);
+        let usable = u64::from(usable | (1 << 7));
         let mut current = 7;
         let mut rings = 0;
         loop {
@@ -84,11 +84,11 @@ proptest! {
             prop_assert!(rings <= usable.count_ones());
             steering.rings_on(current, vectors[current as usize]);
             let Some(better) = steering.better(usable, current, processor, spread) else { break };
-            prop_assert!(usable >> better & 1 == 1);
+            prop_assert!((usable >> better) & 1 == 1);
             prop_assert_ne!(better, current);
             current = better;
         }
-        let is_there = (0..32).any(|n| usable >> n & 1 == 1 && vectors[n] == processor);
+        let is_there = (0..32).any(|n| (usable >> n) & 1 == 1 && vectors[n] == processor);
         prop_assert_eq!(vectors[current as usize] == processor, is_there);
     }
 }
