@@ -11,7 +11,7 @@
 
 #include "tunables.h"
 
-unsigned int scif_tunable_busy_poll_us = 200;
+unsigned int scif_tunable_busy_poll_us = 400;
 module_param_named(busy_poll_us, scif_tunable_busy_poll_us, uint, 0644);
 MODULE_PARM_DESC(busy_poll_us,
 		 "Microseconds that a call for messages or copies stays awake at most before it sleeps");
