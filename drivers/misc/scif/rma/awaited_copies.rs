@@ -7,13 +7,9 @@
 
 use crate::{
     logic::plan::Segment,
-    sync::outcome::Outcome,
     sys::{
         dmaengine::{
             Batch,
-            Channel,
-            Completion,
-            CopyCount,
             CopyFlags, //
         },
         wait::{
@@ -22,67 +18,36 @@ use crate::{
         },
     },
     transport::engine::{
+        job::{
+            self,
+            Job,
+            JobState, //
+        },
         Engine,
         Place,
-        Running,
         Submission, //
     },
 };
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
-    },
+    sync::Arc, //
 };
 
 /// See the head of this file.
 #[pin_data]
 struct AwaitedCopies {
-    engine: Arc<Engine>,
-    copies: CopyCount,
-    outcome: Outcome,
-    is_over: Atomic<bool>,
+    state: JobState,
     #[pin]
     ended: WaitQueue,
 }
 
-impl Completion for AwaitedCopies {
-    fn copies(&self) -> &CopyCount {
-        &self.copies
+impl Job for AwaitedCopies {
+    fn state(&self) -> &JobState {
+        &self.state
     }
 
-    fn copy_ended(&self, result: Result) {
-        self.engine.descriptor_ended(&result);
-        if let Err(error) = result {
-            self.outcome.fail(error);
-        }
-    }
-
-    fn all_ended(self: Arc<Self>) {
-        let engine = self.engine.clone();
-        engine.attend();
-        self.outcome.end();
+    fn tell(&self, _result: Result) {
         self.ended.wake_all();
-        engine.finish(self);
-    }
-}
-
-impl Running for AwaitedCopies {
-    fn note_ended(&self) {
-        self.is_over.store(true, Relaxed);
-    }
-
-    fn has_ended(&self) -> bool {
-        self.is_over.load(Relaxed)
-    }
-
-    fn abandon(self: Arc<Self>, channel: &Channel) {
-        // An error can't be: the channel is the one it was submitted to, and is stopped.
-        let _ = channel.abandon(&self);
     }
 }
 
@@ -96,24 +61,19 @@ pub(super) fn copy(
 ) -> Result {
     let copies = Arc::pin_init(
         pin_init!(AwaitedCopies {
-            engine: engine.clone(),
-            copies: CopyCount::new(),
-            outcome: Outcome::new(),
-            is_over: Atomic::new(false),
+            // Who asks for them says what it was for.
+            state: JobState::new(engine, 0),
             ended <- new_wait_queue!("scif::AwaitedCopies::ended"),
         }),
         GFP_KERNEL,
     )?;
-    let place = Place::new()?;
-    let batch = Batch::new(copies.clone());
-    let submitted = segments
-        .into_iter()
-        .try_for_each(|(segment, flags)| submit(&batch, segment, flags, &is_over));
-    engine.issue_pending();
-    drop(batch);
-    engine.add_running(place, copies.clone());
-    engine.note_quiet();
-    let ended = || copies.outcome.result();
+    let submitted = job::start(&copies, Place::new()?, false, |batch| {
+        for (segment, flags) in segments {
+            submit(batch, segment, flags, &is_over)?;
+        }
+        Ok(())
+    });
+    let ended = || copies.state.result();
     engine.hurry(|| ended().is_some());
     let result = copies.ended.wait_uninterruptible(ended);
     // The engine lets go of it soon.
@@ -127,7 +87,7 @@ fn submit(
     flags: CopyFlags,
     is_over: impl Fn() -> bool,
 ) -> Result {
-    let engine = &batch.engine;
+    let engine = &batch.state.engine;
     let mut left = Some(segment);
     while let Some(segment) = left {
         let (piece, rest) = segment.split(engine.longest_segment());

@@ -28,19 +28,18 @@ use crate::{
         channel::OwnedChannelUse,
         PeerUse, //
     },
-    sync::outcome::Outcome,
     sys::dmaengine::{
         Batch,
-        Channel,
-        Completion as CopyCompletion,
-        CopyCount,
         CopyFlags, //
     },
     transport::engine::{
-        Engine,
+        job::{
+            self,
+            Job,
+            JobState, //
+        },
         EngineRoute,
         Place,
-        Running,
         Submission,
         RING_FULL_TIMEOUT, //
     },
@@ -118,63 +117,27 @@ pub(super) struct Transfer {
     completion: Arc<dyn Completion>,
     number: u64,
     direction: Direction,
-    engine: Arc<Engine>,
-    bytes: u64,
-    copies: CopyCount,
+    state: JobState,
     /// Whether the call reports the result, so that no fence does.
     reported: Atomic<bool>,
-    outcome: Outcome,
-    /// Whether those who are to be told have been.
-    is_over: Atomic<bool>,
     // Dropped in this order: the memory before what keeps the surroundings.
     sides: Sides,
     surroundings: Surroundings,
 }
 
-impl CopyCompletion for Transfer {
-    fn copies(&self) -> &CopyCount {
-        &self.copies
+impl Job for Transfer {
+    fn state(&self) -> &JobState {
+        &self.state
     }
 
-    fn copy_ended(&self, result: Result) {
-        self.engine.descriptor_ended(&result);
-        if result.is_err() {
-            self.outcome.fail(EIO);
-        }
-    }
-
-    fn all_ended(self: Arc<Self>) {
-        let result = self.outcome.so_far();
-        if result.is_ok() {
-            self.engine.bytes.add(self.bytes, Relaxed);
-        }
-        // What it holds is let go in process context.
-        self.engine.attend();
-        self.outcome.end();
+    fn tell(&self, result: Result) {
         self.completion.as_arc_borrow().transfer_ended(&Ended {
             number: self.number,
             direction: self.direction,
-            bytes: self.bytes,
+            bytes: self.state.bytes(),
             result,
             is_reported: self.reported.load(Relaxed),
         });
-        let engine = self.engine.clone();
-        engine.finish(self);
-    }
-}
-
-impl Running for Transfer {
-    fn note_ended(&self) {
-        self.is_over.store(true, Relaxed);
-    }
-
-    fn has_ended(&self) -> bool {
-        self.is_over.load(Relaxed)
-    }
-
-    fn abandon(self: Arc<Self>, channel: &Channel) {
-        // An error can't be: the channel is the one it was submitted to, and is stopped.
-        let _ = channel.abandon(&self);
     }
 }
 
@@ -205,12 +168,8 @@ impl Transfer {
             completion: request.completion,
             number,
             direction,
-            engine: route.engine.clone(),
-            bytes: parts.0 + parts.1,
-            copies: CopyCount::new(),
+            state: JobState::new(&route.engine, parts.0 + parts.1),
             reported: Atomic::new(request.synchronous),
-            outcome: Outcome::new(),
-            is_over: Atomic::new(false),
             sides: request.sides,
             surroundings: request.surroundings,
         };
@@ -225,24 +184,16 @@ impl Transfer {
                 is_reported: true,
             });
         })?;
-        let batch = Batch::new(transfer.clone());
-        let submitted = transfer.submit(&batch, route, (direction, parts, interrupt));
-        if let Err(error) = submitted {
-            transfer.reported.store(true, Relaxed);
-            transfer.outcome.fail(error);
-        }
-        transfer.engine.issue_pending();
-        drop(batch);
-        transfer.engine.add_running(place, transfer.clone());
-        if !interrupt {
-            transfer.engine.note_quiet();
-        }
+        let submitted = job::start(&transfer, place, interrupt, |batch| {
+            let submitted = transfer.submit(batch, route, (direction, parts, interrupt));
+            submitted.inspect_err(|_| transfer.reported.store(true, Relaxed))
+        });
         submitted.map(|()| transfer)
     }
 
     /// None while it runs. Any context.
     pub(super) fn result(&self) -> Option<Result> {
-        self.outcome.result()
+        self.state.result()
     }
 
     fn submit(
@@ -261,7 +212,7 @@ impl Transfer {
                 Direction::Read => None,
             },
         };
-        let max_segment = self.engine.longest_segment();
+        let max_segment = self.state.engine.longest_segment();
         for (skip, len) in [(0, body), (body, tail)] {
             submitter.begin_part();
             let result = self.sides.for_each_stretch(skip, len, |stretch| {
@@ -361,7 +312,7 @@ impl Submitter<'_> {
     ) -> Result {
         let mut left = Some(segment);
         while let Some(segment) = left {
-            let (piece, rest) = segment.split(self.batch.engine.longest_segment());
+            let (piece, rest) = segment.split(self.batch.state.engine.longest_segment());
             let flags = match rest {
                 Some(_) => CopyFlags::NONE,
                 None => flags,
@@ -379,6 +330,7 @@ impl Submitter<'_> {
             // Bounded by the engine, whose ring empties, or which is given up.
             let submitted = self
                 .batch
+                .state
                 .engine
                 .room
                 .wait_uninterruptible_timeout(RING_FULL_TIMEOUT, || {
@@ -403,6 +355,7 @@ impl Submitter<'_> {
             self.make_room();
             let submitted = self
                 .batch
+                .state
                 .engine
                 .room
                 .wait_killable_timeout(RING_FULL_TIMEOUT, || self.try_submit(segment, flags))?;
@@ -414,7 +367,7 @@ impl Submitter<'_> {
 
     /// None if there is no room; EIO if the engine has stopped.
     fn try_submit(&self, segment: Segment, flags: CopyFlags) -> Option<Result<Taken>> {
-        match self.batch.engine.submit(segment, flags, self.batch) {
+        match self.batch.state.engine.submit(segment, flags, self.batch) {
             Submission::Done => Some(Ok(Taken::Yes)),
             Submission::TooLong => Some(Ok(Taken::TooLong)),
             Submission::Full => None,
@@ -425,7 +378,7 @@ impl Submitter<'_> {
     /// The ring is full: has the engine begin, and those descriptors taken out that have ended
     /// without an interrupt.
     fn make_room(&self) {
-        self.batch.engine.issue_pending();
-        self.batch.engine.reap();
+        self.batch.state.engine.issue_pending();
+        self.batch.state.engine.reap();
     }
 }

@@ -75,6 +75,7 @@ use kernel::{
 };
 
 mod attendance;
+pub(crate) mod job;
 mod list;
 
 pub(crate) use list::Engines;
@@ -151,7 +152,7 @@ pub(crate) struct Engine {
 }
 
 /// What an engine does: descriptors that belong together.
-pub(crate) trait Running: Send + Sync {
+trait Running: Send + Sync {
     /// All of it has ended, and nobody tells others of that any more.
     fn note_ended(&self);
 
@@ -343,7 +344,7 @@ impl Engine {
 
     /// Takes note of something of which all was submitted, so that it ends even if the engine does
     /// not say so; and keeps it until it has ended. Process context.
-    pub(crate) fn add_running(self: &Arc<Self>, place: Place, running: Arc<dyn Running>) {
+    fn add_running(self: &Arc<Self>, place: Place, running: Arc<dyn Running>) {
         let number = self.next_number.fetch_add(1, Relaxed);
         let has_ended = running.has_ended();
         let replaced = self

@@ -72,78 +72,70 @@ impl Views {
     }
 }
 
-/// Bytes in slots, and where in a window they belong.
+/// Bytes in a slot, and where in a window they belong.
 pub(super) struct Delivery {
+    /// Where they begin among the slots.
+    pub(super) at: usize,
     pub(super) window: Arc<Window>,
     pub(super) offset: u64,
     pub(super) len: u64,
 }
 
-/// See the head of this file: what is to be emptied at once.
-pub(super) struct Drain<'a> {
-    route: &'a EngineRoute,
-    /// Where the slots begin, as the engine names them.
-    slots: u64,
-    segments: KVVec<(Segment, CopyFlags)>,
-    kept: KVec<Arc<Window>>,
-    bytes: u64,
+/// What is copied, and how.
+type Segments = KVVec<(Segment, CopyFlags)>;
+
+/// Has the engine of `route` empty these slots, unless the peer `is_over`. On an error, which may say that the engine
+/// can't, some may have been emptied. The caller is inside the peer. May sleep.
+pub(super) fn drain(
+    route: &EngineRoute,
+    views: &mut Views,
+    deliveries: &[Delivery],
+    is_over: impl Fn() -> bool,
+) -> Result {
+    let engine = &route.engine;
+    if engine.has_stopped() {
+        // It may have no driver any more.
+        return Err(EIO);
+    }
+    let slots = views.address(engine)?;
+    let mut segments = Segments::new();
+    for delivery in deliveries {
+        add(&mut segments, route, slots, delivery)?;
+    }
+    awaited_copies::copy(engine, segments, is_over)?;
+    let bytes = deliveries.iter().map(|delivery| delivery.len).sum();
+    engine.bytes.add(bytes, Relaxed);
+    Ok(())
 }
 
-impl<'a> Drain<'a> {
-    /// Nothing. EIO if the engine has stopped. May sleep.
-    pub(super) fn new(route: &'a EngineRoute, views: &mut Views) -> Result<Self> {
-        if route.engine.has_stopped() {
-            // It may have no driver any more.
-            return Err(EIO);
-        }
-        Ok(Self {
-            route,
-            slots: views.address(&route.engine)?,
-            segments: KVVec::new(),
-            kept: KVec::new(),
-            bytes: 0,
-        })
+/// Adds a slot, of those that begin at `slots` for the engine.
+fn add(segments: &mut Segments, route: &EngineRoute, slots: u64, delivery: &Delivery) -> Result {
+    let Delivery {
+        at,
+        ref window,
+        offset,
+        len,
+    } = *delivery;
+    let (memory, engine) = (&window.memory, &route.engine);
+    let pages = &memory.pages;
+    // Its place is used for something else when who has lent it wants that; and it may be no RAM.
+    if !pages.is_writable() || !pages.are_held() || pages.are_of_device() {
+        return Err(EINVAL);
     }
-
-    /// Adds a slot whose bytes begin `at` that place among the slots. An error says that the engine can't. The caller is
-    /// inside the peer. May sleep.
-    pub(super) fn add(&mut self, at: usize, delivery: &Delivery) -> Result {
-        let Delivery {
-            ref window,
-            offset,
-            len,
-        } = *delivery;
-        let (memory, engine) = (&window.memory, &self.route.engine);
-        let pages = &memory.pages;
-        // Its place is used for something else when who has lent it wants that; and it may be no RAM.
-        if !pages.is_writable() || !pages.are_held() || pages.are_of_device() {
-            return Err(EINVAL);
-        }
-        memory.map_for(self.route)?;
-        let to = memory.engine_addresses().ok_or(EIO)?;
-        let source = self.slots.checked_add(at as u64).ok_or(EFAULT)?;
-        if !engine.can_copy(offset, source, usize::try_from(len)?) {
-            return Err(EINVAL);
-        }
-        let from = Linear::new(source, len).ok_or(EFAULT)?;
-        for segment in Plan::new(to.walk(offset), from, len, engine.longest_segment()) {
-            let segment = segment.map_err(|_| ENXIO)?;
-            self.segments.push((segment, CopyFlags::NONE), GFP_KERNEL)?;
-        }
-        // What comes in later slots is not there earlier.
-        if let Some((_, flags)) = self.segments.last_mut() {
-            *flags = CopyFlags::FENCE;
-        }
-        self.kept.push(window.clone(), GFP_KERNEL)?;
-        self.bytes += len;
-        Ok(())
+    memory.map_for(route)?;
+    let to = memory.engine_addresses().ok_or(EIO)?;
+    let source = slots.checked_add(at as u64).ok_or(EFAULT)?;
+    if !engine.can_copy(offset, source, usize::try_from(len)?) {
+        return Err(EINVAL);
     }
-
-    /// Empties them, unless the peer `is_over`; on an error some may have been. May sleep.
-    pub(super) fn run(self, is_over: impl Fn() -> bool) -> Result {
-        let engine = &self.route.engine;
-        awaited_copies::copy(engine, self.segments, is_over)?;
-        engine.bytes.add(self.bytes, Relaxed);
-        Ok(())
+    let from = Linear::new(source, len).ok_or(EFAULT)?;
+    for segment in Plan::new(to.walk(offset), from, len, engine.longest_segment()) {
+        let segment = segment.map_err(|_| ENXIO)?;
+        segments.push((segment, CopyFlags::NONE), GFP_KERNEL)?;
     }
+    // What comes in later slots is not there earlier.
+    if let Some((_, flags)) = segments.last_mut() {
+        *flags = CopyFlags::FENCE;
+    }
+    Ok(())
 }

@@ -25,13 +25,9 @@ use crate::{
     },
     memory::local::LocalPiece,
     peer::PeerUse,
-    sync::outcome::Outcome,
     sys::{
         dmaengine::{
             Batch,
-            Channel,
-            Completion,
-            CopyCount,
             CopyFlags, //
         },
         shared_memory::{
@@ -41,20 +37,20 @@ use crate::{
         }, //
     },
     transport::engine::{
+        job::{
+            self,
+            Job,
+            JobState, //
+        },
         Engine,
         EngineRoute,
         Place,
-        Running,
         Submission, //
     },
 };
 use kernel::{
     prelude::*,
     sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
         Arc,
         ArcBorrow, //
     },
@@ -83,60 +79,27 @@ pub(super) struct Fill {
     slots: Arc<dyn Slots>,
     staged: Arc<Staged>,
     parts: Parts,
-    engine: Arc<Engine>,
-    copies: CopyCount,
-    outcome: Outcome,
-    is_over: Atomic<bool>,
-    bytes: u64,
+    state: JobState,
     // Dropped in this order: the memory before what keeps the peer.
     from: LocalPiece,
     headers: SharedMemory,
     peer: PeerUse,
 }
 
-impl Completion for Fill {
-    fn copies(&self) -> &CopyCount {
-        &self.copies
+impl Job for Fill {
+    fn state(&self) -> &JobState {
+        &self.state
     }
 
-    fn copy_ended(&self, result: Result) {
-        self.engine.descriptor_ended(&result);
-        if let Err(error) = result {
-            self.outcome.fail(error);
-        }
-    }
-
-    fn all_ended(self: Arc<Self>) {
-        match self.outcome.so_far() {
-            Ok(()) => {
-                self.engine.bytes.add(self.bytes, Relaxed);
-                self.slots.as_arc_borrow().filled(self.parts);
-            }
+    fn tell(&self, result: Result) {
+        let slots = self.slots.as_arc_borrow();
+        match result {
+            Ok(()) => slots.filled(self.parts),
             Err(_) => {
                 self.staged.fail(EIO);
-                self.slots.as_arc_borrow().unfilled(self.parts);
+                slots.unfilled(self.parts);
             }
         }
-        // What it holds is let go in process context.
-        self.engine.attend();
-        self.outcome.end();
-        let engine = self.engine.clone();
-        engine.finish(self);
-    }
-}
-
-impl Running for Fill {
-    fn note_ended(&self) {
-        self.is_over.store(true, Relaxed);
-    }
-
-    fn has_ended(&self) -> bool {
-        self.is_over.load(Relaxed)
-    }
-
-    fn abandon(self: Arc<Self>, channel: &Channel) {
-        // An error can't be: the channel is the one it was submitted to, and is stopped.
-        let _ = channel.abandon(&self);
     }
 }
 
@@ -164,30 +127,18 @@ impl Fill {
             slots,
             staged: staged.clone(),
             parts,
-            engine: engine.clone(),
-            copies: CopyCount::new(),
-            outcome: Outcome::new(),
-            is_over: Atomic::new(false),
-            bytes: data.len,
+            state: JobState::new(engine, data.len),
             from: data,
             headers: headers_of(parts, engine)?,
             peer,
         };
         let fill = Arc::new(fill, GFP_KERNEL)?;
-        let place = Place::new()?;
-        let batch = Batch::new(fill.clone());
         let announces = parts.last().is_some_and(|part| part.header.tell);
-        let submitted = fill.submit(&batch, route, announces);
-        if let Err(error) = submitted {
-            fill.outcome.fail(error);
-        }
-        engine.issue_pending();
-        drop(batch);
-        engine.add_running(place, fill);
-        if !announces || submitted.is_err() {
-            // It does not say that it has ended.
-            engine.note_quiet();
-        }
+        let place = Place::new()?;
+        // From here on it is told to others if that fails.
+        let _ = job::start(&fill, place, announces, |batch| {
+            fill.submit(batch, route, announces)
+        });
         Ok(())
     }
 
@@ -198,7 +149,7 @@ impl Fill {
             let data_at = route.address(place.data, part.len).ok_or(EFAULT)?;
             let to = Linear::new(data_at, part.len).ok_or(EFAULT)?;
             let from = from.walk(self.from.offset + part.at);
-            let plan = Plan::new(to, from, part.len, self.engine.longest_segment());
+            let plan = Plan::new(to, from, part.len, self.state.engine.longest_segment());
             self.submit_data(batch, plan, part.len)?;
             let header = Segment {
                 destination: route.address(place.header, HEADER as u64).ok_or(EFAULT)?,
@@ -223,7 +174,7 @@ impl Fill {
         for segment in plan {
             let mut left = Some(segment.map_err(|_| ENXIO)?);
             while let Some(segment) = left {
-                let (piece, rest) = segment.split(self.engine.longest_segment());
+                let (piece, rest) = segment.split(self.state.engine.longest_segment());
                 let flags = match piece.len == to_come {
                     true => CopyFlags::FENCE,
                     false => CopyFlags::NONE,
@@ -247,6 +198,7 @@ impl Fill {
         }
         let is_over = || self.peer.is_over();
         let submitted = self
+            .state
             .engine
             .submit_with_room(segment, flags, batch, is_over)?;
         match submitted {

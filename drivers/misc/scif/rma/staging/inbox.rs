@@ -16,8 +16,8 @@
 //! until it is given up, and what is posted.
 
 use super::drain::{
+    self,
     Delivery,
-    Drain,
     Views, //
 };
 use crate::{
@@ -399,11 +399,8 @@ impl Inbox {
         }
         let path = self.peer.path();
         let route = path.engine(engine).ok_or(ENODEV)?;
-        let mut drain = Drain::new(route, &mut emptied.views)?;
-        for (sequence, delivery) in (first.sequence..).zip(&deliveries) {
-            drain.add(self.geometry.data(sequence), delivery)?;
-        }
-        drain.run(|| self.peer.is_over())?;
+        let is_over = || self.peer.is_over();
+        drain::drain(route, &mut emptied.views, &deliveries, is_over)?;
         emptied.by_engine = last;
         Ok(())
     }
@@ -419,6 +416,7 @@ impl Inbox {
         }
         let (window, engine) = self.window(header, len.into())?;
         let delivery = Delivery {
+            at: self.geometry.data(header.sequence),
             window,
             offset: header.offset,
             len: len.into(),
@@ -439,7 +437,7 @@ impl Inbox {
             Kind::Data(_) => {
                 let (delivery, _) = self.data_in(header)?;
                 direct_map::copy_to_pages(
-                    self.memory.phys_address() + self.geometry.data(header.sequence) as u64,
+                    self.memory.phys_address() + delivery.at as u64,
                     &delivery.window.memory.pages,
                     usize::try_from(delivery.offset)?,
                     usize::try_from(delivery.len)?,

@@ -81,7 +81,7 @@ impl Engine {
 
     /// All of it has ended: it can be let go now. The caller has been told by the engine, or is the one
     /// who submits; and attends before he tells others. Any context.
-    pub(crate) fn finish(self: &Arc<Self>, ended: Arc<dyn Running>) {
+    pub(super) fn finish(self: &Arc<Self>, ended: Arc<dyn Running>) {
         let running = self.running.lock();
         ended.note_ended();
         // With the lock, so that this is not the last reference: the list has one, or, as long as it

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Copies by an engine that belong together: a job.
+//!
+//! Whoever ends the last copy, who submits or the engine's completion, ends the job. What it holds is let go by
+//! somebody in process context, as that may sleep (`attendance.rs`). An engine that stops ends its jobs with EIO,
+//! see `transport/engine.rs`. What is copied, and who is told, is up to whose job it is.
+
+use super::{
+    Engine,
+    Place,
+    Running, //
+};
+use crate::{
+    sync::outcome::Outcome,
+    sys::dmaengine::{
+        Batch,
+        Channel,
+        Completion,
+        CopyCount, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+};
+
+/// What all jobs keep.
+pub(crate) struct JobState {
+    pub(crate) engine: Arc<Engine>,
+    /// What the engine is said to have moved if all goes well.
+    bytes: u64,
+    copies: CopyCount,
+    outcome: Outcome,
+    /// Whether those who are to be told have been.
+    is_over: Atomic<bool>,
+}
+
+impl JobState {
+    /// Of one that has not begun.
+    pub(crate) fn new(engine: &Arc<Engine>, bytes: u64) -> Self {
+        Self {
+            engine: engine.clone(),
+            bytes,
+            copies: CopyCount::new(),
+            outcome: Outcome::new(),
+            is_over: Atomic::new(false),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// None while it runs. Any context.
+    pub(crate) fn result(&self) -> Option<Result> {
+        self.outcome.result()
+    }
+}
+
+/// See the head of this file.
+pub(crate) trait Job: Send + Sync + Sized + 'static {
+    fn state(&self) -> &JobState;
+
+    /// All has ended, with this result: tells those who are to be told. Called once, in a soft interrupt, or any
+    /// other context but hard interrupts.
+    fn tell(&self, result: Result);
+}
+
+impl<J: Job> Completion for J {
+    fn copies(&self) -> &CopyCount {
+        &self.state().copies
+    }
+
+    fn copy_ended(&self, result: Result) {
+        self.state().engine.descriptor_ended(&result);
+        if result.is_err() {
+            self.state().outcome.fail(EIO);
+        }
+    }
+
+    fn all_ended(self: Arc<Self>) {
+        let state = self.state();
+        let engine = state.engine.clone();
+        let result = state.outcome.so_far();
+        if result.is_ok() {
+            engine.bytes.add(state.bytes, Relaxed);
+        }
+        engine.attend();
+        state.outcome.end();
+        self.tell(result);
+        engine.finish(self);
+    }
+}
+
+impl<J: Job> Running for J {
+    fn note_ended(&self) {
+        self.state().is_over.store(true, Relaxed);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.state().is_over.load(Relaxed)
+    }
+
+    fn abandon(self: Arc<Self>, channel: &Channel) {
+        // An error can't be: the channel is the one it was submitted to, and is stopped.
+        let _ = channel.abandon(&self);
+    }
+}
+
+/// Has `submit` submit all of a job, for which there is a `place`; it ends by itself then. On an error of `submit`
+/// the job has failed, and ends by itself, too. If the last copy reports its end, or one behind it, the job
+/// `announces` it; else who waits has to look, or ask for it (`attendance.rs`). May sleep as `submit` does.
+pub(crate) fn start<J: Job>(
+    job: &Arc<J>,
+    place: Place,
+    announces: bool,
+    submit: impl FnOnce(&Batch<J>) -> Result,
+) -> Result {
+    let state = job.state();
+    let batch = Batch::new(job.clone());
+    let submitted = submit(&batch);
+    if let Err(error) = submitted {
+        state.outcome.fail(error);
+    }
+    state.engine.issue_pending();
+    drop(batch);
+    state.engine.add_running(place, job.clone());
+    if !announces || submitted.is_err() {
+        state.engine.note_quiet();
+    }
+    submitted
+}
