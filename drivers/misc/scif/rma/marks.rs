@@ -13,6 +13,7 @@
 
 use super::{
     signal::Signal,
+    staging::Staging,
     transfer::{
         Completion,
         Ended, //
@@ -154,6 +155,7 @@ pub(crate) struct Marks {
     channel: Arc<Channel>,
     /// Which of the path's engines copies.
     engine: Option<usize>,
+    staging: Arc<Staging>,
     #[pin]
     state: SpinLockIrq<State>,
     read: Flow,
@@ -187,11 +189,16 @@ impl Completion for Marks {
 
 impl Marks {
     /// No transfer was started yet. May sleep.
-    pub(crate) fn new(channel: &Arc<Channel>, engine: Option<usize>) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        channel: &Arc<Channel>,
+        engine: Option<usize>,
+        staging: &Arc<Staging>,
+    ) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 channel: channel.clone(),
                 engine,
+                staging: staging.clone(),
                 state <- new_spinlock_irq!(
                     State {
                         tracker: MarkTracker::new(),
@@ -228,8 +235,12 @@ impl Marks {
     /// For who is about to sleep until `done`: has ends noticed. Process context, no locks.
     pub(super) fn hurry(&self, done: impl Fn() -> bool) {
         if let Some(route) = self.channel.path().engine(self.engine) {
-            route.engine.hurry(done);
+            route.engine.hurry(|| {
+                self.staging.look();
+                done()
+            });
         }
+        self.staging.hurry(done);
     }
 
     /// A transfer has ended. Soft interrupt context, or any other but hard interrupts.
@@ -268,6 +279,7 @@ impl Marks {
         if let Some(route) = self.channel.path().engine(self.engine) {
             route.engine.announce();
         }
+        self.staging.announce();
     }
 
     /// So many bytes more have been moved, by what has no number. Any context.

@@ -8,6 +8,7 @@
 //!
 //! - `outbox.rs`: the slots at the peer that this node fills, in turn for all who write
 //! - `fill.rs`: an engine fills some
+//! - `outbox/attendance.rs`: who notices that they are empty
 //! - `staged.rs`: a transfer that goes like this, from its first slot to the end of its last
 //! - `inbox.rs`: the slots of this node that the peer fills
 //! - `drain.rs`: an engine empties some
@@ -177,15 +178,39 @@ impl Staging {
         patience: Patience,
     ) -> Result<Arc<Staged>> {
         let parts = request.parts;
-        let is_awaited = request.synchronous;
+        let (is_awaited, announces) = (request.synchronous, request.announces);
         let staged = Staged::start(request, |staged, sides| {
             self.outbox()?.put(staged, sides, parts, (route, patience))
         })?;
         if is_awaited {
             let engine = route.map(|route| &route.engine);
             self.outbox()?.await_end(&staged, engine)?;
+        } else if !announces {
+            self.outbox()?.attend();
         }
         Ok(staged)
+    }
+
+    /// As [`Engine::hurry`](crate::transport::engine::Engine::hurry), of what is staged, and asks for the end of what
+    /// is not `done`. Process context, no locks.
+    pub(super) fn hurry(&self, done: impl Fn() -> bool) {
+        if let (Some(outbox), Some(_inside)) = (self.outbox.as_ref(), self.peer.enter()) {
+            outbox.hurry(done);
+        }
+    }
+
+    /// Looks whether something has ended. Process context, no locks.
+    pub(super) fn look(&self) {
+        if let Some(outbox) = self.outbox.as_ref() {
+            outbox.look_if_changed();
+        }
+    }
+
+    /// Has the end of what is staged reported, though nobody waits for it. May sleep.
+    pub(super) fn announce(&self) {
+        if let (Some(outbox), Some(_inside)) = (self.outbox.as_ref(), self.peer.enter()) {
+            outbox.ask();
+        }
     }
 
     // ----- what the peer says; called by the control work --------------------------------------

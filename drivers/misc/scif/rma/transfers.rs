@@ -130,7 +130,7 @@ impl Transfers {
             caches: caches.clone(),
             ways: ways.clone(),
             cache: RegistrationCache::new(channel.peer(), caches)?,
-            marks: Marks::new(channel, engine)?,
+            marks: Marks::new(channel, engine, &ways.staging)?,
             engine,
         })
     }

@@ -79,6 +79,7 @@ use kernel::{
     },
 };
 
+mod attendance;
 mod emptying;
 mod measuring;
 mod telling;
@@ -127,14 +128,20 @@ pub(in crate::rma) struct Outbox {
     /// Of who waits for room, and of who waits for an end.
     awake: Awake,
     awake_for_end: Awake,
+    /// The work item that looks by itself is about to run.
+    attended: Atomic<bool>,
     #[pin]
     subscription: Mutex<Option<Subscription>>,
     #[pin]
     work: Work<Self>,
+    /// Looks by itself.
+    #[pin]
+    attendance: Work<Self, 1>,
 }
 
 impl_has_work! {
     impl HasWork<Self> for Outbox { self.work }
+    impl HasWork<Self, 1> for Outbox { self.attendance }
 }
 
 /// The peer may have emptied slots, or an engine could not fill one.
@@ -197,8 +204,10 @@ impl Outbox {
                 room <- new_wait_queue!("scif::Outbox::room"),
                 awake: Awake::new(None),
                 awake_for_end: Awake::new(None),
+                attended: Atomic::new(false),
                 subscription <- new_mutex!(None, "Outbox::subscription"),
                 work <- new_work!("Outbox::work"),
+                attendance <- new_work!("Outbox::attendance"),
             }),
             GFP_KERNEL,
         )?;
@@ -272,8 +281,8 @@ impl Outbox {
                 window: stretch.remote.window.id.0,
                 offset: stretch.remote_offset + done,
                 kind: Kind::Data(0),
-                // Who waits for its end says when it is to be rung.
-                tell: is_last && len == rest && !staged.is_awaited(),
+                // Else who waits for its end says when it is to be rung, or nobody does for now.
+                tell: is_last && len == rest && staged.announces,
             };
             let data = stretch.local.part(stretch.local_offset + done, len);
             let parts = Parts::new(first, len, self.geometry);

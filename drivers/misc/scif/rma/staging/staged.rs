@@ -52,6 +52,8 @@ pub(in crate::rma) struct Staged {
     bytes: u64,
     /// Whether the call reports the result, so that no fence does.
     reported: Atomic<bool>,
+    /// Whether the peer is to ring when its last slot is empty, without being asked to.
+    pub(super) announces: bool,
     /// Slots that were not emptied, and who may still fill some.
     pending: Atomic<u32>,
     last: Atomic<u64>,
@@ -85,7 +87,8 @@ impl Staged {
         };
         let kept = Arc::new(kept, GFP_KERNEL).map_err(Error::from);
         let made = kept.and_then(|kept| {
-            let staged = Self::new(Some(request.completion), &kept, (number, bytes))?;
+            let announces = request.announces && !request.synchronous;
+            let staged = Self::new(Some(request.completion), &kept, (number, bytes), announces)?;
             staged.reported.store(request.synchronous, Relaxed);
             Ok((staged, kept))
         });
@@ -117,7 +120,7 @@ impl Staged {
             },
             GFP_KERNEL,
         )?;
-        let staged = Self::new(None, &kept, (0, 0))?;
+        let staged = Self::new(None, &kept, (0, 0), true)?;
         let filled = fill(&staged, &kept.sides);
         drop(kept);
         staged.slot_ended(filled);
@@ -128,6 +131,7 @@ impl Staged {
         completion: Option<Arc<dyn Completion>>,
         kept: &Arc<Kept>,
         (number, bytes): (u64, u64),
+        announces: bool,
     ) -> Result<Arc<Self>> {
         let kept = kept.clone();
         Arc::pin_init(
@@ -136,6 +140,7 @@ impl Staged {
                 number,
                 bytes,
                 reported: Atomic::new(false),
+                announces,
                 // Who fills.
                 pending: Atomic::new(1),
                 last: Atomic::new(0),
@@ -144,11 +149,6 @@ impl Staged {
             }),
             GFP_KERNEL,
         )
-    }
-
-    /// Whether its caller waits for its end, and says to the peer when it has to be rung for that. Any context.
-    pub(super) fn is_awaited(&self) -> bool {
-        self.reported.load(Relaxed)
     }
 
     /// A slot of it is about to be filled. Any context; one after the other.

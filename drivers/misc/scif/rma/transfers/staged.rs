@@ -54,9 +54,15 @@ impl Transfers {
         }
     }
 
-    fn write_staged(&self, route: Option<&EngineRoute>, request: Request, is_lent: bool) -> Result {
+    fn write_staged(
+        &self,
+        route: Option<&EngineRoute>,
+        mut request: Request,
+        is_lent: bool,
+    ) -> Result {
         // What is lent is in a slot, or not used any more, when this returns.
         let waits = request.synchronous || is_lent && route.is_some();
+        request.announces = waits;
         let patience = match is_lent {
             true => Patience::Uninterruptible,
             false => Patience::Killable,

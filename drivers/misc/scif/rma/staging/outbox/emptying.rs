@@ -24,7 +24,7 @@ impl Outbox {
     /// Runs [`Self::look`] soon. Any context.
     pub(super) fn schedule(self: &Arc<Self>) {
         // An error says that it is about to run anyway.
-        let _ = self.peer.queues().staging.enqueue(self.clone());
+        let _ = self.peer.queues().staging.enqueue::<_, 0>(self.clone());
     }
 
     /// Whether the peer has emptied slots that were not looked at. Any context.

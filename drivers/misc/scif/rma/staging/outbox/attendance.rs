@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who notices that the peer has emptied slots, if nobody waits for it.
+//!
+//! A transfer that is not waited for asks for no doorbell: mostly somebody looks soon, as he takes slots for the next
+//! one. Who is about to sleep until such transfers have ended looks for a moment, and then has the peer ring
+//! when all slots are empty that are taken; so has who only leaves word what is to be done then. For what is left,
+//! memory and windows that somebody wants back, a work item looks now and then, as long as slots are
+//! taken. It is the same with what an engine has done (`transport/engine/attendance.rs`).
+
+use super::Outbox;
+use kernel::{
+    sync::{
+        atomic::{
+            Full,
+            Relaxed, //
+        },
+        barrier,
+        Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+    workqueue::WorkItem, //
+};
+
+/// When the work item looks.
+const LATER: Delta = Delta::from_millis(2);
+
+/// How many moments who waits looks at most, if slots are emptied in each of them.
+const MOST_LOOKS: u32 = 4;
+
+impl WorkItem<1> for Outbox {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        fsleep(LATER);
+        if let Some(_inside) = this.peer.enter() {
+            this.reap();
+        }
+        this.look();
+        this.attended.store(false, Relaxed);
+        // What was taken before is seen here, and who comes later sees that nobody attends.
+        barrier::smp_mb(barrier::Full);
+        if this.has_taken() {
+            this.attend();
+        }
+    }
+}
+
+impl Outbox {
+    /// Has it looked at soon whether slots are empty that were taken. Any context.
+    pub(in crate::rma::staging) fn attend(self: &Arc<Self>) {
+        // They were taken before it is looked whether somebody attends, who does it the other way round.
+        barrier::smp_mb(barrier::Full);
+        if !self.attended.load(Relaxed) && !self.attended.xchg(true, Full) {
+            // It is not in the queue, as nobody attends, so this can't fail.
+            let _ = self.peer.queues().unhurried.enqueue::<_, 1>(self.clone());
+        }
+    }
+
+    fn has_taken(&self) -> bool {
+        let state = self.state.lock();
+        !state.closed && state.taken != state.emptied
+    }
+
+    /// Looks at what the peer has emptied, if it has. Process context, no locks.
+    pub(in crate::rma::staging) fn look_if_changed(&self) {
+        if self.has_progress() {
+            self.look();
+        }
+    }
+
+    /// For who is about to sleep until `done`, which is about what was put into slots: when this returns it is done,
+    /// or the peer rings when all are empty that are taken now. Process context, no locks; the caller is inside the
+    /// peer.
+    pub(in crate::rma::staging) fn hurry(&self, done: impl Fn() -> bool) {
+        let has_changed = || {
+            self.reap();
+            done() || self.has_progress()
+        };
+        for _ in 0..MOST_LOOKS {
+            if done() || !self.has_taken() {
+                return;
+            }
+            match self.look_after(|| self.awake_for_end.stay_awake(has_changed)) {
+                Ok(()) => {}
+                Err(wait) => {
+                    self.ask();
+                    self.awake_for_end.slept(wait);
+                    return;
+                }
+            }
+        }
+        self.ask();
+    }
+
+    /// Has the peer ring when all slots are empty that are taken now. May sleep; the caller is inside the peer.
+    pub(in crate::rma::staging) fn ask(&self) {
+        if self.has_taken() {
+            // Slots may still be filled by an engine that does not say when it has.
+            self.announce();
+            self.wish_for_all();
+        }
+    }
+}
