@@ -27,6 +27,8 @@
 
 mod waking;
 
+pub(super) use waking::Wisher;
+
 use super::{
     own_ring::OwnRing,
     peer_ring::PeerRing,

@@ -17,7 +17,10 @@
 
 use super::{
     options::Options,
-    rings::Rings, //
+    rings::{
+        Rings,
+        Wisher, //
+    },
 };
 use crate::{
     logic::messages::RingAddress,
@@ -324,7 +327,7 @@ impl Stream {
 
     /// Has those hear of what comes who stand in the queue, once a call that has received leaves.
     fn leave_to_others(&self, interrupted: bool) {
-        let moved = self.rings.watch_for_data() == Ok(true);
+        let moved = self.rings.watch_for_data(Wisher::Other) == Ok(true);
         // A call that waits for much leaves behind what has come, of which nobody was told.
         if moved || (interrupted && self.rings.seems_to_have_data()) {
             self.channel.wake();
@@ -339,7 +342,7 @@ impl Stream {
 
     /// Whether data can be received; the waiters are woken when more comes. May sleep.
     pub(super) fn poll_receive(&self) -> bool {
-        let moved = self.rings.watch_for_data() == Ok(true);
+        let moved = self.rings.watch_for_data(Wisher::Sleeper) == Ok(true);
         moved || self.rings.seems_to_have_data()
     }
 }

@@ -4,9 +4,13 @@
 //!
 //! At first by the one that was said when the connection was made. Who is about to sleep may ask for another
 //! one, which rings on the processor on which he sleeps (`logic/steering.rs`): a word in the peer's memory, next
-//! to what he wishes for. It is stored before the wish. So a peer that sees the wish sees the word, too; one
-//! that rings the doorbell before has seen an older wish, of which somebody tells those who wait
-//! (`logic/wish.rs`). Therefore nobody listens any more to a doorbell that was replaced.
+//! to what he wishes for. It is stored before the wish, and then the wish is stored and read back, though it may be the
+//! one that stands already: so a peer that rings the doorbell before has moved its counter before that, which
+//! is seen then, and those who wait are told (`wish.rs`). Therefore nobody listens any more to a doorbell that was
+//! replaced; but to the first one, by which the peer rings for what is not wished, too.
+//!
+//! Those who sleep on one processor share its doorbells, and each of them looks when one rings: as a queue of a
+//! network card has it, what belongs to one processor is its own work.
 //!
 //! Whoever is told holds what is here, and this holds whoever is told: [`WakeDoorbells::leave`] ends that.
 //!
@@ -71,27 +75,29 @@ impl WakeDoorbells {
         drop(old);
     }
 
-    /// Has the peer ring where the caller is, if there is a doorbell for that; its number is stored at `word` of
-    /// the header of the peer's ring. To be called before the wish is made, by an end with this id.
+    /// Has the peer ring where the caller is, if there is a better doorbell for that; its number is stored at `word`
+    /// of the header of the peer's ring. Says whether it was: then the wish has to be made again, though it be the same.
+    /// For an end with this id.
     pub(super) fn steer(
         &self,
         what: WaitFor,
         (header, word): (&Reached<'_>, usize),
         channel: u32,
-    ) -> Result {
+    ) -> Result<bool> {
         let mut inner = self.inner.lock();
         let Some(Inner { first, room, data }) = &mut *inner else {
-            return Ok(());
+            return Ok(false);
         };
         let current = match what {
             WaitFor::Room => room,
             WaitFor::Data => data,
         };
-        if let Some((better, number)) = first.better_here(current.as_ref(), channel) {
-            header.write_u32(word, number)?;
-            flush_writes();
-            *current = Some(better);
-        }
-        Ok(())
+        let Some((better, number)) = first.better_here(current.as_ref(), channel) else {
+            return Ok(false);
+        };
+        header.write_u32(word, number)?;
+        flush_writes();
+        *current = Some(better);
+        Ok(true)
     }
 }

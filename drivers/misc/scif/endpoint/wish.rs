@@ -2,7 +2,7 @@
 
 //! A value of one of the peer's counters at which the peer is to ring: a word in the peer's memory.
 //!
-//! It is read back before it counts as made: see `rings.rs` for why, and what has to follow. The peer
+//! It is read back before it counts as made: see `rings/waking.rs` for why, and what has to follow. The peer
 //! answers it with one doorbell; it stands until the next one replaces it, and who replaces it tells
 //! those who waited for it if the peer may not (`logic/wish.rs`).
 //!
@@ -52,17 +52,19 @@ impl Wish {
         self.state.stands_at(value)
     }
 
-    /// Tells the peer; `theirs` is the header of its ring, `ours` of our own. Says whether those who wait
-    /// are to be woken, as the peer may ring no more for what they wait for.
+    /// Tells the peer; `theirs` is the header of its ring, `ours` of our own. `moved`: it was told before to answer
+    /// by another doorbell. Says whether those who wait are to be woken, as the peer may ring no more for what they
+    /// wait for, or where nobody hears it.
     pub(super) fn make(
         &self,
         theirs: &Reached<'_>,
         ours: &SharedMemory,
         value: u32,
+        moved: bool,
     ) -> Result<bool> {
         let _turn = self.turn.lock();
-        let before = match self.state.is_open_at(value) {
-            // Who has written it has read it back.
+        let before = match !moved && self.state.is_open_at(value) {
+            // Who has written it has read it back, or does so, and has everybody woken then.
             true => None,
             false => self.replace(theirs, value)?,
         };

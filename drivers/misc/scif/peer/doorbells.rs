@@ -188,3 +188,62 @@ impl Drop for Subscription {
         drop(removed);
     }
 }
+
+#[kunit_tests(scif_peer_doorbells)]
+mod tests {
+    use super::*;
+    use kernel::sync::atomic::{
+        Atomic,
+        Relaxed, //
+    };
+
+    /// No processor has this number.
+    const ELSEWHERE: u32 = u32::MAX - 1;
+
+    struct Counter(Atomic<u32>);
+
+    impl Rung for Counter {
+        fn rung(&self) {
+            self.0.add(1, Relaxed);
+        }
+    }
+
+    fn counter() -> Result<Arc<Counter>> {
+        Ok(Arc::new(Counter(Atomic::new(0)), GFP_KERNEL)?)
+    }
+
+    #[test]
+    fn data_has_doorbells_without_a_gap() -> Result {
+        let doorbells = Doorbells::new(0b1011_1111)?;
+        let for_data = (0..8).filter(|number| doorbells.is_for_data(*number));
+        assert!(for_data.eq(2..6));
+        assert!((0..5)
+            .map(|channel| doorbells.for_data(channel))
+            .eq([2, 3, 4, 5, 2]));
+        assert!(!Doorbells::new(0b11)?.is_for_data(2));
+        Ok(())
+    }
+
+    #[test]
+    fn a_better_doorbell_is_heard_until_it_is_replaced() -> Result {
+        let (doorbells, counter) = (Doorbells::new(0xff)?, counter()?);
+        let first = Subscription::new(&doorbells, 2, counter.clone())?;
+        // It has not rung.
+        assert!(first.better_here(None, 0).is_none());
+        doorbells.steering.rings_on(2, ELSEWHERE);
+        let (better, number) = first.better_here(None, 0).ok_or(EINVAL)?;
+        assert_eq!(number, 3);
+        assert!(first.better_here(Some(&better), 0).is_none());
+        doorbells.rang(3);
+        assert_eq!(counter.0.load(Relaxed), 1);
+        // The first one is heard as before.
+        doorbells.rang(2);
+        assert_eq!(counter.0.load(Relaxed), 2);
+        drop(better);
+        doorbells.rang(3);
+        assert_eq!(counter.0.load(Relaxed), 2);
+        drop(first);
+        assert!(Arc::into_unique_or_drop(counter).is_some());
+        Ok(())
+    }
+}

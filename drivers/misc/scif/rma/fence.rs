@@ -178,7 +178,7 @@ impl Fences {
     }
 
     fn wait_for_own(&self, sequence: Sequence) -> Result {
-        self.marks.hurry(|| self.marks.is_complete(sequence));
+        let _asleep = self.marks.hurry(|| self.marks.is_complete(sequence));
         self.channel
             .waiters()?
             .wait(|| self.marks.is_complete(sequence).then_some(()))?;

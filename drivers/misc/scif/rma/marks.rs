@@ -32,9 +32,12 @@ use crate::{
         },
     },
     peer::channel::Channel,
-    sync::flow::{
-        Flow,
-        Moved, //
+    sync::{
+        awake::Asleep,
+        flow::{
+            Flow,
+            Moved, //
+        },
     },
     sys::trace,
 };
@@ -226,21 +229,22 @@ impl Marks {
         match begin() {
             Some(sequence) => Ok(sequence),
             None => {
-                self.hurry(|| false);
+                let _asleep = self.hurry(|| false);
                 self.channel.waiters()?.wait_killable(begin)
             }
         }
     }
 
-    /// For who is about to sleep until `done`: has ends noticed. Process context, no locks.
-    pub(super) fn hurry(&self, done: impl Fn() -> bool) {
+    /// For who is about to sleep until `done`: has ends noticed. What it returns is to be dropped when he has slept.
+    /// Process context, no locks.
+    pub(super) fn hurry(&self, done: impl Fn() -> bool) -> Option<Asleep<'_>> {
         if let Some(route) = self.channel.path().engine(self.engine) {
             route.engine.hurry(|| {
                 self.staging.look();
                 done()
             });
         }
-        self.staging.hurry(done);
+        self.staging.hurry(done)
     }
 
     /// A transfer has ended. Soft interrupt context, or any other but hard interrupts.
@@ -279,7 +283,7 @@ impl Marks {
         if let Some(route) = self.channel.path().engine(self.engine) {
             route.engine.announce();
         }
-        self.staging.announce();
+        self.staging.ask();
     }
 
     /// So many bytes more have been moved, by what has no number. Any context.
@@ -344,7 +348,7 @@ impl Marks {
     /// after. May sleep.
     pub(crate) fn drain(&self) {
         let last = self.last_issued();
-        self.hurry(|| self.is_complete(last));
+        let _asleep = self.hurry(|| self.is_complete(last));
         if let Ok(waiters) = self.channel.waiters() {
             waiters.wait_uninterruptible(|| self.is_complete(last).then_some(()));
         }

@@ -44,7 +44,10 @@ use crate::{
         transfer::Request,
         trial::TrialSite, //
     },
-    sync::once::Once,
+    sync::{
+        awake::Asleep,
+        once::Once, //
+    },
     transport::engine::EngineRoute,
 };
 use inbox::Inbox;
@@ -167,8 +170,8 @@ impl Staging {
     }
 
     /// Writes where this node does not reach, with the memory on this side mapped for the engine of `route`, or by
-    /// CPU. Returns when all is in slots, or, if it is synchronous, a moment later; what is asked for then ends by
-    /// itself. On an error it has failed, and
+    /// CPU. Returns when all is in slots, or, if it is synchronous, a moment later, with what is to be dropped when the
+    /// caller has slept until it has ended; what is asked for then ends by itself. On an error it has failed, and
     /// what was begun of it ends by itself, too; the caller reports the error, and nobody else does. May sleep:
     /// the caller is inside the peer.
     pub(super) fn write(
@@ -176,27 +179,27 @@ impl Staging {
         request: Request,
         route: Option<&EngineRoute>,
         patience: Patience,
-    ) -> Result<Arc<Staged>> {
+    ) -> Result<(Arc<Staged>, Option<Asleep<'_>>)> {
         let parts = request.parts;
         let (is_awaited, announces) = (request.synchronous, request.announces);
         let staged = Staged::start(request, |staged, sides| {
             self.outbox()?.put(staged, sides, parts, (route, patience))
         })?;
+        let mut asleep = None;
         if is_awaited {
             let engine = route.map(|route| &route.engine);
-            self.outbox()?.await_end(&staged, engine)?;
+            asleep = self.outbox()?.await_end(&staged, engine)?;
         } else if !announces {
             self.outbox()?.attend();
         }
-        Ok(staged)
+        Ok((staged, asleep))
     }
 
     /// As [`Engine::hurry`](crate::transport::engine::Engine::hurry), of what is staged, and asks for the end of what
-    /// is not `done`. Process context, no locks.
-    pub(super) fn hurry(&self, done: impl Fn() -> bool) {
-        if let (Some(outbox), Some(_inside)) = (self.outbox.as_ref(), self.peer.enter()) {
-            outbox.hurry(done);
-        }
+    /// is not `done`. What it returns is to be dropped when the caller has slept. Process context, no locks.
+    pub(super) fn hurry(&self, done: impl Fn() -> bool) -> Option<Asleep<'_>> {
+        let (outbox, _inside) = (self.outbox.as_ref()?, self.peer.enter()?);
+        outbox.hurry(done)
     }
 
     /// Looks whether something has ended. Process context, no locks.
@@ -206,8 +209,8 @@ impl Staging {
         }
     }
 
-    /// Has the end of what is staged reported, though nobody waits for it. May sleep.
-    pub(super) fn announce(&self) {
+    /// Asks for the end of what is staged, though nobody waits for it. May sleep.
+    pub(super) fn ask(&self) {
         if let (Some(outbox), Some(_inside)) = (self.outbox.as_ref(), self.peer.enter()) {
             outbox.ask();
         }

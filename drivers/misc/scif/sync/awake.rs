@@ -45,6 +45,25 @@ pub(crate) struct Awake {
 /// A wait that has begun, to be told of its end.
 pub(crate) struct Wait(Instant<Monotonic>);
 
+/// Somebody sleeps after a wait that was begun awake, until this is dropped.
+#[must_use = "it is about what comes then"]
+pub(crate) struct Asleep<'a> {
+    awake: &'a Awake,
+    wait: Wait,
+}
+
+impl<'a> Asleep<'a> {
+    pub(crate) fn new(awake: &'a Awake, wait: Wait) -> Self {
+        Self { awake, wait }
+    }
+}
+
+impl Drop for Asleep<'_> {
+    fn drop(&mut self) {
+        self.awake.learn(&self.wait);
+    }
+}
+
 impl Awake {
     /// Stays awake for at most this long, which may be nothing; none for as long as the administrator
     /// allows.

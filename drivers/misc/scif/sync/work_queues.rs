@@ -8,8 +8,8 @@
 //! 2. `control`: messages of the peers, mostly on the processor that their doorbell has interrupted; never
 //!    waits for a peer
 //! 3. `watch`: watches of address spaces end, which a process can draw out
-//! 4. `unhurried`: what may take its time, and nobody waits for but at unload: what engines have done is
-//!    looked for and let go, and it is measured what they are worth
+//! 4. `unhurried`: what may take its time, and hardly anybody waits for: what engines have done, and what the peer
+//!    has emptied, is looked for and let go, and it is measured what engines are worth
 //! 5. `copies`: what waits for room in an engine's ring is started
 //! 6. `staging`: slots are emptied, also by an engine, and it is noted that the peer has emptied some
 //! 7. `engines`: engines that have stopped are given back, and what they have left undone ends

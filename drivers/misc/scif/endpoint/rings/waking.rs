@@ -36,6 +36,15 @@ use kernel::{
     },
 };
 
+/// Who makes a wish.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::endpoint) enum Wisher {
+    /// Who is about to sleep: he wants to be woken where he is.
+    Sleeper,
+    /// Somebody on his behalf.
+    Other,
+}
+
 /// Where the header of a ring says what is wished for, and by which doorbell.
 struct Words {
     wanted: usize,
@@ -82,7 +91,7 @@ impl Rings {
             .load(Relaxed)
             .wrapping_sub(self.remote_size()?)
             .wrapping_add(wanted);
-        self.wish(WaitFor::Room, free_at)
+        self.wish(WaitFor::Room, free_at, Wisher::Sleeper)
     }
 
     /// The peer moves its counter, and does not ring, as if it had not looked yet.
@@ -96,14 +105,14 @@ impl Rings {
     /// As [`Self::wish_for_room`], for data that can be received.
     pub(in crate::endpoint) fn wish_for_data(&self, wanted: u32) -> Result<u32> {
         let there_at = self.consumed.load(Relaxed).wrapping_add(wanted);
-        self.wish(WaitFor::Data, there_at)
+        self.wish(WaitFor::Data, there_at, Wisher::Sleeper)
     }
 
     /// Has the peer ring for whatever comes beyond what is there; says whether something has come
     /// meanwhile. May sleep.
-    pub(in crate::endpoint) fn watch_for_data(&self) -> Result<bool> {
+    pub(in crate::endpoint) fn watch_for_data(&self, by: Wisher) -> Result<bool> {
         let seen = self.header().load_acquire_u32(PRODUCED)?;
-        self.wish(WaitFor::Data, seen.wrapping_add(1))?;
+        self.wish(WaitFor::Data, seen.wrapping_add(1), by)?;
         Ok(self.header().load_acquire_u32(PRODUCED)? != seen)
     }
 
@@ -118,7 +127,7 @@ impl Rings {
         self.data_wish.stands_at(value)
     }
 
-    fn wish(&self, what: WaitFor, value: u32) -> Result<u32> {
+    fn wish(&self, what: WaitFor, value: u32, by: Wisher) -> Result<u32> {
         let wish = match what {
             WaitFor::Room => &self.room_wish,
             WaitFor::Data => &self.data_wish,
@@ -126,11 +135,12 @@ impl Rings {
         let _inside = self.channel.enter().ok_or(ECONNRESET)?;
         let _use = self.channel.begin_use()?;
         let header = self.remote()?.reach_header(self.channel.path())?;
-        if self.channel.peer().features & hello::STEERING != 0 {
+        let steers = by == Wisher::Sleeper && self.channel.peer().features & hello::STEERING != 0;
+        let moved = steers && {
             let place = (&header, what.words().doorbell);
-            self.wake_doorbells.steer(what, place, self.channel.id.0)?;
-        }
-        if wish.make(&header, self.header(), value)? {
+            self.wake_doorbells.steer(what, place, self.channel.id.0)?
+        };
+        if wish.make(&header, self.header(), value, moved)? {
             self.channel.wake();
         }
         Ok(value)

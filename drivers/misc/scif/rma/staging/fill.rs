@@ -4,7 +4,8 @@
 //!
 //! All goes by the same engine, in order, so no header overtakes what it speaks of, and the peer may empty the
 //! first slot while the next one is filled. The engine says when it is done if the last slot is one whose writer wants to
-//! hear of its end; else he looks (`outbox/turns.rs`, `outbox/emptying.rs`). If it can't, the slots become void,
+//! hear of its end, or if the peer was asleep and may have to be rung; else who waits looks (`outbox/turns.rs`,
+//! `outbox/emptying.rs`, `outbox/attendance.rs`). If it can't, the slots become void,
 //! and the transfer fails.
 //!
 //! While it goes on it keeps the memory and the peer in use. An engine that stops ends it with an error.
@@ -108,6 +109,8 @@ pub(super) struct Contents {
     pub(super) parts: Parts,
     /// All of which lies in memory that is mapped for the engine.
     pub(super) data: LocalPiece,
+    /// The engine says when it is done.
+    pub(super) announces: bool,
     /// Whose memory the slots are in.
     pub(super) peer: PeerUse,
 }
@@ -121,7 +124,12 @@ impl Fill {
         route: &EngineRoute,
         contents: Contents,
     ) -> Result {
-        let Contents { parts, data, peer } = contents;
+        let Contents {
+            parts,
+            data,
+            announces,
+            peer,
+        } = contents;
         let engine = &route.engine;
         let fill = Self {
             slots,
@@ -133,7 +141,6 @@ impl Fill {
             peer,
         };
         let fill = Arc::new(fill, GFP_KERNEL)?;
-        let announces = parts.last().is_some_and(|part| part.header.tell);
         let place = Place::new()?;
         // From here on it is told to others if that fails.
         let _ = job::start(&fill, place, announces, |batch| {

@@ -352,17 +352,22 @@ impl Outbox {
         parts: Parts,
         data: LocalPiece,
     ) -> Result {
-        let contents = Contents {
-            parts,
-            data,
-            peer: self.peer.enter_owned().ok_or(ENODEV)?,
-        };
+        let peer = self.peer.enter_owned().ok_or(ENODEV)?;
         let bits = self.bits(parts);
         self.state.lock().filling |= bits;
         // Who empties slots wakes up while they are being filled.
-        let last = parts.last().map_or(0, |part| part.header.sequence);
-        let woken = self.wake_peer_early(last);
-        let started = woken.and_then(|()| Fill::start(self.clone(), staged, route, contents));
+        let last = parts.last();
+        let woken = self.wake_peer_early(last.map_or(0, |part| part.header.sequence));
+        let started = woken.and_then(|woken| {
+            let contents = Contents {
+                parts,
+                data,
+                // Who has slept is most likely to sleep again before they are full, and has to be rung then.
+                announces: woken || last.is_some_and(|part| part.header.tell),
+                peer,
+            };
+            Fill::start(self.clone(), staged, route, contents)
+        });
         started.inspect_err(|_| {
             self.void_all(parts);
             self.note_left_alone(parts);

@@ -87,7 +87,7 @@ impl Staged {
         };
         let kept = Arc::new(kept, GFP_KERNEL).map_err(Error::from);
         let made = kept.and_then(|kept| {
-            let announces = request.announces && !request.synchronous;
+            let announces = request.announces;
             let staged = Self::new(Some(request.completion), &kept, (number, bytes), announces)?;
             staged.reported.store(request.synchronous, Relaxed);
             Ok((staged, kept))

@@ -62,7 +62,7 @@ impl Transfers {
     ) -> Result {
         // What is lent is in a slot, or not used any more, when this returns.
         let waits = request.synchronous || is_lent && route.is_some();
-        request.announces = waits;
+        request.announces = waits && !request.synchronous;
         let patience = match is_lent {
             true => Patience::Uninterruptible,
             false => Patience::Killable,
@@ -72,7 +72,7 @@ impl Transfers {
             route.engine.release_ended();
         }
         let started = self.ways.staging.write(request, route, patience);
-        let staged = started.inspect_err(|_| {
+        let (staged, _asleep) = started.inspect_err(|_| {
             if is_lent {
                 // What was begun of it ends.
                 self.marks.drain();

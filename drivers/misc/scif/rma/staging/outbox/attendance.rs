@@ -7,8 +7,13 @@
 //! when all slots are empty that are taken; so has who only leaves word what is to be done then. For what is left,
 //! memory and windows that somebody wants back, a work item looks now and then, as long as slots are
 //! taken. It is the same with what an engine has done (`transport/engine/attendance.rs`).
+//!
+//! The peer knows of one wish at a time, the largest: who asks for all has others wait longer who sleep for some of
+//! them, and does not ask for what is put into slots afterwards, though it may be an earlier transfer's. Both
+//! are seen by the work item then.
 
 use super::Outbox;
+use crate::sync::awake::Asleep;
 use kernel::{
     sync::{
         atomic::{
@@ -39,22 +44,22 @@ impl WorkItem<1> for Outbox {
         if let Some(_inside) = this.peer.enter() {
             this.reap();
         }
-        this.look();
+        this.look_if_changed();
         this.attended.store(false, Relaxed);
-        // What was taken before is seen here, and who comes later sees that nobody attends.
-        barrier::smp_mb(barrier::Full);
-        if this.has_taken() {
-            this.attend();
-        }
+        this.attend();
     }
 }
 
 impl Outbox {
-    /// Has it looked at soon whether slots are empty that were taken. Any context.
+    /// Has it looked at soon whether slots are empty that were taken, if there are some. Any context.
     pub(in crate::rma::staging) fn attend(self: &Arc<Self>) {
-        // They were taken before it is looked whether somebody attends, who does it the other way round.
+        // Who attends says first that he does no more, and looks then what was taken; who has taken some looks then
+        // whether somebody attends.
         barrier::smp_mb(barrier::Full);
-        if !self.attended.load(Relaxed) && !self.attended.xchg(true, Full) {
+        if !self.has_taken() || self.attended.load(Relaxed) {
+            return;
+        }
+        if !self.attended.xchg(true, Full) {
             // It is not in the queue, as nobody attends, so this can't fail.
             let _ = self.peer.queues().unhurried.enqueue::<_, 1>(self.clone());
         }
@@ -73,27 +78,25 @@ impl Outbox {
     }
 
     /// For who is about to sleep until `done`, which is about what was put into slots: when this returns it is done,
-    /// or the peer rings when all are empty that are taken now. Process context, no locks; the caller is inside the
-    /// peer.
-    pub(in crate::rma::staging) fn hurry(&self, done: impl Fn() -> bool) {
+    /// or the peer rings when all are empty that are taken now. What it returns is to be dropped when he has slept.
+    /// Process context, no locks; the caller is inside the peer.
+    pub(in crate::rma::staging) fn hurry(&self, done: impl Fn() -> bool) -> Option<Asleep<'_>> {
         let has_changed = || {
             self.reap();
             done() || self.has_progress()
         };
         for _ in 0..MOST_LOOKS {
             if done() || !self.has_taken() {
-                return;
+                return None;
             }
-            match self.look_after(|| self.awake_for_end.stay_awake(has_changed)) {
-                Ok(()) => {}
-                Err(wait) => {
-                    self.ask();
-                    self.awake_for_end.slept(wait);
-                    return;
-                }
+            let waited = self.look_after(|| self.awake_for_end.stay_awake(has_changed));
+            if let Err(wait) = waited {
+                self.ask();
+                return Some(Asleep::new(&self.awake_for_end, wait));
             }
         }
         self.ask();
+        None
     }
 
     /// Has the peer ring when all slots are empty that are taken now. May sleep; the caller is inside the peer.

@@ -10,6 +10,7 @@ use crate::{
     logic::staging::MOST_SLOTS,
     peer::Answerer,
     rma::staging::staged::Staged,
+    sync::awake::Asleep,
     transport::engine::Engine, //
 };
 use kernel::{
@@ -80,12 +81,13 @@ impl Outbox {
     }
 
     /// Stays awake for a moment, until a transfer has ended whose slots are all filled, or are being filled by this
-    /// engine; if that is not enough, the peer will ring. Process context, no locks; the caller is inside the peer.
+    /// engine; if that is not enough, the peer will ring. What it returns is to be dropped when the caller has slept.
+    /// Process context, no locks; the caller is inside the peer.
     pub(in crate::rma::staging) fn await_end(
         &self,
         staged: &Arc<Staged>,
         engine: Option<&Arc<Engine>>,
-    ) -> Result {
+    ) -> Result<Option<Asleep<'_>>> {
         let is_filled = || !self.is_filling_for(staged);
         if let Some(engine) = engine.filter(|_| !is_filled()) {
             engine.hurry(is_filled);
@@ -100,7 +102,7 @@ impl Outbox {
         loop {
             let waited = self.look_after(|| self.awake_for_end.stay_awake(has_changed));
             if staged.result().is_some() || self.peer.has_failed() {
-                return Ok(());
+                return Ok(None);
             }
             let Err(wait) = waited else { continue };
             // Slots of others may come before.
@@ -108,8 +110,7 @@ impl Outbox {
             self.wish_for(staged.last_slot())?;
             // It may have emptied them before it could see that.
             self.look();
-            self.awake_for_end.slept(wait);
-            return Ok(());
+            return Ok(Some(Asleep::new(&self.awake_for_end, wait)));
         }
     }
 
@@ -119,9 +120,13 @@ impl Outbox {
             self.end_all();
             return;
         }
+        let mut found = false;
         loop {
             match self.take_emptied() {
-                Ok(Some((staged, result))) => staged.slot_ended(result),
+                Ok(Some((staged, result))) => {
+                    found = true;
+                    staged.slot_ended(result);
+                }
                 Ok(None) => break,
                 Err(_) => {
                     self.peer.fail("it empties slots that were not filled");
@@ -129,7 +134,10 @@ impl Outbox {
                 }
             }
         }
-        self.expect_news();
+        // Who looks often must not give the peer more time.
+        if found {
+            self.expect_news();
+        }
         self.room.wake_all();
     }
 

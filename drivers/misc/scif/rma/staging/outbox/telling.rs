@@ -67,16 +67,17 @@ impl Outbox {
         }
     }
 
-    /// Rings if the peer sleeps, so that it is awake when the slots up to this one are filled.
-    pub(super) fn wake_peer_early(&self, last: u64) -> Result {
+    /// Rings if the peer sleeps, so that it is awake when the slots up to this one are filled; says whether it does.
+    pub(super) fn wake_peer_early(&self, last: u64) -> Result<bool> {
         let sleeps = self.credits.load_acquire_u64(SLEEPS)?;
-        if self.note_rung(sleeps, |_| true) {
+        let is_asleep = self.note_rung(sleeps, |_| true);
+        if is_asleep {
             let address = self.address + self.geometry.coming() as u64;
             self.peer.path().reach(address, 8)?.write_u64(0, last)?;
             flush_writes();
             self.peer.path().ring(doorbell::DATA);
         }
-        Ok(())
+        Ok(is_asleep)
     }
 
     /// The peer is about to be rung, if that is due and it was not since it has gone to sleep: says whether that is so.
