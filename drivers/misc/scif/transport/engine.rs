@@ -27,7 +27,10 @@ use crate::{
         plan::Segment,
         window_set::Seams, //
     },
-    sync::work_queues::WorkQueues,
+    sync::{
+        attendance::Attendance,
+        work_queues::WorkQueues, //
+    },
     sys::{
         dmaengine::{
             Batch,
@@ -140,8 +143,7 @@ pub(crate) struct Engine {
     running: SpinLockIrq<RBTree<u64, Arc<dyn Running>>>,
     /// Whether something was submitted that will not report its end by itself.
     quiet: Atomic<bool>,
-    /// Whether somebody will look.
-    attended: Atomic<bool>,
+    attendance: Attendance,
     #[pin]
     look: Work<Self, 1>,
     /// What an empty copy copies. The channel goes before.
@@ -229,7 +231,7 @@ impl Engine {
                 channel,
                 instance: INSTANCES.fetch_add(1, Relaxed),
                 quiet: Atomic::new(false),
-                attended: Atomic::new(false),
+                attendance: Attendance::new(),
                 look <- new_work!("Engine::look"),
                 blank,
                 queues: queues.clone(),

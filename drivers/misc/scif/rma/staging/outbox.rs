@@ -44,7 +44,10 @@ use crate::{
         Sides,
         Stretch, //
     },
-    sync::awake::Awake,
+    sync::{
+        attendance::Attendance,
+        awake::Awake, //
+    },
     sys::{
         current,
         shared_memory::{
@@ -111,6 +114,13 @@ struct State {
     unfilled: u64,
 }
 
+impl State {
+    /// Whether there is something in slots that the peer has to empty.
+    fn has_taken(&self) -> bool {
+        self.taken != self.emptied && !self.closed
+    }
+}
+
 /// See the head of this file.
 #[pin_data]
 pub(in crate::rma) struct Outbox {
@@ -128,20 +138,19 @@ pub(in crate::rma) struct Outbox {
     /// Of who waits for room, and of who waits for an end.
     awake: Awake,
     awake_for_end: Awake,
-    /// The work item that looks by itself is about to run.
-    attended: Atomic<bool>,
+    attendance: Attendance,
     #[pin]
     subscription: Mutex<Option<Subscription>>,
     #[pin]
     work: Work<Self>,
     /// Looks by itself.
     #[pin]
-    attendance: Work<Self, 1>,
+    attending: Work<Self, 1>,
 }
 
 impl_has_work! {
     impl HasWork<Self> for Outbox { self.work }
-    impl HasWork<Self, 1> for Outbox { self.attendance }
+    impl HasWork<Self, 1> for Outbox { self.attending }
 }
 
 /// The peer may have emptied slots, or an engine could not fill one.
@@ -204,10 +213,10 @@ impl Outbox {
                 room <- new_wait_queue!("scif::Outbox::room"),
                 awake: Awake::new(None),
                 awake_for_end: Awake::new(None),
-                attended: Atomic::new(false),
+                attendance: Attendance::new(),
                 subscription <- new_mutex!(None, "Outbox::subscription"),
                 work <- new_work!("Outbox::work"),
-                attendance <- new_work!("Outbox::attendance"),
+                attending <- new_work!("Outbox::attending"),
             }),
             GFP_KERNEL,
         )?;

@@ -24,9 +24,15 @@ use super::{
     Running,
     BLANK, //
 };
-use crate::sys::{
-    busy_wait::busy_wait,
-    tunables, //
+use crate::{
+    sync::attendance::{
+        LATER,
+        MOST_LOOKS, //
+    },
+    sys::{
+        busy_wait::busy_wait,
+        tunables, //
+    },
 };
 use kernel::{
     rbtree::RBTreeNode,
@@ -45,14 +51,8 @@ use kernel::{
     workqueue::WorkItem, //
 };
 
-/// When the work item looks.
-const LATER: Delta = Delta::from_millis(2);
-
 /// The longest that who waits looks by itself, whatever an administrator says.
 const LONGEST_US: u32 = 10_000;
-
-/// How many times as long at most, if something ends in each of them.
-const MOST_LOOKS: u32 = 4;
 
 impl WorkItem<1> for Engine {
     type Pointer = Arc<Self>;
@@ -61,9 +61,7 @@ impl WorkItem<1> for Engine {
         fsleep(LATER);
         this.reap();
         this.release_ended();
-        this.attended.store(false, Relaxed);
-        // What became quiet before is seen here, and who comes later sees that nobody attends.
-        barrier::smp_mb(barrier::Full);
+        this.attendance.end();
         if this.has_running() && this.quiet.load(Relaxed) || this.has_ended() {
             this.attend();
         }
@@ -94,7 +92,7 @@ impl Engine {
 
     /// Has it looked at soon. Any context.
     pub(crate) fn attend(self: &Arc<Self>) {
-        if !self.attended.load(Relaxed) && !self.attended.xchg(true, Full) {
+        if self.attendance.begin() {
             // It is not in the queue, as nobody attends, so this can't fail.
             let _ = self.queues.unhurried.enqueue::<_, 1>(self.clone());
         }

@@ -13,28 +13,21 @@
 //! are seen by the work item then.
 
 use super::Outbox;
-use crate::sync::awake::Asleep;
+use crate::sync::{
+    attendance::{
+        LATER,
+        MOST_LOOKS, //
+    },
+    awake::Asleep, //
+};
 use kernel::{
     sync::{
-        atomic::{
-            Full,
-            Relaxed, //
-        },
         barrier,
         Arc, //
     },
-    time::{
-        delay::fsleep,
-        Delta, //
-    },
+    time::delay::fsleep,
     workqueue::WorkItem, //
 };
-
-/// When the work item looks.
-const LATER: Delta = Delta::from_millis(2);
-
-/// How many moments who waits looks at most, if slots are emptied in each of them.
-const MOST_LOOKS: u32 = 4;
 
 impl WorkItem<1> for Outbox {
     type Pointer = Arc<Self>;
@@ -45,7 +38,7 @@ impl WorkItem<1> for Outbox {
             this.reap();
         }
         this.look_if_changed();
-        this.attended.store(false, Relaxed);
+        this.attendance.end();
         this.attend();
     }
 }
@@ -53,21 +46,16 @@ impl WorkItem<1> for Outbox {
 impl Outbox {
     /// Has it looked at soon whether slots are empty that were taken, if there are some. Any context.
     pub(in crate::rma::staging) fn attend(self: &Arc<Self>) {
-        // Who attends says first that he does no more, and looks then what was taken; who has taken some looks then
-        // whether somebody attends.
+        // As `sync/attendance.rs` has it.
         barrier::smp_mb(barrier::Full);
-        if !self.has_taken() || self.attended.load(Relaxed) {
-            return;
-        }
-        if !self.attended.xchg(true, Full) {
+        if self.has_taken() && self.attendance.begin() {
             // It is not in the queue, as nobody attends, so this can't fail.
             let _ = self.peer.queues().unhurried.enqueue::<_, 1>(self.clone());
         }
     }
 
     fn has_taken(&self) -> bool {
-        let state = self.state.lock();
-        !state.closed && state.taken != state.emptied
+        self.state.lock().has_taken()
     }
 
     /// Looks at what the peer has emptied, if it has. Process context, no locks.

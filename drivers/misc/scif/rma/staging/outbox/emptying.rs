@@ -176,9 +176,8 @@ impl Outbox {
     /// If there is something in slots, the peer has to empty one in time.
     pub(super) fn expect_news(&self) {
         let state = self.state.lock();
-        let waits = state.taken != state.emptied && !state.closed;
         // Under the lock, so that what is said last is what is so.
-        let limit = waits.then_some(LIMIT_MILLISECONDS);
+        let limit = state.has_taken().then_some(LIMIT_MILLISECONDS);
         self.peer.expect_answer_within(Answerer::Staging, limit);
     }
 
