@@ -341,6 +341,12 @@ pub fn network(lab: &Lab) -> Result<()> {
         lab.load(node, "ntb_transport")?;
     }
     lab.set_link(0, 1, true)?;
+    addresses(lab)
+}
+
+/// Gives the nodes, which have ntb_transport, ntb_netdev and addresses, and waits until they hear
+/// each other.
+pub fn addresses(lab: &Lab) -> Result<()> {
     for node in 0..2 {
         lab.load(node, "ntb_netdev")?;
     }
@@ -362,6 +368,11 @@ pub fn network(lab: &Lab) -> Result<()> {
 /// ntb_transport and ntb_netdev: TCP/IP between the nodes, as users have it today.
 pub fn netdev(lab: &Lab) -> Result<()> {
     network(lab)?;
+    iperf(lab)
+}
+
+/// TCP between nodes that have addresses carries what it is given.
+pub fn iperf(lab: &Lab) -> Result<()> {
     let server = lab.spawn(1, ["iperf3", "-s", "-1", "--forceflush"])?;
     server.wait_for("Server listening", lab.hang_limit(30))?;
     let report = lab.shell(0, "iperf3 -c 10.0.0.2 -n 32M -J")?;
