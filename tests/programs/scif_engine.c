@@ -136,13 +136,12 @@ static bool put(long round, void *memory)
 	}
 }
 
-static void work(struct worker *self, __u16 node, __u16 port)
+static void work(struct worker *self)
 {
 	__u32 *memory = map(MAP_PRIVATE), *back = map(MAP_PRIVATE);
 	long round, i;
 	char ready;
 
-	epd = connected(node, port);
 	if (scif_recv(epd, &ready, 1, SCIF_RECV_BLOCK) != 1)
 		die("no server");
 	if (scif_register(epd, memory, SIZE, WINDOW, SCIF_PROT_READ | SCIF_PROT_WRITE,
@@ -169,11 +168,17 @@ static void work(struct worker *self, __u16 node, __u16 port)
 static void start_worker(int number, __u16 node, __u16 port)
 {
 	struct worker *worker = &shared->worker[number];
-	pid_t child = new_child();
 
-	if (!child)
-		work(worker, node, port);
-	worker->pid = child;
+	/*
+	 * Every other connection stays idle, until this process ends: those that
+	 * transfer have to find engines that nobody uses all the same.
+	 */
+	connected(node, port);
+	epd = connected(node, port);
+	worker->pid = new_child();
+	if (!worker->pid)
+		work(worker);
+	close(epd);
 }
 
 /* --- Client --- */

@@ -136,21 +136,13 @@ impl Connection {
     ) -> Result<Arc<Self>> {
         let channel = Channel::new(&shared.peer, owner, id, state)?;
         let stream = Stream::new(&channel, &shared.options)?;
-        let engine = channel.engine();
-        if engine.is_some() {
+        if channel.path().working_engine().is_some() {
             shared.ways.measure_soon();
         }
         let (exports, caches) = (&shared.exports, &shared.caches);
         let windows = Windows::new(&channel, exports, caches.clone())?;
         let remote_windows = RemoteWindows::new(&channel, &shared.remembered)?;
-        let transfers = Transfers::new(
-            &channel,
-            &windows,
-            &remote_windows,
-            caches,
-            &shared.ways,
-            engine,
-        )?;
+        let transfers = Transfers::new(&channel, &windows, &remote_windows, caches, &shared.ways)?;
         let fences = Fences::new(&channel, &transfers, &windows, &remote_windows);
         let listening = stream.listen()?;
         Arc::pin_init(

@@ -39,7 +39,10 @@ use crate::{
         work_queues::WorkQueues,
     },
     sys::wait::WaitQueue,
-    transport::path::Path,
+    transport::{
+        engine::ChosenEngine,
+        path::Path, //
+    },
 };
 use kernel::{
     new_spinlock_irq,
@@ -107,7 +110,7 @@ pub(crate) struct Channel {
     /// By which the peer names this end.
     pub(crate) id: ChannelId,
     remote: SetOnce<ChannelId>,
-    engine: SetOnce<Option<usize>>,
+    engine: SetOnce<Option<ChosenEngine>>,
     /// A [`State`], as its number.
     state: Atomic<u32>,
     /// The wait queue of whoever has this end, once somebody has.
@@ -277,15 +280,21 @@ impl Channel {
         self.peer.subscribe(doorbell, subscriber)
     }
 
-    /// Which of the path's engines copies for this channel, always the same one: they spread over all that work when
-    /// this is asked for the first time.
+    /// Which of the path's engines copies for this channel, always the same one, by its place; it is chosen when this is
+    /// asked for the first time, by who has something to copy. Any context.
     pub(crate) fn engine(&self) -> Option<usize> {
         if self.engine.as_ref().is_none() {
             // Another one may be faster.
             self.engine
-                .populate(self.path().choose_engine(self.id.0 as usize));
+                .populate(ChosenEngine::among(self.path().engines()));
         }
-        self.engine.copy().flatten()
+        self.chosen_engine()
+    }
+
+    /// The same; none if it was not asked for until now.
+    pub(crate) fn chosen_engine(&self) -> Option<usize> {
+        let chosen = self.engine.as_ref()?.as_ref()?;
+        Some(chosen.place)
     }
 
     /// The peer's id of its end: ENOTCONN before it is known.

@@ -40,6 +40,7 @@ use crate::{
         },
     },
     sys::trace,
+    transport::engine::EngineRoute,
 };
 use kernel::{
     impl_has_work, new_mutex, new_spinlock_irq, new_work,
@@ -156,8 +157,6 @@ struct Deferred {
 #[pin_data]
 pub(crate) struct Marks {
     channel: Arc<Channel>,
-    /// Which of the path's engines copies.
-    engine: Option<usize>,
     staging: Arc<Staging>,
     #[pin]
     state: SpinLockIrq<State>,
@@ -192,15 +191,10 @@ impl Completion for Marks {
 
 impl Marks {
     /// No transfer was started yet. May sleep.
-    pub(crate) fn new(
-        channel: &Arc<Channel>,
-        engine: Option<usize>,
-        staging: &Arc<Staging>,
-    ) -> Result<Arc<Self>> {
+    pub(crate) fn new(channel: &Arc<Channel>, staging: &Arc<Staging>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 channel: channel.clone(),
-                engine,
                 staging: staging.clone(),
                 state <- new_spinlock_irq!(
                     State {
@@ -238,13 +232,18 @@ impl Marks {
     /// For who is about to sleep until `done`: has ends noticed. What it returns is to be dropped when he has slept.
     /// Process context, no locks.
     pub(super) fn hurry(&self, done: impl Fn() -> bool) -> Option<Asleep<'_>> {
-        if let Some(route) = self.channel.path().engine(self.engine) {
+        if let Some(route) = self.engine() {
             route.engine.hurry(|| {
                 self.staging.look();
                 done()
             });
         }
         self.staging.hurry(done)
+    }
+
+    /// The one that has copied for this channel, if one has.
+    fn engine(&self) -> Option<&EngineRoute> {
+        self.channel.path().engine(self.channel.chosen_engine())
     }
 
     /// A transfer has ended. Soft interrupt context, or any other but hard interrupts.
@@ -280,7 +279,7 @@ impl Marks {
 
     /// Has the end of transfers reported that nobody waits for.
     fn announce(&self) {
-        if let Some(route) = self.channel.path().engine(self.engine) {
+        if let Some(route) = self.engine() {
             route.engine.announce();
         }
         self.staging.ask();

@@ -101,8 +101,6 @@ pub(crate) struct Transfers {
     ways: Arc<Ways>,
     cache: Arc<RegistrationCache>,
     pub(super) marks: Arc<Marks>,
-    /// Which of the path's engines copies.
-    engine: Option<usize>,
 }
 
 /// Where the local side begins: only its low bits mean something.
@@ -121,7 +119,6 @@ impl Transfers {
         remote_windows: &Arc<RemoteWindows>,
         caches: &Arc<Caches>,
         ways: &Arc<Ways>,
-        engine: Option<usize>,
     ) -> Result<Self> {
         Ok(Self {
             channel: channel.clone(),
@@ -130,8 +127,7 @@ impl Transfers {
             caches: caches.clone(),
             ways: ways.clone(),
             cache: RegistrationCache::new(channel.peer(), caches)?,
-            marks: Marks::new(channel, engine, &ways.staging)?,
-            engine,
+            marks: Marks::new(channel, &ways.staging)?,
         })
     }
 
@@ -160,7 +156,7 @@ impl Transfers {
     /// Lets go of what transfers that have ended used, as far as nobody is about to do it: then that is
     /// `unhurried`, and the answer is no. May sleep.
     pub(crate) fn let_go(&self) -> bool {
-        let Some(place) = self.engine else {
+        let Some(place) = self.channel.chosen_engine() else {
             return true;
         };
         let Some(route) = self.channel.path().engines().get(place) else {
@@ -218,7 +214,7 @@ impl Transfers {
         if by_processor {
             return None;
         }
-        let route = self.channel.path().engine(self.engine)?;
+        let route = self.channel.path().engine(self.channel.engine())?;
         // Where extents begin and end, pages do: only the ends of the transfer can be misaligned.
         route
             .engine

@@ -43,8 +43,7 @@ impl<'a> TrialSite<'a> {
     pub(super) fn new(peer: &'a Arc<Peer>) -> Result<Self> {
         let route = {
             let _inside = peer.enter().ok_or(ENODEV)?;
-            let path = peer.path();
-            path.engine(path.choose_engine(0)).ok_or(ENODEV)?
+            peer.path().working_engine().ok_or(ENODEV)?
         };
         let device = route.engine.device();
         let local = SharedMemory::new(SCRATCH_SIZE, User::Device(&device), Payer::Nobody)?;

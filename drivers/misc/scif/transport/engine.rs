@@ -3,7 +3,8 @@
 //! The DMA engines of this node, shared by all paths.
 //!
 //! An engine is one channel; which there are is in `engine/list.rs`. Without one every transfer goes by
-//! CPU. Which one a connection uses is chosen once, so that its transfers keep their order in the ring.
+//! CPU. Which one a connection uses is chosen once (`engine/chosen.rs`), so that its transfers keep their order in the
+//! ring.
 //!
 //! # An engine that stops
 //!
@@ -78,9 +79,11 @@ use kernel::{
 };
 
 mod attendance;
+mod chosen;
 pub(crate) mod job;
 mod list;
 
+pub(crate) use chosen::ChosenEngine;
 pub(crate) use list::Engines;
 
 /// Between two looks at whether an engine moves.
@@ -119,6 +122,8 @@ pub(crate) struct Engine {
     /// That of no other engine, also if that has the same device.
     pub(crate) instance: u64,
     longest: LongestSegment,
+    /// How many channels have chosen it.
+    users: Atomic<u32>,
     queues: Arc<WorkQueues>,
     /// Woken when descriptors have been completed, and when the engine has stopped.
     #[pin]
@@ -228,6 +233,7 @@ impl Engine {
         Arc::pin_init(
             pin_init!(Self {
                 longest: LongestSegment::declared(channel.max_segment() as u64),
+                users: Atomic::new(0),
                 channel,
                 instance: INSTANCES.fetch_add(1, Relaxed),
                 quiet: Atomic::new(false),

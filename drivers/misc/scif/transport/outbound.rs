@@ -67,16 +67,10 @@ pub(crate) trait Outbound {
             .filter(|route| !route.engine.has_stopped())
     }
 
-    /// The place of one that works, another one for each `number`; none if there is none.
-    fn choose_engine(&self, number: usize) -> Option<usize> {
-        let working = || {
-            self.engines()
-                .iter()
-                .enumerate()
-                .filter(|(_, route)| !route.engine.has_stopped())
-        };
-        let number = number.checked_rem(working().count())?;
-        working().nth(number).map(|(place, _)| place)
+    /// The first one that works.
+    fn working_engine(&self) -> Option<&EngineRoute> {
+        let mut engines = self.engines().iter();
+        engines.find(|route| !route.engine.has_stopped())
     }
 }
 

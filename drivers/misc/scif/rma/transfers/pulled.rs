@@ -53,7 +53,7 @@ impl Transfers {
         };
         let pulls = &self.ways.pulls;
         let places = (source as u64, destination);
-        let started = pulls.start(&self.channel, self.engine, places, request);
+        let started = pulls.start(&self.channel, self.channel.engine(), places, request);
         let pull = started.inspect_err(|_| self.withdraw(destination))?;
         if !synchronous {
             return Ok(Ok(()));

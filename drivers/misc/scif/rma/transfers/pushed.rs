@@ -109,7 +109,7 @@ impl Transfers {
 
     /// The place of the engine for a copy that goes by itself.
     fn engine_for(&self, asked: &Asked, is_reached: bool) -> Result<usize> {
-        let place = self.engine.ok_or(ENODEV)?;
+        let place = self.channel.engine().ok_or(ENODEV)?;
         let route = self.channel.path().engine(Some(place)).ok_or(ENODEV)?;
         let len = usize::try_from(asked.len)?;
         match is_reached && route.engine.can_copy(asked.destination, asked.source, len) {
@@ -135,7 +135,7 @@ impl Transfers {
         let surroundings = self.enter()?;
         let local = self.windows.cover(source, PROTECTION_READ)?;
         let how = match self.engine_for(asked, are_reached(&remote)) {
-            Err(_) if asked.must => How::ByHand(self.engine),
+            Err(_) if asked.must => How::ByHand(self.channel.engine()),
             place => How::ByEngine(place?),
         };
         let most = match asked.must {
