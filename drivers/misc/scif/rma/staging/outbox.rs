@@ -68,9 +68,15 @@ use crate::{
 use kernel::{
     impl_has_work, new_mutex, new_spinlock_irq, new_work,
     prelude::*,
-    rbtree::RBTree,
+    rbtree::{
+        RBTree,
+        RBTreeNodeReservation, //
+    },
     sync::{
-        atomic::Atomic,
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Arc,
         ArcBorrow,
         Mutex,
@@ -99,14 +105,14 @@ struct State {
     /// Who waits, in this order.
     queue: RBTree<u64, ()>,
     next_ticket: u64,
+    /// For the next one who queues up.
+    spare: Option<RBTreeNodeReservation<u64, ()>>,
     /// Those that have their headers, as bits.
     ready: u64,
     /// The peer was told to ring when it has emptied so many.
     wished: u64,
     /// The peer was rung since it has gone to sleep for this time.
     answered: u64,
-    /// Who looks at what the peer counts without being told to.
-    lookers: u32,
     /// The peer is lost.
     closed: bool,
     /// Those that an engine is filling, as bits, and those that it could not fill, which are void.
@@ -133,6 +139,11 @@ pub(in crate::rma) struct Outbox {
     by_processor: Atomic<u64>,
     #[pin]
     state: SpinLockIrq<State>,
+    /// For who looks again and again: copies of `emptied` in it, and of whether `filling` is any, changed with those.
+    emptied: Atomic<u64>,
+    is_filling: Atomic<bool>,
+    /// Who looks at what the peer counts without being told to.
+    lookers: Atomic<u32>,
     #[pin]
     room: WaitQueue,
     /// Of who waits for room, and of who waits for an end.
@@ -200,16 +211,19 @@ impl Outbox {
                         staged: [const { None }; MOST_SLOTS],
                         queue: RBTree::new(),
                         next_ticket: 0,
+                        spare: None,
                         ready: 0,
                         wished: 0,
                         answered: 0,
-                        lookers: 0,
                         closed: false,
                         filling: 0,
                         unfilled: 0,
                     },
                     "Outbox::state"
                 ),
+                emptied: Atomic::new(0),
+                is_filling: Atomic::new(false),
+                lookers: Atomic::new(0),
                 room <- new_wait_queue!("scif::Outbox::room"),
                 awake: Awake::new(None),
                 awake_for_end: Awake::new(None),
@@ -363,7 +377,7 @@ impl Outbox {
     ) -> Result {
         let peer = self.peer.enter_owned().ok_or(ENODEV)?;
         let bits = self.bits(parts);
-        self.state.lock().filling |= bits;
+        self.set_filling(&mut self.state.lock(), |filling| filling | bits);
         // Who empties slots wakes up while they are being filled.
         let last = parts.last();
         let woken = self.wake_peer_early(last.map_or(0, |part| part.header.sequence));
@@ -397,14 +411,19 @@ impl Outbox {
     fn note_left_alone(self: &Arc<Self>, parts: Parts) {
         let (is_over, has_looker) = {
             let mut state = self.state.lock();
-            state.filling &= !self.bits(parts);
-            (state.closed, state.lookers > 0)
+            self.set_filling(&mut state, |filling| filling & !self.bits(parts));
+            (state.closed, self.lookers.load(Relaxed) > 0)
         };
         // It may have been waited for.
         if is_over || !has_looker && self.has_news() {
             self.schedule();
         }
         self.room.wake_all();
+    }
+
+    fn set_filling(&self, state: &mut State, change: impl FnOnce(u64) -> u64) {
+        state.filling = change(state.filling);
+        self.is_filling.store(state.filling != 0, Relaxed);
     }
 
     fn bits(&self, parts: Parts) -> u64 {
@@ -432,7 +451,7 @@ impl Slots for Outbox {
             let bits = self.bits(parts);
             state.unfilled |= bits;
             // The peer may have said that it has emptied it, which does not matter any more.
-            state.filling &= !bits;
+            self.set_filling(&mut state, |filling| filling & !bits);
         }
         let this: Arc<Self> = self.into();
         this.schedule();

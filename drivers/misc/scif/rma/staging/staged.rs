@@ -177,10 +177,15 @@ impl Staged {
 
     /// One was emptied, or will not be. Process context.
     pub(super) fn slot_ended(&self, result: Result) {
+        self.slots_ended(1, result);
+    }
+
+    /// So many were. Process context.
+    pub(super) fn slots_ended(&self, count: u32, result: Result) {
         if let Err(error) = result {
             self.outcome.fail(error);
         }
-        if self.pending.fetch_sub(1, Full) == 1 {
+        if self.pending.fetch_sub(count, Full) == count {
             self.end();
         }
     }

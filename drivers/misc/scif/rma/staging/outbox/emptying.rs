@@ -5,7 +5,10 @@
 //! The peer's count is a word of the peer: it is read once, and one that can't be ends the relation. A slot
 //! with which an engine still has to do is not emptied, whatever the peer says: what it reads must stay.
 
-use super::Outbox;
+use super::{
+    Outbox,
+    State, //
+};
 use crate::{
     logic::staging::MOST_SLOTS,
     peer::Answerer,
@@ -15,8 +18,28 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
 };
+
+/// Slots of one transfer, one after the other, that were emptied.
+struct Emptied {
+    staged: Arc<Staged>,
+    count: u32,
+    result: Result,
+    /// Nothing was emptied after them.
+    is_all: bool,
+}
+
+/// What a look finds.
+enum Next {
+    Emptied(Emptied),
+    Nothing,
+    /// The peer is lost.
+    Closed,
+}
 
 /// A peer that has emptied no slot for so many milliseconds is not able to any more.
 const LIMIT_MILLISECONDS: u32 = 120_000;
@@ -30,12 +53,16 @@ impl Outbox {
 
     /// Whether the peer has emptied slots that were not looked at. Any context.
     pub(super) fn has_news(&self) -> bool {
-        let emptied = self.state.lock().emptied;
+        let emptied = self.emptied.load(Relaxed);
         self.credits.read_u64(0).is_ok_and(|count| count != emptied)
     }
 
     /// Whether a look would find one that was emptied, and with which no engine has to do any more. Any context.
     pub(super) fn has_progress(&self) -> bool {
+        // Without the lock, as mostly there is none.
+        if !self.has_news() {
+            return false;
+        }
         let state = self.state.lock();
         let next = self.bit(state.emptied + 1);
         let is_busy = (state.filling | state.unfilled) & next != 0;
@@ -45,6 +72,9 @@ impl Outbox {
 
     /// Takes note of what engines have filled. Process context.
     pub(super) fn reap(&self) {
+        if !self.is_filling.load(Relaxed) {
+            return;
+        }
         for route in self.peer.path().engines() {
             route.engine.reap();
         }
@@ -62,9 +92,10 @@ impl Outbox {
     /// Calls `f`, which waits for something without sleeping, and looks at what the peer has emptied afterwards:
     /// nobody else needs to. May sleep.
     pub(super) fn look_after<R>(&self, f: impl FnOnce() -> R) -> R {
-        self.state.lock().lookers += 1;
+        self.lookers.fetch_add(1, Relaxed);
         let result = f();
-        self.state.lock().lookers -= 1;
+        // Who looks under the lock before this look does sees this one, and is seen by it otherwise.
+        self.lookers.fetch_sub(1, Relaxed);
         self.look();
         result
     }
@@ -116,49 +147,87 @@ impl Outbox {
 
     /// Looks at what the peer has emptied. May sleep.
     pub(super) fn look(&self) {
-        if self.state.lock().closed {
-            self.end_all();
-            return;
-        }
         let mut found = false;
         loop {
             match self.take_emptied() {
-                Ok(Some((staged, result))) => {
+                Ok(Next::Emptied(emptied)) => {
                     found = true;
-                    staged.slot_ended(result);
+                    emptied.staged.slots_ended(emptied.count, emptied.result);
+                    if emptied.is_all {
+                        break;
+                    }
                 }
-                Ok(None) => break,
+                Ok(Next::Nothing) => break,
+                Ok(Next::Closed) => return self.end_all(),
                 Err(_) => {
                     self.peer.fail("it empties slots that were not filled");
                     break;
                 }
             }
         }
-        // Who looks often must not give the peer more time.
         if found {
-            self.expect_news();
+            self.room.wake_all();
         }
-        self.room.wake_all();
     }
 
-    /// The transfer of the next slot that was emptied, and how that went.
-    fn take_emptied(&self) -> Result<Option<(Arc<Staged>, Result)>> {
+    /// Takes note of slots that were emptied.
+    fn take_emptied(&self) -> Result<Next> {
         let mut state = self.state.lock();
         if state.closed {
-            return Ok(None);
+            return Ok(Next::Closed);
         }
         let count = self.credits.load_acquire_u64(0)?;
-        if count == state.emptied {
-            return Ok(None);
-        }
         if count < state.emptied || count > state.taken {
             return Err(EPROTO);
         }
-        let sequence = state.emptied + 1;
-        if (state.filling | state.unfilled) & self.bit(sequence) != 0 {
-            // Whatever the peer says: an engine still has to do with it.
-            return Ok(None);
+        let mut found: Option<Emptied> = None;
+        while state.emptied < count {
+            let next = state.emptied + 1;
+            let is_other = |found: &Emptied| !self.is_of(&state, next, &found.staged);
+            // Whatever the peer says: an engine may still have to do with it.
+            let is_busy = (state.filling | state.unfilled) & self.bit(next) != 0;
+            if is_busy || found.as_ref().is_some_and(is_other) {
+                break;
+            }
+            let (staged, result) = match self.take_slot(&mut state, next) {
+                Ok(slot) => slot,
+                // Later: those before come first.
+                Err(_) if found.is_some() => break,
+                Err(error) => return Err(error),
+            };
+            match &mut found {
+                None => {
+                    found = Some(Emptied {
+                        staged,
+                        count: 1,
+                        result,
+                        is_all: false,
+                    });
+                }
+                Some(found) => {
+                    found.count += 1;
+                    found.result = found.result.and(result);
+                }
+            }
         }
+        let Some(mut emptied) = found else {
+            return Ok(Next::Nothing);
+        };
+        emptied.is_all = state.emptied == count;
+        // Only now: who looks often must not give the peer more time.
+        self.expect_news_of(&state);
+        Ok(Next::Emptied(emptied))
+    }
+
+    /// Whether what is in a slot is of this transfer.
+    fn is_of(&self, state: &State, sequence: u64, staged: &Arc<Staged>) -> bool {
+        let place = state.staged.get(self.geometry.index(sequence));
+        let found = place.and_then(Option::as_ref);
+        found.is_some_and(|found| Arc::ptr_eq(found, staged))
+    }
+
+    /// The transfer of a slot that was emptied, and how that went.
+    fn take_slot(&self, state: &mut State, sequence: u64) -> Result<(Arc<Staged>, Result)> {
         let at = self.geometry.verdict(sequence);
         let result = match self.credits.read_u64(at)? {
             0 => Ok(()),
@@ -170,13 +239,12 @@ impl Outbox {
         let place = state.staged.get_mut(self.geometry.index(sequence));
         let staged = place.and_then(Option::take).ok_or(EPROTO)?;
         state.emptied = sequence;
-        Ok(Some((staged, result)))
+        self.emptied.store(sequence, Relaxed);
+        Ok((staged, result))
     }
 
     /// If there is something in slots, the peer has to empty one in time.
-    pub(super) fn expect_news(&self) {
-        let state = self.state.lock();
-        // Under the lock, so that what is said last is what is so.
+    pub(super) fn expect_news_of(&self, state: &State) {
         let limit = state.has_taken().then_some(LIMIT_MILLISECONDS);
         self.peer.expect_answer_within(Answerer::Staging, limit);
     }
@@ -203,7 +271,7 @@ impl Outbox {
                 staged.slot_ended(Err(ENODEV));
             }
         }
-        self.expect_news();
+        self.expect_news_of(&self.state.lock());
         self.room.wake_all();
     }
 

@@ -23,6 +23,15 @@ use kernel::{
     sync::barrier, //
 };
 
+impl State {
+    /// The peer is about to be rung, if it was not since it has gone to sleep for this time: says whether that is so.
+    fn note_rung(&mut self, sleeps: u64) -> bool {
+        let is_asleep = self.answered != sleeps;
+        self.answered = sleeps;
+        is_asleep
+    }
+}
+
 impl Outbox {
     /// Puts a header there, and rings if that is needed.
     pub(super) fn tell(&self, header: &Header) -> Result {
@@ -36,7 +45,7 @@ impl Outbox {
 
     /// These slots have their headers. Any context.
     pub(super) fn note_ready(&self, sequences: impl IntoIterator<Item = u64>) {
-        {
+        let rings = {
             let mut state = self.state.lock();
             for sequence in sequences {
                 // One that was emptied meanwhile may have been taken for something else.
@@ -44,33 +53,30 @@ impl Outbox {
                     state.ready |= self.bit(sequence);
                 }
             }
-        }
-        self.wake_peer();
-    }
-
-    /// Rings if the peer sleeps, and has not emptied what it could empty. One that has emptied it, and sleeps, must
-    /// not count as rung: it would not look. Any context.
-    fn wake_peer(&self) {
-        // What was stored comes before what is loaded: see `logic/staging.rs`.
-        barrier::mb(barrier::Full);
-        let Ok(sleeps) = self.credits.load_acquire_u64(SLEEPS) else {
-            return;
+            self.has_to_ring(&mut state)
         };
-        // At least what it had emptied when it went to sleep.
-        let Ok(emptied) = self.credits.load_acquire_u64(0) else {
-            return;
-        };
-        let next = self.bit(emptied.wrapping_add(1));
-        let is_due = |state: &State| state.ready & next != 0 && emptied < state.taken;
-        if self.note_rung(sleeps, is_due) {
+        if rings.unwrap_or(false) {
             self.peer.path().ring(doorbell::DATA);
         }
+    }
+
+    /// Whether the peer sleeps, and has not emptied what it could empty: then it counts as rung. One that has emptied
+    /// it, and sleeps, does not: it would not look. Any context.
+    fn has_to_ring(&self, state: &mut State) -> Result<bool> {
+        // What was stored comes before what is loaded: see `logic/staging.rs`.
+        barrier::mb(barrier::Full);
+        let sleeps = self.credits.load_acquire_u64(SLEEPS)?;
+        // At least what it had emptied when it went to sleep.
+        let emptied = self.credits.load_acquire_u64(0)?;
+        let next = self.bit(emptied.wrapping_add(1));
+        let is_due = state.ready & next != 0 && emptied < state.taken;
+        Ok(is_due && state.note_rung(sleeps))
     }
 
     /// Rings if the peer sleeps, so that it is awake when the slots up to this one are filled; says whether it does.
     pub(super) fn wake_peer_early(&self, last: u64) -> Result<bool> {
         let sleeps = self.credits.load_acquire_u64(SLEEPS)?;
-        let is_asleep = self.note_rung(sleeps, |_| true);
+        let is_asleep = self.state.lock().note_rung(sleeps);
         if is_asleep {
             let address = self.address + self.geometry.coming() as u64;
             self.peer.path().reach(address, 8)?.write_u64(0, last)?;
@@ -78,16 +84,6 @@ impl Outbox {
             self.peer.path().ring(doorbell::DATA);
         }
         Ok(is_asleep)
-    }
-
-    /// The peer is about to be rung, if that is due and it was not since it has gone to sleep: says whether that is so.
-    fn note_rung(&self, sleeps: u64, is_due: impl FnOnce(&State) -> bool) -> bool {
-        let mut state = self.state.lock();
-        let is_asleep = state.answered != sleeps && is_due(&state);
-        if is_asleep {
-            state.answered = sleeps;
-        }
-        is_asleep
     }
 
     /// A slot that was taken can't be filled: says so to the peer, and its transfer hears of it from who could

@@ -18,7 +18,10 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    rbtree::RBTreeNodeReservation,
+    rbtree::{
+        RBTreeNode,
+        RBTreeNodeReservation, //
+    },
     sync::Arc,
     time::Delta, //
 };
@@ -54,6 +57,16 @@ enum Until {
     Told,
 }
 
+/// Where one stands who has just queued up.
+enum Standing {
+    /// He is the first, and there is a free slot.
+    Next,
+    /// He is the first, and there is none.
+    First,
+    /// Others come before.
+    Behind,
+}
+
 /// A place in the queue, until this is dropped.
 struct Ticket<'a> {
     outbox: &'a Outbox,
@@ -62,9 +75,19 @@ struct Ticket<'a> {
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        let node = self.outbox.state.lock().queue.remove_node(&self.number);
-        drop(node);
-        self.outbox.room.wake_all();
+        let (left, is_alone) = {
+            let mut state = self.outbox.state.lock();
+            let node = state.queue.remove_node(&self.number);
+            let mut node = node.map(RBTreeNode::into_reservation);
+            if state.spare.is_none() {
+                state.spare = node.take();
+            }
+            (node, state.queue.is_empty())
+        };
+        drop(left);
+        if !is_alone {
+            self.outbox.room.wake_all();
+        }
     }
 }
 
@@ -83,22 +106,29 @@ impl Outbox {
         most: u64,
         patience: Patience,
     ) -> Result<Taken> {
-        let taken = match self.try_take(None, staged, most) {
+        match self.try_take(None, staged, most) {
             Some(taken) => taken,
             None => self.wait_and_take(staged, most, patience),
-        };
-        self.expect_news();
-        taken
+        }
     }
 
     fn wait_and_take(&self, staged: &Arc<Staged>, most: u64, patience: Patience) -> Result<Taken> {
-        let ticket = self.queue_up()?;
+        let (ticket, standing) = self.queue_up()?;
+        let mut standing = Some(standing);
         let mut slept: Option<Wait> = None;
         let taken = loop {
-            if let Some(taken) = self.try_take(Some(ticket.number), staged, most) {
-                break taken;
-            }
-            if slept.is_none() && self.is_first(ticket.number) {
+            // Who has just queued up knows where he stands.
+            let is_first = match standing.take() {
+                Some(Standing::First) => true,
+                Some(Standing::Behind) => false,
+                Some(Standing::Next) | None => {
+                    if let Some(taken) = self.try_take(Some(ticket.number), staged, most) {
+                        break taken;
+                    }
+                    self.is_first(ticket.number)
+                }
+            };
+            if slept.is_none() && is_first {
                 let has_progress = || {
                     self.reap();
                     self.has_progress()
@@ -146,7 +176,7 @@ impl Outbox {
         }
         let has_changed = || {
             let state = self.state.lock();
-            let is_free = state.taken - state.emptied < self.geometry.slots().into();
+            let is_free = self.free(&state) > 0;
             let is_due = match until {
                 Until::Turn => true,
                 Until::Filled => is_free || state.filling == 0,
@@ -206,18 +236,37 @@ impl Outbox {
         Ok(())
     }
 
-    fn queue_up(&self) -> Result<Ticket<'_>> {
-        let node = RBTreeNodeReservation::new(GFP_KERNEL)?;
-        let mut state = self.state.lock();
-        let number = state.next_ticket;
-        state.next_ticket = number.wrapping_add(1);
-        // None was there.
-        state.queue.insert(node.into_node(number, ()));
-        drop(state);
-        Ok(Ticket {
-            outbox: self,
-            number,
-        })
+    fn queue_up(&self) -> Result<(Ticket<'_>, Standing)> {
+        let mut made = None;
+        loop {
+            let mut state = self.state.lock();
+            let Some(node) = state.spare.take().or_else(|| made.take()) else {
+                drop(state);
+                made = Some(RBTreeNodeReservation::new(GFP_KERNEL)?);
+                continue;
+            };
+            let standing = match (state.queue.is_empty(), self.free(&state)) {
+                (false, _) => Standing::Behind,
+                (true, 0) => Standing::First,
+                (true, _) => Standing::Next,
+            };
+            let number = state.next_ticket;
+            state.next_ticket = number.wrapping_add(1);
+            // None was there.
+            state.queue.insert(node.into_node(number, ()));
+            drop(state);
+            let ticket = Ticket {
+                outbox: self,
+                number,
+            };
+            return Ok((ticket, standing));
+        }
+    }
+
+    /// How many slots are free.
+    fn free(&self, state: &State) -> u64 {
+        let slots = u64::from(self.geometry.slots());
+        slots.saturating_sub(state.taken - state.emptied)
     }
 
     /// With a ticket, or without one if nobody waits.
@@ -232,7 +281,7 @@ impl Outbox {
             return Some(Err(ENODEV));
         }
         let slots = u64::from(self.geometry.slots());
-        let free = slots.saturating_sub(state.taken - state.emptied);
+        let free = self.free(&state);
         let is_next = match ticket {
             Some(ticket) => state.is_first(ticket),
             None => state.queue.is_empty(),
@@ -256,6 +305,7 @@ impl Outbox {
         }
         state.ready &= !bits;
         state.taken += taken.count;
+        self.expect_news_of(&state);
         Some(Ok(taken))
     }
 }
