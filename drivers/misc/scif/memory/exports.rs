@@ -146,14 +146,16 @@ impl Exports {
 
     /// Finds a window that the peer was offered.
     pub(crate) fn get(&self, id: WindowId) -> Option<Arc<Window>> {
-        Some(self.get_with_engine(id)?.0)
-    }
-
-    /// Likewise, and which of the path's engines its owner uses, if any.
-    pub(crate) fn get_with_engine(&self, id: WindowId) -> Option<(Arc<Window>, Option<usize>)> {
         let table = self.table.lock();
         let entry = table.windows.get(&id.0)?;
-        Some((entry.window.clone(), entry.owner.engine()))
+        Some(entry.window.clone())
+    }
+
+    /// Which of the path's engines copies for whose window it is: for who has something to copy, as in
+    /// [`Channel::engine`](crate::peer::channel::Channel::engine). None if there is none, or no such window. May sleep.
+    pub(crate) fn engine_for(&self, id: WindowId) -> Option<usize> {
+        let owner = self.table.lock().windows.get(&id.0)?.owner.clone();
+        owner.engine()
     }
 
     /// The peer has released a window, or never had it. May sleep.

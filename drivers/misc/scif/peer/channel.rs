@@ -12,7 +12,7 @@
 //! are counted ([`Channel::begin_use`]); once the peer has closed, none begins, and when the last one
 //! ends, [`Owner::uses_ended`] is told, once: here or where that last use is dropped.
 //!
-//! Lock: `waiters` is a leaf, taken in any context.
+//! Locks: `waiters` and `choosing` are leaves, taken in any context.
 
 use super::{
     doorbells::{
@@ -111,6 +111,8 @@ pub(crate) struct Channel {
     pub(crate) id: ChannelId,
     remote: SetOnce<ChannelId>,
     engine: SetOnce<Option<ChosenEngine>>,
+    #[pin]
+    choosing: SpinLockIrq<()>,
     /// A [`State`], as its number.
     state: Atomic<u32>,
     /// The wait queue of whoever has this end, once somebody has.
@@ -164,6 +166,7 @@ impl Channel {
                 id,
                 remote: SetOnce::new(),
                 engine: SetOnce::new(),
+                choosing <- new_spinlock_irq!((), "Channel::choosing"),
                 state: Atomic::new(state as u32),
                 waiters <- new_spinlock_irq!(None, "Channel::waiters"),
                 uses <- InFlight::new(),
@@ -284,9 +287,12 @@ impl Channel {
     /// asked for the first time, by who has something to copy. Any context.
     pub(crate) fn engine(&self) -> Option<usize> {
         if self.engine.as_ref().is_none() {
-            // Another one may be faster.
-            self.engine
-                .populate(ChosenEngine::among(self.path().engines()));
+            // Others may ask for the first time, too: they get the same one.
+            let _choosing = self.choosing.lock();
+            if self.engine.as_ref().is_none() {
+                let chosen = ChosenEngine::among(self.path().engines());
+                self.engine.populate(chosen);
+            }
         }
         self.chosen_engine()
     }

@@ -6,7 +6,7 @@
 //! (`pulls.rs`, `pull_threshold.rs`), for which this end's writes likewise (`pushes.rs`). And what this end
 //! does not reach is staged (`staging.rs`).
 //!
-//! What decides is measured once for each peer, when there is the first connection that has an engine, and
+//! What decides is measured once for each peer, when there is the first connection and an engine that works, and
 //! nobody has said it (`trial.rs`).
 
 use super::{
@@ -88,7 +88,7 @@ impl Ways {
         )
     }
 
-    /// There is a connection that has an engine: has measured what is to be, soon, unless it has been. Any
+    /// There is a connection, and an engine that works: has measured what is to be, soon, unless it has been. Any
     /// context.
     pub(crate) fn measure_soon(self: &Arc<Self>) {
         let is_unsaid = self.crossover.said().is_none();

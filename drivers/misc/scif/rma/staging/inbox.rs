@@ -377,20 +377,23 @@ impl Inbox {
         if most.saturating_mul(self.geometry.size().into()) < least {
             return Ok(());
         }
-        let (delivery, engine) = self.data_in(first)?;
+        let delivery = self.data_in(first)?;
+        let engine_for = |header: &Header| self.exports.engine_for(WindowId(header.window));
+        let engine = engine_for(first);
         let mut bytes = delivery.len;
         let mut deliveries = KVec::with_capacity(usize::try_from(most)?, GFP_KERNEL)?;
         deliveries.push(delivery, GFP_KERNEL)?;
         let following = (first.sequence + 1..).take(usize::try_from(most)?.saturating_sub(1));
         for sequence in following {
             let header = self.read_header(sequence)?;
-            match header.map(|header| self.data_in(&header)) {
-                Some(Ok((delivery, its))) if its == engine => {
-                    bytes += delivery.len;
-                    deliveries.push(delivery, GFP_KERNEL)?;
-                }
-                _ => break,
-            }
+            let Some(header) = header.filter(|header| engine_for(header) == engine) else {
+                break;
+            };
+            let Ok(delivery) = self.data_in(&header) else {
+                break;
+            };
+            bytes += delivery.len;
+            deliveries.push(delivery, GFP_KERNEL)?;
         }
         let last = emptied.slots + deliveries.len() as u64;
         if bytes < least {
@@ -405,23 +408,20 @@ impl Inbox {
         Ok(())
     }
 
-    /// The data that is in a slot, where it belongs, and the engine that its owner uses; an error if there is none, or
-    /// none that may go there.
-    fn data_in(&self, header: &Header) -> Result<(Delivery, Option<usize>)> {
+    /// The data that is in a slot, and where it belongs; an error if there is none, or none that may go there.
+    fn data_in(&self, header: &Header) -> Result<Delivery> {
         let Kind::Data(len) = header.kind else {
             return Err(EINVAL);
         };
         if len > self.geometry.size() {
             return Err(EINVAL);
         }
-        let (window, engine) = self.window(header, len.into())?;
-        let delivery = Delivery {
+        Ok(Delivery {
             at: self.geometry.data(header.sequence),
-            window,
+            window: self.window(header, len.into())?,
             offset: header.offset,
             len: len.into(),
-        };
-        Ok((delivery, engine))
+        })
     }
 
     /// Copies on what is in a slot. May sleep.
@@ -430,12 +430,12 @@ impl Inbox {
             // Its writer knows.
             Kind::Void => Ok(()),
             Kind::Store(value) => {
-                let (window, _) = self.window(header, size_of::<u64>() as u64)?;
+                let window = self.window(header, size_of::<u64>() as u64)?;
                 let offset = usize::try_from(header.offset)?;
                 window.memory.pages.store_u64(offset, value)
             }
             Kind::Data(_) => {
-                let (delivery, _) = self.data_in(header)?;
+                let delivery = self.data_in(header)?;
                 direct_map::copy_to_pages(
                     self.memory.phys_address() + delivery.at as u64,
                     &delivery.window.memory.pages,
@@ -446,16 +446,16 @@ impl Inbox {
         }
     }
 
-    /// The window that it is for, if the peer may write there, and the engine that its owner uses.
-    fn window(&self, header: &Header, len: u64) -> Result<(Arc<Window>, Option<usize>)> {
-        let found = self.exports.get_with_engine(WindowId(header.window));
-        let (window, engine) = found.ok_or(ENXIO)?;
+    /// The window that it is for, if the peer may write there.
+    fn window(&self, header: &Header, len: u64) -> Result<Arc<Window>> {
+        let found = self.exports.get(WindowId(header.window));
+        let window = found.ok_or(ENXIO)?;
         let range = Range::from_parts(header.offset, len).map_err(|_| ENXIO)?;
         if window.protection & PROTECTION_WRITE == 0 {
             return Err(EACCES);
         }
         match window.delivered_to.contains(&range) {
-            true => Ok((window, engine)),
+            true => Ok(window),
             false => Err(ENXIO),
         }
     }

@@ -455,5 +455,7 @@ impl Slots for Outbox {
         }
         let this: Arc<Self> = self.into();
         this.schedule();
+        // Who waits until they are filled has to say now for what he wants to be rung.
+        this.room.wake_all();
     }
 }

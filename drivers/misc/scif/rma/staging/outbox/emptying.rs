@@ -94,7 +94,8 @@ impl Outbox {
     pub(super) fn look_after<R>(&self, f: impl FnOnce() -> R) -> R {
         self.lookers.fetch_add(1, Relaxed);
         let result = f();
-        // Who looks under the lock before this look does sees this one, and is seen by it otherwise.
+        // What was changed under the lock before this look is seen by it; who changes something afterwards sees that
+        // nobody looks any more.
         self.lookers.fetch_sub(1, Relaxed);
         self.look();
         result
