@@ -168,6 +168,7 @@ static void work(struct worker *self)
 static void start_worker(int number, __u16 node, __u16 port)
 {
 	struct worker *worker = &shared->worker[number];
+	pid_t child;
 
 	/*
 	 * Every other connection stays idle, until this process ends: those that
@@ -175,9 +176,10 @@ static void start_worker(int number, __u16 node, __u16 port)
 	 */
 	connected(node, port);
 	epd = connected(node, port);
-	worker->pid = new_child();
-	if (!worker->pid)
+	child = new_child();
+	if (!child)
 		work(worker);
+	worker->pid = child;
 	close(epd);
 }
 
