@@ -143,10 +143,11 @@ fn settle(lab: &Lab) -> Result<()> {
     let limit = lab.hang_limit(10);
     wait_until("the drivers' look at their link", limit, || {
         let guests = lab.counters()?;
-        let functions = guests.iter().flat_map(|guest| &guest.functions);
-        let mut bridges = functions.filter(|function| function.name.starts_with("ntb-"));
-        let looked = bridges.all(|bridge| bridge.counters.trapped_reads > READS_OF_LOADING);
-        Ok(looked.then_some(()))
+        let reads = guests
+            .iter()
+            .map(|guest| guest.sum("ntb", |c| c.trapped_reads));
+        let mut looked = reads.map(|reads| reads > READS_OF_LOADING);
+        Ok(looked.all(|looked| looked).then_some(()))
     })
 }
 

@@ -43,12 +43,8 @@ struct Cost {
 
 /// The sum over both nodes of a counter of functions whose name begins with `prefix`.
 fn sum(counters: &[GuestCounters], prefix: &str, what: fn(&Counters) -> u64) -> f64 {
-    counters
-        .iter()
-        .flat_map(|guest| &guest.functions)
-        .filter(|function| function.name.starts_with(prefix))
-        .map(|function| what(&function.counters) as f64)
-        .sum()
+    let sums = counters.iter().map(|guest| guest.sum(prefix, what) as f64);
+    sums.sum()
 }
 
 fn run(lab: &Lab, arguments: &[&str], iterations: u64) -> Result<Vec<GuestCounters>> {

@@ -4,7 +4,6 @@
 
 use anyhow::Result;
 use anyhow::ensure;
-use lab::Counters;
 use lab::GuestCounters;
 use lab::Lab;
 
@@ -13,20 +12,10 @@ use crate::scif;
 use crate::scif::Server;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
-/// The sum of a counter of those functions of a node whose name begins with `prefix`.
-fn count(guest: &GuestCounters, prefix: &str, what: fn(&Counters) -> u64) -> u64 {
-    guest
-        .functions
-        .iter()
-        .filter(|function| function.name.starts_with(prefix))
-        .map(|function| what(&function.counters))
-        .sum()
-}
-
 /// Nobody read a register of the NTB.
 fn no_reads(counters: &[GuestCounters]) -> Result<()> {
     for (node, guest) in counters.iter().enumerate() {
-        let reads = count(guest, "ntb", |counters| counters.trapped_reads);
+        let reads = guest.sum("ntb", |counters| counters.trapped_reads);
         ensure!(
             guest.functions.iter().any(|f| f.name.starts_with("ntb")),
             "the emulator names no NTB: {guest:?}"
@@ -46,7 +35,7 @@ fn messages(lab: &Lab) -> Result<()> {
     let counters = lab.counters()?;
     no_reads(&counters)?;
     for (node, guest) in counters.iter().enumerate() {
-        let doorbells = count(guest, "ntb", |counters| counters.doorbells);
+        let doorbells = guest.sum("ntb", |counters| counters.doorbells);
         println!(
             "      node {node}: {:.2} doorbells for each message",
             doorbells as f64 / ROUND_TRIPS as f64
@@ -102,7 +91,7 @@ fn idle(lab: &Lab) -> Result<()> {
         no_reads(&counters)?;
         Ok(counters
             .iter()
-            .map(|guest| count(guest, "ntb", |counters| counters.doorbells))
+            .map(|guest| guest.sum("ntb", |counters| counters.doorbells))
             .collect())
     };
     lab.reset_counters()?;

@@ -165,13 +165,8 @@ fn cost(lab: &Lab, arguments: &[&str]) -> Result<Cost> {
 
 /// The sum of a counter of SCIF's bridges; the others are not in use meanwhile.
 fn bridges(counters: &[GuestCounters], what: fn(&Counters) -> u64) -> f64 {
-    let sum: u64 = counters
-        .iter()
-        .flat_map(|guest| &guest.functions)
-        .filter(|function| function.name.starts_with("ntb"))
-        .map(|function| what(&function.counters))
-        .sum();
-    sum as f64
+    let sums = counters.iter().map(|guest| guest.sum("ntb", what));
+    sums.sum::<u64>() as f64
 }
 
 fn totals(lab: &Lab, arguments: &[&str], iterations: u64) -> Result<Cost> {

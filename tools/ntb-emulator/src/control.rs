@@ -96,6 +96,15 @@ pub struct GuestCounters {
     pub functions: Vec<FunctionCounters>,
 }
 
+impl GuestCounters {
+    /// The sum of one of them over the functions whose name begins with `prefix`.
+    pub fn sum(&self, prefix: &str, what: fn(&Snapshot) -> u64) -> u64 {
+        let functions = self.functions.iter();
+        let wanted = functions.filter(|function| function.name.starts_with(prefix));
+        wanted.map(|function| what(&function.counters)).sum()
+    }
+}
+
 /// The counters of one function.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionCounters {
