@@ -32,7 +32,7 @@ use lab::Lab;
 use lab::Silent;
 use plots::results::Results;
 
-use crate::figures::PAIRS;
+use crate::figures::*;
 use crate::machine::Machine;
 use crate::plan::Plan;
 use crate::report::Report;
@@ -83,6 +83,13 @@ fn benchmark(arguments: &Arguments) -> Result<()> {
     plan.turns = arguments.turns.unwrap_or(plan.turns).max(1);
     let started = Instant::now();
     let say = |text: &str| println!("{:6.1} s  {text}", started.elapsed().as_secs_f64());
+    if arguments.only.as_deref() == Some("paced") {
+        let mut results = Results::default();
+        let failures = paced::run(arguments.kernel, &plan, &mut results);
+        print!("{}{}", results.values(ENGINES), results.values(MODEL));
+        println!("{failures:?}");
+        return Ok(());
+    }
     let load = machine::load();
     say("booting two nodes");
     let name = format!("bench-{}", std::process::id());

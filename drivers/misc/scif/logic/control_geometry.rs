@@ -45,7 +45,7 @@ impl ControlGeometry {
         }
         // INVARIANT: Both are powers of two.
         Self {
-            slots: if len >= 1 << 20 { 64 } else { 16 },
+            slots: if len >= 1 << 20 { 64 } else { 8 },
             scratch: 0,
         }
     }

@@ -57,7 +57,7 @@ const TAIL: usize = 64;
 /// The most slots there can be.
 pub(crate) const MOST_SLOTS: usize = 64;
 
-/// Bytes of the smallest and the largest slot.
+/// Bytes of the smallest and the largest slot; all are multiples of the smallest.
 const SMALLEST: u32 = 1 << 10;
 const LARGEST: u32 = 256 << 10;
 
@@ -69,7 +69,7 @@ const FEW: usize = 4;
 ///
 /// # Invariants
 ///
-/// Both are powers of two, and as the limits say.
+/// `slots` is a power of two, `size` a multiple of [`SMALLEST`]; both are as the limits say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Geometry {
     slots: u32,
@@ -79,15 +79,16 @@ pub(crate) struct Geometry {
 impl Geometry {
     /// For about so many bytes of data; none if that is too few.
     pub(crate) fn for_len(len: usize) -> Option<Self> {
-        let len = 1_usize << len.checked_ilog2()?;
-        let size = (len / FEW).min(LARGEST as usize);
-        Self::new(len.checked_div(size)?.min(MOST_SLOTS) as u32, size as u32)
+        let size = (len / FEW).min(LARGEST as usize) as u32;
+        let size = size - size % SMALLEST;
+        let slots = 1 << len.checked_div(size as usize)?.min(MOST_SLOTS).checked_ilog2()?;
+        Self::new(slots, size)
     }
 
     /// As the other side says; none if that can't be.
     pub(crate) fn new(slots: u32, size: u32) -> Option<Self> {
         let can_be = slots.is_power_of_two()
-            && size.is_power_of_two()
+            && size % SMALLEST == 0
             && slots as usize <= MOST_SLOTS
             && (SMALLEST..=LARGEST).contains(&size);
         // INVARIANT: As was just looked at.

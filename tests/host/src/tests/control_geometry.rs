@@ -15,8 +15,8 @@ fn sizes_are_those_of_the_protocol() {
         let geometry = ControlGeometry::for_aperture(len);
         (geometry.slots(), geometry.scratch_len(), geometry.size())
     };
-    assert_eq!(of(64 << 10), (16, 0, 9472));
-    assert_eq!(of((1 << 20) - 1), (16, 0, 9472));
+    assert_eq!(of(64 << 10), (8, 0, 4864));
+    assert_eq!(of((1 << 20) - 1), (8, 0, 4864));
     assert_eq!(of(1 << 20), (64, 0, 37120));
     assert_eq!(of(4 << 20), (256, 65536, 213_248));
     assert_eq!(ControlGeometry::for_aperture(u64::MAX), LARGEST);

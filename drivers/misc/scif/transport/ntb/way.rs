@@ -40,15 +40,9 @@ use kernel::{
 /// Beside an arena, in which most windows lie, for those that find no place.
 const STAGING_BESIDE_ARENA: u64 = 256 << 10;
 
-/// One part of a pool in so many is for staging: of one that is small it is less, as rings take room that can't
-/// be any smaller, and many connections are to fit.
-const fn staging_parts(pool: u64) -> u64 {
-    if pool < 256 << 10 {
-        4
-    } else {
-        2
-    }
-}
+/// So many of the smallest rings are to find a place in a pool beside the slots: those of a hundred connections, and room
+/// for the control block and for some to grow.
+const RINGS_BESIDE_STAGING: u64 = 128;
 
 /// How long a piece may be that is to find a place: other things are there, too.
 const fn piece(shape: Shape) -> u64 {
@@ -142,7 +136,8 @@ impl Way {
             },
             // Neither is larger than a pool may be.
             Self::Pool(pool) => Limits {
-                staging: (pool.size() / staging_parts(pool.size()))
+                staging: (pool.size() / 2)
+                    .min(pool.size().saturating_sub(RINGS_BESIDE_STAGING * SMALLEST_RING))
                     .min(MOST_STAGING)
                     .min(piece(pool.shape())) as usize,
                 ring: (pool.size() / RING_PARTS) as u32,
