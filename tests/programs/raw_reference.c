@@ -5,6 +5,8 @@
  *
  *	raw_reference aperture FILE OFFSET SECONDS SIZE...
  *		copies to and from the mapped resource of a PCI device
+ *	raw_reference memory SECONDS SIZE...
+ *		copies from one place of its memory to another
  *	raw_reference pin small|huge COUNT SIZE...
  *		pins and unpins (raw_pin.ko)
  *	raw_reference ioctl COUNT
@@ -183,16 +185,31 @@ static void empty_call(size_t count)
 	printf("{\"call_ns\":%.1f}\n", (double)(now() - started) / count);
 }
 
+static void memory(double seconds, char **sizes)
+{
+	for (; *sizes; sizes++) {
+		size_t size = strtoul(*sizes, NULL, 0);
+		char *from = allocate(size, false), *to = allocate(size, false);
+
+		printf("{\"size\":%zu,\"copy_ns\":%.1f}\n", size,
+		       stream(to, from, size, seconds));
+		munmap(from, size);
+		munmap(to, size);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 5 && !strcmp(argv[1], "aperture")) {
 		aperture(argv[2], strtoull(argv[3], NULL, 0), atof(argv[4]), argv + 5);
+	} else if (argc > 3 && !strcmp(argv[1], "memory")) {
+		memory(atof(argv[2]), argv + 3);
 	} else if (argc > 4 && !strcmp(argv[1], "pin")) {
 		pin(!strcmp(argv[2], "huge"), strtoul(argv[3], NULL, 0), argv + 4);
 	} else if (argc > 2 && !strcmp(argv[1], "ioctl")) {
 		empty_call(strtoul(argv[2], NULL, 0));
 	} else {
-		fprintf(stderr, "usage: %s aperture|pin|ioctl ...\n", argv[0]);
+		fprintf(stderr, "usage: %s aperture|memory|pin|ioctl ...\n", argv[0]);
 		return 2;
 	}
 	return 0;

@@ -13,6 +13,11 @@ pub const CALL: &str = "call, mean";
 pub const THREADS: &str = "scaling with threads, stream of 4 KiB messages";
 pub const CONNECTIONS: &str = "scaling with connections, write of 64 KiB";
 pub const ENGINES: &str = "scaling with DMA channels, write on 4 connections, paced engines";
+pub const MODES_CPU: &str = "modes, write of 1 MiB by CPU";
+pub const MODES_AUTO: &str = "modes, write of 1 MiB, no flag";
+pub const MODES_DMA: &str = "modes, write of 1 MiB by DMA";
+pub const MODES_ARENA: &str = "modes, write of 1 MiB by DMA, windows that trap";
+pub const MODES_WINDOW: &str = "modes, register+unregister, windows that trap";
 pub const MODEL: &str = "with the link model";
 pub const MANY: &str = "many";
 
@@ -79,6 +84,13 @@ pub const EMPTY: &str = "ioctl that does nothing";
 /// Of [`MODEL`].
 pub const MODEL_WRITE: &str = "write by DMA";
 pub const MODEL_READ: &str = "read by DMA";
+
+/// Of the modes.
+pub const FLAT_MODE: &str = "flat";
+pub const ARENA_MODE: &str = "arena";
+pub const BOUNCE_MEBIBYTE_MODE: &str = "bounce, 1 MiB";
+pub const BOUNCE_SMALLEST_MODE: &str = "bounce, 64 KiB";
+pub const LOCAL_COPY: &str = "memcpy in one node";
 
 /// Of [`MANY`].
 pub const FIRST_CONNECTIONS: &str = "connect, the first hundred of 10,000";

@@ -73,6 +73,7 @@ pub fn goals(results: &Results, costs: &Costs) -> Vec<Goal> {
     goals.extend(counted(costs));
     goals.extend(windows(results));
     goals.extend(connections(results));
+    goals.extend(modes(results));
     goals.extend(sisci(results));
     goals
 }
@@ -303,6 +304,40 @@ fn connections(results: &Results) -> Vec<Goal> {
                 .zip(results.median(ENGINES, SCIF_DMA_HUGE, 1))
                 .map(|(four, one)| four / one),
         ),
+    ]
+}
+
+fn modes(results: &Results) -> Vec<Goal> {
+    let ratio = |figure, line, other| results.ratio(figure, line, other, SIZE_LARGE);
+    let small = |figure| ratio(figure, BOUNCE_SMALLEST_MODE, BOUNCE_MEBIBYTE_MODE);
+    vec![
+        at_least(
+            "arena: writeto by DMA, 1 MiB / flat, windows that trap in both",
+            0.95,
+            ratio(MODES_ARENA, ARENA_MODE, FLAT_MODE),
+        ),
+        at_most(
+            "arena: register+unregister of a page / flat, though it flushes the IOTLB",
+            1.5,
+            results.ratio(MODES_WINDOW, ARENA_MODE, FLAT_MODE, SIZE_PAGE),
+        ),
+        at_least(
+            "bounce over 1 MiB: writeto by DMA, 1 MiB / flat",
+            0.45,
+            ratio(MODES_DMA, BOUNCE_MEBIBYTE_MODE, FLAT_MODE),
+        ),
+        at_least(
+            "bounce over 1 MiB: writeto by CPU, 1 MiB / memcpy in one node",
+            0.40,
+            ratio(MODES_CPU, BOUNCE_MEBIBYTE_MODE, LOCAL_COPY),
+        ),
+        at_least(
+            "bounce over 64 KiB / over 1 MiB: writeto by CPU, 1 MiB",
+            0.50,
+            small(MODES_CPU),
+        ),
+        at_least("the same without a flag", 0.50, small(MODES_AUTO)),
+        at_least("the same by DMA", 0.50, small(MODES_DMA)),
     ]
 }
 

@@ -10,6 +10,7 @@ mod figures;
 mod goals;
 mod machine;
 mod many;
+mod modes;
 mod paced;
 mod pairs;
 mod parameters;
@@ -29,10 +30,10 @@ use anyhow::Result;
 use clap::Parser;
 use lab::Flavour;
 use lab::Lab;
+use lab::Process;
 use lab::Silent;
 use plots::results::Results;
 
-use crate::figures::*;
 use crate::machine::Machine;
 use crate::plan::Plan;
 use crate::report::Report;
@@ -48,7 +49,8 @@ struct Arguments {
     /// Another number of rounds.
     #[arg(long)]
     rounds: Option<usize>,
-    /// Measure nothing but the pairs of the table whose name contains this; "SISCI" for those of SISCI.
+    /// Measure nothing but the pairs of the table whose name contains this; "SISCI" for those of SISCI,
+    /// "modes" for the modes of the aperture, "paced" for what takes engines and links that take time.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// How often each pair of the table is measured.
@@ -83,30 +85,11 @@ fn benchmark(arguments: &Arguments) -> Result<()> {
     plan.turns = arguments.turns.unwrap_or(plan.turns).max(1);
     let started = Instant::now();
     let say = |text: &str| println!("{:6.1} s  {text}", started.elapsed().as_secs_f64());
-    if arguments.only.as_deref() == Some("paced") {
-        let mut results = Results::default();
-        let failures = paced::run(arguments.kernel, &plan, &mut results);
-        print!("{}{}", results.values(ENGINES), results.values(MODEL));
-        println!("{failures:?}");
-        return Ok(());
+    if let Some(only) = &arguments.only {
+        return part(only, arguments.kernel, &plan, &say);
     }
     let load = machine::load();
-    say("booting two nodes");
-    let name = format!("bench-{}", std::process::id());
-    let lab = Lab::start(setup::config(&name, arguments.kernel), &Silent)?;
-    say("loading SCIF and what it is compared with");
-    setup::load(&lab)?;
-    let server = setup::serve(&lab, Some(&setup::tcp_address()))?;
-    if let Some(only) = &arguments.only {
-        let mut results = Results::default();
-        match only.as_str() {
-            "SISCI" => sisci::run(&lab, &plan, &mut results, &say)?,
-            _ => pairs::run(&lab, &plan, Some(only), &mut results, &say)?,
-        }
-        server.signal(2);
-        print!("{}", results.values(PAIRS));
-        return Ok(());
-    }
+    let (lab, server) = boot(arguments.kernel, &say)?;
     let module = setup::module(&lab)?;
     let slowness = machine::slowness(&lab);
     let (counts, mut results, mut failures) = measure(&lab, &plan, &say)?;
@@ -117,6 +100,8 @@ fn benchmark(arguments: &Arguments) -> Result<()> {
     if plan.many {
         say("paced engines and links");
         failures.extend(paced::run(arguments.kernel, &plan, &mut results));
+        say("modes of the aperture");
+        failures.extend(modes::run(arguments.kernel, &plan, &mut results));
     }
     let report = Report {
         machine,
@@ -136,6 +121,42 @@ fn benchmark(arguments: &Arguments) -> Result<()> {
         "the report is {}",
         arguments.output.join("report.html").display()
     ));
+    Ok(())
+}
+
+/// The lab with all that SCIF is compared with, and its server.
+fn boot(kernel: Flavour, say: &dyn Fn(&str)) -> Result<(Lab, Process)> {
+    say("booting two nodes");
+    let name = format!("bench-{}", std::process::id());
+    let lab = Lab::start(setup::config(&name, kernel), &Silent)?;
+    say("loading SCIF and what it is compared with");
+    setup::load(&lab)?;
+    let server = setup::serve(&lab, Some(&setup::tcp_address()))?;
+    Ok((lab, server))
+}
+
+/// Measures only that, and prints it.
+fn part(only: &str, kernel: Flavour, plan: &Plan, say: &dyn Fn(&str)) -> Result<()> {
+    let mut results = Results::default();
+    let failures = match only {
+        "modes" => modes::run(kernel, plan, &mut results),
+        "paced" => paced::run(kernel, plan, &mut results),
+        _ => {
+            let (lab, server) = boot(kernel, say)?;
+            match only {
+                "SISCI" => sisci::run(&lab, plan, &mut results, say)?,
+                _ => pairs::run(&lab, plan, Some(only), &mut results, say)?,
+            }
+            server.signal(2);
+            Vec::new()
+        }
+    };
+    for figure in results.figures() {
+        print!("{figure}:\n{}", results.values(&figure));
+    }
+    for failure in failures {
+        println!("not measured: {failure}");
+    }
     Ok(())
 }
 

@@ -79,10 +79,11 @@ pub(crate) struct Geometry {
 impl Geometry {
     /// For about so many bytes of data; none if that is too few.
     pub(crate) fn for_len(len: usize) -> Option<Self> {
-        let size = (len / FEW).min(LARGEST as usize) as u32;
-        let size = size - size % SMALLEST;
-        let slots = 1 << len.checked_div(size as usize)?.min(MOST_SLOTS).checked_ilog2()?;
-        Self::new(slots, size)
+        let smallest = SMALLEST as usize;
+        let most = (LARGEST as usize) / smallest;
+        let size = (len / FEW / smallest).min(most).saturating_mul(smallest);
+        let slots = len.checked_div(size)?.min(MOST_SLOTS);
+        Self::new(1 << slots.checked_ilog2()?, size as u32)
     }
 
     /// As the other side says; none if that can't be.

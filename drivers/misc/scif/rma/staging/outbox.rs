@@ -125,6 +125,11 @@ impl State {
     fn has_taken(&self) -> bool {
         self.taken != self.emptied && !self.closed
     }
+
+    /// Those with which an engine has to do, or could not do it, as bits.
+    fn busy(&self) -> u64 {
+        self.filling | self.unfilled
+    }
 }
 
 /// See the head of this file.
@@ -139,9 +144,9 @@ pub(in crate::rma) struct Outbox {
     by_processor: Atomic<u64>,
     #[pin]
     state: SpinLockIrq<State>,
-    /// For who looks again and again: copies of `emptied` in it, and of whether `filling` is any, changed with those.
+    /// For who looks again and again: copies of `emptied` in it, and of whether any is busy, changed with those.
     emptied: Atomic<u64>,
-    is_filling: Atomic<bool>,
+    has_busy: Atomic<bool>,
     /// Who looks at what the peer counts without being told to.
     lookers: Atomic<u32>,
     #[pin]
@@ -222,7 +227,7 @@ impl Outbox {
                     "Outbox::state"
                 ),
                 emptied: Atomic::new(0),
-                is_filling: Atomic::new(false),
+                has_busy: Atomic::new(false),
                 lookers: Atomic::new(0),
                 room <- new_wait_queue!("scif::Outbox::room"),
                 awake: Awake::new(None),
@@ -377,7 +382,7 @@ impl Outbox {
     ) -> Result {
         let peer = self.peer.enter_owned().ok_or(ENODEV)?;
         let bits = self.bits(parts);
-        self.set_filling(&mut self.state.lock(), |filling| filling | bits);
+        self.change_busy(&mut self.state.lock(), |state| state.filling |= bits);
         // Who empties slots wakes up while they are being filled.
         let last = parts.last();
         let woken = self.wake_peer_early(last.map_or(0, |part| part.header.sequence));
@@ -411,7 +416,7 @@ impl Outbox {
     fn note_left_alone(self: &Arc<Self>, parts: Parts) {
         let (is_over, has_looker) = {
             let mut state = self.state.lock();
-            self.set_filling(&mut state, |filling| filling & !self.bits(parts));
+            self.change_busy(&mut state, |state| state.filling &= !self.bits(parts));
             (state.closed, self.lookers.load(Relaxed) > 0)
         };
         // It may have been waited for.
@@ -421,9 +426,9 @@ impl Outbox {
         self.room.wake_all();
     }
 
-    fn set_filling(&self, state: &mut State, change: impl FnOnce(u64) -> u64) {
-        state.filling = change(state.filling);
-        self.is_filling.store(state.filling != 0, Relaxed);
+    fn change_busy(&self, state: &mut State, change: impl FnOnce(&mut State)) {
+        change(state);
+        self.has_busy.store(state.busy() != 0, Relaxed);
     }
 
     fn bits(&self, parts: Parts) -> u64 {
@@ -449,9 +454,11 @@ impl Slots for Outbox {
         {
             let mut state = self.state.lock();
             let bits = self.bits(parts);
-            state.unfilled |= bits;
-            // The peer may have said that it has emptied it, which does not matter any more.
-            self.set_filling(&mut state, |filling| filling & !bits);
+            self.change_busy(&mut state, |state| {
+                state.unfilled |= bits;
+                // The peer may have said that it has emptied it, which does not matter any more.
+                state.filling &= !bits;
+            });
         }
         let this: Arc<Self> = self.into();
         this.schedule();

@@ -57,22 +57,25 @@ impl Outbox {
         self.credits.read_u64(0).is_ok_and(|count| count != emptied)
     }
 
-    /// Whether a look would find one that was emptied, and with which no engine has to do any more. Any context.
+    /// Whether a look would find something: most likely, one that was emptied, and with which no engine has to do any
+    /// more. Any context.
     pub(super) fn has_progress(&self) -> bool {
-        // Without the lock, as mostly there is none.
+        // Without the lock, as mostly there is nothing, or no engine has to do with any.
         if !self.has_news() {
             return false;
         }
+        if !self.has_busy.load(Relaxed) {
+            return true;
+        }
         let state = self.state.lock();
-        let next = self.bit(state.emptied + 1);
-        let is_busy = (state.filling | state.unfilled) & next != 0;
+        let is_busy = state.busy() & self.bit(state.emptied + 1) != 0;
         let can_be = |count| count > state.emptied && count <= state.taken;
         !state.closed && !is_busy && self.credits.read_u64(0).is_ok_and(can_be)
     }
 
     /// Takes note of what engines have filled. Process context.
     pub(super) fn reap(&self) {
-        if !self.is_filling.load(Relaxed) {
+        if !self.has_busy.load(Relaxed) {
             return;
         }
         for route in self.peer.path().engines() {
@@ -166,7 +169,7 @@ impl Outbox {
                 }
             }
         }
-        if found {
+        if found && self.room.has_waiters() {
             self.room.wake_all();
         }
     }
@@ -186,7 +189,7 @@ impl Outbox {
             let next = state.emptied + 1;
             let is_other = |found: &Emptied| !self.is_of(&state, next, &found.staged);
             // Whatever the peer says: an engine may still have to do with it.
-            let is_busy = (state.filling | state.unfilled) & self.bit(next) != 0;
+            let is_busy = state.busy() & self.bit(next) != 0;
             if is_busy || found.as_ref().is_some_and(is_other) {
                 break;
             }

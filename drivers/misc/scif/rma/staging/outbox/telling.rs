@@ -118,6 +118,6 @@ impl Outbox {
             }
         }
         // Not before: nobody takes them as long as they are there.
-        self.state.lock().unfilled &= !unfilled;
+        self.change_busy(&mut self.state.lock(), |state| state.unfilled &= !unfilled);
     }
 }

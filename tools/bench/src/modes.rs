@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a mode of the aperture costs: the same in each of them, in turns.
+//!
+//! A mode belongs to a link, and the module has one for all its links. So it is loaded anew for each turn, and gets
+//! one of the bridges that the nodes have, one for each aperture. Arena takes an IOMMU, and with that windows that
+//! trap: it is compared with flat over such windows, by engine.
+
+use anyhow::Context;
+use anyhow::Result;
+use lab::Config;
+use lab::Flavour;
+use lab::Iommu;
+use lab::Lab;
+use lab::Silent;
+use lab::Windows;
+use lab::ntb_slot;
+use plots::results::Results;
+
+use crate::figures::*;
+use crate::parameters;
+use crate::parameters::BY_ENGINE;
+use crate::plan::Plan;
+use crate::plan::SIZE_LARGE;
+use crate::plan::SIZE_PAGE;
+use crate::run;
+use crate::setup;
+
+/// How often each is measured, at most.
+const TURNS: usize = 5;
+
+/// How often a rate is measured in each of them: for a fraction of a second now and then all is several times as fast, or
+/// as slow.
+const RUNS: usize = 4;
+
+/// Where the kernel finds contiguous memory, to which small windows lead.
+const CONTIGUOUS: u64 = 256 << 20;
+
+/// The windows of the arena's bridge, and one that covers all memory of a node.
+const ARENA_WINDOW: u64 = 64 << 20;
+const ALL_MEMORY: u64 = 1 << 30;
+
+/// One way of loading the module.
+#[derive(Clone, Copy)]
+struct Way {
+    /// Under which it is entered.
+    line: &'static str,
+    parameters: &'static str,
+    /// Which of the links between the nodes it gets.
+    link: usize,
+}
+
+const FLAT: Way = Way {
+    line: FLAT_MODE,
+    parameters: "aperture=flat allow_flat=1",
+    link: 0,
+};
+
+const BOUNCE_MEBIBYTE: Way = Way {
+    line: BOUNCE_MEBIBYTE_MODE,
+    parameters: "aperture=bounce memory_windows=1",
+    link: 1,
+};
+
+const BOUNCE_SMALLEST: Way = Way {
+    line: BOUNCE_SMALLEST_MODE,
+    link: 2,
+    ..BOUNCE_MEBIBYTE
+};
+
+const ARENA: Way = Way {
+    line: ARENA_MODE,
+    parameters: "aperture=arena",
+    link: 0,
+};
+
+/// Measures what it can, and says what it could not.
+pub fn run(kernel: Flavour, plan: &Plan, results: &mut Results) -> Vec<String> {
+    let turns = plan.turns.min(TURNS);
+    let mut failures = Vec::new();
+    if let Err(error) = bounce(kernel, plan.seconds, turns, results) {
+        failures.push(format!("bounce beside flat: {error:#}"));
+    }
+    if let Err(error) = arena(kernel, plan.seconds, turns, results) {
+        failures.push(format!("arena beside flat: {error:#}"));
+    }
+    failures
+}
+
+fn config(name: &str, kernel: Flavour) -> Config {
+    Config {
+        memory: 512,
+        ..Config::new(&format!("bench-{name}-{}", std::process::id()), 2, kernel)
+    }
+}
+
+/// Loads the module for one of the bridges in both nodes, does some work beside a server, and unloads it.
+fn with_way<R>(lab: &Lab, way: Way, work: impl FnOnce() -> Result<R>) -> Result<R> {
+    for node in 0..2 {
+        let parameters = format!("heartbeat_timeout_ms=60000 {}", way.parameters);
+        lab.insmod(node, setup::module(lab)?, &parameters)?;
+        let device = format!("0000:00:{:02x}.0", ntb_slot(way.link));
+        lab.node(node)
+            .write("/sys/bus/ntb/drivers/scif/bind", &device)
+            .with_context(|| format!("scif does not take {device} for {}", way.line))?;
+    }
+    setup::wait_for_nodes(lab)?;
+    let server = setup::serve(lab, None)?;
+    let result = work();
+    server.signal(2);
+    server.wait()?;
+    for node in 0..2 {
+        lab.rmmod(node, "scif")?;
+    }
+    result
+}
+
+fn start(config: Config) -> Result<Lab> {
+    let lab = Lab::start(config, &Silent)?;
+    for node in 0..2 {
+        lab.node(node)
+            .write("/sys/bus/ntb/drivers_autoprobe", "0")?;
+    }
+    Ok(lab)
+}
+
+/// Enters rates of writes of 1 MiB, in bytes per second.
+fn write(lab: &Lab, by: &str, seconds: f64, mut enter: impl FnMut(f64)) -> Result<()> {
+    let (seconds, size) = (seconds.to_string(), SIZE_LARGE.to_string());
+    let what = ["write-bw", "1", by, "--depth", "8", "--huge-pages"];
+    let how_much = ["--sizes", &size, "--seconds", &seconds];
+    let arguments = [&what[..], &how_much[..]].concat();
+    for _ in 0..RUNS {
+        let report = run::bench(lab, &arguments)?;
+        let rate = report["results"][0]["bytes_per_second"].as_f64();
+        enter(rate.context("no rate in the report")?);
+    }
+    Ok(())
+}
+
+/// By the engines on both sides.
+fn write_by_engine(lab: &Lab, seconds: f64, enter: impl FnMut(f64)) -> Result<()> {
+    parameters::with(lab, BY_ENGINE, || write(lab, "--dma", seconds, enter))
+}
+
+/// What a program copies from one place of its memory to another, in bytes per second.
+fn local_copy(lab: &Lab, seconds: f64) -> Result<f64> {
+    let (seconds, size) = (seconds.to_string(), SIZE_LARGE.to_string());
+    let copies = run::reference(lab, &["memory", &seconds, &size])?;
+    let copy_ns = copies.first().and_then(|copy| copy["copy_ns"].as_f64());
+    Ok(SIZE_LARGE as f64 / copy_ns.context("nothing was copied")? * 1e9)
+}
+
+/// How long it takes to register and unregister a page, in microseconds.
+fn window(lab: &Lab) -> Result<f64> {
+    let size = SIZE_PAGE.to_string();
+    let report = run::bench(
+        lab,
+        &["register", "1", "--iterations", "100", "--sizes", &size],
+    )?;
+    let row = &report["results"][0];
+    let part = |name| run::latency(row, name, "p50_us");
+    let both = part("register").zip(part("unregister"));
+    let (register, unregister) = both.context("no window was measured")?;
+    Ok(register + unregister)
+}
+
+fn bounce(kernel: Flavour, seconds: f64, turns: usize, results: &mut Results) -> Result<()> {
+    let fixed = |size| Windows::Fixed {
+        base: CONTIGUOUS,
+        size,
+    };
+    let lab = start(Config {
+        more_links: vec![fixed(1 << 20), fixed(64 << 10)],
+        append: vec![format!("cma=64M@{}M", CONTIGUOUS >> 20)],
+        ..config("bounce", kernel)
+    })?;
+    for _ in 0..turns {
+        let copied = local_copy(&lab, seconds)?;
+        results.add(MODES_CPU, LOCAL_COPY, SIZE_LARGE, copied);
+        for way in [FLAT, BOUNCE_MEBIBYTE, BOUNCE_SMALLEST] {
+            let mut enter = |figure, rate| results.add(figure, way.line, SIZE_LARGE, rate);
+            with_way(&lab, way, || {
+                write(&lab, "--cpu", seconds, |rate| enter(MODES_CPU, rate))?;
+                write(&lab, "--auto", seconds, |rate| enter(MODES_AUTO, rate))?;
+                write_by_engine(&lab, seconds, |rate| enter(MODES_DMA, rate))
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// With a lab for each, of which one does nothing while the other is measured.
+fn arena(kernel: Flavour, seconds: f64, turns: usize, results: &mut Results) -> Result<()> {
+    let trapped = |size| Windows::Trapped { size };
+    let behind_iommu = start(Config {
+        iommu: Iommu::Bridges,
+        windows: trapped(ARENA_WINDOW),
+        ..config("arena", kernel)
+    })?;
+    let without = start(Config {
+        windows: trapped(ALL_MEMORY),
+        ..config("trapped", kernel)
+    })?;
+    for _ in 0..turns {
+        for (lab, way) in [(&without, FLAT), (&behind_iommu, ARENA)] {
+            with_way(lab, way, || {
+                let enter = |rate| results.add(MODES_ARENA, way.line, SIZE_LARGE, rate);
+                write_by_engine(lab, seconds, enter)?;
+                results.add(MODES_WINDOW, way.line, SIZE_PAGE, window(lab)?);
+                Ok(())
+            })?;
+        }
+    }
+    Ok(())
+}
