@@ -65,6 +65,9 @@ const LARGEST: u32 = 256 << 10;
 /// are on their way, or are emptied.
 const FEW: usize = 4;
 
+/// Bytes of so many of the smallest.
+const FEW_SMALLEST: usize = FEW * SMALLEST as usize;
+
 /// How many slots there are, and how large they are.
 ///
 /// # Invariants
@@ -79,11 +82,10 @@ pub(crate) struct Geometry {
 impl Geometry {
     /// For about so many bytes of data; none if that is too few.
     pub(crate) fn for_len(len: usize) -> Option<Self> {
-        let smallest = SMALLEST as usize;
-        let most = (LARGEST as usize) / smallest;
-        let size = (len / FEW / smallest).min(most).saturating_mul(smallest);
-        let slots = len.checked_div(size)?.min(MOST_SLOTS);
-        Self::new(1 << slots.checked_ilog2()?, size as u32)
+        let most = (LARGEST / SMALLEST) as usize;
+        let size = ((len / FEW_SMALLEST).min(most) as u32).saturating_mul(SMALLEST);
+        let slots = len.checked_div(size as usize)?.min(MOST_SLOTS);
+        Self::new(1 << slots.checked_ilog2()?, size)
     }
 
     /// As the other side says; none if that can't be.
