@@ -57,14 +57,14 @@ enum Until {
     Told,
 }
 
-/// Where one stands who has just queued up.
-enum Standing {
-    /// He is the first, and there is a free slot.
-    Next,
-    /// He is the first, and there is none.
-    First,
-    /// Others come before.
-    Behind,
+/// What one gets who asks for slots.
+enum Turn {
+    Taken(Taken),
+    /// A place in the queue, as there are others before him, or as no slot is free.
+    Queued {
+        number: u64,
+        is_first: bool,
+    },
 }
 
 /// A place in the queue, until this is dropped.
@@ -95,6 +95,15 @@ impl State {
     fn is_first(&self, ticket: u64) -> bool {
         self.queue.keys().next() == Some(&ticket)
     }
+
+    /// Gives the next number to one who has to wait.
+    fn queue_up(&mut self, node: RBTreeNodeReservation<u64, ()>) -> u64 {
+        let number = self.next_ticket;
+        self.next_ticket = number.wrapping_add(1);
+        // None was there.
+        self.queue.insert(node.into_node(number, ()));
+        number
+    }
 }
 
 impl Outbox {
@@ -106,27 +115,12 @@ impl Outbox {
         most: u64,
         patience: Patience,
     ) -> Result<Taken> {
-        match self.try_take(None, staged, most) {
-            Some(taken) => taken,
-            None => self.wait_and_take(staged, most, patience),
-        }
-    }
-
-    fn wait_and_take(&self, staged: &Arc<Staged>, most: u64, patience: Patience) -> Result<Taken> {
-        let (ticket, standing) = self.queue_up()?;
-        let mut standing = Some(standing);
+        let mut ticket = None;
         let mut slept: Option<Wait> = None;
         let taken = loop {
-            // Who has just queued up knows where he stands.
-            let is_first = match standing.take() {
-                Some(Standing::First) => true,
-                Some(Standing::Behind) => false,
-                Some(Standing::Next) | None => {
-                    if let Some(taken) = self.try_take(Some(ticket.number), staged, most) {
-                        break taken;
-                    }
-                    self.is_first(ticket.number)
-                }
+            let (number, is_first) = match self.take_or_queue(&mut ticket, staged, most)? {
+                Turn::Taken(taken) => break taken,
+                Turn::Queued { number, is_first } => (number, is_first),
             };
             if slept.is_none() && is_first {
                 let has_progress = || {
@@ -147,12 +141,12 @@ impl Outbox {
                 // Who was awake is the first one, and stays that.
                 Some(_) => self.announce_fills(),
             };
-            self.sleep(ticket.number, staged, patience, until)?;
+            self.sleep(number, staged, patience, until)?;
         };
         if let Some(wait) = slept {
             self.awake.slept(wait);
         }
-        taken
+        Ok(taken)
     }
 
     /// For the first one, who is about to sleep: who will wake him.
@@ -198,10 +192,6 @@ impl Outbox {
         }
     }
 
-    fn is_first(&self, ticket: u64) -> bool {
-        self.state.lock().is_first(ticket)
-    }
-
     /// For how many empty slots the first in the queue wants to be rung when none is free, and so many are taken.
     fn wanted(&self, taken: u64) -> u64 {
         let slots = u64::from(self.geometry.slots());
@@ -236,62 +226,59 @@ impl Outbox {
         Ok(())
     }
 
-    fn queue_up(&self) -> Result<(Ticket<'_>, Standing)> {
-        let mut made = None;
-        loop {
-            let mut state = self.state.lock();
-            let Some(node) = state.spare.take().or_else(|| made.take()) else {
-                drop(state);
-                made = Some(RBTreeNodeReservation::new(GFP_KERNEL)?);
-                continue;
-            };
-            let standing = match (state.queue.is_empty(), self.free(&state)) {
-                (false, _) => Standing::Behind,
-                (true, 0) => Standing::First,
-                (true, _) => Standing::Next,
-            };
-            let number = state.next_ticket;
-            state.next_ticket = number.wrapping_add(1);
-            // None was there.
-            state.queue.insert(node.into_node(number, ()));
-            drop(state);
-            let ticket = Ticket {
-                outbox: self,
-                number,
-            };
-            return Ok((ticket, standing));
-        }
-    }
-
     /// How many slots are free.
     fn free(&self, state: &State) -> u64 {
         let slots = u64::from(self.geometry.slots());
         slots.saturating_sub(state.taken - state.emptied)
     }
 
-    /// With a ticket, or without one if nobody waits.
-    fn try_take(
-        &self,
-        ticket: Option<u64>,
+    /// Takes slots if it is the turn of who has this ticket, or has none as he has just come, and there is a free one. If
+    /// not, he has one when this returns. ENODEV if the peer is lost.
+    fn take_or_queue<'a>(
+        &'a self,
+        ticket: &mut Option<Ticket<'a>>,
         staged: &Arc<Staged>,
         most: u64,
-    ) -> Option<Result<Taken>> {
-        let mut state = self.state.lock();
-        if state.closed || self.peer.has_failed() {
-            return Some(Err(ENODEV));
+    ) -> Result<Turn> {
+        let mut made = None;
+        loop {
+            let mut state = self.state.lock();
+            if state.closed || self.peer.has_failed() {
+                return Err(ENODEV);
+            }
+            let is_first = match ticket {
+                Some(ticket) => state.is_first(ticket.number),
+                None => state.queue.is_empty(),
+            };
+            if is_first && self.free(&state) > 0 {
+                return Ok(Turn::Taken(self.take(&mut state, staged, most)));
+            }
+            let number = match ticket {
+                Some(ticket) => ticket.number,
+                None => {
+                    let Some(node) = state.spare.take().or_else(|| made.take()) else {
+                        drop(state);
+                        made = Some(RBTreeNodeReservation::new(GFP_KERNEL)?);
+                        continue;
+                    };
+                    let number = state.queue_up(node);
+                    *ticket = Some(Ticket {
+                        outbox: self,
+                        number,
+                    });
+                    number
+                }
+            };
+            return Ok(Turn::Queued { number, is_first });
         }
-        let slots = u64::from(self.geometry.slots());
-        let free = self.free(&state);
-        let is_next = match ticket {
-            Some(ticket) => state.is_first(ticket),
-            None => state.queue.is_empty(),
-        };
-        if !is_next || free == 0 {
-            return None;
-        }
+    }
+
+    /// Takes the next slots, of which one is free at least.
+    fn take(&self, state: &mut State, staged: &Arc<Staged>, most: u64) -> Taken {
+        let half = u64::from(self.geometry.slots()) / 2;
         let taken = Taken {
             first: state.taken + 1,
-            count: most.min(free).min(slots / 2).max(1),
+            count: most.min(self.free(state)).min(half).max(1),
         };
         let mut bits = 0;
         for sequence in taken.first..taken.first + taken.count {
@@ -305,7 +292,7 @@ impl Outbox {
         }
         state.ready &= !bits;
         state.taken += taken.count;
-        self.expect_news_of(&state);
-        Some(Ok(taken))
+        self.expect_news_of(state);
+        taken
     }
 }
