@@ -25,10 +25,7 @@ use super::{
     BLANK, //
 };
 use crate::{
-    sync::attendance::{
-        LATER,
-        MOST_LOOKS, //
-    },
+    sync::attendance::MOST_LOOKS,
     sys::{
         busy_wait::busy_wait,
         tunables, //
@@ -44,10 +41,7 @@ use kernel::{
         barrier,
         Arc, //
     },
-    time::{
-        delay::fsleep,
-        Delta, //
-    },
+    time::Delta,
     workqueue::WorkItem, //
 };
 
@@ -58,7 +52,7 @@ impl WorkItem<1> for Engine {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        fsleep(LATER);
+        this.attendance.sleep(|| this.ended.load(Relaxed));
         this.reap();
         this.release_ended();
         this.attendance.end();

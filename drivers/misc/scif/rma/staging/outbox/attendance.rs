@@ -14,18 +14,15 @@
 
 use super::Outbox;
 use crate::sync::{
-    attendance::{
-        LATER,
-        MOST_LOOKS, //
-    },
+    attendance::MOST_LOOKS,
     awake::Asleep, //
 };
 use kernel::{
     sync::{
+        atomic::Relaxed,
         barrier,
         Arc, //
     },
-    time::delay::fsleep,
     workqueue::WorkItem, //
 };
 
@@ -33,7 +30,7 @@ impl WorkItem<1> for Outbox {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        fsleep(LATER);
+        this.attendance.sleep(|| this.emptied.load(Relaxed));
         if let Some(_inside) = this.peer.enter() {
             this.reap();
         }
