@@ -6,7 +6,7 @@
  *	raw_reference aperture FILE OFFSET SECONDS SIZE...
  *		copies to and from the mapped resource of a PCI device
  *	raw_reference memory SECONDS SIZE...
- *		copies from one place of its memory to another
+ *		copies within its memory
  *	raw_reference pin small|huge COUNT SIZE...
  *		pins and unpins (raw_pin.ko)
  *	raw_reference ioctl COUNT
@@ -26,6 +26,8 @@
 
 #define MOST_SAMPLES 100000
 #define PAGE 4096UL
+/* As many as a transfer in flight has, with which this is compared. */
+#define PLACES 8
 
 static uint64_t samples[MOST_SAMPLES];
 
@@ -185,16 +187,24 @@ static void empty_call(size_t count)
 	printf("{\"call_ns\":%.1f}\n", (double)(now() - started) / count);
 }
 
+/* From one place to another, to the next ones, and so on round PLACES of them. */
 static void memory(double seconds, char **sizes)
 {
 	for (; *sizes; sizes++) {
-		size_t size = strtoul(*sizes, NULL, 0);
-		char *from = allocate(size, false), *to = allocate(size, false);
+		size_t size = strtoul(*sizes, NULL, 0), all = size * PLACES;
+		char *from = allocate(all, true), *to = allocate(all, true);
+		uint64_t started = now(), end = started + seconds * 1e9, count = 0, at;
 
+		do {
+			for (size_t i = 0; i < PLACES; i++)
+				memcpy(to + i * size, from + i * size, size);
+			count += PLACES;
+			at = now();
+		} while (at < end);
 		printf("{\"size\":%zu,\"copy_ns\":%.1f}\n", size,
-		       stream(to, from, size, seconds));
-		munmap(from, size);
-		munmap(to, size);
+		       (double)(at - started) / count);
+		munmap(from, all);
+		munmap(to, all);
 	}
 }
 

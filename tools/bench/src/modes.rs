@@ -114,6 +114,14 @@ fn with_way<R>(lab: &Lab, way: Way, work: impl FnOnce() -> Result<R>) -> Result<
     result
 }
 
+/// In this order, or the other way round.
+fn in_turn<T, const N: usize>(turn: usize, mut all: [T; N]) -> [T; N] {
+    if turn % 2 == 1 {
+        all.reverse();
+    }
+    all
+}
+
 fn start(config: Config) -> Result<Lab> {
     let lab = Lab::start(config, &Silent)?;
     for node in 0..2 {
@@ -174,10 +182,12 @@ fn bounce(kernel: Flavour, seconds: f64, turns: usize, results: &mut Results) ->
         append: vec![format!("cma=64M@{}M", CONTIGUOUS >> 20)],
         ..config("bounce", kernel)
     })?;
-    for _ in 0..turns {
-        let copied = local_copy(&lab, seconds)?;
-        results.add(MODES_CPU, LOCAL_COPY, SIZE_LARGE, copied);
-        for way in [FLAT, BOUNCE_MEBIBYTE, BOUNCE_SMALLEST] {
+    for turn in 0..turns {
+        for _ in 0..RUNS {
+            let copied = local_copy(&lab, seconds)?;
+            results.add(MODES_CPU, LOCAL_COPY, SIZE_LARGE, copied);
+        }
+        for way in in_turn(turn, [FLAT, BOUNCE_MEBIBYTE, BOUNCE_SMALLEST]) {
             let mut enter = |figure, rate| results.add(figure, way.line, SIZE_LARGE, rate);
             with_way(&lab, way, || {
                 write(&lab, "--cpu", seconds, |rate| enter(MODES_CPU, rate))?;
@@ -201,8 +211,8 @@ fn arena(kernel: Flavour, seconds: f64, turns: usize, results: &mut Results) -> 
         windows: trapped(ALL_MEMORY),
         ..config("trapped", kernel)
     })?;
-    for _ in 0..turns {
-        for (lab, way) in [(&without, FLAT), (&behind_iommu, ARENA)] {
+    for turn in 0..turns {
+        for (lab, way) in in_turn(turn, [(&without, FLAT), (&behind_iommu, ARENA)]) {
             with_way(lab, way, || {
                 let enter = |rate| results.add(MODES_ARENA, way.line, SIZE_LARGE, rate);
                 write_by_engine(lab, seconds, enter)?;

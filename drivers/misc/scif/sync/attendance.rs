@@ -6,8 +6,8 @@
 //! asks whether it runs, with a full barrier in between; the work item says that it ends before it looks whether
 //! something is left. So nothing is forgotten between the two.
 //!
-//! As long as others find what there is, as they look for something of their own, it looks less often: to be woken
-//! takes more time than all there is to do.
+//! Where others find all that there is, as they look for something of their own, it looks less often as long as they do: to
+//! be woken takes more time than what is left to do.
 
 use kernel::{
     sync::{
@@ -31,7 +31,7 @@ const LATER: Delta = Delta::from_millis(8);
 /// How many times who waits looks himself at most, if something ends in each of them.
 pub(crate) const MOST_LOOKS: u32 = 4;
 
-/// See the head of this file. All functions but [`Self::sleep`]: any context.
+/// See the head of this file. All functions but those that sleep: any context.
 pub(crate) struct Attendance {
     attended: Atomic<bool>,
     /// While the work item slept last, others have found something.
@@ -53,8 +53,13 @@ impl Attendance {
         !self.attended.load(Relaxed) && !self.attended.xchg(true, Full)
     }
 
-    /// For the work item: sleeps until it is to look. `found` counts what anybody has found.
-    pub(crate) fn sleep(&self, found: impl Fn() -> u64) {
+    /// For the work item: sleeps until it is to look.
+    pub(crate) fn sleep(&self) {
+        fsleep(SOON);
+    }
+
+    /// As [`Self::sleep`], for longer if others find what there is as well: `found` counts what anybody has.
+    pub(crate) fn sleep_beside_others(&self, found: impl Fn() -> u64) {
         let before = found();
         let delay = match self.is_shared.load(Relaxed) {
             true => LATER,

@@ -52,7 +52,8 @@ impl WorkItem<1> for Engine {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        this.attendance.sleep(|| this.ended.load(Relaxed));
+        // Others may find what has ended, but it is let go here.
+        this.attendance.sleep();
         this.reap();
         this.release_ended();
         this.attendance.end();

@@ -10,7 +10,7 @@
 //!
 //! The peer knows of one wish at a time, the largest: who asks for all has others wait longer who sleep for some of
 //! them, and does not ask for what is put into slots afterwards, though it may be an earlier transfer's. Both
-//! are seen by the work item then.
+//! are seen by the work item then, 8 ms later at most.
 
 use super::Outbox;
 use crate::sync::{
@@ -30,7 +30,8 @@ impl WorkItem<1> for Outbox {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        this.attendance.sleep(|| this.emptied.load(Relaxed));
+        let emptied = || this.emptied.load(Relaxed);
+        this.attendance.sleep_beside_others(emptied);
         if let Some(_inside) = this.peer.enter() {
             this.reap();
         }
