@@ -13,7 +13,6 @@ use lab::Iommu;
 use lab::Lab;
 use lab::Silent;
 use lab::Windows;
-use lab::ntb_slot;
 use plots::results::Results;
 
 use crate::figures::*;
@@ -86,32 +85,15 @@ pub fn run(kernel: Flavour, plan: &Plan, results: &mut Results) -> Vec<String> {
     failures
 }
 
-fn config(name: &str, kernel: Flavour) -> Config {
-    Config {
-        memory: 512,
-        ..Config::new(&format!("bench-{name}-{}", std::process::id()), 2, kernel)
-    }
-}
-
-/// Loads the module for one of the bridges in both nodes, does some work beside a server, and unloads it.
-fn with_way<R>(lab: &Lab, way: Way, work: impl FnOnce() -> Result<R>) -> Result<R> {
-    for node in 0..2 {
-        let parameters = format!("heartbeat_timeout_ms=60000 {}", way.parameters);
-        lab.insmod(node, setup::module(lab)?, &parameters)?;
-        let device = format!("0000:00:{:02x}.0", ntb_slot(way.link));
+/// As [`setup::with_module`], with one of the bridges.
+fn with_way(lab: &Lab, way: Way, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    let device = setup::device(way.link);
+    let bind = |node| {
         lab.node(node)
             .write("/sys/bus/ntb/drivers/scif/bind", &device)
-            .with_context(|| format!("scif does not take {device} for {}", way.line))?;
-    }
-    setup::wait_for_nodes(lab)?;
-    let server = setup::serve(lab, None)?;
-    let result = work();
-    server.signal(2);
-    server.wait()?;
-    for node in 0..2 {
-        lab.rmmod(node, "scif")?;
-    }
-    result
+            .with_context(|| format!("scif does not take {device} for {}", way.line))
+    };
+    setup::with_module(lab, way.parameters, bind, work)
 }
 
 /// In this order, or the other way round.
@@ -124,23 +106,14 @@ fn in_turn<T, const N: usize>(turn: usize, mut all: [T; N]) -> [T; N] {
 
 fn start(config: Config) -> Result<Lab> {
     let lab = Lab::start(config, &Silent)?;
-    for node in 0..2 {
-        lab.node(node)
-            .write("/sys/bus/ntb/drivers_autoprobe", "0")?;
-    }
+    setup::stop_autoprobe(&lab)?;
     Ok(lab)
 }
 
 /// Enters rates of writes of 1 MiB, in bytes per second.
 fn write(lab: &Lab, by: &str, seconds: f64, mut enter: impl FnMut(f64)) -> Result<()> {
-    let (seconds, size) = (seconds.to_string(), SIZE_LARGE.to_string());
-    let what = ["write-bw", "1", by, "--depth", "8", "--huge-pages"];
-    let how_much = ["--sizes", &size, "--seconds", &seconds];
-    let arguments = [&what[..], &how_much[..]].concat();
     for _ in 0..RUNS {
-        let report = run::bench(lab, &arguments)?;
-        let rate = report["results"][0]["bytes_per_second"].as_f64();
-        enter(rate.context("no rate in the report")?);
+        run::copies(lab, &["write-bw", "1", by], seconds, &mut enter)?;
     }
     Ok(())
 }
@@ -180,7 +153,7 @@ fn bounce(kernel: Flavour, seconds: f64, turns: usize, results: &mut Results) ->
     let lab = start(Config {
         more_links: vec![fixed(1 << 20), fixed(64 << 10)],
         append: vec![format!("cma=64M@{}M", CONTIGUOUS >> 20)],
-        ..config("bounce", kernel)
+        ..setup::small_config("bounce", kernel)
     })?;
     for turn in 0..turns {
         for _ in 0..RUNS {
@@ -205,11 +178,11 @@ fn arena(kernel: Flavour, seconds: f64, turns: usize, results: &mut Results) -> 
     let behind_iommu = start(Config {
         iommu: Iommu::Bridges,
         windows: trapped(ARENA_WINDOW),
-        ..config("arena", kernel)
+        ..setup::small_config("arena", kernel)
     })?;
     let without = start(Config {
         windows: trapped(ALL_MEMORY),
-        ..config("trapped", kernel)
+        ..setup::small_config("trapped", kernel)
     })?;
     for turn in 0..turns {
         for (lab, way) in in_turn(turn, [(&without, FLAT), (&behind_iommu, ARENA)]) {

@@ -46,49 +46,10 @@ pub fn run(kernel: Flavour, plan: &Plan, results: &mut Results) -> Vec<String> {
     failures
 }
 
-fn config(name: &str, kernel: Flavour) -> Config {
-    let name = format!("bench-{name}-{}", std::process::id());
-    Config {
-        memory: 512,
-        ..Config::new(&name, 2, kernel)
-    }
-}
-
-/// Enters the rate of copies by the engine on so many connections under `count`.
-fn copies(
-    lab: &Lab,
-    (what, connections): (&str, usize),
-    seconds: f64,
-    enter: &mut dyn FnMut(f64),
-) -> Result<()> {
-    let (seconds, connections) = (seconds.to_string(), connections.to_string());
-    let size = SIZE_LARGE.to_string();
-    let options = ["--dma", "--depth", "8", "--huge-pages", "--sizes", &size];
-    let more = ["--connections", &connections, "--seconds", &seconds];
-    let report = run::bench(lab, &[&[what, "1"], &options[..], &more].concat())?;
-    for row in report["results"].as_array().into_iter().flatten() {
-        if let Some(rate) = row["bytes_per_second"].as_f64() {
-            enter(rate);
-        }
-    }
-    Ok(())
-}
-
-/// Loads the module in both nodes, does some work beside a server, and unloads it.
+/// As [`setup::with_module`], with all of its bridges.
 fn with_module(lab: &Lab, parameter: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
-    for node in 0..2 {
-        let parameters = format!("heartbeat_timeout_ms=60000 allow_flat=1 {parameter}");
-        lab.insmod(node, setup::module(lab)?, &parameters)?;
-    }
-    setup::wait_for_nodes(lab)?;
-    let server = setup::serve(lab, None)?;
-    let result = work();
-    server.signal(2);
-    server.wait()?;
-    for node in 0..2 {
-        lab.rmmod(node, "scif")?;
-    }
-    result
+    let parameters = format!("allow_flat=1 {parameter}");
+    setup::with_module(lab, &parameters, |_| Ok(()), work)
 }
 
 /// Writes on four connections, with one channel and with four, each as fast as an engine is.
@@ -96,14 +57,16 @@ fn channels(kernel: Flavour, rounds: usize, results: &mut Results) -> Result<()>
     let config = Config {
         dma_channels: CHANNELS,
         engine_rate: Some(ENGINE_RATE),
-        ..config("channels", kernel)
+        ..setup::small_config("channels", kernel)
     };
     let lab = Lab::start(config, &Silent)?;
+    let connections = CHANNELS.to_string();
+    let what = ["write-bw", "1", "--dma", "--connections", &connections];
     for _ in 0..rounds {
         for count in [1, CHANNELS] {
             let mut enter = |rate| results.add(ENGINES, SCIF_DMA_HUGE, count as u64, rate);
             with_module(&lab, &format!("dma_channels={count}"), || {
-                copies(&lab, ("write-bw", CHANNELS), SLOW_SECONDS, &mut enter)
+                run::copies(&lab, &what, SLOW_SECONDS, &mut enter)
             })?;
         }
     }
@@ -115,14 +78,14 @@ fn directions(kernel: Flavour, seconds: f64, rounds: usize, results: &mut Result
     let config = Config {
         dma_channels: 1,
         link_model: Some(LinkModel::Gen3x8),
-        ..config("model", kernel)
+        ..setup::small_config("model", kernel)
     };
     let lab = Lab::start(config, &Silent)?;
     with_module(&lab, "", || {
         for _ in 0..rounds {
             for (what, line) in [("write-bw", MODEL_WRITE), ("read-bw", MODEL_READ)] {
-                let mut enter = |rate| results.add(MODEL, line, SIZE_LARGE, rate);
-                copies(&lab, (what, 1), seconds, &mut enter)?;
+                let enter = |rate| results.add(MODEL, line, SIZE_LARGE, rate);
+                run::copies(&lab, &[what, "1", "--dma"], seconds, enter)?;
             }
         }
         Ok(())

@@ -9,6 +9,7 @@ use plots::results::NO_SIZE;
 use plots::results::Results;
 use serde_json::Value;
 
+use crate::plan::SIZE_LARGE;
 use crate::setup;
 
 /// Runs `scif bench` in node 0; returns its report.
@@ -26,6 +27,19 @@ pub fn bench(lab: &Lab, arguments: &[&str]) -> Result<Value> {
         .success()?
         .stdout();
     serde_json::from_str(&text).with_context(|| format!("scif bench {arguments:?} said: {text}"))
+}
+
+/// Has copies of 1 MiB made, several in flight, and enters their rates in bytes per second.
+pub fn copies(lab: &Lab, what: &[&str], seconds: f64, mut enter: impl FnMut(f64)) -> Result<()> {
+    let (seconds, size) = (seconds.to_string(), SIZE_LARGE.to_string());
+    let how = ["--depth", "8", "--huge-pages"];
+    let how_much = ["--sizes", &size, "--seconds", &seconds];
+    let report = bench(lab, &[what, &how, &how_much].concat())?;
+    for row in rows(&report) {
+        let rate = row["bytes_per_second"].as_f64();
+        enter(rate.context("no rate in the report")?);
+    }
+    Ok(())
 }
 
 /// Enters the throughputs of a report.

@@ -46,7 +46,7 @@ pub enum Bridge {
 impl Bridge {
     /// The name of its PCI device.
     pub fn device(self) -> String {
-        format!("0000:00:{:02x}.0", ntb_slot(self as usize))
+        device(self as usize)
     }
 
     fn driver(self) -> &'static str {
@@ -56,6 +56,20 @@ impl Bridge {
             Bridge::Perf => "ntb_perf",
             Bridge::Doorbell => "raw_doorbell",
         }
+    }
+}
+
+/// The name of the PCI device of a bridge, by the number of its link.
+pub fn device(link: usize) -> String {
+    format!("0000:00:{:02x}.0", ntb_slot(link))
+}
+
+/// A lab for what is measured by itself, with nothing that SCIF is compared with.
+pub fn small_config(name: &str, kernel: Flavour) -> Config {
+    let name = format!("bench-{name}-{}", std::process::id());
+    Config {
+        memory: 512,
+        ..Config::new(&name, 2, kernel)
     }
 }
 
@@ -176,12 +190,18 @@ pub fn wait_for_nodes(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Loads everything.
-pub fn load(lab: &Lab) -> Result<()> {
+/// Has no bridge go to the first driver that comes.
+pub fn stop_autoprobe(lab: &Lab) -> Result<()> {
     for node in 0..2 {
         lab.node(node)
             .write("/sys/bus/ntb/drivers_autoprobe", "0")?;
     }
+    Ok(())
+}
+
+/// Loads everything.
+pub fn load(lab: &Lab) -> Result<()> {
+    stop_autoprobe(lab)?;
     network(lab)?;
     for node in 0..2 {
         lab.load(node, "ntb_perf")?;
@@ -196,6 +216,30 @@ pub fn load(lab: &Lab) -> Result<()> {
     );
     lab.insmod(0, built(lab, "tests/reference/raw_dma.ko")?, &where_to)?;
     lab.insmod(0, built(lab, "tests/reference/raw_pin.ko")?, "")
+}
+
+/// Has both nodes load the module with these parameters, and `bind` do what else it takes there; does some work beside a
+/// server, and unloads it.
+pub fn with_module(
+    lab: &Lab,
+    parameters: &str,
+    bind: impl Fn(usize) -> Result<()>,
+    work: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    for node in 0..2 {
+        let parameters = format!("heartbeat_timeout_ms=60000 {parameters}");
+        lab.insmod(node, module(lab)?, &parameters)?;
+        bind(node)?;
+    }
+    wait_for_nodes(lab)?;
+    let server = serve(lab, None)?;
+    let result = work();
+    server.signal(2);
+    server.wait()?;
+    for node in 0..2 {
+        lab.rmmod(node, "scif")?;
+    }
+    result
 }
 
 /// Starts the server on node 1, also for TCP if it is told where.
