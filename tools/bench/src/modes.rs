@@ -87,12 +87,7 @@ pub fn run(kernel: Flavour, plan: &Plan, results: &mut Results) -> Vec<String> {
 
 /// As [`setup::with_module`], with one of the bridges.
 fn with_way(lab: &Lab, way: Way, work: impl FnOnce() -> Result<()>) -> Result<()> {
-    let device = setup::device(way.link);
-    let bind = |node| {
-        lab.node(node)
-            .write("/sys/bus/ntb/drivers/scif/bind", &device)
-            .with_context(|| format!("scif does not take {device} for {}", way.line))
-    };
+    let bind = |node| setup::bind_link(lab, node, "scif", way.link);
     setup::with_module(lab, way.parameters, bind, work)
 }
 

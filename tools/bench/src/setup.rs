@@ -60,7 +60,7 @@ impl Bridge {
 }
 
 /// The name of the PCI device of a bridge, by the number of its link.
-pub fn device(link: usize) -> String {
+fn device(link: usize) -> String {
     format!("0000:00:{:02x}.0", ntb_slot(link))
 }
 
@@ -121,10 +121,16 @@ pub fn reference() -> Result<String> {
 }
 
 fn bind(lab: &Lab, node: usize, bridge: Bridge) -> Result<()> {
-    let file = format!("/sys/bus/ntb/drivers/{}/bind", bridge.driver());
+    bind_link(lab, node, bridge.driver(), bridge as usize)
+}
+
+/// Gives a driver the bridge of a link.
+pub fn bind_link(lab: &Lab, node: usize, driver: &str, link: usize) -> Result<()> {
+    let file = format!("/sys/bus/ntb/drivers/{driver}/bind");
+    let device = device(link);
     lab.node(node)
-        .write(&file, &bridge.device())
-        .with_context(|| format!("{} does not take {}", bridge.driver(), bridge.device()))
+        .write(&file, &device)
+        .with_context(|| format!("{driver} does not take {device}"))
 }
 
 /// The aperture of SCIF's bridge in node 0: where it is on the bus.
