@@ -43,7 +43,34 @@ pub fn module(lab: &Lab) -> Result<PathBuf> {
     if let Some(path) = GIVEN_MODULE.get() {
         return Ok(path.clone());
     }
-    built(lab, "scif.ko")
+    let path = built(lab, "scif.ko")?;
+    let source = paths::repository().join("drivers/misc/scif");
+    let flavour = lab.kernel().flavour().name();
+    if let Some(newer) = newer_than(&source, &path.with_file_name("built"))? {
+        bail!(
+            "{} was built before {} was changed; run 'make modules KERNEL={flavour}'",
+            path.display(),
+            newer.display()
+        );
+    }
+    Ok(path)
+}
+
+/// A file below a folder that was written after another file.
+fn newer_than(folder: &Path, built: &Path) -> Result<Option<PathBuf>> {
+    let written = |path: &Path| fs::metadata(path).and_then(|data| data.modified());
+    let limit = written(built).with_context(|| format!("when {} was written", built.display()))?;
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            if let Some(newer) = newer_than(&path, built)? {
+                return Ok(Some(newer));
+            }
+        } else if written(&path)? > limit {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
 }
 
 /// What was built for a lab's kernel.

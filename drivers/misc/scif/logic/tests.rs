@@ -14,7 +14,8 @@ use super::{
         Malformed,
         PeerMessage,
         ServiceId,
-        SEQUENCE_OFFSET, //
+        SEQUENCE_OFFSET,
+        VERSION, //
     },
     marks,
     messages::{
@@ -180,7 +181,7 @@ mod message_cases {
     #[test]
     fn numbers_lie_where_the_protocol_says() {
         let slot = Message::CloseDone { target: TARGET }.envelope().encode();
-        assert_eq!(&slot[..8], [6, 9, 1, 0, 0x0d, 0x0c, 0x0b, 0x0a]);
+        assert_eq!(&slot[..8], [6, VERSION, 1, 0, 0x0d, 0x0c, 0x0b, 0x0a]);
         assert!(slot[8..].iter().all(|byte| *byte == 0));
         let [connect, ..] = MESSAGES;
         let slot = connect.envelope().encode();
