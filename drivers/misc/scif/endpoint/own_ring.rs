@@ -56,7 +56,7 @@ use kernel::{
 pub(super) const HEADER: usize = 192;
 
 /// Bytes of the smallest first area, where there is little room that the peer reaches.
-const SMALLEST: u32 = 128;
+const SMALLEST: u32 = 64;
 
 /// Where the words of moves lie in the header, 8 bytes for each area but the first.
 pub(super) const MOVES: usize = 8;

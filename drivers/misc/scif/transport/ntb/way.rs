@@ -56,7 +56,7 @@ const MOST_STAGING: u64 = 1 << 20;
 const RING_PARTS: u64 = 32;
 
 /// What every ring may have, however little is left: others may still come.
-const SMALLEST_RING: u64 = 320;
+const SMALLEST_RING: u64 = 256;
 
 /// How much of a pool one who asks may have: the ring of a connection is one of many, and more so at first than when
 /// it has turned out to be used.
