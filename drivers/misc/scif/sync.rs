@@ -11,5 +11,6 @@ pub(crate) mod in_flight;
 pub(crate) mod once;
 pub(crate) mod outcome;
 pub(crate) mod patience;
+pub(crate) mod quiet;
 pub(crate) mod shared;
 pub(crate) mod work_queues;

@@ -46,7 +46,8 @@ use crate::{
     },
     sync::{
         attendance::Attendance,
-        awake::Awake, //
+        awake::Awake,
+        quiet::Quiet, //
     },
     sys::{
         current,
@@ -156,6 +157,8 @@ pub(in crate::rma) struct Outbox {
     awake_for_end: Awake,
     attendance: Attendance,
     #[pin]
+    quiet: Quiet,
+    #[pin]
     subscription: Mutex<Option<Subscription>>,
     #[pin]
     work: Work<Self>,
@@ -233,6 +236,7 @@ impl Outbox {
                 awake: Awake::new(None),
                 awake_for_end: Awake::new(None),
                 attendance: Attendance::new(),
+                quiet <- Quiet::new(),
                 subscription <- new_mutex!(None, "Outbox::subscription"),
                 work <- new_work!("Outbox::work"),
                 attending <- new_work!("Outbox::attending"),

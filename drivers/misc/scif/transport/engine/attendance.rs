@@ -41,9 +41,15 @@ use kernel::{
         barrier,
         Arc, //
     },
-    time::Delta,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
     workqueue::WorkItem, //
 };
+
+/// How often the work item looks.
+const PERIOD: Delta = Delta::from_millis(2);
 
 /// The longest that who waits looks by itself, whatever an administrator says.
 const LONGEST_US: u32 = 10_000;
@@ -53,7 +59,7 @@ impl WorkItem<1> for Engine {
 
     fn run(this: Arc<Self>) {
         // Others may find what has ended, but it is let go here.
-        this.attendance.sleep();
+        fsleep(PERIOD);
         this.reap();
         this.release_ended();
         this.attendance.end();

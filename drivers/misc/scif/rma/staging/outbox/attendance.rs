@@ -6,22 +6,27 @@
 //! one. Who is about to sleep until such transfers have ended looks for a moment, and then has the peer ring
 //! when all slots are empty that are taken; so has who only leaves word what is to be done then. For what is left,
 //! memory and windows that somebody wants back, a work item looks now and then, as long as slots are
-//! taken. It is the same with what an engine has done (`transport/engine/attendance.rs`).
+//! taken and nobody else finds what there is (`sync/quiet.rs`). It is much the same with what an engine has done
+//! (`transport/engine/attendance.rs`).
 //!
 //! The peer knows of one wish at a time, the largest: who asks for all has others wait longer who sleep for some of
 //! them, and does not ask for what is put into slots afterwards, though it may be an earlier transfer's. Both
-//! are seen by the work item then, 8 ms later at most.
+//! are seen by whoever looks, and by the work item 4 ms after the last of them has found something.
 
 use super::Outbox;
-use crate::sync::{
-    attendance::MOST_LOOKS,
-    awake::Asleep, //
+use crate::{
+    sync::{
+        attendance::MOST_LOOKS,
+        awake::Asleep, //
+    },
+    sys::timer::Tick,
 };
 use kernel::{
     sync::{
         atomic::Relaxed,
         barrier,
-        Arc, //
+        Arc,
+        ArcBorrow, //
     },
     workqueue::WorkItem, //
 };
@@ -30,14 +35,20 @@ impl WorkItem<1> for Outbox {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        let emptied = || this.emptied.load(Relaxed);
-        this.attendance.sleep_beside_others(emptied);
+        this.quiet.sleep(&this, this.emptied.load(Relaxed));
         if let Some(_inside) = this.peer.enter() {
             this.reap();
         }
         this.look_if_changed();
         this.attendance.end();
         this.attend();
+    }
+}
+
+/// While the work item sleeps.
+impl Tick for Outbox {
+    fn tick(this: ArcBorrow<'_, Self>) {
+        this.quiet.note(this.emptied.load(Relaxed));
     }
 }
 
