@@ -18,6 +18,7 @@
 //! model                what all that takes on hardware, if it is to take as long
 //! order                what may overtake what on hardware, if it is to do so
 //! interrupt  counters
+//! priority             devices come before processors
 //! ```
 //!
 //! Nothing that a guest does can end the process; a failure of its own does, with a
@@ -37,6 +38,7 @@ pub mod model;
 pub mod ntb;
 pub mod order;
 pub mod pci;
+pub mod priority;
 pub mod raid;
 pub mod ram;
 pub mod server;

@@ -15,6 +15,7 @@ use clap::Parser;
 use ntb_emulator::config::Topology;
 use ntb_emulator::emulator::Emulator;
 use ntb_emulator::emulator::Event;
+use ntb_emulator::priority;
 use signal_hook::consts::SIGHUP;
 use signal_hook::consts::SIGINT;
 use signal_hook::consts::SIGTERM;
@@ -103,6 +104,10 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<()> {
+    // Of all threads that are started below. Without it all works, only later.
+    if let Err(error) = priority::raise() {
+        log::info!("devices do not come before processors: {error}");
+    }
     let (sender, events) = channel();
     report_panics(&sender);
     end_on_signals(&sender)?;
