@@ -11,15 +11,19 @@ use std::io::BufWriter;
 use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::OnceLock;
+use std::sync::PoisonError;
 use std::time::Duration;
 use std::time::Instant;
+use std::time::SystemTime;
 
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::anyhow;
 use anyhow::bail;
 use anyhow::ensure;
+use lab::Flavour;
 use lab::Lab;
 use lab::Outcome;
 use lab::Output;
@@ -44,29 +48,42 @@ pub fn module(lab: &Lab) -> Result<PathBuf> {
         return Ok(path.clone());
     }
     let path = built(lab, "scif.ko")?;
-    let source = paths::repository().join("drivers/misc/scif");
-    let flavour = lab.kernel().flavour().name();
-    if let Some(newer) = newer_than(&source, &path.with_file_name("built"))? {
-        bail!(
-            "{} was built before {} was changed; run 'make modules KERNEL={flavour}'",
-            path.display(),
-            newer.display()
-        );
-    }
+    check_fresh(&path, lab.kernel().flavour())?;
     Ok(path)
 }
 
-/// A file below a folder that was written after another file.
-fn newer_than(folder: &Path, built: &Path) -> Result<Option<PathBuf>> {
-    let written = |path: &Path| fs::metadata(path).and_then(|data| data.modified());
-    let limit = written(built).with_context(|| format!("when {} was written", built.display()))?;
+/// Whether the module was built from the source as it is, as of the first time that it is asked for.
+fn check_fresh(module: &Path, flavour: Flavour) -> Result<()> {
+    static FRESH: Mutex<Vec<Flavour>> = Mutex::new(Vec::new());
+    let mut fresh = FRESH.lock().unwrap_or_else(PoisonError::into_inner);
+    if fresh.contains(&flavour) {
+        return Ok(());
+    }
+    let stamp = module.with_file_name("built");
+    let built = fs::metadata(stamp).and_then(|stamp| stamp.modified()).ok();
+    for folder in ["drivers/misc/scif", "include"] {
+        if let Some(newer) = newer_than(&paths::repository().join(folder), built)? {
+            bail!(
+                "{} was built before {} was changed; run 'make modules KERNEL={}'",
+                module.display(),
+                newer.display(),
+                flavour.name()
+            );
+        }
+    }
+    fresh.push(flavour);
+    Ok(())
+}
+
+/// A file below a folder that was written after this time; any if there is none.
+fn newer_than(folder: &Path, time: Option<SystemTime>) -> Result<Option<PathBuf>> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
-            if let Some(newer) = newer_than(&path, built)? {
+            if let Some(newer) = newer_than(&path, time)? {
                 return Ok(Some(newer));
             }
-        } else if written(&path)? > limit {
+        } else if time < Some(fs::metadata(&path)?.modified()?) {
             return Ok(Some(path));
         }
     }

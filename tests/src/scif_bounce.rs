@@ -181,7 +181,7 @@ fn whole(lab: &Lab) -> Result<()> {
     scif_conformance::nothing_left(lab)
 }
 
-/// In 64 KiB rings have a few hundred bytes, too few for cases in which much is sent before anybody
+/// In 64 KiB rings begin with 64 bytes, too few for cases in which much is sent before anybody
 /// receives. What goes through slots is there: windows, transfers, fences.
 fn small(lab: &Lab) -> Result<()> {
     run_small(

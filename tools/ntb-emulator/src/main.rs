@@ -106,7 +106,7 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<()> {
     // Of all threads that are started below. Without it all works, only later.
     if let Err(error) = priority::raise() {
-        log::info!("devices do not come before processors: {error}");
+        log::warn!("devices do not come before processors: {error}");
     }
     let (sender, events) = channel();
     report_panics(&sender);

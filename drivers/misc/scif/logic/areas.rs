@@ -22,8 +22,9 @@ use super::ring::{
     Geometry, //
 };
 
-/// Areas that a ring can move to, one after the other. From the smallest to the largest ring are
-/// no more steps of [`larger`].
+/// Areas that a ring can move to, one after the other. From the first area of a ring to the largest are no more steps
+/// of [`larger`]: from 2 KiB to 1 MiB, and from 64 bytes to 128 KiB in a pool. A ring whose steps were smaller, for want of
+/// memory, stays smaller.
 pub(crate) const MOST: usize = 4;
 
 /// A growing ring gets this many times as large, unless more is wanted.

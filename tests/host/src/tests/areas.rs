@@ -49,9 +49,11 @@ fn growth_ends_at_the_limit() {
         larger(Geometry::MAX / 2, 1, Geometry::MAX),
         Some(Geometry::MAX)
     );
-    // The smallest and the largest that this side makes.
-    let steps = std::iter::successors(Some(2048), |size| larger(*size, 1, 1 << 20));
-    assert!(steps.count() <= MOST + 1);
+    // The smallest and the largest that this side makes, in memory of their own and in a small aperture.
+    for (first, limit) in [(2048, 1 << 20), (64, 128 << 10)] {
+        let steps = std::iter::successors(Some(first), |size| larger(*size, 1, limit));
+        assert!(steps.count() <= MOST + 1);
+    }
 }
 
 /// Both ends, as the module has them.

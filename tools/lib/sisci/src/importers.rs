@@ -173,7 +173,7 @@ impl Importers {
         for importer in list {
             let channel = lock(&importer.connection).channel.clone();
             if let Some(channel) = channel {
-                // There is room: nobody says more than this.
+                // Who does not read what it is told has no room for more at some time, and does not hear this.
                 let _ = channel.send(&Frame::Notice(notice));
             }
         }

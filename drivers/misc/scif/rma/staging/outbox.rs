@@ -47,7 +47,7 @@ use crate::{
     sync::{
         attendance::Attendance,
         awake::Awake,
-        quiet::Quiet, //
+        lull::Lull, //
     },
     sys::{
         current,
@@ -157,7 +157,7 @@ pub(in crate::rma) struct Outbox {
     awake_for_end: Awake,
     attendance: Attendance,
     #[pin]
-    quiet: Quiet,
+    lull: Lull,
     #[pin]
     subscription: Mutex<Option<Subscription>>,
     #[pin]
@@ -236,7 +236,7 @@ impl Outbox {
                 awake: Awake::new(None),
                 awake_for_end: Awake::new(None),
                 attendance: Attendance::new(),
-                quiet <- Quiet::new(),
+                lull <- Lull::new(),
                 subscription <- new_mutex!(None, "Outbox::subscription"),
                 work <- new_work!("Outbox::work"),
                 attending <- new_work!("Outbox::attending"),

@@ -58,7 +58,7 @@ impl WorkItem<1> for Engine {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        // Others may find what has ended, but it is let go here.
+        // Not as in `sync/lull.rs`: others may find what has ended, but it is let go here.
         fsleep(PERIOD);
         this.reap();
         this.release_ended();

@@ -40,10 +40,6 @@ use kernel::{
 /// Beside an arena, in which most windows lie, for those that find no place.
 const STAGING_BESIDE_ARENA: u64 = 256 << 10;
 
-/// Bytes of a pool that are not for staging, however small it is: for the smallest rings of a hundred connections, for the
-/// control block, and for some rings to grow.
-const BESIDE_STAGING: u64 = 128 * SMALLEST_RING;
-
 /// How long a piece may be that is to find a place: other things are there, too.
 const fn piece(shape: Shape) -> u64 {
     shape.longest() / 2
@@ -136,10 +132,8 @@ impl Way {
             },
             // Neither is larger than a pool may be.
             Self::Pool(pool) => Limits {
-                staging: (pool.size() / 2)
-                    .min(pool.size().saturating_sub(BESIDE_STAGING))
-                    .min(MOST_STAGING)
-                    .min(piece(pool.shape())) as usize,
+                // The other half of the smallest one has room for the control block and 107 of the smallest rings.
+                staging: (pool.size() / 2).min(MOST_STAGING).min(piece(pool.shape())) as usize,
                 ring: (pool.size() / RING_PARTS) as u32,
             },
         }

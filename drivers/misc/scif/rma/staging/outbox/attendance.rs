@@ -6,7 +6,7 @@
 //! one. Who is about to sleep until such transfers have ended looks for a moment, and then has the peer ring
 //! when all slots are empty that are taken; so has who only leaves word what is to be done then. For what is left,
 //! memory and windows that somebody wants back, a work item looks now and then, as long as slots are
-//! taken and nobody else finds what there is (`sync/quiet.rs`). It is much the same with what an engine has done
+//! taken and nobody else finds what there is (`sync/lull.rs`). It is much the same with what an engine has done
 //! (`transport/engine/attendance.rs`).
 //!
 //! The peer knows of one wish at a time, the largest: who asks for all has others wait longer who sleep for some of
@@ -35,7 +35,7 @@ impl WorkItem<1> for Outbox {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        this.quiet.sleep(&this, this.emptied.load(Relaxed));
+        this.lull.sleep(&this, this.emptied.load(Relaxed));
         if let Some(_inside) = this.peer.enter() {
             this.reap();
         }
@@ -48,7 +48,7 @@ impl WorkItem<1> for Outbox {
 /// While the work item sleeps.
 impl Tick for Outbox {
     fn tick(this: ArcBorrow<'_, Self>) {
-        this.quiet.note(this.emptied.load(Relaxed));
+        this.lull.note(this.emptied.load(Relaxed));
     }
 }
 
@@ -59,7 +59,7 @@ impl Outbox {
         barrier::smp_mb(barrier::Full);
         if self.has_taken() && self.attendance.begin() {
             // It is not in the queue, as nobody attends, so this can't fail.
-            let _ = self.peer.queues().unhurried.enqueue::<_, 1>(self.clone());
+            let _ = self.peer.queues().attendance.enqueue::<_, 1>(self.clone());
         }
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sleeping for as long as others find what there is.
+//! Sleeping until there is a lull: for as long as others find what there is.
 //!
 //! Who looks now and then at what nobody is told of has nothing to do as long as others find it all, as they look for
 //! something of their own. To wake up for that takes a processor from them, where there are few. So a timer looks, in its
@@ -36,12 +36,9 @@ use kernel::{
 /// Who sleeps wakes up when nobody has found anything for so long, which is seen another such period later at most.
 const PERIOD: Delta = Delta::from_millis(2);
 
-/// And after so long in any case.
-const LONGEST: Delta = Delta::from_secs(1);
-
 /// See the head of this file.
 #[pin_data]
-pub(crate) struct Quiet {
+pub(crate) struct Lull {
     /// What had been found when the timer looked last.
     found: Atomic<u64>,
     is_quiet: Atomic<bool>,
@@ -49,13 +46,13 @@ pub(crate) struct Quiet {
     sleeper: WaitQueue,
 }
 
-impl Quiet {
+impl Lull {
     /// Nobody sleeps.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             found: Atomic::new(0),
             is_quiet: Atomic::new(false),
-            sleeper <- new_wait_queue!("scif::Quiet"),
+            sleeper <- new_wait_queue!("scif::Lull"),
         })
     }
 
@@ -68,8 +65,8 @@ impl Quiet {
         self.found.store(found, Relaxed);
     }
 
-    /// Sleeps until it is quiet. One thread at a time, with the owner of this, whose ticks call [`Self::note`], and with
-    /// what was found until now.
+    /// Sleeps until it is quiet, for however long that takes. One thread at a time, with the owner of this, whose ticks
+    /// call [`Self::note`], and with what was found until now.
     pub(crate) fn sleep<T: Tick>(&self, owner: &Arc<T>, found: u64) {
         self.found.store(found, Relaxed);
         self.is_quiet.store(false, Relaxed);
@@ -78,13 +75,13 @@ impl Quiet {
             return;
         };
         let is_quiet = || self.is_quiet.load(Acquire).then_some(());
-        // In vain or not: it was long enough. Nobody sends signals to a work item.
-        let _ = self.sleeper.wait_timeout(LONGEST, is_quiet);
+        // It may be long, so it is not to count as load: a signal could end it, but nobody sends one to a work item.
+        let _ = self.sleeper.wait(is_quiet);
         drop(timer);
     }
 }
 
-#[kunit_tests(scif_sync_quiet)]
+#[kunit_tests(scif_sync_lull)]
 mod tests {
     use super::*;
     use kernel::sync::ArcBorrow;
@@ -96,13 +93,13 @@ mod tests {
     struct Finder {
         ticks: Atomic<u64>,
         #[pin]
-        quiet: Quiet,
+        lull: Lull,
     }
 
     impl Tick for Finder {
         fn tick(this: ArcBorrow<'_, Self>) {
             let before = this.ticks.fetch_add(1, Relaxed);
-            this.quiet.note((before + 1).min(FRUITFUL));
+            this.lull.note((before + 1).min(FRUITFUL));
         }
     }
 
@@ -111,16 +108,16 @@ mod tests {
         let finder = Arc::pin_init(
             pin_init!(Finder {
                 ticks: Atomic::new(0),
-                quiet <- Quiet::new(),
+                lull <- Lull::new(),
             }),
             GFP_KERNEL,
         )?;
-        finder.quiet.sleep(&finder, 0);
+        finder.lull.sleep(&finder, 0);
         assert!(finder.ticks.load(Relaxed) > FRUITFUL);
 
-        // Nothing more is, so the first tick ends it; and it was counted anew.
+        // Nothing more is, so a tick ends it, and nothing before.
         let before = finder.ticks.load(Relaxed);
-        finder.quiet.sleep(&finder, FRUITFUL);
+        finder.lull.sleep(&finder, FRUITFUL);
         assert!(finder.ticks.load(Relaxed) > before);
         Ok(())
     }
