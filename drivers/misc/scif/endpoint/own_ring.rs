@@ -2,11 +2,11 @@
 
 //! The memory of the ring in which an end of a connection receives.
 //!
-//! It begins as a page: the header, and a small first area behind it; or as less, where the peer reaches little. The peer may ask for more, and
-//! gets larger areas until the ring is as large as it may become; where the bytes lie then, is in
-//! `logic/areas.rs`. An area is made by the control work, whether anybody receives or not, and paid
-//! for by whom the first page was charged to. If there is no memory the ring stays as it is; large rings
-//! share what there is for them (`ring_budget.rs`). Areas
+//! It begins as a page: the header, and a small first area behind it; or as less, where the peer reaches
+//! little. The peer may ask for more, and gets larger areas until the ring is as large as it may become;
+//! where the bytes lie then, is in `logic/areas.rs`. An area is made by the control work, whether anybody
+//! receives or not, and paid for by whom the first page was charged to. If there is no memory the ring stays
+//! as it is; large rings share what there is for them (`ring_budget.rs`). Areas
 //! that the peer has left are kept to the end: together they are smaller than the last one.
 //!
 //! Only who is receiving goes from one area to the next. Everything that the peer writes, header and
