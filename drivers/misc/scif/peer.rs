@@ -28,6 +28,7 @@ pub(crate) mod control;
 mod dispatch;
 pub(crate) mod doorbells;
 mod held_bell;
+mod hold;
 mod liveness;
 pub(crate) mod service;
 pub(crate) mod status;

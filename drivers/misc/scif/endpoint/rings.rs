@@ -348,7 +348,6 @@ impl Rings {
         write: impl Fn(&Reached<'_>, usize, usize, usize) -> Result<bool>,
     ) -> Result<bool> {
         let remote = self.remote()?;
-        let _inside = self.channel.enter().ok_or(ECONNRESET)?;
         let _use = self.channel.begin_use()?;
         let path = self.channel.path();
         let header = remote.reach_header(path)?;
@@ -394,7 +393,6 @@ impl Rings {
     }
 
     fn report_consumed(&self, before: u32, after: u32) -> Result {
-        let _inside = self.channel.enter().ok_or(ECONNRESET)?;
         let _use = self.channel.begin_use()?;
         // The loads of the data come before the store that gives their place away.
         barrier::mb(barrier::Full);

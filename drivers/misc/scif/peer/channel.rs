@@ -12,6 +12,10 @@
 //! are counted ([`Channel::begin_use`]); once the peer has closed, none begins, and when the last one
 //! ends, [`Owner::uses_ended`] is told, once: here or where that last use is dropped.
 //!
+//! Who uses a channel is inside the peer: until it is closed and the last use has ended, the channel holds
+//! the peer ([`Hold`]). So every channel is closed when the peer is lost ([`Channel::close_uses`]), and when
+//! it is removed.
+//!
 //! Locks: `waiters` and `choosing` are leaves, taken in any context.
 
 use super::{
@@ -19,6 +23,7 @@ use super::{
         Rung,
         Subscription, //
     },
+    hold::Hold,
     HeldBell,
     Peer,
     PeerUse, //
@@ -105,7 +110,7 @@ pub(crate) trait Owner: Send + Sync {
 /// See the head of this file.
 #[pin_data]
 pub(crate) struct Channel {
-    peer: Arc<Peer>,
+    peer: Hold,
     owner: Arc<dyn Owner>,
     /// By which the peer names this end.
     pub(crate) id: ChannelId,
@@ -152,16 +157,18 @@ impl Drop for OwnedChannelUse {
 }
 
 impl Channel {
-    /// An end with this id and in this state, of which the peer knows nothing yet. May sleep.
+    /// An end with this id and in this state, of which the peer knows nothing yet: ENODEV if the peer is lost.
+    /// May sleep.
     pub(crate) fn new(
         peer: &Arc<Peer>,
         owner: Arc<dyn Owner>,
         id: ChannelId,
         state: State,
     ) -> Result<Arc<Self>> {
+        let peer = Hold::new(peer)?;
         Arc::pin_init(
             pin_init!(Self {
-                peer: peer.clone(),
+                peer,
                 owner,
                 id,
                 remote: SetOnce::new(),
@@ -313,8 +320,9 @@ impl Channel {
         self.remote.populate(id);
     }
 
-    /// Has the owner take this end out of what the peer can name. May sleep.
+    /// Has the owner take this end out of what the peer can name, and lets no use begin any more. May sleep.
     pub(crate) fn remove(&self) {
+        self.close_uses();
         self.owner.remove(self.id);
     }
 
@@ -392,7 +400,8 @@ impl Channel {
 
     // ----- uses --------------------------------------------------------------------------------
 
-    /// Begins to write to the peer: ECONNRESET once one of the ends is closed or lost.
+    /// Begins to write to the peer: ECONNRESET once one of the ends is closed or lost. The caller is inside the
+    /// peer as long as it has this.
     pub(crate) fn begin_use(&self) -> Result<ChannelUse<'_>> {
         match self.uses.enter_unscoped() {
             true => Ok(ChannelUse(self)),
@@ -413,6 +422,7 @@ impl Channel {
         if self.uses.leave() {
             // The peer has closed meanwhile and waits for the last write.
             self.tell_uses_ended();
+            self.peer.let_go();
         }
     }
 
@@ -423,17 +433,21 @@ impl Channel {
         self.end_awaited.xchg(true, Full);
         if self.uses.close() {
             self.tell_uses_ended();
+            self.peer.let_go();
         }
     }
 
     /// Lets no use begin any more. Any context.
     pub(crate) fn close_uses(&self) {
-        self.uses.close();
+        if self.uses.close() {
+            self.peer.let_go();
+        }
     }
 
     /// Lets no use begin any more, and waits until the last has ended. May sleep.
     pub(crate) fn drain_uses(&self) {
         self.uses.close_and_drain();
+        self.peer.let_go();
     }
 
     fn tell_uses_ended(&self) {

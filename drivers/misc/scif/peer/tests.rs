@@ -254,6 +254,8 @@ mod cases {
         assert!(channel.begin_use().is_err());
         drop(first);
         assert_eq!(bed.record.take_notes(), ["Close"]);
+        // Who uses a channel is inside the peer.
+        assert!(bed.peer.in_flight.count() > 0);
         drop(last);
         assert_eq!(bed.record.take_notes(), ["uses ended"]);
         // Not told again: nobody is inside any more.

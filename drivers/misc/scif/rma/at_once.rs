@@ -63,13 +63,12 @@ impl AtOnce<'_> {
         if self.remote.len() > largest || self.options.ordered {
             return None;
         }
-        let _inside = self.channel.enter()?;
-        if self.channel.peer().has_failed() {
-            return None;
-        }
         // Refused once the other end is closed or lost, and this one has been closed. Dropped after the locks: the end of the last
         // use may have to be told.
         let _use = self.channel.begin_use().ok()?;
+        if self.channel.peer().has_failed() {
+            return None;
+        }
         let (local_need, remote_need) = self.direction.needs();
         self.remote_windows
             .with(self.remote, remote_need, |window, offset| {

@@ -132,7 +132,6 @@ impl Rings {
             WaitFor::Room => &self.room_wish,
             WaitFor::Data => &self.data_wish,
         };
-        let _inside = self.channel.enter().ok_or(ECONNRESET)?;
         let _use = self.channel.begin_use()?;
         let header = self.remote()?.reach_header(self.channel.path())?;
         let steers = by == Wisher::Sleeper && self.channel.peer().features & hello::STEERING != 0;
