@@ -99,6 +99,8 @@ pub(super) struct Message {
     pub(super) len: i32,
     pub(super) flags: i32,
     pub(super) count: Place<i32>,
+    /// What stood there.
+    pub(super) said: i32,
 }
 
 /// The arguments of register.
@@ -113,6 +115,7 @@ pub(super) struct Registration {
 
 impl Call {
     /// A call with a number of `linux/scif_ioctl.h`; ENOTTY for another number.
+    #[inline(always)]
     pub(super) fn parse(cmd: u32, arg: usize, pointer: Pointer) -> Result<Self> {
         let at = pointer(arg as u64);
         Ok(match cmd {
@@ -230,6 +233,7 @@ impl Message {
             len: request.len,
             flags: request.flags,
             count: place!(at, uapi::scifioctl_msg, out_len),
+            said: request.out_len,
         })
     }
 }

@@ -175,6 +175,7 @@ fn message(at: usize) -> Result<Message> {
         len: request.len,
         flags: request.flags,
         count: place!(at, Msg, out_len),
+        said: request.out_len,
     })
 }
 

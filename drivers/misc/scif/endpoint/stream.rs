@@ -207,7 +207,6 @@ impl Stream {
 
     /// Moves on by some bytes, or none if it had to wait; `None` if it would have to and must not.
     fn send_some(&self, from: &Buffer, sent: usize, block: bool) -> Result<Option<usize>> {
-        self.check_open()?;
         let rest = from.len() - sent;
         let room = self.rings.room_for(rest.min(PIECE))? as usize;
         if room < rest {
@@ -216,8 +215,10 @@ impl Stream {
         }
         if room > 0 {
             let count = room.min(rest).min(PIECE);
+            // Refused if the other end is gone meanwhile.
             return self.rings.push(from, sent, count).map(Some);
         }
+        self.check_open()?;
         if !block {
             return Ok(None);
         }
@@ -290,16 +291,21 @@ impl Stream {
 
     /// Moves on by some bytes, or none if it had to wait; `None` if it would have to and must not.
     fn receive_some(&self, to: &Buffer, received: usize, block: bool) -> Result<Option<usize>> {
-        // The state is read first: what had arrived when the peer went is then seen.
-        let state = self.check_open();
         let rest = to.len() - received;
-        let available = self.rings.available_for(rest)? as usize;
+        let mut available = self.rings.available_for(rest)? as usize;
+        if available == 0 {
+            // The state is read before the last look: what had arrived when the peer went is then seen.
+            let state = self.check_open();
+            available = self.rings.available()? as usize;
+            if available == 0 {
+                state?;
+            }
+        }
         if available > 0 {
             let count = available.min(rest).min(PIECE);
             self.rings.pull(to, received, count)?;
             return Ok(Some(count));
         }
-        state?;
         if !block {
             return Ok(None);
         }

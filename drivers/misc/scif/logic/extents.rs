@@ -244,6 +244,10 @@ impl<T: Deref<Target = [Entry]>> Extents<T> {
 
     /// The entry that holds `offset`.
     fn find(&self, offset: u64) -> Option<usize> {
+        // All there is of most windows, and where most copies begin that are of a whole window.
+        if offset < self.entries.first()?.end() {
+            return Some(0);
+        }
         let behind = self.entries.partition_point(|entry| entry.start <= offset);
         let index = behind.checked_sub(1)?;
         (offset < self.entries.get(index)?.end()).then_some(index)

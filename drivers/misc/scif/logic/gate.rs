@@ -52,15 +52,14 @@ impl Gate {
 
     /// Goes out. Returns `true` to the last one that leaves a closed gate: it wakes the owner.
     ///
-    /// A `leave` without an `enter` does nothing.
+    /// A `leave` without an `enter` is taken back.
     #[must_use = "the last one out wakes the owner"]
     pub(crate) fn leave(&self) -> bool {
-        let one_less = |state: u64| match state & !CLOSED {
-            0 => None,
-            _ => state.checked_sub(1),
-        };
-        // Mostly nobody else is inside.
-        update_from(&self.state, 1, one_less) == Some(CLOSED | 1)
+        let before = self.state.fetch_sub(1);
+        if before & !CLOSED == 0 {
+            self.state.fetch_add(1);
+        }
+        before == CLOSED | 1
     }
 
     /// Lets nobody in any more. Closing a closed gate changes nothing.

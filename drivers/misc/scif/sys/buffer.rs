@@ -266,10 +266,15 @@ impl Buffer {
         len: usize,
     ) -> Result<bool> {
         match self.part(offset, len)? {
-            // Plain stores of any size and alignment reach memory that is write-combining there.
             #[cfg(any(CONFIG_X86_64, CONFIG_ARM64))]
-            // SAFETY: As in `copy_to_memory`.
-            Part::User(from) => Ok(unsafe { copy_if_present(from, to, len) }),
+            // SAFETY: By the contract of this function; C checks the address of user space.
+            Part::User(from) => {
+                Ok(
+                    unsafe {
+                        own::scif_helper_copy_user_to_io(to.cast(), from.as_const_ptr(), len)
+                    },
+                )
+            }
             #[cfg(not(any(CONFIG_X86_64, CONFIG_ARM64)))]
             Part::User(_) => Ok(false),
             Part::Kernel(from) => {

@@ -147,6 +147,9 @@ void scif_helper_store_u64(phys_addr_t phys, u64 value);
 void scif_helper_copy_to_page(phys_addr_t phys, const void *src, size_t len);
 void scif_helper_copy_to_io(void __iomem *dst, const void *src, size_t len);
 void scif_helper_copy_from_io(void *dst, const void __iomem *src, size_t len);
+int scif_helper_put_user_u32(u32 value, u32 __user *to);
+bool scif_helper_copy_user_to_io(void __iomem *to, const void __user *from,
+				 size_t len);
 void scif_helper_copy_page_to_io(void __iomem *dst, phys_addr_t phys, size_t len);
 void scif_helper_copy_page_from_io(phys_addr_t phys, const void __iomem *src,
 				   size_t len);

@@ -297,6 +297,35 @@ void scif_helper_copy_from_io(void *dst, const void __iomem *src, size_t len)
 		memcpy_fromio(dst, src, len);
 }
 
+/* Fails with -EFAULT. */
+int scif_helper_put_user_u32(u32 value, u32 __user *to)
+{
+	return put_user(value, to);
+}
+
+#if defined(CONFIG_X86_64) || defined(CONFIG_ARM64)
+/*
+ * Stores bytes of the calling process in a device's memory that is mapped write-
+ * combining, which plain stores of any size reach on these architectures. Says
+ * whether all were in memory; if not, some may have been stored. Does not sleep.
+ *
+ * As copy_from_user_nofault(), without the check that the other side lies in an
+ * object of the kernel: it lies in none.
+ */
+bool scif_helper_copy_user_to_io(void __iomem *to, const void __user *from,
+				 size_t len)
+{
+	unsigned long left;
+
+	if (!access_ok(from, len))
+		return false;
+	pagefault_disable();
+	left = raw_copy_from_user((void __force *)to, from, len);
+	pagefault_enable();
+	return !left;
+}
+#endif
+
 void scif_helper_copy_page_to_io(void __iomem *dst, phys_addr_t phys, size_t len)
 {
 	char *page = kmap_local_page(phys_to_page(phys));

@@ -11,6 +11,7 @@
 use core::marker::PhantomData;
 
 use kernel::{
+    error::to_result,
     page::PAGE_SIZE,
     prelude::*,
     transmute::{
@@ -149,6 +150,12 @@ pub(crate) fn read_sized<T: FromBytes>(address: usize, least: usize) -> Result<T
 
 /// Writes a value to user space.
 pub(crate) fn write<T: AsBytes>(address: usize, value: &T) -> Result {
+    if let Ok(bytes) = <[u8; 4]>::try_from(value.as_bytes()) {
+        // Most results: one store, without a search for how to copy so little.
+        let (number, to) = (u32::from_ne_bytes(bytes), UserPtr::from_addr(address));
+        // SAFETY: It checks the address.
+        return to_result(unsafe { own::scif_helper_put_user_u32(number, to.as_mut_ptr().cast()) });
+    }
     UserSlice::new(UserPtr::from_addr(address), size_of::<T>())
         .writer()
         .write(value)
@@ -188,7 +195,13 @@ impl<T: FromBytes + AsBytes> Place<T> {
 
     /// EFAULT if nothing can be written there. Leaves there what is there.
     pub(crate) fn writable(self) -> Result<Writable<T>> {
-        write(self.address, &self.read()?)?;
+        let value = self.read()?;
+        self.writable_holding(&value)
+    }
+
+    /// As [`Self::writable`], for who has read what is there.
+    pub(crate) fn writable_holding(self, value: &T) -> Result<Writable<T>> {
+        write(self.address, value)?;
         Ok(Writable(self))
     }
 }
