@@ -71,11 +71,10 @@ impl Annex {
 
     /// The words, in order.
     pub(crate) fn words(&self) -> impl Iterator<Item = u64> + '_ {
-        let mut rest = self.as_bytes();
-        core::iter::from_fn(move || {
-            let (word, behind) = rest.split_first_chunk()?;
-            rest = behind;
-            Some(u64::from_le_bytes(*word))
+        let words = self.as_bytes().chunks_exact(size_of::<u64>());
+        words.map(|word| {
+            word.first_chunk()
+                .map_or(0, |word| u64::from_le_bytes(*word))
         })
     }
 }

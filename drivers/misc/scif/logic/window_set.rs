@@ -207,10 +207,20 @@ pub(crate) fn add_part<T: Growing>(
     flags: T::Flags,
 ) -> Result<Option<()>, T::Error> {
     table.reserve(1, flags)?;
-    Ok(match seams.is_at(part.address()) {
+    Ok(put_part(table, part, seams))
+}
+
+/// As [`add_part`], if there is room for it: none if there is not, either, and then nothing has changed.
+#[inline]
+pub(crate) fn put_part<T: Growing>(
+    table: &mut Extents<T>,
+    part: Extent,
+    seams: Seams,
+) -> Option<()> {
+    match seams.is_at(part.address()) {
         true => table.add_apart(part),
         false => table.add(part),
-    })
+    }
 }
 
 /// The largest aperture of several windows, if it is larger than that of one: how many of the largest form it, and

@@ -23,6 +23,7 @@ use crate::{
         window_set::{
             add_part,
             cut,
+            put_part,
             Seams,
             MOST_WINDOWS, //
         },
@@ -144,7 +145,17 @@ impl IncomingWindow {
         Ok(())
     }
 
+    /// Adds an extent, for which there mostly is room.
+    #[inline(always)]
     fn add(&mut self, extent: Extent, seams: Seams) -> Result<(), Violation> {
+        let in_one = seams.before(extent.address(), extent.len()) == extent.len();
+        match in_one && put_part(&mut self.extents, extent, seams).is_some() {
+            true => Ok(()),
+            false => self.add_in_parts(extent, seams),
+        }
+    }
+
+    fn add_in_parts(&mut self, extent: Extent, seams: Seams) -> Result<(), Violation> {
         for (index, part) in cut(extent, seams).enumerate() {
             self.cuts += u32::from(index > 0);
             if self.cuts >= MOST_WINDOWS {
