@@ -267,13 +267,10 @@ impl Buffer {
     ) -> Result<bool> {
         match self.part(offset, len)? {
             #[cfg(any(CONFIG_X86_64, CONFIG_ARM64))]
-            // SAFETY: By the contract of this function; C checks the address of user space.
             Part::User(from) => {
-                Ok(
-                    unsafe {
-                        own::scif_helper_copy_user_to_io(to.cast(), from.as_const_ptr(), len)
-                    },
-                )
+                let from = from.as_const_ptr();
+                // SAFETY: By the contract of this function; C checks the address of user space.
+                Ok(unsafe { own::scif_helper_copy_user_to_io(to.cast(), from, len) })
             }
             #[cfg(not(any(CONFIG_X86_64, CONFIG_ARM64)))]
             Part::User(_) => Ok(false),
