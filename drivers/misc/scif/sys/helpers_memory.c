@@ -310,14 +310,15 @@ int scif_helper_put_user_u32(u32 value, u32 __user *to)
  * whether all were in memory; if not, some may have been stored. Does not sleep.
  *
  * As copy_from_user_nofault(), without the check that the other side lies in an
- * object of the kernel: it lies in none.
+ * object of the kernel: it lies in none. A kernel thread has no such memory, though
+ * it may have borrowed the page tables of a process.
  */
 bool scif_helper_copy_user_to_io(void __iomem *to, const void __user *from,
 				 size_t len)
 {
 	unsigned long left;
 
-	if (!access_ok(from, len))
+	if (!current->mm || !access_ok(from, len))
 		return false;
 	pagefault_disable();
 	left = raw_copy_from_user((void __force *)to, from, len);
