@@ -13,7 +13,8 @@
 //! Whatever finds the peer gone or misbehaving calls [`Peer::fail`], in any context. The transport
 //! then tears the session down from its own work (`transport/sink.rs` has the order): all services
 //! mark what they have as lost and wake every waiter; new uses are kept out; those inside (bounded: a
-//! copied chunk, a DMA transfer, a page fault, a wait that the loss ends) are waited for; then
+//! copied chunk, a DMA transfer, a page fault, a wait that the loss ends; and a channel until it is closed,
+//! which it is by then) are waited for; then
 //! services empty mappings and unpin windows. Memory that a peer which is merely slow could still
 //! write to (control block, rings) lives on until the peer has shown that it has let go.
 //!

@@ -205,8 +205,12 @@ impl Stream {
         Ok(sent)
     }
 
-    /// Moves on by some bytes, or none if it had to wait; `None` if it would have to and must not.
+    /// Moves on by some bytes, or none if it had to wait; `None` if it would have to and must not. Who begins has seen
+    /// that the other end is there.
     fn send_some(&self, from: &Buffer, sent: usize, block: bool) -> Result<Option<usize>> {
+        if sent > 0 {
+            self.check_open()?;
+        }
         let rest = from.len() - sent;
         let room = self.rings.room_for(rest.min(PIECE))? as usize;
         if room < rest {
@@ -215,7 +219,6 @@ impl Stream {
         }
         if room > 0 {
             let count = room.min(rest).min(PIECE);
-            // Refused if the other end is gone meanwhile.
             return self.rings.push(from, sent, count).map(Some);
         }
         self.check_open()?;

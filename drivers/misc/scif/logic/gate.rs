@@ -52,7 +52,7 @@ impl Gate {
 
     /// Goes out. Returns `true` to the last one that leaves a closed gate: it wakes the owner.
     ///
-    /// A `leave` without an `enter` is taken back.
+    /// A `leave` without an `enter`, which is a mistake, is taken back in a second step.
     #[must_use = "the last one out wakes the owner"]
     pub(crate) fn leave(&self) -> bool {
         let before = self.state.fetch_sub(1);

@@ -35,8 +35,8 @@ pub(crate) trait Attachment: Send + Sync {
     /// The peer does not have the service. As [`Self::message`].
     fn refused(&self) -> Result<(), Violation>;
 
-    /// The peer is gone: marks everything as lost and wakes all who wait. Others may still be
-    /// inside. May sleep.
+    /// The peer is gone: marks everything as lost, closes the uses of all channels, which hold the peer, and
+    /// wakes all who wait. Others may still be inside. May sleep.
     fn lost(&self);
 
     /// Nobody is inside any more, or will be: takes the peer's memory away from processes, forgets

@@ -78,7 +78,7 @@ impl InFlight {
         self.gate.is_closed() && self.gate.is_idle()
     }
 
-    /// Closes it and sleeps until everybody has left. What is done inside must be bounded.
+    /// Closes it and sleeps until everybody has left. What is done inside must be bounded, or have been ended.
     pub(crate) fn close_and_drain(&self) {
         self.gate.close();
         self.idle

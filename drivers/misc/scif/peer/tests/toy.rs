@@ -265,6 +265,15 @@ impl Attachment for Attached {
 
     fn lost(&self) {
         self.record.note("lost");
+        let mut index = 0;
+        loop {
+            let next = self.record.channels.lock().at_or_after(index);
+            let Some((found, channel)) = next else {
+                break;
+            };
+            channel.close_uses();
+            index = found + 1;
+        }
     }
 
     fn drained(&self) {
