@@ -8,6 +8,7 @@ use anyhow::ensure;
 use lab::Lab;
 use lab::Process;
 use lab::kernel_log;
+use lab::wait_until;
 
 use crate::harness::Need;
 use crate::harness::PAIR;
@@ -69,7 +70,10 @@ fn unbind(lab: &Lab) -> Result<()> {
         .find_map(|line| line.strip_prefix("# dma_bytes ")?.parse().ok())
         .context("the client says nothing of dma_bytes")?;
     ensure!(moved > before, "the engine had nothing to do: {said}");
-    let losses = losses_said(lab)?;
+    // The engine does not answer, which may be noticed only after the last transfer went another way.
+    let losses = wait_until("a word of the engine's loss", lab.hang_limit(10), || {
+        Ok(Some(losses_said(lab)?).filter(|losses| *losses > 0))
+    })?;
     ensure!(
         losses == 1,
         "node 0 has said {losses} times, and not once, that an engine is lost"
