@@ -11,19 +11,15 @@ use std::io::BufWriter;
 use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::OnceLock;
-use std::sync::PoisonError;
 use std::time::Duration;
 use std::time::Instant;
-use std::time::SystemTime;
 
 use anyhow::Context;
 use anyhow::Result;
 use anyhow::anyhow;
 use anyhow::bail;
 use anyhow::ensure;
-use lab::Flavour;
 use lab::Lab;
 use lab::Outcome;
 use lab::Output;
@@ -42,64 +38,15 @@ pub const DEBUGFS: &str = "/sys/kernel/debug/scif";
 /// The file given on the command line.
 pub static GIVEN_MODULE: OnceLock<PathBuf> = OnceLock::new();
 
+/// What the module is made of.
+const SOURCES: &[&str] = &["drivers/misc/scif", "include"];
+
 /// The module for a lab's kernel.
 pub fn module(lab: &Lab) -> Result<PathBuf> {
-    if let Some(path) = GIVEN_MODULE.get() {
-        return Ok(path.clone());
+    match GIVEN_MODULE.get() {
+        Some(path) => Ok(path.clone()),
+        None => lab.built_from("scif.ko", SOURCES),
     }
-    let path = built(lab, "scif.ko")?;
-    check_fresh(&path, lab.kernel().flavour())?;
-    Ok(path)
-}
-
-/// Whether the module was built from the source as it is, as of the first time that it is asked for.
-fn check_fresh(module: &Path, flavour: Flavour) -> Result<()> {
-    static FRESH: Mutex<Vec<Flavour>> = Mutex::new(Vec::new());
-    let mut fresh = FRESH.lock().unwrap_or_else(PoisonError::into_inner);
-    if fresh.contains(&flavour) {
-        return Ok(());
-    }
-    let stamp = module.with_file_name("built");
-    let built = fs::metadata(stamp).and_then(|stamp| stamp.modified()).ok();
-    for folder in ["drivers/misc/scif", "include"] {
-        if let Some(newer) = newer_than(&paths::repository().join(folder), built)? {
-            bail!(
-                "{} was built before {} was changed; run 'make modules KERNEL={}'",
-                module.display(),
-                newer.display(),
-                flavour.name()
-            );
-        }
-    }
-    fresh.push(flavour);
-    Ok(())
-}
-
-/// A file below a folder that was written after this time; any if there is none.
-fn newer_than(folder: &Path, time: Option<SystemTime>) -> Result<Option<PathBuf>> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            if let Some(newer) = newer_than(&path, time)? {
-                return Ok(Some(newer));
-            }
-        } else if time < Some(fs::metadata(&path)?.modified()?) {
-            return Ok(Some(path));
-        }
-    }
-    Ok(None)
-}
-
-/// What was built for a lab's kernel.
-pub fn built(lab: &Lab, file: &str) -> Result<PathBuf> {
-    let flavour = lab.kernel().flavour().name();
-    let path = paths::repository().join("build").join(flavour).join(file);
-    ensure!(
-        path.exists(),
-        "{} does not exist; run 'make modules KERNEL={flavour}'",
-        path.display()
-    );
-    Ok(path)
 }
 
 /// The parameters of the module for a node.

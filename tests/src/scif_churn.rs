@@ -36,7 +36,7 @@ fn rounds(lab: &Lab) -> usize {
 
 /// The folder of the test's modules.
 fn modules(lab: &Lab) -> Result<PathBuf> {
-    let module = scif::built(lab, "tests/scif_churn.ko")?;
+    let module = lab.built("tests/scif_churn.ko")?;
     Ok(module.with_file_name(""))
 }
 

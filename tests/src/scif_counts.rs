@@ -2,7 +2,7 @@
 //! What one operation costs on the bus, exactly: tests that fail when it becomes more, on
 //! whatever machine. How long it takes is for the benchmark to say.
 //!
-//! Each number is the difference of a run of many operations and one of few, for both nodes
+//! Each number but those of instructions is the difference of a run of many operations and one of few, for both nodes
 //! together: what is done once for the connection does not count.
 
 use anyhow::Result;
@@ -31,6 +31,12 @@ const NOISE: f64 = 0.25;
 
 /// Reads there are none, but for a node that has something else to do in the meantime.
 const MOST_READS: f64 = 0.01;
+
+/// Instructions of a write of 64 bytes by CPU, and of a message of as many, sent and received. A few more than
+/// they are.
+const MOST_WRITE: usize = 1300;
+const MOST_SEND: usize = 1720;
+const MOST_RECEIVE: usize = 1720;
 
 /// The cost of one operation.
 #[derive(Debug)]
@@ -206,10 +212,55 @@ fn connections(lab: &Lab) -> Result<()> {
     )
 }
 
+/// Calls before the one whose instructions are counted: until then the connection and its windows are made.
+const CALLS_BEFORE: usize = 200;
+
+/// The function of the kernel with which an ioctl begins.
+const IOCTL: &str = "__x64_sys_ioctl";
+
+/// Instructions of the calls that are made most, from their beginning in the kernel until their return: with Debian's
+/// kernel and the compiler of these labs. A third of those of a write are the way into an ioctl and back.
+///
+/// Who sends finds the peer asleep, as the node stood still, and rings; so does who receives.
+fn instructions(lab: &Lab) -> Result<()> {
+    let server = Server::start(lab, 1)?;
+    let calls = [
+        (
+            0,
+            &["bench", "write-lat", "1", "--sizes", "64", "--cpu"][..],
+            MOST_WRITE,
+        ),
+        (
+            0,
+            &["bench", "send-bw", "1", "--sizes", "64"][..],
+            MOST_SEND,
+        ),
+        (
+            1,
+            &["bench", "send-bw", "1", "--sizes", "64"][..],
+            MOST_RECEIVE,
+        ),
+    ];
+    for (node, arguments, most) in calls {
+        let bench = scif::start_tool(lab, 0, &[arguments, &["--seconds", "600"]].concat())?;
+        let steps = lab.steps(node, IOCTL, CALLS_BEFORE);
+        bench.kill();
+        let (steps, what) = (steps?, arguments.join(" "));
+        println!("      {what}, node {node}: {} instructions", steps.total);
+        ensure!(
+            steps.total <= most,
+            "{what} takes {} instructions in node {node}; allowed are {most}:\n{steps}",
+            steps.total
+        );
+    }
+    server.stop()
+}
+
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_counts::messages", SCIF_PAIR, messages),
     Test::new("scif_counts::transfers", SCIF_PAIR, transfers),
     Test::new("scif_counts::windows", SCIF_PAIR, windows),
     Test::new("scif_counts::connections", SCIF_PAIR, connections),
+    Test::new("scif_counts::instructions", SCIF_PAIR, instructions).on_stock(),
 ];

@@ -31,7 +31,7 @@ const DEVICES: &str = "/sys/bus/scif_peer/devices";
 /// Loads a module that was built with the one under test: `folder` is samples, tests, rust or a folder
 /// of that.
 pub fn load(lab: &Lab, node: usize, folder: &str, name: &str, parameters: &str) -> Result<()> {
-    let module = scif::built(lab, &format!("{folder}/{name}.ko"))?;
+    let module = lab.built(&format!("{folder}/{name}.ko"))?;
     lab.insmod(node, module, parameters)
 }
 

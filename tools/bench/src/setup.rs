@@ -95,17 +95,9 @@ pub fn config(name: &str, kernel: Flavour) -> Config {
     }
 }
 
-/// What was built for the kernel of a lab.
-fn built(lab: &Lab, file: &str) -> Result<PathBuf> {
-    let flavour = lab.kernel().flavour().name();
-    let path = paths::repository().join("build").join(flavour).join(file);
-    ensure!(path.exists(), "{} has not been built", path.display());
-    Ok(path)
-}
-
 /// The module under test, as guests see it.
 pub fn module(lab: &Lab) -> Result<PathBuf> {
-    built(lab, "scif.ko")
+    lab.built_from("scif.ko", &["drivers/misc/scif", "include"])
 }
 
 /// The tool, as guests see it.
@@ -212,7 +204,7 @@ pub fn load(lab: &Lab) -> Result<()> {
     for node in 0..2 {
         lab.load(node, "ntb_perf")?;
         bind(lab, node, Bridge::Perf)?;
-        lab.insmod(node, built(lab, "tests/reference/raw_doorbell.ko")?, "")?;
+        lab.insmod(node, lab.built("tests/reference/raw_doorbell.ko")?, "")?;
         bind(lab, node, Bridge::Doorbell)?;
     }
     scif(lab)?;
@@ -220,8 +212,8 @@ pub fn load(lab: &Lab) -> Result<()> {
         "address={:#x} length={RESERVED_SIZE:#x}",
         aperture(lab)? + RESERVED
     );
-    lab.insmod(0, built(lab, "tests/reference/raw_dma.ko")?, &where_to)?;
-    lab.insmod(0, built(lab, "tests/reference/raw_pin.ko")?, "")
+    lab.insmod(0, lab.built("tests/reference/raw_dma.ko")?, &where_to)?;
+    lab.insmod(0, lab.built("tests/reference/raw_pin.ko")?, "")
 }
 
 /// Has both nodes load the module with these parameters, and `bind` do what else it takes there; does some work beside a

@@ -155,6 +155,11 @@ impl LabPaths {
         self.folder.join(format!("monitor-{node}.sock"))
     }
 
+    /// Where a node's QEMU waits for a debugger, when it does.
+    pub(crate) fn debugger(&self, node: usize) -> PathBuf {
+        self.folder.join(format!("debugger-{node}.sock"))
+    }
+
     /// What a node's QEMU says.
     pub fn qemu_log(&self, node: usize) -> PathBuf {
         self.folder.join(format!("qemu-{node}.log"))
