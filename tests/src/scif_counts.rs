@@ -32,11 +32,11 @@ const NOISE: f64 = 0.25;
 /// Reads there are none, but for a node that has something else to do in the meantime.
 const MOST_READS: f64 = 0.01;
 
-/// Instructions of a write of 64 bytes by CPU, and of a message of as many, sent and received. A few more than
+/// Instructions of a write of 64 bytes by CPU, and of a message of as many, sent and received. Some more than
 /// they are.
-const MOST_WRITE: usize = 1300;
-const MOST_SEND: usize = 1720;
-const MOST_RECEIVE: usize = 1720;
+const MOST_WRITE: usize = 1350;
+const MOST_SEND: usize = 1800;
+const MOST_RECEIVE: usize = 1700;
 
 /// The cost of one operation.
 #[derive(Debug)]
