@@ -51,6 +51,9 @@ help:
 	@echo 'The library libsisci for a machine of yours, with its cargo:'
 	@echo '  make sisci_install         DESTDIR=, DISPREFIX= (/opt/DIS); make sisci_uninstall'
 	@echo
+	@echo 'The library libscif_ring for a machine of yours, with its cargo:'
+	@echo '  make ring_install          DESTDIR=, PREFIX= (/usr/local), LIBDIR=, ...; make ring_uninstall'
+	@echo
 	@echo 'The tool scif for a machine of yours, with its cargo:'
 	@echo '  make tools_install         scif; man pages and completions (bash, zsh, fish) of scif and lab'
 	@echo '                             DESTDIR=, PREFIX= (/usr/local), BINDIR=, ...; make tools_uninstall'
@@ -138,6 +141,9 @@ lib_install lib_uninstall:
 sisci_install sisci_uninstall:
 	@$(MAKE) --no-print-directory -f tools/lib/sisci/Makefile OUTPUT="$(CURDIR)/build/tools-here" $(@:sisci_%=%)
 
+ring_install ring_uninstall:
+	@$(MAKE) --no-print-directory -f tools/lib/ring/Makefile OUTPUT="$(CURDIR)/build/tools-here" $(@:ring_%=%)
+
 # Not with -C: a relative DESTDIR is one of the folder where make was called.
 tools_output ?= $(CURDIR)/build/tools-here
 tools_install tools_uninstall:
@@ -169,4 +175,4 @@ distclean: clean
 
 .PHONY: help demo test build conformance bench arm64 conformance-arm64 host-test check modules modules_install \
 	kernel-rust ntb-modules ntb-modules_install overlay update-pins tools deb docs lib lib_install lib_uninstall \
-	sisci_install sisci_uninstall tools_install tools_uninstall shell clean distclean
+	sisci_install sisci_uninstall ring_install ring_uninstall tools_install tools_uninstall shell clean distclean

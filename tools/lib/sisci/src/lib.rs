@@ -17,7 +17,6 @@
 //! thing.
 
 mod attendant;
-mod awake;
 mod broadcast_map;
 mod callback;
 mod channel;

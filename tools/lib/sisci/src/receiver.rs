@@ -19,13 +19,13 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use awake::Awake;
 use rustix::event::EventfdFlags;
 use rustix::event::epoll;
 use rustix::event::epoll::EventData;
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
-use crate::awake::Awake;
 use crate::channel::Channel;
 use crate::deadline::Deadline;
 use crate::error::Error;

@@ -14,10 +14,10 @@ use std::hash::BuildHasher;
 use std::hash::Hasher;
 use std::hash::RandomState;
 use std::sync::Mutex;
+use std::sync::MutexGuard;
+use std::sync::PoisonError;
 use std::time::Duration;
 use std::time::Instant;
-
-use crate::lock::lock;
 
 /// What an administrator allows, in microseconds.
 const PARAMETER: &str = "/sys/module/scif/parameters/busy_poll_us";
@@ -48,6 +48,12 @@ struct Lesson {
 
 /// See the head of this file.
 pub struct Awake(Mutex<Lesson>);
+
+impl Default for Awake {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 fn allowed() -> Duration {
     let text = fs::read_to_string(PARAMETER).unwrap_or_default();
@@ -100,9 +106,14 @@ impl Awake {
         }))
     }
 
+    /// A panic leaves it consistent.
+    fn lesson(&self) -> MutexGuard<'_, Lesson> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// How long to stay awake now.
     pub fn limit(&self) -> Duration {
-        let mut lesson = lock(&self.0);
+        let mut lesson = self.lesson();
         if lesson.read.is_none_or(|read| read.elapsed() > BELIEVED) {
             lesson.allow(allowed());
             lesson.read = Some(Instant::now());
@@ -112,12 +123,12 @@ impl Awake {
 
     /// A wait took so long, sleep and all.
     pub fn learn(&self, waited: Duration) {
-        lock(&self.0).learn(waited);
+        self.lesson().learn(waited);
     }
 
     /// Nothing has come in that time.
     pub fn learn_of_nothing(&self, waited: Duration) {
-        let mut lesson = lock(&self.0);
+        let mut lesson = self.lesson();
         // Who hardly waits learns nothing.
         if waited >= lesson.most {
             lesson.learn(Duration::MAX);

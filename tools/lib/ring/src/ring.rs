@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! One end of a ring, as programs have it.
+//!
+//! Where there can be none it is the connection itself that carries the bytes, with the same calls: a program runs
+//! everywhere, and only its speed differs.
+
+use std::os::fd::AsRawFd;
+use std::os::fd::BorrowedFd;
+use std::os::fd::RawFd;
+
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+
+use crate::barriers;
+use crate::bells::StreamBells;
+use crate::counters::Size;
+use crate::endpoint::Endpoint;
+use crate::header::Word;
+use crate::receiver::Receiver;
+use crate::sender::Areas;
+use crate::sender::Sender;
+use crate::sender::check_open;
+use crate::setup;
+use crate::setup::Window;
+
+/// Bytes of the ring of who does not say.
+const USUAL: usize = 1 << 18;
+
+/// What is ready, or wanted to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// Something can be received, or it is over.
+    pub to_recv: bool,
+    /// Something can be sent.
+    pub to_send: bool,
+    /// The peer is gone. What it has sent can still be received.
+    pub over: bool,
+}
+
+struct Mapped {
+    areas: Areas,
+    sender: Sender,
+    receiver: Receiver,
+    bells: StreamBells,
+    /// Before it goes, the peer is told.
+    _window: Window,
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        barriers::all();
+        self.areas.peer.store(Word::Closed, 1);
+        barriers::all();
+        self.bells.leave();
+    }
+}
+
+/// What carries the bytes.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each ring, which is boxed where it is given out"
+)]
+enum Carrier {
+    Mapped(Mapped),
+    Connection(Errno),
+}
+
+/// See the head of this file.
+///
+/// One thread that sends and one that receives do not wait for each other; more wait for their turn.
+pub struct Ring {
+    endpoint: Endpoint,
+    carrier: Carrier,
+}
+
+impl Ring {
+    /// Makes a ring over a connection, whose other end does so, too: waits for that. `size` is how many bytes may
+    /// be on the way to this end, 0 for a usual number.
+    ///
+    /// From then on the connection carries the bells, or in the place of a ring the bytes: nobody else sends
+    /// or receives on it. If this fails, both ends close it: EPROTO if the other end has sent something else,
+    /// EINTR after a signal, ECONNRESET, ENOTCONN.
+    ///
+    /// # Safety
+    ///
+    /// Nobody closes the descriptor before this is dropped.
+    pub unsafe fn new(fd: RawFd, size: usize) -> Result<Self, Errno> {
+        // SAFETY: Passed on to the caller.
+        let endpoint = unsafe { Endpoint::new(fd) }?;
+        let size = match size {
+            0 => Size::for_bytes(USUAL),
+            size => Size::for_bytes(size),
+        };
+        let carrier = match setup::agree(&endpoint, size)? {
+            Ok(agreed) => Carrier::Mapped(Mapped {
+                areas: agreed.areas,
+                sender: Sender::new(agreed.peer),
+                receiver: Receiver::new(agreed.own),
+                bells: StreamBells::new(endpoint),
+                _window: agreed.window,
+            }),
+            Err(reason) => Carrier::Connection(reason),
+        };
+        Ok(Self { endpoint, carrier })
+    }
+
+    /// Why the bytes go over the connection, if they do: EOPNOTSUPP where the peer's memory can't be mapped.
+    pub fn is_mapped(&self) -> Result<(), Errno> {
+        match self.carrier {
+            Carrier::Mapped(_) => Ok(()),
+            Carrier::Connection(reason) => Err(reason),
+        }
+    }
+
+    /// Sends bytes; returns how many. With `block` all of them, unless a signal (EINTR) or the end of the peer
+    /// (ECONNRESET) comes in between; otherwise as many as there is room for.
+    #[inline]
+    pub fn send(&self, bytes: &[u8], block: bool) -> Result<usize, Errno> {
+        match &self.carrier {
+            Carrier::Mapped(it) => it.sender.send(&it.areas, &it.bells, bytes, block),
+            Carrier::Connection(_) => self.endpoint.send(bytes, block),
+        }
+    }
+
+    /// Receives bytes; returns how many. As [`Self::send`].
+    #[inline]
+    pub fn recv(&self, bytes: &mut [u8], block: bool) -> Result<usize, Errno> {
+        match &self.carrier {
+            Carrier::Mapped(it) => it.receiver.recv(&it.areas, &it.bells, bytes, block),
+            Carrier::Connection(_) => self.endpoint.recv(bytes, block),
+        }
+    }
+
+    /// What of these is ready now. If nothing is, the descriptor of [`Self::wakes`] becomes ready, for the events
+    /// returned there, when that may have changed.
+    pub fn ready(&self, wanted: Ready) -> Result<Ready, Errno> {
+        match &self.carrier {
+            Carrier::Mapped(it) => it.ready(wanted),
+            Carrier::Connection(_) => self.connection_ready(wanted),
+        }
+    }
+
+    fn connection_ready(&self, wanted: Ready) -> Result<Ready, Errno> {
+        let flags = self.endpoint.poll_now(Self::events(wanted))?;
+        let over = flags.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL);
+        Ok(Ready {
+            to_recv: wanted.to_recv && (over || flags.contains(PollFlags::IN)),
+            to_send: flags.contains(PollFlags::OUT),
+            over,
+        })
+    }
+
+    fn events(wanted: Ready) -> PollFlags {
+        let mut events = PollFlags::empty();
+        events.set(PollFlags::IN, wanted.to_recv);
+        events.set(PollFlags::OUT, wanted.to_send);
+        events
+    }
+
+    /// For which events of the connection to wait after [`Self::ready`].
+    pub fn wakes(&self, wanted: Ready) -> PollFlags {
+        match self.carrier {
+            Carrier::Mapped(_) => PollFlags::IN,
+            Carrier::Connection(_) => Self::events(wanted),
+        }
+    }
+
+    /// The connection.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: It is open as long as this is there, see `new`.
+        unsafe { BorrowedFd::borrow_raw(std::os::fd::AsFd::as_fd(&self.endpoint).as_raw_fd()) }
+    }
+}
+
+impl Mapped {
+    fn ready(&self, wanted: Ready) -> Result<Ready, Errno> {
+        self.bells.take();
+        let mut ready = Ready::default();
+        if wanted.to_recv {
+            // A peer that contradicts itself: the next call says so.
+            ready.to_recv = self
+                .receiver
+                .is_ready(&self.areas, &self.bells)
+                .unwrap_or(true);
+        }
+        if wanted.to_send {
+            ready.to_send = self
+                .sender
+                .is_ready(&self.areas, &self.bells)
+                .unwrap_or(false);
+        }
+        if check_open(&self.areas, &self.bells).is_err() {
+            ready.over = true;
+            ready.to_recv = wanted.to_recv;
+        }
+        Ok(ready)
+    }
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! The direction to the peer: bytes into its memory, then the count of them.
+//!
+//! Lock: `state` is held while a message goes, so that those of two threads do not mix.
+
+use std::sync::Mutex;
+use std::sync::MutexGuard;
+use std::sync::PoisonError;
+use std::sync::TryLockError;
+use std::time::Instant;
+
+use awake::Awake;
+use rustix::io::Errno;
+
+use crate::area::Area;
+use crate::barriers;
+use crate::bells::Bells;
+use crate::bells::What;
+use crate::counters::Size;
+use crate::counters::reaches;
+use crate::header::Word;
+
+/// Bytes that go before their count does: the peer takes them out while the next ones go.
+const PIECE: u32 = 65536;
+
+/// Calls in vain of somebody who does not wait, before the kernel is asked whether the peer is there.
+pub const PATIENCE: u32 = 4096;
+
+/// Looks before the processor may rest, or anybody looks at the clock.
+const LOOKS: u32 = 64;
+
+/// The memory that a ring has at both ends.
+pub struct Areas {
+    /// What the peer stores to.
+    pub own: Area,
+    /// What we store to.
+    pub peer: Area,
+}
+
+struct State {
+    produced: u32,
+    /// What the peer's counter was when it was last looked at, and made sense.
+    consumed: u32,
+    idle: u32,
+}
+
+/// See the head of this file.
+pub struct Sender {
+    /// Of the peer's ring.
+    size: Size,
+    state: Mutex<State>,
+    awake: Awake,
+}
+
+/// Takes the turn of a direction; who must not wait for that gets none if it is taken.
+pub fn turn<T>(state: &Mutex<T>, block: bool) -> Option<MutexGuard<'_, T>> {
+    // A panic leaves what is in there consistent: counters move in one step.
+    match state.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) if block => {
+            Some(state.lock().unwrap_or_else(PoisonError::into_inner))
+        }
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// Stays awake for what is probably soon there, as long as that has been worth it. Says since when, if it is not there.
+pub fn stay_awake(awake: &Awake, is_there: impl Fn() -> bool) -> Result<(), Instant> {
+    let limit = awake.limit();
+    let start = Instant::now();
+    if limit.is_zero() {
+        return Err(start);
+    }
+    loop {
+        if (0..LOOKS).any(|_| is_there()) {
+            awake.learn(start.elapsed());
+            return Ok(());
+        }
+        if start.elapsed() >= limit {
+            return Err(start);
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// What a call that has moved so many bytes returns when it runs into an error.
+pub fn partial(done: usize, error: Errno) -> Result<usize, Errno> {
+    match done {
+        0 => Err(error),
+        _ => Ok(done),
+    }
+}
+
+impl Sender {
+    /// Into a ring of this size.
+    pub fn new(size: Size) -> Self {
+        Self {
+            size,
+            state: Mutex::new(State {
+                produced: 0,
+                consumed: 0,
+                idle: 0,
+            }),
+            awake: Awake::new(),
+        }
+    }
+
+    /// As `scif_send()`.
+    #[inline]
+    pub fn send(
+        &self,
+        areas: &Areas,
+        bells: &impl Bells,
+        bytes: &[u8],
+        block: bool,
+    ) -> Result<usize, Errno> {
+        let Some(mut state) = turn(&self.state, block) else {
+            return Ok(0);
+        };
+        let mut sent = 0;
+        while let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) {
+            match self.some(&mut state, areas, bells, rest, block) {
+                Ok(0) if !block => break,
+                Ok(count) => sent += count,
+                Err(error) => return partial(sent, error),
+            }
+        }
+        Ok(sent)
+    }
+
+    /// Sends some of the bytes, or none if it had to wait, or must not.
+    #[inline]
+    fn some(
+        &self,
+        state: &mut State,
+        areas: &Areas,
+        bells: &impl Bells,
+        bytes: &[u8],
+        block: bool,
+    ) -> Result<usize, Errno> {
+        check_open(areas, bells)?;
+        let rest = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let mut room = self.room(state).map_err(|why| bells.end(why))?;
+        if room < rest {
+            state.consumed = areas.own.load(Word::Consumed);
+            room = self.room(state).map_err(|why| bells.end(why))?;
+        }
+        match room.min(rest).min(PIECE) {
+            0 => self.none(state, areas, bells, rest, block),
+            count => {
+                self.push(state, areas, bells, bytes, count);
+                Ok(count as usize)
+            }
+        }
+    }
+
+    #[inline]
+    fn room(&self, state: &State) -> Result<u32, Errno> {
+        (self.size.room(state.produced, state.consumed)).map_err(|_| Errno::PROTO)
+    }
+
+    #[inline]
+    fn push(&self, state: &mut State, areas: &Areas, bells: &impl Bells, bytes: &[u8], count: u32) {
+        let before = state.produced;
+        let mut rest = bytes;
+        for range in self.size.ranges(before, count) {
+            let (these, others) = rest.split_at(range.len());
+            if !these.is_empty() {
+                areas.peer.write(range.start, these);
+            }
+            rest = others;
+        }
+        let after = before.wrapping_add(count);
+        // The count must not overtake what it counts.
+        barriers::stores();
+        areas.peer.store(Word::Produced, after);
+        state.produced = after;
+        state.idle = 0;
+        // It leaves before the wish is looked at, see `bells.rs`.
+        barriers::all();
+        if reaches(areas.own.load(Word::DataWanted), before, after) {
+            bells.ring(What::Data);
+        }
+    }
+
+    /// There is no room.
+    #[cold]
+    fn none(
+        &self,
+        state: &mut State,
+        areas: &Areas,
+        bells: &impl Bells,
+        rest: u32,
+        block: bool,
+    ) -> Result<usize, Errno> {
+        if !block {
+            state.idle += 1;
+            if state.idle % PATIENCE == 0 {
+                bells.look();
+            }
+            return Ok(0);
+        }
+        let full_at = state.consumed;
+        let has_room =
+            || areas.own.load(Word::Consumed) != full_at || check_open(areas, bells).is_err();
+        if let Err(start) = stay_awake(&self.awake, has_room) {
+            let wanted = rest.min(self.size.bytes() / 2);
+            if !self.wish(state, areas, bells, wanted)? && check_open(areas, bells).is_ok() {
+                bells.wait(What::Room)?;
+            }
+            self.awake.learn(start.elapsed());
+        }
+        Ok(0)
+    }
+
+    /// Has the peer ring once so much can be sent; says whether it can already.
+    fn wish(
+        &self,
+        state: &mut State,
+        areas: &Areas,
+        bells: &impl Bells,
+        wanted: u32,
+    ) -> Result<bool, Errno> {
+        let free_at = (state.produced)
+            .wrapping_sub(self.size.bytes())
+            .wrapping_add(wanted);
+        make_wish(areas, Word::RoomWanted, free_at);
+        state.consumed = areas.own.load(Word::Consumed);
+        let room = self.room(state).map_err(|why| bells.end(why))?;
+        Ok(room >= wanted)
+    }
+
+    /// Whether something can be sent; if not, the peer rings when it can.
+    pub fn is_ready(&self, areas: &Areas, bells: &impl Bells) -> Result<bool, Errno> {
+        let Some(mut state) = turn(&self.state, false) else {
+            return Ok(false);
+        };
+        check_open(areas, bells)?;
+        state.consumed = areas.own.load(Word::Consumed);
+        if self.room(&state).map_err(|why| bells.end(why))? > 0 {
+            return Ok(true);
+        }
+        self.wish(&mut state, areas, bells, 1)
+    }
+}
+
+/// Tells the peer at which count it is to ring, see `bells.rs`. Whoever has called this looks at the count.
+pub fn make_wish(areas: &Areas, word: Word, value: u32) {
+    areas.peer.store(word, value);
+    barriers::all();
+    areas.peer.load(word);
+    barriers::all();
+}
+
+/// ECONNRESET once the peer has left, or why it is over.
+#[inline]
+pub fn check_open(areas: &Areas, bells: &impl Bells) -> Result<(), Errno> {
+    bells.check()?;
+    match areas.own.load(Word::Closed) {
+        0 => Ok(()),
+        _ => Err(Errno::CONNRESET),
+    }
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! How the two ends of a connection find each other's memory.
+//!
+//! Each says on the connection where its memory is, and, once it has tried to map the other's, whether it could. Only
+//! if both could there is a ring; an end that has no memory, or can't map any, says so, too, and both know the reason.
+
+use rustix::io::Errno;
+
+use crate::area::Area;
+use crate::barriers;
+use crate::counters::Size;
+use crate::endpoint::Endpoint;
+use crate::sender::Areas;
+
+/// What a hello begins with: who else would send on the connection is not mistaken for a ring.
+const MAGIC: [u8; 8] = *b"SCIFRING";
+
+const VERSION: u32 = 1;
+
+/// Bytes of a hello: magic, version, size of the ring, offset of the window, error.
+const HELLO: usize = 28;
+
+/// Where the memory of an end is, or why there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    pub size: Size,
+    pub window: Result<i64, Errno>,
+}
+
+impl Hello {
+    pub fn encode(&self) -> [u8; HELLO] {
+        let (offset, error) = match self.window {
+            Ok(offset) => (offset, 0),
+            Err(error) => (-1, error.raw_os_error()),
+        };
+        let mut bytes = [0; HELLO];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.size.bytes().to_le_bytes());
+        bytes[16..24].copy_from_slice(&offset.to_le_bytes());
+        bytes[24..].copy_from_slice(&error.to_le_bytes());
+        bytes
+    }
+
+    /// EPROTO for what no end of a ring says.
+    pub fn decode(bytes: &[u8; HELLO]) -> Result<Self, Errno> {
+        let number = |at: usize| {
+            let bytes = bytes[at..at + 4].try_into().unwrap_or([0; 4]);
+            u32::from_le_bytes(bytes)
+        };
+        if bytes[..8] != MAGIC || number(8) != VERSION {
+            return Err(Errno::PROTO);
+        }
+        let size = Size::new(number(12)).ok_or(Errno::PROTO)?;
+        let offset = i64::from_le_bytes(bytes[16..24].try_into().unwrap_or([0; 8]));
+        let window = match error_of(number(24)) {
+            None if offset >= 0 => Ok(offset),
+            None => return Err(Errno::PROTO),
+            Some(error) => Err(error),
+        };
+        Ok(Self { size, window })
+    }
+}
+
+/// What a number stands for that the peer gives as its error.
+fn error_of(number: u32) -> Option<Errno> {
+    match number {
+        0 => None,
+        1..4096 => Some(Errno::from_raw_os_error(number as i32)),
+        _ => Some(Errno::PROTO),
+    }
+}
+
+/// A window of ours, which ends with this.
+pub struct Window {
+    endpoint: Endpoint,
+    offset: i64,
+    len: usize,
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // It ends with the connection in any case.
+        let _ = self.endpoint.unregister(self.offset, self.len);
+    }
+}
+
+/// What two ends have agreed on.
+pub struct Agreed {
+    pub areas: Areas,
+    pub own: Size,
+    pub peer: Size,
+    pub window: Window,
+}
+
+fn send_all(endpoint: &Endpoint, bytes: &[u8]) -> Result<(), Errno> {
+    match endpoint.send(bytes, true)? {
+        count if count == bytes.len() => Ok(()),
+        _ => Err(Errno::INTR),
+    }
+}
+
+fn recv_all(endpoint: &Endpoint, bytes: &mut [u8]) -> Result<(), Errno> {
+    match endpoint.recv(bytes, true)? {
+        count if count == bytes.len() => Ok(()),
+        _ => Err(Errno::INTR),
+    }
+}
+
+fn own_window(endpoint: &Endpoint, size: Size) -> Result<(Area, Window), Errno> {
+    if !barriers::KNOWN {
+        return Err(Errno::OPNOTSUPP);
+    }
+    let area = Area::own(size.bytes() as usize)?;
+    let len = area.len();
+    let offset = endpoint.register(area.address(), len)?;
+    let window = Window {
+        endpoint: *endpoint,
+        offset,
+        len,
+    };
+    Ok((area, window))
+}
+
+fn map(endpoint: &Endpoint, hello: &Hello) -> Result<Area, Errno> {
+    let offset = hello.window?;
+    // Without it a peer that goes would end this process.
+    endpoint.map_ones_after_loss()?;
+    Area::of_peer(
+        std::os::fd::AsFd::as_fd(endpoint),
+        offset,
+        hello.size.bytes() as usize,
+    )
+}
+
+/// Agrees with the other end, which calls this, too. The inner error is why there is no ring, of which both know; the outer
+/// one ends the connection.
+pub fn agree(endpoint: &Endpoint, size: Size) -> Result<Result<Agreed, Errno>, Errno> {
+    let own = own_window(endpoint, size);
+    let window = match &own {
+        Ok((_, window)) => Ok(window.offset),
+        Err(error) => Err(*error),
+    };
+    send_all(endpoint, &Hello { size, window }.encode())?;
+    let mut bytes = [0; HELLO];
+    recv_all(endpoint, &mut bytes)?;
+    let hello = Hello::decode(&bytes)?;
+    let both = own.and_then(|own| Ok((own, map(endpoint, &hello)?)));
+    let number = match &both {
+        Ok(_) => 0,
+        Err(error) => error.raw_os_error(),
+    };
+    send_all(endpoint, &number.to_le_bytes())?;
+    let mut bytes = [0; 4];
+    recv_all(endpoint, &mut bytes)?;
+    let theirs = error_of(u32::from_le_bytes(bytes));
+    Ok(match (both, theirs) {
+        (Err(error), _) | (_, Some(error)) => Err(error),
+        (Ok(((own, window), peer)), None) => Ok(Agreed {
+            areas: Areas { own, peer },
+            own: size,
+            peer: hello.size,
+            window,
+        }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_is_understood() {
+        for window in [Ok(0), Ok(1 << 40), Err(Errno::NOMEM)] {
+            let hello = Hello {
+                size: Size::for_bytes(8192),
+                window,
+            };
+            assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
+        }
+    }
+
+    #[test]
+    fn what_no_ring_says_is_refused() {
+        let good = Hello {
+            size: Size::for_bytes(8192),
+            window: Ok(4096),
+        };
+        for (at, byte) in [(0, b'X'), (8, 2), (12, 1), (15, 0x80), (23, 0xff)] {
+            let mut bytes = good.encode();
+            bytes[at] = byte;
+            assert_eq!(Hello::decode(&bytes), Err(Errno::PROTO), "byte {at}");
+        }
+        // A number that is no error is one nevertheless.
+        let mut bytes = good.encode();
+        bytes[26] = 1;
+        let hello = Hello::decode(&bytes);
+        assert_eq!(hello.map(|hello| hello.window), Ok(Err(Errno::PROTO)));
+    }
+}
