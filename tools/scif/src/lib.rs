@@ -3,7 +3,7 @@
 //! The parts of the command line tool `scif`: files, messages and node states over `/dev/scif`.
 //!
 //! From the bottom: [`abi`] and [`device`] are the kernel's interface, [`transport`] a connection as
-//! the protocol needs it, [`protocol`] the messages, [`session`] their exchange, [`transfer`] the
+//! the protocol needs it, [`over_ring`] and [`tcp`] others that only carry bytes, [`protocol`] the messages, [`session`] their exchange, [`transfer`] the
 //! moving of one file, [`server`] and [`client`] the requests; [`watch`] is what the kernel shows of all
 //! that goes on, and [`doctor`] says what is wrong; [`command`] what a person types.
 //! Arrows point down only.
@@ -25,6 +25,7 @@ pub mod limits;
 pub mod mapping;
 pub mod new_file;
 pub mod nodes;
+pub mod over_ring;
 pub mod protocol;
 pub mod region;
 pub mod server;

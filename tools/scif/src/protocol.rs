@@ -31,6 +31,8 @@
 //!                <-              Listening      on this port
 //! Go             ->                             they have all been made
 //!                <-              Go             and are closed here
+//! Ring           ->                             a ring of `libscif_ring` is to be made
+//!                <-              Go             and carries another conversation, the last one
 //! ```
 //! Either side may send `Failure` instead of any of these and the conversation is over. `Done` with a
 //! hash that is not the sender's means that the content was thrown away. Encoding and decoding only; what may follow what is decided in [`crate::server`] and [`crate::transfer`].
@@ -155,6 +157,8 @@ pub enum Message {
         /// How many.
         count: u32,
     },
+    /// Wants to measure over a ring.
+    Ring,
     /// They are waited for.
     Listening {
         /// On this port.
@@ -265,6 +269,7 @@ impl Message {
                 out.bytes(&port.to_le_bytes());
                 17
             }
+            Self::Ring => 18,
         };
         let mut bytes = out.0;
         let length = (bytes.len() - HEADER) as u32;
@@ -335,6 +340,7 @@ impl Message {
             17 => Self::Listening {
                 port: fields.u16()?,
             },
+            18 => Self::Ring,
             _ => return Err(Malformed("a message of an unknown kind")),
         };
         if fields.0.is_empty() {
@@ -364,6 +370,7 @@ impl Message {
             Self::Go => "Go",
             Self::Accept { .. } => "Accept",
             Self::Listening { .. } => "Listening",
+            Self::Ring => "Ring",
         }
     }
 }

@@ -87,6 +87,7 @@ fn requests<T: Transport>(
                 drop(bench.take());
                 bench = Some(Bench::new(session, size)?);
             }
+            Message::Ring => return measure::serve_over_ring(session, &service.sleepers),
             message => measure::answer(session, message, &service.sleepers)?,
         }
     }

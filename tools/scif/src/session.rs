@@ -67,6 +67,11 @@ impl<T: Bytes> Session<T> {
         &self.transport
     }
 
+    /// The connection, without the conversation.
+    pub fn into_transport(self) -> T {
+        self.transport
+    }
+
     /// The name of the peer.
     pub fn peer(&self) -> &str {
         &self.peer

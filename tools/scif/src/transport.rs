@@ -51,6 +51,10 @@ pub trait Bytes {
     fn recv_measured(&self, bytes: &mut [u8], wait: Wait) -> io::Result<()>;
     /// Listens on any free port.
     fn listen(&self, backlog: i32) -> io::Result<Self::Listener>;
+    /// The connection of SCIF that this is, if it is one.
+    fn scif(&self) -> Option<&Connection> {
+        None
+    }
 }
 
 /// Takes connections to hold them, and no more.
@@ -152,7 +156,7 @@ impl Connection {
         &self.endpoint
     }
 
-    fn poll(&self, events: PollFlags, deadline: Instant) -> io::Result<PollFlags> {
+    pub(crate) fn poll(&self, events: PollFlags, deadline: Instant) -> io::Result<PollFlags> {
         let timeout = deadline.saturating_duration_since(Instant::now());
         let cancel = self.cancel.as_ref().map(AsFd::as_fd);
         match self.endpoint.poll(events, Some(timeout), cancel) {
@@ -190,7 +194,8 @@ impl Connection {
     }
 
     /// Moves `length` bytes by `some`, which is given how many are done and whether to sleep.
-    fn all_measured(
+    #[inline]
+    pub(crate) fn all_measured(
         &self,
         length: usize,
         wait: Wait,
@@ -258,6 +263,10 @@ impl Bytes for Connection {
         self.all_measured(bytes.len(), wait, |done, block| {
             self.endpoint.recv(&mut bytes[done..], block)
         })
+    }
+
+    fn scif(&self) -> Option<&Connection> {
+        Some(self)
     }
 
     fn listen(&self, backlog: i32) -> io::Result<Port> {

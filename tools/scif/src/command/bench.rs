@@ -29,6 +29,8 @@ Examples:
   scif bench 1 --engine dma --sizes 1M,16M  large DMA copies only
   scif bench send-lat 1 --sizes 8 --poll    round trips, nobody sleeps
   scif bench write-bw 1 --dma --depth 8     throughput by the DMA engine, all sizes
+  scif bench send-bw 1 --sizes 64 --transport ring
+                                            small messages that take no system call
   scif bench send-bw 10.0.0.2:2050 --transport tcp
                                             the same messages over TCP";
 

@@ -66,6 +66,7 @@ fn message() -> impl Strategy<Value = Message> {
         ),
         Just(Message::Go),
         any::<u32>().prop_map(|count| Message::Accept { count }),
+        Just(Message::Ring),
         any::<u16>().prop_map(|port| Message::Listening { port }),
     ]
 }

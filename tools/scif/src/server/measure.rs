@@ -11,6 +11,7 @@
 
 use crate::error::Error;
 use crate::error::Result;
+use crate::over_ring::OverRing;
 use crate::protocol::Message;
 use crate::protocol::Raw;
 use crate::session::Session;
@@ -48,16 +49,29 @@ impl Sleepers {
 
 /// Answers a client that only measures, until it goes: no files.
 pub fn serve<T: Bytes>(session: &Session<T>) -> Result<()> {
+    serve_counted(session, &Sleepers::default())
+}
+
+fn serve_counted<T: Bytes>(session: &Session<T>, sleepers: &Sleepers) -> Result<()> {
     session.answer_greeting()?;
-    let sleepers = Sleepers::default();
     loop {
         session.set_activity("its pause");
         match session.receive() {
-            Ok(message) => answer(session, message, &sleepers)?,
+            Ok(message) => answer(session, message, sleepers)?,
             Err(Error::Lost { .. }) => return Ok(()),
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Answers a client that measures over a ring, until it goes.
+pub(super) fn serve_over_ring<T: Bytes>(session: &Session<T>, sleepers: &Sleepers) -> Result<()> {
+    let Some(connection) = session.transport().scif() else {
+        return Err(session.unexpected(&Message::Ring));
+    };
+    session.send(&Message::Go)?;
+    let ring = OverRing::new(connection).map_err(Error::local("cannot make a ring"))?;
+    serve_counted(&Session::new(ring, session.peer()), sleepers)
 }
 
 /// Answers one request.

@@ -53,6 +53,11 @@ impl Arguments {
     fn dial(&self) -> Result<Dial> {
         Ok(match self.transport.transport {
             Carrier::Scif => Dial::Scif(peer::node(&self.common)?),
+            Carrier::Ring => {
+                return Err(Error::Usage(
+                    "a ring is made over a connection: measure those with --transport scif".into(),
+                ));
+            }
             Carrier::Tcp => Dial::Tcp(peer::address(&self.common)?.ip()),
         })
     }

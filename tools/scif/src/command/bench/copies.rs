@@ -71,7 +71,7 @@ pub struct WriteLatency {
 
 /// Copies to the peer's memory, some in flight
 ///
-/// Over TCP, which has no such copies, it is the stream of send-bw.
+/// Over TCP or a ring, which have no such copies, it is the stream of send-bw.
 #[derive(Debug, clap::Args)]
 pub struct WriteBandwidth {
     #[command(flatten)]
@@ -132,16 +132,9 @@ impl WriteBandwidth {
             Carrier::Scif => {
                 (self.copying).bandwidth("write-bw", &self.common, Direction::Write, self.depth)
             }
-            Carrier::Tcp => {
+            carrier @ (Carrier::Ring | Carrier::Tcp) => {
                 let wait = Wait::Sleeping;
-                messages::one_way(
-                    "write-bw",
-                    &self.common,
-                    sizes,
-                    *parallel,
-                    Carrier::Tcp,
-                    wait,
-                )
+                messages::one_way("write-bw", &self.common, sizes, *parallel, carrier, wait)
             }
         }
     }

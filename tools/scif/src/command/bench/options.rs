@@ -109,6 +109,8 @@ pub enum Carrier {
     /// SCIF.
     #[default]
     Scif,
+    /// A ring that both sides map, over SCIF: no system call for a message. Only for messages.
+    Ring,
     /// TCP, for comparison.
     Tcp,
 }

@@ -8,6 +8,9 @@ use super::options::Parallel;
 use crate::command::connect::connect;
 use crate::error::Error;
 use crate::error::Result;
+use crate::error::errno_name;
+use crate::over_ring::OverRing;
+use crate::protocol::Message;
 use crate::session::Session;
 use crate::tcp::Tcp;
 use crate::transport::Connection;
@@ -33,6 +36,28 @@ pub fn address(common: &Common) -> Result<SocketAddr> {
 /// A conversation over SCIF.
 pub fn scif(common: &Common) -> Result<Session<Connection>> {
     connect(node(common)?, common.port, None)
+}
+
+/// A conversation over a ring, which a conversation over SCIF has asked for.
+pub fn ring(common: &Common) -> Result<Session<OverRing<Connection>>> {
+    let first = scif(common)?;
+    first.send(&Message::Ring)?;
+    match first.receive()? {
+        Message::Go => {}
+        message => return Err(first.unexpected(&message)),
+    }
+    let peer = first.peer().to_owned();
+    let ring = OverRing::new(first.into_transport()).map_err(Error::local("cannot make a ring"))?;
+    if let Err(reason) = ring.is_mapped() {
+        return Err(Error::Refused(format!(
+            "{peer} and this node can't map each other's memory ({}), so a ring would be the connection itself: \
+             measure that, with --transport scif",
+            errno_name(&reason)
+        )));
+    }
+    let session = Session::new(ring, peer);
+    session.greet()?;
+    Ok(session)
 }
 
 /// A conversation over TCP.
@@ -65,6 +90,7 @@ pub trait Both {
 pub fn over(carrier: Carrier, common: &Common, what: &impl Both) -> Result<()> {
     match carrier {
         Carrier::Scif => what.over(&|| scif(common)),
+        Carrier::Ring => what.over(&|| ring(common)),
         Carrier::Tcp => what.over(&|| tcp(common)),
     }
 }
