@@ -46,6 +46,7 @@ mod scif_node_loss;
 mod scif_operators;
 mod scif_order;
 mod scif_push;
+mod scif_ring;
 mod scif_star;
 mod scif_status;
 mod scif_steering;
@@ -89,6 +90,7 @@ const FILES: &[&[Test]] = &[
     scif_engines::TESTS,
     scif_node_loss::TESTS,
     scif_push::TESTS,
+    scif_ring::TESTS,
     scif_operators::TESTS,
     scif_doctor::TESTS,
     scif_star::TESTS,

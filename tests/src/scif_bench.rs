@@ -18,6 +18,9 @@ const MEASUREMENTS: &[&str] = &[
     "send-lat 1 --sizes 1,4K --poll",
     "send-lat 1 --sizes 8 --threads 2 --connections 3",
     "send-bw 1 --sizes 64,1M",
+    "send-bw 1 --sizes 64,1M --transport ring",
+    "send-lat 1 --sizes 8 --transport ring --poll --threads 2",
+    "write-bw 1 --sizes 4K --transport ring",
     "write-lat 1 --sizes 1,64K --auto",
     "write-bw 1 --sizes 4K,1M --dma --depth 3",
     "write-bw 1 --sizes 64K --cpu --threads 2",
@@ -60,7 +63,12 @@ fn measurements(lab: &Lab) -> Result<()> {
 
 /// A server ends when it is told to, whatever its clients are doing, and they notice.
 fn server_ends(lab: &Lab) -> Result<()> {
-    for how in [&[][..], &["--poll"]] {
+    for how in [
+        &[][..],
+        &["--poll"],
+        &["--transport", "ring"],
+        &["--transport", "ring", "--poll"],
+    ] {
         let server = Server::start(lab, 1)?;
         let arguments = [
             &["bench", "send-lat", "1", "--sizes", "8"][..],

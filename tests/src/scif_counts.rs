@@ -131,6 +131,27 @@ fn messages(lab: &Lab) -> Result<()> {
                 doorbells: 0.0,
                 descriptors: 0.0,
             },
+            // The bells of a ring are messages of a byte.
+            Most {
+                arguments: &["send-lat", "1", "--sizes", "8", "--transport", "ring"],
+                writes: 4.0,
+                doorbells: 2.0,
+                descriptors: 0.0,
+            },
+            Most {
+                arguments: &[
+                    "send-bw",
+                    "1",
+                    "--sizes",
+                    "64",
+                    "--transport",
+                    "ring",
+                    "--poll",
+                ],
+                writes: 0.0,
+                doorbells: 0.0,
+                descriptors: 0.0,
+            },
             // One for each, and one for the room that it has given back, at most.
             Most {
                 arguments: &["send-bw", "1", "--sizes", "64"],

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Rings of libscif_ring: messages that take no system call (tests/ring/message_ring.c).
+
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Lab;
+use lab::Process;
+use lab::paths;
+
+use crate::harness::Test;
+use crate::scif;
+use crate::scif_bounce;
+use crate::scif_messages_and_rma::SCIF_PAIR;
+use crate::scif_node_loss::USUAL_PAIR;
+
+const PORT: &str = "2310";
+
+/// The test program, as guests see it.
+fn program() -> Result<String> {
+    let path = paths::repository().join("build/ring-tests/message_ring");
+    ensure!(
+        path.exists(),
+        "{} does not exist; run 'make tools'",
+        path.display()
+    );
+    Ok(path.display().to_string())
+}
+
+fn start_server(lab: &Lab, node: usize) -> Result<Process> {
+    let server = lab
+        .command(node, [&*program()?, "server", PORT])?
+        .timeout(lab.hang_limit(300))
+        .spawn()?;
+    server.wait_for("listening", lab.hang_limit(20))?;
+    Ok(server)
+}
+
+/// All that a client tests, against a server on the other node.
+fn client_and_server(lab: &Lab, client: usize, carrier: &str) -> Result<()> {
+    let server = 1 - client;
+    let serving = start_server(lab, server)?;
+    let node = server.to_string();
+    let output = lab
+        .command(client, [&*program()?, "client", &node, PORT, carrier])?
+        .timeout(lab.hang_limit(300))
+        .run()?;
+    scif::check_tap(output)?;
+    // The client has told it to end.
+    serving.wait()?.success()?;
+    Ok(())
+}
+
+fn from_0_to_1(lab: &Lab) -> Result<()> {
+    client_and_server(lab, 0, "mapped")
+}
+
+fn from_1_to_0(lab: &Lab) -> Result<()> {
+    client_and_server(lab, 1, "mapped")
+}
+
+fn loopback(lab: &Lab) -> Result<()> {
+    let output = lab
+        .command(0, [&*program()?, "loopback", PORT, "mapped"])?
+        .timeout(lab.hang_limit(300))
+        .run()?;
+    scif::check_tap(output)
+}
+
+/// Nothing can be mapped, and the same program runs; but nobody measures a ring that is none.
+fn bounce(lab: &Lab) -> Result<()> {
+    client_and_server(lab, 0, "connection")?;
+    let server = scif::Server::start(lab, 1)?;
+    let arguments = [
+        "bench",
+        "send-bw",
+        "1",
+        "--sizes",
+        "64",
+        "--transport",
+        "ring",
+    ];
+    let output = scif::run_tool(lab, 0, &arguments)?;
+    ensure!(
+        output.code() != Some(0) && output.stderr().contains("EOPNOTSUPP"),
+        "{output}"
+    );
+    server.stop()
+}
+
+/// What a program says whose calls wait for a node that goes: nobody is killed, and each call tells.
+fn all_are_told(waiting: Process) -> Result<()> {
+    let text = waiting.wait()?.success()?.stdout();
+    for call in ["recv", "send", "poll", "stream", "take"] {
+        let told = ["ECONNRESET", "ENODEV"].iter().any(|error| {
+            text.lines()
+                .any(|line| line == format!("{call} -1 {error}"))
+        });
+        ensure!(told, "{call} was not told:\n{text}");
+    }
+    Ok(())
+}
+
+fn start_waiting(lab: &Lab) -> Result<(Process, Process)> {
+    let server = start_server(lab, 1)?;
+    let waiting = lab
+        .command(0, [&*program()?, "wait", "1", PORT])?
+        .timeout(lab.hang_limit(60))
+        .spawn()?;
+    waiting.wait_for("waiting", lab.hang_limit(30))?;
+    Ok((server, waiting))
+}
+
+/// The link goes down while rings are full, empty, and in use.
+fn link(lab: &Lab) -> Result<()> {
+    for _ in 0..3 {
+        let (server, waiting) = start_waiting(lab)?;
+        lab.set_link(0, 1, false)?;
+        all_are_told(waiting)?;
+        drop(server);
+        lab.set_link(0, 1, true)?;
+        scif::online(lab, 0, 1)?;
+        scif::online(lab, 1, 0)?;
+    }
+    from_0_to_1(lab)
+}
+
+/// The other node's bridge is taken away from it.
+fn unbind(lab: &Lab) -> Result<()> {
+    const DEVICE: &str = "0000:00:05.0";
+    let driver = lab.shell(
+        1,
+        &format!("readlink -f /sys/bus/pci/devices/{DEVICE}/driver"),
+    )?;
+    let driver = driver.trim();
+    let (server, waiting) = start_waiting(lab)?;
+    lab.shell(1, &format!("echo {DEVICE} >'{driver}/unbind'"))?;
+    all_are_told(waiting)?;
+    drop(server);
+    lab.shell(1, &format!("echo {DEVICE} >'{driver}/bind'"))?;
+    scif::online(lab, 0, 1)?;
+    scif::online(lab, 1, 0)?;
+    Ok(())
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("scif_ring::from_0_to_1", SCIF_PAIR, from_0_to_1).seconds(300),
+    Test::new("scif_ring::from_1_to_0", SCIF_PAIR, from_1_to_0).seconds(300),
+    Test::new("scif_ring::loopback", SCIF_PAIR, loopback).seconds(300),
+    Test::new("scif_ring::bounce", scif_bounce::USUAL, bounce).seconds(300),
+    Test::new("scif_ring::link", USUAL_PAIR, link)
+        .seconds(300)
+        .loses_nodes(),
+    Test::new("scif_ring::unbind", USUAL_PAIR, unbind)
+        .seconds(120)
+        .loses_nodes(),
+];
