@@ -57,6 +57,8 @@ pub const TRIP_POLLING: &str = "round trip of 8 B, both poll";
 pub const STREAM_ASLEEP: &str =
     "message of 64 B in a stream, the receiver sleeps at once when there is none";
 pub const STREAM_POLLING: &str = "message of 64 B in a stream, the receiver polls";
+pub const RING: &str = "message of 64 B over a mapped ring";
+pub const RING_TRIP: &str = "round trip of 8 B over a mapped ring, both poll";
 pub const WRITE_CPU: &str = "write of 64 B by CPU, synchronous";
 pub const WRITE_SYNC: &str = "write of 64 KiB, synchronous";
 pub const WRITE_DEEP: &str = "write of 64 KiB, 8 in flight";
@@ -86,6 +88,32 @@ const OPERATIONS: &[(&str, Option<Setting>, &[&str])] = &[
         STREAM_POLLING,
         None,
         &["send-bw", "1", "--sizes", "64", "--poll"],
+    ),
+    (
+        RING,
+        None,
+        &[
+            "send-bw",
+            "1",
+            "--sizes",
+            "64",
+            "--transport",
+            "ring",
+            "--poll",
+        ],
+    ),
+    (
+        RING_TRIP,
+        None,
+        &[
+            "send-lat",
+            "1",
+            "--sizes",
+            "8",
+            "--transport",
+            "ring",
+            "--poll",
+        ],
     ),
     (
         WRITE_CPU,

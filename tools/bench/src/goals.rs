@@ -194,6 +194,21 @@ fn messages(results: &Results) -> Vec<Goal> {
             pair(PAIR_STREAM_TCP, SIZE_SMALL),
         ),
         at_least(
+            "64 KiB messages over a mapped ring / raw aperture copy",
+            0.60,
+            pair(PAIR_RING, SIZE_MIDDLE),
+        ),
+        at_most(
+            "64 B messages over a mapped ring, time of each / TCP's",
+            1.0 / 3.0,
+            pair(PAIR_RING_TCP, SIZE_SMALL),
+        ),
+        at_most(
+            "8 B round trip over a mapped ring / TCP, both busy polling",
+            1.0 / 15.0,
+            pair(PAIR_RING_TRIP, 8),
+        ),
+        at_least(
             "throughput / TCP, 1 MiB messages",
             10.0,
             pair(PAIR_BULK_TCP, SIZE_LARGE),

@@ -186,6 +186,27 @@ fn all<'a>() -> Vec<Pair<'a>> {
             Bench::tcp_message,
         ),
         pair(
+            PAIR_RING,
+            SIZE_MIDDLE,
+            None,
+            Bench::ring_stream,
+            Bench::aperture,
+        ),
+        pair(
+            PAIR_RING_TCP,
+            SIZE_SMALL,
+            None,
+            Bench::ring_message,
+            Bench::tcp_message,
+        ),
+        pair(
+            PAIR_RING_TRIP,
+            8,
+            None,
+            Bench::ring_polling,
+            Bench::tcp_polling,
+        ),
+        pair(
             PAIR_BULK_TCP,
             SIZE_LARGE,
             None,
@@ -430,6 +451,19 @@ impl<'a> Bench<'a> {
             size,
             &["--transport", "tcp"],
         )
+    }
+
+    fn ring_stream(&self, size: u64) -> Result<f64> {
+        self.rate("send-bw", "1", size, &["--transport", "ring"])
+    }
+
+    fn ring_message(&self, size: u64) -> Result<f64> {
+        self.each("send-bw", "1", size, &["--transport", "ring"])
+    }
+
+    fn ring_polling(&self, size: u64) -> Result<f64> {
+        let options = ["--transport", "ring", "--poll"];
+        self.median("send-lat", "1", size, &options, "round trip")
     }
 
     fn connect(&self, _size: u64) -> Result<f64> {

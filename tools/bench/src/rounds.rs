@@ -133,6 +133,9 @@ impl Round<'_> {
         run::add_medians(self.results, TRIP, TCP, &report, "round trip");
         let report = self.bench("send-lat", "1", &["--poll", "--sizes", &sizes])?;
         run::add_medians(self.results, TRIP, SCIF_POLLING, &report, "round trip");
+        let over_ring = ["--transport", "ring", "--poll", "--sizes", &sizes];
+        let report = self.bench("send-lat", "1", &over_ring)?;
+        run::add_medians(self.results, TRIP, RING_POLLING, &report, "round trip");
         let polling = [&over_tcp[..], &["--poll"]].concat();
         let report = self.bench("send-lat", &tcp, &polling)?;
         run::add_medians(self.results, TRIP, TCP_POLLING, &report, "round trip");
@@ -145,6 +148,7 @@ impl Round<'_> {
         let over_tcp = ["--transport", "tcp", "--sizes", &sizes];
         for (line, peer, options) in [
             (SCIF, "1", &["--sizes", &sizes][..]),
+            (RING, "1", &["--transport", "ring", "--sizes", &sizes][..]),
             (TCP, tcp.as_str(), &over_tcp[..]),
         ] {
             let report = self.bench("send-bw", peer, options)?;
