@@ -162,12 +162,15 @@ static void be_exchange(int fd)
 		unsigned int most, here;
 	} wanted;
 	struct scif_ring *ring;
+	bool good;
 
 	if (scif_recv(fd, &wanted, sizeof(wanted), SCIF_RECV_BLOCK) != sizeof(wanted))
 		die("what to exchange");
 	ring = must_open(fd, wanted.here);
-	if (exchange(ring, 1, wanted.total, wanted.most))
-		die("the exchange");
+	good = !exchange(ring, 1, wanted.total, wanted.most);
+	scif_ring_send(ring, &good, 1, BLOCK);
+	/* Where there is no ring, what was sent goes with the connection. */
+	scif_ring_recv(ring, &good, 1, BLOCK);
 	scif_ring_close(ring);
 }
 
@@ -328,12 +331,15 @@ static void test_exchange(unsigned int here, unsigned int there, unsigned long t
 	int fd = ask(EXCHANGE);
 	struct scif_ring *ring;
 	const char *wrong;
+	bool good = false;
 
 	if (scif_send(fd, &wanted, sizeof(wanted), SCIF_SEND_BLOCK) != sizeof(wanted))
 		die("what to exchange");
 	ring = must_open(fd, here);
 	test(scif_ring_is_mapped(ring) == mapped, "is mapped: %d", mapped);
 	wrong = exchange(ring, 0, total, most);
+	if (!wrong && (scif_ring_recv(ring, &good, 1, BLOCK) != 1 || !good))
+		wrong = "the other side has found something wrong";
 	test(!wrong, "%lu bytes each way, messages up to %d, rings of %u and %u: %s", total, most,
 	     here, there, wrong ? wrong : "as they were sent");
 	drop(ring, fd);
@@ -477,9 +483,8 @@ static int call_send(struct scif_ring *ring)
 
 	do
 		result = scif_ring_send(ring, bytes, sizeof(bytes), BLOCK);
-	while (result == sizeof(bytes));
-	/* A part was sent before. */
-	return result > 0 ? scif_ring_send(ring, bytes, 1, BLOCK) : result;
+	while (result >= 0);
+	return result;
 }
 
 static void *do_call(void *argument)
@@ -508,12 +513,17 @@ static bool sleeps(const struct call *call)
 	return state == 'S';
 }
 
+static void start_awake(struct call *call)
+{
+	if (pthread_create(&call->thread, NULL, do_call, call))
+		die("a thread");
+}
+
 static void start(struct call *call)
 {
 	int asleep = 0, looks = 0;
 
-	if (pthread_create(&call->thread, NULL, do_call, call))
-		die("a thread");
+	start_awake(call);
 	/* For good: it may sleep for other reasons for a moment. */
 	while (asleep < 20 && looks++ < HANG_LIMIT_SECONDS * 1000) {
 		asleep = call->tid && sleeps(call) ? asleep + 1 : 0;
@@ -652,9 +662,10 @@ static int call_take(struct scif_ring *ring)
 	static char bytes[65536];
 	int result;
 
-	while ((result = scif_ring_recv(ring, bytes, sizeof(bytes), BLOCK)) == sizeof(bytes))
-		;
-	return result < 0 ? result : scif_ring_recv(ring, bytes, 1, BLOCK);
+	do
+		result = scif_ring_recv(ring, bytes, sizeof(bytes), BLOCK);
+	while (result >= 0);
+	return result;
 }
 
 static int be_waiting(void)
@@ -663,12 +674,14 @@ static int be_waiting(void)
 		const char *name;
 		char what;
 		int (*function)(struct scif_ring *ring);
+		/* Until it sleeps, or just begins. */
+		void (*start)(struct call *call);
 	} calls[] = {
-		{ "recv", SILENT, call_recv },
-		{ "send", SILENT, call_send },
-		{ "poll", SILENT, call_polling },
-		{ "stream", TAKE, call_send },
-		{ "take", GIVE, call_take },
+		{ "recv", SILENT, call_recv, start },
+		{ "send", SILENT, call_send, start },
+		{ "poll", SILENT, call_polling, start_awake },
+		{ "stream", TAKE, call_send, start_awake },
+		{ "take", GIVE, call_take, start_awake },
 	};
 	struct call started[COUNT(calls)] = { };
 	unsigned int i;
@@ -682,8 +695,7 @@ static int be_waiting(void)
 		if (calls[i].what == SILENT &&
 		    scif_ring_recv(started[i].ring, &pid, sizeof(pid), BLOCK) != sizeof(pid))
 			die("the number of the other process");
-		if (pthread_create(&started[i].thread, NULL, do_call, &started[i]))
-			die("a thread");
+		calls[i].start(&started[i]);
 	}
 	printf("waiting\n");
 	fflush(stdout);

@@ -8,11 +8,10 @@
 use std::os::fd::AsRawFd;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
-use std::sync::atomic::Ordering;
-use std::sync::atomic::fence;
 
 use rustix::io::Errno;
 
+use crate::barriers;
 use crate::endpoint::last_error;
 use crate::header::DATA;
 use crate::header::Word;
@@ -40,10 +39,9 @@ impl Area {
         (DATA + data).next_multiple_of(rustix::param::page_size())
     }
 
-    /// Memory of this node, zeroed and present.
+    /// Memory of this node, zeroed; it is there once it is registered.
     pub fn own(data: usize) -> Result<Self, Errno> {
-        let flags = libc::MAP_ANONYMOUS | libc::MAP_POPULATE;
-        Self::map(-1, 0, data, flags)
+        Self::map(-1, 0, data, libc::MAP_ANONYMOUS)
     }
 
     /// Memory of the peer, which it has registered at this offset.
@@ -99,7 +97,7 @@ impl Area {
     pub fn load(&self, word: Word) -> u32 {
         // SAFETY: `word` gives a place in the mapping; any value is valid.
         let value = unsafe { self.word(word).read_volatile() };
-        fence(Ordering::Acquire);
+        barriers::loads();
         value
     }
 

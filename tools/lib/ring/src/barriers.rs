@@ -40,8 +40,20 @@ pub fn all() {
     compiler();
 }
 
+/// What was read before it was there before what is read behind it, and so is what is written then.
+#[inline]
+pub fn loads() {
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: A barrier changes nothing.
+    unsafe {
+        std::arch::asm!("dmb oshld", options(nostack, preserves_flags));
+    }
+    // Other processors load in order.
+    compiler();
+}
+
 /// The language moves no access across it.
 #[inline]
 fn compiler() {
-    std::sync::atomic::fence(std::sync::atomic::Ordering::AcqRel);
+    std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
 }

@@ -7,8 +7,12 @@
 //! is read back can't overtake the wish on its way there, nor its answer what the peer has stored before, so one of the two
 //! sees the other.
 //!
-//! Of those who sleep, one for room and one for data at most, one is in the kernel; he tells the other one what
-//! has rung. A bell may ring for what is long over: whoever is woken looks.
+//! Of those who sleep, one for room and one for data at most, one is in the kernel; he tells the other one that
+//! it has rung. A bell may ring for what is long over: whoever is woken looks.
+//!
+//! A bell is dropped where the connection holds no byte more. That byte would have come behind others that nobody has heard,
+//! and these wake up everybody who waits, whatever they were for: so whoever is not rung for looks nevertheless, and later
+//! than the peer has moved its count.
 
 use std::sync::Condvar;
 use std::sync::Mutex;
@@ -17,10 +21,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering;
 
-use rustix::event::PollFlags;
 use rustix::io::Errno;
-
-use crate::endpoint::Endpoint;
 
 /// What somebody waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,23 +30,36 @@ pub enum What {
     Data,
 }
 
-/// The byte that says that the peer has left the ring.
+/// The byte of each bell, and of one that says that the peer has left the ring. Which one it is only tells people.
+const ROOM: u8 = b'r';
+const DATA: u8 = b'd';
 const LEFT: u8 = b'c';
+const BYTES: [u8; 3] = [ROOM, DATA, LEFT];
 
 impl What {
     fn byte(self) -> u8 {
         match self {
-            Self::Room => b'r',
-            Self::Data => b'd',
+            Self::Room => ROOM,
+            Self::Data => DATA,
         }
     }
+}
+
+/// What carries the bells: a connection.
+pub trait Stream {
+    /// As `scif_send()`: how many bytes were sent.
+    fn send(&self, bytes: &[u8], block: bool) -> Result<usize, Errno>;
+    /// As `scif_recv()`: how many bytes were received.
+    fn recv(&self, bytes: &mut [u8], block: bool) -> Result<usize, Errno>;
+    /// Whether the peer is gone.
+    fn is_over(&self) -> bool;
 }
 
 /// What the two directions take.
 pub trait Bells {
     /// Wakes the peer, who waits for this. Does not wait.
     fn ring(&self, what: What);
-    /// Sleeps until the peer rings for this, or probably. EINTR after a signal.
+    /// Sleeps until the peer rings, or probably has. EINTR after a signal.
     fn wait(&self, what: What) -> Result<(), Errno>;
     /// Why the ring is over, if it is.
     fn check(&self) -> Result<(), Errno>;
@@ -72,9 +86,15 @@ impl Heard {
     }
 }
 
+/// Bytes that are heard at once.
+const MANY: usize = 64;
+
+/// How often, by who does not sleep: a peer that rings without end keeps nobody for ever.
+const MOST: usize = 64;
+
 /// Those of a connection.
-pub struct StreamBells {
-    endpoint: Endpoint,
+pub struct StreamBells<S> {
+    stream: S,
     /// An error number, once it is over.
     over: AtomicI32,
     heard: Mutex<Heard>,
@@ -83,10 +103,10 @@ pub struct StreamBells {
     ringing: Mutex<()>,
 }
 
-impl StreamBells {
-    pub fn new(endpoint: Endpoint) -> Self {
+impl<S: Stream> StreamBells<S> {
+    pub fn new(stream: S) -> Self {
         Self {
-            endpoint,
+            stream,
             over: AtomicI32::new(0),
             heard: Mutex::default(),
             changed: Condvar::new(),
@@ -101,8 +121,8 @@ impl StreamBells {
 
     fn send(&self, byte: u8) {
         let _ringing = self.ringing.lock().unwrap_or_else(PoisonError::into_inner);
-        // Where no byte finds room any more there are thousands that nobody has heard: whoever listens, wakes up.
-        if let Err(error) = self.endpoint.send(&[byte], false) {
+        // If there is no room for it: see the head of this file.
+        if let Err(error) = self.stream.send(&[byte], false) {
             self.end(error);
         }
     }
@@ -115,35 +135,40 @@ impl StreamBells {
     /// Takes the bells that have rung, for who does not sleep here.
     pub fn take(&self) {
         let mut heard = self.heard();
-        let mut bytes = [0; 64];
-        loop {
-            match self.endpoint.recv(&mut bytes, false) {
-                Ok(0) => break,
-                Ok(count) => {
-                    (bytes.iter().take(count)).for_each(|&byte| self.note(byte, &mut heard))
-                }
-                Err(Errno::INTR) => {}
-                Err(error) => {
-                    self.end(error);
-                    break;
-                }
+        for _ in 0..MOST {
+            match self.hear_some(&mut heard) {
+                Ok(MANY) | Err(Errno::INTR) => {}
+                _ => break,
             }
         }
         self.changed.notify_all();
     }
 
-    fn note(&self, byte: u8, heard: &mut Heard) {
-        match byte {
-            b'r' => heard.room = true,
-            b'd' => heard.data = true,
-            LEFT => (heard.room, heard.data) = (true, true),
+    /// Hears what has rung, and does not wait; says how many bells.
+    fn hear_some(&self, heard: &mut Heard) -> Result<usize, Errno> {
+        let mut bytes = [0; MANY];
+        let received = self.stream.recv(&mut bytes, false);
+        match received {
+            Ok(count) => self.note(bytes.get(..count).unwrap_or(&bytes), heard),
+            Err(Errno::INTR) => {}
+            Err(error) => drop(self.end(error)),
+        }
+        received
+    }
+
+    fn note(&self, bytes: &[u8], heard: &mut Heard) {
+        if bytes.is_empty() {
+            return;
+        }
+        (heard.room, heard.data) = (true, true);
+        if !bytes.iter().all(|byte| BYTES.contains(byte)) {
             // Somebody has sent on the connection by himself.
-            _ => drop(self.end(Errno::PROTO)),
+            self.end(Errno::PROTO);
         }
     }
 }
 
-impl Bells for StreamBells {
+impl<S: Stream> Bells for StreamBells<S> {
     fn ring(&self, what: What) {
         self.send(what.byte());
     }
@@ -159,15 +184,20 @@ impl Bells for StreamBells {
                 heard = (self.changed.wait(heard)).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
+            // All that has rung so far wakes up once.
+            if self.hear_some(&mut heard) != Ok(0) {
+                self.changed.notify_all();
+                continue;
+            }
             heard.listening = true;
             drop(heard);
             let mut byte = [0];
-            let received = self.endpoint.recv(&mut byte, true);
+            let received = self.stream.recv(&mut byte, true);
             heard = self.heard();
             heard.listening = false;
             match received {
                 Ok(0) => drop(self.end(Errno::CONNRESET)),
-                Ok(_) => self.note(byte[0], &mut heard),
+                Ok(_) => self.note(&byte, &mut heard),
                 Err(Errno::INTR) => {}
                 Err(error) => drop(self.end(error)),
             }
@@ -188,11 +218,8 @@ impl Bells for StreamBells {
     }
 
     fn look(&self) {
-        match self.endpoint.poll_now(PollFlags::empty()) {
-            Ok(flags) if flags.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) => {
-                self.end(Errno::CONNRESET);
-            }
-            _ => {}
+        if self.stream.is_over() {
+            self.end(Errno::CONNRESET);
         }
     }
 

@@ -14,6 +14,8 @@ use rustix::event::Timespec;
 use rustix::event::poll;
 use rustix::io::Errno;
 
+use crate::bells::Stream;
+
 const fn code(direction: u32, number: u32, size: usize) -> u32 {
     (direction << 30) | ((size as u32) << 16) | ((b's' as u32) << 8) | number
 }
@@ -117,16 +119,6 @@ impl Endpoint {
         Ok(usize::try_from(message.moved).unwrap_or(0).min(len))
     }
 
-    /// `scif_send()`: how many were sent.
-    pub fn send(&self, bytes: &[u8], block: bool) -> Result<usize, Errno> {
-        self.message(SEND, bytes.as_ptr() as u64, bytes.len(), block)
-    }
-
-    /// `scif_recv()`: how many were received.
-    pub fn recv(&self, bytes: &mut [u8], block: bool) -> Result<usize, Errno> {
-        self.message(RECV, bytes.as_mut_ptr() as u64, bytes.len(), block)
-    }
-
     /// `scif_register()`, anywhere, for stores and loads of the peer: the offset. The memory is an [`Area`]'s, which the
     /// window does not need to live.
     ///
@@ -169,5 +161,20 @@ impl Endpoint {
         };
         poll(&mut files, Some(&now))?;
         Ok(files[0].revents())
+    }
+}
+
+impl Stream for Endpoint {
+    fn send(&self, bytes: &[u8], block: bool) -> Result<usize, Errno> {
+        self.message(SEND, bytes.as_ptr() as u64, bytes.len(), block)
+    }
+
+    fn recv(&self, bytes: &mut [u8], block: bool) -> Result<usize, Errno> {
+        self.message(RECV, bytes.as_mut_ptr() as u64, bytes.len(), block)
+    }
+
+    fn is_over(&self) -> bool {
+        let gone = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        (self.poll_now(PollFlags::empty())).is_ok_and(|flags| flags.intersects(gone))
     }
 }

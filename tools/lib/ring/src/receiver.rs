@@ -47,12 +47,17 @@ pub struct Receiver {
 impl Receiver {
     /// Out of a ring of this size.
     pub fn new(size: Size) -> Self {
+        Self::starting_at(size, 0)
+    }
+
+    /// The same, where so many bytes have gone already.
+    pub(crate) fn starting_at(size: Size, count: u32) -> Self {
         Self {
             size,
             state: Mutex::new(State {
-                consumed: 0,
-                reported: 0,
-                produced: 0,
+                consumed: count,
+                reported: count,
+                produced: count,
                 idle: 0,
             }),
             awake: Awake::new(),
@@ -179,7 +184,7 @@ impl Receiver {
             };
         }
         if !block {
-            state.idle += 1;
+            state.idle = state.idle.wrapping_add(1);
             if state.idle % PATIENCE == 0 {
                 bells.look();
             }
@@ -216,7 +221,7 @@ impl Receiver {
 
     /// Whether something can be received; if not, the peer rings when it can.
     pub fn is_ready(&self, areas: &Areas, bells: &impl Bells) -> Result<bool, Errno> {
-        let Some(mut state) = turn(&self.state, false) else {
+        let Some(mut state) = turn(&self.state, true) else {
             return Ok(false);
         };
         if self.look(&mut state, areas, bells)? > 0 {

@@ -13,6 +13,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 
 use crate::barriers;
+use crate::bells::Stream;
 use crate::bells::StreamBells;
 use crate::counters::Size;
 use crate::endpoint::Endpoint;
@@ -42,7 +43,7 @@ struct Mapped {
     areas: Areas,
     sender: Sender,
     receiver: Receiver,
-    bells: StreamBells,
+    bells: StreamBells<Endpoint>,
     /// Before it goes, the peer is told.
     _window: Window,
 }

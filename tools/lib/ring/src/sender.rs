@@ -96,11 +96,16 @@ pub fn partial(done: usize, error: Errno) -> Result<usize, Errno> {
 impl Sender {
     /// Into a ring of this size.
     pub fn new(size: Size) -> Self {
+        Self::starting_at(size, 0)
+    }
+
+    /// The same, where so many bytes have gone already.
+    pub(crate) fn starting_at(size: Size, count: u32) -> Self {
         Self {
             size,
             state: Mutex::new(State {
-                produced: 0,
-                consumed: 0,
+                produced: count,
+                consumed: count,
                 idle: 0,
             }),
             awake: Awake::new(),
@@ -196,7 +201,7 @@ impl Sender {
         block: bool,
     ) -> Result<usize, Errno> {
         if !block {
-            state.idle += 1;
+            state.idle = state.idle.wrapping_add(1);
             if state.idle % PATIENCE == 0 {
                 bells.look();
             }
@@ -234,7 +239,7 @@ impl Sender {
 
     /// Whether something can be sent; if not, the peer rings when it can.
     pub fn is_ready(&self, areas: &Areas, bells: &impl Bells) -> Result<bool, Errno> {
-        let Some(mut state) = turn(&self.state, false) else {
+        let Some(mut state) = turn(&self.state, true) else {
             return Ok(false);
         };
         check_open(areas, bells)?;

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 
 use crate::area::Area;
 use crate::barriers;
+use crate::bells::Stream;
 use crate::counters::Size;
 use crate::endpoint::Endpoint;
 use crate::sender::Areas;
@@ -146,8 +147,11 @@ pub fn agree(endpoint: &Endpoint, size: Size) -> Result<Result<Agreed, Errno>, E
     let mut bytes = [0; HELLO];
     recv_all(endpoint, &mut bytes)?;
     let hello = Hello::decode(&bytes)?;
-    let both = own.and_then(|own| Ok((own, map(endpoint, &hello)?)));
-    let number = match &both {
+    let peer = match &own {
+        Ok(_) => map(endpoint, &hello),
+        Err(error) => Err(*error),
+    };
+    let number = match &peer {
         Ok(_) => 0,
         Err(error) => error.raw_os_error(),
     };
@@ -155,9 +159,10 @@ pub fn agree(endpoint: &Endpoint, size: Size) -> Result<Result<Agreed, Errno>, E
     let mut bytes = [0; 4];
     recv_all(endpoint, &mut bytes)?;
     let theirs = error_of(u32::from_le_bytes(bytes));
-    Ok(match (both, theirs) {
-        (Err(error), _) | (_, Some(error)) => Err(error),
-        (Ok(((own, window), peer)), None) => Ok(Agreed {
+    // Until here our window is there to be mapped, or for the peer to be told why it can't be.
+    Ok(match (own, peer, theirs) {
+        (Err(error), _, _) | (_, Err(error), _) | (_, _, Some(error)) => Err(error),
+        (Ok((own, window)), Ok(peer), None) => Ok(Agreed {
             areas: Areas { own, peer },
             own: size,
             peer: hello.size,

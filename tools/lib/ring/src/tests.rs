@@ -7,7 +7,6 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::Condvar;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicI32;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -18,6 +17,8 @@ use rustix::io::Errno;
 
 use crate::area::Area;
 use crate::bells::Bells;
+use crate::bells::Stream;
+use crate::bells::StreamBells;
 use crate::bells::What;
 use crate::counters::Size;
 use crate::header::Word;
@@ -28,49 +29,50 @@ use crate::sender::Sender;
 /// No test waits longer for anything.
 const HANG: Duration = Duration::from_secs(60);
 
-/// What has rung for one end.
+/// Bytes on their way to one end: so few that bells are dropped all the time.
+const FEW: usize = 3;
+
+/// What has been sent to one end of a connection.
 #[derive(Default)]
-struct Rung {
-    bells: Mutex<VecDeque<What>>,
+struct Arrived {
+    bytes: Mutex<VecDeque<u8>>,
     changed: Condvar,
 }
 
-struct TestBells {
-    own: Arc<Rung>,
-    peer: Arc<Rung>,
-    over: AtomicI32,
-    rings: AtomicUsize,
+struct TestStream {
+    own: Arc<Arrived>,
+    peer: Arc<Arrived>,
+    sent: Arc<AtomicUsize>,
 }
 
-impl Bells for TestBells {
-    fn ring(&self, what: What) {
-        self.rings.fetch_add(1, Ordering::Relaxed);
-        self.peer.bells.lock().unwrap().push_back(what);
-        self.peer.changed.notify_all();
-    }
-
-    fn wait(&self, what: What) -> Result<(), Errno> {
-        let bells = self.own.bells.lock().unwrap();
-        let (mut bells, timeout) = (self.own.changed)
-            .wait_timeout_while(bells, HANG, |bells| !bells.contains(&what))
-            .unwrap();
-        assert!(!timeout.timed_out(), "nobody has rung for {what:?}");
-        bells.retain(|rung| *rung != what);
-        Ok(())
-    }
-
-    fn check(&self) -> Result<(), Errno> {
-        match self.over.load(Ordering::Relaxed) {
-            0 => Ok(()),
-            error => Err(Errno::from_raw_os_error(error)),
+impl Stream for TestStream {
+    fn send(&self, bytes: &[u8], block: bool) -> Result<usize, Errno> {
+        assert!(!block && bytes.len() == 1);
+        self.sent.fetch_add(1, Ordering::Relaxed);
+        let mut arrived = self.peer.bytes.lock().unwrap();
+        if arrived.len() == FEW {
+            return Ok(0);
         }
+        arrived.extend(bytes);
+        self.peer.changed.notify_all();
+        Ok(1)
     }
 
-    fn look(&self) {}
+    fn recv(&self, bytes: &mut [u8], block: bool) -> Result<usize, Errno> {
+        let arrived = self.own.bytes.lock().unwrap();
+        let (mut arrived, timeout) = (self.own.changed)
+            .wait_timeout_while(arrived, HANG, |arrived| block && arrived.is_empty())
+            .unwrap();
+        assert!(!timeout.timed_out(), "nobody rings");
+        let count = bytes.len().min(arrived.len());
+        for (to, byte) in bytes.iter_mut().zip(arrived.drain(..count)) {
+            *to = byte;
+        }
+        Ok(count)
+    }
 
-    fn end(&self, why: Errno) -> Errno {
-        self.over.store(why.raw_os_error(), Ordering::Relaxed);
-        why
+    fn is_over(&self) -> bool {
+        false
     }
 }
 
@@ -78,7 +80,8 @@ struct End {
     areas: Areas,
     sender: Sender,
     receiver: Receiver,
-    bells: TestBells,
+    bells: StreamBells<TestStream>,
+    rings: Arc<AtomicUsize>,
 }
 
 impl End {
@@ -90,36 +93,66 @@ impl End {
         self.receiver.recv(&self.areas, &self.bells, bytes, block)
     }
 
+    fn can_send(&self) -> bool {
+        (self.sender.is_ready(&self.areas, &self.bells)).unwrap()
+    }
+
+    fn can_recv(&self) -> bool {
+        (self.receiver.is_ready(&self.areas, &self.bells)).unwrap()
+    }
+
     /// A word that the peer would have written.
     fn is_told(&self, word: Word, value: u32) {
         self.areas.own.store(word, value);
     }
+
+    fn rings(&self) -> usize {
+        self.rings.load(Ordering::Relaxed)
+    }
 }
 
-/// Two ends, with rings of these sizes.
-fn ends(sizes: [usize; 2]) -> [End; 2] {
+/// Two ends, with rings of these sizes, all of whose counters are at `count`.
+fn ends_at(count: u32, sizes: [usize; 2]) -> [End; 2] {
     let memory = rustix::fs::memfd_create("ring", MemfdFlags::CLOEXEC).unwrap();
     let sizes = sizes.map(Size::for_bytes);
     let data = sizes.map(|size| size.bytes() as usize);
     let lens = data.map(Area::len_for);
     rustix::fs::ftruncate(&memory, (lens[0] + lens[1]) as u64).unwrap();
     let offsets = [0, lens[0] as i64];
-    let area = |which: usize| Area::of_peer(memory.as_fd(), offsets[which], data[which]).unwrap();
-    let rung = [Arc::new(Rung::default()), Arc::new(Rung::default())];
-    [(0, 1), (1, 0)].map(|(own, peer)| End {
-        areas: Areas {
-            own: area(own),
-            peer: area(peer),
-        },
-        sender: Sender::new(sizes[peer]),
-        receiver: Receiver::new(sizes[own]),
-        bells: TestBells {
-            own: rung[own].clone(),
-            peer: rung[peer].clone(),
-            over: AtomicI32::new(0),
-            rings: AtomicUsize::new(0),
-        },
+    let area = |which: usize| {
+        let area = Area::of_peer(memory.as_fd(), offsets[which], data[which]).unwrap();
+        for word in [
+            Word::Produced,
+            Word::Consumed,
+            Word::RoomWanted,
+            Word::DataWanted,
+        ] {
+            area.store(word, count);
+        }
+        area
+    };
+    let arrived = [Arc::new(Arrived::default()), Arc::new(Arrived::default())];
+    [(0, 1), (1, 0)].map(|(own, peer)| {
+        let rings = Arc::new(AtomicUsize::new(0));
+        End {
+            areas: Areas {
+                own: area(own),
+                peer: area(peer),
+            },
+            sender: Sender::starting_at(sizes[peer], count),
+            receiver: Receiver::starting_at(sizes[own], count),
+            bells: StreamBells::new(TestStream {
+                own: arrived[own].clone(),
+                peer: arrived[peer].clone(),
+                sent: rings.clone(),
+            }),
+            rings,
+        }
     })
+}
+
+fn ends(sizes: [usize; 2]) -> [End; 2] {
+    ends_at(0, sizes)
 }
 
 /// Numbers that look like chance.
@@ -177,11 +210,38 @@ fn recv_all(end: &End, total: usize, seed: u64) {
 #[test]
 fn bytes_arrive_both_ways_at_once_and_all_who_sleep_wake_up() {
     for seed in 0..20 {
-        let [one, other] = ends([4096, 8192]);
+        // Half of them go around.
+        let start = [0, u32::MAX - 200_000][seed as usize % 2];
+        let [one, other] = ends_at(start, [4096, 8192]);
         thread::scope(|scope| {
             for (from, to) in [(&one, &other), (&other, &one)] {
                 scope.spawn(move || send_all(from, 400_000, seed));
                 scope.spawn(move || recv_all(to, 400_000, seed + 100));
+            }
+        });
+    }
+}
+
+/// With no bells but those for one of the two, who waits for nearly every message.
+#[test]
+fn who_waits_for_one_that_never_does_wakes_up() {
+    const TOTAL: usize = 10_000_000;
+    const MOST: usize = 2000;
+    for (sender_waits, message) in [(true, MOST), (true, 100), (false, MOST), (false, 100)] {
+        let [one, other] = ends([4096, 4096]);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut sent = 0;
+                while sent < TOTAL {
+                    let len = message.min(TOTAL - sent);
+                    sent += one.send(&[1; MOST][..len], sender_waits).unwrap();
+                }
+            });
+            let mut received = 0;
+            while received < TOTAL {
+                let mut bytes = [0; MOST];
+                let len = message.min(TOTAL - received);
+                received += other.recv(&mut bytes[..len], !sender_waits).unwrap();
             }
         });
     }
@@ -195,30 +255,72 @@ fn nobody_rings_for_who_is_awake() {
         assert_eq!(one.send(&[7; 64], false), Ok(64));
         assert_eq!(other.recv(&mut bytes, false), Ok(64));
     }
-    assert_eq!(one.bells.rings.load(Ordering::Relaxed), 0);
-    assert_eq!(other.bells.rings.load(Ordering::Relaxed), 0);
+    assert_eq!(one.rings(), 0);
+    assert_eq!(other.rings(), 0);
 }
 
 #[test]
 fn who_asks_is_rung_for_once() {
     let [one, other] = ends([4096, 4096]);
-    assert_eq!(
-        other.receiver.is_ready(&other.areas, &other.bells),
-        Ok(false)
-    );
+    assert!(!other.can_recv());
     one.send(b"a", false).unwrap();
     one.send(b"b", false).unwrap();
-    assert_eq!(one.bells.rings.load(Ordering::Relaxed), 1);
-    assert_eq!(
-        other.receiver.is_ready(&other.areas, &other.bells),
-        Ok(true)
-    );
+    assert_eq!(one.rings(), 1);
+    assert!(other.can_recv());
     // And for room.
     while one.send(&[0; 512], false).unwrap() > 0 {}
-    assert_eq!(one.sender.is_ready(&one.areas, &one.bells), Ok(false));
+    assert!(!one.can_send());
     other.recv(&mut [0; 1], false).unwrap();
-    assert_eq!(other.bells.rings.load(Ordering::Relaxed), 1);
-    assert_eq!(one.sender.is_ready(&one.areas, &one.bells), Ok(true));
+    assert_eq!(other.rings(), 1);
+    assert!(one.can_send());
+}
+
+/// The bell for one of the two finds no room, as those for the other one were never heard.
+#[test]
+fn whoever_waits_wakes_up_though_his_bell_was_dropped() {
+    for what in [What::Room, What::Data] {
+        let [one, other] = ends([4096, 4096]);
+        for _ in 0..FEW {
+            other.bells.ring(match what {
+                What::Room => What::Data,
+                What::Data => What::Room,
+            });
+        }
+        other.bells.ring(what);
+        assert_eq!(one.bells.wait(what), Ok(()));
+    }
+}
+
+/// Who sleeps in the kernel tells the other one what he hears.
+#[test]
+fn one_hears_for_both() {
+    let [one, other] = ends([4096, 4096]);
+    thread::scope(|scope| {
+        for what in [What::Room, What::Data] {
+            let bells = &one.bells;
+            scope.spawn(move || assert_eq!(bells.wait(what), Ok(())));
+        }
+        other.bells.ring(What::Data);
+    });
+}
+
+#[test]
+fn what_no_bell_is_ends_it() {
+    let [one, other] = ends([4096, 4096]);
+    one.bells.take();
+    assert_eq!(one.bells.check(), Ok(()));
+    other.bells.leave();
+    one.bells.take();
+    assert_eq!(one.bells.check(), Ok(()));
+    one.bells.wait(What::Data).unwrap();
+    let stream = TestStream {
+        own: Arc::default(),
+        peer: Arc::new(Arrived::default()),
+        sent: Arc::default(),
+    };
+    stream.own.bytes.lock().unwrap().push_back(b'X');
+    let bells = StreamBells::new(stream);
+    assert_eq!(bells.wait(What::Room), Err(Errno::PROTO));
 }
 
 #[test]
@@ -238,7 +340,7 @@ fn who_finds_nothing_gives_all_the_room_back() {
     for ask in [false, true] {
         let [one, other] = ends([4096, 8192]);
         let finds_nothing = |bytes: &mut [u8]| match ask {
-            true => other.receiver.is_ready(&other.areas, &other.bells) == Ok(false),
+            true => !other.can_recv(),
             false => other.recv(bytes, false) == Ok(0),
         };
         assert_eq!(one.send(&[1; 100], false), Ok(100));

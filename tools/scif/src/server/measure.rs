@@ -70,8 +70,11 @@ pub(super) fn serve_over_ring<T: Bytes>(session: &Session<T>, sleepers: &Sleeper
         return Err(session.unexpected(&Message::Ring));
     };
     session.send(&Message::Go)?;
-    let ring = OverRing::new(connection).map_err(Error::local("cannot make a ring"))?;
-    serve_counted(&Session::new(ring, session.peer()), sleepers)
+    // The client may let one wait.
+    let ring = (sleepers.during(|| OverRing::new(connection)))
+        .map_err(Error::local("cannot make a ring"))?;
+    let over_ring = Session::new(ring, session.peer());
+    serve_counted(&over_ring, sleepers).inspect_err(|error| over_ring.send_failure(error))
 }
 
 /// Answers one request.
