@@ -23,6 +23,8 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 
+use crate::endpoint::Stream;
+
 /// What somebody waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
@@ -43,16 +45,6 @@ impl What {
             Self::Data => DATA,
         }
     }
-}
-
-/// What carries the bells: a connection.
-pub trait Stream {
-    /// As `scif_send()`: how many bytes were sent.
-    fn send(&self, bytes: &[u8], block: bool) -> Result<usize, Errno>;
-    /// As `scif_recv()`: how many bytes were received.
-    fn recv(&self, bytes: &mut [u8], block: bool) -> Result<usize, Errno>;
-    /// Whether the peer is gone.
-    fn is_over(&self) -> bool;
 }
 
 /// What the two directions take.

@@ -14,8 +14,6 @@ use rustix::event::Timespec;
 use rustix::event::poll;
 use rustix::io::Errno;
 
-use crate::bells::Stream;
-
 const fn code(direction: u32, number: u32, size: usize) -> u32 {
     (direction << 30) | ((size as u32) << 16) | ((b's' as u32) << 8) | number
 }
@@ -63,6 +61,16 @@ struct MapPolicy {
     size: u32,
     flags: u32,
     reserved: u64,
+}
+
+/// What carries bytes and bells: a connection.
+pub trait Stream {
+    /// As `scif_send()`: how many bytes were sent.
+    fn send(&self, bytes: &[u8], block: bool) -> Result<usize, Errno>;
+    /// As `scif_recv()`: how many bytes were received.
+    fn recv(&self, bytes: &mut [u8], block: bool) -> Result<usize, Errno>;
+    /// Whether the peer is gone.
+    fn is_over(&self) -> bool;
 }
 
 /// What the last call of the system said.

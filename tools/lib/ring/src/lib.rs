@@ -11,9 +11,10 @@
 //!
 //! - `exports`: the functions, as C sees them;
 //! - `ring`: one end of a ring, [`Ring`]; `setup`: how two ends find each other's memory;
-//! - `sender`, `receiver`: the two directions; `bells`: who is woken, and how one sleeps;
-//! - `header`, `counters`: where what lies in a ring, and its arithmetic;
-//! - the machine: `area`, `barriers`, `endpoint`.
+//! - `sender`, `receiver`: the two directions, and in `direction` what they do alike;
+//! - `bells`: who is woken, and how one sleeps;
+//! - the machine: `area`, `endpoint`, `barriers`;
+//! - `header`, `counters`: where what lies in a ring, and its arithmetic.
 //!
 //! # What both ends rely on
 //!
@@ -24,6 +25,7 @@ mod area;
 mod barriers;
 mod bells;
 mod counters;
+mod direction;
 mod endpoint;
 pub mod exports;
 mod header;

@@ -19,14 +19,14 @@ use crate::bells::Bells;
 use crate::bells::What;
 use crate::counters::Size;
 use crate::counters::reaches;
+use crate::direction::Areas;
+use crate::direction::PATIENCE;
+use crate::direction::check_open;
+use crate::direction::make_wish;
+use crate::direction::partial;
+use crate::direction::stay_awake;
+use crate::direction::turn;
 use crate::header::Word;
-use crate::sender::Areas;
-use crate::sender::PATIENCE;
-use crate::sender::check_open;
-use crate::sender::make_wish;
-use crate::sender::partial;
-use crate::sender::stay_awake;
-use crate::sender::turn;
 
 struct State {
     consumed: u32,

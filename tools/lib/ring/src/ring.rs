@@ -13,15 +13,15 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 
 use crate::barriers;
-use crate::bells::Stream;
 use crate::bells::StreamBells;
 use crate::counters::Size;
+use crate::direction::Areas;
+use crate::direction::check_open;
 use crate::endpoint::Endpoint;
+use crate::endpoint::Stream;
 use crate::header::Word;
 use crate::receiver::Receiver;
-use crate::sender::Areas;
 use crate::sender::Sender;
-use crate::sender::check_open;
 use crate::setup;
 use crate::setup::Window;
 

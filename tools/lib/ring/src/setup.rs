@@ -9,10 +9,10 @@ use rustix::io::Errno;
 
 use crate::area::Area;
 use crate::barriers;
-use crate::bells::Stream;
 use crate::counters::Size;
+use crate::direction::Areas;
 use crate::endpoint::Endpoint;
-use crate::sender::Areas;
+use crate::endpoint::Stream;
 
 /// What a hello begins with: who else would send on the connection is not mistaken for a ring.
 const MAGIC: [u8; 8] = *b"SCIFRING";

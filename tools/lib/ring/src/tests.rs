@@ -17,13 +17,13 @@ use rustix::io::Errno;
 
 use crate::area::Area;
 use crate::bells::Bells;
-use crate::bells::Stream;
 use crate::bells::StreamBells;
 use crate::bells::What;
 use crate::counters::Size;
+use crate::direction::Areas;
+use crate::endpoint::Stream;
 use crate::header::Word;
 use crate::receiver::Receiver;
-use crate::sender::Areas;
 use crate::sender::Sender;
 
 /// No test waits longer for anything.
