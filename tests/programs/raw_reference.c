@@ -26,6 +26,10 @@
 
 #define MOST_SAMPLES 100000
 #define PAGE 4096UL
+
+/* How far memory lies apart from what it is copied to, modulo what. */
+#define SPAN	(64 * PAGE)
+#define APART	(13 * PAGE)
 /* As many as a transfer in flight has, with which this is compared. */
 #define PLACES 8
 
@@ -123,7 +127,9 @@ static void aperture(const char *path, off_t offset, double seconds, char **size
 	mapped = mmap(NULL, largest, PROT_READ | PROT_WRITE, MAP_SHARED, fd, offset);
 	if (mapped == MAP_FAILED)
 		die(path);
-	memory = allocate(largest, false);
+	/* As with what is compared: see tools/scif/src/command/bench/placed.rs. */
+	memory = allocate(largest + SPAN, false);
+	memory += ((uintptr_t)mapped + APART - (uintptr_t)memory) % SPAN;
 	for (; *sizes; sizes++) {
 		size_t size = strtoul(*sizes, NULL, 0);
 

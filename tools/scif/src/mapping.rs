@@ -60,6 +60,11 @@ impl Mapping {
         Ok(Self { start, length })
     }
 
+    /// Where it begins.
+    pub fn address(&self) -> usize {
+        self.start.as_ptr() as usize
+    }
+
     /// Stores bytes; [`drain`] lets them arrive.
     pub fn write(&self, offset: usize, bytes: &[u8]) -> io::Result<()> {
         let to = self.check(offset, bytes.len())?;

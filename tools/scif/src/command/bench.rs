@@ -15,6 +15,7 @@ pub mod messages;
 mod options;
 mod overview;
 mod peer;
+mod placed;
 #[cfg(test)]
 mod tests;
 mod windows;

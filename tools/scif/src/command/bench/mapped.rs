@@ -11,6 +11,7 @@ use super::options::Common;
 use super::options::Parallel;
 use super::options::Sizes;
 use super::peer;
+use super::placed::Placed;
 use super::work::Times;
 use super::work::Work;
 use crate::client;
@@ -83,7 +84,7 @@ impl Mapped {
         let mut rows = Vec::new();
         for size in self.sizes.list(1) {
             for work in threads.iter_mut().flatten() {
-                work.buffer.resize(size as usize, 0xa5);
+                work.buffer = Placed::beside(work.mapping.address(), size as usize);
             }
             rows.push(Row::of(Some(size), measure(&mut threads, &plan)?, parts));
         }
@@ -104,7 +105,7 @@ struct Accesses {
     mapping: Mapping,
     /// Keeps the window.
     _session: Session<Connection>,
-    buffer: Vec<u8>,
+    buffer: Placed,
     read: bool,
     each_drained: bool,
 }
@@ -127,7 +128,7 @@ impl Accesses {
         Ok(Self {
             mapping,
             _session: session,
-            buffer: Vec::new(),
+            buffer: Placed::default(),
             read,
             each_drained,
         })
@@ -140,7 +141,7 @@ impl Work for Accesses {
     }
 
     fn step(&mut self, times: &mut Times) -> Result<()> {
-        let (mapping, buffer) = (&self.mapping, &mut self.buffer);
+        let (mapping, buffer) = (&self.mapping, self.buffer.bytes());
         let (read, each_drained) = (self.read, self.each_drained);
         times
             .part(0, || {
