@@ -17,7 +17,7 @@ use crate::bells::Bells;
 use crate::header::Word;
 
 /// Calls in vain of somebody who does not wait, before the kernel is asked whether the peer is there.
-pub const PATIENCE: u32 = 4096;
+const PATIENCE: u32 = 4096;
 
 /// Looks before the processor may rest, or anybody looks at the clock.
 const LOOKS: u32 = 64;
@@ -62,11 +62,31 @@ pub fn stay_awake(awake: &Awake, is_there: impl Fn() -> bool) -> Result<(), Inst
     }
 }
 
-/// What a call that has moved so many bytes returns when it runs into an error.
-pub fn partial(done: usize, error: Errno) -> Result<usize, Errno> {
-    match done {
-        0 => Err(error),
-        _ => Ok(done),
+/// Moves `len` bytes by `some`, which is given how many are done and moves some more, or none if it had to wait or must
+/// not. Returns how many were moved; an error counts if none were.
+#[inline]
+pub fn move_all(
+    len: usize,
+    block: bool,
+    mut some: impl FnMut(usize) -> Result<usize, Errno>,
+) -> Result<usize, Errno> {
+    let mut done = 0;
+    while done < len {
+        match some(done) {
+            Ok(0) if !block => break,
+            Ok(count) => done += count,
+            Err(error) if done == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+/// Somebody who does not wait has called in vain: now and then, of `idle` times in a row, the kernel is asked for the peer.
+pub fn called_in_vain(idle: &mut u32, bells: &impl Bells) {
+    *idle = idle.wrapping_add(1);
+    if *idle % PATIENCE == 0 {
+        bells.look();
     }
 }
 

@@ -20,10 +20,10 @@ use crate::bells::What;
 use crate::counters::Size;
 use crate::counters::reaches;
 use crate::direction::Areas;
-use crate::direction::PATIENCE;
+use crate::direction::called_in_vain;
 use crate::direction::check_open;
 use crate::direction::make_wish;
-use crate::direction::partial;
+use crate::direction::move_all;
 use crate::direction::stay_awake;
 use crate::direction::turn;
 use crate::header::Word;
@@ -76,15 +76,9 @@ impl Receiver {
         let Some(mut state) = turn(&self.state, block) else {
             return Ok(0);
         };
-        let mut received = 0;
-        while let Some(rest) = bytes.get_mut(received..).filter(|rest| !rest.is_empty()) {
-            match self.some(&mut state, areas, bells, rest, block) {
-                Ok(0) if !block => break,
-                Ok(count) => received += count,
-                Err(error) => return partial(received, error),
-            }
-        }
-        Ok(received)
+        move_all(bytes.len(), block, |done| {
+            self.some(&mut state, areas, bells, &mut bytes[done..], block)
+        })
     }
 
     /// Receives some bytes, or none if it had to wait, or must not.
@@ -184,10 +178,7 @@ impl Receiver {
             };
         }
         if !block {
-            state.idle = state.idle.wrapping_add(1);
-            if state.idle % PATIENCE == 0 {
-                bells.look();
-            }
+            called_in_vain(&mut state.idle, bells);
             return Ok(0);
         }
         let empty_at = state.consumed;

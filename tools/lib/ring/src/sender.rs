@@ -15,10 +15,10 @@ use crate::bells::What;
 use crate::counters::Size;
 use crate::counters::reaches;
 use crate::direction::Areas;
-use crate::direction::PATIENCE;
+use crate::direction::called_in_vain;
 use crate::direction::check_open;
 use crate::direction::make_wish;
-use crate::direction::partial;
+use crate::direction::move_all;
 use crate::direction::stay_awake;
 use crate::direction::turn;
 use crate::header::Word;
@@ -72,15 +72,9 @@ impl Sender {
         let Some(mut state) = turn(&self.state, block) else {
             return Ok(0);
         };
-        let mut sent = 0;
-        while let Some(rest) = bytes.get(sent..).filter(|rest| !rest.is_empty()) {
-            match self.some(&mut state, areas, bells, rest, block) {
-                Ok(0) if !block => break,
-                Ok(count) => sent += count,
-                Err(error) => return partial(sent, error),
-            }
-        }
-        Ok(sent)
+        move_all(bytes.len(), block, |done| {
+            self.some(&mut state, areas, bells, &bytes[done..], block)
+        })
     }
 
     /// Sends some of the bytes, or none if it had to wait, or must not.
@@ -149,10 +143,7 @@ impl Sender {
         block: bool,
     ) -> Result<usize, Errno> {
         if !block {
-            state.idle = state.idle.wrapping_add(1);
-            if state.idle % PATIENCE == 0 {
-                bells.look();
-            }
+            called_in_vain(&mut state.idle, bells);
             return Ok(0);
         }
         let full_at = state.consumed;
