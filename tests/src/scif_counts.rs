@@ -10,6 +10,7 @@ use anyhow::ensure;
 use lab::Counters;
 use lab::GuestCounters;
 use lab::Lab;
+use lab::wait_until;
 
 use crate::harness::Test;
 use crate::scif;
@@ -239,10 +240,22 @@ const CALLS_BEFORE: usize = 200;
 /// The function of the kernel with which an ioctl begins.
 const IOCTL: &str = "__x64_sys_ioctl";
 
+/// Says so when each thread of the tool is asleep.
+const AT_REST: &str = "cat $(grep -lx scif /proc/[0-9]*/comm | sed 's,comm$,task/*/stat,') |
+    sed 's/.*) //' | grep -q '^[^S]' || echo rest";
+
+/// Waits until the tool has nothing more to do in a node, as the other one stands still.
+fn wait_for_rest(lab: &Lab, node: usize) -> Result<()> {
+    wait_until("the peer sleeps", lab.hang_limit(20), || {
+        Ok((lab.shell(node, AT_REST)?.trim() == "rest").then_some(()))
+    })
+}
+
 /// Instructions of the calls that are made most, from their beginning in the kernel until their return: with Debian's
 /// kernel and the compiler of these labs. A third of those of a write are the way into an ioctl and back.
 ///
-/// Who sends finds the peer asleep, as the node stood still, and rings; so does who receives.
+/// The other node has come to rest before they are counted: who sends finds the peer asleep, and rings; who receives
+/// finds a ring full of messages, and does not have to wait for one.
 fn instructions(lab: &Lab) -> Result<()> {
     let server = Server::start(lab, 1)?;
     let calls = [
@@ -264,7 +277,10 @@ fn instructions(lab: &Lab) -> Result<()> {
     ];
     for (node, arguments, most) in calls {
         let bench = scif::start_tool(lab, 0, &[arguments, &["--seconds", "600"]].concat())?;
-        let steps = lab.steps(node, IOCTL, CALLS_BEFORE);
+        let steps = lab.stop_at(node, IOCTL, CALLS_BEFORE).and_then(|stopped| {
+            wait_for_rest(lab, 1 - node)?;
+            stopped.steps()
+        });
         bench.kill();
         let (steps, what) = (steps?, arguments.join(" "));
         println!("      {what}, node {node}: {} instructions", steps.total);

@@ -97,6 +97,7 @@ pub use qemu::dma_slot;
 pub use qemu::ntb_slot;
 pub use speed::Speed;
 pub use steps::Steps;
+pub use steps::Stopped;
 pub use text::last_lines;
 pub use text::printable;
 pub use wait::wait_until;

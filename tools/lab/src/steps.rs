@@ -77,10 +77,18 @@ impl Symbols {
     }
 }
 
+/// A node that stands still, with one of its processors at the beginning of a function. Dropping this lets it go on.
+pub struct Stopped {
+    debugger: Debugger,
+    symbols: Symbols,
+    function: String,
+    node: usize,
+}
+
 impl Lab {
-    /// The instructions of a call of a function of a node's kernel, from there until the return to
-    /// the program, after `skip` calls that came before. Somebody has to call it meanwhile.
-    pub fn steps(&self, node: usize, function: &str, skip: usize) -> Result<Steps> {
+    /// Stops a node at a call of a function of its kernel, after `skip` calls that came before. Somebody has to call it
+    /// meanwhile.
+    pub fn stop_at(&self, node: usize, function: &str, skip: usize) -> Result<Stopped> {
         let symbols = Symbols::parse(&self.node(node).read("/proc/kallsyms")?);
         let start = symbols
             .address(function)
@@ -89,22 +97,37 @@ impl Lab {
         debugger
             .run_to(start, skip)
             .with_context(|| format!("nobody calls {function} in node {node}"))?;
+        Ok(Stopped {
+            debugger,
+            symbols,
+            function: function.to_owned(),
+            node,
+        })
+    }
+}
+
+impl Stopped {
+    /// The instructions of the call, until the return to the program. If the call sleeps, they are those of whoever
+    /// runs meanwhile, too.
+    pub fn steps(mut self) -> Result<Steps> {
         let mut pointers = Vec::new();
         loop {
-            let pointer = debugger.instruction_pointer()?;
+            let pointer = self.debugger.instruction_pointer()?;
             if pointer < KERNEL {
                 break;
             }
             ensure!(
                 pointers.len() < MOST,
-                "{function} in node {node} does not end within {MOST} instructions"
+                "{} in node {} does not end within {MOST} instructions",
+                self.function,
+                self.node
             );
             pointers.push(pointer);
-            debugger.step()?;
+            self.debugger.step()?;
         }
         Ok(Steps {
             total: pointers.len(),
-            functions: symbols.count(&pointers),
+            functions: self.symbols.count(&pointers),
         })
     }
 }
