@@ -166,6 +166,7 @@ else
 	@$(MAKE) -s -C tests/programs clean
 	@$(MAKE) -s -C tools/lib/scif clean
 	@$(MAKE) -s -C samples/scif clean
+	@$(MAKE) -s -C samples/ring clean
 	@$(MAKE) -s -C samples/sisci clean
 	rm -rf build target
 endif

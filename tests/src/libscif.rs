@@ -184,13 +184,7 @@ fn linked_statically(lab: &Lab) -> Result<()> {
 
 /// A sample, as guests see it.
 pub fn sample(name: &str) -> Result<String> {
-    let path = paths::repository().join("build/samples").join(name);
-    ensure!(
-        path.exists(),
-        "{} does not exist; run 'make tools'",
-        path.display()
-    );
-    Ok(path.display().to_string())
+    scif::built(&format!("build/samples/{name}"))
 }
 
 fn says(output: Output, text: &str) -> Result<()> {

@@ -313,15 +313,20 @@ pub fn tool() -> Result<String> {
     Ok(paths::sibling("scif", None)?.display().to_string())
 }
 
-/// A C program of tests/programs, as guests see it.
-pub fn program(name: &str) -> Result<String> {
-    let path = paths::repository().join("tests/programs").join(name);
+/// What `make tools` has built, by its path in the clone, as guests see it.
+pub fn built(path: &str) -> Result<String> {
+    let path = paths::repository().join(path);
     ensure!(
         path.exists(),
         "{} does not exist; run 'make tools'",
         path.display()
     );
     Ok(path.display().to_string())
+}
+
+/// A C program of tests/programs, as guests see it.
+pub fn program(name: &str) -> Result<String> {
+    built(&format!("tests/programs/{name}"))
 }
 
 /// Runs the tool to its end.

@@ -15,7 +15,6 @@ use lab::Error;
 use lab::Lab;
 use lab::Output;
 use lab::Process;
-use lab::paths;
 
 use crate::harness::Need;
 use crate::harness::ONE;
@@ -37,13 +36,7 @@ const PROGRAM: &str = "conformance/conformance";
 
 /// The program of a suite, as guests see it.
 fn program(name: &str) -> Result<String> {
-    let path = paths::repository().join("build").join(name);
-    ensure!(
-        path.exists(),
-        "{} does not exist; run 'make tools'",
-        path.display()
-    );
-    Ok(path.display().to_string())
+    scif::built(&format!("build/{name}"))
 }
 
 /// After how many seconds a case is taken for hung.

@@ -6,9 +6,9 @@ use anyhow::ensure;
 use lab::Flavour;
 use lab::Lab;
 use lab::Process;
-use lab::paths;
 
 use crate::harness::Test;
+use crate::libscif;
 use crate::scif;
 use crate::scif_arena;
 use crate::scif_bounce;
@@ -16,16 +16,11 @@ use crate::scif_messages_and_rma::SCIF_PAIR;
 use crate::scif_node_loss::USUAL_PAIR;
 
 const PORT: &str = "2310";
+const QUOTES_PORT: &str = "2311";
 
 /// The test program, as guests see it.
 fn program() -> Result<String> {
-    let path = paths::repository().join("build/ring-tests/message_ring");
-    ensure!(
-        path.exists(),
-        "{} does not exist; run 'make tools'",
-        path.display()
-    );
-    Ok(path.display().to_string())
+    scif::built("build/ring-tests/message_ring")
 }
 
 fn start_server(lab: &Lab, node: usize) -> Result<Process> {
@@ -91,7 +86,56 @@ fn bounce(lab: &Lab) -> Result<()> {
         output.code() != Some(0) && output.stderr().contains("EOPNOTSUPP"),
         "{output}"
     );
-    server.stop()
+    server.stop()?;
+
+    let server = serve_quotes(lab)?;
+    take_quotes(
+        lab,
+        "over the connection, as for a ring: Operation not supported",
+    )?;
+    server.kill();
+    Ok(())
+}
+
+/// samples/ring/quotes takes quotes from node 1, and says how they have come.
+fn take_quotes(lab: &Lab, how: &str) -> Result<()> {
+    let output = lab
+        .exec(0, [&*quotes()?, "1", QUOTES_PORT, "20000"])?
+        .success()?;
+    let said = output.stdout();
+    ensure!(
+        said.contains(how) && said.contains("20000 quotes, "),
+        "{output}"
+    );
+    Ok(())
+}
+
+fn quotes() -> Result<String> {
+    libscif::sample("rings/quotes")
+}
+
+fn serve_quotes(lab: &Lab) -> Result<Process> {
+    let server = lab.spawn(1, [&*quotes()?, "serve", QUOTES_PORT])?;
+    server.wait_for("listening", lab.hang_limit(20))?;
+    Ok(server)
+}
+
+/// The sample, whose server outlives a client that is killed.
+fn sample(lab: &Lab) -> Result<()> {
+    let server = serve_quotes(lab)?;
+    take_quotes(lab, "over a mapped ring")?;
+    server.wait_for("node 0 has got 20000 quotes", lab.hang_limit(20))?;
+
+    let endless = lab.spawn(0, [&*quotes()?, "1", QUOTES_PORT, "9000000000000"])?;
+    endless.wait_for("over a mapped ring", lab.hang_limit(20))?;
+    endless.signal(9);
+    server.wait_for("Connection reset by peer after", lab.hang_limit(20))?;
+    take_quotes(lab, "over a mapped ring")?;
+
+    let refused = lab.exec(0, [&*quotes()?, "1", "2312"])?.status(1)?;
+    ensure!(refused.stderr().contains("Connection refused"), "{refused}");
+    server.kill();
+    Ok(())
 }
 
 /// What a program says whose calls wait for a node that goes: nobody is killed, and each call tells.
@@ -161,6 +205,7 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_ring::loopback", SCIF_PAIR, loopback).seconds(300),
     Test::new("scif_ring::bounce", scif_bounce::USUAL, bounce).seconds(300),
     Test::new("scif_ring::arena", scif_arena::ARENA_PAIR, arena).seconds(300),
+    Test::new("scif_ring::sample", SCIF_PAIR, sample),
     Test::new("scif_ring::link", USUAL_PAIR, link)
         .seconds(300)
         .loses_nodes(),

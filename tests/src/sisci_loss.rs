@@ -8,7 +8,6 @@ use anyhow::Result;
 use anyhow::ensure;
 use lab::Lab;
 use lab::Process;
-use lab::paths;
 
 use crate::harness::Test;
 use crate::loaded::Loaded;
@@ -23,13 +22,7 @@ struct Sides {
 
 impl Sides {
     fn start(lab: &Lab, how: &str) -> Result<Sides> {
-        let program = paths::repository().join("build/sisci/sisci-loss");
-        ensure!(
-            program.exists(),
-            "{} does not exist; run 'make tools'",
-            program.display()
-        );
-        let program = program.display().to_string();
+        let program = scif::built("build/sisci/sisci-loss")?;
         let start = |node: usize, arguments: &[&str], said: &str| -> Result<Process> {
             let mut argv = vec![program.as_str()];
             argv.extend(arguments);

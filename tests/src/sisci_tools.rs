@@ -8,7 +8,6 @@ use anyhow::ensure;
 use lab::Lab;
 use lab::Output;
 use lab::Process;
-use lab::paths;
 use serde_json::Value;
 
 use crate::harness::Test;
@@ -17,13 +16,7 @@ use crate::scif_messages_and_rma::SCIF_PAIR;
 
 /// A tool where it was laid out, with the library beside it.
 fn tool(name: &str) -> Result<String> {
-    let path = paths::repository().join("build/DIS/bin").join(name);
-    ensure!(
-        path.exists(),
-        "{} does not exist; run 'make tools'",
-        path.display()
-    );
-    Ok(path.display().to_string())
+    scif::built(&format!("build/DIS/bin/{name}"))
 }
 
 fn run(lab: &Lab, node: usize, name: &str, arguments: &[&str]) -> Result<Output> {
