@@ -59,7 +59,7 @@ help:
 	@echo '                             DESTDIR=, PREFIX= (/usr/local), BINDIR=, ...; make tools_uninstall'
 	@echo
 	@echo 'Packages for Debian, built in the pinned environment:'
-	@echo '  make deb                   scif-dkms, libscif0, libscif-dev, scif-tools: build/deb/*.deb'
+	@echo '  make deb                   scif-dkms, scif-tools, libscif0, libscif-ring0, -dev of both: build/deb/*.deb'
 	@echo
 	@echo 'For development, in the pinned environment:'
 	@echo '  make modules               scif.ko for a kernel of the lab (KERNEL=stock|plain|debug)'

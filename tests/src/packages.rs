@@ -26,7 +26,14 @@ use crate::loaded::Loaded;
 use crate::scif;
 
 /// The packages, in the order in which they are purged.
-const PACKAGES: [&str; 4] = ["scif-dkms", "scif-tools", "libscif-dev", "libscif0"];
+const PACKAGES: [&str; 6] = [
+    "scif-dkms",
+    "scif-tools",
+    "libscif-dev",
+    "libscif0",
+    "libscif-ring-dev",
+    "libscif-ring0",
+];
 
 /// What the lab has loaded, and the packages have as well.
 const DRIVERS: &str = "plx_dma ntb_hw_intel";
@@ -170,7 +177,27 @@ fn nodes_are_listed(node: &Node<'_>) -> Result<()> {
     Ok(())
 }
 
-/// All four packages, from dpkg -i to dpkg --purge.
+/// The sample for libscif_ring, compiled with what the packages have.
+fn quotes(lab: &Lab) -> Result<()> {
+    let program = "/exchange/packaged-quotes";
+    let samples = paths::repository().join("samples/ring");
+    shell(
+        lab,
+        0,
+        &format!(
+            "cp -r {} /run/quotes && make -C /run/quotes && cp /run/quotes/quotes {program}",
+            samples.display()
+        ),
+    )?;
+    let server = lab.spawn(1, [program, "serve", "2311"])?;
+    server.wait_for("listening", lab.hang_limit(20))?;
+    let output = lab.exec(0, [program, "1", "2311", "20000"])?.success()?;
+    ensure!(output.stdout().contains("over a mapped ring"), "{output}");
+    server.kill();
+    Ok(())
+}
+
+/// All packages, from dpkg -i to dpkg --purge.
 fn installed(lab: &Lab) -> Result<()> {
     check_built()?;
     on_both(|node| install(lab, node))?;
@@ -196,6 +223,7 @@ fn installed(lab: &Lab) -> Result<()> {
         "{linked}"
     );
     libscif::client_and_server(lab, program, "", [0, 1])?;
+    quotes(lab)?;
 
     on_both(|node| purge(lab, node))
 }
