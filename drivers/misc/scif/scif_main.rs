@@ -100,7 +100,10 @@ use rma::{
     memory_pressure::MemoryPressure, //
 };
 use sync::work_queues::WorkQueues;
-use sys::tunables;
+use sys::{
+    tunables,
+    user_copies, //
+};
 use transport::{
     engine::Engines,
     links::Links,
@@ -296,6 +299,7 @@ impl Drop for Drained {
 impl kernel::Module for ScifModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let settings = Settings::read()?;
+        user_copies::choose();
         let queues = WorkQueues::new()?;
         let engines = Engines::new(settings.dma_channels, &queues)?;
         let drained = Drained {
