@@ -100,6 +100,7 @@ pub const LOCAL_COPY: &str = "memcpy in one node";
 /// Of [`MANY`].
 pub const FIRST_CONNECTIONS: &str = "connect, the first hundred of 10,000";
 pub const LAST_CONNECTIONS: &str = "connect, the last hundred of 10,000";
+pub const LAST_OF_FIRST: &str = "connect, the last hundred of 10,000 / the first";
 pub const IDLE_CONNECTION: &str = "bytes of an idle connection beyond its ring";
 pub const UNREGISTER_ALL: &str = "unregister 10,000 windows at once";
 pub const UNREGISTER_ONE: &str = "unregister one window";

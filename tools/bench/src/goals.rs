@@ -302,9 +302,7 @@ fn connections(results: &Results) -> Vec<Goal> {
         at_most(
             "connect, the last hundred of 10,000 / the first",
             1.2,
-            many(LAST_CONNECTIONS)
-                .zip(many(FIRST_CONNECTIONS))
-                .map(|(last, first)| last / first),
+            many(LAST_OF_FIRST),
         ),
         at_most(
             "memory of an idle connection beyond its ring, bytes",

@@ -130,7 +130,7 @@ static bool copies_by_words __read_mostly;
 
 void scif_helper_set_copies_by_words(bool by_words)
 {
-	copies_by_words = by_words;
+	WRITE_ONCE(copies_by_words, by_words);
 }
 
 static void measured_words(void *to, const void *from)
@@ -214,14 +214,14 @@ end:
 /* How many bytes have been copied; the usual copies do the rest, or find out that they can't. */
 static size_t copy_words_from_user(void *to, const void __user *from, size_t len)
 {
-	if (len < WORDS_FROM || !copies_by_words)
+	if (len < WORDS_FROM || !READ_ONCE(copies_by_words))
 		return 0;
 	return len - words_from_user(to, from, len);
 }
 
 static size_t copy_words_to_user(void __user *to, const void *from, size_t len)
 {
-	if (len < WORDS_FROM || !copies_by_words)
+	if (len < WORDS_FROM || !READ_ONCE(copies_by_words))
 		return 0;
 	instrument_copy_to_user(to, from, len);
 	return len - words_to_user(to, from, len);
