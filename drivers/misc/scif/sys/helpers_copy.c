@@ -5,6 +5,7 @@
  */
 
 #include <linux/cpufeature.h>
+#include <linux/fault-inject-usercopy.h>
 #include <linux/highmem.h>
 #include <linux/instrumented.h>
 #include <linux/io.h>
@@ -109,13 +110,13 @@ int scif_helper_put_user_u32(u32 value, u32 __user *to)
 	return put_user(value, to);
 }
 
+#ifdef CONFIG_X86_64
 /*
  * The usual copies from and to processes are string instructions. A processor on which
  * those are fast says so. Of others, some take a word at a time, where memcpy() goes by
  * loads and stores of several: these copy in the same way, if that was measured to be
  * faster.
  */
-#ifdef CONFIG_X86_64
 #define WORDS 8
 #define WORDS_SIZE (WORDS * sizeof(u64))
 
@@ -178,35 +179,52 @@ bool scif_helper_words_are_faster(void)
 	return strings > words + words / 8;
 }
 
-/* How many bytes are left. */
+/* By how much the second word follows the first, so that it is aligned. */
+static size_t to_next_word(const void *to)
+{
+	return sizeof(u64) - (unsigned long)to % sizeof(u64);
+}
+
+/*
+ * Both say how many bytes are left, or are to be copied again. The first word may lie
+ * across what is aligned, as the usual copies have it, too.
+ */
 static __no_sanitize_address size_t words_from_user(u64 *to, const u64 __user *from, size_t len)
 {
-	size_t i;
+	size_t i, skip = to_next_word(to);
 
 	if (!user_read_access_begin(from, len))
 		return len;
+	unsafe_get_user(to[0], from, done);
+	to = (void *)to + skip;
+	from = (void __user *)from + skip;
+	len -= skip;
 	for (; len >= WORDS_SIZE; len -= WORDS_SIZE, to += WORDS, from += WORDS) {
-		unrolled_full
+		unrolled_count(WORDS)
 		for (i = 0; i < WORDS; i++)
-			unsafe_get_user(to[i], from + i, end);
+			unsafe_get_user(to[i], from + i, done);
 	}
-end:
+done:
 	user_read_access_end();
 	return len;
 }
 
 static __no_sanitize_address size_t words_to_user(u64 __user *to, const u64 *from, size_t len)
 {
-	size_t i;
+	size_t i, skip = to_next_word((void __force *)to);
 
 	if (!user_write_access_begin(to, len))
 		return len;
+	unsafe_put_user(from[0], to, done);
+	to = (void __user *)to + skip;
+	from = (void *)from + skip;
+	len -= skip;
 	for (; len >= WORDS_SIZE; len -= WORDS_SIZE, to += WORDS, from += WORDS) {
-		unrolled_full
+		unrolled_count(WORDS)
 		for (i = 0; i < WORDS; i++)
-			unsafe_put_user(from[i], to + i, end);
+			unsafe_put_user(from[i], to + i, done);
 	}
-end:
+done:
 	user_write_access_end();
 	return len;
 }
@@ -221,7 +239,7 @@ static size_t copy_words_from_user(void *to, const void __user *from, size_t len
 
 static size_t copy_words_to_user(void __user *to, const void *from, size_t len)
 {
-	if (len < WORDS_FROM || !READ_ONCE(copies_by_words))
+	if (len < WORDS_FROM || !READ_ONCE(copies_by_words) || !access_ok(to, len))
 		return 0;
 	instrument_copy_to_user(to, from, len);
 	return len - words_to_user(to, from, len);
@@ -236,15 +254,17 @@ bool scif_helper_words_are_faster(void)
 	return false;
 }
 
-static size_t copy_words_from_user(void *to, const void __user *from, size_t len)
-{
-	return 0;
-}
-
 static size_t copy_words_to_user(void __user *to, const void *from, size_t len)
 {
 	return 0;
 }
+
+#ifdef CONFIG_ARM64
+static size_t copy_words_from_user(void *to, const void __user *from, size_t len)
+{
+	return 0;
+}
+#endif
 #endif
 
 /*
@@ -256,6 +276,9 @@ bool scif_helper_copy_to_user(void __user *to, const void *from, size_t len)
 	size_t done;
 
 	might_fault();
+	/* The usual copy asks for the rest only. */
+	if (should_fail_usercopy())
+		return false;
 	done = copy_words_to_user(to, from, len);
 	return !_copy_to_user(to + done, from + done, len - done);
 }

@@ -10,7 +10,6 @@
 #include <linux/dma-map-ops.h>
 #include <linux/fs.h>
 #include <linux/gfp.h>
-#include <linux/highmem.h>
 #include <linux/io.h>
 #include <linux/io-64-nonatomic-lo-hi.h>
 #include <linux/ioport.h>

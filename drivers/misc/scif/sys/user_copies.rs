@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How large messages are copied from and to processes: as the kernel does, or by loads and stores of words where string
-//! instructions are slow. Which of them is measured when the module is loaded, on a processor that does not say that its
+//! How bytes of a process are copied to a device's memory, and bytes of a ring to a process: as the kernel does, or many
+//! of them by loads and stores of words where string instructions are slow. Which of them is measured when the module is loaded, on a processor that does not say that its
 //! string instructions are fast. It makes no difference to anything but time.
 
 use super::bindings as own;
@@ -113,6 +113,15 @@ mod tests {
                 assert!(!from_process(&mut bytes, outside));
                 assert!(bytes.iter().all(|byte| *byte == 1));
             }
+            // The page behind what is there: how much is copied before it is of no account, but no more is.
+            let edge = map_pages(2, true)?;
+            assert!(to_process(edge, &pattern[..PAGE_SIZE]));
+            let from = edge + PAGE_SIZE - 700;
+            let mut bytes = KVec::from_elem(1u8, 2 * PAGE_SIZE, GFP_KERNEL)?;
+            assert!(!from_process(&mut bytes[..1400], from));
+            assert!(bytes[1400..].iter().all(|byte| *byte == 1));
+            assert!(from_process(&mut bytes[..700], from));
+            assert!(bytes[..700] == pattern[PAGE_SIZE - 700..PAGE_SIZE]);
             // A page that nobody has touched: whoever may not wait does not get it.
             let untouched = map_pages(1, true)?;
             let mut bytes = KVec::from_elem(1u8, PAGE_SIZE, GFP_KERNEL)?;
