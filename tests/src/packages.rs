@@ -24,6 +24,7 @@ use crate::harness::Test;
 use crate::libscif;
 use crate::loaded::Loaded;
 use crate::scif;
+use crate::scif_ring;
 
 /// The packages, in the order in which they are purged.
 const PACKAGES: [&str; 6] = [
@@ -189,10 +190,8 @@ fn quotes(lab: &Lab) -> Result<()> {
             samples.display()
         ),
     )?;
-    let server = lab.spawn(1, [program, "serve", "2311"])?;
-    server.wait_for("listening", lab.hang_limit(20))?;
-    let output = lab.exec(0, [program, "1", "2311", "20000"])?.success()?;
-    ensure!(output.stdout().contains("over a mapped ring"), "{output}");
+    let server = scif_ring::serve_quotes(lab, program)?;
+    scif_ring::take_quotes(lab, program, "over a mapped ring")?;
     server.kill();
     Ok(())
 }

@@ -88,9 +88,11 @@ fn bounce(lab: &Lab) -> Result<()> {
     );
     server.stop()?;
 
-    let server = serve_quotes(lab)?;
+    let quotes = &*quotes()?;
+    let server = serve_quotes(lab, quotes)?;
     take_quotes(
         lab,
+        quotes,
         "over the connection, as for a ring: Operation not supported",
     )?;
     server.kill();
@@ -98,9 +100,9 @@ fn bounce(lab: &Lab) -> Result<()> {
 }
 
 /// samples/ring/quotes takes quotes from node 1, and says how they have come.
-fn take_quotes(lab: &Lab, how: &str) -> Result<()> {
+pub fn take_quotes(lab: &Lab, quotes: &str, how: &str) -> Result<()> {
     let output = lab
-        .exec(0, [&*quotes()?, "1", QUOTES_PORT, "20000"])?
+        .exec(0, [quotes, "1", QUOTES_PORT, "20000"])?
         .success()?;
     let said = output.stdout();
     ensure!(
@@ -114,25 +116,27 @@ fn quotes() -> Result<String> {
     libscif::sample("rings/quotes")
 }
 
-fn serve_quotes(lab: &Lab) -> Result<Process> {
-    let server = lab.spawn(1, [&*quotes()?, "serve", QUOTES_PORT])?;
+/// Its server, on node 1.
+pub fn serve_quotes(lab: &Lab, quotes: &str) -> Result<Process> {
+    let server = lab.spawn(1, [quotes, "serve", QUOTES_PORT])?;
     server.wait_for("listening", lab.hang_limit(20))?;
     Ok(server)
 }
 
 /// The sample, whose server outlives a client that is killed.
 fn sample(lab: &Lab) -> Result<()> {
-    let server = serve_quotes(lab)?;
-    take_quotes(lab, "over a mapped ring")?;
+    let quotes = &*quotes()?;
+    let server = serve_quotes(lab, quotes)?;
+    take_quotes(lab, quotes, "over a mapped ring")?;
     server.wait_for("node 0 has got 20000 quotes", lab.hang_limit(20))?;
 
-    let endless = lab.spawn(0, [&*quotes()?, "1", QUOTES_PORT, "9000000000000"])?;
+    let endless = lab.spawn(0, [quotes, "1", QUOTES_PORT, "9000000000000"])?;
     endless.wait_for("over a mapped ring", lab.hang_limit(20))?;
     endless.signal(9);
     server.wait_for("Connection reset by peer after", lab.hang_limit(20))?;
-    take_quotes(lab, "over a mapped ring")?;
+    take_quotes(lab, quotes, "over a mapped ring")?;
 
-    let refused = lab.exec(0, [&*quotes()?, "1", "2312"])?.status(1)?;
+    let refused = lab.exec(0, [quotes, "1", "2312"])?.status(1)?;
     ensure!(refused.stderr().contains("Connection refused"), "{refused}");
     server.kill();
     Ok(())

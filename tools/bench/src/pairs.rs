@@ -56,7 +56,7 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// For what differs much from time to time, as how fast stores are does by where memory lies.
+    /// For what differs much from time to time, as the speed of stores does by where memory lies.
     const fn times(mut self, times: usize) -> Self {
         self.times = times;
         self
