@@ -40,6 +40,7 @@ mod logic {
     pub(crate) mod doorbell_register;
     pub(crate) mod envelope;
     pub(crate) mod extents;
+    pub(crate) mod failures;
     pub(crate) mod gate;
     pub(crate) mod handshake;
     pub(crate) mod hello;
@@ -47,6 +48,7 @@ mod logic {
     pub(crate) mod marks;
     pub(crate) mod messages;
     pub(crate) mod name_messages;
+    pub(crate) mod numbers;
     pub(crate) mod parts;
     pub(crate) mod plan;
     pub(crate) mod ports;

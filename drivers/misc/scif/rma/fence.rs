@@ -33,6 +33,7 @@ use crate::{
             Message,
             Status, //
         },
+        numbers::Asker,
     },
     memory::{
         remote_windows::RemoteWindows,
@@ -60,7 +61,11 @@ use kernel::{
         Arc,
         SpinLock, //
     },
+    time::Delta,
 };
+
+/// Until a peer is asked again at which too much waits already: it does not say when there is room.
+const ROOM_PERIOD: Delta = Delta::from_millis(5);
 
 /// An answer of the peer.
 #[derive(Clone, Copy)]
@@ -183,23 +188,38 @@ impl Fences {
             .waiters()?
             .wait(|| self.marks.is_complete(sequence).then_some(()))?;
         self.marks
-            .take_failure(sequence)
+            .report_failure(sequence)
             .map_err(|error| self.marks.transfer_error(error))
     }
 
     fn wait_for_peers(&self, sequence: Sequence) -> Result {
         let target = self.channel.remote()?;
-        let answer = self.ask(|token| Message::FenceWait {
-            target,
-            token,
-            sequence: sequence.0,
-        })?;
-        match answer {
-            Answer::Done(Status::Done) => Ok(()),
-            Answer::Done(Status::TransferFailed) => Err(self.marks.transfer_error(EIO)),
-            Answer::Done(Status::Unknown) => Err(EINVAL),
-            Answer::Done(Status::NoMemory) => Err(ENOMEM),
-            _ => Err(EPROTO),
+        loop {
+            let answer = self.ask(|token| Message::FenceWait {
+                target,
+                token,
+                sequence: sequence.0,
+            })?;
+            return match answer {
+                Answer::Done(Status::Done) => Ok(()),
+                Answer::Done(Status::TransferFailed) => Err(self.marks.transfer_error(EIO)),
+                Answer::Done(Status::Unknown) => Err(EINVAL),
+                Answer::Done(Status::NoMemory) => {
+                    self.let_peer_make_room()?;
+                    continue;
+                }
+                _ => Err(EPROTO),
+            };
+        }
+    }
+
+    /// For who is to ask again, as too much waits at the peer. Interruptible.
+    fn let_peer_make_room(&self) -> Result {
+        let waiters = self.channel.waiters()?;
+        let is_over = || self.channel.check_established().err();
+        match waiters.wait_timeout(ROOM_PERIOD, is_over)? {
+            Some(error) => Err(error),
+            None => Ok(()),
         }
     }
 
@@ -231,41 +251,64 @@ impl Fences {
         remote: Option<SignalTarget>,
     ) -> Result {
         self.channel.check_established()?;
+        if origin == Origin::Own {
+            return self.order_own_signal(local, remote);
+        }
         // While windows are in use the session, and with it the mappings, stays.
         let _inside = self.channel.enter().ok_or(ENODEV)?;
         // Looked up here for the peer, too, so that the caller hears of mistakes.
-        let made = || self.make_signal(local, remote);
-        let signal = made()
-            .or_else(|error| {
-                // The window may be among what the peer has said by now.
-                if error != ENXIO {
-                    return Err(error);
-                }
-                self.channel.catch_up();
-                made()
-            })
-            // If the connection has ended meanwhile, which takes windows away, that is said.
-            .map_err(|error| self.channel.end_or(error))?;
-        match origin {
-            Origin::Own => {
+        drop(self.make_told_signal(local, remote)?);
+        let pair = |target: SignalTarget| (target.offset as u64, target.value);
+        let target = self.channel.remote()?;
+        self.ask_for_signal(|token| Message::Signal {
+            target,
+            token,
+            senders: local.map(pair),
+            receivers: remote.map(pair),
+        })
+    }
+
+    fn order_own_signal(
+        &self,
+        local: Option<SignalTarget>,
+        remote: Option<SignalTarget>,
+    ) -> Result {
+        loop {
+            let ordered = {
+                let _inside = self.channel.enter().ok_or(ENODEV)?;
+                let signal = self.make_told_signal(local, remote)?;
                 // Who closes this end waits for it, and then takes the memory back.
                 let begun = self.channel.begin_use();
                 let _use = begun.map_err(|error| self.channel.end_or(error))?;
-                self.marks
-                    .as_arc_borrow()
-                    .defer(self.marks.last_issued(), Action::Signal(signal))
-            }
-            Origin::Peer => {
-                let pair = |target: SignalTarget| (target.offset as u64, target.value);
-                let target = self.channel.remote()?;
-                self.ask_for_signal(|token| Message::Signal {
-                    target,
-                    token,
-                    senders: local.map(pair),
-                    receivers: remote.map(pair),
-                })
+                let action = Action::Signal(signal, Asker::This);
+                let marks = self.marks.as_arc_borrow();
+                marks.defer(self.marks.last_issued(), action)
+            };
+            match ordered {
+                // Without what others wait for.
+                Err(EAGAIN) => self.marks.wait_for_room()?,
+                ordered => return ordered,
             }
         }
+    }
+
+    /// As [`Self::make_signal`], for a caller who hears of mistakes.
+    fn make_told_signal(
+        &self,
+        local: Option<SignalTarget>,
+        remote: Option<SignalTarget>,
+    ) -> Result<Signal> {
+        let made = || self.make_signal(local, remote);
+        let signal = made().or_else(|error| {
+            // The window may be among what the peer has said by now.
+            if error != ENXIO {
+                return Err(error);
+            }
+            self.channel.catch_up();
+            made()
+        });
+        // If the connection has ended meanwhile, which takes windows away, that is said.
+        signal.map_err(|error| self.channel.end_or(error))
     }
 
     fn make_signal(
@@ -290,14 +333,16 @@ impl Fences {
         self.ask_and_wait(message, |waiters, answer| waiters.wait(answer))
     }
 
-    /// Asks the peer for a signal and waits until it has promised it: ENXIO or ENOMEM if it can't.
-    /// Killable only, because asking twice would be two signals.
-    fn ask_for_signal(&self, message: impl FnOnce(u32) -> Message) -> Result {
-        match self.ask_and_wait(message, |waiters, answer| waiters.wait_killable(answer))? {
-            Answer::Done(Status::Done) => Ok(()),
-            Answer::Done(Status::NoMemory) => Err(ENOMEM),
-            Answer::Done(Status::Unknown) => Err(ENXIO),
-            _ => Err(EPROTO),
+    /// Asks the peer for a signal and waits until it has promised it: ENXIO if it can't. Killable only, because
+    /// asking twice would be two signals; interruptible while there is no room for it.
+    fn ask_for_signal(&self, message: impl Fn(u32) -> Message) -> Result {
+        loop {
+            match self.ask_and_wait(&message, |waiters, answer| waiters.wait_killable(answer))? {
+                Answer::Done(Status::Done) => return Ok(()),
+                Answer::Done(Status::NoMemory) => self.let_peer_make_room()?,
+                Answer::Done(Status::Unknown) => return Err(ENXIO),
+                _ => return Err(EPROTO),
+            }
         }
     }
 
@@ -388,11 +433,11 @@ impl Fences {
         let queued = made.and_then(|signal| {
             let last = self.marks.last_issued();
             let marks = self.marks.as_arc_borrow();
-            marks.defer(last, Action::Signal(signal))
+            marks.defer(last, Action::Signal(signal, Asker::Peer))
         });
         let status = match queued {
             Ok(()) => Status::Done,
-            Err(ENOMEM) => Status::NoMemory,
+            Err(ENOMEM | EAGAIN) => Status::NoMemory,
             // The end of the connection, which takes windows away, is what the peer hears next.
             Err(_) if self.channel.check_established().is_err() => return,
             // A window that was unregistered meanwhile.

@@ -6,10 +6,9 @@
 //! Something can be *deferred* behind a number: an answer that the peer waits for, or a signal. It
 //! runs when all up to that number have ended, at once or by a work item.
 //!
-//! Failures are remembered as between which numbers they lie, once for our own fences and once for
-//! the peer's, until one of those has reported them.
+//! Failures are remembered as long as a fence or a signal can ask for them (`logic/numbers.rs`).
 //!
-//! Locks: `state` is a leaf, taken in soft interrupts; `deferred` is one that is not.
+//! Locks: `numbers` is a leaf, taken in soft interrupts; `deferred` is one that is not.
 
 use super::{
     signal::Signal,
@@ -22,13 +21,14 @@ use super::{
 use crate::{
     arguments::Direction,
     logic::{
-        marks::{
-            MarkTracker,
-            Sequence, //
-        },
+        marks::Sequence,
         messages::{
             Message,
             Status, //
+        },
+        numbers::{
+            Asker,
+            Numbers, //
         },
     },
     peer::channel::Channel,
@@ -69,52 +69,11 @@ const MAX_DEFERRED: usize = 4096;
 /// How long a failed transfer waits for the news that the peer is gone.
 const NOTICE: Delta = Delta::from_millis(200);
 
-/// The transfers that failed and were not reported yet: all there is to say of them is between
-/// which numbers they lie.
-#[derive(Clone, Copy, Default)]
-struct Failures {
-    range: Option<(Sequence, Sequence)>,
-}
-
-impl Failures {
-    fn add(&mut self, sequence: Sequence) {
-        let (first, last) = self.range.unwrap_or((sequence, sequence));
-        self.range = Some((first.min(sequence), last.max(sequence)));
-    }
-
-    /// Whether one up to `sequence` has failed.
-    fn contains(&self, sequence: Sequence) -> bool {
-        matches!(self.range, Some((first, _)) if first <= sequence)
-    }
-
-    /// Says whether one up to `sequence` has failed, and forgets those.
-    fn take(&mut self, sequence: Sequence) -> bool {
-        match self.range {
-            Some((first, last)) if first <= sequence => {
-                self.range =
-                    (last > sequence).then_some((Sequence(sequence.0.saturating_add(1)), last));
-                true
-            }
-            _ => false,
-        }
-    }
-}
-
-struct State {
-    tracker: MarkTracker,
-    /// How many transfers have ended.
-    ended: u64,
-    /// What our fences have not reported.
-    failed: Failures,
-    /// What the peer's fences for our transfers have not reported.
-    failed_for_peer: Failures,
-}
-
 /// Something to do once all transfers up to a number have ended.
 pub(super) enum Action {
     /// Tell the peer, which has asked with this token.
     Answer(u32),
-    Signal(Signal),
+    Signal(Signal, Asker),
 }
 
 /// How the transfers of one end go.
@@ -144,7 +103,7 @@ impl Progress {
 impl Action {
     /// Whether it may have to wait for the peer.
     fn waits(&self) -> bool {
-        matches!(self, Self::Signal(signal) if signal.waits())
+        matches!(self, Self::Signal(signal, _) if signal.waits())
     }
 }
 
@@ -159,11 +118,11 @@ pub(crate) struct Marks {
     channel: Arc<Channel>,
     staging: Arc<Staging>,
     #[pin]
-    state: SpinLockIrq<State>,
+    numbers: SpinLockIrq<Numbers>,
     read: Flow,
     written: Flow,
     #[pin]
-    deferred: Mutex<KVec<Deferred>>,
+    deferred: Mutex<KVVec<Deferred>>,
     /// How many there are, so that a completion need not look.
     deferred_count: Atomic<usize>,
     /// Runs what is deferred.
@@ -196,18 +155,10 @@ impl Marks {
             pin_init!(Self {
                 channel: channel.clone(),
                 staging: staging.clone(),
-                state <- new_spinlock_irq!(
-                    State {
-                        tracker: MarkTracker::new(),
-                        ended: 0,
-                        failed: Failures::default(),
-                        failed_for_peer: Failures::default(),
-                    },
-                    "Marks::state"
-                ),
+                numbers <- new_spinlock_irq!(Numbers::new(), "Marks::numbers"),
                 read: Flow::new(),
                 written: Flow::new(),
-                deferred <- new_mutex!(KVec::new(), "Marks::deferred"),
+                deferred <- new_mutex!(KVVec::new(), "Marks::deferred"),
                 deferred_count: Atomic::new(0),
                 work <- new_work!("Marks::work"),
             }),
@@ -219,7 +170,7 @@ impl Marks {
 
     /// Takes a number for a transfer; waits while too many are under way. Killable.
     pub(super) fn begin(&self) -> Result<Sequence> {
-        let begin = || self.state.lock().tracker.begin();
+        let begin = || self.numbers.lock().begin();
         match begin() {
             Some(sequence) => Ok(sequence),
             None => {
@@ -257,15 +208,8 @@ impl Marks {
             len: ended.bytes,
             result: trace::errno(&ended.result),
         });
-        let moved = {
-            let mut state = self.state.lock();
-            if ended.result.is_err() && !ended.is_reported {
-                state.failed.add(sequence);
-                state.failed_for_peer.add(sequence);
-            }
-            state.ended += 1;
-            state.tracker.complete(sequence)
-        };
+        let failed = ended.result.is_err();
+        let moved = self.numbers.lock().end(sequence, failed, ended.is_reported);
         match ended.result {
             Ok(()) => self.flow(ended.direction).add(ended.bytes),
             Err(_) => self.channel.peer().status.access_failed(),
@@ -300,14 +244,13 @@ impl Marks {
 
     /// How it goes, for people. Any context.
     pub(super) fn progress(&self) -> Progress {
-        let state = self.state.lock();
-        let issued = state.tracker.last_issued().0;
+        let numbers = self.numbers.lock();
         Progress {
             read: self.read.moved(),
             written: self.written.moved(),
-            issued,
-            complete: state.tracker.watermark().0,
-            in_flight: issued.saturating_sub(state.ended),
+            issued: numbers.tracker().last_issued().0,
+            complete: numbers.tracker().watermark().0,
+            in_flight: numbers.in_flight(),
             deferred: self.deferred_count.load(Relaxed),
             asked: 0,
         }
@@ -315,17 +258,18 @@ impl Marks {
 
     /// The transfer that was started last. Any context.
     pub(super) fn last_issued(&self) -> Sequence {
-        self.state.lock().tracker.last_issued()
+        self.numbers.lock().tracker().last_issued()
     }
 
     /// Whether this transfer and all before it have ended. Any context.
     pub(super) fn is_complete(&self, sequence: Sequence) -> bool {
-        self.state.lock().tracker.is_complete(sequence)
+        self.numbers.lock().tracker().is_complete(sequence)
     }
 
-    /// EIO, once, if a transfer up to this one has failed.
-    pub(super) fn take_failure(&self, sequence: Sequence) -> Result {
-        match self.state.lock().failed.take(sequence) {
+    /// EIO if a transfer up to this one, which have all ended, has failed, and nothing was asked for since a
+    /// caller of this end has heard of that.
+    pub(super) fn report_failure(&self, sequence: Sequence) -> Result {
+        match self.numbers.lock().report_failure(Asker::This, sequence) {
             true => Err(EIO),
             false => Ok(()),
         }
@@ -360,27 +304,40 @@ impl Marks {
 
     // ----- what is deferred --------------------------------------------------------------------
 
-    /// Does something once all transfers up to `sequence` have ended. ENOMEM if too much waits
+    /// Waits while too much waits behind transfers already. Interruptible.
+    pub(super) fn wait_for_room(&self) -> Result {
+        let has_room = || match self.deferred_count.load(Relaxed) < MAX_DEFERRED {
+            true => Some(Ok(())),
+            false => self.channel.check_established().err().map(Err),
+        };
+        if let Some(result) = has_room() {
+            return result;
+        }
+        let _asleep = self.hurry(|| has_room().is_some());
+        self.channel.waiters()?.wait(has_room)?
+    }
+
+    /// Does something once all transfers up to `sequence` have ended. EAGAIN if too much waits
     /// already. May sleep, does not wait for the peer.
     pub(super) fn defer(self: ArcBorrow<'_, Self>, sequence: Sequence, action: Action) -> Result {
         let waits = action.waits();
         let new = Deferred { sequence, action };
         let refused = {
             let mut deferred = self.deferred.lock();
-            let room = deferred.len() < MAX_DEFERRED && deferred.reserve(1, GFP_KERNEL).is_ok();
-            let refused = match room {
-                true => deferred
-                    .push_within_capacity(new)
-                    .err()
-                    .map(|error| error.0),
-                false => Some(new),
+            let refused = if deferred.len() >= MAX_DEFERRED {
+                Some((new, EAGAIN))
+            } else if deferred.reserve(1, GFP_KERNEL).is_err() {
+                Some((new, ENOMEM))
+            } else {
+                let refused = deferred.push_within_capacity(new).err();
+                refused.map(|new| (new.0, ENOMEM))
             };
             self.deferred_count.store(deferred.len(), Relaxed);
             refused
         };
         // Dropped without the lock.
-        if refused.is_some() {
-            return Err(ENOMEM);
+        if let Some((_, error)) = refused {
+            return Err(error);
         }
         // Counted first, then looked at, as a completion does it the other way round.
         barrier::smp_mb(barrier::Full);
@@ -415,10 +372,15 @@ impl Marks {
         let Some(_inside) = self.channel.enter() else {
             return;
         };
-        while let Some(due) = self.take_due(may_wait) {
+        while let Some((due, makes_room)) = self.take_due(may_wait) {
+            if makes_room {
+                self.channel.wake();
+            }
             match due.action {
                 Action::Answer(token) => {
-                    let failed = self.state.lock().failed_for_peer.take(due.sequence);
+                    let mut numbers = self.numbers.lock();
+                    let failed = numbers.report_failure(Asker::Peer, due.sequence);
+                    drop(numbers);
                     self.answer(
                         token,
                         match failed {
@@ -429,8 +391,8 @@ impl Marks {
                 }
                 // One whose transfers have failed is not given: it would say that data is there
                 // that is not. The fence that the caller waits for says so instead.
-                Action::Signal(signal) => {
-                    let failed = self.state.lock().failed.contains(due.sequence);
+                Action::Signal(signal, asker) => {
+                    let failed = self.numbers.lock().has_failed(asker, due.sequence);
                     if !failed {
                         signal.give(&self.channel);
                     }
@@ -445,14 +407,16 @@ impl Marks {
         }
     }
 
-    fn take_due(&self, may_wait: bool) -> Option<Deferred> {
+    /// Also whether there was no room until now.
+    fn take_due(&self, may_wait: bool) -> Option<(Deferred, bool)> {
         let mut deferred = self.deferred.lock();
+        let was_full = deferred.len() >= MAX_DEFERRED;
         let position = deferred.iter().position(|deferred| {
             self.is_complete(deferred.sequence) && (may_wait || !deferred.action.waits())
         });
         let due = position.and_then(|position| deferred.remove(position).ok());
         self.deferred_count.store(deferred.len(), Relaxed);
-        due
+        due.map(|due| (due, was_full))
     }
 
     /// Answers what the peer has asked with this token.
@@ -468,29 +432,9 @@ impl Marks {
 
     /// Forgets what is deferred: nobody waits for it any more. May sleep.
     pub(crate) fn forget_deferred(&self) {
-        let deferred = core::mem::replace(&mut *self.deferred.lock(), KVec::new());
+        let deferred = core::mem::replace(&mut *self.deferred.lock(), KVVec::new());
         self.deferred_count.store(0, Relaxed);
         drop(deferred);
-    }
-}
-
-#[kunit_tests(scif_rma_marks)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_is_said_once_by_who_waits_for_it() {
-        let mut failures = Failures::default();
-        assert!(!failures.take(Sequence(9)));
-        failures.add(Sequence(5));
-        failures.add(Sequence(3));
-        // A fence that stands before it says nothing of it.
-        assert!(!failures.contains(Sequence(2)) && !failures.take(Sequence(2)));
-        assert!(failures.contains(Sequence(3)));
-        assert!(failures.take(Sequence(4)));
-        // What lies behind is for the next one.
-        assert!(!failures.take(Sequence(4)));
-        assert!(failures.take(Sequence(5)));
-        assert!(!failures.take(Sequence(u64::MAX)));
+        self.channel.wake();
     }
 }
