@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include <linux/scif_ioctl.h>
+#include <linux/scif_services.h>
 
 #include "ends.h"
 #include "hang_limits.h"
@@ -363,6 +364,37 @@ static void test_nodes(void)
 	close(fd);
 }
 
+/* A pointer as C makes 64 bits of it by way of a signed number, which extends the sign. */
+static __u64 sign_extended(const void *pointer)
+{
+	return (__s64)(intptr_t)pointer;
+}
+
+/* Programs of 32 bits have their memory in the upper half. */
+static void test_signs(void)
+{
+	char here[] = "sign", there[sizeof(here)] = "";
+	struct scif_send_all message = {
+		.size = sizeof(message), .flags = SCIF_SEND_ALL_BLOCK,
+		.msg = sign_extended(here), .len = sizeof(here),
+	};
+	struct scif_memory_create memory = {
+		.size = sizeof(memory), .address = sign_extended(map(PAGE)), .len = PAGE,
+		.prot = SCIF_PROT_READ,
+	};
+	int fd[2];
+
+	connect_pair(fd);
+	test(ioctl(fd[0], SCIF_SEND_ALL, &message) == 0 &&
+	     scif_recv(fd[1], there, sizeof(there), SCIF_RECV_BLOCK) == sizeof(there) &&
+	     !strcmp(here, there), "send all: a pointer with its sign");
+	test(ioctl(fd[0], SCIF_MEMORY_CREATE, &memory) == 0 && memory.fd >= 0,
+	     "memory: a pointer with its sign");
+	close(memory.fd);
+	close(fd[0]);
+	close(fd[1]);
+}
+
 int main(void)
 {
 	/* A test that hangs is a test that fails. */
@@ -372,6 +404,7 @@ int main(void)
 	test_bind();
 	test_connect();
 	test_messages();
+	test_signs();
 	test_memory();
 	test_fences();
 	return finish_tests();

@@ -138,7 +138,7 @@ impl FileOperations for ScifFile {
         match Call::parse(cmd, arg, native_pointer) {
             Ok(call) => perform(&this.endpoint, file, call),
             Err(ENOTTY) if this.mic_compat => Self::ioctl_of_mic(this, file, cmd, arg),
-            Err(ENOTTY) => services::perform(&this.endpoint, file, cmd, arg),
+            Err(ENOTTY) => services::perform(&this.endpoint, file, cmd, arg, native_pointer),
             Err(error) => Err(error),
         }
     }
@@ -147,7 +147,13 @@ impl FileOperations for ScifFile {
     fn compat_ioctl(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize> {
         match compat::parse(cmd, arg) {
             Ok(call) => perform(&this.endpoint, file, call),
-            Err(ENOTTY) => services::perform(&this.endpoint, file, cmd, compat::pointer(arg)),
+            Err(ENOTTY) => services::perform(
+                &this.endpoint,
+                file,
+                cmd,
+                compat::pointer(arg),
+                compat::POINTER,
+            ),
             Err(error) => Err(error),
         }
     }
@@ -172,7 +178,7 @@ impl ScifFile {
     fn ioctl_of_mic(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize> {
         match mic::parse(cmd, arg) {
             Ok(call) => perform(&this.endpoint, file, call),
-            Err(ENOTTY) => services::perform(&this.endpoint, file, cmd, arg),
+            Err(ENOTTY) => services::perform(&this.endpoint, file, cmd, arg, native_pointer),
             Err(error) => Err(error),
         }
     }

@@ -121,7 +121,8 @@ static_assert!(VREADFROM == 0xc024_730c && VWRITETO == 0xc024_730d);
 static_assert!(GET_NODEIDS == 0xc014_730e);
 static_assert!(FENCE_MARK == 0xc00c_730f && FENCE_SIGNAL == 0xc024_7311);
 
-const POINTER: Pointer = |pointer| compat_pointer(pointer as usize);
+/// The pointers of 32-bit callers.
+pub(super) const POINTER: Pointer = |pointer| compat_pointer(pointer as usize);
 
 /// The address that a 32-bit process means by its argument.
 pub(super) fn pointer(argument: usize) -> usize {

@@ -27,7 +27,7 @@ pub(super) fn show(endpoint: &Endpoint, f: &mut fmt::Formatter<'_>) -> fmt::Resu
         writeln!(f, "scif-channel:\t{channel:#x}")?;
     }
     if let Some(opener) = &facts.opener {
-        writeln!(f, "scif-pid:\t{}", opener.pid)?;
+        writeln!(f, "scif-pid:\t{}", opener.pid_for_reader())?;
     }
     writeln!(f, "scif-queued:\t{}", facts.queued)?;
     if let Some(traffic) = &facts.traffic {

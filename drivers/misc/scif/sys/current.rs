@@ -110,6 +110,13 @@ impl Identity {
         }
     }
 
+    /// Its PID as the calling task names processes; 0 if it can't, or the process is gone and the task is in another
+    /// namespace than the initial one.
+    pub(crate) fn pid_for_reader(&self) -> i32 {
+        // SAFETY: No preconditions.
+        unsafe { own::scif_helper_pid_for_reader(self.pid) }
+    }
+
     /// Its name, as one word: what is no visible ASCII character is escaped as `/proc/mounts` does it.
     pub(crate) fn name(&self) -> impl fmt::Display + '_ {
         Name(&self.name)

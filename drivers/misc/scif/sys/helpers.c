@@ -11,6 +11,8 @@
 #include <linux/fdtable.h>
 #include <linux/iommu.h>
 #include <linux/notifier.h>
+#include <linux/pid.h>
+#include <linux/pid_namespace.h>
 #include <linux/sched/signal.h>
 #include <linux/string.h>
 #include <linux/workqueue.h>
@@ -255,6 +257,24 @@ unsigned int scif_helper_current_uid(void)
 void scif_helper_current_name(char *name, size_t size)
 {
 	strscpy_pad(name, current->group_leader->comm, size);
+}
+
+/*
+ * A process, by its number in the initial namespace, as the calling task sees
+ * it; 0 if it doesn't.
+ */
+pid_t scif_helper_pid_for_reader(pid_t pid)
+{
+	pid_t seen;
+
+	if (task_active_pid_ns(current) == &init_pid_ns)
+		return pid;
+
+	rcu_read_lock();
+	seen = pid_vnr(find_pid_ns(pid, &init_pid_ns));
+	rcu_read_unlock();
+
+	return seen;
 }
 
 /* Names the calling task's table of descriptors; never followed. */

@@ -125,6 +125,7 @@ bool scif_helper_can_be_killed(void);
 void scif_helper_cond_resched(void);
 unsigned int scif_helper_current_uid(void);
 void scif_helper_current_name(char *name, size_t size);
+pid_t scif_helper_pid_for_reader(pid_t pid);
 unsigned long scif_helper_current_files(void);
 bool scif_helper_is_last_descriptor(struct file *file, unsigned long table);
 

@@ -8,6 +8,7 @@ use crate::{
         self,
         WindowOptions, //
     },
+    device_file::call::Pointer,
     endpoint::{
         pinned::PinnedPages,
         Endpoint, //
@@ -40,7 +41,7 @@ const REGISTER_LEAST: usize = 48;
 static_assert!(size_of::<uapi::scif_memory_create>() >= CREATE_LEAST);
 static_assert!(size_of::<uapi::scif_memory_register>() >= REGISTER_LEAST);
 
-pub(super) fn create(endpoint: &Endpoint, at: usize) -> Result {
+pub(super) fn create(endpoint: &Endpoint, at: usize, pointer: Pointer) -> Result {
     let request: uapi::scif_memory_create = uapi::read_sized(at, CREATE_LEAST)?;
     if request.flags & !DEVICE != 0 || request.reserved != 0 {
         return Err(EINVAL);
@@ -50,7 +51,7 @@ pub(super) fn create(endpoint: &Endpoint, at: usize) -> Result {
     let pinned = match request.flags & DEVICE != 0 {
         true => endpoint.pin_device(request.address, request.len, protection)?,
         false => {
-            let address = UserPtr::from_addr(usize::try_from(request.address)?);
+            let address = UserPtr::from_addr(pointer(request.address));
             let memory = Buffer::user(address, usize::try_from(request.len)?);
             endpoint.pin(&memory, protection)?
         }

@@ -3,6 +3,7 @@
 //! The call that sends all bytes or none: its arguments.
 
 use crate::{
+    device_file::call::Pointer,
     endpoint::Endpoint,
     sys::{
         buffer::Buffer,
@@ -20,7 +21,7 @@ use kernel::{
 /// Bytes of the structure's first version.
 const SEND: usize = 32;
 
-pub(super) fn perform(endpoint: &Endpoint, at: usize) -> Result {
+pub(super) fn perform(endpoint: &Endpoint, at: usize, pointer: Pointer) -> Result {
     let request: uapi::scif_send_all = read_sized(at, SEND)?;
     if request.flags & !uapi::SCIF_SEND_ALL_BLOCK != 0 || request.reserved != 0 {
         return Err(EINVAL);
@@ -29,10 +30,8 @@ pub(super) fn perform(endpoint: &Endpoint, at: usize) -> Result {
     if request.len == 0 {
         return Ok(());
     }
-    // Addresses of 32-bit processes are not longer than this, and are checked by who copies.
-    let address = usize::try_from(request.msg).map_err(|_| EFAULT)?;
     let len = usize::try_from(request.len).map_err(|_| EMSGSIZE)?;
-    let message = Buffer::user(UserPtr::from_addr(address), len);
+    let message = Buffer::user(UserPtr::from_addr(pointer(request.msg)), len);
     let block = request.flags & uapi::SCIF_SEND_ALL_BLOCK != 0;
     endpoint.send_all(&message, block)
 }
