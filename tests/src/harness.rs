@@ -53,6 +53,8 @@ pub struct Need {
     pub personality: Personality,
     /// What its memory windows are.
     pub windows: Windows,
+    /// Bytes per second of a DMA engine, if it takes its time.
+    pub engine_rate: Option<u64>,
     /// How writes across links are reordered, if they are.
     pub weak_order: Option<WeakOrder>,
     /// What is behind the nodes' IOMMU.
@@ -93,6 +95,7 @@ pub const ONE: Need = Need {
     dma_channels: 1,
     personality: Personality::Gen5,
     windows: Windows::Aperture,
+    engine_rate: None,
     weak_order: None,
     iommu: Iommu::None,
     kunit: false,
@@ -365,6 +368,7 @@ pub fn config(name: &str, need: &Need, kernel: Flavour) -> Config {
         personality: need.personality,
         modules: lab::default_modules(need.personality),
         windows: need.windows,
+        engine_rate: need.engine_rate,
         weak_order: need.weak_order,
         iommu: need.iommu,
         device_memory: need.device_memory,

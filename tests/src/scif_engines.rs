@@ -23,6 +23,12 @@ const FOUR_ENGINES: Need = Need {
     ..PAIR
 };
 
+/// A pair whose engines take their time, and which have the module.
+const SLOW: Need = Need {
+    engine_rate: Some(50_000_000),
+    ..SCIF_PAIR
+};
+
 /// The program's.
 const PORT: &str = "2340";
 
@@ -148,6 +154,61 @@ fn several(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// Runs `scif_slow` on node 0, for much that an engine does slowly.
+fn run_slow(lab: &Lab, role: &str, more: &[&str]) -> Result<()> {
+    let server = scif::start_server(lab, 1, "scif_slow", &["server", PORT], 600)?;
+    let arguments = [&[role, "1", PORT], more].concat();
+    scif::run_tap(lab, 0, "scif_slow", &arguments, 240)?;
+    stop(lab, server)
+}
+
+/// An engine that moves 50 MB/s is not lost, whatever is queued, and more signals than wait at once wait for room.
+fn slow(lab: &Lab) -> Result<()> {
+    run_slow(lab, "slow", &[])?;
+    let losses = losses_said(lab)?;
+    ensure!(
+        losses == 0,
+        "an engine that is only slow was said to be lost"
+    );
+    Ok(())
+}
+
+/// No signal is stored behind a failed transfer, and every mark that stands for it says so.
+fn fail(lab: &Lab) -> Result<()> {
+    let device = format!("0000:00:{:02x}.0", lab::dma_slot(0));
+    run_slow(lab, "fail", &[&device])
+}
+
+/// A driver that is bound after the module was loaded, and the link was up: its engine copies.
+fn late(lab: &Lab) -> Result<()> {
+    let device = format!("0000:00:{:02x}.0", lab::dma_slot(0));
+    let driver = |what: &str| {
+        let script = format!("echo {device} >/sys/bus/pci/drivers/plx_dma/{what}");
+        lab.shell(0, &script)
+    };
+    driver("unbind")?;
+    for node in 0..2 {
+        scif::load_with(lab, node, Loaded::LongHeartbeat, "dma_threshold=0")?;
+    }
+    for (node, peer) in [(0, 1), (1, 0)] {
+        scif::online(lab, node, peer)?;
+    }
+    let channels = || Ok::<_, anyhow::Error>(scif::counters(lab, 0)?.get("dma_channels").copied());
+    ensure!(channels()? == Some(0), "there is an engine already");
+    driver("bind")?;
+    wait_until("the engine", lab.hang_limit(10), || {
+        Ok(Some(()).filter(|()| channels().is_ok_and(|count| count == Some(1))))
+    })?;
+    let server = start_server(lab)?;
+    run_client(lab, &[])?;
+    stop(lab, server)?;
+    ensure!(
+        scif::dma_bytes(lab, 0)? > 0,
+        "the engine that came later is not used"
+    );
+    scif::unload_everywhere(lab)
+}
+
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_engines::unbind", SCIF_PAIR, unbind)
@@ -159,6 +220,19 @@ pub const TESTS: &[Test] = &[
             "device driver has pending DMA allocations",
             "DMA-API: Mapped at:",
         ])
+        .releases_engine(),
+    Test::new("scif_engines::slow", SLOW, slow).seconds(480),
+    Test::new("scif_engines::fail", SLOW, fail)
+        .seconds(480)
+        .loses_nodes()
+        .expects(&[
+            "engine",
+            "device driver has pending DMA allocations",
+            "DMA-API: Mapped at:",
+        ])
+        .releases_engine(),
+    Test::new("scif_engines::late", PAIR, late)
+        .seconds(480)
         .releases_engine(),
     Test::new("scif_engines::several", FOUR_ENGINES, several)
         .seconds(480)

@@ -115,7 +115,7 @@ pub(crate) struct Channel {
     /// By which the peer names this end.
     pub(crate) id: ChannelId,
     remote: SetOnce<ChannelId>,
-    engine: SetOnce<Option<ChosenEngine>>,
+    engine: SetOnce<ChosenEngine>,
     #[pin]
     choosing: SpinLockIrq<()>,
     /// A [`State`], as its number.
@@ -291,22 +291,22 @@ impl Channel {
     }
 
     /// Which of the path's engines copies for this channel, always the same one, by its place; it is chosen when this is
-    /// asked for the first time, by who has something to copy. Any context.
+    /// asked for the first time, by who has something to copy, or once there is one. Any context.
     pub(crate) fn engine(&self) -> Option<usize> {
         if self.engine.as_ref().is_none() {
             // Others may ask for the first time, too: they get the same one.
             let _choosing = self.choosing.lock();
             if self.engine.as_ref().is_none() {
-                let chosen = ChosenEngine::among(self.path().engines());
+                let chosen = ChosenEngine::among(self.path().engines())?;
                 self.engine.populate(chosen);
             }
         }
         self.chosen_engine()
     }
 
-    /// The same; none if it was not asked for until now.
+    /// The same; none if none was chosen until now.
     pub(crate) fn chosen_engine(&self) -> Option<usize> {
-        let chosen = self.engine.as_ref()?.as_ref()?;
+        let chosen = self.engine.as_ref()?;
         Some(chosen.place)
     }
 

@@ -181,7 +181,7 @@ impl WorkItem<1> for Pushes {
         }
         // The peer may want its windows back, which they keep.
         if let Some(_inside) = this.peer.enter() {
-            for route in this.peer.path().engines() {
+            for route in this.peer.path().engines().iter() {
                 route.engine.release_ended();
             }
         }

@@ -10,7 +10,8 @@
 //!
 //! Its driver may be unbound, or the hardware may hang: then descriptors do not end any more, or no
 //! new ones are taken. An engine for which there is work, and which for [`STALL_LIMIT`] ticks neither
-//! takes nor ends any, or whose driver goes, has *stopped*. Its channel is then given back, after
+//! takes nor ends any, or whose driver goes, has *stopped*. How much is queued makes no difference, as the ring is
+//! looked at: one that is slow is not lost. Its channel is then given back, after
 //! which the hardware touches no memory any more (`sys/dmaengine.rs`); what was under way ends with an
 //! error, also where the driver forgets to say so, and nothing new begins. The log says so once. Later
 //! transfers go by another engine, or by CPU.
@@ -82,15 +83,19 @@ mod attendance;
 mod chosen;
 pub(crate) mod job;
 mod list;
+mod routes;
+mod shortage;
 
 pub(crate) use chosen::ChosenEngine;
 pub(crate) use list::Engines;
+pub(crate) use routes::Routes;
+use shortage::Shortage;
 
 /// Between two looks at whether an engine moves.
 const TICK: Delta = Delta::from_secs(1);
 
-/// An engine that has work and moves none for so many ticks has stopped. The largest
-/// descriptor takes milliseconds.
+/// An engine that has work and moves none for so many ticks has stopped. A descriptor is of 1 MiB at most
+/// (`logic/longest_segment.rs`): one that copies 200 KB/s or more ends some in that time.
 const STALL_LIMIT: u32 = 5;
 
 /// How long to sleep at most before looking at a full ring again.
@@ -125,6 +130,7 @@ pub(crate) struct Engine {
     /// How many channels have chosen it.
     users: Atomic<u32>,
     queues: Arc<WorkQueues>,
+    shortage: Arc<Shortage>,
     /// Woken when descriptors have been completed, and when the engine has stopped.
     #[pin]
     pub(crate) room: WaitQueue,
@@ -212,6 +218,10 @@ impl Tick for Engine {
         let (ended, taken) = (this.ended.load(Relaxed), this.taken.load(Relaxed));
         let refused = this.refused.load(Relaxed);
         let wanted = taken > ended || this.last_refused.xchg(refused, Relaxed) != refused;
+        if wanted {
+            // What has ended may ask for no interrupt, and nobody else may look: counted by the next tick.
+            engine.attend();
+        }
         let moved = taken.wrapping_add(ended);
         if !wanted || this.last_moved.xchg(moved, Relaxed) != moved {
             this.still.store(0, Relaxed);
@@ -226,7 +236,7 @@ impl Tick for Engine {
 
 impl Engine {
     /// Takes a channel, if the system has one to give. May sleep.
-    fn request(queues: &Arc<WorkQueues>) -> Option<Arc<Self>> {
+    fn request(queues: &Arc<WorkQueues>, shortage: &Arc<Shortage>) -> Option<Arc<Self>> {
         let channel = Channel::request()?;
         let device = channel.device();
         let blank = SharedMemory::new(2 * BLANK, User::Device(&device), Payer::Nobody).ok()?;
@@ -241,6 +251,7 @@ impl Engine {
                 look <- new_work!("Engine::look"),
                 blank,
                 queues: queues.clone(),
+                shortage: shortage.clone(),
                 room <- new_wait_queue!("scif::Engine::room"),
                 bytes: Atomic::new(0),
                 errors: Atomic::new(0),
@@ -258,6 +269,11 @@ impl Engine {
             GFP_KERNEL,
         )
         .ok()
+    }
+
+    /// As the kernel calls the channel.
+    pub(crate) fn name(&self) -> &CStr {
+        self.channel.name()
     }
 
     /// The device for which memory is mapped that it reaches.
@@ -401,6 +417,7 @@ impl Engine {
     /// Gives it up, soon. Any context.
     fn stop(self: &Arc<Self>) {
         if !self.stopped.xchg(true, Full) {
+            self.shortage.lost(self.channel.is_stopped());
             // It is enqueued once, so this can't fail.
             let _ = self.queues.engines.enqueue::<_, 0>(self.clone());
         }

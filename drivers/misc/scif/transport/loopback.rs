@@ -11,7 +11,7 @@
 
 use super::{
     doorbell,
-    engine::EngineRoute,
+    engine::Routes,
     inbound::{
         Export,
         Inbound, //
@@ -87,6 +87,8 @@ pub(crate) struct Loopback {
 #[pin_data]
 struct LoopbackPath {
     queues: Arc<WorkQueues>,
+    /// None.
+    engines: Routes,
     /// Somebody has tried to register memory of a device: said once.
     has_refused: Atomic<bool>,
     /// As long as it is not over.
@@ -127,6 +129,7 @@ impl Loopback {
         let path = Arc::pin_init(
             pin_init!(LoopbackPath {
                 queues: queues.clone(),
+                engines: Routes::none(),
                 has_refused: Atomic::new(false),
                 session <- new_spinlock_irq!(None, "LoopbackPath::session"),
                 work <- new_work!("LoopbackPath::work"),
@@ -238,8 +241,8 @@ impl Outbound for LoopbackPath {
         0
     }
 
-    fn engines(&self) -> &[EngineRoute] {
-        &[]
+    fn engines(&self) -> &Routes {
+        &self.engines
     }
 }
 

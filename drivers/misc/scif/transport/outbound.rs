@@ -9,7 +9,10 @@
 //!
 //! Unless it says otherwise, a function here may be called in any context.
 
-use super::engine::EngineRoute;
+use super::engine::{
+    EngineRoute,
+    Routes, //
+};
 use crate::{
     logic::{
         extents::Entry,
@@ -56,9 +59,9 @@ pub(crate) trait Outbound {
     /// The first address of the peer that can be.
     fn first_reachable(&self) -> u64;
 
-    /// The engines that reach the peer's memory; often none. Any time: they stay what they are as
-    /// long as there is the path, and one that has stopped says so.
-    fn engines(&self) -> &[EngineRoute];
+    /// The engines that reach the peer's memory; often none, and others may come. Any time: they stay what they are
+    /// as long as there is the path, and one that has stopped says so.
+    fn engines(&self) -> &Routes;
 
     /// One of them, by its place, as long as it works.
     fn engine(&self, place: Option<usize>) -> Option<&EngineRoute> {

@@ -7,7 +7,7 @@
 
 use super::{
     Engine,
-    EngineRoute, //
+    Routes, //
 };
 use kernel::sync::{
     atomic::Relaxed,
@@ -27,7 +27,7 @@ pub(crate) struct ChosenEngine {
 
 impl ChosenEngine {
     /// One of these; none if none works. Any context.
-    pub(crate) fn among(routes: &[EngineRoute]) -> Option<Self> {
+    pub(crate) fn among(routes: &Routes) -> Option<Self> {
         loop {
             let routes = routes.iter().enumerate();
             let working = routes.filter(|(_, route)| !route.engine.has_stopped());

@@ -2,13 +2,16 @@
 
 //! Which DMA engines this node has got.
 //!
-//! Channels are asked for when a path is made, because the engine's driver may be loaded after this
-//! module, up to as many as the administrator wants (`dma_channels`), and kept until the module goes. One
-//! that has stopped is taken off the list, and another one asked for when the next path is made.
+//! Channels are asked for when a path is made, up to as many as the administrator wants (`dma_channels`), and
+//! kept until the module goes. One that has stopped is taken off the list. As long as there are fewer than
+//! are wanted, who has a path asks again now and then ([`Engines::are_missing`]): a driver may be loaded later,
+//! or bound again, and others may give a channel back, which nobody is told of. Not so after an engine has hung,
+//! before the next path is made.
 //!
 //! Lock: `Engines::list`, see `scif_main.rs`.
 
 use super::{
+    shortage::Shortage,
     Engine,
     TICK, //
 };
@@ -34,6 +37,7 @@ use kernel::{
 pub(crate) struct Engines {
     wanted: usize,
     queues: Arc<WorkQueues>,
+    shortage: Arc<Shortage>,
     #[pin]
     list: Mutex<KVec<Listed>>,
     /// What those have done that have stopped.
@@ -48,8 +52,8 @@ struct Listed {
 }
 
 impl Listed {
-    fn request(queues: &Arc<WorkQueues>) -> Option<Self> {
-        let engine = Engine::request(queues)?;
+    fn request(queues: &Arc<WorkQueues>, shortage: &Arc<Shortage>) -> Option<Self> {
+        let engine = Engine::request(queues, shortage)?;
         Some(Self {
             _watchdog: PeriodicTimer::start(engine.clone(), TICK).ok()?,
             engine,
@@ -67,10 +71,12 @@ pub(crate) struct EngineTotals {
 impl Engines {
     /// None yet; at most `wanted` later. May sleep.
     pub(crate) fn new(wanted: usize, queues: &Arc<WorkQueues>) -> Result<Arc<Self>> {
+        let shortage = Arc::new(Shortage::new(), GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 wanted,
                 queues: queues.clone(),
+                shortage,
                 list <- new_mutex!(KVec::new(), "Engines::list"),
                 stopped_bytes: Atomic::new(0),
                 stopped_errors: Atomic::new(0),
@@ -97,11 +103,22 @@ impl Engines {
         }
     }
 
+    /// Whether it is worth while to ask for engines now and then. Any context.
+    pub(crate) fn are_missing(&self) -> bool {
+        self.shortage.is_to_be_asked()
+    }
+
+    /// As [`Self::for_each_working`], for a path that is just being made. May sleep.
+    pub(crate) fn for_each_at_first(&self, f: impl FnMut(&Arc<Engine>)) {
+        self.shortage.forgive();
+        self.for_each_working(f);
+    }
+
     /// Asks for those that are missing, and calls `f` with each, under a lock. May sleep.
     pub(crate) fn for_each_working(&self, mut f: impl FnMut(&Arc<Engine>)) {
         self.remove_stopped();
         while self.list.lock().len() < self.wanted {
-            let Some(listed) = Listed::request(&self.queues) else {
+            let Some(listed) = Listed::request(&self.queues, &self.shortage) else {
                 break;
             };
             // What there is no room for goes without the lock.
@@ -116,7 +133,9 @@ impl Engines {
                 break;
             }
         }
-        for listed in self.list.lock().iter() {
+        let list = self.list.lock();
+        self.shortage.asked(list.len() < self.wanted);
+        for listed in list.iter() {
             f(&listed.engine);
         }
     }

@@ -94,6 +94,9 @@ fn tell(link: &Arc<NtbLink>, rung: u64) {
     }
 }
 
+/// Ticks between two looks for engines that are missing.
+const ENGINE_TICKS: u32 = 1000 / TICK_MILLISECONDS;
+
 impl Tick for NtbLink {
     fn tick(this: ArcBorrow<'_, Self>) {
         this.ticks.add(1, Relaxed);
@@ -107,7 +110,8 @@ impl Tick for NtbLink {
             None => true,
         };
         drop(current);
-        if over || this.unsettled.load(Relaxed) {
+        let is_time = this.ticks.load(Relaxed) % ENGINE_TICKS == 0;
+        if over || this.unsettled.load(Relaxed) || is_time && this.engines.are_missing() {
             NtbLink::schedule(&this.into());
         }
     }

@@ -274,6 +274,7 @@ impl NtbLink {
     fn step(self: &Arc<Self>) {
         let mut inner = self.inner.lock();
         self.listen_again();
+        self.look_for_engines(&inner);
         for _ in 0..MAX_ACTIONS {
             let device = self.device();
             let seen = self.look(&mut inner, device.as_deref());
@@ -318,6 +319,13 @@ impl NtbLink {
         }
         if let Some(device) = &*self.device.lock() {
             let _ = device.db_clear_mask(self.register.own_bits());
+        }
+    }
+
+    /// Engines may have come since the session began.
+    fn look_for_engines(&self, inner: &Inner) {
+        if let Some(up) = inner.up.as_ref().filter(|_| self.engines.are_missing()) {
+            up.path.add_engines(&self.engines, &self.name);
         }
     }
 

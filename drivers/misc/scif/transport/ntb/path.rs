@@ -41,8 +41,10 @@ use crate::{
     transport::{
         doorbell,
         engine::{
+            Engine,
             EngineRoute,
-            Engines, //
+            Engines,
+            Routes, //
         },
         inbound::{
             Export,
@@ -93,7 +95,7 @@ pub(super) struct NtbPath {
     /// Where one of them ends, counted from `base`.
     seams: Seams,
     /// The aperture as the engines see it.
-    routes: KVec<EngineRoute>,
+    routes: Routes,
     /// The peer's bus address at which the aperture begins.
     base: u64,
     /// Where its control block begins in the aperture, which can always be read.
@@ -140,19 +142,13 @@ impl NtbPath {
         }
         let control = hello.control.checked_sub(base).ok_or(EINVAL)?;
         reach_in(&parts, seams, control, CONTROL_READ)?.read_back(0)?;
-        let mut routes = KVec::new();
-        engines.for_each_working(|engine| {
-            let views = parts.iter().map(|part| (part.phys(), part.size()));
-            let route = EngineRoute::new(engine, views, seams, (base, hello.control));
-            // One that can't be had is done without.
-            let _ = route.and_then(|route| Ok(routes.push(route, GFP_KERNEL)?));
-        });
+        let routes = Routes::new()?;
         let way = Way::through(own, device);
         let reach = Reach {
             device: device.clone(),
             _windows: windows,
         };
-        Arc::pin_init(
+        let this = Arc::pin_init(
             pin_init!(Self {
                 owner,
                 inbound <- new_spinlock_irq!(Some(way), "NtbPath::inbound"),
@@ -166,7 +162,31 @@ impl NtbPath {
                 reach <- new_spinlock_irq!(Some(reach), "NtbPath::reach"),
             }),
             GFP_KERNEL,
-        )
+        )?;
+        engines.for_each_at_first(|engine| {
+            this.add_engine(engine);
+        });
+        Ok(this)
+    }
+
+    fn add_engine(&self, engine: &Arc<Engine>) -> bool {
+        let views = self.parts.iter().map(|part| (part.phys(), part.size()));
+        let places = (self.base, self.base + self.control);
+        let make = || EngineRoute::new(engine, views, self.seams, places);
+        self.routes.add(engine, make)
+    }
+
+    /// Looks for engines that have come since. May sleep.
+    pub(super) fn add_engines(&self, engines: &Engines, name: &CStr) {
+        engines.for_each_working(|engine| {
+            if self.add_engine(engine) {
+                pr_info!(
+                    "{}: transfers by DMA engine {} from now on\n",
+                    name,
+                    engine.name()
+                );
+            }
+        });
     }
 
     /// Bytes of the aperture over the peer's memory.
@@ -241,7 +261,7 @@ impl Outbound for NtbPath {
         self.base
     }
 
-    fn engines(&self) -> &[EngineRoute] {
+    fn engines(&self) -> &Routes {
         &self.routes
     }
 }

@@ -78,14 +78,14 @@ impl Outbox {
         if !self.has_busy.load(Relaxed) {
             return;
         }
-        for route in self.peer.path().engines() {
+        for route in self.peer.path().engines().iter() {
             route.engine.reap();
         }
     }
 
     /// Has the engines say when they have filled what they are filling now. Process context.
     pub(super) fn announce(&self) {
-        for route in self.peer.path().engines() {
+        for route in self.peer.path().engines().iter() {
             // There is room in its ring then.
             route.engine.reap();
             route.engine.announce();

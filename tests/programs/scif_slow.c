@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Fences and signals behind transfers by a DMA engine that takes its time.
+ *
+ *	scif_slow server PORT			has a window for each client
+ *	scif_slow slow NODE PORT		waits for much, and orders many signals
+ *	scif_slow fail NODE PORT DEVICE		takes the engine's driver away meanwhile
+ *
+ * The client prints TAP. DEVICE is the engine's PCI device on the client's node.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "children.h"
+#include "ends.h"
+#include "hang_limits.h"
+#include "tap.h"
+
+#define WINDOW		0x10000000L
+#define SIZE		(64 * 1024 * 1024L)
+/* Words for signals come behind. */
+#define WORDS		4096L
+
+/* So many wait at an endpoint at most. */
+#define MOST		4096
+
+#define test_ok(call, text)	test(!(call), text)
+
+#define DRIVER		"/sys/bus/pci/drivers/plx_dma/"
+
+static int epd;
+static volatile __u64 *words;
+
+static void *make_window(int fd)
+{
+	void *area = mmap(NULL, SIZE + WORDS, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (area == MAP_FAILED)
+		die("mmap");
+	if (scif_register(fd, area, SIZE + WORDS, WINDOW, SCIF_PROT_READ | SCIF_PROT_WRITE,
+			  SCIF_MAP_FIXED) < 0)
+		die("SCIF_REG");
+	return area;
+}
+
+static void serve(int listener)
+{
+	int fd;
+
+	for (;;) {
+		fd = accept_from(listener);
+		if (new_child()) {
+			close(fd);
+			continue;
+		}
+		make_window(fd);
+		if (scif_send(fd, "", 1, SCIF_SEND_BLOCK) != 1)
+			die("SCIF_SEND");
+		poll(&(struct pollfd){ .fd = fd }, 1, -1);
+		exit(0);
+	}
+}
+
+static void begin(__u16 node, __u16 port)
+{
+	char ready;
+
+	epd = connected(node, port);
+	words = (volatile __u64 *)((char *)make_window(epd) + SIZE);
+	if (scif_recv(epd, &ready, 1, SCIF_RECV_BLOCK) != 1)
+		die("no server");
+}
+
+/* Begins to write the window so many times. */
+static void write_window(int times)
+{
+	struct scifioctl_copy argument = { .loffset = WINDOW, .len = SIZE, .roffset = WINDOW };
+
+	while (times--)
+		if (ioctl(epd, SCIF_WRITETO, &argument))
+			die("SCIF_WRITETO");
+}
+
+/* Has a value stored in a word of this end behind the transfers of this end. */
+static int signal_word(int word, __u64 value)
+{
+	struct scifioctl_fence_signal argument = {
+		.loff = WINDOW + SIZE + word * 8, .lval = value,
+		.flags = SCIF_FENCE_INIT_SELF | SCIF_SIGNAL_LOCAL,
+	};
+
+	return ioctl(epd, SCIF_FENCE_SIGNAL, &argument);
+}
+
+static bool is_stored(int word, __u64 value)
+{
+	time_t end = time(NULL) + HANG_LIMIT_SECONDS;
+
+	while (words[word] != value) {
+		if (time(NULL) > end)
+			return false;
+		usleep(1000);
+	}
+	return true;
+}
+
+static __s32 mark(void)
+{
+	__s32 mark;
+
+	if (scif_fence_mark(epd, SCIF_FENCE_INIT_SELF, &mark))
+		die("SCIF_FENCE_MARK");
+	return mark;
+}
+
+static void on_alarm(int number)
+{
+}
+
+/* Longer than an engine may move nothing. */
+static void slow_is_not_lost(void)
+{
+	write_window(8);
+	test_ok(signal_word(0, 1), "a signal behind 512 MiB");
+	test_ok(scif_fence_wait(epd, mark()), "they arrive");
+	test(is_stored(0, 1), "the signal is stored");
+}
+
+static void many_signals_wait_for_room(void)
+{
+	struct itimerval often = { { 0, 100000 }, { 0, 100000 } }, never = { 0 };
+	struct sigaction action = { .sa_handler = on_alarm };
+	int i, failed = 0;
+
+	write_window(2);
+	for (i = 1; i <= MOST + 100 && !failed; i++)
+		failed = signal_word(1, i);
+	test_ok(failed, "more signals than wait at once");
+	test_ok(scif_fence_wait(epd, mark()), "what they stand for arrives");
+	test(is_stored(1, MOST + 100), "the last one is stored");
+
+	write_window(8);
+	for (i = 0; i < MOST && !failed; i++)
+		failed = signal_word(2, i);
+	test_ok(failed, "as many as wait at once");
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &often, NULL);
+	failed = signal_word(2, MOST);
+	test(failed && errno == EINTR, "who waits for room can be interrupted");
+	setitimer(ITIMER_REAL, &never, NULL);
+	alarm(PROGRAM_LIMIT_SECONDS);
+	test_ok(scif_fence_wait(epd, mark()), "what they stand for arrives, too");
+}
+
+static void tell_driver(const char *file, const char *device)
+{
+	ssize_t len = strlen(device);
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), DRIVER "%s", file);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, device, len) != len)
+		die(path);
+	close(fd);
+}
+
+static void a_failure_is_remembered(const char *device)
+{
+	__s32 first, second;
+	int i;
+
+	write_window(2);
+	test_ok(signal_word(0, 1), "a signal behind what will fail");
+	first = mark();
+	write_window(2);
+	test_ok(signal_word(1, 1), "and another one");
+	second = mark();
+	tell_driver("unbind", device);
+	for (i = 0; i < 2; i++) {
+		test_errno(scif_fence_wait(epd, second), EIO, "the second mark says it");
+		test_errno(scif_fence_wait(epd, first), EIO, "the first one, too");
+	}
+	test_ok(signal_word(2, 1), "a signal that was asked for afterwards");
+	test(is_stored(2, 1), "is stored");
+	test(!words[0] && !words[1], "those behind what has failed are not");
+	test_ok(scif_fence_wait(epd, mark()), "a mark of afterwards says nothing");
+	write_window(1);
+	test_ok(signal_word(3, 1), "behind a copy by the processor");
+	test(is_stored(3, 1), "a signal is stored");
+	test_ok(scif_fence_wait(epd, mark()), "and a mark says nothing");
+	tell_driver("bind", device);
+}
+
+int main(int argc, char **argv)
+{
+	const char *role = argc > 1 ? argv[1] : "";
+	__u16 port;
+
+	/* A test that hangs is a test that fails. */
+	alarm(PROGRAM_LIMIT_SECONDS);
+	if (argc == 3 && !strcmp(role, "server")) {
+		/* Nobody waits for those who serve. */
+		signal(SIGCHLD, SIG_IGN);
+		port = atoi(argv[2]);
+		epd = listen_on(&port);
+		printf("# listening\n");
+		fflush(stdout);
+		serve(epd);
+	}
+	if (argc == 4 && !strcmp(role, "slow")) {
+		begin(atoi(argv[2]), atoi(argv[3]));
+		slow_is_not_lost();
+		many_signals_wait_for_room();
+		return finish_tests();
+	}
+	if (argc == 5 && !strcmp(role, "fail")) {
+		begin(atoi(argv[2]), atoi(argv[3]));
+		a_failure_is_remembered(argv[4]);
+		return finish_tests();
+	}
+	fprintf(stderr, "usage: scif_slow server PORT\n"
+		"       scif_slow slow NODE PORT\n"
+		"       scif_slow fail NODE PORT DEVICE\n");
+	return 2;
+}
