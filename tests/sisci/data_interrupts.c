@@ -123,7 +123,7 @@ static bool sends_a_kib(struct carrier *carrier, int seed)
 	return error == SCI_ERR_OK;
 }
 
-static void data_would_block(void)
+static void data_no_room(void)
 {
 	struct carrier carrier = new_carrier();
 	int sent = 0, taken = 0;
@@ -131,7 +131,7 @@ static void data_would_block(void)
 
 	while (sent < 4000 && sends_a_kib(&carrier, sent))
 		sent++;
-	same(error, SCI_ERR_EWOULD_BLOCK);
+	same(error, SCI_ERR_NOSPC);
 	/* What is promised has room; what is under way may have some, too. */
 	expect(sent >= ROOM / 1024);
 	/*
@@ -325,7 +325,7 @@ static void data_owner_killed(void)
 	carrier.remote = connect_data_interrupt(carrier.device, peer_id(peer), answer(peer, 0));
 	begin(peer, DO_DIE);
 	wait_until((before_call(), SCITriggerDataInterrupt(carrier.remote, "x", 1, 0, &error),
-		    error != SCI_ERR_OK && error != SCI_ERR_EWOULD_BLOCK));
+		    error != SCI_ERR_OK && error != SCI_ERR_NOSPC));
 	same(error, SCI_ERR_NOT_CONNECTED);
 }
 
@@ -335,7 +335,7 @@ const struct test_case data_interrupt_cases[] = {
 	PAIR(data_from_peer, "data.lengths"),
 	PAIR(data_to_peer, "data.wait"),
 	ALONE(data_order, "data.order"),
-	ALONE(data_would_block, "data.would-block data.order"),
+	ALONE(data_no_room, "data.no-room data.order"),
 	ALONE(data_overflow, "data.overflow"),
 	ALONE(data_times_out, "data.wait handle.places"),
 	ALONE(data_cancelled, "interrupt.cancelled interrupt.gone"),

@@ -191,12 +191,18 @@ static void dma_bad_handles(void)
 
 static void dma_flags(void)
 {
+	static const unsigned int hints[] = {
+		SCI_FLAG_DMA_GLOBAL, SCI_FLAG_DMA_ADAPTER, SCI_FLAG_DMA_SYSDMA,
+	};
 	struct transfer transfer = new_transfer(8192, 1);
+	size_t i;
 
-	starts(SCI_ERR_NOT_SUPPORTED, &transfer, 0, 8, 0, SCI_FLAG_DMA_GLOBAL);
-	starts(SCI_ERR_NOT_SUPPORTED, &transfer, 0, 8, 0, SCI_FLAG_DMA_ADAPTER);
-	starts(SCI_ERR_OK, &transfer, 0, 8, 0, SCI_FLAG_DMA_SYSDMA);
-	finish(&transfer);
+	for (i = 0; i < ARRAY_SIZE(hints); i++) {
+		fill(transfer.local.memory, 20 + i, 4096);
+		starts(SCI_ERR_OK, &transfer, 0, 4096, 0, hints[i]);
+		finish(&transfer);
+		same(peer_differs(&transfer, 0, 20 + i, 4096), -1);
+	}
 	/* It returns when the transfer is over. */
 	starts(SCI_ERR_OK, &transfer, 0, 8192, 0, SCI_FLAG_DMA_WAIT);
 	same(SCIDMAQueueState(transfer.queue), SCI_DMAQUEUE_DONE);
@@ -395,7 +401,7 @@ const struct test_case dma_cases[] = {
 	PAIR(dma_out_of_range, "dma.out-of-range dma.size-zero"),
 	PAIR(dma_unprepared, "dma.unprepared"),
 	PAIR(dma_bad_handles, "handle.null handle.other-kind"),
-	PAIR(dma_flags, "not-supported.flags dma.wait-flag"),
+	PAIR(dma_flags, "flags.hints dma.wait-flag"),
 	PAIR(dma_wait_states, "dma.wait-idle dma.wait-final"),
 	PAIR(dma_wait_times_out, "dma.wait-timeout"),
 	PAIR(dma_poll, "dma.state"),

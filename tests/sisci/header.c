@@ -23,6 +23,7 @@ int in_c89(void)
 	sci_dma_capabilities_t capabilities;
 	sci_query_dma_t query;
 	dis_dma_vec_t vector[DIS_DMA_MAX_VECLEN];
+	sci_device_t lent;
 	sci_error_t error;
 	sci_desc_t device;
 
@@ -38,6 +39,10 @@ int in_c89(void)
 		SCIQuery(SCI_Q_DMA, &query, 0, &error);
 	if (error == SCI_ERR_OK)
 		SCIRemoveSegment(segment, 0, &error);
+	if (error == SCI_ERR_OK) {
+		SCIBorrowDevice(device, &lent, 1, SCI_FLAG_SHARED, &error);
+		error = error == SCI_ERR_NOT_SUPPORTED ? SCI_ERR_OK : SCI_ERR_SYSTEM;
+	}
 	SCITerminate();
 	return error;
 }

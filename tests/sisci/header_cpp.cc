@@ -9,6 +9,8 @@ extern "C" int in_cpp(void)
 	const sci_cb_remote_segment_t ignore = [](void *, sci_remote_segment_t, sci_segment_cb_reason_t,
 						  sci_error_t) { return SCI_CALLBACK_CONTINUE; };
 	volatile void *address = nullptr;
+	sci_device_t lent = nullptr;
+	sci_ioaddr_t bus = 0;
 	sci_desc_t device = nullptr;
 	sci_error_t error;
 
@@ -18,6 +20,7 @@ extern "C" int in_cpp(void)
 	if (!address)
 		SCIOpen(&device, SCI_FLAG_THREAD_SAFE, &error);
 	SCIConnectSegment(device, nullptr, 0, 0, 0, ignore, nullptr, 0, 0, nullptr);
+	SCIMapRemoteSegmentForDevice(nullptr, lent, &bus, SCI_FLAG_SHARED, nullptr);
 	SCITerminate();
 	return error;
 }

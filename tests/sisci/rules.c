@@ -60,8 +60,10 @@ const struct rule rules[] = {
 	  "a pointer that must not be NULL and is, is SCI_ERR_ILLEGAL_PARAMETER" },
 	{ "flags.unknown", "sisci.rst, resources",
 	  "a flag that a function does not know is SCI_ERR_ILLEGAL_FLAG, and nothing is done" },
-	{ "not-supported.flags", "sisci.rst, what is not there",
-	  "flags that hardware of this kind can't serve are SCI_ERR_NOT_SUPPORTED" },
+	{ "flags.hints", "sisci.rst, hints",
+	  "a flag that is a hint is accepted wherever it belongs, and changes nothing" },
+	{ "not-supported.devices", "sisci.rst, what is not there",
+	  "devices that are lent and memory of GPUs are SCI_ERR_NOT_SUPPORTED" },
 
 	/* Nodes, adapters, queries */
 	{ "node.ids", "programs, 2",
@@ -376,7 +378,7 @@ const struct rule rules[] = {
 	{ "dma.vector", "guide, starting multiple DMA transfers",
 	  "a vector of up to 256 entries, both ways; it is the caller's again after the call" },
 	{ "dma.vector-entries", "sisci.rst, DMA",
-	  "too many entries are SCI_ERR_MAX_ENTRIES, none SCI_ERR_ILLEGAL_PARAMETER" },
+	  "more than 256 are SCI_ERR_MAX_ENTRIES, none SCI_ERR_ILLEGAL_PARAMETER" },
 	{ "dma.vector-bad-entry", "guide, starting multiple DMA transfers",
 	  "with an entry that can't be, nothing is started" },
 	{ "dma.user-memory", "programs",
@@ -392,6 +394,9 @@ const struct rule rules[] = {
 	{ "dma.error", "guide, DMA queues",
 	  "a transfer to a segment that is gone ends in SCI_DMAQUEUE_ERROR",
 	  .lab_test = "sisci_loss::node" },
+	{ "dma.failed", "sisci.rst, DMA",
+	  "a transfer that fails puts its own queue in SCI_DMAQUEUE_ERROR, waited for or not",
+	  .lab_test = "sisci_engines::polled" },
 
 	/* Interrupts */
 	{ "interrupt.auto", "guide, allocating an interrupt",
@@ -434,8 +439,8 @@ const struct rule rules[] = {
 	  "a wait gives the data and its length, or SCI_ERR_TIMEOUT" },
 	{ "data.order", "sisci.rst, interrupts",
 	  "messages come in their order, each whole" },
-	{ "data.would-block", "sisci.rst, interrupts",
-	  "64 KiB are kept; without room the trigger is SCI_ERR_EWOULD_BLOCK" },
+	{ "data.no-room", "sisci.rst, interrupts",
+	  "64 KiB are kept; without room the trigger is SCI_ERR_NOSPC" },
 	{ "data.overflow", "sisci.rst, interrupts",
 	  "a message longer than the buffer is SCI_ERR_OVERFLOW with its length, and stays" },
 	{ "data.callback", "programs",

@@ -70,6 +70,15 @@ static const char *const functions[] = {
 	"SCIConnectDataInterrupt",
 	"SCIDisconnectDataInterrupt",
 	"SCITriggerDataInterrupt",
+	"SCIBorrowDevice",
+	"SCIReturnDevice",
+	"SCIConnectDeviceMemory",
+	"SCIMapLocalSegmentForDevice",
+	"SCIUnmapLocalSegmentForDevice",
+	"SCIMapRemoteSegmentForDevice",
+	"SCIUnmapRemoteSegmentForDevice",
+	"SCIRegisterPCIeRequester",
+	"SCIUnregisterPCIeRequester",
 };
 
 struct constant {
@@ -93,6 +102,9 @@ static const struct constant constants[] = {
 	CONSTANT(SCI_FLAG_ASYNCHRONOUS_CONNECT),
 	CONSTANT(SCI_FLAG_FORCE_DISCONNECT),
 	CONSTANT(SCI_FLAG_NOTIFY),
+	CONSTANT(SCI_FLAG_CUDA_BUFFER),
+	CONSTANT(SCI_FLAG_SHARED),
+	CONSTANT(SCI_FLAG_BAR),
 	CONSTANT(SCI_FLAG_DMA_WAIT),
 	CONSTANT(SCI_FLAG_DMA_READ),
 	CONSTANT(SCI_FLAG_DMA_GLOBAL),
@@ -187,6 +199,46 @@ static void symbols_work(void)
 	good(initialize_mt(0, &error));
 	good(open_st(&device, 0, &error));
 	good(SCIClose(device, 0, &error));
+}
+
+/* Programs for GPUs and for devices of other hosts are built, and hear that there are none. */
+static void devices_not_supported(void)
+{
+	struct local local = exported(4096);
+	struct remote remote = own_remote(&local);
+	sci_local_segment_t empty;
+	sci_remote_segment_t bar;
+	sci_ioaddr_t address;
+	sci_device_t device;
+
+	bad(SCI_ERR_NOT_SUPPORTED, SCIBorrowDevice(local.device, &device, 1, 0, &error));
+	bad(SCI_ERR_NOT_SUPPORTED,
+	    SCIBorrowDevice(local.device, &device, 1, SCI_FLAG_SHARED, &error));
+	same(device, NULL);
+	bad(SCI_ERR_NOT_SUPPORTED,
+	    SCIConnectDeviceMemory(local.device, &bar, device, ADAPTER, 0, 0, SCI_FLAG_BAR,
+				   &error));
+	same(bar, NULL);
+	bad(SCI_ERR_NOT_SUPPORTED,
+	    SCIMapLocalSegmentForDevice(local.segment, ADAPTER, device, &address, 0, &error));
+	bad(SCI_ERR_NOT_SUPPORTED,
+	    SCIUnmapLocalSegmentForDevice(local.segment, ADAPTER, device, 0, &error));
+	bad(SCI_ERR_NOT_SUPPORTED,
+	    SCIMapRemoteSegmentForDevice(remote.segment, device, &address, 0, &error));
+	bad(SCI_ERR_NOT_SUPPORTED,
+	    SCIUnmapRemoteSegmentForDevice(remote.segment, device, 0, &error));
+	bad(SCI_ERR_NOT_SUPPORTED, SCIReturnDevice(device, 0, &error));
+	bad(SCI_ERR_NOT_SUPPORTED,
+	    SCIRegisterPCIeRequester(local.device, ADAPTER, 1, 0, 0, &error));
+	bad(SCI_ERR_NOT_SUPPORTED,
+	    SCIUnregisterPCIeRequester(local.device, ADAPTER, 1, 0, 0, &error));
+	good(SCICreateSegment(local.device, &empty, new_id(), 4096, NULL, NULL, SCI_FLAG_EMPTY,
+			      &error));
+	bad(SCI_ERR_NOT_SUPPORTED,
+	    SCIAttachPhysicalMemory(0x1000, NULL, 0, 4096, empty, SCI_FLAG_CUDA_BUFFER, &error));
+	bad(SCI_ERR_ILLEGAL_FLAG,
+	    SCIAttachPhysicalMemory(0x1000, NULL, 0, 4096, empty,
+				    SCI_FLAG_CUDA_BUFFER | SCI_FLAG_BAR, &error));
 }
 
 static void symbols_of_constants(void)
@@ -304,6 +356,7 @@ const struct test_case symbol_cases[] = {
 	ALONE(symbols_of_functions, "binary.functions"),
 	ALONE(symbols_work, "binary.functions"),
 	ALONE(symbols_of_constants, "binary.constants"),
+	ALONE(devices_not_supported, "not-supported.devices"),
 	ALONE(error_strings, "error.strings"),
 	ALONE(error_strings_unknown, "error.strings"),
 	ALONE(error_numbers, "error.numbers"),

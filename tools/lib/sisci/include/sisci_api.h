@@ -58,6 +58,11 @@ extern "C" {
 #define SCI_FLAG_ASYNCHRONOUS_CONNECT		0x00002000
 #define SCI_FLAG_FORCE_DISCONNECT		0x01000000
 #define SCI_FLAG_NOTIFY				0x02000000
+#define SCI_FLAG_CUDA_BUFFER			0x04000000
+
+/* Devices */
+#define SCI_FLAG_SHARED				0x08000000
+#define SCI_FLAG_BAR				0x10000000
 
 /* DMA */
 #define SCI_FLAG_DMA_WAIT			0x00000004
@@ -294,6 +299,28 @@ void SCIDisconnectDataInterrupt(sci_remote_data_interrupt_t interrupt, unsigned 
 		sci_error_t *error);
 void SCITriggerDataInterrupt(sci_remote_data_interrupt_t interrupt, void *data,
 		unsigned int length, unsigned int flags, sci_error_t *error);
+
+/* --- Devices of GPUs and of other hosts: all of these are SCI_ERR_NOT_SUPPORTED --- */
+
+void SCIBorrowDevice(sci_desc_t sd, sci_device_t *device, unsigned int fdid,
+		unsigned int flags, sci_error_t *error);
+void SCIReturnDevice(sci_device_t device, unsigned int flags, sci_error_t *error);
+void SCIConnectDeviceMemory(sci_desc_t sd, sci_remote_segment_t *segment, sci_device_t device,
+		unsigned int localAdapterNo, unsigned int segmentId, unsigned int bar,
+		unsigned int flags, sci_error_t *error);
+void SCIMapLocalSegmentForDevice(sci_local_segment_t segment, unsigned int localAdapterNo,
+		sci_device_t device, sci_ioaddr_t *ioaddress, unsigned int flags,
+		sci_error_t *error);
+void SCIUnmapLocalSegmentForDevice(sci_local_segment_t segment, unsigned int localAdapterNo,
+		sci_device_t device, unsigned int flags, sci_error_t *error);
+void SCIMapRemoteSegmentForDevice(sci_remote_segment_t segment, sci_device_t device,
+		sci_ioaddr_t *ioaddress, unsigned int flags, sci_error_t *error);
+void SCIUnmapRemoteSegmentForDevice(sci_remote_segment_t segment, sci_device_t device,
+		unsigned int flags, sci_error_t *error);
+void SCIRegisterPCIeRequester(sci_desc_t sd, unsigned int localAdapterNo, unsigned int busNo,
+		unsigned int devfn, unsigned int flags, sci_error_t *error);
+void SCIUnregisterPCIeRequester(sci_desc_t sd, unsigned int localAdapterNo, unsigned int busNo,
+		unsigned int devfn, unsigned int flags, sci_error_t *error);
 
 #ifdef __cplusplus
 }

@@ -25,6 +25,8 @@ typedef struct sci_local_interrupt *sci_local_interrupt_t;
 typedef struct sci_remote_interrupt *sci_remote_interrupt_t;
 typedef struct sci_local_data_interrupt *sci_local_data_interrupt_t;
 typedef struct sci_remote_data_interrupt *sci_remote_data_interrupt_t;
+/* A device that another host lends. */
+typedef struct sci_device *sci_device_t;
 
 /* An address as devices of this host see it. */
 typedef uint64_t sci_ioaddr_t;

@@ -7,6 +7,7 @@
 //! flags are checked, and a panic ends as an error; nothing is done.
 
 pub(crate) mod constants;
+mod devices;
 mod dma;
 mod interrupts;
 mod maps;

@@ -28,6 +28,9 @@ flags! {
     PHYSICAL = 0x0000_1000;
     BROADCAST = 0x0004_0000;
     AUTO_ID = 0x2000_0000;
+    CUDA_BUFFER = 0x0400_0000;
+    SHARED = 0x0800_0000;
+    BAR = 0x1000_0000;
     ASYNCHRONOUS_CONNECT = 0x0000_2000;
     FORCE_DISCONNECT = 0x0100_0000;
     NOTIFY = 0x0200_0000;
@@ -53,6 +56,12 @@ flags! {
     FLUSH_CPU_BUFFERS_ONLY = 0x0080_0000;
     THREAD_SAFE = 0x0000_4000;
 }
+
+/// Hints of transfers: the driver chooses the engine.
+pub const DMA_HINTS: u32 = DMA_GLOBAL | DMA_ADAPTER | DMA_SYSDMA;
+
+/// Hints of maps: bridges have no I/O ports to give.
+pub const MAP_HINTS: u32 = IO_MAP_IOSPACE;
 
 /// ILLEGAL_FLAG unless all are among those that are allowed.
 pub fn check(flags: u32, allowed: u32) -> Result<()> {

@@ -87,9 +87,6 @@ impl Wanted {
     }
 
     fn check(&self, segment: u64) -> Result<()> {
-        if self.flags & flags::IO_MAP_IOSPACE != 0 {
-            return Err(Error::NOT_SUPPORTED);
-        }
         if self.size == 0 {
             return Err(Error::ILLEGAL_PARAMETER);
         }

@@ -90,7 +90,7 @@ impl Target {
             }
             if kind == Kind::Data {
                 if growing == 0 {
-                    return Err(Error::EWOULD_BLOCK);
+                    return Err(Error::NOSPC);
                 }
                 // A ring that is full grows, up to what there has to be room for.
                 growing -= 1;
@@ -102,7 +102,7 @@ impl Target {
                 return Ok(());
             }
             if !self.channel.endpoint.wait(PollFlags::OUT, deadline)? {
-                return Err(Error::EWOULD_BLOCK);
+                return Err(Error::NOSPC);
             }
         }
     }

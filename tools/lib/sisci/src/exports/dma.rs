@@ -28,14 +28,6 @@ use crate::remote_segment;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// What a queue takes; which engine it is can't be chosen.
-fn check_flags(flags: u32, allowed: u32) -> Result<()> {
-    match flags & (flags::DMA_GLOBAL | flags::DMA_ADAPTER) {
-        0 => flags::check(flags, allowed),
-        _ => Err(Error::NOT_SUPPORTED),
-    }
-}
-
 /// The queue for a transfer, and who is to be told of its end.
 ///
 /// # Safety
@@ -50,9 +42,9 @@ unsafe fn to_start(
     let allowed = flags::USE_CALLBACK
         | flags::DMA_READ
         | flags::DMA_WAIT
-        | flags::DMA_SYSDMA
-        | flags::DMA_USER_MEM;
-    check_flags(flags, allowed)?;
+        | flags::DMA_USER_MEM
+        | flags::DMA_HINTS;
+    flags::check(flags, allowed)?;
     let queue = QUEUES.get(queue)?;
     // SAFETY: By the contract of this function.
     let callback = unsafe { callback(function, argument, flags)? };
@@ -76,7 +68,7 @@ exported! {
         // SAFETY: By the contract of this function.
         unsafe {
             call(error, (), || {
-                check_flags(flags, flags::DMA_SYSDMA)?;
+                flags::check(flags, flags::DMA_HINTS)?;
                 let queue = required(queue)?;
                 let _device = device::using(sd)?;
                 nodes::check_adapter(adapter)?;

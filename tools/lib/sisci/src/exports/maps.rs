@@ -32,7 +32,7 @@ exported! {
         // SAFETY: By the contract of this function.
         unsafe {
             call(error, core::ptr::null_mut(), || {
-                let allowed = flags::FIXED_MAP_ADDR | flags::READONLY_MAP | flags::IO_MAP_IOSPACE | flags::BROADCAST;
+                let allowed = flags::FIXED_MAP_ADDR | flags::READONLY_MAP | flags::MAP_HINTS | flags::BROADCAST;
                 flags::check(flags, allowed)?;
                 let map = required(map)?;
                 let wanted = maps::Wanted {
@@ -65,7 +65,7 @@ exported! {
         // SAFETY: By the contract of this function.
         unsafe {
             call(error, core::ptr::null_mut(), || {
-                let allowed = flags::FIXED_MAP_ADDR | flags::READONLY_MAP | flags::IO_MAP_IOSPACE | flags::BROADCAST;
+                let allowed = flags::FIXED_MAP_ADDR | flags::READONLY_MAP | flags::MAP_HINTS | flags::BROADCAST;
                 flags::check(flags, allowed)?;
                 let map = required(map)?;
                 let wanted = maps::Wanted {

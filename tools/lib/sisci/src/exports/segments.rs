@@ -14,6 +14,7 @@ use crate::callback::RemoteSegmentFunction;
 use crate::deadline::Deadline;
 use crate::dma;
 use crate::error::Error;
+use crate::error::Result;
 use crate::flags;
 use crate::handles::Handle;
 use crate::local_segment;
@@ -23,6 +24,14 @@ use crate::nodes;
 use crate::remote_segment;
 use crate::remote_segment::RemoteSegment;
 use std::ffi::c_void;
+
+/// NOT_SUPPORTED for memory of a GPU: the driver takes no dma-buf, which is how a GPU's driver gives it.
+fn check_host_memory(flags: u32) -> Result<()> {
+    match flags & flags::CUDA_BUFFER {
+        0 => Ok(()),
+        _ => Err(Error::NOT_SUPPORTED),
+    }
+}
 
 exported! {
     /// See its manual.
@@ -51,11 +60,11 @@ exported! {
                     | flags::BROADCAST
                     | flags::AUTO_ID
                     | flags::LOCK_USER_MEM
-                    | flags::PHYSICAL;
-                if flags & flags::DMA_GLOBAL != 0 {
-                    return Err(Error::NOT_SUPPORTED);
-                }
+                    | flags::PHYSICAL
+                    | flags::CUDA_BUFFER
+                    | flags::DMA_GLOBAL;
                 flags::check(flags, allowed)?;
+                check_host_memory(flags)?;
                 let segment = required(segment)?;
                 let callback = callback(function, argument, flags)?;
                 let wanted = local_segment::Wanted {
@@ -84,10 +93,8 @@ exported! {
         // SAFETY: By the contract of this function.
         unsafe {
             call(error, (), || {
-                if flags & flags::DMA_GLOBAL != 0 {
-                    return Err(Error::NOT_SUPPORTED);
-                }
-                flags::check(flags, flags::DMA_SOURCE_ONLY | flags::BROADCAST)?;
+                let allowed = flags::DMA_SOURCE_ONLY | flags::BROADCAST | flags::DMA_GLOBAL;
+                flags::check(flags, allowed)?;
                 let segment = local_segment::get(segment)?;
                 nodes::check_adapter(adapter)?;
                 segment.prepare()
@@ -279,7 +286,9 @@ exported! {
         // SAFETY: By the contract of this function.
         unsafe {
             call(error, (), || {
-                flags::check(flags, flags::LOCK_USER_MEM | flags::PHYSICAL)?;
+                let allowed = flags::LOCK_USER_MEM | flags::PHYSICAL | flags::CUDA_BUFFER;
+                flags::check(flags, allowed)?;
+                check_host_memory(flags)?;
                 local_segment::register_memory(segment, address, size)
             })
         }
@@ -302,8 +311,9 @@ exported! {
         // SAFETY: By the contract of this function.
         unsafe {
             call(error, (), || {
-                flags::check(flags, flags::PHYSICAL)?;
+                flags::check(flags, flags::PHYSICAL | flags::CUDA_BUFFER)?;
                 let segment = local_segment::get(segment)?;
+                check_host_memory(flags)?;
                 segment.give_memory(size, Memory::of_device(io_address, size)?)
             })
         }

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! Devices that one host lends to another, and devices that reach a remote segment by themselves: there are
+//! none, and each function says so. Programs that can do without them are built, and run.
+
+use super::ErrorPlace;
+use super::call;
+use super::exported;
+use super::put;
+use crate::error::Error;
+use crate::flags;
+use crate::handles::Handle;
+
+exported! {
+    /// See its manual.
+    ///
+    /// # Safety
+    ///
+    /// Pointers are null or can be written to.
+    fn SCIBorrowDevice(
+        _sd: Handle,
+        device: *mut Handle,
+        _id: u32,
+        flags: u32,
+        error: ErrorPlace,
+    ) {
+        // SAFETY: By the contract of this function.
+        unsafe {
+            call(error, (), || {
+                put(device, core::ptr::null_mut());
+                flags::check(flags, flags::SHARED)?;
+                Err(Error::NOT_SUPPORTED)
+            })
+        }
+    }
+
+    /// See its manual.
+    ///
+    /// # Safety
+    ///
+    /// Pointers are null or can be written to.
+    fn SCIReturnDevice(
+        _device: Handle,
+        flags: u32,
+        error: ErrorPlace,
+    ) {
+        // SAFETY: By the contract of this function.
+        unsafe {
+            call(error, (), || {
+                flags::check(flags, 0)?;
+                Err(Error::NOT_SUPPORTED)
+            })
+        }
+    }
+
+    /// See its manual.
+    ///
+    /// # Safety
+    ///
+    /// Pointers are null or can be written to.
+    fn SCIConnectDeviceMemory(
+        _sd: Handle,
+        segment: *mut Handle,
+        _device: Handle,
+        _adapter: u32,
+        _id: u32,
+        _bar: u32,
+        flags: u32,
+        error: ErrorPlace,
+    ) {
+        // SAFETY: By the contract of this function.
+        unsafe {
+            call(error, (), || {
+                put(segment, core::ptr::null_mut());
+                flags::check(flags, flags::SHARED | flags::BAR)?;
+                Err(Error::NOT_SUPPORTED)
+            })
+        }
+    }
+
+    /// See its manual.
+    ///
+    /// # Safety
+    ///
+    /// Pointers are null or can be written to.
+    fn SCIMapLocalSegmentForDevice(
+        _segment: Handle,
+        _adapter: u32,
+        _device: Handle,
+        _address: *mut u64,
+        flags: u32,
+        error: ErrorPlace,
+    ) {
+        // SAFETY: By the contract of this function.
+        unsafe {
+            call(error, (), || {
+                flags::check(flags, flags::SHARED)?;
+                Err(Error::NOT_SUPPORTED)
+            })
+        }
+    }
+
+    /// See its manual.
+    ///
+    /// # Safety
+    ///
+    /// Pointers are null or can be written to.
+    fn SCIUnmapLocalSegmentForDevice(
+        _segment: Handle,
+        _adapter: u32,
+        _device: Handle,
+        flags: u32,
+        error: ErrorPlace,
+    ) {
+        // SAFETY: By the contract of this function.
+        unsafe {
+            call(error, (), || {
+                flags::check(flags, 0)?;
+                Err(Error::NOT_SUPPORTED)
+            })
+        }
+    }
+
+    /// See its manual.
+    ///
+    /// # Safety
+    ///
+    /// Pointers are null or can be written to.
+    fn SCIMapRemoteSegmentForDevice(
+        _segment: Handle,
+        _device: Handle,
+        _address: *mut u64,
+        flags: u32,
+        error: ErrorPlace,
+    ) {
+        // SAFETY: By the contract of this function.
+        unsafe {
+            call(error, (), || {
+                flags::check(flags, flags::SHARED)?;
+                Err(Error::NOT_SUPPORTED)
+            })
+        }
+    }
+
+    /// See its manual.
+    ///
+    /// # Safety
+    ///
+    /// Pointers are null or can be written to.
+    fn SCIUnmapRemoteSegmentForDevice(
+        _segment: Handle,
+        _device: Handle,
+        flags: u32,
+        error: ErrorPlace,
+    ) {
+        // SAFETY: By the contract of this function.
+        unsafe {
+            call(error, (), || {
+                flags::check(flags, 0)?;
+                Err(Error::NOT_SUPPORTED)
+            })
+        }
+    }
+
+    /// See its manual.
+    ///
+    /// # Safety
+    ///
+    /// Pointers are null or can be written to.
+    fn SCIRegisterPCIeRequester(
+        _sd: Handle,
+        _adapter: u32,
+        _bus: u32,
+        _function: u32,
+        flags: u32,
+        error: ErrorPlace,
+    ) {
+        // SAFETY: By the contract of this function.
+        unsafe {
+            call(error, (), || {
+                flags::check(flags, 0)?;
+                Err(Error::NOT_SUPPORTED)
+            })
+        }
+    }
+
+    /// See its manual.
+    ///
+    /// # Safety
+    ///
+    /// Pointers are null or can be written to.
+    fn SCIUnregisterPCIeRequester(
+        _sd: Handle,
+        _adapter: u32,
+        _bus: u32,
+        _function: u32,
+        flags: u32,
+        error: ErrorPlace,
+    ) {
+        // SAFETY: By the contract of this function.
+        unsafe {
+            call(error, (), || {
+                flags::check(flags, 0)?;
+                Err(Error::NOT_SUPPORTED)
+            })
+        }
+    }
+}
