@@ -206,10 +206,9 @@ static void vector_entries(void)
 
 	make_vector(vector, ARRAY_SIZE(vector));
 	transfer_vector(&transfer, vector, 4, 0);
-	bad(SCI_ERR_MAX_ENTRIES,
-	    SCIStartDmaTransferVec(transfer.queue, transfer.local.segment, transfer.remote, 5,
-				   vector, NULL, NULL, 0, &error));
-	transfer.queue = new_queue(transfer.local.device, DIS_DMA_MAX_VECLEN);
+	/* What the queue was created for is no limit. */
+	transfer_vector(&transfer, vector, 5, 0);
+	transfer_vector(&transfer, vector, DIS_DMA_MAX_VECLEN, 0);
 	bad(SCI_ERR_MAX_ENTRIES,
 	    SCIStartDmaTransferVec(transfer.queue, transfer.local.segment, transfer.remote,
 				   DIS_DMA_MAX_VECLEN + 1, vector, NULL, NULL, 0, &error));
@@ -244,6 +243,35 @@ static void vector_bad_entry(void)
 				   vector, NULL, NULL, 0, &error));
 	same(SCIDMAQueueState(transfer.queue), SCI_DMAQUEUE_IDLE);
 	same(ask(transfer.there.peer, DO_DIFFERS_FROM_BYTE, transfer.there.memory, 0, SIZE), -1);
+}
+
+/* Entries that follow each other in both segments, in one of them, and in neither. */
+static void vector_neighbours(void)
+{
+	struct transfer transfer = new_transfer(SIZE, 1);
+	dis_dma_vec_t vector[DIS_DMA_MAX_VECLEN];
+	size_t from = 0, to = 0;
+	int i;
+
+	memset(vector, 0, sizeof(vector));
+	for (i = 0; i < DIS_DMA_MAX_VECLEN; i++) {
+		from += i % 3 == 1 ? 64 : 0;
+		to += i % 4 == 1 ? 128 : 0;
+		vector[i].size = 1 + i % 500;
+		vector[i].local_offset = from;
+		vector[i].remote_offset = to;
+		fill(transfer.local.memory + from, i, vector[i].size);
+		from += vector[i].size;
+		to += vector[i].size;
+	}
+	transfer_vector(&transfer, vector, DIS_DMA_MAX_VECLEN, 0);
+	for (i = 0; i < DIS_DMA_MAX_VECLEN; i++)
+		same(peer_differs(&transfer, vector[i].remote_offset, i, vector[i].size), -1);
+	/* Nothing between them. */
+	same(ask(transfer.there.peer, DO_DIFFERS_FROM_BYTE,
+		 transfer.there.memory + vector[0].size, 0, 128), -1);
+	same(ask(transfer.there.peer, DO_DIFFERS_FROM_BYTE, transfer.there.memory + to, 0,
+		 SIZE - to), -1);
 }
 
 static void vector_callback(void)
@@ -511,6 +539,7 @@ const struct test_case dma_more_cases[] = {
 	PAIR(vector_pull, "dma.vector"),
 	PAIR(vector_entries, "dma.vector-entries"),
 	PAIR(vector_bad_entry, "dma.vector-bad-entry"),
+	PAIR(vector_neighbours, "dma.vector"),
 	PAIR(vector_callback, "dma.callback"),
 	PAIR(vector_reused, "dma.vector"),
 	PAIR(user_memory, "dma.user-memory"),

@@ -3,8 +3,8 @@
 //! DMA queues: one transfer, or a vector of them, at a time.
 //!
 //! A transfer is handed to the driver when it is started; a small one has ended when that returns. How it ends is asked when somebody wants to
-//! know: by a mark, for who waits; by a word that the driver sets, for who only looks; by a thread, for a
-//! callback. It belongs to the connections on which it was started: if the link goes meanwhile, it has failed,
+//! know: by its own mark, see `outcomes.rs`, for a caller that waits; by a word that the driver sets, for one that
+//! only looks; by a thread, for a callback. It belongs to the connections on which it was started: if the link goes meanwhile, it has failed,
 //! whether the segment is connected again or not. To a group it goes to those who are within reach.
 //!
 //! Locks: `calling`, then `inner`, then `held`, then those of segments. A transfer is handed to the driver without
@@ -15,7 +15,9 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Acquire;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::Release;
 use std::time::Duration;
 
 use crate::callback;
@@ -37,7 +39,7 @@ use crate::lock::lock;
 use crate::remote_segment::RemoteSegment;
 use crate::remote_segment::RemoteUse;
 use crate::threads::Caller;
-use crate::transfers::Transfers;
+use crate::transfers::Share;
 
 /// `DIS_DMA_MAX_VECLEN`
 pub const MOST_ENTRIES: usize = 256;
@@ -112,17 +114,45 @@ impl Wanted<'_> {
     }
 }
 
+/// What of a vector goes in one copy, one after the other: entries that follow each other in both segments are
+/// one stretch, as each copy costs the driver and the engine a beginning and an end.
+struct Stretches<'a>(&'a [Entry]);
+
+impl Iterator for Stretches<'_> {
+    type Item = Copied;
+
+    fn next(&mut self) -> Option<Copied> {
+        let (first, mut rest) = self.0.split_first()?;
+        let (local, remote) = (first.local_offset as u64, first.remote_offset as u64);
+        let mut length = first.size as u64;
+        while let Some((next, behind)) = rest.split_first() {
+            let follows = next.local_offset as u64 == local + length
+                && next.remote_offset as u64 == remote + length;
+            if !follows {
+                break;
+            }
+            length += next.size as u64;
+            rest = behind;
+        }
+        self.0 = rest;
+        Some(Copied {
+            local,
+            remote,
+            length,
+        })
+    }
+}
+
 /// A transfer that was started.
 struct Job {
-    ways: Vec<Arc<Transfers>>,
+    /// What it has to do with each of the connections that it goes by.
+    shares: Vec<Share>,
     /// The segments, until it has ended.
     held: Mutex<Option<(Option<LocalUse>, RemoteUse)>>,
     callback: Option<callback::Status>,
     aborted: AtomicBool,
     /// All of it is with the driver.
     handed_over: AtomicBool,
-    /// The word of each connection that says that it has ended, once somebody has asked.
-    words: OnceLock<Vec<u64>>,
 }
 
 struct Inner {
@@ -138,7 +168,6 @@ struct Inner {
 pub struct Queue {
     device: DeviceUse,
     handle: OnceLock<usize>,
-    most: usize,
     inner: Mutex<Inner>,
     calls: Arc<Events<Arc<Job>>>,
     caller: Caller,
@@ -148,24 +177,15 @@ pub struct Queue {
 }
 
 impl Job {
-    /// Waits for its end, on each of its ways; the first that failed says how.
+    /// Waits for its end, on each of its connections; the first that failed says how.
     fn wait(&self) -> Result<()> {
-        let ended = self.ways.iter().map(|way| way.wait());
+        let ended = self.shares.iter().map(Share::wait);
         ended.fold(Ok(()), Result::and)
     }
 
     /// Whether it has ended, one way or the other.
     fn has_ended(&self) -> bool {
-        if !self.handed_over.load(Relaxed) {
-            return false;
-        }
-        let words = self.words.get_or_init(|| {
-            let asked = self.ways.iter().map(|way| way.ask_for_end());
-            // What fails has ended.
-            asked.map(|word| word.unwrap_or(0)).collect()
-        });
-        let mut ways = self.ways.iter().zip(words);
-        ways.all(|(way, word)| way.has_ended(*word))
+        self.handed_over.load(Acquire) && self.shares.iter().all(Share::has_ended)
     }
 
     /// The segments are free.
@@ -189,7 +209,6 @@ impl Queue {
         let queue = Arc::new(Self {
             device: device::using(device)?,
             handle: OnceLock::new(),
-            most: most.min(MOST_ENTRIES),
             inner: Mutex::new(Inner {
                 state: State::Idle,
                 error: None,
@@ -233,11 +252,9 @@ impl Queue {
             self.start_caller()?;
         }
         let imports = wanted.remote.imports()?;
-        let ways: Vec<_> = imports
-            .iter()
-            .flat_map(|import| import.transfers())
-            .collect();
-        if ways.is_empty() {
+        let ways = imports.iter().flat_map(|import| import.transfers());
+        let shares: Vec<_> = ways.map(|transfers| transfers.begin()).collect();
+        if shares.is_empty() {
             return Err(Error::NOT_CONNECTED);
         }
         let local = match &wanted.local {
@@ -245,17 +262,19 @@ impl Queue {
             Local::Memory(_) => None,
         };
         let job = Arc::new(Job {
-            ways,
+            shares,
             held: Mutex::new(Some((local, wanted.remote.hold()?))),
             callback: wanted.callback,
             aborted: AtomicBool::new(false),
             handed_over: AtomicBool::new(false),
-            words: OnceLock::new(),
         });
         let at_once = wanted.is_done_at_once();
         self.post(&job)?;
         let handed = self.hand_over(&job, &wanted, at_once);
-        job.handed_over.store(true, Relaxed);
+        if !at_once || handed.is_err() {
+            job.shares.iter().for_each(Share::hand_over);
+        }
+        job.handed_over.store(true, Release);
         if let Err(error) = handed {
             // What was handed over before it has to end first: memory may be used again after this.
             let _ = job.wait();
@@ -283,7 +302,7 @@ impl Queue {
         if wanted.entries.is_empty() {
             return Err(Error::ILLEGAL_PARAMETER);
         }
-        if wanted.entries.len() > self.most {
+        if wanted.entries.len() > MOST_ENTRIES {
             return Err(Error::MAX_ENTRIES);
         }
         if let Local::Segment(segment) = &wanted.local {
@@ -334,16 +353,12 @@ impl Queue {
             _ => Direction::Read,
         };
         let mut handed = Ok(());
-        for entry in wanted.entries {
-            let range = Copied {
-                local: entry.local_offset as u64,
-                remote: entry.remote_offset as u64,
-                length: entry.size as u64,
-            };
-            for way in &job.ways {
+        for range in Stretches(wanted.entries) {
+            for share in &job.shares {
                 if job.aborted.load(Relaxed) {
                     return handed;
                 }
+                let way = share.transfers();
                 let started = match &wanted.local {
                     Local::Segment(segment) => way.copy(direction, segment, range, at_once),
                     // SAFETY: The program leaves its memory alone until the queue has ended.
@@ -467,11 +482,52 @@ impl Queue {
             inner.job = None;
         }
         // What an engine does can't be taken back; but who aborts may use the memory after this.
-        while !job.handed_over.load(Relaxed) {
+        while !job.handed_over.load(Acquire) {
             std::thread::sleep(LOOK);
         }
         let _ = job.wait();
         job.let_go();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(size: usize, local_offset: usize, remote_offset: usize) -> Entry {
+        Entry {
+            size,
+            local_offset,
+            remote_offset,
+            flags: 0,
+        }
+    }
+
+    fn stretches(entries: &[Entry]) -> Vec<(u64, u64, u64)> {
+        let stretches = Stretches(entries);
+        stretches
+            .map(|copied| (copied.length, copied.local, copied.remote))
+            .collect()
+    }
+
+    #[test]
+    fn neighbours_on_both_sides_are_one_copy() {
+        let whole: Vec<_> = (0..256).map(|i| entry(8, 8 * i, 8 * i + 64)).collect();
+        assert_eq!(stretches(&whole), [(2048, 0, 64)]);
+        assert_eq!(stretches(&[]), []);
+    }
+
+    #[test]
+    fn what_follows_on_one_side_only_or_lies_before_is_another() {
+        let entries = [
+            entry(8, 0, 0),
+            entry(8, 8, 16),
+            entry(8, 24, 24),
+            entry(4, 32, 32),
+            entry(8, 24, 24),
+        ];
+        let wanted = [(8, 0, 0), (8, 8, 16), (12, 24, 24), (8, 24, 24)];
+        assert_eq!(stretches(&entries), wanted);
     }
 }

@@ -8,7 +8,7 @@
 //! - `exports`: the functions, as C sees them; `release`: all that a program leaves behind;
 //! - what programs have handles of: `queries`, `sequences`, `copies`, `maps`, `dma`, `remote_segment`,
 //!   `local_segment`, `local_interrupts`, `remote_interrupts`, `device`;
-//! - what those are made of: `import`, `importers`, `remote_map`, `broadcast_map`, `receiver`, `memory`;
+//! - what those are made of: `import`, `importers`, `transfers`, `outcomes`, `remote_map`, `broadcast_map`, `receiver`, `memory`;
 //! - how processes find and hear each other: `listener`, `channel`, `protocol`, `attendant`, `life`, `nodes`;
 //! - tools: `handles`, `events`, `callback`, `threads`, `deadline`, `lock`, `flags`, `error`;
 //! - the kernel: `endpoint`, `descriptors`, `mapping`, `uapi`.
@@ -46,6 +46,7 @@ mod maps;
 mod memory;
 mod names;
 mod nodes;
+mod outcomes;
 mod protocol;
 mod queries;
 mod reason;

@@ -5,18 +5,26 @@
 //! A link that was away ends the connection and what was on it. The next one has windows and words of its
 //! own, so a transfer keeps the one that it was started on, and can't be taken for another's.
 //!
-//! Locks: `windows`, `progress`: leaves, but that windows are made under the first, which does not wait for
-//! programs.
+//! Whoever only looks spins on a word that the driver sets. The driver sets none behind a transfer that has failed,
+//! so a look that has waited for long has a thread wait in its place.
+//!
+//! Locks: `windows`, `progress`, `outcomes`: leaves, but that windows are made under the first, which does not
+//! wait for programs.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::Condvar;
 use std::sync::Mutex;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::AcqRel;
 use std::sync::atomic::Ordering::Acquire;
 use std::sync::atomic::Ordering::Release;
+use std::time::Duration;
+use std::time::Instant;
 
 use crate::channel::Channel;
 use crate::endpoint::Copied;
@@ -24,12 +32,18 @@ use crate::endpoint::Direction;
 use crate::error::Error;
 use crate::error::Result;
 use crate::local_segment::LocalSegment;
+use crate::lock;
 use crate::lock::lock;
 use crate::mapping::Mapping;
 use crate::mapping::Place;
 use crate::mapping::shared_memory;
 use crate::memory::PAGE;
+use crate::outcomes::Outcomes;
+use crate::threads;
 use crate::uapi;
+
+/// How long a job has been on its way before a thread waits for it, if somebody looks.
+const LONG: Duration = Duration::from_millis(10);
 
 /// See the head of this file.
 pub struct Transfers {
@@ -38,6 +52,11 @@ pub struct Transfers {
     /// Local segments that are windows of it: offset and length, by identity.
     windows: Mutex<HashMap<u64, (i64, u64)>>,
     progress: Mutex<Option<Progress>>,
+    outcomes: Mutex<Outcomes>,
+    /// An outcome is known, or is nobody's any more to wait for.
+    known: Condvar,
+    /// A thread waits until all are known.
+    has_waiter: AtomicBool,
     over: AtomicBool,
 }
 
@@ -55,6 +74,9 @@ impl Transfers {
             channel,
             windows: Mutex::new(HashMap::new()),
             progress: Mutex::new(None),
+            outcomes: Mutex::new(Outcomes::default()),
+            known: Condvar::new(),
+            has_waiter: AtomicBool::new(false),
             over: AtomicBool::new(false),
         })
     }
@@ -120,17 +142,55 @@ impl Transfers {
         started.map_err(|_| Error::TRANSFER_FAILED)
     }
 
-    /// Waits for the end of all that was started so far.
-    pub fn wait(&self) -> Result<()> {
-        let endpoint = &self.channel.endpoint;
-        let ended = endpoint
-            .mark()
-            .and_then(|mark| endpoint.wait_for_mark(mark));
-        ended.map_err(|_| Error::TRANSFER_FAILED)
+    /// A job begins on the connection.
+    pub fn begin(self: &Arc<Self>) -> Share {
+        Share {
+            number: lock(&self.outcomes).begin(),
+            transfers: self.clone(),
+            handed_over: OnceLock::new(),
+            word: OnceLock::new(),
+        }
     }
 
-    /// Asks for a word when all copies so far have ended: its number, for [`Self::has_ended`].
-    pub fn ask_for_end(&self) -> Result<u64> {
+    /// Waits until `done` finds what it looks for in how jobs have ended, or there is nothing to wait for.
+    fn wait_until<T>(&self, done: impl Fn(&Outcomes) -> Option<T>) -> Option<T> {
+        let mut outcomes = lock(&self.outcomes);
+        loop {
+            if let Some(found) = done(&outcomes) {
+                return Some(found);
+            }
+            if outcomes.is_waited_for() {
+                outcomes = lock::wait(&self.known, outcomes, None).0;
+                continue;
+            }
+            let mark = outcomes.wait_for_next()?;
+            drop(outcomes);
+            let endpoint = &self.channel.endpoint;
+            let ended = endpoint.wait_for_mark(mark);
+            outcomes = lock(&self.outcomes);
+            outcomes.passed(ended.is_ok(), || endpoint.mark().ok());
+            self.known.notify_all();
+        }
+    }
+
+    /// Has a thread wait until it is known how all jobs have ended.
+    fn have_waited(self: &Arc<Self>) {
+        if self.has_waiter.swap(true, AcqRel) {
+            return;
+        }
+        let this = self.clone();
+        let started = threads::spawn("sisci-dma", move || {
+            this.wait_until(|_| None::<()>);
+            this.has_waiter.store(false, Release);
+        });
+        if started.is_err() {
+            // The next look tries again.
+            self.has_waiter.store(false, Release);
+        }
+    }
+
+    /// Asks for a word when all copies so far have ended: its number, for [`Self::has_reached`].
+    fn ask_for_end(&self) -> Result<u64> {
         let mut progress = lock(&self.progress);
         let endpoint = &self.channel.endpoint;
         if progress.is_none() {
@@ -150,15 +210,77 @@ impl Transfers {
         Ok(progress.asked)
     }
 
-    /// Whether copies have ended, one way or the other.
-    pub fn has_ended(&self, number: u64) -> bool {
+    /// Whether the word says that copies have ended.
+    fn has_reached(&self, number: u64) -> bool {
         let reached = |progress: &Progress| progress.reached() >= number;
-        self.over.load(Acquire) || lock(&self.progress).as_ref().is_none_or(reached)
+        lock(&self.progress).as_ref().is_some_and(reached)
     }
 
     /// The connection has ended, and so has what was on it.
     pub fn end(&self) {
         self.over.store(true, Release);
+    }
+}
+
+/// What a job has to do with one connection.
+pub struct Share {
+    transfers: Arc<Transfers>,
+    number: u64,
+    /// When all of it was with the driver.
+    handed_over: OnceLock<Instant>,
+    /// Which word says that it has ended, once somebody has asked; none if there is none.
+    word: OnceLock<Option<u64>>,
+}
+
+impl Share {
+    /// The connection.
+    pub fn transfers(&self) -> &Arc<Transfers> {
+        &self.transfers
+    }
+
+    /// All of it that does not end in the call that starts it is with the driver.
+    pub fn hand_over(&self) {
+        let mut outcomes = lock(&self.transfers.outcomes);
+        // Under the lock, so that marks are in their order.
+        let mark = self.transfers.channel.endpoint.mark().ok();
+        outcomes.handed_over(self.number, mark);
+        let _ = self.handed_over.set(Instant::now());
+    }
+
+    /// Waits for its end.
+    pub fn wait(&self) -> Result<()> {
+        let ended = self
+            .transfers
+            .wait_until(|outcomes| outcomes.of(self.number));
+        ended.unwrap_or(Err(Error::TRANSFER_FAILED))
+    }
+
+    /// Whether it has ended, one way or the other. Does not wait.
+    pub fn has_ended(&self) -> bool {
+        let transfers = &self.transfers;
+        let ended = transfers.over.load(Acquire)
+            || lock(&transfers.outcomes).of(self.number).is_some()
+            || self.has_word();
+        if !ended
+            && self
+                .handed_over
+                .get()
+                .is_some_and(|when| when.elapsed() > LONG)
+        {
+            transfers.have_waited();
+        }
+        ended
+    }
+
+    fn has_word(&self) -> bool {
+        let word = self.word.get_or_init(|| self.transfers.ask_for_end().ok());
+        word.is_some_and(|word| self.transfers.has_reached(word))
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        lock(&self.transfers.outcomes).forget(self.number);
     }
 }
 
