@@ -20,7 +20,7 @@ use crate::local_segment::LocalUse;
 use crate::lock::lock;
 use crate::mapping::Mapping;
 use crate::mapping::Place;
-use crate::memory::PAGE;
+use crate::memory::page;
 use crate::nodes;
 use crate::remote_map::RemoteMap;
 use crate::remote_segment;
@@ -77,7 +77,7 @@ pub const GRAIN: usize = 8;
 impl Wanted {
     /// Where in its page it begins.
     fn within_page(&self) -> usize {
-        self.offset % PAGE
+        self.offset % page()
     }
 
     /// Where the pages begin, and how many bytes of them there have to be.
@@ -105,7 +105,7 @@ impl Wanted {
         }
         match (self.address as usize).checked_sub(self.within_page()) {
             None | Some(0) => Err(Error::ILLEGAL_ADDRESS),
-            Some(begin) if begin % PAGE != 0 => Err(Error::ILLEGAL_ADDRESS),
+            Some(begin) if begin % page() != 0 => Err(Error::ILLEGAL_ADDRESS),
             Some(begin) => Ok(Place::Exactly(begin as *mut c_void)),
         }
     }
@@ -179,7 +179,7 @@ impl Map {
 
     /// Where in the pages that are mapped these bytes of it begin.
     pub fn within(&self, offset: usize) -> usize {
-        self.offset % PAGE + offset
+        self.offset % page() + offset
     }
 
     /// What is mapped.

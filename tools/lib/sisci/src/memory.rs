@@ -18,8 +18,10 @@ use crate::mapping::Mapping;
 use crate::mapping::Place;
 use crate::mapping::shared_memory;
 
-/// Bytes of a page: what is pinned, registered and mapped comes in these.
-pub const PAGE: usize = 4096;
+/// Bytes of a page: what is pinned, registered and mapped comes in these. 4 KiB on x86, up to 64 KiB on arm64.
+pub fn page() -> usize {
+    rustix::param::page_size()
+}
 
 /// Bytes of a huge page. Memory that comes in these has few extents, which an engine copies at once.
 const HUGE: usize = 2 << 20;
@@ -37,7 +39,7 @@ pub fn rounded(size: usize) -> Result<usize> {
 
 /// Whole pages.
 pub fn in_pages(size: usize) -> Result<usize> {
-    size.checked_next_multiple_of(PAGE).ok_or(Error::NOSPC)
+    size.checked_next_multiple_of(page()).ok_or(Error::NOSPC)
 }
 
 /// See the head of this file.
@@ -93,10 +95,10 @@ impl Memory {
     /// The program's.
     pub fn of_program(address: *mut c_void, size: usize) -> Result<Self> {
         let address = address as usize;
-        if address == 0 || address % PAGE != 0 {
+        if address == 0 || address % page() != 0 {
             return Err(Error::ILLEGAL_ADDRESS);
         }
-        if size == 0 || size % PAGE != 0 {
+        if size == 0 || size % page() != 0 {
             return Err(Error::SIZE_ALIGNMENT);
         }
         Ok(Self::Program { address, len: size })
@@ -104,10 +106,10 @@ impl Memory {
 
     /// A device's.
     pub fn of_device(address: u64, size: usize) -> Result<Self> {
-        if address == 0 || address % PAGE as u64 != 0 {
+        if address == 0 || address % page() as u64 != 0 {
             return Err(Error::ILLEGAL_ADDRESS);
         }
-        if size == 0 || size % PAGE != 0 {
+        if size == 0 || size % page() != 0 {
             return Err(Error::SIZE_ALIGNMENT);
         }
         Ok(Self::Device { address, len: size })

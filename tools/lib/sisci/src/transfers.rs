@@ -37,7 +37,7 @@ use crate::lock::lock;
 use crate::mapping::Mapping;
 use crate::mapping::Place;
 use crate::mapping::shared_memory;
-use crate::memory::PAGE;
+use crate::memory::page;
 use crate::outcomes::Outcomes;
 use crate::threads;
 use crate::uapi;
@@ -194,8 +194,8 @@ impl Transfers {
         let mut progress = lock(&self.progress);
         let endpoint = &self.channel.endpoint;
         if progress.is_none() {
-            let memory = shared_memory(PAGE as u64)?;
-            let word = Mapping::new(memory.as_fd(), 0, PAGE, true, Place::Any)?;
+            let memory = shared_memory(page() as u64)?;
+            let word = Mapping::new(memory.as_fd(), 0, page(), true, Place::Any)?;
             let offset = endpoint.register_own(&word)?;
             *progress = Some(Progress {
                 word,
