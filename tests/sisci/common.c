@@ -4,7 +4,9 @@
  */
 #include <setjmp.h>
 #include <signal.h>
+#include <sys/fsuid.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "sisci_suite.h"
 
@@ -464,6 +466,23 @@ void called_exactly(const struct call_log *log, int count)
 		same(calls(log), count);
 		poll(NULL, 0, 2);
 	} while (now() < end_of_moment);
+}
+
+/* --- This process --- */
+
+void act_for(uid_t user)
+{
+	expect_value(seteuid(user), 0);
+	setfsuid(0);
+	expect_value(setfsuid(-1), 0);
+}
+
+long cpu_milliseconds(void)
+{
+	struct timespec used;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+	return used.tv_sec * 1000 + used.tv_nsec / 1000000;
 }
 
 /* --- Memory --- */

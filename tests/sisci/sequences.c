@@ -100,6 +100,32 @@ static void sequence_after_unmap(void)
 	good(SCIClose(remote.device, 0, &error));
 }
 
+/* Whoever has the places now. */
+static void sequence_unmap_taken(void)
+{
+	struct remote remote = new_remote(4096);
+	sci_sequence_t before[3][16], other;
+	sci_map_t map = remote.map;
+	size_t round, i;
+
+	for (round = 0; round < 3; round++) {
+		for (i = 0; i < 16; i++)
+			before[round][i] = new_sequence(map);
+		good(SCIUnmapSegment(map, 0, &error));
+		good(SCIMapRemoteSegment(remote.segment, &map, 0, 4096, NULL, 0, &error));
+	}
+	other = new_sequence(map);
+	for (round = 0; round < 3; round++) {
+		for (i = 0; i < 16; i++) {
+			good(SCIRemoveSequence(before[round][i], 0, &error));
+			bad(STALE, SCIRemoveSequence(before[round][i], 0, &error));
+		}
+	}
+	good(expect(SCIStartSequence(other, 0, &error) == SCI_SEQ_OK));
+	good(expect(SCICheckSequence(other, 0, &error) == SCI_SEQ_OK));
+	good(SCIRemoveSequence(other, 0, &error));
+}
+
 /* The node is there, and the segment is not: what is stored gets nowhere. */
 static void sequence_exporter_dies(void)
 {
@@ -275,6 +301,7 @@ const struct test_case sequence_cases[] = {
 	PAIR_MAPPED(sequence_flags, "sequence.flags"),
 	PAIR_MAPPED(sequence_many, "sequence.many"),
 	PAIR_MAPPED(sequence_after_unmap, "sequence.unmap"),
+	PAIR_MAPPED(sequence_unmap_taken, "sequence.unmap-taken"),
 	PAIR_MAPPED(sequence_exporter_dies, "sequence.lost"),
 	ALONE(sequence_own_node, "sequence.start node.own"),
 	PAIR_MAPPED(sequence_no_system_call, "sequence.no-system-call"),

@@ -25,6 +25,7 @@ static const struct test_case *const all_cases[] = {
 	data_interrupt_cases,
 	broadcast_cases,
 	process_end_cases,
+	fork_cases,
 	thread_cases,
 	guide_cases,
 	NULL,

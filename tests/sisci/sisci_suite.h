@@ -185,6 +185,13 @@ sci_callback_action_t log_data(void *arg, sci_local_data_interrupt_t interrupt, 
 /* It was called so often, and is not called again within a moment. */
 void called_exactly(const struct call_log *log, int count);
 
+/* --- This process --- */
+
+/* Acts for another user without capabilities, who may open what this one could. */
+void act_for(uid_t user);
+/* What all its threads have used of CPUs. */
+long cpu_milliseconds(void);
+
 /* --- Memory --- */
 
 /* Whether an access to the address ends in a signal. */
@@ -266,6 +273,6 @@ extern const struct test_case library_cases[], handle_cases[], symbol_cases[], q
 	segment_cases[], share_cases[], connect_segment_cases[], event_cases[], callback_cases[],
 	map_cases[], data_cases[], sequence_cases[], copy_cases[], dma_cases[], dma_more_cases[],
 	interrupt_cases[], interrupt_more_cases[], data_interrupt_cases[], broadcast_cases[],
-	process_end_cases[], thread_cases[], guide_cases[];
+	process_end_cases[], fork_cases[], thread_cases[], guide_cases[];
 
 #endif

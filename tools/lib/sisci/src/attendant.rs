@@ -10,7 +10,6 @@
 
 use std::collections::HashMap;
 use std::os::fd::AsFd;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::thread::JoinHandle;
@@ -20,6 +19,7 @@ use rustix::event::epoll;
 use rustix::event::epoll::EventData;
 use rustix::event::epoll::EventFlags;
 
+use crate::descriptors::Descriptor;
 use crate::error::Result;
 use crate::lock::lock;
 use crate::threads;
@@ -43,8 +43,8 @@ struct Watched {
 
 /// See the head of this file.
 pub struct Attendant {
-    epoll: OwnedFd,
-    stop: OwnedFd,
+    epoll: Descriptor,
+    stop: Descriptor,
     watched: Mutex<Watched>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -56,8 +56,8 @@ impl Attendant {
     /// Starts the thread.
     pub fn start() -> Result<Arc<Self>> {
         let this = Arc::new(Self {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            stop: rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?,
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?.into(),
+            stop: rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?.into(),
             watched: Mutex::new(Watched::default()),
             thread: Mutex::new(None),
         });

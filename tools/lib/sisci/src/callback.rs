@@ -5,10 +5,17 @@
 use std::ffi::c_void;
 
 use crate::handles::Handle;
+use crate::process;
 use crate::reason::Reason;
 
 /// What a callback returns to be called again.
 const CONTINUE: u32 = 2;
+
+/// Whether it wants to be called again. A child that returns from a callback in which it was forked has nothing that could
+/// happen any more.
+fn again(action: u32) -> bool {
+    action == CONTINUE && process::is_own()
+}
 
 /// `sci_cb_local_segment_t`
 pub type LocalSegmentFunction =
@@ -60,9 +67,7 @@ impl LocalSegment {
     /// Calls it; whether it wants to be called again.
     pub fn call(&self, segment: Handle, reason: Reason, node: u32, status: u32) -> bool {
         // SAFETY: By the type invariant.
-        unsafe {
-            (self.function)(self.argument, segment, reason.number(), node, 0, status) == CONTINUE
-        }
+        again(unsafe { (self.function)(self.argument, segment, reason.number(), node, 0, status) })
     }
 }
 
@@ -70,7 +75,7 @@ impl RemoteSegment {
     /// Calls it; whether it wants to be called again.
     pub fn call(&self, segment: Handle, reason: Reason, status: u32) -> bool {
         // SAFETY: By the type invariant.
-        unsafe { (self.function)(self.argument, segment, reason.number(), status) == CONTINUE }
+        again(unsafe { (self.function)(self.argument, segment, reason.number(), status) })
     }
 }
 
@@ -78,7 +83,7 @@ impl Status {
     /// Calls it; whether it wants to be called again.
     pub fn call(&self, resource: Handle, status: u32) -> bool {
         // SAFETY: By the type invariant.
-        unsafe { (self.function)(self.argument, resource, status) == CONTINUE }
+        again(unsafe { (self.function)(self.argument, resource, status) })
     }
 }
 
@@ -87,6 +92,6 @@ impl Data {
     pub fn call(&self, resource: Handle, data: &mut [u8], status: u32) -> bool {
         let (bytes, len) = (data.as_mut_ptr(), data.len() as u32);
         // SAFETY: By the type invariant.
-        unsafe { (self.function)(self.argument, resource, bytes.cast(), len, status) == CONTINUE }
+        again(unsafe { (self.function)(self.argument, resource, bytes.cast(), len, status) })
     }
 }

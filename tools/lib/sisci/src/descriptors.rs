@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Which descriptors of this process are endpoints of this library, for a process that is forked: it
-//! has none of the threads that look after them, and as long as it kept them open, names would stay
-//! taken and connections would not end.
+//! Which descriptors of this process are this library's, for a process that is forked: it has none of the threads
+//! that look after them, and as long as it kept them open, names would stay taken and connections would not end.
 //!
-//! A bit for each, so that the child can close them without a lock. The parent goes on when that is done, so
+//! What children close is a copy: the parent's goes on. A bit for each, so that the child can close them without a lock. The parent goes on when that is done, so
 //! that what it closes then is closed; it sees that by the end of a pipe, which comes also if the child dies.
 
+use std::os::fd::AsFd;
+use std::os::fd::AsRawFd as _;
+use std::os::fd::BorrowedFd;
+use std::os::fd::OwnedFd;
 use std::os::fd::RawFd;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicI32;
@@ -25,17 +28,45 @@ fn place(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
     Some((OPEN.get(fd / 64)?, 1 << (fd % 64)))
 }
 
-/// It is one from now on.
-pub fn add(fd: RawFd) {
-    if let Some((word, bit)) = place(fd) {
-        word.fetch_or(bit, Relaxed);
+/// A descriptor of this library's, which children close.
+pub struct Descriptor(OwnedFd);
+
+impl Descriptor {
+    /// The number.
+    pub fn raw(&self) -> RawFd {
+        self.0.as_raw_fd()
     }
 }
 
-/// It is about to be closed.
-pub fn remove(fd: RawFd) {
-    if let Some((word, bit)) = place(fd) {
-        word.fetch_and(!bit, Relaxed);
+impl From<OwnedFd> for Descriptor {
+    fn from(fd: OwnedFd) -> Self {
+        if let Some((word, bit)) = place(fd.as_raw_fd()) {
+            word.fetch_or(bit, Relaxed);
+        }
+        Self(fd)
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        // Before it is closed: the number may be somebody else's then.
+        if let Some((word, bit)) = place(self.raw()) {
+            word.fetch_and(!bit, Relaxed);
+        }
+    }
+}
+
+impl AsFd for Descriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// In a child that was made without the C library, so that it has not closed them: they may have other owners by
+/// now, so they stay open until it ends, or executes a program.
+pub fn forget() {
+    for word in &OPEN {
+        word.store(0, Relaxed);
     }
 }
 
@@ -89,7 +120,7 @@ pub fn after_fork_in_child() {
         while bits != 0 {
             let fd = index * 64 + bits.trailing_zeros() as usize;
             bits &= bits - 1;
-            // SAFETY: Nobody in this process uses it: the library is not initialized in it.
+            // SAFETY: Nobody in this process uses it: the library forgets it before it does anything.
             unsafe { libc::close(fd as RawFd) };
         }
     }

@@ -6,7 +6,6 @@
 
 use std::ffi::c_void;
 use std::os::fd::AsFd;
-use std::os::fd::AsRawFd;
 use std::os::fd::BorrowedFd;
 use std::os::fd::OwnedFd;
 use std::os::fd::RawFd;
@@ -19,7 +18,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use crate::deadline::Deadline;
-use crate::descriptors;
+use crate::descriptors::Descriptor;
 use crate::mapping::Mapping;
 use crate::mapping::Place;
 use crate::uapi;
@@ -49,7 +48,7 @@ pub struct Copied {
 
 /// See the head of this file.
 pub struct Endpoint {
-    fd: OwnedFd,
+    fd: Descriptor,
 }
 
 /// The size that an argument of `linux/scif_services.h` begins with.
@@ -98,12 +97,11 @@ impl Endpoint {
     pub fn open() -> Result<Self> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
         let fd = rustix::fs::open(uapi::DEVICE, flags, Mode::empty())?;
-        descriptors::add(fd.as_raw_fd());
-        Ok(Self { fd })
+        Ok(Self { fd: fd.into() })
     }
 
     fn raw(&self) -> RawFd {
-        self.fd.as_raw_fd()
+        self.fd.raw()
     }
 
     /// One that listens under a name of this node, or any that is free, and which.
@@ -204,7 +202,7 @@ impl Endpoint {
         let mut argument = uapi::MemoryRegister {
             size: size_of_argument::<uapi::MemoryRegister>(),
             flags: if offset.is_some() { uapi::MAP_FIXED } else { 0 },
-            fd: memory.fd.as_raw_fd(),
+            fd: memory.fd.raw(),
             protection,
             from: range.start,
             length: range.end.saturating_sub(range.start),
@@ -343,12 +341,6 @@ impl Endpoint {
     }
 }
 
-impl Drop for Endpoint {
-    fn drop(&mut self) {
-        descriptors::remove(self.raw());
-    }
-}
-
 impl AsFd for Endpoint {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -362,7 +354,7 @@ pub fn poll_until(fds: &mut [PollFd<'_>], deadline: Deadline) -> Result<usize> {
 
 /// Memory that the driver has pinned, to be registered by any number of endpoints.
 pub struct PinnedMemory {
-    fd: OwnedFd,
+    fd: Descriptor,
 }
 
 impl PinnedMemory {
@@ -383,14 +375,7 @@ impl PinnedMemory {
         call(endpoint.raw(), uapi::MEMORY_CREATE, &mut argument)?;
         // SAFETY: The kernel has just made it for us.
         let fd = unsafe { OwnedFd::from_raw_fd(argument.fd) };
-        descriptors::add(argument.fd);
-        Ok(Self { fd })
-    }
-}
-
-impl Drop for PinnedMemory {
-    fn drop(&mut self) {
-        descriptors::remove(self.fd.as_raw_fd());
+        Ok(Self { fd: fd.into() })
     }
 }
 

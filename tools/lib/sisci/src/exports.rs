@@ -23,6 +23,8 @@ use crate::error::Error;
 use crate::error::OK;
 use crate::error::Result;
 use crate::library;
+use crate::process;
+use crate::release;
 use crate::threads::NotCancelled;
 
 /// Defines functions for C, each under its three names; and under three more, if programs spell it in
@@ -96,6 +98,7 @@ pub type ErrorPlace = *mut u32;
 /// The place is null or can be written to.
 unsafe fn call<T>(place: ErrorPlace, otherwise: T, body: impl FnOnce() -> Result<T>) -> T {
     let _whole = NotCancelled::new();
+    process::enter(release::forget);
     // What a panic leaves behind locks is consistent, see `lock.rs`.
     let run = || library::check_running().and_then(|()| body());
     let ended = catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(Error::SYSTEM));
@@ -107,6 +110,7 @@ unsafe fn call<T>(place: ErrorPlace, otherwise: T, body: impl FnOnce() -> Result
 /// As [`call`], for what can be asked without an error; and before the library is initialized.
 fn ask<T>(otherwise: T, body: impl FnOnce() -> Result<T>) -> T {
     let _whole = NotCancelled::new();
+    process::enter(release::forget);
     catch_unwind(AssertUnwindSafe(body))
         .unwrap_or(Err(Error::SYSTEM))
         .unwrap_or(otherwise)

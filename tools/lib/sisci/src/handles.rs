@@ -11,10 +11,14 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::RwLock;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::error::Error;
 use crate::error::Result;
 use crate::lock::Locked as _;
+use crate::process::NewProcess;
+use crate::process::PerProcess;
 
 /// As programs hold it.
 pub type Handle = *mut c_void;
@@ -30,7 +34,7 @@ const GENERATION_BITS: u32 = 32;
 pub struct Parts {
     /// Which kind of resource.
     pub kind: u8,
-    /// How often the place was used before.
+    /// How many of that kind there were before, in parents of this process, too.
     pub generation: u32,
     /// The place.
     pub index: usize,
@@ -65,7 +69,9 @@ struct Slot<T> {
 /// All resources of a kind.
 pub struct Table<T> {
     kind: u8,
-    slots: RwLock<Vec<Slot<T>>>,
+    /// The generation of the newest.
+    newest: AtomicU32,
+    slots: PerProcess<RwLock<Vec<Slot<T>>>>,
 }
 
 impl<T> Table<T> {
@@ -73,7 +79,8 @@ impl<T> Table<T> {
     pub const fn new(kind: u8) -> Self {
         Self {
             kind,
-            slots: RwLock::new(Vec::new()),
+            newest: AtomicU32::new(0),
+            slots: PerProcess::new(RwLock::new(Vec::new())),
         }
     }
 
@@ -93,7 +100,7 @@ impl<T> Table<T> {
             None => return Err(Error::API_NOSPC),
         };
         let slot = slots.get_mut(index).ok_or(Error::API_NOSPC)?;
-        slot.generation = slot.generation.wrapping_add(1);
+        slot.generation = self.newest.fetch_add(1, Relaxed).wrapping_add(1);
         let handle = Parts {
             kind: self.kind,
             generation: slot.generation,
@@ -143,6 +150,11 @@ impl<T> Table<T> {
             .iter()
             .filter_map(|slot| slot.object.clone())
             .collect()
+    }
+
+    /// Forgets all that the parent had; its handles are stale.
+    pub fn forget(&self, process: &NewProcess) {
+        self.slots.renew(RwLock::new(Vec::new()), process);
     }
 
     /// Takes all out.

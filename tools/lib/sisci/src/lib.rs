@@ -10,7 +10,7 @@
 //!   `local_segment`, `local_interrupts`, `remote_interrupts`, `device`;
 //! - what those are made of: `import`, `importers`, `transfers`, `outcomes`, `remote_map`, `broadcast_map`, `receiver`, `memory`;
 //! - how processes find and hear each other: `listener`, `channel`, `protocol`, `attendant`, `life`, `nodes`;
-//! - tools: `handles`, `events`, `callback`, `threads`, `deadline`, `lock`, `flags`, `error`;
+//! - tools: `handles`, `events`, `callback`, `threads`, `deadline`, `lock`, `process`, `flags`, `error`;
 //! - the kernel: `endpoint`, `descriptors`, `mapping`, `uapi`.
 //!
 //! `local_segment` and `importers`, and `import` and `local_segment`, know each other: each is one half of one
@@ -47,6 +47,7 @@ mod memory;
 mod names;
 mod nodes;
 mod outcomes;
+mod process;
 mod protocol;
 mod queries;
 mod reason;

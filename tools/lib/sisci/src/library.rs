@@ -2,12 +2,11 @@
 
 //! The library as a whole: whether it is in use, and the thread that belongs to it.
 //!
-//! A process that was forked has none of the threads, so the library is not initialised in it; the
-//! descriptors of its resources are closed there, or the names would stay taken.
+//! A process that was forked has none of the threads, so the library is not initialised in it, see `process`; the
+//! descriptors of its resources are closed at the fork, or the names would stay taken.
 
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::Once;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,6 +18,9 @@ use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::error::Result;
 use crate::lock::lock;
+use crate::process;
+use crate::process::NewProcess;
+use crate::process::PerProcess;
 
 struct State {
     /// How often it was initialised.
@@ -26,15 +28,22 @@ struct State {
     attendant: Option<Arc<Attendant>>,
 }
 
-static STATE: Mutex<State> = Mutex::new(State {
-    count: 0,
-    attendant: None,
-});
+impl State {
+    const fn new() -> Self {
+        Self {
+            count: 0,
+            attendant: None,
+        }
+    }
+}
+
+static STATE: PerProcess<Mutex<State>> = PerProcess::new(Mutex::new(State::new()));
 
 /// For calls that need not know more.
 static RUNNING: AtomicBool = AtomicBool::new(false);
 
-static FORK: Once = Once::new();
+/// Forks are watched. Not a `Once`: a child of a thread beside the one that begins would wait for that.
+static WATCHING: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn before_fork() {
     descriptors::before_fork();
@@ -45,17 +54,24 @@ extern "C" fn after_fork_in_parent() {
 }
 
 extern "C" fn after_fork_in_child() {
-    RUNNING.store(false, Relaxed);
     descriptors::after_fork_in_child();
+}
+
+/// Forgets the parent's.
+pub fn forget(process: &NewProcess) {
+    RUNNING.store(false, Relaxed);
+    descriptors::forget();
+    STATE.renew(Mutex::new(State::new()), process);
 }
 
 /// `SCIInitialize()`
 pub fn initialize() -> Result<()> {
-    // SAFETY: The functions do nothing that is not allowed around a fork.
-    FORK.call_once(|| unsafe {
+    process::begin()?;
+    if !WATCHING.swap(true, Relaxed) {
         let (parent, child) = (after_fork_in_parent, after_fork_in_child);
-        libc::pthread_atfork(Some(before_fork), Some(parent), Some(child));
-    });
+        // SAFETY: The functions do nothing that is not allowed around a fork.
+        unsafe { libc::pthread_atfork(Some(before_fork), Some(parent), Some(child)) };
+    }
     let mut state = lock(&STATE);
     if state.count == 0 {
         Endpoint::open().map_err(|error| match error {
@@ -85,9 +101,9 @@ pub fn terminate(release: impl FnOnce()) {
     attendant.stop();
 }
 
-/// NOT_INITIALIZED before `SCIInitialize()`.
+/// NOT_INITIALIZED before `SCIInitialize()`, also in a child.
 pub fn check_running() -> Result<()> {
-    match RUNNING.load(Relaxed) {
+    match RUNNING.load(Relaxed) && process::is_own() {
         true => Ok(()),
         false => Err(Error::NOT_INITIALIZED),
     }

@@ -14,6 +14,8 @@ use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::error::Result;
 use crate::nodes;
+use crate::process::NewProcess;
+use crate::process::PerProcess;
 
 /// How often a node that is away is looked for, which costs a load.
 pub const LOOK: Duration = Duration::from_millis(5);
@@ -96,9 +98,15 @@ pub fn connect_within<C, W>(
     }
 }
 
+static SECONDS: PerProcess<OnceLock<u64>> = PerProcess::new(OnceLock::new());
+
+/// Forgets what the parent may just have been finding out.
+pub fn forget(process: &NewProcess) {
+    SECONDS.renew(OnceLock::new(), process);
+}
+
 /// The end of the grace period that begins now.
 pub fn end_of_grace() -> Deadline {
-    static SECONDS: OnceLock<u64> = OnceLock::new();
     let seconds = SECONDS.get_or_init(|| {
         let said = std::env::var("SISCI_GRACE_SECONDS").ok();
         said.and_then(|text| text.parse().ok()).unwrap_or(60)

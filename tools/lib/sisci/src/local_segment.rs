@@ -35,6 +35,8 @@ use crate::lock::lock;
 use crate::memory;
 use crate::memory::Memory;
 use crate::nodes;
+use crate::process::NewProcess;
+use crate::process::PerProcess;
 use crate::protocol::Hello;
 use crate::protocol::Notice;
 use crate::reason::Reason;
@@ -55,7 +57,7 @@ pub type Event = (Reason, u32);
 pub static LOCAL_SEGMENTS: Table<LocalSegment> = Table::new(2);
 
 /// Those that were removed and that others may be connected to.
-static KEPT: Mutex<Vec<Weak<LocalSegment>>> = Mutex::new(Vec::new());
+static KEPT: PerProcess<Mutex<Vec<Weak<LocalSegment>>>> = PerProcess::new(Mutex::new(Vec::new()));
 
 /// Takes what was removed away from those who are still connected, as the library ends.
 pub fn disconnect_kept() {
@@ -63,6 +65,12 @@ pub fn disconnect_kept() {
     for segment in kept.iter().filter_map(Weak::upgrade) {
         segment.importers.disconnect_all();
     }
+}
+
+/// Forgets all that the parent had.
+pub fn forget(process: &NewProcess) {
+    LOCAL_SEGMENTS.forget(process);
+    KEPT.renew(Mutex::new(Vec::new()), process);
 }
 
 #[derive(Default)]

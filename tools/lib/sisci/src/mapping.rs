@@ -99,6 +99,26 @@ impl Mapping {
         })
     }
 
+    /// Memory of this process alone, all zero, which is all zero again in each child that it forks.
+    pub fn wiped_in_children(len: usize) -> Result<Self, Errno> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        // SAFETY: A new area, anywhere.
+        let address = unsafe { libc::mmap(core::ptr::null_mut(), len, protection, flags, -1, 0) };
+        if address == libc::MAP_FAILED {
+            return Err(last_error());
+        }
+        let this = Self {
+            address: NonNull::new(address).ok_or(Errno::NOMEM)?,
+            len,
+        };
+        // SAFETY: It is the area that was just mapped.
+        match unsafe { libc::madvise(address, len, libc::MADV_WIPEONFORK) } {
+            0 => Ok(this),
+            _ => Err(last_error()),
+        }
+    }
+
     /// Has the kernel make huge pages of it, as far as it can.
     pub fn make_huge(&self) {
         // SAFETY: By the type invariant. What is there does not change. An error is that there are none.

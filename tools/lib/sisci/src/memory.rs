@@ -4,13 +4,13 @@
 
 use std::ffi::c_void;
 use std::os::fd::AsFd;
-use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
 
 use rustix::fs::Mode;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use crate::descriptors::Descriptor;
 use crate::endpoint::PinnedMemory;
 use crate::error::Error;
 use crate::error::Result;
@@ -45,7 +45,7 @@ pub fn in_pages(size: usize) -> Result<usize> {
 /// See the head of this file.
 pub enum Memory {
     /// Memory of its own, that other processes may share; mapped here to be pinned.
-    Shared { file: OwnedFd, all: Mapping },
+    Shared { file: Descriptor, all: Mapping },
     /// Memory of the program.
     Program { address: usize, len: usize },
     /// Memory of a device, by its address.
@@ -76,7 +76,10 @@ impl Memory {
 
     fn of_file(file: OwnedFd, len: usize) -> Result<Self> {
         let all = Mapping::new(file.as_fd(), 0, len, true, Place::Any).map_err(no_space)?;
-        Ok(Self::Shared { file, all })
+        Ok(Self::Shared {
+            file: file.into(),
+            all,
+        })
     }
 
     /// That of another process of this node.
@@ -171,7 +174,7 @@ impl Memory {
     /// Where another process of this node finds it.
     pub fn descriptor(&self) -> Option<u32> {
         match self {
-            Self::Shared { file, .. } => u32::try_from(file.as_raw_fd()).ok(),
+            Self::Shared { file, .. } => u32::try_from(file.raw()).ok(),
             _ => None,
         }
     }

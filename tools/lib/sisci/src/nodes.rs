@@ -22,6 +22,8 @@ use crate::error::Result;
 use crate::lock::lock;
 use crate::mapping::Mapping;
 use crate::mapping::Place;
+use crate::process::NewProcess;
+use crate::process::PerProcess;
 use crate::uapi;
 
 /// In the place of a node: all that have a group.
@@ -90,7 +92,7 @@ impl Status {
 
 static PAGES: [AtomicPtr<Status>; MOST as usize] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; MOST as usize];
-static MAKING: Mutex<()> = Mutex::new(());
+static MAKING: PerProcess<Mutex<()>> = PerProcess::new(Mutex::new(()));
 
 /// How the way to a node stands.
 pub fn status(node: u16) -> Result<&'static Status> {
@@ -107,6 +109,14 @@ pub fn status(node: u16) -> Result<&'static Status> {
     }
     // SAFETY: As above, and not null.
     unsafe { place.load(Acquire).as_ref() }.ok_or(Error::SYSTEM)
+}
+
+/// Forgets the parent's pages, which are not there in a child.
+pub fn forget(process: &NewProcess) {
+    for page in &PAGES {
+        page.store(core::ptr::null_mut(), Release);
+    }
+    MAKING.renew(Mutex::new(()), process);
 }
 
 fn page_of(node: u16) -> endpoint::Result<Mapping> {

@@ -12,7 +12,6 @@
 
 use std::collections::HashMap;
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -28,6 +27,7 @@ use rustix::io::Errno;
 
 use crate::channel::Channel;
 use crate::deadline::Deadline;
+use crate::descriptors::Descriptor;
 use crate::error::Error;
 use crate::error::Result;
 use crate::listener::Connected;
@@ -101,9 +101,9 @@ impl Drop for Waiter<'_> {
 pub struct Receiver {
     counting: Counting,
     shared: bool,
-    epoll: OwnedFd,
+    epoll: Descriptor,
     /// Readable while there is something in the inbox for another who waits, or it is closed.
-    bell: OwnedFd,
+    bell: Descriptor,
     channels: Mutex<Channels>,
     inbox: Mutex<Inbox>,
     closed: AtomicBool,
@@ -118,8 +118,8 @@ impl Receiver {
         let this = Self {
             counting,
             shared,
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            bell: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?.into(),
+            bell: rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?.into(),
             channels: Mutex::new(Channels::default()),
             inbox: Mutex::new(Inbox::default()),
             closed: AtomicBool::new(false),

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: LGPL-2.1
 
 //! Everything that a program has left behind, released in an order in which nothing needs what has
-//! gone before.
+//! gone before; and everything that a child of it has to forget.
 
 use crate::device::DEVICES;
 use crate::dma::QUEUES;
+use crate::library;
+use crate::life;
 use crate::local_interrupts;
 use crate::local_segment;
 use crate::local_segment::LOCAL_SEGMENTS;
 use crate::maps::MAPS;
+use crate::nodes;
+use crate::process::NewProcess;
 use crate::remote_interrupts;
 use crate::remote_segment::REMOTE_SEGMENTS;
 use crate::sequences;
@@ -46,4 +50,30 @@ pub fn all() {
         .for_each(|segment| segment.release(true));
     local_segment::disconnect_kept();
     DEVICES.take_all();
+}
+
+/// Forgets all that the parent of this process had. Nothing of it is dropped: its threads are not here, and its peers
+/// are to notice nothing.
+pub fn forget(process: &NewProcess) {
+    library::forget(process);
+    life::forget(process);
+    nodes::forget(process);
+    sequences::forget(process);
+    QUEUES.forget(process);
+    MAPS.forget(process);
+    for table in [
+        &local_interrupts::INTERRUPTS,
+        &local_interrupts::DATA_INTERRUPTS,
+    ] {
+        table.forget(process);
+    }
+    for table in [
+        &remote_interrupts::INTERRUPTS,
+        &remote_interrupts::DATA_INTERRUPTS,
+    ] {
+        table.forget(process);
+    }
+    REMOTE_SEGMENTS.forget(process);
+    local_segment::forget(process);
+    DEVICES.forget(process);
 }

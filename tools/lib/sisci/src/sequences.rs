@@ -9,6 +9,7 @@
 //!
 //! Locks: `FREE`, a leaf, for making and removing; a place's `map`, then those of maps.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -35,6 +36,9 @@ use crate::maps::MAPS;
 use crate::maps::Map;
 use crate::nodes;
 use crate::nodes::Status as NodeStatus;
+use crate::process;
+use crate::process::NewProcess;
+use crate::process::PerProcess;
 use crate::remote_map::NEVER;
 
 const KIND: u8 = 5;
@@ -73,11 +77,7 @@ struct Slot {
     probe: AtomicPtr<u32>,
     /// It is about many nodes: its map knows how they stand.
     is_broadcast: AtomicBool,
-    /// The handle whose map went before it: it may still be removed, as programs do.
-    orphan: AtomicUsize,
-    /// How many have had this place.
-    generation: AtomicU32,
-    map: Mutex<Option<Arc<Map>>>,
+    map: PerProcess<Mutex<Option<Arc<Map>>>>,
 }
 
 impl Slot {
@@ -89,24 +89,39 @@ impl Slot {
             errors: AtomicU64::new(0),
             probe: AtomicPtr::new(core::ptr::null_mut()),
             is_broadcast: AtomicBool::new(false),
-            orphan: AtomicUsize::new(0),
-            generation: AtomicU32::new(0),
-            map: Mutex::new(None),
+            map: PerProcess::new(Mutex::new(None)),
         }
     }
 }
 
 static TABLE: [Slot; PLACES] = [const { Slot::new() }; PLACES];
 
+/// How many of its places were ever used; changed under `FREE`.
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// The generation of the newest.
+static NEWEST: AtomicU32 = AtomicU32::new(0);
+
+/// So many handles whose map went before them are remembered.
+const MOST_ORPHANS: usize = 1 << 16;
+
 struct Free {
+    /// Places that were used.
     places: Vec<usize>,
-    used: usize,
+    /// Handles whose map went before them: each may still be removed, as programs do. The oldest is the first.
+    orphans: BTreeSet<usize>,
 }
 
-static FREE: Mutex<Free> = Mutex::new(Free {
-    places: Vec::new(),
-    used: 0,
-});
+impl Free {
+    const fn new() -> Self {
+        Self {
+            places: Vec::new(),
+            orphans: BTreeSet::new(),
+        }
+    }
+}
+
+static FREE: PerProcess<Mutex<Free>> = PerProcess::new(Mutex::new(Free::new()));
 
 /// The place of a sequence that there is.
 #[inline(always)]
@@ -114,7 +129,8 @@ fn find(handle: Handle) -> Result<&'static Slot> {
     let number = handle as usize;
     // The place is in the low bits, see `Parts`; all others are compared.
     let slot = &TABLE[number % PLACES];
-    match slot.handle.load(Acquire) == number && number != 0 {
+    // In a child the nodes' pages are not there.
+    match slot.handle.load(Acquire) == number && number != 0 && process::is_own() {
         true => Ok(slot),
         false => Err(Error::ILLEGAL_PARAMETER),
     }
@@ -123,20 +139,14 @@ fn find(handle: Handle) -> Result<&'static Slot> {
 /// An index that nobody has, and its place.
 fn place() -> Result<(usize, &'static Slot)> {
     let mut free = lock(&FREE);
-    let index = match free.places.pop() {
-        Some(index) => index,
-        None => {
-            free.used += 1;
-            free.used - 1
-        }
-    };
-    match TABLE.get(index + 1) {
-        Some(slot) => Ok((index, slot)),
-        None => {
-            free.used -= 1;
-            Err(Error::API_NOSPC)
-        }
+    if let Some(index) = free.places.pop() {
+        let slot = TABLE.get(index + 1).ok_or(Error::API_NOSPC)?;
+        return Ok((index, slot));
     }
+    let index = USED.load(Relaxed);
+    let slot = TABLE.get(index + 1).ok_or(Error::API_NOSPC)?;
+    USED.store(index + 1, Relaxed);
+    Ok((index, slot))
 }
 
 /// `SCICreateMapSequence()`
@@ -155,9 +165,8 @@ pub fn create(map: Handle) -> Result<Handle> {
     slot.probe.store(probe, Relaxed);
     let is_broadcast = matches!(map.kind(), Kind::Broadcast(..));
     slot.is_broadcast.store(is_broadcast, Relaxed);
-    slot.orphan.store(0, Relaxed);
     *lock(&slot.map) = Some(map.clone());
-    let generation = slot.generation.fetch_add(1, Relaxed).wrapping_add(1);
+    let generation = NEWEST.fetch_add(1, Relaxed).wrapping_add(1);
     let handle = Parts {
         kind: KIND,
         generation,
@@ -202,30 +211,43 @@ fn release(slot: &'static Slot, handle: Handle) -> Result<()> {
 
 /// Its map is released: it is of no use any more, but can still be removed.
 pub fn gone_with_map(handle: Handle) {
-    if let Ok(slot) = find(handle) {
-        slot.orphan.store(handle as usize, Relaxed);
-        // It may have been removed at this moment.
-        let _ = release(slot, handle);
+    let Ok(slot) = find(handle) else { return };
+    {
+        let orphans = &mut lock(&FREE).orphans;
+        if orphans.len() >= MOST_ORPHANS {
+            orphans.pop_first();
+        }
+        orphans.insert(handle as usize);
+    }
+    // It may have been removed at this moment.
+    if release(slot, handle).is_err() {
+        lock(&FREE).orphans.remove(&(handle as usize));
     }
 }
 
 fn remove_orphan(handle: Handle) -> Result<()> {
-    let number = handle as usize;
-    let slot = &TABLE[number % PLACES];
-    let exchanged = slot.orphan.compare_exchange(number, 0, AcqRel, Relaxed);
-    match exchanged {
-        Ok(orphan) if orphan != 0 => Ok(()),
-        _ => Err(Error::ILLEGAL_PARAMETER),
+    match lock(&FREE).orphans.remove(&(handle as usize)) {
+        true => Ok(()),
+        false => Err(Error::ILLEGAL_PARAMETER),
     }
 }
 
 /// Makes all stale.
 pub fn remove_all() {
-    let used = lock(&FREE).used;
-    for slot in TABLE.iter().skip(1).take(used) {
+    for slot in TABLE.iter().skip(1).take(USED.load(Relaxed)) {
         // One that is none, or goes at this moment, is not found.
         let _ = remove(slot.handle.load(Acquire) as Handle);
     }
+    lock(&FREE).orphans.clear();
+}
+
+/// Forgets all that the parent had; its handles are stale.
+pub fn forget(process: &NewProcess) {
+    for slot in TABLE.iter().skip(1).take(USED.swap(0, Relaxed)) {
+        slot.handle.store(0, Relaxed);
+        slot.map.renew(Mutex::new(None), process);
+    }
+    FREE.renew(Mutex::new(Free::new()), process);
 }
 
 /// `SCIStartSequence()`

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! Which process this is: a child that was forked begins with nothing.
+//!
+//! A word in a page that the kernel wipes in children tells (`MADV_WIPEONFORK`), however the child was made.
+//! Each call of the library looks at it. The first call of a child forgets the parent's state, without a
+//! destructor and without a lock: whatever thread held one, it is not there any more. What has to be forgotten is
+//! [`PerProcess`]; `release` lists it. The descriptors are closed at the fork, see `descriptors`.
+
+use std::cell::UnsafeCell;
+use std::ops::Deref;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::AcqRel;
+use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::Release;
+
+use crate::error::Result;
+use crate::mapping::Mapping;
+
+/// The page was wiped: all state is that of the parent.
+const WIPED: u32 = 0;
+/// A thread is forgetting that.
+const FORGETTING: u32 = 1;
+/// All state is that of this process.
+const OWN: u32 = 2;
+
+/// The word of a process that has never begun with the library: there is nothing to inherit.
+static NOT_BEGUN: AtomicU32 = AtomicU32::new(OWN);
+
+/// Where the word is. It stays there once it is in a page.
+static WORD: AtomicPtr<AtomicU32> = AtomicPtr::new((&raw const NOT_BEGUN).cast_mut());
+
+#[inline(always)]
+fn word() -> &'static AtomicU32 {
+    // SAFETY: It is a static word, or one in a page that is never unmapped.
+    unsafe { &*WORD.load(Acquire) }
+}
+
+/// Whether the state of the library is that of this process.
+#[inline(always)]
+pub fn is_own() -> bool {
+    word().load(Acquire) == OWN
+}
+
+/// Has children told from this process from now on. To be called before there is any state.
+pub fn begin() -> Result<()> {
+    let before = (&raw const NOT_BEGUN).cast_mut();
+    if WORD.load(Acquire) != before {
+        return Ok(());
+    }
+    let page = Mapping::wiped_in_children(size_of::<AtomicU32>())?;
+    let word: *mut AtomicU32 = page.address().cast();
+    // SAFETY: The page begins with room for it, and all is zero.
+    unsafe { (*word).store(OWN, Relaxed) };
+    // If another thread was faster, this page is unmapped.
+    if WORD.compare_exchange(before, word, AcqRel, Acquire).is_ok() {
+        page.forget();
+    }
+    Ok(())
+}
+
+/// Has `forget` called if this is a child that has not done so, and returns when that is done.
+#[inline(always)]
+pub fn enter(forget: impl FnOnce(&NewProcess)) {
+    if !is_own() {
+        forget_once(forget);
+    }
+}
+
+#[cold]
+fn forget_once(forget: impl FnOnce(&NewProcess)) {
+    let word = word();
+    if word
+        .compare_exchange(WIPED, FORGETTING, AcqRel, Acquire)
+        .is_ok()
+    {
+        forget(&NewProcess(()));
+        word.store(OWN, Release);
+    }
+    while word.load(Acquire) != OWN {
+        std::thread::yield_now();
+    }
+}
+
+/// Proof that no thread of this process uses the state: all that enter wait.
+pub struct NewProcess(());
+
+/// A static value that children get anew.
+pub struct PerProcess<T>(UnsafeCell<T>);
+
+// SAFETY: It is replaced only while nobody else uses it, see `NewProcess`.
+unsafe impl<T: Sync> Sync for PerProcess<T> {}
+
+impl<T> PerProcess<T> {
+    /// With this value in the first process.
+    pub const fn new(value: T) -> Self {
+        Self(UnsafeCell::new(value))
+    }
+
+    /// Replaces what is the parent's, which is not dropped.
+    pub fn renew(&self, value: T, _: &NewProcess) {
+        // SAFETY: Nobody else uses it, by the proof.
+        unsafe { self.0.get().write(value) };
+    }
+}
+
+impl<T> Deref for PerProcess<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: It is replaced only while nobody else uses it, see `NewProcess`.
+        unsafe { &*self.0.get() }
+    }
+}
