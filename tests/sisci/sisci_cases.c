@@ -26,6 +26,7 @@ static const struct test_case *const all_cases[] = {
 	broadcast_cases,
 	process_end_cases,
 	fork_cases,
+	hostile_cases,
 	thread_cases,
 	guide_cases,
 	NULL,

@@ -273,6 +273,6 @@ extern const struct test_case library_cases[], handle_cases[], symbol_cases[], q
 	segment_cases[], share_cases[], connect_segment_cases[], event_cases[], callback_cases[],
 	map_cases[], data_cases[], sequence_cases[], copy_cases[], dma_cases[], dma_more_cases[],
 	interrupt_cases[], interrupt_more_cases[], data_interrupt_cases[], broadcast_cases[],
-	process_end_cases[], fork_cases[], thread_cases[], guide_cases[];
+	process_end_cases[], fork_cases[], hostile_cases[], thread_cases[], guide_cases[];
 
 #endif

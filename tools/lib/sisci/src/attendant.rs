@@ -9,24 +9,30 @@
 //! Lock: `watched` is a leaf.
 
 use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rustix::event::EventfdFlags;
 use rustix::event::epoll;
 use rustix::event::epoll::EventData;
 use rustix::event::epoll::EventFlags;
 
+use crate::deadline::Deadline;
 use crate::descriptors::Descriptor;
 use crate::error::Result;
 use crate::lock::lock;
 use crate::threads;
 
+/// How long one rests that can't go on now.
+const REST: Duration = Duration::from_millis(20);
+
 /// Who is called.
 pub trait Attended: Send + Sync {
-    /// There is something to be read, or the end.
+    /// There is something to be read, or the end; or it has rested.
     fn ready(self: Arc<Self>, watch: WatchId);
 }
 
@@ -38,6 +44,8 @@ pub struct WatchId(u64);
 struct Watched {
     last: u64,
     attended: HashMap<u64, Arc<dyn Attended>>,
+    /// Those that rest, and until when: the first is the first.
+    resting: VecDeque<(Deadline, u64)>,
     stopping: bool,
 }
 
@@ -98,29 +106,70 @@ impl Attendant {
         drop(attended);
     }
 
+    /// Does not call for a moment whatever there is to read, and calls after it in any case. For one that can't go on for
+    /// want of something.
+    pub fn rest(&self, fd: impl AsFd, id: WatchId) {
+        let data = EventData::new_u64(id.0);
+        // It may be forgotten at this moment.
+        if epoll::modify(&self.epoll, fd, data, EventFlags::empty()).is_ok() {
+            let end = (Deadline::in_time(REST), id.0);
+            lock(&self.watched).resting.push_back(end);
+        }
+    }
+
+    /// Calls again whenever there is something to read, after [`Self::rest`].
+    pub fn go_on(&self, fd: impl AsFd, id: WatchId) {
+        let data = EventData::new_u64(id.0);
+        // It may be forgotten at this moment.
+        let _ = epoll::modify(&self.epoll, fd, data, EventFlags::IN);
+    }
+
+    /// The first whose rest is over.
+    fn rested(&self) -> Option<u64> {
+        let resting = &mut lock(&self.watched).resting;
+        let (end, _) = resting.front()?;
+        end.is_over()
+            .then(|| resting.pop_front())?
+            .map(|(_, id)| id)
+    }
+
     fn run(&self) {
         let mut events = Vec::with_capacity(64);
         loop {
             events.clear();
+            let first = lock(&self.watched).resting.front().copied();
+            let rest = first.and_then(|(end, _)| end.left());
             // A signal can't come, and the descriptor is this object's.
             let _ = epoll::wait(
                 &self.epoll,
                 rustix::buffer::spare_capacity(&mut events),
-                None,
+                rest.as_ref(),
             );
             for event in &events {
-                let id = event.data.u64();
-                let watched = lock(&self.watched);
-                if watched.stopping {
+                if !self.call(event.data.u64()) {
                     return;
                 }
-                let attended = watched.attended.get(&id).cloned();
-                drop(watched);
-                if let Some(attended) = attended {
-                    attended.ready(WatchId(id));
+            }
+            while let Some(id) = self.rested() {
+                if !self.call(id) {
+                    return;
                 }
             }
         }
+    }
+
+    /// Calls who is watched under that number, if anybody is; false once it is to stop.
+    fn call(&self, id: u64) -> bool {
+        let watched = lock(&self.watched);
+        if watched.stopping {
+            return false;
+        }
+        let attended = watched.attended.get(&id).cloned();
+        drop(watched);
+        if let Some(attended) = attended {
+            attended.ready(WatchId(id));
+        }
+        true
     }
 
     /// Ends the thread and lets go of all that it looked after. Not for the thread itself.

@@ -21,6 +21,11 @@ use crate::protocol::Hello;
 use crate::protocol::Reader;
 use crate::protocol::Welcome;
 
+/// So many bytes are received at once, in pieces of [`PIECE`]: a peer that sends without end has its turn, as others have.
+const MOST_AT_ONCE: usize = 4 * PIECE;
+
+const PIECE: usize = 4096;
+
 /// How a connection has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -99,13 +104,13 @@ impl Channel {
             })
     }
 
-    /// Hands what has come to `take`. Does not wait.
+    /// Hands what has come to `take`, [`MOST_AT_ONCE`] of it. Does not wait. What is left keeps the endpoint readable.
     pub fn receive(&self, mut take: impl FnMut(Frame)) -> core::result::Result<(), End> {
         let early = core::mem::take(&mut *lock(&self.early));
         early.into_iter().for_each(&mut take);
         let mut reader = lock(&self.reader);
-        let mut bytes = [0; 4096];
-        loop {
+        let mut bytes = [0; PIECE];
+        for _ in 0..MOST_AT_ONCE / PIECE {
             let count = match self.endpoint.receive(&mut bytes) {
                 Ok(count) => count,
                 Err(Errno::AGAIN) => 0,
@@ -119,9 +124,10 @@ impl Channel {
                 }
             }
             if count < bytes.len() {
-                return Ok(());
+                break;
             }
         }
+        Ok(())
     }
 
     /// Whether the peer has said that it ends the connection.

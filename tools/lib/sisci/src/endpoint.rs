@@ -145,14 +145,16 @@ impl Endpoint {
         }
     }
 
-    /// Accepts a connection that waits, if one does: the endpoint, and the node of the other end.
+    /// Accepts a connection that waits, if one does: the endpoint, and the node of the other end. MFILE, and the like, if
+    /// this process has no room for one: it goes on waiting then.
     pub fn accept(&self) -> Result<Option<(Self, u16)>> {
+        // First: once the kernel has handed it out, nobody else can take it.
+        let accepted = Self::open()?;
         let mut request = uapi::Accept::default();
         match call(self.raw(), uapi::ACCEPTREQ, &mut request) {
             Err(Errno::AGAIN) => return Ok(None),
             result => result?,
         };
-        let accepted = Self::open()?;
         call(accepted.raw(), uapi::ACCEPTREG, &mut request.endpoint)?;
         Ok(Some((accepted, request.peer.node)))
     }

@@ -282,13 +282,13 @@ impl Attended for Import {
                 _ => return,
             }
         };
-        let mut removed = false;
+        let mut is_over = false;
         let received = channel.receive(|frame| match frame {
             Frame::Notice(Notice::Unavailable) => self.events.push((Reason::Disconnect, OK)),
-            Frame::Notice(Notice::Removed) => removed = true,
-            _ => (),
+            // It is taken away. An exporter that says anything else is hung up on.
+            _ => is_over = true,
         });
-        if removed {
+        if is_over {
             self.lost();
         } else if received.is_err() {
             self.ended();

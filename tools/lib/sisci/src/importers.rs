@@ -10,8 +10,6 @@
 
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 
 use crate::attendant::Attended;
 use crate::attendant::WatchId;
@@ -29,6 +27,7 @@ use crate::nodes;
 use crate::protocol::Frame;
 use crate::protocol::Notice;
 use crate::protocol::Welcome;
+use crate::random;
 use crate::reason::Reason;
 use crate::threads;
 use crate::uapi;
@@ -54,14 +53,6 @@ struct Connection {
     watch: Option<WatchId>,
 }
 
-fn new_token() -> u64 {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    // Another process has other ones: who comes back to a name that has changed hands is not taken for
-    // somebody else.
-    let process = u64::from(std::process::id());
-    (process << 32) | (LAST.fetch_add(1, Relaxed) + 1)
-}
-
 /// Makes the segment's memory a window of the connection, from offset 0 on, and says so.
 fn welcome(segment: &LocalSegment, endpoint: &Endpoint, token: u64) -> Result<Frame> {
     let length = segment.memory()?.len() as u64;
@@ -78,10 +69,10 @@ impl Importers {
     /// Somebody has connected to the segment whose these are.
     pub fn add(&self, segment: &Arc<LocalSegment>, channel: Channel) {
         let channel = Arc::new(channel);
-        let token = new_token();
         let node = channel.node;
-        let life = match Life::of(node) {
-            Ok(life) => life,
+        let known = random::number().and_then(|token| Ok((token, Life::of(node)?)));
+        let (token, life) = match known {
+            Ok(known) => known,
             Err(error) => {
                 let _ = channel.send(&Frame::Refuse(error.code()));
                 return;
@@ -294,9 +285,10 @@ impl Attended for Importer {
             connection.channel.clone()
         };
         let Some(channel) = channel else { return };
-        // An importer has nothing to say but its end.
-        let ended = channel.receive(drop).is_err();
-        if ended || channel.said_bye() {
+        // An importer has nothing to say but its end; one that says more is hung up on.
+        let mut is_strange = false;
+        let received = channel.receive(|_| is_strange = true);
+        if received.is_err() || is_strange || channel.said_bye() {
             self.ended(channel.said_bye());
         }
     }

@@ -10,7 +10,7 @@
 //!   `local_segment`, `local_interrupts`, `remote_interrupts`, `device`;
 //! - what those are made of: `import`, `importers`, `transfers`, `outcomes`, `remote_map`, `broadcast_map`, `receiver`, `memory`;
 //! - how processes find and hear each other: `listener`, `channel`, `protocol`, `attendant`, `life`, `nodes`;
-//! - tools: `handles`, `events`, `callback`, `threads`, `deadline`, `lock`, `process`, `flags`, `error`;
+//! - tools: `handles`, `events`, `callback`, `threads`, `deadline`, `lock`, `process`, `random`, `flags`, `error`;
 //! - the kernel: `endpoint`, `descriptors`, `mapping`, `uapi`.
 //!
 //! `local_segment` and `importers`, and `import` and `local_segment`, know each other: each is one half of one
@@ -50,6 +50,7 @@ mod outcomes;
 mod process;
 mod protocol;
 mod queries;
+mod random;
 mod reason;
 mod receiver;
 mod release;

@@ -2,14 +2,17 @@
 
 //! A name of this node, under which others connect to a resource.
 //!
-//! A connection is the resource's once it has said what it wants; until then it is looked after
-//! here, [`MOST_GREETING`] at a time. The name is free when this is closed.
+//! A connection is the resource's once it has said what it wants; until then it is looked after here,
+//! [`MOST_GREETING`] of all names at a time. The one that has been silent the longest makes room for the next, and for what there are
+//! too few descriptors for. Without one to be closed, no connection is accepted for a moment: it waits in the kernel.
+//! The name is free when this is closed.
+//!
+//! Locks: `accepting`, then a greeting's `speaker`; `GREETING`: a leaf.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::Weak;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::io::Errno;
 
@@ -21,11 +24,25 @@ use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::error::Result;
 use crate::lock::lock;
+use crate::process::NewProcess;
+use crate::process::PerProcess;
 use crate::protocol::Frame;
 use crate::protocol::Hello;
 
 /// How many connections may keep their wishes to themselves.
-const MOST_GREETING: usize = 256;
+const MOST_GREETING: usize = 64;
+
+/// So many are accepted before others have their turn.
+const MOST_AT_ONCE: usize = 32;
+
+/// All of them, of all names. The oldest is the first; some may have ended.
+static GREETING: PerProcess<Mutex<VecDeque<Weak<Greeting>>>> =
+    PerProcess::new(Mutex::new(VecDeque::new()));
+
+/// Forgets those of the parent.
+pub fn forget(process: &NewProcess) {
+    GREETING.renew(Mutex::new(VecDeque::new()), process);
+}
 
 /// What others connect to.
 pub trait Connected: Send + Sync {
@@ -41,7 +58,6 @@ pub struct Listener {
     attendant: Arc<Attendant>,
     owner: Mutex<Option<Weak<dyn Connected>>>,
     watch: Mutex<Option<WatchId>>,
-    greeting: AtomicUsize,
     /// Held while connections are accepted.
     accepting: Mutex<()>,
 }
@@ -64,7 +80,6 @@ impl Listener {
             attendant: attendant.clone(),
             owner: Mutex::new(None),
             watch: Mutex::new(None),
-            greeting: AtomicUsize::new(0),
             accepting: Mutex::new(()),
         }))
     }
@@ -98,52 +113,109 @@ impl Listener {
     fn owner(&self) -> Option<Arc<dyn Connected>> {
         lock(&self.owner).as_ref()?.upgrade()
     }
+
+    fn welcome(self: &Arc<Self>, endpoint: Endpoint, node: u16) {
+        {
+            let mut greeting = lock(&GREETING);
+            greeting.retain(|other| other.strong_count() > 0);
+            if greeting.len() >= MOST_GREETING {
+                drop(greeting);
+                end_oldest();
+            }
+        }
+        let greeting = Arc::new(Greeting {
+            speaker: Mutex::new(Some(Speaker {
+                channel: Channel::new(endpoint, node),
+                watch: None,
+            })),
+            listener: self.clone(),
+        });
+        lock(&GREETING).push_back(Arc::downgrade(&greeting));
+        greeting.begin();
+    }
 }
 
 impl Attended for Listener {
-    fn ready(self: Arc<Self>, _: WatchId) {
+    fn ready(self: Arc<Self>, watch: WatchId) {
         let _accepting = lock(&self.accepting);
         let Some(listening) = lock(&self.endpoint).clone() else {
             return;
         };
-        // An error concerns one connection, which is gone; others are told of next time.
-        while let Ok(Some((endpoint, node))) = listening.accept() {
-            if self.greeting.load(Relaxed) >= MOST_GREETING {
-                continue;
+        for _ in 0..MOST_AT_ONCE {
+            match listening.accept() {
+                Ok(Some((endpoint, node))) => self.welcome(endpoint, node),
+                Ok(None) => break,
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
+                    if !end_oldest() {
+                        return self.attendant.rest(&*listening, watch);
+                    }
+                }
+                // An error concerns one connection, which is gone.
+                Err(_) => (),
             }
-            self.greeting.fetch_add(1, Relaxed);
-            let greeting = Arc::new(Greeting {
-                channel: Mutex::new(Some(Channel::new(endpoint, node))),
-                listener: self.clone(),
-            });
-            greeting.begin();
+        }
+        self.attendant.go_on(&*listening, watch);
+    }
+}
+
+/// Ends the connection that has been silent the longest, unless it has just spoken; false if there is none.
+fn end_oldest() -> bool {
+    loop {
+        let oldest = lock(&GREETING).pop_front();
+        let Some(oldest) = oldest else { return false };
+        if let Some(greeting) = oldest.upgrade() {
+            greeting.hear();
+            greeting.end();
+            return true;
         }
     }
 }
 
 /// A connection that has not said what it wants.
 struct Greeting {
-    channel: Mutex<Option<Channel>>,
+    /// Until it has, or is given up.
+    speaker: Mutex<Option<Speaker>>,
     listener: Arc<Listener>,
+}
+
+struct Speaker {
+    channel: Channel,
+    watch: Option<WatchId>,
 }
 
 impl Greeting {
     fn begin(self: Arc<Self>) {
-        let guard = lock(&self.channel);
-        if let Some(channel) = &*guard {
+        if let Some(speaker) = &mut *lock(&self.speaker) {
+            let attendant = &self.listener.attendant;
             // If it can't be watched, it is closed with the last reference.
-            let _ = self
-                .listener
-                .attendant
-                .watch(&channel.endpoint, self.clone());
+            speaker.watch = attendant
+                .watch(&speaker.channel.endpoint, self.clone())
+                .ok();
         }
     }
-}
 
-impl Attended for Greeting {
-    fn ready(self: Arc<Self>, watch: WatchId) {
-        let mut guard = lock(&self.channel);
-        let Some(channel) = &*guard else { return };
+    /// Takes the connection away from here.
+    fn take(&self, speaker: &mut Option<Speaker>) -> Option<Channel> {
+        let speaker = speaker.take()?;
+        if let Some(watch) = speaker.watch {
+            let endpoint = &speaker.channel.endpoint;
+            self.listener.attendant.forget(endpoint, watch);
+        }
+        Some(speaker.channel)
+    }
+
+    /// Closes the connection, unless it is somebody else's by now.
+    fn end(&self) {
+        let channel = self.take(&mut lock(&self.speaker));
+        drop(channel);
+    }
+
+    /// Does what the peer wants, if it has said it.
+    fn hear(&self) {
+        let mut speaker = lock(&self.speaker);
+        let Some(Speaker { channel, .. }) = &*speaker else {
+            return;
+        };
         let mut first = None;
         let ended = channel.receive(|frame| {
             first.get_or_insert(frame);
@@ -151,9 +223,8 @@ impl Attended for Greeting {
         if first.is_none() && ended.is_ok() {
             return;
         }
-        self.listener.attendant.forget(&channel.endpoint, watch);
-        let channel = guard.take();
-        drop(guard);
+        let channel = self.take(&mut speaker);
+        drop(speaker);
         let (Some(channel), Some(Frame::Hello(hello))) = (channel, first) else {
             return;
         };
@@ -166,8 +237,8 @@ impl Attended for Greeting {
     }
 }
 
-impl Drop for Greeting {
-    fn drop(&mut self) {
-        self.listener.greeting.fetch_sub(1, Relaxed);
+impl Attended for Greeting {
+    fn ready(self: Arc<Self>, _: WatchId) {
+        self.hear();
     }
 }

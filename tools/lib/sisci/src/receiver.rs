@@ -36,7 +36,7 @@ use crate::protocol::Frame;
 use crate::protocol::Hello;
 use crate::protocol::Welcome;
 
-/// Bytes of data that wait here; as many again wait in each connection.
+/// Bytes of data that wait here, where a trigger without any counts as one; as many again wait in each connection.
 const MOST_BYTES: usize = 64 << 10;
 
 /// So many connections can be looked at one by one in no time.
@@ -66,6 +66,11 @@ impl Inbox {
     fn is_empty(&self) -> bool {
         self.count == 0 && self.data.is_empty()
     }
+}
+
+/// What data counts for in the inbox.
+fn cost(data: &[u8]) -> usize {
+    data.len().max(1)
 }
 
 #[derive(Default)]
@@ -259,7 +264,7 @@ impl Receiver {
                 });
             }
             let data = inbox.data.pop_front().unwrap_or_default();
-            inbox.bytes -= data.len();
+            inbox.bytes -= cost(&data);
             if inbox.data.is_empty() {
                 self.silence(&mut inbox);
             }
@@ -311,13 +316,17 @@ impl Receiver {
         if inbox.bytes >= MOST_BYTES {
             return;
         }
+        let mut is_strange = false;
         let ended = channel.receive(|frame| {
-            let Frame::Trigger(data) = frame else { return };
+            let Frame::Trigger(data) = frame else {
+                is_strange = true;
+                return;
+            };
             match self.counting {
                 Counting::Once => inbox.count = 1,
                 Counting::Each => inbox.count = inbox.count.saturating_add(1),
                 Counting::Data => {
-                    inbox.bytes += data.len();
+                    inbox.bytes += cost(&data);
                     inbox.data.push_back(data);
                 }
             }
@@ -327,7 +336,7 @@ impl Receiver {
             self.ring(&mut inbox);
         }
         drop(inbox);
-        if ended.is_err() || channel.said_bye() {
+        if ended.is_err() || is_strange || channel.said_bye() {
             let _ = epoll::delete(&self.epoll, &channel.endpoint);
             let closed = lock(&self.channels).open.remove(&id);
             drop(closed);

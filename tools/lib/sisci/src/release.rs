@@ -7,6 +7,7 @@ use crate::device::DEVICES;
 use crate::dma::QUEUES;
 use crate::library;
 use crate::life;
+use crate::listener;
 use crate::local_interrupts;
 use crate::local_segment;
 use crate::local_segment::LOCAL_SEGMENTS;
@@ -57,6 +58,7 @@ pub fn all() {
 pub fn forget(process: &NewProcess) {
     library::forget(process);
     life::forget(process);
+    listener::forget(process);
     nodes::forget(process);
     sequences::forget(process);
     QUEUES.forget(process);

@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Peers that are no users of this library, and mean no good.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+
+#include <linux/scif_services.h>
+
+#include "sisci_suite.h"
+
+/* What tools/lib/sisci/src/protocol.rs says. */
+struct head {
+	__u32 magic;
+	__u16 kind;
+	__u16 version;
+	__u32 length;
+	__u32 argument;
+};
+
+struct hello {
+	struct head head;
+	__u64 token;
+	__u32 number;
+} __attribute__((packed));
+
+struct welcome {
+	struct head head;
+	__u64 size;
+	__u64 token;
+	__u64 reserved;
+};
+
+enum { HELLO = 1, WELCOME, REFUSE, TRIGGER, NOTICE, BYE };
+
+static struct head head(__u16 kind, __u32 length, __u32 argument)
+{
+	return (struct head) {
+		.magic = 0x43534953, .kind = kind, .version = 1, .length = length,
+		.argument = argument,
+	};
+}
+
+/* Connects, and says nothing yet. Waits for nobody with O_NONBLOCK. */
+static int silent(__u32 class, __u32 number, int flags)
+{
+	struct scif_connect_name to = {
+		.size = sizeof(to), .name_class = class, .name = number, .node = own_node(),
+	};
+	int endpoint = open("/dev/scif", O_RDWR | flags);
+	int result;
+
+	expect_ok(endpoint);
+	result = ioctl(endpoint, SCIF_CONNECT_NAME, &to) ? -errno : 0;
+	expect(!result || (result == -EINPROGRESS && flags & O_NONBLOCK));
+	return endpoint;
+}
+
+static void say_hello(int endpoint, __u32 number)
+{
+	struct hello hello = { head(HELLO, sizeof(hello) - sizeof(hello.head), 0), 0, number };
+
+	expect_value(scif_send(endpoint, &hello, sizeof(hello), SCIF_SEND_BLOCK), sizeof(hello));
+}
+
+static struct welcome welcomed(int endpoint)
+{
+	struct welcome welcome;
+
+	expect_value(scif_recv(endpoint, &welcome, sizeof(welcome), SCIF_RECV_BLOCK),
+		     sizeof(welcome));
+	same(welcome.head.kind, WELCOME);
+	return welcome;
+}
+
+static struct welcome greeted(__u32 class, __u32 number, int *endpoint)
+{
+	*endpoint = silent(class, number, 0);
+	say_hello(*endpoint, number);
+	return welcomed(*endpoint);
+}
+
+/* --- Connections that say nothing --- */
+
+/* More than there may be at a time, of all names. */
+#define SILENT	100
+
+static void silent_connections(void)
+{
+	struct local local = exported(4096), other = exported(4096);
+	unsigned int number = 0;
+	int i;
+
+	new_interrupt(local.device, &number, 0);
+	for (i = 0; i < SILENT; i++)
+		silent(SCIF_NAME_SEGMENT, local.id, 0);
+	own_remote(&local);
+	own_remote(&other);
+	connect_interrupt(local.device, own_id(), number);
+	for (i = 0; i < SILENT; i++)
+		silent(SCIF_NAME_INTERRUPT, number, 0);
+	own_remote(&local);
+	connect_interrupt(local.device, own_id(), number);
+}
+
+/* --- Peers that send without end --- */
+
+struct stream {
+	__u32 class;
+	__u32 number;
+	struct head frame;
+};
+
+/* Until it is hung up on. */
+static void send_until_the_end(void *data)
+{
+	struct stream *stream = data;
+	struct head frames[256];
+	int endpoint;
+	size_t i;
+
+	greeted(stream->class, stream->number, &endpoint);
+	for (i = 0; i < ARRAY_SIZE(frames); i++)
+		frames[i] = stream->frame;
+	while (scif_send(endpoint, frames, sizeof(frames), SCIF_SEND_BLOCK) > 0)
+		;
+}
+
+static void importer_streams(void)
+{
+	struct local local = exported(4096), other = exported(4096);
+	struct stream stream = { SCIF_NAME_SEGMENT, local.id, head(NOTICE, 0, 1) };
+	pid_t children[4];
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(children); i++)
+		children[i] = in_child(send_until_the_end, &stream);
+	for (i = 0; i < 20; i++)
+		own_remote(&other);
+	for (i = 0; i < ARRAY_SIZE(children); i++)
+		child_passed(children[i]);
+	own_remote(&local);
+}
+
+/* Triggers that nobody waits for, without data, which count all the same. */
+static void trigger_streams(void)
+{
+	struct local local = exported(4096);
+	unsigned int number = 0, length, i;
+	sci_local_data_interrupt_t interrupt = new_data_interrupt(local.device, &number);
+	struct stream stream = { SCIF_NAME_DATA_INTERRUPT, number, head(TRIGGER, 0, 0) };
+	sci_remote_data_interrupt_t remote;
+	pid_t child = in_child(send_until_the_end, &stream);
+	char data[8];
+
+	for (i = 0; i < 30; i++) {
+		remote = connect_data_interrupt(local.device, own_id(), number);
+		good(SCIDisconnectDataInterrupt(remote, 0, &error));
+		own_remote(&local);
+	}
+	kill(child, SIGKILL);
+	same(child_signal(child), SIGKILL);
+	for (i = 0; ; i++) {
+		length = sizeof(data);
+		before_call();
+		SCIWaitForDataInterrupt(interrupt, data, &length, 0, 0, &error);
+		if (error != SCI_ERR_OK)
+			break;
+		same(length, 0);
+	}
+	same(error, SCI_ERR_TIMEOUT);
+	/* What may wait here, and what may wait in a connection, in triggers of 16 bytes. */
+	expect(i > 0 && i <= 65536 + 1024 + (16 << 20) / 16);
+}
+
+/* --- No descriptors left --- */
+
+struct exporter {
+	__u32 id;
+	int said[2];
+	int asked[2];
+};
+
+static void await(int fd)
+{
+	char byte;
+
+	expect_value(read(fd, &byte, 1), 1);
+}
+
+static void tell(int fd)
+{
+	expect_value(write(fd, "x", 1), 1);
+}
+
+/* Has a segment, and no room for a connection until it is asked to make some. */
+static void export_without_room(void *data)
+{
+	struct exporter *exporter = data;
+	struct rlimit most = { 64, 64 };
+	sci_local_segment_t segment;
+	sci_desc_t device;
+	long before;
+	int last = 0, fd;
+
+	expect_value(setrlimit(RLIMIT_NOFILE, &most), 0);
+	good(SCIInitialize(0, &error));
+	good(SCIOpen(&device, 0, &error));
+	good(SCICreateSegment(device, &segment, exporter->id, 4096, NULL, NULL, 0, &error));
+	good(SCIPrepareSegment(segment, ADAPTER, 0, &error));
+	good(SCISetSegmentAvailable(segment, ADAPTER, 0, &error));
+	while ((fd = dup(0)) >= 0)
+		last = fd;
+	tell(exporter->said[1]);
+	/* Several want to connect now. */
+	await(exporter->asked[0]);
+	before = cpu_milliseconds();
+	poll(NULL, 0, 400);
+	expect(cpu_milliseconds() - before < 200);
+	/* Room for three. */
+	close(last);
+	close(last - 1);
+	close(last - 2);
+	tell(exporter->said[1]);
+	await(exporter->asked[0]);
+	SCITerminate();
+}
+
+static void no_descriptors(void)
+{
+	struct exporter exporter = { .id = new_id() };
+	int endpoint[8], i, accepted = 0;
+	pid_t child;
+
+	expect_value(pipe(exporter.said), 0);
+	expect_value(pipe(exporter.asked), 0);
+	child = in_child(export_without_room, &exporter);
+	await(exporter.said[0]);
+	for (i = 0; i < 8; i++)
+		endpoint[i] = silent(SCIF_NAME_SEGMENT, exporter.id, O_NONBLOCK);
+	tell(exporter.asked[1]);
+	await(exporter.said[0]);
+	/* All get their turn: those who say nothing make room for the others. */
+	for (i = 0; i < 8; i++) {
+		struct pollfd fd = { .fd = endpoint[i], .events = POLLOUT };
+
+		expect_value(poll(&fd, 1, -1), 1);
+		accepted += !(fd.revents & POLLERR);
+	}
+	expect(accepted > 0);
+	/* One who speaks is heard. */
+	greeted(SCIF_NAME_SEGMENT, exporter.id, endpoint);
+	tell(exporter.asked[1]);
+	child_passed(child);
+}
+
+/* --- What connections are known by --- */
+
+static void tokens_are_random(void)
+{
+	struct local local = exported(4096);
+	struct welcome first, second;
+	int endpoint;
+
+	first = greeted(SCIF_NAME_SEGMENT, local.id, &endpoint);
+	second = greeted(SCIF_NAME_SEGMENT, local.id, &endpoint);
+	expect(first.token && second.token);
+	/* No half says anything about the other one's. */
+	expect(first.token >> 32 != second.token >> 32);
+	expect((__u32)first.token + 1 != (__u32)second.token);
+	expect(first.token >> 32 != (__u32)getpid());
+}
+
+const struct test_case hostile_cases[] = {
+	ALONE(silent_connections, "hostile.silent"),
+	ALONE(importer_streams, "hostile.streams"),
+	ALONE(trigger_streams, "hostile.streams"),
+	ALONE(no_descriptors, "hostile.no-descriptors"),
+	ALONE(tokens_are_random, "hostile.tokens"),
+	{ }
+};

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! Numbers that nobody can guess.
+
+use crate::endpoint::last_error;
+use crate::error::Error;
+use crate::error::Result;
+
+/// One of 64 bits; never 0.
+pub fn number() -> Result<u64> {
+    loop {
+        let mut bytes = [0u8; 8];
+        // SAFETY: There is room for so many bytes.
+        let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+        match usize::try_from(count) {
+            Ok(count) if count == bytes.len() => (),
+            Ok(_) => return Err(Error::SYSTEM),
+            // Before the kernel has enough of them.
+            Err(_) if last_error() == rustix::io::Errno::INTR => continue,
+            Err(_) => return Err(last_error().into()),
+        }
+        match u64::from_ne_bytes(bytes) {
+            0 => continue,
+            number => return Ok(number),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_are_the_same() {
+        let numbers: std::collections::BTreeSet<_> = (0..1000).flat_map(|_| number()).collect();
+        assert_eq!(numbers.len(), 1000);
+        // Neither half is the same in all.
+        let low: std::collections::BTreeSet<_> = numbers.iter().map(|n| *n as u32).collect();
+        let high: std::collections::BTreeSet<_> = numbers.iter().map(|n| n >> 32).collect();
+        assert!(low.len() > 900 && high.len() > 900);
+    }
+}
