@@ -5,7 +5,10 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <linux/scif_services.h>
 
@@ -273,11 +276,148 @@ static void tokens_are_random(void)
 	expect(first.token >> 32 != (__u32)getpid());
 }
 
+/* --- An owner of a segment that gives what is none --- */
+
+#define NAME_OF_SOCKET	0x1234567800000000ull
+
+/* Listens under the name of a segment, and for those that have been told of the socket. */
+static int scif_listener(__u32 id)
+{
+	int endpoint = expect_ok(scif_open());
+	struct scif_bind_name bind = {
+		.size = sizeof(bind), .name_class = SCIF_NAME_SEGMENT, .name = id,
+	};
+
+	expect_ok(scif_bind(endpoint, 0));
+	expect_value(ioctl(scif_get_fd(endpoint), SCIF_BIND_NAME, &bind), 0);
+	expect_ok(scif_listen(endpoint, 8));
+	return endpoint;
+}
+
+static int socket_listener(__u64 name)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+	int len;
+
+	expect_ok(fd);
+	len = snprintf(address.sun_path + 1, sizeof(address.sun_path) - 1, "sisci-%016llx",
+		       (unsigned long long)name);
+	expect_value(bind(fd, (void *)&address, offsetof(struct sockaddr_un, sun_path) + 1 + len),
+		     0);
+	expect_value(listen(fd, 8), 0);
+	return fd;
+}
+
+static void pass(int listener, int file)
+{
+	union {
+		struct cmsghdr head;
+		char space[CMSG_SPACE(sizeof(int))];
+	} rights = { .head = {
+		.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+	} };
+	struct iovec byte = { .iov_base = "x", .iov_len = 1 };
+	struct msghdr message = {
+		.msg_iov = &byte, .msg_iovlen = 1,
+		.msg_control = file < 0 ? NULL : &rights,
+		.msg_controllen = file < 0 ? 0 : sizeof(rights.space),
+	};
+	int taker = accept(listener, NULL, NULL);
+
+	expect_ok(taker);
+	memcpy(CMSG_DATA(&rights.head), &file, sizeof(file));
+	expect_value(sendmsg(taker, &message, 0), 1);
+	close(taker);
+}
+
+static int sealed(int seals, long size)
+{
+	int fd = memfd_create("hostile", MFD_ALLOW_SEALING);
+
+	expect_ok(fd);
+	expect_value(ftruncate(fd, size), 0);
+	expect_value(fcntl(fd, F_ADD_SEALS, seals), 0);
+	return fd;
+}
+
+struct giver {
+	__u32 id;
+	int ready[2];
+};
+
+/* How many of its files are none; one that is good follows. */
+#define NOT_GOOD	6
+
+static void give_all_kinds(void *data)
+{
+	struct giver *giver = data;
+	int scif = scif_listener(giver->id), taken, i;
+	char path[64] = "/tmp/sisci-hostile-XXXXXX", again[64];
+	int files[NOT_GOOD + 1];
+
+	/* None; no memory; may become smaller; is smaller; can't be written to; is a device. */
+	files[0] = -1;
+	files[1] = mkstemp(path);
+	expect_ok(files[1]);
+	unlink(path);
+	expect_value(ftruncate(files[1], 8192), 0);
+	files[2] = sealed(F_SEAL_GROW, 8192);
+	files[3] = sealed(F_SEAL_SHRINK, 4096);
+	snprintf(again, sizeof(again), "/proc/self/fd/%d", sealed(F_SEAL_SHRINK, 8192));
+	files[4] = open(again, O_RDONLY);
+	expect_ok(files[4]);
+	files[5] = open("/dev/zero", O_RDWR);
+	expect_ok(files[5]);
+	files[6] = sealed(F_SEAL_SHRINK, 8192);
+	tell(giver->ready[1]);
+	for (i = 0; i <= NOT_GOOD; i++) {
+		struct welcome welcome = {
+			head(WELCOME, sizeof(welcome) - sizeof(welcome.head), 0),
+			8192, NAME_OF_SOCKET + i, (__u64)files[1] << 32 | getpid(),
+		};
+		int listener = socket_listener(welcome.token);
+		struct scif_portID peer;
+		struct hello hello;
+
+		expect_ok(scif_accept(scif, &peer, &taken, SCIF_ACCEPT_SYNC));
+		expect_value(scif_recv(taken, &hello, sizeof(hello), SCIF_RECV_BLOCK),
+			     sizeof(hello));
+		same(hello.head.kind, HELLO);
+		expect_value(scif_send(taken, &welcome, sizeof(welcome), SCIF_SEND_BLOCK),
+			     sizeof(welcome));
+		pass(listener, files[i]);
+		close(listener);
+	}
+}
+
+static void attach_no_memory(void)
+{
+	struct giver giver = { .id = new_id() };
+	sci_local_segment_t segment;
+	sci_desc_t device;
+	size_t size;
+	pid_t child;
+	int i;
+
+	expect_value(pipe(giver.ready), 0);
+	child = in_child(give_all_kinds, &giver);
+	await(giver.ready[0]);
+	device = new_device();
+	for (i = 0; i < NOT_GOOD; i++)
+		bad(SCI_ERR_ACCESS, SCIAttachLocalSegment(device, &segment, giver.id, &size, NULL,
+							  NULL, 0, &error));
+	good(SCIAttachLocalSegment(device, &segment, giver.id, &size, NULL, NULL, 0, &error));
+	same(size, 8192);
+	child_passed(child);
+}
+
 const struct test_case hostile_cases[] = {
 	ALONE(silent_connections, "hostile.silent"),
 	ALONE(importer_streams, "hostile.streams"),
 	ALONE(trigger_streams, "hostile.streams"),
 	ALONE(no_descriptors, "hostile.no-descriptors"),
 	ALONE(tokens_are_random, "hostile.tokens"),
+	ALONE(attach_no_memory, "share.memory"),
 	{ }
 };

@@ -153,10 +153,18 @@ const struct rule rules[] = {
 	  "a segment with connections can be removed; its memory stays until they have gone" },
 	{ "segment.many", "programs, 1",
 	  "there can be a hundred of them" },
+	{ "segment.locked-limit", "sisci.rst, segments",
+	  "beyond the limit of locked memory it can't be prepared: SCI_ERR_NOSPC" },
 	{ "share.attach", "programs",
 	  "a shared segment can be attached by another process of its node, which keeps it" },
 	{ "share.refused", "programs",
 	  "one that is not shared, or not there, can't be attached" },
+	{ "share.namespaces", "sisci.rst, segments",
+	  "both may be in other namespaces of processes and files" },
+	{ "share.other-user", "sisci.rst, segments",
+	  "one of another user can't be attached" },
+	{ "share.memory", "sisci.rst, segments",
+	  "nothing is attached but memory that its owner can't make smaller" },
 
 	/* Connections */
 	{ "connect.tells", "guide, connecting to a remote segment",

@@ -3,6 +3,7 @@
  * Local segments: their ids, sizes and states.
  */
 #include <signal.h>
+#include <sys/resource.h>
 
 #include "sisci_suite.h"
 
@@ -446,6 +447,25 @@ static void many_segments(void)
 		same(own_remote(&local[i]).memory[0], i);
 }
 
+/* --- Limits of the process --- */
+
+static void prepare_beyond_limit(void *data)
+{
+	struct rlimit most = { 64 * 1024, 64 * 1024 };
+	struct local local;
+
+	expect_value(setrlimit(RLIMIT_MEMLOCK, &most), 0);
+	act_for(12345);
+	local = created(MIB);
+	bad(SCI_ERR_NOSPC, SCIPrepareSegment(local.segment, ADAPTER, 0, &error));
+	prepared(4096);
+}
+
+static void segment_locked_limit(void)
+{
+	child_passed(in_child(prepare_beyond_limit, NULL));
+}
+
 const struct test_case segment_cases[] = {
 	ALONE(id_and_size, "segment.id segment.size"),
 	ALONE(id_used, "segment.id-used segment.id-free"),
@@ -475,5 +495,6 @@ const struct test_case segment_cases[] = {
 	ALONE(callback_missing, "callback.flag"),
 	ALONE(dma_hints, "flags.hints"),
 	ALONE(many_segments, "segment.many"),
+	ALONE(segment_locked_limit, "segment.locked-limit"),
 	{ }
 };

@@ -2,6 +2,7 @@
 /*
  * A local segment that another process of the same node attaches.
  */
+#include <sched.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -11,6 +12,8 @@
 struct sharer {
 	unsigned int id;
 	bool shares;
+	/* If not this one. */
+	uid_t user;
 	int ready[2];
 	int end[2];
 };
@@ -18,9 +21,12 @@ struct sharer {
 static void share_until_asked(void *data)
 {
 	struct sharer *sharer = data;
-	struct local local = { .device = new_device() };
+	struct local local = { };
 	char byte;
 
+	if (sharer->user)
+		act_for(sharer->user);
+	local.device = new_device();
 	good(SCICreateSegment(local.device, &local.segment, sharer->id, 8192, NULL, NULL, 0,
 			      &error));
 	good(local.memory = SCIMapLocalSegment(local.segment, &local.map, 0, 8192, NULL, 0,
@@ -35,7 +41,7 @@ static void share_until_asked(void *data)
 	SCITerminate();
 }
 
-static pid_t start_sharer(struct sharer *sharer)
+static pid_t start(void (*share)(void *data), struct sharer *sharer)
 {
 	char byte;
 	pid_t child;
@@ -43,9 +49,14 @@ static pid_t start_sharer(struct sharer *sharer)
 	sharer->id = new_id();
 	expect_value(pipe(sharer->ready), 0);
 	expect_value(pipe(sharer->end), 0);
-	child = in_child(share_until_asked, sharer);
+	child = in_child(share, sharer);
 	expect_value(read(sharer->ready[0], &byte, 1), 1);
 	return child;
+}
+
+static pid_t start_sharer(struct sharer *sharer)
+{
+	return start(share_until_asked, sharer);
 }
 
 static void end_sharer(struct sharer *sharer, pid_t child)
@@ -54,26 +65,88 @@ static void end_sharer(struct sharer *sharer, pid_t child)
 	child_passed(child);
 }
 
-static void attach_shared(void)
+/* Attaches it, looks at it, and writes what the sharer looks for. */
+static void attach_and_write(struct sharer *sharer)
 {
-	struct sharer sharer = { .shares = true };
-	pid_t child = start_sharer(&sharer);
 	sci_desc_t device = new_device();
 	sci_local_segment_t segment;
 	unsigned char *memory;
 	size_t size = 0;
 	sci_map_t map;
 
-	good(SCIAttachLocalSegment(device, &segment, sharer.id, &size, NULL, NULL, 0, &error));
+	good(SCIAttachLocalSegment(device, &segment, sharer->id, &size, NULL, NULL, 0, &error));
 	same(size, 8192);
-	same(SCIGetLocalSegmentId(segment), sharer.id);
+	same(SCIGetLocalSegmentId(segment), sharer->id);
 	same(SCIGetLocalSegmentSize(segment), 8192);
 	good(memory = SCIMapLocalSegment(segment, &map, 0, size, NULL, 0, &error));
 	same(differs(memory, 11, 8192), -1);
 	fill(memory, 12, 8192);
 	good(SCIUnmapSegment(map, 0, &error));
 	good(SCIRemoveSegment(segment, 0, &error));
+}
+
+static void attach_shared(void)
+{
+	struct sharer sharer = { .shares = true };
+	pid_t child = start_sharer(&sharer);
+
+	attach_and_write(&sharer);
 	end_sharer(&sharer, child);
+}
+
+/* In namespaces where the numbers of processes, and files, say something else. */
+static void share_in_namespaces(void *data)
+{
+	expect_value(unshare(CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS), 0);
+	child_passed(in_child(share_until_asked, data));
+}
+
+static void attach_in_namespaces(void *data)
+{
+	expect_value(unshare(CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS), 0);
+	child_passed(in_child((void (*)(void *))attach_and_write, data));
+}
+
+static void attach_across_namespaces(void)
+{
+	struct sharer sharer = { .shares = true };
+	pid_t child = start(share_in_namespaces, &sharer);
+
+	attach_and_write(&sharer);
+	end_sharer(&sharer, child);
+	child = start_sharer(&sharer);
+	child_passed(in_child(attach_in_namespaces, &sharer));
+	end_sharer(&sharer, child);
+}
+
+static void attach_refused(void *data)
+{
+	struct sharer *sharer = data;
+	sci_local_segment_t segment;
+	sci_desc_t device;
+	size_t size;
+
+	if (!sharer->user)
+		act_for(12345);
+	device = new_device();
+	bad(SCI_ERR_ACCESS, SCIAttachLocalSegment(device, &segment, sharer->id, &size, NULL, NULL,
+						  0, &error));
+}
+
+/* Neither gives to another user, nor takes from one: not root either, whom somebody may want to deceive. */
+static void attach_other_user(void)
+{
+	struct sharer sharer = { .shares = true };
+	pid_t child = start_sharer(&sharer);
+
+	child_passed(in_child(attach_refused, &sharer));
+	attach_and_write(&sharer);
+	end_sharer(&sharer, child);
+	sharer.user = 12345;
+	child = start_sharer(&sharer);
+	attach_refused(&sharer);
+	kill(child, SIGKILL);
+	same(child_signal(child), SIGKILL);
 }
 
 /* Who has attached it keeps it, and the process that made it may go. */
@@ -113,6 +186,8 @@ static void attach_not_shared(void)
 const struct test_case share_cases[] = {
 	ALONE(attach_shared, "share.attach"),
 	ALONE(attached_stays, "share.attach"),
+	ALONE(attach_across_namespaces, "share.namespaces"),
+	ALONE(attach_other_user, "share.other-user"),
 	ALONE(attach_not_shared, "share.refused"),
 	{ }
 };

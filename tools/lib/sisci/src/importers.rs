@@ -144,13 +144,11 @@ impl Importers {
 
     /// A process of this node wants to share the memory.
     pub fn attach(&self, segment: &LocalSegment, channel: &Channel) {
-        let descriptor = segment.memory().ok().and_then(|memory| memory.descriptor());
         let own = nodes::own().ok();
-        let answer = match descriptor {
-            Some(descriptor) if own == Some(channel.node) => Frame::Welcome(Welcome {
+        let answer = match segment.shared_name() {
+            Some(name) if own == Some(channel.node) => Frame::Welcome(Welcome {
                 size: segment.size() as u64,
-                process: std::process::id(),
-                descriptor,
+                token: name,
                 ..Default::default()
             }),
             _ => Frame::Refuse(Error::NO_SUCH_SEGMENT.code()),

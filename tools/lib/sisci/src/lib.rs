@@ -9,7 +9,7 @@
 //! - what programs have handles of: `queries`, `sequences`, `copies`, `maps`, `dma`, `remote_segment`,
 //!   `local_segment`, `local_interrupts`, `remote_interrupts`, `device`;
 //! - what those are made of: `import`, `importers`, `transfers`, `outcomes`, `remote_map`, `broadcast_map`, `receiver`, `memory`;
-//! - how processes find and hear each other: `listener`, `channel`, `protocol`, `attendant`, `life`, `nodes`;
+//! - how processes find and hear each other: `listener`, `channel`, `protocol`, `attendant`, `handover`, `life`, `nodes`;
 //! - tools: `handles`, `events`, `callback`, `threads`, `deadline`, `lock`, `process`, `random`, `flags`, `error`;
 //! - the kernel: `endpoint`, `descriptors`, `mapping`, `uapi`.
 //!
@@ -31,6 +31,7 @@ mod events;
 pub mod exports;
 mod flags;
 mod handles;
+mod handover;
 #[cfg(test)]
 mod headers;
 mod import;

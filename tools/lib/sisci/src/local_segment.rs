@@ -27,6 +27,8 @@ use crate::events::Events;
 use crate::flags;
 use crate::handles::Handle;
 use crate::handles::Table;
+use crate::handover;
+use crate::handover::Giver;
 use crate::importers::Importers;
 use crate::library;
 use crate::listener::Connected;
@@ -80,7 +82,8 @@ struct State {
     /// The program has asked for that.
     prepare_asked: bool,
     available: bool,
-    shared: bool,
+    /// Gives the memory to other processes of this node, once it is shared.
+    giver: Option<Arc<Giver>>,
     /// Maps and transfers.
     uses: usize,
     removed: bool,
@@ -186,7 +189,7 @@ impl LocalSegment {
         let deadline = Deadline::after(5000);
         let (_, welcome) = Channel::connect(nodes::own()?, uapi::NAME_SEGMENT, hello, deadline)?;
         let size = usize::try_from(welcome.size).map_err(|_| Error::ACCESS)?;
-        let memory = Memory::of_process(welcome.process, welcome.descriptor, size)?;
+        let memory = Memory::of_process(handover::take(welcome.token, deadline)?, size)?;
         let segment = Self::new(device, &wanted, None)?;
         segment.give(size, memory)?;
         Ok((segment.publish(wanted.callback)?, size))
@@ -330,11 +333,17 @@ impl LocalSegment {
 
     /// `SCIShareSegment()`
     pub fn share(&self) -> Result<()> {
-        self.memory()?
-            .descriptor()
-            .ok_or(Error::ILLEGAL_OPERATION)?;
-        lock(&self.state).shared = true;
+        let file = self.memory()?.file().ok_or(Error::ILLEGAL_OPERATION)?;
+        let mut state = lock(&self.state);
+        if state.giver.is_none() && !state.removed {
+            state.giver = Some(Giver::open(&library::attendant()?, file)?);
+        }
         Ok(())
+    }
+
+    /// By which its memory is handed over, if it is shared.
+    pub fn shared_name(&self) -> Option<u64> {
+        lock(&self.state).giver.as_ref().map(|giver| giver.name())
     }
 
     /// Says that something uses it; until the [`LocalUse`] is dropped it can't be removed.
@@ -375,10 +384,14 @@ impl LocalSegment {
 
     /// Lets go of all but those who are connected, and of those, too, if that is forced.
     pub fn release(&self, force: bool) {
-        {
+        let giver = {
             let mut state = lock(&self.state);
             state.removed = true;
             state.available = false;
+            state.giver.take()
+        };
+        if let Some(giver) = giver {
+            giver.close();
         }
         if let Some(listener) = &self.listener {
             listener.close();
@@ -398,7 +411,7 @@ impl LocalSegment {
     fn check_connectable(&self, hello: &Hello) -> Result<()> {
         let state = lock(&self.state);
         let allowed = match hello.attach {
-            true => state.shared && !state.removed,
+            true => state.giver.is_some(),
             false => state.available,
         };
         allowed.then_some(()).ok_or(Error::NO_SUCH_SEGMENT)

@@ -9,6 +9,7 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 
 use rustix::fs::MemfdFlags;
+use rustix::fs::SealFlags;
 use rustix::io::Errno;
 
 use crate::endpoint::last_error;
@@ -148,9 +149,12 @@ impl Drop for Mapping {
     }
 }
 
-/// Memory without a name in any folder, of so many bytes.
+/// Memory without a name in any folder, of so many bytes for ever: a process that shares it can rely on that.
 pub fn shared_memory(len: u64) -> Result<OwnedFd, Errno> {
-    let fd = rustix::fs::memfd_create(c"sisci", MemfdFlags::CLOEXEC)?;
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let fd = rustix::fs::memfd_create(c"sisci", flags)?;
     rustix::fs::fallocate(&fd, rustix::fs::FallocateFlags::empty(), 0, len)?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&fd, seals)?;
     Ok(fd)
 }

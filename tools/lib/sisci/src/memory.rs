@@ -4,10 +4,11 @@
 
 use std::ffi::c_void;
 use std::os::fd::AsFd;
+use std::os::fd::BorrowedFd;
 use std::os::fd::OwnedFd;
 
-use rustix::fs::Mode;
 use rustix::fs::OFlags;
+use rustix::fs::SealFlags;
 use rustix::io::Errno;
 
 use crate::descriptors::Descriptor;
@@ -82,14 +83,15 @@ impl Memory {
         })
     }
 
-    /// That of another process of this node.
-    pub fn of_process(process: u32, descriptor: u32, size: usize) -> Result<Self> {
-        let path = format!("/proc/{process}/fd/{descriptor}");
-        let flags = OFlags::RDWR | OFlags::CLOEXEC;
-        let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|_| Error::ACCESS)?;
+    /// That of another process of this node, which has handed it over. ACCESS unless it is what [`shared_memory`] makes, and
+    /// stays as large as it is.
+    pub fn of_process(file: OwnedFd, size: usize) -> Result<Self> {
         let len = in_pages(size)?;
-        let there = rustix::fs::fstat(&file)?.st_size;
-        if u64::try_from(there).unwrap_or(0) < len as u64 {
+        let seals = rustix::fs::fcntl_get_seals(&file).map_err(|_| Error::ACCESS)?;
+        let there = u64::try_from(rustix::fs::fstat(&file)?.st_size).unwrap_or(0);
+        let access = rustix::fs::fcntl_getfl(&file)? & OFlags::ACCMODE;
+        let is_whole = len > 0 && there >= len as u64;
+        if !seals.contains(SealFlags::SHRINK) || !is_whole || access != OFlags::RDWR {
             return Err(Error::ACCESS);
         }
         Self::of_file(file, len)
@@ -171,10 +173,10 @@ impl Memory {
         }
     }
 
-    /// Where another process of this node finds it.
-    pub fn descriptor(&self) -> Option<u32> {
+    /// What another process of this node can be given to share it.
+    pub fn file(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Self::Shared { file, .. } => u32::try_from(file.raw()).ok(),
+            Self::Shared { file, .. } => Some(file.as_fd()),
             _ => None,
         }
     }

@@ -70,12 +70,9 @@ impl Hello {
 pub struct Welcome {
     /// Bytes of the segment.
     pub size: u64,
-    /// For a `Hello` after the link was away.
+    /// For a `Hello` after the link was away; for one that wants to share the memory, the name by which that is handed
+    /// over.
     pub token: u64,
-    /// Where a process of the same node finds the memory: a process and a descriptor of it.
-    pub process: u32,
-    /// See `process`.
-    pub descriptor: u32,
     /// Each trigger of the interrupt counts.
     pub counting: bool,
     /// There may be others of that number.
@@ -102,6 +99,9 @@ const TRIGGER: u16 = 4;
 const NOTICE: u16 = 5;
 const BYE: u16 = 6;
 
+/// Bytes at the end of a welcome that say nothing.
+const RESERVED: usize = 8;
+
 const ATTACH: u32 = 1;
 const COUNTING: u32 = 1;
 const SHARED: u32 = 2;
@@ -122,8 +122,7 @@ impl Frame {
                 let flags = counting | shared;
                 let mut body = welcome.size.to_le_bytes().to_vec();
                 body.extend(welcome.token.to_le_bytes());
-                body.extend(welcome.process.to_le_bytes());
-                body.extend(welcome.descriptor.to_le_bytes());
+                body.extend([0; RESERVED]);
                 encoded(WELCOME, flags, &body)
             }
             Self::Refuse(error) => encoded(REFUSE, *error, &[]),
@@ -142,14 +141,16 @@ impl Frame {
                 number: body.u32()?,
                 attach: argument & ATTACH != 0,
             }),
-            WELCOME => Self::Welcome(Welcome {
-                size: body.u64()?,
-                token: body.u64()?,
-                process: body.u32()?,
-                descriptor: body.u32()?,
-                counting: argument & COUNTING != 0,
-                shared: argument & SHARED != 0,
-            }),
+            WELCOME => {
+                let welcome = Welcome {
+                    size: body.u64()?,
+                    token: body.u64()?,
+                    counting: argument & COUNTING != 0,
+                    shared: argument & SHARED != 0,
+                };
+                body.take::<RESERVED>()?;
+                Self::Welcome(welcome)
+            }
             REFUSE => Self::Refuse(argument),
             TRIGGER => Self::Trigger(core::mem::take(&mut body.0).to_vec()),
             NOTICE if argument == 1 => Self::Notice(Notice::Unavailable),
@@ -248,8 +249,6 @@ mod tests {
             Frame::Welcome(Welcome {
                 size: 1 << 40,
                 token: 3,
-                process: 4,
-                descriptor: 5,
                 counting: true,
                 shared: true,
             }),

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! Handing a descriptor of memory over to another process of this node.
+//!
+//! A socket passes it (`SCM_RIGHTS`), whose name is in no folder: it is a random number, which the taker is told over
+//! SCIF. Either side asks the kernel for the other's user, and has to do with its own only. So nobody can be made to open
+//! anything, and it does not matter which files and processes the two see. They have to be in the same network namespace.
+
+use std::io::IoSlice;
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd as _;
+use std::os::fd::AsRawFd as _;
+use std::os::fd::BorrowedFd;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use rustix::event::PollFd;
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net;
+use rustix::net::AddressFamily;
+use rustix::net::RecvAncillaryBuffer;
+use rustix::net::RecvAncillaryMessage;
+use rustix::net::RecvFlags;
+use rustix::net::SendAncillaryBuffer;
+use rustix::net::SendAncillaryMessage;
+use rustix::net::SendFlags;
+use rustix::net::SocketAddrUnix;
+use rustix::net::SocketFlags;
+use rustix::net::SocketType;
+
+use crate::attendant::Attendant;
+use crate::attendant::Attended;
+use crate::attendant::WatchId;
+use crate::deadline::Deadline;
+use crate::descriptors::Descriptor;
+use crate::endpoint;
+use crate::error::Error;
+use crate::error::Result;
+use crate::lock::lock;
+use crate::random;
+
+/// So many takers are served before others have their turn.
+const MOST_AT_ONCE: usize = 32;
+
+/// How long a taker leaves a giver alone that has too many of them.
+const AGAIN: Duration = Duration::from_millis(2);
+
+/// Hands a descriptor to whoever asks for it and may have it, until it is closed.
+pub struct Giver {
+    socket: Descriptor,
+    name: u64,
+    file: Descriptor,
+    attendant: Arc<Attendant>,
+    watch: Mutex<Option<WatchId>>,
+}
+
+fn address(name: u64) -> Result<SocketAddrUnix> {
+    let text = format!("sisci-{name:016x}");
+    Ok(SocketAddrUnix::new_abstract_name(text.as_bytes())?)
+}
+
+fn socket() -> endpoint::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+/// Whether the other end is a process of the user that this process acts for. Not by `rustix`, which has no number for a
+/// process of another namespace.
+fn is_of_same_user(socket: BorrowedFd<'_>) -> bool {
+    // SAFETY: It is plain data.
+    let mut peer: libc::ucred = unsafe { core::mem::zeroed() };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
+    // SAFETY: There is room for so many bytes.
+    let got = unsafe {
+        let place = (&raw mut peer).cast();
+        libc::getsockopt(socket.as_raw_fd(), level, option, place, &raw mut len)
+    };
+    got == 0 && peer.uid == rustix::process::geteuid().as_raw()
+}
+
+impl Giver {
+    /// Gives a copy of this descriptor.
+    pub fn open(attendant: &Arc<Attendant>, file: BorrowedFd<'_>) -> Result<Arc<Self>> {
+        let file = rustix::io::fcntl_dupfd_cloexec(file, 0)?;
+        let (socket, name) = (socket()?, random::number()?);
+        net::bind(&socket, &address(name)?)?;
+        net::listen(&socket, 128)?;
+        let this = Arc::new(Self {
+            socket: socket.into(),
+            name,
+            file: file.into(),
+            attendant: attendant.clone(),
+            watch: Mutex::new(None),
+        });
+        let mut watch = lock(&this.watch);
+        *watch = Some(attendant.watch(&this.socket, this.clone())?);
+        drop(watch);
+        Ok(this)
+    }
+
+    /// What a taker has to know.
+    pub fn name(&self) -> u64 {
+        self.name
+    }
+
+    /// Gives to nobody any more.
+    pub fn close(&self) {
+        if let Some(watch) = lock(&self.watch).take() {
+            self.attendant.forget(&self.socket, watch);
+        }
+    }
+
+    fn give(&self, taker: BorrowedFd<'_>) -> endpoint::Result<()> {
+        if !is_of_same_user(taker) {
+            return Err(Errno::ACCESS);
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut rights = SendAncillaryBuffer::new(&mut space);
+        let file = [self.file.as_fd()];
+        rights.push(SendAncillaryMessage::ScmRights(&file));
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        net::sendmsg(taker, &[IoSlice::new(&[0])], &mut rights, flags)?;
+        Ok(())
+    }
+}
+
+impl Attended for Giver {
+    fn ready(self: Arc<Self>, watch: WatchId) {
+        for _ in 0..MOST_AT_ONCE {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            match net::accept_with(&self.socket, flags) {
+                Ok(taker) => {
+                    // One that gets nothing sees the end.
+                    let _ = self.give(taker.as_fd());
+                }
+                Err(Errno::AGAIN) => break,
+                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS) => {
+                    return self.attendant.rest(&self.socket, watch);
+                }
+                // An error concerns one taker, which is gone.
+                Err(_) => (),
+            }
+        }
+        self.attendant.go_on(&self.socket, watch);
+    }
+}
+
+/// Takes what the giver of that name gives: ACCESS if it gives nothing to this process, or is another user's.
+pub fn take(name: u64, deadline: Deadline) -> Result<OwnedFd> {
+    let socket = socket()?;
+    let address = address(name)?;
+    loop {
+        match net::connect(&socket, &address) {
+            Ok(()) => break,
+            Err(Errno::AGAIN) if !deadline.is_over() => std::thread::sleep(AGAIN),
+            Err(Errno::AGAIN) => return Err(Error::TIMEOUT),
+            Err(_) => return Err(Error::ACCESS),
+        }
+    }
+    if !is_of_same_user(socket.as_fd()) {
+        return Err(Error::ACCESS);
+    }
+    let mut fds = [PollFd::new(&socket, PollFlags::IN)];
+    loop {
+        match endpoint::poll_until(&mut fds, deadline) {
+            Err(Errno::INTR) => (),
+            Ok(0) => return Err(Error::TIMEOUT),
+            Ok(_) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut rights = RecvAncillaryBuffer::new(&mut space);
+    let (mut byte, flags) = ([0], RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT);
+    net::recvmsg(
+        &socket,
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut rights,
+        flags,
+    )?;
+    let mut files = rights.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => files.collect(),
+        _ => Vec::new(),
+    });
+    files.next().ok_or(Error::ACCESS)
+}
