@@ -11,6 +11,7 @@ pub mod connect;
 mod cp;
 mod doctor;
 mod metrics;
+mod node;
 mod nodes;
 pub mod output;
 mod ping;
@@ -85,7 +86,7 @@ pub fn run() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("scif: {error}");
+            output::note(format_args!("scif: {error}"));
             if json {
                 // If it cannot be printed, the line above has to do.
                 let _ = output::print_json(&Failure::from(&error));

@@ -9,6 +9,7 @@
 
 use crate::error::Error;
 use crate::error::Result;
+use crate::error::errno_name;
 use crate::new_file::NewFile;
 use rustix::fs::AtFlags;
 use rustix::fs::FileType;
@@ -19,6 +20,7 @@ use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -40,7 +42,7 @@ pub struct Found {
     pub size: u64,
 }
 
-/// Examines a file that has been opened for reading.
+/// Examines a file that has been opened, for reading or only to be looked at.
 pub fn examine(file: File, shown: &str) -> Result<Found> {
     let status = rustix::fs::fstat(&file)
         .map_err(io::Error::from)
@@ -64,30 +66,55 @@ pub fn not_regular(shown: &str) -> Error {
 }
 
 /// The flags for reading: does not wait for the other end of a FIFO, takes no terminal.
-pub const READING: OFlags = OFlags::RDONLY
+const READING: OFlags = OFlags::RDONLY
     .union(OFlags::NONBLOCK)
     .union(OFlags::NOCTTY)
     .union(OFlags::CLOEXEC);
 
+/// Opens a regular file for reading. Anything else is looked at without being opened: to open a device
+/// can do something, and to open a FIFO wakes the process that waits at its other end.
+pub fn open_regular(
+    open: impl Fn(OFlags) -> rustix::io::Result<OwnedFd>,
+    shown: &str,
+) -> Result<Found> {
+    let looked_at = open(OFlags::PATH | OFlags::CLOEXEC).map_err(|e| failed("read", shown, e))?;
+    let looked_at = examine(looked_at.into(), shown)?.file;
+    let path = format!("/proc/self/fd/{}", looked_at.as_raw_fd());
+    let opened = match rustix::fs::open(path, READING, Mode::empty()) {
+        // There is no /proc here.
+        Err(Errno::NOENT) => open(READING),
+        result => result,
+    };
+    examine(opened.map_err(|e| failed("read", shown, e))?.into(), shown)
+}
+
 impl Root {
     /// Opens the folder.
-    pub fn open(path: &Path) -> io::Result<Self> {
+    pub fn open(path: &Path) -> Result<Self> {
+        let shown = show(path.as_os_str().as_bytes());
+        let failed = |error: Errno| Error::local(format!("cannot serve {shown}"))(error.into());
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = rustix::fs::open(path, flags, Mode::empty())?;
+        let folder = rustix::fs::open(path, flags, Mode::empty()).map_err(failed)?;
         let root = Self { folder };
-        // Fails here on a kernel without openat2, and not at the first client.
-        root.resolve(b".", flags)?;
-        Ok(root)
+        // Fails here where there is no openat2, and not at the first client.
+        match root.resolve(b".", flags) {
+            Ok(_) => Ok(root),
+            // The folder is open already, so these are about the call and not about the folder.
+            Err(error @ (Errno::NOSYS | Errno::PERM)) => Err(Error::Refused(format!(
+                "cannot serve {shown}: the system call openat2, which keeps clients inside the folder, is \
+                 forbidden here ({}): allow it in the filter of the container or service (docker: \
+                 --security-opt seccomp=FILE, systemd: SystemCallFilter=openat2); kernels before 5.6 lack it",
+                errno_name(&error.into())
+            ))),
+            Err(error) => Err(failed(error)),
+        }
     }
 
     /// Opens a file for reading.
     pub fn read(&self, path: &[u8]) -> Result<Found> {
         let shown = show(path);
         let relative = relative(path)?;
-        let file = self
-            .resolve(relative, READING)
-            .map_err(|error| failed("read", &shown, error))?;
-        examine(file.into(), &shown)
+        open_regular(|flags| self.resolve(relative, flags), &shown)
     }
 
     /// Creates a file that gets its name when it is complete: the one that `path` names, or `name` in the
@@ -185,6 +212,7 @@ pub fn show(path: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::inotify;
     use std::fs;
     use std::io::Read;
     use std::io::Write;
@@ -297,6 +325,67 @@ mod tests {
         symlink("sub", path.join("inside")).unwrap();
         put(&root, b"inside", b"through").unwrap();
         assert!(path.join("sub/through").exists());
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_not_opened() {
+        let (_temporary, path, root) = fixture();
+        let fifo = path.join("fifo");
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, mode, 0).unwrap();
+        let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
+        let events = inotify::init(flags).unwrap();
+        inotify::add_watch(&events, &path, inotify::WatchFlags::OPEN).unwrap();
+        let opened = || {
+            let mut buffer = [0; 4096];
+            rustix::io::read(&events, &mut buffer).map_or(0, |bytes| bytes)
+        };
+        assert!(root.read(b"fifo").is_err());
+        assert!(put(&root, b"fifo", b"x").is_err());
+        let local = |flags| rustix::fs::open(&fifo, flags, Mode::empty());
+        assert!(open_regular(local, "fifo").is_err());
+        assert_eq!(opened(), 0);
+        // What is watched is seen.
+        fs::write(path.join("regular"), "x").unwrap();
+        opened();
+        root.read(b"regular").unwrap();
+        assert_ne!(opened(), 0);
+    }
+
+    /// Forbids openat2 to this thread, as filters of containers do.
+    fn forbid_openat2(errno: i32) {
+        let statement = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+        let mut program = [
+            statement(0x20, 0, 0, 0),
+            statement(0x15, 0, 1, libc::SYS_openat2 as u32),
+            statement(0x06, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
+            statement(0x06, 0, 0, libc::SECCOMP_RET_ALLOW),
+        ];
+        let filter = libc::sock_fprog {
+            len: program.len() as u16,
+            filter: program.as_mut_ptr(),
+        };
+        // SAFETY: the calls read the program, which is alive, and bind this thread only.
+        unsafe {
+            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+            let mode = libc::SECCOMP_MODE_FILTER;
+            assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &filter, 0, 0), 0);
+        }
+    }
+
+    #[test]
+    fn a_filter_against_openat2_is_named() {
+        let (_temporary, path, _) = fixture();
+        for errno in [libc::EPERM, libc::ENOSYS] {
+            let path = path.clone();
+            let error = std::thread::spawn(move || {
+                forbid_openat2(errno);
+                Root::open(&path).unwrap_err()
+            });
+            let error = error.join().unwrap().to_string();
+            assert!(error.contains("openat2"), "{error}");
+            assert!(error.contains("SystemCallFilter"), "{error}");
+        }
     }
 
     #[test]

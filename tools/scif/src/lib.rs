@@ -8,6 +8,9 @@
 //! that goes on, and [`doctor`] says what is wrong; [`command`] what a person types.
 //! Arrows point down only.
 
+// These panic when standard error is full or closed: `command::output::note` does not.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 #[cfg(not(target_endian = "little"))]
 compile_error!("SCIF's user ABI is used on little-endian machines only");
 

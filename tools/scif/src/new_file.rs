@@ -17,9 +17,12 @@ use std::hash::BuildHasher;
 use std::hash::RandomState;
 use std::io;
 use std::io::Write;
+use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
+use std::os::fd::BorrowedFd;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::LazyLock;
 
 /// A file being written.
 #[derive(Debug)]
@@ -68,7 +71,7 @@ impl NewFile {
     /// Puts the file on disk and under its name, in place of what had that name.
     pub fn commit(mut self, mode: u32) -> io::Result<()> {
         // Never set-user-ID and the like: the other side is not to be trusted that far.
-        rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode & 0o777))?;
+        rustix::fs::fchmod(&self.file, Mode::from_raw_mode(mode) & permitted())?;
         self.file.sync_all()?;
         if self.hidden.is_none() && self.link(&self.name)? {
             self.sync_directory();
@@ -138,6 +141,12 @@ impl Write for NewFile {
     }
 }
 
+impl AsFd for NewFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
 impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some(hidden) = &self.hidden {
@@ -145,6 +154,18 @@ impl Drop for NewFile {
             let _ = rustix::fs::unlinkat(&self.directory, hidden, AtFlags::empty());
         }
     }
+}
+
+/// The permission bits that the umask of this process leaves: what cp and scp give a new file, too.
+fn permitted() -> Mode {
+    // The call that reads the umask sets it. What this file creates meanwhile has no other bits.
+    static PERMITTED: LazyLock<Mode> = LazyLock::new(|| {
+        let others = Mode::RWXG | Mode::RWXO;
+        let umask = rustix::process::umask(others);
+        rustix::process::umask(umask);
+        (Mode::RWXU | others) - umask
+    });
+    *PERMITTED
 }
 
 /// Tries hidden names for `name` until `make` finds one that is free.
@@ -205,10 +226,33 @@ mod tests {
                 file.commit(0o4751).unwrap();
                 assert_eq!(std::fs::read_to_string(path.join("name")).unwrap(), content);
                 let mode = path.join("name").metadata().unwrap().permissions().mode();
-                assert_eq!(mode & 0o7777, 0o751);
+                assert_eq!(mode & 0o7777, 0o751 & permitted().as_raw_mode());
                 assert_eq!(names(path), ["name"]);
             }
         }
+    }
+
+    /// The umask is the process's, so the test is one of its own: it runs itself under another.
+    #[test]
+    fn the_umask_takes_bits_away() {
+        const FOLDER: &str = "SCIF_TEST_UMASK_FOLDER";
+        if let Some(path) = std::env::var_os(FOLDER) {
+            let path = Path::new(&path);
+            let file = NewFile::create(directory(path), OsStr::new("name")).unwrap();
+            return file.commit(0o666).unwrap();
+        }
+        let temporary = tempfile::tempdir().unwrap();
+        let name = "new_file::tests::the_umask_takes_bits_away";
+        let ended = std::process::Command::new("sh")
+            .args(["-c", "umask 027; exec \"$0\" --exact \"$1\""])
+            .arg(std::env::current_exe().unwrap())
+            .arg(name)
+            .env(FOLDER, temporary.path())
+            .output()
+            .unwrap();
+        assert!(ended.status.success(), "{ended:?}");
+        let made = temporary.path().join("name").metadata().unwrap();
+        assert_eq!(made.permissions().mode() & 0o7777, 0o640);
     }
 
     #[test]

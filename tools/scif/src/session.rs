@@ -26,6 +26,12 @@ use crate::device::Protection;
 /// How long a peer may be silent when it is its turn.
 pub const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// How long the peer may take to say why its window is gone.
+const REASON_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a client may take to greet, and then to say what it wants.
+const FIRST_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// How long the peer may take to get a whole file onto its disk.
 pub const SYNC_TIMEOUT: Duration = Duration::from_secs(1800);
 
@@ -94,8 +100,16 @@ impl<T: Bytes> Session<T> {
         self.send(&Message::Hello { version: VERSION })
     }
 
+    /// How long to wait for the peer's next message, or for its first.
+    pub fn patience(&self, first: bool) -> Duration {
+        match first {
+            true => FIRST_TIMEOUT.min(self.timeout),
+            false => self.timeout,
+        }
+    }
+
     fn expect_greeting(&self) -> Result<()> {
-        match self.receive()? {
+        match self.receive_within(self.patience(true))? {
             Message::Hello { version: VERSION } => Ok(()),
             Message::Hello { version } => Err(self.protocol(format!(
                 "it speaks version {version}, this is version {VERSION}"
@@ -145,21 +159,24 @@ impl<T: Bytes> Session<T> {
         Message::decode(header, &payload).map_err(|error| self.protocol(error.to_string()))
     }
 
-    /// What a failed call on the connection means, after a look at what the peer may have said before
-    /// it went.
+    /// Says what a failed call on the connection means. The peer's own reason comes first, if it has
+    /// sent one: a peer that gives a request up takes its window away, and tells why at about that time.
     pub fn explain(&self, error: io::Error) -> Error {
-        let explanation = self.lost(error);
-        if matches!(explanation, Error::Lost { .. }) {
-            // More than these cannot be on their way.
-            for _ in 0..64 {
-                match self.receive_any(Instant::now()) {
-                    Ok(Message::Failure { text }) => return self.says(text),
-                    Ok(_) => {}
-                    Err(_) => break,
-                }
+        let wait = match error.raw_os_error() {
+            Some(libc::EINTR) => return Error::Interrupted,
+            Some(libc::ENXIO | libc::EACCES) => REASON_TIMEOUT.min(self.timeout),
+            _ => Duration::ZERO,
+        };
+        let deadline = Instant::now() + wait;
+        // More than these cannot be on their way.
+        for _ in 0..64 {
+            match self.receive_any(deadline) {
+                Ok(Message::Failure { text }) => return self.says(text),
+                Ok(_) => {}
+                Err(_) => break,
             }
         }
-        explanation
+        self.lost(error)
     }
 
     fn lost(&self, source: io::Error) -> Error {

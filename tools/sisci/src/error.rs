@@ -4,6 +4,7 @@
 
 use std::process::ExitCode;
 
+use scif::command::output::note;
 use scif::command::output::print_json;
 use serde::Serialize;
 
@@ -110,7 +111,7 @@ pub fn finish(program: &str, json: bool, result: Result<()>) -> ExitCode {
     let Err(error) = result else {
         return ExitCode::SUCCESS;
     };
-    eprintln!("{program}: {error}");
+    note(format_args!("{program}: {error}"));
     if json {
         // If it cannot be printed, the line above has to do.
         let _ = print_json(&Failure {

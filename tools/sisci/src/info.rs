@@ -12,6 +12,7 @@ use scif::command::columns::Side;
 use scif::command::columns::or_dash;
 use scif::command::columns::printable;
 use scif::command::connect::open;
+use scif::command::output::note;
 use scif::command::output::print;
 use scif::command::output::print_json;
 use serde::Serialize;
@@ -160,10 +161,10 @@ fn run(arguments: &Arguments) -> Result<()> {
         print(line)?;
     }
     if let Some(error) = error {
-        eprintln!(
+        note(format_args!(
             "sisci-info: segments and interrupts are not known: cannot read {}: {error}",
             names::DEBUGFS
-        );
+        ));
     }
     Ok(())
 }

@@ -11,9 +11,8 @@ use crate::command::output::print_json;
 use crate::command::port::DEFAULT_PORT;
 use crate::command::port::parse_port;
 use crate::command::progress::Display;
-use crate::confine::READING;
 use crate::confine::check_replaceable;
-use crate::confine::examine;
+use crate::confine::open_regular;
 use crate::confine::show;
 use crate::error::Error;
 use crate::error::Result;
@@ -45,8 +44,9 @@ Examples:
 ///
 /// The other node runs `scif serve`; PATH is relative to the folder it serves. The content goes by DMA
 /// from memory to memory. Both ends hash it (SHA-256), and the target gets its name only when all of it has arrived,
-/// is right, and is on disk: never a half file. Permission bits are kept, except set-user-ID and the like. One regular file at a time;
-/// a copy that was interrupted starts anew.
+/// is right, and is on disk: never a half file. Permission bits are kept, less those that the umask of the receiving
+/// process takes away, and never set-user-ID and the like. One regular file at a time; a copy that was interrupted starts anew.
+/// NODE is a number, as `scif nodes` lists them.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -134,7 +134,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         }
         (Place::Local(_), Place::Local(_)) => {
             return Err(Error::Usage(
-                "neither FROM nor TO is on a node: write NODE:PATH for one of them, such as 1:file"
+                "neither FROM nor TO is on a node: write NODE:PATH for one of them, with the node's \
+                 number, such as 1:file"
                     .into(),
             ));
         }
@@ -188,10 +189,8 @@ fn nothing_written(error: Error, target: &OsStr) -> Error {
 
 fn put(arguments: &Arguments, file: &Path, node: u16, path: &[u8]) -> Result<(Copied, Duration)> {
     let shown = show(file.as_os_str().as_bytes());
-    let opened = rustix::fs::open(file, READING, Mode::empty())
-        .map_err(io::Error::from)
-        .map_err(Error::local(format!("cannot read {shown}")))?;
-    let source = examine(opened.into(), &shown)?;
+    let open = |flags| rustix::fs::open(file, flags, Mode::empty());
+    let source = open_regular(open, &shown)?;
     // "file/.." and the like are directories, so there is a name.
     let name = file.file_name().unwrap_or_default().as_bytes();
     if name.len() > LONGEST_NAME {

@@ -3,6 +3,7 @@
 //! `scif nodes`: who is out there.
 
 use crate::command::connect::open;
+use crate::command::output::note;
 use crate::command::output::print;
 use crate::command::output::print_json;
 use crate::error::Error;
@@ -44,7 +45,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     print(table(&merged, colour))?;
     if let Err(error) = details {
-        eprintln!("scif: only ids are known: cannot read {DEBUGFS}: {error}");
+        note(format_args!(
+            "scif: only ids are known: cannot read {DEBUGFS}: {error}"
+        ));
     }
     if arguments.verbose {
         match std::fs::read_to_string(LINKS) {
@@ -52,9 +55,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
                 let windows = std::fs::read_to_string(WINDOWS).unwrap_or_default();
                 print(apertures(&links(&text), &windows))?;
             }
-            Err(error) => {
-                eprintln!("scif: nothing is known of links: cannot read {LINKS}: {error}")
-            }
+            Err(error) => note(format_args!(
+                "scif: nothing is known of links: cannot read {LINKS}: {error}"
+            )),
         }
     }
     Ok(())

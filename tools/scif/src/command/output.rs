@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What goes to standard output.
+//! What goes to standard output and standard error.
 
 use crate::error::Error;
 use crate::error::Result;
@@ -20,7 +20,16 @@ pub fn print(text: impl Display) -> Result<()> {
     }
 }
 
-/// The same for a value, as JSON.
+/// Writes a line to standard error. Nothing depends on that, so a full disk or a closed pipe there
+/// changes nothing: what goes on goes on.
+pub fn note(text: impl Display) {
+    // In one call, for lines of threads do not mix then.
+    let _ = io::stderr()
+        .lock()
+        .write_all(format!("{text}\n").as_bytes());
+}
+
+/// The same as [`print`] for a value, as JSON.
 pub fn print_json(value: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|error| Error::Refused(format!("cannot make JSON: {error}")))?;

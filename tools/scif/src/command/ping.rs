@@ -5,6 +5,7 @@
 use crate::cancel::Cancel;
 use crate::client;
 use crate::command::connect::connect;
+use crate::command::node::parse_node;
 use crate::command::output::print;
 use crate::command::output::print_json;
 use crate::command::port::DEFAULT_PORT;
@@ -33,7 +34,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The node
+    /// The node's number, as `scif nodes` lists them
+    #[arg(value_parser = parse_node)]
     pub node: u16,
     /// How many round trips
     #[arg(short, long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]

@@ -3,6 +3,7 @@
 //! How far a copy is: a bar on a terminal, a line every few seconds elsewhere, both on standard error.
 
 use crate::client::Observer;
+use crate::command::output::note;
 use crate::format;
 use indicatif::ProgressBar;
 use indicatif::ProgressDrawTarget;
@@ -82,7 +83,7 @@ impl Observer for Display {
             Kind::Lines => {
                 if self.printed.elapsed() >= BETWEEN_LINES {
                     self.printed = Instant::now();
-                    eprintln!("{}", line(self.done, self.size, self.started.elapsed()));
+                    note(line(self.done, self.size, self.started.elapsed()));
                 }
             }
         }

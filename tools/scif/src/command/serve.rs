@@ -8,6 +8,7 @@ use crate::abi::PortId;
 use crate::cancel::Cancel;
 use crate::command::connect::is_lost;
 use crate::command::connect::open;
+use crate::command::output::note;
 use crate::command::output::print;
 use crate::command::port::DEFAULT_PORT;
 use crate::command::port::parse_port;
@@ -73,8 +74,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<()> {
     let cancel = Cancel::on_signals().map_err(Error::local("cannot catch signals"))?;
     let shown = show(arguments.root.as_os_str().as_bytes());
-    let root =
-        Root::open(&arguments.root).map_err(Error::local(format!("cannot serve {shown}")))?;
+    let root = Root::open(&arguments.root)?;
     let service = Service::new(root, arguments.read_only);
     if let Some(address) = arguments.tcp {
         tcp::start(address)?;
@@ -140,16 +140,21 @@ fn accept_all(
             }
             let clients = &clients;
             let serve = move || {
-                let log = |line: &str| eprintln!("[node {} port {}] {line}", peer.node, peer.port);
+                let log = |line: &str| {
+                    note(format_args!(
+                        "[node {} port {}] {line}",
+                        peer.node, peer.port
+                    ))
+                };
                 let _leaves = Leaves(clients);
                 server::serve(service, &session, &log);
             };
             if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, serve) {
                 clients.fetch_sub(1, Ordering::Relaxed);
-                eprintln!(
+                note(format_args!(
                     "scif: cannot start a thread for node {}: {error}",
                     peer.node
-                );
+                ));
             }
         }
         while clients.load(Ordering::Relaxed) > 0 {
@@ -204,7 +209,10 @@ fn accept(listener: &Endpoint, cancel: &Cancel) -> Result<Option<(Endpoint, Port
             }
             Err(error) => {
                 // Out of files or memory: others may give some back.
-                eprintln!("scif: cannot accept a client ({})", errno_name(&error));
+                note(format_args!(
+                    "scif: cannot accept a client ({})",
+                    errno_name(&error)
+                ));
                 std::thread::sleep(Duration::from_millis(100));
             }
         }

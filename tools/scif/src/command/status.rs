@@ -7,6 +7,7 @@ use crate::command::columns::Side;
 use crate::command::columns::or_dash;
 use crate::command::columns::printable;
 use crate::command::metrics::metrics;
+use crate::command::output::note;
 use crate::command::output::print;
 use crate::command::output::print_json;
 use crate::error::Result;
@@ -52,9 +53,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     print(text(&picture))?;
     if !picture.all_endpoints {
-        eprintln!(
+        note(
             "scif: only processes that you may look into are shown, and no links, pinned memory and \
-             counters: those are in debugfs, for root"
+             counters: those are in debugfs, for root",
         );
     }
     Ok(())

@@ -5,6 +5,7 @@
 
 use crate::fixture::Fixture;
 use crate::fixture::content;
+use crate::fixture::put;
 use crate::fixture::target;
 use scif::client;
 use scif::device::Protection;
@@ -17,11 +18,15 @@ use scif::protocol::VERSION;
 use scif::protocol::Window;
 use scif::region::Region;
 use scif::session::Session;
+use scif::transfer::Receiver;
+use scif::transfer::tell;
 use scif::transport::Bytes;
 use scif::transport::Transport;
 use sha2::Digest;
 use sha2::Sha256;
 use std::fs;
+use std::io;
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 use std::time::Instant;
@@ -308,4 +313,70 @@ fn hostile_servers_leave_no_file() {
         session.send_failure(&Error::Refused("\x1b[31mno".into()));
     });
     assert_eq!(error.to_string(), "node 1 says: \\u{1b}[31mno");
+}
+
+/// A server whose disk is full in the middle of a copy: its window goes before it says why, which takes a
+/// moment.
+#[test]
+fn the_reason_of_a_server_wins_over_its_window() {
+    struct Full;
+    impl Write for Full {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(io::Error::from_raw_os_error(libc::ENOSPC))
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let temporary = tempfile::tempdir().unwrap();
+    let file = temporary.path().join("file");
+    let size = 8 << 20;
+    fs::write(&file, content(size)).unwrap();
+    let (here, there) = in_process::pair();
+    let error = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let session = Session::new(there, "client");
+            session.answer_greeting().unwrap();
+            session.receive().unwrap();
+            let receiver = Receiver::new(&session, Some(size as u64)).unwrap();
+            let window = receiver.window();
+            session.send(&Message::Ready { window }).unwrap();
+            let error = receiver
+                .receive(&mut Full, size as u64, &mut |_| ())
+                .unwrap_err();
+            drop(receiver);
+            // Longer than the client takes to notice, which does not change what it says.
+            std::thread::sleep(Duration::from_millis(300));
+            tell(&session, &error);
+        });
+        let session = Session::new(here, "node 1");
+        session.greet().unwrap();
+        put(&session, &file, "file").unwrap_err()
+    });
+    let text = error.to_string();
+    assert!(
+        text.starts_with("node 1 says: cannot write the file"),
+        "{text}"
+    );
+    assert!(text.contains("ENOSPC"), "{text}");
+}
+
+/// The same the other way round: the client's disk is full, and the server's log says so.
+#[test]
+fn the_reason_of_a_client_wins_over_its_window() {
+    let fixture = Fixture::new();
+    fs::write(fixture.served("file"), content(8 << 20)).unwrap();
+    fixture.serve(|transport| {
+        let hand = Hand::new(transport);
+        let receiver = Receiver::new(&hand.session, None).unwrap();
+        hand.send(Message::Get {
+            path: b"file".to_vec(),
+            window: receiver.window(),
+        });
+        drop(receiver);
+        std::thread::sleep(Duration::from_millis(300));
+        hand.session
+            .send_failure(&Error::Refused("the disk of the client is full".into()));
+    });
+    assert!(fixture.logged("the disk of the client is full"));
 }

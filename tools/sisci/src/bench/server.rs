@@ -7,6 +7,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 use scif::cancel::Cancel;
+use scif::command::output::note;
 use scif::command::output::print;
 
 use super::control;
@@ -145,7 +146,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let flags = ffi::BROADCAST;
     let group = LocalSegment::new(&sisci, control::GROUP, control::LARGEST, flags);
     if let Err(error) = &group {
-        eprintln!("sisci-bench: no part in broadcasts: {error}");
+        note(format_args!("sisci-bench: no part in broadcasts: {error}"));
     }
     let mut server = Server {
         memory: segment.map(control::LARGEST)?,
@@ -160,11 +161,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             continue;
         };
         let Some(request) = Request::decode(&message) else {
-            eprintln!("sisci-bench: a message that is no request; is the client of this version?");
+            note("sisci-bench: a message that is no request; is the client of this version?");
             continue;
         };
         if let Err(error) = server.serve(&request) {
-            eprintln!("sisci-bench: for node {}: {error}", request.node);
+            note(format_args!(
+                "sisci-bench: for node {}: {error}",
+                request.node
+            ));
             server.client = None;
             // What it has left behind is not for the next one.
             while server.interrupt.wait(0)? {}

@@ -11,6 +11,7 @@ use crate::command::connect::connect;
 use crate::command::output::print;
 use crate::command::output::print_json;
 use crate::command::ping::RoundTrips;
+use crate::command::node::parse_node;
 use crate::command::port::DEFAULT_PORT;
 use crate::command::port::parse_port;
 use crate::device::Protection;
@@ -37,8 +38,8 @@ const DEPTH: usize = 8;
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 pub struct Arguments {
-    /// The node
-    #[arg(required = true)]
+    /// The node's number, as `scif nodes` lists them
+    #[arg(required = true, value_parser = parse_node)]
     pub node: Option<u16>,
     /// Sizes of a copy, 1 B to 64 MiB
     #[arg(long, value_delimiter = ',', default_value = "64,4K,64K,1M,16M", value_parser = parse_copy_size)]

@@ -6,6 +6,7 @@ use super::options::Carrier;
 use super::options::Common;
 use super::options::Parallel;
 use crate::command::connect::connect;
+use crate::command::node::parse_node;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::errno_name;
@@ -19,9 +20,7 @@ use std::net::ToSocketAddrs;
 
 /// The node that is meant.
 pub fn node(common: &Common) -> Result<u16> {
-    let peer = &common.peer;
-    peer.parse()
-        .map_err(|_| Error::Usage(format!("'{peer}' is not a node; `scif nodes` lists them")))
+    parse_node(&common.peer).map_err(Error::Usage)
 }
 
 /// The address that is meant.

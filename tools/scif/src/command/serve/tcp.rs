@@ -5,6 +5,7 @@
 //! Its threads wait for nothing but their clients and hold nothing that has to be put in order: they
 //! end with the process.
 
+use crate::command::output::note;
 use crate::error::Error;
 use crate::error::Result;
 use crate::server::measure;
@@ -42,11 +43,15 @@ fn accept_all(listener: &TcpListener) {
                     drop(client);
                 });
                 if let Err(error) = started {
-                    eprintln!("scif: cannot start a thread for {peer}: {error}");
+                    note(format_args!(
+                        "scif: cannot start a thread for {peer}: {error}"
+                    ));
                 }
             }
             Err(error) => {
-                eprintln!("scif: cannot accept a TCP connection: {error}");
+                note(format_args!(
+                    "scif: cannot accept a TCP connection: {error}"
+                ));
                 std::thread::sleep(Duration::from_millis(100));
             }
         }
@@ -61,6 +66,6 @@ fn serve(socket: TcpStream, peer: SocketAddr) {
             measure::serve(&session).inspect_err(|error| session.send_failure(error))
         });
     if let Err(error) = served {
-        eprintln!("[{peer}] {error}");
+        note(format_args!("[{peer}] {error}"));
     }
 }
