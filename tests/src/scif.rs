@@ -355,14 +355,22 @@ pub struct Server<'a> {
 impl<'a> Server<'a> {
     /// Serves a new folder on a node.
     pub fn start(lab: &'a Lab, node: usize) -> Result<Server<'a>> {
+        Self::start_with(lab, node, "--bench")
+    }
+
+    /// The same with other options; these are words of a shell, which can redirect as well.
+    pub fn start_with(lab: &'a Lab, node: usize, options: &str) -> Result<Server<'a>> {
         let name = format!("served-by-{node}");
         let folder = lab.paths().exchange().join(&name);
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
         }
         fs::create_dir(&folder)?;
-        let root = format!("/exchange/{name}");
-        let process = start_tool(lab, node, &["serve", "--root", &root])?;
+        let command = format!("exec {} serve --root /exchange/{name} {options}", tool()?);
+        // The time of the test is limited anyway.
+        let process = (lab.command(node, ["sh", "-c", &command])?)
+            .timeout(lab.hang_limit(600))
+            .spawn()?;
         process.wait_for("serving", lab.hang_limit(30))?;
         Ok(Server {
             lab,

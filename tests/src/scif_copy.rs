@@ -143,10 +143,73 @@ fn refusals(lab: &Lab) -> Result<()> {
     server.stop()
 }
 
+/// A server whose standard error is full or closed serves as any other.
+fn logs_decide_nothing(lab: &Lab) -> Result<()> {
+    let hash = scif::make_file(lab, "sent", 100_000)?;
+    for redirected in ["2>/dev/full", "2>&-"] {
+        let server = Server::start_with(lab, 1, redirected)?;
+        scif::run_tool(lab, 0, &["cp", "-q", "/exchange/sent", "1:copy"])?.success()?;
+        ensure!(scif::hash_of(&server.folder.join("copy"))? == hash);
+        scif::run_tool(lab, 0, &["cp", "-q", "1:missing", "/exchange/got"])?.status(5)?;
+        scif::run_tool(lab, 0, &["cp", "-q", "1:copy", "/exchange/back"])?.success()?;
+        server.stop()?;
+    }
+    Ok(())
+}
+
+/// A node has so many clients and bytes, nobody measures unasked, and a full disk is named.
+fn limits(lab: &Lab) -> Result<()> {
+    scif::make_file(lab, "sent", 100_000)?;
+    let server = Server::start_with(lab, 1, "--clients 2 --max-bytes 150000")?;
+    let ping = ["ping", "1", "-c", "1000000"];
+    let held = [
+        scif::start_tool(lab, 0, &ping)?,
+        scif::start_tool(lab, 0, &ping)?,
+    ];
+    for client in &held {
+        client.wait_for("seq=0", lab.hang_limit(30))?;
+    }
+    let refused = scif::run_tool(lab, 0, &["ping", "1", "-c", "1"])?.status(5)?;
+    ensure!(refused.stderr().contains("--clients"), "{refused}");
+    for client in held {
+        client.signal(2);
+        client.wait()?.success()?;
+    }
+    scif::run_tool(lab, 0, &["cp", "-q", "/exchange/sent", "1:one"])?.success()?;
+    let refused = scif::run_tool(lab, 0, &["cp", "-q", "/exchange/sent", "1:two"])?.status(5)?;
+    ensure!(refused.stderr().contains("--max-bytes"), "{refused}");
+    for what in [&["bench", "1"][..], &["bench", "send-lat", "1", "--poll"]] {
+        let refused = scif::run_tool(lab, 0, what)?.status(5)?;
+        ensure!(refused.stderr().contains("scif serve --bench"), "{refused}");
+    }
+    server.stop()?;
+
+    let script = format!(
+        "mkdir -p /run/small && mount -t tmpfs -o size=64k none /run/small && exec {} serve --root /run/small",
+        scif::tool()?
+    );
+    let small = (lab.command(1, ["sh", "-c", &script])?)
+        .timeout(lab.hang_limit(600))
+        .spawn()?;
+    small.wait_for("serving", lab.hang_limit(30))?;
+    let refused = scif::run_tool(lab, 0, &["cp", "-q", "/exchange/sent", "1:copy"])?.status(5)?;
+    ensure!(refused.stderr().contains("no room"), "{refused}");
+    small.signal(2);
+    small.wait()?.success()?;
+    lab.shell(1, "umount /run/small")?;
+    Ok(())
+}
+
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_copy::small_files", SCIF_PAIR, small_files).seconds(120),
     Test::new("scif_copy::large_file", SCIF_PAIR, large_file).seconds(240),
     Test::new("scif_copy::parallel", SCIF_PAIR, parallel).seconds(240),
     Test::new("scif_copy::refusals", SCIF_PAIR, refusals),
+    Test::new(
+        "scif_copy::logs_decide_nothing",
+        SCIF_PAIR,
+        logs_decide_nothing,
+    ),
+    Test::new("scif_copy::limits", SCIF_PAIR, limits),
 ];

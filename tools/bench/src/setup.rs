@@ -245,7 +245,7 @@ pub fn serve(lab: &Lab, tcp: Option<&str>) -> Result<Process> {
     let folder = lab.paths().exchange().join("served");
     std::fs::create_dir_all(&folder)?;
     let mut script = format!(
-        "ulimit -n 100000; exec {} serve --root /exchange/served --port {PORT}",
+        "ulimit -n 100000; exec {} serve --root /exchange/served --port {PORT} --bench",
         tool()?
     );
     if let Some(address) = tcp {

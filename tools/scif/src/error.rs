@@ -123,6 +123,11 @@ impl Error {
         }
     }
 
+    /// Whether it is the silence of the peer that ended the connection.
+    pub fn timed_out(&self) -> bool {
+        matches!(self, Self::Lost { source, .. } if source.kind() == io::ErrorKind::TimedOut)
+    }
+
     /// The kernel's error number, if there is one.
     pub fn errno(&self) -> Option<String> {
         match self {

@@ -7,6 +7,8 @@
 //! [`crate::transfer`] for content. Listening and threads are in [`crate::command`].
 
 pub mod measure;
+pub mod room;
+pub mod shares;
 
 use crate::confine::Root;
 use crate::confine::show;
@@ -23,7 +25,13 @@ use crate::transfer::hexadecimal;
 use crate::transfer::send_content;
 use crate::transfer::tell;
 use crate::transport::Transport;
+use measure::Guest;
 use measure::Sleepers;
+use room::Room;
+use shares::Origin;
+use shares::Share;
+use shares::Shares;
+use shares::What;
 use std::sync::Arc;
 
 /// The largest window a client may have for measurements.
@@ -36,6 +44,12 @@ pub struct Service {
     pub root: Root,
     /// Files are only given away, none are taken.
     pub read_only: bool,
+    /// Clients may measure.
+    pub bench: bool,
+    /// Room for files that are put.
+    pub room: Room,
+    /// What the clients of each node hold.
+    pub shares: Shares,
     /// Threads whose client measures messages.
     pub sleepers: Sleepers,
 }
@@ -46,60 +60,106 @@ impl Service {
         Self {
             root,
             read_only,
+            bench: false,
+            room: Room::default(),
+            shares: Shares::default(),
             sleepers: Sleepers::default(),
         }
     }
 }
 
 /// Serves one client until it goes. `log` is given one line for each request.
-pub fn serve<T: Transport>(service: &Service, session: &Session<T>, log: &dyn Fn(&str)) {
-    if let Err(error) = requests(service, session, log) {
+pub fn serve<T: Transport>(
+    service: &Service,
+    origin: Origin,
+    session: &Session<T>,
+    log: &dyn Fn(&str),
+) {
+    if let Err(error) = requests(service, origin, session, log) {
         tell(session, &error);
         log(&error.to_string());
     }
 }
 
+/// The refusal of a measurement that nobody has allowed.
+fn not_measuring() -> Error {
+    Error::Refused("this server does not measure: start it with `scif serve --bench`".into())
+}
+
 fn requests<T: Transport>(
     service: &Service,
+    origin: Origin,
     session: &Session<T>,
     log: &dyn Fn(&str),
 ) -> Result<()> {
     session.answer_greeting()?;
+    let guest = Guest {
+        origin,
+        shares: &service.shares,
+        sleepers: &service.sleepers,
+    };
     let mut bench = None;
+    // A client that measures makes all its connections, and then its windows.
+    let mut first = !service.bench;
     loop {
-        session.set_activity("its pause");
-        let message = match session.receive() {
+        session.set_activity(if first {
+            "its first request"
+        } else {
+            "its pause"
+        });
+        let message = match session.receive_within(session.patience(first)) {
             Ok(message) => message,
+            Err(error @ Error::Lost { .. }) if first && error.timed_out() => return Err(error),
             // The usual way of saying good-bye, and the one of a client that forgot to.
             Err(Error::Lost { .. }) => return Ok(()),
             Err(error) => return Err(error),
         };
+        first = false;
         match message {
             Message::Put {
                 mode,
                 size,
                 path,
                 name,
-            } => put(service, session, mode, size, &path, &name, log)?,
+            } => {
+                let file = Announced {
+                    mode,
+                    size,
+                    path,
+                    name,
+                };
+                put(service, origin, session, &file, log)?;
+            }
             Message::Get { path, window } => get(service, session, &path, window, log)?,
+            Message::Bench { .. } | Message::Ring | Message::Raw(_) | Message::Accept { .. }
+                if !service.bench =>
+            {
+                return Err(not_measuring());
+            }
             Message::Bench { size } => {
                 // The one before goes first: a client has one window at a time.
                 drop(bench.take());
-                bench = Some(Bench::new(session, size)?);
+                bench = Some(Bench::new(session, &guest, size)?);
             }
-            Message::Ring => return measure::serve_over_ring(session, &service.sleepers),
-            message => measure::answer(session, message, &service.sleepers)?,
+            Message::Ring => return measure::serve_over_ring(session, &guest),
+            message => measure::answer(session, message, &guest)?,
         }
     }
 }
 
-fn put<T: Transport>(
-    service: &Service,
-    session: &Session<T>,
+/// A file that a client wants to send: the fields of [`Message::Put`].
+struct Announced {
     mode: u32,
     size: u64,
-    path: &[u8],
-    name: &[u8],
+    path: Vec<u8>,
+    name: Vec<u8>,
+}
+
+fn put<T: Transport>(
+    service: &Service,
+    origin: Origin,
+    session: &Session<T>,
+    announced: &Announced,
     log: &dyn Fn(&str),
 ) -> Result<()> {
     session.set_activity("the copy");
@@ -108,16 +168,20 @@ fn put<T: Transport>(
             "cannot write: this server is read-only".into(),
         ));
     }
-    let (mut file, path) = service.root.create(path, name)?;
+    let Announced { mode, size, .. } = *announced;
+    let stored = service.shares.take(origin, What::Stored, size)?;
+    let (mut file, path) = service.root.create(&announced.path, &announced.name)?;
+    let mut coming = service.room.admit(&file, size)?;
     let receiver = Receiver::new(session, Some(size))?;
     session.send(&Message::Ready {
         window: receiver.window(),
     })?;
     let hash = receiver
-        .receive(&mut file, size, &mut |_| ())
+        .receive(&mut file, size, &mut |bytes| coming.written(bytes))
         .inspect_err(|_| log(&format!("nothing was written to {}", show(&path))))?;
     file.commit(mode)
         .map_err(Error::local(format!("cannot complete {}", show(&path))))?;
+    stored.keep();
     log(&format!(
         "wrote {}, {size} bytes, sha256 {}",
         show(&path),
@@ -151,16 +215,18 @@ struct Bench<'a, T: Transport> {
     session: &'a Session<T>,
     region: Arc<Region>,
     offset: i64,
+    _memory: Share<'a>,
 }
 
 impl<'a, T: Transport> Bench<'a, T> {
-    fn new(session: &'a Session<T>, size: u32) -> Result<Self> {
+    fn new(session: &'a Session<T>, guest: &Guest<'a>, size: u32) -> Result<Self> {
         let size = size as usize;
         if size > LARGEST_BENCH {
             return Err(Error::Refused(format!(
                 "a window for measurements can have {LARGEST_BENCH} bytes, not {size}"
             )));
         }
+        let memory = guest.take(What::Memory, size as u64)?;
         // In few pieces, as far as there are any: what is measured is the way, not the scatter.
         let region = Region::of_pages(size.max(1), Pages::Huge)
             .map_err(Error::local("cannot allocate a window"))?;
@@ -170,6 +236,7 @@ impl<'a, T: Transport> Bench<'a, T> {
             session,
             region,
             offset,
+            _memory: memory,
         };
         let window = Window {
             offset,

@@ -43,8 +43,8 @@ Examples:
   sisci-bench all 8                     everything, about a minute
   sisci-bench scibench2 8 --sizes 8,4K  stores by the processor
   sisci-bench all 8 --reference --plots /tmp/plots
-                                        beside the calls of SCIF, for which `scif serve`
-                                        has to run on node 8, too; with charts";
+                                        beside the calls of SCIF, for which `scif serve
+                                        --bench` has to run on node 8, too; with charts";
 
 /// How fast segments, DMA and interrupts are
 ///

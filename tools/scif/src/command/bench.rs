@@ -37,7 +37,7 @@ Examples:
 
 /// Measure messages, remote memory access, windows, connections
 ///
-/// The other node runs `scif serve`, and for `--transport tcp` that with --tcp. With the name of a measurement it
+/// The other node runs `scif serve --bench`, and for `--transport tcp` that with --tcp, too. With the name of a measurement it
 /// is that one, of many sizes and with percentiles; without, an overview of copies and message round trips.
 /// Reads by CPU over a PCIe bridge are slow by nature: the CPU waits for each cache line.
 #[derive(Debug, clap::Args)]

@@ -18,9 +18,15 @@ use crate::device::Endpoint;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::errno_name;
+use crate::format::parse_size;
 use crate::limits;
 use crate::server;
 use crate::server::Service;
+use crate::server::room::Room;
+use crate::server::shares::Limits;
+use crate::server::shares::Origin;
+use crate::server::shares::Shares;
+use crate::server::shares::What;
 use crate::session::Session;
 use crate::transport::Connection;
 use clap::ValueHint;
@@ -34,8 +40,8 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The most clients at a time: each takes a thread and a few MiB of pinned memory.
-const MOST_CLIENTS: usize = 64;
+/// The most clients at a time, of all nodes: each takes a thread and a few MiB of pinned memory.
+const MOST_CLIENTS: usize = 128;
 
 const BACKLOG: i32 = 64;
 
@@ -43,13 +49,18 @@ const EXAMPLES: &str = "\
 Examples:
   scif serve --root /srv/files               until Ctrl-C
   scif serve --root /srv/files --read-only   give files, take none
-  scif serve --root . --once                 one client, then end";
+  scif serve --root . --once                 one client, then end
+  scif serve --root /srv/files --max-bytes 10G
+                                             10 GiB from each node, and no more
+  scif serve --root /tmp --bench             for `scif bench`, too";
 
 /// Serve a folder: other nodes copy files to it and from it, and ping
 ///
 /// Nothing outside the folder can be read or written, whatever paths clients send and whatever symbolic links
-/// are in it. Every node that is linked to this one may connect: SCIF has no users. Prints one line when it is ready,
-/// and then one for each request to standard error.
+/// are in it. Every process of every node that is linked to this one may connect: SCIF has no users. So each node can have
+/// so many clients at a time, files are taken only while room stays free, and only with --bench may clients measure,
+/// which takes CPUs and pinned memory. A client that is silent for 20 seconds at first, or 60 later, is dropped.
+/// Prints one line when it is ready, and then one for each request to standard error.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -65,8 +76,24 @@ pub struct Arguments {
     /// End after N clients (1 if no number is given)
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     pub once: Option<u32>,
+    /// The most clients of each node at a time
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=64))]
+    pub clients: u64,
+    /// The most bytes that each node may put, from the start to the end of this server
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub max_bytes: Option<u64>,
+    /// Take a file only if so many bytes stay free; 1 GiB by default, or a twentieth of the file system if
+    /// that is less
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub keep_free: Option<u64>,
+    /// Let clients measure (`scif bench`): any process of any node can then take CPU time and pinned memory here
+    #[arg(long)]
+    pub bench: bool,
+    /// The most memory that each node may measure with
+    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_size, requires = "bench")]
+    pub bench_memory: u64,
     /// Measure over TCP, too: answer `scif bench --transport tcp` here. No files
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "bench")]
     pub tcp: Option<SocketAddr>,
 }
 
@@ -75,7 +102,17 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let cancel = Cancel::on_signals().map_err(Error::local("cannot catch signals"))?;
     let shown = show(arguments.root.as_os_str().as_bytes());
     let root = Root::open(&arguments.root)?;
-    let service = Service::new(root, arguments.read_only);
+    let service = Service {
+        bench: arguments.bench,
+        room: Room::new(arguments.keep_free),
+        shares: Shares::new(Limits {
+            clients: arguments.clients,
+            stored: arguments.max_bytes.unwrap_or(u64::MAX),
+            memory: arguments.bench_memory,
+            ..Limits::default()
+        }),
+        ..Service::new(root, arguments.read_only)
+    };
     if let Some(address) = arguments.tcp {
         tcp::start(address)?;
     }
@@ -131,6 +168,14 @@ fn accept_all(
             let connection = Connection::accepted(endpoint, Some(cancel.clone()));
             let session = Session::new(connection, format!("node {}", peer.node))
                 .with_node_lost(move || is_lost(peer.node));
+            let origin = Origin::Node(peer.node);
+            let share = match service.shares.take(origin, What::Clients, 1) {
+                Ok(share) => share,
+                Err(refusal) => {
+                    session.send_failure(&refusal);
+                    continue;
+                }
+            };
             if clients.fetch_add(1, Ordering::Relaxed) >= MOST_CLIENTS {
                 clients.fetch_sub(1, Ordering::Relaxed);
                 session.send_failure(&Error::Refused(format!(
@@ -147,7 +192,8 @@ fn accept_all(
                     ))
                 };
                 let _leaves = Leaves(clients);
-                server::serve(service, &session, &log);
+                let _share = share;
+                server::serve(service, origin, &session, &log);
             };
             if let Err(error) = std::thread::Builder::new().spawn_scoped(scope, serve) {
                 clients.fetch_sub(1, Ordering::Relaxed);

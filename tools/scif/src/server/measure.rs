@@ -3,8 +3,8 @@
 //! The serving side of measurements that need one: it takes messages, sends them back, takes
 //! connections.
 //!
-//! Works over anything that carries bytes, so over TCP as well. A client can make the server hold one
-//! buffer of [`Raw::LARGEST`] and [`MOST_CONNECTIONS`], and no more. Messages that are measured are
+//! Works over anything that carries bytes, so over TCP as well. What the clients of a node can make the
+//! server hold is in [`crate::server::shares`]. Messages that are measured are
 //! waited for in calls that only the client's end or message ends: who serves counts the threads
 //! that are in such a call ([`Sleepers`]) and does not wait for them at its own end; they hold
 //! nothing that has to be put in order.
@@ -14,6 +14,10 @@ use crate::error::Result;
 use crate::over_ring::OverRing;
 use crate::protocol::Message;
 use crate::protocol::Raw;
+use crate::server::shares::Origin;
+use crate::server::shares::Share;
+use crate::server::shares::Shares;
+use crate::server::shares::What;
 use crate::session::Session;
 use crate::session::TIMEOUT;
 use crate::transport::Bytes;
@@ -22,9 +26,6 @@ use crate::transport::Wait;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-
-/// The most connections that a client may have taken at a time.
-pub const MOST_CONNECTIONS: u32 = 20_000;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
@@ -47,17 +48,31 @@ impl Sleepers {
     }
 }
 
-/// Answers a client that only measures, until it goes: no files.
-pub fn serve<T: Bytes>(session: &Session<T>) -> Result<()> {
-    serve_counted(session, &Sleepers::default())
+/// A client that measures, for whom what it holds is counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Guest<'a> {
+    /// Where it comes from.
+    pub origin: Origin,
+    /// What all hold.
+    pub shares: &'a Shares,
+    /// Those that wait for their client.
+    pub sleepers: &'a Sleepers,
 }
 
-fn serve_counted<T: Bytes>(session: &Session<T>, sleepers: &Sleepers) -> Result<()> {
+impl<'a> Guest<'a> {
+    /// Takes so much for this client, or refuses.
+    pub fn take(&self, what: What, amount: u64) -> Result<Share<'a>> {
+        self.shares.take(self.origin, what, amount)
+    }
+}
+
+/// Answers a client that only measures, until it goes: no files.
+pub fn serve<T: Bytes>(session: &Session<T>, guest: &Guest<'_>) -> Result<()> {
     session.answer_greeting()?;
     loop {
         session.set_activity("its pause");
         match session.receive() {
-            Ok(message) => answer(session, message, sleepers)?,
+            Ok(message) => answer(session, message, guest)?,
             Err(Error::Lost { .. }) => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -65,28 +80,30 @@ fn serve_counted<T: Bytes>(session: &Session<T>, sleepers: &Sleepers) -> Result<
 }
 
 /// Answers a client that measures over a ring, until it goes.
-pub(super) fn serve_over_ring<T: Bytes>(session: &Session<T>, sleepers: &Sleepers) -> Result<()> {
+pub(super) fn serve_over_ring<T: Bytes>(session: &Session<T>, guest: &Guest<'_>) -> Result<()> {
     let Some(connection) = session.transport().scif() else {
         return Err(session.unexpected(&Message::Ring));
     };
     session.send(&Message::Go)?;
     // The client may let one wait.
-    let ring = (sleepers.during(|| OverRing::new(connection)))
+    let ring = (guest.sleepers.during(|| OverRing::new(connection)))
         .map_err(Error::local("cannot make a ring"))?;
     let over_ring = Session::new(ring, session.peer());
-    serve_counted(&over_ring, sleepers).inspect_err(|error| over_ring.send_failure(error))
+    serve(&over_ring, guest).inspect_err(|error| over_ring.send_failure(error))
 }
 
 /// Answers one request.
 pub(super) fn answer<T: Bytes>(
     session: &Session<T>,
     message: Message,
-    sleepers: &Sleepers,
+    guest: &Guest<'_>,
 ) -> Result<()> {
     match message {
         Message::Ping { bytes } => session.send(&Message::Pong { bytes }),
         Message::Raw(raw) => {
             session.set_activity("the measurement");
+            let _memory = guest.take(What::Memory, raw.size.into())?;
+            let _poller = guest.take(What::Pollers, raw.polling.into())?;
             // Before the client is told to go on: this may fail.
             let mut buffer = Vec::new();
             buffer
@@ -94,7 +111,7 @@ pub(super) fn answer<T: Bytes>(
                 .map_err(|_| Error::Refused("no memory for a message of that size".into()))?;
             buffer.resize(raw.size as usize, 0);
             session.send(&Message::Go)?;
-            sleepers
+            (guest.sleepers)
                 .during(|| take(session.transport(), &raw, &mut buffer))
                 .map_err(|error| session.explain(error))?;
             match raw.back {
@@ -102,7 +119,7 @@ pub(super) fn answer<T: Bytes>(
                 false => session.send(&Message::Go),
             }
         }
-        Message::Accept { count } => accept(session, count),
+        Message::Accept { count } => accept(session, count, guest),
         message => Err(session.unexpected(&message)),
     }
 }
@@ -121,13 +138,9 @@ fn take<T: Bytes>(transport: &T, raw: &Raw, buffer: &mut [u8]) -> std::io::Resul
     Ok(())
 }
 
-fn accept<T: Bytes>(session: &Session<T>, count: u32) -> Result<()> {
+fn accept<T: Bytes>(session: &Session<T>, count: u32, guest: &Guest<'_>) -> Result<()> {
     session.set_activity("the measurement");
-    if count > MOST_CONNECTIONS {
-        return Err(Error::Refused(format!(
-            "{MOST_CONNECTIONS} connections can be measured at a time, not {count}"
-        )));
-    }
+    let _connections = guest.take(What::Connections, count.into())?;
     let listener = (session.transport().listen(BACKLOG)).map_err(Error::local("cannot listen"))?;
     session.send(&Message::Listening {
         port: listener.port(),

@@ -12,6 +12,7 @@ use scif::in_process::InProcess;
 use scif::new_file::NewFile;
 use scif::server;
 use scif::server::Service;
+use scif::server::shares::Origin;
 use scif::session::Session;
 use std::ffi::OsStr;
 use std::fs;
@@ -19,6 +20,7 @@ use std::fs::File;
 use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Mutex;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// A served folder beside a secret.
@@ -65,11 +67,17 @@ impl Fixture {
 
     /// Runs a server against `peer`, and returns when the server is done.
     pub fn serve<R>(&self, peer: impl FnOnce(InProcess) -> R) -> R {
+        self.serve_within(Duration::from_secs(60), peer)
+    }
+
+    /// As [`Self::serve`], by a server that waits so long for its client.
+    pub fn serve_within<R>(&self, timeout: Duration, peer: impl FnOnce(InProcess) -> R) -> R {
         let (here, there) = in_process::pair();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let log = |line: &str| self.log.lock().unwrap().push(line.to_owned());
-                server::serve(&self.service, &Session::new(there, "client"), &log);
+                let session = Session::new(there, "client").with_timeout(timeout);
+                server::serve(&self.service, Origin::Node(1), &session, &log);
             });
             peer(here)
         })

@@ -14,9 +14,13 @@ use scif::error::Error;
 use scif::in_process;
 use scif::in_process::InProcess;
 use scif::protocol::Message;
+use scif::protocol::Raw;
 use scif::protocol::VERSION;
 use scif::protocol::Window;
 use scif::region::Region;
+use scif::server::room::Room;
+use scif::server::shares::Limits;
+use scif::server::shares::Shares;
 use scif::session::Session;
 use scif::transfer::Receiver;
 use scif::transfer::tell;
@@ -379,4 +383,107 @@ fn the_reason_of_a_client_wins_over_its_window() {
             .send_failure(&Error::Refused("the disk of the client is full".into()));
     });
     assert!(fixture.logged("the disk of the client is full"));
+}
+
+#[test]
+fn nobody_measures_unasked() {
+    let fixture = Fixture::new();
+    let raw = Raw {
+        size: 1,
+        count: 1,
+        back: true,
+        polling: true,
+    };
+    for request in [
+        Message::Bench { size: 4096 },
+        Message::Raw(raw),
+        Message::Accept { count: 1 },
+        Message::Ring,
+    ] {
+        fixture.serve(|transport| {
+            let hand = Hand::new(transport);
+            hand.send(request);
+            hand.refused("scif serve --bench");
+        });
+    }
+}
+
+#[test]
+fn who_measures_has_limits() {
+    let mut fixture = Fixture::new();
+    fixture.service.bench = true;
+    fixture.service.shares = Shares::new(Limits {
+        memory: 10_000,
+        pollers: 0,
+        ..Limits::default()
+    });
+    let raw = |size, polling| {
+        Message::Raw(Raw {
+            size,
+            count: 1,
+            back: true,
+            polling,
+        })
+    };
+    for (request, reason) in [
+        (Message::Bench { size: 10_001 }, "--bench-memory"),
+        (raw(10_001, false), "--bench-memory"),
+        (raw(1, true), "--poll"),
+        (Message::Accept { count: 20_001 }, "at a time"),
+    ] {
+        fixture.serve(|transport| {
+            let hand = Hand::new(transport);
+            hand.send(request);
+            hand.refused(reason);
+        });
+    }
+    // A window that goes makes room for the next one.
+    fixture.client(|session| {
+        for _ in 0..3 {
+            client::bench_window(session, 8000).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_client_that_wants_nothing_is_dropped() {
+    let fixture = Fixture::new();
+    let waiting = Duration::from_millis(10);
+    fixture.serve_within(waiting, |transport| {
+        // Until the server has gone, and not longer.
+        let mut byte = [0];
+        transport
+            .recv(&mut byte, Instant::now() + TIMEOUT)
+            .unwrap_err()
+    });
+    assert!(fixture.logged("did not answer during the greeting"));
+    fixture.serve_within(TIMEOUT, |transport| drop(Hand::new(transport)));
+    assert!(!fixture.logged("first request"));
+}
+
+#[test]
+fn what_is_put_has_limits() {
+    let mut fixture = Fixture::new();
+    let file = fixture.beside("file");
+    fs::write(&file, content(6000)).unwrap();
+    fixture.service.shares = Shares::new(Limits {
+        stored: 10_000,
+        ..Limits::default()
+    });
+    // What is being written counts, and is given back when nothing comes of it.
+    fixture.serve(|transport| {
+        let hand = Hand::new(transport);
+        hand.put(6000);
+        let error = fixture.client(|session| put(session, &file, "other").unwrap_err());
+        assert!(error.to_string().contains("--max-bytes"), "{error}");
+    });
+    fixture.client(|session| put(session, &file, "one").unwrap());
+    let error = fixture.client(|session| put(session, &file, "two").unwrap_err());
+    assert!(error.to_string().contains("--max-bytes"), "{error}");
+    assert_eq!(fixture.names(), ["one"]);
+    fixture.service.shares = Shares::default();
+    fixture.service.room = Room::new(Some(u64::MAX));
+    let error = fixture.client(|session| put(session, &file, "two").unwrap_err());
+    assert!(error.to_string().contains("--keep-free"), "{error}");
+    assert_eq!(fixture.names(), ["one"]);
 }

@@ -27,7 +27,7 @@ pub struct Client {
     /// Measure the calls of SCIF that each figure stands on, too
     #[arg(long)]
     pub reference: bool,
-    /// The port of `scif serve`, for --reference
+    /// The port of `scif serve --bench`, for --reference
     #[arg(long, default_value_t = DEFAULT_PORT, value_parser = parse_port)]
     pub port: u16,
     /// The server's --id

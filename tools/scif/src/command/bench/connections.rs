@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::limits;
 use crate::protocol::Message;
-use crate::server::measure::MOST_CONNECTIONS;
+use crate::server::shares::MOST_CONNECTIONS;
 use crate::session::Session;
 use crate::transport::Bytes;
 use std::collections::VecDeque;

@@ -8,10 +8,10 @@
 use crate::cancel::Cancel;
 use crate::client;
 use crate::command::connect::connect;
+use crate::command::node::parse_node;
 use crate::command::output::print;
 use crate::command::output::print_json;
 use crate::command::ping::RoundTrips;
-use crate::command::node::parse_node;
 use crate::command::port::DEFAULT_PORT;
 use crate::command::port::parse_port;
 use crate::device::Protection;
@@ -285,14 +285,19 @@ mod tests {
     use crate::in_process;
     use crate::server;
     use crate::server::Service;
+    use crate::server::shares::Origin;
 
     #[test]
     fn measures() {
         let temporary = tempfile::tempdir().unwrap();
-        let service = Service::new(Root::open(temporary.path()).unwrap(), true);
+        let mut service = Service::new(Root::open(temporary.path()).unwrap(), true);
+        service.bench = true;
         let (here, there) = in_process::pair();
         std::thread::scope(|scope| {
-            scope.spawn(|| server::serve(&service, &Session::new(there, "client"), &|_| ()));
+            scope.spawn(|| {
+                let session = Session::new(there, "client");
+                server::serve(&service, Origin::Node(0), &session, &|_| ());
+            });
             let session = Session::new(here, "server");
             session.greet().unwrap();
             let region = Arc::new(Region::new(5000).unwrap());

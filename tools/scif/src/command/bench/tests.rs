@@ -16,6 +16,9 @@ use crate::region::Pages;
 use crate::server;
 use crate::server::Service;
 use crate::server::measure as serving;
+use crate::server::shares::MOST_CONNECTIONS;
+use crate::server::shares::Origin;
+use crate::server::shares::Shares;
 use crate::session::Session;
 use crate::tcp::Tcp;
 use crate::transport::Bytes;
@@ -32,10 +35,14 @@ const PLAN: Plan = Plan {
 /// Runs a client against a server of nothing.
 fn with_server(client: impl FnOnce(&mut Session<in_process::InProcess>)) {
     let temporary = tempfile::tempdir().unwrap();
-    let service = Service::new(Root::open(temporary.path()).unwrap(), true);
+    let mut service = Service::new(Root::open(temporary.path()).unwrap(), true);
+    service.bench = true;
     let (here, there) = in_process::pair();
     std::thread::scope(|scope| {
-        scope.spawn(|| server::serve(&service, &Session::new(there, "client"), &|_| ()));
+        scope.spawn(|| {
+            let session = Session::new(there, "client");
+            server::serve(&service, Origin::Node(0), &session, &|_| ());
+        });
         let mut session = Session::new(here, "server");
         session.greet().unwrap();
         client(&mut session);
@@ -44,6 +51,17 @@ fn with_server(client: impl FnOnce(&mut Session<in_process::InProcess>)) {
         drop(session);
     });
     assert_eq!(service.sleepers.count(), 0);
+}
+
+/// Answers a client that only measures.
+fn measure_only<T: Bytes>(session: &Session<T>) -> crate::error::Result<()> {
+    let (shares, sleepers) = (Shares::default(), serving::Sleepers::default());
+    let guest = serving::Guest {
+        origin: Origin::Tcp,
+        shares: &shares,
+        sleepers: &sleepers,
+    };
+    serving::serve(session, &guest)
 }
 
 fn messages<T: Bytes + Send>(session: &mut Session<T>) {
@@ -76,7 +94,7 @@ fn messages_over_tcp() {
         scope.spawn(|| {
             let (socket, _) = listener.accept().unwrap();
             let session = Session::new(Tcp::new(socket).unwrap(), "client");
-            serving::serve(&session).unwrap();
+            measure_only(&session).unwrap();
         });
         let mut session = Session::new(Tcp::connect(address).unwrap(), "server");
         session.greet().unwrap();
@@ -92,7 +110,7 @@ fn no_files_over_tcp() {
         scope.spawn(|| {
             let (socket, _) = listener.accept().unwrap();
             let session = Session::new(Tcp::new(socket).unwrap(), "client");
-            let error = serving::serve(&session).unwrap_err();
+            let error = measure_only(&session).unwrap_err();
             session.send_failure(&error);
         });
         let session = Session::new(Tcp::connect(address).unwrap(), "server");
@@ -145,12 +163,12 @@ fn more_connections_than_there_can_be_are_refused() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let session = Session::new(there, "client");
-            let error = serving::serve(&session).unwrap_err();
+            let error = measure_only(&session).unwrap_err();
             session.send_failure(&error);
         });
         let session = Session::new(here, "server");
         session.greet().unwrap();
-        let count = serving::MOST_CONNECTIONS + 1;
+        let count = MOST_CONNECTIONS + 1;
         session
             .send(&crate::protocol::Message::Accept { count })
             .unwrap();

@@ -9,6 +9,10 @@ use crate::command::output::note;
 use crate::error::Error;
 use crate::error::Result;
 use crate::server::measure;
+use crate::server::measure::Guest;
+use crate::server::measure::Sleepers;
+use crate::server::shares::Origin;
+use crate::server::shares::Shares;
 use crate::session::Session;
 use crate::tcp::Tcp;
 use std::net::SocketAddr;
@@ -32,14 +36,16 @@ pub fn start(address: SocketAddr) -> Result<()> {
 
 fn accept_all(listener: &TcpListener) {
     let clients = Arc::new(());
+    let shared = Arc::new((Shares::default(), Sleepers::default()));
     loop {
         match listener.accept() {
             // The one in hand is not a client.
             Ok(_) if Arc::strong_count(&clients) > MOST_CLIENTS => {}
             Ok((socket, peer)) => {
                 let client = Arc::clone(&clients);
+                let shared = Arc::clone(&shared);
                 let started = std::thread::Builder::new().spawn(move || {
-                    serve(socket, peer);
+                    serve(socket, peer, &shared);
                     drop(client);
                 });
                 if let Err(error) = started {
@@ -58,12 +64,17 @@ fn accept_all(listener: &TcpListener) {
     }
 }
 
-fn serve(socket: TcpStream, peer: SocketAddr) {
+fn serve(socket: TcpStream, peer: SocketAddr, (shares, sleepers): &(Shares, Sleepers)) {
+    let guest = Guest {
+        origin: Origin::Tcp,
+        shares,
+        sleepers,
+    };
     let served = Tcp::new(socket)
         .map_err(Error::local("cannot set up a TCP connection"))
         .and_then(|tcp| {
             let session = Session::new(tcp, peer.to_string());
-            measure::serve(&session).inspect_err(|error| session.send_failure(error))
+            measure::serve(&session, &guest).inspect_err(|error| session.send_failure(error))
         });
     if let Err(error) = served {
         note(format_args!("[{peer}] {error}"));
