@@ -2,6 +2,8 @@
 /*
  * Broadcast segments: a write reaches all nodes that have one of that number.
  */
+#include <sched.h>
+
 #include "sisci_suite.h"
 
 #define SIZE	8192
@@ -10,25 +12,25 @@
 /* The group of this case: the segment of it is there as long as its process. */
 #define GROUP	2
 
-static void export_group(struct local *local)
+static void export_group(struct local *local, size_t size)
 {
-	*local = (struct local) { .device = new_device(), .id = GROUP, .size = SIZE };
-	good(SCICreateSegment(local->device, &local->segment, GROUP, SIZE, NULL, NULL,
+	*local = (struct local) { .device = new_device(), .id = GROUP, .size = size };
+	good(SCICreateSegment(local->device, &local->segment, GROUP, size, NULL, NULL,
 			      SCI_FLAG_BROADCAST, &error));
-	good(local->memory = SCIMapLocalSegment(local->segment, &local->map, 0, SIZE, NULL,
+	good(local->memory = SCIMapLocalSegment(local->segment, &local->map, 0, size, NULL,
 						SCI_FLAG_BROADCAST, &error));
 	good(SCIPrepareSegment(local->segment, ADAPTER, SCI_FLAG_BROADCAST, &error));
 	good(SCISetSegmentAvailable(local->segment, ADAPTER, 0, &error));
 }
 
 /* That of a peer, if its node is another one: a node has one segment of a group. */
-static __s64 export_group_there(struct peer *peer)
+static __s64 export_group_there(struct peer *peer, size_t size)
 {
 	__s64 device = there(peer, THERE_OPEN), segment, memory;
 
 	/* That of the case before may not be gone yet. */
-	wait_until((segment = ask(peer, THERE_CREATE, device, GROUP, SIZE, SCI_FLAG_BROADCAST)));
-	memory = there(peer, THERE_MAP_LOCAL, segment, 0, SIZE, 0);
+	wait_until((segment = ask(peer, THERE_CREATE, device, GROUP, size, SCI_FLAG_BROADCAST)));
+	memory = there(peer, THERE_MAP_LOCAL, segment, 0, size, 0);
 	there(peer, THERE_PREPARE, segment);
 	there(peer, THERE_AVAILABLE, segment);
 	return memory;
@@ -43,22 +45,27 @@ struct group {
 	sci_remote_segment_t remote;
 };
 
-static struct group new_group(void)
+static struct group new_group_of(size_t size)
 {
 	struct group group = { .peers = 0 };
 	int i;
 
-	export_group(&group.local);
+	export_group(&group.local, size);
 	for (i = 0; i < run.peers; i++) {
 		if (node_id(run.agent[i].node) == own_id())
 			continue;
 		group.peer[group.peers] = new_peer_on(i);
-		group.memory[group.peers] = export_group_there(group.peer[group.peers]);
+		group.memory[group.peers] = export_group_there(group.peer[group.peers], size);
 		group.peers++;
 	}
 	good(SCIConnectSegment(group.local.device, &group.remote, ALL, GROUP, ADAPTER, NULL, NULL,
 			       FOREVER, SCI_FLAG_BROADCAST, &error));
 	return group;
+}
+
+static struct group new_group(void)
+{
+	return new_group_of(SIZE);
 }
 
 /* All of them have it, sooner or later. */
@@ -197,7 +204,7 @@ static void broadcast_joined(void)
 	__s64 there_is;
 	__u32 i = 0;
 
-	export_group(&local);
+	export_group(&local, SIZE);
 	good(SCIConnectSegment(local.device, &remote, ALL, GROUP, ADAPTER, NULL, NULL, FOREVER,
 			       SCI_FLAG_BROADCAST, &error));
 	good(memory = SCIMapRemoteSegment(remote, &map, 0, SIZE, NULL, 0, &error));
@@ -206,7 +213,7 @@ static void broadcast_joined(void)
 	peer = new_peer_on(run.peers - 1);
 	if (node_id(run.agent[run.peers - 1].node) == own_id())
 		return;
-	there_is = export_group_there(peer);
+	there_is = export_group_there(peer, SIZE);
 	wait_until((memory[2] = ++i, there(peer, THERE_LOAD, there_is + 8, 4) > 0));
 	/* DMA, too. */
 	queue = new_queue(local.device, 1);
@@ -316,7 +323,287 @@ static void broadcast_member_dies(void)
 	good(SCIDisconnectSegment(group.remote, 0, &error));
 }
 
+/* --- The order in which stores are seen --- */
+
+#define LARGE		MIB
+#define HALF		(LARGE / 2)
+/* Where a member says which round it has seen. */
+#define SEEN		(LARGE - 64)
+#define ROUNDS		100
+#define LINE		8
+
+/* Waits for a flag, and says whether what was stored before it is there. */
+static bool is_in_order(const unsigned char *memory, __s64 payload, __s64 flag, __u64 round)
+{
+	__u64 line[LINE];
+	int i;
+
+	while (__atomic_load_n((__u64 *)(memory + flag), __ATOMIC_ACQUIRE) != round)
+		sched_yield();
+	memcpy(line, memory + payload, sizeof(line));
+	for (i = 0; i < LINE; i++) {
+		if (line[i] != round)
+			return false;
+	}
+	return true;
+}
+
+/* In a peer: (memory, where the payload is, where the flag is, the first round, the first not). */
+static __s64 follow(const __s64 *argument)
+{
+	unsigned char *memory = (unsigned char *)argument[0];
+	__s64 violations = 0, round;
+
+	for (round = argument[3]; round < argument[4]; round++) {
+		violations += !is_in_order(memory, argument[1], argument[2], round);
+		__atomic_store_n((__u64 *)(memory + SEEN), round, __ATOMIC_RELEASE);
+	}
+	return violations;
+}
+
+/* How a program stores a payload and a flag. */
+struct writer {
+	struct group group;
+	volatile unsigned char *memory;
+	/* The same, mapped again. */
+	volatile unsigned char *again;
+	sci_map_t map;
+	sci_sequence_t sequence;
+	/* What the members say that they have seen. */
+	volatile unsigned char *seen[MAX_PEERS];
+	__u64 round;
+	__s64 payload;
+	__s64 flag;
+	/* A thread that stores flags. */
+	__u64 flag_wanted;
+	__u64 flag_stored;
+};
+
+static struct writer new_writer(void)
+{
+	struct writer writer = { .group = new_group_of(LARGE), .round = 1 };
+	sci_remote_segment_t one;
+	sci_map_t map;
+	int i;
+
+	good(writer.memory = SCIMapRemoteSegment(writer.group.remote, &writer.map, 0, LARGE, NULL,
+						 0, &error));
+	good(writer.again = SCIMapRemoteSegment(writer.group.remote, &map, 0, LARGE, NULL, 0,
+						&error));
+	writer.sequence = new_sequence(writer.map);
+	for (i = 0; i < writer.group.peers; i++) {
+		good(SCIConnectSegment(writer.group.local.device, &one,
+				       node_id(peer_node(writer.group.peer[i])), GROUP, ADAPTER,
+				       NULL, NULL, FOREVER, SCI_FLAG_BROADCAST, &error));
+		good(writer.seen[i] = SCIMapRemoteSegment(one, &map, SEEN, 8, NULL, 0, &error));
+	}
+	return writer;
+}
+
+static void store_payload(struct writer *writer)
+{
+	int i;
+
+	for (i = 0; i < LINE; i++)
+		((volatile __u64 *)(writer->memory + writer->payload))[i] = writer->round;
+}
+
+static void store_flag(struct writer *writer)
+{
+	*(volatile __u64 *)(writer->memory + writer->flag) = writer->round;
+}
+
+static void sfence(void)
+{
+#ifdef __x86_64__
+	asm volatile("sfence" ::: "memory");
+#else
+	__atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
+static void by_sfence(struct writer *writer)
+{
+	store_payload(writer);
+	sfence();
+	store_flag(writer);
+}
+
+static void by_nothing(struct writer *writer)
+{
+	store_payload(writer);
+#ifndef __x86_64__
+	sfence();
+#endif
+	store_flag(writer);
+}
+
+static void by_flush_of_all(struct writer *writer)
+{
+	store_payload(writer);
+	SCIFlush(NULL, 0);
+	store_flag(writer);
+}
+
+static void by_flush(struct writer *writer)
+{
+	store_payload(writer);
+	SCIFlush(writer->sequence, 0);
+	store_flag(writer);
+}
+
+static void by_barrier(struct writer *writer)
+{
+	store_payload(writer);
+	SCIStoreBarrier(writer->sequence, 0);
+	store_flag(writer);
+}
+
+static void by_another_map(struct writer *writer)
+{
+	store_payload(writer);
+	sfence();
+	*(volatile __u64 *)(writer->again + writer->flag) = writer->round;
+}
+
+/* One store is in two pages. */
+static void by_store_across(struct writer *writer)
+{
+	int i;
+
+	/* As one instruction: compilers know the size. */
+	for (i = 0; i < LINE; i++)
+		memcpy((void *)(writer->memory + writer->payload + 8 * i), &writer->round, 8);
+	sfence();
+	store_flag(writer);
+}
+
+static void by_copied_payload(struct writer *writer)
+{
+	__u64 line[LINE];
+	int i;
+
+	for (i = 0; i < LINE; i++)
+		line[i] = writer->round;
+	good(SCIMemCpy(writer->sequence, line, writer->map, writer->payload, sizeof(line), 0,
+		       &error));
+	store_flag(writer);
+}
+
+static void by_copied_flag(struct writer *writer)
+{
+	store_payload(writer);
+	good(SCIMemCpy(writer->sequence, &writer->round, writer->map, writer->flag, 8, 0,
+		       &error));
+}
+
+static void *flag_thread(void *data)
+{
+	struct writer *writer = data;
+	__u64 wanted;
+
+	for (;;) {
+		wanted = __atomic_load_n(&writer->flag_wanted, __ATOMIC_ACQUIRE);
+		if (wanted == ~0ULL)
+			return NULL;
+		if (wanted != writer->flag_stored) {
+			store_flag(writer);
+			__atomic_store_n(&writer->flag_stored, wanted, __ATOMIC_RELEASE);
+		}
+		sched_yield();
+	}
+}
+
+static void by_two_threads(struct writer *writer)
+{
+	store_payload(writer);
+	sfence();
+	__atomic_store_n(&writer->flag_wanted, writer->round, __ATOMIC_RELEASE);
+	while (__atomic_load_n(&writer->flag_stored, __ATOMIC_ACQUIRE) != writer->round)
+		sched_yield();
+}
+
+/* No member ever sees the flag of a round without its payload. */
+static void in_order(struct writer *writer, void (*store)(struct writer *writer), __s64 payload,
+		     __s64 flag)
+{
+	__u64 last = writer->round + ROUNDS;
+	struct group *group = &writer->group;
+	long violations = 0;
+	int i;
+
+	writer->payload = payload;
+	writer->flag = flag;
+	for (i = 0; i < group->peers; i++)
+		begin(group->peer[i], DO_RUN, group->memory[i], payload, flag, writer->round, last);
+	for (; writer->round < last; writer->round++) {
+		store(writer);
+		violations += !is_in_order(group->local.memory, payload, flag, writer->round);
+		for (i = 0; i < group->peers; i++) {
+			while (*(volatile __u64 *)writer->seen[i] != writer->round)
+				poll(NULL, 0, 1);
+		}
+	}
+	same(violations, 0);
+	for (i = 0; i < group->peers; i++)
+		expect_value(end(group->peer[i]), 0);
+}
+
+static void broadcast_order(void)
+{
+	struct writer writer = new_writer();
+
+	in_order(&writer, by_sfence, HALF, 0);
+	in_order(&writer, by_sfence, 64, HALF);
+	in_order(&writer, by_nothing, HALF, 0);
+	in_order(&writer, by_nothing, PAGE, PAGE - 8);
+}
+
+static void broadcast_order_by_barriers(void)
+{
+	struct writer writer = new_writer();
+
+	in_order(&writer, by_flush_of_all, HALF, 0);
+	in_order(&writer, by_flush, HALF, 0);
+	in_order(&writer, by_barrier, HALF, 0);
+	/* Within a page, too. */
+	in_order(&writer, by_flush_of_all, 1024, 0);
+}
+
+static void broadcast_order_of_two(void)
+{
+	struct writer writer = new_writer();
+	pthread_t thread = in_thread(flag_thread, &writer);
+
+	in_order(&writer, by_two_threads, HALF, 0);
+	__atomic_store_n(&writer.flag_wanted, ~0ULL, __ATOMIC_RELEASE);
+	thread_result(thread);
+	in_order(&writer, by_another_map, HALF, 0);
+}
+
+static void broadcast_order_across(void)
+{
+	struct writer writer = new_writer();
+
+	in_order(&writer, by_store_across, HALF - 28, 0);
+}
+
+static void broadcast_order_of_copies(void)
+{
+	struct writer writer = new_writer();
+
+	in_order(&writer, by_copied_payload, HALF, 0);
+	in_order(&writer, by_copied_flag, HALF, 0);
+	in_order(&writer, by_copied_flag, 1024, 0);
+}
+
 const struct test_case broadcast_cases[] = {
+	PAIR_MAPPED_WITH(broadcast_order, follow, "broadcast.order"),
+	PAIR_MAPPED_WITH(broadcast_order_by_barriers, follow,
+			 "broadcast.order broadcast.order-in-page"),
+	PAIR_MAPPED_WITH(broadcast_order_of_two, follow, "broadcast.order"),
+	PAIR_MAPPED_WITH(broadcast_order_across, follow, "broadcast.order"),
+	PAIR_MAPPED_WITH(broadcast_order_of_copies, follow, "broadcast.order-of-copies"),
 	PAIR(broadcast_store, "broadcast.store broadcast.own"),
 	PAIR(broadcast_barrier, "broadcast.barrier"),
 	PAIR(broadcast_copy, "broadcast.copy broadcast.no-read"),

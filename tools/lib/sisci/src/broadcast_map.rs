@@ -2,82 +2,58 @@
 
 //! A map of a broadcast segment: what is stored in it gets to all nodes of the group.
 //!
-//! No bridge copies a store to many. The map is memory of this process, and what has changed in it
-//! since it was last looked at is stored in a map of each node's segment: when a program flushes,
-//! and once in a millisecond. Of a word only that part is stored which has changed, since its
+//! No bridge copies a store to many. The map is memory of this process, and what changes in it is stored in a map of each
+//! node's segment, in the order that [`crate::store_log`] keeps. Of a word only that part is stored which has changed, since its
 //! neighbours may be another node's to write. A store of what was sent last is not seen; a copy by
 //! `SCIMemCpy` is always sent. Nodes that join the group get what is stored from then on, as with a switch that
 //! copies; what is stored while one is away is lost for it, and sequences tell.
-//!
-//! Lock: `inner` is held while it is sent, so that of two stores to a word the later arrives last.
 
+use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::Release;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::copies;
+use rustix::event::EventfdFlags;
+use rustix::event::PollFd;
+use rustix::event::PollFlags;
+use rustix::event::Timespec;
+use rustix::event::eventfd;
+use rustix::event::poll;
+
 use crate::error::Error;
 use crate::error::Result;
-use crate::import::Import;
 use crate::lock::lock;
-use crate::mapping::Mapping;
 use crate::mapping::Place;
-use crate::mapping::shared_memory;
-use crate::memory;
-use crate::nodes;
-use crate::remote_map::RemoteMap;
+use crate::members::Member;
+use crate::members::Members;
+use crate::members::Standing;
 use crate::remote_segment::Imports;
 use crate::remote_segment::RemoteSegment;
-use crate::threads::Caller;
-
-/// How often it is looked at.
-const PERIOD: Duration = Duration::from_millis(1);
-
-const WORD: usize = size_of::<u64>();
-
-/// Counts for the epoch of a node whose segment is lost: no node gets there.
-const LOST: u64 = 1 << 40;
-
-/// A node of the group.
-struct Target {
-    import: Arc<Import>,
-    map: Arc<RemoteMap>,
-}
-
-struct Inner {
-    /// The words as they were sent.
-    sent: Vec<u64>,
-    targets: Vec<Target>,
-    /// Those of which targets were made.
-    imports: Imports,
-}
-
-/// How a group stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// Changes whenever a member goes, or comes.
-    pub epoch: u64,
-    /// Grows with each failed access.
-    pub errors: u64,
-    /// A member is away that may come back.
-    pub is_away: bool,
-    /// None is left.
-    pub is_lost: bool,
-}
+use crate::store_log::StoreLog;
+use crate::threads;
 
 /// See the head of this file.
 pub struct BroadcastMap {
-    own: Mapping,
     offset: u64,
-    segment: Arc<RemoteSegment>,
-    inner: Mutex<Inner>,
-    stopped: AtomicBool,
-    sender: Caller,
+    size: usize,
+    log: Arc<StoreLog>,
+    /// Of which members were made.
+    joined: Mutex<Option<Imports>>,
+    server: Mutex<Option<JoinHandle<()>>>,
+    stop: Arc<Stop>,
+}
+
+/// Ends the thread that lets stores go on.
+struct Stop {
+    is_wanted: AtomicBool,
+    event: OwnedFd,
 }
 
 impl BroadcastMap {
@@ -88,236 +64,130 @@ impl BroadcastMap {
         size: usize,
         place: Place,
     ) -> Result<Arc<Self>> {
-        let len = memory::in_pages(size)?;
-        let memory = shared_memory(len as u64)?;
-        let own = Mapping::new(memory.as_fd(), 0, len, true, place).map_err(memory::map_error)?;
-        let imports = segment.imports()?;
-        let mut inner = Inner {
-            sent: vec![0; size.div_ceil(WORD)],
-            targets: Vec::new(),
-            imports: Arc::new([]),
-        };
-        inner.join(imports, offset);
-        if inner.targets.is_empty() {
-            return Err(Error::NOT_CONNECTED);
-        }
         let map = Arc::new(Self {
-            own,
             offset,
-            segment: segment.clone(),
-            inner: Mutex::new(inner),
-            stopped: AtomicBool::new(false),
-            sender: Caller::default(),
+            size,
+            log: StoreLog::new(size, place)?,
+            joined: Mutex::new(None),
+            server: Mutex::new(None),
+            stop: Arc::new(Stop {
+                is_wanted: AtomicBool::new(false),
+                event: eventfd(0, EventfdFlags::CLOEXEC)?,
+            }),
         });
+        let made = map
+            .join(&segment.imports()?)
+            .then_some(())
+            .ok_or(Error::NOT_CONNECTED);
+        made.and_then(|()| map.start())
+            .inspect_err(|_| map.stop())?;
         let this = Arc::downgrade(&map);
-        map.sender.start(move || {
-            while let Some(map) = this.upgrade() {
-                if map.stopped.load(Relaxed) {
-                    return;
-                }
-                map.look_for_others();
-                map.send();
-                drop(map);
-                std::thread::sleep(PERIOD);
+        segment.on_look(move |imports| match this.upgrade() {
+            Some(map) if !map.stop.is_wanted.load(Acquire) => {
+                map.join(imports);
+                true
             }
-        })?;
+            _ => false,
+        });
         Ok(map)
+    }
+
+    fn start(&self) -> Result<()> {
+        let (log, stop) = (self.log.clone(), self.stop.clone());
+        let server = threads::spawn("sisci-broadcast", move || serve(&log, &stop))?;
+        *lock(&self.server) = Some(server);
+        Ok(())
     }
 
     /// Where programs store.
     pub fn address(&self) -> *mut c_void {
-        self.own.address()
+        self.log.address()
     }
 
-    fn look_for_others(&self) {
-        let Ok(imports) = self.segment.imports() else {
-            return;
-        };
-        let mut inner = lock(&self.inner);
-        if !Arc::ptr_eq(&inner.imports, &imports) {
-            inner.join(imports, self.offset);
+    /// Makes members of those who are none yet; says whether there are any. One that can't be mapped is lost, or away, and
+    /// tried again.
+    fn join(&self, imports: &Imports) -> bool {
+        let mut joined = lock(&self.joined);
+        let is_joined = |joined: &Imports| Arc::ptr_eq(joined, imports);
+        if self.stop.is_wanted.load(Acquire) || joined.as_ref().is_some_and(is_joined) {
+            return true;
         }
+        let members = self.log.members();
+        let missing = members.missing(imports);
+        let wanted = missing.len();
+        let new = missing
+            .iter()
+            .map(|import| Member::new(import, self.offset, self.size));
+        let new: Vec<_> = new.filter_map(Result::ok).collect();
+        if new.len() == wanted {
+            *joined = Some(imports.clone());
+        }
+        let all = members.with(new);
+        let is_member = !all.is_empty();
+        self.log.set_members(all);
+        is_member
     }
 
-    fn word(&self, index: usize) -> u64 {
-        let words: *const AtomicU64 = self.own.address().cast();
-        // SAFETY: There are as many words as were sent, in whole pages that are mapped.
-        unsafe { (*words.add(index)).load(Relaxed) }
-    }
-
-    /// Sends what has changed.
-    pub fn send(&self) {
-        let mut inner = lock(&self.inner);
-        let inner = &mut *inner;
-        let mut changed = false;
-        for (index, before) in inner.sent.iter_mut().enumerate() {
-            let now = self.word(index);
-            if now == *before {
-                continue;
-            }
-            let part = Part::of(*before ^ now);
-            *before = now;
-            changed = true;
-            for target in &inner.targets {
-                // SAFETY: Its map has as many words.
-                unsafe { part.store(target.map.address().cast::<u64>().add(index), now) };
-            }
-        }
-        if changed {
-            copies::store_barrier();
-        }
-    }
-
-    /// Sends these bytes, changed or not.
-    pub fn send_range(&self, offset: usize, size: usize) {
-        if size == 0 {
-            return;
-        }
-        let mut inner = lock(&self.inner);
-        let inner = &mut *inner;
-        let (first, end) = (offset / WORD, (offset + size).div_ceil(WORD));
-        // SAFETY: The range is inside, as the caller has checked.
-        let from = unsafe { self.own.address().cast::<u8>().add(offset) };
-        // First: what is changed meanwhile, or at the edges, is sent when it is looked for.
-        for (index, before) in inner.sent.iter_mut().enumerate().take(end).skip(first) {
-            let mask = mask_of(index, offset, size);
-            *before = (*before & !mask) | (self.word(index) & mask);
-        }
-        for target in &inner.targets {
-            // SAFETY: As above: both maps have as many bytes.
-            unsafe {
-                let to = target.map.address().cast::<u8>().add(offset);
-                core::ptr::copy_nonoverlapping(from, to, size);
-            }
-        }
-        copies::store_barrier();
+    /// Copies to the map, and sends that, changed or not.
+    ///
+    /// # Safety
+    ///
+    /// Both have so many bytes.
+    pub unsafe fn copy(&self, from: *const c_void, offset: usize, size: usize) {
+        // SAFETY: By the contract of this function.
+        unsafe { self.log.copy(from.cast(), offset, size) };
     }
 
     /// Returns when all that was sent has arrived.
     pub fn read_back(&self) {
-        for target in &lock(&self.inner).targets {
-            // SAFETY: It has a word at least.
-            unsafe { target.map.address().cast::<u32>().read_volatile() };
-        }
+        self.log.members().read_back();
     }
 
     /// How the group stands.
     pub fn standing(&self) -> Standing {
-        let mut standing = Standing {
-            epoch: 1,
-            errors: 0,
-            is_away: false,
-            is_lost: true,
-        };
-        for target in &lock(&self.inner).targets {
-            let Ok(node) = nodes::status(target.import.node()) else {
-                continue;
-            };
-            if target.import.is_over() {
-                standing.epoch = standing.epoch.wrapping_add(LOST);
-                continue;
-            }
-            let epoch = target.import.epoch();
-            standing.is_away |= epoch != Some(node.epoch());
-            standing.is_lost = false;
-            standing.epoch = standing.epoch.wrapping_add(node.epoch());
-            standing.errors = standing.errors.wrapping_add(node.errors());
-        }
-        standing
+        self.log.members().standing()
     }
 
     /// Sends for the last time, and unmaps all.
     pub fn stop(&self) {
-        self.stopped.store(true, Relaxed);
-        self.sender.join();
-        self.send();
-        for target in &lock(&self.inner).targets {
-            target.map.unmap();
+        self.log.unmap();
+        self.stop.is_wanted.store(true, Release);
+        // It is not full: it is written to once.
+        let _ = rustix::io::write(&self.stop.event, &1u64.to_ne_bytes());
+        if let Some(server) = lock(&self.server).take() {
+            // It does not panic.
+            let _ = server.join();
         }
+        self.log.end();
+        let _joining = lock(&self.joined);
+        self.log.set_members(Members::default());
     }
 }
 
-impl Inner {
-    /// Makes targets of those who are none yet. One that can't be mapped is lost, or away, and tried again.
-    fn join(&mut self, imports: Imports, offset: u64) {
-        let size = self.sent.len() * WORD;
-        let mut complete = true;
-        for import in imports.iter() {
-            let is_target = |target: &Target| Arc::ptr_eq(&target.import, import);
-            if self.targets.iter().any(is_target) {
-                continue;
-            }
-            match import.map(offset, size, true, Place::Any) {
-                Ok(map) => self.targets.push(Target {
-                    import: import.clone(),
-                    map,
-                }),
-                Err(_) => complete &= import.is_over(),
-            }
-        }
-        if complete {
-            self.imports = imports;
-        }
-    }
-}
-
-/// The bytes of a word that are in a range of bytes, as a mask.
-fn mask_of(word: usize, offset: usize, size: usize) -> u64 {
-    let bytes = (0..WORD).filter(|byte| {
-        let at = word * WORD + byte;
-        at >= offset && at < offset + size
-    });
-    bytes.fold(0, |mask, byte| mask | (0xff << (8 * byte)))
-}
-
-/// The least part of a word, as processors store, that has all that changed in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    Byte(usize),
-    Short(usize),
-    Half(usize),
-    Word,
-}
-
-impl Part {
-    /// Of bits that differ; the least significant is in the first byte.
-    fn of(changed: u64) -> Self {
-        let first = changed.trailing_zeros() as usize / 8;
-        let last = (63 - changed.leading_zeros() as usize) / 8;
-        if first == last {
-            Self::Byte(first)
-        } else if first / 2 == last / 2 {
-            Self::Short(first / 2)
-        } else if first / 4 == last / 4 {
-            Self::Half(first / 4)
-        } else {
-            Self::Word
-        }
-    }
-
-    /// Stores it.
-    ///
-    /// # Safety
-    ///
-    /// The word can be written to.
-    unsafe fn store(self, word: *mut u64, value: u64) {
-        // SAFETY: Each part is inside the word, and aligned as the word is.
-        unsafe {
-            match self {
-                Self::Byte(index) => {
-                    let part = word.cast::<u8>().add(index);
-                    part.write_volatile((value >> (8 * index)) as u8);
-                }
-                Self::Short(index) => {
-                    let part = word.cast::<u16>().add(index);
-                    part.write_volatile((value >> (16 * index)) as u16);
-                }
-                Self::Half(index) => {
-                    let part = word.cast::<u32>().add(index);
-                    part.write_volatile((value >> (32 * index)) as u32);
-                }
-                Self::Word => word.write_volatile(value),
-            }
+/// Lets stores go on that wait, in the order in which they came, and looks at the open page from time to time.
+fn serve(log: &Arc<StoreLog>, stop: &Stop) {
+    let mut faults = VecDeque::new();
+    while !stop.is_wanted.load(Acquire) {
+        let timeout = match faults.is_empty() {
+            true => log.next_look(),
+            false => Some(Duration::ZERO),
+        };
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let mut events = [
+            PollFd::from_borrowed_fd(log.protection().as_fd(), PollFlags::IN),
+            PollFd::from_borrowed_fd(stop.event.as_fd(), PollFlags::IN),
+        ];
+        // An error is a signal, none of which comes here.
+        let _ = poll(&mut events, timeout.as_ref());
+        faults.extend(core::iter::from_fn(|| log.protection().fault()));
+        let Some(fault) = faults.pop_front() else {
+            log.look();
+            continue;
+        };
+        let waits = |thread| faults.iter().any(|other| other.thread == thread);
+        if !log.answer(fault, waits) {
+            faults.push_front(fault);
+            std::thread::yield_now();
         }
     }
 }
@@ -326,32 +196,107 @@ impl Part {
 mod tests {
     use super::*;
 
-    fn stored(before: u64, now: u64, there: u64) -> u64 {
-        let mut word = there;
-        // SAFETY: It is a word of this function.
-        unsafe { Part::of(before ^ now).store(&raw mut word, now) };
-        word
+    /// A log without members, whose stores are let go on.
+    struct Served {
+        log: Arc<StoreLog>,
+        stop: Arc<Stop>,
+        server: Option<JoinHandle<()>>,
+    }
+
+    impl Served {
+        fn new(size: usize) -> Self {
+            let log = StoreLog::new(size, Place::Any).unwrap();
+            let stop = Arc::new(Stop {
+                is_wanted: AtomicBool::new(false),
+                event: eventfd(0, EventfdFlags::CLOEXEC).unwrap(),
+            });
+            let (served, until) = (log.clone(), stop.clone());
+            let server = threads::spawn("server", move || serve(&served, &until));
+            Self {
+                log,
+                stop,
+                server: Some(server.unwrap()),
+            }
+        }
+
+        fn store(&self, offset: usize, value: u64) {
+            let address = self.log.address().wrapping_byte_add(offset).cast::<u64>();
+            // SAFETY: It is in the map.
+            unsafe { address.write_unaligned(value) };
+        }
+
+        fn load(&self, offset: usize) -> u64 {
+            let address = self.log.address().wrapping_byte_add(offset).cast::<u64>();
+            // SAFETY: It is in the map.
+            unsafe { address.read_unaligned() }
+        }
+    }
+
+    impl Drop for Served {
+        fn drop(&mut self) {
+            self.log.unmap();
+            self.stop.is_wanted.store(true, Release);
+            rustix::io::write(&self.stop.event, &1u64.to_ne_bytes()).unwrap();
+            self.server.take().unwrap().join().unwrap();
+            self.log.end();
+        }
+    }
+
+    const PAGE: usize = 4096;
+
+    #[test]
+    fn stores_of_many_threads_go_on() {
+        let maps = [Served::new(64 * PAGE), Served::new(64 * PAGE)];
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let maps = &maps;
+                scope.spawn(move || {
+                    for page in 0..128 {
+                        let map = &maps[page % 2];
+                        map.store(page / 2 * PAGE + thread * 8, (page * 4 + thread) as u64);
+                        crate::store_log::flush();
+                    }
+                });
+            }
+        });
+        for page in 0..128 {
+            for thread in 0..4 {
+                let stored = maps[page % 2].load(page / 2 * PAGE + thread * 8);
+                assert_eq!(stored, (page * 4 + thread) as u64);
+            }
+        }
     }
 
     #[test]
-    fn neighbours_are_left_alone() {
-        // Two halves, of two nodes.
-        assert_eq!(stored(0, 1, 7 << 32), (7 << 32) | 1);
-        assert_eq!(stored(0, 0x1234_5678 << 32, 7), (0x1234_5678 << 32) | 7);
-        // A byte each.
-        assert_eq!(stored(0, 0x0300, 0x11_0022), 0x11_0322);
-        // What was changed whole arrives whole.
-        assert_eq!(stored(0x00ff, 0x0100, 0), 0x0100);
-        assert_eq!(stored(0, u64::MAX, 5), u64::MAX);
-        assert_eq!(Part::of(0x00ff_ff00), Part::Half(0));
-        assert_eq!(Part::of(1 | (1 << 63)), Part::Word);
+    fn a_store_across_two_pages_goes_on() {
+        let map = Served::new(4 * PAGE);
+        std::thread::scope(|scope| {
+            // Others store in both.
+            for page in 1..3 {
+                let map = &map;
+                scope.spawn(move || (0..200).for_each(|i| map.store(page * PAGE + 1024, i)));
+            }
+            for i in 0..200u64 {
+                // Also what was there before.
+                map.store(2 * PAGE - 4, i / 2);
+                map.store(3 * PAGE - 1, i / 2);
+            }
+        });
+        assert_eq!(map.load(2 * PAGE - 4), 99);
+        assert_eq!(map.load(3 * PAGE - 1), 99);
     }
 
     #[test]
-    fn a_range_is_its_bytes() {
-        assert_eq!(mask_of(0, 0, 8), u64::MAX);
-        assert_eq!(mask_of(0, 6, 4), 0xffff_0000_0000_0000);
-        assert_eq!(mask_of(1, 6, 4), 0xffff);
-        assert_eq!(mask_of(2, 6, 4), 0);
+    fn copies_and_stores_meet() {
+        let map = Served::new(64 * PAGE);
+        let from = vec![7u8; 64 * PAGE - 3];
+        for i in 0..20 {
+            map.store(5 * PAGE, i);
+            // SAFETY: Both are as long.
+            unsafe { map.log.copy(from.as_ptr(), 3, from.len()) };
+            assert_eq!(map.load(5 * PAGE), 0x0707_0707_0707_0707);
+            map.store(5 * PAGE, i);
+            assert_eq!(map.load(5 * PAGE), i);
+        }
     }
 }

@@ -3,11 +3,8 @@
 //! Copies by CPU to and from maps.
 
 use std::ffi::c_void;
-#[cfg(not(target_arch = "x86_64"))]
-use std::sync::atomic::Ordering::SeqCst;
-#[cfg(not(target_arch = "x86_64"))]
-use std::sync::atomic::fence;
 
+use crate::barrier::store_barrier;
 use crate::error::Error;
 use crate::error::Result;
 use crate::flags;
@@ -16,19 +13,6 @@ use crate::maps::Kind;
 use crate::maps::MAPS;
 use crate::sequences;
 use crate::sequences::Status;
-
-/// All stores so far go out before those that follow, also those to write-combined memory.
-#[inline]
-pub fn store_barrier() {
-    // It orders stores behind stores, and empties the buffers of write-combined memory.
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: The instruction is one of each processor of this kind.
-    unsafe {
-        core::arch::x86_64::_mm_sfence();
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    fence(SeqCst);
-}
 
 /// Looks whether all has arrived, if the flags say so.
 fn check_if_wanted(sequence: Handle, wanted: u32) -> Result<()> {
@@ -71,12 +55,17 @@ pub unsafe fn copy(
         }
         // SAFETY: The range is inside the map, which is held; the rest by the contract.
         unsafe { core::ptr::copy(there.cast_const(), memory, size) };
-    } else {
+        return check_if_wanted(sequence, wanted);
+    }
+    match map.kind() {
         // SAFETY: As above.
-        unsafe { core::ptr::copy(memory.cast_const(), there, size) };
-        match map.kind() {
-            Kind::Broadcast(broadcast, _) => broadcast.send_range(map.within(offset), size),
-            Kind::Local(..) | Kind::Remote(..) => store_barrier(),
+        Kind::Broadcast(broadcast, _) => unsafe {
+            broadcast.copy(memory, map.within(offset), size);
+        },
+        Kind::Local(..) | Kind::Remote(..) => {
+            // SAFETY: As above.
+            unsafe { core::ptr::copy(memory.cast_const(), there, size) };
+            store_barrier();
         }
     }
     check_if_wanted(sequence, wanted)

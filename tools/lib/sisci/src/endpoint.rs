@@ -80,7 +80,8 @@ fn call_with(fd: RawFd, code: u32, argument: i32) -> Result<i32> {
     }
 }
 
-fn checked(result: i32) -> Result<i32> {
+/// What a call of the C library has returned, or why it failed.
+pub(crate) fn checked(result: i32) -> Result<i32> {
     match result {
         -1 => Err(last_error()),
         _ => Ok(result),

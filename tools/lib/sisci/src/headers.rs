@@ -13,6 +13,7 @@ use crate::exports::constants;
 use crate::flags;
 use crate::queries;
 use crate::uapi;
+use crate::write_protection;
 
 /// An expression of C, and what it has to be.
 type Fact = (String, u64);
@@ -38,6 +39,11 @@ fn numbers() -> Vec<Fact> {
         ("SCIF_NAME_ANY", uapi::NAME_ANY),
         ("SCIF_MAP_ONES_AFTER_LOSS", uapi::MAP_ONES_AFTER_LOSS),
         ("SCIF_MEMORY_DEVICE", uapi::MEMORY_DEVICE),
+        ("UFFDIO_API", write_protection::API),
+        ("UFFDIO_REGISTER", write_protection::REGISTER),
+        ("UFFDIO_WAKE", write_protection::WAKE),
+        ("UFFDIO_WRITEPROTECT", write_protection::WRITEPROTECT),
+        ("USERFAULTFD_IOC_NEW", write_protection::NEW),
         ("SCIF_BIND", uapi::BIND),
         ("SCIF_LISTEN", uapi::LISTEN),
         ("SCIF_ACCEPTREQ", uapi::ACCEPTREQ),
@@ -182,7 +188,7 @@ fn what_is_transcribed_is_what_the_headers_say() {
     let facts: Vec<Fact> = numbers().into_iter().chain(layouts()).collect();
     let mut source = String::from(
         "#include <linux/scif_ioctl.h>\n#include <linux/scif_services.h>\n\
-         #include <sisci_api.h>\n",
+         #include <sisci_api.h>\n#include <linux/userfaultfd.h>\n",
     );
     for (expression, value) in &facts {
         let _ = writeln!(

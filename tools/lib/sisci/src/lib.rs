@@ -8,17 +8,20 @@
 //! - `exports`: the functions, as C sees them; `release`: all that a program leaves behind;
 //! - what programs have handles of: `queries`, `sequences`, `copies`, `maps`, `dma`, `remote_segment`,
 //!   `local_segment`, `local_interrupts`, `remote_interrupts`, `device`;
-//! - what those are made of: `import`, `importers`, `transfers`, `outcomes`, `remote_map`, `broadcast_map`, `receiver`, `memory`;
+//! - what those are made of: `import`, `importers`, `transfers`, `outcomes`, `remote_map`, `broadcast_map`, `store_log`,
+//!   `members`, `receiver`, `memory`;
 //! - how processes find and hear each other: `listener`, `channel`, `protocol`, `attendant`, `handover`, `life`, `nodes`;
-//! - tools: `handles`, `events`, `callback`, `threads`, `deadline`, `lock`, `process`, `random`, `flags`, `error`;
-//! - the kernel: `endpoint`, `descriptors`, `mapping`, `uapi`.
+//! - tools: `handles`, `events`, `callback`, `threads`, `deadline`, `lock`, `process`, `random`, `flags`, `error`, `changes`;
+//! - the kernel: `endpoint`, `descriptors`, `mapping`, `write_protection`, `barrier`, `uapi`.
 //!
 //! `local_segment` and `importers`, and `import` and `local_segment`, know each other: each is one half of one
 //! thing.
 
 mod attendant;
+mod barrier;
 mod broadcast_map;
 mod callback;
+mod changes;
 mod channel;
 mod copies;
 mod deadline;
@@ -44,6 +47,7 @@ mod local_segment;
 mod lock;
 mod mapping;
 mod maps;
+mod members;
 mod memory;
 mod names;
 mod nodes;
@@ -59,6 +63,8 @@ mod remote_interrupts;
 mod remote_map;
 mod remote_segment;
 mod sequences;
+mod store_log;
 mod threads;
 mod transfers;
 mod uapi;
+mod write_protection;

@@ -21,6 +21,7 @@ use crate::lock::lock;
 use crate::process;
 use crate::process::NewProcess;
 use crate::process::PerProcess;
+use crate::store_log;
 
 struct State {
     /// How often it was initialised.
@@ -47,13 +48,16 @@ static WATCHING: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn before_fork() {
     descriptors::before_fork();
+    store_log::before_fork();
 }
 
 extern "C" fn after_fork_in_parent() {
+    store_log::after_fork_in_parent();
     descriptors::after_fork_in_parent();
 }
 
 extern "C" fn after_fork_in_child() {
+    store_log::after_fork_in_child();
     descriptors::after_fork_in_child();
 }
 

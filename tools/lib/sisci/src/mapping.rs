@@ -126,6 +126,12 @@ impl Mapping {
         unsafe { libc::madvise(self.address.as_ptr(), self.len, libc::MADV_COLLAPSE) };
     }
 
+    /// A process that is forked does not get it.
+    pub fn keep_from_children(&self) {
+        // SAFETY: By the type invariant. Nothing changes in this process; an error is that the kernel has no memory.
+        unsafe { libc::madvise(self.address.as_ptr(), self.len, libc::MADV_DONTFORK) };
+    }
+
     /// Where it begins.
     pub fn address(&self) -> *mut c_void {
         self.address.as_ptr()

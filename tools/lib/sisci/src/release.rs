@@ -17,6 +17,7 @@ use crate::process::NewProcess;
 use crate::remote_interrupts;
 use crate::remote_segment::REMOTE_SEGMENTS;
 use crate::sequences;
+use crate::store_log;
 
 /// See the head of this file.
 pub fn all() {
@@ -61,6 +62,7 @@ pub fn forget(process: &NewProcess) {
     listener::forget(process);
     nodes::forget(process);
     sequences::forget(process);
+    store_log::forget(process);
     QUEUES.forget(process);
     MAPS.forget(process);
     for table in [

@@ -3,7 +3,7 @@
 //! Remote segments: what a program has connected to. One connection is behind each, or, for a
 //! broadcast segment, one to each node that has the group; nodes that get it later are connected to then.
 //!
-//! Locks: `state`, then `imports`; leaves otherwise.
+//! Locks: `looks`, then those of who looks; `state`, then `imports`; leaves otherwise.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -41,6 +41,9 @@ const LOOK: Duration = Duration::from_millis(50);
 /// The connections at one moment; they are never changed, but replaced.
 pub type Imports = Arc<[Arc<Import>]>;
 
+/// What is done with the connections from time to time; it returns whether it is to be done again.
+type OnLook = Box<dyn Fn(&Imports) -> bool + Send>;
+
 /// All of them.
 pub static REMOTE_SEGMENTS: Table<RemoteSegment> = Table::new(3);
 
@@ -60,6 +63,8 @@ pub struct RemoteSegment {
     /// Once it is connected.
     imports: RwLock<Option<Imports>>,
     state: Mutex<State>,
+    /// By those who want to know who joins the group.
+    looks: Mutex<Vec<OnLook>>,
     pub events: Arc<Events<Event>>,
     has_callback: bool,
     caller: Caller,
@@ -96,6 +101,7 @@ impl RemoteSegment {
             number: wanted.number,
             imports: RwLock::new(None),
             state: Mutex::new(State::default()),
+            looks: Mutex::new(Vec::new()),
             events: Arc::new(Events::new()),
             has_callback: wanted.callback.is_some(),
             caller: Caller::default(),
@@ -197,6 +203,9 @@ impl RemoteSegment {
                 }
                 // A node that can't be asked now is asked the next time.
                 let _ = segment.join_others(class);
+                if let Ok(imports) = segment.imports() {
+                    lock(&segment.looks).retain(|look| look(&imports));
+                }
             }
         })?;
         drop(thread);
@@ -226,6 +235,11 @@ impl RemoteSegment {
             true => self.set_imports(imports),
             false => Ok(()),
         }
+    }
+
+    /// Calls a function with the connections whenever nodes were asked for the group, as long as it returns true.
+    pub fn on_look(&self, look: impl Fn(&Imports) -> bool + Send + 'static) {
+        lock(&self.looks).push(Box::new(look));
     }
 
     /// The node, by SISCI's id.

@@ -22,9 +22,8 @@ use std::sync::atomic::Ordering::Acquire;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::Ordering::Release;
 
+use crate::barrier::store_barrier;
 use crate::broadcast_map::BroadcastMap;
-use crate::broadcast_map::Standing;
-use crate::copies;
 use crate::error::Error;
 use crate::error::Result;
 use crate::flags;
@@ -34,12 +33,14 @@ use crate::lock::lock;
 use crate::maps::Kind;
 use crate::maps::MAPS;
 use crate::maps::Map;
+use crate::members::Standing;
 use crate::nodes;
 use crate::nodes::Status as NodeStatus;
 use crate::process;
 use crate::process::NewProcess;
 use crate::process::PerProcess;
 use crate::remote_map::NEVER;
+use crate::store_log;
 
 const KIND: u8 = 5;
 
@@ -310,7 +311,7 @@ pub fn check(handle: Handle, wanted: u32) -> Result<Status> {
         return Ok(changed(epoch));
     }
     if wanted & flags::NO_FLUSH == 0 {
-        copies::store_barrier();
+        send_stores();
     }
     if wanted & (flags::NO_STORE_BARRIER | flags::FLUSH_CPU_BUFFERS_ONLY) == 0 {
         read_back(slot);
@@ -333,7 +334,7 @@ fn check_broadcast(slot: &Slot, wanted: u32) -> Result<Status> {
         return Err(Error::ILLEGAL_PARAMETER);
     };
     if wanted & flags::NO_FLUSH == 0 {
-        map.send();
+        send_stores();
     }
     if wanted & (flags::NO_STORE_BARRIER | flags::FLUSH_CPU_BUFFERS_ONLY) == 0 {
         map.read_back();
@@ -355,7 +356,7 @@ fn check_broadcast(slot: &Slot, wanted: u32) -> Result<Status> {
 fn without_sequence(handle: Handle, wanted: u32) -> Result<Status> {
     match handle.is_null() && wanted & flags::FLUSH_CPU_BUFFERS_ONLY != 0 {
         true => {
-            copies::store_barrier();
+            send_stores();
             Ok(Status::Ok)
         }
         false => Err(Error::ILLEGAL_PARAMETER),
@@ -376,17 +377,13 @@ fn failed(slot: &Slot, errors: u64) -> Status {
     Status::Retriable
 }
 
-/// Has what was stored sent to all nodes. `extern "C"`: a thread that is cancelled in a flush has nothing of
-/// this library's to unwind.
+/// Waits until what was sent has arrived at all nodes.
 #[cold]
 #[inline(never)]
-extern "C" fn send_to_all(slot: &Slot, wait: bool) {
+fn read_back_all(slot: &Slot) {
     let map = lock(&slot.map).clone();
     if let Some(Kind::Broadcast(map, _)) = map.as_deref().map(Map::kind) {
-        map.send();
-        if wait {
-            map.read_back();
-        }
+        map.read_back();
     }
 }
 
@@ -398,24 +395,26 @@ fn read_back(slot: &Slot) {
     unsafe { probe.read_volatile() };
 }
 
-/// `SCIFlush()`
+/// All stores so far go out before those that follow, whatever they are made to.
 #[inline(always)]
-pub fn flush(handle: Handle) {
-    copies::store_barrier();
-    if let Ok(slot) = find(handle) {
-        if slot.is_broadcast.load(Relaxed) {
-            send_to_all(slot, false);
-        }
-    }
+fn send_stores() {
+    store_barrier();
+    store_log::flush();
+}
+
+/// `SCIFlush()`, for whatever sequence.
+#[inline(always)]
+pub fn flush() {
+    send_stores();
 }
 
 /// `SCIStoreBarrier()`
 #[inline(always)]
 pub fn barrier(handle: Handle) {
-    copies::store_barrier();
+    send_stores();
     if let Ok(slot) = find(handle) {
         match slot.is_broadcast.load(Relaxed) {
-            true => send_to_all(slot, true),
+            true => read_back_all(slot),
             false => read_back(slot),
         }
     }

@@ -78,6 +78,25 @@ impl Drop for NotCancelled {
     }
 }
 
+/// While it is there, no handler of a signal runs in the thread, and it is not cancelled: it holds a lock for which a
+/// handler may have to wait.
+pub struct Uninterrupted {
+    // They end in this order.
+    _signals: SignalMask,
+    _whole: NotCancelled,
+}
+
+impl Uninterrupted {
+    /// From now on.
+    pub fn new() -> Self {
+        let whole = NotCancelled::new();
+        Self {
+            _signals: SignalMask::block_all(),
+            _whole: whole,
+        }
+    }
+}
+
 /// The thread that makes the callbacks of a resource.
 #[derive(Default)]
 pub struct Caller(Mutex<Option<JoinHandle<()>>>);

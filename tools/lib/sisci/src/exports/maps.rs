@@ -6,12 +6,12 @@ use super::ErrorPlace;
 use super::call;
 use super::exported;
 use super::required;
-use crate::copies;
 use crate::error::Error;
 use crate::flags;
 use crate::handles::Handle;
 use crate::maps;
 use crate::maps::MAPS;
+use crate::sequences;
 use std::ffi::c_void;
 
 exported! {
@@ -120,7 +120,7 @@ exported! {
                 let begin = (address as usize).checked_sub(map.address() as usize);
                 map.range(begin.ok_or(Error::OUT_OF_RANGE)?, size)?;
                 // Caches of hosts are coherent with what comes over PCI Express.
-                copies::store_barrier();
+                sequences::flush();
                 Ok(())
             })
         }

@@ -111,10 +111,10 @@ exported! {
     ///
     /// None.
     fn SCIFlush(
-        sequence: Handle,
+        _sequence: Handle,
         _flags: u32,
     ) {
-        sequences::flush(sequence);
+        sequences::flush();
     }
 
     /// See its manual.

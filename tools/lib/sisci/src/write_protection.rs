@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! Memory whose stores the kernel stops until this process lets them go on: `linux/userfaultfd.h`.
+//!
+//! Stores of the kernel itself, as `read(2)` makes them, are stopped too if the process may do that; else they fail
+//! with EFAULT.
+
+use std::os::fd::AsFd;
+use std::os::fd::AsRawFd;
+use std::os::fd::BorrowedFd;
+use std::os::fd::FromRawFd as _;
+use std::os::fd::OwnedFd;
+
+use rustix::fs::Mode;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::io::read;
+use rustix::io::retry_on_intr;
+
+use crate::descriptors;
+use crate::endpoint::call;
+use crate::endpoint::checked;
+
+/// What may be asked without any right: only stores of the program are stopped.
+const USER_MODE_ONLY: i32 = 1;
+
+/// `UFFDIO_API`
+pub const API: u32 = 0xc018_aa3f;
+/// `UFFDIO_REGISTER`
+pub const REGISTER: u32 = 0xc020_aa00;
+/// `UFFDIO_WAKE`
+pub const WAKE: u32 = 0x8010_aa02;
+/// `UFFDIO_WRITEPROTECT`
+pub const WRITEPROTECT: u32 = 0xc018_aa06;
+/// `USERFAULTFD_IOC_NEW`
+pub const NEW: u32 = 0xaa00;
+
+/// `UFFD_FEATURE_...`
+const PAGEFAULT_FLAG_WP: u64 = 1 << 0;
+const THREAD_ID: u64 = 1 << 8;
+const EXACT_ADDRESS: u64 = 1 << 11;
+const WP_HUGETLBFS_SHMEM: u64 = 1 << 12;
+const FEATURES: u64 = PAGEFAULT_FLAG_WP | THREAD_ID | EXACT_ADDRESS | WP_HUGETLBFS_SHMEM;
+
+const REGISTER_MODE_WP: u64 = 1 << 1;
+const WRITEPROTECT_MODE_WP: u64 = 1 << 0;
+const EVENT_PAGEFAULT: u8 = 0x12;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Api {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Range {
+    start: u64,
+    len: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Register {
+    range: Range,
+    mode: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct WriteProtect {
+    range: Range,
+    mode: u64,
+}
+
+/// Bytes of `struct uffd_msg`, and where it has what of a fault.
+const MESSAGE: usize = 32;
+const ADDRESS: core::ops::Range<usize> = 16..24;
+const THREAD: core::ops::Range<usize> = 24..28;
+
+/// A thread that waits at a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The first byte that it can't store.
+    pub address: usize,
+    /// As the kernel numbers them.
+    pub thread: u32,
+}
+
+/// See the head of this file.
+pub struct WriteProtection {
+    fd: OwnedFd,
+    /// What is watched.
+    start: usize,
+    len: usize,
+}
+
+fn open() -> Result<OwnedFd, Errno> {
+    let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
+    let from_call = |flags: i32| {
+        // SAFETY: A new descriptor, which does nothing by itself.
+        let result = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
+        // SAFETY: It is new.
+        checked(result as i32).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+    };
+    let from_device = || {
+        let device = rustix::fs::open(c"/dev/userfaultfd", OFlags::CLOEXEC, Mode::empty())?;
+        // SAFETY: The argument of this number is not a pointer.
+        let result = unsafe { libc::ioctl(device.as_raw_fd(), NEW as _, flags) };
+        // SAFETY: It is new.
+        checked(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+    };
+    from_call(flags)
+        .or_else(|_| from_device())
+        .or_else(|_: Errno| from_call(flags | USER_MODE_ONLY))
+}
+
+impl WriteProtection {
+    /// Watches an area of shared memory, all of which is protected.
+    pub fn new(start: usize, len: usize) -> Result<Self, Errno> {
+        let this = Self {
+            fd: open()?,
+            start,
+            len,
+        };
+        let fd = this.fd.as_raw_fd();
+        descriptors::add(fd);
+        let mut api = Api {
+            api: 0xaa,
+            features: FEATURES,
+            ioctls: 0,
+        };
+        call(fd, API, &mut api)?;
+        let mut register = Register {
+            range: this.range(0, len),
+            mode: REGISTER_MODE_WP,
+            ioctls: 0,
+        };
+        call(fd, REGISTER, &mut register)?;
+        this.protect(0, len)?;
+        Ok(this)
+    }
+
+    fn range(&self, offset: usize, len: usize) -> Range {
+        Range {
+            start: (self.start + offset) as u64,
+            len: len as u64,
+        }
+    }
+
+    fn set(&self, offset: usize, len: usize, mode: u64) -> Result<(), Errno> {
+        let mut argument = WriteProtect {
+            range: self.range(offset, len),
+            mode,
+        };
+        loop {
+            match call(self.fd.as_raw_fd(), WRITEPROTECT, &mut argument) {
+                // The area is being changed.
+                Err(Errno::AGAIN) => (),
+                result => return result.map(drop),
+            }
+        }
+    }
+
+    /// Stops stores to these pages. All stores before are seen by the caller when it returns.
+    pub fn protect(&self, offset: usize, len: usize) -> Result<(), Errno> {
+        self.set(offset, len, WRITEPROTECT_MODE_WP)
+    }
+
+    /// Lets stores to these pages go on.
+    pub fn release(&self, offset: usize, len: usize) -> Result<(), Errno> {
+        self.set(offset, len, 0)
+    }
+
+    /// Has all threads that wait try again, since the area is unmapped.
+    pub fn wake_all(&self) {
+        let mut range = self.range(0, self.len);
+        // An error would be that of a range that is none.
+        let _ = call(self.fd.as_raw_fd(), WAKE, &mut range);
+    }
+
+    /// The next thread that waits, if there is one. It is told once.
+    pub fn fault(&self) -> Option<Fault> {
+        let mut message = [0; MESSAGE];
+        while retry_on_intr(|| read(&self.fd, &mut message)) == Ok(MESSAGE) {
+            if message[0] == EVENT_PAGEFAULT {
+                let (mut address, mut thread) = ([0; 8], [0; 4]);
+                address.copy_from_slice(&message[ADDRESS]);
+                thread.copy_from_slice(&message[THREAD]);
+                return Some(Fault {
+                    address: u64::from_ne_bytes(address) as usize,
+                    thread: u32::from_ne_bytes(thread),
+                });
+            }
+        }
+        None
+    }
+}
+
+impl AsFd for WriteProtection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for WriteProtection {
+    fn drop(&mut self) {
+        descriptors::remove(self.fd.as_raw_fd());
+    }
+}
