@@ -194,6 +194,8 @@ fn serve(log: &Arc<StoreLog>, stop: &Stop) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+
     use super::*;
 
     /// A log without members, whose stores are let go on.
@@ -298,5 +300,53 @@ mod tests {
             map.store(5 * PAGE, i);
             assert_eq!(map.load(5 * PAGE), i);
         }
+    }
+
+    /// A member sees no flag of a round without what was stored, by another thread or in another map, before it.
+    #[test]
+    fn a_member_sees_stores_in_their_order() {
+        const ROUNDS: u64 = 2000;
+        let maps = [Served::new(16 * PAGE), Served::new(16 * PAGE)];
+        let there: Vec<AtomicU64> = (0..16 * PAGE / 8).map(|_| AtomicU64::new(0)).collect();
+        for map in &maps {
+            let address = there.as_ptr().cast_mut().cast();
+            map.log.set_members(Members::of_memory(address));
+        }
+        let (seen, early) = (AtomicU64::new(0), AtomicU64::new(0));
+        let second = &maps[1];
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=ROUNDS {
+                    while there[0].load(Acquire) != round {
+                        std::thread::yield_now();
+                    }
+                    let places = [9 * PAGE, 8 * PAGE + 8, 15 * PAGE];
+                    let is_old = |place: &usize| there[place / 8].load(Acquire) != round;
+                    early.fetch_add(
+                        places.iter().filter(|place| is_old(place)).count() as u64,
+                        Release,
+                    );
+                    seen.store(round, Release);
+                }
+            });
+            for round in 1..=ROUNDS {
+                maps[0].store(9 * PAGE, round);
+                scope
+                    .spawn(move || second.store(15 * PAGE, round))
+                    .join()
+                    .unwrap();
+                maps[0].store(8 * PAGE + 8, round);
+                match round % 3 {
+                    0 => crate::store_log::flush(),
+                    1 => crate::barrier::store_barrier(),
+                    _ => (),
+                }
+                second.store(0, round);
+                while seen.load(Acquire) != round {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        assert_eq!(early.load(Acquire), 0);
     }
 }

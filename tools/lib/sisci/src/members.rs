@@ -40,6 +40,8 @@ pub struct Standing {
 #[derive(Default)]
 pub struct Members {
     list: Vec<Member>,
+    /// Where the maps of them begin.
+    addresses: Vec<usize>,
     /// How many were lost, and have no place any more.
     lost: u64,
 }
@@ -80,7 +82,9 @@ impl Members {
             .cloned()
             .partition(|member| member.import.is_over());
         list.extend(others);
+        let addresses = list.iter().map(|member| member.map.address() as usize);
         Self {
+            addresses: addresses.collect(),
             list,
             lost: self.lost + lost.len() as u64,
         }
@@ -92,9 +96,9 @@ impl Members {
     ///
     /// The maps have so many words.
     pub unsafe fn store(&self, index: usize, part: Part, value: u64) {
-        for member in &self.list {
+        for address in &self.addresses {
             // SAFETY: By the contract of this function.
-            unsafe { part.store(member.map.address().cast::<u64>().add(index), value) };
+            unsafe { part.store((*address as *mut u64).add(index), value) };
         }
     }
 
@@ -104,12 +108,11 @@ impl Members {
     ///
     /// Both have so many bytes.
     pub unsafe fn copy(&self, from: *const u8, offset: usize, size: usize) {
-        for member in &self.list {
+        for address in &self.addresses {
             // SAFETY: By the contract of this function.
             unsafe {
-                let to = member.map.address().cast::<u8>().add(offset);
-                core::ptr::copy_nonoverlapping(from, to, size);
-            }
+                core::ptr::copy_nonoverlapping(from, (*address as *mut u8).add(offset), size)
+            };
         }
     }
 
@@ -118,6 +121,15 @@ impl Members {
         for member in &self.list {
             // SAFETY: It has a word at least.
             unsafe { member.map.address().cast::<u32>().read_volatile() };
+        }
+    }
+
+    /// One that is memory of a test.
+    #[cfg(test)]
+    pub fn of_memory(address: *mut u64) -> Self {
+        Self {
+            addresses: vec![address as usize],
+            ..Self::default()
         }
     }
 
