@@ -23,7 +23,7 @@
 //!
 //! A lock is taken only while holding locks that stand above it. Mutexes:
 //!
-//! 0. `Door::registering`, the mutex of the peer bus
+//! 0. `Roster::members`; below it `Door::registering`, the mutex of the peer bus
 //! 1. `Peer::handling`
 //! 2. `Standing::state`, `Scif::pending`
 //! 3. `NtbLink::inner`

@@ -34,6 +34,7 @@ mod piece;
 mod pin;
 mod places;
 pub(crate) mod pool;
+pub(crate) mod power;
 pub(crate) mod published;
 pub(crate) mod random;
 pub(crate) mod shared_memory;

@@ -110,7 +110,7 @@ impl Reason {
     /// For the log.
     pub(crate) fn text(self) -> &'static str {
         match self {
-            Self::DeviceGone => "the device is being removed",
+            Self::DeviceGone => "this side takes the link down",
             Self::LinkDown => "the link is down",
             Self::Left => "it has left",
             Self::Failed => "the session has failed",

@@ -11,7 +11,9 @@
 #include <linux/mman.h>
 #include <linux/mmu_notifier.h>
 #include <linux/ntb.h>
+#include <linux/reboot.h>
 #include <linux/scif.h>
+#include <linux/suspend.h>
 
 #include <uapi/linux/scif_ioctl.h>
 #include <uapi/linux/scif_services.h>

@@ -15,6 +15,7 @@
 #include <linux/pid_namespace.h>
 #include <linux/sched/signal.h>
 #include <linux/string.h>
+#include <linux/suspend.h>
 #include <linux/workqueue.h>
 
 #include "helpers.h"
@@ -291,6 +292,23 @@ bool scif_helper_fatal_signal_pending(void)
 bool scif_helper_can_be_killed(void)
 {
 	return !(current->flags & (PF_EXITING | PF_KTHREAD));
+}
+
+/* Sleep of the machine */
+
+int scif_helper_register_pm_notifier(struct notifier_block *nb)
+{
+	return register_pm_notifier(nb);
+}
+
+void scif_helper_unregister_pm_notifier(struct notifier_block *nb)
+{
+	unregister_pm_notifier(nb);
+}
+
+bool scif_helper_resumed_via_firmware(void)
+{
+	return pm_resume_via_firmware();
 }
 
 /* User space */

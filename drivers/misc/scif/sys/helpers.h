@@ -29,6 +29,7 @@ const char *scif_helper_ntb_name(struct ntb_dev *ntb);
 void *scif_helper_ntb_context(struct ntb_dev *ntb);
 struct device *scif_helper_ntb_device(struct ntb_dev *ntb);
 struct device *scif_helper_ntb_dma_device(struct ntb_dev *ntb);
+struct device *scif_helper_ntb_hardware(struct ntb_dev *ntb);
 int scif_helper_ntb_port_number(struct ntb_dev *ntb);
 int scif_helper_ntb_peer_port_count(struct ntb_dev *ntb);
 int scif_helper_ntb_peer_port_number(struct ntb_dev *ntb, int peer);
@@ -116,6 +117,11 @@ struct workqueue_struct *scif_helper_alloc_ordered(const char *name);
 struct workqueue_struct *scif_helper_alloc_bound_highpri(const char *name);
 struct workqueue_struct *scif_helper_alloc_unbound_highpri(const char *name);
 struct workqueue_struct *scif_helper_alloc_background(const char *name);
+
+/* Sleep of the machine */
+int scif_helper_register_pm_notifier(struct notifier_block *nb);
+void scif_helper_unregister_pm_notifier(struct notifier_block *nb);
+bool scif_helper_resumed_via_firmware(void);
 
 /* Waiting */
 bool scif_helper_need_resched(void);

@@ -5,6 +5,7 @@
 
 #include <linux/device.h>
 #include <linux/ntb.h>
+#include <linux/pci.h>
 
 #include "helpers.h"
 
@@ -27,6 +28,11 @@ struct device *scif_helper_ntb_device(struct ntb_dev *ntb)
 struct device *scif_helper_ntb_dma_device(struct ntb_dev *ntb)
 {
 	return ntb_get_dma_dev(ntb);
+}
+
+struct device *scif_helper_ntb_hardware(struct ntb_dev *ntb)
+{
+	return &ntb->pdev->dev;
 }
 
 int scif_helper_ntb_port_number(struct ntb_dev *ntb)

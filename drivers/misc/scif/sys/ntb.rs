@@ -22,6 +22,7 @@ use kernel::{
 mod device;
 
 pub(crate) use device::{
+    Hardware,
     NtbDevice,
     WindowAlignment, //
 };

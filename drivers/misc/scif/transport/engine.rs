@@ -414,6 +414,15 @@ impl Engine {
         self.stopped.load(Relaxed)
     }
 
+    /// Gives its channel back, and ends what it has left. May sleep, as [`Channel::stop`].
+    fn give_back(&self) {
+        // Nothing was lost, so nothing is said.
+        self.stopped.store(true, Relaxed);
+        self.channel.stop();
+        self.room.wake_all();
+        self.abandon_running();
+    }
+
     /// Gives it up, soon. Any context.
     fn stop(self: &Arc<Self>) {
         if !self.stopped.xchg(true, Full) {

@@ -8,6 +8,8 @@
 //! - `state.rs`: what a link has of its peer
 //! - `aperture.rs`: the memory window over this node's memory that the peer gets
 //! - `memory_windows.rs`: which windows of the device that is made of
+//! - `opening.rs`: a link gets its device and comes up, and gives it back
+//! - `roster.rs`: the links of all devices rest while the machine sleeps, and when it reboots
 //! - `way.rs`: how the peer gets to our memory through it
 //! - `path.rs`: what those above get: the peer's memory and doorbells
 //! - `interrupts.rs`: doorbells, link events and ticks, on their way up
@@ -27,33 +29,51 @@ mod link;
 mod mailbox;
 mod memory_windows;
 mod message_registers;
+mod opening;
 mod outbound_window;
 mod path;
 mod reports;
+mod roster;
 mod scratchpads;
 mod sessions;
 mod state;
 mod way;
 
-use crate::sys::ntb::Registration;
+use crate::sys::{
+    ntb::Registration,
+    power::{
+        EndWatch,
+        SleepWatch, //
+    },
+};
+use client::{
+    Attached,
+    Shared, //
+};
 pub(crate) use context::{
     Context,
     Policy,
     Wanted, //
 };
 use kernel::prelude::*;
-use link::NtbLink;
+use roster::Roster;
 
 /// The NTB transport; dropping it ends all links.
 pub(crate) struct Ntb {
-    _registration: Registration<NtbLink>,
+    // Nobody is told any more when the devices go.
+    _end: Pin<KBox<EndWatch<Roster>>>,
+    _sleep: Pin<KBox<SleepWatch<Roster>>>,
+    _registration: Registration<Attached>,
 }
 
 impl Ntb {
     /// Takes all NTB devices, those that come later too. May sleep.
     pub(crate) fn start(context: Context) -> Result<Self> {
+        let roster = Roster::new(&context.engines)?;
         Ok(Self {
-            _registration: Registration::new(c"scif", context)?,
+            _end: EndWatch::new(roster.clone())?,
+            _sleep: SleepWatch::new(roster.clone())?,
+            _registration: Registration::new(c"scif", Shared { context, roster })?,
         })
     }
 }

@@ -21,7 +21,10 @@ use kernel::{
     sync::aref::ARef, //
 };
 
-use crate::sys::bindings as own;
+use crate::sys::{
+    bindings as own,
+    dma_map, //
+};
 
 /// What a memory window demands of the memory behind it.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +35,18 @@ pub(crate) struct WindowAlignment {
     pub(crate) size: u64,
     /// The size is not larger than this.
     pub(crate) max_size: u64,
+}
+
+/// The device that the driver of an NTB is bound to.
+pub(crate) struct Hardware(ARef<Device>);
+
+impl Hardware {
+    /// Takes the driver away, and has it begin anew, with all registers: the [`NtbDevice`] goes, and another
+    /// one comes. May sleep. Not from a callback of the client or a driver.
+    pub(crate) fn rebind(&self) -> Result {
+        // SAFETY: The device is valid, as this has a reference.
+        to_result(unsafe { own::device_reprobe(dma_map::raw(&self.0)) })
+    }
 }
 
 /// An NTB device, as a client uses it.
@@ -94,6 +109,12 @@ impl NtbDevice {
     pub(crate) fn dma_device(&self) -> ARef<Device> {
         // SAFETY: The device is valid, so is its parent; this takes a reference.
         unsafe { Device::get_device(own::scif_helper_ntb_dma_device(self.as_ptr())) }
+    }
+
+    /// The device whose driver has made this one.
+    pub(crate) fn hardware(&self) -> Hardware {
+        // SAFETY: The device is valid, so is that of its hardware; this takes a reference.
+        Hardware(unsafe { Device::get_device(own::scif_helper_ntb_hardware(self.as_ptr())) })
     }
 
     /// The number of the port of this side: of two the lower is the upstream side.

@@ -97,9 +97,7 @@ impl Engines {
             let Some(Listed { engine, .. }) = stopped else {
                 return;
             };
-            self.stopped_bytes.add(engine.bytes.load(Relaxed), Relaxed);
-            self.stopped_errors
-                .add(engine.errors.load(Relaxed), Relaxed);
+            self.count_stopped(&engine);
         }
     }
 
@@ -152,6 +150,22 @@ impl Engines {
             f(&listed.engine);
         }
         totals
+    }
+
+    /// Stops them all, and gives them back; the next path asks for others. May sleep, for seconds where
+    /// hardware does not answer.
+    pub(crate) fn give_back(&self) {
+        let list = core::mem::replace(&mut *self.list.lock(), KVec::new());
+        for listed in &list {
+            listed.engine.give_back();
+            self.count_stopped(&listed.engine);
+        }
+    }
+
+    fn count_stopped(&self, engine: &Engine) {
+        self.stopped_bytes.add(engine.bytes.load(Relaxed), Relaxed);
+        self.stopped_errors
+            .add(engine.errors.load(Relaxed), Relaxed);
     }
 
     /// Gives them back once nobody uses them. May sleep.

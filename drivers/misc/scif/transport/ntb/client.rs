@@ -7,13 +7,10 @@ use super::{
         Context,
         PEER, //
     },
-    interrupts::{
-        self,
-        TICK_MILLISECONDS, //
-    },
+    interrupts,
     link::NtbLink,
     mailbox::Mailbox,
-    outbound_window::OutboundWindow,
+    roster::Roster, //
 };
 use crate::{
     logic::{
@@ -25,8 +22,7 @@ use crate::{
         ntb::{
             Client,
             NtbDevice, //
-        },
-        timer::PeriodicTimer, //
+        }, //
     },
     transport::doorbell,
 };
@@ -35,17 +31,26 @@ use kernel::{
     sync::{
         Arc,
         ArcBorrow, //
-    },
-    time::Delta,
+    }, //
 };
 
-/// How long a driver that is being unbound waits for the peer to let go.
-const FAREWELL_MILLISECONDS: u32 = 1000;
+/// What all devices of this client share.
+pub(super) struct Shared {
+    pub(super) context: Context,
+    pub(super) roster: Arc<Roster>,
+}
 
-impl Client for NtbLink {
-    type Context = Context;
+/// The link of a device, and the roster that it is on.
+pub(super) struct Attached {
+    link: Arc<NtbLink>,
+    roster: Arc<Roster>,
+}
 
-    fn probe(context: &Context, device: NtbDevice) -> Result<Arc<Self>> {
+impl Client for Attached {
+    type Context = Shared;
+
+    fn probe(shared: &Shared, device: NtbDevice) -> Result<Arc<Self>> {
+        let context = &shared.context;
         let name = device.name()?;
         let register = doorbell_register(&device)?;
         let needed = [doorbell::CONTROL, doorbell::HELLO, doorbell::DATA]
@@ -88,59 +93,41 @@ impl Client for NtbLink {
         let node = context.sink.own_node(rank);
         pr_info!("{}: this is node {} (NTB port {})\n", &*name, node, port);
         let link = NtbLink::new(context, device, name, node, (register, mailbox), is_exposed)?;
-        link.links.add(link.clone())?;
-        Ok(link)
+        let attached = Self {
+            link,
+            roster: shared.roster.clone(),
+        };
+        let this = Arc::new(attached, GFP_KERNEL)?;
+        this.link.links.add(this.link.clone())?;
+        Ok(this)
     }
 
     fn start(this: ArcBorrow<'_, Self>) -> Result {
-        let link: Arc<Self> = this.into();
-        let device = link.device().ok_or(ENODEV)?;
-        // Whatever somebody before, or the hardware by itself, leaves open.
-        close_windows(&device);
-        let own = link.register.own_bits();
-        device.db_set_mask(device.db_valid_mask())?;
-        device.db_clear(own)?;
-        device.db_clear_mask(own)?;
-        link.inner.lock().mailbox.open(&device)?;
-        match device.link_enable() {
-            Ok(()) => (),
-            // The secondary side of AMD's can only wait for the other one.
-            Err(EINVAL) if device.port_number() == Ok(1) => (),
-            Err(error) => return Err(error),
-        }
-        let timer =
-            PeriodicTimer::start(link.clone(), Delta::from_millis(TICK_MILLISECONDS.into()))?;
-        *link.timer.lock() = Some(timer);
-        Self::schedule(&link);
-        Ok(())
+        this.roster.add(&this.link)
     }
 
     fn remove(this: Arc<Self>) {
-        this.links.remove(&this);
-        let timer = this.timer.lock().take();
-        drop(timer);
-        let device = this.device();
-        // From now on `step` finds no device, and ends what there is.
-        let own = this.device.lock().take();
-        drop(own);
-        this.flush_steps();
-        let Some(device) = device else { return };
-        wait_for_farewell(&this);
-        withdraw(&this, &device);
-        this.release_kept();
-        pr_info!("{}: gone\n", &*this.name);
+        let link = &this.link;
+        link.links.remove(link);
+        let Some(device) = this.roster.remove(link) else {
+            return;
+        };
+        link.withdraw(&device);
+        drop(device);
+        link.release_kept();
+        pr_info!("{}: gone\n", &*link.name);
     }
 
     fn link_event(this: ArcBorrow<'_, Self>) {
-        Self::schedule(&this.into());
+        NtbLink::schedule(&this.link);
     }
 
     fn db_event(this: ArcBorrow<'_, Self>, vector: u32) {
-        interrupts::doorbells_rang(&this.into(), vector);
+        interrupts::doorbells_rang(&this.link, vector);
     }
 
     fn msg_event(this: ArcBorrow<'_, Self>) {
-        interrupts::messages_came(&this.into());
+        interrupts::messages_came(&this.link);
     }
 }
 
@@ -165,34 +152,4 @@ fn doorbell_register(device: &NtbDevice) -> Result<DoorbellRegister> {
     }
     let is_lower_port = device.port_number()? < device.peer_port_number(PEER)?;
     Ok(DoorbellRegister::shared(valid, is_lower_port))
-}
-
-/// Waits for the peers of ended sessions to let go, for a while.
-fn wait_for_farewell(link: &NtbLink) {
-    for _ in 0..FAREWELL_MILLISECONDS / 10 {
-        if !link.waits_for_farewell() {
-            return;
-        }
-        let _ = link
-            .sleep
-            .wait_uninterruptible_timeout(Delta::from_millis(10), || None::<()>);
-    }
-}
-
-/// Takes back what the peer was given.
-fn withdraw(link: &NtbLink, device: &NtbDevice) {
-    link.inner.lock().mailbox.close(device);
-    let _ = device.db_set_mask(link.register.own_bits());
-    close_windows(device);
-    let _ = device.link_disable();
-}
-
-/// Lets the peer in nowhere, and this side into the peer, as far as that is for this side.
-fn close_windows(device: &NtbDevice) {
-    if let Ok(count) = device.mw_count(PEER) {
-        for window in 0..count {
-            let _ = device.clear_translation(PEER, window);
-        }
-    }
-    OutboundWindow::close_all(device);
 }

@@ -115,7 +115,7 @@ pub(super) struct NtbLink {
     node: u16,
     /// The doorbells of the device.
     pub(super) register: DoorbellRegister,
-    /// Gone once the device is being removed.
+    /// None while the link rests, and once the device is being removed.
     #[pin]
     pub(super) device: SpinLockIrq<Option<Arc<NtbDevice>>>,
     #[pin]
@@ -217,7 +217,7 @@ impl NtbLink {
         CString::try_from_fmt(fmt!("ntb:{}", &*self.name))
     }
 
-    /// The device; none once it is being removed.
+    /// The device; none while the link rests, and once the device is being removed.
     pub(super) fn device(&self) -> Option<Arc<NtbDevice>> {
         self.device.lock().clone()
     }
@@ -234,9 +234,24 @@ impl NtbLink {
         self.step();
     }
 
+    /// Whether there is no session any more, and nobody is ending one. Waits for nobody.
+    pub(super) fn has_ended(&self) -> bool {
+        self.inner
+            .try_lock()
+            .is_some_and(|inner| inner.up.is_none())
+    }
+
     /// Whether there is a session to which the peer has not said farewell.
     pub(super) fn waits_for_farewell(&self) -> bool {
         self.inner.lock().grace.waits_for_farewell()
+    }
+
+    /// Lets go of what the peer could still have written to, once its windows are closed, if that keeps it
+    /// out. May sleep.
+    pub(super) fn release_unreachable(&self) {
+        if !self.is_exposed {
+            self.inner.lock().grace.release();
+        }
     }
 
     /// Lets go of all that the peer could still have written to. May sleep.
