@@ -63,6 +63,8 @@ pub struct Need {
     pub kunit: bool,
     /// Whether a PCI device of each node has memory.
     pub device_memory: bool,
+    /// Whether nodes can sleep.
+    pub sleep: bool,
     /// Words for the guests' kernel command line; those that begin with "scif." are parameters of the module.
     pub append: &'static [&'static str],
     /// Whether the module under test is loaded.
@@ -100,6 +102,7 @@ pub const ONE: Need = Need {
     iommu: Iommu::None,
     kunit: false,
     device_memory: false,
+    sleep: false,
     append: &[],
     scif: Loaded::No,
 };
@@ -372,6 +375,7 @@ pub fn config(name: &str, need: &Need, kernel: Flavour) -> Config {
         weak_order: need.weak_order,
         iommu: need.iommu,
         device_memory: need.device_memory,
+        sleep: need.sleep,
         append: need.append.iter().map(|word| (*word).to_owned()).collect(),
         ..Config::new(name, need.nodes, need.kernel(kernel))
     }

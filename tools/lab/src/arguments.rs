@@ -276,6 +276,10 @@ pub struct Up {
     /// of its BAR 2.
     #[arg(long)]
     pub device_memory: bool,
+    /// Let the nodes sleep: what the lab itself needs of their devices keeps its state then. For example
+    /// `scripts/lab exec 0 -- rtcwake -m mem -s 20`.
+    #[arg(long)]
+    pub sleep: bool,
     /// Words for the kernel's command line.
     #[arg(long, allow_hyphen_values = true)]
     pub append: Vec<String>,
@@ -318,6 +322,7 @@ impl Up {
             more_links: if none { Vec::new() } else { self.more_links },
             iommu: self.iommu,
             device_memory: self.device_memory,
+            sleep: self.sleep,
             append: self.append,
             modules: self
                 .modules

@@ -258,6 +258,8 @@ pub struct Config {
     /// [`Config::device_size`].
     #[serde(default)]
     pub device_memory: bool,
+    /// Whether the nodes can sleep (suspend to RAM, or to idle) and wake up again.
+    pub sleep: bool,
     /// Added to the kernel's command line.
     pub append: Vec<String>,
     /// In-tree modules to load at every boot, without those they need.
@@ -288,6 +290,7 @@ impl Config {
             more_links: Vec::new(),
             iommu: Iommu::None,
             device_memory: false,
+            sleep: false,
             append: Vec::new(),
             modules: default_modules(Personality::Gen5),
             emulator: None,

@@ -46,11 +46,15 @@ use crate::server;
 use crate::server::Reply;
 use crate::server::Served;
 use crate::transfer;
+use crate::wait::wait_until;
 
 /// Within how many seconds a plain guest has booted on an idle machine.
 const BOOT: u64 = 30;
 /// Within how many seconds a command has ended there, if nobody says otherwise.
 const COMMAND: u64 = 60;
+
+/// Has another number each time that a kernel starts.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// A running lab. Dropping it ends it.
 pub struct Lab {
@@ -272,6 +276,31 @@ impl Lab {
     pub fn restart(&self, node: usize) -> Result<()> {
         self.kill(node)?;
         self.boot(node, &Silent)
+    }
+
+    /// A number that no other start of a node's kernel has.
+    pub fn boot_id(&self, node: usize) -> Result<String> {
+        self.node(node).read(BOOT_ID)
+    }
+
+    /// Waits until the kernel of `boot_id` has started another in its place (kexec), which has no modules
+    /// yet but those that it needs itself.
+    pub fn wait_for_next_kernel(&self, node: usize, boot_id: &str) -> Result<()> {
+        wait_until("the next kernel is up", self.hang_limit(BOOT), || {
+            // What is said to an agent that is about to go gets lost, so no answer is awaited for long.
+            let limit = limits::hang_limit(1);
+            if self.machines.node(node)?.greet_again(limit).is_err() {
+                return Ok(None);
+            }
+            let now = self.spawn(node, ["cat", BOOT_ID])?.wait_timeout(limit)?;
+            Ok(now.filter(|now| now.code() == Some(0) && now.stdout() != boot_id))
+        })?;
+        Ok(())
+    }
+
+    /// What the nodes have booted before their root was there.
+    pub fn initramfs(&self) -> &Path {
+        self.machines.initramfs()
     }
 
     /// Stops the processors of a node: from outside it looks like one that hangs.

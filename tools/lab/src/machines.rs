@@ -6,6 +6,7 @@
 //! - The emulator is started before the first QEMU and stopped after the last.
 
 use std::fs;
+use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -91,6 +92,11 @@ impl Machines {
             may_go_down: AtomicBool::new(false),
             claim: Mutex::new(Some(claim)),
         })
+    }
+
+    /// What guests boot before their root is there.
+    pub(crate) fn initramfs(&self) -> &Path {
+        &self.initramfs
     }
 
     /// Starts the emulator.

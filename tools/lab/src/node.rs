@@ -124,16 +124,9 @@ impl Node {
         let started = Instant::now();
         let (qemu, _) = Supervised::spawn(&format!("QEMU of node {number}"), command, |_| {})?;
         let qemu = Arc::new(qemu);
-        let stream = self.connect(&qemu, started + limit)?;
         let killed = Arc::new(AtomicBool::new(false));
-        let reason = {
-            let (qemu, paths) = (Arc::downgrade(&qemu), self.paths.clone());
-            let killed = Arc::clone(&killed);
-            move || match qemu.upgrade() {
-                Some(qemu) if !killed.load(Ordering::Acquire) => epitaph(number, &paths, &qemu),
-                _ => format!("node {number} was killed"),
-            }
-        };
+        let stream = self.connect(&qemu, started + limit)?;
+        let reason = self.reason(&qemu, &killed);
         let (guest, hello) = Guest::greet(stream, limit, reason).map_err(|error| {
             // The story is on the console, whether QEMU lives or not.
             anyhow!(
@@ -150,6 +143,42 @@ impl Node {
             since: started,
             killed,
         })
+    }
+
+    /// Says why a connection to the agent has ended.
+    fn reason(
+        &self,
+        qemu: &Arc<Supervised>,
+        killed: &Arc<AtomicBool>,
+    ) -> impl Fn() -> String + Send + Sync + 'static {
+        let (number, paths) = (self.number, self.paths.clone());
+        let (qemu, killed) = (Arc::downgrade(qemu), Arc::clone(killed));
+        move || match qemu.upgrade() {
+            Some(qemu) if !killed.load(Ordering::Acquire) => epitaph(number, &paths, &qemu),
+            _ => format!("node {number} was killed"),
+        }
+    }
+
+    /// Greets the agent anew, which may be another one: that of the kernel that the node's kernel has
+    /// started in its place.
+    pub(crate) fn greet_again(&self, limit: Duration) -> Result<()> {
+        let old = self.running()?;
+        old.killed.store(true, Ordering::Release);
+        old.guest.close();
+        let started = Instant::now();
+        let killed = Arc::new(AtomicBool::new(false));
+        let stream = self.connect(&old.qemu, started + limit)?;
+        let reason = self.reason(&old.qemu, &killed);
+        let (guest, hello) = Guest::greet(stream, limit, reason)?;
+        *lock(&self.state) = State::Running(Arc::new(Running {
+            qemu: Arc::clone(&old.qemu),
+            guest,
+            release: hello.kernel,
+            boot_time: started.elapsed(),
+            since: started,
+            killed,
+        }));
+        Ok(())
     }
 
     /// Where the processors are, for a message; empty if QEMU does not tell.

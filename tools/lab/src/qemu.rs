@@ -108,9 +108,10 @@ impl Machine<'_> {
                 json!({"driver": "intel-iommu", "caching-mode": true}),
             );
         }
-        self.device(
+        self.own_device(
             &mut command,
-            json!({"driver": "virtio-serial-pci", "id": "serial", "addr": "2"}),
+            json!({"driver": "virtio-serial-pci", "id": "serial"}),
+            0x2,
         );
         self.device(
             &mut command,
@@ -227,17 +228,39 @@ impl Machine<'_> {
                 if read_only { ",readonly=on" } else { "" }
             ),
         ]);
-        self.device(
-            command,
-            json!({
-                "driver": "virtio-9p-pci",
-                "id": format!("{tag}-9p"),
-                "fsdev": tag,
-                "mount_tag": tag,
-                "addr": format!("{slot:x}"),
-            }),
-        );
+        let device = json!({
+            "driver": "virtio-9p-pci",
+            "id": format!("{tag}-9p"),
+            "fsdev": tag,
+            "mount_tag": tag,
+        });
+        self.own_device(command, device, slot);
         Ok(())
+    }
+
+    /// A virtio device that the lab itself needs, in this slot.
+    ///
+    /// Linux has no code by which a file system over 9p could survive that its device loses its state. A
+    /// device of PCI Express can keep it while the guest sleeps, and that takes a port.
+    fn own_device(&self, command: &mut Command, mut device: serde_json::Value, slot: usize) {
+        if self.config.sleep {
+            let port = format!("port{slot:x}");
+            self.device(
+                command,
+                json!({
+                    "driver": "pcie-root-port",
+                    "id": port,
+                    "addr": format!("{slot:x}"),
+                    "chassis": slot,
+                    "hotplug": false,
+                }),
+            );
+            device["bus"] = json!(port);
+            device["x-pcie-pm-no-soft-reset"] = json!(true);
+        } else {
+            device["addr"] = json!(format!("{slot:x}"));
+        }
+        self.device(command, device);
     }
 
     /// Each write has arrived before the next instruction, also where every access to a window traps: QEMU
