@@ -45,6 +45,7 @@ mod scif_mutants;
 mod scif_node_loss;
 mod scif_operators;
 mod scif_order;
+mod scif_power;
 mod scif_push;
 mod scif_ring;
 mod scif_star;
@@ -89,6 +90,7 @@ const FILES: &[&[Test]] = &[
     scif_limits::TESTS,
     scif_engines::TESTS,
     scif_node_loss::TESTS,
+    scif_power::TESTS,
     scif_push::TESTS,
     scif_ring::TESTS,
     scif_operators::TESTS,

@@ -36,7 +36,7 @@ pub const USUAL_PAIR: Need = Need {
 };
 
 /// From the event until the last call that waits for the lost node has returned.
-const TOLD: Promise = Promise {
+pub const TOLD: Promise = Promise {
     name: "calls that wait for a lost node return",
     seconds: 2.0,
 };
@@ -60,12 +60,12 @@ pub const COPY_FAILS: Promise = Promise {
 };
 
 /// The other node of a pair.
-fn other(node: usize) -> usize {
+pub fn other(node: usize) -> usize {
     1 - node
 }
 
 /// The two sessions of a pair that is online: node 1 as node 0 sees it, and the reverse.
-fn sessions(lab: &Lab) -> Result<[Seen; 2]> {
+pub fn sessions(lab: &Lab) -> Result<[Seen; 2]> {
     Ok([scif::online(lab, 0, 1)?, scif::online(lab, 1, 0)?])
 }
 
@@ -76,7 +76,7 @@ fn reconnected(lab: &Lab, what: &str) -> Result<()> {
 }
 
 /// A copy from node 0 to node 1 works.
-fn copy_works(lab: &Lab) -> Result<()> {
+pub fn copy_works(lab: &Lab) -> Result<()> {
     let server = Server::start(lab, 1)?;
     let hash = scif::make_file(lab, "afterwards", 1_234_567)?;
     scif::run_tool(lab, 0, &["cp", "-q", "/exchange/afterwards", "1:copy"])?.success()?;
@@ -85,7 +85,7 @@ fn copy_works(lab: &Lab) -> Result<()> {
 }
 
 /// What a node's kernel log says since the test began must not contain this.
-fn not_logged(lab: &Lab, node: usize, text: &str) -> Result<()> {
+pub fn not_logged(lab: &Lab, node: usize, text: &str) -> Result<()> {
     let log = lab.dmesg(node)?;
     let log = kernel_log::since_mark(&log);
     ensure!(
@@ -97,8 +97,9 @@ fn not_logged(lab: &Lab, node: usize, text: &str) -> Result<()> {
 }
 
 /// Processes of a node that wait for the other one in every call that can wait.
-struct Blocked {
-    node: usize,
+pub struct Blocked {
+    /// On which it waits.
+    pub node: usize,
     waiting: Process,
     /// What the processes of the other node wait for; it waits, too.
     peer: Process,
@@ -120,7 +121,7 @@ impl Blocked {
     const MAPPINGS: [&'static str; 2] = ["mapping", "orphan"];
 
     /// On both nodes, each for the other.
-    fn on_both(lab: &Lab) -> Result<[Blocked; 2]> {
+    pub fn on_both(lab: &Lab) -> Result<[Blocked; 2]> {
         let program = scif::program("scif_blocked")?;
         let peers = [0, 1].map(|node| -> Result<Process> {
             let peer = lab.spawn(node, [&program, "peer", "2200"])?;
@@ -150,7 +151,7 @@ impl Blocked {
 
     /// All calls must return, with an error that says that the peer is gone. Returns how long
     /// after `event` the last one has.
-    fn told(self, lab: &Lab, event: Instant) -> Result<Duration> {
+    pub fn told(self, lab: &Lab, event: Instant) -> Result<Duration> {
         let Some(output) = self.waiting.wait_timeout(lab.hang_limit(20))? else {
             anyhow::bail!(
                 "node {}: not all calls have returned after {:.1} s, only:\n{}",

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Machines that sleep, and machines whose kernel is replaced: their peers are told at once, however
+//! long the heartbeat is, nothing of the old session is left behind, and the links come back.
+
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Lab;
+use lab::Process;
+use lab::RaidWrites;
+use lab::wait_until;
+
+use crate::harness::Need;
+use crate::harness::PAIR;
+use crate::harness::Test;
+use crate::loaded::Loaded;
+use crate::promise::Circumstances;
+use crate::scif;
+use crate::scif::Seen;
+use crate::scif_node_loss::Blocked;
+use crate::scif_node_loss::TOLD;
+use crate::scif_node_loss::copy_works;
+use crate::scif_node_loss::not_logged;
+use crate::scif_node_loss::other;
+use crate::scif_node_loss::sessions;
+use crate::verdict::Promise;
+
+/// With the heartbeat of a minute or more that labs have: whoever is told sooner was told.
+const LOADED_PAIR: Need = Need {
+    scif: Loaded::LongHeartbeat,
+    ..PAIR
+};
+
+/// From when a kernel begins to start another until the peer, which hangs, reaches nothing of it.
+const CLOSED: Promise = Promise {
+    name: "a machine that reboots closes its windows",
+    seconds: 2.0,
+};
+
+const SLEEPING_PAIR: Need = Need {
+    sleep: true,
+    ..LOADED_PAIR
+};
+
+/// Processes of both nodes wait for each other, and transfers are under way, when a node goes to sleep by
+/// this command, which returns when it is awake again. All are told, nobody keeps it from sleeping, and
+/// the link comes back by itself with the same modules.
+fn falls_asleep(lab: &Lab, node: usize, command: &str) -> Result<()> {
+    let before = sessions(lab)?;
+    let around = Circumstances::before(lab, &[other(node)])?;
+    let blocked = Blocked::on_both(lab)?;
+    let event = Instant::now();
+    let sleeping = lab.spawn(node, ["sh", "-ec", command])?;
+    let mut told = None;
+    // First those of the node that stays awake.
+    let (own, others): (Vec<_>, Vec<_>) = blocked.into_iter().partition(|one| one.node == node);
+    for blocked in others {
+        told = Some(blocked.told(lab, event)?);
+    }
+    TOLD.check(&around, told.context("nobody waited")?)?;
+    sleeping.wait()?.success()?;
+    for blocked in own {
+        blocked.told(lab, event)?;
+    }
+    let now = sessions(lab).context("after sleep")?;
+    ensure!(
+        [0, 1]
+            .iter()
+            .all(|node| now[*node].generation == before[*node].generation),
+        "a module was loaded anew: {before:?}, then {now:?}"
+    );
+    for node in 0..2 {
+        not_logged(lab, node, "no sign of life")?;
+        not_logged(lab, node, "transfers go by another one")?;
+    }
+    copy_works(lab)
+}
+
+/// As far as the kernel goes in its tests of itself, which touch no power: processes are frozen, devices
+/// suspended, and so on.
+fn parts_of_suspend(lab: &Lab) -> Result<()> {
+    for (node, level, state) in [
+        (0, "freezer", "mem"),
+        (1, "devices", "mem"),
+        (0, "platform", "freeze"),
+        (1, "core", "mem"),
+        (0, "freezer", "disk"),
+    ] {
+        let command = format!(
+            "echo 1 >/sys/module/suspend/parameters/pm_test_delay
+             echo {level} >/sys/power/pm_test
+             echo {state} >/sys/power/state
+             echo none >/sys/power/pm_test"
+        );
+        falls_asleep(lab, node, &command).with_context(|| format!("pm_test {level}, {state}"))?;
+    }
+    Ok(())
+}
+
+/// In earnest: the guest's devices are reset when it wakes up, the bridge and the engine among them.
+fn suspend_to_ram(lab: &Lab) -> Result<()> {
+    for node in 0..2 {
+        falls_asleep(lab, node, "rtcwake -m mem -s 20").with_context(|| format!("node {node}"))?;
+    }
+    Ok(())
+}
+
+/// Both sleep, so that neither hears the other's farewell or its first word.
+fn both_sleep(lab: &Lab) -> Result<()> {
+    let sleeping = [0, 1].map(|node| lab.spawn(node, ["rtcwake", "-m", "mem", "-s", "20"]));
+    for process in sleeping {
+        process?.wait()?.success()?;
+    }
+    sessions(lab)?;
+    copy_works(lab)
+}
+
+/// Has node 0 replace its kernel, with these words on the command line, when the returned process has
+/// read the end of its input.
+fn load_next_kernel(lab: &Lab, words: &[&str]) -> Result<Process> {
+    let mut argv = vec![
+        scif::program("scif_kexec")?,
+        lab.kernel().image().to_string_lossy().into_owned(),
+        lab.initramfs().to_string_lossy().into_owned(),
+    ];
+    argv.extend(words.iter().map(|word| (*word).to_owned()));
+    let process = lab.command(0, argv)?.stdin_piped().spawn()?;
+    process.wait_for("loaded", lab.hang_limit(60))?;
+    Ok(process)
+}
+
+/// Waits until node 1 reaches no memory of node 0 through the bridge; returns how long after `event`.
+fn closed(lab: &Lab, event: Instant) -> Result<Duration> {
+    wait_until("the windows are closed", lab.hang_limit(30), || {
+        let loot = lab.raid(1, 0, RaidWrites::Nothing)?;
+        Ok((loot.read == 0).then(|| event.elapsed()))
+    })
+}
+
+/// Node 0 runs its next kernel: what the peer reaches of it, until it offers something, is nothing, though
+/// the bridge is a master of the bus again. Then the link comes up.
+fn begins_anew(lab: &Lab, boot_id: &str, before: &[Seen; 2]) -> Result<()> {
+    lab.wait_for_next_kernel(0, boot_id)?;
+    for module in &lab.config().modules {
+        lab.load(0, module)?;
+    }
+    let loot = lab.raid(1, 0, RaidWrites::Everything)?;
+    ensure!(
+        loot.tried > 0 && loot.read == 0 && loot.written == 0,
+        "the peer reaches the next kernel's memory: {loot:?}"
+    );
+    scif::load(lab, 0, LOADED_PAIR.scif)?;
+    wait_until("node 1 sees another node 0", lab.hang_limit(20), || {
+        let seen = scif::seen(lab, 1, 0)?;
+        Ok(seen.filter(|seen| seen.generation != before[1].generation))
+    })?;
+    let now = sessions(lab)?;
+    ensure!(
+        now[0].generation == before[0].generation,
+        "generations: {before:?}, then {now:?}"
+    );
+    copy_works(lab)
+}
+
+/// A kernel starts another in its place while processes of both nodes wait for each other and transfers
+/// run in both directions. The peer is told at once, and the next kernel finds its memory untouched.
+fn kexec(lab: &Lab) -> Result<()> {
+    let before = sessions(lab)?;
+    let boot_id = lab.boot_id(0)?;
+    let around = Circumstances::before(lab, &[1])?;
+    // Each pattern is written to all memory that is free, and looked at again.
+    let starting = load_next_kernel(lab, &["memtest=4"])?;
+    let [_own, others] = Blocked::on_both(lab)?;
+    let event = Instant::now();
+    starting.close_stdin();
+    let told = others.told(lab, event)?;
+    TOLD.check(&around, told)?;
+    not_logged(lab, 1, "no sign of life")?;
+    begins_anew(lab, &boot_id, &before)?;
+    let log = lab.dmesg(0)?;
+    ensure!(
+        log.contains("early_memtest"),
+        "memory was not tested:\n{}",
+        lab::last_lines(&log, 20)
+    );
+    ensure!(
+        !log.contains("bad mem addr"),
+        "memory was written to:\n{log}"
+    );
+    Ok(())
+}
+
+/// A peer that does not answer any more does not delay a reboot.
+fn reboot_with_dead_peer(lab: &Lab) -> Result<()> {
+    let before = sessions(lab)?;
+    let boot_id = lab.boot_id(0)?;
+    let around = Circumstances::before(lab, &[0])?;
+    let starting = load_next_kernel(lab, &[])?;
+    lab.pause(1)?;
+    let event = Instant::now();
+    starting.close_stdin();
+    let took = closed(lab, event)?;
+    CLOSED.check(&around, took)?;
+    lab.resume(1)?;
+    begins_anew(lab, &boot_id, &before)
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("scif_power::kexec", LOADED_PAIR, kexec)
+        .seconds(240)
+        .loses_nodes()
+        .destroys(),
+    Test::new(
+        "scif_power::reboot_with_dead_peer",
+        LOADED_PAIR,
+        reboot_with_dead_peer,
+    )
+    .seconds(120)
+    .loses_nodes()
+    .destroys(),
+    Test::new(
+        "scif_power::parts_of_suspend",
+        SLEEPING_PAIR,
+        parts_of_suspend,
+    )
+    .seconds(240)
+    .loses_nodes()
+    .releases_engine(),
+    Test::new("scif_power::suspend_to_ram", SLEEPING_PAIR, suspend_to_ram)
+        .seconds(180)
+        .loses_nodes()
+        .releases_engine(),
+    Test::new("scif_power::both_sleep", SLEEPING_PAIR, both_sleep)
+        .seconds(120)
+        .loses_nodes()
+        .releases_engine(),
+];
