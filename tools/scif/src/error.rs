@@ -118,7 +118,17 @@ impl Error {
             Self::Unconfirmed(error) | Self::Consequence { error, .. } => error.exit_status(),
             Self::Peer { .. } | Self::Protocol { .. } => 5,
             Self::Mismatch { .. } => 6,
-            Self::NoDevice { .. } | Self::NotLoaded { .. } => 7,
+            Self::NoDevice { source, .. } | Self::NotLoaded { source, .. } => match source.kind() {
+                io::ErrorKind::PermissionDenied => 8,
+                _ if matches!(
+                    source.raw_os_error(),
+                    Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)
+                ) =>
+                {
+                    1
+                }
+                _ => 7,
+            },
             Self::Interrupted => 130,
         }
     }
@@ -156,6 +166,7 @@ Exit status:
   5    the other side refused, or broke the protocol
   6    the content arrived changed (SHA-256 differs)
   7    no SCIF here: the module is not loaded
+  8    this user may not use SCIF here: not in the group scif
   130  interrupted";
 
 fn how_lost(source: &io::Error, node_lost: bool) -> &'static str {
@@ -219,6 +230,18 @@ pub fn errno_name(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_module_no_rights_and_no_memory_differ() {
+        let status = |number| {
+            let source = io::Error::from_raw_os_error(number);
+            Error::NoDevice { advice: "", source }.exit_status()
+        };
+        assert_eq!(status(libc::ENOENT), 7);
+        assert_eq!(status(libc::EACCES), 8);
+        assert_eq!(status(libc::EPERM), 8);
+        assert_eq!(status(libc::ENOMEM), 1);
+    }
 
     #[test]
     fn words_name_the_error() {

@@ -17,7 +17,7 @@ pub fn open() -> Result<Endpoint> {
     Endpoint::open().map_err(|source| {
         let advice = match source.raw_os_error() {
             Some(libc::EACCES | libc::EPERM) => {
-                "this user may not use SCIF; see the mode of the file"
+                "this user may not use SCIF: not in the group scif, or not given to this container; `scif doctor` says more"
             }
             Some(libc::EMFILE | libc::ENFILE) => "too many open files; see `ulimit -n`",
             Some(libc::ENOMEM) => "the machine is out of memory",
