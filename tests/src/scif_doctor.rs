@@ -45,14 +45,20 @@ fn says(lab: &Lab, node: usize, grade: &str, words: &str, advice: &str) -> Resul
 
 /// From nothing to a link, a step at a time.
 fn step_by_step(lab: &Lab) -> Result<()> {
-    says(lab, 0, "problem", "scif is not loaded", "modprobe scif")
+    says(lab, 0, "problem", "scif is not loaded", "load it")
         .or_else(|_| says(lab, 0, "problem", "scif is not installed", "scif-dkms"))?;
     says(lab, 0, "good", "is there for scif", "")?;
     lab.load_with(0, "ntb_tool", "")?;
-    says(lab, 0, "problem", "is used by ntb_tool", "rmmod ntb_tool")?;
+    says(
+        lab,
+        0,
+        "problem",
+        "is used by ntb_tool",
+        "take it from ntb_tool",
+    )?;
     lab.rmmod(0, "ntb_tool")?;
     lab.rmmod(0, "ntb_hw_intel")?;
-    says(lab, 0, "problem", "has no driver", "modprobe ntb_hw_intel")?;
+    says(lab, 0, "problem", "has no driver", "load it")?;
     scif::load(lab, 0, Loaded::LongHeartbeat)?;
     says(lab, 0, "good", "scif is loaded", "")?;
     lab.load_with(0, "ntb_hw_intel", "")?;

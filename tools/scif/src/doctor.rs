@@ -5,6 +5,7 @@
 //! [`look`] collects facts, from files only; [`judge`] says what they mean, without looking at anything. So
 //! every judgement is tested with facts that somebody made up.
 
+pub mod facts;
 pub mod judge;
 pub mod look;
 pub mod modules;
@@ -35,4 +36,7 @@ pub struct Finding {
     /// What to do, if there is anything to be done.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advice: Option<String>,
+    /// The commands that do it, for root, one after the other. Findings are in the order in which theirs work.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub commands: Vec<String>,
 }

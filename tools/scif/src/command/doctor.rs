@@ -6,8 +6,8 @@ use crate::command::output::print;
 use crate::command::output::print_json;
 use crate::doctor::Finding;
 use crate::doctor::Grade;
+use crate::doctor::facts::Facts;
 use crate::doctor::judge::judge;
-use crate::doctor::look::Facts;
 use crate::doctor::look::look;
 use crate::error::Error;
 use crate::error::Result;
@@ -22,9 +22,10 @@ Examples:
 
 /// Say what works on this machine, what does not, and what to change
 ///
-/// Looks at bridges and their drivers, BAR sizes, the IOMMU, DMA engines, the kernel, the module's parameters,
-/// links, and the kernel's log: of this side only, and changes nothing. Root sees more. Exits with 1 if something keeps
-/// SCIF from working.
+/// Looks at bridges and their drivers, BAR sizes, interrupts, the IOMMU, DMA engines, the kernel, the module's
+/// parameters, the rights and limits of the user, links, and the kernel's log: of this side only, and changes
+/// nothing. Root sees more. Lines that begin with # are commands for root, which do what is advised: run them in the
+/// order in which they are printed, then look again. Exits with 1 if something keeps SCIF from working.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
@@ -86,8 +87,11 @@ fn text(findings: &[Finding], colour: bool) -> String {
             finding.about, finding.text
         ));
         if let Some(advice) = &finding.advice {
-            lines.push(format!("{:15}-> {advice}", ""));
+            let end = if finding.commands.is_empty() { "" } else { ":" };
+            lines.push(format!("{:15}-> {advice}{end}", ""));
         }
+        let commands = finding.commands.iter();
+        lines.extend(commands.map(|command| format!("{:18}# {command}", "")));
     }
     lines.join("\n")
 }
@@ -104,17 +108,20 @@ mod tests {
                 grade: Grade::Good,
                 text: "scif is loaded".into(),
                 advice: None,
+                commands: Vec::new(),
             },
             Finding {
                 about: "bridge",
                 grade: Grade::Problem,
                 text: "there is none".into(),
                 advice: Some("buy one".into()),
+                commands: vec!["modprobe bridge".into()],
             },
         ];
         let expected = "ok    module   scif is loaded
 BAD   bridge   there is none
-               -> buy one";
+               -> buy one:
+                  # modprobe bridge";
         assert_eq!(text(&findings, false), expected);
         assert!(text(&findings, true).contains("\x1b[31mBAD  \x1b[0m"));
     }

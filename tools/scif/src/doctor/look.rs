@@ -2,100 +2,28 @@
 
 //! The facts, as the files of the kernel have them. What can't be read is not there.
 
+use super::facts::Bridge;
+use super::facts::Caller;
+use super::facts::Client;
+use super::facts::Cpus;
+use super::facts::Device;
+use super::facts::Engine;
+use super::facts::Facts;
+use super::facts::Interrupt;
+use super::facts::Speed;
 use super::modules::Aliases;
-use crate::watch::Link;
+use crate::error::errno_name;
 use crate::watch::links;
-use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// What a machine has.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Facts {
-    /// The release of the kernel.
-    pub kernel: String,
-    /// What the kernel was booted with.
-    pub command_line: String,
-    /// The options of the kernel, by name, if they can be read.
-    pub options: Option<BTreeMap<String, String>>,
-    /// Whether the module is loaded.
-    pub is_loaded: bool,
-    /// Whether it could be, as far as the list of modules says; unknown without that.
-    pub is_installed: Option<bool>,
-    /// Its parameters.
-    pub parameters: BTreeMap<String, String>,
-    /// The device file is there.
-    pub has_device_file: bool,
-    /// The bridges.
-    pub bridges: Vec<Bridge>,
-    /// Whether the drivers that this kernel has for bridges are known.
-    pub knows_drivers: bool,
-    /// The engines.
-    pub engines: Vec<Engine>,
-    /// The links of the module; none if they can't be read, which takes root.
-    pub links: Option<Vec<Link>>,
-    /// Where memory ends, if it can be read, which takes root.
-    pub end_of_memory: Option<u64>,
-    /// What the kernel's log has of SCIF and of bridges, if it can be read.
-    pub log: Option<Vec<String>>,
-}
-
-/// A bridge.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Bridge {
-    /// Where it is, as `0000:00:05.0`.
-    pub address: String,
-    /// Its vendor and device, as `8086:0db4`.
-    pub id: String,
-    /// The module of the kernel that drives such a device.
-    pub module: Option<String>,
-    /// The driver that it has.
-    pub driver: Option<String>,
-    /// The sizes of its BARs, by number, without the first, in which the registers are.
-    pub bars: BTreeMap<usize, u64>,
-    /// `DMA`, `DMA-FQ`, `identity`, or none without an IOMMU.
-    pub iommu: Option<String>,
-    /// What the driver has registered with the kernel's NTB bus: who uses it, if somebody does.
-    pub client: Option<Client>,
-    /// GT/s and lanes now, and at best.
-    pub speed: Option<Speed>,
-}
-
-/// Who uses a bridge.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Client {
-    /// Nobody.
-    Nobody,
-    /// A client of this name.
-    Named(String),
-}
-
-/// How fast a device is connected.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Speed {
-    /// As `16.0 GT/s PCIe`.
-    pub rate: String,
-    /// Lanes.
-    pub lanes: u32,
-    /// The best rate that the device can.
-    pub best_rate: String,
-    /// Its most lanes.
-    pub most_lanes: u32,
-}
-
-/// A channel of a DMA engine.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Engine {
-    /// As `dma0chan0`.
-    pub name: String,
-    /// The driver of its device.
-    pub driver: Option<String>,
-    /// How many use it.
-    pub users: u32,
-}
+/// The flag of a BAR that has no address.
+const IORESOURCE_UNSET: u64 = 0x2000_0000;
+/// The number of the right to pin without limit.
+const CAP_IPC_LOCK: u32 = 14;
 
 /// Looks at a machine whose files are below `root`.
 pub fn look(root: &Path) -> Facts {
@@ -104,7 +32,8 @@ pub fn look(root: &Path) -> Facts {
     let kernel = text("proc/sys/kernel/osrelease").unwrap_or_default();
     let kernel = kernel.trim().to_owned();
     let list = |name: &str| text(&format!("lib/modules/{kernel}/{name}"));
-    let aliases = Aliases::of_bridges(&list("modules.alias").unwrap_or_default());
+    let alias = list("modules.alias").unwrap_or_default();
+    let aliases = Aliases::of_bridges(&alias);
     let parameters = names(&at("sys/module/scif/parameters"));
     Facts {
         command_line: text("proc/cmdline").unwrap_or_default().trim().to_owned(),
@@ -118,10 +47,17 @@ pub fn look(root: &Path) -> Facts {
                 Some((name, value.trim().to_owned()))
             })
             .collect(),
-        has_device_file: at("dev/scif").exists(),
+        device: device(root),
+        caller: caller(root),
         bridges: bridges(root, &aliases),
         knows_drivers: !aliases.is_empty(),
+        has_iommu: !names(&at("sys/class/iommu")).is_empty(),
         engines: engines(&at("sys/class/dma")),
+        engine_modules: engine_modules(root, &Aliases::of_engines(&alias)),
+        cpus: Cpus {
+            online: cpus(at("sys/devices/system/cpu/online")),
+            isolated: cpus(at("sys/devices/system/cpu/isolated")),
+        },
         links: text("sys/kernel/debug/scif/links").map(|text| links(&text)),
         end_of_memory: text("proc/iomem").and_then(|text| end_of_memory(&text)),
         log: log(&at("dev/kmsg")),
@@ -156,6 +92,81 @@ fn options(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// The numbers of a list such as `0-2,5`.
+fn cpus(file: PathBuf) -> Vec<u32> {
+    let text = line(file).unwrap_or_default();
+    let parts = text.split(',').filter_map(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse().ok()?..=last.parse().ok()?)
+    });
+    parts.flatten().collect()
+}
+
+/// The NUMA node of a device; -1 says that it is at none.
+fn numa(device: &Path) -> Option<u32> {
+    line(device.join("numa_node"))?.parse().ok()
+}
+
+/// The lines of `/etc/passwd`, `/etc/group`, in their parts.
+fn accounts(file: PathBuf) -> Vec<Vec<String>> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let parts = |line: &str| line.split(':').map(str::to_owned).collect();
+    text.lines().map(parts).collect()
+}
+
+fn with_id(accounts: &[Vec<String>], id: u32) -> Option<String> {
+    let id = id.to_string();
+    let found = accounts.iter().find(|parts| parts.get(2) == Some(&id));
+    found?.first().cloned()
+}
+
+/// The device file. It is opened to see whether that works.
+fn device(root: &Path) -> Device {
+    let path = root.join("dev/scif");
+    let groups = accounts(root.join("etc/group"));
+    let about = fs::metadata(&path).ok();
+    let opened = || {
+        let mut options = fs::File::options();
+        options.read(true).write(true).open(&path).err()
+    };
+    Device {
+        exists: about.is_some(),
+        refusal: about.as_ref().and_then(|_| Some(errno_name(&opened()?))),
+        group: about.and_then(|about| with_id(&groups, about.gid())),
+        number: line(root.join("sys/class/misc/scif/dev")),
+    }
+}
+
+/// Who runs this, and what that user may do.
+fn caller(root: &Path) -> Caller {
+    let status = fs::read_to_string(root.join("proc/self/status")).unwrap_or_default();
+    let value = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    let uid = value("Uid:").and_then(|ids| ids.split_whitespace().next()?.parse().ok());
+    let users = accounts(root.join("etc/passwd"));
+    let groups = accounts(root.join("etc/group"));
+    let group = groups.iter().find(|parts| parts[0] == "scif");
+    let members = |parts: &Vec<String>| {
+        let list = parts.get(3).map_or("", String::as_str).split(',');
+        list.filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect()
+    };
+    let capabilities = value("CapEff:").and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    let limits = fs::read_to_string(root.join("proc/self/limits")).unwrap_or_default();
+    let limit = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max locked memory"));
+    Caller {
+        name: uid.map_or_else(String::new, |uid: u32| {
+            with_id(&users, uid).unwrap_or_else(|| uid.to_string())
+        }),
+        members: group.map(members),
+        // It says `unlimited` if there is none.
+        pins: limit.and_then(|limit| limit.split_whitespace().next()?.parse().ok()),
+        pins_all: capabilities.is_some_and(|set| set & (1 << CAP_IPC_LOCK) != 0),
+    }
+}
+
 fn bridges(root: &Path, aliases: &Aliases) -> Vec<Bridge> {
     let devices = root.join("sys/bus/pci/devices");
     let found = names(&devices).into_iter().filter_map(|address| {
@@ -187,31 +198,66 @@ fn bridge(
     let client = registered
         .exists()
         .then(|| target(registered.join("driver")).map_or(Client::Nobody, Client::Named));
+    let drivers = root.join("sys/bus/pci/drivers");
+    let resource = fs::read_to_string(device.join("resource")).unwrap_or_default();
+    let (bars, unassigned) = bars(&resource);
+    let mut companions = names(&device.join("iommu_group/devices"));
+    companions.retain(|name| *name != address);
     Bridge {
+        has_module: module
+            .as_ref()
+            .is_some_and(|module| drivers.join(module).exists()),
         id: format!("{}:{}", hexadecimal("vendor"), hexadecimal("device")),
         module,
         driver,
-        bars: fs::read_to_string(device.join("resource"))
-            .map(|text| bars(&text))
-            .unwrap_or_default(),
+        bars,
+        unassigned,
         iommu: line(device.join("iommu_group/type")),
+        companions,
+        numa: numa(device),
+        interrupts: interrupts(root, device),
         client,
         speed: speed(device),
         address,
     }
 }
 
-/// The file `resource`: first and last address and flags of each BAR; the seventh line is the ROM.
-fn bars(text: &str) -> BTreeMap<usize, u64> {
+/// The interrupts of a device, of those that somebody has asked for.
+fn interrupts(root: &Path, device: &Path) -> Vec<Interrupt> {
+    let numbers = names(&device.join("msi_irqs"));
+    let mut found: Vec<Interrupt> = numbers
+        .into_iter()
+        .filter_map(|number| {
+            let folder = root.join("proc/irq").join(&number);
+            Some(Interrupt {
+                number: number.parse().ok()?,
+                cpus: cpus(folder.join("effective_affinity_list")),
+            })
+        })
+        .collect();
+    found.sort_by_key(|interrupt| interrupt.number);
+    found
+}
+
+/// The file `resource`: first and last address and flags of each BAR; the seventh line is the ROM. Gives the
+/// sizes, and the numbers of those BARs that have no address.
+fn bars(text: &str) -> (BTreeMap<usize, u64>, Vec<usize>) {
     let number = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).ok();
-    let lines = text.lines().take(6).enumerate().skip(1);
-    let sizes = lines.filter_map(|(index, line)| {
-        let mut words = line.split_whitespace();
-        let (first, last) = (number(words.next()?)?, number(words.next()?)?);
-        let size = last.checked_sub(first)?.checked_add(1)?;
-        (last > 0).then_some((index, size))
-    });
-    sizes.collect()
+    let (mut sizes, mut unassigned) = (BTreeMap::new(), Vec::new());
+    for (index, line) in text.lines().take(6).enumerate() {
+        let words: Vec<u64> = line.split_whitespace().filter_map(number).collect();
+        let [first, last, flags] = words[..] else {
+            continue;
+        };
+        if flags & IORESOURCE_UNSET != 0 {
+            unassigned.push(index);
+        } else if let (true, Some(size)) =
+            (index > 0 && last > first, (last - first).checked_add(1))
+        {
+            sizes.insert(index, size);
+        }
+    }
+    (sizes, unassigned)
 }
 
 fn speed(device: &Path) -> Option<Speed> {
@@ -224,12 +270,27 @@ fn speed(device: &Path) -> Option<Speed> {
     })
 }
 
+/// The modules for engines that have no driver, each once.
+fn engine_modules(root: &Path, aliases: &Aliases) -> Vec<String> {
+    let devices = root.join("sys/bus/pci/devices");
+    let mut modules: Vec<String> = names(&devices)
+        .into_iter()
+        .filter(|address| target(devices.join(address).join("driver")).is_none())
+        .filter_map(|address| line(devices.join(address).join("modalias")))
+        .filter_map(|alias| aliases.module(&alias).map(str::to_owned))
+        .collect();
+    modules.sort();
+    modules.dedup();
+    modules
+}
+
 fn engines(class: &Path) -> Vec<Engine> {
     let found = names(class).into_iter().map(|name| Engine {
         driver: target(class.join(&name).join("device/driver")),
         users: line(class.join(&name).join("in_use"))
             .and_then(|text| text.parse().ok())
             .unwrap_or(0),
+        numa: numa(&class.join(&name).join("device")),
         name,
     });
     found.collect()
@@ -294,7 +355,8 @@ mod tests {
         write(
             root,
             "lib/modules/7.3.4/modules.alias",
-            "alias pci:v00008086d00000DB4sv*sd*bc*sc*i* ntb_hw_intel\n",
+            "alias pci:v00008086d00000DB4sv*sd*bc*sc*i* ntb_hw_intel\n\
+             alias pci:v000010B5d*sv*sd*bc*sc*i* plx_dma\n",
         );
         write(root, "lib/modules/7.3.4/modules.dep", "updates/scif.ko: \n");
         write(
@@ -317,10 +379,20 @@ mod tests {
             "0x1000 0x1fff 0x40200\n0x0 0x0 0x0\n0x800000 0x8fffff 0x14220c\n",
         );
         write(root, &format!("{device}/iommu_group/type"), "DMA-FQ\n");
+        for name in ["0000:00:05.0", "0000:00:06.0"] {
+            write(root, &format!("{device}/iommu_group/devices/{name}"), "");
+        }
+        write(root, "sys/class/iommu/dmar0", "");
+        write(root, "sys/bus/pci/drivers/ntb_hw_intel/bind", "");
+        write(root, &format!("{device}/numa_node"), "1\n");
+        write(root, &format!("{device}/msi_irqs/34"), "msix\n");
+        write(root, "proc/irq/34/effective_affinity_list", "3\n");
+        write(root, "sys/devices/system/cpu/online", "0-3\n");
+        write(root, "sys/devices/system/cpu/isolated", "2-3\n");
         write(
             root,
             "sys/bus/pci/devices/0000:00:01.0/modalias",
-            "pci:v1d1sv0sd0bc0sc0i0\n",
+            "pci:v000010B5d1sv0sd0bc0sc0i0\n",
         );
         fs::create_dir_all(root.join("sys/bus/ntb/devices/0000:00:05.0")).unwrap();
         symlink("x/ntb_hw_intel", root.join(device).join("driver")).unwrap();
@@ -338,7 +410,7 @@ mod tests {
         let facts = look(root);
         assert_eq!(facts.kernel, "7.3.4");
         assert_eq!(facts.is_installed, Some(true));
-        assert!(facts.is_loaded && !facts.has_device_file && facts.knows_drivers);
+        assert!(facts.is_loaded && !facts.device.exists && facts.knows_drivers && facts.has_iommu);
         assert_eq!(facts.parameters["aperture"], "auto");
         assert_eq!(facts.options.unwrap()["CONFIG_RUST"], "y");
         let [bridge] = &facts.bridges[..] else {
@@ -349,7 +421,19 @@ mod tests {
         assert_eq!(bridge.iommu.as_deref(), Some("DMA-FQ"));
         assert_eq!(bridge.driver.as_deref(), Some("ntb_hw_intel"));
         assert_eq!(bridge.client, Some(Client::Named("scif".into())));
+        assert!(bridge.has_module);
+        assert_eq!(bridge.companions, ["0000:00:06.0"]);
+        assert_eq!(bridge.numa, Some(1));
+        let interrupt = Interrupt {
+            number: 34,
+            cpus: vec![3],
+        };
+        assert_eq!(bridge.interrupts, [interrupt]);
+        assert_eq!(facts.cpus.online, [0, 1, 2, 3]);
+        assert_eq!(facts.cpus.isolated, [2, 3]);
         assert_eq!((facts.engines.len(), facts.engines[0].users), (1, 1));
+        assert_eq!(facts.engines[0].numa, None);
+        assert_eq!(facts.engine_modules, ["plx_dma"]);
         assert_eq!(facts.end_of_memory, Some(0x2000_0000));
         assert_eq!((facts.links, facts.log), (None, None));
     }
@@ -358,6 +442,59 @@ mod tests {
     fn a_machine_with_nothing() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(look(folder.path()), Facts::default());
+    }
+
+    #[test]
+    fn bars_without_an_address() {
+        let text = "0xfebe0000 0xfebeffff 0x140204\n0x0 0x0 0x0\n\
+            0x0 0xfffff 0x2014220c\n0x0 0x0 0x0\n0xc0000000 0xdfffffff 0x14220c\n";
+        assert_eq!(bars(text), (BTreeMap::from([(4, 512 << 20)]), vec![2]));
+    }
+
+    #[test]
+    fn the_caller_and_the_device() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        write(
+            root,
+            "proc/self/status",
+            "Uid:\t1000\t1000\t1000\t1000\nCapEff:\t0\n",
+        );
+        let limits = "Max locked memory         8388608              8388608              bytes\n";
+        write(root, "proc/self/limits", limits);
+        write(
+            root,
+            "etc/passwd",
+            "root:x:0:0::/:/bin/sh\nann:x:1000:1000::/:/bin/sh\n",
+        );
+        write(root, "etc/group", "scif:x:1234:ann,bob\n");
+        write(root, "sys/class/misc/scif/dev", "10:120\n");
+        let expected = Caller {
+            name: "ann".into(),
+            members: Some(vec!["ann".into(), "bob".into()]),
+            pins: Some(8 << 20),
+            pins_all: false,
+        };
+        assert_eq!(caller(root), expected);
+        assert!(!device(root).exists);
+        // A folder can't be opened for writing.
+        write(root, "dev/scif/file", "");
+        let device = device(root);
+        assert!(device.exists && device.refusal.is_some());
+        assert_eq!(device.number.as_deref(), Some("10:120"));
+        write(
+            root,
+            "proc/self/status",
+            "Uid:\t7\t7\nCapEff:\t000001ffffffffff\n",
+        );
+        write(
+            root,
+            "proc/self/limits",
+            &limits.replace("8388608", "unlimited"),
+        );
+        let caller = caller(root);
+        assert_eq!((caller.name.as_str(), caller.pins), ("7", None));
+        assert!(caller.pins_all);
     }
 
     #[test]

@@ -6,13 +6,25 @@
 /// begin so.
 const BRIDGES: &str = "ntb_hw_";
 
-/// The drivers of bridges.
+/// The drivers of DMA engines.
+const ENGINES: [&str; 4] = ["ioatdma", "ptdma", "plx_dma", "switchtec_dma"];
+
+/// The drivers of some devices.
 #[derive(Clone, Debug, Default)]
 pub struct Aliases(Vec<(String, String)>);
 
 impl Aliases {
-    /// From the text of `modules.alias`.
+    /// Those of bridges, from the text of `modules.alias`.
     pub fn of_bridges(text: &str) -> Self {
+        Self::of(text, |module| module.starts_with(BRIDGES))
+    }
+
+    /// Those of DMA engines.
+    pub fn of_engines(text: &str) -> Self {
+        Self::of(text, |module| ENGINES.contains(&module))
+    }
+
+    fn of(text: &str, is_one: impl Fn(&str) -> bool) -> Self {
         let aliases = text.lines().filter_map(|line| {
             let mut words = line.split_whitespace();
             let (Some("alias"), Some(pattern), Some(module)) =
@@ -20,9 +32,7 @@ impl Aliases {
             else {
                 return None;
             };
-            module
-                .starts_with(BRIDGES)
-                .then(|| (pattern.to_owned(), module.to_owned()))
+            is_one(module).then(|| (pattern.to_owned(), module.to_owned()))
         });
         Self(aliases.collect())
     }
@@ -79,11 +89,16 @@ mod tests {
     }
 
     #[test]
-    fn only_bridges_count() {
+    fn only_bridges_and_engines_count() {
         let text = "# Aliases\n\
             alias pci:v00008086d00000DB4sv*sd*bc*sc*i* ntb_hw_intel\n\
             alias pci:v00008086d*sv*sd*bc*sc*i* something_else\n\
+            alias pci:v000010B5d000087D0sv*sd*bc*sc*i* plx_dma\n\
             nonsense\n";
+        let engines = Aliases::of_engines(text);
+        assert_eq!(engines.module(INTEL), None);
+        let engine = "pci:v000010B5d000087D0sv0sd0bc0sc0i0";
+        assert_eq!(engines.module(engine), Some("plx_dma"));
         let aliases = Aliases::of_bridges(text);
         assert_eq!(aliases.module(INTEL), Some("ntb_hw_intel"));
         assert_eq!(aliases.module("pci:v00001234d0sv0sd0bc0sc0i0"), None);

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The DMA engines, and where they are.
+
+use super::Advice;
+use super::Facts;
+use super::Findings;
+
+pub(super) fn judge(facts: &Facts, findings: &mut Findings) {
+    if facts.engines.is_empty() {
+        findings.advice(
+            "engine",
+            "no DMA engine: processors copy, and read across the bridge at some 15 MB/s, however fast the link is",
+            missing(facts),
+        );
+        return;
+    }
+    let count = facts.engines.len();
+    let drivers = facts
+        .engines
+        .iter()
+        .find_map(|engine| engine.driver.as_deref());
+    let driver = drivers.unwrap_or("unknown");
+    let wanted = facts.parameters.get("dma_channels");
+    if wanted.is_some_and(|value| value == "0") {
+        findings.advice(
+            "engine",
+            format!("{count} DMA channels ({driver}), of which scif takes none"),
+            "load scif without dma_channels=0",
+        );
+    } else {
+        findings.good("engine", format!("{count} DMA channels ({driver})"));
+    }
+    places(facts, findings);
+}
+
+/// How a machine without an engine comes to have one.
+fn missing(facts: &Facts) -> Advice {
+    let modules = &facts.engine_modules;
+    if modules.is_empty() {
+        return "switch on that of the processor in the BIOS (ioatdma for Intel's, ptdma for AMD's), or that of the switch \
+            (plx_dma, switchtec_dma)"
+            .into();
+    }
+    let load = modules.iter().map(|module| format!("modprobe {module}"));
+    Advice::by("this machine has one: load its driver", load)
+}
+
+/// An engine at another NUMA node than the bridge is of less use.
+fn places(facts: &Facts, findings: &mut Findings) {
+    for bridge in &facts.bridges {
+        let Some(place) = bridge.numa else { continue };
+        let known: Option<Vec<u32>> = facts.engines.iter().map(|engine| engine.numa).collect();
+        let Some(elsewhere) = known.filter(|places| !places.contains(&place)) else {
+            continue;
+        };
+        findings.advice(
+            "engine",
+            format!(
+                "no DMA engine is at NUMA node {place}, where bridge {} is, but at {}: all that is copied goes from \
+                 processor to processor",
+                bridge.address,
+                numbers(elsewhere)
+            ),
+            "load the driver of an engine of that processor, or put the bridge or the engine into a slot of the other",
+        );
+    }
+}
+
+/// Each once, in order.
+fn numbers(mut all: Vec<u32>) -> String {
+    all.sort_unstable();
+    all.dedup();
+    let all: Vec<String> = all.iter().map(u32::to_string).collect();
+    all.join(", ")
+}

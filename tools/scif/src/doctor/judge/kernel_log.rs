@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the kernel's log says, and what it means.
+//!
+//! Nothing refers to a line that is not there: what is said of the log is quoted from it.
+
+use super::Facts;
+use super::Findings;
+
+/// What a line of the module keeps from working.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// The module does not take the bridge.
+    Refusal,
+    /// There is no session over the link.
+    Obstacle,
+    /// Something goes less well.
+    Nuisance,
+}
+
+/// A line of the module, by words that it has, and what it means.
+pub(super) struct Message {
+    pub(super) words: &'static str,
+    kind: Kind,
+    pub(super) meaning: &'static str,
+}
+
+const fn message(kind: Kind, words: &'static str, meaning: &'static str) -> Message {
+    Message {
+        words,
+        kind,
+        meaning,
+    }
+}
+
+const MEMORY: &str = "see \"memory\" above";
+
+pub(super) const MESSAGES: &[Message] = &[
+    message(
+        Kind::Refusal,
+        "it takes a device with",
+        "this bridge has too few scratchpads or doorbells for scif",
+    ),
+    message(
+        Kind::Refusal,
+        "it is not one of the first two ports",
+        "connect the hosts by the first two ports of the switch",
+    ),
+    message(
+        Kind::Refusal,
+        "says itself where the windows of this bridge lead, and",
+        MEMORY,
+    ),
+    message(
+        Kind::Obstacle,
+        "the device does not take the aperture",
+        "the driver of the bridge refuses the translation: mostly alignment, as some bridges want an address that is a \
+         multiple of the BAR's size; another BAR size, or an IOMMU (arena), helps",
+    ),
+    message(
+        Kind::Obstacle,
+        "can't offer a link: ENOMEM",
+        "no memory in one piece: boot with cma=64M, and without swiotlb=force if that is there",
+    ),
+    message(
+        Kind::Obstacle,
+        "can't offer a link",
+        "the driver of the bridge refuses to lead a window to memory, or to send the offer: another BAR size may help",
+    ),
+    message(
+        Kind::Obstacle,
+        "the IOMMU has no range of addresses that a memory window",
+        "make the window larger (at least 64 KiB), or smaller if the IOMMU has few address bits",
+    ),
+    message(
+        Kind::Obstacle,
+        "no memory windows cover the",
+        "a larger BAR, or an IOMMU",
+    ),
+    message(Kind::Obstacle, "aperture=arena needs", MEMORY),
+    message(Kind::Obstacle, "aperture=flat lets", MEMORY),
+    message(Kind::Obstacle, "aperture=bounce takes", MEMORY),
+    message(
+        Kind::Obstacle,
+        "speaks version",
+        "load the same version of scif on both hosts",
+    ),
+    message(
+        Kind::Obstacle,
+        "no session: the peer",
+        "load the same version of scif on both hosts, whose kernels have pages of one size",
+    ),
+    message(
+        Kind::Obstacle,
+        "no session with node",
+        "see the chapter \"What the log says\" of the user guide, which has each reason",
+    ),
+    message(
+        Kind::Obstacle,
+        "no room to keep what the peer may still write to",
+        "free memory, then unbind and bind the driver of the bridge",
+    ),
+    message(
+        Kind::Nuisance,
+        "the aperture over this node's memory is full: no",
+        "less registered memory at a time, or a larger BAR",
+    ),
+];
+
+/// The lines of the log that say something of this life of a bridge's link, and not of an earlier one or of
+/// another bridge.
+fn lines<'a>(facts: &'a Facts, address: &str) -> Vec<&'a str> {
+    let all = facts.log.as_deref().unwrap_or_default();
+    // What was before a peer came online is over.
+    let begins = |line: &String| {
+        line.contains(address)
+            && (line.contains("this is node") || line.contains("is online through"))
+    };
+    let start = all.iter().rposition(begins).unwrap_or(0);
+    let is_of_another = |line: &str| {
+        let mut others = facts
+            .bridges
+            .iter()
+            .filter(|other| other.address != address);
+        others.any(|other| line.contains(&other.address))
+    };
+    let rest = all[start..].iter().map(String::as_str);
+    rest.filter(|line| !is_of_another(line)).collect()
+}
+
+/// The first message with words of this line.
+fn meaning(line: &str) -> Option<&'static Message> {
+    MESSAGES.iter().find(|message| line.contains(message.words))
+}
+
+/// The last line of this kind about a bridge, and what it means.
+fn last<'a>(facts: &'a Facts, address: &str, kind: Kind) -> Option<(&'a str, &'static str)> {
+    lines(facts, address).into_iter().rev().find_map(|line| {
+        let message = meaning(line).filter(|message| message.kind == kind)?;
+        Some((line, message.meaning))
+    })
+}
+
+/// Why the module has not taken a bridge, if that is the last that it says of it.
+pub(super) fn refusal<'a>(facts: &'a Facts, address: &str) -> Option<(&'a str, &'static str)> {
+    let all = facts.log.as_deref().unwrap_or_default();
+    let mut own = all.iter().rev().filter(|line| line.contains("scif: "));
+    let line = own.find(|line| line.contains(address))?;
+    let message = meaning(line).filter(|message| message.kind == Kind::Refusal)?;
+    Some((line, message.meaning))
+}
+
+/// Why there is no session over the link of a bridge.
+pub(super) fn obstacle<'a>(facts: &'a Facts, address: &str) -> Option<(&'a str, &'static str)> {
+    last(facts, address, Kind::Obstacle)
+}
+
+/// What the driver of a bridge said last, unless that was that all is well.
+pub(super) fn said_by_driver<'a>(facts: &'a Facts, address: &str) -> Option<&'a str> {
+    let mut lines = facts.log.as_deref().unwrap_or_default().iter().rev();
+    let line = lines.find(|line| line.contains(address) && !line.contains("scif: "))?;
+    (!line.contains("registered")).then_some(line)
+}
+
+/// What the links have not said already.
+pub(super) fn judge(facts: &Facts, findings: &mut Findings) {
+    let mut said: Vec<&str> = Vec::new();
+    for bridge in &facts.bridges {
+        for message in MESSAGES
+            .iter()
+            .filter(|message| message.kind != Kind::Refusal)
+        {
+            let mut lines = lines(facts, &bridge.address).into_iter().rev();
+            let is_this =
+                |line: &&str| meaning(line).is_some_and(|found| found.words == message.words);
+            let Some(line) = lines.find(is_this) else {
+                continue;
+            };
+            let quoted = format!("\"{line}\"");
+            let is_known = findings
+                .0
+                .iter()
+                .any(|finding| finding.text.contains(&quoted));
+            if !is_known && !said.contains(&line) {
+                said.push(line);
+                findings.advice("log", line, message.meaning);
+            }
+        }
+    }
+}
