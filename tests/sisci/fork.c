@@ -157,12 +157,15 @@ static void fork_unseen(void)
 static void nest(void *data)
 {
 	int depth = *(int *)data - 1;
+	struct local local;
 
 	good(SCIInitialize(0, &error));
-	own_remote(&(struct local[]) { exported(4096) }[0]);
+	local = exported(4096);
+	own_remote(&local);
 	if (depth)
 		child_passed(in_child(nest, &depth));
-	own_remote(&(struct local[]) { exported(4096) }[0]);
+	local = exported(4096);
+	own_remote(&local);
 	SCITerminate();
 }
 

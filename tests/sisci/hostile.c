@@ -25,9 +25,10 @@ struct head {
 
 struct hello {
 	struct head head;
-	__u64 token;
+	/* As halves: there is nothing behind the number. */
+	__u32 token[2];
 	__u32 number;
-} __attribute__((packed));
+};
 
 struct welcome {
 	struct head head;
@@ -63,7 +64,9 @@ static int silent(__u32 class, __u32 number, int flags)
 
 static void say_hello(int endpoint, __u32 number)
 {
-	struct hello hello = { head(HELLO, sizeof(hello) - sizeof(hello.head), 0), 0, number };
+	struct hello hello = {
+		.head = head(HELLO, sizeof(hello) - sizeof(hello.head), 0), .number = number,
+	};
 
 	expect_value(scif_send(endpoint, &hello, sizeof(hello), SCIF_SEND_BLOCK), sizeof(hello));
 }
@@ -315,7 +318,8 @@ static void pass(int listener, int file)
 		struct cmsghdr head;
 		char space[CMSG_SPACE(sizeof(int))];
 	} rights = { .head = {
-		.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+		.cmsg_len = CMSG_LEN(sizeof(int)), .cmsg_level = SOL_SOCKET,
+		.cmsg_type = SCM_RIGHTS,
 	} };
 	struct iovec byte = { .iov_base = "x", .iov_len = 1 };
 	struct msghdr message = {

@@ -133,7 +133,7 @@ static void attach_refused(void *data)
 						  0, &error));
 }
 
-/* Neither gives to another user, nor takes from one: not root either, whom somebody may want to deceive. */
+/* Neither gives to another user, nor takes from one, nor does root. */
 static void attach_other_user(void)
 {
 	struct sharer sharer = { .shares = true };

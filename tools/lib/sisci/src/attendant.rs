@@ -185,3 +185,51 @@ impl Attendant {
         drop(attended);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::OwnedFd;
+    use std::sync::mpsc::Receiver;
+    use std::sync::mpsc::Sender;
+    use std::sync::mpsc::channel;
+    use std::time::Instant;
+
+    /// Rests whenever it is called, three times, and never reads.
+    struct Resting {
+        attendant: Arc<Attendant>,
+        fd: OwnedFd,
+        calls: Mutex<(usize, Sender<Instant>)>,
+    }
+
+    impl Attended for Resting {
+        fn ready(self: Arc<Self>, watch: WatchId) {
+            let mut calls = lock(&self.calls);
+            calls.0 += 1;
+            if calls.0 < 4 {
+                self.attendant.rest(&self.fd, watch);
+            } else {
+                self.attendant.forget(&self.fd, watch);
+            }
+            let _ = calls.1.send(Instant::now());
+        }
+    }
+
+    #[test]
+    fn one_that_rests_is_called_after_it() -> Result<()> {
+        let attendant = Attendant::start()?;
+        let fd = rustix::event::eventfd(1, EventfdFlags::CLOEXEC)?;
+        let (sender, called): (_, Receiver<Instant>) = channel();
+        let resting = Arc::new(Resting {
+            attendant: attendant.clone(),
+            fd,
+            calls: Mutex::new((0, sender)),
+        });
+        attendant.watch(&resting.fd, resting.clone())?;
+        let times: Vec<_> = (0..4).flat_map(|_| called.recv()).collect();
+        assert!(times.windows(2).all(|two| two[1] - two[0] >= REST));
+        attendant.stop();
+        assert_eq!(lock(&resting.calls).0, 4);
+        Ok(())
+    }
+}

@@ -3,8 +3,9 @@
 //! Which descriptors of this process are this library's, for a process that is forked: it has none of the threads
 //! that look after them, and as long as it kept them open, names would stay taken and connections would not end.
 //!
-//! What children close is a copy: the parent's goes on. A bit for each, so that the child can close them without a lock. The parent goes on when that is done, so
-//! that what it closes then is closed; it sees that by the end of a pipe, which comes also if the child dies.
+//! What children close is a copy: the parent's goes on. There is a bit for each, so that the child can close them without a
+//! lock. The parent goes on when that is done, so that what it closes then is closed; it sees that by the end of a pipe,
+//! which comes also if the child dies.
 
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd as _;

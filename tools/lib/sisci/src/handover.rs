@@ -189,3 +189,66 @@ pub fn take(name: u64, deadline: Deadline) -> Result<OwnedFd> {
     });
     files.next().ok_or(Error::ACCESS)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mapping::shared_memory;
+    use crate::memory::Memory;
+    use rustix::fs::MemfdFlags;
+    use rustix::fs::SealFlags;
+
+    const SIZE: usize = 1 << 16;
+
+    /// What a taker gets of the file that is given.
+    fn taken(file: BorrowedFd<'_>) -> Result<Memory> {
+        let attendant = Attendant::start()?;
+        let giver = Giver::open(&attendant, file)?;
+        let taken = take(giver.name(), Deadline::after(5000));
+        giver.close();
+        attendant.stop();
+        Memory::of_process(taken?, SIZE)
+    }
+
+    fn memfd(size: u64, seals: SealFlags) -> Result<OwnedFd> {
+        let file = rustix::fs::memfd_create(c"test", MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::ftruncate(&file, size)?;
+        rustix::fs::fcntl_add_seals(&file, seals)?;
+        Ok(file)
+    }
+
+    #[test]
+    fn memory_of_this_library_is_taken() -> Result<()> {
+        let file = shared_memory(SIZE as u64)?;
+        assert_eq!(rustix::fs::ftruncate(&file, 0), Err(Errno::PERM));
+        rustix::io::pwrite(&file, b"hello", 100)?;
+        let memory = taken(file.as_fd())?;
+        let mut bytes = [0; 5];
+        let there = memory.file().ok_or(Error::SYSTEM)?;
+        rustix::io::pread(there, &mut bytes, 100)?;
+        assert_eq!((&bytes, memory.len()), (b"hello", SIZE));
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_no_such_memory_is_refused() -> Result<()> {
+        let size = SIZE as u64;
+        let refused = |file: OwnedFd| matches!(taken(file.as_fd()), Err(Error::ACCESS));
+        assert!(refused(memfd(size, SealFlags::GROW)?));
+        assert!(refused(memfd(size - 1, SealFlags::SHRINK)?));
+        assert!(!refused(memfd(size, SealFlags::SHRINK)?));
+        let plain = tempfile::tempfile().map_err(|_| Error::SYSTEM)?;
+        rustix::fs::ftruncate(&plain, size)?;
+        assert!(refused(plain.into()));
+        let sealed = memfd(size, SealFlags::SHRINK)?;
+        let path = format!("/proc/self/fd/{}", sealed.as_raw_fd());
+        let (flags, mode) = (rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty());
+        assert!(refused(rustix::fs::open(path, flags, mode)?));
+        Ok(())
+    }
+
+    #[test]
+    fn nobody_gives_under_another_name() {
+        assert!(matches!(take(1, Deadline::after(1000)), Err(Error::ACCESS)));
+    }
+}

@@ -115,3 +115,56 @@ impl<T> Deref for PerProcess<T> {
         unsafe { &*self.0.get() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The status of a child that ends with what the function says.
+    fn in_child(say: impl Fn() -> i32) -> i32 {
+        // SAFETY: The child calls nothing that another thread could hold a lock of.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: It ends.
+            unsafe { libc::_exit(say()) };
+        }
+        let mut status = -1;
+        // SAFETY: There is room for the status.
+        unsafe { libc::waitpid(child, &raw mut status, 0) };
+        libc::WEXITSTATUS(status)
+    }
+
+    #[test]
+    fn a_child_forgets_once() -> Result<()> {
+        static VALUE: PerProcess<AtomicU32> = PerProcess::new(AtomicU32::new(1));
+        let forgotten = AtomicU32::new(0);
+        let forget = |process: &NewProcess| {
+            forgotten.fetch_add(1, Relaxed);
+            VALUE.renew(AtomicU32::new(5), process);
+        };
+        let enter_twice = || {
+            let before = is_own();
+            enter(forget);
+            enter(forget);
+            let all = (
+                before,
+                is_own(),
+                forgotten.load(Relaxed),
+                VALUE.load(Relaxed),
+            );
+            i32::from(all == (false, true, 1, 5))
+        };
+        begin()?;
+        VALUE.store(2, Relaxed);
+        enter(forget);
+        assert_eq!(in_child(|| enter_twice()), 1);
+        // A child of a child is another one.
+        assert_eq!(
+            in_child(|| enter_twice() & in_child(|| i32::from(!is_own()))),
+            1
+        );
+        assert_eq!((forgotten.load(Relaxed), VALUE.load(Relaxed)), (0, 2));
+        assert!(is_own());
+        Ok(())
+    }
+}
