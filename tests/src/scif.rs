@@ -482,10 +482,10 @@ pub fn make_file(lab: &Lab, name: &str, size: u64) -> Result<String> {
     Ok(format!("{:x}", hash.finalize()))
 }
 
-/// A file of zeroes in the exchange folder that takes no room, for copies that are not to
-/// end.
+/// A file of zeroes in the exchange folder that takes no room, for copies that are not to end: a server
+/// takes them only where it has the room.
 pub fn make_endless_file(path: &Path) -> Result<()> {
-    fs::File::create(path)?.set_len(64 << 30)?;
+    fs::File::create(path)?.set_len(16 << 30)?;
     Ok(())
 }
 
