@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use rustix::io::read;
 use rustix::io::retry_on_intr;
 
-use crate::descriptors;
+use crate::descriptors::Descriptor;
 use crate::endpoint::call;
 use crate::endpoint::checked;
 
@@ -92,7 +92,7 @@ pub struct Fault {
 
 /// See the head of this file.
 pub struct WriteProtection {
-    fd: OwnedFd,
+    fd: Descriptor,
     /// What is watched.
     start: usize,
     len: usize,
@@ -122,12 +122,11 @@ impl WriteProtection {
     /// Watches an area of shared memory, all of which is protected.
     pub fn new(start: usize, len: usize) -> Result<Self, Errno> {
         let this = Self {
-            fd: open()?,
+            fd: open()?.into(),
             start,
             len,
         };
-        let fd = this.fd.as_raw_fd();
-        descriptors::add(fd);
+        let fd = this.fd.raw();
         let mut api = Api {
             api: 0xaa,
             features: FEATURES,
@@ -157,7 +156,7 @@ impl WriteProtection {
             mode,
         };
         loop {
-            match call(self.fd.as_raw_fd(), WRITEPROTECT, &mut argument) {
+            match call(self.fd.raw(), WRITEPROTECT, &mut argument) {
                 // The area is being changed.
                 Err(Errno::AGAIN) => (),
                 result => return result.map(drop),
@@ -179,7 +178,7 @@ impl WriteProtection {
     pub fn wake_all(&self) {
         let mut range = self.range(0, self.len);
         // An error would be that of a range that is none.
-        let _ = call(self.fd.as_raw_fd(), WAKE, &mut range);
+        let _ = call(self.fd.raw(), WAKE, &mut range);
     }
 
     /// The next thread that waits, if there is one. It is told once.
@@ -203,11 +202,5 @@ impl WriteProtection {
 impl AsFd for WriteProtection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-}
-
-impl Drop for WriteProtection {
-    fn drop(&mut self) {
-        descriptors::remove(self.fd.as_raw_fd());
     }
 }
