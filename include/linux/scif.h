@@ -482,7 +482,7 @@ int scif_fence_mark(scif_epd_t epd, int flags, int *mark);
  * Return: 0, or
  *
  * * -EINVAL: it is no mark of this endpoint
- * * -EIO: one of the transfers has failed, which was not said before
+ * * -EIO: one of the transfers has failed, and the mark is from before that was said
  * * -EINTR: a signal
  * * -ENOMEM: no memory
  */
