@@ -49,6 +49,8 @@ pub struct Need {
     pub topology: Topology,
     /// DMA engines of a node.
     pub dma_channels: usize,
+    /// What each of them copies in a second, if that is limited.
+    pub engine_rate: Option<u64>,
     /// Which NTB.
     pub personality: Personality,
     /// What its memory windows are.
@@ -95,6 +97,7 @@ pub const ONE: Need = Need {
     nodes: 1,
     topology: Topology::None,
     dma_channels: 1,
+    engine_rate: None,
     personality: Personality::Gen5,
     windows: Windows::Aperture,
     engine_rate: None,
@@ -368,6 +371,7 @@ pub fn config(name: &str, need: &Need, kernel: Flavour) -> Config {
     Config {
         topology: need.topology,
         dma_channels: need.dma_channels,
+        engine_rate: need.engine_rate,
         personality: need.personality,
         modules: lab::default_modules(need.personality),
         windows: need.windows,

@@ -54,6 +54,7 @@ mod scif_steering;
 mod scif_windows;
 mod seeds;
 mod sisci_conformance;
+mod sisci_engines;
 mod sisci_loss;
 mod sisci_samples;
 mod sisci_tools;
@@ -113,6 +114,7 @@ const FILES: &[&[Test]] = &[
     scif_leaks::TESTS,
     libscif::TESTS,
     sisci_conformance::TESTS,
+    sisci_engines::TESTS,
     sisci_loss::TESTS,
     sisci_samples::TESTS,
     sisci_tools::TESTS,

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Transfers of SISCI whose engine is lost under them: their queues say so, each for itself
+//! (tests/sisci/engine.c).
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Lab;
+
+use crate::harness::Need;
+use crate::harness::Test;
+use crate::scif;
+use crate::scif_messages_and_rma::SCIF_PAIR;
+
+/// A pair whose engines take a second for two of the program's transfers: its driver can be taken away
+/// meanwhile.
+const SLOW_ENGINE: Need = Need {
+    engine_rate: Some(2_000_000),
+    ..SCIF_PAIR
+};
+
+fn fail(lab: &Lab, how: &str) -> Result<()> {
+    // The engine's, though the CPU is faster.
+    scif::set_parameter(lab, "dma_threshold", "0")?;
+    let serve = [scif::built("build/sisci/sisci-loss")?, "serve".to_owned()];
+    let server = lab
+        .command(1, serve)?
+        .timeout(lab.hang_limit(100))
+        .spawn()?;
+    server.wait_for("serving", lab.hang_limit(20))?;
+    let engine = format!("0000:00:{:02x}.0", lab::dma_slot(0));
+    let program = scif::built("build/sisci/sisci-engine")?;
+    let output = lab
+        .command(0, [program.as_str(), "1", &engine, how])?
+        .timeout(lab.hang_limit(70))
+        .run()?
+        .success()?;
+    ensure!(output.stdout().trim() == how, "{}", output.stdout());
+    server.signal(15);
+    let ended = server.wait_timeout(lab.hang_limit(20))?;
+    ended.context("the server hangs")?.success()?;
+    for node in 0..2 {
+        scif::check_idle(lab, node)?;
+    }
+    scif::unload_everywhere(lab)
+}
+
+/// A program that only polls sees the end of both queues.
+fn polled(lab: &Lab) -> Result<()> {
+    fail(lab, "polled")
+}
+
+/// A wait for the second queue leaves the first one its failure.
+fn waited(lab: &Lab) -> Result<()> {
+    fail(lab, "waited")
+}
+
+const fn loses_engine(test: Test) -> Test {
+    test.loses_nodes()
+        .expects(&[
+            "engine",
+            // The windows stay mapped for a device without a driver until they go.
+            "device driver has pending DMA allocations",
+            "DMA-API: Mapped at:",
+        ])
+        .releases_engine()
+}
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    loses_engine(Test::new("sisci_engines::polled", SLOW_ENGINE, polled).seconds(120)),
+    loses_engine(Test::new("sisci_engines::waited", SLOW_ENGINE, waited).seconds(120)),
+];
