@@ -161,7 +161,7 @@ static void trigger_streams(void)
 	pid_t child = in_child(send_until_the_end, &stream);
 	char data[8];
 
-	for (i = 0; i < 30; i++) {
+	for (i = 0; i < 15; i++) {
 		remote = connect_data_interrupt(local.device, own_id(), number);
 		good(SCIDisconnectDataInterrupt(remote, 0, &error));
 		own_remote(&local);

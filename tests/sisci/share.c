@@ -109,14 +109,15 @@ static void attach_in_namespaces(void *data)
 
 static void attach_across_namespaces(void)
 {
-	struct sharer sharer = { .shares = true };
-	pid_t child = start(share_in_namespaces, &sharer);
+	struct sharer inside = { .shares = true }, outside = { .shares = true };
+	/* All of them before this process begins with the library. */
+	pid_t child_inside = start(share_in_namespaces, &inside);
+	pid_t child_outside = start_sharer(&outside);
 
-	attach_and_write(&sharer);
-	end_sharer(&sharer, child);
-	child = start_sharer(&sharer);
-	child_passed(in_child(attach_in_namespaces, &sharer));
-	end_sharer(&sharer, child);
+	child_passed(in_child(attach_in_namespaces, &outside));
+	end_sharer(&outside, child_outside);
+	attach_and_write(&inside);
+	end_sharer(&inside, child_inside);
 }
 
 static void attach_refused(void *data)
@@ -136,17 +137,16 @@ static void attach_refused(void *data)
 /* Neither gives to another user, nor takes from one, nor does root. */
 static void attach_other_user(void)
 {
-	struct sharer sharer = { .shares = true };
-	pid_t child = start_sharer(&sharer);
+	struct sharer root = { .shares = true }, user = { .shares = true, .user = 12345 };
+	/* All of them before this process begins with the library. */
+	pid_t child_root = start_sharer(&root), child_user = start_sharer(&user);
 
-	child_passed(in_child(attach_refused, &sharer));
-	attach_and_write(&sharer);
-	end_sharer(&sharer, child);
-	sharer.user = 12345;
-	child = start_sharer(&sharer);
-	attach_refused(&sharer);
-	kill(child, SIGKILL);
-	same(child_signal(child), SIGKILL);
+	child_passed(in_child(attach_refused, &root));
+	attach_and_write(&root);
+	end_sharer(&root, child_root);
+	attach_refused(&user);
+	kill(child_user, SIGKILL);
+	same(child_signal(child_user), SIGKILL);
 }
 
 /* Who has attached it keeps it, and the process that made it may go. */

@@ -149,6 +149,9 @@ impl Endpoint {
     /// Accepts a connection that waits, if one does: the endpoint, and the node of the other end. MFILE, and the like, if
     /// this process has no room for one: it goes on waiting then.
     pub fn accept(&self) -> Result<Option<(Self, u16)>> {
+        if !self.wait(PollFlags::IN, Deadline::after(0))? {
+            return Ok(None);
+        }
         // First: once the kernel has handed it out, nobody else can take it.
         let accepted = Self::open()?;
         let mut request = uapi::Accept::default();
