@@ -18,6 +18,7 @@ mod ntb_client;
 mod packages;
 mod promise;
 mod scif;
+mod scif_advice;
 mod scif_amd;
 mod scif_arena;
 mod scif_bench;
@@ -96,6 +97,7 @@ const FILES: &[&[Test]] = &[
     scif_ring::TESTS,
     scif_operators::TESTS,
     scif_doctor::TESTS,
+    scif_advice::TESTS,
     scif_star::TESTS,
     scif_status::TESTS,
     scif_steering::TESTS,

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The advice of `scif doctor`, followed to the letter: a test makes a state, runs as root the commands that
+//! are printed for it, and ends in a link that works.
+
+use anyhow::Context;
+use anyhow::Result;
+use anyhow::ensure;
+use lab::Lab;
+use lab::wait_until;
+use serde_json::Value;
+
+use crate::harness::Need;
+use crate::harness::Test;
+use crate::loaded::Loaded;
+use crate::scif;
+use crate::scif_bounce;
+
+/// The modules that a node of these tests can load by name, besides the one under test.
+const MODULES: &str = "ntb_hw_intel ntb_hw_idt ntb_transport ntb_netdev plx_dma";
+
+/// The bridge of a node of a pair.
+const BRIDGE: &str = "0000:00:05.0";
+
+/// Installs the module in a node as a package does, so that modprobe finds it, with the usual parameters but
+/// without the right to be flat.
+fn install(lab: &Lab, node: usize) -> Result<()> {
+    let module = scif::module(lab)?;
+    let parameters = scif::parameters(lab, node, Loaded::LongHeartbeat)?;
+    let parameters = parameters.replace("allow_flat=1", "");
+    let script = format!(
+        "set -e
+        new=/tmp/modules/$(uname -r)
+        mkdir -p $new/updates
+        for name in {MODULES}; do modprobe --show-depends $name; done |
+            sed -n 's/^insmod \\([^ ]*\\).*/\\1/p' | sort -u | xargs cp -t $new
+        cp /lib/modules/$(uname -r)/modules.builtin /lib/modules/$(uname -r)/modules.order $new
+        cp {} $new/updates/scif.ko
+        mount --bind /tmp/modules /lib/modules/
+        depmod
+        echo options scif {parameters} > /etc/modprobe.d/scif.conf",
+        module.display()
+    );
+    lab.shell(node, &script)?;
+    Ok(())
+}
+
+/// What the doctor prints.
+fn printed(lab: &Lab, node: usize) -> Result<String> {
+    Ok(scif::run_tool(lab, node, &["doctor"])?.stdout())
+}
+
+/// The advice and the commands that are printed for the finding with these words.
+fn advised(text: &str, words: &str) -> Result<(String, Vec<String>)> {
+    let mut lines = text.lines().skip_while(|line| !line.contains(words));
+    lines
+        .next()
+        .with_context(|| format!("nothing with '{words}' in\n{text}"))?;
+    let advice = lines
+        .next()
+        .and_then(|line| line.trim().strip_prefix("-> "));
+    let advice = advice.with_context(|| format!("no advice for '{words}' in\n{text}"))?;
+    let commands = lines.map_while(|line| line.trim().strip_prefix("# "));
+    Ok((advice.to_owned(), commands.map(str::to_owned).collect()))
+}
+
+/// Runs the commands for the finding with these words. A program that reads JSON gets the same ones.
+fn follow(lab: &Lab, node: usize, words: &str) -> Result<()> {
+    let (_, commands) = advised(&printed(lab, node)?, words)?;
+    ensure!(!commands.is_empty(), "no commands for '{words}'");
+    let output = scif::run_tool(lab, node, &["doctor", "--json"])?;
+    let report: Value = serde_json::from_str(&output.stdout()).context("its JSON")?;
+    let findings = report["findings"].as_array().context("no findings")?;
+    let found = findings
+        .iter()
+        .find(|finding| {
+            finding["text"]
+                .as_str()
+                .is_some_and(|text| text.contains(words))
+        })
+        .with_context(|| format!("nothing with '{words}' in {findings:#?}"))?;
+    ensure!(
+        found["commands"] == Value::from(commands.clone()),
+        "{found:#?}"
+    );
+    for command in commands {
+        lab.shell(node, &command)
+            .with_context(|| format!("'{command}', as advised for '{words}'"))?;
+    }
+    Ok(())
+}
+
+/// The link works, and nothing keeps SCIF from it.
+fn works(lab: &Lab) -> Result<()> {
+    scif::online(lab, 0, 1)?;
+    scif::online(lab, 1, 0)?;
+    let server = scif::Server::start(lab, 1)?;
+    scif::run_tool(lab, 0, &["ping", "1", "-c", "3", "-i", "0"])?.success()?;
+    server.stop()?;
+    for node in 0..2 {
+        scif::run_tool(lab, node, &["doctor"])?.success()?;
+    }
+    Ok(())
+}
+
+/// The module and the driver, missing and unbound; the bridge with another client; the device file.
+fn step_by_step(lab: &Lab) -> Result<()> {
+    for node in 0..2 {
+        install(lab, node)?;
+    }
+    lab.shell(0, "rmmod ntb_hw_intel")?;
+    follow(lab, 1, "scif is not loaded")?;
+    follow(lab, 0, "scif is not loaded")?;
+    follow(lab, 0, "has no driver")?;
+    works(lab)?;
+    lab.shell(
+        0,
+        &format!("echo {BRIDGE} > /sys/bus/pci/drivers/ntb_hw_intel/unbind"),
+    )?;
+    follow(lab, 0, "ntb_hw_intel is loaded, but does not drive it")?;
+    works(lab)?;
+    lab.shell(0, "rm /dev/scif")?;
+    follow(lab, 0, "there is no /dev/scif")?;
+    works(lab)
+}
+
+/// Another client has the bridge, or had it.
+fn another_client(lab: &Lab) -> Result<()> {
+    for node in 0..2 {
+        install(lab, node)?;
+        lab.shell(
+            node,
+            "modprobe ntb_transport; modprobe ntb_netdev; modprobe scif",
+        )?;
+    }
+    for node in 0..2 {
+        follow(lab, node, "is used by ntb_transport")?;
+    }
+    works(lab)?;
+    lab.shell(
+        0,
+        "rmmod scif; rmmod ntb_netdev; rmmod ntb_transport; modprobe ntb_transport; modprobe scif",
+    )?;
+    lab.shell(0, "rmmod ntb_transport")?;
+    // Whether the module takes what has become free is its affair.
+    if printed(lab, 0)?.contains("scif has not taken it") {
+        follow(lab, 0, "scif has not taken it")?;
+    }
+    works(lab)
+}
+
+/// An engine that comes after the link.
+fn late_engine(lab: &Lab) -> Result<()> {
+    for node in 0..2 {
+        install(lab, node)?;
+        lab.shell(node, "rmmod plx_dma; modprobe scif")?;
+    }
+    works(lab)?;
+    follow(lab, 0, "no DMA engine")?;
+    // The module may take it by itself by now.
+    if printed(lab, 0)?.contains("no engine reaches node 1") {
+        follow(lab, 0, "no engine reaches node 1")?;
+    }
+    works(lab)?;
+    wait_until("an engine of the link", lab.hang_limit(20), || {
+        let links = scif::table(lab, 0, "links")?;
+        let has_engine = |link: &&std::collections::BTreeMap<String, String>| {
+            link["link"].starts_with("ntb:") && link["engines"] == "1"
+        };
+        Ok(links.iter().find(has_engine).map(|_| ()))
+    })
+}
+
+/// A user who may not open the device, and may pin little.
+fn user(lab: &Lab) -> Result<()> {
+    for node in 0..2 {
+        install(lab, node)?;
+    }
+    let tool = scif::tool()?;
+    let run = |command: &str| lab.exec(0, ["su", "ann", "-c", &format!("{tool} {command}")]);
+    lab.shell(0, "useradd ann")?;
+    run("ping 1")?.status(7)?;
+    for node in 0..2 {
+        lab.shell(node, "modprobe scif")?;
+    }
+    works(lab)?;
+    run("ping 1")?.status(8)?;
+    let output = run("doctor")?.status(1)?.stdout();
+    let (advice, commands) = advised(&output, "the user ann can't open /dev/scif (EACCES)")?;
+    ensure!(advice.contains("group scif"), "{output}");
+    for command in commands {
+        lab.shell(0, &command)?;
+    }
+    let server = scif::Server::start(lab, 1)?;
+    run("ping 1 -c 1")?.success()?;
+    server.stop()?;
+    let output = run("doctor")?.success()?.stdout();
+    let (_, commands) = advised(&output, "the user ann may pin 8.00 MiB")?;
+    for command in commands {
+        lab.shell(0, &command)?;
+    }
+    let output = run("doctor")?.success()?.stdout();
+    ensure!(!output.contains("may pin"), "{output}");
+    Ok(())
+}
+
+/// Without the module, and with windows behind which there is a pool.
+const BOUNCE: Need = Need {
+    scif: Loaded::No,
+    ..scif_bounce::USUAL
+};
+
+/// The tests of this file.
+pub const TESTS: &[Test] = &[
+    Test::new("scif_advice::step_by_step", BOUNCE, step_by_step)
+        .seconds(180)
+        .releases_engine(),
+    Test::new("scif_advice::another_client", BOUNCE, another_client)
+        .seconds(180)
+        .releases_engine(),
+    Test::new("scif_advice::late_engine", BOUNCE, late_engine)
+        .seconds(180)
+        .releases_engine(),
+    Test::new("scif_advice::user", BOUNCE, user)
+        .seconds(180)
+        .releases_engine(),
+];
