@@ -56,6 +56,7 @@ mod scif_windows;
 mod seeds;
 mod sisci_conformance;
 mod sisci_engines;
+mod sisci_field;
 mod sisci_loss;
 mod sisci_samples;
 mod sisci_tools;
@@ -117,6 +118,7 @@ const FILES: &[&[Test]] = &[
     libscif::TESTS,
     sisci_conformance::TESTS,
     sisci_engines::TESTS,
+    sisci_field::TESTS,
     sisci_loss::TESTS,
     sisci_samples::TESTS,
     sisci_tools::TESTS,
