@@ -12,6 +12,7 @@ use lab::Output;
 use lab::Personality;
 use lab::Process;
 use lab::Windows;
+use lab::wait_until;
 
 use crate::harness::Need;
 use crate::harness::Test;
@@ -89,6 +90,9 @@ const ORDERS: &[&str] = &[
     "memcpy",
 ];
 
+/// Records of a store: enough for both of its ways, one at a time and several at once.
+const RECORDS: u32 = 200;
+
 /// A node's id in SISCI.
 fn id(node: usize) -> String {
     (4 * (node + 1)).to_string()
@@ -121,7 +125,7 @@ fn ends_saying(lab: &Lab, process: &Process, status: i32, said: &str) -> Result<
     Ok(())
 }
 
-/// Kills the victim, and waits until the node has noticed.
+/// Kills the victim, and waits until it has ended.
 fn kill(lab: &Lab, victim: &Process) -> Result<()> {
     ensure!(
         victim.is_running(),
@@ -270,12 +274,14 @@ impl Store {
 
 fn stores(lab: &Lab, nodes: &[usize]) -> Result<()> {
     each(ORDERS, |order| {
-        let store = Store::start(lab, nodes, 400, order, 1)?;
-        store.ends(lab, 400, 1).inspect_err(|_| store.kill(lab))
+        let store = Store::start(lab, nodes, RECORDS, order, 1)?;
+        store.ends(lab, RECORDS, 1).inspect_err(|_| store.kill(lab))
     })?;
     // Several processes store to the same group.
-    let store = Store::start(lab, nodes, 200, "barrier", 3)?;
-    store.ends(lab, 200, 3).inspect_err(|_| store.kill(lab))
+    let store = Store::start(lab, nodes, RECORDS / 2, "barrier", 3)?;
+    store
+        .ends(lab, RECORDS / 2, 3)
+        .inspect_err(|_| store.kill(lab))
 }
 
 fn kvstore(lab: &Lab) -> Result<()> {
@@ -292,7 +298,7 @@ fn goes_on(lab: &Lab, store: &Store, lost: usize) -> Result<()> {
     let said = format!("replica {} is lost", id(lost));
     waits(lab, primary, &said)?;
     let before = primary.stdout().matches("has stored").count();
-    lab::wait_until("records after the loss", lab.hang_limit(20), || {
+    wait_until("records after the loss", lab.hang_limit(20), || {
         Ok((primary.stdout().matches("has stored").count() > before + 1).then_some(()))
     })?;
     primary.signal(15);
