@@ -55,8 +55,6 @@ pub struct Need {
     pub personality: Personality,
     /// What its memory windows are.
     pub windows: Windows,
-    /// Bytes per second of a DMA engine, if it takes its time.
-    pub engine_rate: Option<u64>,
     /// How writes across links are reordered, if they are.
     pub weak_order: Option<WeakOrder>,
     /// What is behind the nodes' IOMMU.
@@ -100,7 +98,6 @@ pub const ONE: Need = Need {
     engine_rate: None,
     personality: Personality::Gen5,
     windows: Windows::Aperture,
-    engine_rate: None,
     weak_order: None,
     iommu: Iommu::None,
     kunit: false,
@@ -375,7 +372,6 @@ pub fn config(name: &str, need: &Need, kernel: Flavour) -> Config {
         personality: need.personality,
         modules: lab::default_modules(need.personality),
         windows: need.windows,
-        engine_rate: need.engine_rate,
         weak_order: need.weak_order,
         iommu: need.iommu,
         device_memory: need.device_memory,
