@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -123,10 +122,6 @@ static __s32 mark(void)
 	return mark;
 }
 
-static void on_alarm(int number)
-{
-}
-
 /* Longer than an engine may move nothing. */
 static void slow_is_not_lost(void)
 {
@@ -138,8 +133,6 @@ static void slow_is_not_lost(void)
 
 static void many_signals_wait_for_room(void)
 {
-	struct itimerval often = { { 0, 100000 }, { 0, 100000 } }, never = { 0 };
-	struct sigaction action = { .sa_handler = on_alarm };
 	int i, failed = 0;
 
 	write_window(2);
@@ -148,18 +141,6 @@ static void many_signals_wait_for_room(void)
 	test_ok(failed, "more signals than wait at once");
 	test_ok(scif_fence_wait(epd, mark()), "what they stand for arrives");
 	test(is_stored(1, MOST + 100), "the last one is stored");
-
-	write_window(8);
-	for (i = 0; i < MOST && !failed; i++)
-		failed = signal_word(2, i);
-	test_ok(failed, "as many as wait at once");
-	sigaction(SIGALRM, &action, NULL);
-	setitimer(ITIMER_REAL, &often, NULL);
-	failed = signal_word(2, MOST);
-	test(failed && errno == EINTR, "who waits for room can be interrupted");
-	setitimer(ITIMER_REAL, &never, NULL);
-	alarm(PROGRAM_LIMIT_SECONDS);
-	test_ok(scif_fence_wait(epd, mark()), "what they stand for arrives, too");
 }
 
 static void tell_driver(const char *file, const char *device)

@@ -213,7 +213,8 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_power::kexec", LOADED_PAIR, kexec)
         .seconds(240)
         .loses_nodes()
-        .destroys(),
+        .destroys()
+        .by_name(),
     Test::new(
         "scif_power::reboot_with_dead_peer",
         LOADED_PAIR,
@@ -221,7 +222,8 @@ pub const TESTS: &[Test] = &[
     )
     .seconds(120)
     .loses_nodes()
-    .destroys(),
+    .destroys()
+    .by_name(),
     Test::new(
         "scif_power::parts_of_suspend",
         SLEEPING_PAIR,

@@ -19,6 +19,8 @@
 //! How the end of what it does is noticed is in `engine/attendance.rs`.
 //!
 //! Lock: `running` is a leaf, taken in soft interrupts.
+//!
+//! This file has more than 500 lines because an engine, its watchdog and its end share their counts.
 
 use crate::{
     logic::{

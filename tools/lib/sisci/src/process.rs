@@ -157,7 +157,7 @@ mod tests {
         begin()?;
         VALUE.store(2, Relaxed);
         enter(forget);
-        assert_eq!(in_child(|| enter_twice()), 1);
+        assert_eq!(in_child(enter_twice), 1);
         // A child of a child is another one.
         assert_eq!(
             in_child(|| enter_twice() & in_child(|| i32::from(!is_own()))),

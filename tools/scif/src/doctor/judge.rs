@@ -7,6 +7,7 @@
 
 mod bridges;
 mod engines;
+mod findings;
 mod iommu;
 mod kernel_log;
 mod links;
@@ -14,67 +15,19 @@ mod memory;
 mod users;
 
 use super::Finding;
-use super::Grade;
 use super::facts::Facts;
+use findings::Advice;
+use findings::Findings;
+use findings::device_file;
 
 /// The first kernel that the module is for.
 const FIRST_KERNEL: (u32, u32) = (7, 3);
 /// What a kernel needs to have the module.
 const OPTIONS: [&str; 3] = ["CONFIG_RUST", "CONFIG_NTB", "CONFIG_DMA_ENGINE"];
 
-/// What to do.
-struct Advice {
-    text: String,
-    commands: Vec<String>,
-}
-
-impl Advice {
-    /// Done by these commands.
-    fn by(text: impl Into<String>, commands: impl IntoIterator<Item = String>) -> Self {
-        Self {
-            text: text.into(),
-            commands: commands.into_iter().collect(),
-        }
-    }
-}
-
-impl<T: Into<String>> From<T> for Advice {
-    fn from(text: T) -> Self {
-        Self::by(text, [])
-    }
-}
-
-/// Collects findings.
-struct Findings(Vec<Finding>);
-
-impl Findings {
-    fn add(&mut self, about: &'static str, grade: Grade, text: String, advice: Option<Advice>) {
-        let (advice, commands) = advice.map(|advice| (advice.text, advice.commands)).unzip();
-        self.0.push(Finding {
-            about,
-            grade,
-            text,
-            advice,
-            commands: commands.unwrap_or_default(),
-        });
-    }
-
-    fn good(&mut self, about: &'static str, text: impl Into<String>) {
-        self.add(about, Grade::Good, text.into(), None);
-    }
-
-    fn advice(&mut self, about: &'static str, text: impl Into<String>, advice: impl Into<Advice>) {
-        self.add(about, Grade::Advice, text.into(), Some(advice.into()));
-    }
-
-    fn problem(&mut self, about: &'static str, text: impl Into<String>, advice: impl Into<Advice>) {
-        self.add(about, Grade::Problem, text.into(), Some(advice.into()));
-    }
-}
-
 /// All that is to be said of a machine, from the ground up.
 pub fn judge(facts: &Facts) -> Vec<Finding> {
-    let mut findings = Findings(Vec::new());
+    let mut findings = Findings::default();
     kernel(facts, &mut findings);
     module(facts, &mut findings);
     users::judge(facts, &mut findings);
@@ -136,19 +89,6 @@ fn module(facts: &Facts, findings: &mut Findings) {
             Advice::by("load it", ["modprobe scif".to_owned()]),
         ),
     }
-}
-
-/// How the device file is made, if its number is known.
-fn device_file(facts: &Facts, text: &str) -> Advice {
-    let number = facts.device.number.as_deref();
-    let made = number.and_then(|number| {
-        let (major, minor) = number.split_once(':')?;
-        Some([
-            "rm -f /dev/scif".to_owned(),
-            format!("mknod -m 660 /dev/scif c {major} {minor}"),
-        ])
-    });
-    Advice::by(text, made.into_iter().flatten())
 }
 
 #[cfg(test)]

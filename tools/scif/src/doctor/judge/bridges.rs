@@ -2,12 +2,12 @@
 
 //! The bridges: who drives them and who uses them, how they are connected, and where their interrupts go.
 
-use super::Advice;
-use super::Facts;
-use super::Findings;
+use super::findings::Advice;
+use super::findings::Findings;
 use super::kernel_log;
 use crate::doctor::facts::Bridge;
 use crate::doctor::facts::Client;
+use crate::doctor::facts::Facts;
 
 pub(super) fn judge(facts: &Facts, findings: &mut Findings) {
     if facts.bridges.is_empty() {

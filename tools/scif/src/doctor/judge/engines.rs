@@ -2,9 +2,9 @@
 
 //! The DMA engines, and where they are.
 
-use super::Advice;
-use super::Facts;
-use super::Findings;
+use super::findings::Advice;
+use super::findings::Findings;
+use crate::doctor::facts::Facts;
 
 pub(super) fn judge(facts: &Facts, findings: &mut Findings) {
     if facts.engines.is_empty() {

@@ -2,10 +2,10 @@
 
 //! How an IOMMU comes to translate for a bridge.
 
-use super::Advice;
-use super::Facts;
 use super::bridges::bind;
+use super::findings::Advice;
 use crate::doctor::facts::Bridge;
+use crate::doctor::facts::Facts;
 
 /// With these an IOMMU that is on lets all addresses through.
 const PASSES: [&str; 4] = [

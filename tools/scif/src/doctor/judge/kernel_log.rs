@@ -4,8 +4,8 @@
 //!
 //! Nothing refers to a line that is not there: what is said of the log is quoted from it.
 
-use super::Facts;
-use super::Findings;
+use super::findings::Findings;
+use crate::doctor::facts::Facts;
 
 /// What a line of the module keeps from working.
 #[derive(Clone, Copy, PartialEq, Eq)]

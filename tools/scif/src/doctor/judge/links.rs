@@ -2,11 +2,11 @@
 
 //! The links, as the module shows them.
 
-use super::Advice;
-use super::Facts;
-use super::Findings;
 use super::bridges::bind;
+use super::findings::Advice;
+use super::findings::Findings;
 use super::kernel_log;
+use crate::doctor::facts::Facts;
 use crate::format::size;
 use crate::watch::Link;
 

@@ -2,11 +2,11 @@
 
 //! What the other host reaches of this machine's memory, and how fast.
 
-use super::Advice;
-use super::Facts;
-use super::Findings;
+use super::findings::Advice;
+use super::findings::Findings;
 use super::iommu;
 use crate::doctor::facts::Bridge;
+use crate::doctor::facts::Facts;
 use crate::format::size;
 
 /// An arena that is smaller is of no use: control blocks of two sessions take most of it.

@@ -3,6 +3,7 @@
 //! Made-up machines, and what is said of them.
 
 use super::*;
+use crate::doctor::Grade;
 use crate::doctor::facts::Bridge;
 use crate::doctor::facts::Caller;
 use crate::doctor::facts::Client;

@@ -2,10 +2,10 @@
 
 //! Whether the user who asks may use SCIF, and how much memory that user may pin.
 
-use super::Advice;
-use super::Facts;
-use super::Findings;
-use super::device_file;
+use super::findings::Advice;
+use super::findings::Findings;
+use super::findings::device_file;
+use crate::doctor::facts::Facts;
 use crate::format::size;
 
 /// A limit of pinned memory that is smaller is soon reached.
