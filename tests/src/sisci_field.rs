@@ -450,72 +450,89 @@ pub const TESTS: &[Test] = &[
     Test::new("sisci_field::forks", SCIF_PAIR, forks),
     Test::new("sisci_field::kvstore_three", SCIF_STAR, kvstore_three),
     Test::new("sisci_field::pipeline_three", SCIF_STAR, pipeline_three),
-    Test::new("sisci_field::perf_arena", ARENA_PAIR, perf).seconds(120),
-    Test::new("sisci_field::kvstore_arena", ARENA_PAIR, kvstore),
-    Test::new("sisci_field::forks_arena", ARENA_PAIR, forks),
+    Test::new("sisci_field::perf_arena", ARENA_PAIR, perf)
+        .seconds(120)
+        .by_name(),
+    Test::new("sisci_field::kvstore_arena", ARENA_PAIR, kvstore).by_name(),
+    Test::new("sisci_field::forks_arena", ARENA_PAIR, forks).by_name(),
     Test::new(
         "sisci_field::kvstore_arena_three",
         ARENA_STAR,
         kvstore_three,
-    ),
+    )
+    .by_name(),
     Test::new(
         "sisci_field::pipeline_arena_three",
         ARENA_STAR,
         pipeline_three,
-    ),
+    )
+    .by_name(),
     Test::new(
         "sisci_field::perf_small",
         scif_bounce::SMALL,
         perf_without_maps,
     )
-    .seconds(120),
-    Test::new("sisci_field::kvstore_small", scif_bounce::SMALL, kvstore),
-    Test::new("sisci_field::forks_small", scif_bounce::SMALL, forks),
+    .seconds(120)
+    .by_name(),
+    Test::new("sisci_field::kvstore_small", scif_bounce::SMALL, kvstore).by_name(),
+    Test::new("sisci_field::forks_small", scif_bounce::SMALL, forks).by_name(),
     Test::new(
         "sisci_field::pipeline_small",
         scif_bounce::USUAL,
         pipeline_two_without_maps,
-    ),
+    )
+    .by_name(),
     Test::new(
         "sisci_field::kvstore_small_three",
         SMALL_STAR,
         kvstore_three,
-    ),
+    )
+    .by_name(),
     Test::new(
         "sisci_field::pipeline_small_three",
         SMALL_STAR,
         pipeline_three_without_maps,
-    ),
-    Test::new("sisci_field::perf_idt", scif_idt::GUARDED, perf).seconds(120),
-    Test::new("sisci_field::kvstore_idt_three", IDT_STAR, kvstore_three),
-    Test::new("sisci_field::pipeline_idt_three", IDT_STAR, pipeline_three),
-    Test::new("sisci_field::perf_idt_small", IDT_SMALL, perf_without_maps).seconds(120),
+    )
+    .by_name(),
+    Test::new("sisci_field::perf_idt", scif_idt::GUARDED, perf)
+        .seconds(120)
+        .by_name(),
+    Test::new("sisci_field::kvstore_idt_three", IDT_STAR, kvstore_three).by_name(),
+    Test::new("sisci_field::pipeline_idt_three", IDT_STAR, pipeline_three).by_name(),
+    Test::new("sisci_field::perf_idt_small", IDT_SMALL, perf_without_maps)
+        .seconds(120)
+        .by_name(),
     with_losses(Test::new(
         "sisci_field::perf_killed",
         USUAL_PAIR,
         perf_killed,
-    )),
-    with_losses(Test::new("sisci_field::perf_node", USUAL_PAIR, perf_node)),
+    ))
+    .by_name(),
+    with_losses(Test::new("sisci_field::perf_node", USUAL_PAIR, perf_node)).by_name(),
     with_losses(Test::new(
         "sisci_field::kvstore_killed",
         USUAL_STAR,
         kvstore_killed,
-    )),
+    ))
+    .by_name(),
     with_losses(Test::new(
         "sisci_field::pipeline_killed",
         USUAL_STAR,
         pipeline_killed,
-    )),
+    ))
+    .by_name(),
     with_losses(Test::new(
         "sisci_field::kvstore_node",
         USUAL_STAR,
         kvstore_node,
     ))
-    .destroys(),
+    .destroys()
+    .by_name(),
     with_losses(Test::new(
         "sisci_field::pipeline_node",
         USUAL_STAR,
         pipeline_node,
     ))
-    .destroys(),
+    .destroys()
+    .by_name(),
 ];
