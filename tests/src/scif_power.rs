@@ -231,13 +231,16 @@ pub const TESTS: &[Test] = &[
     )
     .seconds(240)
     .loses_nodes()
-    .releases_engine(),
+    .releases_engine()
+    .by_name(),
     Test::new("scif_power::suspend_to_ram", SLEEPING_PAIR, suspend_to_ram)
         .seconds(180)
         .loses_nodes()
-        .releases_engine(),
+        .releases_engine()
+        .by_name(),
     Test::new("scif_power::both_sleep", SLEEPING_PAIR, both_sleep)
         .seconds(120)
         .loses_nodes()
-        .releases_engine(),
+        .releases_engine()
+        .by_name(),
 ];
