@@ -83,12 +83,20 @@ impl Guest {
         );
         let shared = Arc::clone(&guest.shared);
         thread::spawn(move || read_frames(&shared, reader, Box::new(reason)));
+        let hello = guest.exchange_hello(&receiver, limit).inspect_err(|_| {
+            // The reader's thread would keep the connection, and QEMU takes one at a time.
+            guest.close();
+        })?;
+        Ok((guest, hello))
+    }
+
+    /// Sends this end's greeting; returns the agent's.
+    fn exchange_hello(&self, receiver: &mpsc::Receiver<Event>, limit: Duration) -> Result<Hello> {
         let hello = Hello {
             version: VERSION,
             kernel: String::new(),
         };
-        guest
-            .write(&Frame::json(Kind::Hello, 0, &hello)?)
+        self.write(&Frame::json(Kind::Hello, 0, &hello)?)
             .context("cannot greet the agent")?;
         let hello: Hello = match receiver.recv_timeout(limit) {
             Ok(Event::Frame(frame)) => frame.parse()?,
@@ -101,7 +109,7 @@ impl Guest {
                 hello.version
             );
         }
-        Ok((guest, hello))
+        Ok(hello)
     }
 
     /// Opens a channel. The sink is called from the reader's thread and must not block.
@@ -190,5 +198,24 @@ fn dispatch(shared: &Shared, frame: Frame) {
     };
     if let Some(sink) = sink {
         sink(Event::Frame(frame));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    #[test]
+    fn a_greeting_without_an_answer_ends_its_connection() {
+        let (stream, mut agent) = UnixStream::pair().unwrap();
+        let limit = Duration::from_millis(10);
+        assert!(Guest::greet(stream, limit, || "gone".to_owned()).is_err());
+        agent.set_read_timeout(Some(hang_limit(60))).unwrap();
+        // The greeting, and then the end.
+        let mut said = Vec::new();
+        agent.read_to_end(&mut said).unwrap();
+        assert!(!said.is_empty());
     }
 }
