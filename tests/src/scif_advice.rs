@@ -4,16 +4,20 @@
 
 use anyhow::Context;
 use anyhow::Result;
+use anyhow::bail;
 use anyhow::ensure;
 use lab::Lab;
 use lab::wait_until;
 use serde_json::Value;
 
 use crate::harness::Need;
+use crate::harness::PAIR;
 use crate::harness::Test;
 use crate::loaded::Loaded;
 use crate::scif;
+use crate::scif_arena::ARENA_PAIR;
 use crate::scif_bounce;
+use crate::scif_idt;
 
 /// The modules that a node of these tests can load by name, besides the one under test.
 const MODULES: &str = "ntb_hw_intel ntb_hw_idt ntb_transport ntb_netdev plx_dma";
@@ -203,11 +207,117 @@ fn user(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// A parameter that lets the other host read all memory, without the word that it may.
+fn not_allowed(lab: &Lab) -> Result<()> {
+    for node in 0..2 {
+        install(lab, node)?;
+    }
+    lab.shell(1, "modprobe scif")?;
+    lab.shell(0, "modprobe scif aperture=flat")?;
+    follow(
+        lab,
+        0,
+        "aperture=flat lets the other host read and write all memory",
+    )?;
+    works(lab)
+}
+
+/// A bridge whose windows the other host leads.
+fn unguarded(lab: &Lab) -> Result<()> {
+    for node in 0..2 {
+        install(lab, node)?;
+        lab.shell(node, "modprobe scif")?;
+    }
+    for node in 0..2 {
+        let text = printed(lab, node)?;
+        ensure!(text.contains("scif refuses it: \"scif: "), "{text}");
+        follow(
+            lab,
+            node,
+            "the other host says itself where its windows lead",
+        )?;
+    }
+    works(lab)
+}
+
+/// An IOMMU that lets all through.
+fn identity(lab: &Lab) -> Result<()> {
+    for node in 0..2 {
+        install(lab, node)?;
+        lab.shell(node, "modprobe scif")?;
+    }
+    scif::online(lab, 0, 1)?;
+    scif::check_link(lab, 0, &[("own_aperture", "bounce")])?;
+    let words = "staging slots and nothing else";
+    let (advice, _) = advised(&printed(lab, 0)?, words)?;
+    ensure!(
+        advice.contains("boot without iommu=pt") && !advice.contains("BIOS"),
+        "{advice}"
+    );
+    follow(lab, 0, words)?;
+    works(lab)?;
+    scif::check_link(lab, 0, &[("own_aperture", "arena")])
+}
+
+/// Interrupts on a CPU that is kept for somebody.
+fn isolated(lab: &Lab) -> Result<()> {
+    for node in 0..2 {
+        scif::load(lab, node, Loaded::LongHeartbeat)?;
+    }
+    let script = format!(
+        "for irq in $(ls /sys/bus/pci/devices/{BRIDGE}/msi_irqs); do
+            [ ! -e /proc/irq/$irq/smp_affinity_list ] || echo 1 > /proc/irq/$irq/smp_affinity_list
+        done"
+    );
+    lab.shell(0, &script)?;
+    follow(lab, 0, "of its interrupts go to isolated CPUs (of 1)")?;
+    let text = printed(lab, 0)?;
+    ensure!(!text.contains("isolated"), "{text}");
+    works(lab)
+}
+
+/// A word of the kernel's command line because of which there is no memory for a bridge.
+fn no_memory(lab: &Lab) -> Result<()> {
+    for node in 0..2 {
+        scif::load(lab, node, Loaded::LongHeartbeat)?;
+    }
+    wait_until("the reason in the log", lab.hang_limit(20), || {
+        let log = lab.dmesg(0)?;
+        Ok(log.contains("can't offer a link: ENOMEM").then_some(()))
+    })?;
+    let text = printed(lab, 0)?;
+    ensure!(!text.contains("look at the cable"), "{text}");
+    let (_, commands) = advised(&text, "can't offer a link: ENOMEM")?;
+    ensure!(commands.is_empty(), "{text}");
+    let (advice, _) = advised(
+        &text,
+        "the kernel has no memory that the bridge may lead to",
+    )?;
+    let Some(word) = advice.strip_prefix("boot without ") else {
+        bail!("{advice}");
+    };
+    for node in 0..2 {
+        lab.restart_without(node, word)?;
+    }
+    for node in 0..2 {
+        scif::load(lab, node, Loaded::LongHeartbeat)?;
+    }
+    works(lab)
+}
+
 /// Without the module, and with windows behind which there is a pool.
 const BOUNCE: Need = Need {
     scif: Loaded::No,
     ..scif_bounce::USUAL
 };
+
+const fn booted_with(need: Need, append: &'static [&'static str]) -> Need {
+    Need {
+        append,
+        scif: Loaded::No,
+        ..need
+    }
+}
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
@@ -223,4 +333,35 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_advice::user", BOUNCE, user)
         .seconds(180)
         .releases_engine(),
+    Test::new("scif_advice::not_allowed", BOUNCE, not_allowed)
+        .seconds(180)
+        .releases_engine(),
+    Test::new(
+        "scif_advice::unguarded",
+        booted_with(scif_idt::UNGUARDED, &[]),
+        unguarded,
+    )
+    .seconds(180)
+    .releases_engine(),
+    Test::new(
+        "scif_advice::identity",
+        booted_with(ARENA_PAIR, &["iommu=pt"]),
+        identity,
+    )
+    .seconds(180)
+    .releases_engine(),
+    Test::new(
+        "scif_advice::isolated",
+        booted_with(PAIR, &["isolcpus=1"]),
+        isolated,
+    )
+    .seconds(180)
+    .releases_engine(),
+    Test::new(
+        "scif_advice::no_memory",
+        booted_with(PAIR, &["swiotlb=force"]),
+        no_memory,
+    )
+    .seconds(180)
+    .releases_engine(),
 ];

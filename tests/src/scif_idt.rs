@@ -25,7 +25,7 @@ pub const GUARDED: Need = Need {
 };
 
 /// A pair without, whose windows are smaller than memory; nothing is loaded.
-const UNGUARDED: Need = Need {
+pub const UNGUARDED: Need = Need {
     iommu: Iommu::None,
     windows: Windows::Trapped { size: 1 << 20 },
     scif: Loaded::No,

@@ -98,7 +98,7 @@ impl Lab {
         progress.step(Step::Now(format!("booting {nodes} nodes")));
         let results: Vec<Result<()>> = thread::scope(|scope| {
             let threads: Vec<_> = (0..nodes)
-                .map(|node| scope.spawn(move || self.boot(node, progress)))
+                .map(|node| scope.spawn(move || self.boot(node, self.config(), progress)))
                 .collect();
             threads
                 .into_iter()
@@ -112,9 +112,8 @@ impl Lab {
         results.into_iter().collect()
     }
 
-    fn boot(&self, number: usize, progress: &dyn Progress) -> Result<()> {
-        self.machines.boot(number, self.hang_limit(BOOT))?;
-        let config = self.config();
+    fn boot(&self, number: usize, config: &Config, progress: &dyn Progress) -> Result<()> {
+        self.machines.boot(number, config, self.hang_limit(BOOT))?;
         let engines = (0..config.dma_channels).map(dma_slot);
         if let Some(commands) = config.iommu.preparation(number, engines) {
             self.shell(number, &commands)?;
@@ -275,7 +274,19 @@ impl Lab {
     /// Kills a node if it runs and boots it again, with the same memory and devices.
     pub fn restart(&self, node: usize) -> Result<()> {
         self.kill(node)?;
-        self.boot(node, &Silent)
+        self.boot(node, self.config(), &Silent)
+    }
+
+    /// The same without a word of the kernel's command line, which was asked for.
+    pub fn restart_without(&self, node: usize, word: &str) -> Result<()> {
+        let mut config = self.config().clone();
+        let words = config.append.len();
+        config.append.retain(|each| each != word);
+        if config.append.len() == words {
+            bail!("nobody asked for the word '{word}' on the kernel's command line");
+        }
+        self.kill(node)?;
+        self.boot(node, &config, &Silent)
     }
 
     /// A number that no other start of a node's kernel has.

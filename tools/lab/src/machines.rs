@@ -115,12 +115,12 @@ impl Machines {
             .map_err(|_| anyhow!("the emulator was started twice"))
     }
 
-    /// Boots a node and returns when its agent answers.
-    pub(crate) fn boot(&self, number: usize, limit: Duration) -> Result<()> {
+    /// Boots a node, with this configuration in place of the lab's, and returns when its agent answers.
+    pub(crate) fn boot(&self, number: usize, config: &Config, limit: Duration) -> Result<()> {
         let node = self.node(number)?;
         let machine = Machine {
             node: number,
-            config: &self.config,
+            config,
             paths: &self.paths,
             kernel: &self.kernel,
             initramfs: &self.initramfs,
