@@ -45,10 +45,16 @@ const SLEEPING_PAIR: Need = Need {
     ..LOADED_PAIR
 };
 
-/// Processes of both nodes wait for each other, and transfers are under way, when a node goes to sleep by
-/// this command, which returns when it is awake again. All are told, nobody keeps it from sleeping, and
-/// the link comes back by itself with the same modules.
-fn falls_asleep(lab: &Lab, node: usize, command: &str) -> Result<()> {
+/// Checks that a node can sleep while processes of both nodes wait for each other and transfers are under
+/// way: all waiters are told, none keeps the node from sleeping, and the link comes back by itself with the
+/// same modules. The node goes to sleep by `command`, which returns when it is awake again; `wake` is called
+/// as soon as the peer's waiters were told.
+fn falls_asleep(
+    lab: &Lab,
+    node: usize,
+    command: &str,
+    wake: impl FnOnce(&Process) -> Result<()>,
+) -> Result<()> {
     let before = sessions(lab)?;
     let around = Circumstances::before(lab, &[other(node)])?;
     let blocked = Blocked::on_both(lab)?;
@@ -60,7 +66,8 @@ fn falls_asleep(lab: &Lab, node: usize, command: &str) -> Result<()> {
     for blocked in others {
         told = Some(blocked.told(lab, event)?);
     }
-    TOLD.check(&around, told.context("nobody waited")?)?;
+    TOLD.check(&around, told.context("no process waited")?)?;
+    wake(&sleeping)?;
     sleeping.wait()?.success()?;
     for blocked in own {
         blocked.told(lab, event)?;
@@ -87,7 +94,7 @@ fn parts_of_suspend(lab: &Lab) -> Result<()> {
         (1, "devices", "mem"),
         (0, "platform", "freeze"),
         (1, "core", "mem"),
-        (0, "freezer", "disk"),
+        (0, "core", "disk"),
     ] {
         let command = format!(
             "echo 1 >/sys/module/suspend/parameters/pm_test_delay
@@ -95,7 +102,8 @@ fn parts_of_suspend(lab: &Lab) -> Result<()> {
              echo {state} >/sys/power/state
              echo none >/sys/power/pm_test"
         );
-        falls_asleep(lab, node, &command).with_context(|| format!("pm_test {level}, {state}"))?;
+        falls_asleep(lab, node, &command, |_| Ok(()))
+            .with_context(|| format!("pm_test {level}, {state}"))?;
     }
     Ok(())
 }
@@ -103,14 +111,36 @@ fn parts_of_suspend(lab: &Lab) -> Result<()> {
 /// In earnest: the guest's devices are reset when it wakes up, the bridge and the engine among them.
 fn suspend_to_ram(lab: &Lab) -> Result<()> {
     for node in 0..2 {
-        falls_asleep(lab, node, "rtcwake -m mem -s 20").with_context(|| format!("node {node}"))?;
+        falls_asleep(lab, node, "echo mem >/sys/power/state", |_| lab.wake(node))
+            .with_context(|| format!("node {node}"))?;
     }
     Ok(())
 }
 
+/// Suspended to idle, a node keeps its devices in their state.
+fn suspend_to_idle(lab: &Lab) -> Result<()> {
+    lab.exec(0, ["modprobe", "-q", "button"])?;
+    falls_asleep(lab, 0, "echo freeze >/sys/power/state", |sleeping| {
+        // It does not count before the node is asleep, and from outside that can't be seen.
+        wait_until("the node is awake", lab.hang_limit(60), || {
+            lab.press_power_button(0)?;
+            sleeping.wait_timeout(Duration::from_millis(500))
+        })?;
+        Ok(())
+    })
+}
+
 /// Both sleep, so that neither hears the other's farewell or its first word.
 fn both_sleep(lab: &Lab) -> Result<()> {
-    let sleeping = [0, 1].map(|node| lab.spawn(node, ["rtcwake", "-m", "mem", "-s", "20"]));
+    let sleeping =
+        [0, 1].map(|node| lab.spawn(node, ["sh", "-c", "echo mem >/sys/power/state"]));
+    // A node sleeps until it is woken, so the second one is asleep before the first one wakes up.
+    for node in [0, 1] {
+        lab.wait_until_asleep(node)?;
+    }
+    for node in [0, 1] {
+        lab.wake(node)?;
+    }
     for process in sleeping {
         process?.wait()?.success()?;
     }
@@ -213,8 +243,7 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_power::kexec", LOADED_PAIR, kexec)
         .seconds(240)
         .loses_nodes()
-        .destroys()
-        .by_name(),
+        .destroys(),
     Test::new(
         "scif_power::reboot_with_dead_peer",
         LOADED_PAIR,
@@ -222,8 +251,7 @@ pub const TESTS: &[Test] = &[
     )
     .seconds(120)
     .loses_nodes()
-    .destroys()
-    .by_name(),
+    .destroys(),
     Test::new(
         "scif_power::parts_of_suspend",
         SLEEPING_PAIR,
@@ -231,16 +259,21 @@ pub const TESTS: &[Test] = &[
     )
     .seconds(240)
     .loses_nodes()
-    .releases_engine()
-    .by_name(),
+    .releases_engine(),
     Test::new("scif_power::suspend_to_ram", SLEEPING_PAIR, suspend_to_ram)
         .seconds(180)
         .loses_nodes()
-        .releases_engine()
-        .by_name(),
+        .releases_engine(),
+    Test::new(
+        "scif_power::suspend_to_idle",
+        SLEEPING_PAIR,
+        suspend_to_idle,
+    )
+    .seconds(120)
+    .loses_nodes()
+    .releases_engine(),
     Test::new("scif_power::both_sleep", SLEEPING_PAIR, both_sleep)
         .seconds(120)
         .loses_nodes()
-        .releases_engine()
-        .by_name(),
+        .releases_engine(),
 ];

@@ -326,6 +326,27 @@ impl Lab {
         monitor::command(&self.machines.paths.monitor(node), "cont")
     }
 
+    /// Waits until a node is suspended to RAM.
+    pub fn wait_until_asleep(&self, node: usize) -> Result<()> {
+        self.machines.running(node)?;
+        let monitor = self.machines.paths.monitor(node);
+        wait_until("the node is suspended", self.hang_limit(60), || {
+            Ok((monitor::status(&monitor)? == "suspended").then_some(()))
+        })
+    }
+
+    /// Waits until a node is suspended to RAM, and wakes it up.
+    pub fn wake(&self, node: usize) -> Result<()> {
+        self.wait_until_asleep(node)?;
+        monitor::command(&self.machines.paths.monitor(node), "system_wakeup")
+    }
+
+    /// Presses a node's power button, which wakes a node that is suspended to idle.
+    pub fn press_power_button(&self, node: usize) -> Result<()> {
+        self.machines.running(node)?;
+        monitor::command(&self.machines.paths.monitor(node), "system_powerdown")
+    }
+
     /// Whether a node's guest answers, as far as one can see from here.
     pub fn is_running(&self, node: usize) -> bool {
         self.machines.running(node).is_ok()

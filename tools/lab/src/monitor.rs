@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! QEMU's monitor (QMP), as far as the lab needs it: stopping a node's processors, which is
-//! how a node that hangs looks from outside, letting them go on, and looking where they are.
+//! how a node that hangs looks from outside, letting them go on, looking where they are, and waking
+//! a node that sleeps.
 
 use std::io::BufRead;
 use std::io::BufReader;
@@ -24,6 +25,13 @@ pub(crate) fn command(socket: &Path, name: &str) -> Result<()> {
     let mut monitor = connect(socket)?;
     execute(&mut monitor, &json!({"execute": name}))?;
     Ok(())
+}
+
+/// What QEMU says of the machine, such as "running", "paused" or "suspended".
+pub(crate) fn status(socket: &Path) -> Result<String> {
+    let mut monitor = connect(socket)?;
+    let answer = execute(&mut monitor, &json!({"execute": "query-status"}))?;
+    Ok(answer["status"].as_str().unwrap_or_default().to_owned())
 }
 
 /// Runs one command of the monitor for people and returns what it prints.
