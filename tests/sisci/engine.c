@@ -154,8 +154,13 @@ int main(int argc, char **argv)
 	open_all(4 * (atoi(argv[1]) + 1));
 	start_all();
 	for (i = 0; i < QUEUES; i++) {
-		if (SCIDMAQueueState(queue[i]) != SCI_DMAQUEUE_POSTED)
-			die("the engine is too fast for this test");
+		sci_dma_queue_state_t state = SCIDMAQueueState(queue[i]);
+
+		if (state == SCI_DMAQUEUE_POSTED)
+			continue;
+		fprintf(stderr, "sisci-engine: queue %d is in state %d before anything happened\n", i,
+			state);
+		return 1;
 	}
 	tell_driver("unbind", argv[2]);
 	expect_all(ask, SCI_DMAQUEUE_ERROR);

@@ -334,6 +334,7 @@ pub const TESTS: &[Test] = &[
         .seconds(180)
         .releases_engine(),
     Test::new("scif_advice::not_allowed", BOUNCE, not_allowed)
+        .expects(&["aperture=flat lets the peer read and write all memory"])
         .seconds(180)
         .releases_engine(),
     Test::new(
@@ -341,6 +342,7 @@ pub const TESTS: &[Test] = &[
         booted_with(scif_idt::UNGUARDED, &[]),
         unguarded,
     )
+    .expects(&["the other host says itself where the windows of this bridge lead"])
     .seconds(180)
     .releases_engine(),
     Test::new(
@@ -362,6 +364,7 @@ pub const TESTS: &[Test] = &[
         booted_with(PAIR, &["swiotlb=force"]),
         no_memory,
     )
+    .expects(&["can't offer a link: ENOMEM"])
     .seconds(180)
     .releases_engine(),
 ];

@@ -132,8 +132,7 @@ fn suspend_to_idle(lab: &Lab) -> Result<()> {
 
 /// Both sleep, so that neither hears the other's farewell or its first word.
 fn both_sleep(lab: &Lab) -> Result<()> {
-    let sleeping =
-        [0, 1].map(|node| lab.spawn(node, ["sh", "-c", "echo mem >/sys/power/state"]));
+    let sleeping = [0, 1].map(|node| lab.spawn(node, ["sh", "-c", "echo mem >/sys/power/state"]));
     // A node sleeps until it is woken, so the second one is asleep before the first one wakes up.
     for node in [0, 1] {
         lab.wait_until_asleep(node)?;

@@ -68,6 +68,6 @@ const fn loses_engine(test: Test) -> Test {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    loses_engine(Test::new("sisci_engines::polled", SLOW_ENGINE, polled).seconds(120)).by_name(),
-    loses_engine(Test::new("sisci_engines::waited", SLOW_ENGINE, waited).seconds(120)).by_name(),
+    loses_engine(Test::new("sisci_engines::polled", SLOW_ENGINE, polled).seconds(120)),
+    loses_engine(Test::new("sisci_engines::waited", SLOW_ENGINE, waited).seconds(120)),
 ];

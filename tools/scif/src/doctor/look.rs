@@ -231,12 +231,21 @@ fn interrupts(root: &Path, device: &Path) -> Vec<Interrupt> {
             let folder = root.join("proc/irq").join(&number);
             Some(Interrupt {
                 number: number.parse().ok()?,
-                cpus: cpus(folder.join("effective_affinity_list")),
+                cpus: targets(&folder),
             })
         })
         .collect();
     found.sort_by_key(|interrupt| interrupt.number);
     found
+}
+
+/// The CPUs that an interrupt goes to. After a change of its affinity the kernel shows those that it came to
+/// last until the next one comes.
+fn targets(folder: &Path) -> Vec<u32> {
+    let wanted = cpus(folder.join("smp_affinity_list"));
+    let mut last = cpus(folder.join("effective_affinity_list"));
+    last.retain(|cpu| wanted.contains(cpu));
+    if last.is_empty() { wanted } else { last }
 }
 
 /// The file `resource`: first and last address and flags of each BAR; the seventh line is the ROM. Gives the
@@ -386,7 +395,12 @@ mod tests {
         write(root, "sys/bus/pci/drivers/ntb_hw_intel/bind", "");
         write(root, &format!("{device}/numa_node"), "1\n");
         write(root, &format!("{device}/msi_irqs/34"), "msix\n");
+        write(root, "proc/irq/34/smp_affinity_list", "2-3\n");
         write(root, "proc/irq/34/effective_affinity_list", "3\n");
+        // It was sent elsewhere, and none has come since.
+        write(root, &format!("{device}/msi_irqs/35"), "msix\n");
+        write(root, "proc/irq/35/smp_affinity_list", "0\n");
+        write(root, "proc/irq/35/effective_affinity_list", "3\n");
         write(root, "sys/devices/system/cpu/online", "0-3\n");
         write(root, "sys/devices/system/cpu/isolated", "2-3\n");
         write(
@@ -424,11 +438,11 @@ mod tests {
         assert!(bridge.has_module);
         assert_eq!(bridge.companions, ["0000:00:06.0"]);
         assert_eq!(bridge.numa, Some(1));
-        let interrupt = Interrupt {
-            number: 34,
-            cpus: vec![3],
+        let interrupt = |number, cpu| Interrupt {
+            number,
+            cpus: vec![cpu],
         };
-        assert_eq!(bridge.interrupts, [interrupt]);
+        assert_eq!(bridge.interrupts, [interrupt(34, 3), interrupt(35, 0)]);
         assert_eq!(facts.cpus.online, [0, 1, 2, 3]);
         assert_eq!(facts.cpus.isolated, [2, 3]);
         assert_eq!((facts.engines.len(), facts.engines[0].users), (1, 1));
