@@ -107,11 +107,13 @@ unsafe impl Send for Inner {}
 unsafe impl Sync for Inner {}
 
 impl Inner {
-    /// `EINVAL` when the driver is gone already. Then the channel is lost: `stop` says why it cannot
-    /// be released.
-    fn new(chan: NonNull<own::dma_chan>) -> impl PinInit<Self, Error> {
+    /// # Safety
+    ///
+    /// `chan` has just been requested, and its driver is kept where it is. If this fails, the channel is
+    /// the caller's.
+    unsafe fn new(chan: NonNull<own::dma_chan>) -> impl PinInit<Self, Error> {
         let mut name = [0; 32];
-        // SAFETY: The channel has been requested and not been released, so its device is valid.
+        // SAFETY: By the contract of this function; so its device is valid, too.
         let (device, max_segment) = unsafe {
             own::scif_helper_dma_copy_name(chan.as_ptr(), name.as_mut_ptr().cast(), name.len());
             (
@@ -240,14 +242,26 @@ impl CopyFlags {
 impl Channel {
     /// Takes a free channel that can copy memory; `None` when there is none. May sleep.
     ///
-    /// Takes the lock of the engine's device: not for callbacks of drivers.
+    /// A channel whose driver is just bound or unbound is not there. Not for callbacks of drivers.
     pub(crate) fn request() -> Option<Self> {
         // First the memory, so that there is nothing to undo.
         let place = KBox::<Inner>::new_uninit(GFP_KERNEL).ok()?;
         // SAFETY: No preconditions.
         let chan = NonNull::new(unsafe { own::scif_helper_dma_request_memcpy() })?;
-        let inner = place.write_pin_init(Inner::new(chan)).ok()?;
-        Some(Self { inner })
+        // SAFETY: It was requested; its driver stays until the device is unlocked below.
+        let (device, inner) = unsafe {
+            (
+                own::scif_helper_dma_device(chan.as_ptr()),
+                place.write_pin_init(Inner::new(chan)),
+            )
+        };
+        if inner.is_err() {
+            // SAFETY: It was requested, and nothing has been done with it.
+            unsafe { own::dma_release_channel(chan.as_ptr()) };
+        }
+        // SAFETY: The request has locked it for this thread. Its driver has not gone meanwhile.
+        unsafe { own::scif_helper_dma_requested(device) };
+        Some(Self { inner: inner.ok()? })
     }
 
     /// The channel's name, for example `dma0chan0`.

@@ -22,47 +22,63 @@
 
 /* DMA engines */
 
-/* Some end copies in another order than that in which they were submitted. */
-static bool scif_keeps_order(struct dma_chan *chan, void *unused)
+/*
+ * Whether to take this channel. Some end copies in another order than that in
+ * which they were submitted. A device whose driver is just bound or unbound is
+ * locked by that, and the channel may be asked for again later; this must not
+ * wait for it, as the list of engines is locked. The device of the channel that
+ * was chosen stays locked.
+ */
+static bool scif_may_take(struct dma_chan *chan, void *param)
 {
-	return !dma_has_cap(DMA_COMPLETION_NO_ORDER, chan->device->cap_mask);
+	struct device **locked = param;
+
+	if (dma_has_cap(DMA_COMPLETION_NO_ORDER, chan->device->cap_mask))
+		return false;
+	/* One that was chosen before, and could not be had. */
+	if (*locked)
+		device_unlock(*locked);
+	*locked = NULL;
+	if (!device_trylock(chan->device->dev))
+		return false;
+	*locked = chan->device->dev;
+	return true;
 }
 
+/*
+ * The driver of the channel that is returned stays until the caller has called
+ * scif_helper_dma_requested().
+ */
 struct dma_chan *scif_helper_dma_request_memcpy(void)
 {
+	struct device *locked = NULL;
+	struct dma_chan *chan;
 	dma_cap_mask_t mask;
 
 	dma_cap_zero(mask);
 	dma_cap_set(DMA_MEMCPY, mask);
 
-	return dma_request_channel(mask, scif_keeps_order, NULL);
+	chan = dma_request_channel(mask, scif_may_take, &locked);
+	if (!chan && locked)
+		device_unlock(locked);
+	return chan;
 }
 
-/*
- * A channel's name is freed when the driver unregisters it, which it does with
- * the device locked.
- */
+void scif_helper_dma_requested(struct device *dev)
+{
+	device_unlock(dev);
+}
+
+/* For the caller that has requested the channel: the driver frees the name. */
 void scif_helper_dma_copy_name(struct dma_chan *chan, char *name, size_t size)
 {
-	struct device *dev = chan->device->dev;
-
-	device_lock(dev);
-	if (chan->device->chancnt)
-		strscpy(name, dma_chan_name(chan), size);
-	device_unlock(dev);
+	strscpy(name, dma_chan_name(chan), size);
 }
 
-/* Fails when the driver is past telling that it is being unbound. */
+/* For the caller that has requested the channel. */
 int scif_helper_dma_watch(struct dma_chan *chan, struct notifier_block *nb)
 {
-	struct device *dev = chan->device->dev;
-	int err = -EINVAL;
-
-	device_lock(dev);
-	if (chan->device->chancnt)
-		err = bus_register_notifier(dev->bus, nb);
-	device_unlock(dev);
-	return err;
+	return bus_register_notifier(chan->device->dev->bus, nb);
 }
 
 void scif_helper_dma_unwatch(struct device *dev, struct notifier_block *nb)

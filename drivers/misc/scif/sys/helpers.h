@@ -77,6 +77,7 @@ int scif_helper_ntb_peer_msg_write(struct ntb_dev *ntb, int peer, int index,
 
 /* DMA engines */
 struct dma_chan *scif_helper_dma_request_memcpy(void);
+void scif_helper_dma_requested(struct device *dev);
 void scif_helper_dma_copy_name(struct dma_chan *chan, char *name, size_t size);
 int scif_helper_dma_watch(struct dma_chan *chan, struct notifier_block *nb);
 void scif_helper_dma_unwatch(struct device *dev, struct notifier_block *nb);
