@@ -9,9 +9,9 @@
 //! # An engine that stops
 //!
 //! Its driver may be unbound, or the hardware may hang: then descriptors do not end any more, or no
-//! new ones are taken. An engine for which there is work, and which for [`STALL_LIMIT`] ticks neither
-//! takes nor ends any, or whose driver goes, has *stopped*. How much is queued makes no difference, as the ring is
-//! looked at: one that is slow is not lost. Its channel is then given back, after
+//! new ones are taken. An engine for which there is work, and which ends none for [`STALL_LIMIT`] ticks,
+//! or whose driver goes, has *stopped*. How much is queued makes no difference: one that is slow is not
+//! lost. Nor does it help a hung one that it takes more. Its channel is then given back, after
 //! which the hardware touches no memory any more (`sys/dmaengine.rs`); what was under way ends with an
 //! error, also where the driver forgets to say so, and nothing new begins. The log says so once. Later
 //! transfers go by another engine, or by CPU.
@@ -144,9 +144,9 @@ pub(crate) struct Engine {
     taken: Atomic<u64>,
     ended: Atomic<u64>,
     refused: Atomic<u64>,
-    /// The sum of the first two at the last tick, and the third; and since how many ticks that has
-    /// stood still although there was work.
-    last_moved: Atomic<u64>,
+    /// The second and the third at the last tick; and for how many ticks none has ended although there was
+    /// work.
+    last_ended: Atomic<u64>,
     last_refused: Atomic<u64>,
     still: Atomic<u32>,
     stopped: Atomic<bool>,
@@ -224,8 +224,7 @@ impl Tick for Engine {
             // What has ended may ask for no interrupt, and nobody else may look: counted by the next tick.
             engine.attend();
         }
-        let moved = taken.wrapping_add(ended);
-        if !wanted || this.last_moved.xchg(moved, Relaxed) != moved {
+        if !wanted || this.last_ended.xchg(ended, Relaxed) != ended {
             this.still.store(0, Relaxed);
             return;
         }
@@ -260,7 +259,7 @@ impl Engine {
                 taken: Atomic::new(0),
                 ended: Atomic::new(0),
                 refused: Atomic::new(0),
-                last_moved: Atomic::new(0),
+                last_ended: Atomic::new(0),
                 last_refused: Atomic::new(0),
                 still: Atomic::new(0),
                 stopped: Atomic::new(false),

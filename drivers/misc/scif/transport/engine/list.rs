@@ -6,7 +6,7 @@
 //! kept until the module goes. One that has stopped is taken off the list. As long as there are fewer than
 //! are wanted, who has a path asks again now and then ([`Engines::are_missing`]): a driver may be loaded later,
 //! or bound again, and others may give a channel back, which nobody is told of. Not so after an engine has hung,
-//! before the next path is made.
+//! before the next path is made, and not while all links rest.
 //!
 //! Lock: `Engines::list`, see `scif_main.rs`.
 
@@ -27,6 +27,7 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
+        barrier,
         Arc,
         Mutex, //
     },
@@ -40,6 +41,8 @@ pub(crate) struct Engines {
     shortage: Arc<Shortage>,
     #[pin]
     list: Mutex<KVec<Listed>>,
+    /// All links rest: none is asked for. Changed with `list`.
+    is_resting: Atomic<bool>,
     /// What those have done that have stopped.
     stopped_bytes: Atomic<u64>,
     stopped_errors: Atomic<u64>,
@@ -78,6 +81,7 @@ impl Engines {
                 queues: queues.clone(),
                 shortage,
                 list <- new_mutex!(KVec::new(), "Engines::list"),
+                is_resting: Atomic::new(false),
                 stopped_bytes: Atomic::new(0),
                 stopped_errors: Atomic::new(0),
             }),
@@ -115,7 +119,7 @@ impl Engines {
     /// Asks for those that are missing, and calls `f` with each, under a lock. May sleep.
     pub(crate) fn for_each_working(&self, mut f: impl FnMut(&Arc<Engine>)) {
         self.remove_stopped();
-        while self.list.lock().len() < self.wanted {
+        while !self.is_resting.load(Relaxed) && self.list.lock().len() < self.wanted {
             let Some(listed) = Listed::request(&self.queues, &self.shortage) else {
                 break;
             };
@@ -123,6 +127,7 @@ impl Engines {
             let refused = {
                 let mut list = self.list.lock();
                 match list.reserve(1, GFP_KERNEL) {
+                    _ if self.is_resting.load(Relaxed) => Some(listed),
                     Ok(()) => list.push_within_capacity(listed).err().map(|error| error.0),
                     Err(_) => Some(listed),
                 }
@@ -132,7 +137,13 @@ impl Engines {
             }
         }
         let list = self.list.lock();
-        self.shortage.asked(list.len() < self.wanted);
+        self.shortage.asked(false);
+        // An engine that stops says first that it has, and then that one is lost: one of the two is seen.
+        barrier::smp_mb(barrier::Full);
+        let working = list.iter().filter(|listed| !listed.engine.has_stopped());
+        if working.count() < self.wanted {
+            self.shortage.asked(true);
+        }
         for listed in list.iter() {
             f(&listed.engine);
         }
@@ -152,14 +163,24 @@ impl Engines {
         totals
     }
 
-    /// Stops them all, and gives them back; the next path asks for others. May sleep, for seconds where
-    /// hardware does not answer.
+    /// Stops them all, and gives them back; none is asked for until [`Self::ask_again`]. May sleep, for
+    /// seconds where hardware does not answer.
     pub(crate) fn give_back(&self) {
-        let list = core::mem::replace(&mut *self.list.lock(), KVec::new());
+        let list = {
+            let mut list = self.list.lock();
+            self.is_resting.store(true, Relaxed);
+            core::mem::replace(&mut *list, KVec::new())
+        };
         for listed in &list {
             listed.engine.give_back();
             self.count_stopped(&listed.engine);
         }
+    }
+
+    /// Paths may ask for engines again. May sleep.
+    pub(crate) fn ask_again(&self) {
+        let _list = self.list.lock();
+        self.is_resting.store(false, Relaxed);
     }
 
     fn count_stopped(&self, engine: &Engine) {

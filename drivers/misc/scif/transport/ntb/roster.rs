@@ -185,6 +185,7 @@ impl Power for Roster {
             return;
         }
         members.state = State::Awake;
+        self.engines.ask_again();
         for Member { link, device } in &mut members.list {
             let Some(resting) = &*device else { continue };
             // Its link keeps the device: it goes with it.
