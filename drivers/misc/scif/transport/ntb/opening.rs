@@ -25,13 +25,23 @@ impl NtbLink {
     /// Lets the link come up. May sleep.
     pub(super) fn open(self: &Arc<Self>) -> Result {
         let device = self.device().ok_or(ENODEV)?;
-        // Whatever somebody before, or the hardware by itself, leaves open.
-        close_windows(&device);
+        self.prepare(&device)?;
+        self.listen(&device)
+    }
+
+    /// Has the device as one that no session uses.
+    fn prepare(&self, device: &NtbDevice) -> Result {
         let own = self.register.own_bits();
+        // Whatever somebody before, or the hardware by itself, leaves open.
+        close_windows(device);
         device.db_set_mask(device.db_valid_mask())?;
         device.db_clear(own)?;
         device.db_clear_mask(own)?;
-        self.inner.lock().mailbox.open(&device)?;
+        self.inner.lock().mailbox.open(device)
+    }
+
+    /// Begins to talk to the peer, by a device that the link finds.
+    fn listen(self: &Arc<Self>, device: &NtbDevice) -> Result {
         match device.link_enable() {
             Ok(()) => (),
             // The secondary side of AMD's can only wait for the other one.
@@ -47,9 +57,11 @@ impl NtbLink {
 
     /// Gives it the device back with which it rested, and lets it come up. May sleep.
     pub(super) fn resume(self: &Arc<Self>, device: Arc<NtbDevice>) {
-        let none = self.device.lock().replace(device);
+        // First: as soon as the link finds the device, an event may begin a session.
+        let prepared = self.prepare(&device);
+        let none = self.device.lock().replace(device.clone());
         drop(none);
-        if let Err(error) = self.open() {
+        if let Err(error) = prepared.and_then(|()| self.listen(&device)) {
             pr_err!(
                 "{}: it does not come up after sleep: {:?}; unbind and bind the driver of the device\n",
                 &*self.name,
@@ -63,6 +75,11 @@ impl NtbLink {
         let timer = self.timer.lock().take();
         drop(timer);
         let device = self.device.lock().take();
+        if let Some(device) = &device {
+            // Nobody clears what rings from here on: it must not interrupt again and again.
+            let _ = device.db_set_mask(self.register.own_bits());
+            let _ = device.msg_set_mask(device.msg_inbits());
+        }
         Self::schedule(self);
         device
     }
