@@ -110,8 +110,8 @@ impl Identity {
         }
     }
 
-    /// Its PID as the calling task names processes; 0 if it can't, or the process is gone and the task is in another
-    /// namespace than the initial one.
+    /// Its PID as the calling task names processes; 0 if it can't. If the process is gone, that of another one that has got
+    /// its number, or 0.
     pub(crate) fn pid_for_reader(&self) -> i32 {
         // SAFETY: No preconditions.
         unsafe { own::scif_helper_pid_for_reader(self.pid) }

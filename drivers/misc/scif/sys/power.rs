@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Hearing that the machine goes to sleep, wakes up, and comes to its end.
+//! Tells the module that the machine goes to sleep, wakes up, and comes to its end.
 //!
-//! What is told here is told while processes run and drivers work: before the first device is suspended,
-//! and after the last one was resumed.
+//! The kernel tells it while processes run and drivers work: before the first device is suspended, and
+//! after the last one was resumed.
 //!
 //! C headers: [`include/linux/suspend.h`](srctree/include/linux/suspend.h),
 //! [`include/linux/reboot.h`](srctree/include/linux/reboot.h)
 
+use core::marker::PhantomData;
 use kernel::{
     bindings,
     container_of,
@@ -19,7 +20,7 @@ use kernel::{
 
 use super::bindings as own;
 
-/// Who hears of it. All may sleep; they are not called at the same time but for [`Power::ends`].
+/// A listener. Its functions may sleep; the kernel calls one at a time, but for [`Power::ends`].
 pub(crate) trait Power: Send + Sync + 'static {
     /// The machine is about to sleep, or to be replaced by one that slept on a disk.
     fn sleeps(&self);
@@ -32,41 +33,113 @@ pub(crate) trait Power: Send + Sync + 'static {
     fn ends(&self);
 }
 
-/// Has somebody told of sleep, until it is dropped.
+/// A chain of notifiers that the kernel has.
+pub(crate) trait Chain {
+    /// Adds a notifier; 0, or an error as a negative number. May sleep.
+    ///
+    /// # Safety
+    ///
+    /// `notifier` is pinned and initialised, and stays so until it was removed.
+    unsafe fn add(notifier: *mut bindings::notifier_block) -> c_int;
+
+    /// Removes a notifier. None of its calls runs any more when this returns. May sleep.
+    ///
+    /// # Safety
+    ///
+    /// `notifier` was added.
+    unsafe fn remove(notifier: *mut bindings::notifier_block);
+
+    /// Says what an event of this chain means.
+    fn tell(power: &impl Power, event: c_ulong);
+}
+
+/// The chain that is told of sleep.
+pub(crate) enum Sleep {}
+
+impl Chain for Sleep {
+    unsafe fn add(notifier: *mut bindings::notifier_block) -> c_int {
+        // SAFETY: By the contract of this function.
+        unsafe { own::scif_helper_register_pm_notifier(notifier) }
+    }
+
+    unsafe fn remove(notifier: *mut bindings::notifier_block) {
+        // SAFETY: By the contract of this function.
+        unsafe { own::scif_helper_unregister_pm_notifier(notifier) };
+    }
+
+    fn tell(power: &impl Power, event: c_ulong) {
+        match u32::try_from(event).unwrap_or(0) {
+            own::PM_SUSPEND_PREPARE | own::PM_HIBERNATION_PREPARE | own::PM_RESTORE_PREPARE => {
+                power.sleeps();
+            }
+            own::PM_POST_SUSPEND => {
+                // SAFETY: No preconditions.
+                let was_off = unsafe { own::scif_helper_resumed_via_firmware() };
+                power.woke(was_off);
+            }
+            own::PM_POST_HIBERNATION => power.woke(true),
+            own::PM_POST_RESTORE => power.woke(false),
+            _ => {}
+        }
+    }
+}
+
+/// The chain that is told of a reboot, of a stop, and of another kernel.
+pub(crate) enum End {}
+
+impl Chain for End {
+    unsafe fn add(notifier: *mut bindings::notifier_block) -> c_int {
+        // SAFETY: By the contract of this function.
+        unsafe { own::register_reboot_notifier(notifier) }
+    }
+
+    unsafe fn remove(notifier: *mut bindings::notifier_block) {
+        // SAFETY: By the contract of this function.
+        unsafe { own::unregister_reboot_notifier(notifier) };
+    }
+
+    fn tell(power: &impl Power, _event: c_ulong) {
+        power.ends();
+    }
+}
+
+/// Has a [`Power`] told of the events of a chain, until it is dropped.
 ///
 /// # Invariants
 ///
-/// `notifier` is registered.
+/// `notifier` is in the chain `C`.
 #[pin_data(PinnedDrop)]
-pub(crate) struct SleepWatch<T: Power> {
+pub(crate) struct Watch<C: Chain, T: Power> {
     power: Arc<T>,
-    // Last: the callback may come as soon as this has been made, and uses the other.
+    chain: PhantomData<C>,
+    // Last: the callback may come as soon as this has been made, and uses the others.
     #[pin]
     notifier: Opaque<bindings::notifier_block>,
 }
 
-// SAFETY: A notifier may be unregistered by another thread than the one that registered it.
-unsafe impl<T: Power> Send for SleepWatch<T> {}
+// SAFETY: A notifier may be removed by another thread than the one that added it.
+unsafe impl<C: Chain, T: Power> Send for Watch<C, T> {}
 // SAFETY: Nothing is done through `&self` but telling `power`, which is `Sync`.
-unsafe impl<T: Power> Sync for SleepWatch<T> {}
+unsafe impl<C: Chain, T: Power> Sync for Watch<C, T> {}
 
-impl<T: Power> SleepWatch<T> {
-    /// May sleep.
+impl<C: Chain, T: Power> Watch<C, T> {
+    /// Begins to tell. May sleep. ENOMEM.
     pub(crate) fn new(power: Arc<T>) -> Result<Pin<KBox<Self>>> {
         KBox::try_pin_init(
             try_pin_init!(Self {
                 power,
+                chain: PhantomData,
                 notifier <- Opaque::try_ffi_init(move |slot: *mut bindings::notifier_block| {
-                    // INVARIANT: It is registered when this returns 0.
+                    // INVARIANT: It is in the chain when this returns 0.
                     //
                     // SAFETY: `slot` is pinned and valid for writes, and stays so until `drop` has
-                    // unregistered it.
+                    // removed it.
                     unsafe {
                         slot.write(bindings::notifier_block {
                             notifier_call: Some(Self::notify),
                             ..pin_init::zeroed()
                         });
-                        to_result(own::scif_helper_register_pm_notifier(slot))
+                        to_result(C::add(slot))
                     }
                 }),
             }? Error),
@@ -76,7 +149,7 @@ impl<T: Power> SleepWatch<T> {
 
     /// # Safety
     ///
-    /// `notifier` is that of a `SleepWatch`, which stays while this runs.
+    /// `notifier` is that of a `Watch<C, T>`, which stays while this runs.
     unsafe extern "C" fn notify(
         notifier: *mut bindings::notifier_block,
         event: c_ulong,
@@ -84,96 +157,17 @@ impl<T: Power> SleepWatch<T> {
     ) -> c_int {
         let notifier: *mut Opaque<bindings::notifier_block> = notifier.cast();
         // SAFETY: By the contract of this function. `power` was initialised before the notifier was
-        // registered, and is dropped after it was removed.
+        // added, and is dropped after it was removed.
         let this = unsafe { &*container_of!(notifier, Self, notifier) };
-        match u32::try_from(event).unwrap_or(0) {
-            own::PM_SUSPEND_PREPARE | own::PM_HIBERNATION_PREPARE | own::PM_RESTORE_PREPARE => {
-                this.power.sleeps();
-            }
-            own::PM_POST_SUSPEND => {
-                // SAFETY: No preconditions.
-                let was_off = unsafe { own::scif_helper_resumed_via_firmware() };
-                this.power.woke(was_off);
-            }
-            own::PM_POST_HIBERNATION => this.power.woke(true),
-            own::PM_POST_RESTORE => this.power.woke(false),
-            _ => {}
-        }
+        C::tell(&*this.power, event);
         bindings::NOTIFY_OK as c_int
     }
 }
 
 #[pinned_drop]
-impl<T: Power> PinnedDrop for SleepWatch<T> {
+impl<C: Chain, T: Power> PinnedDrop for Watch<C, T> {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type invariant it is registered. None runs any more when this returns.
-        unsafe { own::scif_helper_unregister_pm_notifier(self.notifier.get()) };
-    }
-}
-
-/// Has somebody told of the end, until it is dropped.
-///
-/// # Invariants
-///
-/// `notifier` is registered.
-#[pin_data(PinnedDrop)]
-pub(crate) struct EndWatch<T: Power> {
-    power: Arc<T>,
-    // Last, as in `SleepWatch`.
-    #[pin]
-    notifier: Opaque<bindings::notifier_block>,
-}
-
-// SAFETY: A notifier may be unregistered by another thread than the one that registered it.
-unsafe impl<T: Power> Send for EndWatch<T> {}
-// SAFETY: Nothing is done through `&self` but telling `power`, which is `Sync`.
-unsafe impl<T: Power> Sync for EndWatch<T> {}
-
-impl<T: Power> EndWatch<T> {
-    /// May sleep.
-    pub(crate) fn new(power: Arc<T>) -> Result<Pin<KBox<Self>>> {
-        KBox::try_pin_init(
-            try_pin_init!(Self {
-                power,
-                notifier <- Opaque::try_ffi_init(move |slot: *mut bindings::notifier_block| {
-                    // INVARIANT: It is registered when this returns 0.
-                    //
-                    // SAFETY: `slot` is pinned and valid for writes, and stays so until `drop` has
-                    // unregistered it.
-                    unsafe {
-                        slot.write(bindings::notifier_block {
-                            notifier_call: Some(Self::notify),
-                            ..pin_init::zeroed()
-                        });
-                        to_result(own::register_reboot_notifier(slot))
-                    }
-                }),
-            }? Error),
-            GFP_KERNEL,
-        )
-    }
-
-    /// # Safety
-    ///
-    /// `notifier` is that of an `EndWatch`, which stays while this runs.
-    unsafe extern "C" fn notify(
-        notifier: *mut bindings::notifier_block,
-        _event: c_ulong,
-        _unused: *mut c_void,
-    ) -> c_int {
-        let notifier: *mut Opaque<bindings::notifier_block> = notifier.cast();
-        // SAFETY: By the contract of this function. `power` was initialised before the notifier was
-        // registered, and is dropped after it was removed.
-        let this = unsafe { &*container_of!(notifier, Self, notifier) };
-        this.power.ends();
-        bindings::NOTIFY_OK as c_int
-    }
-}
-
-#[pinned_drop]
-impl<T: Power> PinnedDrop for EndWatch<T> {
-    fn drop(self: Pin<&mut Self>) {
-        // SAFETY: By the type invariant it is registered. None runs any more when this returns.
-        unsafe { own::unregister_reboot_notifier(self.notifier.get()) };
+        // SAFETY: By the type invariant it was added.
+        unsafe { C::remove(self.notifier.get()) };
     }
 }

@@ -42,8 +42,9 @@ mod way;
 use crate::sys::{
     ntb::Registration,
     power::{
-        EndWatch,
-        SleepWatch, //
+        End,
+        Sleep,
+        Watch, //
     },
 };
 use client::{
@@ -61,8 +62,8 @@ use roster::Roster;
 /// The NTB transport; dropping it ends all links.
 pub(crate) struct Ntb {
     // Nobody is told any more when the devices go.
-    _end: Pin<KBox<EndWatch<Roster>>>,
-    _sleep: Pin<KBox<SleepWatch<Roster>>>,
+    _end: Pin<KBox<Watch<End, Roster>>>,
+    _sleep: Pin<KBox<Watch<Sleep, Roster>>>,
     _registration: Registration<Attached>,
 }
 
@@ -71,8 +72,8 @@ impl Ntb {
     pub(crate) fn start(context: Context) -> Result<Self> {
         let roster = Roster::new(&context.engines)?;
         Ok(Self {
-            _end: EndWatch::new(roster.clone())?,
-            _sleep: SleepWatch::new(roster.clone())?,
+            _end: Watch::new(roster.clone())?,
+            _sleep: Watch::new(roster.clone())?,
             _registration: Registration::new(c"scif", Shared { context, roster })?,
         })
     }
