@@ -18,10 +18,11 @@
 
 #include <sisci_api.h>
 
+#include "../programs/engine_driver.h"
+
 #define SEGMENT		7001
 #define SIZE		(1024 * 1024)
 #define QUEUES		2
-#define DRIVER		"/sys/bus/pci/drivers/plx_dma/"
 /* An engine is given up after 5 s; a program that has not ended then hangs. */
 #define LIMIT_SECONDS	60
 
@@ -91,20 +92,6 @@ static void start_all(void)
 	}
 }
 
-/* Has the driver let go of the engine, or take it again. */
-static void tell_driver(const char *file, const char *engine)
-{
-	ssize_t len = strlen(engine);
-	char path[64];
-	int fd;
-
-	snprintf(path, sizeof(path), DRIVER "%s", file);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0 || write(fd, engine, len) != len)
-		die(path);
-	close(fd);
-}
-
 static sci_dma_queue_state_t poll_queue(int i)
 {
 	sci_dma_queue_state_t state;
@@ -162,13 +149,15 @@ int main(int argc, char **argv)
 			state);
 		return 1;
 	}
-	tell_driver("unbind", argv[2]);
+	if (!tell_driver("unbind", argv[2]))
+		die("unbind");
 	expect_all(ask, SCI_DMAQUEUE_ERROR);
 	/* Without the engine, and with what failed long told. */
 	start_all();
 	expect_all(ask, SCI_DMAQUEUE_DONE);
 	close_all();
-	tell_driver("bind", argv[2]);
+	if (!tell_driver("bind", argv[2]))
+		die("bind");
 	printf("%s\n", argv[3]);
 	return 0;
 }

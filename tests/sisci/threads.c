@@ -214,6 +214,65 @@ static void threads_one_queue(void)
 	same(SCIDMAQueueState(queue), SCI_DMAQUEUE_DONE);
 }
 
+/* --- A transfer that one thread starts and another one waits for --- */
+
+#define ENTRIES	256
+
+struct started {
+	struct local *target;
+	sci_dma_queue_t queue;
+	__u32 round;
+	int has_returned;
+};
+
+static __u32 word_of(struct local *local, int page)
+{
+	return *(volatile __u32 *)(local->memory + page * 4096);
+}
+
+/* From the moment on in which it is posted. */
+static void *wait_for_started(void *data)
+{
+	struct started *started = data;
+	int i;
+
+	while (SCIDMAQueueState(started->queue) != SCI_DMAQUEUE_POSTED &&
+	       !__atomic_load_n(&started->has_returned, __ATOMIC_ACQUIRE))
+		;
+	same(SCIWaitForDMAQueue(started->queue, FOREVER, 0, &error), SCI_DMAQUEUE_DONE);
+	for (i = 0; i < ENTRIES; i++)
+		same(word_of(started->target, i), started->round);
+	return NULL;
+}
+
+static void threads_wait_for_start(void)
+{
+	struct local target = exported(ENTRIES * 4096), source = prepared(ENTRIES * 4096);
+	struct started started = { &target, new_queue(target.device, 1) };
+	sci_remote_segment_t remote = connect_segment(target.device, own_id(), target.id);
+	dis_dma_vec_t vector[ENTRIES];
+	pthread_t thread;
+	int i;
+
+	/* None follows the one before it. */
+	for (i = 0; i < ENTRIES; i++)
+		vector[i] = (dis_dma_vec_t){
+			.size = 4096,
+			.local_offset = i * 4096,
+			.remote_offset = (ENTRIES - 1 - i) * 4096,
+		};
+	for (started.round = 1; started.round <= 20; started.round++) {
+		for (i = 0; i < ENTRIES; i++)
+			*(volatile __u32 *)(source.memory + i * 4096) = started.round;
+		started.has_returned = 0;
+		thread = in_thread(wait_for_started, &started);
+		good(SCIStartDmaTransferVec(started.queue, source.segment, remote, ENTRIES, vector,
+					    NULL, NULL, 0, &error));
+		__atomic_store_n(&started.has_returned, 1, __ATOMIC_RELEASE);
+		thread_result(thread);
+	}
+}
+
 static void *terminate(void *data)
 {
 	poll(NULL, 0, A_MOMENT);
@@ -241,6 +300,7 @@ const struct test_case thread_cases[] = {
 	PAIR(threads_trigger, "thread.many interrupt.counting"),
 	ALONE(threads_release, "thread.many handle.stale"),
 	ALONE(threads_one_queue, "thread.many dma.busy"),
+	ALONE(threads_wait_for_start, "thread.many dma.wait-final"),
 	ALONE(threads_terminate, "interrupt.cancelled init.after"),
 	{ }
 };

@@ -17,6 +17,9 @@
 #define BELL		0x4201
 #define SIZE		(256u << 10)
 #define PART		(SIZE / 4)
+#define GROUP		3
+#define GROUP_PAGES	16
+#define PAGE		4096
 
 /* --- The server --- */
 
@@ -405,6 +408,74 @@ static void threaded(struct user *parent)
 	pthread_join(thread, NULL);
 }
 
+/* A lock of the program, which it holds over each fork, as programs do: the children find nothing half done. */
+static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
+
+static void take_guard(void)
+{
+	pthread_mutex_lock(&guard);
+}
+
+static void give_guard(void)
+{
+	pthread_mutex_unlock(&guard);
+}
+
+static void *stores(void *arg)
+{
+	volatile unsigned char *memory = arg;
+
+	for (unsigned int i = 0; !is(&stopping); i++) {
+		take_guard();
+		memory[i % GROUP_PAGES * PAGE] = i;
+		give_guard();
+	}
+	return NULL;
+}
+
+/* A thread stores to all members of a group under that lock. */
+static void guarded(struct user *parent)
+{
+	sci_remote_segment_t group;
+	sci_local_segment_t member;
+	sci_error_t error;
+	pthread_t thread;
+	sci_map_t map;
+	volatile void *memory;
+
+	SCICreateSegment(parent->device, &member, GROUP, GROUP_PAGES * PAGE, NO_CALLBACK, NO_ARG,
+			 SCI_FLAG_BROADCAST, &error);
+	check("SCICreateSegment of a group", error);
+	SCIPrepareSegment(member, ADAPTER, SCI_FLAG_BROADCAST, &error);
+	check("SCIPrepareSegment of a group", error);
+	SCISetSegmentAvailable(member, ADAPTER, SCI_FLAG_BROADCAST, &error);
+	check("SCISetSegmentAvailable of a group", error);
+	SCIConnectSegment(parent->device, &group, BROADCAST, GROUP, ADAPTER, NO_CALLBACK, NO_ARG,
+			  SCI_INFINITE_TIMEOUT, SCI_FLAG_BROADCAST, &error);
+	check("SCIConnectSegment to a group", error);
+	memory = SCIMapRemoteSegment(group, &map, 0, GROUP_PAGES * PAGE, NULL, SCI_FLAG_BROADCAST,
+				     &error);
+	check("SCIMapRemoteSegment of a group", error);
+	set(&stopping, 0);
+	if (pthread_create(&thread, NULL, stores, (void *)memory) != 0)
+		die("pthread_create");
+	for (int i = 0; i < 40; i++) {
+		pid_t child = forks();
+
+		if (child == 0)
+			_exit(0);
+		ends_with(child, 0);
+	}
+	set(&stopping, 1);
+	pthread_join(thread, NULL);
+	SCIUnmapSegment(map, NO_FLAGS, &error);
+	check("SCIUnmapSegment of a group", error);
+	SCIDisconnectSegment(group, NO_FLAGS, &error);
+	check("SCIDisconnectSegment of a group", error);
+	SCIRemoveSegment(member, NO_FLAGS, &error);
+	check("SCIRemoveSegment of a group", error);
+}
+
 /* A child of a child; both begin anew. */
 static void deeper(struct user *parent)
 {
@@ -471,6 +542,7 @@ static const struct way {
 	{ "named", named },
 	{ "killed", killed },
 	{ "threaded", threaded },
+	{ "guarded", guarded },
 	{ "deeper", deeper },
 	{ "executes", executes },
 	{ "rests", rests },
@@ -480,6 +552,8 @@ static int run(int count, char **names)
 {
 	struct user parent;
 
+	/* Before the library has functions of its own called around forks. */
+	pthread_atfork(take_guard, give_guard, give_guard);
 	begin(&parent, NO_FLAGS, OWN_SEGMENT);
 	use(&parent, 0, 1);
 	for (size_t i = 0; i < sizeof(ways) / sizeof(*ways); i++) {

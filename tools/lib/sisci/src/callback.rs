@@ -5,16 +5,16 @@
 use std::ffi::c_void;
 
 use crate::handles::Handle;
-use crate::process;
 use crate::reason::Reason;
 
 /// What a callback returns to be called again.
 const CONTINUE: u32 = 2;
 
-/// Whether it wants to be called again. A child that returns from a callback in which it was forked has nothing that could
-/// happen any more.
-fn again(action: u32) -> bool {
-    action == CONTINUE && process::is_own()
+/// Calls it; whether it wants to be called again. A child that returns from a callback in which it was forked has nothing
+/// that could happen any more, also if it has begun with the library anew.
+fn again(call: impl FnOnce() -> u32) -> bool {
+    let process = std::process::id();
+    call() == CONTINUE && std::process::id() == process
 }
 
 /// `sci_cb_local_segment_t`
@@ -67,7 +67,9 @@ impl LocalSegment {
     /// Calls it; whether it wants to be called again.
     pub fn call(&self, segment: Handle, reason: Reason, node: u32, status: u32) -> bool {
         // SAFETY: By the type invariant.
-        again(unsafe { (self.function)(self.argument, segment, reason.number(), node, 0, status) })
+        again(|| unsafe {
+            (self.function)(self.argument, segment, reason.number(), node, 0, status)
+        })
     }
 }
 
@@ -75,7 +77,7 @@ impl RemoteSegment {
     /// Calls it; whether it wants to be called again.
     pub fn call(&self, segment: Handle, reason: Reason, status: u32) -> bool {
         // SAFETY: By the type invariant.
-        again(unsafe { (self.function)(self.argument, segment, reason.number(), status) })
+        again(|| unsafe { (self.function)(self.argument, segment, reason.number(), status) })
     }
 }
 
@@ -83,7 +85,7 @@ impl Status {
     /// Calls it; whether it wants to be called again.
     pub fn call(&self, resource: Handle, status: u32) -> bool {
         // SAFETY: By the type invariant.
-        again(unsafe { (self.function)(self.argument, resource, status) })
+        again(|| unsafe { (self.function)(self.argument, resource, status) })
     }
 }
 
@@ -92,6 +94,6 @@ impl Data {
     pub fn call(&self, resource: Handle, data: &mut [u8], status: u32) -> bool {
         let (bytes, len) = (data.as_mut_ptr(), data.len() as u32);
         // SAFETY: By the type invariant.
-        again(unsafe { (self.function)(self.argument, resource, bytes.cast(), len, status) })
+        again(|| unsafe { (self.function)(self.argument, resource, bytes.cast(), len, status) })
     }
 }

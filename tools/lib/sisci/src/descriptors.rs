@@ -7,17 +7,20 @@
 //! lock. The parent goes on when that is done, so that what it closes then is closed; it sees that by the end of a pipe,
 //! which comes also if the child dies.
 
+use std::cell::UnsafeCell;
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd as _;
 use std::os::fd::BorrowedFd;
 use std::os::fd::OwnedFd;
 use std::os::fd::RawFd;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicI32;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Acquire;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::Ordering::Release;
+
+use crate::threads::Uninterrupted;
 
 const WORDS: usize = 1024;
 
@@ -74,14 +77,41 @@ pub fn forget() {
 /// The pipe's ends, while a process is forked; -1 if there is none.
 static PIPE: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
 
-/// Somebody forks: one at a time.
-static FORKING: AtomicBool = AtomicBool::new(false);
+/// The process of which a thread forks, one at a time; 0 while none does. A child that was made by something else than
+/// `fork()` may find that of its parent, which means nothing to it.
+static FORKING: AtomicU32 = AtomicU32::new(0);
+
+/// Belongs to the thread that forks, while it does.
+struct Forking(UnsafeCell<Option<Uninterrupted>>);
+
+// SAFETY: Only the thread for which `FORKING` stands uses it, in the process that has forked and in the other.
+unsafe impl Sync for Forking {}
+
+/// That thread handles no signal, as a handler may fork, and is not cancelled.
+static WHOLE: Forking = Forking(UnsafeCell::new(None));
+
+/// How long the process that has forked waits for the other.
+const CHILD_MILLISECONDS: i32 = 1000;
+
+fn end_fork() {
+    // SAFETY: This is the thread that forks.
+    let whole = unsafe { (*WHOLE.0.get()).take() };
+    FORKING.store(0, Release);
+    // Signals that have waited are handled now.
+    drop(whole);
+}
 
 /// Before a process is forked.
 pub fn before_fork() {
-    while FORKING.swap(true, Acquire) {
-        std::hint::spin_loop();
+    let whole = Uninterrupted::new();
+    let process = std::process::id();
+    let is_free = |forking| (forking != process).then_some(process);
+    while FORKING.fetch_update(Acquire, Relaxed, is_free).is_err() {
+        std::thread::yield_now();
     }
+    // SAFETY: This is the thread that forks. One that the parent of this process had is not this thread's to end.
+    let before = unsafe { (*WHOLE.0.get()).replace(whole) };
+    core::mem::forget(before);
     let mut ends = [-1; 2];
     if OPEN.iter().any(|word| word.load(Relaxed) != 0) {
         // SAFETY: There is room for two.
@@ -106,12 +136,17 @@ pub fn after_fork_in_parent() {
     close(&PIPE[1]);
     let fd = PIPE[0].load(Relaxed);
     if fd >= 0 {
-        let mut byte = 0u8;
-        // SAFETY: There is room for one byte. A signal ends the wait early, which does no harm.
-        unsafe { libc::read(fd, (&raw mut byte).cast(), 1) };
+        let mut end = libc::pollfd {
+            fd,
+            events: 0,
+            revents: 0,
+        };
+        // SAFETY: It is one. A child that was made meanwhile by something else may have the other end, too, so the wait
+        // has a limit.
+        unsafe { libc::poll(&raw mut end, 1, CHILD_MILLISECONDS) };
     }
     close(&PIPE[0]);
-    FORKING.store(false, Release);
+    end_fork();
 }
 
 /// In the process that was forked: closes all. Async-signal-safe.
@@ -127,5 +162,5 @@ pub fn after_fork_in_child() {
     }
     close(&PIPE[0]);
     close(&PIPE[1]);
-    FORKING.store(false, Release);
+    end_fork();
 }

@@ -177,6 +177,13 @@ pub struct Queue {
 }
 
 impl Job {
+    /// Waits until the driver has all of it. Before that its connections know of no end to wait for.
+    fn wait_until_handed_over(&self) {
+        while !self.handed_over.load(Acquire) {
+            std::thread::sleep(LOOK);
+        }
+    }
+
     /// Waits for its end, on each of its connections; the first that failed says how.
     fn wait(&self) -> Result<()> {
         let ended = self.shares.iter().map(Share::wait);
@@ -383,6 +390,7 @@ impl Queue {
         let (queue, calls) = (Arc::downgrade(self), self.calls.clone());
         let calling = self.calling.clone();
         let handle = self.handle.get().copied().unwrap_or(0);
+        let process = std::process::id();
         let started = self.caller.start(move || {
             while let Ok(job) = calls.next(Deadline::NEVER) {
                 let ended = job.wait();
@@ -394,6 +402,10 @@ impl Queue {
                 };
                 drop(queue);
                 callback.call(handle as Handle, status);
+                // A child that was forked in the callback has no more transfers: nobody would wake it.
+                if std::process::id() != process {
+                    return;
+                }
             }
         });
         started.inspect_err(|_| self.caller_runs.store(false, Relaxed))
@@ -455,6 +467,7 @@ impl Queue {
                 std::thread::sleep(LOOK);
             }
         }
+        job.wait_until_handed_over();
         self.complete(&job, job.wait());
         Ok(lock(&self.inner).state)
     }
@@ -482,9 +495,7 @@ impl Queue {
             inner.job = None;
         }
         // What an engine does can't be taken back; but who aborts may use the memory after this.
-        while !job.handed_over.load(Acquire) {
-            std::thread::sleep(LOOK);
-        }
+        job.wait_until_handed_over();
         let _ = job.wait();
         job.let_go();
         Ok(())

@@ -68,6 +68,10 @@ fn socket() -> endpoint::Result<OwnedFd> {
     net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
+/// What all users look like that have no number in this user namespace, and that of some who have none of their own
+/// (`nobody`). Nothing is known of such a user.
+const NO_NUMBER: u32 = 65534;
+
 /// Whether the other end is a process of the user that this process acts for. Not by `rustix`, which has no number for a
 /// process of another namespace.
 fn is_of_same_user(socket: BorrowedFd<'_>) -> bool {
@@ -80,7 +84,7 @@ fn is_of_same_user(socket: BorrowedFd<'_>) -> bool {
         let place = (&raw mut peer).cast();
         libc::getsockopt(socket.as_raw_fd(), level, option, place, &raw mut len)
     };
-    got == 0 && peer.uid == rustix::process::geteuid().as_raw()
+    got == 0 && peer.uid != NO_NUMBER && peer.uid == rustix::process::geteuid().as_raw()
 }
 
 impl Giver {

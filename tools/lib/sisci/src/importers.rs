@@ -6,7 +6,7 @@
 //! place is kept for the grace period: who comes back with the token has been there all the time,
 //! for the program.
 //!
-//! Locks: the connection of one of them, then `list`; nothing waits for a peer under them.
+//! Locks: the connection of one of them, then `list`, or the state of the segment; nothing waits for a peer under them.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -21,6 +21,7 @@ use crate::library;
 use crate::life;
 use crate::life::Life;
 use crate::life::Return;
+use crate::listener;
 use crate::local_segment::LocalSegment;
 use crate::lock::lock;
 use crate::nodes;
@@ -65,12 +66,23 @@ fn welcome(segment: &LocalSegment, endpoint: &Endpoint, token: u64) -> Result<Fr
     }))
 }
 
+/// The present life of the node that an importer is on. The first importer of a node takes a descriptor for a
+/// moment; connections that have not said what they want make room for it.
+fn life_of(node: u16) -> Result<Life> {
+    loop {
+        match Life::of(node) {
+            Err(Error::NOSPC) if listener::end_oldest() => (),
+            result => return result,
+        }
+    }
+}
+
 impl Importers {
     /// Somebody has connected to the segment whose these are.
     pub fn add(&self, segment: &Arc<LocalSegment>, channel: Channel) {
         let channel = Arc::new(channel);
         let node = channel.node;
-        let known = random::number().and_then(|token| Ok((token, Life::of(node)?)));
+        let known = random::number().and_then(|token| Ok((token, life_of(node)?)));
         let (token, life) = match known {
             Ok(known) => known,
             Err(error) => {
@@ -91,6 +103,13 @@ impl Importers {
         // Who tells all importers something from here on waits for the welcome, and reaches this one, too.
         let connection = lock(&importer.connection);
         lock(&self.list).push(importer.clone());
+        // The program may have taken the memory away from all before this one was among them.
+        if let Err(error) = segment.check_available() {
+            drop(connection);
+            self.remove(&importer);
+            let _ = channel.send(&Frame::Refuse(error.code()));
+            return;
+        }
         let welcome = welcome(segment, &channel.endpoint, token);
         let is_told = welcome.is_ok();
         let welcomed = welcome.and_then(|welcome| {
@@ -120,7 +139,7 @@ impl Importers {
             .find(|other| other.token == token)
             .cloned();
         let resumed = found.ok_or(Error::NO_SUCH_SEGMENT).and_then(|importer| {
-            let life = Life::of(channel.node)?;
+            let life = life_of(channel.node)?;
             if importer.node != channel.node || !importer.is_same_life(&life) {
                 return Err(Error::NO_SUCH_SEGMENT);
             }
@@ -177,6 +196,11 @@ impl Importers {
         }
     }
 
+    fn has(&self, importer: &Arc<Importer>) -> bool {
+        let list = lock(&self.list);
+        list.iter().any(|other| Arc::ptr_eq(other, importer))
+    }
+
     fn remove(&self, importer: &Arc<Importer>) -> bool {
         let mut list = lock(&self.list);
         let found = list.iter().position(|other| Arc::ptr_eq(other, importer));
@@ -198,6 +222,11 @@ impl Importer {
             return;
         };
         let mut connection = lock(&self.connection);
+        if !self.segment.importers.has(self) {
+            // The program has taken the memory away meanwhile. The connection ends with `channel`.
+            connection.channel = None;
+            return;
+        }
         connection.channel = Some(channel.clone());
         connection.life = life;
         connection.watch = attendant.watch(&channel.endpoint, self.clone()).ok();

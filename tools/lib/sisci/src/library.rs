@@ -48,11 +48,9 @@ static WATCHING: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn before_fork() {
     descriptors::before_fork();
-    store_log::before_fork();
 }
 
 extern "C" fn after_fork_in_parent() {
-    store_log::after_fork_in_parent();
     descriptors::after_fork_in_parent();
 }
 

@@ -158,8 +158,9 @@ impl Attended for Listener {
     }
 }
 
-/// Ends the connection that has been silent the longest, unless it has just spoken; false if there is none.
-fn end_oldest() -> bool {
+/// Ends the connection that has been silent the longest, unless it has just spoken; false if there is none. A caller
+/// that lacks a descriptor has one more chance then.
+pub fn end_oldest() -> bool {
     loop {
         let oldest = lock(&GREETING).pop_front();
         let Some(oldest) = oldest else { return false };

@@ -408,13 +408,18 @@ impl LocalSegment {
         self.device.release();
     }
 
+    /// Whether others may connect to it.
+    pub fn check_available(&self) -> Result<()> {
+        let available = lock(&self.state).available;
+        available.then_some(()).ok_or(Error::NO_SUCH_SEGMENT)
+    }
+
     fn check_connectable(&self, hello: &Hello) -> Result<()> {
-        let state = lock(&self.state);
-        let allowed = match hello.attach {
-            true => state.giver.is_some(),
-            false => state.available,
-        };
-        allowed.then_some(()).ok_or(Error::NO_SUCH_SEGMENT)
+        if !hello.attach {
+            return self.check_available();
+        }
+        let is_shared = lock(&self.state).giver.is_some();
+        is_shared.then_some(()).ok_or(Error::NO_SUCH_SEGMENT)
     }
 }
 

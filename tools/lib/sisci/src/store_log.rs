@@ -20,7 +20,6 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::MutexGuard;
-use std::sync::Once;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::AtomicUsize;
@@ -100,11 +99,12 @@ static IS_OPEN: AtomicBool = AtomicBool::new(false);
 /// How many logs there are: programs without one pay no more than a look.
 static LOGS: AtomicUsize = AtomicUsize::new(0);
 
-static EXIT: Once = Once::new();
+/// The last flush is arranged for. Not a `Once`: a child of a thread beside the one that arranges it would wait for that.
+static EXIT: AtomicBool = AtomicBool::new(false);
 
 /// See the head of this file.
 pub struct StoreLog {
-    /// Where the program stores.
+    /// Where the program stores. Locked only while [`STATE`] is.
     area: Mutex<Option<Mapping>>,
     address: usize,
     /// The same memory, where this library stores.
@@ -121,9 +121,6 @@ struct Held {
     state: MutexGuard<'static, State>,
     _whole: Uninterrupted,
 }
-
-// SAFETY: It is in a static only while a process is forked, by one thread, which takes it out again.
-unsafe impl Send for Held {}
 
 fn hold() -> Held {
     let whole = Uninterrupted::new();
@@ -155,7 +152,8 @@ pub fn flush() {
 extern "C" fn flush_open_page() {
     // Stores that went before have found their page open before this looks.
     fence(SeqCst);
-    if IS_OPEN.load(SeqCst) {
+    // A child that was made without the functions around a fork has inherited the word, and nothing else.
+    if IS_OPEN.load(SeqCst) && process::is_own() {
         hold().state.send();
     }
 }
@@ -167,29 +165,11 @@ extern "C" fn flush_at_exit() {
     }
 }
 
-static FORKING: Mutex<Option<Held>> = Mutex::new(None);
-
-/// Before a process is forked: the child finds nothing half done.
-pub fn before_fork() {
-    let held = hold();
-    *lock(&FORKING) = Some(held);
-}
-
-/// In the process that has forked.
-pub fn after_fork_in_parent() {
-    let held = lock(&FORKING).take();
-    drop(held);
-}
-
-/// In the process that was forked: it has no map of these, and no thread for them.
+/// In the process that was forked: it has no map of these, and no thread for them. What the parent's other threads
+/// had in hand is never looked at: `forget` replaces it.
 pub fn after_fork_in_child() {
-    let held = lock(&FORKING).take();
-    if let Some(mut held) = held {
-        LOGS.store(0, Relaxed);
-        IS_OPEN.store(false, Relaxed);
-        // What it would unmap is not there.
-        core::mem::forget(held.state.opened.take());
-    }
+    LOGS.store(0, Relaxed);
+    IS_OPEN.store(false, Relaxed);
 }
 
 /// Forgets the parent's, also in a child that was made without the functions around a fork.
@@ -251,8 +231,10 @@ impl State {
         let Some(opened) = &self.opened else {
             return;
         };
-        // An error is that it is not mapped any more: nothing can be stored in it.
-        let _ = opened.log.protection.protect(opened.offset, opened.len);
+        // If it is not mapped any more, nothing can be stored in it, and another may be there.
+        if opened.log.is_mapped() {
+            let _ = opened.log.protection.protect(opened.offset, opened.len);
+        }
         self.send();
         self.forget();
     }
@@ -266,7 +248,7 @@ impl State {
         IS_OPEN.store(false, SeqCst);
     }
 
-    /// Opens these pages; none is open.
+    /// Opens these pages of a log that is mapped; none is open.
     fn open(&mut self, log: &Arc<StoreLog>, offset: usize, len: usize, thread: u32) {
         let (first, end) = (offset / WORD, (offset + len).min(log.size) / WORD);
         self.sent.clear();
@@ -281,7 +263,6 @@ impl State {
             is_in_use: true,
         });
         IS_OPEN.store(true, SeqCst);
-        // An error is that it is not mapped any more: who waits finds that out.
         let _ = log.protection.release(offset, len);
     }
 
@@ -356,10 +337,10 @@ impl StoreLog {
             held.state.sent = room;
         }
         drop(held);
-        EXIT.call_once(|| {
+        if !EXIT.swap(true, Relaxed) {
             // SAFETY: The function may be called at any time.
             let _ = unsafe { libc::atexit(flush_at_exit) };
-        });
+        }
         LOGS.fetch_add(1, Relaxed);
         Ok(Arc::new(Self {
             area: Mutex::new(Some(area)),
@@ -381,6 +362,17 @@ impl StoreLog {
         &self.protection
     }
 
+    /// Whether the program has the map. To be asked with [`STATE`]: it does not go meanwhile.
+    fn is_mapped(&self) -> bool {
+        lock(&self.area).is_some()
+    }
+
+    /// Whether the map has so many bytes from that address on.
+    fn has_pages(&self, address: usize, len: usize) -> bool {
+        let end = self.address + self.size.next_multiple_of(page());
+        address >= self.address && address + len <= end
+    }
+
     fn word(&self, index: usize) -> u64 {
         let words: *const AtomicU64 = self.behind.address().cast();
         // SAFETY: There are so many words, in whole pages that are mapped as long as this is there.
@@ -398,6 +390,9 @@ impl StoreLog {
         }
         let offset = offset - offset % page();
         let mut held = hold();
+        if !self.is_mapped() {
+            return true;
+        }
         let state = &mut *held.state;
         if let Some(opened) = &state.opened {
             let pages = opened.offset..opened.offset + opened.len;
@@ -413,7 +408,7 @@ impl StoreLog {
         state.close();
         match state.waits_for_two(fault) {
             // In two maps that lie beside each other it can't have both.
-            Some(low) if low >= self.address => {
+            Some(low) if self.has_pages(low - low % page(), 2 * page()) => {
                 let low = low - self.address;
                 state.open(self, low - low % page(), 2 * page(), fault.thread);
             }
@@ -525,11 +520,11 @@ impl StoreLog {
 
     /// Unmaps it for the program: nothing is stored in it any more.
     pub fn unmap(&self) {
+        let held = hold();
         let area = lock(&self.area).take();
-        if area.is_some() {
-            LOGS.fetch_sub(1, Relaxed);
-        }
+        // With the state: no page is protected, or opened, that is another map's by now.
         drop(area);
+        drop(held);
         self.protection.wake_all();
     }
 
@@ -540,5 +535,12 @@ impl StoreLog {
             held.state.send();
             held.state.forget();
         }
+    }
+}
+
+impl Drop for StoreLog {
+    fn drop(&mut self) {
+        // All has been sent. In a child there are none to count.
+        let _ = LOGS.fetch_update(Relaxed, Relaxed, |logs| logs.checked_sub(1));
     }
 }

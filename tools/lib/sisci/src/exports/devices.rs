@@ -11,6 +11,22 @@ use crate::error::Error;
 use crate::flags;
 use crate::handles::Handle;
 
+/// Answers each of these functions: there is no such device. A handle that it would give is null.
+///
+/// # Safety
+///
+/// Pointers are null or can be written to.
+unsafe fn not_supported(handle: *mut Handle, flags: u32, allowed: u32, error: ErrorPlace) {
+    // SAFETY: By the contract of this function.
+    unsafe {
+        call(error, (), || {
+            put(handle, core::ptr::null_mut());
+            flags::check(flags, allowed)?;
+            Err(Error::NOT_SUPPORTED)
+        })
+    }
+}
+
 exported! {
     /// See its manual.
     ///
@@ -25,13 +41,7 @@ exported! {
         error: ErrorPlace,
     ) {
         // SAFETY: By the contract of this function.
-        unsafe {
-            call(error, (), || {
-                put(device, core::ptr::null_mut());
-                flags::check(flags, flags::SHARED)?;
-                Err(Error::NOT_SUPPORTED)
-            })
-        }
+        unsafe { not_supported(device, flags, flags::SHARED, error) }
     }
 
     /// See its manual.
@@ -45,12 +55,7 @@ exported! {
         error: ErrorPlace,
     ) {
         // SAFETY: By the contract of this function.
-        unsafe {
-            call(error, (), || {
-                flags::check(flags, 0)?;
-                Err(Error::NOT_SUPPORTED)
-            })
-        }
+        unsafe { not_supported(core::ptr::null_mut(), flags, 0, error) }
     }
 
     /// See its manual.
@@ -69,13 +74,7 @@ exported! {
         error: ErrorPlace,
     ) {
         // SAFETY: By the contract of this function.
-        unsafe {
-            call(error, (), || {
-                put(segment, core::ptr::null_mut());
-                flags::check(flags, flags::SHARED | flags::BAR)?;
-                Err(Error::NOT_SUPPORTED)
-            })
-        }
+        unsafe { not_supported(segment, flags, flags::SHARED | flags::BAR, error) }
     }
 
     /// See its manual.
@@ -92,12 +91,7 @@ exported! {
         error: ErrorPlace,
     ) {
         // SAFETY: By the contract of this function.
-        unsafe {
-            call(error, (), || {
-                flags::check(flags, flags::SHARED)?;
-                Err(Error::NOT_SUPPORTED)
-            })
-        }
+        unsafe { not_supported(core::ptr::null_mut(), flags, flags::SHARED, error) }
     }
 
     /// See its manual.
@@ -113,12 +107,7 @@ exported! {
         error: ErrorPlace,
     ) {
         // SAFETY: By the contract of this function.
-        unsafe {
-            call(error, (), || {
-                flags::check(flags, 0)?;
-                Err(Error::NOT_SUPPORTED)
-            })
-        }
+        unsafe { not_supported(core::ptr::null_mut(), flags, 0, error) }
     }
 
     /// See its manual.
@@ -134,12 +123,7 @@ exported! {
         error: ErrorPlace,
     ) {
         // SAFETY: By the contract of this function.
-        unsafe {
-            call(error, (), || {
-                flags::check(flags, flags::SHARED)?;
-                Err(Error::NOT_SUPPORTED)
-            })
-        }
+        unsafe { not_supported(core::ptr::null_mut(), flags, flags::SHARED, error) }
     }
 
     /// See its manual.
@@ -154,12 +138,7 @@ exported! {
         error: ErrorPlace,
     ) {
         // SAFETY: By the contract of this function.
-        unsafe {
-            call(error, (), || {
-                flags::check(flags, 0)?;
-                Err(Error::NOT_SUPPORTED)
-            })
-        }
+        unsafe { not_supported(core::ptr::null_mut(), flags, 0, error) }
     }
 
     /// See its manual.
@@ -176,12 +155,7 @@ exported! {
         error: ErrorPlace,
     ) {
         // SAFETY: By the contract of this function.
-        unsafe {
-            call(error, (), || {
-                flags::check(flags, 0)?;
-                Err(Error::NOT_SUPPORTED)
-            })
-        }
+        unsafe { not_supported(core::ptr::null_mut(), flags, 0, error) }
     }
 
     /// See its manual.
@@ -198,11 +172,6 @@ exported! {
         error: ErrorPlace,
     ) {
         // SAFETY: By the contract of this function.
-        unsafe {
-            call(error, (), || {
-                flags::check(flags, 0)?;
-                Err(Error::NOT_SUPPORTED)
-            })
-        }
+        unsafe { not_supported(core::ptr::null_mut(), flags, 0, error) }
     }
 }
