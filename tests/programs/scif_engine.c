@@ -24,6 +24,7 @@
 
 #include "children.h"
 #include "ends.h"
+#include "engine_driver.h"
 #include "hang_limits.h"
 #include "numbers.h"
 #include "tap.h"
@@ -38,7 +39,6 @@
 #define PIECES		16
 #define PIECE		(SIZE / PIECES)
 
-#define DRIVER		"/sys/bus/pci/drivers/plx_dma/"
 
 struct worker {
 	pid_t pid;
@@ -216,20 +216,6 @@ static bool go_on(int first)
 	return true;
 }
 
-/* Has the driver let go of the device, or take it again. */
-static void tell_driver(const char *file, const char *device)
-{
-	ssize_t len = strlen(device);
-	char path[64];
-	int fd;
-
-	snprintf(path, sizeof(path), DRIVER "%s", file);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0 || write(fd, device, len) != len)
-		die(path);
-	close(fd);
-}
-
 static bool is_killed(int number)
 {
 	int status;
@@ -246,7 +232,8 @@ static bool cycle(const char *device, __u16 node, __u16 port)
 	bool ok;
 
 	printf("# dma_bytes %ld\n", counter_or("dma_bytes", -1));
-	tell_driver("unbind", device);
+	if (!tell_driver("unbind", device))
+		die("unbind");
 	ok = is_killed(0);
 	test(ok, "without the engine, a process that transfers can be killed");
 	if (!ok)
@@ -255,7 +242,8 @@ static bool cycle(const char *device, __u16 node, __u16 port)
 	test(ok, "without the engine, transfers succeed");
 	if (!ok)
 		return false;
-	tell_driver("bind", device);
+	if (!tell_driver("bind", device))
+		die("bind");
 	start_worker(0, node, port);
 	ok = go_on(0);
 	test(ok, "with the driver bound again, transfers succeed");

@@ -5,6 +5,7 @@
  *	scif_slow server PORT			has a window for each client
  *	scif_slow slow NODE PORT		waits for much, and orders many signals
  *	scif_slow fail NODE PORT DEVICE		takes the engine's driver away meanwhile
+ *	scif_slow interrupted NODE PORT DEVICE	the same, after a signal while it waits for room
  *
  * The client prints TAP. DEVICE is the engine's PCI device on the client's node.
  */
@@ -16,11 +17,13 @@
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "children.h"
 #include "ends.h"
+#include "engine_driver.h"
 #include "hang_limits.h"
 #include "tap.h"
 
@@ -34,7 +37,6 @@
 
 #define test_ok(call, text)	test(!(call), text)
 
-#define DRIVER		"/sys/bus/pci/drivers/plx_dma/"
 
 static int epd;
 static __u64 *words;
@@ -80,14 +82,20 @@ static void begin(__u16 node, __u16 port)
 		die("no server");
 }
 
-/* Begins to write the window so many times. */
+/* Begins to write so many bytes of the window. */
+static void write_part(size_t len)
+{
+	struct scifioctl_copy argument = { .loffset = WINDOW, .len = len, .roffset = WINDOW };
+
+	if (ioctl(epd, SCIF_WRITETO, &argument))
+		die("SCIF_WRITETO");
+}
+
+/* Begins to write the window so many times; waits as long as the engine's ring is full. */
 static void write_window(int times)
 {
-	struct scifioctl_copy argument = { .loffset = WINDOW, .len = SIZE, .roffset = WINDOW };
-
 	while (times--)
-		if (ioctl(epd, SCIF_WRITETO, &argument))
-			die("SCIF_WRITETO");
+		write_part(SIZE);
 }
 
 /* Has a value stored in a word of this end behind the transfers of this end. */
@@ -122,6 +130,10 @@ static __s32 mark(void)
 	return mark;
 }
 
+static void on_alarm(int number)
+{
+}
+
 /* Longer than an engine may move nothing. */
 static void slow_is_not_lost(void)
 {
@@ -143,17 +155,27 @@ static void many_signals_wait_for_room(void)
 	test(is_stored(1, MOST + 100), "the last one is stored");
 }
 
-static void tell_driver(const char *file, const char *device)
+/* Behind a transfer that takes longer than all of this: what the engine has to do fits into its ring. */
+static void a_waiter_for_room_is_interrupted(const char *device)
 {
-	ssize_t len = strlen(device);
-	char path[64];
-	int fd;
+	struct itimerval often = { { 0, 100000 }, { 0, 100000 } }, never = { 0 };
+	struct sigaction action = { .sa_handler = on_alarm };
+	int count, error = 0;
 
-	snprintf(path, sizeof(path), DRIVER "%s", file);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0 || write(fd, device, len) != len)
-		die(path);
-	close(fd);
+	write_part(4 << 20);
+	sigaction(SIGALRM, &action, NULL);
+	setitimer(ITIMER_REAL, &often, NULL);
+	/* A call that does not wait is not interrupted. */
+	for (count = 0; count < 2 * MOST && !error; count++)
+		error = signal_word(0, 1) ? errno : 0;
+	test(error == EINTR, "a caller that waits for room can be interrupted");
+	test(count == MOST + 1, "and waits when as many signals wait as may");
+	setitimer(ITIMER_REAL, &never, NULL);
+	signal(SIGALRM, SIG_DFL);
+	alarm(PROGRAM_LIMIT_SECONDS);
+	if (!tell_driver("unbind", device) || !tell_driver("bind", device))
+		die("plx_dma");
+	test_errno(scif_fence_wait(epd, mark()), EIO, "the transfer has failed with its engine");
 }
 
 static void a_failure_is_remembered(const char *device)
@@ -167,7 +189,8 @@ static void a_failure_is_remembered(const char *device)
 	write_window(2);
 	test_ok(signal_word(1, 1), "and another one");
 	second = mark();
-	tell_driver("unbind", device);
+	if (!tell_driver("unbind", device))
+		die("unbind");
 	for (i = 0; i < 2; i++) {
 		test_errno(scif_fence_wait(epd, second), EIO, "the second mark says it");
 		test_errno(scif_fence_wait(epd, first), EIO, "the first one, too");
@@ -181,7 +204,8 @@ static void a_failure_is_remembered(const char *device)
 	test_ok(signal_word(3, 1), "behind a copy by the processor");
 	test(is_stored(3, 1), "a signal is stored");
 	test_ok(scif_fence_wait(epd, mark()), "and a mark says nothing");
-	tell_driver("bind", device);
+	if (!tell_driver("bind", device))
+		die("bind");
 }
 
 int main(int argc, char **argv)
@@ -211,8 +235,14 @@ int main(int argc, char **argv)
 		a_failure_is_remembered(argv[4]);
 		return finish_tests();
 	}
+	if (argc == 5 && !strcmp(role, "interrupted")) {
+		begin(atoi(argv[2]), atoi(argv[3]));
+		a_waiter_for_room_is_interrupted(argv[4]);
+		return finish_tests();
+	}
 	fprintf(stderr, "usage: scif_slow server PORT\n"
 		"       scif_slow slow NODE PORT\n"
-		"       scif_slow fail NODE PORT DEVICE\n");
+		"       scif_slow fail NODE PORT DEVICE\n"
+		"       scif_slow interrupted NODE PORT DEVICE\n");
 	return 2;
 }

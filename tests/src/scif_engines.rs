@@ -30,6 +30,12 @@ const SLOW: Need = Need {
     ..SCIF_PAIR
 };
 
+/// Engines that take half a minute for what the program gives them.
+const CRAWLING: Need = Need {
+    engine_rate: Some(2_000_000),
+    ..SCIF_PAIR
+};
+
 /// The program's.
 const PORT: &str = "2340";
 
@@ -180,6 +186,12 @@ fn fail(lab: &Lab) -> Result<()> {
     run_slow(lab, "fail", &[&device])
 }
 
+/// A caller that waits until fewer signals wait can be interrupted.
+fn interrupted(lab: &Lab) -> Result<()> {
+    let device = format!("0000:00:{:02x}.0", lab::dma_slot(0));
+    run_slow(lab, "interrupted", &[&device])
+}
+
 /// A driver that is bound after the module was loaded, and the link was up: its engine copies.
 fn late(lab: &Lab) -> Result<()> {
     let device = format!("0000:00:{:02x}.0", lab::dma_slot(0));
@@ -229,6 +241,15 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_engines::slow", SLOW, slow).seconds(480),
     Test::new("scif_engines::fail", SLOW, fail)
         .seconds(480)
+        .loses_nodes()
+        .expects(&[
+            "engine",
+            "device driver has pending DMA allocations",
+            "DMA-API: Mapped at:",
+        ])
+        .releases_engine(),
+    Test::new("scif_engines::interrupted", CRAWLING, interrupted)
+        .seconds(120)
         .loses_nodes()
         .expects(&[
             "engine",

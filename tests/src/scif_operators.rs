@@ -209,9 +209,38 @@ fn ordinary_user(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// What fdinfo says of the process that has opened a file: its number as the reader counts processes, 0 if the
+/// reader can't see it.
+fn process_ids(lab: &Lab) -> Result<()> {
+    let read = |script: &str| -> Result<(String, String)> {
+        let text = lab.shell(0, script)?;
+        let mut lines = text.lines().map(str::to_owned);
+        let pair = lines.next().zip(lines.next());
+        pair.with_context(|| format!("not two lines: {text}"))
+    };
+    let (own, said) =
+        read("exec 9<>/dev/scif; echo $$; sed -n 's/^scif-pid:.//p' /proc/self/fdinfo/9")?;
+    ensure!(own == said, "process {own} opened it, fdinfo says {said}");
+    let (own, said) = read(
+        "unshare --pid --fork --mount-proc sh -c \
+            \"exec 9<>/dev/scif; echo \\$\\$; sed -n 's/^scif-pid:.//p' /proc/self/fdinfo/9\"",
+    )?;
+    ensure!(
+        own == "1" && said == "1",
+        "process {own} opened it, fdinfo says {said}"
+    );
+    let (_, said) = read(
+        "exec 9<>/dev/scif; echo $$
+        unshare --pid --fork --mount-proc sed -n 's/^scif-pid:.//p' /proc/self/fdinfo/9",
+    )?;
+    ensure!(said == "0", "a process outside is {said} inside");
+    Ok(())
+}
+
 /// In the order in which they run.
 pub const TESTS: &[Test] = &[
     Test::new("scif_operators::events", SCIF_PAIR, events),
     Test::new("scif_operators::root", SCIF_PAIR, root),
+    Test::new("scif_operators::process_ids", SCIF_PAIR, process_ids),
     Test::new("scif_operators::ordinary_user", SCIF_PAIR, ordinary_user),
 ];

@@ -420,6 +420,7 @@ fn forks(lab: &Lab) -> Result<()> {
         "named",
         "killed",
         "threaded",
+        "guarded",
         "deeper",
         "executes",
         "rests",
