@@ -22,7 +22,7 @@ help:
 	@echo 'Two commands that need nothing but root on Debian 12 or 13:'
 	@echo '  make demo                  boot two nodes and copy a real file from one to the other'
 	@echo '                             (FILE=... for a file of your own)'
-	@echo '  make test                  all tests; ends with "N passed, N failed"'
+	@echo '  make test                  all tests but the longest; ends with "N passed, N failed"'
 	@echo '                             KERNEL=debug: on the kernel with KASAN, lockdep and the like'
 	@echo '                             FILTER=...: only the lab tests with that in their name'
 	@echo '  make conformance           the conformance suite, rule by rule, as TAP; KERNEL=debug, too'

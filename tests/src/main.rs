@@ -239,11 +239,13 @@ fn is_wanted(test: &Test, arguments: &Arguments) -> bool {
     if test.stock_only && arguments.kernel != Flavour::Stock {
         return false;
     }
+    // Another kernel than that which was asked for would have to be built.
+    let by_name = test.by_name || test.need.kernel(arguments.kernel) != arguments.kernel;
     let mut filters = arguments.filter.iter().filter(|f| !f.is_empty()).peekable();
     if filters.peek().is_none() {
-        return !test.by_name;
+        return !by_name;
     }
-    filters.any(|part| test.name.contains(part.as_str()) && (!test.by_name || part.contains("::")))
+    filters.any(|part| test.name.contains(part.as_str()) && (!by_name || part.contains("::")))
 }
 
 /// The same tests, those with the same need one after the other, those that destroy their

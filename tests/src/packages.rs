@@ -233,5 +233,6 @@ pub const TESTS: &[Test] = &[
     Test::new("packages::installed", PAIR, installed)
         .seconds(600)
         .on_stock()
-        .releases_engine(),
+        .releases_engine()
+        .by_name(),
 ];
