@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Binds or unbinds ("bind", "unbind") the engine that is this PCI device. False, with errno, if it can't. */
+/* Binds or unbinds ("bind", "unbind") this PCI device. False, with errno, if it can't. */
 static inline bool tell_driver(const char *what, const char *device)
 {
 	size_t len = strlen(device);

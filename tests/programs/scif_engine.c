@@ -39,7 +39,6 @@
 #define PIECES		16
 #define PIECE		(SIZE / PIECES)
 
-
 struct worker {
 	pid_t pid;
 	/* Whose data was right, and that ended with EIO. */

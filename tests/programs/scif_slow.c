@@ -37,7 +37,6 @@
 
 #define test_ok(call, text)	test(!(call), text)
 
-
 static int epd;
 static __u64 *words;
 
@@ -155,7 +154,7 @@ static void many_signals_wait_for_room(void)
 	test(is_stored(1, MOST + 100), "the last one is stored");
 }
 
-/* Behind a transfer that takes longer than all of this: what the engine has to do fits into its ring. */
+/* Behind a transfer that takes longer than all of this, and fits into the engine's ring. */
 static void a_waiter_for_room_is_interrupted(const char *device)
 {
 	struct itimerval often = { { 0, 100000 }, { 0, 100000 } }, never = { 0 };

@@ -145,7 +145,7 @@ int main(int argc, char **argv)
 
 		if (state == SCI_DMAQUEUE_POSTED)
 			continue;
-		fprintf(stderr, "sisci-engine: queue %d is in state %d before anything happened\n", i,
+		fprintf(stderr, "sisci-engine: queue %d is in state %d at once\n", i,
 			state);
 		return 1;
 	}

@@ -408,7 +408,7 @@ static void threaded(struct user *parent)
 	pthread_join(thread, NULL);
 }
 
-/* A lock of the program, which it holds over each fork, as programs do: the children find nothing half done. */
+/* A lock of the program, which it holds over each fork: children find nothing half done. */
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 
 static void take_guard(void)
