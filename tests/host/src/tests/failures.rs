@@ -54,6 +54,19 @@ fn a_caller_who_was_told_goes_on() {
     assert!(failures.concern(Sequence(100)));
 }
 
+#[test]
+fn what_lies_between_two_reports_has_not_failed() {
+    let mut failures = Failures::default();
+    for number in 0..20 {
+        let failed = Sequence(1 + 100 * number);
+        failures.add_reported(failed, failed);
+        assert!(failures.concern(failed) && !failures.concern(Sequence(failed.0 + 1)));
+        assert!(number == 0 || !failures.concern(Sequence(failed.0 - 1)));
+    }
+    // Of old ones only the bounds are kept.
+    assert!(failures.concern(Sequence(1)) && failures.concern(Sequence(150)));
+}
+
 /// What happens at an end, by how far back the transfer is that it is about.
 #[derive(Clone, Copy, Debug)]
 enum Step {
