@@ -178,6 +178,18 @@ impl Test {
         self
     }
 
+    /// It takes the driver away from an engine that copies.
+    pub const fn loses_engine(self) -> Test {
+        self.loses_nodes()
+            .expects(&[
+                "engine",
+                // The windows stay mapped for a device without a driver until they go.
+                "device driver has pending DMA allocations",
+                "DMA-API: Mapped at:",
+            ])
+            .releases_engine()
+    }
+
     /// It is about Debian's kernel, and not run on others.
     pub const fn on_stock(mut self) -> Test {
         self.stock_only = true;

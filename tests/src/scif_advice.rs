@@ -259,7 +259,7 @@ fn identity(lab: &Lab) -> Result<()> {
     scif::check_link(lab, 0, &[("own_aperture", "arena")])
 }
 
-/// Interrupts on a CPU that is kept for somebody.
+/// An administrator has sent the bridge's interrupts to an isolated CPU.
 fn isolated(lab: &Lab) -> Result<()> {
     for node in 0..2 {
         scif::load(lab, node, Loaded::LongHeartbeat)?;

@@ -209,8 +209,8 @@ fn ordinary_user(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// What fdinfo says of the process that has opened a file: its number as the reader counts processes, 0 if the
-/// reader can't see it.
+/// fdinfo names the process that has opened a file: by the number that it has in the reader's PID namespace, by 0 if
+/// it has none there.
 fn process_ids(lab: &Lab) -> Result<()> {
     let read = |script: &str| -> Result<(String, String)> {
         let text = lab.shell(0, script)?;

@@ -55,19 +55,12 @@ fn waited(lab: &Lab) -> Result<()> {
     fail(lab, "waited")
 }
 
-const fn loses_engine(test: Test) -> Test {
-    test.loses_nodes()
-        .expects(&[
-            "engine",
-            // The windows stay mapped for a device without a driver until they go.
-            "device driver has pending DMA allocations",
-            "DMA-API: Mapped at:",
-        ])
-        .releases_engine()
-}
-
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    loses_engine(Test::new("sisci_engines::polled", SLOW_ENGINE, polled).seconds(120)),
-    loses_engine(Test::new("sisci_engines::waited", SLOW_ENGINE, waited).seconds(120)),
+    Test::new("sisci_engines::polled", SLOW_ENGINE, polled)
+        .seconds(120)
+        .loses_engine(),
+    Test::new("sisci_engines::waited", SLOW_ENGINE, waited)
+        .seconds(120)
+        .loses_engine(),
 ];

@@ -283,7 +283,7 @@ impl Lab {
         let words = config.append.len();
         config.append.retain(|each| each != word);
         if config.append.len() == words {
-            bail!("nobody asked for the word '{word}' on the kernel's command line");
+            bail!("the lab has not put the word '{word}' on the kernel's command line");
         }
         self.kill(node)?;
         self.boot(node, &config, &Silent)

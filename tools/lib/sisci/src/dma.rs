@@ -402,7 +402,7 @@ impl Queue {
                 };
                 drop(queue);
                 callback.call(handle as Handle, status);
-                // A child that was forked in the callback has no more transfers: nobody would wake it.
+                // A child that was forked in the callback has no more transfers, and no thread that would wake this one.
                 if std::process::id() != process {
                     return;
                 }

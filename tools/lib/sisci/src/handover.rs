@@ -68,8 +68,8 @@ fn socket() -> endpoint::Result<OwnedFd> {
     net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// What all users look like that have no number in this user namespace, and that of some who have none of their own
-/// (`nobody`). Nothing is known of such a user.
+/// The user id that the kernel shows for each user without one in this user namespace, and that of `nobody`. Two
+/// processes that have it may belong to two users.
 const NO_NUMBER: u32 = 65534;
 
 /// Whether the other end is a process of the user that this process acts for. Not by `rustix`, which has no number for a

@@ -32,7 +32,7 @@ impl NtbLink {
     /// Has the device as one that no session uses.
     fn prepare(&self, device: &NtbDevice) -> Result {
         let own = self.register.own_bits();
-        // Whatever somebody before, or the hardware by itself, leaves open.
+        // A driver before this one, or the hardware by itself, may have left some open.
         close_windows(device);
         device.db_set_mask(device.db_valid_mask())?;
         device.db_clear(own)?;
@@ -76,7 +76,7 @@ impl NtbLink {
         drop(timer);
         let device = self.device.lock().take();
         if let Some(device) = &device {
-            // Nobody clears what rings from here on: it must not interrupt again and again.
+            // The link clears no doorbell from here on: one that rings must not interrupt again and again.
             let _ = device.db_set_mask(self.register.own_bits());
             let _ = device.msg_set_mask(device.msg_inbits());
         }
