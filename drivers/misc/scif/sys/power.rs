@@ -34,7 +34,12 @@ pub(crate) trait Power: Send + Sync + 'static {
 }
 
 /// A chain of notifiers that the kernel has.
-pub(crate) trait Chain {
+///
+/// # Safety
+///
+/// `add` and `remove` are of the same chain. None of a notifier's calls runs any more when `remove` returns,
+/// and none comes later.
+pub(crate) unsafe trait Chain {
     /// Adds a notifier; 0, or an error as a negative number. May sleep.
     ///
     /// # Safety
@@ -42,7 +47,7 @@ pub(crate) trait Chain {
     /// `notifier` is pinned and initialised, and stays so until it was removed.
     unsafe fn add(notifier: *mut bindings::notifier_block) -> c_int;
 
-    /// Removes a notifier. None of its calls runs any more when this returns. May sleep.
+    /// Removes a notifier. May sleep.
     ///
     /// # Safety
     ///
@@ -56,7 +61,8 @@ pub(crate) trait Chain {
 /// The chain that is told of sleep.
 pub(crate) enum Sleep {}
 
-impl Chain for Sleep {
+// SAFETY: Both are of the chain of power management, which holds a semaphore around each call.
+unsafe impl Chain for Sleep {
     unsafe fn add(notifier: *mut bindings::notifier_block) -> c_int {
         // SAFETY: By the contract of this function.
         unsafe { own::scif_helper_register_pm_notifier(notifier) }
@@ -87,7 +93,8 @@ impl Chain for Sleep {
 /// The chain that is told of a reboot, of a stop, and of another kernel.
 pub(crate) enum End {}
 
-impl Chain for End {
+// SAFETY: Both are of the reboot chain, which holds a semaphore around each call.
+unsafe impl Chain for End {
     unsafe fn add(notifier: *mut bindings::notifier_block) -> c_int {
         // SAFETY: By the contract of this function.
         unsafe { own::register_reboot_notifier(notifier) }
