@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use anyhow::ensure;
 use lab::Lab;
+use lab::wait_until;
 
 use crate::harness::PAIR;
 use crate::harness::Test;
@@ -103,6 +104,33 @@ fn refused(lab: &Lab) -> Result<()> {
     scif::unload_everywhere(lab)
 }
 
+/// A peer that has refused for want of an engine is asked again when it may have got one.
+fn engine_comes(lab: &Lab) -> Result<()> {
+    let engine = |what: &str| {
+        let device = format!("0000:00:{:02x}.0", lab::dma_slot(0));
+        lab.shell(
+            1,
+            &format!("echo {device} >/sys/bus/pci/drivers/plx_dma/{what}"),
+        )
+    };
+    engine("unbind")?;
+    for node in 0..2 {
+        let parameters = "dma_threshold=0 push_threshold=0";
+        scif::load_with(lab, node, Loaded::LongHeartbeat, parameters)?;
+    }
+    for (node, peer) in [(0, 1), (1, 0)] {
+        scif::online(lab, node, peer)?;
+    }
+    let [here, there] = moved_by_reads(lab, "16", "8")?;
+    ensure!(here >= READ && there == 0, "no engine: {here} and {there}");
+    engine("bind")?;
+    wait_until("reads are made by the peer", lab.hang_limit(30), || {
+        let [_, there] = moved_by_reads(lab, "16", "8")?;
+        Ok((there > 0).then_some(()))
+    })?;
+    scif::unload_everywhere(lab)
+}
+
 /// The peer's engine goes while it writes. What was under way may fail, all else is right.
 fn engine_goes(lab: &Lab) -> Result<()> {
     let device = format!("0000:00:{:02x}.0", lab::dma_slot(0));
@@ -132,6 +160,9 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_push::refused", PAIR, refused)
         .seconds(120)
         .releases_engine(),
+    Test::new("scif_push::engine_comes", PAIR, engine_comes)
+        .seconds(120)
+        .loses_engine(),
     Test::new("scif_push::engine_goes", SCIF_PAIR, engine_goes)
         .seconds(240)
         .loses_engine(),

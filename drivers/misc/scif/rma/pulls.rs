@@ -88,6 +88,10 @@ const MOST_BYTES: u64 = 1 << 30;
 /// up long before, and copies all that can be asked for in less.
 pub(super) const LIMIT: Delta = Delta::from_secs(120);
 
+/// A peer that has said that it has no engine is not asked again before: it may get one, and each refusal costs
+/// a read the way to the peer and back.
+const REFUSED: Delta = Delta::from_secs(10);
+
 /// Whether the peer has to, as this end's engine can't read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Must {
@@ -132,6 +136,8 @@ struct Table {
     count: usize,
     bytes: u64,
     next_token: u32,
+    /// When the peer has said last that it has no engine.
+    refused: Option<Instant<Monotonic>>,
     /// The peer is lost.
     closed: bool,
 }
@@ -142,8 +148,8 @@ pub(crate) struct Pulls {
     peer: Arc<Peer>,
     #[pin]
     table: SpinLock<Table>,
-    /// It has said that it has no engine.
-    in_vain: Atomic<bool>,
+    /// It has said that it has no engine, within the last [`REFUSED`] or before: see `Table::refused`.
+    was_refused: Atomic<bool>,
     /// Woken when there may be room for another one.
     #[pin]
     room: WaitQueue,
@@ -276,11 +282,12 @@ impl Pulls {
                         count: 0,
                         bytes: 0,
                         next_token: 0,
+                        refused: None,
                         closed: false,
                     },
                     "Pulls::table"
                 ),
-                in_vain: Atomic::new(false),
+                was_refused: Atomic::new(false),
                 room <- new_wait_queue!("scif::Pulls::room"),
             }),
             GFP_KERNEL,
@@ -289,7 +296,18 @@ impl Pulls {
 
     /// Whether the peer may be asked. Any context.
     pub(super) fn are_possible(&self) -> bool {
-        self.peer.features & hello::PUSHES != 0 && !self.in_vain.load(Relaxed)
+        if self.peer.features & hello::PUSHES == 0 {
+            return false;
+        }
+        if !self.was_refused.load(Relaxed) {
+            return true;
+        }
+        let refused = self.table.lock().refused;
+        let is_over = refused.is_none_or(|refused| refused.elapsed() >= REFUSED);
+        if is_over {
+            self.was_refused.store(false, Relaxed);
+        }
+        is_over
     }
 
     /// Asks the peer for what is requested, which is read from its windows at `source`; the channel's
@@ -414,7 +432,8 @@ impl Pulls {
             })),
             refused => {
                 if refused == Status::OutOfReach {
-                    self.in_vain.store(true, Relaxed);
+                    self.table.lock().refused = Some(Instant::now());
+                    self.was_refused.store(true, Relaxed);
                 }
                 asked.read_here();
             }

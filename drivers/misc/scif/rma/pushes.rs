@@ -256,7 +256,7 @@ impl Pushes {
             token,
             match error {
                 ENOMEM => Status::NoMemory,
-                // For good: it does not ask again.
+                // It does not ask again for a while.
                 ENODEV => Status::OutOfReach,
                 _ => Status::Unknown,
             },
