@@ -234,6 +234,15 @@ fn process_ids(lab: &Lab) -> Result<()> {
         unshare --pid --fork --mount-proc sed -n 's/^scif-pid:.//p' /proc/self/fdinfo/9",
     )?;
     ensure!(said == "0", "a process outside is {said} inside");
+    // It is gone, and the file is still open.
+    let said = lab.shell(
+        0,
+        "mkfifo /tmp/process_ids
+        sh -c \"exec 9<>/dev/scif
+            { read go; sed -n 's/^scif-pid:.//p' /proc/self/fdinfo/9; } </tmp/process_ids &\"
+        echo go >/tmp/process_ids",
+    )?;
+    ensure!(said == "0\n", "a process that is gone is {said}");
     Ok(())
 }
 

@@ -178,7 +178,7 @@ impl Standing {
             }
         };
         Facts {
-            opener: Some(self.opener),
+            opener: Some(self.opener.clone()),
             ..facts
         }
     }

@@ -7,7 +7,10 @@ use core::{
         self,
         Write, //
     },
-    ptr, //
+    ptr::{
+        self,
+        NonNull, //
+    }, //
 };
 
 use kernel::{
@@ -86,14 +89,52 @@ impl User {
 /// Bytes of a process's name, with at least one 0 at the end (`TASK_COMM_LEN`).
 const NAME_LEN: usize = 16;
 
+/// What the kernel knows a process by. Its number may be given to another process when this one is gone.
+///
+/// # Invariants
+///
+/// This owns a reference.
+struct ProcessId(NonNull<bindings::pid>);
+
+// SAFETY: References may be released by any thread.
+unsafe impl Send for ProcessId {}
+// SAFETY: Nothing but functions that any thread may call is done with it.
+unsafe impl Sync for ProcessId {}
+
+impl ProcessId {
+    /// That of the calling task; `None` if it is exiting and has been released.
+    fn current() -> Option<Self> {
+        // SAFETY: No preconditions.
+        // INVARIANT: This takes the reference that the function returns.
+        NonNull::new(unsafe { own::scif_helper_current_process() }).map(Self)
+    }
+}
+
+impl Clone for ProcessId {
+    fn clone(&self) -> Self {
+        // SAFETY: By the type invariant it is valid.
+        unsafe { own::scif_helper_get_pid(self.0.as_ptr()) };
+        // INVARIANT: The reference has been taken above.
+        Self(self.0)
+    }
+}
+
+impl Drop for ProcessId {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant this owns a reference.
+        unsafe { own::put_pid(self.0.as_ptr()) };
+    }
+}
+
 /// A process, for people: what it was called and who it was when it was asked.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Identity {
-    /// In the initial namespace.
+    /// In the initial namespace, as long as it is there.
     pub(crate) pid: i32,
     /// In the initial namespace.
     pub(crate) uid: u32,
     name: [u8; NAME_LEN],
+    id: Option<ProcessId>,
 }
 
 impl Identity {
@@ -107,14 +148,15 @@ impl Identity {
             pid: current!().tgid(),
             uid: User::current().0,
             name,
+            id: ProcessId::current(),
         }
     }
 
-    /// Its PID as the calling task names processes; 0 if it can't. If the process is gone, that of another one that has got
-    /// its number, or 0.
+    /// Its PID as the calling task names processes; 0 if the process is gone, or the task can't name it.
     pub(crate) fn pid_for_reader(&self) -> i32 {
-        // SAFETY: No preconditions.
-        unsafe { own::scif_helper_pid_for_reader(self.pid) }
+        let Some(id) = &self.id else { return 0 };
+        // SAFETY: By its type invariant it is valid.
+        unsafe { own::scif_helper_pid_for_reader(id.0.as_ptr()) }
     }
 
     /// Its name, as one word: what is no visible ASCII character is escaped as `/proc/mounts` does it.

@@ -276,19 +276,27 @@ void scif_helper_current_name(char *name, size_t size)
 	strscpy_pad(name, current->group_leader->comm, size);
 }
 
+/* The process of the calling task; release it with put_pid(). */
+struct pid *scif_helper_current_process(void)
+{
+	return get_task_pid(current, PIDTYPE_TGID);
+}
+
+struct pid *scif_helper_get_pid(struct pid *pid)
+{
+	return get_pid(pid);
+}
+
 /*
- * A process, by its number in the initial namespace, as the calling task sees
- * it; 0 if it doesn't.
+ * The number of a process, as the calling task sees it; 0 if the task doesn't,
+ * or if the process is gone.
  */
-pid_t scif_helper_pid_for_reader(pid_t pid)
+pid_t scif_helper_pid_for_reader(struct pid *pid)
 {
 	pid_t seen;
 
-	if (task_active_pid_ns(current) == &init_pid_ns)
-		return pid;
-
 	rcu_read_lock();
-	seen = pid_vnr(find_pid_ns(pid, &init_pid_ns));
+	seen = pid_has_task(pid, PIDTYPE_TGID) ? pid_vnr(pid) : 0;
 	rcu_read_unlock();
 
 	return seen;

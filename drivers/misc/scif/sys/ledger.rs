@@ -27,7 +27,7 @@ use super::current::Identity;
 const SHARDS: usize = 16;
 
 /// What one process has.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Account {
     /// As it was when it began to pin.
     pub(crate) process: Identity,
@@ -112,7 +112,7 @@ impl Ledger {
                 let found = {
                     let accounts = shard.accounts.lock();
                     let cursor = accounts.cursor_lower_bound(&next);
-                    cursor.map(|cursor| (*cursor.current().0, *cursor.current().1))
+                    cursor.map(|cursor| (*cursor.current().0, cursor.current().1.clone()))
                 };
                 let Some((key, account)) = found else { break };
                 f(&account);
