@@ -2,7 +2,17 @@
 /*
  * Broadcast segments: a write reaches all nodes that have one of that number.
  */
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <linux/userfaultfd.h>
 #include <sched.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include "sisci_suite.h"
 
@@ -597,6 +607,135 @@ static void broadcast_order_of_copies(void)
 	in_order(&writer, by_copied_flag, 1024, 0);
 }
 
+/* --- Stores that are not the program's own, and handlers --- */
+
+/* A file with this contents. */
+static int file_of(__u32 seed, size_t size)
+{
+	int file = memfd_create("contents", MFD_CLOEXEC);
+	void *memory;
+
+	expect(file >= 0);
+	expect_value(ftruncate(file, size), 0);
+	memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+	expect(memory != MAP_FAILED);
+	fill(memory, seed, size);
+	munmap(memory, size);
+	return file;
+}
+
+/* Root may stop the kernel's stores, too. */
+static void broadcast_read(void)
+{
+	struct group group = new_group();
+	int file = file_of(31, SIZE);
+	volatile unsigned char *memory;
+	sci_map_t map;
+
+	good(memory = SCIMapRemoteSegment(group.remote, &map, 0, SIZE, NULL, 0, &error));
+	same(pread(file, (void *)memory, SIZE, 0), SIZE);
+	SCIFlush(NULL, 0);
+	all_have(&group, 31, SIZE);
+}
+
+/* Others may not: their read fails, and nothing is lost or hangs. */
+static void broadcast_read_unprivileged(void)
+{
+	struct group group = new_group();
+	int file = file_of(32, SIZE), why_not;
+	unsigned char *buffer = pages(SIZE / PAGE + 1);
+	volatile unsigned char *memory;
+	sci_sequence_t sequence;
+	sci_map_t map;
+	long result;
+
+	drop_privileges(RLIM_INFINITY);
+	good(memory = SCIMapRemoteSegment(group.remote, &map, 0, SIZE, NULL, 0, &error));
+	sequence = new_sequence(map);
+	result = pread(file, (void *)memory, SIZE, 0);
+	why_not = errno;
+	same(result, -1);
+	same(why_not, EFAULT);
+	fill_remote(memory, 33, SIZE);
+	SCIFlush(NULL, 0);
+	all_have(&group, 33, SIZE);
+	same(pread(file, buffer, SIZE, 0), SIZE);
+	good(SCIMemCpy(sequence, buffer, map, 0, SIZE, 0, &error));
+	all_have(&group, 32, SIZE);
+}
+
+/* From here on there is no userfaultfd; returns whether there are filters of system calls. */
+static bool forbid_userfaultfd(void)
+{
+	struct sock_filter filter[] = {
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_userfaultfd, 3, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_ioctl, 0, 3),
+		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, USERFAULTFD_IOC_NEW, 0, 1),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+	};
+	const struct sock_fprog program = { .len = ARRAY_SIZE(filter), .filter = filter };
+
+	expect_value(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+	return !syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program);
+}
+
+static void broadcast_forbidden(void)
+{
+	struct group group = new_group();
+	struct local source = prepared(SIZE);
+	sci_dma_queue_t queue = new_queue(group.local.device, 1);
+	sci_map_t map;
+
+	/* A kernel without filters, as that for debugging is, can't forbid it. */
+	if (!forbid_userfaultfd())
+		return;
+	bad(SCI_ERR_NOT_SUPPORTED,
+	    SCIMapRemoteSegment(group.remote, &map, 0, SIZE, NULL, 0, &error));
+	fill(source.memory, 34, SIZE);
+	good(SCIStartDmaTransfer(queue, source.segment, group.remote, 0, SIZE, 0, NULL, NULL, 0,
+				 &error));
+	same(SCIWaitForDMAQueue(queue, FOREVER, 0, &error), SCI_DMAQUEUE_DONE);
+	all_have(&group, 34, SIZE);
+}
+
+static volatile int flushes;
+
+static void flush_in_handler(int number)
+{
+	SCIFlush(NULL, 0);
+	flushes++;
+}
+
+/* The handler comes while the thread waits at a store, flushes, copies, maps. */
+static void broadcast_flush_in_handler(void)
+{
+	struct sigaction action = { .sa_handler = flush_in_handler };
+	struct group group = new_group();
+	unsigned char *buffer = pages(SIZE / PAGE + 1);
+	volatile unsigned char *memory;
+	sci_sequence_t sequence;
+	sci_map_t map, other;
+	__u32 round = 0;
+
+	good(memory = SCIMapRemoteSegment(group.remote, &map, 0, SIZE, NULL, 0, &error));
+	sequence = new_sequence(map);
+	interrupt_repeatedly(true);
+	sigaction(SIGALRM, &action, NULL);
+	while (flushes < 40) {
+		fill_remote(memory, ++round, SIZE);
+		SCIFlush(sequence, 0);
+		fill(buffer, ++round, SIZE);
+		good(SCIMemCpy(sequence, buffer, map, 0, SIZE, 0, &error));
+		good(SCIMapRemoteSegment(group.remote, &other, 0, SIZE, NULL, 0, &error));
+		good(SCIUnmapSegment(other, 0, &error));
+	}
+	stop_interrupting();
+	all_have(&group, round, SIZE);
+}
+
 const struct test_case broadcast_cases[] = {
 	PAIR_MAPPED_WITH(broadcast_order, follow, "broadcast.order"),
 	PAIR_MAPPED_WITH(broadcast_order_by_barriers, follow,
@@ -610,6 +749,10 @@ const struct test_case broadcast_cases[] = {
 	PAIR(broadcast_copy_again, "broadcast.copy-again"),
 	PAIR_MAPPED(broadcast_neighbours, "broadcast.neighbours"),
 	PAIR_MAPPED(broadcast_joined, "broadcast.joined"),
+	PAIR_MAPPED(broadcast_read, "broadcast.read"),
+	PAIR_MAPPED(broadcast_read_unprivileged, "broadcast.read"),
+	PAIR(broadcast_forbidden, "broadcast.forbidden"),
+	PAIR_MAPPED(broadcast_flush_in_handler, "broadcast.handler"),
 	PAIR(broadcast_dma, "broadcast.dma broadcast.no-read"),
 	ALONE(broadcast_groups, "broadcast.groups"),
 	ALONE(broadcast_none, "broadcast.none"),
