@@ -409,5 +409,6 @@ pub const TESTS: &[Test] = &[
         .releases_engine(),
     Test::new("in_tree::dmatest_four_channels", FOUR_CHANNELS, dmatest)
         .seconds(240)
-        .releases_engine(),
+        .releases_engine()
+        .by_name(),
 ];

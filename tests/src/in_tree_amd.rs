@@ -170,9 +170,13 @@ pub const TESTS: &[Test] = &[
     Test::new("in_tree_amd::doorbells", AMD_PAIR, in_tree::doorbells),
     Test::new("in_tree_amd::masks", AMD_PAIR, masks),
     Test::new("in_tree_amd::windows", AMD_PAIR, in_tree::windows),
-    Test::new("in_tree_amd::perf", AMD_PAIR, in_tree::perf).releases_engine(),
+    Test::new("in_tree_amd::perf", AMD_PAIR, in_tree::perf)
+        .releases_engine()
+        .by_name(),
     Test::new("in_tree_amd::driver_death", AMD_PAIR, driver_death),
-    Test::new("in_tree_amd::peer_death", AMD_PAIR, in_tree::peer_death).seconds(120),
+    Test::new("in_tree_amd::peer_death", AMD_PAIR, in_tree::peer_death)
+        .seconds(120)
+        .by_name(),
     Test::new("in_tree_amd::netdev", AMD_FIXED, netdev)
         .seconds(120)
         .destroys(),

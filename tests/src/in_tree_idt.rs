@@ -216,11 +216,15 @@ fn iommu(lab: &Lab) -> Result<()> {
 pub const TESTS: &[Test] = &[
     Test::new("in_tree_idt::link", IDT_PAIR, link),
     Test::new("in_tree_idt::pingpong", IDT_PAIR, in_tree::pingpong),
-    Test::new("in_tree_idt::messages", IDT_PAIR, messages),
-    Test::new("in_tree_idt::doorbells", IDT_PAIR, doorbells),
+    Test::new("in_tree_idt::messages", IDT_PAIR, messages).by_name(),
+    Test::new("in_tree_idt::doorbells", IDT_PAIR, doorbells).by_name(),
     Test::new("in_tree_idt::windows", IDT_PAIR, in_tree::windows),
-    Test::new("in_tree_idt::perf", IDT_PAIR, perf).releases_engine(),
+    Test::new("in_tree_idt::perf", IDT_PAIR, perf)
+        .releases_engine()
+        .by_name(),
     Test::new("in_tree_idt::iommu", IDT_IOMMU, iommu),
-    Test::new("in_tree_idt::perf_iommu", IDT_IOMMU, perf).releases_engine(),
+    Test::new("in_tree_idt::perf_iommu", IDT_IOMMU, perf)
+        .releases_engine()
+        .by_name(),
     Test::new("in_tree_idt::star_pingpong", IDT_STAR, in_tree::pingpong),
 ];

@@ -65,6 +65,8 @@ mod verdict;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::SystemTime;
+use std::time::UNIX_EPOCH;
 
 use anyhow::Result;
 use clap::Parser;
@@ -163,6 +165,9 @@ struct Arguments {
     /// with each.
     #[arg(long, value_name = "SEEDS", value_parser = Seeds::parse)]
     weak_order: Option<Seeds>,
+    /// Begin no test after this time, in seconds since 1970; those that are left out are named.
+    #[arg(long, value_name = "TIME", env = "SCIF_TESTS_UNTIL")]
+    until: Option<u64>,
     /// If a test fails, wait for Enter before its lab ends.
     #[arg(long)]
     keep: bool,
@@ -206,7 +211,12 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(seeds) = &arguments.weak_order {
         runner.progress = seeds.progress(tests.len());
     }
+    let mut left_out = Vec::new();
     for test in grouped(&tests) {
+        if arguments.until.is_some_and(is_over) {
+            left_out.push(test.name);
+            continue;
+        }
         match &arguments.weak_order {
             Some(seeds) if test.need.weak_order.is_none() => {
                 seeds
@@ -217,6 +227,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
     }
     runner.progress.finish_and_clear();
+    if !left_out.is_empty() {
+        let (count, names) = (left_out.len(), left_out.join(" "));
+        println!("NOT RUN, as the time was over: {count} tests: {names}");
+    }
     for failed in &runner.failed {
         println!("failed: {failed}");
     }
@@ -232,6 +246,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     } else {
         ExitCode::FAILURE
     })
+}
+
+fn is_over(until: u64) -> bool {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.is_ok_and(|now| now.as_secs() >= until)
 }
 
 /// Whether a test was asked for, on a kernel that it is for.

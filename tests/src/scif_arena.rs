@@ -252,7 +252,8 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_arena::mixed_modes", MIXED_PAIR, mixed_modes),
     Test::new("scif_arena::mixed_conformance", MIXED_PAIR, conformance)
         .seconds(300)
-        .releases_engine(),
+        .releases_engine()
+        .by_name(),
     Test::new("scif_arena::mixed_whole", MIXED_PAIR, scif_conformance::two)
         .seconds(900)
         .releases_engine()

@@ -165,7 +165,8 @@ pub const TESTS: &[Test] = &[
         SCIF_PAIR,
         against_64_bit_server,
     )
-    .seconds(180),
+    .seconds(180)
+    .by_name(),
     Test::new(
         "scif_compat::against_32_bit_server",
         SCIF_PAIR,

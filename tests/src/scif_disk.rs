@@ -225,5 +225,6 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_disk::nbd", in_tree::FIXED_PAIR, nbd)
         .seconds(120)
         .on_stock()
-        .destroys(),
+        .destroys()
+        .by_name(),
 ];

@@ -90,7 +90,8 @@ pub const TESTS: &[Test] = &[
         SCIF_PAIR,
         ports_between_nodes,
     )
-    .seconds(480),
+    .seconds(480)
+    .by_name(),
     Test::new(
         "scif_lifetime::accepted_loopback",
         SCIF_PAIR,

@@ -471,7 +471,8 @@ pub const TESTS: &[Test] = &[
         link_while_pushing,
     )
     .loses_nodes()
-    .seconds(120),
+    .seconds(120)
+    .by_name(),
     Test::new("scif_node_loss::unbind", USUAL_PAIR, unbind)
         .loses_nodes()
         .seconds(120),
@@ -481,10 +482,12 @@ pub const TESTS: &[Test] = &[
         .expects(&["is lost: no sign of life"]),
     Test::new("scif_node_loss::kill_receiver", USUAL_PAIR, kill_receiver)
         .loses_nodes()
-        .seconds(180),
+        .seconds(180)
+        .by_name(),
     Test::new("scif_node_loss::kill_sender", USUAL_PAIR, kill_sender)
         .loses_nodes()
-        .seconds(180),
+        .seconds(180)
+        .by_name(),
     Test::new("scif_node_loss::kill_client", USUAL_PAIR, kill_client)
         .loses_nodes()
         .seconds(180),

@@ -153,7 +153,9 @@ fn engine_goes(lab: &Lab) -> Result<()> {
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_push::who", SCIF_PAIR, who).seconds(120),
-    Test::new("scif_push::transfers", SCIF_PAIR, transfers).seconds(300),
+    Test::new("scif_push::transfers", SCIF_PAIR, transfers)
+        .seconds(300)
+        .by_name(),
     Test::new("scif_push::conformance", SCIF_PAIR, conformance)
         .seconds(300)
         .by_name(),

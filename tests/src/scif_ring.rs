@@ -207,7 +207,9 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_ring::from_0_to_1", SCIF_PAIR, from_0_to_1).seconds(300),
     Test::new("scif_ring::from_1_to_0", SCIF_PAIR, from_1_to_0).seconds(300),
     Test::new("scif_ring::loopback", SCIF_PAIR, loopback).seconds(300),
-    Test::new("scif_ring::bounce", scif_bounce::USUAL, bounce).seconds(300),
+    Test::new("scif_ring::bounce", scif_bounce::USUAL, bounce)
+        .seconds(300)
+        .by_name(),
     Test::new("scif_ring::arena", scif_arena::ARENA_PAIR, arena).seconds(300),
     Test::new("scif_ring::sample", SCIF_PAIR, sample),
     Test::new("scif_ring::link", USUAL_PAIR, link)
