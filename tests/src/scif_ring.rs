@@ -210,7 +210,9 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_ring::bounce", scif_bounce::USUAL, bounce)
         .seconds(300)
         .by_name(),
-    Test::new("scif_ring::arena", scif_arena::ARENA_PAIR, arena).seconds(300),
+    Test::new("scif_ring::arena", scif_arena::ARENA_PAIR, arena)
+        .seconds(300)
+        .by_name(),
     Test::new("scif_ring::sample", SCIF_PAIR, sample),
     Test::new("scif_ring::link", USUAL_PAIR, link)
         .seconds(300)
