@@ -189,7 +189,8 @@ pub const TESTS: &[Test] = &[
         staged,
     )
     .seconds(300)
-    .releases_engine(),
+    .releases_engine()
+    .by_name(),
     Test::new("scif_order::seeds_flat", SCIF_PAIR, seeds)
         .seconds(300)
         .by_name(),
