@@ -482,7 +482,7 @@ const struct rule rules[] = {
 	{ "broadcast.no-read", "sisci.rst, broadcast",
 	  "nothing can be read" },
 	{ "broadcast.read", "sisci.rst, broadcast",
-	  "read(2) into a map reaches each for root; without rights it is EFAULT, and SCIMemCpy works" },
+	  "read(2) into a map reaches each, for root; without rights it is EFAULT" },
 	{ "broadcast.forbidden", "sisci.rst, broadcast",
 	  "without userfaultfd there are no maps: SCI_ERR_NOT_SUPPORTED; DMA works" },
 	{ "broadcast.handler", "sisci.rst, broadcast",

@@ -16,6 +16,8 @@
 //! Where this end does not reach, the peer *must*: then it does it in whatever way it can, and what it does
 //! not want fails.
 //!
+//! This file has more than 500 lines because the ends of a pull, by answer, refusal and loss, share one table.
+//!
 //! Lock: `table` is a leaf.
 
 use super::transfer::{
