@@ -16,8 +16,6 @@
 //! Where this end does not reach, the peer *must*: then it does it in whatever way it can, and what it does
 //! not want fails.
 //!
-//! This file has more than 500 lines because the ends of a pull, by answer, refusal and loss, share one table.
-//!
 //! Lock: `table` is a leaf.
 
 use super::transfer::{
@@ -61,10 +59,6 @@ use kernel::{
         RBTreeNodeReservation, //
     },
     sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
         Arc,
         ArcBorrow,
         SpinLock, //
@@ -150,8 +144,6 @@ pub(crate) struct Pulls {
     peer: Arc<Peer>,
     #[pin]
     table: SpinLock<Table>,
-    /// It has said that it has no engine, within the last [`REFUSED`] or before: see `Table::refused`.
-    was_refused: Atomic<bool>,
     /// Woken when there may be room for another one.
     #[pin]
     room: WaitQueue,
@@ -289,27 +281,19 @@ impl Pulls {
                     },
                     "Pulls::table"
                 ),
-                was_refused: Atomic::new(false),
                 room <- new_wait_queue!("scif::Pulls::room"),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Whether the peer may be asked. Any context.
+    /// Whether the peer may be asked. Any context but interrupts.
     pub(super) fn are_possible(&self) -> bool {
-        if self.peer.features & hello::PUSHES == 0 {
-            return false;
-        }
-        if !self.was_refused.load(Relaxed) {
-            return true;
-        }
-        let refused = self.table.lock().refused;
-        let is_over = refused.is_none_or(|refused| refused.elapsed() >= REFUSED);
-        if is_over {
-            self.was_refused.store(false, Relaxed);
-        }
-        is_over
+        let may_be_asked = || {
+            let refused = self.table.lock().refused;
+            refused.is_none_or(|refused| refused.elapsed() >= REFUSED)
+        };
+        self.peer.features & hello::PUSHES != 0 && may_be_asked()
     }
 
     /// Asks the peer for what is requested, which is read from its windows at `source`; the channel's
@@ -435,7 +419,6 @@ impl Pulls {
             refused => {
                 if refused == Status::OutOfReach {
                     self.table.lock().refused = Some(Instant::now());
-                    self.was_refused.store(true, Relaxed);
                 }
                 asked.read_here();
             }

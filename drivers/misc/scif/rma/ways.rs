@@ -89,7 +89,7 @@ impl Ways {
     }
 
     /// There is a connection, and an engine that works: has measured what is to be, soon, unless it has been. Any
-    /// context.
+    /// context but interrupts.
     pub(crate) fn measure_soon(self: &Arc<Self>) {
         let is_unsaid = self.crossover.said().is_none();
         let size = is_unsaid && self.crossover.measured.want();
@@ -103,7 +103,8 @@ impl Ways {
         }
     }
 
-    /// Whether the peer's engine had better write so many bytes than this end's read them. Any context.
+    /// Whether the peer's engine had better write so many bytes than this end's read them. Any context but
+    /// interrupts.
     pub(super) fn pulls(&self, len: u64, waits: bool) -> bool {
         self.threshold.is_passed(len, waits) && self.pulls.are_possible()
     }

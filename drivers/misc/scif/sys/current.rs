@@ -89,7 +89,8 @@ impl User {
 /// Bytes of a process's name, with at least one 0 at the end (`TASK_COMM_LEN`).
 const NAME_LEN: usize = 16;
 
-/// What the kernel knows a process by. Its number may be given to another process when this one is gone.
+/// A reference to the `struct pid` of a process. The kernel may give the number to another process when this
+/// one has ended; the reference never leads to that one.
 ///
 /// # Invariants
 ///
