@@ -16,6 +16,7 @@ use crate::heartbeat;
 use crate::loaded::Loaded;
 use crate::scif;
 use crate::scif_conformance;
+use crate::scif_engines;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 use crate::scif_node_loss;
 
@@ -155,11 +156,7 @@ fn emptied_without_engine(lab: &Lab) -> Result<()> {
         ensure!(copy.is_running(), "it has ended: {}", copy.stderr());
         Ok((scif::dma_bytes(lab, 1)? > start).then_some(()))
     })?;
-    let device = format!("0000:00:{:02x}.0", lab::dma_slot(0));
-    lab.shell(
-        1,
-        &format!("echo {device} >/sys/bus/pci/drivers/plx_dma/unbind"),
-    )?;
+    scif_engines::engine_driver(lab, 1, "unbind")?;
     ensure!(
         copy.is_running(),
         "the copy was over before: {}",
@@ -168,11 +165,7 @@ fn emptied_without_engine(lab: &Lab) -> Result<()> {
     copy.wait()?.success()?;
     ensure!(scif::hash_of(&server.folder.join("copy"))? == hash);
     server.stop()?;
-    lab.shell(
-        1,
-        &format!("echo {device} >/sys/bus/pci/drivers/plx_dma/bind"),
-    )?;
-    Ok(())
+    scif_engines::engine_driver(lab, 1, "bind")
 }
 
 /// All of it.

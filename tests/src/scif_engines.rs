@@ -192,14 +192,16 @@ fn interrupted(lab: &Lab) -> Result<()> {
     run_slow(lab, "interrupted", &[&device])
 }
 
+/// Has a node "bind" or "unbind" the driver of its first engine.
+pub fn engine_driver(lab: &Lab, node: usize, action: &str) -> Result<()> {
+    let device = format!("0000:00:{:02x}.0", lab::dma_slot(0));
+    let script = format!("echo {device} >/sys/bus/pci/drivers/plx_dma/{action}");
+    lab.shell(node, &script).map(drop)
+}
+
 /// A driver that is bound after the module was loaded, and the link was up: its engine copies.
 fn late(lab: &Lab) -> Result<()> {
-    let device = format!("0000:00:{:02x}.0", lab::dma_slot(0));
-    let driver = |what: &str| {
-        let script = format!("echo {device} >/sys/bus/pci/drivers/plx_dma/{what}");
-        lab.shell(0, &script)
-    };
-    driver("unbind")?;
+    engine_driver(lab, 0, "unbind")?;
     for node in 0..2 {
         scif::load_with(lab, node, Loaded::LongHeartbeat, "dma_threshold=0")?;
     }
@@ -212,7 +214,7 @@ fn late(lab: &Lab) -> Result<()> {
         Ok(counters.get("dma_channels").copied().unwrap_or(0))
     };
     ensure!(channels()? == 0, "there is an engine already");
-    driver("bind")?;
+    engine_driver(lab, 0, "bind")?;
     wait_until("the engine", lab.hang_limit(10), || {
         Ok(Some(()).filter(|()| channels().is_ok_and(|count| count == 1)))
     })?;

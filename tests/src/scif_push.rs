@@ -106,14 +106,7 @@ fn refused(lab: &Lab) -> Result<()> {
 
 /// A peer that has refused for want of an engine is asked again when it may have got one.
 fn engine_comes(lab: &Lab) -> Result<()> {
-    let engine = |what: &str| {
-        let device = format!("0000:00:{:02x}.0", lab::dma_slot(0));
-        lab.shell(
-            1,
-            &format!("echo {device} >/sys/bus/pci/drivers/plx_dma/{what}"),
-        )
-    };
-    engine("unbind")?;
+    scif_engines::engine_driver(lab, 1, "unbind")?;
     for node in 0..2 {
         let parameters = "dma_threshold=0 push_threshold=0";
         scif::load_with(lab, node, Loaded::LongHeartbeat, parameters)?;
@@ -123,7 +116,7 @@ fn engine_comes(lab: &Lab) -> Result<()> {
     }
     let [here, there] = moved_by_reads(lab, "16", "8")?;
     ensure!(here >= READ && there == 0, "no engine: {here} and {there}");
-    engine("bind")?;
+    scif_engines::engine_driver(lab, 1, "bind")?;
     wait_until("reads are made by the peer", lab.hang_limit(30), || {
         let [_, there] = moved_by_reads(lab, "16", "8")?;
         Ok((there > 0).then_some(()))
@@ -133,20 +126,18 @@ fn engine_comes(lab: &Lab) -> Result<()> {
 
 /// The peer's engine goes while it writes. What was under way may fail, all else is right.
 fn engine_goes(lab: &Lab) -> Result<()> {
-    let device = format!("0000:00:{:02x}.0", lab::dma_slot(0));
-    let driver = "/sys/bus/pci/drivers/plx_dma";
     scif::all_by_peer(lab, || {
         let server = scif_engines::start_server(lab)?;
         thread::scope(|scope| {
             let client = scope.spawn(|| scif_engines::run_client(lab, &[]));
             thread::sleep(Duration::from_millis(300));
-            lab.shell(1, &format!("echo {device} >{driver}/unbind"))?;
+            scif_engines::engine_driver(lab, 1, "unbind")?;
             client.join().expect("the client's thread")
         })?;
         scif_engines::run_client(lab, &[])?;
         scif_engines::stop(lab, server)
     })?;
-    lab.shell(1, &format!("echo {device} >{driver}/bind"))?;
+    scif_engines::engine_driver(lab, 1, "bind")?;
     scif::unload_everywhere(lab)
 }
 
