@@ -209,31 +209,21 @@ fn ordinary_user(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// fdinfo names the process that has opened a file: by the number that it has in the reader's PID namespace, by 0 if
-/// it has none there.
+/// Runs a script that prints its process ID and what fdinfo says of its open device.
+fn own_and_said(lab: &Lab, script: &str) -> Result<(String, String)> {
+    let text = lab.shell(0, script)?;
+    let mut lines = text.lines().map(str::to_owned);
+    let pair = lines.next().zip(lines.next());
+    pair.with_context(|| format!("not two lines: {text}"))
+}
+
+/// fdinfo names the process that opened the device, and none once that has gone.
 fn process_ids(lab: &Lab) -> Result<()> {
-    let read = |script: &str| -> Result<(String, String)> {
-        let text = lab.shell(0, script)?;
-        let mut lines = text.lines().map(str::to_owned);
-        let pair = lines.next().zip(lines.next());
-        pair.with_context(|| format!("not two lines: {text}"))
-    };
-    let (own, said) =
-        read("exec 9<>/dev/scif; echo $$; sed -n 's/^scif-pid:.//p' /proc/self/fdinfo/9")?;
+    let (own, said) = own_and_said(
+        lab,
+        "exec 9<>/dev/scif; echo $$; sed -n 's/^scif-pid:.//p' /proc/self/fdinfo/9",
+    )?;
     ensure!(own == said, "process {own} opened it, fdinfo says {said}");
-    let (own, said) = read(
-        "unshare --pid --fork --mount-proc sh -c \
-            \"exec 9<>/dev/scif; echo \\$\\$; sed -n 's/^scif-pid:.//p' /proc/self/fdinfo/9\"",
-    )?;
-    ensure!(
-        own == "1" && said == "1",
-        "process {own} opened it, fdinfo says {said}"
-    );
-    let (_, said) = read(
-        "exec 9<>/dev/scif; echo $$
-        unshare --pid --fork --mount-proc sed -n 's/^scif-pid:.//p' /proc/self/fdinfo/9",
-    )?;
-    ensure!(said == "0", "a process outside is {said} inside");
     // It is gone, and the file is still open.
     let said = lab.shell(
         0,
@@ -246,10 +236,37 @@ fn process_ids(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// fdinfo has the number of the reader's PID namespace, and 0 for a process outside of it. The kernels that are
+/// built here have no such namespaces.
+fn process_ids_in_namespaces(lab: &Lab) -> Result<()> {
+    let (own, said) = own_and_said(
+        lab,
+        "unshare --pid --fork --mount-proc sh -c \
+            \"exec 9<>/dev/scif; echo \\$\\$; sed -n 's/^scif-pid:.//p' /proc/self/fdinfo/9\"",
+    )?;
+    ensure!(
+        own == "1" && said == "1",
+        "process {own} opened it, fdinfo says {said}"
+    );
+    let (_, said) = own_and_said(
+        lab,
+        "exec 9<>/dev/scif; echo $$
+        unshare --pid --fork --mount-proc sed -n 's/^scif-pid:.//p' /proc/self/fdinfo/9",
+    )?;
+    ensure!(said == "0", "a process outside is {said} inside");
+    Ok(())
+}
+
 /// In the order in which they run.
 pub const TESTS: &[Test] = &[
     Test::new("scif_operators::events", SCIF_PAIR, events),
     Test::new("scif_operators::root", SCIF_PAIR, root),
     Test::new("scif_operators::process_ids", SCIF_PAIR, process_ids),
+    Test::new(
+        "scif_operators::process_ids_in_namespaces",
+        SCIF_PAIR,
+        process_ids_in_namespaces,
+    )
+    .on_stock(),
     Test::new("scif_operators::ordinary_user", SCIF_PAIR, ordinary_user),
 ];
