@@ -3,7 +3,7 @@
 //! A map of a broadcast segment: what is stored in it gets to all nodes of the group.
 //!
 //! No bridge copies a store to many. The map is memory of this process, and what changes in it is stored in a map of each
-//! node's segment, in the order that [`crate::store_log`] keeps. Of a word only that part is stored which has changed, since its
+//! node's segment, or copied to it by the driver where it can't be mapped, in the order that [`crate::store_log`] keeps. Of a word only that part is stored which has changed, since its
 //! neighbours may be another node's to write. A store of what was sent last is not seen; a copy by
 //! `SCIMemCpy` is always sent. Nodes that join the group get what is stored from then on, as with a switch that
 //! copies; what is stored while one is away is lost for it, and sequences tell.

@@ -2,6 +2,8 @@
 
 //! What has changed in a word: the least part of it is stored, since its neighbours may be another node's to write.
 
+use std::ops::Range;
+
 /// The least part of a word, as processors store, that has all that changed in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -29,6 +31,18 @@ impl Part {
         } else {
             Self::Word
         }
+    }
+
+    /// Where its bytes are, of a word that begins at `word`.
+    pub fn bytes(self, word: usize) -> Range<usize> {
+        let (size, index) = match self {
+            Self::Byte(index) => (1, index),
+            Self::Short(index) => (2, index),
+            Self::Half(index) => (4, index),
+            Self::Word => (8, 0),
+        };
+        let start = word + size * index;
+        start..start + size
     }
 
     /// Stores it.
@@ -67,6 +81,27 @@ mod tests {
         // SAFETY: It is a word of this function.
         unsafe { Part::of(before ^ now).store(&raw mut word, now) };
         word
+    }
+
+    #[test]
+    fn a_part_is_where_it_is_stored() {
+        for changed in [
+            1,
+            0x0300,
+            0x00ff_ff00,
+            0xff << 40,
+            0xffff << 48,
+            1 | (1 << 63),
+        ] {
+            let part = Part::of(changed);
+            let mut word = 0;
+            // SAFETY: It is a word of this function.
+            unsafe { part.store(&raw mut word, u64::MAX) };
+            for byte in 0..8 {
+                let is_stored = word.to_le_bytes()[byte] != 0;
+                assert_eq!(part.bytes(16).contains(&(16 + byte)), is_stored, "{part:?}");
+            }
+        }
     }
 
     #[test]

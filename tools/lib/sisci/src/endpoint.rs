@@ -105,6 +105,19 @@ impl Endpoint {
         self.fd.raw()
     }
 
+    /// The same connection with a descriptor of its own.
+    pub fn duplicate(&self) -> Result<Self> {
+        let fd = rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?;
+        Ok(Self { fd: fd.into() })
+    }
+
+    /// Has this descriptor stand for another connection from now on, for calls that are made meanwhile, too.
+    pub fn become_duplicate_of(&self, other: &Self) -> Result<()> {
+        // SAFETY: Both numbers are descriptors of this library's, and stay that.
+        checked(unsafe { libc::dup3(other.raw(), self.raw(), libc::O_CLOEXEC) })?;
+        Ok(())
+    }
+
     /// One that listens under a name of this node, or any that is free, and which.
     pub fn listening(class: u32, name: Option<u32>) -> Result<(Self, u32)> {
         let this = Self::open()?;

@@ -29,6 +29,7 @@ use crate::protocol::Frame;
 use crate::protocol::Hello;
 use crate::protocol::Notice;
 use crate::reason::Reason;
+use crate::remote_copies::RemoteCopies;
 use crate::remote_map::RemoteMap;
 use crate::threads;
 use crate::transfers::Transfers;
@@ -47,7 +48,14 @@ pub struct Import {
     size: u64,
     events: Arc<Events<Event>>,
     link: Mutex<Link>,
-    maps: Mutex<Vec<Weak<RemoteMap>>>,
+    maps: Mutex<Maps>,
+}
+
+/// What shows the segment again once it is connected anew.
+#[derive(Default)]
+struct Maps {
+    maps: Vec<Weak<RemoteMap>>,
+    copies: Vec<Weak<RemoteCopies>>,
 }
 
 struct Link {
@@ -91,7 +99,7 @@ impl Import {
                 token: welcome.token,
                 watch: None,
             }),
-            maps: Mutex::new(Vec::new()),
+            maps: Mutex::default(),
         });
         this.watch(&channel)?;
         Ok(this)
@@ -157,9 +165,18 @@ impl Import {
         let mut maps = lock(&self.maps);
         let channel = self.channel()?;
         let map = RemoteMap::new(&channel.endpoint, offset, len, writable, place)?;
-        maps.retain(|map| map.strong_count() > 0);
-        maps.push(Arc::downgrade(&map));
+        maps.maps.retain(|map| map.strong_count() > 0);
+        maps.maps.push(Arc::downgrade(&map));
         Ok(map)
+    }
+
+    /// Copies to the segment from there on, which need not be mapped.
+    pub fn copies(&self, offset: u64) -> Result<Arc<RemoteCopies>> {
+        let mut maps = lock(&self.maps);
+        let copies = RemoteCopies::new(&self.channel()?.endpoint, offset)?;
+        maps.copies.retain(|copies| copies.strong_count() > 0);
+        maps.copies.push(Arc::downgrade(&copies));
+        Ok(copies)
     }
 
     // ----- the end ------------------------------------------------------------------------------
@@ -194,7 +211,7 @@ impl Import {
             return;
         }
         // What was stored since it was gone has got nowhere, though the node is there.
-        for map in lock(&self.maps).iter().filter_map(Weak::upgrade) {
+        for map in lock(&self.maps).maps.iter().filter_map(Weak::upgrade) {
             map.lost();
         }
         self.events
@@ -255,8 +272,11 @@ impl Import {
         channel.endpoint.read_ones_after_loss()?;
         let channel = Arc::new(channel);
         let maps = lock(&self.maps);
-        for map in maps.iter().filter_map(Weak::upgrade) {
+        for map in maps.maps.iter().filter_map(Weak::upgrade) {
             map.renew(&channel.endpoint)?;
+        }
+        for copies in maps.copies.iter().filter_map(Weak::upgrade) {
+            copies.renew(&channel.endpoint)?;
         }
         {
             let mut link = lock(&self.link);

@@ -8,7 +8,7 @@
 //! - `exports`: the functions, as C sees them; `release`: all that a program leaves behind;
 //! - what programs have handles of: `queries`, `sequences`, `copies`, `maps`, `dma`, `remote_segment`,
 //!   `local_segment`, `local_interrupts`, `remote_interrupts`, `device`;
-//! - what those are made of: `import`, `importers`, `transfers`, `outcomes`, `remote_map`, `broadcast_map`, `store_log`,
+//! - what those are made of: `import`, `importers`, `transfers`, `outcomes`, `remote_map`, `remote_copies`, `broadcast_map`, `store_log`,
 //!   `members`, `receiver`, `memory`;
 //! - how processes find and hear each other: `listener`, `channel`, `protocol`, `attendant`, `handover`, `life`, `nodes`;
 //! - tools: `handles`, `events`, `callback`, `threads`, `deadline`, `lock`, `process`, `random`, `flags`, `error`, `changes`;
@@ -59,6 +59,7 @@ mod random;
 mod reason;
 mod receiver;
 mod release;
+mod remote_copies;
 mod remote_interrupts;
 mod remote_map;
 mod remote_segment;

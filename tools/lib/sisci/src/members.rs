@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! The nodes that a broadcast map reaches: a map of each one's segment.
+//! The nodes that a broadcast map reaches: a map of each one's segment, or copies to it where it can't be mapped.
 //!
 //! A node that is away keeps its place; one that is lost loses it when another one joins.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::changes::Part;
+use crate::error::Error;
+use crate::error::Result;
 use crate::import::Import;
 use crate::mapping::Place;
 use crate::nodes;
+use crate::remote_copies::RemoteCopies;
 use crate::remote_map::RemoteMap;
 use crate::remote_segment::Imports;
 
@@ -20,7 +24,14 @@ const LOST: u64 = 1 << 40;
 #[derive(Clone)]
 pub struct Member {
     import: Arc<Import>,
-    map: Arc<RemoteMap>,
+    way: Way,
+}
+
+/// How its segment is reached.
+#[derive(Clone)]
+enum Way {
+    Map(Arc<RemoteMap>),
+    Copies(Arc<RemoteCopies>),
 }
 
 /// How a group stands.
@@ -40,18 +51,24 @@ pub struct Standing {
 #[derive(Default)]
 pub struct Members {
     list: Vec<Member>,
-    /// Where the maps of them begin.
+    /// Where the maps of them begin, of those that have one.
     addresses: Vec<usize>,
+    /// The others.
+    copies: Vec<Arc<RemoteCopies>>,
     /// How many were lost, and have no place any more.
     lost: u64,
 }
 
 impl Member {
-    /// Maps that part of a node's segment.
-    pub fn new(import: &Arc<Import>, offset: u64, size: usize) -> crate::error::Result<Self> {
+    /// With that part of a node's segment.
+    pub fn new(import: &Arc<Import>, offset: u64, size: usize) -> Result<Self> {
+        let way = match import.map(offset, size, true, Place::Any) {
+            Err(Error::NOT_SUPPORTED) => Way::Copies(import.copies(offset)?),
+            map => Way::Map(map?),
+        };
         Ok(Self {
             import: import.clone(),
-            map: import.map(offset, size, true, Place::Any)?,
+            way,
         })
     }
 }
@@ -82,15 +99,27 @@ impl Members {
             .cloned()
             .partition(|member| member.import.is_over());
         list.extend(others);
-        let addresses = list.iter().map(|member| member.map.address() as usize);
+        let (mut addresses, mut copies) = (Vec::new(), Vec::new());
+        for member in &list {
+            match &member.way {
+                Way::Map(map) => addresses.push(map.address() as usize),
+                Way::Copies(way) => copies.push(way.clone()),
+            }
+        }
         Self {
-            addresses: addresses.collect(),
+            addresses,
+            copies,
             list,
             lost: self.lost + lost.len() as u64,
         }
     }
 
-    /// Stores a part of a word at each.
+    /// Whether some are reached by copies.
+    pub fn have_copies(&self) -> bool {
+        !self.copies.is_empty()
+    }
+
+    /// Stores a part of a word at each that has a map.
     ///
     /// # Safety
     ///
@@ -102,25 +131,44 @@ impl Members {
         }
     }
 
-    /// Stores these bytes at each.
+    /// Copies bytes of memory to each that has no map, to the same place.
     ///
     /// # Safety
     ///
-    /// Both have so many bytes.
-    pub unsafe fn copy(&self, from: *const u8, offset: usize, size: usize) {
-        for address in &self.addresses {
+    /// The memory has them.
+    pub unsafe fn copy_part(&self, from: *const u8, bytes: Range<usize>) {
+        if bytes.is_empty() {
+            return;
+        }
+        for copies in &self.copies {
             // SAFETY: By the contract of this function.
-            unsafe {
-                core::ptr::copy_nonoverlapping(from, (*address as *mut u8).add(offset), size)
-            };
+            unsafe { copies.copy(from, bytes.start, bytes.len()) };
         }
     }
 
-    /// Returns when all that was stored has arrived.
+    /// Stores bytes of memory at each, at the same place.
+    ///
+    /// # Safety
+    ///
+    /// The memory has them, and so have the maps.
+    pub unsafe fn copy(&self, from: *const u8, bytes: Range<usize>) {
+        let (start, size) = (bytes.start, bytes.len());
+        for address in &self.addresses {
+            // SAFETY: By the contract of this function.
+            unsafe {
+                let to = (*address as *mut u8).add(start);
+                core::ptr::copy_nonoverlapping(from.add(start), to, size);
+            };
+        }
+        // SAFETY: By the contract of this function.
+        unsafe { self.copy_part(from, bytes) };
+    }
+
+    /// Returns when all that was stored has arrived. What was copied has.
     pub fn read_back(&self) {
-        for member in &self.list {
-            // SAFETY: It has a word at least.
-            unsafe { member.map.address().cast::<u32>().read_volatile() };
+        for address in &self.addresses {
+            // SAFETY: The map has a word at least.
+            unsafe { (*address as *const u32).read_volatile() };
         }
     }
 

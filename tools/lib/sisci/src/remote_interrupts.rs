@@ -46,6 +46,8 @@ struct Target {
     channel: Channel,
     counting: bool,
     life: Life,
+    /// Its ring was full for so long that it is as large as it will become: no trigger waits for that any more.
+    is_grown: bool,
 }
 
 /// See the head of this file.
@@ -75,11 +77,12 @@ impl Target {
             channel,
             counting: welcome.counting,
             life,
+            is_grown: false,
         };
         Ok((target, welcome.shared))
     }
 
-    fn trigger(&self, data: &[u8], kind: Kind) -> Result<()> {
+    fn trigger(&mut self, data: &[u8], kind: Kind) -> Result<()> {
         let deadline = Deadline::in_time(PATIENCE);
         let frame = Frame::Trigger(data.to_vec());
         let mut growing = GROWING;
@@ -90,6 +93,9 @@ impl Target {
             }
             if kind == Kind::Data {
                 if growing == 0 {
+                    self.is_grown = true;
+                }
+                if self.is_grown {
                     return Err(Error::NOSPC);
                 }
                 // A ring that is full grows, up to what there has to be room for.

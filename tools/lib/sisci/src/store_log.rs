@@ -207,7 +207,10 @@ impl State {
             false => 0..0,
         };
         let members = lock(&opened.log.members);
+        let memory = opened.log.behind.address().cast::<u8>().cast_const();
         let mut has_changed = false;
+        // Bytes that have changed, one behind the other, for who has no map.
+        let mut changed = 0..0;
         for index in across.chain(0..count) {
             let now = opened.log.word(first + index);
             let before = self.sent[index];
@@ -216,9 +219,21 @@ impl State {
             }
             self.sent[index] = now;
             has_changed = true;
+            let part = Part::of(before ^ now);
             // SAFETY: The maps are as long as the log.
-            unsafe { members.store(first + index, Part::of(before ^ now), now) };
+            unsafe { members.store(first + index, part, now) };
+            if members.have_copies() {
+                let bytes = part.bytes((first + index) * WORD);
+                if bytes.start == changed.end {
+                    changed.end = bytes.end;
+                    continue;
+                }
+                // SAFETY: They are in the log.
+                unsafe { members.copy_part(memory, core::mem::replace(&mut changed, bytes)) };
+            }
         }
+        // SAFETY: As above.
+        unsafe { members.copy_part(memory, changed) };
         if has_changed {
             store_barrier();
             opened.has_changed = true;
@@ -492,8 +507,9 @@ impl StoreLog {
                 }
             }
         }
+        let memory = self.behind.address().cast::<u8>().cast_const();
         // SAFETY: The maps are as long as the log.
-        unsafe { lock(&self.members).copy(own, offset, size) };
+        unsafe { lock(&self.members).copy(memory, offset..offset + size) };
         store_barrier();
     }
 

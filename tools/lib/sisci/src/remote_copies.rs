@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: LGPL-2.1
+
+//! A part of a remote segment that can't be mapped, as in bounce mode: the driver copies there.
+//!
+//! It has a descriptor of the connection for itself, with the same number as long as it lives, whatever connection is
+//! behind it. So a copy takes no lock.
+
+use std::sync::Arc;
+
+use crate::endpoint;
+use crate::endpoint::Copied;
+use crate::endpoint::Direction;
+use crate::endpoint::Endpoint;
+
+/// See the head of this file.
+pub struct RemoteCopies {
+    endpoint: Endpoint,
+    offset: u64,
+}
+
+impl RemoteCopies {
+    /// Copies to what begins there.
+    pub fn new(endpoint: &Endpoint, offset: u64) -> endpoint::Result<Arc<Self>> {
+        let endpoint = endpoint.duplicate()?;
+        Ok(Arc::new(Self { endpoint, offset }))
+    }
+
+    /// Copies through another connection from now on.
+    pub fn renew(&self, endpoint: &Endpoint) -> endpoint::Result<()> {
+        self.endpoint.become_duplicate_of(endpoint)
+    }
+
+    /// Copies bytes that lie at `from + at` to the same place there; returns when they have arrived. If the node is away,
+    /// they are lost for it. Async-signal-safe.
+    ///
+    /// # Safety
+    ///
+    /// The memory has so many bytes.
+    pub unsafe fn copy(&self, from: *const u8, at: usize, size: usize) {
+        let range = Copied {
+            local: at as u64,
+            remote: self.offset + at as u64,
+            length: size as u64,
+        };
+        // SAFETY: It is read only, and by the contract of this function.
+        let _ = unsafe {
+            self.endpoint
+                .copy_memory(Direction::Write, from.cast_mut().cast(), range, true)
+        };
+    }
+}
