@@ -258,7 +258,8 @@ pub const TESTS: &[Test] = &[
     )
     .seconds(120)
     .loses_nodes()
-    .destroys(),
+    .destroys()
+    .on_stock(),
     Test::new(
         "scif_power::parts_of_suspend",
         SLEEPING_PAIR,
