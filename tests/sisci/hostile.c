@@ -243,6 +243,8 @@ static void no_descriptors(void)
 	expect_value(pipe(exporter.said), 0);
 	expect_value(pipe(exporter.asked), 0);
 	child = in_child(export_without_room, &exporter);
+	/* So that the end of the child ends the wait, too. */
+	close(exporter.said[1]);
 	await(exporter.said[0]);
 	for (i = 0; i < 8; i++)
 		endpoint[i] = silent(SCIF_NAME_SEGMENT, exporter.id, O_NONBLOCK);
@@ -406,6 +408,7 @@ static void attach_no_memory(void)
 
 	expect_value(pipe(giver.ready), 0);
 	child = in_child(give_all_kinds, &giver);
+	close(giver.ready[1]);
 	await(giver.ready[0]);
 	device = new_device();
 	for (i = 0; i < NOT_GOOD; i++)
