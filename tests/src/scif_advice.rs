@@ -70,7 +70,6 @@ fn advised(text: &str, words: &str) -> Result<(String, Vec<String>)> {
 /// Runs the commands for the finding with these words. A program that reads JSON gets the same ones.
 fn follow(lab: &Lab, node: usize, words: &str) -> Result<()> {
     let (_, commands) = advised(&printed(lab, node)?, words)?;
-    ensure!(!commands.is_empty(), "no commands for '{words}'");
     let output = scif::run_tool(lab, node, &["doctor", "--json"])?;
     let report: Value = serde_json::from_str(&output.stdout()).context("its JSON")?;
     let findings = report["findings"].as_array().context("no findings")?;
@@ -97,12 +96,12 @@ fn follow_while_it_lasts(lab: &Lab, node: usize, words: &str) -> Result<()> {
         return Ok(());
     }
     let (_, commands) = advised(&text, words)?;
-    ensure!(!commands.is_empty(), "no commands for '{words}'");
     run_commands(lab, node, words, &commands)
 }
 
-/// Runs commands that are advised for the finding with these words.
+/// Runs the commands, of which there are some, that are advised for the finding with these words.
 fn run_commands(lab: &Lab, node: usize, words: &str, commands: &[String]) -> Result<()> {
+    ensure!(!commands.is_empty(), "no commands for '{words}'");
     for command in commands {
         lab.shell(node, command)
             .with_context(|| format!("'{command}', as advised for '{words}'"))?;

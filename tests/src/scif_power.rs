@@ -110,8 +110,8 @@ fn parts_of_suspend(lab: &Lab) -> Result<()> {
     part_of_sleep(lab, 1, "core", "mem")
 }
 
-/// What precedes the devices: Linux resets all virtio devices for the image, and the guest's root over 9p does not
-/// survive that. A debug kernel finds no room for an image in a guest's memory.
+/// Tries hibernation up to frozen processes. For the image Linux resets all virtio devices, and the guest's root over
+/// 9p does not survive that. A debug kernel finds no room for an image in a guest's memory.
 fn part_of_hibernation(lab: &Lab) -> Result<()> {
     part_of_sleep(lab, 0, "freezer", "disk")
 }

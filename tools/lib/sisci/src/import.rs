@@ -51,7 +51,7 @@ pub struct Import {
     maps: Mutex<Maps>,
 }
 
-/// What shows the segment again once it is connected anew.
+/// The maps and copies that an import has, which it renews when it has connected again.
 #[derive(Default)]
 struct Maps {
     maps: Vec<Weak<RemoteMap>>,

@@ -12,7 +12,7 @@ use crate::endpoint::Copied;
 use crate::endpoint::Direction;
 use crate::endpoint::Endpoint;
 
-/// See the head of this file.
+/// A part of a remote segment, to which the driver copies what this process has.
 pub struct RemoteCopies {
     endpoint: Endpoint,
     offset: u64,

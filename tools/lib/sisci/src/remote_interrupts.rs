@@ -92,10 +92,8 @@ impl Target {
                 result => return result,
             }
             if kind == Kind::Data {
-                if growing == 0 {
+                if self.is_grown || growing == 0 {
                     self.is_grown = true;
-                }
-                if self.is_grown {
                     return Err(Error::NOSPC);
                 }
                 // A ring that is full grows, up to what there has to be room for.
