@@ -100,10 +100,7 @@ use rma::{
     memory_pressure::MemoryPressure, //
 };
 use sync::work_queues::WorkQueues;
-use sys::{
-    tunables,
-    user_copies, //
-};
+use sys::tunables;
 use transport::{
     engine::Engines,
     links::Links,
@@ -299,7 +296,6 @@ impl Drop for Drained {
 impl kernel::Module for ScifModule {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let settings = Settings::read()?;
-        user_copies::choose();
         let queues = WorkQueues::new()?;
         let engines = Engines::new(settings.dma_channels, &queues)?;
         let drained = Drained {

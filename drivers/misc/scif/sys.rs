@@ -46,7 +46,6 @@ pub(crate) mod timer;
 pub(crate) mod trace;
 pub(crate) mod tunables;
 pub(crate) mod uapi;
-pub(crate) mod user_copies;
 pub(crate) mod user_mapping;
 pub(crate) mod wait;
 pub(crate) mod wait_any;

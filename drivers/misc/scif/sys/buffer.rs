@@ -376,6 +376,25 @@ mod tests {
         Ok(())
     }
 
+    /// What a sender may do under a lock: pages that no process has touched are not brought in.
+    #[cfg(any(CONFIG_X86_64, CONFIG_ARM64))]
+    #[test]
+    fn a_device_is_given_only_what_is_in_memory() -> Result {
+        let mut device = KVec::from_elem(1u8, PAGE_SIZE, GFP_KERNEL)?;
+        let untouched = UserPtr::from_addr(map_pages(1, true)?);
+        let buffer = Buffer::user(untouched, PAGE_SIZE);
+        let to = device.as_mut_ptr();
+        // SAFETY: `device` has room for a page, and is not used meanwhile.
+        assert!(!unsafe { buffer.copy_to_device(0, to, PAGE_SIZE) }?);
+        assert!(device.iter().all(|byte| *byte == 1));
+        buffer.write(0, b"scif")?;
+        let to = device.as_mut_ptr();
+        // SAFETY: As above.
+        assert!(unsafe { buffer.copy_to_device(0, to, PAGE_SIZE) }?);
+        assert_eq!(device.get(..5), Some(b"scif\0".as_slice()));
+        Ok(())
+    }
+
     #[test]
     fn what_a_process_has_not_is_refused() -> Result {
         let read_only = Buffer::user(UserPtr::from_addr(map_pages(1, false)?), PAGE_SIZE);

@@ -159,9 +159,6 @@ void scif_helper_copy_to_page(phys_addr_t phys, const void *src, size_t len);
 void scif_helper_copy_to_io(void __iomem *dst, const void *src, size_t len);
 void scif_helper_copy_from_io(void *dst, const void __iomem *src, size_t len);
 int scif_helper_put_user_u32(u32 value, u32 __user *to);
-bool scif_helper_words_are_faster(void);
-void scif_helper_set_copies_by_words(bool by_words);
-bool scif_helper_copy_to_user(void __user *to, const void *from, size_t len);
 bool scif_helper_copy_user_to_io(void __iomem *to, const void __user *from,
 				 size_t len);
 void scif_helper_copy_page_to_io(void __iomem *dst, phys_addr_t phys, size_t len);

@@ -296,10 +296,11 @@ impl SharedMemory {
     /// Copies bytes to user space. May sleep. `EFAULT` when not all could be.
     pub(crate) fn copy_to_user(&self, offset: usize, to: UserPtr, count: usize) -> Result {
         let from = self.at(offset, count)?;
+        // The variant without the check that the bytes lie in one object of the kernel: they do.
         // SAFETY: `from` is valid for that many bytes; C checks the address of user space.
-        match unsafe { own::scif_helper_copy_to_user(to.as_mut_ptr(), from.cast(), count) } {
-            true => Ok(()),
-            false => Err(EFAULT),
+        match unsafe { bindings::_copy_to_user(to.as_mut_ptr(), from.cast(), count) } {
+            0 => Ok(()),
+            _ => Err(EFAULT),
         }
     }
 }
