@@ -23,7 +23,9 @@ use anyhow::ensure;
 use lab::Lab;
 use lab::Outcome;
 use lab::Output;
+use lab::Personality;
 use lab::Process;
+use lab::Windows;
 use lab::paths;
 use lab::wait_until;
 use sha2::Digest;
@@ -49,13 +51,28 @@ pub fn module(lab: &Lab) -> Result<PathBuf> {
     }
 }
 
-/// The parameters of the module for a node.
+/// Whether a store of a node's processor into its peer's memory takes microseconds, as it does on no real machine.
+fn stores_trap(lab: &Lab, node: usize) -> bool {
+    let config = lab.config();
+    config.weak_order.is_some()
+        || config.personality == Personality::Idt
+        || match config.windows {
+            Windows::Trapped { .. } => true,
+            Windows::Mixed => node == 1,
+            Windows::Aperture | Windows::Fixed { .. } => false,
+        }
+}
+
+/// The parameters of the module for a node. Engines make all copies that they can where stores trap.
 pub fn parameters(lab: &Lab, node: usize, how: Loaded) -> Result<String> {
     // The nodes of a lab trust each other: without an IOMMU it is flat.
     let mut words = vec![
         heartbeat::parameter(lab, node, how)?,
         "allow_flat=1".to_owned(),
     ];
+    if stores_trap(lab, node) {
+        words.push("dma_threshold=0".to_owned());
+    }
     // The ports of an NTB tell two nodes apart, not more.
     if lab.nodes() > 2 {
         words.push(format!("node_id={node}"));
@@ -78,21 +95,30 @@ pub fn load_with(lab: &Lab, node: usize, how: Loaded, parameter: &str) -> Result
     lab.insmod(node, module(lab)?, &format!("{usual} {parameter}"))
 }
 
+fn parameter_file(name: &str) -> String {
+    format!("/sys/module/scif/parameters/{name}")
+}
+
+/// A parameter of the loaded module.
+fn parameter(lab: &Lab, node: usize, name: &str) -> Result<String> {
+    let text = lab.shell(node, &format!("cat {}", parameter_file(name)))?;
+    Ok(text.trim().to_owned())
+}
+
 /// Sets a parameter of the loaded module in all nodes.
 pub fn set_parameter(lab: &Lab, name: &str, value: &str) -> Result<()> {
     for node in 0..lab.nodes() {
-        let file = format!("/sys/module/scif/parameters/{name}");
-        lab.node(node).write(&file, value)?;
+        lab.node(node).write(&parameter_file(name), value)?;
     }
     Ok(())
 }
 
-/// Does some work with every transfer by the engine that can be, and not by the processor where that
-/// is faster.
+/// Does some work with every transfer by the engine that can be.
 pub fn all_by_engine(lab: &Lab, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    let usual = parameter(lab, 0, "dma_threshold")?;
     set_parameter(lab, "dma_threshold", "0")?;
     let result = work();
-    set_parameter(lab, "dma_threshold", "-1")?;
+    set_parameter(lab, "dma_threshold", &usual)?;
     result
 }
 

@@ -244,11 +244,6 @@ impl Peer {
         &*self.path
     }
 
-    /// The bus address of so many bytes of its memory that mean nothing; none if it has fewer.
-    pub(crate) fn scratch(&self, len: usize) -> Option<u64> {
-        self.control.peer_scratch(len)
-    }
-
     /// How its memory is reached, in a word for users. Any time.
     pub(crate) fn mode(&self) -> &'static str {
         self.path.mode()

@@ -7,8 +7,8 @@
 //! `marks.rs`, on which fences (`fence.rs`, `signal.rs`) rest. A small copy by CPU has a shorter way:
 //! `at_once.rs`.
 //!
-//! - `ways.rs`: which way it goes; `crossover.rs`, `trial.rs`: as was measured
-//! - `pulls.rs`, `pushes.rs`, `pull_threshold.rs`: reads that the peer's engine makes
+//! - `ways.rs`: which way it goes, by its size
+//! - `pulls.rs`, `pushes.rs`: reads that the peer's engine makes
 //! - `staging.rs`: what is for memory that the other side does not reach
 //! - `registration_cache.rs`, `registration.rs`: memory that is kept for later transfers;
 //!   `caches.rs`: all of that, and `memory_pressure.rs`: giving it up
@@ -17,17 +17,14 @@
 //! - `remote_pages.rs`: pages of the peer for a device of somebody else
 
 mod at_once;
-mod awaited_copies;
 pub(crate) mod caches;
 mod cpu_copy;
-mod crossover;
 pub(crate) mod fence;
 pub(crate) mod mapping;
 pub(crate) mod marks;
 pub(crate) mod memory_pressure;
 pub(crate) mod ones;
 mod pieces;
-mod pull_threshold;
 pub(crate) mod pulls;
 mod pushes;
 mod registration;
@@ -37,5 +34,4 @@ mod signal;
 pub(crate) mod staging;
 mod transfer;
 pub(crate) mod transfers;
-mod trial;
 pub(crate) mod ways;

@@ -36,7 +36,6 @@ mod logic {
     pub(crate) mod awake;
     pub(crate) mod bell;
     pub(crate) mod control_geometry;
-    pub(crate) mod crossover;
     pub(crate) mod doorbell_register;
     pub(crate) mod envelope;
     pub(crate) mod extents;
@@ -52,7 +51,6 @@ mod logic {
     pub(crate) mod parts;
     pub(crate) mod plan;
     pub(crate) mod ports;
-    pub(crate) mod pull_threshold;
     pub(crate) mod registrations;
     pub(crate) mod ring;
     pub(crate) mod slots;

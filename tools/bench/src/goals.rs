@@ -136,28 +136,11 @@ fn copies(results: &Results) -> Vec<Goal> {
             pair(PAIR_SMALL, SIZE_SMALL),
         ),
         at_least(
-            "default transfer / the better of CPU and DMA, the worst size",
-            0.90,
-            choice(results),
-        ),
-        at_least(
             "readfrom / writeto by DMA, 1 MiB, with the link model",
             0.90,
             results.ratio(MODEL, MODEL_READ, MODEL_WRITE, SIZE_LARGE),
         ),
     ]
-}
-
-/// How good the choice between CPU and DMA is where it is worst.
-fn choice(results: &Results) -> Option<f64> {
-    results
-        .sizes(COPY, SCIF_AUTO)
-        .into_iter()
-        .filter_map(|size| {
-            let of = |line| results.median(COPY, line, size);
-            Some(smaller(of(SCIF_CPU), of(SCIF_DMA))? / of(SCIF_AUTO)?)
-        })
-        .min_by(f64::total_cmp)
 }
 
 fn messages(results: &Results) -> Vec<Goal> {
@@ -421,16 +404,5 @@ mod tests {
         assert_eq!(at_most("x", 2.0, Some(f64::NAN)).is_met(), None);
         let [_, reached, wanted, verdict] = at_most("x", 2.0, Some(12.34)).cells();
         assert_eq!((&*reached, &*wanted, &*verdict), ("12.3", "<= 2.000", "no"));
-    }
-
-    #[test]
-    fn the_worst_choice_counts() {
-        let mut results = Results::default();
-        for (size, auto, cpu, dma) in [(64, 1.0, 1.0, 9.0), (4096, 4.0, 2.0, 3.0)] {
-            results.add(COPY, SCIF_AUTO, size, auto);
-            results.add(COPY, SCIF_CPU, size, cpu);
-            results.add(COPY, SCIF_DMA, size, dma);
-        }
-        assert_eq!(choice(&results), Some(0.5));
     }
 }

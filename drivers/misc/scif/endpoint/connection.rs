@@ -136,9 +136,6 @@ impl Connection {
     ) -> Result<Arc<Self>> {
         let channel = Channel::new(&shared.peer, owner, id, state)?;
         let stream = Stream::new(&channel, &shared.options)?;
-        if channel.path().working_engine().is_some() {
-            shared.ways.measure_soon();
-        }
         let (exports, caches) = (&shared.exports, &shared.caches);
         let windows = Windows::new(&channel, exports, caches.clone())?;
         let remote_windows = RemoteWindows::new(&channel, &shared.remembered)?;

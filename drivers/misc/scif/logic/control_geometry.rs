@@ -25,17 +25,10 @@ const REPORT_EVERY: u64 = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ControlGeometry {
     slots: u32,
-    scratch: usize,
 }
 
-/// Bytes that mean nothing, where there are any.
-pub(crate) const SCRATCH_SIZE: usize = 64 << 10;
-
 /// The largest there is.
-pub(crate) const LARGEST: ControlGeometry = ControlGeometry {
-    slots: 256,
-    scratch: SCRATCH_SIZE,
-};
+pub(crate) const LARGEST: ControlGeometry = ControlGeometry { slots: 256 };
 
 impl ControlGeometry {
     /// Of the block that the other side writes through an aperture of so many bytes.
@@ -46,7 +39,6 @@ impl ControlGeometry {
         // INVARIANT: Both are powers of two.
         Self {
             slots: if len >= 1 << 20 { 64 } else { 8 },
-            scratch: 0,
         }
     }
 
@@ -76,21 +68,9 @@ impl ControlGeometry {
         SLOTS_OFFSET.saturating_add((index as usize).saturating_mul(SLOT_SIZE))
     }
 
-    /// Bytes that mean nothing, into which the other side may write, and from which it may read, what it
-    /// likes: to see how long that takes. None where there is no room to spare.
-    pub(crate) const fn scratch_len(self) -> usize {
-        self.scratch
-    }
-
-    /// Where they begin.
-    pub(crate) const fn scratch(self) -> usize {
-        self.slot(self.slots)
-    }
-
     /// Where the annex of a slot begins.
     pub(crate) const fn annex(self, index: u32) -> usize {
-        self.scratch()
-            .saturating_add(self.scratch)
+        self.slot(self.slots)
             .saturating_add((index as usize).saturating_mul(annex::SIZE))
     }
 

@@ -27,7 +27,7 @@
 //! which the two peers speak for themselves.
 
 /// Version of this protocol; both sides must have the same.
-pub(crate) const VERSION: u8 = 10;
+pub(crate) const VERSION: u8 = 11;
 
 /// Bytes of a slot.
 pub(crate) const SLOT_SIZE: usize = 64;

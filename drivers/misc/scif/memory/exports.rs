@@ -43,9 +43,6 @@ pub(super) trait ExportOwner: Send + Sync {
 
     /// Through which channel it was offered.
     fn channel(&self) -> ChannelId;
-
-    /// Which of the path's engines copies for that channel.
-    fn engine(&self) -> Option<usize>;
 }
 
 /// A window that the peer has been offered, and whose it is.
@@ -149,13 +146,6 @@ impl Exports {
         let table = self.table.lock();
         let entry = table.windows.get(&id.0)?;
         Some(entry.window.clone())
-    }
-
-    /// Which of the path's engines copies for whose window it is: for who has something to copy, as in
-    /// [`Channel::engine`](crate::peer::channel::Channel::engine). None if there is none, or no such window. May sleep.
-    pub(crate) fn engine_for(&self, id: WindowId) -> Option<usize> {
-        let owner = self.table.lock().windows.get(&id.0)?.owner.clone();
-        owner.engine()
     }
 
     /// The peer has released a window, or never had it. May sleep.

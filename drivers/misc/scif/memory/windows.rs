@@ -156,10 +156,6 @@ impl ExportOwner for Windows {
     fn channel(&self) -> ChannelId {
         self.channel.id
     }
-
-    fn engine(&self) -> Option<usize> {
-        self.channel.engine()
-    }
 }
 
 impl Windows {

@@ -9,12 +9,11 @@
 //!   64  consumed   u64  how many of our messages the peer has taken out of its ring
 //!  128  farewell   u32  our nonce, once the peer will write nothing more in this session
 //!  256  slots      64 bytes each, see `logic/envelope.rs` and `logic/slots.rs`
-//!       scratch    bytes that mean nothing, for measuring
 //!       annexes    512 bytes for each slot, see `logic/annex.rs`
 //! ```
 //!
-//! How many slots there are, and how much scratch memory, follows from the aperture through which a block is
-//! reached (`logic/control_geometry.rs`).
+//! How many slots there are follows from the aperture through which a block is reached
+//! (`logic/control_geometry.rs`).
 //!
 //! Posting never waits for the peer: what does not fit the peer's ring goes into a backlog that is
 //! flushed when the peer reports progress. A peer that makes the backlog overflow is dropped.
@@ -188,13 +187,6 @@ impl ControlRing {
             ever_flushed: Atomic::new(0),
             room <- new_wait_queue!("scif::ControlRing::room"),
         }))
-    }
-
-    /// Bytes of the peer's memory that mean nothing: the bus address of so many; none if it has fewer.
-    pub(super) fn peer_scratch(&self, len: usize) -> Option<u64> {
-        // All of the block can be reached, as was checked.
-        (self.peer_geometry.scratch_len() >= len)
-            .then(|| self.peer_block + self.peer_geometry.scratch() as u64)
     }
 
     /// For how many messages of the peer there is room.

@@ -26,6 +26,7 @@ use super::{
         Request,
         Transfer, //
     },
+    ways, //
 };
 use crate::{
     arguments::Direction,
@@ -291,7 +292,7 @@ impl Pushes {
             return;
         }
         let path = self.peer.path();
-        let route = match self.staging.fills_by_processor(request.bytes()) {
+        let route = match ways::fills_by_processor(&self.staging, request.bytes()) {
             true => None,
             false => path.engine(engine),
         };

@@ -10,8 +10,7 @@
 //! - `fill.rs`: an engine fills some
 //! - `outbox/attendance.rs`: who notices that they are empty
 //! - `staged.rs`: a transfer that goes like this, from its first slot to the end of its last
-//! - `inbox.rs`: the slots of this node that the peer fills
-//! - `drain.rs`: an engine empties some
+//! - `inbox.rs`: the slots of this node that the peer fills, which its processor empties
 //!
 //! Reading is writing of the other side, which is asked for it (`pulls.rs`).
 //!
@@ -24,7 +23,6 @@
 //!
 //! Lock order: `opening` comes before those of what is posted.
 
-mod drain;
 mod fill;
 mod inbox;
 mod outbox;
@@ -40,14 +38,8 @@ use crate::{
         attachment::Violation,
         Peer, //
     },
-    rma::{
-        transfer::Request,
-        trial::TrialSite, //
-    },
-    sync::{
-        awake::Asleep,
-        once::Once, //
-    },
+    rma::transfer::Request,
+    sync::awake::Asleep,
     transport::engine::EngineRoute,
 };
 use inbox::Inbox;
@@ -82,8 +74,6 @@ pub(crate) struct Staging {
     is_open: Atomic<bool>,
     inbox: SetOnce<Arc<Inbox>>,
     outbox: SetOnce<Arc<Outbox>>,
-    inbox_measured: Once,
-    outbox_measured: Once,
 }
 
 impl Staging {
@@ -97,8 +87,6 @@ impl Staging {
                 is_open: Atomic::new(false),
                 inbox: SetOnce::new(),
                 outbox: SetOnce::new(),
-                inbox_measured: Once::new(),
-                outbox_measured: Once::new(),
             }),
             GFP_KERNEL,
         )
@@ -140,33 +128,10 @@ impl Staging {
         self.outbox.as_ref().ok_or(EIO)
     }
 
-    /// Wants to know who fills and who empties slots faster, if there are any; whether nobody has wanted it before. Any
-    /// context.
-    pub(super) fn want_measure(&self) -> bool {
-        let inbox = self.inbox.as_ref().is_some() && self.inbox_measured.want();
-        let outbox = self.outbox.as_ref().is_some() && self.outbox_measured.want();
-        inbox || outbox
-    }
-
-    /// Finds that out, if it was wanted. What can't be measured lacks an engine, memory or the peer. May sleep.
-    pub(super) fn measure(&self, site: &TrialSite<'_>) {
-        if let Some(inbox) = self.inbox.as_ref().filter(|_| self.inbox_measured.begin()) {
-            let _ = inbox.measure(site);
-        }
-        if let Some(outbox) = self
-            .outbox
-            .as_ref()
-            .filter(|_| self.outbox_measured.begin())
-        {
-            let _ = outbox.measure(site);
-        }
-    }
-
-    /// Whether a write of so many bytes, of which nobody has said how it goes, is better made without an engine. Any
-    /// context.
-    pub(super) fn fills_by_processor(&self, len: u64) -> bool {
+    /// Bytes of so many that go into one slot. Any context.
+    pub(super) fn bytes_per_slot(&self, len: u64) -> u64 {
         let outbox = self.outbox.as_ref();
-        outbox.is_some_and(|outbox| outbox.fills_by_processor(len))
+        outbox.map_or(len, |outbox| len.min(outbox.slot_size()))
     }
 
     /// Writes where this node does not reach, with the memory on this side mapped for the engine of `route`, or by

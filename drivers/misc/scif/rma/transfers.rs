@@ -6,8 +6,8 @@
 //! fences rest, `marks.rs`), and the bytes go by DMA engine or by CPU. A transfer by CPU is over when
 //! the call returns; one by engine ends in `transfer.rs`.
 //!
-//! Which way: `SCIF_RMA_USECPU`, or no engine, means CPU. Otherwise the engine of the channel, except
-//! for what the CPU copies faster (`crossover.rs`). An engine that has stopped is no engine. Large reads
+//! Which way: `SCIF_RMA_USECPU`, or no engine, means CPU. Otherwise the size decides (`ways.rs`) between the CPU
+//! and the engine of the channel. An engine that has stopped is no engine. Large reads
 //! may be left to the peer's engine: `transfers/pulled.rs`, and for the peer `transfers/pushed.rs`. Where
 //! this end does not reach, another way has to do: `transfers/staged.rs`.
 //!
@@ -190,7 +190,7 @@ impl Transfers {
         options: TransferOptions,
     ) -> Way<'_> {
         let route = self.choose_engine(direction, start_of(local), remote, options);
-        let by_peer = route.is_some() && self.may_be_pulled(direction, local, remote, options);
+        let by_peer = route.is_some() && self.may_be_pulled(direction, local, remote);
         Way {
             route,
             by_peer,
@@ -209,7 +209,6 @@ impl Transfers {
         let by_processor = options.use_cpu
             || self
                 .ways
-                .crossover
                 .by_processor(direction, remote.len(), options.synchronous);
         if by_processor {
             return None;

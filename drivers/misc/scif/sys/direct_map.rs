@@ -76,14 +76,6 @@ pub(crate) fn write(address: u64, from: &[u8]) -> Result {
     Ok(())
 }
 
-/// Copies bytes of memory out.
-pub(crate) fn read(address: u64, to: &mut [u8]) -> Result {
-    let from = at(address, to.len())?;
-    // SAFETY: As in `write`.
-    unsafe { bindings::memcpy(to.as_mut_ptr().cast(), from.as_ptr().cast(), to.len()) };
-    Ok(())
-}
-
 /// Reads a number, little-endian, in one piece.
 pub(crate) fn read_u32(address: u64) -> Result<u32> {
     // SAFETY: `number_at` returns valid and aligned pointers; otherwise as in `write`.

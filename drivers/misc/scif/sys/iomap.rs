@@ -147,14 +147,6 @@ impl IoMapping {
         Ok(())
     }
 
-    /// Copies bytes out.
-    pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
-        let from = self.at(offset, to.len())?;
-        // SAFETY: Both are valid for that many bytes.
-        unsafe { own::scif_helper_copy_from_io(to.as_mut_ptr().cast(), from.cast(), to.len()) };
-        Ok(())
-    }
-
     /// Copies `len` bytes of pinned pages to the device.
     pub(crate) fn copy_from_pages(
         &self,

@@ -305,33 +305,6 @@ impl SharedMemory {
     }
 }
 
-/// The same memory as one more device finds it, which reads it; its user has it as before.
-///
-/// Drop it after the device is done with it; for what its driver's end means see `dmaengine.rs`.
-pub(crate) struct ReadBy {
-    // Gone before the memory.
-    run: MappedRun,
-    _memory: Arc<SharedMemory>,
-}
-
-impl ReadBy {
-    /// Of memory that others have, too. May sleep.
-    pub(crate) fn new(memory: &Arc<SharedMemory>, device: &ARef<Device>) -> Result<Self> {
-        let (phys, len) = (memory.phys_address(), memory.len);
-        // SAFETY: The memory is kept until it was unmapped; nobody minds who reads it.
-        let run = unsafe { MappedRun::new(device, phys, len, DataDirection::ToDevice) }?;
-        Ok(Self {
-            run,
-            _memory: memory.clone(),
-        })
-    }
-
-    /// Where it begins, as the device names it.
-    pub(crate) fn bus_address(&self) -> u64 {
-        self.run.address()
-    }
-}
-
 impl Drop for SharedMemory {
     fn drop(&mut self) {
         self.unmap();

@@ -69,12 +69,6 @@ pub(crate) trait Outbound {
             .get(place?)
             .filter(|route| !route.engine.has_stopped())
     }
-
-    /// The first one that works.
-    fn working_engine(&self) -> Option<&EngineRoute> {
-        let mut engines = self.engines().iter();
-        engines.find(|route| !route.engine.has_stopped())
-    }
 }
 
 /// Memory of a peer that this node can touch.
@@ -164,15 +158,6 @@ impl<'path> Reached<'path> {
         };
         barrier::mb(barrier::Full);
         Ok(())
-    }
-
-    /// Loads bytes; slow across a bridge.
-    pub(crate) fn read(&self, at: usize, bytes: &mut [u8]) -> Result {
-        self.check(at, bytes.len())?;
-        match self.place {
-            Place::Device(mapping, start) => mapping.read(start + at, bytes),
-            Place::Ram(address) => direct_map::read(address + at as u64, bytes),
-        }
     }
 
     /// Stores a 32-bit value in one access.

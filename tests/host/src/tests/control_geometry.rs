@@ -13,12 +13,12 @@ use crate::logic::envelope::SLOT_SIZE;
 fn sizes_are_those_of_the_protocol() {
     let of = |len| {
         let geometry = ControlGeometry::for_aperture(len);
-        (geometry.slots(), geometry.scratch_len(), geometry.size())
+        (geometry.slots(), geometry.size())
     };
-    assert_eq!(of(64 << 10), (8, 0, 4864));
-    assert_eq!(of((1 << 20) - 1), (8, 0, 4864));
-    assert_eq!(of(1 << 20), (64, 0, 37120));
-    assert_eq!(of(4 << 20), (256, 65536, 213_248));
+    assert_eq!(of(64 << 10), (8, 4864));
+    assert_eq!(of((1 << 20) - 1), (8, 4864));
+    assert_eq!(of(1 << 20), (64, 37120));
+    assert_eq!(of(4 << 20), (256, 147_712));
     assert_eq!(ControlGeometry::for_aperture(u64::MAX), LARGEST);
 }
 
@@ -45,8 +45,7 @@ proptest! {
         let last = geometry.slots() - 1;
         prop_assert!(geometry.slots().is_power_of_two() && last > 0);
         prop_assert_eq!(geometry.slot(0), SLOTS_OFFSET);
-        prop_assert_eq!(geometry.slot(last) + SLOT_SIZE, geometry.scratch());
-        prop_assert_eq!(geometry.scratch() + geometry.scratch_len(), geometry.annex(0));
+        prop_assert_eq!(geometry.slot(last) + SLOT_SIZE, geometry.annex(0));
         prop_assert_eq!(geometry.annex(last) + annex::SIZE, geometry.size());
     }
 }

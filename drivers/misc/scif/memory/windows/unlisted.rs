@@ -56,10 +56,6 @@ impl ExportOwner for Owner {
     fn channel(&self) -> ChannelId {
         self.0.channel.id
     }
-
-    fn engine(&self) -> Option<usize> {
-        self.0.channel.engine()
-    }
 }
 
 impl Windows {

@@ -3,8 +3,7 @@
 //! The slots of this node that the peer fills.
 //!
 //! A work item looks at them in order when the peer rings, and copies what is there to the window that it is
-//! for; where much is there, an engine does it, if that was seen to be faster (`drain.rs`, `inbox/measuring.rs`). The
-//! peer names a window by its id; it reaches what it was offered, with the protection it has, and
+//! for. The peer names a window by its id; it reaches what it was offered, with the protection it has, and
 //! nothing else, so this gives it no more than a bridge would. It is told of what was emptied when there
 //! is nothing left, or when half of the slots are empty; and rung if it wants to be. Then this stays awake for a
 //! moment, as long as that has been worth it lately, and says that it sleeps.
@@ -12,14 +11,8 @@
 //! Everything that the peer writes is read once, then checked. What makes no sense is not delivered, and a
 //! peer that writes such things loses its own data only.
 //!
-//! Lock: `emptied` is held by who empties slots; windows and pages are used under it, an engine is waited for, if it stops
-//! until it is given up, and what is posted.
+//! Lock: `emptied` is held by who empties slots; windows and pages are used under it, and what is posted.
 
-use super::drain::{
-    self,
-    Delivery,
-    Views, //
-};
 use crate::{
     arguments::PROTECTION_WRITE,
     logic::{
@@ -85,15 +78,9 @@ use kernel::{
 /// How often the slots are looked at before others have their turn.
 const ROUNDS: u32 = 256;
 
-mod measuring;
-
 /// How many slots were emptied, and of how many the peer knows that.
 struct Emptied {
     slots: u64,
-    /// The last slot that an engine has emptied, and the last one that is left to the processor.
-    by_engine: u64,
-    left: u64,
-    views: Views,
     reported: u64,
     /// Whether the peer wants to be rung for one of them.
     tell: bool,
@@ -109,10 +96,8 @@ struct Emptied {
 pub(super) struct Inbox {
     peer: Arc<Peer>,
     exports: Arc<Exports>,
-    memory: Arc<SharedMemory>,
+    memory: SharedMemory,
     geometry: Geometry,
-    /// Bytes up to which the processor empties slots faster than an engine.
-    by_processor: Atomic<u64>,
     /// Where the peer wants them to be counted, as a bus address of its own.
     credits: SetOnce<u64>,
     awake: Awake,
@@ -160,24 +145,17 @@ impl Inbox {
     pub(super) fn new(peer: &Arc<Peer>, exports: &Arc<Exports>, len: usize) -> Result<Arc<Self>> {
         let geometry = Geometry::for_len(len).ok_or(EINVAL)?;
         let memory = peer.path().share(geometry.total(), Payer::Nobody)?;
-        let memory = Arc::new(memory, GFP_KERNEL)?;
-        let views = Views::new(&memory);
         let this = Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
                 exports: exports.clone(),
                 memory,
                 geometry,
-                // Until it is known.
-                by_processor: Atomic::new(u64::MAX),
                 credits: SetOnce::new(),
                 awake: Awake::new(None),
                 emptied <- new_mutex!(
                     Emptied {
                         slots: 0,
-                        by_engine: 0,
-                        left: 0,
-                        views,
                         reported: 0,
                         tell: false,
                         answered: 0,
@@ -293,12 +271,7 @@ impl Inbox {
             let Some(header) = self.read_header(emptied.slots + 1)? else {
                 break;
             };
-            if emptied.by_engine.max(emptied.left) < header.sequence {
-                // What it can't is done here, one after the other.
-                let drained = self.drain(&mut emptied, &header);
-                let _ = drained.inspect_err(|_| emptied.left = header.sequence);
-            }
-            if emptied.by_engine < header.sequence && self.deliver(&header).is_err() {
+            if self.deliver(&header).is_err() {
                 let at = self.geometry.verdict(header.sequence) as u64;
                 let verdict = self.peer.path().reach(credits + at, 8)?;
                 verdict.write_u64(0, 1)?;
@@ -367,63 +340,6 @@ impl Inbox {
         Ok(Header::decode(&bytes).filter(|header| header.sequence == sequence))
     }
 
-    /// Has an engine empty this slot and those after it, if they are full and that is worth it. On an error, which
-    /// says that it has failed, or can't, they are as before. May sleep.
-    fn drain(&self, emptied: &mut Emptied, first: &Header) -> Result {
-        let least = self.least_for_engine();
-        // No more than the peer is told of at once.
-        let most =
-            (u64::from(self.geometry.slots() / 2) + emptied.reported).saturating_sub(emptied.slots);
-        if most.saturating_mul(self.geometry.size().into()) < least {
-            return Ok(());
-        }
-        let delivery = self.data_in(first)?;
-        let engine_for = |header: &Header| self.exports.engine_for(WindowId(header.window));
-        let engine = engine_for(first);
-        let mut bytes = delivery.len;
-        let mut deliveries = KVec::with_capacity(usize::try_from(most)?, GFP_KERNEL)?;
-        deliveries.push(delivery, GFP_KERNEL)?;
-        let following = (first.sequence + 1..).take(usize::try_from(most)?.saturating_sub(1));
-        for sequence in following {
-            let header = self.read_header(sequence)?;
-            let Some(header) = header.filter(|header| engine_for(header) == engine) else {
-                break;
-            };
-            let Ok(delivery) = self.data_in(&header) else {
-                break;
-            };
-            bytes += delivery.len;
-            deliveries.push(delivery, GFP_KERNEL)?;
-        }
-        let last = emptied.slots + deliveries.len() as u64;
-        if bytes < least {
-            emptied.left = last;
-            return Ok(());
-        }
-        let path = self.peer.path();
-        let route = path.engine(engine).ok_or(ENODEV)?;
-        let is_over = || self.peer.is_over();
-        drain::drain(route, &mut emptied.views, &deliveries, is_over)?;
-        emptied.by_engine = last;
-        Ok(())
-    }
-
-    /// The data that is in a slot, and where it belongs; an error if there is none, or none that may go there.
-    fn data_in(&self, header: &Header) -> Result<Delivery> {
-        let Kind::Data(len) = header.kind else {
-            return Err(EINVAL);
-        };
-        if len > self.geometry.size() {
-            return Err(EINVAL);
-        }
-        Ok(Delivery {
-            at: self.geometry.data(header.sequence),
-            window: self.window(header, len.into())?,
-            offset: header.offset,
-            len: len.into(),
-        })
-    }
-
     /// Copies on what is in a slot. May sleep.
     fn deliver(&self, header: &Header) -> Result {
         match header.kind {
@@ -434,15 +350,13 @@ impl Inbox {
                 let offset = usize::try_from(header.offset)?;
                 window.memory.pages.store_u64(offset, value)
             }
-            Kind::Data(_) => {
-                let delivery = self.data_in(header)?;
-                direct_map::copy_to_pages(
-                    self.memory.phys_address() + delivery.at as u64,
-                    &delivery.window.memory.pages,
-                    usize::try_from(delivery.offset)?,
-                    usize::try_from(delivery.len)?,
-                )
-            }
+            Kind::Data(len) if len > self.geometry.size() => Err(EINVAL),
+            Kind::Data(len) => direct_map::copy_to_pages(
+                self.memory.phys_address() + self.geometry.data(header.sequence) as u64,
+                &self.window(header, len.into())?.memory.pages,
+                usize::try_from(header.offset)?,
+                len as usize,
+            ),
         }
     }
 
@@ -471,9 +385,8 @@ impl Inbox {
         drop(subscription);
     }
 
-    /// Takes the slots away from the peer, and from engines. May sleep.
+    /// Takes the slots away from the peer. May sleep.
     pub(super) fn unmap(&self) {
-        self.emptied.lock().views.clear();
         self.memory.retire();
     }
 }

@@ -6,7 +6,7 @@
 //! those who write at the same time go by turns, however much each has (`outbox/turns.rs`). Slots are filled by
 //! CPU in the call, or by an engine that goes on by itself (`fill.rs`); the peer is rung if it sleeps
 //! (`outbox/telling.rs`); and they are free again when the peer has counted them as emptied
-//! (`outbox/emptying.rs`). Who fills them, if nobody says it, was measured (`outbox/measuring.rs`).
+//! (`outbox/emptying.rs`). Which of the two fills them is up to the caller (`ways.rs`).
 //!
 //! Lock: `state` is a leaf, taken in any context.
 
@@ -91,7 +91,6 @@ use kernel::{
 
 mod attendance;
 mod emptying;
-mod measuring;
 mod telling;
 mod turns;
 
@@ -141,8 +140,6 @@ pub(in crate::rma) struct Outbox {
     address: u64,
     geometry: Geometry,
     credits: SharedMemory,
-    /// Bytes up to which a slot is filled faster by the processor than by an engine.
-    by_processor: Atomic<u64>,
     #[pin]
     state: SpinLockIrq<State>,
     /// For who looks again and again: copies of `emptied` in it, and of whether any is busy, changed with those.
@@ -211,7 +208,6 @@ impl Outbox {
                 address,
                 geometry,
                 credits,
-                by_processor: Atomic::new(0),
                 state <- new_spinlock_irq!(
                     State {
                         taken: 0,
@@ -252,6 +248,11 @@ impl Outbox {
     /// Where the peer is to count, as a bus address of this node.
     pub(super) fn credits_address(&self) -> u64 {
         self.credits.bus_address()
+    }
+
+    /// Bytes of data in each slot.
+    pub(super) fn slot_size(&self) -> u64 {
+        self.geometry.size().into()
     }
 
     fn header_address(&self, sequence: u64) -> u64 {

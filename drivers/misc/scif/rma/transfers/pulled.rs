@@ -6,8 +6,7 @@ use super::Transfers;
 use crate::{
     arguments::{
         Direction,
-        LocalSide,
-        TransferOptions, //
+        LocalSide, //
     },
     logic::address_space::Range,
     rma::{
@@ -31,12 +30,9 @@ impl Transfers {
         direction: Direction,
         local: &LocalSide,
         remote: Range,
-        options: TransferOptions,
     ) -> bool {
         // What is lent must not be out of reach of who has lent it for longer than the call takes.
-        direction == Direction::Read
-            && !local.is_lent()
-            && self.ways.pulls(remote.len(), options.synchronous)
+        direction == Direction::Read && !local.is_lent() && self.ways.by_peer(remote.len())
     }
 
     /// Has the peer write what is to be read from its windows at `source`. Gives the request back if that

@@ -22,6 +22,7 @@ use crate::{
             Ended,
             Request, //
         },
+        ways, //
     },
     transport::engine::EngineRoute,
 };
@@ -33,9 +34,7 @@ impl Transfers {
         if !way.is_unreached || direction == Direction::Read || way.route.is_none() {
             return;
         }
-        // There may have been no slots yet when the connection was made.
-        self.ways.measure_soon();
-        if self.ways.staging.fills_by_processor(len) {
+        if ways::fills_by_processor(&self.ways.staging, len) {
             way.route = None;
         }
     }
