@@ -2,27 +2,28 @@
 
 //! What is going on, for people and tools: `/sys/kernel/debug/scif`.
 //!
-//! A file for each of the files below. All but `counters` have a first line that names their columns;
+//! A function for each file. All but `counters` have a first line that names their columns;
 //! columns are separated by a space, `-` stands for what there is not, and new ones come at the end.
 
-mod counters;
-mod endpoints;
-mod field;
-mod links;
-mod marks;
-mod names;
-mod nodes;
-mod pins;
-mod windows;
-
 use crate::{
-    endpoint::scif::Scif,
+    endpoint::{
+        counts::TRAFFIC_FIELDS,
+        scif::Scif,
+        standing, //
+    },
     names::service::Names,
-    node::Nodes,
+    node::{
+        self,
+        Nodes, //
+    },
     rma::caches::Caches,
+    sys::ledger::Ledger,
     transport::{
         engine::Engines,
-        links::Links, //
+        links::{
+            self,
+            Links, //
+        }, //
     },
 };
 use kernel::{
@@ -31,9 +32,23 @@ use kernel::{
         File, //
     },
     fmt,
+    page::PAGE_SIZE,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
 };
+
+/// Where the numbers come from.
+pub(crate) struct Sources {
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) scif: Arc<Scif>,
+    pub(crate) names: Arc<Names>,
+    pub(crate) caches: Arc<Caches>,
+    pub(crate) engines: Arc<Engines>,
+    pub(crate) links: Arc<Links>,
+}
 
 /// The files; they go when this is dropped.
 pub(crate) struct Files {
@@ -49,28 +64,28 @@ impl Files {
         let mut files = KVec::new();
         let mut add = |file| -> Result { Ok(files.push(file?, GFP_KERNEL)?) };
         add(open(&directory, c"nodes", &sources, &|from, f| {
-            nodes::show(&from.nodes, f)
+            nodes(&from.nodes, f)
         }))?;
         add(open(&directory, c"links", &sources, &|from, f| {
-            links::show(&from.links, f)
+            links(&from.links, f)
         }))?;
         add(open(&directory, c"endpoints", &sources, &|from, f| {
-            endpoints::show(&from.scif, f)
+            endpoints(&from.scif, f)
         }))?;
         add(open(&directory, c"windows", &sources, &|from, f| {
-            windows::show(&from.scif, f)
+            windows(&from.scif, f)
         }))?;
         add(open(&directory, c"marks", &sources, &|from, f| {
-            marks::show(&from.scif, f)
+            marks(&from.scif, f)
         }))?;
         add(open(&directory, c"pins", &sources, &|from, f| {
-            pins::show(&from.caches.ledger, f)
+            pins(&from.caches.ledger, f)
         }))?;
         add(open(&directory, c"names", &sources, &|from, f| {
-            names::show(&from.names, f)
+            names(&from.names, f)
         }))?;
         add(open(&directory, c"counters", &sources, &|from, f| {
-            counters::show(&from.scif, &from.caches, &from.engines, f)
+            counters(&from.scif, &from.caches, &from.engines, f)
         }))?;
         Ok(Self {
             _files: files,
@@ -95,12 +110,259 @@ where
     )
 }
 
-/// Where the numbers come from.
-pub(crate) struct Sources {
-    pub(crate) nodes: Arc<Nodes>,
-    pub(crate) scif: Arc<Scif>,
-    pub(crate) names: Arc<Names>,
-    pub(crate) caches: Arc<Caches>,
-    pub(crate) engines: Arc<Engines>,
-    pub(crate) links: Arc<Links>,
+/// Shows `nodes`: a line for each node that is or was known.
+fn nodes(nodes: &Nodes, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f, "node state link aperture generation")?;
+    let mut result = Ok(());
+    nodes.for_each(|node, is_this| {
+        if result.is_err() {
+            return;
+        }
+        let online = node
+            .peer
+            .as_ref()
+            .filter(|peer| !peer.is_over())
+            .map(|peer| peer.mode());
+        let state = node::state(is_this, online.is_some());
+        result = writeln!(
+            f,
+            "{} {} {} {} {:016x}",
+            node.id,
+            state,
+            node.link.to_str().unwrap_or("?"),
+            online.unwrap_or("-"),
+            node.generation
+        );
+    });
+    result
+}
+
+/// Shows `links`: a line for each link, also for those on which nobody answers.
+fn links(links: &Links, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(
+        f,
+        "link state node aperture aperture_bytes engines doorbells own_aperture own_bytes own_windows own_rings own_reason own_guarded"
+    )?;
+    let mut result = Ok(());
+    links.for_each(|facts| {
+        if result.is_ok() {
+            result = link(facts, f);
+        }
+    });
+    result
+}
+
+fn link(facts: &links::Facts<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let name = facts.name.to_str().unwrap_or("?");
+    write!(f, "{name} {} ", facts.state)?;
+    match facts.up {
+        Some(up) => {
+            let (mode, aperture, engines) = (up.mode, up.aperture, up.engines);
+            write!(f, "{} {mode} {aperture} {engines}", OrDash(up.node))?;
+        }
+        None => f.write_str("- - - -")?,
+    }
+    write!(f, " {} ", Hex(facts.doorbells))?;
+    let Some(own) = facts.own else {
+        return writeln!(f, "- - - - - -");
+    };
+    let (windows, rings) = own.taken.unzip();
+    let (windows, rings) = (OrDash(windows), OrDash(rings));
+    write!(f, "{} {} {windows} {rings} ", own.mode, own.aperture)?;
+    escape(f, own.reason)?;
+    writeln!(f, " {}", if own.is_guarded { "yes" } else { "no" })
+}
+
+/// As in `/proc/mounts`: what is in a column has no spaces.
+fn escape(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    for (index, word) in text.split(' ').enumerate() {
+        if index > 0 {
+            f.write_str("\\040")?;
+        }
+        f.write_str(word)?;
+    }
+    Ok(())
+}
+
+/// Shows `endpoints`: a line for each endpoint, and for each connection that has none.
+fn endpoints(scif: &Scif, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    f.write_str("state own peer channel queued pid uid name")?;
+    for name in TRAFFIC_FIELDS {
+        write!(f, " {name}")?;
+    }
+    f.write_str("\n")?;
+    let own_node = scif.own_node();
+    let mut result = Ok(());
+    scif.for_each_endpoint(|facts| {
+        if result.is_ok() {
+            result = endpoint(facts, own_node, f);
+        }
+    });
+    result
+}
+
+fn endpoint(facts: &standing::Facts, own_node: u16, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    write!(f, "{} {own_node}:{} ", facts.state, OrDash(facts.own_port))?;
+    match facts.peer {
+        Some(peer) => write!(f, "{}:{}", peer.node, peer.port)?,
+        None => f.write_str("-")?,
+    }
+    let channel = facts.channel.map(Hex);
+    write!(f, " {} {}", OrDash(channel), facts.queued)?;
+    match &facts.opener {
+        Some(opener) => write!(f, " {} {} {}", opener.pid, opener.uid, opener.name())?,
+        None => f.write_str(" - - -")?,
+    }
+    let numbers = facts.traffic.as_ref().map(|traffic| traffic.fields());
+    for number in numbers.unwrap_or_default() {
+        write!(f, " {number}")?;
+    }
+    f.write_str("\n")
+}
+
+/// Shows `windows`: a line for each window of this node that a peer was offered, until the peer lets go.
+fn windows(scif: &Scif, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(
+        f,
+        "node channel window offset bytes protection state uses held_by_peer reached"
+    )?;
+    let mut result = Ok(());
+    scif.for_each_window(|node, window| {
+        if result.is_ok() {
+            result = writeln!(
+                f,
+                "{node} {} {} {} {} {} {} {} {} {}",
+                Hex(window.channel.0),
+                window.id.0,
+                Hex(window.range.start()),
+                window.range.len(),
+                window.protection_name(),
+                window.state,
+                window.uses,
+                u8::from(window.is_held_by_peer),
+                u8::from(window.is_reached)
+            );
+        }
+    });
+    result
+}
+
+/// Shows `marks`: a line for each connection with transfers in flight, or with something that waits behind them.
+fn marks(scif: &Scif, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f, "node channel issued complete in_flight deferred asked")?;
+    let mut result = Ok(());
+    scif.for_each_in_flight(|(node, channel), progress| {
+        if result.is_ok() {
+            result = writeln!(
+                f,
+                "{node} {} {} {} {} {} {}",
+                Hex(channel.0),
+                progress.issued,
+                progress.complete,
+                progress.in_flight,
+                progress.deferred,
+                progress.asked
+            );
+        }
+    });
+    result
+}
+
+/// Shows `pins`: a line for each process of which pages are pinned and charged. It may have ended.
+fn pins(ledger: &Ledger, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f, "pid uid name pages bytes")?;
+    let mut result = Ok(());
+    ledger.for_each(|account| {
+        let (process, pages) = (&account.process, account.pages);
+        if result.is_ok() {
+            result = writeln!(
+                f,
+                "{} {} {} {pages} {}",
+                process.pid,
+                process.uid,
+                process.name(),
+                pages.saturating_mul(PAGE_SIZE)
+            );
+        }
+    });
+    result
+}
+
+/// Shows `names`: a line for each name that a port of this node has.
+fn names(names: &Names, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f, "class name port")?;
+    let mut result = Ok(());
+    names.for_each(|name, port| {
+        if result.is_ok() {
+            result = writeln!(f, "{} {} {}", name.class, name.number, port);
+        }
+    });
+    result
+}
+
+/// Shows `counters`: a line `name value` for each counter.
+fn counters(
+    scif: &Scif,
+    caches: &Caches,
+    engines: &Engines,
+    f: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let counts = scif.counts();
+    writeln!(f, "connections {}", counts.connections)?;
+    writeln!(f, "closing_connections {}", counts.closing_connections)?;
+    writeln!(f, "exported_windows {}", counts.exported_windows)?;
+    writeln!(f, "mappings {}", counts.mappings)?;
+    let cache = &caches.counters;
+    writeln!(f, "cache_hits {}", cache.hits.load(Relaxed))?;
+    writeln!(f, "cache_misses {}", cache.misses.load(Relaxed))?;
+    writeln!(f, "cache_pages {}", cache.pages.load(Relaxed))?;
+    writeln!(
+        f,
+        "cache_invalidations {}",
+        cache.invalidations.load(Relaxed)
+    )?;
+    writeln!(f, "cache_evictions {}", cache.evictions.load(Relaxed))?;
+    show_engines(engines, f)
+}
+
+/// Those that have stopped are counted in the totals: what they have done is done.
+fn show_engines(engines: &Engines, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut count = 0;
+    let mut result = Ok(());
+    let totals = engines.for_each(|engine| {
+        let copied = engine.bytes.load(Relaxed);
+        if result.is_ok() {
+            result = writeln!(f, "engine_{count}_bytes {copied}");
+        }
+        count += 1;
+    });
+    result?;
+    if count == 0 && totals.bytes == 0 && totals.errors == 0 {
+        // There is none, and there never was one to speak of.
+        return Ok(());
+    }
+    writeln!(f, "dma_channels {count}")?;
+    writeln!(f, "dma_bytes {}", totals.bytes)?;
+    writeln!(f, "dma_errors {}", totals.errors)
+}
+
+/// A value, or `-` for none.
+struct OrDash<T>(Option<T>);
+
+impl<T: core::fmt::Display> core::fmt::Display for OrDash<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match &self.0 {
+            Some(value) => value.fmt(f),
+            None => f.write_str("-"),
+        }
+    }
+}
+
+/// A number as tracepoints show it, too.
+struct Hex<T>(T);
+
+impl<T: core::fmt::LowerHex> core::fmt::Display for Hex<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
 }

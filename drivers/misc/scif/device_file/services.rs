@@ -2,28 +2,71 @@
 
 //! The calls of `linux/scif_services.h`.
 //!
-//! Each has its arm in [`perform`], and what takes it apart in a file of its own. Layouts are the
+//! Each has its arm in [`perform`], and a function that takes its argument apart. Layouts are the
 //! same for processes of 32 and 64 bits. What is common to all of them, sizes that grow and what
-//! has to be zero, is read by [`read_sized`](crate::sys::uapi::read_sized).
-
-mod memory;
-mod names;
-mod remote_address;
-mod send_all;
-mod status;
+//! has to be zero, is read by [`read_sized`].
 
 use super::call::Pointer;
 use crate::{
-    endpoint::Endpoint,
+    arguments::{
+        self,
+        WindowOptions, //
+    },
+    endpoint::{
+        pinned::PinnedPages,
+        Endpoint, //
+    },
+    names::table::Name,
+    node::status_view::StatusView,
     sys::{
-        chardev::nonblocking,
-        uapi, //
+        anonymous_file::{
+            self,
+            AnonymousOperations, //
+        },
+        buffer::Buffer,
+        chardev::{
+            nonblocking,
+            poll_events,
+            PollContext, //
+        },
+        object_file,
+        uapi::{
+            self,
+            place,
+            read_sized, //
+        },
     },
 };
 use kernel::{
     fs::File,
-    prelude::*, //
+    mm::virt::VmaNew,
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+    uaccess::{
+        UserPtr,
+        UserSliceWriter, //
+    },
 };
+
+/// What `/proc/PID/fd` shows of memory that was pinned once.
+const MEMORY_NAME: &CStr = c"[scif-memory]";
+
+/// The bytes of the structures' first versions.
+const BIND_NAME: usize = 24;
+const CONNECT_NAME: usize = 32;
+const SEND_ALL: usize = 32;
+const NODE_STATUS: usize = 24;
+const MAP_POLICY: usize = 16;
+const MEMORY_CREATE: usize = 40;
+const MEMORY_REGISTER: usize = 48;
+const REMOTE_ADDRESS: usize = 48;
+
+static_assert!(size_of::<uapi::scif_memory_create>() >= MEMORY_CREATE);
+static_assert!(size_of::<uapi::scif_memory_register>() >= MEMORY_REGISTER);
+static_assert!(size_of::<uapi::scif_remote_address>() >= REMOTE_ADDRESS);
 
 /// Performs the call with that number, whose argument lies at `at`, of a caller with such pointers; ENOTTY if it is
 /// none of these.
@@ -35,15 +78,173 @@ pub(super) fn perform(
     pointer: Pointer,
 ) -> Result<isize> {
     match cmd {
-        uapi::SCIF_BIND_NAME => names::bind(endpoint, at),
-        uapi::SCIF_CONNECT_NAME => names::connect(endpoint, at, nonblocking(file)),
-        uapi::SCIF_SEND_ALL => send_all::perform(endpoint, at, pointer),
-        uapi::SCIF_NODE_STATUS => status::node_status(endpoint, at),
-        uapi::SCIF_MAP_POLICY => status::map_policy(endpoint, at),
-        uapi::SCIF_MEMORY_CREATE => memory::create(endpoint, at, pointer),
-        uapi::SCIF_MEMORY_REGISTER => memory::register(endpoint, at),
-        uapi::SCIF_REMOTE_ADDRESS => remote_address::find(endpoint, at),
+        uapi::SCIF_BIND_NAME => bind_name(endpoint, at),
+        uapi::SCIF_CONNECT_NAME => connect_name(endpoint, at, nonblocking(file)),
+        uapi::SCIF_SEND_ALL => send_all(endpoint, at, pointer),
+        uapi::SCIF_NODE_STATUS => node_status(endpoint, at),
+        uapi::SCIF_MAP_POLICY => map_policy(endpoint, at),
+        uapi::SCIF_MEMORY_CREATE => memory_create(endpoint, at, pointer),
+        uapi::SCIF_MEMORY_REGISTER => memory_register(endpoint, at),
+        uapi::SCIF_REMOTE_ADDRESS => remote_address(endpoint, at),
         _ => Err(ENOTTY),
     }?;
     Ok(0)
+}
+
+/// Gives the caller's port a name.
+fn bind_name(endpoint: &Endpoint, at: usize) -> Result {
+    let request: uapi::scif_bind_name = read_sized(at, BIND_NAME)?;
+    if request.flags & !uapi::SCIF_NAME_ANY != 0 || request.reserved != 0 {
+        return Err(EINVAL);
+    }
+    let number = match request.flags & uapi::SCIF_NAME_ANY {
+        0 => Some(request.name),
+        _ => None,
+    };
+    let name = place!(at, uapi::scif_bind_name, name).writable()?;
+    name.write(&endpoint.bind_name(request.name_class, number)?)
+}
+
+/// Connects to the port with a name.
+fn connect_name(endpoint: &Endpoint, at: usize, nonblocking: bool) -> Result {
+    let request: uapi::scif_connect_name = read_sized(at, CONNECT_NAME)?;
+    if request.flags != 0 || request.reserved != 0 || request.reserved2 != 0 {
+        return Err(EINVAL);
+    }
+    let name = Name {
+        class: request.name_class,
+        number: request.name,
+    };
+    let own_port = place!(at, uapi::scif_connect_name, own_port).writable()?;
+    let peer_port = place!(at, uapi::scif_connect_name, peer_port).writable()?;
+    let connected = endpoint.connect_name(request.node, name, nonblocking)?;
+    own_port.write(&connected.own_port)?;
+    peer_port.write(&connected.peer_port)
+}
+
+/// Sends all bytes or none.
+fn send_all(endpoint: &Endpoint, at: usize, pointer: Pointer) -> Result {
+    let request: uapi::scif_send_all = read_sized(at, SEND_ALL)?;
+    if request.flags & !uapi::SCIF_SEND_ALL_BLOCK != 0 || request.reserved != 0 {
+        return Err(EINVAL);
+    }
+    // As SEND, on any endpoint.
+    if request.len == 0 {
+        return Ok(());
+    }
+    let len = usize::try_from(request.len).map_err(|_| EMSGSIZE)?;
+    let message = Buffer::user(UserPtr::from_addr(pointer(request.msg)), len);
+    let block = request.flags & uapi::SCIF_SEND_ALL_BLOCK != 0;
+    endpoint.send_all(&message, block)
+}
+
+/// Gives the caller a descriptor of the status of a node.
+fn node_status(endpoint: &Endpoint, at: usize) -> Result {
+    let request: uapi::scif_node_status = read_sized(at, NODE_STATUS)?;
+    if request.flags != 0 || request.reserved != 0 || request.reserved2 != 0 {
+        return Err(EINVAL);
+    }
+    let number = place!(at, uapi::scif_node_status, fd).writable()?;
+    let view = StatusView::new(endpoint.node_status(request.node)?)?;
+    let descriptor = anonymous_file::descriptor(view)?;
+    number.write(&descriptor.number())?;
+    descriptor.install();
+    Ok(())
+}
+
+/// Says what mappings from now on show once the peer is lost.
+fn map_policy(endpoint: &Endpoint, at: usize) -> Result {
+    let request: uapi::scif_map_policy = read_sized(at, MAP_POLICY)?;
+    if request.flags & !uapi::SCIF_MAP_ONES_AFTER_LOSS != 0 || request.reserved != 0 {
+        return Err(EINVAL);
+    }
+    endpoint.set_ones_after_loss(request.flags & uapi::SCIF_MAP_ONES_AFTER_LOSS != 0);
+    Ok(())
+}
+
+impl AnonymousOperations for StatusView {
+    const NAME: &'static CStr = c"[scif-status]";
+
+    fn read(&self, to: &mut UserSliceWriter) -> Result<usize> {
+        if to.len() < size_of::<u64>() {
+            return Err(EINVAL);
+        }
+        // One that could not be handed over does not count as seen.
+        let epoch = self.epoch();
+        to.write(&epoch)?;
+        self.saw(epoch);
+        Ok(size_of::<u64>())
+    }
+
+    fn poll<'file>(&'file self, context: &PollContext<'file>) -> u32 {
+        context.wait_on(self.waiters());
+        match self.has_changed() {
+            true => poll_events::PRI | poll_events::IN | poll_events::RDNORM,
+            false => 0,
+        }
+    }
+
+    fn mmap(this: ArcBorrow<'_, Self>, vma: &VmaNew) -> Result {
+        this.map(vma)
+    }
+}
+
+/// Pins memory once, which many connections may register; gives the caller a descriptor of it.
+fn memory_create(endpoint: &Endpoint, at: usize, pointer: Pointer) -> Result {
+    let request: uapi::scif_memory_create = read_sized(at, MEMORY_CREATE)?;
+    if request.flags & !uapi::SCIF_MEMORY_DEVICE != 0 || request.reserved != 0 {
+        return Err(EINVAL);
+    }
+    let protection = arguments::protection(request.prot)?;
+    let told = place!(at, uapi::scif_memory_create, fd).writable()?;
+    let pinned = match request.flags & uapi::SCIF_MEMORY_DEVICE != 0 {
+        true => endpoint.pin_device(request.address, request.len, protection)?,
+        false => {
+            let address = UserPtr::from_addr(pointer(request.address));
+            let memory = Buffer::user(address, usize::try_from(request.len)?);
+            endpoint.pin(&memory, protection)?
+        }
+    };
+    let pinned = Arc::new(pinned, GFP_KERNEL_ACCOUNT)?;
+    let descriptor = object_file::descriptor(MEMORY_NAME, pinned)?;
+    told.write(&descriptor.number())?;
+    descriptor.install();
+    Ok(())
+}
+
+/// Makes a window of memory that was pinned before.
+fn memory_register(endpoint: &Endpoint, at: usize) -> Result {
+    let request: uapi::scif_memory_register = read_sized(at, MEMORY_REGISTER)?;
+    if request.reserved != 0 {
+        return Err(EINVAL);
+    }
+    let options = WindowOptions {
+        protection: arguments::protection(request.prot)?,
+        fixed: arguments::map_fixed(i32::try_from(request.flags).map_err(|_| EINVAL)?)?,
+    };
+    let told = place!(at, uapi::scif_memory_register, offset).writable()?;
+    let pinned = object_file::behind::<PinnedPages>(request.fd)?;
+    let part = (request.from, request.len);
+    let offset = endpoint.register_part(&pinned, part, request.offset, options)?;
+    let result = told.write(&offset);
+    if result.is_err() {
+        // The caller can't know of the window.
+        let _ = endpoint.unregister(offset, request.len);
+    }
+    result
+}
+
+/// Says where another device of this node finds memory of the peer.
+fn remote_address(endpoint: &Endpoint, at: usize) -> Result {
+    let request: uapi::scif_remote_address = read_sized(at, REMOTE_ADDRESS)?;
+    if request.flags != 0 || request.reserved != 0 {
+        return Err(EINVAL);
+    }
+    let (address, contiguous) = endpoint.remote_address(request.offset, request.len)?;
+    place!(at, uapi::scif_remote_address, address)
+        .writable()?
+        .write(&address)?;
+    place!(at, uapi::scif_remote_address, contiguous)
+        .writable()?
+        .write(&contiguous)
 }
