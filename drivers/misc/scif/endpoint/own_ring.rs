@@ -3,16 +3,15 @@
 //! The memory of the ring in which an end of a connection receives.
 //!
 //! It begins as a page: the header, and a small first area behind it; or as less, where the peer reaches
-//! little. The peer may ask for more, and gets larger areas until the ring is as large as it may become;
-//! where the bytes lie then, is in `logic/areas.rs`. An area is made by the control work, whether anybody
-//! receives or not, and paid for by whom the first page was charged to. If there is no memory the ring stays
-//! as it is; large rings share what there is for them (`ring_budget.rs`). Areas
-//! that the peer has left are kept to the end: together they are smaller than the last one.
+//! little. The peer may ask for more, once, and gets a second area, as large as the ring may become or as
+//! there is memory for; where the bytes lie then, is in `logic/areas.rs`. The area is made by the control work,
+//! whether anybody receives or not, and charged to the owner of the first page. Large rings share what there is for
+//! them (`ring_budget.rs`). The first area is kept to the end.
 //!
-//! Only who is receiving goes from one area to the next. Everything that the peer writes, header and
+//! Only the receiver goes on to the second area. Everything that the peer writes, header and
 //! bytes, is read once and checked.
 //!
-//! What the header says is not known here but for the words of moves, see `rings.rs`.
+//! What the header says is not known here but for the word of the move, see `rings.rs`.
 //!
 //! Lock: `open`.
 
@@ -42,10 +41,8 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
-            Acquire,
             Atomic,
-            Relaxed,
-            Release, //
+            Relaxed, //
         },
         Mutex,
         SetOnce, //
@@ -58,10 +55,8 @@ pub(super) const HEADER: usize = 192;
 /// Bytes of the smallest first area, where there is little room that the peer reaches.
 const SMALLEST: u32 = 64;
 
-/// Where the words of moves lie in the header, 8 bytes for each area but the first.
-pub(super) const MOVES: usize = 8;
-
-static_assert!(MOVES + 8 * areas::MOST <= 64);
+/// Where the word of the move lies in the header, 8 bytes.
+pub(super) const MOVE: usize = 8;
 
 struct Area {
     // The memory goes before it is given back.
@@ -77,12 +72,10 @@ pub(super) struct OwnRing {
     head: SharedMemory,
     first: Geometry,
     limit: Geometry,
-    /// Those that were offered after it, in order.
-    larger: [SetOnce<KBox<Area>>; areas::MOST],
-    /// How many these are; written under `open`.
-    made: Atomic<usize>,
-    /// In which one the next byte lies; written by who is receiving.
-    reading: Atomic<usize>,
+    /// The second area, once it was offered.
+    second: SetOnce<KBox<Area>>,
+    /// Whether the next byte lies there; written by the receiver.
+    has_moved: Atomic<bool>,
     /// Whether the peer may be given more memory.
     #[pin]
     open: Mutex<bool>,
@@ -115,9 +108,8 @@ impl OwnRing {
             head,
             first,
             limit,
-            larger: [const { SetOnce::new() }; areas::MOST],
-            made: Atomic::new(0),
-            reading: Atomic::new(0),
+            second: SetOnce::new(),
+            has_moved: Atomic::new(false),
             open <- new_mutex!(true, "OwnRing::open"),
         }))
     }
@@ -139,46 +131,40 @@ impl OwnRing {
 
     /// How large the peer may take it to be. To be asked after its counter has been read.
     pub(super) fn largest(&self) -> Geometry {
-        let made = self.made.load(Acquire);
-        self.area(made)
-            .map_or(self.first, |(_, _, geometry)| geometry)
+        let second = self.second.as_ref();
+        second.map_or(self.first, |second| second.geometry)
     }
 
     /// How much fits at least, whatever the peer has heard of: so much comes before it waits for room.
     pub(super) fn size(&self) -> u32 {
-        self.area(self.reading.load(Relaxed))
-            .map_or(0, |(_, _, geometry)| geometry.size())
+        self.reading()
+            .map_or(self.first, |second| second.geometry)
+            .size()
     }
 
-    fn area(&self, index: usize) -> Option<(&SharedMemory, usize, Geometry)> {
-        let Some(index) = index.checked_sub(1) else {
-            return Some((&self.head, HEADER, self.first));
-        };
-        let area = self.larger.get(index)?.as_ref()?;
-        Some((&area.memory, 0, area.geometry))
+    /// The second area, if the next byte lies there.
+    fn reading(&self) -> Option<&Area> {
+        let second = self.second.as_ref()?;
+        self.has_moved.load(Relaxed).then_some(&**second)
     }
 
-    /// From which count on the peer's bytes lie in the area behind this one, if it was offered.
-    fn left_at(&self, index: usize) -> Option<u32> {
-        self.larger.get(index)?.as_ref()?;
-        let word = self.head.read_u64(MOVES + 8 * index).ok()?;
-        areas::moved_at(word)
+    /// From which count on the peer's bytes lie in the second area, if there is one.
+    fn moved_at(&self) -> Option<u32> {
+        self.second.as_ref()?;
+        areas::moved_at(self.head.read_u64(MOVE).ok()?)
     }
 
     /// Where those of `count` bytes from `consumed` on lie that lie in one area. For who is receiving,
     /// who has read from the peer's counter that they are there.
     pub(super) fn unread(&self, consumed: u32, count: u32) -> Result<Unread<'_>, Corrupt> {
-        let nowhere = Corrupt {
-            produced: consumed.wrapping_add(count),
-            consumed,
-            size: 0,
-        };
         loop {
-            let index = self.reading.load(Relaxed);
-            let (memory, start, geometry) = self.area(index).ok_or(nowhere)?;
-            let here = areas::here(&geometry, consumed, count, self.left_at(index))?;
+            let (memory, start, geometry, moved) = match self.reading() {
+                Some(second) => (&second.memory, 0, second.geometry, None),
+                None => (&self.head, HEADER, self.first, self.moved_at()),
+            };
+            let here = areas::here(&geometry, consumed, count, moved)?;
             if here == 0 && count != 0 {
-                self.reading.store(index + 1, Relaxed);
+                self.has_moved.store(true, Relaxed);
                 continue;
             }
             let spans = geometry.spans(consumed, here);
@@ -190,18 +176,18 @@ impl OwnRing {
         }
     }
 
-    /// Makes an area in which `wanted` bytes find a place, as far as that may be, and has the peer use
-    /// it: its address, and size. ENOSPC if the ring has all that it may have. The control work;
-    /// may sleep.
-    pub(super) fn grow(&self, path: &dyn Path, wanted: u32) -> Result<(u64, u32)> {
+    /// Makes the second area, as large as the ring may become or as there is memory for: its address, and size. ENOSPC if
+    /// the ring has all that it may have. The control work; may sleep.
+    pub(super) fn grow(&self, path: &dyn Path) -> Result<(u64, u32)> {
         let open = self.open.lock();
         if !*open {
             return Err(ENOTCONN);
         }
-        let made = self.made.load(Relaxed);
-        let place = self.larger.get(made).ok_or(ENOSPC)?;
-        let before = self.largest().size();
-        let mut size = areas::larger(before, wanted, self.limit.size()).ok_or(ENOSPC)?;
+        let before = self.first.size();
+        let mut size = self.limit.size();
+        if size <= before || self.second.as_ref().is_some() {
+            return Err(ENOSPC);
+        }
         let area = loop {
             match self.make_area(path, size) {
                 // A little more is better than nothing, and easier to be had in one piece.
@@ -210,8 +196,7 @@ impl OwnRing {
             }
         };
         let address = area.memory.bus_address();
-        place.populate(KBox::new(area, GFP_KERNEL)?);
-        self.made.store(made + 1, Release);
+        self.second.populate(KBox::new(area, GFP_KERNEL)?);
         Ok((address, size))
     }
 
@@ -231,8 +216,8 @@ impl OwnRing {
     pub(super) fn unmap(&self) {
         *self.open.lock() = false;
         self.head.unmap();
-        for area in self.larger.iter().filter_map(SetOnce::as_ref) {
-            area.memory.unmap();
+        if let Some(second) = self.second.as_ref() {
+            second.memory.unmap();
         }
     }
 }

@@ -2,17 +2,16 @@
 
 //! What an end of a connection knows of the ring into which it sends, in the peer's memory.
 //!
-//! The peer makes it larger if it is asked to (`own_ring.rs`, `logic/areas.rs`). Who sends asks when
-//! there is more to send than there is room, whether anybody receives or not, and one question at a
-//! time; once the peer had no memory for it, not soon again. An area that the peer has
-//! offered counts at once for who looks for room, and who sends next moves there.
+//! The peer makes it larger if it is asked to (`own_ring.rs`, `logic/areas.rs`). The sender asks, once, when
+//! there is more to send than there is room, whether anybody receives or not. The area that the peer
+//! offers counts at once for a look for room, and the next send moves there.
 //!
 //! What the peer says is checked here. What it has not said, is not believed: it is asked by control
 //! message only, nothing is read over the bus.
 
 use super::own_ring::{
     HEADER,
-    MOVES, //
+    MOVE, //
 };
 use crate::{
     logic::{
@@ -39,8 +38,11 @@ use kernel::{
     },
 };
 
-/// How often, after a refusal, there is too little room before the peer is asked again.
-const PATIENCE: u32 = 64;
+/// Whether the peer was asked for a larger ring.
+const NOT_ASKED: u32 = 0;
+const ASKED: u32 = 1;
+/// It has a second area now, or stays as it is.
+const ANSWERED: u32 = 2;
 
 /// Bytes of the ring.
 #[derive(Clone, Copy)]
@@ -59,17 +61,12 @@ pub(super) struct PeerRing {
     /// How large the peer makes it at most.
     limit: u32,
     first: Area,
-    /// Those that were offered after it, in order.
-    larger: [SetOnce<Area>; areas::MOST],
-    /// How many these are; written by who handles the offers.
-    offered: Atomic<usize>,
-    /// To how many of them we have moved; written by who is sending.
-    moved: Atomic<usize>,
-    /// Whether the peer was asked and has not answered.
-    asked: Atomic<bool>,
-    /// How often there has to be too little room before it is asked again; written by who is sending
-    /// but for a refusal.
-    patience: Atomic<u32>,
+    /// The second area, once it was offered.
+    second: SetOnce<Area>,
+    /// Whether bytes go there; written by the sender.
+    has_moved: Atomic<bool>,
+    /// [`NOT_ASKED`] and so on.
+    growth: Atomic<u32>,
 }
 
 impl PeerRing {
@@ -88,32 +85,20 @@ impl PeerRing {
             doorbell: ring.doorbell,
             limit: ring.limit.min(Geometry::MAX),
             first,
-            larger: [const { SetOnce::new() }; areas::MOST],
-            offered: Atomic::new(0),
-            moved: Atomic::new(0),
-            asked: Atomic::new(false),
-            patience: Atomic::new(0),
+            second: SetOnce::new(),
+            has_moved: Atomic::new(false),
+            growth: Atomic::new(NOT_ASKED),
         })
     }
 
     /// Where bytes go that are sent now. Any context.
     pub(super) fn latest(&self) -> &Area {
-        self.area(self.offered())
-    }
-
-    /// The one that was offered as this, from 1 on; 0 is the first area.
-    fn area(&self, number: usize) -> &Area {
-        let larger = number.checked_sub(1).and_then(|it| self.larger.get(it));
-        larger.and_then(SetOnce::as_ref).unwrap_or(&self.first)
+        self.second.as_ref().unwrap_or(&self.first)
     }
 
     /// How much can be sent before anything is received. Any context.
     pub(super) fn size(&self) -> u32 {
         self.latest().geometry.size()
-    }
-
-    fn offered(&self) -> usize {
-        self.offered.load(Acquire)
     }
 
     /// The header, which can be stored to. The caller is inside the peer.
@@ -127,22 +112,21 @@ impl PeerRing {
     }
 
     /// Moves to the latest area: what is sent from `produced` on lies there, and our counter is
-    /// stored behind this. For who is sending.
+    /// stored behind this. For the sender.
     pub(super) fn move_on(&self, header: &Reached<'_>, produced: u32) -> Result<&Area> {
-        let moved = self.moved.load(Relaxed);
-        let offered = self.offered();
-        for index in moved..offered {
-            header.write_u64(MOVES + 8 * index, areas::move_at(produced))?;
+        let Some(second) = self.second.as_ref() else {
+            return Ok(&self.first);
+        };
+        if !self.has_moved.load(Relaxed) {
+            header.write_u64(MOVE, areas::move_at(produced))?;
+            self.has_moved.store(true, Relaxed);
         }
-        if moved != offered {
-            self.moved.store(offered, Relaxed);
-        }
-        Ok(self.area(offered))
+        Ok(second)
     }
 
     /// Whether it may become larger than it is.
     pub(super) fn may_grow(&self) -> bool {
-        self.size() < self.limit && self.offered() < areas::MOST
+        self.size() < self.limit && self.growth.load(Acquire) != ANSWERED
     }
 
     /// The most that can ever be sent before anything is received.
@@ -153,18 +137,12 @@ impl PeerRing {
         }
     }
 
-    /// Whether the peer is to be asked for room for `wanted` bytes: if so, the caller asks. For who
-    /// is sending, and has too little room.
+    /// Whether the peer is to be asked for room for `wanted` bytes: if so, the caller asks. For the sender, if it has too
+    /// little room.
     pub(super) fn is_to_grow(&self, wanted: u32) -> bool {
-        if wanted <= self.size() || !self.may_grow() {
-            return false;
-        }
-        let patience = self.patience.load(Relaxed);
-        if patience > 0 {
-            self.patience.store(patience - 1, Relaxed);
-            return false;
-        }
-        !self.asked.xchg(true, Full)
+        wanted > self.size()
+            && self.may_grow()
+            && self.growth.cmpxchg(NOT_ASKED, ASKED, Full).is_ok()
     }
 
     /// The peer offers an area, if `size` is not 0: says why that can't be. The caller is inside the
@@ -175,12 +153,10 @@ impl PeerRing {
         address: u64,
         size: u32,
     ) -> Result<(), &'static str> {
-        if !self.asked.load(Relaxed) {
+        if self.growth.load(Relaxed) != ASKED {
             return Err("it offers a ring that nobody has asked for");
         }
-        if size == 0 {
-            self.patience.store(PATIENCE, Relaxed);
-        } else {
+        if size != 0 {
             if size <= self.size() || size > self.limit {
                 return Err("it offers a ring of an impossible size");
             }
@@ -188,13 +164,9 @@ impl PeerRing {
             let (Some(geometry), Ok(_)) = (geometry, path.reach(address, size.into())) else {
                 return Err("it offers a ring that can't be reached");
             };
-            let offered = self.offered();
-            if let Some(place) = self.larger.get(offered) {
-                place.populate(Area { address, geometry });
-                self.offered.store(offered + 1, Release);
-            }
+            self.second.populate(Area { address, geometry });
         }
-        self.asked.store(false, Release);
+        self.growth.store(ANSWERED, Release);
         Ok(())
     }
 }

@@ -7,13 +7,13 @@
 //!
 //! ```text
 //!   0  produced     u32  bytes that the peer has written into this ring, ever
-//!   8  moves        u64  for each area but the first, from where on it is used, see `logic/areas.rs`
+//!   8  move         u64  from where on the second area is used, see `logic/areas.rs`
 //!  64  consumed     u32  bytes that the peer has taken out of *its* ring, ever
 //! 128  room wanted  u32  the peer wants a doorbell when we have taken so many out of this ring
 //! 132  data wanted  u32  the peer wants a doorbell when we have written so many into *its* ring
 //! 136  room doorbell, 140 data doorbell
 //!                   u32  which doorbell that is to be, see `wake_doorbells.rs`
-//! 192  data              of the first area; larger ones lie elsewhere
+//! 192  data              of the first area; the second one lies elsewhere
 //! ```
 //!
 //! What is written with each message lies apart from what is read with each: a cache line that
@@ -200,17 +200,17 @@ impl Rings {
             return Ok(());
         }
         let target = self.channel.remote()?;
-        self.channel.post(&Message::RingWanted { target, bytes })
+        self.channel.post(&Message::RingWanted { target })
     }
 
     /// The peer asks for a larger ring: it gets one, or is told that it does not. The control work; may
     /// sleep.
-    pub(super) fn grow(&self, wanted: u32) {
+    pub(super) fn grow(&self) {
         let Ok(target) = self.channel.remote() else {
             return;
         };
         let grown = match self.channel.state() {
-            State::Established => self.own.grow(self.channel.path(), wanted),
+            State::Established => self.own.grow(self.channel.path()),
             // Nobody receives any more.
             _ => Err(ENOTCONN),
         };

@@ -141,8 +141,8 @@ impl Stream {
     }
 
     /// See [`Rings::grow`].
-    pub(super) fn grow(&self, wanted: u32) {
-        self.rings.grow(wanted);
+    pub(super) fn grow(&self) {
+        self.rings.grow();
     }
 
     /// See [`Rings::offered`]. Who waits for room may have it now.

@@ -163,9 +163,8 @@ macro_rules! message_table {
             /// Nothing more will be written into the ring of the closed connection.
             6 CloseDone to target {};
 
-            /// The sender has more to say than fits the receiver's ring: asks for one in which this
-            /// many bytes find a place.
-            7 RingWanted to target { bytes: u32 };
+            /// The sender has more to say than fits the receiver's ring: asks for a larger one, once.
+            7 RingWanted to target {};
 
             /// The answer: the sender's ring may go on in an area of `size` bytes at `address`, or
             /// stays as it is if `size` is 0.

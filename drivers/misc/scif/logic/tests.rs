@@ -60,10 +60,7 @@ const MESSAGES: [Message; 23] = {
         Message::Cancel { source },
         Message::Close { target, source },
         Message::CloseDone { target },
-        Message::RingWanted {
-            target,
-            bytes: u32::MAX,
-        },
+        Message::RingWanted { target },
         Message::RingOffer {
             target,
             address: 0x1_0000,

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A ring that moves to larger areas against a queue, and against words that lie.
+//! A ring that moves to a larger area against a queue, and against words that lie.
 
 use std::collections::VecDeque;
 
 use proptest::prelude::*;
 
 use super::config;
-use crate::logic::areas::{MOST, here, larger, move_at, moved_at};
+use crate::logic::areas::{here, move_at, moved_at};
 use crate::logic::ring::Geometry;
 
 fn geometry(size: u32) -> Geometry {
@@ -37,32 +37,13 @@ fn what_lies_here() {
     assert_eq!(here(&area, u32::MAX - 1, 9, Some(3)), Ok(5));
 }
 
-#[test]
-fn growth_ends_at_the_limit() {
-    assert_eq!(larger(2048, 1, 65536), Some(16384));
-    assert_eq!(larger(2048, 20_000, 65536), Some(32768));
-    assert_eq!(larger(16384, 1, 65536), Some(65536));
-    assert_eq!(larger(2048, u32::MAX, 65536), Some(65536));
-    assert_eq!(larger(2048, 1, 4096), Some(4096));
-    assert_eq!(larger(65536, u32::MAX, 65536), None);
-    assert_eq!(
-        larger(Geometry::MAX / 2, 1, Geometry::MAX),
-        Some(Geometry::MAX)
-    );
-    // The smallest and the largest that this side makes, in memory of their own and in a small aperture.
-    for (first, limit) in [(2048, 1 << 20), (64, 128 << 10)] {
-        let steps = std::iter::successors(Some(first), |size| larger(*size, 1, limit));
-        assert!(steps.count() <= MOST + 1);
-    }
-}
-
 /// Both ends, as the module has them.
 struct Ring {
     areas: Vec<(Geometry, Vec<u8>)>,
-    words: Vec<u64>,
+    word: u64,
     produced: u32,
     consumed: u32,
-    moved: usize,
+    has_moved: bool,
     reading: usize,
 }
 
@@ -70,18 +51,17 @@ impl Ring {
     fn new(size: u32, start: u32) -> Self {
         Self {
             areas: vec![(geometry(size), vec![0; size as usize])],
-            words: vec![0; 8],
+            word: 0,
             produced: start,
             consumed: start,
-            moved: 0,
+            has_moved: false,
             reading: 0,
         }
     }
 
-    /// The consumer makes an area, and the producer hears of it.
-    fn grow(&mut self, wanted: u32, limit: u32) {
-        let size = self.areas.last().expect("one").0.size();
-        if let Some(size) = larger(size, wanted, limit) {
+    /// The consumer makes the second area, and the producer hears of it.
+    fn grow(&mut self, size: u32) {
+        if self.areas.len() == 1 {
             self.areas.push((geometry(size), vec![0; size as usize]));
         }
     }
@@ -90,9 +70,9 @@ impl Ring {
         let last = self.areas.len() - 1;
         let ring = self.areas[last].0;
         let count = wanted.min(ring.free(self.produced, self.consumed).expect("honest"));
-        while self.moved < last {
-            self.words[self.moved] = move_at(self.produced);
-            self.moved += 1;
+        if last == 1 && !self.has_moved {
+            self.word = move_at(self.produced);
+            self.has_moved = true;
         }
         for (offset, len) in ring.spans(self.produced, count) {
             for place in &mut self.areas[last].1[offset as usize..(offset + len) as usize] {
@@ -109,7 +89,7 @@ impl Ring {
         while left > 0 {
             let (area, memory) = &self.areas[self.reading];
             let offered = self.reading + 1 < self.areas.len();
-            let moved = moved_at(self.words[self.reading]).filter(|_| offered);
+            let moved = moved_at(self.word).filter(|_| offered);
             let count = here(area, self.consumed, left, moved).expect("honest");
             if count == 0 {
                 self.reading += 1;
@@ -129,8 +109,7 @@ impl Ring {
 proptest! {
     #![proptest_config(config())]
 
-    /// Bytes come out in the order they went in, however often the ring grows in between, and however
-    /// many areas are moved to before anything is taken out.
+    /// Bytes come out in the order they went in, whenever the ring grows in between.
     #[test]
     fn behaves_as_a_queue(
         shift in 0_u32..4,
@@ -143,7 +122,7 @@ proptest! {
         let mut byte = 0_u8;
         for (what, wanted) in steps {
             match what {
-                0 => ring.grow(wanted, LIMIT),
+                0 => ring.grow(LIMIT),
                 1 | 2 => ring.produce(wanted, || {
                     byte = byte.wrapping_mul(5).wrapping_add(wanted as u8 | 1);
                     model.push_back(byte);
@@ -172,17 +151,6 @@ proptest! {
         let area = geometry(1 << shift);
         if let Ok(found) = here(&area, consumed, count, moved_at(word)) {
             prop_assert!(found <= count && found <= area.size());
-        }
-    }
-
-    #[test]
-    fn growth_is_growth(shift in 0_u32..=30, wanted: u32, limit in 0_u32..=30) {
-        let (size, limit) = (1 << shift, 1 << limit);
-        if let Some(grown) = larger(size, wanted, limit) {
-            prop_assert!(grown.is_power_of_two() && grown > size && grown <= limit);
-            prop_assert!(grown >= wanted.min(limit));
-        } else {
-            prop_assert!(size >= limit);
         }
     }
 }

@@ -240,7 +240,7 @@ mod cases {
                 source: NOBODY,
             },
             Message::CloseDone { target },
-            Message::RingWanted { target, bytes: 1 },
+            Message::RingWanted { target },
             Message::RingOffer {
                 target,
                 address: 4096,
