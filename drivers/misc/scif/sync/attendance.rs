@@ -6,14 +6,20 @@
 //! asks whether it runs, with a full barrier in between; the work item says that it ends before it looks whether
 //! something is left. So nothing is forgotten between the two.
 
-use kernel::sync::{
-    atomic::{
-        Atomic,
-        Full,
-        Relaxed, //
+use kernel::{
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        barrier, //
     },
-    barrier, //
+    time::Delta,
 };
+
+/// How often the work item looks.
+pub(crate) const PERIOD: Delta = Delta::from_millis(2);
 
 /// How many times who waits looks himself at most, if something ends in each of them.
 pub(crate) const MOST_LOOKS: u32 = 4;

@@ -8,13 +8,12 @@
 //! 2. `control`: messages of the peers, mostly on the processor that their doorbell has interrupted; never
 //!    waits for a peer
 //! 3. `watch`: watches of address spaces end, which a process can draw out
-//! 4. `attendance`: what the peer has emptied is looked for, if nobody else does; nobody waits for that
-//! 5. `unhurried`: what may take its time, and hardly anybody waits for: what engines have done is looked for and
-//!    let go, and it is measured what engines are worth
-//! 6. `copies`: what waits for room in an engine's ring is started
-//! 7. `staging`: slots are emptied, also by an engine, and it is noted that the peer has emptied some
-//! 8. `engines`: engines that have stopped are given back, and what they have left undone ends
-//! 9. `completion`: what waits behind transfers that have ended runs
+//! 4. `unhurried`: what may take its time, and hardly anybody waits for: what engines have done is looked for and
+//!    let go, and what the peer has emptied is looked for
+//! 5. `copies`: what waits for room in an engine's ring is started
+//! 6. `staging`: slots are emptied, and it is noted that the peer has emptied some
+//! 7. `engines`: engines that have stopped are given back, and what they have left undone ends
+//! 8. `completion`: what waits behind transfers that have ended runs
 
 use crate::sys::workqueue::Queue;
 use kernel::{
@@ -27,7 +26,6 @@ pub(crate) struct WorkQueues {
     pub(crate) link: Queue,
     pub(crate) control: Queue,
     pub(crate) watch: Queue,
-    pub(crate) attendance: Queue,
     pub(crate) unhurried: Queue,
     pub(crate) copies: Queue,
     pub(crate) staging: Queue,
@@ -43,7 +41,6 @@ impl WorkQueues {
                 link: Queue::ordered(c"scif_link")?,
                 control: Queue::bound_highpri(c"scif_control")?,
                 watch: Queue::background(c"scif_watch")?,
-                attendance: Queue::background(c"scif_attendance")?,
                 unhurried: Queue::background(c"scif_unhurried")?,
                 copies: Queue::unbound_highpri(c"scif_copies")?,
                 staging: Queue::unbound_highpri(c"scif_staging")?,
@@ -59,7 +56,6 @@ impl WorkQueues {
     pub(crate) fn flush_all(&self) {
         self.link.flush();
         self.control.flush();
-        self.attendance.flush();
         self.unhurried.flush();
         self.copies.flush();
         self.staging.flush();

@@ -46,8 +46,7 @@ use crate::{
     },
     sync::{
         attendance::Attendance,
-        awake::Awake,
-        lull::Lull, //
+        awake::Awake, //
     },
     sys::{
         current,
@@ -154,8 +153,6 @@ pub(in crate::rma) struct Outbox {
     awake_for_end: Awake,
     attendance: Attendance,
     #[pin]
-    lull: Lull,
-    #[pin]
     subscription: Mutex<Option<Subscription>>,
     #[pin]
     work: Work<Self>,
@@ -232,7 +229,6 @@ impl Outbox {
                 awake: Awake::new(None),
                 awake_for_end: Awake::new(None),
                 attendance: Attendance::new(),
-                lull <- Lull::new(),
                 subscription <- new_mutex!(None, "Outbox::subscription"),
                 work <- new_work!("Outbox::work"),
                 attending <- new_work!("Outbox::attending"),

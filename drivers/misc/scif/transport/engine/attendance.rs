@@ -25,7 +25,10 @@ use super::{
     BLANK, //
 };
 use crate::{
-    sync::attendance::MOST_LOOKS,
+    sync::attendance::{
+        MOST_LOOKS,
+        PERIOD, //
+    },
     sys::{
         busy_wait::busy_wait,
         tunables, //
@@ -48,9 +51,6 @@ use kernel::{
     workqueue::WorkItem, //
 };
 
-/// How often the work item looks.
-const PERIOD: Delta = Delta::from_millis(2);
-
 /// The longest that who waits looks by itself, whatever an administrator says.
 const LONGEST_US: u32 = 10_000;
 
@@ -58,7 +58,6 @@ impl WorkItem<1> for Engine {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        // Not as in `sync/lull.rs`: others may find what has ended, but it is let go here.
         fsleep(PERIOD);
         this.reap();
         this.release_ended();

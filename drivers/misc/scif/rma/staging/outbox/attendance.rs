@@ -6,28 +6,26 @@
 //! one. Who is about to sleep until such transfers have ended looks for a moment, and then has the peer ring
 //! when all slots are empty that are taken; so has who only leaves word what is to be done then. For what is left,
 //! memory and windows that somebody wants back, a work item looks now and then, as long as slots are
-//! taken and nobody else finds what there is (`sync/lull.rs`). It is much the same with what an engine has done
-//! (`transport/engine/attendance.rs`).
+//! taken. It is much the same with what an engine has done (`transport/engine/attendance.rs`).
 //!
 //! The peer knows of one wish at a time, the largest: who asks for all has others wait longer who sleep for some of
 //! them, and does not ask for what is put into slots afterwards, though it may be an earlier transfer's. Both
-//! are seen by whoever looks, and by the work item 4 ms after the last of them has found something.
+//! are seen by whoever looks, and by the work item soon.
 
 use super::Outbox;
-use crate::{
-    sync::{
-        attendance::MOST_LOOKS,
-        awake::Asleep, //
+use crate::sync::{
+    attendance::{
+        MOST_LOOKS,
+        PERIOD, //
     },
-    sys::timer::Tick,
+    awake::Asleep, //
 };
 use kernel::{
     sync::{
-        atomic::Relaxed,
         barrier,
-        Arc,
-        ArcBorrow, //
+        Arc, //
     },
+    time::delay::fsleep,
     workqueue::WorkItem, //
 };
 
@@ -35,20 +33,13 @@ impl WorkItem<1> for Outbox {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        this.lull.sleep(&this, this.emptied.load(Relaxed));
+        fsleep(PERIOD);
         if let Some(_inside) = this.peer.enter() {
             this.reap();
         }
         this.look_if_changed();
         this.attendance.end();
         this.attend();
-    }
-}
-
-/// While the work item sleeps.
-impl Tick for Outbox {
-    fn tick(this: ArcBorrow<'_, Self>) {
-        this.lull.note(this.emptied.load(Relaxed));
     }
 }
 
@@ -59,7 +50,7 @@ impl Outbox {
         barrier::smp_mb(barrier::Full);
         if self.has_taken() && self.attendance.begin() {
             // It is not in the queue, as nobody attends, so this can't fail.
-            let _ = self.peer.queues().attendance.enqueue::<_, 1>(self.clone());
+            let _ = self.peer.queues().unhurried.enqueue::<_, 1>(self.clone());
         }
     }
 
