@@ -39,9 +39,8 @@ use crate::{
             JobState, //
         },
         EngineRoute,
-        Place,
-        Submission,
-        RING_FULL_TIMEOUT, //
+        Patience,
+        Place, //
     },
 };
 use kernel::{
@@ -227,13 +226,6 @@ impl Transfer {
     }
 }
 
-/// Whether the engine has taken a segment, or is to be offered less.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Taken {
-    Yes,
-    TooLong,
-}
-
 /// Passes segments on to the engine, one behind, so that the last is known when it goes.
 struct Submitter<'a> {
     batch: &'a Batch<Transfer>,
@@ -280,7 +272,8 @@ impl Submitter<'_> {
                 self.count += 1;
                 flags.interrupt = self.count % INTERRUPT_EVERY == 0;
                 // On an error the segment stays at hand, for `finish`.
-                self.submit_whole(held, flags, Self::submit)?;
+                let is_over = || self.batch.surroundings.peer.is_over();
+                self.submit(held, flags, &Patience::Killable(&is_over))?;
             }
             self.held = Some((segment, CopyFlags::NONE));
         }
@@ -296,89 +289,15 @@ impl Submitter<'_> {
         let last = CopyFlags::interrupt_if(self.interrupt);
         match self.arrival {
             Some(arrival) => {
-                self.submit_whole(held, CopyFlags::FENCE, Self::submit_surely)?;
-                self.submit_whole(arrival, last, Self::submit_surely)
+                self.submit(held, CopyFlags::FENCE, &Patience::Endless)?;
+                self.submit(arrival, last, &Patience::Endless)
             }
-            None => self.submit_whole(held, last, Self::submit_surely),
+            None => self.submit(held, last, &Patience::Endless),
         }
     }
 
-    /// Has `submit` submit all of a segment, in pieces if the engine does not take it at once.
-    fn submit_whole(
-        &self,
-        segment: Segment,
-        flags: CopyFlags,
-        submit: impl Fn(&Self, Segment, CopyFlags) -> Result<Taken>,
-    ) -> Result {
-        let mut left = Some(segment);
-        while let Some(segment) = left {
-            let (piece, rest) = segment.split(self.batch.state.engine.longest_segment());
-            let flags = match rest {
-                Some(_) => CopyFlags::NONE,
-                None => flags,
-            };
-            if submit(self, piece, flags)? == Taken::Yes {
-                left = rest;
-            }
-        }
-        Ok(())
-    }
-
-    /// Submits, unless the engine has stopped (EIO).
-    fn submit_surely(&self, segment: Segment, flags: CopyFlags) -> Result<Taken> {
-        loop {
-            // Bounded by the engine, whose ring empties, or which is given up.
-            let submitted = self
-                .batch
-                .state
-                .engine
-                .room
-                .wait_uninterruptible_timeout(RING_FULL_TIMEOUT, || {
-                    self.try_submit(segment, flags)
-                });
-            match submitted {
-                Some(result) => return result,
-                None => self.make_room(),
-            }
-        }
-    }
-
-    /// Submits, unless the engine has stopped (EIO), the peer is lost (ENODEV), or the caller is killed.
-    fn submit(&self, segment: Segment, flags: CopyFlags) -> Result<Taken> {
-        loop {
-            if self.batch.surroundings.peer.is_over() {
-                return Err(ENODEV);
-            }
-            if let Some(result) = self.try_submit(segment, flags) {
-                return result;
-            }
-            self.make_room();
-            let submitted = self
-                .batch
-                .state
-                .engine
-                .room
-                .wait_killable_timeout(RING_FULL_TIMEOUT, || self.try_submit(segment, flags))?;
-            if let Some(result) = submitted {
-                return result;
-            }
-        }
-    }
-
-    /// None if there is no room; EIO if the engine has stopped.
-    fn try_submit(&self, segment: Segment, flags: CopyFlags) -> Option<Result<Taken>> {
-        match self.batch.state.engine.submit(segment, flags, self.batch) {
-            Submission::Done => Some(Ok(Taken::Yes)),
-            Submission::TooLong => Some(Ok(Taken::TooLong)),
-            Submission::Full => None,
-            Submission::Stopped => Some(Err(EIO)),
-        }
-    }
-
-    /// The ring is full: has the engine begin, and those descriptors taken out that have ended
-    /// without an interrupt.
-    fn make_room(&self) {
-        self.batch.state.engine.issue_pending();
-        self.batch.state.engine.reap();
+    fn submit(&self, segment: Segment, flags: CopyFlags, patience: &Patience<'_>) -> Result {
+        let engine = &self.batch.state.engine;
+        engine.submit_all(segment, flags, self.batch, patience)
     }
 }

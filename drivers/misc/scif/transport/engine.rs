@@ -101,7 +101,7 @@ const TICK: Delta = Delta::from_secs(1);
 const STALL_LIMIT: u32 = 5;
 
 /// How long to sleep at most before looking at a full ring again.
-pub(crate) const RING_FULL_TIMEOUT: Delta = Delta::from_millis(10);
+const RING_FULL_TIMEOUT: Delta = Delta::from_millis(10);
 
 /// Bytes of an empty copy: what any engine can.
 const BLANK: usize = 64;
@@ -109,9 +109,28 @@ const BLANK: usize = 64;
 /// Engines until now.
 static INSTANCES: Atomic<u64> = Atomic::new(0);
 
+/// How long a submitter waits while the ring is full; never longer than until the engine is given up.
+pub(crate) enum Patience<'a> {
+    /// Until there is room.
+    Endless,
+    /// Until this says that nobody wants the copy any more.
+    UntilOver(&'a dyn Fn() -> bool),
+    /// Likewise, or until the caller is killed.
+    Killable(&'a dyn Fn() -> bool),
+}
+
+impl Patience<'_> {
+    fn is_over(&self) -> bool {
+        match self {
+            Self::Endless => false,
+            Self::UntilOver(is_over) | Self::Killable(is_over) => is_over(),
+        }
+    }
+}
+
 /// What has become of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Submission {
+enum Submission {
     /// The engine will copy it.
     Done,
     /// The ring is full for now.
@@ -293,7 +312,7 @@ impl Engine {
     }
 
     /// Submits a segment; see [`Channel::submit`]. Any context but hard interrupts.
-    pub(crate) fn submit<T: Completion>(
+    fn submit<T: Completion>(
         self: &Arc<Self>,
         segment: Segment,
         flags: CopyFlags,
@@ -329,30 +348,62 @@ impl Engine {
         Submission::Full
     }
 
-    /// As [`Self::submit`], when there is room: never [`Submission::Full`]. ENODEV if there was none for a while and
-    /// `is_over` says that nobody wants it any more. May sleep: until the ring empties, or the engine is given up.
-    pub(crate) fn submit_with_room<T: Completion>(
+    /// Submits all of a segment, in pieces if the engine does not take as many bytes at once: `flags` are those of the
+    /// last piece. Waits while the ring is full. ENODEV if nobody wants it any more, EINTR if the caller is killed, EIO
+    /// if the engine has stopped: then a part of it may have been submitted. May sleep.
+    pub(crate) fn submit_all<T: Completion>(
         self: &Arc<Self>,
         segment: Segment,
         flags: CopyFlags,
         batch: &Batch<T>,
-        is_over: impl Fn() -> bool,
+        patience: &Patience<'_>,
+    ) -> Result {
+        let mut left = Some(segment);
+        while let Some(segment) = left {
+            let (piece, rest) = segment.split(self.longest_segment());
+            let flags = match rest {
+                Some(_) => CopyFlags::NONE,
+                None => flags,
+            };
+            match self.submit_with_room(piece, flags, batch, patience)? {
+                Submission::Done => left = rest,
+                // It takes less from now on.
+                Submission::TooLong => {}
+                Submission::Full | Submission::Stopped => return Err(EIO),
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Self::submit`], when there is room: never [`Submission::Full`].
+    fn submit_with_room<T: Completion>(
+        self: &Arc<Self>,
+        segment: Segment,
+        flags: CopyFlags,
+        batch: &Batch<T>,
+        patience: &Patience<'_>,
     ) -> Result<Submission> {
         let attempt = || match self.submit(segment, flags, batch) {
             Submission::Full => None,
             submitted => Some(submitted),
         };
         loop {
-            let submitted = attempt().or_else(|| {
-                self.issue_pending();
-                self.reap();
-                self.room
-                    .wait_uninterruptible_timeout(RING_FULL_TIMEOUT, attempt)
-            });
-            match submitted {
-                Some(submitted) => return Ok(submitted),
-                None if is_over() => return Err(ENODEV),
-                None => {}
+            if patience.is_over() {
+                return Err(ENODEV);
+            }
+            if let Some(submitted) = attempt() {
+                return Ok(submitted);
+            }
+            // Has it begin, and takes out those descriptors that have ended without an interrupt.
+            self.issue_pending();
+            self.reap();
+            let room = &self.room;
+            let submitted = match patience {
+                Patience::Killable(_) => room.wait_killable_timeout(RING_FULL_TIMEOUT, attempt)?,
+                _ => room.wait_uninterruptible_timeout(RING_FULL_TIMEOUT, attempt),
+            };
+            if let Some(submitted) = submitted {
+                return Ok(submitted);
             }
         }
     }

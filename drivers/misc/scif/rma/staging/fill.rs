@@ -45,8 +45,8 @@ use crate::{
         },
         Engine,
         EngineRoute,
-        Place,
-        Submission, //
+        Patience,
+        Place, //
     },
 };
 use kernel::{
@@ -179,40 +179,24 @@ impl Fill {
     ) -> Result {
         let mut to_come = len;
         for segment in plan {
-            let mut left = Some(segment.map_err(|_| ENXIO)?);
-            while let Some(segment) = left {
-                let (piece, rest) = segment.split(self.state.engine.longest_segment());
-                let flags = match piece.len == to_come {
-                    true => CopyFlags::FENCE,
-                    false => CopyFlags::NONE,
-                };
-                match self.submit_one(batch, piece, flags) {
-                    // It takes less from now on.
-                    Err(EAGAIN) => continue,
-                    submitted => submitted?,
-                }
-                to_come -= piece.len;
-                left = rest;
-            }
+            let segment = segment.map_err(|_| ENXIO)?;
+            let flags = match segment.len == to_come {
+                true => CopyFlags::FENCE,
+                false => CopyFlags::NONE,
+            };
+            self.submit_one(batch, segment, flags)?;
+            to_come -= segment.len;
         }
         Ok(())
     }
 
-    /// EIO if the engine has stopped, EAGAIN if it is to be offered less, ENODEV if the peer is lost.
+    /// EIO if the engine has stopped, ENODEV if the peer is lost.
     fn submit_one(&self, batch: &Batch<Self>, segment: Segment, flags: CopyFlags) -> Result {
-        if self.peer.is_over() {
-            return Err(ENODEV);
-        }
         let is_over = || self.peer.is_over();
-        let submitted = self
-            .state
+        let patience = Patience::UntilOver(&is_over);
+        self.state
             .engine
-            .submit_with_room(segment, flags, batch, is_over)?;
-        match submitted {
-            Submission::Done => Ok(()),
-            Submission::TooLong => Err(EAGAIN),
-            Submission::Stopped | Submission::Full => Err(EIO),
-        }
+            .submit_all(segment, flags, batch, &patience)
     }
 }
 
