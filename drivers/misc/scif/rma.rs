@@ -7,6 +7,7 @@
 //! `marks.rs`, on which fences (`fence.rs`, `signal.rs`) rest. A small copy by CPU has a shorter way:
 //! `at_once.rs`.
 //!
+//! - `operation.rs`: what is to be copied, and the report of its end
 //! - `ways.rs`: which way it goes, by its size
 //! - `pulls.rs`, `pushes.rs`: reads that the peer's engine makes
 //! - `staging.rs`: what is for memory that the other side does not reach
@@ -24,6 +25,7 @@ pub(crate) mod mapping;
 pub(crate) mod marks;
 pub(crate) mod memory_pressure;
 pub(crate) mod ones;
+mod operation;
 mod pieces;
 pub(crate) mod pulls;
 mod pushes;

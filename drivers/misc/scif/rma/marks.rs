@@ -11,12 +11,12 @@
 //! Locks: `numbers` is a leaf, taken in soft interrupts; `deferred` is one that is not.
 
 use super::{
+    operation::{
+        Completion,
+        Operation, //
+    },
     signal::Signal,
     staging::Staging,
-    transfer::{
-        Completion,
-        Ended, //
-    },
 };
 use crate::{
     arguments::Direction,
@@ -142,9 +142,32 @@ impl WorkItem for Marks {
     }
 }
 
+/// The transfer of that number has ended.
 impl Completion for Marks {
-    fn transfer_ended(self: ArcBorrow<'_, Self>, ended: &Ended) {
-        self.end(ended);
+    fn ended(self: ArcBorrow<'_, Self>, operation: &Operation, result: Result, is_reported: bool) {
+        let (number, direction, bytes) = (operation.number, operation.direction, operation.bytes);
+        trace::rma_complete(|| trace::TransferEnd {
+            node: self.channel.node(),
+            channel: self.channel.id.0,
+            number,
+            write: direction == Direction::Write,
+            len: bytes,
+            result: trace::errno(&result),
+        });
+        let failed = result.is_err();
+        let moved = self
+            .numbers
+            .lock()
+            .end(Sequence(number), failed, is_reported);
+        match result {
+            Ok(()) => self.flow(direction).add(bytes),
+            Err(_) => self.channel.peer().status.access_failed(),
+        }
+        // Always: one that waits for this very transfer does not wait for those before.
+        self.channel.wake();
+        if moved {
+            self.schedule_deferred();
+        }
     }
 }
 
@@ -195,30 +218,6 @@ impl Marks {
     /// The one that has copied for this channel, if one has.
     fn engine(&self) -> Option<&EngineRoute> {
         self.channel.path().engine(self.channel.chosen_engine())
-    }
-
-    /// A transfer has ended. Soft interrupt context, or any other but hard interrupts.
-    pub(super) fn end(self: ArcBorrow<'_, Self>, ended: &Ended) {
-        let sequence = Sequence(ended.number);
-        trace::rma_complete(|| trace::TransferEnd {
-            node: self.channel.node(),
-            channel: self.channel.id.0,
-            number: ended.number,
-            write: ended.direction == Direction::Write,
-            len: ended.bytes,
-            result: trace::errno(&ended.result),
-        });
-        let failed = ended.result.is_err();
-        let moved = self.numbers.lock().end(sequence, failed, ended.is_reported);
-        match ended.result {
-            Ok(()) => self.flow(ended.direction).add(ended.bytes),
-            Err(_) => self.channel.peer().status.access_failed(),
-        }
-        // Always: one that waits for this very transfer does not wait for those before.
-        self.channel.wake();
-        if moved {
-            self.schedule_deferred();
-        }
     }
 
     /// Has the end of transfers reported that nobody waits for.

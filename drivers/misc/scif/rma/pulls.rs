@@ -18,14 +18,15 @@
 //!
 //! Lock: `table` is a leaf.
 
-use super::transfer::{
-    Completion,
-    Ended,
-    Request,
-    Transfer, //
+use super::{
+    operation::{
+        Completion,
+        Operation,
+        Request, //
+    },
+    transfer::Transfer, //
 };
 use crate::{
-    arguments::Direction,
     logic::{
         hello,
         messages::{
@@ -153,12 +154,9 @@ pub(crate) struct Pulls {
 #[pin_data]
 pub(super) struct Pull {
     channel: Arc<Channel>,
-    number: u64,
-    direction: Direction,
-    bytes: u64,
+    operation: Operation,
     must: Must,
     synchronous: bool,
-    completion: Arc<dyn Completion>,
     /// Which of the path's engines reads if the peer's does not write.
     engine: Option<usize>,
     outcome: Outcome,
@@ -184,15 +182,15 @@ impl WorkItem for Pull {
             this.end(Err(EIO));
             return;
         };
-        request.completion = this.clone();
+        request.operation.completion = this.clone();
         // Its end is told in any case.
         let _ = Transfer::start(route, request);
     }
 }
 
 impl Completion for Pull {
-    fn transfer_ended(self: ArcBorrow<'_, Self>, ended: &Ended) {
-        self.end(ended.result);
+    fn ended(self: ArcBorrow<'_, Self>, _: &Operation, result: Result, _: bool) {
+        self.end(result);
     }
 }
 
@@ -204,12 +202,9 @@ impl Pull {
     ) -> Result<Arc<Self>> {
         let init = pin_init!(Self {
             channel: channel.clone(),
-            number: request.number,
-            direction: request.direction,
-            bytes: request.bytes(),
+            operation: request.operation.clone(),
             must,
             synchronous: request.synchronous,
-            completion: request.completion.clone(),
             engine,
             outcome: Outcome::new(),
             request <- new_spinlock!(None, "Pull::request"),
@@ -245,7 +240,7 @@ impl Pull {
                 how,
                 source,
                 destination,
-                len: self.bytes,
+                len: self.operation.bytes,
                 window,
             })
         });
@@ -254,13 +249,7 @@ impl Pull {
     /// It has ended; called once. Soft interrupt context, or any other but hard interrupts.
     fn end(&self, result: Result) {
         self.outcome.end_with(result);
-        self.completion.as_arc_borrow().transfer_ended(&Ended {
-            number: self.number,
-            direction: self.direction,
-            bytes: self.bytes,
-            result,
-            is_reported: self.synchronous,
-        });
+        self.operation.end(result, self.synchronous);
     }
 }
 
@@ -336,7 +325,7 @@ impl Pulls {
             }
             let has_room = || {
                 let table = self.table.lock();
-                (table.closed || table.has_room(pull.bytes)).then_some(())
+                (table.closed || table.has_room(pull.operation.bytes)).then_some(())
             };
             // Room that is there already is not what was lacking.
             if has_room().is_some() {
@@ -366,14 +355,14 @@ impl Pulls {
             since: Instant::now(),
         };
         let mut table = self.table.lock();
-        let Some(token) = table.free_token(pull.bytes) else {
+        let Some(token) = table.free_token(pull.operation.bytes) else {
             drop(table);
             return Err(asked.request);
         };
         // None was there: the token is free.
         table.asked.insert(node.into_node(token, asked));
         table.count += 1;
-        table.bytes = table.bytes.saturating_add(pull.bytes);
+        table.bytes = table.bytes.saturating_add(pull.operation.bytes);
         self.watch(&table);
         Ok(token)
     }
@@ -381,7 +370,7 @@ impl Pulls {
     fn take(&self, token: u32) -> Option<Asked> {
         let node = {
             let mut table = self.table.lock();
-            let bytes = table.asked.get(&token)?.pull.bytes;
+            let bytes = table.asked.get(&token)?.pull.operation.bytes;
             let node = table.asked.remove_node(&token)?;
             table.count -= 1;
             table.bytes = table.bytes.saturating_sub(bytes);

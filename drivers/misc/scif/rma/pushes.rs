@@ -14,18 +14,18 @@
 
 use super::{
     cpu_copy,
+    operation::{
+        Completion,
+        Operation,
+        Request, //
+    },
     pieces::are_reached,
     pulls,
     staging::{
         Patience,
         Staging, //
     },
-    transfer::{
-        Completion,
-        Ended,
-        Request,
-        Transfer, //
-    },
+    transfer::Transfer,
     ways, //
 };
 use crate::{
@@ -162,7 +162,7 @@ impl WorkItem for Pushes {
                     Some(route) => this.as_arc_borrow().start(route, request),
                     None => this
                         .as_arc_borrow()
-                        .note(request.number as u32, Status::OutOfReach),
+                        .note(request.operation.number as u32, Status::OutOfReach),
                 }
             }
         }
@@ -191,15 +191,15 @@ impl WorkItem<1> for Pushes {
 
 /// Tokens of the peer stand in for numbers.
 impl Completion for Pushes {
-    fn transfer_ended(self: ArcBorrow<'_, Self>, ended: &Ended) {
-        let status = match ended.result {
+    fn ended(self: ArcBorrow<'_, Self>, operation: &Operation, result: Result, _: bool) {
+        let status = match result {
             Ok(()) => Status::Done,
             Err(_) => {
                 self.peer.status.access_failed();
                 Status::TransferFailed
             }
         };
-        self.note(ended.number as u32, status);
+        self.note(operation.number as u32, status);
     }
 }
 
@@ -270,7 +270,7 @@ impl Pushes {
             // Its end is told in any case.
             Ok(()) => drop(Transfer::start(route, request)),
             Err(_) => {
-                let token = request.number as u32;
+                let token = request.operation.number as u32;
                 drop(request);
                 self.note(token, Status::NoMemory);
             }
@@ -282,17 +282,11 @@ impl Pushes {
         if are_reached(&request.sides.remote) {
             let copied =
                 cpu_copy::copy(&self.peer, Direction::Write, &request.sides, request.parts);
-            request.completion.as_arc_borrow().transfer_ended(&Ended {
-                number: request.number,
-                direction: Direction::Write,
-                bytes: request.bytes(),
-                result: copied,
-                is_reported: false,
-            });
+            request.operation.end(copied, false);
             return;
         }
         let path = self.peer.path();
-        let route = match ways::fills_by_processor(&self.staging, request.bytes()) {
+        let route = match ways::fills_by_processor(&self.staging, request.operation.bytes) {
             true => None,
             false => path.engine(engine),
         };

@@ -8,12 +8,12 @@
 //! it.
 
 use super::{
+    operation::Surroundings,
     staging::{
         Outbox,
         Staged,
         Staging, //
     },
-    transfer::Surroundings,
 };
 use crate::{
     arguments::{

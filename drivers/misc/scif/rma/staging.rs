@@ -38,7 +38,7 @@ use crate::{
         attachment::Violation,
         Peer, //
     },
-    rma::transfer::Request,
+    rma::operation::Request,
     sync::awake::Asleep,
     transport::engine::EngineRoute,
 };

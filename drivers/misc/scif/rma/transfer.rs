@@ -4,7 +4,7 @@
 //!
 //! The transfer is split into segments that are contiguous on both sides; each is one descriptor.
 //! Whoever ends the last of them, the submitter or the engine's completion, finishes the transfer:
-//! the result goes to its [`Completion`]. The engine keeps it until somebody in process context lets go of
+//! the result goes to its [`Completion`](super::operation::Completion). The engine keeps it until somebody in process context lets go of
 //! the memory on both sides, which may sleep and the completion must not. Errors of a transfer are its
 //! own: who asked for it and how he is told is not known here.
 //!
@@ -13,9 +13,16 @@
 //! While it runs, a transfer keeps the peer in use: a peer that is lost is torn down after its
 //! transfers. An engine that stops ends its transfers with EIO, see `transport/engine.rs`.
 
-use super::pieces::{
-    Sides,
-    Stretch, //
+use super::{
+    operation::{
+        Operation,
+        Request,
+        Surroundings, //
+    },
+    pieces::{
+        Sides,
+        Stretch, //
+    },
 };
 use crate::{
     arguments::Direction,
@@ -23,10 +30,6 @@ use crate::{
         Plan,
         Segment,
         Walk, //
-    },
-    peer::{
-        channel::OwnedChannelUse,
-        PeerUse, //
     },
     sys::dmaengine::{
         Batch,
@@ -50,8 +53,7 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
-        Arc,
-        ArcBorrow, //
+        Arc, //
     },
 };
 
@@ -62,60 +64,9 @@ const INTERRUPT_EVERY: u32 = 128;
 /// A transfer that is waited for and larger than this takes too long to be awake until then.
 const LARGE: u64 = 256 << 10;
 
-/// What has become of a transfer.
-pub(super) struct Ended {
-    /// As which it was started.
-    pub(super) number: u64,
-    pub(super) direction: Direction,
-    pub(super) bytes: u64,
-    pub(super) result: Result,
-    /// Its caller hears of the result, so no fence has to say it.
-    pub(super) is_reported: bool,
-}
-
-/// Who is told of the end of transfers.
-pub(super) trait Completion: Send + Sync {
-    /// One has ended. Called once for each; in a soft interrupt, or any other context but hard
-    /// interrupts.
-    fn transfer_ended(self: ArcBorrow<'_, Self>, ended: &Ended);
-}
-
-/// What keeps a transfer's surroundings in place. Dropped in this order: the peer's close is answered
-/// before the session may go.
-pub(super) struct Surroundings {
-    /// None for who has no channel.
-    pub(super) channel: Option<OwnedChannelUse>,
-    pub(super) peer: PeerUse,
-}
-
-/// What is to be done.
-pub(super) struct Request {
-    pub(super) direction: Direction,
-    pub(super) sides: Sides,
-    /// Bytes that go first, and bytes that go last.
-    pub(super) parts: (u64, u64),
-    /// The caller waits for the result.
-    pub(super) synchronous: bool,
-    /// Somebody waits for its end who does not look at the engine.
-    pub(super) announces: bool,
-    /// Who is told of its end, and as which number he knows it.
-    pub(super) completion: Arc<dyn Completion>,
-    pub(super) number: u64,
-    pub(super) surroundings: Surroundings,
-}
-
-impl Request {
-    /// How many bytes there are to move.
-    pub(super) fn bytes(&self) -> u64 {
-        self.parts.0 + self.parts.1
-    }
-}
-
 /// See the head of this file.
 pub(super) struct Transfer {
-    completion: Arc<dyn Completion>,
-    number: u64,
-    direction: Direction,
+    operation: Operation,
     state: JobState,
     /// Whether the call reports the result, so that no fence does.
     reported: Atomic<bool>,
@@ -130,13 +81,7 @@ impl Job for Transfer {
     }
 
     fn tell(&self, result: Result) {
-        self.completion.as_arc_borrow().transfer_ended(&Ended {
-            number: self.number,
-            direction: self.direction,
-            bytes: self.state.bytes(),
-            result,
-            is_reported: self.reported.load(Relaxed),
-        });
+        self.operation.end(result, self.reported.load(Relaxed));
     }
 }
 
@@ -158,31 +103,19 @@ impl Transfer {
     /// has failed, and what was begun of it ends by itself, too; the caller reports the error, and
     /// nobody else does. Killable while the engine's ring is full. The caller is inside the peer.
     pub(super) fn start(route: &EngineRoute, request: Request) -> Result<Arc<Self>> {
-        let Request {
-            direction, parts, ..
-        } = request;
-        let (completion, number) = (request.completion.clone(), request.number);
-        let interrupt = request.announces || request.synchronous && request.bytes() > LARGE;
+        let (operation, parts) = (request.operation.clone(), request.parts);
+        let interrupt = request.announces || request.synchronous && operation.bytes > LARGE;
         let transfer = Self {
-            completion: request.completion,
-            number,
-            direction,
-            state: JobState::new(&route.engine, parts.0 + parts.1),
+            operation: request.operation,
+            state: JobState::new(&route.engine, operation.bytes),
             reported: Atomic::new(request.synchronous),
             sides: request.sides,
             surroundings: request.surroundings,
         };
         let made = Arc::new(transfer, GFP_KERNEL_ACCOUNT).map_err(Error::from);
         let made = made.and_then(|transfer| Ok((transfer, Place::new()?)));
-        let (transfer, place) = made.inspect_err(|error| {
-            completion.as_arc_borrow().transfer_ended(&Ended {
-                number,
-                direction,
-                bytes: parts.0 + parts.1,
-                result: Err(*error),
-                is_reported: true,
-            });
-        })?;
+        let (transfer, place) = made.map_err(|error| operation.fail(error))?;
+        let direction = operation.direction;
         let submitted = job::start(&transfer, place, interrupt, |batch| {
             let submitted = transfer.submit(batch, route, (direction, parts, interrupt));
             submitted.inspect_err(|_| transfer.reported.store(true, Relaxed))

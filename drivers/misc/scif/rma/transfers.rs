@@ -21,18 +21,18 @@ use super::{
         Marks,
         Progress, //
     },
+    operation::{
+        Operation,
+        Request,
+        Surroundings, //
+    },
     pieces::{
         are_reached,
         Sides, //
     },
     registration_cache::RegistrationCache,
     staging::Staging,
-    transfer::{
-        Ended,
-        Request,
-        Surroundings,
-        Transfer, //
-    },
+    transfer::Transfer,
     ways::Ways,
 };
 use crate::{
@@ -267,7 +267,12 @@ impl Transfers {
             Direction::Write => start_of(local),
         };
         let request = Request {
-            direction,
+            operation: Operation {
+                completion: self.marks.clone(),
+                number: self.marks.begin()?.0,
+                direction,
+                bytes: len,
+            },
             sides,
             parts: match options.ordered {
                 true => plan::split_tail(visible_from, len),
@@ -275,8 +280,6 @@ impl Transfers {
             },
             synchronous: options.synchronous,
             announces: false,
-            number: self.marks.begin()?.0,
-            completion: self.marks.clone(),
             surroundings,
         };
         self.trace_submit(&request, local, remote, options, way.route.is_some());
@@ -353,12 +356,12 @@ impl Transfers {
         trace::rma_submit(|| trace::Transfer {
             node: self.channel.node(),
             channel: self.channel.id.0,
-            number: request.number,
-            write: request.direction == Direction::Write,
+            number: request.operation.number,
+            write: request.operation.direction == Direction::Write,
             engine: by_engine,
             local: local.offset().unwrap_or(-1),
             remote,
-            len: request.bytes(),
+            len: request.operation.bytes,
             flags: options.flags() as u32,
         });
     }
@@ -408,14 +411,9 @@ impl Transfers {
 
     fn copy_by_cpu(&self, request: Request) -> Result {
         let peer = self.channel.peer();
-        let result = cpu_copy::copy(peer, request.direction, &request.sides, request.parts);
-        self.marks.as_arc_borrow().end(&Ended {
-            number: request.number,
-            direction: request.direction,
-            bytes: request.bytes(),
-            result,
-            is_reported: true,
-        });
+        let operation = &request.operation;
+        let result = cpu_copy::copy(peer, operation.direction, &request.sides, request.parts);
+        operation.end(result, true);
         result
     }
 

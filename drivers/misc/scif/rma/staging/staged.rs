@@ -2,24 +2,22 @@
 
 //! A transfer that is staged: over when the last of its slots was emptied.
 //!
-//! Whoever ends the last slot finishes it: the result goes to its [`Completion`], and what it keeps is let go,
+//! Whoever ends the last slot finishes it: the result goes to its [`Completion`](super::super::operation::Completion), and what it keeps is let go,
 //! which may sleep.
 
 use crate::{
-    arguments::Direction,
     memory::{
         few::Few,
         remote_window::RemotePiece, //
     },
     peer::channel::OwnedChannelUse,
     rma::{
-        pieces::Sides,
-        transfer::{
-            Completion,
-            Ended,
+        operation::{
+            Operation,
             Request,
             Surroundings, //
         },
+        pieces::Sides,
     },
     sync::outcome::Outcome,
 };
@@ -47,9 +45,7 @@ struct Kept {
 #[pin_data]
 pub(in crate::rma) struct Staged {
     /// None if nobody is told.
-    completion: Option<Arc<dyn Completion>>,
-    number: u64,
-    bytes: u64,
+    operation: Option<Operation>,
     /// Whether the call reports the result, so that no fence does.
     reported: Atomic<bool>,
     /// Whether the peer is to ring when its last slot is empty, without being asked to.
@@ -70,17 +66,7 @@ impl Staged {
         request: Request,
         fill: impl FnOnce(&Arc<Self>, &Sides) -> Result,
     ) -> Result<Arc<Self>> {
-        let (number, bytes) = (request.number, request.bytes());
-        let completion = request.completion.clone();
-        let tell = |error| {
-            completion.as_arc_borrow().transfer_ended(&Ended {
-                number,
-                direction: Direction::Write,
-                bytes,
-                result: Err(error),
-                is_reported: true,
-            });
-        };
+        let operation = request.operation.clone();
         let kept = Kept {
             sides: request.sides,
             surroundings: request.surroundings,
@@ -88,11 +74,11 @@ impl Staged {
         let kept = Arc::new(kept, GFP_KERNEL).map_err(Error::from);
         let made = kept.and_then(|kept| {
             let announces = request.announces;
-            let staged = Self::new(Some(request.completion), &kept, (number, bytes), announces)?;
+            let staged = Self::new(Some(request.operation), &kept, announces)?;
             staged.reported.store(request.synchronous, Relaxed);
             Ok((staged, kept))
         });
-        let (staged, kept) = made.inspect_err(|error| tell(*error))?;
+        let (staged, kept) = made.map_err(|error| operation.fail(error))?;
         let filled = fill(&staged, &kept.sides);
         drop(kept);
         if filled.is_err() {
@@ -120,25 +106,18 @@ impl Staged {
             },
             GFP_KERNEL,
         )?;
-        let staged = Self::new(None, &kept, (0, 0), true)?;
+        let staged = Self::new(None, &kept, true)?;
         let filled = fill(&staged, &kept.sides);
         drop(kept);
         staged.slot_ended(filled);
         filled
     }
 
-    fn new(
-        completion: Option<Arc<dyn Completion>>,
-        kept: &Arc<Kept>,
-        (number, bytes): (u64, u64),
-        announces: bool,
-    ) -> Result<Arc<Self>> {
+    fn new(operation: Option<Operation>, kept: &Arc<Kept>, announces: bool) -> Result<Arc<Self>> {
         let kept = kept.clone();
         Arc::pin_init(
             pin_init!(Self {
-                completion,
-                number,
-                bytes,
+                operation,
                 reported: Atomic::new(false),
                 announces,
                 // Who fills.
@@ -192,14 +171,8 @@ impl Staged {
 
     fn end(&self) {
         self.outcome.end();
-        if let Some(completion) = &self.completion {
-            completion.as_arc_borrow().transfer_ended(&Ended {
-                number: self.number,
-                direction: Direction::Write,
-                bytes: self.bytes,
-                result: self.outcome.so_far(),
-                is_reported: self.reported.load(Relaxed),
-            });
+        if let Some(operation) = &self.operation {
+            operation.end(self.outcome.so_far(), self.reported.load(Relaxed));
         }
         let kept = self.kept.lock().take();
         drop(kept);

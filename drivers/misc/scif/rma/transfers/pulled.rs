@@ -10,11 +10,11 @@ use crate::{
     },
     logic::address_space::Range,
     rma::{
+        operation::Request,
         pulls::{
             Destination,
             Must, //
         },
-        transfer::Request, //
     },
 };
 use kernel::prelude::*;

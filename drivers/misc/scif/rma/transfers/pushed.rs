@@ -26,6 +26,10 @@ use crate::{
         },
     },
     rma::{
+        operation::{
+            Operation,
+            Request, //
+        },
         pieces::{
             are_reached,
             Sides, //
@@ -34,7 +38,6 @@ use crate::{
             How,
             Pushes, //
         },
-        transfer::Request, //
     },
 };
 use kernel::{
@@ -146,7 +149,12 @@ impl Transfers {
             return Err(EINVAL);
         }
         let request = Request {
-            direction: Direction::Write,
+            operation: Operation {
+                completion: pushes,
+                number: asked.token.into(),
+                direction: Direction::Write,
+                bytes: asked.len,
+            },
             sides: Sides { local, remote },
             parts: match asked.ordered {
                 true => plan::split_tail(asked.source, asked.len),
@@ -154,8 +162,6 @@ impl Transfers {
             },
             synchronous: false,
             announces: true,
-            completion: pushes,
-            number: asked.token.into(),
             surroundings,
         };
         Ok((how, request))

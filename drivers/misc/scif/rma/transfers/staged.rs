@@ -13,15 +13,12 @@ use crate::{
         LocalSide, //
     },
     rma::{
+        operation::Request,
         pulls::{
             Destination,
             Must, //
         },
         staging::Patience,
-        transfer::{
-            Ended,
-            Request, //
-        },
         ways, //
     },
     transport::engine::EngineRoute,
@@ -47,7 +44,7 @@ impl Transfers {
         local: &LocalSide,
         remote: i64,
     ) -> Result {
-        match request.direction {
+        match request.operation.direction {
             Direction::Write => self.write_staged(route, request, local.is_lent()),
             Direction::Read => self.read_by_peer(request, local, remote),
         }
@@ -90,25 +87,15 @@ impl Transfers {
     fn read_by_peer(&self, request: Request, local: &LocalSide, source: i64) -> Result {
         let is_lent = local.is_lent();
         let waits = request.synchronous || is_lent;
-        let failed = |request: &Request, error| {
-            self.marks.as_arc_borrow().end(&Ended {
-                number: request.number,
-                direction: request.direction,
-                bytes: request.bytes(),
-                result: Err(error),
-                is_reported: true,
-            });
-            error
-        };
         let destination = self
             .destination(&request, local, Must::Yes)
-            .map_err(|error| failed(&request, self.channel.end_or(error)))?;
+            .map_err(|error| request.operation.fail(self.channel.end_or(error)))?;
         let places = (source as u64, destination);
         let started = self.ways.pulls.start_surely(&self.channel, places, request);
         let pull = started.map_err(|(request, error)| {
             self.take_back(destination);
             self.withdraw(destination);
-            failed(&request, self.channel.end_or(error))
+            request.operation.fail(self.channel.end_or(error))
         })?;
         if !waits {
             return Ok(());

@@ -54,10 +54,6 @@ impl JobState {
         }
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// None while it runs. Any context.
     pub(crate) fn result(&self) -> Option<Result> {
         self.outcome.result()
