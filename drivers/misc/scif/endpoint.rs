@@ -362,7 +362,6 @@ impl Endpoint {
             State::Listening(listener, _) => {
                 self.scif.ports.remove_listener(listener);
                 listener.close();
-                self.close_accepted(None);
             }
             State::Connecting(connection, _) | State::Connected(connection, _) => {
                 connection.close()
@@ -376,6 +375,5 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         // Nothing to do for who has closed it, when nobody was in a call.
         self.close();
-        self.close_accepted(None);
     }
 }

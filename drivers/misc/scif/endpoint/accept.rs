@@ -7,18 +7,18 @@
 
 use super::{
     accepted::{
-        Accepted,
-        ListenerId, //
+        handle_at,
+        port_of,
+        Accepted, //
     },
+    listener::Listener,
+    ports::BoundPort,
     Endpoint,
     State, //
 };
 use crate::{
     arguments::PortId,
-    sys::{
-        current::descriptor_table,
-        random, //
-    },
+    sys::current::descriptor_table, //
 };
 use kernel::{
     prelude::*,
@@ -37,17 +37,17 @@ impl Endpoint {
     /// Returns who is connected, and the handle for [`Self::take_over`]. EAGAIN if there is no request
     /// and `block` is not set; EINTR if the listener is closed meanwhile.
     pub(crate) fn accept(&self, block: bool) -> Result<(PortId, u64)> {
-        let pending = &self.scif.pending;
-        let ticket = pending.lock().begin(self.listener_id())?;
-        let accepted = self.accept_request(block);
+        let (listener, port) = self.listening()?;
+        let waiter = listener.accepted.lock().begin()?;
+        let accepted = self.accept_request(&listener, &port, block);
         // Dropping a connection closes it, which must not happen under the lock.
         let (added, peer, handle) = {
-            let mut pending = pending.lock();
-            let ended = pending.end(ticket);
+            let mut pending = listener.accepted.lock();
+            let ended = pending.end(&waiter);
             let accepted = accepted?;
-            let (peer, handle) = (accepted.peer, random::number());
+            let (peer, handle) = (accepted.peer, handle_at(port.number));
             let added = match ended {
-                Ok(()) => pending.add(handle, self.listener_id(), accepted),
+                Ok(()) => pending.add(handle, accepted),
                 Err(error) => Err((error, accepted)),
             };
             (added, peer, handle)
@@ -60,29 +60,40 @@ impl Endpoint {
 
     /// Nobody will learn of the handle: closes what was accepted.
     pub(crate) fn forget_accepted(&self, handle: u64) {
-        let accepted = self.scif.pending.lock().take(handle);
-        drop(accepted);
+        drop(self.take_accepted(handle));
     }
 
     /// As [`Self::accept`], for who can hold an endpoint itself: makes a connected one.
     pub(crate) fn accept_endpoint(&self, block: bool) -> Result<(PortId, Arc<Endpoint>)> {
         // First, so that nobody connects for nothing.
         let endpoint = Self::new(&self.scif)?;
-        let accepted = self.accept_request(block)?;
+        let (listener, port) = self.listening()?;
+        let accepted = self.accept_request(&listener, &port, block)?;
         let peer = accepted.peer;
         endpoint.adopt(accepted)?;
         Ok((peer, endpoint))
     }
 
-    fn listener_id(&self) -> ListenerId {
-        ListenerId(core::ptr::from_ref(self).addr())
+    fn listening(&self) -> Result<(Arc<Listener>, Arc<BoundPort>)> {
+        match &*self.state.lock() {
+            State::Listening(listener, port) => Ok((listener.clone(), port.clone())),
+            _ => Err(EINVAL),
+        }
     }
 
-    fn accept_request(&self, block: bool) -> Result<Accepted> {
-        let (listener, port) = match &*self.state.lock() {
-            State::Listening(listener, port) => (listener.clone(), port.clone()),
-            _ => return Err(EINVAL),
-        };
+    /// Takes out what the calling process has accepted under this handle, at whichever port.
+    fn take_accepted(&self, handle: u64) -> Option<Accepted> {
+        let listener = self.scif.ports.listener(port_of(handle))?;
+        let accepted = listener.accepted.lock().take(handle);
+        accepted
+    }
+
+    fn accept_request(
+        &self,
+        listener: &Arc<Listener>,
+        port: &Arc<BoundPort>,
+        block: bool,
+    ) -> Result<Accepted> {
         let table = descriptor_table();
         let flushes = self.flushes.load(Relaxed);
         // Another thread of the caller has closed a descriptor of the listener.
@@ -113,7 +124,7 @@ impl Endpoint {
                 .contact_with(&request.peer)
                 .and_then(|contact| contact.accept(&request, port.number));
             match made {
-                Ok(connection) => return Ok(Accepted::new(peer, connection, port)),
+                Ok(connection) => return Ok(Accepted::new(peer, connection, port.clone())),
                 // Its node was lost: on to the next one.
                 Err(ENODEV) => continue,
                 Err(error) => return Err(error),
@@ -129,18 +140,9 @@ impl Endpoint {
         self.flushes.fetch_add(1, Release);
         self.waiters.wake_all();
         // Asked of listeners only: it takes a look at the whole table.
-        let listening = matches!(&*self.state.lock(), State::Listening(..));
-        if listening && is_last() {
-            self.close_accepted(Some(table));
-        }
-    }
-
-    /// Closes what was accepted and not taken over: of one table of descriptors, or of all.
-    pub(super) fn close_accepted(&self, table: Option<usize>) {
-        loop {
-            let accepted = self.scif.pending.lock().take_of(self.listener_id(), table);
-            if accepted.is_none() {
-                return;
+        if let Ok((listener, _)) = self.listening() {
+            if is_last() {
+                listener.close_accepted(Some(table));
             }
         }
     }
@@ -151,8 +153,7 @@ impl Endpoint {
         if !matches!(&*self.state.lock(), State::Unbound) {
             return Err(EINVAL);
         }
-        let accepted = self.scif.pending.lock().take(handle);
-        self.adopt(accepted.ok_or(EINVAL)?)
+        self.adopt(self.take_accepted(handle).ok_or(EINVAL)?)
     }
 
     /// Makes what was accepted this endpoint's; EINVAL unless the endpoint is fresh, and then the

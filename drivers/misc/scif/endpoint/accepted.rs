@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connections that were accepted and have no endpoint yet.
+//! Connections that a listener has accepted and that have no endpoint yet.
 //!
 //! `ACCEPTREQ` gives out a handle, an opaque number that is hard to guess, and `ACCEPTREG` takes the
-//! connection over; the handle is good once, and only for the process that accepted. What is not
-//! taken over ends when that process closes its last descriptor of the listening endpoint, or ends.
+//! connection over; the handle is good once, and only for the process that accepted. The handle ends in the listener's
+//! port, so that the listener is found by it. What is not taken over ends when that process closes its last
+//! descriptor of the listening endpoint, or ends.
 //!
 //! Dropping a connection closes it, which sleeps: nothing is dropped under the lock of [`Pending`].
 
@@ -12,22 +13,37 @@ use super::connection::Connection;
 use super::ports::BoundPort;
 use crate::{
     arguments::PortId,
-    sys::current::{
-        descriptor_table,
-        Process, //
+    sys::{
+        current::{
+            descriptor_table,
+            Process, //
+        },
+        random, //
     },
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
 };
 
-/// Connections that one endpoint has accepted and nobody has taken over yet.
+/// Connections that one listener has accepted and nobody has taken over yet.
 const MAX_ACCEPTED: usize = 1024;
 
-/// Names a listening endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ListenerId(pub(super) usize);
+/// A handle that is hard to guess, of a connection that was accepted at this port.
+pub(super) fn handle_at(port: u16) -> u64 {
+    random::number() & !u64::from(u16::MAX) | u64::from(port)
+}
+
+/// The port of a handle.
+pub(super) fn port_of(handle: u64) -> u16 {
+    handle as u16
+}
 
 /// An accepted connection; closed if it never gets an endpoint.
 pub(crate) struct Accepted {
@@ -62,92 +78,73 @@ impl Drop for Accepted {
 struct Entry {
     handle: u64,
     process: Process,
-    /// The table of descriptors of that process, and the endpoint that accepted: the close of its
-    /// last descriptor there ends what was not taken over.
+    /// The table of descriptors of that process: the close of its last descriptor of the listener ends what was not
+    /// taken over.
     table: usize,
-    listener: ListenerId,
     accepted: Accepted,
 }
 
 /// A call that accepts.
-struct Accepting {
-    ticket: u64,
-    listener: ListenerId,
+pub(super) struct Waiter {
     table: usize,
     /// What it accepts has to go: the last descriptor was closed meanwhile.
-    cancelled: bool,
+    cancelled: Atomic<bool>,
 }
 
-/// All of them, by handle, and the calls that are about to add one.
+/// Those of one listener, by handle, and the calls that are about to add one.
 pub(super) struct Pending {
     entries: KVec<Entry>,
-    accepting: KVec<Accepting>,
-    next_ticket: u64,
+    waiters: KVec<Arc<Waiter>>,
+    /// The listener is.
+    closed: bool,
 }
 
 impl Pending {
     pub(super) const fn new() -> Self {
         Self {
             entries: KVec::new(),
-            accepting: KVec::new(),
-            next_ticket: 0,
+            waiters: KVec::new(),
+            closed: false,
         }
     }
 
-    /// A call begins to accept. EINVAL for who is no process, and could never take over; ENOMEM if
-    /// there is no room for another connection that `listener` accepts: asked before it is accepted,
-    /// so that nobody connects for nothing. What is returned is for [`Self::end`].
-    pub(super) fn begin(&mut self, listener: ListenerId) -> Result<u64> {
+    /// A call begins to accept. EINVAL for a caller that is no process, and could never take over; ENOMEM if
+    /// there is no room for another connection: asked before it is accepted, so that nobody connects for
+    /// nothing. What is returned is for [`Self::end`].
+    pub(super) fn begin(&mut self) -> Result<Arc<Waiter>> {
         if Process::current().is_none() {
             return Err(EINVAL);
         }
-        self.make_room(listener)?;
-        self.next_ticket += 1;
-        let accepting = Accepting {
-            ticket: self.next_ticket,
-            listener,
+        self.make_room()?;
+        let waiter = Waiter {
             table: descriptor_table(),
-            cancelled: false,
+            cancelled: Atomic::new(self.closed),
         };
-        // Here and below nobody pays: all processes need the lock.
-        self.accepting.push(accepting, GFP_KERNEL)?;
-        Ok(self.next_ticket)
+        let waiter = Arc::new(waiter, GFP_KERNEL_ACCOUNT)?;
+        self.waiters.push(waiter.clone(), GFP_KERNEL_ACCOUNT)?;
+        Ok(waiter)
     }
 
     /// The call has accepted something, or failed. EINTR if the last descriptor was closed meanwhile:
     /// then nothing may be added.
-    pub(super) fn end(&mut self, ticket: u64) -> Result {
-        let position = self
-            .accepting
-            .iter()
-            .position(|accepting| accepting.ticket == ticket);
-        let ended = position.and_then(|position| self.accepting.remove(position).ok());
-        match ended {
-            Some(accepting) if !accepting.cancelled => Ok(()),
-            _ => Err(EINTR),
+    pub(super) fn end(&mut self, waiter: &Arc<Waiter>) -> Result {
+        self.waiters.retain(|other| !Arc::ptr_eq(other, waiter));
+        match waiter.cancelled.load(Relaxed) {
+            true => Err(EINTR),
+            false => Ok(()),
         }
     }
 
-    fn make_room(&mut self, listener: ListenerId) -> Result {
-        let accepted_before = self
-            .entries
-            .iter()
-            .filter(|entry| entry.listener == listener)
-            .count();
-        if accepted_before >= MAX_ACCEPTED {
+    fn make_room(&mut self) -> Result {
+        if self.entries.len() >= MAX_ACCEPTED {
             return Err(ENOMEM);
         }
-        Ok(self.entries.reserve(1, GFP_KERNEL)?)
+        Ok(self.entries.reserve(1, GFP_KERNEL_ACCOUNT)?)
     }
 
     /// Keeps a connection for the calling process.
-    pub(super) fn add(
-        &mut self,
-        handle: u64,
-        listener: ListenerId,
-        accepted: Accepted,
-    ) -> Result<(), (Error, Accepted)> {
-        if let Err(error) = self.make_room(listener) {
+    pub(super) fn add(&mut self, handle: u64, accepted: Accepted) -> Result<(), (Error, Accepted)> {
+        if let Err(error) = self.make_room() {
             return Err((error, accepted));
         }
         let Some(process) = Process::current() else {
@@ -157,7 +154,6 @@ impl Pending {
             handle,
             process,
             table: descriptor_table(),
-            listener,
             accepted,
         };
         let _ = self.entries.push_within_capacity(entry);
@@ -169,20 +165,19 @@ impl Pending {
         self.take_if(|entry| entry.handle == handle && entry.process.is_current())
     }
 
-    /// Takes out one that `listener` has accepted: by a process with this table of descriptors, if
-    /// there is one named. Calls that are about to add one will not.
-    pub(super) fn take_of(
-        &mut self,
-        listener: ListenerId,
-        table: Option<usize>,
-    ) -> Option<Accepted> {
-        for accepting in self.accepting.iter_mut() {
-            accepting.cancelled |= accepting.listener == listener
-                && table.is_none_or(|table| accepting.table == table);
+    /// Takes out one that was accepted by a process with this table of descriptors, or any. Calls that are about to add
+    /// one will not.
+    pub(super) fn take_of(&mut self, table: Option<usize>) -> Option<Accepted> {
+        let is_of = |other: usize| table.is_none_or(|table| table == other);
+        for waiter in self.waiters.iter().filter(|waiter| is_of(waiter.table)) {
+            waiter.cancelled.store(true, Relaxed);
         }
-        self.take_if(|entry| {
-            entry.listener == listener && table.is_none_or(|table| entry.table == table)
-        })
+        self.take_if(|entry| is_of(entry.table))
+    }
+
+    /// The listener is closed: nothing is added any more.
+    pub(super) fn close(&mut self) {
+        self.closed = true;
     }
 
     fn take_if(&mut self, wanted: impl Fn(&Entry) -> bool) -> Option<Accepted> {

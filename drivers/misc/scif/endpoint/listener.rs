@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A listening port and the connection requests that wait for accept.
+//! A listening port, the connection requests that wait for accept, and the connections that were accepted and wait for
+//! an endpoint.
 //!
-//! Lock: `queue` is a leaf, taken under `Ports::inner`.
+//! Locks: `queue` is a leaf, taken under `Ports::inner`; `accepted` is a leaf.
 
+use super::accepted::Pending;
 use crate::{
     logic::{
         envelope::ChannelId,
@@ -53,6 +55,8 @@ pub(super) struct Listener {
     /// How many requests are queued; written under `queue`.
     queued: Atomic<usize>,
     closed: Atomic<bool>,
+    #[pin]
+    pub(super) accepted: Mutex<Pending>,
     /// The endpoint's.
     waiters: Arc<WaitQueue>,
 }
@@ -67,6 +71,7 @@ impl Listener {
                 queue <- new_mutex!(Some(KVVec::new()), "Listener::queue"),
                 queued: Atomic::new(0),
                 closed: Atomic::new(false),
+                accepted <- new_mutex!(Pending::new(), "Listener::accepted"),
                 waiters,
             }),
             GFP_KERNEL_ACCOUNT,
@@ -125,13 +130,26 @@ impl Listener {
         self.closed.load(Relaxed)
     }
 
-    /// Refuses all that is queued and whatever still comes. The caller has removed the listener
-    /// from its port.
+    /// Closes what was accepted and not taken over: by a process with this table of descriptors, or by any. May sleep.
+    pub(super) fn close_accepted(&self, table: Option<usize>) {
+        loop {
+            // Dropped without the lock.
+            let accepted = self.accepted.lock().take_of(table);
+            if accepted.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Refuses all that is queued and whatever still comes, and closes what was accepted and not taken over. The caller
+    /// has removed the listener from its port. May sleep.
     pub(super) fn close(&self) {
         let requests = self.queue.lock().take();
         self.queued.store(0, Relaxed);
         self.closed.store(true, Relaxed);
         self.waiters.wake_all();
+        self.accepted.lock().close();
+        self.close_accepted(None);
         for request in requests.iter().flatten() {
             // Of a peer that is lost nobody waits for the answer.
             let _ = request.peer.post(&Message::Refuse {

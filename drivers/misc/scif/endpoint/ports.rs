@@ -100,6 +100,11 @@ impl Ports {
         Ok(())
     }
 
+    /// The listener at a port.
+    pub(super) fn listener(&self, port: u16) -> Option<Arc<Listener>> {
+        self.inner.lock().listeners.get(&port).cloned()
+    }
+
     /// Lets no more requests come in. Returns after the last one has been queued.
     pub(super) fn remove_listener(&self, listener: &Listener) {
         let removed = self.inner.lock().listeners.remove(&listener.port);

@@ -3,7 +3,6 @@
 //! What all endpoints of this node share.
 
 use super::{
-    accepted::Pending,
     contact::Contact,
     counts::Counts,
     options::Options,
@@ -41,11 +40,9 @@ use crate::{
     },
 };
 use kernel::{
-    new_mutex,
     prelude::*,
     sync::{
         Arc,
-        Mutex,
         SetOnce, //
     },
 };
@@ -64,9 +61,6 @@ pub(crate) struct Scif {
     options: Options,
     /// What mappings for reading show instead of lost memory, once one may have to.
     ones: SetOnce<Arc<Ones>>,
-    /// What was accepted and not yet taken over.
-    #[pin]
-    pub(super) pending: Mutex<Pending>,
 }
 
 impl Scif {
@@ -90,7 +84,6 @@ impl Scif {
                 contacts,
                 options,
                 ones: SetOnce::new(),
-                pending <- new_mutex!(Pending::new(), "Scif::pending"),
             }),
             GFP_KERNEL,
         )
