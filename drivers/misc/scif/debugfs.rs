@@ -292,7 +292,7 @@ fn pins(ledger: &Ledger, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 fn names(names: &Names, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "class name port")?;
     let mut result = Ok(());
-    names.for_each(|name, port| {
+    names.table.for_each(|name, port| {
         if result.is_ok() {
             result = writeln!(f, "{} {} {}", name.class, name.number, port);
         }

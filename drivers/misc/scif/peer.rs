@@ -69,12 +69,12 @@ use control::{
     ControlRing,
     Posted, //
 };
+use core::ops::Deref;
 use doorbells::{
     Doorbells,
     Rung,
     Subscription, //
 };
-pub(crate) use held_bell::HeldBell;
 use kernel::{
     impl_has_work, new_mutex, new_work,
     prelude::*,
@@ -161,10 +161,11 @@ impl_has_work! {
 /// Keeps a peer's path in use for longer than a borrow lasts: by a DMA transfer.
 pub(crate) struct PeerUse(Arc<Peer>);
 
-impl PeerUse {
-    /// See [`Peer::is_over`].
-    pub(crate) fn is_over(&self) -> bool {
-        self.0.is_over()
+impl Deref for PeerUse {
+    type Target = Peer;
+
+    fn deref(&self) -> &Peer {
+        &self.0
     }
 }
 

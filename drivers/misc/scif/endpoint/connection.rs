@@ -167,12 +167,12 @@ impl Connection {
         let listening = self.listening.lock().take();
         drop(listening);
         // Somebody may hold on to the connection for long, but the peer writes no more.
-        self.stream.unmap();
+        self.stream.rings.unmap();
     }
 
     /// Learns of the other end. Ends the relation to the peer if what it says can't be.
     pub(super) fn set_remote(&self, id: ChannelId, ring: &RingAddress) -> Result {
-        self.stream.set_remote(ring)?;
+        self.stream.rings.set_remote(ring)?;
         self.channel.set_remote(id);
         Ok(())
     }

@@ -145,7 +145,7 @@ impl Contact {
             source: connection.channel.id,
             source_port: ports.own,
             port: ports.peer,
-            ring: connection.stream.address(),
+            ring: connection.stream.rings.address(),
         });
         // The peer is lost: nobody will answer.
         posted.inspect_err(|_| connection.abandon())?;
@@ -176,7 +176,7 @@ impl Contact {
                 self.peer().post(&Message::Accept {
                     target: request.source,
                     source: connection.channel.id,
-                    ring: connection.stream.address(),
+                    ring: connection.stream.rings.address(),
                 })
             });
         trace::accept(|| connection.traced(answer));

@@ -23,7 +23,6 @@ use super::{
     },
 };
 use crate::{
-    logic::messages::RingAddress,
     peer::{
         attachment::Violation,
         channel::{
@@ -130,31 +129,11 @@ impl Stream {
         Ok(Listening(self.clone()))
     }
 
-    /// What the peer has to know of our ring.
-    pub(super) fn address(&self) -> RingAddress {
-        self.rings.address()
-    }
-
-    /// See [`Rings::set_remote`].
-    pub(super) fn set_remote(&self, ring: &RingAddress) -> Result {
-        self.rings.set_remote(ring)
-    }
-
-    /// See [`Rings::grow`].
-    pub(super) fn grow(&self) {
-        self.rings.grow();
-    }
-
     /// See [`Rings::offered`]. Who waits for room may have it now.
     pub(super) fn offered(&self, address: u64, size: u32) -> Result<(), Violation> {
         self.rings.offered(address, size)?;
         self.channel.wake();
         Ok(())
-    }
-
-    /// See [`Rings::unmap`].
-    pub(super) fn unmap(&self) {
-        self.rings.unmap();
     }
 
     /// The error of send and receive once the other end is gone; success as long as it is not.

@@ -10,7 +10,6 @@
 use super::{
     lookups::Lookups,
     table::{
-        BoundName,
         Name,
         NameTable, //
     },
@@ -45,7 +44,7 @@ use kernel::{
 /// The names of this node, and the way to those of others.
 #[pin_data]
 pub(crate) struct Names {
-    table: Arc<NameTable>,
+    pub(crate) table: Arc<NameTable>,
     #[pin]
     peers: Mutex<KVec<Arc<Lookups>>>,
 }
@@ -66,16 +65,6 @@ impl Names {
     /// The service by which peers ask.
     pub(crate) fn service(self: &Arc<Self>) -> Result<Arc<dyn Service>> {
         Ok(Arc::new(NameService(self.clone()), GFP_KERNEL)?)
-    }
-
-    /// See [`NameTable::bind`].
-    pub(crate) fn bind(&self, class: u32, number: Option<u32>, port: u16) -> Result<BoundName> {
-        self.table.bind(class, number, port)
-    }
-
-    /// See [`NameTable::for_each`].
-    pub(crate) fn for_each(&self, f: impl FnMut(Name, u16)) {
-        self.table.for_each(f);
     }
 
     /// The port that has a name at a peer; see [`Lookups::ask`]. Interruptible.

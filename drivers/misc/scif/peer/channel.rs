@@ -19,36 +19,16 @@
 //! Locks: `waiters` and `choosing` are leaves, taken in any context.
 
 use super::{
-    doorbells::{
-        Rung,
-        Subscription, //
-    },
     hold::Hold,
-    HeldBell,
-    Peer,
-    PeerUse, //
+    Peer, //
 };
 use crate::{
-    logic::{
-        annex::Annex,
-        envelope::{
-            ChannelId,
-            Enveloped, //
-        },
-    },
-    sync::{
-        in_flight::{
-            InFlight,
-            InFlightGuard, //
-        },
-        work_queues::WorkQueues,
-    },
+    logic::envelope::ChannelId,
+    sync::in_flight::InFlight,
     sys::wait::WaitQueue,
-    transport::{
-        engine::ChosenEngine,
-        path::Path, //
-    },
+    transport::engine::ChosenEngine, //
 };
+use core::ops::Deref;
 use kernel::{
     new_spinlock_irq,
     prelude::*,
@@ -156,6 +136,15 @@ impl Drop for OwnedChannelUse {
     }
 }
 
+/// What holds for the peer, holds for a channel with it.
+impl Deref for Channel {
+    type Target = Arc<Peer>;
+
+    fn deref(&self) -> &Arc<Peer> {
+        &self.peer
+    }
+}
+
 impl Channel {
     /// An end with this id and in this state, of which the peer knows nothing yet: ENODEV if the peer is lost.
     /// May sleep.
@@ -190,81 +179,6 @@ impl Channel {
         &self.peer
     }
 
-    /// See [`Peer::node`].
-    pub(crate) fn node(&self) -> u16 {
-        self.peer.node()
-    }
-
-    /// See [`Peer::path`].
-    pub(crate) fn path(&self) -> &dyn Path {
-        self.peer.path()
-    }
-
-    /// See [`Peer::queues`].
-    pub(crate) fn queues(&self) -> &Arc<WorkQueues> {
-        self.peer.queues()
-    }
-
-    /// See [`Peer::enter`].
-    pub(crate) fn enter(&self) -> Option<InFlightGuard<'_>> {
-        self.peer.enter()
-    }
-
-    /// See [`Peer::enter_owned`].
-    pub(crate) fn enter_owned(&self) -> Option<PeerUse> {
-        self.peer.enter_owned()
-    }
-
-    /// See [`Peer::fail`].
-    pub(crate) fn fail(&self, reason: &str) {
-        self.peer.fail(reason);
-    }
-
-    /// See [`Peer::is_over`].
-    pub(crate) fn is_over(&self) -> bool {
-        self.peer.is_over()
-    }
-
-    /// See [`Peer::post`].
-    pub(crate) fn post(&self, message: &impl Enveloped) -> Result {
-        self.peer.post(message)
-    }
-
-    /// See [`Peer::post_with`].
-    pub(crate) fn post_with(&self, message: &impl Enveloped, annex: &Annex) -> Result {
-        self.peer.post_with(message, annex)
-    }
-
-    /// See [`Peer::post_bulk`].
-    pub(crate) fn post_bulk(&self, message: &impl Enveloped) -> Result {
-        self.peer.post_bulk(message)
-    }
-
-    /// See [`Peer::post_silently`].
-    pub(crate) fn post_silently(&self, message: &impl Enveloped, annex: &Annex) -> Result {
-        self.peer.post_silently(message, annex)
-    }
-
-    /// See [`Peer::hold_bell`].
-    pub(crate) fn hold_bell(&self) -> HeldBell<'_> {
-        self.peer.hold_bell()
-    }
-
-    /// See [`Peer::catch_up`].
-    pub(crate) fn catch_up(&self) {
-        self.peer.catch_up();
-    }
-
-    /// See [`Peer::has_bulk_room`].
-    pub(crate) fn has_bulk_room(&self) -> bool {
-        self.peer.has_bulk_room()
-    }
-
-    /// See [`Peer::wait_for_bulk_room`].
-    pub(crate) fn wait_for_bulk_room(&self) -> Result {
-        self.peer.wait_for_bulk_room()
-    }
-
     /// The doorbell by which the peer announces data of this channel: they spread over all that
     /// there are.
     pub(crate) fn data_doorbell(&self) -> u32 {
@@ -279,15 +193,6 @@ impl Channel {
     /// Whether it is one by which the peer, or this side, announces data.
     pub(crate) fn is_data_doorbell(&self, number: u32) -> bool {
         self.peer.doorbells.is_for_data(number)
-    }
-
-    /// See [`Peer::subscribe`].
-    pub(crate) fn subscribe(
-        &self,
-        doorbell: u32,
-        subscriber: Arc<dyn Rung>,
-    ) -> Result<Subscription> {
-        self.peer.subscribe(doorbell, subscriber)
     }
 
     /// Which of the path's engines copies for this channel, always the same one, by its place; it is chosen when this is
