@@ -3,7 +3,6 @@
 //! Small things that threads share: waiting for each other, counting, and what was asked for or has become
 //! of something.
 
-pub(crate) mod attendance;
 pub(crate) mod awake;
 pub(crate) mod call_lock;
 pub(crate) mod flow;

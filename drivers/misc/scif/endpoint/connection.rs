@@ -123,6 +123,9 @@ pub(super) struct Connection {
     /// As long as the peer can ring for it.
     #[pin]
     listening: Mutex<Option<Listening>>,
+    /// Held while the loss of the peer is noted, so that a closer waits for that.
+    #[pin]
+    losing: Mutex<()>,
 }
 
 impl Connection {
@@ -157,6 +160,7 @@ impl Connection {
                 refusal: SetOnce::new(),
                 close_answered: Atomic::new(false),
                 listening <- new_mutex!(Some(listening), "Connection::listening"),
+                losing <- new_mutex!((), "Connection::losing"),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -267,6 +271,7 @@ impl Connection {
     /// The peer's node is gone. May sleep.
     pub(super) fn lost(&self) {
         trace::lost(|| self.traced(Err(ENODEV)));
+        let _losing = self.losing.lock();
         // First, so that whoever has seen the state is refused.
         self.channel.close_uses();
         self.channel
@@ -293,13 +298,13 @@ impl Connection {
         self.channel.wake();
         self.transfers.drain();
         self.channel.drain_uses();
+        self.transfers.finish_deferred();
         self.windows.revoke_all();
         self.transfers.close_cache();
         // Windows that the peer has registered without ringing are let go with the others, before it
         // hears of the close: it has its memory back then.
         self.channel.catch_up();
         self.remote_windows.forget_all();
-        self.transfers.forget_deferred();
         match (old, self.channel.remote()) {
             (State::Established, Ok(target)) => {
                 let _ = self.channel.post(&Message::Close {
@@ -324,23 +329,13 @@ impl Connection {
         self.windows.wait_until_unreachable();
     }
 
-    /// Waits for others who let go of memory of this end at the same time: because the peer has closed
-    /// its end or is lost, or of transfers that have ended.
+    /// Waits for those that release memory of this end at the same time, as the peer has closed its end or is lost.
     fn wait_until_released(&self) {
         if !self.windows.were_used() && !self.transfers.were_used() {
             return;
         }
-        let queues = self.channel.queues();
-        if self.channel.is_over() {
-            // There it is the end of the session that lets go of windows.
-            queues.link.flush();
-        }
-        queues.control.flush();
-        queues.engines.flush();
-        if !self.transfers.let_go() {
-            queues.unhurried.flush();
-        }
-        queues.completion.flush();
+        drop(self.losing.lock());
+        self.channel.wait_for_handler();
     }
 
     /// Waits until the peer, which has been told that this end is closed, has no transfer from or to

@@ -20,8 +20,7 @@
 //!
 //! ```text
 //!  0  wish      u64  how many emptied slots its writer wants to be rung for; it sleeps
-//!  8  coming    u64  the number of a slot that is about to be filled; who sleeps may wake up for it
-//! 16  0
+//!  8  0
 //! ```
 //!
 //! Slots are filled and emptied in order, one after the other: `n` lies
@@ -128,11 +127,6 @@ impl Geometry {
     /// Where the wish lies.
     pub(crate) fn wish(self) -> usize {
         (self.slots as usize).saturating_mul(HEADER.saturating_add(self.size as usize))
-    }
-
-    /// Where it is said what is coming.
-    pub(crate) fn coming(self) -> usize {
-        self.wish().saturating_add(size_of::<u64>())
     }
 
     /// Bytes of all slots, and what comes after.

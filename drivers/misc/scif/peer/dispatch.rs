@@ -47,6 +47,11 @@ impl Peer {
         process_control(self, self.control.slots());
     }
 
+    /// Returns when the message has been handled that is being handled now. Not for the handler. May sleep.
+    pub(crate) fn wait_for_handler(&self) {
+        drop(self.handling.lock());
+    }
+
     /// Has what was taken out reported; says whether that is possible.
     fn report(&self, may_wait: bool) -> bool {
         match self.control.report(self.path(), may_wait) {

@@ -122,11 +122,6 @@ impl Caches {
             from = id + 1;
         }
     }
-
-    /// Waits until transfers that have ended have let go of what they used. May sleep.
-    pub(super) fn release_what_ended(&self) {
-        self.queues.completion.flush();
-    }
 }
 
 impl Reclaim for Caches {
@@ -135,7 +130,6 @@ impl Reclaim for Caches {
             return false;
         }
         self.for_each(|cache| cache.forget_caller());
-        self.release_what_ended();
         true
     }
 

@@ -183,7 +183,7 @@ impl Fences {
     }
 
     fn wait_for_own(&self, sequence: Sequence) -> Result {
-        let _asleep = self.marks.hurry(|| self.marks.is_complete(sequence));
+        self.marks.poll_until(|| self.marks.is_complete(sequence));
         self.channel
             .waiters()?
             .wait(|| self.marks.is_complete(sequence).then_some(()))?;
@@ -429,8 +429,13 @@ impl Fences {
             offset: offset as i64,
             value,
         };
-        let made = self.make_signal(receivers.map(target), senders.map(target));
-        let queued = made.and_then(|signal| {
+        // Who closes this end waits for it, and then takes the memory back.
+        let begun = self.channel.begin_use();
+        let made = begun.and_then(|in_use| {
+            let signal = self.make_signal(receivers.map(target), senders.map(target))?;
+            Ok((signal, in_use))
+        });
+        let queued = made.and_then(|(signal, _use)| {
             let last = self.marks.last_issued();
             let marks = self.marks.as_arc_borrow();
             marks.defer(last, Action::Signal(signal, Asker::Peer))

@@ -16,7 +16,6 @@ use super::{
         Operation, //
     },
     signal::Signal,
-    staging::Staging,
 };
 use crate::{
     arguments::Direction,
@@ -33,14 +32,13 @@ use crate::{
     },
     peer::channel::Channel,
     sync::{
-        awake::Asleep,
         flow::{
             Flow,
             Moved, //
         },
+        in_flight::InFlight,
     },
     sys::trace,
-    transport::engine::EngineRoute,
 };
 use kernel::{
     impl_has_work, new_mutex, new_spinlock_irq, new_work,
@@ -116,7 +114,6 @@ struct Deferred {
 #[pin_data]
 pub(crate) struct Marks {
     channel: Arc<Channel>,
-    staging: Arc<Staging>,
     #[pin]
     numbers: SpinLockIrq<Numbers>,
     read: Flow,
@@ -125,20 +122,40 @@ pub(crate) struct Marks {
     deferred: Mutex<KVVec<Deferred>>,
     /// How many there are, so that a completion need not look.
     deferred_count: Atomic<usize>,
+    /// Actions that run now.
+    #[pin]
+    running: InFlight,
     /// Runs what is deferred.
     #[pin]
     work: Work<Self>,
+    /// Runs what is deferred and may have to wait for the peer.
+    #[pin]
+    patient: Work<Self, 1>,
 }
 
 impl_has_work! {
     impl HasWork<Self> for Marks { self.work }
+    impl HasWork<Self, 1> for Marks { self.patient }
 }
 
 impl WorkItem for Marks {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        this.run_deferred();
+        this.run_due(false);
+        if this.deferred_count.load(Relaxed) > 0 {
+            let queues = this.channel.queues().clone();
+            // An error says that it is about to run anyway.
+            let _ = queues.patient.enqueue::<_, 1>(this);
+        }
+    }
+}
+
+impl WorkItem<1> for Marks {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.run_due(true);
     }
 }
 
@@ -173,17 +190,18 @@ impl Completion for Marks {
 
 impl Marks {
     /// No transfer was started yet. May sleep.
-    pub(crate) fn new(channel: &Arc<Channel>, staging: &Arc<Staging>) -> Result<Arc<Self>> {
+    pub(crate) fn new(channel: &Arc<Channel>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 channel: channel.clone(),
-                staging: staging.clone(),
                 numbers <- new_spinlock_irq!(Numbers::new(), "Marks::numbers"),
                 read: Flow::new(),
                 written: Flow::new(),
                 deferred <- new_mutex!(KVVec::new(), "Marks::deferred"),
                 deferred_count: Atomic::new(0),
+                running <- InFlight::new(),
                 work <- new_work!("Marks::work"),
+                patient <- new_work!("Marks::patient"),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -196,36 +214,15 @@ impl Marks {
         let begin = || self.numbers.lock().begin();
         match begin() {
             Some(sequence) => Ok(sequence),
-            None => {
-                let _asleep = self.hurry(|| false);
-                self.channel.waiters()?.wait_killable(begin)
-            }
+            None => self.channel.waiters()?.wait_killable(begin),
         }
     }
 
-    /// For who is about to sleep until `done`: has ends noticed. What it returns is to be dropped when he has slept.
-    /// Process context, no locks.
-    pub(super) fn hurry(&self, done: impl Fn() -> bool) -> Option<Asleep<'_>> {
-        if let Some(route) = self.engine() {
-            route.engine.hurry(|| {
-                self.staging.look();
-                done()
-            });
+    /// Polls the engine of this channel, if it has one, for a moment until `done`. May sleep.
+    pub(super) fn poll_until(&self, done: impl Fn() -> bool) {
+        if let Some(route) = self.channel.path().engine(self.channel.chosen_engine()) {
+            route.engine.poll_until(done);
         }
-        self.staging.hurry(done)
-    }
-
-    /// The one that has copied for this channel, if one has.
-    fn engine(&self) -> Option<&EngineRoute> {
-        self.channel.path().engine(self.channel.chosen_engine())
-    }
-
-    /// Has the end of transfers reported that nobody waits for.
-    fn announce(&self) {
-        if let Some(route) = self.engine() {
-            route.engine.announce();
-        }
-        self.staging.ask();
     }
 
     /// So many bytes more have been moved, by what has no number. Any context.
@@ -290,7 +287,7 @@ impl Marks {
     /// after. May sleep.
     pub(crate) fn drain(&self) {
         let last = self.last_issued();
-        let _asleep = self.hurry(|| self.is_complete(last));
+        self.poll_until(|| self.is_complete(last));
         if let Ok(waiters) = self.channel.waiters() {
             waiters.wait_uninterruptible(|| self.is_complete(last).then_some(()));
         }
@@ -312,7 +309,6 @@ impl Marks {
         if let Some(result) = has_room() {
             return result;
         }
-        let _asleep = self.hurry(|| has_room().is_some());
         self.channel.waiters()?.wait(has_room)?
     }
 
@@ -344,9 +340,6 @@ impl Marks {
         if waits && self.is_complete(sequence) {
             self.schedule_deferred();
         }
-        if self.deferred_count.load(Relaxed) > 0 {
-            self.announce();
-        }
         Ok(())
     }
 
@@ -356,17 +349,23 @@ impl Marks {
         if self.deferred_count.load(Relaxed) > 0 {
             // An error says that it is about to run anyway.
             let this: Arc<Self> = self.into();
-            let _ = self.channel.queues().completion.enqueue(this);
+            let _ = self.channel.queues().work.enqueue::<_, 0>(this);
         }
     }
 
-    /// Runs what waits behind transfers that have ended. May sleep.
-    pub(crate) fn run_deferred(&self) {
-        self.run_due(true);
+    /// Forgets what is deferred for good: no caller waits for it any more. When this returns, no action runs. May
+    /// sleep.
+    pub(crate) fn finish_deferred(&self) {
+        self.running.close_and_drain();
+        self.forget_deferred();
     }
 
-    /// As [`Self::run_deferred`]; not what may have to wait for the peer, unless this `may_wait`, too.
-    fn run_due(&self, may_wait: bool) {
+    /// Runs what waits behind transfers that have ended; what may have to wait for the peer only if the caller
+    /// `may_wait`, too. May sleep.
+    pub(crate) fn run_due(&self, may_wait: bool) {
+        let Some(_running) = self.running.enter() else {
+            return;
+        };
         // With a peer that is lost, it is forgotten. What signals hold goes inside the peer.
         let Some(_inside) = self.channel.enter() else {
             return;

@@ -78,7 +78,7 @@ impl Shrink for Relief {
             .add(i64::try_from(count).unwrap_or(i64::MAX), Relaxed);
         // An error says that the work is pending already.
         let arc: Arc<Self> = this.into();
-        let _ = this.caches.queues.completion.enqueue(arc);
+        let _ = this.caches.queues.work.enqueue(arc);
         // Nothing has gone yet.
         0
     }

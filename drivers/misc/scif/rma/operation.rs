@@ -68,7 +68,5 @@ pub(super) struct Request {
     pub(super) parts: (u64, u64),
     /// The caller waits for the result.
     pub(super) synchronous: bool,
-    /// Somebody waits for its end who does not look at the engine.
-    pub(super) announces: bool,
     pub(super) surroundings: Surroundings,
 }

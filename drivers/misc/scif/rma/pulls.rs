@@ -123,7 +123,7 @@ impl Asked {
         let Self { pull, request, .. } = self;
         *pull.request.lock() = Some(request);
         // It is enqueued once, so this can't fail.
-        let _ = pull.channel.queues().copies.enqueue(pull.clone());
+        let _ = pull.channel.queues().patient.enqueue(pull.clone());
     }
 }
 
@@ -185,6 +185,7 @@ impl WorkItem for Pull {
         request.operation.completion = this.clone();
         // Its end is told in any case.
         let _ = Transfer::start(route, request);
+        route.engine.arm();
     }
 }
 

@@ -118,7 +118,7 @@ impl ByHand {
             GFP_KERNEL,
         )?;
         // It is enqueued once, so this can't fail.
-        let _ = pushes.peer.queues().copies.enqueue(this);
+        let _ = pushes.peer.queues().patient.enqueue(this);
         Ok(())
     }
 }
@@ -174,17 +174,9 @@ impl WorkItem<1> for Pushes {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        {
-            let _bell = this.peer.hold_bell();
-            while let Some((token, status)) = this.take_ended() {
-                this.answer(token, status);
-            }
-        }
-        // The peer may want its windows back, which they keep.
-        if let Some(_inside) = this.peer.enter() {
-            for route in this.peer.path().engines().iter() {
-                route.engine.release_ended();
-            }
+        let _bell = this.peer.hold_bell();
+        while let Some((token, status)) = this.take_ended() {
+            this.answer(token, status);
         }
     }
 }
@@ -246,7 +238,7 @@ impl Pushes {
         match queued {
             Ok(()) => {
                 // An error says that it is about to run anyway.
-                let _ = self.peer.queues().copies.enqueue::<_, 0>(self.clone());
+                let _ = self.peer.queues().patient.enqueue::<_, 0>(self.clone());
             }
             Err(error) => self.refuse(token, error),
         }
@@ -268,7 +260,10 @@ impl Pushes {
     fn start(self: ArcBorrow<'_, Self>, route: &EngineRoute, request: Request) {
         match map_for(route, &request) {
             // Its end is told in any case.
-            Ok(()) => drop(Transfer::start(route, request)),
+            Ok(()) => {
+                let _ = Transfer::start(route, request);
+                route.engine.arm();
+            }
             Err(_) => {
                 let token = request.operation.number as u32;
                 drop(request);
@@ -303,7 +298,7 @@ impl Pushes {
         let _ = self.ended.lock().push_within_capacity((token, status));
         let this: Arc<Self> = self.into();
         // An error says that it is about to run anyway.
-        let _ = self.peer.queues().completion.enqueue::<_, 1>(this);
+        let _ = self.peer.queues().work.enqueue::<_, 1>(this);
     }
 
     fn take_ended(&self) -> Option<(u32, Status)> {

@@ -134,6 +134,9 @@ pub(super) struct RegistrationCache {
     listed_as: Atomic<u64>,
     #[pin]
     table: Mutex<Table>,
+    /// Held while something is taken out and released, so that a closer waits for that.
+    #[pin]
+    removing: Mutex<()>,
     /// Lets go of what is stale.
     #[pin]
     work: Work<Self>,
@@ -175,6 +178,7 @@ impl Cache for RegistrationCache {
             self.remove(|entry| {
                 entry.pages.space() == process.id() || entry.registration.user == user
             });
+            self.release_ended();
         }
     }
 
@@ -206,6 +210,7 @@ impl RegistrationCache {
                     },
                     "RegistrationCache::table"
                 ),
+                removing <- new_mutex!((), "RegistrationCache::removing"),
                 work <- new_work!("RegistrationCache::work"),
             }),
             GFP_KERNEL_ACCOUNT,
@@ -335,7 +340,7 @@ impl RegistrationCache {
         loop {
             match Registration::new(self.clone(), &self.caches, &self.peer, pages) {
                 // The limit of the process: what it has used lately is worth more.
-                Err(EAGAIN) if self.make_room(pages.count()) => self.caches.release_what_ended(),
+                Err(EAGAIN) if self.make_room(pages.count()) => (),
                 result => return result,
             }
         }
@@ -346,7 +351,16 @@ impl RegistrationCache {
         let Some(_inside) = self.peer.enter() else {
             return false;
         };
-        self.evict(pages) != 0
+        let evicted = self.evict(pages) != 0;
+        self.release_ended();
+        evicted
+    }
+
+    /// Releases what ended transfers of the peer hold. The caller is inside the peer. May sleep.
+    fn release_ended(&self) {
+        for route in self.peer.path().engines().iter() {
+            route.engine.poll();
+        }
     }
 
     /// Puts a registration into the table, unless it is stale already. The caller is inside the
@@ -414,6 +428,7 @@ impl RegistrationCache {
 
     /// Takes out of the table what is unwanted, and lets it go. The caller is inside the peer.
     fn remove(&self, mut unwanted: impl FnMut(&Entry) -> bool) {
+        let _removing = self.removing.lock();
         loop {
             let mut batch = [const { None }; BATCH];
             {
@@ -462,6 +477,6 @@ impl RegistrationCache {
     fn schedule(self: ArcBorrow<'_, Self>) {
         let this: Arc<Self> = self.into();
         // An error says that the work is pending already.
-        let _ = self.caches.queues.completion.enqueue(this);
+        let _ = self.caches.queues.work.enqueue(this);
     }
 }

@@ -6,9 +6,8 @@
 //! is staged: put into slots that it does offer, from which it copies on (`logic/staging.rs` has the layout
 //! and the rules).
 //!
-//! - `outbox.rs`: the slots at the peer that this node fills, in turn for all who write
+//! - `outbox.rs`: the slots at the peer that this node fills, in turn for all who write, and their end
 //! - `fill.rs`: an engine fills some
-//! - `outbox/attendance.rs`: who notices that they are empty
 //! - `staged.rs`: a transfer that goes like this, from its first slot to the end of its last
 //! - `inbox.rs`: the slots of this node that the peer fills, which its processor empties
 //!
@@ -39,7 +38,6 @@ use crate::{
         Peer, //
     },
     rma::operation::Request,
-    sync::awake::Asleep,
     transport::engine::EngineRoute,
 };
 use inbox::Inbox;
@@ -135,50 +133,25 @@ impl Staging {
     }
 
     /// Writes where this node does not reach, with the memory on this side mapped for the engine of `route`, or by
-    /// CPU. Returns when all is in slots, or, if it is synchronous, a moment later, with what is to be dropped when the
-    /// caller has slept until it has ended; what is asked for then ends by itself. On an error it has failed, and
-    /// what was begun of it ends by itself, too; the caller reports the error, and nobody else does. May sleep:
-    /// the caller is inside the peer.
+    /// CPU. Returns when all is in slots, or being put there, and polls for the end for a moment if it is synchronous;
+    /// it ends by itself then. On an error it has failed, and what was begun of it ends by itself, too; only the
+    /// caller reports the error. May sleep: the caller is inside the peer.
     pub(super) fn write(
         &self,
         request: Request,
         route: Option<&EngineRoute>,
         patience: Patience,
-    ) -> Result<(Arc<Staged>, Option<Asleep<'_>>)> {
-        let parts = request.parts;
-        let (is_awaited, announces) = (request.synchronous, request.announces);
+    ) -> Result<Arc<Staged>> {
+        let (parts, is_awaited) = (request.parts, request.synchronous);
         let staged = Staged::start(request, |staged, sides| {
             self.outbox()?.put(staged, sides, parts, (route, patience))
         })?;
-        let mut asleep = None;
         if is_awaited {
-            let engine = route.map(|route| &route.engine);
-            asleep = self.outbox()?.await_end(&staged, engine)?;
-        } else if !announces {
-            self.outbox()?.attend();
+            self.outbox()?.await_end(&staged)?;
+        } else if let Some(route) = route {
+            route.engine.arm();
         }
-        Ok((staged, asleep))
-    }
-
-    /// As [`Engine::hurry`](crate::transport::engine::Engine::hurry), of what is staged, and asks for the end of what
-    /// is not `done`. What it returns is to be dropped when the caller has slept. Process context, no locks.
-    pub(super) fn hurry(&self, done: impl Fn() -> bool) -> Option<Asleep<'_>> {
-        let (outbox, _inside) = (self.outbox.as_ref()?, self.peer.enter()?);
-        outbox.hurry(done)
-    }
-
-    /// Looks whether something has ended. Process context, no locks.
-    pub(super) fn look(&self) {
-        if let Some(outbox) = self.outbox.as_ref() {
-            outbox.look_if_changed();
-        }
-    }
-
-    /// Asks for the end of what is staged, though nobody waits for it. May sleep.
-    pub(super) fn ask(&self) {
-        if let (Some(outbox), Some(_inside)) = (self.outbox.as_ref(), self.peer.enter()) {
-            outbox.ask();
-        }
+        Ok(staged)
     }
 
     // ----- what the peer says; called by the control work --------------------------------------

@@ -8,7 +8,7 @@
 //! the memory on both sides, which may sleep and the completion must not. Errors of a transfer are its
 //! own: who asked for it and how he is told is not known here.
 //!
-//! It asks for an interrupt only if it is large and waited for; see `transport/engine/attendance.rs`.
+//! The submitter polls for the end, or arms the engine's interrupt (`transport/engine/poller.rs`).
 //!
 //! While it runs, a transfer keeps the peer in use: a peer that is lost is torn down after its
 //! transfers. An engine that stops ends its transfers with EIO, see `transport/engine.rs`.
@@ -57,14 +57,7 @@ use kernel::{
     },
 };
 
-/// Each so many descriptors of a transfer one reports its end at once: a full ring then empties by
-/// itself.
-const INTERRUPT_EVERY: u32 = 128;
-
-/// A transfer that is waited for and larger than this takes too long to be awake until then.
-const LARGE: u64 = 256 << 10;
-
-/// See the head of this file.
+/// A transfer that an engine makes.
 pub(super) struct Transfer {
     operation: Operation,
     state: JobState,
@@ -104,7 +97,6 @@ impl Transfer {
     /// nobody else does. Killable while the engine's ring is full. The caller is inside the peer.
     pub(super) fn start(route: &EngineRoute, request: Request) -> Result<Arc<Self>> {
         let (operation, parts) = (request.operation.clone(), request.parts);
-        let interrupt = request.announces || request.synchronous && operation.bytes > LARGE;
         let transfer = Self {
             operation: request.operation,
             state: JobState::new(&route.engine, operation.bytes),
@@ -116,8 +108,8 @@ impl Transfer {
         let made = made.and_then(|transfer| Ok((transfer, Place::new()?)));
         let (transfer, place) = made.map_err(|error| operation.fail(error))?;
         let direction = operation.direction;
-        let submitted = job::start(&transfer, place, interrupt, |batch| {
-            let submitted = transfer.submit(batch, route, (direction, parts, interrupt));
+        let submitted = job::start(&transfer, place, |batch| {
+            let submitted = transfer.submit(batch, route, direction, parts);
             submitted.inspect_err(|_| transfer.reported.store(true, Relaxed))
         });
         submitted.map(|()| transfer)
@@ -132,13 +124,12 @@ impl Transfer {
         &self,
         batch: &Batch<Self>,
         route: &EngineRoute,
-        (direction, (body, tail), interrupt): (Direction, (u64, u64), bool),
+        direction: Direction,
+        (body, tail): (u64, u64),
     ) -> Result {
         let mut submitter = Submitter {
             batch,
             held: None,
-            count: 0,
-            interrupt,
             arrival: match direction {
                 Direction::Write => Some(route.arrival()),
                 Direction::Read => None,
@@ -163,9 +154,6 @@ impl Transfer {
 struct Submitter<'a> {
     batch: &'a Batch<Transfer>,
     held: Option<(Segment, CopyFlags)>,
-    count: u32,
-    /// Whether the last one reports its end.
-    interrupt: bool,
     /// What comes after it, and ends when it has arrived.
     arrival: Option<Segment>,
 }
@@ -201,9 +189,7 @@ impl Submitter<'_> {
     fn add_all<D: Walk, S: Walk>(&mut self, plan: Plan<D, S>) -> Result {
         for segment in plan {
             let segment = segment.map_err(|_| ENXIO)?;
-            if let Some((held, mut flags)) = self.held {
-                self.count += 1;
-                flags.interrupt = self.count % INTERRUPT_EVERY == 0;
+            if let Some((held, flags)) = self.held {
                 // On an error the segment stays at hand, for `finish`.
                 let is_over = || self.batch.surroundings.peer.is_over();
                 self.submit(held, flags, &Patience::Killable(&is_over))?;
@@ -219,13 +205,12 @@ impl Submitter<'_> {
         let Some((held, _)) = self.held.take() else {
             return Ok(());
         };
-        let last = CopyFlags::interrupt_if(self.interrupt);
         match self.arrival {
             Some(arrival) => {
                 self.submit(held, CopyFlags::FENCE, &Patience::Endless)?;
-                self.submit(arrival, last, &Patience::Endless)
+                self.submit(arrival, CopyFlags::NONE, &Patience::Endless)
             }
-            None => self.submit(held, last, &Patience::Endless),
+            None => self.submit(held, CopyFlags::NONE, &Patience::Endless),
         }
     }
 

@@ -127,7 +127,7 @@ impl Transfers {
             caches: caches.clone(),
             ways: ways.clone(),
             cache: RegistrationCache::new(channel.peer(), caches)?,
-            marks: Marks::new(channel, &ways.staging)?,
+            marks: Marks::new(channel)?,
         })
     }
 
@@ -150,20 +150,12 @@ impl Transfers {
     pub(crate) fn drain(&self) {
         self.ways.pulls.drain(&self.channel, &self.windows);
         self.marks.drain();
-        self.marks.run_deferred();
+        self.marks.run_due(true);
     }
 
-    /// Lets go of what transfers that have ended used, as far as nobody is about to do it: then that is
-    /// `unhurried`, and the answer is no. May sleep.
-    pub(crate) fn let_go(&self) -> bool {
-        let Some(place) = self.channel.chosen_engine() else {
-            return true;
-        };
-        let Some(route) = self.channel.path().engines().get(place) else {
-            return true;
-        };
-        route.engine.release_ended();
-        !route.engine.has_running()
+    /// Forgets what waits behind transfers, for good. When this returns, none of that runs. May sleep.
+    pub(crate) fn finish_deferred(&self) {
+        self.marks.finish_deferred();
     }
 
     /// Forgets what waits behind transfers: nobody waits for it any more. May sleep.
@@ -279,7 +271,6 @@ impl Transfers {
                 false => (len, 0),
             },
             synchronous: options.synchronous,
-            announces: false,
             surroundings,
         };
         self.trace_submit(&request, local, remote, options, way.route.is_some());
@@ -390,8 +381,6 @@ impl Transfers {
     /// `is_lent` says that the local memory is only lent for the call, and not pinned.
     fn copy_by_engine(&self, route: &EngineRoute, request: Request, is_lent: bool) -> Result {
         let synchronous = request.synchronous;
-        // So that what has ended does not pile up while nobody waits.
-        route.engine.release_ended();
         let started = Transfer::start(route, request);
         let transfer = started.inspect_err(|_| {
             if is_lent {
@@ -400,13 +389,11 @@ impl Transfers {
             }
         })?;
         if !synchronous {
+            route.engine.arm();
             return Ok(());
         }
-        route.engine.hurry(|| transfer.result().is_some());
-        let result = self.wait_for(is_lent, || transfer.result());
-        drop(transfer);
-        route.engine.release_ended();
-        result
+        route.engine.poll_until(|| transfer.result().is_some());
+        self.wait_for(is_lent, || transfer.result())
     }
 
     fn copy_by_cpu(&self, request: Request) -> Result {

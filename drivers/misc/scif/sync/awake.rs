@@ -10,11 +10,11 @@ use crate::{
     logic::awake,
     sys::{
         busy_wait::{
+            busy_poll,
             busy_wait,
             now, //
         },
-        random,
-        tunables, //
+        random, //
     },
 };
 use kernel::{
@@ -29,9 +29,6 @@ use kernel::{
     },
 };
 
-/// An administrator can't say more.
-const LONGEST_US: u32 = 10_000;
-
 /// See the head of this file.
 pub(crate) struct Awake {
     /// In nanoseconds, as `fixed`.
@@ -44,25 +41,6 @@ pub(crate) struct Awake {
 
 /// A wait that has begun, to be told of its end.
 pub(crate) struct Wait(Instant<Monotonic>);
-
-/// Somebody sleeps after a wait that was begun awake, until this is dropped.
-#[must_use = "it is about what comes then"]
-pub(crate) struct Asleep<'a> {
-    awake: &'a Awake,
-    wait: Wait,
-}
-
-impl<'a> Asleep<'a> {
-    pub(crate) fn new(awake: &'a Awake, wait: Wait) -> Self {
-        Self { awake, wait }
-    }
-}
-
-impl Drop for Asleep<'_> {
-    fn drop(&mut self) {
-        self.awake.learn(&self.wait);
-    }
-}
 
 impl Awake {
     /// Stays awake for at most this long, which may be nothing; none for as long as the administrator
@@ -79,7 +57,7 @@ impl Awake {
 
     /// In nanoseconds.
     fn most(fixed: Option<u32>) -> u32 {
-        fixed.unwrap_or_else(|| tunables::busy_poll_us().min(LONGEST_US) * 1000)
+        fixed.unwrap_or_else(|| busy_poll().as_nanos() as u32)
     }
 
     /// Waits for `condition` to become true as long as it seems worth it. If that was not enough, and

@@ -2,7 +2,10 @@
 
 //! Staying awake for a moment, for what may come sooner than a wake-up would.
 
-use super::bindings as own;
+use super::{
+    bindings as own,
+    tunables, //
+};
 use kernel::{
     current,
     processor::cpu_relax,
@@ -12,6 +15,14 @@ use kernel::{
         Monotonic, //
     },
 };
+
+/// The longest time for which a waiter polls, whatever an administrator says.
+const LONGEST_US: u32 = 10_000;
+
+/// Returns for how long a waiter polls before it sleeps: the parameter `busy_poll_us`. Any context.
+pub(crate) fn busy_poll() -> Delta {
+    Delta::from_micros(tunables::busy_poll_us().min(LONGEST_US).into())
+}
 
 /// The time, for measuring how long something takes.
 pub(crate) fn now() -> Instant<Monotonic> {

@@ -26,7 +26,6 @@
 //! C header: [`include/linux/dmaengine.h`](srctree/include/linux/dmaengine.h)
 
 use core::ptr::{
-    self,
     NonNull, //
 };
 
@@ -229,14 +228,6 @@ impl CopyFlags {
         interrupt: false,
         fence: true,
     };
-
-    /// Its end is reported, if so.
-    pub(crate) const fn interrupt_if(interrupt: bool) -> Self {
-        Self {
-            interrupt,
-            fence: false,
-        }
-    }
 }
 
 impl Channel {
@@ -390,19 +381,6 @@ impl Channel {
             return false;
         }
         true
-    }
-
-    /// Submits a copy that belongs to no batch: nobody is told of its end, but its interrupt reports
-    /// that of those before. Returns whether it was submitted. Both ranges stay mapped until the channel
-    /// is stopped. As for [`Channel::submit`] otherwise.
-    pub(crate) fn submit_alone(&self, dst: u64, src: u64, len: usize) -> bool {
-        let submitted = self.inner.with(|chan| {
-            // SAFETY: The channel is valid inside `with`, and there is nothing to call.
-            unsafe {
-                own::scif_helper_dma_submit(chan, dst, src, len, true, false, None, ptr::null_mut())
-            }
-        });
-        submitted == Some(true)
     }
 
     /// Reports the end of copies that have ended without having been reported. Not from a

@@ -16,7 +16,7 @@
 //! error, also where the driver forgets to say so, and nothing new begins. The log says so once. Later
 //! transfers go by another engine, or by CPU.
 //!
-//! How the end of what it does is noticed is in `engine/attendance.rs`.
+//! How the end of a copy is noticed is in `engine/poller.rs`.
 //!
 //! Lock: `running` is a leaf, taken in soft interrupts.
 //!
@@ -32,7 +32,6 @@ use crate::{
         window_set::Seams, //
     },
     sync::{
-        attendance::Attendance,
         work_queues::WorkQueues, //
     },
     sys::{
@@ -81,15 +80,19 @@ use kernel::{
     },
 };
 
-mod attendance;
 mod chosen;
 pub(crate) mod job;
 mod list;
+mod poller;
 mod routes;
 mod shortage;
 
 pub(crate) use chosen::ChosenEngine;
 pub(crate) use list::Engines;
+use poller::{
+    Poller,
+    INTERRUPT_EVERY, //
+};
 pub(crate) use routes::Routes;
 use shortage::Shortage;
 
@@ -173,12 +176,12 @@ pub(crate) struct Engine {
     /// What was submitted in whole and was not let go.
     #[pin]
     running: SpinLockIrq<RBTree<u64, Arc<dyn Running>>>,
-    /// Whether something was submitted that will not report its end by itself.
-    quiet: Atomic<bool>,
-    attendance: Attendance,
+    /// Descriptors since one has asked for an interrupt.
+    uninterrupted: Atomic<u32>,
+    poller: Poller,
     #[pin]
-    look: Work<Self, 1>,
-    /// What an empty copy copies. The channel goes before.
+    poll: Work<Self, 1>,
+    /// The source and destination of an empty copy. The channel goes before.
     blank: SharedMemory,
     /// Gives the channel back.
     #[pin]
@@ -210,7 +213,7 @@ impl Place {
 
 impl_has_work! {
     impl HasWork<Self> for Engine { self.work }
-    impl HasWork<Self, 1> for Engine { self.look }
+    impl HasWork<Self, 1> for Engine { self.poll }
 }
 
 impl WorkItem for Engine {
@@ -240,8 +243,8 @@ impl Tick for Engine {
         let refused = this.refused.load(Relaxed);
         let wanted = taken > ended || this.last_refused.xchg(refused, Relaxed) != refused;
         if wanted {
-            // What has ended may ask for no interrupt, and nobody else may look: counted by the next tick.
-            engine.attend();
+            // An interrupt may be lost: the next tick counts what the poller reports.
+            engine.schedule();
         }
         if !wanted || this.last_ended.xchg(ended, Relaxed) != ended {
             this.still.store(0, Relaxed);
@@ -266,9 +269,9 @@ impl Engine {
                 users: Atomic::new(0),
                 channel,
                 instance: INSTANCES.fetch_add(1, Relaxed),
-                quiet: Atomic::new(false),
-                attendance: Attendance::new(),
-                look <- new_work!("Engine::look"),
+                uninterrupted: Atomic::new(0),
+                poller: Poller::new(),
+                poll <- new_work!("Engine::poll"),
                 blank,
                 queues: queues.clone(),
                 shortage: shortage.clone(),
@@ -315,7 +318,7 @@ impl Engine {
     fn submit<T: Completion>(
         self: &Arc<Self>,
         segment: Segment,
-        flags: CopyFlags,
+        mut flags: CopyFlags,
         batch: &Batch<T>,
     ) -> Submission {
         if self.has_stopped() {
@@ -324,6 +327,8 @@ impl Engine {
         // Looked at before: what is refused because the ring is full can have ended afterwards.
         let was_idle = segment.len > longest_segment::UNSAID
             && self.taken.load(Relaxed) == self.ended.load(Relaxed);
+        let before = self.uninterrupted.fetch_add(1, Relaxed);
+        flags.interrupt = before % INTERRUPT_EVERY == INTERRUPT_EVERY - 1;
         let taken = self.channel.submit(
             segment.destination,
             segment.source,
@@ -396,7 +401,7 @@ impl Engine {
             }
             // Has it begin, and takes out those descriptors that have ended without an interrupt.
             self.issue_pending();
-            self.reap();
+            self.poll();
             let room = &self.room;
             let submitted = match patience {
                 Patience::Killable(_) => room.wait_killable_timeout(RING_FULL_TIMEOUT, attempt)?,
@@ -413,16 +418,9 @@ impl Engine {
         self.channel.issue_pending();
     }
 
-    /// Reports the end of descriptors that have ended without having been reported.
-    pub(crate) fn reap(&self) {
-        self.channel.reap();
-    }
-
-    /// Takes note of something of which all was submitted, so that it ends even if the engine does
-    /// not say so; and keeps it until it has ended. Process context.
+    /// Keeps a job that was submitted until it has ended, also if the engine does not report that. Process context.
     fn add_running(self: &Arc<Self>, place: Place, running: Arc<dyn Running>) {
         let number = self.next_number.fetch_add(1, Relaxed);
-        let has_ended = running.has_ended();
         let replaced = self
             .running
             .lock()
@@ -430,9 +428,6 @@ impl Engine {
         drop(replaced);
         if self.has_stopped() {
             self.abandon_running();
-        } else if has_ended {
-            // It may have ended before there was anything to let go.
-            self.attend();
         }
     }
 
@@ -480,7 +475,7 @@ impl Engine {
         if !self.stopped.xchg(true, Full) {
             self.shortage.lost(self.channel.is_stopped());
             // It is enqueued once, so this can't fail.
-            let _ = self.queues.engines.enqueue::<_, 0>(self.clone());
+            let _ = self.queues.work.enqueue::<_, 0>(self.clone());
         }
     }
 }

@@ -186,7 +186,7 @@ impl Drop for Loopback {
         let session = self.path.end("the module is being unloaded");
         self.queues.link.flush();
         self.queues.control.flush();
-        self.queues.completion.flush();
+        self.queues.work.flush();
         if let Some(session) = session {
             session.forget();
         }

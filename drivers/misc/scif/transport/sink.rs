@@ -15,8 +15,8 @@
 //!
 //! A transport sees to it that `doorbell` and `tick` are called with the session held by somebody else,
 //! so that the last reference is never dropped in an interrupt; that nobody calls them any more when
-//! the session is forgotten; and that before its own end the work queues have run, `link`, `control` and
-//! `completion`, in which there may still be something of the session.
+//! the session is forgotten; and that before its own end the work queues have run, in which there may still be
+//! something of the session.
 
 use super::path::Path;
 use crate::sys::shared_memory::SharedMemory;

@@ -111,7 +111,7 @@ proptest! {
         prop_assert_eq!(geometry.index(next), (geometry.index(sequence) + 1) % (1 << slots));
         prop_assert!(geometry.header(sequence) + HEADER <= geometry.data(1));
         prop_assert!(geometry.data(sequence) + geometry.size() as usize <= geometry.wish());
-        prop_assert!(geometry.wish() % 64 == 0 && geometry.coming() + 8 <= geometry.total());
+        prop_assert!(geometry.wish() % 64 == 0 && geometry.wish() + 8 <= geometry.total());
         prop_assert!(geometry.verdict(sequence) + 8 <= geometry.credits());
         prop_assert!(geometry.verdict(sequence) >= 8);
         if slots > 0 {

@@ -3,10 +3,8 @@
 //! Slots that an engine fills, some at a time: the data, and behind it the header, of one after the other.
 //!
 //! All goes by the same engine, in order, so no header overtakes what it speaks of, and the peer may empty the
-//! first slot while the next one is filled. The engine says when it is done if the last slot is one whose writer wants to
-//! hear of its end, or if the peer was asleep and may have to be rung; else who waits looks (`outbox/turns.rs`,
-//! `outbox/emptying.rs`, `outbox/attendance.rs`). If it can't, the slots become void,
-//! and the transfer fails.
+//! first slot while the next one is filled. The submitter polls for the end, or arms the engine's interrupt. If the
+//! engine fails, the slots become void, and so does the transfer.
 //!
 //! While it goes on it keeps the memory and the peer in use. An engine that stops ends it with an error.
 
@@ -104,32 +102,17 @@ impl Job for Fill {
     }
 }
 
-/// What is put into slots.
-pub(super) struct Contents {
-    pub(super) parts: Parts,
-    /// All of which lies in memory that is mapped for the engine.
-    pub(super) data: LocalPiece,
-    /// The engine says when it is done.
-    pub(super) announces: bool,
-    /// Whose memory the slots are in.
-    pub(super) peer: PeerUse,
-}
-
 impl Fill {
-    /// Has the engine fill slots, which then goes on by itself: this returns an error only if nothing was
-    /// begun. May sleep.
+    /// Has the engine fill slots with `data`, which is mapped for it, and goes on by itself then: this returns an error
+    /// only if nothing was begun. The slots are in memory of `peer`. May sleep.
     pub(super) fn start(
         slots: Arc<dyn Slots>,
         staged: &Arc<Staged>,
         route: &EngineRoute,
-        contents: Contents,
+        parts: Parts,
+        data: LocalPiece,
+        peer: PeerUse,
     ) -> Result {
-        let Contents {
-            parts,
-            data,
-            announces,
-            peer,
-        } = contents;
         let engine = &route.engine;
         let fill = Self {
             slots,
@@ -143,13 +126,11 @@ impl Fill {
         let fill = Arc::new(fill, GFP_KERNEL)?;
         let place = Place::new()?;
         // From here on it is told to others if that fails.
-        let _ = job::start(&fill, place, announces, |batch| {
-            fill.submit(batch, route, announces)
-        });
+        let _ = job::start(&fill, place, |batch| fill.submit(batch, route));
         Ok(())
     }
 
-    fn submit(&self, batch: &Batch<Self>, route: &EngineRoute, announces: bool) -> Result {
+    fn submit(&self, batch: &Batch<Self>, route: &EngineRoute) -> Result {
         let from = self.from.memory().engine_addresses().ok_or(EIO)?;
         for (index, part) in self.parts.enumerate() {
             let place = self.slots.place(part.header.sequence);
@@ -166,8 +147,7 @@ impl Fill {
             self.submit_one(batch, header, CopyFlags::FENCE)?;
         }
         // Who is told of them, by whatever way, finds them there.
-        let last = CopyFlags::interrupt_if(announces);
-        self.submit_one(batch, route.arrival(), last)
+        self.submit_one(batch, route.arrival(), CopyFlags::NONE)
     }
 
     /// `len` bytes, all of which have been copied before anything else is.

@@ -5,8 +5,8 @@
 //! A work item looks at them in order when the peer rings, and copies what is there to the window that it is
 //! for. The peer names a window by its id; it reaches what it was offered, with the protection it has, and
 //! nothing else, so this gives it no more than a bridge would. It is told of what was emptied when there
-//! is nothing left, or when half of the slots are empty; and rung if it wants to be. Then this stays awake for a
-//! moment, as long as that has been worth it lately, and says that it sleeps.
+//! is nothing left, or when half of the slots are empty; and rung if it wants to be. Then the work item polls for a
+//! moment, and tells the peer that it sleeps.
 //!
 //! Everything that the peer writes is read once, then checked. What makes no sense is not delivered, and a
 //! peer that writes such things loses its own data only.
@@ -39,11 +39,11 @@ use crate::{
         Peer, //
     },
     rma::pulls,
-    sync::awake::{
-        Awake,
-        Wait, //
-    },
     sys::{
+        busy_wait::{
+            busy_poll,
+            busy_wait, //
+        },
         current,
         direct_map,
         shared_memory::{
@@ -87,8 +87,6 @@ struct Emptied {
     /// The last wish of the peer for which it was rung.
     answered: u64,
     sleeps: u64,
-    /// Since when, until it is known for how long.
-    asleep: Option<Wait>,
 }
 
 /// See the head of this file.
@@ -100,7 +98,6 @@ pub(super) struct Inbox {
     geometry: Geometry,
     /// Where the peer wants them to be counted, as a bus address of its own.
     credits: SetOnce<u64>,
-    awake: Awake,
     #[pin]
     emptied: Mutex<Emptied>,
     /// The number of the slot that comes next; written under the lock.
@@ -133,7 +130,7 @@ struct Bell(Arc<Inbox>);
 
 impl Rung for Bell {
     fn rung(&self) {
-        if self.0.has_next() || self.0.is_next_coming() {
+        if self.0.has_next() {
             self.0.schedule();
         }
     }
@@ -152,7 +149,6 @@ impl Inbox {
                 memory,
                 geometry,
                 credits: SetOnce::new(),
-                awake: Awake::new(None),
                 emptied <- new_mutex!(
                     Emptied {
                         slots: 0,
@@ -160,7 +156,6 @@ impl Inbox {
                         tell: false,
                         answered: 0,
                         sleeps: 0,
-                        asleep: None,
                     },
                     "Inbox::emptied"
                 ),
@@ -200,7 +195,7 @@ impl Inbox {
     /// Any context.
     fn schedule(self: &Arc<Self>) {
         // An error says that it is about to run anyway.
-        let _ = self.peer.queues().staging.enqueue(self.clone());
+        let _ = self.peer.queues().work.enqueue(self.clone());
     }
 
     /// Whether the next slot is filled, most likely. Any context.
@@ -209,31 +204,20 @@ impl Inbox {
         self.memory.read_u64(self.geometry.header(next)) == Ok(next)
     }
 
-    /// Whether it is about to be. Any context.
-    fn is_next_coming(&self) -> bool {
-        let coming = self.memory.read_u64(self.geometry.coming());
-        coming.is_ok_and(|coming| coming >= self.next.load(Relaxed))
-    }
-
     /// Empties slots as long as some are filled, and until it sleeps; or for a while, and goes on soon: who waits for
     /// what is queued does not wait for the peer. May sleep.
     fn empty_all(self: &Arc<Self>) -> Result {
         let Some(credits) = self.credits.copy() else {
             return Ok(());
         };
-        if let Some(wait) = self.emptied.lock().asleep.take() {
-            self.awake.slept(wait);
-        }
         for _ in 0..ROUNDS {
             self.empty(credits)?;
             if self.peer.has_failed() {
                 return Ok(());
             }
             let goes_on = || self.has_header() || self.peer.is_over();
-            if let Err(wait) = self.awake.stay_awake(goes_on) {
-                if self.fall_asleep(credits, wait)? {
-                    return Ok(());
-                }
+            if !busy_wait(busy_poll(), goes_on) && self.fall_asleep(credits)? {
+                return Ok(());
             }
             current::reschedule();
         }
@@ -249,19 +233,14 @@ impl Inbox {
 
     /// Says to the peer that it has to ring. Whether that is so: what it has filled before it could see that is
     /// there by then.
-    fn fall_asleep(&self, credits: u64, wait: Wait) -> Result<bool> {
+    fn fall_asleep(&self, credits: u64) -> Result<bool> {
         let mut emptied = self.emptied.lock();
         emptied.sleeps += 1;
         let place = self.peer.path().reach(credits + SLEEPS as u64, 8)?;
         place.write_u64(0, emptied.sleeps)?;
         // As described in `logic/staging.rs`.
         place.read_back(0)?;
-        if self.has_header() {
-            self.awake.slept(wait);
-            return Ok(false);
-        }
-        emptied.asleep = Some(wait);
-        Ok(true)
+        Ok(!self.has_header())
     }
 
     /// Empties slots that are filled, each at most once. May sleep.

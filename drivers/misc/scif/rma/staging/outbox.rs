@@ -2,17 +2,18 @@
 
 //! The slots at the peer that this node fills.
 //!
-//! Who has something to write waits for his turn and takes a few slots for a part of it, then the next ones: so
-//! those who write at the same time go by turns, however much each has (`outbox/turns.rs`). Slots are filled by
-//! CPU in the call, or by an engine that goes on by itself (`fill.rs`); the peer is rung if it sleeps
-//! (`outbox/telling.rs`); and they are free again when the peer has counted them as emptied
-//! (`outbox/emptying.rs`). Which of the two fills them is up to the caller (`ways.rs`).
+//! A writer waits for its turn and takes a few slots for a part of its data, then the next ones: so writers go by
+//! turns, however much each has (`outbox/turns.rs`). The CPU fills slots in the call, or an engine goes on by itself
+//! (`fill.rs`); the caller decides which (`ways.rs`). The peer is rung if it sleeps (`outbox/telling.rs`). Slots are
+//! free again when the peer has counted them as emptied (`outbox/emptying.rs`).
+//!
+//! The end of a transfer is noticed in one of two ways. A caller that waits polls for a moment, then has the peer
+//! ring when the last slot is empty. If no caller waits, the header of the last slot asks the peer to ring.
 //!
 //! Lock: `state` is a leaf, taken in any context.
 
 use super::{
     fill::{
-        Contents,
         Fill,
         SlotPlace,
         Slots, //
@@ -43,10 +44,6 @@ use crate::{
     rma::pieces::{
         Sides,
         Stretch, //
-    },
-    sync::{
-        attendance::Attendance,
-        awake::Awake, //
     },
     sys::{
         current,
@@ -88,7 +85,6 @@ use kernel::{
     },
 };
 
-mod attendance;
 mod emptying;
 mod telling;
 mod turns;
@@ -144,26 +140,16 @@ pub(in crate::rma) struct Outbox {
     /// For who looks again and again: copies of `emptied` in it, and of whether any is busy, changed with those.
     emptied: Atomic<u64>,
     has_busy: Atomic<bool>,
-    /// Who looks at what the peer counts without being told to.
-    lookers: Atomic<u32>,
     #[pin]
     room: WaitQueue,
-    /// Of who waits for room, and of who waits for an end.
-    awake: Awake,
-    awake_for_end: Awake,
-    attendance: Attendance,
     #[pin]
     subscription: Mutex<Option<Subscription>>,
     #[pin]
     work: Work<Self>,
-    /// Looks by itself.
-    #[pin]
-    attending: Work<Self, 1>,
 }
 
 impl_has_work! {
     impl HasWork<Self> for Outbox { self.work }
-    impl HasWork<Self, 1> for Outbox { self.attending }
 }
 
 /// The peer may have emptied slots, or an engine could not fill one.
@@ -172,7 +158,7 @@ impl WorkItem for Outbox {
 
     fn run(this: Arc<Self>) {
         if let Some(_inside) = this.peer.enter() {
-            this.reap();
+            this.poll_engines();
             this.void_unfilled();
         }
         this.look();
@@ -224,14 +210,9 @@ impl Outbox {
                 ),
                 emptied: Atomic::new(0),
                 has_busy: Atomic::new(false),
-                lookers: Atomic::new(0),
                 room <- new_wait_queue!("scif::Outbox::room"),
-                awake: Awake::new(None),
-                awake_for_end: Awake::new(None),
-                attendance: Attendance::new(),
                 subscription <- new_mutex!(None, "Outbox::subscription"),
                 work <- new_work!("Outbox::work"),
-                attending <- new_work!("Outbox::attending"),
             }),
             GFP_KERNEL,
         )?;
@@ -310,8 +291,7 @@ impl Outbox {
                 window: stretch.remote.window.id.0,
                 offset: stretch.remote_offset + done,
                 kind: Kind::Data(0),
-                // Else who waits for its end says when it is to be rung, or nobody does for now.
-                tell: is_last && len == rest && staged.announces,
+                tell: is_last && len == rest && staged.tells,
             };
             let data = stretch.local.part(stretch.local_offset + done, len);
             let parts = Parts::new(first, len, self.geometry);
@@ -384,20 +364,7 @@ impl Outbox {
         let peer = self.peer.enter_owned().ok_or(ENODEV)?;
         let bits = self.bits(parts);
         self.change_busy(&mut self.state.lock(), |state| state.filling |= bits);
-        // Who empties slots wakes up while they are being filled.
-        let last = parts.last();
-        let woken = self.wake_peer_early(last.map_or(0, |part| part.header.sequence));
-        let started = woken.and_then(|woken| {
-            let contents = Contents {
-                parts,
-                data,
-                // Who has slept is most likely to sleep again before they are full, and has to be rung then.
-                announces: woken || last.is_some_and(|part| part.header.tell),
-                peer,
-            };
-            Fill::start(self.clone(), staged, route, contents)
-        });
-        started.inspect_err(|_| {
+        Fill::start(self.clone(), staged, route, parts, data, peer).inspect_err(|_| {
             self.void_all(parts);
             self.note_left_alone(parts);
         })
@@ -415,13 +382,13 @@ impl Outbox {
 
     /// No engine reads for, or writes to, these slots any more. Any context.
     fn note_left_alone(self: &Arc<Self>, parts: Parts) {
-        let (is_over, has_looker) = {
+        let is_over = {
             let mut state = self.state.lock();
             self.change_busy(&mut state, |state| state.filling &= !self.bits(parts));
-            (state.closed, self.lookers.load(Relaxed) > 0)
+            state.closed
         };
-        // It may have been waited for.
-        if is_over || !has_looker && self.has_news() {
+        // The peer may have emptied them already.
+        if is_over || self.has_news() {
             self.schedule();
         }
         self.room.wake_all();

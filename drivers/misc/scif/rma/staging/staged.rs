@@ -48,8 +48,8 @@ pub(in crate::rma) struct Staged {
     operation: Option<Operation>,
     /// Whether the call reports the result, so that no fence does.
     reported: Atomic<bool>,
-    /// Whether the peer is to ring when its last slot is empty, without being asked to.
-    pub(super) announces: bool,
+    /// No caller polls for its end: the peer rings when its last slot is empty.
+    pub(super) tells: bool,
     /// Slots that were not emptied, and who may still fill some.
     pending: Atomic<u32>,
     last: Atomic<u64>,
@@ -73,8 +73,7 @@ impl Staged {
         };
         let kept = Arc::new(kept, GFP_KERNEL).map_err(Error::from);
         let made = kept.and_then(|kept| {
-            let announces = request.announces;
-            let staged = Self::new(Some(request.operation), &kept, announces)?;
+            let staged = Self::new(Some(request.operation), &kept, !request.synchronous)?;
             staged.reported.store(request.synchronous, Relaxed);
             Ok((staged, kept))
         });
@@ -113,13 +112,13 @@ impl Staged {
         filled
     }
 
-    fn new(operation: Option<Operation>, kept: &Arc<Kept>, announces: bool) -> Result<Arc<Self>> {
+    fn new(operation: Option<Operation>, kept: &Arc<Kept>, tells: bool) -> Result<Arc<Self>> {
         let kept = kept.clone();
         Arc::pin_init(
             pin_init!(Self {
                 operation,
                 reported: Atomic::new(false),
-                announces,
+                tells,
                 // Who fills.
                 pending: Atomic::new(1),
                 last: Atomic::new(0),

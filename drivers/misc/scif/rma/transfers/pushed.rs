@@ -161,7 +161,6 @@ impl Transfers {
                 false => (asked.len, 0),
             },
             synchronous: false,
-            announces: true,
             surroundings,
         };
         Ok((how, request))

@@ -50,25 +50,15 @@ impl Transfers {
         }
     }
 
-    fn write_staged(
-        &self,
-        route: Option<&EngineRoute>,
-        mut request: Request,
-        is_lent: bool,
-    ) -> Result {
+    fn write_staged(&self, route: Option<&EngineRoute>, request: Request, is_lent: bool) -> Result {
         // What is lent is in a slot, or not used any more, when this returns.
         let waits = request.synchronous || is_lent && route.is_some();
-        request.announces = waits && !request.synchronous;
         let patience = match is_lent {
             true => Patience::Uninterruptible,
             false => Patience::Killable,
         };
-        if let Some(route) = route {
-            // So that what has ended does not pile up while nobody waits.
-            route.engine.release_ended();
-        }
         let started = self.ways.staging.write(request, route, patience);
-        let (staged, _asleep) = started.inspect_err(|_| {
+        let staged = started.inspect_err(|_| {
             if is_lent {
                 // What was begun of it ends.
                 self.marks.drain();
@@ -77,11 +67,7 @@ impl Transfers {
         if !waits {
             return Ok(());
         }
-        let result = self.wait_for(is_lent, || staged.result());
-        if let Some(route) = route {
-            route.engine.release_ended();
-        }
-        result
+        self.wait_for(is_lent, || staged.result())
     }
 
     fn read_by_peer(&self, request: Request, local: &LocalSide, source: i64) -> Result {

@@ -3,7 +3,7 @@
 //! Copies by an engine that belong together: a job.
 //!
 //! Whoever ends the last copy, who submits or the engine's completion, ends the job. What it holds is let go by
-//! somebody in process context, as that may sleep (`attendance.rs`). An engine that stops ends its jobs with EIO,
+//! the poller in process context, as that may sleep (`poller.rs`). An engine that stops ends its jobs with EIO,
 //! see `transport/engine.rs`. What is copied, and who is told, is up to whose job it is.
 
 use super::{
@@ -88,7 +88,6 @@ impl<J: Job> Completion for J {
         if result.is_ok() {
             engine.bytes.add(state.bytes, Relaxed);
         }
-        engine.attend();
         state.outcome.end();
         self.tell(result);
         engine.finish(self);
@@ -111,12 +110,11 @@ impl<J: Job> Running for J {
 }
 
 /// Has `submit` submit all of a job, for which there is a `place`; it ends by itself then. On an error of `submit`
-/// the job has failed, and ends by itself, too. If the last copy reports its end, or one behind it, the job
-/// `announces` it; else who waits has to look, or ask for it (`attendance.rs`). May sleep as `submit` does.
+/// the job has failed, and ends by itself, too. The caller polls for the end, or arms the interrupt (`poller.rs`).
+/// May sleep as `submit` does.
 pub(crate) fn start<J: Job>(
     job: &Arc<J>,
     place: Place,
-    announces: bool,
     submit: impl FnOnce(&Batch<J>) -> Result,
 ) -> Result {
     let state = job.state();
@@ -128,8 +126,8 @@ pub(crate) fn start<J: Job>(
     state.engine.issue_pending();
     drop(batch);
     state.engine.add_running(place, job.clone());
-    if !announces || submitted.is_err() {
-        state.engine.note_quiet();
+    if submitted.is_err() {
+        state.engine.arm();
     }
     submitted
 }

@@ -265,9 +265,8 @@ impl NtbLink {
                 false
             }
         };
-        self.queues.copies.flush();
-        self.queues.completion.flush();
-        self.queues.staging.flush();
+        self.queues.patient.flush();
+        self.queues.work.flush();
         self.queues.control.flush();
         let (aperture, behind) = {
             let mut inner = self.inner.lock();

@@ -13,8 +13,10 @@ use crate::{
     logic::staging::MOST_SLOTS,
     peer::Answerer,
     rma::staging::staged::Staged,
-    sync::awake::Asleep,
-    transport::engine::Engine, //
+    sys::busy_wait::{
+        busy_poll,
+        busy_wait, //
+    },
 };
 use kernel::{
     prelude::*,
@@ -48,7 +50,7 @@ impl Outbox {
     /// Runs [`Self::look`] soon. Any context.
     pub(super) fn schedule(self: &Arc<Self>) {
         // An error says that it is about to run anyway.
-        let _ = self.peer.queues().staging.enqueue::<_, 0>(self.clone());
+        let _ = self.peer.queues().work.enqueue(self.clone());
     }
 
     /// Whether the peer has emptied slots that were not looked at. Any context.
@@ -73,80 +75,44 @@ impl Outbox {
         !state.closed && !is_busy && self.credits.read_u64(0).is_ok_and(can_be)
     }
 
-    /// Takes note of what engines have filled. Process context.
-    pub(super) fn reap(&self) {
+    /// Takes note of what engines have filled. May sleep.
+    pub(super) fn poll_engines(&self) {
         if !self.has_busy.load(Relaxed) {
             return;
         }
         for route in self.peer.path().engines().iter() {
-            route.engine.reap();
+            route.engine.poll();
         }
     }
 
-    /// Has the engines say when they have filled what they are filling now. Process context.
-    pub(super) fn announce(&self) {
-        for route in self.peer.path().engines().iter() {
-            // There is room in its ring then.
-            route.engine.reap();
-            route.engine.announce();
+    /// Has the engines interrupt when they have filled what they are filling now. Process context.
+    pub(super) fn arm(&self) {
+        if self.has_busy.load(Relaxed) {
+            for route in self.peer.path().engines().iter() {
+                route.engine.arm();
+            }
         }
     }
 
-    /// Calls `f`, which waits for something without sleeping, and looks at what the peer has emptied afterwards:
-    /// nobody else needs to. May sleep.
-    pub(super) fn look_after<R>(&self, f: impl FnOnce() -> R) -> R {
-        self.lookers.fetch_add(1, Relaxed);
-        let result = f();
-        // What was changed under the lock before this look is seen by it; who changes something afterwards sees that
-        // nobody looks any more.
-        self.lookers.fetch_sub(1, Relaxed);
-        self.look();
-        result
-    }
-
-    /// Whether an engine fills slots of this one.
-    fn is_filling_for(&self, staged: &Arc<Staged>) -> bool {
-        let state = self.state.lock();
-        let is_its = |place: &Option<Arc<Staged>>| {
-            let place = place.as_ref();
-            place.is_some_and(|other| Arc::ptr_eq(other, staged))
-        };
-        let mut places = state.staged.iter().enumerate();
-        places.any(|(index, place)| state.filling & (1 << index) != 0 && is_its(place))
-    }
-
-    /// Stays awake for a moment, until a transfer has ended whose slots are all filled, or are being filled by this
-    /// engine; if that is not enough, the peer will ring. What it returns is to be dropped when the caller has slept.
-    /// Process context, no locks; the caller is inside the peer.
-    pub(in crate::rma::staging) fn await_end(
-        &self,
-        staged: &Arc<Staged>,
-        engine: Option<&Arc<Engine>>,
-    ) -> Result<Option<Asleep<'_>>> {
-        let is_filled = || !self.is_filling_for(staged);
-        if let Some(engine) = engine.filter(|_| !is_filled()) {
-            engine.hurry(is_filled);
-            self.look();
-            // Who is killed meanwhile goes on, and hears of it there.
-            let _ = self.room.wait_killable(|| is_filled().then_some(()));
-        }
+    /// Polls for a moment until a transfer has ended; if that is not enough, the peer rings when it has. May sleep;
+    /// the caller is inside the peer.
+    pub(in crate::rma::staging) fn await_end(&self, staged: &Staged) -> Result {
         let has_changed = || {
-            self.reap();
+            self.poll_engines();
             staged.result().is_some() || self.has_progress()
         };
-        loop {
-            let waited = self.look_after(|| self.awake_for_end.stay_awake(has_changed));
-            if staged.result().is_some() || self.peer.has_failed() {
-                return Ok(None);
-            }
-            let Err(wait) = waited else { continue };
-            // Slots of others may come before.
-            self.announce();
-            self.wish_for(staged.last_slot())?;
-            // It may have emptied them before it could see that.
+        // Others' slots may come before.
+        while busy_wait(busy_poll(), has_changed) {
             self.look();
-            return Ok(Some(Asleep::new(&self.awake_for_end, wait)));
+            if staged.result().is_some() || self.peer.has_failed() {
+                return Ok(());
+            }
         }
+        self.arm();
+        self.wish_for(staged.last_slot())?;
+        // The peer may have emptied them before it could see that.
+        self.look();
+        Ok(())
     }
 
     /// Looks at what the peer has emptied. May sleep.

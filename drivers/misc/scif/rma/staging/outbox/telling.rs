@@ -73,19 +73,6 @@ impl Outbox {
         Ok(is_due && state.note_rung(sleeps))
     }
 
-    /// Rings if the peer sleeps, so that it is awake when the slots up to this one are filled; says whether it does.
-    pub(super) fn wake_peer_early(&self, last: u64) -> Result<bool> {
-        let sleeps = self.credits.load_acquire_u64(SLEEPS)?;
-        let is_asleep = self.state.lock().note_rung(sleeps);
-        if is_asleep {
-            let address = self.address + self.geometry.coming() as u64;
-            self.peer.path().reach(address, 8)?.write_u64(0, last)?;
-            flush_writes();
-            self.peer.path().ring(doorbell::DATA);
-        }
-        Ok(is_asleep)
-    }
-
     /// A slot that was taken can't be filled: says so to the peer, and its transfer hears of it from who could
     /// not. Process context.
     pub(super) fn void(&self, sequence: u64) {

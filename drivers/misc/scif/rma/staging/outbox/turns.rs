@@ -2,9 +2,8 @@
 
 //! Whose turn it is to take slots, and how he waits for free ones.
 //!
-//! Those who write queue up for each handful of slots. Who is first and finds none free stays awake for a moment, and
-//! looks at what engines have filled and at what the peer counts; then he sleeps, until the engines say that they have
-//! filled what they were filling; then he says for how many empty slots he wants to be rung, and sleeps on.
+//! Writers queue up for each handful of slots. If the first one finds none free, it polls for a moment what engines have
+//! filled and what the peer counts. Then it arms the engines, tells the peer for how many empty slots to ring, and sleeps.
 
 use super::{
     Outbox,
@@ -13,7 +12,10 @@ use super::{
 use crate::{
     logic::staging::MOST_SLOTS,
     rma::staging::staged::Staged,
-    sync::awake::Wait,
+    sys::busy_wait::{
+        busy_poll,
+        busy_wait, //
+    },
     transport::outbound::flush_writes, //
 };
 use kernel::{
@@ -44,17 +46,6 @@ pub(super) struct Taken {
     /// The number of the first.
     pub(super) first: u64,
     pub(super) count: u64,
-}
-
-/// What one who waits for slots sleeps for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Until {
-    /// To be the first.
-    Turn,
-    /// Engines have filled what they are filling, and say so; or slots are free.
-    Filled,
-    /// The peer says that slots are empty.
-    Told,
 }
 
 /// What one gets who asks for slots.
@@ -116,67 +107,40 @@ impl Outbox {
         patience: Patience,
     ) -> Result<Taken> {
         let mut ticket = None;
-        let mut slept: Option<Wait> = None;
-        let taken = loop {
+        let mut has_polled = false;
+        loop {
             let (number, is_first) = match self.take_or_queue(&mut ticket, staged, most)? {
-                Turn::Taken(taken) => break taken,
+                Turn::Taken(taken) => return Ok(taken),
                 Turn::Queued { number, is_first } => (number, is_first),
             };
-            if slept.is_none() && is_first {
+            if is_first && !has_polled {
+                has_polled = true;
                 let has_progress = || {
-                    self.reap();
+                    self.poll_engines();
                     self.has_progress()
                 };
-                match self.look_after(|| self.awake.stay_awake(has_progress)) {
-                    Ok(()) => continue,
-                    Err(wait) => slept = Some(wait),
+                if busy_wait(busy_poll(), has_progress) {
+                    self.look();
+                    continue;
                 }
             }
-            let until = match slept {
-                None => {
-                    // Who is first may have announced himself before this one's were there.
-                    self.announce();
-                    Until::Turn
-                }
-                // Who was awake is the first one, and stays that.
-                Some(_) => self.announce_fills(),
-            };
-            self.sleep(number, staged, patience, until)?;
-        };
-        if let Some(wait) = slept {
-            self.awake.slept(wait);
-        }
-        Ok(taken)
-    }
-
-    /// For the first one, who is about to sleep: who will wake him.
-    fn announce_fills(&self) -> Until {
-        self.announce();
-        match self.state.lock().filling {
-            0 => Until::Told,
-            _ => Until::Filled,
-        }
-    }
-
-    /// Until something has changed that may be of use to this one.
-    fn sleep(&self, ticket: u64, staged: &Staged, patience: Patience, until: Until) -> Result {
-        if until == Until::Told {
-            let wanted = self.wanted(self.state.lock().taken);
-            self.wish_for(wanted)?;
-            if self.has_progress() {
+            self.arm();
+            if is_first {
+                let wanted = self.wanted(self.state.lock().taken);
+                self.wish_for(wanted)?;
+                // The peer may have emptied them before it could see that.
                 self.look();
-                return Ok(());
             }
+            self.sleep(number, staged, patience)?;
         }
+    }
+
+    /// Sleeps until it is this one's turn, and a slot is free if it was already.
+    fn sleep(&self, ticket: u64, staged: &Staged, patience: Patience) -> Result {
+        let was_first = self.state.lock().is_first(ticket);
         let has_changed = || {
             let state = self.state.lock();
-            let is_free = self.free(&state) > 0;
-            let is_due = match until {
-                Until::Turn => true,
-                Until::Filled => is_free || state.filling == 0,
-                // Others may have taken slots since.
-                Until::Told => is_free || state.wished < self.wanted(state.taken),
-            };
+            let is_due = !was_first || self.free(&state) > 0;
             (state.closed || state.is_first(ticket) && is_due).then_some(())
         };
         match patience {

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The poller of an engine, in the manner of NAPI.
+//!
+//! An engine runs its jobs in order, and its ring in memory shows how far it is. An interrupt for each job would cost
+//! the CPU and the engine more than a small copy does. So the end of a job is noticed in one of three ways:
+//!
+//! - A caller that waits for its job polls the ring for a moment ([`Engine::poll_until`]): a small copy ends sooner
+//!   than a sleeper wakes. Before the caller sleeps it arms the interrupt.
+//! - A caller that does not wait arms the interrupt ([`Engine::arm`]).
+//! - An armed interrupt comes when all jobs have ended that were submitted before. Then a work item polls the ring,
+//!   releases what the ended jobs hold, which may sleep, and arms the interrupt again if jobs run.
+//!
+//! So there is one armed interrupt at most, and a stream of jobs costs as many as the engine falls behind. Besides,
+//! each [`INTERRUPT_EVERY`]th descriptor asks for an interrupt, which bounds how late an end is noticed.
+//!
+//! An empty copy behind all jobs arms the interrupt. If the ring has no room for it, the work item polls until it has.
+//!
+//! Invariant: if there is a job in `running`, the interrupt is armed, the work item is queued, or the submitter of the
+//! job polls; the submitter arms the interrupt before it sleeps. Jobs enter `running`, and are marked as ended, under
+//! its lock, before `armed` is read. The work item runs after `armed` was cleared, and takes that lock.
+//!
+//! One poller reaps at a time, as not all drivers lock what they do then, and releases what it finds afterwards.
+
+use super::{
+    Engine,
+    Running,
+    BLANK, //
+};
+use crate::sys::{
+    busy_wait::{
+        busy_poll,
+        busy_wait, //
+    },
+    dmaengine::{
+        Batch,
+        Completion,
+        CopyCount,
+        CopyFlags, //
+    }, //
+};
+use kernel::{
+    rbtree::RBTreeNode,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full,
+            Relaxed,
+            Release, //
+        },
+        Arc, //
+    },
+    workqueue::WorkItem, //
+};
+
+/// Of so many descriptors one reports its end at once.
+pub(super) const INTERRUPT_EVERY: u32 = 128;
+
+/// The state of an engine's poller.
+pub(super) struct Poller {
+    /// An interrupt is outstanding that runs the work item.
+    armed: Atomic<bool>,
+    /// The empty copy that arms it.
+    copies: CopyCount,
+    reaps: Atomic<bool>,
+}
+
+impl Poller {
+    pub(super) const fn new() -> Self {
+        Self {
+            armed: Atomic::new(false),
+            copies: CopyCount::new(),
+            reaps: Atomic::new(false),
+        }
+    }
+}
+
+/// The armed interrupt has come, or could not be armed.
+impl Completion for Engine {
+    fn copies(&self) -> &CopyCount {
+        &self.poller.copies
+    }
+
+    fn copy_ended(&self, result: kernel::error::Result) {
+        self.descriptor_ended(&result);
+    }
+
+    fn all_ended(self: Arc<Self>) {
+        self.poller.armed.store(false, Relaxed);
+        self.schedule();
+    }
+}
+
+impl WorkItem<1> for Engine {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.poll();
+        if this.has_running() {
+            this.arm();
+        }
+    }
+}
+
+impl Engine {
+    /// Reports the end of what has ended, unless another poller does so now, and releases it. May sleep.
+    pub(crate) fn poll(&self) {
+        self.reap();
+        self.release_ended();
+    }
+
+    fn reap(&self) {
+        if !self.poller.reaps.xchg(true, Acquire) {
+            self.channel.reap();
+            self.poller.reaps.store(false, Release);
+        }
+    }
+
+    /// Marks a job as ended. Any context: the engine's completion, or the submitter.
+    pub(super) fn finish(self: &Arc<Self>, ended: Arc<dyn Running>) {
+        let running = self.running.lock();
+        ended.note_ended();
+        // With the lock, so that this is not the last reference: `running` has one, or the submitter does.
+        drop(ended);
+        drop(running);
+        if !self.poller.reaps.load(Relaxed) && !self.poller.armed.load(Relaxed) {
+            self.schedule();
+        }
+    }
+
+    /// Runs the work item soon. Any context.
+    pub(super) fn schedule(self: &Arc<Self>) {
+        // An error says that the work item is queued, and has not begun.
+        let _ = self.queues.work.enqueue::<_, 1>(self.clone());
+    }
+
+    /// Has the engine interrupt when all jobs have ended that were submitted until now. Process context.
+    pub(crate) fn arm(self: &Arc<Self>) {
+        // Full: jobs were added to `running` before.
+        if self.has_stopped() || self.poller.armed.xchg(true, Full) {
+            return;
+        }
+        let batch = Batch::new(self.clone());
+        let at = self.blank.bus_address();
+        let flags = CopyFlags {
+            interrupt: true,
+            fence: false,
+        };
+        if self
+            .channel
+            .submit(at + BLANK as u64, at, BLANK, flags, &batch)
+        {
+            self.taken.add(1, Relaxed);
+            self.channel.issue_pending();
+        }
+        // If it was not submitted, it ends here, and the work item polls.
+        drop(batch);
+    }
+
+    /// Polls for a moment until `done`, which is about what was submitted here, and releases what has ended. If the
+    /// moment is not enough, arms the interrupt. May sleep.
+    pub(crate) fn poll_until(self: &Arc<Self>, done: impl Fn() -> bool) {
+        if done() {
+            return;
+        }
+        let is_done = || {
+            self.reap();
+            done()
+        };
+        let is_over = busy_wait(busy_poll(), is_done);
+        self.release_ended();
+        if !is_over {
+            self.arm();
+        }
+    }
+
+    /// Releases what ended jobs hold. May sleep.
+    pub(crate) fn release_ended(&self) {
+        while let Some(ended) = self.take_ended() {
+            drop(ended);
+        }
+    }
+
+    /// Takes the first job if it has ended: they end in their order.
+    fn take_ended(&self) -> Option<RBTreeNode<u64, Arc<dyn Running>>> {
+        let mut running = self.running.lock();
+        let first = running.cursor_front_mut()?;
+        let has_ended = first.current().1.has_ended();
+        has_ended.then(|| first.remove_current().1)
+    }
+
+    /// Returns whether there are jobs that were not released. Any context.
+    pub(crate) fn has_running(&self) -> bool {
+        !self.running.lock().is_empty()
+    }
+}
