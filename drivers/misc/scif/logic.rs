@@ -9,35 +9,25 @@
 #![allow(dead_code)]
 
 pub(crate) mod address_space;
-pub(crate) mod annex;
-pub(crate) mod areas;
 pub(crate) mod atomic;
 pub(crate) mod awake;
 pub(crate) mod bell;
-pub(crate) mod control_geometry;
-pub(crate) mod doorbell_register;
+pub(crate) mod control_block;
+pub(crate) mod doorbells;
 pub(crate) mod envelope;
 pub(crate) mod extents;
-pub(crate) mod failures;
 pub(crate) mod gate;
 pub(crate) mod handshake;
 pub(crate) mod hello;
-pub(crate) mod longest_segment;
 pub(crate) mod marks;
 pub(crate) mod messages;
-pub(crate) mod name_messages;
-pub(crate) mod numbers;
 pub(crate) mod parts;
 pub(crate) mod plan;
 pub(crate) mod ports;
 pub(crate) mod registrations;
 pub(crate) mod ring;
-pub(crate) mod slots;
 pub(crate) mod staging;
-pub(crate) mod status_messages;
-pub(crate) mod steering;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 pub(crate) mod update;
 pub(crate) mod window_set;
-pub(crate) mod wish;

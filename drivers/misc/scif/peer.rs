@@ -38,9 +38,11 @@ pub(crate) mod tests;
 
 use crate::{
     logic::{
-        annex::Annex,
         bell::Bell,
-        control_geometry::ControlGeometry,
+        control_block::{
+            Annex,
+            ControlGeometry, //
+        },
         envelope::{
             Enveloped,
             ServiceId, //
@@ -51,7 +53,7 @@ use crate::{
             InFlight,
             InFlightGuard, //
         },
-        work_queues::WorkQueues,
+        work_queues::WorkQueues, //
     },
     sys::trace,
     transport::{

@@ -29,37 +29,27 @@
 #[path = "../../../drivers/misc/scif/logic"]
 mod logic {
     pub(crate) mod address_space;
-    pub(crate) mod annex;
-    pub(crate) mod areas;
     #[path = "../../../../tests/host/src/atomic.rs"]
     pub(crate) mod atomic;
     pub(crate) mod awake;
     pub(crate) mod bell;
-    pub(crate) mod control_geometry;
-    pub(crate) mod doorbell_register;
+    pub(crate) mod control_block;
+    pub(crate) mod doorbells;
     pub(crate) mod envelope;
     pub(crate) mod extents;
-    pub(crate) mod failures;
     pub(crate) mod gate;
     pub(crate) mod handshake;
     pub(crate) mod hello;
-    pub(crate) mod longest_segment;
     pub(crate) mod marks;
     pub(crate) mod messages;
-    pub(crate) mod name_messages;
-    pub(crate) mod numbers;
     pub(crate) mod parts;
     pub(crate) mod plan;
     pub(crate) mod ports;
     pub(crate) mod registrations;
     pub(crate) mod ring;
-    pub(crate) mod slots;
     pub(crate) mod staging;
-    pub(crate) mod status_messages;
-    pub(crate) mod steering;
     pub(crate) mod update;
     pub(crate) mod window_set;
-    pub(crate) mod wish;
 }
 
 /// The files that threads share, over loom's atomics.
@@ -68,14 +58,12 @@ mod logic {
 #[expect(clippy::duplicate_mod, reason = "the second copy has other atomics")]
 #[path = "../../../drivers/misc/scif/logic"]
 mod loom_logic {
-    pub(crate) mod areas;
     #[path = "../../../../tests/host/src/loom_atomic.rs"]
     pub(crate) mod atomic;
     pub(crate) mod bell;
     pub(crate) mod gate;
     pub(crate) mod ring;
     pub(crate) mod update;
-    pub(crate) mod wish;
 }
 
 #[cfg(test)]

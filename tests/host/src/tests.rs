@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The tests, one file for each file of the logic.
+//! The tests, a file for each concept of the logic.
 //!
 //! Property tests run a fixed number of cases from a fixed seed (see [`config`]): the same ones
 //! everywhere, every time. `PROPTEST_CASES` and `PROPTEST_RNG_SEED` ask for more and other ones.

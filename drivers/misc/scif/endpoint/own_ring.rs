@@ -4,7 +4,7 @@
 //!
 //! It begins as a page: the header, and a small first area behind it; or as less, where the peer reaches
 //! little. The peer may ask for more, once, and gets a second area, as large as the ring may become or as
-//! there is memory for; where the bytes lie then, is in `logic/areas.rs`. The area is made by the control work,
+//! there is memory for; where the bytes lie then, is in `logic/ring.rs`. The area is made by the control work,
 //! whether anybody receives or not, and charged to the owner of the first page. Large rings share what there is for
 //! them (`ring_budget.rs`). The first area is kept to the end.
 //!
@@ -20,18 +20,14 @@ use super::ring_budget::{
     COMMON, //
 };
 use crate::{
-    logic::{
-        areas,
-        ring::{
-            Corrupt,
-            Geometry, //
-        },
+    logic::ring::{
+        self,
+        Corrupt,
+        Geometry, //
     },
-    sys::{
-        shared_memory::{
-            Payer,
-            SharedMemory, //
-        }, //
+    sys::shared_memory::{
+        Payer,
+        SharedMemory, //
     },
     transport::path::Path,
 };
@@ -151,7 +147,7 @@ impl OwnRing {
     /// From which count on the peer's bytes lie in the second area, if there is one.
     fn moved_at(&self) -> Option<u32> {
         self.second.as_ref()?;
-        areas::moved_at(self.head.read_u64(MOVE).ok()?)
+        ring::moved_at(self.head.read_u64(MOVE).ok()?)
     }
 
     /// Where those of `count` bytes from `consumed` on lie that lie in one area. For who is receiving,
@@ -162,7 +158,7 @@ impl OwnRing {
                 Some(second) => (&second.memory, 0, second.geometry, None),
                 None => (&self.head, HEADER, self.first, self.moved_at()),
             };
-            let here = areas::here(&geometry, consumed, count, moved)?;
+            let here = ring::in_first_area(&geometry, consumed, count, moved)?;
             if here == 0 && count != 0 {
                 self.has_moved.store(true, Relaxed);
                 continue;

@@ -2,7 +2,7 @@
 
 //! What an end of a connection knows of the ring into which it sends, in the peer's memory.
 //!
-//! The peer makes it larger if it is asked to (`own_ring.rs`, `logic/areas.rs`). The sender asks, once, when
+//! The peer makes it larger if it is asked to (`own_ring.rs`, `logic/ring.rs`). The sender asks, once, when
 //! there is more to send than there is room, whether anybody receives or not. The area that the peer
 //! offers counts at once for a look for room, and the next send moves there.
 //!
@@ -15,9 +15,11 @@ use super::own_ring::{
 };
 use crate::{
     logic::{
-        areas,
         messages::RingAddress,
-        ring::Geometry, //
+        ring::{
+            self,
+            Geometry, //
+        },
     },
     transport::{
         outbound::Reached,
@@ -118,7 +120,7 @@ impl PeerRing {
             return Ok(&self.first);
         };
         if !self.has_moved.load(Relaxed) {
-            header.write_u64(MOVE, areas::move_at(produced))?;
+            header.write_u64(MOVE, ring::move_at(produced))?;
             self.has_moved.store(true, Relaxed);
         }
         Ok(second)

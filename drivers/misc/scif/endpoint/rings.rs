@@ -7,7 +7,7 @@
 //!
 //! ```text
 //!   0  produced     u32  bytes that the peer has written into this ring, ever
-//!   8  move         u64  from where on the second area is used, see `logic/areas.rs`
+//!   8  move         u64  from where on the second area is used, see `logic/ring.rs`
 //!  64  consumed     u32  bytes that the peer has taken out of *its* ring, ever
 //! 128  room wanted  u32  the peer wants a doorbell when we have taken so many out of this ring
 //! 132  data wanted  u32  the peer wants a doorbell when we have written so many into *its* ring

@@ -3,7 +3,7 @@
 //! By which doorbells the peer wakes those who wait at this end.
 //!
 //! At first by the one that was said when the connection was made. Who is about to sleep may ask for another
-//! one, which rings on the processor on which he sleeps (`logic/steering.rs`): a word in the peer's memory, next
+//! one, which rings on the processor on which he sleeps (`logic/doorbells.rs`): a word in the peer's memory, next
 //! to what he wishes for. It is stored before the wish, and then the wish is stored and read back, though it may be the
 //! one that stands already: so a peer that rings the doorbell before has moved its counter before that, which
 //! is seen then, and those who wait are told (`wish.rs`). Therefore nobody listens any more to a doorbell that was

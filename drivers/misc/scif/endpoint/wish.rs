@@ -4,16 +4,14 @@
 //!
 //! It is read back before it counts as made: see `rings/waking.rs` for why, and what has to follow. The peer
 //! answers it with one doorbell; it stands until the next one replaces it, and who replaces it tells
-//! those who waited for it if the peer may not (`logic/wish.rs`).
+//! those who waited for it if the peer may not (`logic/ring.rs`).
 //!
 //! Lock: `turn` is held for a store and a load over the bus, nothing is taken under it.
 
 use crate::{
-    logic::{
-        wish::{
-            is_missed,
-            WishState, //
-        }, //
+    logic::ring::{
+        is_missed,
+        WishState, //
     },
     sys::shared_memory::SharedMemory,
     transport::outbound::Reached,

@@ -10,7 +10,7 @@
 //!  2  service   u16    whose message it is
 //!  4  target    u32    the receiver's id of the channel it is about, 0 for none
 //!  8  fields    48 B   by service and kind; unused bytes are zero, and ignored
-//! 56  sequence  u64    written last; says that the slot is complete (see `slots.rs`)
+//! 56  sequence  u64    written last; says that the slot is complete (see `control_block.rs`)
 //! ```
 //!
 //! Fields are little-endian numbers in the order of the message's definition. Each lies at a

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sequence numbers of RMA operations, and the fence marks made of them.
+//! Sequence numbers of RMA operations, the fence marks made of them, and which fences hear of failures.
 //!
 //! Every RMA of an endpoint gets the next number. Operations complete in any order; the *watermark*
 //! is the number up to which all are complete, so that waiting for a fence is waiting for one
@@ -13,7 +13,7 @@
 //! or taken for a later one once the bits have come round: the wait is then too long, not too
 //! short, and never endless, as only numbers that were issued are waited for.
 //!
-//! No locking: the caller has a lock around the tracker anyway.
+//! No locking: the caller has a lock around all of it anyway.
 
 /// How many operations can be outstanding.
 pub(crate) const WINDOW: u64 = 1024;
@@ -178,5 +178,196 @@ pub(crate) const fn decode(
     match last_issued.0.checked_sub(distance) {
         Some(sequence) => Ok((origin, Sequence(sequence))),
         None => Err(Unknown),
+    }
+}
+
+/// How many reports are told apart. Behind that many, two neighbours become one.
+const REPORTS: usize = 4;
+
+/// Which transfers have failed, and which fences and signals say so.
+///
+/// A fence, and a signal, stands for all transfers up to a number. A failure concerns every one
+/// that stands for it and was asked for before the failure was first reported, however often it is asked. What
+/// is asked for afterwards is not concerned: its number is greater than that of all transfers that had been
+/// started when the failure was reported, and the owner sees to it that there is such a number.
+///
+/// Of failures that were not reported only the bounds are kept, and of reports the last [`REPORTS`] that lie
+/// apart. So what lies between two of them may be said to have failed though it has not; a failure is never left
+/// out.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Failures {
+    /// The first and the last one that were not reported.
+    fresh: Option<(Sequence, Sequence)>,
+    /// Of each report, the first failure, and the last transfer that had been started by then. The oldest report
+    /// comes first.
+    reported: [Option<(Sequence, Sequence)>; REPORTS],
+}
+
+/// A range that has this part, too.
+fn joined(
+    range: Option<(Sequence, Sequence)>,
+    (first, last): (Sequence, Sequence),
+) -> Option<(Sequence, Sequence)> {
+    let (begin, end) = range.unwrap_or((first, last));
+    Some((begin.min(first), end.max(last)))
+}
+
+impl Failures {
+    /// A transfer has failed, of which nobody was told.
+    pub(crate) fn add(&mut self, failed: Sequence) {
+        self.fresh = joined(self.fresh, (failed, failed));
+    }
+
+    /// A transfer has failed, of which its caller is told, when `last` was started last.
+    pub(crate) fn add_reported(&mut self, failed: Sequence, last: Sequence) {
+        let is_near = |range: &Option<(Sequence, Sequence)>| {
+            range.is_some_and(|(begin, end)| failed <= end && begin <= last)
+        };
+        let place = match self.reported.iter().position(is_near) {
+            Some(place) => place,
+            None => self.next_place(),
+        };
+        if let Some(range) = self.reported.get_mut(place) {
+            *range = joined(*range, (failed, last));
+        }
+    }
+
+    /// Where the next report goes.
+    fn next_place(&mut self) -> usize {
+        if let Some(free) = self.reported.iter().position(Option::is_none) {
+            return free;
+        }
+        // The two oldest become one.
+        if let [Some(oldest), second, ..] = &mut self.reported {
+            *second = joined(*second, *oldest);
+        }
+        self.reported.rotate_left(1);
+        let last = REPORTS - 1;
+        if let Some(range) = self.reported.get_mut(last) {
+            *range = None;
+        }
+        last
+    }
+
+    /// Whether a failure concerns what stands for all transfers up to this one.
+    pub(crate) fn concern(&self, up_to: Sequence) -> bool {
+        let is_fresh = matches!(self.fresh, Some((first, _)) if first <= up_to);
+        let was_reported = self
+            .reported
+            .iter()
+            .flatten()
+            .any(|(first, last)| *first <= up_to && up_to <= *last);
+        is_fresh || was_reported
+    }
+
+    /// The failures up to this one are reported now, when `last` was started last. Returns whether there is one
+    /// that was not before.
+    pub(crate) fn report(&mut self, up_to: Sequence, last: Sequence) -> bool {
+        let Some((first, end)) = self.fresh.filter(|(first, _)| *first <= up_to) else {
+            return false;
+        };
+        // Those behind were not asked about.
+        self.fresh = (end > up_to).then_some((Sequence(up_to.0.saturating_add(1)), end));
+        self.add_reported(first, last);
+        true
+    }
+}
+
+/// Which side has asked for a fence or a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asker {
+    This,
+    Peer,
+}
+
+/// The numbers of one end's transfers: which have ended, and who hears of those that have failed.
+///
+/// Failures are kept twice, as this end's fences and signals know them, and as those know them that the peer
+/// asks for: each side is told by its own. Once one was reported, what is asked for later is told from what was
+/// asked for before by its number: the report takes one, which no transfer has.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    tracker: MarkTracker,
+    /// How many have ended.
+    ended: u64,
+    failed: Failures,
+    failed_for_peer: Failures,
+}
+
+impl Numbers {
+    /// No transfer was started.
+    pub(crate) fn new() -> Self {
+        Self {
+            tracker: MarkTracker::new(),
+            ended: 0,
+            failed: Failures::default(),
+            failed_for_peer: Failures::default(),
+        }
+    }
+
+    /// Which have been started, and up to which one all have ended.
+    pub(crate) fn tracker(&self) -> &MarkTracker {
+        &self.tracker
+    }
+
+    /// How many have been started and have not ended.
+    pub(crate) fn in_flight(&self) -> u64 {
+        self.tracker.last_issued().0.saturating_sub(self.ended)
+    }
+
+    /// Gives the next number to a transfer. `None` if too many are under way: wait for an end.
+    pub(crate) fn begin(&mut self) -> Option<Sequence> {
+        self.tracker.begin()
+    }
+
+    /// A transfer has ended; if it has `failed`, its caller is told so if that `is_reported`. Returns whether
+    /// the number moved up to which all have ended.
+    pub(crate) fn end(&mut self, sequence: Sequence, failed: bool, is_reported: bool) -> bool {
+        self.ended = self.ended.saturating_add(1);
+        let moved = self.tracker.complete(sequence);
+        if !failed {
+            return moved;
+        }
+        let last = self.tracker.last_issued();
+        for asker in [Asker::This, Asker::Peer] {
+            match is_reported {
+                true => self.failures(asker).add_reported(sequence, last),
+                false => self.failures(asker).add(sequence),
+            }
+        }
+        if is_reported {
+            self.skip_number();
+        }
+        moved
+    }
+
+    /// Whether a failure concerns a signal of this side that stands for all up to `sequence`, which have ended.
+    pub(crate) fn has_failed(&mut self, asker: Asker, sequence: Sequence) -> bool {
+        self.failures(asker).concern(sequence)
+    }
+
+    /// As [`Self::has_failed`], of a fence, which reports it.
+    pub(crate) fn report_failure(&mut self, asker: Asker, sequence: Sequence) -> bool {
+        let last = self.tracker.last_issued();
+        if self.failures(asker).report(sequence, last) {
+            self.skip_number();
+        }
+        self.has_failed(asker, sequence)
+    }
+
+    fn failures(&mut self, asker: Asker) -> &mut Failures {
+        match asker {
+            Asker::This => &mut self.failed,
+            Asker::Peer => &mut self.failed_for_peer,
+        }
+    }
+
+    /// Gives a number to no transfer. If too many are under way for that, what is asked for until the next one
+    /// starts hears of the failure, too.
+    fn skip_number(&mut self) {
+        if let Some(none) = self.tracker.begin() {
+            self.tracker.complete(none);
+            self.ended = self.ended.saturating_add(1);
+        }
     }
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! SCIF's messages, each defined once.
+//! The messages of each service, each defined once.
 //!
-//! Everything that depends on what messages there are comes from one table, [`message_table`]: the
+//! Everything that depends on what messages SCIF has comes from one table, [`message_table`]: the
 //! enum, how it is put into an envelope and taken out again, names for logs, and what the tests
 //! generate. See `envelope.rs` for the layout that follows from it.
 //!
 //! What is not here: who may send what when, which is for those to say who send and take them.
 
 use super::{
-    annex,
+    control_block::ANNEX_WORDS,
     envelope::{
         define_messages,
         ChannelId,
@@ -25,7 +25,7 @@ use super::{
 pub(crate) const EXTENTS_IN_OFFER: usize = 2;
 
 /// Packed extents in the annex of a message.
-pub(crate) const EXTENTS_IN_ANNEX: usize = annex::WORDS;
+pub(crate) const EXTENTS_IN_ANNEX: usize = ANNEX_WORDS;
 
 /// In [`Message::PushWanted`]: what lies in the last cache line of the source is written last.
 pub(crate) const PUSH_ORDERED: u32 = 1;
@@ -362,4 +362,30 @@ impl Field for Option<(u64, u64)> {
             _ => Err(Malformed::Field),
         }
     }
+}
+
+define_messages! {
+    /// A question about a name, or the answer to one: which port has it at the receiver?
+    ///
+    /// A name is a number of 32 bits in a class, which is one, too. Classes do not know of each other;
+    /// there is none of the number 0. A token stands for a question, means nothing to the one who answers, and
+    /// comes back with the answer.
+    pub(crate) enum NameMessage of ServiceId::NAMES;
+
+    /// Which port has the name?
+    1 Lookup { token: u32, class: u32, name: u32 } if class != 0;
+
+    /// This port has it.
+    2 Found { token: u32, port: u16 } if port != 0;
+
+    /// Nobody has it.
+    3 NotFound { token: u32 };
+}
+
+define_messages! {
+    /// What the status service of one node tells that of another.
+    pub(crate) enum StatusMessage of ServiceId::STATUS;
+
+    /// The sender's boot id, once, before anything else: 128 bits that are never all zero.
+    1 BootId { low: u64, high: u64 } if low != 0 || high != 0;
 }

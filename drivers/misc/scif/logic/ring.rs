@@ -20,7 +20,27 @@
 //! emulated processors, the sets of caches) finds both at one. So the first byte does not lie at offset
 //! 0, but at [`SKEW`], an odd number of pages.
 //!
-//! This file moves no bytes and orders no memory accesses; that is the caller's part.
+//! # A ring that moves
+//!
+//! A ring may move to a larger area, once, while it is in use. The counters know nothing of it: byte *n* of the
+//! stream is byte *n*, in either area. The second area holds all bytes from the *move* on, a value of the
+//! producer's counter, and the first one all before. The producer alone moves, when it writes: it says from which
+//! count on, in a word of its own, before it moves its counter. So a consumer that has seen the counter sees the
+//! move, and the move is never taken back.
+//!
+//! The second area is larger than the first, and the producer counts as free only what it has
+//! beyond *all* bytes that wait: so what waits in the first one can't be overwritten, and what goes
+//! into the second one always fits, whether anybody consumes or not.
+//!
+//! The word comes from the peer: read it once, give that copy to [`moved_at`], and treat
+//! [`Corrupt`] as the end of the connection.
+//!
+//! This file owns no memory, moves no bytes and orders no memory accesses; that is the caller's part.
+
+use super::{
+    atomic::AtomicU64,
+    update::update, //
+};
 
 /// The place of the byte with index 0, modulo the size; see the head of this file. Both ends have to agree.
 pub(crate) const SKEW: u32 = 13 << 12;
@@ -120,4 +140,108 @@ pub(crate) const fn reaches(wanted: u32, before: u32, after: u32) -> bool {
 /// Whether a counter that is at `counter` has got to `wanted` within its last 2^31 steps.
 pub(crate) const fn has_reached(wanted: u32, counter: u32) -> bool {
     counter.wrapping_sub(wanted) <= u32::MAX / 2
+}
+
+/// A bit that only a word has that was written.
+const MOVED: u64 = 1 << 32;
+
+/// The word that says that all bytes from `produced` on lie in the second area.
+pub(crate) const fn move_at(produced: u32) -> u64 {
+    // A widening cast.
+    MOVED | produced as u64
+}
+
+/// From which count on the bytes lie in the second area, if the word says that they do at all.
+pub(crate) const fn moved_at(word: u64) -> Option<u32> {
+    if word & MOVED == 0 {
+        return None;
+    }
+    // The lower half.
+    Some(word as u32)
+}
+
+/// How many of `count` bytes from counter value `consumed` on lie in an area of this size; the
+/// others lie in the second one. `moved` is where that begins, if the producer has moved there.
+pub(crate) const fn in_first_area(
+    area: &Geometry,
+    consumed: u32,
+    count: u32,
+    moved: Option<u32>,
+) -> Result<u32, Corrupt> {
+    let end = match moved {
+        Some(moved) => moved,
+        None => consumed.wrapping_add(count),
+    };
+    // More than the area holds is also a move to before what was consumed.
+    match area.used(end, consumed) {
+        Ok(left) if left < count => Ok(left),
+        Ok(_) => Ok(count),
+        Err(corrupt) => Err(corrupt),
+    }
+}
+
+/// Everybody was told of the wish, which is the bits below.
+const TOLD: u64 = 1 << 32;
+
+/// Whether the peer may ring no more for what those who wait want: the wish is `value` now, in the place of
+/// `before` unless everybody was told of that, and the counter was here afterwards.
+pub(crate) fn is_missed(value: u32, before: Option<u32>, counter: u32) -> bool {
+    has_reached(value, counter) || before.is_some_and(|before| has_reached(before, counter))
+}
+
+/// The count at which the peer is to ring, and whether those who wait have been told.
+///
+/// There is one wish for all who wait: whoever is about to sleep, or polls, replaces it. So a wish may be
+/// replaced at the moment when the peer has moved its counter there, and has not looked yet what is
+/// wished: it finds the new wish, and rings for the old one no more. Whoever sleeps for that would sleep
+/// for ever. Therefore
+///
+/// - who replaces a wish of which nobody was told looks at the counter *after* the new one has arrived, and
+///   tells everybody itself if the counter has reached the old one. If it has not, the peer moves it later,
+///   and sees the new wish then;
+/// - who wishes for what the counter has passed already tells everybody, too: the peer does not ring for that
+///   any more. This happens to whoever was held up since he looked, while others went on; what they wished for is
+///   replaced, and they wish anew ([`is_missed`]);
+/// - who is rung for notes that, and tells everybody, whatever is left by then of what came.
+pub(crate) struct WishState {
+    state: AtomicU64,
+}
+
+impl WishState {
+    /// No wish: 0 stands there, for which nobody waits.
+    pub(crate) fn new() -> Self {
+        Self {
+            state: AtomicU64::new(TOLD),
+        }
+    }
+
+    /// Whether this is what the peer has been told last, and nobody was told since: it will be answered. One
+    /// that was answered has to be made anew, though it be the same number: counters go around.
+    pub(crate) fn is_open_at(&self, value: u32) -> bool {
+        self.state.load() == u64::from(value)
+    }
+
+    /// Whether this is what the peer has been told last.
+    pub(crate) fn stands_at(&self, value: u32) -> bool {
+        self.state.load() as u32 == value
+    }
+
+    /// The peer knows of another wish now. Returns the one before, unless everybody was told of it: see
+    /// [`WishState`] for what has to follow.
+    #[must_use = "the peer may have missed it"]
+    pub(crate) fn replace(&self, value: u32) -> Option<u32> {
+        let before = update(&self.state, |_| Some(value.into()))?;
+        (before & TOLD == 0).then_some(before as u32)
+    }
+
+    /// The doorbell rang, maybe for something else, and the counter is here. Says whether everybody is to
+    /// be told now.
+    #[must_use = "nobody else tells them"]
+    pub(crate) fn is_answered_at(&self, counter: u32) -> bool {
+        let told = update(&self.state, |state| {
+            let is_due = state & TOLD == 0 && has_reached(state as u32, counter);
+            is_due.then_some(state | TOLD)
+        });
+        told.is_some()
+    }
 }

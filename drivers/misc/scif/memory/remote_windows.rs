@@ -46,7 +46,7 @@ use crate::{
             self,
             Range, //
         },
-        annex::Annex,
+        control_block::Annex,
         messages::{
             Message,
             Status,

@@ -13,7 +13,7 @@
 
 use super::table::Name;
 use crate::{
-    logic::name_messages::NameMessage,
+    logic::messages::NameMessage,
     peer::Peer,
     sys::wait::{
         new_wait_queue,

@@ -20,7 +20,7 @@ use crate::{
             Envelope,
             ServiceId, //
         },
-        name_messages::NameMessage, //
+        messages::NameMessage, //
     },
     peer::{
         attachment::{

@@ -20,7 +20,7 @@ use crate::{
             Envelope,
             ServiceId, //
         },
-        status_messages::StatusMessage, //
+        messages::StatusMessage, //
     },
     peer::{
         attachment::{

@@ -8,12 +8,12 @@
 //!    0  heartbeat  u64  counts up while the peer is alive
 //!   64  consumed   u64  how many of our messages the peer has taken out of its ring
 //!  128  farewell   u32  our nonce, once the peer will write nothing more in this session
-//!  256  slots      64 bytes each, see `logic/envelope.rs` and `logic/slots.rs`
-//!       annexes    512 bytes for each slot, see `logic/annex.rs`
+//!  256  slots      64 bytes each, see `logic/envelope.rs` and `logic/control_block.rs`
+//!       annexes    512 bytes for each slot
 //! ```
 //!
 //! How many slots there are follows from the aperture through which a block is reached
-//! (`logic/control_geometry.rs`).
+//! (`logic/control_block.rs`).
 //!
 //! Posting never waits for the peer: what does not fit the peer's ring goes into a backlog that is
 //! flushed when the peer reports progress. A peer that makes the backlog overflow is dropped.
@@ -29,19 +29,17 @@
 
 use crate::{
     logic::{
-        annex::Annex,
-        control_geometry::{
+        control_block::{
+            Annex,
             ControlGeometry,
+            SlotReader,
+            SlotWriter,
             SLOTS_OFFSET, //
         },
         envelope::{
             Envelope,
             SEQUENCE_OFFSET,
             SLOT_SIZE, //
-        },
-        slots::{
-            SlotReader,
-            SlotWriter, //
         },
     },
     sys::{

@@ -17,7 +17,7 @@
 //! Lock: `inner`, taken in interrupts; see `scif_main.rs`.
 
 use crate::{
-    logic::steering::Steering,
+    logic::doorbells::Steering,
     transport::doorbell, //
 };
 use kernel::{
@@ -105,7 +105,7 @@ impl Doorbells {
     }
 
     /// Which of those for data is to wake the caller, if that is not to be `current` any more: see
-    /// `logic/steering.rs`. He may be on another processor a moment later, which does not hurt.
+    /// `logic/doorbells.rs`. He may be on another processor a moment later, which does not hurt.
     fn better_here(&self, current: u32, channel: u32) -> Option<u32> {
         let processor = CpuId::current().as_u32();
         self.steering.better(self.data, current, processor, channel)

@@ -17,7 +17,7 @@ use super::{
     },
 };
 use crate::{
-    logic::annex::{
+    logic::control_block::{
         self,
         Annex, //
     },
@@ -106,7 +106,7 @@ mod cases {
         // Those that wait for room have one, too.
         bed.peer.post(&Toy::Hold {})?;
         for number in 0..COUNT {
-            let words = number % (annex::WORDS as u32 + 1);
+            let words = number % (control_block::ANNEX_WORDS as u32 + 1);
             let mut annex = Annex::new();
             for _ in 0..words {
                 annex.push(number.into());
@@ -128,7 +128,7 @@ mod cases {
         let bed = Bed::new()?;
         bed.peer.post(&Toy::CallAtLength {
             number: 0,
-            words: annex::WORDS as u32 + 1,
+            words: control_block::ANNEX_WORDS as u32 + 1,
         })?;
         bed.record.wait_for_notes(END.len())?;
         assert_eq!(bed.end()?, END);

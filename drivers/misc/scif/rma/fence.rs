@@ -26,6 +26,7 @@ use crate::{
     logic::{
         marks::{
             self,
+            Asker,
             Origin,
             Sequence, //
         },
@@ -33,7 +34,6 @@ use crate::{
             Message,
             Status, //
         },
-        numbers::Asker,
     },
     memory::{
         remote_windows::RemoteWindows,

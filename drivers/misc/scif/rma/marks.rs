@@ -6,7 +6,7 @@
 //! Something can be *deferred* behind a number: an answer that the peer waits for, or a signal. It
 //! runs when all up to that number have ended, at once or by a work item.
 //!
-//! Failures are remembered as long as a fence or a signal can ask for them (`logic/numbers.rs`).
+//! Failures are remembered as long as a fence or a signal can ask for them (`logic/marks.rs`).
 //!
 //! Locks: `numbers` is a leaf, taken in soft interrupts; `deferred` is one that is not.
 
@@ -20,14 +20,14 @@ use super::{
 use crate::{
     arguments::Direction,
     logic::{
-        marks::Sequence,
+        marks::{
+            Asker,
+            Numbers,
+            Sequence, //
+        },
         messages::{
             Message,
             Status, //
-        },
-        numbers::{
-            Asker,
-            Numbers, //
         },
     },
     peer::channel::Channel,

@@ -24,11 +24,11 @@
 
 use crate::{
     logic::{
-        longest_segment::{
+        plan::{
             self,
-            LongestSegment, //
+            LongestSegment,
+            Segment, //
         },
-        plan::Segment,
         window_set::Seams, //
     },
     sync::{
@@ -100,7 +100,7 @@ use shortage::Shortage;
 const TICK: Delta = Delta::from_secs(1);
 
 /// An engine that has work and moves none for so many ticks has stopped. A descriptor is of 1 MiB at most
-/// (`logic/longest_segment.rs`): one that copies 200 KB/s or more ends some in that time.
+/// (`logic/plan.rs`): one that copies 200 KB/s or more ends some in that time.
 const STALL_LIMIT: u32 = 5;
 
 /// How long to sleep at most before looking at a full ring again.
@@ -325,8 +325,8 @@ impl Engine {
             return Submission::Stopped;
         }
         // Looked at before: what is refused because the ring is full can have ended afterwards.
-        let was_idle = segment.len > longest_segment::UNSAID
-            && self.taken.load(Relaxed) == self.ended.load(Relaxed);
+        let was_idle =
+            segment.len > plan::UNDECLARED && self.taken.load(Relaxed) == self.ended.load(Relaxed);
         let before = self.uninterrupted.fetch_add(1, Relaxed);
         flags.interrupt = before % INTERRUPT_EVERY == INTERRUPT_EVERY - 1;
         let taken = self.channel.submit(

@@ -37,7 +37,7 @@ use super::{
 };
 use crate::{
     logic::{
-        control_geometry::LARGEST,
+        control_block::LARGEST,
         hello, //
     },
     sync::work_queues::WorkQueues,
@@ -49,7 +49,7 @@ use crate::{
             Payer,
             SharedMemory,
             User, //
-        }, //
+        },
     },
 };
 use kernel::{

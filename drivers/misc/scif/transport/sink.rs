@@ -42,7 +42,7 @@ pub(crate) struct Introduction<'a> {
     pub(crate) own_nonce: u32,
     pub(crate) peer_nonce: u32,
     /// Our control block, which the peer writes to: zeroed memory as large as one has to be for `apertures`
-    /// (`logic/control_geometry.rs`), made by the transport before it knows a peer.
+    /// (`logic/control_block.rs`), made by the transport before it knows a peer.
     pub(crate) block: Arc<SharedMemory>,
     /// The peer's control block, as a bus address of the peer.
     pub(crate) peer_block: u64,

@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 
 use super::config;
-use crate::logic::annex::{Annex, SIZE, WORDS};
+use crate::logic::control_block::{ANNEX_SIZE, ANNEX_WORDS, Annex};
 
 fn annex(words: &[u64]) -> Annex {
     let mut annex = Annex::new();
@@ -24,10 +24,13 @@ fn an_annex_to_the_byte() {
 
 #[test]
 fn a_full_one_takes_no_more() {
-    let mut full = annex(&[3; WORDS - 1]);
+    let mut full = annex(&[3; ANNEX_WORDS - 1]);
     assert!(!full.is_full());
     assert!(full.push(4) && full.is_full() && !full.push(5));
-    assert_eq!((full.count(), full.as_bytes().len()), (WORDS, SIZE));
+    assert_eq!(
+        (full.count(), full.as_bytes().len()),
+        (ANNEX_WORDS, ANNEX_SIZE)
+    );
     assert_eq!(full.words().last(), Some(4));
     full.clear();
     assert_eq!((full.count(), full.words().next()), (0, None));
@@ -37,10 +40,13 @@ fn a_full_one_takes_no_more() {
 #[test]
 fn there_is_no_room_for_more_words_than_fit() {
     let mut annex = annex(&[1]);
-    for words in [WORDS + 1, usize::MAX, usize::MAX / 8 + 2] {
+    for words in [ANNEX_WORDS + 1, usize::MAX, usize::MAX / 8 + 2] {
         assert!(annex.room_for(words).is_none());
     }
-    assert_eq!(annex.room_for(WORDS).map(|room| room.len()), Some(SIZE));
+    assert_eq!(
+        annex.room_for(ANNEX_WORDS).map(|room| room.len()),
+        Some(ANNEX_SIZE)
+    );
     assert_eq!(annex.room_for(0).map(|room| room.len()), Some(0));
     assert_eq!(annex.count(), 0);
 }
@@ -49,7 +55,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn words_cross_the_link(words in prop::collection::vec(any::<u64>(), 0..=WORDS)) {
+    fn words_cross_the_link(words in prop::collection::vec(any::<u64>(), 0..=ANNEX_WORDS)) {
         let here = annex(&words);
         prop_assert_eq!(here.count(), words.len());
         let mut there = annex(&[7; 5]);

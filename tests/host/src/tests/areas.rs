@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use super::config;
-use crate::logic::areas::{here, move_at, moved_at};
 use crate::logic::ring::Geometry;
+use crate::logic::ring::{in_first_area, move_at, moved_at};
 
 fn geometry(size: u32) -> Geometry {
     Geometry::new(size).expect("a good size")
@@ -26,15 +26,15 @@ fn a_word_that_was_not_written_is_no_move() {
 #[test]
 fn what_lies_here() {
     let area = geometry(16);
-    assert_eq!(here(&area, 0, 16, None), Ok(16));
-    assert!(here(&area, 0, 17, None).is_err());
-    assert_eq!(here(&area, 0, 16, Some(5)), Ok(5));
-    assert_eq!(here(&area, 5, 100, Some(5)), Ok(0));
+    assert_eq!(in_first_area(&area, 0, 16, None), Ok(16));
+    assert!(in_first_area(&area, 0, 17, None).is_err());
+    assert_eq!(in_first_area(&area, 0, 16, Some(5)), Ok(5));
+    assert_eq!(in_first_area(&area, 5, 100, Some(5)), Ok(0));
     // The move is behind what is asked for.
-    assert_eq!(here(&area, 0, 3, Some(16)), Ok(3));
-    assert!(here(&area, 0, 3, Some(17)).is_err());
-    assert!(here(&area, 6, 3, Some(5)).is_err());
-    assert_eq!(here(&area, u32::MAX - 1, 9, Some(3)), Ok(5));
+    assert_eq!(in_first_area(&area, 0, 3, Some(16)), Ok(3));
+    assert!(in_first_area(&area, 0, 3, Some(17)).is_err());
+    assert!(in_first_area(&area, 6, 3, Some(5)).is_err());
+    assert_eq!(in_first_area(&area, u32::MAX - 1, 9, Some(3)), Ok(5));
 }
 
 /// Both ends, as the module has them.
@@ -90,7 +90,7 @@ impl Ring {
             let (area, memory) = &self.areas[self.reading];
             let offered = self.reading + 1 < self.areas.len();
             let moved = moved_at(self.word).filter(|_| offered);
-            let count = here(area, self.consumed, left, moved).expect("honest");
+            let count = in_first_area(area, self.consumed, left, moved).expect("honest");
             if count == 0 {
                 self.reading += 1;
                 continue;
@@ -149,7 +149,7 @@ proptest! {
         word in prop_oneof![any::<u64>(), (0_u64..64).prop_map(|at| (1 << 32) | at)],
     ) {
         let area = geometry(1 << shift);
-        if let Ok(found) = here(&area, consumed, count, moved_at(word)) {
+        if let Ok(found) = in_first_area(&area, consumed, count, moved_at(word)) {
             prop_assert!(found <= count && found <= area.size());
         }
     }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `logic/control_geometry.rs`.
+//! `logic/control_block.rs`.
 
 use proptest::prelude::*;
 
 use super::config;
-use crate::logic::annex;
-use crate::logic::control_geometry::{ControlGeometry, LARGEST, SLOTS_OFFSET};
+use crate::logic::control_block::{ANNEX_SIZE, ControlGeometry, LARGEST, SLOTS_OFFSET};
 use crate::logic::envelope::SLOT_SIZE;
 
 /// What the other side knows must be the same in all versions that can talk to each other.
@@ -46,6 +45,6 @@ proptest! {
         prop_assert!(geometry.slots().is_power_of_two() && last > 0);
         prop_assert_eq!(geometry.slot(0), SLOTS_OFFSET);
         prop_assert_eq!(geometry.slot(last) + SLOT_SIZE, geometry.annex(0));
-        prop_assert_eq!(geometry.annex(last) + annex::SIZE, geometry.size());
+        prop_assert_eq!(geometry.annex(last) + ANNEX_SIZE, geometry.size());
     }
 }

@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 
 use super::config;
-use crate::logic::doorbell_register::DoorbellRegister;
+use crate::logic::doorbells::DoorbellRegister;
 
 #[test]
 fn each_has_its_own() {

@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 
 use super::config;
-use crate::logic::failures::Failures;
+use crate::logic::marks::Failures;
 use crate::logic::marks::Sequence;
 
 #[test]

@@ -10,11 +10,11 @@ use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use crate::loom_logic::areas::{here, move_at, moved_at};
 use crate::loom_logic::bell::Bell;
 use crate::loom_logic::gate::Gate;
 use crate::loom_logic::ring::{Geometry, reaches};
-use crate::loom_logic::wish::{WishState, is_missed};
+use crate::loom_logic::ring::{WishState, is_missed};
+use crate::loom_logic::ring::{in_first_area, move_at, moved_at};
 
 /// A thing behind a gate. Loom finds every access that is not ordered with another one.
 struct Thing {
@@ -256,7 +256,7 @@ fn bytes_are_found_in_the_area_that_they_were_written_to() {
                 continue;
             }
             let word = if reading == 0 { moved.load(Relaxed) } else { 0 };
-            match here(&sizes[reading], consumed, count, moved_at(word)).expect("honest") {
+            match in_first_area(&sizes[reading], consumed, count, moved_at(word)).expect("honest") {
                 0 => reading += 1,
                 count => {
                     for (offset, len) in sizes[reading].spans(consumed, count) {

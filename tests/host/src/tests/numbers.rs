@@ -2,11 +2,9 @@
 
 //! Transfers that fail, and what fences and signals of both sides hear of them.
 
+use crate::logic::marks::Asker::{Peer, This};
+use crate::logic::marks::Numbers;
 use crate::logic::marks::{Sequence, WINDOW};
-use crate::logic::numbers::{
-    Asker::{Peer, This},
-    Numbers,
-};
 
 /// Numbers of so many transfers that are under way, and those.
 fn started(count: u64) -> (Numbers, Vec<Sequence>) {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use super::config;
-use crate::logic::slots::{Corrupt, SlotReader, SlotWriter};
+use crate::logic::control_block::{Corrupt, SlotReader, SlotWriter};
 
 fn pair(slots: u32) -> (SlotWriter, SlotReader) {
     (

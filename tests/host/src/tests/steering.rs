@@ -3,7 +3,7 @@
 //! Which doorbell wakes whom.
 
 use super::config;
-use crate::logic::steering::Steering;
+use crate::logic::doorbells::Steering;
 use proptest::prelude::*;
 
 const DATA: u64 = 0xffff_fffc;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `logic/wish.rs`, one step after another; all at once it is in `interleavings.rs`.
+//! `logic/ring.rs`, one step after another; all at once it is in `interleavings.rs`.
 
-use crate::logic::wish::{WishState, is_missed};
+use crate::logic::ring::{WishState, is_missed};
 
 #[test]
 fn a_wish_is_answered_once() {

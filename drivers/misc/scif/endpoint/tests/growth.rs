@@ -18,8 +18,8 @@ use crate::{
         Endpoint, //
     },
     logic::{
-        areas::move_at,
-        messages::RingAddress, //
+        messages::RingAddress,
+        ring::move_at, //
     },
     sys::chardev::poll_events,
 };

@@ -11,7 +11,7 @@ use super::bed::{
 use crate::{
     endpoint::Endpoint,
     logic::{
-        annex::Annex,
+        control_block::Annex,
         envelope::{
             ChannelId,
             Envelope,

@@ -3,7 +3,7 @@
 //! The packed extents of a window on their way to the peer: the first in the offer, the others in annexes.
 
 use crate::logic::{
-    annex::Annex,
+    control_block::Annex,
     messages::EXTENTS_IN_OFFER, //
 };
 use kernel::prelude::*;
@@ -50,18 +50,18 @@ impl<I: Iterator<Item = Option<u64>>> PackedExtents<I> {
 #[kunit_tests(scif_memory_packed_extents)]
 mod tests {
     use super::*;
-    use crate::logic::annex::WORDS;
+    use crate::logic::control_block::ANNEX_WORDS;
 
     #[test]
     fn all_come_in_order() -> Result {
-        let all = (0..2 * WORDS as u64 + 1).map(Some);
+        let all = (0..2 * ANNEX_WORDS as u64 + 1).map(Some);
         let mut packed = PackedExtents::new(all);
         assert_eq!(packed.first()?, [0, 1]);
-        assert!(packed.next()?.words().eq(2..WORDS as u64 + 2));
+        assert!(packed.next()?.words().eq(2..ANNEX_WORDS as u64 + 2));
         assert!(packed
             .next()?
             .words()
-            .eq(WORDS as u64 + 2..2 * WORDS as u64 + 1));
+            .eq(ANNEX_WORDS as u64 + 2..2 * ANNEX_WORDS as u64 + 1));
         assert_eq!(packed.next()?.count(), 0);
         Ok(())
     }

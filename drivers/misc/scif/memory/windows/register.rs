@@ -21,7 +21,7 @@ use crate::{
     },
     logic::{
         address_space::Range,
-        annex::Annex,
+        control_block::Annex,
         messages::{
             Grant,
             Message,
@@ -39,7 +39,7 @@ use crate::{
             PartOfMemory,
             PinnedMemory, //
         },
-        window::Window,
+        window::Window, //
     },
     peer::PeerUse,
     sys::{

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     logic::{
-        doorbell_register::DoorbellRegister,
+        doorbells::DoorbellRegister,
         parts::LEAST_REGISTERS, //
     },
     sys::{
@@ -22,7 +22,7 @@ use crate::{
         ntb::{
             Client,
             NtbDevice, //
-        }, //
+        },
     },
     transport::doorbell,
 };

@@ -34,8 +34,8 @@ use super::{
 };
 use crate::{
     logic::{
-        control_geometry::ControlGeometry,
-        doorbell_register::DoorbellRegister,
+        control_block::ControlGeometry,
+        doorbells::DoorbellRegister,
         handshake::{
             Action,
             Ended,

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     logic::{
-        doorbell_register::DoorbellRegister,
+        doorbells::DoorbellRegister,
         extents::Entry,
         hello::{
             Hello,
@@ -36,7 +36,7 @@ use crate::{
         shared_memory::{
             Payer,
             SharedMemory, //
-        }, //
+        },
     },
     transport::{
         doorbell,
