@@ -11,7 +11,7 @@ use crate::{
         scif::Scif,
         standing, //
     },
-    names::service::Names,
+    names::Names,
     node::{
         self,
         Nodes, //

@@ -3,9 +3,8 @@
 //! The front door for user space: `/dev/scif`.
 //!
 //! Each file is an [`Endpoint`]. The files below take the arguments of the ioctls apart: `call.rs`
-//! with the numbers and layouts of `linux/scif_ioctl.h`, `compat.rs` with those of 32-bit
-//! processes, `mic.rs` with those of the MIC library, `services.rs` with those of
-//! `linux/scif_services.h`; `fdinfo.rs` is for who looks on. This file checks sizes and puts results back,
+//! with the numbers and layouts of `linux/scif_ioctl.h` and those of the MIC library, `compat.rs` with those
+//! of 32-bit processes, `services.rs` with those of `linux/scif_services.h`. This file checks sizes and puts results back,
 //! for all of them; flags are in `arguments.rs`, and what the calls do in `endpoint.rs`.
 //!
 //! Of the structures only the fields that are results are written back. Before a call does
@@ -16,8 +15,6 @@
 mod compat;
 
 mod call;
-mod fdinfo;
-mod mic;
 mod services;
 
 use crate::{
@@ -30,7 +27,9 @@ use crate::{
         WindowOptions, //
     },
     endpoint::{
+        counts::TRAFFIC_FIELDS,
         scif::Scif,
+        standing::Facts,
         Endpoint, //
     },
     sys::{
@@ -50,9 +49,11 @@ use crate::{
 };
 use call::{
     native_pointer,
+    parse_mic,
     Call,
     Message,
-    Registration, //
+    Registration,
+    VERSION, //
 };
 use kernel::{
     fmt,
@@ -73,7 +74,7 @@ const DEVICE_MODE: u16 = 0o600;
 /// What a file of the devices knows of the rest.
 pub(crate) struct Context {
     scif: Arc<Scif>,
-    /// Whether the numbers of the MIC library are served, see `mic.rs`.
+    /// Whether the numbers of the MIC library are served, see `call.rs`.
     mic_compat: bool,
 }
 
@@ -168,7 +169,7 @@ impl FileOperations for ScifFile {
     }
 
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fdinfo::show(&self.endpoint, f)
+        show(&self.endpoint, f)
     }
 }
 
@@ -176,7 +177,7 @@ impl ScifFile {
     /// An ioctl whose number is none of SCIF's own, where those of the MIC library are served.
     #[cold]
     fn ioctl_of_mic(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize> {
-        match mic::parse(cmd, arg) {
+        match parse_mic(cmd, arg) {
             Ok(call) => perform(&this.endpoint, file, call),
             Err(ENOTTY) => services::perform(&this.endpoint, file, cmd, arg, native_pointer),
             Err(error) => Err(error),
@@ -219,7 +220,7 @@ fn perform(endpoint: &Endpoint, file: &File, call: Call) -> Result<isize> {
         Call::FenceMark { flags, mark } => fence_mark(endpoint, flags, mark),
         Call::FenceWait { mark } => endpoint.fence_wait(mark),
         Call::FenceSignal(request) => fence_signal(endpoint, &request),
-        Call::Version => return Ok(mic::VERSION),
+        Call::Version => return Ok(VERSION),
     }?;
     Ok(0)
 }
@@ -338,4 +339,33 @@ fn fence_signal(endpoint: &Endpoint, request: &uapi::scifioctl_fence_signal) -> 
         target(options.local, request.loff, request.lval),
         target(options.remote, request.roff, request.rval),
     )
+}
+
+/// Shows what `/proc/PID/fdinfo/FD` says of a file, to whom may look into that process: a line
+/// `scif-NAME:<tab>VALUE` for each thing there is to know; new ones come at the end.
+fn show(endpoint: &Endpoint, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let facts = endpoint.facts();
+    writeln!(f, "scif-state:\t{}", facts.state)?;
+    if let Some(port) = facts.own_port {
+        writeln!(f, "scif-own:\t{}:{port}", endpoint.own_node())?;
+    }
+    if let Facts {
+        peer: Some(peer),
+        channel: Some(channel),
+        ..
+    } = facts
+    {
+        writeln!(f, "scif-peer:\t{}:{}", peer.node, peer.port)?;
+        writeln!(f, "scif-channel:\t{channel:#x}")?;
+    }
+    if let Some(opener) = &facts.opener {
+        writeln!(f, "scif-pid:\t{}", opener.pid_for_reader())?;
+    }
+    writeln!(f, "scif-queued:\t{}", facts.queued)?;
+    if let Some(traffic) = &facts.traffic {
+        for (name, number) in TRAFFIC_FIELDS.iter().zip(traffic.fields()) {
+            writeln!(f, "scif-{name}:\t{number}")?;
+        }
+    }
+    Ok(())
 }

@@ -2,11 +2,9 @@
 
 //! The front door for other modules of the kernel: `linux/scif.h`.
 //!
-//! - `calls.rs`: the functions on endpoints
-//! - `memory.rs`: those on memory that outlives a call
-//! - `clients.rs`: those for who wants to hear of nodes; `peer_bus.rs`: the nodes as devices
-//! - `door.rs`: what the functions find, and in `registry.rs` what other modules hold, so that what
-//!   they forget can be found
+//! - `calls.rs`: the functions on endpoints and memory
+//! - `peer_bus.rs`: the nodes as devices, and the functions for who wants to hear of them
+//! - `door.rs`: what the functions find, and what other modules hold, so that what they forget can be found
 //! - `exports.c`: the names that other modules see
 //! - `client.rs`: for Rust code in the same tree
 //!
@@ -18,11 +16,8 @@
 
 mod calls;
 pub mod client;
-mod clients;
 mod door;
-mod memory;
 mod peer_bus;
-mod registry;
 
 use crate::{
     endpoint::scif::Scif,

@@ -8,8 +8,7 @@
 //!
 //! Lock: `table` is a leaf; nothing is called from under it that takes another lock of the module.
 
-pub(crate) mod status_view;
-mod statuses;
+pub(crate) mod statuses;
 
 use crate::{
     peer::{

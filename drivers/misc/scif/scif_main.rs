@@ -89,7 +89,7 @@ use endpoint::{
 };
 use kernel_api::KernelApi;
 use logic::window_set::MOST_WINDOWS;
-use names::service::Names;
+use names::Names;
 use node::{
     Arrivals,
     Nodes, //

@@ -17,7 +17,7 @@ use crate::{
         Endpoint, //
     },
     names::table::Name,
-    node::status_view::StatusView,
+    node::statuses::StatusView,
     sys::{
         anonymous_file::{
             self,

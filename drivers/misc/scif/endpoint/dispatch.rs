@@ -20,7 +20,7 @@ use crate::{
         PUSH_ORDERED,
         PUSH_SURELY, //
     },
-    memory::incoming_window::Offer,
+    memory::remote_window::Offer,
     peer::{
         attachment::Violation,
         control::AnnexOf,

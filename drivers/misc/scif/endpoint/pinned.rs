@@ -4,7 +4,7 @@
 //!
 //! They stay pinned, and charged to who has pinned them, until all who have them, and all windows made of
 //! them, let go; whoever has them can make windows of them. What those have in common is in
-//! `memory/pinned.rs`, how many there may be in `memory/account.rs`.
+//! `memory/pinned.rs`, and how many there may be.
 
 use super::{
     scif::Scif,
@@ -16,9 +16,11 @@ use crate::{
         PROTECTION_WRITE, //
     },
     memory::{
-        account::Account,
         local,
-        pinned::PinnedMemory, //
+        pinned::{
+            Account,
+            PinnedMemory, //
+        },
     },
     sys::{
         buffer::Buffer,

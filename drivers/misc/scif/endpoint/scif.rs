@@ -19,11 +19,11 @@ use super::{
 use crate::{
     logic::envelope::ChannelId,
     memory::{
-        account::Users,
         exports::WindowFacts,
-        local::Reclaim, //
+        local::Reclaim,
+        pinned::Users, //
     },
-    names::service::Names,
+    names::Names,
     node::Nodes,
     peer::{
         service::Service,

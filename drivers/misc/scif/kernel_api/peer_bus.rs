@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The nodes that are online, this one among them, as devices of a bus:
-//! `/sys/bus/scif_peer`.
+//! `/sys/bus/scif_peer`, and the functions for who wants to hear of nodes that come and go.
 //!
 //! A work item makes the devices be what the nodes are: whoever has changed something only starts it,
 //! and waits for no client. A node that is lost and comes back is another device, even if nobody has
@@ -11,6 +11,7 @@
 //!
 //! Devices are made and dropped with no lock held: clients are told of it, and may take their time.
 
+use super::door::Door;
 use crate::{
     endpoint::scif::Scif,
     node::{
@@ -21,17 +22,24 @@ use crate::{
     },
     sync::patience::patiently,
     sys::{
+        kernel_calls::{
+            exported,
+            scif_client,
+            Address, //
+        },
         peer_bus::{
             Attribute,
             Bus,
             Facts,
+            NewClient,
             PeerDevice, //
         },
-        workqueue::Queue,
+        published::TheOnly,
+        workqueue::Queue, //
     },
 };
 use kernel::{
-    fmt, impl_has_work, new_mutex, new_work,
+    bindings, ffi, fmt, impl_has_work, new_mutex, new_work,
     prelude::*,
     sync::{
         atomic::{
@@ -198,5 +206,36 @@ impl Facts for NodeFacts {
                 write!(f, "{}", self.scif.counts_with(node.id).exported_windows)
             }
         }
+    }
+}
+
+// ----- clients -------------------------------------------------------------------------------------
+
+exported! {
+    fn __scif_client_register(
+        TheOnly<Door>[],
+        NewClient[client: *mut scif_client],
+        Address[owner: *mut bindings::module]
+    ) -> ffi::c_int = register_client;
+    fn scif_client_unregister(TheOnly<Door>[], Address[client: *mut scif_client]) -> ()
+        = unregister_client;
+}
+
+fn register_client(door: Result<Arc<Door>>, client: NewClient, owner: usize) -> Result {
+    let door = door?;
+    // Nodes that are there have their devices after this.
+    door.bus_work.flush();
+    let address = client.address();
+    let _registering = door.registering.lock();
+    if door.clients.owner(address).is_some() {
+        return Err(EEXIST);
+    }
+    door.clients.add(address, owner, client.register()?)
+}
+
+fn unregister_client(door: Result<Arc<Door>>, client: usize) {
+    let taken = door.ok().and_then(|door| door.clients.take(client));
+    if taken.is_none() {
+        pr_warn!("a client is unregistered that is not registered\n");
     }
 }

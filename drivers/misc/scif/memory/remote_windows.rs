@@ -17,18 +17,16 @@
 //! but what [`RemoteWindows::with`] is given.
 
 use super::{
-    few::Few,
-    incoming_window::{
-        IncomingWindow,
-        Offer, //
-    },
     range_tree::{
         holder,
-        take_first, //
+        take_first,
+        Few, //
     },
     remote_window::{
         grant,
         Allowance,
+        IncomingWindow,
+        Offer,
         Remembered,
         RemotePiece,
         RemoteWindow, //

@@ -10,9 +10,7 @@
 //! Locks: `tables` comes after all locks but the leaves, see `scif_main.rs`, and none is taken under
 //! it; `revoking` is a leaf.
 
-mod packed_extents;
 mod register;
-mod revocation;
 mod unlisted;
 mod unregister;
 
@@ -21,7 +19,6 @@ use super::{
         ExportOwner,
         Exports, //
     },
-    few::Few,
     local::{
         Holder,
         LocalMemory,
@@ -30,7 +27,8 @@ use super::{
     },
     range_tree::{
         holder,
-        take_first, //
+        take_first,
+        Few, //
     },
     window::Window, //
 };
@@ -71,7 +69,7 @@ use kernel::{
         Monotonic, //
     },
 };
-use revocation::Revocation;
+use unregister::Revocation;
 
 /// Where windows are placed that have no offset of their own choice: away from the small offsets
 /// that programs like to fix. Both ends start here, so symmetric programs get equal offsets.

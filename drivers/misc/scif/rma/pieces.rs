@@ -3,8 +3,8 @@
 //! Pairing the pieces of both sides of a transfer: the local windows with the remote ones.
 
 use crate::memory::{
-    few::Few,
     local::LocalPiece,
+    range_tree::Few,
     remote_window::RemotePiece, //
 };
 use kernel::prelude::*;

@@ -22,8 +22,8 @@ use crate::{
     },
     logic::address_space::Range,
     memory::{
-        few::Few,
         local::LocalPiece,
+        range_tree::Few,
         remote_window::RemotePiece,
         remote_windows::RemoteWindows,
         windows::Windows, //

@@ -46,11 +46,11 @@ use crate::{
         plan, //
     },
     memory::{
-        few::Few,
         local::{
             LocalPiece,
             TakenPiece, //
         },
+        range_tree::Few,
         remote_window::RemotePiece,
         remote_windows::RemoteWindows,
         windows::Windows, //

@@ -10,7 +10,7 @@ use crate::{
         scif::Scif,
         Endpoint, //
     },
-    names::service::Names,
+    names::Names,
     node::{
         Arrivals,
         Nodes, //

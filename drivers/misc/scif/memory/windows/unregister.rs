@@ -5,10 +5,7 @@
 //! One call may take many windows away. The peer is told of each, but rung once for many, and answers
 //! likewise; the caller is woken when the last answer has come.
 
-use super::{
-    revocation::Revocation,
-    Windows, //
-};
+use super::Windows;
 use crate::{
     logic::{
         address_space::{
@@ -22,12 +19,19 @@ use crate::{
         },
     },
     memory::window::Window,
-    sys::trace,
+    sys::trace, //
 };
 use kernel::{
     prelude::*,
     rbtree::RBTreeNodeReservation,
-    sync::Arc, //
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full, //
+        },
+        Arc, //
+    },
 };
 
 impl Windows {
@@ -154,5 +158,30 @@ impl Windows {
         if revocation.one_is_done() {
             self.channel.wake();
         }
+    }
+}
+
+/// Windows that one call unregisters: how many of them the peer has not answered for.
+pub(super) struct Revocation {
+    left: Atomic<usize>,
+}
+
+impl Revocation {
+    /// Of so many windows.
+    pub(super) fn new(count: usize) -> Result<Arc<Self>> {
+        let all = Self {
+            left: Atomic::new(count),
+        };
+        Ok(Arc::new(all, GFP_KERNEL)?)
+    }
+
+    /// The peer has answered for one more. Says whether it was the last.
+    pub(super) fn one_is_done(&self) -> bool {
+        self.left.fetch_sub(1, Full) == 1
+    }
+
+    /// Whether it has answered for all.
+    pub(super) fn is_done(&self) -> bool {
+        self.left.load(Acquire) == 0
     }
 }

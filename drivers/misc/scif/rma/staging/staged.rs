@@ -7,7 +7,7 @@
 
 use crate::{
     memory::{
-        few::Few,
+        range_tree::Few,
         remote_window::RemotePiece, //
     },
     peer::channel::OwnedChannelUse,
@@ -17,7 +17,7 @@ use crate::{
             Request,
             Surroundings, //
         },
-        pieces::Sides,
+        pieces::Sides, //
     },
     sync::outcome::Outcome,
 };

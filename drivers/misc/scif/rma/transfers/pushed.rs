@@ -19,7 +19,7 @@ use crate::{
         plan, //
     },
     memory::{
-        few::Few,
+        range_tree::Few,
         remote_window::{
             RemotePiece,
             RemoteWindow, //
