@@ -23,9 +23,10 @@ use crate::{
     endpoint::scif::Scif,
     node::Nodes,
     sys::{
-        module_watch::{
-            Gone,
-            ModuleWatch, //
+        notifiers::{
+            Chain,
+            Event,
+            Watch, //
         },
         peer_bus::Bus,
         published::Publication, //
@@ -41,7 +42,7 @@ use peer_bus::PeerBus;
 /// The door; it closes when this is dropped.
 pub(crate) struct KernelApi {
     // Dropped in this order.
-    _watch: Pin<KBox<ModuleWatch<Forgotten>>>,
+    _watch: Pin<KBox<Watch>>,
     _published: Publication<Door>,
     _bus: PeerBus,
 }
@@ -51,8 +52,16 @@ impl KernelApi {
     pub(crate) fn new(scif: &Arc<Scif>, nodes: &Arc<Nodes>) -> Result<Self> {
         let bus = PeerBus::new(Bus::register()?, scif, nodes)?;
         let door = Door::new(scif, nodes, bus.queue().clone())?;
+        let told = {
+            let door = door.clone();
+            move |event: Event<'_>| {
+                if let Event::ModuleGone { module, name } = event {
+                    close_forgotten(&door, module, name);
+                }
+            }
+        };
         Ok(Self {
-            _watch: ModuleWatch::new(Forgotten(door.clone()))?,
+            _watch: Watch::new(Chain::Modules, KBox::new(told, GFP_KERNEL)?)?,
             _published: door.publish(),
             _bus: bus,
         })
@@ -60,27 +69,22 @@ impl KernelApi {
 }
 
 /// Closes what a module has left open.
-struct Forgotten(Arc<Door>);
-
-impl Gone for Forgotten {
-    fn gone(&self, module: usize, name: &CStr) {
-        let door = &self.0;
-        // Clients first: their functions may use the endpoints. Memory last: windows are made of it.
-        let clients = door.clients.clear_of(module, drop);
-        let ranges = door.held.clear_of(module, drop);
-        let endpoints = door.endpoints.clear_of(module, |endpoint| endpoint.close());
-        let pinned = door.pinned.clear_of(module, drop);
-        if clients + ranges + endpoints + pinned > 0 {
-            pr_warn!(
-                "module {} has gone and left {} endpoint(s) open, {} client(s) registered, \
-                 {} piece(s) of memory pinned, {} range(s) of pages not put\n",
-                name.to_str().unwrap_or("?"),
-                endpoints,
-                clients,
-                pinned,
-                ranges
-            );
-        }
+fn close_forgotten(door: &Door, module: usize, name: &CStr) {
+    // Clients first: their functions may use the endpoints. Memory last: windows are made of it.
+    let clients = door.clients.clear_of(module, drop);
+    let ranges = door.held.clear_of(module, drop);
+    let endpoints = door.endpoints.clear_of(module, |endpoint| endpoint.close());
+    let pinned = door.pinned.clear_of(module, drop);
+    if clients + ranges + endpoints + pinned > 0 {
+        pr_warn!(
+            "module {} has gone and left {} endpoint(s) open, {} client(s) registered, \
+             {} piece(s) of memory pinned, {} range(s) of pages not put\n",
+            name.to_str().unwrap_or("?"),
+            endpoints,
+            clients,
+            pinned,
+            ranges
+        );
     }
 }
 
@@ -98,9 +102,9 @@ mod tests {
         },
         endpoint::Endpoint,
         sys::{
+            buffer::tests::TestMemory,
             kernel_calls::PageList,
-            published,
-            test_memory::TestMemory, //
+            published, //
         },
     };
     use kernel::page::PAGE_SIZE;
@@ -148,7 +152,7 @@ mod tests {
         };
         door.held.add(key, FORGETFUL, held)?;
 
-        Forgotten(door.clone()).gone(FORGETFUL, c"scif_test");
+        close_forgotten(&door, FORGETFUL, c"scif_test");
         for endpoint in [&near, &far] {
             assert_eq!(endpoint.facts().state, "closed");
             assert!(matches!(door.owner_of(endpoint), Err(EBADF)));
@@ -170,7 +174,7 @@ mod tests {
         let door = published::the_only::<Door>()?;
         let endpoint = Endpoint::new(&door.scif)?;
         let kept = door.keep(endpoint.clone(), OTHER)?;
-        Forgotten(door.clone()).gone(FORGETFUL, c"scif_test");
+        close_forgotten(&door, FORGETFUL, c"scif_test");
         assert_eq!(door.owner_of(&endpoint), Ok(OTHER));
         drop(door.endpoints.take(kept.addr()));
         assert!(door.endpoints.owner(kept.addr()).is_none());

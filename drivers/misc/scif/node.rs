@@ -151,7 +151,7 @@ impl Nodes {
         let statuses = Statuses::new(own_id.unwrap_or(0))?;
         Arc::pin_init(
             pin_init!(Self {
-                generation: random::number(),
+                generation: random(),
                 own_id: Atomic::new(own_id.map_or(ID_UNSET, u32::from)),
                 statuses,
                 table <- new_mutex!(

@@ -9,10 +9,10 @@
 //!
 //! `device_file.rs` (ioctl) -> `endpoint/connected.rs` (the call) -> `endpoint/stream.rs` (who
 //! waits) -> `endpoint/rings.rs` (bytes into the peer's ring) -> `transport/ntb/path.rs` (its memory, and the doorbell). On the other side
-//! `transport/ntb/interrupts.rs` (the doorbell) -> `peer/doorbells.rs` -> `endpoint/stream.rs`.
+//! `transport/ntb/client.rs` (the doorbell) -> `peer/doorbells.rs` -> `endpoint/stream.rs`.
 //!
 //! A control message goes `peer/channel.rs` -> `peer.rs` -> `peer/control.rs` -> `transport/ntb/path.rs`,
-//! and comes up by `transport/ntb/interrupts.rs` -> `peer.rs` -> `peer/dispatch.rs` ->
+//! and comes up by `transport/ntb/client.rs` -> `peer.rs` -> `peer/dispatch.rs` ->
 //! `endpoint/service.rs` -> `endpoint/dispatch.rs` -> the part that it is for.
 //!
 //! A transfer: `endpoint/connected.rs` -> `rma/transfers.rs` -> `rma/transfer.rs` ->

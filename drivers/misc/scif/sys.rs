@@ -9,45 +9,51 @@ pub(crate) mod anonymous_file;
 pub(crate) mod arena;
 mod bindings;
 pub(crate) mod buffer;
-pub(crate) mod busy_wait;
 pub(crate) mod chardev;
-mod contiguous;
 pub(crate) mod current;
-pub(crate) mod device_memory;
-pub(crate) mod direct_map;
 pub(crate) mod dma_map;
 pub(crate) mod dmaengine;
 pub(crate) mod extent_table;
-mod io_range;
-pub(crate) mod iomap;
 pub(crate) mod kernel_calls;
-pub(crate) mod kernel_range;
 pub(crate) mod ledger;
 pub(crate) mod mmu_notifier;
-pub(crate) mod module_watch;
-pub(crate) mod new_descriptor;
+pub(crate) mod notifiers;
 pub(crate) mod ntb;
-pub(crate) mod object_file;
 pub(crate) mod pages;
 pub(crate) mod peer_bus;
-mod piece;
 mod pin;
 mod places;
 pub(crate) mod pool;
-pub(crate) mod power;
 pub(crate) mod published;
-pub(crate) mod random;
+pub(crate) mod reached;
 pub(crate) mod shared_memory;
 pub(crate) mod shrinker;
-pub(crate) mod status_page;
-#[cfg(CONFIG_KUNIT = "y")]
-pub(crate) mod test_memory;
 pub(crate) mod timer;
 pub(crate) mod trace;
 pub(crate) mod tunables;
 pub(crate) mod uapi;
 pub(crate) mod user_mapping;
 pub(crate) mod wait;
-pub(crate) mod wait_any;
 pub(crate) mod workqueue;
-pub(crate) mod zeroed;
+
+use crate::logic::ports::PortTable;
+use kernel::prelude::*;
+use pin_init::{
+    init_zeroed,
+    Zeroable, //
+};
+
+/// A number that nobody can guess.
+pub(crate) fn random() -> u64 {
+    // SAFETY: No preconditions.
+    unsafe { kernel::bindings::get_random_u64() }
+}
+
+// SAFETY: It consists of integers, and says itself that all bytes zero is an empty one.
+unsafe impl Zeroable for PortTable {}
+
+/// A boxed object with all bytes zero, made in place: a large value that is made first and boxed afterwards
+/// would go over the stack.
+pub(crate) fn zeroed_box<T: Zeroable>() -> Result<KBox<T>> {
+    KBox::init(init_zeroed::<T>(), GFP_KERNEL)
+}

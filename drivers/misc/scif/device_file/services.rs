@@ -29,7 +29,6 @@ use crate::{
             poll_events,
             PollContext, //
         },
-        object_file,
         uapi::{
             self,
             place,
@@ -206,7 +205,7 @@ fn memory_create(endpoint: &Endpoint, at: usize, pointer: Pointer) -> Result {
         }
     };
     let pinned = Arc::new(pinned, GFP_KERNEL_ACCOUNT)?;
-    let descriptor = object_file::descriptor(MEMORY_NAME, pinned)?;
+    let descriptor = anonymous_file::object_descriptor(MEMORY_NAME, pinned)?;
     told.write(&descriptor.number())?;
     descriptor.install();
     Ok(())
@@ -223,7 +222,7 @@ fn memory_register(endpoint: &Endpoint, at: usize) -> Result {
         fixed: arguments::map_fixed(i32::try_from(request.flags).map_err(|_| EINVAL)?)?,
     };
     let told = place!(at, uapi::scif_memory_register, offset).writable()?;
-    let pinned = object_file::behind::<PinnedPages>(request.fd)?;
+    let pinned = anonymous_file::object_behind::<PinnedPages>(request.fd)?;
     let part = (request.from, request.len);
     let offset = endpoint.register_part(&pinned, part, request.offset, options)?;
     let result = told.write(&offset);

@@ -37,7 +37,7 @@ const MAX_ACCEPTED: usize = 1024;
 
 /// A handle that is hard to guess, of a connection that was accepted at this port.
 pub(super) fn handle_at(port: u16) -> u64 {
-    random::number() & !u64::from(u16::MAX) | u64::from(port)
+    random() & !u64::from(u16::MAX) | u64::from(port)
 }
 
 /// The port of a handle.

@@ -21,10 +21,8 @@ use crate::{
             Geometry, //
         },
     },
-    transport::{
-        outbound::Reached,
-        path::Path, //
-    },
+    sys::reached::Reached,
+    transport::path::Path, //
 };
 use kernel::{
     prelude::*,

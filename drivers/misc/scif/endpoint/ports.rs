@@ -18,7 +18,7 @@ use crate::{
         ports::PortTable, //
     },
     peer::Peer,
-    sys::zeroed,
+    sys::zeroed_box, //
 };
 use kernel::{
     new_mutex,
@@ -60,7 +60,7 @@ impl Drop for BoundPort {
 impl Ports {
     /// All of them free. May sleep.
     pub(super) fn new() -> Result<Arc<Self>> {
-        let table = zeroed::boxed::<PortTable>()?;
+        let table = zeroed_box::<PortTable>()?;
         Arc::pin_init(
             pin_init!(Self {
                 inner <- new_mutex!(

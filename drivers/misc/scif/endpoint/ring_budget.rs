@@ -6,7 +6,7 @@
 //! owner, but not every system limits what an owner may have. So only a part of the memory is for what
 //! rings have beyond the [`COMMON`] size, which each may have; who comes too late stays at that.
 
-use crate::sys::direct_map;
+use crate::sys::reached;
 use kernel::{
     prelude::*,
     sync::atomic::{
@@ -30,7 +30,7 @@ pub(super) struct Share(u64);
 impl Share {
     /// None if there is not so much left. Any context.
     pub(super) fn take(bytes: u32) -> Option<Self> {
-        Self::take_of(direct_map::end_of_memory() / PARTS, bytes.into())
+        Self::take_of(reached::end_of_memory() / PARTS, bytes.into())
     }
 
     fn take_of(limit: u64, bytes: u64) -> Option<Self> {

@@ -55,11 +55,11 @@ use crate::{
     },
     sys::{
         buffer::Buffer,
+        reached::{
+            flush_writes,
+            Reached, //
+        },
         shared_memory::SharedMemory, //
-    },
-    transport::outbound::{
-        flush_writes,
-        Reached, //
     },
 };
 use kernel::{

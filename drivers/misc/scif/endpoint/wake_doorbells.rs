@@ -18,7 +18,7 @@
 
 use crate::{
     peer::doorbells::Subscription,
-    transport::outbound::{
+    sys::reached::{
         flush_writes,
         Reached, //
     },

@@ -13,8 +13,10 @@ use crate::{
         is_missed,
         WishState, //
     },
-    sys::shared_memory::SharedMemory,
-    transport::outbound::Reached,
+    sys::{
+        reached::Reached,
+        shared_memory::SharedMemory, //
+    },
 };
 use kernel::{
     new_spinlock,

@@ -39,7 +39,7 @@ use crate::{
             Plain, //
         },
         published::TheOnly,
-        wait_any::WaitAny, //
+        wait::WaitAny, //
     },
 };
 use kernel::{

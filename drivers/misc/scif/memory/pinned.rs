@@ -48,7 +48,7 @@ use crate::{
         },
         pages::Pages, //
     },
-    transport::inbound::Export, //
+    transport::path::Export, //
 };
 use core::{
     ops::Deref,
@@ -187,7 +187,7 @@ impl PartOfMemory {
         LocalMemory::shared(self.part.pages.clone(), self.part.mappings.clone())
     }
 
-    /// Makes the peer reach it, if it does not: see [`Inbound::export`](crate::transport::inbound::Inbound::export).
+    /// Makes the peer reach it, if it does not: see [`Path::export`](crate::transport::path::Path::export).
     /// Interruptible, while others do so, or the last window of it goes. May sleep.
     pub(super) fn export(self, peer: &Arc<Peer>) -> Result<Exported> {
         let key = ptr::from_ref(&**peer).addr();

@@ -92,7 +92,7 @@ impl Statuses {
     /// With this node alone, which has this id for now. May sleep.
     pub(super) fn new(own_id: u16) -> Result<Arc<Self>> {
         // Never all zero, which means that it is not known.
-        let boot_id = [random::number() | 1, random::number()];
+        let boot_id = [random() | 1, random()];
         let this = NodeStatus::new(own_id, false)?;
         this.is_this(boot_id);
         Arc::pin_init(

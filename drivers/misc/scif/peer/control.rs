@@ -43,16 +43,14 @@ use crate::{
         },
     },
     sys::{
+        reached::flush_writes,
         shared_memory::SharedMemory,
         wait::{
             new_wait_queue,
             WaitQueue, //
         },
     },
-    transport::{
-        outbound::flush_writes,
-        path::Path, //
-    },
+    transport::path::Path, //
 };
 use kernel::{
     new_mutex,

@@ -15,7 +15,10 @@
 //! Lock: `NodeStatus::current` is a leaf, taken in any context.
 
 use crate::sys::{
-    status_page::StatusPage,
+    shared_memory::{
+        Payer,
+        StatusPage, //
+    },
     wait::{
         new_wait_queue,
         WaitQueue, //
@@ -69,7 +72,12 @@ pub(crate) struct NodeStatus {
 impl NodeStatus {
     /// Of a node that was never seen. `charged` says whether the calling process pays. May sleep.
     pub(crate) fn new(node: u16, charged: bool) -> Result<Arc<Self>> {
-        let page = StatusPage::new(node, charged)?;
+        let payer = if charged {
+            Payer::Caller
+        } else {
+            Payer::Nobody
+        };
+        let page = StatusPage::new(node, payer)?;
         Arc::pin_init(
             pin_init!(Self {
                 page,

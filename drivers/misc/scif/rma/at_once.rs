@@ -27,10 +27,12 @@ use crate::{
         windows::Windows, //
     },
     peer::channel::Channel,
-    sys::trace,
-    transport::outbound::{
-        flush_writes,
-        Reached, //
+    sys::{
+        reached::{
+            flush_writes,
+            Reached, //
+        },
+        trace, //
     },
 };
 use kernel::prelude::*;

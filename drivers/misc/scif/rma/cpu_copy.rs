@@ -10,8 +10,10 @@ use crate::{
     arguments::Direction,
     logic::plan::Walk,
     peer::Peer,
-    sys::current,
-    transport::outbound::flush_writes, //
+    sys::{
+        current,
+        reached::flush_writes, //
+    },
 };
 use kernel::prelude::*;
 

@@ -24,7 +24,7 @@ use crate::{
         remote_windows::RemoteWindows, //
     },
     peer::channel::Channel,
-    sys::device_memory::bus_address,
+    sys::reached::bus_address, //
 };
 use kernel::{
     page::{

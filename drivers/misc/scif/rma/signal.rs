@@ -29,7 +29,7 @@ use crate::{
         windows::Windows, //
     },
     peer::channel::Channel,
-    transport::outbound::flush_writes,
+    sys::reached::flush_writes, //
 };
 use kernel::{
     page::PAGE_SIZE,

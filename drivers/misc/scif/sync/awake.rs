@@ -9,12 +9,12 @@
 use crate::{
     logic::awake,
     sys::{
-        busy_wait::{
+        random,
+        wait::{
             busy_poll,
             busy_wait,
             now, //
         },
-        random, //
     },
 };
 use kernel::{
@@ -50,7 +50,7 @@ impl Awake {
         Self {
             now: Atomic::new(awake::at_first(Self::most(fixed))),
             waits: Atomic::new(0),
-            seed: random::number() as u32,
+            seed: random() as u32,
             fixed,
         }
     }

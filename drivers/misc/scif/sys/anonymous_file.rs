@@ -1,15 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A file without a name that can be read, polled and mapped: for what a process watches.
+//! Files without a name in any folder, and descriptors of them that a process gets.
 //!
-//! What is behind it is dropped when its last descriptor is gone. The file keeps the module loaded.
+//! What is behind a file is an [`Arc`], which is dropped when the last descriptor of the file is gone. The
+//! file keeps the module loaded. There are two kinds:
+//!
+//! - [`descriptor`]: a file that can be read, polled and mapped, for what a process watches;
+//! - [`object_descriptor`]: one that stands for an object of the module's, and does nothing by itself. It can
+//!   be passed to other processes, and is inherited by `fork`; [`object_behind`] finds the object.
+//!
+//! C header: [`include/linux/anon_inodes.h`](srctree/include/linux/anon_inodes.h)
 
-use core::marker::PhantomData;
-
+use core::{
+    any::Any,
+    marker::PhantomData,
+    ptr, //
+};
 use kernel::{
     bindings,
-    error::from_result,
-    fs::File,
+    error::{
+        from_err_ptr,
+        from_result, //
+    },
+    fs::{
+        file::{
+            flags,
+            FileDescriptorReservation, //
+        },
+        File,
+        LocalFile, //
+    },
     mm::virt::VmaNew,
     module::this_module,
     prelude::*,
@@ -26,15 +46,86 @@ use kernel::{
 };
 
 use super::{
-    chardev::PollContext,
-    new_descriptor::{
-        anonymous_file,
-        NewDescriptor, //
-    }, //
+    bindings as own,
+    chardev::PollContext, //
 };
 use crate::LocalModule;
 
-/// What is behind an anonymous file.
+/// A file with these operations. `name` is what `/proc/PID` shows. May sleep.
+///
+/// It is opened for writing as well, since otherwise no mapping of it counts as shared.
+///
+/// # Safety
+///
+/// The operations take the private data of a file for a pointer from [`Arc::into_raw`], and release it as
+/// [`release`] does.
+pub(super) unsafe fn anonymous_file<T: Send + Sync>(
+    name: &'static CStr,
+    operations: &'static bindings::file_operations,
+    data: Arc<T>,
+) -> Result<ARef<File>> {
+    let data = Arc::into_raw(data).cast_mut();
+    // SAFETY: The name and the operations are static; the rest by the contract of this function.
+    let file = from_err_ptr(unsafe {
+        own::anon_inode_create_getfile(
+            name.as_char_ptr(),
+            operations,
+            data.cast(),
+            bindings::O_RDWR as c_int,
+            ptr::null(),
+        )
+    });
+    let file = file.inspect_err(|_| {
+        // SAFETY: It is from `into_raw`, and there is no file that would own it.
+        drop(unsafe { Arc::from_raw(data) });
+    })?;
+    let file = ptr::NonNull::new(file).ok_or(ENOMEM)?;
+    // SAFETY: It has just been made, and the reference is ours; nobody reads or writes it at a position.
+    Ok(unsafe { ARef::from_raw(file.cast()) })
+}
+
+/// Drops what is behind a file.
+///
+/// # Safety
+///
+/// `file` was made by [`anonymous_file`] with an `Arc<T>`, and is being released.
+pub(super) unsafe extern "C" fn release<T>(
+    _inode: *mut bindings::inode,
+    file: *mut bindings::file,
+) -> c_int {
+    // SAFETY: `anonymous_file` has put it there, and nothing else uses it any more.
+    drop(unsafe { Arc::from_raw((*file).private_data.cast::<T>()) });
+    0
+}
+
+/// A descriptor of the calling process, which has it once it is [installed](Self::install): dropped
+/// before, it was never there.
+pub(crate) struct NewDescriptor {
+    reserved: FileDescriptorReservation,
+    file: ARef<File>,
+}
+
+impl NewDescriptor {
+    /// Of a file; it does not outlive an `exec`. EMFILE if the process has too many. May sleep.
+    fn of(file: ARef<File>) -> Result<Self> {
+        let reserved = FileDescriptorReservation::get_unused_fd_flags(flags::O_CLOEXEC)?;
+        Ok(Self { reserved, file })
+    }
+
+    /// Its number.
+    pub(crate) fn number(&self) -> i32 {
+        self.reserved.reserved_fd() as i32
+    }
+
+    /// From here on the process has it.
+    pub(crate) fn install(self) {
+        self.reserved.fd_install(self.file);
+    }
+}
+
+// ----- files that are watched ----------------------------------------------------------------------
+
+/// What is behind a file that is watched.
 pub(crate) trait AnonymousOperations: Send + Sync + Sized + 'static {
     /// What `/proc/PID/fd` calls it.
     const NAME: &'static CStr;
@@ -49,46 +140,37 @@ pub(crate) trait AnonymousOperations: Send + Sync + Sized + 'static {
     fn mmap(this: ArcBorrow<'_, Self>, vma: &VmaNew) -> Result;
 }
 
-/// Makes such files of `T`.
-struct AnonymousFile<T: AnonymousOperations>(PhantomData<Arc<T>>);
-
 /// A descriptor of a file of this, for the calling process. EMFILE if the process has too many. May sleep.
 pub(crate) fn descriptor<T: AnonymousOperations>(operations: Arc<T>) -> Result<NewDescriptor> {
-    NewDescriptor::new(|| AnonymousFile::file(operations))
+    // SAFETY: The operations are for files with an `Arc<T>`.
+    let file = unsafe { anonymous_file(T::NAME, &Watched::<T>::OPERATIONS, operations) };
+    NewDescriptor::of(file?)
 }
 
-impl<T: AnonymousOperations> AnonymousFile<T> {
+/// A file of `T` that is watched.
+struct Watched<T>(PhantomData<Arc<T>>);
+
+impl<T: AnonymousOperations> Watched<T> {
     const OPERATIONS: bindings::file_operations = bindings::file_operations {
         owner: this_module::<LocalModule>().as_ptr(),
         read: Some(Self::read),
         poll: Some(Self::poll),
         mmap: Some(Self::mmap),
-        release: Some(Self::release),
+        release: Some(release::<T>),
         ..pin_init::zeroed()
     };
 
-    fn file(operations: Arc<T>) -> Result<ARef<File>> {
-        let data = Arc::into_raw(operations);
-        // SAFETY: The operations take the private data for what it is, and `release` drops it.
-        unsafe { anonymous_file(T::NAME, &Self::OPERATIONS, data.cast_mut().cast()) }.inspect_err(
-            |_| {
-                // SAFETY: There is no file that would own it.
-                drop(unsafe { Arc::from_raw(data) });
-            },
-        )
+    /// # Safety
+    ///
+    /// `file` was made by [`descriptor`], and stays open for `'a`.
+    unsafe fn data<'a>(file: *mut bindings::file) -> &'a T {
+        // SAFETY: `descriptor` has put it there, and the file owns it until it is released.
+        unsafe { &*(*file).private_data.cast() }
     }
 
     /// # Safety
     ///
-    /// `file` was made by [`Self::file`], and stays open for `'a`.
-    unsafe fn data<'a>(file: *mut bindings::file) -> ArcBorrow<'a, T> {
-        // SAFETY: `file` has put it there, and the file owns it until `release`.
-        unsafe { ArcBorrow::from_raw((*file).private_data.cast()) }
-    }
-
-    /// # Safety
-    ///
-    /// `file` was made by [`Self::file`], and is open.
+    /// `file` was made by [`descriptor`], and is open.
     unsafe extern "C" fn read(
         file: *mut bindings::file,
         to: *mut c_char,
@@ -106,39 +188,74 @@ impl<T: AnonymousOperations> AnonymousFile<T> {
 
     /// # Safety
     ///
-    /// `file` was made by [`Self::file`], and is open; `table` is null or valid.
+    /// `file` was made by [`descriptor`], and is open; `table` is null or valid.
     unsafe extern "C" fn poll(
         file: *mut bindings::file,
         table: *mut bindings::poll_table_struct,
     ) -> bindings::__poll_t {
-        // SAFETY: Both are valid during this call.
-        let context = unsafe { PollContext::new(file, table) };
-        // SAFETY: `file` has put it there, and the file owns it until `release`; that is the lifetime
-        // that `poll` and its context are given.
-        let data = unsafe { &*(*file).private_data.cast::<T>() };
-        data.poll(&context)
+        // SAFETY: Both are valid during this call. The file owns its data until it is released; that is
+        // the lifetime that `poll` and its context are given.
+        unsafe { Self::data(file).poll(&PollContext::new(file, table)) }
     }
 
     /// # Safety
     ///
-    /// `file` was made by [`Self::file`], and is open; `vma` is an area that is being set up for it.
+    /// `file` was made by [`descriptor`], and is open; `vma` is an area that is being set up for it.
     unsafe extern "C" fn mmap(
         file: *mut bindings::file,
         vma: *mut bindings::vm_area_struct,
     ) -> c_int {
         from_result(|| {
             // SAFETY: By the contract of this function.
-            unsafe { T::mmap(Self::data(file), VmaNew::from_raw(vma)) }?;
+            unsafe {
+                let data = ArcBorrow::from_raw(Self::data(file));
+                T::mmap(data, VmaNew::from_raw(vma))
+            }?;
             Ok(0)
         })
     }
+}
 
-    /// # Safety
-    ///
-    /// `file` was made by [`Self::file`], and is being released.
-    unsafe extern "C" fn release(_inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
-        // SAFETY: `file` has put it there, and nothing else uses it any more.
-        drop(unsafe { Arc::from_raw((*file).private_data.cast::<T>()) });
-        0
+// ----- files that stand for objects ----------------------------------------------------------------
+
+/// What is behind each of them: an [`Arc`] of the object, whatever that is.
+type Object = KBox<dyn Any + Send + Sync>;
+
+/// By their address the files of this module are known, so there is one of them.
+struct Operations(bindings::file_operations);
+
+// SAFETY: They do not change.
+unsafe impl Sync for Operations {}
+
+static OPERATIONS: Operations = Operations(bindings::file_operations {
+    owner: this_module::<LocalModule>().as_ptr(),
+    release: Some(release::<Object>),
+    ..pin_init::zeroed()
+});
+
+/// A descriptor of an object, for the calling process. `name` is what `/proc/PID/fd` shows. EMFILE if the
+/// process has too many. May sleep.
+pub(crate) fn object_descriptor<T: Send + Sync + 'static>(
+    name: &'static CStr,
+    object: Arc<T>,
+) -> Result<NewDescriptor> {
+    let object: Object = KBox::new(object, GFP_KERNEL_ACCOUNT)?;
+    let object = Arc::new(object, GFP_KERNEL_ACCOUNT)?;
+    // SAFETY: The operations are for files with an `Arc<Object>`.
+    NewDescriptor::of(unsafe { anonymous_file(name, &OPERATIONS.0, object) }?)
+}
+
+/// The object behind a descriptor of the calling process. EBADF if that is none, EINVAL if there is
+/// something else behind it.
+pub(crate) fn object_behind<T: Send + Sync + 'static>(descriptor: i32) -> Result<Arc<T>> {
+    let number = u32::try_from(descriptor).map_err(|_| EBADF)?;
+    let file = LocalFile::fget(number).map_err(|_| EBADF)?;
+    // SAFETY: The file is valid, and so are its operations, which do not change.
+    let operations = unsafe { (*file.as_ptr()).f_op };
+    if !ptr::eq(operations, &OPERATIONS.0) {
+        return Err(EINVAL);
     }
+    // SAFETY: Its operations say that `object_descriptor` has made it, and it lives as long as `file`.
+    let object = unsafe { &*(*file.as_ptr()).private_data.cast::<Object>() };
+    object.downcast_ref::<Arc<T>>().cloned().ok_or(EINVAL)
 }

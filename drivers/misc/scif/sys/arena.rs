@@ -8,8 +8,8 @@
 //!
 //! # Where a piece lies
 //!
-//! Places are pages of the range, kept in a maple tree, which finds a gap in O(log n). Memory that has huge
-//! pages gets a place where the IOMMU can use huge pages as well, if there is one.
+//! Places are pages of the range. Memory that has huge pages gets a place where the IOMMU can use huge pages
+//! as well, if there is one.
 //!
 //! # What is promised
 //!
@@ -22,16 +22,11 @@
 //! still have a piece: the ring of a connection lives as long as a descriptor of it. By then nothing
 //! is linked any more; a piece that should be stays so, and so do the addresses.
 //!
-//! Lock: `taking` is taken by who takes a place; nothing is taken under it but the lock of the tree.
-//!
 //! C header: [`include/linux/dma-mapping.h`](srctree/include/linux/dma-mapping.h)
 
 use kernel::{
     device::Device,
     dma::DataDirection,
-    error::to_result,
-    maple_tree::MapleTreeAlloc,
-    new_mutex,
     page::{
         page_align,
         PAGE_SHIFT,
@@ -46,8 +41,7 @@ use kernel::{
             Full,
             Relaxed, //
         },
-        Arc,
-        Mutex, //
+        Arc, //
     },
     time::{
         Delta,
@@ -57,12 +51,15 @@ use kernel::{
 };
 
 use super::{
-    bindings as own,
-    dma_map::raw,
-    io_range::IoRange,
+    dma_map::{
+        IoRange,
+        DEVICE_MEMORY,
+        SHARED, //
+    },
     pages::Pages,
-    places, //
+    places::Places, //
 };
+
 use crate::logic::window_set::{
     Seams,
     Shape, //
@@ -90,8 +87,6 @@ pub(crate) enum Purpose {
     Rings,
     /// Memory that somebody has registered.
     Windows,
-    /// The same, of a device, which counts as that and is linked in another way.
-    DeviceWindows,
 }
 
 /// See the head of this file. Close it before the driver of the device is unbound from it.
@@ -105,9 +100,7 @@ pub(crate) struct Arena {
     size: usize,
     /// In pages of the range.
     #[pin]
-    places: MapleTreeAlloc<()>,
-    #[pin]
-    taking: Mutex<()>,
+    places: Places,
     /// Bytes that are taken.
     rings: Atomic<u64>,
     windows: Atomic<u64>,
@@ -118,19 +111,14 @@ pub(crate) struct Arena {
     said_full: Atomic<i64>,
 }
 
-// SAFETY: Nothing of it belongs to a thread; the tree, whose type does not say so, holds no values that could.
-unsafe impl Send for Arena {}
-// SAFETY: As above; the functions of the tree take its lock.
-unsafe impl Sync for Arena {}
-
 /// Memory that lies in an [`Arena`], until this is dropped.
 ///
 /// The memory has to stay as long.
 ///
 /// # Invariants
 ///
-/// The place of `len` bytes at `offset` is taken for this; the first `linked` bytes of it are linked while
-/// `is_linked`, and are counted as a piece by the range.
+/// The place of `len` bytes at `offset` is taken for this; the first `linked` bytes of it are linked, in this
+/// direction and with these attributes, while `is_linked`, and are counted as a piece by the range.
 pub(crate) struct Linked {
     arena: Arc<Arena>,
     purpose: Purpose,
@@ -138,7 +126,10 @@ pub(crate) struct Linked {
     len: usize,
     linked: usize,
     direction: DataDirection,
+    attributes: c_ulong,
     is_linked: Atomic<bool>,
+    /// Kept until they are unlinked, where they are what is linked.
+    pages: Option<Arc<Pages>>,
 }
 
 impl Arena {
@@ -147,14 +138,13 @@ impl Arena {
     pub(crate) fn new(device: &ARef<Device>, size: usize, seams: Seams) -> Result<Arc<Self>> {
         let size = page_align(size).filter(|size| *size != 0).ok_or(EINVAL)?;
         let range = IoRange::new(device, size)?;
-        let base = range.base;
+        let base = range.base();
         Arc::pin_init(
             try_pin_init!(Self {
                 range <- Revocable::new::<Error>(Ok(range)),
                 base,
                 size,
-                places <- MapleTreeAlloc::new(),
-                taking <- new_mutex!((), "Arena::taking"),
+                places <- Places::new(),
                 rings: Atomic::new(0),
                 windows: Atomic::new(0),
                 made: Instant::now(),
@@ -192,7 +182,7 @@ impl Arena {
     fn taken(&self, purpose: Purpose) -> &Atomic<u64> {
         match purpose {
             Purpose::Rings => &self.rings,
-            Purpose::Windows | Purpose::DeviceWindows => &self.windows,
+            Purpose::Windows => &self.windows,
         }
     }
 
@@ -216,19 +206,24 @@ impl Arena {
         memory: impl Iterator<Item = (u64, u64)> + Clone,
         len: usize,
         direction: DataDirection,
+        attributes: c_ulong,
         purpose: Purpose,
     ) -> Result<Linked> {
         let len = page_align(len).filter(|len| *len != 0).ok_or(EINVAL)?;
+        let (pages, all) = (len >> PAGE_SHIFT, self.size >> PAGE_SHIFT);
         let taken = match purpose {
-            Purpose::Rings => self.take_in_a_part(len),
-            Purpose::Windows | Purpose::DeviceWindows => self.take(len, huge_phase(memory.clone())),
+            Purpose::Rings => self.places.take_in_a_part(pages, self.shape(), PAGE_SIZE),
+            Purpose::Windows => {
+                let phase = huge_phase(memory.clone()).map(|phase| phase >> PAGE_SHIFT);
+                self.places.take_at(pages, all, phase, HUGE >> PAGE_SHIFT)
+            }
         };
         let offset = match taken {
             Err(ENOSPC) => {
                 self.report_full(len);
                 return Err(ENOSPC);
             }
-            offset => offset?,
+            first => first? << PAGE_SHIFT,
         };
         self.taken(purpose).add(len as u64, Relaxed);
         // INVARIANT: The place has just been taken, and nothing is linked there.
@@ -239,7 +234,9 @@ impl Arena {
             len,
             linked: 0,
             direction,
+            attributes,
             is_linked: Atomic::new(true),
+            pages: None,
         };
         // SAFETY: By the contract of this function.
         unsafe { self.fill(&mut linked, memory) }?;
@@ -258,19 +255,9 @@ impl Arena {
                 return Err(EINVAL);
             }
             let range = self.range.try_access().ok_or(ENODEV)?;
-            // SAFETY: The range is valid, and by the contract of this function the memory is; the place is
-            // this one's. C does not sleep.
-            to_result(unsafe {
-                own::scif_helper_iova_link(
-                    raw(&range.device),
-                    range.state.get(),
-                    phys,
-                    linked.offset + linked.linked,
-                    run,
-                    linked.direction.into(),
-                    linked.purpose == Purpose::DeviceWindows,
-                )
-            })?;
+            let at = linked.offset + linked.linked;
+            // SAFETY: By the contract of this function; the place is this one's.
+            unsafe { range.link(phys, at, run, linked.direction, linked.attributes) }?;
             if linked.linked == 0 {
                 range.linked.add(1, Relaxed);
             }
@@ -278,15 +265,7 @@ impl Arena {
             linked.linked += run;
         }
         let range = self.range.try_access().ok_or(ENODEV)?;
-        // SAFETY: It was linked above. C does not sleep.
-        to_result(unsafe {
-            own::scif_helper_iova_sync(
-                raw(&range.device),
-                range.state.get(),
-                linked.offset,
-                linked.linked,
-            )
-        })
+        range.sync(linked.offset, linked.linked)
     }
 
     /// Links pages. Errors as those of [`Self::link`]; EACCES if they may be written to by nobody, and that is
@@ -295,55 +274,25 @@ impl Arena {
         self: &Arc<Self>,
         pages: &Arc<Pages>,
         access: Access,
-    ) -> Result<LinkedPages> {
+    ) -> Result<Linked> {
         let direction = match access {
             Access::Read => DataDirection::ToDevice,
             Access::Write | Access::Both if !pages.is_writable() => return Err(EACCES),
             Access::Write => DataDirection::FromDevice,
             Access::Both => DataDirection::Bidirectional,
         };
-        let purpose = match pages.are_of_device() {
-            true => Purpose::DeviceWindows,
-            false => Purpose::Windows,
+        let attributes = if pages.are_of_device() {
+            DEVICE_MEMORY
+        } else {
+            SHARED
         };
         let runs = pages.runs().entries().iter();
         let runs = runs.map(|run| (run.extent.address(), run.extent.len()));
+        let (len, purpose) = (pages.size(), Purpose::Windows);
         // SAFETY: The pages are kept, and what a device does with memory that was registered is expected.
-        let linked = unsafe { self.link(runs, pages.size(), direction, purpose) }?;
-        Ok(LinkedPages {
-            linked,
-            _pages: pages.clone(),
-        })
-    }
-
-    /// Takes a place of `len` bytes; if there is a `phase` and it can be, one that begins so far behind a
-    /// multiple of [`HUGE`].
-    fn take(&self, len: usize, phase: Option<usize>) -> Result<usize> {
-        let (pages, all) = (len >> PAGE_SHIFT, self.size >> PAGE_SHIFT);
-        let place = |pages| places::take(&self.places, pages, 0..all);
-        let _taking = self.taking.lock();
-        if let Some(phase) = phase {
-            let step = HUGE >> PAGE_SHIFT;
-            // Wherever this begins, there is such a place in it.
-            if let Ok(gap) = place(pages.saturating_add(step - 1)) {
-                self.places.erase(gap);
-                let skipped = (phase >> PAGE_SHIFT).wrapping_sub(gap) % step;
-                let first = gap + skipped;
-                let taken = self
-                    .places
-                    .insert_range(first..first + pages, (), GFP_KERNEL);
-                return taken.map(|()| first << PAGE_SHIFT).or(Err(ENOMEM));
-            }
-        }
-        Ok(place(pages)? << PAGE_SHIFT)
-    }
-
-    /// Takes a place of `len` bytes that crosses no seam.
-    fn take_in_a_part(&self, len: usize) -> Result<usize> {
-        let pages = len >> PAGE_SHIFT;
-        let _taking = self.taking.lock();
-        let first = places::take_in_a_part(&self.places, pages, self.shape(), PAGE_SIZE)?;
-        Ok(first << PAGE_SHIFT)
+        let mut linked = unsafe { self.link(runs, len, direction, attributes, purpose) }?;
+        linked.pages = Some(pages.clone());
+        Ok(linked)
     }
 
     /// Says that there is no room; not more often than once in [`QUIET`].
@@ -391,17 +340,10 @@ impl Linked {
         let Some(range) = self.arena.range.try_access() else {
             return;
         };
-        // SAFETY: By the type invariant it is linked. C does not sleep.
+        // SAFETY: By the type invariant it is linked.
         unsafe {
-            own::scif_helper_iova_unlink(
-                raw(&range.device),
-                range.state.get(),
-                self.offset,
-                self.linked,
-                self.direction.into(),
-                self.purpose == Purpose::DeviceWindows,
-            )
-        };
+            range.unlink(self.offset, self.linked, self.direction, self.attributes);
+        }
         range.linked.fetch_sub(1, Relaxed);
     }
 }
@@ -409,24 +351,10 @@ impl Linked {
 impl Drop for Linked {
     fn drop(&mut self) {
         self.unlink();
-        self.arena.places.erase(self.offset >> PAGE_SHIFT);
+        self.arena.places.give_back(self.offset >> PAGE_SHIFT);
         self.arena
             .taken(self.purpose)
             .fetch_sub(self.len as u64, Relaxed);
-    }
-}
-
-/// Pages that lie in an [`Arena`], until this is dropped.
-pub(crate) struct LinkedPages {
-    linked: Linked,
-    /// Kept until they are unlinked.
-    _pages: Arc<Pages>,
-}
-
-impl LinkedPages {
-    /// Where they are, as the device names it: all of them are there, and in order.
-    pub(crate) fn address(&self) -> u64 {
-        self.linked.address()
     }
 }
 
@@ -453,27 +381,5 @@ mod tests {
             Some(HUGE - 4096)
         );
         assert_eq!(huge_phase([(u64::MAX - 4095, 4096)].into_iter()), None);
-    }
-
-    /// What a place of that many bytes, once taken, is.
-    fn is_taken(places: &MapleTreeAlloc<()>, page: usize) -> bool {
-        places.lock().load(page).is_some()
-    }
-
-    #[test]
-    fn places_are_found_and_given_back() -> Result {
-        let places = KBox::pin_init(MapleTreeAlloc::<()>::new(), GFP_KERNEL)?;
-        let take = |pages| {
-            places
-                .alloc_range(pages, (), ..8, GFP_KERNEL)
-                .map_err(|_| ENOSPC)
-        };
-        assert_eq!((take(3)?, take(5)?), (0, 3));
-        assert!(take(1).is_err());
-        places.erase(0);
-        assert!(!is_taken(&places, 2) && is_taken(&places, 3));
-        assert!(take(4).is_err());
-        assert_eq!((take(2)?, take(1)?), (0, 2));
-        Ok(())
     }
 }

@@ -5,6 +5,7 @@
 //! Memory that a device or another host uses, or that is used after the call, is
 //! [`Pages`](super::pages::Pages).
 
+use core::ptr::NonNull;
 use kernel::{
     bindings,
     page::{
@@ -21,10 +22,6 @@ use kernel::{
 
 use super::{
     bindings as own,
-    kernel_range::{
-        KernelRange,
-        OwnedBytes, //
-    },
     ledger::Ledger,
     pages::Pages,
     shared_memory::SharedMemory, //
@@ -43,30 +40,20 @@ pub(crate) struct Buffer {
 
 enum Place {
     User(UserPtr),
+    /// Lent, also to what the buffer is made into.
     Kernel(KernelRange),
-    Owned(OwnedBytes),
-    /// Borrowed for reading, for as long as the buffer exists.
-    Bytes(*const u8),
-    /// Borrowed for writing, likewise.
-    Room(*mut u8),
+    /// Borrowed for as long as the buffer exists.
+    Borrowed {
+        start: *mut u8,
+        writable: bool,
+    },
 }
 
 /// A part of a buffer.
 enum Part {
     User(UserPtr),
-    /// Valid for reads and writes of the part's length.
+    /// Valid for reads of the part's length, and for writes where those are allowed.
     Kernel(*mut u8),
-}
-
-/// Copies bytes of the calling process, if all are in memory: says whether they were. If not, some may
-/// have been copied. Does not wait.
-///
-/// # Safety
-///
-/// `to` is valid for writes of `len` bytes.
-unsafe fn copy_if_present(from: UserPtr, to: *mut u8, len: usize) -> bool {
-    // SAFETY: By the contract of this function; C checks the address of user space.
-    unsafe { bindings::copy_from_user_nofault(to.cast(), from.as_const_ptr(), len) == 0 }
 }
 
 impl Buffer {
@@ -84,7 +71,10 @@ impl Buffer {
     pub(crate) fn with_bytes<R>(bytes: &[u8], call: impl FnOnce(&Self) -> R) -> R {
         call(&Self {
             len: bytes.len(),
-            place: Place::Bytes(bytes.as_ptr()),
+            place: Place::Borrowed {
+                start: bytes.as_ptr().cast_mut(),
+                writable: false,
+            },
         })
     }
 
@@ -92,27 +82,19 @@ impl Buffer {
     pub(crate) fn with_room<R>(bytes: &mut [u8], call: impl FnOnce(&Self) -> R) -> R {
         call(&Self {
             len: bytes.len(),
-            place: Place::Room(bytes.as_mut_ptr()),
+            place: Place::Borrowed {
+                start: bytes.as_mut_ptr(),
+                writable: true,
+            },
         })
     }
 
     /// Memory that a client in the kernel lends.
-    #[allow(dead_code, reason = "for clients in the kernel")]
     pub(crate) fn kernel(memory: KernelRange) -> Self {
         Self {
             len: memory.len(),
             place: Place::Kernel(memory),
         }
-    }
-
-    /// Bytes of the kernel's own, for copies only.
-    #[allow(dead_code, reason = "for clients in the kernel")]
-    pub(crate) fn owned(bytes: KVec<u8>) -> Result<Self> {
-        let bytes = OwnedBytes::new(bytes)?;
-        Ok(Self {
-            len: bytes.len(),
-            place: Place::Owned(bytes),
-        })
     }
 
     /// The size in bytes.
@@ -125,9 +107,7 @@ impl Buffer {
         match &self.place {
             Place::User(address) => address.as_const_ptr().addr(),
             Place::Kernel(memory) => memory.address(),
-            Place::Owned(bytes) => bytes.address(),
-            Place::Bytes(start) => start.addr(),
-            Place::Room(start) => start.addr(),
+            Place::Borrowed { start, .. } => start.addr(),
         }
     }
 
@@ -156,10 +136,8 @@ impl Buffer {
     ) -> Result<(Pages, usize)> {
         match &self.place {
             Place::User(_) => (),
-            // Whoever has lent it to the buffer has lent it to what the buffer is made into.
-            Place::Kernel(memory) => return Pages::around(memory.again()),
-            // They end with the buffer.
-            Place::Owned(_) | Place::Bytes(_) | Place::Room(_) => return Err(EOPNOTSUPP),
+            Place::Kernel(memory) => return Pages::around(memory),
+            Place::Borrowed { .. } => return Err(EOPNOTSUPP),
         }
         let offset = self.address() % PAGE_SIZE;
         let end = self
@@ -181,24 +159,23 @@ impl Buffer {
         Ok(match &self.place {
             // C checks the address, also if it has wrapped around.
             Place::User(address) => Part::User(address.wrapping_byte_add(offset)),
-            Place::Kernel(memory) => Part::Kernel(memory.at(offset, len)?),
-            Place::Owned(bytes) => Part::Kernel(bytes.at(offset, len)?),
-            // Written to by nobody, see below.
-            Place::Bytes(start) => Part::Kernel(start.wrapping_add(offset).cast_mut()),
-            Place::Room(start) => Part::Kernel(start.wrapping_add(offset)),
+            Place::Kernel(memory) => Part::Kernel(memory.start.as_ptr().wrapping_add(offset)),
+            Place::Borrowed { start, .. } => Part::Kernel(start.wrapping_add(offset)),
         })
     }
 
     /// As `part`, for writing: `EACCES` where that is not allowed.
     fn part_to_write(&self, offset: usize, len: usize) -> Result<Part> {
         match self.place {
-            Place::Bytes(_) => Err(EACCES),
+            Place::Borrowed {
+                writable: false, ..
+            } => Err(EACCES),
             _ => self.part(offset, len),
         }
     }
 
     /// Copies bytes out of the buffer.
-    #[allow(dead_code, reason = "tests use it")]
+    #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
         match self.part(offset, to.len())? {
             Part::User(from) => UserSlice::new(from, to.len()).reader().read_slice(to),
@@ -228,62 +205,48 @@ impl Buffer {
         }
     }
 
-    /// Copies `len` bytes from `offset` on to plain memory, if that takes no waiting: says whether it
+    /// Copies `len` bytes from `offset` on to other memory, if that takes no waiting: says whether it
     /// did. If not, some may have been copied. Any context in which the caller's process is the current
     /// one.
     ///
-    /// # Safety
-    ///
-    /// `to` is valid for writes of `len` bytes.
-    pub(super) unsafe fn copy_to_memory(
-        &self,
-        offset: usize,
-        to: *mut u8,
-        len: usize,
-    ) -> Result<bool> {
-        match self.part(offset, len)? {
-            // SAFETY: By the contract of this function.
-            Part::User(from) => Ok(unsafe { copy_if_present(from, to, len) }),
-            Part::Kernel(from) => {
-                // SAFETY: `from` is valid for that many bytes; `to`, by the contract.
-                unsafe { bindings::memcpy(to.cast(), from.cast(), len) };
-                Ok(true)
-            }
-        }
-    }
-
-    /// As [`Self::copy_to_memory`], to a device's memory that is mapped write-combining. There an
-    /// architecture may have instructions of its own for devices, and none that copy from user space:
-    /// then this says no.
+    /// An architecture may have instructions of its own for memory of devices, and none that copy to it from
+    /// user space: then this says no.
     ///
     /// # Safety
     ///
-    /// `to` is a device's memory, mapped for that many bytes.
-    pub(super) unsafe fn copy_to_device(
+    /// `to` is valid for writes of `len` bytes; it is a device's memory that is mapped write-combining if
+    /// `is_device`.
+    pub(super) unsafe fn copy_to(
         &self,
         offset: usize,
         to: *mut u8,
+        is_device: bool,
         len: usize,
     ) -> Result<bool> {
-        match self.part(offset, len)? {
-            #[cfg(any(CONFIG_X86_64, CONFIG_ARM64))]
-            Part::User(from) => {
-                let from = from.as_const_ptr();
-                // SAFETY: By the contract of this function; C checks the address of user space.
-                Ok(unsafe { own::scif_helper_copy_user_to_io(to.cast(), from, len) })
+        let to = to.cast();
+        // SAFETY: By the contract of this function. C checks the address of user space.
+        Ok(unsafe {
+            match self.part(offset, len)? {
+                Part::User(from) if is_device => {
+                    own::scif_helper_copy_user_to_io(to, from.as_const_ptr(), len)
+                }
+                Part::User(from) => {
+                    bindings::copy_from_user_nofault(to, from.as_const_ptr(), len) == 0
+                }
+                Part::Kernel(from) if is_device => {
+                    own::scif_helper_copy_to_io(to, from.cast(), len);
+                    true
+                }
+                Part::Kernel(from) => {
+                    bindings::memcpy(to, from.cast(), len);
+                    true
+                }
             }
-            #[cfg(not(any(CONFIG_X86_64, CONFIG_ARM64)))]
-            Part::User(_) => Ok(false),
-            Part::Kernel(from) => {
-                // SAFETY: `from` is valid for that many bytes; `to`, by the contract.
-                unsafe { own::scif_helper_copy_to_io(to.cast(), from.cast(), len) };
-                Ok(true)
-            }
-        }
+        })
     }
 
     /// Copies bytes into the buffer.
-    #[allow(dead_code, reason = "tests use it")]
+    #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
         match self.part_to_write(offset, from.len())? {
             Part::User(to) => UserSlice::new(to, from.len()).writer().write_slice(from),
@@ -311,15 +274,60 @@ impl Buffer {
     }
 }
 
+/// A range of the kernel's own memory, lent by a client in the kernel.
+///
+/// As with memory of a process, who lends it can still use it, and a peer may write to it: there is
+/// never a Rust reference into it, and what is read may be different when it is read again.
+///
+/// # Invariants
+///
+/// `len` bytes at `start` are valid for reads and writes, and do not wrap around the end of memory.
+pub(crate) struct KernelRange {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: Kernel memory belongs to no thread.
+unsafe impl Send for KernelRange {}
+// SAFETY: Through `&self` nothing is done to the memory but what C's copy functions do.
+unsafe impl Sync for KernelRange {}
+
+impl KernelRange {
+    /// Borrows memory; `EINVAL` for what cannot be memory of the kernel.
+    ///
+    /// # Safety
+    ///
+    /// Until the range, and what it is made into ([`Pages`], [`Buffer`]), is dropped:
+    ///
+    /// - The `len` bytes at `start` are kernel memory that is allocated and may be written to.
+    /// - No Rust reference to them exists but to cells that change by themselves.
+    pub(crate) unsafe fn new(start: *mut c_void, len: usize) -> Result<Self> {
+        let start = NonNull::new(start.cast::<u8>()).ok_or(EINVAL)?;
+        start.as_ptr().addr().checked_add(len).ok_or(EINVAL)?;
+        // INVARIANT: By the contract of this function, and as just checked.
+        Ok(Self { start, len })
+    }
+
+    /// The address of the first byte.
+    pub(crate) fn address(&self) -> usize {
+        self.start.as_ptr().addr()
+    }
+
+    /// The size in bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
 #[kunit_tests(scif_sys_buffer)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::sys::{
         pin::tests::map_pages,
         shared_memory::{
             Payer,
             User, //
-        }, //
+        },
     };
 
     /// The same for both kinds: a buffer of two pages, all bytes 0.
@@ -368,11 +376,15 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_its_own() -> Result {
-        let bytes = KVec::from_elem(0u8, 2 * PAGE_SIZE, GFP_KERNEL)?;
-        let buffer = Buffer::owned(bytes)?;
-        check(&buffer)?;
-        assert!(buffer.pages(true, None).is_err());
+    fn memory_that_is_borrowed() -> Result {
+        let mut bytes = KVec::from_elem(0u8, 2 * PAGE_SIZE, GFP_KERNEL)?;
+        Buffer::with_room(&mut bytes, |buffer| {
+            assert!(buffer.pages(true, None).is_err());
+            check(buffer)
+        })?;
+        Buffer::with_bytes(&bytes, |buffer| {
+            assert!(matches!(buffer.write(0, b"scif"), Err(e) if e == EACCES));
+        });
         Ok(())
     }
 
@@ -385,12 +397,12 @@ mod tests {
         let buffer = Buffer::user(untouched, PAGE_SIZE);
         let to = device.as_mut_ptr();
         // SAFETY: `device` has room for a page, and is not used meanwhile.
-        assert!(!unsafe { buffer.copy_to_device(0, to, PAGE_SIZE) }?);
+        assert!(!unsafe { buffer.copy_to(0, to, true, PAGE_SIZE) }?);
         assert!(device.iter().all(|byte| *byte == 1));
         buffer.write(0, b"scif")?;
         let to = device.as_mut_ptr();
         // SAFETY: As above.
-        assert!(unsafe { buffer.copy_to_device(0, to, PAGE_SIZE) }?);
+        assert!(unsafe { buffer.copy_to(0, to, true, PAGE_SIZE) }?);
         assert_eq!(device.get(..5), Some(b"scif\0".as_slice()));
         Ok(())
     }
@@ -413,5 +425,56 @@ mod tests {
         assert!(matches!(nowhere.append_to(0, 8, &mut chunk), Err(e) if e == EFAULT));
         assert_eq!(chunk.len(), 0);
         Ok(())
+    }
+
+    /// Gives the test's thread an address space, with which it is a process to those who ask.
+    pub(crate) fn become_process() -> Result {
+        map_pages(1, true).map(|_| ())
+    }
+
+    /// Some whole pages, zeros at first.
+    ///
+    /// Of it goes out a reference to the buffer, and no more. Whatever keeps the memory for longer makes
+    /// [`Pages`] of that, and those hold pages of `vmalloc`, which have reference
+    /// counts: none is used for anything else before the last user has let go, even if that is a bug.
+    pub(crate) struct TestMemory {
+        buffer: Buffer,
+        // Goes after the buffer, and nobody uses it otherwise.
+        _bytes: VVec<u8>,
+    }
+
+    impl TestMemory {
+        /// That many pages. May sleep.
+        pub(crate) fn new(pages: usize) -> Result<Self> {
+            let mut bytes = VVec::from_elem(0, pages * PAGE_SIZE, GFP_KERNEL)?;
+            // SAFETY: The bytes stay allocated as long as the buffer, and longer where their pages are
+            // held; there is no reference to them any more.
+            let range = unsafe { KernelRange::new(bytes.as_mut_ptr().cast(), bytes.len()) }?;
+            Ok(Self {
+                buffer: Buffer::kernel(range),
+                _bytes: bytes,
+            })
+        }
+
+        /// The memory, to lend.
+        pub(crate) fn buffer(&self) -> &Buffer {
+            &self.buffer
+        }
+
+        /// Makes all bytes this one.
+        pub(crate) fn fill(&self, byte: u8) -> Result {
+            let some = [byte; 64];
+            for offset in (0..self.buffer.len()).step_by(some.len()) {
+                self.buffer.write(offset, &some)?;
+            }
+            Ok(())
+        }
+
+        /// Some of the bytes.
+        pub(crate) fn bytes<const N: usize>(&self, offset: usize) -> Result<[u8; N]> {
+            let mut bytes = [0; N];
+            self.buffer.read(offset, &mut bytes)?;
+            Ok(bytes)
+        }
     }
 }

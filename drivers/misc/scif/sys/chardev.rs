@@ -56,17 +56,13 @@ pub(crate) trait FileOperations: Send + Sync + Sized + 'static {
     ///
     /// `table` names the table of descriptors that it was in, see
     /// [`descriptor_table`](super::current::descriptor_table).
-    fn flush(_this: ArcBorrow<'_, Self>, _file: &File, _table: usize) -> Result {
-        Ok(())
-    }
+    fn flush(this: ArcBorrow<'_, Self>, file: &File, table: usize) -> Result;
 
     /// An ioctl. `arg` is untrusted.
     fn ioctl(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize>;
 
-    /// An ioctl of a 32-bit process. By default the same, with `arg` as a pointer.
-    fn compat_ioctl(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize> {
-        Self::ioctl(this, file, cmd, compat_pointer(arg))
-    }
+    /// An ioctl of a 32-bit process; what `arg` points to is at [`compat_pointer`].
+    fn compat_ioctl(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize>;
 
     /// Names the queues that are woken when the answer changes, and returns what is ready now:
     /// `POLLIN` and so on, see [`poll_events`].
@@ -78,9 +74,7 @@ pub(crate) trait FileOperations: Send + Sync + Sized + 'static {
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 
     /// The file is mapped.
-    fn mmap(_this: ArcBorrow<'_, Self>, _file: &File, _vma: &VmaNew) -> Result {
-        Err(ENODEV)
-    }
+    fn mmap(this: ArcBorrow<'_, Self>, file: &File, vma: &VmaNew) -> Result;
 }
 
 /// The bits that [`FileOperations::poll`] returns.
@@ -289,10 +283,8 @@ impl<T: FileOperations> Device<T> {
     /// `file` is an open file of this device.
     unsafe extern "C" fn ioctl(file: *mut bindings::file, cmd: c_uint, arg: c_ulong) -> c_long {
         // SAFETY: As in `flush`.
-        match unsafe { T::ioctl(Self::data(file), File::from_raw_file(file), cmd, arg) } {
-            Ok(value) => value,
-            Err(error) => error.to_errno() as c_long,
-        }
+        unsafe { T::ioctl(Self::data(file), File::from_raw_file(file), cmd, arg) }
+            .unwrap_or_else(|error| error.to_errno() as c_long)
     }
 
     /// # Safety
@@ -305,10 +297,8 @@ impl<T: FileOperations> Device<T> {
         arg: c_ulong,
     ) -> c_long {
         // SAFETY: As in `flush`.
-        match unsafe { T::compat_ioctl(Self::data(file), File::from_raw_file(file), cmd, arg) } {
-            Ok(value) => value,
-            Err(error) => error.to_errno() as c_long,
-        }
+        unsafe { T::compat_ioctl(Self::data(file), File::from_raw_file(file), cmd, arg) }
+            .unwrap_or_else(|error| error.to_errno() as c_long)
     }
 
     /// # Safety

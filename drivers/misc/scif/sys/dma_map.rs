@@ -4,7 +4,10 @@
 //!
 //! C header: [`include/linux/dma-mapping.h`](srctree/include/linux/dma-mapping.h)
 
-use core::ptr;
+use core::{
+    mem::MaybeUninit,
+    ptr, //
+};
 
 use kernel::{
     bindings,
@@ -16,14 +19,13 @@ use kernel::{
         aref::ARef,
         atomic::{
             Atomic,
-            Full, //
+            Full,
+            Relaxed, //
         },
         Arc, //
     },
     types::Opaque, //
 };
-
-use crate::logic::plan::Walk;
 
 use super::{
     bindings as own,
@@ -39,6 +41,8 @@ pub(super) const SHARED: c_ulong = bindings::DMA_ATTR_REQUIRE_COHERENT as c_ulon
 
 /// The attributes of another device's memory.
 pub(super) const DEVICE_MEMORY: c_ulong = bindings::DMA_ATTR_MMIO as c_ulong;
+
+const BOTH: DataDirection = DataDirection::Bidirectional;
 
 /// The C device behind a Rust one.
 pub(super) fn raw(device: &Device) -> *mut bindings::device {
@@ -88,50 +92,55 @@ pub(super) unsafe fn unmap_phys(
 ///
 /// # Invariants
 ///
-/// `len` bytes are mapped for `device` at `bus`, in `direction`, while `is_mapped`.
-pub(super) struct MappedRun {
+/// `len` bytes are mapped for `device` at `bus`, with `attributes`, while `is_mapped`.
+pub(crate) struct MappedRun {
     device: ARef<Device>,
     bus: u64,
     len: usize,
-    direction: DataDirection,
+    attributes: c_ulong,
     is_mapped: Atomic<bool>,
 }
 
 impl MappedRun {
-    /// Maps `len` bytes at a physical address. May sleep.
+    /// Maps `len` bytes at a physical address, which the device may read and write. May sleep.
     ///
     /// # Safety
     ///
-    /// The memory stays until this is dropped. The device may do with it what `direction` says until then,
-    /// or until it was unmapped.
+    /// The memory stays until this is dropped. The device may do with it what it likes until then, or until
+    /// it was unmapped.
     pub(super) unsafe fn new(
         device: &ARef<Device>,
         phys: u64,
         len: usize,
-        direction: DataDirection,
+        attributes: c_ulong,
     ) -> Result<Self> {
         // SAFETY: By the contract of this function, and it is unmapped when this is dropped.
-        let bus = unsafe { map_phys(device, phys, len, direction, SHARED) }?;
+        let bus = unsafe { map_phys(device, phys, len, BOTH, attributes) }?;
         // INVARIANT: It has just been mapped.
         Ok(Self {
             device: device.clone(),
             bus,
             len,
-            direction,
+            attributes,
             is_mapped: Atomic::new(true),
         })
     }
 
     /// Where it begins, as the device names it.
-    pub(super) fn address(&self) -> u64 {
+    pub(crate) fn address(&self) -> u64 {
         self.bus
+    }
+
+    /// Its bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.len
     }
 
     /// Takes it away from the device, which must have been told not to use it any more. May sleep.
     pub(super) fn unmap(&self) {
         if self.is_mapped.xchg(false, Full) {
             // SAFETY: By the type invariant it is mapped like this.
-            unsafe { unmap_phys(&self.device, self.bus, self.len, self.direction, SHARED) };
+            unsafe { unmap_phys(&self.device, self.bus, self.len, BOTH, self.attributes) };
         }
     }
 }
@@ -139,6 +148,123 @@ impl MappedRun {
 impl Drop for MappedRun {
     fn drop(&mut self) {
         self.unmap();
+    }
+}
+
+/// I/O addresses that were taken from a device's in one piece, for memory to be linked there.
+///
+/// # Invariants
+///
+/// `state` was filled in by C for `device`, and has not been given back.
+pub(super) struct IoRange {
+    device: ARef<Device>,
+    state: Opaque<bindings::dma_iova_state>,
+    base: u64,
+    /// Memory that is linked, in whatever the owner counts. The addresses are lost if there is some in the
+    /// end.
+    pub(super) linked: Atomic<usize>,
+}
+
+// SAFETY: Nothing of it belongs to a thread.
+unsafe impl Send for IoRange {}
+// SAFETY: C reads `state` only: it writes to it where it takes bounce buffers, which the attributes
+// that are used here forbid.
+unsafe impl Sync for IoRange {}
+
+impl IoRange {
+    /// `size` bytes, aligned to the next power of two. `EOPNOTSUPP` if no IOMMU translates for the device,
+    /// or if it has no such range. May sleep.
+    pub(super) fn new(device: &ARef<Device>, size: usize) -> Result<Self> {
+        let mut state = MaybeUninit::<bindings::dma_iova_state>::zeroed();
+        // SAFETY: The device is valid, and so is the pointer.
+        if !unsafe { own::scif_helper_iova_alloc(raw(device), state.as_mut_ptr(), size) } {
+            return Err(EOPNOTSUPP);
+        }
+        // SAFETY: It is made of numbers, which were zero before C wrote them.
+        let state = unsafe { state.assume_init() };
+        // INVARIANT: It has just been filled in.
+        Ok(Self {
+            device: device.clone(),
+            base: state.addr,
+            state: Opaque::new(state),
+            linked: Atomic::new(0),
+        })
+    }
+
+    /// Where it begins, as the device names it.
+    pub(super) fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Links memory at an offset; the device may use it after [`Self::sync`]. `EOPNOTSUPP` if the device is
+    /// not coherent with the CPU's caches. Does not sleep.
+    ///
+    /// # Safety
+    ///
+    /// The place is in the range, and nothing is linked there. The memory stays until it was unlinked, and
+    /// the device may do with it what `direction` says.
+    pub(super) unsafe fn link(
+        &self,
+        phys: u64,
+        offset: usize,
+        len: usize,
+        direction: DataDirection,
+        attributes: c_ulong,
+    ) -> Result {
+        let (device, state) = (raw(&self.device), self.state.get());
+        // SAFETY: By the type invariant, and by the contract of this function.
+        to_result(unsafe {
+            own::scif_helper_iova_link(
+                device,
+                state,
+                phys,
+                offset,
+                len,
+                direction.into(),
+                attributes,
+            )
+        })
+    }
+
+    /// Has the device see what was linked. Does not sleep.
+    pub(super) fn sync(&self, offset: usize, len: usize) -> Result {
+        let (device, state) = (raw(&self.device), self.state.get());
+        // SAFETY: By the type invariant.
+        to_result(unsafe { own::scif_helper_iova_sync(device, state, offset, len) })
+    }
+
+    /// Takes memory away from the device, which reaches it no more when this returns. Does not sleep.
+    ///
+    /// # Safety
+    ///
+    /// All of it was linked in this way.
+    pub(super) unsafe fn unlink(
+        &self,
+        offset: usize,
+        len: usize,
+        direction: DataDirection,
+        attributes: c_ulong,
+    ) {
+        let (device, state) = (raw(&self.device), self.state.get());
+        // SAFETY: By the type invariant, and by the contract of this function.
+        unsafe {
+            own::scif_helper_iova_unlink(device, state, offset, len, direction.into(), attributes);
+        }
+    }
+}
+
+impl Drop for IoRange {
+    fn drop(&mut self) {
+        let linked = self.linked.load(Relaxed);
+        if linked != 0 {
+            pr_warn!(
+                "{} pieces of an aperture are still in use: its addresses are lost\n",
+                linked
+            );
+            return;
+        }
+        // SAFETY: By the type invariant; nothing is linked any more.
+        unsafe { own::scif_helper_iova_free(raw(&self.device), self.state.get()) };
     }
 }
 
@@ -159,18 +285,24 @@ pub(crate) fn bus_is_physical(device: &Device) -> bool {
 ///
 /// The mapping is coherent: the CPU and the device may use the pages at the same time. Drop it
 /// before the driver of the device is unbound from it, and when the device is done with it.
-pub(crate) enum DmaMapping {
-    /// By a table of all pages, of which an IOMMU makes as few addresses as it can.
-    Table(Pin<KBox<MappedTable>>),
-    /// Each run of pages by itself: the device uses physical addresses, or others that follow from
-    /// those, and all that a table would do is to cut up long runs.
-    Runs(MappedRuns),
+///
+/// # Invariants
+///
+/// The pages are mapped for the device in `direction`, as far as `place` says.
+pub(crate) struct DmaMapping {
+    place: Place,
+    direction: DataDirection,
+    device: ARef<Device>,
+    /// Kept until they are unmapped.
+    pages: Arc<Pages>,
 }
 
-/// Addresses and lengths of a mapping.
-enum MappedExtents<'a> {
-    Table(*mut bindings::scatterlist, c_uint),
-    Runs(core::slice::Iter<'a, (u64, usize)>),
+/// How pages are mapped.
+enum Place {
+    /// Behind an IOMMU: one after the other in a range of I/O addresses. So many bytes of it are linked.
+    Range(IoRange, usize),
+    /// Each run of pages by itself, with a bus address and a length.
+    Runs(KVVec<(u64, usize)>),
 }
 
 impl DmaMapping {
@@ -178,203 +310,97 @@ impl DmaMapping {
     ///
     /// `EOPNOTSUPP` when the device is not coherent with the CPU's caches.
     pub(crate) fn new(pages: &Arc<Pages>, device: &ARef<Device>) -> Result<Self> {
-        if pages.are_of_device() || (!has_iommu(device) && has_long_runs(pages)) {
-            return Ok(Self::Runs(MappedRuns::new(pages, device)?));
+        let range = if pages.are_of_device() {
+            Err(EOPNOTSUPP)
+        } else {
+            IoRange::new(device, pages.size())
+        };
+        let direction = match pages.is_writable() {
+            true => DataDirection::Bidirectional,
+            false => DataDirection::ToDevice,
+        };
+        // INVARIANT: Nothing is mapped.
+        let mut this = Self {
+            place: match range {
+                Ok(range) => Place::Range(range, 0),
+                Err(_) => Place::Runs(KVVec::new()),
+            },
+            direction,
+            device: device.clone(),
+            pages: pages.clone(),
+        };
+        this.map()?;
+        Ok(this)
+    }
+
+    /// Maps the pages.
+    fn map(&mut self) -> Result {
+        let (direction, attributes) = (self.direction, self.attributes());
+        let runs = self.pages.runs().entries();
+        if let Place::Runs(mapped) = &mut self.place {
+            mapped.reserve(runs.len(), GFP_KERNEL_ACCOUNT)?;
         }
-        let table = KBox::try_pin_init(
-            MappedTable::new(pages.clone(), device.clone()),
-            GFP_KERNEL_ACCOUNT,
-        )?;
-        Ok(Self::Table(table))
+        for run in runs {
+            let phys = run.extent.address();
+            let len = usize::try_from(run.extent.len())?;
+            match &mut self.place {
+                Place::Range(range, linked) => {
+                    // SAFETY: The pages are kept, and unlinked when this is dropped; what is behind
+                    // `linked` is free.
+                    unsafe { range.link(phys, *linked, len, direction, attributes) }?;
+                    // INVARIANT: It has just been linked.
+                    *linked += len;
+                }
+                Place::Runs(mapped) => {
+                    // SAFETY: The pages are kept, and unmapped when this is dropped.
+                    let bus = unsafe { map_phys(&self.device, phys, len, direction, attributes) }?;
+                    // INVARIANT: It has just been mapped. There is room.
+                    let _ = mapped.push_within_capacity((bus, len));
+                }
+            }
+        }
+        match &self.place {
+            Place::Range(range, linked) => range.sync(0, *linked),
+            Place::Runs(_) => Ok(()),
+        }
+    }
+
+    fn attributes(&self) -> c_ulong {
+        if self.pages.are_of_device() {
+            DEVICE_MEMORY
+        } else {
+            SHARED
+        }
     }
 
     /// Where the device finds the pages: bus addresses and lengths, in order. Few where the memory
     /// or the IOMMU allows, though neighbours may still touch.
     pub(crate) fn extents(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let mut extents = match self {
-            Self::Table(table) => {
-                let table = table.table.get();
-                // SAFETY: By the invariant of `MappedTable` it is mapped, and it stays so while
-                // `self` is borrowed.
-                unsafe { MappedExtents::Table((*table).sgl, (*table).nents) }
-            }
-            Self::Runs(runs) => MappedExtents::Runs(runs.runs.iter()),
+        let (range, runs) = match &self.place {
+            Place::Range(range, linked) => (Some((range.base(), *linked as u64)), None),
+            Place::Runs(runs) => (None, Some(runs)),
         };
-        core::iter::from_fn(move || match &mut extents {
-            MappedExtents::Table(entry, left) => {
-                *left = left.checked_sub(1)?;
-                // SAFETY: The first `nents` entries of a mapped table hold addresses.
-                let address = unsafe { bindings::sg_dma_address(*entry) };
-                // SAFETY: As above.
-                let len = unsafe { bindings::sg_dma_len(*entry) };
-                // SAFETY: As above; null behind the last one, which is not looked at.
-                *entry = unsafe { bindings::sg_next(*entry) };
-                Some((address, u64::from(len)))
-            }
-            MappedExtents::Runs(runs) => {
-                let (address, len) = runs.next()?;
-                Some((*address, *len as u64))
-            }
-        })
+        let runs = runs.into_iter().flatten();
+        let runs = runs.map(|(address, len)| (*address, *len as u64));
+        Iterator::chain(range.into_iter(), runs)
     }
 }
 
-/// How long runs are at least, on average, that are better mapped by themselves. Measured: a page by
-/// itself costs twice as much as one in a table.
-const LONG_RUN: usize = 16;
-
-/// Whether the pages are in few enough runs.
-fn has_long_runs(pages: &Pages) -> bool {
-    pages.runs().entries().len() <= pages.len() / LONG_RUN
-}
-
-/// Which way data goes to and from these pages.
-fn direction_for(pages: &Pages) -> DataDirection {
-    match pages.is_writable() {
-        true => DataDirection::Bidirectional,
-        false => DataDirection::ToDevice,
-    }
-}
-
-/// # Invariants
-///
-/// Each of `runs`, a bus address and a length, is mapped for `device` in `direction`, with `attributes`.
-pub(crate) struct MappedRuns {
-    runs: KVVec<(u64, usize)>,
-    direction: DataDirection,
-    attributes: c_ulong,
-    device: ARef<Device>,
-    /// Kept until they are unmapped.
-    _pages: Arc<Pages>,
-}
-
-impl MappedRuns {
-    fn new(pages: &Arc<Pages>, device: &ARef<Device>) -> Result<Self> {
-        // INVARIANT: There are none.
-        let mut this = Self {
-            runs: KVVec::new(),
-            direction: direction_for(pages),
-            attributes: match pages.are_of_device() {
-                true => DEVICE_MEMORY,
-                false => SHARED,
-            },
-            device: device.clone(),
-            _pages: pages.clone(),
-        };
-        this.runs
-            .reserve(pages.runs().entries().len(), GFP_KERNEL_ACCOUNT)?;
-        for run in pages.runs().entries() {
-            let phys = run.extent.address();
-            let len = usize::try_from(run.extent.len())?;
-            // SAFETY: The pages are kept, and it is unmapped when `this` is dropped.
-            let bus = unsafe { map_phys(device, phys, len, this.direction, this.attributes) }?;
-            // INVARIANT: It has just been mapped. There is room.
-            let _ = this.runs.push_within_capacity((bus, len));
-        }
-        Ok(this)
-    }
-}
-
-impl Drop for MappedRuns {
+impl Drop for DmaMapping {
     fn drop(&mut self) {
-        for (bus, len) in self.runs.iter() {
-            // SAFETY: By the type invariant it is mapped like this.
-            unsafe { unmap_phys(&self.device, *bus, *len, self.direction, self.attributes) };
-        }
-    }
-}
-
-/// # Invariants
-///
-/// `table` lists the pages and is mapped for `device` in `direction`.
-#[pin_data(PinnedDrop)]
-pub(crate) struct MappedTable {
-    #[pin]
-    table: Opaque<bindings::sg_table>,
-    direction: DataDirection,
-    device: ARef<Device>,
-    /// Kept until they are unmapped.
-    _pages: Arc<Pages>,
-}
-
-// SAFETY: A mapping belongs to no thread.
-unsafe impl Send for MappedTable {}
-// SAFETY: Through `&self` the table is only read.
-unsafe impl Sync for MappedTable {}
-
-impl MappedTable {
-    fn new(pages: Arc<Pages>, device: ARef<Device>) -> impl PinInit<Self, Error> {
-        let direction = direction_for(&pages);
-        // INVARIANT: `mapped_table` lists and maps them.
-        try_pin_init!(Self {
-            table <- Self::mapped_table(pages.clone(), device.clone(), direction),
-            direction,
-            device,
-            _pages: pages,
-        }? Error)
-    }
-
-    fn mapped_table(
-        pages: Arc<Pages>,
-        device: ARef<Device>,
-        direction: DataDirection,
-    ) -> impl PinInit<Opaque<bindings::sg_table>, Error> {
-        Opaque::try_ffi_init(move |table: *mut bindings::sg_table| {
-            // SAFETY: The device is valid.
-            let segment = unsafe { own::scif_helper_dma_segment_size(raw(&device)) };
-            let segments = || segments(&pages, segment);
-            // SAFETY: `table` is valid for writes.
-            to_result(unsafe {
-                bindings::sg_alloc_table(
-                    table,
-                    c_uint::try_from(segments().count())?,
-                    bindings::GFP_KERNEL_ACCOUNT,
-                )
-            })?;
-            // SAFETY: The table has just been made.
-            let mut entry = unsafe { (*table).sgl };
-            for (address, len) in segments() {
-                // SAFETY: It has an entry for each, which this has not filled in yet; the memory is kept.
-                entry = unsafe { own::scif_helper_sg_fill(entry, address, len) };
+        let (direction, attributes) = (self.direction, self.attributes());
+        match &self.place {
+            Place::Range(_, 0) => (),
+            // SAFETY: By the type invariant it is linked like this.
+            Place::Range(range, linked) => unsafe {
+                range.unlink(0, *linked, direction, attributes);
+            },
+            Place::Runs(runs) => {
+                for (bus, len) in runs {
+                    // SAFETY: By the type invariant it is mapped like this.
+                    unsafe { unmap_phys(&self.device, *bus, *len, direction, attributes) };
+                }
             }
-            // SAFETY: The table has been filled in, and the device is valid.
-            let result = to_result(unsafe {
-                bindings::dma_map_sgtable(raw(&device), table, direction.into(), SHARED)
-            });
-            if result.is_err() {
-                // SAFETY: The table has been allocated above, and nobody else gets it.
-                unsafe { bindings::sg_free_table(table) };
-            }
-            result
-        })
-    }
-}
-
-/// The pages as runs of at most so many bytes.
-fn segments(pages: &Pages, longest: c_uint) -> impl Iterator<Item = (u64, c_uint)> + '_ {
-    let mut walk = pages.runs().walk(0);
-    core::iter::from_fn(move || {
-        let (address, len) = walk.next(longest.into())?;
-        // It is no longer than `longest`.
-        Some((address, len as c_uint))
-    })
-}
-
-#[pinned_drop]
-impl PinnedDrop for MappedTable {
-    fn drop(self: Pin<&mut Self>) {
-        let table = self.table.get();
-        // SAFETY: By the type invariant it is mapped like this. What is unmapped is what was
-        // allocated, `orig_nents`, not what mapping made of it.
-        unsafe {
-            bindings::dma_unmap_sg_attrs(
-                raw(&self.device),
-                (*table).sgl,
-                (*table).orig_nents as c_int,
-                self.direction.into(),
-                SHARED,
-            );
-            bindings::sg_free_table(table);
         }
     }
 }

@@ -23,18 +23,17 @@
 //! section (in `pci_irq_vector()`): a debug kernel reports it, and lockdep is off from then on. So
 //! channels are better kept than released and requested again.
 //!
+//! This file has more than 500 lines because a channel and the batches of its copies end together.
+//!
 //! C header: [`include/linux/dmaengine.h`](srctree/include/linux/dmaengine.h)
 
-use core::ptr::{
-    NonNull, //
+use core::{
+    ops::Deref,
+    ptr::NonNull, //
 };
 
 use kernel::{
-    bindings,
-    container_of,
     device::Device,
-    dma::DataDirection,
-    error::to_result,
     prelude::*,
     sync::{
         aref::ARef,
@@ -48,23 +47,23 @@ use kernel::{
         rcu,
         Arc, //
     },
-    types::Opaque, //
 };
 
 use super::{
-    bindings as own, dma_map,
+    bindings as own,
+    dma_map::{
+        MappedRun,
+        DEVICE_MEMORY, //
+    },
+    notifiers::{
+        Chain,
+        Event,
+        Watch, //
+    },
     wait::{
         new_wait_queue,
         WaitQueue, //
     },
-};
-
-mod batch;
-
-pub(crate) use batch::{
-    Batch,
-    Completion,
-    CopyCount, //
 };
 
 const RUNNING: u32 = 0;
@@ -76,15 +75,16 @@ const STOPPED: u32 = 2;
 /// It is stopped by [`Channel::stop`], by dropping it, and when the engine's driver is unbound from its
 /// device; see the head of this file.
 pub(crate) struct Channel {
-    inner: Pin<KBox<Inner>>,
+    inner: Arc<Inner>,
+    // Waits for a call that stops the channel.
+    _watch: Pin<KBox<Watch>>,
 }
 
 /// # Invariants
 ///
-/// - `chan` is a channel that was requested. Who takes `state` away from RUNNING releases it, after a
-///   grace period of RCU: it may be used inside a read-side section in which `state` was RUNNING.
-/// - `notifier` is registered on the bus of `device`, and is removed in `Drop` and nowhere else.
-#[pin_data(PinnedDrop)]
+/// `chan` is a channel that was requested. Who takes `state` away from RUNNING releases it, after a grace
+/// period of RCU: it may be used inside a read-side section in which `state` was RUNNING.
+#[pin_data]
 struct Inner {
     chan: NonNull<own::dma_chan>,
     name: [u8; 32],
@@ -94,12 +94,9 @@ struct Inner {
     /// Woken when `state` is STOPPED.
     #[pin]
     stopped: WaitQueue,
-    // Last: the callback may come as soon as this has been made, and uses the others.
-    #[pin]
-    notifier: Opaque<bindings::notifier_block>,
 }
 
-// SAFETY: A channel may be used and released by any thread, and so may a notifier.
+// SAFETY: A channel may be used and released by any thread.
 unsafe impl Send for Inner {}
 // SAFETY: Drivers lock their rings: submitting from several threads is allowed. It is released once,
 // when nobody uses it.
@@ -108,57 +105,26 @@ unsafe impl Sync for Inner {}
 impl Inner {
     /// # Safety
     ///
-    /// `chan` has just been requested, and its driver is kept where it is. If this fails, the channel is
-    /// the caller's.
-    unsafe fn new(chan: NonNull<own::dma_chan>) -> impl PinInit<Self, Error> {
+    /// `chan` has just been requested, and its driver is kept where it is.
+    unsafe fn new(chan: NonNull<own::dma_chan>, device: &ARef<Device>) -> Result<Arc<Self>> {
         let mut name = [0; 32];
-        // SAFETY: By the contract of this function; so its device is valid, too.
-        let (device, max_segment) = unsafe {
+        // SAFETY: By the contract of this function.
+        let max_segment = unsafe {
             own::scif_helper_dma_copy_name(chan.as_ptr(), name.as_mut_ptr().cast(), name.len());
-            (
-                Device::get_device(own::scif_helper_dma_device(chan.as_ptr())),
-                own::scif_helper_dma_max_segment(chan.as_ptr()),
-            )
+            own::scif_helper_dma_max_segment(chan.as_ptr())
         };
-        // INVARIANT: `chan` has just been requested, and the notifier is registered here.
-        try_pin_init!(Self {
-            chan,
-            name,
-            device,
-            max_segment,
-            state: Atomic::new(RUNNING),
-            stopped <- new_wait_queue!("scif::Channel::stopped"),
-            notifier <- Opaque::try_ffi_init(move |slot: *mut bindings::notifier_block| {
-                // SAFETY: `slot` is pinned and valid for writes, and stays so until it has been
-                // unregistered; the channel is valid.
-                unsafe {
-                    slot.write(bindings::notifier_block {
-                        notifier_call: Some(Self::notify),
-                        ..pin_init::zeroed()
-                    });
-                    to_result(own::scif_helper_dma_watch(chan.as_ptr(), slot))
-                }
+        // INVARIANT: `chan` has just been requested.
+        Arc::pin_init(
+            pin_init!(Self {
+                chan,
+                name,
+                device: device.clone(),
+                max_segment,
+                state: Atomic::new(RUNNING),
+                stopped <- new_wait_queue!("scif::Channel::stopped"),
             }),
-        }? Error)
-    }
-
-    /// # Safety
-    ///
-    /// `notifier` is that of an `Inner`, which stays while this runs, and `device` is valid.
-    unsafe extern "C" fn notify(
-        notifier: *mut bindings::notifier_block,
-        event: c_ulong,
-        device: *mut c_void,
-    ) -> c_int {
-        let notifier: *mut Opaque<bindings::notifier_block> = notifier.cast();
-        // SAFETY: By the contract of this function. All other fields were initialised before the
-        // notifier was registered, and are dropped after it was removed.
-        let this = unsafe { &*container_of!(notifier, Self, notifier) };
-        let unbinding = bindings::bus_notifier_event_BUS_NOTIFY_UNBIND_DRIVER;
-        if event == unbinding as c_ulong && device == dma_map::raw(&this.device).cast() {
-            this.stop();
-        }
-        bindings::NOTIFY_OK as c_int
+            GFP_KERNEL,
+        )
     }
 
     /// Uses the channel, unless it has been stopped. `f` must not sleep.
@@ -195,18 +161,6 @@ impl Inner {
     }
 }
 
-#[pinned_drop]
-impl PinnedDrop for Inner {
-    fn drop(self: Pin<&mut Self>) {
-        // First: the notifier waits for it, and its removal waits for the notifier.
-        self.stop();
-        // SAFETY: By the type invariant it is registered, and nobody else removes it.
-        unsafe {
-            own::scif_helper_dma_unwatch(dma_map::raw(&self.device), self.notifier.get());
-        }
-    }
-}
-
 /// What is asked of a copy besides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CopyFlags {
@@ -235,24 +189,38 @@ impl Channel {
     ///
     /// A channel whose driver is just bound or unbound is not there. Not for callbacks of drivers.
     pub(crate) fn request() -> Option<Self> {
-        // First the memory, so that there is nothing to undo.
-        let place = KBox::<Inner>::new_uninit(GFP_KERNEL).ok()?;
         // SAFETY: No preconditions.
         let chan = NonNull::new(unsafe { own::scif_helper_dma_request_memcpy() })?;
         // SAFETY: It was requested; its driver stays until the device is unlocked below.
-        let (device, inner) = unsafe {
-            (
-                own::scif_helper_dma_device(chan.as_ptr()),
-                place.write_pin_init(Inner::new(chan)),
-            )
+        let (locked, channel) = unsafe {
+            let locked = own::scif_helper_dma_device(chan.as_ptr());
+            (locked, Self::of(chan, &Device::get_device(locked)))
         };
-        if inner.is_err() {
+        if channel.is_err() {
             // SAFETY: It was requested, and nothing has been done with it.
             unsafe { own::dma_release_channel(chan.as_ptr()) };
         }
         // SAFETY: The request has locked it for this thread. Its driver has not gone meanwhile.
-        unsafe { own::scif_helper_dma_requested(device) };
-        Some(Self { inner: inner.ok()? })
+        unsafe { own::scif_helper_dma_requested(locked) };
+        channel.ok()
+    }
+
+    /// # Safety
+    ///
+    /// `chan`, a channel of `device`, has just been requested, and its driver is kept where it is. If this
+    /// fails, the channel is the caller's.
+    unsafe fn of(chan: NonNull<own::dma_chan>, device: &ARef<Device>) -> Result<Self> {
+        // SAFETY: By the contract of this function.
+        let inner = unsafe { Inner::new(chan, device) }?;
+        let told = {
+            let inner = inner.clone();
+            move |_: Event<'_>| inner.stop()
+        };
+        let watch = Watch::new(Chain::Driver(device.clone()), KBox::new(told, GFP_KERNEL)?)?;
+        Ok(Self {
+            inner,
+            _watch: watch,
+        })
     }
 
     /// The channel's name, for example `dma0chan0`.
@@ -316,25 +284,9 @@ impl Channel {
     }
 
     /// Maps a range of another device's memory for this engine. May sleep.
-    pub(crate) fn map_peer(&self, phys: u64, size: usize) -> Result<PeerMapping> {
-        let device = self.device();
-        // SAFETY: The range is a device's and is not freed; it is unmapped when the result is
-        // dropped.
-        let address = unsafe {
-            dma_map::map_phys(
-                &device,
-                phys,
-                size,
-                DataDirection::Bidirectional,
-                dma_map::DEVICE_MEMORY,
-            )
-        }?;
-        // INVARIANT: It has just been mapped.
-        Ok(PeerMapping {
-            device,
-            address,
-            size,
-        })
+    pub(crate) fn map_peer(&self, phys: u64, size: usize) -> Result<MappedRun> {
+        // SAFETY: The range is a device's and is not freed.
+        unsafe { MappedRun::new(&self.inner.device, phys, size, DEVICE_MEMORY) }
     }
 
     /// Submits a copy of `len` bytes between two bus addresses of this engine.
@@ -401,40 +353,180 @@ impl Channel {
     }
 }
 
-/// A range of a device's memory that another device, a DMA engine, can reach.
+impl Drop for Channel {
+    fn drop(&mut self) {
+        // First: the notifier waits for it, and its removal waits for the notifier.
+        self.inner.stop();
+    }
+}
+
+// ----- copies that belong together -----------------------------------------------------------------
+
+/// What is told about the end of copies that belong together.
+pub(crate) trait Completion: Send + Sync + Sized + 'static {
+    /// How many of them have not ended.
+    fn copies(&self) -> &CopyCount;
+
+    /// One copy has ended, with this result. Called once for every submitted copy.
+    ///
+    /// `EIO`: the engine could not read or write; `ECANCELED`: it was stopped before.
+    ///
+    /// Called in a soft interrupt, by some drivers with the lock of their ring held: it must not
+    /// sleep and must not submit to any channel of that driver.
+    fn copy_ended(&self, result: Result);
+
+    /// All copies have ended, and no more will be submitted. Called once, in the same context, or
+    /// where the [`Batch`] is dropped. If `self` is the last reference, the destructor runs here as
+    /// well, so hand it to a work queue where that matters: those who called `copy_ended` before
+    /// hold no reference any more.
+    fn all_ended(self: Arc<Self>);
+}
+
+/// The part of a count that stands for the [`Batch`] itself.
+const OPEN: u32 = 1 << 31;
+
+/// Counts the copies of a [`Batch`], and the batch itself.
+pub(crate) struct CopyCount {
+    count: Atomic<u32>,
+    /// Names the channel that has the copies, or 0.
+    channel: Atomic<usize>,
+}
+
+impl CopyCount {
+    pub(crate) const fn new() -> Self {
+        Self {
+            count: Atomic::new(0),
+            channel: Atomic::new(0),
+        }
+    }
+
+    /// Whether copies may be submitted to this channel: all of a batch go to the same.
+    fn claim(&self, channel: usize) -> bool {
+        self.belongs_to(channel) || self.channel.cmpxchg(0, channel, Relaxed).is_ok()
+    }
+
+    fn belongs_to(&self, channel: usize) -> bool {
+        self.channel.load(Relaxed) == channel
+    }
+
+    /// Counts a copy that is about to be submitted with a batch.
+    fn add_one(&self) {
+        self.count.add(1, Relaxed);
+    }
+
+    /// Undoes that. The batch itself is counted, so this is not the end.
+    fn take_one_back(&self) {
+        self.count.fetch_sub(1, Relaxed);
+    }
+}
+
+/// Copies that belong together: submit them with it, then drop it.
+///
+/// Nothing is allocated for it: the count lies in what is told of the end, and the engine holds a
+/// pointer to that.
 ///
 /// # Invariants
 ///
-/// `size` bytes are mapped for `device` at `address`.
-pub(crate) struct PeerMapping {
-    device: ARef<Device>,
-    address: u64,
-    size: usize,
+/// `target` is from `Arc::into_raw`. That reference belongs to who takes the count to zero; the
+/// batch and each copy under way are counted.
+pub(crate) struct Batch<T: Completion> {
+    target: NonNull<T>,
 }
 
-impl PeerMapping {
-    /// The size in bytes.
-    pub(crate) fn size(&self) -> usize {
-        self.size
+// SAFETY: It is a reference to a `T`, which is `Send` and `Sync`.
+unsafe impl<T: Completion> Send for Batch<T> {}
+// SAFETY: As above.
+unsafe impl<T: Completion> Sync for Batch<T> {}
+
+impl<T: Completion> Batch<T> {
+    /// Begins a batch. `target` must not have been in one before.
+    pub(crate) fn new(target: Arc<T>) -> Self {
+        target.copies().count.store(OPEN, Relaxed);
+        // INVARIANT: The batch has just been counted.
+        let raw = Arc::into_raw(target).cast_mut();
+        // SAFETY: `into_raw` returns no null pointer.
+        let target = unsafe { NonNull::new_unchecked(raw) };
+        Self { target }
     }
 
-    /// The bus address of the range's first byte.
-    pub(crate) fn address(&self) -> u64 {
-        self.address
+    /// Ends `part` of what was counted: 1 for a copy, `OPEN` for the batch.
+    ///
+    /// # Safety
+    ///
+    /// `target` is that of a batch, and the caller's part has been counted and was not ended before.
+    unsafe fn part_ended(target: *const T, part: u32) {
+        // SAFETY: The reference of the batch lives as long as somebody is counted.
+        let before = unsafe { &*target }.copies().count.fetch_sub(part, Full);
+        if before == part {
+            // SAFETY: By the invariant the reference is ours now. Nobody else uses `target`.
+            unsafe { Arc::from_raw(target) }.all_ended();
+        }
+    }
+
+    /// What the engine gets with a copy, for [`Self::ended`].
+    fn target(&self) -> *mut c_void {
+        self.target.as_ptr().cast()
+    }
+
+    /// The engine tells the end of a copy.
+    ///
+    /// # Safety
+    ///
+    /// `target` is that of a batch, with which a copy was submitted that has not ended; `result` is
+    /// null or valid during this call.
+    unsafe extern "C" fn ended(target: *mut c_void, result: *const own::dmaengine_result) {
+        let target = target.cast::<T>().cast_const();
+        // SAFETY: By the contract of this function.
+        let result = unsafe { result.as_ref() };
+        let code = result.map_or(own::dmaengine_tx_result_DMA_TRANS_NOERROR, |r| r.result);
+        // SAFETY: The copy is counted until `part_ended`.
+        unsafe { &*target }.copy_ended(match code {
+            own::dmaengine_tx_result_DMA_TRANS_NOERROR => Ok(()),
+            own::dmaengine_tx_result_DMA_TRANS_ABORTED => Err(ECANCELED),
+            _ => Err(EIO),
+        });
+        // SAFETY: The copy was counted when it was submitted, and this is its end.
+        unsafe { Self::part_ended(target, 1) };
+    }
+
+    /// Ends all copies of a batch, with `EIO`.
+    ///
+    /// # Safety
+    ///
+    /// The engine that has them calls [`Self::ended`] no more.
+    unsafe fn abandon(target: &Arc<T>) {
+        let count = &target.copies().count;
+        let mut left = count.load(Acquire);
+        while left & !OPEN != 0 {
+            // Before its end counts: after it there may be nobody who would hear of it.
+            target.copy_ended(Err(EIO));
+            match count.cmpxchg(left, left - 1, Full) {
+                Ok(1) => {
+                    // SAFETY: This has taken the count to zero, so the reference of the batch is
+                    // ours.
+                    unsafe { Arc::from_raw(Arc::as_ptr(target)) }.all_ended();
+                    return;
+                }
+                Ok(_) => left -= 1,
+                // The batch was dropped, or somebody else abandons them, too.
+                Err(now) => left = now,
+            }
+        }
     }
 }
 
-impl Drop for PeerMapping {
+impl<T: Completion> Deref for Batch<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: The batch is counted, so the reference lives.
+        unsafe { self.target.as_ref() }
+    }
+}
+
+impl<T: Completion> Drop for Batch<T> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant it is mapped like this.
-        unsafe {
-            dma_map::unmap_phys(
-                &self.device,
-                self.address,
-                self.size,
-                DataDirection::Bidirectional,
-                dma_map::DEVICE_MEMORY,
-            )
-        };
+        // SAFETY: The batch is counted, and this is its end.
+        unsafe { Self::part_ended(self.target.as_ptr(), OPEN) };
     }
 }

@@ -16,7 +16,6 @@
 #include <linux/sched/signal.h>
 #include <linux/string.h>
 #include <linux/suspend.h>
-#include <linux/workqueue.h>
 
 #include "helpers.h"
 
@@ -75,17 +74,6 @@ void scif_helper_dma_copy_name(struct dma_chan *chan, char *name, size_t size)
 	strscpy(name, dma_chan_name(chan), size);
 }
 
-/* For the caller that has requested the channel. */
-int scif_helper_dma_watch(struct dma_chan *chan, struct notifier_block *nb)
-{
-	return bus_register_notifier(chan->device->dev->bus, nb);
-}
-
-void scif_helper_dma_unwatch(struct device *dev, struct notifier_block *nb)
-{
-	bus_unregister_notifier(dev->bus, nb);
-}
-
 struct device *scif_helper_dma_device(struct dma_chan *chan)
 {
 	return chan->device->dev;
@@ -137,24 +125,6 @@ bool scif_helper_bus_is_physical(struct device *dev)
 	}
 	__free_page(page);
 	return is;
-}
-
-/* Has an entry of a scatterlist say where memory is; returns the next one. */
-struct scatterlist *scif_helper_sg_fill(struct scatterlist *sg, phys_addr_t phys,
-					unsigned int len)
-{
-	sg_set_page(sg, phys_to_page(phys), len, offset_in_page(phys));
-	return sg_next(sg);
-}
-
-/*
- * The longest entry of a scatterlist for this device, in whole pages. The
- * DMA-API debug check warns of longer ones.
- */
-unsigned int scif_helper_dma_segment_size(struct device *dev)
-{
-	return max_t(unsigned int, dma_get_max_seg_size(dev) & PAGE_MASK,
-		     PAGE_SIZE);
 }
 
 size_t scif_helper_dma_max_segment(struct dma_chan *chan)
@@ -226,26 +196,41 @@ void scif_helper_dma_synchronize(struct dma_chan *chan)
 	dmaengine_synchronize(chan);
 }
 
-/* Work queues */
+/*
+ * Ranges of I/O addresses. All of it is static inline, and says no, in a kernel
+ * whose IOMMUs do not serve the DMA API.
+ */
 
-struct workqueue_struct *scif_helper_alloc_ordered(const char *name)
+bool scif_helper_iova_alloc(struct device *dev, struct dma_iova_state *range,
+			    size_t size)
 {
-	return alloc_ordered_workqueue("%s", 0, name);
+	return dma_iova_try_alloc(dev, range, 0, size);
 }
 
-struct workqueue_struct *scif_helper_alloc_bound_highpri(const char *name)
+void scif_helper_iova_free(struct device *dev, struct dma_iova_state *range)
 {
-	return alloc_workqueue("%s", WQ_PERCPU | WQ_HIGHPRI, 0, name);
+	dma_iova_free(dev, range);
 }
 
-struct workqueue_struct *scif_helper_alloc_unbound_highpri(const char *name)
+int scif_helper_iova_link(struct device *dev, struct dma_iova_state *range,
+			  phys_addr_t phys, size_t offset, size_t size,
+			  enum dma_data_direction dir, unsigned long attrs)
 {
-	return alloc_workqueue("%s", WQ_UNBOUND | WQ_HIGHPRI, 0, name);
+	return dma_iova_link(dev, range, phys, offset, size, dir, attrs);
 }
 
-struct workqueue_struct *scif_helper_alloc_background(const char *name)
+int scif_helper_iova_sync(struct device *dev, struct dma_iova_state *range,
+			  size_t offset, size_t size)
 {
-	return alloc_workqueue("%s", WQ_UNBOUND, 0, name);
+	return dma_iova_sync(dev, range, offset, size);
+}
+
+/* Has flushed the IOTLB when it returns. */
+void scif_helper_iova_unlink(struct device *dev, struct dma_iova_state *range,
+			     size_t offset, size_t size,
+			     enum dma_data_direction dir, unsigned long attrs)
+{
+	dma_iova_unlink(dev, range, offset, size, dir, attrs);
 }
 
 /* Waiting */
@@ -325,9 +310,9 @@ int scif_helper_register_pm_notifier(struct notifier_block *nb)
 	return register_pm_notifier(nb);
 }
 
-void scif_helper_unregister_pm_notifier(struct notifier_block *nb)
+int scif_helper_unregister_pm_notifier(struct notifier_block *nb)
 {
-	unregister_pm_notifier(nb);
+	return unregister_pm_notifier(nb);
 }
 
 bool scif_helper_resumed_via_firmware(void)

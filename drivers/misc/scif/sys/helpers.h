@@ -23,10 +23,8 @@ struct page;
 struct pid;
 struct user_struct;
 struct vm_area_struct;
-struct workqueue_struct;
 
 /* Non-transparent bridges */
-const char *scif_helper_ntb_name(struct ntb_dev *ntb);
 void *scif_helper_ntb_context(struct ntb_dev *ntb);
 struct device *scif_helper_ntb_device(struct ntb_dev *ntb);
 struct device *scif_helper_ntb_dma_device(struct ntb_dev *ntb);
@@ -80,15 +78,10 @@ int scif_helper_ntb_peer_msg_write(struct ntb_dev *ntb, int peer, int index,
 struct dma_chan *scif_helper_dma_request_memcpy(void);
 void scif_helper_dma_requested(struct device *dev);
 void scif_helper_dma_copy_name(struct dma_chan *chan, char *name, size_t size);
-int scif_helper_dma_watch(struct dma_chan *chan, struct notifier_block *nb);
-void scif_helper_dma_unwatch(struct device *dev, struct notifier_block *nb);
 struct device *scif_helper_dma_device(struct dma_chan *chan);
 bool scif_helper_dma_mapping_failed(struct device *dev, dma_addr_t address);
 bool scif_helper_has_iommu(struct device *dev);
 bool scif_helper_bus_is_physical(struct device *dev);
-unsigned int scif_helper_dma_segment_size(struct device *dev);
-struct scatterlist *scif_helper_sg_fill(struct scatterlist *sg, phys_addr_t phys,
-					unsigned int len);
 size_t scif_helper_dma_max_segment(struct dma_chan *chan);
 bool scif_helper_dma_is_aligned(struct dma_chan *chan, size_t dst, size_t src,
 				size_t len);
@@ -107,22 +100,16 @@ bool scif_helper_iova_alloc(struct device *dev, struct dma_iova_state *range,
 void scif_helper_iova_free(struct device *dev, struct dma_iova_state *range);
 int scif_helper_iova_link(struct device *dev, struct dma_iova_state *range,
 			  phys_addr_t phys, size_t offset, size_t size,
-			  enum dma_data_direction dir, bool of_device);
+			  enum dma_data_direction dir, unsigned long attrs);
 int scif_helper_iova_sync(struct device *dev, struct dma_iova_state *range,
 			  size_t offset, size_t size);
 void scif_helper_iova_unlink(struct device *dev, struct dma_iova_state *range,
 			     size_t offset, size_t size,
-			     enum dma_data_direction dir, bool of_device);
-
-/* Work queues */
-struct workqueue_struct *scif_helper_alloc_ordered(const char *name);
-struct workqueue_struct *scif_helper_alloc_bound_highpri(const char *name);
-struct workqueue_struct *scif_helper_alloc_unbound_highpri(const char *name);
-struct workqueue_struct *scif_helper_alloc_background(const char *name);
+			     enum dma_data_direction dir, unsigned long attrs);
 
 /* Sleep of the machine */
 int scif_helper_register_pm_notifier(struct notifier_block *nb);
-void scif_helper_unregister_pm_notifier(struct notifier_block *nb);
+int scif_helper_unregister_pm_notifier(struct notifier_block *nb);
 bool scif_helper_resumed_via_firmware(void);
 
 /* Waiting */
@@ -141,8 +128,6 @@ bool scif_helper_is_last_descriptor(struct file *file, unsigned long table);
 
 /* Memory: pages are mapped for the time of the copy only */
 phys_addr_t scif_helper_page_to_phys(struct page *page);
-void scif_helper_pages_to_phys(struct page *const *pages, size_t count,
-			       phys_addr_t *phys);
 size_t scif_helper_pin_folio(struct page *page, size_t wanted);
 void scif_helper_unpin(phys_addr_t phys, size_t count, bool dirty);
 phys_addr_t scif_helper_virt_to_phys(const void *address);
@@ -153,19 +138,17 @@ void *scif_helper_alloc_contiguous(struct device *dev, size_t size,
 				   size_t align);
 void scif_helper_free_contiguous(struct device *dev, void *memory, size_t size);
 void *scif_helper_alloc_pages_for_owner(size_t size, const void *owned);
-void scif_helper_copy_from_page(void *dst, phys_addr_t phys, size_t len);
 void scif_helper_store_u64(phys_addr_t phys, u64 value);
-void scif_helper_copy_to_page(phys_addr_t phys, const void *src, size_t len);
 void scif_helper_copy_to_io(void __iomem *dst, const void *src, size_t len);
-void scif_helper_copy_from_io(void *dst, const void __iomem *src, size_t len);
+void scif_helper_copy_from_io(void *dst, bool dst_io, const void __iomem *src,
+			      size_t len);
+void scif_helper_copy_from_page(void *dst, bool dst_io, phys_addr_t phys,
+				size_t len);
+void scif_helper_copy_to_page(phys_addr_t phys, const void *src, bool src_io,
+			      size_t len);
 int scif_helper_put_user_u32(u32 value, u32 __user *to);
 bool scif_helper_copy_user_to_io(void __iomem *to, const void __user *from,
 				 size_t len);
-void scif_helper_copy_page_to_io(void __iomem *dst, phys_addr_t phys, size_t len);
-void scif_helper_copy_page_from_io(phys_addr_t phys, const void __iomem *src,
-				   size_t len);
-void scif_helper_copy_io_to_io(void __iomem *dst, const void __iomem *src,
-			       size_t len);
 struct page *scif_helper_kernel_page(const void *address);
 bool scif_helper_pins_without_limit(void);
 bool scif_helper_charge_pinned(struct mm_struct *mm, unsigned long pages,
@@ -179,8 +162,6 @@ void scif_helper_vma_drop_implied_exec(struct vm_area_struct *vma);
 void scif_helper_vma_set_write_combined(struct vm_area_struct *vma);
 vm_fault_t scif_helper_insert_cached(struct vm_area_struct *vma,
 				     unsigned long address, unsigned long frame);
-unsigned long scif_helper_vma_start(const struct vm_area_struct *vma);
-unsigned long scif_helper_vma_end(const struct vm_area_struct *vma);
 struct file *scif_helper_vma_file(const struct vm_area_struct *vma);
 struct inode *scif_helper_file_inode(const struct file *file);
 
@@ -198,9 +179,6 @@ bool scif_helper_is_device_memory(phys_addr_t start, size_t len);
 u64 scif_helper_bus_address(phys_addr_t phys);
 bool scif_helper_may_access_devices(void);
 void __iomem *scif_helper_ioremap_wc(phys_addr_t phys, size_t size);
-u32 scif_helper_io_read_u32(const void __iomem *address);
-void scif_helper_io_write_u32(void __iomem *address, u32 value);
-void scif_helper_io_write_u64(void __iomem *address, u64 value);
 
 /* User space */
 unsigned long scif_helper_untagged(unsigned long address);

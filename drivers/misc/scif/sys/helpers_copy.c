@@ -11,18 +11,7 @@
 
 #include "helpers.h"
 
-/* These are of bytes that lie in one page, which need not be mapped. */
-
-void scif_helper_copy_from_page(void *dst, phys_addr_t phys, size_t len)
-{
-	memcpy_from_page(dst, phys_to_page(phys), offset_in_page(phys), len);
-}
-
-void scif_helper_copy_to_page(phys_addr_t phys, const void *src, size_t len)
-{
-	memcpy_to_page(phys_to_page(phys), offset_in_page(phys), src, len);
-}
-
+/* The bytes lie in one page, which need not be mapped. */
 void scif_helper_store_u64(phys_addr_t phys, u64 value)
 {
 	char *page = kmap_local_page(phys_to_page(phys));
@@ -54,35 +43,8 @@ void scif_helper_copy_to_io(void __iomem *dst, const void *src, size_t len)
 		memcpy_toio(dst, src, len);
 }
 
-void scif_helper_copy_from_io(void *dst, const void __iomem *src, size_t len)
-{
-	if (IS_ENABLED(CONFIG_X86_64))
-		memcpy(dst, (const void __force *)src, len);
-	else
-		memcpy_fromio(dst, src, len);
-}
-
-void scif_helper_copy_page_to_io(void __iomem *dst, phys_addr_t phys, size_t len)
-{
-	char *page = kmap_local_page(phys_to_page(phys));
-
-	scif_helper_copy_to_io(dst, page + offset_in_page(phys), len);
-	kunmap_local(page);
-}
-
-void scif_helper_copy_page_from_io(phys_addr_t phys, const void __iomem *src,
-				   size_t len)
-{
-	struct page *page = phys_to_page(phys);
-	char *to = kmap_local_page(page);
-
-	scif_helper_copy_from_io(to + offset_in_page(phys), src, len);
-	flush_dcache_page(page);
-	kunmap_local(to);
-}
-
 /* Between two devices there is no copy but through a processor. */
-void scif_helper_copy_io_to_io(void __iomem *dst, const void __iomem *src,
+static void scif_copy_io_to_io(void __iomem *dst, const void __iomem *src,
 			       size_t len)
 {
 	char some[256];
@@ -90,11 +52,53 @@ void scif_helper_copy_io_to_io(void __iomem *dst, const void __iomem *src,
 
 	for (; len; len -= count) {
 		count = min(len, sizeof(some));
-		scif_helper_copy_from_io(some, src, count);
+		scif_helper_copy_from_io(some, false, src, count);
 		scif_helper_copy_to_io(dst, some, count);
 		src += count;
 		dst += count;
 	}
+}
+
+/* "dst_io": the destination is such memory of a device, too. */
+void scif_helper_copy_from_io(void *dst, bool dst_io, const void __iomem *src,
+			      size_t len)
+{
+	if (dst_io)
+		scif_copy_io_to_io((void __force __iomem *)dst, src, len);
+	else if (IS_ENABLED(CONFIG_X86_64))
+		memcpy(dst, (const void __force *)src, len);
+	else
+		memcpy_fromio(dst, src, len);
+}
+
+/* From bytes that lie in one page, which need not be mapped. */
+void scif_helper_copy_from_page(void *dst, bool dst_io, phys_addr_t phys,
+				size_t len)
+{
+	char *page = kmap_local_page(phys_to_page(phys));
+
+	if (dst_io)
+		scif_helper_copy_to_io((void __force __iomem *)dst,
+				       page + offset_in_page(phys), len);
+	else
+		memcpy(dst, page + offset_in_page(phys), len);
+	kunmap_local(page);
+}
+
+/* To bytes that lie in one page, which need not be mapped. */
+void scif_helper_copy_to_page(phys_addr_t phys, const void *src, bool src_io,
+			      size_t len)
+{
+	struct page *page = phys_to_page(phys);
+	char *to = kmap_local_page(page);
+
+	if (src_io)
+		scif_helper_copy_from_io(to + offset_in_page(phys), false,
+					 (const void __force __iomem *)src, len);
+	else
+		memcpy(to + offset_in_page(phys), src, len);
+	flush_dcache_page(page);
+	kunmap_local(to);
 }
 
 /* Fails with -EFAULT. */
@@ -103,11 +107,10 @@ int scif_helper_put_user_u32(u32 value, u32 __user *to)
 	return put_user(value, to);
 }
 
-#if defined(CONFIG_X86_64) || defined(CONFIG_ARM64)
 /*
  * Stores bytes of the calling process in a device's memory that is mapped write-
- * combining, which plain stores of any size reach on these architectures. Says
- * whether all were in memory; if not, some may have been stored. Does not sleep.
+ * combining, where plain stores of any size reach that. Says whether all were in
+ * memory; if not, some may have been stored. Does not sleep.
  *
  * As copy_from_user_nofault(), without the check that the other side lies in an
  * object of the kernel: it lies in none. A kernel thread has no such memory, though
@@ -116,6 +119,7 @@ int scif_helper_put_user_u32(u32 value, u32 __user *to)
 bool scif_helper_copy_user_to_io(void __iomem *to, const void __user *from,
 				 size_t len)
 {
+#if defined(CONFIG_X86_64) || defined(CONFIG_ARM64)
 	unsigned long left;
 
 	if (!current->mm || !access_ok(from, len))
@@ -124,5 +128,7 @@ bool scif_helper_copy_user_to_io(void __iomem *to, const void __user *from,
 	left = raw_copy_from_user((void __force *)to, from, len);
 	pagefault_enable();
 	return !left;
-}
+#else
+	return false;
 #endif
+}

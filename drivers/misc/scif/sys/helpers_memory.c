@@ -11,7 +11,6 @@
 #include <linux/fs.h>
 #include <linux/gfp.h>
 #include <linux/io.h>
-#include <linux/io-64-nonatomic-lo-hi.h>
 #include <linux/ioport.h>
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
@@ -35,16 +34,6 @@
 phys_addr_t scif_helper_page_to_phys(struct page *page)
 {
 	return page_to_phys(page);
-}
-
-/* Where pages are. */
-void scif_helper_pages_to_phys(struct page *const *pages, size_t count,
-			       phys_addr_t *phys)
-{
-	size_t i;
-
-	for (i = 0; i < count; i++)
-		phys[i] = page_to_phys(pages[i]);
 }
 
 /*
@@ -376,16 +365,6 @@ vm_fault_t scif_helper_insert_cached(struct vm_area_struct *vma,
 				   vm_get_page_prot(vma->vm_flags));
 }
 
-unsigned long scif_helper_vma_start(const struct vm_area_struct *vma)
-{
-	return vma->vm_start;
-}
-
-unsigned long scif_helper_vma_end(const struct vm_area_struct *vma)
-{
-	return vma->vm_end;
-}
-
 struct file *scif_helper_vma_file(const struct vm_area_struct *vma)
 {
 	return vma->vm_file;
@@ -479,21 +458,6 @@ bool scif_helper_may_access_devices(void)
 void __iomem *scif_helper_ioremap_wc(phys_addr_t phys, size_t size)
 {
 	return ioremap_wc(phys, size);
-}
-
-u32 scif_helper_io_read_u32(const void __iomem *address)
-{
-	return readl(address);
-}
-
-void scif_helper_io_write_u32(void __iomem *address, u32 value)
-{
-	writel(value, address);
-}
-
-void scif_helper_io_write_u64(void __iomem *address, u64 value)
-{
-	writeq(value, address);
 }
 
 /*

@@ -9,11 +9,6 @@
 
 #include "helpers.h"
 
-const char *scif_helper_ntb_name(struct ntb_dev *ntb)
-{
-	return dev_name(&ntb->dev);
-}
-
 /* What ntb_set_ctx() was called with. */
 void *scif_helper_ntb_context(struct ntb_dev *ntb)
 {

@@ -25,8 +25,10 @@ use kernel::{
 
 use super::{
     bindings as own,
-    buffer::Buffer,
-    kernel_range::KernelRange, //
+    buffer::{
+        Buffer,
+        KernelRange, //
+    },
 };
 
 pub(crate) use kernel::bindings::off_t;
@@ -225,18 +227,16 @@ impl Memory {
 
     /// It is the kernel's, or that of the calling process: `EINVAL` where it can't be.
     pub(crate) fn owned_by_kernel(&self, of_kernel: bool) -> Result<Buffer> {
-        match of_kernel {
-            true => self.kernel(),
-            false => self.user(),
+        if of_kernel {
+            self.kernel()
+        } else {
+            self.user()
         }
     }
 
     /// It is where its address says: of the calling process, or of the kernel.
     pub(crate) fn either(&self) -> Result<Buffer> {
-        match self.is_of_process()? {
-            true => self.user(),
-            false => self.kernel(),
-        }
+        self.owned_by_kernel(!self.is_of_process()?)
     }
 }
 
@@ -271,10 +271,10 @@ impl<T> Out<T> {
 
     /// `EINVAL` if there is no place for it: to be asked before anything is done.
     pub(crate) fn check(&self) -> Result {
-        match self.0.is_null() {
-            true => Err(EINVAL),
-            false => Ok(()),
+        if self.0.is_null() {
+            return Err(EINVAL);
         }
+        Ok(())
     }
 
     /// Puts the result there, if there is a place for it.
@@ -309,11 +309,10 @@ impl<T: Copy> OutArray<T> {
 
     /// Puts values there, as many as there is room for.
     pub(crate) fn write(&self, values: &[T]) {
-        let room = match self.start.is_null() {
-            true => 0,
-            false => self.len.unwrap_or(0),
-        };
-        for (index, value) in values.iter().take(room).enumerate() {
+        if self.start.is_null() {
+            return;
+        }
+        for (index, value) in values.iter().take(self.len.unwrap_or(0)).enumerate() {
             // SAFETY: By the contract of `from_raw`.
             unsafe { self.start.add(index).write(*value) };
         }

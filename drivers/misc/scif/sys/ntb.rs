@@ -22,7 +22,7 @@ use kernel::{
 mod device;
 
 pub(crate) use device::{
-    Hardware,
+    rebind,
     NtbDevice,
     WindowAlignment, //
 };
@@ -49,8 +49,8 @@ pub(crate) trait Client: Send + Sync + Sized + 'static {
 
     /// The device is going: no event is delivered any more. May sleep.
     ///
-    /// The unbinding of the hardware's driver waits until the [`NtbDevice`] and all its clones are
-    /// dropped, so drop them soon.
+    /// The unbinding of the hardware's driver waits until the [`NtbDevice`] is dropped, so drop it
+    /// soon.
     fn remove(this: Arc<Self>);
 
     /// The link has gone up or down. Called with interrupts off and a spinlock of the device held:
@@ -66,24 +66,12 @@ pub(crate) trait Client: Send + Sync + Sized + 'static {
 }
 
 /// A registered [`Client`]; dropping it removes the client from all devices.
-pub(crate) struct Registration<T: Client> {
-    _inner: Pin<KBox<RegistrationInner<T>>>,
-}
-
-impl<T: Client> Registration<T> {
-    /// Registers the client, and probes all devices that are there.
-    pub(crate) fn new(name: &'static CStr, context: T::Context) -> Result<Self> {
-        Ok(Self {
-            _inner: KBox::try_pin_init(RegistrationInner::new(name, context), GFP_KERNEL)?,
-        })
-    }
-}
-
+///
 /// # Invariants
 ///
 /// `client` is registered on the NTB bus.
 #[pin_data(PinnedDrop)]
-struct RegistrationInner<T: Client> {
+pub(crate) struct Registration<T: Client> {
     context: T::Context,
     // After the context: devices are probed as soon as this has been made. They are removed in
     // `drop`, so before the context is dropped.
@@ -92,13 +80,15 @@ struct RegistrationInner<T: Client> {
 }
 
 // SAFETY: A client may be unregistered by another thread than the one that registered it.
-unsafe impl<T: Client> Send for RegistrationInner<T> {}
+unsafe impl<T: Client> Send for Registration<T> {}
 // SAFETY: Nothing is done through `&self` but reading the context, which is `Sync`.
-unsafe impl<T: Client> Sync for RegistrationInner<T> {}
+unsafe impl<T: Client> Sync for Registration<T> {}
 
-impl<T: Client> RegistrationInner<T> {
-    fn new(name: &'static CStr, context: T::Context) -> impl PinInit<Self, Error> {
-        try_pin_init!(Self {
+impl<T: Client> Registration<T> {
+    /// Registers the client, and probes all devices that are there.
+    pub(crate) fn new(name: &'static CStr, context: T::Context) -> Result<Pin<KBox<Self>>> {
+        KBox::try_pin_init(
+            try_pin_init!(Self {
             context,
             client <- Opaque::try_ffi_init(move |slot: *mut own::ntb_client| {
                 // SAFETY: `slot` is valid for writes. `__ntb_register_client` clears `drv` itself,
@@ -116,7 +106,9 @@ impl<T: Client> RegistrationInner<T> {
                 // is static.
                 to_result(unsafe { own::__ntb_register_client(slot, module, name.as_char_ptr()) })
             }),
-        }? Error)
+        }? Error),
+            GFP_KERNEL,
+        )
     }
 
     const CONTEXT_OPS: own::ntb_ctx_ops = own::ntb_ctx_ops {
@@ -217,7 +209,7 @@ impl<T: Client> RegistrationInner<T> {
 }
 
 #[pinned_drop]
-impl<T: Client> PinnedDrop for RegistrationInner<T> {
+impl<T: Client> PinnedDrop for Registration<T> {
     fn drop(self: Pin<&mut Self>) {
         // SAFETY: By the type invariant it is registered. When this returns all devices are
         // removed from the client.

@@ -4,7 +4,7 @@
 //!
 //! It comes from one of these sources, and nobody who uses it asks which: pages of a process, which
 //! are pinned (see `pin.rs`), pages of the kernel, which somebody lends, or memory of a device
-//! (`device_memory.rs`), which is mapped in another way. It may be a part of other pages.
+//! which is mapped in another way. It may be a part of other pages.
 //!
 //! C header: [`include/linux/mm.h`](srctree/include/linux/mm.h)
 
@@ -25,20 +25,20 @@ use crate::logic::{
 
 use super::{
     bindings as own,
-    device_memory::DeviceMemory,
+    buffer::KernelRange,
     extent_table::{
         self,
         ExtentTable, //
     },
-    kernel_range::KernelRange,
     ledger::Ledger,
-    piece::{
-        Piece,
-        Place, //
-    },
     pin::{
         Pinned,
         MAX_PAGES, //
+    },
+    reached::{
+        IoMapping,
+        Piece,
+        Place, //
     },
 };
 
@@ -55,7 +55,7 @@ pub(crate) struct Pages {
 enum Source {
     Process(Pinned),
     Kernel(Lent),
-    Device(DeviceMemory),
+    Device(IoMapping, ExtentTable),
     /// These of other pages, which it keeps.
     Part(Arc<Pages>, ExtentTable),
 }
@@ -118,27 +118,16 @@ impl Pages {
         })
     }
 
-    /// The pages of kernel memory: of the page allocator, `kmalloc`, `vmalloc` or a module's own.
-    /// Nothing is pinned or charged. May sleep.
+    /// The pages that hold a range of kernel memory of any alignment, and where it begins in them: memory of
+    /// the page allocator, `kmalloc`, `vmalloc` or a module's own. Nothing is pinned or charged. Who gets
+    /// them keeps to the range: what is around it belongs to others. May sleep.
     ///
     /// # Errors
     ///
-    /// - `EINVAL`: it does not begin or end with a page, or is empty.
+    /// - `EINVAL`: it is empty.
     /// - `EFAULT`: not all of it is memory.
     /// - `ENOMEM`: there is no memory for the list.
-    #[allow(dead_code, reason = "for clients in the kernel")]
-    pub(crate) fn of_kernel(memory: KernelRange) -> Result<Self> {
-        if memory.address() % PAGE_SIZE != 0 || memory.len() % PAGE_SIZE != 0 {
-            return Err(EINVAL);
-        }
-        Self::around(memory).map(|(pages, _)| pages)
-    }
-
-    /// The pages that hold a range of kernel memory of any alignment, and where it begins in them.
-    /// Who gets them keeps to the range: what is around it belongs to others.
-    ///
-    /// For the errors see [`Self::of_kernel`].
-    pub(crate) fn around(memory: KernelRange) -> Result<(Self, usize)> {
+    pub(crate) fn around(memory: &KernelRange) -> Result<(Self, usize)> {
         if memory.len() == 0 {
             return Err(EINVAL);
         }
@@ -169,23 +158,29 @@ impl Pages {
         Ok((pages, offset))
     }
 
-    /// `len` bytes of a device's memory, whole pages at a physical address; EINVAL if they are not.
-    /// May sleep.
+    /// `len` bytes of a device's memory, whole pages at a physical address; EINVAL if they are not, or not
+    /// all in one memory BAR of a PCI device. Nothing keeps the device: who registers its memory sees to it
+    /// that the BAR stays what it is. May sleep.
     pub(crate) fn of_device(address: u64, len: usize, writable: bool) -> Result<Self> {
         let page = PAGE_SIZE as u64;
-        if address % page != 0 || len % PAGE_SIZE != 0 || len == 0 {
+        let is_whole_pages = address % page == 0 && len % PAGE_SIZE == 0 && len != 0;
+        // SAFETY: It takes any range.
+        if !is_whole_pages || !unsafe { own::scif_helper_is_device_memory(address, len) } {
             return Err(EINVAL);
         }
         Ok(Self {
-            source: Source::Device(DeviceMemory::new(address, len)?),
+            source: Source::Device(
+                IoMapping::write_combined(address, len as u64)?,
+                extent_table::collect(core::iter::once((address, len as u64)))?,
+            ),
             writable,
         })
     }
 
     /// The device's memory that they are of, if they are.
-    fn device(&self) -> Option<&DeviceMemory> {
+    fn device(&self) -> Option<&IoMapping> {
         match &self.source {
-            Source::Device(memory) => Some(memory),
+            Source::Device(memory, _) => Some(memory),
             Source::Part(whole, _) => whole.device(),
             Source::Process(_) | Source::Kernel(_) => None,
         }
@@ -235,8 +230,7 @@ impl Pages {
         match &self.source {
             Source::Process(pinned) => pinned.runs(),
             Source::Kernel(lent) => &lent.runs,
-            Source::Device(memory) => memory.runs(),
-            Source::Part(_, runs) => runs,
+            Source::Device(_, runs) | Source::Part(_, runs) => runs,
         }
     }
 
@@ -258,7 +252,7 @@ impl Pages {
     /// Whether they belong to somebody who takes them back.
     pub(crate) fn are_lent(&self) -> bool {
         match &self.source {
-            Source::Process(_) | Source::Device(_) => false,
+            Source::Process(_) | Source::Device(..) => false,
             Source::Kernel(_) => true,
             Source::Part(whole, _) => whole.are_lent(),
         }
@@ -267,26 +261,26 @@ impl Pages {
     /// Whether they are used for nothing else as long as this exists, whatever who has lent them does.
     pub(crate) fn are_held(&self) -> bool {
         match &self.source {
-            Source::Process(_) | Source::Device(_) => true,
+            Source::Process(_) | Source::Device(..) => true,
             Source::Kernel(lent) => lent.held.len() == self.len(),
             Source::Part(whole, _) => whole.are_held(),
         }
     }
 
     /// The physical address of a page.
-    #[allow(dead_code, reason = "tests use it")]
+    #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn phys(&self, index: usize) -> Option<u64> {
         let offset = (index as u64).checked_mul(PAGE_SIZE as u64)?;
         Some(self.runs().at(offset)?.0)
     }
 
     /// Copies bytes out.
-    #[allow(dead_code, reason = "tests use it")]
+    #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
         let pointer = to.as_mut_ptr();
         self.for_each_piece(offset, to.len(), |piece| {
             // SAFETY: The piece is inside `to`; `for_each_piece` says so.
-            unsafe { piece.copy_to(pointer) };
+            unsafe { piece.copy_to(pointer, false) };
             Ok(())
         })
     }
@@ -302,13 +296,13 @@ impl Pages {
     }
 
     /// Copies bytes in. `EACCES` when the pages are read-only.
-    #[allow(dead_code, reason = "tests use it")]
+    #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
         self.require_writable()?;
         let pointer = from.as_ptr();
         self.for_each_piece(offset, from.len(), |piece| {
             // SAFETY: As in `read`. The page is writable.
-            unsafe { piece.copy_from(pointer) };
+            unsafe { piece.copy_from(pointer, false) };
             Ok(())
         })
     }
@@ -321,13 +315,6 @@ impl Pages {
         }
     }
 
-    fn check(&self, offset: usize, len: usize) -> Result {
-        match offset.checked_add(len) {
-            Some(end) if end <= self.size() => Ok(()),
-            _ => Err(EINVAL),
-        }
-    }
-
     /// Cuts a range of bytes at the borders of the pages; `EINVAL` where it is not all inside.
     ///
     /// Each piece is inside its page; together they are the range, in order, without gaps.
@@ -337,7 +324,10 @@ impl Pages {
         len: usize,
         mut f: impl FnMut(Piece) -> Result,
     ) -> Result {
-        self.check(offset, len)?;
+        let end = offset.checked_add(len).ok_or(EINVAL)?;
+        if end > self.size() {
+            return Err(EINVAL);
+        }
         let mut walk = self.runs().walk(offset as u64);
         let device = self.device();
         let mut done = 0;
@@ -416,7 +406,7 @@ mod tests {
     fn check_kernel_pages(memory: &mut [u8]) -> Result {
         let start = memory.as_ptr().align_offset(PAGE_SIZE);
         let memory = memory.get_mut(start..start + 2 * PAGE_SIZE).ok_or(EINVAL)?;
-        let pages = Pages::of_kernel(lend(memory)?)?;
+        let (pages, _) = Pages::around(&lend(memory)?)?;
         assert_eq!(pages.size(), 2 * PAGE_SIZE);
         assert!(pages.is_writable());
         pages.write(PAGE_SIZE - 2, b"scif")?;
@@ -429,10 +419,9 @@ mod tests {
         assert_eq!(memory.get(8), Some(&7));
 
         let inner = memory.get_mut(PAGE_SIZE - 1..PAGE_SIZE + 1).ok_or(EINVAL)?;
-        assert!(matches!(Pages::of_kernel(lend(inner)?), Err(e) if e == EINVAL));
-        let (pages, offset) = Pages::around(lend(inner)?)?;
+        let (pages, offset) = Pages::around(&lend(inner)?)?;
         assert_eq!((pages.len(), offset), (2, PAGE_SIZE - 1));
-        let (pages, offset) = Pages::around(lend(&mut inner[1..])?)?;
+        let (pages, offset) = Pages::around(&lend(&mut inner[1..])?)?;
         assert_eq!((pages.len(), offset), (1, 0));
         Ok(())
     }
@@ -480,12 +469,12 @@ mod tests {
     fn kernel_memory_is_pages_too() -> Result {
         let mut contiguous = KVec::from_elem(0u8, 4 * PAGE_SIZE, GFP_KERNEL)?;
         check_kernel_pages(&mut contiguous)?;
-        let (pages, _) = Pages::around(lend(&mut contiguous)?)?;
+        let (pages, _) = Pages::around(&lend(&mut contiguous)?)?;
         assert_eq!(pages.runs().entries().len(), 1);
         drop(pages);
         let mut scattered = VVec::from_elem(0u8, 4 * PAGE_SIZE, GFP_KERNEL)?;
         check_kernel_pages(&mut scattered)?;
-        assert!(matches!(Pages::of_kernel(lend(&mut [])?), Err(e) if e == EINVAL));
+        assert!(matches!(Pages::around(&lend(&mut [])?), Err(e) if e == EINVAL));
         Ok(())
     }
 }

@@ -120,20 +120,7 @@ pub(super) struct Pinned {
 }
 
 /// Where the pages of one chunk are put.
-struct Chunk {
-    pages: KVec<*mut bindings::page>,
-    addresses: KVec<u64>,
-}
-
-impl Chunk {
-    fn new(pages: usize) -> Result<Self> {
-        let pages = pages.min(CHUNK);
-        Ok(Self {
-            pages: KVec::from_elem(ptr::null_mut(), pages, GFP_KERNEL)?,
-            addresses: KVec::from_elem(0, pages, GFP_KERNEL)?,
-        })
-    }
-}
+type Chunk = KVec<*mut bindings::page>;
 
 /// Takes back pins of pages that follow each other.
 ///
@@ -192,7 +179,7 @@ impl Pinned {
             writable,
             _charge: charge,
         };
-        let mut chunk = Chunk::new(count)?;
+        let mut chunk = Chunk::from_elem(ptr::null_mut(), count.min(CHUNK), GFP_KERNEL)?;
         let mut done = 0;
         while done < count {
             if current::is_being_killed() {
@@ -240,20 +227,15 @@ impl Pinned {
     /// Pins up to `wanted` more pages, at most a chunk of them, one by one.
     fn pin_each(&mut self, address: usize, wanted: usize, chunk: &mut Chunk) -> Result<usize> {
         self.make_room(wanted)?;
-        let count = self.pin_into(address, wanted, chunk)?.len();
-        let Chunk { pages, addresses } = chunk;
-        // SAFETY: So many were pinned and written into `pages`; `addresses` is as long as that.
-        unsafe { own::scif_helper_pages_to_phys(pages.as_ptr(), count, addresses.as_mut_ptr()) };
+        let pinned = self.pin_into(address, wanted, chunk)?;
         let mut kept = Ok(());
-        let pinned = addresses.get(..count).unwrap_or(addresses);
-        // Each page, and the one behind it in memory, belong together.
-        for run in pinned.chunk_by(|page, next| page.wrapping_add(PAGE_SIZE as u64) == *next) {
-            if let Some(first) = run.first() {
-                // All of them, so that those that can't be kept are unpinned.
-                kept = kept.and(self.keep(*first, run.len()));
-            }
+        for page in pinned {
+            // SAFETY: It has just been pinned.
+            let address = unsafe { own::scif_helper_page_to_phys(*page) };
+            // All of them, so that those that can't be kept are unpinned.
+            kept = kept.and(self.keep(address, 1));
         }
-        kept.map(|()| count)
+        kept.map(|()| pinned.len())
     }
 
     /// Keeps pages that have just been pinned, for which there is room.
@@ -278,7 +260,7 @@ impl Pinned {
         if self.writable {
             flags |= bindings::FOLL_WRITE as c_uint;
         }
-        let room = chunk.pages.get_mut(..wanted).ok_or(EINVAL)?;
+        let room = chunk.get_mut(..wanted).ok_or(EINVAL)?;
         // SAFETY: `room` is an array of that many pointers; the range is in no need of being
         // mapped.
         let pinned = unsafe {

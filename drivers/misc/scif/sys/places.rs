@@ -1,47 +1,124 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Places in a range of which pieces are given out, kept in a maple tree of the kernel: it finds a gap in O(log n).
+//! Places in a range of which pieces are given out, kept in a maple tree, which finds a gap in O(log n).
 //!
-//! Who takes one holds a lock of his own, and nobody else takes one meanwhile.
+//! Places are counted in units, whatever those are for the owner of the range.
+//!
+//! Lock: `taking` is taken by who takes a place; nothing is taken under it but the lock of the tree.
 
 use core::ops::Range;
 
 use kernel::{
+    alloc::AllocError,
     maple_tree::{
         AllocErrorKind,
         MapleTreeAlloc, //
     },
-    prelude::*, //
+    new_mutex,
+    prelude::*,
+    sync::Mutex, //
 };
 
 use crate::logic::window_set::Shape;
 
-/// Takes `units` that are contiguous, and says which is the first. `ENOSPC` if there is no such gap. May sleep.
-pub(super) fn take(
-    places: &MapleTreeAlloc<()>,
-    units: usize,
-    within: Range<usize>,
-) -> Result<usize> {
-    let taken = places.alloc_range(units, (), within, GFP_KERNEL);
-    taken.map_err(|error| match error.cause {
-        AllocErrorKind::AllocError(_) => ENOMEM,
-        // There is no gap, or it would be longer than all.
-        _ => ENOSPC,
-    })
+/// See the head of this file.
+#[pin_data]
+pub(super) struct Places {
+    #[pin]
+    tree: MapleTreeAlloc<()>,
+    #[pin]
+    taking: Mutex<()>,
 }
 
-/// As [`take`], from all of `shape`, whose bytes are counted in units of `unit`; they cross no seam.
-pub(super) fn take_in_a_part(
-    places: &MapleTreeAlloc<()>,
-    units: usize,
-    shape: Shape,
-    unit: usize,
-) -> Result<usize> {
-    for part in shape.seams.ranges(usize::try_from(shape.len)?) {
-        match take(places, units, part.start / unit..part.end / unit) {
-            Err(ENOSPC) => (),
-            taken => return taken,
-        }
+// SAFETY: Nothing of it belongs to a thread; the tree, whose type does not say so, holds no values that could.
+unsafe impl Send for Places {}
+// SAFETY: As above; the functions of the tree take its lock.
+unsafe impl Sync for Places {}
+
+impl Places {
+    /// All are free.
+    pub(super) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            tree <- MapleTreeAlloc::new(),
+            taking <- new_mutex!((), "Places::taking"),
+        })
     }
-    Err(ENOSPC)
+
+    /// Takes `units` that are contiguous, and says which is the first. `ENOSPC` if there is no such gap. May
+    /// sleep.
+    fn take(&self, units: usize, within: Range<usize>) -> Result<usize> {
+        let taken = self.tree.alloc_range(units, (), within, GFP_KERNEL);
+        taken.map_err(|error| match error.cause {
+            AllocErrorKind::AllocError(AllocError) => ENOMEM,
+            // There is no gap, or it would be longer than all.
+            _ => ENOSPC,
+        })
+    }
+
+    /// Takes `units` of all of `shape`, whose bytes are counted in units of `unit`, that cross no seam. Else
+    /// as [`Self::take`].
+    pub(super) fn take_in_a_part(&self, units: usize, shape: Shape, unit: usize) -> Result<usize> {
+        let _taking = self.taking.lock();
+        for part in shape.seams.ranges(usize::try_from(shape.len)?) {
+            match self.take(units, part.start / unit..part.end / unit) {
+                Err(ENOSPC) => (),
+                taken => return taken,
+            }
+        }
+        Err(ENOSPC)
+    }
+
+    /// Takes `units` of the first `all`; if there is a `phase` and it can be, the first of them lies so far
+    /// behind a multiple of `step`. Else as [`Self::take`].
+    pub(super) fn take_at(
+        &self,
+        units: usize,
+        all: usize,
+        phase: Option<usize>,
+        step: usize,
+    ) -> Result<usize> {
+        let _taking = self.taking.lock();
+        if let Some(phase) = phase {
+            // Wherever this begins, there is such a place in it.
+            if let Ok(gap) = self.take(units.saturating_add(step - 1), 0..all) {
+                self.tree.erase(gap);
+                let first = gap + phase.wrapping_sub(gap) % step;
+                let taken = self.tree.insert_range(first..first + units, (), GFP_KERNEL);
+                return taken.map(|()| first).or(Err(ENOMEM));
+            }
+        }
+        self.take(units, 0..all)
+    }
+
+    /// Gives back what was taken, of which this is the first.
+    pub(super) fn give_back(&self, first: usize) {
+        self.tree.erase(first);
+    }
+}
+
+#[kunit_tests(scif_sys_places)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_found_and_given_back() -> Result {
+        let places = KBox::pin_init(Places::new(), GFP_KERNEL)?;
+        let take = |units| places.take_in_a_part(units, Shape::in_one(8), 1);
+        assert_eq!((take(3)?, take(5)?), (0, 3));
+        assert_eq!(take(1), Err(ENOSPC));
+        places.give_back(0);
+        assert_eq!(take(4), Err(ENOSPC));
+        assert_eq!((take(2)?, take(1)?), (0, 2));
+        Ok(())
+    }
+
+    #[test]
+    fn a_phase_is_kept_where_there_is_room() -> Result {
+        let places = KBox::pin_init(Places::new(), GFP_KERNEL)?;
+        assert_eq!(places.take_at(4, 16, Some(2), 8)?, 2);
+        assert_eq!(places.take_at(4, 16, Some(2), 8)?, 10);
+        assert_eq!(places.take_at(4, 16, Some(2), 8)?, 6);
+        assert_eq!(places.take_at(4, 16, Some(2), 8), Err(ENOSPC));
+        Ok(())
+    }
 }

@@ -2,21 +2,19 @@
 
 //! Memory of the kernel in one piece, all of which a device may use, and of which pieces are given out.
 //!
-//! For a bridge that leads its peer to a fixed part of memory: what lies elsewhere is out of reach. Where
-//! pieces lie is kept in a maple tree, in units that are small, as a whole pool may have no more than 64 KiB.
+//! For a bridge that leads its peer to a fixed part of memory: what lies elsewhere is out of reach.
 //!
 //! What was given back is used for others, of the same pool only: who may write to one piece may write to
 //! all.
 //!
-//! Lock: `taking` is taken by who takes a place; nothing is taken under it but the lock of the tree.
+//! Where the administrator has set aside contiguous memory (`cma=`), it comes from there, so that he can say
+//! where it lies; else from the page allocator, and what that does not have in one piece is made by moving
+//! what is in the way.
 
 use core::ptr::NonNull;
-
 use kernel::{
     device::Device,
-    dma::DataDirection,
-    maple_tree::MapleTreeAlloc,
-    new_mutex,
+    page::PAGE_SIZE,
     prelude::*,
     sync::{
         aref::ARef,
@@ -25,46 +23,42 @@ use kernel::{
             Full,
             Relaxed, //
         },
-        Arc,
-        Mutex, //
+        Arc, //
     },
 };
 
 use super::{
-    contiguous::Contiguous,
-    dma_map::MappedRun,
-    places, //
+    bindings as own,
+    dma_map::{
+        self,
+        MappedRun,
+        SHARED, //
+    },
+    places::Places, //
 };
+
 use crate::logic::window_set::{
     Seams,
     Shape, //
 };
 
-/// In which places are counted.
+/// In which places are counted: small, as a whole pool may have no more than 64 KiB.
 const UNIT: usize = 64;
 
 /// See the head of this file. Close it before the driver of the device is unbound from it.
-///
 #[pin_data]
 pub(crate) struct Pool {
     /// Gone before the memory.
     run: MappedRun,
     memory: Contiguous,
+    /// In units.
     #[pin]
-    places: MapleTreeAlloc<()>,
-    #[pin]
-    taking: Mutex<()>,
+    places: Places,
     /// Bytes.
     taken: Atomic<u64>,
     /// No piece crosses one.
     seams: Seams,
 }
-
-// SAFETY: Nothing of it belongs to a thread; the tree, whose type does not say so, holds no values that could.
-unsafe impl Send for Pool {}
-// SAFETY: As above; the functions of the tree take its lock, and who has a piece of the memory shares it
-// with a device anyway.
-unsafe impl Sync for Pool {}
 
 impl Pool {
     /// Zeroed memory of `size` bytes at a multiple of `align`, for a device; both are powers of two, and at least
@@ -77,15 +71,14 @@ impl Pool {
         seams: Seams,
     ) -> Result<Arc<Self>> {
         let memory = Contiguous::new(device, size, align)?;
-        let (phys, both) = (memory.phys(), DataDirection::Bidirectional);
+        let phys = memory.phys();
         // SAFETY: The memory is freed after it was unmapped; what a device does with it is expected.
-        let run = unsafe { MappedRun::new(device, phys, size, both) }?;
+        let run = unsafe { MappedRun::new(device, phys, size, SHARED) }?;
         Arc::pin_init(
             pin_init!(Self {
                 run,
                 memory,
-                places <- MapleTreeAlloc::new(),
-                taking <- new_mutex!((), "Pool::taking"),
+                places <- Places::new(),
                 taken: Atomic::new(0),
                 seams,
             }),
@@ -125,10 +118,7 @@ impl Pool {
     /// Takes a piece of at least `len` bytes, zeroed. `ENOSPC` if there is no room. May sleep.
     pub(super) fn take(self: &Arc<Self>, len: usize) -> Result<Place> {
         let units = len.div_ceil(UNIT).max(1);
-        let first = {
-            let _taking = self.taking.lock();
-            places::take_in_a_part(&self.places, units, self.shape(), UNIT)?
-        };
+        let first = self.places.take_in_a_part(units, self.shape(), UNIT)?;
         // INVARIANT: It has just been taken.
         let place = Place {
             pool: self.clone(),
@@ -176,7 +166,7 @@ impl Place {
     /// Lets others have it, who write there what they like from now on. May sleep.
     pub(super) fn give_back(&self) {
         if !self.given_back.xchg(true, Full) {
-            self.pool.places.erase(self.offset / UNIT);
+            self.pool.places.give_back(self.offset / UNIT);
             self.pool.taken.fetch_sub(self.len as u64, Relaxed);
         }
     }
@@ -185,6 +175,66 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         self.give_back();
+    }
+}
+
+/// Memory of the kernel in one piece, at a place that suits a device.
+///
+/// # Invariants
+///
+/// `base` is valid for reads and writes of `size` bytes, a multiple of the page size, in the kernel's linear
+/// mapping, and owned by this; it was allocated for `device`.
+struct Contiguous {
+    device: ARef<Device>,
+    base: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: Nothing of it belongs to a thread.
+unsafe impl Send for Contiguous {}
+// SAFETY: Who has a piece of the memory shares it with a device anyway.
+unsafe impl Sync for Contiguous {}
+
+impl Contiguous {
+    /// Zeroed memory whose physical address is a multiple of `align`; both are powers of two and at least a
+    /// page. `ENOMEM` also where there is no such piece. May sleep, and for long where much has to be moved.
+    fn new(device: &ARef<Device>, size: usize, align: usize) -> Result<Self> {
+        let is_possible = |value: usize| value.is_power_of_two() && value >= PAGE_SIZE;
+        if !is_possible(size) || !is_possible(align) {
+            return Err(EINVAL);
+        }
+        // SAFETY: The device is valid; both numbers are as the function wants them.
+        let base = unsafe { own::scif_helper_alloc_contiguous(dma_map::raw(device), size, align) };
+        // INVARIANT: It has just been allocated like this.
+        Ok(Self {
+            device: device.clone(),
+            base: NonNull::new(base.cast()).ok_or(ENOMEM)?,
+            size,
+        })
+    }
+
+    /// Its first byte.
+    fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Where that is, for the hardware.
+    fn phys(&self) -> u64 {
+        // SAFETY: By the type invariant it is in the kernel's linear mapping.
+        unsafe { own::scif_helper_virt_to_phys(self.base.as_ptr().cast()) }
+    }
+
+    /// Its bytes.
+    fn size(&self) -> usize {
+        self.size
+    }
+}
+
+impl Drop for Contiguous {
+    fn drop(&mut self) {
+        let device = dma_map::raw(&self.device);
+        // SAFETY: By the type invariants it was allocated for this device, with this size.
+        unsafe { own::scif_helper_free_contiguous(device, self.base.as_ptr().cast(), self.size) };
     }
 }
 
@@ -238,6 +288,40 @@ mod tests {
         pool.close();
         drop(pool);
         assert_eq!(place.len(), 4096);
+        Ok(())
+    }
+
+    #[test]
+    fn it_lies_where_it_must() -> Result {
+        let device = device()?;
+        for (size, align) in [
+            (4096, 4096),
+            (64 << 10, 1 << 20),
+            (1 << 20, 64 << 10),
+            (1 << 20, 8 << 20),
+        ] {
+            let memory = Contiguous::new(&device, size, align)?;
+            assert_eq!(memory.phys() % align as u64, 0);
+            assert_eq!(memory.size(), size);
+            // SAFETY: It is that long.
+            let bytes = unsafe { core::slice::from_raw_parts(memory.base().as_ptr(), size) };
+            assert!(bytes.iter().all(|byte| *byte == 0));
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn only_powers_of_two_are_sizes() -> Result {
+        let device = device()?;
+        for (size, align) in [
+            (0, 4096),
+            (2048, 4096),
+            (12 << 10, 4096),
+            (4096, 0),
+            (4096, 24 << 10),
+        ] {
+            assert!(Contiguous::new(&device, size, align).is_err());
+        }
         Ok(())
     }
 }

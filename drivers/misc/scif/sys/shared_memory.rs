@@ -6,17 +6,29 @@
 //! C's `memcpy`, so what has been checked cannot change afterwards. Numbers are little-endian.
 //!
 //! It is contiguous, in physical memory and on the bus where somebody else finds them.
+//!
+//! A [`StatusPage`] is such memory that processes have mapped.
 
-use core::ptr::NonNull;
-
+use core::{
+    mem::offset_of,
+    ptr::NonNull, //
+};
 use kernel::{
     bindings,
     device::Device,
     dma::DataDirection,
-    page::page_align,
+    page::{
+        page_align,
+        PAGE_SHIFT,
+        PAGE_SIZE, //
+    },
     prelude::*,
     sync::{
         aref::ARef,
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         barrier,
         Arc, //
     },
@@ -30,7 +42,10 @@ use super::{
         Purpose, //
     },
     bindings as own,
-    dma_map::MappedRun,
+    dma_map::{
+        MappedRun,
+        SHARED, //
+    },
     pool::{
         Place,
         Pool, //
@@ -129,13 +144,13 @@ impl SharedMemory {
             User::Device(device) => {
                 // SAFETY: The memory is owned by `this`, which frees it after it has unmapped it; what
                 // a device does with it is expected.
-                let run = unsafe { MappedRun::new(device, phys, len, BOTH) };
+                let run = unsafe { MappedRun::new(device, phys, len, SHARED) };
                 Mapping::Device(run?)
             }
             User::Arena(arena) => {
                 let run = core::iter::once((phys, len as u64));
                 // SAFETY: As above.
-                let linked = unsafe { arena.link(run, len, BOTH, Purpose::Rings) };
+                let linked = unsafe { arena.link(run, len, BOTH, SHARED, Purpose::Rings) };
                 Mapping::Arena(linked?)
             }
             // As was asked above.
@@ -177,7 +192,7 @@ impl SharedMemory {
     }
 
     /// The size in bytes.
-    #[allow(dead_code, reason = "tests use it")]
+    #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -248,7 +263,7 @@ impl SharedMemory {
     }
 
     /// Writes a number, at once.
-    #[allow(dead_code, reason = "tests use it")]
+    #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn write_u32(&self, offset: usize, value: u32) -> Result {
         // SAFETY: `number_at` returns valid and aligned pointers.
         unsafe { self.number_at::<u32>(offset)?.write_volatile(value.to_le()) };
@@ -256,7 +271,6 @@ impl SharedMemory {
     }
 
     /// Writes a number, at once.
-    #[allow(dead_code, reason = "tests use it")]
     pub(crate) fn write_u64(&self, offset: usize, value: u64) -> Result {
         // SAFETY: `number_at` returns valid and aligned pointers.
         unsafe { self.number_at::<u64>(offset)?.write_volatile(value.to_le()) };
@@ -273,7 +287,6 @@ impl SharedMemory {
     }
 
     /// Copies bytes in.
-    #[allow(dead_code, reason = "tests use it")]
     pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
         let to = self.at(offset, from.len())?;
         // SAFETY: As in `read`.
@@ -313,6 +326,59 @@ impl Drop for SharedMemory {
         }
         // SAFETY: By the type invariant this owns the memory, and it has this size.
         unsafe { bindings::free_pages_exact(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+/// What is in it, as `linux/scif_services.h` lays it out.
+#[repr(C)]
+pub(crate) struct Fields {
+    version: Atomic<u32>,
+    pub(crate) node: Atomic<u32>,
+    pub(crate) epoch: Atomic<u64>,
+    pub(crate) errors: Atomic<u64>,
+    pub(crate) boot_id: [Atomic<u64>; 2],
+}
+
+static_assert!(size_of::<Fields>() == size_of::<own::scif_status_page>());
+static_assert!(offset_of!(Fields, version) == offset_of!(own::scif_status_page, version));
+static_assert!(offset_of!(Fields, node) == offset_of!(own::scif_status_page, node));
+static_assert!(offset_of!(Fields, epoch) == offset_of!(own::scif_status_page, epoch));
+static_assert!(offset_of!(Fields, errors) == offset_of!(own::scif_status_page, errors));
+static_assert!(offset_of!(Fields, boot_id) == offset_of!(own::scif_status_page, boot_id));
+static_assert!(size_of::<Fields>() <= PAGE_SIZE);
+
+/// The page by which processes see how a node stands: it begins with [`Fields`], the rest is zero.
+///
+/// Only the kernel writes to it, each number by one store; processes may look at any moment.
+///
+/// # Invariants
+///
+/// Nothing but [`Fields`] was ever written to it.
+pub(crate) struct StatusPage(SharedMemory);
+
+impl StatusPage {
+    /// Of this node; all else is zero. May sleep.
+    pub(crate) fn new(node: u16, payer: Payer<'_>) -> Result<Self> {
+        // INVARIANT: It is zeroed.
+        let this = Self(SharedMemory::new(PAGE_SIZE, User::Physical, payer)?);
+        this.version.store(own::SCIF_STATUS_VERSION, Relaxed);
+        this.node.store(node.into(), Relaxed);
+        Ok(this)
+    }
+
+    /// The number of its page frame.
+    pub(crate) fn frame(&self) -> u64 {
+        self.0.phys_address() >> PAGE_SHIFT
+    }
+}
+
+impl core::ops::Deref for StatusPage {
+    type Target = Fields;
+
+    fn deref(&self) -> &Fields {
+        // SAFETY: It is a page, and begins with fields by the type invariant; zeros are a value of all of
+        // them, and processes can only read it.
+        unsafe { self.0.base.cast().as_ref() }
     }
 }
 
@@ -375,6 +441,21 @@ mod tests {
         memory.unmap();
         assert_eq!(memory.read_u32(0)?, 7);
         assert_eq!(memory.bus_address(), address);
+        Ok(())
+    }
+
+    #[test]
+    fn a_new_page_names_its_node_and_nothing_else() -> Result {
+        for payer in [Payer::Nobody, Payer::Caller] {
+            let page = StatusPage::new(7, payer)?;
+            assert_eq!(page.version.load(Relaxed), own::SCIF_STATUS_VERSION);
+            assert_eq!(page.node.load(Relaxed), 7);
+            assert_eq!(page.epoch.load(Relaxed), 0);
+            assert_eq!(page.errors.load(Relaxed), 0);
+            page.epoch.store(3, Relaxed);
+            assert_eq!(page.epoch.load(Relaxed), 3);
+            assert!(page.frame() != 0);
+        }
         Ok(())
     }
 }

@@ -23,7 +23,8 @@ use kernel::{
     fs::File,
     mm::virt::{
         flags,
-        VmaNew, //
+        VmaNew,
+        VmaRef, //
     },
     module::this_module,
     page::PAGE_SHIFT,
@@ -35,8 +36,11 @@ use kernel::{
 };
 
 use super::{
-    bindings as own,
-    new_descriptor::anonymous_file, //
+    anonymous_file::{
+        anonymous_file,
+        release, //
+    },
+    bindings as own, //
 };
 use crate::LocalModule;
 
@@ -110,7 +114,8 @@ impl Fault<'_> {
         // SAFETY: By the type invariant; the area does not change while a fault is handled.
         let (first, count) = unsafe {
             let vma = (*self.vmf).__bindgen_anon_1.vma;
-            let bytes = own::scif_helper_vma_end(vma) - own::scif_helper_vma_start(vma);
+            let area = VmaRef::from_raw(vma);
+            let bytes = area.end() - area.start();
             ((*vma).vm_pgoff as u64, bytes as u64 >> PAGE_SHIFT)
         };
         let block = self.page() & !(PAGES_AT_ONCE - 1);
@@ -139,10 +144,11 @@ impl Fault<'_> {
         let result = unsafe {
             let vma = (*self.vmf).__bindgen_anon_1.vma;
             let bytes = (page - (*vma).vm_pgoff as u64) << PAGE_SHIFT;
-            let address = own::scif_helper_vma_start(vma) as u64 + bytes;
-            match cached {
-                true => own::scif_helper_insert_cached(vma, address as c_ulong, frame as c_ulong),
-                false => bindings::vmf_insert_pfn(vma, address as c_ulong, frame as c_ulong),
+            let address = VmaRef::from_raw(vma).start() + bytes as usize;
+            if cached {
+                own::scif_helper_insert_cached(vma, address, frame as c_ulong)
+            } else {
+                bindings::vmf_insert_pfn(vma, address, frame as c_ulong)
             }
         };
         match result {
@@ -166,7 +172,7 @@ pub(crate) struct MappedFile<T: MappedPages> {
 impl<T: MappedPages> MappedFile<T> {
     const OPERATIONS: bindings::file_operations = bindings::file_operations {
         owner: this_module::<LocalModule>().as_ptr(),
-        release: Some(Self::release),
+        release: Some(release::<T>),
         ..pin_init::zeroed()
     };
 
@@ -177,13 +183,8 @@ impl<T: MappedPages> MappedFile<T> {
 
     /// Makes a file for what is to be mapped; `pages` is dropped when it goes. May sleep.
     pub(crate) fn new(name: &'static CStr, pages: Arc<T>) -> Result<Self> {
-        let pages = Arc::into_raw(pages);
-        // SAFETY: The operations take the private data for what it is, and `release` drops it.
-        let file = unsafe { anonymous_file(name, &Self::OPERATIONS, pages.cast_mut().cast()) }
-            .inspect_err(|_| {
-                // SAFETY: There is no file that would own it.
-                drop(unsafe { Arc::from_raw(pages) });
-            })?;
+        // SAFETY: The operations are for files with an `Arc<T>`.
+        let file = unsafe { anonymous_file(name, &Self::OPERATIONS, pages) }?;
         Ok(Self {
             // INVARIANT: It has just been made.
             file,
@@ -231,15 +232,6 @@ impl<T: MappedPages> MappedFile<T> {
             (*vma.as_ptr()).vm_ops = &Self::AREA_OPERATIONS;
         }
         Ok(())
-    }
-
-    /// # Safety
-    ///
-    /// `file` was made by `new`, and is being released.
-    unsafe extern "C" fn release(_inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
-        // SAFETY: `new` has put it there, and nothing else uses it any more.
-        drop(unsafe { Arc::from_raw((*file).private_data.cast::<T>()) });
-        0
     }
 
     /// # Safety

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Waiting for a condition.
+//! Waiting for a condition, for any of several wait queues, and for a moment without sleeping.
 //!
 //! Unlike [`kernel::sync::CondVar`] a [`WaitQueue`] needs no lock around the condition, can be woken
 //! from interrupts, tells a signal from a timeout, and can be polled. The caller passes the condition
@@ -13,11 +13,19 @@ use core::{
     pin::Pin,
     ptr, //
 };
-
 use kernel::{
     bindings,
+    current,
     prelude::*,
-    sync::LockClassKey,
+    processor::cpu_relax,
+    sync::{
+        atomic::{
+            Atomic,
+            Full, //
+        },
+        Arc,
+        LockClassKey, //
+    },
     task::{
         might_sleep,
         TASK_INTERRUPTIBLE,
@@ -26,7 +34,9 @@ use kernel::{
     },
     time::{
         msecs_to_jiffies,
-        Delta, //
+        Delta,
+        Instant,
+        Monotonic, //
     },
     types::Opaque, //
 };
@@ -213,6 +223,147 @@ fn jiffies(timeout: Delta) -> c_long {
     c_long::try_from(msecs_to_jiffies(millis)).map_or(FOREVER - 1, |j| j.min(FOREVER - 1))
 }
 
+/// Woken when one of the queues is.
+#[pin_data]
+struct Alarm {
+    rung: Atomic<bool>,
+    #[pin]
+    waiter: WaitQueue,
+}
+
+/// An entry in a queue.
+///
+/// # Invariants
+///
+/// `entry` is in the list of `queue`, and its `private` points to an [`Alarm`] that lives longer.
+struct Entry {
+    entry: KBox<Opaque<bindings::wait_queue_entry>>,
+    queue: Arc<WaitQueue>,
+}
+
+// SAFETY: An entry may be taken out by another task than the one that put it in: its function does not
+// look at the task.
+unsafe impl Send for Entry {}
+
+impl Entry {
+    fn new(queue: &Arc<WaitQueue>, alarm: &Alarm) -> Result<Self> {
+        let entry = KBox::new(Opaque::<bindings::wait_queue_entry>::uninit(), GFP_KERNEL)?;
+        // SAFETY: The entry is valid for writes, and stays where it is until `drop` has taken it out.
+        unsafe {
+            bindings::init_wait_entry(entry.get(), 0);
+            (*entry.get()).func = Some(Self::woken);
+            (*entry.get()).private = core::ptr::from_ref(alarm).cast_mut().cast();
+            bindings::add_wait_queue(queue.as_ptr(), entry.get());
+        }
+        // INVARIANT: It has just been put there; `WaitAny` drops its entries before the alarm.
+        Ok(Self {
+            entry,
+            queue: queue.clone(),
+        })
+    }
+
+    /// # Safety
+    ///
+    /// `entry` is that of an `Entry`. Called with the lock of its queue held, in any context.
+    unsafe extern "C" fn woken(
+        entry: *mut bindings::wait_queue_entry,
+        _mode: c_uint,
+        _flags: c_int,
+        _key: *mut c_void,
+    ) -> c_int {
+        // SAFETY: By the type invariant of `Entry`.
+        let alarm = unsafe { &*(*entry).private.cast::<Alarm>() };
+        alarm.rung.xchg(true, Full);
+        alarm.waiter.wake_all();
+        0
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant it is in that queue. Once it is out, `woken` does not run.
+        unsafe { bindings::remove_wait_queue(self.queue.as_ptr(), self.entry.get()) };
+    }
+}
+
+/// Waits for any of several wait queues.
+///
+/// For who looks at conditions that can't be looked at while the task is set to sleep: what is woken
+/// meanwhile is remembered, as `poll` does it.
+pub(crate) struct WaitAny {
+    // Before the alarm, which they use.
+    _entries: KVVec<Entry>,
+    alarm: Pin<KBox<Alarm>>,
+}
+
+impl WaitAny {
+    /// Whatever is woken from now on is noticed. May sleep.
+    pub(crate) fn new<'a>(queues: impl Iterator<Item = &'a Arc<WaitQueue>>) -> Result<Self> {
+        let alarm = KBox::pin_init(
+            pin_init!(Alarm {
+                rung: Atomic::new(false),
+                waiter <- new_wait_queue!("scif::Alarm::waiter"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let mut entries = KVVec::new();
+        for queue in queues {
+            entries.push(Entry::new(queue, &alarm)?, GFP_KERNEL)?;
+        }
+        Ok(Self {
+            _entries: entries,
+            alarm,
+        })
+    }
+
+    /// Waits until one of the queues has been woken since the last time, or since the beginning. Says
+    /// whether that was so, or `timeout` has passed; `ERESTARTSYS` for a signal.
+    pub(crate) fn wait(&self, timeout: Option<Delta>) -> Result<bool> {
+        let rung = || self.alarm.rung.xchg(false, Full).then_some(());
+        match timeout {
+            None => self.alarm.waiter.wait(rung).map(|()| true),
+            Some(timeout) => {
+                let rung = self.alarm.waiter.wait_timeout(timeout, rung)?;
+                Ok(rung.is_some())
+            }
+        }
+    }
+}
+
+/// The longest time for which a waiter polls, whatever an administrator says.
+const LONGEST_US: u32 = 10_000;
+
+/// Returns for how long a waiter polls before it sleeps: the parameter `busy_poll_us`. Any context.
+pub(crate) fn busy_poll() -> Delta {
+    Delta::from_micros(tunables::busy_poll_us().min(LONGEST_US).into())
+}
+
+/// The time, for measuring how long something takes.
+pub(crate) fn now() -> Instant<Monotonic> {
+    Instant::now()
+}
+
+/// Looks at `condition` again and again for at most this long, and says whether it has become true.
+/// Ends early, with a no, when somebody else wants the processor or there is a signal. Process context,
+/// no locks.
+pub(crate) fn busy_wait(limit: Delta, condition: impl Fn() -> bool) -> bool {
+    if limit.is_zero() {
+        return false;
+    }
+    let start = now();
+    loop {
+        if condition() {
+            return true;
+        }
+        // SAFETY: May be called anywhere.
+        let is_wanted = unsafe { own::scif_helper_need_resched() };
+        if is_wanted || current!().signal_pending() || start.elapsed() >= limit {
+            return false;
+        }
+        cpu_relax();
+    }
+}
+
 #[kunit_tests(scif_sys_wait)]
 mod tests {
     use super::*;
@@ -225,7 +376,7 @@ mod tests {
                 Atomic,
                 Release, //
             },
-            Arc,
+            Arc, //
         },
         workqueue::{
             Work,
@@ -312,6 +463,37 @@ mod tests {
         assert_eq!(waker.queue.wait(|| waker.value())?, 7);
         assert_eq!(waker.queue.wait_killable(|| waker.value())?, 7);
         assert_eq!(waker.queue.wait_uninterruptible(|| waker.value()), 7);
+        Ok(())
+    }
+
+    fn queues() -> Result<[Arc<WaitQueue>; 2]> {
+        Ok([
+            Arc::pin_init(new_wait_queue!("scif_test::WaitAny::a"), GFP_KERNEL)?,
+            Arc::pin_init(new_wait_queue!("scif_test::WaitAny::b"), GFP_KERNEL)?,
+        ])
+    }
+
+    #[test]
+    fn any_of_them_ends_the_wait() -> Result {
+        let queues = queues()?;
+        for queue in &queues {
+            let any = WaitAny::new(queues.iter())?;
+            assert!(!any.wait(Some(Delta::from_millis(2)))?);
+            queue.wake_all();
+            assert!(any.wait(Some(Delta::from_secs(30)))?);
+            // Once for each time.
+            assert!(!any.wait(Some(Delta::from_millis(2)))?);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn nothing_is_left_in_the_queues() -> Result {
+        let [first, second] = queues()?;
+        drop(WaitAny::new([&first, &second].into_iter())?);
+        first.wake_all();
+        assert!(Arc::into_unique_or_drop(first).is_some());
+        assert!(Arc::into_unique_or_drop(second).is_some());
         Ok(())
     }
 }

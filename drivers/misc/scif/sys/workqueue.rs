@@ -11,12 +11,16 @@
 use core::ptr::NonNull;
 
 use kernel::{
-    bindings,
+    bindings::{
+        self,
+        wq_flags_WQ_HIGHPRI as WQ_HIGHPRI,
+        wq_flags_WQ_PERCPU as WQ_PERCPU,
+        wq_flags_WQ_UNBOUND as WQ_UNBOUND,
+        wq_flags___WQ_ORDERED as __WQ_ORDERED, //
+    },
     prelude::*,
     workqueue::RawWorkItem, //
 };
-
-use super::bindings as own;
 
 /// A work queue of the module's own.
 ///
@@ -41,31 +45,31 @@ unsafe impl Sync for Queue {}
 impl Queue {
     /// Makes a queue that runs one item at a time, in the order they came in.
     pub(crate) fn ordered(name: &CStr) -> Result<Self> {
-        // SAFETY: `name` is a valid string; it is copied.
-        Self::from_new(unsafe { own::scif_helper_alloc_ordered(name.as_char_ptr()) })
+        Self::new(name, WQ_UNBOUND | __WQ_ORDERED, 1)
     }
 
     /// Makes a queue whose items run soon, at high priority, on the CPU that enqueues them, which takes no
     /// interrupt of another one; one after another there, unless one sleeps.
     pub(crate) fn bound_highpri(name: &CStr) -> Result<Self> {
-        // SAFETY: `name` is a valid string; it is copied.
-        Self::from_new(unsafe { own::scif_helper_alloc_bound_highpri(name.as_char_ptr()) })
+        Self::new(name, WQ_PERCPU | WQ_HIGHPRI, 0)
     }
 
     /// Makes a queue whose items run at once, at high priority, on any CPU, beside each other.
     pub(crate) fn unbound_highpri(name: &CStr) -> Result<Self> {
-        // SAFETY: `name` is a valid string; it is copied.
-        Self::from_new(unsafe { own::scif_helper_alloc_unbound_highpri(name.as_char_ptr()) })
+        Self::new(name, WQ_UNBOUND | WQ_HIGHPRI, 0)
     }
 
     /// Makes a queue whose items may take long, on any CPU, beside each other.
     pub(crate) fn background(name: &CStr) -> Result<Self> {
-        // SAFETY: `name` is a valid string; it is copied.
-        Self::from_new(unsafe { own::scif_helper_alloc_background(name.as_char_ptr()) })
+        Self::new(name, WQ_UNBOUND, 0)
     }
 
-    fn from_new(raw: *mut bindings::workqueue_struct) -> Result<Self> {
-        // INVARIANT: The caller has just allocated it and passes the ownership on.
+    fn new(name: &CStr, flags: u32, most: c_int) -> Result<Self> {
+        let format = c"%s".as_char_ptr();
+        // SAFETY: The format takes one string; it is copied.
+        let raw =
+            unsafe { bindings::alloc_workqueue_noprof(format, flags, most, name.as_char_ptr()) };
+        // INVARIANT: It has just been allocated.
         Ok(Self {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,
         })

@@ -35,12 +35,12 @@ use crate::{
         work_queues::WorkQueues, //
     },
     sys::{
+        dma_map::MappedRun,
         dmaengine::{
             Batch,
             Channel,
             Completion,
-            CopyFlags,
-            PeerMapping, //
+            CopyFlags, //
         },
         shared_memory::{
             Payer,
@@ -429,6 +429,8 @@ impl Engine {
         if self.has_stopped() {
             self.abandon_running();
         }
+        // It may have ended before it was here to be released.
+        self.release_ended();
     }
 
     /// Ends what the engine has left without saying so, once it was given back. Process context.
@@ -488,7 +490,7 @@ impl Engine {
 /// ([`EngineRoute::arrival`]), and has not ended before.
 pub(crate) struct EngineRoute {
     // Before the engine, so that it is unmapped first.
-    views: KVec<PeerMapping>,
+    views: KVec<MappedRun>,
     /// Where one view ends and the next begins, counted from `base`.
     seams: Seams,
     pub(crate) engine: Arc<Engine>,

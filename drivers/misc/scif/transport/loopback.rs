@@ -12,21 +12,16 @@
 use super::{
     doorbell,
     engine::Routes,
-    inbound::{
-        Export,
-        Inbound, //
-    },
     links::{
         Facts,
         Link,
         Links,
         Up, //
     },
-    outbound::{
-        Outbound,
-        Reached, //
+    path::{
+        Export,
+        Path, //
     },
-    path::Path,
     sink::{
         Apertures,
         Introduction,
@@ -43,8 +38,12 @@ use crate::{
     sync::work_queues::WorkQueues,
     sys::{
         arena::Access,
-        direct_map,
         pages::Pages,
+        reached::{
+            self,
+            flush_writes,
+            Reached, //
+        },
         shared_memory::{
             Payer,
             SharedMemory,
@@ -79,7 +78,6 @@ const NONCE: u32 = 1;
 /// The loopback transport; its session ends when this is dropped.
 pub(crate) struct Loopback {
     path: Arc<LoopbackPath>,
-    queues: Arc<WorkQueues>,
     links: Arc<Links>,
 }
 
@@ -160,7 +158,6 @@ impl Loopback {
         path.as_arc_borrow().session_failed();
         let this = Self {
             path,
-            queues: queues.clone(),
             links: links.clone(),
         };
         // From here on dropping it ends the session.
@@ -184,9 +181,10 @@ impl Drop for Loopback {
     fn drop(&mut self) {
         self.links.remove(&self.path);
         let session = self.path.end("the module is being unloaded");
-        self.queues.link.flush();
-        self.queues.control.flush();
-        self.queues.work.flush();
+        let queues = &self.path.queues;
+        queues.link.flush();
+        queues.control.flush();
+        queues.work.flush();
         if let Some(session) = session {
             session.forget();
         }
@@ -211,7 +209,44 @@ impl Link for LoopbackPath {
     }
 }
 
-impl Inbound for LoopbackPath {
+impl Path for LoopbackPath {
+    fn mode(&self) -> &'static str {
+        "local"
+    }
+
+    fn doorbells(&self) -> u64 {
+        u64::from(u32::MAX)
+    }
+
+    fn ring(&self, doorbell: u32) {
+        flush_writes();
+        let session = self.session.lock().clone();
+        if let Some(session) = session {
+            session.as_arc_borrow().doorbell(doorbell);
+        }
+    }
+
+    fn session_failed(self: ArcBorrow<'_, Self>) {
+        // An error says that the work is pending already.
+        let _ = self.queues.link.enqueue(Arc::from(self));
+    }
+
+    fn reach(&self, address: u64, len: u64) -> Result<Reached<'_>> {
+        Reached::in_ram(address, len)
+    }
+
+    fn reachable(&self) -> u64 {
+        reached::end_of_memory()
+    }
+
+    fn first_reachable(&self) -> u64 {
+        0
+    }
+
+    fn engines(&self) -> &Routes {
+        &self.engines
+    }
+
     fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory> {
         SharedMemory::new(len, User::Physical, payer)
     }
@@ -224,49 +259,6 @@ impl Inbound for LoopbackPath {
             }
             return Err(EOPNOTSUPP);
         }
-        Ok(Export::physical(pages))
-    }
-}
-
-impl Outbound for LoopbackPath {
-    fn reach(&self, address: u64, len: u64) -> Result<Reached<'_>> {
-        Reached::in_ram(address, len)
-    }
-
-    fn reachable(&self) -> u64 {
-        direct_map::end_of_memory()
-    }
-
-    fn first_reachable(&self) -> u64 {
-        0
-    }
-
-    fn engines(&self) -> &Routes {
-        &self.engines
-    }
-}
-
-impl Path for LoopbackPath {
-    fn mode(&self) -> &'static str {
-        "local"
-    }
-
-    fn doorbells(&self) -> u64 {
-        u64::from(u32::MAX)
-    }
-
-    fn ring(&self, doorbell: u32) {
-        super::outbound::flush_writes();
-        let session = self.session.lock().clone();
-        if let Some(session) = session {
-            session.as_arc_borrow().doorbell(doorbell);
-        }
-    }
-
-    fn session_failed(self: ArcBorrow<'_, Self>) {
-        let this: Arc<Self> = self.into();
-        let queues = this.queues.clone();
-        // An error says that the work is pending already.
-        let _ = queues.link.enqueue(this);
+        Ok(Export::Physical(pages.clone()))
     }
 }

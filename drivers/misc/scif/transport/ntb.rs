@@ -2,78 +2,115 @@
 
 //! The node behind an NTB device.
 //!
-//! - `client.rs`: a device comes and goes
+//! - `client.rs`: a device comes and goes, and tells of doorbells and of its link
+//! - `roster.rs`: links come up, are taken down, and rest while the machine sleeps, and when it reboots
 //! - `link.rs`: the link of one device: what the handshake decides (`logic/handshake.rs`) is done
+//! - `mailbox.rs`: the hellos of both sides, in scratchpads or message registers
+//! - `aperture.rs`: the memory windows over this node's memory that the peer gets
 //! - `sessions.rs`: the session that there may be
-//! - `state.rs`: what a link has of its peer
-//! - `aperture.rs`: the memory window over this node's memory that the peer gets
-//! - `memory_windows.rs`: which windows of the device that is made of
-//! - `opening.rs`: a link gets its device and comes up, and gives it back
-//! - `roster.rs`: the links of all devices rest while the machine sleeps, and when it reboots
-//! - `way.rs`: how the peer gets to our memory through it
-//! - `path.rs`: what those above get: the peer's memory and doorbells
-//! - `interrupts.rs`: doorbells, link events and ticks, on their way up
-//! - `facts.rs`: what there is to see of a link
-//! - `reports.rs`: what the log says of a peer
-//! - `mailbox.rs`: the hellos of both sides, in `scratchpads.rs` or `message_registers.rs`
-//! - `outbound_window.rs`: the way to the peer's memory, where this side has to say where it leads
-//! - `grace_list.rs`: memory that a peer which seems lost may still write to
+//! - `state.rs`: what a link has of its peer, and memory that a peer which seems lost may still write to
+//! - `path.rs`: what those above get: the peer's memory and doorbells, and how the peer gets to our memory
+//! - `reports.rs`: what people are told of a link and its peer
 
 mod aperture;
 mod client;
-mod context;
-mod facts;
-mod grace_list;
-mod interrupts;
 mod link;
 mod mailbox;
-mod memory_windows;
-mod message_registers;
-mod opening;
-mod outbound_window;
 mod path;
 mod reports;
 mod roster;
-mod scratchpads;
 mod sessions;
 mod state;
-mod way;
 
-use crate::sys::{
-    ntb::Registration,
-    power::{
-        End,
-        Sleep,
-        Watch, //
+use super::{
+    engine::Engines,
+    links::Links,
+    sink::Sink, //
+};
+use crate::{
+    sync::work_queues::WorkQueues,
+    sys::{
+        notifiers::{
+            Chain,
+            Event,
+            Watch, //
+        },
+        ntb::Registration, //
     },
 };
 use client::{
     Attached,
     Shared, //
 };
-pub(crate) use context::{
-    Context,
-    Policy,
-    Wanted, //
+use kernel::{
+    prelude::*,
+    sync::Arc, //
 };
-use kernel::prelude::*;
 use roster::Roster;
+
+/// How the administrator wants peers to reach this node's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// What is best of what can be.
+    Auto,
+    Arena,
+    Bounce,
+    Flat,
+}
+
+impl Wanted {
+    /// From the number of the parameter.
+    pub(crate) fn from_number(number: i32) -> Option<Self> {
+        Some(match number {
+            0 => Self::Auto,
+            1 => Self::Arena,
+            2 => Self::Bounce,
+            3 => Self::Flat,
+            _ => return None,
+        })
+    }
+}
+
+/// Which apertures may be offered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Policy {
+    pub(crate) wanted: Wanted,
+    /// A peer may reach all memory.
+    pub(crate) allow_flat: bool,
+    /// Of how many memory windows an aperture may be made.
+    pub(crate) most_windows: u32,
+}
+
+/// What all links need of the rest.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) sink: Arc<dyn Sink>,
+    pub(crate) engines: Arc<Engines>,
+    pub(crate) links: Arc<Links>,
+    pub(crate) queues: Arc<WorkQueues>,
+    pub(crate) policy: Policy,
+}
 
 /// The NTB transport; dropping it ends all links.
 pub(crate) struct Ntb {
     // Nobody is told any more when the devices go.
-    _end: Pin<KBox<Watch<End, Roster>>>,
-    _sleep: Pin<KBox<Watch<Sleep, Roster>>>,
-    _registration: Registration<Attached>,
+    _end: Pin<KBox<Watch>>,
+    _sleep: Pin<KBox<Watch>>,
+    _registration: Pin<KBox<Registration<Attached>>>,
 }
 
 impl Ntb {
     /// Takes all NTB devices, those that come later too. May sleep.
     pub(crate) fn start(context: Context) -> Result<Self> {
         let roster = Roster::new(&context.engines)?;
+        let watch = |chain| {
+            let roster = roster.clone();
+            let told = move |event: Event<'_>| roster.told(event);
+            Watch::new(chain, KBox::new(told, GFP_KERNEL)?)
+        };
         Ok(Self {
-            _end: Watch::new(roster.clone())?,
-            _sleep: Watch::new(roster.clone())?,
+            _end: watch(Chain::End)?,
+            _sleep: watch(Chain::Sleep)?,
             _registration: Registration::new(c"scif", Shared { context, roster })?,
         })
     }

@@ -1,19 +1,64 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The way to one peer, as long as it is there.
+//!
+//! # Outbound
+//!
+//! Those above name the peer's memory by *bus addresses* that the peer has told them. A transport
+//! turns such an address into something [`Reached`], which the CPU can load and store and a process
+//! can map, and its engines turn it into addresses of their own; or it says no. That check is what
+//! keeps an address that a hostile peer made up from touching anything but the peer's own aperture.
+//!
+//! # Inbound
+//!
+//! Memory of this node that the peer may use is made, gets addresses that the peer can name, and is taken
+//! back when it is dropped. Whoever has some keeps the session from ending, or drops it when the
+//! transport says that the peer can't reach it any more.
 
-use super::{
-    inbound::Inbound,
-    outbound::Outbound, //
+use super::engine::{
+    EngineRoute,
+    Routes, //
 };
-use kernel::sync::ArcBorrow;
+use crate::{
+    logic::{
+        extents::Entry,
+        window_set::Seams, //
+    },
+    sys::{
+        arena::{
+            Access,
+            Arena,
+            Linked, //
+        },
+        dma_map::DmaMapping,
+        extent_table::{
+            self,
+            ExtentTable, //
+        },
+        pages::Pages,
+        reached::Reached,
+        shared_memory::{
+            Payer,
+            SharedMemory, //
+        },
+    },
+};
+use kernel::{
+    device::Device,
+    prelude::*,
+    sync::{
+        aref::ARef,
+        Arc,
+        ArcBorrow, //
+    },
+};
 
 /// Both sides of the way to a peer, its doorbells, and its end.
 ///
 /// Whoever uses it is inside the session (`Peer::enter`), which the transport waits for before it
 /// takes anything down; a doorbell may be rung, and the mode and the engines looked at, at any time.
 /// Any context, unless a function says otherwise.
-pub(crate) trait Path: Inbound + Outbound + Send + Sync {
+pub(crate) trait Path: Send + Sync {
     /// How the peer's memory is reached, in a word for users.
     fn mode(&self) -> &'static str;
 
@@ -26,4 +71,138 @@ pub(crate) trait Path: Inbound + Outbound + Send + Sync {
 
     /// The session has failed: the transport looks at it soon, and ends it.
     fn session_failed(self: ArcBorrow<'_, Self>);
+
+    /// The `len` bytes at the peer's `address`: EFAULT if they can't be reached. It can be used as
+    /// long as the session is kept from ending.
+    fn reach(&self, address: u64, len: u64) -> Result<Reached<'_>>;
+
+    /// Whether all of these can be reached.
+    fn reaches(&self, memory: &[Entry]) -> bool {
+        memory.iter().all(|entry| {
+            self.reach(entry.extent.address(), entry.extent.len())
+                .is_ok()
+        })
+    }
+
+    /// Where what is contiguous for the peer is not so here: nothing that crosses one of these can be
+    /// reached in one piece.
+    fn seams(&self) -> Seams {
+        Seams::NONE
+    }
+
+    /// How many bytes of the peer's memory can be reached at most.
+    fn reachable(&self) -> u64;
+
+    /// The first address of the peer that can be.
+    fn first_reachable(&self) -> u64;
+
+    /// The engines that reach the peer's memory; often none, and others may come. Any time: they stay what they are
+    /// as long as there is the path, and one that has stopped says so.
+    fn engines(&self) -> &Routes;
+
+    /// One of them, by its place, as long as it works.
+    fn engine(&self, place: Option<usize>) -> Option<&EngineRoute> {
+        self.engines()
+            .get(place?)
+            .filter(|route| !route.engine.has_stopped())
+    }
+
+    /// Zeroed memory of the kernel, `len` bytes, that the peer may read and write. For who asks on
+    /// behalf of a process, which pays for it as `payer` says. ENOMEM, also if there is no room where the
+    /// peer could reach it. May sleep.
+    fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory>;
+
+    /// Lets the peer do this with these pages; more, where nothing keeps it from that. If there is no room
+    /// where the peer could reach them, they have no addresses for it. May sleep.
+    fn export(&self, pages: &Arc<Pages>, access: Access) -> Result<Export>;
+
+    /// What is to be kept to.
+    fn limits(&self) -> Limits {
+        Limits::NONE
+    }
+}
+
+/// What has to be done without, as the peer reaches little of this node's memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Bytes to be shared for staging what the peer writes to pages that it does not reach; 0 if it reaches
+    /// all.
+    pub(crate) staging: usize,
+    /// How large the ring of one connection may become.
+    pub(crate) ring: u32,
+}
+
+impl Limits {
+    /// The peer reaches all.
+    pub(crate) const NONE: Self = Self {
+        staging: 0,
+        ring: u32::MAX,
+    };
+}
+
+/// Pages that the peer may use, until this is dropped.
+pub(crate) enum Export {
+    /// It uses physical addresses.
+    Physical(Arc<Pages>),
+    /// Through a device, for which they are mapped.
+    Device {
+        // It holds the pages itself.
+        _mapping: DmaMapping,
+        addresses: ExtentTable,
+    },
+    /// Through a device, at a place in an arena.
+    Arena {
+        // It holds the pages itself.
+        _linked: Linked,
+        addresses: ExtentTable,
+    },
+    /// It does not: what is to get there is staged, and copied by this node.
+    Not(ExtentTable),
+}
+
+impl Export {
+    /// To a peer that reaches memory through a device. EINVAL if that does not reach all of it.
+    pub(super) fn through(pages: &Arc<Pages>, device: &ARef<Device>) -> Result<Self> {
+        let mapping = DmaMapping::new(pages, device)?;
+        let addresses = extent_table::collect(mapping.extents())?;
+        if addresses.len() != pages.size() as u64 {
+            return Err(EINVAL);
+        }
+        Ok(Self::Device {
+            _mapping: mapping,
+            addresses,
+        })
+    }
+
+    /// To a peer that reaches what lies in an arena, or to nobody if there is no room.
+    pub(super) fn within(pages: &Arc<Pages>, arena: &Arc<Arena>, access: Access) -> Result<Self> {
+        let linked = match arena.link_pages(pages, access) {
+            Err(ENOSPC) => return Self::nowhere(),
+            linked => linked?,
+        };
+        let place = (linked.address(), pages.size() as u64);
+        Ok(Self::Arena {
+            _linked: linked,
+            addresses: extent_table::collect(core::iter::once(place))?,
+        })
+    }
+
+    /// To nobody.
+    pub(crate) fn nowhere() -> Result<Self> {
+        Ok(Self::Not(extent_table::empty()?))
+    }
+
+    /// Whether the peer gets there by itself.
+    pub(crate) fn is_reached(&self) -> bool {
+        !matches!(self, Self::Not(_))
+    }
+
+    /// As the peer names them.
+    pub(crate) fn addresses(&self) -> &ExtentTable {
+        match self {
+            Self::Device { addresses, .. } | Self::Arena { addresses, .. } => addresses,
+            Self::Not(none) => none,
+            Self::Physical(pages) => pages.runs(),
+        }
+    }
 }

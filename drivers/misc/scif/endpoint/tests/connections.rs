@@ -18,8 +18,8 @@ use super::{
 use crate::{
     arguments::PortId,
     sys::{
-        chardev::poll_events,
-        test_memory::become_process, //
+        buffer::tests::become_process,
+        chardev::poll_events, //
     },
 };
 use kernel::prelude::*;

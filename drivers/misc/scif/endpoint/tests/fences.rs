@@ -20,7 +20,7 @@ use crate::{
     },
     endpoint::Endpoint,
     logic::marks::Origin,
-    sys::test_memory::TestMemory,
+    sys::buffer::tests::TestMemory, //
 };
 use kernel::{
     page::PAGE_SIZE,

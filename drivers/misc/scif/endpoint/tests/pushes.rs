@@ -26,7 +26,7 @@ use crate::{
         },
     },
     rma::transfers::pushed::Asked,
-    sys::test_memory::TestMemory,
+    sys::buffer::tests::TestMemory, //
 };
 use kernel::{
     page::PAGE_SIZE,

@@ -23,7 +23,7 @@ use crate::{
             WindowId, //
         },
     },
-    sys::test_memory::TestMemory, //
+    sys::buffer::tests::TestMemory, //
 };
 use kernel::{
     page::PAGE_SIZE,

@@ -31,7 +31,7 @@ use crate::{
         arena::Access,
         pages::Pages, //
     },
-    transport::inbound::Export,
+    transport::path::Export, //
 };
 use kernel::{
     prelude::*,

@@ -40,21 +40,21 @@ use crate::{
     },
     rma::pulls,
     sys::{
-        busy_wait::{
+        wait::{
             busy_poll,
             busy_wait, //
         },
         current,
-        direct_map,
+        reached::{
+            flush_writes,
+            Reached, //
+        },
         shared_memory::{
             Payer,
             SharedMemory, //
-        }, //
+        },
     },
-    transport::{
-        doorbell,
-        outbound::flush_writes, //
-    },
+    transport::doorbell, //
 };
 use kernel::{
     impl_has_work, new_mutex, new_work,
@@ -330,12 +330,12 @@ impl Inbox {
                 window.memory.pages.store_u64(offset, value)
             }
             Kind::Data(len) if len > self.geometry.size() => Err(EINVAL),
-            Kind::Data(len) => direct_map::copy_to_pages(
-                self.memory.phys_address() + self.geometry.data(header.sequence) as u64,
-                &self.window(header, len.into())?.memory.pages,
-                usize::try_from(header.offset)?,
-                len as usize,
-            ),
+            Kind::Data(len) => {
+                let data = self.geometry.data(header.sequence) as u64;
+                let from = Reached::in_ram(self.memory.phys_address() + data, len.into())?;
+                let window = self.window(header, len.into())?;
+                from.copy_to(&window.memory.pages, usize::try_from(header.offset)?)
+            }
         }
     }
 

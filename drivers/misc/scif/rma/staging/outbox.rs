@@ -47,6 +47,7 @@ use crate::{
     },
     sys::{
         current,
+        reached::flush_writes,
         shared_memory::{
             Payer,
             SharedMemory, //
@@ -58,8 +59,7 @@ use crate::{
     },
     transport::{
         doorbell,
-        engine::EngineRoute,
-        outbound::flush_writes, //
+        engine::EngineRoute, //
     },
 };
 use kernel::{

@@ -6,18 +6,16 @@
 //! for microseconds. None belongs on a data path except [`NtbDevice::peer_db_set`] and the masking
 //! of doorbells.
 //!
-//! Peers are given as an index, 0 on a device that joins two hosts.
+//! The peer is the first one: devices that join more than two hosts are not supported so far.
 //!
 //! C header: [`include/linux/ntb.h`](srctree/include/linux/ntb.h)
 
 use core::ptr::NonNull;
 
 use kernel::{
-    bindings,
     device::Device,
     error::to_result,
     prelude::*,
-    str::CString,
     sync::aref::ARef, //
 };
 
@@ -37,16 +35,14 @@ pub(crate) struct WindowAlignment {
     pub(crate) max_size: u64,
 }
 
-/// The device that the driver of an NTB is bound to.
-pub(crate) struct Hardware(ARef<Device>);
+/// The only peer.
+const PEER: c_int = 0;
 
-impl Hardware {
-    /// Takes the driver away, and has it begin anew, with all registers: the [`NtbDevice`] goes, and another
-    /// one comes. May sleep. Not from a callback of the client or a driver.
-    pub(crate) fn rebind(&self) -> Result {
-        // SAFETY: The device is valid, as this has a reference.
-        to_result(unsafe { own::device_reprobe(dma_map::raw(&self.0)) })
-    }
+/// Takes the driver of a bridge away from its device, and has it begin anew, with all registers: the
+/// [`NtbDevice`] goes, and another one comes. May sleep. Not from a callback of the client or a driver.
+pub(crate) fn rebind(hardware: &Device) -> Result {
+    // SAFETY: The device is valid.
+    to_result(unsafe { own::device_reprobe(dma_map::raw(hardware)) })
 }
 
 /// An NTB device, as a client uses it.
@@ -56,9 +52,10 @@ impl Hardware {
 ///
 /// # Invariants
 ///
-/// `ntb` is a registered NTB device, and this owns a reference to it.
+/// `ntb` is a registered NTB device, `device` is the device of that.
 pub(crate) struct NtbDevice {
     ntb: NonNull<own::ntb_dev>,
+    device: ARef<Device>,
 }
 
 // SAFETY: References to devices may be released by any thread.
@@ -66,32 +63,16 @@ unsafe impl Send for NtbDevice {}
 // SAFETY: The operations of an NTB device may be called by any thread.
 unsafe impl Sync for NtbDevice {}
 
-impl Clone for NtbDevice {
-    fn clone(&self) -> Self {
-        // SAFETY: By the type invariant the device is valid.
-        unsafe { bindings::get_device(own::scif_helper_ntb_device(self.as_ptr())) };
-        // INVARIANT: The reference has been taken above.
-        Self { ntb: self.ntb }
-    }
-}
-
-impl Drop for NtbDevice {
-    fn drop(&mut self) {
-        // SAFETY: By the type invariant this owns a reference.
-        unsafe { bindings::put_device(own::scif_helper_ntb_device(self.as_ptr())) };
-    }
-}
-
 impl NtbDevice {
     /// # Safety
     ///
     /// `ntb` is null or a device that stays valid during this call.
     pub(super) unsafe fn get(ntb: *mut own::ntb_dev) -> Result<Self> {
         let ntb = NonNull::new(ntb).ok_or(ENODEV)?;
-        // SAFETY: The device is valid by the contract of this function.
-        unsafe { bindings::get_device(own::scif_helper_ntb_device(ntb.as_ptr())) };
+        // SAFETY: The device is valid by the contract of this function; this takes a reference.
+        let device = unsafe { Device::get_device(own::scif_helper_ntb_device(ntb.as_ptr())) };
         // INVARIANT: The reference has been taken above.
-        Ok(Self { ntb })
+        Ok(Self { ntb, device })
     }
 
     fn as_ptr(&self) -> *mut own::ntb_dev {
@@ -99,10 +80,8 @@ impl NtbDevice {
     }
 
     /// The device's name on its bus, for example `0000:00:05.0`.
-    pub(crate) fn name(&self) -> Result<CString> {
-        // SAFETY: The device is valid; it is not renamed while it is registered.
-        let name = unsafe { CStr::from_char_ptr(own::scif_helper_ntb_name(self.as_ptr())) };
-        Ok(CString::try_from(name)?)
+    pub(crate) fn name(&self) -> &CStr {
+        self.device.name()
     }
 
     /// The device that memory is mapped for, so that the peer can reach it.
@@ -112,9 +91,9 @@ impl NtbDevice {
     }
 
     /// The device whose driver has made this one.
-    pub(crate) fn hardware(&self) -> Hardware {
+    pub(crate) fn hardware(&self) -> ARef<Device> {
         // SAFETY: The device is valid, so is that of its hardware; this takes a reference.
-        Hardware(unsafe { Device::get_device(own::scif_helper_ntb_hardware(self.as_ptr())) })
+        unsafe { Device::get_device(own::scif_helper_ntb_hardware(self.as_ptr())) }
     }
 
     /// The number of the port of this side: of two the lower is the upstream side.
@@ -147,27 +126,26 @@ impl NtbDevice {
         to_result(unsafe { own::scif_helper_ntb_link_disable(self.as_ptr()) })
     }
 
-    /// Whether the link to this peer is up.
-    pub(crate) fn link_is_up(&self, peer: u32) -> bool {
+    /// Whether the link to the peer is up.
+    pub(crate) fn link_is_up(&self) -> bool {
         // SAFETY: The device is valid.
-        let up = unsafe { own::scif_helper_ntb_link_is_up(self.as_ptr()) };
-        1u64.checked_shl(peer).is_some_and(|bit| up & bit != 0)
+        unsafe { own::scif_helper_ntb_link_is_up(self.as_ptr()) & 1 << PEER != 0 }
     }
 
-    /// How many memory windows lead from this peer into this host.
-    pub(crate) fn mw_count(&self, peer: u32) -> Result<u32> {
+    /// How many memory windows lead from the peer into this host.
+    pub(crate) fn mw_count(&self) -> Result<u32> {
         // SAFETY: The device is valid.
-        count(unsafe { own::scif_helper_ntb_mw_count(self.as_ptr(), index(peer)?) })
+        count(unsafe { own::scif_helper_ntb_mw_count(self.as_ptr(), PEER) })
     }
 
     /// What a memory window demands. `ENOTCONN` while the link is down, `EOVERFLOW` if that makes no sense.
-    pub(crate) fn mw_align(&self, peer: u32, window: u32) -> Result<WindowAlignment> {
+    pub(crate) fn mw_align(&self, window: u32) -> Result<WindowAlignment> {
         let (mut address, mut size, mut max_size) = (0, 0, 0);
         // SAFETY: The device is valid, and so are the pointers.
         to_result(unsafe {
             own::scif_helper_ntb_mw_get_align(
                 self.as_ptr(),
-                index(peer)?,
+                PEER,
                 index(window)?,
                 &mut address,
                 &mut size,
@@ -195,28 +173,22 @@ impl NtbDevice {
         unsafe { own::scif_helper_ntb_has_unsafe_registers(self.as_ptr()) }
     }
 
-    /// Makes a memory window of this peer lead to `size` bytes at a bus address of this host.
+    /// Makes a memory window of the peer lead to `size` bytes at a bus address of this host.
     ///
     /// From now on the peer can read and write them.
-    pub(crate) fn set_translation(&self, peer: u32, window: u32, bus: u64, size: u64) -> Result {
+    pub(crate) fn set_translation(&self, window: u32, bus: u64, size: u64) -> Result {
         // SAFETY: The device is valid. What the peer does with the memory is the caller's concern,
         // as with every DMA: it is not used as Rust memory.
         to_result(unsafe {
-            own::scif_helper_ntb_mw_set_trans(
-                self.as_ptr(),
-                index(peer)?,
-                index(window)?,
-                bus,
-                size,
-            )
+            own::scif_helper_ntb_mw_set_trans(self.as_ptr(), PEER, index(window)?, bus, size)
         })
     }
 
     /// Undoes [`NtbDevice::set_translation`].
-    pub(crate) fn clear_translation(&self, peer: u32, window: u32) -> Result {
+    pub(crate) fn clear_translation(&self, window: u32) -> Result {
         // SAFETY: The device is valid.
         to_result(unsafe {
-            own::scif_helper_ntb_mw_clear_trans(self.as_ptr(), index(peer)?, index(window)?)
+            own::scif_helper_ntb_mw_clear_trans(self.as_ptr(), PEER, index(window)?)
         })
     }
 
@@ -242,32 +214,20 @@ impl NtbDevice {
         count(unsafe { own::scif_helper_ntb_peer_mw_count(self.as_ptr()) })
     }
 
-    /// Makes a memory window of this host lead to `size` bytes at a bus address of this peer: where it is
+    /// Makes a memory window of this host lead to `size` bytes at a bus address of the peer: where it is
     /// not [`Self::translates_inbound`].
-    pub(crate) fn set_peer_translation(
-        &self,
-        peer: u32,
-        window: u32,
-        bus: u64,
-        size: u64,
-    ) -> Result {
+    pub(crate) fn set_peer_translation(&self, window: u32, bus: u64, size: u64) -> Result {
         // SAFETY: The device is valid. Whose memory that is, is the concern of the peer, which has told.
         to_result(unsafe {
-            own::scif_helper_ntb_peer_mw_set_trans(
-                self.as_ptr(),
-                index(peer)?,
-                index(window)?,
-                bus,
-                size,
-            )
+            own::scif_helper_ntb_peer_mw_set_trans(self.as_ptr(), PEER, index(window)?, bus, size)
         })
     }
 
     /// Undoes [`NtbDevice::set_peer_translation`].
-    pub(crate) fn clear_peer_translation(&self, peer: u32, window: u32) -> Result {
+    pub(crate) fn clear_peer_translation(&self, window: u32) -> Result {
         // SAFETY: The device is valid.
         to_result(unsafe {
-            own::scif_helper_ntb_peer_mw_clear_trans(self.as_ptr(), index(peer)?, index(window)?)
+            own::scif_helper_ntb_peer_mw_clear_trans(self.as_ptr(), PEER, index(window)?)
         })
     }
 
@@ -280,18 +240,17 @@ impl NtbDevice {
     /// Reads a scratchpad of this side, which the peer writes. All ones: there is none, or the
     /// device is gone.
     pub(crate) fn spad_read(&self, number: u32) -> u32 {
-        let Ok(number) = index(number) else {
-            return u32::MAX;
-        };
         // SAFETY: The device is valid.
-        unsafe { own::scif_helper_ntb_spad_read(self.as_ptr(), number) }
+        index(number).map_or(u32::MAX, |number| unsafe {
+            own::scif_helper_ntb_spad_read(self.as_ptr(), number)
+        })
     }
 
-    /// Writes a scratchpad of a peer.
-    pub(crate) fn peer_spad_write(&self, peer: u32, number: u32, value: u32) -> Result {
+    /// Writes a scratchpad of the peer.
+    pub(crate) fn peer_spad_write(&self, number: u32, value: u32) -> Result {
         // SAFETY: The device is valid.
         to_result(unsafe {
-            own::scif_helper_ntb_peer_spad_write(self.as_ptr(), index(peer)?, index(number)?, value)
+            own::scif_helper_ntb_peer_spad_write(self.as_ptr(), PEER, index(number)?, value)
         })
     }
 
@@ -339,21 +298,17 @@ impl NtbDevice {
 
     /// The message in a register.
     pub(crate) fn msg_read(&self, number: u32) -> u32 {
-        let Ok(number) = index(number) else { return 0 };
         // SAFETY: The device is valid.
-        unsafe { own::scif_helper_ntb_msg_read(self.as_ptr(), number) }
+        index(number).map_or(0, |number| unsafe {
+            own::scif_helper_ntb_msg_read(self.as_ptr(), number)
+        })
     }
 
-    /// Writes a message for a peer. Whether it is delivered is said by the status, not by this.
-    pub(crate) fn peer_msg_write(&self, peer: u32, number: u32, message: u32) -> Result {
+    /// Writes a message for the peer. Whether it is delivered is said by the status, not by this.
+    pub(crate) fn peer_msg_write(&self, number: u32, message: u32) -> Result {
         // SAFETY: The device is valid.
         to_result(unsafe {
-            own::scif_helper_ntb_peer_msg_write(
-                self.as_ptr(),
-                index(peer)?,
-                index(number)?,
-                message,
-            )
+            own::scif_helper_ntb_peer_msg_write(self.as_ptr(), PEER, index(number)?, message)
         })
     }
 
@@ -373,11 +328,10 @@ impl NtbDevice {
 
     /// The doorbells that belong to a vector; 0 where the vector does not exist.
     pub(crate) fn db_vector_mask(&self, vector: u32) -> u64 {
-        let Ok(vector) = index(vector) else {
-            return 0;
-        };
         // SAFETY: The device is valid.
-        unsafe { own::scif_helper_ntb_db_vector_mask(self.as_ptr(), vector) }
+        index(vector).map_or(0, |vector| unsafe {
+            own::scif_helper_ntb_db_vector_mask(self.as_ptr(), vector)
+        })
     }
 
     /// The doorbells that have been rung and not been cleared.

@@ -28,7 +28,7 @@ use super::{
     BLANK, //
 };
 use crate::sys::{
-    busy_wait::{
+    wait::{
         busy_poll,
         busy_wait, //
     },

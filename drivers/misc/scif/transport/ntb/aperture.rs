@@ -2,8 +2,8 @@
 
 //! The aperture over our memory, as the peer gets it.
 //!
-//! One memory window of the device leads there, or several of them together, where one has less room or does not do, each to
-//! a part of it (`memory_windows.rs`, `logic/window_set.rs`). What is behind it depends on the mode:
+//! One memory window of the device leads there, or several of them together, where one has less room or does
+//! not do, each to a part of it (`logic/window_set.rs`). What is behind it depends on the mode:
 //!
 //! - *arena*: a range of I/O addresses, as large as the window, in which lies what the peer may use
 //!   and nothing else;
@@ -12,53 +12,52 @@
 //! - *flat*: all memory of this machine, from bus address 0 on. Somebody has to have said that the peer is
 //!   trusted.
 //!
-//! What a device demands of windows, sizes and alignments, is known here and in `memory_windows.rs` only.
+//! What a device demands of windows, sizes and alignments, is known here only. That it takes what it has
+//! said shows when a window is opened.
 
 use super::{
-    context::{
-        Policy,
-        Wanted,
-        PEER, //
-    },
-    memory_windows::{
-        self,
-        Several, //
-    },
+    Policy,
+    Wanted, //
 };
 use crate::{
     logic::{
         hello::Mode,
         window_set::{
-            Seams,
+            self,
             Shape,
-            WindowSet, //
+            WindowSet,
+            MOST_WINDOWS, //
         },
     },
     sys::{
         arena::Arena,
-        direct_map, dma_map,
+        dma_map,
         ntb::{
             NtbDevice,
             WindowAlignment, //
         },
         pool::Pool,
+        reached, //
     },
 };
 use kernel::{
-    fmt,
+    device::Device,
     page::PAGE_SIZE,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        aref::ARef,
+        Arc, //
+    },
 };
 
 /// Less than this is of no use: a control block and a few rings.
-const SMALLEST: u64 = 64 << 10;
+pub(super) const SMALLEST: u64 = 64 << 10;
 
 /// The largest pool: more is hardly faster, and is gone for all else.
 const LARGEST_POOL: u64 = 4 << 20;
 
 /// The largest multiple at which a pool may have to begin: so much has to be free in one piece.
-const LARGEST_ALIGN: u64 = 256 << 20;
+pub(super) const LARGEST_ALIGN: u64 = 256 << 20;
 
 /// What an aperture leads to.
 #[derive(Clone)]
@@ -98,7 +97,7 @@ pub(super) struct Aperture {
     pub(super) reason: &'static str,
 }
 
-/// Why a device has no aperture to offer.
+/// Why a device has no aperture to offer; `reports.rs` says it in words.
 pub(super) enum Unsuitable {
     /// Nobody has said that the peer is trusted.
     FlatNotAllowed,
@@ -120,39 +119,6 @@ impl From<Error> for Unsuitable {
     }
 }
 
-impl fmt::Display for Unsuitable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::FlatNotAllowed => f.write_str(
-                "aperture=flat lets the peer read and write all memory of this machine; load with allow_flat=1 to accept that, or without aperture=flat",
-            ),
-            Self::NoIommu => f.write_str(
-                "aperture=arena needs an IOMMU that translates for the bridge; boot with intel_iommu=on, or amd_iommu=on, and without iommu=pt",
-            ),
-            Self::NoArena { largest } => write!(
-                f,
-                "the IOMMU has no range of addresses that a memory window could lead to (the largest window has {} KiB)",
-                largest >> 10
-            ),
-            Self::TooSmall { needed, largest } => write!(
-                f,
-                "no memory windows cover the {} MiB of this machine (the largest has {} MiB), as aperture=flat demands; make the BARs larger, or load without aperture=flat",
-                needed >> 20,
-                largest >> 20
-            ),
-            Self::NoPool { largest, address } => write!(
-                f,
-                "aperture=bounce takes a memory window of at least {} KiB that can begin at a multiple of {} MiB or less (the largest has {} KiB, and can at those of {} KiB); make the BAR smaller, switch the IOMMU on, or load with allow_flat=1 if the other host is trusted",
-                SMALLEST >> 10,
-                LARGEST_ALIGN >> 20,
-                largest >> 10,
-                address >> 10
-            ),
-            Self::Device(error) => write!(f, "can't offer a link: {error:?}"),
-        }
-    }
-}
-
 impl Aperture {
     /// Chooses a memory window, and what it leads to. May sleep.
     ///
@@ -163,56 +129,38 @@ impl Aperture {
         policy: Policy,
         kept: Option<&Behind>,
     ) -> Result<Self, Unsuitable> {
-        let is_translated = dma_map::has_iommu(&device.dma_device());
+        let dma_device = device.dma_device();
+        let is_translated = dma_map::has_iommu(&dma_device);
+        let choice = Choice {
+            device,
+            dma_device,
+            most_windows: policy.most_windows,
+            kept,
+        };
         match policy.wanted {
-            Wanted::Auto => Self::best(device, policy, is_translated, kept),
-            Wanted::Arena if is_translated => {
-                Self::with_arena(device, policy, kept, "aperture=arena")
-            }
+            Wanted::Auto => choice.best(is_translated, policy.allow_flat),
+            Wanted::Arena if is_translated => choice.arena("aperture=arena"),
             Wanted::Arena => Err(Unsuitable::NoIommu),
-            Wanted::Bounce => Self::with_pool(device, policy, kept, "aperture=bounce"),
+            Wanted::Bounce => choice.pool("aperture=bounce"),
             Wanted::Flat if !policy.allow_flat => Err(Unsuitable::FlatNotAllowed),
-            Wanted::Flat => Self::flat(device, policy, "aperture=flat"),
+            Wanted::Flat => choice.flat("aperture=flat"),
         }
     }
 
-    /// What is best of what can be.
-    fn best(
-        device: &NtbDevice,
-        policy: Policy,
-        is_translated: bool,
-        kept: Option<&Behind>,
-    ) -> Result<Self, Unsuitable> {
-        if is_translated {
-            let reason = "an IOMMU translates for the bridge";
-            return match Self::with_arena(device, policy, kept, reason) {
-                Err(Unsuitable::NoArena { .. }) => Self::with_pool(
-                    device,
-                    policy,
-                    kept,
-                    "the IOMMU has no range of addresses as large as a memory window",
-                ),
-                chosen => chosen,
-            };
-        }
-        if !policy.allow_flat {
-            return Self::with_pool(
-                device,
-                policy,
-                kept,
-                "no IOMMU translates for the bridge, and allow_flat is not set",
-            );
-        }
-        match Self::flat(
-            device,
-            policy,
-            "no IOMMU translates for the bridge, and allow_flat is set",
-        ) {
-            Err(Unsuitable::TooSmall { .. }) => {
-                let reason = "no memory windows cover the memory of this machine";
-                Self::with_pool(device, policy, kept, reason)
-            }
-            chosen => chosen,
+    /// Of these windows, with all of what is behind them, or the first bytes of memory.
+    fn over(windows: WindowSet, whole: u64, behind: Behind, reason: &'static str) -> Self {
+        let (base, len) = match &behind {
+            Behind::All => (0, whole),
+            Behind::Arena(arena) => (arena.base(), arena.size()),
+            Behind::Pool(pool) => (pool.address(), pool.size()),
+        };
+        Self {
+            windows,
+            base,
+            len,
+            whole,
+            behind,
+            reason,
         }
     }
 
@@ -225,172 +173,15 @@ impl Aperture {
         }
     }
 
-    /// Over something, in parts.
-    fn over_several(several: &Several, base: u64, behind: Behind, reason: &'static str) -> Self {
-        Self {
-            windows: several.set,
-            base,
-            len: several.shape.len,
-            whole: several.shape.longest(),
-            behind,
-            reason,
-        }
-    }
-
-    /// With an arena as large as all windows together, or as the largest, or as can be.
-    fn with_arena(
-        device: &NtbDevice,
-        policy: Policy,
-        kept: Option<&Behind>,
-        reason: &'static str,
-    ) -> Result<Self, Unsuitable> {
-        let suited = |align: &WindowAlignment| align.max_size >= SMALLEST;
-        let several = memory_windows::several(device, suited, policy.most_windows, u64::MAX)?;
-        if let Some(several) = several {
-            let (shape, part) = (several.shape, several.shape.longest());
-            let arena = match kept {
-                Some(Behind::Arena(arena)) if arena.shape() == shape => Some(arena.clone()),
-                _ => arena_of(device, part, shape)?,
-            };
-            if let Some(arena) = arena {
-                let (base, behind) = (arena.base(), Behind::Arena(arena));
-                return Ok(Self::over_several(&several, base, behind, reason));
-            }
-        }
-        let none = Unsuitable::NoArena { largest: 0 };
-        let (window, align) = memory_windows::largest(device, |_| true)?.ok_or(none)?;
-        let arena = match kept {
-            Some(Behind::Arena(arena)) if arena.shape().fits_in_one(align.max_size) => {
-                arena.clone()
-            }
-            _ => new_arena(device, &align)?,
-        };
-        Ok(Self {
-            windows: WindowSet::of([window]).ok_or(EINVAL)?,
-            base: arena.base(),
-            len: arena.size(),
-            whole: align.max_size,
-            behind: Behind::Arena(arena),
-            reason,
-        })
-    }
-
-    /// Several windows that lead to a pool together, if they do.
-    fn with_pool_in_parts(
-        device: &NtbDevice,
-        policy: Policy,
-        kept: Option<&Behind>,
-        reason: &'static str,
-    ) -> Result<Option<Self>> {
-        let can_be =
-            |align: &WindowAlignment| align.address <= LARGEST_ALIGN && align.max_size >= SMALLEST;
-        let several = memory_windows::several(device, can_be, policy.most_windows, LARGEST_POOL)?;
-        let Some(several) = several else {
-            return Ok(None);
-        };
-        let shape = several.shape;
-        let pool = match kept {
-            Some(Behind::Pool(pool)) if pool.shape() == shape => pool.clone(),
-            _ => {
-                let len = usize::try_from(shape.len)?;
-                let align = usize::try_from(shape.longest())?;
-                match Pool::new(&device.dma_device(), len, align, shape.seams) {
-                    Ok(pool) if pool.address() % align as u64 == 0 => pool,
-                    Ok(_) | Err(ENOMEM) => return Ok(None),
-                    Err(error) => return Err(error),
-                }
-            }
-        };
-        let this = Self::over_several(&several, pool.address(), Behind::Pool(pool), reason);
-        Ok(this.opens(device).then_some(this))
-    }
-
     /// Whether the device takes it. There are windows that lead to one place only, and nothing says so.
     ///
     /// Only for a pool, which may be open for a moment, as nobody can do harm there.
     fn opens(&self, device: &NtbDevice) -> bool {
         let opened = self.clone().open(device).is_ok();
         if opened {
-            self.clone().close(device);
+            self.close(device);
         }
         opened
-    }
-
-    /// The windows that can lead to the largest pool, and do.
-    fn with_pool(
-        device: &NtbDevice,
-        policy: Policy,
-        kept: Option<&Behind>,
-        reason: &'static str,
-    ) -> Result<Self, Unsuitable> {
-        if let Some(this) = Self::with_pool_in_parts(device, policy, kept, reason)? {
-            return Ok(this);
-        }
-        let mut largest = u64::MAX;
-        loop {
-            let can_be = |align: &WindowAlignment| {
-                align.address <= LARGEST_ALIGN
-                    && align.size <= LARGEST_POOL
-                    && (SMALLEST..largest).contains(&align.max_size)
-            };
-            let Some((window, align)) = memory_windows::largest(device, can_be)? else {
-                let other = memory_windows::largest(device, |_| true)?.map(|(_, align)| align);
-                return Err(Unsuitable::NoPool {
-                    largest: other.as_ref().map_or(0, |align| align.max_size),
-                    address: other.as_ref().map_or(0, |align| align.address),
-                });
-            };
-            let pool = match kept {
-                Some(Behind::Pool(pool)) if pool.shape().fits_in_one(align.max_size) => {
-                    pool.clone()
-                }
-                _ => new_pool(device, &align)?,
-            };
-            let this = Self {
-                windows: WindowSet::of([window]).ok_or(EINVAL)?,
-                base: pool.address(),
-                len: pool.size(),
-                whole: align.max_size,
-                behind: Behind::Pool(pool),
-                reason,
-            };
-            if this.opens(device) {
-                return Ok(this);
-            }
-            largest = align.max_size;
-        }
-    }
-
-    /// The first window that can lead to all of our memory, or the fewest that can together.
-    fn flat(device: &NtbDevice, policy: Policy, reason: &'static str) -> Result<Self, Unsuitable> {
-        let needed = direct_map::end_of_memory();
-        let mut largest = 0;
-        for window in 0..memory_windows::count(device)? {
-            let Some(align) = memory_windows::usable(device, window)? else {
-                continue;
-            };
-            largest = largest.max(align.max_size);
-            if align.max_size >= needed {
-                // Some drivers round down what is none, without a word.
-                let len = needed.checked_next_power_of_two().unwrap_or(needed);
-                return Ok(Self {
-                    windows: WindowSet::of([window]).ok_or(EINVAL)?,
-                    base: 0,
-                    len: len.min(align.max_size),
-                    whole: align.max_size,
-                    behind: Behind::All,
-                    reason,
-                });
-            }
-        }
-        // What is in one piece for this machine is so for the bus then, and begins at a multiple of its size.
-        if dma_map::bus_is_physical(&device.dma_device()) {
-            let several = memory_windows::fewest(device, needed, policy.most_windows)?;
-            if let Some(several) = several {
-                return Ok(Self::over_several(&several, 0, Behind::All, reason));
-            }
-        }
-        Err(Unsuitable::TooSmall { needed, largest })
     }
 
     /// Lets the peer in. Not before it has shown a fresh nonce: it has then let go of all memory
@@ -410,9 +201,9 @@ impl Aperture {
     fn open_all(&self, device: &NtbDevice) -> Result {
         let parts = self.windows.parts(self.base, self.len).ok_or(EINVAL)?;
         for (window, base, len) in parts {
-            let opened = device.set_translation(PEER, window, base, len);
+            let opened = device.set_translation(window, base, len);
             if opened.is_err() {
-                self.clone().close(device);
+                self.close(device);
                 return opened;
             }
         }
@@ -421,61 +212,277 @@ impl Aperture {
 
     /// Lets the peer in no more: from here on one that is merely slow writes nowhere, if the
     /// hardware can do that. Says whether it is so. May sleep.
-    pub(super) fn close(self, device: &NtbDevice) -> bool {
+    pub(super) fn close(&self, device: &NtbDevice) -> bool {
         if !device.translates_inbound() {
             return false;
         }
         let still_open = self
             .windows
             .windows()
-            .filter(|window| device.clear_translation(PEER, *window).is_err());
+            .filter(|window| device.clear_translation(*window).is_err());
         // All are tried.
         still_open.count() == 0
     }
 }
 
-/// One as large as the window, or as can be; smaller, if there is no such piece of memory.
-fn new_pool(device: &NtbDevice, align: &WindowAlignment) -> Result<Arc<Pool>, Unsuitable> {
-    let mut size = 1u64 << align.max_size.clamp(1, LARGEST_POOL).ilog2();
-    let address = align.address.max(1).checked_next_power_of_two();
-    let address = usize::try_from(address.ok_or(EINVAL)?).map_err(Error::from)?;
-    while size >= SMALLEST.max(align.size) {
-        let len = usize::try_from(size).map_err(Error::from)?;
-        let align_to = address.max(PAGE_SIZE);
-        match Pool::new(&device.dma_device(), len, align_to, Seams::NONE) {
-            Ok(pool) if pool.address() % align.address.max(1) == 0 => return Ok(pool),
-            Ok(_) => break,
-            Err(ENOMEM) => size /= 2,
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Err(Unsuitable::NoPool {
-        largest: align.max_size,
-        address: align.address,
-    })
+/// A memory window of the device and what it demands.
+type Window = (u32, WindowAlignment);
+
+/// Several windows that are used together.
+struct Several {
+    set: WindowSet,
+    /// What lies behind them; it begins at a multiple of the length of a part.
+    shape: Shape,
 }
 
-/// One as large as the window; if the device has no such range, half of that, and so on.
-fn new_arena(device: &NtbDevice, align: &WindowAlignment) -> Result<Arc<Arena>, Unsuitable> {
-    let none = Unsuitable::NoArena {
-        largest: align.max_size,
-    };
-    let mut size = align.max_size;
-    while size >= SMALLEST.max(align.size) {
-        match arena_of(device, align.address, Shape::in_one(size))? {
-            Some(arena) => return Ok(arena),
-            None => size /= 2,
+impl Several {
+    /// The first ones of these, each with so many bytes; none if one can't lead to each such part.
+    fn first_of(windows: &[Window], count: u32, part: u64) -> Option<Self> {
+        let these = windows.get(..count as usize)?;
+        // What demands a multiple of something gets one in each part.
+        let fits = |unit: u64| part.checked_rem(unit.max(1)) == Some(0);
+        let fit = |(_, align): &Window| fits(align.address) && fits(align.size);
+        if !these.iter().all(fit) {
+            return None;
         }
+        let set = WindowSet::of(these.iter().map(|(window, _)| *window))?;
+        let len = u64::from(count).checked_mul(part)?;
+        let seams = set.seams(len)?;
+        Some(Self {
+            set,
+            shape: Shape { len, seams },
+        })
     }
-    Err(none)
 }
 
-/// One of this shape at a multiple of `align`; none if the device has no such range.
-fn arena_of(device: &NtbDevice, align: u64, shape: Shape) -> Result<Option<Arc<Arena>>> {
-    let len = usize::try_from(shape.len)?;
-    match Arena::new(&device.dma_device(), len, shape.seams) {
-        Ok(arena) if arena.base() % align.max(1) == 0 => Ok(Some(arena)),
-        Ok(_) | Err(EOPNOTSUPP) => Ok(None),
-        Err(error) => Err(error),
+/// What an aperture is chosen from.
+struct Choice<'a> {
+    device: &'a NtbDevice,
+    dma_device: ARef<Device>,
+    most_windows: u32,
+    kept: Option<&'a Behind>,
+}
+
+impl Choice<'_> {
+    /// What is best of what can be.
+    fn best(&self, is_translated: bool, allow_flat: bool) -> Result<Aperture, Unsuitable> {
+        if is_translated {
+            return match self.arena("an IOMMU translates for the bridge") {
+                Err(Unsuitable::NoArena { .. }) => {
+                    self.pool("the IOMMU has no range of addresses as large as a memory window")
+                }
+                chosen => chosen,
+            };
+        }
+        if !allow_flat {
+            return self.pool("no IOMMU translates for the bridge, and allow_flat is not set");
+        }
+        match self.flat("no IOMMU translates for the bridge, and allow_flat is set") {
+            Err(Unsuitable::TooSmall { .. }) => {
+                self.pool("no memory windows cover the memory of this machine")
+            }
+            chosen => chosen,
+        }
     }
+
+    /// With an arena as large as all windows together, or as the largest, or as can be.
+    fn arena(&self, reason: &'static str) -> Result<Aperture, Unsuitable> {
+        if let Some(Several { set, shape }) =
+            self.several(|align| align.max_size >= SMALLEST, u64::MAX)?
+        {
+            let part = shape.longest();
+            let arena = match self.kept {
+                Some(Behind::Arena(arena)) if arena.shape() == shape => Some(arena.clone()),
+                _ => self.new_arena(shape, part)?,
+            };
+            if let Some(arena) = arena {
+                return Ok(Aperture::over(set, part, Behind::Arena(arena), reason));
+            }
+        }
+        let windows = self.by_size(|_| true)?;
+        let none = Unsuitable::NoArena { largest: 0 };
+        let (window, align) = windows.first().ok_or(none)?;
+        let whole = align.max_size;
+        let arena = match self.kept {
+            Some(Behind::Arena(arena)) if arena.shape().fits_in_one(whole) => arena.clone(),
+            _ => self.largest_arena(align)?,
+        };
+        let set = WindowSet::of([*window]).ok_or(EINVAL)?;
+        Ok(Aperture::over(set, whole, Behind::Arena(arena), reason))
+    }
+
+    /// One as large as the window; if the device has no such range, half of that, and so on.
+    fn largest_arena(&self, align: &WindowAlignment) -> Result<Arc<Arena>, Unsuitable> {
+        for size in halves(align, align.max_size) {
+            if let Some(arena) = self.new_arena(Shape::in_one(size), align.address)? {
+                return Ok(arena);
+            }
+        }
+        Err(Unsuitable::NoArena {
+            largest: align.max_size,
+        })
+    }
+
+    /// One of this shape at a multiple of `align`; none if the device has no such range.
+    fn new_arena(&self, shape: Shape, align: u64) -> Result<Option<Arc<Arena>>> {
+        let len = usize::try_from(shape.len)?;
+        match Arena::new(&self.dma_device, len, shape.seams) {
+            Ok(arena) if arena.base() % align.max(1) == 0 => Ok(Some(arena)),
+            Ok(_) | Err(EOPNOTSUPP) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The windows that can lead to the largest pool, and do.
+    fn pool(&self, reason: &'static str) -> Result<Aperture, Unsuitable> {
+        if let Some(aperture) = self.pool_in_parts(reason)? {
+            return Ok(aperture);
+        }
+        let can_be = |align: &WindowAlignment| {
+            align.address <= LARGEST_ALIGN
+                && align.size <= LARGEST_POOL
+                && align.max_size >= SMALLEST
+        };
+        for (window, align) in self.by_size(can_be)? {
+            let whole = align.max_size;
+            let pool = match self.kept {
+                Some(Behind::Pool(pool)) if pool.shape().fits_in_one(whole) => pool.clone(),
+                _ => self.largest_pool(&align)?,
+            };
+            let set = WindowSet::of([window]).ok_or(EINVAL)?;
+            let aperture = Aperture::over(set, whole, Behind::Pool(pool), reason);
+            if aperture.opens(self.device) {
+                return Ok(aperture);
+            }
+        }
+        let windows = self.by_size(|_| true)?;
+        let largest = windows.first().map(|(_, align)| align);
+        Err(Unsuitable::NoPool {
+            largest: largest.map_or(0, |align| align.max_size),
+            address: largest.map_or(0, |align| align.address),
+        })
+    }
+
+    /// Several windows that lead to a pool together, if they do.
+    fn pool_in_parts(&self, reason: &'static str) -> Result<Option<Aperture>> {
+        let can_be =
+            |align: &WindowAlignment| align.address <= LARGEST_ALIGN && align.max_size >= SMALLEST;
+        let Some(Several { set, shape }) = self.several(can_be, LARGEST_POOL)? else {
+            return Ok(None);
+        };
+        let part = shape.longest();
+        let pool = match self.kept {
+            Some(Behind::Pool(pool)) if pool.shape() == shape => Some(pool.clone()),
+            _ => self.new_pool(shape, part)?,
+        };
+        let aperture = pool.map(|pool| Aperture::over(set, part, Behind::Pool(pool), reason));
+        Ok(aperture.filter(|aperture| aperture.opens(self.device)))
+    }
+
+    /// One as large as the window, or as can be; smaller, if there is no such piece of memory.
+    fn largest_pool(&self, align: &WindowAlignment) -> Result<Arc<Pool>, Unsuitable> {
+        let largest = 1u64 << align.max_size.clamp(1, LARGEST_POOL).ilog2();
+        for size in halves(align, largest) {
+            if let Some(pool) = self.new_pool(Shape::in_one(size), align.address)? {
+                return Ok(pool);
+            }
+        }
+        Err(Unsuitable::NoPool {
+            largest: align.max_size,
+            address: align.address,
+        })
+    }
+
+    /// One of this shape at a multiple of `align`; none if there is no such piece of memory.
+    fn new_pool(&self, shape: Shape, align: u64) -> Result<Option<Arc<Pool>>> {
+        let align = align.max(1);
+        let phys_align = usize::try_from(align.checked_next_power_of_two().ok_or(EINVAL)?)?;
+        let (len, phys_align) = (usize::try_from(shape.len)?, phys_align.max(PAGE_SIZE));
+        match Pool::new(&self.dma_device, len, phys_align, shape.seams) {
+            Ok(pool) if pool.address() % align == 0 => Ok(Some(pool)),
+            Ok(_) | Err(ENOMEM) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The first window that can lead to all of our memory, or the fewest that can together.
+    fn flat(&self, reason: &'static str) -> Result<Aperture, Unsuitable> {
+        let needed = reached::end_of_memory();
+        let windows = self.by_size(|_| true)?;
+        let covering = windows.iter().filter(|(_, align)| align.max_size >= needed);
+        if let Some((window, align)) = covering.min_by_key(|(window, _)| *window) {
+            let set = WindowSet::of([*window]).ok_or(EINVAL)?;
+            // Some drivers round down what is none, without a word.
+            let len = needed.checked_next_power_of_two().unwrap_or(needed);
+            return Ok(Aperture {
+                len: len.min(align.max_size),
+                ..Aperture::over(set, align.max_size, Behind::All, reason)
+            });
+        }
+        // What is in one piece for this machine is so for the bus then, and begins at a multiple of its size.
+        if dma_map::bus_is_physical(&self.dma_device) {
+            if let Some(Several { set, shape }) = self.fewest(&windows, needed) {
+                return Ok(Aperture {
+                    len: shape.len,
+                    ..Aperture::over(set, shape.longest(), Behind::All, reason)
+                });
+            }
+        }
+        let largest = windows.first().map_or(0, |(_, align)| align.max_size);
+        Err(Unsuitable::TooSmall { needed, largest })
+    }
+
+    /// The windows that are `suited`, the largest first. ENOTCONN while the link is down.
+    fn by_size(&self, suited: impl Fn(&WindowAlignment) -> bool) -> Result<KVec<Window>> {
+        let mut windows = KVec::new();
+        for window in 0..self.device.mw_count()?.min(MOST_WINDOWS) {
+            match self.device.mw_align(window) {
+                Ok(align) if suited(&align) => windows.push((window, align), GFP_KERNEL)?,
+                Err(ENOTCONN) => return Err(ENOTCONN),
+                // It can't be used.
+                Ok(_) | Err(_) => (),
+            }
+        }
+        windows.sort_unstable_by_key(|(window, align)| (u64::MAX - align.max_size, *window));
+        Ok(windows)
+    }
+
+    /// Of those that are `suited`, several that have more room together than one of them, but not more than
+    /// `enough`.
+    fn several(
+        &self,
+        suited: impl Fn(&WindowAlignment) -> bool,
+        enough: u64,
+    ) -> Result<Option<Several>> {
+        let windows = self.by_size(suited)?;
+        let sizes = || windows.iter().map(|(_, align)| align.max_size);
+        let one = sizes().next().unwrap_or(0);
+        let best = window_set::of_several(sizes(), self.most_windows);
+        Ok(best.and_then(|(count, part)| {
+            let count = u64::from(count).min(enough.checked_div(part)?);
+            if count.checked_mul(part)? <= one {
+                return None;
+            }
+            Several::first_of(&windows, count as u32, part)
+        }))
+    }
+
+    /// The fewest of these, at least two, that have together room for `needed` bytes.
+    fn fewest(&self, windows: &[Window], needed: u64) -> Option<Several> {
+        let sizes = windows.iter().map(|(_, align)| align.max_size);
+        let mut counted = (1..=self.most_windows).zip(sizes).skip(1);
+        counted.find_map(|(count, size)| {
+            let part = 1u64.checked_shl(size.checked_ilog2()?)?;
+            if u64::from(count).saturating_mul(part) < needed {
+                return None;
+            }
+            Several::first_of(windows, count, part)
+        })
+    }
+}
+
+/// A size, half of it, and so on, as long as a window can lead to that and it is of use.
+fn halves(align: &WindowAlignment, size: u64) -> impl Iterator<Item = u64> {
+    let least = SMALLEST.max(align.size);
+    core::iter::successors(Some(size), |size| Some(size / 2)).take_while(move |size| *size >= least)
 }

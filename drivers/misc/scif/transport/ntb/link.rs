@@ -17,20 +17,17 @@ use super::{
         Aperture,
         Unsuitable, //
     },
-    context::{
-        Context,
-        Policy,
-        PEER, //
-    },
-    grace_list::GraceList,
     mailbox::{
         Mailbox,
         Moment, //
     },
-    path::Owner,
+    path::Way,
     reports,
-    state::Inner,
-    way::Way,
+    state::{
+        GraceList,
+        Inner, //
+    },
+    Context, //
 };
 use crate::{
     logic::{
@@ -50,28 +47,15 @@ use crate::{
             NoHello, //
         },
     },
-    sync::work_queues::WorkQueues,
     sys::{
         ntb::NtbDevice,
         random,
-        shared_memory::{
-            Payer,
-            SharedMemory, //
-        },
-        timer::PeriodicTimer,
-        wait::{
-            new_wait_queue,
-            WaitQueue, //
-        },
+        shared_memory::Payer,
+        timer::PeriodicTimer, //
     },
-    transport::{
-        engine::Engines,
-        links::Links,
-        sink::{
-            Session,
-            Sink,
-            Status, //
-        },
+    transport::sink::{
+        Session,
+        Status, //
     },
 };
 use kernel::{
@@ -85,7 +69,6 @@ use kernel::{
             Relaxed, //
         },
         Arc,
-        ArcBorrow,
         Mutex,
         SpinLockIrq, //
     },
@@ -105,11 +88,7 @@ const USABLE: u8 = Mode::Flat.bit() | Mode::Arena.bit() | Mode::Bounce.bit();
 /// See the head of this file.
 #[pin_data]
 pub(super) struct NtbLink {
-    pub(super) sink: Arc<dyn Sink>,
-    pub(super) engines: Arc<Engines>,
-    pub(super) links: Arc<Links>,
-    queues: Arc<WorkQueues>,
-    policy: Policy,
+    pub(super) context: Context,
     /// Of the device.
     pub(super) name: CString,
     node: u16,
@@ -134,9 +113,6 @@ pub(super) struct NtbLink {
     pub(super) ticks: Atomic<u32>,
     /// The mailbox has to be looked at after a while.
     pub(super) unsettled: Atomic<bool>,
-    /// Nobody wakes it: for short sleeps.
-    #[pin]
-    pub(super) sleep: WaitQueue,
     #[pin]
     work: Work<Self>,
 }
@@ -153,22 +129,18 @@ impl WorkItem for NtbLink {
     }
 }
 
-impl Owner for NtbLink {
-    fn session_failed(self: ArcBorrow<'_, Self>) {
-        Self::schedule(&self.into());
-    }
-}
-
 impl NtbLink {
     /// The link of a device, which is down. May sleep.
     pub(super) fn new(
         context: &Context,
         device: NtbDevice,
-        name: CString,
         node: u16,
-        (register, mailbox): (DoorbellRegister, Mailbox),
+        register: DoorbellRegister,
+        mailbox: Mailbox,
         is_exposed: bool,
     ) -> Result<Arc<Self>> {
+        let context = context.clone();
+        let name = CString::try_from(device.name())?;
         let device = Arc::new(device, GFP_KERNEL)?;
         let terms = Terms {
             page_shift: PAGE_SHIFT as u8,
@@ -177,11 +149,7 @@ impl NtbLink {
         };
         Arc::pin_init(
             pin_init!(Self {
-                sink: context.sink.clone(),
-                engines: context.engines.clone(),
-                links: context.links.clone(),
-                queues: context.queues.clone(),
-                policy: context.policy,
+                context,
                 name,
                 node,
                 register,
@@ -205,7 +173,6 @@ impl NtbLink {
                 masked: Atomic::new(false),
                 ticks: Atomic::new(0),
                 unsettled: Atomic::new(false),
-                sleep <- new_wait_queue!("scif::NtbLink::sleep"),
                 work <- new_work!("NtbLink::work"),
             }),
             GFP_KERNEL,
@@ -225,12 +192,12 @@ impl NtbLink {
     /// Runs [`Self::step`] soon. Any context.
     pub(super) fn schedule(this: &Arc<Self>) {
         // An error says that it is pending already.
-        let _ = this.queues.link.enqueue(this.clone());
+        let _ = this.context.queues.link.enqueue(this.clone());
     }
 
     /// Has been scheduled for the last time: looks once more, and returns when all is done.
     pub(super) fn flush_steps(self: &Arc<Self>) {
-        self.queues.link.flush();
+        self.context.queues.link.flush();
         self.step();
     }
 
@@ -265,9 +232,9 @@ impl NtbLink {
                 false
             }
         };
-        self.queues.patient.flush();
-        self.queues.work.flush();
-        self.queues.control.flush();
+        self.context.queues.patient.flush();
+        self.context.queues.work.flush();
+        self.context.queues.control.flush();
         let (aperture, behind) = {
             let mut inner = self.inner.lock();
             (inner.aperture.take(), inner.behind.take())
@@ -338,13 +305,17 @@ impl NtbLink {
 
     /// Engines may have come since the session began.
     fn look_for_engines(&self, inner: &Inner) {
-        if let Some(up) = inner.up.as_ref().filter(|_| self.engines.are_missing()) {
-            up.path.add_engines(&self.engines, &self.name);
+        if let Some(up) = inner
+            .up
+            .as_ref()
+            .filter(|_| self.context.engines.are_missing())
+        {
+            up.path.add_engines(&self.context.engines, &self.name);
         }
     }
 
     fn look(&self, inner: &mut Inner, device: Option<&NtbDevice>) -> Seen {
-        let link_up = device.is_some_and(|device| device.link_is_up(PEER));
+        let link_up = device.is_some_and(|device| device.link_is_up());
         let hello = match device.filter(|_| link_up) {
             Some(device) => {
                 let moment = self.moment(inner);
@@ -366,7 +337,7 @@ impl NtbLink {
             hello,
             ended,
             // Not zero, which means "none".
-            fresh_nonce: (random::number() as u32).max(1),
+            fresh_nonce: (random() as u32).max(1),
         }
     }
 
@@ -391,23 +362,22 @@ impl NtbLink {
             });
             return false;
         }
-        let offered = Aperture::choose(device, self.policy, inner.behind.as_ref());
+        let offered = Aperture::choose(device, self.context.policy, inner.behind.as_ref());
         let offered = offered.and_then(|aperture| {
             inner.behind = Some(aperture.behind.clone());
             let len = ControlGeometry::for_aperture(aperture.len).size();
             let block = Way::through(&aperture, device).share(len, Payer::Nobody)?;
             let block = Arc::new(block, GFP_KERNEL).map_err(Error::from)?;
             inner.handshake.offer_in(aperture.mode().number());
-            self.say_hello(inner, device, (&aperture, &block), (nonce, 0))?;
             inner.aperture = Some(aperture);
             inner.block = Some(block);
-            Ok(())
+            Ok(self.say_hello(inner, device, nonce, 0)?)
         });
         match offered {
             Ok(()) => true,
             // The link went down again meanwhile, which will be announced as well.
+            Err(_) if !device.link_is_up() => false,
             Err(Unsuitable::Device(ENOTCONN)) => false,
-            Err(_) if !device.link_is_up(PEER) => false,
             Err(reason) => {
                 inner.make_room();
                 inner.report(|| pr_err!("{}: {}\n", &*self.name, reason));
@@ -418,16 +388,13 @@ impl NtbLink {
 
     /// Opens the aperture for a peer and tells it that we have seen it.
     fn echo(&self, inner: &mut Inner, device: Option<&NtbDevice>, nonce: u32, echo: u32) -> bool {
-        let (Some(device), Some(mut aperture), Some(block)) =
-            (device, inner.aperture.clone(), inner.block.clone())
+        let (Some(device), Some(aperture), Some(_)) = (device, &mut inner.aperture, &inner.block)
         else {
             return false;
         };
         // A peer with another nonce has let go of whatever was before.
         inner.grace.release_others(echo);
-        let opened = aperture.open(device);
-        inner.aperture = Some(aperture.clone());
-        if let Err(error) = opened {
+        if let Err(error) = aperture.open(device) {
             inner.report(|| {
                 pr_err!(
                     "{}: the device does not take the aperture: {:?}\n",
@@ -437,23 +404,19 @@ impl NtbLink {
             });
             return false;
         }
-        self.say_hello(inner, device, (&aperture, &block), (nonce, echo))
-            .is_ok()
+        self.say_hello(inner, device, nonce, echo).is_ok()
     }
 
-    fn say_hello(
-        &self,
-        inner: &mut Inner,
-        device: &NtbDevice,
-        (aperture, block): (&Aperture, &SharedMemory),
-        (nonce, echo): (u32, u32),
-    ) -> Result {
+    fn say_hello(&self, inner: &mut Inner, device: &NtbDevice, nonce: u32, echo: u32) -> Result {
+        let (Some(aperture), Some(block)) = (&inner.aperture, &inner.block) else {
+            return Err(EINVAL);
+        };
         let hello = Hello {
             nonce,
             echo,
             node: self.node,
             page_shift: PAGE_SHIFT as u8,
-            generation: self.sink.generation(),
+            generation: self.context.sink.generation(),
             control: block.bus_address(),
             aperture_base: aperture.base,
             aperture_len: aperture.len,

@@ -6,12 +6,19 @@
 //! - Fewer of them, or message registers: a part at a time (`logic/parts.rs`).
 //!
 //! They are registers: each read of one stalls the processor. So this is for the handshake only.
+//!
+//! # Message registers
+//!
+//! A value stays in a scratchpad until another one is written. A message register that holds a message takes
+//! no other until its owner has cleared it. So what has come is taken out and kept here, and what does not
+//! get through is tried again.
+//!
+//! Events are raised when the status leaves 0, or as long as it is not 0. So an event masks the next ones
+//! until what has come was taken out, all of it. What became of messages of this side is looked at
+//! after each, and raises no events.
 
-use super::{
-    context::PEER,
-    message_registers::MessageRegisters,
-    scratchpads::Scratchpads, //
-};
+use kernel::prelude::*;
+
 use crate::{
     logic::{
         hello::{
@@ -21,6 +28,7 @@ use crate::{
         },
         parts::{
             Parts,
+            Registers,
             LEAST_REGISTERS, //
         },
     },
@@ -29,7 +37,6 @@ use crate::{
         random, //
     },
 };
-use kernel::prelude::*;
 
 /// See the head of this file.
 enum Kind {
@@ -61,7 +68,7 @@ impl Mailbox {
     pub(super) fn of(device: &NtbDevice, bell: u64) -> Option<Self> {
         let scratchpads = device.spad_count() as usize;
         let messages = device.msg_count() as usize;
-        let parts = |registers| Parts::new(registers, random::number() as u32);
+        let parts = |registers| Parts::new(registers, random() as u32);
         let kind = if scratchpads >= WORDS {
             Kind::Whole
         } else if scratchpads >= LEAST_REGISTERS {
@@ -90,7 +97,7 @@ impl Mailbox {
     pub(super) fn close(&mut self, device: &NtbDevice) {
         match &mut self.kind {
             Kind::Whole | Kind::InParts(_) => {
-                let _ = device.peer_spad_write(PEER, 0, 0);
+                let _ = device.peer_spad_write(0, 0);
             }
             Kind::InMessages(_, registers) => {
                 registers.write_to(device, 0, 0);
@@ -101,18 +108,14 @@ impl Mailbox {
 
     /// What the peer has said. May sleep.
     pub(super) fn read(&mut self, device: &NtbDevice, moment: Moment) -> Result<Hello, NoHello> {
-        let words = match &self.kind {
-            Kind::Whole => Scratchpads(device).read_all(),
-            Kind::InParts(_) | Kind::InMessages(..) => {
-                // A bell that can't be rung is not needed where ticks tell as well.
-                let _ = self.exchange(device, moment);
-                match &self.kind {
-                    Kind::InParts(parts) | Kind::InMessages(parts, _) => *parts.heard(),
-                    Kind::Whole => [0; WORDS],
-                }
-            }
-        };
-        Hello::decode(&words)
+        // A bell that can't be rung is not needed where ticks tell as well.
+        let _ = self.exchange(device, moment);
+        match &self.kind {
+            Kind::Whole => Hello::decode(&core::array::from_fn(|index| {
+                device.spad_read(index as u32)
+            })),
+            Kind::InParts(parts) | Kind::InMessages(parts, _) => Hello::decode(parts.heard()),
+        }
     }
 
     /// Tells the peer, or begins to. May sleep.
@@ -121,7 +124,7 @@ impl Mailbox {
         match &mut self.kind {
             Kind::Whole => {
                 for (index, word) in words.into_iter().enumerate() {
-                    device.peer_spad_write(PEER, index as u32, word)?;
+                    device.peer_spad_write(index as u32, word)?;
                 }
                 device.peer_db_set(self.bell)
             }
@@ -158,7 +161,7 @@ impl Mailbox {
             Kind::InParts(parts) => parts.exchange(&mut Scratchpads(device), now, in_session),
             Kind::InMessages(parts, registers) => {
                 registers.collect(device);
-                parts.exchange(&mut registers.on(device), now, in_session)
+                parts.exchange(&mut Messages(registers, device), now, in_session)
             }
         };
         self.unsettled = exchanged.unsettled;
@@ -167,5 +170,111 @@ impl Mailbox {
             // A message is an event by itself.
             _ => Ok(()),
         }
+    }
+}
+
+/// Scratchpads as the registers of an exchange.
+struct Scratchpads<'a>(&'a NtbDevice);
+
+impl Registers for Scratchpads<'_> {
+    fn read(&mut self, index: usize) -> u32 {
+        self.0.spad_read(index as u32)
+    }
+
+    fn write(&mut self, index: usize, value: u32) -> bool {
+        self.0.peer_spad_write(index as u32, value).is_ok()
+    }
+}
+
+/// A peer that writes all the time must not keep us here: what it does next raises an event.
+const MAX_ROUNDS: usize = 16;
+
+/// See the head of this file.
+struct MessageRegisters {
+    inbits: u64,
+    outbits: u64,
+    /// The last message of each. There may be more registers than are used.
+    words: [u32; WORDS],
+}
+
+/// The bit of this register among those of all: the lowest one is that of the first.
+fn nth_bit(mut bits: u64, index: usize) -> u64 {
+    for _ in 0..index {
+        bits &= bits.wrapping_sub(1);
+    }
+    bits & bits.wrapping_neg()
+}
+
+impl MessageRegisters {
+    fn of(device: &NtbDevice) -> Self {
+        Self {
+            inbits: device.msg_inbits(),
+            outbits: device.msg_outbits(),
+            words: [0; WORDS],
+        }
+    }
+
+    /// Events may come from now on.
+    fn open(&self, device: &NtbDevice) -> Result {
+        device.msg_set_mask(self.outbits | self.inbits)?;
+        device.msg_clear_mask(self.inbits)
+    }
+
+    /// No more events.
+    fn close(&self, device: &NtbDevice) {
+        let _ = device.msg_set_mask(self.outbits | self.inbits);
+    }
+
+    /// Takes out what has come, and lets the next one raise an event.
+    fn collect(&mut self, device: &NtbDevice) {
+        for _ in 0..MAX_ROUNDS {
+            let status = device.msg_status();
+            if status & !(self.inbits | self.outbits) != 0 {
+                // All ones: the device is gone.
+                return;
+            }
+            let arrived = status & self.inbits;
+            if arrived == 0 {
+                break;
+            }
+            for (index, word) in self.words.iter_mut().enumerate() {
+                if arrived & nth_bit(self.inbits, index) == 0 {
+                    continue;
+                }
+                *word = device.msg_read(index as u32);
+            }
+            if device.msg_clear(arrived).is_err() {
+                return;
+            }
+        }
+        let _ = device.msg_clear_mask(self.inbits);
+    }
+
+    /// What came does not count any more.
+    fn forget(&mut self, device: &NtbDevice) {
+        self.collect(device);
+        self.words = [0; WORDS];
+    }
+
+    /// Says whether it was delivered.
+    fn write_to(&self, device: &NtbDevice, index: usize, value: u32) -> bool {
+        let refused = nth_bit(self.outbits, index);
+        let written = device
+            .msg_clear(refused)
+            .and_then(|()| device.peer_msg_write(index as u32, value));
+        written.is_ok() && device.msg_status() & refused == 0
+    }
+}
+
+/// Message registers as those of an exchange.
+struct Messages<'a>(&'a mut MessageRegisters, &'a NtbDevice);
+
+impl Registers for Messages<'_> {
+    fn read(&mut self, index: usize) -> u32 {
+        self.0.words.get(index).copied().unwrap_or(0)
+    }
+
+    fn write(&mut self, index: usize, value: u32) -> bool {
+        self.0.write_to(self.1, index, value)
     }
 }

@@ -2,22 +2,33 @@
 
 //! The way to a peer behind an NTB whose memory is covered by one aperture.
 //!
-//! The aperture may consist of several memory windows: each is mapped by itself (`outbound_window.rs`), and what is named must
-//! lie in one of them.
-//!
-//! Outbound it makes no difference what is behind it; inbound that decides how the peer's addresses of our
-//! memory come about (`way.rs`).
+//! The aperture may consist of several memory windows: each is mapped by itself, and what is named must lie
+//! in one of them. Outbound it makes no difference what is behind it; inbound that decides how the peer's
+//! addresses of our memory come about, see [`Way`].
 //!
 //! Locks: `reach` and `inbound` are leaves, taken in any context.
 
+use kernel::{
+    device::Device,
+    new_spinlock_irq,
+    prelude::*,
+    sync::{
+        aref::ARef,
+        Arc,
+        ArcBorrow,
+        SpinLockIrq, //
+    },
+};
+
 use super::{
-    aperture::Aperture,
-    outbound_window::OutboundWindow,
-    way::Way, //
+    aperture::{
+        Aperture,
+        Behind, //
+    },
+    link::NtbLink, //
 };
 use crate::{
     logic::{
-        doorbells::DoorbellRegister,
         extents::Entry,
         hello::{
             Hello,
@@ -25,17 +36,27 @@ use crate::{
         },
         window_set::{
             Seams,
+            Shape,
             WindowSet, //
         },
     },
     sys::{
-        arena::Access,
-        iomap::IoMapping,
+        arena::{
+            Access,
+            Arena, //
+        },
+        dma_map,
         ntb::NtbDevice,
         pages::Pages,
+        pool::Pool,
+        reached::{
+            IoMapping,
+            Reached, //
+        },
         shared_memory::{
             Payer,
-            SharedMemory, //
+            SharedMemory,
+            User, //
         },
     },
     transport::{
@@ -46,47 +67,28 @@ use crate::{
             Engines,
             Routes, //
         },
-        inbound::{
+        path::{
             Export,
-            Inbound,
-            Limits, //
+            Limits,
+            Path, //
         },
-        outbound::{
-            Outbound,
-            Reached, //
-        },
-        path::Path, //
-    },
-};
-use kernel::{
-    new_spinlock_irq,
-    prelude::*,
-    sync::{
-        Arc,
-        ArcBorrow,
-        SpinLockIrq, //
     },
 };
 
 /// Bytes at an offset of an aperture: EFAULT where they do not all lie in one of its parts.
 fn reach_in(parts: &[IoMapping], seams: Seams, offset: u64, len: u64) -> Result<Reached<'_>> {
     let (index, offset) = seams.locate(offset);
-    Reached::in_device(parts.get(index).ok_or(EFAULT)?, offset, len)
+    parts.get(index).ok_or(EFAULT)?.reach(offset, len)
 }
 
 /// Bytes of the peer's control block that are read back.
 const CONTROL_READ: u64 = size_of::<u32>() as u64;
 
-/// Who ends the session.
-pub(super) trait Owner: Send + Sync {
-    /// See [`Path::session_failed`].
-    fn session_failed(self: ArcBorrow<'_, Self>);
-}
-
 /// See the head of this file.
 #[pin_data]
 pub(super) struct NtbPath {
-    owner: Arc<dyn Owner>,
+    /// Ends the session.
+    link: Arc<NtbLink>,
     /// How the peer gets to our memory; none once the session is over.
     #[pin]
     inbound: SpinLockIrq<Option<Way>>,
@@ -101,7 +103,6 @@ pub(super) struct NtbPath {
     /// Where its control block begins in the aperture, which can always be read.
     control: u64,
     mode: Mode,
-    register: DoorbellRegister,
     /// What is had of the device; none once the session is over.
     #[pin]
     reach: SpinLockIrq<Option<Reach>>,
@@ -117,10 +118,8 @@ struct Reach {
 impl NtbPath {
     /// The way to the peer that has said this hello, and that reaches us through `own`. May sleep.
     pub(super) fn new(
-        owner: Arc<dyn Owner>,
+        link: &Arc<NtbLink>,
         device: &Arc<NtbDevice>,
-        engines: &Engines,
-        register: DoorbellRegister,
         own: &Aperture,
         hello: &Hello,
     ) -> Result<Arc<Self>> {
@@ -136,8 +135,11 @@ impl NtbPath {
             }
             let part = part.min(size);
             parts.push(IoMapping::write_combined(physical, part)?, GFP_KERNEL)?;
-            if let Some(window) = OutboundWindow::lead_to(device, window, (start, part), size)? {
-                windows.push(window, GFP_KERNEL)?;
+            if !device.translates_inbound() {
+                windows.push(
+                    OutboundWindow::lead_to(device, window, start, part, size)?,
+                    GFP_KERNEL,
+                )?;
             }
         }
         let control = hello.control.checked_sub(base).ok_or(EINVAL)?;
@@ -150,7 +152,7 @@ impl NtbPath {
         };
         let this = Arc::pin_init(
             pin_init!(Self {
-                owner,
+                link: link.clone(),
                 inbound <- new_spinlock_irq!(Some(way), "NtbPath::inbound"),
                 parts,
                 seams,
@@ -158,12 +160,11 @@ impl NtbPath {
                 base,
                 control,
                 mode,
-                register,
                 reach <- new_spinlock_irq!(Some(reach), "NtbPath::reach"),
             }),
             GFP_KERNEL,
         )?;
-        engines.for_each_at_first(|engine| {
+        link.context.engines.for_each_at_first(|engine| {
             this.add_engine(engine);
         });
         Ok(this)
@@ -217,21 +218,35 @@ impl NtbPath {
     }
 }
 
-impl Inbound for NtbPath {
-    fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory> {
-        self.way()?.share(len, payer)
+impl Path for NtbPath {
+    fn mode(&self) -> &'static str {
+        self.mode.name()
     }
 
-    fn export(&self, pages: &Arc<Pages>, access: Access) -> Result<Export> {
-        self.way()?.export(pages, access)
+    fn doorbells(&self) -> u64 {
+        self.link.register.numbers()
     }
 
-    fn limits(&self) -> Limits {
-        self.way().map_or(Limits::NONE, |way| way.limits())
+    fn ring(&self, number: u32) {
+        let bits = self.link.register.to_peer_bits(doorbell::bit(number));
+        if bits == 0 {
+            // One that the device does not have. Those on the wire were checked when they came.
+            return;
+        }
+        // With the lock, so that the device stays.
+        if let Some(reach) = &*self.reach.lock() {
+            // The doorbell's interrupt is a write of its own, by the bridge on the other side, and no rule of the bus
+            // keeps it behind what this processor has stored: the answer to a load does.
+            let control = reach_in(&self.parts, self.seams, self.control, CONTROL_READ);
+            let _ = control.and_then(|control| control.read_back(0));
+            let _ = reach.device.peer_db_set(bits);
+        }
     }
-}
 
-impl Outbound for NtbPath {
+    fn session_failed(self: ArcBorrow<'_, Self>) {
+        NtbLink::schedule(&self.link);
+    }
+
     fn reach(&self, address: u64, len: u64) -> Result<Reached<'_>> {
         let offset = address.checked_sub(self.base).ok_or(EFAULT)?;
         reach_in(&self.parts, self.seams, offset, len)
@@ -264,34 +279,159 @@ impl Outbound for NtbPath {
     fn engines(&self) -> &Routes {
         &self.routes
     }
+
+    fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory> {
+        self.way()?.share(len, payer)
+    }
+
+    fn export(&self, pages: &Arc<Pages>, access: Access) -> Result<Export> {
+        self.way()?.export(pages, access)
+    }
+
+    fn limits(&self) -> Limits {
+        self.way().map_or(Limits::NONE, |way| way.limits())
+    }
 }
 
-impl Path for NtbPath {
-    fn mode(&self) -> &'static str {
-        self.mode.name()
+/// Beside an arena, in which most windows lie, for those that find no place.
+const STAGING_BESIDE_ARENA: u64 = 256 << 10;
+
+/// How long a piece may be that is to find a place: other things are there, too.
+const fn piece(shape: Shape) -> u64 {
+    shape.longest() / 2
+}
+
+/// No more than this: the slots are then as long as an engine is good for.
+const MOST_STAGING: u64 = 1 << 20;
+
+/// How large the ring of one connection may become in a pool, one part in so many of it.
+const RING_PARTS: u64 = 32;
+
+/// What every ring may have, however little is left: others may still come.
+const SMALLEST_RING: u64 = 256;
+
+/// How much of a pool one who asks may have: the ring of a connection is one of many, and more so at first than when
+/// it has turned out to be used.
+fn most_of(pool: &Pool, payer: Payer<'_>) -> u64 {
+    let free = pool.size().saturating_sub(pool.bytes_taken());
+    match payer {
+        Payer::Nobody => free,
+        Payer::Caller => (free / 96).max(SMALLEST_RING),
+        Payer::OwnerOf(_) => free / 8,
+    }
+}
+
+/// How a peer gets to our memory through the aperture over it.
+#[derive(Clone)]
+pub(super) enum Way {
+    /// Flat, by physical addresses: nothing has to be mapped before it is reached.
+    Physical,
+    /// Flat, by addresses of a device for which memory is mapped.
+    Device(ARef<Device>),
+    /// By a place in this.
+    Arena(Arc<Arena>),
+    /// Not at all, but for what lies in this.
+    Pool(Arc<Pool>),
+}
+
+impl Way {
+    /// Through this aperture. May sleep.
+    pub(super) fn through(aperture: &Aperture, device: &NtbDevice) -> Self {
+        let dma_device = device.dma_device();
+        match &aperture.behind {
+            Behind::Arena(arena) => Self::Arena(arena.clone()),
+            Behind::Pool(pool) => Self::Pool(pool.clone()),
+            Behind::All if dma_map::bus_is_physical(&dma_device) => Self::Physical,
+            Behind::All => Self::Device(dma_device),
+        }
     }
 
-    fn doorbells(&self) -> u64 {
-        self.register.numbers()
+    /// See [`Path::share`].
+    pub(super) fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory> {
+        let user = match self {
+            Self::Physical => User::Physical,
+            Self::Device(device) => User::Device(device),
+            Self::Arena(arena) => User::Arena(arena),
+            Self::Pool(pool) if len as u64 > most_of(pool, payer) => return Err(ENOMEM),
+            Self::Pool(pool) => User::Pool(pool),
+        };
+        match SharedMemory::new(len, user, payer) {
+            // What the callers of SCIF know.
+            Err(ENOSPC) => Err(ENOMEM),
+            memory => memory,
+        }
     }
 
-    fn ring(&self, number: u32) {
-        let bits = self.register.to_peer_bits(doorbell::bit(number));
-        if bits == 0 {
-            // One that the device does not have. Those on the wire were checked when they came.
+    /// See [`Path::export`].
+    pub(super) fn export(&self, pages: &Arc<Pages>, access: Access) -> Result<Export> {
+        match self {
+            Self::Physical => Ok(Export::Physical(pages.clone())),
+            Self::Device(device) => Export::through(pages, device),
+            Self::Arena(arena) => Export::within(pages, arena, access),
+            Self::Pool(_) => Export::nowhere(),
+        }
+    }
+
+    /// See [`Path::limits`].
+    pub(super) fn limits(&self) -> Limits {
+        match self {
+            Self::Physical | Self::Device(_) => Limits::NONE,
+            Self::Arena(arena) => Limits {
+                // Most of it is for windows.
+                staging: STAGING_BESIDE_ARENA
+                    .min(arena.size() / 8)
+                    .min(piece(arena.shape())) as usize,
+                ..Limits::NONE
+            },
+            // Neither is larger than a pool may be.
+            Self::Pool(pool) => Limits {
+                // The other half of the smallest one has room for the control block and 107 of the smallest rings.
+                staging: (pool.size() / 2).min(MOST_STAGING).min(piece(pool.shape())) as usize,
+                ring: (pool.size() / RING_PARTS) as u32,
+            },
+        }
+    }
+}
+
+/// A memory window that this side makes lead into the peer's memory, on devices on which that is for who uses
+/// it; on others it is for the owner of the memory (`aperture.rs`). Dropping it closes the window.
+pub(super) struct OutboundWindow {
+    device: Arc<NtbDevice>,
+    window: u32,
+}
+
+impl OutboundWindow {
+    /// Makes the window, of `whole` bytes, lead to `len` at a bus address of the peer. May sleep.
+    fn lead_to(
+        device: &Arc<NtbDevice>,
+        window: u32,
+        base: u64,
+        len: u64,
+        whole: u64,
+    ) -> Result<Self> {
+        device
+            .set_peer_translation(window, base, len)
+            // Some take nothing but all of it.
+            .or_else(|_| device.set_peer_translation(window, base, whole))?;
+        Ok(Self {
+            device: device.clone(),
+            window,
+        })
+    }
+
+    /// Makes all windows lead nowhere, as somebody before may have left them. May sleep.
+    pub(super) fn close_all(device: &NtbDevice) {
+        if device.translates_inbound() {
             return;
         }
-        // With the lock, so that the device stays.
-        if let Some(reach) = &*self.reach.lock() {
-            // The doorbell's interrupt is a write of its own, by the bridge on the other side, and no rule of the bus
-            // keeps it behind what this processor has stored: the answer to a load does.
-            let control = reach_in(&self.parts, self.seams, self.control, CONTROL_READ);
-            let _ = control.and_then(|control| control.read_back(0));
-            let _ = reach.device.peer_db_set(bits);
+        for window in 0..device.peer_mw_count().unwrap_or(0) {
+            let _ = device.clear_peer_translation(window);
         }
     }
+}
 
-    fn session_failed(self: ArcBorrow<'_, Self>) {
-        self.owner.as_arc_borrow().session_failed();
+impl Drop for OutboundWindow {
+    fn drop(&mut self) {
+        let _ = self.device.clear_peer_translation(self.window);
     }
 }

@@ -1,9 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the log says of a peer: that it is there and how, or why there can be no session with it.
+//! What people are told of a link: what there is to see of it, and in the log that its peer is there and
+//! how, or why there can be no session with it.
+
+use kernel::{
+    fmt,
+    page::PAGE_SHIFT,
+    prelude::*, //
+};
 
 use super::{
-    aperture::Aperture,
+    aperture::{
+        Aperture,
+        Behind,
+        Unsuitable,
+        LARGEST_ALIGN,
+        SMALLEST, //
+    },
+    link::NtbLink,
     path::NtbPath, //
 };
 use crate::{
@@ -12,15 +26,53 @@ use crate::{
         handshake::Refused,
         hello::Mode, //
     },
-    transport::path::Path,
-};
-use kernel::{
-    page::PAGE_SHIFT,
-    prelude::*, //
+    sys::arena::Purpose,
+    transport::{
+        links::{
+            Facts,
+            Link,
+            Own,
+            Up, //
+        },
+        path::Path, //
+    },
 };
 
+impl fmt::Display for Unsuitable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FlatNotAllowed => f.write_str(
+                "aperture=flat lets the peer read and write all memory of this machine; load with allow_flat=1 to accept that, or without aperture=flat",
+            ),
+            Self::NoIommu => f.write_str(
+                "aperture=arena needs an IOMMU that translates for the bridge; boot with intel_iommu=on, or amd_iommu=on, and without iommu=pt",
+            ),
+            Self::NoArena { largest } => write!(
+                f,
+                "the IOMMU has no range of addresses that a memory window could lead to (the largest window has {} KiB)",
+                largest >> 10
+            ),
+            Self::TooSmall { needed, largest } => write!(
+                f,
+                "no memory windows cover the {} MiB of this machine (the largest has {} MiB), as aperture=flat demands; make the BARs larger, or load without aperture=flat",
+                needed >> 20,
+                largest >> 20
+            ),
+            Self::NoPool { largest, address } => write!(
+                f,
+                "aperture=bounce takes a memory window of at least {} KiB that can begin at a multiple of {} MiB or less (the largest has {} KiB, and can at those of {} KiB); make the BAR smaller, switch the IOMMU on, or load with allow_flat=1 if the other host is trusted",
+                SMALLEST >> 10,
+                LARGEST_ALIGN >> 20,
+                largest >> 10,
+                address >> 10
+            ),
+            Self::Device(error) => write!(f, "can't offer a link: {error:?}"),
+        }
+    }
+}
+
 /// There is a session, through these apertures; `is_exposed` as in [`NtbLink`](super::link::NtbLink).
-pub(super) fn online(link: &CStr, node: u16, path: &NtbPath, (own, is_exposed): (&Aperture, bool)) {
+pub(super) fn online(link: &CStr, node: u16, path: &NtbPath, own: &Aperture, is_exposed: bool) {
     pr_info!(
         "node {} is online through {}: {} aperture of {} KiB, {}\n",
         node,
@@ -114,4 +166,55 @@ pub(super) fn no_session(link: &CStr, node: u16, error: Error) {
         reason,
         error
     );
+}
+
+impl Link for NtbLink {
+    fn look(&self, f: &mut dyn FnMut(&Facts<'_>)) {
+        let Ok(name) = self.full_name() else { return };
+        let mut facts = Facts {
+            name: &name,
+            state: "changing",
+            up: None,
+            own: None,
+            doorbells: self.register.numbers(),
+        };
+        // Who takes a session down has the lock all the time, and waits for others.
+        if let Some(inner) = self.inner.try_lock() {
+            facts.own = inner
+                .aperture
+                .as_ref()
+                .map(|aperture| own(aperture, self.is_exposed));
+            facts.up = inner.up.as_ref().map(|up| Up {
+                node: Some(up.peer),
+                mode: up.path.mode(),
+                aperture: up.path.reachable(),
+                engines: up.path.engines().len(),
+            });
+            facts.state = if facts.up.is_some() {
+                "up"
+            } else if inner.block.is_some() {
+                "offering"
+            } else {
+                "down"
+            };
+        }
+        f(&facts);
+    }
+}
+
+fn own(aperture: &Aperture, is_exposed: bool) -> Own {
+    Own {
+        mode: aperture.mode().name(),
+        aperture: aperture.len,
+        taken: match &aperture.behind {
+            Behind::All => None,
+            Behind::Arena(arena) => Some((
+                arena.bytes_for(Purpose::Windows),
+                arena.bytes_for(Purpose::Rings),
+            )),
+            Behind::Pool(pool) => Some((0, pool.bytes_taken())),
+        },
+        is_guarded: !is_exposed && !matches!(aperture.behind, Behind::All),
+        reason: aperture.reason,
+    }
 }

@@ -16,23 +16,13 @@
 //! Transfers have [`TRANSFERS_MILLISECONDS`] to end before engines are stopped, and all peers together
 //! [`FAREWELL_MILLISECONDS`] to answer.
 //!
+//! # How a link is taken down
+//!
+//! [`NtbLink::leave`] has the link find no device, upon which it ends the session that there is, as work;
+//! [`NtbLink::withdraw`] follows when the peer has had time to let go.
+//!
 //! Lock: `members` stands above all other locks of the module, and is held for all of that.
 
-use super::link::NtbLink;
-use crate::{
-    sys::{
-        ntb::{
-            Hardware,
-            NtbDevice, //
-        },
-        power::Power,
-        wait::{
-            new_wait_queue,
-            WaitQueue, //
-        },
-    },
-    transport::engine::Engines,
-};
 use kernel::{
     new_mutex,
     prelude::*,
@@ -40,7 +30,27 @@ use kernel::{
         Arc,
         Mutex, //
     },
-    time::Delta,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+};
+
+use super::{
+    client::TICK_MILLISECONDS,
+    link::NtbLink,
+    path::OutboundWindow, //
+};
+use crate::{
+    sys::{
+        notifiers::Event,
+        ntb::{
+            rebind,
+            NtbDevice, //
+        },
+        timer::PeriodicTimer, //
+    },
+    transport::engine::Engines, //
 };
 
 /// How long transfers may go on when the links are to rest.
@@ -49,7 +59,7 @@ const TRANSFERS_MILLISECONDS: u32 = 300;
 /// How long to wait for peers to let go.
 const FAREWELL_MILLISECONDS: u32 = 1000;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
     Awake,
     Asleep,
@@ -74,9 +84,6 @@ pub(super) struct Roster {
     engines: Arc<Engines>,
     #[pin]
     members: Mutex<Members>,
-    /// Nobody wakes it: for short sleeps.
-    #[pin]
-    sleep: WaitQueue,
 }
 
 impl Roster {
@@ -92,7 +99,6 @@ impl Roster {
                     },
                     "Roster::members"
                 ),
-                sleep <- new_wait_queue!("scif::Roster::sleep"),
             }),
             GFP_KERNEL,
         )
@@ -126,20 +132,8 @@ impl Roster {
         }
         let device = link.leave();
         link.flush_steps();
-        self.wait(FAREWELL_MILLISECONDS, || !link.waits_for_farewell());
+        wait(FAREWELL_MILLISECONDS, || !link.waits_for_farewell());
         device
-    }
-
-    /// Waits until `is_done` says so, for a while.
-    fn wait(&self, milliseconds: u32, is_done: impl Fn() -> bool) {
-        for _ in 0..milliseconds / 10 {
-            if is_done() {
-                return;
-            }
-            let _ = self
-                .sleep
-                .wait_uninterruptible_timeout(Delta::from_millis(10), || None::<()>);
-        }
     }
 
     /// Has all links rest. May sleep.
@@ -148,7 +142,7 @@ impl Roster {
         for member in list.iter_mut().filter(|member| member.device.is_none()) {
             member.device = member.link.leave();
         }
-        self.wait(TRANSFERS_MILLISECONDS, || {
+        wait(TRANSFERS_MILLISECONDS, || {
             list.iter().all(|member| member.link.has_ended())
         });
         // Ends what is still under way.
@@ -156,7 +150,7 @@ impl Roster {
         for member in &*list {
             member.link.flush_steps();
         }
-        self.wait(FAREWELL_MILLISECONDS, || {
+        wait(FAREWELL_MILLISECONDS, || {
             list.iter().all(|member| !member.link.waits_for_farewell())
         });
         for member in &*list {
@@ -166,20 +160,30 @@ impl Roster {
             member.link.release_unreachable();
         }
     }
-}
 
-impl Power for Roster {
-    fn sleeps(&self) {
+    /// Tells what the kernel has told. May sleep.
+    pub(super) fn told(&self, event: Event<'_>) {
+        match event {
+            Event::Sleeps => self.rest_as(State::Asleep, "this machine goes to sleep"),
+            Event::Woke { was_off } => self.wake(was_off),
+            Event::Ends => self.rest_as(State::Over, "this machine reboots or stops"),
+            Event::ModuleGone { .. } | Event::Unbinds => (),
+        }
+    }
+
+    fn rest_as(&self, state: State, reason: &str) {
         let mut members = self.members.lock();
-        if members.state == State::Awake {
-            members.state = State::Asleep;
-            pr_info!("all links are taken down: this machine goes to sleep\n");
+        let was_awake = members.state == State::Awake;
+        members.state = members.state.max(state);
+        if was_awake {
+            pr_info!("all links are taken down: {}\n", reason);
             self.rest(&mut members);
         }
     }
 
-    fn woke(&self, was_off: bool) {
-        let mut hardware: KVec<Hardware> = KVec::new();
+    /// Has the links come up again. Where devices `was_off`, their drivers begin anew.
+    fn wake(&self, was_off: bool) {
+        let mut hardware = KVec::new();
         let mut members = self.members.lock();
         if members.state != State::Asleep {
             return;
@@ -198,7 +202,7 @@ impl Power for Roster {
         }
         drop(members);
         for hardware in &hardware {
-            if let Err(error) = hardware.rebind() {
+            if let Err(error) = rebind(hardware) {
                 pr_err!(
                     "the driver of a bridge was not bound anew after sleep: {:?}\n",
                     error
@@ -206,14 +210,96 @@ impl Power for Roster {
             }
         }
     }
+}
 
-    fn ends(&self) {
-        let mut members = self.members.lock();
-        let was_awake = members.state == State::Awake;
-        members.state = State::Over;
-        if was_awake {
-            pr_info!("all links are taken down: this machine reboots or stops\n");
-            self.rest(&mut members);
+/// Waits until `is_done` says so, for a while.
+fn wait(milliseconds: u32, is_done: impl Fn() -> bool) {
+    for _ in 0..milliseconds / 10 {
+        if is_done() {
+            return;
+        }
+        fsleep(Delta::from_millis(10));
+    }
+}
+
+impl NtbLink {
+    /// Lets the link come up. May sleep.
+    pub(super) fn open(self: &Arc<Self>) -> Result {
+        let device = self.device().ok_or(ENODEV)?;
+        self.prepare(&device)?;
+        self.listen(&device)
+    }
+
+    /// Has the device as one that no session uses.
+    fn prepare(&self, device: &NtbDevice) -> Result {
+        let own = self.register.own_bits();
+        // A driver before this one, or the hardware by itself, may have left some open.
+        close_windows(device);
+        device.db_set_mask(device.db_valid_mask())?;
+        device.db_clear(own)?;
+        device.db_clear_mask(own)?;
+        self.inner.lock().mailbox.open(device)
+    }
+
+    /// Begins to talk to the peer, by a device that the link finds.
+    fn listen(self: &Arc<Self>, device: &NtbDevice) -> Result {
+        match device.link_enable() {
+            Ok(()) => (),
+            // The secondary side of AMD's can only wait for the other one.
+            Err(EINVAL) if device.port_number() == Ok(1) => (),
+            Err(error) => return Err(error),
+        }
+        let timer =
+            PeriodicTimer::start(self.clone(), Delta::from_millis(TICK_MILLISECONDS.into()))?;
+        *self.timer.lock() = Some(timer);
+        Self::schedule(self);
+        Ok(())
+    }
+
+    /// Gives it the device back with which it rested, and lets it come up. May sleep.
+    pub(super) fn resume(self: &Arc<Self>, device: Arc<NtbDevice>) {
+        // First: as soon as the link finds the device, an event may begin a session.
+        let prepared = self.prepare(&device);
+        let none = self.device.lock().replace(device.clone());
+        drop(none);
+        if let Err(error) = prepared.and_then(|()| self.listen(&device)) {
+            pr_err!(
+                "{}: it does not come up after sleep: {:?}; unbind and bind the driver of the device\n",
+                &*self.name,
+                error
+            );
         }
     }
+
+    /// Has the link find no device, so that it ends what there is; returns the device. May sleep.
+    pub(super) fn leave(self: &Arc<Self>) -> Option<Arc<NtbDevice>> {
+        let timer = self.timer.lock().take();
+        drop(timer);
+        let device = self.device.lock().take();
+        if let Some(device) = &device {
+            // The link clears no doorbell from here on: one that rings must not interrupt again and again.
+            let _ = device.db_set_mask(self.register.own_bits());
+            let _ = device.msg_set_mask(device.msg_inbits());
+        }
+        Self::schedule(self);
+        device
+    }
+
+    /// Takes back what the peer was given, by a device that the link does not find any more. May sleep.
+    pub(super) fn withdraw(&self, device: &NtbDevice) {
+        self.inner.lock().mailbox.close(device);
+        let _ = device.db_set_mask(self.register.own_bits());
+        close_windows(device);
+        let _ = device.link_disable();
+    }
+}
+
+/// Lets the peer in nowhere, and this side into the peer, as far as that is for this side.
+fn close_windows(device: &NtbDevice) {
+    if let Ok(count) = device.mw_count() {
+        for window in 0..count {
+            let _ = device.clear_translation(window);
+        }
+    }
+    OutboundWindow::close_all(device);
 }

@@ -7,12 +7,12 @@ use super::{
         Aperture,
         Behind, //
     },
-    grace_list::Kept,
     link::NtbLink,
     path::NtbPath,
     reports,
     state::{
         Inner,
+        Kept,
         Up, //
     },
 };
@@ -58,7 +58,7 @@ impl NtbLink {
         else {
             return false;
         };
-        match self.introduce(device, (&aperture, &block), nonce, hello) {
+        match self.introduce(device, &aperture, &block, nonce, hello) {
             Ok(up) => {
                 let session = up.session.clone();
                 inner.up = Some(up);
@@ -82,13 +82,13 @@ impl NtbLink {
     fn introduce(
         self: &Arc<Self>,
         device: &Arc<NtbDevice>,
-        (own, block): (&Aperture, &Arc<SharedMemory>),
+        own: &Aperture,
+        block: &Arc<SharedMemory>,
         nonce: u32,
         hello: &Hello,
     ) -> Result<Up> {
-        let owner = self.clone();
         let name = self.full_name()?;
-        let path = NtbPath::new(owner, device, &self.engines, self.register, own, hello)?;
+        let path = NtbPath::new(self, device, own, hello)?;
         let who = Introduction {
             link: &name,
             node: Some(hello.node),
@@ -105,11 +105,12 @@ impl NtbLink {
         };
         // Whoever may still have the path must have nothing of the device.
         let session = self
+            .context
             .sink
             .online(path.clone(), who)
             .inspect_err(|_| path.detach())?;
         trace::link_up(|| trace::Link::new(&self.name, hello.node, hello.generation, path.mode()));
-        reports::online(&self.name, hello.node, &path, (own, self.is_exposed));
+        reports::online(&self.name, hello.node, &path, own, self.is_exposed);
         Ok(Up {
             session,
             path,

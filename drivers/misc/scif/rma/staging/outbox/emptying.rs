@@ -13,7 +13,7 @@ use crate::{
     logic::staging::MOST_SLOTS,
     peer::Answerer,
     rma::staging::staged::Staged,
-    sys::busy_wait::{
+    sys::wait::{
         busy_poll,
         busy_wait, //
     },

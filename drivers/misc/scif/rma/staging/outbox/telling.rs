@@ -13,10 +13,8 @@ use crate::{
         HEADER,
         SLEEPS, //
     },
-    transport::{
-        doorbell,
-        outbound::flush_writes, //
-    },
+    sys::reached::flush_writes,
+    transport::doorbell, //
 };
 use kernel::{
     prelude::*,

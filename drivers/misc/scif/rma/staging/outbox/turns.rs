@@ -12,11 +12,13 @@ use super::{
 use crate::{
     logic::staging::MOST_SLOTS,
     rma::staging::staged::Staged,
-    sys::busy_wait::{
-        busy_poll,
-        busy_wait, //
+    sys::{
+        reached::flush_writes,
+        wait::{
+            busy_poll,
+            busy_wait, //
+        },
     },
-    transport::outbound::flush_writes, //
 };
 use kernel::{
     prelude::*,

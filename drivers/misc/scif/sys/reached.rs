@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that the CPU loads and stores through a mapping of the kernel: that of a device, and RAM by its
+//! physical address.
+//!
+//! # Memory of a device
+//!
+//! It is mapped with write combining. Writes are cheap and gathered into bursts; they may leave the CPU in
+//! any order until [`flush_writes`]. Reads stall for a round trip over the bus each.
+//!
+//! # RAM
+//!
+//! A physical address is treated as a DMA engine treats a bus address: it comes from tables of this
+//! kernel (a [`SharedMemory`](super::shared_memory::SharedMemory), a [`Pages`] that is kept) and is trusted
+//! to be one that may be written. Checked is only that there is RAM, so that a wrong address is an error
+//! and not a crash.
+//!
+//! C header: [`include/linux/io.h`](srctree/include/linux/io.h)
+
+use core::{
+    marker::PhantomData,
+    ptr::NonNull, //
+};
+
+use kernel::{
+    bindings,
+    io::PhysAddr,
+    page::{
+        PAGE_SHIFT,
+        PAGE_SIZE, //
+    },
+    prelude::*,
+    sync::barrier, //
+};
+
+use super::{
+    bindings as own,
+    buffer::Buffer,
+    pages::Pages, //
+};
+
+/// A mapped range of device memory.
+///
+/// Drop it before the driver of the device lets the range go.
+///
+/// # Invariants
+///
+/// `base` is an `ioremap`ped range of `size` bytes, at the physical address `phys`.
+pub(crate) struct IoMapping {
+    base: NonNull<u8>,
+    phys: u64,
+    size: usize,
+}
+
+// SAFETY: The mapping is valid on all CPUs.
+unsafe impl Send for IoMapping {}
+// SAFETY: Device memory may be accessed by several CPUs at once; no Rust reference into it exists.
+unsafe impl Sync for IoMapping {}
+
+impl IoMapping {
+    /// Maps `size` bytes at a physical address of a device. May sleep.
+    pub(crate) fn write_combined(phys: u64, size: u64) -> Result<Self> {
+        let size = usize::try_from(size)?;
+        if size == 0 || (size as u64).checked_add(phys).is_none() {
+            return Err(EINVAL);
+        }
+        // SAFETY: Addresses that are RAM are refused.
+        let base = unsafe { own::scif_helper_ioremap_wc(phys as PhysAddr, size) };
+        // INVARIANT: It has just been mapped.
+        Ok(Self {
+            base: NonNull::new(base.cast()).ok_or(ENOMEM)?,
+            phys,
+            size,
+        })
+    }
+
+    /// The physical address.
+    pub(crate) fn phys(&self) -> u64 {
+        self.phys
+    }
+
+    /// The size in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// `len` bytes of it: EFAULT where they are not all inside.
+    pub(crate) fn reach(&self, offset: u64, len: u64) -> Result<Reached<'_>> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.size as u64 => Ok(Reached {
+                // SAFETY: It is inside, as just checked.
+                base: unsafe { self.base.add(offset as usize) },
+                // INVARIANT: It is a part of the mapping, which is borrowed.
+                phys: self.phys + offset,
+                len: len as usize,
+                is_device: true,
+                _mapping: PhantomData,
+            }),
+            _ => Err(EFAULT),
+        }
+    }
+
+    /// Where the CPU has the `len` bytes at a physical address mapped: EINVAL if they are not all in it.
+    pub(super) fn at(&self, phys: u64, len: usize) -> Result<NonNull<u8>> {
+        let offset = phys.checked_sub(self.phys).ok_or(EINVAL)?;
+        let reached = self.reach(offset, len as u64).or(Err(EINVAL))?;
+        Ok(reached.base)
+    }
+}
+
+impl Drop for IoMapping {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant it is mapped, and nothing uses it any more.
+        unsafe { bindings::iounmap(self.base.as_ptr().cast()) };
+    }
+}
+
+/// Memory that the CPU reaches.
+///
+/// Offsets count from its first byte; what does not lie in it is EINVAL.
+///
+/// # Invariants
+///
+/// `base` is where the kernel has the `len` bytes at `phys` mapped: memory of a device in a mapping that lives
+/// for `'a` if `is_device`, else RAM in the kernel's linear mapping.
+pub(crate) struct Reached<'a> {
+    base: NonNull<u8>,
+    phys: u64,
+    len: usize,
+    is_device: bool,
+    _mapping: PhantomData<&'a IoMapping>,
+}
+
+impl Reached<'_> {
+    /// Bytes of this node's RAM: EFAULT where there is none.
+    pub(crate) fn in_ram(phys: u64, len: u64) -> Result<Self> {
+        let len = usize::try_from(len)?;
+        // SAFETY: It takes any address.
+        let base = unsafe { own::scif_helper_direct_map(phys, len) };
+        // INVARIANT: C has just seen to it.
+        Ok(Self {
+            base: NonNull::new(base.cast()).ok_or(EFAULT)?,
+            phys,
+            len,
+            is_device: false,
+            _mapping: PhantomData,
+        })
+    }
+
+    /// A pointer to `count` bytes at an offset; `EINVAL` where they are not all inside.
+    fn at(&self, offset: usize, count: usize) -> Result<*mut u8> {
+        match offset.checked_add(count) {
+            // SAFETY: The bytes are inside, as just checked.
+            Some(end) if end <= self.len => Ok(unsafe { self.base.as_ptr().add(offset) }),
+            _ => Err(EINVAL),
+        }
+    }
+
+    /// As `at`, for a number: `EINVAL` where it is not aligned.
+    fn number_at<N>(&self, offset: usize) -> Result<*mut N> {
+        let pointer = self.at(offset, size_of::<N>())?.cast::<N>();
+        if pointer.is_aligned() {
+            Ok(pointer)
+        } else {
+            Err(EINVAL)
+        }
+    }
+
+    /// Stores bytes. Posted: see [`flush_writes`].
+    pub(crate) fn write(&self, at: usize, bytes: &[u8]) -> Result {
+        let (to, from) = (self.at(at, bytes.len())?.cast(), bytes.as_ptr().cast());
+        // SAFETY: Both are valid for that many bytes. What RAM is used for is up to those who share the
+        // address; no Rust reference covers it.
+        unsafe {
+            if self.is_device {
+                own::scif_helper_copy_to_io(to, from, bytes.len());
+            } else {
+                bindings::memcpy(to, from, bytes.len());
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores `len` bytes of a caller from `from_offset` on, if they are in memory and can be stored
+    /// without a copy; says whether that was so. If not, or on an error, some may have been stored.
+    /// Does not wait.
+    pub(crate) fn write_from(
+        &self,
+        at: usize,
+        from: &Buffer,
+        from_offset: usize,
+        len: usize,
+    ) -> Result<bool> {
+        let to = self.at(at, len)?;
+        // SAFETY: As in `write`.
+        unsafe { from.copy_to(from_offset, to, self.is_device, len) }
+    }
+
+    /// Loads 32 bits, of which nobody hears: when this returns, what this processor has stored before has arrived,
+    /// and what the peer's processors had stored before that is here. A round trip across a bridge.
+    pub(crate) fn read_back(&self, at: usize) -> Result {
+        let from = self.number_at::<u32>(at)?;
+        // The stores leave before the load, and what is loaded later is loaded after it.
+        barrier::mb(barrier::Full);
+        // SAFETY: `number_at` returns valid and aligned pointers.
+        unsafe {
+            if self.is_device {
+                bindings::readl(from.cast());
+            } else {
+                from.read_volatile();
+            }
+        }
+        barrier::mb(barrier::Full);
+        Ok(())
+    }
+
+    /// Stores a 32-bit value, little-endian, in one access.
+    pub(crate) fn write_u32(&self, at: usize, value: u32) -> Result {
+        let to = self.number_at::<u32>(at)?;
+        // SAFETY: `number_at` returns valid and aligned pointers; otherwise as in `write`.
+        unsafe {
+            if self.is_device {
+                bindings::writel(value, to.cast());
+            } else {
+                to.write_volatile(value.to_le());
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores a 64-bit value, little-endian, in one access.
+    pub(crate) fn write_u64(&self, at: usize, value: u64) -> Result {
+        let to = self.number_at::<u64>(at)?;
+        // SAFETY: As in `write_u32`.
+        unsafe {
+            if self.is_device {
+                bindings::writeq(value, to.cast());
+            } else {
+                to.write_volatile(value.to_le());
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills all of it with bytes of `pages` from `offset` on, by CPU.
+    #[inline]
+    pub(crate) fn copy_from(&self, pages: &Pages, offset: usize) -> Result {
+        pages.for_each_piece(offset, self.len, |piece| {
+            // SAFETY: The piece is inside its page, and its place inside the memory. Where they overlap
+            // the contents are mixed; C's function does not mind.
+            unsafe { piece.copy_to(self.base.as_ptr(), self.is_device) };
+            Ok(())
+        })
+    }
+
+    /// Copies all of it to `pages` from `offset` on, by CPU; slow across a bridge. `EACCES` when those are
+    /// read-only.
+    pub(crate) fn copy_to(&self, pages: &Pages, offset: usize) -> Result {
+        pages.require_writable()?;
+        pages.for_each_piece(offset, self.len, |piece| {
+            // SAFETY: As in `copy_from`; the page is writable.
+            unsafe { piece.copy_from(self.base.as_ptr(), self.is_device) };
+            Ok(())
+        })
+    }
+
+    /// The frame of the page at which it begins, for mapping it into a process: `EINVAL` where no whole page
+    /// is. It stays what it is as long as what is reached.
+    pub(crate) fn page_frame(&self) -> Result<u64> {
+        self.at(0, PAGE_SIZE)?;
+        if self.phys % PAGE_SIZE as u64 != 0 {
+            return Err(EINVAL);
+        }
+        Ok(self.phys >> PAGE_SHIFT)
+    }
+
+    /// Where the kernel has its first page mapped, as a number.
+    pub(crate) fn kernel_address(&self) -> Result<usize> {
+        Ok(self.at(0, PAGE_SIZE)?.addr())
+    }
+
+    /// Whether processes map it write-combining.
+    pub(crate) fn is_write_combined(&self) -> bool {
+        self.is_device
+    }
+}
+
+/// Makes everything written before, to any device, arrive before anything that is written after: other
+/// memory, and doorbells.
+pub(crate) fn flush_writes() {
+    barrier::mb(barrier::Write);
+}
+
+/// The physical address behind the last byte of RAM.
+pub(crate) fn end_of_memory() -> u64 {
+    // SAFETY: No preconditions.
+    unsafe { own::scif_helper_end_of_memory() }
+}
+
+/// As which address other devices know a physical one, if no IOMMU translates for them.
+pub(crate) fn bus_address(phys: u64) -> u64 {
+    // SAFETY: It takes any address.
+    unsafe { own::scif_helper_bus_address(phys as PhysAddr) }
+}
+
+/// A part of some [`Pages`] that lies in one page, and how the CPU copies from and to it: a page of RAM is
+/// mapped for that time only, memory of a device is mapped already.
+#[derive(Clone, Copy)]
+pub(super) struct Piece {
+    pub(super) place: Place,
+    pub(super) len: usize,
+    /// Where it begins in the range that was cut into pieces.
+    pub(super) done: usize,
+}
+
+/// Where the bytes of a piece are; its maker keeps them there as long as there is the piece.
+#[derive(Clone, Copy)]
+pub(super) enum Place {
+    /// In a page of RAM, at this physical address.
+    Page(u64),
+    /// In memory of a device, which the CPU has mapped there.
+    Device(NonNull<u8>),
+}
+
+impl Piece {
+    /// Copies the bytes out, to their place in the range that begins at `to`.
+    ///
+    /// # Safety
+    ///
+    /// The range is valid for writes, and the piece is in it; it is `ioremap`ped if `is_device`.
+    pub(super) unsafe fn copy_to(&self, to: *mut u8, is_device: bool) {
+        // SAFETY: By the contract of this function.
+        unsafe {
+            let to = to.add(self.done).cast();
+            match self.place {
+                Place::Page(page) => {
+                    own::scif_helper_copy_from_page(to, is_device, page, self.len);
+                }
+                Place::Device(from) => {
+                    let from = from.as_ptr().cast();
+                    own::scif_helper_copy_from_io(to, is_device, from, self.len);
+                }
+            }
+        }
+    }
+
+    /// Copies the bytes in, from their place in the range that begins at `from`.
+    ///
+    /// # Safety
+    ///
+    /// The range is valid for reads, and the piece is in it; it is `ioremap`ped if `is_device`.
+    pub(super) unsafe fn copy_from(&self, from: *const u8, is_device: bool) {
+        // SAFETY: By the contract of this function.
+        unsafe {
+            let from = from.add(self.done).cast();
+            match self.place {
+                Place::Page(page) => {
+                    own::scif_helper_copy_to_page(page, from, is_device, self.len);
+                }
+                Place::Device(to) => {
+                    let to = to.as_ptr().cast();
+                    if is_device {
+                        own::scif_helper_copy_from_io(to, true, from, self.len);
+                    } else {
+                        own::scif_helper_copy_to_io(to, from, self.len);
+                    }
+                    flush_writes();
+                }
+            }
+        }
+    }
+
+    /// Stores a number, which is all of the piece, little-endian: in one access where it is aligned, else in
+    /// two, the lower half last. EINVAL unless it is aligned to 4 bytes, and that long.
+    pub(super) fn store_u64(&self, value: u64) -> Result {
+        if self.len != size_of::<u64>() {
+            return Err(EINVAL);
+        }
+        match self.place {
+            Place::Page(address) if address % 4 != 0 => return Err(EINVAL),
+            // SAFETY: Its maker keeps the page; the piece lies in it, and is aligned to 4 bytes.
+            Place::Page(address) => unsafe { own::scif_helper_store_u64(address, value) },
+            Place::Device(to) => {
+                let to = Reached {
+                    // INVARIANT: Its maker keeps it mapped; nobody asks where it is.
+                    base: to,
+                    phys: 0,
+                    len: self.len,
+                    is_device: true,
+                    _mapping: PhantomData,
+                };
+                if to.write_u64(0, value).is_err() {
+                    to.write_u32(4, (value >> 32) as u32)?;
+                    flush_writes();
+                    to.write_u32(0, value as u32)?;
+                }
+                flush_writes();
+            }
+        }
+        Ok(())
+    }
+}
+
+#[kunit_tests(scif_sys_reached)]
+mod tests {
+    use super::*;
+    use crate::sys::shared_memory::{
+        Payer,
+        SharedMemory,
+        User, //
+    };
+
+    #[test]
+    fn it_is_the_same_memory() -> Result {
+        let memory = SharedMemory::new(8192, User::Physical, Payer::Nobody)?;
+        let address = memory.phys_address();
+        assert!(address + 8192 <= end_of_memory());
+        let reached = Reached::in_ram(address, 8192)?;
+        reached.write(4094, b"scif")?;
+        reached.write_u32(8, 0x1234_5678)?;
+        reached.write_u64(16, 9)?;
+        let mut bytes = [0; 4];
+        memory.read(4094, &mut bytes)?;
+        assert_eq!(&bytes, b"scif");
+        assert_eq!(memory.read_u32(8)?, 0x1234_5678);
+        assert_eq!(memory.read_u64(16)?, 9);
+        assert!(reached.write_u32(2, 1).is_err());
+        assert!(reached.write_u32(8192, 1).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_no_memory_is_refused() {
+        assert!(Reached::in_ram(1 << 45, 1).is_err());
+        assert!(Reached::in_ram(u64::MAX, 1).is_err());
+        assert!(Reached::in_ram(u64::MAX - 4095, 8192).is_err());
+        assert!(Reached::in_ram(0, u64::MAX).is_err());
+    }
+}
