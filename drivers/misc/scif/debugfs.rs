@@ -152,7 +152,7 @@ fn links(links: &Links, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     result
 }
 
-fn link(facts: &links::Facts<'_>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn link(facts: &links::Facts, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let name = facts.name.to_str().unwrap_or("?");
     write!(f, "{name} {} ", facts.state)?;
     match facts.up {

@@ -116,7 +116,7 @@ pub(crate) struct ScifFile {
 impl FileOperations for ScifFile {
     type Context = Context;
 
-    fn open(context: &Context, _file: &File) -> Result<Arc<Self>> {
+    fn open(context: &Context) -> Result<Arc<Self>> {
         let file = Self {
             endpoint: Endpoint::new(&context.scif)?,
             mic_compat: context.mic_compat,
@@ -124,7 +124,7 @@ impl FileOperations for ScifFile {
         Ok(Arc::new(file, GFP_KERNEL_ACCOUNT)?)
     }
 
-    fn release(this: Arc<Self>, _file: &File) {
+    fn release(this: Arc<Self>) {
         this.endpoint.close();
     }
 
@@ -164,7 +164,7 @@ impl FileOperations for ScifFile {
         self.endpoint.poll_state()
     }
 
-    fn mmap(this: ArcBorrow<'_, Self>, _file: &File, vma: &VmaNew) -> Result {
+    fn mmap(this: ArcBorrow<'_, Self>, vma: &VmaNew) -> Result {
         this.endpoint.map(vma)
     }
 

@@ -57,10 +57,7 @@ use crate::{
         status::Held, //
     },
     sys::{
-        current::{
-            capable,
-            Capability, //
-        },
+        current::may_bind_low_ports,
         trace,
         wait::{
             new_wait_queue,
@@ -168,7 +165,7 @@ impl Endpoint {
 
     /// Takes a port: `number`, or for 0 one that is free. Returns it.
     pub(crate) fn bind(&self, number: u16) -> Result<u16> {
-        if number != 0 && number < ADMIN_PORT_END && !capable(Capability::NetBindService) {
+        if number != 0 && number < ADMIN_PORT_END && !may_bind_low_ports() {
             return Err(EACCES);
         }
         let mut state = self.state.lock();

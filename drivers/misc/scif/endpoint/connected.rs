@@ -25,20 +25,19 @@ use crate::{
     },
     peer::channel::State as ChannelState,
     rma::{
-        mapping,
-        mapping::AfterLoss,
+        mapping::{
+            self,
+            AfterLoss, //
+        },
         remote_pages::{
             self,
             RemotePages, //
-        }, //
+        },
     },
     sys::{
         buffer::Buffer,
         chardev::poll_events,
-        current::{
-            capable,
-            Capability, //
-        },
+        current::may_access_devices,
         user_mapping::Wanted,
         wait::WaitQueue, //
     },
@@ -206,7 +205,7 @@ impl Endpoint {
         if offset < 0 || len == 0 {
             return Err(EINVAL);
         }
-        if !capable(Capability::RawIo) {
+        if !may_access_devices() {
             return Err(EPERM);
         }
         let connection = self.connection()?;

@@ -24,10 +24,7 @@ use crate::{
     },
     sys::{
         buffer::Buffer,
-        current::{
-            capable,
-            Capability, //
-        },
+        current::may_access_devices,
         pages::Pages, //
     },
 };
@@ -59,7 +56,7 @@ impl Scif {
     /// Memory of a device, whole pages at a physical address: nothing is pinned or charged. EPERM without
     /// the right to access devices, EINVAL if it is RAM, or not all of one device. May sleep.
     fn pin_device(&self, address: u64, len: u64, protection: u32) -> Result<PinnedPages> {
-        if !capable(Capability::RawIo) {
+        if !may_access_devices() {
             return Err(EPERM);
         }
         let writable = protection & PROTECTION_WRITE != 0;

@@ -42,8 +42,7 @@ use crate::{
     sys::{
         arena::Access,
         current::{
-            capable,
-            Capability,
+            pins_without_limit,
             User, //
         },
         pages::Pages, //
@@ -317,10 +316,10 @@ impl Account {
     /// Of memory of so many pages that the calling process has pinned; none if it may pin without limit.
     /// May sleep.
     pub(crate) fn of_caller(users: &Arc<Users>, pages: u64) -> Result<Option<Arc<Self>>> {
-        match capable(Capability::IpcLock) {
-            true => Ok(None),
-            false => Self::of_user(users, User::current(), pages).map(Some),
+        if pins_without_limit() {
+            return Ok(None);
         }
+        Self::of_user(users, User::current(), pages).map(Some)
     }
 
     fn of_user(users: &Arc<Users>, user: User, pages: u64) -> Result<Arc<Self>> {

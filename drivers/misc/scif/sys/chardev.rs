@@ -45,12 +45,12 @@ pub(crate) trait FileOperations: Send + Sync + Sized + 'static {
     type Context: Send + Sync;
 
     /// A file is opened.
-    fn open(context: &Self::Context, file: &File) -> Result<Arc<Self>>;
+    fn open(context: &Self::Context) -> Result<Arc<Self>>;
 
     /// The last descriptor of the file is gone, and no other operation runs any more.
     ///
     /// The operations below may keep references of their own beyond this.
-    fn release(this: Arc<Self>, file: &File);
+    fn release(this: Arc<Self>);
 
     /// A descriptor of the file is closed; there may be others.
     ///
@@ -74,27 +74,20 @@ pub(crate) trait FileOperations: Send + Sync + Sized + 'static {
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 
     /// The file is mapped.
-    fn mmap(this: ArcBorrow<'_, Self>, file: &File, vma: &VmaNew) -> Result;
+    fn mmap(this: ArcBorrow<'_, Self>, vma: &VmaNew) -> Result;
 }
 
 /// The bits that [`FileOperations::poll`] returns.
 pub(crate) mod poll_events {
-    use super::bindings;
-
-    /// There is something to read, or a connection to accept.
-    pub(crate) const IN: u32 = bindings::POLLIN;
-    /// There is room to write.
-    pub(crate) const OUT: u32 = bindings::POLLOUT;
-    /// Something went wrong.
-    pub(crate) const ERR: u32 = bindings::POLLERR;
-    /// The other side has gone.
-    pub(crate) const HUP: u32 = bindings::POLLHUP;
-    /// Something has changed that is no data.
-    pub(crate) const PRI: u32 = bindings::POLLPRI;
-    /// As `IN`, for ordinary data.
-    pub(crate) const RDNORM: u32 = bindings::POLLRDNORM;
-    /// As `OUT`, for ordinary data.
-    pub(crate) const WRNORM: u32 = bindings::POLLWRNORM;
+    pub(crate) use kernel::bindings::{
+        POLLERR as ERR,
+        POLLHUP as HUP,
+        POLLIN as IN,
+        POLLOUT as OUT,
+        POLLPRI as PRI,
+        POLLRDNORM as RDNORM,
+        POLLWRNORM as WRNORM, //
+    };
 }
 
 /// Whether the file was opened, or is set, not to block.
@@ -247,8 +240,7 @@ impl<T: FileOperations> Device<T> {
                 let misc: *mut Opaque<bindings::miscdevice> = (*file).private_data.cast();
                 &*container_of!(misc, Self, misc)
             };
-            // SAFETY: The file is valid, and nobody is in an `fdget_pos` section of it.
-            let data = T::open(&device.context, unsafe { File::from_raw_file(file) })?;
+            let data = T::open(&device.context)?;
             // SAFETY: The private data of the file is ours.
             unsafe { (*file).private_data = Arc::into_raw(data).cast_mut().cast() };
             Ok(0)
@@ -260,9 +252,7 @@ impl<T: FileOperations> Device<T> {
     /// `file` is an open file of this device that is being released.
     unsafe extern "C" fn release(_inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
         // SAFETY: `open` has put it there, and nothing else uses it any more.
-        let data = unsafe { Arc::from_raw((*file).private_data.cast::<T>()) };
-        // SAFETY: The file is valid, and nobody reads or writes it at a position.
-        T::release(data, unsafe { File::from_raw_file(file) });
+        T::release(unsafe { Arc::from_raw((*file).private_data.cast::<T>()) });
         0
     }
 
@@ -333,14 +323,8 @@ impl<T: FileOperations> Device<T> {
         vma: *mut bindings::vm_area_struct,
     ) -> c_int {
         from_result(|| {
-            // SAFETY: As in `flush`, and `vma` by the contract of this function.
-            unsafe {
-                T::mmap(
-                    Self::data(file),
-                    File::from_raw_file(file),
-                    VmaNew::from_raw(vma),
-                )
-            }?;
+            // SAFETY: By the contract of this function.
+            unsafe { T::mmap(Self::data(file), VmaNew::from_raw(vma)) }?;
             Ok(0)
         })
     }

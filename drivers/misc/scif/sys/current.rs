@@ -22,30 +22,24 @@ use kernel::{
 
 use super::bindings as own;
 
-/// A right that a process can have beyond those of its user.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Capability {
-    /// Binding to a port below 1024.
-    NetBindService,
-    /// Access to the memory of devices, which a kernel that is locked down keeps from everybody.
-    RawIo,
-    /// Pinning memory without a limit. This one is not logged.
-    IpcLock,
+/// Whether the calling task may bind to a port below 1024. Asking is logged as using the right, so ask when
+/// it matters only.
+pub(crate) fn may_bind_low_ports() -> bool {
+    // SAFETY: The number is one of a capability.
+    unsafe { bindings::capable(bindings::CAP_NET_BIND_SERVICE as c_int) }
 }
 
-/// Whether the calling task has a capability, in the initial user namespace. Asking is logged as
-/// using it, so ask when it matters only.
-pub(crate) fn capable(capability: Capability) -> bool {
-    // SAFETY: The number is one of a capability; the other functions have no preconditions.
-    unsafe {
-        match capability {
-            Capability::NetBindService => {
-                bindings::capable(bindings::CAP_NET_BIND_SERVICE as c_int)
-            }
-            Capability::RawIo => own::scif_helper_may_access_devices(),
-            Capability::IpcLock => own::scif_helper_pins_without_limit(),
-        }
-    }
+/// Whether the calling task has access to the memory of devices, which a kernel that is locked down keeps
+/// from everybody. Asking is logged likewise.
+pub(crate) fn may_access_devices() -> bool {
+    // SAFETY: No preconditions.
+    unsafe { own::scif_helper_may_access_devices() }
+}
+
+/// Whether the calling task may pin memory without a limit. This is not logged.
+pub(crate) fn pins_without_limit() -> bool {
+    // SAFETY: No preconditions.
+    unsafe { own::scif_helper_pins_without_limit() }
 }
 
 /// Whether the calling task is being killed: what it does for nobody it should stop doing.

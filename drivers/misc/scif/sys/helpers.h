@@ -146,6 +146,8 @@ void scif_helper_copy_from_page(void *dst, bool dst_io, phys_addr_t phys,
 				size_t len);
 void scif_helper_copy_to_page(phys_addr_t phys, const void *src, bool src_io,
 			      size_t len);
+int scif_helper_copy_struct_from_user(void *dst, size_t size,
+				      const void __user *src, size_t theirs);
 int scif_helper_put_user_u32(u32 value, u32 __user *to);
 bool scif_helper_copy_user_to_io(void __iomem *to, const void __user *from,
 				 size_t len);

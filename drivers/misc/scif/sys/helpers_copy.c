@@ -101,6 +101,12 @@ void scif_helper_copy_to_page(phys_addr_t phys, const void *src, bool src_io,
 	kunmap_local(to);
 }
 
+int scif_helper_copy_struct_from_user(void *dst, size_t size,
+				      const void __user *src, size_t theirs)
+{
+	return copy_struct_from_user(dst, size, src, theirs);
+}
+
 /* Fails with -EFAULT. */
 int scif_helper_put_user_u32(u32 value, u32 __user *to)
 {

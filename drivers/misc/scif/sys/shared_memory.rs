@@ -117,8 +117,37 @@ impl SharedMemory {
     /// had; `ENOSPC` if an arena, or a pool, is full. May sleep.
     pub(crate) fn new(len: usize, user: User<'_>, payer: Payer<'_>) -> Result<Self> {
         if let User::Pool(pool) = user {
-            return Self::in_pool(pool, len);
+            let place = pool.take(len)?;
+            // INVARIANT: The place is as large, and aligned well.
+            return Ok(Self {
+                base: place.pointer(),
+                len: place.len(),
+                mapping: Mapping::Pool(place),
+            });
         }
+        let mut this = Self::allocate(len, payer)?;
+        let (phys, len) = (this.phys_address(), this.len);
+        match user {
+            User::Physical | User::Pool(_) => (),
+            User::Device(device) => {
+                // SAFETY: The memory is owned by `this`, which frees it after it has unmapped it; what
+                // a device does with it is expected.
+                this.mapping =
+                    Mapping::Device(unsafe { MappedRun::new(device, phys, len, SHARED) }?);
+            }
+            User::Arena(arena) => {
+                let run = core::iter::once((phys, len as u64));
+                let direction = DataDirection::Bidirectional;
+                // SAFETY: As above.
+                let linked = unsafe { arena.link(run, len, direction, SHARED, Purpose::Rings) };
+                this.mapping = Mapping::Arena(linked?);
+            }
+        }
+        Ok(this)
+    }
+
+    /// Memory of the allocator of pages, which nobody else uses yet.
+    fn allocate(len: usize, payer: Payer<'_>) -> Result<Self> {
         let len = page_align(len).filter(|len| *len != 0).ok_or(EINVAL)?;
         let base = match payer {
             // SAFETY: No preconditions.
@@ -130,42 +159,11 @@ impl SharedMemory {
                 own::scif_helper_alloc_pages_for_owner(len, other.base.as_ptr().cast())
             },
         };
-        let base = NonNull::new(base.cast::<u8>()).ok_or(ENOMEM)?;
         // INVARIANT: The memory has just been allocated, with this size and for nobody else.
-        let mut this = Self {
-            mapping: Mapping::Physical,
-            base,
-            len,
-        };
-        let phys = this.phys_address();
-        const BOTH: DataDirection = DataDirection::Bidirectional;
-        this.mapping = match user {
-            User::Physical => Mapping::Physical,
-            User::Device(device) => {
-                // SAFETY: The memory is owned by `this`, which frees it after it has unmapped it; what
-                // a device does with it is expected.
-                let run = unsafe { MappedRun::new(device, phys, len, SHARED) };
-                Mapping::Device(run?)
-            }
-            User::Arena(arena) => {
-                let run = core::iter::once((phys, len as u64));
-                // SAFETY: As above.
-                let linked = unsafe { arena.link(run, len, BOTH, SHARED, Purpose::Rings) };
-                Mapping::Arena(linked?)
-            }
-            // As was asked above.
-            User::Pool(_) => return Err(EINVAL),
-        };
-        Ok(this)
-    }
-
-    fn in_pool(pool: &Arc<Pool>, len: usize) -> Result<Self> {
-        let place = pool.take(len)?;
-        // INVARIANT: The place is as large, and aligned well.
         Ok(Self {
-            base: place.pointer(),
-            len: place.len(),
-            mapping: Mapping::Pool(place),
+            mapping: Mapping::Physical,
+            base: NonNull::new(base.cast::<u8>()).ok_or(ENOMEM)?,
+            len,
         })
     }
 
@@ -175,11 +173,10 @@ impl SharedMemory {
     /// is kept out.
     pub(crate) fn unmap(&self) {
         match &self.mapping {
-            Mapping::Physical => {}
+            // The device has all of the pool anyway.
+            Mapping::Physical | Mapping::Pool(_) => {}
             Mapping::Device(run) => run.unmap(),
             Mapping::Arena(linked) => linked.unlink(),
-            // The device has all of the pool anyway.
-            Mapping::Pool(_) => {}
         }
     }
 

@@ -8,7 +8,10 @@
 //! The structures that come from user space are read whole. They are not written back whole, since
 //! some end in padding, which would carry kernel memory out: each result has its [`Place`].
 
-use core::marker::PhantomData;
+use core::{
+    marker::PhantomData,
+    mem::MaybeUninit, //
+};
 
 use kernel::{
     error::to_result,
@@ -121,31 +124,24 @@ pub(crate) fn read<T: FromBytes>(address: usize) -> Result<T> {
         .read()
 }
 
-/// Bytes of the largest structure that begins with its size.
-const LARGEST: usize = 64;
-
 /// Reads a structure that begins with its size, a `u32`, as the caller knows it: what the caller
 /// does not know counts as zero, and what the kernel does not know has to be zero.
 ///
 /// EINVAL for less than `least`, the bytes of the structure's first version; E2BIG for something
 /// that is not zero behind the structure.
 pub(crate) fn read_sized<T: FromBytes>(address: usize, least: usize) -> Result<T> {
-    const { assert!(size_of::<T>() <= LARGEST) };
     let size = read::<u32>(address)? as usize;
     if size < least || size > PAGE_SIZE {
         return Err(EINVAL);
     }
-    let known = size.min(size_of::<T>());
-    let mut bytes = [0u8; LARGEST];
-    let mut reader = UserSlice::new(UserPtr::from_addr(address), size).reader();
-    reader.read_slice(bytes.get_mut(..known).ok_or(EINVAL)?)?;
-    for _ in known..size {
-        if reader.read::<u8>()? != 0 {
-            return Err(E2BIG);
-        }
-    }
-    let value = bytes.get(..size_of::<T>()).and_then(T::from_bytes_copy);
-    value.ok_or(EINVAL)
+    let mut value = MaybeUninit::<T>::uninit();
+    let (to, from) = (value.as_mut_ptr().cast(), UserPtr::from_addr(address));
+    // SAFETY: There is room for so many bytes; C checks the address of user space.
+    to_result(unsafe {
+        own::scif_helper_copy_struct_from_user(to, size_of::<T>(), from.as_const_ptr(), size)
+    })?;
+    // SAFETY: All of it was written, and every value is valid.
+    Ok(unsafe { value.assume_init() })
 }
 
 /// Writes a value to user space.

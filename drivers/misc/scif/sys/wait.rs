@@ -41,7 +41,10 @@ use kernel::{
     types::Opaque, //
 };
 
-use super::bindings as own;
+use super::{
+    bindings as own,
+    tunables, //
+};
 
 /// `TASK_KILLABLE`, which has no constant in the kernel's Rust code.
 const TASK_KILLABLE: c_int = TASK_UNINTERRUPTIBLE | bindings::TASK_WAKEKILL as c_int;

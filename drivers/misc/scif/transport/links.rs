@@ -7,6 +7,7 @@
 use kernel::{
     new_mutex,
     prelude::*,
+    str::CString,
     sync::{
         Arc,
         Mutex, //
@@ -14,9 +15,9 @@ use kernel::{
 };
 
 /// What there is to see of a link.
-pub(crate) struct Facts<'a> {
+pub(crate) struct Facts {
     /// As in [`Introduction`](super::sink::Introduction).
-    pub(crate) name: &'a CStr,
+    pub(crate) name: CString,
     /// `down`, `offering`, `up`; or `changing`, which may take a while.
     pub(crate) state: &'static str,
     /// What is there while it is up.
@@ -58,8 +59,8 @@ pub(crate) struct Own {
 
 /// A link, as it is listed.
 pub(crate) trait Link: Send + Sync {
-    /// Calls `f` with what there is to see. May sleep, but waits for nobody.
-    fn look(&self, f: &mut dyn FnMut(&Facts<'_>));
+    /// What there is to see. May sleep, but waits for nobody.
+    fn look(&self) -> Result<Facts>;
 }
 
 /// See the head of this file.
@@ -97,12 +98,14 @@ impl Links {
         drop(removed);
     }
 
-    /// Calls `f` with each. May sleep.
-    pub(crate) fn for_each(&self, mut f: impl FnMut(&Facts<'_>)) {
+    /// Calls `f` with what there is to see of each. May sleep.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(&Facts)) {
         for index in 0.. {
             let link = self.list.lock().get(index).cloned();
             let Some(link) = link else { return };
-            link.look(&mut f);
+            if let Ok(facts) = link.look() {
+                f(&facts);
+            }
         }
     }
 }

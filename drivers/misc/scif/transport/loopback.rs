@@ -54,6 +54,7 @@ use crate::{
 use kernel::{
     impl_has_work, new_spinlock_irq, new_work,
     prelude::*,
+    str::CString,
     sync::{
         atomic::{
             Atomic,
@@ -192,10 +193,10 @@ impl Drop for Loopback {
 }
 
 impl Link for LoopbackPath {
-    fn look(&self, f: &mut dyn FnMut(&Facts<'_>)) {
+    fn look(&self) -> Result<Facts> {
         let is_up = self.session.lock().is_some();
-        f(&Facts {
-            name: NAME,
+        Ok(Facts {
+            name: CString::try_from(NAME)?,
             state: if is_up { "up" } else { "down" },
             up: is_up.then(|| Up {
                 node: None,
@@ -205,7 +206,7 @@ impl Link for LoopbackPath {
             }),
             own: None,
             doorbells: self.doorbells(),
-        });
+        })
     }
 }
 

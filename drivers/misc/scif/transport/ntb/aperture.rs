@@ -12,8 +12,7 @@
 //! - *flat*: all memory of this machine, from bus address 0 on. Somebody has to have said that the peer is
 //!   trusted.
 //!
-//! What a device demands of windows, sizes and alignments, is known here only. That it takes what it has
-//! said shows when a window is opened.
+//! What a device demands of windows, sizes and alignments, is known here only.
 
 use super::{
     Policy,
@@ -59,12 +58,16 @@ const LARGEST_POOL: u64 = 4 << 20;
 /// The largest multiple at which a pool may have to begin: so much has to be free in one piece.
 pub(super) const LARGEST_ALIGN: u64 = 256 << 20;
 
-/// What an aperture leads to.
+/// What an aperture leads to, and so how the peer gets to our memory.
 #[derive(Clone)]
 pub(super) enum Behind {
-    /// All memory.
-    All,
+    /// All memory, by physical addresses: nothing has to be mapped before it is reached.
+    Physical,
+    /// All memory, by addresses of this device, for which it is mapped.
+    Device(ARef<Device>),
+    /// What has a place in this.
     Arena(Arc<Arena>),
+    /// Nothing but what lies in this.
     Pool(Arc<Pool>),
 }
 
@@ -72,13 +75,13 @@ impl Behind {
     /// Nobody gets to what lies in it any more, and the driver of the device may go. May sleep.
     pub(super) fn close(&self) {
         match self {
-            Self::All => (),
+            Self::Physical | Self::Device(_) => (),
             Self::Arena(arena) => arena.close(),
             Self::Pool(pool) => pool.close(),
         }
     }
 
-    /// Whether windows that were taken back are out of the peer's reach by that alone.
+    /// Whether the peer gets to what is given to it only; so what was taken back is out of its reach.
     pub(super) fn keeps_out(&self) -> bool {
         matches!(self, Self::Arena(_) | Self::Pool(_))
     }
@@ -150,7 +153,7 @@ impl Aperture {
     /// Of these windows, with all of what is behind them, or the first bytes of memory.
     fn over(windows: WindowSet, whole: u64, behind: Behind, reason: &'static str) -> Self {
         let (base, len) = match &behind {
-            Behind::All => (0, whole),
+            Behind::Physical | Behind::Device(_) => (0, whole),
             Behind::Arena(arena) => (arena.base(), arena.size()),
             Behind::Pool(pool) => (pool.address(), pool.size()),
         };
@@ -167,7 +170,7 @@ impl Aperture {
     /// How it leads to memory.
     pub(super) fn mode(&self) -> Mode {
         match self.behind {
-            Behind::All => Mode::Flat,
+            Behind::Physical | Behind::Device(_) => Mode::Flat,
             Behind::Arena(_) => Mode::Arena,
             Behind::Pool(_) => Mode::Bounce,
         }
@@ -190,7 +193,7 @@ impl Aperture {
     /// Where the peer lets itself in there is nothing to do, here and in [`Self::close`].
     pub(super) fn open(&mut self, device: &NtbDevice) -> Result {
         let opened = self.open_all(device);
-        if opened.is_ok() || !matches!(self.behind, Behind::All) || self.windows.count() > 1 {
+        if opened.is_ok() || self.behind.keeps_out() || self.windows.count() > 1 {
             return opened;
         }
         // Some hardware takes nothing but the whole window.
@@ -288,7 +291,7 @@ impl Choice<'_> {
     /// With an arena as large as all windows together, or as the largest, or as can be.
     fn arena(&self, reason: &'static str) -> Result<Aperture, Unsuitable> {
         if let Some(Several { set, shape }) =
-            self.several(|align| align.max_size >= SMALLEST, u64::MAX)?
+            self.several(&|align| align.max_size >= SMALLEST, u64::MAX)?
         {
             let part = shape.longest();
             let arena = match self.kept {
@@ -299,7 +302,7 @@ impl Choice<'_> {
                 return Ok(Aperture::over(set, part, Behind::Arena(arena), reason));
             }
         }
-        let windows = self.by_size(|_| true)?;
+        let windows = self.by_size(&|_| true)?;
         let none = Unsuitable::NoArena { largest: 0 };
         let (window, align) = windows.first().ok_or(none)?;
         let whole = align.max_size;
@@ -343,7 +346,7 @@ impl Choice<'_> {
                 && align.size <= LARGEST_POOL
                 && align.max_size >= SMALLEST
         };
-        for (window, align) in self.by_size(can_be)? {
+        for (window, align) in self.by_size(&can_be)? {
             let whole = align.max_size;
             let pool = match self.kept {
                 Some(Behind::Pool(pool)) if pool.shape().fits_in_one(whole) => pool.clone(),
@@ -355,7 +358,7 @@ impl Choice<'_> {
                 return Ok(aperture);
             }
         }
-        let windows = self.by_size(|_| true)?;
+        let windows = self.by_size(&|_| true)?;
         let largest = windows.first().map(|(_, align)| align);
         Err(Unsuitable::NoPool {
             largest: largest.map_or(0, |align| align.max_size),
@@ -367,7 +370,7 @@ impl Choice<'_> {
     fn pool_in_parts(&self, reason: &'static str) -> Result<Option<Aperture>> {
         let can_be =
             |align: &WindowAlignment| align.address <= LARGEST_ALIGN && align.max_size >= SMALLEST;
-        let Some(Several { set, shape }) = self.several(can_be, LARGEST_POOL)? else {
+        let Some(Several { set, shape }) = self.several(&can_be, LARGEST_POOL)? else {
             return Ok(None);
         };
         let part = shape.longest();
@@ -408,7 +411,13 @@ impl Choice<'_> {
     /// The first window that can lead to all of our memory, or the fewest that can together.
     fn flat(&self, reason: &'static str) -> Result<Aperture, Unsuitable> {
         let needed = reached::end_of_memory();
-        let windows = self.by_size(|_| true)?;
+        let is_physical = dma_map::bus_is_physical(&self.dma_device);
+        let behind = if is_physical {
+            Behind::Physical
+        } else {
+            Behind::Device(self.dma_device.clone())
+        };
+        let windows = self.by_size(&|_| true)?;
         let covering = windows.iter().filter(|(_, align)| align.max_size >= needed);
         if let Some((window, align)) = covering.min_by_key(|(window, _)| *window) {
             let set = WindowSet::of([*window]).ok_or(EINVAL)?;
@@ -416,34 +425,37 @@ impl Choice<'_> {
             let len = needed.checked_next_power_of_two().unwrap_or(needed);
             return Ok(Aperture {
                 len: len.min(align.max_size),
-                ..Aperture::over(set, align.max_size, Behind::All, reason)
+                ..Aperture::over(set, align.max_size, behind, reason)
             });
         }
         // What is in one piece for this machine is so for the bus then, and begins at a multiple of its size.
-        if dma_map::bus_is_physical(&self.dma_device) {
-            if let Some(Several { set, shape }) = self.fewest(&windows, needed) {
-                return Ok(Aperture {
-                    len: shape.len,
-                    ..Aperture::over(set, shape.longest(), Behind::All, reason)
-                });
-            }
+        let several = is_physical.then(|| self.fewest(&windows, needed));
+        if let Some(Several { set, shape }) = several.flatten() {
+            return Ok(Aperture {
+                len: shape.len,
+                ..Aperture::over(set, shape.longest(), behind, reason)
+            });
         }
         let largest = windows.first().map_or(0, |(_, align)| align.max_size);
         Err(Unsuitable::TooSmall { needed, largest })
     }
 
     /// The windows that are `suited`, the largest first. ENOTCONN while the link is down.
-    fn by_size(&self, suited: impl Fn(&WindowAlignment) -> bool) -> Result<KVec<Window>> {
-        let mut windows = KVec::new();
+    fn by_size(&self, suited: &dyn Fn(&WindowAlignment) -> bool) -> Result<KVec<Window>> {
+        let mut windows: KVec<Window> = KVec::new();
         for window in 0..self.device.mw_count()?.min(MOST_WINDOWS) {
-            match self.device.mw_align(window) {
-                Ok(align) if suited(&align) => windows.push((window, align), GFP_KERNEL)?,
+            let align = match self.device.mw_align(window) {
+                Ok(align) if suited(&align) => align,
                 Err(ENOTCONN) => return Err(ENOTCONN),
                 // It can't be used.
-                Ok(_) | Err(_) => (),
-            }
+                Ok(_) | Err(_) => continue,
+            };
+            let is_smaller = |(_, other): &Window| other.max_size < align.max_size;
+            let place = windows.iter().position(is_smaller).unwrap_or(windows.len());
+            windows.reserve(1, GFP_KERNEL)?;
+            // There is room.
+            let _ = windows.insert_within_capacity(place, (window, align));
         }
-        windows.sort_unstable_by_key(|(window, align)| (u64::MAX - align.max_size, *window));
         Ok(windows)
     }
 
@@ -451,7 +463,7 @@ impl Choice<'_> {
     /// `enough`.
     fn several(
         &self,
-        suited: impl Fn(&WindowAlignment) -> bool,
+        suited: &dyn Fn(&WindowAlignment) -> bool,
         enough: u64,
     ) -> Result<Option<Several>> {
         let windows = self.by_size(suited)?;

@@ -21,7 +21,6 @@ use super::{
         Mailbox,
         Moment, //
     },
-    path::Way,
     reports,
     state::{
         GraceList,
@@ -366,7 +365,7 @@ impl NtbLink {
         let offered = offered.and_then(|aperture| {
             inner.behind = Some(aperture.behind.clone());
             let len = ControlGeometry::for_aperture(aperture.len).size();
-            let block = Way::through(&aperture, device).share(len, Payer::Nobody)?;
+            let block = aperture.behind.share(len, Payer::Nobody)?;
             let block = Arc::new(block, GFP_KERNEL).map_err(Error::from)?;
             inner.handshake.offer_in(aperture.mode().number());
             inner.aperture = Some(aperture);

@@ -4,16 +4,14 @@
 //!
 //! The aperture may consist of several memory windows: each is mapped by itself, and what is named must lie
 //! in one of them. Outbound it makes no difference what is behind it; inbound that decides how the peer's
-//! addresses of our memory come about, see [`Way`].
+//! addresses of our memory come about, see [`Behind`].
 //!
 //! Locks: `reach` and `inbound` are leaves, taken in any context.
 
 use kernel::{
-    device::Device,
     new_spinlock_irq,
     prelude::*,
     sync::{
-        aref::ARef,
         Arc,
         ArcBorrow,
         SpinLockIrq, //
@@ -41,11 +39,7 @@ use crate::{
         },
     },
     sys::{
-        arena::{
-            Access,
-            Arena, //
-        },
-        dma_map,
+        arena::Access,
         ntb::NtbDevice,
         pages::Pages,
         pool::Pool,
@@ -91,7 +85,7 @@ pub(super) struct NtbPath {
     link: Arc<NtbLink>,
     /// How the peer gets to our memory; none once the session is over.
     #[pin]
-    inbound: SpinLockIrq<Option<Way>>,
+    inbound: SpinLockIrq<Option<Behind>>,
     /// The aperture as the CPU sees it: a mapping for each window.
     parts: KVec<IoMapping>,
     /// Where one of them ends, counted from `base`.
@@ -145,7 +139,6 @@ impl NtbPath {
         let control = hello.control.checked_sub(base).ok_or(EINVAL)?;
         reach_in(&parts, seams, control, CONTROL_READ)?.read_back(0)?;
         let routes = Routes::new()?;
-        let way = Way::through(own, device);
         let reach = Reach {
             device: device.clone(),
             _windows: windows,
@@ -153,7 +146,7 @@ impl NtbPath {
         let this = Arc::pin_init(
             pin_init!(Self {
                 link: link.clone(),
-                inbound <- new_spinlock_irq!(Some(way), "NtbPath::inbound"),
+                inbound <- new_spinlock_irq!(Some(own.behind.clone()), "NtbPath::inbound"),
                 parts,
                 seams,
                 routes,
@@ -208,12 +201,12 @@ impl NtbPath {
     pub(super) fn detach(&self) {
         let reach = self.reach.lock().take();
         drop(reach);
-        let way = self.inbound.lock().take();
-        drop(way);
+        let inbound = self.inbound.lock().take();
+        drop(inbound);
     }
 
     /// ENODEV once the session is over.
-    fn way(&self) -> Result<Way> {
+    fn inbound(&self) -> Result<Behind> {
         self.inbound.lock().clone().ok_or(ENODEV)
     }
 }
@@ -281,15 +274,16 @@ impl Path for NtbPath {
     }
 
     fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory> {
-        self.way()?.share(len, payer)
+        self.inbound()?.share(len, payer)
     }
 
     fn export(&self, pages: &Arc<Pages>, access: Access) -> Result<Export> {
-        self.way()?.export(pages, access)
+        self.inbound()?.export(pages, access)
     }
 
     fn limits(&self) -> Limits {
-        self.way().map_or(Limits::NONE, |way| way.limits())
+        self.inbound()
+            .map_or(Limits::NONE, |inbound| inbound.limits())
     }
 }
 
@@ -321,31 +315,7 @@ fn most_of(pool: &Pool, payer: Payer<'_>) -> u64 {
     }
 }
 
-/// How a peer gets to our memory through the aperture over it.
-#[derive(Clone)]
-pub(super) enum Way {
-    /// Flat, by physical addresses: nothing has to be mapped before it is reached.
-    Physical,
-    /// Flat, by addresses of a device for which memory is mapped.
-    Device(ARef<Device>),
-    /// By a place in this.
-    Arena(Arc<Arena>),
-    /// Not at all, but for what lies in this.
-    Pool(Arc<Pool>),
-}
-
-impl Way {
-    /// Through this aperture. May sleep.
-    pub(super) fn through(aperture: &Aperture, device: &NtbDevice) -> Self {
-        let dma_device = device.dma_device();
-        match &aperture.behind {
-            Behind::Arena(arena) => Self::Arena(arena.clone()),
-            Behind::Pool(pool) => Self::Pool(pool.clone()),
-            Behind::All if dma_map::bus_is_physical(&dma_device) => Self::Physical,
-            Behind::All => Self::Device(dma_device),
-        }
-    }
-
+impl Behind {
     /// See [`Path::share`].
     pub(super) fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory> {
         let user = match self {

@@ -169,10 +169,9 @@ pub(super) fn no_session(link: &CStr, node: u16, error: Error) {
 }
 
 impl Link for NtbLink {
-    fn look(&self, f: &mut dyn FnMut(&Facts<'_>)) {
-        let Ok(name) = self.full_name() else { return };
+    fn look(&self) -> Result<Facts> {
         let mut facts = Facts {
-            name: &name,
+            name: self.full_name()?,
             state: "changing",
             up: None,
             own: None,
@@ -198,7 +197,7 @@ impl Link for NtbLink {
                 "down"
             };
         }
-        f(&facts);
+        Ok(facts)
     }
 }
 
@@ -207,14 +206,14 @@ fn own(aperture: &Aperture, is_exposed: bool) -> Own {
         mode: aperture.mode().name(),
         aperture: aperture.len,
         taken: match &aperture.behind {
-            Behind::All => None,
+            Behind::Physical | Behind::Device(_) => None,
             Behind::Arena(arena) => Some((
                 arena.bytes_for(Purpose::Windows),
                 arena.bytes_for(Purpose::Rings),
             )),
             Behind::Pool(pool) => Some((0, pool.bytes_taken())),
         },
-        is_guarded: !is_exposed && !matches!(aperture.behind, Behind::All),
+        is_guarded: !is_exposed && aperture.behind.keeps_out(),
         reason: aperture.reason,
     }
 }

@@ -75,7 +75,7 @@ impl Inner {
 
     /// Lets go of what a lost peer might still write to, where it is kept out, or can do no harm.
     pub(super) fn make_room(&mut self) {
-        if !matches!(self.behind, None | Some(Behind::All)) {
+        if self.behind.as_ref().is_some_and(Behind::keeps_out) {
             self.grace.release();
         }
     }
