@@ -9,6 +9,7 @@ pub(crate) mod anonymous_file;
 pub(crate) mod arena;
 mod bindings;
 pub(crate) mod buffer;
+mod calls;
 pub(crate) mod chardev;
 pub(crate) mod current;
 pub(crate) mod dma_map;
@@ -36,24 +37,7 @@ pub(crate) mod user_mapping;
 pub(crate) mod wait;
 pub(crate) mod workqueue;
 
-use crate::logic::ports::PortTable;
-use kernel::prelude::*;
-use pin_init::{
-    init_zeroed,
-    Zeroable, //
+pub(crate) use calls::{
+    random,
+    zeroed_box, //
 };
-
-/// A number that nobody can guess.
-pub(crate) fn random() -> u64 {
-    // SAFETY: No preconditions.
-    unsafe { kernel::bindings::get_random_u64() }
-}
-
-// SAFETY: It consists of integers, and says itself that all bytes zero is an empty one.
-unsafe impl Zeroable for PortTable {}
-
-/// A boxed object with all bytes zero, made in place: a large value that is made first and boxed afterwards
-/// would go over the stack.
-pub(crate) fn zeroed_box<T: Zeroable>() -> Result<KBox<T>> {
-    KBox::init(init_zeroed::<T>(), GFP_KERNEL)
-}
