@@ -39,9 +39,11 @@ const RMA_ORDERED: i32 = 8;
 
 /// A node and a port on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PortId {
-    pub(crate) node: u16,
-    pub(crate) port: u16,
+pub struct PortId {
+    /// The id of the node.
+    pub node: u16,
+    /// The port; 0 is none.
+    pub port: u16,
 }
 
 /// Which way the bytes of a transfer go.
@@ -202,24 +204,23 @@ pub(crate) fn take_map_kernel(flags: i32) -> (bool, i32) {
 
 /// Whether a window has to be where it is wanted. EINVAL for an unknown flag.
 pub(crate) fn map_fixed(flags: i32) -> Result<bool> {
-    match flags & !MAP_FIXED {
-        0 => Ok(flags & MAP_FIXED != 0),
-        _ => Err(EINVAL),
-    }
+    only(flags, MAP_FIXED)
 }
 
 /// Whether accept waits. EINVAL for an unknown flag.
 pub(crate) fn accept_blocks(flags: i32) -> Result<bool> {
-    match flags & !ACCEPT_SYNC {
-        0 => Ok(flags & ACCEPT_SYNC != 0),
-        _ => Err(EINVAL),
-    }
+    only(flags, ACCEPT_SYNC)
 }
 
 /// Whether send or receive waits. EINVAL for an unknown flag.
 pub(crate) fn message_blocks(flags: i32) -> Result<bool> {
-    match flags & !MESSAGE_BLOCK {
-        0 => Ok(flags & MESSAGE_BLOCK != 0),
-        _ => Err(EINVAL),
+    only(flags, MESSAGE_BLOCK)
+}
+
+/// Whether a flag is there; EINVAL if there is another one.
+fn only(flags: i32, flag: i32) -> Result<bool> {
+    if flags & !flag != 0 {
+        return Err(EINVAL);
     }
+    Ok(flags != 0)
 }

@@ -59,14 +59,10 @@ pub(crate) struct KnownNode {
 /// knows that it is lost.
 pub(crate) struct OnlineNode {
     pub(crate) id: u16,
-    pub(crate) is_this: bool,
-    pub(crate) generation: u64,
     pub(crate) link: CString,
-    /// How its memory is reached, in a word for users.
-    pub(crate) mode: &'static str,
     /// Another one each time that a node, any node, comes.
     pub(crate) session: u64,
-    peer: Arc<Peer>,
+    pub(crate) peer: Arc<Peer>,
 }
 
 impl OnlineNode {
@@ -80,7 +76,7 @@ impl OnlineNode {
 
     /// How it is now, in a word for users.
     pub(crate) fn state(&self) -> &'static str {
-        state(self.is_this, !self.peer.is_over())
+        state(self.peer.is_this, !self.peer.is_over())
     }
 }
 
@@ -100,21 +96,12 @@ pub(crate) trait Watcher: Send + Sync {
     fn changed(&self);
 }
 
-/// Has a watcher told until it is dropped.
-pub(crate) struct Watching {
-    nodes: Arc<Nodes>,
-    watcher: Arc<dyn Watcher>,
-}
+/// Has the watcher told until it is dropped.
+pub(crate) struct Watching(Arc<Nodes>);
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        let removed = {
-            let mut watchers = self.nodes.watchers.lock();
-            let position = watchers.iter().position(|other| {
-                core::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(&self.watcher))
-            });
-            position.and_then(|position| watchers.remove(position).ok())
-        };
+        let removed = self.0.watcher.lock().take();
         drop(removed);
     }
 }
@@ -129,7 +116,7 @@ struct Table {
     sessions: u64,
 }
 
-/// See the head of this file.
+/// All nodes that this one knows, itself among them.
 #[pin_data]
 pub(crate) struct Nodes {
     /// Random, new each time the module is loaded.
@@ -138,9 +125,9 @@ pub(crate) struct Nodes {
     statuses: Arc<Statuses>,
     #[pin]
     table: Mutex<Table>,
-    /// Told with the lock held, so that who goes is told no more.
+    /// Told with the lock held, so that one that goes is told no more.
     #[pin]
-    watchers: Mutex<KVec<Arc<dyn Watcher>>>,
+    watcher: Mutex<Option<Arc<dyn Watcher>>>,
 }
 
 const ID_UNSET: u32 = u32::MAX;
@@ -163,7 +150,7 @@ impl Nodes {
                     },
                     "Nodes::table"
                 ),
-                watchers <- new_mutex!(KVec::new(), "Nodes::watchers"),
+                watcher <- new_mutex!(None, "Nodes::watcher"),
             }),
             GFP_KERNEL,
         )
@@ -193,14 +180,14 @@ impl Nodes {
                 peer.set_node(default);
             }
         }
-        if let Some(this) = table.announced.iter_mut().find(|node| node.is_this) {
+        if let Some(this) = table.announced.iter_mut().find(|node| node.peer.is_this) {
             this.id = default;
             // To watchers it is another one.
             this.session = session;
         }
         drop(table);
         self.statuses.set_own_id(default);
-        self.tell_watchers();
+        self.tell_watcher();
         default
     }
 
@@ -209,9 +196,10 @@ impl Nodes {
     /// A node that is online, as a peer: ENODEV if it is not.
     pub(crate) fn peer(&self, node: u16) -> Result<Arc<Peer>> {
         let table = self.table.lock();
-        let known = match node == self.own_id() {
-            true => table.this.as_ref(),
-            false => table.others.iter().find(|known| known.id == node),
+        let known = if node == self.own_id() {
+            table.this.as_ref()
+        } else {
+            table.others.iter().find(|known| known.id == node)
         };
         let peer = known.and_then(|known| known.peer.as_ref());
         peer.filter(|peer| !peer.is_over()).cloned().ok_or(ENODEV)
@@ -265,18 +253,15 @@ impl Nodes {
         Ok(nodes)
     }
 
-    /// Tells somebody when nodes come and go, and of those that are there. May sleep.
-    pub(crate) fn watch(self: &Arc<Self>, watcher: Arc<dyn Watcher>) -> Result<Watching> {
-        self.watchers.lock().push(watcher.clone(), GFP_KERNEL)?;
-        watcher.changed();
-        Ok(Watching {
-            nodes: self.clone(),
-            watcher,
-        })
+    /// Tells the one watcher there is when nodes come and go, and of those that are there. May sleep.
+    pub(crate) fn watch(self: &Arc<Self>, watcher: Arc<dyn Watcher>) -> Watching {
+        *self.watcher.lock() = Some(watcher);
+        self.tell_watcher();
+        Watching(self.clone())
     }
 
-    fn tell_watchers(&self) {
-        for watcher in self.watchers.lock().iter() {
+    fn tell_watcher(&self) {
+        if let Some(watcher) = &*self.watcher.lock() {
             watcher.changed();
         }
     }
@@ -286,10 +271,7 @@ impl Nodes {
         let name = CString::try_from(link)?;
         let mut announced = OnlineNode {
             id: peer.node(),
-            is_this,
-            generation: peer.generation,
             link: CString::try_from(link)?,
-            mode: peer.mode(),
             session: 0,
             peer: peer.clone(),
         };
@@ -351,7 +333,7 @@ impl Observer for Nodes {
 
     fn torn_down(&self, peer: &Peer) {
         self.retract(peer);
-        self.tell_watchers();
+        self.tell_watcher();
     }
 }
 
@@ -393,7 +375,7 @@ impl Sink for Arrivals {
             peer.detach_services();
             return Err(error);
         }
-        self.nodes.tell_watchers();
+        self.nodes.tell_watcher();
         Ok(peer)
     }
 }

@@ -29,8 +29,9 @@
 //! ```
 
 use super::door::Door;
+pub use crate::arguments::PortId;
 use crate::{
-    arguments, endpoint,
+    endpoint,
     sys::{
         buffer::Buffer,
         kernel_calls::told,
@@ -39,7 +40,7 @@ use crate::{
     },
 };
 use kernel::{
-    impl_has_work, new_mutex, new_work,
+    new_mutex,
     prelude::*,
     sync::{
         Arc,
@@ -49,25 +50,12 @@ use kernel::{
         delay::fsleep,
         Delta, //
     },
-    workqueue::{
-        Work,
-        WorkItem, //
-    },
 };
 
 /// More connections than this at once a [`Service`] closes.
 const MAX_CONNECTIONS: usize = 64;
 /// After an error that may pass.
 const PAUSE: Delta = Delta::from_millis(100);
-
-/// A node and a port on it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PortId {
-    /// The id of the node.
-    pub node: u16,
-    /// The port; 0 is none.
-    pub port: u16,
-}
 
 /// The id of this node: `ENODEV` before SCIF has been initialised.
 pub fn own_node() -> Result<u16> {
@@ -104,10 +92,6 @@ impl Endpoint {
     /// Connects, and waits until the other side has accepted. `ECONNREFUSED` if nobody listens there,
     /// `ENODEV` if there is no such node.
     pub fn connect(&self, to: PortId) -> Result {
-        let to = arguments::PortId {
-            node: to.node,
-            port: to.port,
-        };
         self.inner.connect(to, false).map_err(told)?;
         Ok(())
     }
@@ -115,10 +99,6 @@ impl Endpoint {
     /// Waits for somebody to connect. Returns who it is, and the endpoint of the connection.
     pub fn accept(&self) -> Result<(PortId, Self)> {
         let (peer, inner) = self.inner.accept_endpoint(true).map_err(told)?;
-        let peer = PortId {
-            node: peer.node,
-            port: peer.port,
-        };
         Ok((peer, Self { inner }))
     }
 
@@ -193,6 +173,35 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Accepts until the listener is closed, and has the handler serve each connection in the queue.
+    fn accept_all(self: &Arc<Self>, queue: &Queue) {
+        loop {
+            let (peer, connection) = match self.listener.accept() {
+                Ok(accepted) => accepted,
+                // It is closed.
+                Err(EINTR | EINVAL | EBADF) => return,
+                Err(_) => {
+                    fsleep(PAUSE);
+                    continue;
+                }
+            };
+            // One that is not served is closed by being dropped.
+            if !self.begin(&connection) {
+                continue;
+            }
+            let (shared, inner) = (self.clone(), connection.inner.clone());
+            let served = queue.spawn(move || {
+                shared.handler.serve(&connection, peer);
+                shared.end(&connection.inner);
+            });
+            if served.is_err() {
+                self.end(&inner);
+            }
+        }
+    }
+}
+
 impl Service {
     /// Listens on a port, and has the handler serve whoever connects. `name` is for people.
     pub fn new(name: &CStr, port: u16, handler: Arc<dyn Handler>) -> Result<Self> {
@@ -214,9 +223,8 @@ impl Service {
             GFP_KERNEL,
         )?;
         let queue = Arc::new(Queue::background(name)?, GFP_KERNEL)?;
-        let accepting = Accepting::new(&shared, &queue)?;
-        // It is enqueued once, so this can't fail.
-        let _ = queue.enqueue(accepting);
+        let (accepting, beside) = (shared.clone(), queue.clone());
+        queue.spawn(move || accepting.accept_all(&beside))?;
         Ok(Self { shared, queue })
     }
 }
@@ -236,99 +244,5 @@ impl Drop for Service {
         // it after this.
         self.queue.flush();
         self.queue.flush();
-    }
-}
-
-/// Accepts until the listener is closed.
-#[pin_data]
-struct Accepting {
-    shared: Arc<Shared>,
-    queue: Arc<Queue>,
-    #[pin]
-    work: Work<Self>,
-}
-
-impl_has_work! {
-    impl HasWork<Self> for Accepting { self.work }
-}
-
-impl Accepting {
-    fn new(shared: &Arc<Shared>, queue: &Arc<Queue>) -> Result<Arc<Self>> {
-        let (shared, queue) = (shared.clone(), queue.clone());
-        Arc::pin_init(
-            pin_init!(Self {
-                shared,
-                queue,
-                work <- new_work!("Service::accepting"),
-            }),
-            GFP_KERNEL,
-        )
-    }
-}
-
-impl WorkItem for Accepting {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        loop {
-            let (peer, connection) = match this.shared.listener.accept() {
-                Ok(accepted) => accepted,
-                // It is closed.
-                Err(EINTR | EINVAL | EBADF) => return,
-                Err(_) => {
-                    fsleep(PAUSE);
-                    continue;
-                }
-            };
-            // One that is not served is closed by being dropped.
-            if !this.shared.begin(&connection) {
-                continue;
-            }
-            let inner = connection.inner.clone();
-            match Serving::new(&this.shared, connection, peer) {
-                // It is enqueued once, so this can't fail.
-                Ok(serving) => drop(this.queue.enqueue(serving)),
-                Err(_) => this.shared.end(&inner),
-            }
-        }
-    }
-}
-
-/// Serves one connection.
-#[pin_data]
-struct Serving {
-    shared: Arc<Shared>,
-    connection: Endpoint,
-    peer: PortId,
-    #[pin]
-    work: Work<Self>,
-}
-
-impl_has_work! {
-    impl HasWork<Self> for Serving { self.work }
-}
-
-impl Serving {
-    fn new(shared: &Arc<Shared>, connection: Endpoint, peer: PortId) -> Result<Arc<Self>> {
-        let shared = shared.clone();
-        Arc::pin_init(
-            pin_init!(Self {
-                shared,
-                connection,
-                peer,
-                work <- new_work!("Service::serving"),
-            }),
-            GFP_KERNEL,
-        )
-    }
-}
-
-impl WorkItem for Serving {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        this.shared.handler.serve(&this.connection, this.peer);
-        this.shared.end(&this.connection.inner);
-        this.connection.close();
     }
 }

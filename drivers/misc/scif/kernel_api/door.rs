@@ -34,20 +34,9 @@ use kernel::{
     },
     sync::{
         Arc,
-        LockClassKey,
         Mutex, //
     },
 };
-
-/// Makes an initialiser of a [`Registry`] with a lock class of its own.
-macro_rules! new_registry {
-    ($name:literal) => {
-        $crate::kernel_api::door::Registry::new(
-            ::kernel::c_str!($name),
-            ::kernel::static_lock_class!(),
-        )
-    };
-}
 
 /// Pages of a peer that a module has, and as what it has them.
 pub(super) struct HeldPages {
@@ -56,7 +45,7 @@ pub(super) struct HeldPages {
     pub(super) _pages: RemotePages,
 }
 
-/// See the head of this file.
+/// What is behind the functions of the interface.
 #[pin_data]
 pub(super) struct Door {
     pub(super) scif: Arc<Scif>,
@@ -96,11 +85,11 @@ impl Door {
                 scif: scif.clone(),
                 nodes: nodes.clone(),
                 bus_work,
-                endpoints <- new_registry!("Door::endpoints"),
+                endpoints <- Registry::new(),
                 registering <- new_mutex!((), "Door::registering"),
-                clients <- new_registry!("Door::clients"),
-                pinned <- new_registry!("Door::pinned"),
-                held <- new_registry!("Door::held"),
+                clients <- Registry::new(),
+                pinned <- Registry::new(),
+                held <- Registry::new(),
             }),
             GFP_KERNEL,
         )
@@ -146,14 +135,14 @@ struct Table<T> {
 }
 
 impl<T: Unpin> Registry<T> {
-    /// Nothing yet; see [`new_registry`].
-    pub(super) fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> impl PinInit<Self> {
+    /// Nothing yet.
+    fn new() -> impl PinInit<Self> {
         let table = Table {
             entries: RBTree::new(),
             next_number: 1,
         };
         pin_init!(Self {
-            table <- Mutex::new(table, name, key),
+            table <- new_mutex!(table, "Registry::table"),
         })
     }
 

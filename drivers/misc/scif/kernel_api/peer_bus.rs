@@ -59,17 +59,14 @@ use kernel::{
 pub(super) struct PeerBus {
     // Dropped in this order: nobody starts the work, what runs of it ends, and then the devices go.
     _watching: Watching,
-    _ending: Ending,
     queue: Arc<Queue>,
-    _devices: Arc<Devices>,
+    devices: Arc<Devices>,
 }
 
-/// Dropped before the work is waited for, which need not try any more.
-struct Ending(Arc<Devices>);
-
-impl Drop for Ending {
+impl Drop for PeerBus {
     fn drop(&mut self) {
-        self.0.ending.store(true, Relaxed);
+        // The work need not try any more, and is waited for next.
+        self.devices.ending.store(true, Relaxed);
     }
 }
 
@@ -93,10 +90,9 @@ impl PeerBus {
             queue: queue.clone(),
         };
         Ok(Self {
-            _watching: nodes.watch(Arc::new(starter, GFP_KERNEL)?)?,
-            _ending: Ending(devices.clone()),
+            _watching: nodes.watch(Arc::new(starter, GFP_KERNEL)?),
             queue,
-            _devices: devices,
+            devices,
         })
     }
 
@@ -197,9 +193,9 @@ impl Facts for NodeFacts {
         let node = &self.node;
         match attribute {
             Attribute::Node => write!(f, "{}", node.id),
-            Attribute::Generation => write!(f, "{:016x}", node.generation),
+            Attribute::Generation => write!(f, "{:016x}", node.peer.generation),
             Attribute::State => f.write_str(node.state()),
-            Attribute::Aperture => f.write_str(node.mode),
+            Attribute::Aperture => f.write_str(node.peer.mode()),
             Attribute::Link => f.write_str(node.link.to_str().unwrap_or("?")),
             Attribute::Connections => write!(f, "{}", self.scif.counts_with(node.id).connections),
             Attribute::Windows => {
@@ -213,29 +209,28 @@ impl Facts for NodeFacts {
 
 exported! {
     fn __scif_client_register(
-        TheOnly<Door>[],
-        NewClient[client: *mut scif_client],
-        Address[owner: *mut bindings::module]
-    ) -> ffi::c_int = register_client;
-    fn scif_client_unregister(TheOnly<Door>[], Address[client: *mut scif_client]) -> ()
-        = unregister_client;
-}
-
-fn register_client(door: Result<Arc<Door>>, client: NewClient, owner: usize) -> Result {
-    let door = door?;
-    // Nodes that are there have their devices after this.
-    door.bus_work.flush();
-    let address = client.address();
-    let _registering = door.registering.lock();
-    if door.clients.owner(address).is_some() {
-        return Err(EEXIST);
+        door: TheOnly<Door>[],
+        client: NewClient[client: *mut scif_client],
+        owner: Address[owner: *mut bindings::module],
+    ) -> ffi::c_int as Result {
+        let door = door?;
+        // Nodes that are there have their devices after this.
+        door.bus_work.flush();
+        let address = client.address();
+        let _registering = door.registering.lock();
+        if door.clients.owner(address).is_some() {
+            return Err(EEXIST);
+        }
+        door.clients.add(address, owner, client.register()?)
     }
-    door.clients.add(address, owner, client.register()?)
-}
 
-fn unregister_client(door: Result<Arc<Door>>, client: usize) {
-    let taken = door.ok().and_then(|door| door.clients.take(client));
-    if taken.is_none() {
-        pr_warn!("a client is unregistered that is not registered\n");
+    fn scif_client_unregister(
+        door: TheOnly<Door>[],
+        client: Address[client: *mut scif_client],
+    ) -> () as () {
+        let taken = door.ok().and_then(|door| door.clients.take(client));
+        if taken.is_none() {
+            pr_warn!("a client is unregistered that is not registered\n");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 //! Functions that other modules of the kernel call, and what they pass.
 //!
-//! [`exported!`](exported) makes a C function of a safe Rust function: each parameter of that is
+//! [`exported!`](exported) makes a C function whose body is safe Rust: each parameter of that is
 //! made of one or more of the C function's, by a type of this file, which says what who calls has to
 //! vouch for. The signature is checked against the header, `linux/scif.h`, when this is compiled;
 //! the symbol itself is exported by `kernel_api/exports.c`.
@@ -73,19 +73,28 @@ pub(crate) mod header {
     };
 }
 
-/// Makes C functions of safe Rust functions; see the head of this file.
+/// Makes C functions of safe Rust; see the head of this file. Each parameter has a name for the body, and in
+/// brackets the parameters of C that it is made of; `as` says what the body returns.
 ///
 /// ```ignore
 /// exported! {
-///     fn scif_listen(Handle<Endpoint>[epd: *mut scif_endpt], Plain<c_int>[backlog: c_int]) -> c_int
-///         = listen;
+///     fn scif_listen(
+///         endpoint: Handle<Endpoint>[epd: *mut scif_endpt],
+///         backlog: Plain<c_int>[backlog: c_int],
+///     ) -> c_int as Result {
+///         endpoint?.listen(backlog)
+///     }
 /// }
 /// ```
 macro_rules! exported {
     ($(
-        fn $name:ident($($wrapper:ty[$($raw:ident: $type:ty),*]),*) -> $result:ty = $function:path;
+        $(#[$attribute:meta])*
+        fn $name:ident($(
+            $parameter:ident: $wrapper:ty [$($raw:ident: $type:ty),*]
+        ),* $(,)?) -> $result:ty as $returned:ty $body:block
     )*) => {
         $(
+            $(#[$attribute])*
             /// See `linux/scif.h`.
             ///
             /// # Safety
@@ -94,11 +103,11 @@ macro_rules! exported {
             /// `sys/kernel_calls.rs` ask for.
             #[no_mangle]
             unsafe extern "C" fn $name($($($raw: $type,)*)*) -> $result {
-                ::kernel::task::might_sleep();
-                $crate::sys::kernel_calls::Returned::into_raw($function(
+                $(
                     // SAFETY: By the contract of this function.
-                    $(unsafe { <$wrapper>::from_raw($($raw),*) }),*
-                ))
+                    let $parameter = unsafe { <$wrapper>::from_raw($($raw),*) };
+                )*
+                $crate::sys::kernel_calls::call(move || -> $returned { $body })
             }
 
             // The signature is that of the header.
@@ -376,6 +385,12 @@ impl<T: Send + Sync> Entries<T> {
 /// How a result becomes one of C.
 pub(crate) trait Returned<R> {
     fn into_raw(self) -> R;
+}
+
+/// Does what a function does that other modules call; for [`exported`].
+pub(crate) fn call<T: Returned<R>, R>(body: impl FnOnce() -> T) -> R {
+    kernel::task::might_sleep();
+    body().into_raw()
 }
 
 /// What other modules are told of an error: no call is begun anew for them after a signal.

@@ -86,10 +86,18 @@ impl Queue {
     where
         W: RawWorkItem<ID> + Send + 'static,
     {
+        self.as_kernels().enqueue(item)
+    }
+
+    /// Runs a function once, as an item of its own. Not from interrupts.
+    pub(crate) fn spawn(&self, function: impl FnOnce() + Send + 'static) -> Result {
+        Ok(self.as_kernels().try_spawn(GFP_KERNEL, function)?)
+    }
+
+    fn as_kernels(&self) -> &kernel::workqueue::Queue {
         // SAFETY: By the type invariant the queue is valid, and it stays so while `self` is
         // borrowed.
-        let queue = unsafe { kernel::workqueue::Queue::from_raw(self.raw.as_ptr()) };
-        queue.enqueue(item)
+        unsafe { kernel::workqueue::Queue::from_raw(self.raw.as_ptr()) }
     }
 
     /// Waits until every item that is in the queue now has run. May sleep.
