@@ -17,7 +17,6 @@ use crate::{
         Nodes, //
     },
     rma::caches::Caches,
-    sys::ledger::Ledger,
     transport::{
         engine::Engines,
         links::{
@@ -27,10 +26,7 @@ use crate::{
     },
 };
 use kernel::{
-    debugfs::{
-        Dir,
-        File, //
-    },
+    debugfs::Scope,
     fmt,
     page::PAGE_SIZE,
     prelude::*,
@@ -50,105 +46,51 @@ pub(crate) struct Sources {
     pub(crate) links: Arc<Links>,
 }
 
-/// The files; they go when this is dropped.
-pub(crate) struct Files {
-    _files: KVec<Pin<KBox<File<Arc<Sources>>>>>,
-    _directory: Dir,
-}
-
-impl Files {
-    /// Opens the door. May sleep.
-    pub(crate) fn new(sources: Sources) -> Result<Self> {
-        let sources = Arc::new(sources, GFP_KERNEL)?;
-        let directory = Dir::new(c"scif");
-        let mut files = KVec::new();
-        let mut add = |file| -> Result { Ok(files.push(file?, GFP_KERNEL)?) };
-        add(open(&directory, c"nodes", &sources, &|from, f| {
-            nodes(&from.nodes, f)
-        }))?;
-        add(open(&directory, c"links", &sources, &|from, f| {
-            links(&from.links, f)
-        }))?;
-        add(open(&directory, c"endpoints", &sources, &|from, f| {
-            endpoints(&from.scif, f)
-        }))?;
-        add(open(&directory, c"windows", &sources, &|from, f| {
-            windows(&from.scif, f)
-        }))?;
-        add(open(&directory, c"marks", &sources, &|from, f| {
-            marks(&from.scif, f)
-        }))?;
-        add(open(&directory, c"pins", &sources, &|from, f| {
-            pins(&from.caches.ledger, f)
-        }))?;
-        add(open(&directory, c"names", &sources, &|from, f| {
-            names(&from.names, f)
-        }))?;
-        add(open(&directory, c"counters", &sources, &|from, f| {
-            counters(&from.scif, &from.caches, &from.engines, f)
-        }))?;
-        Ok(Self {
-            _files: files,
-            _directory: directory,
-        })
-    }
-}
-
-/// A file that shows what `show` writes.
-fn open<F>(
-    directory: &Dir,
-    name: &CStr,
-    sources: &Arc<Sources>,
-    show: &'static F,
-) -> Result<Pin<KBox<File<Arc<Sources>>>>>
-where
-    F: Fn(&Arc<Sources>, &mut fmt::Formatter<'_>) -> fmt::Result + Send + Sync + 'static,
-{
-    KBox::pin_init(
-        directory.read_callback_file(name, sources.clone(), show),
-        GFP_KERNEL,
-    )
+/// Opens the door: the files go when what is returned is dropped. May sleep.
+pub(crate) fn open(sources: Sources) -> Result<Pin<KBox<Scope<Sources>>>> {
+    let directory = Scope::dir(sources, c"scif", |sources, directory| {
+        directory.read_callback_file(c"nodes", sources, &nodes);
+        directory.read_callback_file(c"links", sources, &links);
+        directory.read_callback_file(c"endpoints", sources, &endpoints);
+        directory.read_callback_file(c"windows", sources, &windows);
+        directory.read_callback_file(c"marks", sources, &marks);
+        directory.read_callback_file(c"pins", sources, &pins);
+        directory.read_callback_file(c"names", sources, &names);
+        directory.read_callback_file(c"counters", sources, &counters);
+    });
+    KBox::pin_init(directory, GFP_KERNEL)
 }
 
 /// Shows `nodes`: a line for each node that is or was known.
-fn nodes(nodes: &Nodes, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn nodes(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "node state link aperture generation")?;
     let mut result = Ok(());
-    nodes.for_each(|node, is_this| {
-        if result.is_err() {
-            return;
-        }
-        let online = node
-            .peer
-            .as_ref()
-            .filter(|peer| !peer.is_over())
-            .map(|peer| peer.mode());
-        let state = node::state(is_this, online.is_some());
-        result = writeln!(
+    sources.nodes.for_each(|node, is_this| {
+        let peer = node.peer.as_ref().filter(|peer| !peer.is_over());
+        let online = peer.map(|peer| peer.mode());
+        result = result.and(writeln!(
             f,
             "{} {} {} {} {:016x}",
             node.id,
-            state,
+            node::state(is_this, online.is_some()),
             node.link.to_str().unwrap_or("?"),
-            online.unwrap_or("-"),
+            OrDash(online),
             node.generation
-        );
+        ));
     });
     result
 }
 
 /// Shows `links`: a line for each link, also for those on which nobody answers.
-fn links(links: &Links, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn links(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(
         f,
         "link state node aperture aperture_bytes engines doorbells own_aperture own_bytes own_windows own_rings own_reason own_guarded"
     )?;
     let mut result = Ok(());
-    links.for_each(|facts| {
-        if result.is_ok() {
-            result = link(facts, f);
-        }
-    });
+    sources
+        .links
+        .for_each(|facts| result = result.and(link(facts, f)));
     result
 }
 
@@ -185,19 +127,17 @@ fn escape(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
 }
 
 /// Shows `endpoints`: a line for each endpoint, and for each connection that has none.
-fn endpoints(scif: &Scif, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn endpoints(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("state own peer channel queued pid uid name")?;
     for name in TRAFFIC_FIELDS {
         write!(f, " {name}")?;
     }
     f.write_str("\n")?;
-    let own_node = scif.own_node();
+    let own_node = sources.scif.own_node();
     let mut result = Ok(());
-    scif.for_each_endpoint(|facts| {
-        if result.is_ok() {
-            result = endpoint(facts, own_node, f);
-        }
-    });
+    sources
+        .scif
+        .for_each_endpoint(|facts| result = result.and(endpoint(facts, own_node, f)));
     result
 }
 
@@ -221,39 +161,38 @@ fn endpoint(facts: &standing::Facts, own_node: u16, f: &mut fmt::Formatter<'_>) 
 }
 
 /// Shows `windows`: a line for each window of this node that a peer was offered, until the peer lets go.
-fn windows(scif: &Scif, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn windows(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(
         f,
         "node channel window offset bytes protection state uses held_by_peer reached"
     )?;
     let mut result = Ok(());
-    scif.for_each_window(|node, window| {
-        if result.is_ok() {
-            result = writeln!(
-                f,
-                "{node} {} {} {} {} {} {} {} {} {}",
-                Hex(window.channel.0),
-                window.id.0,
-                Hex(window.range.start()),
-                window.range.len(),
-                window.protection_name(),
-                window.state,
-                window.uses,
-                u8::from(window.is_held_by_peer),
-                u8::from(window.is_reached)
-            );
-        }
+    sources.scif.for_each_window(|node, window| {
+        result = result.and(writeln!(
+            f,
+            "{node} {} {} {} {} {} {} {} {} {}",
+            Hex(window.channel.0),
+            window.id.0,
+            Hex(window.range.start()),
+            window.range.len(),
+            window.protection_name(),
+            window.state,
+            window.uses,
+            u8::from(window.is_held_by_peer),
+            u8::from(window.is_reached)
+        ));
     });
     result
 }
 
 /// Shows `marks`: a line for each connection with transfers in flight, or with something that waits behind them.
-fn marks(scif: &Scif, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn marks(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "node channel issued complete in_flight deferred asked")?;
     let mut result = Ok(());
-    scif.for_each_in_flight(|(node, channel), progress| {
-        if result.is_ok() {
-            result = writeln!(
+    sources
+        .scif
+        .for_each_in_flight(|(node, channel), progress| {
+            result = result.and(writeln!(
                 f,
                 "{node} {} {} {} {} {} {}",
                 Hex(channel.0),
@@ -262,78 +201,58 @@ fn marks(scif: &Scif, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 progress.in_flight,
                 progress.deferred,
                 progress.asked
-            );
-        }
-    });
+            ));
+        });
     result
 }
 
 /// Shows `pins`: a line for each process of which pages are pinned and charged. It may have ended.
-fn pins(ledger: &Ledger, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn pins(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "pid uid name pages bytes")?;
     let mut result = Ok(());
-    ledger.for_each(|account| {
+    sources.caches.ledger.for_each(|account| {
         let (process, pages) = (&account.process, account.pages);
-        if result.is_ok() {
-            result = writeln!(
-                f,
-                "{} {} {} {pages} {}",
-                process.pid,
-                process.uid,
-                process.name(),
-                pages.saturating_mul(PAGE_SIZE)
-            );
-        }
+        let bytes = pages.saturating_mul(PAGE_SIZE);
+        let (pid, uid, name) = (process.pid, process.uid, process.name());
+        result = result.and(writeln!(f, "{pid} {uid} {name} {pages} {bytes}"));
     });
     result
 }
 
 /// Shows `names`: a line for each name that a port of this node has.
-fn names(names: &Names, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn names(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "class name port")?;
     let mut result = Ok(());
-    names.table.for_each(|name, port| {
-        if result.is_ok() {
-            result = writeln!(f, "{} {} {}", name.class, name.number, port);
-        }
+    sources.names.for_each(|name, port| {
+        result = result.and(writeln!(f, "{} {} {port}", name.class, name.number));
     });
     result
 }
 
 /// Shows `counters`: a line `name value` for each counter.
-fn counters(
-    scif: &Scif,
-    caches: &Caches,
-    engines: &Engines,
-    f: &mut fmt::Formatter<'_>,
-) -> fmt::Result {
-    let counts = scif.counts();
+fn counters(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let counts = sources.scif.counts();
     writeln!(f, "connections {}", counts.connections)?;
     writeln!(f, "closing_connections {}", counts.closing_connections)?;
     writeln!(f, "exported_windows {}", counts.exported_windows)?;
     writeln!(f, "mappings {}", counts.mappings)?;
-    let cache = &caches.counters;
+    let cache = &sources.caches.counters;
     writeln!(f, "cache_hits {}", cache.hits.load(Relaxed))?;
     writeln!(f, "cache_misses {}", cache.misses.load(Relaxed))?;
     writeln!(f, "cache_pages {}", cache.pages.load(Relaxed))?;
-    writeln!(
-        f,
-        "cache_invalidations {}",
-        cache.invalidations.load(Relaxed)
-    )?;
+    let invalidations = cache.invalidations.load(Relaxed);
+    writeln!(f, "cache_invalidations {invalidations}")?;
     writeln!(f, "cache_evictions {}", cache.evictions.load(Relaxed))?;
-    show_engines(engines, f)
+    engines(&sources.engines, f)
 }
 
 /// Those that have stopped are counted in the totals: what they have done is done.
-fn show_engines(engines: &Engines, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+fn engines(engines: &Engines, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut count = 0;
     let mut result = Ok(());
     let totals = engines.for_each(|engine| {
         let copied = engine.bytes.load(Relaxed);
-        if result.is_ok() {
-            result = writeln!(f, "engine_{count}_bytes {copied}");
-        }
+        result = result.and(writeln!(f, "engine_{count}_bytes {copied}"));
         count += 1;
     });
     result?;

@@ -5,9 +5,6 @@
 //! These files hold no I/O, no locks and no allocation. They are compiled a second time on the
 //! host (`tests/host`), where unit, property and loom tests run against models.
 
-// Some of what makes a type complete has no caller in the module yet.
-#![allow(dead_code)]
-
 pub(crate) mod address_space;
 pub(crate) mod atomic;
 pub(crate) mod awake;

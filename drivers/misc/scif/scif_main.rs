@@ -29,9 +29,9 @@
 //! 3. `NtbLink::inner`
 //! 4. `Contact::connections`, `Exports::table`, `RemoteWindows::tables`, `Marks::deferred`,
 //!    `Mappings::table`, `Standing::name`; below `RemoteWindows::tables` only: `Windows::tables`
-//! 5. `Nodes::watchers`, `Nodes::table`, `Contacts::list`, `Endpoints::table`, `Links::list`,
+//! 5. `Nodes::watcher`, `Nodes::table`, `Contacts::list`, `Endpoints::table`, `Links::list`,
 //!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `Connection::listening`, `OwnRing::open`,
-//!    `Caches::list`, `NtbLink::timer`, `Statuses::table`, the tables of `Door`, `Devices::list`, `NameTable::inner`,
+//!    `Caches::list`, `NtbLink::timer`, `Statuses::table`, `Registry::table`, `Devices::list`, `Names::inner`,
 //!    `Names::peers`
 //! 6. `Listener::queue`
 //! 7. `ControlRing::writer`, `ControlRing::reader`, `RegistrationCache::table`, `Arena::taking`,
@@ -59,6 +59,7 @@
 //! while a lock is held.
 
 use kernel::{
+    debugfs::Scope,
     page::PAGE_SIZE,
     prelude::*,
     sync::Arc, //
@@ -222,59 +223,34 @@ impl Settings {
     }
 }
 
-/// Several things that are undone when they are dropped, in this order.
-struct Undo(KVec<KBox<dyn Send + Sync>>);
-
-impl Undo {
-    const fn new() -> Self {
-        Self(KVec::new())
-    }
-
-    /// Appends something that has been done.
-    fn add(&mut self, done: impl Send + Sync + 'static) -> Result {
-        Ok(self.0.push(KBox::new(done, GFP_KERNEL)?, GFP_KERNEL)?)
-    }
+/// The front doors. The devices come last, so that whoever opens them finds all there.
+struct FrontDoors {
+    _debugfs: Pin<KBox<Scope<debugfs::Sources>>>,
+    _memory_pressure: MemoryPressure,
+    _kernel_api: KernelApi,
+    _devices: Devices,
 }
 
-/// The transports, a line each.
-fn start_transports(
-    sink: &Arc<dyn Sink>,
-    queues: &Arc<WorkQueues>,
-    engines: &Arc<Engines>,
-    links: &Arc<Links>,
-    settings: &Settings,
-) -> Result<Undo> {
-    let ntb = ntb::Context {
-        sink: sink.clone(),
-        engines: engines.clone(),
-        links: links.clone(),
-        queues: queues.clone(),
-        policy: settings.policy,
-    };
-    let mut transports = Undo::new();
-    transports.add(Ntb::start(ntb)?)?;
-    transports.add(Loopback::start(sink, queues, links)?)?;
-    Ok(transports)
-}
-
-/// The front doors, a line each. The devices come last, so that whoever opens them finds all there.
-fn open_front_doors(sources: debugfs::Sources, settings: &Settings) -> Result<Undo> {
-    let (scif, nodes) = (sources.scif.clone(), sources.nodes.clone());
-    let caches = sources.caches.clone();
-    let mut doors = Undo::new();
-    doors.add(debugfs::Files::new(sources)?)?;
-    doors.add(MemoryPressure::new(&caches)?)?;
-    doors.add(KernelApi::new(&scif, &nodes)?)?;
-    doors.add(Devices::register(&scif, settings.mic_compat)?)?;
-    Ok(doors)
+impl FrontDoors {
+    fn open(sources: debugfs::Sources, settings: &Settings) -> Result<Self> {
+        let (scif, nodes) = (sources.scif.clone(), sources.nodes.clone());
+        let caches = sources.caches.clone();
+        Ok(Self {
+            _debugfs: debugfs::open(sources)?,
+            _memory_pressure: MemoryPressure::new(&caches)?,
+            _kernel_api: KernelApi::new(&scif, &nodes)?,
+            _devices: Devices::register(&scif, settings.mic_compat)?,
+        })
+    }
 }
 
 /// Everything that is undone at unload, in this order.
 struct ScifModule {
     // No new endpoints; those that exist keep the module loaded.
-    _front_doors: Undo,
+    _front_doors: FrontDoors,
     // No more peers.
-    _transports: Undo,
+    _ntb: Ntb,
+    _loopback: Loopback,
     _drained: Drained,
 }
 
@@ -330,10 +306,18 @@ impl kernel::Module for ScifModule {
             services,
         };
         let sink: Arc<dyn Sink> = Arc::new(arrivals, GFP_KERNEL)?;
-        let transports = start_transports(&sink, &queues, &engines, &links, &settings)?;
+        let ntb = Ntb::start(ntb::Context {
+            sink: sink.clone(),
+            engines,
+            links: links.clone(),
+            queues: queues.clone(),
+            policy: settings.policy,
+        })?;
+        let loopback = Loopback::start(&sink, &queues, &links)?;
         Ok(Self {
-            _front_doors: open_front_doors(sources, &settings)?,
-            _transports: transports,
+            _front_doors: FrontDoors::open(sources, &settings)?,
+            _ntb: ntb,
+            _loopback: loopback,
             _drained: drained,
         })
     }

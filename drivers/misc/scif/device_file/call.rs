@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an ioctl asks for, taken apart.
+//! The calls of `linux/scif_ioctl.h`, and those of the MIC library.
 //!
 //! The number of an ioctl names the call and, since the size is part of it, the layout of its
-//! argument. All layouts are read into one [`Call`], and from there on it does not matter who has
-//! called: [`Call::parse`] knows the numbers of `linux/scif_ioctl.h`, [`compat`](super::compat) and
-//! [`parse_mic`] know others.
+//! argument. [`perform`] has an arm for each number of `linux/scif_ioctl.h`. Where other layouts of the same
+//! call are served, its function takes the native structure, which [`compat`](super::compat) and this file make of
+//! theirs, and the places of the results.
 //!
-//! Nothing is checked here but that the argument can be read.
+//! Of the structures only the fields that are results are written back. Before a call does
+//! anything, the places of its results are found writable: EFAULT for one of them costs neither
+//! data nor a connection, unless another thread takes the memory away in between.
 //!
 //! # The numbers of the MIC library, behind the module parameter `mic_compat`
 //!
@@ -18,14 +20,22 @@
 //!
 //! The library was 64-bit only: to 32-bit processes these numbers are unknown, with the version,
 //! which would promise them.
-//!
-//! `parse` has more than 60 lines because it is a list: one arm for each number.
 
+use core::mem::offset_of;
+
+use super::services;
 use crate::{
     arguments::{
+        self,
         Direction,
-        LocalSide, //
+        LocalSide,
+        PortId,
+        SignalOptions,
+        SignalTarget,
+        TransferOptions,
+        WindowOptions, //
     },
+    endpoint::Endpoint,
     sys::{
         buffer::Buffer,
         uapi::{
@@ -36,7 +46,6 @@ use crate::{
         },
     },
 };
-use core::mem::offset_of;
 use kernel::{
     ioctl::{
         _IO,
@@ -56,210 +65,223 @@ pub(super) fn native_pointer(pointer: u64) -> usize {
     pointer as usize
 }
 
-/// A call, with what it was given and the places where its results go.
-pub(super) enum Call {
-    Bind {
-        port: Place<u16>,
-    },
-    Listen {
-        backlog: i32,
-    },
-    Connect {
-        peer: uapi::scif_port_id,
-        own: Place<uapi::scif_port_id>,
-    },
-    /// ACCEPTREQ
-    Accept {
-        flags: i32,
-        peer: Place<uapi::scif_port_id>,
-        handle: Place<u64>,
-    },
-    /// ACCEPTREG
-    TakeOver {
-        handle: u64,
-    },
-    Send(Message),
-    Receive(Message),
-    Register(Registration),
-    Unregister {
-        offset: i64,
-        len: u64,
-    },
-    Transfer {
-        direction: Direction,
-        local: LocalSide,
-        remote: i64,
-        len: u64,
-        flags: i32,
-    },
-    NodeIds {
-        nodes: usize,
-        room: i32,
-        own: Place<u16>,
-        /// Where the room was said, and where the number of nodes goes, too.
-        count: Place<i32>,
-    },
-    FenceMark {
-        flags: i32,
-        mark: Place<i32>,
-    },
-    FenceWait {
-        mark: i32,
-    },
-    FenceSignal(uapi::scifioctl_fence_signal),
-    /// SCIF_GET_VERSION of the MIC library
-    Version,
-}
-
-/// The arguments of send and receive.
-pub(super) struct Message {
-    pub(super) memory: usize,
-    pub(super) len: i32,
-    pub(super) flags: i32,
-    pub(super) count: Place<i32>,
-    /// What stood there.
-    pub(super) said: i32,
-}
-
-/// The arguments of register.
-pub(super) struct Registration {
-    pub(super) address: usize,
-    pub(super) len: u64,
-    pub(super) offset: i64,
-    pub(super) protection: i32,
-    pub(super) flags: i32,
-    pub(super) result: Place<i64>,
-}
-
-impl Call {
-    /// A call with a number of `linux/scif_ioctl.h`; ENOTTY for another number.
-    #[inline(always)]
-    pub(super) fn parse(cmd: u32, arg: usize, pointer: Pointer) -> Result<Self> {
-        let at = pointer(arg as u64);
-        Ok(match cmd {
-            // The number says 8 bytes; callers pass 2 or 4.
-            uapi::SCIF_BIND => Self::Bind {
-                port: Place::at(at),
-            },
-            // Here and in FENCE_WAIT the argument is the value itself.
-            uapi::SCIF_LISTEN => Self::Listen {
-                backlog: arg as i32,
-            },
-            uapi::SCIF_CONNECT => {
-                let request: uapi::scifioctl_connect = uapi::read(at)?;
-                Self::Connect {
-                    peer: request.peer,
-                    own: place!(at, uapi::scifioctl_connect, self_),
-                }
-            }
-            uapi::SCIF_ACCEPTREQ => {
-                let request: uapi::scifioctl_accept = uapi::read(at)?;
-                Self::Accept {
-                    flags: request.flags,
-                    peer: place!(at, uapi::scifioctl_accept, peer),
-                    handle: place!(at, uapi::scifioctl_accept, endpt),
-                }
-            }
-            uapi::SCIF_ACCEPTREG => Self::TakeOver {
-                handle: uapi::read(at)?,
-            },
-            uapi::SCIF_SEND => Self::Send(Message::read(at, pointer)?),
-            uapi::SCIF_RECV => Self::Receive(Message::read(at, pointer)?),
-            uapi::SCIF_REG => {
-                let request: uapi::scifioctl_reg = uapi::read(at)?;
-                Self::Register(Registration {
-                    address: pointer(request.addr),
-                    len: request.len,
-                    offset: request.offset,
-                    protection: request.prot,
-                    flags: request.flags,
-                    result: place!(at, uapi::scifioctl_reg, out_offset),
-                })
-            }
-            uapi::SCIF_UNREG => {
-                let range: uapi::scifioctl_unreg = uapi::read(at)?;
-                Self::Unregister {
-                    offset: range.offset,
-                    len: range.len,
-                }
-            }
-            uapi::SCIF_READFROM => Self::transfer(Direction::Read, &uapi::read(at)?),
-            uapi::SCIF_WRITETO => Self::transfer(Direction::Write, &uapi::read(at)?),
-            uapi::SCIF_VREADFROM => {
-                Self::transfer_memory(Direction::Read, &uapi::read(at)?, pointer)
-            }
-            uapi::SCIF_VWRITETO => {
-                Self::transfer_memory(Direction::Write, &uapi::read(at)?, pointer)
-            }
-            uapi::SCIF_GET_NODEIDS => {
-                let request: uapi::scifioctl_node_ids = uapi::read(at)?;
-                Self::NodeIds {
-                    nodes: pointer(request.nodes),
-                    room: request.len,
-                    own: Place::at(pointer(request.self_)),
-                    count: place!(at, uapi::scifioctl_node_ids, len),
-                }
-            }
-            uapi::SCIF_FENCE_MARK => {
-                let request: uapi::scifioctl_fence_mark = uapi::read(at)?;
-                Self::FenceMark {
-                    flags: request.flags,
-                    mark: Place::at(pointer(request.mark)),
-                }
-            }
-            uapi::SCIF_FENCE_WAIT => Self::FenceWait { mark: arg as i32 },
-            uapi::SCIF_FENCE_SIGNAL => Self::FenceSignal(uapi::read(at)?),
-            _ => return Err(ENOTTY),
-        })
-    }
-
-    /// readfrom and writeto: between windows.
-    pub(super) fn transfer(direction: Direction, request: &uapi::scifioctl_copy) -> Self {
-        Self::Transfer {
-            direction,
-            local: LocalSide::Windows(request.loffset),
-            remote: request.roffset,
-            len: request.len,
-            flags: request.flags,
+/// Performs the call with a number of `linux/scif_ioctl.h` or `linux/scif_services.h`; ENOTTY for another number.
+#[inline]
+pub(super) fn perform(
+    endpoint: &Endpoint,
+    cmd: u32,
+    arg: usize,
+    pointer: Pointer,
+    nonblocking: bool,
+) -> Result<isize> {
+    let at = pointer(arg as u64);
+    match cmd {
+        // The number says 8 bytes; callers pass 2 or 4.
+        uapi::SCIF_BIND => bind(endpoint, Place::at(at)),
+        // Here and in FENCE_WAIT the argument is the value itself.
+        uapi::SCIF_LISTEN => endpoint.listen(arg as i32),
+        uapi::SCIF_CONNECT => connect(endpoint, at, nonblocking),
+        uapi::SCIF_ACCEPTREQ => accept(endpoint, at),
+        uapi::SCIF_ACCEPTREG => endpoint.take_over(uapi::read(at)?),
+        uapi::SCIF_SEND => {
+            let count = place!(at, uapi::scifioctl_msg, out_len);
+            send(endpoint, &uapi::read(at)?, count, pointer)
         }
-    }
-
-    /// vreadfrom and vwriteto: between the caller's memory and windows.
-    pub(super) fn transfer_memory(
-        direction: Direction,
-        request: &uapi::scifioctl_copy,
-        pointer: Pointer,
-    ) -> Self {
-        Self::Transfer {
-            direction,
-            local: LocalSide::Memory(Buffer::user(
-                UserPtr::from_addr(pointer(request.addr)),
-                request.len as usize,
-            )),
-            remote: request.roffset,
-            len: request.len,
-            flags: request.flags,
+        uapi::SCIF_RECV => {
+            let count = place!(at, uapi::scifioctl_msg, out_len);
+            receive(endpoint, &uapi::read(at)?, count, pointer)
         }
+        uapi::SCIF_REG => register(endpoint, at, pointer),
+        uapi::SCIF_UNREG => {
+            let range: uapi::scifioctl_unreg = uapi::read(at)?;
+            endpoint.unregister(range.offset, range.len)
+        }
+        uapi::SCIF_READFROM => copy_windows(endpoint, Direction::Read, &uapi::read(at)?),
+        uapi::SCIF_WRITETO => copy_windows(endpoint, Direction::Write, &uapi::read(at)?),
+        uapi::SCIF_VREADFROM => copy_memory(endpoint, Direction::Read, &uapi::read(at)?, pointer),
+        uapi::SCIF_VWRITETO => copy_memory(endpoint, Direction::Write, &uapi::read(at)?, pointer),
+        uapi::SCIF_GET_NODEIDS => {
+            let count = place!(at, uapi::scifioctl_node_ids, len);
+            return node_ids(endpoint, &uapi::read(at)?, count, pointer);
+        }
+        uapi::SCIF_FENCE_MARK => {
+            let request: uapi::scifioctl_fence_mark = uapi::read(at)?;
+            fence_mark(endpoint, request.flags, Place::at(pointer(request.mark)))
+        }
+        uapi::SCIF_FENCE_WAIT => endpoint.fence_wait(arg as i32),
+        uapi::SCIF_FENCE_SIGNAL => fence_signal(endpoint, &uapi::read(at)?),
+        _ => services::perform(endpoint, cmd, at, pointer, nonblocking),
+    }?;
+    Ok(0)
+}
+
+fn port_id(port: uapi::scif_port_id) -> PortId {
+    PortId {
+        node: port.node,
+        port: port.port,
     }
 }
 
-impl Message {
-    fn read(at: usize, pointer: Pointer) -> Result<Self> {
-        let request: uapi::scifioctl_msg = uapi::read(at)?;
-        Ok(Self {
-            memory: pointer(request.msg),
-            len: request.len,
-            flags: request.flags,
-            count: place!(at, uapi::scifioctl_msg, out_len),
-            said: request.out_len,
-        })
+fn to_user(port: PortId) -> uapi::scif_port_id {
+    uapi::scif_port_id {
+        node: port.node,
+        port: port.port,
     }
+}
+
+fn bind(endpoint: &Endpoint, port: Place<u16>) -> Result {
+    let wanted = port.read()?;
+    let port = port.writable()?;
+    port.write(&endpoint.bind(wanted)?)
+}
+
+fn connect(endpoint: &Endpoint, at: usize, nonblocking: bool) -> Result {
+    let request: uapi::scifioctl_connect = uapi::read(at)?;
+    let own = place!(at, uapi::scifioctl_connect, self_).writable()?;
+    own.write(&to_user(
+        endpoint.connect(port_id(request.peer), nonblocking)?,
+    ))
+}
+
+/// ACCEPTREQ
+fn accept(endpoint: &Endpoint, at: usize) -> Result {
+    let request: uapi::scifioctl_accept = uapi::read(at)?;
+    let block = arguments::accept_blocks(request.flags)?;
+    let peer = place!(at, uapi::scifioctl_accept, peer).writable()?;
+    let handle = place!(at, uapi::scifioctl_accept, endpt).writable()?;
+    let (connected, number) = endpoint.accept(block)?;
+    let told = peer
+        .write(&to_user(connected))
+        .and_then(|()| handle.write(&number));
+    if told.is_err() {
+        endpoint.forget_accepted(number);
+    }
+    told
+}
+
+/// Sends; how many bytes goes to `count`.
+pub(super) fn send(
+    endpoint: &Endpoint,
+    request: &uapi::scifioctl_msg,
+    count: Place<i32>,
+    pointer: Pointer,
+) -> Result {
+    message(request, count, pointer, |from, block| {
+        endpoint.send(from, block)
+    })
+}
+
+/// Receives; how many bytes goes to `count`.
+pub(super) fn receive(
+    endpoint: &Endpoint,
+    request: &uapi::scifioctl_msg,
+    count: Place<i32>,
+    pointer: Pointer,
+) -> Result {
+    message(request, count, pointer, |to, block| {
+        endpoint.receive(to, block)
+    })
+}
+
+fn message(
+    request: &uapi::scifioctl_msg,
+    count: Place<i32>,
+    pointer: Pointer,
+    call: impl FnOnce(&Buffer, bool) -> Result<usize>,
+) -> Result {
+    let block = arguments::message_blocks(request.flags)?;
+    let len = usize::try_from(request.len).map_err(|_| EINVAL)?;
+    let count = count.writable_holding(&request.out_len)?;
+    let mut moved = 0;
+    if len > 0 {
+        let memory = Buffer::user(UserPtr::from_addr(pointer(request.msg)), len);
+        moved = call(&memory, block)?;
+    }
+    count.write(&(moved as i32))
+}
+
+fn register(endpoint: &Endpoint, at: usize, pointer: Pointer) -> Result {
+    let request: uapi::scifioctl_reg = uapi::read(at)?;
+    // MAP_KERNEL is for kernel memory, which user space has none of.
+    let options = WindowOptions::parse(request.prot, request.flags)?;
+    let result = place!(at, uapi::scifioctl_reg, out_offset).writable()?;
+    let address = UserPtr::from_addr(pointer(request.addr));
+    let memory = Buffer::user(address, usize::try_from(request.len)?);
+    let offset = endpoint.register(&memory, request.offset, options)?;
+    let told = result.write(&offset);
+    if told.is_err() {
+        // The caller can't know of the window.
+        let _ = endpoint.unregister(offset, request.len);
+    }
+    told
+}
+
+/// READFROM and WRITETO: between windows.
+pub(super) fn copy_windows(
+    endpoint: &Endpoint,
+    direction: Direction,
+    request: &uapi::scifioctl_copy,
+) -> Result {
+    let options = TransferOptions::parse(request.flags)?;
+    let local = LocalSide::Windows(request.loffset);
+    endpoint.transfer(direction, &local, request.roffset, request.len, options)
+}
+
+/// VREADFROM and VWRITETO: between the caller's memory and windows.
+pub(super) fn copy_memory(
+    endpoint: &Endpoint,
+    direction: Direction,
+    request: &uapi::scifioctl_copy,
+    pointer: Pointer,
+) -> Result {
+    let options = TransferOptions::parse(request.flags)?;
+    let address = UserPtr::from_addr(pointer(request.addr));
+    let local = LocalSide::Memory(Buffer::user(address, request.len as usize));
+    endpoint.transfer(direction, &local, request.roffset, request.len, options)
+}
+
+/// Returns how many nodes are online, this one included, whether or not all fitted. The original
+/// driver returned 0 and put the number where the room had been said, at `count`: that is done, too.
+pub(super) fn node_ids(
+    endpoint: &Endpoint,
+    request: &uapi::scifioctl_node_ids,
+    count: Place<i32>,
+    pointer: Pointer,
+) -> Result<isize> {
+    let room = usize::try_from(request.len).map_err(|_| EINVAL)?;
+    let own = Place::at(pointer(request.self_)).writable()?;
+    let count = count.writable()?;
+    let online = endpoint.online_nodes()?;
+    for (index, node) in online.iter().take(room).enumerate() {
+        let address = pointer(request.nodes).wrapping_add(index * size_of::<u16>());
+        uapi::write(address, node)?;
+    }
+    own.write(&endpoint.own_node())?;
+    let online = i32::try_from(online.len())?;
+    count.write(&online)?;
+    Ok(online as isize)
+}
+
+pub(super) fn fence_mark(endpoint: &Endpoint, flags: i32, mark: Place<i32>) -> Result {
+    let origin = arguments::origin(flags)?;
+    let mark = mark.writable()?;
+    mark.write(&endpoint.fence_mark(origin)?)
+}
+
+pub(super) fn fence_signal(endpoint: &Endpoint, request: &uapi::scifioctl_fence_signal) -> Result {
+    let options = SignalOptions::parse(request.flags)?;
+    let target = |wanted: bool, offset, value| wanted.then_some(SignalTarget { offset, value });
+    endpoint.fence_signal(
+        options.origin,
+        target(options.local, request.loff, request.lval),
+        target(options.remote, request.roff, request.rval),
+    )
 }
 
 // ----- the numbers of the MIC library ---------------------------------------------------------------
 
 /// What SCIF_GET_VERSION returns.
-pub(super) const VERSION: isize = 1;
+const VERSION: isize = 1;
 
 user_structure! {
     /// The argument of GET_NODEIDS.
@@ -296,8 +318,13 @@ const GET_VERSION: u32 = _IO(_IOC_TYPE(uapi::SCIF_BIND), 23);
 static_assert!(ACCEPTREQ == 0xc008_7304 && FENCE_SIGNAL == 0xc008_7311);
 static_assert!(GET_VERSION == 0x7317);
 
-/// A call with a number that only the MIC library has; ENOTTY for another number.
-pub(super) fn parse_mic(cmd: u32, arg: usize) -> Result<Call> {
+/// As [`perform`], of a process that may use the numbers of the MIC library as well.
+pub(super) fn perform_mic(
+    endpoint: &Endpoint,
+    cmd: u32,
+    arg: usize,
+    nonblocking: bool,
+) -> Result<isize> {
     let newer = match cmd {
         ACCEPTREQ => uapi::SCIF_ACCEPTREQ,
         SEND => uapi::SCIF_SEND,
@@ -312,45 +339,71 @@ pub(super) fn parse_mic(cmd: u32, arg: usize) -> Result<Call> {
         FENCE_SIGNAL => uapi::SCIF_FENCE_SIGNAL,
         GET_NODEIDS => {
             let request: NodeIds = uapi::read(arg)?;
-            return Ok(Call::NodeIds {
-                nodes: native_pointer(request.nodes),
-                room: request.len,
-                own: Place::at(native_pointer(request.self_)),
-                count: place!(arg, NodeIds, len),
-            });
+            let request = uapi::scifioctl_node_ids {
+                nodes: request.nodes,
+                self_: request.self_,
+                len: request.len,
+            };
+            let count = place!(arg, NodeIds, len);
+            return node_ids(endpoint, &request, count, native_pointer);
         }
-        GET_VERSION => return Ok(Call::Version),
-        _ => return Err(ENOTTY),
+        GET_VERSION => return Ok(VERSION),
+        same => same,
     };
-    Call::parse(newer, arg, native_pointer)
+    perform(endpoint, newer, arg, native_pointer, nonblocking)
 }
 
 #[kunit_tests(scif_device_file_mic)]
 mod tests {
     use super::*;
+    use crate::{
+        endpoint::{
+            options::Options,
+            scif::Scif, //
+        },
+        names::Names,
+        node::Nodes,
+        rma::caches::Caches,
+        sync::work_queues::WorkQueues, //
+    };
+    use kernel::sync::Arc;
 
-    fn assert_newer_do_not_know(number: u32) {
-        let call = Call::parse(number, 0, native_pointer);
-        assert!(matches!(call, Err(error) if error == ENOTTY));
+    /// An endpoint of a node that has nobody.
+    fn endpoint() -> Result<Arc<Endpoint>> {
+        let options = Options {
+            ring_size: 4096,
+            busy_poll: None,
+            dma_threshold: None,
+        };
+        let caches = Caches::new(0, &WorkQueues::new()?)?;
+        let scif = Scif::new(&Nodes::new(Some(0))?, &Names::new()?, &caches, options)?;
+        Endpoint::new(&scif)
+    }
+
+    fn assert_newer_do_not_know(endpoint: &Endpoint, number: u32) {
+        let result = perform(endpoint, number, 0, native_pointer, true);
+        assert!(matches!(result, Err(error) if error == ENOTTY));
         #[cfg(CONFIG_COMPAT)]
         {
-            let call = crate::device_file::compat::parse(number, 0);
-            assert!(matches!(call, Err(error) if error == ENOTTY));
+            let result = crate::device_file::compat::perform(endpoint, number, 0, true);
+            assert!(matches!(result, Err(error) if error == ENOTTY));
         }
     }
 
     #[test]
-    fn no_number_stands_for_two_layouts() {
+    fn no_number_stands_for_two_layouts() -> Result {
+        let endpoint = endpoint()?;
         // These have the same structure in both sets.
         let common = [uapi::SCIF_BIND, uapi::SCIF_CONNECT, uapi::SCIF_ACCEPTREG];
         for nr in 0..=255 {
             let mic = _IOWR::<u64>(_IOC_TYPE(uapi::SCIF_BIND), nr);
             if !common.contains(&mic) {
-                assert_newer_do_not_know(mic);
+                assert_newer_do_not_know(&endpoint, mic);
             }
         }
-        assert_newer_do_not_know(GET_VERSION);
-        assert!(matches!(parse_mic(GET_VERSION, 0), Ok(Call::Version)));
-        assert!(matches!(parse_mic(uapi::SCIF_BIND, 0), Err(error) if error == ENOTTY));
+        assert_newer_do_not_know(&endpoint, GET_VERSION);
+        let version = perform_mic(&endpoint, GET_VERSION, 0, true);
+        assert!(matches!(version, Ok(VERSION)));
+        Ok(())
     }
 }

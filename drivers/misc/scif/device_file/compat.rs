@@ -27,12 +27,12 @@
 use core::mem::offset_of;
 
 use super::call::{
-    Call,
-    Message,
+    self,
     Pointer, //
 };
 use crate::{
     arguments::Direction,
+    endpoint::Endpoint,
     sys::{
         chardev::compat_pointer,
         uapi::{
@@ -122,61 +122,59 @@ static_assert!(GET_NODEIDS == 0xc014_730e);
 static_assert!(FENCE_MARK == 0xc00c_730f && FENCE_SIGNAL == 0xc024_7311);
 
 /// The pointers of 32-bit callers.
-pub(super) const POINTER: Pointer = |pointer| compat_pointer(pointer as usize);
+const POINTER: Pointer = |pointer| compat_pointer(pointer as usize);
 
-/// The address that a 32-bit process means by its argument.
-pub(super) fn pointer(argument: usize) -> usize {
-    compat_pointer(argument)
-}
-
-/// A call of a 32-bit process; ENOTTY for an unknown number.
-pub(super) fn parse(cmd: u32, arg: usize) -> Result<Call> {
+/// Performs a call of a 32-bit process; ENOTTY for an unknown number.
+pub(super) fn perform(
+    endpoint: &Endpoint,
+    cmd: u32,
+    arg: usize,
+    nonblocking: bool,
+) -> Result<isize> {
     let at = compat_pointer(arg);
-    Ok(match cmd {
-        SEND => Call::Send(message(at)?),
-        RECV => Call::Receive(message(at)?),
-        READFROM => Call::transfer(Direction::Read, &copied(at)?),
-        WRITETO => Call::transfer(Direction::Write, &copied(at)?),
-        VREADFROM => Call::transfer_memory(Direction::Read, &copied(at)?, POINTER),
-        VWRITETO => Call::transfer_memory(Direction::Write, &copied(at)?, POINTER),
+    match cmd {
+        SEND => call::send(endpoint, &message(at)?, place!(at, Msg, out_len), POINTER),
+        RECV => call::receive(endpoint, &message(at)?, place!(at, Msg, out_len), POINTER),
+        READFROM => call::copy_windows(endpoint, Direction::Read, &copied(at)?),
+        WRITETO => call::copy_windows(endpoint, Direction::Write, &copied(at)?),
+        VREADFROM => call::copy_memory(endpoint, Direction::Read, &copied(at)?, POINTER),
+        VWRITETO => call::copy_memory(endpoint, Direction::Write, &copied(at)?, POINTER),
         GET_NODEIDS => {
             let request: NodeIds = uapi::read(at)?;
-            Call::NodeIds {
-                nodes: POINTER(request.nodes),
-                room: request.len,
-                own: Place::at(POINTER(request.self_)),
-                count: place!(at, NodeIds, len),
-            }
+            let request = uapi::scifioctl_node_ids {
+                nodes: request.nodes,
+                self_: request.self_,
+                len: request.len,
+            };
+            return call::node_ids(endpoint, &request, place!(at, NodeIds, len), POINTER);
         }
         FENCE_MARK => {
             let request: FenceMark = uapi::read(at)?;
-            Call::FenceMark {
-                flags: request.flags,
-                mark: Place::at(POINTER(request.mark)),
-            }
+            call::fence_mark(endpoint, request.flags, Place::at(POINTER(request.mark)))
         }
         FENCE_SIGNAL => {
             let request: FenceSignal = uapi::read(at)?;
-            Call::FenceSignal(uapi::scifioctl_fence_signal {
+            let request = uapi::scifioctl_fence_signal {
                 loff: request.loff,
                 lval: request.lval,
                 roff: request.roff,
                 rval: request.rval,
                 flags: request.flags,
-            })
+            };
+            call::fence_signal(endpoint, &request)
         }
-        _ => Call::parse(cmd, arg, POINTER)?,
-    })
+        _ => return call::perform(endpoint, cmd, arg, POINTER, nonblocking),
+    }?;
+    Ok(0)
 }
 
-fn message(at: usize) -> Result<Message> {
+fn message(at: usize) -> Result<uapi::scifioctl_msg> {
     let request: Msg = uapi::read(at)?;
-    Ok(Message {
-        memory: POINTER(request.msg),
+    Ok(uapi::scifioctl_msg {
+        msg: request.msg,
         len: request.len,
         flags: request.flags,
-        count: place!(at, Msg, out_len),
-        said: request.out_len,
+        out_len: request.out_len,
     })
 }
 

@@ -16,19 +16,11 @@ use crate::{
         pinned::PinnedPages,
         Endpoint, //
     },
-    names::table::Name,
+    names::Name,
     node::statuses::StatusView,
     sys::{
-        anonymous_file::{
-            self,
-            AnonymousOperations, //
-        },
+        anonymous_file,
         buffer::Buffer,
-        chardev::{
-            nonblocking,
-            poll_events,
-            PollContext, //
-        },
         uapi::{
             self,
             place,
@@ -37,17 +29,9 @@ use crate::{
     },
 };
 use kernel::{
-    fs::File,
-    mm::virt::VmaNew,
     prelude::*,
-    sync::{
-        Arc,
-        ArcBorrow, //
-    },
-    uaccess::{
-        UserPtr,
-        UserSliceWriter, //
-    },
+    sync::Arc,
+    uaccess::UserPtr, //
 };
 
 /// What `/proc/PID/fd` shows of memory that was pinned once.
@@ -71,14 +55,14 @@ static_assert!(size_of::<uapi::scif_remote_address>() >= REMOTE_ADDRESS);
 /// none of these.
 pub(super) fn perform(
     endpoint: &Endpoint,
-    file: &File,
     cmd: u32,
     at: usize,
     pointer: Pointer,
-) -> Result<isize> {
+    nonblocking: bool,
+) -> Result {
     match cmd {
         uapi::SCIF_BIND_NAME => bind_name(endpoint, at),
-        uapi::SCIF_CONNECT_NAME => connect_name(endpoint, at, nonblocking(file)),
+        uapi::SCIF_CONNECT_NAME => connect_name(endpoint, at, nonblocking),
         uapi::SCIF_SEND_ALL => send_all(endpoint, at, pointer),
         uapi::SCIF_NODE_STATUS => node_status(endpoint, at),
         uapi::SCIF_MAP_POLICY => map_policy(endpoint, at),
@@ -86,8 +70,7 @@ pub(super) fn perform(
         uapi::SCIF_MEMORY_REGISTER => memory_register(endpoint, at),
         uapi::SCIF_REMOTE_ADDRESS => remote_address(endpoint, at),
         _ => Err(ENOTTY),
-    }?;
-    Ok(0)
+    }
 }
 
 /// Gives the caller's port a name.
@@ -161,33 +144,6 @@ fn map_policy(endpoint: &Endpoint, at: usize) -> Result {
     Ok(())
 }
 
-impl AnonymousOperations for StatusView {
-    const NAME: &'static CStr = c"[scif-status]";
-
-    fn read(&self, to: &mut UserSliceWriter) -> Result<usize> {
-        if to.len() < size_of::<u64>() {
-            return Err(EINVAL);
-        }
-        // One that could not be handed over does not count as seen.
-        let epoch = self.epoch();
-        to.write(&epoch)?;
-        self.saw(epoch);
-        Ok(size_of::<u64>())
-    }
-
-    fn poll<'file>(&'file self, context: &PollContext<'file>) -> u32 {
-        context.wait_on(self.waiters());
-        match self.has_changed() {
-            true => poll_events::PRI | poll_events::IN | poll_events::RDNORM,
-            false => 0,
-        }
-    }
-
-    fn mmap(this: ArcBorrow<'_, Self>, vma: &VmaNew) -> Result {
-        this.map(vma)
-    }
-}
-
 /// Pins memory once, which many connections may register; gives the caller a descriptor of it.
 fn memory_create(endpoint: &Endpoint, at: usize, pointer: Pointer) -> Result {
     let request: uapi::scif_memory_create = read_sized(at, MEMORY_CREATE)?;
@@ -196,13 +152,12 @@ fn memory_create(endpoint: &Endpoint, at: usize, pointer: Pointer) -> Result {
     }
     let protection = arguments::protection(request.prot)?;
     let told = place!(at, uapi::scif_memory_create, fd).writable()?;
-    let pinned = match request.flags & uapi::SCIF_MEMORY_DEVICE != 0 {
-        true => endpoint.pin_device(request.address, request.len, protection)?,
-        false => {
-            let address = UserPtr::from_addr(pointer(request.address));
-            let memory = Buffer::user(address, usize::try_from(request.len)?);
-            endpoint.pin(&memory, protection)?
-        }
+    let pinned = if request.flags & uapi::SCIF_MEMORY_DEVICE != 0 {
+        endpoint.pin_device(request.address, request.len, protection)?
+    } else {
+        let address = UserPtr::from_addr(pointer(request.address));
+        let memory = Buffer::user(address, usize::try_from(request.len)?);
+        endpoint.pin(&memory, protection)?
     };
     let pinned = Arc::new(pinned, GFP_KERNEL_ACCOUNT)?;
     let descriptor = anonymous_file::object_descriptor(MEMORY_NAME, pinned)?;
@@ -223,8 +178,8 @@ fn memory_register(endpoint: &Endpoint, at: usize) -> Result {
     };
     let told = place!(at, uapi::scif_memory_register, offset).writable()?;
     let pinned = anonymous_file::object_behind::<PinnedPages>(request.fd)?;
-    let part = (request.from, request.len);
-    let offset = endpoint.register_part(&pinned, part, request.offset, options)?;
+    let offset =
+        endpoint.register_part(&pinned, request.from, request.len, request.offset, options)?;
     let result = told.write(&offset);
     if result.is_err() {
         // The caller can't know of the window.

@@ -345,7 +345,7 @@ impl Connection {
         let Ok(waiters) = self.channel.waiters() else {
             return;
         };
-        if !self.windows.has_any() {
+        if self.windows.held().windows == 0 {
             return;
         }
         let done = || (self.close_answered.load(Relaxed) || self.channel.is_over()).then_some(());

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     arguments::PortId,
-    names::table::Name, //
+    names::Name, //
 };
 use kernel::{
     prelude::*,
@@ -40,7 +40,7 @@ impl Endpoint {
             State::Connecting(..) | State::Connected(..) => return Err(EISCONN),
         };
         self.state
-            .set_name(&state, || self.scif.names.table.bind(class, number, port))
+            .set_name(&state, || self.scif.names.bind(class, number, port))
     }
 
     /// Connects to the port that has a name; for the rest see [`Endpoint::connect`].

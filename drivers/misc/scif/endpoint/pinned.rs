@@ -106,7 +106,7 @@ impl Endpoint {
             protection: pinned.protection,
             fixed,
         };
-        self.register_part(pinned, (0, pinned.memory.size()), offset, options)
+        self.register_part(pinned, 0, pinned.memory.size(), offset, options)
     }
 
     /// Registers a part of what was pinned before, so many bytes from there on. EINVAL unless they are
@@ -115,12 +115,13 @@ impl Endpoint {
     pub(crate) fn register_part(
         &self,
         pinned: &PinnedPages,
-        part: (u64, u64),
+        from: u64,
+        len: u64,
         offset: i64,
         options: WindowOptions,
     ) -> Result<i64> {
         Self::check_place(offset, options)?;
-        if !pinned.memory.has_pages(part.0, part.1) {
+        if !pinned.memory.has_pages(from, len) {
             return Err(EINVAL);
         }
         if options.protection & !pinned.protection != 0 {
@@ -128,6 +129,6 @@ impl Endpoint {
         }
         self.connection()?
             .windows
-            .register_part(&pinned.memory, part, offset, options)
+            .register_part(&pinned.memory, from, len, offset, options)
     }
 }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     arguments::PortId,
-    names::table::BoundName,
+    names::BoundName,
     peer::channel::State as ChannelState,
     sys::current::Identity, //
 };

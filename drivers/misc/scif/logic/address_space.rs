@@ -20,16 +20,9 @@
 /// No range ends above this offset.
 pub(crate) const LIMIT: u64 = i64::MAX as u64;
 
-/// Why numbers do not make a range.
+/// The numbers make no range: the offset is negative, the length is zero, or the end is above [`LIMIT`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum InvalidRange {
-    /// The offset is negative.
-    Negative,
-    /// The length is zero.
-    Empty,
-    /// The end is above [`LIMIT`].
-    TooLarge,
-}
+pub(crate) struct InvalidRange;
 
 /// Some offsets without a gap.
 ///
@@ -46,20 +39,17 @@ impl Range {
     /// A range as user space names it.
     pub(crate) const fn new(offset: i64, len: u64) -> Result<Self, InvalidRange> {
         if offset < 0 {
-            return Err(InvalidRange::Negative);
+            return Err(InvalidRange);
         }
         Self::from_parts(offset as u64, len)
     }
 
     /// A range as the peer names it.
     pub(crate) const fn from_parts(start: u64, len: u64) -> Result<Self, InvalidRange> {
-        if len == 0 {
-            return Err(InvalidRange::Empty);
-        }
         match start.checked_add(len) {
             // INVARIANT: Just checked.
-            Some(end) if end <= LIMIT => Ok(Self { start, len }),
-            _ => Err(InvalidRange::TooLarge),
+            Some(end) if end <= LIMIT && len > 0 => Ok(Self { start, len }),
+            _ => Err(InvalidRange),
         }
     }
 
@@ -113,25 +103,15 @@ pub(crate) trait RangeSource {
     fn at_or_after(&self, offset: u64) -> Option<Range>;
 }
 
-impl<S: RangeSource + ?Sized> RangeSource for &S {
-    fn at_or_before(&self, offset: u64) -> Option<Range> {
-        (**self).at_or_before(offset)
-    }
-
-    fn at_or_after(&self, offset: u64) -> Option<Range> {
-        (**self).at_or_after(offset)
-    }
-}
-
 /// The range that holds `offset`.
-pub(crate) fn find<S: RangeSource + ?Sized>(source: &S, offset: u64) -> Option<Range> {
+pub(crate) fn find<S: RangeSource>(source: &S, offset: u64) -> Option<Range> {
     source
         .at_or_before(offset)
         .filter(|found| offset < found.end())
 }
 
 /// Whether any offset of `range` is taken.
-pub(crate) fn overlaps<S: RangeSource + ?Sized>(source: &S, range: Range) -> bool {
+pub(crate) fn overlaps<S: RangeSource>(source: &S, range: Range) -> bool {
     // Of the ranges that do not overlap, the last one that starts before our end reaches furthest.
     source
         .at_or_before(range.end().saturating_sub(1))
@@ -139,7 +119,7 @@ pub(crate) fn overlaps<S: RangeSource + ?Sized>(source: &S, range: Range) -> boo
 }
 
 /// The lowest free place for `len` bytes that starts in `from..stop`.
-fn first_fit<S: RangeSource + ?Sized>(source: &S, from: u64, stop: u64, len: u64) -> Option<u64> {
+fn first_fit<S: RangeSource>(source: &S, from: u64, stop: u64, len: u64) -> Option<u64> {
     let mut candidate = find(source, from).map_or(from, |found| found.end());
     while candidate < stop {
         let end = candidate.checked_add(len).filter(|end| *end <= LIMIT)?;
@@ -163,22 +143,11 @@ fn first_fit<S: RangeSource + ?Sized>(source: &S, from: u64, stop: u64, len: u64
 /// offsets: symmetric programs rely on that. With the end of the last range chosen as the hint,
 /// many registrations in a row take O(log n) each. The answer is aligned as the hint, `len` and the
 /// ranges of the source are.
-pub(crate) fn choose_offset<S: RangeSource + ?Sized>(
-    source: &S,
-    hint: u64,
-    len: u64,
-) -> Option<u64> {
+pub(crate) fn choose_offset<S: RangeSource>(source: &S, hint: u64, len: u64) -> Option<u64> {
     if len == 0 {
         return None;
     }
     first_fit(source, hint, LIMIT, len).or_else(|| first_fit(source, 0, hint, len))
-}
-
-/// A byte of the request lies in no range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gap {
-    /// The first such offset.
-    pub(crate) at: u64,
 }
 
 /// The part of a request that lies in one range.
@@ -194,13 +163,13 @@ pub(crate) struct Piece {
 
 /// The parts of a request, in order; made by [`covering`].
 #[derive(Debug)]
-pub(crate) struct Covering<'a, S: ?Sized> {
+pub(crate) struct Covering<'a, S> {
     source: &'a S,
     at: u64,
     end: u64,
 }
 
-impl<S: RangeSource + ?Sized> Iterator for Covering<'_, S> {
+impl<S: RangeSource> Iterator for Covering<'_, S> {
     type Item = Piece;
 
     fn next(&mut self) -> Option<Piece> {
@@ -219,11 +188,8 @@ impl<S: RangeSource + ?Sized> Iterator for Covering<'_, S> {
     }
 }
 
-/// The parts of `range`, which may span several ranges that follow each other without a gap.
-pub(crate) fn covering<S: RangeSource + ?Sized>(
-    source: &S,
-    range: Range,
-) -> Result<Covering<'_, S>, Gap> {
+/// The parts of `range`, which may span several ranges that follow each other; `None` if there is a gap.
+pub(crate) fn covering<S: RangeSource>(source: &S, range: Range) -> Option<Covering<'_, S>> {
     let start = || Covering {
         source,
         at: range.start,
@@ -231,10 +197,7 @@ pub(crate) fn covering<S: RangeSource + ?Sized>(
     };
     let mut walk = start();
     while walk.next().is_some() {}
-    if walk.at < walk.end {
-        return Err(Gap { at: walk.at });
-    }
-    Ok(start())
+    (walk.at >= walk.end).then(start)
 }
 
 /// Why no range can be removed.
@@ -246,57 +209,32 @@ pub(crate) enum Removal {
     Cuts,
 }
 
-/// The ranges inside a request, in order; made by [`removal`].
-#[derive(Debug)]
-pub(crate) struct Inside<'a, S: ?Sized> {
-    source: &'a S,
-    at: u64,
-    end: u64,
-}
-
-impl<S: RangeSource + ?Sized> Iterator for Inside<'_, S> {
-    type Item = Range;
-
-    fn next(&mut self) -> Option<Range> {
-        let found = first_inside(self.source, self.at, self.end)?;
-        self.at = found.end();
-        Some(found)
-    }
-}
-
 /// The first range of the source that lies in `start..end`.
 ///
 /// To remove ranges: ask [`removal`] whether it is allowed, then remove what this function returns
-/// and go on from the end of that, until it returns `None`. The iterator of [`removal`] borrows the
-/// source and can only look.
-pub(crate) fn first_inside<S: RangeSource + ?Sized>(
-    source: &S,
-    start: u64,
-    end: u64,
-) -> Option<Range> {
+/// and go on from the end of that, until it returns `None`.
+pub(crate) fn first_inside<S: RangeSource>(source: &S, start: u64, end: u64) -> Option<Range> {
     source
         .at_or_after(start)
         // The first condition holds for any honest source; without it a false one loops.
         .filter(|found| start <= found.start && found.end() <= end)
 }
 
-/// The ranges wholly inside `range`: those that unregistering it removes, all of them or none.
-pub(crate) fn removal<S: RangeSource + ?Sized>(
-    source: &S,
-    range: Range,
-) -> Result<Inside<'_, S>, Removal> {
+/// How many ranges lie wholly inside `range`: unregistering it removes all of them, or none.
+pub(crate) fn removal<S: RangeSource>(source: &S, range: Range) -> Result<usize, Removal> {
     // Only the range at each edge can be cut.
     for edge in [range.start, range.end().saturating_sub(1)] {
         if find(source, edge).is_some_and(|found| !range.contains(&found)) {
             return Err(Removal::Cuts);
         }
     }
-    if first_inside(source, range.start, range.end()).is_none() {
+    let (mut count, mut at) = (0_usize, range.start);
+    while let Some(found) = first_inside(source, at, range.end()) {
+        count = count.saturating_add(1);
+        at = found.end();
+    }
+    if count == 0 {
         return Err(Removal::None);
     }
-    Ok(Inside {
-        source,
-        at: range.start,
-        end: range.end(),
-    })
+    Ok(count)
 }

@@ -109,29 +109,7 @@ impl ControlGeometry {
 
 /// The peer's end of the ring contradicts ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Corrupt {
-    /// A slot holds a number that neither its last nor its next message has.
-    Sequence {
-        /// The number of the next message.
-        expected: u64,
-        /// The number in the slot.
-        found: u64,
-    },
-    /// The reader reports fewer messages than it did before.
-    Backwards {
-        /// What it reported before.
-        acknowledged: u64,
-        /// What it reports now.
-        consumed: u64,
-    },
-    /// The reader reports messages that were never written.
-    Ahead {
-        /// The number of messages written.
-        written: u64,
-        /// What the reader reports.
-        consumed: u64,
-    },
-}
+pub(crate) struct Corrupt;
 
 /// The slot of message `sequence`, which is at least 1.
 fn slot_of(sequence: u64, slots: NonZeroU32) -> u32 {
@@ -178,10 +156,7 @@ impl SlotReader {
             // In the first round this is zero, because `next` is at most `slots` then.
             Ok(false)
         } else {
-            Err(Corrupt::Sequence {
-                expected: self.next,
-                found,
-            })
+            Err(Corrupt)
         }
     }
 
@@ -236,17 +211,9 @@ impl SlotWriter {
 
     /// Takes note that the reader has taken out `consumed` messages since the beginning.
     pub(crate) fn acknowledge(&mut self, consumed: u64) -> Result<(), Corrupt> {
-        if consumed < self.acknowledged {
-            return Err(Corrupt::Backwards {
-                acknowledged: self.acknowledged,
-                consumed,
-            });
-        }
-        if consumed > self.written() {
-            return Err(Corrupt::Ahead {
-                written: self.written(),
-                consumed,
-            });
+        // Fewer than before, or more than were ever written.
+        if consumed < self.acknowledged || consumed > self.written() {
+            return Err(Corrupt);
         }
         // INVARIANT: `consumed` is at most `next - 1`, and the difference did not get larger.
         self.acknowledged = consumed;

@@ -161,10 +161,10 @@ pub(crate) trait Field: Sized {
     /// The sizes of the numbers that it is made of, in their order.
     const NUMBERS: &'static [usize];
 
-    fn write(&self, writer: &mut FieldWriter);
+    fn write(&self, fields: &mut Fields);
 
     /// Takes nothing that [`Self::write`] would not write.
-    fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed>;
+    fn read(fields: &mut Fields) -> Result<Self, Malformed>;
 }
 
 /// How many bytes fields take, one after another.
@@ -184,60 +184,23 @@ pub(crate) const fn fields_end(mut fields: &[&[usize]]) -> usize {
     end
 }
 
-/// Writes fields one after another.
-pub(crate) struct FieldWriter {
-    fields: [u8; FIELDS],
+/// The fields of a message, which are written, or read, one after another.
+pub(crate) struct Fields {
+    pub(crate) bytes: [u8; FIELDS],
     at: usize,
 }
 
-impl FieldWriter {
-    pub(crate) fn new() -> Self {
-        Self {
-            fields: [0; FIELDS],
-            at: 0,
-        }
+impl Fields {
+    pub(crate) fn new(bytes: [u8; FIELDS]) -> Self {
+        Self { bytes, at: 0 }
     }
 
-    pub(crate) fn number<const N: usize>(&mut self, bytes: [u8; N]) {
-        // Every message fits, which is asserted where it is defined.
-        let Some((at, end)) = place::<N>(self.at) else {
-            return;
-        };
-        if let Some(field) = self.fields.get_mut(at..end) {
-            field.copy_from_slice(&bytes);
-            self.at = end;
-        }
+    /// The place of the next number, which has `N` bytes.
+    fn next<const N: usize>(&mut self) -> Option<&mut [u8; N]> {
+        let at = self.at.checked_next_multiple_of(N)?;
+        self.at = at.checked_add(N)?;
+        self.bytes.get_mut(at..)?.first_chunk_mut()
     }
-
-    pub(crate) fn finish(self) -> [u8; FIELDS] {
-        self.fields
-    }
-}
-
-/// Reads fields one after another.
-pub(crate) struct FieldReader<'a> {
-    fields: &'a [u8; FIELDS],
-    at: usize,
-}
-
-impl<'a> FieldReader<'a> {
-    pub(crate) fn new(fields: &'a [u8; FIELDS]) -> Self {
-        Self { fields, at: 0 }
-    }
-
-    pub(crate) fn number<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (at, end) = place::<N>(self.at).ok_or(Malformed::Field)?;
-        let field = self.fields.get(at..end).ok_or(Malformed::Field)?;
-        let (bytes, _) = take(field)?;
-        self.at = end;
-        Ok(bytes)
-    }
-}
-
-/// Where the next number of `N` bytes begins and ends.
-fn place<const N: usize>(at: usize) -> Option<(usize, usize)> {
-    let at = at.checked_next_multiple_of(N)?;
-    Some((at, at.checked_add(N)?))
 }
 
 macro_rules! number_fields {
@@ -246,12 +209,16 @@ macro_rules! number_fields {
             impl Field for $number {
                 const NUMBERS: &'static [usize] = &[size_of::<Self>()];
 
-                fn write(&self, writer: &mut FieldWriter) {
-                    writer.number(self.to_le_bytes());
+                fn write(&self, fields: &mut Fields) {
+                    // Every message fits, which is asserted where it is defined.
+                    if let Some(place) = fields.next() {
+                        *place = self.to_le_bytes();
+                    }
                 }
 
-                fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
-                    Ok(Self::from_le_bytes(reader.number()?))
+                fn read(fields: &mut Fields) -> Result<Self, Malformed> {
+                    let bytes = fields.next().ok_or(Malformed::Field)?;
+                    Ok(Self::from_le_bytes(*bytes))
                 }
             }
         )*
@@ -260,29 +227,37 @@ macro_rules! number_fields {
 
 number_fields!(u16, u32, u64);
 
-impl Field for ServiceId {
-    const NUMBERS: &'static [usize] = u16::NUMBERS;
+/// Makes a field of a structure: that of its own fields, in this order, if a condition that they may have is met.
+macro_rules! structure_field {
+    ($structure:ident { $($field:tt: $type:ty),* } $(, |$this:ident| $condition:expr)?) => {
+        impl $crate::logic::envelope::Field for $structure {
+            const NUMBERS: &'static [usize] = &[$(size_of::<$type>()),*];
 
-    fn write(&self, writer: &mut FieldWriter) {
-        self.0.write(writer);
-    }
+            fn write(&self, fields: &mut $crate::logic::envelope::Fields) {
+                $($crate::logic::envelope::Field::write(&self.$field, fields);)*
+            }
 
-    fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
-        Ok(Self(u16::read(reader)?))
-    }
+            fn read(
+                fields: &mut $crate::logic::envelope::Fields,
+            ) -> Result<Self, $crate::logic::envelope::Malformed> {
+                let read = Self {
+                    $($field: <$type as $crate::logic::envelope::Field>::read(fields)?,)*
+                };
+                $(
+                    let $this = &read;
+                    if !($condition) {
+                        return Err($crate::logic::envelope::Malformed::Field);
+                    }
+                )?
+                Ok(read)
+            }
+        }
+    };
 }
+pub(crate) use structure_field;
 
-impl Field for ChannelId {
-    const NUMBERS: &'static [usize] = u32::NUMBERS;
-
-    fn write(&self, writer: &mut FieldWriter) {
-        self.0.write(writer);
-    }
-
-    fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
-        Self(u32::read(reader)?).of_a_channel()
-    }
-}
+structure_field!(ServiceId { 0: u16 });
+structure_field!(ChannelId { 0: u32 }, |id| *id != ChannelId::NONE);
 
 /// Makes the messages of a service from a table.
 ///
@@ -332,13 +307,6 @@ macro_rules! define_messages {
                 }
             }
 
-            /// For logs.
-            $visibility fn name(&self) -> &'static str {
-                match self {
-                    $(Self::$name { .. } => stringify!($name),)*
-                }
-            }
-
             /// The receiver's id of the channel that it is about; NONE if it is about none.
             $visibility fn target(&self) -> $crate::logic::envelope::ChannelId {
                 match *self {
@@ -355,19 +323,19 @@ macro_rules! define_messages {
             $visibility fn from_envelope(
                 envelope: &$crate::logic::envelope::Envelope,
             ) -> Result<Self, $crate::logic::envelope::Malformed> {
-                use $crate::logic::envelope::{Field, FieldReader, Malformed};
+                use $crate::logic::envelope::{Field, Fields, Malformed};
 
                 if envelope.service != $service {
                     return Err(Malformed::Kind);
                 }
-                let mut reader = FieldReader::new(&envelope.fields);
+                let mut fields = Fields::new(envelope.fields);
                 match envelope.kind {
                     $(
                         $number => {
                             $crate::logic::envelope::define_messages!(
                                 @check envelope $(, $target)?
                             );
-                            $(let $field = <$type as Field>::read(&mut reader)?;)*
+                            $(let $field = <$type as Field>::read(&mut fields)?;)*
                             $(
                                 if !($condition) {
                                     return Err(Malformed::Field);
@@ -383,31 +351,30 @@ macro_rules! define_messages {
 
         impl $crate::logic::envelope::Enveloped for $messages {
             fn envelope(&self) -> $crate::logic::envelope::Envelope {
-                use $crate::logic::envelope::{Envelope, Field, FieldWriter};
+                use $crate::logic::envelope::{fields_end, Envelope, Field, Fields, FIELDS};
 
-                let mut writer = FieldWriter::new();
+                $(
+                    const {
+                        assert!(
+                            fields_end(&[$(<$type as Field>::NUMBERS),*]) <= FIELDS,
+                            concat!(stringify!($name), " does not fit into an envelope")
+                        );
+                    }
+                )*
+                let mut fields = Fields::new([0; FIELDS]);
                 match self {
                     $(Self::$name { $($field,)* .. } => {
-                        $(Field::write($field, &mut writer);)*
+                        $(Field::write($field, &mut fields);)*
                     })*
                 }
                 Envelope {
                     service: $service,
                     kind: self.kind(),
                     target: self.target(),
-                    fields: writer.finish(),
+                    fields: fields.bytes,
                 }
             }
         }
-
-        $(
-            const _: () = assert!(
-                $crate::logic::envelope::fields_end(
-                    &[$(<$type as $crate::logic::envelope::Field>::NUMBERS),*]
-                ) <= $crate::logic::envelope::FIELDS,
-                concat!(stringify!($name), " does not fit into an envelope")
-            );
-        )*
     };
 
     (@target) => { $crate::logic::envelope::ChannelId::NONE };

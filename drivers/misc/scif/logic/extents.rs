@@ -54,32 +54,18 @@ impl Extent {
     }
 
     /// The two as one extent, if `next` begins where this one ends.
-    pub(crate) const fn join(&self, next: Extent) -> Option<Extent> {
+    pub(crate) fn join(&self, next: Extent) -> Option<Extent> {
         if self.end() != next.address {
             return None;
         }
-        match self.len.checked_add(next.len) {
-            Some(len) => Extent::new(self.address, len),
-            None => None,
-        }
+        Extent::new(self.address, self.len.checked_add(next.len)?)
     }
 
     /// Cuts the extent after `len` bytes; `None` if either part would be empty.
-    pub(crate) const fn split_at(&self, len: u64) -> Option<(Extent, Extent)> {
-        if len == 0 || len >= self.len {
-            return None;
-        }
-        // INVARIANT: Two parts of a sound extent, neither of them empty.
-        Some((
-            Extent {
-                address: self.address,
-                len,
-            },
-            Extent {
-                address: self.address.wrapping_add(len),
-                len: self.len.wrapping_sub(len),
-            },
-        ))
+    pub(crate) fn split_at(&self, len: u64) -> Option<(Extent, Extent)> {
+        let behind = self.len.checked_sub(len)?;
+        let first = Extent::new(self.address, len)?;
+        Some((first, Extent::new(first.end(), behind)?))
     }
 }
 
@@ -94,12 +80,12 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// The first entry of a table.
-    pub(crate) const fn first(extent: Extent) -> Self {
+    const fn first(extent: Extent) -> Self {
         Self { extent, start: 0 }
     }
 
     /// The entry that follows `self`; `None` if the window would become longer than 64 bits.
-    pub(crate) const fn after(&self, extent: Extent) -> Option<Self> {
+    const fn after(&self, extent: Extent) -> Option<Self> {
         match self.start.checked_add(self.extent.len) {
             Some(start) if start.checked_add(extent.len).is_some() => Some(Self { extent, start }),
             _ => None,
@@ -123,22 +109,14 @@ impl Entry {
     }
 }
 
-/// The starts in a table do not follow from the lengths.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Malformed {
-    /// The first wrong entry.
-    pub(crate) index: usize,
-}
-
-/// A validated table of extents, in memory that it owns or borrows.
-///
-/// `T` is `&[Entry]`, or a vector that is kept: it is checked once, when the window is made.
+/// A table of extents, in the memory that `T` is: the kernel's vectors, or those of the tests. It is empty at
+/// first.
 ///
 /// # Invariants
 ///
 /// The first entry starts at 0, every other one where the one before ends, and the end of the last
 /// fits into 64 bits.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Extents<T> {
     entries: T,
 }
@@ -195,21 +173,6 @@ impl<T: Growing> Extents<T> {
 }
 
 impl<T: Deref<Target = [Entry]>> Extents<T> {
-    /// Checks a table; O(n).
-    pub(crate) fn new(entries: T) -> Result<Self, Malformed> {
-        let mut end = 0_u64;
-        for (index, entry) in entries.iter().enumerate() {
-            if entry.start != end {
-                return Err(Malformed { index });
-            }
-            end = end
-                .checked_add(entry.extent.len)
-                .ok_or(Malformed { index })?;
-        }
-        // INVARIANT: Just checked.
-        Ok(Self { entries })
-    }
-
     /// The table.
     pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
@@ -218,11 +181,6 @@ impl<T: Deref<Target = [Entry]>> Extents<T> {
     /// How many bytes all extents have together.
     pub(crate) fn len(&self) -> u64 {
         self.entries.last().map_or(0, Entry::end)
-    }
-
-    /// Whether there is no extent.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
     }
 
     /// The address of the byte at `offset`, and how many bytes are contiguous from there on.
@@ -298,21 +256,17 @@ pub(crate) const fn max_packed_len(page_shift: u32) -> Option<u64> {
 /// An extent of whole pages as one word: page frame in the high 44 bits, pages less one below.
 ///
 /// `None` if it is empty, not page aligned, too long or too high for that.
-pub(crate) const fn pack(address: u64, len: u64, page_shift: u32) -> Option<u64> {
-    match max_packed_len(page_shift) {
-        Some(max) if 0 < len && len <= max => {}
-        _ => return None,
-    }
+pub(crate) fn pack(address: u64, len: u64, page_shift: u32) -> Option<u64> {
+    let most = max_packed_len(page_shift)?;
     let page_mask = 1_u64.wrapping_shl(page_shift).wrapping_sub(1);
-    if (address | len) & page_mask != 0 || address.checked_add(len).is_none() {
-        return None;
-    }
     let frame = address.wrapping_shr(page_shift);
-    if frame >= 1 << FRAME_BITS {
-        return None;
-    }
+    let can_be = 0 < len
+        && len <= most
+        && (address | len) & page_mask == 0
+        && address.checked_add(len).is_some()
+        && frame < 1 << FRAME_BITS;
     let pages = len.wrapping_shr(page_shift);
-    Some((frame << COUNT_BITS) | pages.wrapping_sub(1))
+    can_be.then_some((frame << COUNT_BITS) | pages.wrapping_sub(1))
 }
 
 /// The extent that a word from the peer stands for, if there can be such an extent.

@@ -153,7 +153,7 @@ enum State {
     },
 }
 
-/// See the head of this file.
+/// One side of the handshake with a peer.
 ///
 /// # Invariants
 ///
@@ -345,6 +345,18 @@ impl Handshake {
         self.mode = mode;
     }
 
+    /// The peer's nonce: that of the session, or the one that our offer echoes.
+    pub(crate) fn peer_nonce(&self) -> Option<u32> {
+        match self.state {
+            State::Down | State::Offering { echo: 0, .. } => None,
+            State::Offering { echo, .. } => Some(echo),
+            State::Up { peer, .. } => Some(peer),
+        }
+    }
+}
+
+#[cfg(test)]
+impl Handshake {
     pub(crate) fn is_up(&self) -> bool {
         matches!(self.state, State::Up { .. })
     }
@@ -354,15 +366,6 @@ impl Handshake {
         match self.state {
             State::Down => None,
             State::Offering { nonce, .. } | State::Up { nonce, .. } => Some(nonce),
-        }
-    }
-
-    /// The peer's nonce: that of the session, or the one that our offer echoes.
-    pub(crate) fn peer_nonce(&self) -> Option<u32> {
-        match self.state {
-            State::Down | State::Offering { echo: 0, .. } => None,
-            State::Offering { echo, .. } => Some(echo),
-            State::Up { peer, .. } => Some(peer),
         }
     }
 }

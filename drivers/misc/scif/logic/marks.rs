@@ -330,9 +330,10 @@ impl Numbers {
         }
         let last = self.tracker.last_issued();
         for asker in [Asker::This, Asker::Peer] {
-            match is_reported {
-                true => self.failures(asker).add_reported(sequence, last),
-                false => self.failures(asker).add(sequence),
+            if is_reported {
+                self.failures(asker).add_reported(sequence, last);
+            } else {
+                self.failures(asker).add(sequence);
             }
         }
         if is_reported {

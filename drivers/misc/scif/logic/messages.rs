@@ -3,7 +3,7 @@
 //! The messages of each service, each defined once.
 //!
 //! Everything that depends on what messages SCIF has comes from one table, [`message_table`]: the
-//! enum, how it is put into an envelope and taken out again, names for logs, and what the tests
+//! enum, how it is put into an envelope and taken out again, and what the tests
 //! generate. See `envelope.rs` for the layout that follows from it.
 //!
 //! What is not here: who may send what when, which is for those to say who send and take them.
@@ -12,10 +12,10 @@ use super::{
     control_block::ANNEX_WORDS,
     envelope::{
         define_messages,
+        structure_field,
         ChannelId,
         Field,
-        FieldReader,
-        FieldWriter,
+        Fields,
         Malformed,
         ServiceId, //
     },
@@ -76,24 +76,19 @@ macro_rules! codes {
             $($(#[$documentation])* $name,)*
         }
 
-        impl $codes {
-            /// All of them.
-            $visibility const ALL: &'static [Self] = &[$(Self::$name),*];
-        }
-
         impl Field for $codes {
             const NUMBERS: &'static [usize] = u32::NUMBERS;
 
-            fn write(&self, writer: &mut FieldWriter) {
+            fn write(&self, fields: &mut Fields) {
                 let code: u32 = match self {
                     $(Self::$name => $code,)*
                 };
-                code.write(writer);
+                code.write(fields);
             }
 
             #[deny(unreachable_patterns)] // Two names of one number.
-            fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
-                match u32::read(reader)? {
+            fn read(fields: &mut Fields) -> Result<Self, Malformed> {
+                match u32::read(fields)? {
                     $($code => Ok(Self::$name),)*
                     _ => Err(Malformed::Field),
                 }
@@ -256,106 +251,58 @@ pub(crate) use message_table;
 
 message_table!(define_messages);
 
-impl Field for WindowId {
-    const NUMBERS: &'static [usize] = u32::NUMBERS;
+structure_field!(WindowId { 0: u32 });
+structure_field!(Grant {
+    from: u64,
+    len: u64,
+    windows: u32,
+    extents: u64
+});
+structure_field!(
+    RingAddress {
+        address: u64,
+        size: u32,
+        doorbell: u32,
+        limit: u32
+    },
+    |ring| ring.size.is_power_of_two()
+        && ring.limit.is_power_of_two()
+        && ring.limit >= ring.size
+        && ring.address.checked_add(u64::from(ring.size)).is_some()
+);
 
-    fn write(&self, writer: &mut FieldWriter) {
-        self.0.write(writer);
-    }
+impl<const N: usize> Field for [u64; N] {
+    const NUMBERS: &'static [usize] = &[size_of::<u64>(); N];
 
-    fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
-        Ok(Self(u32::read(reader)?))
-    }
-}
-
-impl Field for RingAddress {
-    const NUMBERS: &'static [usize] = &[8, 4, 4, 4];
-
-    fn write(&self, writer: &mut FieldWriter) {
-        self.address.write(writer);
-        self.size.write(writer);
-        self.doorbell.write(writer);
-        self.limit.write(writer);
-    }
-
-    fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
-        let ring = Self {
-            address: u64::read(reader)?,
-            size: u32::read(reader)?,
-            doorbell: u32::read(reader)?,
-            limit: u32::read(reader)?,
-        };
-        let can_be = ring.size.is_power_of_two()
-            && ring.limit.is_power_of_two()
-            && ring.limit >= ring.size
-            && ring.address.checked_add(u64::from(ring.size)).is_some();
-        if !can_be {
-            return Err(Malformed::Field);
+    fn write(&self, fields: &mut Fields) {
+        for number in self {
+            number.write(fields);
         }
-        Ok(ring)
-    }
-}
-
-impl Field for Grant {
-    const NUMBERS: &'static [usize] = &[8, 8, 4, 8];
-
-    fn write(&self, writer: &mut FieldWriter) {
-        self.from.write(writer);
-        self.len.write(writer);
-        self.windows.write(writer);
-        self.extents.write(writer);
     }
 
-    fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
-        Ok(Self {
-            from: u64::read(reader)?,
-            len: u64::read(reader)?,
-            windows: u32::read(reader)?,
-            extents: u64::read(reader)?,
-        })
+    fn read(fields: &mut Fields) -> Result<Self, Malformed> {
+        let mut numbers = [0; N];
+        for number in &mut numbers {
+            *number = u64::read(fields)?;
+        }
+        Ok(numbers)
     }
 }
-
-macro_rules! array_fields {
-    ($($number:ty),*) => {
-        $(
-            impl<const N: usize> Field for [$number; N] {
-                const NUMBERS: &'static [usize] = &[size_of::<$number>(); N];
-
-                fn write(&self, writer: &mut FieldWriter) {
-                    for number in self {
-                        number.write(writer);
-                    }
-                }
-
-                fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
-                    let mut numbers = [0; N];
-                    for number in &mut numbers {
-                        *number = <$number>::read(reader)?;
-                    }
-                    Ok(numbers)
-                }
-            }
-        )*
-    };
-}
-
-array_fields!(u32, u64);
 
 /// An offset and a value, or none: whether they are there comes first, as 1 or 0.
 impl Field for Option<(u64, u64)> {
     const NUMBERS: &'static [usize] = &[4, 8, 8];
 
-    fn write(&self, writer: &mut FieldWriter) {
+    fn write(&self, fields: &mut Fields) {
         let (offset, value) = self.unwrap_or_default();
-        u32::from(self.is_some()).write(writer);
-        offset.write(writer);
-        value.write(writer);
+        u32::from(self.is_some()).write(fields);
+        offset.write(fields);
+        value.write(fields);
     }
 
-    fn read(reader: &mut FieldReader<'_>) -> Result<Self, Malformed> {
-        let present = u32::read(reader)?;
-        let pair = (u64::read(reader)?, u64::read(reader)?);
+    fn read(fields: &mut Fields) -> Result<Self, Malformed> {
+        let present = u32::read(fields)?;
+        let pair = (u64::read(fields)?, u64::read(fields)?);
         match present {
             0 => Ok(None),
             1 => Ok(Some(pair)),

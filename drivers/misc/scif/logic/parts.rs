@@ -110,7 +110,7 @@ pub(crate) struct Exchanged {
     pub(crate) unsettled: bool,
 }
 
-/// See the head of this file.
+/// One side of the exchange of hellos, a part at a time.
 ///
 /// # Invariants
 ///

@@ -36,11 +36,9 @@ pub(crate) struct Linear {
 
 impl Linear {
     /// The `len` bytes from `address` on; `None` if they go beyond the end of the addresses.
-    pub(crate) const fn new(address: u64, len: u64) -> Option<Self> {
-        match address.checked_add(len) {
-            Some(_) => Some(Self { address, len }),
-            None => None,
-        }
+    pub(crate) fn new(address: u64, len: u64) -> Option<Self> {
+        address.checked_add(len)?;
+        Some(Self { address, len })
     }
 }
 
@@ -84,10 +82,7 @@ impl Segment {
 
 /// A walk ended before the copy did, or gave a run that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Short {
-    /// How many bytes of the copy have no segment.
-    pub(crate) missing: u64,
-}
+pub(crate) struct Short;
 
 /// What is left of a run that one side has given.
 #[derive(Clone, Copy, Debug, Default)]
@@ -149,11 +144,6 @@ impl<D: Walk, S: Walk> Plan<D, S> {
         }
     }
 
-    /// How many bytes have no segment yet.
-    pub(crate) fn remaining(&self) -> u64 {
-        self.remaining
-    }
-
     fn segment(&mut self) -> Option<Segment> {
         self.destination_rest
             .refill(&mut self.destination, self.remaining)?;
@@ -181,9 +171,7 @@ impl<D: Walk, S: Walk> Iterator for Plan<D, S> {
         if self.remaining == 0 {
             return None;
         }
-        let segment = self.segment().ok_or(Short {
-            missing: self.remaining,
-        });
+        let segment = self.segment().ok_or(Short);
         if segment.is_err() {
             self.remaining = 0;
         }
@@ -199,18 +187,10 @@ pub(crate) const CACHE_LINE: u64 = 64;
 /// The tail is what lies in the last, perhaps partial, cache line of the `len` bytes at `address`.
 /// `SCIF_RMA_ORDERED` speaks of the lines of the **source**: give its address (offsets will do, as
 /// windows are page aligned). Returns (body length, tail length); only an empty copy has no tail.
-pub(crate) const fn split_tail(address: u64, len: u64) -> (u64, u64) {
-    if len == 0 {
-        return (0, 0);
-    }
+pub(crate) fn split_tail(address: u64, len: u64) -> (u64, u64) {
     // Only the low bits of the last byte's address count, which wrapping leaves alone.
     let last = address.wrapping_add(len.wrapping_sub(1));
-    let in_last_line = (last % CACHE_LINE).wrapping_add(1);
-    let tail = if in_last_line < len {
-        in_last_line
-    } else {
-        len
-    };
+    let tail = len.min((last % CACHE_LINE).wrapping_add(1));
     (len.wrapping_sub(tail), tail)
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct InUse;
 /// The set of ports that are taken.
 ///
 /// It is 8 KiB large, too large for the kernel's stack: make it in place. **All bytes zero is an
-/// empty table**, so zeroed memory will do, and [`PortTable::new`] can initialise a `static`.
+/// empty table**, so zeroed memory will do.
 #[repr(C)]
 pub(crate) struct PortTable {
     /// One bit for each port that is taken.
@@ -39,14 +39,6 @@ const fn locate(port: u16) -> (usize, u64) {
 }
 
 impl PortTable {
-    /// An empty table.
-    pub(crate) const fn new() -> Self {
-        Self {
-            words: [0; WORDS],
-            next: 0,
-        }
-    }
-
     /// Takes this very port.
     pub(crate) fn allocate(&mut self, port: u16) -> Result<(), InUse> {
         if port == 0 {
@@ -86,12 +78,6 @@ impl PortTable {
         }
     }
 
-    /// Whether a port is taken; port 0 is not, it just cannot be had.
-    pub(crate) fn is_used(&self, port: u16) -> bool {
-        let (index, bit) = locate(port);
-        self.words.get(index).is_some_and(|word| word & bit != 0)
-    }
-
     /// The lowest free port in `from..to`; looks at whole words.
     fn first_free(&self, from: u32, to: u32) -> Option<u16> {
         let mut at = from;
@@ -111,5 +97,22 @@ impl PortTable {
             at = base.checked_add(BITS)?;
         }
         None
+    }
+}
+
+#[cfg(test)]
+impl PortTable {
+    /// An empty table.
+    pub(crate) const fn new() -> Self {
+        Self {
+            words: [0; WORDS],
+            next: 0,
+        }
+    }
+
+    /// Whether a port is taken; port 0 is not, it just cannot be had.
+    pub(crate) fn is_used(&self, port: u16) -> bool {
+        let (index, bit) = locate(port);
+        self.words.get(index).is_some_and(|word| word & bit != 0)
     }
 }

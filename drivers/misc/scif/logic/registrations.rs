@@ -33,35 +33,21 @@ pub(crate) struct Pages {
 impl Pages {
     /// The pages that hold `len` bytes from `address` on. None if there are no bytes, or if they
     /// run over the end of all addresses.
-    pub(crate) const fn holding(
+    pub(crate) fn holding(
         space: usize,
         address: usize,
         len: usize,
         writable: bool,
         page_shift: u32,
     ) -> Option<Self> {
-        if len == 0 {
-            return None;
-        }
-        let (Some(last), Some(start)) = (
-            address.checked_add(len.saturating_sub(1)),
-            address.checked_shr(page_shift),
-        ) else {
-            return None;
-        };
-        let Some(last_page) = last.checked_shr(page_shift) else {
-            return None;
-        };
-        match last_page.checked_add(1) {
-            // INVARIANT: `start` is at most the last page.
-            Some(end) => Some(Self {
-                space,
-                writable,
-                start,
-                end,
-            }),
-            None => None,
-        }
+        let last = address.checked_add(len.checked_sub(1)?)?;
+        // INVARIANT: `start` is at most the last page.
+        Some(Self {
+            space,
+            writable,
+            start: address.checked_shr(page_shift)?,
+            end: last.checked_shr(page_shift)?.checked_add(1)?,
+        })
     }
 
     /// Names the address space.
@@ -124,9 +110,10 @@ pub(crate) trait Kept {
 /// Where the registration is that serves a transfer which needs `wanted`.
 pub(crate) fn find<T: Kept>(kept: &[T], wanted: &Pages) -> Option<usize> {
     // What may be written to may be read, too.
-    let accesses: &[bool] = match wanted.writable {
-        true => &[true],
-        false => &[false, true],
+    let accesses: &[bool] = if wanted.writable {
+        &[true]
+    } else {
+        &[false, true]
     };
     accesses.iter().find_map(|&writable| {
         // The last one that begins at or before the wanted pages.

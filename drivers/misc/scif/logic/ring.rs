@@ -47,14 +47,7 @@ pub(crate) const SKEW: u32 = 13 << 12;
 
 /// The counters of a ring contradict each other: more bytes lie in it than it can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Corrupt {
-    /// The number of bytes ever put in, modulo 2^32.
-    pub(crate) produced: u32,
-    /// The number of bytes ever taken out, modulo 2^32.
-    pub(crate) consumed: u32,
-    /// What the ring can hold.
-    pub(crate) size: u32,
-}
+pub(crate) struct Corrupt;
 
 /// The size of a ring.
 ///
@@ -89,11 +82,7 @@ impl Geometry {
     pub(crate) const fn used(&self, produced: u32, consumed: u32) -> Result<u32, Corrupt> {
         let used = produced.wrapping_sub(consumed);
         if used > self.size {
-            return Err(Corrupt {
-                produced,
-                consumed,
-                size: self.size,
-            });
+            return Err(Corrupt);
         }
         Ok(used)
     }
@@ -103,7 +92,7 @@ impl Geometry {
         match self.used(produced, consumed) {
             // `used` is at most the size.
             Ok(used) => Ok(self.size.wrapping_sub(used)),
-            Err(corrupt) => Err(corrupt),
+            Err(Corrupt) => Err(Corrupt),
         }
     }
 
@@ -176,7 +165,7 @@ pub(crate) const fn in_first_area(
     match area.used(end, consumed) {
         Ok(left) if left < count => Ok(left),
         Ok(_) => Ok(count),
-        Err(corrupt) => Err(corrupt),
+        Err(Corrupt) => Err(Corrupt),
     }
 }
 

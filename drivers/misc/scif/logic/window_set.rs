@@ -18,7 +18,7 @@ use super::extents::{
 /// Windows that can be in a set: those with the first numbers.
 pub(crate) const MOST_WINDOWS: u32 = u16::BITS;
 
-/// See the head of this file.
+/// The memory windows of a bridge that form one aperture.
 ///
 /// # Invariants
 ///
@@ -134,14 +134,9 @@ impl Seams {
     }
 
     /// How many of `len` bytes at an address lie before the next seam.
-    pub(crate) const fn before(self, address: u64, len: u64) -> u64 {
+    pub(crate) fn before(self, address: u64, len: u64) -> u64 {
         // Not negative, as what is within a part is less than that.
-        let rest = self.longest().wrapping_sub(self.locate(address).1);
-        if rest < len {
-            rest
-        } else {
-            len
-        }
+        len.min(self.longest().wrapping_sub(self.locate(address).1))
     }
 
     /// The parts of a range of so many units that each have room for things of one piece.
@@ -197,9 +192,10 @@ pub(crate) fn cut(extent: Extent, seams: Seams) -> impl Iterator<Item = Extent> 
     })
 }
 
-/// Adds what [`cut`] has made at the end of a table, for which it makes room: who has made some for extents
+/// Adds what [`cut`] has made at the end of a table, for which it makes room: a caller that has made some for extents
 /// that are still whole does not know how many they will be. An error if there is none, none if the table would
 /// become longer than 64 bits.
+#[inline]
 pub(crate) fn add_part<T: Growing>(
     table: &mut Extents<T>,
     part: Extent,
@@ -207,20 +203,11 @@ pub(crate) fn add_part<T: Growing>(
     flags: T::Flags,
 ) -> Result<Option<()>, T::Error> {
     table.reserve(1, flags)?;
-    Ok(put_part(table, part, seams))
-}
-
-/// As [`add_part`], if there is room for it: none if there is not, either, and then nothing has changed.
-#[inline]
-pub(crate) fn put_part<T: Growing>(
-    table: &mut Extents<T>,
-    part: Extent,
-    seams: Seams,
-) -> Option<()> {
-    match seams.is_at(part.address()) {
-        true => table.add_apart(part),
-        false => table.add(part),
-    }
+    Ok(if seams.is_at(part.address()) {
+        table.add_apart(part)
+    } else {
+        table.add(part)
+    })
 }
 
 /// The largest aperture of several windows, if it is larger than that of one: how many of the largest form it, and

@@ -8,14 +8,14 @@
 //! Lock: `table` comes after all locks but the leaves, see `scif_main.rs`; nothing is called under it.
 
 pub(crate) use super::window::Facts as WindowFacts;
-use super::window::Window;
+use super::{
+    window::Window,
+    windows::Windows, //
+};
 use crate::{
-    logic::{
-        envelope::ChannelId,
-        messages::{
-            Grant,
-            WindowId, //
-        },
+    logic::messages::{
+        Grant,
+        WindowId, //
     },
     peer::Peer, //
 };
@@ -36,22 +36,13 @@ use kernel::{
     },
 };
 
-/// Whose window it is.
-pub(super) trait ExportOwner: Send + Sync {
-    /// The peer has let go of the window. May sleep.
-    fn released(&self, window: &Arc<Window>);
-
-    /// Through which channel it was offered.
-    fn channel(&self) -> ChannelId;
-}
-
 /// A window that the peer has been offered, and whose it is.
 struct Entry {
     window: Arc<Window>,
-    owner: Arc<dyn ExportOwner>,
+    owner: Arc<Windows>,
 }
 
-/// See the head of this file.
+/// The windows that one peer may be using.
 #[pin_data]
 pub(crate) struct Exports {
     next_id: Atomic<u32>,
@@ -107,11 +98,11 @@ impl Exports {
         &self,
         peer: &Peer,
         window: &Arc<Window>,
-        owner: Arc<dyn ExportOwner>,
+        owner: &Arc<Windows>,
     ) -> Result<bool> {
         let entry = Entry {
             window: window.clone(),
-            owner,
+            owner: owner.clone(),
         };
         // Before the lock, which the control work takes: who pays may have to wait.
         let node = RBTreeNode::new(window.id.0, entry, GFP_KERNEL_ACCOUNT)?;
@@ -177,7 +168,7 @@ impl Exports {
                 let cursor = table.windows.cursor_lower_bound(&next);
                 cursor.map(|cursor| {
                     let Entry { window, owner } = cursor.current().1;
-                    window.facts(owner.channel())
+                    window.facts(owner.channel.id)
                 })
             };
             let Some(facts) = found else { return };
@@ -191,14 +182,19 @@ impl Exports {
 
     /// Whether the peer may be using one of this owner's whose memory is used for something else as soon
     /// as its owner gives it up. May sleep.
-    pub(super) fn any_unheld(&self, owner: &dyn ExportOwner) -> bool {
-        let owner = core::ptr::from_ref(owner);
+    pub(super) fn any_unheld(&self, owner: &Windows) -> bool {
         let table = self.table.lock();
         let mut entries = table.windows.values();
-        entries.any(|entry| {
-            core::ptr::addr_eq(Arc::as_ptr(&entry.owner), owner)
-                && !entry.window.memory.pages.are_held()
-        })
+        entries.any(
+            |Entry {
+                 window,
+                 owner: other,
+             }| {
+                core::ptr::eq::<Windows>(&**other, owner)
+                    && !window.is_unlisted()
+                    && !window.memory.pages.are_held()
+            },
+        )
     }
 
     /// How many windows the peer may be using.

@@ -67,7 +67,7 @@ pub(crate) fn take_pages(
     Ok((Arc::new(pages, GFP_KERNEL_ACCOUNT)?, offset))
 }
 
-/// See the head of this file.
+/// Pages of this node, and how engines name them.
 pub(crate) struct LocalMemory {
     // The mapping goes before the pages.
     mapped: SetOnce<Mapping>,
@@ -215,6 +215,18 @@ impl LocalPiece {
         })
     }
 
+    /// Takes the pages that hold `memory` of the caller, whatever its alignment, for one transfer; see
+    /// [`take_pages`].
+    pub(crate) fn of_caller(
+        memory: &Buffer,
+        writable: bool,
+        account: bool,
+        reclaim: &dyn Reclaim,
+    ) -> Result<Self> {
+        let (pages, offset) = take_pages(memory, writable, account, reclaim)?;
+        Self::new(LocalMemory::new(pages), offset as u64, memory.len() as u64)
+    }
+
     /// The `len` bytes from `offset` on of the memory that this is a part of, which is held as long. Any
     /// context.
     pub(crate) fn part(&self, offset: u64, len: u64) -> Self {
@@ -227,35 +239,5 @@ impl LocalPiece {
 
     pub(crate) fn memory(&self) -> &LocalMemory {
         self.holder.memory()
-    }
-}
-
-/// Memory of the caller for one transfer.
-pub(crate) struct TakenPiece {
-    pages: Arc<Pages>,
-    /// Where in the pages it begins.
-    offset: u64,
-    len: u64,
-}
-
-impl TakenPiece {
-    /// Takes the pages that hold `memory`, whatever its alignment; see [`take_pages`].
-    pub(crate) fn new(
-        memory: &Buffer,
-        writable: bool,
-        account: bool,
-        reclaim: &dyn Reclaim,
-    ) -> Result<Self> {
-        let (pages, offset) = take_pages(memory, writable, account, reclaim)?;
-        Ok(Self {
-            pages,
-            offset: offset as u64,
-            len: memory.len() as u64,
-        })
-    }
-
-    /// As the local side of a transfer. May sleep.
-    pub(crate) fn into_piece(self) -> Result<LocalPiece> {
-        LocalPiece::new(LocalMemory::new(self.pages), self.offset, self.len)
     }
 }

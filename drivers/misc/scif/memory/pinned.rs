@@ -68,7 +68,7 @@ use kernel::{
     },
 };
 
-/// See the head of this file.
+/// Memory that is pinned once, and its parts of which there are windows.
 #[pin_data]
 pub(crate) struct PinnedMemory {
     pages: Arc<Pages>,
@@ -354,9 +354,10 @@ impl Account {
             kind,
             pages,
         };
-        match fits {
-            true => Ok(claim),
-            false => Err(EAGAIN),
+        if fits {
+            Ok(claim)
+        } else {
+            Err(EAGAIN)
         }
     }
 }

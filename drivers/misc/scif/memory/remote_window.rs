@@ -25,7 +25,6 @@ use crate::{
         window_set::{
             add_part,
             cut,
-            put_part,
             Seams,
             MOST_WINDOWS, //
         },
@@ -36,10 +35,7 @@ use crate::{
         control::BACKLOG_LIMIT,
         Peer, //
     },
-    sys::extent_table::{
-        self,
-        ExtentTable, //
-    },
+    sys::extent_table::ExtentTable, //
 };
 use kernel::{
     page::PAGE_SHIFT,
@@ -240,7 +236,7 @@ impl IncomingWindow {
             range,
             protection: offer.protection,
             missing: offer.extents,
-            extents: extent_table::empty().map_err(|_| IMPOSSIBLE_EXTENT)?,
+            extents: ExtentTable::default(),
             cuts: 0,
             status: match allowance {
                 Some(_) => Status::Done,
@@ -288,17 +284,8 @@ impl IncomingWindow {
         Ok(())
     }
 
-    /// Adds an extent, for which there mostly is room.
-    #[inline(always)]
+    /// Adds an extent, in as many parts as it takes.
     fn add(&mut self, extent: Extent, seams: Seams) -> Result<(), Violation> {
-        let in_one = seams.before(extent.address(), extent.len()) == extent.len();
-        match in_one && put_part(&mut self.extents, extent, seams).is_some() {
-            true => Ok(()),
-            false => self.add_in_parts(extent, seams),
-        }
-    }
-
-    fn add_in_parts(&mut self, extent: Extent, seams: Seams) -> Result<(), Violation> {
         for (index, part) in cut(extent, seams).enumerate() {
             self.cuts += u32::from(index > 0);
             if self.cuts >= MOST_WINDOWS {

@@ -86,7 +86,7 @@ struct Tables {
     closed: bool,
 }
 
-/// See the head of this file.
+/// The windows that the other end of a channel has registered.
 #[pin_data]
 pub(crate) struct RemoteWindows {
     channel: Arc<Channel>,
@@ -136,11 +136,8 @@ impl RemoteWindows {
     pub(crate) fn cover(&self, range: Range, protection: u32) -> Result<Few<RemotePiece>> {
         let mut pieces = Few::new();
         let tables = self.tables.lock();
-        let gap = match tables.lacking {
-            true => ENOMEM,
-            false => ENXIO,
-        };
-        for piece in address_space::covering(&tables.windows, range).map_err(|_| gap)? {
+        let gap = if tables.lacking { ENOMEM } else { ENXIO };
+        for piece in address_space::covering(&tables.windows, range).ok_or(gap)? {
             let window = tables.windows.get(&piece.range.start()).ok_or(ENXIO)?;
             pieces.push(RemotePiece {
                 window: window.clone(),
@@ -184,10 +181,10 @@ impl RemoteWindows {
         let refused = pieces
             .iter()
             .any(|piece| piece.window.protection & TRANSFERS_ONLY != 0);
-        match refused {
-            true => Err(EACCES),
-            false => pieces.into_list(),
+        if refused {
+            return Err(EACCES);
         }
+        pieces.into_list()
     }
 
     /// Takes away a window that lies nowhere, if the peer has offered one with this id.
@@ -317,47 +314,43 @@ impl RemoteWindows {
         let (Ok(place), Ok(node)) = (place, node) else {
             return Ok(Status::NoMemory);
         };
-        let window = place.write(RemoteWindow {
-            id: incoming.id,
-            range: incoming.range,
-            protection: incoming.protection,
-            extents,
-            peer: self.channel.peer().clone(),
-            is_silent: false,
-            _allowance: allowance,
-        });
-        self.add(window.into(), node)
-    }
-
-    fn add(
-        &self,
-        window: Arc<RemoteWindow>,
-        node: RBTreeNodeReservation<u64, Arc<RemoteWindow>>,
-    ) -> Result<Status, Violation> {
-        let (start, id) = (window.range.start(), u64::from(window.id.0));
+        let window: Arc<RemoteWindow> = place
+            .write(RemoteWindow {
+                id: incoming.id,
+                range: incoming.range,
+                protection: incoming.protection,
+                extents,
+                peer: self.channel.peer().clone(),
+                is_silent: false,
+                _allowance: allowance,
+            })
+            .into();
+        // Dropped after the lock: if it is not kept it is released then.
+        let refused;
         let mut tables = self.tables.lock();
+        let is_listed = window.protection & UNLISTED == 0;
         if tables.closed {
-            // The window is released when it is dropped, after the lock; the peer, which hears that
-            // this end is closed, does not wait for an answer.
-            drop(tables);
-            return Ok(Status::Unknown);
-        }
-        if window.protection & UNLISTED != 0 {
-            if tables.unlisted.get(&id).is_some() {
-                drop(tables);
-                return Err("it offers a window that it has offered".into());
-            }
+            // The peer, which hears that this end is closed, does not wait for an answer.
+            refused = Ok(Status::Unknown);
+        } else if is_listed && address_space::overlaps(&tables.windows, window.range) {
+            refused = Err("it offers windows that overlap".into());
+        } else if !is_listed && tables.unlisted.get(&u64::from(window.id.0)).is_some() {
+            refused = Err("it offers a window that it has offered".into());
+        } else {
             // None was there.
-            tables.unlisted.insert(node.into_node(id, window));
+            if is_listed {
+                tables
+                    .windows
+                    .insert(node.into_node(window.range.start(), window));
+            } else {
+                tables
+                    .unlisted
+                    .insert(node.into_node(window.id.0.into(), window));
+            }
             return Ok(Status::Done);
         }
-        if address_space::overlaps(&tables.windows, window.range) {
-            drop(tables);
-            return Err("it offers windows that overlap".into());
-        }
-        // None was there: they do not overlap.
-        tables.windows.insert(node.into_node(start, window));
-        Ok(Status::Done)
+        drop(tables);
+        refused
     }
 
     /// A window was unregistered by its owner.
@@ -387,9 +380,10 @@ impl RemoteWindows {
             .windows
             .get(&offset)
             .is_some_and(|window| window.id == id);
-        let removed = match known {
-            true => tables.windows.remove(&offset),
-            false => tables.unlisted.remove(&u64::from(id.0)),
+        let removed = if known {
+            tables.windows.remove(&offset)
+        } else {
+            tables.unlisted.remove(&u64::from(id.0))
         };
         drop(tables);
         removed.is_some_and(RemoteWindow::let_go)

@@ -17,7 +17,8 @@ use super::{
 use crate::{
     arguments::{
         PROTECTION_READ,
-        PROTECTION_WRITE, //
+        PROTECTION_WRITE,
+        UNLISTED, //
     },
     logic::{
         address_space::Range,
@@ -51,7 +52,7 @@ use kernel::{
     },
 };
 
-/// See the head of this file.
+/// A window of this node.
 #[pin_data]
 pub(crate) struct Window {
     pub(crate) id: WindowId,
@@ -127,31 +128,6 @@ const fn words(len: u64) -> u64 {
     (len.saturating_sub(1) >> LONGEST.trailing_zeros()).saturating_add(1)
 }
 
-/// What is asked of the memory as a whole.
-struct Bounds {
-    /// How many words say where it lies.
-    words: u64,
-    lowest: u64,
-    /// Behind the last byte.
-    end: u64,
-}
-
-impl Bounds {
-    fn of(entries: &[Entry]) -> Self {
-        let mut bounds = Self {
-            words: 0,
-            lowest: u64::MAX,
-            end: 0,
-        };
-        for Entry { extent, .. } in entries {
-            bounds.words = bounds.words.saturating_add(words(extent.len()));
-            bounds.lowest = bounds.lowest.min(extent.address());
-            bounds.end = bounds.end.max(extent.end());
-        }
-        bounds
-    }
-}
-
 impl Window {
     /// A window that nobody knows of yet, of which these bytes are `delivered_to`. The peer may not reach it: then it has no extents. EINVAL if the memory is not as large as its place. May
     /// sleep.
@@ -159,14 +135,20 @@ impl Window {
         id: WindowId,
         range: Range,
         protection: u32,
-        (memory, delivered_to): (LocalMemory, Range),
+        memory: LocalMemory,
+        delivered_to: Range,
         export: Exported,
     ) -> Result<Arc<Self>> {
         if export.is_reached() && export.addresses().len() != range.len() {
             return Err(EINVAL);
         }
-        let bounds = Bounds::of(export.addresses().entries());
-        let packed_extents = u32::try_from(bounds.words)?;
+        let (mut packed, mut lowest, mut end) = (0_u64, u64::MAX, 0);
+        for Entry { extent, .. } in export.addresses().entries() {
+            packed = packed.saturating_add(words(extent.len()));
+            lowest = lowest.min(extent.address());
+            end = end.max(extent.end());
+        }
+        let packed_extents = u32::try_from(packed)?;
         Arc::pin_init(
             pin_init!(Self {
                 id,
@@ -174,8 +156,8 @@ impl Window {
                 protection,
                 delivered_to,
                 packed_extents,
-                lowest: bounds.lowest,
-                end: bounds.end,
+                lowest,
+                end,
                 export,
                 memory,
                 uses <- InFlight::new(),
@@ -187,9 +169,9 @@ impl Window {
         )
     }
 
-    /// Whether the peer gets there by itself.
-    pub(super) fn is_reached(&self) -> bool {
-        self.export.is_reached()
+    /// Whether it lies nowhere, and is there for one copy.
+    pub(super) fn is_unlisted(&self) -> bool {
+        self.protection & UNLISTED != 0
     }
 
     /// Packed extents for the peer, each as long as can be.
@@ -237,7 +219,7 @@ impl Window {
             },
             uses: self.uses.count(),
             is_held_by_peer: self.held_by_peer.load(Relaxed),
-            is_reached: self.is_reached(),
+            is_reached: self.export.is_reached(),
         }
     }
 

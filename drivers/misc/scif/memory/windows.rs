@@ -15,10 +15,7 @@ mod unlisted;
 mod unregister;
 
 use super::{
-    exports::{
-        ExportOwner,
-        Exports, //
-    },
+    exports::Exports,
     local::{
         Holder,
         LocalMemory,
@@ -33,12 +30,9 @@ use super::{
     window::Window, //
 };
 use crate::{
-    logic::{
-        address_space::{
-            self,
-            Range, //
-        },
-        envelope::ChannelId,
+    logic::address_space::{
+        self,
+        Range, //
     },
     peer::channel::Channel,
     sync::call_lock::CallLock,
@@ -56,6 +50,7 @@ use kernel::{
     sync::{
         atomic::{
             Atomic,
+            Full,
             Relaxed, //
         },
         Arc,
@@ -121,10 +116,10 @@ struct Tables {
     closed: bool,
 }
 
-/// See the head of this file.
+/// The windows that one end of a channel has registered.
 #[pin_data]
 pub(crate) struct Windows {
-    channel: Arc<Channel>,
+    pub(super) channel: Arc<Channel>,
     exports: Arc<Exports>,
     reclaim: Arc<dyn Reclaim>,
     used: Atomic<bool>,
@@ -143,17 +138,6 @@ pub(crate) struct Windows {
     /// The windows of which the peer has not said yet that it begins no new uses.
     #[pin]
     revoking: SpinLock<RBTree<u32, Arc<Revocation>>>,
-}
-
-impl ExportOwner for Windows {
-    fn released(&self, window: &Arc<Window>) {
-        // A peer that releases what was not revoked has no more use for it; so be it.
-        self.remove_if_gone(window);
-    }
-
-    fn channel(&self) -> ChannelId {
-        self.channel.id
-    }
 }
 
 impl Windows {
@@ -222,11 +206,6 @@ impl Windows {
         Ok(range)
     }
 
-    /// Whether there are windows, or revoked ones that are still in use.
-    pub(crate) fn has_any(&self) -> bool {
-        self.held().windows > 0
-    }
-
     /// How many there are, and how long. May sleep.
     pub(crate) fn held(&self) -> Held {
         self.tables.lock().held
@@ -237,11 +216,6 @@ impl Windows {
         self.used.load(Relaxed)
     }
 
-    /// Whether the memory of one belongs to who waits until nobody uses it.
-    fn are_lent(&self) -> bool {
-        self.lent.load(Relaxed)
-    }
-
     /// If memory is lent, waits until the peer, which has been told, has answered: who has lent it takes
     /// it back then. One that does not answer is lost. Says whether any is lent.
     pub(crate) fn wait_if_lent(
@@ -249,7 +223,7 @@ impl Windows {
         waiters: &WaitQueue,
         answered: impl FnMut() -> Option<()>,
     ) -> bool {
-        if !self.are_lent() {
+        if !self.lent.load(Relaxed) {
             return false;
         }
         let waited = waiters.wait_uninterruptible_timeout(LENT_TIMEOUT, answered);
@@ -311,6 +285,17 @@ impl Windows {
         Ok(())
     }
 
+    /// The peer has let go of a window. One that it releases though it was not revoked it has no more use for;
+    /// so be it. May sleep.
+    pub(super) fn released(&self, window: &Window) {
+        if window.is_unlisted() {
+            self.unlisted.fetch_sub(1, Full);
+            self.channel.wake();
+        } else {
+            self.remove_if_gone(window);
+        }
+    }
+
     /// Gives the place of a window back if nothing uses it any more.
     fn remove_if_gone(&self, window: &Window) {
         if window.is_gone_now() {
@@ -331,7 +316,7 @@ impl Windows {
         let mut refused = false;
         {
             let tables = self.tables.lock();
-            for piece in address_space::covering(&tables.active, range).map_err(|_| ENXIO)? {
+            for piece in address_space::covering(&tables.active, range).ok_or(ENXIO)? {
                 let window = tables.active.get(&piece.range.start()).ok_or(ENXIO)?;
                 if window.protection & protection != protection {
                     refused = true;
@@ -349,10 +334,10 @@ impl Windows {
             }
         }
         // Those taken before are let go here, without the lock.
-        match refused {
-            true => Err(EACCES),
-            false => Ok(pieces),
+        if refused {
+            return Err(EACCES);
         }
+        Ok(pieces)
     }
 
     /// Calls `f` with the memory of the window that holds all of `range`, and where in it that begins: none

@@ -38,6 +38,11 @@ use crate::{
         Peer, //
     },
     sys::{
+        anonymous_file::AnonymousOperations,
+        chardev::{
+            poll_events,
+            PollContext, //
+        },
         random,
         user_mapping::{
             Fault,
@@ -45,7 +50,6 @@ use crate::{
             MappedPages,
             Wanted, //
         },
-        wait::WaitQueue, //
     },
 };
 use kernel::{
@@ -59,8 +63,10 @@ use kernel::{
             Relaxed, //
         },
         Arc,
+        ArcBorrow,
         Mutex, //
     },
+    uaccess::UserSliceWriter,
 };
 
 /// Nodes of which the status is kept for processes.
@@ -80,7 +86,7 @@ struct Table {
     sessions: u64,
 }
 
-/// See the head of this file.
+/// The status of each node that has one.
 #[pin_data]
 pub(crate) struct Statuses {
     boot_id: BootId,
@@ -203,10 +209,10 @@ struct Attached(Arc<Peer>);
 
 impl Attached {
     fn online(&self, boot_id: BootId) -> Result<(), Violation> {
-        match self.0.status.online(boot_id) {
-            true => Ok(()),
-            false => Err("it says its boot id again".into()),
+        if !self.0.status.online(boot_id) {
+            return Err("it says its boot id again".into());
         }
+        Ok(())
     }
 }
 
@@ -223,12 +229,6 @@ impl Attachment for Attached {
 
     // The peer has said so itself, before anybody else was told.
     fn lost(&self) {}
-
-    fn drained(&self) {}
-
-    fn unreachable(&self) {}
-
-    fn forget(&self) {}
 }
 
 #[kunit_tests(scif_node_statuses)]
@@ -295,30 +295,33 @@ impl StatusView {
         let seen = Atomic::new(status.epoch());
         Ok(Arc::new(Self { status, seen }, GFP_KERNEL_ACCOUNT)?)
     }
+}
 
-    /// Whether the epoch is another than at the beginning, or than was last [seen](Self::saw). Any context.
-    pub(crate) fn has_changed(&self) -> bool {
-        self.status.epoch() != self.seen.load(Relaxed)
-    }
+impl AnonymousOperations for StatusView {
+    const NAME: &'static CStr = c"[scif-status]";
 
-    /// The epoch.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.status.epoch()
-    }
-
-    /// The process knows of this epoch from now on.
-    pub(crate) fn saw(&self, epoch: u64) {
+    fn read(&self, to: &mut UserSliceWriter) -> Result<usize> {
+        if to.len() < size_of::<u64>() {
+            return Err(EINVAL);
+        }
+        // One that could not be handed over does not count as seen.
+        let epoch = self.status.epoch();
+        to.write(&epoch)?;
         self.seen.store(epoch, Relaxed);
+        Ok(size_of::<u64>())
     }
 
-    /// Woken when [`Self::has_changed`] does.
-    pub(crate) fn waiters(&self) -> &WaitQueue {
-        &self.status.waiters
+    fn poll<'file>(&'file self, context: &PollContext<'file>) -> u32 {
+        context.wait_on(&self.status.waiters);
+        if self.status.epoch() == self.seen.load(Relaxed) {
+            return 0;
+        }
+        poll_events::PRI | poll_events::IN | poll_events::RDNORM
     }
 
-    /// Maps the page into an area that is being set up, to be read and shared; the mapping does not need
-    /// the view. EINVAL for another page or a private mapping, EACCES for more than reading. May sleep.
-    pub(crate) fn map(&self, vma: &VmaNew) -> Result {
+    /// The page is to be read and shared; the mapping does not need the view. EINVAL for another page or a private
+    /// mapping, EACCES for more than reading.
+    fn mmap(this: ArcBorrow<'_, Self>, vma: &VmaNew) -> Result {
         let wanted = Wanted::of(vma);
         if wanted.offset != 0 || wanted.len != PAGE_SIZE as u64 || !wanted.shared {
             return Err(EINVAL);
@@ -326,9 +329,9 @@ impl StatusView {
         if wanted.write || wanted.execute || !wanted.read {
             return Err(EACCES);
         }
-        let mapping = StatusMapping(self.status.another());
+        let mapping = StatusMapping(this.status.another());
         let mapping = Arc::new(mapping, GFP_KERNEL_ACCOUNT)?;
-        MappedFile::new(c"[scif-status]", mapping)?.attach(vma, false)
+        MappedFile::new(Self::NAME, mapping)?.attach(vma, false)
     }
 }
 

@@ -41,11 +41,11 @@ pub(crate) trait Attachment: Send + Sync {
 
     /// Nobody is inside any more, or will be: takes the peer's memory away from processes, forgets
     /// what the peer has asked for. May sleep.
-    fn drained(&self);
+    fn drained(&self) {}
 
     /// The peer can't reach memory of processes any more: lets go of it. May sleep.
-    fn unreachable(&self);
+    fn unreachable(&self) {}
 
     /// The peer writes nothing more, ever: lets go of all. May sleep.
-    fn forget(&self);
+    fn forget(&self) {}
 }

@@ -46,10 +46,7 @@ use crate::{
         plan, //
     },
     memory::{
-        local::{
-            LocalPiece,
-            TakenPiece, //
-        },
+        local::LocalPiece,
         range_tree::Few,
         remote_window::RemotePiece,
         remote_windows::RemoteWindows,
@@ -77,7 +74,7 @@ mod staged;
 /// Where the local side of a transfer comes from.
 enum Source {
     Windows(Range),
-    Taken(TakenPiece),
+    Taken(LocalPiece),
     // Dropped in this order.
     Kept(LocalPiece, PeerUse),
 }
@@ -439,7 +436,7 @@ impl Transfers {
                 return Ok(Source::Kept(piece, peer_use));
             }
         }
-        let piece = TakenPiece::new(memory, writable, account, &*self.caches)?;
+        let piece = LocalPiece::of_caller(memory, writable, account, &*self.caches)?;
         Ok(Source::Taken(piece))
     }
 
@@ -466,7 +463,7 @@ impl Transfers {
                 let covered = self.windows.cover(range, protection);
                 covered.map_err(|error| self.channel.end_or(error))
             }
-            Source::Taken(piece) => Ok(Few::one(piece.into_piece()?)),
+            Source::Taken(piece) => Ok(Few::one(piece)),
             // Both uses of the peer are held for a moment, so that there is none without.
             Source::Kept(piece, peer_use) => {
                 let pieces = Few::one(piece);

@@ -138,7 +138,7 @@ impl Pages {
         }
         // INVARIANT: None is held.
         let mut lent = Lent {
-            runs: extent_table::empty()?,
+            runs: ExtentTable::default(),
             held: KVVec::new(),
         };
         let mut at = memory.address() - offset;

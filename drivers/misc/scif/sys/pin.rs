@@ -38,10 +38,7 @@ use crate::logic::extents::Extent;
 
 use super::{
     bindings as own, current,
-    extent_table::{
-        self,
-        ExtentTable, //
-    },
+    extent_table::ExtentTable,
     ledger::{
         self,
         Ledger, //
@@ -175,7 +172,7 @@ impl Pinned {
         };
         // INVARIANT: No pages.
         let mut this = Self {
-            runs: extent_table::empty()?,
+            runs: ExtentTable::default(),
             writable,
             _charge: charge,
         };

@@ -189,7 +189,7 @@ impl Export {
 
     /// To nobody.
     pub(crate) fn nowhere() -> Result<Self> {
-        Ok(Self::Not(extent_table::empty()?))
+        Ok(Self::Not(ExtentTable::default()))
     }
 
     /// Whether the peer gets there by itself.

@@ -10,7 +10,8 @@ use proptest::test_runner::Config;
 
 use super::config;
 use crate::logic::envelope::{
-    ChannelId, Envelope, Enveloped, FIELDS, Field, Malformed, SEQUENCE_OFFSET, ServiceId, VERSION,
+    ChannelId, Envelope, Enveloped, FIELDS, Field, Fields, Malformed, SEQUENCE_OFFSET, ServiceId,
+    VERSION,
 };
 use crate::logic::messages::{
     EXTENTS_IN_ANNEX, EXTENTS_IN_OFFER, Grant, Message, Refusal, RingAddress, Status, WindowId,
@@ -86,15 +87,26 @@ impl Generated for Grant {
     }
 }
 
+/// All codes that stand for something.
+fn all_codes<T: Field>() -> Vec<T> {
+    (0..100_u32)
+        .filter_map(|code| {
+            let mut fields = Fields::new([0; FIELDS]);
+            code.write(&mut fields);
+            T::read(&mut Fields::new(fields.bytes)).ok()
+        })
+        .collect()
+}
+
 impl Generated for Refusal {
     fn generated() -> BoxedStrategy<Self> {
-        prop::sample::select(Refusal::ALL).boxed()
+        prop::sample::select(all_codes::<Refusal>()).boxed()
     }
 }
 
 impl Generated for Status {
     fn generated() -> BoxedStrategy<Self> {
-        prop::sample::select(Status::ALL).boxed()
+        prop::sample::select(all_codes::<Status>()).boxed()
     }
 }
 
@@ -249,7 +261,7 @@ fn messages_know_themselves() {
     for entry in entries() {
         for _ in 0..100 {
             let message = entry.message.new_tree(&mut runner).expect("one").current();
-            assert_eq!(message.name(), entry.name);
+            assert!(format!("{message:?}").starts_with(entry.name));
             assert_eq!(message.kind(), entry.number);
             assert_eq!(message.target() != ChannelId::NONE, entry.has_target);
             let envelope = message.envelope();

@@ -46,10 +46,7 @@ fn last_round_is_not_this_round() {
     assert_eq!(reader.is_ready(4), Ok(true));
     // Zero was there in the first round only; 7 would have run over 4.
     for found in [0, 2, 3, 5, 7, u64::MAX] {
-        assert_eq!(
-            reader.is_ready(found),
-            Err(Corrupt::Sequence { expected: 4, found })
-        );
+        assert_eq!(reader.is_ready(found), Err(Corrupt));
     }
 }
 
@@ -71,22 +68,10 @@ fn false_acknowledgements_change_nothing() {
     let (mut writer, _) = pair(2);
     writer.reserve();
     writer.reserve();
-    assert_eq!(
-        writer.acknowledge(3),
-        Err(Corrupt::Ahead {
-            written: 2,
-            consumed: 3
-        })
-    );
+    assert_eq!(writer.acknowledge(3), Err(Corrupt));
     assert_eq!(writer.free(), 0);
     assert_eq!(writer.acknowledge(2), Ok(()));
-    assert_eq!(
-        writer.acknowledge(1),
-        Err(Corrupt::Backwards {
-            acknowledged: 2,
-            consumed: 1
-        })
-    );
+    assert_eq!(writer.acknowledge(1), Err(Corrupt));
     assert_eq!(writer.acknowledge(2), Ok(()));
     assert_eq!(writer.free(), 2);
 }

@@ -270,14 +270,14 @@ mod cases {
         let (memory, other) = (TestMemory::new(3)?, TestMemory::new(2)?);
         let local = two.near.register(other.buffer(), 0, ANYWHERE)?;
         let pinned = bed.scif().pin(memory.buffer(), ANYWHERE.protection)?;
-        let first = one.far.register_part(&pinned, (PAGE, PAGE), 0, ANYWHERE)?;
-        let second = two.far.register_part(&pinned, (PAGE, PAGE), 0, ANYWHERE)?;
+        let first = one.far.register_part(&pinned, PAGE, PAGE, 0, ANYWHERE)?;
+        let second = two.far.register_part(&pinned, PAGE, PAGE, 0, ANYWHERE)?;
         for part in [(0, 0), (1, PAGE), (PAGE, 3 * PAGE), (u64::MAX, PAGE)] {
-            let refused = one.far.register_part(&pinned, part, 0, ANYWHERE);
+            let refused = one.far.register_part(&pinned, part.0, part.1, 0, ANYWHERE);
             assert_eq!(refused, Err(EINVAL));
         }
         let read_only = bed.scif().pin(memory.buffer(), PROTECTION_READ)?;
-        let refused = one.far.register_part(&read_only, (0, PAGE), 0, ANYWHERE);
+        let refused = one.far.register_part(&read_only, 0, PAGE, 0, ANYWHERE);
         assert_eq!(refused, Err(EACCES));
         drop((pinned, read_only));
         one.far.unregister(first, PAGE)?;

@@ -85,6 +85,18 @@ fn access_by(protection: u32) -> Access {
     }
 }
 
+/// Puts packed extents into an annex, as many as it holds. EINVAL for one that could not be packed.
+fn fill(annex: &mut Annex, extents: &mut impl Iterator<Item = Option<u64>>) -> Result {
+    annex.clear();
+    while !annex.is_full() {
+        let Some(extent) = extents.next() else {
+            break;
+        };
+        annex.push(extent.ok_or(EINVAL)?);
+    }
+    Ok(())
+}
+
 impl Windows {
     /// Registers whole pages of the caller. Returns the offset of the window. Killable.
     ///
@@ -109,7 +121,8 @@ impl Windows {
     pub(crate) fn register_part(
         self: &Arc<Self>,
         memory: &Arc<PinnedMemory>,
-        (from, len): (u64, u64),
+        from: u64,
+        len: u64,
         offset: i64,
         options: WindowOptions,
     ) -> Result<i64> {
@@ -176,7 +189,7 @@ impl Windows {
                     self.exports.release(window.id);
                 }
                 self.revoke(&window);
-                if self.are_lent() {
+                if self.lent.load(Relaxed) {
                     // Who has lent it takes it back when it hears of the error.
                     self.wait_for_release(|| self.exports.get(window.id).is_some());
                 }
@@ -195,14 +208,6 @@ impl Windows {
     ) -> Result<(PeerUse, Arc<Window>, bool)> {
         // Whoever has a window keeps its mappings, which must not outlive the session.
         let inside = self.channel.enter_owned().ok_or(ENODEV)?;
-        let window = self.make_window(taken, range, protection)?;
-        let granted = self
-            .exports
-            .add(self.channel.peer(), &window, self.clone())?;
-        Ok((inside, window, granted))
-    }
-
-    fn make_window(&self, taken: Taken, range: Range, protection: u32) -> Result<Arc<Window>> {
         let (memory, export) = match taken {
             Taken::Own(pages) => {
                 let path = self.channel.path();
@@ -213,7 +218,9 @@ impl Windows {
         };
         let all = Range::from_parts(0, range.len()).map_err(|_| EINVAL)?;
         let id = self.exports.new_id();
-        Window::new(id, range, protection, (memory, all), export)
+        let window = Window::new(id, range, protection, memory, all, export)?;
+        let granted = self.exports.add(self.channel.peer(), &window, self)?;
+        Ok((inside, window, granted))
     }
 
     /// Pushes the window to the peer, and waits for its answer if it has not `granted` it.
@@ -233,14 +240,14 @@ impl Windows {
         // One after another, so that a process can't fill the peer with half offers.
         let _offering = self.offering.lock()?;
         let target = self.channel.remote()?;
-        let mut packed = PackedExtents::new(window.packed());
-        let first = packed.first()?;
-        let annex = packed.next()?;
-        if !granted {
-            self.channel.wait_for_bulk_room()?;
+        let mut extents = window.packed();
+        let mut first = [0; EXTENTS_IN_OFFER];
+        for (place, extent) in first.iter_mut().zip(&mut extents) {
+            *place = extent.ok_or(EINVAL)?;
         }
-        *offered = true;
-        let offer = Message::WindowOffer {
+        let mut annex = Annex::new();
+        fill(&mut annex, &mut extents)?;
+        let mut message = Message::WindowOffer {
             target,
             window: window.id,
             protection: window.protection,
@@ -250,29 +257,25 @@ impl Windows {
             wants_answer: (!granted).into(),
             first,
         };
-        self.post_part(granted, &offer, annex)?;
         loop {
-            let annex = packed.next()?;
+            if granted {
+                *offered = true;
+                self.channel.post_silently(&message, &annex)?;
+            } else {
+                self.channel.wait_for_bulk_room()?;
+                *offered = true;
+                self.channel.post_with(&message, &annex)?;
+            }
+            fill(&mut annex, &mut extents)?;
             let count = annex.count() as u32;
             if count == 0 {
                 return Ok(());
             }
-            let more = Message::WindowExtents {
+            message = Message::WindowExtents {
                 target,
                 window: window.id,
                 count,
             };
-            if !granted {
-                self.channel.wait_for_bulk_room()?;
-            }
-            self.post_part(granted, &more, annex)?;
-        }
-    }
-
-    fn post_part(&self, granted: bool, message: &Message, annex: &Annex) -> Result {
-        match granted {
-            true => self.channel.post_silently(message, annex),
-            false => self.channel.post_with(message, annex),
         }
     }
 
@@ -305,45 +308,6 @@ impl Windows {
     }
 }
 
-/// The packed extents of a window on their way to the peer: the first in the offer, the others in annexes.
-pub(super) struct PackedExtents<I> {
-    extents: I,
-    annex: Annex,
-}
-
-impl<I: Iterator<Item = Option<u64>>> PackedExtents<I> {
-    pub(super) fn new(extents: I) -> Self {
-        Self {
-            extents,
-            annex: Annex::new(),
-        }
-    }
-
-    /// Takes those that go into the offer. EINVAL for one that could not be packed.
-    pub(super) fn first(&mut self) -> Result<[u64; EXTENTS_IN_OFFER]> {
-        let mut first = [0; EXTENTS_IN_OFFER];
-        for place in &mut first {
-            let Some(extent) = self.extents.next() else {
-                break;
-            };
-            *place = extent.ok_or(EINVAL)?;
-        }
-        Ok(first)
-    }
-
-    /// Takes the next ones, as many as an annex holds; none if there are no more. Errors as above.
-    pub(super) fn next(&mut self) -> Result<&Annex> {
-        self.annex.clear();
-        while !self.annex.is_full() {
-            let Some(extent) = self.extents.next() else {
-                break;
-            };
-            self.annex.push(extent.ok_or(EINVAL)?);
-        }
-        Ok(&self.annex)
-    }
-}
-
 #[kunit_tests(scif_memory_packed_extents)]
 mod tests {
     use super::*;
@@ -351,33 +315,22 @@ mod tests {
 
     #[test]
     fn all_come_in_order() -> Result {
-        let all = (0..2 * ANNEX_WORDS as u64 + 1).map(Some);
-        let mut packed = PackedExtents::new(all);
-        assert_eq!(packed.first()?, [0, 1]);
-        assert!(packed.next()?.words().eq(2..ANNEX_WORDS as u64 + 2));
-        assert!(packed
-            .next()?
-            .words()
-            .eq(ANNEX_WORDS as u64 + 2..2 * ANNEX_WORDS as u64 + 1));
-        assert_eq!(packed.next()?.count(), 0);
+        let words = ANNEX_WORDS as u64;
+        let mut extents = (0..words + 1).map(Some);
+        let mut annex = Annex::new();
+        fill(&mut annex, &mut extents)?;
+        assert!(annex.words().eq(0..words));
+        fill(&mut annex, &mut extents)?;
+        assert!(annex.words().eq(words..words + 1));
+        fill(&mut annex, &mut extents)?;
+        assert!(annex.as_bytes().is_empty());
         Ok(())
     }
 
     #[test]
-    fn few_need_no_annex() -> Result {
-        let mut packed = PackedExtents::new([Some(7)].into_iter());
-        assert_eq!(packed.first()?, [7, 0]);
-        assert!(packed.next()?.as_bytes().is_empty());
-        Ok(())
-    }
-
-    #[test]
-    fn what_can_not_be_packed_is_said() -> Result {
-        let mut packed = PackedExtents::new([None].into_iter());
-        assert_eq!(packed.first().err(), Some(EINVAL));
-        let mut packed = PackedExtents::new([Some(1), Some(2), None].into_iter());
-        packed.first()?;
-        assert!(matches!(packed.next(), Err(EINVAL)));
-        Ok(())
+    fn what_can_not_be_packed_is_said() {
+        let mut annex = Annex::new();
+        let filled = fill(&mut annex, &mut [Some(2), None].into_iter());
+        assert_eq!(filled, Err(EINVAL));
     }
 }

@@ -15,14 +15,12 @@ use crate::{
     },
     logic::{
         address_space::Range,
-        envelope::ChannelId,
         messages::{
             Message,
             WindowId, //
         },
     },
     memory::{
-        exports::ExportOwner,
         local::LocalMemory,
         pinned::Exported,
         window::Window, //
@@ -36,27 +34,10 @@ use crate::{
 use kernel::{
     prelude::*,
     sync::{
-        atomic::{
-            Full,
-            Relaxed, //
-        },
+        atomic::Relaxed,
         Arc, //
     },
 };
-
-/// Whose such a window is.
-struct Owner(Arc<Windows>);
-
-impl ExportOwner for Owner {
-    fn released(&self, _window: &Arc<Window>) {
-        self.0.unlisted.fetch_sub(1, Full);
-        self.0.channel.wake();
-    }
-
-    fn channel(&self) -> ChannelId {
-        self.0.channel.id
-    }
-}
 
 impl Windows {
     /// Offers pages, of which these `bytes` may be written. The caller is inside the peer, and has it told next
@@ -77,38 +58,42 @@ impl Windows {
         }
         let range = Range::from_parts(0, pages.size() as u64).map_err(|_| EINVAL)?;
         let path = self.channel.path();
-        let export = match pages.are_lent() && path.limits().staging > 0 {
-            true => Export::nowhere()?,
-            false => path.export(pages, Access::Write)?,
+        let export = if pages.are_lent() && path.limits().staging > 0 {
+            Export::nowhere()?
+        } else {
+            path.export(pages, Access::Write)?
         };
-        let export = Exported::own(export);
         let memory = LocalMemory::new(pages.clone());
         let protection = PROTECTION_WRITE | UNLISTED;
-        let window = Window::new(id, range, protection, (memory, bytes), export)?;
-        let owner = Arc::new(Owner(self.clone()), GFP_KERNEL_ACCOUNT)?;
+        let export = Exported::own(export);
+        let window = Window::new(id, range, protection, memory, bytes, export)?;
         self.unlisted.fetch_add(1, Relaxed);
         let granted = self
             .exports
-            .add(self.channel.peer(), &window, owner)
+            .add(self.channel.peer(), &window, self)
             .inspect_err(|_| {
                 self.unlisted.fetch_sub(1, Relaxed);
                 self.channel.wake();
             })?;
         let mut offered = false;
-        let pushed = match (granted, wait) {
-            (true, _) => self.push(&window, true, &mut offered),
-            (false, true) => self
-                .push(&window, false, &mut offered)
-                .and_then(|()| self.wait_for_answer(&window)),
-            (false, false) => Err(EAGAIN),
+        let pushed = if granted || wait {
+            self.push(&window, granted, &mut offered)
+        } else {
+            Err(EAGAIN)
         };
-        if pushed.is_err() {
-            match offered && !pages.are_lent() {
-                true => self.withdraw_unlisted(id),
-                false => self.exports.release(id),
+        let taken = if granted {
+            pushed
+        } else {
+            pushed.and_then(|()| self.wait_for_answer(&window))
+        };
+        if taken.is_err() {
+            if offered && !pages.are_lent() {
+                self.withdraw_unlisted(id);
+            } else {
+                self.exports.release(id);
             }
         }
-        pushed.map(|()| id)
+        taken.map(|()| id)
     }
 
     /// The peer was not told after all what the memory is for.

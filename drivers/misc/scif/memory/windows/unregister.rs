@@ -100,7 +100,7 @@ impl Windows {
         {
             let mut tables = self.tables.lock();
             let count = match address_space::removal(&tables.active, range) {
-                Ok(windows) => windows.count(),
+                Ok(count) => count,
                 // If the connection has ended meanwhile, which takes windows away, that is said.
                 Err(Removal::None) => return Err(self.channel.end_or(ENXIO)),
                 Err(Removal::Cuts) => return Err(EINVAL),

@@ -40,10 +40,6 @@ use crate::{
     },
     rma::pulls,
     sys::{
-        wait::{
-            busy_poll,
-            busy_wait, //
-        },
         current,
         reached::{
             flush_writes,
@@ -52,6 +48,10 @@ use crate::{
         shared_memory::{
             Payer,
             SharedMemory, //
+        },
+        wait::{
+            busy_poll,
+            busy_wait, //
         },
     },
     transport::doorbell, //

@@ -28,16 +28,16 @@ use super::{
     BLANK, //
 };
 use crate::sys::{
-    wait::{
-        busy_poll,
-        busy_wait, //
-    },
     dmaengine::{
         Batch,
         Completion,
         CopyCount,
         CopyFlags, //
     }, //
+    wait::{
+        busy_poll,
+        busy_wait, //
+    },
 };
 use kernel::{
     rbtree::RBTreeNode,
