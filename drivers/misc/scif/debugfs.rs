@@ -7,7 +7,7 @@
 
 use crate::{
     endpoint::{
-        counts::TRAFFIC_FIELDS,
+        connection::TRAFFIC_FIELDS,
         scif::Scif,
         standing, //
     },
@@ -23,7 +23,7 @@ use crate::{
             self,
             Links, //
         }, //
-    },
+    }, //
 };
 use kernel::{
     debugfs::Scope,

@@ -15,7 +15,7 @@ mod services;
 
 use crate::{
     endpoint::{
-        counts::TRAFFIC_FIELDS,
+        connection::TRAFFIC_FIELDS,
         scif::Scif,
         standing::Facts,
         Endpoint, //
@@ -26,7 +26,7 @@ use crate::{
         Device,
         FileOperations,
         PollContext, //
-    },
+    }, //
 };
 use call::{
     native_pointer,

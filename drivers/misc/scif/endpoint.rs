@@ -22,21 +22,16 @@
 //! sleep, and one that waits is interruptible.
 
 mod accept;
-mod accepted;
 mod connected;
-mod connection;
+pub(crate) mod connection;
 mod contact;
-pub(crate) mod counts;
-mod dispatch;
 mod listener;
 mod messages;
 mod named;
-pub(crate) mod options;
 mod own_ring;
 mod peer_ring;
 pub(crate) mod pinned;
 mod ports;
-mod ring_budget;
 mod rings;
 pub(crate) mod scif;
 mod service;
@@ -44,11 +39,9 @@ pub(crate) mod standing;
 mod stream;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
-mod wake_doorbells;
 mod whole;
-mod wish;
 
-pub(crate) use crate::rma::remote_pages::RemotePages;
+pub(crate) use crate::rma::mapping::RemotePages;
 use crate::{
     arguments::PortId,
     logic::messages::Refusal,

@@ -24,18 +24,18 @@ use crate::{
         messages::NameMessage, //
     },
     peer::{
-        attachment::{
+        control::AnnexOf,
+        service::{
             Attachment,
+            Service,
             Violation, //
         },
-        control::AnnexOf,
-        service::Service,
         Peer, //
     },
     sys::wait::{
         new_wait_queue,
         WaitQueue, //
-    },
+    }, //
 };
 use kernel::{
     new_mutex,

@@ -22,14 +22,11 @@
 //!
 //! See `scif_main.rs`.
 
-pub(crate) mod attachment;
 pub(crate) mod channel;
 pub(crate) mod channel_table;
 pub(crate) mod control;
 mod dispatch;
 pub(crate) mod doorbells;
-mod held_bell;
-mod hold;
 mod liveness;
 pub(crate) mod service;
 pub(crate) mod status;
@@ -66,7 +63,6 @@ use crate::{
         },
     },
 };
-use attachment::Attachment;
 use control::{
     ControlRing,
     Posted, //
@@ -95,6 +91,7 @@ use kernel::{
 };
 pub(crate) use liveness::Answerer;
 use liveness::Liveness;
+use service::Attachment;
 use status::Shown;
 
 /// Who keeps the books about peers: told when one is lost.

@@ -17,21 +17,16 @@
 //!   the node is lost
 //! - `remote_pages.rs`: pages of the peer for a device of somebody else
 
-mod at_once;
 pub(crate) mod caches;
 mod cpu_copy;
 pub(crate) mod fence;
 pub(crate) mod mapping;
 pub(crate) mod marks;
-pub(crate) mod memory_pressure;
-pub(crate) mod ones;
 mod operation;
-mod pieces;
 pub(crate) mod pulls;
-mod pushes;
+pub(crate) mod pushes;
 mod registration;
 mod registration_cache;
-pub(crate) mod remote_pages;
 mod signal;
 pub(crate) mod staging;
 mod transfer;

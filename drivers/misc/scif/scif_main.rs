@@ -83,11 +83,10 @@ mod transport;
 // For Rust code in the same kernel tree.
 pub use kernel_api::client;
 
+use crate::endpoint::connection::Options;
+use crate::rma::caches::MemoryPressure;
 use device_file::Devices;
-use endpoint::{
-    options::Options,
-    scif::Scif, //
-};
+use endpoint::scif::Scif;
 use kernel_api::KernelApi;
 use logic::window_set::MOST_WINDOWS;
 use names::Names;
@@ -96,10 +95,7 @@ use node::{
     Nodes, //
 };
 use peer::Common;
-use rma::{
-    caches::Caches,
-    memory_pressure::MemoryPressure, //
-};
+use rma::caches::Caches;
 use sync::work_queues::WorkQueues;
 use sys::tunables;
 use transport::{

@@ -358,7 +358,7 @@ mod tests {
     use super::*;
     use crate::{
         endpoint::{
-            options::Options,
+            connection::Options,
             scif::Scif, //
         },
         names::Names,

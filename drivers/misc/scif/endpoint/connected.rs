@@ -24,15 +24,10 @@ use crate::{
         marks::Origin, //
     },
     peer::channel::State as ChannelState,
-    rma::{
-        mapping::{
-            self,
-            AfterLoss, //
-        },
-        remote_pages::{
-            self,
-            RemotePages, //
-        },
+    rma::mapping::{
+        self,
+        AfterLoss,
+        RemotePages, //
     },
     sys::{
         buffer::Buffer,
@@ -40,7 +35,7 @@ use crate::{
         current::may_access_devices,
         user_mapping::Wanted,
         wait::WaitQueue, //
-    },
+    }, //
 };
 use kernel::{
     mm::virt::VmaNew,
@@ -200,7 +195,7 @@ impl Endpoint {
     }
 
     /// Where another device of this node finds memory of the peer, and how much of it in one piece; for the
-    /// privileged: EPERM. See [`remote_pages::address_for_devices`].
+    /// privileged: EPERM. See [`mapping::address_for_devices`].
     pub(crate) fn remote_address(&self, offset: i64, len: u64) -> Result<(u64, u64)> {
         if offset < 0 || len == 0 {
             return Err(EINVAL);
@@ -210,7 +205,7 @@ impl Endpoint {
         }
         let connection = self.connection()?;
         let range = Range::new(offset, len).map_err(|_| EINVAL)?;
-        remote_pages::address_for_devices(&connection.channel, &connection.remote_windows, range)
+        mapping::address_for_devices(&connection.channel, &connection.remote_windows, range)
     }
 
     /// A mark for all transfers that one side has started so far.

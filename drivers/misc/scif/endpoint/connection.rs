@@ -18,14 +18,16 @@
 //! it, port, pins and charges, is gone when its close has returned; but for windows that the peer has
 //! mapped, that it can't be kept out of (a device that is gone), or that it does not let go of while
 //! the process is being killed.
+//!
+//! How much there is, for people and tools. Numbers only: who counts is elsewhere.
+//!
+//! What an administrator has chosen for all connections.
+//!
+//! Some of it he can change at any time (`sys/tunables.rs`): it is fixed here for tests only.
 
-use super::{
-    counts::Traffic,
-    options::Options,
-    stream::{
-        Listening,
-        Stream, //
-    },
+use super::stream::{
+    Listening,
+    Stream, //
 };
 use crate::{
     logic::{
@@ -34,13 +36,16 @@ use crate::{
             Message,
             Refusal,
             RingAddress, //
-        },
+        }, //
     },
     memory::{
         exports::Exports,
         remote_window::Remembered,
         remote_windows::RemoteWindows,
-        windows::Windows, //
+        windows::{
+            Held,
+            Windows, //
+        }, //
     },
     peer::{
         channel::{
@@ -58,12 +63,15 @@ use crate::{
         transfers::Transfers,
         ways::Ways, //
     },
-    sync::flow::Flow,
+    sync::flow::{
+        Flow,
+        Moved, //
+    },
     sys::{
         current::can_be_killed,
         trace,
         wait::WaitQueue, //
-    },
+    }, //
 };
 use kernel::{
     new_mutex,
@@ -77,7 +85,7 @@ use kernel::{
         Mutex,
         SetOnce, //
     },
-    time::Delta,
+    time::Delta, //
 };
 
 /// How long a task that can't be killed (any more) waits for the peer to let go of its windows.
@@ -365,4 +373,75 @@ impl Connection {
         self.channel.change_state(|_| Some(State::Closed));
         self.channel.remove();
     }
+}
+
+/// What there is with the nodes that are online.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub(crate) connections: usize,
+    /// Those that are closed here, and wait for the peer's last word.
+    pub(crate) closing_connections: usize,
+    /// Windows that peers may be using.
+    pub(crate) exported_windows: usize,
+    /// Of peers' memory, in processes.
+    pub(crate) mappings: usize,
+}
+
+/// What one end of a connection has moved, and has.
+pub(crate) struct Traffic {
+    pub(crate) sent: Moved,
+    pub(crate) received: Moved,
+    pub(crate) transfers: Progress,
+    pub(crate) windows: Held,
+}
+
+/// What [`Traffic::fields`] are called, in this order.
+pub(crate) const TRAFFIC_FIELDS: [&str; 11] = [
+    "sent_bytes",
+    "sent_messages",
+    "received_bytes",
+    "received_messages",
+    "written_bytes",
+    "written_transfers",
+    "read_bytes",
+    "read_transfers",
+    "in_flight",
+    "windows",
+    "window_bytes",
+];
+
+impl Traffic {
+    /// The numbers that every front door shows.
+    pub(crate) fn fields(&self) -> [u64; TRAFFIC_FIELDS.len()] {
+        let Self {
+            sent,
+            received,
+            transfers,
+            windows,
+        } = self;
+        [
+            sent.bytes,
+            sent.times,
+            received.bytes,
+            received.times,
+            transfers.written.bytes,
+            transfers.written.times,
+            transfers.read.bytes,
+            transfers.read.times,
+            transfers.in_flight,
+            windows.windows,
+            windows.bytes,
+        ]
+    }
+}
+
+/// See the head of this file.
+#[derive(Clone, Copy)]
+pub(crate) struct Options {
+    /// Bytes of a receive ring, at most: a power of two.
+    pub(crate) ring_size: u32,
+    /// How long a call that has to wait stays awake at most; none for as long as he says then.
+    pub(crate) busy_poll: Option<Delta>,
+    /// Up to how many bytes a transfer goes by the processor; none for what he says then.
+    pub(crate) dma_threshold: Option<u64>,
 }

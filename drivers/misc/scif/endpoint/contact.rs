@@ -7,12 +7,12 @@
 use super::{
     connection::{
         Connection,
+        Counts,
+        Options,
         PortPair,
         Shared, //
     },
-    counts::Counts,
     listener::Request,
-    options::Options,
     ports::Ports,
     standing::Facts, //
 };

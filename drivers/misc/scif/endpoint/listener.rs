@@ -5,7 +5,7 @@
 //!
 //! Locks: `queue` is a leaf, taken under `Ports::inner`; `accepted` is a leaf.
 
-use super::accepted::Pending;
+use super::accept::Pending;
 use crate::{
     logic::{
         envelope::ChannelId,

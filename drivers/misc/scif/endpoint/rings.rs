@@ -28,16 +28,13 @@
 mod waking;
 
 pub(super) use waking::Wisher;
-
-use super::{
-    own_ring::OwnRing,
-    peer_ring::PeerRing,
-    wake_doorbells::{
-        WaitFor,
-        WakeDoorbells, //
-    },
-    wish::Wish, //
+use waking::{
+    WaitFor,
+    WakeDoorbells,
+    Wish, //
 };
+
+use super::{own_ring::OwnRing, peer_ring::PeerRing};
 use crate::{
     logic::{
         messages::{
@@ -47,11 +44,11 @@ use crate::{
         ring::Geometry, //
     },
     peer::{
-        attachment::Violation,
         channel::{
             Channel,
             State, //
         },
+        service::Violation, //
     },
     sys::{
         buffer::Buffer,
@@ -60,7 +57,7 @@ use crate::{
             Reached, //
         },
         shared_memory::SharedMemory, //
-    },
+    }, //
 };
 use kernel::{
     prelude::*,

@@ -3,9 +3,11 @@
 //! What all endpoints of this node share.
 
 use super::{
+    connection::{
+        Counts,
+        Options, //
+    },
     contact::Contact,
-    counts::Counts,
-    options::Options,
     ports::Ports,
     service::{
         Contacts,
@@ -14,7 +16,7 @@ use super::{
     standing::{
         Endpoints,
         Facts, //
-    },
+    }, //
 };
 use crate::{
     logic::envelope::ChannelId,
@@ -31,13 +33,13 @@ use crate::{
     },
     rma::{
         caches::Caches,
-        marks::Progress,
-        ones::Ones, //
+        mapping::Ones,
+        marks::Progress, //
     },
     sys::{
         current,
         shared_memory::Payer, //
-    },
+    }, //
 };
 use kernel::{
     prelude::*,

@@ -3,11 +3,21 @@
 //! SCIF as a service of peers: what it has for each, and how it hears of what happens.
 //!
 //! Lock: `Contacts::list` is a leaf.
+//!
+//! What each message of a peer to SCIF does.
+//!
+//! Called by the control work. A message that contradicts what was said before ends the relation to
+//! the peer, with a reason in the log. One about a connection that is not there (any more) is normal,
+//! and ignored: the two ends close independently. Answers that can't be sent are of no concern: the
+//! peer is lost then.
 
 use super::{
+    connection::{
+        Connection,
+        Options, //
+    },
     contact::Contact,
-    dispatch,
-    options::Options,
+    listener::Request,
     ports::Ports, //
 };
 use crate::{
@@ -16,18 +26,28 @@ use crate::{
             Envelope,
             ServiceId, //
         },
-        messages::Message, //
+        messages::{
+            Message,
+            Status,
+            WindowId, //
+            PUSH_ORDERED,
+            PUSH_SURELY,
+        }, //
     },
+    memory::remote_window::Offer,
     peer::{
-        attachment::{
+        control::AnnexOf,
+        service::{
             Attachment,
+            Service,
             Violation, //
         },
-        control::AnnexOf,
-        service::Service,
         Peer, //
     },
-    rma::caches::Caches,
+    rma::{
+        caches::Caches,
+        pushes::Asked, //
+    }, //
 };
 use kernel::{
     new_mutex,
@@ -35,7 +55,7 @@ use kernel::{
     sync::{
         Arc,
         Mutex, //
-    },
+    }, //
 };
 
 /// The contacts with all peers.
@@ -127,7 +147,7 @@ impl Drop for Attached {
 
 impl Attachment for Attached {
     fn message(&self, envelope: &Envelope, annex: &AnnexOf<'_>) -> Result<(), Violation> {
-        dispatch::handle(&self.contact, Message::from_envelope(envelope)?, annex)
+        handle(&self.contact, Message::from_envelope(envelope)?, annex)
     }
 
     fn refused(&self) -> Result<(), Violation> {
@@ -150,4 +170,188 @@ impl Attachment for Attached {
     fn forget(&self) {
         self.contact.forget();
     }
+}
+
+const NO_ANNEX: &str = "it sends a message without its annex";
+
+/// Does what a message asks for. May sleep but never waits for the peer.
+pub(super) fn handle(
+    contact: &Arc<Contact>,
+    message: Message,
+    annex: &AnnexOf<'_>,
+) -> Result<(), Violation> {
+    let peer = contact.peer();
+    match message {
+        Message::Connect {
+            source,
+            source_port,
+            port,
+            ring,
+        } => contact.ports.requested(
+            port,
+            Request {
+                peer: peer.clone(),
+                source,
+                source_port,
+                ring,
+            },
+        ),
+        Message::Cancel { source } => contact.ports.cancelled(peer, source),
+        Message::Accept {
+            target,
+            source,
+            ring,
+        } => {
+            let taken = contact
+                .connection(target)
+                .is_some_and(|connection| connection.accepted(source, &ring));
+            if !taken {
+                // The connector has given up: so it is closed as soon as it exists.
+                let _ = peer.post(&Message::Close {
+                    target: source,
+                    source: target,
+                });
+            }
+        }
+        Message::Close { target, source } => match contact.connection(target) {
+            Some(connection) if connection.channel.remote().is_ok() => connection.peer_closed(),
+            // Both ends closed at once, and this one was done first, or had given up before it was
+            // accepted: nothing writes there any more, or ever did.
+            _ => {
+                let _ = peer.post(&Message::CloseDone { target: source });
+            }
+        },
+        Message::WindowReleased { window } => contact.window_released(window),
+        Message::PushDone { token, status } => contact.push_done(token, status),
+        Message::StagingOffer { .. } | Message::StagingTaken { .. } => {
+            handle_staging(contact, message)?;
+        }
+        _ => match contact.connection(message.target()) {
+            Some(connection) => handle_for(&connection, message, annex)?,
+            None => answer_for_nobody(peer, message),
+        },
+    }
+    Ok(())
+}
+
+fn handle_staging(contact: &Contact, message: Message) -> Result<(), Violation> {
+    match message {
+        Message::StagingOffer {
+            address,
+            slots,
+            size,
+        } => contact.staging().offered(address, slots, size),
+        Message::StagingTaken { address } => contact.staging().taken(address),
+        _ => Ok(()),
+    }
+}
+
+/// Answers what is for a connection that is not there, where somebody waits for that.
+fn answer_for_nobody(peer: &Peer, message: Message) {
+    let answer = match message {
+        // Else the memory stays pinned.
+        Message::WindowOffer { window, .. } => Message::WindowReleased { window },
+        Message::PushWanted { token, .. } => Message::PushDone {
+            token,
+            status: Status::Unknown,
+        },
+        _ => return,
+    };
+    let _ = peer.post(&answer);
+}
+
+fn handle_for(
+    connection: &Connection,
+    message: Message,
+    annex: &AnnexOf<'_>,
+) -> Result<(), Violation> {
+    let fences = &connection.fences;
+    match message {
+        Message::Refuse { reason, .. } => connection.refused(reason),
+        Message::CloseDone { .. } => connection.close_done(),
+        Message::RingWanted { .. } => connection.stream.rings.grow(),
+        Message::RingOffer { address, size, .. } => connection.stream.offered(address, size)?,
+        Message::MarkRequest { token, .. } => fences.mark_requested(token),
+        Message::MarkAnswer {
+            token, sequence, ..
+        } => fences.mark_answered(token, sequence),
+        Message::FenceWait {
+            token, sequence, ..
+        } => fences.wait_requested(token, sequence),
+        Message::Signal {
+            token,
+            senders,
+            receivers,
+            ..
+        } => fences.signal_requested(token, senders, receivers),
+        Message::FenceDone { token, status, .. } => fences.wait_answered(token, status),
+        Message::PushWanted {
+            token,
+            how,
+            source,
+            destination,
+            len,
+            window,
+            ..
+        } => connection.transfers.push_wanted(&Asked {
+            token,
+            ordered: how & PUSH_ORDERED != 0,
+            must: how & PUSH_SURELY != 0,
+            source,
+            destination,
+            len,
+            window: (window != 0).then_some(WindowId(window)),
+        }),
+        _ => handle_window(connection, message, annex)?,
+    }
+    Ok(())
+}
+
+/// All others are not about a connection, or were handled before.
+fn handle_window(
+    connection: &Connection,
+    message: Message,
+    annex: &AnnexOf<'_>,
+) -> Result<(), Violation> {
+    let (windows, remote_windows) = (&connection.windows, &connection.remote_windows);
+    match message {
+        Message::WindowOffer {
+            window,
+            protection,
+            offset,
+            len,
+            extents,
+            wants_answer,
+            first,
+            ..
+        } => {
+            let offer = Offer {
+                window,
+                protection,
+                offset,
+                len,
+                extents,
+                first,
+                wants_answer: wants_answer != 0,
+            };
+            let annex = annex.words(offer.in_annex()).ok_or(NO_ANNEX)?;
+            remote_windows.offered(&offer, &annex)?;
+        }
+        Message::WindowExtents { window, count, .. } => {
+            let annex = annex.words(count as usize).ok_or(NO_ANNEX)?;
+            remote_windows.extents_came(window, &annex)?;
+        }
+        Message::WindowAnswer {
+            window,
+            status,
+            grant,
+            ..
+        } => windows.answered(window, status, grant),
+        Message::WindowRevoke { window, offset, .. } => remote_windows.revoked(window, offset),
+        Message::WindowRevokeDone {
+            window, released, ..
+        } => windows.revoke_done(window, released != 0),
+        _ => (),
+    }
+    Ok(())
 }

@@ -10,8 +10,10 @@
 //! `Endpoints::table` is a leaf.
 
 use super::{
-    connection::Connection,
-    counts::Traffic,
+    connection::{
+        Connection,
+        Traffic, //
+    },
     listener::Listener,
     ports::BoundPort, //
 };

@@ -16,20 +16,20 @@
 //! sleeps looks whether it is still its own.
 
 use super::{
-    options::Options,
+    connection::Options,
     rings::{
         Rings,
         Wisher, //
-    },
+    }, //
 };
 use crate::{
     peer::{
-        attachment::Violation,
         channel::{
             Channel,
             State, //
         },
-        doorbells::Rung, //
+        doorbells::Rung,
+        service::Violation, //
     },
     sync::{
         awake::Awake,
@@ -38,7 +38,7 @@ use crate::{
     sys::{
         buffer::Buffer,
         wait::WaitQueue, //
-    },
+    }, //
 };
 use kernel::{
     prelude::*,

@@ -18,21 +18,21 @@ use crate::{
             Grant,
             Message,
             Status,
-            WindowId,
+            WindowId, //
             EXTENTS_IN_ANNEX,
-            EXTENTS_IN_OFFER, //
+            EXTENTS_IN_OFFER,
         },
         window_set::{
             add_part,
             cut,
-            Seams,
-            MOST_WINDOWS, //
-        },
+            Seams, //
+            MOST_WINDOWS,
+        }, //
     },
     peer::{
-        attachment::Violation,
         channel::Channel,
         control::BACKLOG_LIMIT,
+        service::Violation,
         Peer, //
     },
     sys::extent_table::ExtentTable, //

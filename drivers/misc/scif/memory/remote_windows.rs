@@ -48,14 +48,14 @@ use crate::{
         messages::{
             Message,
             Status,
-            WindowId,
-            EXTENTS_IN_OFFER, //
-        },
+            WindowId, //
+            EXTENTS_IN_OFFER,
+        }, //
     },
     peer::{
-        attachment::Violation,
-        channel::Channel, //
-    },
+        channel::Channel,
+        service::Violation, //
+    }, //
 };
 use kernel::{
     new_mutex,

@@ -23,12 +23,12 @@ use crate::{
         messages::StatusMessage, //
     },
     peer::{
-        attachment::{
+        control::AnnexOf,
+        service::{
             Attachment,
+            Service,
             Violation, //
         },
-        control::AnnexOf,
-        service::Service,
         status::{
             BootId,
             Held,
@@ -49,8 +49,8 @@ use crate::{
             MappedFile,
             MappedPages,
             Wanted, //
-        },
-    },
+        }, //
+    }, //
 };
 use kernel::{
     mm::virt::VmaNew,

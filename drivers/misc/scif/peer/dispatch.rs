@@ -7,10 +7,12 @@
 //! service it is for. There is one at a time who does. What it answers is rung for at the end. A message that is malformed or contradicts what was said
 //! before ends the relation, with a reason in the log. One for a service that this node does not have
 //! is answered so.
+//!
+//! Many control messages of which the peer is told once.
 
 use super::{
-    attachment::Violation,
     control::AnnexOf,
+    service::Violation,
     Peer, //
 };
 use crate::{
@@ -19,7 +21,7 @@ use crate::{
         PeerMessage,
         ServiceId, //
     },
-    transport::doorbell,
+    transport::doorbell, //
 };
 use kernel::{
     prelude::*,
@@ -27,7 +29,7 @@ use kernel::{
         atomic::Relaxed,
         Arc, //
     },
-    workqueue::WorkItem,
+    workqueue::WorkItem, //
 };
 
 impl WorkItem for Peer {
@@ -139,6 +141,26 @@ fn handle(peer: &Arc<Peer>, envelope: &Envelope, annex: &AnnexOf<'_>) -> Result<
             // An answer that can't be sent is of no concern: the peer is lost then.
             let _ = peer.post(&PeerMessage::NoService { service });
             Ok(())
+        }
+    }
+}
+
+/// Messages of which the peer is told when this is dropped.
+pub(crate) struct HeldBell<'a>(&'a Peer);
+
+impl Peer {
+    /// Until this is dropped the peer is not rung for what is posted, unless half its ring is full. Not
+    /// for waiting meanwhile.
+    pub(crate) fn hold_bell(&self) -> HeldBell<'_> {
+        self.bell.hold();
+        HeldBell(self)
+    }
+}
+
+impl Drop for HeldBell<'_> {
+    fn drop(&mut self) {
+        if self.0.bell.let_go() {
+            self.0.path.ring(doorbell::CONTROL);
         }
     }
 }

@@ -13,16 +13,12 @@
 //! While it runs, a transfer keeps the peer in use: a peer that is lost is torn down after its
 //! transfers. An engine that stops ends its transfers with EIO, see `transport/engine.rs`.
 
-use super::{
-    operation::{
-        Operation,
-        Request,
-        Surroundings, //
-    },
-    pieces::{
-        Sides,
-        Stretch, //
-    },
+use super::operation::{
+    Operation,
+    Request,
+    Sides,
+    Stretch,
+    Surroundings, //
 };
 use crate::{
     arguments::Direction,

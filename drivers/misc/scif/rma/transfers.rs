@@ -14,26 +14,26 @@
 //! `SCIF_RMA_ORDERED`: the part in the last cache line of the source goes last, by itself.
 
 use super::{
-    at_once::AtOnce,
     caches::Caches,
-    cpu_copy,
+    cpu_copy::{
+        self,
+        AtOnce, //
+    },
     marks::{
         Marks,
         Progress, //
     },
     operation::{
+        are_reached,
         Operation,
         Request,
+        Sides,
         Surroundings, //
-    },
-    pieces::{
-        are_reached,
-        Sides, //
     },
     registration_cache::RegistrationCache,
     staging::Staging,
     transfer::Transfer,
-    ways::Ways,
+    ways::Ways, //
 };
 use crate::{
     arguments::{
@@ -67,9 +67,7 @@ use kernel::{
     sync::Arc, //
 };
 
-mod pulled;
-pub(crate) mod pushed;
-mod staged;
+mod by_peer;
 
 /// Where the local side of a transfer comes from.
 enum Source {
@@ -91,11 +89,11 @@ struct Way<'a> {
 
 /// See the head of this file.
 pub(crate) struct Transfers {
-    channel: Arc<Channel>,
-    windows: Arc<Windows>,
-    remote_windows: Arc<RemoteWindows>,
+    pub(super) channel: Arc<Channel>,
+    pub(super) windows: Arc<Windows>,
+    pub(super) remote_windows: Arc<RemoteWindows>,
     caches: Arc<Caches>,
-    ways: Arc<Ways>,
+    pub(super) ways: Arc<Ways>,
     cache: Arc<RegistrationCache>,
     pub(super) marks: Arc<Marks>,
 }
@@ -361,7 +359,7 @@ impl Transfers {
     }
 
     /// Keeps the peer, and this end's use of it, from ending.
-    fn enter(&self) -> Result<Surroundings> {
+    pub(super) fn enter(&self) -> Result<Surroundings> {
         // While windows are in use the session, and with it the mappings, stays.
         let peer = self.channel.enter_owned().ok_or(ENODEV)?;
         // A peer that closes waits for the transfer's end.

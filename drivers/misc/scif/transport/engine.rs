@@ -80,21 +80,19 @@ use kernel::{
     },
 };
 
-mod chosen;
 pub(crate) mod job;
 mod list;
 mod poller;
 mod routes;
-mod shortage;
 
-pub(crate) use chosen::ChosenEngine;
 pub(crate) use list::Engines;
+use list::Shortage;
 use poller::{
     Poller,
     INTERRUPT_EVERY, //
 };
+pub(crate) use routes::ChosenEngine;
 pub(crate) use routes::Routes;
-use shortage::Shortage;
 
 /// Between two looks at whether an engine moves.
 const TICK: Delta = Delta::from_secs(1);

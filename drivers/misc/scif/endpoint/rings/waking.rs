@@ -1,5 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 
+//! A value of one of the peer's counters at which the peer is to ring: a word in the peer's memory.
+//!
+//! It is read back before it counts as made: see `rings/waking.rs` for why, and what has to follow. The peer
+//! answers it with one doorbell; it stands until the next one replaces it, and who replaces it tells
+//! those who waited for it if the peer may not (`logic/ring.rs`).
+//!
+//! Lock: `turn` is held for a store and a load over the bus, nothing is taken under it.
+//!
+//! By which doorbells the peer wakes those who wait at this end.
+//!
+//! At first by the one that was said when the connection was made. Who is about to sleep may ask for another
+//! one, which rings on the processor on which he sleeps (`logic/doorbells.rs`): a word in the peer's memory, next
+//! to what he wishes for. It is stored before the wish, and then the wish is stored and read back, though it may be the
+//! one that stands already: so a peer that rings the doorbell before has moved its counter before that, which
+//! is seen then, and those who wait are told (`wish.rs`). Therefore nobody listens any more to a doorbell that was
+//! replaced; but to the first one, by which the peer rings for what is not wished, too.
+//!
+//! Those who sleep on one processor share its doorbells, and each of them looks when one rings: as a queue of a
+//! network card has it, what belongs to one processor is its own work.
+//!
+//! Whoever is told holds what is here, and this holds whoever is told: [`WakeDoorbells::leave`] ends that.
+//!
+//! Lock: `inner`, taken for a store over the bus, and above `Doorbells::inner`.
+//!
 //! Who rings for whom: of the two ends of a connection, only for who sleeps.
 //!
 //! Nobody rings for who is awake. Who is about to sleep writes the value into the peer's memory that
@@ -14,27 +38,179 @@
 //! read over the bus, and only who is about to sleep pays for it.
 
 use super::{
-    Rings,
+    Rings, //
     DATA_DOORBELL,
     DATA_WANTED,
     PRODUCED,
     ROOM_DOORBELL,
-    ROOM_WANTED, //
+    ROOM_WANTED,
 };
 use crate::{
-    endpoint::wake_doorbells::WaitFor,
     logic::{
         hello,
-        ring::reaches, //
+        ring::{
+            is_missed,
+            reaches,
+            WishState, //
+        }, //
     },
+    peer::doorbells::Subscription,
+    sys::{
+        reached::{
+            flush_writes,
+            Reached, //
+        },
+        shared_memory::SharedMemory, //
+    }, //
 };
 use kernel::{
+    new_spinlock,
     prelude::*,
     sync::{
         atomic::Relaxed,
-        barrier, //
-    },
+        barrier,
+        SpinLock, //
+    }, //
 };
+
+/// See the head of this file.
+#[pin_data]
+pub(super) struct Wish {
+    /// Where it stands in the header of the peer's ring.
+    word: usize,
+    /// Where the counter stands in the header of ours.
+    counter: usize,
+    /// Replaced under `turn`.
+    state: WishState,
+    #[pin]
+    turn: SpinLock<()>,
+}
+
+impl Wish {
+    pub(super) fn none(word: usize, counter: usize) -> impl PinInit<Self> {
+        pin_init!(Self {
+            word,
+            counter,
+            state: WishState::new(),
+            turn <- new_spinlock!((), "Wish::turn"),
+        })
+    }
+
+    /// Whether this is what the peer has been told last.
+    pub(super) fn stands_at(&self, value: u32) -> bool {
+        self.state.stands_at(value)
+    }
+
+    /// Tells the peer; `theirs` is the header of its ring, `ours` of our own. `moved`: it was told before to answer
+    /// by another doorbell. Says whether those who wait are to be woken, as the peer may ring no more for what they
+    /// wait for, or where nobody hears it.
+    pub(super) fn make(
+        &self,
+        theirs: &Reached<'_>,
+        ours: &SharedMemory,
+        value: u32,
+        moved: bool,
+    ) -> Result<bool> {
+        let _turn = self.turn.lock();
+        let before = match !moved && self.state.is_open_at(value) {
+            // Who has written it has read it back, or does so, and has everybody woken then.
+            true => None,
+            false => self.replace(theirs, value)?,
+        };
+        Ok(is_missed(
+            value,
+            before,
+            ours.load_acquire_u32(self.counter)?,
+        ))
+    }
+
+    /// Under `turn`: as [`WishState::replace`].
+    fn replace(&self, theirs: &Reached<'_>, value: u32) -> Result<Option<u32>> {
+        theirs.write_u32(self.word, value)?;
+        theirs.read_back(self.word)?;
+        Ok(self.state.replace(value))
+    }
+
+    /// The doorbell rang, maybe for something else. Says whether those who wait are to be woken. Any
+    /// context.
+    pub(super) fn is_answered(&self, ours: &SharedMemory) -> bool {
+        ours.load_acquire_u32(self.counter)
+            .is_ok_and(|counter| self.state.is_answered_at(counter))
+    }
+}
+
+/// What is waited for.
+#[derive(Clone, Copy)]
+pub(super) enum WaitFor {
+    Room,
+    Data,
+}
+
+struct Inner {
+    first: Subscription,
+    /// Those that were asked for in its place.
+    room: Option<Subscription>,
+    data: Option<Subscription>,
+}
+
+/// See the head of this file.
+#[pin_data]
+pub(in crate::endpoint) struct WakeDoorbells {
+    #[pin]
+    inner: SpinLock<Option<Inner>>,
+}
+
+impl WakeDoorbells {
+    /// Nobody listens.
+    pub(super) fn none() -> impl PinInit<Self> {
+        pin_init!(Self {
+            inner <- new_spinlock!(None, "WakeDoorbells::inner"),
+        })
+    }
+
+    /// Listens to the doorbell that was said when the connection was made, and from then on to others as well.
+    pub(in crate::endpoint) fn listen(&self, first: Subscription) {
+        let inner = Inner {
+            first,
+            room: None,
+            data: None,
+        };
+        let old = self.inner.lock().replace(inner);
+        drop(old);
+    }
+
+    /// Listens to none any more. May sleep.
+    pub(in crate::endpoint) fn leave(&self) {
+        let old = self.inner.lock().take();
+        drop(old);
+    }
+
+    /// Has the peer ring where the caller is, if there is a better doorbell for that; its number is stored at `word`
+    /// of the header of the peer's ring. Says whether it was: then the wish has to be made again, though it be the same.
+    /// For an end with this id.
+    pub(super) fn steer(
+        &self,
+        what: WaitFor,
+        (header, word): (&Reached<'_>, usize),
+        channel: u32,
+    ) -> Result<bool> {
+        let mut inner = self.inner.lock();
+        let Some(Inner { first, room, data }) = &mut *inner else {
+            return Ok(false);
+        };
+        let current = match what {
+            WaitFor::Room => room,
+            WaitFor::Data => data,
+        };
+        let Some((better, number)) = first.better_here(current.as_ref(), channel) else {
+            return Ok(false);
+        };
+        header.write_u32(word, number)?;
+        flush_writes();
+        *current = Some(better);
+        Ok(true)
+    }
+}
 
 /// Who makes a wish.
 #[derive(Clone, Copy, PartialEq, Eq)]

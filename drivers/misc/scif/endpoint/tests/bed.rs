@@ -5,8 +5,10 @@
 use crate::{
     arguments::PortId,
     endpoint::{
-        counts::Counts,
-        options::Options,
+        connection::{
+            Counts,
+            Options, //
+        },
         scif::Scif,
         Endpoint, //
     },
@@ -26,7 +28,7 @@ use crate::{
         links::Links,
         loopback::Loopback,
         sink::Sink, //
-    },
+    }, //
 };
 use kernel::{
     prelude::*,

@@ -12,10 +12,10 @@ use super::{
 };
 use crate::{
     arguments::{
-        WindowOptions,
+        WindowOptions, //
         PROTECTION_READ,
         PROTECTION_WRITE,
-        UNLISTED, //
+        UNLISTED,
     },
     endpoint::Endpoint,
     logic::{
@@ -23,9 +23,9 @@ use crate::{
         messages::{
             Message,
             WindowId, //
-        },
+        }, //
     },
-    rma::transfers::pushed::Asked,
+    rma::pushes::Asked,
     sys::buffer::tests::TestMemory, //
 };
 use kernel::{

@@ -11,21 +11,21 @@ use crate::{
         ChannelId,
         Envelope,
         Enveloped,
-        ServiceId,
-        FIELDS, //
+        ServiceId, //
+        FIELDS,
     },
     peer::{
-        attachment::{
-            Attachment,
-            Violation, //
-        },
         channel::{
             Channel,
             Owner, //
         },
         channel_table::ChannelTable,
         control::AnnexOf,
-        service::Service,
+        service::{
+            Attachment,
+            Service,
+            Violation, //
+        },
         Common,
         Observer,
         Peer, //
@@ -43,8 +43,8 @@ use crate::{
             Introduction,
             Session,
             Sink, //
-        },
-    },
+        }, //
+    }, //
 };
 use kernel::{
     new_mutex,

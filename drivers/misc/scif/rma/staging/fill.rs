@@ -8,7 +8,7 @@
 //!
 //! While it goes on it keeps the memory and the peer in use. An engine that stops ends it with an error.
 
-use super::staged::Staged;
+use super::Staged;
 use crate::{
     logic::{
         plan::{

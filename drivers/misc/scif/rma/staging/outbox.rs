@@ -18,7 +18,7 @@ use super::{
         SlotPlace,
         Slots, //
     },
-    staged::Staged, //
+    Staged, //
 };
 use crate::{
     logic::staging::{
@@ -26,9 +26,9 @@ use crate::{
         Header,
         Kind,
         Part,
-        Parts,
+        Parts, //
         HEADER,
-        MOST_SLOTS, //
+        MOST_SLOTS,
     },
     memory::{
         local::LocalPiece,
@@ -41,7 +41,7 @@ use crate::{
         },
         Peer, //
     },
-    rma::pieces::{
+    rma::operation::{
         Sides,
         Stretch, //
     },
@@ -55,12 +55,12 @@ use crate::{
         wait::{
             new_wait_queue,
             WaitQueue, //
-        },
+        }, //
     },
     transport::{
         doorbell,
         engine::EngineRoute, //
-    },
+    }, //
 };
 use kernel::{
     impl_has_work, new_mutex, new_spinlock_irq, new_work,

@@ -12,11 +12,11 @@ use super::{
 use crate::{
     logic::staging::MOST_SLOTS,
     peer::Answerer,
-    rma::staging::staged::Staged,
+    rma::staging::Staged,
     sys::wait::{
         busy_poll,
         busy_wait, //
-    },
+    }, //
 };
 use kernel::{
     prelude::*,

@@ -11,14 +11,14 @@ use super::{
 };
 use crate::{
     logic::staging::MOST_SLOTS,
-    rma::staging::staged::Staged,
+    rma::staging::Staged,
     sys::{
         reached::flush_writes,
         wait::{
             busy_poll,
             busy_wait, //
-        },
-    },
+        }, //
+    }, //
 };
 use kernel::{
     prelude::*,
