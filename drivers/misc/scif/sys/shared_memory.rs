@@ -132,8 +132,8 @@ impl SharedMemory {
             User::Device(device) => {
                 // SAFETY: The memory is owned by `this`, which frees it after it has unmapped it; what
                 // a device does with it is expected.
-                this.mapping =
-                    Mapping::Device(unsafe { MappedRun::new(device, phys, len, SHARED) }?);
+                let run = unsafe { MappedRun::new(device, phys, len, SHARED) };
+                this.mapping = Mapping::Device(run?);
             }
             User::Arena(arena) => {
                 let run = core::iter::once((phys, len as u64));

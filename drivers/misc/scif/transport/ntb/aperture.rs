@@ -219,10 +219,8 @@ impl Aperture {
         if !device.translates_inbound() {
             return false;
         }
-        let still_open = self
-            .windows
-            .windows()
-            .filter(|window| device.clear_translation(*window).is_err());
+        let windows = self.windows.windows();
+        let still_open = windows.filter(|window| device.clear_translation(*window).is_err());
         // All are tried.
         still_open.count() == 0
     }
@@ -384,7 +382,8 @@ impl Choice<'_> {
 
     /// One as large as the window, or as can be; smaller, if there is no such piece of memory.
     fn largest_pool(&self, align: &WindowAlignment) -> Result<Arc<Pool>, Unsuitable> {
-        let largest = 1u64 << align.max_size.clamp(1, LARGEST_POOL).ilog2();
+        let largest = align.max_size.min(LARGEST_POOL).checked_ilog2();
+        let largest = 1u64 << largest.unwrap_or(0);
         for size in halves(align, largest) {
             if let Some(pool) = self.new_pool(Shape::in_one(size), align.address)? {
                 return Ok(pool);
