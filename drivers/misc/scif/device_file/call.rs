@@ -104,10 +104,7 @@ pub(super) fn perform(
             let count = place!(at, uapi::scifioctl_node_ids, len);
             return node_ids(endpoint, &uapi::read(at)?, count, pointer);
         }
-        uapi::SCIF_FENCE_MARK => {
-            let request: uapi::scifioctl_fence_mark = uapi::read(at)?;
-            fence_mark(endpoint, request.flags, Place::at(pointer(request.mark)))
-        }
+        uapi::SCIF_FENCE_MARK => fence_mark(endpoint, &uapi::read(at)?, pointer),
         uapi::SCIF_FENCE_WAIT => endpoint.fence_wait(arg as i32),
         uapi::SCIF_FENCE_SIGNAL => fence_signal(endpoint, &uapi::read(at)?),
         _ => services::perform(endpoint, cmd, at, pointer, nonblocking),
@@ -262,8 +259,13 @@ pub(super) fn node_ids(
     Ok(online as isize)
 }
 
-pub(super) fn fence_mark(endpoint: &Endpoint, flags: i32, mark: Place<i32>) -> Result {
-    let origin = arguments::origin(flags)?;
+pub(super) fn fence_mark(
+    endpoint: &Endpoint,
+    request: &uapi::scifioctl_fence_mark,
+    pointer: Pointer,
+) -> Result {
+    let origin = arguments::origin(request.flags)?;
+    let mark: Place<i32> = Place::at(pointer(request.mark));
     let mark = mark.writable()?;
     mark.write(&endpoint.fence_mark(origin)?)
 }
@@ -286,7 +288,7 @@ const VERSION: isize = 1;
 user_structure! {
     /// The argument of GET_NODEIDS.
     #[repr(C)]
-    struct NodeIds {
+    struct NodeIds as uapi::scifioctl_node_ids {
         nodes: u64,
         len: i32,
         self_: u64,
@@ -338,14 +340,9 @@ pub(super) fn perform_mic(
         FENCE_MARK => uapi::SCIF_FENCE_MARK,
         FENCE_SIGNAL => uapi::SCIF_FENCE_SIGNAL,
         GET_NODEIDS => {
-            let request: NodeIds = uapi::read(arg)?;
-            let request = uapi::scifioctl_node_ids {
-                nodes: request.nodes,
-                self_: request.self_,
-                len: request.len,
-            };
             let count = place!(arg, NodeIds, len);
-            return node_ids(endpoint, &request, count, native_pointer);
+            let request: NodeIds = uapi::read(arg)?;
+            return node_ids(endpoint, &request.into(), count, native_pointer);
         }
         GET_VERSION => return Ok(VERSION),
         same => same,

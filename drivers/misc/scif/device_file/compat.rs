@@ -38,8 +38,7 @@ use crate::{
         uapi::{
             self,
             place,
-            user_structure,
-            Place, //
+            user_structure, //
         },
     },
 };
@@ -50,11 +49,12 @@ use kernel::{
         _IOWR, //
     },
     prelude::*,
+    transmute::FromBytes, //
 };
 
 user_structure! {
     #[repr(C, packed(4))]
-    struct Msg {
+    struct Msg as uapi::scifioctl_msg {
         msg: u64,
         len: i32,
         flags: i32,
@@ -62,7 +62,7 @@ user_structure! {
     }
 
     #[repr(C, packed(4))]
-    struct Copied {
+    struct Copied as uapi::scifioctl_copy {
         loffset: i64,
         len: u64,
         roffset: i64,
@@ -71,13 +71,13 @@ user_structure! {
     }
 
     #[repr(C, packed(4))]
-    struct FenceMark {
+    struct FenceMark as uapi::scifioctl_fence_mark {
         flags: i32,
         mark: u64,
     }
 
     #[repr(C, packed(4))]
-    struct FenceSignal {
+    struct FenceSignal as uapi::scifioctl_fence_signal {
         loff: i64,
         lval: u64,
         roff: i64,
@@ -86,7 +86,7 @@ user_structure! {
     }
 
     #[repr(C, packed(4))]
-    struct NodeIds {
+    struct NodeIds as uapi::scifioctl_node_ids {
         nodes: u64,
         self_: u64,
         len: i32,
@@ -133,58 +133,30 @@ pub(super) fn perform(
 ) -> Result<isize> {
     let at = compat_pointer(arg);
     match cmd {
-        SEND => call::send(endpoint, &message(at)?, place!(at, Msg, out_len), POINTER),
-        RECV => call::receive(endpoint, &message(at)?, place!(at, Msg, out_len), POINTER),
-        READFROM => call::copy_windows(endpoint, Direction::Read, &copied(at)?),
-        WRITETO => call::copy_windows(endpoint, Direction::Write, &copied(at)?),
-        VREADFROM => call::copy_memory(endpoint, Direction::Read, &copied(at)?, POINTER),
-        VWRITETO => call::copy_memory(endpoint, Direction::Write, &copied(at)?, POINTER),
+        SEND => {
+            let count = place!(at, Msg, out_len);
+            call::send(endpoint, &read::<Msg, _>(at)?, count, POINTER)
+        }
+        RECV => {
+            let count = place!(at, Msg, out_len);
+            call::receive(endpoint, &read::<Msg, _>(at)?, count, POINTER)
+        }
+        READFROM => call::copy_windows(endpoint, Direction::Read, &read::<Copied, _>(at)?),
+        WRITETO => call::copy_windows(endpoint, Direction::Write, &read::<Copied, _>(at)?),
+        VREADFROM => call::copy_memory(endpoint, Direction::Read, &read::<Copied, _>(at)?, POINTER),
+        VWRITETO => call::copy_memory(endpoint, Direction::Write, &read::<Copied, _>(at)?, POINTER),
         GET_NODEIDS => {
-            let request: NodeIds = uapi::read(at)?;
-            let request = uapi::scifioctl_node_ids {
-                nodes: request.nodes,
-                self_: request.self_,
-                len: request.len,
-            };
-            return call::node_ids(endpoint, &request, place!(at, NodeIds, len), POINTER);
+            let count = place!(at, NodeIds, len);
+            return call::node_ids(endpoint, &read::<NodeIds, _>(at)?, count, POINTER);
         }
-        FENCE_MARK => {
-            let request: FenceMark = uapi::read(at)?;
-            call::fence_mark(endpoint, request.flags, Place::at(POINTER(request.mark)))
-        }
-        FENCE_SIGNAL => {
-            let request: FenceSignal = uapi::read(at)?;
-            let request = uapi::scifioctl_fence_signal {
-                loff: request.loff,
-                lval: request.lval,
-                roff: request.roff,
-                rval: request.rval,
-                flags: request.flags,
-            };
-            call::fence_signal(endpoint, &request)
-        }
+        FENCE_MARK => call::fence_mark(endpoint, &read::<FenceMark, _>(at)?, POINTER),
+        FENCE_SIGNAL => call::fence_signal(endpoint, &read::<FenceSignal, _>(at)?),
         _ => return call::perform(endpoint, cmd, arg, POINTER, nonblocking),
     }?;
     Ok(0)
 }
 
-fn message(at: usize) -> Result<uapi::scifioctl_msg> {
-    let request: Msg = uapi::read(at)?;
-    Ok(uapi::scifioctl_msg {
-        msg: request.msg,
-        len: request.len,
-        flags: request.flags,
-        out_len: request.out_len,
-    })
-}
-
-fn copied(at: usize) -> Result<uapi::scifioctl_copy> {
-    let request: Copied = uapi::read(at)?;
-    Ok(uapi::scifioctl_copy {
-        loffset: request.loffset,
-        len: request.len,
-        roffset: request.roffset,
-        addr: request.addr,
-        flags: request.flags,
-    })
+/// Reads a structure, as the native one.
+fn read<T: FromBytes, N: From<T>>(at: usize) -> Result<N> {
+    uapi::read::<T>(at).map(N::from)
 }

@@ -174,21 +174,17 @@ impl<T: Unpin> Registry<T> {
     /// Takes out all that belong to a module, and has each let go of without the lock. Returns how many
     /// there were.
     pub(super) fn clear_of(&self, owner: usize, mut let_go: impl FnMut(T)) -> usize {
+        let next_of = || {
+            let table = self.table.lock();
+            let mut entries = table.entries.iter();
+            entries.find_map(|(key, entry)| (entry.owner == owner).then_some(*key))
+        };
         let mut count = 0;
-        while let Some(value) = self.take_of(owner) {
+        while let Some(value) = next_of().and_then(|key| self.take(key)) {
             let_go(value);
             count += 1;
         }
         count
-    }
-
-    fn take_of(&self, owner: usize) -> Option<T> {
-        let key = {
-            let table = self.table.lock();
-            let mut entries = table.entries.iter();
-            entries.find_map(|(key, entry)| (entry.owner == owner).then_some(*key))?
-        };
-        self.take(key)
     }
 
     /// Whose it is, if it is there.

@@ -59,15 +59,6 @@ struct Table {
     granted: Option<Grant>,
 }
 
-impl Table {
-    fn take_out(&mut self, id: WindowId) -> Option<Entry> {
-        let entry = self.windows.remove(&id.0)?;
-        self.count -= 1;
-        self.extents -= u64::from(entry.window.packed_extents);
-        Some(entry)
-    }
-}
-
 impl Exports {
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
@@ -141,11 +132,15 @@ impl Exports {
 
     /// The peer has released a window, or never had it. May sleep.
     pub(crate) fn release(&self, id: WindowId) {
-        let entry = self.table.lock().take_out(id);
-        if let Some(Entry { window, owner }) = entry {
-            window.release_by_peer();
-            owner.released(&window);
-        }
+        let mut table = self.table.lock();
+        let Some(Entry { window, owner }) = table.windows.remove(&id.0) else {
+            return;
+        };
+        table.count -= 1;
+        table.extents -= u64::from(window.packed_extents);
+        drop(table);
+        window.release_by_peer();
+        owner.released(&window);
     }
 
     /// The peer can't reach any of them any more. May sleep.

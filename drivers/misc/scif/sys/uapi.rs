@@ -222,11 +222,12 @@ macro_rules! place {
 }
 pub(crate) use place;
 
-/// Declares structures of integers that can be [`read`] from user space.
+/// Declares structures of integers that can be [`read`] from user space, and that have the fields of a native one,
+/// but in another layout.
 macro_rules! user_structure {
     ($(
         $(#[$attribute:meta])*
-        struct $name:ident { $($field:ident: $type:ty),* $(,)? }
+        struct $name:ident as $native:ty { $($field:ident: $type:ty),* $(,)? }
     )*) => {
         $(
             $(#[$attribute])*
@@ -240,6 +241,12 @@ macro_rules! user_structure {
             where
                 $($type: ::kernel::transmute::FromBytes),*
             {}
+
+            impl From<$name> for $native {
+                fn from(other: $name) -> Self {
+                    Self { $($field: other.$field),* }
+                }
+            }
         )*
     };
 }

@@ -34,6 +34,9 @@ use kernel::{
     },
 };
 
+/// How many windows, of those that one call unregisters, the peer has not answered for.
+pub(super) type Revocation = Atomic<usize>;
+
 impl Windows {
     /// Ends the life of a window that can't be found (any more).
     pub(super) fn revoke(&self, window: &Window) {
@@ -112,7 +115,7 @@ impl Windows {
             for _ in 0..count {
                 let _ = noted.push_within_capacity(RBTreeNodeReservation::new(GFP_KERNEL)?);
             }
-            revocation = Revocation::new(count)?;
+            revocation = Arc::new(Revocation::new(count), GFP_KERNEL)?;
             let mut start = range.start();
             while let Some(found) = address_space::first_inside(&tables.active, start, range.end())
             {
@@ -132,12 +135,12 @@ impl Windows {
     /// caller's again.
     fn wait_until_revoked(&self, revoked: &[Arc<Window>], revocation: &Revocation) -> Result {
         let waiters = self.channel.waiters()?;
-        let done =
-            || (revocation.is_done() || self.channel.check_established().is_err()).then_some(());
+        let is_done = || revocation.load(Acquire) == 0;
+        let done = || (is_done() || self.channel.check_established().is_err()).then_some(());
         if !self.wait_if_lent(&waiters, done) {
             let _ = waiters.wait_killable(done);
         }
-        if !revocation.is_done() {
+        if !is_done() {
             for window in revoked {
                 let node = self.revoking.lock().remove_node(&window.id.0);
                 drop(node);
@@ -155,33 +158,8 @@ impl Windows {
         }
         let Some(node) = node else { return };
         let (_, revocation) = node.to_key_value();
-        if revocation.one_is_done() {
+        if revocation.fetch_sub(1, Full) == 1 {
             self.channel.wake();
         }
-    }
-}
-
-/// Windows that one call unregisters: how many of them the peer has not answered for.
-pub(super) struct Revocation {
-    left: Atomic<usize>,
-}
-
-impl Revocation {
-    /// Of so many windows.
-    pub(super) fn new(count: usize) -> Result<Arc<Self>> {
-        let all = Self {
-            left: Atomic::new(count),
-        };
-        Ok(Arc::new(all, GFP_KERNEL)?)
-    }
-
-    /// The peer has answered for one more. Says whether it was the last.
-    pub(super) fn one_is_done(&self) -> bool {
-        self.left.fetch_sub(1, Full) == 1
-    }
-
-    /// Whether it has answered for all.
-    pub(super) fn is_done(&self) -> bool {
-        self.left.load(Acquire) == 0
     }
 }
