@@ -7,7 +7,8 @@
 //! the engine until it is started again. Nothing a guest writes can do more than that.
 //!
 //! With a [`Pacer`] it takes its time: before each chunk it waits until that would be over
-//! on hardware, with nothing locked and nothing pinned.
+//! on hardware, with nothing locked and nothing pinned. Time that it has lost by waking late is
+//! made up for only with descriptors that were there before the late one was written back.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -182,6 +183,11 @@ impl<B: Bus> Engine<B> {
         if outcome != Outcome::Done {
             Counters::count(&self.counters.dma_errors);
         }
+        // Whoever hears that this one is over, and then submits another, has not kept the engine busy: however late
+        // this one was, the other takes its full time.
+        if !self.has_another(slot) {
+            self.idle();
+        }
         if slot.write_back {
             let word = descriptor::written_back(outcome, done);
             self.bus.write(slot.address, &word.to_le_bytes())?;
@@ -189,6 +195,16 @@ impl<B: Bus> Engine<B> {
         Ok(End::Executed {
             interrupt: descriptor.interrupt,
         })
+    }
+
+    /// Whether the descriptor after this one was there before this one is written back.
+    fn has_another(&self, slot: Slot) -> bool {
+        if slot.next == slot.address {
+            return !slot.write_back;
+        }
+        let mut flags = [0; 4];
+        self.bus.read(slot.next, &mut flags).is_ok()
+            && descriptor::is_valid(u32::from_le_bytes(flags))
     }
 
     /// Copies. Returns how it ended and how many bytes are done, or nothing if aborted.
@@ -327,7 +343,12 @@ mod tests {
 
     /// An engine of 1 GB/s, and its clock.
     fn paced(count: u32) -> (Engine<Plain>, Arc<Fake>) {
-        let clock = Arc::new(Fake::default());
+        paced_with(count, Fake::default())
+    }
+
+    /// The same with another clock.
+    fn paced_with(count: u32, clock: Fake) -> (Engine<Plain>, Arc<Fake>) {
+        let clock = Arc::new(clock);
         let figures = EngineFigures {
             bandwidth: 1_000_000_000,
             descriptor_ns: 100,
@@ -422,6 +443,35 @@ mod tests {
         assert!(engine.step());
         let end = Picoseconds::nanoseconds(1_000_000 + 300 + 0x1000 + 50 + 108);
         assert_eq!(clock.now(), end);
+        assert_eq!(engine.counters.snapshot().dma_late_us, 0);
+    }
+
+    #[test]
+    fn only_what_was_there_already_makes_up_for_a_late_end() {
+        let at = Picoseconds::nanoseconds;
+        let (engine, clock) = paced_with(4, Fake::late(at(1000)));
+        submit(&engine, 0, copy(0, 0x2000, 0x400));
+        submit(&engine, 1, copy(0, 0x2000, 0x400));
+        start(&engine);
+        assert!(engine.step());
+        let first = at(100 + 0x400 + 1000);
+        assert_eq!(clock.now(), first);
+        // It was there: the rate over both is exact, but for the last wake-up.
+        assert!(engine.step());
+        let second = at(2 * (100 + 0x400) + 1000);
+        assert_eq!(clock.now(), second);
+        // One that is submitted as soon as that is over, before the engine has looked.
+        submit(&engine, 2, copy(0, 0x2000, 0x400));
+        assert!(engine.step());
+        assert_eq!(clock.now(), second + at(100 + 0x400 + 1000));
+        // In a ring of one, none can be there before the last is written back.
+        let (engine, clock) = paced_with(1, Fake::late(at(1000)));
+        for round in 1..=2 {
+            submit(&engine, 0, copy(0, 0x2000, 0x400));
+            start(&engine);
+            assert!(engine.step());
+            assert_eq!(clock.now(), at(round * (100 + 0x400 + 1000)));
+        }
         assert_eq!(engine.counters.snapshot().dma_late_us, 0);
     }
 

@@ -61,6 +61,8 @@ pub enum Register {
 pub struct Slot {
     /// Its address.
     pub address: u64,
+    /// The address of the descriptor after it, which may be the same.
+    pub next: u64,
     /// Whether it is to be written back.
     pub write_back: bool,
 }
@@ -120,6 +122,7 @@ impl Registers {
                 self.busy = true;
                 Ok(Some(Slot {
                     address,
+                    next: ring.wrapping_add(u64::from(self.following().wrapping_sub(self.ring))),
                     write_back: self.settings & WRITE_BACK != 0,
                 }))
             }
@@ -135,13 +138,7 @@ impl Registers {
         self.busy = false;
         let interrupt = match end {
             End::Executed { interrupt } => {
-                let into = self.next.wrapping_sub(self.ring);
-                let index = u64::from(into) / descriptor::SIZE + 1;
-                self.next = if index < u64::from(self.count) {
-                    self.next.wrapping_add(descriptor::SIZE as u32)
-                } else {
-                    self.ring
-                };
+                self.next = self.following();
                 if interrupt {
                     self.raise(DONE);
                 }
@@ -161,6 +158,17 @@ impl Registers {
         };
         self.acknowledge_stop();
         interrupt
+    }
+
+    /// What `next` is after the descriptor that it names now.
+    fn following(&self) -> u32 {
+        let into = self.next.wrapping_sub(self.ring);
+        let index = u64::from(into) / descriptor::SIZE + 1;
+        if index < u64::from(self.count) {
+            self.next.wrapping_add(descriptor::SIZE as u32)
+        } else {
+            self.ring
+        }
     }
 
     /// Whether the engine works on a descriptor.

@@ -68,6 +68,14 @@ pub mod fake {
     }
 
     impl Fake {
+        /// A clock by which everybody wakes late by so much.
+        pub fn late(by: Picoseconds) -> Self {
+            Self {
+                late: by,
+                ..Self::default()
+            }
+        }
+
         /// Lets time pass.
         pub fn pass(&self, time: Picoseconds) {
             let mut now = self.now.lock();

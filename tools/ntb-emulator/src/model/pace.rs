@@ -4,8 +4,8 @@
 //! An engine executes one descriptor after the other. What a copy takes is the longest of
 //! what the engine, the wires and the round trips take, which all go on at once.
 //!
-//! An engine that is woken late is behind its time. As long as it finds one descriptor
-//! after the other, that time is made up for with the next ones, so a rate is exact over
+//! An engine that is woken late is behind its time. As long as the next descriptor is there before
+//! the last one is said to be over, that time is made up for with the next ones, so a rate is exact over
 //! many descriptors even if each takes less than a wake-up is late. What is too much to be
 //! made up for is lost, and [`Pace::take_lost`] says how much: then the machine is too slow for
 //! the figures.
