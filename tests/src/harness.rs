@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Runs tests in labs: boots what a test needs, reuses a lab for consecutive tests with the
-//! same need, watches the time, and looks into the kernel logs afterwards.
+//! Runs tests in labs: boots what a test needs, reuses a lab for consecutive tests that need the
+//! same machines (`shared_lab`), watches the time, and looks into the kernel logs afterwards.
 //!
 //! A test is a function that gets a lab and returns an error or nothing. Before it, every
 //! node's kernel log is marked; after it, no running node's kernel may have reported
@@ -17,9 +17,11 @@ use std::time::Instant;
 use std::time::SystemTime;
 use std::time::UNIX_EPOCH;
 
+use anyhow::Context;
 use anyhow::Result;
 use anyhow::anyhow;
 use anyhow::bail;
+use anyhow::ensure;
 use indicatif::ProgressBar;
 use lab::Config;
 use lab::Flavour;
@@ -34,10 +36,11 @@ use lab::Windows;
 use crate::evidence::evidence;
 use crate::evidence::indent;
 use crate::evidence::with_evidence;
-use crate::heartbeat;
 use crate::loaded::Loaded;
 use crate::scif;
+use crate::scif::Glance;
 use crate::seeds::Failed;
+use crate::shared_lab::SharedLab;
 use crate::summary;
 
 /// The lab that a test needs.
@@ -72,11 +75,13 @@ pub struct Need {
 }
 
 impl Need {
-    /// The same with a seed that stands for any, as that of a lab can be changed.
-    fn with_any_seed(self) -> Need {
+    /// The machines alone: without the module, and with a seed that stands for any, as that of a lab can be
+    /// changed.
+    pub fn machines(self) -> Need {
         let order = |order| WeakOrder { seed: 0, ..order };
         Need {
             weak_order: self.weak_order.map(order),
+            scif: Loaded::No,
             ..self
         }
     }
@@ -121,6 +126,17 @@ pub const STAR: Need = Need {
     ..ONE
 };
 
+/// What a test leaves of its lab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Leaves {
+    /// The lab as it was.
+    Order,
+    /// A module unloaded or loaded otherwise, a driver unbound, a node dead: the lab can be put in order.
+    Disorder,
+    /// A state that no other test should start from.
+    Nothing,
+}
+
 /// A test.
 pub struct Test {
     /// Its name, unique: "file::what_it_shows".
@@ -130,8 +146,8 @@ pub struct Test {
     /// Within how many seconds it has ended on the plain kernel of an idle machine; many
     /// times as long it is taken for hung (`Lab::hang_limit`).
     pub seconds: u64,
-    /// Whether it leaves the lab in a state that no other test should start from.
-    pub destroys: bool,
+    /// What it leaves of the lab.
+    pub leaves: Leaves,
     /// Whether nodes go while others copy from and to them, so that their engines fail.
     pub loses_nodes: bool,
     /// Whether it says something of Debian's kernel only.
@@ -151,7 +167,7 @@ impl Test {
             name,
             need,
             seconds: 60,
-            destroys: false,
+            leaves: Leaves::Order,
             loses_nodes: false,
             stock_only: false,
             by_name: false,
@@ -168,7 +184,13 @@ impl Test {
 
     /// No other test may use the lab afterwards.
     pub const fn destroys(mut self) -> Test {
-        self.destroys = true;
+        self.leaves = Leaves::Nothing;
+        self
+    }
+
+    /// The lab is put in order afterwards: the module is loaded anew, drivers are bound, dead nodes booted.
+    pub const fn leaves_disorder(mut self) -> Test {
+        self.leaves = Leaves::Disorder;
         self
     }
 
@@ -187,7 +209,7 @@ impl Test {
                 "device driver has pending DMA allocations",
                 "DMA-API: Mapped at:",
             ])
-            .releases_engine()
+            .leaves_disorder()
     }
 
     /// It is about Debian's kernel, and not run on others.
@@ -207,13 +229,6 @@ impl Test {
         self.expects = reports;
         self
     }
-
-    /// It unloads a user of a DMA engine, upon which a bug in the kernel's own plx_dma
-    /// switches lockdep off (see `lab::kernel_log`): what runs later in that lab would be
-    /// tested less than it seems.
-    pub const fn releases_engine(self) -> Test {
-        self.destroys()
-    }
 }
 
 /// Runs tests on one kernel.
@@ -223,7 +238,7 @@ pub struct Runner {
     keep: bool,
     /// A name that nobody else has; ids of processes begin anew in every environment.
     name: String,
-    lab: Option<(Need, Lab)>,
+    lab: Option<SharedLab>,
     labs_made: usize,
     /// How far it is; what is printed is so through it.
     pub progress: ProgressBar,
@@ -280,45 +295,37 @@ impl Runner {
             weak_order: test.need.weak_order.or(order),
             ..test.need
         };
-        if self
-            .lab
-            .as_ref()
-            .is_some_and(|(have, _)| have.with_any_seed() != need.with_any_seed())
-        {
-            self.lab = None;
-        }
-        if test.need.scif == Loaded::AsUsual && test.loses_nodes && self.is_outpaced()? {
-            self.say("      the machine has become slower: another lab, with a longer heartbeat");
-            self.lab = None;
-        }
-        let (_, lab) = match self.lab.take() {
-            Some(lab) => self.lab.insert(lab),
-            None => {
-                let lab = self.boot(&need)?;
-                self.lab.insert((need, lab))
-            }
-        };
+        self.prepare_lab(test, &need)?;
+        let shared = self.lab.as_mut().context("there is no lab")?;
+        let lab = shared.lab();
         if let Some(order) = need.weak_order {
             lab.reseed(order.seed)?;
         }
-        let modules = prepare(lab, test)?;
+        let before = prepare(lab, test)?;
         let started = Instant::now();
         run_with_limit(lab, test)?;
         let elapsed = started.elapsed();
-        inspect(lab, test, &modules).map_err(|error| with_evidence(lab, &error))?;
-        if test.destroys {
-            self.lab = None;
+        inspect(lab, test, &before).map_err(|error| with_evidence(lab, &error))?;
+        match test.leaves {
+            Leaves::Order => {}
+            Leaves::Disorder => shared.leave_disorder(),
+            Leaves::Nothing => self.lab = None,
         }
         Ok(elapsed)
     }
 
-    /// Whether there is a lab that living nodes may be lost in, as the machine has become too
-    /// slow for the heartbeat they have.
-    fn is_outpaced(&self) -> Result<bool> {
-        match &self.lab {
-            Some((_, lab)) => heartbeat::is_too_short(lab),
-            None => Ok(false),
+    /// Prepares the lab that there is, or another one if that does not serve.
+    fn prepare_lab(&mut self, test: &Test, need: &Need) -> Result<()> {
+        if let Some(shared) = &mut self.lab {
+            if shared.prepare(need, test.loses_nodes)? {
+                return Ok(());
+            }
         }
+        // Its memory is needed for the next one.
+        self.lab = None;
+        let shared = self.boot(need)?;
+        self.lab.insert(shared).prepare(need, test.loses_nodes)?;
+        Ok(())
     }
 
     /// Starts a lab. QEMU itself crashes in rare cases, or its emulated processor runs into a
@@ -341,7 +348,7 @@ impl Runner {
         }
     }
 
-    fn boot(&mut self, need: &Need) -> Result<Lab> {
+    fn boot(&mut self, need: &Need) -> Result<SharedLab> {
         let lab = self.start(need)?;
         summary::add_boot(&lab);
         // So that a lab for a person to look at has a name they know.
@@ -351,20 +358,16 @@ impl Runner {
             need.nodes,
             lab.kernel().flavour().name()
         ));
-        if need.scif != Loaded::No {
-            scif::load_everywhere(&lab, need.scif)
-                .map_err(|error| anyhow!("scif.ko in a new lab: {error:#}{}", evidence(&lab)))?;
-        }
-        Ok(lab)
+        SharedLab::new(need, lab)
     }
 
     fn keep_lab(&self) {
-        let Some((_, lab)) = self.lab.as_ref().filter(|_| self.keep) else {
+        let Some(shared) = self.lab.as_ref().filter(|_| self.keep) else {
             return;
         };
         self.say(&format!(
             "      kept for you: scripts/lab --name {} exec 0 -- dmesg; Enter goes on",
-            lab.config().name
+            shared.lab().config().name
         ));
         let _ = std::io::stdin().read_line(&mut String::new());
     }
@@ -400,32 +403,29 @@ fn is_of_emulation(error: &str) -> bool {
         .any(|sign| error.contains(sign))
 }
 
-/// What a node was like before a test.
-struct Before {
-    modules: String,
-    /// Copies of its engine that had failed; none if the module was not loaded.
-    dma_errors: u64,
+/// Does something with all nodes at once.
+pub fn for_each_node<T: Send>(
+    lab: &Lab,
+    work: impl Fn(usize) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> = (0..lab.nodes())
+            .map(|node| scope.spawn(move || work(node)))
+            .collect();
+        threads
+            .into_iter()
+            .map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?)
+            .collect()
+    })
 }
 
 /// Marks the kernel logs; returns what each node is like.
-fn prepare(lab: &Lab, test: &Test) -> Result<Vec<Before>> {
-    (0..lab.nodes())
-        .map(|node| {
-            lab.mark_kernel_log(node, test.name)?;
-            Ok(Before {
-                modules: modules(lab, node)?,
-                dma_errors: match scif::is_loaded(lab, node)? {
-                    true => scif::dma_errors(lab, node)?,
-                    false => 0,
-                },
-            })
-        })
-        .collect()
-}
-
-/// The names of a node's modules, sorted.
-fn modules(lab: &Lab, node: usize) -> Result<String> {
-    lab.shell(node, "cut -d' ' -f1 /proc/modules | sort")
+fn prepare(lab: &Lab, test: &Test) -> Result<Vec<Glance>> {
+    for_each_node(lab, |node| {
+        lab.mark_kernel_log(node, test.name)?;
+        Glance::at(lab, node)
+    })
 }
 
 /// Runs the test in a thread. If it takes too long, kills the nodes, upon which whatever it
@@ -475,30 +475,34 @@ const ALWAYS_EXPECTED: &[&str] = &[
 ];
 
 /// Looks for what a test must not leave behind.
-fn inspect(lab: &Lab, test: &Test, before: &[Before]) -> Result<()> {
-    for (node, before) in before.iter().enumerate() {
-        if !lab.is_running(node) {
-            if test.destroys {
-                continue;
-            }
-            bail!("node {node} does not run any more");
-        }
-        lab.check_kernel_log_except(node, &[test.expects, ALWAYS_EXPECTED].concat())?;
-        if scif::is_loaded(lab, node)? {
-            scif::check_idle(lab, node)?;
-            let errors = scif::dma_errors(lab, node)?;
-            if !test.loses_nodes && errors > before.dma_errors {
-                bail!("the engine of node {node} has failed: {errors} errors");
-            }
-        }
-        let after = modules(lab, node)?;
-        if !test.destroys && after != before.modules {
-            bail!(
-                "node {node} has other modules loaded than before: {} instead of {}",
-                after.trim().replace('\n', " "),
-                before.modules.trim().replace('\n', " ")
-            );
-        }
+fn inspect(lab: &Lab, test: &Test, before: &[Glance]) -> Result<()> {
+    for_each_node(lab, |node| inspect_node(lab, test, node, &before[node])).map(drop)
+}
+
+fn inspect_node(lab: &Lab, test: &Test, node: usize, before: &Glance) -> Result<()> {
+    if !lab.is_running(node) {
+        ensure!(
+            test.leaves != Leaves::Order,
+            "node {node} does not run any more"
+        );
+        return Ok(());
     }
+    lab.check_kernel_log_except(node, &[test.expects, ALWAYS_EXPECTED].concat())?;
+    let mut after = Glance::at(lab, node)?;
+    if after.has_scif() && !after.is_idle()? {
+        scif::check_idle(lab, node)?;
+        after = Glance::at(lab, node)?;
+    }
+    let errors = after.dma_errors();
+    ensure!(
+        test.loses_nodes || errors <= before.dma_errors(),
+        "the engine of node {node} has failed: {errors} errors"
+    );
+    ensure!(
+        test.leaves != Leaves::Order || after.modules == before.modules,
+        "node {node} has other modules loaded than before: {:?} instead of {:?}",
+        after.modules,
+        before.modules
+    );
     Ok(())
 }

@@ -2,7 +2,7 @@
 //! How a test wants the module: in which state the nodes are when it starts.
 
 /// Whether the nodes of a lab have the module loaded when a test starts, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Loaded {
     /// It is not.
     No,

@@ -2,64 +2,17 @@
 //! `lab-tests`: runs the tests that need guests.
 //!
 //! Tests live in one file for each capability; a file ends in the list of its tests, and
-//! the lists are joined here.
+//! `test_files!` joins the lists.
 
 mod evidence;
 mod harness;
 mod heartbeat;
-mod in_tree;
-mod in_tree_amd;
-mod in_tree_idt;
-mod lab_command;
-mod lab_itself;
-mod libscif;
 mod loaded;
 mod ntb_client;
-mod packages;
 mod promise;
 mod scif;
-mod scif_advice;
-mod scif_amd;
-mod scif_arena;
-mod scif_bench;
-mod scif_bounce;
-mod scif_cache;
-mod scif_churn;
-mod scif_compat;
-mod scif_conformance;
-mod scif_copy;
-mod scif_counts;
-mod scif_data_path;
-mod scif_device_memory;
-mod scif_disk;
-mod scif_doctor;
-mod scif_engines;
-mod scif_gen3;
-mod scif_idt;
-mod scif_kernel;
-mod scif_leaks;
-mod scif_lifetime;
-mod scif_limits;
-mod scif_messages_and_rma;
-mod scif_module;
-mod scif_mutants;
-mod scif_node_loss;
-mod scif_operators;
-mod scif_order;
-mod scif_power;
-mod scif_push;
-mod scif_ring;
-mod scif_star;
-mod scif_status;
-mod scif_steering;
-mod scif_windows;
 mod seeds;
-mod sisci_conformance;
-mod sisci_engines;
-mod sisci_field;
-mod sisci_loss;
-mod sisci_samples;
-mod sisci_tools;
+mod shared_lab;
 mod summary;
 mod verdict;
 
@@ -75,57 +28,64 @@ use harness::Test;
 use lab::Flavour;
 use seeds::Seeds;
 
-/// All tests, by file.
-const FILES: &[&[Test]] = &[
-    lab_itself::TESTS,
-    lab_command::TESTS,
-    in_tree::TESTS,
-    in_tree_idt::TESTS,
-    in_tree_amd::TESTS,
-    scif_module::TESTS,
-    scif_messages_and_rma::TESTS,
-    scif_cache::TESTS,
-    scif_compat::TESTS,
-    scif_copy::TESTS,
-    scif_data_path::TESTS,
-    scif_device_memory::TESTS,
-    scif_counts::TESTS,
-    scif_bench::TESTS,
-    scif_lifetime::TESTS,
-    scif_limits::TESTS,
-    scif_engines::TESTS,
-    scif_node_loss::TESTS,
-    scif_power::TESTS,
-    scif_push::TESTS,
-    scif_ring::TESTS,
-    scif_operators::TESTS,
-    scif_doctor::TESTS,
-    scif_advice::TESTS,
-    scif_star::TESTS,
-    scif_status::TESTS,
-    scif_steering::TESTS,
-    scif_conformance::TESTS,
-    scif_arena::TESTS,
-    scif_bounce::TESTS,
-    scif_windows::TESTS,
-    scif_order::TESTS,
-    scif_amd::TESTS,
-    scif_gen3::TESTS,
-    scif_idt::TESTS,
-    scif_mutants::TESTS,
-    scif_kernel::TESTS,
-    scif_churn::TESTS,
-    scif_disk::TESTS,
-    scif_leaks::TESTS,
-    libscif::TESTS,
-    sisci_conformance::TESTS,
-    sisci_engines::TESTS,
-    sisci_field::TESTS,
-    sisci_loss::TESTS,
-    sisci_samples::TESTS,
-    sisci_tools::TESTS,
-    packages::TESTS,
-];
+/// Declares the files with tests, and lists their tests in this order.
+macro_rules! test_files {
+    ($($file:ident)*) => {
+        $(mod $file;)*
+        const FILES: &[&[Test]] = &[$($file::TESTS),*];
+    };
+}
+
+test_files! {
+    lab_itself
+    lab_command
+    in_tree
+    in_tree_idt
+    in_tree_amd
+    scif_module
+    scif_messages_and_rma
+    scif_cache
+    scif_compat
+    scif_copy
+    scif_data_path
+    scif_device_memory
+    scif_counts
+    scif_bench
+    scif_lifetime
+    scif_limits
+    scif_engines
+    scif_node_loss
+    scif_power
+    scif_push
+    scif_ring
+    scif_operators
+    scif_doctor
+    scif_advice
+    scif_star
+    scif_status
+    scif_steering
+    scif_conformance
+    scif_arena
+    scif_bounce
+    scif_windows
+    scif_order
+    scif_amd
+    scif_gen3
+    scif_idt
+    scif_mutants
+    scif_kernel
+    scif_churn
+    scif_disk
+    scif_leaks
+    libscif
+    sisci_conformance
+    sisci_engines
+    sisci_field
+    sisci_loss
+    sisci_samples
+    sisci_tools
+    packages
+}
 
 const EXAMPLES: &str = "\
 Examples (inside the environment):
@@ -267,24 +227,21 @@ fn is_wanted(test: &Test, arguments: &Arguments) -> bool {
     filters.any(|part| test.name.contains(part.as_str()) && (!by_name || part.contains("::")))
 }
 
-/// The same tests, those with the same need one after the other, those that destroy their
-/// lab last among them.
+/// The same tests, those that need the same machines one after the other. Among them come first those that leave the lab
+/// as it was, and last those that leave nothing; tests that want the module loaded in the same way come together.
 fn grouped<'a>(tests: &[&'a Test]) -> Vec<&'a Test> {
-    let mut needs = Vec::new();
+    let mut machines = Vec::new();
     for test in tests {
-        if !needs.contains(&test.need) {
-            needs.push(test.need);
+        if !machines.contains(&test.need.machines()) {
+            machines.push(test.need.machines());
         }
     }
-    let mut result = Vec::with_capacity(tests.len());
-    for need in needs {
-        for destroys in [false, true] {
-            result.extend(
-                tests
-                    .iter()
-                    .filter(|test| test.need == need && test.destroys == destroys),
-            );
-        }
-    }
+    let mut result = tests.to_vec();
+    let place = |test: &&Test| {
+        let machines = machines.iter().position(|one| *one == test.need.machines());
+        (machines, test.leaves, test.need.scif)
+    };
+    // Those that are equal stay in the order of the files.
+    result.sort_by_key(place);
     result
 }

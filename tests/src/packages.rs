@@ -233,6 +233,6 @@ pub const TESTS: &[Test] = &[
     Test::new("packages::installed", PAIR, installed)
         .seconds(600)
         .on_stock()
-        .releases_engine()
+        .leaves_disorder()
         .by_name(),
 ];

@@ -278,42 +278,93 @@ pub fn dma_bytes(lab: &Lab, node: usize) -> Result<u64> {
     Ok(counters(lab, node)?.get("dma_bytes").copied().unwrap_or(0))
 }
 
-/// Copies of a node's engine for the module that failed.
-pub fn dma_errors(lab: &Lab, node: usize) -> Result<u64> {
-    let errors = counters(lab, node)?.get("dma_errors").copied();
-    Ok(errors.unwrap_or(0))
-}
-
 /// Whether the module is loaded.
 pub fn is_loaded(lab: &Lab, node: usize) -> Result<bool> {
     Ok(lab.exec(node, ["test", "-e", "/sys/module/scif"])?.code() == Some(0))
 }
 
+/// What a node has loaded, and what it holds, read at once: a process takes long to start in a guest.
+pub struct Glance {
+    /// The names of its modules.
+    pub modules: BTreeSet<String>,
+    /// What the module counts, if it is loaded, and what the kernel does.
+    counts: BTreeMap<String, u64>,
+}
+
+impl Glance {
+    /// Reads it.
+    pub fn at(lab: &Lab, node: usize) -> Result<Glance> {
+        let counters = format!("{DEBUGFS}/counters");
+        // Each processor counts pinned pages for itself; reading stat_refresh adds it all up. Without the module its
+        // file is not there, of which cat complains.
+        let files = [
+            "/proc/sys/vm/stat_refresh",
+            &counters,
+            "/proc/vmstat",
+            "/proc/modules",
+        ];
+        let output = lab.exec(node, ["cat"].iter().chain(&files).copied())?;
+        let mut glance = Glance {
+            modules: BTreeSet::new(),
+            counts: BTreeMap::new(),
+        };
+        for line in output.stdout().lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words[..] {
+                [name, value] => {
+                    let value = value.parse().with_context(|| format!("in '{line}'"))?;
+                    glance.counts.insert(name.to_owned(), value);
+                }
+                [module, _, _, ..] => {
+                    glance.modules.insert(module.to_owned());
+                }
+                _ => bail!("neither a counter nor a module: '{line}'"),
+            }
+        }
+        ensure!(
+            !glance.counts.is_empty(),
+            "node {node} shows nothing: {output}"
+        );
+        Ok(glance)
+    }
+
+    /// Whether the module is loaded.
+    pub fn has_scif(&self) -> bool {
+        self.modules.contains("scif")
+    }
+
+    /// Copies of engines for the module that failed; none if it is not loaded.
+    pub fn dma_errors(&self) -> u64 {
+        self.counts.get("dma_errors").copied().unwrap_or(0)
+    }
+
+    /// Whether the module, which is loaded, holds nothing for anybody: connections, windows, pinned pages.
+    pub fn is_idle(&self) -> Result<bool> {
+        let count = |name: &str| {
+            let count = self.counts.get(name);
+            count
+                .copied()
+                .with_context(|| format!("nobody counts {name}"))
+        };
+        Ok(count("connections")? == 0
+            && count("closing_connections")? == 0
+            && count("exported_windows")? == 0
+            && count("nr_foll_pin_acquired")? == count("nr_foll_pin_released")?)
+    }
+}
+
 /// An error if a node still holds something for somebody when all programs have ended:
 /// connections, windows, pinned pages. Closing goes on for a moment after a process ended.
 pub fn check_idle(lab: &Lab, node: usize) -> Result<()> {
-    // Each processor counts for itself; reading stat_refresh adds it all up.
-    let script =
-        format!("cat /proc/sys/vm/stat_refresh {DEBUGFS}/counters; grep nr_foll_pin /proc/vmstat");
     let deadline = Instant::now() + lab.hang_limit(10);
     loop {
-        let text = lab.shell(node, &script)?;
-        let counters = parse_counters(&text)?;
-        let count = |name: &str| {
-            counters
-                .get(name)
-                .copied()
-                .with_context(|| format!("node {node} does not count {name}"))
-        };
-        let idle = count("connections")? == 0
-            && count("closing_connections")? == 0
-            && count("exported_windows")? == 0
-            && count("nr_foll_pin_acquired")? == count("nr_foll_pin_released")?;
-        if idle {
+        let glance = Glance::at(lab, node)?;
+        if glance.is_idle()? {
             return Ok(());
         }
         if Instant::now() > deadline {
-            bail!("node {node} has not let go of everything:\n{text}");
+            let counts = &glance.counts;
+            bail!("node {node} has not let go of everything:\n{counts:#?}");
         }
     }
 }

@@ -48,6 +48,22 @@ fn install(lab: &Lab, node: usize) -> Result<()> {
     Ok(())
 }
 
+/// Runs a test in nodes that have the module installed, and takes it away again: other tests load modules that are not
+/// among those.
+fn with_package(lab: &Lab, test: impl FnOnce() -> Result<()>) -> Result<()> {
+    for node in 0..2 {
+        install(lab, node)?;
+    }
+    test()?;
+    for node in 0..2 {
+        lab.shell(
+            node,
+            "umount /lib/modules/ && rm -r /tmp/modules /etc/modprobe.d/scif.conf",
+        )?;
+    }
+    Ok(())
+}
+
 /// What the doctor prints.
 fn printed(lab: &Lab, node: usize) -> Result<String> {
     Ok(scif::run_tool(lab, node, &["doctor"])?.stdout())
@@ -124,149 +140,150 @@ fn works(lab: &Lab) -> Result<()> {
 
 /// The module and the driver, missing and unbound; the bridge with another client; the device file.
 fn step_by_step(lab: &Lab) -> Result<()> {
-    for node in 0..2 {
-        install(lab, node)?;
-    }
-    lab.shell(0, "rmmod ntb_hw_intel")?;
-    follow(lab, 1, "scif is not loaded")?;
-    follow(lab, 0, "scif is not loaded")?;
-    follow(lab, 0, "has no driver")?;
-    works(lab)?;
-    lab.shell(
-        0,
-        &format!("echo {BRIDGE} > /sys/bus/pci/drivers/ntb_hw_intel/unbind"),
-    )?;
-    follow(lab, 0, "ntb_hw_intel is loaded, but does not drive it")?;
-    works(lab)?;
-    lab.shell(0, "rm /dev/scif")?;
-    follow(lab, 0, "there is no /dev/scif")?;
-    works(lab)
+    with_package(lab, || {
+        lab.shell(0, "rmmod ntb_hw_intel")?;
+        follow(lab, 1, "scif is not loaded")?;
+        follow(lab, 0, "scif is not loaded")?;
+        follow(lab, 0, "has no driver")?;
+        works(lab)?;
+        lab.shell(
+            0,
+            &format!("echo {BRIDGE} > /sys/bus/pci/drivers/ntb_hw_intel/unbind"),
+        )?;
+        follow(lab, 0, "ntb_hw_intel is loaded, but does not drive it")?;
+        works(lab)?;
+        lab.shell(0, "rm /dev/scif")?;
+        follow(lab, 0, "there is no /dev/scif")?;
+        works(lab)
+    })
 }
 
 /// Another client has the bridge, or had it.
 fn another_client(lab: &Lab) -> Result<()> {
-    for node in 0..2 {
-        install(lab, node)?;
+    with_package(lab, || {
+        for node in 0..2 {
+            lab.shell(
+                node,
+                "modprobe ntb_transport; modprobe ntb_netdev; modprobe scif",
+            )?;
+        }
+        for node in 0..2 {
+            follow(lab, node, "is used by ntb_transport")?;
+        }
+        works(lab)?;
         lab.shell(
-            node,
-            "modprobe ntb_transport; modprobe ntb_netdev; modprobe scif",
+            0,
+            "rmmod scif; rmmod ntb_netdev; rmmod ntb_transport; modprobe ntb_transport; modprobe scif",
         )?;
-    }
-    for node in 0..2 {
-        follow(lab, node, "is used by ntb_transport")?;
-    }
-    works(lab)?;
-    lab.shell(
-        0,
-        "rmmod scif; rmmod ntb_netdev; rmmod ntb_transport; modprobe ntb_transport; modprobe scif",
-    )?;
-    lab.shell(0, "rmmod ntb_transport")?;
-    follow_while_it_lasts(lab, 0, "scif has not taken it")?;
-    works(lab)
+        lab.shell(0, "rmmod ntb_transport")?;
+        follow_while_it_lasts(lab, 0, "scif has not taken it")?;
+        works(lab)
+    })
 }
 
 /// An engine that comes after the link.
 fn late_engine(lab: &Lab) -> Result<()> {
-    for node in 0..2 {
-        install(lab, node)?;
-        lab.shell(node, "rmmod plx_dma; modprobe scif")?;
-    }
-    works(lab)?;
-    follow(lab, 0, "no DMA engine")?;
-    follow_while_it_lasts(lab, 0, "no engine reaches node 1")?;
-    works(lab)?;
-    wait_until("an engine of the link", lab.hang_limit(20), || {
-        let links = scif::table(lab, 0, "links")?;
-        let has_engine = |link: &&std::collections::BTreeMap<String, String>| {
-            link["link"].starts_with("ntb:") && link["engines"] == "1"
-        };
-        Ok(links.iter().find(has_engine).map(|_| ()))
+    with_package(lab, || {
+        for node in 0..2 {
+            lab.shell(node, "rmmod plx_dma; modprobe scif")?;
+        }
+        works(lab)?;
+        follow(lab, 0, "no DMA engine")?;
+        follow_while_it_lasts(lab, 0, "no engine reaches node 1")?;
+        works(lab)?;
+        wait_until("an engine of the link", lab.hang_limit(20), || {
+            let links = scif::table(lab, 0, "links")?;
+            let has_engine = |link: &&std::collections::BTreeMap<String, String>| {
+                link["link"].starts_with("ntb:") && link["engines"] == "1"
+            };
+            Ok(links.iter().find(has_engine).map(|_| ()))
+        })
     })
 }
 
 /// A user who may not open the device, and may pin little.
 fn user(lab: &Lab) -> Result<()> {
-    for node in 0..2 {
-        install(lab, node)?;
-    }
-    let tool = scif::tool()?;
-    let run = |command: &str| lab.exec(0, ["su", "ann", "-c", &format!("{tool} {command}")]);
-    lab.shell(0, "useradd ann")?;
-    run("ping 1")?.status(7)?;
-    for node in 0..2 {
-        lab.shell(node, "modprobe scif")?;
-    }
-    works(lab)?;
-    run("ping 1")?.status(8)?;
-    let output = run("doctor")?.status(1)?.stdout();
-    let (advice, commands) = advised(&output, "the user ann can't open /dev/scif (EACCES)")?;
-    ensure!(advice.contains("group scif"), "{output}");
-    for command in commands {
-        lab.shell(0, &command)?;
-    }
-    let server = scif::Server::start(lab, 1)?;
-    run("ping 1 -c 1")?.success()?;
-    server.stop()?;
-    let output = run("doctor")?.success()?.stdout();
-    let (_, commands) = advised(&output, "the user ann may pin 8.00 MiB")?;
-    for command in commands {
-        lab.shell(0, &command)?;
-    }
-    let output = run("doctor")?.success()?.stdout();
-    ensure!(!output.contains("may pin"), "{output}");
-    Ok(())
+    with_package(lab, || {
+        let tool = scif::tool()?;
+        let run = |command: &str| lab.exec(0, ["su", "ann", "-c", &format!("{tool} {command}")]);
+        lab.shell(0, "useradd ann")?;
+        run("ping 1")?.status(7)?;
+        for node in 0..2 {
+            lab.shell(node, "modprobe scif")?;
+        }
+        works(lab)?;
+        run("ping 1")?.status(8)?;
+        let output = run("doctor")?.status(1)?.stdout();
+        let (advice, commands) = advised(&output, "the user ann can't open /dev/scif (EACCES)")?;
+        ensure!(advice.contains("group scif"), "{output}");
+        for command in commands {
+            lab.shell(0, &command)?;
+        }
+        let server = scif::Server::start(lab, 1)?;
+        run("ping 1 -c 1")?.success()?;
+        server.stop()?;
+        let output = run("doctor")?.success()?.stdout();
+        let (_, commands) = advised(&output, "the user ann may pin 8.00 MiB")?;
+        for command in commands {
+            lab.shell(0, &command)?;
+        }
+        let output = run("doctor")?.success()?.stdout();
+        ensure!(!output.contains("may pin"), "{output}");
+        Ok(())
+    })
 }
 
 /// A parameter that lets the other host read all memory, without the word that it may.
 fn not_allowed(lab: &Lab) -> Result<()> {
-    for node in 0..2 {
-        install(lab, node)?;
-    }
-    lab.shell(1, "modprobe scif")?;
-    lab.shell(0, "modprobe scif aperture=flat")?;
-    follow(
-        lab,
-        0,
-        "aperture=flat lets the other host read and write all memory",
-    )?;
-    works(lab)
+    with_package(lab, || {
+        lab.shell(1, "modprobe scif")?;
+        lab.shell(0, "modprobe scif aperture=flat")?;
+        follow(
+            lab,
+            0,
+            "aperture=flat lets the other host read and write all memory",
+        )?;
+        works(lab)
+    })
 }
 
 /// A bridge whose windows the other host leads.
 fn unguarded(lab: &Lab) -> Result<()> {
-    for node in 0..2 {
-        install(lab, node)?;
-        lab.shell(node, "modprobe scif")?;
-    }
-    for node in 0..2 {
-        let text = printed(lab, node)?;
-        ensure!(text.contains("scif refuses it: \"scif: "), "{text}");
-        follow(
-            lab,
-            node,
-            "the other host says itself where its windows lead",
-        )?;
-    }
-    works(lab)
+    with_package(lab, || {
+        for node in 0..2 {
+            lab.shell(node, "modprobe scif")?;
+        }
+        for node in 0..2 {
+            let text = printed(lab, node)?;
+            ensure!(text.contains("scif refuses it: \"scif: "), "{text}");
+            follow(
+                lab,
+                node,
+                "the other host says itself where its windows lead",
+            )?;
+        }
+        works(lab)
+    })
 }
 
 /// An IOMMU that lets all through.
 fn identity(lab: &Lab) -> Result<()> {
-    for node in 0..2 {
-        install(lab, node)?;
-        lab.shell(node, "modprobe scif")?;
-    }
-    scif::online(lab, 0, 1)?;
-    scif::check_link(lab, 0, &[("own_aperture", "bounce")])?;
-    let words = "staging slots and nothing else";
-    let (advice, _) = advised(&printed(lab, 0)?, words)?;
-    ensure!(
-        advice.contains("boot without iommu=pt") && !advice.contains("BIOS"),
-        "{advice}"
-    );
-    follow(lab, 0, words)?;
-    works(lab)?;
-    scif::check_link(lab, 0, &[("own_aperture", "arena")])
+    with_package(lab, || {
+        for node in 0..2 {
+            lab.shell(node, "modprobe scif")?;
+        }
+        scif::online(lab, 0, 1)?;
+        scif::check_link(lab, 0, &[("own_aperture", "bounce")])?;
+        let words = "staging slots and nothing else";
+        let (advice, _) = advised(&printed(lab, 0)?, words)?;
+        ensure!(
+            advice.contains("boot without iommu=pt") && !advice.contains("BIOS"),
+            "{advice}"
+        );
+        follow(lab, 0, words)?;
+        works(lab)?;
+        scif::check_link(lab, 0, &[("own_aperture", "arena")])
+    })
 }
 
 /// An administrator has sent the bridge's interrupts to an isolated CPU.
@@ -333,20 +350,20 @@ const fn booted_with(need: Need, append: &'static [&'static str]) -> Need {
 pub const TESTS: &[Test] = &[
     Test::new("scif_advice::step_by_step", BOUNCE, step_by_step)
         .seconds(180)
-        .releases_engine(),
+        .leaves_disorder(),
     Test::new("scif_advice::another_client", BOUNCE, another_client)
         .seconds(180)
-        .releases_engine(),
+        .leaves_disorder(),
     Test::new("scif_advice::late_engine", BOUNCE, late_engine)
         .seconds(180)
-        .releases_engine(),
+        .leaves_disorder(),
     Test::new("scif_advice::user", BOUNCE, user)
         .seconds(180)
-        .releases_engine(),
+        .leaves_disorder(),
     Test::new("scif_advice::not_allowed", BOUNCE, not_allowed)
         .expects(&["aperture=flat lets the peer read and write all memory"])
         .seconds(180)
-        .releases_engine(),
+        .leaves_disorder(),
     Test::new(
         "scif_advice::unguarded",
         booted_with(scif_idt::UNGUARDED, &[]),
@@ -354,21 +371,21 @@ pub const TESTS: &[Test] = &[
     )
     .expects(&["the other host says itself where the windows of this bridge lead"])
     .seconds(180)
-    .releases_engine(),
+    .leaves_disorder(),
     Test::new(
         "scif_advice::identity",
         booted_with(ARENA_PAIR, &["iommu=pt"]),
         identity,
     )
     .seconds(180)
-    .releases_engine(),
+    .leaves_disorder(),
     Test::new(
         "scif_advice::isolated",
         booted_with(PAIR, &["isolcpus=1"]),
         isolated,
     )
     .seconds(180)
-    .releases_engine(),
+    .leaves_disorder(),
     Test::new(
         "scif_advice::no_memory",
         booted_with(PAIR, &["swiotlb=force"]),
@@ -376,5 +393,5 @@ pub const TESTS: &[Test] = &[
     )
     .expects(&["can't offer a link: ENOMEM"])
     .seconds(180)
-    .releases_engine(),
+    .leaves_disorder(),
 ];

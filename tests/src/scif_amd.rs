@@ -48,13 +48,13 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_amd::comes_back", ARENA, scif_idt::comes_back)
         .seconds(60)
         .expects(&["is lost: "])
-        .releases_engine(),
+        .leaves_disorder(),
     Test::new("scif_amd::arena_conformance", ARENA, scif_conformance::two)
         .seconds(300)
-        .releases_engine()
+        .leaves_disorder()
         .by_name(),
     Test::new("scif_amd::conformance", FLAT, scif_conformance::two)
         .seconds(300)
-        .releases_engine()
+        .leaves_disorder()
         .by_name(),
 ];

@@ -24,6 +24,7 @@ use crate::scif_node_loss;
 const fn pair(size: u64) -> Need {
     Need {
         windows: Windows::Trapped { size },
+        device_memory: true,
         ..SCIF_PAIR
     }
 }
@@ -258,7 +259,7 @@ pub const TESTS: &[Test] = &[
         filled_by_processor,
     )
     .seconds(300)
-    .releases_engine(),
+    .leaves_disorder(),
     Test::new(
         "scif_bounce::filled_without_engine",
         USUAL,
@@ -269,17 +270,17 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_bounce::attack", USUAL, attack).seconds(120),
     Test::new("scif_bounce::conformance", USUAL, conformance)
         .seconds(300)
-        .releases_engine(),
+        .leaves_disorder(),
     Test::new("scif_bounce::whole", USUAL, whole)
         .seconds(900)
-        .releases_engine()
+        .leaves_disorder()
         .by_name(),
     Test::new("scif_bounce::small", SMALL, small)
         .seconds(300)
-        .releases_engine(),
+        .leaves_disorder(),
     Test::new("scif_bounce::small_whole", SMALL, small_whole)
         .seconds(300)
-        .releases_engine()
+        .leaves_disorder()
         .by_name(),
     Test::new(
         "scif_bounce::flat_one_way",
@@ -291,7 +292,7 @@ pub const TESTS: &[Test] = &[
         flat_one_way,
     )
     .seconds(300)
-    .releases_engine(),
+    .leaves_disorder(),
     Test::new(
         "scif_bounce::kill_receiver",
         LIVELY,

@@ -152,7 +152,7 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_compat::devices", ALONE, devices),
     Test::new("scif_compat::mic_unknown", ALONE, mic_unknown),
     Test::new("scif_compat::mic_loopback", ALONE, mic_loopback),
-    Test::new("scif_compat::mic_between_nodes", PAIR, mic_between_nodes).releases_engine(),
+    Test::new("scif_compat::mic_between_nodes", PAIR, mic_between_nodes).leaves_disorder(),
     Test::new("scif_compat::arguments", SCIF_PAIR, arguments),
     Test::new(
         "scif_compat::arguments_of_32_bits",

@@ -242,9 +242,9 @@ pub const TESTS: &[Test] = &[
         .loses_engine(),
     Test::new("scif_engines::late", PAIR, late)
         .seconds(480)
-        .releases_engine(),
+        .leaves_disorder(),
     Test::new("scif_engines::several", FOUR_ENGINES, several)
         .seconds(480)
         .expects(&["dma_channels", "invalid for parameter"])
-        .releases_engine(),
+        .leaves_disorder(),
 ];

@@ -52,14 +52,14 @@ fn bounce(lab: &Lab) -> Result<()> {
 pub const TESTS: &[Test] = &[
     Test::new("scif_gen3::arena", ARENA, arena)
         .seconds(300)
-        .releases_engine()
+        .leaves_disorder()
         .by_name(),
     Test::new("scif_gen3::comes_back", ARENA, scif_idt::comes_back)
         .seconds(60)
         .expects(&["is lost: "])
-        .releases_engine(),
+        .leaves_disorder(),
     Test::new("scif_gen3::bounce", BOUNCE, bounce)
         .seconds(300)
-        .releases_engine()
+        .leaves_disorder()
         .by_name(),
 ];

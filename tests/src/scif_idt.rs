@@ -176,17 +176,17 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_idt::comes_back", GUARDED, comes_back)
         .seconds(60)
         .expects(&["is lost: "])
-        .releases_engine(),
+        .leaves_disorder(),
     Test::new("scif_idt::part", GUARDED, part)
         .seconds(120)
-        .releases_engine(),
+        .leaves_disorder(),
     Test::new("scif_idt::conformance", GUARDED, scif_conformance::two)
         .seconds(300)
-        .releases_engine()
+        .leaves_disorder()
         .by_name(),
     Test::new("scif_idt::unguarded", UNGUARDED, unguarded)
         .seconds(60)
         .expects(&["says itself where the windows of this bridge lead"])
-        .releases_engine(),
+        .leaves_disorder(),
     Test::new("scif_idt::flat", FLAT, flat).seconds(60),
 ];

@@ -184,5 +184,5 @@ pub const TESTS: &[Test] = &[
         .expects(&["ring_size", "invalid for parameter"]),
     Test::new("scif_limits::ring_size_of_peer", PAIR, ring_size_of_peer)
         .seconds(120)
-        .releases_engine(),
+        .leaves_disorder(),
 ];

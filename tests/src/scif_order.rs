@@ -182,14 +182,14 @@ const BOUNCE: Need = Need {
 pub const TESTS: &[Test] = &[
     Test::new("scif_order::flat_1", flat(1), conformance)
         .seconds(300)
-        .releases_engine(),
+        .leaves_disorder(),
     Test::new(
         "scif_order::bounce_1",
         bounce(1, WeakOrderEngines::Switch),
         staged,
     )
     .seconds(300)
-    .releases_engine()
+    .leaves_disorder()
     .by_name(),
     Test::new("scif_order::seeds_flat", SCIF_PAIR, seeds)
         .seconds(300)

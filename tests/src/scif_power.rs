@@ -251,7 +251,7 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_power::kexec", LOADED_PAIR, kexec)
         .seconds(240)
         .loses_nodes()
-        .destroys()
+        .leaves_disorder()
         .on_stock(),
     Test::new(
         "scif_power::reboot_with_dead_peer",
@@ -260,7 +260,7 @@ pub const TESTS: &[Test] = &[
     )
     .seconds(120)
     .loses_nodes()
-    .destroys()
+    .leaves_disorder()
     .on_stock(),
     Test::new(
         "scif_power::parts_of_suspend",
@@ -269,7 +269,7 @@ pub const TESTS: &[Test] = &[
     )
     .seconds(240)
     .loses_nodes()
-    .releases_engine(),
+    .leaves_disorder(),
     Test::new(
         "scif_power::part_of_hibernation",
         SLEEPING_PAIR,
@@ -277,12 +277,12 @@ pub const TESTS: &[Test] = &[
     )
     .seconds(240)
     .loses_nodes()
-    .releases_engine()
+    .leaves_disorder()
     .on_stock(),
     Test::new("scif_power::suspend_to_ram", SLEEPING_PAIR, suspend_to_ram)
         .seconds(180)
         .loses_nodes()
-        .releases_engine(),
+        .leaves_disorder(),
     Test::new(
         "scif_power::suspend_to_idle",
         SLEEPING_PAIR,
@@ -290,9 +290,9 @@ pub const TESTS: &[Test] = &[
     )
     .seconds(120)
     .loses_nodes()
-    .releases_engine(),
+    .leaves_disorder(),
     Test::new("scif_power::both_sleep", SLEEPING_PAIR, both_sleep)
         .seconds(120)
         .loses_nodes()
-        .releases_engine(),
+        .leaves_disorder(),
 ];

@@ -152,7 +152,7 @@ pub const TESTS: &[Test] = &[
         .by_name(),
     Test::new("scif_push::refused", PAIR, refused)
         .seconds(120)
-        .releases_engine(),
+        .leaves_disorder(),
     Test::new("scif_push::engine_comes", PAIR, engine_comes)
         .seconds(120)
         .loses_engine(),

@@ -127,7 +127,7 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_status::reload", USUAL_PAIR, reload)
         .loses_nodes()
         .seconds(120)
-        .releases_engine(),
+        .leaves_disorder(),
     Test::new("scif_status::flap", USUAL_PAIR, flap)
         .loses_nodes()
         .seconds(120),

@@ -83,7 +83,7 @@ pub const TESTS: &[Test] = &[
         scif_arena::conformance,
     )
     .seconds(300)
-    .releases_engine()
+    .leaves_disorder()
     .by_name(),
     Test::new("scif_windows::one", scif_bounce::SMALL, one),
 ];

@@ -527,13 +527,13 @@ pub const TESTS: &[Test] = &[
         USUAL_STAR,
         kvstore_node,
     ))
-    .destroys()
+    .leaves_disorder()
     .by_name(),
     with_losses(Test::new(
         "sisci_field::pipeline_node",
         USUAL_STAR,
         pipeline_node,
     ))
-    .destroys()
+    .leaves_disorder()
     .by_name(),
 ];
