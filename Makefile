@@ -22,9 +22,10 @@ help:
 	@echo 'Two commands that need nothing but root on Debian 12 or 13:'
 	@echo '  make demo                  boot two nodes and copy a real file from one to the other'
 	@echo '                             (FILE=... for a file of your own)'
-	@echo '  make test                  all tests but the longest; ends with "N passed, N failed"'
+	@echo '  make test                  the tests for every change; ends with "N passed, N failed"'
 	@echo '                             KERNEL=debug: on the kernel with KASAN, lockdep and the like'
 	@echo '                             FILTER=...: only the lab tests with that in their name'
+	@echo '  make test-all              all there are, as before a release: some hours'
 	@echo '  make conformance           the conformance suite, rule by rule, as TAP; KERNEL=debug, too'
 	@echo '  make arm64                 the module and the library for arm64'
 	@echo '  make conformance-arm64     and the suite on it, over loopback, in an emulated guest'
@@ -77,6 +78,9 @@ demo:
 
 test: build
 	@$(environment) scripts/test --kernel "$(KERNEL)" $(FILTER)
+
+test-all: build
+	@$(environment) scripts/test --kernel "$(KERNEL)" --all
 
 build:
 	@$(environment) scripts/build "$(KERNEL)"
@@ -174,6 +178,6 @@ endif
 distclean: clean
 	scripts/environment remove-all
 
-.PHONY: help demo test build conformance bench arm64 conformance-arm64 host-test check modules modules_install \
+.PHONY: help demo test test-all build conformance bench arm64 conformance-arm64 host-test check modules modules_install \
 	kernel-rust ntb-modules ntb-modules_install overlay update-pins tools deb docs lib lib_install lib_uninstall \
 	sisci_install sisci_uninstall ring_install ring_uninstall tools_install tools_uninstall shell clean distclean

@@ -390,23 +390,28 @@ pub fn iperf(lab: &Lab) -> Result<()> {
 pub const TESTS: &[Test] = &[
     Test::new("in_tree::pingpong", PAIR, pingpong),
     Test::new("in_tree::link", PAIR, link),
-    Test::new("in_tree::scratchpads", PAIR, scratchpads),
-    Test::new("in_tree::doorbells", PAIR, doorbells),
-    Test::new("in_tree::windows", PAIR, windows),
+    Test::new("in_tree::scratchpads", PAIR, scratchpads).by_name(),
+    Test::new("in_tree::doorbells", PAIR, doorbells).by_name(),
+    Test::new("in_tree::windows", PAIR, windows).by_name(),
     Test::new("in_tree::dmatest", PAIR, dmatest)
         .seconds(120)
-        .leaves_disorder(),
-    Test::new("in_tree::peer_death", PAIR, peer_death).seconds(120),
-    Test::new("in_tree::star_pingpong", STAR, pingpong),
-    Test::new("in_tree::gen3_pingpong", GEN3_PAIR, pingpong),
-    Test::new("in_tree::gen3_doorbells", GEN3_PAIR, doorbells),
-    Test::new("in_tree::gen3_windows", GEN3_PAIR, windows),
+        .leaves_disorder()
+        .by_name(),
+    Test::new("in_tree::peer_death", PAIR, peer_death)
+        .seconds(120)
+        .by_name(),
+    Test::new("in_tree::star_pingpong", STAR, pingpong).by_name(),
+    Test::new("in_tree::gen3_pingpong", GEN3_PAIR, pingpong).by_name(),
+    Test::new("in_tree::gen3_doorbells", GEN3_PAIR, doorbells).by_name(),
+    Test::new("in_tree::gen3_windows", GEN3_PAIR, windows).by_name(),
     Test::new("in_tree::netdev", FIXED_PAIR, netdev)
         .seconds(120)
-        .destroys(),
+        .destroys()
+        .by_name(),
     Test::new("in_tree::iommu", IOMMU_PAIR, iommu)
         .seconds(120)
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
     Test::new("in_tree::dmatest_four_channels", FOUR_CHANNELS, dmatest)
         .seconds(240)
         .leaves_disorder()

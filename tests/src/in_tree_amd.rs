@@ -164,20 +164,21 @@ fn netdev(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("in_tree_amd::link", AMD_PAIR, link),
-    Test::new("in_tree_amd::pingpong", AMD_PAIR, in_tree::pingpong),
-    Test::new("in_tree_amd::scratchpads", AMD_PAIR, in_tree::scratchpads),
-    Test::new("in_tree_amd::doorbells", AMD_PAIR, in_tree::doorbells),
-    Test::new("in_tree_amd::masks", AMD_PAIR, masks),
-    Test::new("in_tree_amd::windows", AMD_PAIR, in_tree::windows),
+    Test::new("in_tree_amd::link", AMD_PAIR, link).by_name(),
+    Test::new("in_tree_amd::pingpong", AMD_PAIR, in_tree::pingpong).by_name(),
+    Test::new("in_tree_amd::scratchpads", AMD_PAIR, in_tree::scratchpads).by_name(),
+    Test::new("in_tree_amd::doorbells", AMD_PAIR, in_tree::doorbells).by_name(),
+    Test::new("in_tree_amd::masks", AMD_PAIR, masks).by_name(),
+    Test::new("in_tree_amd::windows", AMD_PAIR, in_tree::windows).by_name(),
     Test::new("in_tree_amd::perf", AMD_PAIR, in_tree::perf)
         .leaves_disorder()
         .by_name(),
-    Test::new("in_tree_amd::driver_death", AMD_PAIR, driver_death),
+    Test::new("in_tree_amd::driver_death", AMD_PAIR, driver_death).by_name(),
     Test::new("in_tree_amd::peer_death", AMD_PAIR, in_tree::peer_death)
         .seconds(120)
         .by_name(),
     Test::new("in_tree_amd::netdev", AMD_FIXED, netdev)
         .seconds(120)
-        .destroys(),
+        .destroys()
+        .by_name(),
 ];

@@ -214,17 +214,17 @@ fn iommu(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("in_tree_idt::link", IDT_PAIR, link),
-    Test::new("in_tree_idt::pingpong", IDT_PAIR, in_tree::pingpong),
+    Test::new("in_tree_idt::link", IDT_PAIR, link).by_name(),
+    Test::new("in_tree_idt::pingpong", IDT_PAIR, in_tree::pingpong).by_name(),
     Test::new("in_tree_idt::messages", IDT_PAIR, messages).by_name(),
     Test::new("in_tree_idt::doorbells", IDT_PAIR, doorbells).by_name(),
-    Test::new("in_tree_idt::windows", IDT_PAIR, in_tree::windows),
+    Test::new("in_tree_idt::windows", IDT_PAIR, in_tree::windows).by_name(),
     Test::new("in_tree_idt::perf", IDT_PAIR, perf)
         .leaves_disorder()
         .by_name(),
-    Test::new("in_tree_idt::iommu", IDT_IOMMU, iommu),
+    Test::new("in_tree_idt::iommu", IDT_IOMMU, iommu).by_name(),
     Test::new("in_tree_idt::perf_iommu", IDT_IOMMU, perf)
         .leaves_disorder()
         .by_name(),
-    Test::new("in_tree_idt::star_pingpong", IDT_STAR, in_tree::pingpong),
+    Test::new("in_tree_idt::star_pingpong", IDT_STAR, in_tree::pingpong).by_name(),
 ];

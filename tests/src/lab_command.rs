@@ -196,4 +196,6 @@ fn pids(status: &serde_json::Value) -> Vec<u64> {
 }
 
 /// The tests of this file.
-pub const TESTS: &[Test] = &[Test::new("lab_command::life", ONE, life).seconds(180)];
+pub const TESTS: &[Test] = &[Test::new("lab_command::life", ONE, life)
+    .seconds(180)
+    .by_name()];

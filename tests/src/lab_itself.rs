@@ -315,7 +315,7 @@ fn speed(lab: &Lab) -> Result<()> {
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("lab::boot_time", PAIR, boot_time).seconds(180),
-    Test::new("lab::speed", PAIR, speed),
+    Test::new("lab::speed", PAIR, speed).by_name(),
     Test::new("lab::modules", PAIR, modules).on_stock(),
     Test::new("lab::exec", PAIR, exec),
     Test::new("lab::streams", PAIR, streams).seconds(120),
@@ -323,8 +323,12 @@ pub const TESTS: &[Test] = &[
     Test::new("lab::files", PAIR, files),
     Test::new("lab::fresh_files", PAIR, fresh_files),
     Test::new("lab::kernel_log", PAIR, kernel_log).expects(&["an expected warning"]),
-    Test::new("lab::two_labs", PAIR, two_labs).seconds(120),
-    Test::new("lab::kill_and_restart", PAIR, kill_and_restart).seconds(120),
+    Test::new("lab::two_labs", PAIR, two_labs)
+        .seconds(120)
+        .by_name(),
+    Test::new("lab::kill_and_restart", PAIR, kill_and_restart)
+        .seconds(120)
+        .by_name(),
     Test::new("lab::pause", PAIR, pause),
     Test::new("lab::crash", PAIR, crash).leaves_disorder(),
     Test::new("lab::star", STAR, star),

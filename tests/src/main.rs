@@ -245,3 +245,56 @@ fn grouped<'a>(tests: &[&'a Test]) -> Vec<&'a Test> {
     result.sort_by_key(place);
     result
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> impl Iterator<Item = &'static Test> {
+        FILES.iter().copied().flatten()
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<&str> = all().map(|test| test.name).collect();
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn what_runs_for_every_change_takes_few_labs() {
+        let mut arguments = Arguments::parse_from(["lab-tests", "--kernel", "stock"]);
+        arguments.filter.clear();
+        let mut machines = Vec::new();
+        for test in all().filter(|test| is_wanted(test, &arguments)) {
+            if !machines.contains(&test.need.machines()) {
+                machines.push(test.need.machines());
+            }
+        }
+        assert!(machines.len() <= 8, "{machines:#?}");
+    }
+
+    #[test]
+    fn tests_with_the_same_machines_run_one_after_the_other() {
+        let tests: Vec<&Test> = all().collect();
+        let order = grouped(&tests);
+        assert_eq!(order.len(), tests.len());
+        let mut before: Vec<harness::Need> = Vec::new();
+        for pair in order.windows(2) {
+            let [one, next] = pair else { continue };
+            if one.need.machines() == next.need.machines() {
+                assert!(
+                    one.leaves <= next.leaves,
+                    "{} before {}",
+                    one.name,
+                    next.name
+                );
+                continue;
+            }
+            before.push(one.need.machines());
+            assert!(!before.contains(&next.need.machines()), "{}", next.name);
+        }
+    }
+}

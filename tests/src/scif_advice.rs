@@ -350,20 +350,25 @@ const fn booted_with(need: Need, append: &'static [&'static str]) -> Need {
 pub const TESTS: &[Test] = &[
     Test::new("scif_advice::step_by_step", BOUNCE, step_by_step)
         .seconds(180)
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
     Test::new("scif_advice::another_client", BOUNCE, another_client)
         .seconds(180)
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
     Test::new("scif_advice::late_engine", BOUNCE, late_engine)
         .seconds(180)
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
     Test::new("scif_advice::user", BOUNCE, user)
         .seconds(180)
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
     Test::new("scif_advice::not_allowed", BOUNCE, not_allowed)
         .expects(&["aperture=flat lets the peer read and write all memory"])
         .seconds(180)
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
     Test::new(
         "scif_advice::unguarded",
         booted_with(scif_idt::UNGUARDED, &[]),
@@ -371,21 +376,24 @@ pub const TESTS: &[Test] = &[
     )
     .expects(&["the other host says itself where the windows of this bridge lead"])
     .seconds(180)
-    .leaves_disorder(),
+    .leaves_disorder()
+    .by_name(),
     Test::new(
         "scif_advice::identity",
         booted_with(ARENA_PAIR, &["iommu=pt"]),
         identity,
     )
     .seconds(180)
-    .leaves_disorder(),
+    .leaves_disorder()
+    .by_name(),
     Test::new(
         "scif_advice::isolated",
         booted_with(PAIR, &["isolcpus=1"]),
         isolated,
     )
     .seconds(180)
-    .leaves_disorder(),
+    .leaves_disorder()
+    .by_name(),
     Test::new(
         "scif_advice::no_memory",
         booted_with(PAIR, &["swiotlb=force"]),
@@ -393,5 +401,6 @@ pub const TESTS: &[Test] = &[
     )
     .expects(&["can't offer a link: ENOMEM"])
     .seconds(180)
-    .leaves_disorder(),
+    .leaves_disorder()
+    .by_name(),
 ];

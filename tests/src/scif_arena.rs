@@ -56,6 +56,11 @@ fn chosen(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// Each way that data and words of it go.
+fn part(lab: &Lab) -> Result<()> {
+    scif_conformance::run_each_way(lab, &[])
+}
+
 /// What SCIF promises.
 pub fn conformance(lab: &Lab) -> Result<()> {
     scif_conformance::run_few_stores(lab, "two", &[])?;
@@ -65,7 +70,7 @@ pub fn conformance(lab: &Lab) -> Result<()> {
 /// Windows that come and go while the peer looks for what it must not see.
 fn windows(lab: &Lab) -> &'static str {
     match lab.kernel().flavour() {
-        Flavour::Stock | Flavour::Plain => "3000",
+        Flavour::Stock | Flavour::Plain => "1000",
         Flavour::Debug => "1500",
     }
 }
@@ -242,15 +247,19 @@ pub const TESTS: &[Test] = &[
         .seconds(60)
         .expects(&["is lost: "]),
     Test::new("scif_arena::full", ARENA_PAIR, full).expects(&["is full: no 1024 KiB"]),
+    Test::new("scif_arena::part", ARENA_PAIR, part)
+        .seconds(120)
+        .leaves_disorder(),
     Test::new("scif_arena::conformance", ARENA_PAIR, conformance)
         .seconds(300)
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
     Test::new("scif_arena::whole", ARENA_PAIR, scif_conformance::two)
         .seconds(900)
         .leaves_disorder()
         .by_name(),
     Test::new("scif_arena::removed", ARENA_PAIR, removed).destroys(),
-    Test::new("scif_arena::mixed_modes", MIXED_PAIR, mixed_modes),
+    Test::new("scif_arena::mixed_modes", MIXED_PAIR, mixed_modes).by_name(),
     Test::new("scif_arena::mixed_conformance", MIXED_PAIR, conformance)
         .seconds(300)
         .leaves_disorder()

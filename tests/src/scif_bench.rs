@@ -90,6 +90,8 @@ fn server_ends(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_bench::measurements", SCIF_PAIR, measurements).seconds(120),
+    Test::new("scif_bench::measurements", SCIF_PAIR, measurements)
+        .seconds(120)
+        .by_name(),
     Test::new("scif_bench::server_ends", SCIF_PAIR, server_ends),
 ];

@@ -74,6 +74,11 @@ fn chosen(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+/// Each way that data and words of it go.
+fn part(lab: &Lab) -> Result<()> {
+    scif_conformance::run_each_way(lab, &["--staged", "both"])
+}
+
 /// What SCIF promises, but for mappings.
 pub fn conformance(lab: &Lab) -> Result<()> {
     scif_conformance::run_few_stores(lab, "two", &["--staged", "both"])?;
@@ -147,23 +152,7 @@ fn whole(lab: &Lab) -> Result<()> {
 /// In 64 KiB rings begin with 64 bytes, too few for cases in which much is sent before anybody
 /// receives. What goes through slots is there: windows, transfers, fences.
 fn small(lab: &Lab) -> Result<()> {
-    run_small(
-        lab,
-        &[
-            "copies_plain",
-            "copies_gap",
-            "copies_large",
-            "register_*",
-            "unregister_*",
-            "sync_*",
-            "mark_*",
-            "wait_*",
-            "signal_local",
-            "signal_remote",
-            "v_*",
-            "kill_*",
-        ],
-    )
+    run_small(lab, scif_conformance::EACH_WAY)
 }
 
 /// All else, too: connections, processes.
@@ -259,25 +248,32 @@ pub const TESTS: &[Test] = &[
         filled_by_processor,
     )
     .seconds(300)
-    .leaves_disorder(),
+    .leaves_disorder()
+    .by_name(),
     Test::new(
         "scif_bounce::filled_without_engine",
         USUAL,
         filled_without_engine,
     )
     .seconds(180)
-    .loses_engine(),
+    .loses_engine()
+    .by_name(),
     Test::new("scif_bounce::attack", USUAL, attack).seconds(120),
+    Test::new("scif_bounce::part", USUAL, part)
+        .seconds(120)
+        .leaves_disorder(),
     Test::new("scif_bounce::conformance", USUAL, conformance)
         .seconds(300)
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
     Test::new("scif_bounce::whole", USUAL, whole)
         .seconds(900)
         .leaves_disorder()
         .by_name(),
     Test::new("scif_bounce::small", SMALL, small)
         .seconds(300)
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
     Test::new("scif_bounce::small_whole", SMALL, small_whole)
         .seconds(300)
         .leaves_disorder()
@@ -292,19 +288,22 @@ pub const TESTS: &[Test] = &[
         flat_one_way,
     )
     .seconds(300)
-    .leaves_disorder(),
+    .leaves_disorder()
+    .by_name(),
     Test::new(
         "scif_bounce::kill_receiver",
         LIVELY,
         scif_node_loss::kill_receiver,
     )
     .loses_nodes()
-    .seconds(180),
+    .seconds(180)
+    .by_name(),
     Test::new(
         "scif_bounce::kill_sender",
         LIVELY,
         scif_node_loss::kill_sender,
     )
     .loses_nodes()
-    .seconds(180),
+    .seconds(180)
+    .by_name(),
 ];

@@ -142,9 +142,12 @@ fn node_loss(lab: &Lab) -> Result<()> {
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_cache::limit", ALONE, limit),
-    Test::new("scif_cache::loopback", SCIF_PAIR, loopback).seconds(300),
+    Test::new("scif_cache::loopback", SCIF_PAIR, loopback)
+        .seconds(300)
+        .by_name(),
     Test::new("scif_cache::two_nodes", SCIF_PAIR, two_nodes).seconds(300),
     Test::new("scif_cache::node_loss", USUAL_PAIR, node_loss)
         .leaves_disorder()
-        .loses_nodes(),
+        .loses_nodes()
+        .by_name(),
 ];

@@ -107,9 +107,11 @@ const FORGOTTEN: &str = "module scif_churn has gone and left";
 pub const TESTS: &[Test] = &[
     Test::new("scif_churn::clients", SCIF_PAIR, clients)
         .seconds(180)
-        .expects(&[FORGOTTEN]),
+        .expects(&[FORGOTTEN])
+        .by_name(),
     Test::new("scif_churn::reloads", SCIF_PAIR, reloads)
         .seconds(180)
         .expects(&[FORGOTTEN])
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
 ];

@@ -152,14 +152,18 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_compat::devices", ALONE, devices),
     Test::new("scif_compat::mic_unknown", ALONE, mic_unknown),
     Test::new("scif_compat::mic_loopback", ALONE, mic_loopback),
-    Test::new("scif_compat::mic_between_nodes", PAIR, mic_between_nodes).leaves_disorder(),
+    Test::new("scif_compat::mic_between_nodes", PAIR, mic_between_nodes)
+        .leaves_disorder()
+        .by_name(),
     Test::new("scif_compat::arguments", SCIF_PAIR, arguments),
     Test::new(
         "scif_compat::arguments_of_32_bits",
         SCIF_PAIR,
         arguments_of_32_bits,
     ),
-    Test::new("scif_compat::loopback", SCIF_PAIR, loopback).seconds(180),
+    Test::new("scif_compat::loopback", SCIF_PAIR, loopback)
+        .seconds(180)
+        .by_name(),
     Test::new(
         "scif_compat::against_64_bit_server",
         SCIF_PAIR,

@@ -89,6 +89,32 @@ pub fn run_few_stores(lab: &Lab, topology: &str, options: &[&str]) -> Result<()>
     run_with(lab, topology, &options)
 }
 
+/// The ways that data goes between nodes, and the words that it has gone: windows that come and go, transfers with and
+/// without windows of the caller's, marks and signals, processes that end meanwhile. Half a minute where each store
+/// traps.
+pub const EACH_WAY: &[&str] = &[
+    "copies_plain",
+    "copies_gap",
+    "copies_large",
+    "register_*",
+    "unregister_*",
+    "sync_*",
+    "mark_*",
+    "wait_*",
+    "signal_local",
+    "signal_remote",
+    "v_*",
+    "kill_*",
+];
+
+/// Runs those on two nodes, after which nothing is left.
+pub fn run_each_way(lab: &Lab, options: &[&str]) -> Result<()> {
+    let mut options = options.to_vec();
+    add_cases(&mut options, "--only", EACH_WAY);
+    run_few_stores(lab, "two", &options)?;
+    nothing_left(lab)
+}
+
 /// Adds `--only` or `--except` for each of these.
 pub fn add_cases<'a>(options: &mut Vec<&'a str>, option: &'a str, cases: &[&'a str]) {
     options.extend(cases.iter().flat_map(|cases| [option, *cases]));
@@ -97,8 +123,29 @@ pub fn add_cases<'a>(options: &mut Vec<&'a str>, option: &'a str, cases: &[&'a s
 /// The same for the program of any suite.
 pub fn run_suite(lab: &Lab, name: &str, topology: &str, options: &[&str]) -> Result<()> {
     let output = suite_output(lab, name, topology, options, lab.hang_limit(600))?;
-    failures(&output.stdout())?;
+    let text = output.stdout();
+    println!("      {}", slowest_cases(&text));
+    failures(&text)?;
     scif::check_tap(output)
+}
+
+/// The cases that took longest, of which a line says "# 12 ms".
+fn slowest_cases(text: &str) -> String {
+    let mut cases: Vec<(u64, &str)> = text
+        .lines()
+        .filter_map(|line| {
+            let (case, time) = line.split_once(" - ")?.1.rsplit_once(" # ")?;
+            let milliseconds = time.strip_suffix(" ms")?.parse().ok()?;
+            Some((milliseconds, case.split(' ').next()?))
+        })
+        .collect();
+    cases.sort_unstable_by(|one, other| other.cmp(one));
+    let named = cases.iter().take(4).map(|(milliseconds, case)| {
+        let seconds = *milliseconds as f64 / 1000.0;
+        format!("{case} {seconds:.1} s")
+    });
+    let named: Vec<String> = named.collect();
+    format!("{} cases, the slowest: {}", cases.len(), named.join(", "))
 }
 
 /// The same, whether cases pass or not: what the suite has said; an error if it does not end in that time.
@@ -182,6 +229,12 @@ pub fn two(lab: &Lab) -> Result<()> {
     nothing_left(lab)
 }
 
+/// What takes three nodes.
+fn star(lab: &Lab) -> Result<()> {
+    run_with(lab, "three", &["--only", "star_*"])?;
+    nothing_left(lab)
+}
+
 fn three(lab: &Lab) -> Result<()> {
     run(lab, "three")?;
     nothing_left(lab)
@@ -195,7 +248,23 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_conformance::two", SCIF_PAIR, two)
         .seconds(300)
         .leaves_disorder(),
+    Test::new("scif_conformance::star", SCIF_STAR, star).leaves_disorder(),
     Test::new("scif_conformance::three", SCIF_STAR, three)
         .seconds(300)
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slowest_cases_come_first() {
+        let text = "TAP version 13\nok 1 - a [x.y] # 12 ms\nnot ok 2 - b [x] # 2300 ms\n# b.c:1: x\n1..2\n";
+        assert_eq!(
+            slowest_cases(text),
+            "2 cases, the slowest: b 2.3 s, a 0.0 s"
+        );
+    }
+}

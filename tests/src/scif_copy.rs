@@ -19,7 +19,7 @@ use crate::scif_messages_and_rma::SCIF_PAIR;
 /// The size of a file that takes a while.
 fn large(lab: &Lab) -> u64 {
     let mebibytes = match lab.kernel().flavour() {
-        Flavour::Stock | Flavour::Plain => 32,
+        Flavour::Stock | Flavour::Plain => 8,
         Flavour::Debug => 4,
     };
     (mebibytes << 20) + 12345
@@ -210,6 +210,7 @@ pub const TESTS: &[Test] = &[
         "scif_copy::logs_decide_nothing",
         SCIF_PAIR,
         logs_decide_nothing,
-    ),
-    Test::new("scif_copy::limits", SCIF_PAIR, limits),
+    )
+    .by_name(),
+    Test::new("scif_copy::limits", SCIF_PAIR, limits).by_name(),
 ];

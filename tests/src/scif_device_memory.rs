@@ -48,5 +48,7 @@ fn flat(lab: &Lab) -> Result<()> {
 pub const TESTS: &[Test] = &[
     Test::new("scif_device_memory::arena", ARENA_PAIR, arena).leaves_disorder(),
     Test::new("scif_device_memory::bounce", scif_bounce::USUAL, bounce).leaves_disorder(),
-    Test::new("scif_device_memory::flat", FLAT_PAIR, flat).leaves_disorder(),
+    Test::new("scif_device_memory::flat", FLAT_PAIR, flat)
+        .leaves_disorder()
+        .by_name(),
 ];

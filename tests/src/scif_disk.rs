@@ -214,14 +214,18 @@ fn nbd(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_disk::transfers", SCIF_PAIR, transfers).seconds(240),
+    Test::new("scif_disk::transfers", SCIF_PAIR, transfers)
+        .seconds(240)
+        .by_name(),
     Test::new("scif_disk::mute", SCIF_PAIR, mute),
     Test::new("scif_disk::file_system", SCIF_PAIR, file_system)
         .seconds(120)
-        .on_stock(),
+        .on_stock()
+        .by_name(),
     Test::new("scif_disk::verify", SCIF_PAIR, verify)
         .seconds(120)
-        .on_stock(),
+        .on_stock()
+        .by_name(),
     Test::new("scif_disk::nbd", in_tree::FIXED_PAIR, nbd)
         .seconds(120)
         .on_stock()

@@ -112,7 +112,9 @@ fn arena(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_doctor::step_by_step", PAIR, step_by_step).leaves_disorder(),
+    Test::new("scif_doctor::step_by_step", PAIR, step_by_step)
+        .leaves_disorder()
+        .by_name(),
     Test::new("scif_doctor::flat", SCIF_PAIR, flat),
     Test::new("scif_doctor::arena", ARENA_PAIR, arena),
 ];

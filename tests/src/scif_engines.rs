@@ -233,18 +233,24 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_engines::unbind", SCIF_PAIR, unbind)
         .seconds(480)
         .loses_engine(),
-    Test::new("scif_engines::slow", SLOW, slow).seconds(480),
+    Test::new("scif_engines::slow", SLOW, slow)
+        .seconds(480)
+        .by_name(),
     Test::new("scif_engines::fail", SLOW, fail)
         .seconds(480)
-        .loses_engine(),
+        .loses_engine()
+        .by_name(),
     Test::new("scif_engines::interrupted", CRAWLING, interrupted)
         .seconds(120)
-        .loses_engine(),
+        .loses_engine()
+        .by_name(),
     Test::new("scif_engines::late", PAIR, late)
         .seconds(480)
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
     Test::new("scif_engines::several", FOUR_ENGINES, several)
         .seconds(480)
         .expects(&["dma_channels", "invalid for parameter"])
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
 ];

@@ -57,7 +57,8 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_gen3::comes_back", ARENA, scif_idt::comes_back)
         .seconds(60)
         .expects(&["is lost: "])
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
     Test::new("scif_gen3::bounce", BOUNCE, bounce)
         .seconds(300)
         .leaves_disorder()

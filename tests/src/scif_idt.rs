@@ -179,7 +179,8 @@ pub const TESTS: &[Test] = &[
         .leaves_disorder(),
     Test::new("scif_idt::part", GUARDED, part)
         .seconds(120)
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
     Test::new("scif_idt::conformance", GUARDED, scif_conformance::two)
         .seconds(300)
         .leaves_disorder()
@@ -187,6 +188,9 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_idt::unguarded", UNGUARDED, unguarded)
         .seconds(60)
         .expects(&["says itself where the windows of this bridge lead"])
-        .leaves_disorder(),
-    Test::new("scif_idt::flat", FLAT, flat).seconds(60),
+        .leaves_disorder()
+        .by_name(),
+    Test::new("scif_idt::flat", FLAT, flat)
+        .seconds(60)
+        .by_name(),
 ];

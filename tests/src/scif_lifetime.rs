@@ -84,7 +84,9 @@ fn accepted_between_nodes(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_lifetime::ports_loopback", SCIF_PAIR, ports_loopback).seconds(240),
+    Test::new("scif_lifetime::ports_loopback", SCIF_PAIR, ports_loopback)
+        .seconds(240)
+        .by_name(),
     Test::new(
         "scif_lifetime::ports_between_nodes",
         SCIF_PAIR,
@@ -97,11 +99,13 @@ pub const TESTS: &[Test] = &[
         SCIF_PAIR,
         accepted_loopback,
     )
-    .seconds(240),
+    .seconds(240)
+    .by_name(),
     Test::new(
         "scif_lifetime::accepted_between_nodes",
         SCIF_PAIR,
         accepted_between_nodes,
     )
-    .seconds(240),
+    .seconds(240)
+    .by_name(),
 ];

@@ -184,5 +184,6 @@ pub const TESTS: &[Test] = &[
         .expects(&["ring_size", "invalid for parameter"]),
     Test::new("scif_limits::ring_size_of_peer", PAIR, ring_size_of_peer)
         .seconds(120)
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
 ];

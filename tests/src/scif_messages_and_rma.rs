@@ -161,13 +161,19 @@ fn no_engine(lab: &Lab) -> Result<()> {
 pub const TESTS: &[Test] = &[
     Test::new("scif_messages_and_rma::online", SCIF_PAIR, online),
     Test::new("scif_messages_and_rma::ping", SCIF_PAIR, ping),
-    Test::new("scif_messages_and_rma::from_0_to_1", SCIF_PAIR, from_0_to_1).seconds(300),
+    Test::new("scif_messages_and_rma::from_0_to_1", SCIF_PAIR, from_0_to_1)
+        .seconds(300)
+        .by_name(),
     Test::new("scif_messages_and_rma::from_1_to_0", SCIF_PAIR, from_1_to_0)
         .seconds(300)
         .by_name(),
-    Test::new("scif_messages_and_rma::loopback", SCIF_PAIR, loopback).seconds(300),
+    Test::new("scif_messages_and_rma::loopback", SCIF_PAIR, loopback)
+        .seconds(300)
+        .by_name(),
     Test::new("scif_messages_and_rma::gen3", GEN3, gen3)
         .seconds(180)
         .by_name(),
-    Test::new("scif_messages_and_rma::no_engine", NO_ENGINE, no_engine).seconds(180),
+    Test::new("scif_messages_and_rma::no_engine", NO_ENGINE, no_engine)
+        .seconds(180)
+        .by_name(),
 ];

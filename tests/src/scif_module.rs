@@ -180,7 +180,9 @@ pub const TESTS: &[Test] = &[
         .expects(&["module scif_test has gone and left 2 endpoint(s)"]),
     Test::new("scif_module::absent", ALONE, absent),
     Test::new("scif_module::load_and_unload", ALONE, load_and_unload),
-    Test::new("scif_module::loopback", ALONE, loopback).seconds(180),
+    Test::new("scif_module::loopback", ALONE, loopback)
+        .seconds(180)
+        .by_name(),
     Test::new("scif_module::in_use", ALONE, in_use),
     Test::new("scif_module::bad_parameters", ALONE, bad_parameters)
         .expects(&["is not a node id", "invalid for parameter"]),

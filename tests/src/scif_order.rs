@@ -182,7 +182,8 @@ const BOUNCE: Need = Need {
 pub const TESTS: &[Test] = &[
     Test::new("scif_order::flat_1", flat(1), conformance)
         .seconds(300)
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
     Test::new(
         "scif_order::bounce_1",
         bounce(1, WeakOrderEngines::Switch),

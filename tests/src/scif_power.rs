@@ -252,7 +252,8 @@ pub const TESTS: &[Test] = &[
         .seconds(240)
         .loses_nodes()
         .leaves_disorder()
-        .on_stock(),
+        .on_stock()
+        .by_name(),
     Test::new(
         "scif_power::reboot_with_dead_peer",
         LOADED_PAIR,
@@ -261,7 +262,8 @@ pub const TESTS: &[Test] = &[
     .seconds(120)
     .loses_nodes()
     .leaves_disorder()
-    .on_stock(),
+    .on_stock()
+    .by_name(),
     Test::new(
         "scif_power::parts_of_suspend",
         SLEEPING_PAIR,
@@ -269,7 +271,8 @@ pub const TESTS: &[Test] = &[
     )
     .seconds(240)
     .loses_nodes()
-    .leaves_disorder(),
+    .leaves_disorder()
+    .by_name(),
     Test::new(
         "scif_power::part_of_hibernation",
         SLEEPING_PAIR,
@@ -278,7 +281,8 @@ pub const TESTS: &[Test] = &[
     .seconds(240)
     .loses_nodes()
     .leaves_disorder()
-    .on_stock(),
+    .on_stock()
+    .by_name(),
     Test::new("scif_power::suspend_to_ram", SLEEPING_PAIR, suspend_to_ram)
         .seconds(180)
         .loses_nodes()
@@ -290,9 +294,11 @@ pub const TESTS: &[Test] = &[
     )
     .seconds(120)
     .loses_nodes()
-    .leaves_disorder(),
+    .leaves_disorder()
+    .by_name(),
     Test::new("scif_power::both_sleep", SLEEPING_PAIR, both_sleep)
         .seconds(120)
         .loses_nodes()
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
 ];

@@ -152,11 +152,14 @@ pub const TESTS: &[Test] = &[
         .by_name(),
     Test::new("scif_push::refused", PAIR, refused)
         .seconds(120)
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
     Test::new("scif_push::engine_comes", PAIR, engine_comes)
         .seconds(120)
-        .loses_engine(),
+        .loses_engine()
+        .by_name(),
     Test::new("scif_push::engine_goes", SCIF_PAIR, engine_goes)
         .seconds(240)
-        .loses_engine(),
+        .loses_engine()
+        .by_name(),
 ];

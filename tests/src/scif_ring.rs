@@ -205,7 +205,9 @@ fn arena(lab: &Lab) -> Result<()> {
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_ring::from_0_to_1", SCIF_PAIR, from_0_to_1).seconds(300),
-    Test::new("scif_ring::from_1_to_0", SCIF_PAIR, from_1_to_0).seconds(300),
+    Test::new("scif_ring::from_1_to_0", SCIF_PAIR, from_1_to_0)
+        .seconds(300)
+        .by_name(),
     Test::new("scif_ring::loopback", SCIF_PAIR, loopback).seconds(300),
     Test::new("scif_ring::bounce", scif_bounce::USUAL, bounce)
         .seconds(300)

@@ -57,7 +57,7 @@ fn online(lab: &Lab) -> Result<()> {
 /// Copies to both at once, and from both at once.
 fn copies(lab: &Lab) -> Result<()> {
     let size = match lab.kernel().flavour() {
-        Flavour::Stock | Flavour::Plain => 12 << 20,
+        Flavour::Stock | Flavour::Plain => 4 << 20,
         Flavour::Debug => 2 << 20,
     } + 321;
     let hash = scif::make_file(lab, "sent", size)?;
@@ -96,7 +96,7 @@ fn copies(lab: &Lab) -> Result<()> {
 /// One node dies while both are being copied to: the other copy does not notice.
 fn one_dies(lab: &Lab) -> Result<()> {
     let (size, some) = match lab.kernel().flavour() {
-        Flavour::Stock | Flavour::Plain => (96 << 20, 16 << 20),
+        Flavour::Stock | Flavour::Plain => (64 << 20, 8 << 20),
         Flavour::Debug => (12 << 20, 2 << 20),
     };
     let around = Circumstances::before(lab, &[0, 1])?;
@@ -190,8 +190,10 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_star::copies", SCIF_STAR, copies).seconds(180),
     Test::new("scif_star::one_dies", SCIF_STAR, one_dies)
         .loses_nodes()
-        .seconds(180),
+        .seconds(180)
+        .by_name(),
     Test::new("scif_star::clash", STAR, clash)
         .expects(&["its node id is taken by another"])
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
 ];

@@ -127,7 +127,8 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_status::reload", USUAL_PAIR, reload)
         .loses_nodes()
         .seconds(120)
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
     Test::new("scif_status::flap", USUAL_PAIR, flap)
         .loses_nodes()
         .seconds(120),

@@ -91,6 +91,10 @@ fn sleep_at_once(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_steering::sleepers", SCIF_PAIR, sleepers).seconds(180),
-    Test::new("scif_steering::gen3", GEN3, sleepers).seconds(180),
+    Test::new("scif_steering::sleepers", SCIF_PAIR, sleepers)
+        .seconds(180)
+        .by_name(),
+    Test::new("scif_steering::gen3", GEN3, sleepers)
+        .seconds(180)
+        .by_name(),
 ];

@@ -76,7 +76,9 @@ fn one(lab: &Lab) -> Result<()> {
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_windows::arena", scif_arena::ARENA_PAIR, arena).seconds(120),
-    Test::new("scif_windows::flat", FLAT_PAIR, flat).seconds(300),
+    Test::new("scif_windows::flat", FLAT_PAIR, flat)
+        .seconds(300)
+        .by_name(),
     Test::new(
         "scif_windows::conformance",
         FLAT_PAIR,
@@ -85,5 +87,5 @@ pub const TESTS: &[Test] = &[
     .seconds(300)
     .leaves_disorder()
     .by_name(),
-    Test::new("scif_windows::one", scif_bounce::SMALL, one),
+    Test::new("scif_windows::one", scif_bounce::SMALL, one).by_name(),
 ];

@@ -32,11 +32,13 @@ fn three(lab: &Lab) -> Result<()> {
 pub const TESTS: &[Test] = &[
     Test::new("sisci_conformance::loopback", BARE, loopback)
         .seconds(300)
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
     Test::new("sisci_conformance::two", SCIF_PAIR, two)
         .seconds(300)
         .leaves_disorder(),
     Test::new("sisci_conformance::three", SCIF_STAR, three)
         .seconds(300)
-        .leaves_disorder(),
+        .leaves_disorder()
+        .by_name(),
 ];

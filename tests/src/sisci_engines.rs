@@ -59,8 +59,10 @@ fn waited(lab: &Lab) -> Result<()> {
 pub const TESTS: &[Test] = &[
     Test::new("sisci_engines::polled", SLOW_ENGINE, polled)
         .seconds(120)
-        .loses_engine(),
+        .loses_engine()
+        .by_name(),
     Test::new("sisci_engines::waited", SLOW_ENGINE, waited)
         .seconds(120)
-        .loses_engine(),
+        .loses_engine()
+        .by_name(),
 ];

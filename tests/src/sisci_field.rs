@@ -445,11 +445,13 @@ const fn with_losses(test: Test) -> Test {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("sisci_field::perf", SCIF_PAIR, perf).seconds(120),
-    Test::new("sisci_field::kvstore", SCIF_PAIR, kvstore),
+    Test::new("sisci_field::perf", SCIF_PAIR, perf)
+        .seconds(120)
+        .by_name(),
+    Test::new("sisci_field::kvstore", SCIF_PAIR, kvstore).by_name(),
     Test::new("sisci_field::pipeline", SCIF_PAIR, pipeline_two),
-    Test::new("sisci_field::forks", SCIF_PAIR, forks),
-    Test::new("sisci_field::kvstore_three", SCIF_STAR, kvstore_three),
+    Test::new("sisci_field::forks", SCIF_PAIR, forks).by_name(),
+    Test::new("sisci_field::kvstore_three", SCIF_STAR, kvstore_three).by_name(),
     Test::new("sisci_field::pipeline_three", SCIF_STAR, pipeline_three),
     Test::new("sisci_field::perf_arena", ARENA_PAIR, perf)
         .seconds(120)

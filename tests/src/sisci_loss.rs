@@ -135,5 +135,6 @@ pub const TESTS: &[Test] = &[
         .seconds(120),
     Test::new("sisci_loss::node", USUAL_PAIR, node)
         .loses_nodes()
-        .seconds(180),
+        .seconds(180)
+        .by_name(),
 ];

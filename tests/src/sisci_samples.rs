@@ -273,7 +273,8 @@ pub const TESTS: &[Test] = &[
         pingpong_survives,
     )
     .seconds(120)
-    .loses_nodes(),
+    .loses_nodes()
+    .by_name(),
     Test::new("sisci_samples::dma_ring", SCIF_PAIR, dma_ring),
     Test::new(
         "sisci_samples::dma_ring_hears_of_loss",

@@ -141,6 +141,10 @@ fn errors(lab: &Lab) -> Result<()> {
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("sisci_tools::info", SCIF_PAIR, info),
-    Test::new("sisci_tools::bench", SCIF_PAIR, bench).seconds(120),
-    Test::new("sisci_tools::errors", SCIF_PAIR, errors).leaves_disorder(),
+    Test::new("sisci_tools::bench", SCIF_PAIR, bench)
+        .seconds(120)
+        .by_name(),
+    Test::new("sisci_tools::errors", SCIF_PAIR, errors)
+        .leaves_disorder()
+        .by_name(),
 ];
