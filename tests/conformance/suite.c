@@ -120,16 +120,24 @@ static __u64 mix(__u64 value)
 	return value ^ (value >> 31);
 }
 
+/* The word of the pattern of a seed that begins with this byte, a multiple of 8. */
+static __u64 word_at(__u32 seed, long at)
+{
+	return mix(((__u64)seed << 32) + at + 0x9e3779b97f4a7c15ULL);
+}
+
 void fill(void *to, __u32 seed, long len)
 {
 	unsigned char *byte = to;
 	__u64 word;
 	long i;
 
-	for (i = 0; i < len; i += sizeof(word)) {
-		word = mix(((__u64)seed << 32) + i + 0x9e3779b97f4a7c15ULL);
-		memcpy(byte + i, &word, len - i < 8 ? len - i : 8);
+	for (i = 0; i + 8 <= len; i += 8) {
+		word = word_at(seed, i);
+		memcpy(byte + i, &word, 8);
 	}
+	word = word_at(seed, i);
+	memcpy(byte + i, &word, len - i);
 }
 
 long differs(const void *from, __u32 seed, long len)
@@ -139,12 +147,14 @@ long differs(const void *from, __u32 seed, long len)
 	long i, j;
 
 	for (i = 0; i < len; i += sizeof(word)) {
-		word = mix(((__u64)seed << 32) + i + 0x9e3779b97f4a7c15ULL);
-		if (!memcmp(byte + i, &word, len - i < 8 ? len - i : 8))
+		word = word_at(seed, i);
+		/* A comparison of a constant size is one instruction. */
+		if (len - i >= 8 && !memcmp(byte + i, &word, 8))
 			continue;
-		for (j = 0; byte[i + j] == (unsigned char)(word >> (8 * j)); j++)
-			;
-		return i + j;
+		for (j = 0; j < 8 && i + j < len; j++) {
+			if (byte[i + j] != (unsigned char)(word >> (8 * j)))
+				return i + j;
+		}
 	}
 	return -1;
 }
@@ -154,6 +164,9 @@ long differs_from_byte(const void *from, int byte, long len)
 	const unsigned char *at = from;
 	long i;
 
+	/* All are equal if the first is this one, and each is the next. */
+	if (len > 0 && at[0] == (unsigned char)byte && !memcmp(at, at + 1, len - 1))
+		return -1;
 	for (i = 0; i < len; i++) {
 		if (at[i] != (unsigned char)byte)
 			return i;
