@@ -214,6 +214,12 @@ write "$program/three/four.rs" <<<'use super::f;'
 expect "a program without a circle" 0 "" layers check
 echo 'use crate::One;' >>"$program/three/mod.rs"
 finds_only "a circle in a program" "tools/program/src/one.rs:1: circle of 3:"
+write "$folder/tree/tools/lib/library/src/lib.rs" <<<'mod a; mod b;'
+write "$folder/tree/tools/lib/library/src/a.rs" <<<'use crate::b;'
+write "$folder/tree/tools/lib/library/src/b.rs" <<<'pub fn f() {}'
+finds_only "and none in a library" "tools/program/src/one.rs:1: circle of 3:"
+echo 'use crate::a;' >>"$folder/tree/tools/lib/library/src/b.rs"
+finds "and one in a library" "tools/lib/library/src/b.rs:2 imports crate::a from tools/lib/library/src/a.rs"
 write "$folder/tree/tests/src/main.rs" <<<'mod a; mod b;'
 write "$folder/tree/tests/src/a.rs" <<<'use crate::b;'
 write "$folder/tree/tests/src/b.rs" <<<'fn f() { crate::a::g() }'

@@ -313,7 +313,7 @@ impl Queue {
             return Err(Error::MAX_ENTRIES);
         }
         if let Local::Segment(segment) = &wanted.local {
-            segment.pinned()?;
+            segment.memory.check_pinned()?;
         }
         if wanted.flags & flags::DMA_READ != 0 && wanted.remote.is_broadcast() {
             return Err(Error::ILLEGAL_OPERATION);
@@ -326,7 +326,7 @@ impl Queue {
         wanted.remote.imports()?;
         for entry in wanted.entries {
             let local = match &wanted.local {
-                Local::Segment(segment) => segment.size() as u64,
+                Local::Segment(segment) => segment.memory.size() as u64,
                 Local::Memory(_) => u64::MAX,
             };
             if entry.size == 0 {
@@ -367,7 +367,10 @@ impl Queue {
                 }
                 let way = share.transfers();
                 let started = match &wanted.local {
-                    Local::Segment(segment) => way.copy(direction, segment, range, at_once),
+                    Local::Segment(segment) => {
+                        let window = segment.memory.window(&way.channel);
+                        window.and_then(|begin| way.copy(direction, range.moved(begin), at_once))
+                    }
                     // SAFETY: The program leaves its memory alone until the queue has ended.
                     Local::Memory(memory) => unsafe {
                         way.copy_memory(direction, *memory, range, at_once)

@@ -46,6 +46,16 @@ pub struct Copied {
     pub length: u64,
 }
 
+impl Copied {
+    /// Returns the same copy, with its local side so much further on.
+    pub fn moved(self, begin: u64) -> Self {
+        Self {
+            local: begin + self.local,
+            ..self
+        }
+    }
+}
+
 /// See the head of this file.
 pub struct Endpoint {
     fd: Descriptor,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: LGPL-2.1
 
-//! Those who are connected to a local segment.
+//! Those who are connected to a local segment, and whether more may connect.
 //!
 //! Each has a connection of SCIF of which the segment's memory is a window. When the link goes, its
 //! place is kept for the grace period: who comes back with the token has been there all the time,
 //! for the program.
 //!
-//! Locks: the connection of one of them, then `list`, or the state of the segment; nothing waits for a peer under them.
+//! Locks: the connection of one of them, then `list`; nothing waits for a peer under them.
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -17,12 +17,12 @@ use crate::channel::Channel;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::error::Result;
+use crate::events::Events;
 use crate::library;
 use crate::life;
 use crate::life::Life;
 use crate::life::Return;
 use crate::listener;
-use crate::local_segment::LocalSegment;
 use crate::lock::lock;
 use crate::nodes;
 use crate::protocol::Frame;
@@ -30,18 +30,30 @@ use crate::protocol::Notice;
 use crate::protocol::Welcome;
 use crate::random;
 use crate::reason::Reason;
+use crate::segment_memory::SegmentMemory;
 use crate::threads;
-use crate::uapi;
+
+/// Something has happened to a local segment: what, and from which node (SISCI's id).
+pub type Event = (Reason, u32);
 
 /// See the head of this file.
-#[derive(Default)]
 pub struct Importers {
-    list: Mutex<Vec<Arc<Importer>>>,
+    memory: Arc<SegmentMemory>,
+    /// What they have done, for the program.
+    pub events: Events<Event>,
+    list: Mutex<List>,
+}
+
+#[derive(Default)]
+struct List {
+    /// More may connect.
+    is_open: bool,
+    importers: Vec<Arc<Importer>>,
 }
 
 /// One of them.
 struct Importer {
-    segment: Arc<LocalSegment>,
+    importers: Arc<Importers>,
     token: u64,
     node: u16,
     connection: Mutex<Connection>,
@@ -52,18 +64,6 @@ struct Connection {
     channel: Option<Arc<Channel>>,
     life: Life,
     watch: Option<WatchId>,
-}
-
-/// Makes the segment's memory a window of the connection, from offset 0 on, and says so.
-fn welcome(segment: &LocalSegment, endpoint: &Endpoint, token: u64) -> Result<Frame> {
-    let length = segment.memory()?.len() as u64;
-    let protection = uapi::PROT_READ | uapi::PROT_WRITE;
-    endpoint.register(segment.pinned()?, 0..length, protection, Some(0))?;
-    Ok(Frame::Welcome(Welcome {
-        size: segment.size() as u64,
-        token,
-        ..Default::default()
-    }))
 }
 
 /// The present life of the node that an importer is on. The first importer of a node takes a descriptor for a
@@ -78,20 +78,41 @@ fn life_of(node: u16) -> Result<Life> {
 }
 
 impl Importers {
-    /// Somebody has connected to the segment whose these are.
-    pub fn add(&self, segment: &Arc<LocalSegment>, channel: Channel) {
+    /// None, and nobody may connect.
+    pub fn new(memory: Arc<SegmentMemory>) -> Arc<Self> {
+        Arc::new(Self {
+            memory,
+            events: Events::new(),
+            list: Mutex::default(),
+        })
+    }
+
+    /// Lets others connect from now on; says whether they could not before.
+    pub fn open(&self) -> bool {
+        !core::mem::replace(&mut lock(&self.list).is_open, true)
+    }
+
+    /// Refuses those who connect from now on; says whether they could before.
+    pub fn close(&self) -> bool {
+        core::mem::replace(&mut lock(&self.list).is_open, false)
+    }
+
+    /// Somebody has connected.
+    pub fn add(self: &Arc<Self>, channel: Channel) {
         let channel = Arc::new(channel);
+        if let Err(error) = self.try_add(&channel) {
+            let _ = channel.send(&Frame::Refuse(error.code()));
+        }
+    }
+
+    fn try_add(self: &Arc<Self>, channel: &Arc<Channel>) -> Result<()> {
+        if !lock(&self.list).is_open {
+            return Err(Error::NO_SUCH_SEGMENT);
+        }
         let node = channel.node;
-        let known = random::number().and_then(|token| Ok((token, life_of(node)?)));
-        let (token, life) = match known {
-            Ok(known) => known,
-            Err(error) => {
-                let _ = channel.send(&Frame::Refuse(error.code()));
-                return;
-            }
-        };
+        let (token, life) = (random::number()?, life_of(node)?);
         let importer = Arc::new(Importer {
-            segment: segment.clone(),
+            importers: self.clone(),
             token,
             node,
             connection: Mutex::new(Connection {
@@ -102,57 +123,41 @@ impl Importers {
         });
         // Who tells all importers something from here on waits for the welcome, and reaches this one, too.
         let connection = lock(&importer.connection);
-        lock(&self.list).push(importer.clone());
-        // The program may have taken the memory away from all before this one was among them.
-        if let Err(error) = segment.check_available() {
-            drop(connection);
+        self.insert(&importer)?;
+        let welcome = self.welcome(&channel.endpoint, token);
+        let welcome = welcome.inspect_err(|_| {
             self.remove(&importer);
-            let _ = channel.send(&Frame::Refuse(error.code()));
-            return;
-        }
-        let welcome = welcome(segment, &channel.endpoint, token);
-        let is_told = welcome.is_ok();
-        let welcomed = welcome.and_then(|welcome| {
-            segment
-                .events
-                .push((Reason::Connect, nodes::sisci_id(node)));
-            channel.send(&welcome)
-        });
+        })?;
+        let connected = (Reason::Connect, nodes::sisci_id(node));
+        self.events.push(connected);
+        let welcomed = channel.send(&welcome);
         drop(connection);
         match welcomed {
-            Ok(()) => importer.watch(channel, life),
-            Err(error) => {
-                let _ = channel.send(&Frame::Refuse(error.code()));
-                // Programs count.
-                match is_told {
-                    true => importer.over(Reason::Disconnect),
-                    false => drop(self.remove(&importer)),
-                }
-            }
+            Ok(()) => importer.watch(channel.clone(), life),
+            // Programs count.
+            Err(_) => importer.over(Reason::Disconnect),
         }
+        welcomed
+    }
+
+    /// Makes the memory a window of the connection, from offset 0 on, and returns what says so.
+    fn welcome(&self, endpoint: &Endpoint, token: u64) -> Result<Frame> {
+        self.memory.register(endpoint, Some(0))?;
+        Ok(Frame::Welcome(Welcome {
+            size: self.memory.size() as u64,
+            token,
+            ..Default::default()
+        }))
     }
 
     /// Somebody has come back after the link was away.
-    pub fn resume(&self, segment: &Arc<LocalSegment>, channel: Channel, token: u64) {
-        let found = lock(&self.list)
-            .iter()
-            .find(|other| other.token == token)
-            .cloned();
-        let resumed = found.ok_or(Error::NO_SUCH_SEGMENT).and_then(|importer| {
-            let life = life_of(channel.node)?;
-            if importer.node != channel.node || !importer.is_same_life(&life) {
-                return Err(Error::NO_SUCH_SEGMENT);
-            }
-            channel.send(&welcome(segment, &channel.endpoint, token)?)?;
-            Ok((importer, life))
-        });
-        match resumed {
+    pub fn resume(&self, channel: Channel, token: u64) {
+        match self.find_again(&channel, token) {
             Ok((importer, life)) => {
                 // If the end of the old connection was not seen yet, it is now.
                 importer.suspend();
-                segment
-                    .events
-                    .push((Reason::Operational, nodes::sisci_id(importer.node)));
+                let returned = (Reason::Operational, nodes::sisci_id(importer.node));
+                self.events.push(returned);
                 importer.watch(Arc::new(channel), life);
             }
             Err(error) => {
@@ -161,24 +166,26 @@ impl Importers {
         }
     }
 
-    /// A process of this node wants to share the memory.
-    pub fn attach(&self, segment: &LocalSegment, channel: &Channel) {
-        let own = nodes::own().ok();
-        let answer = match segment.shared_name() {
-            Some(name) if own == Some(channel.node) => Frame::Welcome(Welcome {
-                size: segment.size() as u64,
-                token: name,
-                ..Default::default()
-            }),
-            _ => Frame::Refuse(Error::NO_SUCH_SEGMENT.code()),
-        };
-        let _ = channel.send(&answer);
+    /// Welcomes one that has come back in the same life of its node.
+    fn find_again(&self, channel: &Channel, token: u64) -> Result<(Arc<Importer>, Life)> {
+        let found = lock(&self.list)
+            .importers
+            .iter()
+            .find(|other| other.token == token)
+            .cloned();
+        let importer = found.ok_or(Error::NO_SUCH_SEGMENT)?;
+        let life = life_of(channel.node)?;
+        if importer.node != channel.node || !importer.is_same_life(&life) {
+            return Err(Error::NO_SUCH_SEGMENT);
+        }
+        channel.send(&self.welcome(&channel.endpoint, token)?)?;
+        Ok((importer, life))
     }
 
     /// Says something to all.
     pub fn tell_all(&self, notice: Notice) {
-        let list = lock(&self.list).clone();
-        for importer in list {
+        let importers = lock(&self.list).importers.clone();
+        for importer in importers {
             let channel = lock(&importer.connection).channel.clone();
             if let Some(channel) = channel {
                 // Who does not read what it is told has no room for more at some time, and does not hear this.
@@ -190,29 +197,36 @@ impl Importers {
     /// Takes the memory away from all.
     pub fn disconnect_all(&self) {
         self.tell_all(Notice::Removed);
-        let list = core::mem::take(&mut *lock(&self.list));
-        for importer in list {
+        let importers = core::mem::take(&mut lock(&self.list).importers);
+        for importer in importers {
             importer.disconnect();
         }
     }
 
     fn has(&self, importer: &Arc<Importer>) -> bool {
         let list = lock(&self.list);
-        list.iter().any(|other| Arc::ptr_eq(other, importer))
+        let mut importers = list.importers.iter();
+        importers.any(|other| Arc::ptr_eq(other, importer))
     }
 
+    /// Adds one, unless the program has refused more meanwhile.
+    fn insert(&self, importer: &Arc<Importer>) -> Result<()> {
+        let mut list = lock(&self.list);
+        if !list.is_open {
+            return Err(Error::NO_SUCH_SEGMENT);
+        }
+        list.importers.push(importer.clone());
+        Ok(())
+    }
+
+    /// Removes one; says whether it was there.
     fn remove(&self, importer: &Arc<Importer>) -> bool {
         let mut list = lock(&self.list);
-        let found = list.iter().position(|other| Arc::ptr_eq(other, importer));
-        match found {
-            Some(index) => {
-                let removed = list.swap_remove(index);
-                drop(list);
-                drop(removed);
-                true
-            }
-            None => false,
-        }
+        let mut importers = list.importers.iter();
+        let found = importers.position(|other| Arc::ptr_eq(other, importer));
+        let removed = found.map(|index| list.importers.swap_remove(index));
+        drop(list);
+        removed.is_some()
     }
 }
 
@@ -222,7 +236,7 @@ impl Importer {
             return;
         };
         let mut connection = lock(&self.connection);
-        if !self.segment.importers.has(self) {
+        if !self.importers.has(self) {
             // The program has taken the memory away meanwhile. The connection ends with `channel`.
             connection.channel = None;
             return;
@@ -259,7 +273,7 @@ impl Importer {
     fn suspend(&self) {
         if self.disconnect() {
             let event = (Reason::NotOperational, nodes::sisci_id(self.node));
-            self.segment.events.push(event);
+            self.importers.events.push(event);
         }
     }
 
@@ -294,10 +308,9 @@ impl Importer {
 
     fn over(self: &Arc<Self>, reason: Reason) {
         // Once, and not for those whom the program has disconnected itself.
-        if self.segment.importers.remove(self) {
-            self.segment
-                .events
-                .push((reason, nodes::sisci_id(self.node)));
+        if self.importers.remove(self) {
+            let event = (reason, nodes::sisci_id(self.node));
+            self.importers.events.push(event);
         }
     }
 }

@@ -9,13 +9,10 @@
 //! - what programs have handles of: `queries`, `sequences`, `copies`, `maps`, `dma`, `remote_segment`,
 //!   `local_segment`, `local_interrupts`, `remote_interrupts`, `device`;
 //! - what those are made of: `import`, `importers`, `transfers`, `outcomes`, `remote_map`, `remote_copies`, `broadcast_map`, `store_log`,
-//!   `members`, `receiver`, `memory`;
+//!   `members`, `receiver`, `segment_memory`, `memory`;
 //! - how processes find and hear each other: `listener`, `channel`, `protocol`, `attendant`, `handover`, `life`, `nodes`;
 //! - tools: `handles`, `events`, `callback`, `threads`, `deadline`, `lock`, `process`, `random`, `flags`, `error`, `changes`;
 //! - the kernel: `endpoint`, `descriptors`, `mapping`, `write_protection`, `barrier`, `uapi`.
-//!
-//! `local_segment` and `importers`, and `import` and `local_segment`, know each other: each is one half of one
-//! thing.
 
 mod attendant;
 mod barrier;
@@ -63,6 +60,7 @@ mod remote_copies;
 mod remote_interrupts;
 mod remote_map;
 mod remote_segment;
+mod segment_memory;
 mod sequences;
 mod store_log;
 mod threads;

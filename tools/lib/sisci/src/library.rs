@@ -21,7 +21,6 @@ use crate::lock::lock;
 use crate::process;
 use crate::process::NewProcess;
 use crate::process::PerProcess;
-use crate::store_log;
 
 struct State {
     /// How often it was initialised.
@@ -55,7 +54,6 @@ extern "C" fn after_fork_in_parent() {
 }
 
 extern "C" fn after_fork_in_child() {
-    store_log::after_fork_in_child();
     descriptors::after_fork_in_child();
 }
 

@@ -5,25 +5,21 @@
 //! A segment's name is taken when it is made; who connects before it is available, or after, is
 //! refused. Those who are connected are in `importers.rs`.
 //!
-//! Locks: `state`, then `importers`, then `windows`; nothing is called with them that waits for a peer.
+//! Locks: `state`, then those of `importers`; nothing is called with them that waits for a peer.
 
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::OnceLock;
 use std::sync::Weak;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 
 use crate::callback;
+use crate::channel::Channel;
 use crate::deadline::Deadline;
 use crate::device;
 use crate::device::DeviceUse;
-use crate::endpoint::PinnedMemory;
 use crate::error::Error;
 use crate::error::OK;
 use crate::error::Result;
-use crate::events::Events;
 use crate::flags;
 use crate::handles::Handle;
 use crate::handles::Table;
@@ -39,11 +35,12 @@ use crate::memory::Memory;
 use crate::nodes;
 use crate::process::NewProcess;
 use crate::process::PerProcess;
+use crate::protocol::Frame;
 use crate::protocol::Hello;
 use crate::protocol::Notice;
-use crate::reason::Reason;
+use crate::protocol::Welcome;
+use crate::segment_memory::SegmentMemory;
 use crate::threads::Caller;
-use crate::transfers::Transfers;
 use crate::uapi;
 
 /// Broadcast segments have names of their own: their numbers are those of groups.
@@ -52,20 +49,17 @@ pub const NAME_GROUP: u32 = uapi::NAME_CLASS_USER + 1;
 /// How many groups there are.
 pub const GROUPS: u32 = 4;
 
-/// Something has happened to a local segment: what, and from which node (SISCI's id).
-pub type Event = (Reason, u32);
-
 /// All of them.
 pub static LOCAL_SEGMENTS: Table<LocalSegment> = Table::new(2);
 
-/// Those that were removed and that others may be connected to.
-static KEPT: PerProcess<Mutex<Vec<Weak<LocalSegment>>>> = PerProcess::new(Mutex::new(Vec::new()));
+/// Those who may be connected to segments that were removed.
+static KEPT: PerProcess<Mutex<Vec<Weak<Importers>>>> = PerProcess::new(Mutex::new(Vec::new()));
 
 /// Takes what was removed away from those who are still connected, as the library ends.
 pub fn disconnect_kept() {
     let kept = core::mem::take(&mut *lock(&KEPT));
-    for segment in kept.iter().filter_map(Weak::upgrade) {
-        segment.importers.disconnect_all();
+    for importers in kept.iter().filter_map(Weak::upgrade) {
+        importers.disconnect_all();
     }
 }
 
@@ -81,7 +75,6 @@ struct State {
     prepared: bool,
     /// The program has asked for that.
     prepare_asked: bool,
-    available: bool,
     /// Gives the memory to other processes of this node, once it is shared.
     giver: Option<Arc<Giver>>,
     /// Maps and transfers.
@@ -96,16 +89,9 @@ pub struct LocalSegment {
     id: u32,
     is_private: bool,
     listener: Option<Arc<Listener>>,
-    size: OnceLock<usize>,
-    memory: OnceLock<Memory>,
-    pinned: OnceLock<PinnedMemory>,
+    pub memory: Arc<SegmentMemory>,
     state: Mutex<State>,
-    pub importers: Importers,
-    /// Connections to others through which its memory is transferred.
-    windows: Mutex<Vec<Weak<Transfers>>>,
-    /// What tells it from others there.
-    identity: u64,
-    pub events: Events<Event>,
+    pub importers: Arc<Importers>,
     has_callback: bool,
     caller: Caller,
 }
@@ -122,27 +108,18 @@ pub struct Wanted {
     pub callback: Option<callback::LocalSegment>,
 }
 
-fn new_identity() -> u64 {
-    static LAST: AtomicU64 = AtomicU64::new(0);
-    LAST.fetch_add(1, Relaxed)
-}
-
 impl LocalSegment {
     fn new(device: Handle, wanted: &Wanted, listener: Option<Arc<Listener>>) -> Result<Self> {
         let number = listener.as_ref().map(|listener| listener.number());
+        let memory = Arc::new(SegmentMemory::default());
         Ok(Self {
             device: device::using(device)?,
             id: number.unwrap_or(wanted.id),
             is_private: wanted.flags & flags::PRIVATE != 0,
             listener,
-            size: OnceLock::new(),
-            memory: OnceLock::new(),
-            pinned: OnceLock::new(),
+            importers: Importers::new(memory.clone()),
+            memory,
             state: Mutex::new(State::default()),
-            importers: Importers::default(),
-            windows: Mutex::new(Vec::new()),
-            identity: new_identity(),
-            events: Events::new(),
             has_callback: wanted.callback.is_some(),
             caller: Caller::default(),
         })
@@ -172,15 +149,14 @@ impl LocalSegment {
             .transpose()?;
         let segment = Self::new(device, &wanted, listener)?;
         if !is_empty {
-            segment.give(memory::rounded(wanted.size)?, Memory::new(wanted.size)?)?;
+            let size = memory::rounded(wanted.size)?;
+            segment.memory.give(size, Memory::new(wanted.size)?)?;
         }
         segment.publish(wanted.callback)
     }
 
     /// `SCIAttachLocalSegment()`: shares the memory of a segment that another process of this node has.
     pub fn attach(device: Handle, wanted: Wanted) -> Result<(Handle, usize)> {
-        use crate::channel::Channel;
-
         let _device = device::using(device)?;
         let hello = Hello {
             attach: true,
@@ -191,7 +167,7 @@ impl LocalSegment {
         let size = usize::try_from(welcome.size).map_err(|_| Error::ACCESS)?;
         let memory = Memory::of_process(handover::take(welcome.token, deadline)?, size)?;
         let segment = Self::new(device, &wanted, None)?;
-        segment.give(size, memory)?;
+        segment.memory.give(size, memory)?;
         Ok((segment.publish(wanted.callback)?, size))
     }
 
@@ -216,7 +192,7 @@ impl LocalSegment {
             let segment = self.clone();
             let handle = handle as usize;
             self.caller.start(move || {
-                while let Ok((reason, node)) = segment.events.next(Deadline::NEVER) {
+                while let Ok((reason, node)) = segment.importers.events.next(Deadline::NEVER) {
                     if !callback.call(handle as Handle, reason, node, OK) {
                         break;
                     }
@@ -230,13 +206,6 @@ impl LocalSegment {
         Ok(())
     }
 
-    fn give(&self, size: usize, memory: Memory) -> Result<()> {
-        self.memory
-            .set(memory)
-            .map_err(|_| Error::ILLEGAL_OPERATION)?;
-        self.size.set(size).map_err(|_| Error::ILLEGAL_OPERATION)
-    }
-
     /// Gives an empty segment memory: of the program, or of a device.
     pub fn give_memory(&self, size: usize, memory: Memory) -> Result<()> {
         if lock(&self.state).prepared {
@@ -244,38 +213,16 @@ impl LocalSegment {
         }
         if let Memory::Device { .. } = memory {
             // It is prepared with that, whether the program does so or not.
-            let pinned = memory.pin()?;
-            self.give(size, memory)?;
-            let _ = self.pinned.set(pinned);
+            self.memory.give_pinned(size, memory)?;
             lock(&self.state).prepared = true;
             return Ok(());
         }
-        self.give(size, memory)
+        self.memory.give(size, memory)
     }
 
     /// The number.
     pub fn id(&self) -> u32 {
         self.id
-    }
-
-    /// Bytes, as programs are told; 0 for an empty one.
-    pub fn size(&self) -> usize {
-        self.size.get().copied().unwrap_or(0)
-    }
-
-    /// Its memory.
-    pub fn memory(&self) -> Result<&Memory> {
-        self.memory.get().ok_or(Error::ILLEGAL_OPERATION)
-    }
-
-    /// Its memory, pinned.
-    pub fn pinned(&self) -> Result<&PinnedMemory> {
-        self.pinned.get().ok_or(Error::SEGMENT_NOT_PREPARED)
-    }
-
-    /// What tells it from others.
-    pub fn identity(&self) -> u64 {
-        self.identity
     }
 
     /// Whether its events go to a callback.
@@ -290,8 +237,7 @@ impl LocalSegment {
             return Err(Error::ILLEGAL_OPERATION);
         }
         if !state.prepared {
-            let pinned = self.memory()?.pin()?;
-            let _ = self.pinned.set(pinned);
+            self.memory.pin()?;
         }
         state.prepared = true;
         state.prepare_asked = true;
@@ -300,28 +246,23 @@ impl LocalSegment {
 
     /// `SCISetSegmentAvailable()`
     pub fn set_available(&self) -> Result<()> {
-        let mut state = lock(&self.state);
+        let state = lock(&self.state);
         if self.is_private || self.listener.is_none() {
             return Err(Error::ILLEGAL_OPERATION);
         }
         if !state.prepared {
             return Err(Error::SEGMENT_NOT_PREPARED);
         }
-        if state.available {
+        if !self.importers.open() {
             return Err(Error::ILLEGAL_OPERATION);
         }
-        state.available = true;
         Ok(())
     }
 
     /// `SCISetSegmentUnavailable()`
     pub fn set_unavailable(&self, wanted: u32) -> Result<()> {
-        {
-            let mut state = lock(&self.state);
-            if !state.available {
-                return Err(Error::ILLEGAL_OPERATION);
-            }
-            state.available = false;
+        if !self.importers.close() {
+            return Err(Error::ILLEGAL_OPERATION);
         }
         if wanted & flags::FORCE_DISCONNECT != 0 {
             self.importers.disconnect_all();
@@ -333,17 +274,12 @@ impl LocalSegment {
 
     /// `SCIShareSegment()`
     pub fn share(&self) -> Result<()> {
-        let file = self.memory()?.file().ok_or(Error::ILLEGAL_OPERATION)?;
+        let file = self.memory.get()?.file().ok_or(Error::ILLEGAL_OPERATION)?;
         let mut state = lock(&self.state);
         if state.giver.is_none() && !state.removed {
             state.giver = Some(Giver::open(&library::attendant()?, file)?);
         }
         Ok(())
-    }
-
-    /// By which its memory is handed over, if it is shared.
-    pub fn shared_name(&self) -> Option<u64> {
-        lock(&self.state).giver.as_ref().map(|giver| giver.name())
     }
 
     /// Says that something uses it; until the [`LocalUse`] is dropped it can't be removed.
@@ -356,13 +292,6 @@ impl LocalSegment {
         Ok(LocalUse(self.clone()))
     }
 
-    /// Its memory has become a window of that connection.
-    pub fn has_window(&self, transfers: &Arc<Transfers>) {
-        let mut windows = lock(&self.windows);
-        windows.retain(|other| other.strong_count() > 0);
-        windows.push(Arc::downgrade(transfers));
-    }
-
     /// `SCIRemoveSegment()`
     pub fn remove(handle: Handle, flags: u32) -> Result<()> {
         let segment = LOCAL_SEGMENTS.get(handle)?;
@@ -372,13 +301,13 @@ impl LocalSegment {
                 return Err(Error::BUSY);
             }
             state.removed = true;
-            state.available = false;
         }
+        segment.importers.close();
         LOCAL_SEGMENTS.remove(handle)?;
         segment.release(flags & flags::FORCE_REMOVE != 0);
         let mut kept = lock(&KEPT);
         kept.retain(|other| other.strong_count() > 0);
-        kept.push(Arc::downgrade(&segment));
+        kept.push(Arc::downgrade(&segment.importers));
         Ok(())
     }
 
@@ -387,9 +316,9 @@ impl LocalSegment {
         let giver = {
             let mut state = lock(&self.state);
             state.removed = true;
-            state.available = false;
             state.giver.take()
         };
+        self.importers.close();
         if let Some(giver) = giver {
             giver.close();
         }
@@ -399,42 +328,35 @@ impl LocalSegment {
         if force {
             self.importers.disconnect_all();
         }
-        let windows = core::mem::take(&mut *lock(&self.windows));
-        for transfers in windows.iter().filter_map(Weak::upgrade) {
-            transfers.forget_window(self.identity);
-        }
-        self.events.close();
+        self.memory.end_windows();
+        self.importers.events.close();
         self.caller.join();
         self.device.release();
     }
 
-    /// Whether others may connect to it.
-    pub fn check_available(&self) -> Result<()> {
-        let available = lock(&self.state).available;
-        available.then_some(()).ok_or(Error::NO_SUCH_SEGMENT)
-    }
-
-    fn check_connectable(&self, hello: &Hello) -> Result<()> {
-        if !hello.attach {
-            return self.check_available();
-        }
-        let is_shared = lock(&self.state).giver.is_some();
-        is_shared.then_some(()).ok_or(Error::NO_SUCH_SEGMENT)
+    /// A process of this node wants to share the memory.
+    fn hand_over(&self, channel: &Channel) {
+        let name = lock(&self.state).giver.as_ref().map(|giver| giver.name());
+        let answer = match name {
+            Some(name) if nodes::own() == Ok(channel.node) => Frame::Welcome(Welcome {
+                size: self.memory.size() as u64,
+                token: name,
+                ..Default::default()
+            }),
+            _ => Frame::Refuse(Error::NO_SUCH_SEGMENT.code()),
+        };
+        let _ = channel.send(&answer);
     }
 }
 
 impl Connected for LocalSegment {
-    fn connected(self: Arc<Self>, channel: crate::channel::Channel, hello: Hello) {
-        if hello.token != 0 && !hello.attach {
-            return self.importers.resume(&self, channel, hello.token);
-        }
-        let refused = self.check_connectable(&hello).err();
-        match refused {
-            Some(error) => {
-                let _ = channel.send(&crate::protocol::Frame::Refuse(error.code()));
-            }
-            None if hello.attach => self.importers.attach(&self, &channel),
-            None => self.importers.add(&self, channel),
+    fn connected(self: Arc<Self>, channel: Channel, hello: Hello) {
+        if hello.attach {
+            self.hand_over(&channel);
+        } else if hello.token != 0 {
+            self.importers.resume(channel, hello.token);
+        } else {
+            self.importers.add(channel);
         }
     }
 }

@@ -3,7 +3,6 @@
 //! Areas of this process's address space that are unmapped on drop.
 
 use std::ffi::c_void;
-use std::os::fd::AsRawFd;
 use std::os::fd::BorrowedFd;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -11,8 +10,9 @@ use std::ptr::NonNull;
 use rustix::fs::MemfdFlags;
 use rustix::fs::SealFlags;
 use rustix::io::Errno;
-
-use crate::endpoint::last_error;
+use rustix::mm::Advice;
+use rustix::mm::MapFlags;
+use rustix::mm::ProtFlags;
 
 /// Where an area is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,86 +50,65 @@ impl Mapping {
         place: Place,
     ) -> Result<Self, Errno> {
         let (wanted, flags) = match place {
-            Place::Any => (core::ptr::null_mut(), 0),
-            Place::Exactly(address) => (address, libc::MAP_FIXED_NOREPLACE),
-            Place::Over(address) => (address, libc::MAP_FIXED),
+            Place::Any => (core::ptr::null_mut(), MapFlags::empty()),
+            Place::Exactly(address) => (address, MapFlags::FIXED_NOREPLACE),
+            Place::Over(address) => (address, MapFlags::FIXED),
         };
-        let protection = match writable {
-            true => libc::PROT_READ | libc::PROT_WRITE,
-            false => libc::PROT_READ,
-        };
-        let offset = libc::off_t::try_from(offset).map_err(|_| Errno::INVAL)?;
+        let mut protection = ProtFlags::READ;
+        protection.set(ProtFlags::WRITE, writable);
+        let flags = MapFlags::SHARED | flags;
         // SAFETY: A new area takes the place of another one only if the caller says that it is
         // this library's.
-        let address = unsafe {
-            libc::mmap(
-                wanted,
-                len,
-                protection,
-                libc::MAP_SHARED | flags,
-                fd.as_raw_fd(),
-                offset,
-            )
-        };
-        if address == libc::MAP_FAILED {
-            return Err(last_error());
-        }
-        let mapping = Self {
-            address: NonNull::new(address).ok_or(Errno::NOMEM)?,
-            len,
-        };
+        let address = unsafe { rustix::mm::mmap(wanted, len, protection, flags, fd, offset) };
+        let mapping = Self::of(address, len)?;
         // Kernels before 4.17 take the address for a wish.
         match place {
-            Place::Exactly(wanted) if wanted != address => Err(Errno::EXIST),
+            Place::Exactly(wanted) if wanted != mapping.address() => Err(Errno::EXIST),
             _ => Ok(mapping),
         }
     }
 
     /// Addresses for what is to be mapped over them.
     pub fn reserved(len: usize) -> Result<Self, Errno> {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: A new area, anywhere.
-        let address =
-            unsafe { libc::mmap(core::ptr::null_mut(), len, libc::PROT_NONE, flags, -1, 0) };
-        if address == libc::MAP_FAILED {
-            return Err(last_error());
-        }
-        Ok(Self {
-            address: NonNull::new(address).ok_or(Errno::NOMEM)?,
-            len,
-        })
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        Self::anonymous(len, ProtFlags::empty(), flags)
     }
 
     /// Memory of this process alone, all zero, which is all zero again in each child that it forks.
     pub fn wiped_in_children(len: usize) -> Result<Self, Errno> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let this = Self::anonymous(len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE)?;
+        this.advise(Advice::LinuxWipeOnFork)?;
+        Ok(this)
+    }
+
+    fn anonymous(len: usize, protection: ProtFlags, flags: MapFlags) -> Result<Self, Errno> {
         // SAFETY: A new area, anywhere.
-        let address = unsafe { libc::mmap(core::ptr::null_mut(), len, protection, flags, -1, 0) };
-        if address == libc::MAP_FAILED {
-            return Err(last_error());
-        }
-        let this = Self {
-            address: NonNull::new(address).ok_or(Errno::NOMEM)?,
-            len,
-        };
-        // SAFETY: It is the area that was just mapped.
-        match unsafe { libc::madvise(address, len, libc::MADV_WIPEONFORK) } {
-            0 => Ok(this),
-            _ => Err(last_error()),
-        }
+        let address =
+            unsafe { rustix::mm::mmap_anonymous(core::ptr::null_mut(), len, protection, flags) };
+        Self::of(address, len)
+    }
+
+    /// Owns what was just mapped.
+    fn of(address: Result<*mut c_void, Errno>, len: usize) -> Result<Self, Errno> {
+        let address = NonNull::new(address?).ok_or(Errno::NOMEM)?;
+        Ok(Self { address, len })
+    }
+
+    fn advise(&self, advice: Advice) -> Result<(), Errno> {
+        // SAFETY: By the type invariant. What is there is lost in children at most.
+        unsafe { rustix::mm::madvise(self.address(), self.len, advice) }
     }
 
     /// Has the kernel make huge pages of it, as far as it can.
     pub fn make_huge(&self) {
         // SAFETY: By the type invariant. What is there does not change. An error is that there are none.
-        unsafe { libc::madvise(self.address.as_ptr(), self.len, libc::MADV_COLLAPSE) };
+        unsafe { libc::madvise(self.address(), self.len, libc::MADV_COLLAPSE) };
     }
 
     /// A process that is forked does not get it.
     pub fn keep_from_children(&self) {
-        // SAFETY: By the type invariant. Nothing changes in this process; an error is that the kernel has no memory.
-        unsafe { libc::madvise(self.address.as_ptr(), self.len, libc::MADV_DONTFORK) };
+        // An error is that the kernel has no memory.
+        let _ = self.advise(Advice::LinuxDontFork);
     }
 
     /// Where it begins.
@@ -150,8 +129,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant.
-        unsafe { libc::munmap(self.address.as_ptr(), self.len) };
+        // SAFETY: By the type invariant. There is nothing to be done about an error.
+        let _ = unsafe { rustix::mm::munmap(self.address(), self.len) };
     }
 }
 

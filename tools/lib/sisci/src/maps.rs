@@ -2,7 +2,8 @@
 
 //! Maps of segments into the program's address space.
 //!
-//! A map holds its segment, and is held by nothing: its sequences become stale with it.
+//! A map holds its segment, and is held by nothing: its sequences become stale with it, see
+//! [`crate::sequences::release_map`].
 
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -25,7 +26,6 @@ use crate::nodes;
 use crate::remote_map::RemoteMap;
 use crate::remote_segment;
 use crate::remote_segment::RemoteUse;
-use crate::sequences;
 
 /// All of them.
 pub static MAPS: Table<Map> = Table::new(4);
@@ -132,8 +132,8 @@ impl Wanted {
 /// `SCIMapLocalSegment()`
 pub fn map_local(segment: Handle, wanted: Wanted) -> Result<(Handle, *mut c_void)> {
     let segment = local_segment::get(segment)?;
-    let memory = segment.memory()?;
-    wanted.check(segment.size() as u64)?;
+    let memory = segment.memory.get()?;
+    wanted.check(segment.memory.size() as u64)?;
     let held = segment.hold()?;
     let (offset, size) = wanted.in_pages();
     let (address, mapping) = memory.map(offset, size, wanted.writable(), wanted.place()?)?;
@@ -213,10 +213,13 @@ impl Map {
         lock(&self.sequences).retain(|other| *other != sequence);
     }
 
-    /// Ends it.
+    /// Returns its sequences, which it forgets.
+    pub fn take_sequences(&self) -> Vec<Handle> {
+        core::mem::take(&mut *lock(&self.sequences))
+    }
+
+    /// Ends it. Its sequences are to be stale by then.
     pub fn release(&self) {
-        let sequences = core::mem::take(&mut *lock(&self.sequences));
-        sequences.into_iter().for_each(sequences::gone_with_map);
         match &self.kind {
             // That goes with it.
             Kind::Local(..) => (),
@@ -224,10 +227,4 @@ impl Map {
             Kind::Broadcast(map, _) => map.stop(),
         }
     }
-}
-
-/// `SCIUnmapSegment()`
-pub fn unmap(handle: Handle) -> Result<()> {
-    MAPS.remove(handle)?.release();
-    Ok(())
 }

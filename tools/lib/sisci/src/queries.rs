@@ -178,7 +178,11 @@ fn local(query: &mut Resource) -> Result<()> {
         // Other hosts reach it by addresses that differ from link to link.
         1 | 2 => Err(Error::NOT_SUPPORTED),
         3 => {
-            query.data = segment.memory()?.address().ok_or(Error::NOT_SUPPORTED)?;
+            query.data = segment
+                .memory
+                .get()?
+                .address()
+                .ok_or(Error::NOT_SUPPORTED)?;
             Ok(())
         }
         _ => Err(Error::ILLEGAL_QUERY),

@@ -23,7 +23,9 @@ use crate::store_log;
 pub fn all() {
     sequences::remove_all();
     QUEUES.take_all().iter().for_each(|queue| queue.release());
-    MAPS.take_all().iter().for_each(|map| map.release());
+    MAPS.take_all()
+        .iter()
+        .for_each(|map| sequences::release_map(map));
     for table in [
         &local_interrupts::INTERRUPTS,
         &local_interrupts::DATA_INTERRUPTS,

@@ -210,8 +210,13 @@ fn release(slot: &'static Slot, handle: Handle) -> Result<()> {
     Ok(())
 }
 
-/// Its map is released: it is of no use any more, but can still be removed.
-pub fn gone_with_map(handle: Handle) {
+/// Releases a map. Its sequences are of no use any more, but can still be removed.
+pub fn release_map(map: &Map) {
+    map.take_sequences().into_iter().for_each(orphan);
+    map.release();
+}
+
+fn orphan(handle: Handle) {
     let Ok(slot) = find(handle) else { return };
     {
         let orphans = &mut lock(&FREE).orphans;
@@ -391,7 +396,7 @@ fn read_back_all(slot: &Slot) {
 fn read_back(slot: &Slot) {
     let probe = slot.probe.load(Relaxed);
     // SAFETY: By the invariant of `Slot`. The map is there as long as the sequence is, see
-    // `Map::release`; a program that unmaps it in another thread meanwhile breaks the rules of maps.
+    // `release_map`; a program that unmaps it in another thread meanwhile breaks the rules of maps.
     unsafe { probe.read_volatile() };
 }
 

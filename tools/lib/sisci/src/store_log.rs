@@ -99,8 +99,9 @@ static IS_OPEN: AtomicBool = AtomicBool::new(false);
 /// How many logs there are: programs without one pay no more than a look.
 static LOGS: AtomicUsize = AtomicUsize::new(0);
 
-/// The last flush is arranged for. Not a `Once`: a child of a thread beside the one that arranges it would wait for that.
-static EXIT: AtomicBool = AtomicBool::new(false);
+/// The end of the process and forks are watched. Not a `Once`: a child of a thread beside the one that begins would wait
+/// for that.
+static WATCHING: AtomicBool = AtomicBool::new(false);
 
 /// See the head of this file.
 pub struct StoreLog {
@@ -167,7 +168,7 @@ extern "C" fn flush_at_exit() {
 
 /// In the process that was forked: it has no map of these, and no thread for them. What the parent's other threads
 /// had in hand is never looked at: `forget` replaces it.
-pub fn after_fork_in_child() {
+extern "C" fn after_fork_in_child() {
     LOGS.store(0, Relaxed);
     IS_OPEN.store(false, Relaxed);
 }
@@ -352,9 +353,12 @@ impl StoreLog {
             held.state.sent = room;
         }
         drop(held);
-        if !EXIT.swap(true, Relaxed) {
-            // SAFETY: The function may be called at any time.
-            let _ = unsafe { libc::atexit(flush_at_exit) };
+        if !WATCHING.swap(true, Relaxed) {
+            // SAFETY: The functions may be called at any time, and do nothing that is not allowed after a fork.
+            unsafe {
+                libc::atexit(flush_at_exit);
+                libc::pthread_atfork(None, None, Some(after_fork_in_child));
+            }
         }
         LOGS.fetch_add(1, Relaxed);
         Ok(Arc::new(Self {

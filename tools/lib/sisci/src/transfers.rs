@@ -8,10 +8,8 @@
 //! Whoever only looks spins on a word that the driver sets. The driver sets none behind a transfer that has failed,
 //! so a look that has waited for long has a thread wait in its place.
 //!
-//! Locks: `windows`, `progress`, `outcomes`: leaves, but that windows are made under the first, which does not
-//! wait for programs.
+//! Locks: `progress`, `outcomes`: leaves.
 
-use std::collections::HashMap;
 use std::ffi::c_void;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -31,7 +29,6 @@ use crate::endpoint::Copied;
 use crate::endpoint::Direction;
 use crate::error::Error;
 use crate::error::Result;
-use crate::local_segment::LocalSegment;
 use crate::lock;
 use crate::lock::lock;
 use crate::mapping::Mapping;
@@ -40,7 +37,6 @@ use crate::mapping::shared_memory;
 use crate::memory::page;
 use crate::outcomes::Outcomes;
 use crate::threads;
-use crate::uapi;
 
 /// How long a job has been on its way before a thread waits for it, if somebody looks.
 const LONG: Duration = Duration::from_millis(10);
@@ -49,8 +45,6 @@ const LONG: Duration = Duration::from_millis(10);
 pub struct Transfers {
     /// The connection.
     pub channel: Arc<Channel>,
-    /// Local segments that are windows of it: offset and length, by identity.
-    windows: Mutex<HashMap<u64, (i64, u64)>>,
     progress: Mutex<Option<Progress>>,
     outcomes: Mutex<Outcomes>,
     /// An outcome is known, or is nobody's any more to wait for.
@@ -72,7 +66,6 @@ impl Transfers {
     pub fn new(channel: Arc<Channel>) -> Arc<Self> {
         Arc::new(Self {
             channel,
-            windows: Mutex::new(HashMap::new()),
             progress: Mutex::new(None),
             outcomes: Mutex::new(Outcomes::default()),
             known: Condvar::new(),
@@ -81,45 +74,8 @@ impl Transfers {
         })
     }
 
-    /// Where the memory of a local segment is a window of the connection.
-    fn window(self: &Arc<Self>, segment: &Arc<LocalSegment>) -> Result<u64> {
-        let mut windows = lock(&self.windows);
-        let identity = segment.identity();
-        if let Some((offset, _)) = windows.get(&identity) {
-            return Ok(*offset as u64);
-        }
-        let length = segment.memory()?.len() as u64;
-        let protection = uapi::PROT_READ | uapi::PROT_WRITE;
-        let pinned = segment.pinned()?;
-        let endpoint = &self.channel.endpoint;
-        let offset = endpoint.register(pinned, 0..length, protection, None)?;
-        windows.insert(identity, (offset, length));
-        drop(windows);
-        segment.has_window(self);
-        Ok(offset as u64)
-    }
-
-    /// The memory of a local segment is no window any more.
-    pub fn forget_window(&self, identity: u64) {
-        let window = lock(&self.windows).remove(&identity);
-        if let Some((offset, length)) = window {
-            // If the connection is gone, so is the window.
-            let _ = self.channel.endpoint.unregister(offset, length);
-        }
-    }
-
-    /// Starts a copy between a local segment and the other one, and waits for its end if that is wanted.
-    pub fn copy(
-        self: &Arc<Self>,
-        direction: Direction,
-        segment: &Arc<LocalSegment>,
-        range: Copied,
-        wait: bool,
-    ) -> Result<()> {
-        let range = Copied {
-            local: self.window(segment)? + range.local,
-            ..range
-        };
+    /// Starts a copy between a window of this side and the other segment, and waits for its end if that is wanted.
+    pub fn copy(&self, direction: Direction, range: Copied, wait: bool) -> Result<()> {
         let started = self.channel.endpoint.copy(direction, range, wait);
         started.map_err(|_| Error::TRANSFER_FAILED)
     }

@@ -95,7 +95,9 @@ exported! {
         unsafe {
             call(error, (), || {
                 flags::check(flags, 0)?;
-                maps::unmap(map)
+                let map = MAPS.remove(map)?;
+                sequences::release_map(&map);
+                Ok(())
             })
         }
     }

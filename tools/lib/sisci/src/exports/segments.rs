@@ -187,7 +187,8 @@ exported! {
                 if segment.has_callback() {
                     return Err(Error::ILLEGAL_OPERATION);
                 }
-                let (reason, from) = segment.events.next(Deadline::after(timeout))?;
+                let event = segment.importers.events.next(Deadline::after(timeout));
+                let (reason, from) = event?;
                 put(node, from);
                 put(adapter, 0);
                 Ok(reason.number())
@@ -214,7 +215,7 @@ exported! {
     fn SCIGetLocalSegmentSize(
         segment: Handle,
     ) -> usize {
-        ask(0, || Ok(local_segment::get(segment)?.size()))
+        ask(0, || Ok(local_segment::get(segment)?.memory.size()))
     }
 
     /// See its manual.
