@@ -14,7 +14,6 @@
 #[cfg(not(target_endian = "little"))]
 compile_error!("SCIF's user ABI is used on little-endian machines only");
 
-pub mod abi;
 pub mod cancel;
 pub mod client;
 pub mod command;

@@ -7,11 +7,11 @@
 //! sleeps in a blocking send or receive, so that a silent peer or Ctrl-C ends every wait, except where such calls
 //! are what is measured.
 
-use crate::abi::PortId;
 use crate::cancel::Cancel;
 use crate::device::Endpoint;
 use crate::device::Initiator;
 use crate::device::Mark;
+use crate::device::PortId;
 use crate::device::Protection;
 use crate::device::Rma;
 use crate::region::Region;

@@ -5,16 +5,20 @@
 //! The other side changes it at any moment, so no reference to its bytes exists: they are copied in and out, and
 //! words are read once.
 
-use std::os::fd::AsRawFd;
+use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
 use rustix::io::Errno;
+use rustix::mm::Advice;
+use rustix::mm::MapFlags;
+use rustix::mm::ProtFlags;
 
 use crate::barriers;
-use crate::endpoint::last_error;
 use crate::header::DATA;
 use crate::header::Word;
+
+const PROTECTION: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
 /// A ring's memory: its header, and as many bytes of data as it was made for.
 ///
@@ -41,38 +45,31 @@ impl Area {
 
     /// Memory of this node, zeroed; it is there once it is registered.
     pub fn own(data: usize) -> Result<Self, Errno> {
-        Self::map(-1, 0, data, libc::MAP_ANONYMOUS)
+        let len = Self::len_for(data);
+        // SAFETY: A new mapping at an address that the kernel chooses touches no existing memory.
+        let start = unsafe {
+            rustix::mm::mmap_anonymous(std::ptr::null_mut(), len, PROTECTION, MapFlags::SHARED)
+        };
+        Self::of(start?, data)
     }
 
     /// Memory of the peer, which it has registered at this offset.
     pub fn of_peer(endpoint: BorrowedFd<'_>, offset: i64, data: usize) -> Result<Self, Errno> {
-        Self::map(endpoint.as_raw_fd(), offset, data, 0)
+        let (len, offset) = (Self::len_for(data), offset as u64);
+        let (anywhere, flags) = (std::ptr::null_mut(), MapFlags::SHARED);
+        // SAFETY: As above.
+        let start = unsafe { rustix::mm::mmap(anywhere, len, PROTECTION, flags, endpoint, offset) };
+        Self::of(start?, data)
     }
 
-    fn map(fd: i32, offset: i64, data: usize, flags: i32) -> Result<Self, Errno> {
-        let len = Self::len_for(data);
-        // SAFETY: A new mapping at an address that the kernel chooses touches no existing memory.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | flags,
-                fd,
-                offset,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(last_error());
-        }
+    /// Owns what was just mapped.
+    fn of(start: *mut c_void, data: usize) -> Result<Self, Errno> {
         let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
         // INVARIANT: Just mapped, and nobody else knows of it.
         let area = Self { start, data };
         // A child would count on its own, in the same ring.
         // SAFETY: It is this mapping.
-        if unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTFORK) } != 0 {
-            return Err(last_error());
-        }
+        unsafe { rustix::mm::madvise(start.as_ptr().cast(), area.len(), Advice::LinuxDontFork) }?;
         Ok(area)
     }
 
@@ -136,6 +133,6 @@ impl Area {
 impl Drop for Area {
     fn drop(&mut self) {
         // SAFETY: The mapping is ours, and nobody refers to it any more. A window of it keeps the pages.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len()) };
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.len()) };
     }
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: LGPL-2.1
 
 //! A connected endpoint of somebody's, as far as rings use it.
-//!
-//! The arguments are those of `linux/scif_ioctl.h` and `linux/scif_services.h`.
 
 use std::os::fd::AsFd;
 use std::os::fd::BorrowedFd;
@@ -13,55 +11,9 @@ use rustix::event::PollFlags;
 use rustix::event::Timespec;
 use rustix::event::poll;
 use rustix::io::Errno;
+use scif_sys::Protection;
 
-const fn code(direction: u32, number: u32, size: usize) -> u32 {
-    (direction << 30) | ((size as u32) << 16) | ((b's' as u32) << 8) | number
-}
-
-const fn both<T>(number: u32) -> u32 {
-    code(3, number, size_of::<T>())
-}
-
-const SEND: u32 = both::<Message>(6);
-const RECV: u32 = both::<Message>(7);
-const REG: u32 = both::<Register>(8);
-const UNREG: u32 = both::<Unregister>(9);
-const MAP_POLICY: u32 = code(0, 0x44, 0);
-
-const BLOCK: i32 = 1;
-const READ_AND_WRITE: i32 = 3;
-const ONES_AFTER_LOSS: u32 = 1;
-
-#[repr(C)]
-struct Message {
-    address: u64,
-    len: i32,
-    flags: i32,
-    moved: i32,
-}
-
-#[repr(C)]
-struct Register {
-    address: u64,
-    len: u64,
-    offset: i64,
-    protection: i32,
-    flags: i32,
-    placed: i64,
-}
-
-#[repr(C)]
-struct Unregister {
-    offset: i64,
-    len: u64,
-}
-
-#[repr(C)]
-struct MapPolicy {
-    size: u32,
-    flags: u32,
-    reserved: u64,
-}
+use crate::area::Area;
 
 /// What carries bytes and bells: a connection.
 pub trait Stream {
@@ -71,12 +23,6 @@ pub trait Stream {
     fn recv(&self, bytes: &mut [u8], block: bool) -> Result<usize, Errno>;
     /// Whether the peer is gone.
     fn is_over(&self) -> bool;
-}
-
-/// What the last call of the system said.
-pub fn last_error() -> Errno {
-    let error = std::io::Error::last_os_error();
-    Errno::from_raw_os_error(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
 /// See the head of this file. It is the caller's descriptor, who closes it after this is gone.
@@ -105,59 +51,12 @@ impl Endpoint {
         }
     }
 
-    /// Calls `ioctl` with a structure, which the kernel reads and writes.
-    fn call<T>(&self, code: u32, argument: &mut T) -> Result<(), Errno> {
-        // SAFETY: The structure is the one of this number, and borrowed for the call; who made it vouches for
-        // what it points to.
-        let result = unsafe { libc::ioctl(self.fd, code as _, core::ptr::from_mut(argument)) };
-        match result {
-            0.. => Ok(()),
-            _ => Err(last_error()),
-        }
-    }
-
-    fn message(&self, code: u32, address: u64, len: usize, block: bool) -> Result<usize, Errno> {
-        let mut message = Message {
-            address,
-            len: i32::try_from(len).unwrap_or(i32::MAX),
-            flags: if block { BLOCK } else { 0 },
-            moved: 0,
-        };
-        self.call(code, &mut message)?;
-        Ok(usize::try_from(message.moved).unwrap_or(0).min(len))
-    }
-
-    /// `scif_register()`, anywhere, for stores and loads of the peer: the offset. The memory is an [`Area`]'s, which the
-    /// window does not need to live.
-    ///
-    /// [`Area`]: crate::area::Area
-    pub fn register(&self, address: u64, len: usize) -> Result<i64, Errno> {
-        let mut request = Register {
-            address,
-            len: len as u64,
-            offset: 0,
-            protection: READ_AND_WRITE,
-            flags: 0,
-            placed: 0,
-        };
-        self.call(REG, &mut request)?;
-        Ok(request.placed)
-    }
-
-    /// `scif_unregister()`.
-    pub fn unregister(&self, offset: i64, len: usize) -> Result<(), Errno> {
-        let len = len as u64;
-        self.call(UNREG, &mut Unregister { offset, len })
-    }
-
-    /// Maps made from now on read as ones once the peer is lost, in the place of SIGBUS.
-    pub fn map_ones_after_loss(&self) -> Result<(), Errno> {
-        let mut policy = MapPolicy {
-            size: size_of::<MapPolicy>() as u32,
-            flags: ONES_AFTER_LOSS,
-            reserved: 0,
-        };
-        self.call(MAP_POLICY, &mut policy)
+    /// `scif_register()` of an area's memory, anywhere, for stores and loads of the peer: the offset. The window does not
+    /// need the area to live.
+    pub fn register(&self, area: &Area) -> Result<i64, Errno> {
+        let (address, len) = (area.address(), area.len() as u64);
+        // SAFETY: An area is there for the peer to load from and store to, at any time.
+        unsafe { scif_sys::register(self, address, len, Protection::ReadWrite, None) }
     }
 
     /// What of these is ready now, and what is wrong with it.
@@ -174,11 +73,11 @@ impl Endpoint {
 
 impl Stream for Endpoint {
     fn send(&self, bytes: &[u8], block: bool) -> Result<usize, Errno> {
-        self.message(SEND, bytes.as_ptr() as u64, bytes.len(), block)
+        scif_sys::send(self, bytes, block)
     }
 
     fn recv(&self, bytes: &mut [u8], block: bool) -> Result<usize, Errno> {
-        self.message(RECV, bytes.as_mut_ptr() as u64, bytes.len(), block)
+        scif_sys::recv(self, bytes, block)
     }
 
     fn is_over(&self) -> bool {

@@ -83,7 +83,7 @@ pub struct Window {
 impl Drop for Window {
     fn drop(&mut self) {
         // It ends with the connection in any case.
-        let _ = self.endpoint.unregister(self.offset, self.len);
+        let _ = scif_sys::unregister(self.endpoint, self.offset, self.len as u64);
     }
 }
 
@@ -115,7 +115,7 @@ fn own_window(endpoint: &Endpoint, size: Size) -> Result<(Area, Window), Errno> 
     }
     let area = Area::own(size.bytes() as usize)?;
     let len = area.len();
-    let offset = endpoint.register(area.address(), len)?;
+    let offset = endpoint.register(&area)?;
     let window = Window {
         endpoint: *endpoint,
         offset,
@@ -127,7 +127,7 @@ fn own_window(endpoint: &Endpoint, size: Size) -> Result<(Area, Window), Errno> 
 fn map(endpoint: &Endpoint, hello: &Hello) -> Result<Area, Errno> {
     let offset = hello.window?;
     // Without it a peer that goes would end this process.
-    endpoint.map_ones_after_loss()?;
+    scif_sys::map_ones_after_loss(endpoint)?;
     Area::of_peer(
         std::os::fd::AsFd::as_fd(endpoint),
         offset,

@@ -12,7 +12,7 @@
 //!   `members`, `receiver`, `segment_memory`, `memory`;
 //! - how processes find and hear each other: `listener`, `channel`, `protocol`, `attendant`, `handover`, `life`, `nodes`;
 //! - tools: `handles`, `events`, `callback`, `threads`, `deadline`, `lock`, `process`, `random`, `flags`, `error`, `changes`;
-//! - the kernel: `endpoint`, `descriptors`, `mapping`, `write_protection`, `barrier`, `uapi`.
+//! - the kernel: `endpoint`, `descriptors`, `mapping`, `write_protection`, `barrier`.
 
 mod attendant;
 mod barrier;
@@ -65,5 +65,4 @@ mod sequences;
 mod store_log;
 mod threads;
 mod transfers;
-mod uapi;
 mod write_protection;

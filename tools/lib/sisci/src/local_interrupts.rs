@@ -28,7 +28,6 @@ use crate::receiver::Counting;
 use crate::receiver::Missed;
 use crate::receiver::Receiver;
 use crate::threads::Caller;
-use crate::uapi;
 
 /// How many more may share the number of an interrupt.
 pub const SHARERS: u32 = 16;
@@ -49,14 +48,14 @@ impl Kind {
     /// The class of names.
     pub fn class(self) -> u32 {
         match self {
-            Self::Plain => uapi::NAME_INTERRUPT,
-            Self::Data => uapi::NAME_DATA_INTERRUPT,
+            Self::Plain => scif_sys::NAME_INTERRUPT,
+            Self::Data => scif_sys::NAME_DATA_INTERRUPT,
         }
     }
 
     /// The classes of the names of those who share a number with another.
     pub fn sharers(self) -> core::ops::Range<u32> {
-        let first = uapi::NAME_CLASS_USER + 0x10 + self.class() * SHARERS;
+        let first = scif_sys::NAME_CLASS_USER + 0x10 + self.class() * SHARERS;
         first..first + SHARERS
     }
 

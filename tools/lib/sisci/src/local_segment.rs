@@ -41,10 +41,9 @@ use crate::protocol::Notice;
 use crate::protocol::Welcome;
 use crate::segment_memory::SegmentMemory;
 use crate::threads::Caller;
-use crate::uapi;
 
 /// Broadcast segments have names of their own: their numbers are those of groups.
-pub const NAME_GROUP: u32 = uapi::NAME_CLASS_USER + 1;
+pub const NAME_GROUP: u32 = scif_sys::NAME_CLASS_USER + 1;
 
 /// How many groups there are.
 pub const GROUPS: u32 = 4;
@@ -132,7 +131,7 @@ impl LocalSegment {
             return Err(Error::ILLEGAL_PARAMETER);
         }
         let class = match wanted.flags & flags::BROADCAST {
-            0 => uapi::NAME_SEGMENT,
+            0 => scif_sys::NAME_SEGMENT,
             _ if wanted.id >= GROUPS => return Err(Error::ILLEGAL_PARAMETER),
             _ => NAME_GROUP,
         };
@@ -163,7 +162,8 @@ impl LocalSegment {
             ..Hello::new(wanted.id)
         };
         let deadline = Deadline::after(5000);
-        let (_, welcome) = Channel::connect(nodes::own()?, uapi::NAME_SEGMENT, hello, deadline)?;
+        let (_, welcome) =
+            Channel::connect(nodes::own()?, scif_sys::NAME_SEGMENT, hello, deadline)?;
         let size = usize::try_from(welcome.size).map_err(|_| Error::ACCESS)?;
         let memory = Memory::of_process(handover::take(welcome.token, deadline)?, size)?;
         let segment = Self::new(device, &wanted, None)?;

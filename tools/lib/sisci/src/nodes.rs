@@ -5,15 +5,14 @@
 //! The kernel keeps a page for each node, and changes it; it is mapped at the first question and
 //! stays mapped, so that sequences are checked by loads alone.
 
+use std::os::fd::AsFd;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Acquire;
 use std::sync::atomic::Ordering::Release;
 
-use std::os::fd::AsFd;
-use std::os::fd::FromRawFd;
-use std::os::fd::OwnedFd;
+use rustix::io::retry_on_intr;
 
 use crate::endpoint;
 use crate::endpoint::Endpoint;
@@ -24,7 +23,6 @@ use crate::mapping::Mapping;
 use crate::mapping::Place;
 use crate::process::NewProcess;
 use crate::process::PerProcess;
-use crate::uapi;
 
 /// In the place of a node: all that have a group.
 pub const BROADCAST: u32 = 252;
@@ -120,19 +118,8 @@ pub fn forget(process: &NewProcess) {
 }
 
 fn page_of(node: u16) -> endpoint::Result<Mapping> {
-    use std::os::fd::AsRawFd as _;
-
     let endpoint = Endpoint::open()?;
-    let mut argument = uapi::NodeStatus {
-        size: size_of::<uapi::NodeStatus>() as u32,
-        node,
-        fd: -1,
-        ..Default::default()
-    };
-    let fd = endpoint.as_fd().as_raw_fd();
-    endpoint::call(fd, uapi::NODE_STATUS, &mut argument)?;
-    // SAFETY: The kernel has just made it for us.
-    let page = unsafe { OwnedFd::from_raw_fd(argument.fd) };
+    let page = retry_on_intr(|| scif_sys::node_status(&endpoint, node))?;
     Mapping::new(page.as_fd(), 0, size_of::<Status>(), false, Place::Any)
 }
 
@@ -145,7 +132,7 @@ pub fn check_reachable(node: u16) -> Result<()> {
     if epoch > 0 {
         return Err(Error::NODE_NOT_RESPONDING);
     }
-    match endpoint::online_nodes()?.0.len() {
+    match endpoint::nodes()?.online.len() {
         0 | 1 => Err(Error::NO_LINK_ACCESS),
         _ => Err(Error::NO_SUCH_NODEID),
     }
@@ -153,13 +140,17 @@ pub fn check_reachable(node: u16) -> Result<()> {
 
 /// The own node.
 pub fn own() -> Result<u16> {
-    Ok(endpoint::online_nodes()?.1)
+    Ok(endpoint::nodes()?.own)
 }
 
 /// How many other nodes are within reach.
 pub fn links() -> Result<usize> {
-    let (online, own) = endpoint::online_nodes()?;
-    Ok(online.iter().filter(|node| **node != own).count())
+    let nodes = endpoint::nodes()?;
+    Ok(nodes
+        .online
+        .iter()
+        .filter(|node| **node != nodes.own)
+        .count())
 }
 
 #[cfg(test)]

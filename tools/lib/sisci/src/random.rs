@@ -2,7 +2,10 @@
 
 //! Numbers that nobody can guess.
 
-use crate::endpoint::last_error;
+use rustix::io::retry_on_intr;
+use rustix::rand::GetRandomFlags;
+use rustix::rand::getrandom;
+
 use crate::error::Error;
 use crate::error::Result;
 
@@ -10,14 +13,10 @@ use crate::error::Result;
 pub fn number() -> Result<u64> {
     loop {
         let mut bytes = [0u8; 8];
-        // SAFETY: There is room for so many bytes.
-        let count = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-        match usize::try_from(count) {
-            Ok(count) if count == bytes.len() => (),
-            Ok(_) => return Err(Error::SYSTEM),
-            // Before the kernel has enough of them.
-            Err(_) if last_error() == rustix::io::Errno::INTR => continue,
-            Err(_) => return Err(last_error().into()),
+        // Before the kernel has enough of them it waits, and can be interrupted.
+        let count = retry_on_intr(|| getrandom(&mut bytes, GetRandomFlags::empty()))?;
+        if count != bytes.len() {
+            return Err(Error::SYSTEM);
         }
         match u64::from_ne_bytes(bytes) {
             0 => continue,

@@ -33,7 +33,6 @@ use crate::nodes;
 use crate::reason::Reason;
 use crate::threads;
 use crate::threads::Caller;
-use crate::uapi;
 
 /// How often nodes are asked for a group that they did not have.
 const LOOK: Duration = Duration::from_millis(50);
@@ -110,7 +109,7 @@ impl RemoteSegment {
         let class = if broadcast {
             NAME_GROUP
         } else {
-            uapi::NAME_SEGMENT
+            scif_sys::NAME_SEGMENT
         };
         if wanted.flags & flags::ASYNCHRONOUS_CONNECT == 0 {
             segment.establish(node, class, deadline)?;
@@ -160,7 +159,7 @@ impl RemoteSegment {
         let imports = match node {
             Some(node) => vec![connect(node)?],
             None => {
-                let (nodes, _) = endpoint::online_nodes()?;
+                let nodes = endpoint::nodes()?.online;
                 // Those without the group are not meant.
                 nodes
                     .into_iter()
@@ -218,7 +217,7 @@ impl RemoteSegment {
         let living = known.iter().filter(|import| !import.is_over());
         let mut imports: Vec<_> = living.cloned().collect();
         let before = imports.len();
-        for node in endpoint::online_nodes()?.0 {
+        for node in endpoint::nodes()?.online {
             if imports.iter().any(|import| import.node() == node) {
                 continue;
             }

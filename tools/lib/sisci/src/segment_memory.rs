@@ -18,7 +18,6 @@ use crate::error::Error;
 use crate::error::Result;
 use crate::lock::lock;
 use crate::memory::Memory;
-use crate::uapi;
 
 /// See the head of this file.
 #[derive(Default)]
@@ -81,8 +80,7 @@ impl SegmentMemory {
     /// Makes all of it a window of a connection: at this offset, or at any. Returns the offset.
     pub fn register(&self, endpoint: &Endpoint, offset: Option<i64>) -> Result<i64> {
         let length = self.get()?.len() as u64;
-        let protection = uapi::PROT_READ | uapi::PROT_WRITE;
-        Ok(endpoint.register(self.pinned()?, 0..length, protection, offset)?)
+        Ok(endpoint.register(self.pinned()?, 0..length, offset)?)
     }
 
     /// Returns where it is a window of a connection to another segment, and makes the window if there is none.

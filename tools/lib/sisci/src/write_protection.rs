@@ -6,7 +6,7 @@
 //! with EFAULT.
 
 use std::os::fd::AsFd;
-use std::os::fd::AsRawFd;
+use std::os::fd::AsRawFd as _;
 use std::os::fd::BorrowedFd;
 use std::os::fd::FromRawFd as _;
 use std::os::fd::OwnedFd;
@@ -16,24 +16,27 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::io::read;
 use rustix::io::retry_on_intr;
+use rustix::ioctl::Opcode;
+use rustix::ioctl::Updater;
+use rustix::ioctl::ioctl;
+use rustix::mm::UserfaultfdFlags;
+use rustix::mm::userfaultfd;
 
 use crate::descriptors::Descriptor;
-use crate::endpoint::call;
-use crate::endpoint::checked;
 
 /// What may be asked without any right: only stores of the program are stopped.
-const USER_MODE_ONLY: i32 = 1;
+const USER_MODE_ONLY: UserfaultfdFlags = UserfaultfdFlags::from_bits_retain(1);
 
 /// `UFFDIO_API`
-pub const API: u32 = 0xc018_aa3f;
+pub const API: Opcode = 0xc018_aa3f;
 /// `UFFDIO_REGISTER`
-pub const REGISTER: u32 = 0xc020_aa00;
+pub const REGISTER: Opcode = 0xc020_aa00;
 /// `UFFDIO_WAKE`
-pub const WAKE: u32 = 0x8010_aa02;
+pub const WAKE: Opcode = 0x8010_aa02;
 /// `UFFDIO_WRITEPROTECT`
-pub const WRITEPROTECT: u32 = 0xc018_aa06;
+pub const WRITEPROTECT: Opcode = 0xc018_aa06;
 /// `USERFAULTFD_IOC_NEW`
-pub const NEW: u32 = 0xaa00;
+pub const NEW: Opcode = 0xaa00;
 
 /// `UFFD_FEATURE_...`
 const PAGEFAULT_FLAG_WP: u64 = 1 << 0;
@@ -99,19 +102,17 @@ pub struct WriteProtection {
 }
 
 fn open() -> Result<OwnedFd, Errno> {
-    let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
-    let from_call = |flags: i32| {
-        // SAFETY: A new descriptor, which does nothing by itself.
-        let result = unsafe { libc::syscall(libc::SYS_userfaultfd, flags) };
-        // SAFETY: It is new.
-        checked(result as i32).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
-    };
+    let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
+    // SAFETY: A new descriptor, which does nothing by itself.
+    let from_call = |flags| unsafe { userfaultfd(flags) };
     let from_device = || {
         let device = rustix::fs::open(c"/dev/userfaultfd", OFlags::CLOEXEC, Mode::empty())?;
         // SAFETY: The argument of this number is not a pointer.
-        let result = unsafe { libc::ioctl(device.as_raw_fd(), NEW as _, flags) };
-        // SAFETY: It is new.
-        checked(result).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
+        match unsafe { libc::ioctl(device.as_raw_fd(), NEW as _, flags.bits()) } {
+            // SAFETY: It is new.
+            fd @ 0.. => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+            _ => Err(Errno::NOTTY),
+        }
     };
     from_call(flags)
         .or_else(|_| from_device())
@@ -126,21 +127,26 @@ impl WriteProtection {
             start,
             len,
         };
-        let fd = this.fd.raw();
         let mut api = Api {
             api: 0xaa,
             features: FEATURES,
             ioctls: 0,
         };
-        call(fd, API, &mut api)?;
+        this.call::<API, _>(&mut api)?;
         let mut register = Register {
             range: this.range(0, len),
             mode: REGISTER_MODE_WP,
             ioctls: 0,
         };
-        call(fd, REGISTER, &mut register)?;
+        this.call::<REGISTER, _>(&mut register)?;
         this.protect(0, len)?;
         Ok(this)
+    }
+
+    /// Makes a call whose argument is a structure; again after a signal.
+    fn call<const NUMBER: Opcode, T>(&self, argument: &mut T) -> Result<(), Errno> {
+        // SAFETY: The structure is the one of this number.
+        retry_on_intr(|| unsafe { ioctl(&self.fd, Updater::<NUMBER, T>::new(argument)) })
     }
 
     fn range(&self, offset: usize, len: usize) -> Range {
@@ -156,10 +162,10 @@ impl WriteProtection {
             mode,
         };
         loop {
-            match call(self.fd.raw(), WRITEPROTECT, &mut argument) {
+            match self.call::<WRITEPROTECT, _>(&mut argument) {
                 // The area is being changed.
                 Err(Errno::AGAIN) => (),
-                result => return result.map(drop),
+                result => return result,
             }
         }
     }
@@ -178,7 +184,7 @@ impl WriteProtection {
     pub fn wake_all(&self) {
         let mut range = self.range(0, self.len);
         // An error would be that of a range that is none.
-        let _ = call(self.fd.raw(), WAKE, &mut range);
+        let _ = self.call::<WAKE, _>(&mut range);
     }
 
     /// The next thread that waits, if there is one. It is told once.

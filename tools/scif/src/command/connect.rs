@@ -2,9 +2,9 @@
 
 //! Getting an endpoint, and from there to the `scif serve` of another node.
 
-use crate::abi::PortId;
 use crate::cancel::Cancel;
 use crate::device::Endpoint;
+use crate::device::PortId;
 use crate::error::Error;
 use crate::error::Result;
 use crate::session::Session;

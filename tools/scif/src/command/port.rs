@@ -2,8 +2,6 @@
 
 //! The port that `scif serve` listens to.
 
-use crate::abi;
-
 /// The port of `scif serve`, unless told otherwise.
 pub const DEFAULT_PORT: u16 = 2050;
 
@@ -12,7 +10,7 @@ pub fn parse_port(text: &str) -> std::result::Result<u16, String> {
     match text.parse() {
         Ok(0) | Err(_) => Err(format!(
             "'{text}' is not a port from 1 to 65535 (below {} needs a privilege to serve)",
-            abi::ADMIN_PORT_END
+            scif_sys::ADMIN_PORT_END
         )),
         Ok(port) => Ok(port),
     }

@@ -4,7 +4,6 @@
 
 mod tcp;
 
-use crate::abi::PortId;
 use crate::cancel::Cancel;
 use crate::command::connect::is_lost;
 use crate::command::connect::open;
@@ -15,6 +14,7 @@ use crate::command::port::parse_port;
 use crate::confine::Root;
 use crate::confine::show;
 use crate::device::Endpoint;
+use crate::device::PortId;
 use crate::error::Error;
 use crate::error::Result;
 use crate::error::errno_name;

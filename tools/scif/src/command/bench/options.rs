@@ -170,7 +170,7 @@ impl Engine {
         Rma {
             cpu: self.cpu,
             sync: sync || self.cpu,
-            ordered: false,
+            ..Rma::default()
         }
     }
 }

@@ -223,7 +223,7 @@ impl<T: Transport> Measure<'_, T> {
         let how = Rma {
             cpu,
             sync: cpu,
-            ordered: false,
+            ..Rma::default()
         };
         // The first one pays for what is set up once.
         self.copy(direction, 0, size, Rma { sync: true, ..how })?;
