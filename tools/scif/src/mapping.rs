@@ -8,8 +8,9 @@
 
 use crate::device::Endpoint;
 use crate::device::Protection;
+use rustix::mm::MapFlags;
+use rustix::mm::ProtFlags;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::sync::atomic::fence;
@@ -38,25 +39,15 @@ impl Mapping {
         protection: Protection,
     ) -> io::Result<Self> {
         let protection = match protection {
-            Protection::Read => libc::PROT_READ,
-            Protection::Write => libc::PROT_WRITE,
-            Protection::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+            Protection::Read => ProtFlags::READ,
+            Protection::Write => ProtFlags::WRITE,
+            Protection::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
         };
+        let (anywhere, flags, offset) = (std::ptr::null_mut(), MapFlags::SHARED, offset as u64);
         // SAFETY: a new mapping at an address that the kernel chooses touches no existing memory.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                protection,
-                libc::MAP_SHARED,
-                std::os::fd::AsFd::as_fd(endpoint).as_raw_fd(),
-                offset,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).ok_or_else(io::Error::last_os_error)?;
+        let start =
+            unsafe { rustix::mm::mmap(anywhere, length, protection, flags, endpoint, offset) };
+        let start = NonNull::new(start?.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { start, length })
     }
 
@@ -94,7 +85,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours and nobody refers to it any more.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }
 

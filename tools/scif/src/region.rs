@@ -7,6 +7,9 @@
 //! is looked at. Registration itself is in [`crate::device`]; a region may be dropped while it is
 //! registered, because the kernel keeps the pinned pages until the window goes.
 
+use rustix::mm::Advice;
+use rustix::mm::MapFlags;
+use rustix::mm::ProtFlags;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
@@ -57,10 +60,10 @@ impl Region {
         let region = Self::reserve(length)?;
         match pages {
             Pages::Any => {}
-            Pages::Small => region.advise(libc::MADV_NOHUGEPAGE)?,
-            Pages::Huge => region.advise(libc::MADV_HUGEPAGE)?,
+            Pages::Small => region.advise(Advice::LinuxNoHugepage)?,
+            Pages::Huge => region.advise(Advice::LinuxHugepage)?,
         }
-        region.advise(libc::MADV_POPULATE_WRITE)?;
+        region.advise(Advice::LinuxPopulateWrite)?;
         Ok(region)
     }
 
@@ -70,33 +73,20 @@ impl Region {
             .checked_next_multiple_of(page_size())
             .filter(|&length| length > 0)
             .ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a new anonymous mapping touches no existing memory.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).ok_or_else(io::Error::last_os_error)?;
+        let start =
+            unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, protection, flags) };
+        let start = NonNull::new(start?.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         let region = Self { start, length };
         // A child would otherwise take over or copy the pages the peer writes to.
-        region.advise(libc::MADV_DONTFORK)?;
+        region.advise(Advice::LinuxDontFork)?;
         Ok(region)
     }
 
-    fn advise(&self, advice: libc::c_int) -> io::Result<()> {
+    fn advise(&self, advice: Advice) -> io::Result<()> {
         // SAFETY: the range is the mapping of this object, whose bytes nobody refers to.
-        match unsafe { libc::madvise(self.start.as_ptr().cast(), self.length, advice) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        Ok(unsafe { rustix::mm::madvise(self.start.as_ptr().cast(), self.length, advice) }?)
     }
 
     /// The size in bytes, a multiple of the page size, never 0.
@@ -144,7 +134,7 @@ impl Drop for Region {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours and nobody refers to it any more. A window on it keeps the
         // pages, not the mapping.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.length) };
     }
 }
 
