@@ -115,10 +115,12 @@ mod tests {
     #[test]
     fn a_phase_is_kept_where_there_is_room() -> Result {
         let places = KBox::pin_init(Places::new(), GFP_KERNEL)?;
-        assert_eq!(places.take_at(4, 16, Some(2), 8)?, 2);
-        assert_eq!(places.take_at(4, 16, Some(2), 8)?, 10);
-        assert_eq!(places.take_at(4, 16, Some(2), 8)?, 6);
-        assert_eq!(places.take_at(4, 16, Some(2), 8), Err(ENOSPC));
+        assert_eq!(places.take_at(4, 24, Some(2), 8)?, 2);
+        assert_eq!(places.take_at(4, 24, Some(2), 8)?, 10);
+        // No gap is long enough to hold a phase for certain.
+        assert_eq!(places.take_at(4, 24, Some(2), 8)?, 6);
+        assert_eq!(places.take_at(8, 24, None, 8)?, 14);
+        assert_eq!(places.take_at(4, 24, Some(2), 8), Err(ENOSPC));
         Ok(())
     }
 }
