@@ -25,7 +25,6 @@ mod accept;
 mod connected;
 pub(crate) mod connection;
 mod contact;
-mod listener;
 mod messages;
 mod named;
 mod own_ring;
@@ -39,7 +38,6 @@ pub(crate) mod standing;
 mod stream;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
-mod whole;
 
 pub(crate) use crate::rma::mapping::RemotePages;
 use crate::{
@@ -72,7 +70,7 @@ use kernel::{
         Arc, //
     },
 };
-use listener::Listener;
+use ports::Listener;
 use scif::Scif;
 use standing::{
     Facts,

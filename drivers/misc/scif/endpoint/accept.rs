@@ -16,8 +16,10 @@
 
 use super::{
     connection::Connection,
-    listener::Listener,
-    ports::BoundPort,
+    ports::{
+        BoundPort,
+        Listener, //
+    },
     Endpoint,
     State, //
 };

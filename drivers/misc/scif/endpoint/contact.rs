@@ -12,8 +12,10 @@ use super::{
         PortPair,
         Shared, //
     },
-    listener::Request,
-    ports::Ports,
+    ports::{
+        Ports,
+        Request, //
+    },
     standing::Facts, //
 };
 use crate::{

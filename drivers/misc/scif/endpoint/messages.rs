@@ -1,17 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Sending and receiving, as those hear of it who watch: the bytes go through `stream.rs`.
+//!
+//! Messages that are sent whole or not at all.
+//!
+//! They go through the same ring as the bytes of other calls, in turn with these. There is room for all
+//! of one before the first byte is stored, and the counter moves once, behind the last byte: so whatever
+//! goes wrong before, or a signal, costs nothing, and who receives finds all of it at once.
+//!
+//! # Waiting for more than half a ring
+//!
+//! Who receives much sleeps until half a ring is there (`stream.rs`). Who waits here for more than half a
+//! ring may need what is there to be taken out, though it is less. So it rings: who receives then finds
+//! that it is waited for ([`Rings::is_waited_for`]), and takes what there is. So does who does not wait
+//! here but tries again.
+//!
+//! A message that is larger than the ring needs a larger ring first, which the peer may not have the
+//! memory for at the moment: it is asked again now and then.
 
-use super::connection::Connection;
+use super::{
+    connection::Connection,
+    rings::Rings,
+    stream::{
+        look_for_signals,
+        Stream, //
+    }, //
+};
 use crate::{
     sync::flow::Flow,
     sys::{
         buffer::Buffer,
         trace,
         wait::WaitQueue, //
-    },
+    }, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    time::Delta, //
+};
 
 /// A call that has moved nothing is no message.
 fn count(flow: &Flow, result: Result<usize>) {
@@ -63,6 +89,139 @@ impl Connection {
             fill,
             blocks,
             result: trace::errno(&result),
+        }
+    }
+}
+
+/// Bytes of the largest message, whatever ring the peer has: it is copied in one go, during which the end
+/// of the relation to the peer has to wait.
+const MOST: usize = 1 << 20;
+
+/// Bytes of each piece of a message that has to be copied first.
+const CHUNK: usize = 4096;
+
+/// How long until a peer that had no memory for a larger ring may be asked again.
+const RETRY: Delta = Delta::from_millis(20);
+
+impl Stream {
+    /// Sends all bytes of a caller, or none. EAGAIN if there is no room for all, unless it is to `block`;
+    /// EMSGSIZE if there never can be. Interruptible. `waiters` is the queue of those who wait or poll.
+    pub(super) fn send_all(&self, from: &Buffer, block: bool, waiters: &WaitQueue) -> Result {
+        self.check_open()?;
+        let _sending = self.sending.lock_for(block)?.ok_or(EAGAIN)?;
+        let result = self
+            .room_for_all(from.len(), block, waiters)
+            .and_then(|()| self.rings.push_all(from));
+        // As who sends bytes: what was wished for here may be more than those want who poll. Not so
+        // after EAGAIN, for that wish is theirs.
+        let has_failed = matches!(result, Err(error) if error != EAGAIN);
+        if has_failed && waiters.has_waiters() && self.watch_for_room() {
+            self.channel.wake();
+        }
+        result
+    }
+
+    /// Returns once there is room for `len` bytes.
+    fn room_for_all(&self, len: usize, block: bool, waiters: &WaitQueue) -> Result {
+        loop {
+            self.check_open()?;
+            if len > MOST || len > self.rings.largest_remote_size()? as usize {
+                return Err(EMSGSIZE);
+            }
+            if self.rings.room_for(len)? as usize >= len {
+                return Ok(());
+            }
+            let _ = self.rings.ask_for_room(len);
+            if block {
+                look_for_signals()?;
+            }
+            let wanted = u32::try_from(len)?;
+            let fits = wanted <= self.rings.remote_size()?;
+            match (block, fits) {
+                (true, true) => {
+                    if self.is_more_than_half(wanted)? {
+                        self.ask_to_take_out(wanted)?;
+                    }
+                    self.wait_for_room(wanted)?;
+                }
+                (true, false) => self.wait_for_growth(wanted)?,
+                // Who tries again has to be waited for as well.
+                (false, true) if self.is_more_than_half(wanted)? => {
+                    if !self.ask_to_take_out(wanted)? {
+                        return Err(EAGAIN);
+                    }
+                }
+                // Who polls hears of it when there is room for all.
+                (false, true) if waiters.has_waiters() => {
+                    self.rings.wish_for_room(wanted)?;
+                    if self.rings.room()? < wanted {
+                        return Err(EAGAIN);
+                    }
+                }
+                (false, _) => return Err(EAGAIN),
+            }
+        }
+    }
+
+    /// Whether there may be too little in the peer's ring for who receives there to take it out, and too
+    /// little room for so many bytes.
+    fn is_more_than_half(&self, wanted: u32) -> Result<bool> {
+        Ok(wanted > self.rings.remote_size()? / 2)
+    }
+
+    /// Has who sleeps at the peer take out what there is, unless there is room for `wanted` bytes: says
+    /// whether there is. Who waits or polls here hears of that room.
+    fn ask_to_take_out(&self, wanted: u32) -> Result<bool> {
+        self.rings.wish_for_room(wanted)?;
+        let has_room = self.rings.room()? >= wanted;
+        if !has_room {
+            self.rings.ring()?;
+        }
+        Ok(has_room)
+    }
+
+    /// Waits until the ring is as large as this, for a moment.
+    fn wait_for_growth(&self, wanted: u32) -> Result {
+        self.channel.waiters()?.wait_timeout(RETRY, || {
+            let go_on = self.check_open().is_err()
+                || self.rings.remote_size().map_or(true, |size| size >= wanted);
+            go_on.then_some(())
+        })?;
+        Ok(())
+    }
+}
+
+impl Rings {
+    /// Moves all bytes, for which there is room, into the peer's ring, or none, and wakes who waits for
+    /// them there. Otherwise as [`Rings::push`].
+    fn push_all(&self, from: &Buffer) -> Result {
+        // What is in memory goes in one copy.
+        if self.push_bytes(from.len(), |ring, to, done, len| {
+            ring.write_from(to, from, done, len)
+        })? {
+            return Ok(());
+        }
+        let mut chunks = KVec::with_capacity(from.len().div_ceil(CHUNK), GFP_KERNEL_ACCOUNT)?;
+        for at in (0..from.len()).step_by(CHUNK) {
+            let mut chunk = KVec::new();
+            from.append_to(at, CHUNK.min(from.len() - at), &mut chunk)?;
+            chunks.push(chunk, GFP_KERNEL_ACCOUNT)?;
+        }
+        let pushed = self.push_bytes(from.len(), |ring, mut to, mut done, mut len| {
+            while len > 0 {
+                let chunk = chunks.get(done / CHUNK).ok_or(EINVAL)?;
+                let count = len.min(CHUNK - done % CHUNK);
+                let bytes = chunk.get(done % CHUNK..).and_then(|rest| rest.get(..count));
+                ring.write(to, bytes.ok_or(EINVAL)?)?;
+                to += count;
+                done += count;
+                len -= count;
+            }
+            Ok(true)
+        })?;
+        match pushed {
+            true => Ok(()),
+            false => Err(EINVAL),
         }
     }
 }

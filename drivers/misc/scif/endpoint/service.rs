@@ -17,8 +17,10 @@ use super::{
         Options, //
     },
     contact::Contact,
-    listener::Request,
-    ports::Ports, //
+    ports::{
+        Ports,
+        Request, //
+    }, //
 };
 use crate::{
     logic::{

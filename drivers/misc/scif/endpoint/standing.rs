@@ -14,8 +14,10 @@ use super::{
         Connection,
         Traffic, //
     },
-    listener::Listener,
-    ports::BoundPort, //
+    ports::{
+        BoundPort,
+        Listener, //
+    }, //
 };
 use crate::{
     arguments::PortId,
