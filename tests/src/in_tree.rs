@@ -10,9 +10,9 @@ use lab::Personality;
 use lab::Windows;
 use lab::wait_until;
 
-use crate::harness::Need;
-use crate::harness::PAIR;
-use crate::harness::STAR;
+use crate::need::Need;
+use crate::need::PAIR;
+use crate::need::STAR;
 use crate::harness::Test;
 use crate::ntb_client::Loaded;
 use crate::ntb_client::Tool;

@@ -11,8 +11,8 @@ use lab::Personality;
 use lab::Windows;
 use lab::wait_until;
 
-use crate::harness::Need;
-use crate::harness::PAIR;
+use crate::need::Need;
+use crate::need::PAIR;
 use crate::harness::Test;
 use crate::in_tree;
 use crate::ntb_client::Loaded;

@@ -12,9 +12,9 @@ use lab::RaidWrites;
 use lab::Windows;
 use lab::wait_until;
 
-use crate::harness::Need;
-use crate::harness::PAIR;
-use crate::harness::STAR;
+use crate::need::Need;
+use crate::need::PAIR;
+use crate::need::STAR;
 use crate::harness::Test;
 use crate::in_tree;
 use crate::ntb_client;

@@ -14,7 +14,7 @@ use anyhow::ensure;
 use lab::Lab;
 use lab::wait_until;
 
-use crate::harness::ONE;
+use crate::need::ONE;
 use crate::harness::Test;
 
 /// Runs `lab --name NAME ...` on the host; ends that lab when dropped.

@@ -17,9 +17,9 @@ use lab::wait_until;
 use sha2::Digest;
 use sha2::Sha256;
 
-use crate::harness::ONE;
-use crate::harness::PAIR;
-use crate::harness::STAR;
+use crate::need::ONE;
+use crate::need::PAIR;
+use crate::need::STAR;
 use crate::harness::Test;
 use crate::harness::config;
 use crate::promise::Circumstances;

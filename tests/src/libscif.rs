@@ -18,8 +18,8 @@ use lab::Output;
 use lab::paths;
 use lab::wait_until;
 
-use crate::harness::Need;
-use crate::harness::ONE;
+use crate::need::Need;
+use crate::need::ONE;
 use crate::harness::Test;
 use crate::loaded::Loaded;
 use crate::scif;

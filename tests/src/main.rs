@@ -8,6 +8,8 @@ mod evidence;
 mod harness;
 mod heartbeat;
 mod loaded;
+mod need;
+mod nodes;
 mod ntb_client;
 mod promise;
 mod scif;
@@ -281,7 +283,7 @@ mod tests {
         let tests: Vec<&Test> = all().collect();
         let order = grouped(&tests);
         assert_eq!(order.len(), tests.len());
-        let mut before: Vec<harness::Need> = Vec::new();
+        let mut before: Vec<need::Need> = Vec::new();
         for pair in order.windows(2) {
             let [one, next] = pair else { continue };
             if one.need.machines() == next.need.machines() {

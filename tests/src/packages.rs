@@ -19,7 +19,7 @@ use lab::Node;
 use lab::Output;
 use lab::paths;
 
-use crate::harness::PAIR;
+use crate::need::PAIR;
 use crate::harness::Test;
 use crate::libscif;
 use crate::loaded::Loaded;

@@ -6,7 +6,7 @@ use anyhow::Result;
 use lab::Lab;
 use lab::Personality;
 
-use crate::harness::Need;
+use crate::need::Need;
 use crate::harness::Test;
 use crate::scif_arena;
 use crate::scif_arena::ARENA_PAIR;

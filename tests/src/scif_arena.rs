@@ -16,7 +16,7 @@ use lab::RaidWrites;
 use lab::Windows;
 use lab::wait_until;
 
-use crate::harness::Need;
+use crate::need::Need;
 use crate::harness::Test;
 use crate::scif;
 use crate::scif_conformance;

@@ -10,7 +10,7 @@ use lab::Lab;
 use lab::RaidWrites;
 use lab::Windows;
 
-use crate::harness::Need;
+use crate::need::Need;
 use crate::harness::Test;
 use crate::heartbeat;
 use crate::loaded::Loaded;

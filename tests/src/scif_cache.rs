@@ -8,8 +8,8 @@ use anyhow::ensure;
 use lab::Lab;
 use lab::wait_until;
 
-use crate::harness::Need;
-use crate::harness::ONE;
+use crate::need::Need;
+use crate::need::ONE;
 use crate::harness::Test;
 use crate::scif;
 use crate::scif_messages_and_rma::SCIF_PAIR;

@@ -7,9 +7,9 @@ use anyhow::ensure;
 use lab::Flavour;
 use lab::Lab;
 
-use crate::harness::Need;
-use crate::harness::ONE;
-use crate::harness::PAIR;
+use crate::need::Need;
+use crate::need::ONE;
+use crate::need::PAIR;
 use crate::harness::Test;
 use crate::loaded::Loaded;
 use crate::scif;

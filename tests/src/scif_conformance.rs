@@ -16,8 +16,8 @@ use lab::Lab;
 use lab::Output;
 use lab::Process;
 
-use crate::harness::Need;
-use crate::harness::ONE;
+use crate::need::Need;
+use crate::need::ONE;
 use crate::harness::Test;
 use crate::loaded::Loaded;
 use crate::scif;

@@ -8,7 +8,7 @@
 use anyhow::Result;
 use lab::Lab;
 
-use crate::harness::Need;
+use crate::need::Need;
 use crate::harness::Test;
 use crate::scif_arena::ARENA_PAIR;
 use crate::scif_bounce;

@@ -8,7 +8,7 @@ use anyhow::ensure;
 use lab::Lab;
 use serde_json::Value;
 
-use crate::harness::PAIR;
+use crate::need::PAIR;
 use crate::harness::Test;
 use crate::loaded::Loaded;
 use crate::scif;

@@ -9,7 +9,7 @@ use lab::Lab;
 use lab::Personality;
 use lab::Windows;
 
-use crate::harness::Need;
+use crate::need::Need;
 use crate::harness::Test;
 use crate::loaded::Loaded;
 use crate::scif;

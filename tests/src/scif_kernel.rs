@@ -10,8 +10,8 @@ use lab::Lab;
 use lab::kernel_log;
 use lab::wait_until;
 
-use crate::harness::Need;
-use crate::harness::ONE;
+use crate::need::Need;
+use crate::need::ONE;
 use crate::harness::Test;
 use crate::libscif;
 use crate::loaded::Loaded;

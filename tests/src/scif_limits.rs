@@ -8,9 +8,9 @@ use anyhow::Result;
 use anyhow::ensure;
 use lab::Lab;
 
-use crate::harness::Need;
-use crate::harness::ONE;
-use crate::harness::PAIR;
+use crate::need::Need;
+use crate::need::ONE;
+use crate::need::PAIR;
 use crate::harness::Test;
 use crate::loaded::Loaded;
 use crate::scif;

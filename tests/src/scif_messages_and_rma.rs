@@ -9,8 +9,8 @@ use lab::Flavour;
 use lab::Lab;
 use lab::Personality;
 
-use crate::harness::Need;
-use crate::harness::PAIR;
+use crate::need::Need;
+use crate::need::PAIR;
 use crate::harness::Test;
 use crate::loaded::Loaded;
 use crate::scif;

@@ -11,8 +11,8 @@ use anyhow::ensure;
 use lab::Lab;
 use lab::paths;
 
-use crate::harness::Need;
-use crate::harness::ONE;
+use crate::need::Need;
+use crate::need::ONE;
 use crate::harness::Test;
 use crate::loaded::Loaded;
 use crate::scif;

@@ -29,7 +29,7 @@ use lab::Lab;
 use lab::WeakOrderEngines;
 use lab::paths;
 
-use crate::harness::Need;
+use crate::need::Need;
 use crate::harness::Test;
 use crate::loaded::Loaded;
 use crate::scif;

@@ -18,8 +18,8 @@ use lab::Process;
 use lab::kernel_log;
 use lab::wait_until;
 
-use crate::harness::Need;
-use crate::harness::PAIR;
+use crate::need::Need;
+use crate::need::PAIR;
 use crate::harness::Test;
 use crate::heartbeat;
 use crate::loaded::Loaded;

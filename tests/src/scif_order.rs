@@ -13,7 +13,7 @@ use lab::WeakOrder;
 use lab::WeakOrderEngines;
 use lab::Windows;
 
-use crate::harness::Need;
+use crate::need::Need;
 use crate::harness::Test;
 use crate::scif_amd;
 use crate::scif_arena::ARENA_PAIR;

@@ -13,8 +13,8 @@ use lab::Process;
 use lab::RaidWrites;
 use lab::wait_until;
 
-use crate::harness::Need;
-use crate::harness::PAIR;
+use crate::need::Need;
+use crate::need::PAIR;
 use crate::harness::Test;
 use crate::loaded::Loaded;
 use crate::promise::Circumstances;

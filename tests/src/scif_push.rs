@@ -10,7 +10,7 @@ use anyhow::ensure;
 use lab::Lab;
 use lab::wait_until;
 
-use crate::harness::PAIR;
+use crate::need::PAIR;
 use crate::harness::Test;
 use crate::loaded::Loaded;
 use crate::scif;

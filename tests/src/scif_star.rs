@@ -13,8 +13,8 @@ use lab::Lab;
 use lab::kernel_log;
 use lab::wait_until;
 
-use crate::harness::Need;
-use crate::harness::STAR;
+use crate::need::Need;
+use crate::need::STAR;
 use crate::harness::Test;
 use crate::heartbeat;
 use crate::loaded::Loaded;

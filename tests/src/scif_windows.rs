@@ -9,7 +9,7 @@ use anyhow::ensure;
 use lab::Lab;
 use lab::Windows;
 
-use crate::harness::Need;
+use crate::need::Need;
 use crate::harness::Test;
 use crate::scif;
 use crate::scif_arena;

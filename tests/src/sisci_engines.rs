@@ -7,7 +7,7 @@ use anyhow::Result;
 use anyhow::ensure;
 use lab::Lab;
 
-use crate::harness::Need;
+use crate::need::Need;
 use crate::harness::Test;
 use crate::scif;
 use crate::scif_messages_and_rma::SCIF_PAIR;

@@ -14,7 +14,7 @@ use lab::Process;
 use lab::Windows;
 use lab::wait_until;
 
-use crate::harness::Need;
+use crate::need::Need;
 use crate::harness::Test;
 use crate::loaded::Loaded;
 use crate::scif;

@@ -6,6 +6,8 @@
 //! from interrupts, tells a signal from a timeout, and can be polled. The caller passes the condition
 //! as a closure, so that no wake-up is lost between looking and sleeping.
 //!
+//! This file has more than 500 lines because its tests wait in each of these ways.
+//!
 //! C header: [`include/linux/wait.h`](srctree/include/linux/wait.h)
 
 use core::{
