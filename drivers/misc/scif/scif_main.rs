@@ -259,8 +259,9 @@ struct Drained {
 impl Drop for Drained {
     fn drop(&mut self) {
         self.queues.flush_all();
-        self.engines.drop_all();
-        // An engine that has just been found to have stopped.
+        // An interrupt of an engine may be armed still.
+        self.engines.give_back();
+        // What engines have left, and one that has just been found to have stopped.
         self.queues.flush_all();
     }
 }

@@ -432,8 +432,12 @@ impl Engine {
     }
 
     /// Ends what the engine has left without saying so, once it was given back. Process context.
-    pub(crate) fn abandon_running(&self) {
-        while self.channel.is_stopped() {
+    pub(crate) fn abandon_running(self: &Arc<Self>) {
+        if !self.channel.is_stopped() {
+            return;
+        }
+        self.abandon_arming();
+        loop {
             let node = {
                 let mut running = self.running.lock();
                 let first = running.keys().next().copied();
@@ -462,7 +466,7 @@ impl Engine {
     }
 
     /// Gives its channel back, and ends what it has left. May sleep, as [`Channel::stop`].
-    fn give_back(&self) {
+    fn give_back(self: &Arc<Self>) {
         // Nothing was lost, so nothing is said.
         self.stopped.store(true, Relaxed);
         self.channel.stop();

@@ -189,12 +189,6 @@ impl Engines {
         self.stopped_errors
             .add(engine.errors.load(Relaxed), Relaxed);
     }
-
-    /// Gives them back once nobody uses them. May sleep.
-    pub(crate) fn drop_all(&self) {
-        let list = core::mem::replace(&mut *self.list.lock(), KVec::new());
-        drop(list);
-    }
 }
 
 /// See the head of this file. All functions: any context.
