@@ -113,7 +113,7 @@ impl Drop for Ending {
     fn drop(&mut self) {
         if let Some(watched) = self.watched.take() {
             // It is enqueued once, so this can't fail.
-            let _ = self.queues.patient.enqueue(watched);
+            let _ = self.queues.watch.enqueue(watched);
         }
     }
 }

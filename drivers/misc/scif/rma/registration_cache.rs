@@ -366,6 +366,7 @@ impl RegistrationCache {
     /// Puts a registration into the table, unless it is stale already. The caller is inside the
     /// peer.
     fn keep(&self, registration: &Arc<Registration>) {
+        let _removing = self.removing.lock();
         let pages = registration.pages;
         loop {
             // What has to go for it goes when the lock is not held.
@@ -411,6 +412,7 @@ impl RegistrationCache {
     /// Lets go of what has not been used for longest, until that is `pages` pages. Returns how many
     /// it was. The caller is inside the peer.
     fn evict(&self, pages: usize) -> usize {
+        let _removing = self.removing.lock();
         let mut evicted = 0;
         while evicted < pages {
             let old = self.take_least_recently_used(&mut self.table.lock());

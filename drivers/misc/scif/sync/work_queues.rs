@@ -4,8 +4,9 @@
 //!
 //! - `link`: transports come up, go down, and tear down what was there. Its items wait for those of all others.
 //! - `control`: messages of the peers, mostly on the CPU that their doorbell has interrupted.
-//! - `patient`: what may wait for a peer or a process: copies that wait for room in an engine's ring or for slots of the
-//!   peer, signals that do, and ends of watches of address spaces. Its items run beside each other.
+//! - `patient`: what may wait for a peer: copies that wait for room in an engine's ring or for slots of the peer, and
+//!   signals that do. Its items run beside each other.
+//! - `watch`: watches of address spaces end, which a process can draw out. No other item and no caller waits for it.
 //! - `work`: all else. Its items, and those of `control`, wait for no peer and for no item of any queue, so all others may
 //!   wait for them.
 //!
@@ -22,6 +23,7 @@ pub(crate) struct WorkQueues {
     pub(crate) link: Queue,
     pub(crate) control: Queue,
     pub(crate) patient: Queue,
+    pub(crate) watch: Queue,
     pub(crate) work: Queue,
 }
 
@@ -33,6 +35,7 @@ impl WorkQueues {
                 link: Queue::ordered(c"scif_link")?,
                 control: Queue::bound_highpri(c"scif_control")?,
                 patient: Queue::background(c"scif_patient")?,
+                watch: Queue::background(c"scif_watch")?,
                 work: Queue::unbound_highpri(c"scif_work")?,
             },
             GFP_KERNEL,
@@ -49,6 +52,8 @@ impl WorkQueues {
             self.work.flush();
             self.patient.flush();
         }
+        self.watch.flush();
+        // A watch that was about to end may have told its cache of a change.
         self.work.flush();
     }
 }

@@ -497,7 +497,8 @@ impl<T: Completion> Batch<T> {
     unsafe fn abandon(target: &Arc<T>) {
         let count = &target.copies().count;
         let mut left = count.load(Acquire);
-        while left & !OPEN != 0 {
+        // The batch is open while its submitter adds copies, and abandons them itself.
+        while left != 0 && left & OPEN == 0 {
             // Before its end counts: after it there may be nobody who would hear of it.
             target.copy_ended(Err(EIO));
             match count.cmpxchg(left, left - 1, Full) {

@@ -436,17 +436,17 @@ impl Engine {
         if !self.channel.is_stopped() {
             return;
         }
-        self.abandon_arming();
         loop {
             let node = {
                 let mut running = self.running.lock();
                 let first = running.keys().next().copied();
                 first.and_then(|number| running.remove_node(&number))
             };
-            let Some(node) = node else { return };
+            let Some(node) = node else { break };
             let (_, running) = node.to_key_value();
             running.abandon(&self.channel);
         }
+        self.abandon_arming();
     }
 
     /// Takes note that a descriptor has ended. Soft interrupt context.

@@ -268,7 +268,10 @@ impl Outbox {
                     self.put_stretch(staged, &stretch, to_come == 0, (route, patience))
                 })
                 // What was begun ends: for its last slot the peer was not asked to ring.
-                .inspect_err(|_| self.wish_for_all())?;
+                .inspect_err(|_| {
+                    self.arm();
+                    self.wish_for_all();
+                })?;
         }
         Ok(())
     }

@@ -14,7 +14,8 @@
 //! So there is one armed interrupt at most, and a stream of jobs costs as many as the engine falls behind. Besides,
 //! each [`INTERRUPT_EVERY`]th descriptor asks for an interrupt, which bounds how late an end is noticed.
 //!
-//! An empty copy behind all jobs arms the interrupt. If the ring has no room for it, the work item polls until it has.
+//! An empty copy behind all jobs arms the interrupt. If the ring has no room for it, the work item polls now and then
+//! until it has. The copy holds the engine, so an engine that is given back ends it.
 //!
 //! Invariant: if there is a job in `running`, the interrupt is armed, the work item is queued, or the submitter of the
 //! job polls; the submitter arms the interrupt before it sleeps. Jobs enter `running`, and are marked as ended, under
@@ -50,6 +51,10 @@ use kernel::{
             Release, //
         },
         Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
     },
     workqueue::WorkItem, //
 };
@@ -97,11 +102,15 @@ impl WorkItem<1> for Engine {
 
     fn run(this: Arc<Self>) {
         this.poll();
-        if this.has_running() {
-            this.arm();
+        if this.has_running() && !this.arm() {
+            // It is queued again, and an engine needs some time to make room.
+            fsleep(FULL);
         }
     }
 }
+
+/// Between two polls of an engine whose ring is full.
+const FULL: Delta = Delta::from_micros(200);
 
 impl Engine {
     /// Reports the end of what has ended, unless another poller does so now, and releases it. May sleep.
@@ -135,11 +144,12 @@ impl Engine {
         let _ = self.queues.work.enqueue::<_, 1>(self.clone());
     }
 
-    /// Has the engine interrupt when all jobs have ended that were submitted until now. Process context.
-    pub(crate) fn arm(self: &Arc<Self>) {
+    /// Has the engine interrupt when all jobs have ended that were submitted until now. If its ring has no room for
+    /// that, returns false, and the work item runs. Process context.
+    pub(crate) fn arm(self: &Arc<Self>) -> bool {
         // Full: jobs were added to `running` before.
         if self.has_stopped() || self.poller.armed.xchg(true, Full) {
-            return;
+            return true;
         }
         let batch = Batch::new(self.clone());
         let at = self.blank.bus_address();
@@ -147,15 +157,20 @@ impl Engine {
             interrupt: true,
             fence: false,
         };
-        if self
+        let is_armed = self
             .channel
-            .submit(at + BLANK as u64, at, BLANK, flags, &batch)
-        {
+            .submit(at + BLANK as u64, at, BLANK, flags, &batch);
+        if is_armed {
             self.taken.add(1, Relaxed);
             self.channel.issue_pending();
         }
-        // If it was not submitted, it ends here, and the work item polls.
+        // If it was not submitted, it ends here.
         drop(batch);
+        if self.channel.is_stopped() {
+            self.stop();
+            self.abandon_arming();
+        }
+        is_armed
     }
 
     /// Ends the arming copy, if the engine has left it without saying so. The channel is stopped. Process context.

@@ -104,7 +104,11 @@ impl Outbox {
         // Others' slots may come before.
         while busy_wait(busy_poll(), has_changed) {
             self.look();
-            if staged.result().is_some() || self.peer.has_failed() {
+            if staged.result().is_some() {
+                return Ok(());
+            }
+            if self.peer.has_failed() {
+                self.arm();
                 return Ok(());
             }
         }

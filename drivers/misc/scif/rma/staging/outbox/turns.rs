@@ -133,16 +133,15 @@ impl Outbox {
                 // The peer may have emptied them before it could see that.
                 self.look();
             }
-            self.sleep(number, staged, patience)?;
+            self.sleep(number, is_first, staged, patience)?;
         }
     }
 
-    /// Sleeps until it is this one's turn, and a slot is free if it was already.
-    fn sleep(&self, ticket: u64, staged: &Staged, patience: Patience) -> Result {
-        let was_first = self.state.lock().is_first(ticket);
+    /// Sleeps until it is this one's turn, or, if it `is_first` and so has told the peer to ring, until a slot is free.
+    fn sleep(&self, ticket: u64, is_first: bool, staged: &Staged, patience: Patience) -> Result {
         let has_changed = || {
             let state = self.state.lock();
-            let is_due = !was_first || self.free(&state) > 0;
+            let is_due = !is_first || self.free(&state) > 0;
             (state.closed || state.is_first(ticket) && is_due).then_some(())
         };
         match patience {
