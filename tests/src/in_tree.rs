@@ -10,10 +10,10 @@ use lab::Personality;
 use lab::Windows;
 use lab::wait_until;
 
+use crate::harness::Test;
 use crate::need::Need;
 use crate::need::PAIR;
 use crate::need::STAR;
-use crate::harness::Test;
 use crate::ntb_client::Loaded;
 use crate::ntb_client::Tool;
 use crate::ntb_client::check_link;

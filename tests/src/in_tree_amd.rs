@@ -11,10 +11,10 @@ use lab::Personality;
 use lab::Windows;
 use lab::wait_until;
 
-use crate::need::Need;
-use crate::need::PAIR;
 use crate::harness::Test;
 use crate::in_tree;
+use crate::need::Need;
+use crate::need::PAIR;
 use crate::ntb_client::Loaded;
 use crate::ntb_client::Tool;
 use crate::ntb_client::enable_links;

@@ -12,11 +12,11 @@ use lab::RaidWrites;
 use lab::Windows;
 use lab::wait_until;
 
+use crate::harness::Test;
+use crate::in_tree;
 use crate::need::Need;
 use crate::need::PAIR;
 use crate::need::STAR;
-use crate::harness::Test;
-use crate::in_tree;
 use crate::ntb_client;
 use crate::ntb_client::Loaded;
 use crate::ntb_client::Tool;

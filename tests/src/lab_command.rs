@@ -14,8 +14,8 @@ use anyhow::ensure;
 use lab::Lab;
 use lab::wait_until;
 
-use crate::need::ONE;
 use crate::harness::Test;
+use crate::need::ONE;
 
 /// Runs `lab --name NAME ...` on the host; ends that lab when dropped.
 struct Commands {

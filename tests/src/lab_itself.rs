@@ -17,11 +17,11 @@ use lab::wait_until;
 use sha2::Digest;
 use sha2::Sha256;
 
+use crate::harness::Test;
+use crate::harness::config;
 use crate::need::ONE;
 use crate::need::PAIR;
 use crate::need::STAR;
-use crate::harness::Test;
-use crate::harness::config;
 use crate::promise::Circumstances;
 use crate::summary;
 use crate::verdict::Promise;

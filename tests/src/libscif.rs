@@ -18,10 +18,10 @@ use lab::Output;
 use lab::paths;
 use lab::wait_until;
 
-use crate::need::Need;
-use crate::need::ONE;
 use crate::harness::Test;
 use crate::loaded::Loaded;
+use crate::need::Need;
+use crate::need::ONE;
 use crate::scif;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 

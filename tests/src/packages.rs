@@ -19,10 +19,10 @@ use lab::Node;
 use lab::Output;
 use lab::paths;
 
-use crate::need::PAIR;
 use crate::harness::Test;
 use crate::libscif;
 use crate::loaded::Loaded;
+use crate::need::PAIR;
 use crate::scif;
 use crate::scif_ring;
 

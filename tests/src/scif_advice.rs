@@ -10,10 +10,10 @@ use lab::Lab;
 use lab::wait_until;
 use serde_json::Value;
 
-use crate::need::Need;
-use crate::need::PAIR;
 use crate::harness::Test;
 use crate::loaded::Loaded;
+use crate::need::Need;
+use crate::need::PAIR;
 use crate::scif;
 use crate::scif_arena::ARENA_PAIR;
 use crate::scif_bounce;

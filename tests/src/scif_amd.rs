@@ -6,8 +6,8 @@ use anyhow::Result;
 use lab::Lab;
 use lab::Personality;
 
-use crate::need::Need;
 use crate::harness::Test;
+use crate::need::Need;
 use crate::scif_arena;
 use crate::scif_arena::ARENA_PAIR;
 use crate::scif_conformance;

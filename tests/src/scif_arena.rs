@@ -16,8 +16,8 @@ use lab::RaidWrites;
 use lab::Windows;
 use lab::wait_until;
 
-use crate::need::Need;
 use crate::harness::Test;
+use crate::need::Need;
 use crate::scif;
 use crate::scif_conformance;
 use crate::scif_messages_and_rma::SCIF_PAIR;

@@ -10,10 +10,10 @@ use lab::Lab;
 use lab::RaidWrites;
 use lab::Windows;
 
-use crate::need::Need;
 use crate::harness::Test;
 use crate::heartbeat;
 use crate::loaded::Loaded;
+use crate::need::Need;
 use crate::scif;
 use crate::scif_conformance;
 use crate::scif_engines;

@@ -8,9 +8,9 @@ use anyhow::ensure;
 use lab::Lab;
 use lab::wait_until;
 
+use crate::harness::Test;
 use crate::need::Need;
 use crate::need::ONE;
-use crate::harness::Test;
 use crate::scif;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 use crate::scif_node_loss::USUAL_PAIR;

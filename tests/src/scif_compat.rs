@@ -7,11 +7,11 @@ use anyhow::ensure;
 use lab::Flavour;
 use lab::Lab;
 
+use crate::harness::Test;
+use crate::loaded::Loaded;
 use crate::need::Need;
 use crate::need::ONE;
 use crate::need::PAIR;
-use crate::harness::Test;
-use crate::loaded::Loaded;
 use crate::scif;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 

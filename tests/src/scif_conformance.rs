@@ -16,10 +16,10 @@ use lab::Lab;
 use lab::Output;
 use lab::Process;
 
-use crate::need::Need;
-use crate::need::ONE;
 use crate::harness::Test;
 use crate::loaded::Loaded;
+use crate::need::Need;
+use crate::need::ONE;
 use crate::scif;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 use crate::scif_star::SCIF_STAR;

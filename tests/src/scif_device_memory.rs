@@ -8,8 +8,8 @@
 use anyhow::Result;
 use lab::Lab;
 
-use crate::need::Need;
 use crate::harness::Test;
+use crate::need::Need;
 use crate::scif_arena::ARENA_PAIR;
 use crate::scif_bounce;
 use crate::scif_conformance;

@@ -8,9 +8,9 @@ use anyhow::ensure;
 use lab::Lab;
 use serde_json::Value;
 
-use crate::need::PAIR;
 use crate::harness::Test;
 use crate::loaded::Loaded;
+use crate::need::PAIR;
 use crate::scif;
 use crate::scif_arena::ARENA_PAIR;
 use crate::scif_messages_and_rma::SCIF_PAIR;

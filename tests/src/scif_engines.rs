@@ -10,10 +10,10 @@ use lab::Process;
 use lab::kernel_log;
 use lab::wait_until;
 
-use crate::need::Need;
-use crate::need::PAIR;
 use crate::harness::Test;
 use crate::loaded::Loaded;
+use crate::need::Need;
+use crate::need::PAIR;
 use crate::scif;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 

@@ -9,9 +9,9 @@ use lab::Lab;
 use lab::Personality;
 use lab::Windows;
 
-use crate::need::Need;
 use crate::harness::Test;
 use crate::loaded::Loaded;
+use crate::need::Need;
 use crate::scif;
 use crate::scif_arena;
 use crate::scif_arena::ARENA_PAIR;

@@ -10,11 +10,11 @@ use lab::Lab;
 use lab::kernel_log;
 use lab::wait_until;
 
-use crate::need::Need;
-use crate::need::ONE;
 use crate::harness::Test;
 use crate::libscif;
 use crate::loaded::Loaded;
+use crate::need::Need;
+use crate::need::ONE;
 use crate::scif;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 

@@ -8,11 +8,11 @@ use anyhow::Result;
 use anyhow::ensure;
 use lab::Lab;
 
+use crate::harness::Test;
+use crate::loaded::Loaded;
 use crate::need::Need;
 use crate::need::ONE;
 use crate::need::PAIR;
-use crate::harness::Test;
-use crate::loaded::Loaded;
 use crate::scif;
 
 /// A node with neither NTB nor DMA engine, and the module not loaded.

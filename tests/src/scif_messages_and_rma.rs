@@ -9,10 +9,10 @@ use lab::Flavour;
 use lab::Lab;
 use lab::Personality;
 
-use crate::need::Need;
-use crate::need::PAIR;
 use crate::harness::Test;
 use crate::loaded::Loaded;
+use crate::need::Need;
+use crate::need::PAIR;
 use crate::scif;
 
 /// A pair with the module.

@@ -11,10 +11,10 @@ use anyhow::ensure;
 use lab::Lab;
 use lab::paths;
 
-use crate::need::Need;
-use crate::need::ONE;
 use crate::harness::Test;
 use crate::loaded::Loaded;
+use crate::need::Need;
+use crate::need::ONE;
 use crate::scif;
 
 /// A node with neither NTB nor DMA engine.

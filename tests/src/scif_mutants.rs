@@ -29,9 +29,9 @@ use lab::Lab;
 use lab::WeakOrderEngines;
 use lab::paths;
 
-use crate::need::Need;
 use crate::harness::Test;
 use crate::loaded::Loaded;
+use crate::need::Need;
 use crate::scif;
 use crate::scif_conformance;
 use crate::scif_order::bounce;

@@ -18,11 +18,11 @@ use lab::Process;
 use lab::kernel_log;
 use lab::wait_until;
 
-use crate::need::Need;
-use crate::need::PAIR;
 use crate::harness::Test;
 use crate::heartbeat;
 use crate::loaded::Loaded;
+use crate::need::Need;
+use crate::need::PAIR;
 use crate::promise::Circumstances;
 use crate::scif;
 use crate::scif::Seen;

@@ -13,8 +13,8 @@ use lab::WeakOrder;
 use lab::WeakOrderEngines;
 use lab::Windows;
 
-use crate::need::Need;
 use crate::harness::Test;
+use crate::need::Need;
 use crate::scif_amd;
 use crate::scif_arena::ARENA_PAIR;
 use crate::scif_conformance;

@@ -13,10 +13,10 @@ use lab::Process;
 use lab::RaidWrites;
 use lab::wait_until;
 
-use crate::need::Need;
-use crate::need::PAIR;
 use crate::harness::Test;
 use crate::loaded::Loaded;
+use crate::need::Need;
+use crate::need::PAIR;
 use crate::promise::Circumstances;
 use crate::scif;
 use crate::scif::Seen;

@@ -10,9 +10,9 @@ use anyhow::ensure;
 use lab::Lab;
 use lab::wait_until;
 
-use crate::need::PAIR;
 use crate::harness::Test;
 use crate::loaded::Loaded;
+use crate::need::PAIR;
 use crate::scif;
 use crate::scif::Server;
 use crate::scif_conformance;

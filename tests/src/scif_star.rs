@@ -13,11 +13,11 @@ use lab::Lab;
 use lab::kernel_log;
 use lab::wait_until;
 
-use crate::need::Need;
-use crate::need::STAR;
 use crate::harness::Test;
 use crate::heartbeat;
 use crate::loaded::Loaded;
+use crate::need::Need;
+use crate::need::STAR;
 use crate::promise::Circumstances;
 use crate::scif;
 use crate::scif::Server;

@@ -9,8 +9,8 @@ use anyhow::ensure;
 use lab::Lab;
 use lab::Windows;
 
-use crate::need::Need;
 use crate::harness::Test;
+use crate::need::Need;
 use crate::scif;
 use crate::scif_arena;
 use crate::scif_bounce;

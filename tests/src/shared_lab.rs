@@ -20,10 +20,10 @@ use lab::Flavour;
 use lab::Lab;
 
 use crate::evidence::with_evidence;
-use crate::nodes::for_each_node;
 use crate::heartbeat;
 use crate::loaded::Loaded;
 use crate::need::Need;
+use crate::nodes::for_each_node;
 use crate::scif;
 use crate::scif::Glance;
 

@@ -7,8 +7,8 @@ use anyhow::Result;
 use anyhow::ensure;
 use lab::Lab;
 
-use crate::need::Need;
 use crate::harness::Test;
+use crate::need::Need;
 use crate::scif;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 

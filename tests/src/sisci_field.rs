@@ -14,9 +14,9 @@ use lab::Process;
 use lab::Windows;
 use lab::wait_until;
 
-use crate::need::Need;
 use crate::harness::Test;
 use crate::loaded::Loaded;
+use crate::need::Need;
 use crate::scif;
 use crate::scif_arena::ARENA_PAIR;
 use crate::scif_bounce;
