@@ -39,6 +39,29 @@ use super::{
     pages::Pages, //
 };
 
+/// Returns a pointer to `count` bytes at `offset` of the `len` bytes at `base`; `EINVAL` where they are not all inside.
+pub(super) fn bytes_at(
+    base: NonNull<u8>,
+    len: usize,
+    offset: usize,
+    count: usize,
+) -> Result<*mut u8> {
+    match offset.checked_add(count) {
+        Some(end) if end <= len => Ok(base.as_ptr().wrapping_add(offset)),
+        _ => Err(EINVAL),
+    }
+}
+
+/// Returns a pointer to a number, as [`bytes_at`]; `EINVAL` also where it is not aligned.
+pub(super) fn number_at<N>(base: NonNull<u8>, len: usize, offset: usize) -> Result<*mut N> {
+    let pointer = bytes_at(base, len, offset, size_of::<N>())?.cast::<N>();
+    if pointer.is_aligned() {
+        Ok(pointer)
+    } else {
+        Err(EINVAL)
+    }
+}
+
 /// A mapped range of device memory.
 ///
 /// Drop it before the driver of the device lets the range go.
@@ -147,23 +170,12 @@ impl Reached<'_> {
         })
     }
 
-    /// A pointer to `count` bytes at an offset; `EINVAL` where they are not all inside.
     fn at(&self, offset: usize, count: usize) -> Result<*mut u8> {
-        match offset.checked_add(count) {
-            // SAFETY: The bytes are inside, as just checked.
-            Some(end) if end <= self.len => Ok(unsafe { self.base.as_ptr().add(offset) }),
-            _ => Err(EINVAL),
-        }
+        bytes_at(self.base, self.len, offset, count)
     }
 
-    /// As `at`, for a number: `EINVAL` where it is not aligned.
     fn number_at<N>(&self, offset: usize) -> Result<*mut N> {
-        let pointer = self.at(offset, size_of::<N>())?.cast::<N>();
-        if pointer.is_aligned() {
-            Ok(pointer)
-        } else {
-            Err(EINVAL)
-        }
+        number_at(self.base, self.len, offset)
     }
 
     /// Stores bytes. Posted: see [`flush_writes`].

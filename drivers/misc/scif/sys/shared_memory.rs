@@ -50,6 +50,10 @@ use super::{
         Place,
         Pool, //
     },
+    reached::{
+        bytes_at,
+        number_at, //
+    },
 };
 
 /// Who uses memory besides this machine's processors, and so how its address is called.
@@ -210,23 +214,12 @@ impl SharedMemory {
         unsafe { own::scif_helper_virt_to_phys(self.base.as_ptr().cast()) }
     }
 
-    /// A pointer to `count` bytes at `offset`; `EINVAL` where they are not all inside.
     fn at(&self, offset: usize, count: usize) -> Result<*mut u8> {
-        match offset.checked_add(count) {
-            // SAFETY: The bytes are inside, as just checked.
-            Some(end) if end <= self.len => Ok(unsafe { self.base.as_ptr().add(offset) }),
-            _ => Err(EINVAL),
-        }
+        bytes_at(self.base, self.len, offset, count)
     }
 
-    /// As `at`, for a number: `EINVAL` where it is not aligned.
     fn number_at<N>(&self, offset: usize) -> Result<*mut N> {
-        let pointer = self.at(offset, size_of::<N>())?.cast::<N>();
-        if pointer.is_aligned() {
-            Ok(pointer)
-        } else {
-            Err(EINVAL)
-        }
+        number_at(self.base, self.len, offset)
     }
 
     /// Reads a number, once.
