@@ -143,7 +143,7 @@ impl WorkItem for Marks {
 
     fn run(this: Arc<Self>) {
         this.run_due(false);
-        if this.deferred_count.load(Relaxed) > 0 {
+        if this.has_due() {
             let queues = this.channel.queues().clone();
             // An error says that it is about to run anyway.
             let _ = queues.patient.enqueue::<_, 1>(this);
@@ -403,6 +403,13 @@ impl Marks {
                 }
             }
         }
+    }
+
+    /// Returns whether an action is due. May sleep.
+    fn has_due(&self) -> bool {
+        let deferred = self.deferred.lock();
+        let mut sequences = deferred.iter().map(|deferred| deferred.sequence);
+        sequences.any(|sequence| self.is_complete(sequence))
     }
 
     /// Also whether there was no room until now.

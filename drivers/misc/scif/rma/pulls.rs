@@ -2,7 +2,7 @@
 
 //! Reads that the peer's engine makes: it is asked to write what is to be read into windows of this end.
 //!
-//! A read across a bus waits for its answer, a write does not: see `pull_threshold.rs` for when this is
+//! A read across a bus waits for its answer, a write does not: see `ways.rs` for when this is
 //! worth it. Memory that is no window is offered as one for this alone (`memory/windows/unlisted.rs`).
 //! A *pull* is a transfer as any other. It keeps the windows of both sides, the peer and the channel in
 //! use until the peer has answered; it has a number, on which fences rest, and its end is told to whom

@@ -16,14 +16,14 @@ pub(crate) fn busy_poll_us() -> u32 {
     unsafe { (&raw const own::scif_tunable_busy_poll_us).read_volatile() }
 }
 
-/// Bytes up to which transfers go by processor; negative to have it measured. Any context.
+/// Bytes up to which the CPU copies; negative for the constants of `rma/ways.rs`. Any context.
 pub(crate) fn dma_threshold() -> i32 {
     // SAFETY: As above.
     unsafe { (&raw const own::scif_tunable_dma_threshold).read_volatile() }
 }
 
-/// Bytes up to which this node's engine reads from a peer, beyond which the peer's writes; negative to
-/// have it measured. Any context.
+/// Bytes up to which this node's engine reads from a peer, beyond which the peer's writes; negative for
+/// the constant of `rma/ways.rs`. Any context.
 pub(crate) fn push_threshold() -> i32 {
     // SAFETY: As above.
     unsafe { (&raw const own::scif_tunable_push_threshold).read_volatile() }

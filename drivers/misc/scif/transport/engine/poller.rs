@@ -41,6 +41,7 @@ use crate::sys::{
     },
 };
 use kernel::{
+    prelude::*,
     rbtree::RBTreeNode,
     sync::{
         atomic::{
@@ -62,12 +63,16 @@ use kernel::{
 /// Of so many descriptors one reports its end at once.
 pub(super) const INTERRUPT_EVERY: u32 = 128;
 
+/// The time between two polls of an engine whose ring is full.
+const FULL: Delta = Delta::from_micros(200);
+
 /// The state of an engine's poller.
 pub(super) struct Poller {
     /// An interrupt is outstanding that runs the work item.
     armed: Atomic<bool>,
     /// The empty copy that arms it.
     copies: CopyCount,
+    /// A poller reaps now, and releases afterwards.
     reaps: Atomic<bool>,
 }
 
@@ -87,7 +92,7 @@ impl Completion for Engine {
         &self.poller.copies
     }
 
-    fn copy_ended(&self, result: kernel::error::Result) {
+    fn copy_ended(&self, result: Result) {
         self.descriptor_ended(&result);
     }
 
@@ -108,9 +113,6 @@ impl WorkItem<1> for Engine {
         }
     }
 }
-
-/// Between two polls of an engine whose ring is full.
-const FULL: Delta = Delta::from_micros(200);
 
 impl Engine {
     /// Reports the end of what has ended, unless another poller does so now, and releases it. May sleep.
