@@ -10,7 +10,7 @@
 
 #include <linux/scif_ioctl.h>
 
-#include "suite.h"
+#include "../harness/suite.h"
 
 static const unsigned long numbers[] = {
 	0xc0087301, 0x40047302, 0xc0087303, 0xc0107304, 0xc0087305, 0xc0187306, 0xc0187307,

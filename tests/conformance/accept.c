@@ -2,7 +2,7 @@
 /*
  * accept.
  */
-#include "suite.h"
+#include "../harness/suite.h"
 
 struct listener {
 	int endpoint;

@@ -5,7 +5,7 @@
 #include <fcntl.h>
 #include <sys/resource.h>
 
-#include "suite.h"
+#include "../harness/suite.h"
 
 static void bind_returns_port(void)
 {

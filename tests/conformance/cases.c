@@ -2,7 +2,7 @@
 /*
  * What this suite consists of.
  */
-#include "suite.h"
+#include "../harness/suite.h"
 
 static const struct test_case *const all_cases[] = {
 	nodes_cases,

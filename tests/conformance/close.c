@@ -8,7 +8,7 @@
 
 #include <linux/scif_ioctl.h>
 
-#include "suite.h"
+#include "../harness/suite.h"
 
 static void close_bad_descriptor(void)
 {
@@ -62,7 +62,7 @@ static void close_rejects_pending(void)
 		expect_error(connect_to(endpoint[i], peer_node(peer), port), ECONNREFUSED);
 	}
 	/* At once: far from any time that somebody would give up after, and from a hang. */
-	expect(now() - started < 1000ULL * run.limit / 20);
+	expect(now() - started < 1000ULL * runner.limit / 20);
 }
 
 static void *close_listener_later(void *data)

@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "suite.h"
+#include "../harness/suite.h"
 
 /* A listener at a new peer, and where it is. */
 struct destination {

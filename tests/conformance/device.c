@@ -9,7 +9,7 @@
 
 #include <linux/scif_services.h>
 
-#include "suite.h"
+#include "../harness/suite.h"
 
 #define LEN	(8 * PAGE)
 

@@ -2,7 +2,7 @@
 /*
  * fence_mark, fence_wait and fence_signal.
  */
-#include "suite.h"
+#include "../harness/suite.h"
 
 #define SELF	SCIF_FENCE_INIT_SELF
 #define PEER	SCIF_FENCE_INIT_PEER

@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
-#include "suite.h"
+#include "../harness/suite.h"
 
 /* A pair of which the peer only has a window, with the pattern of its number. */
 static struct windows peers_window(long page_count, int prot)

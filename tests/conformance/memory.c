@@ -12,7 +12,7 @@
 
 #include <linux/scif_services.h>
 
-#include "suite.h"
+#include "../harness/suite.h"
 
 /* Bytes of the memory in most cases. */
 #define LEN	(8 * PAGE)

@@ -8,7 +8,7 @@
 
 #include <linux/scif_services.h>
 
-#include "suite.h"
+#include "../harness/suite.h"
 
 /*
  * Names are a node's, and the peers of a case end after it: each case has classes of its

@@ -2,7 +2,7 @@
 /*
  * Opening endpoints, and what nodes there are.
  */
-#include "suite.h"
+#include "../harness/suite.h"
 
 static void open_independent(void)
 {

@@ -6,7 +6,7 @@
 #include <sys/resource.h>
 #include <sys/select.h>
 
-#include "suite.h"
+#include "../harness/suite.h"
 
 #define BOTH	(POLLIN | POLLOUT)
 

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-#include "suite.h"
+#include "../harness/suite.h"
 
 static void send_as_child(void *data)
 {

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "suite.h"
+#include "../harness/suite.h"
 
 /* What a page of page tables maps, on x86-64 and arm64. */
 #define HUGE	(PAGE / 8 * PAGE)

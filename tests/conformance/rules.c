@@ -9,7 +9,7 @@
  * these leave something open or contradict each other is in Documentation/. The header
  * linux/scif_services.h is the project's own.
  */
-#include "suite.h"
+#include "../harness/suite.h"
 
 const struct rule rules[] = {
 	/* Open, nodes */

@@ -8,7 +8,7 @@
 
 #include <linux/scif_services.h>
 
-#include "suite.h"
+#include "../harness/suite.h"
 
 static int send_all(int endpoint, const void *data, __u64 len, __u32 flags)
 {

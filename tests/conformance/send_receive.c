@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
-#include "suite.h"
+#include "../harness/suite.h"
 
 /* --- Arguments --- */
 

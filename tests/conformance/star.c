@@ -2,7 +2,7 @@
 /*
  * Three nodes: this one has links to two others, which do not see each other.
  */
-#include "suite.h"
+#include "../harness/suite.h"
 
 static void star_nodes(void)
 {

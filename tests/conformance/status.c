@@ -13,7 +13,7 @@
 
 #include <linux/scif_services.h>
 
-#include "suite.h"
+#include "../harness/suite.h"
 
 /* Of which there is a status at most, and then some that the agents may have. */
 #define MOST	1024

@@ -7,7 +7,7 @@
  */
 #include <sys/mman.h>
 
-#include "suite.h"
+#include "../harness/suite.h"
 
 #define AROUND	0xa5
 

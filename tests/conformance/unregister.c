@@ -2,7 +2,7 @@
 /*
  * unregister: which windows go, and when they are gone.
  */
-#include "suite.h"
+#include "../harness/suite.h"
 
 /* A pair with three contiguous windows of two pages here, from AT on. */
 #define AT	0x200000L

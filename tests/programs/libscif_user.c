@@ -19,7 +19,8 @@
 
 #include <scif.h>
 
-#include "tap.h"
+#include "checks.h"
+#include "die.h"
 
 #define SIZE		(256 * 1024L)
 #define ROUND		"round trip"

@@ -24,10 +24,11 @@
 
 #include <linux/scif_ioctl.h>
 
+#include "checks.h"
 #include "children.h"
+#include "die.h"
 #include "ends.h"
 #include "hang_limits.h"
-#include "tap.h"
 
 #define MIB			(1024 * 1024LL)
 #define GUARD			256LL

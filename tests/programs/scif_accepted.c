@@ -18,10 +18,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "checks.h"
 #include "children.h"
+#include "die.h"
 #include "ends.h"
 #include "hang_limits.h"
-#include "tap.h"
 
 static int listener;
 

@@ -22,10 +22,11 @@
 #include <linux/scif_ioctl.h>
 #include <linux/scif_services.h>
 
+#include "checks.h"
+#include "die.h"
 #include "ends.h"
 #include "hang_limits.h"
 #include "signals.h"
-#include "tap.h"
 
 #define PAGE			sysconf(_SC_PAGESIZE)
 #define OFFSET			0x40000000LL

@@ -27,11 +27,12 @@
 
 #include <linux/scif_ioctl.h>
 
+#include "checks.h"
 #include "children.h"
+#include "die.h"
 #include "ends.h"
 #include "hang_limits.h"
 #include "numbers.h"
-#include "tap.h"
 
 #define PAGE			sysconf(_SC_PAGESIZE)
 #define WINDOW			0x10000000L

@@ -20,10 +20,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "checks.h"
+#include "die.h"
 #include "ends.h"
 #include "hang_limits.h"
 #include "numbers.h"
-#include "tap.h"
 
 #define PAIRS		200
 /* Of two ends and a listener. */

@@ -22,12 +22,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "checks.h"
 #include "children.h"
+#include "die.h"
 #include "ends.h"
 #include "engine_driver.h"
 #include "hang_limits.h"
 #include "numbers.h"
-#include "tap.h"
 
 #define WORKERS		4
 /* Rounds of each that show that transfers work. */

@@ -16,8 +16,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "checks.h"
 #include "ends.h"
-#include "tap.h"
 #include "window_memory.h"
 
 #define PAGE	4096L

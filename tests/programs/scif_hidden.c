@@ -20,9 +20,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "checks.h"
 #include "children.h"
+#include "die.h"
 #include "ends.h"
-#include "tap.h"
 
 #define PAGE		4096L
 #define MARK		16

@@ -17,9 +17,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "checks.h"
+#include "die.h"
 #include "ends.h"
 #include "numbers.h"
-#include "tap.h"
 
 #define PAGE	4096L
 #define HUGE	(512 * PAGE)

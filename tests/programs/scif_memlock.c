@@ -22,11 +22,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "checks.h"
 #include "children.h"
+#include "die.h"
 #include "ends.h"
 #include "hang_limits.h"
 #include "numbers.h"
-#include "tap.h"
 
 #define PAGE		4096L
 /* In pages: what the users may lock, and what one process of a chain registers. */

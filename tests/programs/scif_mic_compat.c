@@ -20,11 +20,12 @@
 
 #include <linux/scif_ioctl.h>
 
+#include "checks.h"
 #include "children.h"
+#include "die.h"
 #include "ends.h"
 #include "hang_limits.h"
 #include "signals.h"
-#include "tap.h"
 
 /* Of eight bytes, in a 32-bit program, too. */
 #define MIC(nr)			_IOWR('s', nr, __u64)

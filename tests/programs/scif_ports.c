@@ -20,11 +20,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "checks.h"
 #include "children.h"
+#include "die.h"
 #include "ends.h"
 #include "hang_limits.h"
 #include "numbers.h"
-#include "tap.h"
 
 #define WINDOW		0x40000000L
 #define WINDOW_SIZE	(4 * 4096L)

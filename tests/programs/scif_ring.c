@@ -16,10 +16,11 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "checks.h"
 #include "children.h"
+#include "die.h"
 #include "ends.h"
 #include "hang_limits.h"
-#include "tap.h"
 
 /* What a program of old expects to block. */
 #define MESSAGE		10000L

@@ -21,11 +21,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "checks.h"
 #include "children.h"
+#include "die.h"
 #include "ends.h"
 #include "engine_driver.h"
 #include "hang_limits.h"
-#include "tap.h"
 
 #define WINDOW		0x10000000L
 #define SIZE		(64 * 1024 * 1024L)

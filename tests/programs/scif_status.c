@@ -24,6 +24,7 @@
 
 #include <linux/scif_services.h>
 
+#include "checks.h"
 #include "die.h"
 #include "ends.h"
 #include "hang_limits.h"
@@ -31,15 +32,6 @@
 #define WINDOW		0x10000000L
 #define WINDOW_SIZE	(4L << 20)
 #define BYTE		0x5a
-
-#define check(condition) \
-	do { \
-		if (!(condition)) { \
-			fprintf(stderr, "scif_status: not so: %s (line %d)\n", #condition, \
-				__LINE__); \
-			exit(1); \
-		} \
-	} while (0)
 
 static void say(const char *text)
 {
@@ -107,7 +99,7 @@ static bool changes(int status, int timeout)
 
 	if (count < 0)
 		die("poll");
-	check(!count || poller.revents == (POLLIN | POLLPRI));
+	expect(!count || poller.revents == (POLLIN | POLLPRI));
 	return count;
 }
 
@@ -121,8 +113,8 @@ static void follow(__u16 node)
 	for (;;) {
 		printf("%llu %016llx%016llx\n", epoch, page->boot_id[1], page->boot_id[0]);
 		fflush(stdout);
-		check(changes(status, -1));
-		check(changes(status, 0));
+		expect(changes(status, -1));
+		expect(changes(status, 0));
 		epoch = taken(status);
 	}
 }
@@ -230,16 +222,16 @@ static struct mapped map_in_all_ways(int fd)
 	mapped.both = map(fd, WINDOW_SIZE, PROT_READ | PROT_WRITE, WINDOW);
 	mapped.other = map(fd, WINDOW_SIZE, PROT_READ | PROT_WRITE, WINDOW);
 	set_policy(fd, 0);
-	check(all_are(mapped.before, BYTE) && all_are(mapped.read, BYTE));
-	check(all_are(mapped.both, BYTE) && all_are(mapped.other, BYTE));
+	expect(all_are(mapped.before, BYTE) && all_are(mapped.read, BYTE));
+	expect(all_are(mapped.both, BYTE) && all_are(mapped.other, BYTE));
 	return mapped;
 }
 
 static void check_ones(const struct mapped *mapped)
 {
-	check(access_signal(mapped->before) == SIGBUS);
-	check(all_are(mapped->read, 0xff) && all_are(mapped->untouched, 0xff));
-	check(all_are(mapped->other, 0xff));
+	expect(access_signal(mapped->before) == SIGBUS);
+	expect(all_are(mapped->read, 0xff) && all_are(mapped->untouched, 0xff));
+	expect(all_are(mapped->other, 0xff));
 }
 
 static void lose(__u16 node, __u16 port)
@@ -256,16 +248,16 @@ static void lose(__u16 node, __u16 port)
 	__u64 errors = page->errors;
 
 	signal(SIGBUS, on_fault);
-	check(epoch % 2 == 1 && epoch == page->epoch && (boot_id[0] || boot_id[1]));
-	check(!changes(status, 0) && !read_all(fd) && page->errors == errors);
+	expect(epoch % 2 == 1 && epoch == page->epoch && (boot_id[0] || boot_id[1]));
+	expect(!changes(status, 0) && !read_all(fd) && page->errors == errors);
 	if (pthread_create(&thread, NULL, look, &looker))
 		die("pthread_create");
 	say("waiting");
 
-	check(wait_for(fd, POLLHUP) & POLLHUP);
-	check(page->epoch == epoch + 1);
-	check(changes(status, 0) && taken(status) == epoch + 1 && !changes(status, 0));
-	check(page->boot_id[0] == boot_id[0] && page->boot_id[1] == boot_id[1]);
+	expect(wait_for(fd, POLLHUP) & POLLHUP);
+	expect(page->epoch == epoch + 1);
+	expect(changes(status, 0) && taken(status) == epoch + 1 && !changes(status, 0));
+	expect(page->boot_id[0] == boot_id[0] && page->boot_id[1] == boot_id[1]);
 	/* Pages are taken away after waiters have been woken, from one mapping after the other. */
 	while (!access_signal(mapped.before))
 		usleep(1000);
@@ -275,22 +267,22 @@ static void lose(__u16 node, __u16 port)
 	stop = true;
 	if (pthread_join(thread, NULL))
 		die("pthread_join");
-	check(!looker.seen_else);
-	check(all_are(mapped.both, 0xff));
+	expect(!looker.seen_else);
+	expect(all_are(mapped.both, 0xff));
 	check_ones(&mapped);
 	errors = page->errors;
-	check(errors > 0);
-	check(read_all(fd) && errno == ENODEV && page->errors > errors);
+	expect(errors > 0);
+	expect(read_all(fd) && errno == ENODEV && page->errors > errors);
 
 	/* What is written goes nowhere that matters. */
 	memset((void *)mapped.both, 0x11, WINDOW_SIZE);
 	check_ones(&mapped);
-	check(mprotect((void *)mapped.read, WINDOW_SIZE, PROT_READ | PROT_WRITE));
+	expect(mprotect((void *)mapped.read, WINDOW_SIZE, PROT_READ | PROT_WRITE));
 	say("lost");
 
-	check(changes(status, -1));
-	check(taken(status) == epoch + 2);
-	check(page->boot_id[0] == boot_id[0] && page->boot_id[1] == boot_id[1]);
+	expect(changes(status, -1));
+	expect(taken(status) == epoch + 2);
+	expect(page->boot_id[0] == boot_id[0] && page->boot_id[1] == boot_id[1]);
 	/* A node that is back brings nothing of the old back. */
 	check_ones(&mapped);
 	close(fd);

@@ -27,10 +27,11 @@
 
 #include <scif_ring.h>
 
+#include "checks.h"
 #include "children.h"
+#include "die.h"
 #include "ends.h"
 #include "hang_limits.h"
-#include "tap.h"
 
 #define BLOCK	SCIF_RING_BLOCK
 #define COUNT(array)	(sizeof(array) / sizeof(*(array)))

@@ -33,7 +33,7 @@ static void connect_none(void)
 	same(connects(device, peer_id(peer), new_id(), FOREVER), SCI_ERR_NO_SUCH_SEGMENT);
 	same(connects(device, peer_id(peer), new_id(), 0), SCI_ERR_NO_SUCH_SEGMENT);
 	same(connects(device, peer_id(peer), new_id(), 1000000), SCI_ERR_NO_SUCH_SEGMENT);
-	expect(now() - started < run.limit * 500ULL);
+	expect(now() - started < runner.limit * 500ULL);
 }
 
 static void connect_in_each_state(void)

@@ -197,7 +197,7 @@ static void interrupt_connect_none(void)
 						       new_id(), FOREVER, 0, &error));
 	bad(SCI_ERR_NO_SUCH_INTNO, SCIConnectInterrupt(device, &interrupt, peer_id(peer), ADAPTER,
 						       new_id(), 0, 0, &error));
-	expect(now() - started < run.limit * 500ULL);
+	expect(now() - started < runner.limit * 500ULL);
 }
 
 static void interrupt_connect_arguments(void)

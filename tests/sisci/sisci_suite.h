@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the cases of SISCI share, beside what all suites do (../conformance/suite.h).
+ * What the cases of SISCI share, beside what all suites do (../harness/suite.h).
  *
  * A case calls the library itself, and has peers call it that are on another node, or on this
  * one: what both ends do is written in one place, in the order in which it happens. Runner and
@@ -13,7 +13,7 @@
 
 #include <sisci_api.h>
 
-#include "../conformance/suite.h"
+#include "../harness/suite.h"
 
 /* --- Checks --- */
 

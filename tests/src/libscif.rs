@@ -94,14 +94,13 @@ impl Installed {
 
     /// Compiles tests/programs/libscif_user.c; returns it as guests see it.
     fn build_user(&self, name: &str, how: &[&str], libraries: &[&str]) -> Result<String> {
-        let source = paths::repository().join("tests/programs/libscif_user.c");
         let mut cc = process::Command::new(self.kind.compiler[0]);
         cc.args(&self.kind.compiler[1..])
             .args(["-O2", "-Wall", "-Wextra", "-Werror"])
             .args(how)
             .arg("-o")
             .arg(self.root.join(name))
-            .arg(source)
+            .args(user_sources())
             .args(self.flags(libraries)?);
         run(&mut cc)?;
         Ok(self.in_guest(name))
@@ -110,6 +109,17 @@ impl Installed {
     fn in_guest(&self, path: &str) -> String {
         format!("{EXCHANGE}/{}/{path}", self.kind.folder)
     }
+}
+
+/// What a compiler is told of tests/programs/libscif_user.c, beside how to find the library.
+pub fn user_sources() -> Vec<String> {
+    let tests = paths::repository().join("tests");
+    let harness = tests.join("harness");
+    vec![
+        format!("-I{}", harness.display()),
+        harness.join("checks.c").display().to_string(),
+        tests.join("programs/libscif_user.c").display().to_string(),
+    ]
 }
 
 /// Runs a command on the host; an error unless it succeeds. Returns its output.

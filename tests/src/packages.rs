@@ -207,14 +207,11 @@ fn installed(lab: &Lab) -> Result<()> {
     }
 
     let program = "/exchange/packaged-user";
-    let source = paths::repository().join("tests/programs/libscif_user.c");
+    let sources = libscif::user_sources().join(" ");
     shell(
         lab,
         0,
-        &format!(
-            "cc -O2 -o {program} {} $(pkg-config --cflags --libs scif)",
-            source.display()
-        ),
+        &format!("cc -O2 -o {program} {sources} $(pkg-config --cflags --libs scif)"),
     )?;
     let linked = shell(lab, 0, &format!("ldd {program}"))?;
     ensure!(

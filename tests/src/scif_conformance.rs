@@ -123,9 +123,7 @@ pub fn add_cases<'a>(options: &mut Vec<&'a str>, option: &'a str, cases: &[&'a s
 /// The same for the program of any suite.
 pub fn run_suite(lab: &Lab, name: &str, topology: &str, options: &[&str]) -> Result<()> {
     let output = suite_output(lab, name, topology, options, lab.hang_limit(600))?;
-    let text = output.stdout();
-    println!("      {}", slowest_cases(&text));
-    failures(&text)?;
+    println!("      {}", slowest_cases(&output.stdout()));
     scif::check_tap(output)
 }
 
@@ -191,21 +189,6 @@ pub fn failed_cases(text: &str) -> Vec<&str> {
     failed
         .filter_map(|line| line.split_once(" - ")?.1.split(' ').next())
         .collect()
-}
-
-/// An error with the cases that failed, and what they say of it.
-fn failures(text: &str) -> Result<()> {
-    let mut failed = Vec::new();
-    let mut in_failure = false;
-    for line in text.lines() {
-        let comment = line.starts_with("# ") && !line.contains(" passed, ");
-        in_failure = line.starts_with("not ok") || (in_failure && comment);
-        if in_failure {
-            failed.push(line);
-        }
-    }
-    ensure!(failed.is_empty(), "{}", failed.join("\n"));
-    Ok(())
 }
 
 /// Nobody holds anything any more, and so the module goes.

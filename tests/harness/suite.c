@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The checks, and small helpers of the cases.
- *
- * Where a process of a case is, is written to memory that the runner sees, so that it can
- * say where a case hangs.
+ * Small helpers of the cases.
  */
 #include <fcntl.h>
 #include <grp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -16,100 +12,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "run.h"
-
-struct progress *progress;
-
-/* Of this thread: the check that is being made. */
-static __thread struct progress current;
-
-/* --- Checks --- */
-
-void step(const char *file, int line, const char *text)
-{
-	current.file = file;
-	current.line = line;
-	current.text = text;
-	if (progress)
-		*progress = current;
-	errno = 0;
-}
-
-void fail(const char *format, ...)
-{
-	va_list arguments;
-	char reason[512];
-
-	va_start(arguments, format);
-	vsnprintf(reason, sizeof(reason), format, arguments);
-	va_end(arguments);
-	dprintf(run.report ? run.report : STDERR_FILENO, "%s:%d: %s: %s\n",
-		current.file ? current.file : "?", current.line,
-		current.text ? current.text : "", reason);
-	_exit(1);
-}
-
-void check_true(bool holds)
-{
-	int error = errno;
-
-	if (!holds)
-		fail("is not so (errno %d, %s)", error, strerror(error));
-}
-
-long check_ok(long result)
-{
-	int error = errno;
-
-	if (result < 0)
-		fail("returned %ld, %s", result, strerror(error));
-	return result;
-}
-
-void check_value(long result, long value)
-{
-	int error = errno;
-
-	if (result != value)
-		fail("returned %ld instead of %ld (errno %d, %s)", result, value, error,
-		     strerror(error));
-}
-
-void check_error(long result, int error)
-{
-	check_errors(result, error, error);
-}
-
-void check_errors(long result, int error, int other)
-{
-	int found = errno;
-
-	if (result != -1)
-		fail("returned %ld instead of failing with %s", result, strerror(error));
-	if (found != error && found != other)
-		fail("failed with %s instead of %s", strerror(found), strerror(error));
-}
-
-__u64 now(void)
-{
-	struct timespec time;
-
-	clock_gettime(CLOCK_MONOTONIC, &time);
-	return time.tv_sec * 1000ULL + time.tv_nsec / 1000000;
-}
-
-struct waiting start_waiting(void)
-{
-	/* Before the runner ends it, to be able to say what is missing. */
-	return (struct waiting) { .deadline = now() + run.limit * 1000ULL * 3 / 4 };
-}
-
-void go_on_waiting(struct waiting *waiting)
-{
-	if (now() > waiting->deadline)
-		fail("has not become so");
-	poll(NULL, 0, 1);
-}
+#include "suite.h"
 
 /* --- Memory and its content --- */
 

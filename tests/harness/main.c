@@ -127,7 +127,7 @@ static void parse(int argc, char **argv, struct options *options)
 			run.device_memory = optarg;
 			break;
 		case 'l':
-			run.limit = parse_number(optarg, 100000);
+			runner.limit = parse_number(optarg, 100000);
 			break;
 		case 'P':
 			options->port = parse_number(optarg, 0xffff);
@@ -175,7 +175,7 @@ static int command_run(const struct options *options)
 		run.agent[i].port = options->port;
 	if (run.topology == TOPOLOGY_LOOPBACK)
 		start_own_agent();
-	return run_cases(&options->only, &options->except) ? 1 : 0;
+	return run_cases(&options->only, &options->except);
 }
 
 static int command_agent(const struct options *options)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the files of the conformance suite share.
+ * What the files of a suite of cases share: SCIF's (../conformance), and SISCI's (../sisci).
  *
  * A case is a function that runs in a process of its own. It talks to the driver through
  * libscif, and to helpers on the other node, each a process that makes calls when asked
@@ -10,23 +10,17 @@
  * Nothing here waits for a time to pass: a case waits for a condition, and the runner kills
  * it when its time is over.
  */
-#ifndef CONFORMANCE_SUITE_H
-#define CONFORMANCE_SUITE_H
+#ifndef SUITE_H
+#define SUITE_H
 
-#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <stdnoreturn.h>
-#include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
 
-#include <linux/types.h>
+#include "checks.h"
 
 /* The names of the kernel's header, which has no capitals in them. */
 #define SCIF_NEW_NAMES
@@ -155,11 +149,7 @@ struct run {
 	bool staged_peers, staged_here;
 	/* The folder of sysfs of a device whose BAR 2 is memory, if there is one. */
 	const char *device_memory;
-	/* Seconds that a case may take. */
-	int limit;
 	const struct test_case *test;
-	/* Where to say why a case fails. */
-	int report;
 };
 
 extern struct run run;
@@ -170,53 +160,12 @@ struct patterns {
 	int count;
 };
 
-/* Returns the number of cases that failed. */
+/* Returns the exit status. */
 int run_cases(const struct patterns *only, const struct patterns *except);
 /* Serves the cases of other nodes for ever. */
 void run_agent(int listener);
 /* A listening endpoint; *port is the port that it gets, or 0 for any. */
 int listening(__u16 *port, int backlog);
-
-/* --- Checks: each evaluates its call once, and ends the case if it is not as expected --- */
-
-void step(const char *file, int line, const char *text);
-noreturn void fail(const char *format, ...);
-void check_true(bool holds);
-long check_ok(long result);
-void check_value(long result, long value);
-void check_error(long result, int error);
-/* Either error is right. */
-void check_errors(long result, int error, int other);
-
-#define expect(condition) \
-	check_true((step(__FILE__, __LINE__, #condition), (condition)))
-/* Does not fail; gives the result. */
-#define expect_ok(call) \
-	check_ok((step(__FILE__, __LINE__, #call), (call)))
-#define expect_value(call, value) \
-	check_value((step(__FILE__, __LINE__, #call), (call)), (value))
-/* Returns -1, with errno. */
-#define expect_error(call, error) \
-	check_error((step(__FILE__, __LINE__, #call), (call)), (error))
-#define expect_errors(call, error, other) \
-	check_errors((step(__FILE__, __LINE__, #call), (call)), (error), (other))
-/* For a condition that another process or the driver brings about. */
-#define wait_until(condition) \
-	do { \
-		struct waiting waiting_ = start_waiting(); \
-		step(__FILE__, __LINE__, #condition); \
-		while (!(condition)) \
-			go_on_waiting(&waiting_); \
-	} while (0)
-
-struct waiting {
-	__u64 deadline;
-};
-
-struct waiting start_waiting(void);
-void go_on_waiting(struct waiting *waiting);
-/* Milliseconds of a monotonic clock. */
-__u64 now(void);
 
 /*
  * How long to look that something does not happen: long enough for a call that does not

@@ -13,9 +13,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "run.h"
+#include "suite.h"
 
-struct run run = { .limit = 200 };
+struct run run;
 
 static bool matches(const char *name, const struct patterns *patterns)
 {
@@ -56,7 +56,7 @@ static bool wait_for_end(pid_t child)
 		exit(2);
 	}
 	do {
-		result = poll(&end, 1, run.limit * 1000);
+		result = poll(&end, 1, runner.limit * 1000);
 	} while (result < 0 && errno == EINTR);
 	close(end.fd);
 	return result > 0;
@@ -70,7 +70,7 @@ static pid_t start(const struct test_case *test, int report[2])
 		perror("conformance: pipe");
 		exit(2);
 	}
-	memset(progress, 0, sizeof(*progress));
+	memset(runner.progress, 0, sizeof(*runner.progress));
 	fflush(stdout);
 	child = fork();
 	if (child < 0) {
@@ -80,7 +80,7 @@ static pid_t start(const struct test_case *test, int report[2])
 	if (!child) {
 		setpgid(0, 0);
 		close(report[0]);
-		run.report = report[1];
+		runner.report = report[1];
 		test->run();
 		_exit(0);
 	}
@@ -109,8 +109,15 @@ static void print_report(int from)
 		putchar('\n');
 }
 
-/* Returns whether it passed. */
-static bool run_case(const struct test_case *test, int number)
+/* Where the case was when it was ended. */
+static void print_place(void)
+{
+	const struct progress *at = runner.progress;
+
+	printf(" %s:%d: %s\n", at->file ? at->file : "?", at->line, at->text ? at->text : "?");
+}
+
+static void run_case(const struct test_case *test)
 {
 	__u64 started = now();
 	bool ended, left, passed;
@@ -127,31 +134,30 @@ static bool run_case(const struct test_case *test, int number)
 		;
 	left = ended && !kill(-child, SIGKILL);
 	passed = ended && WIFEXITED(status) && !WEXITSTATUS(status) && !left;
-	printf("%s %d - %s [%s] # %llu ms\n", passed ? "ok" : "not ok", number, test->name,
-	       test->rules, (unsigned long long)(now() - started));
-	if (!passed && !ended)
-		printf("# hung: %s:%d: %s\n", progress->file ? progress->file : "?",
-		       progress->line, progress->text ? progress->text : "?");
-	else if (!passed && WIFSIGNALED(status))
-		printf("# killed by signal %d after %s:%d: %s\n", WTERMSIG(status),
-		       progress->file ? progress->file : "?", progress->line,
-		       progress->text ? progress->text : "?");
-	else if (!passed && left)
+	tap_line(passed, "%s [%s] # %llu ms", test->name, test->rules,
+		 (unsigned long long)(now() - started));
+	if (!ended) {
+		printf("# hung:");
+		print_place();
+	} else if (WIFSIGNALED(status)) {
+		printf("# killed by signal %d after", WTERMSIG(status));
+		print_place();
+	} else if (left) {
 		printf("# processes of the case were left\n");
+	}
 	print_report(report[0]);
 	close(report[0]);
 	fflush(stdout);
-	return passed;
 }
 
 int run_cases(const struct patterns *only, const struct patterns *except)
 {
 	const struct test_case *const *file, *test;
-	int number = 0, failed = 0;
+	int status;
 
-	progress = mmap(NULL, sizeof(*progress), PROT_READ | PROT_WRITE,
-			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (progress == MAP_FAILED) {
+	runner.progress = mmap(NULL, sizeof(*runner.progress), PROT_READ | PROT_WRITE,
+			       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (runner.progress == MAP_FAILED) {
 		perror("conformance: mmap");
 		exit(2);
 	}
@@ -161,15 +167,14 @@ int run_cases(const struct patterns *only, const struct patterns *except)
 			if (!is_wanted(test, only, except))
 				continue;
 			/* With several peers, each has its share. */
-			run.current_peer = run.peers ? number % run.peers : 0;
-			failed += !run_case(test, ++number);
+			run.current_peer = run.peers ? tests % run.peers : 0;
+			run_case(test);
 		}
 	}
-	printf("1..%d\n", number);
-	printf("# %d passed, %d failed\n", number - failed, failed);
-	if (!number) {
+	status = finish_tests();
+	if (!tests) {
 		fprintf(stderr, "conformance: no case has such a name\n");
 		exit(2);
 	}
-	return failed;
+	return status;
 }
