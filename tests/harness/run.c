@@ -17,15 +17,41 @@
 
 struct run run;
 
+static bool matches_one(const char *name, const char *pattern)
+{
+	return strstr(name, pattern) || !fnmatch(pattern, name, 0);
+}
+
 static bool matches(const char *name, const struct patterns *patterns)
 {
 	int i;
 
 	for (i = 0; i < patterns->count; i++) {
-		if (strstr(name, patterns->pattern[i]) || !fnmatch(patterns->pattern[i], name, 0))
+		if (matches_one(name, patterns->pattern[i]))
 			return true;
 	}
 	return false;
+}
+
+/* A pattern that no case has in its name may be that of one that was renamed: it is refused. */
+static void check_patterns(const struct patterns *patterns)
+{
+	const struct test_case *const *file, *test;
+	bool found;
+	int i;
+
+	for (i = 0; i < patterns->count; i++) {
+		found = false;
+		for (file = suite.cases; *file; file++) {
+			for (test = *file; test->name; test++)
+				found |= matches_one(test->name, patterns->pattern[i]);
+		}
+		if (!found) {
+			fprintf(stderr, "%s: no case has such a name: %s\n", suite.name,
+				patterns->pattern[i]);
+			exit(2);
+		}
+	}
 }
 
 static bool is_wanted(const struct test_case *test, const struct patterns *only,
@@ -161,6 +187,8 @@ int run_cases(const struct patterns *only, const struct patterns *except)
 		perror("conformance: mmap");
 		exit(2);
 	}
+	check_patterns(only);
+	check_patterns(except);
 	printf("TAP version 13\n");
 	for (file = suite.cases; *file; file++) {
 		for (test = *file; test->name; test++) {
@@ -173,7 +201,7 @@ int run_cases(const struct patterns *only, const struct patterns *except)
 	}
 	status = finish_tests();
 	if (!tests) {
-		fprintf(stderr, "conformance: no case has such a name\n");
+		fprintf(stderr, "%s: no such case is for this topology\n", suite.name);
 		exit(2);
 	}
 	return status;
