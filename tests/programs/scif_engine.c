@@ -6,9 +6,11 @@
  *	scif_engine server PORT				has a window for each client
  *	scif_engine client NODE PORT			transfers for a while
  *	scif_engine client NODE PORT DEVICE CYCLES	meanwhile unbinds and binds the driver
+ *	scif_engine endless NODE PORT			transfers until its input ends
  *
- * The client prints TAP. DEVICE is the engine's PCI device on the client's node. A transfer may
- * fail with EIO; what has succeeded has to be right, and sooner or later they succeed again.
+ * The clients print TAP; the endless one says "under way" when all its processes transfer.
+ * DEVICE is the engine's PCI device on the client's node. A transfer may fail with EIO; what has
+ * succeeded has to be right, and sooner or later they succeed again.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -264,9 +266,25 @@ static bool run_cycles(const char *device, int cycles, __u16 node, __u16 port)
 	return ok;
 }
 
-static int be_the_client(const char *device, int cycles, __u16 node, __u16 port)
+/* Transfers until the input ends: the test takes an engine away meanwhile. */
+static bool run_to_end_of_input(__u16 node, __u16 port)
 {
-	bool ok = run_cycles(device, cycles, node, port);
+	bool ok = run_cycles(NULL, 0, node, port);
+
+	if (!ok)
+		return false;
+	printf("# under way\n");
+	fflush(stdout);
+	while (getchar() != EOF)
+		;
+	ok = go_on(0);
+	test(ok, "%d processes go on", WORKERS);
+	return ok;
+}
+
+/* Ends them, or kills them unless all was well so far; returns the exit status. */
+static int end_workers(bool ok)
+{
 	bool all_end = true;
 	long failed = 0;
 	int i, status;
@@ -305,10 +323,15 @@ int main(int argc, char **argv)
 	if ((argc == 4 || argc == 6) && !strcmp(role, "client")) {
 		shared = map(MAP_SHARED);
 		port = atoi(argv[3]);
-		return be_the_client(argc == 6 ? argv[4] : NULL, argc == 6 ? atoi(argv[5]) : 0,
-				     atoi(argv[2]), port);
+		return end_workers(run_cycles(argc == 6 ? argv[4] : NULL,
+					      argc == 6 ? atoi(argv[5]) : 0, atoi(argv[2]), port));
+	}
+	if (argc == 4 && !strcmp(role, "endless")) {
+		shared = map(MAP_SHARED);
+		return end_workers(run_to_end_of_input(atoi(argv[2]), atoi(argv[3])));
 	}
 	fprintf(stderr, "usage: scif_engine server PORT\n"
-		"       scif_engine client NODE PORT [DEVICE CYCLES]\n");
+		"       scif_engine client NODE PORT [DEVICE CYCLES]\n"
+		"       scif_engine endless NODE PORT\n");
 	return 2;
 }

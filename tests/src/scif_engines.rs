@@ -50,6 +50,18 @@ pub fn run_client(lab: &Lab, more: &[&str]) -> Result<String> {
     scif::run_tap(lab, 0, "scif_engine", &arguments, 240)
 }
 
+/// Starts a client on node 0 that transfers until its input ends; returns when it is under way.
+pub fn start_endless_client(lab: &Lab) -> Result<Process> {
+    let program = scif::program("scif_engine")?;
+    let client = lab
+        .command(0, [&*program, "endless", "1", PORT])?
+        .stdin_piped()
+        .timeout(lab.hang_limit(240))
+        .spawn()?;
+    client.wait_for("under way", lab.hang_limit(120))?;
+    Ok(client)
+}
+
 /// Ends the server, and waits until nobody uses the module.
 pub fn stop(lab: &Lab, server: Process) -> Result<()> {
     server.signal(9);

@@ -2,9 +2,6 @@
 //! Reads that the peer's engine makes, by writing: forced here for every size, as it otherwise
 //! depends on what was measured.
 
-use std::thread;
-use std::time::Duration;
-
 use anyhow::Result;
 use anyhow::ensure;
 use lab::Lab;
@@ -128,12 +125,13 @@ fn engine_comes(lab: &Lab) -> Result<()> {
 fn engine_goes(lab: &Lab) -> Result<()> {
     scif::all_by_peer(lab, || {
         let server = scif_engines::start_server(lab)?;
-        thread::scope(|scope| {
-            let client = scope.spawn(|| scif_engines::run_client(lab, &[]));
-            thread::sleep(Duration::from_millis(300));
-            scif_engines::engine_driver(lab, 1, "unbind")?;
-            client.join().expect("the client's thread")
-        })?;
+        let before = scif::dma_bytes(lab, 1)?;
+        let client = scif_engines::start_endless_client(lab)?;
+        let moved = scif::dma_bytes(lab, 1)? - before;
+        ensure!(moved > 0, "the peer's engine has nothing to do");
+        scif_engines::engine_driver(lab, 1, "unbind")?;
+        client.close_stdin();
+        scif::check_tap(client.wait()?)?;
         scif_engines::run_client(lab, &[])?;
         scif_engines::stop(lab, server)
     })?;
