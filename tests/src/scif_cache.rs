@@ -54,7 +54,12 @@ fn check(lab: &Lab, node: usize, arguments: &[&str]) -> Result<()> {
         .command(node, argv)?
         .timeout(lab.hang_limit(300))
         .run()?;
+    let is_paged_out = output.stdout().contains("paged out: ");
     scif::check_tap(output)?;
+    ensure!(
+        is_paged_out || arguments[0] == "limit",
+        "nothing was paged out, though there is swap"
+    );
     let after = scif::counters(lab, node)?;
     ensure!(after["cache_pages"] == 0, "{after:?}");
     for name in ["cache_hits", "cache_misses", "cache_invalidations"] {
