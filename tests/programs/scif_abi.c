@@ -509,10 +509,10 @@ static void test_fences(const struct client *client)
 	background(client->area, 0, AREA);
 }
 
-/* Spins on a word, as programs do; true if the value came within a minute. */
+/* Spins on a word, as programs do; true if the value came before it is taken for hung. */
 static bool comes(const unsigned char *word, __u64 value)
 {
-	time_t end = time(NULL) + 60;
+	time_t end = time(NULL) + HANG_LIMIT_SECONDS;
 	__u64 now;
 
 	do {
