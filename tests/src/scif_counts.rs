@@ -67,6 +67,11 @@ fn cost(lab: &Lab, arguments: &[&str], count: u64) -> Result<Cost> {
     let many = run(lab, arguments, count)?;
     for guest in &many {
         ensure!(guest.total.dropped == 0 && guest.total.dma_errors == 0);
+        // A sum over functions of which there are none is 0, which is always little enough.
+        ensure!(
+            guest.functions.iter().any(|f| f.name.starts_with("ntb")),
+            "the emulator names no NTB: {guest:?}"
+        );
     }
     let each = |prefix: &str, what: fn(&Counters) -> u64| {
         (sum(&many, prefix, what) - sum(&few, prefix, what)) / (count - FEW) as f64
