@@ -38,7 +38,7 @@ fn json(output: Output) -> Result<Value> {
     Ok(serde_json::from_str(&output.success()?.stdout())?)
 }
 
-/// Both nodes are there and within reach; and a segment that a program has, if the module shows names.
+/// Both nodes are there and within reach; and the segment and the interrupt that a program has.
 fn info(lab: &Lab) -> Result<()> {
     let text = run(lab, 0, "sisci-info", &[])?.success()?.stdout();
     ensure!(
@@ -52,13 +52,12 @@ fn info(lab: &Lab) -> Result<()> {
         ensure!(node["id"] == id && node["reachable"] == true, "{report}");
     }
     ensure!(nodes.len() == 2 && report["ok"] == true, "{report}");
-    if let Some(names) = report["names"].as_array() {
-        let has = |class: &str| {
-            let is_it = |name: &&Value| name["class"] == class && name["number"] == 0x5b00;
-            names.iter().any(|name| is_it(&name))
-        };
-        ensure!(has("segment") && has("interrupt"), "{report}");
-    }
+    let names = report["names"].as_array().context("no names")?;
+    let has = |class: &str| {
+        let is_it = |name: &Value| name["class"] == class && name["number"] == 0x5b00;
+        names.iter().any(is_it)
+    };
+    ensure!(has("segment") && has("interrupt"), "{report}");
     server.signal(2);
     server.wait()?.success()?;
     Ok(())
