@@ -64,8 +64,8 @@ pub struct Test {
     pub leaves: Leaves,
     /// Whether nodes go while others copy from and to them, so that their engines fail.
     pub loses_nodes: bool,
-    /// Whether it says something of Debian's kernel only.
-    pub stock_only: bool,
+    /// The kernel that it says something of, if that is one only.
+    pub only: Option<Flavour>,
     /// Whether it runs only when somebody asks for it.
     pub by_name: bool,
     /// Kernel reports whose first line contains one of these are expected.
@@ -83,7 +83,7 @@ impl Test {
             seconds: 60,
             leaves: Leaves::Order,
             loses_nodes: false,
-            stock_only: false,
+            only: None,
             by_name: false,
             expects: &[],
             run,
@@ -128,7 +128,13 @@ impl Test {
 
     /// It is about Debian's kernel, and not run on others.
     pub const fn on_stock(mut self) -> Test {
-        self.stock_only = true;
+        self.only = Some(Flavour::Stock);
+        self
+    }
+
+    /// It is about what only the debug kernel finds, and not run on others.
+    pub const fn on_debug(mut self) -> Test {
+        self.only = Some(Flavour::Debug);
         self
     }
 

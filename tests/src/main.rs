@@ -24,6 +24,7 @@ use std::time::SystemTime;
 use std::time::UNIX_EPOCH;
 
 use anyhow::Result;
+use anyhow::ensure;
 use clap::Parser;
 use harness::Runner;
 use harness::Test;
@@ -146,6 +147,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<ExitCode> {
+    check_filters(arguments)?;
     let wanted = |test: &&Test| is_wanted(test, arguments);
     let tests: Vec<&Test> = FILES.iter().copied().flatten().filter(wanted).collect();
     if arguments.list {
@@ -164,6 +166,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         println!("{}", kernels.join("\n"));
         return Ok(ExitCode::SUCCESS);
     }
+    ensure!(
+        !tests.is_empty(),
+        "all of these tests are for other kernels, or run only for a filter with '::'"
+    );
     if let Some(module) = &arguments.module {
         scif::GIVEN_MODULE.get_or_init(|| module.clone());
     }
@@ -215,18 +221,36 @@ fn is_over(until: u64) -> bool {
     now.is_ok_and(|now| now.as_secs() >= until)
 }
 
+/// What was asked for; variables of the environment may have more spaces than words.
+fn filters(arguments: &Arguments) -> impl Iterator<Item = &str> {
+    let filters = arguments.filter.iter().map(String::as_str);
+    filters.filter(|filter| !filter.is_empty())
+}
+
+/// An error if some of what was asked for is no test's name, or a part of one.
+fn check_filters(arguments: &Arguments) -> Result<()> {
+    for filter in filters(arguments) {
+        let is_known = |test: &Test| test.name.contains(filter);
+        ensure!(
+            FILES.iter().copied().flatten().any(is_known),
+            "no test has '{filter}' in its name"
+        );
+    }
+    Ok(())
+}
+
 /// Whether a test was asked for, on a kernel that it is for.
 fn is_wanted(test: &Test, arguments: &Arguments) -> bool {
-    if test.stock_only && arguments.kernel != Flavour::Stock {
+    if test.only.is_some_and(|only| only != arguments.kernel) {
         return false;
     }
     // Another kernel than that which was asked for would have to be built.
     let by_name = test.by_name || test.need.kernel(arguments.kernel) != arguments.kernel;
-    let mut filters = arguments.filter.iter().filter(|f| !f.is_empty()).peekable();
-    if filters.peek().is_none() {
+    let mut parts = filters(arguments).peekable();
+    if parts.peek().is_none() {
         return !by_name;
     }
-    filters.any(|part| test.name.contains(part.as_str()) && (!by_name || part.contains("::")))
+    parts.any(|part| test.name.contains(part) && (!by_name || part.contains("::")))
 }
 
 /// The same tests, those that need the same machines one after the other. Among them come first those that leave the lab
@@ -263,6 +287,14 @@ mod tests {
         let count = names.len();
         names.dedup();
         assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn a_filter_that_is_in_no_name_is_an_error() {
+        let check = |filter: &str| check_filters(&Arguments::parse_from(["lab-tests", filter]));
+        assert!(check("pingpong").is_ok());
+        assert!(check("scif_order::").is_ok());
+        assert!(check("pingpnog").is_err());
     }
 
     #[test]

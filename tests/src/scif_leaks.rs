@@ -2,7 +2,7 @@
 //! After all other tests of a lab: the debug kernel finds no memory that nobody knows.
 //!
 //! That connections, windows and pinned pages are let go is looked at after each test, see
-//! `scif::check_idle`. On the plain kernel there is nothing to do here.
+//! `scif::check_idle`.
 
 use anyhow::Result;
 use anyhow::ensure;
@@ -23,7 +23,7 @@ fn none(lab: &Lab) -> Result<()> {
 
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
-    Test::new("scif_leaks::pair", SCIF_PAIR, none),
-    Test::new("scif_leaks::pair_with_losses", USUAL_PAIR, none),
-    Test::new("scif_leaks::star", SCIF_STAR, none),
+    Test::new("scif_leaks::pair", SCIF_PAIR, none).on_debug(),
+    Test::new("scif_leaks::pair_with_losses", USUAL_PAIR, none).on_debug(),
+    Test::new("scif_leaks::star", SCIF_STAR, none).on_debug(),
 ];
