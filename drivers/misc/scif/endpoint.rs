@@ -257,10 +257,6 @@ impl Endpoint {
 
     /// Asks for the connection, or finds the one that was asked for. Says whether it is new.
     fn begin_connect(&self, peer: PortId) -> Result<(Arc<Connection>, bool)> {
-        // A process that asks faster than the peer answers waits here.
-        if let Ok(peer) = self.scif.nodes.peer(peer.node) {
-            let _ = peer.wait_for_bulk_room();
-        }
         let mut state = self.state.lock();
         if let Some(connection) = Self::request_under_way(&state)? {
             return Ok((connection, false));

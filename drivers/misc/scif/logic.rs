@@ -8,7 +8,6 @@
 pub(crate) mod address_space;
 pub(crate) mod atomic;
 pub(crate) mod awake;
-pub(crate) mod bell;
 pub(crate) mod control_block;
 pub(crate) mod doorbells;
 pub(crate) mod envelope;

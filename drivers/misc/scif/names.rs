@@ -250,8 +250,7 @@ impl Attachment for Attached {
                     Some(port) => NameMessage::Found { token, port },
                     None => NameMessage::NotFound { token },
                 };
-                // An answer that can't be sent is of no concern: the peer is lost then.
-                let _ = self.lookups.peer.post(&answer);
+                self.lookups.peer.answer(&answer);
             }
             NameMessage::Found { token, port } => self.lookups.answered(token, Some(port)),
             NameMessage::NotFound { token } => self.lookups.answered(token, None),
@@ -385,10 +384,6 @@ impl Lookups {
             lookups: self,
             token,
         };
-        if !self.peer.wait_for_bulk_room_within(LIMIT)? {
-            // Others may have said so much to it, which is not its fault.
-            return Err(ENODEV);
-        }
         self.peer.post(&NameMessage::Lookup {
             token,
             class: name.class,

@@ -35,7 +35,6 @@ pub(crate) mod tests;
 
 use crate::{
     logic::{
-        bell::Bell,
         control_block::{
             Annex,
             ControlGeometry, //
@@ -64,8 +63,8 @@ use crate::{
     },
 };
 use control::{
-    ControlRing,
-    Posted, //
+    ControlRings,
+    Reservation, //
 };
 use core::ops::Deref;
 use doorbells::{
@@ -86,7 +85,6 @@ use kernel::{
         ArcBorrow,
         Mutex, //
     },
-    time::Delta,
     workqueue::Work,
 };
 pub(crate) use liveness::Answerer;
@@ -128,7 +126,7 @@ pub(crate) struct Peer {
     peer_nonce: u32,
     path: Arc<dyn Path>,
     #[pin]
-    control: ControlRing,
+    control: ControlRings,
     /// Everybody who uses the path.
     #[pin]
     in_flight: InFlight,
@@ -144,9 +142,7 @@ pub(crate) struct Peer {
     /// What services have for this peer; none once it is forgotten.
     #[pin]
     attachments: Mutex<KVec<(ServiceId, Arc<dyn Attachment>)>>,
-    /// For control messages.
-    bell: Bell,
-    /// Held by one who handles messages.
+    /// Held by the control work while it handles messages.
     #[pin]
     handling: Mutex<()>,
     #[pin]
@@ -184,9 +180,11 @@ impl Peer {
         node: u16,
     ) -> Result<Arc<Self>> {
         let (own, peers) = (who.apertures.own, who.apertures.peers);
-        let control = ControlRing::new(
-            (who.block.clone(), ControlGeometry::for_aperture(own)),
-            (who.peer_block, ControlGeometry::for_aperture(peers)),
+        let control = ControlRings::new(
+            who.block.clone(),
+            ControlGeometry::for_aperture(own),
+            who.peer_block,
+            ControlGeometry::for_aperture(peers),
             &*path,
         )?;
         let doorbells = Doorbells::new(path.doorbells())?;
@@ -210,7 +208,6 @@ impl Peer {
                 liveness: Liveness::new(common.heartbeat_timeout),
                 doorbells,
                 attachments <- new_mutex!(KVec::new(), "Peer::attachments"),
-                bell: Bell::new(),
                 handling <- new_mutex!((), "Peer::handling"),
                 control_work <- new_work!("Peer::control_work"),
             }),
@@ -328,9 +325,8 @@ impl Peer {
 
     // ----- control messages --------------------------------------------------------------------
 
-    /// Sends a control message. May sleep, does not wait for the peer.
-    ///
-    /// A message that can't be sent ends the relation: the two sides would no longer agree.
+    /// Sends a message, and waits until the peer's ring has room for it. Killable: EINTR, and nothing was sent.
+    /// ENODEV if the peer is lost. Not for handlers of messages.
     pub(crate) fn post(&self, message: &impl Enveloped) -> Result {
         self.post_with(message, &Annex::new())
     }
@@ -338,65 +334,69 @@ impl Peer {
     /// As [`Self::post`], with an annex.
     pub(crate) fn post_with(&self, message: &impl Enveloped, annex: &Annex) -> Result {
         let _inside = self.enter().ok_or(ENODEV)?;
-        if self.put(message, annex)? == Posted::Due || self.bell.wanted() {
-            self.path.ring(doorbell::CONTROL);
+        loop {
+            let progress = self.control.progress();
+            let posted = self
+                .control
+                .post(self.path(), &message.envelope(), annex)
+                .map_err(|error| self.control_failed(error))?;
+            if posted {
+                self.path.ring(doorbell::CONTROL);
+                return Ok(());
+            }
+            self.control.waiters.wait_killable(|| {
+                (self.has_failed() || self.control.progress() != progress).then_some(())
+            })?;
+            if self.has_failed() {
+                return Err(ENODEV);
+            }
+        }
+    }
+
+    /// Answers the request that is being handled. Only for its handler, and for no more than two answers. May sleep,
+    /// does not wait for the peer. If it fails, the peer is lost, which is told elsewhere.
+    pub(crate) fn answer(&self, message: &impl Enveloped) {
+        if let Some(_inside) = self.enter() {
+            let answered = self.control.answer(self.path(), &message.envelope());
+            let _ = answered.map_err(|error| self.control_failed(error));
+        }
+    }
+
+    /// Sends a message soon, with the memory that was reserved for it: behind all for which the caller has done
+    /// so before. A lost peer gets none. Any context.
+    pub(crate) fn send(self: &Arc<Self>, reservation: Reservation, message: &impl Enveloped) {
+        if !self.is_over() {
+            self.control.send(reservation, &message.envelope());
+            self.schedule_control();
+        }
+    }
+
+    /// Waits until all requests of the peer that have come by now were handled. A process that has heard of
+    /// something in another way may be faster than the control work. Killable; ENODEV if the peer is lost. Not
+    /// for handlers of messages.
+    pub(crate) fn wait_for_handled(self: &Arc<Self>) -> Result {
+        let _inside = self.enter().ok_or(ENODEV)?;
+        let arrived = self.control.arrived()?;
+        let is_handled = || self.has_failed() || self.control.handled() >= arrived;
+        if !is_handled() {
+            self.schedule_control();
+            let waiters = &self.control.waiters;
+            waiters.wait_killable(|| is_handled().then_some(()))?;
+        }
+        if self.has_failed() {
+            return Err(ENODEV);
         }
         Ok(())
     }
 
-    /// As [`Self::post_with`], for what the peer need not hear of before it looks ([`Self::catch_up`]), or is
-    /// told something else: it finds it then, as this waits until there is room for it. Killable.
-    pub(crate) fn post_silently(&self, message: &impl Enveloped, annex: &Annex) -> Result {
-        let _inside = self.enter().ok_or(ENODEV)?;
-        match self.put(message, annex)? {
-            Posted::Visible => Ok(()),
-            Posted::Due => {
-                self.path.ring(doorbell::CONTROL);
-                Ok(())
-            }
-            Posted::Queued(number) => self.control.room.wait_killable(|| {
-                (self.is_over() || self.control.has_flushed(number)).then_some(())
-            }),
-        }
-    }
-
-    fn put(&self, message: &impl Enveloped, annex: &Annex) -> Result<Posted> {
-        self.control
-            .post(self.path(), &message.envelope(), annex)
-            .map_err(|error| {
-                self.fail(match error {
-                    EPROTO => "it reports messages that were never sent",
-                    ENOMEM => "no memory to queue a control message",
-                    _ => "it does not take its control messages",
-                });
-                ENODEV
-            })
-    }
-
-    /// As [`Self::post`], and waits first until few messages are queued. Killable.
-    ///
-    /// For what a process can make this node say any number of times.
-    pub(crate) fn post_bulk(&self, message: &impl Enveloped) -> Result {
-        self.wait_for_bulk_room()?;
-        self.post(message)
-    }
-
-    /// Whether few messages are queued. Any context.
-    pub(crate) fn has_bulk_room(&self) -> bool {
-        self.control.has_bulk_room()
-    }
-
-    /// Waits until few messages are queued, or the peer is lost. Killable.
-    pub(crate) fn wait_for_bulk_room(&self) -> Result {
-        self.control
-            .room
-            .wait_killable(|| (self.is_over() || self.control.has_bulk_room()).then_some(()))
-    }
-
-    /// As [`Self::wait_for_bulk_room`], but interruptible; no if that takes longer than this.
-    pub(crate) fn wait_for_bulk_room_within(&self, limit: Delta) -> Result<bool> {
-        let go_on = || (self.is_over() || self.control.has_bulk_room()).then_some(());
-        Ok(self.control.room.wait_timeout(limit, go_on)?.is_some())
+    /// The control rings can't be used any more: ends the relation.
+    fn control_failed(&self, error: Error) -> Error {
+        self.fail(if error == EPROTO {
+            "it reports messages that were never sent"
+        } else {
+            "it does not take its control messages"
+        });
+        ENODEV
     }
 
     /// Whether nothing that was posted waits to be handled, where a node is its own peer; or it is lost. May
@@ -436,6 +436,16 @@ impl Session for Peer {
         {
             self.fail("no sign of life");
         }
+        if self.control.is_short() {
+            Arc::from(self).schedule_control();
+        }
+        if self.liveness.is_stuck(
+            self.control.is_short(),
+            self.control.progress(),
+            milliseconds,
+        ) {
+            self.fail("it does not take its control messages");
+        }
         if self.liveness.is_overdue(milliseconds) {
             self.fail("it does not do what it was asked for");
         }
@@ -461,7 +471,7 @@ impl Session for Peer {
         self.failed.store(true, Relaxed);
         // All is marked first, so that whoever is inside does not start anew.
         self.for_each_attachment(|attachment| attachment.lost());
-        self.control.room.wake_all();
+        self.control.waiters.wake_all();
         self.in_flight.close_and_drain();
         self.for_each_attachment(|attachment| attachment.drained());
         self.observer.torn_down(self);

@@ -32,7 +32,6 @@ mod logic {
     #[path = "../../../../tests/host/src/atomic.rs"]
     pub(crate) mod atomic;
     pub(crate) mod awake;
-    pub(crate) mod bell;
     pub(crate) mod control_block;
     pub(crate) mod doorbells;
     pub(crate) mod envelope;
@@ -60,7 +59,6 @@ mod logic {
 mod loom_logic {
     #[path = "../../../../tests/host/src/loom_atomic.rs"]
     pub(crate) mod atomic;
-    pub(crate) mod bell;
     pub(crate) mod gate;
     pub(crate) mod ring;
     pub(crate) mod update;

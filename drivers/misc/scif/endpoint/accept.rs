@@ -136,7 +136,7 @@ impl Endpoint {
             let made = self
                 .scif
                 .contact_with(&request.peer)
-                .and_then(|contact| contact.accept(&request, port.number));
+                .and_then(|contact| contact.accept(request, port.number));
             match made {
                 Ok(connection) => return Ok(Accepted::new(peer, connection, port.clone())),
                 // Its node was lost: on to the next one.

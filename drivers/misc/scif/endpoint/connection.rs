@@ -309,13 +309,10 @@ impl Connection {
         self.transfers.finish_deferred();
         self.windows.revoke_all();
         self.transfers.close_cache();
-        // Windows that the peer has registered without ringing are let go with the others, before it
-        // hears of the close: it has its memory back then.
-        self.channel.catch_up();
         self.remote_windows.forget_all();
         match (old, self.channel.remote()) {
             (State::Established, Ok(target)) => {
-                let _ = self.channel.post(&Message::Close {
+                self.channel.send_last(&Message::Close {
                     target,
                     source: self.channel.id,
                 });
@@ -324,7 +321,7 @@ impl Connection {
             (State::Requested, _) => {
                 // Stays in the table until the request is refused or its acceptance has been
                 // answered: the peer may already write.
-                let _ = self.channel.post(&Message::Cancel {
+                self.channel.send_last(&Message::Cancel {
                     source: self.channel.id,
                 });
             }

@@ -133,7 +133,7 @@ impl Contact {
     }
 
     /// Asks the peer for a connection. The answer changes the state of its channel and wakes
-    /// `waiters`. May sleep.
+    /// `waiters`. Killable.
     pub(super) fn request(
         self: &Arc<Self>,
         ports: PortPair,
@@ -149,29 +149,25 @@ impl Contact {
             port: ports.peer,
             ring: connection.stream.rings.address(),
         });
-        // The peer is lost: nobody will answer.
+        // Not sent: no answer will come.
         posted.inspect_err(|_| connection.abandon())?;
         Ok(connection)
     }
 
-    /// Answers a request with a connection. May sleep.
-    pub(super) fn accept(
-        self: &Arc<Self>,
-        request: &Request,
-        port: u16,
-    ) -> Result<Arc<Connection>> {
+    /// Answers a request with a connection, or refuses it. Killable.
+    pub(super) fn accept(self: &Arc<Self>, request: Request, port: u16) -> Result<Arc<Connection>> {
         let _inside = self.peer().enter().ok_or(ENODEV)?;
         let ports = PortPair {
             own: port,
             peer: request.source_port,
         };
-        let made = self.insert(ports, State::Established).inspect_err(|_| {
-            let _ = self.peer().post(&Message::Refuse {
-                target: request.source,
-                reason: Refusal::NoMemory,
-            });
-        });
-        let connection = made?;
+        let connection = match self.insert(ports, State::Established) {
+            Ok(connection) => connection,
+            Err(error) => {
+                request.refuse(Refusal::NoMemory);
+                return Err(error);
+            }
+        };
         let answer = connection
             .set_remote(request.source, &request.ring)
             .and_then(|()| {
@@ -183,6 +179,7 @@ impl Contact {
             });
         trace::accept(|| connection.traced(answer));
         answer.inspect_err(|_| connection.abandon())?;
+        request.accepted();
         Ok(connection)
     }
 
@@ -291,7 +288,7 @@ impl Contact {
 impl Owner for Contact {
     fn uses_ended(&self, channel: &Channel) {
         if let Ok(target) = channel.remote() {
-            let _ = channel.post(&Message::CloseDone { target });
+            channel.send_last(&Message::CloseDone { target });
         }
     }
 

@@ -20,7 +20,10 @@ use crate::{
         },
         ports::PortTable, //
     },
-    peer::Peer,
+    peer::{
+        control::Reservation,
+        Peer, //
+    },
     sys::{
         wait::WaitQueue,
         zeroed_box, //
@@ -131,24 +134,15 @@ impl Ports {
             }
         };
         if let Err((reason, request)) = queued {
-            // An answer that can't be sent is of no concern: the peer is lost then.
-            let _ = request.peer.post(&Message::Refuse {
-                target: request.source,
-                reason,
-            });
+            request.refuse(reason);
         }
     }
 
-    /// A connector has given up: forgets its request, if it is still queued, and says so. May sleep.
+    /// A connector has given up: refuses its request, if it is still queued. May sleep.
     pub(super) fn cancelled(&self, peer: &Arc<Peer>, source: ChannelId) {
         let found =
             self.take(|request| request.source == source && Arc::ptr_eq(&request.peer, peer));
-        if found.is_some() {
-            let _ = peer.post(&Message::Refuse {
-                target: source,
-                reason: Refusal::ListenerClosed,
-            });
-        }
+        drop(found);
     }
 
     /// Drops the queued requests of a peer that is lost. May sleep.
@@ -217,7 +211,7 @@ mod tests {
 /// Larger backlogs are taken as this.
 const MAX_BACKLOG: usize = 1024;
 
-/// A peer's wish for a connection.
+/// A peer's request for a connection. Refused when it is dropped, unless it was accepted.
 pub(super) struct Request {
     pub(super) peer: Arc<Peer>,
     /// The connector's id of the connection.
@@ -225,6 +219,50 @@ pub(super) struct Request {
     pub(super) source_port: u16,
     /// Where it wants data.
     pub(super) ring: RingAddress,
+    /// For the refusal.
+    refusal: Option<Reservation>,
+}
+
+impl Request {
+    /// Takes a request in: ENOMEM if there is no memory for its refusal. May sleep.
+    pub(super) fn new(
+        peer: &Arc<Peer>,
+        source: ChannelId,
+        source_port: u16,
+        ring: RingAddress,
+    ) -> Result<Self> {
+        Ok(Self {
+            peer: peer.clone(),
+            source,
+            source_port,
+            ring,
+            refusal: Some(Reservation::new(GFP_KERNEL)?),
+        })
+    }
+
+    /// Ends a request that was accepted.
+    pub(super) fn accepted(mut self) {
+        self.refusal = None;
+    }
+
+    /// Refuses it. Any context.
+    pub(super) fn refuse(mut self, reason: Refusal) {
+        self.send_refusal(reason);
+    }
+
+    fn send_refusal(&mut self, reason: Refusal) {
+        if let Some(reservation) = self.refusal.take() {
+            let target = self.source;
+            self.peer
+                .send(reservation, &Message::Refuse { target, reason });
+        }
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        self.send_refusal(Refusal::ListenerClosed);
+    }
 }
 
 /// A port on which an endpoint listens.
@@ -333,12 +371,6 @@ impl Listener {
         self.waiters.wake_all();
         self.accepted.lock().close();
         self.close_accepted(None);
-        for request in requests.iter().flatten() {
-            // Of a peer that is lost nobody waits for the answer.
-            let _ = request.peer.post(&Message::Refuse {
-                target: request.source,
-                reason: Refusal::ListenerClosed,
-            });
-        }
+        drop(requests);
     }
 }

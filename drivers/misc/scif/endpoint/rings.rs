@@ -186,7 +186,7 @@ impl Rings {
     // ----- growing -----------------------------------------------------------------------------
 
     /// Asks the peer for a larger ring if that is to be: there are `rest` bytes to send, and too little
-    /// room. For who is sending. May sleep, does not wait.
+    /// room. For who is sending. Killable.
     pub(super) fn ask_for_room(&self, rest: usize) -> Result {
         if !self.remote()?.may_grow() {
             return Ok(());
@@ -212,8 +212,7 @@ impl Rings {
             _ => Err(ENOTCONN),
         };
         let (address, size) = grown.unwrap_or((0, 0));
-        // A peer that is lost does not want to know.
-        let _ = self.channel.post(&Message::RingOffer {
+        self.channel.answer(&Message::RingOffer {
             target,
             address,
             size,

@@ -30,6 +30,7 @@ use crate::{
         },
         messages::{
             Message,
+            Refusal,
             Status,
             WindowId, //
             PUSH_ORDERED,
@@ -189,27 +190,30 @@ pub(super) fn handle(
             source_port,
             port,
             ring,
-        } => contact.ports.requested(
-            port,
-            Request {
-                peer: peer.clone(),
-                source,
-                source_port,
-                ring,
-            },
-        ),
+        } => match Request::new(peer, source, source_port, ring) {
+            Ok(request) => contact.ports.requested(port, request),
+            Err(_) => peer.answer(&Message::Refuse {
+                target: source,
+                reason: Refusal::NoMemory,
+            }),
+        },
         Message::Cancel { source } => contact.ports.cancelled(peer, source),
         Message::Accept {
             target,
             source,
             ring,
         } => {
-            let taken = contact
-                .connection(target)
-                .is_some_and(|connection| connection.accepted(source, &ring));
-            if !taken {
-                // The connector has given up: so it is closed as soon as it exists.
-                let _ = peer.post(&Message::Close {
+            const NOT_REQUESTED: &str = "it accepts what was not requested";
+
+            // A connector that has given up stays in the table until it is answered.
+            let connection = contact.connection(target).ok_or(NOT_REQUESTED)?;
+            let channel = &connection.channel;
+            if channel.remote().is_ok() {
+                return Err(NOT_REQUESTED.into());
+            }
+            if !connection.accepted(source, &ring) {
+                // The connector has given up: so the connection is closed as soon as it exists.
+                channel.send_last(&Message::Close {
                     target: source,
                     source: target,
                 });
@@ -219,9 +223,7 @@ pub(super) fn handle(
             Some(connection) if connection.channel.remote().is_ok() => connection.peer_closed(),
             // Both ends closed at once, and this one was done first, or had given up before it was
             // accepted: nothing writes there any more, or ever did.
-            _ => {
-                let _ = peer.post(&Message::CloseDone { target: source });
-            }
+            _ => peer.answer(&Message::CloseDone { target: source }),
         },
         Message::WindowReleased { window } => contact.window_released(window),
         Message::PushDone { token, status } => contact.push_done(token, status),
@@ -259,7 +261,7 @@ fn answer_for_nobody(peer: &Peer, message: Message) {
         },
         _ => return,
     };
-    let _ = peer.post(&answer);
+    peer.answer(&answer);
 }
 
 fn handle_for(

@@ -3,8 +3,9 @@
 //! The control block, into which the other side writes control messages: what lies where in it, and the
 //! numbers of its slots.
 //!
-//! The block lies in the memory of the reader. It begins with words that are not messages; behind them lies
-//! the control ring, an array of 64-byte slots (`envelope.rs`), and at last an annex for each slot.
+//! The block lies in the memory of the reader. It begins with words that are not messages; behind them lie
+//! the ring of requests, an array of 64-byte slots (`envelope.rs`), an annex for each of its slots, and the
+//! ring of answers, which has as many slots.
 //!
 //! # Slots
 //!
@@ -40,6 +41,28 @@ pub(crate) const SLOTS_OFFSET: usize = 256;
 /// Messages after which the reader reports its progress, if there are more.
 const REPORT_EVERY: u64 = 16;
 
+/// Which of the two rings of a control block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Messages whose receiver may have to answer.
+    Requests,
+    /// Messages whose receiver never sends anything because of them.
+    Answers,
+}
+
+/// Answers that the handler of one request may have to send at once.
+pub(crate) const ANSWERS_OF_ONE: u32 = 2;
+
+impl Lane {
+    /// Slots of the ring that only the handler of a request takes.
+    pub(crate) const fn kept_back(self) -> u32 {
+        match self {
+            Self::Requests => 0,
+            Self::Answers => ANSWERS_OF_ONE,
+        }
+    }
+}
+
 /// The geometry of a control block.
 ///
 /// A block is as large as it should be for the aperture through which the other side writes to it: an
@@ -74,11 +97,6 @@ impl ControlGeometry {
         self.slots
     }
 
-    /// How many halves of the ring so many messages fill: a full ring holds two.
-    pub(crate) const fn halves(self, messages: u64) -> u64 {
-        messages >> self.slots.trailing_zeros().saturating_sub(1)
-    }
-
     /// Whether so many messages are some halves of the ring, and nothing else.
     pub(crate) const fn is_half(self, messages: u64) -> bool {
         messages & (self.slots as u64 / 2).saturating_sub(1) == 0
@@ -91,19 +109,23 @@ impl ControlGeometry {
     }
 
     /// Where a slot begins.
-    pub(crate) const fn slot(self, index: u32) -> usize {
-        SLOTS_OFFSET.saturating_add((index as usize).saturating_mul(SLOT_SIZE))
+    pub(crate) const fn slot(self, lane: Lane, index: u32) -> usize {
+        let first = match lane {
+            Lane::Requests => SLOTS_OFFSET,
+            Lane::Answers => self.annex(self.slots),
+        };
+        first.saturating_add((index as usize).saturating_mul(SLOT_SIZE))
     }
 
-    /// Where the annex of a slot begins.
+    /// Where the annex of a request's slot begins.
     pub(crate) const fn annex(self, index: u32) -> usize {
-        self.slot(self.slots)
+        self.slot(Lane::Requests, self.slots)
             .saturating_add((index as usize).saturating_mul(ANNEX_SIZE))
     }
 
     /// Bytes of the block.
     pub(crate) const fn size(self) -> usize {
-        self.annex(self.slots)
+        self.slot(Lane::Answers, self.slots)
     }
 }
 
@@ -170,6 +192,19 @@ impl SlotReader {
     pub(crate) fn consumed(&self) -> u64 {
         self.next.saturating_sub(1)
     }
+
+    /// How many messages have come since the beginning, taken out or not. `found` loads the number in a slot.
+    pub(crate) fn arrived<E>(&self, found: impl Fn(u32) -> Result<u64, E>) -> Result<u64, E> {
+        let mut arrived = self.consumed();
+        for _ in 0..self.slots.get() {
+            let sequence = arrived.saturating_add(1);
+            if found(slot_of(sequence, self.slots))? != sequence {
+                break;
+            }
+            arrived = sequence;
+        }
+        Ok(arrived)
+    }
 }
 
 /// The writing end: where the next message goes, and whether there is room.
@@ -209,15 +244,17 @@ impl SlotWriter {
         Some((slot_of(sequence, self.slots), sequence))
     }
 
-    /// Takes note that the reader has taken out `consumed` messages since the beginning.
-    pub(crate) fn acknowledge(&mut self, consumed: u64) -> Result<(), Corrupt> {
+    /// Takes note that the reader has taken out `consumed` messages since the beginning. Returns whether that is
+    /// more than before.
+    pub(crate) fn acknowledge(&mut self, consumed: u64) -> Result<bool, Corrupt> {
         // Fewer than before, or more than were ever written.
         if consumed < self.acknowledged || consumed > self.written() {
             return Err(Corrupt);
         }
+        let has_moved = consumed != self.acknowledged;
         // INVARIANT: `consumed` is at most `next - 1`, and the difference did not get larger.
         self.acknowledged = consumed;
-        Ok(())
+        Ok(has_moved)
     }
 
     /// How many messages were reserved since the beginning.

@@ -5,7 +5,7 @@
 //! A message fills one 64-byte slot of the receiver's control ring:
 //!
 //! ```text
-//!  0  kind      u8     which message of the service
+//!  0  kind      u8     which message of the service; answers have numbers from 128 on
 //!  1  version   u8     VERSION
 //!  2  service   u16    whose message it is
 //!  4  target    u32    the receiver's id of the channel it is about, 0 for none
@@ -26,8 +26,10 @@
 //! What is not here: the services (SCIF's messages are in `messages.rs`), but for the first one, in
 //! which the two peers speak for themselves.
 
+use super::control_block::Lane;
+
 /// Version of this protocol; both sides must have the same.
-pub(crate) const VERSION: u8 = 11;
+pub(crate) const VERSION: u8 = 12;
 
 /// Bytes of a slot.
 pub(crate) const SLOT_SIZE: usize = 64;
@@ -104,7 +106,19 @@ pub(crate) struct Envelope {
     pub(crate) fields: [u8; FIELDS],
 }
 
+/// The first number of an answer.
+const FIRST_ANSWER: u8 = 128;
+
 impl Envelope {
+    /// The ring by which the message goes.
+    pub(crate) fn lane(&self) -> Lane {
+        if self.kind < FIRST_ANSWER {
+            Lane::Requests
+        } else {
+            Lane::Answers
+        }
+    }
+
     /// The envelope as a slot; the sequence number is the caller's to add.
     pub(crate) fn encode(&self) -> [u8; SEQUENCE_OFFSET] {
         let [service_low, service_high] = self.service.0.to_le_bytes();
@@ -396,5 +410,5 @@ define_messages! {
     pub(crate) enum PeerMessage of ServiceId::PEER;
 
     /// The receiver has sent something for a service that the sender does not have.
-    1 NoService { service: ServiceId };
+    128 NoService { service: ServiceId };
 }

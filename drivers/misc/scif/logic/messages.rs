@@ -145,33 +145,19 @@ macro_rules! message_table {
             /// The listener's answer: the connection exists.
             2 Accept to target { source: ChannelId, ring: RingAddress };
 
-            /// The listener's other answer.
-            3 Refuse to target { reason: Refusal };
-
             /// The connector gives up a request that has not been answered.
-            4 Cancel { source: ChannelId };
+            3 Cancel { source: ChannelId };
 
             /// The sender's end, which it knows as `source`, is closed: it writes nothing more, and
             /// its ring wants no more data.
-            5 Close to target { source: ChannelId };
-
-            /// Nothing more will be written into the ring of the closed connection.
-            6 CloseDone to target {};
+            4 Close to target { source: ChannelId };
 
             /// The sender has more to say than fits the receiver's ring: asks for a larger one, once.
-            7 RingWanted to target {};
-
-            /// The answer: the sender's ring may go on in an area of `size` bytes at `address`, or
-            /// stays as it is if `size` is 0.
-            8 RingOffer to target {
-                address: u64,
-                size: u32,
-            } if size == 0
-                || (size.is_power_of_two() && address.checked_add(u64::from(size)).is_some());
+            5 RingWanted to target {};
 
             /// A window was registered. It has `extents` packed extents: `first`, then as many as there is
             /// room for in the message's annex; others follow. None if the receiver does not reach it.
-            9 WindowOffer to target {
+            6 WindowOffer to target {
                 window: WindowId,
                 protection: u32,
                 offset: u64,
@@ -182,40 +168,24 @@ macro_rules! message_table {
             } if wants_answer <= 1;
 
             /// The next `count` extents of an offered window, in the annex.
-            10 WindowExtents to target {
+            7 WindowExtents to target {
                 window: WindowId,
                 count: u32,
             } if count >= 1 && count as usize <= EXTENTS_IN_ANNEX;
 
-            /// Whether the offered window can be used, if that was asked, or if it can't.
-            11 WindowAnswer to target { window: WindowId, status: Status, grant: Grant };
-
             /// The window was unregistered: no new use of it may begin.
-            12 WindowRevoke to target { window: WindowId, offset: u64 };
-
-            /// The last use of the window has ended.
-            13 WindowReleased { window: WindowId };
+            8 WindowRevoke to target { window: WindowId, offset: u64 };
 
             /// Asks for a mark behind all that the receiver has started on the connection.
-            14 MarkRequest to target { token: u32 };
-
-            /// The answer: the sequence number of the last transfer started.
-            15 MarkAnswer to target { token: u32, sequence: u64 };
+            9 MarkRequest to target { token: u32 };
 
             /// Asks to be told when all the receiver's transfers up to `sequence` have ended.
-            16 FenceWait to target { token: u32, sequence: u64 };
-
-            /// They have.
-            17 FenceDone to target { token: u32, status: Status };
-
-            /// The revoked window can't be found any more. If it was not released with that, uses that
-            /// began before go on.
-            18 WindowRevokeDone to target { window: WindowId, released: u32 } if released <= 1;
+            10 FenceWait to target { token: u32, sequence: u64 };
 
             /// Asks for values to be stored, as (offset, value), once all the receiver's transfers
             /// so far have ended: in a window of the sender, and in one of the receiver. The
             /// answer, with `FenceDone`, says whether they will be.
-            19 Signal to target {
+            11 Signal to target {
                 token: u32,
                 senders: Option<(u64, u64)>,
                 receivers: Option<(u64, u64)>,
@@ -225,7 +195,7 @@ macro_rules! message_table {
             /// `destination`, in windows of the sender, or, if `window` is not 0, in that one, which was
             /// offered for this. Only for who offers to do that. How, is said by [`PUSH_ORDERED`] and
             /// [`PUSH_SURELY`].
-            21 PushWanted to target {
+            12 PushWanted to target {
                 token: u32,
                 how: u32,
                 source: u64,
@@ -234,15 +204,45 @@ macro_rules! message_table {
                 window: u32,
             } if how <= 3 && len > 0;
 
-            /// The answer. If it is neither done nor failed, nothing was or will be written.
-            22 PushDone { token: u32, status: Status };
-
             /// The sender has slots at `address` in which to put what is for memory of it that the receiver
             /// does not reach (`staging.rs`): this many, for `size` bytes each.
-            23 StagingOffer { address: u64, slots: u32, size: u32 };
+            13 StagingOffer { address: u64, slots: u32, size: u32 };
 
-            /// The answer: at `address`, the slots that have been emptied are to be counted.
-            24 StagingTaken { address: u64 };
+            /// The listener refuses a request.
+            128 Refuse to target { reason: Refusal };
+
+            /// Nothing more will be written into the ring of the closed connection.
+            129 CloseDone to target {};
+
+            /// The answer to `RingWanted`: the sender's ring may go on in an area of `size` bytes at `address`, or
+            /// stays as it is if `size` is 0.
+            130 RingOffer to target {
+                address: u64,
+                size: u32,
+            } if size == 0
+                || (size.is_power_of_two() && address.checked_add(u64::from(size)).is_some());
+
+            /// Whether the offered window can be used, if that was asked, or if it can't.
+            131 WindowAnswer to target { window: WindowId, status: Status, grant: Grant };
+
+            /// The last use of the window has ended.
+            132 WindowReleased { window: WindowId };
+
+            /// The answer to `MarkRequest`: the sequence number of the last transfer started.
+            133 MarkAnswer to target { token: u32, sequence: u64 };
+
+            /// The answer to `FenceWait`, when the transfers have ended, and to `Signal`.
+            134 FenceDone to target { token: u32, status: Status };
+
+            /// The revoked window can't be found any more. If it was not released with that, uses that
+            /// began before go on.
+            135 WindowRevokeDone to target { window: WindowId, released: u32 } if released <= 1;
+
+            /// The answer to `PushWanted`. If it is neither done nor failed, nothing was or will be written.
+            136 PushDone { token: u32, status: Status };
+
+            /// The answer to `StagingOffer`: at `address`, the slots that have been emptied are to be counted.
+            137 StagingTaken { address: u64 };
         }
     };
 }
@@ -323,10 +323,10 @@ define_messages! {
     1 Lookup { token: u32, class: u32, name: u32 } if class != 0;
 
     /// This port has it.
-    2 Found { token: u32, port: u16 } if port != 0;
+    128 Found { token: u32, port: u16 } if port != 0;
 
     /// Nobody has it.
-    3 NotFound { token: u32 };
+    129 NotFound { token: u32 };
 }
 
 define_messages! {

@@ -31,7 +31,7 @@ use crate::{
     },
     peer::{
         channel::Channel,
-        control::BACKLOG_LIMIT,
+        control::Reservation,
         service::Violation,
         Peer, //
     },
@@ -49,10 +49,9 @@ use kernel::{
     },
 };
 
-/// Windows of one peer: it can't make this node remember any number of them, and all of them can be
-/// released at once without the control messages that say so filling the backlog.
+/// Windows of one peer: it can't make this node remember any number of them, nor of messages that they are
+/// released.
 const MAX_WINDOWS: u64 = 1 << 17;
-static_assert!(MAX_WINDOWS < BACKLOG_LIMIT as u64);
 
 /// How often a peer may register each of its pages before extents are counted against it.
 const REGISTRATIONS_PER_PAGE: u64 = 4;
@@ -124,6 +123,39 @@ impl Drop for Allowance {
     }
 }
 
+/// The duty to tell a peer that its window is released: done when this is dropped.
+pub(super) struct Release {
+    peer: Arc<Peer>,
+    window: WindowId,
+    /// None if the peer hears of it in another way.
+    reservation: Option<Reservation>,
+}
+
+impl Release {
+    fn new(peer: &Arc<Peer>, window: WindowId) -> Result<Self> {
+        Ok(Self {
+            peer: peer.clone(),
+            window,
+            reservation: Some(Reservation::new(GFP_KERNEL)?),
+        })
+    }
+
+    /// Drops the duty: the caller tells the peer.
+    pub(super) fn cancel(&mut self) {
+        self.reservation = None;
+    }
+}
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        if let Some(reservation) = self.reservation.take() {
+            let window = self.window;
+            self.peer
+                .send(reservation, &Message::WindowReleased { window });
+        }
+    }
+}
+
 /// A window of a peer; its owner is told that it is released when the last reference is dropped.
 pub(crate) struct RemoteWindow {
     pub(crate) id: WindowId,
@@ -131,9 +163,7 @@ pub(crate) struct RemoteWindow {
     pub(crate) protection: u32,
     /// Bus addresses of the peer, all within reach; none if it is not.
     pub(crate) extents: ExtentTable,
-    pub(super) peer: Arc<Peer>,
-    /// The owner hears in another way that it is released.
-    pub(super) is_silent: bool,
+    pub(super) release: Release,
     pub(super) _allowance: Allowance,
 }
 
@@ -148,7 +178,7 @@ impl RemoteWindow {
         let Some(mut window) = Arc::into_unique_or_drop(window) else {
             return false;
         };
-        window.is_silent = true;
+        window.release.cancel();
         true
     }
 }
@@ -156,16 +186,6 @@ impl RemoteWindow {
 impl Placed for RemoteWindow {
     fn range(&self) -> Range {
         self.range
-    }
-}
-
-impl Drop for RemoteWindow {
-    fn drop(&mut self) {
-        if self.is_silent {
-            return;
-        }
-        // Of a peer that is lost nobody waits for it.
-        let _ = self.peer.post(&Message::WindowReleased { window: self.id });
     }
 }
 
@@ -220,6 +240,7 @@ pub(super) struct IncomingWindow {
     cuts: u32,
     pub(super) status: Status,
     pub(super) wants_answer: bool,
+    pub(super) release: Release,
     /// None if the window is refused.
     pub(super) allowance: Option<Allowance>,
 }
@@ -227,10 +248,12 @@ pub(super) struct IncomingWindow {
 impl IncomingWindow {
     /// Nothing of it has come. May sleep.
     pub(super) fn new(
+        peer: &Arc<Peer>,
         offer: &Offer,
         range: Range,
         allowance: Option<Allowance>,
     ) -> Result<Self, Violation> {
+        let release = Release::new(peer, offer.window);
         let mut this = Self {
             id: offer.window,
             range,
@@ -243,6 +266,7 @@ impl IncomingWindow {
                 None => Status::NoMemory,
             },
             wants_answer: offer.wants_answer,
+            release: release.map_err(|_| "no memory to take in a window")?,
             allowance,
         };
         if this.status == Status::Done {

@@ -118,13 +118,13 @@ impl RemoteWindows {
     }
 
     /// The windows that hold all of `range`, of those that the peer has registered by now. Errors as
-    /// [`Self::cover`]. May sleep; not for who handles the peer's messages, see [`Peer::catch_up`].
+    /// [`Self::cover`]. Killable; not for handlers of messages, see [`Peer::wait_for_handled`].
     ///
-    /// [`Peer::catch_up`]: crate::peer::Peer::catch_up
+    /// [`Peer::wait_for_handled`]: crate::peer::Peer::wait_for_handled
     pub(crate) fn cover_now(&self, range: Range, protection: u32) -> Result<Few<RemotePiece>> {
         match self.cover(range, protection) {
             Err(ENXIO) => {
-                self.channel.catch_up();
+                self.channel.wait_for_handled()?;
                 self.cover(range, protection)
             }
             covered => covered,
@@ -194,8 +194,6 @@ impl RemoteWindows {
 
     /// Lets go of all windows, for good. May sleep.
     pub(crate) fn forget_all(&self) {
-        // The peer hears of all of them at once.
-        let _bell = self.channel.hold_bell();
         loop {
             let window = {
                 let mut tables = self.tables.lock();
@@ -207,13 +205,7 @@ impl RemoteWindows {
             }
         }
         let incoming = core::mem::replace(&mut self.tables.lock().incoming, KVec::new());
-        for IncomingWindow { id, .. } in &incoming {
-            self.say_released(*id);
-        }
-    }
-
-    fn say_released(&self, window: WindowId) {
-        let _ = self.channel.post(&Message::WindowReleased { window });
+        drop(incoming);
     }
 
     // ----- what the peer says; called by the control work --------------------------------------
@@ -230,7 +222,7 @@ impl RemoteWindows {
             return Err("it offers a window with impossible properties".into());
         }
         let allowance = Allowance::take(self.channel.peer(), &self.remembered, count);
-        let mut incoming = IncomingWindow::new(offer, range, allowance)?;
+        let mut incoming = IncomingWindow::new(self.channel.peer(), offer, range, allowance)?;
         let here = offer.extents.min(EXTENTS_IN_OFFER as u32);
         let first = offer.first.iter().take(here as usize).copied();
         incoming.take(&self.channel, here, first)?;
@@ -241,7 +233,8 @@ impl RemoteWindows {
         let mut tables = self.tables.lock();
         if tables.closed {
             drop(tables);
-            self.say_released(offer.window);
+            // The peer is told that it is released.
+            drop(incoming);
             return Ok(());
         }
         if tables.incoming.len() >= MAX_INCOMING {
@@ -281,16 +274,20 @@ impl RemoteWindows {
         let listed = incoming.protection & UNLISTED == 0;
         let status = match (incoming.status, incoming.allowance.take()) {
             (Status::Done, Some(allowance)) => self.make(incoming, allowance)?,
-            (status, _) => status,
+            (status, _) => {
+                incoming.release.cancel();
+                status
+            }
         };
-        if status == Status::Done && !wants_answer {
+        // A peer that has not asked hears of lost windows only; of a closed end it hears anyway.
+        if !wants_answer && matches!(status, Status::Done | Status::Unknown) {
             return Ok(());
         }
-        if !wants_answer && listed && status != Status::Unknown {
+        if !wants_answer && listed {
             self.tables.lock().lacking = true;
         }
         if let Ok(target) = self.channel.remote() {
-            let _ = self.channel.post(&Message::WindowAnswer {
+            self.channel.answer(&Message::WindowAnswer {
                 target,
                 window,
                 status,
@@ -301,17 +298,22 @@ impl RemoteWindows {
     }
 
     /// Makes the window of which all is there.
-    fn make(&self, incoming: IncomingWindow, allowance: Allowance) -> Result<Status, Violation> {
+    fn make(
+        &self,
+        mut incoming: IncomingWindow,
+        allowance: Allowance,
+    ) -> Result<Status, Violation> {
         let extents = incoming.extents;
         // One without any is not within reach.
         if !extents.entries().is_empty() && extents.len() != incoming.range.len() {
             return Err("it sends extents that do not fill the window".into());
         }
         // All that can fail comes before there is a window: one that is dropped tells the peer that
-        // it is released, and the answer has to come first.
+        // it is released, which the answer says, too.
         let place = UniqueArc::<RemoteWindow>::new_uninit(GFP_KERNEL);
         let node = RBTreeNodeReservation::new(GFP_KERNEL);
         let (Ok(place), Ok(node)) = (place, node) else {
+            incoming.release.cancel();
             return Ok(Status::NoMemory);
         };
         let window: Arc<RemoteWindow> = place
@@ -320,8 +322,7 @@ impl RemoteWindows {
                 range: incoming.range,
                 protection: incoming.protection,
                 extents,
-                peer: self.channel.peer().clone(),
-                is_silent: false,
+                release: incoming.release,
                 _allowance: allowance,
             })
             .into();
@@ -357,7 +358,7 @@ impl RemoteWindows {
     pub(crate) fn revoked(&self, id: WindowId, offset: u64) {
         let released = self.take_out(id, offset);
         if let Ok(target) = self.channel.remote() {
-            let _ = self.channel.post(&Message::WindowRevokeDone {
+            self.channel.answer(&Message::WindowRevokeDone {
                 target,
                 window: id,
                 released: released.into(),
@@ -373,7 +374,9 @@ impl RemoteWindows {
             // The owner gave up in the middle of its offer.
             let incoming = tables.incoming.remove(position);
             drop(tables);
-            drop(incoming);
+            if let Ok(mut incoming) = incoming {
+                incoming.release.cancel();
+            }
             return true;
         }
         let known = tables

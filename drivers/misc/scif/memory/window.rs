@@ -33,9 +33,11 @@ use crate::{
             WindowId, //
         },
     },
+    peer::control::Reservation,
     sync::in_flight::InFlight,
 };
 use kernel::{
+    new_spinlock,
     page::{
         PAGE_SHIFT,
         PAGE_SIZE, //
@@ -48,7 +50,8 @@ use kernel::{
             Relaxed, //
         },
         Arc,
-        SetOnce, //
+        SetOnce,
+        SpinLock, //
     },
 };
 
@@ -77,6 +80,9 @@ pub(crate) struct Window {
     held_by_peer: Atomic<bool>,
     /// Whether its place was given back: once, whoever comes last.
     gone: Atomic<bool>,
+    /// For the message that it is revoked.
+    #[pin]
+    pub(super) revocation: SpinLock<Option<Reservation>>,
 }
 
 /// What there is to see of a window.
@@ -149,6 +155,7 @@ impl Window {
             end = end.max(extent.end());
         }
         let packed_extents = u32::try_from(packed)?;
+        let revocation = Reservation::new(GFP_KERNEL_ACCOUNT)?;
         Arc::pin_init(
             pin_init!(Self {
                 id,
@@ -164,6 +171,7 @@ impl Window {
                 answer: SetOnce::new(),
                 held_by_peer: Atomic::new(true),
                 gone: Atomic::new(false),
+                revocation <- new_spinlock!(Some(revocation), "Window::revocation"),
             }),
             GFP_KERNEL_ACCOUNT,
         )

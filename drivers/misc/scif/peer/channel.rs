@@ -23,9 +23,15 @@
 //! Who counts its own uses, and closes at the latest when the peer is lost, need not enter the peer for each
 //! of them: it holds the peer from before the first one may begin until after the last one has ended.
 
-use super::Peer;
+use super::{
+    control::Reservation,
+    Peer, //
+};
 use crate::{
-    logic::envelope::ChannelId,
+    logic::envelope::{
+        ChannelId,
+        Enveloped, //
+    },
     sync::in_flight::InFlight,
     sys::wait::WaitQueue,
     transport::engine::ChosenEngine, //
@@ -110,6 +116,9 @@ pub(crate) struct Channel {
     uses: InFlight,
     /// Whether the owner is to be told of the last one's end.
     end_awaited: Atomic<bool>,
+    /// For [`Self::send_last`].
+    #[pin]
+    reservations: SpinLockIrq<[Option<Reservation>; 2]>,
 }
 
 /// A use of the channel, for which a peer that closes waits. To be dropped where one may sleep.
@@ -157,6 +166,8 @@ impl Channel {
         state: State,
     ) -> Result<Arc<Self>> {
         let peer = Hold::new(peer)?;
+        let reserve = || Ok::<_, Error>(Some(Reservation::new(GFP_KERNEL_ACCOUNT)?));
+        let reservations = [reserve()?, reserve()?];
         Arc::pin_init(
             pin_init!(Self {
                 peer,
@@ -169,6 +180,7 @@ impl Channel {
                 waiters <- new_spinlock_irq!(None, "Channel::waiters"),
                 uses <- InFlight::new(),
                 end_awaited: Atomic::new(false),
+                reservations <- new_spinlock_irq!(reservations, "Channel::reservations"),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -231,6 +243,18 @@ impl Channel {
     pub(crate) fn remove(&self) {
         self.close_uses();
         self.owner.remove(self.id);
+    }
+
+    /// Sends one of the two messages that end the channel: each side says that its end is closed, or that its
+    /// request is withdrawn; and that it writes nothing more. A peer that asks for more gets no answer. Any context.
+    pub(crate) fn send_last(&self, message: &impl Enveloped) {
+        let reservation = {
+            let mut reservations = self.reservations.lock();
+            reservations.iter_mut().find_map(Option::take)
+        };
+        if let Some(reservation) = reservation {
+            self.peer().send(reservation, message);
+        }
     }
 
     // ----- state and waiters -------------------------------------------------------------------

@@ -1,39 +1,55 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The control ring: messages to the peer, messages from the peer.
+//! The control rings: messages to the peer, messages from the peer.
 //!
 //! Each side owns one *control block* in its own memory, into which the other side pushes:
 //!
 //! ```text
 //!    0  heartbeat  u64  counts up while the peer is alive
-//!   64  consumed   u64  how many of our messages the peer has taken out of its ring
+//!   64  consumed   u64  how many of our requests the peer has taken out of its ring
 //!  128  farewell   u32  our nonce, once the peer will write nothing more in this session
-//!  256  slots      64 bytes each, see `logic/envelope.rs` and `logic/control_block.rs`
-//!       annexes    512 bytes for each slot
+//!  192  consumed   u64  how many of our answers the peer has taken out of its ring
+//!  256  requests   64 bytes each, see `logic/envelope.rs` and `logic/control_block.rs`
+//!       annexes    512 bytes for each request
+//!       answers    64 bytes each
 //! ```
 //!
 //! How many slots there are follows from the aperture through which a block is reached
 //! (`logic/control_block.rs`).
 //!
-//! Posting never waits for the peer: what does not fit the peer's ring goes into a backlog that is
-//! flushed when the peer reports progress. A peer that makes the backlog overflow is dropped.
-//! Callers with much to say (the extents of a window) wait for the backlog to empty in between.
+//! # Why two rings
 //!
-//! The reader always takes out everything; each time it has passed half a ring it rings the doorbell,
-//! so a writer that found the ring full hears of the room: a full ring holds two halves. Likewise, a
-//! writer whose messages the reader need not hear of at once rings each time it has filled half a ring.
-//! What has been handled is reported after some messages, as the report crosses the bus.
+//! A request may make its receiver send an answer; an answer never makes its receiver send anything. So a
+//! reader can always take out answers, and takes out a request only while its own ring of answers has room.
+//! Neither side can stop the other for good, and neither has to keep what does not fit.
+//!
+//! # Who sends how
+//!
+//! A process posts, and waits for room ([`Peer::post`]). The handler of a request answers at once
+//! ([`Peer::answer`]). All that is said later is sent with memory that was reserved for it
+//! ([`Peer::send`]): the control work writes it when there is room. The control work is also the only
+//! reader.
+//!
+//! The reader rings the doorbell each time it has passed half a ring, so a writer that found the ring full
+//! hears of the room: a full ring holds two halves. What has been handled is reported after some messages, as
+//! the report crosses the bus.
 //!
 //! Locks: `writer` is taken with no other lock of this file held and nothing is called from under
-//! it but the path. `reader` belongs to one who handles messages (`dispatch.rs`) alone.
+//! it but the path; `late` is taken under it, too. `reader` is held for moments only.
+//!
+//! [`Peer::post`]: super::Peer::post
+//! [`Peer::answer`]: super::Peer::answer
+//! [`Peer::send`]: super::Peer::send
 
 use crate::{
     logic::{
         control_block::{
             Annex,
             ControlGeometry,
+            Lane,
             SlotReader,
             SlotWriter,
+            ANSWERS_OF_ONE,
             SLOTS_OFFSET, //
         },
         envelope::{
@@ -53,7 +69,14 @@ use crate::{
     transport::path::Path, //
 };
 use kernel::{
-    new_mutex,
+    list::{
+        impl_list_arc_safe,
+        impl_list_item,
+        List,
+        ListArc,
+        ListLinks, //
+    },
+    new_mutex, new_spinlock_irq,
     prelude::*,
     sync::{
         atomic::{
@@ -64,286 +87,383 @@ use kernel::{
         },
         barrier,
         Arc,
-        Mutex, //
+        Mutex,
+        SpinLockIrq,
+        UniqueArc, //
     },
 };
 
 const HEARTBEAT: usize = 0;
-const CONSUMED: usize = 64;
 const FAREWELL: usize = 128;
 
-static_assert!(CONSUMED >= HEARTBEAT + 8 && FAREWELL >= CONSUMED + 8);
-static_assert!(SLOTS_OFFSET >= FAREWELL + 4 && SLOTS_OFFSET % SLOT_SIZE == 0);
+/// Where the other side reports how many messages of a ring it has taken out.
+const fn consumed_of(lane: Lane) -> usize {
+    match lane {
+        Lane::Requests => 64,
+        Lane::Answers => 192,
+    }
+}
 
-/// Messages that may wait for room in the peer's ring: more than there are windows that can be
-/// released at once when a connection is closed.
-pub(crate) const BACKLOG_LIMIT: usize = 1 << 18;
-/// Bulk senders wait while more messages than this are in the backlog.
-const BACKLOG_BULK: usize = 64;
+static_assert!(SLOTS_OFFSET >= consumed_of(Lane::Answers) + 8 && SLOTS_OFFSET % SLOT_SIZE == 0);
 
 type Body = [u8; SEQUENCE_OFFSET];
 
-/// A message in the backlog.
-struct Waiting {
+/// A message that waits for room, or will.
+#[pin_data]
+struct Late {
     body: Body,
-    /// The words of its annex.
-    annex: KVec<u8>,
+    #[pin]
+    links: ListLinks,
+}
+
+impl_list_arc_safe! {
+    impl ListArcSafe<0> for Late { untracked; }
+}
+
+impl_list_item! {
+    impl ListItem<0> for Late { using ListLinks { self.links }; }
+}
+
+/// The memory of one message that is sent later, without waiting and without failing.
+pub(crate) struct Reservation(Pin<UniqueArc<Late>>);
+
+impl Reservation {
+    /// Reserves the memory; the caller's process pays with `GFP_KERNEL_ACCOUNT`.
+    pub(crate) fn new(flags: kernel::alloc::Flags) -> Result<Self> {
+        let late = pin_init!(Late {
+            body: [0; SEQUENCE_OFFSET],
+            links <- ListLinks::new(),
+        });
+        Ok(Self(UniqueArc::pin_init(late, flags)?))
+    }
 }
 
 /// The annex of a message that was taken out, until its handling ends.
 pub(crate) struct AnnexOf<'a> {
-    ring: &'a ControlRing,
-    slot: u32,
+    /// Where it lies; none for an answer.
+    place: Option<usize>,
+    block: &'a SharedMemory,
 }
 
 impl AnnexOf<'_> {
     /// A private copy of so many words; none if it does not have as many.
     pub(crate) fn words(&self, count: usize) -> Option<Annex> {
         let mut annex = Annex::new();
-        let place = self.ring.geometry.annex(self.slot);
-        self.ring.block.read(place, annex.room_for(count)?).ok()?;
+        self.block.read(self.place?, annex.room_for(count)?).ok()?;
         Some(annex)
     }
 }
 
-struct Writer {
-    slots: SlotWriter,
-    backlog: KVVec<Waiting>,
-    /// How many of the backlog have been written already.
-    flushed: usize,
-    /// How many were ever put there.
-    ever_queued: u64,
+/// One ring at either side.
+#[pin_data]
+struct Ring {
+    lane: Lane,
+    #[pin]
+    reader: Mutex<SlotReader>,
+    /// How many messages of the peer were handled.
+    handled: Atomic<u64>,
+    /// How many messages the peer knows to have been taken out; written by the control work.
+    reported: Atomic<u64>,
+    #[pin]
+    writer: Mutex<SlotWriter>,
+    /// Reserved messages that wait for room.
+    #[pin]
+    late: SpinLockIrq<List<Late>>,
 }
 
-/// Where a message has come to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Posted {
-    /// Into the peer's ring, where it is found by who looks.
-    Visible,
-    /// The same, and with it half of the ring is full, or there are others of which the peer should hear.
-    Due,
-    /// Into the backlog, as one of which this is the number: see [`ControlRing::has_flushed`].
-    Queued(u64),
+impl Ring {
+    fn new(lane: Lane, own_slots: u32, peer_slots: u32) -> Result<impl PinInit<Self>> {
+        let reader = SlotReader::new(own_slots).ok_or(EINVAL)?;
+        let writer = SlotWriter::new(peer_slots).ok_or(EINVAL)?;
+        Ok(pin_init!(Self {
+            lane,
+            reader <- new_mutex!(reader, "Ring::reader"),
+            handled: Atomic::new(0),
+            reported: Atomic::new(0),
+            writer <- new_mutex!(writer, "Ring::writer"),
+            late <- new_spinlock_irq!(List::new(), "Ring::late"),
+        }))
+    }
 }
 
 /// Both directions of the control channel with one peer.
 #[pin_data]
-pub(crate) struct ControlRing {
+pub(crate) struct ControlRings {
     block: Arc<SharedMemory>,
     geometry: ControlGeometry,
     /// Where the peer's block lies, as a bus address of the peer.
     peer_block: u64,
     peer_geometry: ControlGeometry,
     #[pin]
-    reader: Mutex<SlotReader>,
-    /// How many messages the peer knows to have been taken out; written by who takes them.
-    reported: Atomic<u64>,
+    requests: Ring,
     #[pin]
-    writer: Mutex<Writer>,
-    /// How many messages wait in the backlog; written under `writer`.
-    queued: Atomic<usize>,
-    /// How many have ever left it; likewise.
-    ever_flushed: Atomic<u64>,
-    /// Woken when the backlog has become shorter, and when the peer is lost.
+    answers: Ring,
+    /// Counts the reports by which the peer has made room.
+    progress: Atomic<u64>,
+    /// The control work has written answers for which the doorbell has not rung.
+    has_answered: Atomic<bool>,
+    /// A message has found no room, and the peer has made none since.
+    is_short: Atomic<bool>,
+    /// Woken when the peer has made room, when a request was handled, and when the peer is lost.
     #[pin]
-    pub(crate) room: WaitQueue,
+    pub(super) waiters: WaitQueue,
 }
 
-impl ControlRing {
+impl ControlRings {
     /// The channel between our zeroed `block` and the peer's at `peer_block`, each with the geometry of
     /// such a block: EFAULT if the peer's can't be reached.
     pub(super) fn new(
-        (block, geometry): (Arc<SharedMemory>, ControlGeometry),
-        (peer_block, peer_geometry): (u64, ControlGeometry),
+        block: Arc<SharedMemory>,
+        geometry: ControlGeometry,
+        peer_block: u64,
+        peer_geometry: ControlGeometry,
         path: &dyn Path,
     ) -> Result<impl PinInit<Self>> {
         path.reach(peer_block, peer_geometry.size() as u64)?;
         if peer_block % 8 != 0 {
             return Err(EFAULT);
         }
-        let reader = SlotReader::new(geometry.slots()).ok_or(EINVAL)?;
-        let slots = SlotWriter::new(peer_geometry.slots()).ok_or(EINVAL)?;
+        let (own, peers) = (geometry.slots(), peer_geometry.slots());
+        let requests = Ring::new(Lane::Requests, own, peers)?;
+        let answers = Ring::new(Lane::Answers, own, peers)?;
         Ok(pin_init!(Self {
             block,
             geometry,
             peer_block,
             peer_geometry,
-            reader <- new_mutex!(reader, "ControlRing::reader"),
-            reported: Atomic::new(0),
-            writer <- new_mutex!(
-                Writer {
-                    slots,
-                    backlog: KVVec::new(),
-                    flushed: 0,
-                    ever_queued: 0,
-                },
-                "ControlRing::writer"
-            ),
-            queued: Atomic::new(0),
-            ever_flushed: Atomic::new(0),
-            room <- new_wait_queue!("scif::ControlRing::room"),
+            requests <- requests,
+            answers <- answers,
+            progress: Atomic::new(0),
+            has_answered: Atomic::new(false),
+            is_short: Atomic::new(false),
+            waiters <- new_wait_queue!("scif::ControlRings::waiters"),
         }))
     }
 
-    /// For how many messages of the peer there is room.
+    /// For how many requests of the peer there is room.
     pub(super) fn slots(&self) -> u32 {
         self.geometry.slots()
     }
 
-    /// Sends a message or queues it behind others. May sleep; never waits for the peer. The
-    /// caller rings the doorbell, at the latest when this says so.
-    pub(crate) fn post(
-        &self,
-        path: &dyn Path,
-        envelope: &Envelope,
-        annex: &Annex,
-    ) -> Result<Posted> {
-        let body = envelope.encode();
-        let mut writer = self.writer.lock();
-        let before = writer.slots.written();
-        self.flush_locked(path, &mut writer)?;
-        let annex = annex.as_bytes();
-        if writer.backlog.is_empty() && self.write(path, &mut writer.slots, &body, annex)? {
-            let written = writer.slots.written();
-            let halves = |messages| self.peer_geometry.halves(messages);
-            return Ok(
-                match halves(before) == halves(written) && written == before + 1 {
-                    true => Posted::Visible,
-                    false => Posted::Due,
-                },
-            );
+    fn ring(&self, lane: Lane) -> &Ring {
+        match lane {
+            Lane::Requests => &self.requests,
+            Lane::Answers => &self.answers,
         }
-        if writer.backlog.len() - writer.flushed >= BACKLOG_LIMIT {
-            return Err(ENOBUFS);
+    }
+
+    // ----- sending -----------------------------------------------------------------------------
+
+    /// Writes a message into the peer's ring if it has room, behind all that waits for room there. Returns false if
+    /// it has none; [`Self::progress`] then changes when there may be some. The caller rings the doorbell. May
+    /// sleep.
+    pub(super) fn post(&self, path: &dyn Path, envelope: &Envelope, annex: &Annex) -> Result<bool> {
+        let ring = self.ring(envelope.lane());
+        let mut writer = ring.writer.lock();
+        self.acknowledge(ring, &mut writer)?;
+        let has_room =
+            self.flush_late(path, ring, &mut writer)? && writer.free() > ring.lane.kept_back();
+        if has_room {
+            self.write(path, ring, &mut writer, &envelope.encode(), annex)?;
+        } else {
+            self.is_short.store(true, Relaxed);
         }
-        // Nobody pays: a message that can't be queued ends the relation, for all processes.
-        let mut kept = KVec::new();
-        kept.extend_from_slice(annex, GFP_KERNEL)?;
-        let waiting = Waiting { body, annex: kept };
-        writer.backlog.push(waiting, GFP_KERNEL)?;
-        writer.ever_queued += 1;
-        self.queued
-            .store(writer.backlog.len() - writer.flushed, Relaxed);
-        Ok(Posted::Queued(writer.ever_queued))
+        Ok(has_room)
     }
 
-    /// Whether the message with this number has left the backlog; [`Self::room`] is woken when one has.
-    /// Any context.
-    pub(crate) fn has_flushed(&self, number: u64) -> bool {
-        self.ever_flushed.load(Acquire) >= number
+    /// Writes the answer to the request that is being handled: [`Self::may_handle`] has seen to the room. The
+    /// control work rings the doorbell when it is through. May sleep.
+    pub(super) fn answer(&self, path: &dyn Path, envelope: &Envelope) -> Result {
+        let mut writer = self.answers.writer.lock();
+        self.acknowledge(&self.answers, &mut writer)?;
+        let annex = Annex::new();
+        self.write(path, &self.answers, &mut writer, &envelope.encode(), &annex)?;
+        self.has_answered.store(true, Relaxed);
+        Ok(())
     }
 
-    /// Writes what waits as far as there is room. Returns whether the peer should be told by doorbell.
-    pub(crate) fn flush(&self, path: &dyn Path) -> Result<bool> {
-        let mut writer = self.writer.lock();
-        if writer.backlog.is_empty() {
-            return Ok(false);
+    /// Whether answers were written since the last call, for which the caller rings the doorbell. Only for the control
+    /// work.
+    pub(super) fn take_answered(&self) -> bool {
+        self.has_answered.xchg(false, Relaxed)
+    }
+
+    /// Queues a message for [`Self::flush`]. Any context.
+    pub(super) fn send(&self, mut reservation: Reservation, envelope: &Envelope) {
+        *reservation.0.as_mut().project().body = envelope.encode();
+        let late = ListArc::from(reservation.0);
+        self.ring(envelope.lane()).late.lock().push_back(late);
+    }
+
+    /// Writes the queued messages as far as there is room. Returns whether the peer is to be told by doorbell. May
+    /// sleep.
+    pub(super) fn flush(&self, path: &dyn Path) -> Result<bool> {
+        let mut is_short = false;
+        let mut has_written = false;
+        for ring in [&self.answers, &self.requests] {
+            let mut writer = ring.writer.lock();
+            let before = writer.written();
+            self.acknowledge(ring, &mut writer)?;
+            is_short |= !self.flush_late(path, ring, &mut writer)?;
+            has_written |= writer.written() != before;
         }
-        let written = writer.slots.written();
-        self.flush_locked(path, &mut writer)?;
-        Ok(writer.slots.written() != written)
+        if is_short {
+            self.is_short.store(true, Relaxed);
+        }
+        Ok(has_written)
     }
 
-    /// Whether a sender of many messages may go on; if not, [`Self::room`] is woken when it may.
-    /// Any context.
-    pub(crate) fn has_bulk_room(&self) -> bool {
-        self.queued.load(Relaxed) <= BACKLOG_BULK
+    /// Whether the next request may be handled: there is room for its answers. If not, the peer rings when
+    /// there is. May sleep.
+    pub(super) fn may_handle(&self) -> Result<bool> {
+        let mut writer = self.answers.writer.lock();
+        self.acknowledge(&self.answers, &mut writer)?;
+        let may_handle = writer.free() >= ANSWERS_OF_ONE && self.answers.late.lock().is_empty();
+        if !may_handle {
+            self.is_short.store(true, Relaxed);
+        }
+        Ok(may_handle)
     }
 
-    fn flush_locked(&self, path: &dyn Path, writer: &mut Writer) -> Result {
+    /// Changes when the peer has made room. Any context.
+    pub(super) fn progress(&self) -> u64 {
+        self.progress.load(Acquire)
+    }
+
+    /// Whether a message has found no room, and the peer has made none since. Any context.
+    pub(super) fn is_short(&self) -> bool {
+        self.is_short.load(Relaxed)
+    }
+
+    /// Reads how much the peer has taken out, and wakes those who wait for room.
+    fn acknowledge(&self, ring: &Ring, writer: &mut SlotWriter) -> Result {
         // The peer writes this word: read once, then checked.
-        let consumed = self.block.read_u64(CONSUMED)?;
-        writer.slots.acknowledge(consumed).map_err(|_| EPROTO)?;
-        while let Some(Waiting { body, annex }) = writer.backlog.get(writer.flushed) {
-            if !self.write(path, &mut writer.slots, body, annex)? {
-                break;
-            }
-            writer.flushed += 1;
-        }
-        if writer.flushed == writer.backlog.len() {
-            writer.backlog.clear();
-            writer.flushed = 0;
-        }
-        let queued = writer.backlog.len() - writer.flushed;
-        self.ever_flushed
-            .store(writer.ever_queued - queued as u64, Release);
-        if self.queued.xchg(queued, Relaxed) > queued {
-            self.room.wake_all();
+        let consumed = self.block.read_u64(consumed_of(ring.lane))?;
+        let has_moved = writer.acknowledge(consumed).map_err(|_| EPROTO)?;
+        if has_moved {
+            self.is_short.store(false, Relaxed);
+            self.progress.fetch_add(1, Release);
+            self.waiters.wake_all();
         }
         Ok(())
     }
 
-    /// Pushes one message into the peer's ring; says whether there was room.
+    /// Returns whether nothing waits any more.
+    fn flush_late(&self, path: &dyn Path, ring: &Ring, writer: &mut SlotWriter) -> Result<bool> {
+        loop {
+            if ring.late.lock().is_empty() {
+                return Ok(true);
+            }
+            if writer.free() <= ring.lane.kept_back() {
+                return Ok(false);
+            }
+            let late = ring.late.lock().pop_front();
+            if let Some(late) = late {
+                self.write(path, ring, writer, &late.body, &Annex::new())?;
+            }
+        }
+    }
+
+    /// Pushes one message into the peer's ring: ENOSPC if it is full.
     fn write(
         &self,
         path: &dyn Path,
-        slots: &mut SlotWriter,
+        ring: &Ring,
+        writer: &mut SlotWriter,
         body: &Body,
-        annex: &[u8],
-    ) -> Result<bool> {
-        let Some((index, sequence)) = slots.reserve() else {
-            return Ok(false);
-        };
+        annex: &Annex,
+    ) -> Result {
+        let (index, sequence) = writer.reserve().ok_or(ENOSPC)?;
+        let annex = annex.as_bytes();
         if !annex.is_empty() {
             let place = self.peer_block + self.peer_geometry.annex(index) as u64;
             path.reach(place, annex.len() as u64)?.write(0, annex)?;
         }
-        let slot = self.peer_block + self.peer_geometry.slot(index) as u64;
+        let slot = self.peer_block + self.peer_geometry.slot(ring.lane, index) as u64;
         let slot = path.reach(slot, SLOT_SIZE as u64)?;
         slot.write(0, body)?;
         // The sequence number makes the slot valid, so it must not overtake the rest.
         flush_writes();
         slot.write_u64(SEQUENCE_OFFSET, sequence)?;
-        // Whoever is told of it in another way finds it: no doorbell need follow.
+        // Whoever is told of it in another way finds it.
         flush_writes();
-        Ok(true)
+        Ok(())
+    }
+
+    // ----- receiving ---------------------------------------------------------------------------
+
+    /// Whether the next message of a ring has come. May sleep.
+    pub(super) fn has_next(&self, lane: Lane) -> Result<bool> {
+        let reader = self.ring(lane).reader.lock();
+        let (index, _) = reader.expected();
+        let sequence = self.geometry.slot(lane, index) + SEQUENCE_OFFSET;
+        let sequence = self.block.load_acquire_u64(sequence)?;
+        reader.is_ready(sequence).map_err(|_| EPROTO)
     }
 
     /// Takes the next message of the peer out, if there is one, as a private copy. Its annex stays until
-    /// the next call of [`Self::report`].
-    ///
-    /// Called by one who handles messages only.
-    pub(crate) fn take(&self) -> Result<Option<(Body, AnnexOf<'_>)>> {
-        let mut reader = self.reader.lock();
-        let (index, _) = reader.expected();
-        let slot = self.geometry.slot(index);
-        let sequence = self.block.load_acquire_u64(slot + SEQUENCE_OFFSET)?;
-        if !reader.is_ready(sequence).map_err(|_| EPROTO)? {
+    /// the next call of [`Self::report`]. Only for the control work.
+    pub(super) fn take(&self, lane: Lane) -> Result<Option<(Body, AnnexOf<'_>)>> {
+        if !self.has_next(lane)? {
             return Ok(None);
         }
+        let mut reader = self.ring(lane).reader.lock();
+        let (index, _) = reader.expected();
         let mut body = [0; SEQUENCE_OFFSET];
-        self.block.read(slot, &mut body)?;
+        self.block
+            .read(self.geometry.slot(lane, index), &mut body)?;
         reader.advance();
         let annex = AnnexOf {
-            ring: self,
-            slot: index,
+            place: (lane == Lane::Requests).then_some(self.geometry.annex(index)),
+            block: &self.block,
         };
         Ok(Some((body, annex)))
     }
 
-    /// Reports to the peer what was taken out: after each message, which may be put off, and when there
-    /// is none any more. Returns whether the peer should be told by doorbell.
-    ///
-    /// Called by one who handles messages only.
-    pub(crate) fn report(&self, path: &dyn Path, may_wait: bool) -> Result<bool> {
-        let consumed = self.reader.lock().consumed();
-        if consumed == self.reported.load(Relaxed) || may_wait && !self.geometry.is_due(consumed) {
+    /// Notes that what was taken out was handled, and reports it to the peer: at once, or if it `may_wait` once
+    /// it is worth it. Returns whether the peer is to be told by doorbell. Only for the control work.
+    pub(super) fn report(&self, path: &dyn Path, lane: Lane, may_wait: bool) -> Result<bool> {
+        let ring = self.ring(lane);
+        let consumed = ring.reader.lock().consumed();
+        if consumed != ring.handled.load(Relaxed) {
+            ring.handled.store(consumed, Release);
+            self.waiters.wake_all();
+        }
+        if consumed == ring.reported.load(Relaxed) || may_wait && !self.geometry.is_due(consumed) {
             return Ok(false);
         }
-        self.reported.store(consumed, Relaxed);
+        ring.reported.store(consumed, Relaxed);
         // The loads of the slot come before the store that gives it away.
         barrier::mb(barrier::Full);
-        path.reach(self.peer_block + CONSUMED as u64, 8)?
+        path.reach(self.peer_block + consumed_of(lane) as u64, 8)?
             .write_u64(0, consumed)?;
         Ok(self.geometry.is_half(consumed))
+    }
+
+    /// How many requests of the peer have come. May sleep.
+    pub(super) fn arrived(&self) -> Result<u64> {
+        let reader = self.requests.reader.lock();
+        reader.arrived(|index| {
+            let sequence = self.geometry.slot(Lane::Requests, index) + SEQUENCE_OFFSET;
+            self.block.load_acquire_u64(sequence)
+        })
+    }
+
+    /// How many requests of the peer were handled. Any context.
+    pub(super) fn handled(&self) -> u64 {
+        self.requests.handled.load(Acquire)
     }
 
     /// Whether all was taken out that was posted, where a node is its own peer. May sleep.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(super) fn is_drained(&self) -> bool {
-        let writer = self.writer.lock();
-        writer.backlog.is_empty() && writer.slots.written() == self.reader.lock().consumed()
+        [&self.requests, &self.answers].into_iter().all(|ring| {
+            let writer = ring.writer.lock();
+            ring.late.lock().is_empty() && writer.written() == ring.reader.lock().consumed()
+        })
     }
+
+    // ----- signs of life -----------------------------------------------------------------------
 
     /// Shows the peer that this side is alive. Any context.
     pub(crate) fn beat(&self, path: &dyn Path, beat: u64) -> Result {

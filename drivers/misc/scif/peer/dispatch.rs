@@ -2,13 +2,13 @@
 
 //! The control messages of a peer, on their way to the services.
 //!
-//! The control work, or whoever wants to know what the peer has said by now ([`Peer::catch_up`]), takes
-//! messages out of the ring one by one, opens the envelope of a private copy and hands it to the
-//! service it is for. There is one at a time who does. What it answers is rung for at the end. A message that is malformed or contradicts what was said
-//! before ends the relation, with a reason in the log. One for a service that this node does not have
-//! is answered so.
+//! The control work takes messages out of the rings one by one, opens the envelope of a private copy and hands
+//! it to the service it is for. Answers come before requests, so that nothing keeps them; and what the peer
+//! has answered before it sent a request is handled before that request. The doorbell for all that the work has
+//! sent rings once, at its end.
 //!
-//! Many control messages of which the peer is told once.
+//! A message that is malformed or contradicts what was said before ends the relation, with a reason in the log.
+//! One for a service that this node does not have is answered so.
 
 use super::{
     control::AnnexOf,
@@ -16,10 +16,13 @@ use super::{
     Peer, //
 };
 use crate::{
-    logic::envelope::{
-        Envelope,
-        PeerMessage,
-        ServiceId, //
+    logic::{
+        control_block::Lane,
+        envelope::{
+            Envelope,
+            PeerMessage,
+            ServiceId, //
+        },
     },
     transport::doorbell, //
 };
@@ -36,75 +39,81 @@ impl WorkItem for Peer {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        // Before others get the processor: half a ring, after which a writer is rung anyway.
-        process_control(&this, this.control.slots() / 2);
+        let Some(_inside) = this.enter() else { return };
+        let _handling = this.handling.lock();
+        // Half a ring, before others get the CPU: a writer may wait to be told.
+        match this.exchange(this.control.slots() / 2) {
+            Ok(true) => this.path().ring(doorbell::CONTROL),
+            Ok(false) => (),
+            Err(Violation(reason)) => this.fail(reason),
+        }
     }
 }
 
 impl Peer {
-    /// Handles what has come by now, as its doorbell need not have rung. May sleep, but does not wait
-    /// for the peer; not for who handles messages.
-    pub(crate) fn catch_up(self: &Arc<Self>) {
-        // No more than this can be there.
-        process_control(self, self.control.slots());
-    }
-
     /// Returns when the message has been handled that is being handled now. Not for the handler. May sleep.
     pub(crate) fn wait_for_handler(&self) {
         drop(self.handling.lock());
     }
 
-    /// Has what was taken out reported; says whether that is possible.
-    fn report(&self, may_wait: bool) -> bool {
-        match self.control.report(self.path(), may_wait) {
-            Ok(true) => self.path().ring(doorbell::CONTROL),
-            Ok(false) => (),
-            Err(_) => return false,
+    /// Sends what waits for room, then handles messages of the peer, so many at most; the others are handled
+    /// soon. Returns whether the peer is to be told by doorbell.
+    fn exchange(self: &Arc<Self>, most: u32) -> Result<bool, Violation> {
+        let mut is_due = self.flush()?;
+        let mut has_more = true;
+        for _ in 0..most {
+            let Some(lane) = self.handle_next()? else {
+                has_more = false;
+                break;
+            };
+            // Only now: the peer may then write another annex there.
+            is_due |= self.report(lane, true)?;
         }
-        true
+        for lane in [Lane::Answers, Lane::Requests] {
+            is_due |= self.report(lane, false)?;
+        }
+        if has_more {
+            self.schedule_control();
+        }
+        // What handlers have sent late goes with their answers.
+        Ok(is_due | self.flush()? | self.control.take_answered())
     }
-}
 
-/// Handles what has come, so many messages at most, and the others soon. May sleep but never waits for the
-/// peer.
-fn process_control(peer: &Arc<Peer>, most: u32) {
-    let Some(_inside) = peer.enter() else { return };
-    let _handling = peer.handling.lock();
-    let _bell = peer.hold_bell();
-    match peer.control.flush(peer.path()) {
-        Ok(true) => peer.path().ring(doorbell::CONTROL),
-        Ok(false) => (),
-        Err(_) => {
-            peer.fail("it reports messages that were never sent");
-            return;
-        }
+    fn flush(&self) -> Result<bool, Violation> {
+        let flushed = self.control.flush(self.path());
+        Ok(flushed.map_err(|_| "it reports messages that were never sent")?)
     }
-    for _ in 0..most {
-        let (body, annex) = match peer.control.take() {
-            Ok(Some(taken)) => taken,
-            Ok(None) => {
-                peer.report(false);
-                return;
-            }
-            Err(_) => {
-                peer.fail("its control ring is out of order");
-                return;
-            }
+
+    fn report(&self, lane: Lane, may_wait: bool) -> Result<bool, Violation> {
+        let reported = self.control.report(self.path(), lane, may_wait);
+        Ok(reported.map_err(|_| "it does not take reports")?)
+    }
+
+    /// Handles one message. Returns the ring from which it came; none if there is none, or none that can be handled
+    /// now.
+    fn handle_next(self: &Arc<Self>) -> Result<Option<Lane>, Violation> {
+        let out_of_order = |_| Violation("its control ring is out of order");
+        // Looked at before the answers, all of those that were written before it are there.
+        let has_request = self
+            .control
+            .has_next(Lane::Requests)
+            .map_err(out_of_order)?;
+        let answer = self.control.take(Lane::Answers).map_err(out_of_order)?;
+        let (lane, (body, annex)) = if let Some(answer) = answer {
+            (Lane::Answers, answer)
+        } else if has_request && self.control.may_handle().map_err(out_of_order)? {
+            let request = self.control.take(Lane::Requests).map_err(out_of_order)?;
+            (Lane::Requests, request.ok_or("its control ring changes")?)
+        } else {
+            return Ok(None);
         };
-        let handled = Envelope::decode(&body)
-            .map_err(Violation::from)
-            .and_then(|envelope| handle(peer, &envelope, &annex));
-        if let Err(Violation(reason)) = handled {
-            peer.fail(reason);
-            return;
+        let envelope = Envelope::decode(&body)?;
+        if envelope.lane() != lane {
+            return Err("it sends a message by the wrong ring".into());
         }
-        // Only now: the peer may then write another annex there.
-        if !peer.report(true) {
-            return;
-        }
+        handle(self, &envelope, &annex)?;
+        Ok(Some(lane))
     }
-    peer.report(false);
-    peer.schedule_control();
 }
 
 /// The peer does not have a service, which it says as often as it was asked before that was known here:
@@ -138,29 +147,10 @@ fn handle(peer: &Arc<Peer>, envelope: &Envelope, annex: &AnnexOf<'_>) -> Result<
                     service.0
                 );
             }
-            // An answer that can't be sent is of no concern: the peer is lost then.
-            let _ = peer.post(&PeerMessage::NoService { service });
+            if envelope.lane() == Lane::Requests {
+                peer.answer(&PeerMessage::NoService { service });
+            }
             Ok(())
-        }
-    }
-}
-
-/// Messages of which the peer is told when this is dropped.
-pub(crate) struct HeldBell<'a>(&'a Peer);
-
-impl Peer {
-    /// Until this is dropped the peer is not rung for what is posted, unless half its ring is full. Not
-    /// for waiting meanwhile.
-    pub(crate) fn hold_bell(&self) -> HeldBell<'_> {
-        self.bell.hold();
-        HeldBell(self)
-    }
-}
-
-impl Drop for HeldBell<'_> {
-    fn drop(&mut self) {
-        if self.0.bell.let_go() {
-            self.0.path.ring(doorbell::CONTROL);
         }
     }
 }

@@ -11,15 +11,22 @@ use super::{
         Channel,
         State, //
     },
+    control::Reservation,
     doorbells::{
         Rung,
         Subscription, //
     },
 };
 use crate::{
-    logic::control_block::{
-        self,
-        Annex, //
+    logic::{
+        control_block::{
+            self,
+            Annex, //
+        },
+        envelope::{
+            Enveloped,
+            PeerMessage, //
+        },
     },
     transport::{
         doorbell,
@@ -78,20 +85,36 @@ mod cases {
     }
 
     #[test]
-    fn more_messages_than_slots_arrive_in_order() -> Result {
+    fn messages_that_find_no_room_arrive_in_order() -> Result {
         const COUNT: u32 = 1000;
         let bed = Bed::new()?;
         bed.peer.post(&Toy::Hold {})?;
-        for number in 0..COUNT {
-            bed.peer.post(&Toy::Call { number })?;
+        bed.record.wait_until_held()?;
+        let inside = bed.peer.enter().ok_or(ENODEV)?;
+        let mut number = 0;
+        // One slot of the ring holds the request that is being handled.
+        let post = |number| {
+            let (path, annex) = (bed.peer.path(), Annex::new());
+            let call = Toy::Call { number }.envelope();
+            bed.peer.control.post(path, &call, &annex)
+        };
+        while post(number)? {
+            number += 1;
         }
-        let has_room = bed.peer.control.has_bulk_room();
+        let (posted, is_short) = (number, bed.peer.control.is_short());
+        while number < COUNT {
+            let reservation = Reservation::new(GFP_KERNEL)?;
+            bed.peer.send(reservation, &Toy::Call { number });
+            number += 1;
+        }
+        drop(inside);
         bed.record.open();
-        assert!(!has_room);
+        assert_eq!(posted, bed.peer.control.slots() - 1);
+        assert!(is_short);
         bed.record.wait_for_echoes(COUNT)?;
-        // Those who wait for room, in between.
+        // Those who wait for room.
         for number in COUNT..2 * COUNT {
-            bed.peer.post_bulk(&Toy::Call { number })?;
+            bed.peer.post(&Toy::Call { number })?;
         }
         bed.record.wait_for_echoes(2 * COUNT)?;
         assert!(!bed.peer.is_over());
@@ -100,11 +123,23 @@ mod cases {
     }
 
     #[test]
+    fn a_waiter_for_requests_returns_after_they_were_handled() -> Result {
+        let bed = Bed::new()?;
+        for number in 0..100 {
+            bed.peer.post(&Toy::Call { number })?;
+            bed.peer.wait_for_handled()?;
+            assert!(bed.peer.control.handled() > number.into());
+        }
+        bed.peer.fail("a test ends it");
+        assert_eq!(bed.peer.wait_for_handled(), Err(ENODEV));
+        bed.end()?;
+        Ok(())
+    }
+
+    #[test]
     fn each_message_has_its_annex() -> Result {
         const COUNT: u32 = 1000;
         let bed = Bed::new()?;
-        // Those that wait for room have one, too.
-        bed.peer.post(&Toy::Hold {})?;
         for number in 0..COUNT {
             let words = number % (control_block::ANNEX_WORDS as u32 + 1);
             let mut annex = Annex::new();
@@ -114,9 +149,6 @@ mod cases {
             let call = Toy::CallAtLength { number, words };
             bed.peer.post_with(&call, &annex)?;
         }
-        let has_room = bed.peer.control.has_bulk_room();
-        bed.record.open();
-        assert!(!has_room);
         bed.record.wait_for_echoes(COUNT)?;
         assert!(!bed.peer.is_over());
         bed.end()?;
@@ -136,19 +168,27 @@ mod cases {
     }
 
     #[test]
-    fn who_lacks_a_service_says_so() -> Result {
+    fn a_service_hears_that_the_peer_lacks_it() -> Result {
         let bed = Bed::new()?;
-        // The service comes after the message for it, and before the answer.
-        bed.peer.post(&Toy::Hold {})?;
-        bed.peer.post(&Stray {
-            service: ABSENT,
-            kind: 1,
-        })?;
         bed.peer.post(&Toy::Install {})?;
-        bed.record.open();
-        bed.record.wait_for_notes(3)?;
-        assert_eq!(bed.record.take_notes(), ["Hold", "Install", "refused"]);
+        bed.record.wait_for_notes(1)?;
+        bed.peer.post(&PeerMessage::NoService { service: ABSENT })?;
+        bed.record.wait_for_notes(2)?;
+        assert_eq!(bed.record.take_notes(), ["Install", "refused"]);
         assert!(!bed.peer.is_over());
+        assert_eq!(bed.end()?, END);
+        Ok(())
+    }
+
+    #[test]
+    fn a_request_by_the_ring_of_answers_ends_the_session() -> Result {
+        let bed = Bed::new()?;
+        let inside = bed.peer.enter().ok_or(ENODEV)?;
+        let call = Toy::Call { number: 0 }.envelope();
+        bed.peer.control.answer(bed.peer.path(), &call)?;
+        bed.peer.path().ring(doorbell::CONTROL);
+        drop(inside);
+        bed.record.wait_for_notes(END.len())?;
         assert_eq!(bed.end()?, END);
         Ok(())
     }

@@ -39,7 +39,10 @@ use crate::{
         remote_windows::RemoteWindows,
         windows::Windows, //
     },
-    peer::channel::Channel,
+    peer::{
+        channel::Channel,
+        control::Reservation, //
+    },
     sys::{
         trace,
         wait::WaitQueue, //
@@ -304,7 +307,7 @@ impl Fences {
             if error != ENXIO {
                 return Err(error);
             }
-            self.channel.catch_up();
+            self.channel.wait_for_handled()?;
             made()
         });
         // If the connection has ended meanwhile, which takes windows away, that is said.
@@ -359,7 +362,7 @@ impl Fences {
         let node = RBTreeNode::new(token, None, GFP_KERNEL_ACCOUNT)?;
         let replaced = self.questions.lock().insert(node);
         drop(replaced);
-        let answer = self.channel.post_bulk(&message(token)).and_then(|()| {
+        let answer = self.channel.post(&message(token)).and_then(|()| {
             wait(&waiters, &mut || {
                 let answered = self.questions.lock().get(&token).copied().flatten();
                 answered
@@ -385,7 +388,7 @@ impl Fences {
     /// The peer wants a mark of our transfers.
     pub(crate) fn mark_requested(&self, token: u32) {
         if let Ok(target) = self.channel.remote() {
-            let _ = self.channel.post(&Message::MarkAnswer {
+            self.channel.answer(&Message::MarkAnswer {
                 target,
                 token,
                 sequence: self.marks.last_issued().0,
@@ -402,20 +405,31 @@ impl Fences {
     pub(crate) fn wait_requested(&self, token: u32, sequence: u64) {
         let sequence = Sequence(sequence);
         if sequence > self.marks.last_issued() {
-            self.marks.answer(token, Status::Unknown);
-        } else if self
-            .marks
-            .as_arc_borrow()
-            .defer(sequence, Action::Answer(token))
-            .is_err()
-        {
-            self.marks.answer(token, Status::NoMemory);
+            self.answer(token, Status::Unknown);
+            return;
+        }
+        let marks = self.marks.as_arc_borrow();
+        let deferred = Reservation::new(GFP_KERNEL)
+            .and_then(|reservation| marks.defer(sequence, Action::Answer(token, reservation)));
+        if deferred.is_err() {
+            self.answer(token, Status::NoMemory);
         }
     }
 
     /// What the peer was asked to wait for has ended.
     pub(crate) fn wait_answered(&self, token: u32, status: Status) {
         self.answered(token, Answer::Done(status));
+    }
+
+    /// Answers what the peer has asked with this token.
+    fn answer(&self, token: u32, status: Status) {
+        if let Ok(target) = self.channel.remote() {
+            self.channel.answer(&Message::FenceDone {
+                target,
+                token,
+                status,
+            });
+        }
     }
 
     /// The peer wants a signal behind our transfers.
@@ -448,6 +462,6 @@ impl Fences {
             // A window that was unregistered meanwhile.
             Err(_) => Status::Unknown,
         };
-        self.marks.answer(token, status);
+        self.answer(token, status);
     }
 }

@@ -30,7 +30,10 @@ use crate::{
             Status, //
         },
     },
-    peer::channel::Channel,
+    peer::{
+        channel::Channel,
+        control::Reservation, //
+    },
     sync::{
         flow::{
             Flow,
@@ -69,8 +72,8 @@ const NOTICE: Delta = Delta::from_millis(200);
 
 /// Something to do once all transfers up to a number have ended.
 pub(super) enum Action {
-    /// Tell the peer, which has asked with this token.
-    Answer(u32),
+    /// Tells the peer, which has asked with this token.
+    Answer(u32, Reservation),
     Signal(Signal, Asker),
 }
 
@@ -375,17 +378,23 @@ impl Marks {
                 self.channel.wake();
             }
             match due.action {
-                Action::Answer(token) => {
+                Action::Answer(token, reservation) => {
                     let mut numbers = self.numbers.lock();
                     let failed = numbers.report_failure(Asker::Peer, due.sequence);
                     drop(numbers);
-                    self.answer(
-                        token,
-                        match failed {
-                            false => Status::Done,
-                            true => Status::TransferFailed,
-                        },
-                    );
+                    let status = if failed {
+                        Status::TransferFailed
+                    } else {
+                        Status::Done
+                    };
+                    if let Ok(target) = self.channel.remote() {
+                        let done = Message::FenceDone {
+                            target,
+                            token,
+                            status,
+                        };
+                        self.channel.send(reservation, &done);
+                    }
                 }
                 // One whose transfers have failed is not given: it would say that data is there
                 // that is not. The fence that the caller waits for says so instead.
@@ -422,17 +431,6 @@ impl Marks {
         let due = position.and_then(|position| deferred.remove(position).ok());
         self.deferred_count.store(deferred.len(), Relaxed);
         due.map(|due| (due, was_full))
-    }
-
-    /// Answers what the peer has asked with this token.
-    pub(super) fn answer(&self, token: u32, status: Status) {
-        if let Ok(target) = self.channel.remote() {
-            let _ = self.channel.post(&Message::FenceDone {
-                target,
-                token,
-                status,
-            });
-        }
     }
 
     /// Forgets what is deferred: nobody waits for it any more. May sleep.

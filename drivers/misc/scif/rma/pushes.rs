@@ -58,7 +58,10 @@ use crate::{
             RemoteWindow, //
         }, //
     },
-    peer::Peer,
+    peer::{
+        control::Reservation,
+        Peer, //
+    },
     transport::engine::EngineRoute, //
 };
 use kernel::{
@@ -159,18 +162,15 @@ pub(crate) struct Pushes {
     count: Atomic<usize>,
     #[pin]
     waiting: Mutex<KVVec<Wanted>>,
-    /// What the peer is to be told; has room for all there can be.
+    /// For the answer to each copy that runs; has room for all there can be.
     #[pin]
-    ended: SpinLockIrq<KVec<(u32, Status)>>,
+    reservations: SpinLockIrq<KVec<Reservation>>,
     #[pin]
     starter: Work<Self>,
-    #[pin]
-    teller: Work<Self, 1>,
 }
 
 impl_has_work! {
     impl HasWork<Self> for Pushes { self.starter }
-    impl HasWork<Self, 1> for Pushes { self.teller }
 }
 
 /// Starts what was asked for.
@@ -186,24 +186,10 @@ impl WorkItem for Pushes {
             for Wanted { engine, request } in wanted {
                 // It keeps the peer in use.
                 match this.peer.path().engine(engine) {
-                    Some(route) => this.as_arc_borrow().start(route, request),
-                    None => this
-                        .as_arc_borrow()
-                        .note(request.operation.number as u32, Status::OutOfReach),
+                    Some(route) => this.start(route, request),
+                    None => this.tell(request.operation.number as u32, Status::OutOfReach),
                 }
             }
-        }
-    }
-}
-
-/// Tells the peer what has ended.
-impl WorkItem<1> for Pushes {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        let _bell = this.peer.hold_bell();
-        while let Some((token, status)) = this.take_ended() {
-            this.answer(token, status);
         }
     }
 }
@@ -218,23 +204,22 @@ impl Completion for Pushes {
                 Status::TransferFailed
             }
         };
-        self.note(operation.number as u32, status);
+        self.tell(operation.number as u32, status);
     }
 }
 
 impl Pushes {
     /// None yet. May sleep.
     pub(super) fn new(peer: &Arc<Peer>, staging: &Arc<Staging>) -> Result<Arc<Self>> {
-        let ended = KVec::with_capacity(MOST, GFP_KERNEL)?;
+        let reservations = KVec::with_capacity(MOST, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
                 staging: staging.clone(),
                 count: Atomic::new(0),
                 waiting <- new_mutex!(KVVec::new(), "Pushes::waiting"),
-                ended <- new_spinlock_irq!(ended, "Pushes::ended"),
+                reservations <- new_spinlock_irq!(reservations, "Pushes::reservations"),
                 starter <- new_work!("Pushes::starter"),
-                teller <- new_work!("Pushes::teller"),
             }),
             GFP_KERNEL,
         )
@@ -250,6 +235,16 @@ impl Pushes {
         if self.count.fetch_add(1, Relaxed) >= MOST {
             self.refuse(token, ENOMEM);
             return;
+        }
+        match Reservation::new(GFP_KERNEL) {
+            Ok(reservation) => {
+                // There is room for all that are counted.
+                let _ = self.reservations.lock().push_within_capacity(reservation);
+            }
+            Err(error) => {
+                self.refuse(token, error);
+                return;
+            }
         }
         let queued = prepare(self.clone()).and_then(|(how, request)| {
             let engine = match how {
@@ -267,24 +262,27 @@ impl Pushes {
                 // An error says that it is about to run anyway.
                 let _ = self.peer.queues().patient.enqueue::<_, 0>(self.clone());
             }
-            Err(error) => self.refuse(token, error),
+            Err(error) => {
+                drop(self.reservations.lock().pop());
+                self.refuse(token, error);
+            }
         }
     }
 
+    /// Answers the request that is being handled: nothing will be copied.
     fn refuse(&self, token: u32, error: Error) {
-        self.answer(
-            token,
-            match error {
-                ENOMEM => Status::NoMemory,
-                // It does not ask again for a while.
-                ENODEV => Status::OutOfReach,
-                _ => Status::Unknown,
-            },
-        );
+        let status = match error {
+            ENOMEM => Status::NoMemory,
+            // It does not ask again for a while.
+            ENODEV => Status::OutOfReach,
+            _ => Status::Unknown,
+        };
+        self.count.fetch_sub(1, Relaxed);
+        self.peer.answer(&Message::PushDone { token, status });
     }
 
     /// Maps what is to be read, which can take long, and has it copied.
-    fn start(self: ArcBorrow<'_, Self>, route: &EngineRoute, request: Request) {
+    fn start(&self, route: &EngineRoute, request: Request) {
         match map_for(route, &request) {
             // Its end is told in any case.
             Ok(()) => {
@@ -294,7 +292,7 @@ impl Pushes {
             Err(_) => {
                 let token = request.operation.number as u32;
                 drop(request);
-                self.note(token, Status::NoMemory);
+                self.tell(token, Status::NoMemory);
             }
         }
     }
@@ -319,25 +317,15 @@ impl Pushes {
             .write(request, route, Patience::Uninterruptible);
     }
 
-    /// Has the peer told. Soft interrupt context, or any other but hard interrupts.
-    fn note(self: ArcBorrow<'_, Self>, token: u32, status: Status) {
-        // There is room for all that are counted.
-        let _ = self.ended.lock().push_within_capacity((token, status));
-        let this: Arc<Self> = self.into();
-        // An error says that it is about to run anyway.
-        let _ = self.peer.queues().work.enqueue::<_, 1>(this);
-    }
-
-    fn take_ended(&self) -> Option<(u32, Status)> {
-        let mut ended = self.ended.lock();
-        ended.pop()
-    }
-
-    fn answer(&self, token: u32, status: Status) {
-        // It may ask for another one as soon as it hears of this.
+    /// Tells the peer that a copy has ended. Any context.
+    fn tell(&self, token: u32, status: Status) {
+        let reservation = self.reservations.lock().pop();
+        // The peer may ask for another one as soon as it hears of this.
         self.count.fetch_sub(1, Relaxed);
-        // A peer that can't be told is lost.
-        let _ = self.peer.post(&Message::PushDone { token, status });
+        if let Some(reservation) = reservation {
+            self.peer
+                .send(reservation, &Message::PushDone { token, status });
+        }
     }
 }
 

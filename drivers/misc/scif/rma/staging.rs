@@ -109,27 +109,30 @@ impl Staging {
     }
 
     /// Offers slots to the peer if it may need them; it hears of them before all that is said later. The
-    /// caller is inside the peer. May sleep.
+    /// caller is inside the peer. Killable.
     pub(crate) fn open(&self) -> Result {
         let len = self.peer.path().limits().staging;
         if len == 0 || self.is_open.load(Acquire) {
             return Ok(());
         }
         let _opening = self.opening.lock();
-        if self.inbox.as_ref().is_some() {
+        if self.is_open.load(Relaxed) {
             return Ok(());
         }
-        let inbox = Inbox::new(&self.peer, &self.exports, len)?;
+        if self.inbox.as_ref().is_none() {
+            // The answer may come at once.
+            self.inbox
+                .populate(Inbox::new(&self.peer, &self.exports, len)?);
+        }
+        let inbox = self.inbox.as_ref().ok_or(ENOMEM)?;
         let (address, geometry) = inbox.place();
-        // The answer may come at once.
-        self.inbox.populate(inbox);
-        let posted = self.peer.post(&Message::StagingOffer {
+        self.peer.post(&Message::StagingOffer {
             address,
             slots: geometry.slots(),
             size: geometry.size(),
-        });
+        })?;
         self.is_open.store(true, Release);
-        posted
+        Ok(())
     }
 
     /// Nothing is being delivered when this returns that was on its way before. May sleep.
@@ -198,8 +201,8 @@ impl Staging {
             // Who ends what is under way may have been here before.
             self.lost();
         }
-        // A peer that can't be told is lost.
-        let _ = self.peer.post(&Message::StagingTaken { address: credits });
+        self.peer
+            .answer(&Message::StagingTaken { address: credits });
         Ok(())
     }
 

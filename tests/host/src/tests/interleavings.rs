@@ -10,7 +10,6 @@ use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use crate::loom_logic::bell::Bell;
 use crate::loom_logic::gate::Gate;
 use crate::loom_logic::ring::{Geometry, reaches};
 use crate::loom_logic::ring::{WishState, is_missed};
@@ -394,49 +393,5 @@ fn who_wishes_for_what_has_come_does_not_have_others_sleep() {
         end.make(3);
         sender.join().expect("the sender ends");
         assert!(end.woken.load(SeqCst), "it sleeps for ever");
-    });
-}
-
-/// What was posted, and how much of it was there when somebody rang.
-struct Posts {
-    bell: Bell,
-    posted: AtomicU32,
-    heard: AtomicU32,
-}
-
-impl Posts {
-    fn ring(&self) {
-        self.heard.fetch_max(self.posted.load(SeqCst), SeqCst);
-    }
-
-    fn post(&self) {
-        self.posted.fetch_add(1, SeqCst);
-        if self.bell.wanted() {
-            self.ring();
-        }
-    }
-}
-
-#[test]
-fn nothing_that_is_posted_goes_without_a_ring() {
-    loom::model(|| {
-        let posts = Arc::new(Posts {
-            bell: Bell::new(),
-            posted: AtomicU32::new(0),
-            heard: AtomicU32::new(0),
-        });
-        let holder = {
-            let posts = posts.clone();
-            thread::spawn(move || {
-                posts.bell.hold();
-                posts.post();
-                if posts.bell.let_go() {
-                    posts.ring();
-                }
-            })
-        };
-        posts.post();
-        holder.join().expect("no panic");
-        assert_eq!(posts.heard.load(SeqCst), 2);
     });
 }

@@ -227,27 +227,27 @@ fn messages_have_their_numbers() {
         [
             (1, "Connect"),
             (2, "Accept"),
-            (3, "Refuse"),
-            (4, "Cancel"),
-            (5, "Close"),
-            (6, "CloseDone"),
-            (7, "RingWanted"),
-            (8, "RingOffer"),
-            (9, "WindowOffer"),
-            (10, "WindowExtents"),
-            (11, "WindowAnswer"),
-            (12, "WindowRevoke"),
-            (13, "WindowReleased"),
-            (14, "MarkRequest"),
-            (15, "MarkAnswer"),
-            (16, "FenceWait"),
-            (17, "FenceDone"),
-            (18, "WindowRevokeDone"),
-            (19, "Signal"),
-            (21, "PushWanted"),
-            (22, "PushDone"),
-            (23, "StagingOffer"),
-            (24, "StagingTaken"),
+            (3, "Cancel"),
+            (4, "Close"),
+            (5, "RingWanted"),
+            (6, "WindowOffer"),
+            (7, "WindowExtents"),
+            (8, "WindowRevoke"),
+            (9, "MarkRequest"),
+            (10, "FenceWait"),
+            (11, "Signal"),
+            (12, "PushWanted"),
+            (13, "StagingOffer"),
+            (128, "Refuse"),
+            (129, "CloseDone"),
+            (130, "RingOffer"),
+            (131, "WindowAnswer"),
+            (132, "WindowReleased"),
+            (133, "MarkAnswer"),
+            (134, "FenceDone"),
+            (135, "WindowRevokeDone"),
+            (136, "PushDone"),
+            (137, "StagingTaken"),
         ]
     );
 }
@@ -335,7 +335,7 @@ fn messages_to_the_byte() {
     };
     #[rustfmt::skip]
     assert_eq!(bytes(&connect, 36), [
-        1, 11, 1, 0, 0, 0, 0, 0, 4, 3, 2, 1, 6, 5, 8, 7,
+        1, 12, 1, 0, 0, 0, 0, 0, 4, 3, 2, 1, 6, 5, 8, 7,
         0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0, 0, 1, 0, 0x1c, 0x1b, 0x1a, 0x19,
         0, 0, 0, 1,
     ]);
@@ -347,7 +347,7 @@ fn messages_to_the_byte() {
     };
     #[rustfmt::skip]
     assert_eq!(bytes(&signal, 56), [
-        19, 11, 1, 0, 9, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0,
+        11, 12, 1, 0, 9, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0,
         0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
         1, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0,
         3, 0, 0, 0, 0, 0, 0, 0,

@@ -58,7 +58,7 @@ fn a_full_ring_gives_no_slot() {
     assert_eq!(writer.reserve(), Some((1, 2)));
     assert_eq!(writer.reserve(), None);
     assert_eq!(writer.free(), 0);
-    assert_eq!(writer.acknowledge(1), Ok(()));
+    assert_eq!(writer.acknowledge(1), Ok(true));
     assert_eq!(writer.reserve(), Some((0, 3)));
     assert_eq!(writer.reserve(), None);
 }
@@ -70,9 +70,9 @@ fn false_acknowledgements_change_nothing() {
     writer.reserve();
     assert_eq!(writer.acknowledge(3), Err(Corrupt));
     assert_eq!(writer.free(), 0);
-    assert_eq!(writer.acknowledge(2), Ok(()));
+    assert_eq!(writer.acknowledge(2), Ok(true));
     assert_eq!(writer.acknowledge(1), Err(Corrupt));
-    assert_eq!(writer.acknowledge(2), Ok(()));
+    assert_eq!(writer.acknowledge(2), Ok(false));
     assert_eq!(writer.free(), 2);
 }
 
@@ -129,8 +129,9 @@ proptest! {
                     }
                 }
                 Step::Acknowledge => {
+                    let has_moved = acknowledged != reader.consumed();
                     acknowledged = reader.consumed();
-                    prop_assert_eq!(writer.acknowledge(acknowledged), Ok(()));
+                    prop_assert_eq!(writer.acknowledge(acknowledged), Ok(has_moved));
                 }
                 Step::Lie(consumed) => {
                     if consumed < acknowledged || consumed > writer.written() {
@@ -157,4 +158,20 @@ proptest! {
             prop_assert!(writer.free() <= slots);
         }
     }
+}
+
+#[test]
+fn what_has_arrived_is_counted_up_to_the_first_gap() {
+    let (_, mut reader) = pair(4);
+    let arrived = |reader: &SlotReader, slots: [u64; 4]| {
+        reader.arrived(|index| Ok::<_, ()>(slots[index as usize]))
+    };
+    assert_eq!(arrived(&reader, [0; 4]), Ok(0));
+    assert_eq!(arrived(&reader, [1, 2, 0, 4]), Ok(2));
+    assert_eq!(arrived(&reader, [1, 2, 3, 4]), Ok(4));
+    reader.advance();
+    reader.advance();
+    assert_eq!(arrived(&reader, [1, 2, 0, 0]), Ok(2));
+    assert_eq!(arrived(&reader, [5, 6, 3, 4]), Ok(6));
+    assert!(reader.arrived(|_| Err(())).is_err());
 }

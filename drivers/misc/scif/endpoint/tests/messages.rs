@@ -128,6 +128,17 @@ mod cases {
     }
 
     #[test]
+    fn an_acceptance_that_was_not_requested_ends_the_relation() -> Result {
+        let accept = |target| Message::Accept {
+            target,
+            source: NOBODY,
+            ring: RING,
+        };
+        check_lost(|peer, _| peer.post(&accept(NOBODY)))?;
+        check_lost(|peer, target| peer.post(&accept(target)))
+    }
+
+    #[test]
     fn a_ring_that_nobody_has_asked_for_ends_the_relation() -> Result {
         for size in [0, 4096] {
             check_lost(|peer, target| {
@@ -225,11 +236,6 @@ mod cases {
         let peer = bed.peer()?;
         let target = NOBODY;
         for message in [
-            Message::Accept {
-                target,
-                source: NOBODY,
-                ring: RING,
-            },
             Message::Refuse {
                 target,
                 reason: Refusal::NoListener,

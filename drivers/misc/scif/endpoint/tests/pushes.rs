@@ -55,7 +55,7 @@ fn asked(source: i64, destination: i64, len: u64) -> Asked {
 fn try_push(endpoint: &Endpoint, asked: &Asked) -> Result<Result> {
     let connection = endpoint.connection()?;
     // All that was offered has come.
-    connection.channel.catch_up();
+    connection.channel.wait_for_handled()?;
     Ok(connection.transfers.would_push(asked))
 }
 

@@ -258,14 +258,8 @@ impl Windows {
             first,
         };
         loop {
-            if granted {
-                *offered = true;
-                self.channel.post_silently(&message, &annex)?;
-            } else {
-                self.channel.wait_for_bulk_room()?;
-                *offered = true;
-                self.channel.post_with(&message, &annex)?;
-            }
+            self.channel.post_with(&message, &annex)?;
+            *offered = true;
             fill(&mut annex, &mut extents)?;
             let count = annex.count() as u32;
             if count == 0 {

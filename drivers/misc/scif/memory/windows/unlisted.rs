@@ -16,7 +16,6 @@ use crate::{
     logic::{
         address_space::Range,
         messages::{
-            Message,
             WindowId, //
         },
     },
@@ -96,15 +95,11 @@ impl Windows {
         taken.map(|()| id)
     }
 
-    /// The peer was not told after all what the memory is for.
+    /// The peer was not told after all what the memory is for. With the peer lost, it is the session's end that
+    /// lets go.
     pub(crate) fn withdraw_unlisted(&self, window: WindowId) {
-        // With the peer lost, it is the session's end that lets go.
-        if let Ok(target) = self.channel.remote() {
-            let _ = self.channel.post(&Message::WindowRevoke {
-                target,
-                window,
-                offset: 0,
-            });
+        if let Some(window) = self.exports.get(window) {
+            self.send_revocation(&window, 0);
         }
     }
 

@@ -2,8 +2,8 @@
 
 //! Unregistering: windows can't be found any more, at this end at once, at the other when it says so.
 //!
-//! One call may take many windows away. The peer is told of each, but rung once for many, and answers
-//! likewise; the caller is woken when the last answer has come.
+//! One call may take many windows away. The peer is told of each; the caller is woken when the last answer has
+//! come.
 
 use super::Windows;
 use crate::{
@@ -41,36 +41,35 @@ impl Windows {
     /// Ends the life of a window that can't be found (any more).
     pub(super) fn revoke(&self, window: &Window) {
         window.uses.close();
-        let told = self.channel.remote().and_then(|target| {
-            self.channel.post(&Message::WindowRevoke {
-                target,
-                window: window.id,
-                offset: window.range.start(),
-            })
-        });
-        if told.is_err() {
+        if self.channel.is_over() {
             // With the peer lost, it is the session's end that lets go.
             return;
         }
+        self.send_revocation(window, window.range.start());
         self.remove_if_gone(window);
     }
 
-    /// Does that with many, of which the peer then hears at once, or at least of many of them. `noted`
-    /// is where their answers are expected.
+    /// Tells the peer, once, that it must not use the window any more.
+    pub(super) fn send_revocation(&self, window: &Window, offset: u64) {
+        let reservation = window.revocation.lock().take();
+        if let (Ok(target), Some(reservation)) = (self.channel.remote(), reservation) {
+            let revoke = Message::WindowRevoke {
+                target,
+                window: window.id,
+                offset,
+            };
+            self.channel.send(reservation, &revoke);
+        }
+    }
+
+    /// Revokes many windows. `noted` is where the peer's answers are expected.
     fn revoke_many(
         &self,
         windows: &[Arc<Window>],
         noted: KVVec<RBTreeNodeReservation<u32, Arc<Revocation>>>,
         revocation: &Arc<Revocation>,
     ) {
-        let mut bell = Some(self.channel.hold_bell());
         for (window, node) in windows.iter().zip(noted) {
-            if !self.channel.has_bulk_room() {
-                // Those before are rung for. One that is being killed does not wait.
-                drop(bell.take());
-                let _ = self.channel.wait_for_bulk_room();
-                bell = Some(self.channel.hold_bell());
-            }
             let node = node.into_node(window.id.0, revocation.clone());
             let replaced = self.revoking.lock().insert(node);
             drop(replaced);

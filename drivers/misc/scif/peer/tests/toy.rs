@@ -76,15 +76,15 @@ define_messages! {
 
     /// Wants an echo.
     1 Call { number: u32 };
-    2 Echo { number: u32 };
+    128 Echo { number: u32 };
     /// Keeps the receiver's control work until the record is open.
-    3 Hold {};
+    2 Hold {};
     /// Has the receiver attach a second service.
-    4 Install {};
+    3 Install {};
     /// Nothing more is to be written to the sender's end of a channel.
-    5 Close to target {};
+    4 Close to target {};
     /// As [`Toy::Call`], with an annex of `words` words, each of which is the number.
-    6 CallAtLength { number: u32, words: u32 };
+    5 CallAtLength { number: u32, words: u32 };
 }
 
 /// A message that no table defines.
@@ -113,7 +113,8 @@ pub(super) struct Record {
     count: Atomic<usize>,
     /// Echoes that bore the number after the one before.
     echoes: Atomic<u32>,
-    /// Whether the control work may go on.
+    /// Whether the control work is held, and whether it may go on.
+    held: Atomic<bool>,
     open: Atomic<bool>,
     /// Woken by each change.
     #[pin]
@@ -129,6 +130,7 @@ impl Record {
                 notes <- new_mutex!(KVec::new(), "scif_test::Record::notes"),
                 count: Atomic::new(0),
                 echoes: Atomic::new(0),
+                held: Atomic::new(false),
                 open: Atomic::new(false),
                 changed <- new_wait_queue!("scif_test::Record::changed"),
                 channels <- new_mutex!(ChannelTable::new(), "scif_test::Record::channels"),
@@ -164,6 +166,11 @@ impl Record {
     /// Waits until so many notes were made in all.
     pub(super) fn wait_for_notes(&self, count: usize) -> Result {
         self.wait_until(|record| record.count.load(Acquire) >= count)
+    }
+
+    /// Waits until the control work is held.
+    pub(super) fn wait_until_held(&self) -> Result {
+        self.wait_until(|record| record.held.load(Acquire))
     }
 
     pub(super) fn wait_for_echoes(&self, count: u32) -> Result {
@@ -224,19 +231,23 @@ impl Attached {
     fn handle(&self, message: &Toy, annex: &AnnexOf<'_>) -> Result {
         let record = &self.record;
         match *message {
-            Toy::Call { number } => self.peer.post(&Toy::Echo { number })?,
+            Toy::Call { number } => self.peer.answer(&Toy::Echo { number }),
             Toy::CallAtLength { number, words } => {
                 let annex = annex.words(words as usize).ok_or(EINVAL)?;
                 if annex.words().any(|word| word != u64::from(number)) {
                     return Err(EINVAL);
                 }
-                self.peer.post(&Toy::Echo { number })?;
+                self.peer.answer(&Toy::Echo { number });
             }
             Toy::Echo { number } if number == record.echoes.load(Relaxed) => {
                 record.echoes.store(number + 1, Release);
             }
             Toy::Echo { .. } => return Err(EINVAL),
-            Toy::Hold {} => record.wait_until(|record| record.open.load(Acquire))?,
+            Toy::Hold {} => {
+                record.held.store(true, Release);
+                record.changed.wake_all();
+                record.wait_until(|record| record.open.load(Acquire))?;
+            }
             Toy::Install {} => self.install()?,
             Toy::Close { target } => {
                 let channel = record.channels.lock().get(target).cloned();

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The two rings of each side together: neither side can stop the other for good.
+//!
+//! Two nodes as `peer/control.rs` and `peer/dispatch.rs` make them, one step at a time, in any order.
+
+use std::collections::VecDeque;
+
+use proptest::prelude::*;
+
+use super::config;
+use crate::logic::control_block::{ANSWERS_OF_ONE, Lane, SlotReader, SlotWriter};
+
+const SLOTS: u32 = 4;
+
+/// A ring from one node to another: what lies in it, and its two ends. An entry is how many answers it wants.
+struct Ring {
+    writer: SlotWriter,
+    reader: SlotReader,
+    entries: VecDeque<u32>,
+}
+
+impl Ring {
+    fn new() -> Self {
+        Self {
+            writer: SlotWriter::new(SLOTS).expect("some slots"),
+            reader: SlotReader::new(SLOTS).expect("some slots"),
+            entries: VecDeque::new(),
+        }
+    }
+
+    fn free(&mut self) -> u32 {
+        let consumed = self.reader.consumed();
+        self.writer.acknowledge(consumed).expect("no lies");
+        self.writer.free()
+    }
+
+    fn write(&mut self, entry: u32) {
+        self.free();
+        self.writer.reserve().expect("the writer has seen to the room");
+        self.entries.push_back(entry);
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        let entry = self.entries.pop_front()?;
+        self.reader.advance();
+        Some(entry)
+    }
+}
+
+/// One node: what it sends by, and what it has still to send.
+struct Node {
+    requests: Ring,
+    answers: Ring,
+    /// Answers that each request wants at once.
+    unsent: VecDeque<u32>,
+    /// Answers for which there is reserved memory.
+    late: u32,
+}
+
+impl Node {
+    fn new(requests: Vec<u32>, late: u32) -> Self {
+        Self {
+            requests: Ring::new(),
+            answers: Ring::new(),
+            unsent: requests.into(),
+            late,
+        }
+    }
+
+    /// A process posts, or the control work flushes. Says whether anything was sent.
+    fn send(&mut self) -> bool {
+        if self.late > 0 && self.answers.free() > Lane::Answers.kept_back() {
+            self.late -= 1;
+            self.answers.write(0);
+            return true;
+        }
+        if self.requests.free() <= Lane::Requests.kept_back() {
+            return false;
+        }
+        let next = self.unsent.pop_front();
+        next.inspect(|wants| self.requests.write(*wants)).is_some()
+    }
+
+    /// The control work handles one message of the peer. Says whether there was one.
+    fn handle(&mut self, peer: &mut Self) -> bool {
+        if peer.answers.take().is_some() {
+            return true;
+        }
+        if self.late > 0 || self.answers.free() < ANSWERS_OF_ONE {
+            return false;
+        }
+        let Some(wants) = peer.requests.take() else {
+            return false;
+        };
+        for _ in 0..wants {
+            self.answers.write(0);
+        }
+        true
+    }
+
+    fn is_idle(&self) -> bool {
+        let rings = [&self.requests, &self.answers];
+        self.late == 0 && self.unsent.is_empty() && rings.iter().all(|ring| ring.entries.is_empty())
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn everything_is_said_and_handled_in_the_end(
+        requests in prop::array::uniform2(prop::collection::vec(0..=ANSWERS_OF_ONE, 0..40)),
+        late in prop::array::uniform2(0_u32..20),
+        steps in prop::collection::vec(0_u8..4, 0..400),
+    ) {
+        let [first, second] = requests;
+        let mut near = Node::new(first, late[0]);
+        let mut far = Node::new(second, late[1]);
+        let mut step = |step: u8| match step {
+            0 => near.send(),
+            1 => far.send(),
+            2 => near.handle(&mut far),
+            _ => far.handle(&mut near),
+        };
+        for number in steps {
+            step(number);
+        }
+        // From any state on, something goes on until all is done.
+        while (0..4).fold(false, |goes_on, number| step(number) | goes_on) {}
+        prop_assert!(near.is_idle() && far.is_idle());
+    }
+}
