@@ -13,7 +13,7 @@
 //! A question is answered by the control work at once, out of the table, so that nothing is kept for it,
 //! however many a peer asks.
 //!
-//! Locks: `Names::inner`, `Names::peers` and `Lookups::table` are leaves.
+//! Locks: `Names::inner` and `Names::peers` are leaves.
 
 use crate::{
     logic::{
@@ -25,6 +25,11 @@ use crate::{
     },
     peer::{
         control::AnnexOf,
+        questions::{
+            self,
+            Questions,
+            Reply, //
+        },
         service::{
             Attachment,
             Service,
@@ -32,14 +37,9 @@ use crate::{
         },
         Peer, //
     },
-    sys::wait::{
-        new_wait_queue,
-        WaitQueue, //
-    }, //
 };
 use kernel::{
     new_mutex,
-    new_spinlock,
     prelude::*,
     rbtree::{
         RBTree,
@@ -47,10 +47,8 @@ use kernel::{
     },
     sync::{
         Arc,
-        Mutex,
-        SpinLock, //
+        Mutex, //
     },
-    time::Delta, //
 };
 
 /// Where names begin that were not asked for: far from the small numbers that programs choose.
@@ -272,144 +270,52 @@ impl Attachment for Attached {
 /// So many at a time.
 const MOST: usize = 256;
 
-/// A peer that has not answered for so long will not: it only has to look into a table. So long a question
-/// waits to be sent, too.
-const LIMIT: Delta = Delta::from_secs(120);
-
-/// A question that was asked.
-struct Asked {
-    token: u32,
-    /// The port, or that there is none, once the peer has said so.
-    answer: Option<Result<u16>>,
-}
-
-struct Table {
-    /// With room for [`MOST`].
-    asked: KVec<Asked>,
-    next_token: u32,
-    /// No more answers will come, for this reason.
-    closed: Option<Error>,
-}
-
 /// Questions to one peer: which port has a name there?
 ///
-/// A question is an entry of a table under a token, from before it is sent until its process has taken the
-/// answer, or does not wait any more. There are few at a time: the next one waits for room. A late answer finds
-/// no entry, and is ignored.
-///
-/// A peer that is lost, or has no such service, ends all of them, and those that come later. One that
-/// sends signs of life but no answer is lost as well, after a time.
+/// A peer that is lost, or has no such service, ends all of them, and those that come later.
 #[pin_data]
 struct Lookups {
     peer: Arc<Peer>,
     #[pin]
-    table: SpinLock<Table>,
-    /// Woken when an answer comes, or there is room for another question.
-    #[pin]
-    waiters: WaitQueue,
-}
-
-/// A question has its place in the table until this is dropped.
-struct Question<'a> {
-    lookups: &'a Lookups,
-    token: u32,
-}
-
-impl Drop for Question<'_> {
-    fn drop(&mut self) {
-        let mut table = self.lookups.table.lock();
-        table.asked.retain(|asked| asked.token != self.token);
-        drop(table);
-        self.lookups.waiters.wake_all();
-    }
-}
-
-impl Table {
-    fn find(&mut self, token: u32) -> Option<&mut Asked> {
-        self.asked.iter_mut().find(|asked| asked.token == token)
-    }
-
-    /// Puts a question into the table: its token, or why not. None if there are too many.
-    fn add(&mut self) -> Option<Result<u32>> {
-        if let Some(error) = self.closed {
-            return Some(Err(error));
-        }
-        // There are fewer of them than numbers.
-        while self.find(self.next_token).is_some() {
-            self.next_token = self.next_token.wrapping_add(1);
-        }
-        let token = self.next_token;
-        let asked = Asked {
-            token,
-            answer: None,
-        };
-        self.asked.push_within_capacity(asked).ok()?;
-        self.next_token = token.wrapping_add(1);
-        Some(Ok(token))
-    }
-
-    /// None as long as there is no answer.
-    fn answer(&mut self, token: u32) -> Option<Result<u16>> {
-        let answer = self.find(token).and_then(|asked| asked.answer);
-        answer.or_else(|| self.closed.map(Err))
-    }
+    questions: Questions<Reply<Result<u16>>>,
 }
 
 impl Lookups {
     /// Nothing was asked yet. May sleep.
     fn new(peer: &Arc<Peer>) -> Result<Arc<Self>> {
-        let asked = KVec::with_capacity(MOST, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
-                table <- new_spinlock!(
-                    Table {
-                        asked,
-                        next_token: 0,
-                        closed: None,
-                    },
-                    "Lookups::table"
-                ),
-                waiters <- new_wait_queue!("scif::Lookups::waiters"),
+                questions <- Questions::new(MOST, 0),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Asks the peer. ENOENT if nobody there has the name, EOPNOTSUPP if there are no names there, ENODEV
-    /// if it is lost, or takes no messages. Interruptible; nothing is left behind.
+    /// Asks the peer. ENOENT if no port there has the name, EOPNOTSUPP if there are no names there, ENODEV
+    /// if the peer is lost. Interruptible; nothing is left behind.
     fn ask(&self, name: Name) -> Result<u16> {
-        let token = self.waiters.wait(|| self.table.lock().add())??;
-        let question = Question {
-            lookups: self,
-            token,
+        let post = |token| {
+            self.peer.post(&NameMessage::Lookup {
+                token,
+                class: name.class,
+                name: name.number,
+            })
         };
-        self.peer.post(&NameMessage::Lookup {
-            token,
-            class: name.class,
-            name: name.number,
-        })?;
-        let answer = self
-            .waiters
-            .wait_timeout(LIMIT, || self.table.lock().answer(question.token))?;
-        answer.unwrap_or_else(|| {
-            self.peer.fail("it does not say who has a name");
-            Err(ENODEV)
-        })
+        self.questions.ask(post, |waiters, answer| {
+            let answer = waiters.wait_timeout(questions::LIMIT, answer)?;
+            Ok(questions::in_time(&self.peer, answer))
+        })?
     }
 
     /// The peer has answered. Called by the control work.
     fn answered(&self, token: u32, port: Option<u16>) {
-        if let Some(asked) = self.table.lock().find(token) {
-            asked.answer = Some(port.ok_or(ENOENT));
-        }
-        self.waiters.wake_all();
+        self.questions.answered(token, port.ok_or(ENOENT));
     }
 
     /// No answers will come any more: ends all questions, for good.
     fn close(&self, error: Error) {
-        self.table.lock().closed = Some(error);
-        self.waiters.wake_all();
+        self.questions.close(error).for_each(drop);
     }
 }
 

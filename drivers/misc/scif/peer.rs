@@ -28,6 +28,7 @@ pub(crate) mod control;
 mod dispatch;
 pub(crate) mod doorbells;
 mod liveness;
+pub(crate) mod questions;
 pub(crate) mod service;
 pub(crate) mod status;
 #[cfg(CONFIG_KUNIT = "y")]

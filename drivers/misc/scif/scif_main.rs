@@ -41,9 +41,9 @@
 //!
 //! 8. `NtbLink::current`, `Wish::turn` and `WakeDoorbells::inner` (not in interrupts)
 //! 9. `Doorbells::inner`
-//! 10. `Channel::waiters`, `Marks::state`, `Fences::questions`, `Windows::revoking`,
+//! 10. `Channel::waiters`, `Marks::state`, `Windows::revoking`,
 //!     `Engine::running`, `NtbLink::device`, `NtbPath::device`, `NtbPath::inbound`,
-//!     `LoopbackPath::session`, `Shard::accounts`, `Lookups::table`, `NodeStatus::current`
+//!     `LoopbackPath::session`, `Shard::accounts`, `Questions::table`, `NodeStatus::current`
 //!
 //! `Watch::state` is a spinlock, too, and special: it is taken inside the memory management, which
 //! may be reclaiming memory, and nothing is taken under it. See `sys/mmu_notifier.rs`.

@@ -257,6 +257,7 @@ impl Connection {
         self.channel
             .change_state(|state| (state == State::Established).then_some(State::PeerClosed));
         self.channel.wake();
+        self.fences.close();
         // Before the answer: when that is there, the peer has its memory back, unless it is in use.
         self.remote_windows.forget_all();
         // Whoever is the last to leave answers, so that the answer comes after the last write.
@@ -285,6 +286,7 @@ impl Connection {
         self.channel
             .change_state(|state| (state != State::Closed).then_some(State::Lost));
         self.channel.wake();
+        self.fences.close();
         self.remote_windows.forget_all();
         self.windows.revoke_all();
         self.transfers.close_cache();
@@ -304,6 +306,7 @@ impl Connection {
         trace::close(|| self.traced(Ok(())));
         let old = self.channel.change_state(|_| Some(State::Closed));
         self.channel.wake();
+        self.fences.close();
         self.transfers.drain();
         self.channel.drain_uses();
         self.transfers.finish_deferred();

@@ -7,15 +7,13 @@
 //! number.
 //!
 //! A mark of the peer's transfers takes a question to the peer and an answer. Waiting for it takes
-//! another: the peer defers its answer behind its own transfers (`marks.rs`). Questions carry a token,
-//! so that an answer finds who asked even if he has given up meanwhile.
-//!
-//! Lock: `questions` is a leaf.
+//! another: the peer defers its answer behind its own transfers (`marks.rs`).
 
 use super::{
     marks::{
         Action,
-        Marks, //
+        Marks,
+        MAX_DEFERRED, //
     },
     signal::Signal,
     staging::Staging,
@@ -41,7 +39,12 @@ use crate::{
     },
     peer::{
         channel::Channel,
-        control::Reservation, //
+        control::Reservation,
+        questions::{
+            self,
+            Questions,
+            Reply, //
+        },
     },
     sys::{
         trace,
@@ -49,12 +52,7 @@ use crate::{
     },
 };
 use kernel::{
-    new_spinlock,
     prelude::*,
-    rbtree::{
-        RBTree,
-        RBTreeNode, //
-    },
     sync::{
         atomic::{
             Atomic,
@@ -62,7 +60,6 @@ use kernel::{
             Relaxed, //
         },
         Arc,
-        SpinLock, //
     },
     time::Delta,
 };
@@ -85,10 +82,8 @@ pub(crate) struct Fences {
     windows: Arc<Windows>,
     remote_windows: Arc<RemoteWindows>,
     staging: Arc<Staging>,
-    next_token: Atomic<u32>,
-    /// What we have asked the peer; the answer once it is there.
     #[pin]
-    questions: SpinLock<RBTree<u32, Option<Answer>>>,
+    questions: Questions<Reply<Answer>>,
     /// The last transfer of the peer that we have heard of.
     peer_last: Atomic<u64>,
 }
@@ -110,8 +105,7 @@ impl Fences {
             windows,
             remote_windows,
             staging,
-            next_token: Atomic::new(1),
-            questions <- new_spinlock!(RBTree::new(), "Fences::questions"),
+            questions <- Questions::new(MAX_DEFERRED, 0),
             peer_last: Atomic::new(0),
         })
     }
@@ -143,8 +137,12 @@ impl Fences {
             Origin::Own => self.marks.last_issued(),
             Origin::Peer => {
                 let target = self.channel.remote()?;
-                let answer = self.ask(|token| Message::MarkRequest { target, token })?;
-                let Answer::Mark(sequence) = answer else {
+                let request = |token| Message::MarkRequest { target, token };
+                let answer = self.ask(request, |waiters, answer| {
+                    let answer = waiters.wait_timeout(questions::LIMIT, answer)?;
+                    Ok(questions::in_time(&self.channel, answer))
+                });
+                let Answer::Mark(sequence) = answer? else {
                     return Err(EPROTO);
                 };
                 self.note_peer_sequence(sequence);
@@ -198,12 +196,14 @@ impl Fences {
     fn wait_for_peers(&self, sequence: Sequence) -> Result {
         let target = self.channel.remote()?;
         loop {
-            let answer = self.ask(|token| Message::FenceWait {
+            let request = |token| Message::FenceWait {
                 target,
                 token,
                 sequence: sequence.0,
-            })?;
-            return match answer {
+            };
+            // As long as the transfers take.
+            let answer = self.ask(request, |waiters, answer| waiters.wait(answer));
+            return match answer? {
                 Answer::Done(Status::Done) => Ok(()),
                 Answer::Done(Status::TransferFailed) => Err(self.marks.transfer_error(EIO)),
                 Answer::Done(Status::Unknown) => Err(EINVAL),
@@ -325,22 +325,20 @@ impl Fences {
 
     /// How many questions the peer has not answered. Any context.
     pub(crate) fn asked(&self) -> usize {
-        let questions = self.questions.lock();
-        questions.values().filter(|answer| answer.is_none()).count()
+        self.questions.count()
     }
 
     // ----- asking the peer ---------------------------------------------------------------------
-
-    /// Asks the peer something and waits for the answer. Interruptible.
-    fn ask(&self, message: impl FnOnce(u32) -> Message) -> Result<Answer> {
-        self.ask_and_wait(message, |waiters, answer| waiters.wait(answer))
-    }
 
     /// Asks the peer for a signal and waits until it has promised it: ENXIO if it can't. Killable only, because
     /// asking twice would be two signals; interruptible while there is no room for it.
     fn ask_for_signal(&self, message: impl Fn(u32) -> Message) -> Result {
         loop {
-            match self.ask_and_wait(&message, |waiters, answer| waiters.wait_killable(answer))? {
+            let answer = self.ask(&message, |waiters, answer| {
+                let answer = waiters.wait_killable_timeout(questions::LIMIT, answer)?;
+                Ok(questions::in_time(&self.channel, answer))
+            });
+            match answer? {
                 Answer::Done(Status::Done) => return Ok(()),
                 Answer::Done(Status::NoMemory) => self.let_peer_make_room()?,
                 Answer::Done(Status::Unknown) => return Err(ENXIO),
@@ -349,7 +347,8 @@ impl Fences {
         }
     }
 
-    fn ask_and_wait(
+    /// Asks the peer, and waits for the answer with `wait`.
+    fn ask(
         &self,
         message: impl FnOnce(u32) -> Message,
         wait: impl FnOnce(
@@ -357,30 +356,14 @@ impl Fences {
             &mut dyn FnMut() -> Option<Result<Answer>>,
         ) -> Result<Result<Answer>>,
     ) -> Result<Answer> {
-        let waiters = self.channel.waiters()?;
-        let token = self.next_token.fetch_add(1, Relaxed);
-        let node = RBTreeNode::new(token, None, GFP_KERNEL_ACCOUNT)?;
-        let replaced = self.questions.lock().insert(node);
-        drop(replaced);
-        let answer = self.channel.post(&message(token)).and_then(|()| {
-            wait(&waiters, &mut || {
-                let answered = self.questions.lock().get(&token).copied().flatten();
-                answered
-                    .map(Ok)
-                    .or_else(|| self.channel.check_established().err().map(Err))
-            })?
-        });
-        let node = self.questions.lock().remove_node(&token);
-        drop(node);
-        answer
+        let post = |token| self.channel.post(&message(token));
+        let answer = self.questions.ask(post, wait);
+        answer.map_err(|error| self.channel.end_or(error))
     }
 
-    fn answered(&self, token: u32, answer: Answer) {
-        // An answer to a question that nobody waits for is none of our business.
-        if let Some(place) = self.questions.lock().get_mut(&token) {
-            *place = Some(answer);
-        }
-        self.channel.wake();
+    /// No answers come any more: the channel has ended. Any context.
+    pub(crate) fn close(&self) {
+        self.questions.close(ECONNRESET).for_each(drop);
     }
 
     // ----- what the peer says; called by the control work --------------------------------------
@@ -398,7 +381,8 @@ impl Fences {
 
     /// The peer has sent the mark that we wanted.
     pub(crate) fn mark_answered(&self, token: u32, sequence: u64) {
-        self.answered(token, Answer::Mark(Sequence(sequence)));
+        self.questions
+            .answered(token, Answer::Mark(Sequence(sequence)));
     }
 
     /// The peer wants to know when our transfers have ended.
@@ -418,7 +402,7 @@ impl Fences {
 
     /// What the peer was asked to wait for has ended.
     pub(crate) fn wait_answered(&self, token: u32, status: Status) {
-        self.answered(token, Answer::Done(status));
+        self.questions.answered(token, Answer::Done(status));
     }
 
     /// Answers what the peer has asked with this token.

@@ -65,7 +65,7 @@ use kernel::{
 };
 
 /// Actions that may wait on one channel.
-const MAX_DEFERRED: usize = 4096;
+pub(super) const MAX_DEFERRED: usize = 4096;
 
 /// How long a failed transfer waits for the news that the peer is gone.
 const NOTICE: Delta = Delta::from_millis(200);

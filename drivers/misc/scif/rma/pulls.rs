@@ -16,7 +16,7 @@
 //! Where this end does not reach, the peer *must*: then it does it in whatever way it can, and what it does
 //! not want fails.
 //!
-//! Lock: `table` is a leaf.
+//! Lock: `refused` is a leaf.
 
 use super::{
     operation::{
@@ -40,25 +40,18 @@ use crate::{
     memory::windows::Windows,
     peer::{
         channel::Channel,
+        questions::{
+            Questions,
+            LIMIT, //
+        },
         Answerer,
         Peer, //
     },
     sync::outcome::Outcome,
-    sys::{
-        current,
-        wait::{
-            new_wait_queue,
-            WaitQueue, //
-        }, //
-    },
 };
 use kernel::{
     impl_has_work, new_spinlock, new_work,
     prelude::*,
-    rbtree::{
-        RBTree,
-        RBTreeNodeReservation, //
-    },
     sync::{
         Arc,
         ArcBorrow,
@@ -80,10 +73,6 @@ pub(super) const MOST: usize = 256;
 
 /// Bytes of all of them at once; the others are read by this end.
 const MOST_BYTES: u64 = 1 << 30;
-
-/// A peer that has not answered one for so long is not able to any more: its engine would have been given
-/// up long before, and copies all that can be asked for in less.
-pub(super) const LIMIT: Delta = Delta::from_secs(120);
 
 /// A peer that has said that it has no engine is not asked again before: it may get one, and each refusal costs
 /// a read the way to the peer and back.
@@ -127,27 +116,15 @@ impl Asked {
     }
 }
 
-struct Table {
-    /// By the tokens that the peer knows.
-    asked: RBTree<u32, Asked>,
-    count: usize,
-    bytes: u64,
-    next_token: u32,
-    /// When the peer has said last that it has no engine.
-    refused: Option<Instant<Monotonic>>,
-    /// The peer is lost.
-    closed: bool,
-}
-
 /// Those that one peer was asked for.
 #[pin_data]
 pub(crate) struct Pulls {
     peer: Arc<Peer>,
     #[pin]
-    table: SpinLock<Table>,
-    /// Woken when there may be room for another one.
+    questions: Questions<Asked>,
+    /// When the peer has said last that it has no engine.
     #[pin]
-    room: WaitQueue,
+    refused: SpinLock<Option<Instant<Monotonic>>>,
 }
 
 /// See the head of this file.
@@ -260,18 +237,8 @@ impl Pulls {
         Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
-                table <- new_spinlock!(
-                    Table {
-                        asked: RBTree::new(),
-                        count: 0,
-                        bytes: 0,
-                        next_token: 0,
-                        refused: None,
-                        closed: false,
-                    },
-                    "Pulls::table"
-                ),
-                room <- new_wait_queue!("scif::Pulls::room"),
+                questions <- Questions::new(MOST, MOST_BYTES),
+                refused <- new_spinlock!(None, "Pulls::refused"),
             }),
             GFP_KERNEL,
         )
@@ -280,7 +247,7 @@ impl Pulls {
     /// Whether the peer may be asked. Any context but interrupts.
     pub(super) fn are_possible(&self) -> bool {
         let may_be_asked = || {
-            let refused = self.table.lock().refused;
+            let refused = *self.refused.lock();
             refused.is_none_or(|refused| refused.elapsed() >= REFUSED)
         };
         self.peer.features & hello::PUSHES != 0 && may_be_asked()
@@ -300,7 +267,7 @@ impl Pulls {
             return Err(request);
         };
         let ordered = request.parts.1 > 0;
-        let token = self.add(&pull, request)?;
+        let token = self.add(&pull, request).map_err(|(request, _)| request)?;
         pull.ask(token, ordered, (source, destination));
         Ok(pull)
     }
@@ -320,24 +287,17 @@ impl Pulls {
         let ordered = request.parts.1 > 0;
         let mut left = request;
         let token = loop {
-            match self.add(&pull, left) {
+            let error = match self.add(&pull, left) {
                 Ok(token) => break token,
-                Err(request) => left = request,
-            }
-            let has_room = || {
-                let table = self.table.lock();
-                (table.closed || table.has_room(pull.operation.bytes)).then_some(())
+                Err((request, error)) => {
+                    left = request;
+                    error
+                }
             };
-            // Room that is there already is not what was lacking.
-            if has_room().is_some() {
-                let error = match self.table.lock().closed {
-                    true => ENODEV,
-                    false if current::is_being_killed() => EINTR,
-                    false => ENOMEM,
-                };
+            if error != EAGAIN {
                 return Err((left, error));
             }
-            if let Err(error) = self.room.wait_killable(has_room) {
+            if let Err(error) = self.questions.wait_for_room(pull.operation.bytes) {
                 return Err((left, error));
             }
         };
@@ -345,59 +305,38 @@ impl Pulls {
         Ok(pull)
     }
 
-    /// Returns the token for the peer, or the request if there is no place for it.
-    fn add(&self, pull: &Arc<Pull>, request: Request) -> Result<u32, Request> {
-        let Ok(node) = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT) else {
-            return Err(request);
-        };
+    /// Returns the token for the peer, or the request if there is no place for it, as [`Questions::put`].
+    fn add(&self, pull: &Arc<Pull>, request: Request) -> Result<u32, (Request, Error)> {
         let asked = Asked {
             pull: pull.clone(),
             request,
             since: Instant::now(),
         };
-        let mut table = self.table.lock();
-        let Some(token) = table.free_token(pull.operation.bytes) else {
-            drop(table);
-            return Err(asked.request);
-        };
-        // None was there: the token is free.
-        table.asked.insert(node.into_node(token, asked));
-        table.count += 1;
-        table.bytes = table.bytes.saturating_add(pull.operation.bytes);
-        self.watch(&table);
+        let added = self.questions.put(asked, pull.operation.bytes);
+        let token = added.map_err(|(asked, error)| (asked.request, error))?;
+        self.watch();
         Ok(token)
     }
 
-    fn take(&self, token: u32) -> Option<Asked> {
-        let node = {
-            let mut table = self.table.lock();
-            let bytes = table.asked.get(&token)?.pull.operation.bytes;
-            let node = table.asked.remove_node(&token)?;
-            table.count -= 1;
-            table.bytes = table.bytes.saturating_sub(bytes);
-            self.watch(&table);
-            node
-        };
-        self.room.wake_all();
-        Some(node.to_key_value().1)
-    }
-
     /// Has the peer counted as lost unless it answers the one that waits longest in time.
-    fn watch(&self, table: &Table) {
-        // Tokens are given in order; one that began anew at 0 is looked at a little too soon.
-        let left = table.asked.values().next().map(|oldest| {
-            let left = (LIMIT - oldest.since.elapsed()).as_millis();
-            u32::try_from(left).unwrap_or(0).max(1)
+    fn watch(&self) {
+        self.questions.with(|asked| {
+            // Tokens are given in order; one that began anew at 0 is looked at a little too soon.
+            let left = asked.next().map(|oldest| {
+                let left = (LIMIT - oldest.since.elapsed()).as_millis();
+                u32::try_from(left).unwrap_or(0).max(1)
+            });
+            self.peer.expect_answer_within(Answerer::Pushes, left);
         });
-        self.peer.expect_answer_within(Answerer::Pushes, left);
     }
 
     /// The peer has answered. Called by the control work.
     pub(crate) fn answered(&self, token: u32, status: Status) {
         // An answer to what was not asked, or not any more, is none of our business.
-        let Some(asked) = self.take(token) else {
+        let Some(asked) = self.questions.take(token) else {
             return;
         };
+        self.watch();
         match status {
             Status::Done => asked.end(Ok(())),
             Status::TransferFailed => asked.end(Err(EIO)),
@@ -408,7 +347,7 @@ impl Pulls {
             })),
             refused => {
                 if refused == Status::OutOfReach {
-                    self.table.lock().refused = Some(Instant::now());
+                    *self.refused.lock() = Some(Instant::now());
                 }
                 asked.read_here();
             }
@@ -437,49 +376,18 @@ impl Pulls {
     }
 
     fn count_of(&self, channel: &Arc<Channel>) -> usize {
-        let table = self.table.lock();
-        let asked = table.asked.values();
-        asked
-            .filter(|asked| Arc::ptr_eq(&asked.pull.channel, channel))
-            .count()
+        self.questions.with(|asked| {
+            asked
+                .filter(|asked| Arc::ptr_eq(&asked.pull.channel, channel))
+                .count()
+        })
     }
 
     /// The peer is lost: ends all, for good. May sleep.
     pub(crate) fn lost(&self) {
-        self.table.lock().closed = true;
-        self.room.wake_all();
-        loop {
-            let first = {
-                let table = self.table.lock();
-                let first = table.asked.keys().next().copied();
-                first
-            };
-            let Some(token) = first else { return };
-            if let Some(asked) = self.take(token) {
-                asked.end(Err(ENODEV));
-            }
+        for asked in self.questions.close(ENODEV) {
+            asked.end(Err(ENODEV));
         }
-    }
-}
-
-impl Table {
-    /// Whether there are few enough for another one; one by itself may be of any size.
-    fn has_room(&self, bytes: u64) -> bool {
-        let sum = self.bytes.saturating_add(bytes);
-        self.count == 0 || self.count < MOST && sum <= MOST_BYTES
-    }
-
-    /// None if there are too many, or the peer is lost.
-    fn free_token(&mut self, bytes: u64) -> Option<u32> {
-        if self.closed || !self.has_room(bytes) {
-            return None;
-        }
-        // There are fewer of them than numbers.
-        while self.asked.get(&self.next_token).is_some() {
-            self.next_token = self.next_token.wrapping_add(1);
-        }
-        let token = self.next_token;
-        self.next_token = token.wrapping_add(1);
-        Some(token)
+        self.watch();
     }
 }
