@@ -174,19 +174,6 @@ impl Buffer {
         }
     }
 
-    /// Copies bytes out of the buffer.
-    #[cfg(CONFIG_KUNIT = "y")]
-    pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
-        match self.part(offset, to.len())? {
-            Part::User(from) => UserSlice::new(from, to.len()).reader().read_slice(to),
-            Part::Kernel(from) => {
-                // SAFETY: `from` is valid for that many bytes, and `to` is borrowed for writing.
-                unsafe { bindings::memcpy(to.as_mut_ptr().cast(), from.cast(), to.len()) };
-                Ok(())
-            }
-        }
-    }
-
     /// Appends `len` bytes of the buffer to `to`. Nothing is appended on an error.
     pub(crate) fn append_to(&self, offset: usize, len: usize, to: &mut KVec<u8>) -> Result {
         match self.part(offset, len)? {
@@ -243,19 +230,6 @@ impl Buffer {
                 }
             }
         })
-    }
-
-    /// Copies bytes into the buffer.
-    #[cfg(CONFIG_KUNIT = "y")]
-    pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
-        match self.part_to_write(offset, from.len())? {
-            Part::User(to) => UserSlice::new(to, from.len()).writer().write_slice(from),
-            Part::Kernel(to) => {
-                // SAFETY: `to` is valid for that many bytes, and no reference to them exists.
-                unsafe { bindings::memcpy(to.cast(), from.as_ptr().cast(), from.len()) };
-                Ok(())
-            }
-        }
     }
 
     /// Copies `len` bytes of shared memory into the buffer.
@@ -329,6 +303,32 @@ pub(crate) mod tests {
             User, //
         },
     };
+
+    impl Buffer {
+        /// Copies bytes out of the buffer.
+        pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
+            match self.part(offset, to.len())? {
+                Part::User(from) => UserSlice::new(from, to.len()).reader().read_slice(to),
+                Part::Kernel(from) => {
+                    // SAFETY: `from` is valid for that many bytes, and `to` is borrowed for writing.
+                    unsafe { bindings::memcpy(to.as_mut_ptr().cast(), from.cast(), to.len()) };
+                    Ok(())
+                }
+            }
+        }
+
+        /// Copies bytes into the buffer.
+        pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
+            match self.part_to_write(offset, from.len())? {
+                Part::User(to) => UserSlice::new(to, from.len()).writer().write_slice(from),
+                Part::Kernel(to) => {
+                    // SAFETY: `to` is valid for that many bytes, and no reference to them exists.
+                    unsafe { bindings::memcpy(to.cast(), from.as_ptr().cast(), from.len()) };
+                    Ok(())
+                }
+            }
+        }
+    }
 
     /// The same for both kinds: a buffer of two pages, all bytes 0.
     fn check(buffer: &Buffer) -> Result {

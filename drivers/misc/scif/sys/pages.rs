@@ -267,24 +267,6 @@ impl Pages {
         }
     }
 
-    /// The physical address of a page.
-    #[cfg(CONFIG_KUNIT = "y")]
-    pub(crate) fn phys(&self, index: usize) -> Option<u64> {
-        let offset = (index as u64).checked_mul(PAGE_SIZE as u64)?;
-        Some(self.runs().at(offset)?.0)
-    }
-
-    /// Copies bytes out.
-    #[cfg(CONFIG_KUNIT = "y")]
-    pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
-        let pointer = to.as_mut_ptr();
-        self.for_each_piece(offset, to.len(), |piece| {
-            // SAFETY: The piece is inside `to`; `for_each_piece` says so.
-            unsafe { piece.copy_to(pointer, false) };
-            Ok(())
-        })
-    }
-
     /// Stores a number, little-endian: in one piece where it is aligned, else in two, the lower half
     /// last. `EACCES` when the pages are read-only, `EINVAL` when it does not lie in one page.
     pub(crate) fn store_u64(&self, offset: usize, value: u64) -> Result {
@@ -293,18 +275,6 @@ impl Pages {
             return Err(EINVAL);
         }
         self.for_each_piece(offset, size_of::<u64>(), |piece| piece.store_u64(value))
-    }
-
-    /// Copies bytes in. `EACCES` when the pages are read-only.
-    #[cfg(CONFIG_KUNIT = "y")]
-    pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
-        self.require_writable()?;
-        let pointer = from.as_ptr();
-        self.for_each_piece(offset, from.len(), |piece| {
-            // SAFETY: As in `read`. The page is writable.
-            unsafe { piece.copy_from(pointer, false) };
-            Ok(())
-        })
     }
 
     pub(super) fn require_writable(&self) -> Result {
@@ -359,6 +329,35 @@ mod tests {
         UserPtr,
         UserSlice, //
     };
+
+    impl Pages {
+        /// The physical address of a page.
+        pub(crate) fn phys(&self, index: usize) -> Option<u64> {
+            let offset = (index as u64).checked_mul(PAGE_SIZE as u64)?;
+            Some(self.runs().at(offset)?.0)
+        }
+
+        /// Copies bytes out.
+        pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
+            let pointer = to.as_mut_ptr();
+            self.for_each_piece(offset, to.len(), |piece| {
+                // SAFETY: The piece is inside `to`; `for_each_piece` says so.
+                unsafe { piece.copy_to(pointer, false) };
+                Ok(())
+            })
+        }
+
+        /// Copies bytes in. `EACCES` when the pages are read-only.
+        pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
+            self.require_writable()?;
+            let pointer = from.as_ptr();
+            self.for_each_piece(offset, from.len(), |piece| {
+                // SAFETY: As in `read`. The page is writable.
+                unsafe { piece.copy_from(pointer, false) };
+                Ok(())
+            })
+        }
+    }
 
     #[test]
     fn pinned_pages_are_those_of_the_process() -> Result {

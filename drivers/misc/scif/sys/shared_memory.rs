@@ -192,12 +192,6 @@ impl SharedMemory {
         }
     }
 
-    /// The size in bytes.
-    #[cfg(CONFIG_KUNIT = "y")]
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
     /// Where its user finds it.
     pub(crate) fn bus_address(&self) -> u64 {
         match &self.mapping {
@@ -250,14 +244,6 @@ impl SharedMemory {
         let value = self.read_u64(offset)?;
         barrier::dma_mb(barrier::Read);
         Ok(value)
-    }
-
-    /// Writes a number, at once.
-    #[cfg(CONFIG_KUNIT = "y")]
-    pub(crate) fn write_u32(&self, offset: usize, value: u32) -> Result {
-        // SAFETY: `number_at` returns valid and aligned pointers.
-        unsafe { self.number_at::<u32>(offset)?.write_volatile(value.to_le()) };
-        Ok(())
     }
 
     /// Writes a number, at once.
@@ -376,6 +362,20 @@ impl core::ops::Deref for StatusPage {
 mod tests {
     use super::*;
     use crate::sys::dma_map::tests::device;
+
+    impl SharedMemory {
+        /// The size in bytes.
+        pub(crate) fn len(&self) -> usize {
+            self.len
+        }
+
+        /// Writes a number, at once.
+        pub(crate) fn write_u32(&self, offset: usize, value: u32) -> Result {
+            // SAFETY: `number_at` returns valid and aligned pointers.
+            unsafe { self.number_at::<u32>(offset)?.write_volatile(value.to_le()) };
+            Ok(())
+        }
+    }
 
     #[test]
     fn it_is_zeroed_and_keeps_what_is_written() -> Result {
