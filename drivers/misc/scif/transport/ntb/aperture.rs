@@ -58,6 +58,14 @@ const LARGEST_POOL: u64 = 4 << 20;
 /// The largest multiple at which a pool may have to begin: so much has to be free in one piece.
 pub(super) const LARGEST_ALIGN: u64 = 256 << 20;
 
+/// How large what the peer is kept to may be.
+const fn most_of(mode: Mode) -> u64 {
+    match mode {
+        Mode::Bounce => LARGEST_POOL,
+        _ => u64::MAX,
+    }
+}
+
 /// What an aperture leads to, and so how the peer gets to our memory.
 #[derive(Clone)]
 pub(super) enum Behind {
@@ -81,9 +89,27 @@ impl Behind {
         }
     }
 
+    /// How it leads to memory.
+    pub(super) fn mode(&self) -> Mode {
+        match self {
+            Self::Physical | Self::Device(_) => Mode::Flat,
+            Self::Arena(_) => Mode::Arena,
+            Self::Pool(_) => Mode::Bounce,
+        }
+    }
+
+    /// Where it begins, as the peer names it, and what it is like; none if it is all memory.
+    fn place(&self) -> Option<(u64, Shape)> {
+        match self {
+            Self::Physical | Self::Device(_) => None,
+            Self::Arena(arena) => Some((arena.base(), arena.shape())),
+            Self::Pool(pool) => Some((pool.address(), pool.shape())),
+        }
+    }
+
     /// Whether the peer gets to what is given to it only; so what was taken back is out of its reach.
     pub(super) fn keeps_out(&self) -> bool {
-        matches!(self, Self::Arena(_) | Self::Pool(_))
+        self.mode() != Mode::Flat
     }
 }
 
@@ -142,9 +168,9 @@ impl Aperture {
         };
         match policy.wanted {
             Wanted::Auto => choice.best(is_translated, policy.allow_flat),
-            Wanted::Arena if is_translated => choice.arena("aperture=arena"),
+            Wanted::Arena if is_translated => choice.guarded(Mode::Arena, "aperture=arena"),
             Wanted::Arena => Err(Unsuitable::NoIommu),
-            Wanted::Bounce => choice.pool("aperture=bounce"),
+            Wanted::Bounce => choice.guarded(Mode::Bounce, "aperture=bounce"),
             Wanted::Flat if !policy.allow_flat => Err(Unsuitable::FlatNotAllowed),
             Wanted::Flat => choice.flat("aperture=flat"),
         }
@@ -152,10 +178,9 @@ impl Aperture {
 
     /// Of these windows, with all of what is behind them, or the first bytes of memory.
     fn over(windows: WindowSet, whole: u64, behind: Behind, reason: &'static str) -> Self {
-        let (base, len) = match &behind {
-            Behind::Physical | Behind::Device(_) => (0, whole),
-            Behind::Arena(arena) => (arena.base(), arena.size()),
-            Behind::Pool(pool) => (pool.address(), pool.size()),
+        let (base, len) = match behind.place() {
+            None => (0, whole),
+            Some((base, shape)) => (base, shape.len),
         };
         Self {
             windows,
@@ -164,15 +189,6 @@ impl Aperture {
             whole,
             behind,
             reason,
-        }
-    }
-
-    /// How it leads to memory.
-    pub(super) fn mode(&self) -> Mode {
-        match self.behind {
-            Behind::Physical | Behind::Device(_) => Mode::Flat,
-            Behind::Arena(_) => Mode::Arena,
-            Behind::Pool(_) => Mode::Bounce,
         }
     }
 
@@ -268,143 +284,113 @@ impl Choice<'_> {
     /// What is best of what can be.
     fn best(&self, is_translated: bool, allow_flat: bool) -> Result<Aperture, Unsuitable> {
         if is_translated {
-            return match self.arena("an IOMMU translates for the bridge") {
-                Err(Unsuitable::NoArena { .. }) => {
-                    self.pool("the IOMMU has no range of addresses as large as a memory window")
-                }
+            return match self.guarded(Mode::Arena, "an IOMMU translates for the bridge") {
+                Err(Unsuitable::NoArena { .. }) => self.guarded(
+                    Mode::Bounce,
+                    "the IOMMU has no range of addresses as large as a memory window",
+                ),
                 chosen => chosen,
             };
         }
         if !allow_flat {
-            return self.pool("no IOMMU translates for the bridge, and allow_flat is not set");
+            return self.guarded(
+                Mode::Bounce,
+                "no IOMMU translates for the bridge, and allow_flat is not set",
+            );
         }
         match self.flat("no IOMMU translates for the bridge, and allow_flat is set") {
-            Err(Unsuitable::TooSmall { .. }) => {
-                self.pool("no memory windows cover the memory of this machine")
-            }
+            Err(Unsuitable::TooSmall { .. }) => self.guarded(
+                Mode::Bounce,
+                "no memory windows cover the memory of this machine",
+            ),
             chosen => chosen,
         }
     }
 
-    /// With an arena as large as all windows together, or as the largest, or as can be.
-    fn arena(&self, reason: &'static str) -> Result<Aperture, Unsuitable> {
-        if let Some(Several { set, shape }) =
-            self.several(&|align| align.max_size >= SMALLEST, u64::MAX)?
-        {
+    /// With what the peer is kept to, an arena or a pool: as large as several windows together, or as the largest one,
+    /// or as can be.
+    fn guarded(&self, mode: Mode, reason: &'static str) -> Result<Aperture, Unsuitable> {
+        let is_arena = mode == Mode::Arena;
+        let windows = self.by_size(&|align| {
+            let can_begin = is_arena || align.address <= LARGEST_ALIGN;
+            can_begin && align.size <= most_of(mode) && align.max_size >= SMALLEST
+        })?;
+        let over = |set, whole, behind: Option<Behind>| {
+            let aperture = Aperture::over(set, whole, behind?, reason);
+            (is_arena || aperture.opens(self.device)).then_some(aperture)
+        };
+        if let Some(Several { set, shape }) = self.several(&windows, most_of(mode)) {
             let part = shape.longest();
-            let arena = match self.kept {
-                Some(Behind::Arena(arena)) if arena.shape() == shape => Some(arena.clone()),
-                _ => self.new_arena(shape, part)?,
+            let behind = match self.kept(mode, |kept| kept == shape) {
+                None => self.new_behind(mode, shape, part)?,
+                kept => kept,
             };
-            if let Some(arena) = arena {
-                return Ok(Aperture::over(set, part, Behind::Arena(arena), reason));
+            if let Some(aperture) = over(set, part, behind) {
+                return Ok(aperture);
             }
         }
-        let windows = self.by_size(&|_| true)?;
-        let none = Unsuitable::NoArena { largest: 0 };
-        let (window, align) = windows.first().ok_or(none)?;
-        let whole = align.max_size;
-        let arena = match self.kept {
-            Some(Behind::Arena(arena)) if arena.shape().fits_in_one(whole) => arena.clone(),
-            _ => self.largest_arena(align)?,
-        };
-        let set = WindowSet::of([*window]).ok_or(EINVAL)?;
-        Ok(Aperture::over(set, whole, Behind::Arena(arena), reason))
-    }
-
-    /// One as large as the window; if the device has no such range, half of that, and so on.
-    fn largest_arena(&self, align: &WindowAlignment) -> Result<Arc<Arena>, Unsuitable> {
-        for size in halves(align, align.max_size) {
-            if let Some(arena) = self.new_arena(Shape::in_one(size), align.address)? {
-                return Ok(arena);
-            }
-        }
-        Err(Unsuitable::NoArena {
-            largest: align.max_size,
-        })
-    }
-
-    /// One of this shape at a multiple of `align`; none if the device has no such range.
-    fn new_arena(&self, shape: Shape, align: u64) -> Result<Option<Arc<Arena>>> {
-        let len = usize::try_from(shape.len)?;
-        match Arena::new(&self.dma_device, len, shape.seams) {
-            Ok(arena) if arena.base() % align.max(1) == 0 => Ok(Some(arena)),
-            Ok(_) | Err(EOPNOTSUPP) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The windows that can lead to the largest pool, and do.
-    fn pool(&self, reason: &'static str) -> Result<Aperture, Unsuitable> {
-        if let Some(aperture) = self.pool_in_parts(reason)? {
-            return Ok(aperture);
-        }
-        let can_be = |align: &WindowAlignment| {
-            align.address <= LARGEST_ALIGN
-                && align.size <= LARGEST_POOL
-                && align.max_size >= SMALLEST
-        };
-        for (window, align) in self.by_size(&can_be)? {
-            let whole = align.max_size;
-            let pool = match self.kept {
-                Some(Behind::Pool(pool)) if pool.shape().fits_in_one(whole) => pool.clone(),
-                _ => self.largest_pool(&align)?,
-            };
-            let set = WindowSet::of([window]).ok_or(EINVAL)?;
-            let aperture = Aperture::over(set, whole, Behind::Pool(pool), reason);
-            if aperture.opens(self.device) {
+        for (window, align) in &windows {
+            let set = WindowSet::of([*window]).ok_or(EINVAL)?;
+            let behind = self.largest_behind(mode, align)?;
+            if let Some(aperture) = over(set, align.max_size, behind) {
                 return Ok(aperture);
             }
         }
         let windows = self.by_size(&|_| true)?;
-        let largest = windows.first().map(|(_, align)| align);
-        Err(Unsuitable::NoPool {
-            largest: largest.map_or(0, |align| align.max_size),
-            address: largest.map_or(0, |align| align.address),
+        let largest = windows.first().map(|(_, align)| *align);
+        let (largest, address) = largest.map_or((0, 0), |align| (align.max_size, align.address));
+        Err(if is_arena {
+            Unsuitable::NoArena { largest }
+        } else {
+            Unsuitable::NoPool { largest, address }
         })
     }
 
-    /// Several windows that lead to a pool together, if they do.
-    fn pool_in_parts(&self, reason: &'static str) -> Result<Option<Aperture>> {
-        let can_be =
-            |align: &WindowAlignment| align.address <= LARGEST_ALIGN && align.max_size >= SMALLEST;
-        let Some(Several { set, shape }) = self.several(&can_be, LARGEST_POOL)? else {
-            return Ok(None);
-        };
-        let part = shape.longest();
-        let pool = match self.kept {
-            Some(Behind::Pool(pool)) if pool.shape() == shape => Some(pool.clone()),
-            _ => self.new_pool(shape, part)?,
-        };
-        let aperture = pool.map(|pool| Aperture::over(set, part, Behind::Pool(pool), reason));
-        Ok(aperture.filter(|aperture| aperture.opens(self.device)))
+    /// What was behind an aperture of an earlier choice, if it is of this mode and has a shape that `suits`.
+    fn kept(&self, mode: Mode, suits: impl Fn(Shape) -> bool) -> Option<Behind> {
+        let kept = self.kept.filter(|kept| kept.mode() == mode)?;
+        let (_, shape) = kept.place()?;
+        suits(shape).then(|| kept.clone())
     }
 
-    /// One as large as the window, or as can be; smaller, if there is no such piece of memory.
-    fn largest_pool(&self, align: &WindowAlignment) -> Result<Arc<Pool>, Unsuitable> {
-        let largest = align.max_size.min(LARGEST_POOL).checked_ilog2();
-        let largest = 1u64 << largest.unwrap_or(0);
-        for size in halves(align, largest) {
-            if let Some(pool) = self.new_pool(Shape::in_one(size), align.address)? {
-                return Ok(pool);
+    /// One as large as the window; if there is no such range or piece of memory, half of that, and so on, as long as
+    /// the window can lead to that and it is of use.
+    fn largest_behind(&self, mode: Mode, align: &WindowAlignment) -> Result<Option<Behind>> {
+        let mut behind = self.kept(mode, |kept| kept.fits_in_one(align.max_size));
+        let mut size = align.max_size.min(most_of(mode));
+        if mode == Mode::Bounce {
+            size = 1 << size.checked_ilog2().unwrap_or(0);
+        }
+        while behind.is_none() && size >= SMALLEST.max(align.size) {
+            behind = self.new_behind(mode, Shape::in_one(size), align.address)?;
+            size /= 2;
+        }
+        Ok(behind)
+    }
+
+    /// One of this shape at a multiple of `align`; none if the device has no such range, or there is no such piece of
+    /// memory.
+    fn new_behind(&self, mode: Mode, shape: Shape, align: u64) -> Result<Option<Behind>> {
+        let (len, align) = (usize::try_from(shape.len)?, align.max(1));
+        let behind = if mode == Mode::Arena {
+            match Arena::new(&self.dma_device, len, shape.seams) {
+                Err(EOPNOTSUPP) => return Ok(None),
+                arena => Behind::Arena(arena?),
             }
-        }
-        Err(Unsuitable::NoPool {
-            largest: align.max_size,
-            address: align.address,
-        })
-    }
-
-    /// One of this shape at a multiple of `align`; none if there is no such piece of memory.
-    fn new_pool(&self, shape: Shape, align: u64) -> Result<Option<Arc<Pool>>> {
-        let align = align.max(1);
-        let phys_align = usize::try_from(align.checked_next_power_of_two().ok_or(EINVAL)?)?;
-        let (len, phys_align) = (usize::try_from(shape.len)?, phys_align.max(PAGE_SIZE));
-        match Pool::new(&self.dma_device, len, phys_align, shape.seams) {
-            Ok(pool) if pool.address() % align == 0 => Ok(Some(pool)),
-            Ok(_) | Err(ENOMEM) => Ok(None),
-            Err(error) => Err(error),
-        }
+        } else {
+            let phys_align = usize::try_from(align.checked_next_power_of_two().ok_or(EINVAL)?)?;
+            match Pool::new(
+                &self.dma_device,
+                len,
+                phys_align.max(PAGE_SIZE),
+                shape.seams,
+            ) {
+                Err(ENOMEM) => return Ok(None),
+                pool => Behind::Pool(pool?),
+            }
+        };
+        let fits = |behind: &Behind| behind.place().is_some_and(|(base, _)| base % align == 0);
+        Ok(Some(behind).filter(fits))
     }
 
     /// The first window that can lead to all of our memory, or the fewest that can together.
@@ -458,24 +444,15 @@ impl Choice<'_> {
         Ok(windows)
     }
 
-    /// Of those that are `suited`, several that have more room together than one of them, but not more than
-    /// `enough`.
-    fn several(
-        &self,
-        suited: &dyn Fn(&WindowAlignment) -> bool,
-        enough: u64,
-    ) -> Result<Option<Several>> {
-        let windows = self.by_size(suited)?;
+    /// Several of these that have more room together than one of them, but not more than `enough`.
+    fn several(&self, windows: &[Window], enough: u64) -> Option<Several> {
         let sizes = || windows.iter().map(|(_, align)| align.max_size);
-        let one = sizes().next().unwrap_or(0);
-        let best = window_set::of_several(sizes(), self.most_windows);
-        Ok(best.and_then(|(count, part)| {
-            let count = u64::from(count).min(enough.checked_div(part)?);
-            if count.checked_mul(part)? <= one {
-                return None;
-            }
-            Several::first_of(&windows, count as u32, part)
-        }))
+        let (count, part) = window_set::of_several(sizes(), self.most_windows)?;
+        let count = u64::from(count).min(enough.checked_div(part)?);
+        if count.checked_mul(part)? <= sizes().next()? {
+            return None;
+        }
+        Several::first_of(windows, count as u32, part)
     }
 
     /// The fewest of these, at least two, that have together room for `needed` bytes.
@@ -490,10 +467,4 @@ impl Choice<'_> {
             Several::first_of(windows, count, part)
         })
     }
-}
-
-/// A size, half of it, and so on, as long as a window can lead to that and it is of use.
-fn halves(align: &WindowAlignment, size: u64) -> impl Iterator<Item = u64> {
-    let least = SMALLEST.max(align.size);
-    core::iter::successors(Some(size), |size| Some(size / 2)).take_while(move |size| *size >= least)
 }

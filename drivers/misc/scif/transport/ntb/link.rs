@@ -367,7 +367,7 @@ impl NtbLink {
             let len = ControlGeometry::for_aperture(aperture.len).size();
             let block = aperture.behind.share(len, Payer::Nobody)?;
             let block = Arc::new(block, GFP_KERNEL).map_err(Error::from)?;
-            inner.handshake.offer_in(aperture.mode().number());
+            inner.handshake.offer_in(aperture.behind.mode().number());
             inner.aperture = Some(aperture);
             inner.block = Some(block);
             Ok(self.say_hello(inner, device, nonce, 0)?)
@@ -419,7 +419,7 @@ impl NtbLink {
             control: block.bus_address(),
             aperture_base: aperture.base,
             aperture_len: aperture.len,
-            mode: aperture.mode().number(),
+            mode: aperture.behind.mode().number(),
             usable: USABLE,
             windows: aperture.windows.bits(),
             features: hello::FEATURES,

@@ -88,7 +88,7 @@ pub(super) fn online(link: &CStr, node: u16, path: &NtbPath, own: &Aperture, is_
             own.windows.count()
         );
     }
-    match own.mode() {
+    match own.behind.mode() {
         Mode::Flat => pr_info!(
             "{}: node {} can reach all memory of this machine: its aperture over it is flat ({})\n",
             link,
@@ -203,7 +203,7 @@ impl Link for NtbLink {
 
 fn own(aperture: &Aperture, is_exposed: bool) -> Own {
     Own {
-        mode: aperture.mode().name(),
+        mode: aperture.behind.mode().name(),
         aperture: aperture.len,
         taken: match &aperture.behind {
             Behind::Physical | Behind::Device(_) => None,
