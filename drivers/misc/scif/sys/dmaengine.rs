@@ -52,6 +52,7 @@ use kernel::{
 use super::{
     bindings as own,
     dma_map::{
+        self,
         MappedRun,
         DEVICE_MEMORY, //
     },
@@ -103,30 +104,6 @@ unsafe impl Send for Inner {}
 unsafe impl Sync for Inner {}
 
 impl Inner {
-    /// # Safety
-    ///
-    /// `chan` has just been requested, and its driver is kept where it is.
-    unsafe fn new(chan: NonNull<own::dma_chan>, device: &ARef<Device>) -> Result<Arc<Self>> {
-        let mut name = [0; 32];
-        // SAFETY: By the contract of this function.
-        let max_segment = unsafe {
-            own::scif_helper_dma_copy_name(chan.as_ptr(), name.as_mut_ptr().cast(), name.len());
-            own::scif_helper_dma_max_segment(chan.as_ptr())
-        };
-        // INVARIANT: `chan` has just been requested.
-        Arc::pin_init(
-            pin_init!(Self {
-                chan,
-                name,
-                device: device.clone(),
-                max_segment,
-                state: Atomic::new(RUNNING),
-                stopped <- new_wait_queue!("scif::Channel::stopped"),
-            }),
-            GFP_KERNEL,
-        )
-    }
-
     /// Uses the channel, unless it has been stopped. `f` must not sleep.
     #[inline]
     fn with<R>(&self, f: impl FnOnce(*mut own::dma_chan) -> R) -> Option<R> {
@@ -192,16 +169,15 @@ impl Channel {
         // SAFETY: No preconditions.
         let chan = NonNull::new(unsafe { own::scif_helper_dma_request_memcpy() })?;
         // SAFETY: It was requested; its driver stays until the device is unlocked below.
-        let (locked, channel) = unsafe {
-            let locked = own::scif_helper_dma_device(chan.as_ptr());
-            (locked, Self::of(chan, &Device::get_device(locked)))
-        };
+        let device = unsafe { Device::get_device(own::scif_helper_dma_device(chan.as_ptr())) };
+        // SAFETY: As above.
+        let channel = unsafe { Self::of(chan, &device) };
         if channel.is_err() {
             // SAFETY: It was requested, and nothing has been done with it.
             unsafe { own::dma_release_channel(chan.as_ptr()) };
         }
         // SAFETY: The request has locked it for this thread. Its driver has not gone meanwhile.
-        unsafe { own::scif_helper_dma_requested(locked) };
+        unsafe { own::scif_helper_dma_requested(dma_map::raw(&device)) };
         channel.ok()
     }
 
@@ -210,8 +186,24 @@ impl Channel {
     /// `chan`, a channel of `device`, has just been requested, and its driver is kept where it is. If this
     /// fails, the channel is the caller's.
     unsafe fn of(chan: NonNull<own::dma_chan>, device: &ARef<Device>) -> Result<Self> {
+        let mut name = [0; 32];
         // SAFETY: By the contract of this function.
-        let inner = unsafe { Inner::new(chan, device) }?;
+        let max_segment = unsafe {
+            own::scif_helper_dma_copy_name(chan.as_ptr(), name.as_mut_ptr().cast(), name.len());
+            own::scif_helper_dma_max_segment(chan.as_ptr())
+        };
+        // INVARIANT: `chan` has just been requested.
+        let inner = Arc::pin_init(
+            pin_init!(Inner {
+                chan,
+                name,
+                device: device.clone(),
+                max_segment,
+                state: Atomic::new(RUNNING),
+                stopped <- new_wait_queue!("scif::Channel::stopped"),
+            }),
+            GFP_KERNEL,
+        )?;
         let told = {
             let inner = inner.clone();
             move |_: Event<'_>| inner.stop()
@@ -271,15 +263,32 @@ impl Channel {
     /// context that completions may run in.
     ///
     /// `EBUSY` while the channel is not stopped, `EINVAL` if they were submitted to another one.
-    pub(crate) fn abandon<T: Completion>(&self, target: &Arc<T>) -> Result {
+    pub(crate) fn abandon<T: Completion + ?Sized>(&self, target: &Arc<T>) -> Result {
         if !self.is_stopped() {
             return Err(EBUSY);
         }
-        if !target.copies().belongs_to(self.id()) {
+        let copies = target.copies();
+        if copies.channel.load(Relaxed) != self.id() {
             return Err(EINVAL);
         }
-        // SAFETY: The channel has been released, so completions are not called any more.
-        unsafe { Batch::abandon(target) };
+        // The channel has been released, so completions are not called any more.
+        let mut left = copies.count.load(Acquire);
+        // The batch is open while its submitter adds copies, and abandons them itself.
+        while left != 0 && left & OPEN == 0 {
+            // Before its end counts: after it there may be nobody who would hear of it.
+            target.copy_ended(Err(EIO));
+            match copies.count.cmpxchg(left, left - 1, Full) {
+                Ok(1) => {
+                    // SAFETY: This has taken the count to zero, so the reference of the batch is
+                    // ours.
+                    unsafe { Arc::from_raw(Arc::as_ptr(target)) }.all_ended();
+                    break;
+                }
+                Ok(_) => left -= 1,
+                // The batch was dropped, or somebody else abandons them, too.
+                Err(now) => left = now,
+            }
+        }
         Ok(())
     }
 
@@ -308,10 +317,12 @@ impl Channel {
         batch: &Batch<T>,
     ) -> bool {
         let copies = batch.copies();
-        if !copies.claim(self.id()) {
+        // All go to the channel to which the first one does.
+        let is_ours = copies.channel.load(Relaxed) == self.id();
+        if !is_ours && copies.channel.cmpxchg(0, self.id(), Relaxed).is_err() {
             return false;
         }
-        copies.add_one();
+        copies.count.add(1, Relaxed);
         let submitted = self.inner.with(|chan| {
             // SAFETY: The channel is valid inside `with`. `ended` is called once for the copy at
             // most, with a pointer that is valid until then, since the copy is counted.
@@ -324,12 +335,13 @@ impl Channel {
                     flags.interrupt,
                     flags.fence,
                     Some(Batch::<T>::ended),
-                    batch.target(),
+                    batch.target.as_ptr().cast(),
                 )
             }
         });
         if submitted != Some(true) {
-            copies.take_one_back();
+            // The batch itself is counted, so this is not the end.
+            copies.count.fetch_sub(1, Relaxed);
             return false;
         }
         true
@@ -363,7 +375,7 @@ impl Drop for Channel {
 // ----- copies that belong together -----------------------------------------------------------------
 
 /// What is told about the end of copies that belong together.
-pub(crate) trait Completion: Send + Sync + Sized + 'static {
+pub(crate) trait Completion: Send + Sync + 'static {
     /// How many of them have not ended.
     fn copies(&self) -> &CopyCount;
 
@@ -398,25 +410,6 @@ impl CopyCount {
             count: Atomic::new(0),
             channel: Atomic::new(0),
         }
-    }
-
-    /// Whether copies may be submitted to this channel: all of a batch go to the same.
-    fn claim(&self, channel: usize) -> bool {
-        self.belongs_to(channel) || self.channel.cmpxchg(0, channel, Relaxed).is_ok()
-    }
-
-    fn belongs_to(&self, channel: usize) -> bool {
-        self.channel.load(Relaxed) == channel
-    }
-
-    /// Counts a copy that is about to be submitted with a batch.
-    fn add_one(&self) {
-        self.count.add(1, Relaxed);
-    }
-
-    /// Undoes that. The batch itself is counted, so this is not the end.
-    fn take_one_back(&self) {
-        self.count.fetch_sub(1, Relaxed);
     }
 }
 
@@ -463,11 +456,6 @@ impl<T: Completion> Batch<T> {
         }
     }
 
-    /// What the engine gets with a copy, for [`Self::ended`].
-    fn target(&self) -> *mut c_void {
-        self.target.as_ptr().cast()
-    }
-
     /// The engine tells the end of a copy.
     ///
     /// # Safety
@@ -487,32 +475,6 @@ impl<T: Completion> Batch<T> {
         });
         // SAFETY: The copy was counted when it was submitted, and this is its end.
         unsafe { Self::part_ended(target, 1) };
-    }
-
-    /// Ends all copies of a batch, with `EIO`.
-    ///
-    /// # Safety
-    ///
-    /// The engine that has them calls [`Self::ended`] no more.
-    unsafe fn abandon(target: &Arc<T>) {
-        let count = &target.copies().count;
-        let mut left = count.load(Acquire);
-        // The batch is open while its submitter adds copies, and abandons them itself.
-        while left != 0 && left & OPEN == 0 {
-            // Before its end counts: after it there may be nobody who would hear of it.
-            target.copy_ended(Err(EIO));
-            match count.cmpxchg(left, left - 1, Full) {
-                Ok(1) => {
-                    // SAFETY: This has taken the count to zero, so the reference of the batch is
-                    // ours.
-                    unsafe { Arc::from_raw(Arc::as_ptr(target)) }.all_ended();
-                    return;
-                }
-                Ok(_) => left -= 1,
-                // The batch was dropped, or somebody else abandons them, too.
-                Err(now) => left = now,
-            }
-        }
     }
 }
 

@@ -85,6 +85,7 @@ mod list;
 mod poller;
 mod routes;
 
+use job::Job;
 pub(crate) use list::Engines;
 use list::Shortage;
 use poller::{
@@ -173,7 +174,7 @@ pub(crate) struct Engine {
     next_number: Atomic<u64>,
     /// What was submitted in whole and was not let go.
     #[pin]
-    running: SpinLockIrq<RBTree<u64, Arc<dyn Running>>>,
+    running: SpinLockIrq<RBTree<u64, Arc<dyn Job>>>,
     /// Descriptors since one has asked for an interrupt.
     uninterrupted: Atomic<u32>,
     poller: Poller,
@@ -186,21 +187,8 @@ pub(crate) struct Engine {
     work: Work<Self>,
 }
 
-/// What an engine does: descriptors that belong together.
-trait Running: Send + Sync {
-    /// All of it has ended, and nobody tells others of that any more.
-    fn note_ended(&self);
-
-    /// Whether that was noted. Any context.
-    fn has_ended(&self) -> bool;
-
-    /// The channel was given back, and moves nothing any more: what was not reported ends now. May
-    /// be called for one that has just ended.
-    fn abandon(self: Arc<Self>, channel: &Channel);
-}
-
 /// A place among what an engine does, which is taken when all of it was submitted.
-pub(crate) struct Place(RBTreeNodeReservation<u64, Arc<dyn Running>>);
+pub(crate) struct Place(RBTreeNodeReservation<u64, Arc<dyn Job>>);
 
 impl Place {
     /// May sleep.
@@ -222,10 +210,7 @@ impl WorkItem for Engine {
             "DMA engine {} is lost: transfers go by another one or by CPU from now on\n",
             this.channel.name()
         );
-        // Waits for those who submit, and for the hardware.
-        this.channel.stop();
-        this.room.wake_all();
-        this.abandon_running();
+        this.give_back();
     }
 }
 
@@ -363,52 +348,41 @@ impl Engine {
     ) -> Result {
         let mut left = Some(segment);
         while let Some(segment) = left {
+            if patience.is_over() {
+                return Err(ENODEV);
+            }
             let (piece, rest) = segment.split(self.longest_segment());
             let flags = match rest {
                 Some(_) => CopyFlags::NONE,
                 None => flags,
             };
-            match self.submit_with_room(piece, flags, batch, patience)? {
+            // Looked at before: one that ends after this makes room.
+            let ended = self.ended.load(Relaxed);
+            match self.submit(piece, flags, batch) {
                 Submission::Done => left = rest,
                 // It takes less from now on.
                 Submission::TooLong => {}
-                Submission::Full | Submission::Stopped => return Err(EIO),
+                Submission::Full => self.wait_for_room(ended, patience)?,
+                Submission::Stopped => return Err(EIO),
             }
         }
         Ok(())
     }
 
-    /// As [`Self::submit`], when there is room: never [`Submission::Full`].
-    fn submit_with_room<T: Completion>(
-        self: &Arc<Self>,
-        segment: Segment,
-        flags: CopyFlags,
-        batch: &Batch<T>,
-        patience: &Patience<'_>,
-    ) -> Result<Submission> {
-        let attempt = || match self.submit(segment, flags, batch) {
-            Submission::Full => None,
-            submitted => Some(submitted),
-        };
-        loop {
-            if patience.is_over() {
-                return Err(ENODEV);
-            }
-            if let Some(submitted) = attempt() {
-                return Ok(submitted);
-            }
-            // Has it begin, and takes out those descriptors that have ended without an interrupt.
-            self.issue_pending();
-            self.poll();
-            let room = &self.room;
-            let submitted = match patience {
-                Patience::Killable(_) => room.wait_killable_timeout(RING_FULL_TIMEOUT, attempt)?,
-                _ => room.wait_uninterruptible_timeout(RING_FULL_TIMEOUT, attempt),
-            };
-            if let Some(submitted) = submitted {
-                return Ok(submitted);
-            }
+    /// Waits for a moment, or until more descriptors have ended than these. EINTR if the caller is killed. May sleep.
+    fn wait_for_room(&self, ended: u64, patience: &Patience<'_>) -> Result {
+        // Has it begin, and takes out those descriptors that have ended without an interrupt.
+        self.issue_pending();
+        self.poll();
+        let has_room = || (self.has_stopped() || self.ended.load(Relaxed) != ended).then_some(());
+        if let Patience::Killable(_) = patience {
+            self.room
+                .wait_killable_timeout(RING_FULL_TIMEOUT, has_room)?;
+        } else {
+            self.room
+                .wait_uninterruptible_timeout(RING_FULL_TIMEOUT, has_room);
         }
+        Ok(())
     }
 
     /// Makes the engine begin with what has been submitted.
@@ -417,12 +391,9 @@ impl Engine {
     }
 
     /// Keeps a job that was submitted until it has ended, also if the engine does not report that. Process context.
-    fn add_running(self: &Arc<Self>, place: Place, running: Arc<dyn Running>) {
+    fn add_running(self: &Arc<Self>, place: Place, job: Arc<dyn Job>) {
         let number = self.next_number.fetch_add(1, Relaxed);
-        let replaced = self
-            .running
-            .lock()
-            .insert(place.0.into_node(number, running));
+        let replaced = self.running.lock().insert(place.0.into_node(number, job));
         drop(replaced);
         if self.has_stopped() {
             self.abandon_running();
@@ -443,8 +414,9 @@ impl Engine {
                 first.and_then(|number| running.remove_node(&number))
             };
             let Some(node) = node else { break };
-            let (_, running) = node.to_key_value();
-            running.abandon(&self.channel);
+            let (_, job) = node.to_key_value();
+            // An error can't be: it was submitted to this channel, which is stopped.
+            let _ = self.channel.abandon(&job);
         }
         self.abandon_arming();
     }
@@ -467,8 +439,8 @@ impl Engine {
 
     /// Gives its channel back, and ends what it has left. May sleep, as [`Channel::stop`].
     fn give_back(self: &Arc<Self>) {
-        // Nothing was lost, so nothing is said.
         self.stopped.store(true, Relaxed);
+        // Waits for those who submit, and for the hardware.
         self.channel.stop();
         self.room.wake_all();
         self.abandon_running();
@@ -477,7 +449,12 @@ impl Engine {
     /// Gives it up, soon. Any context.
     fn stop(self: &Arc<Self>) {
         if !self.stopped.xchg(true, Full) {
-            self.shortage.lost(self.channel.is_stopped());
+            // A driver that is gone may come back with engines.
+            if self.channel.is_stopped() {
+                self.shortage.is_short.store(true, Relaxed);
+            } else {
+                self.shortage.has_hung.store(true, Relaxed);
+            }
             // It is enqueued once, so this can't fail.
             let _ = self.queues.work.enqueue::<_, 0>(self.clone());
         }
@@ -525,10 +502,10 @@ impl EngineRoute {
         }
         this.readable = this.address(readable, BLANK as u64).ok_or(EFAULT)?;
         let blank = engine.blank.bus_address();
-        match engine.channel.is_aligned(blank, this.readable, BLANK) {
-            true => Ok(this),
-            false => Err(EINVAL),
+        if !engine.channel.is_aligned(blank, this.readable, BLANK) {
+            return Err(EINVAL);
         }
+        Ok(this)
     }
 
     /// The read that ends when what this engine has written before has arrived; what is read is of no use to
@@ -547,9 +524,9 @@ impl EngineRoute {
         let (index, offset) = self.seams.locate(address.checked_sub(self.base)?);
         let view = self.views.get(index)?;
         let end = offset.checked_add(len)?;
-        match end <= view.size() as u64 {
-            true => view.address().checked_add(offset),
-            false => None,
+        if end > view.size() as u64 {
+            return None;
         }
+        view.address().checked_add(offset)
     }
 }

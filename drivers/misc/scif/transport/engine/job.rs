@@ -8,14 +8,12 @@
 
 use super::{
     Engine,
-    Place,
-    Running, //
+    Place, //
 };
 use crate::{
     sync::outcome::Outcome,
     sys::dmaengine::{
         Batch,
-        Channel,
         Completion,
         CopyCount, //
     },
@@ -39,7 +37,7 @@ pub(crate) struct JobState {
     copies: CopyCount,
     outcome: Outcome,
     /// Whether those who are to be told have been.
-    is_over: Atomic<bool>,
+    pub(super) is_over: Atomic<bool>,
 }
 
 impl JobState {
@@ -61,7 +59,7 @@ impl JobState {
 }
 
 /// See the head of this file.
-pub(crate) trait Job: Send + Sync + Sized + 'static {
+pub(crate) trait Job: Send + Sync + 'static {
     fn state(&self) -> &JobState;
 
     /// All has ended, with this result: tells those who are to be told. Called once, in a soft interrupt, or any
@@ -69,7 +67,7 @@ pub(crate) trait Job: Send + Sync + Sized + 'static {
     fn tell(&self, result: Result);
 }
 
-impl<J: Job> Completion for J {
+impl<J: Job + ?Sized> Completion for J {
     fn copies(&self) -> &CopyCount {
         &self.state().copies
     }
@@ -91,21 +89,6 @@ impl<J: Job> Completion for J {
         state.outcome.end();
         self.tell(result);
         engine.finish(self);
-    }
-}
-
-impl<J: Job> Running for J {
-    fn note_ended(&self) {
-        self.state().is_over.store(true, Relaxed);
-    }
-
-    fn has_ended(&self) -> bool {
-        self.state().is_over.load(Relaxed)
-    }
-
-    fn abandon(self: Arc<Self>, channel: &Channel) {
-        // An error can't be: the channel is the one it was submitted to, and is stopped.
-        let _ = channel.abandon(&self);
     }
 }
 

@@ -9,8 +9,6 @@
 //! before the next path is made, and not while all links rest.
 //!
 //! Lock: `Engines::list`, see `scif_main.rs`.
-//!
-//! Whether there are fewer engines than are wanted, so that some are asked for now and then.
 
 use super::{
     Engine,
@@ -75,7 +73,11 @@ pub(crate) struct EngineTotals {
 impl Engines {
     /// None yet; at most `wanted` later. May sleep.
     pub(crate) fn new(wanted: usize, queues: &Arc<WorkQueues>) -> Result<Arc<Self>> {
-        let shortage = Arc::new(Shortage::new(), GFP_KERNEL)?;
+        let shortage = Shortage {
+            is_short: Atomic::new(false),
+            has_hung: Atomic::new(false),
+        };
+        let shortage = Arc::new(shortage, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 wanted,
@@ -108,12 +110,12 @@ impl Engines {
 
     /// Whether it is worth while to ask for engines now and then. Any context.
     pub(crate) fn are_missing(&self) -> bool {
-        self.shortage.is_to_be_asked()
+        self.shortage.is_short.load(Relaxed) && !self.shortage.has_hung.load(Relaxed)
     }
 
     /// As [`Self::for_each_working`], for a path that is just being made. May sleep.
     pub(crate) fn for_each_at_first(&self, f: impl FnMut(&Arc<Engine>)) {
-        self.shortage.forgive();
+        self.shortage.has_hung.store(false, Relaxed);
         self.for_each_working(f);
     }
 
@@ -138,12 +140,12 @@ impl Engines {
             }
         }
         let list = self.list.lock();
-        self.shortage.asked(false);
+        self.shortage.is_short.store(false, Relaxed);
         // An engine that stops says first that it has, and then that one is lost: one of the two is seen.
         barrier::smp_mb(barrier::Full);
         let working = list.iter().filter(|listed| !listed.engine.has_stopped());
         if working.count() < self.wanted {
-            self.shortage.asked(true);
+            self.shortage.is_short.store(true, Relaxed);
         }
         for listed in list.iter() {
             f(&listed.engine);
@@ -191,43 +193,11 @@ impl Engines {
     }
 }
 
-/// See the head of this file. All functions: any context.
+/// What says whether it is worth while to ask for engines.
 pub(super) struct Shortage {
-    is_short: Atomic<bool>,
+    /// There are fewer than are wanted, although all that there are have been asked for, or one is gone since then.
+    pub(super) is_short: Atomic<bool>,
     /// One has stopped although its driver is there: asked for again it would stop again, and who uses it would
     /// have to wait.
-    has_hung: Atomic<bool>,
-}
-
-impl Shortage {
-    /// Nobody has asked for any.
-    pub(super) const fn new() -> Self {
-        Self {
-            is_short: Atomic::new(false),
-            has_hung: Atomic::new(false),
-        }
-    }
-
-    /// An engine has stopped; its driver may be gone.
-    pub(super) fn lost(&self, is_driver_gone: bool) {
-        match is_driver_gone {
-            true => self.is_short.store(true, Relaxed),
-            false => self.has_hung.store(true, Relaxed),
-        }
-    }
-
-    /// All that there are have been asked for.
-    pub(super) fn asked(&self, is_short: bool) {
-        self.is_short.store(is_short, Relaxed);
-    }
-
-    /// One that has hung may be asked for once more.
-    pub(super) fn forgive(&self) {
-        self.has_hung.store(false, Relaxed);
-    }
-
-    /// Whether it is worth while to ask.
-    pub(super) fn is_to_be_asked(&self) -> bool {
-        self.is_short.load(Relaxed) && !self.has_hung.load(Relaxed)
-    }
+    pub(super) has_hung: Atomic<bool>,
 }

@@ -24,8 +24,8 @@
 //! One poller reaps at a time, as not all drivers lock what they do then, and releases what it finds afterwards.
 
 use super::{
+    job::Job,
     Engine,
-    Running,
     BLANK, //
 };
 use crate::sys::{
@@ -129,9 +129,9 @@ impl Engine {
     }
 
     /// Marks a job as ended. Any context: the engine's completion, or the submitter.
-    pub(super) fn finish(self: &Arc<Self>, ended: Arc<dyn Running>) {
+    pub(super) fn finish<J: Job + ?Sized>(self: &Arc<Self>, ended: Arc<J>) {
         let running = self.running.lock();
-        ended.note_ended();
+        ended.state().is_over.store(true, Relaxed);
         // With the lock, so that this is not the last reference: `running` has one, or the submitter does.
         drop(ended);
         drop(running);
@@ -206,10 +206,10 @@ impl Engine {
     }
 
     /// Takes the first job if it has ended: they end in their order.
-    fn take_ended(&self) -> Option<RBTreeNode<u64, Arc<dyn Running>>> {
+    fn take_ended(&self) -> Option<RBTreeNode<u64, Arc<dyn Job>>> {
         let mut running = self.running.lock();
         let first = running.cursor_front_mut()?;
-        let has_ended = first.current().1.has_ended();
+        let has_ended = first.current().1.state().is_over.load(Relaxed);
         has_ended.then(|| first.remove_current().1)
     }
 
