@@ -31,33 +31,32 @@ struct device *scif_helper_ntb_dma_device(struct ntb_dev *ntb);
 struct device *scif_helper_ntb_hardware(struct ntb_dev *ntb);
 int scif_helper_ntb_port_number(struct ntb_dev *ntb);
 int scif_helper_ntb_peer_port_count(struct ntb_dev *ntb);
-int scif_helper_ntb_peer_port_number(struct ntb_dev *ntb, int peer);
+int scif_helper_ntb_peer_port_number(struct ntb_dev *ntb, u32 peer);
 u64 scif_helper_ntb_link_is_up(struct ntb_dev *ntb);
 int scif_helper_ntb_link_enable(struct ntb_dev *ntb);
 int scif_helper_ntb_link_disable(struct ntb_dev *ntb);
-int scif_helper_ntb_mw_count(struct ntb_dev *ntb, int peer);
-int scif_helper_ntb_mw_get_align(struct ntb_dev *ntb, int peer, int index,
+int scif_helper_ntb_mw_count(struct ntb_dev *ntb, u32 peer);
+int scif_helper_ntb_mw_get_align(struct ntb_dev *ntb, u32 peer, u32 index,
 				 resource_size_t *addr_align,
 				 resource_size_t *size_align,
 				 resource_size_t *size_max);
 bool scif_helper_ntb_translates_inbound(struct ntb_dev *ntb);
 bool scif_helper_ntb_has_unsafe_registers(struct ntb_dev *ntb);
-int scif_helper_ntb_mw_set_trans(struct ntb_dev *ntb, int peer, int index,
+int scif_helper_ntb_mw_set_trans(struct ntb_dev *ntb, u32 peer, u32 index,
 				 dma_addr_t addr, resource_size_t size);
-int scif_helper_ntb_mw_clear_trans(struct ntb_dev *ntb, int peer, int index);
-int scif_helper_ntb_peer_mw_get_addr(struct ntb_dev *ntb, int index,
+int scif_helper_ntb_mw_clear_trans(struct ntb_dev *ntb, u32 peer, u32 index);
+int scif_helper_ntb_peer_mw_get_addr(struct ntb_dev *ntb, u32 index,
 				     phys_addr_t *base, resource_size_t *size);
 int scif_helper_ntb_peer_mw_count(struct ntb_dev *ntb);
-int scif_helper_ntb_peer_mw_set_trans(struct ntb_dev *ntb, int peer, int index,
+int scif_helper_ntb_peer_mw_set_trans(struct ntb_dev *ntb, u32 peer, u32 index,
 				      u64 addr, resource_size_t size);
-int scif_helper_ntb_peer_mw_clear_trans(struct ntb_dev *ntb, int peer,
-					int index);
+int scif_helper_ntb_peer_mw_clear_trans(struct ntb_dev *ntb, u32 peer, u32 index);
 int scif_helper_ntb_spad_count(struct ntb_dev *ntb);
-u32 scif_helper_ntb_spad_read(struct ntb_dev *ntb, int index);
-int scif_helper_ntb_peer_spad_write(struct ntb_dev *ntb, int peer, int index,
+u32 scif_helper_ntb_spad_read(struct ntb_dev *ntb, u32 index);
+int scif_helper_ntb_peer_spad_write(struct ntb_dev *ntb, u32 peer, u32 index,
 				    u32 value);
 u64 scif_helper_ntb_db_valid_mask(struct ntb_dev *ntb);
-u64 scif_helper_ntb_db_vector_mask(struct ntb_dev *ntb, int vector);
+u64 scif_helper_ntb_db_vector_mask(struct ntb_dev *ntb, u32 vector);
 u64 scif_helper_ntb_db_read(struct ntb_dev *ntb);
 int scif_helper_ntb_db_clear(struct ntb_dev *ntb, u64 bits);
 int scif_helper_ntb_db_set_mask(struct ntb_dev *ntb, u64 bits);
@@ -70,8 +69,8 @@ u64 scif_helper_ntb_msg_read_sts(struct ntb_dev *ntb);
 int scif_helper_ntb_msg_clear_sts(struct ntb_dev *ntb, u64 bits);
 int scif_helper_ntb_msg_set_mask(struct ntb_dev *ntb, u64 bits);
 int scif_helper_ntb_msg_clear_mask(struct ntb_dev *ntb, u64 bits);
-u32 scif_helper_ntb_msg_read(struct ntb_dev *ntb, int index);
-int scif_helper_ntb_peer_msg_write(struct ntb_dev *ntb, int peer, int index,
+u32 scif_helper_ntb_msg_read(struct ntb_dev *ntb, u32 index);
+int scif_helper_ntb_peer_msg_write(struct ntb_dev *ntb, u32 peer, u32 index,
 				   u32 value);
 
 /* DMA engines */

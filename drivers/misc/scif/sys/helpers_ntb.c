@@ -40,7 +40,7 @@ int scif_helper_ntb_peer_port_count(struct ntb_dev *ntb)
 	return ntb_peer_port_count(ntb);
 }
 
-int scif_helper_ntb_peer_port_number(struct ntb_dev *ntb, int peer)
+int scif_helper_ntb_peer_port_number(struct ntb_dev *ntb, u32 peer)
 {
 	return ntb_peer_port_number(ntb, peer);
 }
@@ -60,12 +60,12 @@ int scif_helper_ntb_link_disable(struct ntb_dev *ntb)
 	return ntb_link_disable(ntb);
 }
 
-int scif_helper_ntb_mw_count(struct ntb_dev *ntb, int peer)
+int scif_helper_ntb_mw_count(struct ntb_dev *ntb, u32 peer)
 {
 	return ntb_mw_count(ntb, peer);
 }
 
-int scif_helper_ntb_mw_get_align(struct ntb_dev *ntb, int peer, int index,
+int scif_helper_ntb_mw_get_align(struct ntb_dev *ntb, u32 peer, u32 index,
 				 resource_size_t *addr_align,
 				 resource_size_t *size_align,
 				 resource_size_t *size_max)
@@ -88,18 +88,18 @@ bool scif_helper_ntb_has_unsafe_registers(struct ntb_dev *ntb)
 }
 
 /* ntb_mw_set_trans() does nothing and says 0 where the peer has to do it. */
-int scif_helper_ntb_mw_set_trans(struct ntb_dev *ntb, int peer, int index,
+int scif_helper_ntb_mw_set_trans(struct ntb_dev *ntb, u32 peer, u32 index,
 				 dma_addr_t addr, resource_size_t size)
 {
 	return ntb_mw_set_trans(ntb, peer, index, addr, size);
 }
 
-int scif_helper_ntb_mw_clear_trans(struct ntb_dev *ntb, int peer, int index)
+int scif_helper_ntb_mw_clear_trans(struct ntb_dev *ntb, u32 peer, u32 index)
 {
 	return ntb_mw_clear_trans(ntb, peer, index);
 }
 
-int scif_helper_ntb_peer_mw_get_addr(struct ntb_dev *ntb, int index,
+int scif_helper_ntb_peer_mw_get_addr(struct ntb_dev *ntb, u32 index,
 				     phys_addr_t *base, resource_size_t *size)
 {
 	return ntb_peer_mw_get_addr(ntb, index, base, size);
@@ -111,14 +111,13 @@ int scif_helper_ntb_peer_mw_count(struct ntb_dev *ntb)
 }
 
 /* As scif_helper_ntb_mw_set_trans(), the other way round. */
-int scif_helper_ntb_peer_mw_set_trans(struct ntb_dev *ntb, int peer, int index,
+int scif_helper_ntb_peer_mw_set_trans(struct ntb_dev *ntb, u32 peer, u32 index,
 				      u64 addr, resource_size_t size)
 {
 	return ntb_peer_mw_set_trans(ntb, peer, index, addr, size);
 }
 
-int scif_helper_ntb_peer_mw_clear_trans(struct ntb_dev *ntb, int peer,
-					int index)
+int scif_helper_ntb_peer_mw_clear_trans(struct ntb_dev *ntb, u32 peer, u32 index)
 {
 	return ntb_peer_mw_clear_trans(ntb, peer, index);
 }
@@ -128,12 +127,12 @@ int scif_helper_ntb_spad_count(struct ntb_dev *ntb)
 	return ntb_spad_count(ntb);
 }
 
-u32 scif_helper_ntb_spad_read(struct ntb_dev *ntb, int index)
+u32 scif_helper_ntb_spad_read(struct ntb_dev *ntb, u32 index)
 {
 	return ntb_spad_read(ntb, index);
 }
 
-int scif_helper_ntb_peer_spad_write(struct ntb_dev *ntb, int peer, int index,
+int scif_helper_ntb_peer_spad_write(struct ntb_dev *ntb, u32 peer, u32 index,
 				    u32 value)
 {
 	return ntb_peer_spad_write(ntb, peer, index, value);
@@ -144,7 +143,7 @@ u64 scif_helper_ntb_db_valid_mask(struct ntb_dev *ntb)
 	return ntb_db_valid_mask(ntb);
 }
 
-u64 scif_helper_ntb_db_vector_mask(struct ntb_dev *ntb, int vector)
+u64 scif_helper_ntb_db_vector_mask(struct ntb_dev *ntb, u32 vector)
 {
 	return ntb_db_vector_mask(ntb, vector);
 }
@@ -213,12 +212,12 @@ int scif_helper_ntb_msg_clear_mask(struct ntb_dev *ntb, u64 bits)
  * Whom it is from is not asked for: having read all ones, as from a device that
  * is gone, ntb_hw_idt looks that up far behind the end of its table.
  */
-u32 scif_helper_ntb_msg_read(struct ntb_dev *ntb, int index)
+u32 scif_helper_ntb_msg_read(struct ntb_dev *ntb, u32 index)
 {
 	return ntb_msg_read(ntb, NULL, index);
 }
 
-int scif_helper_ntb_peer_msg_write(struct ntb_dev *ntb, int peer, int index,
+int scif_helper_ntb_peer_msg_write(struct ntb_dev *ntb, u32 peer, u32 index,
 				   u32 value)
 {
 	return ntb_peer_msg_write(ntb, peer, index, value);

@@ -38,14 +38,12 @@ use crate::{
         ntb::Registration, //
     },
 };
-use client::{
-    Attached,
-    Shared, //
-};
+use client::Shared;
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use link::NtbLink;
 use roster::Roster;
 
 /// How the administrator wants peers to reach this node's memory.
@@ -96,7 +94,7 @@ pub(crate) struct Ntb {
     // Nobody is told any more when the devices go.
     _end: Pin<KBox<Watch>>,
     _sleep: Pin<KBox<Watch>>,
-    _registration: Pin<KBox<Registration<Attached>>>,
+    _registration: Pin<KBox<Registration<NtbLink>>>,
 }
 
 impl Ntb {

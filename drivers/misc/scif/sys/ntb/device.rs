@@ -25,7 +25,7 @@ use crate::sys::{
 };
 
 /// What a memory window demands of the memory behind it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WindowAlignment {
     /// The bus address is a multiple of this.
     pub(crate) address: u64,
@@ -36,7 +36,7 @@ pub(crate) struct WindowAlignment {
 }
 
 /// The only peer.
-const PEER: c_int = 0;
+const PEER: u32 = 0;
 
 /// Takes the driver of a bridge away from its device, and has it begin anew, with all registers: the
 /// [`NtbDevice`] goes, and another one comes. May sleep. Not from a callback of the client or a driver.
@@ -111,7 +111,7 @@ impl NtbDevice {
     /// The number of the port of a peer.
     pub(crate) fn peer_port_number(&self, peer: u32) -> Result<u32> {
         // SAFETY: The device is valid.
-        count(unsafe { own::scif_helper_ntb_peer_port_number(self.as_ptr(), index(peer)?) })
+        count(unsafe { own::scif_helper_ntb_peer_port_number(self.as_ptr(), peer) })
     }
 
     /// Lets the link come up.
@@ -140,24 +140,20 @@ impl NtbDevice {
 
     /// What a memory window demands. `ENOTCONN` while the link is down, `EOVERFLOW` if that makes no sense.
     pub(crate) fn mw_align(&self, window: u32) -> Result<WindowAlignment> {
-        let (mut address, mut size, mut max_size) = (0, 0, 0);
+        let mut align = WindowAlignment::default();
         // SAFETY: The device is valid, and so are the pointers.
         to_result(unsafe {
             own::scif_helper_ntb_mw_get_align(
                 self.as_ptr(),
                 PEER,
-                index(window)?,
-                &mut address,
-                &mut size,
-                &mut max_size,
+                window,
+                &mut align.address,
+                &mut align.size,
+                &mut align.max_size,
             )
         })?;
-        check_size(0, max_size)?;
-        Ok(WindowAlignment {
-            address,
-            size,
-            max_size,
-        })
+        check_size(0, align.max_size)?;
+        Ok(align)
     }
 
     /// Whether this side says where the windows lead through which the peer reaches it. If not,
@@ -180,16 +176,14 @@ impl NtbDevice {
         // SAFETY: The device is valid. What the peer does with the memory is the caller's concern,
         // as with every DMA: it is not used as Rust memory.
         to_result(unsafe {
-            own::scif_helper_ntb_mw_set_trans(self.as_ptr(), PEER, index(window)?, bus, size)
+            own::scif_helper_ntb_mw_set_trans(self.as_ptr(), PEER, window, bus, size)
         })
     }
 
     /// Undoes [`NtbDevice::set_translation`].
     pub(crate) fn clear_translation(&self, window: u32) -> Result {
         // SAFETY: The device is valid.
-        to_result(unsafe {
-            own::scif_helper_ntb_mw_clear_trans(self.as_ptr(), PEER, index(window)?)
-        })
+        to_result(unsafe { own::scif_helper_ntb_mw_clear_trans(self.as_ptr(), PEER, window) })
     }
 
     /// Where this host reaches a peer's memory through a window: physical address and size.
@@ -197,12 +191,7 @@ impl NtbDevice {
         let (mut base, mut size) = (0, 0);
         // SAFETY: The device is valid, and so are the pointers.
         to_result(unsafe {
-            own::scif_helper_ntb_peer_mw_get_addr(
-                self.as_ptr(),
-                index(window)?,
-                &mut base,
-                &mut size,
-            )
+            own::scif_helper_ntb_peer_mw_get_addr(self.as_ptr(), window, &mut base, &mut size)
         })?;
         check_size(base, size)?;
         Ok((base, size))
@@ -219,16 +208,14 @@ impl NtbDevice {
     pub(crate) fn set_peer_translation(&self, window: u32, bus: u64, size: u64) -> Result {
         // SAFETY: The device is valid. Whose memory that is, is the concern of the peer, which has told.
         to_result(unsafe {
-            own::scif_helper_ntb_peer_mw_set_trans(self.as_ptr(), PEER, index(window)?, bus, size)
+            own::scif_helper_ntb_peer_mw_set_trans(self.as_ptr(), PEER, window, bus, size)
         })
     }
 
     /// Undoes [`NtbDevice::set_peer_translation`].
     pub(crate) fn clear_peer_translation(&self, window: u32) -> Result {
         // SAFETY: The device is valid.
-        to_result(unsafe {
-            own::scif_helper_ntb_peer_mw_clear_trans(self.as_ptr(), PEER, index(window)?)
-        })
+        to_result(unsafe { own::scif_helper_ntb_peer_mw_clear_trans(self.as_ptr(), PEER, window) })
     }
 
     /// How many scratchpad registers there are; 0 where the device has none.
@@ -241,16 +228,14 @@ impl NtbDevice {
     /// device is gone.
     pub(crate) fn spad_read(&self, number: u32) -> u32 {
         // SAFETY: The device is valid.
-        index(number).map_or(u32::MAX, |number| unsafe {
-            own::scif_helper_ntb_spad_read(self.as_ptr(), number)
-        })
+        unsafe { own::scif_helper_ntb_spad_read(self.as_ptr(), number) }
     }
 
     /// Writes a scratchpad of the peer.
     pub(crate) fn peer_spad_write(&self, number: u32, value: u32) -> Result {
         // SAFETY: The device is valid.
         to_result(unsafe {
-            own::scif_helper_ntb_peer_spad_write(self.as_ptr(), PEER, index(number)?, value)
+            own::scif_helper_ntb_peer_spad_write(self.as_ptr(), PEER, number, value)
         })
     }
 
@@ -299,16 +284,14 @@ impl NtbDevice {
     /// The message in a register.
     pub(crate) fn msg_read(&self, number: u32) -> u32 {
         // SAFETY: The device is valid.
-        index(number).map_or(0, |number| unsafe {
-            own::scif_helper_ntb_msg_read(self.as_ptr(), number)
-        })
+        unsafe { own::scif_helper_ntb_msg_read(self.as_ptr(), number) }
     }
 
     /// Writes a message for the peer. Whether it is delivered is said by the status, not by this.
     pub(crate) fn peer_msg_write(&self, number: u32, message: u32) -> Result {
         // SAFETY: The device is valid.
         to_result(unsafe {
-            own::scif_helper_ntb_peer_msg_write(self.as_ptr(), PEER, index(number)?, message)
+            own::scif_helper_ntb_peer_msg_write(self.as_ptr(), PEER, number, message)
         })
     }
 
@@ -329,9 +312,7 @@ impl NtbDevice {
     /// The doorbells that belong to a vector; 0 where the vector does not exist.
     pub(crate) fn db_vector_mask(&self, vector: u32) -> u64 {
         // SAFETY: The device is valid.
-        index(vector).map_or(0, |vector| unsafe {
-            own::scif_helper_ntb_db_vector_mask(self.as_ptr(), vector)
-        })
+        unsafe { own::scif_helper_ntb_db_vector_mask(self.as_ptr(), vector) }
     }
 
     /// The doorbells that have been rung and not been cleared.
@@ -378,9 +359,4 @@ fn check_size(base: u64, size: u64) -> Result {
 fn count(value: c_int) -> Result<u32> {
     to_result(value)?;
     Ok(value.max(0) as u32)
-}
-
-/// A number that C wants as an `int`.
-fn index(value: u32) -> Result<c_int> {
-    Ok(c_int::try_from(value)?)
 }

@@ -41,18 +41,13 @@ use crate::{
 };
 
 /// What all devices of this client share.
+#[derive(Clone)]
 pub(super) struct Shared {
     pub(super) context: Context,
     pub(super) roster: Arc<Roster>,
 }
 
-/// The link of a device, and the roster that it is on.
-pub(super) struct Attached {
-    link: Arc<NtbLink>,
-    roster: Arc<Roster>,
-}
-
-impl Client for Attached {
+impl Client for NtbLink {
     type Context = Shared;
 
     fn probe(shared: &Shared, device: NtbDevice) -> Result<Arc<Self>> {
@@ -98,42 +93,40 @@ impl Client for Attached {
         }
         let node = context.sink.own_node(rank);
         pr_info!("{}: this is node {} (NTB port {})\n", &*name, node, port);
-        let link = NtbLink::new(context, device, node, register, mailbox, is_exposed)?;
-        let attached = Self {
-            link: link.clone(),
-            roster: shared.roster.clone(),
-        };
-        let this = Arc::new(attached, GFP_KERNEL)?;
-        context.links.add(link)?;
-        Ok(this)
+        let link = Self::new(shared, device, node, register, mailbox, is_exposed)?;
+        context.links.add(link.clone())?;
+        Ok(link)
     }
 
     fn start(this: ArcBorrow<'_, Self>) -> Result {
-        this.roster.add(&this.link)
+        this.roster.add(&this.into())
     }
 
     fn remove(this: Arc<Self>) {
-        let link = &this.link;
-        link.context.links.remove(link);
-        let Some(device) = this.roster.remove(link) else {
+        this.context.links.remove(&this);
+        let Some(device) = this.roster.remove(&this) else {
             return;
         };
-        link.withdraw(&device);
+        this.withdraw(&device);
         drop(device);
-        link.release_kept();
-        pr_info!("{}: gone\n", &*link.name);
+        this.release_kept();
+        pr_info!("{}: gone\n", &*this.name);
     }
 
     fn link_event(this: ArcBorrow<'_, Self>) {
-        NtbLink::schedule(&this.link);
+        Self::schedule(this);
     }
 
     fn db_event(this: ArcBorrow<'_, Self>, vector: u32) {
-        doorbells_rang(&this.link, vector);
+        doorbells_rang(this, vector);
     }
 
+    /// Has no more of them raise events until they were taken out (`mailbox.rs`).
     fn msg_event(this: ArcBorrow<'_, Self>) {
-        messages_came(&this.link);
+        if let Some(device) = &*this.device.lock() {
+            let _ = device.msg_set_mask(device.msg_inbits());
+        }
+        Self::schedule(this);
     }
 }
 
@@ -174,10 +167,10 @@ const MAX_ROUNDS: usize = 16;
 /// Where several share the vector there may be an interrupt only when the first of them rings, and none
 /// until all are cleared: so this goes on until they are. A peer that never stops to ring is heard
 /// again when the link's work has had its turn (`NtbLink::listen_again()`).
-fn doorbells_rang(link: &Arc<NtbLink>, vector: u32) {
+fn doorbells_rang(link: ArcBorrow<'_, NtbLink>, vector: u32) {
     let mut before = 0;
     for _ in 0..MAX_ROUNDS {
-        let (rung, alone) = rung(link, vector);
+        let (rung, alone) = rung(&link, vector);
         // To read them has made sure that those before are cleared.
         tell(link, before | rung);
         if rung == 0 {
@@ -200,16 +193,6 @@ fn doorbells_rang(link: &Arc<NtbLink>, vector: u32) {
     NtbLink::schedule(link);
 }
 
-/// Messages have come. Hard interrupt context.
-///
-/// There are no more events until they were taken out (`mailbox.rs`).
-fn messages_came(link: &Arc<NtbLink>) {
-    if let Some(device) = &*link.device.lock() {
-        let _ = device.msg_set_mask(device.msg_inbits());
-    }
-    NtbLink::schedule(link);
-}
-
 /// Which ones they are, as bits, and whether none but it can have raised this interrupt.
 fn rung(link: &NtbLink, vector: u32) -> (u64, bool) {
     let device = link.device.lock();
@@ -223,7 +206,7 @@ fn rung(link: &NtbLink, vector: u32) -> (u64, bool) {
     }
 }
 
-fn tell(link: &Arc<NtbLink>, rung: u64) {
+fn tell(link: ArcBorrow<'_, NtbLink>, rung: u64) {
     let hello = doorbell::bit(doorbell::HELLO);
     if rung & hello != 0 {
         NtbLink::schedule(link);
@@ -253,7 +236,7 @@ impl Tick for NtbLink {
         drop(current);
         let is_time = this.ticks.load(Relaxed) % ENGINE_TICKS == 0;
         if over || this.unsettled.load(Relaxed) || is_time && this.context.engines.are_missing() {
-            NtbLink::schedule(&this.into());
+            Self::schedule(this);
         }
     }
 }

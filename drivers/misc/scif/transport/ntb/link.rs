@@ -17,11 +17,13 @@ use super::{
         Aperture,
         Unsuitable, //
     },
+    client::Shared,
     mailbox::{
         Mailbox,
         Moment, //
     },
     reports,
+    roster::Roster,
     state::{
         GraceList,
         Inner, //
@@ -68,6 +70,7 @@ use kernel::{
             Relaxed, //
         },
         Arc,
+        ArcBorrow,
         Mutex,
         SpinLockIrq, //
     },
@@ -88,6 +91,8 @@ const USABLE: u8 = Mode::Flat.bit() | Mode::Arena.bit() | Mode::Bounce.bit();
 #[pin_data]
 pub(super) struct NtbLink {
     pub(super) context: Context,
+    /// The roster that it is on.
+    pub(super) roster: Arc<Roster>,
     /// Of the device.
     pub(super) name: CString,
     node: u16,
@@ -131,14 +136,14 @@ impl WorkItem for NtbLink {
 impl NtbLink {
     /// The link of a device, which is down. May sleep.
     pub(super) fn new(
-        context: &Context,
+        shared: &Shared,
         device: NtbDevice,
         node: u16,
         register: DoorbellRegister,
         mailbox: Mailbox,
         is_exposed: bool,
     ) -> Result<Arc<Self>> {
-        let context = context.clone();
+        let Shared { context, roster } = shared.clone();
         let name = CString::try_from(device.name())?;
         let device = Arc::new(device, GFP_KERNEL)?;
         let terms = Terms {
@@ -149,6 +154,7 @@ impl NtbLink {
         Arc::pin_init(
             pin_init!(Self {
                 context,
+                roster,
                 name,
                 node,
                 register,
@@ -189,9 +195,9 @@ impl NtbLink {
     }
 
     /// Runs [`Self::step`] soon. Any context.
-    pub(super) fn schedule(this: &Arc<Self>) {
+    pub(super) fn schedule(this: ArcBorrow<'_, Self>) {
         // An error says that it is pending already.
-        let _ = this.context.queues.link.enqueue(this.clone());
+        let _ = this.context.queues.link.enqueue(Arc::from(this));
     }
 
     /// Has been scheduled for the last time: looks once more, and returns when all is done.
@@ -289,7 +295,7 @@ impl NtbLink {
             }
         }
         // Others want the queue, too: a peer that changes its mind all the time must not have it all.
-        Self::schedule(self);
+        Self::schedule(self.as_arc_borrow());
     }
 
     /// Lifts the mask from doorbells that did not stop to ring; what has rung since then interrupts now.

@@ -237,7 +237,7 @@ impl Path for NtbPath {
     }
 
     fn session_failed(self: ArcBorrow<'_, Self>) {
-        NtbLink::schedule(&self.link);
+        NtbLink::schedule(self.link.as_arc_borrow());
     }
 
     fn reach(&self, address: u64, len: u64) -> Result<Reached<'_>> {

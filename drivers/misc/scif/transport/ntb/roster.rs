@@ -252,7 +252,7 @@ impl NtbLink {
         let timer =
             PeriodicTimer::start(self.clone(), Delta::from_millis(TICK_MILLISECONDS.into()))?;
         *self.timer.lock() = Some(timer);
-        Self::schedule(self);
+        Self::schedule(self.as_arc_borrow());
         Ok(())
     }
 
@@ -281,7 +281,7 @@ impl NtbLink {
             let _ = device.db_set_mask(self.register.own_bits());
             let _ = device.msg_set_mask(device.msg_inbits());
         }
-        Self::schedule(self);
+        Self::schedule(self.as_arc_borrow());
         device
     }
 
