@@ -32,7 +32,10 @@ use crate::{
         published::Publication, //
     },
 };
-use door::Door;
+use door::{
+    Door,
+    DOOR, //
+};
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -62,7 +65,7 @@ impl KernelApi {
         };
         Ok(Self {
             _watch: Watch::new(Chain::Modules, KBox::new(told, GFP_KERNEL)?)?,
-            _published: door.publish(),
+            _published: DOOR.publish(door),
             _bus: bus,
         })
     }
@@ -103,8 +106,7 @@ mod tests {
         endpoint::Endpoint,
         sys::{
             buffer::tests::TestMemory,
-            kernel_calls::PageList,
-            published, //
+            kernel_calls::PageList, //
         },
     };
     use kernel::page::PAGE_SIZE;
@@ -132,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_a_module_has_left_is_closed() -> Result {
-        let door = published::the_only::<Door>()?;
+        let door = DOOR.get()?;
         let listener = Endpoint::new(&door.scif)?;
         let kept = door.keep(listener.clone(), OTHER)?;
         let (near, far) = connect(&door, &listener)?;
@@ -171,7 +173,7 @@ mod tests {
 
     #[test]
     fn who_has_nothing_has_left_nothing() -> Result {
-        let door = published::the_only::<Door>()?;
+        let door = DOOR.get()?;
         let endpoint = Endpoint::new(&door.scif)?;
         let kept = door.keep(endpoint.clone(), OTHER)?;
         close_forgotten(&door, FORGETFUL, c"scif_test");

@@ -3,8 +3,8 @@
 //! The functions on endpoints, and on memory that outlives a call: windows, pinned pages, pages of a peer.
 
 use super::door::{
-    Door,
-    HeldPages, //
+    HeldPages,
+    DOOR, //
 };
 use crate::{
     arguments::{
@@ -38,7 +38,6 @@ use crate::{
             PageList,
             Plain, //
         },
-        published::TheOnly,
         wait::WaitAny, //
     },
 };
@@ -63,19 +62,17 @@ type Connected = Result<Arc<Endpoint>>;
 
 exported! {
     fn __scif_open(
-        door: TheOnly<Door>[],
         owner: Address[owner: *mut bindings::module],
     ) -> *mut scif_endpt as Result<*mut scif_endpt> {
-        let door = door?;
+        let door = DOOR.get()?;
         let endpoint = Endpoint::new(&door.scif)?;
         door.keep(endpoint, owner)
     }
 
     fn scif_close(
-        door: TheOnly<Door>[],
         handle: Address[epd: *mut scif_endpt],
     ) -> ffi::c_int as Result {
-        let endpoint = door?.endpoints.take(handle).ok_or(EBADF)?;
+        let endpoint = DOOR.get()?.endpoints.take(handle).ok_or(EBADF)?;
         // Calls that run keep it until they return.
         endpoint.close();
         Ok(())
@@ -105,13 +102,12 @@ exported! {
     }
 
     fn scif_accept(
-        door: TheOnly<Door>[],
         listener: Handle<Endpoint>[epd: *mut scif_endpt],
         peer: Out<scif_port_id>[peer: *mut scif_port_id],
         new: Out<*mut scif_endpt>[newepd: *mut *mut scif_endpt],
         flags: Plain<ffi::c_int>[flags: ffi::c_int],
     ) -> ffi::c_int as Result {
-        let (door, listener) = (door?, listener?);
+        let (door, listener) = (DOOR.get()?, listener?);
         peer.check()?;
         new.check()?;
         let block = arguments::accept_blocks(flags)?;
@@ -124,11 +120,10 @@ exported! {
     }
 
     fn scif_get_node_ids(
-        door: TheOnly<Door>[],
         nodes: OutArray<u16>[nodes: *mut u16, len: ffi::c_int],
         own: Out<u16>[own: *mut u16],
     ) -> ffi::c_int as Result<ffi::c_int> {
-        let door = door?;
+        let door = DOOR.get()?;
         nodes.check()?;
         let online = door.nodes.online()?;
         nodes.write(&online);
@@ -351,14 +346,13 @@ exported! {
     }
 
     fn __scif_pin_pages(
-        door: TheOnly<Door>[],
         memory: Memory[addr: *mut ffi::c_void, len: usize],
         protection: Plain<ffi::c_int>[prot_flags: ffi::c_int],
         flags: Plain<ffi::c_int>[map_flags: ffi::c_int],
         owner: Address[owner: *mut bindings::module],
         pinned: Out<*mut scif_pinned_pages>[pinned_pages: *mut *mut scif_pinned_pages],
     ) -> ffi::c_int as Result {
-        let door = door?;
+        let door = DOOR.get()?;
         pinned.check()?;
         let (of_kernel, flags) = arguments::take_map_kernel(flags);
         let options = WindowOptions::parse(protection, flags)?;
@@ -374,33 +368,30 @@ exported! {
     }
 
     fn scif_unpin_pages(
-        door: TheOnly<Door>[],
         pinned: Address[pinned_pages: *mut scif_pinned_pages],
     ) -> ffi::c_int as Result {
-        drop(door?.pinned.take(pinned).ok_or(EINVAL)?);
+        drop(DOOR.get()?.pinned.take(pinned).ok_or(EINVAL)?);
         Ok(())
     }
 
     fn scif_register_pinned_pages(
-        door: TheOnly<Door>[],
         endpoint: Handle<Endpoint>[epd: *mut scif_endpt],
         pinned: Address[pinned_pages: *mut scif_pinned_pages],
         offset: Offset[offset: off_t],
         flags: Plain<ffi::c_int>[map_flags: ffi::c_int],
     ) -> off_t as Result<i64> {
-        let pages = door?.pinned.get(pinned).ok_or(EINVAL)?;
+        let pages = DOOR.get()?.pinned.get(pinned).ok_or(EINVAL)?;
         let fixed = arguments::map_fixed(flags)?;
         endpoint?.register_pinned(&pages, offset, fixed)
     }
 
     fn scif_get_pages(
-        door: TheOnly<Door>[],
         endpoint: Handle<Endpoint>[epd: *mut scif_endpt],
         offset: Offset[offset: off_t],
         len: Plain<usize>[len: usize],
         range: Out<*mut scif_range>[pages: *mut *mut scif_range],
     ) -> ffi::c_int as Result {
-        let door = door?;
+        let door = DOOR.get()?;
         range.check()?;
         let endpoint = endpoint?;
         let owner = door.owner_of(&endpoint)?;
@@ -418,10 +409,9 @@ exported! {
     }
 
     fn scif_put_pages(
-        door: TheOnly<Door>[],
         range: Address[pages: *mut scif_range],
     ) -> ffi::c_int as Result {
-        drop(door?.held.take(range).ok_or(EINVAL)?);
+        drop(DOOR.get()?.held.take(range).ok_or(EINVAL)?);
         Ok(())
     }
 }

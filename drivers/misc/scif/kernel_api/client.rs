@@ -28,14 +28,13 @@
 //! let service = Service::new(c"echo", 3000, Arc::new(Echo, GFP_KERNEL)?)?;
 //! ```
 
-use super::door::Door;
+use super::door::DOOR;
 pub use crate::arguments::PortId;
 use crate::{
     endpoint,
     sys::{
         buffer::Buffer,
         kernel_calls::told,
-        published,
         workqueue::Queue, //
     },
 };
@@ -59,7 +58,7 @@ const PAUSE: Delta = Delta::from_millis(100);
 
 /// The id of this node: `ENODEV` before SCIF has been initialised.
 pub fn own_node() -> Result<u16> {
-    Ok(published::the_only::<Door>()?.nodes.own_id())
+    Ok(DOOR.get()?.nodes.own_id())
 }
 
 /// An endpoint, closed when it is dropped.
@@ -73,7 +72,7 @@ pub struct Endpoint {
 impl Endpoint {
     /// One that is neither bound nor connected.
     pub fn new() -> Result<Self> {
-        let door = published::the_only::<Door>()?;
+        let door = DOOR.get()?;
         Ok(Self {
             inner: endpoint::Endpoint::new(&door.scif)?,
         })

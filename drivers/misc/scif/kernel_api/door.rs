@@ -17,11 +17,7 @@ use crate::{
             PageList, //
         },
         peer_bus::Client,
-        published::{
-            Global,
-            Publication,
-            Published, //
-        },
+        published::Published,
         workqueue::Queue, //
     },
 };
@@ -65,13 +61,8 @@ pub(super) struct Door {
     pub(super) held: Registry<HeldPages>,
 }
 
-static DOOR: Published<Door> = Published::new();
-
-impl Global for Door {
-    fn place() -> &'static Published<Self> {
-        &DOOR
-    }
-}
+/// Where the functions find it.
+pub(super) static DOOR: Published<Door> = Published::new();
 
 impl Door {
     /// Nothing is held yet. May sleep.
@@ -93,11 +84,6 @@ impl Door {
             }),
             GFP_KERNEL,
         )
-    }
-
-    /// Has the functions find it.
-    pub(super) fn publish(self: Arc<Self>) -> Publication<Self> {
-        DOOR.publish(self)
     }
 
     /// Hands an endpoint out.

@@ -11,7 +11,7 @@
 //!
 //! Devices are made and dropped with no lock held: clients are told of it, and may take their time.
 
-use super::door::Door;
+use super::door::DOOR;
 use crate::{
     endpoint::scif::Scif,
     node::{
@@ -28,13 +28,11 @@ use crate::{
             Address, //
         },
         peer_bus::{
-            Attribute,
             Bus,
             Facts,
             NewClient,
             PeerDevice, //
         },
-        published::TheOnly,
         workqueue::Queue, //
     },
 };
@@ -189,18 +187,17 @@ struct NodeFacts {
 }
 
 impl Facts for NodeFacts {
-    fn show(&self, attribute: Attribute, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn show(&self, attribute: &CStr, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let node = &self.node;
-        match attribute {
-            Attribute::Node => write!(f, "{}", node.id),
-            Attribute::Generation => write!(f, "{:016x}", node.peer.generation),
-            Attribute::State => f.write_str(node.state()),
-            Attribute::Aperture => f.write_str(node.peer.mode()),
-            Attribute::Link => f.write_str(node.link.to_str().unwrap_or("?")),
-            Attribute::Connections => write!(f, "{}", self.scif.counts_with(node.id).connections),
-            Attribute::Windows => {
-                write!(f, "{}", self.scif.counts_with(node.id).exported_windows)
-            }
+        match attribute.to_bytes() {
+            b"node" => write!(f, "{}", node.id),
+            b"generation" => write!(f, "{:016x}", node.peer.generation),
+            b"state" => f.write_str(node.state()),
+            b"aperture" => f.write_str(node.peer.mode()),
+            b"link" => f.write_str(node.link.to_str().unwrap_or("?")),
+            b"connections" => write!(f, "{}", self.scif.counts_with(node.id).connections),
+            b"windows" => write!(f, "{}", self.scif.counts_with(node.id).exported_windows),
+            _ => Err(fmt::Error),
         }
     }
 }
@@ -209,11 +206,10 @@ impl Facts for NodeFacts {
 
 exported! {
     fn __scif_client_register(
-        door: TheOnly<Door>[],
         client: NewClient[client: *mut scif_client],
         owner: Address[owner: *mut bindings::module],
     ) -> ffi::c_int as Result {
-        let door = door?;
+        let door = DOOR.get()?;
         // Nodes that are there have their devices after this.
         door.bus_work.flush();
         let address = client.address();
@@ -225,10 +221,9 @@ exported! {
     }
 
     fn scif_client_unregister(
-        door: TheOnly<Door>[],
         client: Address[client: *mut scif_client],
     ) -> () as () {
-        let taken = door.ok().and_then(|door| door.clients.take(client));
+        let taken = DOOR.get().ok().and_then(|door| door.clients.take(client));
         if taken.is_none() {
             pr_warn!("a client is unregistered that is not registered\n");
         }

@@ -191,7 +191,8 @@ void scif_helper_peer_bus_unregister(void);
 int scif_helper_peer_device_add(struct scif_peer_dev *spdev, u16 node,
 				void (*release)(struct device *dev));
 void scif_helper_peer_device_remove(struct scif_peer_dev *spdev);
-ssize_t scif_peer_device_show(struct device *dev, int attribute, char *buf);
+ssize_t scif_peer_device_show(struct device *dev, const char *attribute,
+			      char *buf);
 int scif_helper_client_register(struct scif_client *client);
 void scif_helper_client_unregister(struct scif_client *client);
 

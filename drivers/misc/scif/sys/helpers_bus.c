@@ -11,21 +11,23 @@
 
 #include "helpers.h"
 
-#define SCIF_PEER_ATTRIBUTE(_name, _number)				\
-static ssize_t _name##_show(struct device *dev,				\
-			    struct device_attribute *attr, char *buf)	\
-{									\
-	return scif_peer_device_show(dev, _number, buf);		\
-}									\
-static DEVICE_ATTR_RO(_name)
+static ssize_t scif_peer_show(struct device *dev, struct device_attribute *attr,
+			      char *buf)
+{
+	return scif_peer_device_show(dev, attr->attr.name, buf);
+}
 
-SCIF_PEER_ATTRIBUTE(node, 0);
-SCIF_PEER_ATTRIBUTE(generation, 1);
-SCIF_PEER_ATTRIBUTE(state, 2);
-SCIF_PEER_ATTRIBUTE(aperture, 3);
-SCIF_PEER_ATTRIBUTE(link, 4);
-SCIF_PEER_ATTRIBUTE(connections, 5);
-SCIF_PEER_ATTRIBUTE(windows, 6);
+#define SCIF_PEER_ATTRIBUTE(_name)					\
+static struct device_attribute dev_attr_##_name =			\
+	__ATTR(_name, 0444, scif_peer_show, NULL)
+
+SCIF_PEER_ATTRIBUTE(node);
+SCIF_PEER_ATTRIBUTE(generation);
+SCIF_PEER_ATTRIBUTE(state);
+SCIF_PEER_ATTRIBUTE(aperture);
+SCIF_PEER_ATTRIBUTE(link);
+SCIF_PEER_ATTRIBUTE(connections);
+SCIF_PEER_ATTRIBUTE(windows);
 
 static struct attribute *scif_peer_attrs[] = {
 	&dev_attr_node.attr,

@@ -23,37 +23,14 @@ use kernel::{
 
 use super::bindings as own;
 
-/// A file of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attribute {
-    Node,
-    Generation,
-    State,
-    Aperture,
-    Link,
-    Connections,
-    Windows,
-}
-
-/// By the numbers of `helpers_bus.c`.
-const ATTRIBUTES: [Attribute; 7] = [
-    Attribute::Node,
-    Attribute::Generation,
-    Attribute::State,
-    Attribute::Aperture,
-    Attribute::Link,
-    Attribute::Connections,
-    Attribute::Windows,
-];
-
 /// What a device knows.
 pub(crate) trait Facts: Send + Sync + 'static {
-    /// What is in a file, without the end of the line. May sleep.
-    fn show(&self, attribute: Attribute, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+    /// What is in the file with this name, without the end of the line. May sleep.
+    fn show(&self, attribute: &CStr, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 }
 
 /// Shows one attribute.
-struct Shown<'a>(&'a dyn Facts, Attribute);
+struct Shown<'a>(&'a dyn Facts, &'a CStr);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -160,18 +137,19 @@ unsafe extern "C" fn release(device: *mut bindings::device) {
 ///
 /// # Safety
 ///
-/// `device` is that of an [`Inner`], which stays while this runs, and `text` has room for a page.
+/// `device` is that of an [`Inner`], which stays while this runs, `attribute` is a text that ends with 0, and `text` has
+/// room for a page.
 #[no_mangle]
 unsafe extern "C" fn scif_peer_device_show(
     device: *mut bindings::device,
-    attribute: c_int,
+    attribute: *const c_char,
     text: *mut c_char,
 ) -> isize {
     from_result(|| {
         // SAFETY: By the contract of this function. The facts do not change.
         let facts = unsafe { &*(*inner_of(device)).facts };
-        let attribute = usize::try_from(attribute).map_err(|_| EINVAL)?;
-        let attribute = *ATTRIBUTES.get(attribute).ok_or(EINVAL)?;
+        // SAFETY: By the contract of this function.
+        let attribute = unsafe { CStr::from_char_ptr(attribute) };
         let line = CString::try_from_fmt(fmt!("{}\n", Shown(facts, attribute)))?;
         let bytes = line.to_bytes_with_nul();
         if bytes.len() > PAGE_SIZE {

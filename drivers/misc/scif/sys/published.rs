@@ -42,6 +42,20 @@ impl<T: Send + Sync + 'static> Published<T> {
         self.address.store(raw.expose_provenance(), Release);
         Publication { place: self }
     }
+
+    /// Looks for it: `ENODEV` before the module has been initialised. Whoever calls was called by another module, which
+    /// keeps this one loaded by using its symbols.
+    pub(crate) fn get(&'static self) -> Result<Arc<T>> {
+        let address = self.address.load(Acquire);
+        if address == 0 {
+            return Err(ENODEV);
+        }
+        // SAFETY: It was published, and stays so while the module is loaded.
+        let found = unsafe {
+            ArcBorrow::<'_, T>::from_raw(core::ptr::with_exposed_provenance::<T>(address))
+        };
+        Ok(found.into())
+    }
 }
 
 /// Dropped when nobody can call any more: others that use this module's symbols keep it loaded.
@@ -57,36 +71,4 @@ impl<T: Send + Sync + 'static> Drop for Publication<T> {
             drop(unsafe { Arc::from_raw(core::ptr::with_exposed_provenance::<T>(address)) });
         }
     }
-}
-
-/// What there is once.
-pub(crate) trait Global: Send + Sync + Sized + 'static {
-    /// Where it is found.
-    fn place() -> &'static Published<Self>;
-}
-
-/// Looks for it: `ENODEV` before the module has been initialised.
-pub(crate) struct TheOnly<T>(PhantomData<T>);
-
-impl<T: Global> TheOnly<T> {
-    /// # Safety
-    ///
-    /// Who calls keeps this module loaded.
-    pub(crate) unsafe fn from_raw() -> Result<Arc<T>> {
-        let address = T::place().address.load(Acquire);
-        if address == 0 {
-            return Err(ENODEV);
-        }
-        // SAFETY: It was published, and stays so while the module is loaded.
-        let found = unsafe {
-            ArcBorrow::<'_, T>::from_raw(core::ptr::with_exposed_provenance::<T>(address))
-        };
-        Ok(found.into())
-    }
-}
-
-/// As [`TheOnly`], for Rust code of other modules: using a symbol of this one keeps it loaded.
-pub(crate) fn the_only<T: Global>() -> Result<Arc<T>> {
-    // SAFETY: See above.
-    unsafe { TheOnly::<T>::from_raw() }
 }
