@@ -5,8 +5,7 @@
 //! What `pin.rs` charges is written down here by address space, which stays known until all of it is
 //! given back: that may be long after its process has ended.
 //!
-//! Locks: `Shard::accounts`, leaves. There are several, so that processes do not wait for each other
-//! where they pin memory for each transfer.
+//! Lock: `Ledger::accounts`, a leaf.
 
 use kernel::{
     mm::Mm,
@@ -24,8 +23,6 @@ use kernel::{
 
 use super::current::Identity;
 
-const SHARDS: usize = 16;
-
 /// What one process has.
 #[derive(Clone)]
 pub(crate) struct Account {
@@ -34,16 +31,12 @@ pub(crate) struct Account {
     pub(crate) pages: usize,
 }
 
+/// See the head of this file.
 #[pin_data]
-struct Shard {
+pub(crate) struct Ledger {
     /// By the address of the address space.
     #[pin]
     accounts: SpinLock<RBTree<usize, Account>>,
-}
-
-/// See the head of this file.
-pub(crate) struct Ledger {
-    shards: KVec<Pin<KBox<Shard>>>,
 }
 
 /// Pages that are written down until this is dropped. Whoever has it keeps the `Mm` from being freed,
@@ -57,30 +50,18 @@ pub(super) struct Entry {
 impl Ledger {
     /// Nothing is pinned yet. May sleep.
     pub(crate) fn new() -> Result<Arc<Self>> {
-        let mut shards = KVec::with_capacity(SHARDS, GFP_KERNEL)?;
-        for _ in 0..SHARDS {
-            let shard = KBox::pin_init(
-                pin_init!(Shard {
-                    accounts <- new_spinlock!(RBTree::new(), "Shard::accounts"),
-                }),
-                GFP_KERNEL,
-            )?;
-            shards.push(shard, GFP_KERNEL)?;
-        }
-        Ok(Arc::new(Self { shards }, GFP_KERNEL)?)
-    }
-
-    fn shard(&self, key: usize) -> Result<&Shard> {
-        // Those of one slab are some hundred bytes apart.
-        let index = (key >> 10) % self.shards.len().max(1);
-        self.shards.get(index).map(|shard| &**shard).ok_or(EINVAL)
+        Arc::pin_init(
+            pin_init!(Self {
+                accounts <- new_spinlock!(RBTree::new(), "Ledger::accounts"),
+            }),
+            GFP_KERNEL,
+        )
     }
 
     /// Writes down that the calling process, whose address space this is, pins so many pages. May
     /// sleep.
     pub(super) fn add(self: &Arc<Self>, mm: &Mm, pages: usize) -> Result<Entry> {
         let key = mm.as_raw().addr();
-        let shard = self.shard(key)?;
         let add = |accounts: &mut RBTree<usize, Account>| match accounts.get_mut(&key) {
             Some(account) => {
                 account.pages += pages;
@@ -88,10 +69,10 @@ impl Ledger {
             }
             None => false,
         };
-        if !add(&mut shard.accounts.lock()) {
+        if !add(&mut self.accounts.lock()) {
             let process = Identity::current();
             let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
-            let mut accounts = shard.accounts.lock();
+            let mut accounts = self.accounts.lock();
             // Another thread of it may have been faster.
             if !add(&mut accounts) {
                 accounts.insert(node.into_node(key, Account { process, pages }));
@@ -106,29 +87,24 @@ impl Ledger {
 
     /// Calls `f` with what each process has, without a lock. May sleep.
     pub(crate) fn for_each(&self, mut f: impl FnMut(&Account)) {
-        for shard in &self.shards {
-            let mut next = 0;
-            loop {
-                let found = {
-                    let accounts = shard.accounts.lock();
-                    let cursor = accounts.cursor_lower_bound(&next);
-                    cursor.map(|cursor| (*cursor.current().0, cursor.current().1.clone()))
-                };
-                let Some((key, account)) = found else { break };
-                f(&account);
-                next = key + 1;
-            }
+        let mut next = 0;
+        loop {
+            let found = {
+                let accounts = self.accounts.lock();
+                let cursor = accounts.cursor_lower_bound(&next);
+                cursor.map(|cursor| (*cursor.current().0, cursor.current().1.clone()))
+            };
+            let Some((key, account)) = found else { break };
+            f(&account);
+            next = key + 1;
         }
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        let Ok(shard) = self.ledger.shard(self.key) else {
-            return;
-        };
         let empty = {
-            let mut accounts = shard.accounts.lock();
+            let mut accounts = self.ledger.accounts.lock();
             let left = accounts.get_mut(&self.key).map(|account| {
                 account.pages = account.pages.saturating_sub(self.pages);
                 account.pages

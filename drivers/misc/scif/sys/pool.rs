@@ -101,7 +101,7 @@ impl Pool {
 
     /// Its bytes.
     pub(crate) fn size(&self) -> u64 {
-        self.memory.size() as u64
+        self.memory.size as u64
     }
 
     /// Bytes of it that are taken. Any context.
@@ -150,7 +150,7 @@ impl Place {
     /// Its first byte: valid for reads and writes of [`Self::len`] bytes as long as this lives.
     pub(super) fn pointer(&self) -> NonNull<u8> {
         // SAFETY: By the invariant of this it lies in the memory of the pool.
-        unsafe { self.pool.memory.base().add(self.offset) }
+        unsafe { self.pool.memory.base.add(self.offset) }
     }
 
     /// Its bytes.
@@ -213,20 +213,10 @@ impl Contiguous {
         })
     }
 
-    /// Its first byte.
-    fn base(&self) -> NonNull<u8> {
-        self.base
-    }
-
     /// Where that is, for the hardware.
     fn phys(&self) -> u64 {
         // SAFETY: By the type invariant it is in the kernel's linear mapping.
         unsafe { own::scif_helper_virt_to_phys(self.base.as_ptr().cast()) }
-    }
-
-    /// Its bytes.
-    fn size(&self) -> usize {
-        self.size
     }
 }
 
@@ -302,9 +292,9 @@ mod tests {
         ] {
             let memory = Contiguous::new(&device, size, align)?;
             assert_eq!(memory.phys() % align as u64, 0);
-            assert_eq!(memory.size(), size);
+            assert_eq!(memory.size, size);
             // SAFETY: It is that long.
-            let bytes = unsafe { core::slice::from_raw_parts(memory.base().as_ptr(), size) };
+            let bytes = unsafe { core::slice::from_raw_parts(memory.base.as_ptr(), size) };
             assert!(bytes.iter().all(|byte| *byte == 0));
         }
         Ok(())

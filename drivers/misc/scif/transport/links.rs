@@ -88,14 +88,10 @@ impl Links {
 
     /// Takes one off the list. May sleep.
     pub(super) fn remove<T: Link>(&self, link: &Arc<T>) {
-        let removed = {
-            let mut list = self.list.lock();
-            let position = list
-                .iter()
-                .position(|other| core::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(link)));
-            position.and_then(|position| list.remove(position).ok())
-        };
-        drop(removed);
+        let is_other =
+            |other: &mut Arc<_>| !core::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(link));
+        // The caller has a reference, so the last one does not go with the lock held.
+        self.list.lock().retain(is_other);
     }
 
     /// Calls `f` with what there is to see of each. May sleep.

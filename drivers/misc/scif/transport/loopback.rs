@@ -52,14 +52,10 @@ use crate::{
     },
 };
 use kernel::{
-    impl_has_work, new_spinlock_irq, new_work,
+    impl_has_work, new_spinlock_irq, new_work, pr_info_once,
     prelude::*,
     str::CString,
     sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
         Arc,
         ArcBorrow,
         SpinLockIrq, //
@@ -88,8 +84,6 @@ struct LoopbackPath {
     queues: Arc<WorkQueues>,
     /// None.
     engines: Routes,
-    /// Somebody has tried to register memory of a device: said once.
-    has_refused: Atomic<bool>,
     /// As long as it is not over.
     #[pin]
     session: SpinLockIrq<Option<Arc<dyn Session>>>,
@@ -129,7 +123,6 @@ impl Loopback {
             pin_init!(LoopbackPath {
                 queues: queues.clone(),
                 engines: Routes::none(),
-                has_refused: Atomic::new(false),
                 session <- new_spinlock_irq!(None, "LoopbackPath::session"),
                 work <- new_work!("LoopbackPath::work"),
             }),
@@ -255,9 +248,7 @@ impl Path for LoopbackPath {
     fn export(&self, pages: &Arc<Pages>, _access: Access) -> Result<Export> {
         if pages.are_of_device() {
             // There is no aperture that a program could map, and no engine.
-            if !self.has_refused.xchg(true, Relaxed) {
-                pr_info!("memory of a device can't be registered with this node itself\n");
-            }
+            pr_info_once!("memory of a device can't be registered with this node itself\n");
             return Err(EOPNOTSUPP);
         }
         Ok(Export::Physical(pages.clone()))
