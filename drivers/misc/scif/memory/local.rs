@@ -17,10 +17,7 @@ use crate::{
         buffer::Buffer,
         current,
         dma_map::DmaMapping,
-        extent_table::{
-            self,
-            ExtentTable, //
-        },
+        extent_table::ExtentTable,
         ledger::Ledger,
         pages::Pages, //
     },
@@ -98,23 +95,16 @@ impl Deref for Mapping {
 
 /// Memory as an engine names it.
 pub(crate) struct Mapped {
-    _mapping: DmaMapping,
+    mapping: DmaMapping,
     /// The engine's instance.
     engine: u64,
-    addresses: ExtentTable,
 }
 
 impl Mapped {
     fn new(pages: &Arc<Pages>, engine: &Engine) -> Result<Self> {
-        let mapping = DmaMapping::new(pages, &engine.device())?;
-        let addresses = extent_table::collect(mapping.extents())?;
-        if addresses.len() != pages.size() as u64 {
-            return Err(EINVAL);
-        }
         Ok(Self {
-            _mapping: mapping,
+            mapping: DmaMapping::new(pages, &engine.device())?,
             engine: engine.instance,
-            addresses,
         })
     }
 }
@@ -174,7 +164,7 @@ impl LocalMemory {
 
     /// As the engine names the memory, once it is mapped.
     pub(crate) fn engine_addresses(&self) -> Option<&ExtentTable> {
-        Some(&self.mapped.as_ref()?.addresses)
+        Some(self.mapped.as_ref()?.mapping.addresses())
     }
 }
 

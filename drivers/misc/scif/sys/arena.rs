@@ -51,11 +51,7 @@ use kernel::{
 };
 
 use super::{
-    dma_map::{
-        IoRange,
-        DEVICE_MEMORY,
-        SHARED, //
-    },
+    dma_map::IoRange,
     pages::Pages,
     places::Places, //
 };
@@ -238,17 +234,7 @@ impl Arena {
             is_linked: Atomic::new(true),
             pages: None,
         };
-        // SAFETY: By the contract of this function.
-        unsafe { self.fill(&mut linked, memory) }?;
-        Ok(linked)
-    }
-
-    /// Links memory, one run after the other, at the place of `linked`, where nothing is yet.
-    ///
-    /// # Safety
-    ///
-    /// As that of [`Self::link`].
-    unsafe fn fill(&self, linked: &mut Linked, memory: impl Iterator<Item = (u64, u64)>) -> Result {
+        // One run after the other.
         for (phys, run) in memory {
             let run = usize::try_from(run)?;
             if run > linked.len - linked.linked {
@@ -265,7 +251,8 @@ impl Arena {
             linked.linked += run;
         }
         let range = self.range.try_access().ok_or(ENODEV)?;
-        range.sync(linked.offset, linked.linked)
+        range.sync(linked.offset, linked.linked)?;
+        Ok(linked)
     }
 
     /// Links pages. Errors as those of [`Self::link`]; EACCES if they may be written to by nobody, and that is
@@ -281,14 +268,10 @@ impl Arena {
             Access::Write => DataDirection::FromDevice,
             Access::Both => DataDirection::Bidirectional,
         };
-        let attributes = if pages.are_of_device() {
-            DEVICE_MEMORY
-        } else {
-            SHARED
-        };
         let runs = pages.runs().entries().iter();
         let runs = runs.map(|run| (run.extent.address(), run.extent.len()));
-        let (len, purpose) = (pages.size(), Purpose::Windows);
+        let (len, attributes) = (pages.size(), pages.dma_attributes());
+        let purpose = Purpose::Windows;
         // SAFETY: The pages are kept, and what a device does with memory that was registered is expected.
         let mut linked = unsafe { self.link(runs, len, direction, attributes, purpose) }?;
         linked.pages = Some(pages.clone());

@@ -29,8 +29,10 @@ use kernel::{
 
 use super::{
     bindings as own,
+    extent_table::ExtentTable,
     pages::Pages, //
 };
+use crate::logic::extents::Extent;
 
 /// The attributes of memory that a device and the CPU use at the same time, for long.
 ///
@@ -288,21 +290,16 @@ pub(crate) fn bus_is_physical(device: &Device) -> bool {
 ///
 /// # Invariants
 ///
-/// The pages are mapped for the device in `direction`, as far as `place` says.
+/// The extents of `addresses` are mapped for the device in `direction`: in `range` if there is one, where they are one
+/// extent from its begin on, else each by itself.
 pub(crate) struct DmaMapping {
-    place: Place,
+    /// Behind an IOMMU.
+    range: Option<IoRange>,
+    addresses: ExtentTable,
     direction: DataDirection,
     device: ARef<Device>,
     /// Kept until they are unmapped.
     pages: Arc<Pages>,
-}
-
-/// How pages are mapped.
-enum Place {
-    /// Behind an IOMMU: one after the other in a range of I/O addresses. So many bytes of it are linked.
-    Range(IoRange, usize),
-    /// Each run of pages by itself, with a bus address and a length.
-    Runs(KVVec<(u64, usize)>),
 }
 
 impl DmaMapping {
@@ -311,20 +308,19 @@ impl DmaMapping {
     /// `EOPNOTSUPP` when the device is not coherent with the CPU's caches.
     pub(crate) fn new(pages: &Arc<Pages>, device: &ARef<Device>) -> Result<Self> {
         let range = if pages.are_of_device() {
-            Err(EOPNOTSUPP)
+            None
         } else {
-            IoRange::new(device, pages.size())
+            IoRange::new(device, pages.size()).ok()
         };
-        let direction = match pages.is_writable() {
-            true => DataDirection::Bidirectional,
-            false => DataDirection::ToDevice,
+        let direction = if pages.is_writable() {
+            DataDirection::Bidirectional
+        } else {
+            DataDirection::ToDevice
         };
         // INVARIANT: Nothing is mapped.
         let mut this = Self {
-            place: match range {
-                Ok(range) => Place::Range(range, 0),
-                Err(_) => Place::Runs(KVVec::new()),
-            },
+            range,
+            addresses: ExtentTable::default(),
             direction,
             device: device.clone(),
             pages: pages.clone(),
@@ -335,72 +331,69 @@ impl DmaMapping {
 
     /// Maps the pages.
     fn map(&mut self) -> Result {
-        let (direction, attributes) = (self.direction, self.attributes());
+        let (direction, attributes) = (self.direction, self.pages.dma_attributes());
         let runs = self.pages.runs().entries();
-        if let Place::Runs(mapped) = &mut self.place {
-            mapped.reserve(runs.len(), GFP_KERNEL_ACCOUNT)?;
-        }
+        let count = if self.range.is_some() { 1 } else { runs.len() };
+        self.addresses.reserve(count, GFP_KERNEL_ACCOUNT)?;
         for run in runs {
-            let phys = run.extent.address();
-            let len = usize::try_from(run.extent.len())?;
-            match &mut self.place {
-                Place::Range(range, linked) => {
-                    // SAFETY: The pages are kept, and unlinked when this is dropped; what is behind
-                    // `linked` is free.
-                    unsafe { range.link(phys, *linked, len, direction, attributes) }?;
-                    // INVARIANT: It has just been linked.
-                    *linked += len;
-                }
-                Place::Runs(mapped) => {
-                    // SAFETY: The pages are kept, and unmapped when this is dropped.
-                    let bus = unsafe { map_phys(&self.device, phys, len, direction, attributes) }?;
-                    // INVARIANT: It has just been mapped. There is room.
-                    let _ = mapped.push_within_capacity((bus, len));
-                }
+            let (phys, len) = (run.extent.address(), usize::try_from(run.extent.len())?);
+            let bus = if let Some(range) = &self.range {
+                let done = self.addresses.len();
+                // SAFETY: The pages are kept, and unlinked when this is dropped; what is behind those that are
+                // linked is free.
+                unsafe { range.link(phys, done as usize, len, direction, attributes) }?;
+                range.base() + done
+            } else {
+                // SAFETY: The pages are kept, and unmapped when this is dropped.
+                unsafe { map_phys(&self.device, phys, len, direction, attributes) }?
+            };
+            // INVARIANT: It has just been mapped.
+            let added = Extent::new(bus, len as u64).and_then(|extent| match self.range {
+                Some(_) => self.addresses.add(extent),
+                None => self.addresses.add_apart(extent),
+            });
+            if added.is_none() {
+                // SAFETY: It has just been mapped, and is not in the table.
+                unsafe { self.unmap(bus, len) };
+                return Err(EINVAL);
             }
         }
-        match &self.place {
-            Place::Range(range, linked) => range.sync(0, *linked),
-            Place::Runs(_) => Ok(()),
+        match &self.range {
+            Some(range) => range.sync(0, self.addresses.len() as usize),
+            None => Ok(()),
         }
     }
 
-    fn attributes(&self) -> c_ulong {
-        if self.pages.are_of_device() {
-            DEVICE_MEMORY
-        } else {
-            SHARED
+    /// Unmaps what was mapped at an address.
+    ///
+    /// # Safety
+    ///
+    /// So many bytes are mapped there as the type invariant says, and are used no more.
+    unsafe fn unmap(&self, bus: u64, len: usize) {
+        let (direction, attributes) = (self.direction, self.pages.dma_attributes());
+        // SAFETY: By the contract of this function.
+        unsafe {
+            match &self.range {
+                Some(range) => {
+                    range.unlink((bus - range.base()) as usize, len, direction, attributes);
+                }
+                None => unmap_phys(&self.device, bus, len, direction, attributes),
+            }
         }
     }
 
-    /// Where the device finds the pages: bus addresses and lengths, in order. Few where the memory
-    /// or the IOMMU allows, though neighbours may still touch.
-    pub(crate) fn extents(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let (range, runs) = match &self.place {
-            Place::Range(range, linked) => (Some((range.base(), *linked as u64)), None),
-            Place::Runs(runs) => (None, Some(runs)),
-        };
-        let runs = runs.into_iter().flatten();
-        let runs = runs.map(|(address, len)| (*address, *len as u64));
-        Iterator::chain(range.into_iter(), runs)
+    /// Where the device finds the pages, all of them. Few extents where the memory or the IOMMU allows, though
+    /// neighbours may still touch.
+    pub(crate) fn addresses(&self) -> &ExtentTable {
+        &self.addresses
     }
 }
 
 impl Drop for DmaMapping {
     fn drop(&mut self) {
-        let (direction, attributes) = (self.direction, self.attributes());
-        match &self.place {
-            Place::Range(_, 0) => (),
-            // SAFETY: By the type invariant it is linked like this.
-            Place::Range(range, linked) => unsafe {
-                range.unlink(0, *linked, direction, attributes);
-            },
-            Place::Runs(runs) => {
-                for (bus, len) in runs {
-                    // SAFETY: By the type invariant it is mapped like this.
-                    unsafe { unmap_phys(&self.device, *bus, *len, direction, attributes) };
-                }
-            }
+        for entry in self.addresses.entries() {
+            // SAFETY: By the type invariant it is mapped.
+            unsafe { self.unmap(entry.extent.address(), entry.extent.len() as usize) };
         }
     }
 }
@@ -445,10 +438,10 @@ pub(super) mod tests {
 
         let size = (PAGES * kernel::page::PAGE_SIZE) as u64;
         for mapping in [&mapping, &again, &third] {
-            assert_eq!(mapping.extents().map(|(_, len)| len).sum::<u64>(), size);
+            assert_eq!(mapping.addresses().len(), size);
         }
         if !has_iommu(&device) {
-            let (address, _) = mapping.extents().next().ok_or(EINVAL)?;
+            let (address, _) = mapping.addresses().at(0).ok_or(EINVAL)?;
             assert_eq!(Some(address), read_only.phys(0));
         }
         Ok(())

@@ -26,6 +26,7 @@ use crate::logic::{
 use super::{
     bindings as own,
     buffer::KernelRange,
+    dma_map,
     extent_table::{
         self,
         ExtentTable, //
@@ -191,6 +192,15 @@ impl Pages {
         self.device().is_some()
     }
 
+    /// The attributes with which they are mapped for devices.
+    pub(super) fn dma_attributes(&self) -> c_ulong {
+        if self.are_of_device() {
+            dma_map::DEVICE_MEMORY
+        } else {
+            dma_map::SHARED
+        }
+    }
+
     /// The pages of `len` bytes from `from` on, which may be written to if `writable`. They keep all of
     /// them. EINVAL unless they are whole pages and there; EACCES if they may not be written to. May
     /// sleep.
@@ -268,12 +278,10 @@ impl Pages {
     }
 
     /// Stores a number, little-endian: in one piece where it is aligned, else in two, the lower half
-    /// last. `EACCES` when the pages are read-only, `EINVAL` when it does not lie in one page.
+    /// last. `EACCES` when the pages are read-only, `EINVAL` when it does not lie in one page, or is not aligned to
+    /// 4 bytes.
     pub(crate) fn store_u64(&self, offset: usize, value: u64) -> Result {
         self.require_writable()?;
-        if offset % 4 != 0 {
-            return Err(EINVAL);
-        }
         self.for_each_piece(offset, size_of::<u64>(), |piece| piece.store_u64(value))
     }
 
@@ -292,7 +300,7 @@ impl Pages {
         &self,
         offset: usize,
         len: usize,
-        mut f: impl FnMut(Piece) -> Result,
+        mut f: impl FnMut(Piece<'_>) -> Result,
     ) -> Result {
         let end = offset.checked_add(len).ok_or(EINVAL)?;
         if end > self.size() {
@@ -305,17 +313,17 @@ impl Pages {
             let inside = (offset + done) % PAGE_SIZE;
             let limit = (PAGE_SIZE - inside).min(len - done);
             let (address, found) = walk.next(limit as u64).ok_or(EINVAL)?;
-            let place = match device {
-                None => Place::Page(address),
-                Some(memory) => Place::Device(memory.at(address, found as usize)?),
-            };
+            let found = found as usize;
             let piece = Piece {
-                place,
-                len: found as usize,
+                place: match device {
+                    None => Place::Page(address),
+                    Some(memory) => Place::Device(memory.at(address, found)?),
+                },
+                len: found,
                 done,
             };
             f(piece)?;
-            done += piece.len;
+            done += found;
         }
         Ok(())
     }

@@ -123,11 +123,10 @@ impl IoMapping {
         }
     }
 
-    /// Where the CPU has the `len` bytes at a physical address mapped: EINVAL if they are not all in it.
-    pub(super) fn at(&self, phys: u64, len: usize) -> Result<NonNull<u8>> {
+    /// The `len` bytes at a physical address: EINVAL if they are not all in it.
+    pub(super) fn at(&self, phys: u64, len: usize) -> Result<Reached<'_>> {
         let offset = phys.checked_sub(self.phys).ok_or(EINVAL)?;
-        let reached = self.reach(offset, len as u64).or(Err(EINVAL))?;
-        Ok(reached.base)
+        self.reach(offset, len as u64).or(Err(EINVAL))
     }
 }
 
@@ -317,24 +316,22 @@ pub(crate) fn bus_address(phys: u64) -> u64 {
 
 /// A part of some [`Pages`] that lies in one page, and how the CPU copies from and to it: a page of RAM is
 /// mapped for that time only, memory of a device is mapped already.
-#[derive(Clone, Copy)]
-pub(super) struct Piece {
-    pub(super) place: Place,
+pub(super) struct Piece<'a> {
+    pub(super) place: Place<'a>,
     pub(super) len: usize,
     /// Where it begins in the range that was cut into pieces.
     pub(super) done: usize,
 }
 
 /// Where the bytes of a piece are; its maker keeps them there as long as there is the piece.
-#[derive(Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum Place<'a> {
     /// In a page of RAM, at this physical address.
     Page(u64),
-    /// In memory of a device, which the CPU has mapped there.
-    Device(NonNull<u8>),
+    /// In memory of a device.
+    Device(Reached<'a>),
 }
 
-impl Piece {
+impl Piece<'_> {
     /// Copies the bytes out, to their place in the range that begins at `to`.
     ///
     /// # Safety
@@ -344,12 +341,12 @@ impl Piece {
         // SAFETY: By the contract of this function.
         unsafe {
             let to = to.add(self.done).cast();
-            match self.place {
+            match &self.place {
                 Place::Page(page) => {
-                    own::scif_helper_copy_from_page(to, is_device, page, self.len);
+                    own::scif_helper_copy_from_page(to, is_device, *page, self.len);
                 }
                 Place::Device(from) => {
-                    let from = from.as_ptr().cast();
+                    let from = from.base.as_ptr().cast();
                     own::scif_helper_copy_from_io(to, is_device, from, self.len);
                 }
             }
@@ -365,12 +362,12 @@ impl Piece {
         // SAFETY: By the contract of this function.
         unsafe {
             let from = from.add(self.done).cast();
-            match self.place {
+            match &self.place {
                 Place::Page(page) => {
-                    own::scif_helper_copy_to_page(page, from, is_device, self.len);
+                    own::scif_helper_copy_to_page(*page, from, is_device, self.len);
                 }
                 Place::Device(to) => {
-                    let to = to.as_ptr().cast();
+                    let to = to.base.as_ptr().cast();
                     if is_device {
                         own::scif_helper_copy_from_io(to, true, from, self.len);
                     } else {
@@ -388,19 +385,11 @@ impl Piece {
         if self.len != size_of::<u64>() {
             return Err(EINVAL);
         }
-        match self.place {
-            Place::Page(address) if address % 4 != 0 => return Err(EINVAL),
+        match &self.place {
+            Place::Page(address) if *address % 4 != 0 => return Err(EINVAL),
             // SAFETY: Its maker keeps the page; the piece lies in it, and is aligned to 4 bytes.
-            Place::Page(address) => unsafe { own::scif_helper_store_u64(address, value) },
+            Place::Page(address) => unsafe { own::scif_helper_store_u64(*address, value) },
             Place::Device(to) => {
-                let to = Reached {
-                    // INVARIANT: Its maker keeps it mapped; nobody asks where it is.
-                    base: to,
-                    phys: 0,
-                    len: self.len,
-                    is_device: true,
-                    _mapping: PhantomData,
-                };
                 if to.write_u64(0, value).is_err() {
                     to.write_u32(4, (value >> 32) as u32)?;
                     flush_writes();

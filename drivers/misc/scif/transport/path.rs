@@ -44,10 +44,8 @@ use crate::{
     },
 };
 use kernel::{
-    device::Device,
     prelude::*,
     sync::{
-        aref::ARef,
         Arc,
         ArcBorrow, //
     },
@@ -145,11 +143,7 @@ pub(crate) enum Export {
     /// It uses physical addresses.
     Physical(Arc<Pages>),
     /// Through a device, for which they are mapped.
-    Device {
-        // It holds the pages itself.
-        _mapping: DmaMapping,
-        addresses: ExtentTable,
-    },
+    Device(DmaMapping),
     /// Through a device, at a place in an arena.
     Arena {
         // It holds the pages itself.
@@ -161,35 +155,23 @@ pub(crate) enum Export {
 }
 
 impl Export {
-    /// To a peer that reaches memory through a device. EINVAL if that does not reach all of it.
-    pub(super) fn through(pages: &Arc<Pages>, device: &ARef<Device>) -> Result<Self> {
-        let mapping = DmaMapping::new(pages, device)?;
-        let addresses = extent_table::collect(mapping.extents())?;
-        if addresses.len() != pages.size() as u64 {
-            return Err(EINVAL);
-        }
-        Ok(Self::Device {
-            _mapping: mapping,
+    /// To a peer that reaches what lies in an arena, or to nobody if there is no room.
+    pub(super) fn within(pages: &Arc<Pages>, arena: &Arc<Arena>, access: Access) -> Result<Self> {
+        let linked = match arena.link_pages(pages, access) {
+            Err(ENOSPC) => return Ok(Self::nowhere()),
+            linked => linked?,
+        };
+        let place = (linked.address(), pages.size() as u64);
+        let addresses = extent_table::collect(core::iter::once(place))?;
+        Ok(Self::Arena {
+            _linked: linked,
             addresses,
         })
     }
 
-    /// To a peer that reaches what lies in an arena, or to nobody if there is no room.
-    pub(super) fn within(pages: &Arc<Pages>, arena: &Arc<Arena>, access: Access) -> Result<Self> {
-        let linked = match arena.link_pages(pages, access) {
-            Err(ENOSPC) => return Self::nowhere(),
-            linked => linked?,
-        };
-        let place = (linked.address(), pages.size() as u64);
-        Ok(Self::Arena {
-            _linked: linked,
-            addresses: extent_table::collect(core::iter::once(place))?,
-        })
-    }
-
     /// To nobody.
-    pub(crate) fn nowhere() -> Result<Self> {
-        Ok(Self::Not(ExtentTable::default()))
+    pub(crate) fn nowhere() -> Self {
+        Self::Not(ExtentTable::default())
     }
 
     /// Whether the peer gets there by itself.
@@ -200,9 +182,9 @@ impl Export {
     /// As the peer names them.
     pub(crate) fn addresses(&self) -> &ExtentTable {
         match self {
-            Self::Device { addresses, .. } | Self::Arena { addresses, .. } => addresses,
-            Self::Not(none) => none,
             Self::Physical(pages) => pages.runs(),
+            Self::Device(mapping) => mapping.addresses(),
+            Self::Arena { addresses, .. } | Self::Not(addresses) => addresses,
         }
     }
 }

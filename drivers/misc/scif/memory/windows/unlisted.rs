@@ -58,7 +58,7 @@ impl Windows {
         let range = Range::from_parts(0, pages.size() as u64).map_err(|_| EINVAL)?;
         let path = self.channel.path();
         let export = if pages.are_lent() && path.limits().staging > 0 {
-            Export::nowhere()?
+            Export::nowhere()
         } else {
             path.export(pages, Access::Write)?
         };

@@ -27,7 +27,6 @@ use super::{
 };
 use crate::{
     logic::{
-        extents::Entry,
         hello::{
             Hello,
             Mode, //
@@ -40,6 +39,7 @@ use crate::{
     },
     sys::{
         arena::Access,
+        dma_map::DmaMapping,
         ntb::NtbDevice,
         pages::Pages,
         pool::Pool,
@@ -245,18 +245,6 @@ impl Path for NtbPath {
         reach_in(&self.parts, self.seams, offset, len)
     }
 
-    fn reaches(&self, memory: &[Entry]) -> bool {
-        let size = self.size();
-        memory.iter().all(|entry| {
-            let (address, len) = (entry.extent.address(), entry.extent.len());
-            let offset = address.checked_sub(self.base);
-            offset.is_some_and(|offset| {
-                let inside = size.checked_sub(offset).is_some_and(|rest| len <= rest);
-                inside && self.seams.before(offset, len) == len
-            })
-        })
-    }
-
     fn seams(&self) -> Seams {
         self.seams
     }
@@ -336,9 +324,9 @@ impl Behind {
     pub(super) fn export(&self, pages: &Arc<Pages>, access: Access) -> Result<Export> {
         match self {
             Self::Physical => Ok(Export::Physical(pages.clone())),
-            Self::Device(device) => Export::through(pages, device),
+            Self::Device(device) => DmaMapping::new(pages, device).map(Export::Device),
             Self::Arena(arena) => Export::within(pages, arena, access),
-            Self::Pool(_) => Export::nowhere(),
+            Self::Pool(_) => Ok(Export::nowhere()),
         }
     }
 
