@@ -39,15 +39,11 @@ use crate::{
 };
 
 /// See the head of this file.
-enum Kind {
-    Whole,
-    InParts(Parts),
-    InMessages(Parts, MessageRegisters),
-}
-
-/// See the head of this file.
 pub(super) struct Mailbox {
-    kind: Kind,
+    /// None if the scratchpads hold all of a hello.
+    parts: Option<Parts>,
+    /// None if parts are in scratchpads.
+    messages: Option<MessageRegisters>,
     /// The doorbell that tells the peer to look, as a bit of the device.
     bell: u64,
     /// The peer has still to be told something, or to answer.
@@ -68,18 +64,15 @@ impl Mailbox {
     pub(super) fn of(device: &NtbDevice, bell: u64) -> Option<Self> {
         let scratchpads = device.spad_count() as usize;
         let messages = device.msg_count() as usize;
-        let parts = |registers| Parts::new(registers, random() as u32);
-        let kind = if scratchpads >= WORDS {
-            Kind::Whole
-        } else if scratchpads >= LEAST_REGISTERS {
-            Kind::InParts(parts(scratchpads))
-        } else if messages >= LEAST_REGISTERS {
-            Kind::InMessages(parts(messages), MessageRegisters::of(device))
-        } else {
+        let by_messages = scratchpads < LEAST_REGISTERS;
+        let registers = if by_messages { messages } else { scratchpads };
+        if registers < LEAST_REGISTERS {
             return None;
-        };
+        }
+        let in_parts = by_messages || scratchpads < WORDS;
         Some(Self {
-            kind,
+            parts: in_parts.then(|| Parts::new(registers, random() as u32)),
+            messages: by_messages.then(|| MessageRegisters::of(device)),
             bell,
             unsettled: false,
         })
@@ -87,22 +80,19 @@ impl Mailbox {
 
     /// Events may come from now on. May sleep.
     pub(super) fn open(&self, device: &NtbDevice) -> Result {
-        match &self.kind {
-            Kind::InMessages(_, registers) => registers.open(device),
-            Kind::Whole | Kind::InParts(_) => Ok(()),
+        match &self.messages {
+            Some(registers) => registers.open(device),
+            None => Ok(()),
         }
     }
 
     /// Takes back what was said, as far as it can be; events are over. May sleep.
     pub(super) fn close(&mut self, device: &NtbDevice) {
-        match &mut self.kind {
-            Kind::Whole | Kind::InParts(_) => {
-                let _ = device.peer_spad_write(0, 0);
-            }
-            Kind::InMessages(_, registers) => {
-                registers.write_to(device, 0, 0);
-                registers.close(device);
-            }
+        if let Some(registers) = &self.messages {
+            registers.write_to(device, 0, 0);
+            registers.close(device);
+        } else {
+            let _ = device.peer_spad_write(0, 0);
         }
     }
 
@@ -110,42 +100,36 @@ impl Mailbox {
     pub(super) fn read(&mut self, device: &NtbDevice, moment: Moment) -> Result<Hello, NoHello> {
         // A bell that can't be rung is not needed where ticks tell as well.
         let _ = self.exchange(device, moment);
-        match &self.kind {
-            Kind::Whole => Hello::decode(&core::array::from_fn(|index| {
+        match &self.parts {
+            None => Hello::decode(&core::array::from_fn(|index| {
                 device.spad_read(index as u32)
             })),
-            Kind::InParts(parts) | Kind::InMessages(parts, _) => Hello::decode(parts.heard()),
+            Some(parts) => Hello::decode(parts.heard()),
         }
     }
 
     /// Tells the peer, or begins to. May sleep.
     pub(super) fn write(&mut self, device: &NtbDevice, hello: &Hello, moment: Moment) -> Result {
         let words = hello.encode();
-        match &mut self.kind {
-            Kind::Whole => {
-                for (index, word) in words.into_iter().enumerate() {
-                    device.peer_spad_write(index as u32, word)?;
-                }
-                device.peer_db_set(self.bell)
-            }
-            Kind::InParts(parts) | Kind::InMessages(parts, _) => {
-                parts.say(&words, moment.now);
-                self.exchange(device, moment)
-            }
+        if let Some(parts) = &mut self.parts {
+            parts.say(&words, moment.now);
+            return self.exchange(device, moment);
         }
+        for (index, word) in words.into_iter().enumerate() {
+            device.peer_spad_write(index as u32, word)?;
+        }
+        device.peer_db_set(self.bell)
     }
 
     /// The link is down: what the peer has said does not count any more.
     pub(super) fn forget(&mut self, device: Option<&NtbDevice>) {
-        match &mut self.kind {
-            Kind::Whole => (),
-            Kind::InParts(parts) => parts.forget(),
-            Kind::InMessages(parts, registers) => {
-                parts.forget();
-                if let Some(device) = device {
-                    registers.forget(device);
-                }
-            }
+        if let Some(parts) = &mut self.parts {
+            parts.forget();
+        }
+        if let (Some(registers), Some(device)) = (&mut self.messages, device) {
+            // What came does not count any more.
+            registers.collect(device);
+            registers.words = [0; WORDS];
         }
     }
 
@@ -156,20 +140,22 @@ impl Mailbox {
 
     fn exchange(&mut self, device: &NtbDevice, moment: Moment) -> Result {
         let Moment { now, in_session } = moment;
-        let exchanged = match &mut self.kind {
-            Kind::Whole => return Ok(()),
-            Kind::InParts(parts) => parts.exchange(&mut Scratchpads(device), now, in_session),
-            Kind::InMessages(parts, registers) => {
-                registers.collect(device);
-                parts.exchange(&mut Messages(registers, device), now, in_session)
-            }
+        let Some(parts) = &mut self.parts else {
+            return Ok(());
         };
-        self.unsettled = exchanged.unsettled;
-        match (&self.kind, exchanged.told) {
-            (Kind::InParts(_), true) => device.peer_db_set(self.bell),
+        if let Some(registers) = &mut self.messages {
+            registers.collect(device);
+            let exchanged = parts.exchange(&mut Messages(registers, device), now, in_session);
+            self.unsettled = exchanged.unsettled;
             // A message is an event by itself.
-            _ => Ok(()),
+            return Ok(());
         }
+        let exchanged = parts.exchange(&mut Scratchpads(device), now, in_session);
+        self.unsettled = exchanged.unsettled;
+        if exchanged.told {
+            device.peer_db_set(self.bell)?;
+        }
+        Ok(())
     }
 }
 
@@ -248,12 +234,6 @@ impl MessageRegisters {
             }
         }
         let _ = device.msg_clear_mask(self.inbits);
-    }
-
-    /// What came does not count any more.
-    fn forget(&mut self, device: &NtbDevice) {
-        self.collect(device);
-        self.words = [0; WORDS];
     }
 
     /// Says whether it was delivered.
