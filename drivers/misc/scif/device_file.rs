@@ -24,6 +24,7 @@ use crate::{
         is_last_descriptor,
         nonblocking,
         Device,
+        DeviceFile,
         FileOperations,
         PollContext, //
     }, //
@@ -82,7 +83,7 @@ pub(crate) struct ScifFile {
     mic_compat: bool,
 }
 
-impl FileOperations for ScifFile {
+impl DeviceFile for ScifFile {
     type Context = Context;
 
     fn open(context: &Context) -> Result<Arc<Self>> {
@@ -92,7 +93,9 @@ impl FileOperations for ScifFile {
         };
         Ok(Arc::new(file, GFP_KERNEL_ACCOUNT)?)
     }
+}
 
+impl FileOperations for ScifFile {
     fn release(this: Arc<Self>) {
         this.endpoint.close();
     }

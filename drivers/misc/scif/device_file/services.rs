@@ -17,7 +17,10 @@ use crate::{
         Endpoint, //
     },
     names::Name,
-    node::statuses::StatusView,
+    node::statuses::{
+        StatusView,
+        STATUS_NAME, //
+    },
     sys::{
         anonymous_file,
         buffer::Buffer,
@@ -128,7 +131,7 @@ fn node_status(endpoint: &Endpoint, at: usize) -> Result {
     }
     let number = place!(at, uapi::scif_node_status, fd).writable()?;
     let view = StatusView::new(endpoint.node_status(request.node)?)?;
-    let descriptor = anonymous_file::descriptor(view)?;
+    let descriptor = anonymous_file::descriptor(STATUS_NAME, view)?;
     number.write(&descriptor.number())?;
     descriptor.install();
     Ok(())

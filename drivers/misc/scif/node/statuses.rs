@@ -38,9 +38,9 @@ use crate::{
         Peer, //
     },
     sys::{
-        anonymous_file::AnonymousOperations,
         chardev::{
             poll_events,
+            FileOperations,
             PollContext, //
         },
         random,
@@ -282,6 +282,9 @@ mod tests {
     }
 }
 
+/// What `/proc/PID/fd` and `/proc/PID/maps` call it.
+pub(crate) const STATUS_NAME: &CStr = c"[scif-status]";
+
 /// What one process sees of a node's status: the page, and whether the epoch is another than the one that
 /// it has seen last.
 pub(crate) struct StatusView {
@@ -297,9 +300,7 @@ impl StatusView {
     }
 }
 
-impl AnonymousOperations for StatusView {
-    const NAME: &'static CStr = c"[scif-status]";
-
+impl FileOperations for StatusView {
     fn read(&self, to: &mut UserSliceWriter) -> Result<usize> {
         if to.len() < size_of::<u64>() {
             return Err(EINVAL);
@@ -331,7 +332,7 @@ impl AnonymousOperations for StatusView {
         }
         let mapping = StatusMapping(this.status.another());
         let mapping = Arc::new(mapping, GFP_KERNEL_ACCOUNT)?;
-        MappedFile::new(Self::NAME, mapping)?.attach(vma, false)
+        MappedFile::new(STATUS_NAME, mapping)?.attach(vma, false)
     }
 }
 

@@ -13,15 +13,11 @@
 
 use core::{
     any::Any,
-    marker::PhantomData,
     ptr, //
 };
 use kernel::{
     bindings,
-    error::{
-        from_err_ptr,
-        from_result, //
-    },
+    error::from_err_ptr,
     fs::{
         file::{
             flags,
@@ -30,24 +26,20 @@ use kernel::{
         File,
         LocalFile, //
     },
-    mm::virt::VmaNew,
     module::this_module,
     prelude::*,
     sync::{
         aref::ARef,
-        Arc,
-        ArcBorrow, //
-    },
-    uaccess::{
-        UserPtr,
-        UserSlice,
-        UserSliceWriter, //
+        Arc, //
     },
 };
 
 use super::{
     bindings as own,
-    chardev::PollContext, //
+    chardev::{
+        FileOperations,
+        Files, //
+    },
 };
 use crate::LocalModule;
 
@@ -125,95 +117,15 @@ impl NewDescriptor {
 
 // ----- files that are watched ----------------------------------------------------------------------
 
-/// What is behind a file that is watched.
-pub(crate) trait AnonymousOperations: Send + Sync + Sized + 'static {
-    /// What `/proc/PID/fd` calls it.
-    const NAME: &'static CStr;
-
-    /// Puts into the reader's memory what there is; returns how many bytes. May sleep.
-    fn read(&self, to: &mut UserSliceWriter) -> Result<usize>;
-
-    /// As [`FileOperations::poll`](super::chardev::FileOperations::poll).
-    fn poll<'file>(&'file self, context: &PollContext<'file>) -> u32;
-
-    /// The file is mapped.
-    fn mmap(this: ArcBorrow<'_, Self>, vma: &VmaNew) -> Result;
-}
-
-/// A descriptor of a file of this, for the calling process. EMFILE if the process has too many. May sleep.
-pub(crate) fn descriptor<T: AnonymousOperations>(operations: Arc<T>) -> Result<NewDescriptor> {
+/// A descriptor of a file of this, for the calling process. `name` is what `/proc/PID/fd` shows. EMFILE if the
+/// process has too many. May sleep.
+pub(crate) fn descriptor<T: FileOperations>(
+    name: &'static CStr,
+    operations: Arc<T>,
+) -> Result<NewDescriptor> {
     // SAFETY: The operations are for files with an `Arc<T>`.
-    let file = unsafe { anonymous_file(T::NAME, &Watched::<T>::OPERATIONS, operations) };
+    let file = unsafe { anonymous_file(name, &Files::<T>::OPERATIONS, operations) };
     NewDescriptor::of(file?)
-}
-
-/// A file of `T` that is watched.
-struct Watched<T>(PhantomData<Arc<T>>);
-
-impl<T: AnonymousOperations> Watched<T> {
-    const OPERATIONS: bindings::file_operations = bindings::file_operations {
-        owner: this_module::<LocalModule>().as_ptr(),
-        read: Some(Self::read),
-        poll: Some(Self::poll),
-        mmap: Some(Self::mmap),
-        release: Some(release::<T>),
-        ..pin_init::zeroed()
-    };
-
-    /// # Safety
-    ///
-    /// `file` was made by [`descriptor`], and stays open for `'a`.
-    unsafe fn data<'a>(file: *mut bindings::file) -> &'a T {
-        // SAFETY: `descriptor` has put it there, and the file owns it until it is released.
-        unsafe { &*(*file).private_data.cast() }
-    }
-
-    /// # Safety
-    ///
-    /// `file` was made by [`descriptor`], and is open.
-    unsafe extern "C" fn read(
-        file: *mut bindings::file,
-        to: *mut c_char,
-        len: usize,
-        _position: *mut bindings::loff_t,
-    ) -> isize {
-        // SAFETY: By the contract of this function.
-        let data = unsafe { Self::data(file) };
-        let to = UserSlice::new(UserPtr::from_addr(to as usize), len);
-        match data.read(&mut to.writer()) {
-            Ok(count) => count as isize,
-            Err(error) => error.to_errno() as isize,
-        }
-    }
-
-    /// # Safety
-    ///
-    /// `file` was made by [`descriptor`], and is open; `table` is null or valid.
-    unsafe extern "C" fn poll(
-        file: *mut bindings::file,
-        table: *mut bindings::poll_table_struct,
-    ) -> bindings::__poll_t {
-        // SAFETY: Both are valid during this call. The file owns its data until it is released; that is
-        // the lifetime that `poll` and its context are given.
-        unsafe { Self::data(file).poll(&PollContext::new(file, table)) }
-    }
-
-    /// # Safety
-    ///
-    /// `file` was made by [`descriptor`], and is open; `vma` is an area that is being set up for it.
-    unsafe extern "C" fn mmap(
-        file: *mut bindings::file,
-        vma: *mut bindings::vm_area_struct,
-    ) -> c_int {
-        from_result(|| {
-            // SAFETY: By the contract of this function.
-            unsafe {
-                let data = ArcBorrow::from_raw(Self::data(file));
-                T::mmap(data, VmaNew::from_raw(vma))
-            }?;
-            Ok(0)
-        })
-    }
 }
 
 // ----- files that stand for objects ----------------------------------------------------------------

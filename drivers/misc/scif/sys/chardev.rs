@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A character device with a file of its own for each `open`.
+//! A character device with a file of its own for each `open`, and what can be done with such a file.
 //!
 //! [`kernel::miscdevice`] has no `poll`, no `flush` and no access mode, so this brings its own file
 //! operations.
@@ -10,8 +10,7 @@
 use core::marker::PhantomData;
 
 use kernel::{
-    bindings,
-    container_of,
+    bindings, container_of,
     error::{
         from_result,
         to_result, //
@@ -30,7 +29,12 @@ use kernel::{
         Arc,
         ArcBorrow, //
     },
-    types::Opaque, //
+    types::Opaque,
+    uaccess::{
+        UserPtr,
+        UserSlice,
+        UserSliceWriter, //
+    },
 };
 
 use super::{
@@ -39,30 +43,46 @@ use super::{
 };
 use crate::LocalModule;
 
-/// What is behind one open file.
-pub(crate) trait FileOperations: Send + Sync + Sized + 'static {
+/// What is behind a file of a [`Device`].
+pub(crate) trait DeviceFile: FileOperations {
     /// What a device gives to its files.
     type Context: Send + Sync;
 
     /// A file is opened.
     fn open(context: &Self::Context) -> Result<Arc<Self>>;
+}
 
+/// What is behind one open file. What a kind of file does not have is what the kernel says without it.
+pub(crate) trait FileOperations: Send + Sync + Sized + 'static {
     /// The last descriptor of the file is gone, and no other operation runs any more.
     ///
     /// The operations below may keep references of their own beyond this.
-    fn release(this: Arc<Self>);
+    fn release(this: Arc<Self>) {
+        drop(this);
+    }
+
+    /// Puts into the reader's memory what there is; returns how many bytes. May sleep. Not for files of devices.
+    fn read(&self, _to: &mut UserSliceWriter) -> Result<usize> {
+        Err(EINVAL)
+    }
 
     /// A descriptor of the file is closed; there may be others.
     ///
     /// `table` names the table of descriptors that it was in, see
     /// [`descriptor_table`](super::current::descriptor_table).
-    fn flush(this: ArcBorrow<'_, Self>, file: &File, table: usize) -> Result;
+    fn flush(_this: ArcBorrow<'_, Self>, _file: &File, _table: usize) -> Result {
+        Ok(())
+    }
 
     /// An ioctl. `arg` is untrusted.
-    fn ioctl(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize>;
+    fn ioctl(_: ArcBorrow<'_, Self>, _file: &File, _cmd: u32, _arg: usize) -> Result<isize> {
+        Err(ENOTTY)
+    }
 
     /// An ioctl of a 32-bit process; what `arg` points to is at [`compat_pointer`].
-    fn compat_ioctl(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize>;
+    fn compat_ioctl(_: ArcBorrow<'_, Self>, _file: &File, _cmd: u32, _arg: usize) -> Result<isize> {
+        Err(ENOTTY)
+    }
 
     /// Names the queues that are woken when the answer changes, and returns what is ready now:
     /// `POLLIN` and so on, see [`poll_events`].
@@ -71,7 +91,9 @@ pub(crate) trait FileOperations: Send + Sync + Sized + 'static {
     fn poll<'file>(&'file self, context: &PollContext<'file>) -> u32;
 
     /// What `/proc/PID/fdinfo/FD` says of it, in lines. May sleep.
-    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+    fn show(&self, _f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
+    }
 
     /// The file is mapped.
     fn mmap(this: ArcBorrow<'_, Self>, vma: &VmaNew) -> Result;
@@ -130,10 +152,7 @@ impl<'file> PollContext<'file> {
     ///
     /// `file` is valid, and `table` is null or valid, as long as this exists; `'file` lasts until the file is
     /// released.
-    pub(super) unsafe fn new(
-        file: *mut bindings::file,
-        table: *mut bindings::poll_table_struct,
-    ) -> Self {
+    unsafe fn new(file: *mut bindings::file, table: *mut bindings::poll_table_struct) -> Self {
         // INVARIANT: By the contract of this function.
         Self {
             file,
@@ -158,7 +177,7 @@ impl<'file> PollContext<'file> {
 ///
 /// `misc` is registered.
 #[pin_data(PinnedDrop)]
-pub(crate) struct Device<T: FileOperations> {
+pub(crate) struct Device<T: DeviceFile> {
     context: T::Context,
     // Last: files may be opened as soon as this has been made, and use the others.
     #[pin]
@@ -166,11 +185,11 @@ pub(crate) struct Device<T: FileOperations> {
 }
 
 // SAFETY: A device may be deregistered by another thread than the one that registered it.
-unsafe impl<T: FileOperations> Send for Device<T> {}
+unsafe impl<T: DeviceFile> Send for Device<T> {}
 // SAFETY: Nothing is done through `&self`.
-unsafe impl<T: FileOperations> Sync for Device<T> {}
+unsafe impl<T: DeviceFile> Sync for Device<T> {}
 
-impl<T: FileOperations> Device<T> {
+impl<T: DeviceFile> Device<T> {
     /// Makes `/dev/<path>` appear, with these permissions (such as `0o600`) where udev does not
     /// decide otherwise. `name` is what sysfs calls it. Files may be opened before this returns.
     pub(crate) fn register(
@@ -206,26 +225,10 @@ impl<T: FileOperations> Device<T> {
     }
 
     const OPERATIONS: bindings::file_operations = bindings::file_operations {
-        owner: this_module::<LocalModule>().as_ptr(),
         open: Some(Self::open),
-        release: Some(Self::release),
-        flush: Some(Self::flush),
-        unlocked_ioctl: Some(Self::ioctl),
-        #[cfg(CONFIG_COMPAT)]
-        compat_ioctl: Some(Self::compat_ioctl),
-        poll: Some(Self::poll),
-        mmap: Some(Self::mmap),
-        show_fdinfo: Some(Self::show_fdinfo),
-        ..pin_init::zeroed()
+        read: None,
+        ..Files::<T>::OPERATIONS
     };
-
-    /// # Safety
-    ///
-    /// `file` is an open file of this device, and stays so for `'a`.
-    unsafe fn data<'a>(file: *mut bindings::file) -> ArcBorrow<'a, T> {
-        // SAFETY: `open` has put it there, and it is owned by the file until `release`.
-        unsafe { ArcBorrow::from_raw((*file).private_data.cast()) }
-    }
 
     /// # Safety
     ///
@@ -246,19 +249,64 @@ impl<T: FileOperations> Device<T> {
             Ok(0)
         })
     }
+}
+
+/// The operations of files that have an `Arc<T>` as their private data.
+pub(super) struct Files<T>(PhantomData<Arc<T>>);
+
+impl<T: FileOperations> Files<T> {
+    pub(super) const OPERATIONS: bindings::file_operations = bindings::file_operations {
+        owner: this_module::<LocalModule>().as_ptr(),
+        release: Some(Self::release),
+        read: Some(Self::read),
+        flush: Some(Self::flush),
+        unlocked_ioctl: Some(Self::ioctl),
+        #[cfg(CONFIG_COMPAT)]
+        compat_ioctl: Some(Self::compat_ioctl),
+        poll: Some(Self::poll),
+        mmap: Some(Self::mmap),
+        show_fdinfo: Some(Self::show_fdinfo),
+        ..pin_init::zeroed()
+    };
 
     /// # Safety
     ///
-    /// `file` is an open file of this device that is being released.
+    /// `file` is an open file of this kind, and stays so for `'a`.
+    unsafe fn data<'a>(file: *mut bindings::file) -> ArcBorrow<'a, T> {
+        // SAFETY: Whoever made the file has put it there, and the file owns it until `release`.
+        unsafe { ArcBorrow::from_raw((*file).private_data.cast()) }
+    }
+
+    /// # Safety
+    ///
+    /// `file` is an open file of this kind that is being released.
     unsafe extern "C" fn release(_inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
-        // SAFETY: `open` has put it there, and nothing else uses it any more.
+        // SAFETY: Whoever made the file has put it there, and nothing else uses it any more.
         T::release(unsafe { Arc::from_raw((*file).private_data.cast::<T>()) });
         0
     }
 
     /// # Safety
     ///
-    /// `file` is an open file of this device.
+    /// `file` is an open file of this kind.
+    unsafe extern "C" fn read(
+        file: *mut bindings::file,
+        to: *mut c_char,
+        len: usize,
+        _position: *mut bindings::loff_t,
+    ) -> isize {
+        // SAFETY: By the contract of this function.
+        let data = unsafe { Self::data(file) };
+        let to = UserSlice::new(UserPtr::from_addr(to as usize), len);
+        match data.read(&mut to.writer()) {
+            Ok(count) => count as isize,
+            Err(error) => error.to_errno() as isize,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `file` is an open file of this kind.
     unsafe extern "C" fn flush(file: *mut bindings::file, id: bindings::fl_owner_t) -> c_int {
         from_result(|| {
             // SAFETY: By the contract of this function; nobody reads or writes the file at a
@@ -270,7 +318,7 @@ impl<T: FileOperations> Device<T> {
 
     /// # Safety
     ///
-    /// `file` is an open file of this device.
+    /// `file` is an open file of this kind.
     unsafe extern "C" fn ioctl(file: *mut bindings::file, cmd: c_uint, arg: c_ulong) -> c_long {
         // SAFETY: As in `flush`.
         unsafe { T::ioctl(Self::data(file), File::from_raw_file(file), cmd, arg) }
@@ -279,7 +327,7 @@ impl<T: FileOperations> Device<T> {
 
     /// # Safety
     ///
-    /// `file` is an open file of this device.
+    /// `file` is an open file of this kind.
     #[cfg(CONFIG_COMPAT)]
     unsafe extern "C" fn compat_ioctl(
         file: *mut bindings::file,
@@ -293,14 +341,14 @@ impl<T: FileOperations> Device<T> {
 
     /// # Safety
     ///
-    /// `file` is an open file of this device; `table` is null or valid.
+    /// `file` is an open file of this kind; `table` is null or valid.
     unsafe extern "C" fn poll(
         file: *mut bindings::file,
         table: *mut bindings::poll_table_struct,
     ) -> bindings::__poll_t {
         // SAFETY: Both are valid during this call.
         let context = unsafe { PollContext::new(file, table) };
-        // SAFETY: `open` has put it there, and the file owns it until `release`; that is the
+        // SAFETY: Whoever made the file has put it there, and the file owns it until `release`; that is the
         // lifetime that `poll` and its context are given.
         let data = unsafe { &*(*file).private_data.cast::<T>() };
         data.poll(&context)
@@ -308,7 +356,7 @@ impl<T: FileOperations> Device<T> {
 
     /// # Safety
     ///
-    /// `file` is an open file of this device, and nobody else uses `seq`.
+    /// `file` is an open file of this kind, and nobody else uses `seq`.
     unsafe extern "C" fn show_fdinfo(seq: *mut bindings::seq_file, file: *mut bindings::file) {
         // SAFETY: By the contract of this function.
         let (seq, data) = unsafe { (SeqFile::from_raw(seq), Self::data(file)) };
@@ -317,7 +365,7 @@ impl<T: FileOperations> Device<T> {
 
     /// # Safety
     ///
-    /// `file` is an open file of this device, and `vma` an area that is being set up for it.
+    /// `file` is an open file of this kind, and `vma` an area that is being set up for it.
     unsafe extern "C" fn mmap(
         file: *mut bindings::file,
         vma: *mut bindings::vm_area_struct,
@@ -340,7 +388,7 @@ impl<T: FileOperations> fmt::Display for Shown<'_, T> {
 }
 
 #[pinned_drop]
-impl<T: FileOperations> PinnedDrop for Device<T> {
+impl<T: DeviceFile> PinnedDrop for Device<T> {
     fn drop(self: Pin<&mut Self>) {
         // SAFETY: By the type invariant it is registered.
         unsafe { bindings::misc_deregister(self.misc.get()) };
