@@ -5,62 +5,41 @@
 //! Lock: `list` is a leaf; links are asked without it.
 
 use kernel::{
-    new_mutex,
+    fmt, new_mutex,
     prelude::*,
-    str::CString,
     sync::{
         Arc,
         Mutex, //
     },
 };
 
-/// What there is to see of a link.
-pub(crate) struct Facts {
-    /// As in [`Introduction`](super::sink::Introduction).
-    pub(crate) name: CString,
-    /// `down`, `offering`, `up`; or `changing`, which may take a while.
-    pub(crate) state: &'static str,
-    /// What is there while it is up.
-    pub(crate) up: Option<Up>,
-    /// What the peer is offered, or has.
-    pub(crate) own: Option<Own>,
-    /// The doorbells of this side, as bits.
-    pub(crate) doorbells: u64,
-}
-
-/// What there is to see of a link with a peer.
-#[derive(Clone, Copy)]
-pub(crate) struct Up {
-    /// None if it is this node itself.
-    pub(crate) node: Option<u16>,
-    /// How its memory is reached, in a word for users.
-    pub(crate) mode: &'static str,
-    /// Bytes of it that can be reached.
-    pub(crate) aperture: u64,
-    /// Engines that copy.
-    pub(crate) engines: usize,
-}
-
-/// What there is to see of the aperture over this node's memory.
-#[derive(Clone, Copy)]
-pub(crate) struct Own {
-    /// How it leads there, in a word for users.
-    pub(crate) mode: &'static str,
-    /// Bytes of it.
-    pub(crate) aperture: u64,
-    /// Of these, how many registered memory has, and how many rings have; none where nothing has to be
-    /// given a place.
-    pub(crate) taken: Option<(u64, u64)>,
-    /// Whether the peer reaches what is given to it and nothing else.
-    pub(crate) is_guarded: bool,
-    /// Why it is in this mode.
-    pub(crate) reason: &'static str,
-}
-
 /// A link, as it is listed.
 pub(crate) trait Link: Send + Sync {
-    /// What there is to see. May sleep, but waits for nobody.
-    fn look(&self) -> Result<Facts>;
+    /// Shows a line with the [`COLUMNS`]. May sleep, but waits for nobody.
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result;
+}
+
+/// What is shown of a link; `-` stands for what there is not:
+///
+/// - its name, as in [`Introduction`](super::sink::Introduction), and its state: `down`, `offering`, `up`; or `changing`,
+///   which may take a while;
+/// - of the peer, while the link is up: the node, none if it is this one itself; how its memory is reached, and how much
+///   of it; engines that copy;
+/// - the doorbells of this side, as bits;
+/// - of the aperture over this node's memory, which the peer is offered or has: the mode, the bytes, and how many of them
+///   registered memory and rings have, where these are given a place; why it is in this mode; whether the peer reaches
+///   what is given to it and nothing else.
+const COLUMNS: &str = "link state node aperture aperture_bytes engines doorbells own_aperture own_bytes own_windows own_rings own_reason own_guarded";
+
+/// Writes a text without spaces, as what is in a column has none: in the manner of `/proc/mounts`.
+pub(super) fn escape(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    for (index, word) in text.split(' ').enumerate() {
+        if index > 0 {
+            f.write_str("\\040")?;
+        }
+        f.write_str(word)?;
+    }
+    Ok(())
 }
 
 /// See the head of this file.
@@ -94,14 +73,14 @@ impl Links {
         self.list.lock().retain(is_other);
     }
 
-    /// Calls `f` with what there is to see of each. May sleep.
-    pub(crate) fn for_each(&self, mut f: impl FnMut(&Facts)) {
+    /// Shows all of them. May sleep.
+    pub(crate) fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{COLUMNS}")?;
         for index in 0.. {
             let link = self.list.lock().get(index).cloned();
-            let Some(link) = link else { return };
-            if let Ok(facts) = link.look() {
-                f(&facts);
-            }
+            let Some(link) = link else { break };
+            link.show(f)?;
         }
+        Ok(())
     }
 }

@@ -13,10 +13,8 @@ use super::{
     doorbell,
     engine::Routes,
     links::{
-        Facts,
         Link,
-        Links,
-        Up, //
+        Links, //
     },
     path::{
         Export,
@@ -52,9 +50,8 @@ use crate::{
     },
 };
 use kernel::{
-    impl_has_work, new_spinlock_irq, new_work, pr_info_once,
+    fmt, impl_has_work, new_spinlock_irq, new_work, pr_info_once,
     prelude::*,
-    str::CString,
     sync::{
         Arc,
         ArcBorrow,
@@ -186,20 +183,16 @@ impl Drop for Loopback {
 }
 
 impl Link for LoopbackPath {
-    fn look(&self) -> Result<Facts> {
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_up = self.session.lock().is_some();
-        Ok(Facts {
-            name: CString::try_from(NAME)?,
-            state: if is_up { "up" } else { "down" },
-            up: is_up.then(|| Up {
-                node: None,
-                mode: self.mode(),
-                aperture: self.reachable(),
-                engines: self.engines().len(),
-            }),
-            own: None,
-            doorbells: self.doorbells(),
-        })
+        f.write_str("loopback ")?;
+        if is_up {
+            let engines = self.engines.len();
+            write!(f, "up - {} {} {engines}", self.mode(), self.reachable())?;
+        } else {
+            f.write_str("down - - - -")?;
+        }
+        writeln!(f, " {:#x} - - - - - -", self.doorbells())
     }
 }
 

@@ -184,11 +184,6 @@ impl NtbLink {
         )
     }
 
-    /// Its name among those of all transports.
-    pub(super) fn full_name(&self) -> Result<CString> {
-        CString::try_from_fmt(fmt!("ntb:{}", &*self.name))
-    }
-
     /// The device; none while the link rests, and once the device is being removed.
     pub(super) fn device(&self) -> Option<Arc<NtbDevice>> {
         self.device.lock().clone()

@@ -18,7 +18,8 @@ use super::{
         SMALLEST, //
     },
     link::NtbLink,
-    path::NtbPath, //
+    path::NtbPath,
+    state::Up, //
 };
 use crate::{
     logic::{
@@ -29,10 +30,8 @@ use crate::{
     sys::arena::Purpose,
     transport::{
         links::{
-            Facts,
-            Link,
-            Own,
-            Up, //
+            escape,
+            Link, //
         },
         path::Path, //
     },
@@ -169,51 +168,45 @@ pub(super) fn no_session(link: &CStr, node: u16, error: Error) {
 }
 
 impl Link for NtbLink {
-    fn look(&self) -> Result<Facts> {
-        let mut facts = Facts {
-            name: self.full_name()?,
-            state: "changing",
-            up: None,
-            own: None,
-            doorbells: self.register.numbers(),
-        };
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Who takes a session down has the lock all the time, and waits for others.
-        if let Some(inner) = self.inner.try_lock() {
-            facts.own = inner
-                .aperture
-                .as_ref()
-                .map(|aperture| own(aperture, self.is_exposed));
-            facts.up = inner.up.as_ref().map(|up| Up {
-                node: Some(up.peer),
-                mode: up.path.mode(),
-                aperture: up.path.reachable(),
-                engines: up.path.engines().len(),
-            });
-            facts.state = if facts.up.is_some() {
-                "up"
-            } else if inner.block.is_some() {
-                "offering"
-            } else {
-                "down"
-            };
+        let inner = self.inner.try_lock();
+        let up = inner.as_ref().and_then(|inner| inner.up.as_ref());
+        let state = match &inner {
+            None => "changing",
+            Some(_) if up.is_some() => "up",
+            Some(inner) if inner.block.is_some() => "offering",
+            Some(_) => "down",
+        };
+        write!(f, "ntb:{} {state} ", self.name.to_str().unwrap_or("?"))?;
+        if let Some(Up { path, peer, .. }) = up {
+            let engines = path.engines().len();
+            write!(f, "{peer} {} {} {engines}", path.mode(), path.reachable())?;
+        } else {
+            f.write_str("- - - -")?;
         }
-        Ok(facts)
-    }
-}
-
-fn own(aperture: &Aperture, is_exposed: bool) -> Own {
-    Own {
-        mode: aperture.behind.mode().name(),
-        aperture: aperture.len,
-        taken: match &aperture.behind {
-            Behind::Physical | Behind::Device(_) => None,
-            Behind::Arena(arena) => Some((
-                arena.bytes_for(Purpose::Windows),
-                arena.bytes_for(Purpose::Rings),
-            )),
-            Behind::Pool(pool) => Some((0, pool.bytes_taken())),
-        },
-        is_guarded: !is_exposed && aperture.behind.keeps_out(),
-        reason: aperture.reason,
+        write!(f, " {:#x} ", self.register.numbers())?;
+        let aperture = inner.as_ref().and_then(|inner| inner.aperture.as_ref());
+        let Some(aperture) = aperture else {
+            return writeln!(f, "- - - - - -");
+        };
+        let behind = &aperture.behind;
+        write!(f, "{} {} ", behind.mode().name(), aperture.len)?;
+        match behind {
+            Behind::Physical | Behind::Device(_) => f.write_str("- - ")?,
+            Behind::Arena(arena) => {
+                let (windows, rings) = (Purpose::Windows, Purpose::Rings);
+                write!(
+                    f,
+                    "{} {} ",
+                    arena.bytes_for(windows),
+                    arena.bytes_for(rings)
+                )?;
+            }
+            Behind::Pool(pool) => write!(f, "0 {} ", pool.bytes_taken())?,
+        }
+        escape(f, aperture.reason)?;
+        let is_guarded = !self.is_exposed && behind.keeps_out();
+        writeln!(f, " {}", if is_guarded { "yes" } else { "no" })
     }
 }

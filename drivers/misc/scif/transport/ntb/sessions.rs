@@ -41,6 +41,7 @@ use crate::{
 };
 use kernel::{
     prelude::*,
+    str::CString,
     sync::Arc, //
 };
 
@@ -87,7 +88,7 @@ impl NtbLink {
         nonce: u32,
         hello: &Hello,
     ) -> Result<Up> {
-        let name = self.full_name()?;
+        let name = CString::try_from_fmt(fmt!("ntb:{}", &*self.name))?;
         let path = NtbPath::new(self, device, own, hello)?;
         let who = Introduction {
             link: &name,
