@@ -200,26 +200,7 @@ fn counters(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let invalidations = cache.invalidations.load(Relaxed);
     writeln!(f, "cache_invalidations {invalidations}")?;
     writeln!(f, "cache_evictions {}", cache.evictions.load(Relaxed))?;
-    engines(&sources.engines, f)
-}
-
-/// Those that have stopped are counted in the totals: what they have done is done.
-fn engines(engines: &Engines, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let mut count = 0;
-    let mut result = Ok(());
-    let totals = engines.for_each(|engine| {
-        let copied = engine.bytes.load(Relaxed);
-        result = result.and(writeln!(f, "engine_{count}_bytes {copied}"));
-        count += 1;
-    });
-    result?;
-    if count == 0 && totals.bytes == 0 && totals.errors == 0 {
-        // There is none, and there never was one to speak of.
-        return Ok(());
-    }
-    writeln!(f, "dma_channels {count}")?;
-    writeln!(f, "dma_bytes {}", totals.bytes)?;
-    writeln!(f, "dma_errors {}", totals.errors)
+    sources.engines.show(f)
 }
 
 /// A value, or `-` for none.

@@ -34,16 +34,16 @@
 //!    `Caches::list`, `NtbLink::timer`, `Statuses::table`, `Registry::table`, `Devices::list`, `Names::inner`,
 //!    `Names::peers`
 //! 6. `Listener::queue`
-//! 7. `ControlRing::writer`, `ControlRing::reader`, `RegistrationCache::table`, `Arena::taking`,
+//! 7. `Ring::writer`, `Ring::reader`, `RegistrationCache::table`, `Arena::taking`,
 //!    `SharedTable::entries`
 //!
 //! Spinlocks, all below the mutexes, in interrupts:
 //!
 //! 8. `NtbLink::current`, `Wish::turn` and `WakeDoorbells::inner` (not in interrupts)
 //! 9. `Doorbells::inner`
-//! 10. `Channel::waiters`, `Marks::state`, `Windows::revoking`,
+//! 10. `Channel::waiters`, `Channel::reservations`, `Ring::late`, `Window::revocation`, `Marks::state`, `Windows::revoking`,
 //!     `Engine::running`, `NtbLink::device`, `NtbPath::device`, `NtbPath::inbound`,
-//!     `LoopbackPath::session`, `Shard::accounts`, `Questions::table`, `NodeStatus::current`
+//!     `LoopbackPath::session`, `Ledger::accounts`, `Questions::table`, `NodeStatus::current`
 //!
 //! `Watch::state` is a spinlock, too, and special: it is taken inside the memory management, which
 //! may be reclaiming memory, and nothing is taken under it. See `sys/mmu_notifier.rs`.
@@ -52,8 +52,9 @@
 //! whatever may take it, that is pinning and copies from and to user space, is done with none of
 //! them held, and outside of peers, because the process decides how long it takes.
 //!
-//! Engines are requested under `NtbLink::inner` and take the `device_lock` of the engine's device, which
-//! lockdep does not see: a device that were NTB and engine in one could not be unbound.
+//! Engines are requested under `NtbLink::inner` and `Engines::list`, where one that can't be kept is given back, too,
+//! and take the `device_lock` of the engine's device, which lockdep does not see: a device that were NTB and engine in
+//! one could not be unbound.
 //!
 //! Locks of one line are never held together. Nothing is freed that may sleep in its destructor
 //! while a lock is held.

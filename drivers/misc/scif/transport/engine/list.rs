@@ -19,6 +19,7 @@ use crate::{
     sys::timer::PeriodicTimer, //
 };
 use kernel::{
+    fmt,
     new_mutex,
     prelude::*,
     sync::{
@@ -61,13 +62,6 @@ impl Listed {
             engine,
         })
     }
-}
-
-/// What engines have done.
-#[derive(Default)]
-pub(crate) struct EngineTotals {
-    pub(crate) bytes: u64,
-    pub(crate) errors: u64,
 }
 
 impl Engines {
@@ -122,24 +116,17 @@ impl Engines {
     /// Asks for those that are missing, and calls `f` with each, under a lock. May sleep.
     pub(crate) fn for_each_working(&self, mut f: impl FnMut(&Arc<Engine>)) {
         self.remove_stopped();
-        while !self.is_resting.load(Relaxed) && self.list.lock().len() < self.wanted {
+        let mut list = self.list.lock();
+        while !self.is_resting.load(Relaxed) && list.len() < self.wanted {
+            if list.reserve(1, GFP_KERNEL).is_err() {
+                break;
+            }
             let Some(listed) = Listed::request(&self.queues, &self.shortage) else {
                 break;
             };
-            // What there is no room for goes without the lock.
-            let refused = {
-                let mut list = self.list.lock();
-                match list.reserve(1, GFP_KERNEL) {
-                    _ if self.is_resting.load(Relaxed) => Some(listed),
-                    Ok(()) => list.push_within_capacity(listed).err().map(|error| error.0),
-                    Err(_) => Some(listed),
-                }
-            };
-            if refused.is_some() {
-                break;
-            }
+            // There is room.
+            let _ = list.push_within_capacity(listed);
         }
-        let list = self.list.lock();
         self.shortage.is_short.store(false, Relaxed);
         // An engine that stops says first that it has, and then that one is lost: one of the two is seen.
         barrier::smp_mb(barrier::Full);
@@ -152,18 +139,23 @@ impl Engines {
         }
     }
 
-    /// Calls `f` with each that there is, under a lock, and says what all have ever done. May sleep.
-    pub(crate) fn for_each(&self, mut f: impl FnMut(&Engine)) -> EngineTotals {
-        let mut totals = EngineTotals {
-            bytes: self.stopped_bytes.load(Relaxed),
-            errors: self.stopped_errors.load(Relaxed),
-        };
-        for listed in self.list.lock().iter() {
-            totals.bytes += listed.engine.bytes.load(Relaxed);
-            totals.errors += listed.engine.errors.load(Relaxed);
-            f(&listed.engine);
+    /// Shows what those that there are have copied, and what all have ever done: a line `name value` for each. May sleep.
+    pub(crate) fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut bytes = self.stopped_bytes.load(Relaxed);
+        let mut errors = self.stopped_errors.load(Relaxed);
+        let list = self.list.lock();
+        for (index, Listed { engine, .. }) in list.iter().enumerate() {
+            let copied = engine.bytes.load(Relaxed);
+            bytes += copied;
+            errors += engine.errors.load(Relaxed);
+            writeln!(f, "engine_{index}_bytes {copied}")?;
         }
-        totals
+        if list.is_empty() && bytes == 0 && errors == 0 {
+            // There is none, and there never was one to speak of.
+            return Ok(());
+        }
+        writeln!(f, "dma_channels {}", list.len())?;
+        writeln!(f, "dma_bytes {bytes}\ndma_errors {errors}")
     }
 
     /// Stops them all, and gives them back; none is asked for until [`Self::ask_again`]. May sleep, for
