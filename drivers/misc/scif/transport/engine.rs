@@ -40,6 +40,7 @@ use crate::{
             Batch,
             Channel,
             Completion,
+            CopyCount,
             CopyFlags, //
         },
         shared_memory::{
@@ -88,10 +89,7 @@ mod routes;
 use job::Job;
 pub(crate) use list::Engines;
 use list::Shortage;
-use poller::{
-    Poller,
-    INTERRUPT_EVERY, //
-};
+use poller::INTERRUPT_EVERY;
 pub(crate) use routes::ChosenEngine;
 pub(crate) use routes::Routes;
 
@@ -130,19 +128,6 @@ impl Patience<'_> {
     }
 }
 
-/// What has become of a segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Submission {
-    /// The engine will copy it.
-    Done,
-    /// The ring is full for now.
-    Full,
-    /// The engine does not take as many bytes at once: [`Engine::longest_segment`] says less now.
-    TooLong,
-    /// The engine has stopped.
-    Stopped,
-}
-
 /// One channel, and those who wait for room in it.
 #[pin_data]
 pub(crate) struct Engine {
@@ -177,7 +162,12 @@ pub(crate) struct Engine {
     running: SpinLockIrq<RBTree<u64, Arc<dyn Job>>>,
     /// Descriptors since one has asked for an interrupt.
     uninterrupted: Atomic<u32>,
-    poller: Poller,
+    /// An interrupt is outstanding that runs the poller's work item.
+    armed: Atomic<bool>,
+    /// The empty copy that arms it.
+    arming: CopyCount,
+    /// A poller reaps now, and releases afterwards.
+    reaps: Atomic<bool>,
     #[pin]
     poll: Work<Self, 1>,
     /// The source and destination of an empty copy. The channel goes before.
@@ -253,7 +243,9 @@ impl Engine {
                 channel,
                 instance: INSTANCES.fetch_add(1, Relaxed),
                 uninterrupted: Atomic::new(0),
-                poller: Poller::new(),
+                armed: Atomic::new(false),
+                arming: CopyCount::new(),
+                reaps: Atomic::new(false),
                 poll <- new_work!("Engine::poll"),
                 blank,
                 queues: queues.clone(),
@@ -297,45 +289,6 @@ impl Engine {
         !self.has_stopped() && self.channel.is_aligned(to, from, len)
     }
 
-    /// Submits a segment; see [`Channel::submit`]. Any context but hard interrupts.
-    fn submit<T: Completion>(
-        self: &Arc<Self>,
-        segment: Segment,
-        mut flags: CopyFlags,
-        batch: &Batch<T>,
-    ) -> Submission {
-        if self.has_stopped() {
-            return Submission::Stopped;
-        }
-        // Looked at before: what is refused because the ring is full can have ended afterwards.
-        let was_idle =
-            segment.len > plan::UNDECLARED && self.taken.load(Relaxed) == self.ended.load(Relaxed);
-        let before = self.uninterrupted.fetch_add(1, Relaxed);
-        flags.interrupt = before % INTERRUPT_EVERY == INTERRUPT_EVERY - 1;
-        let taken = self.channel.submit(
-            segment.destination,
-            segment.source,
-            segment.len as usize,
-            flags,
-            batch,
-        );
-        if taken {
-            self.taken.add(1, Relaxed);
-            self.longest.was_taken(segment.len);
-            return Submission::Done;
-        }
-        if self.channel.is_stopped() {
-            self.stop();
-            return Submission::Stopped;
-        }
-        if self.longest.refused(segment.len, was_idle) {
-            return Submission::TooLong;
-        }
-        // Whether it is full or will never take anything again, only time tells.
-        self.refused.add(1, Relaxed);
-        Submission::Full
-    }
-
     /// Submits all of a segment, in pieces if the engine does not take as many bytes at once: `flags` are those of the
     /// last piece. Waits while the ring is full. ENODEV if nobody wants it any more, EINTR if the caller is killed, EIO
     /// if the engine has stopped: then a part of it may have been submitted. May sleep.
@@ -351,19 +304,30 @@ impl Engine {
             if patience.is_over() {
                 return Err(ENODEV);
             }
+            if self.has_stopped() {
+                return Err(EIO);
+            }
             let (piece, rest) = segment.split(self.longest_segment());
-            let flags = match rest {
+            let mut flags = match rest {
                 Some(_) => CopyFlags::NONE,
                 None => flags,
             };
-            // Looked at before: one that ends after this makes room.
+            // Looked at before: what is refused because the ring is full can have ended afterwards.
             let ended = self.ended.load(Relaxed);
-            match self.submit(piece, flags, batch) {
-                Submission::Done => left = rest,
-                // It takes less from now on.
-                Submission::TooLong => {}
-                Submission::Full => self.wait_for_room(ended, patience)?,
-                Submission::Stopped => return Err(EIO),
+            let was_idle = piece.len > plan::UNDECLARED && self.taken.load(Relaxed) == ended;
+            let before = self.uninterrupted.fetch_add(1, Relaxed);
+            flags.interrupt = before % INTERRUPT_EVERY == INTERRUPT_EVERY - 1;
+            let (to, from, len) = (piece.destination, piece.source, piece.len as usize);
+            if self.channel.submit(to, from, len, flags, batch) {
+                self.taken.add(1, Relaxed);
+                self.longest.was_taken(piece.len);
+                left = rest;
+            } else if self.channel.is_stopped() {
+                self.stop();
+            } else if !self.longest.refused(piece.len, was_idle) {
+                // Whether it is full or will never take anything again, only time tells.
+                self.refused.add(1, Relaxed);
+                self.wait_for_room(ended, patience)?;
             }
         }
         Ok(())
@@ -487,7 +451,8 @@ impl EngineRoute {
         engine: &Arc<Engine>,
         views: impl Iterator<Item = (u64, usize)>,
         seams: Seams,
-        (base, readable): (u64, u64),
+        base: u64,
+        readable: u64,
     ) -> Result<Self> {
         let mut this = Self {
             views: KVec::new(),

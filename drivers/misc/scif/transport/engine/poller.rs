@@ -46,7 +46,6 @@ use kernel::{
     sync::{
         atomic::{
             Acquire,
-            Atomic,
             Full,
             Relaxed,
             Release, //
@@ -66,30 +65,10 @@ pub(super) const INTERRUPT_EVERY: u32 = 128;
 /// The time between two polls of an engine whose ring is full.
 const FULL: Delta = Delta::from_micros(200);
 
-/// The state of an engine's poller.
-pub(super) struct Poller {
-    /// An interrupt is outstanding that runs the work item.
-    armed: Atomic<bool>,
-    /// The empty copy that arms it.
-    copies: CopyCount,
-    /// A poller reaps now, and releases afterwards.
-    reaps: Atomic<bool>,
-}
-
-impl Poller {
-    pub(super) const fn new() -> Self {
-        Self {
-            armed: Atomic::new(false),
-            copies: CopyCount::new(),
-            reaps: Atomic::new(false),
-        }
-    }
-}
-
 /// The armed interrupt has come, or could not be armed.
 impl Completion for Engine {
     fn copies(&self) -> &CopyCount {
-        &self.poller.copies
+        &self.arming
     }
 
     fn copy_ended(&self, result: Result) {
@@ -97,7 +76,7 @@ impl Completion for Engine {
     }
 
     fn all_ended(self: Arc<Self>) {
-        self.poller.armed.store(false, Relaxed);
+        self.armed.store(false, Relaxed);
         self.schedule();
     }
 }
@@ -122,9 +101,9 @@ impl Engine {
     }
 
     fn reap(&self) {
-        if !self.poller.reaps.xchg(true, Acquire) {
+        if !self.reaps.xchg(true, Acquire) {
             self.channel.reap();
-            self.poller.reaps.store(false, Release);
+            self.reaps.store(false, Release);
         }
     }
 
@@ -135,7 +114,7 @@ impl Engine {
         // With the lock, so that this is not the last reference: `running` has one, or the submitter does.
         drop(ended);
         drop(running);
-        if !self.poller.reaps.load(Relaxed) && !self.poller.armed.load(Relaxed) {
+        if !self.reaps.load(Relaxed) && !self.armed.load(Relaxed) {
             self.schedule();
         }
     }
@@ -150,7 +129,7 @@ impl Engine {
     /// that, returns false, and the work item runs. Process context.
     pub(crate) fn arm(self: &Arc<Self>) -> bool {
         // Full: jobs were added to `running` before.
-        if self.has_stopped() || self.poller.armed.xchg(true, Full) {
+        if self.has_stopped() || self.armed.xchg(true, Full) {
             return true;
         }
         let batch = Batch::new(self.clone());

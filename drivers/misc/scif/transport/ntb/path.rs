@@ -165,8 +165,8 @@ impl NtbPath {
 
     fn add_engine(&self, engine: &Arc<Engine>) -> bool {
         let views = self.parts.iter().map(|part| (part.phys(), part.size()));
-        let places = (self.base, self.base + self.control);
-        let make = || EngineRoute::new(engine, views, self.seams, places);
+        let control = self.base + self.control;
+        let make = || EngineRoute::new(engine, views, self.seams, self.base, control);
         self.routes.add(engine, make)
     }
 
@@ -266,12 +266,31 @@ impl Path for NtbPath {
     }
 
     fn export(&self, pages: &Arc<Pages>, access: Access) -> Result<Export> {
-        self.inbound()?.export(pages, access)
+        Ok(match self.inbound()? {
+            Behind::Physical => Export::Physical(pages.clone()),
+            Behind::Device(device) => Export::Device(DmaMapping::new(pages, &device)?),
+            Behind::Arena(arena) => Export::within(pages, &arena, access)?,
+            Behind::Pool(_) => Export::nowhere(),
+        })
     }
 
     fn limits(&self) -> Limits {
-        self.inbound()
-            .map_or(Limits::NONE, |inbound| inbound.limits())
+        match self.inbound() {
+            Err(_) | Ok(Behind::Physical | Behind::Device(_)) => Limits::NONE,
+            Ok(Behind::Arena(arena)) => Limits {
+                // Most of it is for windows.
+                staging: STAGING_BESIDE_ARENA
+                    .min(arena.size() / 8)
+                    .min(piece(arena.shape())) as usize,
+                ..Limits::NONE
+            },
+            // Neither is larger than a pool may be.
+            Ok(Behind::Pool(pool)) => Limits {
+                // The other half of the smallest one has room for the control block and 107 of the smallest rings.
+                staging: (pool.size() / 2).min(MOST_STAGING).min(piece(pool.shape())) as usize,
+                ring: (pool.size() / RING_PARTS) as u32,
+            },
+        }
     }
 }
 
@@ -317,36 +336,6 @@ impl Behind {
             // What the callers of SCIF know.
             Err(ENOSPC) => Err(ENOMEM),
             memory => memory,
-        }
-    }
-
-    /// See [`Path::export`].
-    pub(super) fn export(&self, pages: &Arc<Pages>, access: Access) -> Result<Export> {
-        match self {
-            Self::Physical => Ok(Export::Physical(pages.clone())),
-            Self::Device(device) => DmaMapping::new(pages, device).map(Export::Device),
-            Self::Arena(arena) => Export::within(pages, arena, access),
-            Self::Pool(_) => Ok(Export::nowhere()),
-        }
-    }
-
-    /// See [`Path::limits`].
-    pub(super) fn limits(&self) -> Limits {
-        match self {
-            Self::Physical | Self::Device(_) => Limits::NONE,
-            Self::Arena(arena) => Limits {
-                // Most of it is for windows.
-                staging: STAGING_BESIDE_ARENA
-                    .min(arena.size() / 8)
-                    .min(piece(arena.shape())) as usize,
-                ..Limits::NONE
-            },
-            // Neither is larger than a pool may be.
-            Self::Pool(pool) => Limits {
-                // The other half of the smallest one has room for the control block and 107 of the smallest rings.
-                staging: (pool.size() / 2).min(MOST_STAGING).min(piece(pool.shape())) as usize,
-                ring: (pool.size() / RING_PARTS) as u32,
-            },
         }
     }
 }
