@@ -37,7 +37,4 @@ pub(crate) mod user_mapping;
 pub(crate) mod wait;
 pub(crate) mod workqueue;
 
-pub(crate) use calls::{
-    random,
-    zeroed_box, //
-};
+pub(crate) use calls::random;

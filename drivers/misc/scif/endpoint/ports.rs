@@ -24,10 +24,7 @@ use crate::{
         control::Reservation,
         Peer, //
     },
-    sys::{
-        wait::WaitQueue,
-        zeroed_box, //
-    }, //
+    sys::wait::WaitQueue, //
 };
 use kernel::{
     new_mutex,
@@ -73,7 +70,8 @@ impl Drop for BoundPort {
 impl Ports {
     /// All of them free. May sleep.
     pub(super) fn new() -> Result<Arc<Self>> {
-        let table = zeroed_box::<PortTable>()?;
+        // Made in place: it is too large for the stack.
+        let table = KBox::init(pin_init::init_zeroed::<PortTable>(), GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 inner <- new_mutex!(

@@ -56,10 +56,7 @@ use super::{
     places::Places, //
 };
 
-use crate::logic::window_set::{
-    Seams,
-    Shape, //
-};
+use crate::logic::window_set::Shape;
 
 /// What a huge page of an IOMMU has, on all that this kernel runs on with pages of 4 KiB.
 const HUGE: usize = 2 << 20;
@@ -92,8 +89,8 @@ pub(crate) struct Arena {
     #[pin]
     range: Revocable<IoRange>,
     base: u64,
-    /// A multiple of the page size.
-    size: usize,
+    /// Its bytes are a multiple of the page size. No piece that is for rings crosses a seam, counted from its begin.
+    shape: Shape,
     /// In pages of the range.
     #[pin]
     places: Places,
@@ -101,8 +98,6 @@ pub(crate) struct Arena {
     rings: Atomic<u64>,
     windows: Atomic<u64>,
     made: Instant<Monotonic>,
-    /// No piece that is for rings crosses one, counted from its begin.
-    seams: Seams,
     /// When it was said last that there is no room, in nanoseconds since it was made; 0 if it was not.
     said_full: Atomic<i64>,
 }
@@ -129,22 +124,25 @@ pub(crate) struct Linked {
 }
 
 impl Arena {
-    /// A range of `size` bytes, aligned to the next power of two. `EOPNOTSUPP` if no IOMMU translates for
+    /// A range of this shape, aligned to the next power of two. `EOPNOTSUPP` if no IOMMU translates for
     /// the device, or if it has no such range. May sleep.
-    pub(crate) fn new(device: &ARef<Device>, size: usize, seams: Seams) -> Result<Arc<Self>> {
-        let size = page_align(size).filter(|size| *size != 0).ok_or(EINVAL)?;
+    pub(crate) fn new(device: &ARef<Device>, shape: Shape) -> Result<Arc<Self>> {
+        let size = page_align(usize::try_from(shape.len)?);
+        let size = size.filter(|size| *size != 0).ok_or(EINVAL)?;
         let range = IoRange::new(device, size)?;
         let base = range.base();
         Arc::pin_init(
             try_pin_init!(Self {
                 range <- Revocable::new::<Error>(Ok(range)),
                 base,
-                size,
+                shape: Shape {
+                    len: size as u64,
+                    ..shape
+                },
                 places <- Places::new(),
                 rings: Atomic::new(0),
                 windows: Atomic::new(0),
                 made: Instant::now(),
-                seams,
                 said_full: Atomic::new(0),
             }? Error),
             GFP_KERNEL,
@@ -164,15 +162,12 @@ impl Arena {
 
     /// Its bytes.
     pub(crate) fn size(&self) -> u64 {
-        self.size as u64
+        self.shape.len
     }
 
     /// Its bytes, and where a piece for rings can't lie.
     pub(crate) fn shape(&self) -> Shape {
-        Shape {
-            len: self.size(),
-            seams: self.seams,
-        }
+        self.shape
     }
 
     fn taken(&self, purpose: Purpose) -> &Atomic<u64> {
@@ -206,7 +201,7 @@ impl Arena {
         purpose: Purpose,
     ) -> Result<Linked> {
         let len = page_align(len).filter(|len| *len != 0).ok_or(EINVAL)?;
-        let (pages, all) = (len >> PAGE_SHIFT, self.size >> PAGE_SHIFT);
+        let (pages, all) = (len >> PAGE_SHIFT, self.size() as usize >> PAGE_SHIFT);
         let taken = match purpose {
             Purpose::Rings => self.places.take_in_a_part(pages, self.shape(), PAGE_SIZE),
             Purpose::Windows => {
@@ -289,7 +284,7 @@ impl Arena {
         pr_warn!(
             "the aperture over this node's memory is full: no {} KiB in one piece are left of {} KiB, of which windows hold {} KiB and rings {} KiB; windows that find no place are reached through staging slots, which takes longer\n",
             wanted >> 10,
-            self.size >> 10,
+            self.size() >> 10,
             self.bytes_for(Purpose::Windows) >> 10,
             self.bytes_for(Purpose::Rings) >> 10
         );

@@ -37,10 +37,7 @@ use super::{
     places::Places, //
 };
 
-use crate::logic::window_set::{
-    Seams,
-    Shape, //
-};
+use crate::logic::window_set::Shape;
 
 /// In which places are counted: small, as a whole pool may have no more than 64 KiB.
 const UNIT: usize = 64;
@@ -56,20 +53,16 @@ pub(crate) struct Pool {
     places: Places,
     /// Bytes.
     taken: Atomic<u64>,
-    /// No piece crosses one.
-    seams: Seams,
+    /// No piece crosses a seam.
+    shape: Shape,
 }
 
 impl Pool {
-    /// Zeroed memory of `size` bytes at a multiple of `align`, for a device; both are powers of two, and at least
-    /// a page. No piece of it crosses one of the seams, which are counted from its begin. `ENOMEM` also where there
-    /// is no such memory. May sleep, and for long.
-    pub(crate) fn new(
-        device: &ARef<Device>,
-        size: usize,
-        align: usize,
-        seams: Seams,
-    ) -> Result<Arc<Self>> {
+    /// Zeroed memory of this shape at a multiple of `align`, for a device; its bytes and that are powers of two, and
+    /// at least a page. No piece of it crosses one of the seams, which are counted from its begin. `ENOMEM` also where
+    /// there is no such memory. May sleep, and for long.
+    pub(crate) fn new(device: &ARef<Device>, shape: Shape, align: usize) -> Result<Arc<Self>> {
+        let size = usize::try_from(shape.len)?;
         let memory = Contiguous::new(device, size, align)?;
         let phys = memory.phys();
         // SAFETY: The memory is freed after it was unmapped; what a device does with it is expected.
@@ -80,7 +73,7 @@ impl Pool {
                 memory,
                 places <- Places::new(),
                 taken: Atomic::new(0),
-                seams,
+                shape,
             }),
             GFP_KERNEL,
         )
@@ -88,10 +81,7 @@ impl Pool {
 
     /// Its bytes, and where a piece can't lie.
     pub(crate) fn shape(&self) -> Shape {
-        Shape {
-            len: self.size(),
-            seams: self.seams,
-        }
+        self.shape
     }
 
     /// Where it begins, as the device names it.
@@ -101,7 +91,7 @@ impl Pool {
 
     /// Its bytes.
     pub(crate) fn size(&self) -> u64 {
-        self.memory.size as u64
+        self.shape.len
     }
 
     /// Bytes of it that are taken. Any context.
@@ -231,11 +221,14 @@ impl Drop for Contiguous {
 #[kunit_tests(scif_sys_pool)]
 mod tests {
     use super::*;
-    use crate::sys::dma_map::tests::device;
+    use crate::{
+        logic::window_set::Seams,
+        sys::dma_map::tests::device, //
+    };
 
     #[test]
     fn pieces_are_found_zeroed_and_given_back() -> Result {
-        let pool = Pool::new(&device()?, 64 << 10, 64 << 10, Seams::NONE)?;
+        let pool = Pool::new(&device()?, Shape::in_one(64 << 10), 64 << 10)?;
         assert_eq!(pool.address() % (64 << 10), 0);
         let first = pool.take(1)?;
         let second = pool.take((64 << 10) - UNIT)?;
@@ -258,7 +251,11 @@ mod tests {
     #[test]
     fn no_piece_crosses_a_seam() -> Result {
         let seams = Seams::every(16 << 10).ok_or(EINVAL)?;
-        let pool = Pool::new(&device()?, 32 << 10, 32 << 10, seams)?;
+        let shape = Shape {
+            len: 32 << 10,
+            seams,
+        };
+        let pool = Pool::new(&device()?, shape, 32 << 10)?;
         let first = pool.take(UNIT)?;
         assert_eq!(pool.take((16 << 10) + UNIT).err(), Some(ENOSPC));
         let second = pool.take(16 << 10)?;
@@ -272,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_piece_may_outlive_its_mapping() -> Result {
-        let pool = Pool::new(&device()?, 4096, 4096, Seams::NONE)?;
+        let pool = Pool::new(&device()?, Shape::in_one(4096), 4096)?;
         let place = pool.take(4096)?;
         pool.close();
         pool.close();

@@ -153,15 +153,12 @@ impl SharedMemory {
     /// Memory of the allocator of pages, which nobody else uses yet.
     fn allocate(len: usize, payer: Payer<'_>) -> Result<Self> {
         let len = page_align(len).filter(|len| *len != 0).ok_or(EINVAL)?;
-        let base = match payer {
+        let base = if let Payer::OwnerOf(other) = payer {
+            // SAFETY: By the type invariant it is memory of the kernel, in its linear mapping.
+            unsafe { own::scif_helper_alloc_pages_for_owner(len, other.base.as_ptr().cast()) }
+        } else {
             // SAFETY: No preconditions.
-            Payer::Caller => unsafe { own::scif_helper_alloc_pages_exact(len, true) },
-            // SAFETY: As above.
-            Payer::Nobody => unsafe { own::scif_helper_alloc_pages_exact(len, false) },
-            // SAFETY: By the type invariant it is memory of the allocator of pages.
-            Payer::OwnerOf(other) => unsafe {
-                own::scif_helper_alloc_pages_for_owner(len, other.base.as_ptr().cast())
-            },
+            unsafe { own::scif_helper_alloc_pages_exact(len, matches!(payer, Payer::Caller)) }
         };
         // INVARIANT: The memory has just been allocated, with this size and for nobody else.
         Ok(Self {

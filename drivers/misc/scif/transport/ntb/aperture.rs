@@ -371,20 +371,15 @@ impl Choice<'_> {
     /// One of this shape at a multiple of `align`; none if the device has no such range, or there is no such piece of
     /// memory.
     fn new_behind(&self, mode: Mode, shape: Shape, align: u64) -> Result<Option<Behind>> {
-        let (len, align) = (usize::try_from(shape.len)?, align.max(1));
+        let align = align.max(1);
         let behind = if mode == Mode::Arena {
-            match Arena::new(&self.dma_device, len, shape.seams) {
+            match Arena::new(&self.dma_device, shape) {
                 Err(EOPNOTSUPP) => return Ok(None),
                 arena => Behind::Arena(arena?),
             }
         } else {
             let phys_align = usize::try_from(align.checked_next_power_of_two().ok_or(EINVAL)?)?;
-            match Pool::new(
-                &self.dma_device,
-                len,
-                phys_align.max(PAGE_SIZE),
-                shape.seams,
-            ) {
+            match Pool::new(&self.dma_device, shape, phys_align.max(PAGE_SIZE)) {
                 Err(ENOMEM) => return Ok(None),
                 pool => Behind::Pool(pool?),
             }
