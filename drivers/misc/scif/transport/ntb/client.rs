@@ -54,11 +54,9 @@ impl Client for NtbLink {
         let context = &shared.context;
         let name = CString::try_from(device.name())?;
         let register = doorbell_register(&device)?;
-        let needed = [doorbell::CONTROL, doorbell::HELLO, doorbell::DATA]
-            .into_iter()
-            .fold(0, |needed, number| needed | doorbell::bit(number));
-        let hello_bell = register.to_peer_bits(doorbell::bit(doorbell::HELLO));
-        let mailbox = Mailbox::of(&device, hello_bell)
+        let hello = doorbell::bit(doorbell::HELLO);
+        let needed = doorbell::bit(doorbell::CONTROL) | hello | doorbell::bit(doorbell::DATA);
+        let mailbox = Mailbox::of(&device, register.to_peer_bits(hello))
             .filter(|_| register.numbers() & needed == needed)
             .ok_or_else(|| {
                 pr_warn!(

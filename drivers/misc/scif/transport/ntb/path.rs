@@ -183,11 +183,6 @@ impl NtbPath {
         });
     }
 
-    /// Bytes of the aperture over the peer's memory.
-    pub(super) fn size(&self) -> u64 {
-        self.parts.iter().map(|part| part.size() as u64).sum()
-    }
-
     /// How transfers go, for people.
     pub(super) fn transfers(&self) -> &'static str {
         match self.routes.len() {
@@ -250,7 +245,7 @@ impl Path for NtbPath {
     }
 
     fn reachable(&self) -> u64 {
-        self.size()
+        self.parts.iter().map(|part| part.size() as u64).sum()
     }
 
     fn first_reachable(&self) -> u64 {

@@ -77,7 +77,7 @@ pub(super) fn online(link: &CStr, node: u16, path: &NtbPath, own: &Aperture, is_
         node,
         link,
         path.mode(),
-        path.size() >> 10,
+        path.reachable() >> 10,
         path.transfers()
     );
     if own.windows.count() > 1 {
