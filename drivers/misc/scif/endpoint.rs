@@ -47,6 +47,7 @@ use crate::{
         channel::State as ChannelState,
         status::Held, //
     },
+    sync::list::Listed,
     sys::{
         current::may_bind_low_ports,
         trace,
@@ -74,7 +75,6 @@ use ports::Listener;
 use scif::Scif;
 use standing::{
     Facts,
-    Listed,
     Standing,
     State, //
 };
@@ -87,7 +87,7 @@ pub(crate) struct Endpoint {
     scif: Arc<Scif>,
     waiters: Arc<WaitQueue>,
     state: Arc<Standing>,
-    _listed: Listed,
+    _listed: Listed<Standing>,
     /// Counts closed descriptors, for who waits in accept.
     flushes: Atomic<u64>,
     /// Whose table of descriptors the last one was in.

@@ -29,13 +29,13 @@
 //! 3. `NtbLink::inner`
 //! 4. `Contact::connections`, `Exports::table`, `RemoteWindows::tables`, `Marks::deferred`,
 //!    `Mappings::table`, `Standing::name`; below `RemoteWindows::tables` only: `Windows::tables`
-//! 5. `Nodes::watcher`, `Nodes::table`, `Contacts::list`, `Endpoints::table`, `Links::list`,
+//! 5. `Nodes::watcher`, `Nodes::table`, `Links::list`,
 //!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `Connection::listening`, `OwnRing::open`,
 //!    `Caches::list`, `NtbLink::timer`, `Statuses::table`, `Registry::table`, `Devices::list`, `Names::inner`,
 //!    `Names::peers`
 //! 6. `Listener::queue`
 //! 7. `ControlRing::writer`, `ControlRing::reader`, `RegistrationCache::table`, `Arena::taking`,
-//!    `SharedTable::entries`
+//!    `SharedTable::entries`, `List::entries`
 //!
 //! Spinlocks, all below the mutexes, in interrupts:
 //!
@@ -282,7 +282,7 @@ impl kernel::Module for ScifModule {
         // The services, a line each.
         let mut services = KVec::new();
         services.push(nodes.status_service()?, GFP_KERNEL)?;
-        services.push(scif.service()?, GFP_KERNEL)?;
+        services.push(scif.clone(), GFP_KERNEL)?;
         services.push(names.service()?, GFP_KERNEL)?;
         let links = Links::new()?;
         let sources = debugfs::Sources {

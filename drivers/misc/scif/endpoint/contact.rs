@@ -8,7 +8,6 @@ use super::{
     connection::{
         Connection,
         Counts,
-        Options,
         PortPair,
         Shared, //
     },
@@ -16,6 +15,7 @@ use super::{
         Ports,
         Request, //
     },
+    scif::Scif,
     standing::Facts, //
 };
 use crate::{
@@ -45,7 +45,6 @@ use crate::{
         Peer, //
     },
     rma::{
-        caches::Caches,
         mapping::Mappings,
         marks::Progress,
         staging::Staging,
@@ -75,13 +74,8 @@ pub(super) struct Contact {
 }
 
 impl Contact {
-    /// No connections yet; requests go to the listeners of `ports`. May sleep.
-    pub(super) fn new(
-        peer: &Arc<Peer>,
-        ports: &Arc<Ports>,
-        caches: &Arc<Caches>,
-        options: Options,
-    ) -> Result<Arc<Self>> {
+    /// No connections yet; requests go to the listeners of `scif`. May sleep.
+    pub(super) fn new(peer: &Arc<Peer>, scif: &Scif) -> Result<Arc<Self>> {
         let exports = Exports::new()?;
         let staging = Staging::new(peer, &exports)?;
         let shared = Shared {
@@ -89,14 +83,14 @@ impl Contact {
             exports,
             remembered: Arc::new(Remembered::new(), GFP_KERNEL)?,
             mappings: Mappings::new()?,
-            caches: caches.clone(),
-            ways: Ways::new(peer, staging, options.dma_threshold)?,
-            options,
+            caches: scif.caches.clone(),
+            ways: Ways::new(peer, staging, scif.options.dma_threshold)?,
+            options: scif.options,
         };
         Arc::pin_init(
             pin_init!(Self {
                 shared,
-                ports: ports.clone(),
+                ports: scif.ports.clone(),
                 connections <- new_mutex!(ChannelTable::new(), "Contact::connections"),
             }),
             GFP_KERNEL,

@@ -9,13 +9,9 @@ use super::{
     },
     contact::Contact,
     ports::Ports,
-    service::{
-        Contacts,
-        ScifService, //
-    },
     standing::{
-        Endpoints,
-        Facts, //
+        Facts,
+        Standing, //
     }, //
 };
 use crate::{
@@ -27,15 +23,13 @@ use crate::{
     },
     names::Names,
     node::Nodes,
-    peer::{
-        service::Service,
-        Peer, //
-    },
+    peer::Peer,
     rma::{
         caches::Caches,
         mapping::Ones,
         marks::Progress, //
     },
+    sync::list::List,
     sys::{
         current,
         shared_memory::Payer, //
@@ -54,13 +48,14 @@ use kernel::{
 pub(crate) struct Scif {
     pub(super) nodes: Arc<Nodes>,
     pub(super) names: Arc<Names>,
-    caches: Arc<Caches>,
+    pub(super) caches: Arc<Caches>,
     /// Who has memory that many register.
     pub(super) users: Arc<Users>,
     pub(super) ports: Arc<Ports>,
-    pub(super) endpoints: Arc<Endpoints>,
-    contacts: Arc<Contacts>,
-    options: Options,
+    /// All endpoints that there are, in the order in which they were opened.
+    pub(super) endpoints: Arc<List<Standing>>,
+    pub(super) contacts: Arc<List<Contact>>,
+    pub(super) options: Options,
     /// What mappings for reading show instead of lost memory, once one may have to.
     ones: SetOnce<Arc<Ones>>,
 }
@@ -73,8 +68,8 @@ impl Scif {
         caches: &Arc<Caches>,
         options: Options,
     ) -> Result<Arc<Self>> {
-        let (ports, contacts) = (Ports::new()?, Contacts::new()?);
-        let (endpoints, users) = (Endpoints::new()?, Users::new()?);
+        let (ports, contacts) = (Ports::new()?, List::new()?);
+        let (endpoints, users) = (List::new()?, Users::new()?);
         Arc::pin_init(
             pin_init!(Self {
                 nodes: nodes.clone(),
@@ -89,17 +84,6 @@ impl Scif {
             }),
             GFP_KERNEL,
         )
-    }
-
-    /// The service by which peers reach it.
-    pub(crate) fn service(&self) -> Result<Arc<dyn Service>> {
-        let service = ScifService {
-            contacts: self.contacts.clone(),
-            ports: self.ports.clone(),
-            caches: self.caches.clone(),
-            options: self.options,
-        };
-        Ok(Arc::new(service, GFP_KERNEL)?)
     }
 
     /// What mappings for reading show instead of lost memory: one page for all, which is nobody's. May
@@ -125,12 +109,15 @@ impl Scif {
 
     /// What there is with a node that is online: ENODEV if it is not.
     pub(super) fn contact(&self, node: u16) -> Result<Arc<Contact>> {
-        self.contacts.with(&self.nodes.peer(node)?)
+        self.contact_with(&self.nodes.peer(node)?)
     }
 
     /// As [`Self::contact`], with a peer that a request came from: ENODEV if it is lost.
     pub(super) fn contact_with(&self, peer: &Arc<Peer>) -> Result<Arc<Contact>> {
-        self.contacts.with(peer)
+        let found = self
+            .contacts
+            .find(|contact| Arc::ptr_eq(contact.peer(), peer));
+        found.ok_or(ENODEV)
     }
 
     /// The id of this node.
@@ -141,7 +128,7 @@ impl Scif {
     /// Calls `f` with each endpoint of this node, and with each connection that has none: it was
     /// accepted and not taken over, or is closed and waits for the peer's last word. May sleep.
     pub(crate) fn for_each_endpoint(&self, mut f: impl FnMut(&Facts)) {
-        self.endpoints.for_each(&mut f);
+        self.endpoints.for_each(|standing| f(&standing.facts()));
         self.contacts
             .for_each(|contact| contact.for_each_without_endpoint(&mut f));
     }

@@ -3,11 +3,10 @@
 //! How an endpoint stands: for its calls, and for those who watch.
 //!
 //! The states are explained in `endpoint.rs`. Who watches finds all endpoints that there are in a
-//! list. It sees nothing of an endpoint but [`Facts`]: whoever looks keeps no connection and no port
-//! from going.
+//! list (`scif.rs`). It sees nothing of an endpoint but [`Facts`]: whoever looks keeps no connection and
+//! no port from going.
 //!
-//! Locks: `Standing::state` is held for moments only, never while waiting; `Standing::name` comes below it;
-//! `Endpoints::table` is a leaf.
+//! Locks: `Standing::state` is held for moments only, never while waiting; `Standing::name` comes below it.
 
 use super::{
     connection::{
@@ -28,10 +27,6 @@ use crate::{
 use kernel::{
     new_mutex,
     prelude::*,
-    rbtree::{
-        RBTree,
-        RBTreeNodeReservation, //
-    },
     sync::{
         Arc,
         Mutex,
@@ -184,87 +179,6 @@ impl Standing {
         Facts {
             opener: Some(self.opener.clone()),
             ..facts
-        }
-    }
-}
-
-struct Table {
-    standings: RBTree<u64, Arc<Standing>>,
-    last: u64,
-}
-
-/// All endpoints that there are.
-#[pin_data]
-pub(super) struct Endpoints {
-    #[pin]
-    table: Mutex<Table>,
-}
-
-/// An endpoint is in the list until this is dropped.
-pub(super) struct Listed {
-    endpoints: Arc<Endpoints>,
-    number: u64,
-}
-
-impl Drop for Listed {
-    fn drop(&mut self) {
-        let removed = self
-            .endpoints
-            .table
-            .lock()
-            .standings
-            .remove_node(&self.number);
-        drop(removed);
-    }
-}
-
-impl Endpoints {
-    /// None yet. May sleep.
-    pub(super) fn new() -> Result<Arc<Self>> {
-        Arc::pin_init(
-            pin_init!(Self {
-                table <- new_mutex!(
-                    Table {
-                        standings: RBTree::new(),
-                        last: 0,
-                    },
-                    "Endpoints::table"
-                ),
-            }),
-            GFP_KERNEL,
-        )
-    }
-
-    /// Puts one into the list. May sleep.
-    pub(super) fn add(self: &Arc<Self>, standing: &Arc<Standing>) -> Result<Listed> {
-        // Before the lock, which all processes need: who pays may have to wait.
-        let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
-        let mut table = self.table.lock();
-        table.last += 1;
-        let number = table.last;
-        table
-            .standings
-            .insert(node.into_node(number, standing.clone()));
-        Ok(Listed {
-            endpoints: self.clone(),
-            number,
-        })
-    }
-
-    /// Calls `f` with each, in the order in which they were opened, without a lock. May sleep.
-    pub(super) fn for_each(&self, mut f: impl FnMut(&Facts)) {
-        let mut next = 0;
-        loop {
-            let found = {
-                let table = self.table.lock();
-                let cursor = table.standings.cursor_lower_bound(&next);
-                cursor.map(|cursor| (*cursor.current().0, cursor.current().1.clone()))
-            };
-            let Some((number, standing)) = found else {
-                return;
-            };
-            next = number + 1;
-            f(&standing.facts());
         }
     }
 }
