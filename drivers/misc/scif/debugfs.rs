@@ -11,12 +11,7 @@ use crate::{
         scif::Scif,
         standing, //
     },
-    names::Names,
-    node::{
-        self,
-        Nodes, //
-    },
-    rma::caches::Caches,
+    node,
     transport::{
         engine::Engines,
         links::{
@@ -38,10 +33,7 @@ use kernel::{
 
 /// Where the numbers come from.
 pub(crate) struct Sources {
-    pub(crate) nodes: Arc<Nodes>,
     pub(crate) scif: Arc<Scif>,
-    pub(crate) names: Arc<Names>,
-    pub(crate) caches: Arc<Caches>,
     pub(crate) engines: Arc<Engines>,
     pub(crate) links: Arc<Links>,
 }
@@ -65,7 +57,7 @@ pub(crate) fn open(sources: Sources) -> Result<Pin<KBox<Scope<Sources>>>> {
 fn nodes(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "node state link aperture generation")?;
     let mut result = Ok(());
-    sources.nodes.for_each(|node, is_this| {
+    sources.scif.nodes.for_each(|node, is_this| {
         let peer = node.peer.as_ref().filter(|peer| !peer.is_over());
         let online = peer.map(|peer| peer.mode());
         result = result.and(writeln!(
@@ -133,7 +125,7 @@ fn endpoints(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, " {name}")?;
     }
     f.write_str("\n")?;
-    let own_node = sources.scif.own_node();
+    let own_node = sources.scif.nodes.own_id();
     let mut result = Ok(());
     sources
         .scif
@@ -210,7 +202,7 @@ fn marks(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 fn pins(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "pid uid name pages bytes")?;
     let mut result = Ok(());
-    sources.caches.ledger.for_each(|account| {
+    sources.scif.caches.ledger.for_each(|account| {
         let (process, pages) = (&account.process, account.pages);
         let bytes = pages.saturating_mul(PAGE_SIZE);
         let (pid, uid, name) = (process.pid, process.uid, process.name());
@@ -223,7 +215,7 @@ fn pins(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 fn names(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "class name port")?;
     let mut result = Ok(());
-    sources.names.for_each(|name, port| {
+    sources.scif.names.for_each(|name, port| {
         result = result.and(writeln!(f, "{} {} {port}", name.class, name.number));
     });
     result
@@ -236,7 +228,7 @@ fn counters(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "closing_connections {}", counts.closing_connections)?;
     writeln!(f, "exported_windows {}", counts.exported_windows)?;
     writeln!(f, "mappings {}", counts.mappings)?;
-    let cache = &sources.caches.counters;
+    let cache = &sources.scif.caches.counters;
     writeln!(f, "cache_hits {}", cache.hits.load(Relaxed))?;
     writeln!(f, "cache_misses {}", cache.misses.load(Relaxed))?;
     writeln!(f, "cache_pages {}", cache.pages.load(Relaxed))?;

@@ -117,7 +117,7 @@ impl FileOperations for ScifFile {
     }
 
     fn poll<'file>(&'file self, context: &PollContext<'file>) -> u32 {
-        context.wait_on(self.endpoint.waiters());
+        context.wait_on(&self.endpoint.waiters);
         self.endpoint.poll_state()
     }
 
@@ -131,7 +131,7 @@ impl FileOperations for ScifFile {
         let facts = self.endpoint.facts();
         writeln!(f, "scif-state:\t{}", facts.state)?;
         if let Some(port) = facts.own_port {
-            writeln!(f, "scif-own:\t{}:{port}", self.endpoint.own_node())?;
+            writeln!(f, "scif-own:\t{}:{port}", self.endpoint.scif.nodes.own_id())?;
         }
         if let Facts {
             peer: Some(peer),

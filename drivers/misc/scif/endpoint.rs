@@ -43,10 +43,7 @@ pub(crate) use crate::rma::mapping::RemotePages;
 use crate::{
     arguments::PortId,
     logic::messages::Refusal,
-    peer::{
-        channel::State as ChannelState,
-        status::Held, //
-    },
+    peer::channel::State as ChannelState,
     sync::list::Listed,
     sys::{
         current::may_bind_low_ports,
@@ -84,8 +81,9 @@ const ADMIN_PORT_END: u16 = 1024;
 
 /// See the head of this file.
 pub(crate) struct Endpoint {
-    scif: Arc<Scif>,
-    waiters: Arc<WaitQueue>,
+    pub(crate) scif: Arc<Scif>,
+    /// Woken when [`Self::poll_state`] changes.
+    pub(crate) waiters: Arc<WaitQueue>,
     state: Arc<Standing>,
     _listed: Listed<Standing>,
     /// Counts closed descriptors, for who waits in accept.
@@ -94,12 +92,6 @@ pub(crate) struct Endpoint {
     flushed_by: Atomic<usize>,
     /// Whether mappings made from now on read as ones once the peer is lost.
     ones_after_loss: Atomic<bool>,
-}
-
-/// What `connect` on a non-blocking endpoint comes to.
-enum Progress {
-    Waiting,
-    Ended(Result),
 }
 
 fn refusal_error(reason: Refusal) -> Error {
@@ -132,21 +124,6 @@ impl Endpoint {
     /// What there is to see of it. May sleep.
     pub(crate) fn facts(&self) -> Facts {
         self.state.facts()
-    }
-
-    /// The id of this node.
-    pub(crate) fn own_node(&self) -> u16 {
-        self.scif.nodes.own_id()
-    }
-
-    /// The ids of the nodes that are online, this one first.
-    pub(crate) fn online_nodes(&self) -> Result<KVec<u16>> {
-        self.scif.nodes.online()
-    }
-
-    /// How a node stands, which need not be there: ENOSPC if processes watch too many.
-    pub(crate) fn node_status(&self, node: u16) -> Result<Held> {
-        self.scif.nodes.status(node)
     }
 
     /// Says whether mappings made from now on read as ones once the peer is lost, in any state.
@@ -201,22 +178,20 @@ impl Endpoint {
     pub(crate) fn connect(&self, peer: PortId, nonblocking: bool) -> Result<PortId> {
         let connection = self.connect_to(peer, nonblocking)?;
         Ok(PortId {
-            node: self.own_node(),
+            node: self.scif.nodes.own_id(),
             port: connection.ports.own,
         })
     }
 
     /// As [`Self::connect`]; returns the connection.
     fn connect_to(&self, peer: PortId, nonblocking: bool) -> Result<Arc<Connection>> {
-        match self.begin_connect(peer)? {
-            (connection, true) if nonblocking => {
-                // The answer may be there already, but the first call always says "in progress":
-                // that is what callers of a non-blocking connect are written for.
-                drop(connection);
-                Err(EINPROGRESS)
-            }
-            (connection, _) => self.await_answer(connection, nonblocking),
+        let (connection, is_new) = self.begin_connect(peer)?;
+        if is_new && nonblocking {
+            // The answer may be there already, but the first call always says "in progress":
+            // that is what callers of a non-blocking connect are written for.
+            return Err(EINPROGRESS);
         }
+        self.await_answer(connection, nonblocking)
     }
 
     /// Waits for the answer to a request, unless the call must not block, and collects it.
@@ -226,11 +201,11 @@ impl Endpoint {
         nonblocking: bool,
     ) -> Result<Arc<Connection>> {
         loop {
-            match self.conclude(&connection) {
-                Progress::Ended(Ok(())) => return Ok(connection),
-                Progress::Ended(Err(error)) => return Err(error),
-                Progress::Waiting if nonblocking => return Err(EINPROGRESS),
-                Progress::Waiting => (),
+            if let Some(result) = self.conclude(&connection) {
+                return result.map(|()| connection);
+            }
+            if nonblocking {
+                return Err(EINPROGRESS);
             }
             let waited = self
                 .waiters
@@ -298,24 +273,24 @@ impl Endpoint {
         }
     }
 
-    /// Draws the conclusion from what has become of a request.
-    fn conclude(&self, connection: &Arc<Connection>) -> Progress {
+    /// Draws the conclusion from what has become of a request; none while the peer has not answered.
+    fn conclude(&self, connection: &Arc<Connection>) -> Option<Result> {
         let mut state = self.state.lock();
         let port = match &*state {
             State::Connecting(current, port) if Arc::ptr_eq(current, connection) => port.clone(),
             // Another thread was faster.
             State::Connected(current, _) if Arc::ptr_eq(current, connection) => {
-                return Progress::Ended(Err(EISCONN))
+                return Some(Err(EISCONN))
             }
-            _ => return Progress::Ended(Err(ECONNREFUSED)),
+            _ => return Some(Err(ECONNREFUSED)),
         };
         let error = match connection.channel.state() {
-            ChannelState::Requested => return Progress::Waiting,
+            ChannelState::Requested => return None,
             // A peer that accepted and closed was there: what it sent can be received.
             ChannelState::Established | ChannelState::PeerClosed => {
                 self.state.connect(&mut state, connection.clone(), port);
                 trace::connect_done(|| connection.traced(Ok(())));
-                return Progress::Ended(Ok(()));
+                return Some(Ok(()));
             }
             ChannelState::Refused => refusal_error(connection.refusal()),
             ChannelState::Lost | ChannelState::Closed => ENODEV,
@@ -325,7 +300,7 @@ impl Endpoint {
         trace::connect_done(|| connection.traced(Err(error)));
         connection.close();
         drop(old);
-        Progress::Ended(Err(error))
+        Some(Err(error))
     }
 
     /// Withdraws a request.

@@ -21,7 +21,6 @@ mod peer_bus;
 
 use crate::{
     endpoint::scif::Scif,
-    node::Nodes,
     sys::{
         notifiers::{
             Chain,
@@ -49,9 +48,9 @@ pub(crate) struct KernelApi {
 
 impl KernelApi {
     /// Opens the door: functions may be called before this returns. May sleep.
-    pub(crate) fn new(scif: &Arc<Scif>, nodes: &Arc<Nodes>) -> Result<Self> {
-        let bus = PeerBus::new(Bus::register()?, scif, nodes)?;
-        let door = Door::new(scif, nodes, bus.queue().clone())?;
+    pub(crate) fn new(scif: &Arc<Scif>) -> Result<Self> {
+        let bus = PeerBus::new(Bus::register()?, scif)?;
+        let door = Door::new(scif, bus.queue.clone())?;
         let told = {
             let door = door.clone();
             move |event: Event<'_>| {
@@ -116,7 +115,7 @@ mod tests {
     /// A connection of this node with itself, whose ends were handed out.
     fn connect(door: &Door, listener: &Endpoint) -> Result<(Arc<Endpoint>, Arc<Endpoint>)> {
         let to = PortId {
-            node: door.nodes.own_id(),
+            node: door.scif.nodes.own_id(),
             port: listener.bind(0)?,
         };
         listener.listen(1)?;

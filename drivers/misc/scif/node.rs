@@ -13,7 +13,6 @@ pub(crate) mod statuses;
 use crate::{
     peer::{
         service::Service,
-        status::Held,
         Common,
         Observer,
         Peer, //
@@ -89,12 +88,9 @@ pub(crate) fn state(is_this: bool, is_online: bool) -> &'static str {
     }
 }
 
-/// Who wants to hear of nodes that come and go.
-pub(crate) trait Watcher: Send + Sync {
-    /// Who is online has changed, maybe more than once. When a node has gone, all that was connected
-    /// with it knows already. May sleep, but waits for nobody.
-    fn changed(&self);
-}
+/// Who wants to hear of nodes that come and go: who is online has changed, maybe more than once. When a
+/// node has gone, all that was connected with it knows already. May sleep, but waits for nobody.
+pub(crate) type Watcher = KBox<dyn Fn() + Send + Sync>;
 
 /// Has the watcher told until it is dropped.
 pub(crate) struct Watching(Arc<Nodes>);
@@ -122,12 +118,13 @@ pub(crate) struct Nodes {
     /// Random, new each time the module is loaded.
     pub(crate) generation: u64,
     own_id: Atomic<u32>,
-    statuses: Arc<Statuses>,
+    /// How nodes stand, which need not be there.
+    pub(crate) statuses: Arc<Statuses>,
     #[pin]
     table: Mutex<Table>,
     /// Told with the lock held, so that one that goes is told no more.
     #[pin]
-    watcher: Mutex<Option<Arc<dyn Watcher>>>,
+    watcher: Mutex<Option<Watcher>>,
 }
 
 const ID_UNSET: u32 = u32::MAX;
@@ -205,11 +202,6 @@ impl Nodes {
         peer.filter(|peer| !peer.is_over()).cloned().ok_or(ENODEV)
     }
 
-    /// How a node stands, which need not be there: ENOSPC if processes watch too many. May sleep.
-    pub(crate) fn status(&self, node: u16) -> Result<Held> {
-        self.statuses.get(node)
-    }
-
     /// The service by which peers say which life of theirs this is. It goes first, see there.
     pub(crate) fn status_service(&self) -> Result<Arc<dyn Service>> {
         Ok(Arc::new(StatusService(self.statuses.clone()), GFP_KERNEL)?)
@@ -254,7 +246,7 @@ impl Nodes {
     }
 
     /// Tells the one watcher there is when nodes come and go, and of those that are there. May sleep.
-    pub(crate) fn watch(self: &Arc<Self>, watcher: Arc<dyn Watcher>) -> Watching {
+    pub(crate) fn watch(self: &Arc<Self>, watcher: Watcher) -> Watching {
         *self.watcher.lock() = Some(watcher);
         self.tell_watcher();
         Watching(self.clone())
@@ -262,7 +254,7 @@ impl Nodes {
 
     fn tell_watcher(&self) {
         if let Some(watcher) = &*self.watcher.lock() {
-            watcher.changed();
+            watcher();
         }
     }
 

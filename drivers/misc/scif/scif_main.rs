@@ -229,12 +229,11 @@ struct FrontDoors {
 
 impl FrontDoors {
     fn open(sources: debugfs::Sources, settings: &Settings) -> Result<Self> {
-        let (scif, nodes) = (sources.scif.clone(), sources.nodes.clone());
-        let caches = sources.caches.clone();
+        let scif = sources.scif.clone();
         Ok(Self {
             _debugfs: debugfs::open(sources)?,
-            _memory_pressure: MemoryPressure::new(&caches)?,
-            _kernel_api: KernelApi::new(&scif, &nodes)?,
+            _memory_pressure: MemoryPressure::new(&scif.caches)?,
+            _kernel_api: KernelApi::new(&scif)?,
             _devices: Devices::register(&scif, settings.mic_compat)?,
         })
     }
@@ -286,10 +285,7 @@ impl kernel::Module for ScifModule {
         services.push(names.service()?, GFP_KERNEL)?;
         let links = Links::new()?;
         let sources = debugfs::Sources {
-            nodes: nodes.clone(),
             scif,
-            names,
-            caches,
             engines: engines.clone(),
             links: links.clone(),
         };

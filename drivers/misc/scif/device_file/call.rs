@@ -248,12 +248,12 @@ pub(super) fn node_ids(
     let room = usize::try_from(request.len).map_err(|_| EINVAL)?;
     let own = Place::at(pointer(request.self_)).writable()?;
     let count = count.writable()?;
-    let online = endpoint.online_nodes()?;
+    let online = endpoint.scif.nodes.online()?;
     for (index, node) in online.iter().take(room).enumerate() {
         let address = pointer(request.nodes).wrapping_add(index * size_of::<u16>());
         uapi::write(address, node)?;
     }
-    own.write(&endpoint.own_node())?;
+    own.write(&endpoint.scif.nodes.own_id())?;
     let online = i32::try_from(online.len())?;
     count.write(&online)?;
     Ok(online as isize)

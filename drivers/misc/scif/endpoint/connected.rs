@@ -33,18 +33,14 @@ use crate::{
         buffer::Buffer,
         chardev::poll_events,
         current::may_access_devices,
-        user_mapping::Wanted,
-        wait::WaitQueue, //
+        user_mapping::Wanted, //
     }, //
 };
 use kernel::{
     mm::virt::VmaNew,
     page::PAGE_SIZE,
     prelude::*,
-    sync::{
-        atomic::Relaxed,
-        Arc, //
-    },
+    sync::atomic::Relaxed, //
 };
 
 impl Endpoint {
@@ -106,11 +102,6 @@ impl Endpoint {
             _ => events |= HUP,
         }
         events
-    }
-
-    /// The queue that is woken when [`Self::poll_state`] changes.
-    pub(crate) fn waiters(&self) -> &Arc<WaitQueue> {
-        &self.waiters
     }
 
     /// Registers memory of the caller, whole pages. Returns the offset of the window; see

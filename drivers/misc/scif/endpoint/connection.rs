@@ -104,9 +104,9 @@ pub(super) struct Shared {
 
 /// Which ports it connects.
 #[derive(Clone, Copy)]
-pub(super) struct PortPair {
-    pub(super) own: u16,
-    pub(super) peer: u16,
+pub(crate) struct PortPair {
+    pub(crate) own: u16,
+    pub(crate) peer: u16,
 }
 
 /// See the head of this file.

@@ -6,7 +6,7 @@
 //! yet. The name is the endpoint's that was given it, not that of the connections which it accepts.
 
 use super::{
-    connection::Connection,
+    connection::PortPair,
     Endpoint,
     State, //
 };
@@ -14,16 +14,7 @@ use crate::{
     arguments::PortId,
     names::Name, //
 };
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
-
-/// What a connection by a name has come to.
-pub(crate) struct Named {
-    pub(crate) own_port: u16,
-    pub(crate) peer_port: u16,
-}
+use kernel::prelude::*;
 
 impl Endpoint {
     /// Gives it a name: this number, or any that is free. Returns it. EADDRINUSE if another endpoint has
@@ -47,24 +38,23 @@ impl Endpoint {
     ///
     /// The name is looked up first, which waits for the peer's kernel, but for nobody else. A signal
     /// then costs nothing.
-    pub(crate) fn connect_name(&self, node: u16, name: Name, nonblocking: bool) -> Result<Named> {
+    pub(crate) fn connect_name(
+        &self,
+        node: u16,
+        name: Name,
+        nonblocking: bool,
+    ) -> Result<PortPair> {
         if name.class == 0 {
             return Err(EINVAL);
         }
-        let connection = self.connect_named(node, name, nonblocking)?;
-        Ok(Named {
-            own_port: connection.ports.own,
-            peer_port: connection.ports.peer,
-        })
-    }
-
-    fn connect_named(&self, node: u16, name: Name, nonblocking: bool) -> Result<Arc<Connection>> {
         let under_way = Self::request_under_way(&self.state.lock())?;
-        if let Some(connection) = under_way {
-            return self.await_answer(connection, nonblocking);
-        }
-        let peer = self.scif.nodes.peer(node)?;
-        let port = self.scif.names.look_up(&peer, name)?;
-        self.connect_to(PortId { node, port }, nonblocking)
+        let connection = if let Some(connection) = under_way {
+            self.await_answer(connection, nonblocking)?
+        } else {
+            let peer = self.scif.nodes.peer(node)?;
+            let port = self.scif.names.look_up(&peer, name)?;
+            self.connect_to(PortId { node, port }, nonblocking)?
+        };
+        Ok(connection.ports)
     }
 }

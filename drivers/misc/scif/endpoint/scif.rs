@@ -46,9 +46,9 @@ use kernel::{
 /// See the head of this file.
 #[pin_data]
 pub(crate) struct Scif {
-    pub(super) nodes: Arc<Nodes>,
-    pub(super) names: Arc<Names>,
-    pub(super) caches: Arc<Caches>,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) names: Arc<Names>,
+    pub(crate) caches: Arc<Caches>,
     /// Who has memory that many register.
     pub(super) users: Arc<Users>,
     pub(super) ports: Arc<Ports>,
@@ -118,11 +118,6 @@ impl Scif {
             .contacts
             .find(|contact| Arc::ptr_eq(contact.peer(), peer));
         found.ok_or(ENODEV)
-    }
-
-    /// The id of this node.
-    pub(crate) fn own_node(&self) -> u16 {
-        self.nodes.own_id()
     }
 
     /// Calls `f` with each endpoint of this node, and with each connection that has none: it was

@@ -130,9 +130,9 @@ exported! {
     ) -> ffi::c_int as Result<ffi::c_int> {
         let door = door?;
         nodes.check()?;
-        let online = door.nodes.online()?;
+        let online = door.scif.nodes.online()?;
         nodes.write(&online);
-        own.write(door.nodes.own_id());
+        own.write(door.scif.nodes.own_id());
         Ok(i32::try_from(online.len())?)
     }
 }
@@ -188,7 +188,7 @@ fn poll(entries: &Entries<Endpoint>, timeout: ffi::c_long) -> Result<ffi::c_int>
         polled
             .iter()
             .flatten()
-            .map(|(endpoint, _)| endpoint.waiters()),
+            .map(|(endpoint, _)| &endpoint.waiters),
     )?;
     let started = Instant::<Monotonic>::now();
     let total = u32::try_from(timeout)

@@ -59,7 +59,7 @@ const PAUSE: Delta = Delta::from_millis(100);
 
 /// The id of this node: `ENODEV` before SCIF has been initialised.
 pub fn own_node() -> Result<u16> {
-    Ok(published::the_only::<Door>()?.nodes.own_id())
+    Ok(published::the_only::<Door>()?.scif.nodes.own_id())
 }
 
 /// An endpoint, closed when it is dropped.

@@ -9,7 +9,6 @@ use crate::{
         Endpoint,
         RemotePages, //
     },
-    node::Nodes,
     sys::{
         kernel_calls::{
             handle_of,
@@ -49,7 +48,6 @@ pub(super) struct HeldPages {
 #[pin_data]
 pub(super) struct Door {
     pub(super) scif: Arc<Scif>,
-    pub(super) nodes: Arc<Nodes>,
     /// Where devices are made of nodes.
     pub(super) bus_work: Arc<Queue>,
     #[pin]
@@ -75,15 +73,10 @@ impl Global for Door {
 
 impl Door {
     /// Nothing is held yet. May sleep.
-    pub(super) fn new(
-        scif: &Arc<Scif>,
-        nodes: &Arc<Nodes>,
-        bus_work: Arc<Queue>,
-    ) -> Result<Arc<Self>> {
+    pub(super) fn new(scif: &Arc<Scif>, bus_work: Arc<Queue>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 scif: scif.clone(),
-                nodes: nodes.clone(),
                 bus_work,
                 endpoints <- Registry::new(),
                 registering <- new_mutex!((), "Door::registering"),

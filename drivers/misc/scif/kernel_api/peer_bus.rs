@@ -15,9 +15,7 @@ use super::door::Door;
 use crate::{
     endpoint::scif::Scif,
     node::{
-        Nodes,
         OnlineNode,
-        Watcher,
         Watching, //
     },
     sync::patience::patiently,
@@ -59,7 +57,8 @@ use kernel::{
 pub(super) struct PeerBus {
     // Dropped in this order: nobody starts the work, what runs of it ends, and then the devices go.
     _watching: Watching,
-    queue: Arc<Queue>,
+    /// Of the work, for who waits for it.
+    pub(super) queue: Arc<Queue>,
     devices: Arc<Devices>,
 }
 
@@ -72,46 +71,30 @@ impl Drop for PeerBus {
 
 impl PeerBus {
     /// May sleep.
-    pub(super) fn new(bus: Bus, scif: &Arc<Scif>, nodes: &Arc<Nodes>) -> Result<Self> {
+    pub(super) fn new(bus: Bus, scif: &Arc<Scif>) -> Result<Self> {
         let queue = Arc::new(Queue::ordered(c"scif_peer_bus")?, GFP_KERNEL)?;
         let devices = Arc::pin_init(
             pin_init!(Devices {
                 list <- new_mutex!(KVec::new(), "Devices::list"),
                 bus,
                 scif: scif.clone(),
-                nodes: nodes.clone(),
                 ending: Atomic::new(false),
                 work <- new_work!("Devices::work"),
             }),
             GFP_KERNEL,
         )?;
-        let starter = Starter {
-            devices: devices.clone(),
-            queue: queue.clone(),
+        let start = {
+            let (devices, queue) = (devices.clone(), queue.clone());
+            move || {
+                // An error says that it is about to run anyway.
+                let _ = queue.enqueue(devices.clone());
+            }
         };
         Ok(Self {
-            _watching: nodes.watch(Arc::new(starter, GFP_KERNEL)?),
+            _watching: scif.nodes.watch(KBox::new(start, GFP_KERNEL)?),
             queue,
             devices,
         })
-    }
-
-    /// The queue of the work, for who waits for it.
-    pub(super) fn queue(&self) -> &Arc<Queue> {
-        &self.queue
-    }
-}
-
-/// Starts the work.
-struct Starter {
-    devices: Arc<Devices>,
-    queue: Arc<Queue>,
-}
-
-impl Watcher for Starter {
-    fn changed(&self) {
-        // An error says that it is about to run anyway.
-        let _ = self.queue.enqueue(self.devices.clone());
     }
 }
 
@@ -128,7 +111,6 @@ struct Devices {
     // After its devices.
     bus: Bus,
     scif: Arc<Scif>,
-    nodes: Arc<Nodes>,
     ending: Atomic<bool>,
     #[pin]
     work: Work<Self>,
@@ -151,7 +133,7 @@ impl WorkItem for Devices {
 
 impl Devices {
     fn update(&self) -> Result {
-        let online = self.nodes.online_nodes()?;
+        let online = self.scif.nodes.online_nodes()?;
         let mut list = core::mem::replace(&mut *self.list.lock(), KVec::new());
         // Those that are gone go first: one that is back has the same name.
         list.retain(|known| online.iter().any(|node| node.session == known.session));
