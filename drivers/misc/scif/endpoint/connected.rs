@@ -72,9 +72,10 @@ impl Endpoint {
             State::Unbound | State::Bound(_) => return ERR,
             State::Closed => return ERR | HUP,
             State::Listening(listener, _) => {
-                return match listener.is_ready() {
-                    true => IN | RDNORM,
-                    false => 0,
+                return if listener.queued() > 0 {
+                    IN | RDNORM
+                } else {
+                    0
                 }
             }
             State::Connecting(connection, _) => {
@@ -121,10 +122,10 @@ impl Endpoint {
 
     /// EINVAL for an offset at which there can be no window.
     pub(super) fn check_place(offset: i64, options: WindowOptions) -> Result {
-        match offset < 0 || (options.fixed && offset as u64 % PAGE_SIZE as u64 != 0) {
-            true => Err(EINVAL),
-            false => Ok(()),
+        if offset < 0 || (options.fixed && offset as u64 % PAGE_SIZE as u64 != 0) {
+            return Err(EINVAL);
         }
+        Ok(())
     }
 
     /// Unregisters all windows of a range; see
@@ -159,9 +160,10 @@ impl Endpoint {
     /// Maps windows of the peer into an area of the caller that is being set up.
     pub(crate) fn map(&self, vma: &VmaNew) -> Result {
         let connection = self.connection()?;
-        let after_loss = match self.ones_after_loss.load(Relaxed) {
-            true => AfterLoss::Ones(self.scif.ones()?),
-            false => AfterLoss::Nothing,
+        let after_loss = if self.ones_after_loss.load(Relaxed) {
+            AfterLoss::Ones(self.scif.ones()?)
+        } else {
+            AfterLoss::Nothing
         };
         let all = &connection.mappings;
         mapping::map(

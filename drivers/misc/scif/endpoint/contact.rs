@@ -135,7 +135,7 @@ impl Contact {
     ) -> Result<Arc<Connection>> {
         let _inside = self.peer().enter().ok_or(ENODEV)?;
         let connection = self.insert(ports, State::Requested)?;
-        connection.attach(waiters);
+        connection.channel.attach(waiters);
         trace::connect(|| connection.traced(Ok(())));
         let posted = self.peer().post(&Message::Connect {
             source: connection.channel.id,

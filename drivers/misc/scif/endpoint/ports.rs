@@ -9,7 +9,7 @@
 //!
 //! Locks: `queue` is a leaf, taken under `Ports::inner`; `accepted` is a leaf.
 
-use super::accept::Pending;
+use super::accept::Accepting;
 use crate::{
     logic::{
         envelope::ChannelId,
@@ -239,7 +239,7 @@ pub(super) struct Listener {
     queued: Atomic<usize>,
     closed: Atomic<bool>,
     #[pin]
-    pub(super) accepted: Mutex<Pending>,
+    pub(super) accepted: Mutex<KVec<Accepting>>,
     /// The endpoint's.
     waiters: Arc<WaitQueue>,
 }
@@ -254,7 +254,7 @@ impl Listener {
                 queue <- new_mutex!(Some(KVVec::new()), "Listener::queue"),
                 queued: Atomic::new(0),
                 closed: Atomic::new(false),
-                accepted <- new_mutex!(Pending::new(), "Listener::accepted"),
+                accepted <- new_mutex!(KVec::new(), "Listener::accepted"),
                 waiters,
             }),
             GFP_KERNEL_ACCOUNT,
@@ -293,16 +293,6 @@ impl Listener {
         request
     }
 
-    /// Takes the oldest request.
-    pub(super) fn pop(&self) -> Option<Request> {
-        self.take_if(|_| true)
-    }
-
-    /// Whether a request is queued. Any context.
-    pub(super) fn is_ready(&self) -> bool {
-        self.queued.load(Relaxed) > 0
-    }
-
     /// How many requests are queued. Any context.
     pub(super) fn queued(&self) -> usize {
         self.queued.load(Relaxed)
@@ -313,17 +303,6 @@ impl Listener {
         self.closed.load(Relaxed)
     }
 
-    /// Closes what was accepted and not taken over: by a process with this table of descriptors, or by any. May sleep.
-    pub(super) fn close_accepted(&self, table: Option<usize>) {
-        loop {
-            // Dropped without the lock.
-            let accepted = self.accepted.lock().take_of(table);
-            if accepted.is_none() {
-                return;
-            }
-        }
-    }
-
     /// Refuses all that is queued and whatever still comes, and closes what was accepted and not taken over. The caller
     /// has removed the listener from its port. May sleep.
     pub(super) fn close(&self) {
@@ -331,7 +310,6 @@ impl Listener {
         self.queued.store(0, Relaxed);
         self.closed.store(true, Relaxed);
         self.waiters.wake_all();
-        self.accepted.lock().close();
         self.close_accepted(None);
         for request in requests.iter().flatten() {
             // Of a peer that is lost nobody waits for the answer.
