@@ -7,7 +7,7 @@
 
 use crate::{
     endpoint::{
-        connection::TRAFFIC_FIELDS,
+        connection::Traffic,
         scif::Scif,
         standing, //
     },
@@ -121,7 +121,7 @@ fn escape(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
 /// Shows `endpoints`: a line for each endpoint, and for each connection that has none.
 fn endpoints(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("state own peer channel queued pid uid name")?;
-    for name in TRAFFIC_FIELDS {
+    for (name, _) in Traffic::default().fields() {
         write!(f, " {name}")?;
     }
     f.write_str("\n")?;
@@ -145,8 +145,8 @@ fn endpoint(facts: &standing::Facts, own_node: u16, f: &mut fmt::Formatter<'_>) 
         Some(opener) => write!(f, " {} {} {}", opener.pid, opener.uid, opener.name())?,
         None => f.write_str(" - - -")?,
     }
-    let numbers = facts.traffic.as_ref().map(|traffic| traffic.fields());
-    for number in numbers.unwrap_or_default() {
+    let nothing = Traffic::default();
+    for (_, number) in facts.traffic.as_ref().unwrap_or(&nothing).fields() {
         write!(f, " {number}")?;
     }
     f.write_str("\n")

@@ -15,7 +15,7 @@ mod services;
 
 use crate::{
     endpoint::{
-        connection::TRAFFIC_FIELDS,
+        connection::Traffic,
         scif::Scif,
         standing::Facts,
         Endpoint, //
@@ -146,10 +146,8 @@ impl FileOperations for ScifFile {
             writeln!(f, "scif-pid:\t{}", opener.pid_for_reader())?;
         }
         writeln!(f, "scif-queued:\t{}", facts.queued)?;
-        if let Some(traffic) = &facts.traffic {
-            for (name, number) in TRAFFIC_FIELDS.iter().zip(traffic.fields()) {
-                writeln!(f, "scif-{name}:\t{number}")?;
-            }
+        for (name, number) in facts.traffic.iter().flat_map(Traffic::fields) {
+            writeln!(f, "scif-{name}:\t{number}")?;
         }
         Ok(())
     }

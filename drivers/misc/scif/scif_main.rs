@@ -30,7 +30,7 @@
 //! 4. `Contact::connections`, `Exports::table`, `RemoteWindows::tables`, `Marks::deferred`,
 //!    `Mappings::table`, `Standing::name`; below `RemoteWindows::tables` only: `Windows::tables`
 //! 5. `Nodes::watcher`, `Nodes::table`, `Links::list`,
-//!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `Connection::listening`, `OwnRing::open`,
+//!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `OwnRing::open`,
 //!    `Caches::list`, `NtbLink::timer`, `Statuses::table`, `Registry::table`, `Devices::list`, `Names::inner`,
 //!    `Names::peers`
 //! 6. `Listener::queue`

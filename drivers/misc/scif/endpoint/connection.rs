@@ -25,10 +25,7 @@
 //!
 //! Some of it he can change at any time (`sys/tunables.rs`): it is fixed here for tests only.
 
-use super::stream::{
-    Listening,
-    Stream, //
-};
+use super::stream::Stream;
 use crate::{
     logic::{
         envelope::ChannelId,
@@ -69,8 +66,7 @@ use crate::{
     },
     sys::{
         current::can_be_killed,
-        trace,
-        wait::WaitQueue, //
+        trace, //
     }, //
 };
 use kernel::{
@@ -110,7 +106,7 @@ pub(crate) struct PortPair {
 }
 
 /// See the head of this file.
-#[pin_data]
+#[pin_data(PinnedDrop)]
 pub(super) struct Connection {
     pub(super) channel: Arc<Channel>,
     pub(super) ports: PortPair,
@@ -128,9 +124,6 @@ pub(super) struct Connection {
     refusal: SetOnce<Refusal>,
     /// Whether the peer has said `CloseDone`.
     close_answered: Atomic<bool>,
-    /// As long as the peer can ring for it.
-    #[pin]
-    listening: Mutex<Option<Listening>>,
     /// Held while the loss of the peer is noted, so that a closer waits for that.
     #[pin]
     losing: Mutex<()>,
@@ -152,8 +145,7 @@ impl Connection {
         let remote_windows = RemoteWindows::new(&channel, &shared.remembered)?;
         let transfers = Transfers::new(&channel, &windows, &remote_windows, caches, &shared.ways)?;
         let fences = Fences::new(&channel, &transfers, &windows, &remote_windows);
-        let listening = stream.listen()?;
-        Arc::pin_init(
+        let this = Arc::pin_init(
             pin_init!(Self {
                 channel,
                 ports,
@@ -167,17 +159,18 @@ impl Connection {
                 mappings: shared.mappings.clone(),
                 refusal: SetOnce::new(),
                 close_answered: Atomic::new(false),
-                listening <- new_mutex!(Some(listening), "Connection::listening"),
                 losing <- new_mutex!((), "Connection::losing"),
             }),
             GFP_KERNEL_ACCOUNT,
-        )
+        )?;
+        // Until it leaves the table, or is dropped.
+        this.stream.listen()?;
+        Ok(this)
     }
 
     /// Takes away what the peer can still reach, as it is out of the table. May sleep.
     pub(super) fn leave(&self) {
-        let listening = self.listening.lock().take();
-        drop(listening);
+        self.stream.rings.wake_doorbells.leave();
         // Somebody may hold on to the connection for long, but the peer writes no more.
         self.stream.rings.unmap();
     }
@@ -293,11 +286,6 @@ impl Connection {
 
     // ----- what the owner wants ----------------------------------------------------------------
 
-    /// Has `waiters` woken from now on.
-    pub(super) fn attach(&self, waiters: Arc<WaitQueue>) {
-        self.channel.attach(waiters);
-    }
-
     /// Closes this end. May sleep: transfers in flight are waited for. Not for calling from the
     /// control work, which hears the peer's answer.
     pub(super) fn close(&self) {
@@ -375,6 +363,14 @@ impl Connection {
     }
 }
 
+#[pinned_drop]
+impl PinnedDrop for Connection {
+    fn drop(self: Pin<&mut Self>) {
+        // Who listens holds the stream.
+        self.stream.rings.wake_doorbells.leave();
+    }
+}
+
 /// What there is with the nodes that are online.
 #[derive(Default)]
 pub(crate) struct Counts {
@@ -388,6 +384,7 @@ pub(crate) struct Counts {
 }
 
 /// What one end of a connection has moved, and has.
+#[derive(Default)]
 pub(crate) struct Traffic {
     pub(crate) sent: Moved,
     pub(crate) received: Moved,
@@ -395,42 +392,22 @@ pub(crate) struct Traffic {
     pub(crate) windows: Held,
 }
 
-/// What [`Traffic::fields`] are called, in this order.
-pub(crate) const TRAFFIC_FIELDS: [&str; 11] = [
-    "sent_bytes",
-    "sent_messages",
-    "received_bytes",
-    "received_messages",
-    "written_bytes",
-    "written_transfers",
-    "read_bytes",
-    "read_transfers",
-    "in_flight",
-    "windows",
-    "window_bytes",
-];
-
 impl Traffic {
-    /// The numbers that every front door shows.
-    pub(crate) fn fields(&self) -> [u64; TRAFFIC_FIELDS.len()] {
-        let Self {
-            sent,
-            received,
-            transfers,
-            windows,
-        } = self;
+    /// The numbers that every front door shows, and what they are called.
+    pub(crate) fn fields(&self) -> [(&'static str, u64); 11] {
+        let (written, read) = (&self.transfers.written, &self.transfers.read);
         [
-            sent.bytes,
-            sent.times,
-            received.bytes,
-            received.times,
-            transfers.written.bytes,
-            transfers.written.times,
-            transfers.read.bytes,
-            transfers.read.times,
-            transfers.in_flight,
-            windows.windows,
-            windows.bytes,
+            ("sent_bytes", self.sent.bytes),
+            ("sent_messages", self.sent.times),
+            ("received_bytes", self.received.bytes),
+            ("received_messages", self.received.times),
+            ("written_bytes", written.bytes),
+            ("written_transfers", written.times),
+            ("read_bytes", read.bytes),
+            ("read_transfers", read.times),
+            ("in_flight", self.transfers.in_flight),
+            ("windows", self.windows.windows),
+            ("window_bytes", self.windows.bytes),
         ]
     }
 }

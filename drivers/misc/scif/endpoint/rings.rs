@@ -29,7 +29,6 @@ mod waking;
 
 pub(super) use waking::Wisher;
 use waking::{
-    WaitFor,
     WakeDoorbells,
     Wish, //
 };
@@ -81,7 +80,8 @@ const DATA_WANTED: usize = 132;
 const ROOM_DOORBELL: usize = 136;
 const DATA_DOORBELL: usize = 140;
 
-/// Bytes that go through the kernel's own memory at a time, where they have to.
+/// Bytes that go through the kernel's own memory at a time, where they have to, but for messages that
+/// are sent whole.
 const CHUNK: usize = 4096;
 
 /// See the head of this file.
@@ -126,8 +126,8 @@ impl Rings {
             consumed: Atomic::new(0),
             seen_consumed: Atomic::new(0),
             seen_produced: Atomic::new(0),
-            room_wish <- Wish::none(ROOM_WANTED, CONSUMED),
-            data_wish <- Wish::none(DATA_WANTED, PRODUCED),
+            room_wish <- Wish::none(ROOM_WANTED, ROOM_DOORBELL, CONSUMED),
+            data_wish <- Wish::none(DATA_WANTED, DATA_DOORBELL, PRODUCED),
         }))
     }
 
@@ -315,31 +315,34 @@ impl Rings {
     // ----- moving bytes ------------------------------------------------------------------------
 
     /// Moves `count` bytes from `at` on, for which there is room, into the peer's ring, and wakes
-    /// who waits for them there; returns how many. For who is sending, who is not inside the peer: the
-    /// caller's memory may take any time.
-    pub(super) fn push(&self, from: &Buffer, at: usize, count: usize) -> Result<usize> {
+    /// who waits for them there; returns how many: all of them if `whole`, or none. For who is sending,
+    /// who is not inside the peer: the caller's memory may take any time.
+    pub(super) fn push(
+        &self,
+        from: &Buffer,
+        at: usize,
+        count: usize,
+        whole: bool,
+    ) -> Result<usize> {
         // What is in memory goes in one copy.
         if self.push_bytes(count, |ring, to, done, len| {
             ring.write_from(to, from, at + done, len)
         })? {
             return Ok(count);
         }
-        let count = count.min(CHUNK);
-        let mut chunk = KVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;
-        from.append_to(at, count, &mut chunk)?;
-        let pushed = self.push_bytes(count, |ring, to, done, len| {
-            let bytes = chunk.get(done..).and_then(|rest| rest.get(..len));
+        let count = if whole { count } else { count.min(CHUNK) };
+        let mut copy = KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;
+        from.append_to(at, count, &mut copy)?;
+        self.push_bytes(count, |ring, to, done, len| {
+            let bytes = copy.get(done..).and_then(|rest| rest.get(..len));
             ring.write(to, bytes.ok_or(EINVAL)?).map(|()| true)
         })?;
-        match pushed {
-            true => Ok(count),
-            false => Err(EINVAL),
-        }
+        Ok(count)
     }
 
     /// Has `write` store `count` bytes; it gets the ring, where in it, how many bytes came before, and
     /// how many, and says whether it could. If not, nothing was moved.
-    pub(super) fn push_bytes(
+    fn push_bytes(
         &self,
         count: usize,
         write: impl Fn(&Reached<'_>, usize, usize, usize) -> Result<bool>,
@@ -364,7 +367,7 @@ impl Rings {
         // The counter must not overtake the data, nor the word of a move.
         flush_writes();
         header.write_u32(PRODUCED, after)?;
-        self.answer(WaitFor::Data, before, after)?;
+        self.answer(&self.data_wish, before, after)?;
         Ok(true)
     }
 
@@ -395,6 +398,6 @@ impl Rings {
         barrier::mb(barrier::Full);
         let header = self.remote()?.reach_header(self.channel.path())?;
         header.write_u32(CONSUMED, after)?;
-        self.answer(WaitFor::Room, before, after)
+        self.answer(&self.room_wish, before, after)
     }
 }
