@@ -11,7 +11,6 @@ use crate::{
         scif::Scif,
         standing, //
     },
-    node,
     transport::{
         engine::Engines,
         links::{
@@ -57,16 +56,15 @@ pub(crate) fn open(sources: Sources) -> Result<Pin<KBox<Scope<Sources>>>> {
 fn nodes(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "node state link aperture generation")?;
     let mut result = Ok(());
-    sources.scif.nodes.for_each(|node, is_this| {
-        let peer = node.peer.as_ref().filter(|peer| !peer.is_over());
-        let online = peer.map(|peer| peer.mode());
+    sources.scif.nodes.for_each(|node| {
+        let mode = node.online().map(|peer| peer.mode());
         result = result.and(writeln!(
             f,
             "{} {} {} {} {:016x}",
             node.id,
-            node::state(is_this, online.is_some()),
+            node.state(),
             node.link.to_str().unwrap_or("?"),
-            OrDash(online),
+            OrDash(mode),
             node.generation
         ));
     });

@@ -15,7 +15,7 @@ use super::door::Door;
 use crate::{
     endpoint::scif::Scif,
     node::{
-        OnlineNode,
+        KnownNode,
         Watching, //
     },
     sync::patience::patiently,
@@ -151,7 +151,7 @@ impl Devices {
         result
     }
 
-    fn add(&self, node: OnlineNode) -> Result<Known> {
+    fn add(&self, node: KnownNode) -> Result<Known> {
         let (id, session) = (node.id, node.session);
         let facts = NodeFacts {
             node,
@@ -166,7 +166,7 @@ impl Devices {
 
 /// What the files of a device say.
 struct NodeFacts {
-    node: OnlineNode,
+    node: KnownNode,
     scif: Arc<Scif>,
 }
 
@@ -175,9 +175,12 @@ impl Facts for NodeFacts {
         let node = &self.node;
         match attribute {
             Attribute::Node => write!(f, "{}", node.id),
-            Attribute::Generation => write!(f, "{:016x}", node.peer.generation),
+            Attribute::Generation => write!(f, "{:016x}", node.generation),
             Attribute::State => f.write_str(node.state()),
-            Attribute::Aperture => f.write_str(node.peer.mode()),
+            Attribute::Aperture => {
+                let mode = node.peer.as_ref().map(|peer| peer.mode());
+                f.write_str(mode.unwrap_or("-"))
+            }
             Attribute::Link => f.write_str(node.link.to_str().unwrap_or("?")),
             Attribute::Connections => write!(f, "{}", self.scif.counts_with(node.id).connections),
             Attribute::Windows => {
