@@ -135,11 +135,23 @@ pub(super) fn perform(
     match cmd {
         SEND => {
             let count = place!(at, Msg, out_len);
-            call::send(endpoint, &read::<Msg, _>(at)?, count, POINTER)
+            call::message(
+                endpoint,
+                Endpoint::send,
+                &read::<Msg, _>(at)?,
+                count,
+                POINTER,
+            )
         }
         RECV => {
             let count = place!(at, Msg, out_len);
-            call::receive(endpoint, &read::<Msg, _>(at)?, count, POINTER)
+            call::message(
+                endpoint,
+                Endpoint::receive,
+                &read::<Msg, _>(at)?,
+                count,
+                POINTER,
+            )
         }
         READFROM => call::copy_windows(endpoint, Direction::Read, &read::<Copied, _>(at)?),
         WRITETO => call::copy_windows(endpoint, Direction::Write, &read::<Copied, _>(at)?),

@@ -79,10 +79,7 @@ fn bind_name(endpoint: &Endpoint, at: usize) -> Result {
     if request.flags & !uapi::SCIF_NAME_ANY != 0 || request.reserved != 0 {
         return Err(EINVAL);
     }
-    let number = match request.flags & uapi::SCIF_NAME_ANY {
-        0 => Some(request.name),
-        _ => None,
-    };
+    let number = (request.flags & uapi::SCIF_NAME_ANY == 0).then_some(request.name);
     let name = place!(at, uapi::scif_bind_name, name).writable()?;
     name.write(&endpoint.bind_name(request.name_class, number)?)
 }
@@ -174,20 +171,16 @@ fn memory_register(endpoint: &Endpoint, at: usize) -> Result {
     if request.reserved != 0 {
         return Err(EINVAL);
     }
-    let options = WindowOptions {
-        protection: arguments::protection(request.prot)?,
-        fixed: arguments::map_fixed(i32::try_from(request.flags).map_err(|_| EINVAL)?)?,
-    };
+    let flags = i32::try_from(request.flags).map_err(|_| EINVAL)?;
+    let options = WindowOptions::parse(request.prot as i32, flags)?;
     let told = place!(at, uapi::scif_memory_register, offset).writable()?;
     let pinned = anonymous_file::object_behind::<PinnedPages>(request.fd)?;
     let offset =
         endpoint.register_part(&pinned, request.from, request.len, request.offset, options)?;
-    let result = told.write(&offset);
-    if result.is_err() {
+    told.write(&offset).inspect_err(|_| {
         // The caller can't know of the window.
         let _ = endpoint.unregister(offset, request.len);
-    }
-    result
+    })
 }
 
 /// Says where another device of this node finds memory of the peer.

@@ -114,7 +114,7 @@ exported! {
         let (door, listener) = (door?, listener?);
         peer.check()?;
         new.check()?;
-        let block = arguments::accept_blocks(flags)?;
+        let block = arguments::is_set(flags, arguments::ACCEPT_SYNC)?;
         let owner = door.owner_of(&listener)?;
         let (PortId { node, port }, endpoint) = listener.accept_endpoint(block)?;
         // If it can't be kept it is closed.
@@ -146,7 +146,7 @@ exported! {
         flags: Plain<ffi::c_int>[flags: ffi::c_int],
     ) -> ffi::c_int as Result<ffi::c_int> {
         let endpoint = endpoint?;
-        let block = arguments::message_blocks(flags)?;
+        let block = arguments::is_set(flags, arguments::MESSAGE_BLOCK)?;
         if message.len()? == 0 {
             return Ok(0);
         }
@@ -159,7 +159,7 @@ exported! {
         flags: Plain<ffi::c_int>[flags: ffi::c_int],
     ) -> ffi::c_int as Result<ffi::c_int> {
         let endpoint = endpoint?;
-        let block = arguments::message_blocks(flags)?;
+        let block = arguments::is_set(flags, arguments::MESSAGE_BLOCK)?;
         if message.len()? == 0 {
             return Ok(0);
         }
@@ -389,7 +389,7 @@ exported! {
         flags: Plain<ffi::c_int>[map_flags: ffi::c_int],
     ) -> off_t as Result<i64> {
         let pages = door?.pinned.get(pinned).ok_or(EINVAL)?;
-        let fixed = arguments::map_fixed(flags)?;
+        let fixed = arguments::is_set(flags, arguments::MAP_FIXED)?;
         endpoint?.register_pinned(&pages, offset, fixed)
     }
 
