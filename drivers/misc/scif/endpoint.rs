@@ -141,9 +141,7 @@ impl Endpoint {
             State::Unbound => (),
             State::Closed => return Err(EBADF),
             State::Bound(_) => return Err(EINVAL),
-            State::Listening(..) | State::Connecting(..) | State::Connected(..) => {
-                return Err(EISCONN)
-            }
+            _ => return Err(EISCONN),
         }
         let port = self.scif.ports.bind(number)?;
         let number = port.number;
@@ -158,9 +156,7 @@ impl Endpoint {
             State::Unbound => return Err(EINVAL),
             State::Closed => return Err(EBADF),
             State::Bound(port) => port.clone(),
-            State::Listening(..) | State::Connecting(..) | State::Connected(..) => {
-                return Err(EISCONN)
-            }
+            _ => return Err(EISCONN),
         };
         if backlog <= 0 {
             return Err(EINVAL);

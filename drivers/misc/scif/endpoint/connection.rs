@@ -172,7 +172,7 @@ impl Connection {
     pub(super) fn leave(&self) {
         self.stream.rings.wake_doorbells.leave();
         // Somebody may hold on to the connection for long, but the peer writes no more.
-        self.stream.rings.unmap();
+        self.stream.rings.own.unmap();
     }
 
     /// Learns of the other end. Ends the relation to the peer if what it says can't be.

@@ -121,7 +121,7 @@ impl Stream {
     fn room_for_all(&self, len: usize, block: bool, waiters: &WaitQueue) -> Result {
         loop {
             self.check_open()?;
-            if len > MOST || len > self.rings.largest_remote_size()? as usize {
+            if len > MOST || len > self.rings.remote()?.largest() as usize {
                 return Err(EMSGSIZE);
             }
             if self.rings.room_for(len)? as usize >= len {

@@ -89,7 +89,7 @@ const CHUNK: usize = 4096;
 pub(super) struct Rings {
     channel: Arc<Channel>,
     #[pin]
-    own: OwnRing,
+    pub(super) own: OwnRing,
     /// The doorbell by which the peer wakes us, if it is not asked for another one.
     pub(super) doorbell: u32,
     #[pin]
@@ -135,14 +135,14 @@ impl Rings {
     pub(super) fn address(&self) -> RingAddress {
         RingAddress {
             address: self.header().bus_address(),
-            size: self.own.first_size(),
+            size: self.own.first.size(),
             doorbell: self.doorbell,
-            limit: self.own.limit(),
+            limit: self.own.limit.size(),
         }
     }
 
     fn header(&self) -> &SharedMemory {
-        self.own.header()
+        &self.own.head
     }
 
     /// Learns of the peer's ring; what the peer says of it is checked here. Ends the relation to it if
@@ -159,28 +159,13 @@ impl Rings {
     }
 
     /// The peer's ring: ENOTCONN before it is known.
-    fn remote(&self) -> Result<&PeerRing> {
+    pub(super) fn remote(&self) -> Result<&PeerRing> {
         self.remote.as_ref().ok_or(ENOTCONN)
-    }
-
-    /// Takes the ring away from the peer; the data stays. May sleep.
-    pub(super) fn unmap(&self) {
-        self.own.unmap();
     }
 
     /// How much can be sent before anything is received: none before the peer's ring is known.
     pub(super) fn remote_size(&self) -> Result<u32> {
         Ok(self.remote()?.size())
-    }
-
-    /// As [`Self::remote_size`], once the ring is as large as it may become.
-    pub(super) fn largest_remote_size(&self) -> Result<u32> {
-        Ok(self.remote()?.largest())
-    }
-
-    /// How much can be received at least before anything is taken out.
-    pub(super) fn size(&self) -> u32 {
-        self.own.size()
     }
 
     // ----- growing -----------------------------------------------------------------------------
@@ -223,8 +208,7 @@ impl Rings {
     /// The peer has answered [`Self::ask_for_room`]. The control work.
     pub(super) fn offered(&self, address: u64, size: u32) -> Result<(), Violation> {
         let remote = self.remote().or(Err("it offers a ring of no connection"))?;
-        remote.answered(self.channel.path(), address, size)?;
-        Ok(())
+        Ok(remote.answered(self.channel.path(), address, size)?)
     }
 
     // ----- how far they are --------------------------------------------------------------------

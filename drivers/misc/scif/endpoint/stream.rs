@@ -275,7 +275,7 @@ impl Stream {
         look_for_signals()?;
         let has_data = || self.rings.available() != Ok(0) || self.check_open().is_err();
         self.awake_for_data.wait(has_data, || {
-            self.wait_for_data(wanted(rest, self.rings.size()))
+            self.wait_for_data(wanted(rest, self.rings.own.size()))
         })?;
         Ok(Some(0))
     }

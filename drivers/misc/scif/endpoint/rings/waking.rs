@@ -303,7 +303,7 @@ impl Rings {
         let wanted = self.header().read_u32(ROOM_WANTED).unwrap_or(consumed);
         // What was wanted before lies behind.
         let (ahead, unread) = (wanted.wrapping_sub(consumed), self.unread_here());
-        ahead != 0 && ahead <= unread && unread < self.size() / 2
+        ahead != 0 && ahead <= unread && unread < self.own.size() / 2
     }
 
     /// The doorbell has rung, maybe for another connection: whether somebody is to be woken. That is so once
