@@ -50,6 +50,7 @@ pub(crate) struct Exports {
     table: Mutex<Table>,
 }
 
+#[derive(Default)]
 struct Table {
     windows: RBTree<u32, Entry>,
     /// How many, and how many extents those have for the peer.
@@ -64,15 +65,7 @@ impl Exports {
         Arc::pin_init(
             pin_init!(Self {
                 next_id: Atomic::new(1),
-                table <- new_mutex!(
-                    Table {
-                        windows: RBTree::new(),
-                        count: 0,
-                        extents: 0,
-                        granted: None,
-                    },
-                    "Exports::table"
-                ),
+                table <- new_mutex!(Table::default(), "Exports::table"),
             }),
             GFP_KERNEL,
         )
@@ -180,16 +173,11 @@ impl Exports {
     pub(super) fn any_unheld(&self, owner: &Windows) -> bool {
         let table = self.table.lock();
         let mut entries = table.windows.values();
-        entries.any(
-            |Entry {
-                 window,
-                 owner: other,
-             }| {
-                core::ptr::eq::<Windows>(&**other, owner)
-                    && !window.is_unlisted()
-                    && !window.memory.pages.are_held()
-            },
-        )
+        entries.any(|entry| {
+            core::ptr::eq::<Windows>(&*entry.owner, owner)
+                && !entry.window.is_unlisted()
+                && !entry.window.memory.pages.are_held()
+        })
     }
 
     /// How many windows the peer may be using.

@@ -75,6 +75,7 @@ use kernel::{
 /// Offers of one channel whose extents are still coming; a sender makes one after another.
 const MAX_INCOMING: usize = 16;
 
+#[derive(Default)]
 struct Tables {
     windows: RBTree<u64, Arc<RemoteWindow>>,
     /// Those that lie nowhere, by their ids.
@@ -102,16 +103,7 @@ impl RemoteWindows {
             pin_init!(Self {
                 channel: channel.clone(),
                 remembered: remembered.clone(),
-                tables <- new_mutex!(
-                    Tables {
-                        windows: RBTree::new(),
-                        unlisted: RBTree::new(),
-                        incoming: KVec::new(),
-                        lacking: false,
-                        closed: false,
-                    },
-                    "RemoteWindows::tables"
-                ),
+                tables <- new_mutex!(Tables::default(), "RemoteWindows::tables"),
             }),
             GFP_KERNEL_ACCOUNT,
         )
