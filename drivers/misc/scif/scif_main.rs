@@ -219,30 +219,13 @@ impl Settings {
     }
 }
 
-/// The front doors. The devices come last, so that whoever opens them finds all there.
-struct FrontDoors {
+/// Everything that is undone at unload, in this order.
+struct ScifModule {
+    // The front doors: no new endpoints; those that exist keep the module loaded.
     _debugfs: Pin<KBox<Scope<debugfs::Sources>>>,
     _memory_pressure: MemoryPressure,
     _kernel_api: KernelApi,
     _devices: Devices,
-}
-
-impl FrontDoors {
-    fn open(sources: debugfs::Sources, settings: &Settings) -> Result<Self> {
-        let scif = sources.scif.clone();
-        Ok(Self {
-            _debugfs: debugfs::open(sources)?,
-            _memory_pressure: MemoryPressure::new(&scif.caches)?,
-            _kernel_api: KernelApi::new(&scif)?,
-            _devices: Devices::register(&scif, settings.mic_compat)?,
-        })
-    }
-}
-
-/// Everything that is undone at unload, in this order.
-struct ScifModule {
-    // No new endpoints; those that exist keep the module loaded.
-    _front_doors: FrontDoors,
     // No more peers.
     _ntb: Ntb,
     _loopback: Loopback,
@@ -285,7 +268,7 @@ impl kernel::Module for ScifModule {
         services.push(names.service()?, GFP_KERNEL)?;
         let links = Links::new()?;
         let sources = debugfs::Sources {
-            scif,
+            scif: scif.clone(),
             engines: engines.clone(),
             links: links.clone(),
         };
@@ -308,7 +291,11 @@ impl kernel::Module for ScifModule {
         })?;
         let loopback = Loopback::start(&sink, &queues, &links)?;
         Ok(Self {
-            _front_doors: FrontDoors::open(sources, &settings)?,
+            // The devices come last, so that whoever opens them finds all there.
+            _debugfs: debugfs::open(sources)?,
+            _memory_pressure: MemoryPressure::new(&caches)?,
+            _kernel_api: KernelApi::new(&scif)?,
+            _devices: Devices::register(&scif, settings.mic_compat)?,
             _ntb: ntb,
             _loopback: loopback,
             _drained: drained,
