@@ -124,11 +124,10 @@ fn endpoints(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
     f.write_str("\n")?;
     let own_node = sources.scif.nodes.own_id();
-    let mut result = Ok(());
-    sources
-        .scif
-        .for_each_endpoint(|facts| result = result.and(endpoint(facts, own_node, f)));
-    result
+    for facts in sources.scif.endpoint_facts() {
+        endpoint(&facts, own_node, f)?;
+    }
+    Ok(())
 }
 
 fn endpoint(facts: &standing::Facts, own_node: u16, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -156,9 +155,8 @@ fn windows(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f,
         "node channel window offset bytes protection state uses held_by_peer reached"
     )?;
-    let mut result = Ok(());
-    sources.scif.for_each_window(|node, window| {
-        result = result.and(writeln!(
+    for (node, window) in sources.scif.windows() {
+        writeln!(
             f,
             "{node} {} {} {} {} {} {} {} {} {}",
             Hex(window.channel.0),
@@ -170,30 +168,27 @@ fn windows(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             window.uses,
             u8::from(window.is_held_by_peer),
             u8::from(window.is_reached)
-        ));
-    });
-    result
+        )?;
+    }
+    Ok(())
 }
 
 /// Shows `marks`: a line for each connection with transfers in flight, or with something that waits behind them.
 fn marks(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "node channel issued complete in_flight deferred asked")?;
-    let mut result = Ok(());
-    sources
-        .scif
-        .for_each_in_flight(|(node, channel), progress| {
-            result = result.and(writeln!(
-                f,
-                "{node} {} {} {} {} {} {}",
-                Hex(channel.0),
-                progress.issued,
-                progress.complete,
-                progress.in_flight,
-                progress.deferred,
-                progress.asked
-            ));
-        });
-    result
+    let scif = &sources.scif;
+    scif.for_each_in_flight(|node, channel, progress| {
+        writeln!(
+            f,
+            "{node} {} {} {} {} {} {}",
+            Hex(channel.0),
+            progress.issued,
+            progress.complete,
+            progress.in_flight,
+            progress.deferred,
+            progress.asked
+        )
+    })
 }
 
 /// Shows `pins`: a line for each process of which pages are pinned and charged. It may have ended.

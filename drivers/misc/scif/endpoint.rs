@@ -94,13 +94,6 @@ pub(crate) struct Endpoint {
     ones_after_loss: Atomic<bool>,
 }
 
-fn refusal_error(reason: Refusal) -> Error {
-    match reason {
-        Refusal::NoMemory => ENOMEM,
-        _ => ECONNREFUSED,
-    }
-}
-
 impl Endpoint {
     /// A fresh one. May sleep.
     pub(crate) fn new(scif: &Arc<Scif>) -> Result<Arc<Self>> {
@@ -288,7 +281,8 @@ impl Endpoint {
                 trace::connect_done(|| connection.traced(Ok(())));
                 return Some(Ok(()));
             }
-            ChannelState::Refused => refusal_error(connection.refusal()),
+            ChannelState::Refused if connection.refusal() == Refusal::NoMemory => ENOMEM,
+            ChannelState::Refused => ECONNREFUSED,
             ChannelState::Lost | ChannelState::Closed => ENODEV,
         };
         let old = Self::withdraw(&mut state, connection);
@@ -315,7 +309,8 @@ impl Endpoint {
     pub(crate) fn close(&self) {
         let old = core::mem::replace(&mut *self.state.lock(), State::Closed);
         // First, so that nobody is sent to a port that is about to be free.
-        self.state.drop_name();
+        let name = self.state.name.lock().take();
+        drop(name);
         match &old {
             State::Unbound | State::Bound(_) | State::Closed => (),
             State::Listening(listener, _) => {

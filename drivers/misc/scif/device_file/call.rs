@@ -83,19 +83,10 @@ pub(super) fn perform(
         uapi::SCIF_CONNECT => connect(endpoint, at, nonblocking),
         uapi::SCIF_ACCEPTREQ => accept(endpoint, at),
         uapi::SCIF_ACCEPTREG => endpoint.take_over(uapi::read(at)?),
-        uapi::SCIF_SEND => {
+        uapi::SCIF_SEND | uapi::SCIF_RECV => {
             let count = place!(at, uapi::scifioctl_msg, out_len);
-            message(endpoint, Endpoint::send, &uapi::read(at)?, count, pointer)
-        }
-        uapi::SCIF_RECV => {
-            let count = place!(at, uapi::scifioctl_msg, out_len);
-            message(
-                endpoint,
-                Endpoint::receive,
-                &uapi::read(at)?,
-                count,
-                pointer,
-            )
+            let sends = cmd == uapi::SCIF_SEND;
+            message(endpoint, sends, &uapi::read(at)?, count, pointer)
         }
         uapi::SCIF_REG => register(endpoint, at, pointer),
         uapi::SCIF_UNREG => {
@@ -158,10 +149,10 @@ fn accept(endpoint: &Endpoint, at: usize) -> Result {
         .inspect_err(|_| endpoint.forget_accepted(number))
 }
 
-/// Sends or receives, as `call` does; how many bytes goes to `count`.
+/// Sends, or receives; how many bytes goes to `count`.
 pub(super) fn message(
     endpoint: &Endpoint,
-    call: impl FnOnce(&Endpoint, &Buffer, bool) -> Result<usize>,
+    sends: bool,
     request: &uapi::scifioctl_msg,
     count: Place<i32>,
     pointer: Pointer,
@@ -172,7 +163,11 @@ pub(super) fn message(
     let mut moved = 0;
     if len > 0 {
         let memory = Buffer::user(UserPtr::from_addr(pointer(request.msg)), len);
-        moved = call(endpoint, &memory, block)?;
+        moved = if sends {
+            endpoint.send(&memory, block)?
+        } else {
+            endpoint.receive(&memory, block)?
+        };
     }
     count.write(&(moved as i32))
 }

@@ -283,14 +283,9 @@ impl Listener {
     /// Closes what was accepted and not taken over: by a process with this table of descriptors, or by any. Calls that
     /// run will keep nothing. May sleep.
     pub(super) fn close_accepted(&self, table: Option<usize>) {
-        loop {
-            let taken = take_if(&mut self.accepted.lock(), |entry| {
-                table.is_none_or(|table| table == entry.table)
-            });
-            // Dropped without the lock.
-            if taken.is_none() {
-                return;
-            }
-        }
+        let is_of = |entry: &Accepting| table.is_none_or(|table| table == entry.table);
+        let next = || take_if(&mut self.accepted.lock(), is_of);
+        // Each is dropped without the lock.
+        while next().is_some() {}
     }
 }

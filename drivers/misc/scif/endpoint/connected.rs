@@ -46,7 +46,8 @@ use kernel::{
 impl Endpoint {
     /// The connection: ENOTCONN if there is none.
     pub(super) fn connection(&self) -> Result<&Connection> {
-        self.state.connection().ok_or(ENOTCONN)
+        let connection = self.state.connection.as_ref();
+        connection.map(|connection| &**connection).ok_or(ENOTCONN)
     }
 
     /// Sends bytes of the caller; see [`Stream::send`](super::stream::Stream::send).

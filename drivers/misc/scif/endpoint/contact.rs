@@ -23,16 +23,11 @@ use crate::{
         envelope::ChannelId,
         messages::{
             Message,
-            Refusal,
-            Status,
-            WindowId, //
+            Refusal, //
         },
     },
     memory::{
-        exports::{
-            Exports,
-            WindowFacts, //
-        },
+        exports::Exports,
         remote_window::Remembered, //
     },
     peer::{
@@ -46,7 +41,6 @@ use crate::{
     },
     rma::{
         mapping::Mappings,
-        marks::Progress,
         staging::Staging,
         ways::Ways, //
     },
@@ -67,7 +61,7 @@ use kernel::{
 /// See the head of this file.
 #[pin_data]
 pub(super) struct Contact {
-    shared: Shared,
+    pub(super) shared: Shared,
     pub(super) ports: Arc<Ports>,
     #[pin]
     connections: Mutex<ChannelTable<Connection>>,
@@ -185,84 +179,56 @@ impl Contact {
         self.connections.lock().get(id).cloned()
     }
 
-    /// Calls `f` with each connection, one at a time, without a lock.
-    fn for_each(&self, mut f: impl FnMut(&Connection)) {
-        let mut index = 0;
-        loop {
-            let next = self.connections.lock().at_or_after(index);
-            let Some((found, connection)) = next else {
-                break;
-            };
-            index = found + 1;
-            f(&connection);
-        }
+    /// Walks over the connections, without a lock. May sleep.
+    pub(super) fn connections(self: &Arc<Self>) -> impl Iterator<Item = Arc<Connection>> {
+        let (this, mut next) = (self.clone(), 0);
+        core::iter::from_fn(move || {
+            let (index, connection) = this.connections.lock().at_or_after(next)?;
+            next = index + 1;
+            Some(connection)
+        })
     }
 
-    /// Calls `f` with each connection that no endpoint has. May sleep.
-    pub(super) fn for_each_without_endpoint(&self, mut f: impl FnMut(&Facts)) {
-        self.for_each(|connection| {
-            if connection.channel.waiters().is_ok() {
-                return;
-            }
-            match connection.channel.state() {
+    /// What there is to see of each connection that no endpoint has. May sleep.
+    pub(super) fn without_endpoint(self: &Arc<Self>) -> impl Iterator<Item = Facts> {
+        self.connections().filter_map(|connection| {
+            let state = match connection.channel.state() {
+                _ if connection.channel.waiters().is_ok() => return None,
                 // About to get its endpoint, or to go.
-                State::Requested | State::Refused => (),
-                State::Closed => f(&Facts::of("closing", connection)),
-                _ => f(&Facts::of("accepted", connection)),
-            }
-        });
-    }
-
-    /// Calls `f` with each window that the peer may be using. May sleep.
-    pub(super) fn for_each_window(&self, mut f: impl FnMut(u16, &WindowFacts)) {
-        let node = self.peer().node();
-        self.shared.exports.for_each(|window| f(node, window));
-    }
-
-    /// Calls `f` with each connection of which something is in flight. May sleep.
-    pub(super) fn for_each_in_flight(&self, mut f: impl FnMut((u16, ChannelId), &Progress)) {
-        let node = self.peer().node();
-        self.for_each(|connection| {
-            let progress = connection.progress();
-            if !progress.is_idle() {
-                f((node, connection.channel.id), &progress);
-            }
-        });
+                State::Requested | State::Refused => return None,
+                State::Closed => "closing",
+                _ => "accepted",
+            };
+            Some(Facts::of(state, &connection))
+        })
     }
 
     /// Adds what there is to `counts`. May sleep.
-    pub(super) fn add_to(&self, counts: &mut Counts) {
-        self.for_each(|connection| match connection.channel.state() {
-            State::Closed => counts.closing_connections += 1,
-            _ => counts.connections += 1,
-        });
+    pub(super) fn add_to(self: &Arc<Self>, counts: &mut Counts) {
+        for connection in self.connections() {
+            match connection.channel.state() {
+                State::Closed => counts.closing_connections += 1,
+                _ => counts.connections += 1,
+            }
+        }
         counts.exported_windows += self.shared.exports.count();
         counts.mappings += self.shared.mappings.count();
-    }
-
-    /// The peer has answered who wanted it to copy something.
-    pub(super) fn push_done(&self, token: u32, status: Status) {
-        self.shared.ways.pulls.answered(token, status);
-    }
-
-    /// The peer has let go of a window, of whatever connection.
-    pub(super) fn window_released(&self, window: WindowId) {
-        self.shared.exports.release(window);
     }
 
     // ----- the end of the peer, in this order; each may sleep ----------------------------------
 
     /// It is lost: marks all connections, and wakes who waits.
-    pub(super) fn lost(&self) {
-        self.for_each(|connection| connection.lost());
+    pub(super) fn lost(self: &Arc<Self>) {
+        self.connections().for_each(|connection| connection.lost());
         self.shared.ways.pulls.lost();
         self.staging().lost();
     }
 
     /// Nobody is inside the peer any more.
-    pub(super) fn drained(&self) {
+    pub(super) fn drained(self: &Arc<Self>) {
         // Signals that were deferred since the connections were marked keep windows in use.
-        self.for_each(|connection| connection.transfers.forget_deferred());
+        self.connections()
+            .for_each(|connection| connection.transfers.forget_deferred());
         // No fault puts pages back from here on.
         self.shared.mappings.revoke_all();
         self.staging().drained();
@@ -276,8 +242,9 @@ impl Contact {
     }
 
     /// It has let go of all memory of this node.
-    pub(super) fn forget(&self) {
-        self.for_each(|connection| connection.channel.remove());
+    pub(super) fn forget(self: &Arc<Self>) {
+        self.connections()
+            .for_each(|connection| connection.channel.remove());
         self.staging().forget();
     }
 }

@@ -30,8 +30,13 @@ impl Endpoint {
             State::Bound(port) | State::Listening(_, port) => port.number,
             State::Connecting(..) | State::Connected(..) => return Err(EISCONN),
         };
-        self.state
-            .set_name(&state, || self.scif.names.bind(class, number, port))
+        // With the state locked, so that the endpoint is not closed before it has the name.
+        let mut name = self.state.name.lock();
+        if name.is_some() {
+            return Err(EINVAL);
+        }
+        let bound = self.scif.names.bind(class, number, port)?;
+        Ok(name.insert(bound).name.number)
     }
 
     /// Connects to the port that has a name; for the rest see [`Endpoint::connect`].

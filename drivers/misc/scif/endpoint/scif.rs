@@ -29,11 +29,11 @@ use crate::{
         mapping::Ones,
         marks::Progress, //
     },
-    sync::list::List,
-    sys::{
-        current,
-        shared_memory::Payer, //
-    }, //
+    sync::{
+        list::List,
+        once, //
+    },
+    sys::shared_memory::Payer, //
 };
 use kernel::{
     prelude::*,
@@ -89,17 +89,8 @@ impl Scif {
     /// What mappings for reading show instead of lost memory: one page for all, which is nobody's. May
     /// sleep.
     pub(super) fn ones(&self) -> Result<Arc<Ones>> {
-        if self.ones.as_ref().is_none() {
-            // One that another thread has made meanwhile stays.
-            self.ones.populate(Ones::new(Payer::Nobody)?);
-        }
-        loop {
-            match self.ones.as_ref() {
-                Some(ones) => return Ok(ones.clone()),
-                // It is just being put there.
-                None => current::reschedule(),
-            }
-        }
+        let ones = once::get_or_make(&self.ones, || Ones::new(Payer::Nobody))?;
+        Ok(ones.clone())
     }
 
     /// Who gives pinned memory up for who needs it.
@@ -120,25 +111,41 @@ impl Scif {
         found.ok_or(ENODEV)
     }
 
-    /// Calls `f` with each endpoint of this node, and with each connection that has none: it was
+    /// What there is to see of each endpoint of this node, and of each connection that has none: it was
     /// accepted and not taken over, or is closed and waits for the peer's last word. May sleep.
-    pub(crate) fn for_each_endpoint(&self, mut f: impl FnMut(&Facts)) {
-        self.endpoints.for_each(|standing| f(&standing.facts()));
-        self.contacts
-            .for_each(|contact| contact.for_each_without_endpoint(&mut f));
+    pub(crate) fn endpoint_facts(&self) -> impl Iterator<Item = Facts> + '_ {
+        let endpoints = self.endpoints.iter().map(|standing| standing.facts());
+        let contacts = self.contacts.iter();
+        Iterator::chain(
+            endpoints,
+            contacts.flat_map(|contact| contact.without_endpoint()),
+        )
     }
 
-    /// Calls `f` with each window that a peer may be using, and that peer's node. May sleep.
-    pub(crate) fn for_each_window(&self, mut f: impl FnMut(u16, &WindowFacts)) {
-        self.contacts
-            .for_each(|contact| contact.for_each_window(&mut f));
+    /// Each window that a peer may be using, with that peer's node. May sleep.
+    pub(crate) fn windows(&self) -> impl Iterator<Item = (u16, WindowFacts)> + '_ {
+        self.contacts.iter().flat_map(|contact| {
+            let node = contact.peer().node();
+            let windows = contact.shared.exports.facts();
+            windows.map(move |window| (node, window))
+        })
     }
 
-    /// Calls `f` with each connection of which transfers, or something behind them, are in flight: the
-    /// node at the other end, and the id of this end. May sleep.
-    pub(crate) fn for_each_in_flight(&self, mut f: impl FnMut((u16, ChannelId), &Progress)) {
-        self.contacts
-            .for_each(|contact| contact.for_each_in_flight(&mut f));
+    /// Calls `f` with each connection of which transfers, or something behind them, are in flight: the node
+    /// at the other end, the id of this end, and how they go. Ends with the first error. May sleep.
+    pub(crate) fn for_each_in_flight<E>(
+        &self,
+        mut f: impl FnMut(u16, ChannelId, &Progress) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for contact in self.contacts.iter() {
+            for connection in contact.connections() {
+                let (channel, progress) = (&connection.channel, connection.progress());
+                if !progress.is_idle() {
+                    f(channel.node(), channel.id, &progress)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// How much there is with a node that is online. May sleep.
@@ -153,13 +160,12 @@ impl Scif {
     /// How much there is. May sleep.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts::default();
-        self.contacts.for_each(|contact| {
-            if contact.peer().is_over() {
-                // What is kept of it is only memory that it might still write to.
-                return;
+        for contact in self.contacts.iter() {
+            // Of one that is over only memory is kept that it might still write to.
+            if !contact.peer().is_over() {
+                contact.add_to(&mut counts);
             }
-            contact.add_to(&mut counts);
-        });
+        }
         counts
     }
 }

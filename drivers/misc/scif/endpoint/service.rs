@@ -144,29 +144,20 @@ pub(super) fn handle(
                 let _ = peer.post(&Message::CloseDone { target: source });
             }
         },
-        Message::WindowReleased { window } => contact.window_released(window),
-        Message::PushDone { token, status } => contact.push_done(token, status),
-        Message::StagingOffer { .. } | Message::StagingTaken { .. } => {
-            handle_staging(contact, message)?;
-        }
+        Message::WindowReleased { window } => contact.shared.exports.release(window),
+        Message::PushDone { token, status } => contact.shared.ways.pulls.answered(token, status),
+        Message::StagingOffer {
+            address,
+            slots,
+            size,
+        } => contact.staging().offered(address, slots, size)?,
+        Message::StagingTaken { address } => contact.staging().taken(address)?,
         _ => match contact.connection(message.target()) {
             Some(connection) => handle_for(&connection, message, annex)?,
             None => answer_for_nobody(peer, message),
         },
     }
     Ok(())
-}
-
-fn handle_staging(contact: &Contact, message: Message) -> Result<(), Violation> {
-    match message {
-        Message::StagingOffer {
-            address,
-            slots,
-            size,
-        } => contact.staging().offered(address, slots, size),
-        Message::StagingTaken { address } => contact.staging().taken(address),
-        _ => Ok(()),
-    }
 }
 
 /// Answers what is for a connection that is not there, where somebody waits for that.
@@ -258,7 +249,7 @@ fn handle_window(
                 wants_answer: wants_answer != 0,
             };
             let annex = annex.words(offer.in_annex()).ok_or(NO_ANNEX)?;
-            remote_windows.offered(&offer, &annex)?;
+            remote_windows.offered(offer, &annex)?;
         }
         Message::WindowExtents { window, count, .. } => {
             let annex = annex.words(count as usize).ok_or(NO_ANNEX)?;

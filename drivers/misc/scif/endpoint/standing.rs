@@ -95,11 +95,12 @@ pub(super) struct Standing {
     opener: Identity,
     #[pin]
     state: Mutex<State>,
-    /// Once the state has been `Connected`: for calls that need not know more than that.
-    connection: SetOnce<Arc<Connection>>,
-    /// By which peers find its port; none once it is closed.
+    /// Once the state has been `Connected`, for calls that need not know more than that. It may be over.
+    pub(super) connection: SetOnce<Arc<Connection>>,
+    /// By which peers find its port; none once it is closed. Changed with the state locked, or after it was
+    /// closed.
     #[pin]
-    name: Mutex<Option<BoundName>>,
+    pub(super) name: Mutex<Option<BoundName>>,
 }
 
 impl Standing {
@@ -120,26 +121,6 @@ impl Standing {
         self.state.lock()
     }
 
-    /// Gives it the name that `bind` comes back with, unless it has one: EINVAL then. The caller holds the
-    /// state, so that it is not closed before. May sleep.
-    pub(super) fn set_name(
-        &self,
-        _state: &State,
-        bind: impl FnOnce() -> Result<BoundName>,
-    ) -> Result<u32> {
-        let mut name = self.name.lock();
-        if name.is_some() {
-            return Err(EINVAL);
-        }
-        Ok(name.insert(bind()?).name.number)
-    }
-
-    /// Lets go of the name, for good: the endpoint is closed. May sleep.
-    pub(super) fn drop_name(&self) {
-        let name = self.name.lock().take();
-        drop(name);
-    }
-
     /// The endpoint, whose state this is, is connected from now on.
     pub(super) fn connect(
         &self,
@@ -151,14 +132,9 @@ impl Standing {
         *state = State::Connected(connection, port);
     }
 
-    /// The connection, which may be over, once there is one. Any context.
-    pub(super) fn connection(&self) -> Option<&Connection> {
-        self.connection.as_ref().map(|connection| &**connection)
-    }
-
     /// What there is to see. May sleep.
     pub(super) fn facts(&self) -> Facts {
-        let facts = match &*self.lock() {
+        let facts = match &*self.state.lock() {
             State::Unbound => Facts::new("unbound", None),
             State::Closed => Facts::new("closed", None),
             State::Bound(port) => Facts::new("bound", Some(port.number)),

@@ -152,8 +152,7 @@ struct Shared {
 impl Shared {
     /// Lists a connection, which is to end with the service; an error if it may not be served.
     fn begin(&self, connection: &Endpoint) -> Result<Listed<endpoint::Endpoint>> {
-        let mut others = 0;
-        self.connections.for_each(|_| others += 1);
+        let others = self.connections.iter().count();
         let listed = self.connections.add(&connection.inner)?;
         // After it was listed: so who ends the service finds it, or has said so before.
         if others >= MAX_CONNECTIONS || self.closing.load(Relaxed) {
@@ -211,9 +210,9 @@ impl Drop for Service {
     fn drop(&mut self) {
         self.shared.closing.store(true, Relaxed);
         self.shared.listener.close();
-        self.shared
-            .connections
-            .for_each(|connection| connection.close());
+        for connection in self.shared.connections.iter() {
+            connection.close();
+        }
         // Who accepts, and then those that it has let in. They hold the queue, too, and have let go of
         // it after this.
         self.queue.flush();

@@ -9,13 +9,15 @@
 use core::ops::Deref;
 
 use crate::{
-    sync::shared::{
-        Share,
-        SharedTable, //
+    sync::{
+        once,
+        shared::{
+            Share,
+            SharedTable, //
+        }, //
     },
     sys::{
         buffer::Buffer,
-        current,
         dma_map::DmaMapping,
         extent_table::{
             self,
@@ -157,19 +159,12 @@ impl LocalMemory {
             // It may have no driver any more.
             return Err(EIO);
         }
-        if self.mapped.as_ref().is_none() {
-            // Another one may be faster: then this one is not kept.
-            self.mapped.populate(self.mapping(&route.engine)?);
+        let mapped = once::get_or_make(&self.mapped, || self.mapping(&route.engine))?;
+        // All engines of a channel are one.
+        if mapped.engine != route.engine.instance {
+            return Err(EIO);
         }
-        loop {
-            match self.mapped.as_ref() {
-                // All engines of a channel are one.
-                Some(mapped) if mapped.engine == route.engine.instance => return Ok(()),
-                Some(_) => return Err(EIO),
-                // It is just being put there.
-                None => current::reschedule(),
-            }
-        }
+        Ok(())
     }
 
     /// As the engine names the memory, once it is mapped.

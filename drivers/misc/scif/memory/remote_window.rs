@@ -211,30 +211,22 @@ impl Offer {
 /// extent is cut where that is so, and then everything that lies in one is contiguous here. Who offers memory
 /// passes each such place once, so the cuts are few; more of them are out of reach.
 pub(super) struct IncomingWindow {
-    pub(super) id: WindowId,
+    pub(super) offer: Offer,
     pub(super) range: Range,
-    pub(super) protection: u32,
     pub(super) missing: u32,
     pub(super) extents: ExtentTable,
     /// How many were cut.
     cuts: u32,
     pub(super) status: Status,
-    pub(super) wants_answer: bool,
     /// None if the window is refused.
     pub(super) allowance: Option<Allowance>,
 }
 
 impl IncomingWindow {
     /// Nothing of it has come. May sleep.
-    pub(super) fn new(
-        offer: &Offer,
-        range: Range,
-        allowance: Option<Allowance>,
-    ) -> Result<Self, Violation> {
+    pub(super) fn new(offer: Offer, range: Range, allowance: Option<Allowance>) -> Self {
         let mut this = Self {
-            id: offer.window,
             range,
-            protection: offer.protection,
             missing: offer.extents,
             extents: ExtentTable::default(),
             cuts: 0,
@@ -242,15 +234,15 @@ impl IncomingWindow {
                 Some(_) => Status::Done,
                 None => Status::NoMemory,
             },
-            wants_answer: offer.wants_answer,
             allowance,
+            offer,
         };
         if this.status == Status::Done {
             // Without, the table only grows in more steps.
             let soon = this.missing.min(SOON) as usize;
             let _ = this.extents.reserve(soon, GFP_KERNEL | __GFP_NOWARN);
         }
-        Ok(this)
+        this
     }
 
     /// So many extents have come. The caller is inside the peer. May sleep.

@@ -199,8 +199,8 @@ impl RemoteWindows {
             }
         }
         let incoming = core::mem::replace(&mut self.tables.lock().incoming, KVec::new());
-        for IncomingWindow { id, .. } in &incoming {
-            self.say_released(*id);
+        for IncomingWindow { offer, .. } in &incoming {
+            self.say_released(offer.window);
         }
     }
 
@@ -211,7 +211,7 @@ impl RemoteWindows {
     // ----- what the peer says; called by the control work --------------------------------------
 
     /// A window is offered.
-    pub(crate) fn offered(&self, offer: &Offer, annex: &Annex) -> Result<(), Violation> {
+    pub(crate) fn offered(&self, offer: Offer, annex: &Annex) -> Result<(), Violation> {
         let range = Range::from_parts(offer.offset, offer.len)
             .ok()
             .filter(|range| range.is_aligned(PAGE_SHIFT as u32))
@@ -222,9 +222,10 @@ impl RemoteWindows {
             return Err("it offers a window with impossible properties".into());
         }
         let allowance = Allowance::take(self.channel.peer(), &self.remembered, count);
-        let mut incoming = IncomingWindow::new(offer, range, allowance)?;
         let here = offer.extents.min(EXTENTS_IN_OFFER as u32);
-        let first = offer.first.iter().take(here as usize).copied();
+        let (window, first) = (offer.window, offer.first);
+        let mut incoming = IncomingWindow::new(offer, range, allowance);
+        let first = first.into_iter().take(here as usize);
         incoming.take(&self.channel, here, first)?;
         incoming.take(&self.channel, annex.count() as u32, annex.words())?;
         if incoming.missing == 0 {
@@ -233,7 +234,7 @@ impl RemoteWindows {
         let mut tables = self.tables.lock();
         if tables.closed {
             drop(tables);
-            self.say_released(offer.window);
+            self.say_released(window);
             return Ok(());
         }
         if tables.incoming.len() >= MAX_INCOMING {
@@ -256,7 +257,7 @@ impl RemoteWindows {
         let position = tables
             .incoming
             .iter()
-            .position(|incoming| incoming.id == id)
+            .position(|incoming| incoming.offer.window == id)
             .ok_or(NOT_OFFERED)?;
         let incoming = tables.incoming.get_mut(position).ok_or(NOT_OFFERED)?;
         incoming.take(&self.channel, annex.count() as u32, annex.words())?;
@@ -269,8 +270,8 @@ impl RemoteWindows {
     }
 
     fn complete(&self, mut incoming: IncomingWindow) -> Result<(), Violation> {
-        let (window, wants_answer) = (incoming.id, incoming.wants_answer);
-        let listed = incoming.protection & UNLISTED == 0;
+        let (window, wants_answer) = (incoming.offer.window, incoming.offer.wants_answer);
+        let listed = incoming.offer.protection & UNLISTED == 0;
         let status = match (incoming.status, incoming.allowance.take()) {
             (Status::Done, Some(allowance)) => self.make(incoming, allowance)?,
             (status, _) => status,
@@ -308,9 +309,9 @@ impl RemoteWindows {
         };
         let window: Arc<RemoteWindow> = place
             .write(RemoteWindow {
-                id: incoming.id,
+                id: incoming.offer.window,
                 range: incoming.range,
-                protection: incoming.protection,
+                protection: incoming.offer.protection,
                 extents,
                 peer: self.channel.peer().clone(),
                 is_silent: false,
@@ -361,7 +362,7 @@ impl RemoteWindows {
     fn take_out(&self, id: WindowId, offset: u64) -> bool {
         let mut tables = self.tables.lock();
         let mut incoming = tables.incoming.iter();
-        if let Some(position) = incoming.position(|incoming| incoming.id == id) {
+        if let Some(position) = incoming.position(|incoming| incoming.offer.window == id) {
             // The owner gave up in the middle of its offer.
             let incoming = tables.incoming.remove(position);
             drop(tables);

@@ -140,26 +140,23 @@ impl Statuses {
         if let Some(held) = Self::find(&self.table.lock(), node) {
             return Ok(held);
         }
+        // What is not needed is dropped after the lock, which is taken later.
         let new = NodeStatus::new(node, who == For::Process)?;
         let mut evicted = None;
         let mut table = self.table.lock();
         if let Some(held) = Self::find(&table, node) {
-            drop(table);
-            drop(new);
             return Ok(held);
         }
         if table.others.len() >= MOST {
             evicted = Self::evict(&mut table.others);
             if evicted.is_none() && who == For::Process {
-                drop(table);
                 return Err(ENOSPC);
             }
         }
         let held = Held::new(&new);
-        let pushed = table.others.push(new, GFP_KERNEL);
+        table.others.push(new.clone(), GFP_KERNEL)?;
         drop(table);
         drop(evicted);
-        pushed?;
         Ok(held)
     }
 

@@ -71,28 +71,22 @@ impl<T> List<T> {
         found.cloned()
     }
 
-    /// Calls `f` with each thing, without the lock. May sleep.
-    pub(crate) fn for_each(&self, mut f: impl FnMut(&T)) {
+    /// Walks over the things, without the lock. May sleep.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Arc<T>> + '_ {
         let mut next = 0;
-        loop {
-            let found = {
-                let entries = self.entries.lock();
-                let cursor = entries.tree.cursor_lower_bound(&next);
-                cursor.map(|cursor| (*cursor.current().0, cursor.current().1.clone()))
-            };
-            let Some((number, thing)) = found else {
-                return;
-            };
+        core::iter::from_fn(move || {
+            let entries = self.entries.lock();
+            let cursor = entries.tree.cursor_lower_bound(&next)?;
+            let (number, thing) = cursor.current();
             next = number + 1;
-            f(&thing);
-        }
+            Some(thing.clone())
+        })
     }
 }
 
 impl<T> Drop for Listed<T> {
     fn drop(&mut self) {
-        let removed = self.list.entries.lock().tree.remove_node(&self.number);
-        // Without the lock: it may have been the last reference.
-        drop(removed);
+        // Dropped without the lock: it may be the last reference.
+        let _removed = self.list.entries.lock().tree.remove_node(&self.number);
     }
 }
