@@ -31,7 +31,10 @@ use crate::{
         published::Publication, //
     },
 };
-use door::Door;
+use door::{
+    Door,
+    DOOR, //
+};
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -61,7 +64,7 @@ impl KernelApi {
         };
         Ok(Self {
             _watch: Watch::new(Chain::Modules, KBox::new(told, GFP_KERNEL)?)?,
-            _published: door.publish(),
+            _published: DOOR.publish(door),
             _bus: bus,
         })
     }

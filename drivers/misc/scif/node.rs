@@ -40,10 +40,7 @@ use kernel::{
         Mutex, //
     },
 };
-use statuses::{
-    StatusService,
-    Statuses, //
-};
+use statuses::Statuses;
 
 /// A node that is or was there, as it was when it came.
 pub(crate) struct KnownNode {
@@ -99,8 +96,7 @@ pub(crate) struct Watching(Arc<Nodes>);
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        let removed = self.0.watcher.lock().take();
-        drop(removed);
+        let _removed = self.0.watcher.lock().take();
     }
 }
 
@@ -201,11 +197,6 @@ impl Nodes {
             .iter()
             .filter(|known| known.is_this == is_this && (is_this || known.id == node));
         known.find_map(KnownNode::online).cloned().ok_or(ENODEV)
-    }
-
-    /// The service by which peers say which life of theirs this is. It goes first, see there.
-    pub(crate) fn status_service(&self) -> Result<Arc<dyn Service>> {
-        Ok(Arc::new(StatusService(self.statuses.clone()), GFP_KERNEL)?)
     }
 
     /// Calls `f` with each node that is or was known, this one first. Under a lock: `f` must not sleep for
@@ -324,15 +315,6 @@ pub(crate) struct Arrivals {
     pub(crate) services: KVec<Arc<dyn Service>>,
 }
 
-impl Arrivals {
-    fn attach_services(&self, peer: &Arc<Peer>) -> Result {
-        for service in &self.services {
-            peer.attach(service.id(), service.attach(peer)?)?;
-        }
-        Ok(())
-    }
-}
-
 impl Sink for Arrivals {
     fn own_node(&self, default: u16) -> u16 {
         self.nodes.own_id_or(default)
@@ -345,8 +327,9 @@ impl Sink for Arrivals {
     fn online(&self, path: Arc<dyn Path>, who: Introduction<'_>) -> Result<Arc<dyn Session>> {
         let node = who.node.unwrap_or_else(|| self.nodes.own_id());
         let peer = Peer::new(&self.common, path, &who, node)?;
-        let added = self
-            .attach_services(&peer)
+        let mut services = self.services.iter();
+        let added = services
+            .try_for_each(|service| peer.attach(service.id(), service.attach(&peer)?))
             .and_then(|()| self.nodes.add(&peer, who.link, who.node.is_none()));
         if let Err(error) = added {
             // Tells the peer, which has begun its session, that this one is over.

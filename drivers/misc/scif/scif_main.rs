@@ -94,7 +94,10 @@ use node::{
     Arrivals,
     Nodes, //
 };
-use peer::Common;
+use peer::{
+    service::Service,
+    Common, //
+};
 use rma::caches::Caches;
 use sync::work_queues::WorkQueues;
 use sys::tunables;
@@ -261,9 +264,9 @@ impl kernel::Module for ScifModule {
         let caches = Caches::new(settings.kept_pages, &queues)?;
         let names = Names::new()?;
         let scif = Scif::new(&nodes, &names, &caches, settings.connections)?;
-        // The services, a line each.
-        let mut services = KVec::new();
-        services.push(nodes.status_service()?, GFP_KERNEL)?;
+        // The services, a line each; that of the statuses first, see there.
+        let mut services: KVec<Arc<dyn Service>> = KVec::new();
+        services.push(nodes.statuses.clone(), GFP_KERNEL)?;
         services.push(scif.clone(), GFP_KERNEL)?;
         services.push(names.service()?, GFP_KERNEL)?;
         let links = Links::new()?;

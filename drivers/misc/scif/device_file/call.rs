@@ -109,13 +109,6 @@ pub(super) fn perform(
     Ok(0)
 }
 
-fn port_id(port: uapi::scif_port_id) -> PortId {
-    PortId {
-        node: port.node,
-        port: port.port,
-    }
-}
-
 fn to_user(port: PortId) -> uapi::scif_port_id {
     uapi::scif_port_id {
         node: port.node,
@@ -131,10 +124,10 @@ fn bind(endpoint: &Endpoint, port: Place<u16>) -> Result {
 
 fn connect(endpoint: &Endpoint, at: usize, nonblocking: bool) -> Result {
     let request: uapi::scifioctl_connect = uapi::read(at)?;
+    let uapi::scif_port_id { node, port } = request.peer;
     let own = place!(at, uapi::scifioctl_connect, self_).writable()?;
-    own.write(&to_user(
-        endpoint.connect(port_id(request.peer), nonblocking)?,
-    ))
+    let bound = endpoint.connect(PortId { node, port }, nonblocking)?;
+    own.write(&to_user(bound))
 }
 
 /// ACCEPTREQ

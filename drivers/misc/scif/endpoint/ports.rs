@@ -105,8 +105,7 @@ impl Ports {
     pub(super) fn add_listener(&self, listener: &Arc<Listener>) -> Result {
         // Before the lock, which all processes need: who pays may have to wait.
         let node = RBTreeNode::new(listener.port, listener.clone(), GFP_KERNEL_ACCOUNT)?;
-        let replaced = self.inner.lock().listeners.insert(node);
-        drop(replaced);
+        let _replaced = self.inner.lock().listeners.insert(node);
         Ok(())
     }
 
@@ -117,8 +116,7 @@ impl Ports {
 
     /// Lets no more requests come in. Returns after the last one has been queued.
     pub(super) fn remove_listener(&self, listener: &Listener) {
-        let removed = self.inner.lock().listeners.remove(&listener.port);
-        drop(removed);
+        let _removed = self.inner.lock().listeners.remove(&listener.port);
     }
 
     /// A peer asks for a connection with `port`: queues the request, or refuses it. May sleep.

@@ -104,9 +104,9 @@ pub(super) struct Rings {
     seen_consumed: Atomic<u32>,
     seen_produced: Atomic<u32>,
     #[pin]
-    room_wish: Wish,
+    pub(super) room_wish: Wish,
     #[pin]
-    data_wish: Wish,
+    pub(super) data_wish: Wish,
 }
 
 impl Rings {

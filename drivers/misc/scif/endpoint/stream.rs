@@ -205,7 +205,7 @@ impl Stream {
         let wish = self.rings.wish_for_room(wanted)?;
         self.channel.waiters()?.wait(|| {
             let go_on = self.check_open().is_err()
-                || !self.rings.room_is_wished_at(wish)
+                || !self.rings.room_wish.stands_at(wish)
                 || self.rings.room().map_or(true, |room| room >= wanted);
             go_on.then_some(())
         })
@@ -286,7 +286,7 @@ impl Stream {
         let wish = self.rings.wish_for_data(wanted).ok();
         waiters.wait(|| {
             let go_on = self.check_open().is_err()
-                || !wish.is_some_and(|wish| self.rings.data_is_wished_at(wish))
+                || !wish.is_some_and(|wish| self.rings.data_wish.stands_at(wish))
                 || self.rings.available().map_or(true, |bytes| bytes >= wanted)
                 || self.rings.is_waited_for();
             go_on.then_some(())

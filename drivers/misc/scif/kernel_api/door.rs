@@ -18,7 +18,6 @@ use crate::{
         peer_bus::Client,
         published::{
             Global,
-            Publication,
             Published, //
         },
         workqueue::Queue, //
@@ -63,7 +62,8 @@ pub(super) struct Door {
     pub(super) held: Registry<HeldPages>,
 }
 
-static DOOR: Published<Door> = Published::new();
+/// Where the functions find it.
+pub(super) static DOOR: Published<Door> = Published::new();
 
 impl Global for Door {
     fn place() -> &'static Published<Self> {
@@ -86,11 +86,6 @@ impl Door {
             }),
             GFP_KERNEL,
         )
-    }
-
-    /// Has the functions find it.
-    pub(super) fn publish(self: Arc<Self>) -> Publication<Self> {
-        DOOR.publish(self)
     }
 
     /// Hands an endpoint out.
@@ -142,8 +137,7 @@ impl<T: Unpin> Registry<T> {
     /// Keeps something under a key that nothing else has. May sleep.
     pub(super) fn add(&self, key: usize, owner: usize, value: T) -> Result {
         let node = RBTreeNode::new(key, Entry { owner, value }, GFP_KERNEL)?;
-        let replaced = self.table.lock().entries.insert(node);
-        drop(replaced);
+        let _replaced = self.table.lock().entries.insert(node);
         Ok(())
     }
 

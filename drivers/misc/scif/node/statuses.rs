@@ -183,19 +183,18 @@ impl Statuses {
     }
 }
 
-/// The service. It has to be attached before those whose waiters look at the page.
-pub(crate) struct StatusService(pub(super) Arc<Statuses>);
-
-impl Service for StatusService {
+/// The service by which peers say which life of theirs this is. It has to be attached before those whose
+/// waiters look at the page.
+impl Service for Statuses {
     fn id(&self) -> ServiceId {
         ServiceId::STATUS
     }
 
     fn attach(&self, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>> {
         let node = (!peer.is_this).then(|| peer.node());
-        peer.status.set(self.0.of_peer(node)?);
+        peer.status.set(self.of_peer(node)?);
         let attached = Arc::new(Attached(peer.clone()), GFP_KERNEL)?;
-        let [low, high] = self.0.boot_id;
+        let [low, high] = self.boot_id;
         peer.post(&StatusMessage::BootId { low, high })?;
         Ok(attached)
     }

@@ -73,7 +73,7 @@ use kernel::{
 
 /// See the head of this file.
 #[pin_data]
-pub(super) struct Wish {
+pub(in crate::endpoint) struct Wish {
     /// Where it stands in the header of the peer's ring.
     word: usize,
     /// Where the doorbell stands there by which the peer is to answer it, if not by the first one.
@@ -97,8 +97,9 @@ impl Wish {
         })
     }
 
-    /// Whether this is what the peer has been told last.
-    pub(super) fn stands_at(&self, value: u32) -> bool {
+    /// Whether this is what the peer has been told last, and so rings for: who sleeps has to wish anew if
+    /// not.
+    pub(in crate::endpoint) fn stands_at(&self, value: u32) -> bool {
         self.state.stands_at(value)
     }
 
@@ -169,14 +170,12 @@ impl WakeDoorbells {
             room: None,
             data: None,
         };
-        let old = self.inner.lock().replace(inner);
-        drop(old);
+        let _old = self.inner.lock().replace(inner);
     }
 
     /// Listens to none any more. May sleep.
     pub(in crate::endpoint) fn leave(&self) {
-        let old = self.inner.lock().take();
-        drop(old);
+        let _old = self.inner.lock().take();
     }
 
     /// Has the peer ring where the caller is, if there is a better doorbell for that; its number is stored
@@ -232,7 +231,7 @@ impl Rings {
     }
 
     /// Has the peer ring once `wanted` bytes can be sent, at most the size of its ring. To be called
-    /// before the last look; see [`Self::room_is_wished_at`] for what is returned.
+    /// before the last look; see [`Wish::stands_at`] for what is returned.
     pub(in crate::endpoint) fn wish_for_room(&self, wanted: u32) -> Result<u32> {
         let free_at = self
             .produced
@@ -262,17 +261,6 @@ impl Rings {
         let seen = self.header().load_acquire_u32(PRODUCED)?;
         self.wish(&self.data_wish, seen.wrapping_add(1), by)?;
         Ok(self.header().load_acquire_u32(PRODUCED)? != seen)
-    }
-
-    /// Whether the peer still rings for the wish that has returned this, and for no other one: who
-    /// sleeps has to wish anew if not.
-    pub(in crate::endpoint) fn room_is_wished_at(&self, value: u32) -> bool {
-        self.room_wish.stands_at(value)
-    }
-
-    /// As [`Self::room_is_wished_at`].
-    pub(in crate::endpoint) fn data_is_wished_at(&self, value: u32) -> bool {
-        self.data_wish.stands_at(value)
     }
 
     fn wish(&self, wish: &Wish, value: u32, by: Wisher) -> Result<u32> {
