@@ -281,8 +281,10 @@ impl Endpoint {
                 trace::connect_done(|| connection.traced(Ok(())));
                 return Some(Ok(()));
             }
-            ChannelState::Refused if connection.refusal() == Refusal::NoMemory => ENOMEM,
-            ChannelState::Refused => ECONNREFUSED,
+            ChannelState::Refused => match connection.refusal.copy() {
+                Some(Refusal::NoMemory) => ENOMEM,
+                _ => ECONNREFUSED,
+            },
             ChannelState::Lost | ChannelState::Closed => ENODEV,
         };
         let old = Self::withdraw(&mut state, connection);

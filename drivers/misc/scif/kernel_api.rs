@@ -92,10 +92,7 @@ fn close_forgotten(door: &Door, module: usize, name: &CStr) {
 
 #[kunit_tests(scif_kernel_api_forgotten)]
 mod tests {
-    use super::{
-        door::HeldPages,
-        *, //
-    };
+    use super::*;
     use crate::{
         arguments::{
             PortId,
@@ -148,11 +145,7 @@ mod tests {
         let (physical, mapped) = pages.take_addresses();
         let list = PageList::new(physical, &mapped, pages.protection())?;
         let key = list.as_raw().addr();
-        let held = HeldPages {
-            _list: list,
-            _pages: pages,
-        };
-        door.held.add(key, FORGETFUL, held)?;
+        door.held.add(key, FORGETFUL, (list, pages))?;
 
         close_forgotten(&door, FORGETFUL, c"scif_test");
         for endpoint in [&near, &far] {

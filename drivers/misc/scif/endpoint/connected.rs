@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The calls on an endpoint that is connected: messages, windows, transfers, fences; and what is
-//! ready, for `poll`.
+//! The calls on an endpoint that is connected: windows, transfers, fences; and what is ready, for
+//! `poll`. Those for messages are in `messages.rs`.
 //!
 //! Each checks its arguments, finds the connection and passes on to the part of it that does the work.
 //! ENOTCONN if there is no connection.
@@ -48,21 +48,6 @@ impl Endpoint {
     pub(super) fn connection(&self) -> Result<&Connection> {
         let connection = self.state.connection.as_ref();
         connection.map(|connection| &**connection).ok_or(ENOTCONN)
-    }
-
-    /// Sends bytes of the caller; see [`Stream::send`](super::stream::Stream::send).
-    pub(crate) fn send(&self, from: &Buffer, block: bool) -> Result<usize> {
-        self.connection()?.send(from, block, &self.waiters)
-    }
-
-    /// Sends all bytes of the caller, or none; see [`Stream::send_all`](super::stream::Stream::send_all).
-    pub(crate) fn send_all(&self, from: &Buffer, block: bool) -> Result {
-        self.connection()?.send_all(from, block, &self.waiters)
-    }
-
-    /// Receives bytes into memory of the caller; see [`Stream::receive`](super::stream::Stream::receive).
-    pub(crate) fn receive(&self, to: &Buffer, block: bool) -> Result<usize> {
-        self.connection()?.receive(to, block, &self.waiters)
     }
 
     /// What is ready: the bits of `poll`. Does not wait. The caller has put itself into the queue.

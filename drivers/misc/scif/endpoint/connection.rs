@@ -121,7 +121,7 @@ pub(super) struct Connection {
     pub(super) fences: Fences,
     pub(super) mappings: Arc<Mappings>,
     /// Why the peer did not want it.
-    refusal: SetOnce<Refusal>,
+    pub(super) refusal: SetOnce<Refusal>,
     /// Whether the peer has said `CloseDone`.
     close_answered: Atomic<bool>,
     /// Held while the loss of the peer is noted, so that a closer waits for that.
@@ -209,11 +209,6 @@ impl Connection {
             peer_port: self.ports.peer,
             result: trace::errno(&result),
         }
-    }
-
-    /// Why the peer did not want it.
-    pub(super) fn refusal(&self) -> Refusal {
-        self.refusal.copy().unwrap_or(Refusal::NoListener)
     }
 
     // ----- what the peer says; called by the control work --------------------------------------

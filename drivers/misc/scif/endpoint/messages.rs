@@ -23,7 +23,8 @@ use super::{
     stream::{
         look_for_signals,
         Stream, //
-    }, //
+    },
+    Endpoint, //
 };
 use crate::{
     sync::flow::Flow,
@@ -40,38 +41,42 @@ use kernel::{
 
 /// A call that has moved nothing is no message.
 fn count(flow: &Flow, result: Result<usize>) {
-    match result {
-        Ok(0) | Err(_) => (),
-        Ok(bytes) => flow.add(bytes as u64),
+    if let Ok(bytes @ 1..) = result {
+        flow.add(bytes as u64);
+    }
+}
+
+impl Endpoint {
+    /// Sends bytes of the caller; see [`Stream::send`].
+    pub(crate) fn send(&self, from: &Buffer, block: bool) -> Result<usize> {
+        let this = self.connection()?;
+        let result = this.stream.send(from, block, &self.waiters);
+        count(&this.sent, result);
+        trace::send(|| this.traced_call(from, block, this.stream.rings.unread_there(), result));
+        result
+    }
+
+    /// Sends all bytes of the caller, or none; see [`Stream::send_all`].
+    pub(crate) fn send_all(&self, from: &Buffer, block: bool) -> Result {
+        let this = self.connection()?;
+        let sent = this.stream.send_all(from, block, &self.waiters);
+        let result = sent.map(|()| from.len());
+        count(&this.sent, result);
+        trace::send(|| this.traced_call(from, block, this.stream.rings.unread_there(), result));
+        sent
+    }
+
+    /// Receives bytes into memory of the caller; see [`Stream::receive`].
+    pub(crate) fn receive(&self, to: &Buffer, block: bool) -> Result<usize> {
+        let this = self.connection()?;
+        let result = this.stream.receive(to, block, &self.waiters);
+        count(&this.received, result);
+        trace::receive(|| this.traced_call(to, block, this.stream.rings.unread_here(), result));
+        result
     }
 }
 
 impl Connection {
-    /// See [`Stream::send`](super::stream::Stream::send).
-    pub(super) fn send(&self, from: &Buffer, block: bool, waiters: &WaitQueue) -> Result<usize> {
-        let result = self.stream.send(from, block, waiters);
-        count(&self.sent, result);
-        trace::send(|| self.traced_call(from, block, self.stream.rings.unread_there(), result));
-        result
-    }
-
-    /// See [`Stream::send_all`](super::stream::Stream::send_all).
-    pub(super) fn send_all(&self, from: &Buffer, block: bool, waiters: &WaitQueue) -> Result {
-        let sent = self.stream.send_all(from, block, waiters);
-        let result = sent.map(|()| from.len());
-        count(&self.sent, result);
-        trace::send(|| self.traced_call(from, block, self.stream.rings.unread_there(), result));
-        sent
-    }
-
-    /// See [`Stream::receive`](super::stream::Stream::receive).
-    pub(super) fn receive(&self, to: &Buffer, block: bool, waiters: &WaitQueue) -> Result<usize> {
-        let result = self.stream.receive(to, block, waiters);
-        count(&self.received, result);
-        trace::receive(|| self.traced_call(to, block, self.stream.rings.unread_here(), result));
-        result
-    }
-
     /// What events are told of a call that has left `fill` bytes in a ring.
     fn traced_call(
         &self,

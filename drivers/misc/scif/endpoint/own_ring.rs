@@ -6,7 +6,7 @@
 //! little. The peer may ask for more, once, and gets a second area, as large as the ring may become or as
 //! there is memory for; where the bytes lie then, is in `logic/ring.rs`. The area is made by the control work,
 //! whether anybody receives or not, and charged to the owner of the first page. Large rings share what there is for
-//! them (`ring_budget.rs`). The first area is kept to the end.
+//! them ([`Share`]). The first area is kept to the end.
 //!
 //! Only the receiver goes on to the second area. Everything that the peer writes, header and
 //! bytes, is read once and checked.

@@ -12,7 +12,7 @@
 //! 128  room wanted  u32  the peer wants a doorbell when we have taken so many out of this ring
 //! 132  data wanted  u32  the peer wants a doorbell when we have written so many into *its* ring
 //! 136  room doorbell, 140 data doorbell
-//!                   u32  which doorbell that is to be, see `wake_doorbells.rs`
+//!                   u32  which doorbell that is to be, see `rings/waking.rs`
 //! 192  data              of the first area; the second one lies elsewhere
 //! ```
 //!

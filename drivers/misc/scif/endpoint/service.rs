@@ -98,11 +98,7 @@ impl Attachment for Attached {
 const NO_ANNEX: &str = "it sends a message without its annex";
 
 /// Does what a message asks for. May sleep but never waits for the peer.
-pub(super) fn handle(
-    contact: &Arc<Contact>,
-    message: Message,
-    annex: &AnnexOf<'_>,
-) -> Result<(), Violation> {
+fn handle(contact: &Contact, message: Message, annex: &AnnexOf<'_>) -> Result<(), Violation> {
     let peer = contact.peer();
     match message {
         Message::Connect {

@@ -2,10 +2,7 @@
 
 //! The functions on endpoints, and on memory that outlives a call: windows, pinned pages, pages of a peer.
 
-use super::door::{
-    Door,
-    HeldPages, //
-};
+use super::door::Door;
 use crate::{
     arguments::{
         self,
@@ -408,11 +405,7 @@ exported! {
         let (physical, mapped) = pages.take_addresses();
         let list = PageList::new(physical, &mapped, pages.protection())?;
         let raw = list.as_raw();
-        let held = HeldPages {
-            _list: list,
-            _pages: pages,
-        };
-        door.held.add(raw.addr(), owner, held)?;
+        door.held.add(raw.addr(), owner, (list, pages))?;
         range.write(raw);
         Ok(())
     }

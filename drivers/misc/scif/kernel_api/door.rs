@@ -36,13 +36,6 @@ use kernel::{
     },
 };
 
-/// Pages of a peer that a module has, and as what it has them.
-pub(super) struct HeldPages {
-    // What the module knows goes before what it names.
-    pub(super) _list: PageList,
-    pub(super) _pages: RemotePages,
-}
-
 /// What is behind the functions of the interface.
 #[pin_data]
 pub(super) struct Door {
@@ -58,8 +51,9 @@ pub(super) struct Door {
     pub(super) clients: Registry<Client>,
     #[pin]
     pub(super) pinned: Registry<Arc<PinnedPages>>,
+    /// Pages of peers, and as what modules have them: that goes before what it names.
     #[pin]
-    pub(super) held: Registry<HeldPages>,
+    pub(super) held: Registry<(PageList, RemotePages)>,
 }
 
 /// Where the functions find it.

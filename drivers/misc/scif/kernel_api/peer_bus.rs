@@ -98,16 +98,11 @@ impl PeerBus {
     }
 }
 
-struct Known {
-    session: u64,
-    _device: PeerDevice,
-}
-
 #[pin_data]
 struct Devices {
-    /// Changed by the work only.
+    /// By sessions of nodes. Changed by the work only.
     #[pin]
-    list: Mutex<KVec<Known>>,
+    list: Mutex<KVec<(u64, PeerDevice)>>,
     // After its devices.
     bus: Bus,
     scif: Arc<Scif>,
@@ -136,31 +131,29 @@ impl Devices {
         let online = self.scif.nodes.online_nodes()?;
         let mut list = core::mem::replace(&mut *self.list.lock(), KVec::new());
         // Those that are gone go first: one that is back has the same name.
-        list.retain(|known| online.iter().any(|node| node.session == known.session));
+        list.retain(|(session, _)| online.iter().any(|node| node.session == *session));
         let mut result = Ok(());
         for node in online {
-            if list.iter().any(|known| known.session == node.session) {
+            let session = node.session;
+            if list.iter().any(|(known, _)| *known == session) {
                 continue;
             }
             let added = self
-                .add(node)
-                .and_then(|known| Ok(list.push(known, GFP_KERNEL)?));
+                .device_of(node)
+                .and_then(|device| Ok(list.push((session, device), GFP_KERNEL)?));
             result = result.and(added);
         }
         *self.list.lock() = list;
         result
     }
 
-    fn add(&self, node: KnownNode) -> Result<Known> {
-        let (id, session) = (node.id, node.session);
+    fn device_of(&self, node: KnownNode) -> Result<PeerDevice> {
+        let id = node.id;
         let facts = NodeFacts {
             node,
             scif: self.scif.clone(),
         };
-        Ok(Known {
-            session,
-            _device: PeerDevice::new(&self.bus, id, KBox::new(facts, GFP_KERNEL)?)?,
-        })
+        PeerDevice::new(&self.bus, id, KBox::new(facts, GFP_KERNEL)?)
     }
 }
 

@@ -14,7 +14,7 @@
 //! one, which rings on the processor on which he sleeps (`logic/doorbells.rs`): a word in the peer's memory, next
 //! to what he wishes for. It is stored before the wish, and then the wish is stored and read back, though it may be the
 //! one that stands already: so a peer that rings the doorbell before has moved its counter before that, which
-//! is seen then, and those who wait are told (`wish.rs`). Therefore nobody listens any more to a doorbell that was
+//! is seen then, and those who wait are told ([`Wish`]). Therefore nobody listens any more to a doorbell that was
 //! replaced; but to the first one, by which the peer rings for what is not wished, too.
 //!
 //! Those who sleep on one processor share its doorbells, and each of them looks when one rings: as a queue of a
@@ -29,7 +29,7 @@
 //! Nobody rings for who is awake. Who is about to sleep writes the value into the peer's memory that
 //! the peer's counter has to reach, and looks at the counter once more; who moves a counter looks at
 //! what is wanted, and rings if the counter has just reached it. One wish is answered by one doorbell,
-//! or by who replaces it at that moment (`wish.rs`).
+//! or by who replaces it at that moment ([`Wish`]).
 //!
 //! Neither may miss the other, although their stores cross on a bus that orders only one direction:
 //! between the wish and the second look, the wish is *read back*. The read can't overtake the wish on
@@ -285,7 +285,7 @@ impl Rings {
     }
 
     /// Whether the peer waits for something to be taken out while we may wait for half a ring, see
-    /// `whole.rs`. Any context.
+    /// `messages.rs`. Any context.
     pub(in crate::endpoint) fn is_waited_for(&self) -> bool {
         let consumed = self.consumed.load(Relaxed);
         let wanted = self.header().read_u32(ROOM_WANTED).unwrap_or(consumed);
