@@ -44,7 +44,6 @@ use kernel::{
 };
 
 /// See the head of this file.
-#[pin_data]
 pub(crate) struct Scif {
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) names: Arc<Names>,
@@ -68,22 +67,18 @@ impl Scif {
         caches: &Arc<Caches>,
         options: Options,
     ) -> Result<Arc<Self>> {
-        let (ports, contacts) = (Ports::new()?, List::new()?);
-        let (endpoints, users) = (List::new()?, Users::new()?);
-        Arc::pin_init(
-            pin_init!(Self {
-                nodes: nodes.clone(),
-                names: names.clone(),
-                caches: caches.clone(),
-                users,
-                ports,
-                endpoints,
-                contacts,
-                options,
-                ones: SetOnce::new(),
-            }),
-            GFP_KERNEL,
-        )
+        let scif = Self {
+            nodes: nodes.clone(),
+            names: names.clone(),
+            caches: caches.clone(),
+            users: Users::new()?,
+            ports: Ports::new()?,
+            endpoints: List::new()?,
+            contacts: List::new()?,
+            options,
+            ones: SetOnce::new(),
+        };
+        Ok(Arc::new(scif, GFP_KERNEL)?)
     }
 
     /// What mappings for reading show instead of lost memory: one page for all, which is nobody's. May

@@ -47,6 +47,7 @@ pub(super) enum State {
 }
 
 /// What there is to see of an endpoint, or of a connection that has none.
+#[derive(Default)]
 pub(crate) struct Facts {
     /// In a word for users.
     pub(crate) state: &'static str,
@@ -66,11 +67,7 @@ impl Facts {
         Self {
             state,
             own_port,
-            peer: None,
-            channel: None,
-            queued: 0,
-            opener: None,
-            traffic: None,
+            ..Self::default()
         }
     }
 

@@ -134,9 +134,8 @@ impl LocalMemory {
     /// The same, of pages that others have, too, and the mappings with them.
     pub(super) fn shared(pages: Arc<Pages>, mappings: Arc<EngineMappings>) -> Self {
         Self {
-            mapped: SetOnce::new(),
-            pages,
             mappings: Some(mappings),
+            ..Self::new(pages)
         }
     }
 
