@@ -25,7 +25,10 @@
 //!
 //! Some of it he can change at any time (`sys/tunables.rs`): it is fixed here for tests only.
 
-use super::stream::Stream;
+use super::{
+    contact::Contact,
+    stream::Stream, //
+};
 use crate::{
     logic::{
         envelope::ChannelId,
@@ -36,29 +39,21 @@ use crate::{
         }, //
     },
     memory::{
-        exports::Exports,
-        remote_window::Remembered,
         remote_windows::RemoteWindows,
         windows::{
             Held,
             Windows, //
         }, //
     },
-    peer::{
-        channel::{
-            Channel,
-            Owner,
-            State, //
-        },
-        Peer, //
+    peer::channel::{
+        Channel,
+        State, //
     },
     rma::{
-        caches::Caches,
         fence::Fences,
         mapping::Mappings,
         marks::Progress,
-        transfers::Transfers,
-        ways::Ways, //
+        transfers::Transfers, //
     },
     sync::flow::{
         Flow,
@@ -86,17 +81,6 @@ use kernel::{
 
 /// How long a task that can't be killed (any more) waits for the peer to let go of its windows.
 const CLOSE_TIMEOUT: Delta = Delta::from_secs(2);
-
-/// What all connections with one peer share.
-pub(super) struct Shared {
-    pub(super) peer: Arc<Peer>,
-    pub(super) exports: Arc<Exports>,
-    pub(super) remembered: Arc<Remembered>,
-    pub(super) mappings: Arc<Mappings>,
-    pub(super) caches: Arc<Caches>,
-    pub(super) ways: Arc<Ways>,
-    pub(super) options: Options,
-}
 
 /// Which ports it connects.
 #[derive(Clone, Copy)]
@@ -132,18 +116,17 @@ pub(super) struct Connection {
 impl Connection {
     /// An end in this state that nobody knows of yet. The caller is inside the peer. May sleep.
     pub(super) fn new(
-        shared: &Shared,
-        owner: Arc<dyn Owner>,
+        contact: &Arc<Contact>,
         id: ChannelId,
         ports: PortPair,
         state: State,
     ) -> Result<Arc<Self>> {
-        let channel = Channel::new(&shared.peer, owner, id, state)?;
-        let stream = Stream::new(&channel, &shared.options)?;
-        let (exports, caches) = (&shared.exports, &shared.caches);
+        let channel = Channel::new(contact.peer(), contact.clone(), id, state)?;
+        let stream = Stream::new(&channel, &contact.options)?;
+        let (exports, caches) = (&contact.exports, &contact.caches);
         let windows = Windows::new(&channel, exports, caches.clone())?;
-        let remote_windows = RemoteWindows::new(&channel, &shared.remembered)?;
-        let transfers = Transfers::new(&channel, &windows, &remote_windows, caches, &shared.ways)?;
+        let remote_windows = RemoteWindows::new(&channel, &contact.remembered)?;
+        let transfers = Transfers::new(&channel, &windows, &remote_windows, caches, &contact.ways)?;
         let fences = Fences::new(&channel, &transfers, &windows, &remote_windows);
         let this = Arc::pin_init(
             pin_init!(Self {
@@ -156,7 +139,7 @@ impl Connection {
                 remote_windows,
                 transfers,
                 fences <- fences,
-                mappings: shared.mappings.clone(),
+                mappings: contact.mappings.clone(),
                 refusal: SetOnce::new(),
                 close_answered: Atomic::new(false),
                 losing <- new_mutex!((), "Connection::losing"),

@@ -8,8 +8,8 @@ use super::{
     connection::{
         Connection,
         Counts,
-        PortPair,
-        Shared, //
+        Options,
+        PortPair, //
     },
     ports::{
         Ports,
@@ -40,6 +40,7 @@ use crate::{
         Peer, //
     },
     rma::{
+        caches::Caches,
         mapping::Mappings,
         staging::Staging,
         ways::Ways, //
@@ -61,7 +62,13 @@ use kernel::{
 /// See the head of this file.
 #[pin_data]
 pub(super) struct Contact {
-    pub(super) shared: Shared,
+    peer: Arc<Peer>,
+    pub(super) exports: Arc<Exports>,
+    pub(super) remembered: Arc<Remembered>,
+    pub(super) mappings: Arc<Mappings>,
+    pub(super) caches: Arc<Caches>,
+    pub(super) ways: Arc<Ways>,
+    pub(super) options: Options,
     pub(super) ports: Arc<Ports>,
     #[pin]
     connections: Mutex<ChannelTable<Connection>>,
@@ -72,18 +79,18 @@ impl Contact {
     pub(super) fn new(peer: &Arc<Peer>, scif: &Scif) -> Result<Arc<Self>> {
         let exports = Exports::new()?;
         let staging = Staging::new(peer, &exports)?;
-        let shared = Shared {
-            peer: peer.clone(),
-            exports,
-            remembered: Arc::new(Remembered::new(), GFP_KERNEL)?,
-            mappings: Mappings::new()?,
-            caches: scif.caches.clone(),
-            ways: Ways::new(peer, staging, scif.options.dma_threshold)?,
-            options: scif.options,
-        };
+        let remembered = Arc::new(Remembered::new(), GFP_KERNEL)?;
+        let mappings = Mappings::new()?;
+        let ways = Ways::new(peer, staging, scif.options.dma_threshold)?;
         Arc::pin_init(
             pin_init!(Self {
-                shared,
+                peer: peer.clone(),
+                exports,
+                remembered,
+                mappings,
+                caches: scif.caches.clone(),
+                ways,
+                options: scif.options,
                 ports: scif.ports.clone(),
                 connections <- new_mutex!(ChannelTable::new(), "Contact::connections"),
             }),
@@ -93,12 +100,12 @@ impl Contact {
 
     /// The peer.
     pub(super) fn peer(&self) -> &Arc<Peer> {
-        &self.shared.peer
+        &self.peer
     }
 
     /// What is for memory that the other side does not reach.
     pub(super) fn staging(&self) -> &Staging {
-        &self.shared.ways.staging
+        &self.ways.staging
     }
 
     /// Makes a connection and puts it into the table: ENODEV if the peer is lost. The caller is inside
@@ -107,7 +114,7 @@ impl Contact {
         self.staging().open()?;
         let id = self.connections.lock().reserve()?;
         // Without the lock, which the control work takes: who pays may have to wait.
-        let made = Connection::new(&self.shared, self.clone(), id, ports, state);
+        let made = Connection::new(self, id, ports, state);
         let mut connections = self.connections.lock();
         // Under the lock, so that whoever marks all as lost either sees it or has been seen.
         if let (Ok(connection), false) = (&made, self.peer().is_over()) {
@@ -211,8 +218,8 @@ impl Contact {
                 _ => counts.connections += 1,
             }
         }
-        counts.exported_windows += self.shared.exports.count();
-        counts.mappings += self.shared.mappings.count();
+        counts.exported_windows += self.exports.count();
+        counts.mappings += self.mappings.count();
     }
 
     // ----- the end of the peer, in this order; each may sleep ----------------------------------
@@ -220,7 +227,7 @@ impl Contact {
     /// It is lost: marks all connections, and wakes who waits.
     pub(super) fn lost(self: &Arc<Self>) {
         self.connections().for_each(|connection| connection.lost());
-        self.shared.ways.pulls.lost();
+        self.ways.pulls.lost();
         self.staging().lost();
     }
 
@@ -230,7 +237,7 @@ impl Contact {
         self.connections()
             .for_each(|connection| connection.transfers.forget_deferred());
         // No fault puts pages back from here on.
-        self.shared.mappings.revoke_all();
+        self.mappings.revoke_all();
         self.staging().drained();
         // Requests came from the control work, which is out now, too.
         self.ports.forget_requests(self.peer());
@@ -238,7 +245,7 @@ impl Contact {
 
     /// It can't reach the windows any more.
     pub(super) fn unreachable(&self) {
-        self.shared.exports.release_all();
+        self.exports.release_all();
     }
 
     /// It has let go of all memory of this node.

@@ -121,7 +121,7 @@ impl Scif {
     pub(crate) fn windows(&self) -> impl Iterator<Item = (u16, WindowFacts)> + '_ {
         self.contacts.iter().flat_map(|contact| {
             let node = contact.peer().node();
-            let windows = contact.shared.exports.facts();
+            let windows = contact.exports.facts();
             windows.map(move |window| (node, window))
         })
     }

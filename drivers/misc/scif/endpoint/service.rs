@@ -140,8 +140,8 @@ fn handle(contact: &Contact, message: Message, annex: &AnnexOf<'_>) -> Result<()
                 let _ = peer.post(&Message::CloseDone { target: source });
             }
         },
-        Message::WindowReleased { window } => contact.shared.exports.release(window),
-        Message::PushDone { token, status } => contact.shared.ways.pulls.answered(token, status),
+        Message::WindowReleased { window } => contact.exports.release(window),
+        Message::PushDone { token, status } => contact.ways.pulls.answered(token, status),
         Message::StagingOffer {
             address,
             slots,

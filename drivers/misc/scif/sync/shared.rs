@@ -121,12 +121,10 @@ impl<K: Ord + Copy + Unpin, T> SharedTable<K, T> {
         let mut entries = self.entries.lock();
         if let Some(entry) = entries.get_mut(&key) {
             entry.users += 1;
-            let share = self.share_of(key, entry.thing.clone());
-            drop(entries);
-            return Ok(share);
+            // The other thing is dropped after the lock, which was taken later.
+            return Ok(self.share_of(key, entry.thing.clone()));
         }
         entries.insert(node);
-        drop(entries);
         Ok(self.share_of(key, thing))
     }
 }
