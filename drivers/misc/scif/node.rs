@@ -66,7 +66,7 @@ impl KnownNode {
 
     /// Whether it is another session of the same node.
     fn is_same_node(&self, other: &Self) -> bool {
-        self.is_this == other.is_this && self.id == other.id
+        self.is_this == other.is_this && (self.is_this || self.id == other.id)
     }
 
     /// Its peer, while it is online.
@@ -109,11 +109,6 @@ struct Table {
 }
 
 impl Table {
-    fn next_session(&mut self) -> u64 {
-        self.sessions += 1;
-        self.sessions
-    }
-
     fn find(&self, peer: &Peer) -> Option<usize> {
         self.nodes.iter().position(|known| {
             let known = known.peer.as_ref();
@@ -171,11 +166,12 @@ impl Nodes {
             return id as u16;
         }
         let mut table = self.table.lock();
-        let session = table.next_session();
-        if let Some(this) = table.nodes.iter_mut().find(|known| known.is_this) {
+        let Table { nodes, sessions } = &mut *table;
+        for this in nodes.iter_mut().filter(|known| known.is_this) {
             this.id = default;
             // To watchers it is another one.
-            this.session = session;
+            *sessions += 1;
+            this.session = *sessions;
             if let Some(peer) = &this.peer {
                 peer.set_node(default);
             }
@@ -277,12 +273,14 @@ impl Nodes {
             return Err(EEXIST);
         }
         table.nodes.reserve(1, GFP_KERNEL)?;
-        known.session = table.next_session();
+        table.sessions += 1;
+        known.session = table.sessions;
         // Of one that was torn down nothing is left but how it was.
         table
             .nodes
             .retain(|other| other.peer.is_some() || !other.is_same_node(&known));
-        let place = if is_this { 0 } else { table.nodes.len() };
+        let others = table.nodes.iter().position(|other| !other.is_this);
+        let place = others.filter(|_| is_this).unwrap_or(table.nodes.len());
         let _ = table.nodes.insert_within_capacity(place, known);
         Ok(())
     }

@@ -90,3 +90,28 @@ impl<T> Drop for Listed<T> {
         let _removed = self.list.entries.lock().tree.remove_node(&self.number);
     }
 }
+
+#[kunit_tests(scif_sync_list)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn things_are_seen_in_order_until_they_go() -> Result {
+        let list = List::<u32>::new()?;
+        let add = |number| list.add(&Arc::new(number, GFP_KERNEL)?);
+        let (first, second) = (add(1)?, add(2)?);
+        assert!(list.iter().map(|thing| *thing).eq([1, 2]));
+        assert!(list.find(|thing| *thing == 2).is_some());
+        let mut walk = list.iter();
+        assert!(walk.next().is_some_and(|thing| *thing == 1));
+        // What goes and comes meanwhile.
+        drop(second);
+        let third = add(3)?;
+        assert!(walk.next().is_some_and(|thing| *thing == 3));
+        assert!(walk.next().is_none());
+        assert!(list.find(|thing| *thing == 2).is_none());
+        drop((first, third));
+        assert!(list.iter().next().is_none());
+        Ok(())
+    }
+}

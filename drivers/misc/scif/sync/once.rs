@@ -23,3 +23,22 @@ pub(crate) fn get_or_make<T>(once: &SetOnce<T>, make: impl FnOnce() -> Result<T>
         }
     }
 }
+
+#[kunit_tests(scif_sync_once)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_made_first_stays() -> Result {
+        let once = SetOnce::new();
+        assert_eq!(get_or_make(&once, || Err(ENOMEM)), Err(ENOMEM));
+        let made = get_or_make(&once, || {
+            // Another one is faster.
+            assert!(once.populate(1));
+            Ok(2)
+        });
+        assert_eq!(made, Ok(&1));
+        assert_eq!(get_or_make(&once, || Err(ENOMEM)), Ok(&1));
+        Ok(())
+    }
+}
