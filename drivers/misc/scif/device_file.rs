@@ -17,7 +17,6 @@ use crate::{
     endpoint::{
         connection::Traffic,
         scif::Scif,
-        standing::Facts,
         Endpoint, //
     },
     sys::chardev::{
@@ -133,12 +132,7 @@ impl FileOperations for ScifFile {
         if let Some(port) = facts.own_port {
             writeln!(f, "scif-own:\t{}:{port}", self.endpoint.scif.nodes.own_id())?;
         }
-        if let Facts {
-            peer: Some(peer),
-            channel: Some(channel),
-            ..
-        } = facts
-        {
+        if let (Some(peer), Some(channel)) = (facts.peer, facts.channel) {
             writeln!(f, "scif-peer:\t{}:{}", peer.node, peer.port)?;
             writeln!(f, "scif-channel:\t{channel:#x}")?;
         }
