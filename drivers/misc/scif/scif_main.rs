@@ -164,43 +164,31 @@ struct Settings {
     dma_channels: usize,
 }
 
-/// What `value` means, if it can be one; EINVAL, with a word in the log, otherwise.
-fn checked<T>(name: &str, value: i32, wanted: &str, meaning: Option<T>) -> Result<T> {
-    meaning.ok_or_else(|| {
-        pr_err!("{}={} is not {}\n", name, value, wanted);
-        EINVAL
-    })
+/// EINVAL, with a word in the log, for a `value` that can't be one.
+fn check(name: &str, value: i32, wanted: &str, is_one: bool) -> Result {
+    if is_one {
+        return Ok(());
+    }
+    pr_err!("{}={} is not {}\n", name, value, wanted);
+    Err(EINVAL)
 }
 
 impl Settings {
     fn read() -> Result<Self> {
-        let node_id = match module_parameters::node_id.value() {
-            -1 => None,
-            id => Some(checked(
-                "node_id",
-                id,
-                "a node id: 0 to 65535",
-                id.try_into().ok(),
-            )?),
-        };
+        let id = module_parameters::node_id.value();
+        let is_id = (-1..=65535).contains(&id);
+        check("node_id", id, "a node id: 0 to 65535", is_id)?;
         let size = module_parameters::ring_size.value();
-        let is_size = |size: &u32| size.is_power_of_two() && (4096..=1 << 20).contains(size);
-        let ring_size = checked(
-            "ring_size",
-            size,
-            "a ring size: a power of two from 4096 to 1048576",
-            u32::try_from(size).ok().filter(is_size),
-        )?;
+        let is_size = (4096..=1 << 20).contains(&size) && size.count_ones() == 1;
+        let wanted = "a ring size: a power of two from 4096 to 1048576";
+        check("ring_size", size, wanted, is_size)?;
         let count = module_parameters::dma_channels.value();
-        let dma_channels = checked(
-            "dma_channels",
-            count,
-            "a number of DMA channels: 0 to 16",
-            usize::try_from(count).ok().filter(|count| *count <= 16),
-        )?;
+        let wanted = "a number of DMA channels: 0 to 16";
+        check("dma_channels", count, wanted, (0..=16).contains(&count))?;
         let cache_limit = module_parameters::reg_cache_limit.value() as usize;
         Ok(Self {
-            node_id,
+            // By default none.
+            node_id: id.try_into().ok(),
             policy: ntb::Policy {
                 wanted: ntb::Wanted::from_number(tunables::aperture()).ok_or(EINVAL)?,
                 allow_flat: tunables::allow_flat(),
@@ -213,11 +201,11 @@ impl Settings {
             mic_compat: module_parameters::mic_compat.value() != 0,
             kept_pages: cache_limit.saturating_mul((1 << 20) / PAGE_SIZE),
             connections: Options {
-                ring_size,
+                ring_size: size as u32,
                 busy_poll: None,
                 dma_threshold: None,
             },
-            dma_channels,
+            dma_channels: count as usize,
         })
     }
 }
