@@ -72,13 +72,6 @@ use kernel::{
 /// Nodes of which the status is kept for processes.
 const MOST: usize = 1024;
 
-/// Who wants a status, and so who pays if there is none yet.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum For {
-    Process,
-    Peer,
-}
-
 struct Table {
     this: Arc<NodeStatus>,
     others: KVec<Arc<NodeStatus>>,
@@ -133,15 +126,16 @@ impl Statuses {
 
     /// That of a node, which need not be there: ENOSPC if processes watch too many. May sleep.
     pub(crate) fn get(&self, node: u16) -> Result<Held> {
-        self.hold(node, For::Process)
+        self.hold(node, true)
     }
 
-    fn hold(&self, node: u16, who: For) -> Result<Held> {
+    /// A process that wants a status pays if there is none yet; a peer is served in any case.
+    fn hold(&self, node: u16, for_process: bool) -> Result<Held> {
         if let Some(held) = Self::find(&self.table.lock(), node) {
             return Ok(held);
         }
         // What is not needed is dropped after the lock, which is taken later.
-        let new = NodeStatus::new(node, who == For::Process)?;
+        let new = NodeStatus::new(node, for_process)?;
         let mut evicted = None;
         let mut table = self.table.lock();
         if let Some(held) = Self::find(&table, node) {
@@ -149,7 +143,7 @@ impl Statuses {
         }
         if table.others.len() >= MOST {
             evicted = Self::evict(&mut table.others);
-            if evicted.is_none() && who == For::Process {
+            if evicted.is_none() && for_process {
                 return Err(ENOSPC);
             }
         }
@@ -175,7 +169,7 @@ impl Statuses {
 
     /// For a peer that has just come; none is this node itself, which may be getting its id right now.
     fn of_peer(&self, node: Option<u16>) -> Result<PeerStatus> {
-        let other = node.map(|node| self.hold(node, For::Peer)).transpose()?;
+        let other = node.map(|node| self.hold(node, false)).transpose()?;
         let mut table = self.table.lock();
         table.sessions = table.sessions.wrapping_add(1);
         let held = other.unwrap_or_else(|| Held::new(&table.this));
