@@ -8,7 +8,6 @@ pub(crate) mod call_lock;
 pub(crate) mod flow;
 pub(crate) mod in_flight;
 pub(crate) mod list;
-pub(crate) mod once;
 pub(crate) mod outcome;
 pub(crate) mod patience;
 pub(crate) mod shared;

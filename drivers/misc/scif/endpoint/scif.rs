@@ -31,7 +31,7 @@ use crate::{
     },
     sync::{
         list::List,
-        once, //
+        shared, //
     },
     sys::shared_memory::Payer, //
 };
@@ -84,7 +84,7 @@ impl Scif {
     /// What mappings for reading show instead of lost memory: one page for all, which is nobody's. May
     /// sleep.
     pub(super) fn ones(&self) -> Result<Arc<Ones>> {
-        let ones = once::get_or_make(&self.ones, || Ones::new(Payer::Nobody))?;
+        let ones = shared::get_or_make(&self.ones, || Ones::new(Payer::Nobody))?;
         Ok(ones.clone())
     }
 

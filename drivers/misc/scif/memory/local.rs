@@ -9,12 +9,10 @@
 use core::ops::Deref;
 
 use crate::{
-    sync::{
-        once,
-        shared::{
-            Share,
-            SharedTable, //
-        }, //
+    sync::shared::{
+        get_or_make,
+        Share,
+        SharedTable, //
     },
     sys::{
         buffer::Buffer,
@@ -158,7 +156,7 @@ impl LocalMemory {
             // It may have no driver any more.
             return Err(EIO);
         }
-        let mapped = once::get_or_make(&self.mapped, || self.mapping(&route.engine))?;
+        let mapped = get_or_make(&self.mapped, || self.mapping(&route.engine))?;
         // All engines of a channel are one.
         if mapped.engine != route.engine.instance {
             return Err(EIO);
