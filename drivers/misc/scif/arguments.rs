@@ -24,9 +24,13 @@ pub(crate) const TRANSFERS_ONLY: u32 = 4;
 /// Besides those, of a window: it lies nowhere, and is there for one copy that the peer is asked for.
 pub(crate) const UNLISTED: u32 = 8;
 
-const ACCEPT_SYNC: i32 = 1;
-const MESSAGE_BLOCK: i32 = 1;
-const MAP_FIXED: i32 = 0x10;
+/// Accept waits.
+pub(crate) const ACCEPT_SYNC: i32 = 1;
+/// Send or receive waits.
+pub(crate) const MESSAGE_BLOCK: i32 = 1;
+/// A window has to be where it is wanted.
+pub(crate) const MAP_FIXED: i32 = 0x10;
+
 const MAP_KERNEL: i32 = 0x20;
 const FENCE_INIT_SELF: i32 = 1;
 const FENCE_INIT_PEER: i32 = 2;
@@ -117,15 +121,10 @@ impl TransferOptions {
 
     /// The flags that [`Self::parse`] makes these of.
     pub(crate) fn flags(self) -> i32 {
-        [
-            (self.use_cpu, RMA_USECPU),
-            (self.use_cache, RMA_USECACHE),
-            (self.synchronous, RMA_SYNC),
-            (self.ordered, RMA_ORDERED),
-        ]
-        .into_iter()
-        .filter_map(|(wanted, flag)| wanted.then_some(flag))
-        .fold(0, |flags, flag| flags | flag)
+        i32::from(self.use_cpu) * RMA_USECPU
+            | i32::from(self.use_cache) * RMA_USECACHE
+            | i32::from(self.synchronous) * RMA_SYNC
+            | i32::from(self.ordered) * RMA_ORDERED
     }
 }
 
@@ -143,7 +142,7 @@ impl WindowOptions {
     pub(crate) fn parse(protection: i32, flags: i32) -> Result<Self> {
         Ok(Self {
             protection: self::protection(protection as u32)?,
-            fixed: map_fixed(flags)?,
+            fixed: is_set(flags, MAP_FIXED)?,
         })
     }
 }
@@ -202,23 +201,8 @@ pub(crate) fn take_map_kernel(flags: i32) -> (bool, i32) {
     (flags & MAP_KERNEL != 0, flags & !MAP_KERNEL)
 }
 
-/// Whether a window has to be where it is wanted. EINVAL for an unknown flag.
-pub(crate) fn map_fixed(flags: i32) -> Result<bool> {
-    only(flags, MAP_FIXED)
-}
-
-/// Whether accept waits. EINVAL for an unknown flag.
-pub(crate) fn accept_blocks(flags: i32) -> Result<bool> {
-    only(flags, ACCEPT_SYNC)
-}
-
-/// Whether send or receive waits. EINVAL for an unknown flag.
-pub(crate) fn message_blocks(flags: i32) -> Result<bool> {
-    only(flags, MESSAGE_BLOCK)
-}
-
 /// Whether a flag is there; EINVAL if there is another one.
-fn only(flags: i32, flag: i32) -> Result<bool> {
+pub(crate) fn is_set(flags: i32, flag: i32) -> Result<bool> {
     if flags & !flag != 0 {
         return Err(EINVAL);
     }

@@ -7,16 +7,10 @@
 
 use crate::{
     endpoint::{
-        connection::TRAFFIC_FIELDS,
+        connection::Traffic,
         scif::Scif,
         standing, //
     },
-    names::Names,
-    node::{
-        self,
-        Nodes, //
-    },
-    rma::caches::Caches,
     transport::{
         engine::Engines,
         links::Links, //
@@ -35,10 +29,7 @@ use kernel::{
 
 /// Where the numbers come from.
 pub(crate) struct Sources {
-    pub(crate) nodes: Arc<Nodes>,
     pub(crate) scif: Arc<Scif>,
-    pub(crate) names: Arc<Names>,
-    pub(crate) caches: Arc<Caches>,
     pub(crate) engines: Arc<Engines>,
     pub(crate) links: Arc<Links>,
 }
@@ -62,16 +53,15 @@ pub(crate) fn open(sources: Sources) -> Result<Pin<KBox<Scope<Sources>>>> {
 fn nodes(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "node state link aperture generation")?;
     let mut result = Ok(());
-    sources.nodes.for_each(|node, is_this| {
-        let peer = node.peer.as_ref().filter(|peer| !peer.is_over());
-        let online = peer.map(|peer| peer.mode());
+    sources.scif.nodes.for_each(|node| {
+        let mode = node.online().map(|peer| peer.mode());
         result = result.and(writeln!(
             f,
             "{} {} {} {} {:016x}",
             node.id,
-            node::state(is_this, online.is_some()),
+            node.state(),
             node.link.to_str().unwrap_or("?"),
-            OrDash(online),
+            OrDash(mode),
             node.generation
         ));
     });
@@ -86,16 +76,15 @@ fn links(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 /// Shows `endpoints`: a line for each endpoint, and for each connection that has none.
 fn endpoints(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     f.write_str("state own peer channel queued pid uid name")?;
-    for name in TRAFFIC_FIELDS {
+    for (name, _) in Traffic::default().fields() {
         write!(f, " {name}")?;
     }
     f.write_str("\n")?;
-    let own_node = sources.scif.own_node();
-    let mut result = Ok(());
-    sources
-        .scif
-        .for_each_endpoint(|facts| result = result.and(endpoint(facts, own_node, f)));
-    result
+    let own_node = sources.scif.nodes.own_id();
+    for facts in sources.scif.endpoint_facts() {
+        endpoint(&facts, own_node, f)?;
+    }
+    Ok(())
 }
 
 fn endpoint(facts: &standing::Facts, own_node: u16, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -110,8 +99,8 @@ fn endpoint(facts: &standing::Facts, own_node: u16, f: &mut fmt::Formatter<'_>) 
         Some(opener) => write!(f, " {} {} {}", opener.pid, opener.uid, opener.name())?,
         None => f.write_str(" - - -")?,
     }
-    let numbers = facts.traffic.as_ref().map(|traffic| traffic.fields());
-    for number in numbers.unwrap_or_default() {
+    let nothing = Traffic::default();
+    for (_, number) in facts.traffic.as_ref().unwrap_or(&nothing).fields() {
         write!(f, " {number}")?;
     }
     f.write_str("\n")
@@ -123,9 +112,8 @@ fn windows(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f,
         "node channel window offset bytes protection state uses held_by_peer reached"
     )?;
-    let mut result = Ok(());
-    sources.scif.for_each_window(|node, window| {
-        result = result.and(writeln!(
+    for (node, window) in sources.scif.windows() {
+        writeln!(
             f,
             "{node} {} {} {} {} {} {} {} {} {}",
             Hex(window.channel.0),
@@ -137,37 +125,34 @@ fn windows(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             window.uses,
             u8::from(window.is_held_by_peer),
             u8::from(window.is_reached)
-        ));
-    });
-    result
+        )?;
+    }
+    Ok(())
 }
 
 /// Shows `marks`: a line for each connection with transfers in flight, or with something that waits behind them.
 fn marks(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "node channel issued complete in_flight deferred asked")?;
-    let mut result = Ok(());
-    sources
-        .scif
-        .for_each_in_flight(|(node, channel), progress| {
-            result = result.and(writeln!(
-                f,
-                "{node} {} {} {} {} {} {}",
-                Hex(channel.0),
-                progress.issued,
-                progress.complete,
-                progress.in_flight,
-                progress.deferred,
-                progress.asked
-            ));
-        });
-    result
+    let scif = &sources.scif;
+    scif.for_each_in_flight(|node, channel, progress| {
+        writeln!(
+            f,
+            "{node} {} {} {} {} {} {}",
+            Hex(channel.0),
+            progress.issued,
+            progress.complete,
+            progress.in_flight,
+            progress.deferred,
+            progress.asked
+        )
+    })
 }
 
 /// Shows `pins`: a line for each process of which pages are pinned and charged. It may have ended.
 fn pins(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "pid uid name pages bytes")?;
     let mut result = Ok(());
-    sources.caches.ledger.for_each(|account| {
+    sources.scif.caches.ledger.for_each(|account| {
         let (process, pages) = (&account.process, account.pages);
         let bytes = pages.saturating_mul(PAGE_SIZE);
         let (pid, uid, name) = (process.pid, process.uid, process.name());
@@ -180,7 +165,7 @@ fn pins(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 fn names(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "class name port")?;
     let mut result = Ok(());
-    sources.names.for_each(|name, port| {
+    sources.scif.names.for_each(|name, port| {
         result = result.and(writeln!(f, "{} {} {port}", name.class, name.number));
     });
     result
@@ -193,7 +178,7 @@ fn counters(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "closing_connections {}", counts.closing_connections)?;
     writeln!(f, "exported_windows {}", counts.exported_windows)?;
     writeln!(f, "mappings {}", counts.mappings)?;
-    let cache = &sources.caches.counters;
+    let cache = &sources.scif.caches.counters;
     writeln!(f, "cache_hits {}", cache.hits.load(Relaxed))?;
     writeln!(f, "cache_misses {}", cache.misses.load(Relaxed))?;
     writeln!(f, "cache_pages {}", cache.pages.load(Relaxed))?;

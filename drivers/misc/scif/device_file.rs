@@ -15,9 +15,8 @@ mod services;
 
 use crate::{
     endpoint::{
-        connection::TRAFFIC_FIELDS,
+        connection::Traffic,
         scif::Scif,
-        standing::Facts,
         Endpoint, //
     },
     sys::chardev::{
@@ -120,7 +119,7 @@ impl FileOperations for ScifFile {
     }
 
     fn poll<'file>(&'file self, context: &PollContext<'file>) -> u32 {
-        context.wait_on(self.endpoint.waiters());
+        context.wait_on(&self.endpoint.waiters);
         self.endpoint.poll_state()
     }
 
@@ -134,14 +133,9 @@ impl FileOperations for ScifFile {
         let facts = self.endpoint.facts();
         writeln!(f, "scif-state:\t{}", facts.state)?;
         if let Some(port) = facts.own_port {
-            writeln!(f, "scif-own:\t{}:{port}", self.endpoint.own_node())?;
+            writeln!(f, "scif-own:\t{}:{port}", self.endpoint.scif.nodes.own_id())?;
         }
-        if let Facts {
-            peer: Some(peer),
-            channel: Some(channel),
-            ..
-        } = facts
-        {
+        if let (Some(peer), Some(channel)) = (facts.peer, facts.channel) {
             writeln!(f, "scif-peer:\t{}:{}", peer.node, peer.port)?;
             writeln!(f, "scif-channel:\t{channel:#x}")?;
         }
@@ -149,10 +143,8 @@ impl FileOperations for ScifFile {
             writeln!(f, "scif-pid:\t{}", opener.pid_for_reader())?;
         }
         writeln!(f, "scif-queued:\t{}", facts.queued)?;
-        if let Some(traffic) = &facts.traffic {
-            for (name, number) in TRAFFIC_FIELDS.iter().zip(traffic.fields()) {
-                writeln!(f, "scif-{name}:\t{number}")?;
-            }
+        for (name, number) in facts.traffic.iter().flat_map(Traffic::fields) {
+            writeln!(f, "scif-{name}:\t{number}")?;
         }
         Ok(())
     }

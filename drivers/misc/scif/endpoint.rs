@@ -18,6 +18,9 @@
 //! endpoint, and is free again when the last one that has it is closed. Who watches sees what
 //! `standing.rs` shows.
 //!
+//! A name leads to a port, which a connector then asks as any other: who has a name need not listen
+//! yet. The name is the endpoint's that was given it, not that of the connections which it accepts.
+//!
 //! Front doors call these functions and add nothing of their own. Unless it says otherwise, a call may
 //! sleep, and one that waits is interruptible.
 
@@ -26,7 +29,6 @@ mod connected;
 pub(crate) mod connection;
 mod contact;
 mod messages;
-mod named;
 mod own_ring;
 mod peer_ring;
 pub(crate) mod pinned;
@@ -43,10 +45,9 @@ pub(crate) use crate::rma::mapping::RemotePages;
 use crate::{
     arguments::PortId,
     logic::messages::Refusal,
-    peer::{
-        channel::State as ChannelState,
-        status::Held, //
-    },
+    names::Name,
+    peer::channel::State as ChannelState,
+    sync::list::Listed,
     sys::{
         current::may_bind_low_ports,
         trace,
@@ -74,7 +75,6 @@ use ports::Listener;
 use scif::Scif;
 use standing::{
     Facts,
-    Listed,
     Standing,
     State, //
 };
@@ -84,29 +84,17 @@ const ADMIN_PORT_END: u16 = 1024;
 
 /// See the head of this file.
 pub(crate) struct Endpoint {
-    scif: Arc<Scif>,
-    waiters: Arc<WaitQueue>,
+    pub(crate) scif: Arc<Scif>,
+    /// Woken when [`Self::poll_state`] changes.
+    pub(crate) waiters: Arc<WaitQueue>,
     state: Arc<Standing>,
-    _listed: Listed,
+    _listed: Listed<Standing>,
     /// Counts closed descriptors, for who waits in accept.
     flushes: Atomic<u64>,
     /// Whose table of descriptors the last one was in.
     flushed_by: Atomic<usize>,
     /// Whether mappings made from now on read as ones once the peer is lost.
     ones_after_loss: Atomic<bool>,
-}
-
-/// What `connect` on a non-blocking endpoint comes to.
-enum Progress {
-    Waiting,
-    Ended(Result),
-}
-
-fn refusal_error(reason: Refusal) -> Error {
-    match reason {
-        Refusal::NoMemory => ENOMEM,
-        _ => ECONNREFUSED,
-    }
 }
 
 impl Endpoint {
@@ -134,21 +122,6 @@ impl Endpoint {
         self.state.facts()
     }
 
-    /// The id of this node.
-    pub(crate) fn own_node(&self) -> u16 {
-        self.scif.nodes.own_id()
-    }
-
-    /// The ids of the nodes that are online, this one first.
-    pub(crate) fn online_nodes(&self) -> Result<KVec<u16>> {
-        self.scif.nodes.online()
-    }
-
-    /// How a node stands, which need not be there: ENOSPC if processes watch too many.
-    pub(crate) fn node_status(&self, node: u16) -> Result<Held> {
-        self.scif.nodes.status(node)
-    }
-
     /// Says whether mappings made from now on read as ones once the peer is lost, in any state.
     pub(crate) fn set_ones_after_loss(&self, ones: bool) {
         self.ones_after_loss.store(ones, Relaxed);
@@ -164,9 +137,7 @@ impl Endpoint {
             State::Unbound => (),
             State::Closed => return Err(EBADF),
             State::Bound(_) => return Err(EINVAL),
-            State::Listening(..) | State::Connecting(..) | State::Connected(..) => {
-                return Err(EISCONN)
-            }
+            _ => return Err(EISCONN),
         }
         let port = self.scif.ports.bind(number)?;
         let number = port.number;
@@ -181,9 +152,7 @@ impl Endpoint {
             State::Unbound => return Err(EINVAL),
             State::Closed => return Err(EBADF),
             State::Bound(port) => port.clone(),
-            State::Listening(..) | State::Connecting(..) | State::Connected(..) => {
-                return Err(EISCONN)
-            }
+            _ => return Err(EISCONN),
         };
         if backlog <= 0 {
             return Err(EINVAL);
@@ -201,22 +170,20 @@ impl Endpoint {
     pub(crate) fn connect(&self, peer: PortId, nonblocking: bool) -> Result<PortId> {
         let connection = self.connect_to(peer, nonblocking)?;
         Ok(PortId {
-            node: self.own_node(),
+            node: self.scif.nodes.own_id(),
             port: connection.ports.own,
         })
     }
 
     /// As [`Self::connect`]; returns the connection.
     fn connect_to(&self, peer: PortId, nonblocking: bool) -> Result<Arc<Connection>> {
-        match self.begin_connect(peer)? {
-            (connection, true) if nonblocking => {
-                // The answer may be there already, but the first call always says "in progress":
-                // that is what callers of a non-blocking connect are written for.
-                drop(connection);
-                Err(EINPROGRESS)
-            }
-            (connection, _) => self.await_answer(connection, nonblocking),
+        let (connection, is_new) = self.begin_connect(peer)?;
+        if is_new && nonblocking {
+            // The answer may be there already, but the first call always says "in progress":
+            // that is what callers of a non-blocking connect are written for.
+            return Err(EINPROGRESS);
         }
+        self.await_answer(connection, nonblocking)
     }
 
     /// Waits for the answer to a request, unless the call must not block, and collects it.
@@ -226,11 +193,11 @@ impl Endpoint {
         nonblocking: bool,
     ) -> Result<Arc<Connection>> {
         loop {
-            match self.conclude(&connection) {
-                Progress::Ended(Ok(())) => return Ok(connection),
-                Progress::Ended(Err(error)) => return Err(error),
-                Progress::Waiting if nonblocking => return Err(EINPROGRESS),
-                Progress::Waiting => (),
+            if let Some(result) = self.conclude(&connection) {
+                return result.map(|()| connection);
+            }
+            if nonblocking {
+                return Err(EINPROGRESS);
             }
             let waited = self
                 .waiters
@@ -294,26 +261,29 @@ impl Endpoint {
         }
     }
 
-    /// Draws the conclusion from what has become of a request.
-    fn conclude(&self, connection: &Arc<Connection>) -> Progress {
+    /// Draws the conclusion from what has become of a request; none while the peer has not answered.
+    fn conclude(&self, connection: &Arc<Connection>) -> Option<Result> {
         let mut state = self.state.lock();
         let port = match &*state {
             State::Connecting(current, port) if Arc::ptr_eq(current, connection) => port.clone(),
             // Another thread was faster.
             State::Connected(current, _) if Arc::ptr_eq(current, connection) => {
-                return Progress::Ended(Err(EISCONN))
+                return Some(Err(EISCONN))
             }
-            _ => return Progress::Ended(Err(ECONNREFUSED)),
+            _ => return Some(Err(ECONNREFUSED)),
         };
         let error = match connection.channel.state() {
-            ChannelState::Requested => return Progress::Waiting,
+            ChannelState::Requested => return None,
             // A peer that accepted and closed was there: what it sent can be received.
             ChannelState::Established | ChannelState::PeerClosed => {
                 self.state.connect(&mut state, connection.clone(), port);
                 trace::connect_done(|| connection.traced(Ok(())));
-                return Progress::Ended(Ok(()));
+                return Some(Ok(()));
             }
-            ChannelState::Refused => refusal_error(connection.refusal()),
+            ChannelState::Refused => match connection.refusal.copy() {
+                Some(Refusal::NoMemory) => ENOMEM,
+                _ => ECONNREFUSED,
+            },
             ChannelState::Lost | ChannelState::Closed => ENODEV,
         };
         let old = Self::withdraw(&mut state, connection);
@@ -321,7 +291,7 @@ impl Endpoint {
         trace::connect_done(|| connection.traced(Err(error)));
         connection.close();
         drop(old);
-        Progress::Ended(Err(error))
+        Some(Err(error))
     }
 
     /// Withdraws a request.
@@ -333,6 +303,54 @@ impl Endpoint {
         }
     }
 
+    // ----- names -------------------------------------------------------------------------------
+
+    /// Gives it a name: this number, or any that is free. Returns it. EADDRINUSE if another endpoint has
+    /// it. May sleep.
+    pub(crate) fn bind_name(&self, class: u32, number: Option<u32>) -> Result<u32> {
+        if class == 0 {
+            return Err(EINVAL);
+        }
+        let state = self.state.lock();
+        let port = match &*state {
+            State::Unbound => return Err(EINVAL),
+            State::Closed => return Err(EBADF),
+            State::Bound(port) | State::Listening(_, port) => port.number,
+            State::Connecting(..) | State::Connected(..) => return Err(EISCONN),
+        };
+        // With the state locked, so that the endpoint is not closed before it has the name.
+        let mut name = self.state.name.lock();
+        if name.is_some() {
+            return Err(EINVAL);
+        }
+        let bound = self.scif.names.bind(class, number, port)?;
+        Ok(name.insert(bound).name.number)
+    }
+
+    /// Connects to the port that has a name; for the rest see [`Endpoint::connect`].
+    ///
+    /// The name is looked up first, which waits for the peer's kernel, but for nobody else. A signal
+    /// then costs nothing.
+    pub(crate) fn connect_name(
+        &self,
+        node: u16,
+        name: Name,
+        nonblocking: bool,
+    ) -> Result<PortPair> {
+        if name.class == 0 {
+            return Err(EINVAL);
+        }
+        let under_way = Self::request_under_way(&self.state.lock())?;
+        let connection = if let Some(connection) = under_way {
+            self.await_answer(connection, nonblocking)?
+        } else {
+            let peer = self.scif.nodes.peer(node)?;
+            let port = self.scif.names.look_up(&peer, name)?;
+            self.connect_to(PortId { node, port }, nonblocking)?
+        };
+        Ok(connection.ports)
+    }
+
     // ----- the end -----------------------------------------------------------------------------
 
     /// Closes the endpoint: whoever waits in a call on it returns, and what it has accepted and
@@ -340,7 +358,8 @@ impl Endpoint {
     pub(crate) fn close(&self) {
         let old = core::mem::replace(&mut *self.state.lock(), State::Closed);
         // First, so that nobody is sent to a port that is about to be free.
-        self.state.drop_name();
+        let name = self.state.name.lock().take();
+        drop(name);
         match &old {
             State::Unbound | State::Bound(_) | State::Closed => (),
             State::Listening(listener, _) => {

@@ -21,7 +21,6 @@ mod peer_bus;
 
 use crate::{
     endpoint::scif::Scif,
-    node::Nodes,
     sys::{
         notifiers::{
             Chain,
@@ -52,9 +51,9 @@ pub(crate) struct KernelApi {
 
 impl KernelApi {
     /// Opens the door: functions may be called before this returns. May sleep.
-    pub(crate) fn new(scif: &Arc<Scif>, nodes: &Arc<Nodes>) -> Result<Self> {
-        let bus = PeerBus::new(Bus::register()?, scif, nodes)?;
-        let door = Door::new(scif, nodes, bus.queue().clone())?;
+    pub(crate) fn new(scif: &Arc<Scif>) -> Result<Self> {
+        let bus = PeerBus::new(Bus::register()?, scif)?;
+        let door = Door::new(scif, bus.queue.clone())?;
         let told = {
             let door = door.clone();
             move |event: Event<'_>| {
@@ -93,10 +92,7 @@ fn close_forgotten(door: &Door, module: usize, name: &CStr) {
 
 #[kunit_tests(scif_kernel_api_forgotten)]
 mod tests {
-    use super::{
-        door::HeldPages,
-        *, //
-    };
+    use super::*;
     use crate::{
         arguments::{
             PortId,
@@ -118,7 +114,7 @@ mod tests {
     /// A connection of this node with itself, whose ends were handed out.
     fn connect(door: &Door, listener: &Endpoint) -> Result<(Arc<Endpoint>, Arc<Endpoint>)> {
         let to = PortId {
-            node: door.nodes.own_id(),
+            node: door.scif.nodes.own_id(),
             port: listener.bind(0)?,
         };
         listener.listen(1)?;
@@ -148,11 +144,7 @@ mod tests {
         let (physical, mapped) = pages.take_addresses();
         let list = PageList::new(physical, &mapped, pages.protection())?;
         let key = list.as_raw().addr();
-        let held = HeldPages {
-            _list: list,
-            _pages: pages,
-        };
-        door.held.add(key, FORGETFUL, held)?;
+        door.held.add(key, FORGETFUL, (list, pages))?;
 
         close_forgotten(&door, FORGETFUL, c"scif_test");
         for endpoint in [&near, &far] {

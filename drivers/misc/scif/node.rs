@@ -13,7 +13,6 @@ pub(crate) mod statuses;
 use crate::{
     peer::{
         service::Service,
-        status::Held,
         Common,
         Observer,
         Peer, //
@@ -41,31 +40,22 @@ use kernel::{
         Mutex, //
     },
 };
-use statuses::{
-    StatusService,
-    Statuses, //
-};
+use statuses::Statuses;
 
-/// A node that is or was there.
+/// A node that is or was there, as it was when it came.
 pub(crate) struct KnownNode {
     pub(crate) id: u16,
     pub(crate) link: CString,
     pub(crate) generation: u64,
-    /// While it is online.
+    /// Another one each time that a node, any node, comes.
+    pub(crate) session: u64,
+    is_this: bool,
+    is_lost: bool,
+    /// Until all that hangs on it knows that it is lost: to who watches it is online as long.
     pub(crate) peer: Option<Arc<Peer>>,
 }
 
-/// A node that is online, as it was when it came. To who watches it is so until all that hangs on it
-/// knows that it is lost.
-pub(crate) struct OnlineNode {
-    pub(crate) id: u16,
-    pub(crate) link: CString,
-    /// Another one each time that a node, any node, comes.
-    pub(crate) session: u64,
-    pub(crate) peer: Arc<Peer>,
-}
-
-impl OnlineNode {
+impl KnownNode {
     fn try_clone(&self) -> Result<Self> {
         Ok(Self {
             link: CString::try_from(&*self.link)?,
@@ -74,46 +64,57 @@ impl OnlineNode {
         })
     }
 
+    /// Whether it is another session of the same node.
+    fn is_same_node(&self, other: &Self) -> bool {
+        self.is_this == other.is_this && (self.is_this || self.id == other.id)
+    }
+
+    /// Its peer, while it is online.
+    pub(crate) fn online(&self) -> Option<&Arc<Peer>> {
+        let peer = self.peer.as_ref().filter(|_| !self.is_lost);
+        peer.filter(|peer| !peer.is_over())
+    }
+
     /// How it is now, in a word for users.
     pub(crate) fn state(&self) -> &'static str {
-        state(self.peer.is_this, !self.peer.is_over())
+        if self.is_this {
+            "self"
+        } else if self.online().is_some() {
+            "online"
+        } else {
+            "lost"
+        }
     }
 }
 
-/// How a node is, in a word for users.
-pub(crate) fn state(is_this: bool, is_online: bool) -> &'static str {
-    match (is_this, is_online) {
-        (true, _) => "self",
-        (false, true) => "online",
-        (false, false) => "lost",
-    }
-}
-
-/// Who wants to hear of nodes that come and go.
-pub(crate) trait Watcher: Send + Sync {
-    /// Who is online has changed, maybe more than once. When a node has gone, all that was connected
-    /// with it knows already. May sleep, but waits for nobody.
-    fn changed(&self);
-}
+/// Who wants to hear of nodes that come and go: who is online has changed, maybe more than once. When a
+/// node has gone, all that was connected with it knows already. May sleep, but waits for nobody.
+pub(crate) type Watcher = KBox<dyn Fn() + Send + Sync>;
 
 /// Has the watcher told until it is dropped.
 pub(crate) struct Watching(Arc<Nodes>);
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        let removed = self.0.watcher.lock().take();
-        drop(removed);
+        let _removed = self.0.watcher.lock().take();
     }
 }
 
+#[derive(Default)]
 struct Table {
-    /// This node as its own peer.
-    this: Option<KnownNode>,
-    others: KVec<KnownNode>,
-    /// For those who watch: one that is lost goes from here when it has been torn down.
-    announced: KVec<OnlineNode>,
+    /// This node first. One that is back stands behind what it was until that has been torn down.
+    nodes: KVec<KnownNode>,
     /// How often one has come.
     sessions: u64,
+}
+
+impl Table {
+    fn find(&self, peer: &Peer) -> Option<usize> {
+        self.nodes.iter().position(|known| {
+            let known = known.peer.as_ref();
+            known.is_some_and(|known| core::ptr::eq::<Peer>(&**known, peer))
+        })
+    }
 }
 
 /// All nodes that this one knows, itself among them.
@@ -122,12 +123,13 @@ pub(crate) struct Nodes {
     /// Random, new each time the module is loaded.
     pub(crate) generation: u64,
     own_id: Atomic<u32>,
-    statuses: Arc<Statuses>,
+    /// How nodes stand, which need not be there.
+    pub(crate) statuses: Arc<Statuses>,
     #[pin]
     table: Mutex<Table>,
     /// Told with the lock held, so that one that goes is told no more.
     #[pin]
-    watcher: Mutex<Option<Arc<dyn Watcher>>>,
+    watcher: Mutex<Option<Watcher>>,
 }
 
 const ID_UNSET: u32 = u32::MAX;
@@ -141,15 +143,7 @@ impl Nodes {
                 generation: random(),
                 own_id: Atomic::new(own_id.map_or(ID_UNSET, u32::from)),
                 statuses,
-                table <- new_mutex!(
-                    Table {
-                        this: None,
-                        others: KVec::new(),
-                        announced: KVec::new(),
-                        sessions: 0,
-                    },
-                    "Nodes::table"
-                ),
+                table <- new_mutex!(Table::default(), "Nodes::table"),
                 watcher <- new_mutex!(None, "Nodes::watcher"),
             }),
             GFP_KERNEL,
@@ -172,18 +166,15 @@ impl Nodes {
             return id as u16;
         }
         let mut table = self.table.lock();
-        table.sessions += 1;
-        let session = table.sessions;
-        if let Some(this) = &mut table.this {
+        let Table { nodes, sessions } = &mut *table;
+        for this in nodes.iter_mut().filter(|known| known.is_this) {
             this.id = default;
+            // To watchers it is another one.
+            *sessions += 1;
+            this.session = *sessions;
             if let Some(peer) = &this.peer {
                 peer.set_node(default);
             }
-        }
-        if let Some(this) = table.announced.iter_mut().find(|node| node.peer.is_this) {
-            this.id = default;
-            // To watchers it is another one.
-            this.session = session;
         }
         drop(table);
         self.statuses.set_own_id(default);
@@ -195,35 +186,24 @@ impl Nodes {
 
     /// A node that is online, as a peer: ENODEV if it is not.
     pub(crate) fn peer(&self, node: u16) -> Result<Arc<Peer>> {
+        let is_this = node == self.own_id();
         let table = self.table.lock();
-        let known = if node == self.own_id() {
-            table.this.as_ref()
-        } else {
-            table.others.iter().find(|known| known.id == node)
-        };
-        let peer = known.and_then(|known| known.peer.as_ref());
-        peer.filter(|peer| !peer.is_over()).cloned().ok_or(ENODEV)
+        let mut known = table
+            .nodes
+            .iter()
+            .filter(|known| known.is_this == is_this && (is_this || known.id == node));
+        known.find_map(KnownNode::online).cloned().ok_or(ENODEV)
     }
 
-    /// How a node stands, which need not be there: ENOSPC if processes watch too many. May sleep.
-    pub(crate) fn status(&self, node: u16) -> Result<Held> {
-        self.statuses.get(node)
-    }
-
-    /// The service by which peers say which life of theirs this is. It goes first, see there.
-    pub(crate) fn status_service(&self) -> Result<Arc<dyn Service>> {
-        Ok(Arc::new(StatusService(self.statuses.clone()), GFP_KERNEL)?)
-    }
-
-    /// Calls `f` with each node that is or was known, this one first, and says which that is. Under a
-    /// lock: `f` must not sleep for long.
-    pub(crate) fn for_each(&self, mut f: impl FnMut(&KnownNode, bool)) {
+    /// Calls `f` with each node that is or was known, this one first. Under a lock: `f` must not sleep for
+    /// long.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(&KnownNode)) {
         let table = self.table.lock();
-        if let Some(this) = &table.this {
-            f(this, true);
-        }
-        for known in table.others.iter() {
-            f(known, false);
+        for (index, known) in table.nodes.iter().enumerate() {
+            let mut later = table.nodes.iter().skip(index + 1);
+            if !later.any(|later| later.is_same_node(known)) {
+                f(known);
+            }
         }
     }
 
@@ -231,8 +211,8 @@ impl Nodes {
     pub(crate) fn online(&self) -> Result<KVec<u16>> {
         let mut ids = KVec::new();
         ids.push(self.own_id(), GFP_KERNEL)?;
-        for known in self.table.lock().others.iter() {
-            if known.peer.as_ref().is_some_and(|peer| !peer.is_over()) {
+        for known in &self.table.lock().nodes {
+            if !known.is_this && known.online().is_some() {
                 // Nobody pays: all processes need the lock.
                 ids.push(known.id, GFP_KERNEL)?;
             }
@@ -242,10 +222,10 @@ impl Nodes {
 
     /// The nodes that are online to those who watch, this one among them. One that is back is not
     /// until the one that it was has been torn down. May sleep.
-    pub(crate) fn online_nodes(&self) -> Result<KVec<OnlineNode>> {
+    pub(crate) fn online_nodes(&self) -> Result<KVec<KnownNode>> {
         let table = self.table.lock();
-        let mut nodes: KVec<OnlineNode> = KVec::new();
-        for node in &table.announced {
+        let mut nodes: KVec<KnownNode> = KVec::new();
+        for node in table.nodes.iter().filter(|known| known.peer.is_some()) {
             if nodes.iter().all(|earlier| earlier.id != node.id) {
                 nodes.push(node.try_clone()?, GFP_KERNEL)?;
             }
@@ -254,7 +234,7 @@ impl Nodes {
     }
 
     /// Tells the one watcher there is when nodes come and go, and of those that are there. May sleep.
-    pub(crate) fn watch(self: &Arc<Self>, watcher: Arc<dyn Watcher>) -> Watching {
+    pub(crate) fn watch(self: &Arc<Self>, watcher: Watcher) -> Watching {
         *self.watcher.lock() = Some(watcher);
         self.tell_watcher();
         Watching(self.clone())
@@ -262,77 +242,66 @@ impl Nodes {
 
     fn tell_watcher(&self) {
         if let Some(watcher) = &*self.watcher.lock() {
-            watcher.changed();
+            watcher();
         }
     }
 
     /// EEXIST if a node with its id is online already, over another link.
     fn add(&self, peer: &Arc<Peer>, link: &CStr, is_this: bool) -> Result {
-        let name = CString::try_from(link)?;
-        let mut announced = OnlineNode {
+        let mut known = KnownNode {
             id: peer.node(),
             link: CString::try_from(link)?,
+            generation: peer.generation,
             session: 0,
-            peer: peer.clone(),
+            is_this,
+            is_lost: false,
+            peer: Some(peer.clone()),
         };
         let mut table = self.table.lock();
         if is_this {
             // A device may have given this node its id meanwhile.
             peer.set_node(self.own_id());
-            announced.id = self.own_id();
-        } else if announced.id == self.own_id() {
+            known.id = self.own_id();
+        } else if known.id == self.own_id() {
             return Err(EEXIST);
         }
-        table.announced.reserve(1, GFP_KERNEL)?;
-        let known = KnownNode {
-            id: announced.id,
-            link: name,
-            generation: peer.generation,
-            peer: Some(peer.clone()),
-        };
-        match table.others.iter_mut().find(|other| other.id == known.id) {
-            _ if is_this => table.this = Some(known),
-            Some(other) if other.peer.is_some() => return Err(EEXIST),
-            Some(other) => *other = known,
-            None => table.others.push(known, GFP_KERNEL)?,
+        let mut same = table
+            .nodes
+            .iter()
+            .filter(|other| other.is_same_node(&known));
+        if same.any(|other| other.peer.is_some() && !other.is_lost) {
+            return Err(EEXIST);
         }
+        table.nodes.reserve(1, GFP_KERNEL)?;
         table.sessions += 1;
-        announced.session = table.sessions;
-        let _ = table.announced.push_within_capacity(announced);
+        known.session = table.sessions;
+        // Of one that was torn down nothing is left but how it was.
+        table
+            .nodes
+            .retain(|other| other.peer.is_some() || !other.is_same_node(&known));
+        let others = table.nodes.iter().position(|other| !other.is_this);
+        let place = others.filter(|_| is_this).unwrap_or(table.nodes.len());
+        let _ = table.nodes.insert_within_capacity(place, known);
         Ok(())
-    }
-
-    fn remove(&self, peer: &Peer) {
-        let is_it = |other: &mut Arc<Peer>| core::ptr::eq::<Peer>(&**other, peer);
-        let mut table = self.table.lock();
-        let Table { this, others, .. } = &mut *table;
-        let mut removed = None;
-        for known in Iterator::chain(this.iter_mut(), others.iter_mut()) {
-            removed = removed.or(known.peer.take_if(is_it));
-        }
-        drop(table);
-        drop(removed);
-    }
-
-    /// All that hangs on it knows that it is lost.
-    fn retract(&self, peer: &Peer) {
-        let retracted = {
-            let announced = &mut self.table.lock().announced;
-            let is_it = |node: &OnlineNode| core::ptr::eq::<Peer>(&*node.peer, peer);
-            let position = announced.iter().position(is_it);
-            position.and_then(|position| announced.remove(position).ok())
-        };
-        drop(retracted);
     }
 }
 
 impl Observer for Nodes {
     fn lost(&self, peer: &Peer) {
-        self.remove(peer);
+        let mut table = self.table.lock();
+        let found = table.find(peer);
+        if let Some(known) = found.and_then(|place| table.nodes.get_mut(place)) {
+            known.is_lost = true;
+        }
     }
 
+    /// All that hangs on it knows that it is lost.
     fn torn_down(&self, peer: &Peer) {
-        self.retract(peer);
+        let mut table = self.table.lock();
+        let found = table.find(peer);
+        let gone = found.and_then(|place| table.nodes.get_mut(place)?.peer.take());
+        drop(table);
+        drop(gone);
         self.tell_watcher();
     }
 }
@@ -342,15 +311,6 @@ pub(crate) struct Arrivals {
     pub(crate) nodes: Arc<Nodes>,
     pub(crate) common: Common,
     pub(crate) services: KVec<Arc<dyn Service>>,
-}
-
-impl Arrivals {
-    fn attach_services(&self, peer: &Arc<Peer>) -> Result {
-        for service in &self.services {
-            peer.attach(service.id(), service.attach(peer)?)?;
-        }
-        Ok(())
-    }
 }
 
 impl Sink for Arrivals {
@@ -365,8 +325,9 @@ impl Sink for Arrivals {
     fn online(&self, path: Arc<dyn Path>, who: Introduction<'_>) -> Result<Arc<dyn Session>> {
         let node = who.node.unwrap_or_else(|| self.nodes.own_id());
         let peer = Peer::new(&self.common, path, &who, node)?;
-        let added = self
-            .attach_services(&peer)
+        let mut services = self.services.iter();
+        let added = services
+            .try_for_each(|service| peer.attach(service.id(), service.attach(&peer)?))
             .and_then(|()| self.nodes.add(&peer, who.link, who.node.is_none()));
         if let Err(error) = added {
             // Tells the peer, which has begun its session, that this one is over.

@@ -29,13 +29,13 @@
 //! 3. `NtbLink::inner`
 //! 4. `Contact::connections`, `Exports::table`, `RemoteWindows::tables`, `Marks::deferred`,
 //!    `Mappings::table`, `Standing::name`; below `RemoteWindows::tables` only: `Windows::tables`
-//! 5. `Nodes::watcher`, `Nodes::table`, `Contacts::list`, `Endpoints::table`, `Links::list`,
-//!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `Connection::listening`, `OwnRing::open`,
+//! 5. `Nodes::watcher`, `Nodes::table`, `Links::list`,
+//!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `OwnRing::open`,
 //!    `Caches::list`, `NtbLink::timer`, `Statuses::table`, `Registry::table`, `Devices::list`, `Names::inner`,
 //!    `Names::peers`
 //! 6. `Listener::queue`
 //! 7. `Ring::writer`, `Ring::reader`, `RegistrationCache::table`, `Arena::taking`,
-//!    `SharedTable::entries`
+//!    `SharedTable::entries`, `List::entries`
 //!
 //! Spinlocks, all below the mutexes, in interrupts:
 //!
@@ -95,7 +95,10 @@ use node::{
     Arrivals,
     Nodes, //
 };
-use peer::Common;
+use peer::{
+    service::Service,
+    Common, //
+};
 use rma::caches::Caches;
 use sync::work_queues::WorkQueues;
 use sys::tunables;
@@ -162,43 +165,31 @@ struct Settings {
     dma_channels: usize,
 }
 
-/// What `value` means, if it can be one; EINVAL, with a word in the log, otherwise.
-fn checked<T>(name: &str, value: i32, wanted: &str, meaning: Option<T>) -> Result<T> {
-    meaning.ok_or_else(|| {
-        pr_err!("{}={} is not {}\n", name, value, wanted);
-        EINVAL
-    })
+/// EINVAL, with a word in the log, for a `value` that can't be one.
+fn check(name: &str, value: i32, wanted: &str, is_one: bool) -> Result {
+    if is_one {
+        return Ok(());
+    }
+    pr_err!("{}={} is not {}\n", name, value, wanted);
+    Err(EINVAL)
 }
 
 impl Settings {
     fn read() -> Result<Self> {
-        let node_id = match module_parameters::node_id.value() {
-            -1 => None,
-            id => Some(checked(
-                "node_id",
-                id,
-                "a node id: 0 to 65535",
-                id.try_into().ok(),
-            )?),
-        };
+        let id = module_parameters::node_id.value();
+        let is_id = (-1..=65535).contains(&id);
+        check("node_id", id, "a node id: 0 to 65535", is_id)?;
         let size = module_parameters::ring_size.value();
-        let is_size = |size: &u32| size.is_power_of_two() && (4096..=1 << 20).contains(size);
-        let ring_size = checked(
-            "ring_size",
-            size,
-            "a ring size: a power of two from 4096 to 1048576",
-            u32::try_from(size).ok().filter(is_size),
-        )?;
+        let is_size = (4096..=1 << 20).contains(&size) && size.count_ones() == 1;
+        let wanted = "a ring size: a power of two from 4096 to 1048576";
+        check("ring_size", size, wanted, is_size)?;
         let count = module_parameters::dma_channels.value();
-        let dma_channels = checked(
-            "dma_channels",
-            count,
-            "a number of DMA channels: 0 to 16",
-            usize::try_from(count).ok().filter(|count| *count <= 16),
-        )?;
+        let wanted = "a number of DMA channels: 0 to 16";
+        check("dma_channels", count, wanted, (0..=16).contains(&count))?;
         let cache_limit = module_parameters::reg_cache_limit.value() as usize;
         Ok(Self {
-            node_id,
+            // By default none.
+            node_id: id.try_into().ok(),
             policy: ntb::Policy {
                 wanted: ntb::Wanted::from_number(tunables::aperture()).ok_or(EINVAL)?,
                 allow_flat: tunables::allow_flat(),
@@ -211,40 +202,22 @@ impl Settings {
             mic_compat: module_parameters::mic_compat.value() != 0,
             kept_pages: cache_limit.saturating_mul((1 << 20) / PAGE_SIZE),
             connections: Options {
-                ring_size,
+                ring_size: size as u32,
                 busy_poll: None,
                 dma_threshold: None,
             },
-            dma_channels,
-        })
-    }
-}
-
-/// The front doors. The devices come last, so that whoever opens them finds all there.
-struct FrontDoors {
-    _debugfs: Pin<KBox<Scope<debugfs::Sources>>>,
-    _memory_pressure: MemoryPressure,
-    _kernel_api: KernelApi,
-    _devices: Devices,
-}
-
-impl FrontDoors {
-    fn open(sources: debugfs::Sources, settings: &Settings) -> Result<Self> {
-        let (scif, nodes) = (sources.scif.clone(), sources.nodes.clone());
-        let caches = sources.caches.clone();
-        Ok(Self {
-            _debugfs: debugfs::open(sources)?,
-            _memory_pressure: MemoryPressure::new(&caches)?,
-            _kernel_api: KernelApi::new(&scif, &nodes)?,
-            _devices: Devices::register(&scif, settings.mic_compat)?,
+            dma_channels: count as usize,
         })
     }
 }
 
 /// Everything that is undone at unload, in this order.
 struct ScifModule {
-    // No new endpoints; those that exist keep the module loaded.
-    _front_doors: FrontDoors,
+    // The front doors: no new endpoints; those that exist keep the module loaded.
+    _debugfs: Pin<KBox<Scope<debugfs::Sources>>>,
+    _memory_pressure: MemoryPressure,
+    _kernel_api: KernelApi,
+    _devices: Devices,
     // No more peers.
     _ntb: Ntb,
     _loopback: Loopback,
@@ -280,17 +253,14 @@ impl kernel::Module for ScifModule {
         let caches = Caches::new(settings.kept_pages, &queues)?;
         let names = Names::new()?;
         let scif = Scif::new(&nodes, &names, &caches, settings.connections)?;
-        // The services, a line each.
-        let mut services = KVec::new();
-        services.push(nodes.status_service()?, GFP_KERNEL)?;
-        services.push(scif.service()?, GFP_KERNEL)?;
+        // The services, a line each; that of the statuses first, see there.
+        let mut services: KVec<Arc<dyn Service>> = KVec::new();
+        services.push(nodes.statuses.clone(), GFP_KERNEL)?;
+        services.push(scif.clone(), GFP_KERNEL)?;
         services.push(names.service()?, GFP_KERNEL)?;
         let links = Links::new()?;
         let sources = debugfs::Sources {
-            nodes: nodes.clone(),
-            scif,
-            names,
-            caches,
+            scif: scif.clone(),
             engines: engines.clone(),
             links: links.clone(),
         };
@@ -313,7 +283,11 @@ impl kernel::Module for ScifModule {
         })?;
         let loopback = Loopback::start(&sink, &queues, &links)?;
         Ok(Self {
-            _front_doors: FrontDoors::open(sources, &settings)?,
+            // The devices come last, so that whoever opens them finds all there.
+            _debugfs: debugfs::open(sources)?,
+            _memory_pressure: MemoryPressure::new(&caches)?,
+            _kernel_api: KernelApi::new(&scif)?,
+            _devices: Devices::register(&scif, settings.mic_compat)?,
             _ntb: ntb,
             _loopback: loopback,
             _drained: drained,

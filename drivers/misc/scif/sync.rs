@@ -7,6 +7,7 @@ pub(crate) mod awake;
 pub(crate) mod call_lock;
 pub(crate) mod flow;
 pub(crate) mod in_flight;
+pub(crate) mod list;
 pub(crate) mod outcome;
 pub(crate) mod patience;
 pub(crate) mod shared;

@@ -83,13 +83,10 @@ pub(super) fn perform(
         uapi::SCIF_CONNECT => connect(endpoint, at, nonblocking),
         uapi::SCIF_ACCEPTREQ => accept(endpoint, at),
         uapi::SCIF_ACCEPTREG => endpoint.take_over(uapi::read(at)?),
-        uapi::SCIF_SEND => {
+        uapi::SCIF_SEND | uapi::SCIF_RECV => {
             let count = place!(at, uapi::scifioctl_msg, out_len);
-            send(endpoint, &uapi::read(at)?, count, pointer)
-        }
-        uapi::SCIF_RECV => {
-            let count = place!(at, uapi::scifioctl_msg, out_len);
-            receive(endpoint, &uapi::read(at)?, count, pointer)
+            let sends = cmd == uapi::SCIF_SEND;
+            message(endpoint, sends, &uapi::read(at)?, count, pointer)
         }
         uapi::SCIF_REG => register(endpoint, at, pointer),
         uapi::SCIF_UNREG => {
@@ -112,13 +109,6 @@ pub(super) fn perform(
     Ok(0)
 }
 
-fn port_id(port: uapi::scif_port_id) -> PortId {
-    PortId {
-        node: port.node,
-        port: port.port,
-    }
-}
-
 fn to_user(port: PortId) -> uapi::scif_port_id {
     uapi::scif_port_id {
         node: port.node,
@@ -134,65 +124,43 @@ fn bind(endpoint: &Endpoint, port: Place<u16>) -> Result {
 
 fn connect(endpoint: &Endpoint, at: usize, nonblocking: bool) -> Result {
     let request: uapi::scifioctl_connect = uapi::read(at)?;
+    let uapi::scif_port_id { node, port } = request.peer;
     let own = place!(at, uapi::scifioctl_connect, self_).writable()?;
-    own.write(&to_user(
-        endpoint.connect(port_id(request.peer), nonblocking)?,
-    ))
+    let bound = endpoint.connect(PortId { node, port }, nonblocking)?;
+    own.write(&to_user(bound))
 }
 
 /// ACCEPTREQ
 fn accept(endpoint: &Endpoint, at: usize) -> Result {
     let request: uapi::scifioctl_accept = uapi::read(at)?;
-    let block = arguments::accept_blocks(request.flags)?;
+    let block = arguments::is_set(request.flags, arguments::ACCEPT_SYNC)?;
     let peer = place!(at, uapi::scifioctl_accept, peer).writable()?;
     let handle = place!(at, uapi::scifioctl_accept, endpt).writable()?;
     let (connected, number) = endpoint.accept(block)?;
-    let told = peer
-        .write(&to_user(connected))
-        .and_then(|()| handle.write(&number));
-    if told.is_err() {
-        endpoint.forget_accepted(number);
-    }
-    told
+    let told = peer.write(&to_user(connected));
+    told.and_then(|()| handle.write(&number))
+        .inspect_err(|_| endpoint.forget_accepted(number))
 }
 
-/// Sends; how many bytes goes to `count`.
-pub(super) fn send(
+/// Sends, or receives; how many bytes goes to `count`.
+pub(super) fn message(
     endpoint: &Endpoint,
+    sends: bool,
     request: &uapi::scifioctl_msg,
     count: Place<i32>,
     pointer: Pointer,
 ) -> Result {
-    message(request, count, pointer, |from, block| {
-        endpoint.send(from, block)
-    })
-}
-
-/// Receives; how many bytes goes to `count`.
-pub(super) fn receive(
-    endpoint: &Endpoint,
-    request: &uapi::scifioctl_msg,
-    count: Place<i32>,
-    pointer: Pointer,
-) -> Result {
-    message(request, count, pointer, |to, block| {
-        endpoint.receive(to, block)
-    })
-}
-
-fn message(
-    request: &uapi::scifioctl_msg,
-    count: Place<i32>,
-    pointer: Pointer,
-    call: impl FnOnce(&Buffer, bool) -> Result<usize>,
-) -> Result {
-    let block = arguments::message_blocks(request.flags)?;
+    let block = arguments::is_set(request.flags, arguments::MESSAGE_BLOCK)?;
     let len = usize::try_from(request.len).map_err(|_| EINVAL)?;
     let count = count.writable_holding(&request.out_len)?;
     let mut moved = 0;
     if len > 0 {
         let memory = Buffer::user(UserPtr::from_addr(pointer(request.msg)), len);
-        moved = call(&memory, block)?;
+        moved = if sends {
+            endpoint.send(&memory, block)?
+        } else {
+            endpoint.receive(&memory, block)?
+        };
     }
     count.write(&(moved as i32))
 }
@@ -205,12 +173,10 @@ fn register(endpoint: &Endpoint, at: usize, pointer: Pointer) -> Result {
     let address = UserPtr::from_addr(pointer(request.addr));
     let memory = Buffer::user(address, usize::try_from(request.len)?);
     let offset = endpoint.register(&memory, request.offset, options)?;
-    let told = result.write(&offset);
-    if told.is_err() {
+    result.write(&offset).inspect_err(|_| {
         // The caller can't know of the window.
         let _ = endpoint.unregister(offset, request.len);
-    }
-    told
+    })
 }
 
 /// READFROM and WRITETO: between windows.
@@ -248,12 +214,12 @@ pub(super) fn node_ids(
     let room = usize::try_from(request.len).map_err(|_| EINVAL)?;
     let own = Place::at(pointer(request.self_)).writable()?;
     let count = count.writable()?;
-    let online = endpoint.online_nodes()?;
+    let online = endpoint.scif.nodes.online()?;
     for (index, node) in online.iter().take(room).enumerate() {
         let address = pointer(request.nodes).wrapping_add(index * size_of::<u16>());
         uapi::write(address, node)?;
     }
-    own.write(&endpoint.own_node())?;
+    own.write(&endpoint.scif.nodes.own_id())?;
     let online = i32::try_from(online.len())?;
     count.write(&online)?;
     Ok(online as isize)
@@ -303,21 +269,25 @@ const fn number(newer: u32) -> u32 {
     _IOWR::<u64>(_IOC_TYPE(newer), _IOC_NR(newer))
 }
 
-const ACCEPTREQ: u32 = number(uapi::SCIF_ACCEPTREQ);
-const SEND: u32 = number(uapi::SCIF_SEND);
-const RECV: u32 = number(uapi::SCIF_RECV);
-const REG: u32 = number(uapi::SCIF_REG);
-const UNREG: u32 = number(uapi::SCIF_UNREG);
-const READFROM: u32 = number(uapi::SCIF_READFROM);
-const WRITETO: u32 = number(uapi::SCIF_WRITETO);
-const VREADFROM: u32 = number(uapi::SCIF_VREADFROM);
-const VWRITETO: u32 = number(uapi::SCIF_VWRITETO);
+/// The calls that have another number there, and the same structure.
+const RENUMBERED: [u32; 11] = [
+    uapi::SCIF_ACCEPTREQ,
+    uapi::SCIF_SEND,
+    uapi::SCIF_RECV,
+    uapi::SCIF_REG,
+    uapi::SCIF_UNREG,
+    uapi::SCIF_READFROM,
+    uapi::SCIF_WRITETO,
+    uapi::SCIF_VREADFROM,
+    uapi::SCIF_VWRITETO,
+    uapi::SCIF_FENCE_MARK,
+    uapi::SCIF_FENCE_SIGNAL,
+];
 const GET_NODEIDS: u32 = number(uapi::SCIF_GET_NODEIDS);
-const FENCE_MARK: u32 = number(uapi::SCIF_FENCE_MARK);
-const FENCE_SIGNAL: u32 = number(uapi::SCIF_FENCE_SIGNAL);
 const GET_VERSION: u32 = _IO(_IOC_TYPE(uapi::SCIF_BIND), 23);
 
-static_assert!(ACCEPTREQ == 0xc008_7304 && FENCE_SIGNAL == 0xc008_7311);
+static_assert!(number(uapi::SCIF_ACCEPTREQ) == 0xc008_7304);
+static_assert!(number(uapi::SCIF_FENCE_SIGNAL) == 0xc008_7311);
 static_assert!(GET_VERSION == 0x7317);
 
 /// As [`perform`], of a process that may use the numbers of the MIC library as well.
@@ -327,26 +297,19 @@ pub(super) fn perform_mic(
     arg: usize,
     nonblocking: bool,
 ) -> Result<isize> {
-    let newer = match cmd {
-        ACCEPTREQ => uapi::SCIF_ACCEPTREQ,
-        SEND => uapi::SCIF_SEND,
-        RECV => uapi::SCIF_RECV,
-        REG => uapi::SCIF_REG,
-        UNREG => uapi::SCIF_UNREG,
-        READFROM => uapi::SCIF_READFROM,
-        WRITETO => uapi::SCIF_WRITETO,
-        VREADFROM => uapi::SCIF_VREADFROM,
-        VWRITETO => uapi::SCIF_VWRITETO,
-        FENCE_MARK => uapi::SCIF_FENCE_MARK,
-        FENCE_SIGNAL => uapi::SCIF_FENCE_SIGNAL,
+    match cmd {
         GET_NODEIDS => {
             let count = place!(arg, NodeIds, len);
             let request: NodeIds = uapi::read(arg)?;
             return node_ids(endpoint, &request.into(), count, native_pointer);
         }
         GET_VERSION => return Ok(VERSION),
-        same => same,
-    };
+        _ => (),
+    }
+    let mut renumbered = RENUMBERED.into_iter();
+    let newer = renumbered
+        .find(|newer| number(*newer) == cmd)
+        .unwrap_or(cmd);
     perform(endpoint, newer, arg, native_pointer, nonblocking)
 }
 

@@ -133,13 +133,10 @@ pub(super) fn perform(
 ) -> Result<isize> {
     let at = compat_pointer(arg);
     match cmd {
-        SEND => {
+        SEND | RECV => {
             let count = place!(at, Msg, out_len);
-            call::send(endpoint, &read::<Msg, _>(at)?, count, POINTER)
-        }
-        RECV => {
-            let count = place!(at, Msg, out_len);
-            call::receive(endpoint, &read::<Msg, _>(at)?, count, POINTER)
+            let request = read::<Msg, _>(at)?;
+            call::message(endpoint, cmd == SEND, &request, count, POINTER)
         }
         READFROM => call::copy_windows(endpoint, Direction::Read, &read::<Copied, _>(at)?),
         WRITETO => call::copy_windows(endpoint, Direction::Write, &read::<Copied, _>(at)?),

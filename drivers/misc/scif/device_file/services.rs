@@ -82,10 +82,7 @@ fn bind_name(endpoint: &Endpoint, at: usize) -> Result {
     if request.flags & !uapi::SCIF_NAME_ANY != 0 || request.reserved != 0 {
         return Err(EINVAL);
     }
-    let number = match request.flags & uapi::SCIF_NAME_ANY {
-        0 => Some(request.name),
-        _ => None,
-    };
+    let number = (request.flags & uapi::SCIF_NAME_ANY == 0).then_some(request.name);
     let name = place!(at, uapi::scif_bind_name, name).writable()?;
     name.write(&endpoint.bind_name(request.name_class, number)?)
 }
@@ -103,8 +100,8 @@ fn connect_name(endpoint: &Endpoint, at: usize, nonblocking: bool) -> Result {
     let own_port = place!(at, uapi::scif_connect_name, own_port).writable()?;
     let peer_port = place!(at, uapi::scif_connect_name, peer_port).writable()?;
     let connected = endpoint.connect_name(request.node, name, nonblocking)?;
-    own_port.write(&connected.own_port)?;
-    peer_port.write(&connected.peer_port)
+    own_port.write(&connected.own)?;
+    peer_port.write(&connected.peer)
 }
 
 /// Sends all bytes or none.
@@ -130,7 +127,7 @@ fn node_status(endpoint: &Endpoint, at: usize) -> Result {
         return Err(EINVAL);
     }
     let number = place!(at, uapi::scif_node_status, fd).writable()?;
-    let view = StatusView::new(endpoint.node_status(request.node)?)?;
+    let view = StatusView::new(endpoint.scif.nodes.statuses.get(request.node)?)?;
     let descriptor = anonymous_file::descriptor(STATUS_NAME, view)?;
     number.write(&descriptor.number())?;
     descriptor.install();
@@ -156,11 +153,13 @@ fn memory_create(endpoint: &Endpoint, at: usize, pointer: Pointer) -> Result {
     let protection = arguments::protection(request.prot)?;
     let told = place!(at, uapi::scif_memory_create, fd).writable()?;
     let pinned = if request.flags & uapi::SCIF_MEMORY_DEVICE != 0 {
-        endpoint.pin_device(request.address, request.len, protection)?
+        endpoint
+            .scif
+            .pin_device(request.address, request.len, protection)?
     } else {
         let address = UserPtr::from_addr(pointer(request.address));
         let memory = Buffer::user(address, usize::try_from(request.len)?);
-        endpoint.pin(&memory, protection)?
+        endpoint.scif.pin(&memory, protection)?
     };
     let pinned = Arc::new(pinned, GFP_KERNEL_ACCOUNT)?;
     let descriptor = anonymous_file::object_descriptor(MEMORY_NAME, pinned)?;
@@ -175,20 +174,16 @@ fn memory_register(endpoint: &Endpoint, at: usize) -> Result {
     if request.reserved != 0 {
         return Err(EINVAL);
     }
-    let options = WindowOptions {
-        protection: arguments::protection(request.prot)?,
-        fixed: arguments::map_fixed(i32::try_from(request.flags).map_err(|_| EINVAL)?)?,
-    };
+    let flags = i32::try_from(request.flags).map_err(|_| EINVAL)?;
+    let options = WindowOptions::parse(request.prot as i32, flags)?;
     let told = place!(at, uapi::scif_memory_register, offset).writable()?;
     let pinned = anonymous_file::object_behind::<PinnedPages>(request.fd)?;
     let offset =
         endpoint.register_part(&pinned, request.from, request.len, request.offset, options)?;
-    let result = told.write(&offset);
-    if result.is_err() {
+    told.write(&offset).inspect_err(|_| {
         // The caller can't know of the window.
         let _ = endpoint.unregister(offset, request.len);
-    }
-    result
+    })
 }
 
 /// Says where another device of this node finds memory of the peer.

@@ -2,17 +2,15 @@
 
 //! Accepting connections: from the request of a peer to an endpoint that is connected.
 //!
-//! A process accepts in two steps, between which what it has accepted is kept for it (`accepted.rs`);
-//! who can hold an endpoint itself does it in one.
-//!
-//! Connections that a listener has accepted and that have no endpoint yet.
+//! A process accepts in two steps, between which its listener keeps what it has accepted; who can hold
+//! an endpoint itself does it in one.
 //!
 //! `ACCEPTREQ` gives out a handle, an opaque number that is hard to guess, and `ACCEPTREG` takes the
 //! connection over; the handle is good once, and only for the process that accepted. The handle ends in the listener's
 //! port, so that the listener is found by it. What is not taken over ends when that process closes its last
 //! descriptor of the listening endpoint, or ends.
 //!
-//! Dropping a connection closes it, which sleeps: nothing is dropped under the lock of [`Pending`].
+//! Dropping a connection closes it, which sleeps: nothing is dropped under the lock `Listener::accepted`.
 
 use super::{
     connection::Connection,
@@ -38,12 +36,12 @@ use kernel::{
     sync::{
         atomic::{
             Acquire,
-            Atomic,
             Relaxed,
             Release, //
         },
         Arc, //
-    }, //
+    },
+    types::ScopeGuard, //
 };
 
 impl Endpoint {
@@ -52,24 +50,9 @@ impl Endpoint {
     /// and `block` is not set; EINTR if the listener is closed meanwhile.
     pub(crate) fn accept(&self, block: bool) -> Result<(PortId, u64)> {
         let (listener, port) = self.listening()?;
-        let waiter = listener.accepted.lock().begin()?;
+        let handle = listener.begin_accept()?;
         let accepted = self.accept_request(&listener, &port, block);
-        // Dropping a connection closes it, which must not happen under the lock.
-        let (added, peer, handle) = {
-            let mut pending = listener.accepted.lock();
-            let ended = pending.end(&waiter);
-            let accepted = accepted?;
-            let (peer, handle) = (accepted.peer, handle_at(port.number));
-            let added = match ended {
-                Ok(()) => pending.add(handle, accepted),
-                Err(error) => Err((error, accepted)),
-            };
-            (added, peer, handle)
-        };
-        match added {
-            Ok(()) => Ok((peer, handle)),
-            Err((error, _accepted)) => Err(error),
-        }
+        Ok((listener.end_accept(handle, accepted)?, handle))
     }
 
     /// Nobody will learn of the handle: closes what was accepted.
@@ -96,10 +79,12 @@ impl Endpoint {
     }
 
     /// Takes out what the calling process has accepted under this handle, at whichever port.
-    fn take_accepted(&self, handle: u64) -> Option<Accepted> {
-        let listener = self.scif.ports.listener(port_of(handle))?;
-        let accepted = listener.accepted.lock().take(handle);
-        accepted
+    fn take_accepted(&self, handle: u64) -> Option<Unclaimed> {
+        let listener = self.scif.ports.listener(handle as u16)?;
+        let taken = take_if(&mut listener.accepted.lock(), |entry| {
+            entry.handle == handle && entry.process.is_current() && entry.accepted.is_some()
+        });
+        taken?.accepted
     }
 
     fn accept_request(
@@ -107,14 +92,14 @@ impl Endpoint {
         listener: &Arc<Listener>,
         port: &Arc<BoundPort>,
         block: bool,
-    ) -> Result<Accepted> {
+    ) -> Result<Unclaimed> {
         let table = descriptor_table();
         let flushes = self.flushes.load(Relaxed);
         // Another thread of the caller has closed a descriptor of the listener.
         let is_flushed =
             || self.flushes.load(Acquire) != flushes && self.flushed_by.load(Relaxed) == table;
         loop {
-            let Some(request) = listener.pop() else {
+            let Some(request) = listener.take_if(|_| true) else {
                 if listener.is_closed() || is_flushed() {
                     return Err(EINTR);
                 }
@@ -123,7 +108,7 @@ impl Endpoint {
                 }
                 self.waiters
                     .wait(|| {
-                        let go_on = listener.is_ready() || listener.is_closed() || is_flushed();
+                        let go_on = listener.queued() > 0 || listener.is_closed() || is_flushed();
                         go_on.then_some(())
                     })
                     .map_err(|_| EINTR)?;
@@ -138,7 +123,14 @@ impl Endpoint {
                 .contact_with(&request.peer)
                 .and_then(|contact| contact.accept(request, port.number));
             match made {
-                Ok(connection) => return Ok(Accepted::new(peer, connection, port.clone())),
+                Ok(connection) => {
+                    let accepted = Accepted {
+                        peer,
+                        connection,
+                        port: port.clone(),
+                    };
+                    return Ok(ScopeGuard::new_with_data(accepted, Accepted::close));
+                }
                 // Its node was lost: on to the next one.
                 Err(ENODEV) => continue,
                 Err(error) => return Err(error),
@@ -172,17 +164,18 @@ impl Endpoint {
 
     /// Makes what was accepted this endpoint's; EINVAL unless the endpoint is fresh, and then the
     /// connection is closed.
-    fn adopt(&self, mut accepted: Accepted) -> Result {
+    fn adopt(&self, accepted: Unclaimed) -> Result {
         let mut state = self.state.lock();
         if !matches!(&*state, State::Unbound) {
             // Another thread was faster: the connection is closed, after the lock.
             drop(state);
             return Err(EINVAL);
         }
-        if let Some((connection, port)) = accepted.take() {
-            connection.attach(self.waiters.clone());
-            self.state.connect(&mut state, connection, port);
-        }
+        let Accepted {
+            connection, port, ..
+        } = accepted.dismiss();
+        connection.channel.attach(self.waiters.clone());
+        self.state.connect(&mut state, connection, port);
         drop(state);
         self.waiters.wake_all();
         Ok(())
@@ -192,153 +185,107 @@ impl Endpoint {
 /// Connections that one listener has accepted and nobody has taken over yet.
 const MAX_ACCEPTED: usize = 1024;
 
-/// A handle that is hard to guess, of a connection that was accepted at this port.
-pub(super) fn handle_at(port: u16) -> u64 {
-    random() & !u64::from(u16::MAX) | u64::from(port)
-}
-
-/// The port of a handle.
-pub(super) fn port_of(handle: u64) -> u16 {
-    handle as u16
-}
-
-/// An accepted connection; closed if it never gets an endpoint.
-pub(crate) struct Accepted {
-    pub(crate) peer: PortId,
-    /// Taken out by who takes it over.
-    parts: Option<(Arc<Connection>, Arc<BoundPort>)>,
+/// An accepted connection, with the port that it shares with its listener.
+struct Accepted {
+    peer: PortId,
+    connection: Arc<Connection>,
+    port: Arc<BoundPort>,
 }
 
 impl Accepted {
-    /// With the port that it shares with its listener.
-    pub(super) fn new(peer: PortId, connection: Arc<Connection>, port: Arc<BoundPort>) -> Self {
-        Self {
-            peer,
-            parts: Some((connection, port)),
-        }
-    }
-
-    /// Takes the connection out.
-    pub(super) fn take(&mut self) -> Option<(Arc<Connection>, Arc<BoundPort>)> {
-        self.parts.take()
+    fn close(self) {
+        self.connection.close();
     }
 }
 
-impl Drop for Accepted {
-    fn drop(&mut self) {
-        if let Some((connection, _port)) = self.parts.take() {
-            connection.close();
-        }
-    }
-}
+/// An accepted connection that is closed if it never gets an endpoint. That sleeps.
+type Unclaimed = ScopeGuard<Accepted, fn(Accepted)>;
 
-struct Entry {
+/// A call that accepts, and then what it has accepted, until that is taken over.
+pub(super) struct Accepting {
     handle: u64,
     process: Process,
     /// The table of descriptors of that process: the close of its last descriptor of the listener ends what was not
     /// taken over.
     table: usize,
-    accepted: Accepted,
+    /// None while the call runs.
+    accepted: Option<Unclaimed>,
 }
 
-/// A call that accepts.
-pub(super) struct Waiter {
-    table: usize,
-    /// What it accepts has to go: the last descriptor was closed meanwhile.
-    cancelled: Atomic<bool>,
+/// Takes the first entry out for which `wanted` is true.
+fn take_if(
+    entries: &mut KVec<Accepting>,
+    wanted: impl Fn(&Accepting) -> bool,
+) -> Option<Accepting> {
+    let position = entries.iter().position(wanted)?;
+    entries.remove(position).ok()
 }
 
-/// Those of one listener, by handle, and the calls that are about to add one.
-pub(super) struct Pending {
-    entries: KVec<Entry>,
-    waiters: KVec<Arc<Waiter>>,
-    /// The listener is.
-    closed: bool,
+/// ENOMEM if there is no room for another connection.
+fn check_room(entries: &[Accepting]) -> Result {
+    let accepted = entries.iter().filter(|entry| entry.accepted.is_some());
+    if accepted.count() >= MAX_ACCEPTED {
+        return Err(ENOMEM);
+    }
+    Ok(())
 }
 
-impl Pending {
-    pub(super) const fn new() -> Self {
-        Self {
-            entries: KVec::new(),
-            waiters: KVec::new(),
-            closed: false,
+impl Listener {
+    /// Begins to accept for the calling process. EINVAL for a caller that is no process, and could never
+    /// take over; ENOMEM if there is no room for another connection: asked before it is accepted, so that
+    /// nobody connects for nothing. Returns a handle that is hard to guess, for [`Self::end_accept`].
+    fn begin_accept(&self) -> Result<u64> {
+        let process = Process::current().ok_or(EINVAL)?;
+        let mut entries = self.accepted.lock();
+        // Under the lock, so that who closes the listener either finds the call or is seen.
+        if self.is_closed() {
+            return Err(EINTR);
         }
-    }
-
-    /// A call begins to accept. EINVAL for a caller that is no process, and could never take over; ENOMEM if
-    /// there is no room for another connection: asked before it is accepted, so that nobody connects for
-    /// nothing. What is returned is for [`Self::end`].
-    pub(super) fn begin(&mut self) -> Result<Arc<Waiter>> {
-        if Process::current().is_none() {
-            return Err(EINVAL);
-        }
-        self.make_room()?;
-        let waiter = Waiter {
-            table: descriptor_table(),
-            cancelled: Atomic::new(self.closed),
-        };
-        let waiter = Arc::new(waiter, GFP_KERNEL_ACCOUNT)?;
-        self.waiters.push(waiter.clone(), GFP_KERNEL_ACCOUNT)?;
-        Ok(waiter)
-    }
-
-    /// The call has accepted something, or failed. EINTR if the last descriptor was closed meanwhile:
-    /// then nothing may be added.
-    pub(super) fn end(&mut self, waiter: &Arc<Waiter>) -> Result {
-        self.waiters.retain(|other| !Arc::ptr_eq(other, waiter));
-        match waiter.cancelled.load(Relaxed) {
-            true => Err(EINTR),
-            false => Ok(()),
-        }
-    }
-
-    fn make_room(&mut self) -> Result {
-        if self.entries.len() >= MAX_ACCEPTED {
-            return Err(ENOMEM);
-        }
-        Ok(self.entries.reserve(1, GFP_KERNEL_ACCOUNT)?)
-    }
-
-    /// Keeps a connection for the calling process.
-    pub(super) fn add(&mut self, handle: u64, accepted: Accepted) -> Result<(), (Error, Accepted)> {
-        if let Err(error) = self.make_room() {
-            return Err((error, accepted));
-        }
-        let Some(process) = Process::current() else {
-            return Err((EINVAL, accepted));
-        };
-        let entry = Entry {
+        check_room(&entries)?;
+        let handle = random() & !u64::from(u16::MAX) | u64::from(self.port);
+        let entry = Accepting {
             handle,
             process,
             table: descriptor_table(),
-            accepted,
+            accepted: None,
         };
-        let _ = self.entries.push_within_capacity(entry);
-        Ok(())
+        entries.push(entry, GFP_KERNEL_ACCOUNT)?;
+        Ok(handle)
     }
 
-    /// Takes out what the calling process has accepted under this handle.
-    pub(super) fn take(&mut self, handle: u64) -> Option<Accepted> {
-        self.take_if(|entry| entry.handle == handle && entry.process.is_current())
+    /// Keeps what the call has accepted, if it has, for the calling process. Returns who is connected;
+    /// EINTR if the last descriptor or the listener was closed meanwhile: then nothing is kept. May sleep.
+    fn end_accept(&self, handle: u64, accepted: Result<Unclaimed>) -> Result<PortId> {
+        let mut entries = self.accepted.lock();
+        let begun = take_if(&mut entries, |entry| {
+            entry.handle == handle && entry.accepted.is_none()
+        });
+        let accepted = accepted?;
+        let peer = accepted.peer;
+        let error = match (begun, check_room(&entries)) {
+            (None, _) => EINTR,
+            (_, Err(error)) => error,
+            (Some(begun), Ok(())) => {
+                // There is room: it has just been taken out.
+                let _ = entries.push_within_capacity(Accepting {
+                    accepted: Some(accepted),
+                    ..begun
+                });
+                return Ok(peer);
+            }
+        };
+        // Dropping the connection closes it, which must not happen under the lock.
+        drop(entries);
+        drop(accepted);
+        Err(error)
     }
 
-    /// Takes out one that was accepted by a process with this table of descriptors, or any. Calls that are about to add
-    /// one will not.
-    pub(super) fn take_of(&mut self, table: Option<usize>) -> Option<Accepted> {
-        let is_of = |other: usize| table.is_none_or(|table| table == other);
-        for waiter in self.waiters.iter().filter(|waiter| is_of(waiter.table)) {
-            waiter.cancelled.store(true, Relaxed);
-        }
-        self.take_if(|entry| is_of(entry.table))
-    }
-
-    /// The listener is closed: nothing is added any more.
-    pub(super) fn close(&mut self) {
-        self.closed = true;
-    }
-
-    fn take_if(&mut self, wanted: impl Fn(&Entry) -> bool) -> Option<Accepted> {
-        let position = self.entries.iter().position(wanted)?;
-        Some(self.entries.remove(position).ok()?.accepted)
+    /// Closes what was accepted and not taken over: by a process with this table of descriptors, or by any. Calls that
+    /// run will keep nothing. May sleep.
+    pub(super) fn close_accepted(&self, table: Option<usize>) {
+        let is_of = |entry: &Accepting| table.is_none_or(|table| table == entry.table);
+        let next = || take_if(&mut self.accepted.lock(), is_of);
+        // Each is dropped without the lock.
+        while next().is_some() {}
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The calls on an endpoint that is connected: messages, windows, transfers, fences; and what is
-//! ready, for `poll`.
+//! The calls on an endpoint that is connected: windows, transfers, fences; and what is ready, for
+//! `poll`. Those for messages are in `messages.rs`.
 //!
 //! Each checks its arguments, finds the connection and passes on to the part of it that does the work.
 //! ENOTCONN if there is no connection.
@@ -33,39 +33,21 @@ use crate::{
         buffer::Buffer,
         chardev::poll_events,
         current::may_access_devices,
-        user_mapping::Wanted,
-        wait::WaitQueue, //
+        user_mapping::Wanted, //
     }, //
 };
 use kernel::{
     mm::virt::VmaNew,
     page::PAGE_SIZE,
     prelude::*,
-    sync::{
-        atomic::Relaxed,
-        Arc, //
-    },
+    sync::atomic::Relaxed, //
 };
 
 impl Endpoint {
     /// The connection: ENOTCONN if there is none.
     pub(super) fn connection(&self) -> Result<&Connection> {
-        self.state.connection().ok_or(ENOTCONN)
-    }
-
-    /// Sends bytes of the caller; see [`Stream::send`](super::stream::Stream::send).
-    pub(crate) fn send(&self, from: &Buffer, block: bool) -> Result<usize> {
-        self.connection()?.send(from, block, &self.waiters)
-    }
-
-    /// Sends all bytes of the caller, or none; see [`Stream::send_all`](super::stream::Stream::send_all).
-    pub(crate) fn send_all(&self, from: &Buffer, block: bool) -> Result {
-        self.connection()?.send_all(from, block, &self.waiters)
-    }
-
-    /// Receives bytes into memory of the caller; see [`Stream::receive`](super::stream::Stream::receive).
-    pub(crate) fn receive(&self, to: &Buffer, block: bool) -> Result<usize> {
-        self.connection()?.receive(to, block, &self.waiters)
+        let connection = self.state.connection.as_ref();
+        connection.map(|connection| &**connection).ok_or(ENOTCONN)
     }
 
     /// What is ready: the bits of `poll`. Does not wait. The caller has put itself into the queue.
@@ -76,9 +58,10 @@ impl Endpoint {
             State::Unbound | State::Bound(_) => return ERR,
             State::Closed => return ERR | HUP,
             State::Listening(listener, _) => {
-                return match listener.is_ready() {
-                    true => IN | RDNORM,
-                    false => 0,
+                return if listener.queued() > 0 {
+                    IN | RDNORM
+                } else {
+                    0
                 }
             }
             State::Connecting(connection, _) => {
@@ -108,11 +91,6 @@ impl Endpoint {
         events
     }
 
-    /// The queue that is woken when [`Self::poll_state`] changes.
-    pub(crate) fn waiters(&self) -> &Arc<WaitQueue> {
-        &self.waiters
-    }
-
     /// Registers memory of the caller, whole pages. Returns the offset of the window; see
     /// [`Windows::register`](crate::memory::windows::Windows::register).
     pub(crate) fn register(
@@ -130,10 +108,10 @@ impl Endpoint {
 
     /// EINVAL for an offset at which there can be no window.
     pub(super) fn check_place(offset: i64, options: WindowOptions) -> Result {
-        match offset < 0 || (options.fixed && offset as u64 % PAGE_SIZE as u64 != 0) {
-            true => Err(EINVAL),
-            false => Ok(()),
+        if offset < 0 || (options.fixed && offset as u64 % PAGE_SIZE as u64 != 0) {
+            return Err(EINVAL);
         }
+        Ok(())
     }
 
     /// Unregisters all windows of a range; see
@@ -168,9 +146,10 @@ impl Endpoint {
     /// Maps windows of the peer into an area of the caller that is being set up.
     pub(crate) fn map(&self, vma: &VmaNew) -> Result {
         let connection = self.connection()?;
-        let after_loss = match self.ones_after_loss.load(Relaxed) {
-            true => AfterLoss::Ones(self.scif.ones()?),
-            false => AfterLoss::Nothing,
+        let after_loss = if self.ones_after_loss.load(Relaxed) {
+            AfterLoss::Ones(self.scif.ones()?)
+        } else {
+            AfterLoss::Nothing
         };
         let all = &connection.mappings;
         mapping::map(

@@ -25,9 +25,9 @@
 //!
 //! Some of it he can change at any time (`sys/tunables.rs`): it is fixed here for tests only.
 
-use super::stream::{
-    Listening,
-    Stream, //
+use super::{
+    contact::Contact,
+    stream::Stream, //
 };
 use crate::{
     logic::{
@@ -39,29 +39,21 @@ use crate::{
         }, //
     },
     memory::{
-        exports::Exports,
-        remote_window::Remembered,
         remote_windows::RemoteWindows,
         windows::{
             Held,
             Windows, //
         }, //
     },
-    peer::{
-        channel::{
-            Channel,
-            Owner,
-            State, //
-        },
-        Peer, //
+    peer::channel::{
+        Channel,
+        State, //
     },
     rma::{
-        caches::Caches,
         fence::Fences,
         mapping::Mappings,
         marks::Progress,
-        transfers::Transfers,
-        ways::Ways, //
+        transfers::Transfers, //
     },
     sync::flow::{
         Flow,
@@ -69,8 +61,7 @@ use crate::{
     },
     sys::{
         current::can_be_killed,
-        trace,
-        wait::WaitQueue, //
+        trace, //
     }, //
 };
 use kernel::{
@@ -91,26 +82,15 @@ use kernel::{
 /// How long a task that can't be killed (any more) waits for the peer to let go of its windows.
 const CLOSE_TIMEOUT: Delta = Delta::from_secs(2);
 
-/// What all connections with one peer share.
-pub(super) struct Shared {
-    pub(super) peer: Arc<Peer>,
-    pub(super) exports: Arc<Exports>,
-    pub(super) remembered: Arc<Remembered>,
-    pub(super) mappings: Arc<Mappings>,
-    pub(super) caches: Arc<Caches>,
-    pub(super) ways: Arc<Ways>,
-    pub(super) options: Options,
-}
-
 /// Which ports it connects.
 #[derive(Clone, Copy)]
-pub(super) struct PortPair {
-    pub(super) own: u16,
-    pub(super) peer: u16,
+pub(crate) struct PortPair {
+    pub(crate) own: u16,
+    pub(crate) peer: u16,
 }
 
 /// See the head of this file.
-#[pin_data]
+#[pin_data(PinnedDrop)]
 pub(super) struct Connection {
     pub(super) channel: Arc<Channel>,
     pub(super) ports: PortPair,
@@ -125,12 +105,9 @@ pub(super) struct Connection {
     pub(super) fences: Fences,
     pub(super) mappings: Arc<Mappings>,
     /// Why the peer did not want it.
-    refusal: SetOnce<Refusal>,
+    pub(super) refusal: SetOnce<Refusal>,
     /// Whether the peer has said `CloseDone`.
     close_answered: Atomic<bool>,
-    /// As long as the peer can ring for it.
-    #[pin]
-    listening: Mutex<Option<Listening>>,
     /// Held while the loss of the peer is noted, so that a closer waits for that.
     #[pin]
     losing: Mutex<()>,
@@ -139,21 +116,19 @@ pub(super) struct Connection {
 impl Connection {
     /// An end in this state that nobody knows of yet. The caller is inside the peer. May sleep.
     pub(super) fn new(
-        shared: &Shared,
-        owner: Arc<dyn Owner>,
+        contact: &Arc<Contact>,
         id: ChannelId,
         ports: PortPair,
         state: State,
     ) -> Result<Arc<Self>> {
-        let channel = Channel::new(&shared.peer, owner, id, state)?;
-        let stream = Stream::new(&channel, &shared.options)?;
-        let (exports, caches) = (&shared.exports, &shared.caches);
+        let channel = Channel::new(contact.peer(), contact.clone(), id, state)?;
+        let stream = Stream::new(&channel, &contact.options)?;
+        let (exports, caches) = (&contact.exports, &contact.caches);
         let windows = Windows::new(&channel, exports, caches.clone())?;
-        let remote_windows = RemoteWindows::new(&channel, &shared.remembered)?;
-        let transfers = Transfers::new(&channel, &windows, &remote_windows, caches, &shared.ways)?;
+        let remote_windows = RemoteWindows::new(&channel, &contact.remembered)?;
+        let transfers = Transfers::new(&channel, &windows, &remote_windows, caches, &contact.ways)?;
         let fences = Fences::new(&channel, &transfers, &windows, &remote_windows);
-        let listening = stream.listen()?;
-        Arc::pin_init(
+        let this = Arc::pin_init(
             pin_init!(Self {
                 channel,
                 ports,
@@ -164,22 +139,23 @@ impl Connection {
                 remote_windows,
                 transfers,
                 fences <- fences,
-                mappings: shared.mappings.clone(),
+                mappings: contact.mappings.clone(),
                 refusal: SetOnce::new(),
                 close_answered: Atomic::new(false),
-                listening <- new_mutex!(Some(listening), "Connection::listening"),
                 losing <- new_mutex!((), "Connection::losing"),
             }),
             GFP_KERNEL_ACCOUNT,
-        )
+        )?;
+        // Until it leaves the table, or is dropped.
+        this.stream.listen()?;
+        Ok(this)
     }
 
     /// Takes away what the peer can still reach, as it is out of the table. May sleep.
     pub(super) fn leave(&self) {
-        let listening = self.listening.lock().take();
-        drop(listening);
+        self.stream.rings.wake_doorbells.leave();
         // Somebody may hold on to the connection for long, but the peer writes no more.
-        self.stream.rings.unmap();
+        self.stream.rings.own.unmap();
     }
 
     /// Learns of the other end. Ends the relation to the peer if what it says can't be.
@@ -216,11 +192,6 @@ impl Connection {
             peer_port: self.ports.peer,
             result: trace::errno(&result),
         }
-    }
-
-    /// Why the peer did not want it.
-    pub(super) fn refusal(&self) -> Refusal {
-        self.refusal.copy().unwrap_or(Refusal::NoListener)
     }
 
     // ----- what the peer says; called by the control work --------------------------------------
@@ -294,11 +265,6 @@ impl Connection {
     }
 
     // ----- what the owner wants ----------------------------------------------------------------
-
-    /// Has `waiters` woken from now on.
-    pub(super) fn attach(&self, waiters: Arc<WaitQueue>) {
-        self.channel.attach(waiters);
-    }
 
     /// Closes this end. May sleep: transfers in flight are waited for. Not for calling from the
     /// control work, which hears the peer's answer.
@@ -375,6 +341,14 @@ impl Connection {
     }
 }
 
+#[pinned_drop]
+impl PinnedDrop for Connection {
+    fn drop(self: Pin<&mut Self>) {
+        // Who listens holds the stream.
+        self.stream.rings.wake_doorbells.leave();
+    }
+}
+
 /// What there is with the nodes that are online.
 #[derive(Default)]
 pub(crate) struct Counts {
@@ -388,6 +362,7 @@ pub(crate) struct Counts {
 }
 
 /// What one end of a connection has moved, and has.
+#[derive(Default)]
 pub(crate) struct Traffic {
     pub(crate) sent: Moved,
     pub(crate) received: Moved,
@@ -395,42 +370,22 @@ pub(crate) struct Traffic {
     pub(crate) windows: Held,
 }
 
-/// What [`Traffic::fields`] are called, in this order.
-pub(crate) const TRAFFIC_FIELDS: [&str; 11] = [
-    "sent_bytes",
-    "sent_messages",
-    "received_bytes",
-    "received_messages",
-    "written_bytes",
-    "written_transfers",
-    "read_bytes",
-    "read_transfers",
-    "in_flight",
-    "windows",
-    "window_bytes",
-];
-
 impl Traffic {
-    /// The numbers that every front door shows.
-    pub(crate) fn fields(&self) -> [u64; TRAFFIC_FIELDS.len()] {
-        let Self {
-            sent,
-            received,
-            transfers,
-            windows,
-        } = self;
+    /// The numbers that every front door shows, and what they are called.
+    pub(crate) fn fields(&self) -> [(&'static str, u64); 11] {
+        let (written, read) = (&self.transfers.written, &self.transfers.read);
         [
-            sent.bytes,
-            sent.times,
-            received.bytes,
-            received.times,
-            transfers.written.bytes,
-            transfers.written.times,
-            transfers.read.bytes,
-            transfers.read.times,
-            transfers.in_flight,
-            windows.windows,
-            windows.bytes,
+            ("sent_bytes", self.sent.bytes),
+            ("sent_messages", self.sent.times),
+            ("received_bytes", self.received.bytes),
+            ("received_messages", self.received.times),
+            ("written_bytes", written.bytes),
+            ("written_transfers", written.times),
+            ("read_bytes", read.bytes),
+            ("read_transfers", read.times),
+            ("in_flight", self.transfers.in_flight),
+            ("windows", self.windows.windows),
+            ("window_bytes", self.windows.bytes),
         ]
     }
 }

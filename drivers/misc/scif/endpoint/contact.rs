@@ -9,13 +9,13 @@ use super::{
         Connection,
         Counts,
         Options,
-        PortPair,
-        Shared, //
+        PortPair, //
     },
     ports::{
         Ports,
         Request, //
     },
+    scif::Scif,
     standing::Facts, //
 };
 use crate::{
@@ -23,16 +23,11 @@ use crate::{
         envelope::ChannelId,
         messages::{
             Message,
-            Refusal,
-            Status,
-            WindowId, //
+            Refusal, //
         },
     },
     memory::{
-        exports::{
-            Exports,
-            WindowFacts, //
-        },
+        exports::Exports,
         remote_window::Remembered, //
     },
     peer::{
@@ -47,7 +42,6 @@ use crate::{
     rma::{
         caches::Caches,
         mapping::Mappings,
-        marks::Progress,
         staging::Staging,
         ways::Ways, //
     },
@@ -68,35 +62,36 @@ use kernel::{
 /// See the head of this file.
 #[pin_data]
 pub(super) struct Contact {
-    shared: Shared,
+    peer: Arc<Peer>,
+    pub(super) exports: Arc<Exports>,
+    pub(super) remembered: Arc<Remembered>,
+    pub(super) mappings: Arc<Mappings>,
+    pub(super) caches: Arc<Caches>,
+    pub(super) ways: Arc<Ways>,
+    pub(super) options: Options,
     pub(super) ports: Arc<Ports>,
     #[pin]
     connections: Mutex<ChannelTable<Connection>>,
 }
 
 impl Contact {
-    /// No connections yet; requests go to the listeners of `ports`. May sleep.
-    pub(super) fn new(
-        peer: &Arc<Peer>,
-        ports: &Arc<Ports>,
-        caches: &Arc<Caches>,
-        options: Options,
-    ) -> Result<Arc<Self>> {
+    /// No connections yet; requests go to the listeners of `scif`. May sleep.
+    pub(super) fn new(peer: &Arc<Peer>, scif: &Scif) -> Result<Arc<Self>> {
         let exports = Exports::new()?;
         let staging = Staging::new(peer, &exports)?;
-        let shared = Shared {
-            peer: peer.clone(),
-            exports,
-            remembered: Arc::new(Remembered::new(), GFP_KERNEL)?,
-            mappings: Mappings::new()?,
-            caches: caches.clone(),
-            ways: Ways::new(peer, staging, options.dma_threshold)?,
-            options,
-        };
+        let remembered = Arc::new(Remembered::new(), GFP_KERNEL)?;
+        let mappings = Mappings::new()?;
+        let ways = Ways::new(peer, staging, scif.options.dma_threshold)?;
         Arc::pin_init(
             pin_init!(Self {
-                shared,
-                ports: ports.clone(),
+                peer: peer.clone(),
+                exports,
+                remembered,
+                mappings,
+                caches: scif.caches.clone(),
+                ways,
+                options: scif.options,
+                ports: scif.ports.clone(),
                 connections <- new_mutex!(ChannelTable::new(), "Contact::connections"),
             }),
             GFP_KERNEL,
@@ -105,12 +100,12 @@ impl Contact {
 
     /// The peer.
     pub(super) fn peer(&self) -> &Arc<Peer> {
-        &self.shared.peer
+        &self.peer
     }
 
     /// What is for memory that the other side does not reach.
     pub(super) fn staging(&self) -> &Staging {
-        &self.shared.ways.staging
+        &self.ways.staging
     }
 
     /// Makes a connection and puts it into the table: ENODEV if the peer is lost. The caller is inside
@@ -119,7 +114,7 @@ impl Contact {
         self.staging().open()?;
         let id = self.connections.lock().reserve()?;
         // Without the lock, which the control work takes: who pays may have to wait.
-        let made = Connection::new(&self.shared, self.clone(), id, ports, state);
+        let made = Connection::new(self, id, ports, state);
         let mut connections = self.connections.lock();
         // Under the lock, so that whoever marks all as lost either sees it or has been seen.
         if let (Ok(connection), false) = (&made, self.peer().is_over()) {
@@ -141,7 +136,7 @@ impl Contact {
     ) -> Result<Arc<Connection>> {
         let _inside = self.peer().enter().ok_or(ENODEV)?;
         let connection = self.insert(ports, State::Requested)?;
-        connection.attach(waiters);
+        connection.channel.attach(waiters);
         trace::connect(|| connection.traced(Ok(())));
         let posted = self.peer().post(&Message::Connect {
             source: connection.channel.id,
@@ -188,86 +183,58 @@ impl Contact {
         self.connections.lock().get(id).cloned()
     }
 
-    /// Calls `f` with each connection, one at a time, without a lock.
-    fn for_each(&self, mut f: impl FnMut(&Connection)) {
-        let mut index = 0;
-        loop {
-            let next = self.connections.lock().at_or_after(index);
-            let Some((found, connection)) = next else {
-                break;
-            };
-            index = found + 1;
-            f(&connection);
-        }
+    /// Walks over the connections, without a lock. May sleep.
+    pub(super) fn connections(self: &Arc<Self>) -> impl Iterator<Item = Arc<Connection>> {
+        let (this, mut next) = (self.clone(), 0);
+        core::iter::from_fn(move || {
+            let (index, connection) = this.connections.lock().at_or_after(next)?;
+            next = index + 1;
+            Some(connection)
+        })
     }
 
-    /// Calls `f` with each connection that no endpoint has. May sleep.
-    pub(super) fn for_each_without_endpoint(&self, mut f: impl FnMut(&Facts)) {
-        self.for_each(|connection| {
-            if connection.channel.waiters().is_ok() {
-                return;
-            }
-            match connection.channel.state() {
+    /// What there is to see of each connection that no endpoint has. May sleep.
+    pub(super) fn without_endpoint(self: &Arc<Self>) -> impl Iterator<Item = Facts> {
+        self.connections().filter_map(|connection| {
+            let state = match connection.channel.state() {
+                _ if connection.channel.waiters().is_ok() => return None,
                 // About to get its endpoint, or to go.
-                State::Requested | State::Refused => (),
-                State::Closed => f(&Facts::of("closing", connection)),
-                _ => f(&Facts::of("accepted", connection)),
-            }
-        });
-    }
-
-    /// Calls `f` with each window that the peer may be using. May sleep.
-    pub(super) fn for_each_window(&self, mut f: impl FnMut(u16, &WindowFacts)) {
-        let node = self.peer().node();
-        self.shared.exports.for_each(|window| f(node, window));
-    }
-
-    /// Calls `f` with each connection of which something is in flight. May sleep.
-    pub(super) fn for_each_in_flight(&self, mut f: impl FnMut((u16, ChannelId), &Progress)) {
-        let node = self.peer().node();
-        self.for_each(|connection| {
-            let progress = connection.progress();
-            if !progress.is_idle() {
-                f((node, connection.channel.id), &progress);
-            }
-        });
+                State::Requested | State::Refused => return None,
+                State::Closed => "closing",
+                _ => "accepted",
+            };
+            Some(Facts::of(state, &connection))
+        })
     }
 
     /// Adds what there is to `counts`. May sleep.
-    pub(super) fn add_to(&self, counts: &mut Counts) {
-        self.for_each(|connection| match connection.channel.state() {
-            State::Closed => counts.closing_connections += 1,
-            _ => counts.connections += 1,
-        });
-        counts.exported_windows += self.shared.exports.count();
-        counts.mappings += self.shared.mappings.count();
-    }
-
-    /// The peer has answered who wanted it to copy something.
-    pub(super) fn push_done(&self, token: u32, status: Status) {
-        self.shared.ways.pulls.answered(token, status);
-    }
-
-    /// The peer has let go of a window, of whatever connection.
-    pub(super) fn window_released(&self, window: WindowId) {
-        self.shared.exports.release(window);
+    pub(super) fn add_to(self: &Arc<Self>, counts: &mut Counts) {
+        for connection in self.connections() {
+            match connection.channel.state() {
+                State::Closed => counts.closing_connections += 1,
+                _ => counts.connections += 1,
+            }
+        }
+        counts.exported_windows += self.exports.count();
+        counts.mappings += self.mappings.count();
     }
 
     // ----- the end of the peer, in this order; each may sleep ----------------------------------
 
     /// It is lost: marks all connections, and wakes who waits.
-    pub(super) fn lost(&self) {
-        self.for_each(|connection| connection.lost());
-        self.shared.ways.pulls.lost();
+    pub(super) fn lost(self: &Arc<Self>) {
+        self.connections().for_each(|connection| connection.lost());
+        self.ways.pulls.lost();
         self.staging().lost();
     }
 
     /// Nobody is inside the peer any more.
-    pub(super) fn drained(&self) {
+    pub(super) fn drained(self: &Arc<Self>) {
         // Signals that were deferred since the connections were marked keep windows in use.
-        self.for_each(|connection| connection.transfers.forget_deferred());
+        self.connections()
+            .for_each(|connection| connection.transfers.forget_deferred());
         // No fault puts pages back from here on.
-        self.shared.mappings.revoke_all();
+        self.mappings.revoke_all();
         self.staging().drained();
         // Requests came from the control work, which is out now, too.
         self.ports.forget_requests(self.peer());
@@ -275,12 +242,13 @@ impl Contact {
 
     /// It can't reach the windows any more.
     pub(super) fn unreachable(&self) {
-        self.shared.exports.release_all();
+        self.exports.release_all();
     }
 
     /// It has let go of all memory of this node.
-    pub(super) fn forget(&self) {
-        self.for_each(|connection| connection.channel.remove());
+    pub(super) fn forget(self: &Arc<Self>) {
+        self.connections()
+            .for_each(|connection| connection.channel.remove());
         self.staging().forget();
     }
 }

@@ -12,7 +12,7 @@
 //!
 //! Who receives much sleeps until half a ring is there (`stream.rs`). Who waits here for more than half a
 //! ring may need what is there to be taken out, though it is less. So it rings: who receives then finds
-//! that it is waited for ([`Rings::is_waited_for`]), and takes what there is. So does who does not wait
+//! that it is waited for (`Rings::is_waited_for`), and takes what there is. So does who does not wait
 //! here but tries again.
 //!
 //! A message that is larger than the ring needs a larger ring first, which the peer may not have the
@@ -20,11 +20,11 @@
 
 use super::{
     connection::Connection,
-    rings::Rings,
     stream::{
         look_for_signals,
         Stream, //
-    }, //
+    },
+    Endpoint, //
 };
 use crate::{
     sync::flow::Flow,
@@ -41,38 +41,42 @@ use kernel::{
 
 /// A call that has moved nothing is no message.
 fn count(flow: &Flow, result: Result<usize>) {
-    match result {
-        Ok(0) | Err(_) => (),
-        Ok(bytes) => flow.add(bytes as u64),
+    if let Ok(bytes @ 1..) = result {
+        flow.add(bytes as u64);
+    }
+}
+
+impl Endpoint {
+    /// Sends bytes of the caller; see [`Stream::send`].
+    pub(crate) fn send(&self, from: &Buffer, block: bool) -> Result<usize> {
+        let this = self.connection()?;
+        let result = this.stream.send(from, block, &self.waiters);
+        count(&this.sent, result);
+        trace::send(|| this.traced_call(from, block, this.stream.rings.unread_there(), result));
+        result
+    }
+
+    /// Sends all bytes of the caller, or none; see [`Stream::send_all`].
+    pub(crate) fn send_all(&self, from: &Buffer, block: bool) -> Result {
+        let this = self.connection()?;
+        let sent = this.stream.send_all(from, block, &self.waiters);
+        let result = sent.map(|()| from.len());
+        count(&this.sent, result);
+        trace::send(|| this.traced_call(from, block, this.stream.rings.unread_there(), result));
+        sent
+    }
+
+    /// Receives bytes into memory of the caller; see [`Stream::receive`].
+    pub(crate) fn receive(&self, to: &Buffer, block: bool) -> Result<usize> {
+        let this = self.connection()?;
+        let result = this.stream.receive(to, block, &self.waiters);
+        count(&this.received, result);
+        trace::receive(|| this.traced_call(to, block, this.stream.rings.unread_here(), result));
+        result
     }
 }
 
 impl Connection {
-    /// See [`Stream::send`](super::stream::Stream::send).
-    pub(super) fn send(&self, from: &Buffer, block: bool, waiters: &WaitQueue) -> Result<usize> {
-        let result = self.stream.send(from, block, waiters);
-        count(&self.sent, result);
-        trace::send(|| self.traced_call(from, block, self.stream.unread_there(), result));
-        result
-    }
-
-    /// See [`Stream::send_all`](super::stream::Stream::send_all).
-    pub(super) fn send_all(&self, from: &Buffer, block: bool, waiters: &WaitQueue) -> Result {
-        let sent = self.stream.send_all(from, block, waiters);
-        let result = sent.map(|()| from.len());
-        count(&self.sent, result);
-        trace::send(|| self.traced_call(from, block, self.stream.unread_there(), result));
-        sent
-    }
-
-    /// See [`Stream::receive`](super::stream::Stream::receive).
-    pub(super) fn receive(&self, to: &Buffer, block: bool, waiters: &WaitQueue) -> Result<usize> {
-        let result = self.stream.receive(to, block, waiters);
-        count(&self.received, result);
-        trace::receive(|| self.traced_call(to, block, self.stream.unread_here(), result));
-        result
-    }
-
     /// What events are told of a call that has left `fill` bytes in a ring.
     fn traced_call(
         &self,
@@ -97,9 +101,6 @@ impl Connection {
 /// of the relation to the peer has to wait.
 const MOST: usize = 1 << 20;
 
-/// Bytes of each piece of a message that has to be copied first.
-const CHUNK: usize = 4096;
-
 /// How long until a peer that had no memory for a larger ring may be asked again.
 const RETRY: Delta = Delta::from_millis(20);
 
@@ -111,7 +112,7 @@ impl Stream {
         let _sending = self.sending.lock_for(block)?.ok_or(EAGAIN)?;
         let result = self
             .room_for_all(from.len(), block, waiters)
-            .and_then(|()| self.rings.push_all(from));
+            .and_then(|()| self.rings.push(from, 0, from.len(), true).map(|_| ()));
         // As who sends bytes: what was wished for here may be more than those want who poll. Not so
         // after EAGAIN, for that wish is theirs.
         let has_failed = matches!(result, Err(error) if error != EAGAIN);
@@ -125,7 +126,7 @@ impl Stream {
     fn room_for_all(&self, len: usize, block: bool, waiters: &WaitQueue) -> Result {
         loop {
             self.check_open()?;
-            if len > MOST || len > self.rings.largest_remote_size()? as usize {
+            if len > MOST || len > self.rings.remote()?.largest() as usize {
                 return Err(EMSGSIZE);
             }
             if self.rings.room_for(len)? as usize >= len {
@@ -188,40 +189,5 @@ impl Stream {
             go_on.then_some(())
         })?;
         Ok(())
-    }
-}
-
-impl Rings {
-    /// Moves all bytes, for which there is room, into the peer's ring, or none, and wakes who waits for
-    /// them there. Otherwise as [`Rings::push`].
-    fn push_all(&self, from: &Buffer) -> Result {
-        // What is in memory goes in one copy.
-        if self.push_bytes(from.len(), |ring, to, done, len| {
-            ring.write_from(to, from, done, len)
-        })? {
-            return Ok(());
-        }
-        let mut chunks = KVec::with_capacity(from.len().div_ceil(CHUNK), GFP_KERNEL_ACCOUNT)?;
-        for at in (0..from.len()).step_by(CHUNK) {
-            let mut chunk = KVec::new();
-            from.append_to(at, CHUNK.min(from.len() - at), &mut chunk)?;
-            chunks.push(chunk, GFP_KERNEL_ACCOUNT)?;
-        }
-        let pushed = self.push_bytes(from.len(), |ring, mut to, mut done, mut len| {
-            while len > 0 {
-                let chunk = chunks.get(done / CHUNK).ok_or(EINVAL)?;
-                let count = len.min(CHUNK - done % CHUNK);
-                let bytes = chunk.get(done % CHUNK..).and_then(|rest| rest.get(..count));
-                ring.write(to, bytes.ok_or(EINVAL)?)?;
-                to += count;
-                done += count;
-                len -= count;
-            }
-            Ok(true)
-        })?;
-        match pushed {
-            true => Ok(()),
-            false => Err(EINVAL),
-        }
     }
 }

@@ -6,7 +6,7 @@
 //! little. The peer may ask for more, once, and gets a second area, as large as the ring may become or as
 //! there is memory for; where the bytes lie then, is in `logic/ring.rs`. The area is made by the control work,
 //! whether anybody receives or not, and charged to the owner of the first page. Large rings share what there is for
-//! them (`ring_budget.rs`). The first area is kept to the end.
+//! them ([`Share`]). The first area is kept to the end.
 //!
 //! Only the receiver goes on to the second area. Everything that the peer writes, header and
 //! bytes, is read once and checked.
@@ -70,9 +70,10 @@ struct Area {
 #[pin_data]
 pub(super) struct OwnRing {
     /// The header and the first area.
-    head: SharedMemory,
-    first: Geometry,
-    limit: Geometry,
+    pub(super) head: SharedMemory,
+    pub(super) first: Geometry,
+    /// How large the ring may become.
+    pub(super) limit: Geometry,
     /// The second area, once it was offered.
     second: SetOnce<KBox<Area>>,
     /// Whether the next byte lies there; written by the receiver.
@@ -113,21 +114,6 @@ impl OwnRing {
             has_moved: Atomic::new(false),
             open <- new_mutex!(true, "OwnRing::open"),
         }))
-    }
-
-    /// The header.
-    pub(super) fn header(&self) -> &SharedMemory {
-        &self.head
-    }
-
-    /// How large the first area is.
-    pub(super) fn first_size(&self) -> u32 {
-        self.first.size()
-    }
-
-    /// How large the ring may become.
-    pub(super) fn limit(&self) -> u32 {
-        self.limit.size()
     }
 
     /// How large the peer may take it to be. To be asked after its counter has been read.
@@ -202,9 +188,10 @@ impl OwnRing {
     }
 
     fn make_area(&self, path: &dyn Path, size: u32) -> Result<Area> {
-        let share = match size > COMMON {
-            true => Some(Share::take(size).ok_or(ENOMEM)?),
-            false => None,
+        let share = if size > COMMON {
+            Some(Share::take(size).ok_or(ENOMEM)?)
+        } else {
+            None
         };
         Ok(Area {
             _share: share,

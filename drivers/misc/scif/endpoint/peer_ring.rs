@@ -131,9 +131,10 @@ impl PeerRing {
 
     /// The most that can ever be sent before anything is received.
     pub(super) fn largest(&self) -> u32 {
-        match self.may_grow() {
-            true => self.limit,
-            false => self.size(),
+        if self.may_grow() {
+            self.limit
+        } else {
+            self.size()
         }
     }
 

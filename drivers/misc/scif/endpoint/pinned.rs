@@ -55,7 +55,12 @@ impl Scif {
 
     /// Memory of a device, whole pages at a physical address: nothing is pinned or charged. EPERM without
     /// the right to access devices, EINVAL if it is RAM, or not all of one device. May sleep.
-    fn pin_device(&self, address: u64, len: u64, protection: u32) -> Result<PinnedPages> {
+    pub(crate) fn pin_device(
+        &self,
+        address: u64,
+        len: u64,
+        protection: u32,
+    ) -> Result<PinnedPages> {
         if !may_access_devices() {
             return Err(EPERM);
         }
@@ -66,10 +71,11 @@ impl Scif {
     }
 
     fn pinned(&self, pages: Arc<Pages>, protection: u32) -> Result<PinnedPages> {
-        let account = match pages.are_lent() {
+        let account = if pages.are_lent() {
             // The kernel's own is registered by whoever has lent it.
-            true => None,
-            false => Account::of_caller(&self.users, pages.len() as u64)?,
+            None
+        } else {
+            Account::of_caller(&self.users, pages.len() as u64)?
         };
         Ok(PinnedPages {
             memory: PinnedMemory::new(pages, account)?,
@@ -79,21 +85,6 @@ impl Scif {
 }
 
 impl Endpoint {
-    /// See [`Scif::pin`].
-    pub(crate) fn pin(&self, memory: &Buffer, protection: u32) -> Result<PinnedPages> {
-        self.scif.pin(memory, protection)
-    }
-
-    /// See [`Scif::pin_device`].
-    pub(crate) fn pin_device(
-        &self,
-        address: u64,
-        len: u64,
-        protection: u32,
-    ) -> Result<PinnedPages> {
-        self.scif.pin_device(address, len, protection)
-    }
-
     /// Registers all of what was pinned before: the window has its protection. Returns its offset; see
     /// [`Endpoint::register`].
     pub(crate) fn register_pinned(

@@ -9,7 +9,7 @@
 //!
 //! Locks: `queue` is a leaf, taken under `Ports::inner`; `accepted` is a leaf.
 
-use super::accept::Pending;
+use super::accept::Accepting;
 use crate::{
     logic::{
         envelope::ChannelId,
@@ -106,8 +106,7 @@ impl Ports {
     pub(super) fn add_listener(&self, listener: &Arc<Listener>) -> Result {
         // Before the lock, which all processes need: who pays may have to wait.
         let node = RBTreeNode::new(listener.port, listener.clone(), GFP_KERNEL_ACCOUNT)?;
-        let replaced = self.inner.lock().listeners.insert(node);
-        drop(replaced);
+        let _replaced = self.inner.lock().listeners.insert(node);
         Ok(())
     }
 
@@ -118,8 +117,7 @@ impl Ports {
 
     /// Lets no more requests come in. Returns after the last one has been queued.
     pub(super) fn remove_listener(&self, listener: &Listener) {
-        let removed = self.inner.lock().listeners.remove(&listener.port);
-        drop(removed);
+        let _removed = self.inner.lock().listeners.remove(&listener.port);
     }
 
     /// A peer asks for a connection with `port`: queues the request, or refuses it. May sleep.
@@ -275,7 +273,7 @@ pub(super) struct Listener {
     queued: Atomic<usize>,
     closed: Atomic<bool>,
     #[pin]
-    pub(super) accepted: Mutex<Pending>,
+    pub(super) accepted: Mutex<KVec<Accepting>>,
     /// The endpoint's.
     waiters: Arc<WaitQueue>,
 }
@@ -290,7 +288,7 @@ impl Listener {
                 queue <- new_mutex!(Some(KVVec::new()), "Listener::queue"),
                 queued: Atomic::new(0),
                 closed: Atomic::new(false),
-                accepted <- new_mutex!(Pending::new(), "Listener::accepted"),
+                accepted <- new_mutex!(KVec::new(), "Listener::accepted"),
                 waiters,
             }),
             GFP_KERNEL_ACCOUNT,
@@ -329,16 +327,6 @@ impl Listener {
         request
     }
 
-    /// Takes the oldest request.
-    pub(super) fn pop(&self) -> Option<Request> {
-        self.take_if(|_| true)
-    }
-
-    /// Whether a request is queued. Any context.
-    pub(super) fn is_ready(&self) -> bool {
-        self.queued.load(Relaxed) > 0
-    }
-
     /// How many requests are queued. Any context.
     pub(super) fn queued(&self) -> usize {
         self.queued.load(Relaxed)
@@ -349,17 +337,6 @@ impl Listener {
         self.closed.load(Relaxed)
     }
 
-    /// Closes what was accepted and not taken over: by a process with this table of descriptors, or by any. May sleep.
-    pub(super) fn close_accepted(&self, table: Option<usize>) {
-        loop {
-            // Dropped without the lock.
-            let accepted = self.accepted.lock().take_of(table);
-            if accepted.is_none() {
-                return;
-            }
-        }
-    }
-
     /// Refuses all that is queued and whatever still comes, and closes what was accepted and not taken over. The caller
     /// has removed the listener from its port. May sleep.
     pub(super) fn close(&self) {
@@ -367,7 +344,6 @@ impl Listener {
         self.queued.store(0, Relaxed);
         self.closed.store(true, Relaxed);
         self.waiters.wake_all();
-        self.accepted.lock().close();
         self.close_accepted(None);
         drop(requests);
     }

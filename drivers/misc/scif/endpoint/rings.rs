@@ -12,7 +12,7 @@
 //! 128  room wanted  u32  the peer wants a doorbell when we have taken so many out of this ring
 //! 132  data wanted  u32  the peer wants a doorbell when we have written so many into *its* ring
 //! 136  room doorbell, 140 data doorbell
-//!                   u32  which doorbell that is to be, see `wake_doorbells.rs`
+//!                   u32  which doorbell that is to be, see `rings/waking.rs`
 //! 192  data              of the first area; the second one lies elsewhere
 //! ```
 //!
@@ -29,7 +29,6 @@ mod waking;
 
 pub(super) use waking::Wisher;
 use waking::{
-    WaitFor,
     WakeDoorbells,
     Wish, //
 };
@@ -81,7 +80,8 @@ const DATA_WANTED: usize = 132;
 const ROOM_DOORBELL: usize = 136;
 const DATA_DOORBELL: usize = 140;
 
-/// Bytes that go through the kernel's own memory at a time, where they have to.
+/// Bytes that go through the kernel's own memory at a time, where they have to, but for messages that
+/// are sent whole.
 const CHUNK: usize = 4096;
 
 /// See the head of this file.
@@ -89,7 +89,7 @@ const CHUNK: usize = 4096;
 pub(super) struct Rings {
     channel: Arc<Channel>,
     #[pin]
-    own: OwnRing,
+    pub(super) own: OwnRing,
     /// The doorbell by which the peer wakes us, if it is not asked for another one.
     pub(super) doorbell: u32,
     #[pin]
@@ -104,9 +104,9 @@ pub(super) struct Rings {
     seen_consumed: Atomic<u32>,
     seen_produced: Atomic<u32>,
     #[pin]
-    room_wish: Wish,
+    pub(super) room_wish: Wish,
     #[pin]
-    data_wish: Wish,
+    pub(super) data_wish: Wish,
 }
 
 impl Rings {
@@ -126,8 +126,8 @@ impl Rings {
             consumed: Atomic::new(0),
             seen_consumed: Atomic::new(0),
             seen_produced: Atomic::new(0),
-            room_wish <- Wish::none(ROOM_WANTED, CONSUMED),
-            data_wish <- Wish::none(DATA_WANTED, PRODUCED),
+            room_wish <- Wish::none(ROOM_WANTED, ROOM_DOORBELL, CONSUMED),
+            data_wish <- Wish::none(DATA_WANTED, DATA_DOORBELL, PRODUCED),
         }))
     }
 
@@ -135,14 +135,14 @@ impl Rings {
     pub(super) fn address(&self) -> RingAddress {
         RingAddress {
             address: self.header().bus_address(),
-            size: self.own.first_size(),
+            size: self.own.first.size(),
             doorbell: self.doorbell,
-            limit: self.own.limit(),
+            limit: self.own.limit.size(),
         }
     }
 
     fn header(&self) -> &SharedMemory {
-        self.own.header()
+        &self.own.head
     }
 
     /// Learns of the peer's ring; what the peer says of it is checked here. Ends the relation to it if
@@ -159,28 +159,13 @@ impl Rings {
     }
 
     /// The peer's ring: ENOTCONN before it is known.
-    fn remote(&self) -> Result<&PeerRing> {
+    pub(super) fn remote(&self) -> Result<&PeerRing> {
         self.remote.as_ref().ok_or(ENOTCONN)
-    }
-
-    /// Takes the ring away from the peer; the data stays. May sleep.
-    pub(super) fn unmap(&self) {
-        self.own.unmap();
     }
 
     /// How much can be sent before anything is received: none before the peer's ring is known.
     pub(super) fn remote_size(&self) -> Result<u32> {
         Ok(self.remote()?.size())
-    }
-
-    /// As [`Self::remote_size`], once the ring is as large as it may become.
-    pub(super) fn largest_remote_size(&self) -> Result<u32> {
-        Ok(self.remote()?.largest())
-    }
-
-    /// How much can be received at least before anything is taken out.
-    pub(super) fn size(&self) -> u32 {
-        self.own.size()
     }
 
     // ----- growing -----------------------------------------------------------------------------
@@ -222,8 +207,7 @@ impl Rings {
     /// The peer has answered [`Self::ask_for_room`]. The control work.
     pub(super) fn offered(&self, address: u64, size: u32) -> Result<(), Violation> {
         let remote = self.remote().or(Err("it offers a ring of no connection"))?;
-        remote.answered(self.channel.path(), address, size)?;
-        Ok(())
+        Ok(remote.answered(self.channel.path(), address, size)?)
     }
 
     // ----- how far they are --------------------------------------------------------------------
@@ -314,31 +298,34 @@ impl Rings {
     // ----- moving bytes ------------------------------------------------------------------------
 
     /// Moves `count` bytes from `at` on, for which there is room, into the peer's ring, and wakes
-    /// who waits for them there; returns how many. For who is sending, who is not inside the peer: the
-    /// caller's memory may take any time.
-    pub(super) fn push(&self, from: &Buffer, at: usize, count: usize) -> Result<usize> {
+    /// who waits for them there; returns how many: all of them if `whole`, or none. For who is sending,
+    /// who is not inside the peer: the caller's memory may take any time.
+    pub(super) fn push(
+        &self,
+        from: &Buffer,
+        at: usize,
+        count: usize,
+        whole: bool,
+    ) -> Result<usize> {
         // What is in memory goes in one copy.
         if self.push_bytes(count, |ring, to, done, len| {
             ring.write_from(to, from, at + done, len)
         })? {
             return Ok(count);
         }
-        let count = count.min(CHUNK);
-        let mut chunk = KVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;
-        from.append_to(at, count, &mut chunk)?;
-        let pushed = self.push_bytes(count, |ring, to, done, len| {
-            let bytes = chunk.get(done..).and_then(|rest| rest.get(..len));
+        let count = if whole { count } else { count.min(CHUNK) };
+        let mut copy = KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;
+        from.append_to(at, count, &mut copy)?;
+        self.push_bytes(count, |ring, to, done, len| {
+            let bytes = copy.get(done..).and_then(|rest| rest.get(..len));
             ring.write(to, bytes.ok_or(EINVAL)?).map(|()| true)
         })?;
-        match pushed {
-            true => Ok(count),
-            false => Err(EINVAL),
-        }
+        Ok(count)
     }
 
     /// Has `write` store `count` bytes; it gets the ring, where in it, how many bytes came before, and
     /// how many, and says whether it could. If not, nothing was moved.
-    pub(super) fn push_bytes(
+    fn push_bytes(
         &self,
         count: usize,
         write: impl Fn(&Reached<'_>, usize, usize, usize) -> Result<bool>,
@@ -363,7 +350,7 @@ impl Rings {
         // The counter must not overtake the data, nor the word of a move.
         flush_writes();
         header.write_u32(PRODUCED, after)?;
-        self.answer(WaitFor::Data, before, after)?;
+        self.answer(&self.data_wish, before, after)?;
         Ok(true)
     }
 
@@ -394,6 +381,6 @@ impl Rings {
         barrier::mb(barrier::Full);
         let header = self.remote()?.reach_header(self.channel.path())?;
         header.write_u32(CONSUMED, after)?;
-        self.answer(WaitFor::Room, before, after)
+        self.answer(&self.room_wish, before, after)
     }
 }

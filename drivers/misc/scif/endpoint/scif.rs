@@ -9,13 +9,9 @@ use super::{
     },
     contact::Contact,
     ports::Ports,
-    service::{
-        Contacts,
-        ScifService, //
-    },
     standing::{
-        Endpoints,
-        Facts, //
+        Facts,
+        Standing, //
     }, //
 };
 use crate::{
@@ -27,19 +23,17 @@ use crate::{
     },
     names::Names,
     node::Nodes,
-    peer::{
-        service::Service,
-        Peer, //
-    },
+    peer::Peer,
     rma::{
         caches::Caches,
         mapping::Ones,
         marks::Progress, //
     },
-    sys::{
-        current,
-        shared_memory::Payer, //
-    }, //
+    sync::{
+        list::List,
+        shared, //
+    },
+    sys::shared_memory::Payer, //
 };
 use kernel::{
     prelude::*,
@@ -50,17 +44,17 @@ use kernel::{
 };
 
 /// See the head of this file.
-#[pin_data]
 pub(crate) struct Scif {
-    pub(super) nodes: Arc<Nodes>,
-    pub(super) names: Arc<Names>,
-    caches: Arc<Caches>,
+    pub(crate) nodes: Arc<Nodes>,
+    pub(crate) names: Arc<Names>,
+    pub(crate) caches: Arc<Caches>,
     /// Who has memory that many register.
     pub(super) users: Arc<Users>,
     pub(super) ports: Arc<Ports>,
-    pub(super) endpoints: Arc<Endpoints>,
-    contacts: Arc<Contacts>,
-    options: Options,
+    /// All endpoints that there are, in the order in which they were opened.
+    pub(super) endpoints: Arc<List<Standing>>,
+    pub(super) contacts: Arc<List<Contact>>,
+    pub(super) options: Options,
     /// What mappings for reading show instead of lost memory, once one may have to.
     ones: SetOnce<Arc<Ones>>,
 }
@@ -73,49 +67,25 @@ impl Scif {
         caches: &Arc<Caches>,
         options: Options,
     ) -> Result<Arc<Self>> {
-        let (ports, contacts) = (Ports::new()?, Contacts::new()?);
-        let (endpoints, users) = (Endpoints::new()?, Users::new()?);
-        Arc::pin_init(
-            pin_init!(Self {
-                nodes: nodes.clone(),
-                names: names.clone(),
-                caches: caches.clone(),
-                users,
-                ports,
-                endpoints,
-                contacts,
-                options,
-                ones: SetOnce::new(),
-            }),
-            GFP_KERNEL,
-        )
-    }
-
-    /// The service by which peers reach it.
-    pub(crate) fn service(&self) -> Result<Arc<dyn Service>> {
-        let service = ScifService {
-            contacts: self.contacts.clone(),
-            ports: self.ports.clone(),
-            caches: self.caches.clone(),
-            options: self.options,
+        let scif = Self {
+            nodes: nodes.clone(),
+            names: names.clone(),
+            caches: caches.clone(),
+            users: Users::new()?,
+            ports: Ports::new()?,
+            endpoints: List::new()?,
+            contacts: List::new()?,
+            options,
+            ones: SetOnce::new(),
         };
-        Ok(Arc::new(service, GFP_KERNEL)?)
+        Ok(Arc::new(scif, GFP_KERNEL)?)
     }
 
     /// What mappings for reading show instead of lost memory: one page for all, which is nobody's. May
     /// sleep.
     pub(super) fn ones(&self) -> Result<Arc<Ones>> {
-        if self.ones.as_ref().is_none() {
-            // One that another thread has made meanwhile stays.
-            self.ones.populate(Ones::new(Payer::Nobody)?);
-        }
-        loop {
-            match self.ones.as_ref() {
-                Some(ones) => return Ok(ones.clone()),
-                // It is just being put there.
-                None => current::reschedule(),
-            }
-        }
+        let ones = shared::get_or_make(&self.ones, || Ones::new(Payer::Nobody))?;
+        Ok(ones.clone())
     }
 
     /// Who gives pinned memory up for who needs it.
@@ -125,38 +95,52 @@ impl Scif {
 
     /// What there is with a node that is online: ENODEV if it is not.
     pub(super) fn contact(&self, node: u16) -> Result<Arc<Contact>> {
-        self.contacts.with(&self.nodes.peer(node)?)
+        self.contact_with(&self.nodes.peer(node)?)
     }
 
     /// As [`Self::contact`], with a peer that a request came from: ENODEV if it is lost.
     pub(super) fn contact_with(&self, peer: &Arc<Peer>) -> Result<Arc<Contact>> {
-        self.contacts.with(peer)
+        let found = self
+            .contacts
+            .find(|contact| Arc::ptr_eq(contact.peer(), peer));
+        found.ok_or(ENODEV)
     }
 
-    /// The id of this node.
-    pub(crate) fn own_node(&self) -> u16 {
-        self.nodes.own_id()
-    }
-
-    /// Calls `f` with each endpoint of this node, and with each connection that has none: it was
+    /// What there is to see of each endpoint of this node, and of each connection that has none: it was
     /// accepted and not taken over, or is closed and waits for the peer's last word. May sleep.
-    pub(crate) fn for_each_endpoint(&self, mut f: impl FnMut(&Facts)) {
-        self.endpoints.for_each(&mut f);
-        self.contacts
-            .for_each(|contact| contact.for_each_without_endpoint(&mut f));
+    pub(crate) fn endpoint_facts(&self) -> impl Iterator<Item = Facts> + '_ {
+        let endpoints = self.endpoints.iter().map(|standing| standing.facts());
+        let contacts = self.contacts.iter();
+        Iterator::chain(
+            endpoints,
+            contacts.flat_map(|contact| contact.without_endpoint()),
+        )
     }
 
-    /// Calls `f` with each window that a peer may be using, and that peer's node. May sleep.
-    pub(crate) fn for_each_window(&self, mut f: impl FnMut(u16, &WindowFacts)) {
-        self.contacts
-            .for_each(|contact| contact.for_each_window(&mut f));
+    /// Each window that a peer may be using, with that peer's node. May sleep.
+    pub(crate) fn windows(&self) -> impl Iterator<Item = (u16, WindowFacts)> + '_ {
+        self.contacts.iter().flat_map(|contact| {
+            let node = contact.peer().node();
+            let windows = contact.exports.facts();
+            windows.map(move |window| (node, window))
+        })
     }
 
-    /// Calls `f` with each connection of which transfers, or something behind them, are in flight: the
-    /// node at the other end, and the id of this end. May sleep.
-    pub(crate) fn for_each_in_flight(&self, mut f: impl FnMut((u16, ChannelId), &Progress)) {
-        self.contacts
-            .for_each(|contact| contact.for_each_in_flight(&mut f));
+    /// Calls `f` with each connection of which transfers, or something behind them, are in flight: the node
+    /// at the other end, the id of this end, and how they go. Ends with the first error. May sleep.
+    pub(crate) fn for_each_in_flight<E>(
+        &self,
+        mut f: impl FnMut(u16, ChannelId, &Progress) -> Result<(), E>,
+    ) -> Result<(), E> {
+        for contact in self.contacts.iter() {
+            for connection in contact.connections() {
+                let (channel, progress) = (&connection.channel, connection.progress());
+                if !progress.is_idle() {
+                    f(channel.node(), channel.id, &progress)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// How much there is with a node that is online. May sleep.
@@ -171,13 +155,12 @@ impl Scif {
     /// How much there is. May sleep.
     pub(crate) fn counts(&self) -> Counts {
         let mut counts = Counts::default();
-        self.contacts.for_each(|contact| {
-            if contact.peer().is_over() {
-                // What is kept of it is only memory that it might still write to.
-                return;
+        for contact in self.contacts.iter() {
+            // Of one that is over only memory is kept that it might still write to.
+            if !contact.peer().is_over() {
+                contact.add_to(&mut counts);
             }
-            contact.add_to(&mut counts);
-        });
+        }
         counts
     }
 }

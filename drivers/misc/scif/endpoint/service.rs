@@ -2,8 +2,6 @@
 
 //! SCIF as a service of peers: what it has for each, and how it hears of what happens.
 //!
-//! Lock: `Contacts::list` is a leaf.
-//!
 //! What each message of a peer to SCIF does.
 //!
 //! Called by the control work. A message that contradicts what was said before ends the relation to
@@ -12,15 +10,10 @@
 //! peer is lost then.
 
 use super::{
-    connection::{
-        Connection,
-        Options, //
-    },
+    connection::Connection,
     contact::Contact,
-    ports::{
-        Ports,
-        Request, //
-    }, //
+    ports::Request,
+    scif::Scif, //
 };
 use crate::{
     logic::{
@@ -47,105 +40,33 @@ use crate::{
         },
         Peer, //
     },
-    rma::{
-        caches::Caches,
-        pushes::Asked, //
-    }, //
+    rma::pushes::Asked,
+    sync::list::Listed, //
 };
 use kernel::{
-    new_mutex,
     prelude::*,
-    sync::{
-        Arc,
-        Mutex, //
-    }, //
+    sync::Arc, //
 };
 
-/// The contacts with all peers.
-#[pin_data]
-pub(super) struct Contacts {
-    #[pin]
-    list: Mutex<KVec<Arc<Contact>>>,
-}
-
-impl Contacts {
-    pub(super) fn new() -> Result<Arc<Self>> {
-        Arc::pin_init(
-            pin_init!(Self {
-                list <- new_mutex!(KVec::new(), "Contacts::list"),
-            }),
-            GFP_KERNEL,
-        )
-    }
-
-    /// The contact with a peer: ENODEV if it is lost.
-    pub(super) fn with(&self, peer: &Arc<Peer>) -> Result<Arc<Contact>> {
-        let list = self.list.lock();
-        let found = list
-            .iter()
-            .find(|contact| Arc::ptr_eq(contact.peer(), peer));
-        found.cloned().ok_or(ENODEV)
-    }
-
-    /// Calls `f` with each, without a lock.
-    pub(super) fn for_each(&self, mut f: impl FnMut(&Contact)) {
-        for index in 0.. {
-            let contact = self.list.lock().get(index).cloned();
-            let Some(contact) = contact else { return };
-            f(&contact);
-        }
-    }
-
-    fn add(&self, contact: &Arc<Contact>) -> Result {
-        Ok(self.list.lock().push(contact.clone(), GFP_KERNEL)?)
-    }
-
-    fn remove(&self, contact: &Arc<Contact>) {
-        let removed = {
-            let mut list = self.list.lock();
-            let position = list.iter().position(|other| Arc::ptr_eq(other, contact));
-            position.and_then(|position| list.remove(position).ok())
-        };
-        drop(removed);
-    }
-}
-
-/// See the head of this file.
-pub(super) struct ScifService {
-    pub(super) contacts: Arc<Contacts>,
-    pub(super) ports: Arc<Ports>,
-    pub(super) caches: Arc<Caches>,
-    pub(super) options: Options,
-}
-
-impl Service for ScifService {
+impl Service for Scif {
     fn id(&self) -> ServiceId {
         ServiceId::SCIF
     }
 
     fn attach(&self, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>> {
-        let contact = Contact::new(peer, &self.ports, &self.caches, self.options)?;
+        let contact = Contact::new(peer, self)?;
         let attached = Attached {
-            contact: contact.clone(),
-            contacts: self.contacts.clone(),
+            _listed: self.contacts.add(&contact)?,
+            contact,
         };
-        // From here on dropping it takes the contact off the list.
-        let attached = Arc::new(attached, GFP_KERNEL)?;
-        self.contacts.add(&contact)?;
-        Ok(attached)
+        Ok(Arc::new(attached, GFP_KERNEL)?)
     }
 }
 
 /// A contact in the list, until this is dropped.
 struct Attached {
     contact: Arc<Contact>,
-    contacts: Arc<Contacts>,
-}
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        self.contacts.remove(&self.contact);
-    }
+    _listed: Listed<Contact>,
 }
 
 impl Attachment for Attached {
@@ -178,11 +99,7 @@ impl Attachment for Attached {
 const NO_ANNEX: &str = "it sends a message without its annex";
 
 /// Does what a message asks for. May sleep but never waits for the peer.
-pub(super) fn handle(
-    contact: &Arc<Contact>,
-    message: Message,
-    annex: &AnnexOf<'_>,
-) -> Result<(), Violation> {
+fn handle(contact: &Contact, message: Message, annex: &AnnexOf<'_>) -> Result<(), Violation> {
     let peer = contact.peer();
     match message {
         Message::Connect {
@@ -225,29 +142,20 @@ pub(super) fn handle(
             // accepted: nothing writes there any more, or ever did.
             _ => peer.answer(&Message::CloseDone { target: source }),
         },
-        Message::WindowReleased { window } => contact.window_released(window),
-        Message::PushDone { token, status } => contact.push_done(token, status),
-        Message::StagingOffer { .. } | Message::StagingTaken { .. } => {
-            handle_staging(contact, message)?;
-        }
+        Message::WindowReleased { window } => contact.exports.release(window),
+        Message::PushDone { token, status } => contact.ways.pulls.answered(token, status),
+        Message::StagingOffer {
+            address,
+            slots,
+            size,
+        } => contact.staging().offered(address, slots, size)?,
+        Message::StagingTaken { address } => contact.staging().taken(address)?,
         _ => match contact.connection(message.target()) {
             Some(connection) => handle_for(&connection, message, annex)?,
             None => answer_for_nobody(peer, message),
         },
     }
     Ok(())
-}
-
-fn handle_staging(contact: &Contact, message: Message) -> Result<(), Violation> {
-    match message {
-        Message::StagingOffer {
-            address,
-            slots,
-            size,
-        } => contact.staging().offered(address, slots, size),
-        Message::StagingTaken { address } => contact.staging().taken(address),
-        _ => Ok(()),
-    }
 }
 
 /// Answers what is for a connection that is not there, where somebody waits for that.
@@ -339,7 +247,7 @@ fn handle_window(
                 wants_answer: wants_answer != 0,
             };
             let annex = annex.words(offer.in_annex()).ok_or(NO_ANNEX)?;
-            remote_windows.offered(&offer, &annex)?;
+            remote_windows.offered(offer, &annex)?;
         }
         Message::WindowExtents { window, count, .. } => {
             let annex = annex.words(count as usize).ok_or(NO_ANNEX)?;

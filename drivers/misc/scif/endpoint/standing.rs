@@ -3,11 +3,10 @@
 //! How an endpoint stands: for its calls, and for those who watch.
 //!
 //! The states are explained in `endpoint.rs`. Who watches finds all endpoints that there are in a
-//! list. It sees nothing of an endpoint but [`Facts`]: whoever looks keeps no connection and no port
-//! from going.
+//! list (`scif.rs`). It sees nothing of an endpoint but [`Facts`]: whoever looks keeps no connection and
+//! no port from going.
 //!
-//! Locks: `Standing::state` is held for moments only, never while waiting; `Standing::name` comes below it;
-//! `Endpoints::table` is a leaf.
+//! Locks: `Standing::state` is held for moments only, never while waiting; `Standing::name` comes below it.
 
 use super::{
     connection::{
@@ -28,10 +27,6 @@ use crate::{
 use kernel::{
     new_mutex,
     prelude::*,
-    rbtree::{
-        RBTree,
-        RBTreeNodeReservation, //
-    },
     sync::{
         Arc,
         Mutex,
@@ -52,6 +47,7 @@ pub(super) enum State {
 }
 
 /// What there is to see of an endpoint, or of a connection that has none.
+#[derive(Default)]
 pub(crate) struct Facts {
     /// In a word for users.
     pub(crate) state: &'static str,
@@ -71,11 +67,7 @@ impl Facts {
         Self {
             state,
             own_port,
-            peer: None,
-            channel: None,
-            queued: 0,
-            opener: None,
-            traffic: None,
+            ..Self::default()
         }
     }
 
@@ -100,11 +92,12 @@ pub(super) struct Standing {
     opener: Identity,
     #[pin]
     state: Mutex<State>,
-    /// Once the state has been `Connected`: for calls that need not know more than that.
-    connection: SetOnce<Arc<Connection>>,
-    /// By which peers find its port; none once it is closed.
+    /// Once the state has been `Connected`, for calls that need not know more than that. It may be over.
+    pub(super) connection: SetOnce<Arc<Connection>>,
+    /// By which peers find its port; none once it is closed. Changed with the state locked, or after it was
+    /// closed.
     #[pin]
-    name: Mutex<Option<BoundName>>,
+    pub(super) name: Mutex<Option<BoundName>>,
 }
 
 impl Standing {
@@ -125,26 +118,6 @@ impl Standing {
         self.state.lock()
     }
 
-    /// Gives it the name that `bind` comes back with, unless it has one: EINVAL then. The caller holds the
-    /// state, so that it is not closed before. May sleep.
-    pub(super) fn set_name(
-        &self,
-        _state: &State,
-        bind: impl FnOnce() -> Result<BoundName>,
-    ) -> Result<u32> {
-        let mut name = self.name.lock();
-        if name.is_some() {
-            return Err(EINVAL);
-        }
-        Ok(name.insert(bind()?).name.number)
-    }
-
-    /// Lets go of the name, for good: the endpoint is closed. May sleep.
-    pub(super) fn drop_name(&self) {
-        let name = self.name.lock().take();
-        drop(name);
-    }
-
     /// The endpoint, whose state this is, is connected from now on.
     pub(super) fn connect(
         &self,
@@ -156,14 +129,9 @@ impl Standing {
         *state = State::Connected(connection, port);
     }
 
-    /// The connection, which may be over, once there is one. Any context.
-    pub(super) fn connection(&self) -> Option<&Connection> {
-        self.connection.as_ref().map(|connection| &**connection)
-    }
-
     /// What there is to see. May sleep.
     pub(super) fn facts(&self) -> Facts {
-        let facts = match &*self.lock() {
+        let facts = match &*self.state.lock() {
             State::Unbound => Facts::new("unbound", None),
             State::Closed => Facts::new("closed", None),
             State::Bound(port) => Facts::new("bound", Some(port.number)),
@@ -184,87 +152,6 @@ impl Standing {
         Facts {
             opener: Some(self.opener.clone()),
             ..facts
-        }
-    }
-}
-
-struct Table {
-    standings: RBTree<u64, Arc<Standing>>,
-    last: u64,
-}
-
-/// All endpoints that there are.
-#[pin_data]
-pub(super) struct Endpoints {
-    #[pin]
-    table: Mutex<Table>,
-}
-
-/// An endpoint is in the list until this is dropped.
-pub(super) struct Listed {
-    endpoints: Arc<Endpoints>,
-    number: u64,
-}
-
-impl Drop for Listed {
-    fn drop(&mut self) {
-        let removed = self
-            .endpoints
-            .table
-            .lock()
-            .standings
-            .remove_node(&self.number);
-        drop(removed);
-    }
-}
-
-impl Endpoints {
-    /// None yet. May sleep.
-    pub(super) fn new() -> Result<Arc<Self>> {
-        Arc::pin_init(
-            pin_init!(Self {
-                table <- new_mutex!(
-                    Table {
-                        standings: RBTree::new(),
-                        last: 0,
-                    },
-                    "Endpoints::table"
-                ),
-            }),
-            GFP_KERNEL,
-        )
-    }
-
-    /// Puts one into the list. May sleep.
-    pub(super) fn add(self: &Arc<Self>, standing: &Arc<Standing>) -> Result<Listed> {
-        // Before the lock, which all processes need: who pays may have to wait.
-        let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
-        let mut table = self.table.lock();
-        table.last += 1;
-        let number = table.last;
-        table
-            .standings
-            .insert(node.into_node(number, standing.clone()));
-        Ok(Listed {
-            endpoints: self.clone(),
-            number,
-        })
-    }
-
-    /// Calls `f` with each, in the order in which they were opened, without a lock. May sleep.
-    pub(super) fn for_each(&self, mut f: impl FnMut(&Facts)) {
-        let mut next = 0;
-        loop {
-            let found = {
-                let table = self.table.lock();
-                let cursor = table.standings.cursor_lower_bound(&next);
-                cursor.map(|cursor| (*cursor.current().0, cursor.current().1.clone()))
-            };
-            let Some((number, standing)) = found else {
-                return;
-            };
-            next = number + 1;
-            f(&standing.facts());
         }
     }
 }

@@ -64,30 +64,21 @@ pub(super) struct Stream {
     receiving: CallLock,
 }
 
-/// As long as this is there, the peer can wake those who wait at this end.
-pub(super) struct Listening(Arc<Stream>);
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        self.0.rings.wake_doorbells.leave();
-    }
-}
-
 /// What a call that has moved `done` bytes returns when it runs into `error`.
 fn partial(done: usize, error: Error) -> Result<usize> {
-    match done {
-        0 => Err(error),
-        _ => Ok(done),
+    if done == 0 {
+        return Err(error);
     }
+    Ok(done)
 }
 
 /// Ends a call that has found nothing to move, if there is a signal. Those who wait look for one where they
 /// sleep, which a peer that moves its counters to and fro can keep them from.
 pub(super) fn look_for_signals() -> Result {
-    match current!().signal_pending() {
-        true => Err(ERESTARTSYS),
-        false => Ok(()),
+    if current!().signal_pending() {
+        return Err(ERESTARTSYS);
     }
+    Ok(())
 }
 
 /// For how much a call waits that has `rest` bytes to go through a ring of `size`.
@@ -121,12 +112,13 @@ impl Stream {
         )
     }
 
-    /// Lets the peer wake those who wait here, until this is dropped.
-    pub(super) fn listen(self: &Arc<Self>) -> Result<Listening> {
+    /// Lets the peer wake those who wait here, until it is told to leave
+    /// (`WakeDoorbells::leave`).
+    pub(super) fn listen(self: &Arc<Self>) -> Result {
         let doorbell = self.rings.doorbell;
         let subscription = self.channel.subscribe(doorbell, self.clone())?;
         self.rings.wake_doorbells.listen(subscription);
-        Ok(Listening(self.clone()))
+        Ok(())
     }
 
     /// See [`Rings::offered`]. Who waits for room may have it now.
@@ -143,16 +135,6 @@ impl Stream {
             State::Requested | State::Refused => Err(ENOTCONN),
             State::PeerClosed | State::Lost | State::Closed => Err(ECONNRESET),
         }
-    }
-
-    /// See [`Rings::unread_there`].
-    pub(super) fn unread_there(&self) -> u32 {
-        self.rings.unread_there()
-    }
-
-    /// See [`Rings::unread_here`].
-    pub(super) fn unread_here(&self) -> u32 {
-        self.rings.unread_here()
     }
 
     // ----- sending -----------------------------------------------------------------------------
@@ -198,7 +180,7 @@ impl Stream {
         }
         if room > 0 {
             let count = room.min(rest).min(PIECE);
-            return self.rings.push(from, sent, count).map(Some);
+            return self.rings.push(from, sent, count, false).map(Some);
         }
         self.check_open()?;
         if !block {
@@ -206,10 +188,9 @@ impl Stream {
         }
         look_for_signals()?;
         let has_room = || self.check_open().is_err() || self.rings.room() != Ok(0);
-        if let Err(wait) = self.awake_for_room.stay_awake(has_room) {
-            self.wait_for_room(wanted(rest, self.rings.remote_size()?))?;
-            self.awake_for_room.slept(wait);
-        }
+        self.awake_for_room.wait(has_room, || {
+            self.wait_for_room(wanted(rest, self.rings.remote_size()?))
+        })?;
         Ok(Some(0))
     }
 
@@ -224,7 +205,7 @@ impl Stream {
         let wish = self.rings.wish_for_room(wanted)?;
         self.channel.waiters()?.wait(|| {
             let go_on = self.check_open().is_err()
-                || !self.rings.room_is_wished_at(wish)
+                || !self.rings.room_wish.stands_at(wish)
                 || self.rings.room().map_or(true, |room| room >= wanted);
             go_on.then_some(())
         })
@@ -293,10 +274,9 @@ impl Stream {
         }
         look_for_signals()?;
         let has_data = || self.rings.available() != Ok(0) || self.check_open().is_err();
-        if let Err(wait) = self.awake_for_data.stay_awake(has_data) {
-            self.wait_for_data(wanted(rest, self.rings.size()))?;
-            self.awake_for_data.slept(wait);
-        }
+        self.awake_for_data.wait(has_data, || {
+            self.wait_for_data(wanted(rest, self.rings.own.size()))
+        })?;
         Ok(Some(0))
     }
 
@@ -306,7 +286,7 @@ impl Stream {
         let wish = self.rings.wish_for_data(wanted).ok();
         waiters.wait(|| {
             let go_on = self.check_open().is_err()
-                || !wish.is_some_and(|wish| self.rings.data_is_wished_at(wish))
+                || !wish.is_some_and(|wish| self.rings.data_wish.stands_at(wish))
                 || self.rings.available().map_or(true, |bytes| bytes >= wanted)
                 || self.rings.is_waited_for();
             go_on.then_some(())

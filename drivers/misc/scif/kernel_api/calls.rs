@@ -2,10 +2,7 @@
 
 //! The functions on endpoints, and on memory that outlives a call: windows, pinned pages, pages of a peer.
 
-use super::door::{
-    HeldPages,
-    DOOR, //
-};
+use super::door::DOOR;
 use crate::{
     arguments::{
         self,
@@ -110,7 +107,7 @@ exported! {
         let (door, listener) = (DOOR.get()?, listener?);
         peer.check()?;
         new.check()?;
-        let block = arguments::accept_blocks(flags)?;
+        let block = arguments::is_set(flags, arguments::ACCEPT_SYNC)?;
         let owner = door.owner_of(&listener)?;
         let (PortId { node, port }, endpoint) = listener.accept_endpoint(block)?;
         // If it can't be kept it is closed.
@@ -125,9 +122,9 @@ exported! {
     ) -> ffi::c_int as Result<ffi::c_int> {
         let door = DOOR.get()?;
         nodes.check()?;
-        let online = door.nodes.online()?;
+        let online = door.scif.nodes.online()?;
         nodes.write(&online);
-        own.write(door.nodes.own_id());
+        own.write(door.scif.nodes.own_id());
         Ok(i32::try_from(online.len())?)
     }
 }
@@ -141,7 +138,7 @@ exported! {
         flags: Plain<ffi::c_int>[flags: ffi::c_int],
     ) -> ffi::c_int as Result<ffi::c_int> {
         let endpoint = endpoint?;
-        let block = arguments::message_blocks(flags)?;
+        let block = arguments::is_set(flags, arguments::MESSAGE_BLOCK)?;
         if message.len()? == 0 {
             return Ok(0);
         }
@@ -154,7 +151,7 @@ exported! {
         flags: Plain<ffi::c_int>[flags: ffi::c_int],
     ) -> ffi::c_int as Result<ffi::c_int> {
         let endpoint = endpoint?;
-        let block = arguments::message_blocks(flags)?;
+        let block = arguments::is_set(flags, arguments::MESSAGE_BLOCK)?;
         if message.len()? == 0 {
             return Ok(0);
         }
@@ -183,7 +180,7 @@ fn poll(entries: &Entries<Endpoint>, timeout: ffi::c_long) -> Result<ffi::c_int>
         polled
             .iter()
             .flatten()
-            .map(|(endpoint, _)| endpoint.waiters()),
+            .map(|(endpoint, _)| &endpoint.waiters),
     )?;
     let started = Instant::<Monotonic>::now();
     let total = u32::try_from(timeout)
@@ -381,7 +378,7 @@ exported! {
         flags: Plain<ffi::c_int>[map_flags: ffi::c_int],
     ) -> off_t as Result<i64> {
         let pages = DOOR.get()?.pinned.get(pinned).ok_or(EINVAL)?;
-        let fixed = arguments::map_fixed(flags)?;
+        let fixed = arguments::is_set(flags, arguments::MAP_FIXED)?;
         endpoint?.register_pinned(&pages, offset, fixed)
     }
 
@@ -399,11 +396,7 @@ exported! {
         let (physical, mapped) = pages.take_addresses();
         let list = PageList::new(physical, &mapped, pages.protection())?;
         let raw = list.as_raw();
-        let held = HeldPages {
-            _list: list,
-            _pages: pages,
-        };
-        door.held.add(raw.addr(), owner, held)?;
+        door.held.add(raw.addr(), owner, (list, pages))?;
         range.write(raw);
         Ok(())
     }

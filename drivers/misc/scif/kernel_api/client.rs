@@ -32,6 +32,10 @@ use super::door::DOOR;
 pub use crate::arguments::PortId;
 use crate::{
     endpoint,
+    sync::list::{
+        List,
+        Listed, //
+    },
     sys::{
         buffer::Buffer,
         kernel_calls::told,
@@ -39,11 +43,13 @@ use crate::{
     },
 };
 use kernel::{
-    new_mutex,
     prelude::*,
     sync::{
-        Arc,
-        Mutex, //
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
     },
     time::{
         delay::fsleep,
@@ -58,7 +64,7 @@ const PAUSE: Delta = Delta::from_millis(100);
 
 /// The id of this node: `ENODEV` before SCIF has been initialised.
 pub fn own_node() -> Result<u16> {
-    Ok(DOOR.get()?.nodes.own_id())
+    Ok(DOOR.get()?.scif.nodes.own_id())
 }
 
 /// An endpoint, closed when it is dropped.
@@ -133,46 +139,27 @@ pub struct Service {
     queue: Arc<Queue>,
 }
 
-struct Open {
-    /// Those that are being served.
-    connections: KVec<Arc<endpoint::Endpoint>>,
-    /// No more.
-    closing: bool,
-}
-
-#[pin_data]
 struct Shared {
     listener: Endpoint,
     handler: Arc<dyn Handler>,
-    #[pin]
-    open: Mutex<Open>,
+    /// Those that are being served.
+    connections: Arc<List<endpoint::Endpoint>>,
+    /// No more.
+    closing: Atomic<bool>,
 }
 
 impl Shared {
-    /// Says whether the connection may be served; then it is to be ended, too.
-    fn begin(&self, connection: &Endpoint) -> bool {
-        let mut open = self.open.lock();
-        !open.closing
-            && open.connections.len() < MAX_CONNECTIONS
-            && open
-                .connections
-                .push(connection.inner.clone(), GFP_KERNEL)
-                .is_ok()
+    /// Lists a connection, which is to end with the service; an error if it may not be served.
+    fn begin(&self, connection: &Endpoint) -> Result<Listed<endpoint::Endpoint>> {
+        let others = self.connections.iter().count();
+        let listed = self.connections.add(&connection.inner)?;
+        // After it was listed: so who ends the service finds it, or has said so before.
+        if others >= MAX_CONNECTIONS || self.closing.load(Relaxed) {
+            return Err(EBUSY);
+        }
+        Ok(listed)
     }
 
-    fn end(&self, connection: &Arc<endpoint::Endpoint>) {
-        let mut open = self.open.lock();
-        let position = open
-            .connections
-            .iter()
-            .position(|other| Arc::ptr_eq(other, connection));
-        let removed = position.and_then(|position| open.connections.remove(position).ok());
-        drop(open);
-        drop(removed);
-    }
-}
-
-impl Shared {
     /// Accepts until the listener is closed, and has the handler serve each connection in the queue.
     fn accept_all(self: &Arc<Self>, queue: &Queue) {
         loop {
@@ -186,17 +173,14 @@ impl Shared {
                 }
             };
             // One that is not served is closed by being dropped.
-            if !self.begin(&connection) {
+            let Ok(listed) = self.begin(&connection) else {
                 continue;
-            }
-            let (shared, inner) = (self.clone(), connection.inner.clone());
-            let served = queue.spawn(move || {
+            };
+            let shared = self.clone();
+            let _ = queue.spawn(move || {
                 shared.handler.serve(&connection, peer);
-                shared.end(&connection.inner);
+                drop(listed);
             });
-            if served.is_err() {
-                self.end(&inner);
-            }
         }
     }
 }
@@ -207,20 +191,13 @@ impl Service {
         let listener = Endpoint::new()?;
         listener.bind(port)?;
         listener.listen(16)?;
-        let shared = Arc::pin_init(
-            pin_init!(Shared {
-                listener,
-                handler,
-                open <- new_mutex!(
-                    Open {
-                        connections: KVec::new(),
-                        closing: false,
-                    },
-                    "Service::open"
-                ),
-            }),
-            GFP_KERNEL,
-        )?;
+        let shared = Shared {
+            listener,
+            handler,
+            connections: List::new()?,
+            closing: Atomic::new(false),
+        };
+        let shared = Arc::new(shared, GFP_KERNEL)?;
         let queue = Arc::new(Queue::background(name)?, GFP_KERNEL)?;
         let (accepting, beside) = (shared.clone(), queue.clone());
         queue.spawn(move || accepting.accept_all(&beside))?;
@@ -230,13 +207,9 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        let connections = {
-            let mut open = self.shared.open.lock();
-            open.closing = true;
-            core::mem::replace(&mut open.connections, KVec::new())
-        };
+        self.shared.closing.store(true, Relaxed);
         self.shared.listener.close();
-        for connection in &connections {
+        for connection in self.shared.connections.iter() {
             connection.close();
         }
         // Who accepts, and then those that it has let in. They hold the queue, too, and have let go of

@@ -9,7 +9,6 @@ use crate::{
         Endpoint,
         RemotePages, //
     },
-    node::Nodes,
     sys::{
         kernel_calls::{
             handle_of,
@@ -34,18 +33,10 @@ use kernel::{
     },
 };
 
-/// Pages of a peer that a module has, and as what it has them.
-pub(super) struct HeldPages {
-    // What the module knows goes before what it names.
-    pub(super) _list: PageList,
-    pub(super) _pages: RemotePages,
-}
-
 /// What is behind the functions of the interface.
 #[pin_data]
 pub(super) struct Door {
     pub(super) scif: Arc<Scif>,
-    pub(super) nodes: Arc<Nodes>,
     /// Where devices are made of nodes.
     pub(super) bus_work: Arc<Queue>,
     #[pin]
@@ -57,8 +48,9 @@ pub(super) struct Door {
     pub(super) clients: Registry<Client>,
     #[pin]
     pub(super) pinned: Registry<Arc<PinnedPages>>,
+    /// Pages of peers, and as what modules have them: that goes before what it names.
     #[pin]
-    pub(super) held: Registry<HeldPages>,
+    pub(super) held: Registry<(PageList, RemotePages)>,
 }
 
 /// Where the functions find it.
@@ -66,15 +58,10 @@ pub(super) static DOOR: Published<Door> = Published::new();
 
 impl Door {
     /// Nothing is held yet. May sleep.
-    pub(super) fn new(
-        scif: &Arc<Scif>,
-        nodes: &Arc<Nodes>,
-        bus_work: Arc<Queue>,
-    ) -> Result<Arc<Self>> {
+    pub(super) fn new(scif: &Arc<Scif>, bus_work: Arc<Queue>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 scif: scif.clone(),
-                nodes: nodes.clone(),
                 bus_work,
                 endpoints <- Registry::new(),
                 registering <- new_mutex!((), "Door::registering"),
@@ -135,8 +122,7 @@ impl<T: Unpin> Registry<T> {
     /// Keeps something under a key that nothing else has. May sleep.
     pub(super) fn add(&self, key: usize, owner: usize, value: T) -> Result {
         let node = RBTreeNode::new(key, Entry { owner, value }, GFP_KERNEL)?;
-        let replaced = self.table.lock().entries.insert(node);
-        drop(replaced);
+        let _replaced = self.table.lock().entries.insert(node);
         Ok(())
     }
 

@@ -15,9 +15,7 @@ use super::door::DOOR;
 use crate::{
     endpoint::scif::Scif,
     node::{
-        Nodes,
-        OnlineNode,
-        Watcher,
+        KnownNode,
         Watching, //
     },
     sync::patience::patiently,
@@ -57,7 +55,8 @@ use kernel::{
 pub(super) struct PeerBus {
     // Dropped in this order: nobody starts the work, what runs of it ends, and then the devices go.
     _watching: Watching,
-    queue: Arc<Queue>,
+    /// Of the work, for who waits for it.
+    pub(super) queue: Arc<Queue>,
     devices: Arc<Devices>,
 }
 
@@ -70,63 +69,41 @@ impl Drop for PeerBus {
 
 impl PeerBus {
     /// May sleep.
-    pub(super) fn new(bus: Bus, scif: &Arc<Scif>, nodes: &Arc<Nodes>) -> Result<Self> {
+    pub(super) fn new(bus: Bus, scif: &Arc<Scif>) -> Result<Self> {
         let queue = Arc::new(Queue::ordered(c"scif_peer_bus")?, GFP_KERNEL)?;
         let devices = Arc::pin_init(
             pin_init!(Devices {
                 list <- new_mutex!(KVec::new(), "Devices::list"),
                 bus,
                 scif: scif.clone(),
-                nodes: nodes.clone(),
                 ending: Atomic::new(false),
                 work <- new_work!("Devices::work"),
             }),
             GFP_KERNEL,
         )?;
-        let starter = Starter {
-            devices: devices.clone(),
-            queue: queue.clone(),
+        let start = {
+            let (devices, queue) = (devices.clone(), queue.clone());
+            move || {
+                // An error says that it is about to run anyway.
+                let _ = queue.enqueue(devices.clone());
+            }
         };
         Ok(Self {
-            _watching: nodes.watch(Arc::new(starter, GFP_KERNEL)?),
+            _watching: scif.nodes.watch(KBox::new(start, GFP_KERNEL)?),
             queue,
             devices,
         })
     }
-
-    /// The queue of the work, for who waits for it.
-    pub(super) fn queue(&self) -> &Arc<Queue> {
-        &self.queue
-    }
-}
-
-/// Starts the work.
-struct Starter {
-    devices: Arc<Devices>,
-    queue: Arc<Queue>,
-}
-
-impl Watcher for Starter {
-    fn changed(&self) {
-        // An error says that it is about to run anyway.
-        let _ = self.queue.enqueue(self.devices.clone());
-    }
-}
-
-struct Known {
-    session: u64,
-    _device: PeerDevice,
 }
 
 #[pin_data]
 struct Devices {
-    /// Changed by the work only.
+    /// By sessions of nodes. Changed by the work only.
     #[pin]
-    list: Mutex<KVec<Known>>,
+    list: Mutex<KVec<(u64, PeerDevice)>>,
     // After its devices.
     bus: Bus,
     scif: Arc<Scif>,
-    nodes: Arc<Nodes>,
     ending: Atomic<bool>,
     #[pin]
     work: Work<Self>,
@@ -149,40 +126,38 @@ impl WorkItem for Devices {
 
 impl Devices {
     fn update(&self) -> Result {
-        let online = self.nodes.online_nodes()?;
+        let online = self.scif.nodes.online_nodes()?;
         let mut list = core::mem::replace(&mut *self.list.lock(), KVec::new());
         // Those that are gone go first: one that is back has the same name.
-        list.retain(|known| online.iter().any(|node| node.session == known.session));
+        list.retain(|(session, _)| online.iter().any(|node| node.session == *session));
         let mut result = Ok(());
         for node in online {
-            if list.iter().any(|known| known.session == node.session) {
+            let session = node.session;
+            if list.iter().any(|(known, _)| *known == session) {
                 continue;
             }
             let added = self
-                .add(node)
-                .and_then(|known| Ok(list.push(known, GFP_KERNEL)?));
+                .device_of(node)
+                .and_then(|device| Ok(list.push((session, device), GFP_KERNEL)?));
             result = result.and(added);
         }
         *self.list.lock() = list;
         result
     }
 
-    fn add(&self, node: OnlineNode) -> Result<Known> {
-        let (id, session) = (node.id, node.session);
+    fn device_of(&self, node: KnownNode) -> Result<PeerDevice> {
+        let id = node.id;
         let facts = NodeFacts {
             node,
             scif: self.scif.clone(),
         };
-        Ok(Known {
-            session,
-            _device: PeerDevice::new(&self.bus, id, KBox::new(facts, GFP_KERNEL)?)?,
-        })
+        PeerDevice::new(&self.bus, id, KBox::new(facts, GFP_KERNEL)?)
     }
 }
 
 /// What the files of a device say.
 struct NodeFacts {
-    node: OnlineNode,
+    node: KnownNode,
     scif: Arc<Scif>,
 }
 
@@ -191,9 +166,12 @@ impl Facts for NodeFacts {
         let node = &self.node;
         match attribute.to_bytes() {
             b"node" => write!(f, "{}", node.id),
-            b"generation" => write!(f, "{:016x}", node.peer.generation),
+            b"generation" => write!(f, "{:016x}", node.generation),
             b"state" => f.write_str(node.state()),
-            b"aperture" => f.write_str(node.peer.mode()),
+            b"aperture" => {
+                let mode = node.peer.as_ref().map(|peer| peer.mode());
+                f.write_str(mode.unwrap_or("-"))
+            }
             b"link" => f.write_str(node.link.to_str().unwrap_or("?")),
             b"connections" => write!(f, "{}", self.scif.counts_with(node.id).connections),
             b"windows" => write!(f, "{}", self.scif.counts_with(node.id).exported_windows),

@@ -50,6 +50,7 @@ pub(crate) struct Exports {
     table: Mutex<Table>,
 }
 
+#[derive(Default)]
 struct Table {
     windows: RBTree<u32, Entry>,
     /// How many, and how many extents those have for the peer.
@@ -64,15 +65,7 @@ impl Exports {
         Arc::pin_init(
             pin_init!(Self {
                 next_id: Atomic::new(1),
-                table <- new_mutex!(
-                    Table {
-                        windows: RBTree::new(),
-                        count: 0,
-                        extents: 0,
-                        granted: None,
-                    },
-                    "Exports::table"
-                ),
+                table <- new_mutex!(Table::default(), "Exports::table"),
             }),
             GFP_KERNEL,
         )
@@ -145,34 +138,23 @@ impl Exports {
 
     /// The peer can't reach any of them any more. May sleep.
     pub(crate) fn release_all(&self) {
-        loop {
-            let Some(id) = self.table.lock().windows.keys().next().copied() else {
-                break;
-            };
+        let first = || self.table.lock().windows.keys().next().copied();
+        while let Some(id) = first() {
             self.release(WindowId(id));
         }
     }
 
-    /// Calls `f` with what there is to see of each, without the lock. May sleep.
-    pub(crate) fn for_each(&self, mut f: impl FnMut(&WindowFacts)) {
-        let mut next = 0;
-        loop {
-            // No window is kept from going meanwhile.
-            let found = {
-                let table = self.table.lock();
-                let cursor = table.windows.cursor_lower_bound(&next);
-                cursor.map(|cursor| {
-                    let Entry { window, owner } = cursor.current().1;
-                    window.facts(owner.channel.id)
-                })
-            };
-            let Some(facts) = found else { return };
-            f(&facts);
-            let Some(following) = facts.id.0.checked_add(1) else {
-                return;
-            };
-            next = following;
-        }
+    /// Walks over what there is to see of each, without the lock: no window is kept from going meanwhile.
+    /// May sleep.
+    pub(crate) fn facts(self: &Arc<Self>) -> impl Iterator<Item = WindowFacts> {
+        let (this, mut next) = (self.clone(), Some(0));
+        core::iter::from_fn(move || {
+            let table = this.table.lock();
+            let cursor = table.windows.cursor_lower_bound(&next?)?;
+            let (id, Entry { window, owner }) = cursor.current();
+            next = id.checked_add(1);
+            Some(window.facts(owner.channel.id))
+        })
     }
 
     /// Whether the peer may be using one of this owner's whose memory is used for something else as soon
@@ -180,16 +162,11 @@ impl Exports {
     pub(super) fn any_unheld(&self, owner: &Windows) -> bool {
         let table = self.table.lock();
         let mut entries = table.windows.values();
-        entries.any(
-            |Entry {
-                 window,
-                 owner: other,
-             }| {
-                core::ptr::eq::<Windows>(&**other, owner)
-                    && !window.is_unlisted()
-                    && !window.memory.pages.are_held()
-            },
-        )
+        entries.any(|entry| {
+            core::ptr::eq::<Windows>(&*entry.owner, owner)
+                && !entry.window.is_unlisted()
+                && !entry.window.memory.pages.are_held()
+        })
     }
 
     /// How many windows the peer may be using.

@@ -10,12 +10,12 @@ use core::ops::Deref;
 
 use crate::{
     sync::shared::{
+        get_or_make,
         Share,
         SharedTable, //
     },
     sys::{
         buffer::Buffer,
-        current,
         dma_map::DmaMapping,
         extent_table::ExtentTable,
         ledger::Ledger,
@@ -122,9 +122,8 @@ impl LocalMemory {
     /// The same, of pages that others have, too, and the mappings with them.
     pub(super) fn shared(pages: Arc<Pages>, mappings: Arc<EngineMappings>) -> Self {
         Self {
-            mapped: SetOnce::new(),
-            pages,
             mappings: Some(mappings),
+            ..Self::new(pages)
         }
     }
 
@@ -147,19 +146,12 @@ impl LocalMemory {
             // It may have no driver any more.
             return Err(EIO);
         }
-        if self.mapped.as_ref().is_none() {
-            // Another one may be faster: then this one is not kept.
-            self.mapped.populate(self.mapping(&route.engine)?);
+        let mapped = get_or_make(&self.mapped, || self.mapping(&route.engine))?;
+        // All engines of a channel are one.
+        if mapped.engine != route.engine.instance {
+            return Err(EIO);
         }
-        loop {
-            match self.mapped.as_ref() {
-                // All engines of a channel are one.
-                Some(mapped) if mapped.engine == route.engine.instance => return Ok(()),
-                Some(_) => return Err(EIO),
-                // It is just being put there.
-                None => current::reschedule(),
-            }
-        }
+        Ok(())
     }
 
     /// As the engine names the memory, once it is mapped.

@@ -231,15 +231,13 @@ impl Offer {
 /// extent is cut where that is so, and then everything that lies in one is contiguous here. Who offers memory
 /// passes each such place once, so the cuts are few; more of them are out of reach.
 pub(super) struct IncomingWindow {
-    pub(super) id: WindowId,
+    pub(super) offer: Offer,
     pub(super) range: Range,
-    pub(super) protection: u32,
     pub(super) missing: u32,
     pub(super) extents: ExtentTable,
     /// How many were cut.
     cuts: u32,
     pub(super) status: Status,
-    pub(super) wants_answer: bool,
     pub(super) release: Release,
     /// None if the window is refused.
     pub(super) allowance: Option<Allowance>,
@@ -249,15 +247,13 @@ impl IncomingWindow {
     /// Nothing of it has come. May sleep.
     pub(super) fn new(
         peer: &Arc<Peer>,
-        offer: &Offer,
+        offer: Offer,
         range: Range,
         allowance: Option<Allowance>,
     ) -> Result<Self, Violation> {
         let release = Release::new(peer, offer.window);
         let mut this = Self {
-            id: offer.window,
             range,
-            protection: offer.protection,
             missing: offer.extents,
             extents: ExtentTable::default(),
             cuts: 0,
@@ -265,9 +261,9 @@ impl IncomingWindow {
                 Some(_) => Status::Done,
                 None => Status::NoMemory,
             },
-            wants_answer: offer.wants_answer,
             release: release.map_err(|_| "no memory to take in a window")?,
             allowance,
+            offer,
         };
         if this.status == Status::Done {
             // Without, the table only grows in more steps.

@@ -75,6 +75,7 @@ use kernel::{
 /// Offers of one channel whose extents are still coming; a sender makes one after another.
 const MAX_INCOMING: usize = 16;
 
+#[derive(Default)]
 struct Tables {
     windows: RBTree<u64, Arc<RemoteWindow>>,
     /// Those that lie nowhere, by their ids.
@@ -102,16 +103,7 @@ impl RemoteWindows {
             pin_init!(Self {
                 channel: channel.clone(),
                 remembered: remembered.clone(),
-                tables <- new_mutex!(
-                    Tables {
-                        windows: RBTree::new(),
-                        unlisted: RBTree::new(),
-                        incoming: KVec::new(),
-                        lacking: false,
-                        closed: false,
-                    },
-                    "RemoteWindows::tables"
-                ),
+                tables <- new_mutex!(Tables::default(), "RemoteWindows::tables"),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -211,7 +203,7 @@ impl RemoteWindows {
     // ----- what the peer says; called by the control work --------------------------------------
 
     /// A window is offered.
-    pub(crate) fn offered(&self, offer: &Offer, annex: &Annex) -> Result<(), Violation> {
+    pub(crate) fn offered(&self, offer: Offer, annex: &Annex) -> Result<(), Violation> {
         let range = Range::from_parts(offer.offset, offer.len)
             .ok()
             .filter(|range| range.is_aligned(PAGE_SHIFT as u32))
@@ -222,9 +214,10 @@ impl RemoteWindows {
             return Err("it offers a window with impossible properties".into());
         }
         let allowance = Allowance::take(self.channel.peer(), &self.remembered, count);
-        let mut incoming = IncomingWindow::new(self.channel.peer(), offer, range, allowance)?;
         let here = offer.extents.min(EXTENTS_IN_OFFER as u32);
-        let first = offer.first.iter().take(here as usize).copied();
+        let first = offer.first;
+        let mut incoming = IncomingWindow::new(self.channel.peer(), offer, range, allowance)?;
+        let first = first.into_iter().take(here as usize);
         incoming.take(&self.channel, here, first)?;
         incoming.take(&self.channel, annex.count() as u32, annex.words())?;
         if incoming.missing == 0 {
@@ -257,7 +250,7 @@ impl RemoteWindows {
         let position = tables
             .incoming
             .iter()
-            .position(|incoming| incoming.id == id)
+            .position(|incoming| incoming.offer.window == id)
             .ok_or(NOT_OFFERED)?;
         let incoming = tables.incoming.get_mut(position).ok_or(NOT_OFFERED)?;
         incoming.take(&self.channel, annex.count() as u32, annex.words())?;
@@ -270,8 +263,8 @@ impl RemoteWindows {
     }
 
     fn complete(&self, mut incoming: IncomingWindow) -> Result<(), Violation> {
-        let (window, wants_answer) = (incoming.id, incoming.wants_answer);
-        let listed = incoming.protection & UNLISTED == 0;
+        let (window, wants_answer) = (incoming.offer.window, incoming.offer.wants_answer);
+        let listed = incoming.offer.protection & UNLISTED == 0;
         let status = match (incoming.status, incoming.allowance.take()) {
             (Status::Done, Some(allowance)) => self.make(incoming, allowance)?,
             (status, _) => {
@@ -318,9 +311,9 @@ impl RemoteWindows {
         };
         let window: Arc<RemoteWindow> = place
             .write(RemoteWindow {
-                id: incoming.id,
+                id: incoming.offer.window,
                 range: incoming.range,
-                protection: incoming.protection,
+                protection: incoming.offer.protection,
                 extents,
                 release: incoming.release,
                 _allowance: allowance,
@@ -370,7 +363,7 @@ impl RemoteWindows {
     fn take_out(&self, id: WindowId, offset: u64) -> bool {
         let mut tables = self.tables.lock();
         let mut incoming = tables.incoming.iter();
-        if let Some(position) = incoming.position(|incoming| incoming.id == id) {
+        if let Some(position) = incoming.position(|incoming| incoming.offer.window == id) {
             // The owner gave up in the middle of its offer.
             let incoming = tables.incoming.remove(position);
             drop(tables);

@@ -104,15 +104,10 @@ pub(crate) struct Facts {
 impl Facts {
     /// In a word for users.
     pub(crate) fn protection_name(&self) -> &'static str {
-        match (
-            self.protection & PROTECTION_READ != 0,
-            self.protection & PROTECTION_WRITE != 0,
-        ) {
-            (true, true) => "rw",
-            (true, false) => "r-",
-            (false, true) => "-w",
-            (false, false) => "--",
-        }
+        // By the numbers of the flags.
+        let names = ["--", "r-", "-w", "rw"];
+        let number = self.protection & (PROTECTION_READ | PROTECTION_WRITE);
+        names.get(number as usize).copied().unwrap_or("--")
     }
 }
 

@@ -358,13 +358,9 @@ impl Windows {
     /// Revokes all windows for good. The peer, which is told that the channel is closed, or is lost,
     /// lets go of them by itself. May sleep.
     pub(crate) fn revoke_all(&self) {
-        loop {
-            let window = {
-                let mut tables = self.tables.lock();
-                tables.closed = true;
-                take_first(&mut tables.active)
-            };
-            let Some(window) = window else { return };
+        self.tables.lock().closed = true;
+        let first = || take_first(&mut self.tables.lock().active);
+        while let Some(window) = first() {
             window.uses.close();
             self.remove_if_gone(&window);
         }

@@ -72,13 +72,6 @@ use kernel::{
 /// Nodes of which the status is kept for processes.
 const MOST: usize = 1024;
 
-/// Who wants a status, and so who pays if there is none yet.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum For {
-    Process,
-    Peer,
-}
-
 struct Table {
     this: Arc<NodeStatus>,
     others: KVec<Arc<NodeStatus>>,
@@ -133,33 +126,31 @@ impl Statuses {
 
     /// That of a node, which need not be there: ENOSPC if processes watch too many. May sleep.
     pub(crate) fn get(&self, node: u16) -> Result<Held> {
-        self.hold(node, For::Process)
+        self.hold(node, true)
     }
 
-    fn hold(&self, node: u16, who: For) -> Result<Held> {
+    /// A process that wants a status pays if there is none yet; a peer is served in any case.
+    fn hold(&self, node: u16, for_process: bool) -> Result<Held> {
         if let Some(held) = Self::find(&self.table.lock(), node) {
             return Ok(held);
         }
-        let new = NodeStatus::new(node, who == For::Process)?;
+        // What is not needed is dropped after the lock, which is taken later.
+        let new = NodeStatus::new(node, for_process)?;
         let mut evicted = None;
         let mut table = self.table.lock();
         if let Some(held) = Self::find(&table, node) {
-            drop(table);
-            drop(new);
             return Ok(held);
         }
         if table.others.len() >= MOST {
             evicted = Self::evict(&mut table.others);
-            if evicted.is_none() && who == For::Process {
-                drop(table);
+            if evicted.is_none() && for_process {
                 return Err(ENOSPC);
             }
         }
         let held = Held::new(&new);
-        let pushed = table.others.push(new, GFP_KERNEL);
+        table.others.push(new.clone(), GFP_KERNEL)?;
         drop(table);
         drop(evicted);
-        pushed?;
         Ok(held)
     }
 
@@ -178,7 +169,7 @@ impl Statuses {
 
     /// For a peer that has just come; none is this node itself, which may be getting its id right now.
     fn of_peer(&self, node: Option<u16>) -> Result<PeerStatus> {
-        let other = node.map(|node| self.hold(node, For::Peer)).transpose()?;
+        let other = node.map(|node| self.hold(node, false)).transpose()?;
         let mut table = self.table.lock();
         table.sessions = table.sessions.wrapping_add(1);
         let held = other.unwrap_or_else(|| Held::new(&table.this));
@@ -186,19 +177,18 @@ impl Statuses {
     }
 }
 
-/// The service. It has to be attached before those whose waiters look at the page.
-pub(crate) struct StatusService(pub(super) Arc<Statuses>);
-
-impl Service for StatusService {
+/// The service by which peers say which life of theirs this is. It has to be attached before those whose
+/// waiters look at the page.
+impl Service for Statuses {
     fn id(&self) -> ServiceId {
         ServiceId::STATUS
     }
 
     fn attach(&self, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>> {
         let node = (!peer.is_this).then(|| peer.node());
-        peer.status.set(self.0.of_peer(node)?);
+        peer.status.set(self.of_peer(node)?);
         let attached = Arc::new(Attached(peer.clone()), GFP_KERNEL)?;
-        let [low, high] = self.0.boot_id;
+        let [low, high] = self.boot_id;
         peer.post(&StatusMessage::BootId { low, high })?;
         Ok(attached)
     }

@@ -78,6 +78,7 @@ pub(super) enum Action {
 }
 
 /// How the transfers of one end go.
+#[derive(Default)]
 pub(crate) struct Progress {
     /// What was moved without an error.
     pub(crate) read: Moved,

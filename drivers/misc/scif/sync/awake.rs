@@ -18,15 +18,12 @@ use crate::{
     },
 };
 use kernel::{
+    prelude::*,
     sync::atomic::{
         Atomic,
         Relaxed, //
     },
-    time::{
-        Delta,
-        Instant,
-        Monotonic, //
-    },
+    time::Delta, //
 };
 
 /// See the head of this file.
@@ -38,9 +35,6 @@ pub(crate) struct Awake {
     seed: u32,
     fixed: Option<u32>,
 }
-
-/// A wait that has begun, to be told of its end.
-pub(crate) struct Wait(Instant<Monotonic>);
 
 impl Awake {
     /// Stays awake for at most this long, which may be nothing; none for as long as the administrator
@@ -60,33 +54,26 @@ impl Awake {
         fixed.unwrap_or_else(|| busy_poll().as_nanos() as u32)
     }
 
-    /// Waits for `condition` to become true as long as it seems worth it. If that was not enough, and
-    /// the caller has slept then, it says so by [`Self::slept`]. Process context, no locks.
-    pub(crate) fn stay_awake(&self, condition: impl Fn() -> bool) -> Result<(), Wait> {
-        let wait = Wait(now());
+    /// Waits for `condition` to become true: awake as long as it seems worth it, and then as `sleep` does.
+    /// Process context, no locks.
+    pub(crate) fn wait(
+        &self,
+        condition: impl Fn() -> bool,
+        sleep: impl FnOnce() -> Result,
+    ) -> Result {
+        let started = now();
         let count = self.waits.fetch_add(1, Relaxed);
         let most = Self::most(self.fixed);
         let limit = awake::limit(self.now.load(Relaxed), (count, self.seed), most);
-        match busy_wait(Delta::from_nanos(limit.into()), condition) {
-            true => {
-                self.learn(&wait);
-                Ok(())
-            }
-            false => Err(wait),
+        if !busy_wait(Delta::from_nanos(limit.into()), condition) {
+            sleep()?;
         }
-    }
-
-    /// The wait is over that was begun awake, and has gone on asleep.
-    pub(crate) fn slept(&self, wait: Wait) {
-        self.learn(&wait);
-    }
-
-    fn learn(&self, wait: &Wait) {
-        let waited = u64::try_from(wait.0.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let waited = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let before = self.now.load(Relaxed);
         let after = awake::after(before, waited, Self::most(self.fixed));
         if after != before {
             self.now.store(after, Relaxed);
         }
+        Ok(())
     }
 }

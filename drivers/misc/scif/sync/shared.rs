@@ -5,13 +5,18 @@
 //! The table itself keeps none of them. One that the last has let go of is not found any more, and may
 //! still be going for a moment: who needs what it has taken waits for that.
 //!
+//! And such things without a key that stay when they have been made: [`get_or_make`].
+//!
 //! Lock: `entries` is a leaf among the mutexes; things are made and dropped without it.
 
 use core::ops::Deref;
 
-use crate::sys::wait::{
-    new_wait_queue,
-    WaitQueue, //
+use crate::sys::{
+    current,
+    wait::{
+        new_wait_queue,
+        WaitQueue, //
+    }, //
 };
 use kernel::{
     new_mutex,
@@ -28,7 +33,8 @@ use kernel::{
             Release, //
         },
         Arc,
-        Mutex, //
+        Mutex,
+        SetOnce, //
     },
 };
 
@@ -121,12 +127,10 @@ impl<K: Ord + Copy + Unpin, T> SharedTable<K, T> {
         let mut entries = self.entries.lock();
         if let Some(entry) = entries.get_mut(&key) {
             entry.users += 1;
-            let share = self.share_of(key, entry.thing.clone());
-            drop(entries);
-            return Ok(share);
+            // The other thing is dropped after the lock, which was taken later.
+            return Ok(self.share_of(key, entry.thing.clone()));
         }
         entries.insert(node);
-        drop(entries);
         Ok(self.share_of(key, thing))
     }
 }
@@ -166,6 +170,22 @@ impl<K, T> Drop for End<K, T> {
         if self.is_last {
             self.table.going.fetch_sub(1, Release);
             self.table.gone.wake_all();
+        }
+    }
+}
+
+/// What is there, which is made if it is not. May sleep.
+///
+/// Two that come at the same time may both make it: then that of one is dropped, and both have the other.
+pub(crate) fn get_or_make<T>(once: &SetOnce<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
+    if once.as_ref().is_none() {
+        once.populate(make()?);
+    }
+    loop {
+        match once.as_ref() {
+            Some(thing) => return Ok(thing),
+            // Another thread is just putting it there.
+            None => current::reschedule(),
         }
     }
 }
@@ -243,6 +263,20 @@ mod tests {
         assert_eq!((*slower, users(&table, 1)), (1, 2));
         drop((faster, slower));
         assert_eq!(users(&table, 1), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn what_was_made_first_stays() -> Result {
+        let once = SetOnce::new();
+        assert_eq!(get_or_make(&once, || Err(ENOMEM)), Err(ENOMEM));
+        let made = get_or_make(&once, || {
+            // Another one is faster.
+            assert!(once.populate(1));
+            Ok(2)
+        });
+        assert_eq!(made, Ok(&1));
+        assert_eq!(get_or_make(&once, || Err(ENOMEM)), Ok(&1));
         Ok(())
     }
 }

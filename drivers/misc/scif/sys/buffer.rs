@@ -175,7 +175,7 @@ impl Buffer {
     }
 
     /// Appends `len` bytes of the buffer to `to`. Nothing is appended on an error.
-    pub(crate) fn append_to(&self, offset: usize, len: usize, to: &mut KVec<u8>) -> Result {
+    pub(crate) fn append_to(&self, offset: usize, len: usize, to: &mut KVVec<u8>) -> Result {
         match self.part(offset, len)? {
             Part::User(from) => UserSlice::new(from, len).read_all(to, GFP_KERNEL_ACCOUNT),
             Part::Kernel(from) => {
@@ -338,7 +338,7 @@ pub(crate) mod tests {
         buffer.read(PAGE_SIZE - 3, &mut bytes)?;
         assert_eq!(&bytes, b"\0scif\0");
 
-        let mut chunk = KVec::new();
+        let mut chunk = KVVec::new();
         chunk.extend_from_slice(b"a ", GFP_KERNEL)?;
         buffer.append_to(PAGE_SIZE - 2, 4, &mut chunk)?;
         assert_eq!(&chunk[..], b"a scif");
@@ -421,7 +421,7 @@ pub(crate) mod tests {
         let mut bytes = [0; 4];
         assert!(matches!(nowhere.read(0, &mut bytes), Err(e) if e == EFAULT));
         assert!(matches!(nowhere.read(100, &mut bytes), Err(e) if e == EFAULT));
-        let mut chunk = KVec::new();
+        let mut chunk = KVVec::new();
         assert!(matches!(nowhere.append_to(0, 8, &mut chunk), Err(e) if e == EFAULT));
         assert_eq!(chunk.len(), 0);
         Ok(())

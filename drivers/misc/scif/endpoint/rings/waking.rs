@@ -14,7 +14,7 @@
 //! one, which rings on the processor on which he sleeps (`logic/doorbells.rs`): a word in the peer's memory, next
 //! to what he wishes for. It is stored before the wish, and then the wish is stored and read back, though it may be the
 //! one that stands already: so a peer that rings the doorbell before has moved its counter before that, which
-//! is seen then, and those who wait are told (`wish.rs`). Therefore nobody listens any more to a doorbell that was
+//! is seen then, and those who wait are told ([`Wish`]). Therefore nobody listens any more to a doorbell that was
 //! replaced; but to the first one, by which the peer rings for what is not wished, too.
 //!
 //! Those who sleep on one processor share its doorbells, and each of them looks when one rings: as a queue of a
@@ -29,7 +29,7 @@
 //! Nobody rings for who is awake. Who is about to sleep writes the value into the peer's memory that
 //! the peer's counter has to reach, and looks at the counter once more; who moves a counter looks at
 //! what is wanted, and rings if the counter has just reached it. One wish is answered by one doorbell,
-//! or by who replaces it at that moment (`wish.rs`).
+//! or by who replaces it at that moment ([`Wish`]).
 //!
 //! Neither may miss the other, although their stores cross on a bus that orders only one direction:
 //! between the wish and the second look, the wish is *read back*. The read can't overtake the wish on
@@ -39,10 +39,8 @@
 
 use super::{
     Rings, //
-    DATA_DOORBELL,
-    DATA_WANTED,
+    CONSUMED,
     PRODUCED,
-    ROOM_DOORBELL,
     ROOM_WANTED,
 };
 use crate::{
@@ -75,9 +73,11 @@ use kernel::{
 
 /// See the head of this file.
 #[pin_data]
-pub(super) struct Wish {
+pub(in crate::endpoint) struct Wish {
     /// Where it stands in the header of the peer's ring.
     word: usize,
+    /// Where the doorbell stands there by which the peer is to answer it, if not by the first one.
+    doorbell: usize,
     /// Where the counter stands in the header of ours.
     counter: usize,
     /// Replaced under `turn`.
@@ -87,17 +87,19 @@ pub(super) struct Wish {
 }
 
 impl Wish {
-    pub(super) fn none(word: usize, counter: usize) -> impl PinInit<Self> {
+    pub(super) fn none(word: usize, doorbell: usize, counter: usize) -> impl PinInit<Self> {
         pin_init!(Self {
             word,
+            doorbell,
             counter,
             state: WishState::new(),
             turn <- new_spinlock!((), "Wish::turn"),
         })
     }
 
-    /// Whether this is what the peer has been told last.
-    pub(super) fn stands_at(&self, value: u32) -> bool {
+    /// Whether this is what the peer has been told last, and so rings for: who sleeps has to wish anew if
+    /// not.
+    pub(in crate::endpoint) fn stands_at(&self, value: u32) -> bool {
         self.state.stands_at(value)
     }
 
@@ -139,13 +141,6 @@ impl Wish {
     }
 }
 
-/// What is waited for.
-#[derive(Clone, Copy)]
-pub(super) enum WaitFor {
-    Room,
-    Data,
-}
-
 struct Inner {
     first: Subscription,
     /// Those that were asked for in its place.
@@ -175,37 +170,28 @@ impl WakeDoorbells {
             room: None,
             data: None,
         };
-        let old = self.inner.lock().replace(inner);
-        drop(old);
+        let _old = self.inner.lock().replace(inner);
     }
 
     /// Listens to none any more. May sleep.
     pub(in crate::endpoint) fn leave(&self) {
-        let old = self.inner.lock().take();
-        drop(old);
+        let _old = self.inner.lock().take();
     }
 
-    /// Has the peer ring where the caller is, if there is a better doorbell for that; its number is stored at `word`
-    /// of the header of the peer's ring. Says whether it was: then the wish has to be made again, though it be the same.
+    /// Has the peer ring where the caller is, if there is a better doorbell for that; its number is stored
+    /// next to the `wish` in the header of the peer's ring. Says whether it was: then the wish has to be made again, though it be the same.
     /// For an end with this id.
-    pub(super) fn steer(
-        &self,
-        what: WaitFor,
-        (header, word): (&Reached<'_>, usize),
-        channel: u32,
-    ) -> Result<bool> {
+    pub(super) fn steer(&self, wish: &Wish, header: &Reached<'_>, channel: u32) -> Result<bool> {
         let mut inner = self.inner.lock();
         let Some(Inner { first, room, data }) = &mut *inner else {
             return Ok(false);
         };
-        let current = match what {
-            WaitFor::Room => room,
-            WaitFor::Data => data,
-        };
+        // Who waits for room waits until more is consumed.
+        let current = if wish.counter == CONSUMED { room } else { data };
         let Some((better, number)) = first.better_here(current.as_ref(), channel) else {
             return Ok(false);
         };
-        header.write_u32(word, number)?;
+        header.write_u32(wish.doorbell, number)?;
         flush_writes();
         *current = Some(better);
         Ok(true)
@@ -221,38 +207,23 @@ pub(in crate::endpoint) enum Wisher {
     Other,
 }
 
-/// Where the header of a ring says what is wished for, and by which doorbell.
-struct Words {
-    wanted: usize,
-    doorbell: usize,
-}
-
-impl WaitFor {
-    const fn words(self) -> Words {
-        let (wanted, doorbell) = match self {
-            Self::Room => (ROOM_WANTED, ROOM_DOORBELL),
-            Self::Data => (DATA_WANTED, DATA_DOORBELL),
-        };
-        Words { wanted, doorbell }
-    }
-}
-
 impl Rings {
     /// Rings if the peer has wanted to know that our counter, which was `before` and has been stored as
     /// `after`, gets as far.
-    pub(super) fn answer(&self, what: WaitFor, before: u32, after: u32) -> Result {
-        let words = what.words();
+    ///
+    /// The peer's wish stands in our header where ours of the same `kind` stands in its.
+    pub(super) fn answer(&self, kind: &Wish, before: u32, after: u32) -> Result {
         // The counter leaves before the wish is looked at, see the head of this file.
         barrier::mb(barrier::Full);
         // The doorbell was stored before the wish.
-        let wanted = self.header().load_acquire_u32(words.wanted)?;
+        let wanted = self.header().load_acquire_u32(kind.word)?;
         if reaches(wanted, before, after) {
             // A number that can't be only harms who has written it.
-            let asked_for = self.header().read_u32(words.doorbell)?;
-            let first = self.remote()?.doorbell;
-            let number = match self.channel.is_data_doorbell(asked_for) {
-                true => asked_for,
-                false => first,
+            let asked_for = self.header().read_u32(kind.doorbell)?;
+            let number = if self.channel.is_data_doorbell(asked_for) {
+                asked_for
+            } else {
+                self.remote()?.doorbell
             };
             self.channel.path().ring(number);
         }
@@ -260,14 +231,14 @@ impl Rings {
     }
 
     /// Has the peer ring once `wanted` bytes can be sent, at most the size of its ring. To be called
-    /// before the last look; see [`Self::room_is_wished_at`] for what is returned.
+    /// before the last look; see [`Wish::stands_at`] for what is returned.
     pub(in crate::endpoint) fn wish_for_room(&self, wanted: u32) -> Result<u32> {
         let free_at = self
             .produced
             .load(Relaxed)
             .wrapping_sub(self.remote_size()?)
             .wrapping_add(wanted);
-        self.wish(WaitFor::Room, free_at, Wisher::Sleeper)
+        self.wish(&self.room_wish, free_at, Wisher::Sleeper)
     }
 
     /// The peer moves its counter, and does not ring, as if it had not looked yet.
@@ -281,40 +252,25 @@ impl Rings {
     /// As [`Self::wish_for_room`], for data that can be received.
     pub(in crate::endpoint) fn wish_for_data(&self, wanted: u32) -> Result<u32> {
         let there_at = self.consumed.load(Relaxed).wrapping_add(wanted);
-        self.wish(WaitFor::Data, there_at, Wisher::Sleeper)
+        self.wish(&self.data_wish, there_at, Wisher::Sleeper)
     }
 
     /// Has the peer ring for whatever comes beyond what is there; says whether something has come
     /// meanwhile. May sleep.
     pub(in crate::endpoint) fn watch_for_data(&self, by: Wisher) -> Result<bool> {
         let seen = self.header().load_acquire_u32(PRODUCED)?;
-        self.wish(WaitFor::Data, seen.wrapping_add(1), by)?;
+        self.wish(&self.data_wish, seen.wrapping_add(1), by)?;
         Ok(self.header().load_acquire_u32(PRODUCED)? != seen)
     }
 
-    /// Whether the peer still rings for the wish that has returned this, and for no other one: who
-    /// sleeps has to wish anew if not.
-    pub(in crate::endpoint) fn room_is_wished_at(&self, value: u32) -> bool {
-        self.room_wish.stands_at(value)
-    }
-
-    /// As [`Self::room_is_wished_at`].
-    pub(in crate::endpoint) fn data_is_wished_at(&self, value: u32) -> bool {
-        self.data_wish.stands_at(value)
-    }
-
-    fn wish(&self, what: WaitFor, value: u32, by: Wisher) -> Result<u32> {
-        let wish = match what {
-            WaitFor::Room => &self.room_wish,
-            WaitFor::Data => &self.data_wish,
-        };
+    fn wish(&self, wish: &Wish, value: u32, by: Wisher) -> Result<u32> {
         let _use = self.channel.begin_use()?;
         let header = self.remote()?.reach_header(self.channel.path())?;
         let steers = by == Wisher::Sleeper && self.channel.peer().features & hello::STEERING != 0;
-        let moved = steers && {
-            let place = (&header, what.words().doorbell);
-            self.wake_doorbells.steer(what, place, self.channel.id.0)?
-        };
+        let moved = steers
+            && self
+                .wake_doorbells
+                .steer(wish, &header, self.channel.id.0)?;
         if wish.make(&header, self.header(), value, moved)? {
             self.channel.wake();
         }
@@ -329,13 +285,13 @@ impl Rings {
     }
 
     /// Whether the peer waits for something to be taken out while we may wait for half a ring, see
-    /// `whole.rs`. Any context.
+    /// `messages.rs`. Any context.
     pub(in crate::endpoint) fn is_waited_for(&self) -> bool {
         let consumed = self.consumed.load(Relaxed);
         let wanted = self.header().read_u32(ROOM_WANTED).unwrap_or(consumed);
         // What was wanted before lies behind.
         let (ahead, unread) = (wanted.wrapping_sub(consumed), self.unread_here());
-        ahead != 0 && ahead <= unread && unread < self.size() / 2
+        ahead != 0 && ahead <= unread && unread < self.own.size() / 2
     }
 
     /// The doorbell has rung, maybe for another connection: whether somebody is to be woken. That is so once

@@ -18,6 +18,7 @@ use crate::{
         Nodes, //
     },
     peer::{
+        service::Service,
         Common,
         Peer, //
     },
@@ -77,8 +78,8 @@ impl Bed {
         let caches = Caches::new(0, &queues)?;
         let names = Names::new()?;
         let scif = Scif::new(&nodes, &names, &caches, options)?;
-        let mut services = KVec::new();
-        services.push(scif.service()?, GFP_KERNEL)?;
+        let mut services: KVec<Arc<dyn Service>> = KVec::new();
+        services.push(scif.clone(), GFP_KERNEL)?;
         services.push(names.service()?, GFP_KERNEL)?;
         let arrivals = Arrivals {
             nodes: nodes.clone(),

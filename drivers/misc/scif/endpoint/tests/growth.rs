@@ -119,15 +119,15 @@ mod cases {
         let bed = Bed::new()?;
         let ring = ring(&bed)?;
         let peer = bed.peer()?;
-        let moves = |at| ring.header().write_u64(MOVE, move_at(at));
+        let moves = |at| ring.head.write_u64(MOVE, move_at(at));
         // Nothing was offered: a word there means nothing.
         moves(1)?;
         assert!(ring.unread(0, 100).is_ok_and(|unread| unread.count == 100));
         let (_, size) = ring.grow(peer.path())?;
-        assert!(size > ring.first_size());
+        assert!(size > ring.first.size());
         assert_eq!(ring.largest().size(), size);
         // Behind what the first area holds, and before what was taken out of it.
-        moves(ring.first_size() + 1)?;
+        moves(ring.first.size() + 1)?;
         assert!(ring.unread(0, 100).is_err());
         moves(99)?;
         assert!(ring.unread(100, 100).is_err());
@@ -161,7 +161,7 @@ mod cases {
         let bed = Bed::new()?;
         let (own, peer) = (ring(&bed)?, bed.peer()?);
         let path = peer.path();
-        let address = own.header().bus_address();
+        let address = own.head.bus_address();
         let named = RingAddress {
             address,
             size: 2048,

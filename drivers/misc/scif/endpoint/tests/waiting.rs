@@ -96,7 +96,7 @@ impl Waiting {
         // It is enqueued once, so this can't fail.
         let _ = queue.enqueue(thread.clone());
         for _ in 0..LOOKS {
-            if endpoint.waiters().has_waiters() {
+            if endpoint.waiters.has_waiters() {
                 return Ok(Self { thread, queue });
             }
             fsleep(LOOK);

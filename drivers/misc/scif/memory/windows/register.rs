@@ -56,20 +56,10 @@ use kernel::{
 };
 
 /// What a window is made of.
-enum Taken {
-    /// Pages of its own.
-    Own(Arc<Pages>),
-    /// Some that others may share.
-    Part(PartOfMemory),
-}
-
-impl Taken {
-    fn pages(&self) -> &Arc<Pages> {
-        match self {
-            Self::Own(pages) => pages,
-            Self::Part(part) => part.pages(),
-        }
-    }
+struct Taken {
+    pages: Arc<Pages>,
+    /// Of what the pages are a part that others may share; none if they are the window's own.
+    part: Option<PartOfMemory>,
 }
 
 /// What the peer may do, as far as the bridge can keep it from the rest.
@@ -111,7 +101,7 @@ impl Windows {
         let writable = options.protection & PROTECTION_WRITE != 0;
         self.register_with(memory.len(), offset, options, || {
             let (pages, _) = local::take_pages(memory, writable, true, &*self.reclaim)?;
-            Ok(Taken::Own(pages))
+            Ok(Taken { pages, part: None })
         })
     }
 
@@ -128,7 +118,11 @@ impl Windows {
     ) -> Result<i64> {
         let part = memory.part(from, len, access_by(options.protection))?;
         let len = usize::try_from(len)?;
-        self.register_with(len, offset, options, || Ok(Taken::Part(part)))
+        self.register_with(len, offset, options, || {
+            let pages = part.pages().clone();
+            let part = Some(part);
+            Ok(Taken { pages, part })
+        })
     }
 
     /// Registers what `take` comes up with, `len` bytes, once there is a place for it.
@@ -162,7 +156,7 @@ impl Windows {
         let range = self.reserve(offset, len as u64, options.fixed)?;
         self.used.store(true, Relaxed);
         let made = take().and_then(|taken| {
-            let pages = taken.pages();
+            let pages = &taken.pages;
             let mut protection = options.protection;
             if pages.are_lent() {
                 self.lent.store(true, Relaxed);
@@ -208,13 +202,13 @@ impl Windows {
     ) -> Result<(PeerUse, Arc<Window>, bool)> {
         // Whoever has a window keeps its mappings, which must not outlive the session.
         let inside = self.channel.enter_owned().ok_or(ENODEV)?;
-        let (memory, export) = match taken {
-            Taken::Own(pages) => {
+        let (memory, export) = match taken.part {
+            None => {
                 let path = self.channel.path();
-                let export = path.export(&pages, access_by(protection))?;
-                (LocalMemory::new(pages), Exported::own(export))
+                let export = path.export(&taken.pages, access_by(protection))?;
+                (LocalMemory::new(taken.pages), Exported::own(export))
             }
-            Taken::Part(part) => (part.local(), part.export(self.channel.peer())?),
+            Some(part) => (part.local(), part.export(self.channel.peer())?),
         };
         let all = Range::from_parts(0, range.len()).map_err(|_| EINVAL)?;
         let id = self.exports.new_id();

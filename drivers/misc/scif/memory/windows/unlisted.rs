@@ -75,15 +75,13 @@ impl Windows {
                 self.channel.wake();
             })?;
         let mut offered = false;
-        let pushed = if granted || wait {
-            self.push(&window, granted, &mut offered)
+        let taken = if granted {
+            self.push(&window, true, &mut offered)
+        } else if wait {
+            self.push(&window, false, &mut offered)
+                .and_then(|()| self.wait_for_answer(&window))
         } else {
             Err(EAGAIN)
-        };
-        let taken = if granted {
-            pushed
-        } else {
-            pushed.and_then(|()| self.wait_for_answer(&window))
         };
         if taken.is_err() {
             if offered && !pages.are_lent() {
