@@ -11,9 +11,9 @@
 //! waits) -> `endpoint/rings.rs` (bytes into the peer's ring) -> `transport/ntb/path.rs` (its memory, and the doorbell). On the other side
 //! `transport/ntb/client.rs` (the doorbell) -> `peer/doorbells.rs` -> `endpoint/stream.rs`.
 //!
-//! A control message goes `peer/channel.rs` -> `peer.rs` -> `peer/control.rs` -> `transport/ntb/path.rs`,
+//! A control message goes `peer.rs` -> `peer/control.rs` -> `transport/ntb/path.rs`,
 //! and comes up by `transport/ntb/client.rs` -> `peer.rs` -> `peer/dispatch.rs` ->
-//! `endpoint/service.rs` -> `endpoint/dispatch.rs` -> the part that it is for.
+//! `endpoint/service.rs` -> the part that it is for.
 //!
 //! A transfer: `endpoint/connected.rs` -> `rma/transfers.rs` -> `rma/transfer.rs` ->
 //! `transport/engine.rs`; its end comes back to `rma/transfer.rs` -> `rma/marks.rs`. A lost node: `transport/ntb/link.rs` -> `peer.rs` ->

@@ -38,7 +38,7 @@ const MAGIC_AND_VERSION: u32 = 0x5c1f_0000 | super::envelope::VERSION as u32;
 /// Copies what it is asked for into windows of the other side: `PushWanted` of SCIF.
 pub(crate) const PUSHES: u32 = 1 << 0;
 
-/// Rings, for who waits for a counter of a connection, the doorbell that he asks for: see `endpoint/wake_doorbells.rs`.
+/// Rings, for who waits for a counter of a connection, the doorbell that he asks for: see `endpoint/rings/waking.rs`.
 pub(crate) const STEERING: u32 = 1 << 1;
 
 /// The features that this side offers, and demands.

@@ -3,7 +3,7 @@
 //! This node as its own peer.
 //!
 //! It has one session as long as the module is loaded. The direct map of all RAM is the aperture, a
-//! doorbell is a function call, and the control ring's two ends lie in one block: what is posted is
+//! doorbell is a function call, and the two ends of the control rings lie in one block: what is posted is
 //! what is taken. So the whole interface works on a machine without any device, and through the same
 //! code.
 //!

@@ -317,7 +317,7 @@ struct Waiters {
 }
 
 impl Waiters {
-    /// As `endpoint/wish.rs` does it; one at a time.
+    /// As `endpoint/rings/waking.rs` does it; one at a time.
     fn make(&self, value: u32) {
         let before = match self.wish.is_open_at(value) {
             true => None,
