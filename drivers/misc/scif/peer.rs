@@ -329,7 +329,7 @@ impl Peer {
     /// Sends a message, and waits until the peer's ring has room for it. Killable: EINTR, and nothing was sent.
     /// ENODEV if the peer is lost. Not for handlers of messages.
     pub(crate) fn post(&self, message: &impl Enveloped) -> Result {
-        self.post_with(message, &Annex::new())
+        self.post_with(message, Annex::NONE)
     }
 
     /// As [`Self::post`], with an annex.
@@ -341,8 +341,9 @@ impl Peer {
                 .control
                 .post(self.path(), &message.envelope(), annex)
                 .map_err(|error| self.control_failed(error))?;
+            // Also for what was written before it found no room.
+            self.ring_for_messages();
             if posted {
-                self.path.ring(doorbell::CONTROL);
                 return Ok(());
             }
             self.control.waiters.wait_killable(|| {
@@ -388,6 +389,13 @@ impl Peer {
             return Err(ENODEV);
         }
         Ok(())
+    }
+
+    /// Rings for the messages that were written and not rung for.
+    fn ring_for_messages(&self) {
+        if self.control.take_ring() {
+            self.path.ring(doorbell::CONTROL);
+        }
     }
 
     /// The control rings can't be used any more: ends the relation.

@@ -53,16 +53,6 @@ pub(crate) enum Lane {
 /// Answers that the handler of one request may have to send at once.
 pub(crate) const ANSWERS_OF_ONE: u32 = 2;
 
-impl Lane {
-    /// Slots of the ring that only the handler of a request takes.
-    pub(crate) const fn kept_back(self) -> u32 {
-        match self {
-            Self::Requests => 0,
-            Self::Answers => ANSWERS_OF_ONE,
-        }
-    }
-}
-
 /// The geometry of a control block.
 ///
 /// A block is as large as it should be for the aperture through which the other side writes to it: an
@@ -285,6 +275,9 @@ pub(crate) struct Annex {
 }
 
 impl Annex {
+    /// That of a message which has none.
+    pub(crate) const NONE: &Self = &Self::new();
+
     /// No words.
     pub(crate) const fn new() -> Self {
         Self {

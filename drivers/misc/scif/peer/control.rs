@@ -30,9 +30,11 @@
 //! ([`Peer::send`]): the control work writes it when there is room. The control work is also the only
 //! reader.
 //!
+//! Whoever has written rings the doorbell afterwards, unless another one has rung since ([`ControlRings::take_ring`]).
 //! The reader rings the doorbell each time it has passed half a ring, so a writer that found the ring full
 //! hears of the room: a full ring holds two halves. What has been handled is reported after some messages, as
-//! the report crosses the bus.
+//! the report crosses the bus. Only the control work writes answers, so the room for those of a request, once
+//! found, is there.
 //!
 //! Locks: `writer` is taken with no other lock of this file held and nothing is called from under
 //! it but the path; `late` is taken under it, too. `reader` is held for moments only.
@@ -82,6 +84,7 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
+            Full,
             Relaxed,
             Release, //
         },
@@ -154,7 +157,7 @@ impl AnnexOf<'_> {
     }
 }
 
-/// One ring at either side.
+/// The two rings of one lane: the one in our block, and the peer's.
 #[pin_data]
 struct Ring {
     lane: Lane,
@@ -166,6 +169,8 @@ struct Ring {
     reported: Atomic<u64>,
     #[pin]
     writer: Mutex<SlotWriter>,
+    /// A message has found no room, and the peer has made none since; written under `writer`.
+    is_short: Atomic<bool>,
     /// Reserved messages that wait for room.
     #[pin]
     late: SpinLockIrq<List<Late>>,
@@ -181,6 +186,7 @@ impl Ring {
             handled: Atomic::new(0),
             reported: Atomic::new(0),
             writer <- new_mutex!(writer, "Ring::writer"),
+            is_short: Atomic::new(false),
             late <- new_spinlock_irq!(List::new(), "Ring::late"),
         }))
     }
@@ -200,10 +206,8 @@ pub(crate) struct ControlRings {
     answers: Ring,
     /// Counts the reports by which the peer has made room.
     progress: Atomic<u64>,
-    /// The control work has written answers for which the doorbell has not rung.
-    has_answered: Atomic<bool>,
-    /// A message has found no room, and the peer has made none since.
-    is_short: Atomic<bool>,
+    /// Messages were written, or half a ring was reported, for which the doorbell has not rung.
+    is_to_ring: Atomic<bool>,
     /// Woken when the peer has made room, when a request was handled, and when the peer is lost.
     #[pin]
     pub(super) waiters: WaitQueue,
@@ -234,8 +238,7 @@ impl ControlRings {
             requests <- requests,
             answers <- answers,
             progress: Atomic::new(0),
-            has_answered: Atomic::new(false),
-            is_short: Atomic::new(false),
+            is_to_ring: Atomic::new(false),
             waiters <- new_wait_queue!("scif::ControlRings::waiters"),
         }))
     }
@@ -255,37 +258,30 @@ impl ControlRings {
     // ----- sending -----------------------------------------------------------------------------
 
     /// Writes a message into the peer's ring if it has room, behind all that waits for room there. Returns false if
-    /// it has none; [`Self::progress`] then changes when there may be some. The caller rings the doorbell. May
-    /// sleep.
+    /// it has none; [`Self::progress`] then changes when there may be some. May sleep.
     pub(super) fn post(&self, path: &dyn Path, envelope: &Envelope, annex: &Annex) -> Result<bool> {
         let ring = self.ring(envelope.lane());
         let mut writer = ring.writer.lock();
-        self.acknowledge(ring, &mut writer)?;
-        let has_room =
-            self.flush_late(path, ring, &mut writer)? && writer.free() > ring.lane.kept_back();
+        let has_room = self.write_late(path, ring, &mut writer)?;
         if has_room {
             self.write(path, ring, &mut writer, &envelope.encode(), annex)?;
         } else {
-            self.is_short.store(true, Relaxed);
+            ring.is_short.store(true, Relaxed);
         }
         Ok(has_room)
     }
 
-    /// Writes the answer to the request that is being handled: [`Self::may_handle`] has seen to the room. The
-    /// control work rings the doorbell when it is through. May sleep.
+    /// Writes the answer to the request that is being handled: [`Self::may_handle`] has seen to the room. May sleep.
     pub(super) fn answer(&self, path: &dyn Path, envelope: &Envelope) -> Result {
-        let mut writer = self.answers.writer.lock();
-        self.acknowledge(&self.answers, &mut writer)?;
-        let annex = Annex::new();
-        self.write(path, &self.answers, &mut writer, &envelope.encode(), &annex)?;
-        self.has_answered.store(true, Relaxed);
-        Ok(())
+        let ring = &self.answers;
+        let mut writer = ring.writer.lock();
+        self.write(path, ring, &mut writer, &envelope.encode(), Annex::NONE)
     }
 
-    /// Whether answers were written since the last call, for which the caller rings the doorbell. Only for the control
-    /// work.
-    pub(super) fn take_answered(&self) -> bool {
-        self.has_answered.xchg(false, Relaxed)
+    /// Whether the doorbell is to ring for what was written since the last call: the caller rings it. Whoever
+    /// writes calls this afterwards.
+    pub(super) fn take_ring(&self) -> bool {
+        self.is_to_ring.xchg(false, Full)
     }
 
     /// Queues a message for [`Self::flush`]. Any context.
@@ -295,32 +291,26 @@ impl ControlRings {
         self.ring(envelope.lane()).late.lock().push_back(late);
     }
 
-    /// Writes the queued messages as far as there is room. Returns whether the peer is to be told by doorbell. May
-    /// sleep.
-    pub(super) fn flush(&self, path: &dyn Path) -> Result<bool> {
-        let mut is_short = false;
-        let mut has_written = false;
+    /// Writes the queued messages as far as there is room. Only for the control work.
+    pub(super) fn flush(&self, path: &dyn Path) -> Result {
         for ring in [&self.answers, &self.requests] {
             let mut writer = ring.writer.lock();
-            let before = writer.written();
-            self.acknowledge(ring, &mut writer)?;
-            is_short |= !self.flush_late(path, ring, &mut writer)?;
-            has_written |= writer.written() != before;
+            if !self.write_late(path, ring, &mut writer)? && !ring.late.lock().is_empty() {
+                ring.is_short.store(true, Relaxed);
+            }
         }
-        if is_short {
-            self.is_short.store(true, Relaxed);
-        }
-        Ok(has_written)
+        Ok(())
     }
 
-    /// Whether the next request may be handled: there is room for its answers. If not, the peer rings when
-    /// there is. May sleep.
-    pub(super) fn may_handle(&self) -> Result<bool> {
-        let mut writer = self.answers.writer.lock();
-        self.acknowledge(&self.answers, &mut writer)?;
-        let may_handle = writer.free() >= ANSWERS_OF_ONE && self.answers.late.lock().is_empty();
+    /// Whether the next request may be handled: there is room for its answers, behind all that waits for room. If
+    /// not, the peer rings when there is. Only for the control work, which alone writes answers.
+    pub(super) fn may_handle(&self, path: &dyn Path) -> Result<bool> {
+        let ring = &self.answers;
+        let mut writer = ring.writer.lock();
+        let may_handle =
+            self.write_late(path, ring, &mut writer)? && writer.free() >= ANSWERS_OF_ONE;
         if !may_handle {
-            self.is_short.store(true, Relaxed);
+            ring.is_short.store(true, Relaxed);
         }
         Ok(may_handle)
     }
@@ -330,9 +320,9 @@ impl ControlRings {
         self.progress.load(Acquire)
     }
 
-    /// Whether a message has found no room, and the peer has made none since. Any context.
+    /// Whether a message has found no room, and the peer has made none since in that ring. Any context.
     pub(super) fn is_short(&self) -> bool {
-        self.is_short.load(Relaxed)
+        self.requests.is_short.load(Relaxed) || self.answers.is_short.load(Relaxed)
     }
 
     /// Reads how much the peer has taken out, and wakes those who wait for room.
@@ -341,27 +331,22 @@ impl ControlRings {
         let consumed = self.block.read_u64(consumed_of(ring.lane))?;
         let has_moved = writer.acknowledge(consumed).map_err(|_| EPROTO)?;
         if has_moved {
-            self.is_short.store(false, Relaxed);
+            ring.is_short.store(false, Relaxed);
             self.progress.fetch_add(1, Release);
             self.waiters.wake_all();
         }
         Ok(())
     }
 
-    /// Returns whether nothing waits any more.
-    fn flush_late(&self, path: &dyn Path, ring: &Ring, writer: &mut SlotWriter) -> Result<bool> {
-        loop {
-            if ring.late.lock().is_empty() {
-                return Ok(true);
-            }
-            if writer.free() <= ring.lane.kept_back() {
-                return Ok(false);
-            }
+    /// Writes the queued messages of a ring as far as there is room. Returns whether there is room for another one.
+    fn write_late(&self, path: &dyn Path, ring: &Ring, writer: &mut SlotWriter) -> Result<bool> {
+        self.acknowledge(ring, writer)?;
+        while writer.free() > 0 {
             let late = ring.late.lock().pop_front();
-            if let Some(late) = late {
-                self.write(path, ring, writer, &late.body, &Annex::new())?;
-            }
+            let Some(late) = late else { return Ok(true) };
+            self.write(path, ring, writer, &late.body, Annex::NONE)?;
         }
+        Ok(false)
     }
 
     /// Pushes one message into the peer's ring: ENOSPC if it is full.
@@ -387,6 +372,7 @@ impl ControlRings {
         slot.write_u64(SEQUENCE_OFFSET, sequence)?;
         // Whoever is told of it in another way finds it.
         flush_writes();
+        self.is_to_ring.store(true, Release);
         Ok(())
     }
 
@@ -421,8 +407,8 @@ impl ControlRings {
     }
 
     /// Notes that what was taken out was handled, and reports it to the peer: at once, or if it `may_wait` once
-    /// it is worth it. Returns whether the peer is to be told by doorbell. Only for the control work.
-    pub(super) fn report(&self, path: &dyn Path, lane: Lane, may_wait: bool) -> Result<bool> {
+    /// it is worth it. Only for the control work.
+    pub(super) fn report(&self, path: &dyn Path, lane: Lane, may_wait: bool) -> Result {
         let ring = self.ring(lane);
         let consumed = ring.reader.lock().consumed();
         if consumed != ring.handled.load(Relaxed) {
@@ -430,14 +416,19 @@ impl ControlRings {
             self.waiters.wake_all();
         }
         if consumed == ring.reported.load(Relaxed) || may_wait && !self.geometry.is_due(consumed) {
-            return Ok(false);
+            return Ok(());
         }
         ring.reported.store(consumed, Relaxed);
         // The loads of the slot come before the store that gives it away.
         barrier::mb(barrier::Full);
         path.reach(self.peer_block + consumed_of(lane) as u64, 8)?
             .write_u64(0, consumed)?;
-        Ok(self.geometry.is_half(consumed))
+        if self.geometry.is_half(consumed) {
+            // Another processor may ring for it.
+            flush_writes();
+            self.is_to_ring.store(true, Release);
+        }
+        Ok(())
     }
 
     /// How many requests of the peer have come. May sleep.

@@ -23,8 +23,7 @@ use crate::{
             PeerMessage,
             ServiceId, //
         },
-    },
-    transport::doorbell, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -35,6 +34,8 @@ use kernel::{
     workqueue::WorkItem, //
 };
 
+const NEVER_SENT: &str = "it reports messages that were never sent";
+
 impl WorkItem for Peer {
     type Pointer = Arc<Self>;
 
@@ -43,8 +44,7 @@ impl WorkItem for Peer {
         let _handling = this.handling.lock();
         // Half a ring, before others get the CPU: a writer may wait to be told.
         match this.exchange(this.control.slots() / 2) {
-            Ok(true) => this.path().ring(doorbell::CONTROL),
-            Ok(false) => (),
+            Ok(()) => this.ring_for_messages(),
             Err(Violation(reason)) => this.fail(reason),
         }
     }
@@ -57,9 +57,9 @@ impl Peer {
     }
 
     /// Sends what waits for room, then handles messages of the peer, so many at most; the others are handled
-    /// soon. Returns whether the peer is to be told by doorbell.
-    fn exchange(self: &Arc<Self>, most: u32) -> Result<bool, Violation> {
-        let mut is_due = self.flush()?;
+    /// soon.
+    fn exchange(self: &Arc<Self>, most: u32) -> Result<(), Violation> {
+        self.flush()?;
         let mut has_more = true;
         for _ in 0..most {
             let Some(lane) = self.handle_next()? else {
@@ -67,24 +67,29 @@ impl Peer {
                 break;
             };
             // Only now: the peer may then write another annex there.
-            is_due |= self.report(lane, true)?;
+            self.report(lane, true)?;
         }
         for lane in [Lane::Answers, Lane::Requests] {
-            is_due |= self.report(lane, false)?;
+            self.report(lane, false)?;
         }
         if has_more {
             self.schedule_control();
         }
         // What handlers have sent late goes with their answers.
-        Ok(is_due | self.flush()? | self.control.take_answered())
+        self.flush()
     }
 
-    fn flush(&self) -> Result<bool, Violation> {
+    fn flush(&self) -> Result<(), Violation> {
         let flushed = self.control.flush(self.path());
-        Ok(flushed.map_err(|_| "it reports messages that were never sent")?)
+        Ok(flushed.map_err(|_| NEVER_SENT)?)
     }
 
-    fn report(&self, lane: Lane, may_wait: bool) -> Result<bool, Violation> {
+    fn may_handle(&self) -> Result<bool, Violation> {
+        let may_handle = self.control.may_handle(self.path());
+        Ok(may_handle.map_err(|_| NEVER_SENT)?)
+    }
+
+    fn report(&self, lane: Lane, may_wait: bool) -> Result<(), Violation> {
         let reported = self.control.report(self.path(), lane, may_wait);
         Ok(reported.map_err(|_| "it does not take reports")?)
     }
@@ -101,7 +106,7 @@ impl Peer {
         let answer = self.control.take(Lane::Answers).map_err(out_of_order)?;
         let (lane, (body, annex)) = if let Some(answer) = answer {
             (Lane::Answers, answer)
-        } else if has_request && self.control.may_handle().map_err(out_of_order)? {
+        } else if has_request && self.may_handle()? {
             let request = self.control.take(Lane::Requests).map_err(out_of_order)?;
             (Lane::Requests, request.ok_or("its control ring changes")?)
         } else {

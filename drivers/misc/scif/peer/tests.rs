@@ -28,6 +28,7 @@ use crate::{
             PeerMessage, //
         },
     },
+    sys::workqueue::Queue,
     transport::{
         doorbell,
         sink::Session, //
@@ -41,6 +42,11 @@ use kernel::{
             Relaxed, //
         },
         Arc,
+        SetOnce, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
     },
 };
 use toy::{
@@ -50,6 +56,11 @@ use toy::{
     ABSENT,
     ECHO, //
 };
+
+/// A look at who is about to wait.
+const LOOK: Delta = Delta::from_micros(200);
+/// As often as this; who does not wait by then does not wait.
+const LOOKS: u32 = 100_000;
 
 /// Counts how often it rang.
 struct Counter(Atomic<u32>);
@@ -94,9 +105,8 @@ mod cases {
         let mut number = 0;
         // One slot of the ring holds the request that is being handled.
         let post = |number| {
-            let (path, annex) = (bed.peer.path(), Annex::new());
             let call = Toy::Call { number }.envelope();
-            bed.peer.control.post(path, &call, &annex)
+            bed.peer.control.post(bed.peer.path(), &call, Annex::NONE)
         };
         while post(number)? {
             number += 1;
@@ -118,6 +128,61 @@ mod cases {
         }
         bed.record.wait_for_echoes(2 * COUNT)?;
         assert!(!bed.peer.is_over());
+        bed.end()?;
+        Ok(())
+    }
+
+    #[test]
+    fn what_goes_before_a_message_without_room_is_rung_for() -> Result {
+        let bed = Bed::new()?;
+        bed.peer.post(&Toy::Hold {})?;
+        bed.record.wait_until_held()?;
+        let inside = bed.peer.enter().ok_or(ENODEV)?;
+        let (control, path) = (&bed.peer.control, bed.peer.path());
+        let call = |number| Toy::Call { number }.envelope();
+        // All slots but one, beside that of the request that is being handled.
+        for number in 0..control.slots() - 2 {
+            assert!(control.post(path, &call(number), Annex::NONE)?);
+        }
+        assert!(control.take_ring() && !control.is_short());
+        control.send(Reservation::new(GFP_KERNEL)?, &call(control.slots() - 2));
+        assert!(!control.take_ring());
+        let posted = control.post(path, &call(0), Annex::NONE)?;
+        let (is_to_ring, is_short) = (control.take_ring(), control.is_short());
+        let count = control.slots() - 1;
+        path.ring(doorbell::CONTROL);
+        drop(inside);
+        bed.record.open();
+        assert!(!posted && is_to_ring && is_short);
+        bed.record.wait_for_echoes(count)?;
+        bed.end()?;
+        Ok(())
+    }
+
+    #[test]
+    fn a_waiter_for_room_hears_of_the_loss() -> Result {
+        let bed = Bed::new()?;
+        bed.peer.post(&Toy::Hold {})?;
+        bed.record.wait_until_held()?;
+        let (queue, posted) = (
+            Queue::background(c"scif_test")?,
+            Arc::new(SetOnce::new(), GFP_KERNEL)?,
+        );
+        let (peer, result) = (bed.peer.clone(), posted.clone());
+        queue.spawn(move || {
+            let mut numbers = 0..=peer.control.slots();
+            result.populate(numbers.try_for_each(|number| peer.post(&Toy::Call { number })));
+        })?;
+        let mut looks = 0;
+        while !bed.peer.control.waiters.has_waiters() && looks < LOOKS {
+            fsleep(LOOK);
+            looks += 1;
+        }
+        bed.peer.fail("a test ends it");
+        queue.flush();
+        bed.record.open();
+        assert!(looks < LOOKS);
+        assert_eq!(posted.copy(), Some(Err(ENODEV)));
         bed.end()?;
         Ok(())
     }

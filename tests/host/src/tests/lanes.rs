@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use proptest::prelude::*;
 
 use super::config;
-use crate::logic::control_block::{ANSWERS_OF_ONE, Lane, SlotReader, SlotWriter};
+use crate::logic::control_block::{ANSWERS_OF_ONE, SlotReader, SlotWriter};
 
 const SLOTS: u32 = 4;
 
@@ -70,12 +70,12 @@ impl Node {
 
     /// A process posts, or the control work flushes. Says whether anything was sent.
     fn send(&mut self) -> bool {
-        if self.late > 0 && self.answers.free() > Lane::Answers.kept_back() {
+        if self.late > 0 && self.answers.free() > 0 {
             self.late -= 1;
             self.answers.write(0);
             return true;
         }
-        if self.requests.free() <= Lane::Requests.kept_back() {
+        if self.requests.free() == 0 {
             return false;
         }
         let next = self.unsent.pop_front();
