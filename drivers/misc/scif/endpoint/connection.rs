@@ -281,7 +281,7 @@ impl Connection {
         self.remote_windows.forget_all();
         match (old, self.channel.remote()) {
             (State::Established, Ok(target)) => {
-                self.channel.send_last(&Message::Close {
+                self.channel.send_once(&Message::Close {
                     target,
                     source: self.channel.id,
                 });
@@ -290,7 +290,7 @@ impl Connection {
             (State::Requested, _) => {
                 // Stays in the table until the request is refused or its acceptance has been
                 // answered: the peer may already write.
-                self.channel.send_last(&Message::Cancel {
+                self.channel.send_once(&Message::Cancel {
                     source: self.channel.id,
                 });
             }
@@ -334,7 +334,7 @@ impl Connection {
         let _ = waiters.wait_uninterruptible_timeout(CLOSE_TIMEOUT, done);
     }
 
-    /// Drops an end that was never used: its request or acceptance could not be sent. May sleep.
+    /// Drops an end that was never used: its acceptance can't be sent. May sleep.
     pub(super) fn abandon(&self) {
         self.channel.change_state(|_| Some(State::Closed));
         self.channel.remove();

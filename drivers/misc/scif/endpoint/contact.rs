@@ -128,7 +128,7 @@ impl Contact {
     }
 
     /// Asks the peer for a connection. The answer changes the state of its channel and wakes
-    /// `waiters`. Killable.
+    /// `waiters`. May sleep, does not wait for the peer.
     pub(super) fn request(
         self: &Arc<Self>,
         ports: PortPair,
@@ -138,18 +138,16 @@ impl Contact {
         let connection = self.insert(ports, State::Requested)?;
         connection.channel.attach(waiters);
         trace::connect(|| connection.traced(Ok(())));
-        let posted = self.peer().post(&Message::Connect {
+        connection.channel.send_once(&Message::Connect {
             source: connection.channel.id,
             source_port: ports.own,
             port: ports.peer,
             ring: connection.stream.rings.address(),
         });
-        // Not sent: no answer will come.
-        posted.inspect_err(|_| connection.abandon())?;
         Ok(connection)
     }
 
-    /// Answers a request with a connection, or refuses it. Killable.
+    /// Answers a request with a connection, or refuses it. May sleep, does not wait for the peer.
     pub(super) fn accept(self: &Arc<Self>, request: Request, port: u16) -> Result<Arc<Connection>> {
         let _inside = self.peer().enter().ok_or(ENODEV)?;
         let ports = PortPair {
@@ -163,18 +161,15 @@ impl Contact {
                 return Err(error);
             }
         };
-        let answer = connection
-            .set_remote(request.source, &request.ring)
-            .and_then(|()| {
-                self.peer().post(&Message::Accept {
-                    target: request.source,
-                    source: connection.channel.id,
-                    ring: connection.stream.rings.address(),
-                })
-            });
-        trace::accept(|| connection.traced(answer));
-        answer.inspect_err(|_| connection.abandon())?;
-        request.accepted();
+        let known = connection.set_remote(request.source, &request.ring);
+        trace::accept(|| connection.traced(known));
+        known.inspect_err(|_| connection.abandon())?;
+        let target = request.source;
+        request.answer(&Message::Accept {
+            target,
+            source: connection.channel.id,
+            ring: connection.stream.rings.address(),
+        });
         Ok(connection)
     }
 
@@ -256,7 +251,7 @@ impl Contact {
 impl Owner for Contact {
     fn uses_ended(&self, channel: &Channel) {
         if let Ok(target) = channel.remote() {
-            channel.send_last(&Message::CloseDone { target });
+            channel.send_once(&Message::CloseDone { target });
         }
     }
 

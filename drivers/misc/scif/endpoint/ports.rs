@@ -207,7 +207,7 @@ mod tests {
 /// Larger backlogs are taken as this.
 const MAX_BACKLOG: usize = 1024;
 
-/// A peer's request for a connection. Refused when it is dropped, unless it was accepted.
+/// A peer's request for a connection. Refused when it is dropped, unless it was answered.
 pub(super) struct Request {
     pub(super) peer: Arc<Peer>,
     /// The connector's id of the connection.
@@ -215,12 +215,12 @@ pub(super) struct Request {
     pub(super) source_port: u16,
     /// Where it wants data.
     pub(super) ring: RingAddress,
-    /// For the refusal.
-    refusal: Option<Reservation>,
+    /// For the answer.
+    reservation: Option<Reservation>,
 }
 
 impl Request {
-    /// Takes a request in: ENOMEM if there is no memory for its refusal. May sleep.
+    /// Takes a request in: ENOMEM if there is no memory for its answer. May sleep.
     pub(super) fn new(
         peer: &Arc<Peer>,
         source: ChannelId,
@@ -232,32 +232,34 @@ impl Request {
             source,
             source_port,
             ring,
-            refusal: Some(Reservation::new(GFP_KERNEL)?),
+            reservation: Some(Reservation::new(GFP_KERNEL)?),
         })
     }
 
-    /// Ends a request that was accepted.
-    pub(super) fn accepted(mut self) {
-        self.refusal = None;
+    /// Answers it. Any context.
+    pub(super) fn answer(mut self, message: &Message) {
+        self.send(message);
     }
 
     /// Refuses it. Any context.
     pub(super) fn refuse(mut self, reason: Refusal) {
-        self.send_refusal(reason);
+        let target = self.source;
+        self.send(&Message::Refuse { target, reason });
     }
 
-    fn send_refusal(&mut self, reason: Refusal) {
-        if let Some(reservation) = self.refusal.take() {
-            let target = self.source;
-            self.peer
-                .send(reservation, &Message::Refuse { target, reason });
+    fn send(&mut self, message: &Message) {
+        if let Some(reservation) = self.reservation.take() {
+            self.peer.send(reservation, message);
         }
     }
 }
 
 impl Drop for Request {
     fn drop(&mut self) {
-        self.send_refusal(Refusal::ListenerClosed);
+        self.send(&Message::Refuse {
+            target: self.source,
+            reason: Refusal::ListenerClosed,
+        });
     }
 }
 

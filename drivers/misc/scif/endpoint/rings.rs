@@ -171,18 +171,18 @@ impl Rings {
     // ----- growing -----------------------------------------------------------------------------
 
     /// Asks the peer for a larger ring if that is to be: there are `rest` bytes to send, and too little
-    /// room. For who is sending. Killable.
+    /// room. For who is sending. Any context.
     pub(super) fn ask_for_room(&self, rest: usize) -> Result {
         if !self.remote()?.may_grow() {
             return Ok(());
         }
         let rest = u32::try_from(rest).unwrap_or(u32::MAX);
         let bytes = self.unread_there().saturating_add(rest);
-        if !self.remote()?.is_to_grow(bytes) {
-            return Ok(());
-        }
         let target = self.channel.remote()?;
-        self.channel.post(&Message::RingWanted { target })
+        if self.remote()?.is_to_grow(bytes) {
+            self.channel.send_once(&Message::RingWanted { target });
+        }
+        Ok(())
     }
 
     /// The peer asks for a larger ring: it gets one, or is told that it does not. The control work; may

@@ -130,7 +130,7 @@ fn handle(contact: &Contact, message: Message, annex: &AnnexOf<'_>) -> Result<()
             }
             if !connection.accepted(source, &ring) {
                 // The connector has given up: so the connection is closed as soon as it exists.
-                channel.send_last(&Message::Close {
+                channel.send_once(&Message::Close {
                     target: source,
                     source: target,
                 });

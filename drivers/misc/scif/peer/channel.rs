@@ -95,6 +95,10 @@ pub(crate) trait Owner: Send + Sync {
     fn remove(&self, id: ChannelId);
 }
 
+/// Messages that an end sends at most once each, and without waiting: its request, that it wants more room, that it
+/// gives up, that it is closed, and that it writes nothing more.
+const SENT_ONCE: usize = 5;
+
 /// See the head of this file.
 #[pin_data]
 pub(crate) struct Channel {
@@ -116,9 +120,9 @@ pub(crate) struct Channel {
     uses: InFlight,
     /// Whether the owner is to be told of the last one's end.
     end_awaited: Atomic<bool>,
-    /// For [`Self::send_last`].
+    /// For [`Self::send_once`].
     #[pin]
-    reservations: SpinLockIrq<[Option<Reservation>; 2]>,
+    reservations: SpinLockIrq<[Option<Reservation>; SENT_ONCE]>,
 }
 
 /// A use of the channel, for which a peer that closes waits. To be dropped where one may sleep.
@@ -166,8 +170,10 @@ impl Channel {
         state: State,
     ) -> Result<Arc<Self>> {
         let peer = Hold::new(peer)?;
-        let reserve = || Ok::<_, Error>(Some(Reservation::new(GFP_KERNEL_ACCOUNT)?));
-        let reservations = [reserve()?, reserve()?];
+        let mut reservations = [const { None }; SENT_ONCE];
+        for reservation in &mut reservations {
+            *reservation = Some(Reservation::new(GFP_KERNEL_ACCOUNT)?);
+        }
         Arc::pin_init(
             pin_init!(Self {
                 peer,
@@ -245,9 +251,8 @@ impl Channel {
         self.owner.remove(self.id);
     }
 
-    /// Sends one of the two messages that end the channel: each side says that its end is closed, or that its
-    /// request is withdrawn; and that it writes nothing more. A peer that asks for more gets no answer. Any context.
-    pub(crate) fn send_last(&self, message: &impl Enveloped) {
+    /// Sends one of the [`SENT_ONCE`] messages soon. A peer that asks for more gets no answer. Any context.
+    pub(crate) fn send_once(&self, message: &impl Enveloped) {
         let reservation = {
             let mut reservations = self.reservations.lock();
             reservations.iter_mut().find_map(Option::take)

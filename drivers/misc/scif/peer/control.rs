@@ -26,7 +26,7 @@
 //! # Who sends how
 //!
 //! A process posts, and waits for room ([`Peer::post`]). The handler of a request answers at once
-//! ([`Peer::answer`]). All that is said later is sent with memory that was reserved for it
+//! ([`Peer::answer`]). What is said later, or by who must not wait, is sent with memory that was reserved for it
 //! ([`Peer::send`]): the control work writes it when there is room. The control work is also the only
 //! reader.
 //!

@@ -9,7 +9,8 @@ pub(crate) mod toy;
 use super::{
     channel::{
         Channel,
-        State, //
+        State,
+        SENT_ONCE, //
     },
     control::Reservation,
     doorbells::{
@@ -366,12 +367,20 @@ mod cases {
         // Not told again: nobody is inside any more.
         channel.drain_uses();
 
+        // All that it may have to say: the peer hears each, and no more.
+        for _ in 0..2 * SENT_ONCE {
+            channel.send_once(&Toy::Install {});
+        }
+        bed.record.wait_for_notes(2 + SENT_ONCE)?;
+        bed.peer.wait_for_handled()?;
+        assert_eq!(bed.record.take_notes(), ["Install"; SENT_ONCE]);
+
         // What takes its place has another id.
         channel.remove();
         let other = make()?;
         assert!(other.id != target);
         bed.peer.post(&Toy::Close { target })?;
-        bed.record.wait_for_notes(4)?;
+        bed.record.wait_for_notes(4 + SENT_ONCE)?;
         assert_eq!(bed.record.take_notes(), ["no such channel", "Close"]);
         assert!(other.begin_use().is_ok());
         other.remove();

@@ -45,6 +45,7 @@ use crate::{
     },
     peer::{
         channel::OwnedChannelUse,
+        control::Reservation,
         service::Violation,
         Peer, //
     },
@@ -109,28 +110,27 @@ impl Staging {
     }
 
     /// Offers slots to the peer if it may need them; it hears of them before all that is said later. The
-    /// caller is inside the peer. Killable.
+    /// caller is inside the peer. May sleep, does not wait for the peer.
     pub(crate) fn open(&self) -> Result {
         let len = self.peer.path().limits().staging;
         if len == 0 || self.is_open.load(Acquire) {
             return Ok(());
         }
         let _opening = self.opening.lock();
-        if self.is_open.load(Relaxed) {
+        if self.inbox.as_ref().is_some() {
             return Ok(());
         }
-        if self.inbox.as_ref().is_none() {
-            // The answer may come at once.
-            self.inbox
-                .populate(Inbox::new(&self.peer, &self.exports, len)?);
-        }
-        let inbox = self.inbox.as_ref().ok_or(ENOMEM)?;
+        let reservation = Reservation::new(GFP_KERNEL)?;
+        let inbox = Inbox::new(&self.peer, &self.exports, len)?;
         let (address, geometry) = inbox.place();
-        self.peer.post(&Message::StagingOffer {
+        // The answer may come at once.
+        self.inbox.populate(inbox);
+        let offer = Message::StagingOffer {
             address,
             slots: geometry.slots(),
             size: geometry.size(),
-        })?;
+        };
+        self.peer.send(reservation, &offer);
         self.is_open.store(true, Release);
         Ok(())
     }
