@@ -196,8 +196,8 @@ impl Pull {
         self.outcome.result()
     }
 
-    /// Asks the peer, which knows it by this token from now on.
-    fn ask(&self, token: u32, ordered: bool, (source, destination): (u64, Destination)) {
+    /// Asks the peer, which knows it by this token from now on. Killable.
+    fn ask(&self, token: u32, ordered: bool, (source, destination): (u64, Destination)) -> Result {
         let (window, destination) = match destination {
             Destination::Registered(offset) => (0, offset),
             Destination::Unlisted(window, offset) => (window.0, offset),
@@ -209,19 +209,15 @@ impl Pull {
         if self.must == Must::Yes {
             how |= PUSH_SURELY;
         }
-        // A channel over which something is read has another end, and a peer that can't be told is lost,
-        // which ends it.
-        let _ = self.channel.remote().and_then(|target| {
-            self.channel.post(&Message::PushWanted {
-                target,
-                token,
-                how,
-                source,
-                destination,
-                len: self.operation.bytes,
-                window,
-            })
-        });
+        self.channel.post(&Message::PushWanted {
+            target: self.channel.remote()?,
+            token,
+            how,
+            source,
+            destination,
+            len: self.operation.bytes,
+            window,
+        })
     }
 
     /// It has ended; called once. Soft interrupt context, or any other but hard interrupts.
@@ -254,8 +250,7 @@ impl Pulls {
     }
 
     /// Asks the peer for what is requested, which is read from its windows at `source`; the channel's
-    /// `engine` reads if it does not want to. Gives the request back if that can't be done. May sleep,
-    /// does not wait for the peer.
+    /// `engine` reads if it does not want to. Gives the request back if that can't be done. Killable.
     pub(super) fn start(
         &self,
         channel: &Arc<Channel>,
@@ -268,8 +263,8 @@ impl Pulls {
         };
         let ordered = request.parts.1 > 0;
         let token = self.add(&pull, request).map_err(|(request, _)| request)?;
-        pull.ask(token, ordered, (source, destination));
-        Ok(pull)
+        let asked = self.ask(pull, token, ordered, (source, destination));
+        asked.map_err(|(request, _)| request)
     }
 
     /// As [`Self::start`], for what this end can't read. Waits for room. Gives the request back with an error
@@ -301,8 +296,26 @@ impl Pulls {
                 return Err((left, error));
             }
         };
-        pull.ask(token, ordered, places);
-        Ok(pull)
+        self.ask(pull, token, ordered, places)
+    }
+
+    /// Asks the peer. Gives the request back if that can't be: then no answer will come.
+    fn ask(
+        &self,
+        pull: Arc<Pull>,
+        token: u32,
+        ordered: bool,
+        places: (u64, Destination),
+    ) -> Result<Arc<Pull>, (Request, Error)> {
+        let Err(error) = pull.ask(token, ordered, places) else {
+            return Ok(pull);
+        };
+        // The loss of the peer may have ended it already.
+        let Some(asked) = self.questions.take(token) else {
+            return Ok(pull);
+        };
+        self.watch();
+        Err((asked.request, error))
     }
 
     /// Returns the token for the peer, or the request if there is no place for it, as [`Questions::put`].
@@ -389,5 +402,79 @@ impl Pulls {
             asked.end(Err(ENODEV));
         }
         self.watch();
+    }
+}
+
+#[kunit_tests(scif_rma_pulls)]
+mod tests {
+    use super::*;
+    use crate::{
+        arguments::Direction,
+        logic::envelope::ChannelId,
+        memory::range_tree::Few,
+        peer::{
+            channel::{
+                Owner,
+                State, //
+            },
+            tests::toy::Bed, //
+        },
+        rma::operation::{
+            Sides,
+            Surroundings, //
+        },
+    };
+
+    /// Has the channel, and hears of no end.
+    struct Nobody;
+
+    impl Owner for Nobody {
+        fn uses_ended(&self, _: &Channel) {}
+
+        fn remove(&self, _: ChannelId) {}
+    }
+
+    impl Completion for Nobody {
+        fn ended(self: ArcBorrow<'_, Self>, _: &Operation, _: Result, _: bool) {}
+    }
+
+    #[test]
+    fn a_request_that_the_peer_does_not_hear_of_comes_back() -> Result {
+        let bed = Bed::new()?;
+        let nobody = Arc::new(Nobody, GFP_KERNEL)?;
+        // Of which the other end is not known, so nothing can be sent there.
+        let channel = Channel::new(&bed.peer, nobody.clone(), ChannelId(1), State::Established)?;
+        let pulls = Pulls::new(&bed.peer)?;
+        let request = Request {
+            operation: Operation {
+                completion: nobody,
+                number: 1,
+                direction: Direction::Read,
+                bytes: 8,
+            },
+            sides: Sides {
+                local: Few::new(),
+                remote: Few::new(),
+            },
+            parts: (8, 0),
+            synchronous: true,
+            surroundings: Surroundings {
+                channel: None,
+                peer: bed.peer.enter_owned().ok_or(ENODEV)?,
+            },
+        };
+        let places = (0, Destination::Registered(0));
+        let started = pulls.start_surely(&channel, places, request);
+        let surely = started.map(|_| ()).map_err(|(request, error)| {
+            let started = pulls.start(&channel, None, places, request);
+            (started.is_err(), error)
+        });
+        assert_eq!(surely, Err((true, ENOTCONN)));
+        // Nobody waits for an answer that does not come.
+        assert_eq!(pulls.questions.count(), 0);
+        channel.remove();
+        drop((channel, pulls));
+        bed.end()?;
+        Ok(())
     }
 }

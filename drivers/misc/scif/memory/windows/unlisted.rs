@@ -84,9 +84,10 @@ impl Windows {
             Err(EAGAIN)
         };
         if taken.is_err() {
-            if offered && !pages.are_lent() {
+            if offered {
                 self.withdraw_unlisted(id);
-            } else {
+            }
+            if !offered || pages.are_lent() {
                 self.exports.release(id);
             }
         }

@@ -153,8 +153,9 @@ impl Transfers {
         let places = (source as u64, destination);
         let started = self.ways.pulls.start_surely(&self.channel, places, request);
         let pull = started.map_err(|(request, error)| {
-            self.take_back(destination);
+            // In this order: what was taken back is not known here any more.
             self.withdraw(destination);
+            self.take_back(destination);
             request.operation.fail(self.channel.end_or(error))
         })?;
         if !waits {
