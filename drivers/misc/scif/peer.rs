@@ -382,8 +382,11 @@ impl Peer {
         let is_handled = || self.has_failed() || self.control.handled() >= arrived;
         if !is_handled() {
             self.schedule_control();
+            let handled = || is_handled().then_some(());
             let waiters = &self.control.waiters;
-            waiters.wait_killable(|| is_handled().then_some(()))?;
+            let waited = waiters.wait_killable_timeout(questions::LIMIT, handled)?;
+            // It may have taken back what had come.
+            questions::in_time(self, waited.map(Ok))?;
         }
         if self.has_failed() {
             return Err(ENODEV);
@@ -448,11 +451,7 @@ impl Session for Peer {
         if self.control.is_short() {
             Arc::from(self).schedule_control();
         }
-        if self.liveness.is_stuck(
-            self.control.is_short(),
-            self.control.progress(),
-            milliseconds,
-        ) {
+        if self.control.is_stuck(milliseconds) {
             self.fail("it does not take its control messages");
         }
         if self.liveness.is_overdue(milliseconds) {

@@ -97,7 +97,7 @@ pub(crate) trait Owner: Send + Sync {
 
 /// Messages that an end sends at most once each, and without waiting: its request, that it wants more room, that it
 /// gives up, that it is closed, and that it writes nothing more.
-const SENT_ONCE: usize = 5;
+pub(super) const SENT_ONCE: usize = 5;
 
 /// See the head of this file.
 #[pin_data]

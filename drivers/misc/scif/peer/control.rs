@@ -109,6 +109,9 @@ const fn consumed_of(lane: Lane) -> usize {
 
 static_assert!(SLOTS_OFFSET >= consumed_of(Lane::Answers) + 8 && SLOTS_OFFSET % SLOT_SIZE == 0);
 
+/// A peer that makes no room in a ring for so long does not handle messages any more.
+pub(super) const ROOM_MILLISECONDS: u32 = 120_000;
+
 type Body = [u8; SEQUENCE_OFFSET];
 
 /// A message that waits for room, or will.
@@ -169,8 +172,9 @@ struct Ring {
     reported: Atomic<u64>,
     #[pin]
     writer: Mutex<SlotWriter>,
-    /// A message has found no room, and the peer has made none since; written under `writer`.
-    is_short: Atomic<bool>,
+    /// For how many milliseconds the peer has made no room for a message that found none; 0 if there is none. Begins
+    /// with 1, under `writer`.
+    short_for: Atomic<u32>,
     /// Reserved messages that wait for room.
     #[pin]
     late: SpinLockIrq<List<Late>>,
@@ -186,9 +190,16 @@ impl Ring {
             handled: Atomic::new(0),
             reported: Atomic::new(0),
             writer <- new_mutex!(writer, "Ring::writer"),
-            is_short: Atomic::new(false),
+            short_for: Atomic::new(0),
             late <- new_spinlock_irq!(List::new(), "Ring::late"),
         }))
+    }
+
+    /// A message has found no room. Under `writer`.
+    fn set_short(&self) {
+        if self.short_for.load(Relaxed) == 0 {
+            self.short_for.store(1, Relaxed);
+        }
     }
 }
 
@@ -266,7 +277,7 @@ impl ControlRings {
         if has_room {
             self.write(path, ring, &mut writer, &envelope.encode(), annex)?;
         } else {
-            ring.is_short.store(true, Relaxed);
+            ring.set_short();
         }
         Ok(has_room)
     }
@@ -296,7 +307,7 @@ impl ControlRings {
         for ring in [&self.answers, &self.requests] {
             let mut writer = ring.writer.lock();
             if !self.write_late(path, ring, &mut writer)? && !ring.late.lock().is_empty() {
-                ring.is_short.store(true, Relaxed);
+                ring.set_short();
             }
         }
         Ok(())
@@ -310,7 +321,7 @@ impl ControlRings {
         let may_handle =
             self.write_late(path, ring, &mut writer)? && writer.free() >= ANSWERS_OF_ONE;
         if !may_handle {
-            ring.is_short.store(true, Relaxed);
+            ring.set_short();
         }
         Ok(may_handle)
     }
@@ -322,7 +333,23 @@ impl ControlRings {
 
     /// Whether a message has found no room, and the peer has made none since in that ring. Any context.
     pub(super) fn is_short(&self) -> bool {
-        self.requests.is_short.load(Relaxed) || self.answers.is_short.load(Relaxed)
+        let mut rings = [&self.requests, &self.answers].into_iter();
+        rings.any(|ring| ring.short_for.load(Relaxed) != 0)
+    }
+
+    /// Whether that has lasted for too long, `milliseconds` after the last call. Any context, one call at a time.
+    pub(super) fn is_stuck(&self, milliseconds: u32) -> bool {
+        let mut is_stuck = false;
+        for ring in [&self.requests, &self.answers] {
+            let before = ring.short_for.load(Relaxed);
+            if before != 0 {
+                let now = before.saturating_add(milliseconds);
+                // If the peer has just made room, that counts.
+                let _ = ring.short_for.cmpxchg(before, now, Relaxed);
+                is_stuck |= now > ROOM_MILLISECONDS;
+            }
+        }
+        is_stuck
     }
 
     /// Reads how much the peer has taken out, and wakes those who wait for room.
@@ -331,7 +358,7 @@ impl ControlRings {
         let consumed = self.block.read_u64(consumed_of(ring.lane))?;
         let has_moved = writer.acknowledge(consumed).map_err(|_| EPROTO)?;
         if has_moved {
-            ring.is_short.store(false, Relaxed);
+            ring.short_for.store(0, Relaxed);
             self.progress.fetch_add(1, Release);
             self.waiters.wake_all();
         }

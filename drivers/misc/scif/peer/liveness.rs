@@ -16,9 +16,6 @@ use kernel::{
     },
 };
 
-/// A peer that makes no room for so long does not handle messages any more, whatever it was asked for before.
-const ROOM_MILLISECONDS: u32 = 120_000;
-
 /// See the head of this file.
 pub(super) struct Liveness {
     /// In milliseconds.
@@ -26,9 +23,6 @@ pub(super) struct Liveness {
     own_beat: Atomic<u64>,
     last_peer_beat: Atomic<u64>,
     silent_milliseconds: Atomic<u32>,
-    /// The reports of room that had come at the last tick, and for how long none has come since.
-    last_progress: Atomic<u64>,
-    stuck_milliseconds: Atomic<u32>,
     /// How many are left for an answer of each kind; 0 if none is waited for.
     left_milliseconds: [Atomic<u32>; Answerer::COUNT],
 }
@@ -53,8 +47,6 @@ impl Liveness {
             own_beat: Atomic::new(0),
             last_peer_beat: Atomic::new(0),
             silent_milliseconds: Atomic::new(0),
-            last_progress: Atomic::new(0),
-            stuck_milliseconds: Atomic::new(0),
             left_milliseconds: [const { Atomic::new(0) }; Answerer::COUNT],
         }
     }
@@ -74,20 +66,6 @@ impl Liveness {
                 let _ = word.cmpxchg(left, milliseconds, Relaxed);
             }
         }
-    }
-
-    /// Whether messages have waited for too long for room in the peer's rings. `progress` changes when it makes
-    /// some; the last call was `milliseconds` ago.
-    pub(super) fn is_stuck(&self, is_short: bool, progress: u64, milliseconds: u32) -> bool {
-        let has_moved = self.last_progress.xchg(progress, Relaxed) != progress;
-        let stuck = if is_short && !has_moved {
-            let stuck = self.stuck_milliseconds.load(Relaxed);
-            stuck.saturating_add(milliseconds)
-        } else {
-            0
-        };
-        self.stuck_milliseconds.store(stuck, Relaxed);
-        stuck >= ROOM_MILLISECONDS
     }
 
     /// Whether an answer is late, `milliseconds` after the last look.
@@ -168,17 +146,6 @@ mod tests {
         assert!(!liveness.is_overdue(60));
         expect(None);
         assert!(liveness.is_overdue(60));
-    }
-
-    #[test]
-    fn a_peer_that_makes_no_room_is_stuck() {
-        let liveness = Liveness::new(100);
-        assert!(!liveness.is_stuck(false, 1, ROOM_MILLISECONDS));
-        assert!(!liveness.is_stuck(true, 1, ROOM_MILLISECONDS - 1));
-        assert!(!liveness.is_stuck(true, 2, ROOM_MILLISECONDS));
-        assert!(!liveness.is_stuck(true, 2, ROOM_MILLISECONDS - 1));
-        assert!(liveness.is_stuck(true, 2, 1));
-        assert!(!liveness.is_stuck(false, 2, ROOM_MILLISECONDS));
     }
 
     #[test]

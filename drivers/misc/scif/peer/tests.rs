@@ -12,7 +12,10 @@ use super::{
         State,
         SENT_ONCE, //
     },
-    control::Reservation,
+    control::{
+        Reservation,
+        ROOM_MILLISECONDS, //
+    },
     doorbells::{
         Rung,
         Subscription, //
@@ -156,6 +159,28 @@ mod cases {
         bed.record.open();
         assert!(!posted && is_to_ring && is_short);
         bed.record.wait_for_echoes(count)?;
+        bed.end()?;
+        Ok(())
+    }
+
+    #[test]
+    fn a_peer_that_makes_no_room_is_lost() -> Result {
+        let bed = Bed::new()?;
+        bed.peer.post(&Toy::Hold {})?;
+        bed.record.wait_until_held()?;
+        let inside = bed.peer.enter().ok_or(ENODEV)?;
+        let call = Toy::Call { number: 0 }.envelope();
+        let tick = |milliseconds| {
+            bed.peer.as_arc_borrow().tick(milliseconds);
+            bed.peer.is_over()
+        };
+        // No message waits for room.
+        let before = tick(ROOM_MILLISECONDS) || tick(ROOM_MILLISECONDS);
+        while bed.peer.control.post(bed.peer.path(), &call, Annex::NONE)? {}
+        let (soon, late) = (tick(ROOM_MILLISECONDS - 1), tick(1));
+        drop(inside);
+        bed.record.open();
+        assert_eq!((before, soon, late), (false, false, true));
         bed.end()?;
         Ok(())
     }
