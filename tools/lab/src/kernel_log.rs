@@ -5,7 +5,7 @@
 //! facility in its upper bits.
 
 /// What starts a report of the kernel's own checkers, at whatever level it is printed.
-const REPORTS: [&str; 22] = [
+const REPORTS: [&str; 24] = [
     "WARNING: ",
     "BUG: ",
     "BUG kmalloc",
@@ -28,6 +28,9 @@ const REPORTS: [&str; 22] = [
     "blocked for more than",
     "soft lockup",
     "new suspected memory leaks",
+    // Of KUnit, which debug kernels run when the module is loaded.
+    ": ASSERTION FAILED at",
+    ": EXPECTATION FAILED at",
 ];
 
 /// What the checkers say when nothing is wrong.
@@ -184,6 +187,8 @@ mod tests {
         assert!(reports[0].starts_with("[ 1.1] WARNING"));
         assert!(reports[0].ends_with("Call Trace:"));
         assert!(scan(log, &["kernel/x.c:1"]).is_empty());
+        let kunit = "<6>[ 1.0]     # a_case: ASSERTION FAILED at /src/x.rs:9";
+        assert_eq!(scan(kunit, &[]).len(), 1);
     }
 
     #[test]

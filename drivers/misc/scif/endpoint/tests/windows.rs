@@ -160,8 +160,8 @@ mod cases {
         assert_eq!(ours.bytes(6)?, [1, 2, 2, 1]);
         let moved = near.facts().traffic.ok_or(EINVAL)?.transfers;
         assert_eq!((moved.written.bytes, moved.read.bytes), (2 * PAGE - 10, 2));
-        // The first had to look for a window that had just come; the second was over at once.
-        assert!(moved.is_idle() && moved.issued == 1 && moved.complete == 1);
+        // The first had to wait for a window if the control work had not taken it in; the second was over at once.
+        assert!(moved.is_idle() && moved.issued <= 1 && moved.complete == moved.issued);
         drop((near, far));
         bed.end()
     }
