@@ -18,11 +18,6 @@
 /// The first step up from nothing: less is not worth looking at the clock.
 const FIRST: u32 = 8_000;
 
-/// How long a wait stays awake before anything was learnt, where `most` is allowed.
-pub(crate) const fn at_first(most: u32) -> u32 {
-    most
-}
-
 /// Of those who sleep at once, so many waits in a row try to stay awake, or do not.
 const IN_A_ROW: u32 = 4;
 
@@ -51,25 +46,14 @@ pub(crate) const fn limit(now: u32, (count, seed): (u32, u32), most: u32) -> u32
 
 /// How long the next wait stays awake, when the last one did so for at most `now`, was over after
 /// `waited`, sleep and all, and `most` is allowed.
-pub(crate) const fn after(now: u32, waited: u64, most: u32) -> u32 {
-    let next = if waited <= most as u64 {
+pub(crate) fn after(now: u32, waited: u64, most: u32) -> u32 {
+    let next = if waited <= u64::from(most) {
         // The next one may well take longer than this one did.
-        let waited = waited as u32;
-        let longer = if waited > now { waited } else { now };
-        let doubled = longer.saturating_mul(2);
-        if doubled < FIRST {
-            FIRST
-        } else {
-            doubled
-        }
+        now.max(waited as u32).saturating_mul(2).max(FIRST)
     } else if now / 2 < FIRST {
         0
     } else {
         now / 2
     };
-    if next > most {
-        most
-    } else {
-        next
-    }
+    next.min(most)
 }

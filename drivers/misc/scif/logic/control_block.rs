@@ -123,37 +123,32 @@ impl ControlGeometry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Corrupt;
 
-/// The slot of message `sequence`, which is at least 1.
-fn slot_of(sequence: u64, slots: NonZeroU32) -> u32 {
-    let slot = sequence.saturating_sub(1) % NonZeroU64::from(slots);
+/// The slot of the message behind the first `before` ones.
+fn slot_behind(before: u64, slots: NonZeroU32) -> u32 {
     // The remainder is below `slots`, a `u32`.
-    slot as u32
+    (before % NonZeroU64::from(slots)) as u32
 }
 
 /// The reading end: which message comes next, and where.
-///
-/// # Invariants
-///
-/// `next` is at least 1.
 #[derive(Debug)]
 pub(crate) struct SlotReader {
-    next: u64,
+    consumed: u64,
     slots: NonZeroU32,
 }
 
 impl SlotReader {
     /// The reading end of a zeroed ring of `slots` slots; there must be at least one.
     pub(crate) fn new(slots: u32) -> Option<Self> {
-        // INVARIANT: `next` is 1.
         Some(Self {
-            next: 1,
+            consumed: 0,
             slots: NonZeroU32::new(slots)?,
         })
     }
 
     /// The slot to look at, and the sequence number that makes it valid.
     pub(crate) fn expected(&self) -> (u32, u64) {
-        (slot_of(self.next, self.slots), self.next)
+        let next = self.consumed.saturating_add(1);
+        (slot_behind(self.consumed, self.slots), next)
     }
 
     /// Whether the number found in the expected slot says that the message is there.
@@ -161,34 +156,31 @@ impl SlotReader {
     /// `Ok(false)` is the number that lies there before the message comes: zero, or that of the
     /// message one round ago. Any other number is an error: the writer has run over us.
     pub(crate) fn is_ready(&self, found: u64) -> Result<bool, Corrupt> {
-        let last_round = self.next.saturating_sub(u64::from(self.slots.get()));
-        if found == self.next {
-            Ok(true)
-        } else if found == last_round {
-            // In the first round this is zero, because `next` is at most `slots` then.
-            Ok(false)
-        } else {
-            Err(Corrupt)
+        let (_, next) = self.expected();
+        // In the first round this is zero, because `next` is at most `slots` then.
+        let last_round = next.saturating_sub(u64::from(self.slots.get()));
+        if found != next && found != last_round {
+            return Err(Corrupt);
         }
+        Ok(found == next)
     }
 
     /// Goes on to the next message, after the expected one was taken out.
     pub(crate) fn advance(&mut self) {
-        // INVARIANT: `next` does not get smaller.
-        self.next = self.next.saturating_add(1);
+        self.consumed = self.consumed.saturating_add(1);
     }
 
     /// How many messages were taken out: what to report to the writer.
     pub(crate) fn consumed(&self) -> u64 {
-        self.next.saturating_sub(1)
+        self.consumed
     }
 
     /// How many messages have come since the beginning, taken out or not. `found` loads the number in a slot.
     pub(crate) fn arrived<E>(&self, found: impl Fn(u32) -> Result<u64, E>) -> Result<u64, E> {
-        let mut arrived = self.consumed();
+        let mut arrived = self.consumed;
         for _ in 0..self.slots.get() {
             let sequence = arrived.saturating_add(1);
-            if found(slot_of(sequence, self.slots))? != sequence {
+            if found(slot_behind(arrived, self.slots))? != sequence {
                 break;
             }
             arrived = sequence;
@@ -201,10 +193,10 @@ impl SlotReader {
 ///
 /// # Invariants
 ///
-/// `next` is at least 1; `acknowledged < next`; `next - 1 - acknowledged` is at most `slots`.
+/// `acknowledged` is at most `written`, and less by at most `slots`.
 #[derive(Debug)]
 pub(crate) struct SlotWriter {
-    next: u64,
+    written: u64,
     acknowledged: u64,
     slots: NonZeroU32,
 }
@@ -212,9 +204,9 @@ pub(crate) struct SlotWriter {
 impl SlotWriter {
     /// The writing end of a zeroed ring of `slots` slots; there must be at least one.
     pub(crate) fn new(slots: u32) -> Option<Self> {
-        // INVARIANT: 1, 0 and a difference of 0.
+        // INVARIANT: Both are 0.
         Some(Self {
-            next: 1,
+            written: 0,
             acknowledged: 0,
             slots: NonZeroU32::new(slots)?,
         })
@@ -228,10 +220,10 @@ impl SlotWriter {
         if self.free() == 0 {
             return None;
         }
-        let sequence = self.next;
+        let slot = slot_behind(self.written, self.slots);
         // INVARIANT: There was room for one more.
-        self.next = sequence.checked_add(1)?;
-        Some((slot_of(sequence, self.slots), sequence))
+        self.written = self.written.checked_add(1)?;
+        Some((slot, self.written))
     }
 
     /// Takes note that the reader has taken out `consumed` messages since the beginning. Returns whether that is
@@ -241,23 +233,20 @@ impl SlotWriter {
         if consumed < self.acknowledged || consumed > self.written() {
             return Err(Corrupt);
         }
-        let has_moved = consumed != self.acknowledged;
-        // INVARIANT: `consumed` is at most `next - 1`, and the difference did not get larger.
-        self.acknowledged = consumed;
-        Ok(has_moved)
+        // INVARIANT: At most `written`, and the difference does not get larger.
+        Ok(core::mem::replace(&mut self.acknowledged, consumed) != consumed)
     }
 
     /// How many messages were reserved since the beginning.
     pub(crate) fn written(&self) -> u64 {
-        self.next.saturating_sub(1)
+        self.written
     }
 
     /// How many messages can be reserved now.
     pub(crate) fn free(&self) -> u32 {
         let under_way = self.written().saturating_sub(self.acknowledged);
-        let free = u64::from(self.slots.get()).saturating_sub(under_way);
         // At most `slots`, a `u32`.
-        free as u32
+        u64::from(self.slots.get()).saturating_sub(under_way) as u32
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
 ///
 /// # Invariants
 ///
-/// `numbers` shifted by either shift does not lose bits.
+/// `numbers` shifted by either shift, which are at most 32, does not lose bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DoorbellRegister {
     numbers: u64,
@@ -40,10 +40,7 @@ impl DoorbellRegister {
         let (own_shift, peer_shift) = if is_lower_port { (0, half) } else { (half, 0) };
         // INVARIANT: Twice `half` is not more than 64.
         Self {
-            numbers: 1_u64
-                .checked_shl(half)
-                .and_then(|bit| bit.checked_sub(1))
-                .unwrap_or(0),
+            numbers: !(u64::MAX << half),
             own_shift,
             peer_shift,
         }
@@ -61,21 +58,17 @@ impl DoorbellRegister {
 
     /// The bits of the register that stand for these doorbells of this side.
     pub(crate) fn to_own_bits(self, numbers: u64) -> u64 {
-        (numbers & self.numbers)
-            .checked_shl(self.own_shift)
-            .unwrap_or(0)
+        (numbers & self.numbers) << self.own_shift
     }
 
     /// The doorbells of this side among bits of the register.
     pub(crate) fn numbers_of(&self, bits: u64) -> u64 {
-        bits.checked_shr(self.own_shift).unwrap_or(0) & self.numbers
+        (bits >> self.own_shift) & self.numbers
     }
 
     /// The bits by which these doorbells of the peer are rung.
     pub(crate) fn to_peer_bits(self, numbers: u64) -> u64 {
-        (numbers & self.numbers)
-            .checked_shl(self.peer_shift)
-            .unwrap_or(0)
+        (numbers & self.numbers) << self.peer_shift
     }
 }
 

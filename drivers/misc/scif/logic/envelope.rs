@@ -314,13 +314,6 @@ macro_rules! define_messages {
         }
 
         impl $messages {
-            /// The number of the message in its service.
-            $visibility fn kind(&self) -> u8 {
-                match self {
-                    $(Self::$name { .. } => $number,)*
-                }
-            }
-
             /// The receiver's id of the channel that it is about; NONE if it is about none.
             $visibility fn target(&self) -> $crate::logic::envelope::ChannelId {
                 match *self {
@@ -376,14 +369,15 @@ macro_rules! define_messages {
                     }
                 )*
                 let mut fields = Fields::new([0; FIELDS]);
-                match self {
+                let kind = match self {
                     $(Self::$name { $($field,)* .. } => {
                         $(Field::write($field, &mut fields);)*
+                        $number
                     })*
-                }
+                };
                 Envelope {
                     service: $service,
-                    kind: self.kind(),
+                    kind,
                     target: self.target(),
                     fields: fields.bytes,
                 }

@@ -85,11 +85,10 @@ impl Entry {
     }
 
     /// The entry that follows `self`; `None` if the window would become longer than 64 bits.
-    const fn after(&self, extent: Extent) -> Option<Self> {
-        match self.start.checked_add(self.extent.len) {
-            Some(start) if start.checked_add(extent.len).is_some() => Some(Self { extent, start }),
-            _ => None,
-        }
+    fn after(&self, extent: Extent) -> Option<Self> {
+        let start = self.start.checked_add(self.extent.len)?;
+        start.checked_add(extent.len)?;
+        Some(Self { extent, start })
     }
 
     /// Where in the window the extent ends.

@@ -300,7 +300,6 @@ impl Handshake {
     /// that failed may have got through in part, and is tried again.
     pub(crate) fn carried_out(&mut self, action: &Action, success: bool) {
         match *action {
-            Action::Wait => {}
             Action::Offer { nonce } if success => {
                 self.state = State::Offering {
                     nonce,
@@ -308,7 +307,7 @@ impl Handshake {
                     told: false,
                 };
             }
-            Action::Offer { .. } => {}
+            Action::Wait | Action::Offer { .. } => {}
             Action::Echo { nonce, echo } => {
                 self.state = State::Offering {
                     nonce,

@@ -155,7 +155,7 @@ fn checksum(words: &[u32]) -> u32 {
 impl Hello {
     /// As words for the scratchpads.
     pub(crate) fn encode(&self) -> [u32; WORDS] {
-        let body = [
+        let mut words = [
             MAGIC_AND_VERSION,
             self.nonce,
             self.echo,
@@ -170,14 +170,10 @@ impl Hello {
             high(self.aperture_len),
             u32::from(self.mode) | (u32::from(self.usable) << 8) | (u32::from(self.windows) << 16),
             self.features,
+            0,
         ];
-        let mut words = [0; WORDS];
-        for (word, value) in words
-            .iter_mut()
-            .zip(body.into_iter().chain([checksum(&body)]))
-        {
-            *word = value;
-        }
+        let [body @ .., sum] = &mut words;
+        *sum = checksum(body);
         words
     }
 

@@ -162,23 +162,15 @@ pub(crate) const fn origin(mark: i32) -> Result<Origin, Unknown> {
 }
 
 /// The operations that `mark` stands for, where `last_issued` is the last of that origin.
-pub(crate) const fn decode(
-    mark: i32,
-    last_issued: Sequence,
-) -> Result<(Origin, Sequence), Unknown> {
-    let origin = match origin(mark) {
-        Ok(origin) => origin,
-        Err(unknown) => return Err(unknown),
-    };
-    let low = (mark as u32 & SEQUENCE_MASK) as u64;
-    let distance = last_issued.0.wrapping_sub(low) & SEQUENCE_MASK as u64;
+pub(crate) fn decode(mark: i32, last_issued: Sequence) -> Result<(Origin, Sequence), Unknown> {
+    let origin = origin(mark)?;
+    let low = u64::from(mark as u32 & SEQUENCE_MASK);
+    let distance = last_issued.0.wrapping_sub(low) & u64::from(SEQUENCE_MASK);
     if distance > MAX_DISTANCE {
         return Err(Unknown);
     }
-    match last_issued.0.checked_sub(distance) {
-        Some(sequence) => Ok((origin, Sequence(sequence))),
-        None => Err(Unknown),
-    }
+    let sequence = last_issued.0.checked_sub(distance).ok_or(Unknown)?;
+    Ok((origin, Sequence(sequence)))
 }
 
 /// How many reports are told apart. Behind that many, two neighbours become one.

@@ -82,10 +82,7 @@ impl Header {
 
 /// The number after this one; 0 means "none".
 fn after(number: u32) -> u32 {
-    match number.wrapping_add(1) & NUMBER_MASK {
-        0 => 1,
-        next => next,
-    }
+    (number % NUMBER_MASK).wrapping_add(1)
 }
 
 /// How far the part that is to be shown is.
@@ -202,15 +199,14 @@ impl Parts {
         in_session: bool,
     ) -> Exchanged {
         self.take(registers, now);
-        let is_settled = in_session && self.step == Step::Done;
-        if self.own.is_some() && !is_settled && now.wrapping_sub(self.since) >= PATIENCE_TICKS {
+        let is_settled = |this: &Self| this.own.is_none() || in_session && this.step == Step::Done;
+        if !is_settled(self) && now.wrapping_sub(self.since) >= PATIENCE_TICKS {
             self.begin(now);
         }
         let told = self.show(registers, now);
         Exchanged {
             told,
-            unsettled: self.unanswered
-                || (self.own.is_some() && !(in_session && self.step == Step::Done)),
+            unsettled: self.unanswered || !is_settled(self),
         }
     }
 

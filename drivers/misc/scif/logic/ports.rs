@@ -88,11 +88,7 @@ impl PortTable {
             let base = at & !(BITS - 1);
             if free != 0 {
                 let found = base | free.trailing_zeros();
-                return if found < to {
-                    u16::try_from(found).ok()
-                } else {
-                    None
-                };
+                return u16::try_from(found).ok().filter(|_| found < to);
             }
             at = base.checked_add(BITS)?;
         }

@@ -110,12 +110,8 @@ pub(crate) trait Kept {
 /// Where the registration is that serves a transfer which needs `wanted`.
 pub(crate) fn find<T: Kept>(kept: &[T], wanted: &Pages) -> Option<usize> {
     // What may be written to may be read, too.
-    let accesses: &[bool] = if wanted.writable {
-        &[true]
-    } else {
-        &[false, true]
-    };
-    accesses.iter().find_map(|&writable| {
+    let mut accesses = [false, true].into_iter().skip(wanted.writable.into());
+    accesses.find_map(|writable| {
         // The last one that begins at or before the wanted pages.
         let latest = Pages {
             writable,
@@ -133,9 +129,7 @@ pub(crate) fn find<T: Kept>(kept: &[T], wanted: &Pages) -> Option<usize> {
 pub(crate) fn overlapping<T: Kept>(kept: &[T], pages: &Pages) -> Range<usize> {
     let is_before = |entry: &T| {
         let entry = entry.pages();
-        (entry.space, entry.writable) < (pages.space, pages.writable)
-            || ((entry.space, entry.writable) == (pages.space, pages.writable)
-                && entry.end <= pages.start)
+        (entry.space, entry.writable, entry.end) <= (pages.space, pages.writable, pages.start)
     };
     let start = kept.partition_point(is_before);
     let count = kept

@@ -88,28 +88,22 @@ impl Geometry {
     }
 
     /// How many bytes can be put in.
-    pub(crate) const fn free(&self, produced: u32, consumed: u32) -> Result<u32, Corrupt> {
-        match self.used(produced, consumed) {
-            // `used` is at most the size.
-            Ok(used) => Ok(self.size.wrapping_sub(used)),
-            Err(Corrupt) => Err(Corrupt),
-        }
+    pub(crate) fn free(&self, produced: u32, consumed: u32) -> Result<u32, Corrupt> {
+        let used = self.used(produced, consumed)?;
+        // `used` is at most the size.
+        Ok(self.size.wrapping_sub(used))
     }
 
     /// Where the `len` bytes from counter value `index` on lie, as (offset, length) pairs.
     ///
     /// The second pair is empty unless the bytes wrap around the end. A `len` above the size is
     /// taken as the size, so that both pairs always lie inside the ring.
-    pub(crate) const fn spans(&self, index: u32, len: u32) -> [(u32, u32); 2] {
-        let len = if len > self.size { self.size } else { len };
+    pub(crate) fn spans(&self, index: u32, len: u32) -> [(u32, u32); 2] {
+        let len = len.min(self.size);
         // The size is a power of two, so that `size - 1` is the mask of the offsets.
         let offset = index.wrapping_add(SKEW) & self.size.wrapping_sub(1);
-        let to_end = self.size.wrapping_sub(offset);
-        if len <= to_end {
-            [(offset, len), (0, 0)]
-        } else {
-            [(offset, to_end), (0, len.wrapping_sub(to_end))]
-        }
+        let first = len.min(self.size.wrapping_sub(offset));
+        [(offset, first), (0, len.wrapping_sub(first))]
     }
 
     /// The counter value after `len` more bytes.
@@ -141,32 +135,22 @@ pub(crate) const fn move_at(produced: u32) -> u64 {
 }
 
 /// From which count on the bytes lie in the second area, if the word says that they do at all.
-pub(crate) const fn moved_at(word: u64) -> Option<u32> {
-    if word & MOVED == 0 {
-        return None;
-    }
+pub(crate) fn moved_at(word: u64) -> Option<u32> {
     // The lower half.
-    Some(word as u32)
+    (word & MOVED != 0).then_some(word as u32)
 }
 
 /// How many of `count` bytes from counter value `consumed` on lie in an area of this size; the
 /// others lie in the second one. `moved` is where that begins, if the producer has moved there.
-pub(crate) const fn in_first_area(
+pub(crate) fn in_first_area(
     area: &Geometry,
     consumed: u32,
     count: u32,
     moved: Option<u32>,
 ) -> Result<u32, Corrupt> {
-    let end = match moved {
-        Some(moved) => moved,
-        None => consumed.wrapping_add(count),
-    };
+    let end = moved.unwrap_or(consumed.wrapping_add(count));
     // More than the area holds is also a move to before what was consumed.
-    match area.used(end, consumed) {
-        Ok(left) if left < count => Ok(left),
-        Ok(_) => Ok(count),
-        Err(Corrupt) => Err(Corrupt),
-    }
+    Ok(area.used(end, consumed)?.min(count))
 }
 
 /// Everybody was told of the wish, which is the bits below.

@@ -184,7 +184,7 @@ impl Header {
             Kind::Data(len) => (1, u64::from(len)),
             Kind::Store(value) => (2, value),
         };
-        let body = [
+        let mut words = [
             self.sequence,
             u64::from(self.window) | (kind << 32),
             self.offset,
@@ -192,8 +192,10 @@ impl Header {
             u64::from(self.tell),
             0,
             0,
+            0,
         ];
-        let words = body.into_iter().chain([check(&body)]);
+        let [body @ .., sum] = &mut words;
+        *sum = check(body);
         let mut bytes = [0; HEADER];
         for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());

@@ -164,7 +164,7 @@ mod message_cases {
     #[test]
     fn each_message_comes_out_as_it_went_in() {
         for (message, kind) in MESSAGES.iter().zip(KINDS) {
-            assert_eq!(message.kind(), kind);
+            assert_eq!(message.envelope().kind, kind);
             let decoded = Envelope::decode(&message.envelope().encode());
             assert!(decoded.is_ok_and(|it| Message::from_envelope(&it) == Ok(*message)));
         }

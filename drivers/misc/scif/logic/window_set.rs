@@ -28,12 +28,9 @@ pub(crate) struct WindowSet(u16);
 
 impl WindowSet {
     /// From a bit for each window; none if there is none.
-    pub(crate) const fn from_bits(bits: u16) -> Option<Self> {
-        if bits == 0 {
-            return None;
-        }
-        // INVARIANT: Just checked.
-        Some(Self(bits))
+    pub(crate) fn from_bits(bits: u16) -> Option<Self> {
+        // INVARIANT: Then there is one.
+        (bits != 0).then_some(Self(bits))
     }
 
     /// A bit for each window.
@@ -107,14 +104,10 @@ impl Seams {
     };
 
     /// At multiples of a length, if that is a power of two.
-    pub(crate) const fn every(len: u64) -> Option<Self> {
-        if !len.is_power_of_two() {
-            return None;
-        }
-        // INVARIANT: So it is.
-        Some(Self {
-            shift: len.trailing_zeros(),
-        })
+    pub(crate) fn every(len: u64) -> Option<Self> {
+        // INVARIANT: A power of two has less than 64 zeroes.
+        let shift = len.trailing_zeros();
+        len.is_power_of_two().then_some(Self { shift })
     }
 
     /// What is longer crosses one.
@@ -172,12 +165,8 @@ impl Shape {
     }
 
     /// The longest piece that there may be.
-    pub(crate) const fn longest(self) -> u64 {
-        if self.seams.longest() < self.len {
-            self.seams.longest()
-        } else {
-            self.len
-        }
+    pub(crate) fn longest(self) -> u64 {
+        self.seams.longest().min(self.len)
     }
 }
 

@@ -42,7 +42,7 @@ impl Awake {
     pub(crate) fn new(fixed: Option<Delta>) -> Self {
         let fixed = fixed.map(|most| u32::try_from(most.as_nanos()).unwrap_or(u32::MAX));
         Self {
-            now: Atomic::new(awake::at_first(Self::most(fixed))),
+            now: Atomic::new(Self::most(fixed)),
             waits: Atomic::new(0),
             seed: random() as u32,
             fixed,

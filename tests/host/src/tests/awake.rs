@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 
 use super::config;
-use crate::logic::awake::{after, at_first, limit};
+use crate::logic::awake::{after, limit};
 
 const MOST: u32 = 100_000;
 
@@ -59,7 +59,6 @@ fn who_counts_its_own_way_tries_with_the_other_now_and_then() {
 
 #[test]
 fn nobody_stays_awake_who_must_not() {
-    assert_eq!(at_first(0), 0);
     assert_eq!(after(0, 0, 0), 0);
     assert_eq!(after(0, 1, 0), 0);
     assert_eq!(limit(0, (0, 0), 0), 0);
@@ -73,7 +72,6 @@ proptest! {
 
     #[test]
     fn it_stays_within_what_is_allowed(now: u32, waited: u64, most: u32, seed: u32) {
-        prop_assert!(at_first(most) <= most);
         prop_assert!(after(now, waited, most) <= most);
         prop_assert!(limit(now, (waited as u32, seed), most) <= most);
         if waited <= u64::from(most) {

@@ -60,7 +60,7 @@ fn numbers_lie_at_multiples_of_their_size() {
     assert_eq!(envelope.fields, fields);
     assert_eq!(fields_end(&[&[2], &[8], &[2, 4]]), 24);
     assert_eq!(Toy::from_envelope(&envelope), Ok(message));
-    assert_eq!(message.kind(), 200);
+    assert_eq!(message.envelope().kind, 200);
 }
 
 #[test]

@@ -262,7 +262,7 @@ fn messages_know_themselves() {
         for _ in 0..100 {
             let message = entry.message.new_tree(&mut runner).expect("one").current();
             assert!(format!("{message:?}").starts_with(entry.name));
-            assert_eq!(message.kind(), entry.number);
+            assert_eq!(message.envelope().kind, entry.number);
             assert_eq!(message.target() != ChannelId::NONE, entry.has_target);
             let envelope = message.envelope();
             assert_eq!(
