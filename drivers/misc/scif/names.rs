@@ -62,6 +62,20 @@ pub(crate) struct Name {
     pub(crate) number: u32,
 }
 
+impl Name {
+    /// A number in the order of the names.
+    fn key(self) -> u64 {
+        u64::from(self.class) << 32 | u64::from(self.number)
+    }
+
+    fn from_key(key: u64) -> Self {
+        Self {
+            class: (key >> 32) as u32,
+            number: key as u32,
+        }
+    }
+}
+
 struct Inner {
     ports: RBTree<Name, u16>,
     /// Goes round, so that a name that was just freed comes back as late as possible: peers may still
@@ -165,14 +179,11 @@ impl Names {
 
     /// Calls `f` with each name and its port, in their order, without the lock. May sleep.
     pub(crate) fn for_each(&self, mut f: impl FnMut(Name, u16)) {
-        let mut next = Some(Name {
-            class: 0,
-            number: 0,
-        });
-        while let Some(from) = next {
+        let mut next = Name::from_key(0);
+        loop {
             let found = {
                 let inner = self.inner.lock();
-                let cursor = inner.ports.cursor_lower_bound(&from);
+                let cursor = inner.ports.cursor_lower_bound(&next);
                 cursor.map(|cursor| {
                     let (name, port) = cursor.current();
                     (*name, *port)
@@ -180,13 +191,10 @@ impl Names {
             };
             let Some((name, port)) = found else { return };
             f(name, port);
-            next = match name.number.checked_add(1) {
-                Some(number) => Some(Name { number, ..name }),
-                None => name
-                    .class
-                    .checked_add(1)
-                    .map(|class| Name { class, number: 0 }),
+            let Some(following) = name.key().checked_add(1) else {
+                return;
             };
+            next = Name::from_key(following);
         }
     }
 
@@ -238,6 +246,7 @@ impl Drop for Attached {
 
 impl Attachment for Attached {
     fn message(&self, envelope: &Envelope, _annex: &AnnexOf<'_>) -> Result<(), Violation> {
+        let questions = &self.lookups.questions;
         match NameMessage::from_envelope(envelope)? {
             NameMessage::Lookup { token, class, name } => {
                 let name = Name {
@@ -250,20 +259,20 @@ impl Attachment for Attached {
                 };
                 self.lookups.peer.answer(&answer);
             }
-            NameMessage::Found { token, port } => self.lookups.answered(token, Some(port)),
-            NameMessage::NotFound { token } => self.lookups.answered(token, None),
+            NameMessage::Found { token, port } => questions.answered(token, Ok(port)),
+            NameMessage::NotFound { token } => questions.answered(token, Err(ENOENT)),
         }
         Ok(())
     }
 
     fn refused(&self) -> Result<(), Violation> {
         // It can be talked to without them. It says so for each question that was under way.
-        self.lookups.close(EOPNOTSUPP);
+        self.lookups.questions.close(EOPNOTSUPP).for_each(drop);
         Ok(())
     }
 
     fn lost(&self) {
-        self.lookups.close(ENODEV);
+        self.lookups.questions.close(ENODEV).for_each(drop);
     }
 }
 
@@ -306,16 +315,6 @@ impl Lookups {
             let answer = waiters.wait_timeout(questions::LIMIT, answer)?;
             Ok(questions::in_time(&self.peer, answer))
         })?
-    }
-
-    /// The peer has answered. Called by the control work.
-    fn answered(&self, token: u32, port: Option<u16>) {
-        self.questions.answered(token, port.ok_or(ENOENT));
-    }
-
-    /// No answers will come any more: ends all questions, for good.
-    fn close(&self, error: Error) {
-        self.questions.close(error).for_each(drop);
     }
 }
 

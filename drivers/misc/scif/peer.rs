@@ -91,7 +91,7 @@ use kernel::{
 pub(crate) use liveness::Answerer;
 use liveness::Liveness;
 use service::Attachment;
-use status::Shown;
+use status::PeerStatus;
 
 /// Who keeps the books about peers: told when one is lost.
 pub(crate) trait Observer: Send + Sync {
@@ -133,13 +133,13 @@ pub(crate) struct Peer {
     in_flight: InFlight,
     failed: Atomic<bool>,
     /// By which processes see how its node stands.
-    pub(crate) status: Shown,
+    pub(crate) status: PeerStatus,
     /// It has sent something for a service that this node does not have: said once.
     has_asked_in_vain: Atomic<bool>,
     /// The services of this node, as bits, that it has said not to have: said once for each.
     lacks: Atomic<u64>,
-    liveness: Liveness,
-    doorbells: Arc<Doorbells>,
+    pub(crate) liveness: Liveness,
+    pub(crate) doorbells: Arc<Doorbells>,
     /// What services have for this peer; none once it is forgotten.
     #[pin]
     attachments: Mutex<KVec<(ServiceId, Arc<dyn Attachment>)>>,
@@ -203,7 +203,7 @@ impl Peer {
                 control <- control,
                 in_flight <- InFlight::new(),
                 failed: Atomic::new(false),
-                status: Shown::new(),
+                status: PeerStatus::new(),
                 has_asked_in_vain: Atomic::new(false),
                 lacks: Atomic::new(0),
                 liveness: Liveness::new(common.heartbeat_timeout),
@@ -278,17 +278,6 @@ impl Peer {
         pr_warn!("node {} is lost: {}\n", self.node(), reason);
         trace::node_lost(|| trace::Link::new(c"", self.node(), self.generation, reason));
         self.path.as_arc_borrow().session_failed();
-    }
-
-    /// Counts it as lost if this is not said anew, or taken back, before so many milliseconds have gone. Any
-    /// context.
-    pub(crate) fn expect_answer_within(&self, whose: Answerer, milliseconds: Option<u32>) {
-        self.liveness.expect_answer_within(whose, milliseconds);
-    }
-
-    /// As [`Self::expect_answer_within`], if it is waited for: a part of it has come. Any context.
-    pub(crate) fn extend_answer(&self, whose: Answerer, milliseconds: u32) {
-        self.liveness.extend_answer(whose, milliseconds);
     }
 
     /// See [`Subscription::new`].

@@ -41,7 +41,7 @@
 //!
 //! 8. `NtbLink::current`, `Wish::turn` and `WakeDoorbells::inner` (not in interrupts)
 //! 9. `Doorbells::inner`
-//! 10. `Channel::waiters`, `Channel::reservations`, `Ring::late`, `Window::revocation`, `Marks::state`, `Windows::revoking`,
+//! 10. `Channel::waiters`, `Channel::hold`, `Channel::reservations`, `Ring::late`, `Window::revocation`, `Marks::state`, `Windows::revoking`,
 //!     `Engine::running`, `NtbLink::device`, `NtbPath::device`, `NtbPath::inbound`,
 //!     `LoopbackPath::session`, `Ledger::accounts`, `Questions::table`, `NodeStatus::current`
 //!

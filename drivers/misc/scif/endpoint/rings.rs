@@ -115,7 +115,7 @@ impl Rings {
     pub(super) fn new(channel: &Arc<Channel>, limit: u32) -> Result<impl PinInit<Self>> {
         let own = OwnRing::new(channel.path(), limit)?;
         let channel = channel.clone();
-        let doorbell = channel.data_doorbell();
+        let doorbell = channel.doorbells.for_data(channel.id.0);
         Ok(pin_init!(Self {
             channel,
             own <- own,
@@ -148,7 +148,7 @@ impl Rings {
     /// Learns of the peer's ring; what the peer says of it is checked here. Ends the relation to it if
     /// that can't be.
     pub(super) fn set_remote(&self, ring: &RingAddress) -> Result {
-        let doorbell_exists = self.channel.has_doorbell(ring.doorbell);
+        let doorbell_exists = self.channel.doorbells.exists(ring.doorbell);
         let remote = PeerRing::new(self.channel.path(), ring);
         let (true, Some(remote)) = (doorbell_exists, remote) else {
             self.channel.fail("it offers a ring that can't be reached");

@@ -65,14 +65,6 @@ pub(crate) struct ChannelId(pub(crate) u32);
 impl ChannelId {
     /// The id in messages that are about no channel.
     pub(crate) const NONE: Self = Self(0);
-
-    /// The id, which must be one.
-    pub(crate) fn of_a_channel(self) -> Result<Self, Malformed> {
-        match self {
-            Self::NONE => Err(Malformed::Field),
-            id => Ok(id),
-        }
-    }
 }
 
 /// Why a slot is not a message.
@@ -394,7 +386,10 @@ macro_rules! define_messages {
         }
     };
     (@check $envelope:ident, $target:ident) => {
-        let $target = $envelope.target.of_a_channel()?;
+        let $target = $envelope.target;
+        if $target == $crate::logic::envelope::ChannelId::NONE {
+            return Err($crate::logic::envelope::Malformed::Field);
+        }
     };
 }
 pub(crate) use define_messages;

@@ -47,11 +47,6 @@ pub(crate) const FEATURES: u32 = PUSHES | STEERING;
 /// The features without which the side that shows them makes no session.
 const DEMANDED: u32 = 0xffff_0000;
 
-/// The features that both sides use.
-pub(crate) fn common_features(own: u32, theirs: u32) -> u32 {
-    own & theirs
-}
-
 /// The features that `theirs` demands and `own` does not know.
 pub(crate) fn unknown_demands(own: u32, theirs: u32) -> u32 {
     theirs & DEMANDED & !own
@@ -120,7 +115,7 @@ pub(crate) struct Hello {
     pub(crate) usable: u8,
     /// The bits of the [`WindowSet`](super::window_set::WindowSet) that is the aperture.
     pub(crate) windows: u16,
-    /// See [`common_features`].
+    /// Offered and demanded; both sides use those that both know.
     pub(crate) features: u32,
 }
 

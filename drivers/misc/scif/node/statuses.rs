@@ -29,12 +29,7 @@ use crate::{
             Service,
             Violation, //
         },
-        status::{
-            BootId,
-            Held,
-            NodeStatus,
-            PeerStatus, //
-        },
+        status::{BootId, Held, NodeStatus},
         Peer, //
     },
     sys::{
@@ -168,12 +163,12 @@ impl Statuses {
     }
 
     /// For a peer that has just come; none is this node itself, which may be getting its id right now.
-    fn of_peer(&self, node: Option<u16>) -> Result<PeerStatus> {
+    fn of_peer(&self, node: Option<u16>) -> Result<(Held, u64)> {
         let other = node.map(|node| self.hold(node, false)).transpose()?;
         let mut table = self.table.lock();
         table.sessions = table.sessions.wrapping_add(1);
         let held = other.unwrap_or_else(|| Held::new(&table.this));
-        Ok(PeerStatus::new(held, table.sessions))
+        Ok((held, table.sessions))
     }
 }
 
@@ -186,7 +181,8 @@ impl Service for Statuses {
 
     fn attach(&self, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>> {
         let node = (!peer.is_this).then(|| peer.node());
-        peer.status.set(self.of_peer(node)?);
+        let (held, session) = self.of_peer(node)?;
+        peer.status.set(held, session);
         let attached = Arc::new(Attached(peer.clone()), GFP_KERNEL)?;
         let [low, high] = self.boot_id;
         peer.post(&StatusMessage::BootId { low, high })?;

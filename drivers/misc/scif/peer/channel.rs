@@ -12,20 +12,16 @@
 //! are counted ([`Channel::begin_use`]); once the peer has closed, none begins, and when the last one
 //! ends, [`Owner::uses_ended`] is told, once: here or where that last use is dropped.
 //!
-//! Who uses a channel is inside the peer: until it is closed and the last use has ended, the channel holds
-//! the peer ([`Hold`]). So every channel is closed when the peer is lost ([`Channel::close_uses`]), and when
-//! it is removed.
+//! Who uses a channel is inside the peer, and need not enter it for each use: the channel holds the peer's path
+//! until it is closed and the last use has ended. So every channel is closed when the peer is lost
+//! ([`Channel::close_uses`]), and when it is removed.
 //!
-//! Locks: `waiters` and `choosing` are leaves, taken in any context.
-//!
-//! One use of a peer's path on behalf of many.
-//!
-//! Who counts its own uses, and closes at the latest when the peer is lost, need not enter the peer for each
-//! of them: it holds the peer from before the first one may begin until after the last one has ended.
+//! Locks: all are leaves, taken in any context.
 
 use super::{
     control::Reservation,
-    Peer, //
+    Peer,
+    PeerUse, //
 };
 use crate::{
     logic::envelope::{
@@ -102,7 +98,10 @@ pub(super) const SENT_ONCE: usize = 5;
 /// See the head of this file.
 #[pin_data]
 pub(crate) struct Channel {
-    peer: Hold,
+    peer: Arc<Peer>,
+    /// None once the channel is closed, and its last use has ended.
+    #[pin]
+    hold: SpinLockIrq<Option<PeerUse>>,
     owner: Arc<dyn Owner>,
     /// By which the peer names this end.
     pub(crate) id: ChannelId,
@@ -169,14 +168,15 @@ impl Channel {
         id: ChannelId,
         state: State,
     ) -> Result<Arc<Self>> {
-        let peer = Hold::new(peer)?;
+        let hold = peer.enter_owned().ok_or(ENODEV)?;
         let mut reservations = [const { None }; SENT_ONCE];
         for reservation in &mut reservations {
             *reservation = Some(Reservation::new(GFP_KERNEL_ACCOUNT)?);
         }
         Arc::pin_init(
             pin_init!(Self {
-                peer,
+                peer: peer.clone(),
+                hold <- new_spinlock_irq!(Some(hold), "Channel::hold"),
                 owner,
                 id,
                 remote: SetOnce::new(),
@@ -197,22 +197,6 @@ impl Channel {
     /// The peer at the other end.
     pub(crate) fn peer(&self) -> &Arc<Peer> {
         &self.peer
-    }
-
-    /// The doorbell by which the peer announces data of this channel: they spread over all that
-    /// there are.
-    pub(crate) fn data_doorbell(&self) -> u32 {
-        self.peer.doorbells.for_data(self.id.0)
-    }
-
-    /// Whether the peer, and this side, has such a doorbell.
-    pub(crate) fn has_doorbell(&self, number: u32) -> bool {
-        self.peer.doorbells.exists(number)
-    }
-
-    /// Whether it is one by which the peer, or this side, announces data.
-    pub(crate) fn is_data_doorbell(&self, number: u32) -> bool {
-        self.peer.doorbells.is_for_data(number)
     }
 
     /// Which of the path's engines copies for this channel, always the same one, by its place; it is chosen when this is
@@ -358,7 +342,7 @@ impl Channel {
         if self.uses.leave() {
             // The peer has closed meanwhile and waits for the last write.
             self.tell_uses_ended();
-            self.peer.let_go();
+            self.let_go();
         }
     }
 
@@ -369,86 +353,32 @@ impl Channel {
         self.end_awaited.xchg(true, Full);
         if self.uses.close() {
             self.tell_uses_ended();
-            self.peer.let_go();
+            self.let_go();
         }
     }
 
     /// Lets no use begin any more. Any context.
     pub(crate) fn close_uses(&self) {
         if self.uses.close() {
-            self.peer.let_go();
+            self.let_go();
         }
     }
 
     /// Lets no use begin any more, and waits until the last has ended. May sleep.
     pub(crate) fn drain_uses(&self) {
         self.uses.close_and_drain();
-        self.peer.let_go();
+        self.let_go();
+    }
+
+    /// The peer's path may go.
+    fn let_go(&self) {
+        let hold = self.hold.lock().take();
+        drop(hold);
     }
 
     fn tell_uses_ended(&self) {
         if self.end_awaited.xchg(false, Full) {
             self.owner.uses_ended(self);
         }
-    }
-}
-
-/// A peer whose path is in use until it is let go of. What ends the peer waits for that.
-pub(super) struct Hold {
-    peer: Arc<Peer>,
-    held: Atomic<bool>,
-}
-
-impl Hold {
-    /// ENODEV if the peer is lost. Any context.
-    pub(super) fn new(peer: &Arc<Peer>) -> Result<Self> {
-        match peer.in_flight.enter_unscoped() {
-            true => Ok(Self {
-                peer: peer.clone(),
-                held: Atomic::new(true),
-            }),
-            false => Err(ENODEV),
-        }
-    }
-
-    /// The path may go. To be called any number of times, the first one counts; any context.
-    pub(super) fn let_go(&self) {
-        if self.held.xchg(false, Full) {
-            self.peer.in_flight.leave();
-        }
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        self.let_go();
-    }
-}
-
-impl Deref for Hold {
-    type Target = Arc<Peer>;
-
-    fn deref(&self) -> &Arc<Peer> {
-        &self.peer
-    }
-}
-
-#[kunit_tests(scif_peer_hold)]
-mod tests {
-    use super::*;
-    use crate::peer::tests::toy::Bed;
-
-    #[test]
-    fn each_lets_go_once() -> Result {
-        let bed = Bed::new()?;
-        let (first, last) = (Hold::new(&bed.peer)?, Hold::new(&bed.peer)?);
-        first.let_go();
-        first.let_go();
-        drop(first);
-        assert!(bed.peer.in_flight.count() > 0);
-        drop(last);
-        // Waits for all who are inside.
-        bed.end()?;
-        Ok(())
     }
 }

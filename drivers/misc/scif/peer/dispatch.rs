@@ -84,11 +84,6 @@ impl Peer {
         Ok(flushed.map_err(|_| NEVER_SENT)?)
     }
 
-    fn may_handle(&self) -> Result<bool, Violation> {
-        let may_handle = self.control.may_handle(self.path());
-        Ok(may_handle.map_err(|_| NEVER_SENT)?)
-    }
-
     fn report(&self, lane: Lane, may_wait: bool) -> Result<(), Violation> {
         let reported = self.control.report(self.path(), lane, may_wait);
         Ok(reported.map_err(|_| "it does not take reports")?)
@@ -103,10 +98,11 @@ impl Peer {
             .control
             .has_next(Lane::Requests)
             .map_err(out_of_order)?;
+        let may_handle = || self.control.may_handle(self.path());
         let answer = self.control.take(Lane::Answers).map_err(out_of_order)?;
         let (lane, (body, annex)) = if let Some(answer) = answer {
             (Lane::Answers, answer)
-        } else if has_request && self.may_handle()? {
+        } else if has_request && may_handle().map_err(|_| NEVER_SENT)? {
             let request = self.control.take(Lane::Requests).map_err(out_of_order)?;
             (Lane::Requests, request.ok_or("its control ring changes")?)
         } else {

@@ -89,26 +89,19 @@ impl Doorbells {
     }
 
     /// Whether the peer, and this side, has such a doorbell.
-    pub(super) fn exists(&self, number: u32) -> bool {
+    pub(crate) fn exists(&self, number: u32) -> bool {
         self.existing & doorbell::bit(number) != 0
     }
 
     /// Chooses the doorbell for data of the channel with this number: they spread over all that
     /// there are.
-    pub(super) fn for_data(&self, channel: u32) -> u32 {
+    pub(crate) fn for_data(&self, channel: u32) -> u32 {
         doorbell::DATA + channel % self.data.count_ones().max(1)
     }
 
     /// Whether it is one of those that announce data.
-    pub(super) fn is_for_data(&self, number: u32) -> bool {
+    pub(crate) fn is_for_data(&self, number: u32) -> bool {
         self.data & doorbell::bit(number) != 0
-    }
-
-    /// Which of those for data is to wake the caller, if that is not to be `current` any more: see
-    /// `logic/doorbells.rs`. He may be on another processor a moment later, which does not hurt.
-    fn better_here(&self, current: u32, channel: u32) -> Option<u32> {
-        let processor = CpuId::current().as_u32();
-        self.steering.better(self.data, current, processor, channel)
     }
 
     /// One rang. Hard interrupt context, or any other.
@@ -167,18 +160,17 @@ impl Subscription {
         })
     }
 
-    /// As this one, for another doorbell. EINVAL for a number that can't be.
-    fn at(&self, number: u32) -> Result<Self> {
-        Self::new(&self.doorbells, number, self.subscriber.clone())
-    }
-
-    /// As [`Self::at`], for the doorbell that is to wake the caller in the place of `current`, if there is
-    /// a better one than that, and its number. Those of other channels get others.
+    /// As this one, for the doorbell that is to wake the caller in the place of `current`, if there is
+    /// a better one than that, and its number: see `logic/doorbells.rs`. Those of other channels get others. The
+    /// caller may be on another processor a moment later, which does not hurt.
     pub(crate) fn better_here(&self, current: Option<&Self>, channel: u32) -> Option<(Self, u32)> {
+        let (doorbells, processor) = (&self.doorbells, CpuId::current().as_u32());
         let current = current.map_or(self.number, |current| current.number);
-        let number = self.doorbells.better_here(current, channel)?;
+        let steering = &doorbells.steering;
+        let number = steering.better(doorbells.data, current, processor, channel)?;
         // Without memory it stays as it is.
-        Some((self.at(number).ok()?, number))
+        let better = Self::new(doorbells, number, self.subscriber.clone()).ok()?;
+        Some((better, number))
     }
 }
 

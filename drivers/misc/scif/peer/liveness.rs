@@ -17,7 +17,7 @@ use kernel::{
 };
 
 /// See the head of this file.
-pub(super) struct Liveness {
+pub(crate) struct Liveness {
     /// In milliseconds.
     timeout: u32,
     own_beat: Atomic<u64>,
@@ -51,15 +51,15 @@ impl Liveness {
         }
     }
 
-    /// How long there is from now on for an answer; none if none is waited for.
-    pub(super) fn expect_answer_within(&self, whose: Answerer, milliseconds: Option<u32>) {
+    /// The peer counts as lost unless this is said anew, or taken back with none, within so many milliseconds.
+    pub(crate) fn expect_answer_within(&self, whose: Answerer, milliseconds: Option<u32>) {
         if let Some(left) = self.left_milliseconds.get(whose as usize) {
             left.store(milliseconds.unwrap_or(0), Relaxed);
         }
     }
 
-    /// As [`Self::expect_answer_within`], if one is waited for.
-    pub(super) fn extend_answer(&self, whose: Answerer, milliseconds: u32) {
+    /// As [`Self::expect_answer_within`], if one is waited for: a part of it has come.
+    pub(crate) fn extend_answer(&self, whose: Answerer, milliseconds: u32) {
         if let Some(word) = self.left_milliseconds.get(whose as usize) {
             let left = word.load(Relaxed);
             if left != 0 {

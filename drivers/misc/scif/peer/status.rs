@@ -188,87 +188,67 @@ enum Phase {
     Lost = 2,
 }
 
-/// One peer's hand on the status of its node.
+/// One peer's hand on the status of its node: on none until it is set, nor in tests that do without.
 pub(crate) struct PeerStatus {
-    held: Held,
-    session: Session,
+    held: SetOnce<(Held, Session)>,
     /// A [`Phase`], as its number; only touched with `NodeStatus::current` locked.
     phase: Atomic<u32>,
 }
 
 impl PeerStatus {
-    /// Of a peer that has just come, with a number that no other session has.
-    pub(crate) fn new(held: Held, session: u64) -> Self {
+    /// Of a peer that has just come.
+    pub(super) fn new() -> Self {
         Self {
-            held,
-            session: Session::Peer(session),
+            held: SetOnce::new(),
             phase: Atomic::new(Phase::New as u32),
         }
     }
 
+    /// Has processes see from now on how it is, in a session with a number that no other one has. Only the first
+    /// time counts.
+    pub(crate) fn set(&self, held: Held, session: u64) {
+        self.held.populate((held, Session::Peer(session)));
+    }
+
     /// It is known which life of the node this is. Says whether it was not before. Any context.
-    fn online(&self, boot_id: BootId) -> bool {
-        let mut current = self.held.current.lock();
+    pub(crate) fn online(&self, boot_id: BootId) -> bool {
+        let Some((held, session)) = self.held.as_ref() else {
+            return true;
+        };
+        let mut current = held.current.lock();
         let phase = self.phase.load(Relaxed);
         if phase == Phase::New as u32 {
             self.phase.store(Phase::Online as u32, Relaxed);
             if *current != Session::This {
-                *current = self.session;
-                self.held.begin_epoch(boot_id);
+                *current = *session;
+                held.begin_epoch(boot_id);
             }
         }
         drop(current);
-        self.held.waiters.wake_all();
+        held.waiters.wake_all();
         phase != Phase::Online as u32
-    }
-
-    /// The peer is lost. Any context, any number of times.
-    fn lost(&self) {
-        let mut current = self.held.current.lock();
-        self.phase.store(Phase::Lost as u32, Relaxed);
-        if *current != self.session {
-            return;
-        }
-        *current = Session::None;
-        self.held.end_epoch();
-        drop(current);
-        self.held.waiters.wake_all();
-    }
-
-    fn access_failed(&self) {
-        self.held.page.errors.add(1, Relaxed);
-    }
-}
-
-/// What a peer has of all this: nothing until it is set, nor in tests that do without.
-pub(crate) struct Shown(SetOnce<PeerStatus>);
-
-impl Shown {
-    pub(super) fn new() -> Self {
-        Self(SetOnce::new())
-    }
-
-    /// Has processes see from now on how it is. Only the first time counts.
-    pub(crate) fn set(&self, status: PeerStatus) {
-        self.0.populate(status);
-    }
-
-    /// See [`PeerStatus::online`].
-    pub(crate) fn online(&self, boot_id: BootId) -> bool {
-        self.0.as_ref().is_none_or(|status| status.online(boot_id))
     }
 
     /// The peer is lost: to be said before anybody else can know. Any context, any number of times.
     pub(super) fn lost(&self) {
-        if let Some(status) = self.0.as_ref() {
-            status.lost();
+        let Some((held, session)) = self.held.as_ref() else {
+            return;
+        };
+        let mut current = held.current.lock();
+        self.phase.store(Phase::Lost as u32, Relaxed);
+        if *current != *session {
+            return;
         }
+        *current = Session::None;
+        held.end_epoch();
+        drop(current);
+        held.waiters.wake_all();
     }
 
     /// A transfer, or another access to the node, has failed: counts that. Any context.
     pub(crate) fn access_failed(&self) {
-        if let Some(status) = self.0.as_ref() {
-            status.access_failed();
+        if let Some((held, _)) = self.held.as_ref() {
+            held.page.errors.add(1, Relaxed);
         }
     }
 }
@@ -284,11 +264,17 @@ mod tests {
         })
     }
 
+    fn peer(status: &Arc<NodeStatus>, session: u64) -> PeerStatus {
+        let peer = PeerStatus::new();
+        peer.set(Held::new(status), session);
+        peer
+    }
+
     #[test]
     fn the_epoch_is_odd_while_a_peer_is_there() -> Result {
         let status = NodeStatus::new(3, true)?;
         assert!(status.is_idle());
-        let first = PeerStatus::new(Held::new(&status), 1);
+        let first = peer(&status, 1);
         assert!(!status.is_idle());
         assert_eq!(status.epoch(), 0);
         assert!(first.online([5, 6]));
@@ -309,8 +295,8 @@ mod tests {
     #[test]
     fn a_peer_that_is_back_early_is_not_lost_with_the_old_one() -> Result {
         let status = NodeStatus::new(3, false)?;
-        let first = PeerStatus::new(Held::new(&status), 1);
-        let second = PeerStatus::new(Held::new(&status), 2);
+        let first = peer(&status, 1);
+        let second = peer(&status, 2);
         first.online([1, 1]);
         second.online([2, 2]);
         assert_eq!((status.epoch(), boot_id(&status)), (3, [2, 2]));
@@ -325,7 +311,7 @@ mod tests {
     fn this_node_is_never_lost() -> Result {
         let status = NodeStatus::new(0, false)?;
         status.is_this([1, 2]);
-        let itself = PeerStatus::new(Held::new(&status), 1);
+        let itself = peer(&status, 1);
         itself.online([3, 4]);
         itself.access_failed();
         itself.lost();

@@ -339,7 +339,9 @@ impl Pulls {
                 let left = (LIMIT - oldest.since.elapsed()).as_millis();
                 u32::try_from(left).unwrap_or(0).max(1)
             });
-            self.peer.expect_answer_within(Answerer::Pushes, left);
+            self.peer
+                .liveness
+                .expect_answer_within(Answerer::Pushes, left);
         });
     }
 

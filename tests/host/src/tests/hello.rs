@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::config;
 use crate::logic::envelope::VERSION;
 use crate::logic::hello::{
-    Hello, Mode, NoHello, WORDS, common_features, is_usable, unknown_demands,
+    Hello, Mode, NoHello, WORDS, is_usable, unknown_demands,
 };
 
 prop_compose! {
@@ -106,9 +106,7 @@ fn modes_have_numbers() {
 }
 
 #[test]
-fn features_that_both_know_are_used() {
-    assert_eq!(common_features(0b0110, 0b0011), 0b0010);
-    assert_eq!(common_features(0x3_0001, 0x1_0003), 0x1_0001);
+fn features_that_are_demanded_have_to_be_known() {
     assert_eq!(unknown_demands(0, 0xffff), 0);
     assert_eq!(unknown_demands(0x1_0000, 0x3_0001), 0x2_0000);
 }

@@ -220,7 +220,7 @@ impl Rings {
         if reaches(wanted, before, after) {
             // A number that can't be only harms who has written it.
             let asked_for = self.header().read_u32(kind.doorbell)?;
-            let number = if self.channel.is_data_doorbell(asked_for) {
+            let number = if self.channel.doorbells.is_for_data(asked_for) {
                 asked_for
             } else {
                 self.remote()?.doorbell

@@ -280,6 +280,7 @@ impl Inbox {
         emptied.reported = emptied.slots;
         // Who asks for much gets it in time, though not all at once.
         self.peer
+            .liveness
             .extend_answer(Answerer::Pushes, questions::LIMIT.as_millis() as u32);
         // The loads from the slots come before the store that gives them away, and so do the stores to
         // where their bytes were to go.

@@ -293,7 +293,7 @@ impl Path for NtbPath {
 const STAGING_BESIDE_ARENA: u64 = 256 << 10;
 
 /// How long a piece may be that is to find a place: other things are there, too.
-const fn piece(shape: Shape) -> u64 {
+fn piece(shape: Shape) -> u64 {
     shape.longest() / 2
 }
 

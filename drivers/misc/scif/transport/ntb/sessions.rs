@@ -94,7 +94,7 @@ impl NtbLink {
             link: &name,
             node: Some(hello.node),
             generation: hello.generation,
-            features: hello::common_features(hello::FEATURES, hello.features),
+            features: hello::FEATURES & hello.features,
             own_nonce: nonce,
             peer_nonce: hello.nonce,
             block: block.clone(),

@@ -220,7 +220,9 @@ impl Outbox {
     /// If there is something in slots, the peer has to empty one in time.
     pub(super) fn expect_news_of(&self, state: &State) {
         let limit = state.has_taken().then_some(LIMIT_MILLISECONDS);
-        self.peer.expect_answer_within(Answerer::Staging, limit);
+        self.peer
+            .liveness
+            .expect_answer_within(Answerer::Staging, limit);
     }
 
     // ----- the end -----------------------------------------------------------------------------
