@@ -114,25 +114,25 @@ impl Envelope {
     /// The envelope as a slot; the sequence number is the caller's to add.
     pub(crate) fn encode(&self) -> [u8; SEQUENCE_OFFSET] {
         let [service_low, service_high] = self.service.0.to_le_bytes();
+        let head = [self.kind, VERSION, service_low, service_high];
+        let bytes = head.into_iter().chain(self.target.0.to_le_bytes());
         let mut slot = [0; SEQUENCE_OFFSET];
-        let rest = put(&mut slot, [self.kind, VERSION, service_low, service_high]);
-        let rest = put(rest, self.target.0.to_le_bytes());
-        put(rest, self.fields);
+        for (place, byte) in slot.iter_mut().zip(bytes.chain(self.fields)) {
+            *place = byte;
+        }
         slot
     }
 
     /// Reads an envelope from a private copy of a slot.
     pub(crate) fn decode(slot: &[u8; SEQUENCE_OFFSET]) -> Result<Self, Malformed> {
-        let ([kind, version, service @ ..], rest) = take::<4>(slot)?;
+        let [kind, version, s0, s1, t0, t1, t2, t3, fields @ ..] = *slot;
         if version != VERSION {
             return Err(Malformed::Version);
         }
-        let (target, rest) = take(rest)?;
-        let (fields, _) = take(rest)?;
         Ok(Self {
-            service: ServiceId(u16::from_le_bytes(service)),
+            service: ServiceId(u16::from_le_bytes([s0, s1])),
             kind,
-            target: ChannelId(u32::from_le_bytes(target)),
+            target: ChannelId(u32::from_le_bytes([t0, t1, t2, t3])),
             fields,
         })
     }
@@ -140,22 +140,6 @@ impl Envelope {
 
 // An envelope fills the slot up to the sequence number, which fills the rest.
 const _: () = assert!(8 + FIELDS == SEQUENCE_OFFSET && SEQUENCE_OFFSET + 8 == SLOT_SIZE);
-
-/// Stores bytes where there is room for them; returns what is behind.
-fn put<const N: usize>(place: &mut [u8], bytes: [u8; N]) -> &mut [u8] {
-    match place.split_first_chunk_mut() {
-        Some((head, rest)) => {
-            *head = bytes;
-            rest
-        }
-        None => &mut [],
-    }
-}
-
-fn take<const N: usize>(bytes: &[u8]) -> Result<([u8; N], &[u8]), Malformed> {
-    let (head, tail) = bytes.split_first_chunk::<N>().ok_or(Malformed::Field)?;
-    Ok((*head, tail))
-}
 
 /// What can be put into an envelope.
 pub(crate) trait Enveloped {

@@ -66,6 +66,7 @@ pub(crate) enum State {
 }
 
 impl State {
+    /// In the order of their numbers.
     const ALL: [Self; 6] = [
         Self::Requested,
         Self::Refused,
@@ -77,7 +78,7 @@ impl State {
 
     /// The one that has this number; there are no others.
     fn from_number(number: u32) -> Self {
-        let found = Self::ALL.iter().find(|state| **state as u32 == number);
+        let found = Self::ALL.get(number as usize);
         found.copied().unwrap_or(Self::Closed)
     }
 }

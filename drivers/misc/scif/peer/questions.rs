@@ -29,14 +29,25 @@ use kernel::{
         SetOnce,
         SpinLock, //
     },
-    time::Delta,
+    time::{
+        Delta,
+        Instant,
+        Monotonic, //
+    },
 };
 
 /// A peer that has not answered for so long is not able to any more.
 pub(crate) const LIMIT: Delta = Delta::from_secs(120);
 
+/// One that has no answer.
+struct Open<Q> {
+    question: Q,
+    weight: u64,
+    since: Instant<Monotonic>,
+}
+
 struct Table<Q> {
-    open: RBTree<u32, (Q, u64)>,
+    open: RBTree<u32, Open<Q>>,
     count: usize,
     weight: u64,
     next_token: u32,
@@ -96,8 +107,26 @@ impl<Q: Unpin> Questions<Q> {
         table.next_token = token.wrapping_add(1);
         table.count += 1;
         table.weight = table.weight.saturating_add(weight);
-        table.open.insert(node.into_node(token, (question, weight)));
+        let open = Open {
+            question,
+            weight,
+            since: Instant::now(),
+        };
+        table.open.insert(node.into_node(token, open));
         Ok(token)
+    }
+
+    /// As [`Self::put`], but waits while there are too many. Killable.
+    pub(crate) fn put_in_turn(&self, mut question: Q, weight: u64) -> Result<u32, (Q, Error)> {
+        loop {
+            question = match self.put(question, weight) {
+                Err((question, EAGAIN)) => question,
+                put => return put,
+            };
+            if let Err(error) = self.wait_for_room(weight) {
+                return Err((question, error));
+            }
+        }
     }
 
     fn has_room(&self, table: &Table<Q>, weight: u64) -> bool {
@@ -108,12 +137,12 @@ impl<Q: Unpin> Questions<Q> {
     /// Ends a question. None if there is no such one. Any context.
     pub(crate) fn take(&self, token: u32) -> Option<Q> {
         let mut table = self.table.lock();
-        let (question, weight) = table.open.remove(&token)?;
+        let open = table.open.remove(&token)?;
         table.count -= 1;
-        table.weight = table.weight.saturating_sub(weight);
+        table.weight = table.weight.saturating_sub(open.weight);
         drop(table);
         self.waiters.wake_all();
-        Some(question)
+        Some(open.question)
     }
 
     /// Ends all questions, and those that come later, for this reason; of several reasons the first counts.
@@ -128,17 +157,21 @@ impl<Q: Unpin> Questions<Q> {
     }
 
     /// Waits until there is room for a question of this weight, or no answers come any more. Killable.
-    pub(crate) fn wait_for_room(&self, weight: u64) -> Result {
+    fn wait_for_room(&self, weight: u64) -> Result {
         self.waiters.wait_killable(|| {
             let table = self.table.lock();
             (table.closed.is_some() || self.has_room(&table, weight)).then_some(())
         })
     }
 
-    /// Calls `f` with the questions in the order of their tokens, under the lock. Any context.
-    pub(crate) fn with<R>(&self, f: impl FnOnce(&mut dyn Iterator<Item = &Q>) -> R) -> R {
+    /// Calls `f` with the questions in the order of their tokens, and since when they stand, under the lock. Any
+    /// context.
+    pub(crate) fn with<R>(
+        &self,
+        f: impl FnOnce(&mut dyn Iterator<Item = (&Q, Instant<Monotonic>)>) -> R,
+    ) -> R {
         let table = self.table.lock();
-        let result = f(&mut table.open.values().map(|(question, _)| question));
+        let result = f(&mut table.open.values().map(|open| (&open.question, open.since)));
         result
     }
 
@@ -180,13 +213,8 @@ impl<A: Copy> Questions<Reply<A>> {
         wait: impl FnOnce(&WaitQueue, &mut dyn FnMut() -> Option<Result<A>>) -> Result<Result<A>>,
     ) -> Result<A> {
         let reply = Arc::new(SetOnce::new(), GFP_KERNEL_ACCOUNT)?;
-        let token = loop {
-            match self.put(reply.clone(), 0) {
-                Ok(token) => break token,
-                Err((_, EAGAIN)) => self.wait_for_room(0)?,
-                Err((_, error)) => return Err(error),
-            }
-        };
+        let put = self.put_in_turn(reply.clone(), 0);
+        let token = put.map_err(|(_, error)| error)?;
         let _asked = Asked {
             questions: self,
             token,
@@ -238,7 +266,7 @@ mod tests {
         assert!(questions.put(3, 6).is_ok());
         assert_eq!(questions.put(4, 5), Err((4, EAGAIN)));
         assert!(questions.put(4, 4).is_ok());
-        assert!(questions.with(|open| open.eq([&3, &4])));
+        assert!(questions.with(|open| open.map(|(question, _)| *question).eq([3, 4])));
         Ok(())
     }
 

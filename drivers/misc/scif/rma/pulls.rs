@@ -98,7 +98,6 @@ pub(super) enum Destination {
 struct Asked {
     pull: Arc<Pull>,
     request: Request,
-    since: Instant<Monotonic>,
 }
 
 impl Asked {
@@ -175,7 +174,8 @@ impl Completion for Pull {
 impl Pull {
     fn new(
         channel: &Arc<Channel>,
-        (engine, must): (Option<usize>, Must),
+        engine: Option<usize>,
+        must: Must,
         request: &Request,
     ) -> Result<Arc<Self>> {
         let init = pin_init!(Self {
@@ -197,7 +197,7 @@ impl Pull {
     }
 
     /// Asks the peer, which knows it by this token from now on. Killable.
-    fn ask(&self, token: u32, ordered: bool, (source, destination): (u64, Destination)) -> Result {
+    fn ask(&self, token: u32, ordered: bool, source: u64, destination: Destination) -> Result {
         let (window, destination) = match destination {
             Destination::Registered(offset) => (0, offset),
             Destination::Unlisted(window, offset) => (window.0, offset),
@@ -249,65 +249,34 @@ impl Pulls {
         self.peer.features & hello::PUSHES != 0 && may_be_asked()
     }
 
-    /// Asks the peer for what is requested, which is read from its windows at `source`; the channel's
-    /// `engine` reads if it does not want to. Gives the request back if that can't be done. Killable.
+    /// Asks the peer for what is requested, which is read from its windows at `source`; if it does not want to, this
+    /// end's `engine` reads, unless it `must`. Then this waits for room, too. Gives the request back if the peer can't
+    /// be asked: then no answer will come. Killable.
     pub(super) fn start(
         &self,
         channel: &Arc<Channel>,
         engine: Option<usize>,
-        (source, destination): (u64, Destination),
-        request: Request,
-    ) -> Result<Arc<Pull>, Request> {
-        let Ok(pull) = Pull::new(channel, (engine, Must::No), &request) else {
-            return Err(request);
-        };
-        let ordered = request.parts.1 > 0;
-        let token = self.add(&pull, request).map_err(|(request, _)| request)?;
-        let asked = self.ask(pull, token, ordered, (source, destination));
-        asked.map_err(|(request, _)| request)
-    }
-
-    /// As [`Self::start`], for what this end can't read. Waits for room. Gives the request back with an error
-    /// if the peer is lost, or the caller is killed.
-    pub(super) fn start_surely(
-        &self,
-        channel: &Arc<Channel>,
-        places: (u64, Destination),
+        must: Must,
+        source: u64,
+        destination: Destination,
         request: Request,
     ) -> Result<Arc<Pull>, (Request, Error)> {
-        let pull = match Pull::new(channel, (None, Must::Yes), &request) {
+        let pull = match Pull::new(channel, engine, must, &request) {
             Ok(pull) => pull,
             Err(error) => return Err((request, error)),
         };
-        let ordered = request.parts.1 > 0;
-        let mut left = request;
-        let token = loop {
-            let error = match self.add(&pull, left) {
-                Ok(token) => break token,
-                Err((request, error)) => {
-                    left = request;
-                    error
-                }
-            };
-            if error != EAGAIN {
-                return Err((left, error));
-            }
-            if let Err(error) = self.questions.wait_for_room(pull.operation.bytes) {
-                return Err((left, error));
-            }
+        let (weight, ordered) = (pull.operation.bytes, request.parts.1 > 0);
+        let asked = Asked {
+            pull: pull.clone(),
+            request,
         };
-        self.ask(pull, token, ordered, places)
-    }
-
-    /// Asks the peer. Gives the request back if that can't be: then no answer will come.
-    fn ask(
-        &self,
-        pull: Arc<Pull>,
-        token: u32,
-        ordered: bool,
-        places: (u64, Destination),
-    ) -> Result<Arc<Pull>, (Request, Error)> {
-        let Err(error) = pull.ask(token, ordered, places) else {
+        let put = match must {
+            Must::Yes => self.questions.put_in_turn(asked, weight),
+            Must::No => self.questions.put(asked, weight),
+        };
+        let token = put.map_err(|(asked, error)| (asked.request, error))?;
+        self.watch();
+        let Err(error) = pull.ask(token, ordered, source, destination) else {
             return Ok(pull);
         };
         // The loss of the peer may have ended it already.
@@ -318,25 +287,12 @@ impl Pulls {
         Err((asked.request, error))
     }
 
-    /// Returns the token for the peer, or the request if there is no place for it, as [`Questions::put`].
-    fn add(&self, pull: &Arc<Pull>, request: Request) -> Result<u32, (Request, Error)> {
-        let asked = Asked {
-            pull: pull.clone(),
-            request,
-            since: Instant::now(),
-        };
-        let added = self.questions.put(asked, pull.operation.bytes);
-        let token = added.map_err(|(asked, error)| (asked.request, error))?;
-        self.watch();
-        Ok(token)
-    }
-
     /// Has the peer counted as lost unless it answers the one that waits longest in time.
     fn watch(&self) {
         self.questions.with(|asked| {
             // Tokens are given in order; one that began anew at 0 is looked at a little too soon.
-            let left = asked.next().map(|oldest| {
-                let left = (LIMIT - oldest.since.elapsed()).as_millis();
+            let left = asked.next().map(|(_, since)| {
+                let left = (LIMIT - since.elapsed()).as_millis();
                 u32::try_from(left).unwrap_or(0).max(1)
             });
             self.peer
@@ -393,7 +349,7 @@ impl Pulls {
     fn count_of(&self, channel: &Arc<Channel>) -> usize {
         self.questions.with(|asked| {
             asked
-                .filter(|asked| Arc::ptr_eq(&asked.pull.channel, channel))
+                .filter(|(asked, _)| Arc::ptr_eq(&asked.pull.channel, channel))
                 .count()
         })
     }
@@ -465,13 +421,11 @@ mod tests {
                 peer: bed.peer.enter_owned().ok_or(ENODEV)?,
             },
         };
-        let places = (0, Destination::Registered(0));
-        let started = pulls.start_surely(&channel, places, request);
-        let surely = started.map(|_| ()).map_err(|(request, error)| {
-            let started = pulls.start(&channel, None, places, request);
-            (started.is_err(), error)
-        });
-        assert_eq!(surely, Err((true, ENOTCONN)));
+        let destination = Destination::Registered(0);
+        let start = |must, request| pulls.start(&channel, None, must, 0, destination, request);
+        let back = start(Must::Yes, request).err();
+        let back = back.and_then(|(request, _)| start(Must::No, request).err());
+        assert!(back.is_some_and(|(_, error)| error == ENOTCONN));
         // Nobody waits for an answer that does not come.
         assert_eq!(pulls.questions.count(), 0);
         channel.remove();

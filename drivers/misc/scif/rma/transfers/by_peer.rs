@@ -56,10 +56,13 @@ impl Transfers {
         let Ok(destination) = self.destination(&request, local, Must::No) else {
             return Err(request);
         };
-        let pulls = &self.ways.pulls;
-        let places = (source as u64, destination);
-        let started = pulls.start(&self.channel, self.channel.engine(), places, request);
-        let pull = started.inspect_err(|_| self.withdraw(destination))?;
+        let (channel, pulls) = (&self.channel, &self.ways.pulls);
+        let (engine, source) = (channel.engine(), source as u64);
+        let started = pulls.start(channel, engine, Must::No, source, destination, request);
+        let pull = started.map_err(|(request, _)| {
+            self.withdraw(destination);
+            request
+        })?;
         if !synchronous {
             return Ok(Ok(()));
         }
@@ -150,8 +153,9 @@ impl Transfers {
         let destination = self
             .destination(&request, local, Must::Yes)
             .map_err(|error| request.operation.fail(self.channel.end_or(error)))?;
-        let places = (source as u64, destination);
-        let started = self.ways.pulls.start_surely(&self.channel, places, request);
+        let (channel, pulls) = (&self.channel, &self.ways.pulls);
+        let source = source as u64;
+        let started = pulls.start(channel, None, Must::Yes, source, destination, request);
         let pull = started.map_err(|(request, error)| {
             // In this order: what was taken back is not known here any more.
             self.withdraw(destination);
