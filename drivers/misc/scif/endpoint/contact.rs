@@ -109,7 +109,7 @@ impl Contact {
     }
 
     /// What is for memory that the other side does not reach.
-    pub(super) fn staging(&self) -> &Staging {
+    pub(super) fn staging(&self) -> &Arc<Staging> {
         &self.shared.ways.staging
     }
 

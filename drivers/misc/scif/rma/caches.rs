@@ -4,7 +4,7 @@
 //!
 //! A cache is listed here from when it first keeps something until it is closed. What they keep is
 //! let go where a process reaches its limit ([`Reclaim`]), and where the kernel is short of memory
-//! (`memory_pressure.rs`).
+//! ([`MemoryPressure`]).
 //!
 //! Lock: `list` is a leaf; caches are called without it.
 //!

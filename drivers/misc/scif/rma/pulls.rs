@@ -19,22 +19,16 @@
 //! Lock: `refused` is a leaf.
 
 use super::{
-    operation::{
-        Completion,
-        Operation,
-        Request, //
-    },
-    transfer::Transfer, //
+    operation::Operation,
+    staging::Staging,
+    ways::Later, //
 };
 use crate::{
     logic::{
         hello,
         messages::{
             Message,
-            Status,
-            WindowId,
-            PUSH_ORDERED,
-            PUSH_SURELY, //
+            Status, //
         },
     },
     memory::windows::Windows,
@@ -46,26 +40,20 @@ use crate::{
         },
         Answerer,
         Peer, //
-    },
-    sync::outcome::Outcome,
+    }, //
 };
 use kernel::{
-    impl_has_work, new_spinlock, new_work,
+    new_spinlock,
     prelude::*,
     sync::{
         Arc,
-        ArcBorrow,
         SpinLock, //
     },
     time::{
         Delta,
         Instant,
         Monotonic, //
-    },
-    workqueue::{
-        Work,
-        WorkItem, //
-    },
+    }, //
 };
 
 /// What a peer takes of them at once; the others are read by this end.
@@ -78,48 +66,20 @@ const MOST_BYTES: u64 = 1 << 30;
 /// a read the way to the peer and back.
 const REFUSED: Delta = Delta::from_secs(10);
 
-/// Whether the peer has to, as this end's engine can't read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Must {
-    Yes,
-    No,
-}
-
-/// Where the peer is to write.
-#[derive(Clone, Copy)]
-pub(super) enum Destination {
-    /// At this offset in windows of this end.
-    Registered(u64),
-    /// At this offset in a window that was offered for this alone.
-    Unlisted(WindowId, u64),
-}
-
-/// One that the peer has not answered, and what it keeps in use.
+/// A pull that the peer has not answered.
 struct Asked {
-    pull: Arc<Pull>,
-    request: Request,
+    channel: Arc<Channel>,
+    operation: Arc<Operation>,
+    /// Which of the path's engines reads if the peer does not want to write. None if the peer must.
+    engine: Option<usize>,
     since: Instant<Monotonic>,
-}
-
-impl Asked {
-    /// Tells the result, then lets go of what it keeps. May sleep.
-    fn end(self, result: Result) {
-        self.pull.end(result);
-    }
-
-    /// Has this end's engine read. Any context.
-    fn read_here(self) {
-        let Self { pull, request, .. } = self;
-        *pull.request.lock() = Some(request);
-        // It is enqueued once, so this can't fail.
-        let _ = pull.channel.queues().patient.enqueue(pull.clone());
-    }
 }
 
 /// Those that one peer was asked for.
 #[pin_data]
 pub(crate) struct Pulls {
     peer: Arc<Peer>,
+    staging: Arc<Staging>,
     #[pin]
     questions: Questions<Asked>,
     /// When the peer has said last that it has no engine.
@@ -127,116 +87,13 @@ pub(crate) struct Pulls {
     refused: SpinLock<Option<Instant<Monotonic>>>,
 }
 
-/// See the head of this file.
-#[pin_data]
-pub(super) struct Pull {
-    channel: Arc<Channel>,
-    operation: Operation,
-    must: Must,
-    synchronous: bool,
-    /// Which of the path's engines reads if the peer's does not write.
-    engine: Option<usize>,
-    outcome: Outcome,
-    /// For the engine, if the peer does not want to.
-    #[pin]
-    request: SpinLock<Option<Request>>,
-    #[pin]
-    work: Work<Self>,
-}
-
-impl_has_work! {
-    impl HasWork<Self> for Pull { self.work }
-}
-
-/// The peer does not want to: reads by this end's engine.
-impl WorkItem for Pull {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        let request = this.request.lock().take();
-        let Some(mut request) = request else { return };
-        let Some(route) = this.channel.path().engine(this.engine) else {
-            this.end(Err(EIO));
-            return;
-        };
-        request.operation.completion = this.clone();
-        // Its end is told in any case.
-        let _ = Transfer::start(route, request);
-        route.engine.arm();
-    }
-}
-
-impl Completion for Pull {
-    fn ended(self: ArcBorrow<'_, Self>, _: &Operation, result: Result, _: bool) {
-        self.end(result);
-    }
-}
-
-impl Pull {
-    fn new(
-        channel: &Arc<Channel>,
-        (engine, must): (Option<usize>, Must),
-        request: &Request,
-    ) -> Result<Arc<Self>> {
-        let init = pin_init!(Self {
-            channel: channel.clone(),
-            operation: request.operation.clone(),
-            must,
-            synchronous: request.synchronous,
-            engine,
-            outcome: Outcome::new(),
-            request <- new_spinlock!(None, "Pull::request"),
-            work <- new_work!("Pull::work"),
-        });
-        Arc::pin_init(init, GFP_KERNEL_ACCOUNT)
-    }
-
-    /// None while it runs. Any context.
-    pub(super) fn result(&self) -> Option<Result> {
-        self.outcome.result()
-    }
-
-    /// Asks the peer, which knows it by this token from now on.
-    fn ask(&self, token: u32, ordered: bool, (source, destination): (u64, Destination)) {
-        let (window, destination) = match destination {
-            Destination::Registered(offset) => (0, offset),
-            Destination::Unlisted(window, offset) => (window.0, offset),
-        };
-        let mut how = 0;
-        if ordered {
-            how |= PUSH_ORDERED;
-        }
-        if self.must == Must::Yes {
-            how |= PUSH_SURELY;
-        }
-        // A channel over which something is read has another end, and a peer that can't be told is lost,
-        // which ends it.
-        let _ = self.channel.remote().and_then(|target| {
-            self.channel.post(&Message::PushWanted {
-                target,
-                token,
-                how,
-                source,
-                destination,
-                len: self.operation.bytes,
-                window,
-            })
-        });
-    }
-
-    /// It has ended; called once. Soft interrupt context, or any other but hard interrupts.
-    fn end(&self, result: Result) {
-        self.outcome.end_with(result);
-        self.operation.end(result, self.synchronous);
-    }
-}
-
 impl Pulls {
     /// None yet. May sleep.
-    pub(super) fn new(peer: &Arc<Peer>) -> Result<Arc<Self>> {
+    pub(super) fn new(peer: &Arc<Peer>, staging: &Arc<Staging>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
+                staging: staging.clone(),
                 questions <- Questions::new(MOST, MOST_BYTES),
                 refused <- new_spinlock!(None, "Pulls::refused"),
             }),
@@ -253,69 +110,39 @@ impl Pulls {
         self.peer.features & hello::PUSHES != 0 && may_be_asked()
     }
 
-    /// Asks the peer for what is requested, which is read from its windows at `source`; the channel's
-    /// `engine` reads if it does not want to. Gives the request back if that can't be done. May sleep,
-    /// does not wait for the peer.
-    pub(super) fn start(
+    /// Sends the peer `message`, which it is given a token for, to ask it for an operation. The path's `engine` reads if
+    /// the peer does not want to; without one the peer must, and the caller waits for room. When this returns `Ok`, the
+    /// operation ends by itself; on an error nothing was begun. Killable.
+    pub(super) fn ask(
         &self,
         channel: &Arc<Channel>,
+        operation: &Arc<Operation>,
         engine: Option<usize>,
-        (source, destination): (u64, Destination),
-        request: Request,
-    ) -> Result<Arc<Pull>, Request> {
-        let Ok(pull) = Pull::new(channel, (engine, Must::No), &request) else {
-            return Err(request);
-        };
-        let ordered = request.parts.1 > 0;
-        let token = self.add(&pull, request).map_err(|(request, _)| request)?;
-        pull.ask(token, ordered, (source, destination));
-        Ok(pull)
-    }
-
-    /// As [`Self::start`], for what this end can't read. Waits for room. Gives the request back with an error
-    /// if the peer is lost, or the caller is killed.
-    pub(super) fn start_surely(
-        &self,
-        channel: &Arc<Channel>,
-        places: (u64, Destination),
-        request: Request,
-    ) -> Result<Arc<Pull>, (Request, Error)> {
-        let pull = match Pull::new(channel, (None, Must::Yes), &request) {
-            Ok(pull) => pull,
-            Err(error) => return Err((request, error)),
-        };
-        let ordered = request.parts.1 > 0;
-        let mut left = request;
+        message: impl FnOnce(u32) -> Message,
+    ) -> Result {
         let token = loop {
-            let error = match self.add(&pull, left) {
-                Ok(token) => break token,
-                Err((request, error)) => {
-                    left = request;
-                    error
-                }
+            let asked = Asked {
+                channel: channel.clone(),
+                operation: operation.clone(),
+                engine,
+                since: Instant::now(),
             };
-            if error != EAGAIN {
-                return Err((left, error));
-            }
-            if let Err(error) = self.questions.wait_for_room(pull.operation.bytes) {
-                return Err((left, error));
+            match self.questions.put(asked, operation.bytes) {
+                Ok(token) => break token,
+                Err((_, EAGAIN)) if engine.is_none() => {
+                    self.questions.wait_for_room(operation.bytes)?
+                }
+                Err((_, error)) => return Err(error),
             }
         };
-        pull.ask(token, ordered, places);
-        Ok(pull)
-    }
-
-    /// Returns the token for the peer, or the request if there is no place for it, as [`Questions::put`].
-    fn add(&self, pull: &Arc<Pull>, request: Request) -> Result<u32, (Request, Error)> {
-        let asked = Asked {
-            pull: pull.clone(),
-            request,
-            since: Instant::now(),
-        };
-        let added = self.questions.put(asked, pull.operation.bytes);
-        let token = added.map_err(|(asked, error)| (asked.request, error))?;
         self.watch();
-        Ok(token)
+        let posted = channel.post(&message(token));
+        if posted.is_err() && self.questions.take(token).is_some() {
+            self.watch();
+            return posted;
+        }
+        // If the message was not sent, the loss of the peer has ended the operation.
+        Ok(())
     }
 
     /// Has the peer counted as lost unless it answers the one that waits longest in time.
@@ -337,21 +164,24 @@ impl Pulls {
             return;
         };
         self.watch();
-        match status {
-            Status::Done => asked.end(Ok(())),
-            Status::TransferFailed => asked.end(Err(EIO)),
-            refused if asked.pull.must == Must::Yes => asked.end(Err(match refused {
-                Status::NoMemory => ENOMEM,
-                Status::Unknown => ENXIO,
-                _ => EIO,
-            })),
-            refused => {
-                if refused == Status::OutOfReach {
+        let result = match (status, asked.engine) {
+            (Status::Done, _) => Ok(()),
+            (Status::TransferFailed, _) => Err(EIO),
+            (_, Some(_)) => {
+                if status == Status::OutOfReach {
                     *self.refused.lock() = Some(Instant::now());
                 }
-                asked.read_here();
+                let operation = asked.operation.clone();
+                let Err(error) = Later::start(&self.staging, asked.engine, operation) else {
+                    return;
+                };
+                Err(error)
             }
-        }
+            (Status::NoMemory, None) => Err(ENOMEM),
+            (Status::Unknown, None) => Err(ENXIO),
+            (_, None) => Err(EIO),
+        };
+        asked.operation.end(result);
     }
 
     /// Returns when none of the channel's waits for the peer any more, and the peer has let go of the memory
@@ -378,7 +208,7 @@ impl Pulls {
     fn count_of(&self, channel: &Arc<Channel>) -> usize {
         self.questions.with(|asked| {
             asked
-                .filter(|asked| Arc::ptr_eq(&asked.pull.channel, channel))
+                .filter(|asked| Arc::ptr_eq(&asked.channel, channel))
                 .count()
         })
     }
@@ -386,7 +216,7 @@ impl Pulls {
     /// The peer is lost: ends all, for good. May sleep.
     pub(crate) fn lost(&self) {
         for asked in self.questions.close(ENODEV) {
-            asked.end(Err(ENODEV));
+            asked.operation.end(Err(ENODEV));
         }
         self.watch();
     }

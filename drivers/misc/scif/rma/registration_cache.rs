@@ -20,7 +20,7 @@
 //! `reg_cache_limit` MiB and [`MAX_KEPT`] registrations for each connection; what has not been used
 //! for longest goes first. No call fails because of the cache: where the limit of the process is
 //! reached, what is kept goes (see `memory/local.rs`), and a transfer that can't be kept is done
-//! without. When memory is short, the kernel gets it back: see `memory_pressure.rs`.
+//! without. When memory is short, the kernel gets it back: see `caches.rs`.
 //!
 //! # The end
 //!

@@ -8,15 +8,19 @@
 //! it.
 
 use super::{
-    operation::Surroundings,
+    operation::{
+        Operation,
+        Sides,
+        Surroundings, //
+    },
     staging::{
         Outbox,
-        Staged,
         Staging, //
     },
 };
 use crate::{
     arguments::{
+        Direction,
         SignalTarget,
         PROTECTION_WRITE, //
     },
@@ -137,23 +141,26 @@ fn store_staged(
 ) -> Result {
     let surroundings = Surroundings {
         peer: channel.enter_owned().ok_or(ENODEV)?,
-        channel: Some(channel.begin_owned_use()?),
+        channel: channel.begin_owned_use()?,
     };
-    Staged::start_unnoticed(Few::one(piece), surroundings, |staged, sides| {
-        let piece = sides.remote.iter().next().ok_or(EINVAL)?;
-        outbox.put_value(staged, piece, value)
-    })
+    let sides = Sides {
+        local: Few::new(),
+        remote: Few::one(piece),
+    };
+    let operation = Operation::new(Direction::Write, SIZE, SIZE, false, sides, surroundings)?;
+    let operation: Arc<Operation> = operation.into();
+    let stored = outbox.put_value(&operation, value);
+    operation.slot_ended(stored);
+    stored
 }
 
 fn store_remote(channel: &Channel, piece: &RemotePiece, value: u64) -> Result {
     let (address, _) = piece.window.extents.at(piece.offset).ok_or(ENXIO)?;
     let place = channel.path().reach(address, SIZE)?;
-    match address % SIZE {
-        0 => place.write_u64(0, value),
-        // Four bytes off: in two stores, the lower half last.
-        _ => {
-            place.write_u32(4, (value >> 32) as u32)?;
-            place.write_u32(0, value as u32)
-        }
+    if address % SIZE == 0 {
+        return place.write_u64(0, value);
     }
+    // Four bytes off: in two stores, the lower half last.
+    place.write_u32(4, (value >> 32) as u32)?;
+    place.write_u32(0, value as u32)
 }
