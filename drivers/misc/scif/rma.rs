@@ -21,7 +21,7 @@ mod operation;
 pub(crate) mod pulls;
 pub(crate) mod pushes;
 mod registration;
-mod registration_cache;
+pub(crate) mod registration_cache;
 mod signal;
 pub(crate) mod staging;
 mod transfer;

@@ -265,7 +265,7 @@ impl Contact {
     /// Nobody is inside the peer any more.
     pub(super) fn drained(&self) {
         // Signals that were deferred since the connections were marked keep windows in use.
-        self.for_each(|connection| connection.transfers.forget_deferred());
+        self.for_each(|connection| connection.transfers.marks.forget_deferred());
         // No fault puts pages back from here on.
         self.shared.mappings.revoke_all();
         self.staging().drained();

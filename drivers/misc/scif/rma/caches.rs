@@ -17,6 +17,7 @@
 //!
 //! Memory that is registered or in a transfer stays.
 
+use super::registration_cache::RegistrationCache;
 use crate::{
     memory::local::Reclaim,
     sync::work_queues::WorkQueues,
@@ -66,16 +67,6 @@ pub(crate) struct Counters {
     pub(crate) evictions: Atomic<u64>,
 }
 
-/// A cache, as it is listed.
-pub(super) trait Cache: Send + Sync {
-    /// Lets go of what belongs to the calling process or to its user. May sleep.
-    fn forget_caller(&self);
-
-    /// Lets go of `wanted` of each `total` pages, those first that have not been used for longest.
-    /// May sleep.
-    fn shed(&self, wanted: usize, total: usize);
-}
-
 /// See the head of this file.
 #[pin_data]
 pub(crate) struct Caches {
@@ -87,7 +78,7 @@ pub(crate) struct Caches {
     pub(super) queues: Arc<WorkQueues>,
     next_id: Atomic<u64>,
     #[pin]
-    list: Mutex<RBTree<u64, Arc<dyn Cache>>>,
+    list: Mutex<RBTree<u64, Arc<RegistrationCache>>>,
 }
 
 impl Caches {
@@ -114,7 +105,7 @@ impl Caches {
     }
 
     /// Lists a cache. Returns the number by which it is taken off, which is not 0. May sleep.
-    pub(super) fn add(&self, cache: Arc<dyn Cache>) -> Result<u64> {
+    pub(super) fn add(&self, cache: Arc<RegistrationCache>) -> Result<u64> {
         let id = self.next_id.fetch_add(1, Relaxed);
         let node = RBTreeNode::new(id, cache, GFP_KERNEL_ACCOUNT)?;
         let replaced = self.list.lock().insert(node);
@@ -129,7 +120,7 @@ impl Caches {
     }
 
     /// Calls `f` with each cache, without a lock.
-    pub(super) fn for_each(&self, f: impl Fn(&dyn Cache)) {
+    pub(super) fn for_each(&self, f: impl Fn(&RegistrationCache)) {
         let mut from = 0;
         loop {
             let (id, cache) = {

@@ -98,7 +98,7 @@ impl Fences {
     ) -> impl PinInit<Self> {
         let (channel, marks) = (channel.clone(), transfers.marks.clone());
         let (windows, remote_windows) = (windows.clone(), remote_windows.clone());
-        let staging = transfers.staging().clone();
+        let staging = transfers.ways.staging.clone();
         pin_init!(Self {
             channel,
             marks,
@@ -195,24 +195,17 @@ impl Fences {
 
     fn wait_for_peers(&self, sequence: Sequence) -> Result {
         let target = self.channel.remote()?;
-        loop {
-            let request = |token| Message::FenceWait {
-                target,
-                token,
-                sequence: sequence.0,
-            };
-            // As long as the transfers take.
-            let answer = self.ask(request, |waiters, answer| waiters.wait(answer));
-            return match answer? {
-                Answer::Done(Status::Done) => Ok(()),
-                Answer::Done(Status::TransferFailed) => Err(self.marks.transfer_error(EIO)),
-                Answer::Done(Status::Unknown) => Err(EINVAL),
-                Answer::Done(Status::NoMemory) => {
-                    self.let_peer_make_room()?;
-                    continue;
-                }
-                _ => Err(EPROTO),
-            };
+        let request = |token| Message::FenceWait {
+            target,
+            token,
+            sequence: sequence.0,
+        };
+        // As long as the transfers take.
+        match self.ask_to_defer(request, |waiters, answer| waiters.wait(answer))? {
+            Status::Done => Ok(()),
+            Status::TransferFailed => Err(self.marks.transfer_error(EIO)),
+            Status::Unknown => Err(EINVAL),
+            _ => Err(EPROTO),
         }
     }
 
@@ -263,12 +256,22 @@ impl Fences {
         drop(self.make_told_signal(local, remote)?);
         let pair = |target: SignalTarget| (target.offset as u64, target.value);
         let target = self.channel.remote()?;
-        self.ask_for_signal(|token| Message::Signal {
+        let request = |token| Message::Signal {
             target,
             token,
             senders: local.map(pair),
             receivers: remote.map(pair),
-        })
+        };
+        // Killable only: to ask twice would be two signals.
+        let promised = self.ask_to_defer(request, |waiters, answer| {
+            let answer = waiters.wait_killable_timeout(questions::LIMIT, answer)?;
+            Ok(questions::in_time(&self.channel, answer))
+        });
+        match promised? {
+            Status::Done => Ok(()),
+            Status::Unknown => Err(ENXIO),
+            _ => Err(EPROTO),
+        }
     }
 
     fn order_own_signal(
@@ -330,19 +333,21 @@ impl Fences {
 
     // ----- asking the peer ---------------------------------------------------------------------
 
-    /// Asks the peer for a signal and waits until it has promised it: ENXIO if it can't. Killable only, because
-    /// asking twice would be two signals; interruptible while there is no room for it.
-    fn ask_for_signal(&self, message: impl Fn(u32) -> Message) -> Result {
+    /// Asks the peer, as [`Self::ask`], for something behind its transfers, again as long as too much waits there
+    /// already. Interruptible while there is no room for it.
+    fn ask_to_defer(
+        &self,
+        message: impl Fn(u32) -> Message,
+        wait: impl Fn(
+            &WaitQueue,
+            &mut dyn FnMut() -> Option<Result<Answer>>,
+        ) -> Result<Result<Answer>>,
+    ) -> Result<Status> {
         loop {
-            let answer = self.ask(&message, |waiters, answer| {
-                let answer = waiters.wait_killable_timeout(questions::LIMIT, answer)?;
-                Ok(questions::in_time(&self.channel, answer))
-            });
-            match answer? {
-                Answer::Done(Status::Done) => return Ok(()),
+            match self.ask(&message, &wait)? {
                 Answer::Done(Status::NoMemory) => self.let_peer_make_room()?,
-                Answer::Done(Status::Unknown) => return Err(ENXIO),
-                _ => return Err(EPROTO),
+                Answer::Done(status) => return Ok(status),
+                Answer::Mark(_) => return Err(EPROTO),
             }
         }
     }
@@ -427,18 +432,15 @@ impl Fences {
             offset: offset as i64,
             value,
         };
-        // Who closes this end waits for it, and then takes the memory back.
-        let begun = self.channel.begin_use();
-        let made = begun.and_then(|in_use| {
+        let order = || {
+            // Who closes this end waits for it, and then takes the memory back.
+            let _use = self.channel.begin_use()?;
             let signal = self.make_signal(receivers.map(target), senders.map(target))?;
-            Ok((signal, in_use))
-        });
-        let queued = made.and_then(|(signal, _use)| {
-            let last = self.marks.last_issued();
             let marks = self.marks.as_arc_borrow();
-            marks.defer(last, Action::Signal(signal, Asker::Peer))
-        });
-        let status = match queued {
+            let action = Action::Signal(signal, Asker::Peer);
+            marks.defer(self.marks.last_issued(), action)
+        };
+        let status = match order() {
             Ok(()) => Status::Done,
             Err(ENOMEM | EAGAIN) => Status::NoMemory,
             // The end of the connection, which takes windows away, is what the peer hears next.

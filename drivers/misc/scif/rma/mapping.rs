@@ -216,9 +216,7 @@ impl Mapping {
         }
         Err(EFAULT)
     }
-}
 
-impl Mapping {
     /// Shows the peer's memory.
     fn show(&self, fault: &Fault<'_>) -> Result {
         let _inside = self.peer.enter().ok_or(ENODEV)?;
@@ -378,10 +376,10 @@ fn reached_piece(channel: &Channel, windows: &RemoteWindows, range: Range) -> Re
     if !pieces.is_empty() {
         return Err(ENXIO);
     }
-    match piece.window.is_reached() {
-        true => Ok(piece),
-        false => Err(EOPNOTSUPP),
+    if !piece.window.is_reached() {
+        return Err(EOPNOTSUPP);
     }
+    Ok(piece)
 }
 
 /// Where another device of this node finds the first byte of a range of the peer's windows, and how many bytes

@@ -242,7 +242,7 @@ impl Marks {
     }
 
     /// How it goes, for people. Any context.
-    pub(super) fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> Progress {
         let numbers = self.numbers.lock();
         Progress {
             read: self.read.moved(),
@@ -268,10 +268,14 @@ impl Marks {
     /// EIO if a transfer up to this one, which have all ended, has failed, and nothing was asked for since a
     /// caller of this end has heard of that.
     pub(super) fn report_failure(&self, sequence: Sequence) -> Result {
-        match self.numbers.lock().report_failure(Asker::This, sequence) {
-            true => Err(EIO),
-            false => Ok(()),
+        let failed = self
+            .numbers
+            .lock()
+            .report_failure(Asker::This, sequence);
+        if failed {
+            return Err(EIO);
         }
+        Ok(())
     }
 
     /// What a failed transfer means: an engine that can't reach the peer may notice that it is gone
@@ -305,13 +309,11 @@ impl Marks {
 
     /// Waits while too much waits behind transfers already. Interruptible.
     pub(super) fn wait_for_room(&self) -> Result {
-        let has_room = || match self.deferred_count.load(Relaxed) < MAX_DEFERRED {
-            true => Some(Ok(())),
-            false => self.channel.check_established().err().map(Err),
+        let has_room = || {
+            let is_over = || self.channel.check_established().err().map(Err);
+            let has_room = self.deferred_count.load(Relaxed) < MAX_DEFERRED;
+            has_room.then_some(Ok(())).or_else(is_over)
         };
-        if let Some(result) = has_room() {
-            return result;
-        }
         self.channel.waiters()?.wait(has_room)?
     }
 
@@ -319,23 +321,17 @@ impl Marks {
     /// already. May sleep, does not wait for the peer.
     pub(super) fn defer(self: ArcBorrow<'_, Self>, sequence: Sequence, action: Action) -> Result {
         let waits = action.waits();
+        // If it is refused it is dropped without the lock.
         let new = Deferred { sequence, action };
-        let refused = {
+        {
             let mut deferred = self.deferred.lock();
-            let refused = if deferred.len() >= MAX_DEFERRED {
-                Some((new, EAGAIN))
-            } else if deferred.reserve(1, GFP_KERNEL).is_err() {
-                Some((new, ENOMEM))
-            } else {
-                let refused = deferred.push_within_capacity(new).err();
-                refused.map(|new| (new.0, ENOMEM))
-            };
+            if deferred.len() >= MAX_DEFERRED {
+                return Err(EAGAIN);
+            }
+            deferred.reserve(1, GFP_KERNEL)?;
+            // There is room.
+            let _ = deferred.push_within_capacity(new);
             self.deferred_count.store(deferred.len(), Relaxed);
-            refused
-        };
-        // Dropped without the lock.
-        if let Some((_, error)) = refused {
-            return Err(error);
         }
         // Counted first, then looked at, as a completion does it the other way round.
         barrier::smp_mb(barrier::Full);

@@ -72,20 +72,15 @@ impl Signal {
         local: Option<SignalTarget>,
         remote: Option<SignalTarget>,
     ) -> Result<Self> {
-        let local = match local {
-            Some(target) => {
-                let pieces = windows.cover(range(target)?, PROTECTION_WRITE)?;
-                Some((pieces.into_first().ok_or(ENXIO)?, target.value))
-            }
-            None => None,
-        };
-        let remote = match remote {
-            Some(target) => {
-                let pieces = remote_windows.cover(range(target)?, PROTECTION_WRITE)?;
-                Some((pieces.into_first().ok_or(ENXIO)?, target.value))
-            }
-            None => None,
-        };
+        let local = local.map(|target| {
+            let pieces = windows.cover(range(target)?, PROTECTION_WRITE)?;
+            Ok::<_, Error>((pieces.into_first().ok_or(ENXIO)?, target.value))
+        });
+        let remote = remote.map(|target| {
+            let pieces = remote_windows.cover(range(target)?, PROTECTION_WRITE)?;
+            Ok::<_, Error>((pieces.into_first().ok_or(ENXIO)?, target.value))
+        });
+        let (local, remote) = (local.transpose()?, remote.transpose()?);
         let outbox = match &remote {
             Some((piece, _)) if !piece.window.is_reached() => Some(staging.outbox()?.clone()),
             _ => None,

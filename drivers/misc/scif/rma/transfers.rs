@@ -9,10 +9,7 @@
 
 use super::{
     caches::Caches,
-    marks::{
-        Marks,
-        Progress, //
-    },
+    marks::Marks,
     operation::{
         are_reached,
         Caller,
@@ -21,7 +18,6 @@ use super::{
         Surroundings, //
     },
     registration_cache::RegistrationCache,
-    staging::Staging,
     ways::{
         Way,
         Ways, //
@@ -83,8 +79,8 @@ pub(crate) struct Transfers {
     pub(super) remote_windows: Arc<RemoteWindows>,
     caches: Arc<Caches>,
     pub(super) ways: Arc<Ways>,
-    cache: Arc<RegistrationCache>,
-    pub(super) marks: Arc<Marks>,
+    pub(crate) cache: Arc<RegistrationCache>,
+    pub(crate) marks: Arc<Marks>,
 }
 
 /// Where the local side begins: only its low bits mean something.
@@ -120,41 +116,11 @@ impl Transfers {
         self.marks.were_used() || self.cache.was_used()
     }
 
-    /// What those go through that one side does not reach.
-    pub(super) fn staging(&self) -> &Arc<Staging> {
-        &self.ways.staging
-    }
-
-    /// How they go, for people. Any context.
-    pub(crate) fn progress(&self) -> Progress {
-        self.marks.progress()
-    }
-
     /// Waits until all have ended, and runs what waits behind them. May sleep.
     pub(crate) fn drain(&self) {
         self.ways.pulls.drain(&self.channel, &self.windows);
         self.marks.drain();
         self.marks.run_due(true);
-    }
-
-    /// Forgets what waits behind transfers, for good. When this returns, none of that runs. May sleep.
-    pub(crate) fn finish_deferred(&self) {
-        self.marks.finish_deferred();
-    }
-
-    /// Forgets what waits behind transfers: nobody waits for it any more. May sleep.
-    pub(crate) fn forget_deferred(&self) {
-        self.marks.forget_deferred();
-    }
-
-    /// Keeps no memory for later transfers any more. May sleep.
-    pub(crate) fn close_cache(&self) {
-        self.cache.close();
-    }
-
-    /// As [`Self::close_cache`], some time soon.
-    pub(crate) fn close_cache_soon(&self) {
-        self.cache.close_soon();
     }
 
     /// Copies `len` bytes between our memory at `local` and the peer's windows at `remote`.
@@ -195,7 +161,9 @@ impl Transfers {
             }
             LocalSide::Memory(memory) => {
                 // Looked at first, so that what is pinned is no more than there are windows for.
-                way = choose(are_reached(&self.cover_remote(range, remote_need)?));
+                if !are_reached(&self.cover_remote(range, remote_need)?) {
+                    way = choose(false);
+                }
                 self.take_memory_for(&mut way, memory, direction, options)?
             }
         };
