@@ -26,7 +26,6 @@ use crate::{
     peer::channel::State as ChannelState,
     rma::mapping::{
         self,
-        AfterLoss,
         RemotePages, //
     },
     sys::{
@@ -168,15 +167,16 @@ impl Endpoint {
     /// Maps windows of the peer into an area of the caller that is being set up.
     pub(crate) fn map(&self, vma: &VmaNew) -> Result {
         let connection = self.connection()?;
-        let after_loss = match self.ones_after_loss.load(Relaxed) {
-            true => AfterLoss::Ones(self.scif.ones()?),
-            false => AfterLoss::Nothing,
+        let ones = if self.ones_after_loss.load(Relaxed) {
+            Some(self.scif.ones()?)
+        } else {
+            None
         };
-        let all = &connection.mappings;
         mapping::map(
             &connection.channel,
             &connection.remote_windows,
-            (all, after_loss),
+            &connection.mappings,
+            ones,
             &Wanted::of(vma),
             vma,
         )

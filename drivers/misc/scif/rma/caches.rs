@@ -108,8 +108,8 @@ impl Caches {
     pub(super) fn add(&self, cache: Arc<RegistrationCache>) -> Result<u64> {
         let id = self.next_id.fetch_add(1, Relaxed);
         let node = RBTreeNode::new(id, cache, GFP_KERNEL_ACCOUNT)?;
-        let replaced = self.list.lock().insert(node);
-        drop(replaced);
+        // None was there.
+        self.list.lock().insert(node);
         Ok(id)
     }
 

@@ -52,14 +52,11 @@ use crate::{
     },
 };
 use kernel::{
+    new_spinlock,
     prelude::*,
     sync::{
-        atomic::{
-            Atomic,
-            Full,
-            Relaxed, //
-        },
         Arc,
+        SpinLock, //
     },
     time::Delta,
 };
@@ -85,7 +82,8 @@ pub(crate) struct Fences {
     #[pin]
     questions: Questions<Reply<Answer>>,
     /// The last transfer of the peer that we have heard of.
-    peer_last: Atomic<u64>,
+    #[pin]
+    peer_last: SpinLock<Sequence>,
 }
 
 impl Fences {
@@ -106,7 +104,7 @@ impl Fences {
             remote_windows,
             staging,
             questions <- Questions::new(MAX_DEFERRED, 0),
-            peer_last: Atomic::new(0),
+            peer_last <- new_spinlock!(Sequence::default(), "Fences::peer_last"),
         })
     }
 
@@ -145,22 +143,12 @@ impl Fences {
                 let Answer::Mark(sequence) = answer? else {
                     return Err(EPROTO);
                 };
-                self.note_peer_sequence(sequence);
+                let mut known = self.peer_last.lock();
+                *known = sequence.max(*known);
                 sequence
             }
         };
         Ok(marks::encode(sequence, origin))
-    }
-
-    /// Remembers the highest number of the peer's that was heard of.
-    fn note_peer_sequence(&self, sequence: Sequence) {
-        let mut known = self.peer_last.load(Relaxed);
-        while known < sequence.0 {
-            match self.peer_last.cmpxchg(known, sequence.0, Full) {
-                Ok(_) => return,
-                Err(now) => known = now,
-            }
-        }
     }
 
     /// Waits until the transfers that `mark` stands for have ended. EINVAL if it can't be a mark,
@@ -171,7 +159,7 @@ impl Fences {
         let origin = marks::origin(mark).map_err(|_| EINVAL)?;
         let last = match origin {
             Origin::Own => self.marks.last_issued(),
-            Origin::Peer => Sequence(self.peer_last.load(Relaxed)),
+            Origin::Peer => *self.peer_last.lock(),
         };
         let (_, sequence) = marks::decode(mark, last).map_err(|_| EINVAL)?;
         trace::fence_wait(|| self.traced(origin, mark, 0));
@@ -282,20 +270,23 @@ impl Fences {
         loop {
             let ordered = {
                 let _inside = self.channel.enter().ok_or(ENODEV)?;
-                let signal = self.make_told_signal(local, remote)?;
-                // Who closes this end waits for it, and then takes the memory back.
-                let begun = self.channel.begin_use();
-                let _use = begun.map_err(|error| self.channel.end_or(error))?;
-                let action = Action::Signal(signal, Asker::This);
-                let marks = self.marks.as_arc_borrow();
-                marks.defer(self.marks.last_issued(), action)
+                self.defer_signal(Asker::This, || self.make_told_signal(local, remote))
             };
-            match ordered {
+            match ordered.map_err(|error| self.channel.end_or(error)) {
                 // Without what others wait for.
                 Err(EAGAIN) => self.marks.wait_for_room()?,
                 ordered => return ordered,
             }
         }
+    }
+
+    /// Has a signal given behind all transfers that were started so far. EAGAIN if too much waits there already.
+    fn defer_signal(&self, asker: Asker, make: impl FnOnce() -> Result<Signal>) -> Result {
+        // Who closes this end waits for it, and then takes the memory back.
+        let _use = self.channel.begin_use()?;
+        let action = Action::Signal(make()?, asker);
+        let marks = self.marks.as_arc_borrow();
+        marks.defer(self.marks.last_issued(), action)
     }
 
     /// As [`Self::make_signal`], for a caller who hears of mistakes.
@@ -338,10 +329,7 @@ impl Fences {
     fn ask_to_defer(
         &self,
         message: impl Fn(u32) -> Message,
-        wait: impl Fn(
-            &WaitQueue,
-            &mut dyn FnMut() -> Option<Result<Answer>>,
-        ) -> Result<Result<Answer>>,
+        wait: impl Fn(&WaitQueue, &mut dyn FnMut() -> Option<Result<Answer>>) -> Result<Result<Answer>>,
     ) -> Result<Status> {
         loop {
             match self.ask(&message, &wait)? {
@@ -432,15 +420,8 @@ impl Fences {
             offset: offset as i64,
             value,
         };
-        let order = || {
-            // Who closes this end waits for it, and then takes the memory back.
-            let _use = self.channel.begin_use()?;
-            let signal = self.make_signal(receivers.map(target), senders.map(target))?;
-            let marks = self.marks.as_arc_borrow();
-            let action = Action::Signal(signal, Asker::Peer);
-            marks.defer(self.marks.last_issued(), action)
-        };
-        let status = match order() {
+        let make = || self.make_signal(receivers.map(target), senders.map(target));
+        let status = match self.defer_signal(Asker::Peer, make) {
             Ok(()) => Status::Done,
             Err(ENOMEM | EAGAIN) => Status::NoMemory,
             // The end of the connection, which takes windows away, is what the peer hears next.

@@ -268,10 +268,7 @@ impl Marks {
     /// EIO if a transfer up to this one, which have all ended, has failed, and nothing was asked for since a
     /// caller of this end has heard of that.
     pub(super) fn report_failure(&self, sequence: Sequence) -> Result {
-        let failed = self
-            .numbers
-            .lock()
-            .report_failure(Asker::This, sequence);
+        let failed = self.numbers.lock().report_failure(Asker::This, sequence);
         if failed {
             return Err(EIO);
         }

@@ -74,9 +74,6 @@ use kernel::{
 /// The most registrations that one cache keeps.
 const MAX_KEPT: usize = 1024;
 
-/// How many registrations are taken out of the table at once.
-const BATCH: usize = 16;
-
 /// A registration in the table.
 struct Entry {
     pages: Pages,
@@ -398,30 +395,18 @@ impl RegistrationCache {
     }
 
     /// Takes out of the table what is unwanted, and lets it go. The caller is inside the peer.
-    fn remove(&self, mut unwanted: impl FnMut(&Entry) -> bool) {
+    fn remove(&self, unwanted: impl Fn(&Entry) -> bool) {
         let _removing = self.removing.lock();
         loop {
-            let mut batch = [const { None }; BATCH];
-            {
+            let old = {
                 let mut table = self.table.lock();
-                let mut places = batch.iter_mut();
-                let mut pages = 0;
-                table.kept.retain(|entry| {
-                    if unwanted(entry) {
-                        if let Some(place) = places.next() {
-                            *place = Some(entry.registration.clone());
-                            return false;
-                        }
-                    }
-                    pages += entry.pages.count();
-                    true
-                });
-                table.pages = pages;
-            }
-            if batch.iter().flatten().next().is_none() {
+                let index = table.kept.iter().rposition(&unwanted);
+                index.and_then(|index| table.take(index))
+            };
+            // It goes here, without the lock.
+            if old.is_none() {
                 return;
             }
-            // They go here, without the lock.
         }
     }
 

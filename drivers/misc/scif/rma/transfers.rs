@@ -67,9 +67,8 @@ const MOST_SPARE: u64 = 4;
 /// Where the local side of a transfer comes from.
 enum Source {
     Windows(Range),
-    Taken(LocalPiece),
-    // Dropped in this order.
-    Kept(LocalPiece, PeerUse),
+    /// Memory, and what keeps the peer in use if that was taken before. Dropped in this order.
+    Memory(LocalPiece, Option<PeerUse>),
 }
 
 /// See the head of this file.
@@ -399,11 +398,11 @@ impl Transfers {
     ) -> Result<Source> {
         if use_cache {
             if let Some((piece, peer_use)) = self.cache.get(memory, writable) {
-                return Ok(Source::Kept(piece, peer_use));
+                return Ok(Source::Memory(piece, Some(peer_use)));
             }
         }
         let piece = LocalPiece::of_caller(memory, writable, account, &*self.caches)?;
-        Ok(Source::Taken(piece))
+        Ok(Source::Memory(piece, None))
     }
 
     /// Inside the peer: the local side, in use. As [`Self::cover_remote`] for windows.
@@ -413,9 +412,8 @@ impl Transfers {
                 let covered = self.windows.cover(range, protection);
                 covered.map_err(|error| self.channel.end_or(error))
             }
-            Source::Taken(piece) => Ok(Few::one(piece)),
             // Both uses of the peer are held for a moment, so that there is none without.
-            Source::Kept(piece, peer_use) => {
+            Source::Memory(piece, peer_use) => {
                 let pieces = Few::one(piece);
                 drop(peer_use);
                 Ok(pieces)
