@@ -85,7 +85,6 @@ mod transport;
 pub use kernel_api::client;
 
 use crate::endpoint::connection::Options;
-use crate::rma::caches::MemoryPressure;
 use device_file::Devices;
 use endpoint::scif::Scif;
 use kernel_api::KernelApi;
@@ -98,7 +97,10 @@ use node::{
 use peer::Common;
 use rma::caches::Caches;
 use sync::work_queues::WorkQueues;
-use sys::tunables;
+use sys::{
+    shrinker::Shrinker,
+    tunables, //
+};
 use transport::{
     engine::Engines,
     links::Links,
@@ -223,7 +225,7 @@ impl Settings {
 /// The front doors. The devices come last, so that whoever opens them finds all there.
 struct FrontDoors {
     _debugfs: Pin<KBox<Scope<debugfs::Sources>>>,
-    _memory_pressure: MemoryPressure,
+    _memory_pressure: Shrinker<Caches>,
     _kernel_api: KernelApi,
     _devices: Devices,
 }
@@ -234,7 +236,7 @@ impl FrontDoors {
         let caches = sources.caches.clone();
         Ok(Self {
             _debugfs: debugfs::open(sources)?,
-            _memory_pressure: MemoryPressure::new(&caches)?,
+            _memory_pressure: caches.offer_memory()?,
             _kernel_api: KernelApi::new(&scif, &nodes)?,
             _devices: Devices::register(&scif, settings.mic_compat)?,
         })

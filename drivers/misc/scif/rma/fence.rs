@@ -76,9 +76,9 @@ enum Answer {
 pub(crate) struct Fences {
     channel: Arc<Channel>,
     marks: Arc<Marks>,
-    windows: Arc<Windows>,
-    remote_windows: Arc<RemoteWindows>,
-    staging: Arc<Staging>,
+    pub(super) windows: Arc<Windows>,
+    pub(super) remote_windows: Arc<RemoteWindows>,
+    pub(super) staging: Arc<Staging>,
     #[pin]
     questions: Questions<Reply<Answer>>,
     /// The last transfer of the peer that we have heard of.
@@ -197,16 +197,6 @@ impl Fences {
         }
     }
 
-    /// For who is to ask again, as too much waits at the peer. Interruptible.
-    fn let_peer_make_room(&self) -> Result {
-        let waiters = self.channel.waiters()?;
-        let is_over = || self.channel.check_established().err();
-        match waiters.wait_timeout(ROOM_PERIOD, is_over)? {
-            Some(error) => Err(error),
-            None => Ok(()),
-        }
-    }
-
     /// Has values stored, in our window and in the peer's, when all transfers that `origin` has
     /// started so far have ended. ENXIO where there is no window, EACCES where it can't be written.
     pub(crate) fn signal(
@@ -289,13 +279,13 @@ impl Fences {
         marks.defer(self.marks.last_issued(), action)
     }
 
-    /// As [`Self::make_signal`], for a caller who hears of mistakes.
+    /// As [`Signal::new`], for a caller who hears of mistakes.
     fn make_told_signal(
         &self,
         local: Option<SignalTarget>,
         remote: Option<SignalTarget>,
     ) -> Result<Signal> {
-        let made = || self.make_signal(local, remote);
+        let made = || Signal::new(self, local, remote);
         let signal = made().or_else(|error| {
             // The window may be among what the peer has said by now.
             if error != ENXIO {
@@ -306,15 +296,6 @@ impl Fences {
         });
         // If the connection has ended meanwhile, which takes windows away, that is said.
         signal.map_err(|error| self.channel.end_or(error))
-    }
-
-    fn make_signal(
-        &self,
-        local: Option<SignalTarget>,
-        remote: Option<SignalTarget>,
-    ) -> Result<Signal> {
-        let (windows, remote_windows) = (&self.windows, &self.remote_windows);
-        Signal::new(windows, remote_windows, &self.staging, local, remote)
     }
 
     /// How many questions the peer has not answered. Any context.
@@ -333,9 +314,13 @@ impl Fences {
     ) -> Result<Status> {
         loop {
             match self.ask(&message, &wait)? {
-                Answer::Done(Status::NoMemory) => self.let_peer_make_room()?,
+                Answer::Done(Status::NoMemory) => (),
                 Answer::Done(status) => return Ok(status),
                 Answer::Mark(_) => return Err(EPROTO),
+            }
+            let is_over = || self.channel.check_established().err();
+            if let Some(error) = self.channel.waiters()?.wait_timeout(ROOM_PERIOD, is_over)? {
+                return Err(error);
             }
         }
     }
@@ -420,7 +405,7 @@ impl Fences {
             offset: offset as i64,
             value,
         };
-        let make = || self.make_signal(receivers.map(target), senders.map(target));
+        let make = || Signal::new(self, receivers.map(target), senders.map(target));
         let status = match self.defer_signal(Asker::Peer, make) {
             Ok(()) => Status::Done,
             Err(ENOMEM | EAGAIN) => Status::NoMemory,

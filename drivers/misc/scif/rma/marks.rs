@@ -165,22 +165,21 @@ impl WorkItem<1> for Marks {
 /// The transfer of that number has ended.
 impl Completion for Marks {
     fn ended(self: ArcBorrow<'_, Self>, operation: &Operation, result: Result, is_reported: bool) {
-        let (number, direction, bytes) = (operation.number, operation.direction, operation.bytes);
         trace::rma_complete(|| trace::TransferEnd {
             node: self.channel.node(),
             channel: self.channel.id.0,
-            number,
-            write: direction == Direction::Write,
-            len: bytes,
+            number: operation.number,
+            write: operation.direction == Direction::Write,
+            len: operation.bytes,
             result: trace::errno(&result),
         });
         let failed = result.is_err();
         let moved = self
             .numbers
             .lock()
-            .end(Sequence(number), failed, is_reported);
+            .end(Sequence(operation.number), failed, is_reported);
         match result {
-            Ok(()) => self.flow(direction).add(bytes),
+            Ok(()) => self.count(operation.direction, operation.bytes),
             Err(_) => self.channel.peer().status.access_failed(),
         }
         // Always: one that waits for this very transfer does not wait for those before.
@@ -228,16 +227,11 @@ impl Marks {
         }
     }
 
-    /// So many bytes more have been moved, by what has no number. Any context.
+    /// So many bytes more have been moved, by a transfer. Any context.
     pub(super) fn count(&self, direction: Direction, bytes: u64) {
-        self.flow(direction).add(bytes);
-    }
-
-    /// What has been moved in a direction.
-    fn flow(&self, direction: Direction) -> &Flow {
         match direction {
-            Direction::Read => &self.read,
-            Direction::Write => &self.written,
+            Direction::Read => self.read.add(bytes),
+            Direction::Write => self.written.add(bytes),
         }
     }
 

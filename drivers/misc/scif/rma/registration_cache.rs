@@ -28,8 +28,8 @@
 //! all it keeps and keeps nothing more. Whoever takes a registration out of the table is inside the
 //! peer until it is gone, so that no mapping for an engine outlives the session.
 //!
-//! Lock: no registration is made or dropped under `table`, and none is taken under it but those of
-//! the watches.
+//! Lock: no registration is made or dropped under `table`, and no lock is taken under it but those
+//! of the watches and of the list of caches.
 
 use super::{
     caches::Caches,

@@ -8,15 +8,13 @@
 //! it.
 
 use super::{
+    fence::Fences,
     operation::{
         Operation,
         Sides,
         Surroundings, //
     },
-    staging::{
-        Outbox,
-        Staging, //
-    },
+    staging::Outbox, //
 };
 use crate::{
     arguments::{
@@ -28,9 +26,7 @@ use crate::{
     memory::{
         local::LocalPiece,
         range_tree::Few,
-        remote_window::RemotePiece,
-        remote_windows::RemoteWindows,
-        windows::Windows, //
+        remote_window::RemotePiece, //
     },
     peer::channel::Channel,
     sys::reached::flush_writes, //
@@ -66,23 +62,25 @@ impl Signal {
     /// ENXIO where there is no window, EACCES where it can't be written. The caller is inside the
     /// peer as long as it has the signal.
     pub(super) fn new(
-        windows: &Arc<Windows>,
-        remote_windows: &RemoteWindows,
-        staging: &Staging,
+        fences: &Fences,
         local: Option<SignalTarget>,
         remote: Option<SignalTarget>,
     ) -> Result<Self> {
         let local = local.map(|target| {
-            let pieces = windows.cover(range(target)?, PROTECTION_WRITE)?;
+            let pieces = fences.windows.cover(range(target)?, PROTECTION_WRITE)?;
             Ok::<_, Error>((pieces.into_first().ok_or(ENXIO)?, target.value))
         });
         let remote = remote.map(|target| {
-            let pieces = remote_windows.cover(range(target)?, PROTECTION_WRITE)?;
+            let pieces = fences
+                .remote_windows
+                .cover(range(target)?, PROTECTION_WRITE)?;
             Ok::<_, Error>((pieces.into_first().ok_or(ENXIO)?, target.value))
         });
         let (local, remote) = (local.transpose()?, remote.transpose()?);
         let outbox = match &remote {
-            Some((piece, _)) if !piece.window.is_reached() => Some(staging.outbox()?.clone()),
+            Some((piece, _)) if !piece.window.is_reached() => {
+                Some(fences.staging.outbox()?.clone())
+            }
             _ => None,
         };
         Ok(Self {

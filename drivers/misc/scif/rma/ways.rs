@@ -91,14 +91,20 @@ pub(super) struct Way<'a> {
 }
 
 impl<'a> Way<'a> {
-    /// Of what this node does not reach.
-    fn staged(route: Option<&'a EngineRoute>, staging: &Staging, len: u64) -> Self {
+    /// Of a copy of so many bytes that this node makes, with the engine of `route` if it is worth it.
+    fn by_this_end(
+        route: Option<&'a EngineRoute>,
+        is_reached: bool,
+        staging: &Staging,
+        len: u64,
+    ) -> Self {
         // An engine has no more than half of the slots to fill at once, so the size of a slot counts as that of a
         // transfer. What an administrator says of transfers has decided before.
-        let by_processor = said().is_none() && staging.bytes_per_slot(len) <= WRITE_AND_WAIT;
+        let processor_fills =
+            !is_reached && said().is_none() && staging.bytes_per_slot(len) <= WRITE_AND_WAIT;
         Self {
-            route: route.filter(|_| !by_processor),
-            is_reached: false,
+            route: route.filter(|_| !processor_fills),
+            is_reached,
             asks_peer: false,
         }
     }
@@ -142,15 +148,8 @@ impl WorkItem for Later {
         let operation = &this.operation;
         let path = operation.surroundings.peer.path();
         let route = path.engine(this.engine);
-        let mut way = if are_reached(&operation.sides.remote) {
-            Way {
-                route,
-                is_reached: true,
-                asks_peer: false,
-            }
-        } else {
-            Way::staged(route, &this.staging, operation.bytes)
-        };
+        let is_reached = are_reached(&operation.sides.remote);
+        let mut way = Way::by_this_end(route, is_reached, &this.staging, operation.bytes);
         // Much memory takes long to map.
         way.route = way
             .route
@@ -240,15 +239,10 @@ impl Ways {
                 engine.can_copy(remote.start(), start_of(local), len as usize)
             })
         };
-        if !is_reached {
-            return Way::staged(route, &self.staging, len);
-        }
-        Way {
-            route,
-            is_reached,
-            // What is lent must not be out of reach of who has lent it for longer than the call takes.
-            asks_peer: reads && route.is_some() && !local.is_lent() && self.by_peer(len),
-        }
+        let mut way = Way::by_this_end(route, is_reached, &self.staging, len);
+        // What is lent must not be out of reach of who has lent it for longer than the call takes.
+        way.asks_peer = reads && route.is_some() && !local.is_lent() && self.by_peer(len);
+        way
     }
 
     /// Whether a copy of so many bytes goes by the processor, where there is an engine; the caller `waits` for its end

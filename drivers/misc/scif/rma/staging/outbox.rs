@@ -235,9 +235,9 @@ impl Outbox {
         while done < stretch.len {
             let rest = stretch.len - done;
             let taken = self.take_slots(operation, rest.div_ceil(size), route, caller)?;
-            let len = rest.min(taken.count.saturating_mul(size));
+            let len = rest.min((taken.end - taken.start).saturating_mul(size));
             let first = Header {
-                sequence: taken.first,
+                sequence: taken.start,
                 window: stretch.remote.window.id.0,
                 offset: stretch.remote_offset + done,
                 kind: Kind::Data(0),
@@ -324,7 +324,7 @@ impl Outbox {
         let place = operation.sides.remote.iter().next().ok_or(EINVAL)?;
         let taken = self.take_slots(operation, 1, None, Caller::WorkItem)?;
         self.tell(&Header {
-            sequence: taken.first,
+            sequence: taken.start,
             window: place.window.id.0,
             offset: place.offset,
             kind: Kind::Store(value),

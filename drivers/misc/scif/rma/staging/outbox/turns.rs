@@ -5,6 +5,8 @@
 //! Writers queue up for each handful of slots. If the first one finds none free, it polls for a moment what engines have
 //! filled and what the peer counts. Then it arms the engines, tells the peer for how many empty slots to ring, and sleeps.
 
+use core::ops::Range;
+
 use super::{
     Outbox,
     State, //
@@ -34,17 +36,10 @@ use kernel::{
 /// Who waits longer for a slot gives up if it is in the way of a close.
 const LONG: Delta = Delta::from_secs(5);
 
-/// Slots that were taken, one after the other.
-#[derive(Clone, Copy)]
-pub(super) struct Taken {
-    /// The number of the first.
-    pub(super) first: u64,
-    pub(super) count: u64,
-}
-
 /// What one gets who asks for slots.
 enum Turn {
-    Taken(Taken),
+    /// The numbers of slots that were taken, one after the other.
+    Taken(Range<u64>),
     /// It is his turn, and no slot is free.
     First,
     /// Others come before him.
@@ -82,7 +77,7 @@ impl Outbox {
         most: u64,
         route: Option<&EngineRoute>,
         caller: Caller,
-    ) -> Result<Taken> {
+    ) -> Result<Range<u64>> {
         if let Turn::Taken(taken) = self.take_in_turn(None, operation, most)? {
             return Ok(taken);
         }
@@ -220,14 +215,12 @@ impl Outbox {
     }
 
     /// Takes the next slots, of which one is free at least.
-    fn take(&self, state: &mut State, operation: &Arc<Operation>, most: u64) -> Taken {
+    fn take(&self, state: &mut State, operation: &Arc<Operation>, most: u64) -> Range<u64> {
         let half = u64::from(self.geometry.slots()) / 2;
-        let taken = Taken {
-            first: state.taken + 1,
-            count: most.min(self.free(state)).min(half).max(1),
-        };
+        let first = state.taken + 1;
+        let taken = first..first + most.min(self.free(state)).min(half).max(1);
         let mut bits = 0;
-        for sequence in taken.first..taken.first + taken.count {
+        for sequence in taken.clone() {
             bits |= self.bit(sequence);
             let index = self.geometry.index(sequence) % MOST_SLOTS;
             if let Some(place) = state.operations.get_mut(index) {
@@ -237,7 +230,7 @@ impl Outbox {
             }
         }
         state.ready &= !bits;
-        state.taken += taken.count;
+        state.taken = taken.end - 1;
         self.expect_news_of(state);
         taken
     }
