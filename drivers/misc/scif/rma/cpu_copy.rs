@@ -16,13 +16,15 @@ use super::{
         Operation,
         Stretch, //
     },
-    transfers::Transfers, //
+    transfers::{
+        Request,
+        Transfers, //
+    }, //
 };
 use crate::{
     arguments::{
         Direction,
-        LocalSide,
-        TransferOptions, //
+        LocalSide, //
     },
     logic::{
         address_space::Range,
@@ -117,13 +119,8 @@ fn copy_pages(direction: Direction, place: &Reached<'_>, pages: &Pages, offset: 
 
 impl Transfers {
     /// Copies, if it is as simple as the head of this file says: none if not all was copied. May sleep.
-    pub(super) fn copy_at_once(
-        &self,
-        direction: Direction,
-        local: &LocalSide,
-        remote: Range,
-        options: TransferOptions,
-    ) -> Option<()> {
+    pub(super) fn copy_at_once(&self, request: &Request<'_>) -> Option<()> {
+        let (direction, remote, options) = (request.direction, request.remote, request.options);
         let len = remote.len();
         let largest = match direction {
             Direction::Read => LARGEST_READ,
@@ -141,11 +138,11 @@ impl Transfers {
         let path = self.channel.path();
         let (local_need, remote_need) = direction.needs();
         self.remote_windows
-            .with(remote, remote_need, |window, offset| match local {
+            .with(remote, remote_need, |window, offset| match request.local {
                 LocalSide::Windows(start) => {
                     let range = Range::new(*start, len).ok()?;
                     self.windows.with(range, local_need, |memory, start| {
-                        self.traced(direction, local, remote, options, || {
+                        self.traced(request, || {
                             for_each_piece(path, window, offset, len, |place, at, _| {
                                 copy_pages(direction, place, &memory.pages, start + at as usize)
                             })
@@ -154,7 +151,7 @@ impl Transfers {
                 }
                 // Who wants memory to be kept gets that, and a read has to be sure of all of it.
                 LocalSide::Memory(_) if direction == Direction::Read || options.use_cache => None,
-                LocalSide::Memory(memory) => self.traced(direction, local, remote, options, || {
+                LocalSide::Memory(memory) => self.traced(request, || {
                     for_each_piece(path, window, offset, len, |place, at, len| {
                         let all = place.write_from(0, memory, at as usize, len as usize)?;
                         if all {
@@ -169,15 +166,8 @@ impl Transfers {
         Some(())
     }
 
-    fn traced(
-        &self,
-        direction: Direction,
-        local: &LocalSide,
-        remote: Range,
-        options: TransferOptions,
-        copy: impl FnOnce() -> Result,
-    ) -> Option<()> {
-        self.trace_submit(0, direction, local, remote, options, false);
+    fn traced(&self, request: &Request<'_>, copy: impl FnOnce() -> Result) -> Option<()> {
+        self.trace_submit(request, 0, false);
         let copied = copy();
         // What follows the call comes after it.
         flush_writes();
@@ -185,8 +175,8 @@ impl Transfers {
             node: self.channel.node(),
             channel: self.channel.id.0,
             number: 0,
-            write: direction == Direction::Write,
-            len: remote.len(),
+            write: request.direction == Direction::Write,
+            len: request.remote.len(),
             result: trace::errno(&copied.map_err(|_| EAGAIN)),
         });
         copied.ok()

@@ -82,11 +82,36 @@ pub(crate) struct Transfers {
     pub(crate) marks: Arc<Marks>,
 }
 
-/// Where the local side begins: only its low bits mean something.
-pub(super) fn start_of(local: &LocalSide) -> u64 {
-    match local {
-        LocalSide::Windows(offset) => *offset as u64,
-        LocalSide::Memory(memory) => memory.address() as u64,
+/// A copy as its caller asks for it.
+pub(super) struct Request<'a> {
+    pub(super) direction: Direction,
+    pub(super) local: &'a LocalSide,
+    pub(super) remote: Range,
+    pub(super) options: TransferOptions,
+}
+
+impl Request<'_> {
+    /// Where the local side begins: only its low bits mean something.
+    pub(super) fn local_start(&self) -> u64 {
+        match self.local {
+            LocalSide::Windows(offset) => *offset as u64,
+            LocalSide::Memory(memory) => memory.address() as u64,
+        }
+    }
+
+    /// How many bytes of it go first; the others go last.
+    fn body(&self) -> u64 {
+        let len = self.remote.len();
+        if !self.options.ordered {
+            return len;
+        }
+        let visible_from = match self.direction {
+            Direction::Read => self.remote.start(),
+            // Windows and memory of the process are aligned to pages alike.
+            Direction::Write => self.local_start(),
+        };
+        let (body, _) = plan::split_tail(visible_from, len);
+        body
     }
 }
 
@@ -137,22 +162,18 @@ impl Transfers {
         len: u64,
         options: TransferOptions,
     ) -> Result {
-        let range = Range::new(remote, len).map_err(|_| self.channel.end_or(ENXIO))?;
-        let choose = |is_reached| {
-            let channel = &self.channel;
-            self.ways
-                .choose(channel, direction, local, range, options, is_reached)
+        let remote = Range::new(remote, len).map_err(|_| self.channel.end_or(ENXIO))?;
+        let request = Request {
+            direction,
+            local,
+            remote,
+            options,
         };
-        let mut way = choose(true);
-        if way.route.is_none()
-            && self
-                .copy_at_once(direction, local, range, options)
-                .is_some()
-        {
+        let mut way = self.ways.choose(&self.channel, &request, true);
+        if way.route.is_none() && self.copy_at_once(&request).is_some() {
             return Ok(());
         }
         self.channel.check_reached()?;
-        let (local_need, remote_need) = direction.needs();
         // Outside of the peer: how long pinning takes, is up to the process.
         let source = match local {
             LocalSide::Windows(offset) => {
@@ -160,21 +181,27 @@ impl Transfers {
             }
             LocalSide::Memory(memory) => {
                 // Looked at first, so that what is pinned is no more than there are windows for.
-                if !are_reached(&self.cover_remote(range, remote_need)?) {
-                    way = choose(false);
+                if !are_reached(&self.cover_remote(&request)?) {
+                    way = self.ways.choose(&self.channel, &request, false);
                 }
                 self.take_memory_for(&mut way, memory, direction, options)?
             }
         };
+        self.copy_with(&request, way, source)
+    }
+
+    /// Copies, with the local side as it was found.
+    fn copy_with<'a>(&'a self, request: &Request<'_>, mut way: Way<'a>, source: Source) -> Result {
         let surroundings = self.enter()?;
         // Looked up now: who pins for long must not begin what the peer thinks is over.
-        let pieces = self.cover_remote(range, remote_need)?;
+        let pieces = self.cover_remote(request)?;
         if way.is_reached != are_reached(&pieces) {
             // What was taken for another way may be too much for the peer to keep.
             let may_ask = way.is_reached;
-            way = choose(!way.is_reached);
+            way = self.ways.choose(&self.channel, request, !way.is_reached);
             way.asks_peer &= may_ask;
         }
+        let (local_need, _) = request.direction.needs();
         let sides = Sides {
             remote: pieces,
             local: self.local_pieces(source, local_need)?,
@@ -182,33 +209,28 @@ impl Transfers {
         if let Some(route) = way.route {
             sides.map_for(route)?;
         }
-        let visible_from = match direction {
-            Direction::Read => range.start(),
-            // Windows and memory of the process are aligned to pages alike.
-            Direction::Write => start_of(local),
-        };
-        let mut body = len;
-        if options.ordered {
-            (body, _) = plan::split_tail(visible_from, len);
-        }
-        let synchronous = options.synchronous;
-        let mut operation = Operation::new(direction, len, body, synchronous, sides, surroundings)?;
+        let mut operation = Operation::new(
+            request.direction,
+            request.remote.len(),
+            request.body(),
+            request.options.synchronous,
+            sides,
+            surroundings,
+        )?;
         operation.completion = Some(self.marks.clone());
         operation.number = self.marks.begin()?.0;
-        let (number, by_engine) = (operation.number, way.route.is_some());
-        self.trace_submit(number, direction, local, range, options, by_engine);
-        self.carry_out(way, &operation.into(), local, remote)
+        self.trace_submit(request, operation.number, way.route.is_some());
+        self.carry_out(request, way, &operation.into())
     }
 
     /// Begins a copy, and waits for its end if the caller has to. Killable, if the local side is not lent.
     fn carry_out(
         &self,
+        request: &Request<'_>,
         mut way: Way<'_>,
         operation: &Arc<Operation>,
-        local: &LocalSide,
-        remote: i64,
     ) -> Result {
-        let is_lent = local.is_lent();
+        let is_lent = request.local.is_lent();
         let caller = if is_lent {
             Caller::Lender
         } else {
@@ -216,7 +238,7 @@ impl Transfers {
         };
         let mut offered = None;
         if way.asks_peer {
-            match self.ask_peer(&way, operation, local, remote) {
+            match self.ask_peer(request, &way, operation) {
                 Ok(window) => offered = window,
                 Err(_) if way.is_reached => way.asks_peer = false,
                 Err(error) => return Err(operation.end_for(caller, self.channel.end_or(error))),
@@ -242,18 +264,17 @@ impl Transfers {
         waited
     }
 
-    /// Asks the peer to write what is to be read from its windows at `source`; the engine of the `way` reads if it
+    /// Asks the peer to write what is to be read; the engine of the `way` reads if it
     /// does not want to. Returns the window that was offered to it for this. On an error nothing was begun. Killable.
     fn ask_peer(
         &self,
+        request: &Request<'_>,
         way: &Way<'_>,
         operation: &Arc<Operation>,
-        local: &LocalSide,
-        source: i64,
     ) -> Result<Option<WindowId>> {
         let must = !way.is_reached;
         let target = self.channel.remote()?;
-        let (offered, destination) = match local {
+        let (offered, destination) = match request.local {
             LocalSide::Windows(offset) => (None, *offset as u64),
             LocalSide::Memory(_) => self.offer_memory(operation, must)?,
         };
@@ -268,7 +289,7 @@ impl Transfers {
             target,
             token,
             how,
-            source: source as u64,
+            source: request.remote.start(),
             destination,
             len: operation.bytes,
             // 0 stands for none.
@@ -325,31 +346,24 @@ impl Transfers {
         result.map_err(|error| self.marks.transfer_error(error))
     }
 
-    pub(super) fn trace_submit(
-        &self,
-        number: u64,
-        direction: Direction,
-        local: &LocalSide,
-        remote: Range,
-        options: TransferOptions,
-        by_engine: bool,
-    ) {
+    pub(super) fn trace_submit(&self, request: &Request<'_>, number: u64, by_engine: bool) {
         trace::rma_submit(|| trace::Transfer {
             node: self.channel.node(),
             channel: self.channel.id.0,
             number,
-            write: direction == Direction::Write,
+            write: request.direction == Direction::Write,
             engine: by_engine,
-            local: local.offset().unwrap_or(-1),
-            remote: remote.offset(),
-            len: remote.len(),
-            flags: options.flags() as u32,
+            local: request.local.offset().unwrap_or(-1),
+            remote: request.remote.offset(),
+            len: request.remote.len(),
+            flags: request.options.flags() as u32,
         });
     }
 
     /// The peer's windows. If the connection has ended meanwhile, which takes them away, that is said.
-    fn cover_remote(&self, range: Range, protection: u32) -> Result<Few<RemotePiece>> {
-        let covered = self.remote_windows.cover_now(range, protection);
+    fn cover_remote(&self, request: &Request<'_>) -> Result<Few<RemotePiece>> {
+        let (_, protection) = request.direction.needs();
+        let covered = self.remote_windows.cover_now(request.remote, protection);
         covered.map_err(|error| self.channel.end_or(error))
     }
 

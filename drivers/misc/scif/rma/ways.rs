@@ -23,15 +23,10 @@ use super::{
     pushes::Pushes,
     staging::Staging,
     transfer,
-    transfers::start_of, //
+    transfers::Request, //
 };
 use crate::{
-    arguments::{
-        Direction,
-        LocalSide,
-        TransferOptions, //
-    },
-    logic::address_space::Range,
+    arguments::Direction,
     peer::{
         channel::Channel,
         Peer, //
@@ -209,18 +204,16 @@ impl Ways {
         )?)
     }
 
-    /// Chooses the way of a copy between `local` and `remote`, which this node reaches or does not. Any context but
+    /// Chooses the way of a copy from or to memory of the peer that this node reaches, or does not. Any context but
     /// interrupts.
     pub(super) fn choose<'a>(
         &self,
         channel: &'a Channel,
-        direction: Direction,
-        local: &LocalSide,
-        remote: Range,
-        options: TransferOptions,
+        request: &Request<'_>,
         is_reached: bool,
     ) -> Way<'a> {
-        let reads = direction == Direction::Read;
+        let (remote, options) = (request.remote, request.options);
+        let reads = request.direction == Direction::Read;
         if reads && !is_reached {
             return Way {
                 route: None,
@@ -229,19 +222,21 @@ impl Ways {
             };
         }
         let len = remote.len();
-        let route = if options.use_cpu || self.by_processor(direction, len, options.synchronous) {
+        let by_processor = self.by_processor(request.direction, len, options.synchronous);
+        let route = if options.use_cpu || by_processor {
             None
         } else {
             let route = channel.path().engine(channel.engine());
             // Where extents begin and end, pages do: only the ends of the copy can be misaligned.
             route.filter(|route| {
                 let engine = &route.engine;
-                engine.can_copy(remote.start(), start_of(local), len as usize)
+                engine.can_copy(remote.start(), request.local_start(), len as usize)
             })
         };
         let mut way = Way::by_this_end(route, is_reached, &self.staging, len);
         // What is lent must not be out of reach of who has lent it for longer than the call takes.
-        way.asks_peer = reads && route.is_some() && !local.is_lent() && self.by_peer(len);
+        let is_kept = !request.local.is_lent();
+        way.asks_peer = reads && route.is_some() && is_kept && self.by_peer(len);
         way
     }
 
