@@ -2,20 +2,15 @@
 
 //! One-sided access: transfers, fences, mappings. Knows windows, channels and paths, not endpoints.
 //!
-//! A transfer goes `transfers.rs` (what is asked for: which memory, which way) -> `transfer.rs` (by
-//! engine: segments, completion) or `cpu_copy.rs`; both walk along `pieces.rs`. It gets a number of
-//! `marks.rs`, on which fences (`fence.rs`, `signal.rs`) rest. A small copy by CPU has a shorter way:
-//! `at_once.rs`.
+//! A caller's copy begins in `transfers.rs`. There is one decision on how it goes, in `ways.rs`, and one path for each
+//! way: by the processor (`cpu_copy.rs`), by an engine (`transfer.rs`), through slots (`staging.rs`), or by the peer
+//! (`pulls.rs`, whose requests arrive in `pushes.rs`). All ways share and end one `operation.rs`. A transfer has a
+//! number of `marks.rs`, on which fences (`fence.rs`, `signal.rs`) rest.
 //!
-//! - `operation.rs`: what is to be copied, and the report of its end
-//! - `ways.rs`: which way it goes, by its size
-//! - `pulls.rs`, `pushes.rs`: reads that the peer's engine makes
-//! - `staging.rs`: what is for memory that the other side does not reach
-//! - `registration_cache.rs`, `registration.rs`: memory that is kept for later transfers;
-//!   `caches.rs`: all of that, and `memory_pressure.rs`: giving it up
-//! - `mapping.rs`: loads and stores of processes with no system call; `ones.rs`: what they may see once
-//!   the node is lost
-//! - `remote_pages.rs`: pages of the peer for a device of somebody else
+//! - `registration_cache.rs`, `registration.rs`: memory that is kept for later transfers
+//! - `caches.rs`: all registration caches, and how they give memory up that the kernel is short of
+//! - `mapping.rs`: loads and stores of processes with no system call, and pages of the peer for a device of
+//!   somebody else
 
 pub(crate) mod caches;
 mod cpu_copy;
@@ -26,7 +21,7 @@ mod operation;
 pub(crate) mod pulls;
 pub(crate) mod pushes;
 mod registration;
-mod registration_cache;
+pub(crate) mod registration_cache;
 mod signal;
 pub(crate) mod staging;
 mod transfer;

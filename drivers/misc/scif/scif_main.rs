@@ -85,7 +85,6 @@ mod transport;
 pub use kernel_api::client;
 
 use crate::endpoint::connection::Options;
-use crate::rma::caches::MemoryPressure;
 use device_file::Devices;
 use endpoint::scif::Scif;
 use kernel_api::KernelApi;
@@ -101,7 +100,10 @@ use peer::{
 };
 use rma::caches::Caches;
 use sync::work_queues::WorkQueues;
-use sys::tunables;
+use sys::{
+    shrinker::Shrinker,
+    tunables, //
+};
 use transport::{
     engine::Engines,
     links::Links,
@@ -215,7 +217,7 @@ impl Settings {
 struct ScifModule {
     // The front doors: no new endpoints; those that exist keep the module loaded.
     _debugfs: Pin<KBox<Scope<debugfs::Sources>>>,
-    _memory_pressure: MemoryPressure,
+    _memory_pressure: Shrinker<Caches>,
     _kernel_api: KernelApi,
     _devices: Devices,
     // No more peers.
@@ -285,7 +287,7 @@ impl kernel::Module for ScifModule {
         Ok(Self {
             // The devices come last, so that whoever opens them finds all there.
             _debugfs: debugfs::open(sources)?,
-            _memory_pressure: MemoryPressure::new(&caches)?,
+            _memory_pressure: caches.offer_memory()?,
             _kernel_api: KernelApi::new(&scif)?,
             _devices: Devices::register(&scif, settings.mic_compat)?,
             _ntb: ntb,

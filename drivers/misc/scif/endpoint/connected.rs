@@ -26,7 +26,6 @@ use crate::{
     peer::channel::State as ChannelState,
     rma::mapping::{
         self,
-        AfterLoss,
         RemotePages, //
     },
     sys::{
@@ -146,16 +145,16 @@ impl Endpoint {
     /// Maps windows of the peer into an area of the caller that is being set up.
     pub(crate) fn map(&self, vma: &VmaNew) -> Result {
         let connection = self.connection()?;
-        let after_loss = if self.ones_after_loss.load(Relaxed) {
-            AfterLoss::Ones(self.scif.ones()?)
+        let ones = if self.ones_after_loss.load(Relaxed) {
+            Some(self.scif.ones()?)
         } else {
-            AfterLoss::Nothing
+            None
         };
-        let all = &connection.mappings;
         mapping::map(
             &connection.channel,
             &connection.remote_windows,
-            (all, after_loss),
+            &connection.mappings,
+            ones,
             &Wanted::of(vma),
             vma,
         )

@@ -179,7 +179,7 @@ impl Connection {
     pub(super) fn progress(&self) -> Progress {
         Progress {
             asked: self.fences.asked(),
-            ..self.transfers.progress()
+            ..self.transfers.marks.progress()
         }
     }
 
@@ -235,7 +235,7 @@ impl Connection {
         self.channel.end_uses();
         // Nobody can reach them any more, but who has mapped them or copies already.
         self.windows.revoke_all();
-        self.transfers.close_cache_soon();
+        self.transfers.cache.close_soon();
     }
 
     /// The peer will write no more into the ring of this closed end, and its transfers have ended:
@@ -260,8 +260,8 @@ impl Connection {
         self.fences.close();
         self.remote_windows.forget_all();
         self.windows.revoke_all();
-        self.transfers.close_cache();
-        self.transfers.forget_deferred();
+        self.transfers.cache.close();
+        self.transfers.marks.forget_deferred();
     }
 
     // ----- what the owner wants ----------------------------------------------------------------
@@ -275,9 +275,9 @@ impl Connection {
         self.fences.close();
         self.transfers.drain();
         self.channel.drain_uses();
-        self.transfers.finish_deferred();
+        self.transfers.marks.finish_deferred();
         self.windows.revoke_all();
-        self.transfers.close_cache();
+        self.transfers.cache.close();
         self.remote_windows.forget_all();
         match (old, self.channel.remote()) {
             (State::Established, Ok(target)) => {

@@ -104,7 +104,7 @@ impl Contact {
     }
 
     /// What is for memory that the other side does not reach.
-    pub(super) fn staging(&self) -> &Staging {
+    pub(super) fn staging(&self) -> &Arc<Staging> {
         &self.ways.staging
     }
 
@@ -227,7 +227,7 @@ impl Contact {
     pub(super) fn drained(self: &Arc<Self>) {
         // Signals that were deferred since the connections were marked keep windows in use.
         self.connections()
-            .for_each(|connection| connection.transfers.forget_deferred());
+            .for_each(|connection| connection.transfers.marks.forget_deferred());
         // No fault puts pages back from here on.
         self.mappings.revoke_all();
         self.staging().drained();

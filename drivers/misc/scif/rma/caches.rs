@@ -4,11 +4,11 @@
 //!
 //! A cache is listed here from when it first keeps something until it is closed. What they keep is
 //! let go where a process reaches its limit ([`Reclaim`]), and where the kernel is short of memory
-//! (`memory_pressure.rs`).
+//! ([`Shrink`]).
 //!
 //! Lock: `list` is a leaf; caches are called without it.
 //!
-//! Gives kept registrations up when memory is short.
+//! # When memory is short
 //!
 //! Pages that are pinned are neither swapped out nor written back: what is kept for later transfers
 //! would be lost to everybody else. So the kernel may ask for it, as it asks other caches. It asks
@@ -17,6 +17,7 @@
 //!
 //! Memory that is registered or in a transfer stays.
 
+use super::registration_cache::RegistrationCache;
 use crate::{
     memory::local::Reclaim,
     sync::work_queues::WorkQueues,
@@ -66,16 +67,6 @@ pub(crate) struct Counters {
     pub(crate) evictions: Atomic<u64>,
 }
 
-/// A cache, as it is listed.
-pub(super) trait Cache: Send + Sync {
-    /// Lets go of what belongs to the calling process or to its user. May sleep.
-    fn forget_caller(&self);
-
-    /// Lets go of `wanted` of each `total` pages, those first that have not been used for longest.
-    /// May sleep.
-    fn shed(&self, wanted: usize, total: usize);
-}
-
 /// See the head of this file.
 #[pin_data]
 pub(crate) struct Caches {
@@ -87,7 +78,12 @@ pub(crate) struct Caches {
     pub(super) queues: Arc<WorkQueues>,
     next_id: Atomic<u64>,
     #[pin]
-    list: Mutex<RBTree<u64, Arc<dyn Cache>>>,
+    list: Mutex<RBTree<u64, Arc<RegistrationCache>>>,
+    /// Pages that the kernel has asked for, and that are still to be given.
+    wanted: Atomic<i64>,
+    /// Gives them.
+    #[pin]
+    work: Work<Self>,
 }
 
 impl Caches {
@@ -108,17 +104,25 @@ impl Caches {
                 queues: queues.clone(),
                 next_id: Atomic::new(1),
                 list <- new_mutex!(RBTree::new(), "Caches::list"),
+                wanted: Atomic::new(0),
+                work <- new_work!("Caches::work"),
             }),
             GFP_KERNEL,
         )
     }
 
+    /// Lets the kernel ask for memory, as long as the result exists: it is dropped before the work queues are flushed
+    /// for good. May sleep.
+    pub(crate) fn offer_memory(self: &Arc<Self>) -> Result<Shrinker<Self>> {
+        Shrinker::register(c"scif_registrations", self.clone())
+    }
+
     /// Lists a cache. Returns the number by which it is taken off, which is not 0. May sleep.
-    pub(super) fn add(&self, cache: Arc<dyn Cache>) -> Result<u64> {
+    pub(super) fn add(&self, cache: Arc<RegistrationCache>) -> Result<u64> {
         let id = self.next_id.fetch_add(1, Relaxed);
         let node = RBTreeNode::new(id, cache, GFP_KERNEL_ACCOUNT)?;
-        let replaced = self.list.lock().insert(node);
-        drop(replaced);
+        // None was there.
+        self.list.lock().insert(node);
         Ok(id)
     }
 
@@ -129,7 +133,7 @@ impl Caches {
     }
 
     /// Calls `f` with each cache, without a lock.
-    pub(super) fn for_each(&self, f: impl Fn(&dyn Cache)) {
+    pub(super) fn for_each(&self, f: impl Fn(&RegistrationCache)) {
         let mut from = 0;
         loop {
             let (id, cache) = {
@@ -140,7 +144,7 @@ impl Caches {
                 let (id, cache) = cursor.current();
                 (*id, cache.clone())
             };
-            f(&*cache);
+            f(&cache);
             from = id + 1;
         }
     }
@@ -160,44 +164,13 @@ impl Reclaim for Caches {
     }
 }
 
-/// While it exists, the kernel can ask. Dropped before the work queues are flushed for good.
-pub(crate) struct MemoryPressure {
-    _shrinker: Shrinker<Relief>,
-}
-
-impl MemoryPressure {
-    pub(crate) fn new(caches: &Arc<Caches>) -> Result<Self> {
-        let relief = Arc::pin_init(
-            pin_init!(Relief {
-                caches: caches.clone(),
-                wanted: Atomic::new(0),
-                work <- new_work!("Relief::work"),
-            }),
-            GFP_KERNEL,
-        )?;
-        Ok(Self {
-            _shrinker: Shrinker::register(c"scif_registrations", relief)?,
-        })
-    }
-}
-
-/// What was asked for, and is still to be given.
-#[pin_data]
-struct Relief {
-    caches: Arc<Caches>,
-    /// In pages.
-    wanted: Atomic<i64>,
-    #[pin]
-    work: Work<Self>,
-}
-
 impl_has_work! {
-    impl HasWork<Self> for Relief { self.work }
+    impl HasWork<Self> for Caches { self.work }
 }
 
-impl Shrink for Relief {
+impl Shrink for Caches {
     fn count(&self) -> usize {
-        let pages = self.caches.counters.pages.load(Relaxed);
+        let pages = self.counters.pages.load(Relaxed);
         let left = pages.saturating_sub(self.wanted.load(Relaxed));
         usize::try_from(left).unwrap_or(0)
     }
@@ -207,20 +180,20 @@ impl Shrink for Relief {
             .add(i64::try_from(count).unwrap_or(i64::MAX), Relaxed);
         // An error says that the work is pending already.
         let arc: Arc<Self> = this.into();
-        let _ = this.caches.queues.work.enqueue(arc);
+        let _ = this.queues.work.enqueue(arc);
         // Nothing has gone yet.
         0
     }
 }
 
-impl WorkItem for Relief {
+impl WorkItem for Caches {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
         let wanted = this.wanted.load(Relaxed);
-        let total = this.caches.counters.pages.load(Relaxed);
+        let total = this.counters.pages.load(Relaxed);
         if let (Ok(wanted), Ok(total)) = (usize::try_from(wanted), usize::try_from(total)) {
-            this.caches.for_each(|cache| cache.shed(wanted, total));
+            this.for_each(|cache| cache.shed(wanted, total));
         }
         // What could not be given now is asked for again.
         this.wanted.add(-wanted, Relaxed);

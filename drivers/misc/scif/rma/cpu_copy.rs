@@ -1,123 +1,132 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A transfer by CPU: over when the call returns.
+//! Copies by the processor: over when the call returns.
 //!
-//! A small copy by CPU that lies in one window of the peer, and in one window of ours or in memory of
-//! the caller: over when the call returns, with next to nothing around it.
+//! A small copy that lies in one window of the peer, and in one window of ours or in memory of the caller, has next to
+//! nothing around it ([`Transfers::copy_at_once`]). It is made under the locks of both tables of windows, the peer's
+//! first: a window that is to go waits for the lock, so none is counted as in use. It has no number (0 for who traces),
+//! because a fence has nothing to wait for, and nothing of it is allocated.
 //!
-//! It is made under the locks of both tables of windows, the peer's first: a window that is to go waits
-//! for the lock, so none is counted as in use. It has no number (0 for who traces), because a fence has
-//! nothing to wait for, and nothing of it is allocated.
-//!
-//! Only for what goes well: whatever is not so simple, or wrong, is left to the general way, which knows
+//! That is only for what goes well: whatever is not so simple, or wrong, is left to the general way, which knows
 //! what to say of it (`transfers.rs`). So a copy that was made in part may be made again.
 
 use super::{
-    marks::Marks,
     operation::{
-        Sides,
+        Caller,
+        Operation,
         Stretch, //
+    },
+    transfers::{
+        Request,
+        Transfers, //
     }, //
 };
 use crate::{
     arguments::{
         Direction,
-        LocalSide,
-        TransferOptions, //
+        LocalSide, //
     },
     logic::{
         address_space::Range,
         plan::Walk, //
     },
-    memory::{
-        remote_window::RemoteWindow,
-        remote_windows::RemoteWindows,
-        windows::Windows, //
-    },
-    peer::{
-        channel::Channel,
-        Peer, //
-    },
+    memory::remote_window::RemoteWindow,
     sys::{
         current,
+        pages::Pages,
         reached::{
             flush_writes,
             Reached, //
         },
         trace, //
-    }, //
+    },
+    transport::path::Path, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// A copy looks at the state of the peer and at signals each time it has moved this much.
 const STEP: u64 = 256 * 1024;
 
-/// Copies all of the transfer, the two parts one after the other. The caller is inside the peer.
-/// ENODEV if the peer is lost meanwhile, EINTR if the caller is being killed.
-pub(super) fn copy(
-    peer: &Peer,
-    direction: Direction,
-    sides: &Sides,
-    (body, tail): (u64, u64),
-) -> Result {
-    for (skip, len) in [(0, body), (body, tail)] {
-        sides.for_each_stretch(skip, len, |stretch| copy_stretch(peer, direction, &stretch))?;
+/// What is written at once at most: more would keep others from the tables of windows for long.
+const LARGEST: u64 = 64 << 10;
+
+/// What is read at once at most: the processor waits for each load.
+const LARGEST_READ: u64 = 4 << 10;
+
+/// Copies all of an operation, one part after the other, and ends it. The caller is inside the peer, and hears of the
+/// error: ENODEV if the peer is lost meanwhile, EINTR if the caller is being killed.
+pub(super) fn copy(operation: &Arc<Operation>, caller: Caller) -> Result {
+    let copied = operation.parts().into_iter().try_for_each(|(skip, len)| {
+        operation
+            .sides
+            .for_each_stretch(skip, len, |stretch| copy_stretch(operation, &stretch))?;
         // The tail comes after the body, and what follows the call after both.
         flush_writes();
-    }
+        Ok(())
+    });
+    copied.map_err(|error| operation.end_for(caller, error))?;
+    operation.end(Ok(()));
     Ok(())
 }
 
-fn copy_stretch(peer: &Peer, direction: Direction, stretch: &Stretch<'_>) -> Result {
-    let pages = &stretch.local.memory().pages;
-    let mut walk = stretch.remote.window.extents.walk(stretch.remote_offset);
-    let mut offset = stretch.local_offset;
-    let end = offset + stretch.len;
-    while offset < end {
-        let (address, len) = walk.next((end - offset).min(STEP)).ok_or(ENXIO)?;
+fn copy_stretch(operation: &Operation, stretch: &Stretch<'_>) -> Result {
+    let peer = &operation.surroundings.peer;
+    let (window, offset) = (&stretch.remote.window, stretch.remote_offset);
+    for_each_piece(peer.path(), window, offset, stretch.len, |place, at, _| {
         if peer.is_over() {
             return Err(ENODEV);
         }
-        let remote = peer.path().reach(address, len)?;
-        match direction {
-            Direction::Write => remote.copy_from(pages, offset as usize)?,
-            Direction::Read => remote.copy_to(pages, offset as usize)?,
-        }
-        offset += len;
+        let pages = &stretch.local.memory().pages;
+        let local = (stretch.local_offset + at) as usize;
+        copy_pages(operation.direction, place, pages, local)?;
         if current::is_being_killed() {
             return Err(EINTR);
         }
         current::reschedule();
+        Ok(())
+    })
+}
+
+/// Calls `f` with each contiguous piece, of [`STEP`] bytes at most, of the `len` bytes from `offset` on of a window, with
+/// where it begins in them, and its length, until there is an error.
+fn for_each_piece(
+    path: &dyn Path,
+    window: &RemoteWindow,
+    offset: u64,
+    len: u64,
+    mut f: impl FnMut(&Reached<'_>, u64, u64) -> Result,
+) -> Result {
+    let mut walk = window.extents.walk(offset);
+    let mut at = 0;
+    while at < len {
+        let (address, step) = walk.next((len - at).min(STEP)).ok_or(ENXIO)?;
+        f(&path.reach(address, step)?, at, step)?;
+        at += step;
     }
     Ok(())
 }
 
-/// What is written at most: more would keep others from the tables of windows for long.
-const LARGEST: u64 = 64 << 10;
-
-/// What is read at most: the processor waits for each load.
-const LARGEST_READ: u64 = 4 << 10;
-
-/// See the head of this file.
-pub(super) struct AtOnce<'a> {
-    pub(super) channel: &'a Channel,
-    pub(super) windows: &'a Windows,
-    pub(super) remote_windows: &'a RemoteWindows,
-    pub(super) marks: &'a Marks,
-    pub(super) direction: Direction,
-    pub(super) local: &'a LocalSide,
-    pub(super) remote: Range,
-    pub(super) options: TransferOptions,
+/// Copies all of a place of the peer, or to all of it.
+fn copy_pages(direction: Direction, place: &Reached<'_>, pages: &Pages, offset: usize) -> Result {
+    match direction {
+        Direction::Write => place.copy_from(pages, offset),
+        Direction::Read => place.copy_to(pages, offset),
+    }
 }
 
-impl AtOnce<'_> {
-    /// Copies, if it is as simple as that: none if not all was copied. May sleep.
-    pub(super) fn copy(&self) -> Option<()> {
-        let largest = match self.direction {
+impl Transfers {
+    /// Copies, if it is as simple as the head of this file says: none if not all was copied. May sleep.
+    pub(super) fn copy_at_once(&self, request: &Request<'_>) -> Option<()> {
+        let (direction, remote, options) = (request.direction, request.remote, request.options);
+        let len = remote.len();
+        let largest = match direction {
             Direction::Read => LARGEST_READ,
             Direction::Write => LARGEST,
         };
-        if self.remote.len() > largest || self.options.ordered {
+        if len > largest || options.ordered {
             return None;
         }
         // Refused once the other end is closed or lost, and this one has been closed. Dropped after the locks: the end of the last
@@ -126,73 +135,39 @@ impl AtOnce<'_> {
         if self.channel.peer().has_failed() {
             return None;
         }
-        let (local_need, remote_need) = self.direction.needs();
+        let path = self.channel.path();
+        let (local_need, remote_need) = direction.needs();
         self.remote_windows
-            .with(self.remote, remote_need, |window, offset| {
-                match self.local {
-                    LocalSide::Windows(start) => {
-                        let range = Range::new(*start, self.remote.len()).ok()?;
-                        self.windows.with(range, local_need, |memory, start| {
-                            let pages = &memory.pages;
-                            self.traced(|| {
-                                self.for_each_piece(window, offset, |place, at, _| {
-                                    match self.direction {
-                                        Direction::Write => place.copy_from(pages, start + at).ok(),
-                                        Direction::Read => place.copy_to(pages, start + at).ok(),
-                                    }
-                                })
+            .with(remote, remote_need, |window, offset| match request.local {
+                LocalSide::Windows(start) => {
+                    let range = Range::new(*start, len).ok()?;
+                    self.windows.with(range, local_need, |memory, start| {
+                        self.traced(request, || {
+                            for_each_piece(path, window, offset, len, |place, at, _| {
+                                copy_pages(direction, place, &memory.pages, start + at as usize)
                             })
-                        })?
-                    }
-                    // Who wants memory to be kept gets that, and a read has to be sure of all of it.
-                    LocalSide::Memory(memory) if self.stores_directly() => self.traced(|| {
-                        self.for_each_piece(window, offset, |place, at, len| {
-                            let all = place.write_from(0, memory, at, len).ok()?;
-                            all.then_some(())
                         })
-                    }),
-                    LocalSide::Memory(_) => None,
+                    })?
                 }
+                // Who wants memory to be kept gets that, and a read has to be sure of all of it.
+                LocalSide::Memory(_) if direction == Direction::Read || options.use_cache => None,
+                LocalSide::Memory(memory) => self.traced(request, || {
+                    for_each_piece(path, window, offset, len, |place, at, len| {
+                        let all = place.write_from(0, memory, at as usize, len as usize)?;
+                        if all {
+                            Ok(())
+                        } else {
+                            Err(EFAULT)
+                        }
+                    })
+                }),
             })??;
-        self.marks.count(self.direction, self.remote.len());
+        self.marks.count(direction, len);
         Some(())
     }
 
-    fn stores_directly(&self) -> bool {
-        self.direction == Direction::Write && !self.options.use_cache
-    }
-
-    /// Calls `f` with each contiguous piece of the window, from `offset` on, where it begins in the copy,
-    /// and its length, until there is an end of it.
-    fn for_each_piece(
-        &self,
-        window: &RemoteWindow,
-        offset: u64,
-        mut f: impl FnMut(&Reached<'_>, usize, usize) -> Option<()>,
-    ) -> Option<()> {
-        let mut walk = window.extents.walk(offset);
-        let mut rest = self.remote.len();
-        while rest > 0 {
-            let (address, len) = walk.next(rest)?;
-            let place = self.channel.path().reach(address, len).ok()?;
-            f(&place, (self.remote.len() - rest) as usize, len as usize)?;
-            rest -= len;
-        }
-        Some(())
-    }
-
-    fn traced(&self, copy: impl FnOnce() -> Option<()>) -> Option<()> {
-        trace::rma_submit(|| trace::Transfer {
-            node: self.channel.node(),
-            channel: self.channel.id.0,
-            number: 0,
-            write: self.direction == Direction::Write,
-            engine: false,
-            local: self.local.offset().unwrap_or(-1),
-            remote: self.remote.offset(),
-            len: self.remote.len(),
-            flags: self.options.flags() as u32,
-        });
+    fn traced(&self, request: &Request<'_>, copy: impl FnOnce() -> Result) -> Option<()> {
+        self.trace_submit(request, 0, false);
         let copied = copy();
         // What follows the call comes after it.
         flush_writes();
@@ -200,10 +175,10 @@ impl AtOnce<'_> {
             node: self.channel.node(),
             channel: self.channel.id.0,
             number: 0,
-            write: self.direction == Direction::Write,
-            len: self.remote.len(),
-            result: trace::errno(&copied.ok_or(EAGAIN)),
+            write: request.direction == Direction::Write,
+            len: request.remote.len(),
+            result: trace::errno(&copied.map_err(|_| EAGAIN)),
         });
-        copied
+        copied.ok()
     }
 }

@@ -52,14 +52,11 @@ use crate::{
     },
 };
 use kernel::{
+    new_spinlock,
     prelude::*,
     sync::{
-        atomic::{
-            Atomic,
-            Full,
-            Relaxed, //
-        },
         Arc,
+        SpinLock, //
     },
     time::Delta,
 };
@@ -79,13 +76,14 @@ enum Answer {
 pub(crate) struct Fences {
     channel: Arc<Channel>,
     marks: Arc<Marks>,
-    windows: Arc<Windows>,
-    remote_windows: Arc<RemoteWindows>,
-    staging: Arc<Staging>,
+    pub(super) windows: Arc<Windows>,
+    pub(super) remote_windows: Arc<RemoteWindows>,
+    pub(super) staging: Arc<Staging>,
     #[pin]
     questions: Questions<Reply<Answer>>,
     /// The last transfer of the peer that we have heard of.
-    peer_last: Atomic<u64>,
+    #[pin]
+    peer_last: SpinLock<Sequence>,
 }
 
 impl Fences {
@@ -98,7 +96,7 @@ impl Fences {
     ) -> impl PinInit<Self> {
         let (channel, marks) = (channel.clone(), transfers.marks.clone());
         let (windows, remote_windows) = (windows.clone(), remote_windows.clone());
-        let staging = transfers.staging().clone();
+        let staging = transfers.ways.staging.clone();
         pin_init!(Self {
             channel,
             marks,
@@ -106,7 +104,7 @@ impl Fences {
             remote_windows,
             staging,
             questions <- Questions::new(MAX_DEFERRED, 0),
-            peer_last: Atomic::new(0),
+            peer_last <- new_spinlock!(Sequence::default(), "Fences::peer_last"),
         })
     }
 
@@ -145,22 +143,12 @@ impl Fences {
                 let Answer::Mark(sequence) = answer? else {
                     return Err(EPROTO);
                 };
-                self.note_peer_sequence(sequence);
+                let mut known = self.peer_last.lock();
+                *known = sequence.max(*known);
                 sequence
             }
         };
         Ok(marks::encode(sequence, origin))
-    }
-
-    /// Remembers the highest number of the peer's that was heard of.
-    fn note_peer_sequence(&self, sequence: Sequence) {
-        let mut known = self.peer_last.load(Relaxed);
-        while known < sequence.0 {
-            match self.peer_last.cmpxchg(known, sequence.0, Full) {
-                Ok(_) => return,
-                Err(now) => known = now,
-            }
-        }
     }
 
     /// Waits until the transfers that `mark` stands for have ended. EINVAL if it can't be a mark,
@@ -171,7 +159,7 @@ impl Fences {
         let origin = marks::origin(mark).map_err(|_| EINVAL)?;
         let last = match origin {
             Origin::Own => self.marks.last_issued(),
-            Origin::Peer => Sequence(self.peer_last.load(Relaxed)),
+            Origin::Peer => *self.peer_last.lock(),
         };
         let (_, sequence) = marks::decode(mark, last).map_err(|_| EINVAL)?;
         trace::fence_wait(|| self.traced(origin, mark, 0));
@@ -195,34 +183,17 @@ impl Fences {
 
     fn wait_for_peers(&self, sequence: Sequence) -> Result {
         let target = self.channel.remote()?;
-        loop {
-            let request = |token| Message::FenceWait {
-                target,
-                token,
-                sequence: sequence.0,
-            };
-            // As long as the transfers take.
-            let answer = self.ask(request, |waiters, answer| waiters.wait(answer));
-            return match answer? {
-                Answer::Done(Status::Done) => Ok(()),
-                Answer::Done(Status::TransferFailed) => Err(self.marks.transfer_error(EIO)),
-                Answer::Done(Status::Unknown) => Err(EINVAL),
-                Answer::Done(Status::NoMemory) => {
-                    self.let_peer_make_room()?;
-                    continue;
-                }
-                _ => Err(EPROTO),
-            };
-        }
-    }
-
-    /// For who is to ask again, as too much waits at the peer. Interruptible.
-    fn let_peer_make_room(&self) -> Result {
-        let waiters = self.channel.waiters()?;
-        let is_over = || self.channel.check_established().err();
-        match waiters.wait_timeout(ROOM_PERIOD, is_over)? {
-            Some(error) => Err(error),
-            None => Ok(()),
+        let request = |token| Message::FenceWait {
+            target,
+            token,
+            sequence: sequence.0,
+        };
+        // As long as the transfers take.
+        match self.ask_to_defer(request, |waiters, answer| waiters.wait(answer))? {
+            Status::Done => Ok(()),
+            Status::TransferFailed => Err(self.marks.transfer_error(EIO)),
+            Status::Unknown => Err(EINVAL),
+            _ => Err(EPROTO),
         }
     }
 
@@ -263,12 +234,22 @@ impl Fences {
         drop(self.make_told_signal(local, remote)?);
         let pair = |target: SignalTarget| (target.offset as u64, target.value);
         let target = self.channel.remote()?;
-        self.ask_for_signal(|token| Message::Signal {
+        let request = |token| Message::Signal {
             target,
             token,
             senders: local.map(pair),
             receivers: remote.map(pair),
-        })
+        };
+        // Killable only: to ask twice would be two signals.
+        let promised = self.ask_to_defer(request, |waiters, answer| {
+            let answer = waiters.wait_killable_timeout(questions::LIMIT, answer)?;
+            Ok(questions::in_time(&self.channel, answer))
+        });
+        match promised? {
+            Status::Done => Ok(()),
+            Status::Unknown => Err(ENXIO),
+            _ => Err(EPROTO),
+        }
     }
 
     fn order_own_signal(
@@ -279,15 +260,9 @@ impl Fences {
         loop {
             let ordered = {
                 let _inside = self.channel.enter().ok_or(ENODEV)?;
-                let signal = self.make_told_signal(local, remote)?;
-                // Who closes this end waits for it, and then takes the memory back.
-                let begun = self.channel.begin_use();
-                let _use = begun.map_err(|error| self.channel.end_or(error))?;
-                let action = Action::Signal(signal, Asker::This);
-                let marks = self.marks.as_arc_borrow();
-                marks.defer(self.marks.last_issued(), action)
+                self.defer_signal(Asker::This, || self.make_told_signal(local, remote))
             };
-            match ordered {
+            match ordered.map_err(|error| self.channel.end_or(error)) {
                 // Without what others wait for.
                 Err(EAGAIN) => self.marks.wait_for_room()?,
                 ordered => return ordered,
@@ -295,13 +270,22 @@ impl Fences {
         }
     }
 
-    /// As [`Self::make_signal`], for a caller who hears of mistakes.
+    /// Has a signal given behind all transfers that were started so far. EAGAIN if too much waits there already.
+    fn defer_signal(&self, asker: Asker, make: impl FnOnce() -> Result<Signal>) -> Result {
+        // Who closes this end waits for it, and then takes the memory back.
+        let _use = self.channel.begin_use()?;
+        let action = Action::Signal(make()?, asker);
+        let marks = self.marks.as_arc_borrow();
+        marks.defer(self.marks.last_issued(), action)
+    }
+
+    /// As [`Signal::new`], for a caller who hears of mistakes.
     fn make_told_signal(
         &self,
         local: Option<SignalTarget>,
         remote: Option<SignalTarget>,
     ) -> Result<Signal> {
-        let made = || self.make_signal(local, remote);
+        let made = || Signal::new(self, local, remote);
         let signal = made().or_else(|error| {
             // The window may be among what the peer has said by now.
             if error != ENXIO {
@@ -314,15 +298,6 @@ impl Fences {
         signal.map_err(|error| self.channel.end_or(error))
     }
 
-    fn make_signal(
-        &self,
-        local: Option<SignalTarget>,
-        remote: Option<SignalTarget>,
-    ) -> Result<Signal> {
-        let (windows, remote_windows) = (&self.windows, &self.remote_windows);
-        Signal::new(windows, remote_windows, &self.staging, local, remote)
-    }
-
     /// How many questions the peer has not answered. Any context.
     pub(crate) fn asked(&self) -> usize {
         self.questions.count()
@@ -330,19 +305,22 @@ impl Fences {
 
     // ----- asking the peer ---------------------------------------------------------------------
 
-    /// Asks the peer for a signal and waits until it has promised it: ENXIO if it can't. Killable only, because
-    /// asking twice would be two signals; interruptible while there is no room for it.
-    fn ask_for_signal(&self, message: impl Fn(u32) -> Message) -> Result {
+    /// Asks the peer, as [`Self::ask`], for something behind its transfers, again as long as too much waits there
+    /// already. Interruptible while there is no room for it.
+    fn ask_to_defer(
+        &self,
+        message: impl Fn(u32) -> Message,
+        wait: impl Fn(&WaitQueue, &mut dyn FnMut() -> Option<Result<Answer>>) -> Result<Result<Answer>>,
+    ) -> Result<Status> {
         loop {
-            let answer = self.ask(&message, |waiters, answer| {
-                let answer = waiters.wait_killable_timeout(questions::LIMIT, answer)?;
-                Ok(questions::in_time(&self.channel, answer))
-            });
-            match answer? {
-                Answer::Done(Status::Done) => return Ok(()),
-                Answer::Done(Status::NoMemory) => self.let_peer_make_room()?,
-                Answer::Done(Status::Unknown) => return Err(ENXIO),
-                _ => return Err(EPROTO),
+            match self.ask(&message, &wait)? {
+                Answer::Done(Status::NoMemory) => (),
+                Answer::Done(status) => return Ok(status),
+                Answer::Mark(_) => return Err(EPROTO),
+            }
+            let is_over = || self.channel.check_established().err();
+            if let Some(error) = self.channel.waiters()?.wait_timeout(ROOM_PERIOD, is_over)? {
+                return Err(error);
             }
         }
     }
@@ -427,18 +405,8 @@ impl Fences {
             offset: offset as i64,
             value,
         };
-        // Who closes this end waits for it, and then takes the memory back.
-        let begun = self.channel.begin_use();
-        let made = begun.and_then(|in_use| {
-            let signal = self.make_signal(receivers.map(target), senders.map(target))?;
-            Ok((signal, in_use))
-        });
-        let queued = made.and_then(|(signal, _use)| {
-            let last = self.marks.last_issued();
-            let marks = self.marks.as_arc_borrow();
-            marks.defer(last, Action::Signal(signal, Asker::Peer))
-        });
-        let status = match queued {
+        let make = || Signal::new(self, receivers.map(target), senders.map(target));
+        let status = match self.defer_signal(Asker::Peer, make) {
             Ok(()) => Status::Done,
             Err(ENOMEM | EAGAIN) => Status::NoMemory,
             // The end of the connection, which takes windows away, is what the peer hears next.

@@ -132,12 +132,10 @@ impl Mappings {
         let node = RBTreeNode::new(id, revoker, GFP_KERNEL_ACCOUNT)?;
         let mut table = self.table.lock();
         if table.closed {
-            drop(table);
             return Err(ENODEV);
         }
-        let replaced = table.revokers.insert(node);
-        drop(table);
-        drop(replaced);
+        // None was there.
+        table.revokers.insert(node);
         Ok(())
     }
 
@@ -160,14 +158,6 @@ impl Mappings {
     pub(crate) fn count(&self) -> usize {
         self.table.lock().revokers.iter().count()
     }
-}
-
-/// What a mapping shows once the peer is lost.
-pub(crate) enum AfterLoss {
-    /// An access is a SIGBUS.
-    Nothing,
-    /// Ones: this page, or one of its own where it can be written to.
-    Ones(Arc<Ones>),
 }
 
 /// See the head of this file.
@@ -216,9 +206,7 @@ impl Mapping {
         }
         Err(EFAULT)
     }
-}
 
-impl Mapping {
     /// Shows the peer's memory.
     fn show(&self, fault: &Fault<'_>) -> Result {
         let _inside = self.peer.enter().ok_or(ENODEV)?;
@@ -264,13 +252,14 @@ impl Drop for Mapping {
 }
 
 /// Maps the windows of the channel's other end that hold the wanted range into an area of the
-/// caller; `all` are the mappings of that peer, and what it shows once that is lost follows. May sleep.
+/// caller; `all` are the mappings of that peer. Once that is lost, an access is a SIGBUS, or shows `ones`. May sleep.
 ///
 /// ENXIO for a gap, EOPNOTSUPP for what this node does not reach by itself, EACCES for more than the windows allow, EINVAL for a private mapping.
 pub(crate) fn map(
     channel: &Channel,
     windows: &RemoteWindows,
-    (all, after_loss): (&Arc<Mappings>, AfterLoss),
+    all: &Arc<Mappings>,
+    ones: Option<Arc<Ones>>,
     wanted: &Wanted,
     vma: &VmaNew,
 ) -> Result {
@@ -304,10 +293,10 @@ pub(crate) fn map(
         return Err(EOPNOTSUPP);
     }
     let write_combined = is_write_combined(channel, &windows)?;
-    let ones = match after_loss {
-        AfterLoss::Nothing => None,
-        AfterLoss::Ones(_) if wanted.write => Some(Ones::new(Payer::Caller)?),
-        AfterLoss::Ones(ones) => Some(ones),
+    // One that can be written to has a page of its own.
+    let ones = match ones {
+        Some(_) if wanted.write => Some(Ones::new(Payer::Caller)?),
+        ones => ones,
     };
     let id = all.next_id.fetch_add(1, Relaxed);
     let mapping = Arc::new(
@@ -378,10 +367,10 @@ fn reached_piece(channel: &Channel, windows: &RemoteWindows, range: Range) -> Re
     if !pieces.is_empty() {
         return Err(ENXIO);
     }
-    match piece.window.is_reached() {
-        true => Ok(piece),
-        false => Err(EOPNOTSUPP),
+    if !piece.window.is_reached() {
+        return Err(EOPNOTSUPP);
     }
+    Ok(piece)
 }
 
 /// Where another device of this node finds the first byte of a range of the peer's windows, and how many bytes

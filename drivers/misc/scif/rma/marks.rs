@@ -166,22 +166,21 @@ impl WorkItem<1> for Marks {
 /// The transfer of that number has ended.
 impl Completion for Marks {
     fn ended(self: ArcBorrow<'_, Self>, operation: &Operation, result: Result, is_reported: bool) {
-        let (number, direction, bytes) = (operation.number, operation.direction, operation.bytes);
         trace::rma_complete(|| trace::TransferEnd {
             node: self.channel.node(),
             channel: self.channel.id.0,
-            number,
-            write: direction == Direction::Write,
-            len: bytes,
+            number: operation.number,
+            write: operation.direction == Direction::Write,
+            len: operation.bytes,
             result: trace::errno(&result),
         });
         let failed = result.is_err();
         let moved = self
             .numbers
             .lock()
-            .end(Sequence(number), failed, is_reported);
+            .end(Sequence(operation.number), failed, is_reported);
         match result {
-            Ok(()) => self.flow(direction).add(bytes),
+            Ok(()) => self.count(operation.direction, operation.bytes),
             Err(_) => self.channel.peer().status.access_failed(),
         }
         // Always: one that waits for this very transfer does not wait for those before.
@@ -229,21 +228,16 @@ impl Marks {
         }
     }
 
-    /// So many bytes more have been moved, by what has no number. Any context.
+    /// So many bytes more have been moved, by a transfer. Any context.
     pub(super) fn count(&self, direction: Direction, bytes: u64) {
-        self.flow(direction).add(bytes);
-    }
-
-    /// What has been moved in a direction.
-    fn flow(&self, direction: Direction) -> &Flow {
         match direction {
-            Direction::Read => &self.read,
-            Direction::Write => &self.written,
+            Direction::Read => self.read.add(bytes),
+            Direction::Write => self.written.add(bytes),
         }
     }
 
     /// How it goes, for people. Any context.
-    pub(super) fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> Progress {
         let numbers = self.numbers.lock();
         Progress {
             read: self.read.moved(),
@@ -269,10 +263,11 @@ impl Marks {
     /// EIO if a transfer up to this one, which have all ended, has failed, and nothing was asked for since a
     /// caller of this end has heard of that.
     pub(super) fn report_failure(&self, sequence: Sequence) -> Result {
-        match self.numbers.lock().report_failure(Asker::This, sequence) {
-            true => Err(EIO),
-            false => Ok(()),
+        let failed = self.numbers.lock().report_failure(Asker::This, sequence);
+        if failed {
+            return Err(EIO);
         }
+        Ok(())
     }
 
     /// What a failed transfer means: an engine that can't reach the peer may notice that it is gone
@@ -306,13 +301,11 @@ impl Marks {
 
     /// Waits while too much waits behind transfers already. Interruptible.
     pub(super) fn wait_for_room(&self) -> Result {
-        let has_room = || match self.deferred_count.load(Relaxed) < MAX_DEFERRED {
-            true => Some(Ok(())),
-            false => self.channel.check_established().err().map(Err),
+        let has_room = || {
+            let is_over = || self.channel.check_established().err().map(Err);
+            let has_room = self.deferred_count.load(Relaxed) < MAX_DEFERRED;
+            has_room.then_some(Ok(())).or_else(is_over)
         };
-        if let Some(result) = has_room() {
-            return result;
-        }
         self.channel.waiters()?.wait(has_room)?
     }
 
@@ -320,23 +313,17 @@ impl Marks {
     /// already. May sleep, does not wait for the peer.
     pub(super) fn defer(self: ArcBorrow<'_, Self>, sequence: Sequence, action: Action) -> Result {
         let waits = action.waits();
+        // If it is refused it is dropped without the lock.
         let new = Deferred { sequence, action };
-        let refused = {
+        {
             let mut deferred = self.deferred.lock();
-            let refused = if deferred.len() >= MAX_DEFERRED {
-                Some((new, EAGAIN))
-            } else if deferred.reserve(1, GFP_KERNEL).is_err() {
-                Some((new, ENOMEM))
-            } else {
-                let refused = deferred.push_within_capacity(new).err();
-                refused.map(|new| (new.0, ENOMEM))
-            };
+            if deferred.len() >= MAX_DEFERRED {
+                return Err(EAGAIN);
+            }
+            deferred.reserve(1, GFP_KERNEL)?;
+            // There is room.
+            let _ = deferred.push_within_capacity(new);
             self.deferred_count.store(deferred.len(), Relaxed);
-            refused
-        };
-        // Dropped without the lock.
-        if let Some((_, error)) = refused {
-            return Err(error);
         }
         // Counted first, then looked at, as a completion does it the other way round.
         barrier::smp_mb(barrier::Full);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A copy as it is asked for, and the report of its end.
+//! A copy: what it moves, what it keeps in use, and its end.
 //!
-//! An engine (`transfer.rs`), slots (`staging/staged.rs`), the peer (`pulls.rs`) or the processor makes the copy, and
-//! ends its [`Operation`] once.
+//! Who wants a copy makes an [`Operation`], and one of the ways of `ways.rs` carries it out: the processor
+//! (`cpu_copy.rs`), an engine (`transfer.rs`), slots (`staging.rs`) or the peer (`pulls.rs`). All of them share the
+//! operation, and one of them ends it, once. The memory on both sides stays in use until the last of them lets go of
+//! it, which may sleep.
 //!
-//! Pairing the pieces of both sides of a transfer: the local windows with the remote ones.
+//! The pieces of both sides are paired here: the local windows with the remote ones.
 
 use crate::{
     arguments::Direction,
@@ -18,12 +20,20 @@ use crate::{
         channel::OwnedChannelUse,
         PeerUse, //
     }, //
+    sync::outcome::Outcome,
+    transport::engine::EngineRoute,
 };
 use kernel::{
     prelude::*,
     sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
         Arc,
-        ArcBorrow, //
+        ArcBorrow,
+        UniqueArc, //
     }, //
 };
 
@@ -34,47 +44,146 @@ pub(super) trait Completion: Send + Sync {
     fn ended(self: ArcBorrow<'_, Self>, operation: &Operation, result: Result, is_reported: bool);
 }
 
-/// Which copy it is, and the listener for its end.
-#[derive(Clone)]
-pub(super) struct Operation {
-    pub(super) completion: Arc<dyn Completion>,
-    /// The listener's number for it.
-    pub(super) number: u64,
-    pub(super) direction: Direction,
-    pub(super) bytes: u64,
-}
-
-impl Operation {
-    /// Reports the end. See [`Completion::ended`].
-    pub(super) fn end(&self, result: Result, is_reported: bool) {
-        let completion = self.completion.as_arc_borrow();
-        completion.ended(self, result, is_reported);
-    }
-
-    /// Reports a failure of which the caller hears, too.
-    pub(super) fn fail(&self, error: Error) -> Error {
-        self.end(Err(error), true);
-        error
-    }
+/// On whose behalf a copy begins: how long it may wait, and whether the caller hears of an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Caller {
+    /// A process that may be killed.
+    Process,
+    /// One that has lent its memory, and does not return as long as somebody uses that.
+    Lender,
+    /// A work item.
+    WorkItem,
 }
 
 /// What keeps the surroundings of a copy in place. Dropped in this order: the peer's close is answered
 /// before the session may go.
 pub(super) struct Surroundings {
-    /// None for a copy without a channel.
-    pub(super) channel: Option<OwnedChannelUse>,
+    pub(super) channel: OwnedChannelUse,
     pub(super) peer: PeerUse,
 }
 
-/// An operation, and what is to be done for it.
-pub(super) struct Request {
-    pub(super) operation: Operation,
-    pub(super) sides: Sides,
-    /// Bytes that go first, and bytes that go last.
-    pub(super) parts: (u64, u64),
+/// See the head of this file.
+pub(super) struct Operation {
+    /// The listener for its end, if there is one, and the listener's number for it.
+    pub(super) completion: Option<Arc<dyn Completion>>,
+    pub(super) number: u64,
+    pub(super) direction: Direction,
+    pub(super) bytes: u64,
+    /// How many of the bytes go first; the others go last.
+    body: u64,
     /// The caller waits for the result.
     pub(super) synchronous: bool,
+    /// The caller hears of the result, though it does not wait.
+    reported: Atomic<bool>,
+    outcome: Outcome,
+    /// Slots with a part of it that were not emptied, and who may still fill some (`staging.rs`).
+    pending: Atomic<u32>,
+    last_slot: Atomic<u64>,
+    // Dropped in this order.
+    pub(super) sides: Sides,
     pub(super) surroundings: Surroundings,
+}
+
+impl Operation {
+    /// One of which nobody is told, with number 0. Of its bytes, so many as `body` go first. May sleep.
+    pub(super) fn new(
+        direction: Direction,
+        bytes: u64,
+        body: u64,
+        synchronous: bool,
+        sides: Sides,
+        surroundings: Surroundings,
+    ) -> Result<UniqueArc<Self>> {
+        let operation = Self {
+            completion: None,
+            number: 0,
+            direction,
+            bytes,
+            body,
+            synchronous,
+            reported: Atomic::new(false),
+            outcome: Outcome::new(),
+            pending: Atomic::new(1),
+            last_slot: Atomic::new(0),
+            sides,
+            surroundings,
+        };
+        Ok(UniqueArc::new(operation, GFP_KERNEL_ACCOUNT)?)
+    }
+
+    /// Where its two parts begin, and how long they are: the second must not be there before the first.
+    pub(super) fn parts(&self) -> [(u64, u64); 2] {
+        [(0, self.body), (self.body, self.bytes - self.body)]
+    }
+
+    /// Whether a part goes last.
+    pub(super) fn is_ordered(&self) -> bool {
+        self.body < self.bytes
+    }
+
+    /// The caller, if it is not a work item, hears of the result. Not once it may have ended.
+    pub(super) fn report_to(&self, caller: Caller) {
+        if caller != Caller::WorkItem {
+            self.reported.store(true, Relaxed);
+        }
+    }
+
+    /// It fails, though not all of it may have ended. Any context.
+    pub(super) fn fail(&self, error: Error) {
+        self.outcome.fail(error);
+    }
+
+    /// Ends it, with the first error if it has failed. Called once, in any context but hard interrupts.
+    pub(super) fn end(&self, result: Result) {
+        self.outcome.end_with(result);
+        if let Some(completion) = &self.completion {
+            let is_reported = self.synchronous || self.reported.load(Relaxed);
+            let completion = completion.as_arc_borrow();
+            completion.ended(self, self.outcome.so_far(), is_reported);
+        }
+    }
+
+    /// Ends it with an error of which the caller hears.
+    pub(super) fn end_for(&self, caller: Caller, error: Error) -> Error {
+        self.report_to(caller);
+        self.end(Err(error));
+        error
+    }
+
+    /// None while it runs. Any context.
+    pub(super) fn result(&self) -> Option<Result> {
+        self.outcome.result()
+    }
+
+    // ----- slots with parts of it --------------------------------------------------------------
+
+    /// A slot is about to be filled with a part. Any context; one after the other.
+    pub(super) fn add_slot(&self, sequence: u64) {
+        self.pending.add(1, Relaxed);
+        self.last_slot.store(sequence, Relaxed);
+    }
+
+    /// The number of its last slot until now; 0 if it has none. Any context.
+    pub(super) fn last_slot(&self) -> u64 {
+        self.last_slot.load(Relaxed)
+    }
+
+    /// One of its slots was emptied, or will not be; or no more is filled. Returns whether that was the last, so that
+    /// the caller ends it. Any context; if it was not, somebody else may let go of the operation at once.
+    #[must_use]
+    pub(super) fn slot_was_last(&self, result: Result) -> bool {
+        if let Err(error) = result {
+            self.fail(error);
+        }
+        self.pending.fetch_sub(1, Full) == 1
+    }
+
+    /// As [`Self::slot_was_last`], and ends it then. Process context.
+    pub(super) fn slot_ended(&self, result: Result) {
+        if self.slot_was_last(result) {
+            self.end(Ok(()));
+        }
+    }
 }
 
 /// Whether this end gets to all of these by itself.
@@ -99,6 +208,12 @@ pub(super) struct Stretch<'a> {
 }
 
 impl Sides {
+    /// Maps the local side for the engine that is to copy. The peer is kept in use as long as this exists. May sleep.
+    pub(super) fn map_for(&self, route: &EngineRoute) -> Result {
+        let mut pieces = self.local.iter();
+        pieces.try_for_each(|piece| piece.memory().map_for(route))
+    }
+
     /// Calls `f` with each stretch of `skip..skip + len` of the transfer, in order. ENXIO if a side
     /// is too short.
     pub(super) fn for_each_stretch<'a>(

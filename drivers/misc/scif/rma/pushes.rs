@@ -1,40 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Copies into the peer's windows that the peer has asked for: what it reads, this end's engine writes.
+//! Copies into the peer's windows that the peer has asked for: what it reads, this end writes.
 //!
-//! What is asked for was checked (`transfers/pushed.rs`) when it comes here; see `pulls.rs` for the
-//! asking side. The control work does not start it, as that waits while an engine's ring is full: a
-//! work item does, one after another. The end of a copy is noted in a soft interrupt, and another work
-//! item tells the peer of all that have ended since it last did, for which it is rung once.
+//! What is asked for is checked and taken into use here; see `pulls.rs` for the asking side. The peer names windows
+//! that this end has registered, and windows of its own that it has offered, as offsets; so it reaches no more than it
+//! could read by itself, and this end no more than it could write for its own sake. Or it offers a window for this copy
+//! alone, which is let go with it.
+//!
+//! The control work does not begin a copy, as that waits while an engine's ring is full or no slot is free: a work item
+//! does ([`Later`]), one for each copy, so that those that have much to copy do not keep others waiting. The peer is
+//! told of the end of each.
 //!
 //! They have no numbers: fences of this end know nothing of them. They keep the windows, the channel and
 //! the peer in use as transfers of this end do.
 //!
-//! Locks: `waiting` is one that may sleep, `ended` is taken in soft interrupts; both are leaves.
-//!
-//! What the peer asks this end's engine to copy into its windows: checked, and taken into use.
-//!
-//! The peer names windows that this end has registered, and windows of its own that it has offered, as
-//! offsets; so it reaches no more than it could read by itself, and this end no more than it could write
-//! for its own sake. Or it offers a window for this copy alone, which is let go with it.
+//! Lock: `reservations` is a leaf, taken in soft interrupts.
 
 use super::{
-    cpu_copy,
     operation::{
         are_reached,
         Completion,
         Operation,
-        Request,
         Sides, //
     },
     pulls,
-    staging::{
-        Patience,
-        Staging, //
-    },
-    transfer::Transfer,
     transfers::Transfers,
-    ways, //
+    ways::Later, //
 };
 use crate::{
     arguments::{
@@ -61,271 +52,90 @@ use crate::{
     peer::{
         control::Reservation,
         Peer, //
-    },
-    transport::engine::EngineRoute, //
+    }, //
 };
 use kernel::{
-    impl_has_work,
-    new_mutex,
     new_spinlock_irq,
-    new_work,
     prelude::*,
     sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
         Arc,
         ArcBorrow,
-        Mutex,
         SpinLockIrq, //
-    },
-    workqueue::{
-        Work,
-        WorkItem, //
     }, //
 };
 
 /// How many of a peer there can be at once, until they are answered: a peer does not ask for more.
 const MOST: usize = pulls::MOST;
 
-/// Maps what is to be read for an engine. May sleep.
-fn map_for(route: &EngineRoute, request: &Request) -> Result {
-    let mut pieces = request.sides.local.iter();
-    pieces.try_for_each(|piece| piece.memory().map_for(route))
-}
-
-/// How a copy is made: by one of the path's engines; or not by that alone, though it may help.
-pub(super) enum How {
-    ByEngine(usize),
-    ByHand(Option<usize>),
-}
-
-/// A copy that was asked for and has not begun.
-struct Wanted {
-    /// Which of the path's engines makes it.
-    engine: Option<usize>,
-    request: Request,
-}
-
-/// A copy that no engine can make by itself: by CPU, or through slots of the peer. Each has a thread, so that
-/// those that have much to copy do not keep others waiting.
-#[pin_data]
-struct ByHand {
-    pushes: Arc<Pushes>,
-    /// Which of the path's engines fills slots, if one does.
-    engine: Option<usize>,
-    #[pin]
-    request: SpinLockIrq<Option<Request>>,
-    #[pin]
-    work: Work<Self>,
-}
-
-impl_has_work! {
-    impl HasWork<Self> for ByHand { self.work }
-}
-
-impl WorkItem for ByHand {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        let request = this.request.lock().take();
-        if let Some(request) = request {
-            this.pushes.copy_by_hand(this.engine, request);
-        }
-    }
-}
-
-impl ByHand {
-    fn enqueue(pushes: &Arc<Pushes>, engine: Option<usize>, request: Request) -> Result {
-        let this = Arc::pin_init(
-            pin_init!(Self {
-                pushes: pushes.clone(),
-                engine,
-                request <- new_spinlock_irq!(Some(request), "ByHand::request"),
-                work <- new_work!("ByHand::work"),
-            }),
-            GFP_KERNEL,
-        )?;
-        // It is enqueued once, so this can't fail.
-        let _ = pushes.peer.queues().patient.enqueue(this);
-        Ok(())
-    }
-}
-
 /// Those of one peer.
 #[pin_data]
 pub(crate) struct Pushes {
     peer: Arc<Peer>,
-    staging: Arc<Staging>,
-    /// How many there are.
-    count: Atomic<usize>,
-    #[pin]
-    waiting: Mutex<KVVec<Wanted>>,
-    /// For the answer to each copy that runs; has room for all there can be.
+    /// For the answer to each copy that was not answered; has room for all there can be.
     #[pin]
     reservations: SpinLockIrq<KVec<Reservation>>,
-    #[pin]
-    starter: Work<Self>,
-}
-
-impl_has_work! {
-    impl HasWork<Self> for Pushes { self.starter }
-}
-
-/// Starts what was asked for.
-impl WorkItem for Pushes {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        loop {
-            let wanted = core::mem::take(&mut *this.waiting.lock());
-            if wanted.is_empty() {
-                return;
-            }
-            for Wanted { engine, request } in wanted {
-                // It keeps the peer in use.
-                match this.peer.path().engine(engine) {
-                    Some(route) => this.start(route, request),
-                    None => this.tell(request.operation.number as u32, Status::OutOfReach),
-                }
-            }
-        }
-    }
 }
 
 /// Tokens of the peer stand in for numbers.
 impl Completion for Pushes {
     fn ended(self: ArcBorrow<'_, Self>, operation: &Operation, result: Result, _: bool) {
-        let status = match result {
-            Ok(()) => Status::Done,
-            Err(_) => {
-                self.peer.status.access_failed();
-                Status::TransferFailed
-            }
+        let status = if result.is_ok() {
+            Status::Done
+        } else {
+            self.peer.status.access_failed();
+            Status::TransferFailed
         };
-        self.tell(operation.number as u32, status);
+        let token = operation.number as u32;
+        // The peer may ask for another one as soon as it hears of this.
+        let reservation = self.reservations.lock().pop();
+        if let Some(reservation) = reservation {
+            self.peer
+                .send(reservation, &Message::PushDone { token, status });
+        }
     }
 }
 
 impl Pushes {
     /// None yet. May sleep.
-    pub(super) fn new(peer: &Arc<Peer>, staging: &Arc<Staging>) -> Result<Arc<Self>> {
+    pub(super) fn new(peer: &Arc<Peer>) -> Result<Arc<Self>> {
         let reservations = KVec::with_capacity(MOST, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
-                staging: staging.clone(),
-                count: Atomic::new(0),
-                waiting <- new_mutex!(KVVec::new(), "Pushes::waiting"),
                 reservations <- new_spinlock_irq!(reservations, "Pushes::reservations"),
-                starter <- new_work!("Pushes::starter"),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// The peer has asked for something: starts what `prepare` makes of it, for one of the path's
-    /// engines, or without, or says why not. Called by the control work.
-    pub(super) fn wanted(
-        self: &Arc<Self>,
-        token: u32,
-        prepare: impl FnOnce(Arc<Self>) -> Result<(How, Request)>,
-    ) {
-        if self.count.fetch_add(1, Relaxed) >= MOST {
-            self.refuse(token, ENOMEM);
-            return;
-        }
-        match Reservation::new(GFP_KERNEL) {
-            Ok(reservation) => {
-                // There is room for all that are counted.
-                let _ = self.reservations.lock().push_within_capacity(reservation);
-            }
-            Err(error) => {
-                self.refuse(token, error);
-                return;
-            }
-        }
-        let queued = prepare(self.clone()).and_then(|(how, request)| {
-            let engine = match how {
-                How::ByHand(engine) => return ByHand::enqueue(self, engine, request),
-                How::ByEngine(engine) => Some(engine),
-            };
-            let mut waiting = self.waiting.lock();
-            // A request that finds no place is dropped after the lock.
-            waiting.reserve(1, GFP_KERNEL)?;
-            let _ = waiting.push_within_capacity(Wanted { engine, request });
-            Ok(())
+    /// The peer has asked for a copy: has room kept for the answer to it, and begins it with `begin`; or says why not.
+    /// Called by the control work.
+    fn wanted(&self, token: u32, begin: impl FnOnce() -> Result) {
+        let reserved = self.reserve();
+        let begun = reserved.and_then(|()| {
+            begin().inspect_err(|_| {
+                let reservation = self.reservations.lock().pop();
+                drop(reservation);
+            })
         });
-        match queued {
-            Ok(()) => {
-                // An error says that it is about to run anyway.
-                let _ = self.peer.queues().patient.enqueue::<_, 0>(self.clone());
-            }
-            Err(error) => {
-                drop(self.reservations.lock().pop());
-                self.refuse(token, error);
-            }
-        }
-    }
-
-    /// Answers the request that is being handled: nothing will be copied.
-    fn refuse(&self, token: u32, error: Error) {
+        let Err(error) = begun else { return };
         let status = match error {
             ENOMEM => Status::NoMemory,
             // It does not ask again for a while.
             ENODEV => Status::OutOfReach,
             _ => Status::Unknown,
         };
-        self.count.fetch_sub(1, Relaxed);
         self.peer.answer(&Message::PushDone { token, status });
     }
 
-    /// Maps what is to be read, which can take long, and has it copied.
-    fn start(&self, route: &EngineRoute, request: Request) {
-        match map_for(route, &request) {
-            // Its end is told in any case.
-            Ok(()) => {
-                let _ = Transfer::start(route, request);
-                route.engine.arm();
-            }
-            Err(_) => {
-                let token = request.operation.number as u32;
-                drop(request);
-                self.tell(token, Status::NoMemory);
-            }
+    /// ENOMEM if there are as many as there can be.
+    fn reserve(&self) -> Result {
+        let reservation = Reservation::new(GFP_KERNEL)?;
+        let mut reservations = self.reservations.lock();
+        if reservations.len() >= MOST {
+            return Err(ENOMEM);
         }
-    }
-
-    /// Copies without an engine that could do it alone.
-    fn copy_by_hand(&self, engine: Option<usize>, request: Request) {
-        if are_reached(&request.sides.remote) {
-            let copied =
-                cpu_copy::copy(&self.peer, Direction::Write, &request.sides, request.parts);
-            request.operation.end(copied, false);
-            return;
-        }
-        let path = self.peer.path();
-        let route = match ways::fills_by_processor(&self.staging, request.operation.bytes) {
-            true => None,
-            false => path.engine(engine),
-        };
-        let route = route.filter(|route| map_for(route, &request).is_ok());
-        // Its end is told in any case.
-        let _ = self
-            .staging
-            .write(request, route, Patience::Uninterruptible);
-    }
-
-    /// Tells the peer that a copy has ended. Any context.
-    fn tell(&self, token: u32, status: Status) {
-        let reservation = self.reservations.lock().pop();
-        // The peer may ask for another one as soon as it hears of this.
-        self.count.fetch_sub(1, Relaxed);
-        if let Some(reservation) = reservation {
-            self.peer
-                .send(reservation, &Message::PushDone { token, status });
-        }
+        Ok(reservations.push_within_capacity(reservation)?)
     }
 }
 
@@ -372,9 +182,9 @@ impl Transfers {
     pub(crate) fn push_wanted(&self, asked: &Asked) {
         // Let go in any case.
         let window = self.take_window(asked);
-        let pushes = &self.ways.pushes;
-        pushes.wanted(asked.token, |pushes| {
-            self.prepare_push(asked, window, pushes)
+        self.ways.pushes.wanted(asked.token, || {
+            let (engine, operation) = self.prepare_push(asked, window)?;
+            Later::start(&self.ways.staging, engine, operation)
         });
     }
 
@@ -382,8 +192,7 @@ impl Transfers {
     #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn would_push(&self, asked: &Asked) -> Result {
         let window = self.take_window(asked);
-        let prepared = self.prepare_push(asked, window, self.ways.pushes.clone());
-        prepared.map(drop)
+        self.prepare_push(asked, window).map(drop)
     }
 
     /// The window that was offered for this: ENXIO if one is named that was not.
@@ -394,25 +203,13 @@ impl Transfers {
         self.remote_windows.take_unlisted(id).map(Some).ok_or(ENXIO)
     }
 
-    /// The place of the engine for a copy that goes by itself.
-    fn engine_for(&self, asked: &Asked, is_reached: bool) -> Result<usize> {
-        let place = self.channel.engine().ok_or(ENODEV)?;
-        let route = self.channel.path().engine(Some(place)).ok_or(ENODEV)?;
-        let len = usize::try_from(asked.len)?;
-        match is_reached && route.engine.can_copy(asked.destination, asked.source, len) {
-            true => Ok(place),
-            false => Err(EINVAL),
-        }
-    }
-
-    /// How it is to be made, and what is to be done. ENXIO or EACCES
-    /// if there are no such windows, ENODEV if there is no engine for it and it need not be done.
+    /// What is to be done, and by which of the path's engines, if it is by one. ENXIO or EACCES if there are no such
+    /// windows, ENODEV if there is no engine for it and it need not be done.
     fn prepare_push(
         &self,
         asked: &Asked,
         window: Result<Option<Arc<RemoteWindow>>>,
-        pushes: Arc<Pushes>,
-    ) -> Result<(How, Request)> {
+    ) -> Result<(Option<usize>, Arc<Operation>)> {
         let destination = Range::from_parts(asked.destination, asked.len).map_err(|_| ENXIO)?;
         let remote = match window? {
             None => self.remote_windows.cover(destination, PROTECTION_WRITE)?,
@@ -421,32 +218,46 @@ impl Transfers {
         let source = Range::from_parts(asked.source, asked.len).map_err(|_| ENXIO)?;
         let surroundings = self.enter()?;
         let local = self.windows.cover(source, PROTECTION_READ)?;
-        let how = match self.engine_for(asked, are_reached(&remote)) {
-            Err(_) if asked.must => How::ByHand(self.channel.engine()),
-            place => How::ByEngine(place?),
-        };
-        let most = match asked.must {
-            true => MOST_PIECES_IN_NEED,
-            false => MOST_PIECES,
+        let engine = self.engine_for(asked, are_reached(&remote))?;
+        let most = if asked.must {
+            MOST_PIECES_IN_NEED
+        } else {
+            MOST_PIECES
         };
         if local.iter().count() > most || remote.iter().count() > most {
             return Err(EINVAL);
         }
-        let request = Request {
-            operation: Operation {
-                completion: pushes,
-                number: asked.token.into(),
-                direction: Direction::Write,
-                bytes: asked.len,
-            },
-            sides: Sides { local, remote },
-            parts: match asked.ordered {
-                true => plan::split_tail(asked.source, asked.len),
-                false => (asked.len, 0),
-            },
-            synchronous: false,
+        let mut body = asked.len;
+        if asked.ordered {
+            (body, _) = plan::split_tail(asked.source, asked.len);
+        }
+        let sides = Sides { local, remote };
+        let mut operation = Operation::new(
+            Direction::Write,
+            asked.len,
+            body,
+            false,
+            sides,
             surroundings,
-        };
-        Ok((how, request))
+        )?;
+        operation.completion = Some(self.ways.pushes.clone());
+        operation.number = asked.token.into();
+        Ok((engine, operation.into()))
+    }
+
+    /// Which of the path's engines copies, or fills slots. None if the processor has to; ENODEV or EINVAL if no engine
+    /// can copy it all by itself, and it need not be done.
+    fn engine_for(&self, asked: &Asked, is_reached: bool) -> Result<Option<usize>> {
+        let place = self.channel.engine();
+        let route = self.channel.path().engine(place);
+        let len = usize::try_from(asked.len)?;
+        let can_copy = route.is_some_and(|route| {
+            let engine = &route.engine;
+            engine.can_copy(asked.destination, asked.source, len)
+        });
+        if !asked.must && !(is_reached && can_copy) {
+            return Err(if route.is_some() { EINVAL } else { ENODEV });
+        }
+        Ok(place.filter(|_| can_copy || !is_reached))
     }
 }

@@ -5,22 +5,21 @@
 //! A registration watches its range of addresses (`sys/mmu_notifier.rs`). When the process unmaps,
 //! moves, protects or discards any of it, forks, execs or exits, the registration is stale from that
 //! moment on. That happens inside the memory management, where nothing can be let go: whoever keeps
-//! it is told ([`Keeper`]) and lets go of it later. The watch itself ends later still, by a work item:
+//! it, the cache, is told and lets go of it later. The watch itself ends later still, by a work item:
 //! the kernel makes who ends one wait until the process stops changing its address space, which it
 //! need never do.
 
-use super::caches::Caches;
+use super::{
+    caches::Caches,
+    registration_cache::RegistrationCache, //
+};
 use crate::{
     logic::registrations::Pages as PageRange,
     memory::local::{
         Holder,
         LocalMemory, //
     },
-    peer::{
-        Peer,
-        PeerUse, //
-    },
-    sync::work_queues::WorkQueues,
+    peer::PeerUse,
     sys::{
         current::User,
         ledger::Ledger,
@@ -40,8 +39,7 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::Relaxed,
-        Arc,
-        ArcBorrow, //
+        Arc, //
     },
     workqueue::{
         Work,
@@ -53,24 +51,16 @@ use kernel::{
 /// page that is shared until somebody writes to it.
 const ATTEMPTS: usize = 3;
 
-/// Who keeps registrations.
-pub(super) trait Keeper: Send + Sync {
-    /// One of them is stale. Any context.
-    fn stale(self: ArcBorrow<'_, Self>);
-}
-
-/// Tells a keeper.
+/// Tells the cache that a registration has become stale.
 struct Notice {
     #[cfg_attr(not(CONFIG_MMU_NOTIFIER), expect(dead_code))]
-    keeper: Arc<dyn Keeper>,
-    #[cfg_attr(not(CONFIG_MMU_NOTIFIER), expect(dead_code))]
-    caches: Arc<Caches>,
+    cache: Arc<RegistrationCache>,
 }
 
 impl Changed for Notice {
     fn changed(&self) {
-        self.caches.counters.invalidations.add(1, Relaxed);
-        self.keeper.as_arc_borrow().stale();
+        self.cache.caches.counters.invalidations.add(1, Relaxed);
+        self.cache.schedule();
     }
 }
 
@@ -97,13 +87,24 @@ impl WorkItem for Watched {
     }
 }
 
-/// Has a watch end where that hurts nobody.
+/// Counts pages as those of a registration, and has their watch end where that hurts nobody.
 struct Ending {
     watched: Option<Arc<Watched>>,
-    queues: Arc<WorkQueues>,
+    caches: Arc<Caches>,
+    pages: i64,
 }
 
 impl Ending {
+    fn new(watched: Arc<Watched>, caches: &Arc<Caches>, pages: PageRange) -> Self {
+        let pages = pages.count() as i64;
+        caches.counters.pages.add(pages, Relaxed);
+        Self {
+            watched: Some(watched),
+            caches: caches.clone(),
+            pages,
+        }
+    }
+
     fn watch(&self) -> Option<&Watch<Notice>> {
         self.watched.as_ref().map(|watched| &watched.watch)
     }
@@ -111,33 +112,11 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
+        self.caches.counters.pages.add(-self.pages, Relaxed);
         if let Some(watched) = self.watched.take() {
             // It is enqueued once, so this can't fail.
-            let _ = self.queues.watch.enqueue(watched);
+            let _ = self.caches.queues.watch.enqueue(watched);
         }
-    }
-}
-
-/// Pages that are counted as those of a registration.
-struct Counted {
-    caches: Arc<Caches>,
-    pages: i64,
-}
-
-impl Counted {
-    fn new(caches: &Arc<Caches>, pages: usize) -> Self {
-        let pages = pages as i64;
-        caches.counters.pages.add(pages, Relaxed);
-        Self {
-            caches: caches.clone(),
-            pages,
-        }
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.caches.counters.pages.add(-self.pages, Relaxed);
     }
 }
 
@@ -147,7 +126,6 @@ pub(super) struct Registration {
     pub(super) pages: PageRange,
     /// Against whose limit it counts.
     pub(super) user: User,
-    _counted: Counted,
     // After the memory, which goes at once.
     ending: Ending,
 }
@@ -159,19 +137,17 @@ impl Holder for Registration {
 }
 
 impl Registration {
-    /// Pins pages of the calling process and watches them; what keeps the peer from ending comes with
+    /// Pins pages of the calling process and watches them for a cache; what keeps the peer from ending comes with
     /// them, as they may be mapped for an engine. May sleep. EAGAIN if they are more than
     /// it may lock.
     pub(super) fn new(
-        keeper: Arc<dyn Keeper>,
-        caches: &Arc<Caches>,
-        peer: &Arc<Peer>,
+        cache: &Arc<RegistrationCache>,
         pages: PageRange,
     ) -> Result<(PeerUse, Arc<Self>)> {
+        let caches = &cache.caches;
         let address = pages.start() << PAGE_SHIFT;
         let notice = Notice {
-            keeper,
-            caches: caches.clone(),
+            cache: cache.clone(),
         };
         let watched = Arc::try_pin_init(
             try_pin_init!(Watched {
@@ -180,23 +156,16 @@ impl Registration {
             }? Error),
             GFP_KERNEL_ACCOUNT,
         )?;
-        let ending = Ending {
-            watched: Some(watched),
-            queues: caches.queues.clone(),
-        };
+        let ending = Ending::new(watched, caches, pages);
         let pinned = Self::pin(ending.watch().ok_or(EINVAL)?, pages, &caches.ledger)?;
-        let inside = peer.enter_owned().ok_or(ENODEV)?;
-        let registration = Arc::new(
-            Self {
-                memory: LocalMemory::new(pinned),
-                pages,
-                user: User::current(),
-                _counted: Counted::new(caches, pages.count()),
-                ending,
-            },
-            GFP_KERNEL_ACCOUNT,
-        )?;
-        Ok((inside, registration))
+        let inside = cache.peer.enter_owned().ok_or(ENODEV)?;
+        let registration = Self {
+            memory: LocalMemory::new(pinned),
+            pages,
+            user: User::current(),
+            ending,
+        };
+        Ok((inside, Arc::new(registration, GFP_KERNEL_ACCOUNT)?))
     }
 
     fn pin(watch: &Watch<Notice>, pages: PageRange, ledger: &Arc<Ledger>) -> Result<Arc<Pages>> {

@@ -20,7 +20,7 @@
 //! `reg_cache_limit` MiB and [`MAX_KEPT`] registrations for each connection; what has not been used
 //! for longest goes first. No call fails because of the cache: where the limit of the process is
 //! reached, what is kept goes (see `memory/local.rs`), and a transfer that can't be kept is done
-//! without. When memory is short, the kernel gets it back: see `memory_pressure.rs`.
+//! without. When memory is short, the kernel gets it back: see `caches.rs`.
 //!
 //! # The end
 //!
@@ -28,18 +28,12 @@
 //! all it keeps and keeps nothing more. Whoever takes a registration out of the table is inside the
 //! peer until it is gone, so that no mapping for an engine outlives the session.
 //!
-//! Lock: no registration is made or dropped under `table`, and none is taken under it but those of
-//! the watches.
+//! Lock: no registration is made or dropped under `table`, and no lock is taken under it but those
+//! of the watches and of the list of caches.
 
 use super::{
-    caches::{
-        Cache,
-        Caches, //
-    },
-    registration::{
-        Keeper,
-        Registration, //
-    },
+    caches::Caches,
+    registration::Registration, //
 };
 use crate::{
     logic::registrations::{
@@ -67,13 +61,8 @@ use kernel::{
     page::PAGE_SHIFT,
     prelude::*,
     sync::{
-        atomic::{
-            Atomic,
-            Full,
-            Relaxed, //
-        },
+        atomic::Relaxed,
         Arc,
-        ArcBorrow,
         Mutex, //
     },
     workqueue::{
@@ -84,9 +73,6 @@ use kernel::{
 
 /// The most registrations that one cache keeps.
 const MAX_KEPT: usize = 1024;
-
-/// How many registrations are taken out of the table at once.
-const BATCH: usize = 16;
 
 /// A registration in the table.
 struct Entry {
@@ -112,6 +98,8 @@ struct Table {
     pages: usize,
     /// Counts uses.
     clock: u64,
+    /// As which the cache is listed in `caches`; 0 if it is not.
+    listed_as: u64,
     /// Nothing is kept any more.
     closed: bool,
 }
@@ -126,12 +114,9 @@ impl Table {
 
 /// See the head of this file.
 #[pin_data]
-pub(super) struct RegistrationCache {
-    peer: Arc<Peer>,
-    caches: Arc<Caches>,
-    used: Atomic<bool>,
-    /// As which it is listed in `caches`; 0 if it is not.
-    listed_as: Atomic<u64>,
+pub(crate) struct RegistrationCache {
+    pub(super) peer: Arc<Peer>,
+    pub(super) caches: Arc<Caches>,
     #[pin]
     table: Mutex<Table>,
     /// Held while something is taken out and released, so that a closer waits for that.
@@ -162,14 +147,53 @@ impl WorkItem for RegistrationCache {
     }
 }
 
-impl Keeper for RegistrationCache {
-    fn stale(self: ArcBorrow<'_, Self>) {
-        self.schedule();
+impl RegistrationCache {
+    /// For transfers from and to a peer. May sleep.
+    pub(super) fn new(peer: &Arc<Peer>, caches: &Arc<Caches>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                peer: peer.clone(),
+                caches: caches.clone(),
+                table <- new_mutex!(
+                    Table {
+                        kept: KVVec::new(),
+                        pages: 0,
+                        clock: 0,
+                        listed_as: 0,
+                        closed: false,
+                    },
+                    "RegistrationCache::table"
+                ),
+                removing <- new_mutex!((), "RegistrationCache::removing"),
+                work <- new_work!("RegistrationCache::work"),
+            }),
+            GFP_KERNEL_ACCOUNT,
+        )
     }
-}
 
-impl Cache for RegistrationCache {
-    fn forget_caller(&self) {
+    /// Has itself listed, unless it is, or is closed.
+    fn list(self: &Arc<Self>) -> Result {
+        let mut table = self.table.lock();
+        if !table.closed && table.listed_as == 0 {
+            table.listed_as = self.caches.add(self.clone())?;
+        }
+        Ok(())
+    }
+
+    fn unlist(&self) {
+        let id = core::mem::take(&mut self.table.lock().listed_as);
+        if id != 0 {
+            self.caches.remove(id);
+        }
+    }
+
+    /// Whether it ever has kept something.
+    pub(super) fn was_used(&self) -> bool {
+        self.table.lock().clock != 0
+    }
+
+    /// Lets go of what belongs to the calling process or to its user. May sleep.
+    pub(super) fn forget_caller(&self) {
         let Some(process) = Process::current() else {
             return;
         };
@@ -182,67 +206,15 @@ impl Cache for RegistrationCache {
         }
     }
 
-    fn shed(&self, wanted: usize, total: usize) {
+    /// Lets go of `wanted` of each `total` pages, those first that have not been used for longest.
+    /// May sleep.
+    pub(super) fn shed(&self, wanted: usize, total: usize) {
         // What goes with the session needs no help.
         let Some(_inside) = self.peer.enter() else {
             return;
         };
         let kept = self.table.lock().pages;
         self.evict(kept.saturating_mul(wanted).div_ceil(total.max(1)));
-    }
-}
-
-impl RegistrationCache {
-    /// For transfers from and to a peer. May sleep.
-    pub(super) fn new(peer: &Arc<Peer>, caches: &Arc<Caches>) -> Result<Arc<Self>> {
-        Arc::pin_init(
-            pin_init!(Self {
-                peer: peer.clone(),
-                caches: caches.clone(),
-                used: Atomic::new(false),
-                listed_as: Atomic::new(0),
-                table <- new_mutex!(
-                    Table {
-                        kept: KVVec::new(),
-                        pages: 0,
-                        clock: 0,
-                        closed: false,
-                    },
-                    "RegistrationCache::table"
-                ),
-                removing <- new_mutex!((), "RegistrationCache::removing"),
-                work <- new_work!("RegistrationCache::work"),
-            }),
-            GFP_KERNEL_ACCOUNT,
-        )
-    }
-
-    /// Has itself listed, unless it is.
-    fn list(self: &Arc<Self>) -> Result {
-        if self.listed_as.load(Relaxed) != 0 {
-            return Ok(());
-        }
-        self.used.store(true, Relaxed);
-        let id = self.caches.add(self.clone())?;
-        if self.listed_as.cmpxchg(0, id, Full).is_err() {
-            self.caches.remove(id);
-        } else if self.table.lock().closed {
-            // Whoever has closed it may have looked before.
-            self.unlist();
-        }
-        Ok(())
-    }
-
-    /// Whether it ever may have kept something.
-    pub(super) fn was_used(&self) -> bool {
-        self.used.load(Relaxed)
-    }
-
-    fn unlist(&self) {
-        match self.listed_as.xchg(0, Full) {
-            0 => (),
-            id => self.caches.remove(id),
-        }
     }
 
     /// Memory of the caller for a transfer, and for later ones. None if the transfer has to be done
@@ -267,20 +239,14 @@ impl RegistrationCache {
         if wanted.count() > self.caches.limit {
             return None;
         }
-        let found = {
-            let inside = self.peer.enter_owned()?;
-            self.find(&wanted)
-                .map(|registration| (inside, registration))
-        };
-        let (inside, registration) = match found {
-            Some(found) => {
-                self.caches.counters.hits.add(1, Relaxed);
-                found
-            }
-            None => {
-                self.caches.counters.misses.add(1, Relaxed);
-                self.make(wanted)?
-            }
+        let inside = self.peer.enter_owned()?;
+        let (inside, registration) = if let Some(registration) = self.find(&wanted) {
+            self.caches.counters.hits.add(1, Relaxed);
+            (inside, registration)
+        } else {
+            drop(inside);
+            self.caches.counters.misses.add(1, Relaxed);
+            self.make(wanted)?
         };
         let offset = address.checked_sub(registration.pages.start() << PAGE_SHIFT)?;
         let piece = LocalPiece::new(registration, offset as u64, memory.len() as u64).ok()?;
@@ -338,7 +304,7 @@ impl RegistrationCache {
 
     fn pin(self: &Arc<Self>, pages: Pages) -> Result<(PeerUse, Arc<Registration>)> {
         loop {
-            match Registration::new(self.clone(), &self.caches, &self.peer, pages) {
+            match Registration::new(self, pages) {
                 // The limit of the process: what it has used lately is worth more.
                 Err(EAGAIN) if self.make_room(pages.count()) => (),
                 result => return result,
@@ -429,35 +395,23 @@ impl RegistrationCache {
     }
 
     /// Takes out of the table what is unwanted, and lets it go. The caller is inside the peer.
-    fn remove(&self, mut unwanted: impl FnMut(&Entry) -> bool) {
+    fn remove(&self, unwanted: impl Fn(&Entry) -> bool) {
         let _removing = self.removing.lock();
         loop {
-            let mut batch = [const { None }; BATCH];
-            {
+            let old = {
                 let mut table = self.table.lock();
-                let mut places = batch.iter_mut();
-                let mut pages = 0;
-                table.kept.retain(|entry| {
-                    if unwanted(entry) {
-                        if let Some(place) = places.next() {
-                            *place = Some(entry.registration.clone());
-                            return false;
-                        }
-                    }
-                    pages += entry.pages.count();
-                    true
-                });
-                table.pages = pages;
-            }
-            if batch.iter().flatten().next().is_none() {
+                let index = table.kept.iter().rposition(&unwanted);
+                index.and_then(|index| table.take(index))
+            };
+            // It goes here, without the lock.
+            if old.is_none() {
                 return;
             }
-            // They go here, without the lock.
         }
     }
 
     /// Lets go of everything and keeps nothing any more. May sleep.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.table.lock().closed = true;
         {
             // A session that ends waits for this. One that is over has closed the cache already,
@@ -470,15 +424,14 @@ impl RegistrationCache {
     }
 
     /// As [`Self::close`], some time soon.
-    pub(super) fn close_soon(self: &Arc<Self>) {
+    pub(crate) fn close_soon(self: &Arc<Self>) {
         self.table.lock().closed = true;
-        self.as_arc_borrow().schedule();
+        self.schedule();
     }
 
     /// Has what is stale let go. Any context.
-    fn schedule(self: ArcBorrow<'_, Self>) {
-        let this: Arc<Self> = self.into();
+    pub(super) fn schedule(self: &Arc<Self>) {
         // An error says that the work is pending already.
-        let _ = self.caches.queues.work.enqueue(this);
+        let _ = self.caches.queues.work.enqueue(self.clone());
     }
 }

@@ -8,15 +8,17 @@
 //! it.
 
 use super::{
-    operation::Surroundings,
-    staging::{
-        Outbox,
-        Staged,
-        Staging, //
+    fence::Fences,
+    operation::{
+        Operation,
+        Sides,
+        Surroundings, //
     },
+    staging::Outbox, //
 };
 use crate::{
     arguments::{
+        Direction,
         SignalTarget,
         PROTECTION_WRITE, //
     },
@@ -24,9 +26,7 @@ use crate::{
     memory::{
         local::LocalPiece,
         range_tree::Few,
-        remote_window::RemotePiece,
-        remote_windows::RemoteWindows,
-        windows::Windows, //
+        remote_window::RemotePiece, //
     },
     peer::channel::Channel,
     sys::reached::flush_writes, //
@@ -62,28 +62,25 @@ impl Signal {
     /// ENXIO where there is no window, EACCES where it can't be written. The caller is inside the
     /// peer as long as it has the signal.
     pub(super) fn new(
-        windows: &Arc<Windows>,
-        remote_windows: &RemoteWindows,
-        staging: &Staging,
+        fences: &Fences,
         local: Option<SignalTarget>,
         remote: Option<SignalTarget>,
     ) -> Result<Self> {
-        let local = match local {
-            Some(target) => {
-                let pieces = windows.cover(range(target)?, PROTECTION_WRITE)?;
-                Some((pieces.into_first().ok_or(ENXIO)?, target.value))
-            }
-            None => None,
-        };
-        let remote = match remote {
-            Some(target) => {
-                let pieces = remote_windows.cover(range(target)?, PROTECTION_WRITE)?;
-                Some((pieces.into_first().ok_or(ENXIO)?, target.value))
-            }
-            None => None,
-        };
+        let local = local.map(|target| {
+            let pieces = fences.windows.cover(range(target)?, PROTECTION_WRITE)?;
+            Ok::<_, Error>((pieces.into_first().ok_or(ENXIO)?, target.value))
+        });
+        let remote = remote.map(|target| {
+            let pieces = fences
+                .remote_windows
+                .cover(range(target)?, PROTECTION_WRITE)?;
+            Ok::<_, Error>((pieces.into_first().ok_or(ENXIO)?, target.value))
+        });
+        let (local, remote) = (local.transpose()?, remote.transpose()?);
         let outbox = match &remote {
-            Some((piece, _)) if !piece.window.is_reached() => Some(staging.outbox()?.clone()),
+            Some((piece, _)) if !piece.window.is_reached() => {
+                Some(fences.staging.outbox()?.clone())
+            }
             _ => None,
         };
         Ok(Self {
@@ -137,23 +134,26 @@ fn store_staged(
 ) -> Result {
     let surroundings = Surroundings {
         peer: channel.enter_owned().ok_or(ENODEV)?,
-        channel: Some(channel.begin_owned_use()?),
+        channel: channel.begin_owned_use()?,
     };
-    Staged::start_unnoticed(Few::one(piece), surroundings, |staged, sides| {
-        let piece = sides.remote.iter().next().ok_or(EINVAL)?;
-        outbox.put_value(staged, piece, value)
-    })
+    let sides = Sides {
+        local: Few::new(),
+        remote: Few::one(piece),
+    };
+    let operation = Operation::new(Direction::Write, SIZE, SIZE, false, sides, surroundings)?;
+    let operation: Arc<Operation> = operation.into();
+    let stored = outbox.put_value(&operation, value);
+    operation.slot_ended(stored);
+    stored
 }
 
 fn store_remote(channel: &Channel, piece: &RemotePiece, value: u64) -> Result {
     let (address, _) = piece.window.extents.at(piece.offset).ok_or(ENXIO)?;
     let place = channel.path().reach(address, SIZE)?;
-    match address % SIZE {
-        0 => place.write_u64(0, value),
-        // Four bytes off: in two stores, the lower half last.
-        _ => {
-            place.write_u32(4, (value >> 32) as u32)?;
-            place.write_u32(0, value as u32)
-        }
+    if address % SIZE == 0 {
+        return place.write_u64(0, value);
     }
+    // Four bytes off: in two stores, the lower half last.
+    place.write_u32(4, (value >> 32) as u32)?;
+    place.write_u32(0, value as u32)
 }

@@ -6,10 +6,9 @@
 //! is staged: put into slots that it does offer, from which it copies on (`logic/staging.rs` has the layout
 //! and the rules).
 //!
-//! - `outbox.rs`: the slots at the peer that this node fills, in turn for all who write, and their end
-//! - `fill.rs`: an engine fills some
-//! - `staged.rs`: a transfer that goes like this, from its first slot to the end of its last
-//! - `inbox.rs`: the slots of this node that the peer fills, which its processor empties
+//! - `staging/outbox.rs`: the slots at the peer that this node fills, in turn for all who write, and their end
+//! - `staging/fill.rs`: an engine fills some
+//! - `staging/inbox.rs`: the slots of this node that the peer fills, which its processor empties
 //!
 //! Reading is writing of the other side, which is asked for it (`pulls.rs`).
 //!
@@ -18,67 +17,69 @@
 //! A transfer ends when its last byte is in the memory that it is for: the peer says that a slot is empty
 //! when it has copied it on. As slots are emptied in order, what was put into one later is not there earlier.
 //! A transfer keeps the window, the channel and the peer in use until then, as any other. If the peer is
-//! lost it ends with an error; if it does not empty slots for long, it counts as lost.
+//! lost it ends with an error; if it does not empty slots for long, it counts as lost. Whoever takes note that the
+//! last of its slots was emptied ends the operation.
 //!
-//! Lock order: `opening` comes before those of what is posted.
-//!
-//! A transfer that is staged: over when the last of its slots was emptied.
-//!
-//! Whoever ends the last slot finishes it: the result goes to its [`Completion`](super::super::operation::Completion), and what it keeps is let go,
-//! which may sleep.
+//! Lock order: `opening` comes before `subscription` and those of what is posted.
 
 use super::operation::{
-    Operation,
-    Request,
-    Sides,
-    Surroundings, //
+    Caller,
+    Operation, //
 };
 use crate::{
     logic::{
         messages::Message,
         staging::Geometry, //
     },
-    memory::{
-        exports::Exports,
-        range_tree::Few,
-        remote_window::RemotePiece, //
-    },
+    memory::exports::Exports,
     peer::{
-        channel::OwnedChannelUse,
         control::Reservation,
+        doorbells::{
+            Rung,
+            Subscription, //
+        },
         service::Violation,
         Peer, //
     },
-    sync::outcome::Outcome,
-    transport::engine::EngineRoute, //
+    transport::{
+        doorbell,
+        engine::EngineRoute, //
+    }, //
 };
 use inbox::Inbox;
 use kernel::{
     new_mutex,
-    new_spinlock,
     prelude::*,
     sync::{
         atomic::{
             Acquire,
             Atomic,
-            Full,
-            Relaxed,
             Release, //
         },
         Arc,
         Mutex,
-        SetOnce,
-        SpinLock, //
+        SetOnce, //
     }, //
 };
-pub(super) use outbox::{
-    Outbox,
-    Patience, //
-};
+pub(super) use outbox::Outbox;
 
 mod fill;
 mod inbox;
 mod outbox;
+
+/// Has the slots looked at when the peer rings.
+struct Bell(Arc<Staging>);
+
+impl Rung for Bell {
+    fn rung(&self) {
+        if let Some(inbox) = self.0.inbox.as_ref() {
+            inbox.rung();
+        }
+        if let Some(outbox) = self.0.outbox.as_ref() {
+            outbox.rung();
+        }
+    }
+}
 
 /// See the head of this file. One for each peer.
 #[pin_data]
@@ -91,6 +92,8 @@ pub(crate) struct Staging {
     is_open: Atomic<bool>,
     inbox: SetOnce<Arc<Inbox>>,
     outbox: SetOnce<Arc<Outbox>>,
+    #[pin]
+    subscription: Mutex<Option<Subscription>>,
 }
 
 impl Staging {
@@ -104,14 +107,25 @@ impl Staging {
                 is_open: Atomic::new(false),
                 inbox: SetOnce::new(),
                 outbox: SetOnce::new(),
+                subscription <- new_mutex!(None, "Staging::subscription"),
             }),
             GFP_KERNEL,
         )
     }
 
+    /// Has the slots looked at when the peer rings, from now on. May sleep; the caller is inside the peer.
+    fn listen(self: &Arc<Self>) -> Result {
+        let mut subscription = self.subscription.lock();
+        if subscription.is_none() {
+            let bell = Arc::new(Bell(self.clone()), GFP_KERNEL)?;
+            *subscription = Some(self.peer.subscribe(doorbell::DATA, bell)?);
+        }
+        Ok(())
+    }
+
     /// Offers slots to the peer if it may need them; it hears of them before all that is said later. The
     /// caller is inside the peer. May sleep, does not wait for the peer.
-    pub(crate) fn open(&self) -> Result {
+    pub(crate) fn open(self: &Arc<Self>) -> Result {
         let len = self.peer.path().limits().staging;
         if len == 0 || self.is_open.load(Acquire) {
             return Ok(());
@@ -120,6 +134,7 @@ impl Staging {
         if self.inbox.as_ref().is_some() {
             return Ok(());
         }
+        self.listen()?;
         let reservation = Reservation::new(GFP_KERNEL)?;
         let inbox = Inbox::new(&self.peer, &self.exports, len)?;
         let (address, geometry) = inbox.place();
@@ -153,38 +168,47 @@ impl Staging {
         outbox.map_or(len, |outbox| len.min(outbox.slot_size()))
     }
 
-    /// Writes where this node does not reach, with the memory on this side mapped for the engine of `route`, or by
-    /// CPU. Returns when all is in slots, or being put there, and polls for the end for a moment if it is synchronous;
-    /// it ends by itself then. On an error it has failed, and what was begun of it ends by itself, too; only the
-    /// caller reports the error. May sleep: the caller is inside the peer.
+    /// Carries out a write where this node does not reach: all of it is in slots when this returns, or the engine of
+    /// `route` is putting it there, for which the local side is mapped. Polls for the end for a moment if the operation is
+    /// synchronous; it ends by itself then. On an error it has failed, and what was begun of it ends by itself, too; the
+    /// `caller` hears of the error. May sleep.
     pub(super) fn write(
         &self,
-        request: Request,
+        operation: &Arc<Operation>,
         route: Option<&EngineRoute>,
-        patience: Patience,
-    ) -> Result<Arc<Staged>> {
-        let (parts, is_awaited) = (request.parts, request.synchronous);
-        let staged = Staged::start(request, |staged, sides| {
-            self.outbox()?.put(staged, sides, parts, (route, patience))
-        })?;
-        if is_awaited {
-            self.outbox()?.await_end(&staged)?;
+        caller: Caller,
+    ) -> Result {
+        let outbox = self.outbox();
+        let filled = outbox.and_then(|outbox| outbox.put(operation, route, caller));
+        if filled.is_err() {
+            operation.report_to(caller);
+        }
+        operation.slot_ended(filled);
+        filled?;
+        if operation.synchronous {
+            outbox?.await_end(operation, route)?;
         } else if let Some(route) = route {
             route.engine.arm();
         }
-        Ok(staged)
+        Ok(())
     }
 
     // ----- what the peer says; called by the control work --------------------------------------
 
     /// It offers slots.
-    pub(crate) fn offered(&self, address: u64, slots: u32, size: u32) -> Result<(), Violation> {
+    pub(crate) fn offered(
+        self: &Arc<Self>,
+        address: u64,
+        slots: u32,
+        size: u32,
+    ) -> Result<(), Violation> {
         let geometry = Geometry::new(slots, size).ok_or("it offers impossible slots")?;
         // One message is handled after the other, so nobody comes in between.
         if self.outbox.as_ref().is_some() {
             return Err("it offers slots again".into());
         }
-        let outbox = match Outbox::new(&self.peer, address, geometry) {
+        let made = Outbox::new(&self.peer, address, geometry);
+        let outbox = match made.and_then(|outbox| self.listen().map(|()| outbox)) {
             Ok(outbox) => outbox,
             Err(EFAULT) => return Err("it offers slots that can't be reached".into()),
             Err(_) => {
@@ -225,12 +249,8 @@ impl Staging {
 
     /// Nobody is inside the peer any more: no doorbell means anything.
     pub(crate) fn drained(&self) {
-        if let Some(outbox) = self.outbox.as_ref() {
-            outbox.unsubscribe();
-        }
-        if let Some(inbox) = self.inbox.as_ref() {
-            inbox.unsubscribe();
-        }
+        let subscription = self.subscription.lock().take();
+        drop(subscription);
     }
 
     /// It has let go of all memory of this node.
@@ -241,153 +261,5 @@ impl Staging {
         if let Some(inbox) = self.inbox.as_ref() {
             inbox.unmap();
         }
-    }
-}
-
-/// What it keeps in use. Dropped in this order.
-struct Kept {
-    sides: Sides,
-    surroundings: Surroundings,
-}
-
-/// See the head of this file.
-#[pin_data]
-pub(in crate::rma) struct Staged {
-    /// None if nobody is told.
-    operation: Option<Operation>,
-    /// Whether the call reports the result, so that no fence does.
-    reported: Atomic<bool>,
-    /// No caller polls for its end: the peer rings when its last slot is empty.
-    pub(super) tells: bool,
-    /// Slots that were not emptied, and who may still fill some.
-    pending: Atomic<u32>,
-    last: Atomic<u64>,
-    outcome: Outcome,
-    #[pin]
-    kept: SpinLock<Option<Arc<Kept>>>,
-}
-
-impl Staged {
-    /// One of which nothing is in a slot; `fill` puts its parts there, which it finds in the sides it gets.
-    /// It ends by itself once that has returned: if with an error, that is reported by the caller, and nobody
-    /// else. May sleep.
-    pub(in crate::rma) fn start(
-        request: Request,
-        fill: impl FnOnce(&Arc<Self>, &Sides) -> Result,
-    ) -> Result<Arc<Self>> {
-        let operation = request.operation.clone();
-        let kept = Kept {
-            sides: request.sides,
-            surroundings: request.surroundings,
-        };
-        let kept = Arc::new(kept, GFP_KERNEL).map_err(Error::from);
-        let made = kept.and_then(|kept| {
-            let staged = Self::new(Some(request.operation), &kept, !request.synchronous)?;
-            staged.reported.store(request.synchronous, Relaxed);
-            Ok((staged, kept))
-        });
-        let (staged, kept) = made.map_err(|error| operation.fail(error))?;
-        let filled = fill(&staged, &kept.sides);
-        drop(kept);
-        if filled.is_err() {
-            staged.reported.store(true, Relaxed);
-        }
-        staged.slot_ended(filled);
-        filled.map(|()| staged)
-    }
-
-    /// Something of which nobody is told, with parts of the peer's memory, if it has some, and what keeps those in
-    /// place; as [`Self::start`].
-    pub(in crate::rma) fn start_unnoticed(
-        remote: Few<RemotePiece>,
-        surroundings: Surroundings,
-        fill: impl FnOnce(&Arc<Self>, &Sides) -> Result,
-    ) -> Result {
-        let sides = Sides {
-            local: Few::new(),
-            remote,
-        };
-        let kept = Arc::new(
-            Kept {
-                sides,
-                surroundings,
-            },
-            GFP_KERNEL,
-        )?;
-        let staged = Self::new(None, &kept, true)?;
-        let filled = fill(&staged, &kept.sides);
-        drop(kept);
-        staged.slot_ended(filled);
-        filled
-    }
-
-    fn new(operation: Option<Operation>, kept: &Arc<Kept>, tells: bool) -> Result<Arc<Self>> {
-        let kept = kept.clone();
-        Arc::pin_init(
-            pin_init!(Self {
-                operation,
-                reported: Atomic::new(false),
-                tells,
-                // Who fills.
-                pending: Atomic::new(1),
-                last: Atomic::new(0),
-                outcome: Outcome::new(),
-                kept <- new_spinlock!(Some(kept), "Staged::kept"),
-            }),
-            GFP_KERNEL,
-        )
-    }
-
-    /// A slot of it is about to be filled. Any context; one after the other.
-    pub(super) fn add_slot(&self, sequence: u64) {
-        self.pending.add(1, Relaxed);
-        self.last.store(sequence, Relaxed);
-    }
-
-    /// The number of its last slot until now; 0 if it has none. Any context.
-    pub(super) fn last_slot(&self) -> u64 {
-        self.last.load(Relaxed)
-    }
-
-    /// Whether somebody waits for its end, as its channel is being closed. Any context.
-    pub(super) fn is_in_the_way(&self) -> bool {
-        let kept = self.kept.lock();
-        kept.as_ref()
-            .and_then(|kept| kept.surroundings.channel.as_ref())
-            .is_some_and(OwnedChannelUse::is_closing)
-    }
-
-    /// It fails, though not all of it may have ended. Any context.
-    pub(super) fn fail(&self, error: Error) {
-        self.outcome.fail(error);
-    }
-
-    /// One was emptied, or will not be. Process context.
-    pub(super) fn slot_ended(&self, result: Result) {
-        self.slots_ended(1, result);
-    }
-
-    /// So many were. Process context.
-    pub(super) fn slots_ended(&self, count: u32, result: Result) {
-        if let Err(error) = result {
-            self.outcome.fail(error);
-        }
-        if self.pending.fetch_sub(count, Full) == count {
-            self.end();
-        }
-    }
-
-    fn end(&self) {
-        self.outcome.end();
-        if let Some(operation) = &self.operation {
-            operation.end(self.outcome.so_far(), self.reported.load(Relaxed));
-        }
-        let kept = self.kept.lock().take();
-        drop(kept);
-    }
-
-    /// None while it runs. Any context.
-    pub(in crate::rma) fn result(&self) -> Option<Result> {
-        self.outcome.result()
     }
 }

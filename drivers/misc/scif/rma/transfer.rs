@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A transfer by DMA engine: from its first descriptor to the release of what it used.
+//! Copies by DMA engine: from the first descriptor to the release of what they use.
 //!
-//! The transfer is split into segments that are contiguous on both sides; each is one descriptor.
-//! Whoever ends the last of them, the submitter or the engine's completion, finishes the transfer:
-//! the result goes to its [`Completion`](super::operation::Completion). The engine keeps it until somebody in process context lets go of
-//! the memory on both sides, which may sleep and the completion must not. Errors of a transfer are its
-//! own: who asked for it and how he is told is not known here.
+//! The copy is split into segments that are contiguous on both sides; each is one descriptor. Whoever ends the last of
+//! them, the submitter or the engine's completion, ends the operation. The engine keeps it until somebody in process
+//! context lets go of the memory on both sides, which may sleep and the completion must not.
 //!
 //! The submitter polls for the end, or arms the engine's interrupt (`transport/engine/poller.rs`).
 //!
@@ -14,17 +12,14 @@
 //! transfers. An engine that stops ends its transfers with EIO, see `transport/engine.rs`.
 
 use super::operation::{
+    Caller,
     Operation,
-    Request,
-    Sides,
-    Stretch,
-    Surroundings, //
+    Stretch, //
 };
 use crate::{
     arguments::Direction,
     logic::plan::{
         Plan,
-        Segment,
         Walk, //
     },
     sys::dmaengine::{
@@ -37,6 +32,7 @@ use crate::{
             Job,
             JobState, //
         },
+        Engine,
         EngineRoute,
         Patience,
         Place, //
@@ -44,24 +40,13 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
-    },
+    sync::Arc, //
 };
 
-/// A transfer that an engine makes.
-pub(super) struct Transfer {
-    operation: Operation,
+/// An operation that an engine carries out.
+struct Transfer {
     state: JobState,
-    /// Whether the call reports the result, so that no fence does.
-    reported: Atomic<bool>,
-    // Dropped in this order: the memory before what keeps the surroundings.
-    sides: Sides,
-    surroundings: Surroundings,
+    operation: Arc<Operation>,
 }
 
 impl Job for Transfer {
@@ -70,7 +55,7 @@ impl Job for Transfer {
     }
 
     fn tell(&self, result: Result) {
-        self.operation.end(result, self.reported.load(Relaxed));
+        self.operation.end(result);
     }
 }
 
@@ -87,131 +72,110 @@ impl<W: Walk> Walk for EngineWalk<'_, W> {
     }
 }
 
-impl Transfer {
-    /// Hands a transfer to the engine. When this returns `Ok`, it ends by itself. On an error it
-    /// has failed, and what was begun of it ends by itself, too; the caller reports the error, and
-    /// nobody else does. Killable while the engine's ring is full. The caller is inside the peer.
-    pub(super) fn start(route: &EngineRoute, request: Request) -> Result<Arc<Self>> {
-        let (operation, parts) = (request.operation.clone(), request.parts);
-        let transfer = Self {
-            operation: request.operation,
-            state: JobState::new(&route.engine, operation.bytes),
-            reported: Atomic::new(request.synchronous),
-            sides: request.sides,
-            surroundings: request.surroundings,
-        };
-        let made = Arc::new(transfer, GFP_KERNEL_ACCOUNT).map_err(Error::from);
-        let made = made.and_then(|transfer| Ok((transfer, Place::new()?)));
-        let (transfer, place) = made.map_err(|error| operation.fail(error))?;
-        let direction = operation.direction;
-        let submitted = job::start(&transfer, place, |batch| {
-            let submitted = transfer.submit(batch, route, direction, parts);
-            submitted.inspect_err(|_| transfer.reported.store(true, Relaxed))
-        });
-        submitted.map(|()| transfer)
+/// Has the engine copy, and polls for the end for a moment if the operation is synchronous. When this returns `Ok`, the
+/// operation ends by itself. On an error it has failed, and ends by itself, too; the `caller` hears of the error.
+/// Killable while the engine's ring is full. The local side is mapped for the engine.
+pub(super) fn start(route: &EngineRoute, operation: &Arc<Operation>, caller: Caller) -> Result {
+    let transfer = Transfer {
+        state: JobState::new(&route.engine, operation.bytes),
+        operation: operation.clone(),
+    };
+    let transfer = Arc::new(transfer, GFP_KERNEL_ACCOUNT).map_err(Error::from);
+    let made = transfer.and_then(|transfer| Ok((transfer, Place::new()?)));
+    let (transfer, place) = made.map_err(|error| operation.end_for(caller, error))?;
+    job::start(&transfer, place, |batch| {
+        let submitted = submit(operation, batch, route);
+        submitted.inspect_err(|_| operation.report_to(caller))
+    })?;
+    if operation.synchronous {
+        route.engine.poll_until(|| operation.result().is_some());
+    } else {
+        route.engine.arm();
     }
+    Ok(())
+}
 
-    /// None while it runs. Any context.
-    pub(super) fn result(&self) -> Option<Result> {
-        self.state.result()
+fn submit(operation: &Operation, batch: &Batch<Transfer>, route: &EngineRoute) -> Result {
+    let submitted = submit_parts(operation, batch, route);
+    if operation.direction == Direction::Read {
+        return submitted;
     }
+    let engine = &route.engine;
+    let submit = |flags| engine.submit_all(route.arrival(), flags, batch, &Patience::Endless);
+    if submitted.is_err() {
+        // What was submitted has no fence at its end, but ends before this does.
+        submit(CopyFlags::FENCE)?;
+    }
+    // The operation ends when all has arrived, also if it has failed: the peer's memory may be used for something else
+    // then.
+    submitted.and(submit(CopyFlags::NONE))
+}
 
-    fn submit(
-        &self,
-        batch: &Batch<Self>,
-        route: &EngineRoute,
-        direction: Direction,
-        (body, tail): (u64, u64),
-    ) -> Result {
-        let mut submitter = Submitter {
-            batch,
-            held: None,
-            arrival: match direction {
-                Direction::Write => Some(route.arrival()),
-                Direction::Read => None,
-            },
-        };
-        let max_segment = self.state.engine.longest_segment();
-        for (skip, len) in [(0, body), (body, tail)] {
-            submitter.begin_part();
-            let result = self.sides.for_each_stretch(skip, len, |stretch| {
-                submitter.add_stretch(route, direction, &stretch, max_segment)
-            });
-            if result.is_err() {
-                let _ = submitter.finish();
-                return result;
-            }
+fn submit_parts(operation: &Operation, batch: &Batch<Transfer>, route: &EngineRoute) -> Result {
+    let is_over = || operation.surroundings.peer.is_over();
+    let patience = Patience::Killable(&is_over);
+    for (skip, len) in operation.parts() {
+        // The next part, or the arrival, comes after all of this one.
+        let is_followed =
+            operation.direction == Direction::Write || operation.is_ordered() && skip == 0;
+        let mut to_come = len;
+        operation.sides.for_each_stretch(skip, len, |stretch| {
+            to_come -= stretch.len;
+            let last = CopyFlags {
+                interrupt: false,
+                fence: is_followed && to_come == 0,
+            };
+            submit_stretch(operation, batch, route, &stretch, last, &patience)
+        })?;
+    }
+    Ok(())
+}
+
+fn submit_stretch(
+    operation: &Operation,
+    batch: &Batch<Transfer>,
+    route: &EngineRoute,
+    stretch: &Stretch<'_>,
+    last: CopyFlags,
+    patience: &Patience<'_>,
+) -> Result {
+    let engine = &route.engine;
+    // Memory that was mapped before there was the engine has no address for it.
+    let local = stretch.local.memory().engine_addresses().ok_or(EIO)?;
+    let local = local.walk(stretch.local_offset);
+    let remote = EngineWalk {
+        bus: stretch.remote.window.extents.walk(stretch.remote_offset),
+        route,
+    };
+    let (len, longest) = (stretch.len, engine.longest_segment());
+    match operation.direction {
+        Direction::Read => {
+            let plan = Plan::new(local, remote, len, longest);
+            submit_plan(engine, batch, plan, len, last, patience)
         }
-        submitter.finish()
+        Direction::Write => {
+            let plan = Plan::new(remote, local, len, longest);
+            submit_plan(engine, batch, plan, len, last, patience)
+        }
     }
 }
 
-/// Passes segments on to the engine, one behind, so that the last is known when it goes.
-struct Submitter<'a> {
-    batch: &'a Batch<Transfer>,
-    held: Option<(Segment, CopyFlags)>,
-    /// What comes after it, and ends when it has arrived.
-    arrival: Option<Segment>,
-}
-
-impl Submitter<'_> {
-    /// What comes now must not be there before what was added until now.
-    fn begin_part(&mut self) {
-        if let Some((_, flags)) = &mut self.held {
-            flags.fence = true;
-        }
+/// Submits the segments of a plan for `len` bytes; the `last` one gets these flags. Errors as those of
+/// [`Engine::submit_all`].
+pub(super) fn submit_plan<J: Job, D: Walk, S: Walk>(
+    engine: &Arc<Engine>,
+    batch: &Batch<J>,
+    plan: Plan<D, S>,
+    len: u64,
+    last: CopyFlags,
+    patience: &Patience<'_>,
+) -> Result {
+    let mut to_come = len;
+    for segment in plan {
+        let segment = segment.map_err(|_| ENXIO)?;
+        to_come -= segment.len;
+        let flags = if to_come == 0 { last } else { CopyFlags::NONE };
+        engine.submit_all(segment, flags, batch, patience)?;
     }
-
-    fn add_stretch(
-        &mut self,
-        route: &EngineRoute,
-        direction: Direction,
-        stretch: &Stretch<'_>,
-        max_segment: u64,
-    ) -> Result {
-        // Memory that was mapped before there was the engine has no address for it.
-        let local = stretch.local.memory().engine_addresses().ok_or(EIO)?;
-        let local = local.walk(stretch.local_offset);
-        let remote = EngineWalk {
-            bus: stretch.remote.window.extents.walk(stretch.remote_offset),
-            route,
-        };
-        match direction {
-            Direction::Read => self.add_all(Plan::new(local, remote, stretch.len, max_segment)),
-            Direction::Write => self.add_all(Plan::new(remote, local, stretch.len, max_segment)),
-        }
-    }
-
-    fn add_all<D: Walk, S: Walk>(&mut self, plan: Plan<D, S>) -> Result {
-        for segment in plan {
-            let segment = segment.map_err(|_| ENXIO)?;
-            if let Some((held, flags)) = self.held {
-                // On an error the segment stays at hand, for `finish`.
-                let is_over = || self.batch.surroundings.peer.is_over();
-                self.submit(held, flags, &Patience::Killable(&is_over))?;
-            }
-            self.held = Some((segment, CopyFlags::NONE));
-        }
-        Ok(())
-    }
-
-    /// Submits the segment at hand as the last one, also if the transfer as a whole has failed. EIO if the
-    /// engine has stopped.
-    fn finish(&mut self) -> Result {
-        let Some((held, _)) = self.held.take() else {
-            return Ok(());
-        };
-        match self.arrival {
-            Some(arrival) => {
-                self.submit(held, CopyFlags::FENCE, &Patience::Endless)?;
-                self.submit(arrival, CopyFlags::NONE, &Patience::Endless)
-            }
-            None => self.submit(held, CopyFlags::NONE, &Patience::Endless),
-        }
-    }
-
-    fn submit(&self, segment: Segment, flags: CopyFlags, patience: &Patience<'_>) -> Result {
-        let engine = &self.batch.state.engine;
-        engine.submit_all(segment, flags, self.batch, patience)
-    }
+    Ok(())
 }

@@ -1,39 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The transfers that one end of a channel starts.
+//! The copies that one end of a channel starts.
 //!
-//! The windows on both sides are looked up and taken into use, the transfer gets a number (on which
-//! fences rest, `marks.rs`), and the bytes go by DMA engine or by CPU. A transfer by CPU is over when
-//! the call returns; one by engine ends in `transfer.rs`.
-//!
-//! Which way: `SCIF_RMA_USECPU`, or no engine, means CPU. Otherwise the size decides (`ways.rs`) between the CPU
-//! and the engine of the channel. An engine that has stopped is no engine. Large reads
-//! may be left to the peer's engine: `transfers/pulled.rs`, and for the peer `transfers/pushed.rs`. Where
-//! this end does not reach, another way has to do: `transfers/staged.rs`.
+//! The windows on both sides are looked up and taken into use, the copy gets a number (on which
+//! fences rest, `marks.rs`), and goes the way that `ways.rs` has chosen. Here its caller waits for it.
 //!
 //! `SCIF_RMA_ORDERED`: the part in the last cache line of the source goes last, by itself.
 
 use super::{
     caches::Caches,
-    cpu_copy::{
-        self,
-        AtOnce, //
-    },
-    marks::{
-        Marks,
-        Progress, //
-    },
+    marks::Marks,
     operation::{
         are_reached,
+        Caller,
         Operation,
-        Request,
         Sides,
         Surroundings, //
     },
     registration_cache::RegistrationCache,
-    staging::Staging,
-    transfer::Transfer,
-    ways::Ways, //
+    ways::{
+        Way,
+        Ways, //
+    }, //
 };
 use crate::{
     arguments::{
@@ -43,6 +31,12 @@ use crate::{
     },
     logic::{
         address_space::Range,
+        messages::{
+            Message,
+            WindowId,
+            PUSH_ORDERED,
+            PUSH_SURELY, //
+        },
         plan, //
     },
     memory::{
@@ -59,32 +53,22 @@ use crate::{
     sys::{
         buffer::Buffer,
         trace, //
-    },
-    transport::engine::EngineRoute,
+    }, //
 };
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
 
-mod by_peer;
+/// Memory of the caller is offered for one transfer as long as no more than this is offered for each
+/// byte that is needed: what is kept for later ones can be larger.
+const MOST_SPARE: u64 = 4;
 
 /// Where the local side of a transfer comes from.
 enum Source {
     Windows(Range),
-    Taken(LocalPiece),
-    // Dropped in this order.
-    Kept(LocalPiece, PeerUse),
-}
-
-/// Which way a transfer goes.
-struct Way<'a> {
-    /// The engine; none if it is for the CPU.
-    route: Option<&'a EngineRoute>,
-    /// The peer is asked first.
-    by_peer: bool,
-    /// Only the peer can, or its slots do.
-    is_unreached: bool,
+    /// Memory, and what keeps the peer in use if that was taken before. Dropped in this order.
+    Memory(LocalPiece, Option<PeerUse>),
 }
 
 /// See the head of this file.
@@ -94,15 +78,40 @@ pub(crate) struct Transfers {
     pub(super) remote_windows: Arc<RemoteWindows>,
     caches: Arc<Caches>,
     pub(super) ways: Arc<Ways>,
-    cache: Arc<RegistrationCache>,
-    pub(super) marks: Arc<Marks>,
+    pub(crate) cache: Arc<RegistrationCache>,
+    pub(crate) marks: Arc<Marks>,
 }
 
-/// Where the local side begins: only its low bits mean something.
-fn start_of(local: &LocalSide) -> u64 {
-    match local {
-        LocalSide::Windows(offset) => *offset as u64,
-        LocalSide::Memory(memory) => memory.address() as u64,
+/// A copy as its caller asks for it.
+pub(super) struct Request<'a> {
+    pub(super) direction: Direction,
+    pub(super) local: &'a LocalSide,
+    pub(super) remote: Range,
+    pub(super) options: TransferOptions,
+}
+
+impl Request<'_> {
+    /// Where the local side begins: only its low bits mean something.
+    pub(super) fn local_start(&self) -> u64 {
+        match self.local {
+            LocalSide::Windows(offset) => *offset as u64,
+            LocalSide::Memory(memory) => memory.address() as u64,
+        }
+    }
+
+    /// How many bytes of it go first; the others go last.
+    fn body(&self) -> u64 {
+        let len = self.remote.len();
+        if !self.options.ordered {
+            return len;
+        }
+        let visible_from = match self.direction {
+            Direction::Read => self.remote.start(),
+            // Windows and memory of the process are aligned to pages alike.
+            Direction::Write => self.local_start(),
+        };
+        let (body, _) = plan::split_tail(visible_from, len);
+        body
     }
 }
 
@@ -131,81 +140,11 @@ impl Transfers {
         self.marks.were_used() || self.cache.was_used()
     }
 
-    /// What those go through that one side does not reach.
-    pub(super) fn staging(&self) -> &Arc<Staging> {
-        &self.ways.staging
-    }
-
-    /// How they go, for people. Any context.
-    pub(crate) fn progress(&self) -> Progress {
-        self.marks.progress()
-    }
-
     /// Waits until all have ended, and runs what waits behind them. May sleep.
     pub(crate) fn drain(&self) {
         self.ways.pulls.drain(&self.channel, &self.windows);
         self.marks.drain();
         self.marks.run_due(true);
-    }
-
-    /// Forgets what waits behind transfers, for good. When this returns, none of that runs. May sleep.
-    pub(crate) fn finish_deferred(&self) {
-        self.marks.finish_deferred();
-    }
-
-    /// Forgets what waits behind transfers: nobody waits for it any more. May sleep.
-    pub(crate) fn forget_deferred(&self) {
-        self.marks.forget_deferred();
-    }
-
-    /// Keeps no memory for later transfers any more. May sleep.
-    pub(crate) fn close_cache(&self) {
-        self.cache.close();
-    }
-
-    /// As [`Self::close_cache`], some time soon.
-    pub(crate) fn close_cache_soon(&self) {
-        self.cache.close_soon();
-    }
-
-    /// The way for a transfer.
-    fn choose_way(
-        &self,
-        direction: Direction,
-        local: &LocalSide,
-        remote: Range,
-        options: TransferOptions,
-    ) -> Way<'_> {
-        let route = self.choose_engine(direction, start_of(local), remote, options);
-        let by_peer = route.is_some() && self.may_be_pulled(direction, local, remote);
-        Way {
-            route,
-            by_peer,
-            is_unreached: false,
-        }
-    }
-
-    /// The engine for a transfer; none if it is for the CPU.
-    fn choose_engine(
-        &self,
-        direction: Direction,
-        local_start: u64,
-        remote: Range,
-        options: TransferOptions,
-    ) -> Option<&EngineRoute> {
-        let by_processor = options.use_cpu
-            || self
-                .ways
-                .by_processor(direction, remote.len(), options.synchronous);
-        if by_processor {
-            return None;
-        }
-        let route = self.channel.path().engine(self.channel.engine())?;
-        // Where extents begin and end, pages do: only the ends of the transfer can be misaligned.
-        route
-            .engine
-            .can_copy(remote.start(), local_start, remote.len() as usize)
-            .then_some(route)
     }
 
     /// Copies `len` bytes between our memory at `local` and the peer's windows at `remote`.
@@ -223,138 +162,209 @@ impl Transfers {
         len: u64,
         options: TransferOptions,
     ) -> Result {
-        let remote_range = Range::new(remote, len);
-        let remote_range = remote_range.map_err(|_| self.channel.end_or(ENXIO))?;
-        let (local_need, remote_need) = direction.needs();
-        let mut way = self.choose_way(direction, local, remote_range, options);
-        if way.route.is_none() {
-            let at_once = self.at_once(direction, local, remote_range, options);
-            if at_once.copy().is_some() {
-                return Ok(());
-            }
-        }
-        self.channel.check_reached()?;
-        // Outside of the peer: how long pinning takes, is up to the process.
-        let source = self.source(&mut way, direction, local, remote_range, options)?;
-        let surroundings = self.enter()?;
-        // Looked up now: who pins for long must not begin what the peer thinks is over.
-        let pieces = self.cover_remote(remote_range, remote_need)?;
-        way.is_unreached = !are_reached(&pieces);
-        if way.is_unreached && direction == Direction::Read {
-            way.route = None;
-        }
-        self.leave_engine_if_slower(&mut way, direction, len);
-        let sides = Sides {
-            remote: pieces,
-            local: self.local_pieces(source, local_need, way.route)?,
-        };
-        let visible_from = match direction {
-            Direction::Read => remote_range.start(),
-            // Windows and memory of the process are aligned to pages alike.
-            Direction::Write => start_of(local),
-        };
+        let remote = Range::new(remote, len).map_err(|_| self.channel.end_or(ENXIO))?;
         let request = Request {
-            operation: Operation {
-                completion: self.marks.clone(),
-                number: self.marks.begin()?.0,
-                direction,
-                bytes: len,
-            },
-            sides,
-            parts: match options.ordered {
-                true => plan::split_tail(visible_from, len),
-                false => (len, 0),
-            },
-            synchronous: options.synchronous,
-            surroundings,
-        };
-        self.trace_submit(&request, local, remote, options, way.route.is_some());
-        self.carry_out(&way, request, local, remote)
-    }
-
-    fn carry_out(&self, way: &Way<'_>, request: Request, local: &LocalSide, remote: i64) -> Result {
-        if way.is_unreached {
-            return self.copy_unreached(way.route, request, local, remote);
-        }
-        let request = match way.by_peer {
-            true => match self.copy_by_peer(request, remote, local) {
-                Ok(result) => return result,
-                Err(request) => request,
-            },
-            false => request,
-        };
-        match way.route {
-            Some(route) => self.copy_by_engine(route, request, local.is_lent()),
-            None => self.copy_by_cpu(request),
-        }
-    }
-
-    /// The local side, of which memory of the caller is taken.
-    fn source(
-        &self,
-        way: &mut Way<'_>,
-        direction: Direction,
-        local: &LocalSide,
-        remote: Range,
-        options: TransferOptions,
-    ) -> Result<Source> {
-        let memory = match local {
-            LocalSide::Windows(offset) => {
-                let range = Range::new(*offset, remote.len());
-                return range.map(Source::Windows).map_err(|_| ENXIO);
-            }
-            LocalSide::Memory(memory) => memory,
-        };
-        // Looked at first, so that what is pinned is no more than there are windows for.
-        let (_, remote_need) = direction.needs();
-        way.is_unreached = !are_reached(&self.cover_remote(remote, remote_need)?);
-        self.leave_engine_if_slower(way, direction, remote.len());
-        self.take_memory_for(way, memory, direction, options)
-    }
-
-    fn at_once<'a>(
-        &'a self,
-        direction: Direction,
-        local: &'a LocalSide,
-        remote: Range,
-        options: TransferOptions,
-    ) -> AtOnce<'a> {
-        AtOnce {
-            channel: &self.channel,
-            windows: &self.windows,
-            remote_windows: &self.remote_windows,
-            marks: &self.marks,
             direction,
             local,
             remote,
             options,
+        };
+        let mut way = self.ways.choose(&self.channel, &request, true);
+        if way.route.is_none() && self.copy_at_once(&request).is_some() {
+            return Ok(());
         }
+        self.channel.check_reached()?;
+        // Outside of the peer: how long pinning takes, is up to the process.
+        let source = match local {
+            LocalSide::Windows(offset) => {
+                Source::Windows(Range::new(*offset, len).map_err(|_| ENXIO)?)
+            }
+            LocalSide::Memory(memory) => {
+                // Looked at first, so that what is pinned is no more than there are windows for.
+                if !are_reached(&self.cover_remote(&request)?) {
+                    way = self.ways.choose(&self.channel, &request, false);
+                }
+                self.take_memory_for(&mut way, memory, direction, options)?
+            }
+        };
+        self.copy_with(&request, way, source)
     }
 
-    fn trace_submit(
+    /// Copies, with the local side as it was found.
+    fn copy_with<'a>(&'a self, request: &Request<'_>, mut way: Way<'a>, source: Source) -> Result {
+        let surroundings = self.enter()?;
+        // Looked up now: who pins for long must not begin what the peer thinks is over.
+        let pieces = self.cover_remote(request)?;
+        if way.is_reached != are_reached(&pieces) {
+            // What was taken for another way may be too much for the peer to keep.
+            let may_ask = way.is_reached;
+            way = self.ways.choose(&self.channel, request, !way.is_reached);
+            way.asks_peer &= may_ask;
+        }
+        let (local_need, _) = request.direction.needs();
+        let sides = Sides {
+            remote: pieces,
+            local: self.local_pieces(source, local_need)?,
+        };
+        if let Some(route) = way.route {
+            sides.map_for(route)?;
+        }
+        let mut operation = Operation::new(
+            request.direction,
+            request.remote.len(),
+            request.body(),
+            request.options.synchronous,
+            sides,
+            surroundings,
+        )?;
+        operation.completion = Some(self.marks.clone());
+        operation.number = self.marks.begin()?.0;
+        self.trace_submit(request, operation.number, way.route.is_some());
+        self.carry_out(request, way, &operation.into())
+    }
+
+    /// Begins a copy, and waits for its end if the caller has to. Killable, if the local side is not lent.
+    fn carry_out(
         &self,
-        request: &Request,
-        local: &LocalSide,
-        remote: i64,
-        options: TransferOptions,
-        by_engine: bool,
-    ) {
+        request: &Request<'_>,
+        mut way: Way<'_>,
+        operation: &Arc<Operation>,
+    ) -> Result {
+        let is_lent = request.local.is_lent();
+        let caller = if is_lent {
+            Caller::Lender
+        } else {
+            Caller::Process
+        };
+        let mut offered = None;
+        if way.asks_peer {
+            match self.ask_peer(request, &way, operation) {
+                Ok(window) => offered = window,
+                Err(_) if way.is_reached => way.asks_peer = false,
+                Err(error) => return Err(operation.end_for(caller, self.channel.end_or(error))),
+            }
+        }
+        if !way.asks_peer {
+            let started = way.start(&self.ways.staging, operation, caller);
+            started.inspect_err(|_| {
+                if is_lent {
+                    // What was begun of it ends.
+                    self.marks.drain();
+                }
+            })?;
+        }
+        // What is lent is used by nobody else when this returns.
+        if !operation.synchronous && !(is_lent && !way.is_reached) {
+            return Ok(());
+        }
+        let waited = self.wait_for(operation, is_lent);
+        if let Some(window) = offered.filter(|_| !way.is_reached) {
+            self.take_back(window);
+        }
+        waited
+    }
+
+    /// Asks the peer to write what is to be read; the engine of the `way` reads if it
+    /// does not want to. Returns the window that was offered to it for this. On an error nothing was begun. Killable.
+    fn ask_peer(
+        &self,
+        request: &Request<'_>,
+        way: &Way<'_>,
+        operation: &Arc<Operation>,
+    ) -> Result<Option<WindowId>> {
+        let must = !way.is_reached;
+        let target = self.channel.remote()?;
+        let (offered, destination) = match request.local {
+            LocalSide::Windows(offset) => (None, *offset as u64),
+            LocalSide::Memory(_) => self.offer_memory(operation, must)?,
+        };
+        let mut how = 0;
+        if operation.is_ordered() {
+            how |= PUSH_ORDERED;
+        }
+        if must {
+            how |= PUSH_SURELY;
+        }
+        let message = |token| Message::PushWanted {
+            target,
+            token,
+            how,
+            source: request.remote.start(),
+            destination,
+            len: operation.bytes,
+            // 0 stands for none.
+            window: offered.map_or(0, |window| window.0),
+        };
+        let engine = self.channel.engine().filter(|_| !must);
+        let asked = self
+            .ways
+            .pulls
+            .ask(&self.channel, operation, engine, message);
+        asked.inspect_err(|_| {
+            if let Some(window) = offered {
+                // In this order: what was taken back is not known here any more.
+                self.windows.withdraw_unlisted(window);
+                if must {
+                    self.take_back(window);
+                }
+            }
+        })?;
+        Ok(offered)
+    }
+
+    /// Offers memory of the caller to the peer. Returns the window, and where in it the memory begins. Killable.
+    fn offer_memory(&self, operation: &Operation, must: bool) -> Result<(Option<WindowId>, u64)> {
+        let piece = operation.sides.local.iter().next().ok_or(EINVAL)?;
+        let pages = &piece.memory().pages;
+        if !must && pages.size() as u64 / MOST_SPARE > piece.len {
+            return Err(EINVAL);
+        }
+        let bytes = Range::from_parts(piece.offset, piece.len).map_err(|_| EINVAL)?;
+        let window = self.windows.offer_unlisted(pages, bytes, must)?;
+        Ok((Some(window), piece.offset))
+    }
+
+    /// What was offered for a read that nobody waits for any more is taken back, whatever the peer does: it may be
+    /// used for something else next.
+    fn take_back(&self, window: WindowId) {
+        self.windows.take_back_unlisted(window);
+        self.ways.staging.wait_for_deliveries();
+    }
+
+    /// Waits for a transfer, and says what its failure means. Killable, if the memory is not lent.
+    fn wait_for(&self, operation: &Operation, is_lent: bool) -> Result {
+        let result = if let Some(result) = operation.result() {
+            result
+        } else if is_lent {
+            // Whoever is told of an end takes the memory back. The engine, or the peer, sees to it that there is
+            // one, or is lost.
+            let waiters = self.channel.waiters()?;
+            waiters.wait_uninterruptible(|| operation.result())
+        } else {
+            let waiters = self.channel.waiters()?;
+            waiters.wait_killable(|| operation.result())?
+        };
+        result.map_err(|error| self.marks.transfer_error(error))
+    }
+
+    pub(super) fn trace_submit(&self, request: &Request<'_>, number: u64, by_engine: bool) {
         trace::rma_submit(|| trace::Transfer {
             node: self.channel.node(),
             channel: self.channel.id.0,
-            number: request.operation.number,
-            write: request.operation.direction == Direction::Write,
+            number,
+            write: request.direction == Direction::Write,
             engine: by_engine,
-            local: local.offset().unwrap_or(-1),
-            remote,
-            len: request.operation.bytes,
-            flags: options.flags() as u32,
+            local: request.local.offset().unwrap_or(-1),
+            remote: request.remote.offset(),
+            len: request.remote.len(),
+            flags: request.options.flags() as u32,
         });
     }
 
     /// The peer's windows. If the connection has ended meanwhile, which takes them away, that is said.
-    fn cover_remote(&self, range: Range, protection: u32) -> Result<Few<RemotePiece>> {
-        let covered = self.remote_windows.cover_now(range, protection);
+    fn cover_remote(&self, request: &Request<'_>) -> Result<Few<RemotePiece>> {
+        let (_, protection) = request.direction.needs();
+        let covered = self.remote_windows.cover_now(request.remote, protection);
         covered.map_err(|error| self.channel.end_or(error))
     }
 
@@ -367,36 +377,7 @@ impl Transfers {
             .channel
             .begin_owned_use()
             .map_err(|error| self.channel.end_or(error))?;
-        Ok(Surroundings {
-            channel: Some(channel),
-            peer,
-        })
-    }
-
-    /// `is_lent` says that the local memory is only lent for the call, and not pinned.
-    fn copy_by_engine(&self, route: &EngineRoute, request: Request, is_lent: bool) -> Result {
-        let synchronous = request.synchronous;
-        let started = Transfer::start(route, request);
-        let transfer = started.inspect_err(|_| {
-            if is_lent {
-                // What was begun of it ends.
-                self.marks.drain();
-            }
-        })?;
-        if !synchronous {
-            route.engine.arm();
-            return Ok(());
-        }
-        route.engine.poll_until(|| transfer.result().is_some());
-        self.wait_for(is_lent, || transfer.result())
-    }
-
-    fn copy_by_cpu(&self, request: Request) -> Result {
-        let peer = self.channel.peer();
-        let operation = &request.operation;
-        let result = cpu_copy::copy(peer, operation.direction, &request.sides, request.parts);
-        operation.end(result, true);
-        result
+        Ok(Surroundings { channel, peer })
     }
 
     /// Memory of the caller for a transfer. One that the peer makes may keep it for longer than the call
@@ -409,12 +390,13 @@ impl Transfers {
         options: TransferOptions,
     ) -> Result<Source> {
         let writable = direction == Direction::Read;
-        let is_lent_to_others = way.route.is_some() || way.is_unreached;
+        let is_lent_to_others = way.route.is_some() || !way.is_reached;
         let outlives = is_lent_to_others && !options.synchronous;
+        let may_be_asked = way.asks_peer && way.is_reached;
         let take = |account| self.take_memory(memory, writable, account, options.use_cache);
-        match take(outlives || way.by_peer) {
-            Err(EAGAIN) if way.by_peer && !outlives => {
-                way.by_peer = false;
+        match take(outlives || may_be_asked) {
+            Err(EAGAIN) if may_be_asked && !outlives => {
+                way.asks_peer = false;
                 take(false)
             }
             taken => taken,
@@ -431,39 +413,22 @@ impl Transfers {
     ) -> Result<Source> {
         if use_cache {
             if let Some((piece, peer_use)) = self.cache.get(memory, writable) {
-                return Ok(Source::Kept(piece, peer_use));
+                return Ok(Source::Memory(piece, Some(peer_use)));
             }
         }
         let piece = LocalPiece::of_caller(memory, writable, account, &*self.caches)?;
-        Ok(Source::Taken(piece))
+        Ok(Source::Memory(piece, None))
     }
 
-    /// Inside the peer: the local side, in use, and mapped for an engine that is to copy. As
-    /// [`Self::cover_remote`] for windows.
-    fn local_pieces(
-        &self,
-        source: Source,
-        protection: u32,
-        route: Option<&EngineRoute>,
-    ) -> Result<Few<LocalPiece>> {
-        let pieces = self.pieces_of(source, protection)?;
-        if let Some(route) = route {
-            for piece in pieces.iter() {
-                piece.memory().map_for(route)?;
-            }
-        }
-        Ok(pieces)
-    }
-
-    fn pieces_of(&self, source: Source, protection: u32) -> Result<Few<LocalPiece>> {
+    /// Inside the peer: the local side, in use. As [`Self::cover_remote`] for windows.
+    fn local_pieces(&self, source: Source, protection: u32) -> Result<Few<LocalPiece>> {
         match source {
             Source::Windows(range) => {
                 let covered = self.windows.cover(range, protection);
                 covered.map_err(|error| self.channel.end_or(error))
             }
-            Source::Taken(piece) => Ok(Few::one(piece)),
             // Both uses of the peer are held for a moment, so that there is none without.
-            Source::Kept(piece, peer_use) => {
+            Source::Memory(piece, peer_use) => {
                 let pieces = Few::one(piece);
                 drop(peer_use);
                 Ok(pieces)

@@ -1,27 +1,48 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which way a copy from or to a peer goes, by its direction and size.
+//! How a copy from or to a peer goes: this is decided here, by its direction and size, and nowhere else.
 //!
-//! It goes by the processor, by this node's engine or, if it is a read, by the peer's engine: the peer is asked to
-//! write what is to be read (`pulls.rs`; its requests are in `pushes.rs`). A copy to memory of the peer that this
-//! node does not reach is staged (`staging.rs`).
+//! It goes by the processor (`cpu_copy.rs`) or by an engine of this node (`transfer.rs`). If it is a read, the peer may
+//! be asked to write what is to be read (`pulls.rs`; its requests are in `pushes.rs`). A write to memory of the peer
+//! that this node does not reach goes through slots (`staging.rs`), which the processor or an engine fills; a read
+//! from there is left to the peer.
+//!
+//! An engine that has stopped is no engine.
 //!
 //! The sizes are constants, each with its reason from hardware. An administrator replaces them at any time
 //! (`dma_threshold`, `push_threshold`), a caller for one copy (`SCIF_RMA_USECPU`).
 
 use super::{
+    cpu_copy,
+    operation::{
+        are_reached,
+        Caller,
+        Operation, //
+    },
     pulls::Pulls,
     pushes::Pushes,
-    staging::Staging, //
+    staging::Staging,
+    transfer,
+    transfers::Request, //
 };
 use crate::{
     arguments::Direction,
-    peer::Peer,
-    sys::tunables, //
+    peer::{
+        channel::Channel,
+        Peer, //
+    },
+    sys::tunables,
+    transport::engine::EngineRoute, //
 };
 use kernel::{
+    impl_has_work,
+    new_work,
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    workqueue::{
+        Work,
+        WorkItem, //
+    }, //
 };
 
 /// Bytes up to which the processor writes if the caller waits for the end.
@@ -54,16 +75,109 @@ fn said() -> Option<u64> {
     u64::try_from(tunables::dma_threshold()).ok()
 }
 
-/// Whether slots of the peer are filled by the processor for a transfer of so many bytes, though there is an engine. Any
-/// context.
-///
-/// An engine has no more than half of the slots to fill at once, so the size of a slot counts as that of a transfer.
-/// What an administrator says of transfers has decided before.
-pub(super) fn fills_by_processor(staging: &Staging, len: u64) -> bool {
-    said().is_none() && staging.bytes_per_slot(len) <= WRITE_AND_WAIT
+/// How a copy goes.
+pub(super) struct Way<'a> {
+    /// The engine that copies, or fills slots. Without one the processor does that.
+    pub(super) route: Option<&'a EngineRoute>,
+    /// This node reaches the peer's memory by itself. Else what is written goes through slots.
+    pub(super) is_reached: bool,
+    /// The peer is asked to write what is to be read. If it does not want to, this node reads what it reaches.
+    pub(super) asks_peer: bool,
 }
 
-/// See the head of this file. One for each peer.
+impl<'a> Way<'a> {
+    /// Of a copy of so many bytes that this node makes, with the engine of `route` if it is worth it.
+    fn by_this_end(
+        route: Option<&'a EngineRoute>,
+        is_reached: bool,
+        staging: &Staging,
+        len: u64,
+    ) -> Self {
+        // An engine has no more than half of the slots to fill at once, so the size of a slot counts as that of a
+        // transfer. What an administrator says of transfers has decided before.
+        let processor_fills =
+            !is_reached && said().is_none() && staging.bytes_per_slot(len) <= WRITE_AND_WAIT;
+        Self {
+            route: route.filter(|_| !processor_fills),
+            is_reached,
+            asks_peer: false,
+        }
+    }
+
+    /// Begins a copy that this node makes, and polls for the end for a moment if it is synchronous. When this returns
+    /// `Ok`, it ends by itself. On an error it has failed, and ends by itself, too; the `caller` hears of the error.
+    /// The local side is mapped for the engine. May sleep.
+    pub(super) fn start(
+        &self,
+        staging: &Staging,
+        operation: &Arc<Operation>,
+        caller: Caller,
+    ) -> Result {
+        match self.route {
+            route if !self.is_reached => staging.write(operation, route, caller),
+            Some(route) => transfer::start(route, operation, caller),
+            None => cpu_copy::copy(operation, caller),
+        }
+    }
+}
+
+/// A copy that a work item begins, as it may have to wait for room in an engine's ring or for slots.
+#[pin_data]
+pub(super) struct Later {
+    staging: Arc<Staging>,
+    /// Which of the path's engines copies, or fills slots, if one does.
+    engine: Option<usize>,
+    operation: Arc<Operation>,
+    #[pin]
+    work: Work<Self>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Later { self.work }
+}
+
+impl WorkItem for Later {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let operation = &this.operation;
+        let path = operation.surroundings.peer.path();
+        let route = path.engine(this.engine);
+        let is_reached = are_reached(&operation.sides.remote);
+        let mut way = Way::by_this_end(route, is_reached, &this.staging, operation.bytes);
+        // Much memory takes long to map.
+        way.route = way
+            .route
+            .filter(|route| operation.sides.map_for(route).is_ok());
+        // Its end is told in any case.
+        let _ = way.start(&this.staging, operation, Caller::WorkItem);
+    }
+}
+
+impl Later {
+    /// Has an operation begin soon, whose end is told in any case. May sleep, does not wait for the peer.
+    pub(super) fn start(
+        staging: &Arc<Staging>,
+        engine: Option<usize>,
+        operation: Arc<Operation>,
+    ) -> Result {
+        let this = Arc::pin_init(
+            pin_init!(Self {
+                staging: staging.clone(),
+                engine,
+                operation,
+                work <- new_work!("Later::work"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let queues = this.operation.surroundings.peer.queues().clone();
+        // It is enqueued once, so this can't fail.
+        let _ = queues.patient.enqueue(this);
+        Ok(())
+    }
+}
+
+/// How the copies of one peer go.
 pub(crate) struct Ways {
     /// What tests say in place of an administrator's `dma_threshold`.
     dma_threshold: Option<u64>,
@@ -73,7 +187,7 @@ pub(crate) struct Ways {
 }
 
 impl Ways {
-    /// Of transfers with this peer. May sleep.
+    /// Of copies from and to this peer. May sleep.
     pub(crate) fn new(
         peer: &Arc<Peer>,
         staging: Arc<Staging>,
@@ -82,17 +196,53 @@ impl Ways {
         Ok(Arc::new(
             Self {
                 dma_threshold,
-                pulls: Pulls::new(peer)?,
-                pushes: Pushes::new(peer, &staging)?,
+                pulls: Pulls::new(peer, &staging)?,
+                pushes: Pushes::new(peer)?,
                 staging,
             },
             GFP_KERNEL,
         )?)
     }
 
+    /// Chooses the way of a copy from or to memory of the peer that this node reaches, or does not. Any context but
+    /// interrupts.
+    pub(super) fn choose<'a>(
+        &self,
+        channel: &'a Channel,
+        request: &Request<'_>,
+        is_reached: bool,
+    ) -> Way<'a> {
+        let (remote, options) = (request.remote, request.options);
+        let reads = request.direction == Direction::Read;
+        if reads && !is_reached {
+            return Way {
+                route: None,
+                is_reached,
+                asks_peer: true,
+            };
+        }
+        let len = remote.len();
+        let by_processor = self.by_processor(request.direction, len, options.synchronous);
+        let route = if options.use_cpu || by_processor {
+            None
+        } else {
+            let route = channel.path().engine(channel.engine());
+            // Where extents begin and end, pages do: only the ends of the copy can be misaligned.
+            route.filter(|route| {
+                let engine = &route.engine;
+                engine.can_copy(remote.start(), request.local_start(), len as usize)
+            })
+        };
+        let mut way = Way::by_this_end(route, is_reached, &self.staging, len);
+        // What is lent must not be out of reach of who has lent it for longer than the call takes.
+        let is_kept = !request.local.is_lent();
+        way.asks_peer = reads && route.is_some() && is_kept && self.by_peer(len);
+        way
+    }
+
     /// Whether a copy of so many bytes goes by the processor, where there is an engine; the caller `waits` for its end
     /// or does not. Any context.
-    pub(super) fn by_processor(&self, direction: Direction, len: u64, waits: bool) -> bool {
+    fn by_processor(&self, direction: Direction, len: u64, waits: bool) -> bool {
         let limit = self.dma_threshold.or_else(said);
         len <= limit.unwrap_or(match direction {
             Direction::Read => READ,
@@ -103,7 +253,7 @@ impl Ways {
 
     /// Whether the peer is asked to write so many bytes that an engine of this node could read. Any context but
     /// interrupts.
-    pub(super) fn by_peer(&self, len: u64) -> bool {
+    fn by_peer(&self, len: u64) -> bool {
         let said = u64::try_from(tunables::push_threshold()).ok();
         len > said.unwrap_or(READ_BY_ENGINE) && self.pulls.are_possible()
     }

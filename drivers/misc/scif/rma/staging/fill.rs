@@ -8,14 +8,13 @@
 //!
 //! While it goes on it keeps the memory and the peer in use. An engine that stops ends it with an error.
 
-use super::Staged;
+use super::outbox::Outbox;
 use crate::{
     logic::{
         plan::{
             Linear,
             Plan,
-            Segment,
-            Walk, //
+            Segment, //
         },
         staging::{
             Parts,
@@ -23,7 +22,10 @@ use crate::{
         },
     },
     memory::local::LocalPiece,
-    peer::PeerUse,
+    rma::{
+        operation::Operation,
+        transfer::submit_plan, //
+    },
     sys::{
         dmaengine::{
             Batch,
@@ -49,40 +51,18 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::{
-        Arc,
-        ArcBorrow, //
-    },
+    sync::Arc, //
 };
 
-/// Where a slot is, in bus addresses of the peer.
-pub(super) struct SlotPlace {
-    pub(super) header: u64,
-    pub(super) data: u64,
-}
-
-/// Whose slots are filled.
-pub(super) trait Slots: Send + Sync {
-    /// Where a slot is.
-    fn place(&self, sequence: u64) -> SlotPlace;
-
-    /// Those were filled. Soft interrupt context, or any other but hard interrupts.
-    fn filled(self: ArcBorrow<'_, Self>, parts: Parts);
-
-    /// Those could not be filled, or not all of them. Likewise.
-    fn unfilled(self: ArcBorrow<'_, Self>, parts: Parts);
-}
-
-/// See the head of this file.
+/// Slots that an engine fills.
 pub(super) struct Fill {
-    slots: Arc<dyn Slots>,
-    staged: Arc<Staged>,
+    outbox: Arc<Outbox>,
     parts: Parts,
     state: JobState,
     // Dropped in this order: the memory before what keeps the peer.
     from: LocalPiece,
     headers: SharedMemory,
-    peer: PeerUse,
+    operation: Arc<Operation>,
 }
 
 impl Job for Fill {
@@ -91,37 +71,31 @@ impl Job for Fill {
     }
 
     fn tell(&self, result: Result) {
-        let slots = self.slots.as_arc_borrow();
-        match result {
-            Ok(()) => slots.filled(self.parts),
-            Err(_) => {
-                self.staged.fail(EIO);
-                slots.unfilled(self.parts);
-            }
+        if result.is_err() {
+            self.operation.fail(EIO);
         }
+        self.outbox.engine_has_ended(self.parts, result);
     }
 }
 
 impl Fill {
     /// Has the engine fill slots with `data`, which is mapped for it, and goes on by itself then: this returns an error
-    /// only if nothing was begun. The slots are in memory of `peer`. May sleep.
+    /// only if nothing was begun. May sleep.
     pub(super) fn start(
-        slots: Arc<dyn Slots>,
-        staged: &Arc<Staged>,
+        outbox: &Arc<Outbox>,
+        operation: &Arc<Operation>,
         route: &EngineRoute,
         parts: Parts,
         data: LocalPiece,
-        peer: PeerUse,
     ) -> Result {
         let engine = &route.engine;
         let fill = Self {
-            slots,
-            staged: staged.clone(),
+            outbox: outbox.clone(),
             parts,
             state: JobState::new(engine, data.len),
             from: data,
             headers: headers_of(parts, engine)?,
-            peer,
+            operation: operation.clone(),
         };
         let fill = Arc::new(fill, GFP_KERNEL)?;
         let place = Place::new()?;
@@ -130,53 +104,31 @@ impl Fill {
         Ok(())
     }
 
+    /// EIO if the engine has stopped, ENODEV if the peer is lost.
     fn submit(&self, batch: &Batch<Self>, route: &EngineRoute) -> Result {
+        let is_over = || self.operation.surroundings.peer.is_over();
+        let patience = Patience::UntilOver(&is_over);
+        let engine = &self.state.engine;
+        let longest = engine.longest_segment();
         let from = self.from.memory().engine_addresses().ok_or(EIO)?;
         for (index, part) in self.parts.enumerate() {
-            let place = self.slots.place(part.header.sequence);
-            let data_at = route.address(place.data, part.len).ok_or(EFAULT)?;
-            let to = Linear::new(data_at, part.len).ok_or(EFAULT)?;
+            let sequence = part.header.sequence;
+            let data_at = route.address(self.outbox.data_address(sequence), part.len);
+            let to = Linear::new(data_at.ok_or(EFAULT)?, part.len).ok_or(EFAULT)?;
             let from = from.walk(self.from.offset + part.at);
-            let plan = Plan::new(to, from, part.len, self.state.engine.longest_segment());
-            self.submit_data(batch, plan, part.len)?;
+            let plan = Plan::new(to, from, part.len, longest);
+            // All of it has been copied before the header is.
+            submit_plan(engine, batch, plan, part.len, CopyFlags::FENCE, &patience)?;
+            let header_at = route.address(self.outbox.header_address(sequence), HEADER as u64);
             let header = Segment {
-                destination: route.address(place.header, HEADER as u64).ok_or(EFAULT)?,
+                destination: header_at.ok_or(EFAULT)?,
                 source: self.headers.bus_address() + (index * HEADER) as u64,
                 len: HEADER as u64,
             };
-            self.submit_one(batch, header, CopyFlags::FENCE)?;
+            engine.submit_all(header, CopyFlags::FENCE, batch, &patience)?;
         }
         // Who is told of them, by whatever way, finds them there.
-        self.submit_one(batch, route.arrival(), CopyFlags::NONE)
-    }
-
-    /// `len` bytes, all of which have been copied before anything else is.
-    fn submit_data<D: Walk, S: Walk>(
-        &self,
-        batch: &Batch<Self>,
-        plan: Plan<D, S>,
-        len: u64,
-    ) -> Result {
-        let mut to_come = len;
-        for segment in plan {
-            let segment = segment.map_err(|_| ENXIO)?;
-            let flags = match segment.len == to_come {
-                true => CopyFlags::FENCE,
-                false => CopyFlags::NONE,
-            };
-            self.submit_one(batch, segment, flags)?;
-            to_come -= segment.len;
-        }
-        Ok(())
-    }
-
-    /// EIO if the engine has stopped, ENODEV if the peer is lost.
-    fn submit_one(&self, batch: &Batch<Self>, segment: Segment, flags: CopyFlags) -> Result {
-        let is_over = || self.peer.is_over();
-        let patience = Patience::UntilOver(&is_over);
-        self.state
-            .engine
-            .submit_all(segment, flags, batch, &patience)
+        engine.submit_all(route.arrival(), CopyFlags::NONE, batch, &patience)
     }
 }
 

@@ -31,10 +31,6 @@ use crate::{
         window::Window, //
     },
     peer::{
-        doorbells::{
-            Rung,
-            Subscription, //
-        },
         questions,
         Answerer,
         Peer, //
@@ -103,8 +99,6 @@ pub(super) struct Inbox {
     /// The number of the slot that comes next; written under the lock.
     next: Atomic<u64>,
     #[pin]
-    subscription: Mutex<Option<Subscription>>,
-    #[pin]
     work: Work<Self>,
 }
 
@@ -125,24 +119,13 @@ impl WorkItem for Inbox {
     }
 }
 
-/// Has the inbox looked at when the peer rings.
-struct Bell(Arc<Inbox>);
-
-impl Rung for Bell {
-    fn rung(&self) {
-        if self.0.has_next() {
-            self.0.schedule();
-        }
-    }
-}
-
 impl Inbox {
     /// Slots for about `len` bytes, of which the peer has not heard; what it writes is for windows of
     /// `exports`. The caller is inside the peer. ENOMEM if there is no room for them. May sleep.
     pub(super) fn new(peer: &Arc<Peer>, exports: &Arc<Exports>, len: usize) -> Result<Arc<Self>> {
         let geometry = Geometry::for_len(len).ok_or(EINVAL)?;
         let memory = peer.path().share(geometry.total(), Payer::Nobody)?;
-        let this = Arc::pin_init(
+        Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
                 exports: exports.clone(),
@@ -160,15 +143,10 @@ impl Inbox {
                     "Inbox::emptied"
                 ),
                 next: Atomic::new(1),
-                subscription <- new_mutex!(None, "Inbox::subscription"),
                 work <- new_work!("Inbox::work"),
             }),
             GFP_KERNEL,
-        )?;
-        let bell = Arc::new(Bell(this.clone()), GFP_KERNEL)?;
-        let subscription = peer.subscribe(doorbell::DATA, bell)?;
-        *this.subscription.lock() = Some(subscription);
-        Ok(this)
+        )
     }
 
     /// Where the peer finds it, and what is there.
@@ -198,10 +176,13 @@ impl Inbox {
         let _ = self.peer.queues().work.enqueue(self.clone());
     }
 
-    /// Whether the next slot is filled, most likely. Any context.
-    fn has_next(&self) -> bool {
+    /// The peer has rung. Any context.
+    pub(super) fn rung(self: &Arc<Self>) {
         let next = self.next.load(Relaxed);
-        self.memory.read_u64(self.geometry.header(next)) == Ok(next)
+        // Most likely it is filled then.
+        if self.memory.read_u64(self.geometry.header(next)) == Ok(next) {
+            self.schedule();
+        }
     }
 
     /// Empties slots as long as some are filled, and until it sleeps; or for a while, and goes on soon: who waits for
@@ -348,21 +329,15 @@ impl Inbox {
         if window.protection & PROTECTION_WRITE == 0 {
             return Err(EACCES);
         }
-        match window.delivered_to.contains(&range) {
-            true => Ok(window),
-            false => Err(ENXIO),
+        if !window.delivered_to.contains(&range) {
+            return Err(ENXIO);
         }
+        Ok(window)
     }
 
     /// See [`Staging::wait_for_deliveries`](super::Staging::wait_for_deliveries).
     pub(super) fn wait_for_deliveries(&self) {
         drop(self.emptied.lock());
-    }
-
-    /// Hears of no doorbell any more. May sleep.
-    pub(super) fn unsubscribe(&self) {
-        let subscription = self.subscription.lock().take();
-        drop(subscription);
     }
 
     /// Takes the slots away from the peer. May sleep.

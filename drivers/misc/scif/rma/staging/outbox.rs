@@ -4,7 +4,7 @@
 //!
 //! A writer waits for its turn and takes a few slots for a part of its data, then the next ones: so writers go by
 //! turns, however much each has (`outbox/turns.rs`). The CPU fills slots in the call, or an engine goes on by itself
-//! (`fill.rs`); the caller decides which (`ways.rs`). The peer is rung if it sleeps (`outbox/telling.rs`). Slots are
+//! (`fill.rs`); the caller decides which (`ways.rs`). The peer is rung if it sleeps. Slots are
 //! free again when the peer has counted them as emptied (`outbox/emptying.rs`).
 //!
 //! The end of a transfer is noticed in one of two ways. A caller that waits polls for a moment, then has the peer
@@ -12,14 +12,7 @@
 //!
 //! Lock: `state` is a leaf, taken in any context.
 
-use super::{
-    fill::{
-        Fill,
-        SlotPlace,
-        Slots, //
-    },
-    Staged, //
-};
+use super::fill::Fill;
 use crate::{
     logic::staging::{
         Geometry,
@@ -29,20 +22,13 @@ use crate::{
         Parts, //
         HEADER,
         MOST_SLOTS,
+        SLEEPS,
     },
-    memory::{
-        local::LocalPiece,
-        remote_window::RemotePiece, //
-    },
-    peer::{
-        doorbells::{
-            Rung,
-            Subscription, //
-        },
-        Peer, //
-    },
+    memory::local::LocalPiece,
+    peer::Peer,
     rma::operation::{
-        Sides,
+        Caller,
+        Operation,
         Stretch, //
     },
     sys::{
@@ -63,67 +49,51 @@ use crate::{
     }, //
 };
 use kernel::{
-    impl_has_work, new_mutex, new_spinlock_irq, new_work,
+    impl_has_work,
+    new_spinlock_irq,
+    new_work,
     prelude::*,
-    rbtree::{
-        RBTree,
-        RBTreeNodeReservation, //
-    },
+    rbtree::RBTree,
     sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
+        atomic::Atomic,
+        barrier,
         Arc,
-        ArcBorrow,
-        Mutex,
         SpinLockIrq, //
     },
     workqueue::{
         Work,
         WorkItem, //
-    },
+    }, //
 };
 
 mod emptying;
-mod telling;
 mod turns;
-
-pub(in crate::rma) use turns::Patience;
 
 struct State {
     /// Slots that were taken, and of these how many the peer has emptied.
     taken: u64,
     emptied: u64,
     /// What is in each.
-    staged: [Option<Arc<Staged>>; MOST_SLOTS],
+    operations: [Option<Arc<Operation>>; MOST_SLOTS],
     /// Who waits, in this order.
     queue: RBTree<u64, ()>,
     next_ticket: u64,
-    /// For the next one who queues up.
-    spare: Option<RBTreeNodeReservation<u64, ()>>,
     /// Those that have their headers, as bits.
     ready: u64,
+    /// Those that an engine is filling, as bits.
+    filling: u64,
     /// The peer was told to ring when it has emptied so many.
     wished: u64,
     /// The peer was rung since it has gone to sleep for this time.
     answered: u64,
     /// The peer is lost.
     closed: bool,
-    /// Those that an engine is filling, as bits, and those that it could not fill, which are void.
-    filling: u64,
-    unfilled: u64,
 }
 
 impl State {
     /// Whether there is something in slots that the peer has to empty.
     fn has_taken(&self) -> bool {
         self.taken != self.emptied && !self.closed
-    }
-
-    /// Those with which an engine has to do, or could not do it, as bits.
-    fn busy(&self) -> u64 {
-        self.filling | self.unfilled
     }
 }
 
@@ -137,13 +107,10 @@ pub(in crate::rma) struct Outbox {
     credits: SharedMemory,
     #[pin]
     state: SpinLockIrq<State>,
-    /// For who looks again and again: copies of `emptied` in it, and of whether any is busy, changed with those.
+    /// For who looks again and again: a copy of `emptied` in it, changed with that.
     emptied: Atomic<u64>,
-    has_busy: Atomic<bool>,
     #[pin]
     room: WaitQueue,
-    #[pin]
-    subscription: Mutex<Option<Subscription>>,
     #[pin]
     work: Work<Self>,
 }
@@ -152,27 +119,12 @@ impl_has_work! {
     impl HasWork<Self> for Outbox { self.work }
 }
 
-/// The peer may have emptied slots, or an engine could not fill one.
+/// The peer may have emptied slots.
 impl WorkItem for Outbox {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        if let Some(_inside) = this.peer.enter() {
-            this.poll_engines();
-            this.void_unfilled();
-        }
         this.look();
-    }
-}
-
-/// Has the outbox looked at when the peer rings.
-struct Bell(Arc<Outbox>);
-
-impl Rung for Bell {
-    fn rung(&self) {
-        if self.0.has_news() {
-            self.0.schedule();
-        }
     }
 }
 
@@ -185,7 +137,7 @@ impl Outbox {
             return Err(EFAULT);
         }
         let credits = path.share(geometry.credits(), Payer::Nobody)?;
-        let this = Arc::pin_init(
+        Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
                 address,
@@ -195,31 +147,30 @@ impl Outbox {
                     State {
                         taken: 0,
                         emptied: 0,
-                        staged: [const { None }; MOST_SLOTS],
+                        operations: [const { None }; MOST_SLOTS],
                         queue: RBTree::new(),
                         next_ticket: 0,
-                        spare: None,
                         ready: 0,
                         wished: 0,
                         answered: 0,
                         closed: false,
                         filling: 0,
-                        unfilled: 0,
                     },
                     "Outbox::state"
                 ),
                 emptied: Atomic::new(0),
-                has_busy: Atomic::new(false),
                 room <- new_wait_queue!("scif::Outbox::room"),
-                subscription <- new_mutex!(None, "Outbox::subscription"),
                 work <- new_work!("Outbox::work"),
             }),
             GFP_KERNEL,
-        )?;
-        let bell = Arc::new(Bell(this.clone()), GFP_KERNEL)?;
-        let subscription = peer.subscribe(doorbell::DATA, bell)?;
-        *this.subscription.lock() = Some(subscription);
-        Ok(this)
+        )
+    }
+
+    /// The peer has rung. Any context.
+    pub(super) fn rung(self: &Arc<Self>) {
+        if self.has_news() {
+            self.schedule();
+        }
     }
 
     /// Where the peer is to count, as a bus address of this node.
@@ -232,16 +183,12 @@ impl Outbox {
         self.geometry.size().into()
     }
 
-    fn header_address(&self, sequence: u64) -> u64 {
+    pub(super) fn header_address(&self, sequence: u64) -> u64 {
         self.address + self.geometry.header(sequence) as u64
     }
 
-    fn data_address(&self, sequence: u64) -> u64 {
+    pub(super) fn data_address(&self, sequence: u64) -> u64 {
         self.address + self.geometry.data(sequence) as u64
-    }
-
-    fn wish_address(&self) -> u64 {
-        self.address + self.geometry.wish() as u64
     }
 
     fn bit(&self, sequence: u64) -> u64 {
@@ -250,130 +197,80 @@ impl Outbox {
 
     // ----- filling -----------------------------------------------------------------------------
 
-    /// Puts all of a transfer into slots, the two parts one after the other: by `route`, or by CPU. Returns
+    /// Puts all of an operation into slots, one part after the other: by `route`, or by CPU. Returns
     /// before they are emptied. The caller is inside the peer. ENODEV if the peer is lost, EINTR if the
     /// caller is killed.
-    pub(in crate::rma) fn put(
+    pub(super) fn put(
         self: &Arc<Self>,
-        staged: &Arc<Staged>,
-        sides: &Sides,
-        (body, tail): (u64, u64),
-        (route, patience): (Option<&EngineRoute>, Patience),
+        operation: &Arc<Operation>,
+        route: Option<&EngineRoute>,
+        caller: Caller,
     ) -> Result {
-        let mut to_come = body + tail;
-        for (skip, len) in [(0, body), (body, tail)] {
-            sides
-                .for_each_stretch(skip, len, |stretch| {
-                    to_come -= stretch.len;
-                    self.put_stretch(staged, &stretch, to_come == 0, (route, patience))
-                })
-                // What was begun ends: for its last slot the peer was not asked to ring.
-                .inspect_err(|_| {
-                    self.arm();
-                    self.wish_for_all();
-                })?;
-        }
-        Ok(())
+        let mut to_come = operation.bytes;
+        let put = operation.parts().into_iter().try_for_each(|(skip, len)| {
+            operation.sides.for_each_stretch(skip, len, |stretch| {
+                to_come -= stretch.len;
+                self.put_stretch(operation, route, caller, &stretch, to_come == 0)
+            })
+        });
+        put.inspect_err(|_| {
+            // What was begun ends: for its last slot the peer was not asked to ring.
+            if let Some(route) = route {
+                route.engine.arm();
+            }
+            self.wish_for_all();
+        })
     }
 
     fn put_stretch(
         self: &Arc<Self>,
-        staged: &Arc<Staged>,
+        operation: &Arc<Operation>,
+        route: Option<&EngineRoute>,
+        caller: Caller,
         stretch: &Stretch<'_>,
         is_last: bool,
-        (route, patience): (Option<&EngineRoute>, Patience),
     ) -> Result {
         let size = u64::from(self.geometry.size());
         let mut done = 0;
         while done < stretch.len {
             let rest = stretch.len - done;
-            let taken = self.take_slots(staged, rest.div_ceil(size), patience)?;
-            let len = rest.min(taken.count.saturating_mul(size));
+            let taken = self.take_slots(operation, rest.div_ceil(size), route, caller)?;
+            let len = rest.min((taken.end - taken.start).saturating_mul(size));
             let first = Header {
-                sequence: taken.first,
+                sequence: taken.start,
                 window: stretch.remote.window.id.0,
                 offset: stretch.remote_offset + done,
                 kind: Kind::Data(0),
-                tell: is_last && len == rest && staged.tells,
+                // A caller that waits says later for which slot the peer is to ring.
+                tell: is_last && len == rest && !operation.synchronous,
             };
             let data = stretch.local.part(stretch.local_offset + done, len);
             let parts = Parts::new(first, len, self.geometry);
-            self.fill(staged, route, parts, data)?;
+            let can_copy = |route: &&EngineRoute| {
+                let len = usize::try_from(len);
+                len.is_ok_and(|len| route.engine.can_copy(0, data.offset, len))
+            };
+            match route.filter(can_copy) {
+                Some(route) => self.fill_by_engine(operation, route, parts, data)?,
+                None => self.fill_by_processor(parts, &data)?,
+            }
             done += len;
             current::reschedule();
         }
         Ok(())
     }
 
-    fn fill(
-        self: &Arc<Self>,
-        staged: &Arc<Staged>,
-        route: Option<&EngineRoute>,
-        parts: Parts,
-        data: LocalPiece,
-    ) -> Result {
-        let can_copy = |route: &&EngineRoute| {
-            let len = usize::try_from(data.len);
-            len.is_ok_and(|len| route.engine.can_copy(0, data.offset, len))
-        };
-        match route.filter(can_copy) {
-            Some(route) => self.fill_by_engine(staged, route, parts, data),
-            None => self.fill_all_by_processor(parts, &data),
-        }
-    }
-
-    fn fill_all_by_processor(&self, mut parts: Parts, from: &LocalPiece) -> Result {
-        while let Some(part) = parts.next() {
-            self.fill_by_processor(&part, from).inspect_err(|_| {
-                self.void(part.header.sequence);
-                self.void_all(parts);
-            })?;
+    fn fill_by_processor(&self, parts: Parts, from: &LocalPiece) -> Result {
+        let mut left = parts;
+        for part in parts {
+            let filled = self.fill_one(&part, from);
+            filled.inspect_err(|_| self.void_all(left))?;
+            left.next();
         }
         Ok(())
     }
 
-    fn void_all(&self, parts: Parts) {
-        for part in parts {
-            self.void(part.header.sequence);
-        }
-    }
-
-    /// Has the peer store a value at a place of its memory, after all that was put into slots before. The
-    /// caller is inside the peer. ENODEV if the peer is lost.
-    pub(in crate::rma) fn put_value(
-        &self,
-        staged: &Arc<Staged>,
-        place: &RemotePiece,
-        value: u64,
-    ) -> Result {
-        let taken = self.take_slots(staged, 1, Patience::Uninterruptible)?;
-        let header = Header {
-            sequence: taken.first,
-            window: place.window.id.0,
-            offset: place.offset,
-            kind: Kind::Store(value),
-            tell: true,
-        };
-        self.tell(&header)
-    }
-
-    fn fill_by_engine(
-        self: &Arc<Self>,
-        staged: &Arc<Staged>,
-        route: &EngineRoute,
-        parts: Parts,
-        data: LocalPiece,
-    ) -> Result {
-        let peer = self.peer.enter_owned().ok_or(ENODEV)?;
-        let bits = self.bits(parts);
-        self.change_busy(&mut self.state.lock(), |state| state.filling |= bits);
-        Fill::start(self.clone(), staged, route, parts, data, peer).inspect_err(|_| {
-            self.void_all(parts);
-            self.note_left_alone(parts);
-        })
-    }
-
-    fn fill_by_processor(&self, part: &Part, from: &LocalPiece) -> Result {
+    fn fill_one(&self, part: &Part, from: &LocalPiece) -> Result {
         let address = self.data_address(part.header.sequence);
         let place = self.peer.path().reach(address, part.len)?;
         let at = usize::try_from(from.offset + part.at)?;
@@ -383,57 +280,114 @@ impl Outbox {
         self.tell(&part.header)
     }
 
-    /// No engine reads for, or writes to, these slots any more. Any context.
-    fn note_left_alone(self: &Arc<Self>, parts: Parts) {
+    fn fill_by_engine(
+        self: &Arc<Self>,
+        operation: &Arc<Operation>,
+        route: &EngineRoute,
+        parts: Parts,
+        data: LocalPiece,
+    ) -> Result {
+        self.state.lock().filling |= self.bits(parts);
+        let started = Fill::start(self, operation, route, parts, data);
+        started.inspect_err(|error| self.engine_has_ended(parts, Err(*error)))
+    }
+
+    /// No engine reads for, or writes to, these slots any more: it has filled them, or will not. Called inside the peer,
+    /// in any context but hard interrupts.
+    pub(super) fn engine_has_ended(self: &Arc<Self>, parts: Parts, result: Result) {
+        if result.is_ok() {
+            self.note_ready(parts.map(|part| part.header.sequence));
+        } else {
+            // Those that had their headers all the same, and were emptied, are left alone.
+            let emptied = self.credits.load_acquire_u64(0).unwrap_or(0);
+            self.void_all(parts.filter(|part| part.header.sequence > emptied));
+        }
         let is_over = {
             let mut state = self.state.lock();
-            self.change_busy(&mut state, |state| state.filling &= !self.bits(parts));
+            // Not before: nobody takes them as long as they are there.
+            state.filling &= !self.bits(parts);
             state.closed
         };
         // The peer may have emptied them already.
         if is_over || self.has_news() {
             self.schedule();
         }
-        self.room.wake_all();
-    }
-
-    fn change_busy(&self, state: &mut State, change: impl FnOnce(&mut State)) {
-        change(state);
-        self.has_busy.store(state.busy() != 0, Relaxed);
     }
 
     fn bits(&self, parts: Parts) -> u64 {
         parts.fold(0, |bits, part| bits | self.bit(part.header.sequence))
     }
-}
 
-impl Slots for Outbox {
-    fn place(&self, sequence: u64) -> SlotPlace {
-        SlotPlace {
-            header: self.header_address(sequence),
-            data: self.data_address(sequence),
-        }
+    /// Has the peer store a value at the one place of an operation, after all that was put into slots before. The
+    /// caller is inside the peer. ENODEV if the peer is lost.
+    pub(in crate::rma) fn put_value(&self, operation: &Arc<Operation>, value: u64) -> Result {
+        let place = operation.sides.remote.iter().next().ok_or(EINVAL)?;
+        let taken = self.take_slots(operation, 1, None, Caller::WorkItem)?;
+        self.tell(&Header {
+            sequence: taken.start,
+            window: place.window.id.0,
+            offset: place.offset,
+            kind: Kind::Store(value),
+            tell: true,
+        })
     }
 
-    fn filled(self: ArcBorrow<'_, Self>, parts: Parts) {
-        let this: Arc<Self> = self.into();
-        this.note_left_alone(parts);
-        this.note_ready(parts.map(|part| part.header.sequence));
+    // ----- headers, and a ring for a peer that sleeps ------------------------------------------
+
+    /// Puts a header there, and rings if that is needed. Any context.
+    fn tell(&self, header: &Header) -> Result {
+        let address = self.header_address(header.sequence);
+        let place = self.peer.path().reach(address, HEADER as u64)?;
+        place.write(0, &header.encode())?;
+        flush_writes();
+        self.note_ready([header.sequence]);
+        Ok(())
     }
 
-    fn unfilled(self: ArcBorrow<'_, Self>, parts: Parts) {
-        {
-            let mut state = self.state.lock();
-            let bits = self.bits(parts);
-            self.change_busy(&mut state, |state| {
-                state.unfilled |= bits;
-                // The peer may have said that it has emptied it, which does not matter any more.
-                state.filling &= !bits;
+    /// These slots were taken and can't be filled: says so to the peer. Who could not fill them says so to their
+    /// operation. Any context.
+    fn void_all(&self, parts: impl Iterator<Item = Part>) {
+        for part in parts {
+            // Only a peer that is lost can't be told.
+            let _ = self.tell(&Header {
+                kind: Kind::Void,
+                tell: true,
+                ..part.header
             });
         }
-        let this: Arc<Self> = self.into();
-        this.schedule();
-        // Who waits until they are filled has to say now for what he wants to be rung.
-        this.room.wake_all();
+    }
+
+    /// These slots have their headers. Any context.
+    fn note_ready(&self, sequences: impl IntoIterator<Item = u64>) {
+        let rings = {
+            let mut state = self.state.lock();
+            for sequence in sequences {
+                // One that was emptied meanwhile may have been taken for something else.
+                if sequence > state.emptied {
+                    state.ready |= self.bit(sequence);
+                }
+            }
+            self.has_to_ring(&mut state)
+        };
+        if rings.unwrap_or(false) {
+            self.peer.path().ring(doorbell::DATA);
+        }
+    }
+
+    /// Whether the peer sleeps, and has not emptied what it could empty: then it counts as rung. One that has emptied
+    /// it, and sleeps, does not: it would not look. Any context.
+    fn has_to_ring(&self, state: &mut State) -> Result<bool> {
+        // What was stored comes before what is loaded: see `logic/staging.rs`.
+        barrier::mb(barrier::Full);
+        let sleeps = self.credits.load_acquire_u64(SLEEPS)?;
+        // At least what it had emptied when it went to sleep.
+        let emptied = self.credits.load_acquire_u64(0)?;
+        let next = self.bit(emptied.wrapping_add(1));
+        if state.ready & next == 0 || emptied >= state.taken {
+            return Ok(false);
+        }
+        let is_asleep = state.answered != sleeps;
+        state.answered = sleeps;
+        Ok(is_asleep)
     }
 }

@@ -51,11 +51,6 @@ impl JobState {
             is_over: Atomic::new(false),
         }
     }
-
-    /// None while it runs. Any context.
-    pub(crate) fn result(&self) -> Option<Result> {
-        self.outcome.result()
-    }
 }
 
 /// See the head of this file.
@@ -86,7 +81,6 @@ impl<J: Job + ?Sized> Completion for J {
         if result.is_ok() {
             engine.bytes.add(state.bytes, Relaxed);
         }
-        state.outcome.end();
         self.tell(result);
         engine.finish(self);
     }

@@ -12,11 +12,12 @@ use super::{
 use crate::{
     logic::staging::MOST_SLOTS,
     peer::Answerer,
-    rma::staging::Staged,
+    rma::operation::Operation,
     sys::wait::{
         busy_poll,
         busy_wait, //
     }, //
+    transport::engine::EngineRoute,
 };
 use kernel::{
     prelude::*,
@@ -25,23 +26,6 @@ use kernel::{
         Arc, //
     },
 };
-
-/// Slots of one transfer, one after the other, that were emptied.
-struct Emptied {
-    staged: Arc<Staged>,
-    count: u32,
-    result: Result,
-    /// Nothing was emptied after them.
-    is_all: bool,
-}
-
-/// What a look finds.
-enum Next {
-    Emptied(Emptied),
-    Nothing,
-    /// The peer is lost.
-    Closed,
-}
 
 /// A peer that has emptied no slot for so many milliseconds is not able to any more.
 const LIMIT_MILLISECONDS: u32 = 120_000;
@@ -59,61 +43,50 @@ impl Outbox {
         self.credits.read_u64(0).is_ok_and(|count| count != emptied)
     }
 
-    /// Whether a look would find something: most likely, one that was emptied, and with which no engine has to do any
-    /// more. Any context.
+    /// Whether a look would find something: one that was emptied, and that no engine is filling. Any context.
     pub(super) fn has_progress(&self) -> bool {
-        // Without the lock, as mostly there is nothing, or no engine has to do with any.
+        // Without the lock, as mostly there is nothing.
         if !self.has_news() {
             return false;
         }
-        if !self.has_busy.load(Relaxed) {
-            return true;
-        }
         let state = self.state.lock();
-        let is_busy = state.busy() & self.bit(state.emptied + 1) != 0;
         let can_be = |count| count > state.emptied && count <= state.taken;
-        !state.closed && !is_busy && self.credits.read_u64(0).is_ok_and(can_be)
+        let is_emptied = self.credits.read_u64(0).is_ok_and(can_be);
+        is_emptied && !state.closed && !self.is_being_filled(&state)
     }
 
-    /// Takes note of what engines have filled. May sleep.
-    pub(super) fn poll_engines(&self) {
-        if !self.has_busy.load(Relaxed) {
-            return;
-        }
-        for route in self.peer.path().engines().iter() {
-            route.engine.poll();
-        }
+    /// Whether an engine fills the slot that is emptied next: what it reads must stay, whatever the peer says.
+    fn is_being_filled(&self, state: &State) -> bool {
+        state.filling & self.bit(state.emptied + 1) != 0
     }
 
-    /// Has the engines interrupt when they have filled what they are filling now. Process context.
-    pub(super) fn arm(&self) {
-        if self.has_busy.load(Relaxed) {
-            for route in self.peer.path().engines().iter() {
-                route.engine.arm();
-            }
-        }
-    }
-
-    /// Polls for a moment until a transfer has ended; if that is not enough, the peer rings when it has. May sleep;
-    /// the caller is inside the peer.
-    pub(in crate::rma::staging) fn await_end(&self, staged: &Staged) -> Result {
+    /// Polls for a moment until an operation has ended, of which the engine of `route` fills slots; if that is not enough,
+    /// the peer rings when it has. May sleep; the caller is inside the peer.
+    pub(in crate::rma::staging) fn await_end(
+        &self,
+        operation: &Operation,
+        route: Option<&EngineRoute>,
+    ) -> Result {
         let has_changed = || {
-            self.poll_engines();
-            staged.result().is_some() || self.has_progress()
+            if let Some(route) = route {
+                route.engine.poll();
+            }
+            operation.result().is_some() || self.has_progress()
         };
         // Others' slots may come before.
-        while busy_wait(busy_poll(), has_changed) {
+        while busy_wait(busy_poll(), has_changed) && !self.peer.has_failed() {
             self.look();
-            if staged.result().is_some() {
-                return Ok(());
-            }
-            if self.peer.has_failed() {
-                self.arm();
+            if operation.result().is_some() {
                 return Ok(());
             }
         }
-        self.arm();
-        self.wish_for(staged.last_slot())?;
+        if let Some(route) = route {
+            route.engine.arm();
+        }
+        if self.peer.has_failed() {
+            return Ok(());
+        }
+        self.wish_for(operation.last_slot())?;
         // The peer may have emptied them before it could see that.
         self.look();
         Ok(())
@@ -121,87 +94,70 @@ impl Outbox {
 
     /// Looks at what the peer has emptied. May sleep.
     pub(super) fn look(&self) {
-        let mut found = false;
         loop {
             match self.take_emptied() {
-                Ok(Next::Emptied(emptied)) => {
-                    found = true;
-                    emptied.staged.slots_ended(emptied.count, emptied.result);
-                    if emptied.is_all {
-                        break;
+                Ok(None) => break,
+                Ok(Some((operation, is_last))) => {
+                    if is_last {
+                        operation.end(Ok(()));
                     }
                 }
-                Ok(Next::Nothing) => break,
-                Ok(Next::Closed) => return self.end_all(),
+                Err(ENODEV) => return self.end_all(),
                 Err(_) => {
                     self.peer.fail("it empties slots that were not filled");
                     break;
                 }
             }
+            if !self.has_news() {
+                break;
+            }
         }
-        if found && self.room.has_waiters() {
+        if self.room.has_waiters() {
             self.room.wake_all();
         }
     }
 
-    /// Takes note of slots that were emptied.
-    fn take_emptied(&self) -> Result<Next> {
+    /// Takes note of slots of one operation that were emptied; returns it, and whether it has no others, so that the
+    /// caller ends it. ENODEV if the peer is lost, EPROTO if its count can't be.
+    fn take_emptied(&self) -> Result<Option<(Arc<Operation>, bool)>> {
+        // Let go of without the lock: what it keeps may take long.
+        let mut found: Option<Arc<Operation>> = None;
+        let mut is_last = false;
         let mut state = self.state.lock();
         if state.closed {
-            return Ok(Next::Closed);
+            return Err(ENODEV);
         }
         let count = self.credits.load_acquire_u64(0)?;
         if count < state.emptied || count > state.taken {
             return Err(EPROTO);
         }
-        let mut found: Option<Emptied> = None;
-        while state.emptied < count {
-            let next = state.emptied + 1;
-            let is_other = |found: &Emptied| !self.is_of(&state, next, &found.staged);
-            // Whatever the peer says: an engine may still have to do with it.
-            let is_busy = state.busy() & self.bit(next) != 0;
-            if is_busy || found.as_ref().is_some_and(is_other) {
+        while state.emptied < count && !self.is_being_filled(&state) {
+            let is_other = |found| !self.is_next_of(&state, found);
+            if found.as_ref().is_some_and(is_other) {
                 break;
             }
-            let (staged, result) = match self.take_slot(&mut state, next) {
-                Ok(slot) => slot,
-                // Later: those before come first.
-                Err(_) if found.is_some() => break,
-                Err(error) => return Err(error),
-            };
-            match &mut found {
-                None => {
-                    found = Some(Emptied {
-                        staged,
-                        count: 1,
-                        result,
-                        is_all: false,
-                    });
-                }
-                Some(found) => {
-                    found.count += 1;
-                    found.result = found.result.and(result);
-                }
-            }
+            let (operation, result) = self.take_slot(&mut state)?;
+            is_last = operation.slot_was_last(result);
+            found.get_or_insert(operation);
         }
-        let Some(mut emptied) = found else {
-            return Ok(Next::Nothing);
-        };
-        emptied.is_all = state.emptied == count;
-        // Only now: who looks often must not give the peer more time.
-        self.expect_news_of(&state);
-        Ok(Next::Emptied(emptied))
+        if found.is_some() {
+            // Only now: who looks often must not give the peer more time.
+            self.expect_news_of(&state);
+        }
+        drop(state);
+        Ok(found.map(|operation| (operation, is_last)))
     }
 
-    /// Whether what is in a slot is of this transfer.
-    fn is_of(&self, state: &State, sequence: u64, staged: &Arc<Staged>) -> bool {
-        let place = state.staged.get(self.geometry.index(sequence));
-        let found = place.and_then(Option::as_ref);
-        found.is_some_and(|found| Arc::ptr_eq(found, staged))
+    /// Whether what is in the slot that is emptied next is of this operation.
+    fn is_next_of(&self, state: &State, operation: &Arc<Operation>) -> bool {
+        let index = self.geometry.index(state.emptied + 1);
+        let found = state.operations.get(index).and_then(Option::as_ref);
+        found.is_some_and(|found| Arc::ptr_eq(found, operation))
     }
 
-    /// The transfer of a slot that was emptied, and how that went.
-    fn take_slot(&self, state: &mut State, sequence: u64) -> Result<(Arc<Staged>, Result)> {
+    /// What was in the slot that was emptied next, and how that went.
+    fn take_slot(&self, state: &mut State) -> Result<(Arc<Operation>, Result)> {
+        let sequence = state.emptied + 1;
         let at = self.geometry.verdict(sequence);
         let result = match self.credits.read_u64(at)? {
             0 => Ok(()),
@@ -210,11 +166,11 @@ impl Outbox {
                 Err(EIO)
             }
         };
-        let place = state.staged.get_mut(self.geometry.index(sequence));
-        let staged = place.and_then(Option::take).ok_or(EPROTO)?;
+        let place = state.operations.get_mut(self.geometry.index(sequence));
+        let operation = place.and_then(Option::take).ok_or(EPROTO)?;
         state.emptied = sequence;
         self.emptied.store(sequence, Relaxed);
-        Ok((staged, result))
+        Ok((operation, result))
     }
 
     /// If there is something in slots, the peer has to empty one in time.
@@ -236,25 +192,18 @@ impl Outbox {
 
     fn end_all(&self) {
         for index in 0..MOST_SLOTS {
-            let staged = {
+            let operation = {
                 let mut state = self.state.lock();
-                match state.filling & (1 << index) {
-                    0 => state.staged.get_mut(index).and_then(Option::take),
-                    _ => None,
-                }
+                let is_being_filled = state.filling & (1 << index) != 0;
+                let place = state.operations.get_mut(index);
+                place.filter(|_| !is_being_filled).and_then(Option::take)
             };
-            if let Some(staged) = staged {
-                staged.slot_ended(Err(ENODEV));
+            if let Some(operation) = operation {
+                operation.slot_ended(Err(ENODEV));
             }
         }
         self.expect_news_of(&self.state.lock());
         self.room.wake_all();
-    }
-
-    /// Hears of no doorbell any more. May sleep.
-    pub(in crate::rma::staging) fn unsubscribe(&self) {
-        let subscription = self.subscription.lock().take();
-        drop(subscription);
     }
 
     /// Takes the credits away from the peer. May sleep.
