@@ -255,7 +255,8 @@ impl Transfers {
             let engine = &route.engine;
             engine.can_copy(asked.destination, asked.source, len)
         });
-        if !asked.must && !(is_reached && can_copy) {
+        let goes_by_engine = is_reached && can_copy;
+        if !asked.must && !goes_by_engine {
             return Err(if route.is_some() { EINVAL } else { ENODEV });
         }
         Ok(place.filter(|_| can_copy || !is_reached))

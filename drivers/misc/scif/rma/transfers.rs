@@ -253,8 +253,10 @@ impl Transfers {
                 }
             })?;
         }
-        // What is lent is used by nobody else when this returns.
-        if !operation.synchronous && !(is_lent && !way.is_reached) {
+        // What is lent is used by nobody else when this returns. A processor that fills slots is done with it.
+        let is_staged_by_others = !way.is_reached && (way.route.is_some() || way.asks_peer);
+        let lends_on = is_lent && is_staged_by_others;
+        if !operation.synchronous && !lends_on {
             return Ok(());
         }
         let waited = self.wait_for(operation, is_lent);
