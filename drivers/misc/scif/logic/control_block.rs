@@ -275,16 +275,6 @@ impl Annex {
         }
     }
 
-    /// Drops all words.
-    pub(crate) fn clear(&mut self) {
-        self.len = 0;
-    }
-
-    /// Whether there is no room for another word.
-    pub(crate) fn is_full(&self) -> bool {
-        self.len >= ANNEX_SIZE
-    }
-
     /// Adds a word; says whether there was room for it.
     pub(crate) fn push(&mut self, word: u64) -> bool {
         let free = self.bytes.get_mut(self.len..).unwrap_or_default();

@@ -79,18 +79,6 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The first entry of a table.
-    const fn first(extent: Extent) -> Self {
-        Self { extent, start: 0 }
-    }
-
-    /// The entry that follows `self`; `None` if the window would become longer than 64 bits.
-    fn after(&self, extent: Extent) -> Option<Self> {
-        let start = self.start.checked_add(self.extent.len)?;
-        start.checked_add(extent.len)?;
-        Some(Self { extent, start })
-    }
-
     /// Where in the window the extent ends.
     const fn end(&self) -> u64 {
         self.start.saturating_add(self.extent.len)
@@ -154,19 +142,17 @@ impl<T: Growing> Extents<T> {
     }
 
     fn put(&mut self, extent: Extent, may_join: bool) -> Option<()> {
-        let entry = match self.entries.last_mut() {
-            None => Entry::first(extent),
-            Some(last) => {
-                let next = last.after(extent)?;
-                if let Some(joined) = last.extent.join(extent).filter(|_| may_join) {
-                    // INVARIANT: The end fits into 64 bits, as it does for `next`.
-                    last.extent = joined;
-                    return Some(());
-                }
-                next
+        let start = self.len();
+        start.checked_add(extent.len)?;
+        if let Some(last) = self.entries.last_mut().filter(|_| may_join) {
+            if let Some(joined) = last.extent.join(extent) {
+                // INVARIANT: The end fits into 64 bits, as was just looked at.
+                last.extent = joined;
+                return Some(());
             }
-        };
+        }
         // INVARIANT: It starts where the last one ends, and its end fits.
+        let entry = Entry { extent, start };
         self.entries.append(entry).then_some(())
     }
 }

@@ -128,14 +128,6 @@ pub(crate) enum NoHello {
     Version(u16),
 }
 
-fn low(value: u64) -> u32 {
-    value as u32
-}
-
-fn high(value: u64) -> u32 {
-    (value >> 32) as u32
-}
-
 fn join(low: u32, high: u32) -> u64 {
     (u64::from(high) << 32) | u64::from(low)
 }
@@ -155,14 +147,14 @@ impl Hello {
             self.nonce,
             self.echo,
             u32::from(self.node) | (u32::from(self.page_shift) << 24),
-            low(self.generation),
-            high(self.generation),
-            low(self.control),
-            high(self.control),
-            low(self.aperture_base),
-            high(self.aperture_base),
-            low(self.aperture_len),
-            high(self.aperture_len),
+            self.generation as u32,
+            (self.generation >> 32) as u32,
+            self.control as u32,
+            (self.control >> 32) as u32,
+            self.aperture_base as u32,
+            (self.aperture_base >> 32) as u32,
+            self.aperture_len as u32,
+            (self.aperture_len >> 32) as u32,
             u32::from(self.mode) | (u32::from(self.usable) << 8) | (u32::from(self.windows) << 16),
             self.features,
             0,

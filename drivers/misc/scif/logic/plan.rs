@@ -27,8 +27,8 @@ impl<W: Walk + ?Sized> Walk for &mut W {
     }
 }
 
-/// A memory that is contiguous as a whole.
-#[derive(Clone, Copy, Debug)]
+/// A memory that is contiguous as a whole; none by default.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Linear {
     address: u64,
     len: u64,
@@ -84,34 +84,13 @@ impl Segment {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Short;
 
-/// What is left of a run that one side has given.
-#[derive(Clone, Copy, Debug, Default)]
-struct Rest {
-    address: u64,
-    len: u64,
-}
-
-impl Rest {
-    /// Takes a new run from the walk if the last one is used up.
-    fn refill(&mut self, walk: &mut impl Walk, limit: u64) -> Option<()> {
-        if self.len == 0 {
-            let (address, len) = walk.next(limit)?;
-            address.checked_add(len)?;
-            if len == 0 || len > limit {
-                return None;
-            }
-            *self = Self { address, len };
-        }
-        Some(())
+/// Takes a new run from the walk if the last one is used up.
+fn refill(rest: &mut Linear, walk: &mut impl Walk, limit: u64) -> Option<()> {
+    if rest.len == 0 {
+        let (address, len) = walk.next(limit)?;
+        *rest = Linear::new(address, len).filter(|_| (1..=limit).contains(&len))?;
     }
-
-    /// Takes `len` bytes off the front.
-    fn take(&mut self, len: u64) -> Option<u64> {
-        let address = self.address;
-        self.len = self.len.checked_sub(len)?;
-        self.address = address.checked_add(len)?;
-        Some(address)
-    }
+    Some(())
 }
 
 /// An iterator over the segments of a copy.
@@ -125,8 +104,9 @@ impl Rest {
 pub(crate) struct Plan<D, S> {
     destination: D,
     source: S,
-    destination_rest: Rest,
-    source_rest: Rest,
+    /// What is left of the runs that they have given.
+    destination_rest: Linear,
+    source_rest: Linear,
     remaining: u64,
     max_segment: u64,
 }
@@ -137,17 +117,17 @@ impl<D: Walk, S: Walk> Plan<D, S> {
         Self {
             destination,
             source,
-            destination_rest: Rest::default(),
-            source_rest: Rest::default(),
+            destination_rest: Linear::default(),
+            source_rest: Linear::default(),
             remaining: len,
             max_segment: max_segment.max(1),
         }
     }
 
     fn segment(&mut self) -> Option<Segment> {
-        self.destination_rest
-            .refill(&mut self.destination, self.remaining)?;
-        self.source_rest.refill(&mut self.source, self.remaining)?;
+        let limit = self.remaining;
+        refill(&mut self.destination_rest, &mut self.destination, limit)?;
+        refill(&mut self.source_rest, &mut self.source, limit)?;
         let len = self
             .destination_rest
             .len
@@ -155,8 +135,8 @@ impl<D: Walk, S: Walk> Plan<D, S> {
             .min(self.max_segment);
         let remaining = self.remaining.checked_sub(len)?;
         let segment = Segment {
-            destination: self.destination_rest.take(len)?,
-            source: self.source_rest.take(len)?,
+            destination: self.destination_rest.next(len)?.0,
+            source: self.source_rest.next(len)?.0,
             len,
         };
         self.remaining = remaining;

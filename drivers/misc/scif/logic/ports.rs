@@ -41,17 +41,10 @@ const fn locate(port: u16) -> (usize, u64) {
 impl PortTable {
     /// Takes this very port.
     pub(crate) fn allocate(&mut self, port: u16) -> Result<(), InUse> {
-        if port == 0 {
+        if port == 0 || self.replace(port, true) {
             return Err(InUse);
         }
-        let (index, bit) = locate(port);
-        match self.words.get_mut(index) {
-            Some(word) if *word & bit == 0 => {
-                *word |= bit;
-                Ok(())
-            }
-            _ => Err(InUse),
-        }
+        Ok(())
     }
 
     /// Takes some port from [`FIRST_DYNAMIC`] on; `None` if all of them are taken.
@@ -68,14 +61,18 @@ impl PortTable {
 
     /// Gives a port back. Returns whether it was taken.
     pub(crate) fn free(&mut self, port: u16) -> bool {
+        self.replace(port, false)
+    }
+
+    /// Says from now on whether a port is taken. Returns whether it was.
+    fn replace(&mut self, port: u16, is_taken: bool) -> bool {
         let (index, bit) = locate(port);
-        match self.words.get_mut(index) {
-            Some(word) if *word & bit != 0 => {
-                *word &= !bit;
-                true
-            }
-            _ => false,
-        }
+        let Some(word) = self.words.get_mut(index) else {
+            return false;
+        };
+        let was_taken = *word & bit != 0;
+        *word = (*word & !bit) | if is_taken { bit } else { 0 };
+        was_taken
     }
 
     /// The lowest free port in `from..to`; looks at whole words.

@@ -6,9 +6,7 @@ use proptest::prelude::*;
 
 use super::config;
 use crate::logic::envelope::VERSION;
-use crate::logic::hello::{
-    Hello, Mode, NoHello, WORDS, is_usable, unknown_demands,
-};
+use crate::logic::hello::{Hello, Mode, NoHello, WORDS, is_usable, unknown_demands};
 
 prop_compose! {
     fn hello()(

@@ -37,7 +37,9 @@ impl Ring {
 
     fn write(&mut self, entry: u32) {
         self.free();
-        self.writer.reserve().expect("the writer has seen to the room");
+        self.writer
+            .reserve()
+            .expect("the writer has seen to the room");
         self.entries.push_back(entry);
     }
 

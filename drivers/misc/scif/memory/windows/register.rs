@@ -24,6 +24,7 @@ use crate::{
             Message,
             Status,
             WindowId,
+            EXTENTS_IN_ANNEX,
             EXTENTS_IN_OFFER, //
         },
     },
@@ -75,16 +76,13 @@ fn access_by(protection: u32) -> Access {
     }
 }
 
-/// Puts packed extents into an annex, as many as it holds. EINVAL for one that could not be packed.
-fn fill(annex: &mut Annex, extents: &mut impl Iterator<Item = Option<u64>>) -> Result {
-    annex.clear();
-    while !annex.is_full() {
-        let Some(extent) = extents.next() else {
-            break;
-        };
+/// An annex of packed extents, as many as it holds. EINVAL for one that could not be packed.
+fn next_annex(extents: &mut impl Iterator<Item = Option<u64>>) -> Result<Annex> {
+    let mut annex = Annex::new();
+    for extent in extents.take(EXTENTS_IN_ANNEX) {
         annex.push(extent.ok_or(EINVAL)?);
     }
-    Ok(())
+    Ok(annex)
 }
 
 impl Windows {
@@ -239,8 +237,7 @@ impl Windows {
         for (place, extent) in first.iter_mut().zip(&mut extents) {
             *place = extent.ok_or(EINVAL)?;
         }
-        let mut annex = Annex::new();
-        fill(&mut annex, &mut extents)?;
+        let mut annex = next_annex(&mut extents)?;
         let mut message = Message::WindowOffer {
             target,
             window: window.id,
@@ -254,7 +251,7 @@ impl Windows {
         loop {
             self.channel.post_with(&message, &annex)?;
             *offered = true;
-            fill(&mut annex, &mut extents)?;
+            annex = next_annex(&mut extents)?;
             let count = annex.count() as u32;
             if count == 0 {
                 return Ok(());
@@ -305,20 +302,15 @@ mod tests {
     fn all_come_in_order() -> Result {
         let words = ANNEX_WORDS as u64;
         let mut extents = (0..words + 1).map(Some);
-        let mut annex = Annex::new();
-        fill(&mut annex, &mut extents)?;
-        assert!(annex.words().eq(0..words));
-        fill(&mut annex, &mut extents)?;
-        assert!(annex.words().eq(words..words + 1));
-        fill(&mut annex, &mut extents)?;
-        assert!(annex.as_bytes().is_empty());
+        assert!(next_annex(&mut extents)?.words().eq(0..words));
+        assert!(next_annex(&mut extents)?.words().eq(words..words + 1));
+        assert!(next_annex(&mut extents)?.as_bytes().is_empty());
         Ok(())
     }
 
     #[test]
     fn what_can_not_be_packed_is_said() {
-        let mut annex = Annex::new();
-        let filled = fill(&mut annex, &mut [Some(2), None].into_iter());
-        assert_eq!(filled, Err(EINVAL));
+        let filled = next_annex(&mut [Some(2), None].into_iter());
+        assert!(filled.is_err_and(|error| error == EINVAL));
     }
 }
