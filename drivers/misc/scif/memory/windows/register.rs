@@ -249,7 +249,12 @@ impl Windows {
             first,
         };
         loop {
-            self.channel.post_with(&message, &annex)?;
+            self.channel.post_with(&message, &annex).inspect_err(|_| {
+                if *offered {
+                    // Before anybody offers the next one: the peer keeps few that are not complete.
+                    self.send_revocation(window, window.range.start());
+                }
+            })?;
             *offered = true;
             annex = next_annex(&mut extents)?;
             let count = annex.count() as u32;
