@@ -65,7 +65,8 @@ use crate::{
 };
 use control::{
     ControlRings,
-    Reservation, //
+    Reservation,
+    ROOM_MILLISECONDS, //
 };
 use core::ops::Deref;
 use doorbells::{
@@ -78,6 +79,7 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
+            Acquire,
             Atomic,
             Full,
             Relaxed, //
@@ -325,7 +327,7 @@ impl Peer {
     pub(crate) fn post_with(&self, message: &impl Enveloped, annex: &Annex) -> Result {
         let _inside = self.enter().ok_or(ENODEV)?;
         loop {
-            let progress = self.control.progress();
+            let progress = self.control.progress.load(Acquire);
             let posted = self
                 .control
                 .post(self.path(), &message.envelope(), annex)
@@ -336,7 +338,7 @@ impl Peer {
                 return Ok(());
             }
             self.control.waiters.wait_killable(|| {
-                (self.has_failed() || self.control.progress() != progress).then_some(())
+                (self.has_failed() || self.control.progress.load(Acquire) != progress).then_some(())
             })?;
             if self.has_failed() {
                 return Err(ENODEV);
@@ -437,10 +439,11 @@ impl Session for Peer {
         {
             self.fail("no sign of life");
         }
-        if self.control.is_short() {
+        let waited = self.control.tick(milliseconds);
+        if waited > 0 {
             Arc::from(self).schedule_control();
         }
-        if self.control.is_stuck(milliseconds) {
+        if waited > ROOM_MILLISECONDS {
             self.fail("it does not take its control messages");
         }
         if self.liveness.is_overdue(milliseconds) {

@@ -25,9 +25,9 @@
 //!
 //! # Who sends how
 //!
-//! A process posts, and waits for room ([`Peer::post`]). The handler of a request answers at once
-//! ([`Peer::answer`]). What is said later, or by who must not wait, is sent with memory that was reserved for it
-//! ([`Peer::send`]): the control work writes it when there is room. The control work is also the only
+//! A process posts, and waits for room ([`super::Peer::post`]). The handler of a request answers at once
+//! ([`super::Peer::answer`]). What is said later, or by who must not wait, is sent with memory that was reserved for it
+//! ([`super::Peer::send`]): the control work writes it when there is room. The control work is also the only
 //! reader.
 //!
 //! Whoever has written rings the doorbell afterwards, unless another one has rung since ([`ControlRings::take_ring`]).
@@ -38,10 +38,6 @@
 //!
 //! Locks: `writer` is taken with no other lock of this file held and nothing is called from under
 //! it but the path; `late` is taken under it, too. `reader` is held for moments only.
-//!
-//! [`Peer::post`]: super::Peer::post
-//! [`Peer::answer`]: super::Peer::answer
-//! [`Peer::send`]: super::Peer::send
 
 use crate::{
     logic::{
@@ -216,7 +212,7 @@ pub(crate) struct ControlRings {
     #[pin]
     answers: Ring,
     /// Counts the reports by which the peer has made room.
-    progress: Atomic<u64>,
+    pub(super) progress: Atomic<u64>,
     /// Messages were written, or half a ring was reported, for which the doorbell has not rung.
     is_to_ring: Atomic<bool>,
     /// Woken when the peer has made room, when a request was handled, and when the peer is lost.
@@ -269,7 +265,7 @@ impl ControlRings {
     // ----- sending -----------------------------------------------------------------------------
 
     /// Writes a message into the peer's ring if it has room, behind all that waits for room there. Returns false if
-    /// it has none; [`Self::progress`] then changes when there may be some. May sleep.
+    /// it has none; [`Self::progress`] changes when there may be some. May sleep.
     pub(super) fn post(&self, path: &dyn Path, envelope: &Envelope, annex: &Annex) -> Result<bool> {
         let ring = self.ring(envelope.lane());
         let mut writer = ring.writer.lock();
@@ -298,8 +294,8 @@ impl ControlRings {
     /// Queues a message for [`Self::flush`]. Any context.
     pub(super) fn send(&self, mut reservation: Reservation, envelope: &Envelope) {
         *reservation.0.as_mut().project().body = envelope.encode();
-        let late = ListArc::from(reservation.0);
-        self.ring(envelope.lane()).late.lock().push_back(late);
+        let mut late = self.ring(envelope.lane()).late.lock();
+        late.push_back(ListArc::from(reservation.0));
     }
 
     /// Writes the queued messages as far as there is room. Only for the control work.
@@ -318,38 +314,28 @@ impl ControlRings {
     pub(super) fn may_handle(&self, path: &dyn Path) -> Result<bool> {
         let ring = &self.answers;
         let mut writer = ring.writer.lock();
-        let may_handle =
-            self.write_late(path, ring, &mut writer)? && writer.free() >= ANSWERS_OF_ONE;
+        let has_room = self.write_late(path, ring, &mut writer)?;
+        let may_handle = has_room && writer.free() >= ANSWERS_OF_ONE;
         if !may_handle {
             ring.set_short();
         }
         Ok(may_handle)
     }
 
-    /// Changes when the peer has made room. Any context.
-    pub(super) fn progress(&self) -> u64 {
-        self.progress.load(Acquire)
-    }
-
-    /// Whether a message has found no room, and the peer has made none since in that ring. Any context.
-    pub(super) fn is_short(&self) -> bool {
-        let mut rings = [&self.requests, &self.answers].into_iter();
-        rings.any(|ring| ring.short_for.load(Relaxed) != 0)
-    }
-
-    /// Whether that has lasted for too long, `milliseconds` after the last call. Any context, one call at a time.
-    pub(super) fn is_stuck(&self, milliseconds: u32) -> bool {
-        let mut is_stuck = false;
+    /// For how many milliseconds messages have waited for room, so many after the last call; 0 if none does. Any
+    /// context, one call at a time.
+    pub(super) fn tick(&self, milliseconds: u32) -> u32 {
+        let mut longest = 0;
         for ring in [&self.requests, &self.answers] {
             let before = ring.short_for.load(Relaxed);
             if before != 0 {
                 let now = before.saturating_add(milliseconds);
                 // If the peer has just made room, that counts.
                 let _ = ring.short_for.cmpxchg(before, now, Relaxed);
-                is_stuck |= now > ROOM_MILLISECONDS;
+                longest = longest.max(now);
             }
         }
-        is_stuck
+        longest
     }
 
     /// Reads how much the peer has taken out, and wakes those who wait for room.

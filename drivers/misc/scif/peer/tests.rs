@@ -115,7 +115,7 @@ mod cases {
         while post(number)? {
             number += 1;
         }
-        let (posted, is_short) = (number, bed.peer.control.is_short());
+        let (posted, is_short) = (number, bed.peer.control.tick(0) > 0);
         while number < COUNT {
             let reservation = Reservation::new(GFP_KERNEL)?;
             bed.peer.send(reservation, &Toy::Call { number });
@@ -148,11 +148,11 @@ mod cases {
         for number in 0..control.slots() - 2 {
             assert!(control.post(path, &call(number), Annex::NONE)?);
         }
-        assert!(control.take_ring() && !control.is_short());
+        assert!(control.take_ring() && control.tick(0) == 0);
         control.send(Reservation::new(GFP_KERNEL)?, &call(control.slots() - 2));
         assert!(!control.take_ring());
         let posted = control.post(path, &call(0), Annex::NONE)?;
-        let (is_to_ring, is_short) = (control.take_ring(), control.is_short());
+        let (is_to_ring, is_short) = (control.take_ring(), control.tick(0) > 0);
         let count = control.slots() - 1;
         path.ring(doorbell::CONTROL);
         drop(inside);
