@@ -169,8 +169,13 @@ impl Transfers {
             remote,
             options,
         };
+        // Most copies are small ones by the CPU: nothing else is looked at for them.
+        let by_processor = self.ways.by_processor(&request);
+        if by_processor && self.copy_at_once(&request).is_some() {
+            return Ok(());
+        }
         let mut way = self.ways.choose(&self.channel, &request, true);
-        if way.route.is_none() && self.copy_at_once(&request).is_some() {
+        if !by_processor && way.route.is_none() && self.copy_at_once(&request).is_some() {
             return Ok(());
         }
         self.channel.check_reached()?;

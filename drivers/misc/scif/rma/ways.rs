@@ -212,7 +212,7 @@ impl Ways {
         request: &Request<'_>,
         is_reached: bool,
     ) -> Way<'a> {
-        let (remote, options) = (request.remote, request.options);
+        let remote = request.remote;
         let reads = request.direction == Direction::Read;
         if reads && !is_reached {
             return Way {
@@ -222,8 +222,7 @@ impl Ways {
             };
         }
         let len = remote.len();
-        let by_processor = self.by_processor(request.direction, len, options.synchronous);
-        let route = if options.use_cpu || by_processor {
+        let route = if self.by_processor(request) {
             None
         } else {
             let route = channel.path().engine(channel.engine());
@@ -240,15 +239,15 @@ impl Ways {
         way
     }
 
-    /// Whether a copy of so many bytes goes by the processor, where there is an engine; the caller `waits` for its end
-    /// or does not. Any context.
-    fn by_processor(&self, direction: Direction, len: u64, waits: bool) -> bool {
+    /// Whether a copy goes by the processor, where there is an engine. Any context.
+    pub(super) fn by_processor(&self, request: &Request<'_>) -> bool {
         let limit = self.dma_threshold.or_else(said);
-        len <= limit.unwrap_or(match direction {
+        let limit = limit.unwrap_or(match request.direction {
             Direction::Read => READ,
-            Direction::Write if waits => WRITE_AND_WAIT,
+            Direction::Write if request.options.synchronous => WRITE_AND_WAIT,
             Direction::Write => WRITE,
-        })
+        });
+        request.options.use_cpu || request.remote.len() <= limit
     }
 
     /// Whether the peer is asked to write so many bytes that an engine of this node could read. Any context but
