@@ -53,7 +53,8 @@ use crate::{
     sys::{
         buffer::Buffer,
         trace, //
-    }, //
+    },
+    transport::engine::EngineRoute, //
 };
 use kernel::{
     prelude::*,
@@ -169,15 +170,12 @@ impl Transfers {
             remote,
             options,
         };
-        // Most copies are small ones by the CPU: nothing else is looked at for them.
-        let by_processor = self.ways.by_processor(&request);
-        if by_processor && self.copy_at_once(&request).is_some() {
+        // Most copies are small ones by the CPU: no more is chosen for them.
+        let route = self.ways.route(&self.channel, &request);
+        if route.is_none() && self.copy_at_once(&request).is_some() {
             return Ok(());
         }
-        let mut way = self.ways.choose(&self.channel, &request, true);
-        if !by_processor && way.route.is_none() && self.copy_at_once(&request).is_some() {
-            return Ok(());
-        }
+        let mut way = self.ways.choose(&request, route, true);
         self.channel.check_reached()?;
         // Outside of the peer: how long pinning takes, is up to the process.
         let source = match local {
@@ -187,23 +185,29 @@ impl Transfers {
             LocalSide::Memory(memory) => {
                 // Looked at first, so that what is pinned is no more than there are windows for.
                 if !are_reached(&self.cover_remote(&request)?) {
-                    way = self.ways.choose(&self.channel, &request, false);
+                    way = self.ways.choose(&request, route, false);
                 }
                 self.take_memory_for(&mut way, memory, direction, options)?
             }
         };
-        self.copy_with(&request, way, source)
+        self.copy_with(&request, route, way, source)
     }
 
     /// Copies, with the local side as it was found.
-    fn copy_with<'a>(&'a self, request: &Request<'_>, mut way: Way<'a>, source: Source) -> Result {
+    fn copy_with<'a>(
+        &'a self,
+        request: &Request<'_>,
+        route: Option<&'a EngineRoute>,
+        mut way: Way<'a>,
+        source: Source,
+    ) -> Result {
         let surroundings = self.enter()?;
         // Looked up now: who pins for long must not begin what the peer thinks is over.
         let pieces = self.cover_remote(request)?;
         if way.is_reached != are_reached(&pieces) {
             // What was taken for another way may be too much for the peer to keep.
             let may_ask = way.is_reached;
-            way = self.ways.choose(&self.channel, request, !way.is_reached);
+            way = self.ways.choose(request, route, !way.is_reached);
             way.asks_peer &= may_ask;
         }
         let (local_need, _) = request.direction.needs();

@@ -204,15 +204,40 @@ impl Ways {
         )?)
     }
 
-    /// Chooses the way of a copy from or to memory of the peer that this node reaches, or does not. Any context but
-    /// interrupts.
-    pub(super) fn choose<'a>(
+    /// Returns the route of the channel's engine, if that is to copy. None if the processor is to, or if there is no
+    /// engine that can. Any context.
+    pub(super) fn route<'a>(
         &self,
         channel: &'a Channel,
         request: &Request<'_>,
+    ) -> Option<&'a EngineRoute> {
+        let (direction, options) = (request.direction, request.options);
+        let limit = self.dma_threshold.or_else(said);
+        let limit = limit.unwrap_or(match direction {
+            Direction::Read => READ,
+            Direction::Write if options.synchronous => WRITE_AND_WAIT,
+            Direction::Write => WRITE,
+        });
+        let (start, len) = (request.remote.start(), request.remote.len());
+        if options.use_cpu || len <= limit {
+            return None;
+        }
+        let route = channel.path().engine(channel.engine());
+        // Where extents begin and end, pages do: only the ends of the copy can be misaligned.
+        route.filter(|route| {
+            let engine = &route.engine;
+            engine.can_copy(start, request.local_start(), len as usize)
+        })
+    }
+
+    /// Chooses the way of a copy from or to memory of the peer that this node reaches, or does not. `route` is what
+    /// [`Self::route`] has returned for it. Any context but interrupts.
+    pub(super) fn choose<'a>(
+        &self,
+        request: &Request<'_>,
+        route: Option<&'a EngineRoute>,
         is_reached: bool,
     ) -> Way<'a> {
-        let remote = request.remote;
         let reads = request.direction == Direction::Read;
         if reads && !is_reached {
             return Way {
@@ -221,33 +246,12 @@ impl Ways {
                 asks_peer: true,
             };
         }
-        let len = remote.len();
-        let route = if self.by_processor(request) {
-            None
-        } else {
-            let route = channel.path().engine(channel.engine());
-            // Where extents begin and end, pages do: only the ends of the copy can be misaligned.
-            route.filter(|route| {
-                let engine = &route.engine;
-                engine.can_copy(remote.start(), request.local_start(), len as usize)
-            })
-        };
+        let len = request.remote.len();
         let mut way = Way::by_this_end(route, is_reached, &self.staging, len);
         // What is lent must not be out of reach of who has lent it for longer than the call takes.
         let is_kept = !request.local.is_lent();
         way.asks_peer = reads && route.is_some() && is_kept && self.by_peer(len);
         way
-    }
-
-    /// Whether a copy goes by the processor, where there is an engine. Any context.
-    pub(super) fn by_processor(&self, request: &Request<'_>) -> bool {
-        let limit = self.dma_threshold.or_else(said);
-        let limit = limit.unwrap_or(match request.direction {
-            Direction::Read => READ,
-            Direction::Write if request.options.synchronous => WRITE_AND_WAIT,
-            Direction::Write => WRITE,
-        });
-        request.options.use_cpu || request.remote.len() <= limit
     }
 
     /// Whether the peer is asked to write so many bytes that an engine of this node could read. Any context but
