@@ -162,8 +162,6 @@ struct Ring {
     lane: Lane,
     #[pin]
     reader: Mutex<SlotReader>,
-    /// How many messages of the peer were handled.
-    handled: Atomic<u64>,
     /// How many messages the peer knows to have been taken out; written by the control work.
     reported: Atomic<u64>,
     #[pin]
@@ -183,7 +181,6 @@ impl Ring {
         Ok(pin_init!(Self {
             lane,
             reader <- new_mutex!(reader, "Ring::reader"),
-            handled: Atomic::new(0),
             reported: Atomic::new(0),
             writer <- new_mutex!(writer, "Ring::writer"),
             short_for: Atomic::new(0),
@@ -211,6 +208,8 @@ pub(crate) struct ControlRings {
     requests: Ring,
     #[pin]
     answers: Ring,
+    /// How many requests of the peer were handled; written by the control work.
+    handled: Atomic<u64>,
     /// Counts the reports by which the peer has made room.
     pub(super) progress: Atomic<u64>,
     /// Messages were written, or half a ring was reported, for which the doorbell has not rung.
@@ -244,6 +243,7 @@ impl ControlRings {
             peer_geometry,
             requests <- requests,
             answers <- answers,
+            handled: Atomic::new(0),
             progress: Atomic::new(0),
             is_to_ring: Atomic::new(false),
             waiters <- new_wait_queue!("scif::ControlRings::waiters"),
@@ -393,21 +393,30 @@ impl ControlRings {
 
     /// Whether the next message of a ring has come. May sleep.
     pub(super) fn has_next(&self, lane: Lane) -> Result<bool> {
-        let reader = self.ring(lane).reader.lock();
+        let next = self.next_slot(lane, &self.ring(lane).reader.lock())?;
+        Ok(next.is_some())
+    }
+
+    /// Returns the slot of the next message of a ring, if that has come.
+    fn next_slot(&self, lane: Lane, reader: &SlotReader) -> Result<Option<u32>> {
         let (index, _) = reader.expected();
-        let sequence = self.geometry.slot(lane, index) + SEQUENCE_OFFSET;
-        let sequence = self.block.load_acquire_u64(sequence)?;
-        reader.is_ready(sequence).map_err(|_| EPROTO)
+        let is_ready = reader.is_ready(self.sequence_in(lane, index)?);
+        Ok(is_ready.map_err(|_| EPROTO)?.then_some(index))
+    }
+
+    /// Loads the sequence number of a slot, before what else is in it.
+    fn sequence_in(&self, lane: Lane, index: u32) -> Result<u64> {
+        let slot = self.geometry.slot(lane, index);
+        self.block.load_acquire_u64(slot + SEQUENCE_OFFSET)
     }
 
     /// Takes the next message of the peer out, if there is one, as a private copy. Its annex stays until
     /// the next call of [`Self::report`]. Only for the control work.
     pub(super) fn take(&self, lane: Lane) -> Result<Option<(Body, AnnexOf<'_>)>> {
-        if !self.has_next(lane)? {
-            return Ok(None);
-        }
         let mut reader = self.ring(lane).reader.lock();
-        let (index, _) = reader.expected();
+        let Some(index) = self.next_slot(lane, &reader)? else {
+            return Ok(None);
+        };
         let mut body = [0; SEQUENCE_OFFSET];
         self.block
             .read(self.geometry.slot(lane, index), &mut body)?;
@@ -424,8 +433,8 @@ impl ControlRings {
     pub(super) fn report(&self, path: &dyn Path, lane: Lane, may_wait: bool) -> Result {
         let ring = self.ring(lane);
         let consumed = ring.reader.lock().consumed();
-        if consumed != ring.handled.load(Relaxed) {
-            ring.handled.store(consumed, Release);
+        if lane == Lane::Requests && consumed != self.handled.load(Relaxed) {
+            self.handled.store(consumed, Release);
             self.waiters.wake_all();
         }
         if consumed == ring.reported.load(Relaxed) || may_wait && !self.geometry.is_due(consumed) {
@@ -447,15 +456,12 @@ impl ControlRings {
     /// How many requests of the peer have come. May sleep.
     pub(super) fn arrived(&self) -> Result<u64> {
         let reader = self.requests.reader.lock();
-        reader.arrived(|index| {
-            let sequence = self.geometry.slot(Lane::Requests, index) + SEQUENCE_OFFSET;
-            self.block.load_acquire_u64(sequence)
-        })
+        reader.arrived(|index| self.sequence_in(Lane::Requests, index))
     }
 
     /// How many requests of the peer were handled. Any context.
     pub(super) fn handled(&self) -> u64 {
-        self.requests.handled.load(Acquire)
+        self.handled.load(Acquire)
     }
 
     /// Whether all was taken out that was posted, where a node is its own peer. May sleep.
