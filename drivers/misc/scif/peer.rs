@@ -66,6 +66,7 @@ use crate::{
 use control::{
     ControlRings,
     Reservation,
+    NOT_TAKEN,
     ROOM_MILLISECONDS, //
 };
 use core::ops::Deref;
@@ -394,11 +395,7 @@ impl Peer {
 
     /// The control rings can't be used any more: ends the relation.
     fn control_failed(&self, error: Error) -> Error {
-        self.fail(if error == EPROTO {
-            "it reports messages that were never sent"
-        } else {
-            "it does not take its control messages"
-        });
+        self.fail(control::reason(error));
         ENODEV
     }
 
@@ -444,7 +441,7 @@ impl Session for Peer {
             Arc::from(self).schedule_control();
         }
         if waited > ROOM_MILLISECONDS {
-            self.fail("it does not take its control messages");
+            self.fail(NOT_TAKEN);
         }
         if self.liveness.is_overdue(milliseconds) {
             self.fail("it does not do what it was asked for");

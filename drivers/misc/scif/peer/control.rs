@@ -36,6 +36,8 @@
 //! the report crosses the bus. Only the control work writes answers, so the room for those of a request, once
 //! found, is there.
 //!
+//! This file has more than 500 lines because both directions share the block, its geometry and one doorbell.
+//!
 //! Locks: `writer` is taken with no other lock of this file held and nothing is called from under
 //! it but the path; `late` is taken under it, too. `reader` is held for moments only.
 
@@ -107,6 +109,17 @@ static_assert!(SLOTS_OFFSET >= consumed_of(Lane::Answers) + 8 && SLOTS_OFFSET % 
 
 /// A peer that makes no room in a ring for so long does not handle messages any more.
 pub(super) const ROOM_MILLISECONDS: u32 = 120_000;
+
+pub(super) const NOT_TAKEN: &str = "it does not take its control messages";
+
+/// Returns the reason, for the log, why the relation ends if its rings can't be used.
+pub(super) fn reason(error: Error) -> &'static str {
+    if error == EPROTO {
+        "it reports messages that were never sent"
+    } else {
+        NOT_TAKEN
+    }
+}
 
 type Body = [u8; SEQUENCE_OFFSET];
 

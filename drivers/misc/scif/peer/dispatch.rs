@@ -11,7 +11,10 @@
 //! One for a service that this node does not have is answered so.
 
 use super::{
-    control::AnnexOf,
+    control::{
+        self,
+        AnnexOf, //
+    },
     service::Violation,
     Peer, //
 };
@@ -33,8 +36,6 @@ use kernel::{
     },
     workqueue::WorkItem, //
 };
-
-const NEVER_SENT: &str = "it reports messages that were never sent";
 
 impl WorkItem for Peer {
     type Pointer = Arc<Self>;
@@ -81,7 +82,7 @@ impl Peer {
 
     fn flush(&self) -> Result<(), Violation> {
         let flushed = self.control.flush(self.path());
-        Ok(flushed.map_err(|_| NEVER_SENT)?)
+        Ok(flushed.map_err(control::reason)?)
     }
 
     fn report(&self, lane: Lane, may_wait: bool) -> Result<(), Violation> {
@@ -102,7 +103,7 @@ impl Peer {
         let answer = self.control.take(Lane::Answers).map_err(out_of_order)?;
         let (lane, (body, annex)) = if let Some(answer) = answer {
             (Lane::Answers, answer)
-        } else if has_request && may_handle().map_err(|_| NEVER_SENT)? {
+        } else if has_request && may_handle().map_err(control::reason)? {
             let request = self.control.take(Lane::Requests).map_err(out_of_order)?;
             (Lane::Requests, request.ok_or("its control ring changes")?)
         } else {
