@@ -13,7 +13,7 @@
 //! A question is answered by the control work at once, out of the table, so that nothing is kept for it,
 //! however many a peer asks.
 //!
-//! Locks: `Names::inner` and `Names::peers` are leaves.
+//! Lock: `Names::inner` is a leaf.
 
 use crate::{
     logic::{
@@ -36,6 +36,10 @@ use crate::{
             Violation, //
         },
         Peer, //
+    },
+    sync::list::{
+        List,
+        Listed, //
     },
 };
 use kernel::{
@@ -88,8 +92,7 @@ struct Inner {
 pub(crate) struct Names {
     #[pin]
     inner: Mutex<Inner>,
-    #[pin]
-    peers: Mutex<KVec<Arc<Lookups>>>,
+    peers: Arc<List<Lookups>>,
 }
 
 /// A port has this name until this is dropped.
@@ -130,10 +133,11 @@ impl Names {
             ports: RBTree::new(),
             next: FIRST_DYNAMIC,
         };
+        let peers = List::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 inner <- new_mutex!(inner, "Names::inner"),
-                peers <- new_mutex!(KVec::new(), "Names::peers"),
+                peers,
             }),
             GFP_KERNEL,
         )
@@ -200,12 +204,8 @@ impl Names {
 
     /// The port that has a name at a peer; see [`Lookups::ask`]. Interruptible.
     pub(crate) fn look_up(&self, peer: &Arc<Peer>, name: Name) -> Result<u16> {
-        let peers = self.peers.lock();
-        let mut all = peers.iter();
-        let found = all.find(|lookups| Arc::ptr_eq(&lookups.peer, peer));
-        let lookups = found.cloned().ok_or(ENODEV)?;
-        drop(peers);
-        lookups.ask(name)
+        let lookups = self.peers.find(|lookups| Arc::ptr_eq(&lookups.peer, peer));
+        lookups.ok_or(ENODEV)?.ask(name)
     }
 }
 
@@ -217,31 +217,21 @@ impl Service for NameService {
     }
 
     fn attach(&self, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>> {
+        let lookups = Lookups::new(peer)?;
         let attached = Attached {
-            lookups: Lookups::new(peer)?,
+            _listed: self.0.peers.add(&lookups)?,
+            lookups,
             names: self.0.clone(),
         };
-        // From here on dropping it takes it off the list.
-        let attached = Arc::new(attached, GFP_KERNEL)?;
-        let mut peers = self.0.peers.lock();
-        let added = peers.push(attached.lookups.clone(), GFP_KERNEL);
-        drop(peers);
-        added?;
-        Ok(attached)
+        Ok(Arc::new(attached, GFP_KERNEL)?)
     }
 }
 
-/// In the list until this is dropped.
+/// What there is of names with one peer.
 struct Attached {
+    _listed: Listed<Lookups>,
     lookups: Arc<Lookups>,
     names: Arc<Names>,
-}
-
-impl Drop for Attached {
-    fn drop(&mut self) {
-        let mut peers = self.names.peers.lock();
-        peers.retain(|other| !Arc::ptr_eq(other, &self.lookups));
-    }
 }
 
 impl Attachment for Attached {
