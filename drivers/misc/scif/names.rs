@@ -301,10 +301,8 @@ impl Lookups {
                 name: name.number,
             })
         };
-        self.questions.ask(post, |waiters, answer| {
-            let answer = waiters.wait_timeout(questions::LIMIT, answer)?;
-            Ok(questions::in_time(&self.peer, answer))
-        })?
+        let wait = questions::wait_in_time(&self.peer);
+        self.questions.ask(post, wait)?
     }
 }
 

@@ -189,6 +189,13 @@ pub(crate) fn in_time<A>(peer: &Peer, answer: Option<Result<A>>) -> Result<A> {
     })
 }
 
+/// Waits for an answer that may take [`LIMIT`]: for [`Questions::ask`]. Interruptible.
+pub(crate) fn wait_in_time<A>(
+    peer: &Peer,
+) -> impl FnOnce(&WaitQueue, &mut dyn FnMut() -> Option<Result<A>>) -> Result<Result<A>> + '_ {
+    |waiters, answer| Ok(in_time(peer, waiters.wait_timeout(LIMIT, answer)?))
+}
+
 /// What a process waits for: set once, by the answer.
 pub(crate) type Reply<A> = Arc<SetOnce<A>>;
 

@@ -136,10 +136,7 @@ impl Fences {
             Origin::Peer => {
                 let target = self.channel.remote()?;
                 let request = |token| Message::MarkRequest { target, token };
-                let answer = self.ask(request, |waiters, answer| {
-                    let answer = waiters.wait_timeout(questions::LIMIT, answer)?;
-                    Ok(questions::in_time(&self.channel, answer))
-                });
+                let answer = self.ask(request, questions::wait_in_time(&self.channel));
                 let Answer::Mark(sequence) = answer? else {
                     return Err(EPROTO);
                 };
