@@ -139,9 +139,9 @@ __u16 own_node(void)
 	return self;
 }
 
-__u16 absent_node(void)
+__u16 absent_node_up_to(__u16 id)
 {
-	__u16 nodes[64], self, id = 65000;
+	__u16 nodes[64], self;
 	int count = expect_ok(scif_get_node_ids(nodes, 64, &self));
 	int i;
 
@@ -152,6 +152,11 @@ __u16 absent_node(void)
 		}
 	}
 	return id;
+}
+
+__u16 absent_node(void)
+{
+	return absent_node_up_to(65000);
 }
 
 void set_nonblock(int endpoint, bool on)

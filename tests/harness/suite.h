@@ -302,7 +302,8 @@ void wait_for_hangup(int endpoint);
 /* All that fits, without blocking; returns how much. */
 long stuff(int endpoint);
 __u16 own_node(void);
-/* A node that is not there. */
+/* A node that is not there: the highest one up to a node, or any. */
+__u16 absent_node_up_to(__u16 id);
 __u16 absent_node(void);
 /* Bytes of locked memory of this process. */
 long locked(void);

@@ -134,17 +134,7 @@ unsigned int peer_id(const struct peer *peer)
 
 unsigned int absent_id(void)
 {
-	__u16 nodes[64], self, id = 61;
-	int count = expect_ok(scif_get_node_ids(nodes, 64, &self));
-	int i;
-
-	for (i = 0; i < count && i < 64; i++) {
-		if (nodes[i] == id) {
-			id--;
-			i = -1;
-		}
-	}
-	return node_id(id);
+	return node_id(absent_node_up_to(61));
 }
 
 /* --- What cases begin with --- */
