@@ -329,8 +329,8 @@ impl Endpoint {
 
     /// Connects to the port that has a name; for the rest see [`Endpoint::connect`].
     ///
-    /// The name is looked up first, which waits for the peer's kernel, but for nobody else. A signal
-    /// then costs nothing.
+    /// The caller looks the name up first, and waits for the peer's kernel only. A signal that ends this wait leaves
+    /// nothing behind.
     pub(crate) fn connect_name(
         &self,
         node: u16,

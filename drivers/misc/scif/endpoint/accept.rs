@@ -62,7 +62,7 @@ impl Endpoint {
 
     /// As [`Self::accept`], for who can hold an endpoint itself: makes a connected one.
     pub(crate) fn accept_endpoint(&self, block: bool) -> Result<(PortId, Arc<Endpoint>)> {
-        // First, so that nobody connects for nothing.
+        // First, so that no peer connects and finds that there is no memory.
         let endpoint = Self::new(&self.scif)?;
         let (listener, port) = self.listening()?;
         let accepted = self.accept_request(&listener, &port, block)?;
@@ -232,8 +232,8 @@ fn check_room(entries: &[Accepting]) -> Result {
 
 impl Listener {
     /// Begins to accept for the calling process. EINVAL for a caller that is no process, and could never
-    /// take over; ENOMEM if there is no room for another connection: asked before it is accepted, so that
-    /// nobody connects for nothing. Returns a handle that is hard to guess, for [`Self::end_accept`].
+    /// take over; ENOMEM if there is no room for another connection: the caller learns that before it accepts, so that
+    /// no peer connects in vain. Returns a handle that is hard to guess, for [`Self::end_accept`].
     fn begin_accept(&self) -> Result<u64> {
         let process = Process::current().ok_or(EINVAL)?;
         let mut entries = self.accepted.lock();

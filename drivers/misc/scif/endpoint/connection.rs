@@ -344,7 +344,7 @@ impl Connection {
 #[pinned_drop]
 impl PinnedDrop for Connection {
     fn drop(self: Pin<&mut Self>) {
-        // Who listens holds the stream.
+        // The doorbells hold the stream as long as it listens, so the stream alone never goes.
         self.stream.rings.wake_doorbells.leave();
     }
 }

@@ -188,7 +188,7 @@ impl Contact {
         })
     }
 
-    /// What there is to see of each connection that no endpoint has. May sleep.
+    /// Returns the facts of each connection that no endpoint has. May sleep.
     pub(super) fn without_endpoint(self: &Arc<Self>) -> impl Iterator<Item = Facts> {
         self.connections().filter_map(|connection| {
             let state = match connection.channel.state() {

@@ -297,9 +297,9 @@ impl Rings {
 
     // ----- moving bytes ------------------------------------------------------------------------
 
-    /// Moves `count` bytes from `at` on, for which there is room, into the peer's ring, and wakes
-    /// who waits for them there; returns how many: all of them if `whole`, or none. For who is sending,
-    /// who is not inside the peer: the caller's memory may take any time.
+    /// Moves `count` bytes from `at` on, for which there is room, into the peer's ring, and wakes the
+    /// receiver that waits for them. Returns how many it has moved: all of them if `whole`, or none. The
+    /// sender calls it outside of the peer: the caller's memory may take any time.
     pub(super) fn push(
         &self,
         from: &Buffer,
