@@ -35,18 +35,20 @@ pub static INTERRUPTS: Table<RemoteInterrupt> = Table::new(9);
 /// Interrupts with data.
 pub static DATA_INTERRUPTS: Table<RemoteInterrupt> = Table::new(10);
 
-/// How many milliseconds a ring has time to grow before a trigger with data is refused.
-const GROWING: u32 = 20;
-
-/// How long a trigger that counts waits for room.
+/// How long a trigger waits for room: one that counts, and one with data whose ring may still grow.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How often a trigger with data tries again meanwhile. It can't poll: its message goes whole or not at
+/// all, and an endpoint is writable as soon as one byte is free.
+const RETRY: Duration = Duration::from_millis(1);
 
 struct Target {
     class: u32,
     channel: Channel,
     counting: bool,
     life: Life,
-    /// Its ring was full for so long that it is as large as it will become: no trigger waits for that any more.
+    /// Whether a trigger has waited [`PATIENCE`] in vain: the ring is as large as it will become, and no
+    /// later trigger waits for it to grow.
     is_grown: bool,
 }
 
@@ -85,20 +87,18 @@ impl Target {
     fn trigger(&mut self, data: &[u8], kind: Kind) -> Result<()> {
         let deadline = Deadline::in_time(PATIENCE);
         let frame = Frame::Trigger(data.to_vec());
-        let mut growing = GROWING;
         loop {
             match self.channel.send(&frame) {
                 Err(Error::EWOULD_BLOCK) => (),
                 result => return result,
             }
             if kind == Kind::Data {
-                if self.is_grown || growing == 0 {
-                    self.is_grown = true;
+                // A full ring grows as soon as the peer has answered.
+                self.is_grown |= deadline.is_over();
+                if self.is_grown {
                     return Err(Error::NOSPC);
                 }
-                // A ring that is full grows, up to what there has to be room for.
-                growing -= 1;
-                std::thread::sleep(Duration::from_millis(1));
+                std::thread::sleep(RETRY);
                 continue;
             }
             // There are many that nobody has waited for: this one is among them.
