@@ -78,6 +78,7 @@ test_files! {
     scif_mutants
     scif_kernel
     scif_churn
+    scif_fuzz
     scif_disk
     scif_leaks
     libscif

@@ -7,7 +7,7 @@
 //!
 //! A descriptor that is not of `/dev/scif` is an error, ENOTTY in most cases, and no harm.
 
-mod abi;
+pub mod abi;
 
 use std::ffi::c_void;
 use std::ops::Range;

@@ -1,0 +1,1014 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A run: each call is made, and what it returns and what it does is compared with the model.
+//!
+//! No call waits. Where the driver answers a little later (a connect, the news of a close), the run waits for the event
+//! that says so, and a model that expects it would see it missing after [`SOON`].
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::os::fd::AsFd as _;
+use std::os::fd::BorrowedFd;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+use std::time::Instant;
+
+use anyhow::Context as _;
+use anyhow::Result;
+use anyhow::bail;
+use anyhow::ensure;
+use rustix::event::PollFlags;
+use rustix::mm::MapFlags;
+use rustix::mm::ProtFlags;
+use scif_sys::PortId;
+use scif_sys::abi;
+
+use crate::calls::Call;
+use crate::calls::SLOTS;
+use crate::kernel;
+use crate::kernel::Errno;
+use crate::kernel::Outcome;
+use crate::memory::Arena;
+use crate::memory::PAGE;
+use crate::memory::PAGES;
+use crate::memory::SIZE;
+use crate::model::Connection;
+use crate::model::End;
+use crate::model::Errors;
+use crate::model::Model;
+use crate::model::Page;
+use crate::model::READ;
+use crate::model::State;
+use crate::model::WRITE;
+use crate::model::errors;
+
+/// How long what comes soon may take.
+pub const SOON: Duration = Duration::from_secs(20);
+
+/// The largest message that a ring that is empty takes whole.
+const SMALL: usize = 1024;
+
+/// Calls after which the whole arena is compared.
+const WHOLE: usize = 64;
+
+/// The endpoints of a run, and what the model says of them.
+pub struct Run {
+    arena: Arena,
+    fds: [Option<OwnedFd>; SLOTS],
+    model: Model,
+    own: u16,
+    soon: Duration,
+    made: usize,
+    /// The word of the call that is made.
+    word: &'static str,
+    tally: RefCell<Tally>,
+}
+
+/// How calls have ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ended {
+    pub well: u64,
+    pub failed: u64,
+}
+
+/// How the calls of each word have ended.
+pub type Tally = BTreeMap<&'static str, Ended>;
+
+impl Run {
+    /// Makes a run without endpoints, in which what comes soon may take so long.
+    pub fn new(soon: Duration) -> Result<Self> {
+        let endpoint =
+            scif_sys::open().context("/dev/scif can't be opened: is the module loaded?")?;
+        let own = scif_sys::node_ids(&endpoint)?.own;
+        Ok(Self {
+            arena: Arena::new()?,
+            fds: Default::default(),
+            model: Model::new(),
+            own,
+            soon,
+            made: 0,
+            word: "",
+            tally: RefCell::default(),
+        })
+    }
+
+    /// Fails unless a call ended as it had to. None if it had to fail, and did.
+    fn judge(&self, allowed: &Errors, outcome: Outcome) -> Result<Option<i64>> {
+        let mut tally = self.tally.borrow_mut();
+        let ended = tally.entry(self.word).or_default();
+        match outcome {
+            Ok(value) => {
+                ensure!(allowed.is_empty(), "it succeeded, instead of {allowed:?}");
+                ended.well += 1;
+                Ok(Some(value))
+            }
+            Err(error) => {
+                ensure!(
+                    allowed.contains(&error),
+                    "{error:?}, allowed is {allowed:?}"
+                );
+                ended.failed += 1;
+                Ok(None)
+            }
+        }
+    }
+
+    fn fd(&self, slot: usize) -> Option<BorrowedFd<'_>> {
+        self.fds.get(slot)?.as_ref().map(|fd| fd.as_fd())
+    }
+
+    /// Waits for an event of an endpoint that has to come.
+    fn expect_event(&self, slot: usize, events: PollFlags) -> Result<()> {
+        let fd = self.fd(slot).context("no endpoint")?;
+        let found = kernel::poll(fd, events, self.soon.as_millis() as i64);
+        ensure!(
+            found.intersects(events),
+            "slot {slot} has the events {found:?}, and of {events:?} none came"
+        );
+        Ok(())
+    }
+
+    /// What the calls so far have made.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// How the calls have ended, by their words.
+    pub fn tally(&self) -> Tally {
+        self.tally.borrow().clone()
+    }
+
+    /// Makes a call and compares. False if it does not apply: the model can't say what it would do.
+    pub fn make(&mut self, call: &Call) -> Result<bool> {
+        self.word = call.word();
+        let applies = self.perform(call)?;
+        self.made += 1;
+        if self.made % WHOLE == 0 {
+            self.compare(0..SIZE)?;
+        }
+        Ok(applies)
+    }
+
+    /// Fails unless the arena is what the model says.
+    pub fn compare(&mut self, range: Range<usize>) -> Result<()> {
+        let mut there = vec![0; range.len()];
+        self.arena.read(range.start, &mut there);
+        let wanted = &self.model.memory[range.clone()];
+        if let Some(at) = there.iter().zip(wanted).position(|(a, b)| a != b) {
+            bail!(
+                "memory at {:#x} is {:#x}, and should be {:#x}",
+                range.start + at,
+                there[at],
+                wanted[at]
+            );
+        }
+        Ok(())
+    }
+
+    /// Takes what is in the arena for what should be there.
+    fn adopt(&mut self, range: Range<usize>) {
+        self.arena.read(range.start, &mut self.model.memory[range]);
+    }
+
+    fn perform(&mut self, call: &Call) -> Result<bool> {
+        if !matches!(call, Call::Open { .. }) && self.fd(call.slot()).is_none() {
+            return Ok(false);
+        }
+        match *call {
+            Call::Open { slot } => self.open(slot),
+            Call::Close { slot } => self.close(slot),
+            Call::Bind { slot, port } => self.bind(slot, port),
+            Call::Listen { slot, backlog } => self.listen(slot, backlog),
+            Call::Connect { slot, port } => self.connect(slot, port),
+            Call::Accept { slot, into, flags } => self.accept(slot, into, flags),
+            Call::Send { slot, len, flags } => self.send(slot, len, flags),
+            Call::SendAll { slot, len } => self.send_all(slot, len),
+            Call::Receive { slot, len, flags } => self.receive(slot, len, flags),
+            Call::Poll { slot } => self.poll(slot),
+            Call::Register { .. } => self.register(call),
+            Call::Unregister { slot, offset, len } => self.unregister(slot, offset, len),
+            Call::Copy { .. } | Call::CopyMemory { .. } => self.copy(call),
+            Call::Map {
+                slot,
+                offset,
+                pages,
+                write,
+            } => self.map(slot, offset, pages, write),
+            Call::Mark { slot, flags } => self.mark(slot, flags),
+            Call::Wait { slot, mark } => self.wait(slot, mark),
+            Call::Signal { .. } => self.signal(call),
+            Call::Unknown { slot, number } => self.unknown(slot, number),
+        }
+    }
+
+    // ----- connections -----------------------------------------------------------------------------------------------
+
+    fn open(&mut self, slot: usize) -> Result<bool> {
+        if self.fds[slot].is_some() {
+            return Ok(false);
+        }
+        let opened = scif_sys::open();
+        let outcome = opened.as_ref().map(|_| 0);
+        self.judge(
+            &Errors::new(),
+            outcome.map_err(|error| Errno(error.raw_os_error())),
+        )?;
+        let fd = opened?;
+        rustix::io::ioctl_fionbio(&fd, true)?;
+        self.fds[slot] = Some(fd);
+        self.model.states[slot] = State::Unbound;
+        Ok(true)
+    }
+
+    fn close(&mut self, slot: usize) -> Result<bool> {
+        // When a request is withdrawn is not seen.
+        if let State::Asking(_) = self.model.states[slot] {
+            return Ok(false);
+        }
+        self.fds[slot] = None;
+        match std::mem::take(&mut self.model.states[slot]) {
+            State::Listening(_, _, queue) => {
+                for connector in queue {
+                    self.expect_event(connector, PollFlags::OUT)?;
+                    self.refuse(connector);
+                }
+            }
+            State::Connected(_, end) | State::Accepted(_, end) => {
+                self.model.side(end).is_open = false;
+                self.model.side(end).windows.clear();
+                // A connector that has not fetched its result learns of it then.
+                if let Some(other) = self.slot_of((end.0, 1 - end.1)) {
+                    self.expect_event(other, PollFlags::HUP)?;
+                }
+            }
+            _ => (),
+        }
+        Ok(true)
+    }
+
+    fn slot_of(&self, end: End) -> Option<usize> {
+        (0..SLOTS)
+            .find(|slot| matches!(self.model.states[*slot], State::Connected(_, own) if own == end))
+    }
+
+    fn refuse(&mut self, connector: usize) {
+        if let State::Asking(port) = self.model.states[connector] {
+            self.model.states[connector] = State::Refused(port);
+        }
+    }
+
+    fn bind(&mut self, slot: usize, port: u16) -> Result<bool> {
+        let allowed = match self.model.states[slot] {
+            State::Unbound if port != 0 && self.model.is_taken(port) => errors(&[libc::EINVAL]),
+            State::Unbound => Errors::new(),
+            State::Bound(_) => errors(&[libc::EINVAL]),
+            State::Asking(_) | State::Refused(_) | State::Accepted(..) => {
+                errors(&[libc::EINVAL, libc::EISCONN, libc::EINPROGRESS])
+            }
+            _ => errors(&[libc::EISCONN]),
+        };
+        let fd = self.fd(slot).context("no endpoint")?;
+        if let Some(bound) = self.judge(&allowed, kernel::bind(fd, port))? {
+            let bound = bound as u16;
+            ensure!(
+                port == 0 || bound == port,
+                "port {bound}, asked for was {port}"
+            );
+            ensure!(
+                port != 0 || bound >= 1088,
+                "{bound} is a port for who asks for it"
+            );
+            ensure!(!self.model.is_taken(bound), "port {bound} is taken");
+            self.model.states[slot] = State::Bound(bound);
+        }
+        Ok(true)
+    }
+
+    fn listen(&mut self, slot: usize, backlog: i32) -> Result<bool> {
+        let mut allowed = Errors::new();
+        let mut port = 0;
+        match self.model.states[slot] {
+            // A port that accepted endpoints share is free for no second listener.
+            State::Bound(bound) => port = bound,
+            State::Unbound => allowed.extend(errors(&[libc::EINVAL])),
+            State::Asking(_) | State::Refused(_) | State::Accepted(..) => {
+                allowed.extend(errors(&[libc::EINVAL, libc::EISCONN, libc::EINPROGRESS]));
+            }
+            _ => allowed.extend(errors(&[libc::EISCONN])),
+        }
+        if backlog <= 0 {
+            allowed.insert(Errno(libc::EINVAL));
+        }
+        let fd = self.fd(slot).context("no endpoint")?;
+        let outcome = kernel::number(fd, abi::LISTEN, backlog as u64);
+        if self.judge(&allowed, outcome)?.is_some() {
+            self.model.states[slot] = State::Listening(port, backlog as usize, VecDeque::new());
+        }
+        Ok(true)
+    }
+
+    fn connect(&mut self, slot: usize, port: u16) -> Result<bool> {
+        match self.model.states[slot].clone() {
+            State::Unbound | State::Bound(_) => self.ask(slot, port),
+            State::Asking(_) => {
+                self.connect_fails(slot, port, &[libc::EINPROGRESS])?;
+                Ok(true)
+            }
+            State::Refused(own) => {
+                self.connect_fails(slot, port, &[libc::ECONNREFUSED])?;
+                self.model.states[slot] = State::Bound(own);
+                Ok(true)
+            }
+            State::Accepted(own, end) => {
+                let got = self.judge(&Errors::new(), self.try_connect(slot, port)?)?;
+                ensure!(
+                    got == Some(own.into()),
+                    "the own port is {got:?}, not {own}"
+                );
+                self.model.states[slot] = State::Connected(own, end);
+                Ok(true)
+            }
+            State::Listening(..) => {
+                self.connect_fails(slot, port, &[libc::EOPNOTSUPP, libc::EINVAL])?;
+                Ok(true)
+            }
+            State::Connected(..) => {
+                self.connect_fails(slot, port, &[libc::EISCONN, libc::EINVAL])?;
+                Ok(true)
+            }
+            State::None => Ok(false),
+        }
+    }
+
+    fn try_connect(&self, slot: usize, port: u16) -> Result<Outcome> {
+        let fd = self.fd(slot).context("no endpoint")?;
+        let node = self.own;
+        Ok(kernel::connect(fd, PortId { node, port }))
+    }
+
+    fn connect_fails(&self, slot: usize, port: u16, allowed: &[i32]) -> Result<()> {
+        self.judge(&errors(allowed), self.try_connect(slot, port)?)?;
+        Ok(())
+    }
+
+    fn ask(&mut self, slot: usize, port: u16) -> Result<bool> {
+        if port == 0 {
+            self.connect_fails(slot, port, &[libc::EINVAL])?;
+            return Ok(true);
+        }
+        let listener = self.model.listener(port);
+        if let Some(listener) = listener {
+            // Which of two requests came first is seen only if they come one after the other.
+            match &self.model.states[listener] {
+                State::Listening(_, _, queue) if queue.is_empty() => (),
+                _ => return Ok(false),
+            }
+        }
+        let bound = match self.model.states[slot] {
+            State::Bound(own) => Some(own),
+            _ => None,
+        };
+        self.connect_fails(slot, port, &[libc::EINPROGRESS])?;
+        // The port of one that was bound by this is learnt with the result.
+        self.model.states[slot] = State::Asking(bound.unwrap_or(0));
+        match listener {
+            Some(listener) => {
+                self.expect_event(listener, PollFlags::IN)?;
+                if let State::Listening(_, _, queue) = &mut self.model.states[listener] {
+                    queue.push_back(slot);
+                }
+            }
+            None => {
+                self.expect_event(slot, PollFlags::OUT)?;
+                // Learnt at once, so that the model knows which port it has.
+                self.connect_fails(slot, port, &[libc::ECONNREFUSED])?;
+                let fd = self.fd(slot).context("no endpoint")?;
+                let again = kernel::bind(fd, 0);
+                ensure!(
+                    again == Err(Errno(libc::EINVAL)),
+                    "a bind after a refusal gave {again:?}, and the endpoint should be bound"
+                );
+                match bound {
+                    Some(own) => self.model.states[slot] = State::Bound(own),
+                    // Which port it has, no call says: on with a new endpoint.
+                    None => {
+                        self.fds[slot] = None;
+                        self.model.states[slot] = State::None;
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn accept(&mut self, slot: usize, into: usize, flags: i32) -> Result<bool> {
+        if into == slot || self.model.states[into] != State::Unbound {
+            return Ok(false);
+        }
+        let mut allowed = Errors::new();
+        let mut request = None;
+        match &self.model.states[slot] {
+            State::Listening(port, _, queue) => match queue.front() {
+                Some(connector) => request = Some((*port, *connector)),
+                None => allowed.extend(errors(&[libc::EAGAIN])),
+            },
+            _ => allowed.extend(errors(&[libc::EINVAL])),
+        }
+        if flags & !1 != 0 {
+            allowed.insert(Errno(libc::EINVAL));
+        }
+        if flags & 1 != 0 && request.is_none() {
+            return Ok(false);
+        }
+        let fd = self.fd(slot).context("no endpoint")?;
+        let accepted = kernel::accept_request(fd, flags);
+        self.judge(&allowed, accepted.map(|_| 0))?;
+        let (Some((port, connector)), Ok((handle, source))) = (request, accepted) else {
+            return Ok(true);
+        };
+        if let State::Listening(_, _, queue) = &mut self.model.states[slot] {
+            queue.pop_front();
+        }
+        let fd = self.fd(into).context("no endpoint")?;
+        self.judge(&Errors::new(), kernel::accept_register(fd, handle))
+            .context("of ACCEPTREG")?;
+        let twice = kernel::accept_register(fd, handle);
+        ensure!(twice.is_err(), "a handle was good twice");
+        let mut connection = Connection::default();
+        for side in &mut connection.sides {
+            side.is_open = true;
+        }
+        let index = self.model.connections.len();
+        self.model.connections.push(connection);
+        if let State::Asking(own) = self.model.states[connector] {
+            ensure!(own == 0 || own == source, "port {source} asks, not {own}");
+            self.model.states[connector] = State::Accepted(source, (index, 0));
+        }
+        self.model.states[into] = State::Connected(port, (index, 1));
+        self.expect_event(connector, PollFlags::OUT)?;
+        Ok(true)
+    }
+
+    fn poll(&mut self, slot: usize) -> Result<bool> {
+        let fd = self.fd(slot).context("no endpoint")?;
+        let found = kernel::poll(fd, PollFlags::IN | PollFlags::OUT, 0);
+        let has = |flag| found.contains(flag);
+        let right = match self.model.states[slot].clone() {
+            State::Unbound | State::Bound(_) => found == PollFlags::ERR,
+            State::Listening(_, _, queue) => {
+                has(PollFlags::IN) != queue.is_empty() && !has(PollFlags::OUT)
+            }
+            State::Asking(_) => !has(PollFlags::OUT),
+            State::Refused(_) | State::Accepted(..) => has(PollFlags::OUT),
+            State::Connected(_, end) => {
+                let is_open = self.model.other(end).is_open;
+                let has_data = !self.model.side(end).unread.is_empty();
+                has(PollFlags::IN) == has_data && has(PollFlags::HUP) != is_open
+            }
+            State::None => true,
+        };
+        let state = &self.model.states[slot];
+        ensure!(right, "the events {found:?} in the state {state:?}");
+        Ok(true)
+    }
+
+    // ----- messages --------------------------------------------------------------------------------------------------
+
+    fn of_message(&mut self, slot: usize, len: i32, flags: i32) -> Option<Errors> {
+        // Whether a connector may send before it has fetched its result is not said.
+        if let State::Accepted(..) | State::Asking(_) | State::Refused(_) = self.model.states[slot]
+        {
+            return None;
+        }
+        let mut allowed = Errors::new();
+        if len < 0 {
+            allowed.insert(Errno(libc::EINVAL));
+        }
+        if flags & !1 != 0 {
+            allowed.insert(Errno(libc::EINVAL));
+        }
+        if flags & 1 != 0 {
+            return None;
+        }
+        Some(allowed)
+    }
+
+    fn send(&mut self, slot: usize, len: i32, flags: i32) -> Result<bool> {
+        let Some(mut allowed) = self.of_message(slot, len, flags) else {
+            return Ok(false);
+        };
+        if len != 0 {
+            allowed.extend(self.model.of_connected(slot));
+        }
+        let at = self.made * 8 % (SIZE / 2);
+        let fd = self.fd(slot).context("no endpoint")?;
+        let outcome = kernel::send(fd, self.arena.address(at as u64), len, flags);
+        let Some(sent) = self.judge(&allowed, outcome)? else {
+            return Ok(true);
+        };
+        let (sent, len) = (sent as usize, len as usize);
+        ensure!(sent <= len, "{sent} bytes were sent, of {len}");
+        if let Some(end) = self.model.end(slot) {
+            self.sent(end, at, sent, len)?;
+        }
+        Ok(true)
+    }
+
+    fn sent(&mut self, end: End, at: usize, sent: usize, len: usize) -> Result<()> {
+        let bytes = self.model.memory[at..at + sent].to_vec();
+        let unread = &mut self.model.other(end).unread;
+        let fits = unread.is_empty() && len <= SMALL;
+        ensure!(
+            !fits || sent == len,
+            "{sent} of {len} bytes were sent to an empty ring"
+        );
+        unread.extend(bytes);
+        Ok(())
+    }
+
+    fn send_all(&mut self, slot: usize, len: u64) -> Result<bool> {
+        let Some(mut allowed) = self.of_message(slot, 0, 0) else {
+            return Ok(false);
+        };
+        if len == 0 || len > 16 * SMALL as u64 {
+            return Ok(false);
+        }
+        allowed.extend(self.model.of_connected(slot));
+        let at = self.made * 8 % (SIZE / 2);
+        let fd = self.fd(slot).context("no endpoint")?;
+        let outcome = kernel::send_all(fd, self.arena.address(at as u64), len);
+        let len = len as usize;
+        match (self.model.end(slot), allowed.is_empty(), outcome) {
+            (Some(end), true, Err(Errno(libc::EAGAIN))) => {
+                let unread = &self.model.other(end).unread;
+                ensure!(!unread.is_empty() || len > SMALL, "EAGAIN of an empty ring");
+            }
+            (end, _, outcome) => {
+                let done = self.judge(&allowed, outcome)?;
+                if let (Some(end), Some(_)) = (end, done) {
+                    self.sent(end, at, len, len)?;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn receive(&mut self, slot: usize, len: i32, flags: i32) -> Result<bool> {
+        let Some(mut allowed) = self.of_message(slot, len, flags) else {
+            return Ok(false);
+        };
+        let available = match self.model.end(slot) {
+            Some(end) => self.model.side(end).unread.len(),
+            None => 0,
+        };
+        // What has come can be received after a close.
+        if len < 0 || len > 0 && available == 0 {
+            allowed.extend(self.model.of_connected(slot));
+        }
+        let at = SIZE / 2;
+        let fd = self.fd(slot).context("no endpoint")?;
+        let len = len.min(SIZE as i32 / 2);
+        let outcome = kernel::receive(fd, self.arena.address(at as u64), len, flags);
+        let Some(received) = self.judge(&allowed, outcome)? else {
+            return Ok(true);
+        };
+        let (received, len) = (received as usize, len as usize);
+        let wanted = available.min(len);
+        ensure!(
+            received == wanted,
+            "{received} bytes were received, not {wanted}"
+        );
+        if let Some(end) = self.model.end(slot) {
+            let bytes: Vec<u8> = self.model.side(end).unread.drain(..received).collect();
+            self.model.memory[at..at + received].copy_from_slice(&bytes);
+            self.compare(at..at + received).context("received bytes")?;
+        }
+        Ok(true)
+    }
+
+    // ----- windows ---------------------------------------------------------------------------------------------------
+
+    /// Whether the model can say what calls of RMA do.
+    fn is_settled(&self, slot: usize) -> bool {
+        !matches!(
+            self.model.states[slot],
+            State::Accepted(..) | State::Asking(_) | State::Refused(_)
+        )
+    }
+
+    fn register(&mut self, call: &Call) -> Result<bool> {
+        let Call::Register {
+            slot,
+            at,
+            len,
+            offset,
+            protection,
+            flags,
+        } = *call
+        else {
+            return Ok(false);
+        };
+        if !self.is_settled(slot) {
+            return Ok(false);
+        }
+        let mut allowed = self.model.of_connected(slot);
+        let fixed = flags & 0x10 != 0;
+        let is_whole = |number: u64| number % PAGE == 0;
+        if protection & !3 != 0 || protection == 0 || flags & !0x10 != 0 {
+            allowed.insert(Errno(libc::EINVAL));
+        }
+        if !is_whole(at) || !is_whole(len) || len == 0 || len > i64::MAX as u64 {
+            allowed.insert(Errno(libc::EINVAL));
+        }
+        if offset < 0 || fixed && !is_whole(offset as u64) {
+            allowed.insert(Errno(libc::EINVAL));
+        }
+        if len > 1 << 40 {
+            allowed.extend(errors(&[
+                libc::EINVAL,
+                libc::ENOMEM,
+                libc::EFAULT,
+                libc::EAGAIN,
+            ]));
+        }
+        if offset.checked_add_unsigned(len).is_none() {
+            allowed.extend(errors(&[libc::EINVAL, libc::EADDRINUSE, libc::ENOMEM]));
+        }
+        if !Model::is_memory(at, len) {
+            allowed.insert(Errno(libc::EFAULT));
+        }
+        let first = offset / PAGE as i64;
+        let count = (len / PAGE).min(1 << 20) as i64;
+        if let (Some(end), true, true) = (self.model.end(slot), fixed, offset >= 0) {
+            let windows = &self.model.side(end).windows;
+            if windows
+                .range(first..first.saturating_add(count))
+                .next()
+                .is_some()
+            {
+                allowed.insert(Errno(libc::EADDRINUSE));
+            }
+        }
+        let fd = self.fd(slot).context("no endpoint")?;
+        let argument = abi::Register {
+            address: self.arena.address(at),
+            length: len,
+            offset,
+            protection,
+            flags,
+            registered: 0,
+        };
+        let outcome = kernel::register(fd, argument);
+        let (Some(got), Some(end)) = (self.judge(&allowed, outcome)?, self.model.end(slot)) else {
+            return Ok(true);
+        };
+        ensure!(
+            !fixed || got == offset,
+            "the window is at {got}, not at {offset}"
+        );
+        ensure!(is_whole(got as u64), "the window is at {got}");
+        let window = self.model.next_window;
+        self.model.next_window += 1;
+        let windows = &mut self.model.side(end).windows;
+        for index in 0..count {
+            let page = Page {
+                page: at / PAGE + index as u64,
+                protection,
+                window,
+            };
+            let replaced = windows.insert(got / PAGE as i64 + index, page);
+            ensure!(replaced.is_none(), "the window at {got} overlaps another");
+        }
+        Ok(true)
+    }
+
+    fn unregister(&mut self, slot: usize, offset: i64, len: u64) -> Result<bool> {
+        if !self.is_settled(slot) {
+            return Ok(false);
+        }
+        let mut allowed = self.model.of_connected(slot);
+        if offset < 0 || len == 0 || len > i64::MAX as u64 {
+            allowed.insert(Errno(libc::EINVAL));
+        }
+        let end_of_range = offset.checked_add_unsigned(len);
+        if end_of_range.is_none() {
+            allowed.extend(errors(&[libc::EINVAL, libc::ENXIO]));
+        }
+        let mut inside = Vec::new();
+        if let (Some(end), Some(limit), true) =
+            (self.model.end(slot), end_of_range, allowed.is_empty())
+        {
+            let is_inside = |at: i64| at * PAGE as i64 >= offset && (at + 1) * PAGE as i64 <= limit;
+            let is_touched =
+                |at: i64| (at + 1) * PAGE as i64 > offset && at * (PAGE as i64) < limit;
+            let windows = &self.model.side(end).windows;
+            let touched = |window| {
+                let mut pages = windows.iter().filter(|(_, page)| page.window == window);
+                pages.any(|(at, _)| is_touched(*at))
+            };
+            let cut = |(at, page): (&i64, &Page)| !is_inside(*at) && touched(page.window);
+            inside = windows
+                .keys()
+                .copied()
+                .filter(|at| is_inside(*at))
+                .collect();
+            if windows.iter().any(cut) {
+                allowed.insert(Errno(libc::EINVAL));
+            } else if inside.is_empty() {
+                allowed.insert(Errno(libc::ENXIO));
+            }
+        }
+        let fd = self.fd(slot).context("no endpoint")?;
+        let outcome = kernel::unregister(fd, offset, len);
+        if let (Some(_), Some(end)) = (self.judge(&allowed, outcome)?, self.model.end(slot)) {
+            for at in inside {
+                self.model.side(end).windows.remove(&at);
+            }
+        }
+        Ok(true)
+    }
+
+    fn copy(&mut self, call: &Call) -> Result<bool> {
+        let (slot, write, at, local, remote, len, flags) = match *call {
+            Call::Copy {
+                slot,
+                write,
+                local,
+                remote,
+                len,
+                flags,
+            } => (slot, write, None, local, remote, len, flags),
+            Call::CopyMemory {
+                slot,
+                write,
+                at,
+                remote,
+                len,
+                flags,
+            } => (slot, write, Some(at), 0, remote, len, flags),
+            _ => return Ok(false),
+        };
+        if !self.is_settled(slot) {
+            return Ok(false);
+        }
+        let mut allowed = self.model.of_connected(slot);
+        if flags & !0xf != 0 || len == 0 {
+            allowed.insert(Errno(libc::EINVAL));
+        }
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        if let (Some(end), true) = (self.model.end(slot), allowed.is_empty()) {
+            let (need_local, need_remote) = if write { (READ, WRITE) } else { (WRITE, READ) };
+            let (found, stretches) = self
+                .model
+                .cover((end.0, 1 - end.1), remote, len, need_remote);
+            allowed.extend(found);
+            theirs = stretches;
+            match at {
+                None => {
+                    let (found, stretches) = self.model.cover(end, local, len, need_local);
+                    allowed.extend(found);
+                    ours = stretches;
+                }
+                Some(at) if Model::is_memory(at, len) => {
+                    ours.push(at as usize..(at + len) as usize);
+                }
+                Some(_) => allowed.extend(errors(&[libc::EFAULT])),
+            }
+            if len > 1 << 40 {
+                allowed.extend(errors(&[
+                    libc::EINVAL,
+                    libc::ENOMEM,
+                    libc::EFAULT,
+                    libc::ENXIO,
+                ]));
+            }
+        }
+        let argument = abi::Copy {
+            local,
+            length: len,
+            remote,
+            address: 0,
+            flags,
+        };
+        let address = at.map(|at| self.arena.address(at));
+        let fd = self.fd(slot).context("no endpoint")?;
+        let outcome = kernel::copy(fd, write, address, argument);
+        if self.judge(&allowed, outcome)?.is_none() {
+            return self.rest_of_failed(&theirs, &ours, write);
+        }
+        if flags & 4 == 0 {
+            let mark = self
+                .judge(&Errors::new(), kernel::fence_mark(fd, 1))
+                .context("of FENCE_MARK")?;
+            let mark = mark.unwrap_or(0);
+            let waited = kernel::number(fd, abi::FENCE_WAIT, mark as u64);
+            self.judge(&Errors::new(), waited)
+                .context("of FENCE_WAIT")?;
+        }
+        let (from, to) = if write {
+            (ours, theirs)
+        } else {
+            (theirs, ours)
+        };
+        if !self.model.copied(&from, &to) {
+            for range in &to {
+                self.adopt(range.clone());
+            }
+        }
+        for range in to {
+            self.compare(range).context("what was copied")?;
+        }
+        Ok(true)
+    }
+
+    /// A copy that failed may have been made in part.
+    fn rest_of_failed(
+        &mut self,
+        theirs: &[Range<usize>],
+        ours: &[Range<usize>],
+        write: bool,
+    ) -> Result<bool> {
+        for range in if write { theirs } else { ours } {
+            self.adopt(range.clone());
+        }
+        Ok(true)
+    }
+
+    fn map(&mut self, slot: usize, offset: i64, pages: usize, write: bool) -> Result<bool> {
+        if !self.is_settled(slot) || offset < 0 || offset % PAGE as i64 != 0 || offset > 1 << 40 {
+            return Ok(false);
+        }
+        let mut allowed = self.model.of_connected(slot);
+        if pages == 0 {
+            allowed.insert(Errno(libc::EINVAL));
+        }
+        let needs = if write { READ | WRITE } else { READ };
+        let len = pages as u64 * PAGE;
+        let mut stretches = Vec::new();
+        if let (Some((connection, side)), true) = (self.model.end(slot), allowed.is_empty()) {
+            let (found, covered) = self.model.cover((connection, 1 - side), offset, len, needs);
+            if !found.is_empty() {
+                allowed.extend(errors(&[libc::ENXIO, libc::EACCES, libc::EINVAL]));
+            }
+            stretches = covered;
+        }
+        let fd = self.fd(slot).context("no endpoint")?;
+        let rights = match write {
+            true => ProtFlags::READ | ProtFlags::WRITE,
+            false => ProtFlags::READ,
+        };
+        // SAFETY: The kernel chooses the place, so nothing is replaced.
+        let mapped = unsafe {
+            let flags = MapFlags::SHARED;
+            rustix::mm::mmap(
+                std::ptr::null_mut(),
+                len as usize,
+                rights,
+                flags,
+                fd,
+                offset as u64,
+            )
+        };
+        let outcome = mapped
+            .map(|_| 0)
+            .map_err(|error| Errno(error.raw_os_error()));
+        self.judge(&allowed, outcome)?;
+        let Ok(base) = mapped else {
+            return Ok(true);
+        };
+        let mut seen = vec![0u8; len as usize];
+        // SAFETY: The mapping has so many bytes. Others write to them by the kernel only.
+        unsafe { std::ptr::copy(base.cast::<u8>(), seen.as_mut_ptr(), seen.len()) };
+        let wanted: Vec<u8> = stretches
+            .into_iter()
+            .flat_map(|range| self.model.memory[range].iter().copied())
+            .collect();
+        // SAFETY: Nothing uses the mapping any more.
+        unsafe { rustix::mm::munmap(base, len as usize)? };
+        ensure!(
+            seen == wanted,
+            "a mapping shows something else than its windows"
+        );
+        Ok(true)
+    }
+
+    // ----- fences ----------------------------------------------------------------------------------------------------
+
+    fn mark(&mut self, slot: usize, flags: i32) -> Result<bool> {
+        if !self.is_settled(slot) {
+            return Ok(false);
+        }
+        let mut allowed = self.model.of_connected(slot);
+        if flags != 1 && flags != 2 {
+            allowed.insert(Errno(libc::EINVAL));
+        }
+        let fd = self.fd(slot).context("no endpoint")?;
+        if let Some(mark) = self.judge(&allowed, kernel::fence_mark(fd, flags))? {
+            let waited = kernel::number(fd, abi::FENCE_WAIT, mark as u64);
+            self.judge(&Errors::new(), waited)
+                .context("of FENCE_WAIT")?;
+        }
+        Ok(true)
+    }
+
+    fn wait(&mut self, slot: usize, mark: i32) -> Result<bool> {
+        if !self.is_settled(slot) {
+            return Ok(false);
+        }
+        let mut allowed = self.model.of_connected(slot);
+        let fd = self.fd(slot).context("no endpoint")?;
+        let outcome = kernel::number(fd, abi::FENCE_WAIT, mark as u64);
+        // Some of them are marks, by luck.
+        if allowed.is_empty() && outcome.is_err() {
+            allowed.insert(Errno(libc::EINVAL));
+        }
+        self.judge(&allowed, outcome)?;
+        Ok(true)
+    }
+
+    fn signal(&mut self, call: &Call) -> Result<bool> {
+        let Call::Signal {
+            slot,
+            flags,
+            local,
+            remote,
+            value,
+        } = *call
+        else {
+            return Ok(false);
+        };
+        if !self.is_settled(slot) {
+            return Ok(false);
+        }
+        let mut allowed = self.model.of_connected(slot);
+        if flags & !0x33 != 0 || !matches!(flags & 3, 1 | 2) || flags & 0x30 == 0 {
+            allowed.insert(Errno(libc::EINVAL));
+        }
+        let mut words = Vec::new();
+        if let (Some((connection, side)), true) = (self.model.end(slot), allowed.is_empty()) {
+            let targets = [(0x10, local, side), (0x20, remote, 1 - side)];
+            for (_, offset, side) in targets.into_iter().filter(|(flag, ..)| flags & flag != 0) {
+                if offset % 4 != 0 || offset.rem_euclid(PAGE as i64) > PAGE as i64 - 8 {
+                    allowed.insert(Errno(libc::EINVAL));
+                }
+                let (found, stretches) = self.model.cover((connection, side), offset, 8, WRITE);
+                allowed.extend(found);
+                words.extend(stretches);
+            }
+        }
+        // Which of two that overlap is stored last is not said.
+        if let [first, second] = &*words {
+            if first.start < second.end && second.start < first.end {
+                return Ok(false);
+            }
+        }
+        let argument = abi::FenceSignal {
+            local,
+            local_value: value,
+            remote,
+            remote_value: value,
+            flags,
+        };
+        let fd = self.fd(slot).context("no endpoint")?;
+        if self
+            .judge(&allowed, kernel::fence_signal(fd, argument))?
+            .is_none()
+        {
+            return Ok(true);
+        }
+        for word in words {
+            self.model.memory[word.clone()].copy_from_slice(&value.to_le_bytes());
+            // Only what the peer has been asked for comes a little later.
+            let limit = Instant::now() + self.soon;
+            while self.compare(word.clone()).is_err() && Instant::now() < limit {
+                std::thread::yield_now();
+            }
+            self.compare(word).context("the word of a signal")?;
+        }
+        Ok(true)
+    }
+
+    fn unknown(&mut self, slot: usize, number: u32) -> Result<bool> {
+        if [abi::LISTEN, abi::FENCE_WAIT].contains(&number) {
+            return Ok(false);
+        }
+        let fd = self.fd(slot).context("no endpoint")?;
+        let outcome = kernel::number(fd, number, self.arena.address(PAGES * PAGE));
+        self.judge(
+            &errors(&[libc::ENOTTY, libc::EFAULT, libc::EINVAL]),
+            outcome,
+        )?;
+        Ok(true)
+    }
+
+    /// Closes all, and fails unless the memory is as the model says.
+    pub fn finish(mut self) -> Result<()> {
+        self.compare(0..SIZE)?;
+        for slot in 0..SLOTS {
+            self.fds[slot] = None;
+        }
+        Ok(())
+    }
+}
