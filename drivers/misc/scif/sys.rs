@@ -29,6 +29,8 @@ pub(crate) mod published;
 pub(crate) mod reached;
 pub(crate) mod shared_memory;
 pub(crate) mod shrinker;
+#[cfg(CONFIG_KUNIT = "y")]
+pub(crate) mod tests;
 pub(crate) mod timer;
 pub(crate) mod trace;
 pub(crate) mod tunables;

@@ -399,28 +399,12 @@ impl Drop for DmaMapping {
 }
 
 #[kunit_tests(scif_sys_dma_map)]
-pub(super) mod tests {
+mod tests {
     use super::*;
-    use crate::sys::pin::tests::map_pages;
-    use kernel::error::from_err_ptr;
-
-    /// A device that can be mapped for, as long as the test runs.
-    ///
-    /// Not that of a DMA engine: a test that took a channel would take it from the module that it
-    /// is loaded with.
-    pub(in crate::sys) fn device() -> Result<ARef<Device>> {
-        // SAFETY: This runs in the thread of a KUnit test, which `kunit_test` belongs to.
-        let device = from_err_ptr(unsafe {
-            own::kunit_device_register(
-                (*bindings::get_current()).kunit_test,
-                c"scif_test".as_char_ptr(),
-            )
-        })?;
-        // SAFETY: The device is valid, and has masks.
-        to_result(unsafe { bindings::dma_set_mask_and_coherent(device, u64::MAX) })?;
-        // SAFETY: The device is valid; this takes a reference.
-        Ok(unsafe { Device::get_device(device) })
-    }
+    use crate::sys::tests::{
+        device,
+        map_pages, //
+    };
 
     #[test]
     fn extents_are_all_of_the_pages() -> Result {

@@ -121,7 +121,7 @@ impl Drop for Entry {
 #[kunit_tests(scif_sys_ledger)]
 mod tests {
     use super::*;
-    use crate::sys::pin::tests::map_pages;
+    use crate::sys::tests::map_pages;
 
     fn pages(ledger: &Ledger) -> (usize, usize) {
         let (mut accounts, mut pages) = (0, 0);

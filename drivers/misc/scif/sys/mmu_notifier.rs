@@ -180,7 +180,7 @@ mod enabled {
     #[kunit_tests(scif_sys_mmu_notifier)]
     mod tests {
         use super::*;
-        use crate::sys::pin::tests::map_pages;
+        use crate::sys::tests::map_pages;
         use kernel::{
             bindings,
             page::PAGE_SIZE,

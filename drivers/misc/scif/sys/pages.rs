@@ -332,7 +332,7 @@ impl Pages {
 #[kunit_tests(scif_sys_pages)]
 mod tests {
     use super::*;
-    use crate::sys::pin::tests::map_pages;
+    use crate::sys::tests::map_pages;
     use kernel::uaccess::{
         UserPtr,
         UserSlice, //

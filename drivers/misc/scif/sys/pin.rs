@@ -288,32 +288,10 @@ impl Drop for Pinned {
 }
 
 #[kunit_tests(scif_sys_pin)]
-pub(super) mod tests {
+mod tests {
     use super::*;
+    use crate::sys::tests::map_pages;
     use core::ptr::NonNull;
-
-    /// Maps that many pages into the test's thread, and returns where.
-    pub(in crate::sys) fn map_pages(count: usize, writable: bool) -> Result<usize> {
-        let access = own::PROT_READ | if writable { own::PROT_WRITE } else { 0 };
-        // SAFETY: This runs in the thread of a KUnit test, which `kunit_test` belongs to; KUnit
-        // gives that thread an address space, and takes it away in the end.
-        let address = unsafe {
-            bindings::kunit_vm_mmap(
-                (*bindings::get_current()).kunit_test,
-                core::ptr::null_mut(),
-                0,
-                count * PAGE_SIZE,
-                access as usize,
-                (own::MAP_PRIVATE | own::MAP_ANONYMOUS) as usize,
-                0,
-            )
-        };
-        // An error comes as an address, too.
-        if address == 0 || address % PAGE_SIZE != 0 {
-            return Err(ENOMEM);
-        }
-        Ok(address)
-    }
 
     fn charged_pages() -> usize {
         let current = current!();

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
     use crate::{
         logic::window_set::Seams,
-        sys::dma_map::tests::device, //
+        sys::tests::device, //
     };
 
     #[test]

@@ -358,7 +358,7 @@ impl core::ops::Deref for StatusPage {
 #[kunit_tests(scif_sys_shared_memory)]
 mod tests {
     use super::*;
-    use crate::sys::dma_map::tests::device;
+    use crate::sys::tests::device;
 
     impl SharedMemory {
         /// The size in bytes.

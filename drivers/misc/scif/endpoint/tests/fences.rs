@@ -20,7 +20,7 @@ use crate::{
     },
     endpoint::Endpoint,
     logic::marks::Origin,
-    sys::buffer::tests::TestMemory, //
+    sys::tests::TestMemory, //
 };
 use kernel::{
     page::PAGE_SIZE,

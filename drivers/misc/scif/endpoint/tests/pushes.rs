@@ -26,7 +26,7 @@ use crate::{
         }, //
     },
     rma::pushes::Asked,
-    sys::buffer::tests::TestMemory, //
+    sys::tests::TestMemory, //
 };
 use kernel::{
     page::PAGE_SIZE,

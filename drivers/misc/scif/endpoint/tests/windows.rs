@@ -23,7 +23,7 @@ use crate::{
             WindowId, //
         },
     },
-    sys::buffer::tests::TestMemory, //
+    sys::tests::TestMemory, //
 };
 use kernel::{
     page::PAGE_SIZE,
