@@ -101,8 +101,8 @@ mod tests {
         },
         endpoint::Endpoint,
         sys::{
-            kernel_calls::PageList, //
-            tests::TestMemory,
+            kernel_calls::PageList,
+            tests::TestMemory, //
         },
     };
     use kernel::page::PAGE_SIZE;

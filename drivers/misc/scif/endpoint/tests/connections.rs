@@ -18,8 +18,8 @@ use super::{
 use crate::{
     arguments::PortId,
     sys::{
-        chardev::poll_events, //
-        tests::become_process,
+        chardev::poll_events,
+        tests::become_process, //
     },
 };
 use kernel::prelude::*;

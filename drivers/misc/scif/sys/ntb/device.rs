@@ -10,7 +10,10 @@
 //!
 //! C header: [`include/linux/ntb.h`](srctree/include/linux/ntb.h)
 
-use core::ptr::NonNull;
+use core::{
+    convert::identity,
+    ptr::NonNull, //
+};
 
 use kernel::{
     device::Device,
@@ -96,46 +99,10 @@ impl NtbDevice {
         unsafe { Device::get_device(own::scif_helper_ntb_hardware(self.as_ptr())) }
     }
 
-    /// The number of the port of this side: of two the lower is the upstream side.
-    pub(crate) fn port_number(&self) -> Result<u32> {
-        // SAFETY: The device is valid.
-        count(unsafe { own::scif_helper_ntb_port_number(self.as_ptr()) })
-    }
-
-    /// How many peers there are.
-    pub(crate) fn peer_count(&self) -> Result<u32> {
-        // SAFETY: The device is valid.
-        count(unsafe { own::scif_helper_ntb_peer_port_count(self.as_ptr()) })
-    }
-
-    /// The number of the port of a peer.
-    pub(crate) fn peer_port_number(&self, peer: u32) -> Result<u32> {
-        // SAFETY: The device is valid.
-        count(unsafe { own::scif_helper_ntb_peer_port_number(self.as_ptr(), peer) })
-    }
-
-    /// Lets the link come up.
-    pub(crate) fn link_enable(&self) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe { own::scif_helper_ntb_link_enable(self.as_ptr()) })
-    }
-
-    /// Takes the link down. Only the upstream side can do that on some hardware.
-    pub(crate) fn link_disable(&self) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe { own::scif_helper_ntb_link_disable(self.as_ptr()) })
-    }
-
     /// Whether the link to the peer is up.
     pub(crate) fn link_is_up(&self) -> bool {
         // SAFETY: The device is valid.
         unsafe { own::scif_helper_ntb_link_is_up(self.as_ptr()) & 1 << PEER != 0 }
-    }
-
-    /// How many memory windows lead from the peer into this host.
-    pub(crate) fn mw_count(&self) -> Result<u32> {
-        // SAFETY: The device is valid.
-        count(unsafe { own::scif_helper_ntb_mw_count(self.as_ptr(), PEER) })
     }
 
     /// What a memory window demands. `ENOTCONN` while the link is down, `EOVERFLOW` if that makes no sense.
@@ -156,36 +123,6 @@ impl NtbDevice {
         Ok(align)
     }
 
-    /// Whether this side says where the windows lead through which the peer reaches it. If not,
-    /// [`Self::set_translation`] does nothing, and says that it has.
-    pub(crate) fn translates_inbound(&self) -> bool {
-        // SAFETY: The device is valid.
-        unsafe { own::scif_helper_ntb_translates_inbound(self.as_ptr()) }
-    }
-
-    /// Whether the driver warns of scratchpads or of doorbells: on some hardware they may hang.
-    pub(crate) fn has_unsafe_registers(&self) -> bool {
-        // SAFETY: The device is valid.
-        unsafe { own::scif_helper_ntb_has_unsafe_registers(self.as_ptr()) }
-    }
-
-    /// Makes a memory window of the peer lead to `size` bytes at a bus address of this host.
-    ///
-    /// From now on the peer can read and write them.
-    pub(crate) fn set_translation(&self, window: u32, bus: u64, size: u64) -> Result {
-        // SAFETY: The device is valid. What the peer does with the memory is the caller's concern,
-        // as with every DMA: it is not used as Rust memory.
-        to_result(unsafe {
-            own::scif_helper_ntb_mw_set_trans(self.as_ptr(), PEER, window, bus, size)
-        })
-    }
-
-    /// Undoes [`NtbDevice::set_translation`].
-    pub(crate) fn clear_translation(&self, window: u32) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe { own::scif_helper_ntb_mw_clear_trans(self.as_ptr(), PEER, window) })
-    }
-
     /// Where this host reaches a peer's memory through a window: physical address and size.
     pub(crate) fn peer_mw(&self, window: u32) -> Result<(u64, u64)> {
         let (mut base, mut size) = (0, 0);
@@ -197,104 +134,6 @@ impl NtbDevice {
         Ok((base, size))
     }
 
-    /// How many memory windows lead from this host to peers.
-    pub(crate) fn peer_mw_count(&self) -> Result<u32> {
-        // SAFETY: The device is valid.
-        count(unsafe { own::scif_helper_ntb_peer_mw_count(self.as_ptr()) })
-    }
-
-    /// Makes a memory window of this host lead to `size` bytes at a bus address of the peer: where it is
-    /// not [`Self::translates_inbound`].
-    pub(crate) fn set_peer_translation(&self, window: u32, bus: u64, size: u64) -> Result {
-        // SAFETY: The device is valid. Whose memory that is, is the concern of the peer, which has told.
-        to_result(unsafe {
-            own::scif_helper_ntb_peer_mw_set_trans(self.as_ptr(), PEER, window, bus, size)
-        })
-    }
-
-    /// Undoes [`NtbDevice::set_peer_translation`].
-    pub(crate) fn clear_peer_translation(&self, window: u32) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe { own::scif_helper_ntb_peer_mw_clear_trans(self.as_ptr(), PEER, window) })
-    }
-
-    /// How many scratchpad registers there are; 0 where the device has none.
-    pub(crate) fn spad_count(&self) -> u32 {
-        // SAFETY: The device is valid.
-        count(unsafe { own::scif_helper_ntb_spad_count(self.as_ptr()) }).unwrap_or(0)
-    }
-
-    /// Reads a scratchpad of this side, which the peer writes. All ones: there is none, or the
-    /// device is gone.
-    pub(crate) fn spad_read(&self, number: u32) -> u32 {
-        // SAFETY: The device is valid.
-        unsafe { own::scif_helper_ntb_spad_read(self.as_ptr(), number) }
-    }
-
-    /// Writes a scratchpad of the peer.
-    pub(crate) fn peer_spad_write(&self, number: u32, value: u32) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe {
-            own::scif_helper_ntb_peer_spad_write(self.as_ptr(), PEER, number, value)
-        })
-    }
-
-    /// How many message registers there are; 0 where the device has none.
-    pub(crate) fn msg_count(&self) -> u32 {
-        // SAFETY: The device is valid.
-        count(unsafe { own::scif_helper_ntb_msg_count(self.as_ptr()) }).unwrap_or(0)
-    }
-
-    /// The bits of the status that say that a message has come, of the first register the lowest.
-    pub(crate) fn msg_inbits(&self) -> u64 {
-        // SAFETY: The device is valid.
-        unsafe { own::scif_helper_ntb_msg_inbits(self.as_ptr()) }
-    }
-
-    /// The bits of the status that say that a message of this side was not delivered, in the same order.
-    pub(crate) fn msg_outbits(&self) -> u64 {
-        // SAFETY: The device is valid.
-        unsafe { own::scif_helper_ntb_msg_outbits(self.as_ptr()) }
-    }
-
-    /// The status of all message registers.
-    pub(crate) fn msg_status(&self) -> u64 {
-        // SAFETY: The device is valid.
-        unsafe { own::scif_helper_ntb_msg_read_sts(self.as_ptr()) }
-    }
-
-    /// Clears bits of the status: registers whose bit is cleared take the next message.
-    pub(crate) fn msg_clear(&self, bits: u64) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe { own::scif_helper_ntb_msg_clear_sts(self.as_ptr(), bits) })
-    }
-
-    /// Keeps bits of the status from raising events. They stay set.
-    pub(crate) fn msg_set_mask(&self, bits: u64) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe { own::scif_helper_ntb_msg_set_mask(self.as_ptr(), bits) })
-    }
-
-    /// Lets bits of the status raise events again; those that are set do at once.
-    pub(crate) fn msg_clear_mask(&self, bits: u64) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe { own::scif_helper_ntb_msg_clear_mask(self.as_ptr(), bits) })
-    }
-
-    /// The message in a register.
-    pub(crate) fn msg_read(&self, number: u32) -> u32 {
-        // SAFETY: The device is valid.
-        unsafe { own::scif_helper_ntb_msg_read(self.as_ptr(), number) }
-    }
-
-    /// Writes a message for the peer. Whether it is delivered is said by the status, not by this.
-    pub(crate) fn peer_msg_write(&self, number: u32, message: u32) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe {
-            own::scif_helper_ntb_peer_msg_write(self.as_ptr(), PEER, number, message)
-        })
-    }
-
     /// Whether who rings hears himself, as both sides have the same register for doorbells.
     ///
     /// The interface does not tell. Of the drivers in the kernel it is so for the one that has message
@@ -302,48 +141,136 @@ impl NtbDevice {
     pub(crate) fn shares_doorbells(&self) -> bool {
         self.spad_count() == 0 && self.msg_count() > 0
     }
+}
+
+/// Makes the methods of a device that do no more than to call a function of C: with the device, and what is named
+/// behind it. The function around that makes what they return of its answer.
+macro_rules! calls {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($($argument:ident: $type:ty),*) -> $returned:ty
+            = $answer:ident($function:ident($($passed:expr),*));
+    )*) => {
+        impl NtbDevice {
+            $(
+                $(#[$doc])*
+                pub(crate) fn $name(&self, $($argument: $type),*) -> $returned {
+                    // SAFETY: The device is valid. What the peer does with memory to which a window leads is
+                    // the caller's concern, as with every DMA: it is not used as Rust memory.
+                    $answer(unsafe { own::$function(self.as_ptr() $(, $passed)*) })
+                }
+            )*
+        }
+    };
+}
+
+calls! {
+    /// The number of the port of this side: of two the lower is the upstream side.
+    fn port_number() -> Result<u32> = count(scif_helper_ntb_port_number());
+
+    /// How many peers there are.
+    fn peer_count() -> Result<u32> = count(scif_helper_ntb_peer_port_count());
+
+    /// The number of the port of a peer.
+    fn peer_port_number(peer: u32) -> Result<u32> = count(scif_helper_ntb_peer_port_number(peer));
+
+    /// Lets the link come up.
+    fn link_enable() -> Result = to_result(scif_helper_ntb_link_enable());
+
+    /// Takes the link down. Only the upstream side can do that on some hardware.
+    fn link_disable() -> Result = to_result(scif_helper_ntb_link_disable());
+
+    /// How many memory windows lead from the peer into this host.
+    fn mw_count() -> Result<u32> = count(scif_helper_ntb_mw_count(PEER));
+
+    /// Whether this side says where the windows lead through which the peer reaches it. If not,
+    /// [`Self::set_translation`] does nothing, and says that it has.
+    fn translates_inbound() -> bool = identity(scif_helper_ntb_translates_inbound());
+
+    /// Whether the driver warns of scratchpads or of doorbells: on some hardware they may hang.
+    fn has_unsafe_registers() -> bool = identity(scif_helper_ntb_has_unsafe_registers());
+
+    /// Makes a memory window of the peer lead to `size` bytes at a bus address of this host.
+    ///
+    /// From now on the peer can read and write them.
+    fn set_translation(window: u32, bus: u64, size: u64) -> Result
+        = to_result(scif_helper_ntb_mw_set_trans(PEER, window, bus, size));
+
+    /// Undoes [`NtbDevice::set_translation`].
+    fn clear_translation(window: u32) -> Result
+        = to_result(scif_helper_ntb_mw_clear_trans(PEER, window));
+
+    /// How many memory windows lead from this host to peers.
+    fn peer_mw_count() -> Result<u32> = count(scif_helper_ntb_peer_mw_count());
+
+    /// Makes a memory window of this host lead to `size` bytes at a bus address of the peer: where it is
+    /// not [`Self::translates_inbound`].
+    fn set_peer_translation(window: u32, bus: u64, size: u64) -> Result
+        = to_result(scif_helper_ntb_peer_mw_set_trans(PEER, window, bus, size));
+
+    /// Undoes [`NtbDevice::set_peer_translation`].
+    fn clear_peer_translation(window: u32) -> Result
+        = to_result(scif_helper_ntb_peer_mw_clear_trans(PEER, window));
+
+    /// How many scratchpad registers there are; 0 where the device has none.
+    fn spad_count() -> u32 = count_or_none(scif_helper_ntb_spad_count());
+
+    /// Reads a scratchpad of this side, which the peer writes. All ones: there is none, or the
+    /// device is gone.
+    fn spad_read(number: u32) -> u32 = identity(scif_helper_ntb_spad_read(number));
+
+    /// Writes a scratchpad of the peer.
+    fn peer_spad_write(number: u32, value: u32) -> Result
+        = to_result(scif_helper_ntb_peer_spad_write(PEER, number, value));
+
+    /// How many message registers there are; 0 where the device has none.
+    fn msg_count() -> u32 = count_or_none(scif_helper_ntb_msg_count());
+
+    /// The bits of the status that say that a message has come, of the first register the lowest.
+    fn msg_inbits() -> u64 = identity(scif_helper_ntb_msg_inbits());
+
+    /// The bits of the status that say that a message of this side was not delivered, in the same order.
+    fn msg_outbits() -> u64 = identity(scif_helper_ntb_msg_outbits());
+
+    /// The status of all message registers.
+    fn msg_status() -> u64 = identity(scif_helper_ntb_msg_read_sts());
+
+    /// Clears bits of the status: registers whose bit is cleared take the next message.
+    fn msg_clear(bits: u64) -> Result = to_result(scif_helper_ntb_msg_clear_sts(bits));
+
+    /// Keeps bits of the status from raising events. They stay set.
+    fn msg_set_mask(bits: u64) -> Result = to_result(scif_helper_ntb_msg_set_mask(bits));
+
+    /// Lets bits of the status raise events again; those that are set do at once.
+    fn msg_clear_mask(bits: u64) -> Result = to_result(scif_helper_ntb_msg_clear_mask(bits));
+
+    /// The message in a register.
+    fn msg_read(number: u32) -> u32 = identity(scif_helper_ntb_msg_read(number));
+
+    /// Writes a message for the peer. Whether it is delivered is said by the status, not by this.
+    fn peer_msg_write(number: u32, message: u32) -> Result
+        = to_result(scif_helper_ntb_peer_msg_write(PEER, number, message));
 
     /// The doorbells that may be used, one bit each.
-    pub(crate) fn db_valid_mask(&self) -> u64 {
-        // SAFETY: The device is valid.
-        unsafe { own::scif_helper_ntb_db_valid_mask(self.as_ptr()) }
-    }
+    fn db_valid_mask() -> u64 = identity(scif_helper_ntb_db_valid_mask());
 
     /// The doorbells that belong to a vector; 0 where the vector does not exist.
-    pub(crate) fn db_vector_mask(&self, vector: u32) -> u64 {
-        // SAFETY: The device is valid.
-        unsafe { own::scif_helper_ntb_db_vector_mask(self.as_ptr(), vector) }
-    }
+    fn db_vector_mask(vector: u32) -> u64 = identity(scif_helper_ntb_db_vector_mask(vector));
 
     /// The doorbells that have been rung and not been cleared.
-    pub(crate) fn db_read(&self) -> u64 {
-        // SAFETY: The device is valid.
-        unsafe { own::scif_helper_ntb_db_read(self.as_ptr()) }
-    }
+    fn db_read() -> u64 = identity(scif_helper_ntb_db_read());
 
     /// Clears doorbells of this side.
-    pub(crate) fn db_clear(&self, bits: u64) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe { own::scif_helper_ntb_db_clear(self.as_ptr(), bits) })
-    }
+    fn db_clear(bits: u64) -> Result = to_result(scif_helper_ntb_db_clear(bits));
 
     /// Keeps doorbells of this side from raising interrupts. They stay pending.
-    pub(crate) fn db_set_mask(&self, bits: u64) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe { own::scif_helper_ntb_db_set_mask(self.as_ptr(), bits) })
-    }
+    fn db_set_mask(bits: u64) -> Result = to_result(scif_helper_ntb_db_set_mask(bits));
 
     /// Lets doorbells of this side raise interrupts again; those that are pending do at once.
-    pub(crate) fn db_clear_mask(&self, bits: u64) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe { own::scif_helper_ntb_db_clear_mask(self.as_ptr(), bits) })
-    }
+    fn db_clear_mask(bits: u64) -> Result = to_result(scif_helper_ntb_db_clear_mask(bits));
 
     /// Rings doorbells of the peer.
-    pub(crate) fn peer_db_set(&self, bits: u64) -> Result {
-        // SAFETY: The device is valid.
-        to_result(unsafe { own::scif_helper_ntb_peer_db_set(self.as_ptr(), bits) })
-    }
+    fn peer_db_set(bits: u64) -> Result = to_result(scif_helper_ntb_peer_db_set(bits));
 }
 
 /// A driver may have miscounted: that of IDT keeps the size of a BAR in an `int`, which 2 GiB makes negative.
@@ -359,4 +286,9 @@ fn check_size(base: u64, size: u64) -> Result {
 fn count(value: c_int) -> Result<u32> {
     to_result(value)?;
     Ok(value.max(0) as u32)
+}
+
+/// A number of things, none where the device can't have them.
+fn count_or_none(value: c_int) -> u32 {
+    count(value).unwrap_or(0)
 }
