@@ -53,7 +53,6 @@ const ATTEMPTS: usize = 3;
 
 /// Tells the cache that a registration has become stale.
 struct Notice {
-    #[cfg_attr(not(CONFIG_MMU_NOTIFIER), expect(dead_code))]
     cache: Arc<RegistrationCache>,
 }
 

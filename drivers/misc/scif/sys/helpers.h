@@ -167,13 +167,11 @@ struct file *scif_helper_vma_file(const struct vm_area_struct *vma);
 struct inode *scif_helper_file_inode(const struct file *file);
 
 /* News of changes to an address space */
-#ifdef CONFIG_MMU_NOTIFIER
 struct mmu_interval_notifier;
 bool scif_helper_mmu_interval_read_retry(struct mmu_interval_notifier *subscription,
 					 unsigned long sequence);
 void scif_helper_mmu_interval_set_seq(struct mmu_interval_notifier *subscription,
 				      unsigned long sequence);
-#endif
 
 /* Memory of devices */
 bool scif_helper_is_device_memory(phys_addr_t start, size_t len);

@@ -377,7 +377,6 @@ struct inode *scif_helper_file_inode(const struct file *file)
 
 /* News of changes to an address space */
 
-#ifdef CONFIG_MMU_NOTIFIER
 bool scif_helper_mmu_interval_read_retry(struct mmu_interval_notifier *subscription,
 					 unsigned long sequence)
 {
@@ -389,7 +388,6 @@ void scif_helper_mmu_interval_set_seq(struct mmu_interval_notifier *subscription
 {
 	mmu_interval_set_seq(subscription, sequence);
 }
-#endif
 
 /* Memory of devices */
 

@@ -20,9 +20,17 @@
 //! locks and may be reclaiming memory: a lock that it takes must never be held while memory is
 //! allocated, or while a `Watch` is made, begun or dropped. `Watch::state` is a leaf.
 //!
-//! Without `CONFIG_MMU_NOTIFIER` there is no news, and no `Watch` can be made.
-//!
 //! C header: [`include/linux/mmu_notifier.h`](srctree/include/linux/mmu_notifier.h)
+
+use super::bindings as own;
+use kernel::{
+    container_of,
+    error::to_result,
+    new_spinlock,
+    prelude::*,
+    sync::SpinLock,
+    types::Opaque, //
+};
 
 /// Who is told of a change.
 pub(crate) trait Changed: Send + Sync + 'static {
@@ -31,252 +39,197 @@ pub(crate) trait Changed: Send + Sync + 'static {
     fn changed(&self);
 }
 
-#[cfg(CONFIG_MMU_NOTIFIER)]
-pub(crate) use enabled::Watch;
+struct State {
+    /// What `mmu_interval_read_begin` has said.
+    sequence: c_ulong,
+    changed: bool,
+}
 
-#[cfg(not(CONFIG_MMU_NOTIFIER))]
-pub(crate) use disabled::Watch;
+/// A range of addresses of a process that is watched; see the head of the file.
+///
+/// Dropping it waits for calls of [`Changed::changed`] that are running, and for changes of the
+/// address space that are going on: it may sleep. It does not keep the process from exiting.
+///
+/// # Invariants
+///
+/// `subscription` is registered, and is removed in `Drop` and nowhere else.
+#[pin_data(PinnedDrop)]
+pub(crate) struct Watch<T: Changed> {
+    #[pin]
+    state: SpinLock<State>,
+    listener: T,
+    // Last: the callback may come as soon as this has been made, and uses the others.
+    #[pin]
+    subscription: Opaque<own::mmu_interval_notifier>,
+}
 
-#[cfg(CONFIG_MMU_NOTIFIER)]
-mod enabled {
-    use super::{
-        super::bindings as own,
-        Changed, //
+// SAFETY: A subscription may be used and removed by any thread.
+unsafe impl<T: Changed> Send for Watch<T> {}
+// SAFETY: What changes after the initialisation is protected by `state` or by the C side.
+unsafe impl<T: Changed> Sync for Watch<T> {}
+
+impl<T: Changed> Watch<T> {
+    const OPERATIONS: own::mmu_interval_notifier_ops = own::mmu_interval_notifier_ops {
+        invalidate: Some(Self::invalidate),
+        invalidate_start: None,
+        invalidate_finish: None,
     };
-    use kernel::{
-        container_of,
-        error::to_result,
-        new_spinlock,
-        prelude::*,
-        sync::SpinLock,
-        types::Opaque, //
-    };
 
-    struct State {
-        /// What `mmu_interval_read_begin` has said.
-        sequence: c_ulong,
-        changed: bool,
-    }
-
-    /// A range of addresses of a process that is watched; see the head of the file.
+    /// Watches `len` bytes of the calling process from `address` on. May sleep.
     ///
-    /// Dropping it waits for calls of [`Changed::changed`] that are running, and for changes of the
-    /// address space that are going on: it may sleep. It does not keep the process from exiting.
-    ///
-    /// # Invariants
-    ///
-    /// `subscription` is registered, and is removed in `Drop` and nowhere else.
-    #[pin_data(PinnedDrop)]
-    pub(crate) struct Watch<T: Changed> {
-        #[pin]
-        state: SpinLock<State>,
-        listener: T,
-        // Last: the callback may come as soon as this has been made, and uses the others.
-        #[pin]
-        subscription: Opaque<own::mmu_interval_notifier>,
-    }
-
-    // SAFETY: A subscription may be used and removed by any thread.
-    unsafe impl<T: Changed> Send for Watch<T> {}
-    // SAFETY: What changes after the initialisation is protected by `state` or by the C side.
-    unsafe impl<T: Changed> Sync for Watch<T> {}
-
-    impl<T: Changed> Watch<T> {
-        const OPERATIONS: own::mmu_interval_notifier_ops = own::mmu_interval_notifier_ops {
-            invalidate: Some(Self::invalidate),
-            invalidate_start: None,
-            invalidate_finish: None,
-        };
-
-        /// Watches `len` bytes of the calling process from `address` on. May sleep.
-        ///
-        /// `EINVAL` if that is no range, `EFAULT` for a kernel thread.
-        pub(crate) fn new(address: usize, len: usize, listener: T) -> impl PinInit<Self, Error> {
-            try_pin_init!(Self {
-                state <- new_spinlock!(
-                    State {
-                        sequence: 0,
-                        // Until it is begun, nothing is promised.
-                        changed: true,
-                    },
-                    "Watch::state"
-                ),
-                listener,
-                subscription <- Opaque::try_ffi_init(
-                    move |subscription: *mut own::mmu_interval_notifier| {
-                        if len == 0 || address.checked_add(len).is_none() {
-                            return Err(EINVAL);
-                        }
-                        let task = current!();
-                        let mm = task.mm().ok_or(EFAULT)?;
-                        // SAFETY: `subscription` is pinned and valid for writes; the address space
-                        // has a user, which is this task; the operations live for ever.
-                        to_result(unsafe {
-                            own::mmu_interval_notifier_insert(
-                                subscription,
-                                mm.as_raw(),
-                                address,
-                                len,
-                                &Self::OPERATIONS,
-                            )
-                        })
-                    }
-                ),
-            }? Error)
-        }
-
-        /// Begins anew: from now on changes count. Waits for those that are going on; may sleep.
-        pub(crate) fn begin(&self) {
-            self.state.lock().changed = false;
-            // SAFETY: By the type invariant it is registered.
-            let sequence = unsafe { own::mmu_interval_read_begin(self.subscription.get()) };
-            self.state.lock().sequence = sequence;
-        }
-
-        /// Whether nothing has changed since [`Self::begin`]. Any context but interrupts.
-        pub(crate) fn is_unchanged(&self) -> bool {
-            let state = self.state.lock();
-            // SAFETY: By the type invariant it is registered; the callback holds the same lock.
-            let retry = unsafe {
-                own::scif_helper_mmu_interval_read_retry(self.subscription.get(), state.sequence)
-            };
-            !state.changed && !retry
-        }
-
-        /// # Safety
-        ///
-        /// `subscription` is that of a `Watch`, which stays while this runs.
-        unsafe extern "C" fn invalidate(
-            subscription: *mut own::mmu_interval_notifier,
-            _range: *const own::mmu_notifier_range,
-            sequence: c_ulong,
-        ) -> bool {
-            let subscription: *mut Opaque<own::mmu_interval_notifier> = subscription.cast();
-            // SAFETY: By the contract of this function. All other fields were initialised before
-            // the subscription was made, and are dropped after it was removed.
-            let this = unsafe { &*container_of!(subscription, Self, subscription) };
-            let first = {
-                let mut state = this.state.lock();
-                // SAFETY: The subscription is valid, and the lock is held.
-                unsafe { own::scif_helper_mmu_interval_set_seq(this.subscription.get(), sequence) };
-                !core::mem::replace(&mut state.changed, true)
-            };
-            if first {
-                this.listener.changed();
-            }
-            // It never has to sleep, so it never has to be asked again.
-            true
-        }
-    }
-
-    #[pinned_drop]
-    impl<T: Changed> PinnedDrop for Watch<T> {
-        fn drop(self: Pin<&mut Self>) {
-            // SAFETY: By the type invariant it is registered, and nobody else removes it.
-            unsafe { own::mmu_interval_notifier_remove(self.subscription.get()) };
-        }
-    }
-
-    #[kunit_tests(scif_sys_mmu_notifier)]
-    mod tests {
-        use super::*;
-        use crate::sys::tests::map_pages;
-        use kernel::{
-            bindings,
-            page::PAGE_SIZE,
-            sync::{
-                atomic::{
-                    Atomic,
-                    Relaxed, //
+    /// `EINVAL` if that is no range, `EFAULT` for a kernel thread.
+    pub(crate) fn new(address: usize, len: usize, listener: T) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            state <- new_spinlock!(
+                State {
+                    sequence: 0,
+                    // Until it is begun, nothing is promised.
+                    changed: true,
                 },
-                Arc, //
-            },
+                "Watch::state"
+            ),
+            listener,
+            subscription <- Opaque::try_ffi_init(
+                move |subscription: *mut own::mmu_interval_notifier| {
+                    if len == 0 || address.checked_add(len).is_none() {
+                        return Err(EINVAL);
+                    }
+                    let task = current!();
+                    let mm = task.mm().ok_or(EFAULT)?;
+                    // SAFETY: `subscription` is pinned and valid for writes; the address space
+                    // has a user, which is this task; the operations live for ever.
+                    to_result(unsafe {
+                        own::mmu_interval_notifier_insert(
+                            subscription,
+                            mm.as_raw(),
+                            address,
+                            len,
+                            &Self::OPERATIONS,
+                        )
+                    })
+                }
+            ),
+        }? Error)
+    }
+
+    /// Begins anew: from now on changes count. Waits for those that are going on; may sleep.
+    pub(crate) fn begin(&self) {
+        self.state.lock().changed = false;
+        // SAFETY: By the type invariant it is registered.
+        let sequence = unsafe { own::mmu_interval_read_begin(self.subscription.get()) };
+        self.state.lock().sequence = sequence;
+    }
+
+    /// Whether nothing has changed since [`Self::begin`]. Any context but interrupts.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        let state = self.state.lock();
+        // SAFETY: By the type invariant it is registered; the callback holds the same lock.
+        let retry = unsafe {
+            own::scif_helper_mmu_interval_read_retry(self.subscription.get(), state.sequence)
         };
+        !state.changed && !retry
+    }
 
-        struct Count(Arc<Atomic<u32>>);
-
-        impl Changed for Count {
-            fn changed(&self) {
-                self.0.fetch_add(1, Relaxed);
-            }
+    /// # Safety
+    ///
+    /// `subscription` is that of a `Watch`, which stays while this runs.
+    unsafe extern "C" fn invalidate(
+        subscription: *mut own::mmu_interval_notifier,
+        _range: *const own::mmu_notifier_range,
+        sequence: c_ulong,
+    ) -> bool {
+        let subscription: *mut Opaque<own::mmu_interval_notifier> = subscription.cast();
+        // SAFETY: By the contract of this function. All other fields were initialised before
+        // the subscription was made, and are dropped after it was removed.
+        let this = unsafe { &*container_of!(subscription, Self, subscription) };
+        let first = {
+            let mut state = this.state.lock();
+            // SAFETY: The subscription is valid, and the lock is held.
+            unsafe { own::scif_helper_mmu_interval_set_seq(this.subscription.get(), sequence) };
+            !core::mem::replace(&mut state.changed, true)
+        };
+        if first {
+            this.listener.changed();
         }
-
-        fn unmap(address: usize, pages: usize) -> Result {
-            // SAFETY: Nobody uses the memory of the test's thread but the test.
-            to_result(unsafe { bindings::vm_munmap(address, pages * PAGE_SIZE) })
-        }
-
-        #[test]
-        fn unmapping_is_a_change() -> Result {
-            let address = map_pages(4, true)?;
-            let count = Arc::new(Atomic::new(0), GFP_KERNEL)?;
-            let watch = KBox::try_pin_init(
-                Watch::new(address + PAGE_SIZE, 2 * PAGE_SIZE, Count(count.clone())),
-                GFP_KERNEL,
-            )?;
-            assert!(!watch.is_unchanged());
-            watch.begin();
-            assert!(watch.is_unchanged());
-
-            // Beside the range.
-            unmap(address, 1)?;
-            unmap(address + 3 * PAGE_SIZE, 1)?;
-            assert!(watch.is_unchanged());
-            assert_eq!(count.load(Relaxed), 0);
-
-            // In it: told once, until it is begun again.
-            unmap(address + 2 * PAGE_SIZE, 1)?;
-            assert!(!watch.is_unchanged());
-            unmap(address + PAGE_SIZE, 1)?;
-            assert!(!watch.is_unchanged());
-            assert_eq!(count.load(Relaxed), 1);
-            watch.begin();
-            assert!(watch.is_unchanged());
-            Ok(())
-        }
-
-        #[test]
-        fn what_is_no_range_is_not_watched() -> Result {
-            let count = Arc::new(Atomic::new(0), GFP_KERNEL)?;
-            for (address, len) in [(PAGE_SIZE, 0), (usize::MAX, 2)] {
-                let made =
-                    KBox::try_pin_init(Watch::new(address, len, Count(count.clone())), GFP_KERNEL);
-                assert!(made.is_err());
-            }
-            Ok(())
-        }
+        // It never has to sleep, so it never has to be asked again.
+        true
     }
 }
 
-#[cfg(not(CONFIG_MMU_NOTIFIER))]
-mod disabled {
-    use super::Changed;
-    use kernel::prelude::*;
+#[pinned_drop]
+impl<T: Changed> PinnedDrop for Watch<T> {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: By the type invariant it is registered, and nobody else removes it.
+        unsafe { own::mmu_interval_notifier_remove(self.subscription.get()) };
+    }
+}
 
-    /// As the other one, but never made.
-    #[pin_data]
-    pub(crate) struct Watch<T: Changed> {
-        _listener: T,
-        never: core::convert::Infallible,
+#[kunit_tests(scif_sys_mmu_notifier)]
+mod tests {
+    use super::*;
+    use crate::sys::tests::map_pages;
+    use kernel::{
+        bindings,
+        page::PAGE_SIZE,
+        sync::{
+            atomic::{
+                Atomic,
+                Relaxed, //
+            },
+            Arc, //
+        },
+    };
+
+    struct Count(Arc<Atomic<u32>>);
+
+    impl Changed for Count {
+        fn changed(&self) {
+            self.0.fetch_add(1, Relaxed);
+        }
     }
 
-    impl<T: Changed> Watch<T> {
-        /// `EOPNOTSUPP`.
-        pub(crate) fn new(_address: usize, _len: usize, listener: T) -> impl PinInit<Self, Error> {
-            try_pin_init!(Self {
-                _listener: listener,
-                never: Err(EOPNOTSUPP)?,
-            }? Error)
-        }
+    fn unmap(address: usize, pages: usize) -> Result {
+        // SAFETY: Nobody uses the memory of the test's thread but the test.
+        to_result(unsafe { bindings::vm_munmap(address, pages * PAGE_SIZE) })
+    }
 
-        /// Not called.
-        pub(crate) fn begin(&self) {
-            match self.never {}
-        }
+    #[test]
+    fn unmapping_is_a_change() -> Result {
+        let address = map_pages(4, true)?;
+        let count = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        let watch = KBox::try_pin_init(
+            Watch::new(address + PAGE_SIZE, 2 * PAGE_SIZE, Count(count.clone())),
+            GFP_KERNEL,
+        )?;
+        assert!(!watch.is_unchanged());
+        watch.begin();
+        assert!(watch.is_unchanged());
 
-        /// Not called.
-        pub(crate) fn is_unchanged(&self) -> bool {
-            match self.never {}
+        // Beside the range.
+        unmap(address, 1)?;
+        unmap(address + 3 * PAGE_SIZE, 1)?;
+        assert!(watch.is_unchanged());
+        assert_eq!(count.load(Relaxed), 0);
+
+        // In it: told once, until it is begun again.
+        unmap(address + 2 * PAGE_SIZE, 1)?;
+        assert!(!watch.is_unchanged());
+        unmap(address + PAGE_SIZE, 1)?;
+        assert!(!watch.is_unchanged());
+        assert_eq!(count.load(Relaxed), 1);
+        watch.begin();
+        assert!(watch.is_unchanged());
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_no_range_is_not_watched() -> Result {
+        let count = Arc::new(Atomic::new(0), GFP_KERNEL)?;
+        for (address, len) in [(PAGE_SIZE, 0), (usize::MAX, 2)] {
+            let made =
+                KBox::try_pin_init(Watch::new(address, len, Count(count.clone())), GFP_KERNEL);
+            assert!(made.is_err());
         }
+        Ok(())
     }
 }
