@@ -8,6 +8,7 @@
 
 use super::range_tree::Placed;
 use crate::{
+    arguments::UNLISTED,
     logic::{
         address_space::Range,
         extents::{
@@ -45,7 +46,8 @@ use kernel::{
             Atomic,
             Relaxed, //
         },
-        Arc, //
+        Arc,
+        UniqueArc, //
     },
 };
 
@@ -164,10 +166,16 @@ pub(crate) struct RemoteWindow {
     /// Bus addresses of the peer, all within reach; none if it is not.
     pub(crate) extents: ExtentTable,
     pub(super) release: Release,
-    pub(super) _allowance: Allowance,
+    /// None only until it is refused.
+    _allowance: Option<Allowance>,
 }
 
 impl RemoteWindow {
+    /// Whether it has a place in the address space, by which it is found.
+    pub(super) fn is_listed(&self) -> bool {
+        self.protection & UNLISTED == 0
+    }
+
     /// Whether this node gets there by itself.
     pub(crate) fn is_reached(&self) -> bool {
         !self.extents.entries().is_empty()
@@ -201,6 +209,7 @@ pub(crate) struct RemotePiece {
 const SOON: u32 = 1 << 14;
 
 const IMPOSSIBLE_EXTENT: &str = "it sends an impossible extent";
+pub(super) const NO_MEMORY: &str = "no memory to take in a window";
 
 /// An offer, as the peer has made it.
 pub(crate) struct Offer {
@@ -231,46 +240,50 @@ impl Offer {
 /// extent is cut where that is so, and then everything that lies in one is contiguous here. Who offers memory
 /// passes each such place once, so the cuts are few; more of them are out of reach.
 pub(super) struct IncomingWindow {
-    pub(super) offer: Offer,
-    pub(super) range: Range,
+    /// With the extents that have come.
+    pub(super) window: UniqueArc<RemoteWindow>,
     pub(super) missing: u32,
-    pub(super) extents: ExtentTable,
-    /// How many were cut.
+    /// How many extents were cut.
     cuts: u32,
     pub(super) status: Status,
-    pub(super) release: Release,
-    /// None if the window is refused.
-    pub(super) allowance: Option<Allowance>,
+    /// The owner waits for an answer.
+    pub(super) wants_answer: bool,
 }
 
 impl IncomingWindow {
     /// Nothing of it has come. May sleep.
     pub(super) fn new(
         peer: &Arc<Peer>,
-        offer: Offer,
+        offer: &Offer,
         range: Range,
         allowance: Option<Allowance>,
     ) -> Result<Self, Violation> {
-        let release = Release::new(peer, offer.window);
-        let mut this = Self {
-            range,
-            missing: offer.extents,
-            extents: ExtentTable::default(),
-            cuts: 0,
-            status: match allowance {
-                Some(_) => Status::Done,
-                None => Status::NoMemory,
-            },
-            release: release.map_err(|_| "no memory to take in a window")?,
-            allowance,
-            offer,
+        let status = match allowance {
+            Some(_) => Status::Done,
+            None => Status::NoMemory,
         };
-        if this.status == Status::Done {
+        let mut extents = ExtentTable::default();
+        if status == Status::Done {
             // Without, the table only grows in more steps.
-            let soon = this.missing.min(SOON) as usize;
-            let _ = this.extents.reserve(soon, GFP_KERNEL | __GFP_NOWARN);
+            let soon = offer.extents.min(SOON) as usize;
+            let _ = extents.reserve(soon, GFP_KERNEL | __GFP_NOWARN);
         }
-        Ok(this)
+        let release = Release::new(peer, offer.window).map_err(|_| NO_MEMORY)?;
+        let window = RemoteWindow {
+            id: offer.window,
+            range,
+            protection: offer.protection,
+            extents,
+            release,
+            _allowance: allowance,
+        };
+        Ok(Self {
+            window: UniqueArc::new(window, GFP_KERNEL).map_err(|_| NO_MEMORY)?,
+            missing: offer.extents,
+            cuts: 0,
+            status,
+            wants_answer: offer.wants_answer,
+        })
     }
 
     /// So many extents have come. The caller is inside the peer. May sleep.
@@ -284,10 +297,12 @@ impl IncomingWindow {
             .missing
             .checked_sub(count)
             .ok_or("it sends more extents than it has offered")?;
-        let before = self.extents.entries().len();
-        if self.status == Status::Done && self.extents.reserve(count as usize, GFP_KERNEL).is_err()
-        {
-            self.status = Status::NoMemory;
+        let before = self.window.extents.entries().len();
+        if self.status == Status::Done {
+            let reserved = self.window.extents.reserve(count as usize, GFP_KERNEL);
+            if reserved.is_err() {
+                self.status = Status::NoMemory;
+            }
         }
         let seams = channel.path().seams();
         for word in words {
@@ -297,7 +312,8 @@ impl IncomingWindow {
             }
         }
         // The last one of before may have become longer.
-        let new = self.extents.entries().get(before.saturating_sub(1)..);
+        let entries = self.window.extents.entries();
+        let new = entries.get(before.saturating_sub(1)..);
         if !channel.path().reaches(new.unwrap_or_default()) {
             self.status = Status::OutOfReach;
         }
@@ -312,7 +328,7 @@ impl IncomingWindow {
                 self.status = Status::OutOfReach;
                 break;
             }
-            match add_part(&mut self.extents, part, seams, GFP_KERNEL) {
+            match add_part(&mut self.window.extents, part, seams, GFP_KERNEL) {
                 Ok(added) => added.ok_or(IMPOSSIBLE_EXTENT)?,
                 Err(_) => {
                     self.status = Status::NoMemory;

@@ -29,7 +29,8 @@ use super::{
         Offer,
         Remembered,
         RemotePiece,
-        RemoteWindow, //
+        RemoteWindow,
+        NO_MEMORY, //
     },
 };
 use crate::{
@@ -214,10 +215,9 @@ impl RemoteWindows {
             return Err("it offers a window with impossible properties".into());
         }
         let allowance = Allowance::take(self.channel.peer(), &self.remembered, count);
+        let mut incoming = IncomingWindow::new(self.channel.peer(), &offer, range, allowance)?;
         let here = offer.extents.min(EXTENTS_IN_OFFER as u32);
-        let first = offer.first;
-        let mut incoming = IncomingWindow::new(self.channel.peer(), offer, range, allowance)?;
-        let first = first.into_iter().take(here as usize);
+        let first = offer.first.into_iter().take(here as usize);
         incoming.take(&self.channel, here, first)?;
         incoming.take(&self.channel, annex.count() as u32, annex.words())?;
         if incoming.missing == 0 {
@@ -236,7 +236,7 @@ impl RemoteWindows {
         Ok(tables
             .incoming
             .push(incoming, GFP_KERNEL)
-            .map_err(|_| "no memory to take in a window")?)
+            .map_err(|_| NO_MEMORY)?)
     }
 
     /// More extents of an offered window.
@@ -250,7 +250,7 @@ impl RemoteWindows {
         let position = tables
             .incoming
             .iter()
-            .position(|incoming| incoming.offer.window == id)
+            .position(|incoming| incoming.window.id == id)
             .ok_or(NOT_OFFERED)?;
         let incoming = tables.incoming.get_mut(position).ok_or(NOT_OFFERED)?;
         incoming.take(&self.channel, annex.count() as u32, annex.words())?;
@@ -263,14 +263,13 @@ impl RemoteWindows {
     }
 
     fn complete(&self, mut incoming: IncomingWindow) -> Result<(), Violation> {
-        let (window, wants_answer) = (incoming.offer.window, incoming.offer.wants_answer);
-        let listed = incoming.offer.protection & UNLISTED == 0;
-        let status = match (incoming.status, incoming.allowance.take()) {
-            (Status::Done, Some(allowance)) => self.make(incoming, allowance)?,
-            (status, _) => {
-                incoming.release.cancel();
-                status
-            }
+        let (window, wants_answer) = (incoming.window.id, incoming.wants_answer);
+        let listed = incoming.window.is_listed();
+        let status = if incoming.status == Status::Done {
+            self.keep(incoming.window)?
+        } else {
+            incoming.window.release.cancel();
+            incoming.status
         };
         // A peer that has not asked hears of lost windows only; of a closed end it hears anyway.
         if !wants_answer && matches!(status, Status::Done | Status::Unknown) {
@@ -290,39 +289,21 @@ impl RemoteWindows {
         Ok(())
     }
 
-    /// Makes the window of which all is there.
-    fn make(
-        &self,
-        mut incoming: IncomingWindow,
-        allowance: Allowance,
-    ) -> Result<Status, Violation> {
-        let extents = incoming.extents;
-        // One without any is not within reach.
-        if !extents.entries().is_empty() && extents.len() != incoming.range.len() {
+    /// Keeps a window of which all is there.
+    fn keep(&self, mut window: UniqueArc<RemoteWindow>) -> Result<Status, Violation> {
+        if window.is_reached() && window.extents.len() != window.range.len() {
             return Err("it sends extents that do not fill the window".into());
         }
-        // All that can fail comes before there is a window: one that is dropped tells the peer that
-        // it is released, which the answer says, too.
-        let place = UniqueArc::<RemoteWindow>::new_uninit(GFP_KERNEL);
-        let node = RBTreeNodeReservation::new(GFP_KERNEL);
-        let (Ok(place), Ok(node)) = (place, node) else {
-            incoming.release.cancel();
+        let Ok(node) = RBTreeNodeReservation::new(GFP_KERNEL) else {
+            // The answer says it.
+            window.release.cancel();
             return Ok(Status::NoMemory);
         };
-        let window: Arc<RemoteWindow> = place
-            .write(RemoteWindow {
-                id: incoming.offer.window,
-                range: incoming.range,
-                protection: incoming.offer.protection,
-                extents,
-                release: incoming.release,
-                _allowance: allowance,
-            })
-            .into();
+        let window = Arc::<RemoteWindow>::from(window);
         // Dropped after the lock: if it is not kept it is released then.
         let refused;
         let mut tables = self.tables.lock();
-        let is_listed = window.protection & UNLISTED == 0;
+        let is_listed = window.is_listed();
         if tables.closed {
             // The peer, which hears that this end is closed, does not wait for an answer.
             refused = Ok(Status::Unknown);
@@ -363,12 +344,12 @@ impl RemoteWindows {
     fn take_out(&self, id: WindowId, offset: u64) -> bool {
         let mut tables = self.tables.lock();
         let mut incoming = tables.incoming.iter();
-        if let Some(position) = incoming.position(|incoming| incoming.offer.window == id) {
+        if let Some(position) = incoming.position(|incoming| incoming.window.id == id) {
             // The owner gave up in the middle of its offer.
             let incoming = tables.incoming.remove(position);
             drop(tables);
             if let Ok(mut incoming) = incoming {
-                incoming.release.cancel();
+                incoming.window.release.cancel();
             }
             return true;
         }
