@@ -24,6 +24,7 @@ use super::{
     bindings as own,
     ledger::Ledger,
     pages::Pages,
+    reached,
     shared_memory::SharedMemory, //
 };
 
@@ -210,22 +211,17 @@ impl Buffer {
         is_device: bool,
         len: usize,
     ) -> Result<bool> {
-        let to = to.cast();
         // SAFETY: By the contract of this function. C checks the address of user space.
         Ok(unsafe {
             match self.part(offset, len)? {
                 Part::User(from) if is_device => {
-                    own::scif_helper_copy_user_to_io(to, from.as_const_ptr(), len)
+                    own::scif_helper_copy_user_to_io(to.cast(), from.as_const_ptr(), len)
                 }
                 Part::User(from) => {
-                    bindings::copy_from_user_nofault(to, from.as_const_ptr(), len) == 0
-                }
-                Part::Kernel(from) if is_device => {
-                    own::scif_helper_copy_to_io(to, from.cast(), len);
-                    true
+                    bindings::copy_from_user_nofault(to.cast(), from.as_const_ptr(), len) == 0
                 }
                 Part::Kernel(from) => {
-                    bindings::memcpy(to, from.cast(), len);
+                    reached::copy(to, is_device, from, false, len);
                     true
                 }
             }

@@ -125,7 +125,7 @@ pid_t scif_helper_pid_for_reader(struct pid *pid);
 unsigned long scif_helper_current_files(void);
 bool scif_helper_is_last_descriptor(struct file *file, unsigned long table);
 
-/* Memory: pages are mapped for the time of the copy only */
+/* Memory */
 phys_addr_t scif_helper_page_to_phys(struct page *page);
 size_t scif_helper_pin_folio(struct page *page, size_t wanted);
 void scif_helper_unpin(phys_addr_t phys, size_t count, bool dirty);
@@ -137,14 +137,11 @@ void *scif_helper_alloc_contiguous(struct device *dev, size_t size,
 				   size_t align);
 void scif_helper_free_contiguous(struct device *dev, void *memory, size_t size);
 void *scif_helper_alloc_pages_for_owner(size_t size, const void *owned);
-void scif_helper_store_u64(phys_addr_t phys, u64 value);
 void scif_helper_copy_to_io(void __iomem *dst, const void *src, size_t len);
 void scif_helper_copy_from_io(void *dst, bool dst_io, const void __iomem *src,
 			      size_t len);
-void scif_helper_copy_from_page(void *dst, bool dst_io, phys_addr_t phys,
-				size_t len);
-void scif_helper_copy_to_page(phys_addr_t phys, const void *src, bool src_io,
-			      size_t len);
+void *scif_helper_page_address(phys_addr_t phys);
+void scif_helper_flush_pages(phys_addr_t phys, size_t len);
 int scif_helper_copy_struct_from_user(void *dst, size_t size,
 				      const void __user *src, size_t theirs);
 int scif_helper_put_user_u32(u32 value, u32 __user *to);

@@ -1,34 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Copies by CPU, for sys/: between memory of the kernel, pages that need not be
- * mapped, devices' memory that is mapped write-combining, and processes.
+ * Copies by CPU, for sys/: between memory of the kernel, devices' memory that is mapped
+ * write-combining, and processes.
  */
 
-#include <linux/highmem.h>
+#include <linux/cacheflush.h>
 #include <linux/io.h>
 #include <linux/mm.h>
 #include <linux/uaccess.h>
 
 #include "helpers.h"
-
-/* The bytes lie in one page, which need not be mapped. */
-void scif_helper_store_u64(phys_addr_t phys, u64 value)
-{
-	char *page = kmap_local_page(phys_to_page(phys));
-	char *to = page + offset_in_page(phys);
-
-	/* Whoever sees the value sees what was written before. */
-	smp_wmb();
-	if (IS_ALIGNED(phys, sizeof(u64))) {
-		WRITE_ONCE(*(__le64 *)to, cpu_to_le64(value));
-	} else {
-		WRITE_ONCE(*(__le32 *)(to + 4), cpu_to_le32(upper_32_bits(value)));
-		/* The lower half says that both are there. */
-		smp_wmb();
-		WRITE_ONCE(*(__le32 *)to, cpu_to_le32(lower_32_bits(value)));
-	}
-	kunmap_local(page);
-}
 
 /*
  * memcpy_toio() and memcpy_fromio() of x86 move four bytes at a time. Memory
@@ -71,34 +52,19 @@ void scif_helper_copy_from_io(void *dst, bool dst_io, const void __iomem *src,
 		memcpy_fromio(dst, src, len);
 }
 
-/* From bytes that lie in one page, which need not be mapped. */
-void scif_helper_copy_from_page(void *dst, bool dst_io, phys_addr_t phys,
-				size_t len)
+/* Where the kernel has a page mapped: on machines of 64 bits it has all. */
+void *scif_helper_page_address(phys_addr_t phys)
 {
-	char *page = kmap_local_page(phys_to_page(phys));
-
-	if (dst_io)
-		scif_helper_copy_to_io((void __force __iomem *)dst,
-				       page + offset_in_page(phys), len);
-	else
-		memcpy(dst, page + offset_in_page(phys), len);
-	kunmap_local(page);
+	return page_address(phys_to_page(phys)) + offset_in_page(phys);
 }
 
-/* To bytes that lie in one page, which need not be mapped. */
-void scif_helper_copy_to_page(phys_addr_t phys, const void *src, bool src_io,
-			      size_t len)
+/* After the kernel has written to pages that processes may have mapped. */
+void scif_helper_flush_pages(phys_addr_t phys, size_t len)
 {
-	struct page *page = phys_to_page(phys);
-	char *to = kmap_local_page(page);
+	phys_addr_t at;
 
-	if (src_io)
-		scif_helper_copy_from_io(to + offset_in_page(phys), false,
-					 (const void __force __iomem *)src, len);
-	else
-		memcpy(to + offset_in_page(phys), src, len);
-	flush_dcache_page(page);
-	kunmap_local(to);
+	for (at = round_down(phys, PAGE_SIZE); at < phys + len; at += PAGE_SIZE)
+		flush_dcache_page(phys_to_page(at));
 }
 
 int scif_helper_copy_struct_from_user(void *dst, size_t size,

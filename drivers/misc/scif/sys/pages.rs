@@ -39,7 +39,7 @@ use super::{
     reached::{
         IoMapping,
         Piece,
-        Place, //
+        Reached, //
     },
 };
 
@@ -282,6 +282,9 @@ impl Pages {
     /// 4 bytes.
     pub(crate) fn store_u64(&self, offset: usize, value: u64) -> Result {
         self.require_writable()?;
+        if offset % PAGE_SIZE > PAGE_SIZE - size_of::<u64>() {
+            return Err(EINVAL);
+        }
         self.for_each_piece(offset, size_of::<u64>(), |piece| piece.store_u64(value))
     }
 
@@ -293,9 +296,9 @@ impl Pages {
         }
     }
 
-    /// Cuts a range of bytes at the borders of the pages; `EINVAL` where it is not all inside.
+    /// Cuts a range of bytes where the pages do not follow each other; `EINVAL` where it is not all inside.
     ///
-    /// Each piece is inside its page; together they are the range, in order, without gaps.
+    /// Together the pieces are the range, in order, without gaps.
     pub(super) fn for_each_piece(
         &self,
         offset: usize,
@@ -310,19 +313,14 @@ impl Pages {
         let device = self.device();
         let mut done = 0;
         while done < len {
-            let inside = (offset + done) % PAGE_SIZE;
-            let limit = (PAGE_SIZE - inside).min(len - done);
-            let (address, found) = walk.next(limit as u64).ok_or(EINVAL)?;
+            let (address, found) = walk.next((len - done) as u64).ok_or(EINVAL)?;
             let found = found as usize;
-            let piece = Piece {
-                place: match device {
-                    None => Place::Page(address),
-                    Some(memory) => Place::Device(memory.at(address, found)?),
-                },
-                len: found,
-                done,
+            let memory = match device {
+                // SAFETY: The pages are kept by this, which is borrowed.
+                None => unsafe { Reached::in_pages(address, found) },
+                Some(memory) => memory.at(address, found)?,
             };
-            f(piece)?;
+            f(Piece { memory, done })?;
             done += found;
         }
         Ok(())

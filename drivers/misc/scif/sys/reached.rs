@@ -169,6 +169,25 @@ impl Reached<'_> {
         })
     }
 
+    /// Bytes of this node's RAM, in pages that follow each other.
+    ///
+    /// # Safety
+    ///
+    /// The pages are RAM, and stay allocated as long as what is returned.
+    pub(super) unsafe fn in_pages(phys: u64, len: usize) -> Self {
+        // SAFETY: By the contract of this function there are such pages.
+        let base = unsafe { own::scif_helper_page_address(phys as PhysAddr) };
+        // INVARIANT: The kernel has all RAM mapped.
+        Self {
+            // SAFETY: A page that is mapped is not at 0.
+            base: unsafe { NonNull::new_unchecked(base.cast()) },
+            phys,
+            len,
+            is_device: false,
+            _mapping: PhantomData,
+        }
+    }
+
     fn at(&self, offset: usize, count: usize) -> Result<*mut u8> {
         bytes_at(self.base, self.len, offset, count)
     }
@@ -179,16 +198,10 @@ impl Reached<'_> {
 
     /// Stores bytes. Posted: see [`flush_writes`].
     pub(crate) fn write(&self, at: usize, bytes: &[u8]) -> Result {
-        let (to, from) = (self.at(at, bytes.len())?.cast(), bytes.as_ptr().cast());
+        let to = self.at(at, bytes.len())?;
         // SAFETY: Both are valid for that many bytes. What RAM is used for is up to those who share the
         // address; no Rust reference covers it.
-        unsafe {
-            if self.is_device {
-                own::scif_helper_copy_to_io(to, from, bytes.len());
-            } else {
-                bindings::memcpy(to, from, bytes.len());
-            }
-        }
+        unsafe { copy(to, self.is_device, bytes.as_ptr(), false, bytes.len()) };
         Ok(())
     }
 
@@ -314,21 +327,38 @@ pub(crate) fn bus_address(phys: u64) -> u64 {
     unsafe { own::scif_helper_bus_address(phys as PhysAddr) }
 }
 
-/// A part of some [`Pages`] that lies in one page, and how the CPU copies from and to it: a page of RAM is
-/// mapped for that time only, memory of a device is mapped already.
-pub(super) struct Piece<'a> {
-    pub(super) place: Place<'a>,
-    pub(super) len: usize,
-    /// Where it begins in the range that was cut into pieces.
-    pub(super) done: usize,
+/// Copies `len` bytes between memory of the kernel and memory of devices.
+///
+/// # Safety
+///
+/// `to` is valid for writes, and `from` for reads; each is a device's memory that is mapped write-combining if it
+/// says so.
+#[inline]
+pub(super) unsafe fn copy(
+    to: *mut u8,
+    to_device: bool,
+    from: *const u8,
+    from_device: bool,
+    len: usize,
+) {
+    let (to, from) = (to.cast(), from.cast());
+    // SAFETY: By the contract of this function.
+    unsafe {
+        if from_device {
+            own::scif_helper_copy_from_io(to, to_device, from, len);
+        } else if to_device {
+            own::scif_helper_copy_to_io(to, from, len);
+        } else {
+            bindings::memcpy(to, from, len);
+        }
+    }
 }
 
-/// Where the bytes of a piece are; its maker keeps them there as long as there is the piece.
-pub(super) enum Place<'a> {
-    /// In a page of RAM, at this physical address.
-    Page(u64),
-    /// In memory of a device.
-    Device(Reached<'a>),
+/// A part of some [`Pages`] that is in one piece, and how the CPU copies from and to it.
+pub(super) struct Piece<'a> {
+    pub(super) memory: Reached<'a>,
+    /// Where it begins in the range that was cut into pieces.
+    pub(super) done: usize,
 }
 
 impl Piece<'_> {
@@ -338,18 +368,11 @@ impl Piece<'_> {
     ///
     /// The range is valid for writes, and the piece is in it; it is `ioremap`ped if `is_device`.
     pub(super) unsafe fn copy_to(&self, to: *mut u8, is_device: bool) {
-        // SAFETY: By the contract of this function.
+        let from = &self.memory;
+        // SAFETY: By the contract of this function, and the invariant of what is reached.
         unsafe {
-            let to = to.add(self.done).cast();
-            match &self.place {
-                Place::Page(page) => {
-                    own::scif_helper_copy_from_page(to, is_device, *page, self.len);
-                }
-                Place::Device(from) => {
-                    let from = from.base.as_ptr().cast();
-                    own::scif_helper_copy_from_io(to, is_device, from, self.len);
-                }
-            }
+            let to = to.add(self.done);
+            copy(to, is_device, from.base.as_ptr(), from.is_device, from.len);
         }
     }
 
@@ -359,44 +382,37 @@ impl Piece<'_> {
     ///
     /// The range is valid for reads, and the piece is in it; it is `ioremap`ped if `is_device`.
     pub(super) unsafe fn copy_from(&self, from: *const u8, is_device: bool) {
-        // SAFETY: By the contract of this function.
+        let to = &self.memory;
+        // SAFETY: By the contract of this function, and the invariant of what is reached.
         unsafe {
-            let from = from.add(self.done).cast();
-            match &self.place {
-                Place::Page(page) => {
-                    own::scif_helper_copy_to_page(*page, from, is_device, self.len);
-                }
-                Place::Device(to) => {
-                    let to = to.base.as_ptr().cast();
-                    if is_device {
-                        own::scif_helper_copy_from_io(to, true, from, self.len);
-                    } else {
-                        own::scif_helper_copy_to_io(to, from, self.len);
-                    }
-                    flush_writes();
-                }
+            let from = from.add(self.done);
+            copy(to.base.as_ptr(), to.is_device, from, is_device, to.len);
+            if !to.is_device {
+                own::scif_helper_flush_pages(to.phys as PhysAddr, to.len);
             }
+        }
+        if to.is_device {
+            flush_writes();
         }
     }
 
     /// Stores a number, which is all of the piece, little-endian: in one access where it is aligned, else in
     /// two, the lower half last. EINVAL unless it is aligned to 4 bytes, and that long.
     pub(super) fn store_u64(&self, value: u64) -> Result {
-        if self.len != size_of::<u64>() {
+        let to = &self.memory;
+        if to.len != size_of::<u64>() {
             return Err(EINVAL);
         }
-        match &self.place {
-            Place::Page(address) if *address % 4 != 0 => return Err(EINVAL),
-            // SAFETY: Its maker keeps the page; the piece lies in it, and is aligned to 4 bytes.
-            Place::Page(address) => unsafe { own::scif_helper_store_u64(*address, value) },
-            Place::Device(to) => {
-                if to.write_u64(0, value).is_err() {
-                    to.write_u32(4, (value >> 32) as u32)?;
-                    flush_writes();
-                    to.write_u32(0, value as u32)?;
-                }
-                flush_writes();
-            }
+        // Whoever sees the value sees what was written before.
+        barrier::smp_mb(barrier::Write);
+        if to.write_u64(0, value).is_err() {
+            to.write_u32(4, (value >> 32) as u32)?;
+            // The lower half says that both are there.
+            flush_writes();
+            to.write_u32(0, value as u32)?;
+        }
+        if to.is_device {
+            flush_writes();
         }
         Ok(())
     }
