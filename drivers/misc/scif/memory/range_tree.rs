@@ -260,20 +260,11 @@ impl<T> Few<T> {
         }
     }
 
-    /// Makes room for one more, so that it can be appended without an error. May sleep.
-    pub(crate) fn reserve_one(&mut self) -> Result {
-        if self.first.is_some() {
-            // Nobody pays, for a moment only: locks are held that others need.
-            self.rest.reserve(1, GFP_KERNEL)?;
-        }
-        Ok(())
-    }
-
     /// Appends an element. May sleep.
     pub(crate) fn push(&mut self, element: T) -> Result {
         match self.first {
             None => self.first = Some(element),
-            // See `reserve_one`.
+            // Nobody pays, for a moment only: locks are held that others need.
             Some(_) => self.rest.push(element, GFP_KERNEL)?,
         }
         Ok(())

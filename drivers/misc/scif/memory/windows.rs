@@ -322,7 +322,6 @@ impl Windows {
                     refused = true;
                     break;
                 }
-                pieces.reserve_one()?;
                 if !window.uses.enter_unscoped() {
                     return Err(ENXIO);
                 }
