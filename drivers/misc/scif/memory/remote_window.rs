@@ -125,39 +125,6 @@ impl Drop for Allowance {
     }
 }
 
-/// The duty to tell a peer that its window is released: done when this is dropped.
-pub(super) struct Release {
-    peer: Arc<Peer>,
-    window: WindowId,
-    /// None if the peer hears of it in another way.
-    reservation: Option<Reservation>,
-}
-
-impl Release {
-    fn new(peer: &Arc<Peer>, window: WindowId) -> Result<Self> {
-        Ok(Self {
-            peer: peer.clone(),
-            window,
-            reservation: Some(Reservation::new(GFP_KERNEL)?),
-        })
-    }
-
-    /// Drops the duty: the caller tells the peer.
-    pub(super) fn cancel(&mut self) {
-        self.reservation = None;
-    }
-}
-
-impl Drop for Release {
-    fn drop(&mut self) {
-        if let Some(reservation) = self.reservation.take() {
-            let window = self.window;
-            self.peer
-                .send(reservation, &Message::WindowReleased { window });
-        }
-    }
-}
-
 /// A window of a peer; its owner is told that it is released when the last reference is dropped.
 pub(crate) struct RemoteWindow {
     pub(crate) id: WindowId,
@@ -165,7 +132,9 @@ pub(crate) struct RemoteWindow {
     pub(crate) protection: u32,
     /// Bus addresses of the peer, all within reach; none if it is not.
     pub(crate) extents: ExtentTable,
-    pub(super) release: Release,
+    peer: Arc<Peer>,
+    /// For the message that it is released; none if the peer hears of that in another way.
+    pub(super) release: Option<Reservation>,
     /// None only until it is refused.
     _allowance: Option<Allowance>,
 }
@@ -186,8 +155,17 @@ impl RemoteWindow {
         let Some(mut window) = Arc::into_unique_or_drop(window) else {
             return false;
         };
-        window.release.cancel();
+        window.release = None;
         true
+    }
+}
+
+impl Drop for RemoteWindow {
+    fn drop(&mut self) {
+        if let Some(reservation) = self.release.take() {
+            let released = Message::WindowReleased { window: self.id };
+            self.peer.send(reservation, &released);
+        }
     }
 }
 
@@ -268,13 +246,14 @@ impl IncomingWindow {
             let soon = offer.extents.min(SOON) as usize;
             let _ = extents.reserve(soon, GFP_KERNEL | __GFP_NOWARN);
         }
-        let release = Release::new(peer, offer.window).map_err(|_| NO_MEMORY)?;
+        let release = Reservation::new(GFP_KERNEL).map_err(|_| NO_MEMORY)?;
         let window = RemoteWindow {
             id: offer.window,
             range,
             protection: offer.protection,
             extents,
-            release,
+            peer: peer.clone(),
+            release: Some(release),
             _allowance: allowance,
         };
         Ok(Self {

@@ -268,7 +268,7 @@ impl RemoteWindows {
         let status = if incoming.status == Status::Done {
             self.keep(incoming.window)?
         } else {
-            incoming.window.release.cancel();
+            incoming.window.release = None;
             incoming.status
         };
         // A peer that has not asked hears of lost windows only; of a closed end it hears anyway.
@@ -296,7 +296,7 @@ impl RemoteWindows {
         }
         let Ok(node) = RBTreeNodeReservation::new(GFP_KERNEL) else {
             // The answer says it.
-            window.release.cancel();
+            window.release = None;
             return Ok(Status::NoMemory);
         };
         let window = Arc::<RemoteWindow>::from(window);
@@ -349,7 +349,7 @@ impl RemoteWindows {
             let incoming = tables.incoming.remove(position);
             drop(tables);
             if let Ok(mut incoming) = incoming {
-                incoming.window.release.cancel();
+                incoming.window.release = None;
             }
             return true;
         }

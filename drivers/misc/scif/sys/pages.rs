@@ -178,12 +178,19 @@ impl Pages {
         })
     }
 
+    /// Those that they are a part of, or these.
+    fn whole(&self) -> &Self {
+        match &self.source {
+            Source::Part(other, _) => other.whole(),
+            _ => self,
+        }
+    }
+
     /// The device's memory that they are of, if they are.
     fn device(&self) -> Option<&IoMapping> {
-        match &self.source {
+        match &self.whole().source {
             Source::Device(memory, _) => Some(memory),
-            Source::Part(whole, _) => whole.device(),
-            Source::Process(_) | Source::Kernel(_) => None,
+            _ => None,
         }
     }
 
@@ -261,19 +268,15 @@ impl Pages {
 
     /// Whether they belong to somebody who takes them back.
     pub(crate) fn are_lent(&self) -> bool {
-        match &self.source {
-            Source::Process(_) | Source::Device(..) => false,
-            Source::Kernel(_) => true,
-            Source::Part(whole, _) => whole.are_lent(),
-        }
+        matches!(self.whole().source, Source::Kernel(_))
     }
 
     /// Whether they are used for nothing else as long as this exists, whatever who has lent them does.
     pub(crate) fn are_held(&self) -> bool {
-        match &self.source {
-            Source::Process(_) | Source::Device(..) => true,
-            Source::Kernel(lent) => lent.held.len() == self.len(),
-            Source::Part(whole, _) => whole.are_held(),
+        let whole = self.whole();
+        match &whole.source {
+            Source::Kernel(lent) => lent.held.len() == whole.len(),
+            _ => true,
         }
     }
 
