@@ -42,12 +42,7 @@ use kernel::{
             Relaxed, //
         },
         Arc, //
-    },
-    time::{
-        Delta,
-        Instant,
-        Monotonic, //
-    },
+    }, //
 };
 
 use super::{
@@ -60,9 +55,6 @@ use crate::logic::window_set::Shape;
 
 /// What a huge page of an IOMMU has, on all that this kernel runs on with pages of 4 KiB.
 const HUGE: usize = 2 << 20;
-
-/// Who registers too much over and over does not fill the log.
-const QUIET: Delta = Delta::from_secs(60);
 
 /// What a device may do with pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -97,9 +89,6 @@ pub(crate) struct Arena {
     /// Bytes that are taken.
     rings: Atomic<u64>,
     windows: Atomic<u64>,
-    made: Instant<Monotonic>,
-    /// When it was said last that there is no room, in nanoseconds since it was made; 0 if it was not.
-    said_full: Atomic<i64>,
 }
 
 /// Memory that lies in an [`Arena`], until this is dropped.
@@ -142,8 +131,6 @@ impl Arena {
                 places <- Places::new(),
                 rings: Atomic::new(0),
                 windows: Atomic::new(0),
-                made: Instant::now(),
-                said_full: Atomic::new(0),
             }? Error),
             GFP_KERNEL,
         )
@@ -273,15 +260,9 @@ impl Arena {
         Ok(linked)
     }
 
-    /// Says that there is no room; not more often than once in [`QUIET`].
+    /// Says that there is no room: once, as who registers too much over and over must not fill the log.
     fn report_full(&self, wanted: usize) {
-        let now = self.made.elapsed().as_nanos().max(1);
-        let last = self.said_full.load(Relaxed);
-        if last != 0 && now.saturating_sub(last) < QUIET.as_nanos() {
-            return;
-        }
-        self.said_full.store(now, Relaxed);
-        pr_warn!(
+        kernel::pr_warn_once!(
             "the aperture over this node's memory is full: no {} KiB in one piece are left of {} KiB, of which windows hold {} KiB and rings {} KiB; windows that find no place are reached through staging slots, which takes longer\n",
             wanted >> 10,
             self.size() >> 10,

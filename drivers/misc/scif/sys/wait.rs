@@ -325,13 +325,10 @@ impl WaitAny {
     /// whether that was so, or `timeout` has passed; `ERESTARTSYS` for a signal.
     pub(crate) fn wait(&self, timeout: Option<Delta>) -> Result<bool> {
         let rung = || self.alarm.rung.xchg(false, Full).then_some(());
-        match timeout {
-            None => self.alarm.waiter.wait(rung).map(|()| true),
-            Some(timeout) => {
-                let rung = self.alarm.waiter.wait_timeout(timeout, rung)?;
-                Ok(rung.is_some())
-            }
-        }
+        let limit = timeout.map_or(FOREVER, jiffies);
+        let waiter = &self.alarm.waiter;
+        let rung = waiter.wait_in_state(TASK_INTERRUPTIBLE, limit, rung)?;
+        Ok(rung.is_some())
     }
 }
 
