@@ -127,24 +127,20 @@ impl RemoteWindows {
     /// The windows that hold all of `range`. ENXIO for a gap, or ENOMEM if there may be one for lack of
     /// memory, EACCES if one of them does not allow `protection`.
     pub(crate) fn cover(&self, range: Range, protection: u32) -> Result<Few<RemotePiece>> {
+        // On an error they are let go after the lock.
         let mut pieces = Few::new();
         let tables = self.tables.lock();
         let gap = if tables.lacking { ENOMEM } else { ENXIO };
         for piece in address_space::covering(&tables.windows, range).ok_or(gap)? {
             let window = tables.windows.get(&piece.range.start()).ok_or(ENXIO)?;
+            if window.protection & protection != protection {
+                return Err(EACCES);
+            }
             pieces.push(RemotePiece {
                 window: window.clone(),
                 offset: piece.offset,
                 len: piece.len,
             })?;
-        }
-        drop(tables);
-        // Checked, and dropped in case, without the lock.
-        if pieces
-            .iter()
-            .any(|piece| piece.window.protection & protection != protection)
-        {
-            return Err(EACCES);
         }
         Ok(pieces)
     }
@@ -187,15 +183,14 @@ impl RemoteWindows {
 
     /// Lets go of all windows, for good. May sleep.
     pub(crate) fn forget_all(&self) {
-        loop {
-            let window = {
-                let mut tables = self.tables.lock();
-                tables.closed = true;
-                take_first(&mut tables.windows).or_else(|| take_first(&mut tables.unlisted))
-            };
-            if window.is_none() {
-                break;
-            }
+        let take_one = || {
+            let mut tables = self.tables.lock();
+            tables.closed = true;
+            take_first(&mut tables.windows).or_else(|| take_first(&mut tables.unlisted))
+        };
+        while let Some(window) = take_one() {
+            // Without the lock.
+            drop(window);
         }
         let incoming = core::mem::replace(&mut self.tables.lock().incoming, KVec::new());
         drop(incoming);
@@ -225,9 +220,7 @@ impl RemoteWindows {
         }
         let mut tables = self.tables.lock();
         if tables.closed {
-            drop(tables);
-            // The peer is told that it is released.
-            drop(incoming);
+            // The peer is told that it is released, after the lock.
             return Ok(());
         }
         if tables.incoming.len() >= MAX_INCOMING {
@@ -300,32 +293,27 @@ impl RemoteWindows {
             return Ok(Status::NoMemory);
         };
         let window = Arc::<RemoteWindow>::from(window);
-        // Dropped after the lock: if it is not kept it is released then.
-        let refused;
+        // The lock goes before the window, which is released if it is not kept.
         let mut tables = self.tables.lock();
-        let is_listed = window.is_listed();
         if tables.closed {
             // The peer, which hears that this end is closed, does not wait for an answer.
-            refused = Ok(Status::Unknown);
-        } else if is_listed && address_space::overlaps(&tables.windows, window.range) {
-            refused = Err("it offers windows that overlap".into());
-        } else if !is_listed && tables.unlisted.get(&u64::from(window.id.0)).is_some() {
-            refused = Err("it offers a window that it has offered".into());
-        } else {
-            // None was there.
-            if is_listed {
-                tables
-                    .windows
-                    .insert(node.into_node(window.range.start(), window));
-            } else {
-                tables
-                    .unlisted
-                    .insert(node.into_node(window.id.0.into(), window));
-            }
-            return Ok(Status::Done);
+            return Ok(Status::Unknown);
         }
-        drop(tables);
-        refused
+        // None is there in the end.
+        if window.is_listed() {
+            if address_space::overlaps(&tables.windows, window.range) {
+                return Err("it offers windows that overlap".into());
+            }
+            let node = node.into_node(window.range.start(), window);
+            tables.windows.insert(node);
+        } else {
+            let id = window.id.0.into();
+            if tables.unlisted.get(&id).is_some() {
+                return Err("it offers a window that it has offered".into());
+            }
+            tables.unlisted.insert(node.into_node(id, window));
+        }
+        Ok(Status::Done)
     }
 
     /// A window was unregistered by its owner.

@@ -312,29 +312,22 @@ impl Windows {
         range: Range,
         protection: u32,
     ) -> Result<Few<LocalPiece>> {
+        // On an error those that were taken are let go after the lock.
         let mut pieces = Few::new();
-        let mut refused = false;
-        {
-            let tables = self.tables.lock();
-            for piece in address_space::covering(&tables.active, range).ok_or(ENXIO)? {
-                let window = tables.active.get(&piece.range.start()).ok_or(ENXIO)?;
-                if window.protection & protection != protection {
-                    refused = true;
-                    break;
-                }
-                if !window.uses.enter_unscoped() {
-                    return Err(ENXIO);
-                }
-                let in_use = WindowUse {
-                    window: window.clone(),
-                    owner: self.clone(),
-                };
-                pieces.push(LocalPiece::new(in_use, piece.offset, piece.len)?)?;
+        let tables = self.tables.lock();
+        for piece in address_space::covering(&tables.active, range).ok_or(ENXIO)? {
+            let window = tables.active.get(&piece.range.start()).ok_or(ENXIO)?;
+            if window.protection & protection != protection {
+                return Err(EACCES);
             }
-        }
-        // Those taken before are let go here, without the lock.
-        if refused {
-            return Err(EACCES);
+            if !window.uses.enter_unscoped() {
+                return Err(ENXIO);
+            }
+            let in_use = WindowUse {
+                window: window.clone(),
+                owner: self.clone(),
+            };
+            pieces.push(LocalPiece::new(in_use, piece.offset, piece.len)?)?;
         }
         Ok(pieces)
     }
