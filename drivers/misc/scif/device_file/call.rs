@@ -3,9 +3,9 @@
 //! The calls of `linux/scif_ioctl.h`, and those of the MIC library.
 //!
 //! The number of an ioctl names the call and, since the size is part of it, the layout of its
-//! argument. [`perform`] has an arm for each number of `linux/scif_ioctl.h`. Where other layouts of the same
-//! call are served, its function takes the native structure, which [`compat`](super::compat) and this file make of
-//! theirs, and the places of the results.
+//! argument. [`perform`] has an arm for each number of `linux/scif_ioctl.h`. Where a field lies elsewhere in
+//! another layout of the same call, its function takes the native structure, which [`compat`](super::compat) and
+//! this file make of theirs, and the places of the results.
 //!
 //! Of the structures only the fields that are results are written back. Before a call does
 //! anything, the places of its results are found writable: EFAULT for one of them costs neither
@@ -20,8 +20,6 @@
 //!
 //! The library was 64-bit only: to 32-bit processes these numbers are unknown, with the version,
 //! which would promise them.
-
-use core::mem::offset_of;
 
 use super::services;
 use crate::{
@@ -41,7 +39,6 @@ use crate::{
         uapi::{
             self,
             place,
-            user_structure,
             Place, //
         },
     },
@@ -86,24 +83,24 @@ pub(super) fn perform(
         uapi::SCIF_SEND | uapi::SCIF_RECV => {
             let count = place!(at, uapi::scifioctl_msg, out_len);
             let sends = cmd == uapi::SCIF_SEND;
-            message(endpoint, sends, &uapi::read(at)?, count, pointer)
+            message(endpoint, sends, &uapi::read_unpadded(at)?, count, pointer)
         }
         uapi::SCIF_REG => register(endpoint, at, pointer),
         uapi::SCIF_UNREG => {
             let range: uapi::scifioctl_unreg = uapi::read(at)?;
             endpoint.unregister(range.offset, range.len)
         }
-        uapi::SCIF_READFROM => copy_windows(endpoint, Direction::Read, &uapi::read(at)?),
-        uapi::SCIF_WRITETO => copy_windows(endpoint, Direction::Write, &uapi::read(at)?),
-        uapi::SCIF_VREADFROM => copy_memory(endpoint, Direction::Read, &uapi::read(at)?, pointer),
-        uapi::SCIF_VWRITETO => copy_memory(endpoint, Direction::Write, &uapi::read(at)?, pointer),
+        uapi::SCIF_READFROM => copy_windows(endpoint, Direction::Read, at),
+        uapi::SCIF_WRITETO => copy_windows(endpoint, Direction::Write, at),
+        uapi::SCIF_VREADFROM => copy_memory(endpoint, Direction::Read, at, pointer),
+        uapi::SCIF_VWRITETO => copy_memory(endpoint, Direction::Write, at, pointer),
         uapi::SCIF_GET_NODEIDS => {
             let count = place!(at, uapi::scifioctl_node_ids, len);
-            return node_ids(endpoint, &uapi::read(at)?, count, pointer);
+            return node_ids(endpoint, &uapi::read_unpadded(at)?, count, pointer);
         }
         uapi::SCIF_FENCE_MARK => fence_mark(endpoint, &uapi::read(at)?, pointer),
         uapi::SCIF_FENCE_WAIT => endpoint.fence_wait(arg as i32),
-        uapi::SCIF_FENCE_SIGNAL => fence_signal(endpoint, &uapi::read(at)?),
+        uapi::SCIF_FENCE_SIGNAL => fence_signal(endpoint, &uapi::read_unpadded(at)?),
         _ => services::perform(endpoint, cmd, at, pointer, nonblocking),
     }?;
     Ok(0)
@@ -143,7 +140,7 @@ fn accept(endpoint: &Endpoint, at: usize) -> Result {
 }
 
 /// Sends, or receives; how many bytes goes to `count`.
-pub(super) fn message(
+fn message(
     endpoint: &Endpoint,
     sends: bool,
     request: &uapi::scifioctl_msg,
@@ -180,23 +177,16 @@ fn register(endpoint: &Endpoint, at: usize, pointer: Pointer) -> Result {
 }
 
 /// READFROM and WRITETO: between windows.
-pub(super) fn copy_windows(
-    endpoint: &Endpoint,
-    direction: Direction,
-    request: &uapi::scifioctl_copy,
-) -> Result {
+fn copy_windows(endpoint: &Endpoint, direction: Direction, at: usize) -> Result {
+    let request: uapi::scifioctl_copy = uapi::read_unpadded(at)?;
     let options = TransferOptions::parse(request.flags)?;
     let local = LocalSide::Windows(request.loffset);
     endpoint.transfer(direction, &local, request.roffset, request.len, options)
 }
 
 /// VREADFROM and VWRITETO: between the caller's memory and windows.
-pub(super) fn copy_memory(
-    endpoint: &Endpoint,
-    direction: Direction,
-    request: &uapi::scifioctl_copy,
-    pointer: Pointer,
-) -> Result {
+fn copy_memory(endpoint: &Endpoint, direction: Direction, at: usize, pointer: Pointer) -> Result {
+    let request: uapi::scifioctl_copy = uapi::read_unpadded(at)?;
     let options = TransferOptions::parse(request.flags)?;
     let address = UserPtr::from_addr(pointer(request.addr));
     let local = LocalSide::Memory(Buffer::user(address, request.len as usize));
@@ -205,7 +195,7 @@ pub(super) fn copy_memory(
 
 /// Returns how many nodes are online, this one included, whether or not all fitted. The original
 /// driver returned 0 and put the number where the room had been said, at `count`: that is done, too.
-pub(super) fn node_ids(
+fn node_ids(
     endpoint: &Endpoint,
     request: &uapi::scifioctl_node_ids,
     count: Place<i32>,
@@ -236,7 +226,7 @@ pub(super) fn fence_mark(
     mark.write(&endpoint.fence_mark(origin)?)
 }
 
-pub(super) fn fence_signal(endpoint: &Endpoint, request: &uapi::scifioctl_fence_signal) -> Result {
+fn fence_signal(endpoint: &Endpoint, request: &uapi::scifioctl_fence_signal) -> Result {
     let options = SignalOptions::parse(request.flags)?;
     let target = |wanted: bool, offset, value| wanted.then_some(SignalTarget { offset, value });
     endpoint.fence_signal(
@@ -250,19 +240,6 @@ pub(super) fn fence_signal(endpoint: &Endpoint, request: &uapi::scifioctl_fence_
 
 /// What SCIF_GET_VERSION returns.
 const VERSION: isize = 1;
-
-user_structure! {
-    /// The argument of GET_NODEIDS.
-    #[repr(C)]
-    struct NodeIds as uapi::scifioctl_node_ids {
-        nodes: u64,
-        len: i32,
-        self_: u64,
-    }
-}
-
-static_assert!(size_of::<NodeIds>() == 24);
-static_assert!(offset_of!(NodeIds, len) == 8 && offset_of!(NodeIds, self_) == 16);
 
 /// The MIC library's number of a call.
 const fn number(newer: u32) -> u32 {
@@ -299,9 +276,14 @@ pub(super) fn perform_mic(
 ) -> Result<isize> {
     match cmd {
         GET_NODEIDS => {
-            let count = place!(arg, NodeIds, len);
-            let request: NodeIds = uapi::read(arg)?;
-            return node_ids(endpoint, &request.into(), count, native_pointer);
+            // Here `len` comes before `self`.
+            let count = Place::at(arg.wrapping_add(8));
+            let request = uapi::scifioctl_node_ids {
+                nodes: uapi::read(arg)?,
+                len: count.read()?,
+                self_: uapi::read(arg.wrapping_add(16))?,
+            };
+            return node_ids(endpoint, &request, count, native_pointer);
         }
         GET_VERSION => return Ok(VERSION),
         _ => (),

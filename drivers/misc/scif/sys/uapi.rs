@@ -2,15 +2,15 @@
 
 //! The interface to user space: `linux/scif_ioctl.h` and `linux/scif_services.h`, as bindgen reads them.
 //!
-//! Nothing of it is written down here, so it cannot differ from the headers. Other layouts of the
-//! same calls are declared with [`user_structure`].
+//! Nothing of it is written down here, so it cannot differ from the headers.
 //!
-//! The structures that come from user space are read whole. They are not written back whole, since
+//! The structures that come from user space are read whole, but for padding at their end. They are not written back whole, since
 //! some end in padding, which would carry kernel memory out: each result has its [`Place`].
 
 use core::{
     marker::PhantomData,
-    mem::MaybeUninit, //
+    mem::MaybeUninit,
+    slice, //
 };
 
 use kernel::{
@@ -124,6 +124,19 @@ pub(crate) fn read<T: FromBytes>(address: usize) -> Result<T> {
         .read()
 }
 
+/// Reads a structure whose last four bytes are padding, which 32-bit processes do not have.
+pub(crate) fn read_unpadded<T: FromBytes>(address: usize) -> Result<T> {
+    let len = const { size_of::<T>() - 4 };
+    let mut value = MaybeUninit::<T>::zeroed();
+    // SAFETY: It is within `value`, to which nothing else refers as long as this is used.
+    let bytes = unsafe { slice::from_raw_parts_mut(value.as_mut_ptr().cast(), len) };
+    UserSlice::new(UserPtr::from_addr(address), len)
+        .reader()
+        .read_raw(bytes)?;
+    // SAFETY: All of it was written, and every value is valid.
+    Ok(unsafe { value.assume_init() })
+}
+
 /// Reads a structure that begins with its size, a `u32`, as the caller knows it: what the caller
 /// does not know counts as zero, and what the kernel does not know has to be zero.
 ///
@@ -222,39 +235,10 @@ macro_rules! place {
 }
 pub(crate) use place;
 
-/// Declares structures of integers that can be [`read`] from user space, and that have the fields of a native one,
-/// but in another layout.
-macro_rules! user_structure {
-    ($(
-        $(#[$attribute:meta])*
-        struct $name:ident as $native:ty { $($field:ident: $type:ty),* $(,)? }
-    )*) => {
-        $(
-            $(#[$attribute])*
-            #[derive(Clone, Copy)]
-            struct $name {
-                $($field: $type),*
-            }
-
-            // SAFETY: Every value is valid for every field, by the bounds, so it is for all.
-            unsafe impl ::kernel::transmute::FromBytes for $name
-            where
-                $($type: ::kernel::transmute::FromBytes),*
-            {}
-
-            impl From<$name> for $native {
-                fn from(other: $name) -> Self {
-                    Self { $($field: other.$field),* }
-                }
-            }
-        )*
-    };
-}
-pub(crate) use user_structure;
-
 #[kunit_tests(scif_sys_uapi)]
 mod tests {
     use super::*;
+    use core::mem::offset_of;
 
     #[test]
     fn the_layouts_are_those_of_the_header() {
@@ -263,6 +247,13 @@ mod tests {
         assert_eq!(size_of::<scifioctl_msg>(), 24);
         assert_eq!(size_of::<scifioctl_reg>(), 40);
         assert_eq!(size_of::<scifioctl_copy>(), 40);
+        // What `read_unpadded` reads.
+        assert_eq!(offset_of!(scifioctl_msg, out_len), 16);
+        assert_eq!(offset_of!(scifioctl_copy, flags), 32);
+        assert_eq!(offset_of!(scifioctl_fence_signal, flags), 32);
+        assert_eq!(offset_of!(scifioctl_node_ids, len), 16);
+        assert_eq!(size_of::<scifioctl_fence_signal>(), 40);
+        assert_eq!(size_of::<scifioctl_node_ids>(), 24);
         assert_eq!(SCIF_BIND, 0xc008_7301);
         assert_eq!(SCIF_FENCE_SIGNAL, 0xc028_7311);
     }
