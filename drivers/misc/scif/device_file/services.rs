@@ -76,13 +76,19 @@ pub(super) fn perform(
     }
 }
 
+/// Tells whether a flag is there; EINVAL if there is another one, or something where there has to be zero.
+fn is_set(flags: u32, flag: u32, reserved: u64) -> Result<bool> {
+    if flags & !flag != 0 || reserved != 0 {
+        return Err(EINVAL);
+    }
+    Ok(flags != 0)
+}
+
 /// Gives the caller's port a name.
 fn bind_name(endpoint: &Endpoint, at: usize) -> Result {
     let request: uapi::scif_bind_name = read_sized(at, BIND_NAME)?;
-    if request.flags & !uapi::SCIF_NAME_ANY != 0 || request.reserved != 0 {
-        return Err(EINVAL);
-    }
-    let number = (request.flags & uapi::SCIF_NAME_ANY == 0).then_some(request.name);
+    let any = is_set(request.flags, uapi::SCIF_NAME_ANY, request.reserved)?;
+    let number = (!any).then_some(request.name);
     let name = place!(at, uapi::scif_bind_name, name).writable()?;
     name.write(&endpoint.bind_name(request.name_class, number)?)
 }
@@ -90,9 +96,11 @@ fn bind_name(endpoint: &Endpoint, at: usize) -> Result {
 /// Connects to the port with a name.
 fn connect_name(endpoint: &Endpoint, at: usize, nonblocking: bool) -> Result {
     let request: uapi::scif_connect_name = read_sized(at, CONNECT_NAME)?;
-    if request.flags != 0 || request.reserved != 0 || request.reserved2 != 0 {
-        return Err(EINVAL);
-    }
+    is_set(
+        request.flags,
+        0,
+        request.reserved2 | u64::from(request.reserved),
+    )?;
     let name = Name {
         class: request.name_class,
         number: request.name,
@@ -107,25 +115,24 @@ fn connect_name(endpoint: &Endpoint, at: usize, nonblocking: bool) -> Result {
 /// Sends all bytes or none.
 fn send_all(endpoint: &Endpoint, at: usize, pointer: Pointer) -> Result {
     let request: uapi::scif_send_all = read_sized(at, SEND_ALL)?;
-    if request.flags & !uapi::SCIF_SEND_ALL_BLOCK != 0 || request.reserved != 0 {
-        return Err(EINVAL);
-    }
+    let block = is_set(request.flags, uapi::SCIF_SEND_ALL_BLOCK, request.reserved)?;
     // As SEND, on any endpoint.
     if request.len == 0 {
         return Ok(());
     }
     let len = usize::try_from(request.len).map_err(|_| EMSGSIZE)?;
     let message = Buffer::user(UserPtr::from_addr(pointer(request.msg)), len);
-    let block = request.flags & uapi::SCIF_SEND_ALL_BLOCK != 0;
     endpoint.send_all(&message, block)
 }
 
 /// Gives the caller a descriptor of the status of a node.
 fn node_status(endpoint: &Endpoint, at: usize) -> Result {
     let request: uapi::scif_node_status = read_sized(at, NODE_STATUS)?;
-    if request.flags != 0 || request.reserved != 0 || request.reserved2 != 0 {
-        return Err(EINVAL);
-    }
+    is_set(
+        request.flags,
+        0,
+        request.reserved2 | u64::from(request.reserved),
+    )?;
     let number = place!(at, uapi::scif_node_status, fd).writable()?;
     let view = StatusView::new(endpoint.scif.nodes.statuses.get(request.node)?)?;
     let descriptor = anonymous_file::descriptor(STATUS_NAME, view)?;
@@ -137,22 +144,22 @@ fn node_status(endpoint: &Endpoint, at: usize) -> Result {
 /// Says what mappings from now on show once the peer is lost.
 fn map_policy(endpoint: &Endpoint, at: usize) -> Result {
     let request: uapi::scif_map_policy = read_sized(at, MAP_POLICY)?;
-    if request.flags & !uapi::SCIF_MAP_ONES_AFTER_LOSS != 0 || request.reserved != 0 {
-        return Err(EINVAL);
-    }
-    endpoint.set_ones_after_loss(request.flags & uapi::SCIF_MAP_ONES_AFTER_LOSS != 0);
+    let ones = is_set(
+        request.flags,
+        uapi::SCIF_MAP_ONES_AFTER_LOSS,
+        request.reserved,
+    )?;
+    endpoint.set_ones_after_loss(ones);
     Ok(())
 }
 
 /// Pins memory once, which many connections may register; gives the caller a descriptor of it.
 fn memory_create(endpoint: &Endpoint, at: usize, pointer: Pointer) -> Result {
     let request: uapi::scif_memory_create = read_sized(at, MEMORY_CREATE)?;
-    if request.flags & !uapi::SCIF_MEMORY_DEVICE != 0 || request.reserved != 0 {
-        return Err(EINVAL);
-    }
+    let of_device = is_set(request.flags, uapi::SCIF_MEMORY_DEVICE, request.reserved)?;
     let protection = arguments::protection(request.prot)?;
     let told = place!(at, uapi::scif_memory_create, fd).writable()?;
-    let pinned = if request.flags & uapi::SCIF_MEMORY_DEVICE != 0 {
+    let pinned = if of_device {
         endpoint
             .scif
             .pin_device(request.address, request.len, protection)?
@@ -189,9 +196,7 @@ fn memory_register(endpoint: &Endpoint, at: usize) -> Result {
 /// Says where another device of this node finds memory of the peer.
 fn remote_address(endpoint: &Endpoint, at: usize) -> Result {
     let request: uapi::scif_remote_address = read_sized(at, REMOTE_ADDRESS)?;
-    if request.flags != 0 || request.reserved != 0 {
-        return Err(EINVAL);
-    }
+    is_set(request.flags, 0, request.reserved)?;
     let (address, contiguous) = endpoint.remote_address(request.offset, request.len)?;
     place!(at, uapi::scif_remote_address, address)
         .writable()?
