@@ -66,20 +66,6 @@ pub(crate) struct Name {
     pub(crate) number: u32,
 }
 
-impl Name {
-    /// A number in the order of the names.
-    fn key(self) -> u64 {
-        u64::from(self.class) << 32 | u64::from(self.number)
-    }
-
-    fn from_key(key: u64) -> Self {
-        Self {
-            class: (key >> 32) as u32,
-            number: key as u32,
-        }
-    }
-}
-
 struct Inner {
     ports: RBTree<Name, u16>,
     /// Goes round, so that a name that was just freed comes back as late as possible: peers may still
@@ -181,25 +167,14 @@ impl Names {
         self.inner.lock().ports.get(&name).copied()
     }
 
-    /// Calls `f` with each name and its port, in their order, without the lock. May sleep.
-    pub(crate) fn for_each(&self, mut f: impl FnMut(Name, u16)) {
-        let mut next = Name::from_key(0);
-        loop {
-            let found = {
-                let inner = self.inner.lock();
-                let cursor = inner.ports.cursor_lower_bound(&next);
-                cursor.map(|cursor| {
-                    let (name, port) = cursor.current();
-                    (*name, *port)
-                })
-            };
-            let Some((name, port)) = found else { return };
-            f(name, port);
-            let Some(following) = name.key().checked_add(1) else {
-                return;
-            };
-            next = Name::from_key(following);
-        }
+    /// Calls `f` with each name and its port, in their order, with the lock held: it takes none itself.
+    pub(crate) fn try_for_each<E>(
+        &self,
+        mut f: impl FnMut(&Name, u16) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let inner = self.inner.lock();
+        let mut ports = inner.ports.iter();
+        ports.try_for_each(|(name, port)| f(name, *port))
     }
 
     /// The port that has a name at a peer; see [`Lookups::ask`]. Interruptible.
