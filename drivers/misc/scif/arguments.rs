@@ -154,28 +154,32 @@ pub(crate) struct SignalTarget {
     pub(crate) value: u64,
 }
 
-/// Whose transfers a fence signal waits for, and where it is given.
+/// What a fence signal puts where.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SignalOptions {
-    pub(crate) origin: Origin,
+pub(crate) struct SignalTargets {
     /// In our window.
-    pub(crate) local: bool,
+    pub(crate) local: Option<SignalTarget>,
     /// In the peer's.
-    pub(crate) remote: bool,
+    pub(crate) remote: Option<SignalTarget>,
 }
 
-impl SignalOptions {
-    /// EINVAL for an unknown flag, for no place, or unless exactly one side's transfers are meant.
-    pub(crate) fn parse(flags: i32) -> Result<Self> {
+impl SignalTargets {
+    /// Takes those that the flags want, and tells whose transfers the signal waits for. EINVAL for an unknown flag, for
+    /// no place, or unless exactly one side's transfers are meant.
+    pub(crate) fn parse(
+        flags: i32,
+        local: SignalTarget,
+        remote: SignalTarget,
+    ) -> Result<(Origin, Self)> {
         let places = SIGNAL_LOCAL | SIGNAL_REMOTE;
         if flags & places == 0 {
             return Err(EINVAL);
         }
-        Ok(Self {
-            origin: origin(flags & !places)?,
-            local: flags & SIGNAL_LOCAL != 0,
-            remote: flags & SIGNAL_REMOTE != 0,
-        })
+        let targets = Self {
+            local: (flags & SIGNAL_LOCAL != 0).then_some(local),
+            remote: (flags & SIGNAL_REMOTE != 0).then_some(remote),
+        };
+        Ok((origin(flags & !places)?, targets))
     }
 }
 

@@ -28,8 +28,8 @@ use crate::{
         Direction,
         LocalSide,
         PortId,
-        SignalOptions,
         SignalTarget,
+        SignalTargets,
         TransferOptions,
         WindowOptions, //
     },
@@ -227,13 +227,11 @@ pub(super) fn fence_mark(
 }
 
 fn fence_signal(endpoint: &Endpoint, request: &uapi::scifioctl_fence_signal) -> Result {
-    let options = SignalOptions::parse(request.flags)?;
-    let target = |wanted: bool, offset, value| wanted.then_some(SignalTarget { offset, value });
-    endpoint.fence_signal(
-        options.origin,
-        target(options.local, request.loff, request.lval),
-        target(options.remote, request.roff, request.rval),
-    )
+    let target = |offset, value| SignalTarget { offset, value };
+    let local = target(request.loff, request.lval);
+    let remote = target(request.roff, request.rval);
+    let (origin, targets) = SignalTargets::parse(request.flags, local, remote)?;
+    endpoint.fence_signal(origin, targets)
 }
 
 // ----- the numbers of the MIC library ---------------------------------------------------------------

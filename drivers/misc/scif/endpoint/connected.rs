@@ -15,7 +15,7 @@ use crate::{
     arguments::{
         Direction,
         LocalSide,
-        SignalTarget,
+        SignalTargets,
         TransferOptions,
         WindowOptions, //
     },
@@ -192,13 +192,8 @@ impl Endpoint {
     }
 
     /// Has values stored once all transfers that one side has started so far have ended.
-    pub(crate) fn fence_signal(
-        &self,
-        origin: Origin,
-        local: Option<SignalTarget>,
-        remote: Option<SignalTarget>,
-    ) -> Result {
-        self.connection()?.fences.signal(origin, local, remote)
+    pub(crate) fn fence_signal(&self, origin: Origin, targets: SignalTargets) -> Result {
+        self.connection()?.fences.signal(origin, targets)
     }
 
     /// Waits until the transfers that a mark stands for have ended.

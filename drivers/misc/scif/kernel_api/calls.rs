@@ -9,8 +9,8 @@ use crate::{
         Direction,
         LocalSide,
         PortId,
-        SignalOptions,
         SignalTarget,
+        SignalTargets,
         TransferOptions,
         WindowOptions, //
     },
@@ -284,13 +284,11 @@ exported! {
         remote_value: Plain<u64>[rval: u64],
         flags: Plain<ffi::c_int>[flags: ffi::c_int],
     ) -> ffi::c_int as Result {
-        let options = SignalOptions::parse(flags)?;
-        let target = |wanted: bool, offset, value| wanted.then_some(SignalTarget { offset, value });
-        endpoint?.fence_signal(
-            options.origin,
-            target(options.local, local_offset, local_value),
-            target(options.remote, remote_offset, remote_value),
-        )
+        let target = |offset, value| SignalTarget { offset, value };
+        let local = target(local_offset, local_value);
+        let remote = target(remote_offset, remote_value);
+        let (origin, targets) = SignalTargets::parse(flags, local, remote)?;
+        endpoint?.fence_signal(origin, targets)
     }
 }
 

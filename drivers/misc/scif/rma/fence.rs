@@ -20,7 +20,10 @@ use super::{
     transfers::Transfers, //
 };
 use crate::{
-    arguments::SignalTarget,
+    arguments::{
+        SignalTarget,
+        SignalTargets, //
+    },
     logic::{
         marks::{
             self,
@@ -196,46 +199,36 @@ impl Fences {
 
     /// Has values stored, in our window and in the peer's, when all transfers that `origin` has
     /// started so far have ended. ENXIO where there is no window, EACCES where it can't be written.
-    pub(crate) fn signal(
-        &self,
-        origin: Origin,
-        local: Option<SignalTarget>,
-        remote: Option<SignalTarget>,
-    ) -> Result {
-        let result = self.order_signal(origin, local, remote);
+    pub(crate) fn signal(&self, origin: Origin, targets: SignalTargets) -> Result {
+        let result = self.order_signal(origin, targets);
         let offset = |target: Option<SignalTarget>| target.map_or(-1, |target| target.offset);
         trace::fence_signal(|| trace::Signal {
             node: self.channel.node(),
             channel: self.channel.id.0,
             peer: origin == Origin::Peer,
-            local: offset(local),
-            remote: offset(remote),
+            local: offset(targets.local),
+            remote: offset(targets.remote),
             result: trace::errno(&result),
         });
         result
     }
 
-    fn order_signal(
-        &self,
-        origin: Origin,
-        local: Option<SignalTarget>,
-        remote: Option<SignalTarget>,
-    ) -> Result {
+    fn order_signal(&self, origin: Origin, targets: SignalTargets) -> Result {
         self.channel.check_established()?;
         if origin == Origin::Own {
-            return self.order_own_signal(local, remote);
+            return self.order_own_signal(targets);
         }
         // While windows are in use the session, and with it the mappings, stays.
         let _inside = self.channel.enter().ok_or(ENODEV)?;
         // Looked up here for the peer, too, so that the caller hears of mistakes.
-        drop(self.make_told_signal(local, remote)?);
+        drop(self.make_told_signal(targets)?);
         let pair = |target: SignalTarget| (target.offset as u64, target.value);
         let target = self.channel.remote()?;
         let request = |token| Message::Signal {
             target,
             token,
-            senders: local.map(pair),
-            receivers: remote.map(pair),
+            senders: targets.local.map(pair),
+            receivers: targets.remote.map(pair),
         };
         // Killable only: to ask twice would be two signals.
         let promised = self.ask_to_defer(request, |waiters, answer| {
@@ -249,15 +242,11 @@ impl Fences {
         }
     }
 
-    fn order_own_signal(
-        &self,
-        local: Option<SignalTarget>,
-        remote: Option<SignalTarget>,
-    ) -> Result {
+    fn order_own_signal(&self, targets: SignalTargets) -> Result {
         loop {
             let ordered = {
                 let _inside = self.channel.enter().ok_or(ENODEV)?;
-                self.defer_signal(Asker::This, || self.make_told_signal(local, remote))
+                self.defer_signal(Asker::This, || self.make_told_signal(targets))
             };
             match ordered.map_err(|error| self.channel.end_or(error)) {
                 // Without what others wait for.
@@ -277,12 +266,8 @@ impl Fences {
     }
 
     /// As [`Signal::new`], for a caller who hears of mistakes.
-    fn make_told_signal(
-        &self,
-        local: Option<SignalTarget>,
-        remote: Option<SignalTarget>,
-    ) -> Result<Signal> {
-        let made = || Signal::new(self, local, remote);
+    fn make_told_signal(&self, targets: SignalTargets) -> Result<Signal> {
+        let made = || Signal::new(self, targets);
         let signal = made().or_else(|error| {
             // The window may be among what the peer has said by now.
             if error != ENXIO {
@@ -402,8 +387,11 @@ impl Fences {
             offset: offset as i64,
             value,
         };
-        let make = || Signal::new(self, receivers.map(target), senders.map(target));
-        let status = match self.defer_signal(Asker::Peer, make) {
+        let targets = SignalTargets {
+            local: receivers.map(target),
+            remote: senders.map(target),
+        };
+        let status = match self.defer_signal(Asker::Peer, || Signal::new(self, targets)) {
             Ok(()) => Status::Done,
             Err(ENOMEM | EAGAIN) => Status::NoMemory,
             // The end of the connection, which takes windows away, is what the peer hears next.

@@ -20,6 +20,7 @@ use crate::{
     arguments::{
         Direction,
         SignalTarget,
+        SignalTargets,
         PROTECTION_WRITE, //
     },
     logic::address_space::Range,
@@ -61,16 +62,12 @@ fn range(target: SignalTarget) -> Result<Range> {
 impl Signal {
     /// ENXIO where there is no window, EACCES where it can't be written. The caller is inside the
     /// peer as long as it has the signal.
-    pub(super) fn new(
-        fences: &Fences,
-        local: Option<SignalTarget>,
-        remote: Option<SignalTarget>,
-    ) -> Result<Self> {
-        let local = local.map(|target| {
+    pub(super) fn new(fences: &Fences, targets: SignalTargets) -> Result<Self> {
+        let local = targets.local.map(|target| {
             let pieces = fences.windows.cover(range(target)?, PROTECTION_WRITE)?;
             Ok::<_, Error>((pieces.into_first().ok_or(ENXIO)?, target.value))
         });
-        let remote = remote.map(|target| {
+        let remote = targets.remote.map(|target| {
             let pieces = fences
                 .remote_windows
                 .cover(range(target)?, PROTECTION_WRITE)?;

@@ -14,6 +14,7 @@ use crate::{
         Direction,
         LocalSide,
         SignalTarget,
+        SignalTargets,
         TransferOptions,
         WindowOptions,
         PROTECTION_READ, //
@@ -133,15 +134,22 @@ mod cases {
             own.fill(0)?;
             others.fill(0)?;
             windows.transfer(from)?;
-            let (local, remote) = (windows.target(8, value), windows.target(12, value + 1));
-            from.fence_signal(origin, local, remote)?;
+            let both = SignalTargets {
+                local: windows.target(8, value),
+                remote: windows.target(12, value + 1),
+            };
+            from.fence_signal(origin, both)?;
             bed.settle();
             assert_eq!(u64::from_le_bytes(own.bytes(8)?), value);
             assert_eq!(u64::from_le_bytes(others.bytes(12)?), value + 1);
             // And nowhere else.
             assert_eq!((own.bytes(0)?, own.bytes(16)?), ([0; 8], [0; 8]));
             assert_eq!((others.bytes(4)?, others.bytes(20)?), ([0; 8], [0; 8]));
-            from.fence_signal(origin, None, windows.target(0, 1))?;
+            let remote = SignalTargets {
+                local: None,
+                remote: windows.target(0, 1),
+            };
+            from.fence_signal(origin, remote)?;
             bed.settle();
             assert_eq!((own.bytes(0)?, others.bytes(0)?), ([0], [1]));
         }
@@ -161,15 +169,16 @@ mod cases {
         };
         let wrong = windows.far.register(memory.buffer(), 0, read_only)?;
         let page = PAGE_SIZE as i64;
-        let good = windows.target(0, 1);
-        for (target, error) in [
+        let local = windows.target(0, 1);
+        for (remote, error) in [
             (windows.target(2, 1), EINVAL),
             (windows.target(page - 4, 1), EINVAL),
             (windows.target(-8, 1), ENXIO),
             (windows.target(wrong - windows.offset, 1), EACCES),
         ] {
             for origin in [Origin::Own, Origin::Peer] {
-                assert_eq!(near.fence_signal(origin, good, target), Err(error));
+                let targets = SignalTargets { local, remote };
+                assert_eq!(near.fence_signal(origin, targets), Err(error));
             }
         }
         bed.settle();
@@ -199,8 +208,11 @@ mod cases {
             };
             for origin in [Origin::Own, Origin::Peer] {
                 assert_eq!(near.fence_mark(origin), Err(error));
-                let signalled = near.fence_signal(origin, windows.target(0, 1), None);
-                assert_eq!(signalled, Err(error));
+                let local = SignalTargets {
+                    local: windows.target(0, 1),
+                    remote: None,
+                };
+                assert_eq!(near.fence_signal(origin, local), Err(error));
             }
             assert_eq!(near.fence_wait(mark), Err(error));
             drop(windows);
