@@ -83,7 +83,6 @@ mod transport;
 // For Rust code in the same kernel tree.
 pub use kernel_api::client;
 
-use crate::endpoint::connection::Options;
 use device_file::Devices;
 use endpoint::scif::Scif;
 use kernel_api::KernelApi;
@@ -162,7 +161,8 @@ struct Settings {
     mic_compat: bool,
     /// Pages that a connection keeps for later transfers.
     kept_pages: usize,
-    connections: Options,
+    /// Bytes of a receive ring, at most.
+    ring_size: u32,
     dma_channels: usize,
 }
 
@@ -202,11 +202,7 @@ impl Settings {
             heartbeat_timeout: module_parameters::heartbeat_timeout_ms.value().max(300),
             mic_compat: module_parameters::mic_compat.value() != 0,
             kept_pages: cache_limit.saturating_mul((1 << 20) / PAGE_SIZE),
-            connections: Options {
-                ring_size: size as u32,
-                busy_poll: None,
-                dma_threshold: None,
-            },
+            ring_size: size as u32,
             dma_channels: count as usize,
         })
     }
@@ -253,7 +249,7 @@ impl kernel::Module for ScifModule {
         let nodes = Nodes::new(settings.node_id)?;
         let caches = Caches::new(settings.kept_pages, &queues)?;
         let names = Names::new()?;
-        let scif = Scif::new(&nodes, &names, &caches, settings.connections)?;
+        let scif = Scif::new(&nodes, &names, &caches, settings.ring_size)?;
         // The services, a line each; that of the statuses first, see there.
         let mut services: KVec<Arc<dyn Service>> = KVec::new();
         services.push(nodes.statuses.clone(), GFP_KERNEL)?;

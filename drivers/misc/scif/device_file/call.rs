@@ -297,10 +297,7 @@ pub(super) fn perform_mic(
 mod tests {
     use super::*;
     use crate::{
-        endpoint::{
-            connection::Options,
-            scif::Scif, //
-        },
+        endpoint::scif::Scif,
         names::Names,
         node::Nodes,
         rma::caches::Caches,
@@ -310,13 +307,8 @@ mod tests {
 
     /// An endpoint of a node that has nobody.
     fn endpoint() -> Result<Arc<Endpoint>> {
-        let options = Options {
-            ring_size: 4096,
-            busy_poll: None,
-            dma_threshold: None,
-        };
         let caches = Caches::new(0, &WorkQueues::new()?)?;
-        let scif = Scif::new(&Nodes::new(Some(0))?, &Names::new()?, &caches, options)?;
+        let scif = Scif::new(&Nodes::new(Some(0))?, &Names::new()?, &caches, 4096)?;
         Endpoint::new(&scif)
     }
 

@@ -122,7 +122,7 @@ impl Connection {
         state: State,
     ) -> Result<Arc<Self>> {
         let channel = Channel::new(contact.peer(), contact.clone(), id, state)?;
-        let stream = Stream::new(&channel, &contact.options)?;
+        let stream = Stream::new(&channel, contact.ring_size)?;
         let (exports, caches) = (&contact.exports, &contact.caches);
         let windows = Windows::new(&channel, exports, caches.clone())?;
         let remote_windows = RemoteWindows::new(&channel, &contact.remembered)?;
@@ -388,15 +388,4 @@ impl Traffic {
             ("window_bytes", self.windows.bytes),
         ]
     }
-}
-
-/// See the head of this file.
-#[derive(Clone, Copy)]
-pub(crate) struct Options {
-    /// Bytes of a receive ring, at most: a power of two.
-    pub(crate) ring_size: u32,
-    /// How long a call that has to wait stays awake at most; none for as long as he says then.
-    pub(crate) busy_poll: Option<Delta>,
-    /// Up to how many bytes a transfer goes by the processor; none for what he says then.
-    pub(crate) dma_threshold: Option<u64>,
 }

@@ -8,7 +8,6 @@ use super::{
     connection::{
         Connection,
         Counts,
-        Options,
         PortPair, //
     },
     ports::{
@@ -68,7 +67,8 @@ pub(super) struct Contact {
     pub(super) mappings: Arc<Mappings>,
     pub(super) caches: Arc<Caches>,
     pub(super) ways: Arc<Ways>,
-    pub(super) options: Options,
+    /// Bytes of a receive ring, at most.
+    pub(super) ring_size: u32,
     pub(super) ports: Arc<Ports>,
     #[pin]
     connections: Mutex<ChannelTable<Connection>>,
@@ -81,7 +81,7 @@ impl Contact {
         let staging = Staging::new(peer, &exports)?;
         let remembered = Arc::new(Remembered::new(), GFP_KERNEL)?;
         let mappings = Mappings::new()?;
-        let ways = Ways::new(peer, staging, scif.options.dma_threshold)?;
+        let ways = Ways::new(peer, staging)?;
         Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
@@ -90,7 +90,7 @@ impl Contact {
                 mappings,
                 caches: scif.caches.clone(),
                 ways,
-                options: scif.options,
+                ring_size: scif.ring_size,
                 ports: scif.ports.clone(),
                 connections <- new_mutex!(ChannelTable::new(), "Contact::connections"),
             }),

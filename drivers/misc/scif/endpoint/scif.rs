@@ -3,10 +3,7 @@
 //! What all endpoints of this node share.
 
 use super::{
-    connection::{
-        Counts,
-        Options, //
-    },
+    connection::Counts,
     contact::Contact,
     ports::Ports,
     standing::{
@@ -54,7 +51,8 @@ pub(crate) struct Scif {
     /// All endpoints that there are, in the order in which they were opened.
     pub(super) endpoints: Arc<List<Standing>>,
     pub(super) contacts: Arc<List<Contact>>,
-    pub(super) options: Options,
+    /// Bytes of a receive ring, at most: a power of two.
+    pub(super) ring_size: u32,
     /// What mappings for reading show instead of lost memory, once one may have to.
     ones: SetOnce<Arc<Ones>>,
 }
@@ -65,7 +63,7 @@ impl Scif {
         nodes: &Arc<Nodes>,
         names: &Arc<Names>,
         caches: &Arc<Caches>,
-        options: Options,
+        ring_size: u32,
     ) -> Result<Arc<Self>> {
         let scif = Self {
             nodes: nodes.clone(),
@@ -75,7 +73,7 @@ impl Scif {
             ports: Ports::new()?,
             endpoints: List::new()?,
             contacts: List::new()?,
-            options,
+            ring_size,
             ones: SetOnce::new(),
         };
         Ok(Arc::new(scif, GFP_KERNEL)?)

@@ -16,7 +16,6 @@
 //! sleeps looks whether it is still its own.
 
 use super::{
-    connection::Options,
     rings::{
         Rings,
         Wisher, //
@@ -97,13 +96,13 @@ impl Rung for Stream {
 
 impl Stream {
     /// Our end of a stream. The caller is inside the peer. May sleep.
-    pub(super) fn new(channel: &Arc<Channel>, options: &Options) -> Result<Arc<Self>> {
-        let rings = Rings::new(channel, options.ring_size)?;
+    pub(super) fn new(channel: &Arc<Channel>, ring_size: u32) -> Result<Arc<Self>> {
+        let rings = Rings::new(channel, ring_size)?;
         Arc::pin_init(
             try_pin_init!(Self {
                 channel: channel.clone(),
-                awake_for_room: Awake::new(options.busy_poll),
-                awake_for_data: Awake::new(options.busy_poll),
+                awake_for_room: Awake::new(),
+                awake_for_data: Awake::new(),
                 rings <- rings,
                 sending <- CallLock::new(),
                 receiving <- CallLock::new(),

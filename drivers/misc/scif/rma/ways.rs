@@ -179,8 +179,6 @@ impl Later {
 
 /// How the copies of one peer go.
 pub(crate) struct Ways {
-    /// What tests say in place of an administrator's `dma_threshold`.
-    dma_threshold: Option<u64>,
     pub(crate) pulls: Arc<Pulls>,
     pub(super) pushes: Arc<Pushes>,
     pub(crate) staging: Arc<Staging>,
@@ -188,14 +186,9 @@ pub(crate) struct Ways {
 
 impl Ways {
     /// Of copies from and to this peer. May sleep.
-    pub(crate) fn new(
-        peer: &Arc<Peer>,
-        staging: Arc<Staging>,
-        dma_threshold: Option<u64>,
-    ) -> Result<Arc<Self>> {
+    pub(crate) fn new(peer: &Arc<Peer>, staging: Arc<Staging>) -> Result<Arc<Self>> {
         Ok(Arc::new(
             Self {
-                dma_threshold,
                 pulls: Pulls::new(peer, &staging)?,
                 pushes: Pushes::new(peer)?,
                 staging,
@@ -212,8 +205,7 @@ impl Ways {
         request: &Request<'_>,
     ) -> Option<&'a EngineRoute> {
         let (direction, options) = (request.direction, request.options);
-        let limit = self.dma_threshold.or_else(said);
-        let limit = limit.unwrap_or(match direction {
+        let limit = said().unwrap_or(match direction {
             Direction::Read => READ,
             Direction::Write if options.synchronous => WRITE_AND_WAIT,
             Direction::Write => WRITE,

@@ -10,6 +10,9 @@
 
 use super::bindings as own;
 
+#[cfg(CONFIG_KUNIT = "y")]
+pub(crate) mod tests;
+
 /// How many microseconds a call for messages or copies stays awake at most before it sleeps. Any context.
 pub(crate) fn busy_poll_us() -> u32 {
     // SAFETY: It is there as long as the module is; who stores it does so in one piece, as this loads it.

@@ -5,10 +5,7 @@
 use crate::{
     arguments::PortId,
     endpoint::{
-        connection::{
-            Counts,
-            Options, //
-        },
+        connection::Counts,
         scif::Scif,
         Endpoint, //
     },
@@ -24,7 +21,10 @@ use crate::{
     },
     rma::caches::Caches,
     sync::work_queues::WorkQueues,
-    sys::buffer::Buffer,
+    sys::{
+        buffer::Buffer,
+        tunables::tests::Said, //
+    },
     transport::{
         links::Links,
         loopback::Loopback,
@@ -33,8 +33,7 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc,
-    time::Delta, //
+    sync::Arc, //
 };
 
 /// By this id whoever reads the log knows that a test loses its peer.
@@ -50,6 +49,7 @@ pub(super) struct Bed {
     scif: Arc<Scif>,
     nodes: Arc<Nodes>,
     queues: Arc<WorkQueues>,
+    _said: Said,
 }
 
 /// Two ends of a connection.
@@ -68,16 +68,13 @@ impl Bed {
     /// One whose rings grow to this size.
     pub(super) fn with_rings(ring_size: usize) -> Result<Self> {
         // Who waits sleeps at once, and is seen to wait.
-        let options = Options {
-            ring_size: u32::try_from(ring_size)?,
-            busy_poll: Some(Delta::ZERO),
-            dma_threshold: Some(0),
-        };
+        let said = Said::no_cpu();
+        let ring_size = u32::try_from(ring_size)?;
         let queues = WorkQueues::new()?;
         let nodes = Nodes::new(Some(NODE))?;
         let caches = Caches::new(0, &queues)?;
         let names = Names::new()?;
-        let scif = Scif::new(&nodes, &names, &caches, options)?;
+        let scif = Scif::new(&nodes, &names, &caches, ring_size)?;
         let mut services: KVec<Arc<dyn Service>> = KVec::new();
         services.push(scif.clone(), GFP_KERNEL)?;
         services.push(names.service()?, GFP_KERNEL)?;
@@ -96,6 +93,7 @@ impl Bed {
             scif,
             nodes,
             queues,
+            _said: said,
         })
     }
 
