@@ -27,7 +27,6 @@ use crate::{
         },
         peer_bus::{
             Bus,
-            Facts,
             NewClient,
             PeerDevice, //
         },
@@ -145,26 +144,10 @@ impl Devices {
         result
     }
 
+    /// Makes the device of a node, whose files say how that is.
     fn device_of(&self, node: KnownNode) -> Result<PeerDevice> {
-        let id = node.id;
-        let facts = NodeFacts {
-            node,
-            scif: self.scif.clone(),
-        };
-        PeerDevice::new(&self.bus, id, KBox::new(facts, GFP_KERNEL)?)
-    }
-}
-
-/// What the files of a device say.
-struct NodeFacts {
-    node: KnownNode,
-    scif: Arc<Scif>,
-}
-
-impl Facts for NodeFacts {
-    fn show(&self, attribute: &CStr, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let node = &self.node;
-        match attribute.to_bytes() {
+        let (id, scif) = (node.id, self.scif.clone());
+        let show = move |attribute: &CStr, f: &mut fmt::Formatter<'_>| match attribute.to_bytes() {
             b"node" => write!(f, "{}", node.id),
             b"generation" => write!(f, "{:016x}", node.generation),
             b"state" => f.write_str(node.state()),
@@ -173,10 +156,11 @@ impl Facts for NodeFacts {
                 f.write_str(mode.unwrap_or("-"))
             }
             b"link" => f.write_str(node.link.to_str().unwrap_or("?")),
-            b"connections" => write!(f, "{}", self.scif.counts_with(node.id).connections),
-            b"windows" => write!(f, "{}", self.scif.counts_with(node.id).exported_windows),
+            b"connections" => write!(f, "{}", scif.counts_with(node.id).connections),
+            b"windows" => write!(f, "{}", scif.counts_with(node.id).exported_windows),
             _ => Err(fmt::Error),
-        }
+        };
+        PeerDevice::new(&self.bus, id, KBox::new(show, GFP_KERNEL)?)
     }
 }
 

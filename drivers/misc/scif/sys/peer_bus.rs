@@ -23,18 +23,15 @@ use kernel::{
 
 use super::bindings as own;
 
-/// What a device knows.
-pub(crate) trait Facts: Send + Sync + 'static {
-    /// What is in the file with this name, without the end of the line. May sleep.
-    fn show(&self, attribute: &CStr, f: &mut fmt::Formatter<'_>) -> fmt::Result;
-}
+/// Writes what is in the file of a device with this name, without the end of the line. May sleep.
+pub(crate) type Show = KBox<dyn Fn(&CStr, &mut fmt::Formatter<'_>) -> fmt::Result + Send + Sync>;
 
 /// Shows one attribute.
-struct Shown<'a>(&'a dyn Facts, &'a CStr);
+struct Shown<'a>(&'a Show, &'a CStr);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.show(self.1, f)
+        self.0(self.1, f)
     }
 }
 
@@ -63,7 +60,7 @@ impl Drop for Bus {
 #[repr(C)]
 struct Inner {
     device: own::scif_peer_dev,
-    facts: KBox<dyn Facts>,
+    show: Show,
 }
 
 /// A device on the bus; dropping it takes it away, after the last client has let go of it.
@@ -83,11 +80,11 @@ unsafe impl Sync for PeerDevice {}
 impl PeerDevice {
     /// Makes a device for a node; clients are told of it before this returns. May sleep, as long as
     /// they like.
-    pub(crate) fn new(_bus: &Bus, node: u16, facts: KBox<dyn Facts>) -> Result<Self> {
+    pub(crate) fn new(_bus: &Bus, node: u16, show: Show) -> Result<Self> {
         let inner = Inner {
             // SAFETY: Zeros are what C makes one of.
             device: unsafe { core::mem::zeroed() },
-            facts,
+            show,
         };
         let inner = KBox::into_raw(KBox::new(inner, GFP_KERNEL)?);
         // SAFETY: The device is zeroed and stays where it is; `release` frees it, on an error, too,
@@ -146,11 +143,11 @@ unsafe extern "C" fn scif_peer_device_show(
     text: *mut c_char,
 ) -> isize {
     from_result(|| {
-        // SAFETY: By the contract of this function. The facts do not change.
-        let facts = unsafe { &*(*inner_of(device)).facts };
+        // SAFETY: By the contract of this function. It does not change.
+        let show = unsafe { &(*inner_of(device)).show };
         // SAFETY: By the contract of this function.
         let attribute = unsafe { CStr::from_char_ptr(attribute) };
-        let line = CString::try_from_fmt(fmt!("{}\n", Shown(facts, attribute)))?;
+        let line = CString::try_from_fmt(fmt!("{}\n", Shown(show, attribute)))?;
         let bytes = line.to_bytes_with_nul();
         if bytes.len() > PAGE_SIZE {
             return Err(EINVAL);
