@@ -48,92 +48,70 @@ use kernel::{
 /// written to.
 const DEVICE_MODE: u16 = 0o600;
 
-/// What a file of the devices knows of the rest.
-pub(crate) struct Context {
-    scif: Arc<Scif>,
-    /// Whether the numbers of the MIC library are served, see `call.rs`.
-    mic_compat: bool,
-}
-
 /// The devices; they go when this is dropped.
 pub(crate) struct Devices {
-    _scif: Pin<KBox<Device<ScifFile>>>,
-    _mic: Option<Pin<KBox<Device<ScifFile>>>>,
+    _scif: Pin<KBox<Device<Endpoint>>>,
+    _mic: Option<Pin<KBox<Device<Endpoint>>>>,
 }
 
 impl Devices {
     /// Opens the door: files may be opened before this returns. May sleep.
-    pub(crate) fn register(scif: &Arc<Scif>, mic_compat: bool) -> Result<Self> {
-        let context = || Context {
-            scif: scif.clone(),
-            mic_compat,
-        };
-        let mic = || Device::register(c"mic_scif", c"mic/scif", DEVICE_MODE, context());
+    pub(crate) fn register(scif: &Arc<Scif>) -> Result<Self> {
+        let mic = || Device::register(c"mic_scif", c"mic/scif", DEVICE_MODE, scif.clone());
         Ok(Self {
-            _mic: mic_compat.then(mic).transpose()?,
-            _scif: Device::register(c"scif", c"scif", DEVICE_MODE, context())?,
+            _mic: scif.mic_compat.then(mic).transpose()?,
+            _scif: Device::register(c"scif", c"scif", DEVICE_MODE, scif.clone())?,
         })
     }
 }
 
-/// A file of the devices: an endpoint.
-pub(crate) struct ScifFile {
-    endpoint: Arc<Endpoint>,
-    mic_compat: bool,
-}
+impl DeviceFile for Endpoint {
+    type Context = Arc<Scif>;
 
-impl DeviceFile for ScifFile {
-    type Context = Context;
-
-    fn open(context: &Context) -> Result<Arc<Self>> {
-        let file = Self {
-            endpoint: Endpoint::new(&context.scif)?,
-            mic_compat: context.mic_compat,
-        };
-        Ok(Arc::new(file, GFP_KERNEL_ACCOUNT)?)
+    fn open(scif: &Arc<Scif>) -> Result<Arc<Self>> {
+        Self::new(scif)
     }
 }
 
-impl FileOperations for ScifFile {
+impl FileOperations for Endpoint {
     fn release(this: Arc<Self>) {
-        this.endpoint.close();
+        this.close();
     }
 
     fn flush(this: ArcBorrow<'_, Self>, file: &File, table: usize) -> Result {
-        this.endpoint
-            .flush(table, || is_last_descriptor(file, table));
+        this.flush(table, || is_last_descriptor(file, table));
         Ok(())
     }
 
     #[inline]
     fn ioctl(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize> {
-        if this.mic_compat {
-            return perform_mic(&this.endpoint, cmd, arg, nonblocking(file));
+        match perform(&this, cmd, arg, native_pointer, nonblocking(file)) {
+            Err(ENOTTY) if this.scif.mic_compat => perform_mic(&this, cmd, arg, nonblocking(file)),
+            result => result,
         }
-        perform(&this.endpoint, cmd, arg, native_pointer, nonblocking(file))
     }
 
     #[cfg(CONFIG_COMPAT)]
     fn compat_ioctl(this: ArcBorrow<'_, Self>, file: &File, cmd: u32, arg: usize) -> Result<isize> {
-        compat::perform(&this.endpoint, cmd, arg, nonblocking(file))
+        compat::perform(&this, cmd, arg, nonblocking(file))
     }
 
     fn poll<'file>(&'file self, context: &PollContext<'file>) -> u32 {
-        context.wait_on(&self.endpoint.waiters);
-        self.endpoint.poll_state()
+        context.wait_on(&self.waiters);
+        self.poll_state()
     }
 
     fn mmap(this: ArcBorrow<'_, Self>, vma: &VmaNew) -> Result {
-        this.endpoint.map(vma)
+        this.map(vma)
     }
 
     /// Shows what `/proc/PID/fdinfo/FD` says of a file, to whom may look into that process: a line
     /// `scif-NAME:<tab>VALUE` for each thing there is to know; new ones come at the end.
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let facts = self.endpoint.facts();
+        let facts = self.facts();
         writeln!(f, "scif-state:\t{}", facts.state)?;
         if let Some(port) = facts.own_port {
-            writeln!(f, "scif-own:\t{}:{port}", self.endpoint.scif.nodes.own_id())?;
+            writeln!(f, "scif-own:\t{}:{port}", self.scif.nodes.own_id())?;
         }
         if let (Some(peer), Some(channel)) = (facts.peer, facts.channel) {
             writeln!(f, "scif-peer:\t{}:{}", peer.node, peer.port)?;

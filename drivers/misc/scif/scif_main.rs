@@ -249,7 +249,13 @@ impl kernel::Module for ScifModule {
         let nodes = Nodes::new(settings.node_id)?;
         let caches = Caches::new(settings.kept_pages, &queues)?;
         let names = Names::new()?;
-        let scif = Scif::new(&nodes, &names, &caches, settings.ring_size)?;
+        let scif = Scif::new(
+            &nodes,
+            &names,
+            &caches,
+            settings.ring_size,
+            settings.mic_compat,
+        )?;
         // The services, a line each; that of the statuses first, see there.
         let mut services: KVec<Arc<dyn Service>> = KVec::new();
         services.push(nodes.statuses.clone(), GFP_KERNEL)?;
@@ -284,7 +290,7 @@ impl kernel::Module for ScifModule {
             _debugfs: debugfs::open(sources)?,
             _memory_pressure: caches.offer_memory()?,
             _kernel_api: KernelApi::new(&scif)?,
-            _devices: Devices::register(&scif, settings.mic_compat)?,
+            _devices: Devices::register(&scif)?,
             _ntb: ntb,
             _loopback: loopback,
             _drained: drained,

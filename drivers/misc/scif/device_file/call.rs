@@ -265,7 +265,7 @@ static_assert!(number(uapi::SCIF_ACCEPTREQ) == 0xc008_7304);
 static_assert!(number(uapi::SCIF_FENCE_SIGNAL) == 0xc008_7311);
 static_assert!(GET_VERSION == 0x7317);
 
-/// As [`perform`], of a process that may use the numbers of the MIC library as well.
+/// Performs the call with a number of the MIC library that [`perform`] does not know; ENOTTY for another number.
 pub(super) fn perform_mic(
     endpoint: &Endpoint,
     cmd: u32,
@@ -289,7 +289,7 @@ pub(super) fn perform_mic(
     let mut renumbered = RENUMBERED.into_iter();
     let newer = renumbered
         .find(|newer| number(*newer) == cmd)
-        .unwrap_or(cmd);
+        .ok_or(ENOTTY)?;
     perform(endpoint, newer, arg, native_pointer, nonblocking)
 }
 
@@ -308,7 +308,7 @@ mod tests {
     /// An endpoint of a node that has nobody.
     fn endpoint() -> Result<Arc<Endpoint>> {
         let caches = Caches::new(0, &WorkQueues::new()?)?;
-        let scif = Scif::new(&Nodes::new(Some(0))?, &Names::new()?, &caches, 4096)?;
+        let scif = Scif::new(&Nodes::new(Some(0))?, &Names::new()?, &caches, 4096, true)?;
         Endpoint::new(&scif)
     }
 

@@ -53,6 +53,8 @@ pub(crate) struct Scif {
     pub(super) contacts: Arc<List<Contact>>,
     /// Bytes of a receive ring, at most: a power of two.
     pub(super) ring_size: u32,
+    /// Whether the numbers of the MIC library are served, see `device_file/call.rs`.
+    pub(crate) mic_compat: bool,
     /// What mappings for reading show instead of lost memory, once one may have to.
     ones: SetOnce<Arc<Ones>>,
 }
@@ -64,6 +66,7 @@ impl Scif {
         names: &Arc<Names>,
         caches: &Arc<Caches>,
         ring_size: u32,
+        mic_compat: bool,
     ) -> Result<Arc<Self>> {
         let scif = Self {
             nodes: nodes.clone(),
@@ -74,6 +77,7 @@ impl Scif {
             endpoints: List::new()?,
             contacts: List::new()?,
             ring_size,
+            mic_compat,
             ones: SetOnce::new(),
         };
         Ok(Arc::new(scif, GFP_KERNEL)?)

@@ -74,7 +74,7 @@ impl Bed {
         let nodes = Nodes::new(Some(NODE))?;
         let caches = Caches::new(0, &queues)?;
         let names = Names::new()?;
-        let scif = Scif::new(&nodes, &names, &caches, ring_size)?;
+        let scif = Scif::new(&nodes, &names, &caches, ring_size, false)?;
         let mut services: KVec<Arc<dyn Service>> = KVec::new();
         services.push(scif.clone(), GFP_KERNEL)?;
         services.push(names.service()?, GFP_KERNEL)?;
