@@ -16,7 +16,6 @@
 
 struct dma_iova_state;
 struct file;
-struct inode;
 struct mm_struct;
 struct notifier_block;
 struct page;
@@ -160,8 +159,6 @@ void scif_helper_vma_drop_implied_exec(struct vm_area_struct *vma);
 void scif_helper_vma_set_write_combined(struct vm_area_struct *vma);
 vm_fault_t scif_helper_insert_cached(struct vm_area_struct *vma,
 				     unsigned long address, unsigned long frame);
-struct file *scif_helper_vma_file(const struct vm_area_struct *vma);
-struct inode *scif_helper_file_inode(const struct file *file);
 
 /* News of changes to an address space */
 struct mmu_interval_notifier;

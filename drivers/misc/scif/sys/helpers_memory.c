@@ -8,7 +8,6 @@
 #include <linux/cred.h>
 #include <linux/device.h>
 #include <linux/dma-map-ops.h>
-#include <linux/fs.h>
 #include <linux/gfp.h>
 #include <linux/io.h>
 #include <linux/ioport.h>
@@ -363,16 +362,6 @@ vm_fault_t scif_helper_insert_cached(struct vm_area_struct *vma,
 {
 	return vmf_insert_pfn_prot(vma, address, frame,
 				   vm_get_page_prot(vma->vm_flags));
-}
-
-struct file *scif_helper_vma_file(const struct vm_area_struct *vma)
-{
-	return vma->vm_file;
-}
-
-struct inode *scif_helper_file_inode(const struct file *file)
-{
-	return file_inode(file);
 }
 
 /* News of changes to an address space */

@@ -195,7 +195,7 @@ impl<T: MappedPages> MappedFile<T> {
     /// By which the mapping can be taken away.
     pub(crate) fn revoker(&self) -> Revoker {
         // SAFETY: By the type invariant the file is valid, and so is its inode.
-        let inode = unsafe { own::scif_helper_file_inode(self.file.as_ptr()) };
+        let inode = unsafe { (*self.file.as_ptr()).f_inode };
         // SAFETY: The inode is valid.
         unsafe { bindings::ihold(inode) };
         // INVARIANT: The reference has just been taken.
@@ -245,7 +245,7 @@ impl<T: MappedPages> MappedFile<T> {
         };
         // SAFETY: The area's file is one that `new` has made, and its data lives as long.
         let pages = unsafe {
-            let file = own::scif_helper_vma_file((*vmf).__bindgen_anon_1.vma);
+            let file = (*(*vmf).__bindgen_anon_1.vma).vm_file;
             &*(*file).private_data.cast::<T>()
         };
         match pages.fault(&fault) {
