@@ -13,7 +13,10 @@ use crate::{
     },
     transport::{
         engine::Engines,
-        links::Links, //
+        links::{
+            self,
+            Links, //
+        }, //
     }, //
 };
 use kernel::{
@@ -70,7 +73,7 @@ fn nodes(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 /// Shows `links`: a line for each link, also for those on which nobody answers.
 fn links(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    sources.links.show(f)
+    links::show(&sources.links, f)
 }
 
 /// Shows `endpoints`: a line for each endpoint, and for each connection that has none.

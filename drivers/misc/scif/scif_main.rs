@@ -29,7 +29,7 @@
 //! 3. `NtbLink::inner`
 //! 4. `Contact::connections`, `Exports::table`, `RemoteWindows::tables`, `Marks::deferred`,
 //!    `Mappings::table`, `Standing::name`; below `RemoteWindows::tables` only: `Windows::tables`
-//! 5. `Nodes::watcher`, `Nodes::table`, `Links::list`,
+//! 5. `Nodes::watcher`, `Nodes::table`,
 //!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `OwnRing::open`,
 //!    `Caches::list`, `NtbLink::timer`, `Statuses::table`, `Registry::table`, `Devices::list`, `Names::inner`
 //! 6. `Listener::queue`

@@ -20,7 +20,7 @@ use kernel::{
     },
 };
 
-struct Entries<T> {
+struct Entries<T: ?Sized> {
     /// By numbers that are given out once.
     tree: RBTree<u64, Arc<T>>,
     last: u64,
@@ -28,18 +28,18 @@ struct Entries<T> {
 
 /// See the head of this file.
 #[pin_data]
-pub(crate) struct List<T> {
+pub(crate) struct List<T: ?Sized> {
     #[pin]
     entries: Mutex<Entries<T>>,
 }
 
 /// Keeps a thing in its list until this is dropped.
-pub(crate) struct Listed<T> {
+pub(crate) struct Listed<T: ?Sized> {
     list: Arc<List<T>>,
     number: u64,
 }
 
-impl<T> List<T> {
+impl<T: ?Sized> List<T> {
     /// Makes a list without things. May sleep.
     pub(crate) fn new() -> Result<Arc<Self>> {
         let entries = Entries {
@@ -84,7 +84,7 @@ impl<T> List<T> {
     }
 }
 
-impl<T> Drop for Listed<T> {
+impl<T: ?Sized> Drop for Listed<T> {
     fn drop(&mut self) {
         // Dropped without the lock: it may be the last reference.
         let _removed = self.list.entries.lock().tree.remove_node(&self.number);

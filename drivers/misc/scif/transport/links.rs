@@ -1,17 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The links that there are, for people: also those on which nobody answers.
-//!
-//! Lock: `list` is a leaf; links are asked without it.
 
-use kernel::{
-    fmt, new_mutex,
-    prelude::*,
-    sync::{
-        Arc,
-        Mutex, //
-    },
-};
+use crate::sync::list::List;
+use kernel::fmt;
 
 /// A link, as it is listed.
 pub(crate) trait Link: Send + Sync {
@@ -43,44 +35,10 @@ pub(super) fn escape(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
 }
 
 /// See the head of this file.
-#[pin_data]
-pub(crate) struct Links {
-    #[pin]
-    list: Mutex<KVec<Arc<dyn Link>>>,
-}
+pub(crate) type Links = List<dyn Link>;
 
-impl Links {
-    /// None yet. May sleep.
-    pub(crate) fn new() -> Result<Arc<Self>> {
-        Arc::pin_init(
-            pin_init!(Self {
-                list <- new_mutex!(KVec::new(), "Links::list"),
-            }),
-            GFP_KERNEL,
-        )
-    }
-
-    /// Lists one. May sleep.
-    pub(super) fn add(&self, link: Arc<dyn Link>) -> Result {
-        Ok(self.list.lock().push(link, GFP_KERNEL)?)
-    }
-
-    /// Takes one off the list. May sleep.
-    pub(super) fn remove<T: Link>(&self, link: &Arc<T>) {
-        let is_other =
-            |other: &mut Arc<_>| !core::ptr::addr_eq(Arc::as_ptr(other), Arc::as_ptr(link));
-        // The caller has a reference, so the last one does not go with the lock held.
-        self.list.lock().retain(is_other);
-    }
-
-    /// Shows all of them. May sleep.
-    pub(crate) fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{COLUMNS}")?;
-        for index in 0.. {
-            let link = self.list.lock().get(index).cloned();
-            let Some(link) = link else { break };
-            link.show(f)?;
-        }
-        Ok(())
-    }
+/// Shows all of them. May sleep.
+pub(crate) fn show(links: &Links, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    writeln!(f, "{COLUMNS}")?;
+    links.iter().try_for_each(|link| link.show(f))
 }

@@ -33,7 +33,10 @@ use crate::{
         control_block::LARGEST,
         hello, //
     },
-    sync::work_queues::WorkQueues,
+    sync::{
+        list::Listed,
+        work_queues::WorkQueues, //
+    },
     sys::{
         arena::Access,
         pages::Pages,
@@ -72,7 +75,7 @@ const NONCE: u32 = 1;
 /// The loopback transport; its session ends when this is dropped.
 pub(crate) struct Loopback {
     path: Arc<LoopbackPath>,
-    links: Arc<Links>,
+    _listed: Listed<dyn Link>,
 }
 
 /// See the head of this file.
@@ -142,18 +145,18 @@ impl Loopback {
                 peers: u64::MAX,
             },
         };
+        let link: Arc<dyn Link> = path.clone();
+        let listed = links.add(&link)?;
         let session = sink.online(path.clone(), who)?;
         *path.session.lock() = Some(session.clone());
         // What was said, and what has failed, before it was there.
         session.as_arc_borrow().doorbell(doorbell::CONTROL);
         path.as_arc_borrow().session_failed();
-        let this = Self {
-            path,
-            links: links.clone(),
-        };
         // From here on dropping it ends the session.
-        links.add(this.path.clone())?;
-        Ok(this)
+        Ok(Self {
+            path,
+            _listed: listed,
+        })
     }
 }
 
@@ -170,7 +173,6 @@ impl LoopbackPath {
 
 impl Drop for Loopback {
     fn drop(&mut self) {
-        self.links.remove(&self.path);
         let session = self.path.end("the module is being unloaded");
         let queues = &self.path.queues;
         queues.link.flush();

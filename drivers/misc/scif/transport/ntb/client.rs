@@ -91,9 +91,7 @@ impl Client for NtbLink {
         }
         let node = context.sink.own_node(rank);
         pr_info!("{}: this is node {} (NTB port {})\n", &*name, node, port);
-        let link = Self::new(shared, device, node, register, mailbox, is_exposed)?;
-        context.links.add(link.clone())?;
-        Ok(link)
+        Self::new(shared, device, node, register, mailbox, is_exposed)
     }
 
     fn start(this: ArcBorrow<'_, Self>) -> Result {
@@ -101,7 +99,6 @@ impl Client for NtbLink {
     }
 
     fn remove(this: Arc<Self>) {
-        this.context.links.remove(&this);
         let Some(device) = this.roster.remove(&this) else {
             return;
         };

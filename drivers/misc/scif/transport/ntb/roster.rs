@@ -42,6 +42,7 @@ use super::{
     path::OutboundWindow, //
 };
 use crate::{
+    sync::list::Listed,
     sys::{
         notifiers::Event,
         ntb::{
@@ -50,7 +51,10 @@ use crate::{
         },
         timer::PeriodicTimer, //
     },
-    transport::engine::Engines, //
+    transport::{
+        engine::Engines,
+        links::Link, //
+    },
 };
 
 /// How long transfers may go on when the links are to rest.
@@ -71,6 +75,7 @@ struct Member {
     link: Arc<NtbLink>,
     /// While it rests.
     device: Option<Arc<NtbDevice>>,
+    _listed: Listed<dyn Link>,
 }
 
 struct Members {
@@ -108,6 +113,8 @@ impl Roster {
     pub(super) fn add(&self, link: &Arc<NtbLink>) -> Result {
         let mut members = self.members.lock();
         members.list.reserve(1, GFP_KERNEL)?;
+        let shown: Arc<dyn Link> = link.clone();
+        let listed = link.context.links.add(&shown)?;
         let device = match members.state {
             State::Awake => {
                 link.open()?;
@@ -115,8 +122,12 @@ impl Roster {
             }
             State::Asleep | State::Over => link.leave(),
         };
-        let link = link.clone();
-        Ok(members.list.push(Member { link, device }, GFP_KERNEL)?)
+        let member = Member {
+            link: link.clone(),
+            device,
+            _listed: listed,
+        };
+        Ok(members.list.push(member, GFP_KERNEL)?)
     }
 
     /// Ends a link for good, and waits for its peer to let go. Returns its device. May sleep.
@@ -190,7 +201,7 @@ impl Roster {
         }
         members.state = State::Awake;
         self.engines.ask_again();
-        for Member { link, device } in &mut members.list {
+        for Member { link, device, .. } in &mut members.list {
             let Some(resting) = &*device else { continue };
             // Its link keeps the device: it goes with it.
             if was_off && hardware.push(resting.hardware(), GFP_KERNEL).is_ok() {
