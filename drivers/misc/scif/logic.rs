@@ -19,7 +19,6 @@ pub(crate) mod marks;
 pub(crate) mod messages;
 pub(crate) mod parts;
 pub(crate) mod plan;
-pub(crate) mod ports;
 pub(crate) mod registrations;
 pub(crate) mod ring;
 pub(crate) mod staging;

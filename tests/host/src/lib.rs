@@ -43,7 +43,6 @@ mod logic {
     pub(crate) mod messages;
     pub(crate) mod parts;
     pub(crate) mod plan;
-    pub(crate) mod ports;
     pub(crate) mod registrations;
     pub(crate) mod ring;
     pub(crate) mod staging;

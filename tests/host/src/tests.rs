@@ -28,7 +28,6 @@ mod messages;
 mod numbers;
 mod parts;
 mod plan;
-mod ports;
 mod registrations;
 mod ring;
 mod slots;

@@ -2,6 +2,10 @@
 
 //! The ports of this node, and who listens on them.
 //!
+//! Port 0 means "any" in every call of SCIF and is never given out. Who asks for any port gets the next one
+//! behind that which was given out last, from [`FIRST_DYNAMIC`] on: so a port that was just freed comes back as
+//! late as possible, as a peer may still hold messages for it.
+//!
 //! Lock: `inner` is a leaf but for `Listener::queue`, which is taken under it.
 //!
 //! A listening port, the connection requests that wait for accept, and the connections that were accepted and wait for
@@ -17,8 +21,7 @@ use crate::{
             Message,
             Refusal,
             RingAddress, //
-        },
-        ports::PortTable, //
+        }, //
     },
     peer::{
         control::Reservation,
@@ -27,6 +30,7 @@ use crate::{
     sys::wait::WaitQueue, //
 };
 use kernel::{
+    id_pool::IdPool,
     new_mutex,
     prelude::*,
     rbtree::{
@@ -43,9 +47,40 @@ use kernel::{
     }, //
 };
 
+/// The first port that is given out to a caller that does not name one (`SCIF_PORT_RSVD`).
+const FIRST_DYNAMIC: u16 = 1088;
+
+/// How many numbers of ports there are.
+const PORTS: usize = 1 << 16;
+
 struct Inner {
-    table: KBox<PortTable>,
+    /// The ports that are taken, and 0.
+    taken: IdPool,
+    /// Where to look first for any port.
+    next: u16,
     listeners: RBTree<u16, Arc<Listener>>,
+}
+
+impl Inner {
+    /// Takes this very port: EINVAL if somebody has it.
+    fn take(&mut self, number: u16) -> Result<u16> {
+        let free = self.taken.find_unused_id(number.into());
+        let free = free.filter(|free| free.as_usize() == number.into());
+        free.ok_or(EINVAL)?.acquire();
+        Ok(number)
+    }
+
+    /// Takes some port from [`FIRST_DYNAMIC`] on: ENOSPC if all of them are taken.
+    fn take_any(&mut self) -> Result<u16> {
+        let start = match self.taken.find_unused_id(self.next.into()) {
+            Some(_) => self.next,
+            None => FIRST_DYNAMIC,
+        };
+        let free = self.taken.find_unused_id(start.into()).ok_or(ENOSPC)?;
+        let number = free.acquire() as u16;
+        self.next = number.checked_add(1).unwrap_or(FIRST_DYNAMIC);
+        Ok(number)
+    }
 }
 
 /// See the head of this file.
@@ -63,22 +98,22 @@ pub(super) struct BoundPort {
 
 impl Drop for BoundPort {
     fn drop(&mut self) {
-        self.ports.inner.lock().table.free(self.number);
+        let number = self.number.into();
+        self.ports.inner.lock().taken.release_id(number);
     }
 }
 
 impl Ports {
     /// All of them free. May sleep.
     pub(super) fn new() -> Result<Arc<Self>> {
-        // Made in place: it is too large for the stack.
-        let table = KBox::init(pin_init::init_zeroed::<PortTable>(), GFP_KERNEL)?;
+        let mut inner = Inner {
+            taken: IdPool::with_capacity(PORTS, GFP_KERNEL)?,
+            next: FIRST_DYNAMIC,
+            listeners: RBTree::new(),
+        };
+        inner.take(0)?;
         Arc::pin_init(
-            pin_init!(Self {
-                inner <- new_mutex!(
-                    Inner { table, listeners: RBTree::new() },
-                    "Ports::inner"
-                ),
-            }),
+            pin_init!(Self { inner <- new_mutex!(inner, "Ports::inner") }),
             GFP_KERNEL,
         )
     }
@@ -87,11 +122,9 @@ impl Ports {
     /// left.
     pub(super) fn bind(self: &Arc<Self>, number: u16) -> Result<Arc<BoundPort>> {
         let mut inner = self.inner.lock();
-        let number = if number == 0 {
-            inner.table.allocate_any().ok_or(ENOSPC)?
-        } else {
-            inner.table.allocate(number).map_err(|_| EINVAL)?;
-            number
+        let number = match number {
+            0 => inner.take_any()?,
+            _ => inner.take(number)?,
         };
         drop(inner);
         // From here on dropping the port frees it, but it has to exist for that.
@@ -185,8 +218,26 @@ mod tests {
         let first = ports.bind(0)?;
         let taken = ports.bind(first.number + 1)?;
         let second = ports.bind(0)?;
-        assert!(first.number != 0);
-        assert!(second.number > taken.number);
+        assert_eq!(first.number, FIRST_DYNAMIC);
+        assert_eq!(second.number, taken.number + 1);
+        Ok(())
+    }
+
+    #[test]
+    fn a_port_that_was_freed_comes_back_last() -> Result {
+        let ports = Ports::new()?;
+        let mut inner = ports.inner.lock();
+        assert_eq!(inner.take(0), Err(EINVAL));
+        assert_eq!(inner.take_any(), Ok(FIRST_DYNAMIC));
+        inner.taken.release_id(FIRST_DYNAMIC.into());
+        for number in FIRST_DYNAMIC + 1..=u16::MAX {
+            assert_eq!(inner.take_any(), Ok(number));
+        }
+        assert_eq!(inner.take_any(), Ok(FIRST_DYNAMIC));
+        assert_eq!(inner.take_any(), Err(ENOSPC));
+        inner.taken.release_id(2000);
+        assert_eq!(inner.take_any(), Ok(2000));
+        assert_eq!(inner.take_any(), Err(ENOSPC));
         Ok(())
     }
 
