@@ -182,7 +182,7 @@ impl Endpoint {
     }
 }
 
-/// Connections that one listener has accepted and nobody has taken over yet.
+/// Connections that one listener has accepted and nobody has taken over yet, and calls that accept.
 const MAX_ACCEPTED: usize = 1024;
 
 /// An accepted connection, with the port that it shares with its listener.
@@ -221,15 +221,6 @@ fn take_if(
     entries.remove(position).ok()
 }
 
-/// ENOMEM if there is no room for another connection.
-fn check_room(entries: &[Accepting]) -> Result {
-    let accepted = entries.iter().filter(|entry| entry.accepted.is_some());
-    if accepted.count() >= MAX_ACCEPTED {
-        return Err(ENOMEM);
-    }
-    Ok(())
-}
-
 impl Listener {
     /// Begins to accept for the calling process. EINVAL for a caller that is no process, and could never
     /// take over; ENOMEM if there is no room for another connection: the caller learns that before it accepts, so that
@@ -241,7 +232,9 @@ impl Listener {
         if self.is_closed() {
             return Err(EINTR);
         }
-        check_room(&entries)?;
+        if entries.len() >= MAX_ACCEPTED {
+            return Err(ENOMEM);
+        }
         let handle = random() & !u64::from(u16::MAX) | u64::from(self.port);
         let entry = Accepting {
             handle,
@@ -261,23 +254,19 @@ impl Listener {
             entry.handle == handle && entry.accepted.is_none()
         });
         let accepted = accepted?;
-        let peer = accepted.peer;
-        let error = match (begun, check_room(&entries)) {
-            (None, _) => EINTR,
-            (_, Err(error)) => error,
-            (Some(begun), Ok(())) => {
-                // There is room: it has just been taken out.
-                let _ = entries.push_within_capacity(Accepting {
-                    accepted: Some(accepted),
-                    ..begun
-                });
-                return Ok(peer);
-            }
+        let Some(begun) = begun else {
+            // Dropping the connection closes it, which must not happen under the lock.
+            drop(entries);
+            drop(accepted);
+            return Err(EINTR);
         };
-        // Dropping the connection closes it, which must not happen under the lock.
-        drop(entries);
-        drop(accepted);
-        Err(error)
+        let peer = accepted.peer;
+        // There is room: it has just been taken out.
+        let _ = entries.push_within_capacity(Accepting {
+            accepted: Some(accepted),
+            ..begun
+        });
+        Ok(peer)
     }
 
     /// Closes what was accepted and not taken over: by a process with this table of descriptors, or by any. Calls that
