@@ -4,15 +4,10 @@
 //!
 //! Both sides of a copy are walks over runs of contiguous addresses (see [`Walk`]). A [`Plan`]
 //! goes along both and yields segments in which either side is contiguous, none longer than the
-//! engine takes ([`LongestSegment`]). Nothing is allocated and nothing is looked at twice.
+//! engine takes ([`longest_segment`]). Nothing is allocated and nothing is looked at twice.
 //!
 //! Addresses are only numbers here: bus addresses for an engine, offsets for a CPU copy. Whether a
 //! segment may be touched was decided before, when the walks were made.
-
-use super::{
-    atomic::AtomicU64,
-    update::update, //
-};
 
 /// A memory as a sequence of contiguous runs.
 pub(crate) trait Walk {
@@ -180,58 +175,14 @@ pub(crate) const UNDECLARED: u64 = 64 << 10;
 /// No more than this, whatever the engine could do: others want their turn.
 pub(crate) const LONGEST: u64 = 1 << 20;
 
-/// So many refusals in a row are not because of a full ring.
-pub(crate) const MANY_REFUSALS: u64 = 1000;
-
-/// How many bytes an engine takes in one descriptor.
+/// How many bytes an engine is offered in one descriptor, of which the device declares this.
 ///
 /// Each descriptor costs the engine and its driver something, so the fewer the better. What a driver
-/// declares is believed. Most declare nothing, and then the PCI core's word for "unknown" stands there;
-/// some of them take any length, some refuse what is too long when it is offered to them. So such an engine
-/// is offered much, and less once it has refused that while it had nothing else to do: then its ring
-/// was not full. One that never has nothing to do is offered less when it has taken nothing of that length for
-/// very many times that it was asked.
-pub(crate) struct LongestSegment {
-    bytes: AtomicU64,
-    /// How often it has refused much since it has taken as much.
-    refusals: AtomicU64,
-}
-
-impl LongestSegment {
-    /// Of an engine whose device declares this.
-    pub(crate) fn declared(bytes: u64) -> Self {
-        let bytes = match bytes {
-            UNDECLARED => LONGEST,
-            said => said.clamp(1, LONGEST),
-        };
-        Self {
-            bytes: AtomicU64::new(bytes),
-            refusals: AtomicU64::new(0),
-        }
-    }
-
-    /// How many bytes it is to be given at once.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load()
-    }
-
-    /// It has taken so many.
-    pub(crate) fn was_taken(&self, len: u64) {
-        if len > UNDECLARED && self.refusals.load() != 0 {
-            let _ = update(&self.refusals, |_| Some(0));
-        }
-    }
-
-    /// It has refused so many, and had nothing to do before if it `was_idle`. Says whether it is to be offered
-    /// less.
-    pub(crate) fn refused(&self, len: u64, was_idle: bool) -> bool {
-        if len <= UNDECLARED || !was_idle && self.refusals.fetch_add(1) < MANY_REFUSALS {
-            return false;
-        }
-        let _ = update(&self.refusals, |_| Some(0));
-        // The next power of two below, so that pieces stay aligned.
-        let less = 1 << len.saturating_sub(1).ilog2();
-        update(&self.bytes, |now| (now > less).then_some(less));
-        true
+/// declares is believed. Most declare nothing, and then the PCI core's word for "unknown" stands there: such an
+/// engine is offered much, and [`UNDECLARED`] where it does not take that.
+pub(crate) fn longest_segment(declared: u64) -> u64 {
+    match declared {
+        UNDECLARED => LONGEST,
+        said => said.clamp(1, LONGEST),
     }
 }

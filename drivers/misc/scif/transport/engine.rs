@@ -26,7 +26,6 @@ use crate::{
     logic::{
         plan::{
             self,
-            LongestSegment,
             Segment, //
         },
         window_set::Seams, //
@@ -134,7 +133,8 @@ pub(crate) struct Engine {
     channel: Channel,
     /// That of no other engine, also if that has the same device.
     pub(crate) instance: u64,
-    longest: LongestSegment,
+    /// See [`plan::longest_segment`].
+    longest_segment: u64,
     /// How many channels have chosen it.
     users: Atomic<u32>,
     queues: Arc<WorkQueues>,
@@ -238,7 +238,7 @@ impl Engine {
         let blank = SharedMemory::new(2 * BLANK, User::Device(&device), Payer::Nobody).ok()?;
         Arc::pin_init(
             pin_init!(Self {
-                longest: LongestSegment::declared(channel.max_segment() as u64),
+                longest_segment: plan::longest_segment(channel.max_segment() as u64),
                 users: Atomic::new(0),
                 channel,
                 instance: INSTANCES.fetch_add(1, Relaxed),
@@ -281,7 +281,7 @@ impl Engine {
 
     /// How many bytes it should be given at once. Any context.
     pub(crate) fn longest_segment(&self) -> u64 {
-        self.longest.bytes()
+        self.longest_segment
     }
 
     /// Whether it can copy between these addresses; not if it has stopped. Any context.
@@ -299,7 +299,7 @@ impl Engine {
         batch: &Batch<T>,
         patience: &Patience<'_>,
     ) -> Result {
-        let mut left = Some(segment);
+        let (mut left, mut most) = (Some(segment), self.longest_segment);
         while let Some(segment) = left {
             if patience.is_over() {
                 return Err(ENODEV);
@@ -307,27 +307,29 @@ impl Engine {
             if self.has_stopped() {
                 return Err(EIO);
             }
-            let (piece, rest) = segment.split(self.longest_segment());
+            let (piece, rest) = segment.split(most);
             let mut flags = match rest {
                 Some(_) => CopyFlags::NONE,
                 None => flags,
             };
             // Looked at before: what is refused because the ring is full can have ended afterwards.
             let ended = self.ended.load(Relaxed);
-            let was_idle = piece.len > plan::UNDECLARED && self.taken.load(Relaxed) == ended;
             let before = self.uninterrupted.fetch_add(1, Relaxed);
             flags.interrupt = before % INTERRUPT_EVERY == INTERRUPT_EVERY - 1;
             let (to, from, len) = (piece.destination, piece.source, piece.len as usize);
             if self.channel.submit(to, from, len, flags, batch) {
                 self.taken.add(1, Relaxed);
-                self.longest.was_taken(piece.len);
                 left = rest;
             } else if self.channel.is_stopped() {
                 self.stop();
-            } else if !self.longest.refused(piece.len, was_idle) {
+            } else if piece.len > plan::UNDECLARED {
+                // It may take no more than this, though it does not say so.
+                most = plan::UNDECLARED;
+            } else {
                 // Whether it is full or will never take anything again, only time tells.
                 self.refused.add(1, Relaxed);
                 self.wait_for_room(ended, patience)?;
+                most = self.longest_segment;
             }
         }
         Ok(())
