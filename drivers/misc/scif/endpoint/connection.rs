@@ -121,7 +121,7 @@ impl Connection {
         ports: PortPair,
         state: State,
     ) -> Result<Arc<Self>> {
-        let channel = Channel::new(contact.peer(), contact.clone(), id, state)?;
+        let channel = Channel::new(&contact.peer, contact.clone(), id, state)?;
         let stream = Stream::new(&channel, contact.ring_size)?;
         let (exports, caches) = (&contact.exports, &contact.caches);
         let windows = Windows::new(&channel, exports, caches.clone())?;

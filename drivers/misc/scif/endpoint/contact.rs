@@ -61,7 +61,7 @@ use kernel::{
 /// See the head of this file.
 #[pin_data]
 pub(super) struct Contact {
-    peer: Arc<Peer>,
+    pub(super) peer: Arc<Peer>,
     pub(super) exports: Arc<Exports>,
     pub(super) remembered: Arc<Remembered>,
     pub(super) mappings: Arc<Mappings>,
@@ -98,11 +98,6 @@ impl Contact {
         )
     }
 
-    /// The peer.
-    pub(super) fn peer(&self) -> &Arc<Peer> {
-        &self.peer
-    }
-
     /// What is for memory that the other side does not reach.
     pub(super) fn staging(&self) -> &Arc<Staging> {
         &self.ways.staging
@@ -117,7 +112,7 @@ impl Contact {
         let made = Connection::new(self, id, ports, state);
         let mut connections = self.connections.lock();
         // Under the lock, so that whoever marks all as lost either sees it or has been seen.
-        if let (Ok(connection), false) = (&made, self.peer().is_over()) {
+        if let (Ok(connection), false) = (&made, self.peer.is_over()) {
             connections.publish(id, connection.clone());
             return made;
         }
@@ -134,7 +129,7 @@ impl Contact {
         ports: PortPair,
         waiters: Arc<WaitQueue>,
     ) -> Result<Arc<Connection>> {
-        let _inside = self.peer().enter().ok_or(ENODEV)?;
+        let _inside = self.peer.enter().ok_or(ENODEV)?;
         let connection = self.insert(ports, State::Requested)?;
         connection.channel.attach(waiters);
         trace::connect(|| connection.traced(Ok(())));
@@ -149,7 +144,7 @@ impl Contact {
 
     /// Answers a request with a connection, or refuses it. May sleep, does not wait for the peer.
     pub(super) fn accept(self: &Arc<Self>, request: Request, port: u16) -> Result<Arc<Connection>> {
-        let _inside = self.peer().enter().ok_or(ENODEV)?;
+        let _inside = self.peer.enter().ok_or(ENODEV)?;
         let ports = PortPair {
             own: port,
             peer: request.source_port,
@@ -212,39 +207,6 @@ impl Contact {
         }
         counts.exported_windows += self.exports.count();
         counts.mappings += self.mappings.count();
-    }
-
-    // ----- the end of the peer, in this order; each may sleep ----------------------------------
-
-    /// It is lost: marks all connections, and wakes who waits.
-    pub(super) fn lost(self: &Arc<Self>) {
-        self.connections().for_each(|connection| connection.lost());
-        self.ways.pulls.lost();
-        self.staging().lost();
-    }
-
-    /// Nobody is inside the peer any more.
-    pub(super) fn drained(self: &Arc<Self>) {
-        // Signals that were deferred since the connections were marked keep windows in use.
-        self.connections()
-            .for_each(|connection| connection.transfers.marks.forget_deferred());
-        // No fault puts pages back from here on.
-        self.mappings.revoke_all();
-        self.staging().drained();
-        // Requests came from the control work, which is out now, too.
-        self.ports.forget_requests(self.peer());
-    }
-
-    /// It can't reach the windows any more.
-    pub(super) fn unreachable(&self) {
-        self.exports.release_all();
-    }
-
-    /// It has let go of all memory of this node.
-    pub(super) fn forget(self: &Arc<Self>) {
-        self.connections()
-            .for_each(|connection| connection.channel.remove());
-        self.staging().forget();
     }
 }
 

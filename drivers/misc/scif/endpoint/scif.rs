@@ -104,7 +104,7 @@ impl Scif {
     pub(super) fn contact_with(&self, peer: &Arc<Peer>) -> Result<Arc<Contact>> {
         let found = self
             .contacts
-            .find(|contact| Arc::ptr_eq(contact.peer(), peer));
+            .find(|contact| Arc::ptr_eq(&contact.peer, peer));
         found.ok_or(ENODEV)
     }
 
@@ -122,7 +122,7 @@ impl Scif {
     /// Each window that a peer may be using, with that peer's node. May sleep.
     pub(crate) fn windows(&self) -> impl Iterator<Item = (u16, WindowFacts)> + '_ {
         self.contacts.iter().flat_map(|contact| {
-            let node = contact.peer().node();
+            let node = contact.peer.node();
             let windows = contact.exports.facts();
             windows.map(move |window| (node, window))
         })
@@ -159,7 +159,7 @@ impl Scif {
         let mut counts = Counts::default();
         for contact in self.contacts.iter() {
             // Of one that is over only memory is kept that it might still write to.
-            if !contact.peer().is_over() {
+            if !contact.peer.is_over() {
                 contact.add_to(&mut counts);
             }
         }

@@ -80,19 +80,37 @@ impl Attachment for Attached {
     }
 
     fn lost(&self) {
-        self.contact.lost();
+        let contact = &self.contact;
+        contact
+            .connections()
+            .for_each(|connection| connection.lost());
+        contact.ways.pulls.lost();
+        contact.staging().lost();
     }
 
     fn drained(&self) {
-        self.contact.drained();
+        let contact = &self.contact;
+        // Signals that were deferred since the connections were marked keep windows in use.
+        contact
+            .connections()
+            .for_each(|connection| connection.transfers.marks.forget_deferred());
+        // No fault puts pages back from here on.
+        contact.mappings.revoke_all();
+        contact.staging().drained();
+        // Requests came from the control work, which is out now, too.
+        contact.ports.forget_requests(&contact.peer);
     }
 
     fn unreachable(&self) {
-        self.contact.unreachable();
+        self.contact.exports.release_all();
     }
 
     fn forget(&self) {
-        self.contact.forget();
+        let contact = &self.contact;
+        contact
+            .connections()
+            .for_each(|connection| connection.channel.remove());
+        contact.staging().forget();
     }
 }
 
@@ -100,7 +118,7 @@ const NO_ANNEX: &str = "it sends a message without its annex";
 
 /// Does what a message asks for. May sleep but never waits for the peer.
 fn handle(contact: &Contact, message: Message, annex: &AnnexOf<'_>) -> Result<(), Violation> {
-    let peer = contact.peer();
+    let peer = &contact.peer;
     match message {
         Message::Connect {
             source,
