@@ -24,13 +24,10 @@ use crate::{
         messages::{
             Message,
             Refusal,
-            Status,
-            WindowId, //
-            PUSH_ORDERED,
-            PUSH_SURELY,
+            Status, //
         }, //
     },
-    memory::remote_window::Offer,
+    memory::remote_window::in_annex,
     peer::{
         control::AnnexOf,
         service::{
@@ -40,7 +37,6 @@ use crate::{
         },
         Peer, //
     },
-    rma::pushes::Asked,
     sync::list::Listed, //
 };
 use kernel::{
@@ -180,9 +176,11 @@ fn handle(contact: &Contact, message: Message, annex: &AnnexOf<'_>) -> Result<()
 fn answer_for_nobody(peer: &Peer, message: Message) {
     let answer = match message {
         // Else the memory stays pinned.
-        Message::WindowOffer { window, .. } => Message::WindowReleased { window },
-        Message::PushWanted { token, .. } => Message::PushDone {
-            token,
+        Message::WindowOffer { offer, .. } => Message::WindowReleased {
+            window: offer.window,
+        },
+        Message::PushWanted { request, .. } => Message::PushDone {
+            token: request.token,
             status: Status::Unknown,
         },
         _ => return,
@@ -215,23 +213,7 @@ fn handle_for(
             ..
         } => fences.signal_requested(token, senders, receivers),
         Message::FenceDone { token, status, .. } => fences.wait_answered(token, status),
-        Message::PushWanted {
-            token,
-            how,
-            source,
-            destination,
-            len,
-            window,
-            ..
-        } => connection.transfers.push_wanted(&Asked {
-            token,
-            ordered: how & PUSH_ORDERED != 0,
-            must: how & PUSH_SURELY != 0,
-            source,
-            destination,
-            len,
-            window: (window != 0).then_some(WindowId(window)),
-        }),
+        Message::PushWanted { request, .. } => connection.transfers.push_wanted(&request),
         _ => handle_window(connection, message, annex)?,
     }
     Ok(())
@@ -245,27 +227,9 @@ fn handle_window(
 ) -> Result<(), Violation> {
     let (windows, remote_windows) = (&connection.windows, &connection.remote_windows);
     match message {
-        Message::WindowOffer {
-            window,
-            protection,
-            offset,
-            len,
-            extents,
-            wants_answer,
-            first,
-            ..
-        } => {
-            let offer = Offer {
-                window,
-                protection,
-                offset,
-                len,
-                extents,
-                first,
-                wants_answer: wants_answer != 0,
-            };
-            let annex = annex.words(offer.in_annex()).ok_or(NO_ANNEX)?;
-            remote_windows.offered(offer, &annex)?;
+        Message::WindowOffer { offer, first, .. } => {
+            let annex = annex.words(in_annex(&offer)).ok_or(NO_ANNEX)?;
+            remote_windows.offered(offer, first, &annex)?;
         }
         Message::WindowExtents { window, count, .. } => {
             let annex = annex.words(count as usize).ok_or(NO_ANNEX)?;
@@ -280,7 +244,7 @@ fn handle_window(
         Message::WindowRevoke { window, offset, .. } => remote_windows.revoked(window, offset),
         Message::WindowRevokeDone {
             window, released, ..
-        } => windows.revoke_done(window, released != 0),
+        } => windows.revoke_done(window, released),
         _ => (),
     }
     Ok(())

@@ -29,7 +29,7 @@
 use super::control_block::Lane;
 
 /// Version of this protocol; both sides must have the same.
-pub(crate) const VERSION: u8 = 12;
+pub(crate) const VERSION: u8 = 13;
 
 /// Bytes of a slot.
 pub(crate) const SLOT_SIZE: usize = 64;
@@ -217,11 +217,52 @@ macro_rules! number_fields {
 
 number_fields!(u16, u32, u64);
 
-/// Makes a field of a structure: that of its own fields, in this order, if a condition that they may have is met.
+/// As a number, 1 or 0.
+impl Field for bool {
+    const NUMBERS: &'static [usize] = u32::NUMBERS;
+
+    fn write(&self, fields: &mut Fields) {
+        u32::from(*self).write(fields);
+    }
+
+    fn read(fields: &mut Fields) -> Result<Self, Malformed> {
+        match u32::read(fields)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Malformed::Field),
+        }
+    }
+}
+
+/// The size of a field that is one number; others do not fit anywhere.
+pub(crate) const fn size_of_number<T: Field>() -> usize {
+    match T::NUMBERS {
+        [size] => *size,
+        _ => usize::MAX,
+    }
+}
+
+/// Makes a structure that is a field of messages: its own fields, which are numbers, follow each other in this
+/// order, and meet a condition that they may have.
 macro_rules! structure_field {
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis struct $structure:ident {
+            $($(#[$documentation:meta])* $field:ident: $type:ty,)*
+        } $(if |$this:ident| $condition:expr)?
+    ) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $visibility struct $structure {
+            $($(#[$documentation])* $visibility $field: $type,)*
+        }
+
+        structure_field!($structure { $($field: $type),* } $(, |$this| $condition)?);
+    };
     ($structure:ident { $($field:tt: $type:ty),* } $(, |$this:ident| $condition:expr)?) => {
         impl $crate::logic::envelope::Field for $structure {
-            const NUMBERS: &'static [usize] = &[$(size_of::<$type>()),*];
+            const NUMBERS: &'static [usize] =
+                &[$($crate::logic::envelope::size_of_number::<$type>()),*];
 
             fn write(&self, fields: &mut $crate::logic::envelope::Fields) {
                 $($crate::logic::envelope::Field::write(&self.$field, fields);)*

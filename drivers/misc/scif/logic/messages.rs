@@ -27,39 +27,78 @@ pub(crate) const EXTENTS_IN_OFFER: usize = 2;
 /// Packed extents in the annex of a message.
 pub(crate) const EXTENTS_IN_ANNEX: usize = ANNEX_WORDS;
 
-/// In [`Message::PushWanted`]: what lies in the last cache line of the source is written last.
-pub(crate) const PUSH_ORDERED: u32 = 1;
-
-/// In [`Message::PushWanted`]: the sender can't copy by itself, so it is to be done in whatever way there is.
-pub(crate) const PUSH_SURELY: u32 = 2;
-
 /// A window as its owner knows it; unique among the owner's windows of one session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WindowId(pub(crate) u32);
 
-/// Where the sender of the message wants data of a connection to be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RingAddress {
-    /// Bus address of the ring's memory, at which its header lies.
-    pub(crate) address: u64,
-    /// Bytes of data in the ring, a power of two.
-    pub(crate) size: u32,
-    /// Number of the doorbell that announces data.
-    pub(crate) doorbell: u32,
-    /// How large it may become, a power of two.
-    pub(crate) limit: u32,
+structure_field!(WindowId { 0: u32 });
+
+impl WindowId {
+    /// The id of no window.
+    pub(crate) const NONE: Self = Self(0);
 }
 
-/// What the sender of the message will remember of the receiver's windows without being asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Grant {
-    /// The first bus address of the receiver that the sender reaches, and how many bytes from there on.
-    pub(crate) from: u64,
-    pub(crate) len: u64,
-    /// How many windows.
-    pub(crate) windows: u32,
-    /// How many packed extents all of them may have together.
-    pub(crate) extents: u64,
+structure_field! {
+    /// Where the sender of the message wants data of a connection to be written.
+    pub(crate) struct RingAddress {
+        /// Bus address of the ring's memory, at which its header lies.
+        address: u64,
+        /// Bytes of data in the ring, a power of two.
+        size: u32,
+        /// Number of the doorbell that announces data.
+        doorbell: u32,
+        /// How large it may become, a power of two.
+        limit: u32,
+    } if |ring| ring.size.is_power_of_two()
+        && ring.limit.is_power_of_two()
+        && ring.limit >= ring.size
+        && ring.address.checked_add(u64::from(ring.size)).is_some()
+}
+
+structure_field! {
+    /// What the sender of the message will remember of the receiver's windows without being asked.
+    pub(crate) struct Grant {
+        /// The first bus address of the receiver that the sender reaches, and how many bytes from there on.
+        from: u64,
+        len: u64,
+        /// How many windows.
+        windows: u32,
+        /// How many packed extents all of them may have together.
+        extents: u64,
+    }
+}
+
+structure_field! {
+    /// A window of the sender, as the sender offers it.
+    pub(crate) struct Offer {
+        window: WindowId,
+        protection: u32,
+        offset: u64,
+        len: u64,
+        /// How many packed extents it has. None if the receiver does not reach it.
+        extents: u32,
+        /// The owner waits for an answer.
+        wants_answer: bool,
+    }
+}
+
+structure_field! {
+    /// A copy that the sender wants the receiver to make.
+    pub(crate) struct PushRequest {
+        /// By which the sender knows it.
+        token: u32,
+        /// What lies in the last cache line of the source goes last.
+        ordered: bool,
+        /// Where in windows of the receiver.
+        source: u64,
+        /// Where in windows of the sender.
+        destination: u64,
+        len: u64,
+        /// The sender can't copy by itself, so it is to be done in whatever way there is.
+        must: bool,
+        /// The one that the sender has offered for this, in which the destination is; or none.
+        window: WindowId,
+    } if |request| request.len > 0
 }
 
 /// Makes an enum that crosses the wire as a number.
@@ -155,17 +194,12 @@ macro_rules! message_table {
             /// The sender has more to say than fits the receiver's ring: asks for a larger one, once.
             5 RingWanted to target {};
 
-            /// A window was registered. It has `extents` packed extents: `first`, then as many as there is
-            /// room for in the message's annex; others follow. None if the receiver does not reach it.
+            /// A window was registered. Of its extents these are the first, then come as many as there is room for
+            /// in the message's annex; others follow.
             6 WindowOffer to target {
-                window: WindowId,
-                protection: u32,
-                offset: u64,
-                len: u64,
-                extents: u32,
-                wants_answer: u32,
+                offer: Offer,
                 first: [u64; EXTENTS_IN_OFFER],
-            } if wants_answer <= 1;
+            };
 
             /// The next `count` extents of an offered window, in the annex.
             7 WindowExtents to target {
@@ -191,18 +225,9 @@ macro_rules! message_table {
                 receivers: Option<(u64, u64)>,
             } if senders.is_some() || receivers.is_some();
 
-            /// Asks for `len` bytes from `source` on, in windows of the receiver, to be copied to
-            /// `destination`, in windows of the sender, or, if `window` is not 0, in that one, which was
-            /// offered for this. Only for who offers to do that. How, is said by [`PUSH_ORDERED`] and
-            /// [`PUSH_SURELY`].
-            12 PushWanted to target {
-                token: u32,
-                how: u32,
-                source: u64,
-                destination: u64,
-                len: u64,
-                window: u32,
-            } if how <= 3 && len > 0;
+            /// Asks for bytes in windows of the receiver to be copied into windows of the sender. Only for who
+            /// offers to do that.
+            12 PushWanted to target { request: PushRequest };
 
             /// The sender has slots at `address` in which to put what is for memory of it that the receiver
             /// does not reach (`staging.rs`): this many, for `size` bytes each.
@@ -236,7 +261,7 @@ macro_rules! message_table {
 
             /// The revoked window can't be found any more. If it was not released with that, uses that
             /// began before go on.
-            135 WindowRevokeDone to target { window: WindowId, released: u32 } if released <= 1;
+            135 WindowRevokeDone to target { window: WindowId, released: bool };
 
             /// The answer to `PushWanted`. If it is neither done nor failed, nothing was or will be written.
             136 PushDone { token: u32, status: Status };
@@ -250,26 +275,6 @@ macro_rules! message_table {
 pub(crate) use message_table;
 
 message_table!(define_messages);
-
-structure_field!(WindowId { 0: u32 });
-structure_field!(Grant {
-    from: u64,
-    len: u64,
-    windows: u32,
-    extents: u64
-});
-structure_field!(
-    RingAddress {
-        address: u64,
-        size: u32,
-        doorbell: u32,
-        limit: u32
-    },
-    |ring| ring.size.is_power_of_two()
-        && ring.limit.is_power_of_two()
-        && ring.limit >= ring.size
-        && ring.address.checked_add(u64::from(ring.size)).is_some()
-);
 
 impl<const N: usize> Field for [u64; N] {
     const NUMBERS: &'static [usize] = &[size_of::<u64>(); N];
@@ -295,19 +300,15 @@ impl Field for Option<(u64, u64)> {
 
     fn write(&self, fields: &mut Fields) {
         let (offset, value) = self.unwrap_or_default();
-        u32::from(self.is_some()).write(fields);
+        self.is_some().write(fields);
         offset.write(fields);
         value.write(fields);
     }
 
     fn read(fields: &mut Fields) -> Result<Self, Malformed> {
-        let present = u32::read(fields)?;
+        let is_there = bool::read(fields)?;
         let pair = (u64::read(fields)?, u64::read(fields)?);
-        match present {
-            0 => Ok(None),
-            1 => Ok(Some(pair)),
-            _ => Err(Malformed::Field),
-        }
+        Ok(is_there.then_some(pair))
     }
 }
 

@@ -21,6 +21,8 @@ use super::{
     messages::{
         Grant,
         Message,
+        Offer,
+        PushRequest,
         Refusal,
         RingAddress,
         Status,
@@ -68,12 +70,14 @@ const MESSAGES: [Message; 23] = {
         },
         Message::WindowOffer {
             target,
-            window,
-            protection: 3,
-            offset: 0x1000,
-            len: u64::MAX,
-            extents: 7,
-            wants_answer: 1,
+            offer: Offer {
+                window,
+                protection: 3,
+                offset: 0x1000,
+                len: u64::MAX,
+                extents: 7,
+                wants_answer: true,
+            },
             first: [5, u64::MAX],
         },
         Message::WindowExtents {
@@ -117,7 +121,7 @@ const MESSAGES: [Message; 23] = {
         Message::WindowRevokeDone {
             target,
             window,
-            released: 1,
+            released: true,
         },
         Message::Signal {
             target,
@@ -127,12 +131,15 @@ const MESSAGES: [Message; 23] = {
         },
         Message::PushWanted {
             target,
-            token,
-            how: 3,
-            source: 0x1001,
-            destination: u64::MAX,
-            len: 9,
-            window: 7,
+            request: PushRequest {
+                token,
+                ordered: true,
+                source: 0x1001,
+                destination: u64::MAX,
+                len: 9,
+                must: true,
+                window,
+            },
         },
         Message::PushDone { token, status },
         Message::StagingOffer {

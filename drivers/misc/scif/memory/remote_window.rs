@@ -18,6 +18,7 @@ use crate::{
         messages::{
             Grant,
             Message,
+            Offer,
             Status,
             WindowId, //
             EXTENTS_IN_ANNEX,
@@ -189,27 +190,11 @@ const SOON: u32 = 1 << 14;
 const IMPOSSIBLE_EXTENT: &str = "it sends an impossible extent";
 pub(super) const NO_MEMORY: &str = "no memory to take in a window";
 
-/// An offer, as the peer has made it.
-pub(crate) struct Offer {
-    pub(crate) window: WindowId,
-    pub(crate) protection: u32,
-    pub(crate) offset: u64,
-    pub(crate) len: u64,
-    /// How many packed extents it has.
-    pub(crate) extents: u32,
-    /// The first of them; others are in the annex, and follow.
-    pub(crate) first: [u64; EXTENTS_IN_OFFER],
-    /// The owner waits for an answer.
-    pub(crate) wants_answer: bool,
-}
-
-impl Offer {
-    /// How many of its extents are in the annex.
-    pub(crate) fn in_annex(&self) -> usize {
-        (self.extents as usize)
-            .saturating_sub(EXTENTS_IN_OFFER)
-            .min(EXTENTS_IN_ANNEX)
-    }
+/// How many of the extents of an offer are in its annex.
+pub(crate) fn in_annex(offer: &Offer) -> usize {
+    (offer.extents as usize)
+        .saturating_sub(EXTENTS_IN_OFFER)
+        .min(EXTENTS_IN_ANNEX)
 }
 
 /// A window that the peer offers, until all of its extents have come.

@@ -26,7 +26,6 @@ use super::{
         grant,
         Allowance,
         IncomingWindow,
-        Offer,
         Remembered,
         RemotePiece,
         RemoteWindow,
@@ -48,6 +47,7 @@ use crate::{
         control_block::Annex,
         messages::{
             Message,
+            Offer,
             Status,
             WindowId, //
             EXTENTS_IN_OFFER,
@@ -199,7 +199,12 @@ impl RemoteWindows {
     // ----- what the peer says; called by the control work --------------------------------------
 
     /// A window is offered.
-    pub(crate) fn offered(&self, offer: Offer, annex: &Annex) -> Result<(), Violation> {
+    pub(crate) fn offered(
+        &self,
+        offer: Offer,
+        first: [u64; EXTENTS_IN_OFFER],
+        annex: &Annex,
+    ) -> Result<(), Violation> {
         let range = Range::from_parts(offer.offset, offer.len)
             .ok()
             .filter(|range| range.is_aligned(PAGE_SHIFT as u32))
@@ -212,7 +217,7 @@ impl RemoteWindows {
         let allowance = Allowance::take(self.channel.peer(), &self.remembered, count);
         let mut incoming = IncomingWindow::new(self.channel.peer(), &offer, range, allowance)?;
         let here = offer.extents.min(EXTENTS_IN_OFFER as u32);
-        let first = offer.first.into_iter().take(here as usize);
+        let first = first.into_iter().take(here as usize);
         incoming.take(&self.channel, here, first)?;
         incoming.take(&self.channel, annex.count() as u32, annex.words())?;
         if incoming.missing == 0 {
@@ -323,7 +328,7 @@ impl RemoteWindows {
             self.channel.answer(&Message::WindowRevokeDone {
                 target,
                 window: id,
-                released: released.into(),
+                released,
             });
         }
     }

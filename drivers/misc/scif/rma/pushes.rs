@@ -37,6 +37,7 @@ use crate::{
         address_space::Range,
         messages::{
             Message,
+            PushRequest,
             Status,
             WindowId, //
         },
@@ -145,23 +146,6 @@ const MOST_PIECES: usize = 1024;
 /// The same, if there is no other way.
 const MOST_PIECES_IN_NEED: usize = 1 << 16;
 
-/// What the peer wants.
-pub(crate) struct Asked {
-    /// By which it knows it.
-    pub(crate) token: u32,
-    /// What lies in the last cache line of the source goes last.
-    pub(crate) ordered: bool,
-    /// It can't copy by itself: CPU or slots will do.
-    pub(crate) must: bool,
-    /// Where in windows of this end.
-    pub(crate) source: u64,
-    /// Where in windows of the peer.
-    pub(crate) destination: u64,
-    pub(crate) len: u64,
-    /// The one that it was offered for this, in which the destination is.
-    pub(crate) window: Option<WindowId>,
-}
-
 /// A part of one window: ENXIO if it is not inside, EACCES if it must not be written.
 fn part_of(window: Arc<RemoteWindow>, range: Range) -> Result<RemotePiece> {
     if !window.range.contains(&range) {
@@ -179,7 +163,7 @@ fn part_of(window: Arc<RemoteWindow>, range: Range) -> Result<RemotePiece> {
 
 impl Transfers {
     /// The peer wants something copied to it. Called by the control work.
-    pub(crate) fn push_wanted(&self, asked: &Asked) {
+    pub(crate) fn push_wanted(&self, asked: &PushRequest) {
         // Let go in any case.
         let window = self.take_window(asked);
         self.ways.pushes.wanted(asked.token, || {
@@ -190,24 +174,25 @@ impl Transfers {
 
     /// What would become of it, but that nothing is copied.
     #[cfg(CONFIG_KUNIT = "y")]
-    pub(crate) fn would_push(&self, asked: &Asked) -> Result {
+    pub(crate) fn would_push(&self, asked: &PushRequest) -> Result {
         let window = self.take_window(asked);
         self.prepare_push(asked, window).map(drop)
     }
 
     /// The window that was offered for this: ENXIO if one is named that was not.
-    fn take_window(&self, asked: &Asked) -> Result<Option<Arc<RemoteWindow>>> {
-        let Some(id) = asked.window else {
+    fn take_window(&self, asked: &PushRequest) -> Result<Option<Arc<RemoteWindow>>> {
+        if asked.window == WindowId::NONE {
             return Ok(None);
-        };
-        self.remote_windows.take_unlisted(id).map(Some).ok_or(ENXIO)
+        }
+        let window = self.remote_windows.take_unlisted(asked.window);
+        window.map(Some).ok_or(ENXIO)
     }
 
     /// What is to be done, and by which of the path's engines, if it is by one. ENXIO or EACCES if there are no such
     /// windows, ENODEV if there is no engine for it and it need not be done.
     fn prepare_push(
         &self,
-        asked: &Asked,
+        asked: &PushRequest,
         window: Result<Option<Arc<RemoteWindow>>>,
     ) -> Result<(Option<usize>, Arc<Operation>)> {
         let destination = Range::from_parts(asked.destination, asked.len).map_err(|_| ENXIO)?;
@@ -247,7 +232,7 @@ impl Transfers {
 
     /// Which of the path's engines copies, or fills slots. None if the processor has to; ENODEV or EINVAL if no engine
     /// can copy it all by itself, and it need not be done.
-    fn engine_for(&self, asked: &Asked, is_reached: bool) -> Result<Option<usize>> {
+    fn engine_for(&self, asked: &PushRequest, is_reached: bool) -> Result<Option<usize>> {
         let place = self.channel.engine();
         let route = self.channel.path().engine(place);
         let len = usize::try_from(asked.len)?;

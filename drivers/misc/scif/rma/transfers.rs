@@ -33,9 +33,8 @@ use crate::{
         address_space::Range,
         messages::{
             Message,
-            WindowId,
-            PUSH_ORDERED,
-            PUSH_SURELY, //
+            PushRequest,
+            WindowId, //
         },
         plan, //
     },
@@ -289,22 +288,17 @@ impl Transfers {
             LocalSide::Windows(offset) => (None, *offset as u64),
             LocalSide::Memory(_) => self.offer_memory(operation, must)?,
         };
-        let mut how = 0;
-        if operation.is_ordered() {
-            how |= PUSH_ORDERED;
-        }
-        if must {
-            how |= PUSH_SURELY;
-        }
         let message = |token| Message::PushWanted {
             target,
-            token,
-            how,
-            source: request.remote.start(),
-            destination,
-            len: operation.bytes,
-            // 0 stands for none.
-            window: offered.map_or(0, |window| window.0),
+            request: PushRequest {
+                token,
+                ordered: operation.is_ordered(),
+                source: request.remote.start(),
+                destination,
+                len: operation.bytes,
+                must,
+                window: offered.unwrap_or(WindowId::NONE),
+            },
         };
         let engine = self.channel.engine().filter(|_| !must);
         let asked = self

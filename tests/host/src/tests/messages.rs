@@ -14,8 +14,8 @@ use crate::logic::envelope::{
     VERSION,
 };
 use crate::logic::messages::{
-    EXTENTS_IN_ANNEX, EXTENTS_IN_OFFER, Grant, Message, Refusal, RingAddress, Status, WindowId,
-    message_table,
+    EXTENTS_IN_ANNEX, EXTENTS_IN_OFFER, Grant, Message, Offer, PushRequest, Refusal, RingAddress,
+    Status, WindowId, message_table,
 };
 
 /// What a field can be.
@@ -35,7 +35,7 @@ macro_rules! arbitrary {
     };
 }
 
-arbitrary!(u16, u64, [u64; EXTENTS_IN_OFFER], Option<(u64, u64)>);
+arbitrary!(bool, u16, u64, [u64; EXTENTS_IN_OFFER], Option<(u64, u64)>);
 
 impl Generated for u32 {
     /// Small ones are wanted where a condition asks for them.
@@ -84,6 +84,46 @@ prop_compose! {
 impl Generated for Grant {
     fn generated() -> BoxedStrategy<Self> {
         grant().boxed()
+    }
+}
+
+prop_compose! {
+    fn offer()(
+        window: u32,
+        protection: u32,
+        offset: u64,
+        len: u64,
+        extents: u32,
+        wants_answer: bool,
+    ) -> Offer {
+        Offer { window: WindowId(window), protection, offset, len, extents, wants_answer }
+    }
+}
+
+impl Generated for Offer {
+    fn generated() -> BoxedStrategy<Self> {
+        offer().boxed()
+    }
+}
+
+prop_compose! {
+    fn push_request()(
+        token: u32,
+        ordered: bool,
+        source: u64,
+        destination: u64,
+        len in 1_u64..,
+        must: bool,
+        window: u32,
+    ) -> PushRequest {
+        let window = WindowId(window);
+        PushRequest { token, ordered, source, destination, len, must, window }
+    }
+}
+
+impl Generated for PushRequest {
+    fn generated() -> BoxedStrategy<Self> {
+        push_request().boxed()
     }
 }
 
@@ -335,7 +375,7 @@ fn messages_to_the_byte() {
     };
     #[rustfmt::skip]
     assert_eq!(bytes(&connect, 36), [
-        1, 12, 1, 0, 0, 0, 0, 0, 4, 3, 2, 1, 6, 5, 8, 7,
+        1, 13, 1, 0, 0, 0, 0, 0, 4, 3, 2, 1, 6, 5, 8, 7,
         0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0, 0, 1, 0, 0x1c, 0x1b, 0x1a, 0x19,
         0, 0, 0, 1,
     ]);
@@ -347,7 +387,7 @@ fn messages_to_the_byte() {
     };
     #[rustfmt::skip]
     assert_eq!(bytes(&signal, 56), [
-        11, 12, 1, 0, 9, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0,
+        11, 13, 1, 0, 9, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0,
         0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
         1, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0,
         3, 0, 0, 0, 0, 0, 0, 0,
@@ -401,18 +441,20 @@ fn impossible_fields_are_refused() {
     };
     let offer = Message::WindowOffer {
         target: ChannelId(1),
-        window: WindowId(0),
-        protection: 0,
-        offset: 0,
-        len: 0,
-        extents: 0,
-        wants_answer: 0,
+        offer: Offer {
+            window: WindowId(0),
+            protection: 0,
+            offset: 0,
+            len: 0,
+            extents: 0,
+            wants_answer: false,
+        },
         first: [0; EXTENTS_IN_OFFER],
     };
     let revoked = Message::WindowRevokeDone {
         target: ChannelId(1),
         window: WindowId(0),
-        released: 0,
+        released: false,
     };
     let cases: [(&Message, usize, &[u8], bool); 27] = [
         (&good, 8, &[0], false),

@@ -21,6 +21,7 @@ use crate::{
         messages::{
             Grant,
             Message,
+            Offer,
             Refusal,
             RingAddress,
             Status,
@@ -157,12 +158,14 @@ mod cases {
         check_lost(|peer, target| {
             peer.post(&Message::WindowOffer {
                 target,
-                window: WINDOW,
-                protection: 1,
-                offset: 0,
-                len: 0,
-                extents: 1,
-                wants_answer: 0,
+                offer: Offer {
+                    window: WINDOW,
+                    protection: 1,
+                    offset: 0,
+                    len: 0,
+                    extents: 1,
+                    wants_answer: false,
+                },
                 first: [0; EXTENTS_IN_OFFER],
             })
         })
@@ -175,12 +178,14 @@ mod cases {
     fn offer(target: ChannelId, pages: u64, extents: u32, first: [u64; 2]) -> Message {
         Message::WindowOffer {
             target,
-            window: WINDOW,
-            protection: 1,
-            offset: 0,
-            len: pages << PAGE_SHIFT,
-            extents,
-            wants_answer: 0,
+            offer: Offer {
+                window: WINDOW,
+                protection: 1,
+                offset: 0,
+                len: pages << PAGE_SHIFT,
+                extents,
+                wants_answer: false,
+            },
             first,
         }
     }
@@ -302,7 +307,7 @@ mod cases {
             Message::WindowRevokeDone {
                 target,
                 window: WINDOW,
-                released: 1,
+                released: true,
             },
             Message::WindowRevoke {
                 target,

@@ -22,10 +22,11 @@ use crate::{
         envelope::ChannelId,
         messages::{
             Message,
+            Offer,
+            PushRequest,
             WindowId, //
         }, //
     },
-    rma::pushes::Asked,
     sys::tests::TestMemory, //
 };
 use kernel::{
@@ -39,20 +40,20 @@ const PAGE: u64 = PAGE_SIZE as u64;
 const WINDOW: WindowId = WindowId(0x7777);
 
 /// Wants an end to copy between windows that it sees at these offsets.
-fn asked(source: i64, destination: i64, len: u64) -> Asked {
-    Asked {
+fn asked(source: i64, destination: i64, len: u64) -> PushRequest {
+    PushRequest {
         token: 1,
         ordered: false,
         must: false,
         source: source as u64,
         destination: destination as u64,
         len,
-        window: None,
+        window: WindowId::NONE,
     }
 }
 
 /// What becomes of it.
-fn try_push(endpoint: &Endpoint, asked: &Asked) -> Result<Result> {
+fn try_push(endpoint: &Endpoint, asked: &PushRequest) -> Result<Result> {
     let connection = endpoint.connection()?;
     // All that was offered has come.
     connection.channel.wait_for_handled()?;
@@ -64,12 +65,14 @@ fn offer(bed: &Bed, to: &Endpoint, protection: u32) -> Result {
     let target = ChannelId(to.facts().channel.ok_or(EINVAL)?);
     bed.peer()?.post(&Message::WindowOffer {
         target,
-        window: WINDOW,
-        protection,
-        offset: 0,
-        len: PAGE,
-        extents: 1,
-        wants_answer: 0,
+        offer: Offer {
+            window: WINDOW,
+            protection,
+            offset: 0,
+            len: PAGE,
+            extents: 1,
+            wants_answer: false,
+        },
         // Nothing is written there.
         first: [1 << 30, 0],
     })?;
@@ -121,8 +124,8 @@ mod cases {
         let memory = TestMemory::new(1)?;
         let source = near.register(memory.buffer(), 0, ANYWHERE)?;
         let outcome = |at, len| {
-            let asked = Asked {
-                window: Some(WINDOW),
+            let asked = PushRequest {
+                window: WINDOW,
                 ..asked(source, at, len)
             };
             try_push(&near, &asked).unwrap_or(Err(ENOTCONN))
@@ -176,12 +179,15 @@ mod cases {
             let odd = token % 2 != 0;
             peer.post(&Message::PushWanted {
                 target: if odd { target } else { ChannelId(0x7ff) },
-                token,
-                how: token % 4,
-                source: u64::MAX - u64::from(token),
-                destination: 0,
-                len: u64::MAX,
-                window: token / 2,
+                request: PushRequest {
+                    token,
+                    ordered: odd,
+                    source: u64::MAX - u64::from(token),
+                    destination: 0,
+                    len: u64::MAX,
+                    must: token % 4 > 1,
+                    window: WindowId(token / 2),
+                },
             })?;
         }
         bed.settle();

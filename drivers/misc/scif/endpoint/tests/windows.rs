@@ -20,6 +20,7 @@ use crate::{
         envelope::ChannelId,
         messages::{
             Message,
+            Offer,
             WindowId, //
         },
     },
@@ -117,13 +118,15 @@ mod cases {
         let peer = bed.peer()?;
         peer.post(&Message::WindowOffer {
             target: ChannelId(channel),
-            window: WindowId(0x7777),
-            protection: PROTECTION_READ,
-            offset: remote as u64,
-            len: PAGE,
-            extents: 1,
             // Nobody waits for it, and there is no such memory.
-            wants_answer: 0,
+            offer: Offer {
+                window: WindowId(0x7777),
+                protection: PROTECTION_READ,
+                offset: remote as u64,
+                len: PAGE,
+                extents: 1,
+                wants_answer: false,
+            },
             first: [u64::from(u32::MAX) << 20, 0],
         })?;
         let looked_again = copy(&near, Direction::Read, local, remote, 8);

@@ -22,6 +22,7 @@ use crate::{
         messages::{
             Grant,
             Message,
+            Offer,
             Status,
             WindowId,
             EXTENTS_IN_ANNEX,
@@ -240,12 +241,14 @@ impl Windows {
         let mut annex = next_annex(&mut extents)?;
         let mut message = Message::WindowOffer {
             target,
-            window: window.id,
-            protection: window.protection,
-            offset: window.range.start(),
-            len: window.range.len(),
-            extents: window.packed_extents,
-            wants_answer: (!granted).into(),
+            offer: Offer {
+                window: window.id,
+                protection: window.protection,
+                offset: window.range.start(),
+                len: window.range.len(),
+                extents: window.packed_extents,
+                wants_answer: !granted,
+            },
             first,
         };
         loop {
