@@ -15,8 +15,8 @@
 //! that it is waited for (`Rings::is_waited_for`), and takes what there is. So does who does not wait
 //! here but tries again.
 //!
-//! A message that is larger than the ring needs a larger ring first, which the peer may not have the
-//! memory for at the moment: it is asked again now and then.
+//! A message that is larger than the ring needs a larger ring first: the peer is asked for it, and says
+//! whether it has the memory.
 
 use super::{
     connection::Connection,
@@ -34,10 +34,7 @@ use crate::{
         wait::WaitQueue, //
     }, //
 };
-use kernel::{
-    prelude::*,
-    time::Delta, //
-};
+use kernel::prelude::*;
 
 /// A call that has moved nothing is no message.
 fn count(flow: &Flow, result: Result<usize>) {
@@ -100,9 +97,6 @@ impl Connection {
 /// Bytes of the largest message, whatever ring the peer has: it is copied in one go, during which the end
 /// of the relation to the peer has to wait.
 const MOST: usize = 1 << 20;
-
-/// How long until a peer that had no memory for a larger ring may be asked again.
-const RETRY: Delta = Delta::from_millis(20);
 
 impl Stream {
     /// Sends all bytes of a caller, or none. EAGAIN if there is no room for all, unless it is to `block`;
@@ -181,13 +175,12 @@ impl Stream {
         Ok(has_room)
     }
 
-    /// Waits until the ring is as large as this, for a moment.
+    /// Waits until the ring is as large as this, or will not be: the peer's answer wakes who waits.
     fn wait_for_growth(&self, wanted: u32) -> Result {
-        self.channel.waiters()?.wait_timeout(RETRY, || {
-            let go_on = self.check_open().is_err()
-                || self.rings.remote_size().map_or(true, |size| size >= wanted);
-            go_on.then_some(())
-        })?;
-        Ok(())
+        let remote = self.rings.remote()?;
+        self.channel.waiters()?.wait(|| {
+            let is_awaited = remote.size() < wanted && wanted <= remote.largest();
+            (!is_awaited || self.check_open().is_err()).then_some(())
+        })
     }
 }

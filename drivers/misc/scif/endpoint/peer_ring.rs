@@ -139,11 +139,9 @@ impl PeerRing {
     }
 
     /// Whether the peer is to be asked for room for `wanted` bytes: if so, the caller asks. For the sender, if it has too
-    /// little room.
+    /// little room in a ring that may grow.
     pub(super) fn is_to_grow(&self, wanted: u32) -> bool {
-        wanted > self.size()
-            && self.may_grow()
-            && self.growth.cmpxchg(NOT_ASKED, ASKED, Full).is_ok()
+        wanted > self.size() && self.growth.cmpxchg(NOT_ASKED, ASKED, Full).is_ok()
     }
 
     /// The peer offers an area, if `size` is not 0: says why that can't be. The caller is inside the
