@@ -173,7 +173,7 @@ fn names(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 /// Shows `counters`: a line `name value` for each counter.
 fn counters(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let counts = sources.scif.counts();
+    let counts = sources.scif.counts(None);
     writeln!(f, "connections {}", counts.connections)?;
     writeln!(f, "closing_connections {}", counts.closing_connections)?;
     writeln!(f, "exported_windows {}", counts.exported_windows)?;

@@ -145,21 +145,13 @@ impl Scif {
         Ok(())
     }
 
-    /// How much there is with a node that is online. May sleep.
-    pub(crate) fn counts_with(&self, node: u16) -> Counts {
-        let mut counts = Counts::default();
-        if let Ok(contact) = self.contact(node) {
-            contact.add_to(&mut counts);
-        }
-        counts
-    }
-
-    /// How much there is. May sleep.
-    pub(crate) fn counts(&self) -> Counts {
+    /// Counts what there is, with one node or with all. May sleep.
+    pub(crate) fn counts(&self, node: Option<u16>) -> Counts {
         let mut counts = Counts::default();
         for contact in self.contacts.iter() {
             // Of one that is over only memory is kept that it might still write to.
-            if !contact.peer.is_over() {
+            let is_wanted = node.is_none_or(|node| node == contact.peer.node());
+            if is_wanted && !contact.peer.is_over() {
                 contact.add_to(&mut counts);
             }
         }

@@ -301,12 +301,6 @@ impl Stream {
         }
     }
 
-    /// See [`Rings::pretend_more_was_sent`].
-    #[cfg(CONFIG_KUNIT = "y")]
-    pub(super) fn pretend_more_was_sent(&self, count: u32) -> Result {
-        self.rings.pretend_more_was_sent(count)
-    }
-
     /// Whether data can be received; the waiters are woken when more comes. May sleep.
     pub(super) fn poll_receive(&self) -> bool {
         let moved = self.rings.watch_for_data(Wisher::Sleeper) == Ok(true);

@@ -156,8 +156,8 @@ impl Devices {
                 f.write_str(mode.unwrap_or("-"))
             }
             b"link" => f.write_str(node.link.to_str().unwrap_or("?")),
-            b"connections" => write!(f, "{}", scif.counts_with(node.id).connections),
-            b"windows" => write!(f, "{}", scif.counts_with(node.id).exported_windows),
+            b"connections" => write!(f, "{}", scif.counts(Some(node.id)).connections),
+            b"windows" => write!(f, "{}", scif.counts(Some(node.id)).exported_windows),
             _ => Err(fmt::Error),
         };
         PeerDevice::new(&self.bus, id, KBox::new(show, GFP_KERNEL)?)

@@ -166,7 +166,7 @@ impl Bed {
             closing_connections,
             exported_windows,
             mappings,
-        } = self.scif.counts();
+        } = self.scif.counts(None);
         drop(self.loopback);
         self.queues.flush_all();
         let scif = Arc::into_unique_or_drop(self.scif).is_some();

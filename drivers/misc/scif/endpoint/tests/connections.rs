@@ -42,7 +42,7 @@ mod cases {
         assert!(facts.peer == Some(to) && facts.own_port == Some(own.port));
         assert!(other.peer == Some(own) && other.own_port == Some(to.port));
         assert!(hears(&far, &near)? && hears(&near, &far)?);
-        assert_eq!(bed.scif().counts().connections, 2);
+        assert_eq!(bed.scif().counts(None).connections, 2);
         drop((listener, near, far));
         bed.end()
     }

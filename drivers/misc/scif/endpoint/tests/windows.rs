@@ -77,7 +77,7 @@ mod cases {
             let offset = near.register(memory.buffer(), 0, ANYWHERE)?;
             assert_eq!(offset, far.register(memory.buffer(), 0, ANYWHERE)?);
         }
-        assert_eq!(bed.scif().counts().exported_windows, 6);
+        assert_eq!(bed.scif().counts(None).exported_windows, 6);
         drop((near, far));
         bed.end()
     }
@@ -237,10 +237,10 @@ mod cases {
         far.unregister(remote, 2 * PAGE)?;
         bed.settle();
         assert!(matches!(near.remote_pages(remote, PAGE), Err(ENXIO)));
-        assert_eq!(bed.scif().counts().exported_windows, 1);
+        assert_eq!(bed.scif().counts(None).exported_windows, 1);
         drop(pages);
         bed.settle();
-        assert_eq!(bed.scif().counts().exported_windows, 0);
+        assert_eq!(bed.scif().counts(None).exported_windows, 0);
         drop((near, far));
         bed.end()
     }
@@ -317,7 +317,7 @@ mod cases {
             };
             assert_eq!(copy(&near, Direction::Read, local, remote, 8), Err(error));
             assert_eq!(near.register(memory.buffer(), 0, ANYWHERE), Err(error));
-            assert_eq!(bed.scif().counts().exported_windows, 0);
+            assert_eq!(bed.scif().counts(None).exported_windows, 0);
             drop((near, far));
             bed.end()?;
         }
