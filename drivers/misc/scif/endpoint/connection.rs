@@ -333,12 +333,6 @@ impl Connection {
         // the peer might like.
         let _ = waiters.wait_uninterruptible_timeout(CLOSE_TIMEOUT, done);
     }
-
-    /// Drops an end that was never used: its acceptance can't be sent. May sleep.
-    pub(super) fn abandon(&self) {
-        self.channel.change_state(|_| Some(State::Closed));
-        self.channel.remove();
-    }
 }
 
 #[pinned_drop]

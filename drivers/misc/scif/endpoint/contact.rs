@@ -158,7 +158,7 @@ impl Contact {
         };
         let known = connection.set_remote(request.source, &request.ring);
         trace::accept(|| connection.traced(known));
-        known.inspect_err(|_| connection.abandon())?;
+        known.inspect_err(|_| connection.close())?;
         let target = request.source;
         request.answer(&Message::Accept {
             target,
