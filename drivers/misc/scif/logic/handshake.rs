@@ -53,15 +53,6 @@ pub(crate) struct Terms {
     pub(crate) features: u32,
 }
 
-/// How a session has ended by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// The peer has said farewell.
-    Left,
-    /// Something went wrong.
-    Failed,
-}
-
 /// The world at the moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen {
@@ -70,8 +61,8 @@ pub(crate) struct Seen {
     pub(crate) link_up: bool,
     /// What the scratchpads hold.
     pub(crate) hello: Result<Hello, NoHello>,
-    /// What the session says of itself, if there is one.
-    pub(crate) ended: Option<Ended>,
+    /// Why the session has ended by itself, if there is one and it has: its peer has left, or it has failed.
+    pub(crate) ended: Option<Reason>,
     /// A random number, for an offer.
     pub(crate) fresh_nonce: u32,
 }
@@ -101,7 +92,9 @@ pub(crate) enum Action {
 pub(crate) enum Reason {
     DeviceGone,
     LinkDown,
+    /// The peer has said farewell.
     Left,
+    /// Something went wrong.
     Failed,
     StartedAnew,
 }
@@ -231,8 +224,7 @@ impl Handshake {
             return Some(Reason::LinkDown);
         }
         match (seen.ended, seen.hello) {
-            (Some(Ended::Left), _) => Some(Reason::Left),
-            (Some(Ended::Failed), _) => Some(Reason::Failed),
+            (Some(reason), _) => Some(reason),
             (None, Ok(hello)) if hello.nonce != peer => Some(Reason::StartedAnew),
             (None, _) => None,
         }

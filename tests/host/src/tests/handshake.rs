@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::logic::handshake::{Action, Ended, Handshake, Reason, Refused, Seen, Terms};
+use crate::logic::handshake::{Action, Handshake, Reason, Refused, Seen, Terms};
 use crate::logic::hello::{Hello, Mode, NoHello};
 
 mod book;
@@ -148,8 +148,8 @@ fn each_end_has_its_reason() {
     let changes: [(Reason, Change); 5] = [
         (Reason::DeviceGone, |seen| seen.present = false),
         (Reason::LinkDown, |seen| seen.link_up = false),
-        (Reason::Left, |seen| seen.ended = Some(Ended::Left)),
-        (Reason::Failed, |seen| seen.ended = Some(Ended::Failed)),
+        (Reason::Left, |seen| seen.ended = Some(Reason::Left)),
+        (Reason::Failed, |seen| seen.ended = Some(Reason::Failed)),
         (Reason::StartedAnew, |seen| {
             seen.hello = Ok(Hello {
                 nonce: 2,
@@ -192,7 +192,7 @@ fn what_is_gone_matters_most() {
     let mut bench = Bench::up();
     bench.seen.present = false;
     bench.seen.link_up = false;
-    bench.seen.ended = Some(Ended::Left);
+    bench.seen.ended = Some(Reason::Left);
     let reason = Reason::DeviceGone;
     assert_eq!(bench.step(true), Action::End { reason });
     assert_eq!(bench.step(true), Action::Wait);
@@ -309,7 +309,7 @@ fn a_peer_with_which_it_does_not_work_is_left_alone_until_the_link_was_down() {
 #[test]
 fn the_peer_of_the_last_session_is_not_answered() {
     let mut bench = Bench::up();
-    bench.seen.ended = Some(Ended::Failed);
+    bench.seen.ended = Some(Reason::Failed);
     assert!(matches!(bench.step(true), Action::End { .. }));
     bench.seen.ended = None;
     bench.seen.fresh_nonce = 12;

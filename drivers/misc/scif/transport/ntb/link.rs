@@ -36,8 +36,8 @@ use crate::{
         doorbells::DoorbellRegister,
         handshake::{
             Action,
-            Ended,
             Handshake,
+            Reason,
             Seen,
             Terms, //
         },
@@ -328,8 +328,8 @@ impl NtbLink {
         };
         let ended = inner.up.as_ref().and_then(|up| match up.session.status() {
             Status::Running => None,
-            Status::Left => Some(Ended::Left),
-            Status::Failed => Some(Ended::Failed),
+            Status::Left => Some(Reason::Left),
+            Status::Failed => Some(Reason::Failed),
         });
         Seen {
             present: device.is_some(),

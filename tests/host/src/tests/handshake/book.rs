@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::{TERMS, new_machine};
-use crate::logic::handshake::{Action, Ended, Handshake, Reason, Refused, Seen};
+use crate::logic::handshake::{Action, Handshake, Reason, Refused, Seen};
 use crate::logic::hello::{Hello, NoHello, WORDS};
 
 /// What a side has offered, by the book.
@@ -33,7 +33,7 @@ pub(super) struct Side {
     pub(super) under_way: VecDeque<(usize, u32)>,
     /// All hellos that the other side has ever written.
     pub(super) history: Vec<[u32; WORDS]>,
-    pub(super) ended: Option<Ended>,
+    pub(super) ended: Option<Reason>,
     /// How often this side has looked in this session.
     pub(super) looks: usize,
 
@@ -155,8 +155,8 @@ impl Side {
         let is_true = match reason {
             Reason::DeviceGone => !self.present,
             Reason::LinkDown => !self.link_up,
-            Reason::Left => seen.ended == Some(Ended::Left),
-            Reason::Failed => seen.ended == Some(Ended::Failed),
+            Reason::Left => seen.ended == Some(Reason::Left),
+            Reason::Failed => seen.ended == Some(Reason::Failed),
             Reason::StartedAnew => seen.hello.is_ok_and(|hello| hello.nonce != peer),
         };
         assert!(is_true, "{reason:?} is no reason");

@@ -15,7 +15,7 @@ use proptest::test_runner::Config;
 use super::super::config;
 use super::book::Side;
 use super::{Unfit, fit_hello};
-use crate::logic::handshake::{Action, Ended, Seen};
+use crate::logic::handshake::{Action, Reason, Seen};
 use crate::logic::hello::{Hello, WORDS};
 
 /// In how many looks of each side both must be up, once nothing stands in the way.
@@ -59,7 +59,7 @@ enum Event {
     },
     Forge(Forged),
     Link(bool),
-    End(Ended),
+    End(Reason),
     /// The device goes.
     Remove,
     /// The device is bound, perhaps by a module that was loaded anew.
@@ -89,7 +89,7 @@ fn forged() -> impl Strategy<Value = Forged> {
 
 /// Events of a world in which nobody forges anything.
 fn event() -> impl Strategy<Value = Event> {
-    let ended = prop_oneof![Just(Ended::Left), Just(Ended::Failed)];
+    let ended = prop_oneof![Just(Reason::Left), Just(Reason::Failed)];
     prop_oneof![
         24 => prop::bool::weighted(0.85).prop_map(|success| Event::Look { success }),
         10 => Just(Event::LookAll),
@@ -343,7 +343,7 @@ impl World {
                 let are_up = self.are_up();
                 let side = &mut self.sides[which];
                 if side.session.is_some() && side.looks > LOOKS_UNTIL_TIMEOUT && !are_up {
-                    side.ended = Some(Ended::Failed);
+                    side.ended = Some(Reason::Failed);
                 }
                 side.deliver(usize::MAX);
                 if round % 2 == 0 {
