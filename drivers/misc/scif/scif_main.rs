@@ -31,7 +31,7 @@
 //!    `Mappings::table`, `Standing::name`; below `RemoteWindows::tables` only: `Windows::tables`
 //! 5. `Nodes::watcher`, `Nodes::table`,
 //!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `OwnRing::open`,
-//!    `Caches::list`, `NtbLink::timer`, `Statuses::table`, `Registry::table`, `Devices::list`, `Names::inner`
+//!    `NtbLink::timer`, `Statuses::table`, `Registry::table`, `Devices::list`, `Names::inner`
 //! 6. `Listener::queue`
 //! 7. `Ring::writer`, `Ring::reader`, `RegistrationCache::table`, `Arena::taking`,
 //!    `SharedTable::entries`, `List::entries`

@@ -100,15 +100,17 @@ impl Pages {
 }
 
 /// An entry of the table.
-pub(crate) trait Kept {
+#[derive(Clone, Debug)]
+pub(crate) struct Entry<T> {
     /// What it holds.
-    fn pages(&self) -> Pages;
+    pub(crate) pages: Pages,
     /// When it was used last; later is more.
-    fn last_use(&self) -> u64;
+    pub(crate) last_use: u64,
+    pub(crate) registration: T,
 }
 
 /// Where the registration is that serves a transfer which needs `wanted`.
-pub(crate) fn find<T: Kept>(kept: &[T], wanted: &Pages) -> Option<usize> {
+pub(crate) fn find<T>(kept: &[Entry<T>], wanted: &Pages) -> Option<usize> {
     // What may be written to may be read, too.
     let mut accesses = [false, true].into_iter().skip(wanted.writable.into());
     accesses.find_map(|writable| {
@@ -119,31 +121,31 @@ pub(crate) fn find<T: Kept>(kept: &[T], wanted: &Pages) -> Option<usize> {
             ..*wanted
         };
         let index = kept
-            .partition_point(|entry| entry.pages() <= latest)
+            .partition_point(|entry| entry.pages <= latest)
             .checked_sub(1)?;
-        kept.get(index)?.pages().serves(wanted).then_some(index)
+        kept.get(index)?.pages.serves(wanted).then_some(index)
     })
 }
 
 /// Where those are that can't stay in the table beside `pages`; empty, where `pages` would go.
-pub(crate) fn overlapping<T: Kept>(kept: &[T], pages: &Pages) -> Range<usize> {
-    let is_before = |entry: &T| {
-        let entry = entry.pages();
+pub(crate) fn overlapping<T>(kept: &[Entry<T>], pages: &Pages) -> Range<usize> {
+    let is_before = |entry: &Entry<T>| {
+        let entry = entry.pages;
         (entry.space, entry.writable, entry.end) <= (pages.space, pages.writable, pages.start)
     };
     let start = kept.partition_point(is_before);
     let count = kept
         .iter()
         .skip(start)
-        .take_while(|entry| entry.pages().overlaps(pages))
+        .take_while(|entry| entry.pages.overlaps(pages))
         .count();
     start..start.saturating_add(count)
 }
 
 /// Where the one is that has not been used for longest. O(n).
-pub(crate) fn least_recently_used<T: Kept>(kept: &[T]) -> Option<usize> {
+pub(crate) fn least_recently_used<T>(kept: &[Entry<T>]) -> Option<usize> {
     kept.iter()
         .enumerate()
-        .min_by_key(|(_, entry)| entry.last_use())
+        .min_by_key(|(_, entry)| entry.last_use)
         .map(|(index, _)| index)
 }

@@ -6,8 +6,6 @@
 //! let go where a process reaches its limit ([`Reclaim`]), and where the kernel is short of memory
 //! ([`Shrink`]).
 //!
-//! Lock: `list` is a leaf; caches are called without it.
-//!
 //! # When memory is short
 //!
 //! Pages that are pinned are neither swapped out nor written back: what is kept for later transfers
@@ -20,7 +18,10 @@
 use super::registration_cache::RegistrationCache;
 use crate::{
     memory::local::Reclaim,
-    sync::work_queues::WorkQueues,
+    sync::{
+        list::List,
+        work_queues::WorkQueues, //
+    },
     sys::{
         ledger::Ledger,
         shrinker::{
@@ -31,21 +32,15 @@ use crate::{
 };
 use kernel::{
     impl_has_work,
-    new_mutex,
     new_work,
     prelude::*,
-    rbtree::{
-        RBTree,
-        RBTreeNode, //
-    },
     sync::{
         atomic::{
             Atomic,
             Relaxed, //
         },
         Arc,
-        ArcBorrow,
-        Mutex, //
+        ArcBorrow, //
     },
     workqueue::{
         Work,
@@ -76,9 +71,7 @@ pub(crate) struct Caches {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) counters: Counters,
     pub(super) queues: Arc<WorkQueues>,
-    next_id: Atomic<u64>,
-    #[pin]
-    list: Mutex<RBTree<u64, Arc<RegistrationCache>>>,
+    pub(super) list: Arc<List<RegistrationCache>>,
     /// Pages that the kernel has asked for, and that are still to be given.
     wanted: Atomic<i64>,
     /// Gives them.
@@ -90,6 +83,7 @@ impl Caches {
     /// None yet; each may keep `limit` pages. May sleep.
     pub(crate) fn new(limit: usize, queues: &Arc<WorkQueues>) -> Result<Arc<Self>> {
         let ledger = Ledger::new()?;
+        let list = List::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 limit,
@@ -102,8 +96,7 @@ impl Caches {
                     evictions: Atomic::new(0),
                 },
                 queues: queues.clone(),
-                next_id: Atomic::new(1),
-                list <- new_mutex!(RBTree::new(), "Caches::list"),
+                list,
                 wanted: Atomic::new(0),
                 work <- new_work!("Caches::work"),
             }),
@@ -116,38 +109,6 @@ impl Caches {
     pub(crate) fn offer_memory(self: &Arc<Self>) -> Result<Shrinker<Self>> {
         Shrinker::register(c"scif_registrations", self.clone())
     }
-
-    /// Lists a cache. Returns the number by which it is taken off, which is not 0. May sleep.
-    pub(super) fn add(&self, cache: Arc<RegistrationCache>) -> Result<u64> {
-        let id = self.next_id.fetch_add(1, Relaxed);
-        let node = RBTreeNode::new(id, cache, GFP_KERNEL_ACCOUNT)?;
-        // None was there.
-        self.list.lock().insert(node);
-        Ok(id)
-    }
-
-    /// Takes a cache off the list. May sleep.
-    pub(super) fn remove(&self, id: u64) {
-        let removed = self.list.lock().remove_node(&id);
-        drop(removed);
-    }
-
-    /// Calls `f` with each cache, without a lock.
-    pub(super) fn for_each(&self, f: impl Fn(&RegistrationCache)) {
-        let mut from = 0;
-        loop {
-            let (id, cache) = {
-                let list = self.list.lock();
-                let Some(cursor) = list.cursor_lower_bound(&from) else {
-                    return;
-                };
-                let (id, cache) = cursor.current();
-                (*id, cache.clone())
-            };
-            f(&cache);
-            from = id + 1;
-        }
-    }
 }
 
 impl Reclaim for Caches {
@@ -155,7 +116,7 @@ impl Reclaim for Caches {
         if self.counters.pages.load(Relaxed) == 0 {
             return false;
         }
-        self.for_each(|cache| cache.forget_caller());
+        self.list.iter().for_each(|cache| cache.forget_caller());
         true
     }
 
@@ -193,7 +154,7 @@ impl WorkItem for Caches {
         let wanted = this.wanted.load(Relaxed);
         let total = this.counters.pages.load(Relaxed);
         if let (Ok(wanted), Ok(total)) = (usize::try_from(wanted), usize::try_from(total)) {
-            this.for_each(|cache| cache.shed(wanted, total));
+            this.list.iter().for_each(|cache| cache.shed(wanted, total));
         }
         // What could not be given now is asked for again.
         this.wanted.add(-wanted, Relaxed);

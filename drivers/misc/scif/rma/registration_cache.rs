@@ -40,7 +40,7 @@ use crate::{
         find,
         least_recently_used,
         overlapping,
-        Kept,
+        Entry,
         Pages, //
     },
     memory::local::LocalPiece,
@@ -48,6 +48,7 @@ use crate::{
         Peer,
         PeerUse, //
     },
+    sync::list::Listed,
     sys::{
         buffer::Buffer,
         current::{
@@ -74,32 +75,15 @@ use kernel::{
 /// The most registrations that one cache keeps.
 const MAX_KEPT: usize = 1024;
 
-/// A registration in the table.
-struct Entry {
-    pages: Pages,
-    last_use: u64,
-    registration: Arc<Registration>,
-}
-
-impl Kept for Entry {
-    fn pages(&self) -> Pages {
-        self.pages
-    }
-
-    fn last_use(&self) -> u64 {
-        self.last_use
-    }
-}
-
 struct Table {
     /// In the order of `logic/registrations.rs`.
-    kept: KVVec<Entry>,
+    kept: KVVec<Entry<Arc<Registration>>>,
     /// How many pages there are in all of them.
     pages: usize,
     /// Counts uses.
     clock: u64,
-    /// As which the cache is listed in `caches`; 0 if it is not.
-    listed_as: u64,
+    /// Keeps the cache in the list of all.
+    listed: Option<Listed<RegistrationCache>>,
     /// Nothing is kept any more.
     closed: bool,
 }
@@ -159,7 +143,7 @@ impl RegistrationCache {
                         kept: KVVec::new(),
                         pages: 0,
                         clock: 0,
-                        listed_as: 0,
+                        listed: None,
                         closed: false,
                     },
                     "RegistrationCache::table"
@@ -174,17 +158,15 @@ impl RegistrationCache {
     /// Has itself listed, unless it is, or is closed.
     fn list(self: &Arc<Self>) -> Result {
         let mut table = self.table.lock();
-        if !table.closed && table.listed_as == 0 {
-            table.listed_as = self.caches.add(self.clone())?;
+        if !table.closed && table.listed.is_none() {
+            table.listed = Some(self.caches.list.add(self)?);
         }
         Ok(())
     }
 
     fn unlist(&self) {
-        let id = core::mem::take(&mut self.table.lock().listed_as);
-        if id != 0 {
-            self.caches.remove(id);
-        }
+        let listed = self.table.lock().listed.take();
+        drop(listed);
     }
 
     /// Whether it ever has kept something.
@@ -332,28 +314,20 @@ impl RegistrationCache {
     /// Puts a registration into the table, unless it is stale already. The caller is inside the
     /// peer.
     fn keep(&self, registration: &Arc<Registration>) {
-        let _removing = self.removing.lock();
         let pages = registration.pages;
-        loop {
-            // What has to go for it goes when the lock is not held.
-            let old = {
-                let mut table = self.table.lock();
-                let place = overlapping(&table.kept, &pages);
-                let over =
-                    table.pages + pages.count() > self.caches.limit || table.kept.len() >= MAX_KEPT;
-                if !place.is_empty() {
-                    table.take(place.start)
-                } else if over {
-                    self.take_least_recently_used(&mut table)
-                } else {
-                    self.insert(&mut table, place.start, registration);
-                    None
-                }
-            };
-            if old.is_none() {
-                return;
+        self.release(|table| {
+            let place = overlapping(&table.kept, &pages);
+            let over =
+                table.pages + pages.count() > self.caches.limit || table.kept.len() >= MAX_KEPT;
+            if !place.is_empty() {
+                return table.take(place.start);
             }
-        }
+            if over {
+                return self.take_least_recently_used(table);
+            }
+            self.insert(table, place.start, registration);
+            None
+        });
     }
 
     fn insert(&self, table: &mut Table, index: usize, registration: &Arc<Registration>) {
@@ -378,14 +352,12 @@ impl RegistrationCache {
     /// Lets go of what has not been used for longest, until that is `pages` pages. Returns how many
     /// it was. The caller is inside the peer.
     fn evict(&self, pages: usize) -> usize {
-        let _removing = self.removing.lock();
-        let mut evicted = 0;
-        while evicted < pages {
-            let old = self.take_least_recently_used(&mut self.table.lock());
-            let Some(old) = old else { break };
-            evicted += old.pages.count();
-        }
-        evicted
+        let mut wanted = pages;
+        self.release(|table| {
+            let old = (wanted > 0).then(|| self.take_least_recently_used(table))??;
+            wanted = wanted.saturating_sub(old.pages.count());
+            Some(old)
+        })
     }
 
     fn take_least_recently_used(&self, table: &mut Table) -> Option<Arc<Registration>> {
@@ -394,19 +366,23 @@ impl RegistrationCache {
         Some(old)
     }
 
-    /// Takes out of the table what is unwanted, and lets it go. The caller is inside the peer.
-    fn remove(&self, unwanted: impl Fn(&Entry) -> bool) {
+    /// Lets go of what is unwanted. The caller is inside the peer.
+    fn remove(&self, unwanted: impl Fn(&Entry<Arc<Registration>>) -> bool) {
+        self.release(|table| {
+            let index = table.kept.iter().rposition(&unwanted)?;
+            table.take(index)
+        });
+    }
+
+    /// Lets go of what `take` takes out of the table, one after the other, without the lock of the table. Returns how
+    /// many pages it was. The caller is inside the peer.
+    fn release(&self, mut take: impl FnMut(&mut Table) -> Option<Arc<Registration>>) -> usize {
         let _removing = self.removing.lock();
+        let mut released = 0;
         loop {
-            let old = {
-                let mut table = self.table.lock();
-                let index = table.kept.iter().rposition(&unwanted);
-                index.and_then(|index| table.take(index))
-            };
-            // It goes here, without the lock.
-            if old.is_none() {
-                return;
-            }
+            let old = take(&mut self.table.lock());
+            let Some(old) = old else { return released };
+            released += old.pages.count();
         }
     }
 

@@ -5,23 +5,15 @@
 use proptest::prelude::*;
 
 use super::config;
-use crate::logic::registrations::{Kept, Pages, find, least_recently_used, overlapping};
+use crate::logic::registrations::{Entry, Pages, find, least_recently_used, overlapping};
 
 const PAGE_SHIFT: u32 = 12;
 
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    pages: Pages,
-    used: u64,
-}
-
-impl Kept for Entry {
-    fn pages(&self) -> Pages {
-        self.pages
-    }
-
-    fn last_use(&self) -> u64 {
-        self.used
+fn entry(pages: Pages, last_use: u64) -> Entry<()> {
+    Entry {
+        pages,
+        last_use,
+        registration: (),
     }
 }
 
@@ -61,14 +53,8 @@ fn all_pages_that_are_touched_count() {
 #[test]
 fn a_registration_serves_its_own_process_and_access() {
     let kept = [
-        Entry {
-            pages: pages(1, 10, 4, false),
-            used: 0,
-        },
-        Entry {
-            pages: pages(1, 20, 4, true),
-            used: 0,
-        },
+        entry(pages(1, 10, 4, false), 0),
+        entry(pages(1, 20, 4, true), 0),
     ];
     assert_eq!(find(&kept, &pages(1, 10, 4, false)), Some(0));
     assert_eq!(find(&kept, &pages(1, 12, 1, false)), Some(0));
@@ -86,18 +72,9 @@ fn a_registration_serves_its_own_process_and_access() {
 #[test]
 fn neighbours_do_not_overlap() {
     let kept = [
-        Entry {
-            pages: pages(1, 0, 2, true),
-            used: 5,
-        },
-        Entry {
-            pages: pages(1, 2, 2, true),
-            used: 3,
-        },
-        Entry {
-            pages: pages(1, 4, 2, true),
-            used: 4,
-        },
+        entry(pages(1, 0, 2, true), 5),
+        entry(pages(1, 2, 2, true), 3),
+        entry(pages(1, 4, 2, true), 4),
     ];
     assert_eq!(overlapping(&kept, &pages(1, 2, 2, true)), 1..2);
     assert_eq!(overlapping(&kept, &pages(1, 1, 2, true)), 0..2);
@@ -105,7 +82,7 @@ fn neighbours_do_not_overlap() {
     assert_eq!(overlapping(&kept, &pages(1, 1, 4, false)), 0..0);
     assert_eq!(overlapping(&kept, &pages(2, 1, 4, true)), 3..3);
     assert_eq!(least_recently_used(&kept), Some(1));
-    assert_eq!(least_recently_used::<Entry>(&[]), None);
+    assert_eq!(least_recently_used::<()>(&[]), None);
 }
 
 #[test]
@@ -131,14 +108,14 @@ proptest! {
     fn finds_what_a_search_finds(wanted in prop::collection::vec(some_pages(), 1..60)) {
         const LIMIT: usize = 20;
 
-        let mut kept: Vec<Entry> = Vec::new();
+        let mut kept: Vec<Entry<()>> = Vec::new();
         for (clock, wanted) in wanted.into_iter().enumerate() {
             let clock = clock as u64;
             let searched = kept.iter().any(|entry| entry.pages.serves(&wanted));
             match find(&kept, &wanted) {
                 Some(index) => {
                     prop_assert!(kept[index].pages.serves(&wanted));
-                    kept[index].used = clock;
+                    kept[index].last_use = clock;
                 }
                 None => {
                     prop_assert!(!searched);
@@ -150,7 +127,7 @@ proptest! {
                     prop_assert!(new.serves(&wanted));
                     prop_assert!(new.count() <= LIMIT.max(wanted.count()));
                     let place = overlapping(&kept, &new);
-                    kept.splice(place, [Entry { pages: new, used: clock }]);
+                    kept.splice(place, [entry(new, clock)]);
                     prop_assert!(find(&kept, &wanted).is_some());
                 }
             }
@@ -158,9 +135,9 @@ proptest! {
                 prop_assert!(pair[0].pages < pair[1].pages);
                 prop_assert!(!pair[0].pages.overlaps(&pair[1].pages));
             }
-            let oldest = kept.iter().map(|entry| entry.used).min();
+            let oldest = kept.iter().map(|entry| entry.last_use).min();
             prop_assert_eq!(
-                least_recently_used(&kept).map(|index| kept[index].used),
+                least_recently_used(&kept).map(|index| kept[index].last_use),
                 oldest
             );
         }
