@@ -20,7 +20,7 @@
 //! lost it ends with an error; if it does not empty slots for long, it counts as lost. Whoever takes note that the
 //! last of its slots was emptied ends the operation.
 //!
-//! Lock order: `opening` comes before `subscription` and those of what is posted.
+//! Lock order: `subscription` comes before those of what is posted.
 
 use super::operation::{
     Caller,
@@ -51,11 +51,6 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            Release, //
-        },
         Arc,
         Mutex,
         SetOnce, //
@@ -67,33 +62,28 @@ mod fill;
 mod inbox;
 mod outbox;
 
-/// Has the slots looked at when the peer rings.
-struct Bell(Arc<Staging>);
-
-impl Rung for Bell {
-    fn rung(&self) {
-        if let Some(inbox) = self.0.inbox.as_ref() {
-            inbox.rung();
-        }
-        if let Some(outbox) = self.0.outbox.as_ref() {
-            outbox.rung();
-        }
-    }
-}
-
 /// See the head of this file. One for each peer.
 #[pin_data]
 pub(crate) struct Staging {
     peer: Arc<Peer>,
     exports: Arc<Exports>,
-    #[pin]
-    opening: Mutex<()>,
-    /// The peer was told of the inbox.
-    is_open: Atomic<bool>,
     inbox: SetOnce<Arc<Inbox>>,
     outbox: SetOnce<Arc<Outbox>>,
+    /// Held while the peer is told of the inbox.
     #[pin]
     subscription: Mutex<Option<Subscription>>,
+}
+
+/// Has the slots looked at when the peer rings.
+impl Rung for Staging {
+    fn rung(&self) {
+        if let Some(inbox) = self.inbox.as_ref() {
+            inbox.rung();
+        }
+        if let Some(outbox) = self.outbox.as_ref() {
+            outbox.rung();
+        }
+    }
 }
 
 impl Staging {
@@ -103,8 +93,6 @@ impl Staging {
             pin_init!(Self {
                 peer: peer.clone(),
                 exports: exports.clone(),
-                opening <- new_mutex!((), "Staging::opening"),
-                is_open: Atomic::new(false),
                 inbox: SetOnce::new(),
                 outbox: SetOnce::new(),
                 subscription <- new_mutex!(None, "Staging::subscription"),
@@ -114,11 +102,9 @@ impl Staging {
     }
 
     /// Has the slots looked at when the peer rings, from now on. May sleep; the caller is inside the peer.
-    fn listen(self: &Arc<Self>) -> Result {
-        let mut subscription = self.subscription.lock();
+    fn listen(self: &Arc<Self>, subscription: &mut Option<Subscription>) -> Result {
         if subscription.is_none() {
-            let bell = Arc::new(Bell(self.clone()), GFP_KERNEL)?;
-            *subscription = Some(self.peer.subscribe(doorbell::DATA, bell)?);
+            *subscription = Some(self.peer.subscribe(doorbell::DATA, self.clone())?);
         }
         Ok(())
     }
@@ -127,14 +113,11 @@ impl Staging {
     /// caller is inside the peer. May sleep, does not wait for the peer.
     pub(crate) fn open(self: &Arc<Self>) -> Result {
         let len = self.peer.path().limits().staging;
-        if len == 0 || self.is_open.load(Acquire) {
+        let mut subscription = self.subscription.lock();
+        if len == 0 || self.inbox.as_ref().is_some() {
             return Ok(());
         }
-        let _opening = self.opening.lock();
-        if self.inbox.as_ref().is_some() {
-            return Ok(());
-        }
-        self.listen()?;
+        self.listen(&mut subscription)?;
         let reservation = Reservation::new(GFP_KERNEL)?;
         let inbox = Inbox::new(&self.peer, &self.exports, len)?;
         let (address, geometry) = inbox.place();
@@ -146,7 +129,6 @@ impl Staging {
             size: geometry.size(),
         };
         self.peer.send(reservation, &offer);
-        self.is_open.store(true, Release);
         Ok(())
     }
 
@@ -208,7 +190,11 @@ impl Staging {
             return Err("it offers slots again".into());
         }
         let made = Outbox::new(&self.peer, address, geometry);
-        let outbox = match made.and_then(|outbox| self.listen().map(|()| outbox)) {
+        let listen = |outbox| {
+            self.listen(&mut self.subscription.lock())?;
+            Ok(outbox)
+        };
+        let outbox = match made.and_then(listen) {
             Ok(outbox) => outbox,
             Err(EFAULT) => return Err("it offers slots that can't be reached".into()),
             Err(_) => {
