@@ -64,7 +64,8 @@ use kernel::{
     time::Delta,
 };
 
-/// Until a peer is asked again at which too much waits already: it does not say when there is room.
+/// Until what is to wait behind transfers is tried again, at an end where too much waits already: nobody says when there
+/// is room.
 const ROOM_PERIOD: Delta = Delta::from_millis(5);
 
 /// An answer of the peer.
@@ -250,7 +251,7 @@ impl Fences {
             };
             match ordered.map_err(|error| self.channel.end_or(error)) {
                 // Without what others wait for.
-                Err(EAGAIN) => self.marks.wait_for_room()?,
+                Err(EAGAIN) => self.wait_for_room()?,
                 ordered => return ordered,
             }
         }
@@ -300,11 +301,15 @@ impl Fences {
                 Answer::Done(status) => return Ok(status),
                 Answer::Mark(_) => return Err(EPROTO),
             }
-            let is_over = || self.channel.check_established().err();
-            if let Some(error) = self.channel.waiters()?.wait_timeout(ROOM_PERIOD, is_over)? {
-                return Err(error);
-            }
+            self.wait_for_room()?;
         }
+    }
+
+    /// Waits a moment, for room behind the transfers of either end. Interruptible.
+    fn wait_for_room(&self) -> Result {
+        let is_over = || self.channel.check_established().err();
+        let waited = self.channel.waiters()?.wait_timeout(ROOM_PERIOD, is_over)?;
+        waited.map_or(Ok(()), Err)
     }
 
     /// Asks the peer, and waits for the answer with `wait`.

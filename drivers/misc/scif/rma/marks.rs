@@ -299,16 +299,6 @@ impl Marks {
 
     // ----- what is deferred --------------------------------------------------------------------
 
-    /// Waits while too much waits behind transfers already. Interruptible.
-    pub(super) fn wait_for_room(&self) -> Result {
-        let has_room = || {
-            let is_over = || self.channel.check_established().err().map(Err);
-            let has_room = self.deferred_count.load(Relaxed) < MAX_DEFERRED;
-            has_room.then_some(Ok(())).or_else(is_over)
-        };
-        self.channel.waiters()?.wait(has_room)?
-    }
-
     /// Does something once all transfers up to `sequence` have ended. EAGAIN if too much waits
     /// already. May sleep, does not wait for the peer.
     pub(super) fn defer(self: ArcBorrow<'_, Self>, sequence: Sequence, action: Action) -> Result {
@@ -361,10 +351,7 @@ impl Marks {
         let Some(_inside) = self.channel.enter() else {
             return;
         };
-        while let Some((due, makes_room)) = self.take_due(may_wait) {
-            if makes_room {
-                self.channel.wake();
-            }
+        while let Some(due) = self.take_due(may_wait) {
             match due.action {
                 Action::Answer(token, reservation) => {
                     let mut numbers = self.numbers.lock();
@@ -409,16 +396,14 @@ impl Marks {
         sequences.any(|sequence| self.is_complete(sequence))
     }
 
-    /// Also whether there was no room until now.
-    fn take_due(&self, may_wait: bool) -> Option<(Deferred, bool)> {
+    fn take_due(&self, may_wait: bool) -> Option<Deferred> {
         let mut deferred = self.deferred.lock();
-        let was_full = deferred.len() >= MAX_DEFERRED;
         let position = deferred.iter().position(|deferred| {
             self.is_complete(deferred.sequence) && (may_wait || !deferred.action.waits())
         });
         let due = position.and_then(|position| deferred.remove(position).ok());
         self.deferred_count.store(deferred.len(), Relaxed);
-        due.map(|due| (due, was_full))
+        due
     }
 
     /// Forgets what is deferred: nobody waits for it any more. May sleep.
@@ -426,6 +411,5 @@ impl Marks {
         let deferred = core::mem::replace(&mut *self.deferred.lock(), KVVec::new());
         self.deferred_count.store(0, Relaxed);
         drop(deferred);
-        self.channel.wake();
     }
 }
