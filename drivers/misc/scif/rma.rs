@@ -18,7 +18,7 @@ pub(crate) mod fence;
 pub(crate) mod mapping;
 pub(crate) mod marks;
 mod operation;
-pub(crate) mod pulls;
+mod pulls;
 pub(crate) mod pushes;
 mod registration;
 pub(crate) mod registration_cache;

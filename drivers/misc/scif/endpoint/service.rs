@@ -80,7 +80,7 @@ impl Attachment for Attached {
         contact
             .connections()
             .for_each(|connection| connection.lost());
-        contact.ways.pulls.lost();
+        contact.ways.end_pulls();
         contact.staging().lost();
     }
 
@@ -157,7 +157,7 @@ fn handle(contact: &Contact, message: Message, annex: &AnnexOf<'_>) -> Result<()
             _ => peer.answer(&Message::CloseDone { target: source }),
         },
         Message::WindowReleased { window } => contact.exports.release(window),
-        Message::PushDone { token, status } => contact.ways.pulls.answered(token, status),
+        Message::PushDone { token, status } => contact.ways.pull_answered(token, status),
         Message::StagingOffer {
             address,
             slots,

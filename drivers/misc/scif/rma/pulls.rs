@@ -16,12 +16,14 @@
 //! Where this end does not reach, the peer *must*: then it does it in whatever way it can, and what it does
 //! not want fails.
 //!
-//! Lock: `refused` is a leaf.
+//! Lock: `Ways::refused` is a leaf.
 
 use super::{
     operation::Operation,
-    staging::Staging,
-    ways::Later, //
+    ways::{
+        Later,
+        Ways, //
+    }, //
 };
 use crate::{
     logic::{
@@ -34,25 +36,16 @@ use crate::{
     memory::windows::Windows,
     peer::{
         channel::Channel,
-        questions::{
-            Questions,
-            LIMIT, //
-        },
-        Answerer,
-        Peer, //
+        questions::LIMIT,
+        Answerer, //
     }, //
 };
 use kernel::{
-    new_spinlock,
     prelude::*,
-    sync::{
-        Arc,
-        SpinLock, //
-    },
+    sync::Arc,
     time::{
         Delta,
-        Instant,
-        Monotonic, //
+        Instant, //
     }, //
 };
 
@@ -60,48 +53,23 @@ use kernel::{
 pub(super) const MOST: usize = 256;
 
 /// Bytes of all of them at once; the others are read by this end.
-const MOST_BYTES: u64 = 1 << 30;
+pub(super) const MOST_BYTES: u64 = 1 << 30;
 
 /// A peer that has said that it has no engine is not asked again before: it may get one, and each refusal costs
 /// a read the way to the peer and back.
 const REFUSED: Delta = Delta::from_secs(10);
 
 /// A pull that the peer has not answered.
-struct Asked {
+pub(super) struct Pull {
     channel: Arc<Channel>,
     operation: Arc<Operation>,
     /// Which of the path's engines reads if the peer does not want to write. None if the peer must.
     engine: Option<usize>,
 }
 
-/// Those that one peer was asked for.
-#[pin_data]
-pub(crate) struct Pulls {
-    peer: Arc<Peer>,
-    staging: Arc<Staging>,
-    #[pin]
-    questions: Questions<Asked>,
-    /// When the peer has said last that it has no engine.
-    #[pin]
-    refused: SpinLock<Option<Instant<Monotonic>>>,
-}
-
-impl Pulls {
-    /// None yet. May sleep.
-    pub(super) fn new(peer: &Arc<Peer>, staging: &Arc<Staging>) -> Result<Arc<Self>> {
-        Arc::pin_init(
-            pin_init!(Self {
-                peer: peer.clone(),
-                staging: staging.clone(),
-                questions <- Questions::new(MOST, MOST_BYTES),
-                refused <- new_spinlock!(None, "Pulls::refused"),
-            }),
-            GFP_KERNEL,
-        )
-    }
-
+impl Ways {
     /// Whether the peer may be asked. Any context but interrupts.
-    pub(super) fn are_possible(&self) -> bool {
+    pub(super) fn can_pull(&self) -> bool {
         let may_be_asked = || {
             let refused = *self.refused.lock();
             refused.is_none_or(|refused| refused.elapsed() >= REFUSED)
@@ -112,27 +80,27 @@ impl Pulls {
     /// Sends the peer `message`, which it is given a token for, to ask it for an operation. The path's `engine` reads if
     /// the peer does not want to; without one the peer must, and the caller waits for room. When this returns `Ok`, the
     /// operation ends by itself; on an error nothing was begun. Killable.
-    pub(super) fn ask(
+    pub(super) fn pull(
         &self,
         channel: &Arc<Channel>,
         operation: &Arc<Operation>,
         engine: Option<usize>,
         message: impl FnOnce(u32) -> Message,
     ) -> Result {
-        let asked = Asked {
+        let pull = Pull {
             channel: channel.clone(),
             operation: operation.clone(),
             engine,
         };
         let put = match engine {
-            Some(_) => self.questions.put(asked, operation.bytes),
-            None => self.questions.put_in_turn(asked, operation.bytes),
+            Some(_) => self.pulls.put(pull, operation.bytes),
+            None => self.pulls.put_in_turn(pull, operation.bytes),
         };
         let token = put.map_err(|(_, error)| error)?;
-        self.watch();
+        self.watch_pulls();
         let posted = channel.post(&message(token));
-        if posted.is_err() && self.questions.take(token).is_some() {
-            self.watch();
+        if posted.is_err() && self.pulls.take(token).is_some() {
+            self.watch_pulls();
             return posted;
         }
         // If the message was not sent, the loss of the peer has ended the operation.
@@ -140,10 +108,10 @@ impl Pulls {
     }
 
     /// Has the peer counted as lost unless it answers the one that waits longest in time.
-    fn watch(&self) {
-        self.questions.with(|asked| {
+    fn watch_pulls(&self) {
+        self.pulls.with(|pulls| {
             // Tokens are given in order; one that began anew at 0 is looked at a little too soon.
-            let left = asked.next().map(|(_, since)| {
+            let left = pulls.next().map(|(_, since)| {
                 let left = (LIMIT - since.elapsed()).as_millis();
                 u32::try_from(left).unwrap_or(0).max(1)
             });
@@ -154,21 +122,21 @@ impl Pulls {
     }
 
     /// The peer has answered. Called by the control work.
-    pub(crate) fn answered(&self, token: u32, status: Status) {
+    pub(crate) fn pull_answered(&self, token: u32, status: Status) {
         // An answer to what was not asked, or not any more, is none of our business.
-        let Some(asked) = self.questions.take(token) else {
+        let Some(pull) = self.pulls.take(token) else {
             return;
         };
-        self.watch();
-        let result = match (status, asked.engine) {
+        self.watch_pulls();
+        let result = match (status, pull.engine) {
             (Status::Done, _) => Ok(()),
             (Status::TransferFailed, _) => Err(EIO),
             (_, Some(_)) => {
                 if status == Status::OutOfReach {
                     *self.refused.lock() = Some(Instant::now());
                 }
-                let operation = asked.operation.clone();
-                let Err(error) = Later::start(&self.staging, asked.engine, operation) else {
+                let operation = pull.operation.clone();
+                let Err(error) = Later::start(&self.staging, pull.engine, operation) else {
                     return;
                 };
                 Err(error)
@@ -177,12 +145,12 @@ impl Pulls {
             (Status::Unknown, None) => Err(ENXIO),
             (_, None) => Err(EIO),
         };
-        asked.operation.end(result);
+        pull.operation.end(result);
     }
 
     /// Returns when none of the channel's waits for the peer any more, and the peer has let go of the memory
     /// that it was offered for them, or is lost. May sleep.
-    pub(super) fn drain(&self, channel: &Arc<Channel>, windows: &Windows) {
+    pub(super) fn drain_pulls(&self, channel: &Arc<Channel>, windows: &Windows) {
         let Ok(waiters) = channel.waiters() else {
             return;
         };
@@ -202,18 +170,18 @@ impl Pulls {
     }
 
     fn count_of(&self, channel: &Arc<Channel>) -> usize {
-        self.questions.with(|asked| {
-            asked
-                .filter(|(asked, _)| Arc::ptr_eq(&asked.channel, channel))
+        self.pulls.with(|pulls| {
+            pulls
+                .filter(|(pull, _)| Arc::ptr_eq(&pull.channel, channel))
                 .count()
         })
     }
 
     /// The peer is lost: ends all, for good. May sleep.
-    pub(crate) fn lost(&self) {
-        for asked in self.questions.close(ENODEV) {
-            asked.operation.end(Err(ENODEV));
+    pub(crate) fn end_pulls(&self) {
+        for pull in self.pulls.close(ENODEV) {
+            pull.operation.end(Err(ENODEV));
         }
-        self.watch();
+        self.watch_pulls();
     }
 }

@@ -14,7 +14,7 @@
 //! They have no numbers: fences of this end know nothing of them. They keep the windows, the channel and
 //! the peer in use as transfers of this end do.
 //!
-//! Lock: `reservations` is a leaf, taken in soft interrupts.
+//! Lock: `Ways::reservations` is a leaf, taken in soft interrupts.
 
 use super::{
     operation::{
@@ -25,7 +25,10 @@ use super::{
     },
     pulls,
     transfers::Transfers,
-    ways::Later, //
+    ways::{
+        Later,
+        Ways, //
+    }, //
 };
 use crate::{
     arguments::{
@@ -50,35 +53,21 @@ use crate::{
             RemoteWindow, //
         }, //
     },
-    peer::{
-        control::Reservation,
-        Peer, //
-    }, //
+    peer::control::Reservation, //
 };
 use kernel::{
-    new_spinlock_irq,
     prelude::*,
     sync::{
         Arc,
-        ArcBorrow,
-        SpinLockIrq, //
+        ArcBorrow, //
     }, //
 };
 
 /// How many of a peer there can be at once, until they are answered: a peer does not ask for more.
-const MOST: usize = pulls::MOST;
+pub(super) const MOST: usize = pulls::MOST;
 
-/// Those of one peer.
-#[pin_data]
-pub(crate) struct Pushes {
-    peer: Arc<Peer>,
-    /// For the answer to each copy that was not answered; has room for all there can be.
-    #[pin]
-    reservations: SpinLockIrq<KVec<Reservation>>,
-}
-
-/// Tokens of the peer stand in for numbers.
-impl Completion for Pushes {
+/// A push has ended. Tokens of the peer stand in for numbers.
+impl Completion for Ways {
     fn ended(self: ArcBorrow<'_, Self>, operation: &Operation, result: Result, _: bool) {
         let status = if result.is_ok() {
             Status::Done
@@ -96,23 +85,11 @@ impl Completion for Pushes {
     }
 }
 
-impl Pushes {
-    /// None yet. May sleep.
-    pub(super) fn new(peer: &Arc<Peer>) -> Result<Arc<Self>> {
-        let reservations = KVec::with_capacity(MOST, GFP_KERNEL)?;
-        Arc::pin_init(
-            pin_init!(Self {
-                peer: peer.clone(),
-                reservations <- new_spinlock_irq!(reservations, "Pushes::reservations"),
-            }),
-            GFP_KERNEL,
-        )
-    }
-
+impl Ways {
     /// The peer has asked for a copy: has room kept for the answer to it, and begins it with `begin`; or says why not.
     /// Called by the control work.
-    fn wanted(&self, token: u32, begin: impl FnOnce() -> Result) {
-        let reserved = self.reserve();
+    fn begin_push(&self, token: u32, begin: impl FnOnce() -> Result) {
+        let reserved = self.reserve_answer();
         let begun = reserved.and_then(|()| {
             begin().inspect_err(|_| {
                 let reservation = self.reservations.lock().pop();
@@ -130,7 +107,7 @@ impl Pushes {
     }
 
     /// ENOMEM if there are as many as there can be.
-    fn reserve(&self) -> Result {
+    fn reserve_answer(&self) -> Result {
         let reservation = Reservation::new(GFP_KERNEL)?;
         let mut reservations = self.reservations.lock();
         if reservations.len() >= MOST {
@@ -166,7 +143,7 @@ impl Transfers {
     pub(crate) fn push_wanted(&self, asked: &PushRequest) {
         // Let go in any case.
         let window = self.take_window(asked);
-        self.ways.pushes.wanted(asked.token, || {
+        self.ways.begin_push(asked.token, || {
             let (engine, operation) = self.prepare_push(asked, window)?;
             Later::start(&self.ways.staging, engine, operation)
         });
@@ -225,7 +202,7 @@ impl Transfers {
             sides,
             surroundings,
         )?;
-        operation.completion = Some(self.ways.pushes.clone());
+        operation.completion = Some(self.ways.clone());
         operation.number = asked.token.into();
         Ok((engine, operation.into()))
     }

@@ -142,7 +142,7 @@ impl Transfers {
 
     /// Waits until all have ended, and runs what waits behind them. May sleep.
     pub(crate) fn drain(&self) {
-        self.ways.pulls.drain(&self.channel, &self.windows);
+        self.ways.drain_pulls(&self.channel, &self.windows);
         self.marks.drain();
         self.marks.run_due(true);
     }
@@ -301,10 +301,7 @@ impl Transfers {
             },
         };
         let engine = self.channel.engine().filter(|_| !must);
-        let asked = self
-            .ways
-            .pulls
-            .ask(&self.channel, operation, engine, message);
+        let asked = self.ways.pull(&self.channel, operation, engine, message);
         asked.inspect_err(|_| {
             if let Some(window) = offered {
                 // In this order: what was taken back is not known here any more.

@@ -19,8 +19,11 @@ use super::{
         Caller,
         Operation, //
     },
-    pulls::Pulls,
-    pushes::Pushes,
+    pulls::{
+        self,
+        Pull, //
+    },
+    pushes,
     staging::Staging,
     transfer,
     transfers::Request, //
@@ -29,6 +32,8 @@ use crate::{
     arguments::Direction,
     peer::{
         channel::Channel,
+        control::Reservation,
+        questions::Questions,
         Peer, //
     },
     sys::tunables,
@@ -36,9 +41,19 @@ use crate::{
 };
 use kernel::{
     impl_has_work,
+    new_spinlock,
+    new_spinlock_irq,
     new_work,
     prelude::*,
-    sync::Arc,
+    sync::{
+        Arc,
+        SpinLock,
+        SpinLockIrq, //
+    },
+    time::{
+        Instant,
+        Monotonic, //
+    },
     workqueue::{
         Work,
         WorkItem, //
@@ -178,23 +193,35 @@ impl Later {
 }
 
 /// How the copies of one peer go.
+#[pin_data]
 pub(crate) struct Ways {
-    pub(crate) pulls: Arc<Pulls>,
-    pub(super) pushes: Arc<Pushes>,
+    pub(super) peer: Arc<Peer>,
     pub(crate) staging: Arc<Staging>,
+    /// What the peer was asked for.
+    #[pin]
+    pub(super) pulls: Questions<Pull>,
+    /// When the peer has said last that it has no engine.
+    #[pin]
+    pub(super) refused: SpinLock<Option<Instant<Monotonic>>>,
+    /// For the answer to each push that was not answered; has room for all there can be.
+    #[pin]
+    pub(super) reservations: SpinLockIrq<KVec<Reservation>>,
 }
 
 impl Ways {
     /// Of copies from and to this peer. May sleep.
     pub(crate) fn new(peer: &Arc<Peer>, staging: Arc<Staging>) -> Result<Arc<Self>> {
-        Ok(Arc::new(
-            Self {
-                pulls: Pulls::new(peer, &staging)?,
-                pushes: Pushes::new(peer)?,
+        let reservations = KVec::with_capacity(pushes::MOST, GFP_KERNEL)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                peer: peer.clone(),
                 staging,
-            },
+                pulls <- Questions::new(pulls::MOST, pulls::MOST_BYTES),
+                refused <- new_spinlock!(None, "Ways::refused"),
+                reservations <- new_spinlock_irq!(reservations, "Ways::reservations"),
+            }),
             GFP_KERNEL,
-        )?)
+        )
     }
 
     /// Returns the route of the channel's engine, if that is to copy. None if the processor is to, or if there is no
@@ -250,6 +277,6 @@ impl Ways {
     /// interrupts.
     fn by_peer(&self, len: u64) -> bool {
         let said = u64::try_from(tunables::push_threshold()).ok();
-        len > said.unwrap_or(READ_BY_ENGINE) && self.pulls.are_possible()
+        len > said.unwrap_or(READ_BY_ENGINE) && self.can_pull()
     }
 }
