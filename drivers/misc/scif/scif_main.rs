@@ -28,7 +28,7 @@
 //! 2. `Standing::state`, `Scif::pending`
 //! 3. `NtbLink::inner`
 //! 4. `Contact::connections`, `Exports::table`, `RemoteWindows::tables`, `Marks::deferred`,
-//!    `Mappings::table`, `Standing::name`; below `RemoteWindows::tables` only: `Windows::tables`
+//!    `Standing::name`; below `RemoteWindows::tables` only: `Windows::tables`
 //! 5. `Nodes::watcher`, `Nodes::table`,
 //!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `OwnRing::open`,
 //!    `NtbLink::timer`, `Statuses::table`, `Registry::table`, `Devices::list`, `Names::inner`

@@ -23,9 +23,6 @@
 //! These pages need not be taken away when frames of the peer are, but are, as one can't tell; the next
 //! fault puts them back.
 //!
-//! Lock: `table` comes after all locks but the leaves, see `scif_main.rs`. Taking pages away under it waits
-//! for page tables only.
-//!
 //! A page of all ones, which processes see in place of memory that is lost: what a load from a device
 //! returns that is not there.
 //!
@@ -56,6 +53,7 @@ use crate::{
         channel::Channel,
         Peer, //
     },
+    sync::shared::get_or_make,
     sys::{
         reached::bus_address,
         shared_memory::{
@@ -67,105 +65,67 @@ use crate::{
             Fault,
             MappedFile,
             MappedPages,
-            Revoker,
+            MappedSpace,
             Wanted, //
         }, //
     }, //
 };
 use kernel::{
     mm::virt::VmaNew,
-    new_mutex,
     page::{
         PAGE_SHIFT,
         PAGE_SIZE, //
     },
     prelude::*,
-    rbtree::{
-        RBTree,
-        RBTreeNode, //
-    },
     sync::{
         atomic::{
             Atomic,
             Relaxed, //
         },
         Arc,
-        Mutex, //
+        SetOnce, //
     }, //
 };
 
-struct Table {
-    revokers: RBTree<u64, Revoker>,
-    /// The peer's memory can't be reached any more.
-    closed: bool,
-}
-
 /// All mappings of one peer's memory.
-#[pin_data]
 pub(crate) struct Mappings {
-    next_id: Atomic<u64>,
-    #[pin]
-    table: Mutex<Table>,
+    /// In which all are, once there was one.
+    space: SetOnce<MappedSpace>,
+    count: Atomic<usize>,
     /// It was said that some windows can't be mapped.
     said_unreachable: Atomic<bool>,
 }
 
 impl Mappings {
     pub(crate) fn new() -> Result<Arc<Self>> {
-        Arc::pin_init(
-            pin_init!(Self {
-                next_id: Atomic::new(1),
-                table <- new_mutex!(
-                    Table {
-                        revokers: RBTree::new(),
-                        closed: false,
-                    },
-                    "Mappings::table"
-                ),
-                said_unreachable: Atomic::new(false),
-            }),
-            GFP_KERNEL,
-        )
-    }
-
-    fn add(&self, id: u64, revoker: Revoker) -> Result {
-        let node = RBTreeNode::new(id, revoker, GFP_KERNEL_ACCOUNT)?;
-        let mut table = self.table.lock();
-        if table.closed {
-            return Err(ENODEV);
-        }
-        // None was there.
-        table.revokers.insert(node);
-        Ok(())
-    }
-
-    fn remove(&self, id: u64) {
-        let removed = self.table.lock().revokers.remove_node(&id);
-        drop(removed);
+        let mappings = Self {
+            space: SetOnce::new(),
+            count: Atomic::new(0),
+            said_unreachable: Atomic::new(false),
+        };
+        Ok(Arc::new(mappings, GFP_KERNEL)?)
     }
 
     /// Takes the peer's memory out of all mappings, for good. The caller has seen to it that no
     /// fault puts it back. May sleep.
     pub(crate) fn revoke_all(&self) {
-        let mut table = self.table.lock();
-        table.closed = true;
-        for revoker in table.revokers.values() {
-            revoker.revoke();
+        if let Some(space) = self.space.as_ref() {
+            space.revoke();
         }
     }
 
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
-        self.table.lock().revokers.iter().count()
+        self.count.load(Relaxed)
     }
 }
 
 /// See the head of this file.
 struct Mapping {
-    id: u64,
     /// In the order of their offsets, without gaps.
     windows: KVVec<RemotePiece>,
     peer: Arc<Peer>,
+    /// Keeps the space in which it is.
     all: Arc<Mappings>,
     /// What there is to see once the peer is lost.
     ones: Option<Arc<Ones>>,
@@ -247,7 +207,7 @@ impl MappedPages for Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        self.all.remove(self.id);
+        self.all.count.fetch_sub(1, Relaxed);
     }
 }
 
@@ -298,20 +258,16 @@ pub(crate) fn map(
         Some(_) if wanted.write => Some(Ones::new(Payer::Caller)?),
         ones => ones,
     };
-    let id = all.next_id.fetch_add(1, Relaxed);
-    let mapping = Arc::new(
-        Mapping {
-            id,
-            windows,
-            peer: channel.peer().clone(),
-            all: all.clone(),
-            ones,
-        },
-        GFP_KERNEL_ACCOUNT,
-    )?;
-    let file = MappedFile::new(c"[scif]", mapping)?;
+    all.count.fetch_add(1, Relaxed);
+    let mapping = Mapping {
+        windows,
+        peer: channel.peer().clone(),
+        all: all.clone(),
+        ones,
+    };
+    let file = MappedFile::new(c"[scif]", Arc::new(mapping, GFP_KERNEL_ACCOUNT)?)?;
     // If something fails from here on, the file takes the mapping with it.
-    all.add(id, file.revoker())?;
+    file.join(get_or_make(&all.space, || Ok(file.space()))?);
     file.attach(vma, write_combined)
 }
 

@@ -4,11 +4,12 @@
 //! process.
 //!
 //! Each mapping gets a file of its own, which no descriptor names: it lives until the last part of
-//! the mapping is unmapped, however often that is split or moved, and all of the mapping can be
-//! taken away through it. So a mapping does not keep the file open that it was made from.
+//! the mapping is unmapped, however often that is split or moved. So a mapping does not keep the file open
+//! that it was made from. Mappings that are to be taken away together share the address space of one of these
+//! files ([`MappedSpace`]).
 //!
 //! Pages come into a mapping in its fault handler only, never while it is set up: then whoever takes
-//! them away (see [`Revoker`]) can't miss any, if the handler first makes sure that they are not
+//! them away can't miss any, if the handler first makes sure that they are not
 //! being taken away.
 //!
 //! C header: [`include/linux/mm.h`](srctree/include/linux/mm.h)
@@ -192,14 +193,21 @@ impl<T: MappedPages> MappedFile<T> {
         })
     }
 
-    /// By which the mapping can be taken away.
-    pub(crate) fn revoker(&self) -> Revoker {
+    /// Its address space, which others may [join](Self::join).
+    pub(crate) fn space(&self) -> MappedSpace {
         // SAFETY: By the type invariant the file is valid, and so is its inode.
         let inode = unsafe { (*self.file.as_ptr()).f_inode };
         // SAFETY: The inode is valid.
         unsafe { bindings::ihold(inode) };
         // INVARIANT: The reference has just been taken.
-        Revoker { inode }
+        MappedSpace { inode }
+    }
+
+    /// Has what is mapped of this file taken away with all else in `space`, which what is behind the file keeps.
+    pub(crate) fn join(&self, space: &MappedSpace) {
+        // SAFETY: By the type invariant the file is valid, and nothing is mapped of it yet: `attach` consumes it. The
+        // space is valid by its type invariant, and stays as long as what is behind the file.
+        unsafe { (*self.file.as_ptr()).f_mapping = (*space.inode).i_mapping };
     }
 
     /// Sets an area up to be a mapping of this file instead of the one it was made from.
@@ -256,22 +264,23 @@ impl<T: MappedPages> MappedFile<T> {
     }
 }
 
-/// Takes the pages of a mapping away; it does not keep the mapping or what is behind it.
+/// The address space of a file, in which others may be mapped, too. It does not keep the mappings or what is behind
+/// them.
 ///
 /// # Invariants
 ///
 /// `inode` is that of a [`MappedFile`], with a reference of its own.
-pub(crate) struct Revoker {
+pub(crate) struct MappedSpace {
     inode: *mut bindings::inode,
 }
 
 // SAFETY: An inode may be used and released by any thread.
-unsafe impl Send for Revoker {}
+unsafe impl Send for MappedSpace {}
 // SAFETY: `unmap_mapping_range` takes the locks that it needs.
-unsafe impl Sync for Revoker {}
+unsafe impl Sync for MappedSpace {}
 
-impl Revoker {
-    /// Takes all pages out of the mapping, in whatever process it is. The next access to one is a
+impl MappedSpace {
+    /// Takes all pages out of all mappings, in whatever process they are. The next access to one is a
     /// fault. May sleep.
     pub(crate) fn revoke(&self) {
         // SAFETY: The inode is valid by the type invariant, and so is its address space.
@@ -279,7 +288,7 @@ impl Revoker {
     }
 }
 
-impl Drop for Revoker {
+impl Drop for MappedSpace {
     fn drop(&mut self) {
         // SAFETY: The reference is ours, by the type invariant.
         unsafe { bindings::iput(self.inode) };
