@@ -25,7 +25,11 @@ const WORDS: usize = (WINDOW / BITS) as usize;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Sequence(pub(crate) u64);
 
-/// Which operations are complete.
+/// The numbers of one end's transfers: which have ended, and who hears of those that have failed.
+///
+/// Failures are kept twice, as this end's fences and signals know them, and as those know them that the peer
+/// asks for: each side is told by its own. Once one was reported, what is asked for later is told from what was
+/// asked for before by its number: the report takes one, which no transfer has.
 ///
 /// # Invariants
 ///
@@ -33,10 +37,12 @@ pub(crate) struct Sequence(pub(crate) u64);
 /// - The bit of a number (modulo [`WINDOW`]) is set exactly if that number is in
 ///   `watermark + 2 ..= last` and complete.
 #[derive(Debug)]
-pub(crate) struct MarkTracker {
+pub(crate) struct Numbers {
     last: u64,
     watermark: u64,
     done: [u64; WORDS],
+    failed: Failures,
+    failed_for_peer: Failures,
 }
 
 /// The word of a number in the bitmap and its bit in that word.
@@ -48,18 +54,20 @@ const fn locate(sequence: u64) -> (usize, u64) {
     )
 }
 
-impl MarkTracker {
-    /// A tracker that has seen no operation.
-    pub(crate) const fn new() -> Self {
+impl Numbers {
+    /// No transfer was started.
+    pub(crate) fn new() -> Self {
         // INVARIANT: The numbers are equal and no bit is set.
         Self {
             last: 0,
             watermark: 0,
             done: [0; WORDS],
+            failed: Failures::default(),
+            failed_for_peer: Failures::default(),
         }
     }
 
-    /// Starts an operation. `None` if [`WINDOW`] of them are outstanding: wait for the watermark
+    /// Gives the next number to a transfer. `None` if [`WINDOW`] of them are outstanding: wait for the watermark
     /// to move.
     pub(crate) fn begin(&mut self) -> Option<Sequence> {
         if self.last.saturating_sub(self.watermark) >= WINDOW {
@@ -71,10 +79,60 @@ impl MarkTracker {
         Some(Sequence(self.last))
     }
 
-    /// Ends an operation, in any order. Returns whether the watermark moved: then wake the waiters.
+    /// A transfer has ended; if it has `failed`, its caller is told so if that `is_reported`. Returns whether
+    /// the number moved up to which all have ended.
     ///
     /// A number that is not outstanding is ignored.
-    pub(crate) fn complete(&mut self, sequence: Sequence) -> bool {
+    pub(crate) fn end(&mut self, sequence: Sequence, failed: bool, is_reported: bool) -> bool {
+        let moved = self.complete(sequence);
+        if !failed {
+            return moved;
+        }
+        let last = self.last_issued();
+        for asker in [Asker::This, Asker::Peer] {
+            if is_reported {
+                self.failures(asker).add_reported(sequence, last);
+            } else {
+                self.failures(asker).add(sequence);
+            }
+        }
+        if is_reported {
+            self.skip_number();
+        }
+        moved
+    }
+
+    /// Whether a failure concerns a signal of this side that stands for all up to `sequence`, which have ended.
+    pub(crate) fn has_failed(&mut self, asker: Asker, sequence: Sequence) -> bool {
+        self.failures(asker).concern(sequence)
+    }
+
+    /// As [`Self::has_failed`], of a fence, which reports it.
+    pub(crate) fn report_failure(&mut self, asker: Asker, sequence: Sequence) -> bool {
+        let last = self.last_issued();
+        if self.failures(asker).report(sequence, last) {
+            self.skip_number();
+        }
+        self.has_failed(asker, sequence)
+    }
+
+    fn failures(&mut self, asker: Asker) -> &mut Failures {
+        match asker {
+            Asker::This => &mut self.failed,
+            Asker::Peer => &mut self.failed_for_peer,
+        }
+    }
+
+    /// Gives a number to no transfer. If too many are under way for that, what is asked for until the next one
+    /// starts hears of the failure, too.
+    fn skip_number(&mut self) {
+        if let Some(none) = self.begin() {
+            self.complete(none);
+        }
+    }
+
+    /// Ends an operation, in any order. Returns whether the watermark moved.
+    fn complete(&mut self, sequence: Sequence) -> bool {
         if sequence.0 <= self.watermark || sequence.0 > self.last {
             return false;
         }
@@ -98,6 +156,13 @@ impl MarkTracker {
             self.watermark = next;
         }
         true
+    }
+
+    /// How many have been started and have not ended.
+    pub(crate) fn in_flight(&self) -> u64 {
+        let begun = self.last.saturating_sub(self.watermark);
+        let done = self.done.iter().map(|word| u64::from(word.count_ones()));
+        begun.saturating_sub(done.sum())
     }
 
     /// All operations up to this one are complete.
@@ -270,97 +335,4 @@ impl Failures {
 pub(crate) enum Asker {
     This,
     Peer,
-}
-
-/// The numbers of one end's transfers: which have ended, and who hears of those that have failed.
-///
-/// Failures are kept twice, as this end's fences and signals know them, and as those know them that the peer
-/// asks for: each side is told by its own. Once one was reported, what is asked for later is told from what was
-/// asked for before by its number: the report takes one, which no transfer has.
-#[derive(Debug)]
-pub(crate) struct Numbers {
-    tracker: MarkTracker,
-    /// How many have ended.
-    ended: u64,
-    failed: Failures,
-    failed_for_peer: Failures,
-}
-
-impl Numbers {
-    /// No transfer was started.
-    pub(crate) fn new() -> Self {
-        Self {
-            tracker: MarkTracker::new(),
-            ended: 0,
-            failed: Failures::default(),
-            failed_for_peer: Failures::default(),
-        }
-    }
-
-    /// Which have been started, and up to which one all have ended.
-    pub(crate) fn tracker(&self) -> &MarkTracker {
-        &self.tracker
-    }
-
-    /// How many have been started and have not ended.
-    pub(crate) fn in_flight(&self) -> u64 {
-        self.tracker.last_issued().0.saturating_sub(self.ended)
-    }
-
-    /// Gives the next number to a transfer. `None` if too many are under way: wait for an end.
-    pub(crate) fn begin(&mut self) -> Option<Sequence> {
-        self.tracker.begin()
-    }
-
-    /// A transfer has ended; if it has `failed`, its caller is told so if that `is_reported`. Returns whether
-    /// the number moved up to which all have ended.
-    pub(crate) fn end(&mut self, sequence: Sequence, failed: bool, is_reported: bool) -> bool {
-        self.ended = self.ended.saturating_add(1);
-        let moved = self.tracker.complete(sequence);
-        if !failed {
-            return moved;
-        }
-        let last = self.tracker.last_issued();
-        for asker in [Asker::This, Asker::Peer] {
-            if is_reported {
-                self.failures(asker).add_reported(sequence, last);
-            } else {
-                self.failures(asker).add(sequence);
-            }
-        }
-        if is_reported {
-            self.skip_number();
-        }
-        moved
-    }
-
-    /// Whether a failure concerns a signal of this side that stands for all up to `sequence`, which have ended.
-    pub(crate) fn has_failed(&mut self, asker: Asker, sequence: Sequence) -> bool {
-        self.failures(asker).concern(sequence)
-    }
-
-    /// As [`Self::has_failed`], of a fence, which reports it.
-    pub(crate) fn report_failure(&mut self, asker: Asker, sequence: Sequence) -> bool {
-        let last = self.tracker.last_issued();
-        if self.failures(asker).report(sequence, last) {
-            self.skip_number();
-        }
-        self.has_failed(asker, sequence)
-    }
-
-    fn failures(&mut self, asker: Asker) -> &mut Failures {
-        match asker {
-            Asker::This => &mut self.failed,
-            Asker::Peer => &mut self.failed_for_peer,
-        }
-    }
-
-    /// Gives a number to no transfer. If too many are under way for that, what is asked for until the next one
-    /// starts hears of the failure, too.
-    fn skip_number(&mut self) {
-        if let Some(none) = self.tracker.begin() {
-            self.tracker.complete(none);
-            self.ended = self.ended.saturating_add(1);
-        }
-    }
 }

@@ -267,7 +267,7 @@ mod mark_cases {
         decode,
         encode,
         origin,
-        MarkTracker,
+        Numbers,
         Origin,
         Sequence,
         WINDOW, //
@@ -275,18 +275,21 @@ mod mark_cases {
 
     #[test]
     fn the_watermark_waits_for_the_first() {
-        let mut tracker = MarkTracker::new();
+        let mut tracker = Numbers::new();
         for number in 1..=WINDOW {
             assert!(tracker.begin() == Some(Sequence(number)));
         }
         assert!(tracker.begin().is_none());
         for number in 2..=WINDOW {
-            assert!(!tracker.complete(Sequence(number)));
+            assert!(!tracker.end(Sequence(number), false, false));
         }
         assert!(tracker.watermark() == Sequence(0));
         // None of these is outstanding.
-        assert!(!tracker.complete(Sequence(0)) && !tracker.complete(Sequence(WINDOW + 1)));
-        assert!(tracker.complete(Sequence(1)));
+        assert!(
+            !tracker.end(Sequence(0), false, false)
+                && !tracker.end(Sequence(WINDOW + 1), false, false)
+        );
+        assert!(tracker.end(Sequence(1), false, false));
         assert!(tracker.watermark() == Sequence(WINDOW) && tracker.is_complete(Sequence(7)));
         assert!(tracker.begin() == Some(Sequence(WINDOW + 1)));
         assert!(!tracker.is_complete(tracker.last_issued()));

@@ -242,8 +242,8 @@ impl Marks {
         Progress {
             read: self.read.moved(),
             written: self.written.moved(),
-            issued: numbers.tracker().last_issued().0,
-            complete: numbers.tracker().watermark().0,
+            issued: numbers.last_issued().0,
+            complete: numbers.watermark().0,
             in_flight: numbers.in_flight(),
             deferred: self.deferred_count.load(Relaxed),
             asked: 0,
@@ -252,12 +252,12 @@ impl Marks {
 
     /// The transfer that was started last. Any context.
     pub(super) fn last_issued(&self) -> Sequence {
-        self.numbers.lock().tracker().last_issued()
+        self.numbers.lock().last_issued()
     }
 
     /// Whether this transfer and all before it have ended. Any context.
     pub(super) fn is_complete(&self, sequence: Sequence) -> bool {
-        self.numbers.lock().tracker().is_complete(sequence)
+        self.numbers.lock().is_complete(sequence)
     }
 
     /// EIO if a transfer up to this one, which have all ended, has failed, and nothing was asked for since a

@@ -7,53 +7,53 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::config;
-use crate::logic::marks::{MarkTracker, Origin, Sequence, Unknown, WINDOW, decode, encode, origin};
+use crate::logic::marks::{Numbers, Origin, Sequence, Unknown, WINDOW, decode, encode, origin};
 
 #[test]
 fn the_watermark_waits_for_the_first() {
-    let mut tracker = MarkTracker::new();
+    let mut tracker = Numbers::new();
     let numbers: Vec<Sequence> = (0..3).filter_map(|_| tracker.begin()).collect();
     assert_eq!(numbers, [Sequence(1), Sequence(2), Sequence(3)]);
-    assert!(!tracker.complete(numbers[2]));
-    assert!(!tracker.complete(numbers[1]));
+    assert!(!tracker.end(numbers[2], false, false));
+    assert!(!tracker.end(numbers[1], false, false));
     assert_eq!(tracker.watermark(), Sequence(0));
     assert!(!tracker.is_complete(numbers[1]));
-    assert!(tracker.complete(numbers[0]));
+    assert!(tracker.end(numbers[0], false, false));
     assert_eq!(tracker.watermark(), Sequence(3));
     assert!(tracker.is_complete(numbers[2]));
 }
 
 #[test]
 fn a_full_window_opens_when_the_first_completes() {
-    let mut tracker = MarkTracker::new();
+    let mut tracker = Numbers::new();
     for _ in 0..WINDOW {
         assert!(tracker.begin().is_some());
     }
     assert_eq!(tracker.begin(), None);
     for number in 2..=WINDOW {
-        assert!(!tracker.complete(Sequence(number)));
+        assert!(!tracker.end(Sequence(number), false, false));
     }
     assert_eq!(tracker.begin(), None);
-    assert!(tracker.complete(Sequence(1)));
+    assert!(tracker.end(Sequence(1), false, false));
     assert_eq!(tracker.watermark(), Sequence(WINDOW));
     assert_eq!(tracker.begin(), Some(Sequence(WINDOW + 1)));
     // The bits of the last round are gone.
     assert_eq!(tracker.begin(), Some(Sequence(WINDOW + 2)));
-    assert!(tracker.complete(Sequence(WINDOW + 1)));
+    assert!(tracker.end(Sequence(WINDOW + 1), false, false));
     assert_eq!(tracker.watermark(), Sequence(WINDOW + 1));
 }
 
 #[test]
 fn what_is_not_outstanding_is_ignored() {
-    let mut tracker = MarkTracker::new();
-    assert!(!tracker.complete(Sequence(1)));
+    let mut tracker = Numbers::new();
+    assert!(!tracker.end(Sequence(1), false, false));
     tracker.begin();
     tracker.begin();
     for wrong in [0, 3, 1 + WINDOW, u64::MAX] {
-        assert!(!tracker.complete(Sequence(wrong)));
+        assert!(!tracker.end(Sequence(wrong), false, false));
     }
-    assert!(tracker.complete(Sequence(1)));
-    assert!(!tracker.complete(Sequence(1)));
+    assert!(tracker.end(Sequence(1), false, false));
+    assert!(!tracker.end(Sequence(1), false, false));
     assert_eq!(tracker.watermark(), Sequence(1));
 }
 
@@ -95,7 +95,7 @@ proptest! {
     fn behaves_as_a_set(
         steps in prop::collection::vec((any::<bool>(), 1..200_usize, any::<u64>()), 1..400),
     ) {
-        let mut tracker = MarkTracker::new();
+        let mut tracker = Numbers::new();
         let mut outstanding = BTreeSet::new();
         let mut last = 0;
         for (begin, count, pick) in steps {
@@ -118,12 +118,13 @@ proptest! {
                         near => before.saturating_sub(10) + near % (WINDOW + 20),
                     };
                     outstanding.remove(&number);
-                    let moved = tracker.complete(Sequence(number));
+                    let moved = tracker.end(Sequence(number), false, false);
                     prop_assert_eq!(moved, watermark(&outstanding) != before);
                 }
                 let now = outstanding.first().map_or(last, |first| first - 1);
                 prop_assert_eq!(tracker.watermark(), Sequence(now));
                 prop_assert_eq!(tracker.last_issued(), Sequence(last));
+                prop_assert_eq!(tracker.in_flight(), outstanding.len() as u64);
             }
         }
     }

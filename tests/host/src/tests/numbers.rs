@@ -16,7 +16,7 @@ fn started(count: u64) -> (Numbers, Vec<Sequence>) {
 #[test]
 fn a_signal_is_not_stored_though_a_fence_has_reported_the_failure_before() {
     let (mut numbers, all) = started(3);
-    let signal = numbers.tracker().last_issued();
+    let signal = numbers.last_issued();
     numbers.end(all[1], true, false);
     numbers.end(all[2], false, false);
     assert!(numbers.end(all[0], false, false));
@@ -40,8 +40,8 @@ fn what_is_asked_for_after_the_report_hears_nothing_of_it() {
     let (mut numbers, all) = started(1);
     numbers.end(all[0], true, false);
     assert!(numbers.report_failure(This, all[0]));
-    let later = numbers.tracker().last_issued();
-    assert!(later > all[0] && numbers.tracker().is_complete(later));
+    let later = numbers.last_issued();
+    assert!(later > all[0] && numbers.is_complete(later));
     assert_eq!(numbers.in_flight(), 0);
     assert!(!numbers.has_failed(This, later) && !numbers.report_failure(This, later));
     // Also behind transfers.
@@ -58,21 +58,21 @@ fn each_side_hears_of_it_by_its_own() {
     numbers.end(all[0], true, false);
     assert!(numbers.report_failure(This, all[0]));
     // A signal that the peer asks for now: it was told of nothing.
-    let later = numbers.tracker().last_issued();
+    let later = numbers.last_issued();
     assert!(numbers.has_failed(Peer, later) && !numbers.has_failed(This, later));
     assert!(numbers.report_failure(Peer, later));
-    assert!(!numbers.has_failed(Peer, numbers.tracker().last_issued()));
+    assert!(!numbers.has_failed(Peer, numbers.last_issued()));
 }
 
 #[test]
 fn a_failure_that_its_caller_hears_of_concerns_others_who_wait() {
     let (mut numbers, all) = started(2);
-    let mark = numbers.tracker().last_issued();
+    let mark = numbers.last_issued();
     numbers.end(all[1], true, true);
     numbers.end(all[0], false, false);
     for side in [This, Peer] {
         assert!(numbers.has_failed(side, mark) && !numbers.has_failed(side, all[0]));
-        assert!(!numbers.report_failure(side, numbers.tracker().last_issued()));
+        assert!(!numbers.report_failure(side, numbers.last_issued()));
         assert!(numbers.report_failure(side, mark));
     }
 }
@@ -81,7 +81,7 @@ fn a_failure_that_its_caller_hears_of_concerns_others_who_wait() {
 fn without_a_number_for_the_report_it_is_heard_once_more() {
     let (mut numbers, all) = started(WINDOW);
     numbers.end(all[3], true, true);
-    let last = numbers.tracker().last_issued();
+    let last = numbers.last_issued();
     assert!(numbers.has_failed(This, last));
     for number in all.iter().filter(|number| **number != all[3]) {
         numbers.end(*number, false, false);
