@@ -51,15 +51,11 @@ use kernel::{
 /// page that is shared until somebody writes to it.
 const ATTEMPTS: usize = 3;
 
-/// Tells the cache that a registration has become stale.
-struct Notice {
-    cache: Arc<RegistrationCache>,
-}
-
-impl Changed for Notice {
+/// A registration of the cache has become stale.
+impl Changed for Arc<RegistrationCache> {
     fn changed(&self) {
-        self.cache.caches.counters.invalidations.add(1, Relaxed);
-        self.cache.schedule();
+        self.caches.counters.invalidations.add(1, Relaxed);
+        self.schedule();
     }
 }
 
@@ -68,7 +64,7 @@ impl Changed for Notice {
 #[pin_data]
 struct Watched {
     #[pin]
-    watch: Watch<Notice>,
+    watch: Watch<Arc<RegistrationCache>>,
     #[pin]
     work: Work<Self>,
 }
@@ -104,7 +100,7 @@ impl Ending {
         }
     }
 
-    fn watch(&self) -> Option<&Watch<Notice>> {
+    fn watch(&self) -> Option<&Watch<Arc<RegistrationCache>>> {
         self.watched.as_ref().map(|watched| &watched.watch)
     }
 }
@@ -145,12 +141,9 @@ impl Registration {
     ) -> Result<(PeerUse, Arc<Self>)> {
         let caches = &cache.caches;
         let address = pages.start() << PAGE_SHIFT;
-        let notice = Notice {
-            cache: cache.clone(),
-        };
         let watched = Arc::try_pin_init(
             try_pin_init!(Watched {
-                watch <- Watch::new(address, pages.count() * PAGE_SIZE, notice),
+                watch <- Watch::new(address, pages.count() * PAGE_SIZE, cache.clone()),
                 work <- new_work!("Watched::work"),
             }? Error),
             GFP_KERNEL_ACCOUNT,
@@ -167,7 +160,11 @@ impl Registration {
         Ok((inside, Arc::new(registration, GFP_KERNEL_ACCOUNT)?))
     }
 
-    fn pin(watch: &Watch<Notice>, pages: PageRange, ledger: &Arc<Ledger>) -> Result<Arc<Pages>> {
+    fn pin(
+        watch: &Watch<Arc<RegistrationCache>>,
+        pages: PageRange,
+        ledger: &Arc<Ledger>,
+    ) -> Result<Arc<Pages>> {
         let address = pages.start() << PAGE_SHIFT;
         let pin = || {
             watch.begin();
