@@ -60,6 +60,17 @@ impl Outbox {
         state.filling & self.bit(state.emptied + 1) != 0
     }
 
+    /// Polls for a moment what the engine of `route` has filled, and what the peer has emptied of it, until a look would
+    /// find something, or `done`. Returns false if that was too short. May sleep.
+    pub(super) fn poll(&self, route: Option<&EngineRoute>, done: impl Fn() -> bool) -> bool {
+        busy_wait(busy_poll(), || {
+            if let Some(route) = route {
+                route.engine.poll();
+            }
+            done() || self.has_progress()
+        })
+    }
+
     /// Polls for a moment until an operation has ended, of which the engine of `route` fills slots; if that is not enough,
     /// the peer rings when it has. May sleep; the caller is inside the peer.
     pub(in crate::rma::staging) fn await_end(
@@ -67,14 +78,9 @@ impl Outbox {
         operation: &Operation,
         route: Option<&EngineRoute>,
     ) -> Result {
-        let has_changed = || {
-            if let Some(route) = route {
-                route.engine.poll();
-            }
-            operation.result().is_some() || self.has_progress()
-        };
+        let has_ended = || operation.result().is_some();
         // Others' slots may come before.
-        while busy_wait(busy_poll(), has_changed) && !self.peer.has_failed() {
+        while self.poll(route, has_ended) && !self.peer.has_failed() {
             self.look();
             if operation.result().is_some() {
                 return Ok(());

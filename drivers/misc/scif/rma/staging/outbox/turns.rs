@@ -17,13 +17,7 @@ use crate::{
         Caller,
         Operation, //
     },
-    sys::{
-        reached::flush_writes,
-        wait::{
-            busy_poll,
-            busy_wait, //
-        }, //
-    },
+    sys::reached::flush_writes,
     transport::engine::EngineRoute, //
 };
 use kernel::{
@@ -91,13 +85,7 @@ impl Outbox {
             };
             if is_first && !has_polled {
                 has_polled = true;
-                let has_progress = || {
-                    if let Some(route) = route {
-                        route.engine.poll();
-                    }
-                    self.has_progress()
-                };
-                if busy_wait(busy_poll(), has_progress) {
+                if self.poll(route, || false) {
                     self.look();
                     continue;
                 }
