@@ -188,16 +188,16 @@ impl Endpoint {
 
     /// A mark for all transfers that one side has started so far.
     pub(crate) fn fence_mark(&self, origin: Origin) -> Result<i32> {
-        self.connection()?.fences.mark(origin)
+        self.connection()?.transfers.mark(origin)
     }
 
     /// Has values stored once all transfers that one side has started so far have ended.
     pub(crate) fn fence_signal(&self, origin: Origin, targets: SignalTargets) -> Result {
-        self.connection()?.fences.signal(origin, targets)
+        self.connection()?.transfers.signal(origin, targets)
     }
 
     /// Waits until the transfers that a mark stands for have ended.
     pub(crate) fn fence_wait(&self, mark: i32) -> Result {
-        self.connection()?.fences.wait(mark)
+        self.connection()?.transfers.wait_for_mark(mark)
     }
 }

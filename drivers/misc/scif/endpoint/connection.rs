@@ -50,7 +50,6 @@ use crate::{
         State, //
     },
     rma::{
-        fence::Fences,
         mapping::Mappings,
         marks::Progress,
         transfers::Transfers, //
@@ -100,9 +99,8 @@ pub(super) struct Connection {
     pub(super) received: Flow,
     pub(super) windows: Arc<Windows>,
     pub(super) remote_windows: Arc<RemoteWindows>,
-    pub(super) transfers: Transfers,
     #[pin]
-    pub(super) fences: Fences,
+    pub(super) transfers: Transfers,
     pub(super) mappings: Arc<Mappings>,
     /// Why the peer did not want it.
     pub(super) refusal: SetOnce<Refusal>,
@@ -127,7 +125,6 @@ impl Connection {
         let windows = Windows::new(&channel, exports, caches.clone())?;
         let remote_windows = RemoteWindows::new(&channel, &contact.remembered)?;
         let transfers = Transfers::new(&channel, &windows, &remote_windows, caches, &contact.ways)?;
-        let fences = Fences::new(&channel, &transfers, &windows, &remote_windows);
         let this = Arc::pin_init(
             pin_init!(Self {
                 channel,
@@ -137,8 +134,7 @@ impl Connection {
                 received: Flow::new(),
                 windows,
                 remote_windows,
-                transfers,
-                fences <- fences,
+                transfers <- transfers,
                 mappings: contact.mappings.clone(),
                 refusal: SetOnce::new(),
                 close_answered: Atomic::new(false),
@@ -178,7 +174,7 @@ impl Connection {
     /// How its transfers go, and what waits for them. Any context.
     pub(super) fn progress(&self) -> Progress {
         Progress {
-            asked: self.fences.asked(),
+            asked: self.transfers.asked(),
             ..self.transfers.marks.progress()
         }
     }
@@ -228,7 +224,7 @@ impl Connection {
         self.channel
             .change_state(|state| (state == State::Established).then_some(State::PeerClosed));
         self.channel.wake();
-        self.fences.close();
+        self.transfers.close_questions();
         // Before the answer: when that is there, the peer has its memory back, unless it is in use.
         self.remote_windows.forget_all();
         // Whoever is the last to leave answers, so that the answer comes after the last write.
@@ -257,7 +253,7 @@ impl Connection {
         self.channel
             .change_state(|state| (state != State::Closed).then_some(State::Lost));
         self.channel.wake();
-        self.fences.close();
+        self.transfers.close_questions();
         self.remote_windows.forget_all();
         self.windows.revoke_all();
         self.transfers.cache.close();
@@ -272,7 +268,7 @@ impl Connection {
         trace::close(|| self.traced(Ok(())));
         let old = self.channel.change_state(|_| Some(State::Closed));
         self.channel.wake();
-        self.fences.close();
+        self.transfers.close_questions();
         self.transfers.drain();
         self.channel.drain_uses();
         self.transfers.marks.finish_deferred();

@@ -193,27 +193,27 @@ fn handle_for(
     message: Message,
     annex: &AnnexOf<'_>,
 ) -> Result<(), Violation> {
-    let fences = &connection.fences;
+    let transfers = &connection.transfers;
     match message {
         Message::Refuse { reason, .. } => connection.refused(reason),
         Message::CloseDone { .. } => connection.close_done(),
         Message::RingWanted { .. } => connection.stream.rings.grow(),
         Message::RingOffer { address, size, .. } => connection.stream.offered(address, size)?,
-        Message::MarkRequest { token, .. } => fences.mark_requested(token),
+        Message::MarkRequest { token, .. } => transfers.mark_requested(token),
         Message::MarkAnswer {
             token, sequence, ..
-        } => fences.mark_answered(token, sequence),
+        } => transfers.mark_answered(token, sequence),
         Message::FenceWait {
             token, sequence, ..
-        } => fences.wait_requested(token, sequence),
+        } => transfers.wait_requested(token, sequence),
         Message::Signal {
             token,
             senders,
             receivers,
             ..
-        } => fences.signal_requested(token, senders, receivers),
-        Message::FenceDone { token, status, .. } => fences.wait_answered(token, status),
-        Message::PushWanted { request, .. } => connection.transfers.push_wanted(&request),
+        } => transfers.signal_requested(token, senders, receivers),
+        Message::FenceDone { token, status, .. } => transfers.wait_answered(token, status),
+        Message::PushWanted { request, .. } => transfers.push_wanted(&request),
         _ => handle_window(connection, message, annex)?,
     }
     Ok(())

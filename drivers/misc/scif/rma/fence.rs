@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Fences: marks and waiting for them.
+//! Fences of one end of a channel: marks and waiting for them.
 //!
 //! A mark is the number of the last transfer that had been started when it was asked for, of this
 //! end (`INIT_SELF`) or of the peer's (`INIT_PEER`); waiting for it is waiting for all up to that
@@ -10,13 +10,8 @@
 //! another: the peer defers its answer behind its own transfers (`marks.rs`).
 
 use super::{
-    marks::{
-        Action,
-        Marks,
-        MAX_DEFERRED, //
-    },
+    marks::Action,
     signal::Signal,
-    staging::Staging,
     transfers::Transfers, //
 };
 use crate::{
@@ -36,18 +31,9 @@ use crate::{
             Status, //
         },
     },
-    memory::{
-        remote_windows::RemoteWindows,
-        windows::Windows, //
-    },
     peer::{
-        channel::Channel,
         control::Reservation,
-        questions::{
-            self,
-            Questions,
-            Reply, //
-        },
+        questions, //
     },
     sys::{
         trace,
@@ -55,13 +41,8 @@ use crate::{
     },
 };
 use kernel::{
-    new_spinlock,
     prelude::*,
-    sync::{
-        Arc,
-        SpinLock, //
-    },
-    time::Delta,
+    time::Delta, //
 };
 
 /// Until what is to wait behind transfers is tried again, at an end where too much waits already: nobody says when there
@@ -70,60 +51,24 @@ const ROOM_PERIOD: Delta = Delta::from_millis(5);
 
 /// An answer of the peer.
 #[derive(Clone, Copy)]
-enum Answer {
+pub(super) enum Answer {
     Mark(Sequence),
     Done(Status),
 }
 
-/// The fences of one end of a channel.
-#[pin_data]
-pub(crate) struct Fences {
-    channel: Arc<Channel>,
-    marks: Arc<Marks>,
-    pub(super) windows: Arc<Windows>,
-    pub(super) remote_windows: Arc<RemoteWindows>,
-    pub(super) staging: Arc<Staging>,
-    #[pin]
-    questions: Questions<Reply<Answer>>,
-    /// The last transfer of the peer that we have heard of.
-    #[pin]
-    peer_last: SpinLock<Sequence>,
-}
-
-impl Fences {
-    /// Behind these transfers, with signals in these windows.
-    pub(crate) fn new(
-        channel: &Arc<Channel>,
-        transfers: &Transfers,
-        windows: &Arc<Windows>,
-        remote_windows: &Arc<RemoteWindows>,
-    ) -> impl PinInit<Self> {
-        let (channel, marks) = (channel.clone(), transfers.marks.clone());
-        let (windows, remote_windows) = (windows.clone(), remote_windows.clone());
-        let staging = transfers.ways.staging.clone();
-        pin_init!(Self {
-            channel,
-            marks,
-            windows,
-            remote_windows,
-            staging,
-            questions <- Questions::new(MAX_DEFERRED, 0),
-            peer_last <- new_spinlock!(Sequence::default(), "Fences::peer_last"),
-        })
-    }
-
+impl Transfers {
     /// A mark for all transfers started so far. Interruptible for the peer's.
     pub(crate) fn mark(&self, origin: Origin) -> Result<i32> {
         let result = self.make_mark(origin);
         trace::fence_mark(|| {
             let mark = result.unwrap_or(0);
-            self.traced(origin, mark, trace::errno(&result))
+            self.traced_mark(origin, mark, trace::errno(&result))
         });
         result
     }
 
     /// What events are told of a mark.
-    fn traced(&self, origin: Origin, mark: i32, result: i32) -> trace::Fence {
+    fn traced_mark(&self, origin: Origin, mark: i32, result: i32) -> trace::Fence {
         trace::Fence {
             node: self.channel.node(),
             channel: self.channel.id.0,
@@ -155,7 +100,7 @@ impl Fences {
     /// Waits until the transfers that `mark` stands for have ended. EINVAL if it can't be a mark,
     /// EIO if one of them failed; ECONNRESET or ENODEV, as from every call, if the peer has gone
     /// before. Interruptible.
-    pub(crate) fn wait(&self, mark: i32) -> Result {
+    pub(crate) fn wait_for_mark(&self, mark: i32) -> Result {
         self.channel.check_established()?;
         let origin = marks::origin(mark).map_err(|_| EINVAL)?;
         let last = match origin {
@@ -163,12 +108,12 @@ impl Fences {
             Origin::Peer => *self.peer_last.lock(),
         };
         let (_, sequence) = marks::decode(mark, last).map_err(|_| EINVAL)?;
-        trace::fence_wait(|| self.traced(origin, mark, 0));
+        trace::fence_wait(|| self.traced_mark(origin, mark, 0));
         let result = match origin {
             Origin::Own => self.wait_for_own(sequence),
             Origin::Peer => self.wait_for_peers(sequence),
         };
-        trace::fence_wait_done(|| self.traced(origin, mark, trace::errno(&result)));
+        trace::fence_wait_done(|| self.traced_mark(origin, mark, trace::errno(&result)));
         result
     }
 
@@ -327,7 +272,7 @@ impl Fences {
     }
 
     /// No answers come any more: the channel has ended. Any context.
-    pub(crate) fn close(&self) {
+    pub(crate) fn close_questions(&self) {
         self.questions.close(ECONNRESET).for_each(drop);
     }
 

@@ -8,13 +8,13 @@
 //! it.
 
 use super::{
-    fence::Fences,
     operation::{
         Operation,
         Sides,
         Surroundings, //
     },
-    staging::Outbox, //
+    staging::Outbox,
+    transfers::Transfers, //
 };
 use crate::{
     arguments::{
@@ -62,13 +62,13 @@ fn range(target: SignalTarget) -> Result<Range> {
 impl Signal {
     /// ENXIO where there is no window, EACCES where it can't be written. The caller is inside the
     /// peer as long as it has the signal.
-    pub(super) fn new(fences: &Fences, targets: SignalTargets) -> Result<Self> {
+    pub(super) fn new(transfers: &Transfers, targets: SignalTargets) -> Result<Self> {
         let local = targets.local.map(|target| {
-            let pieces = fences.windows.cover(range(target)?, PROTECTION_WRITE)?;
+            let pieces = transfers.windows.cover(range(target)?, PROTECTION_WRITE)?;
             Ok::<_, Error>((pieces.into_first().ok_or(ENXIO)?, target.value))
         });
         let remote = targets.remote.map(|target| {
-            let pieces = fences
+            let pieces = transfers
                 .remote_windows
                 .cover(range(target)?, PROTECTION_WRITE)?;
             Ok::<_, Error>((pieces.into_first().ok_or(ENXIO)?, target.value))
@@ -76,7 +76,7 @@ impl Signal {
         let (local, remote) = (local.transpose()?, remote.transpose()?);
         let outbox = match &remote {
             Some((piece, _)) if !piece.window.is_reached() => {
-                Some(fences.staging.outbox()?.clone())
+                Some(transfers.ways.staging.outbox()?.clone())
             }
             _ => None,
         };

@@ -9,7 +9,11 @@
 
 use super::{
     caches::Caches,
-    marks::Marks,
+    fence::Answer,
+    marks::{
+        Marks,
+        MAX_DEFERRED, //
+    },
     operation::{
         are_reached,
         Caller,
@@ -31,6 +35,7 @@ use crate::{
     },
     logic::{
         address_space::Range,
+        marks::Sequence,
         messages::{
             Message,
             PushRequest,
@@ -47,6 +52,10 @@ use crate::{
     },
     peer::{
         channel::Channel,
+        questions::{
+            Questions,
+            Reply, //
+        },
         PeerUse, //
     },
     sys::{
@@ -56,8 +65,12 @@ use crate::{
     transport::engine::EngineRoute, //
 };
 use kernel::{
+    new_spinlock,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        Arc,
+        SpinLock, //
+    }, //
 };
 
 /// Memory of the caller is offered for one transfer as long as no more than this is offered for each
@@ -72,6 +85,7 @@ enum Source {
 }
 
 /// See the head of this file.
+#[pin_data]
 pub(crate) struct Transfers {
     pub(super) channel: Arc<Channel>,
     pub(super) windows: Arc<Windows>,
@@ -80,6 +94,12 @@ pub(crate) struct Transfers {
     pub(super) ways: Arc<Ways>,
     pub(crate) cache: Arc<RegistrationCache>,
     pub(crate) marks: Arc<Marks>,
+    /// What fences have asked the peer (`fence.rs`).
+    #[pin]
+    pub(super) questions: Questions<Reply<Answer>>,
+    /// The last transfer of the peer that this end has heard of.
+    #[pin]
+    pub(super) peer_last: SpinLock<Sequence>,
 }
 
 /// A copy as its caller asks for it.
@@ -116,23 +136,29 @@ impl Request<'_> {
 }
 
 impl Transfers {
-    /// Of windows of the channel. May sleep.
+    /// Of windows of the channel, and fences behind them. May sleep.
     pub(crate) fn new(
         channel: &Arc<Channel>,
         windows: &Arc<Windows>,
         remote_windows: &Arc<RemoteWindows>,
         caches: &Arc<Caches>,
         ways: &Arc<Ways>,
-    ) -> Result<Self> {
-        Ok(Self {
-            channel: channel.clone(),
-            windows: windows.clone(),
-            remote_windows: remote_windows.clone(),
-            caches: caches.clone(),
-            ways: ways.clone(),
-            cache: RegistrationCache::new(channel.peer(), caches)?,
-            marks: Marks::new(channel)?,
-        })
+    ) -> Result<impl PinInit<Self>> {
+        let cache = RegistrationCache::new(channel.peer(), caches)?;
+        let marks = Marks::new(channel)?;
+        let (channel, caches, ways) = (channel.clone(), caches.clone(), ways.clone());
+        let (windows, remote_windows) = (windows.clone(), remote_windows.clone());
+        Ok(pin_init!(Self {
+            channel,
+            windows,
+            remote_windows,
+            caches,
+            ways,
+            cache,
+            marks,
+            questions <- Questions::new(MAX_DEFERRED, 0),
+            peer_last <- new_spinlock!(Sequence::default(), "Transfers::peer_last"),
+        }))
     }
 
     /// Whether there ever was one, or memory was kept for one.
