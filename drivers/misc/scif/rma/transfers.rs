@@ -90,7 +90,6 @@ pub(crate) struct Transfers {
     pub(super) channel: Arc<Channel>,
     pub(super) windows: Arc<Windows>,
     pub(super) remote_windows: Arc<RemoteWindows>,
-    caches: Arc<Caches>,
     pub(super) ways: Arc<Ways>,
     pub(crate) cache: Arc<RegistrationCache>,
     pub(crate) marks: Arc<Marks>,
@@ -146,13 +145,12 @@ impl Transfers {
     ) -> Result<impl PinInit<Self>> {
         let cache = RegistrationCache::new(channel.peer(), caches)?;
         let marks = Marks::new(channel)?;
-        let (channel, caches, ways) = (channel.clone(), caches.clone(), ways.clone());
+        let (channel, ways) = (channel.clone(), ways.clone());
         let (windows, remote_windows) = (windows.clone(), remote_windows.clone());
         Ok(pin_init!(Self {
             channel,
             windows,
             remote_windows,
-            caches,
             ways,
             cache,
             marks,
@@ -444,7 +442,7 @@ impl Transfers {
                 return Ok(Source::Memory(piece, Some(peer_use)));
             }
         }
-        let piece = LocalPiece::of_caller(memory, writable, account, &*self.caches)?;
+        let piece = LocalPiece::of_caller(memory, writable, account, &*self.cache.caches)?;
         Ok(Source::Memory(piece, None))
     }
 
