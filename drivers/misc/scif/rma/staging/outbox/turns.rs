@@ -30,16 +30,6 @@ use kernel::{
 /// Who waits longer for a slot gives up if it is in the way of a close.
 const LONG: Delta = Delta::from_secs(5);
 
-/// What one gets who asks for slots.
-enum Turn {
-    /// The numbers of slots that were taken, one after the other.
-    Taken(Range<u64>),
-    /// It is his turn, and no slot is free.
-    First,
-    /// Others come before him.
-    Behind,
-}
-
 /// A place in the queue, until this is dropped.
 struct Ticket<'a> {
     outbox: &'a Outbox,
@@ -72,17 +62,16 @@ impl Outbox {
         route: Option<&EngineRoute>,
         caller: Caller,
     ) -> Result<Range<u64>> {
-        if let Turn::Taken(taken) = self.take_in_turn(None, operation, most)? {
+        if let Some(taken) = self.take_in_turn(None, operation, most)? {
             return Ok(taken);
         }
         let ticket = self.queue_up()?;
         let mut has_polled = false;
         loop {
-            let is_first = match self.take_in_turn(Some(ticket.number), operation, most)? {
-                Turn::Taken(taken) => return Ok(taken),
-                Turn::First => true,
-                Turn::Behind => false,
-            };
+            let is_first = self.state.lock().is_first(ticket.number);
+            if let Some(taken) = self.take_in_turn(Some(ticket.number), operation, most)? {
+                return Ok(taken);
+            }
             if is_first && !has_polled {
                 has_polled = true;
                 if self.poll(route, || false) {
@@ -178,13 +167,13 @@ impl Outbox {
     }
 
     /// Takes slots if there is a free one, and it is the turn of who has this ticket, or has none as he has just come.
-    /// ENODEV if the peer is lost.
+    /// Returns their numbers. ENODEV if the peer is lost.
     fn take_in_turn(
         &self,
         ticket: Option<u64>,
         operation: &Arc<Operation>,
         most: u64,
-    ) -> Result<Turn> {
+    ) -> Result<Option<Range<u64>>> {
         let mut state = self.state.lock();
         if state.closed || self.peer.has_failed() {
             return Err(ENODEV);
@@ -193,13 +182,8 @@ impl Outbox {
             Some(ticket) => state.is_first(ticket),
             None => state.queue.is_empty(),
         };
-        Ok(if !is_first {
-            Turn::Behind
-        } else if self.free(&state) == 0 {
-            Turn::First
-        } else {
-            Turn::Taken(self.take(&mut state, operation, most))
-        })
+        let can_take = is_first && self.free(&state) > 0;
+        Ok(can_take.then(|| self.take(&mut state, operation, most)))
     }
 
     /// Takes the next slots, of which one is free at least.
