@@ -255,8 +255,8 @@ const REPORTS: usize = 4;
 pub(crate) struct Failures {
     /// The first and the last one that were not reported.
     fresh: Option<(Sequence, Sequence)>,
-    /// Of each report, the first failure, and the last transfer that had been started by then. The oldest report
-    /// comes first.
+    /// Of each report, the first failure, and the last transfer that had been started by then. The newest report
+    /// comes last, and what is not used first.
     reported: [Option<(Sequence, Sequence)>; REPORTS],
 }
 
@@ -277,33 +277,20 @@ impl Failures {
 
     /// A transfer has failed, of which its caller is told, when `last` was started last.
     pub(crate) fn add_reported(&mut self, failed: Sequence, last: Sequence) {
-        let is_near = |range: &Option<(Sequence, Sequence)>| {
+        let is_near = |range: &&mut Option<(Sequence, Sequence)>| {
             range.is_some_and(|(begin, end)| failed <= end && begin <= last)
         };
-        let place = match self.reported.iter().position(is_near) {
-            Some(place) => place,
-            None => self.next_place(),
-        };
-        if let Some(range) = self.reported.get_mut(place) {
+        if let Some(range) = self.reported.iter_mut().find(is_near) {
             *range = joined(*range, (failed, last));
-        }
-    }
-
-    /// Where the next report goes.
-    fn next_place(&mut self) -> usize {
-        if let Some(free) = self.reported.iter().position(Option::is_none) {
-            return free;
+            return;
         }
         // The two oldest become one.
         if let [Some(oldest), second, ..] = &mut self.reported {
             *second = joined(*second, *oldest);
         }
         self.reported.rotate_left(1);
-        let last = REPORTS - 1;
-        if let Some(range) = self.reported.get_mut(last) {
-            *range = None;
-        }
-        last
+        let [.., newest] = &mut self.reported;
+        *newest = Some((failed, last));
     }
 
     /// Whether a failure concerns what stands for all transfers up to this one.
