@@ -275,7 +275,7 @@ static void test_memory(void)
 	else
 		test_errno(ioctl(fd[0], SCIF_VWRITETO, &copy), EFAULT,
 			   "vwriteto: no address of user space");
-	test_errno(ioctl(fd[0], SCIF_WRITETO, edge + 2 * PAGE - sizeof(copy) + 4), EFAULT,
+	test_errno(ioctl(fd[0], SCIF_WRITETO, edge + 2 * PAGE - sizeof(copy) + 8), EFAULT,
 		   "writeto: half of the argument");
 	test(!ioctl(fd[0], SCIF_UNREG, AT_EDGE(range)), "unregister: nothing behind is touched");
 	close(fd[0]);

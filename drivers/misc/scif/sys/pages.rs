@@ -302,17 +302,18 @@ impl Pages {
     /// Cuts a range of bytes where the pages do not follow each other; `EINVAL` where it is not all inside.
     ///
     /// Together the pieces are the range, in order, without gaps.
+    #[inline]
     pub(super) fn for_each_piece(
         &self,
         offset: usize,
         len: usize,
         mut f: impl FnMut(Piece<'_>) -> Result,
     ) -> Result {
-        let end = offset.checked_add(len).ok_or(EINVAL)?;
-        if end > self.size() {
+        let (runs, end) = (self.runs(), offset.checked_add(len).ok_or(EINVAL)?);
+        if end as u64 > runs.len() {
             return Err(EINVAL);
         }
-        let mut walk = self.runs().walk(offset as u64);
+        let mut walk = runs.walk(offset as u64);
         let device = self.device();
         let mut done = 0;
         while done < len {

@@ -9,11 +9,11 @@
 
 use core::{
     marker::PhantomData,
-    mem::MaybeUninit,
-    slice, //
+    mem::MaybeUninit, //
 };
 
 use kernel::{
+    bindings,
     error::to_result,
     page::PAGE_SIZE,
     prelude::*,
@@ -128,11 +128,13 @@ pub(crate) fn read<T: FromBytes>(address: usize) -> Result<T> {
 pub(crate) fn read_unpadded<T: FromBytes>(address: usize) -> Result<T> {
     let len = const { size_of::<T>() - 4 };
     let mut value = MaybeUninit::<T>::zeroed();
-    // SAFETY: It is within `value`, to which nothing else refers as long as this is used.
-    let bytes = unsafe { slice::from_raw_parts_mut(value.as_mut_ptr().cast(), len) };
-    UserSlice::new(UserPtr::from_addr(address), len)
-        .reader()
-        .read_raw(bytes)?;
+    let from = UserPtr::from_addr(address).as_const_ptr();
+    // SAFETY: `value` has room for so many bytes. As in the kernel crate's `UserSliceReader::read`, there is no need
+    // for the check of the destination that `copy_from_user` makes; this checks the address of user space.
+    let left = unsafe { bindings::_copy_from_user(value.as_mut_ptr().cast(), from, len) };
+    if left != 0 {
+        return Err(EFAULT);
+    }
     // SAFETY: All of it was written, and every value is valid.
     Ok(unsafe { value.assume_init() })
 }
