@@ -169,6 +169,7 @@ impl<T: Deref<Target = [Entry]>> Extents<T> {
     }
 
     /// The address of the byte at `offset`, and how many bytes are contiguous from there on.
+    #[inline]
     pub(crate) fn at(&self, offset: u64) -> Option<(u64, u64)> {
         self.entries.get(self.find(offset)?)?.memory_from(offset)
     }
@@ -186,6 +187,7 @@ impl<T: Deref<Target = [Entry]>> Extents<T> {
     }
 
     /// The entry that holds `offset`.
+    #[inline]
     fn find(&self, offset: u64) -> Option<usize> {
         // All there is of most windows, and where most copies begin that are of a whole window.
         if offset < self.entries.first()?.end() {

@@ -26,10 +26,7 @@ use crate::{
         Direction,
         LocalSide, //
     },
-    logic::{
-        address_space::Range,
-        plan::Walk, //
-    },
+    logic::address_space::Range,
     memory::remote_window::RemoteWindow,
     sys::{
         current,
@@ -99,10 +96,10 @@ fn for_each_piece(
     len: u64,
     mut f: impl FnMut(&Reached<'_>, u64, u64) -> Result,
 ) -> Result {
-    let mut walk = window.extents.walk(offset);
     let mut at = 0;
     while at < len {
-        let (address, step) = walk.next((len - at).min(STEP)).ok_or(ENXIO)?;
+        let (address, contiguous) = window.extents.at(offset + at).ok_or(ENXIO)?;
+        let step = contiguous.min(len - at).min(STEP);
         f(&path.reach(address, step)?, at, step)?;
         at += step;
     }

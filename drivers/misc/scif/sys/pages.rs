@@ -313,12 +313,11 @@ impl Pages {
         if end as u64 > runs.len() {
             return Err(EINVAL);
         }
-        let mut walk = runs.walk(offset as u64);
         let device = self.device();
         let mut done = 0;
         while done < len {
-            let (address, found) = walk.next((len - done) as u64).ok_or(EINVAL)?;
-            let found = found as usize;
+            let (address, found) = runs.at((offset + done) as u64).ok_or(EINVAL)?;
+            let found = (found as usize).min(len - done);
             let memory = match device {
                 // SAFETY: The pages are kept by this, which is borrowed.
                 None => unsafe { Reached::in_pages(address, found) },
