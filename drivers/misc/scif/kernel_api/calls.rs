@@ -18,7 +18,6 @@ use crate::{
     sys::{
         kernel_calls::{
             exported,
-            handle_of,
             off_t,
             scif_endpt,
             scif_pinned_pages,
@@ -357,9 +356,9 @@ exported! {
         }
         let memory = memory.owned_by_kernel(of_kernel)?;
         let pages = Arc::new(door.scif.pin(&memory, options.protection)?, GFP_KERNEL)?;
-        let handle: *mut scif_pinned_pages = handle_of(&pages);
-        door.pinned.add(handle.addr(), owner, pages)?;
-        pinned.write(handle);
+        let number = door.pinned.number(owner, pages)?;
+        // Never looked behind, by nobody.
+        pinned.write(core::ptr::without_provenance_mut(number));
         Ok(())
     }
 

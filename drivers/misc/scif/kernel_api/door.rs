@@ -93,33 +93,53 @@ struct Entry<T> {
     value: T,
 }
 
-/// What other modules hold, by the address that they know it by, and whose it is.
+/// What other modules hold, by the address or number that they know it by, and whose it is.
 ///
 /// Lock: `table` is a leaf. What is taken out is dropped by who takes it, without the lock.
 #[pin_data]
 pub(super) struct Registry<T> {
     #[pin]
-    table: Mutex<RBTree<usize, Entry<T>>>,
+    table: Mutex<Table<T>>,
+}
+
+struct Table<T> {
+    entries: RBTree<usize, Entry<T>>,
+    next_number: usize,
 }
 
 impl<T: Unpin> Registry<T> {
     /// Nothing yet.
     fn new() -> impl PinInit<Self> {
+        let table = Table {
+            entries: RBTree::new(),
+            next_number: 1,
+        };
         pin_init!(Self {
-            table <- new_mutex!(RBTree::new(), "Registry::table"),
+            table <- new_mutex!(table, "Registry::table"),
         })
     }
 
     /// Keeps something under a key that nothing else has. May sleep.
     pub(super) fn add(&self, key: usize, owner: usize, value: T) -> Result {
         let node = RBTreeNode::new(key, Entry { owner, value }, GFP_KERNEL)?;
-        let _replaced = self.table.lock().insert(node);
+        let _replaced = self.table.lock().entries.insert(node);
         Ok(())
+    }
+
+    /// Keeps something under a number of its own, which is not 0. May sleep.
+    pub(super) fn number(&self, owner: usize, value: T) -> Result<usize> {
+        let number = {
+            let mut table = self.table.lock();
+            table.next_number += 1;
+            table.next_number
+        };
+        self.add(number, owner, value)?;
+        Ok(number)
     }
 
     /// Takes it out.
     pub(super) fn take(&self, key: usize) -> Option<T> {
-        let node = self.table.lock().remove_node(&key);
+        let node = self.table.lock().entries.remove_node(&key);
         Some(node?.to_key_value().1.value)
     }
 
@@ -128,7 +148,7 @@ impl<T: Unpin> Registry<T> {
     pub(super) fn clear_of(&self, owner: usize, mut let_go: impl FnMut(T)) -> usize {
         let next_of = || {
             let table = self.table.lock();
-            let mut entries = table.iter();
+            let mut entries = table.entries.iter();
             entries.find_map(|(key, entry)| (entry.owner == owner).then_some(*key))
         };
         let mut count = 0;
@@ -142,7 +162,7 @@ impl<T: Unpin> Registry<T> {
     /// Whose it is, if it is there.
     pub(super) fn owner(&self, key: usize) -> Option<usize> {
         let table = self.table.lock();
-        table.get(&key).map(|entry| entry.owner)
+        table.entries.get(&key).map(|entry| entry.owner)
     }
 }
 
@@ -150,6 +170,6 @@ impl<T: Clone + Unpin> Registry<T> {
     /// What is kept under a key.
     pub(super) fn get(&self, key: usize) -> Option<T> {
         let table = self.table.lock();
-        table.get(&key).map(|entry| entry.value.clone())
+        table.entries.get(&key).map(|entry| entry.value.clone())
     }
 }
