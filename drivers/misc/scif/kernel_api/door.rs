@@ -146,13 +146,17 @@ impl<T: Unpin> Registry<T> {
     /// Takes out all that belong to a module, and has each let go of without the lock. Returns how many
     /// there were.
     pub(super) fn clear_of(&self, owner: usize, mut let_go: impl FnMut(T)) -> usize {
-        let next_of = || {
-            let table = self.table.lock();
+        // Found and taken out under one hold of the lock: a key can be another module's right after.
+        let take_next = || {
+            let mut table = self.table.lock();
             let mut entries = table.entries.iter();
-            entries.find_map(|(key, entry)| (entry.owner == owner).then_some(*key))
+            let key = entries.find_map(|(key, entry)| (entry.owner == owner).then_some(*key))?;
+            let node = table.entries.remove_node(&key);
+            drop(table);
+            Some(node?.to_key_value().1.value)
         };
         let mut count = 0;
-        while let Some(value) = next_of().and_then(|key| self.take(key)) {
+        while let Some(value) = take_next() {
             let_go(value);
             count += 1;
         }

@@ -320,7 +320,11 @@ impl Engine {
             if self.channel.submit(to, from, len, flags, batch) {
                 self.taken.add(1, Relaxed);
                 left = rest;
-            } else if self.channel.is_stopped() {
+                continue;
+            }
+            // An interrupt that it would have made is due with the next one.
+            self.uninterrupted.fetch_sub(1, Relaxed);
+            if self.channel.is_stopped() {
                 self.stop();
             } else if piece.len > plan::UNDECLARED {
                 // It may take no more than this, though it does not say so.
