@@ -6,8 +6,14 @@
 //! or above asks which. A window has such memory as long as it lives; `vreadfrom` and `vwriteto` take
 //! memory of the caller for one transfer, or longer: see `rma/registration_cache.rs`.
 
+use core::ops::Deref;
+
 use crate::{
-    sync::shared::get_or_make,
+    sync::shared::{
+        get_or_make,
+        Share,
+        SharedTable, //
+    },
     sys::{
         buffer::Buffer,
         dma_map::DmaMapping,
@@ -15,7 +21,10 @@ use crate::{
         ledger::Ledger,
         pages::Pages, //
     },
-    transport::engine::EngineRoute, //
+    transport::engine::{
+        Engine,
+        EngineRoute, //
+    },
 };
 use kernel::{
     prelude::*,
@@ -58,16 +67,46 @@ pub(crate) fn take_pages(
 /// Pages of this node, and how engines name them.
 pub(crate) struct LocalMemory {
     // The mapping goes before the pages.
-    mapped: SetOnce<Mapped>,
+    mapped: SetOnce<Mapping>,
     pub(crate) pages: Arc<Pages>,
+    /// Those of others who have the same pages.
+    mappings: Option<Arc<EngineMappings>>,
+}
+
+/// Mappings of the same pages that several have, by the engine's instance: when the driver of its device has
+/// gone, so have the mappings, and another engine may have the device later.
+pub(crate) type EngineMappings = SharedTable<u64, Mapped>;
+
+enum Mapping {
+    Own(Mapped),
+    Shared(Share<u64, Mapped>),
+}
+
+impl Deref for Mapping {
+    type Target = Mapped;
+
+    fn deref(&self) -> &Mapped {
+        match self {
+            Self::Own(mapped) => mapped,
+            Self::Shared(mapped) => mapped,
+        }
+    }
 }
 
 /// Memory as an engine names it.
-struct Mapped {
+pub(crate) struct Mapped {
     mapping: DmaMapping,
-    /// The engine's instance: when the driver of its device has gone, so has the mapping, and another engine may
-    /// have the device later.
+    /// The engine's instance.
     engine: u64,
+}
+
+impl Mapped {
+    fn new(pages: &Arc<Pages>, engine: &Engine) -> Result<Self> {
+        Ok(Self {
+            mapping: DmaMapping::new(pages, &engine.device())?,
+            engine: engine.instance,
+        })
+    }
 }
 
 impl LocalMemory {
@@ -76,6 +115,26 @@ impl LocalMemory {
         Self {
             mapped: SetOnce::new(),
             pages,
+            mappings: None,
+        }
+    }
+
+    /// The same, of pages that others have, too, and the mappings with them.
+    pub(super) fn shared(pages: Arc<Pages>, mappings: Arc<EngineMappings>) -> Self {
+        Self {
+            mappings: Some(mappings),
+            ..Self::new(pages)
+        }
+    }
+
+    fn mapping(&self, engine: &Engine) -> Result<Mapping> {
+        let map = || Mapped::new(&self.pages, engine);
+        match &self.mappings {
+            None => map().map(Mapping::Own),
+            Some(mappings) => {
+                let shared = mappings.join_or_make(engine.instance, map);
+                shared.map(Mapping::Shared)
+            }
         }
     }
 
@@ -87,12 +146,7 @@ impl LocalMemory {
             // It may have no driver any more.
             return Err(EIO);
         }
-        let mapped = get_or_make(&self.mapped, || {
-            Ok(Mapped {
-                mapping: DmaMapping::new(&self.pages, &route.engine.device())?,
-                engine: route.engine.instance,
-            })
-        })?;
+        let mapped = get_or_make(&self.mapped, || self.mapping(&route.engine))?;
         // All engines of a channel are one.
         if mapped.engine != route.engine.instance {
             return Err(EIO);

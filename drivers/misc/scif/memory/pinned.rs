@@ -4,12 +4,12 @@
 //! whoever is given it.
 //!
 //! A window is made of a *part* of it, in whole pages. Windows of the same part with the same
-//! protection share what it takes to reach it: the list of its pages; and per peer, what makes the peer
-//! reach it, a mapping for the bridge or a place in the arena.
+//! protection share what it takes to reach it: the list of its pages; per peer, what makes the peer
+//! reach it, a mapping for the bridge or a place in the arena; and the mapping for an engine, per engine.
 //! Each is there as long as one of these windows is, and no longer: it must not outlive the peer, as
 //! the memory does. Parts that overlap share nothing but the pages themselves, so that a peer never
-//! reaches more than what was registered with it. A window's own are its place, its id, what the peer
-//! keeps of it, and the mapping for the engine, if this end copies from or to the window with one.
+//! reaches more than what was registered with it. A window's own are its place, its id, and
+//! what the peer keeps of it.
 //!
 //! # How often memory may be registered
 //!
@@ -26,6 +26,10 @@
 //! It is the user who has pinned the memory, as for RLIMIT_MEMLOCK, whoever registers it. A process that may
 //! pin without limit is not bounded here either.
 
+use super::local::{
+    EngineMappings,
+    LocalMemory, //
+};
 use crate::{
     peer::Peer,
     sync::{
@@ -88,6 +92,7 @@ struct PartKey {
 struct Part {
     pages: Arc<Pages>,
     exports: Arc<SharedTable<ExportKey, PeerExport>>,
+    mappings: Arc<EngineMappings>,
     _claim: Option<Claim>,
 }
 
@@ -143,6 +148,7 @@ impl PinnedMemory {
             Ok(Part {
                 pages: Pages::part(&self.pages, from, len, access != Access::Read)?,
                 exports: SharedTable::new()?,
+                mappings: SharedTable::new()?,
                 _claim: self.claim(Kind::Part, len)?,
             })
         })?;
@@ -173,6 +179,11 @@ pub(crate) struct PartOfMemory {
 impl PartOfMemory {
     pub(crate) fn pages(&self) -> &Arc<Pages> {
         &self.part.pages
+    }
+
+    /// As the local side of transfers.
+    pub(super) fn local(&self) -> LocalMemory {
+        LocalMemory::shared(self.part.pages.clone(), self.part.mappings.clone())
     }
 
     /// Makes the peer reach it, if it does not: see [`Path::export`](crate::transport::path::Path::export).

@@ -201,14 +201,14 @@ impl Windows {
     ) -> Result<(PeerUse, Arc<Window>, bool)> {
         // Whoever has a window keeps its mappings, which must not outlive the session.
         let inside = self.channel.enter_owned().ok_or(ENODEV)?;
-        let export = match taken.part {
+        let (memory, export) = match taken.part {
             None => {
                 let path = self.channel.path();
-                Exported::own(path.export(&taken.pages, access_by(protection))?)
+                let export = path.export(&taken.pages, access_by(protection))?;
+                (LocalMemory::new(taken.pages), Exported::own(export))
             }
-            Some(part) => part.export(self.channel.peer())?,
+            Some(part) => (part.local(), part.export(self.channel.peer())?),
         };
-        let memory = LocalMemory::new(taken.pages);
         let all = Range::from_parts(0, range.len()).map_err(|_| EINVAL)?;
         let id = self.exports.new_id();
         let window = Window::new(id, range, protection, memory, all, export)?;
