@@ -32,9 +32,9 @@
 //! 5. `Nodes::watcher`, `Nodes::table`,
 //!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `OwnRing::open`,
 //!    `NtbLink::timer`, `Statuses::table`, `Registry::table`, `Devices::list`, `Names::inner`
-//! 6. `Listener::queue`
+//! 6. `Listener::queue`, `Staging::subscription`
 //! 7. `Ring::writer`, `Ring::reader`, `RegistrationCache::table`, `Arena::taking`,
-//!    `SharedTable::entries`, `List::entries`
+//!    `SharedTable::entries`; below them `List::entries`
 //!
 //! Spinlocks, all below the mutexes, in interrupts:
 //!
