@@ -31,8 +31,8 @@ pub enum State {
     None,
     Unbound,
     Bound(u16),
-    /// Its requests, each the slot of a connector.
-    Listening(u16, usize, VecDeque<usize>),
+    /// Its port, and its requests, each the slot of a connector.
+    Listening(u16, VecDeque<usize>),
     /// It has asked for a connection that was not answered yet.
     Asking(u16),
     /// Its request was refused, which it has not been told.

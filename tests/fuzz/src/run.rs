@@ -176,6 +176,25 @@ impl Run {
         if !matches!(call, Call::Open { .. }) && self.fd(call.slot()).is_none() {
             return Ok(false);
         }
+        let makes_connections = matches!(
+            call,
+            Call::Open { .. }
+                | Call::Close { .. }
+                | Call::Bind { .. }
+                | Call::Listen { .. }
+                | Call::Connect { .. }
+                | Call::Accept { .. }
+                | Call::Poll { .. }
+                | Call::Unknown { .. }
+        );
+        // No document says what a connector may do before it has fetched its result.
+        let is_unsettled = matches!(
+            self.model.states[call.slot()],
+            State::Accepted(..) | State::Asking(_) | State::Refused(_)
+        );
+        if is_unsettled && !makes_connections {
+            return Ok(false);
+        }
         match *call {
             Call::Open { slot } => self.open(slot),
             Call::Close { slot } => self.close(slot),
@@ -229,7 +248,7 @@ impl Run {
         }
         self.fds[slot] = None;
         match std::mem::take(&mut self.model.states[slot]) {
-            State::Listening(_, _, queue) => {
+            State::Listening(_, queue) => {
                 for connector in queue {
                     self.expect_event(connector, PollFlags::OUT)?;
                     self.refuse(connector);
@@ -304,7 +323,7 @@ impl Run {
         let fd = self.fd(slot).context("no endpoint")?;
         let outcome = kernel::number(fd, abi::LISTEN, backlog as u64);
         if self.judge(&allowed, outcome)?.is_some() {
-            self.model.states[slot] = State::Listening(port, backlog as usize, VecDeque::new());
+            self.model.states[slot] = State::Listening(port, VecDeque::new());
         }
         Ok(true)
     }
@@ -362,7 +381,7 @@ impl Run {
         if let Some(listener) = listener {
             // Which of two requests came first is seen only if they come one after the other.
             match &self.model.states[listener] {
-                State::Listening(_, _, queue) if queue.is_empty() => (),
+                State::Listening(_, queue) if queue.is_empty() => (),
                 _ => return Ok(false),
             }
         }
@@ -376,7 +395,7 @@ impl Run {
         match listener {
             Some(listener) => {
                 self.expect_event(listener, PollFlags::IN)?;
-                if let State::Listening(_, _, queue) = &mut self.model.states[listener] {
+                if let State::Listening(_, queue) = &mut self.model.states[listener] {
                     queue.push_back(slot);
                 }
             }
@@ -410,7 +429,7 @@ impl Run {
         let mut allowed = Errors::new();
         let mut request = None;
         match &self.model.states[slot] {
-            State::Listening(port, _, queue) => match queue.front() {
+            State::Listening(port, queue) => match queue.front() {
                 Some(connector) => request = Some((*port, *connector)),
                 None => allowed.extend(errors(&[libc::EAGAIN])),
             },
@@ -428,7 +447,7 @@ impl Run {
         let (Some((port, connector)), Ok((handle, source))) = (request, accepted) else {
             return Ok(true);
         };
-        if let State::Listening(_, _, queue) = &mut self.model.states[slot] {
+        if let State::Listening(_, queue) = &mut self.model.states[slot] {
             queue.pop_front();
         }
         let fd = self.fd(into).context("no endpoint")?;
@@ -457,7 +476,7 @@ impl Run {
         let has = |flag| found.contains(flag);
         let right = match self.model.states[slot].clone() {
             State::Unbound | State::Bound(_) => found == PollFlags::ERR,
-            State::Listening(_, _, queue) => {
+            State::Listening(_, queue) => {
                 has(PollFlags::IN) != queue.is_empty() && !has(PollFlags::OUT)
             }
             State::Asking(_) => !has(PollFlags::OUT),
@@ -476,12 +495,7 @@ impl Run {
 
     // ----- messages --------------------------------------------------------------------------------------------------
 
-    fn of_message(&mut self, slot: usize, len: i32, flags: i32) -> Option<Errors> {
-        // Whether a connector may send before it has fetched its result is not said.
-        if let State::Accepted(..) | State::Asking(_) | State::Refused(_) = self.model.states[slot]
-        {
-            return None;
-        }
+    fn of_message(len: i32, flags: i32) -> Option<Errors> {
         let mut allowed = Errors::new();
         if len < 0 {
             allowed.insert(Errno(libc::EINVAL));
@@ -496,7 +510,7 @@ impl Run {
     }
 
     fn send(&mut self, slot: usize, len: i32, flags: i32) -> Result<bool> {
-        let Some(mut allowed) = self.of_message(slot, len, flags) else {
+        let Some(mut allowed) = Self::of_message(len, flags) else {
             return Ok(false);
         };
         if len != 0 {
@@ -529,7 +543,7 @@ impl Run {
     }
 
     fn send_all(&mut self, slot: usize, len: u64) -> Result<bool> {
-        let Some(mut allowed) = self.of_message(slot, 0, 0) else {
+        let Some(mut allowed) = Self::of_message(0, 0) else {
             return Ok(false);
         };
         if len == 0 || len > 16 * SMALL as u64 {
@@ -556,7 +570,7 @@ impl Run {
     }
 
     fn receive(&mut self, slot: usize, len: i32, flags: i32) -> Result<bool> {
-        let Some(mut allowed) = self.of_message(slot, len, flags) else {
+        let Some(mut allowed) = Self::of_message(len, flags) else {
             return Ok(false);
         };
         let available = match self.model.end(slot) {
@@ -590,14 +604,6 @@ impl Run {
 
     // ----- windows ---------------------------------------------------------------------------------------------------
 
-    /// Whether the model can say what calls of RMA do.
-    fn is_settled(&self, slot: usize) -> bool {
-        !matches!(
-            self.model.states[slot],
-            State::Accepted(..) | State::Asking(_) | State::Refused(_)
-        )
-    }
-
     fn register(&mut self, call: &Call) -> Result<bool> {
         let Call::Register {
             slot,
@@ -610,9 +616,6 @@ impl Run {
         else {
             return Ok(false);
         };
-        if !self.is_settled(slot) {
-            return Ok(false);
-        }
         let mut allowed = self.model.of_connected(slot);
         let fixed = flags & 0x10 != 0;
         let is_whole = |number: u64| number % PAGE == 0;
@@ -685,9 +688,6 @@ impl Run {
     }
 
     fn unregister(&mut self, slot: usize, offset: i64, len: u64) -> Result<bool> {
-        if !self.is_settled(slot) {
-            return Ok(false);
-        }
         let mut allowed = self.model.of_connected(slot);
         if offset < 0 || len == 0 || len > i64::MAX as u64 {
             allowed.insert(Errno(libc::EINVAL));
@@ -750,9 +750,6 @@ impl Run {
             } => (slot, write, Some(at), 0, remote, len, flags),
             _ => return Ok(false),
         };
-        if !self.is_settled(slot) {
-            return Ok(false);
-        }
         let mut allowed = self.model.of_connected(slot);
         if flags & !0xf != 0 || len == 0 {
             allowed.insert(Errno(libc::EINVAL));
@@ -837,7 +834,7 @@ impl Run {
     }
 
     fn map(&mut self, slot: usize, offset: i64, pages: usize, write: bool) -> Result<bool> {
-        if !self.is_settled(slot) || offset < 0 || offset % PAGE as i64 != 0 || offset > 1 << 40 {
+        if offset < 0 || offset % PAGE as i64 != 0 || offset > 1 << 40 {
             return Ok(false);
         }
         let mut allowed = self.model.of_connected(slot);
@@ -897,9 +894,6 @@ impl Run {
     // ----- fences ----------------------------------------------------------------------------------------------------
 
     fn mark(&mut self, slot: usize, flags: i32) -> Result<bool> {
-        if !self.is_settled(slot) {
-            return Ok(false);
-        }
         let mut allowed = self.model.of_connected(slot);
         if flags != 1 && flags != 2 {
             allowed.insert(Errno(libc::EINVAL));
@@ -914,9 +908,6 @@ impl Run {
     }
 
     fn wait(&mut self, slot: usize, mark: i32) -> Result<bool> {
-        if !self.is_settled(slot) {
-            return Ok(false);
-        }
         let mut allowed = self.model.of_connected(slot);
         let fd = self.fd(slot).context("no endpoint")?;
         let outcome = kernel::number(fd, abi::FENCE_WAIT, mark as u64);
@@ -939,9 +930,6 @@ impl Run {
         else {
             return Ok(false);
         };
-        if !self.is_settled(slot) {
-            return Ok(false);
-        }
         let mut allowed = self.model.of_connected(slot);
         if flags & !0x33 != 0 || !matches!(flags & 3, 1 | 2) || flags & 0x30 == 0 {
             allowed.insert(Errno(libc::EINVAL));
