@@ -154,7 +154,7 @@ pub(crate) struct SignalTarget {
     pub(crate) value: u64,
 }
 
-/// What a fence signal puts where.
+/// The words that a fence signal stores, on either side.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SignalTargets {
     /// In our window.

@@ -182,7 +182,7 @@ impl Endpoint {
     }
 }
 
-/// Connections that one listener has accepted and nobody has taken over yet, and calls that accept.
+/// Accepted connections that no process has taken over, and calls that wait in accept, at one listener at most.
 const MAX_ACCEPTED: usize = 1024;
 
 /// An accepted connection, with the port that it shares with its listener.

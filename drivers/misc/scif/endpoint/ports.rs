@@ -62,7 +62,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// Takes this very port: EINVAL if somebody has it.
+    /// Takes the port with this number: EINVAL if an endpoint has it.
     fn take(&mut self, number: u16) -> Result<u16> {
         let free = self.taken.find_unused_id(number.into());
         let free = free.filter(|free| free.as_usize() == number.into());

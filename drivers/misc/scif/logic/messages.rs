@@ -56,7 +56,7 @@ structure_field! {
 }
 
 structure_field! {
-    /// What the sender of the message will remember of the receiver's windows without being asked.
+    /// The limits up to which the sender remembers windows that the receiver offers.
     pub(crate) struct Grant {
         /// The first bus address of the receiver that the sender reaches, and how many bytes from there on.
         from: u64,
@@ -87,7 +87,7 @@ structure_field! {
     pub(crate) struct PushRequest {
         /// By which the sender knows it.
         token: u32,
-        /// What lies in the last cache line of the source goes last.
+        /// The receiver writes the part in the last cache line of the source last.
         ordered: bool,
         /// Where in windows of the receiver.
         source: u64,

@@ -45,8 +45,8 @@ use kernel::{
     time::Delta, //
 };
 
-/// Until what is to wait behind transfers is tried again, at an end where too much waits already: nobody says when there
-/// is room.
+/// How long a caller waits before it tries again to defer something at an end that is full: the end does not tell
+/// callers when it has room.
 const ROOM_PERIOD: Delta = Delta::from_millis(5);
 
 /// An answer of the peer.

@@ -366,7 +366,7 @@ impl RegistrationCache {
         Some(old)
     }
 
-    /// Lets go of what is unwanted. The caller is inside the peer.
+    /// Releases the registrations that are `unwanted`. The caller is inside the peer.
     fn remove(&self, unwanted: impl Fn(&Entry<Arc<Registration>>) -> bool) {
         self.release(|table| {
             let index = table.kept.iter().rposition(&unwanted)?;
@@ -374,8 +374,8 @@ impl RegistrationCache {
         });
     }
 
-    /// Lets go of what `take` takes out of the table, one after the other, without the lock of the table. Returns how
-    /// many pages it was. The caller is inside the peer.
+    /// Releases each registration that `take` removes from the table, without the lock of the table. Returns how many
+    /// pages they had. The caller is inside the peer.
     fn release(&self, mut take: impl FnMut(&mut Table) -> Option<Arc<Registration>>) -> usize {
         let _removing = self.removing.lock();
         let mut released = 0;
