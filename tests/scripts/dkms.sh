@@ -17,7 +17,7 @@ sed 's/#MODULE_VERSION#/1/' "$repository/packaging/debian/scif-dkms.dkms" >"$sou
 cp "$scripts"/{kernel-for-modules,messages.sh,linux-series.sh,kernel-tree.sh,version-order.sh} "$source/scripts/"
 printf 'include /usr/src/linux-headers/Makefile\n' >"$headers/Makefile"
 echo "$release" >"$headers/include/config/kernel.release"
-for option in 64BIT MMU PCI RUST DMA_ENGINE MODULES; do
+for option in 64BIT MMU PCI RUST DMA_ENGINE MMU_NOTIFIER MODULES; do
 	echo "CONFIG_$option=y"
 done | tee "$headers/.config" >"$headers/include/config/auto.conf"
 # In place of a build: that there is one is all that counts here.

@@ -20,8 +20,8 @@ headers() { # NAME RELEASE [LINE...]
 	echo "$2" >"$tree/include/config/kernel.release"
 	: >"$tree/Module.symvers"
 	shift 2
-	printf '%s\n' CONFIG_MODULES=y CONFIG_DMA_ENGINE=y "CONFIG_CC_VERSION_TEXT=\"gcc ${gcc_text#* }\"" \
-		CONFIG_CC_IS_GCC=y "$@" >"$tree/.config"
+	printf '%s\n' CONFIG_MODULES=y CONFIG_DMA_ENGINE=y CONFIG_MMU_NOTIFIER=y CONFIG_CC_IS_GCC=y \
+		"CONFIG_CC_VERSION_TEXT=\"gcc ${gcc_text#* }\"" "$@" >"$tree/.config"
 	cp "$tree/.config" "$tree/include/config/auto.conf"
 }
 good=(CONFIG_RUST=y "CONFIG_RUSTC_VERSION_TEXT=\"$rustc\"" "CONFIG_GCC_VERSION=$gcc_number")
@@ -40,6 +40,9 @@ expect "too old" 1 "is Linux 7.2.1-amd64; scif.ko needs 7.3" build old
 expect "too old for kernel-rust" 1 "is Linux 7.2.1-amd64; scif.ko needs 7.3" for_modules kernel-rust old
 headers rustless 7.3.99-amd64
 expect "without Rust" 1 "lacks CONFIG_RUST" build rustless
+headers notifierless 7.3.99-amd64 "${good[@]}"
+sed -i /MMU_NOTIFIER/d "$folder"/notifierless/{.config,include/config/auto.conf}
+expect "without MMU notifiers" 1 "lacks CONFIG_MMU_NOTIFIER" build notifierless
 headers debian 7.3.99-test-amd64 "${good[@]}"
 expect "a header package has no rust/" 1 "make kernel-rust KDIR=$folder/debian" build debian
 expect "no source package" 1 "kernel's source is not there" for_modules kernel-rust debian "$folder/no.tar.xz"
