@@ -113,24 +113,23 @@ fn endpoint(facts: &standing::Facts, own_node: u16, f: &mut fmt::Formatter<'_>) 
 fn windows(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(
         f,
-        "node channel window offset bytes protection state uses held_by_peer reached"
+        "node channel window offset bytes protection state reached"
     )?;
-    for (node, window) in sources.scif.windows() {
+    sources.scif.for_each_window(|window| {
+        let (channel, range) = (&window.place.owner.channel, window.place.range);
         writeln!(
             f,
-            "{node} {} {} {} {} {} {} {} {} {}",
-            Hex(window.channel.0),
+            "{} {} {} {} {} {} {} {}",
+            channel.node(),
+            Hex(channel.id.0),
             window.id.0,
-            Hex(window.range.start()),
-            window.range.len(),
+            Hex(range.start()),
+            range.len(),
             window.protection_name(),
-            window.state,
-            window.uses,
-            u8::from(window.is_held_by_peer),
-            u8::from(window.is_reached)
-        )?;
-    }
-    Ok(())
+            window.state(),
+            u8::from(window.is_reached())
+        )
+    })
 }
 
 /// Shows `marks`: a line for each connection with transfers in flight, or with something that waits behind them.

@@ -28,7 +28,7 @@
 //! 2. `Standing::state`, `Scif::pending`
 //! 3. `NtbLink::inner`
 //! 4. `Contact::connections`, `Exports::table`, `RemoteWindows::tables`, `Marks::deferred`,
-//!    `Standing::name`; below `RemoteWindows::tables` only: `Windows::tables`
+//!    `Standing::name`; below `RemoteWindows::tables` only: `Windows::active`
 //! 5. `Nodes::watcher`, `Nodes::table`,
 //!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `OwnRing::open`,
 //!    `NtbLink::timer`, `Statuses::table`, `Registry::table`, `Devices::list`, `Names::inner`
@@ -40,7 +40,7 @@
 //!
 //! 8. `NtbLink::current`, `Wish::turn` and `WakeDoorbells::inner` (not in interrupts)
 //! 9. `Doorbells::inner`
-//! 10. `Channel::waiters`, `Channel::hold`, `Channel::reservations`, `Ring::late`, `Window::revocation`, `Marks::state`, `Windows::revoking`,
+//! 10. `Channel::waiters`, `Channel::hold`, `Channel::reservations`, `Ring::late`, `Window::revocation`, `Marks::state`,
 //!     `Engine::running`, `NtbLink::device`, `NtbPath::device`, `NtbPath::inbound`,
 //!     `LoopbackPath::session`, `Ledger::accounts`, `Questions::table`, `NodeStatus::current`
 //!

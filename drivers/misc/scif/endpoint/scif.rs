@@ -14,9 +14,9 @@ use super::{
 use crate::{
     logic::envelope::ChannelId,
     memory::{
-        exports::WindowFacts,
         local::Reclaim,
-        pinned::Users, //
+        pinned::Users,
+        window::Window, //
     },
     names::Names,
     node::Nodes,
@@ -119,13 +119,13 @@ impl Scif {
         )
     }
 
-    /// Each window that a peer may be using, with that peer's node. May sleep.
-    pub(crate) fn windows(&self) -> impl Iterator<Item = (u16, WindowFacts)> + '_ {
-        self.contacts.iter().flat_map(|contact| {
-            let node = contact.peer.node();
-            let windows = contact.exports.facts();
-            windows.map(move |window| (node, window))
-        })
+    /// Calls `f` with each window that a peer may be using, under a lock. Ends with the first error. May sleep.
+    pub(crate) fn for_each_window<E>(
+        &self,
+        mut f: impl FnMut(&Window) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut contacts = self.contacts.iter();
+        contacts.try_for_each(|contact| contact.exports.for_each(&mut f))
     }
 
     /// Calls `f` with each connection of which transfers, or something behind them, are in flight: the node

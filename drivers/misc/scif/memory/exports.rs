@@ -7,17 +7,13 @@
 //!
 //! Lock: `table` comes after all locks but the leaves, see `scif_main.rs`; nothing is called under it.
 
-pub(crate) use super::window::Facts as WindowFacts;
 use super::{
     window::Window,
     windows::Windows, //
 };
-use crate::{
-    logic::messages::{
-        Grant,
-        WindowId, //
-    },
-    peer::Peer, //
+use crate::logic::messages::{
+    Grant,
+    WindowId, //
 };
 use kernel::{
     new_mutex,
@@ -36,12 +32,6 @@ use kernel::{
     },
 };
 
-/// A window that the peer has been offered, and whose it is.
-struct Entry {
-    window: Arc<Window>,
-    owner: Arc<Windows>,
-}
-
 /// The windows that one peer may be using.
 #[pin_data]
 pub(crate) struct Exports {
@@ -52,7 +42,7 @@ pub(crate) struct Exports {
 
 #[derive(Default)]
 struct Table {
-    windows: RBTree<u32, Entry>,
+    windows: RBTree<u32, Arc<Window>>,
     /// How many, and how many extents those have for the peer.
     count: usize,
     extents: u64,
@@ -76,23 +66,14 @@ impl Exports {
         WindowId(self.next_id.fetch_add(1, Relaxed))
     }
 
-    /// Keeps a window until `peer`, whose table this is, has released it. ENODEV if the peer is lost.
-    /// Says whether the peer has granted it.
-    pub(super) fn add(
-        &self,
-        peer: &Peer,
-        window: &Arc<Window>,
-        owner: &Arc<Windows>,
-    ) -> Result<bool> {
-        let entry = Entry {
-            window: window.clone(),
-            owner: owner.clone(),
-        };
+    /// Keeps a window until the peer has released it. ENODEV if the peer is lost. Says whether the peer has granted
+    /// it.
+    pub(super) fn add(&self, window: &Arc<Window>) -> Result<bool> {
         // Before the lock, which the control work takes: who pays may have to wait.
-        let node = RBTreeNode::new(window.id.0, entry, GFP_KERNEL_ACCOUNT)?;
+        let node = RBTreeNode::new(window.id.0, window.clone(), GFP_KERNEL_ACCOUNT)?;
         let mut table = self.table.lock();
         // Under the lock, so that `release_all` either sees it or has been seen.
-        if peer.is_over() {
+        if window.place.owner.channel.is_over() {
             return Err(ENODEV);
         }
         // After 2^32 windows the numbers begin again.
@@ -118,22 +99,20 @@ impl Exports {
 
     /// Finds a window that the peer was offered.
     pub(crate) fn get(&self, id: WindowId) -> Option<Arc<Window>> {
-        let table = self.table.lock();
-        let entry = table.windows.get(&id.0)?;
-        Some(entry.window.clone())
+        self.table.lock().windows.get(&id.0).cloned()
     }
 
     /// The peer has released a window, or never had it. May sleep.
     pub(crate) fn release(&self, id: WindowId) {
         let mut table = self.table.lock();
-        let Some(Entry { window, owner }) = table.windows.remove(&id.0) else {
+        let Some(window) = table.windows.remove(&id.0) else {
             return;
         };
         table.count -= 1;
         table.extents -= u64::from(window.packed_extents);
         drop(table);
-        window.release_by_peer();
-        owner.released(&window);
+        // Without the lock.
+        drop(window);
     }
 
     /// The peer can't reach any of them any more. May sleep.
@@ -144,28 +123,31 @@ impl Exports {
         }
     }
 
-    /// Walks over what there is to see of each, without the lock: no window is kept from going meanwhile.
-    /// May sleep.
-    pub(crate) fn facts(self: &Arc<Self>) -> impl Iterator<Item = WindowFacts> {
-        let (this, mut next) = (self.clone(), Some(0));
-        core::iter::from_fn(move || {
-            let table = this.table.lock();
-            let cursor = table.windows.cursor_lower_bound(&next?)?;
-            let (id, Entry { window, owner }) = cursor.current();
+    /// Calls `f` with each window, until the first error. The table is locked for as long, so nothing is asked of this in
+    /// `f`; between two windows it is not. May sleep.
+    pub(crate) fn for_each<E>(&self, mut f: impl FnMut(&Window) -> Result<(), E>) -> Result<(), E> {
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let table = self.table.lock();
+            let Some(cursor) = table.windows.cursor_lower_bound(&from) else {
+                break;
+            };
+            let (id, window) = cursor.current();
             next = id.checked_add(1);
-            Some(window.facts(owner.channel.id))
-        })
+            f(window)?;
+        }
+        Ok(())
     }
 
     /// Whether the peer may be using one of this owner's whose memory is used for something else as soon
     /// as its owner gives it up. May sleep.
     pub(super) fn any_unheld(&self, owner: &Windows) -> bool {
         let table = self.table.lock();
-        let mut entries = table.windows.values();
-        entries.any(|entry| {
-            core::ptr::eq::<Windows>(&*entry.owner, owner)
-                && !entry.window.is_unlisted()
-                && !entry.window.memory.pages.are_held()
+        let mut windows = table.windows.values();
+        windows.any(|window| {
+            core::ptr::eq::<Windows>(&*window.place.owner, owner)
+                && window.place.is_listed
+                && !window.memory.pages.are_held()
         })
     }
 

@@ -172,31 +172,15 @@ impl Holder for LocalMemory {
     }
 }
 
-impl<T: Holder> Holder for Arc<T> {
-    fn memory(&self) -> &LocalMemory {
-        (**self).memory()
-    }
-}
-
 /// A part of a transfer that lies in one piece of local memory.
 pub(crate) struct LocalPiece {
-    holder: Arc<dyn Holder>,
+    pub(crate) holder: Arc<dyn Holder>,
     /// Where in the memory it begins.
     pub(crate) offset: u64,
     pub(crate) len: u64,
 }
 
 impl LocalPiece {
-    /// The `len` bytes from `offset` on of what `holder` holds. May sleep.
-    pub(crate) fn new(holder: impl Holder + 'static, offset: u64, len: u64) -> Result<Self> {
-        Ok(Self {
-            // Nobody pays, for a moment only: the tables of windows are locked meanwhile.
-            holder: Arc::new(holder, GFP_KERNEL)?,
-            offset,
-            len,
-        })
-    }
-
     /// Takes the pages that hold `memory` of the caller, whatever its alignment, for one transfer; see
     /// [`take_pages`].
     pub(crate) fn of_caller(
@@ -206,7 +190,11 @@ impl LocalPiece {
         reclaim: &dyn Reclaim,
     ) -> Result<Self> {
         let (pages, offset) = take_pages(memory, writable, account, reclaim)?;
-        Self::new(LocalMemory::new(pages), offset as u64, memory.len() as u64)
+        Ok(Self {
+            holder: Arc::new(LocalMemory::new(pages), GFP_KERNEL_ACCOUNT)?,
+            offset: offset as u64,
+            len: memory.len() as u64,
+        })
     }
 
     /// The `len` bytes from `offset` on of the memory that this is a part of, which is held as long. Any

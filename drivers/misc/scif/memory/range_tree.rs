@@ -3,41 +3,21 @@
 //! Ranges of the registered address space: red-black trees of them, by their starts, and the few that a transfer
 //! lies in.
 
-use crate::logic::address_space::{
-    Range,
-    RangeSource, //
-};
+use crate::logic::address_space::Range;
 use kernel::{
     prelude::*,
     rbtree::RBTree,
     sync::Arc, //
 };
 
-/// What has a place in the registered address space.
+/// What has a place in the registered address space, where nothing overlaps.
 pub(super) trait Placed {
     fn range(&self) -> Range;
-}
-
-impl Placed for Range {
-    fn range(&self) -> Range {
-        *self
-    }
 }
 
 impl<T: Placed> Placed for Arc<T> {
     fn range(&self) -> Range {
         (**self).range()
-    }
-}
-
-impl<V: Placed> RangeSource for RBTree<u64, V> {
-    fn at_or_before(&self, offset: u64) -> Option<Range> {
-        at_or_before(self, offset).map(Placed::range)
-    }
-
-    fn at_or_after(&self, offset: u64) -> Option<Range> {
-        self.cursor_lower_bound(&offset)
-            .map(|cursor| cursor.current().1.range())
     }
 }
 
@@ -57,12 +37,64 @@ fn at_or_before<V>(tree: &RBTree<u64, V>, key: u64) -> Option<&V> {
     }
 }
 
+/// The entry that holds `offset`.
+#[inline]
+fn at<V: Placed>(tree: &RBTree<u64, V>, offset: u64) -> Option<&V> {
+    at_or_before(tree, offset).filter(|entry| offset < entry.range().end())
+}
+
 /// The entry whose range holds all of `range`, and where in it that begins.
 pub(super) fn holder<V: Placed>(tree: &RBTree<u64, V>, range: Range) -> Option<(&V, u64)> {
-    let entry = at_or_before(tree, range.start())?;
+    let entry = at(tree, range.start())?;
     let whole = entry.range();
-    let offset = range.start().checked_sub(whole.start())?;
-    whole.contains(&range).then_some((entry, offset))
+    whole
+        .contains(&range)
+        .then(|| (entry, range.start() - whole.start()))
+}
+
+/// Calls `f` with each entry that holds a part of `range`, in order, where in the entry that part begins, and how long
+/// it is. Ends with its first error, or with `gap` at the first offset that no entry holds.
+pub(super) fn cover<V: Placed>(
+    tree: &RBTree<u64, V>,
+    range: Range,
+    gap: Error,
+    mut f: impl FnMut(&V, u64, u64) -> Result,
+) -> Result {
+    let mut offset = range.start();
+    while offset < range.end() {
+        let entry = at(tree, offset).ok_or(gap)?;
+        let whole = entry.range();
+        let stop = whole.end().min(range.end());
+        f(entry, offset - whole.start(), stop - offset)?;
+        offset = stop;
+    }
+    Ok(())
+}
+
+/// Whether an entry holds any offset of `range`.
+pub(super) fn overlaps<V: Placed>(tree: &RBTree<u64, V>, range: Range) -> bool {
+    // Of entries that do not overlap, the last one that starts before our end reaches furthest.
+    let last = at_or_before(tree, range.end() - 1);
+    last.is_some_and(|entry| entry.range().intersects(&range))
+}
+
+/// Whether an entry lies in `range` with a part of it only.
+pub(super) fn cuts<V: Placed>(tree: &RBTree<u64, V>, range: Range) -> bool {
+    // Only the one at each edge can.
+    [range.start(), range.end() - 1]
+        .into_iter()
+        .filter_map(|edge| at(tree, edge))
+        .any(|entry| !range.contains(&entry.range()))
+}
+
+/// Takes the first entry out that begins in `range`, if all of it lies there.
+pub(super) fn take_inside<V: Placed>(tree: &mut RBTree<u64, V>, range: Range) -> Option<V> {
+    let first = tree.cursor_lower_bound(&range.start())?.current().1.range();
+    if range.contains(&first) {
+        tree.remove(&first.start())
+    } else {
+        None
+    }
 }
 
 /// Takes the entry with the least key out.
@@ -75,96 +107,20 @@ pub(super) fn take_first<V>(tree: &mut RBTree<u64, V>) -> Option<V> {
 mod tests {
     use super::*;
 
-    fn range(start: u64, len: u64) -> Result<Range> {
-        Range::from_parts(start, len).map_err(|_| EINVAL)
-    }
-
-    /// A tree with a range of 5 bytes at each of some places.
-    fn tree(starts: &[u64]) -> Result<RBTree<u64, Range>> {
-        let mut tree = RBTree::new();
-        for &start in starts {
-            tree.try_create_and_insert(start, range(start, 5)?, GFP_KERNEL)?;
+    impl Placed for Range {
+        fn range(&self) -> Range {
+            *self
         }
-        Ok(tree)
     }
-
-    #[test]
-    fn neighbours_are_found() -> Result {
-        let tree = tree(&[20, 10, 30])?;
-        let (first, middle, last) = (range(10, 5)?, range(20, 5)?, range(30, 5)?);
-        for (offset, before, after) in [
-            (0, None, Some(first)),
-            (10, Some(first), Some(first)),
-            (11, Some(first), Some(middle)),
-            (29, Some(middle), Some(last)),
-            (30, Some(last), Some(last)),
-            (u64::MAX, Some(last), None),
-        ] {
-            assert!(RangeSource::at_or_before(&tree, offset) == before);
-            assert!(RangeSource::at_or_after(&tree, offset) == after);
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn a_holder_holds_all() -> Result {
-        let tree = tree(&[20, 10, 30])?;
-        for (start, len, found) in [
-            (10, 5, Some((10, 0))),
-            (21, 4, Some((20, 1))),
-            (34, 1, Some((30, 4))),
-            (9, 2, None),
-            (13, 3, None),
-            (15, 1, None),
-        ] {
-            let holder = holder(&tree, range(start, len)?);
-            assert_eq!(holder.map(|(entry, at)| (entry.start(), at)), found);
-        }
-        Ok(())
-    }
-
-    #[test]
-    fn an_empty_tree_has_none() -> Result {
-        let mut tree = tree(&[])?;
-        assert!(RangeSource::at_or_before(&tree, 7).is_none());
-        assert!(RangeSource::at_or_after(&tree, 7).is_none());
-        assert!(take_first(&mut tree).is_none());
-        Ok(())
-    }
-
-    #[test]
-    fn the_first_is_taken_first() -> Result {
-        let mut tree = tree(&[20, 10, 30])?;
-        for start in [10, 20, 30] {
-            assert!(take_first(&mut tree) == Some(range(start, 5)?));
-        }
-        assert!(tree.is_empty());
-        Ok(())
-    }
-}
-
-/// The address space over a tree of the kernel, as windows are kept.
-#[kunit_tests(scif_memory_address_space)]
-mod address_space_tests {
-    use super::*;
-    use crate::logic::address_space::{
-        choose_offset,
-        covering,
-        first_inside,
-        overlaps,
-        removal,
-        Removal,
-        LIMIT, //
-    };
 
     fn range(start: u64, len: u64) -> Result<Range> {
         Range::from_parts(start, len).map_err(|_| EINVAL)
     }
 
-    /// Where there is something: 10 to 30 in two pieces, 40 to 50, and 100 to the end.
+    /// Where there is something: 10 to 30 in two pieces, 40 to 50, and 100 to 200.
     fn tree() -> Result<RBTree<u64, Range>> {
         let mut tree = RBTree::new();
-        for (start, end) in [(100, LIMIT), (20, 30), (10, 20), (40, 50)] {
+        for (start, end) in [(100, 200), (20, 30), (10, 20), (40, 50)] {
             tree.try_create_and_insert(start, range(start, end - start)?, GFP_KERNEL)?;
         }
         Ok(tree)
@@ -176,61 +132,87 @@ mod address_space_tests {
         assert!(Range::new(0, 0).is_err());
         assert!(Range::new(i64::MAX, 1).is_err());
         assert!(Range::from_parts(u64::MAX, 2).is_err());
-        assert!(Range::from_parts(0, LIMIT).is_ok());
+        assert!(Range::from_parts(0, i64::MAX as u64).is_ok());
     }
 
     #[test]
-    fn places_are_found_where_there_is_room() -> Result {
+    fn a_holder_holds_all() -> Result {
         let tree = tree()?;
-        for (hint, len, place) in [
-            (0, 10, Some(0)),
-            (0, 11, Some(50)),
-            (10, 10, Some(30)),
-            (45, 50, Some(50)),
-            // Nothing behind, so from the beginning.
-            (100, 10, Some(0)),
-            (0, 51, None),
-            (0, 0, None),
+        for (start, len, found) in [
+            (10, 10, Some((10, 0))),
+            (21, 9, Some((20, 1))),
+            (49, 1, Some((40, 9))),
+            (199, 1, Some((100, 99))),
+            (9, 2, None),
+            (15, 10, None),
+            (30, 1, None),
+            (200, 1, None),
         ] {
-            assert_eq!(choose_offset(&tree, hint, len), place);
-        }
-        for (start, len, is_taken) in [
-            (0, 10, false),
-            (0, 11, true),
-            (49, 2, true),
-            (50, 50, false),
-        ] {
-            assert_eq!(overlaps(&tree, range(start, len)?), is_taken);
+            let holder = holder(&tree, range(start, len)?);
+            assert_eq!(holder.map(|(entry, at)| (entry.start(), at)), found);
         }
         Ok(())
     }
 
     #[test]
-    fn a_request_is_covered_without_a_gap_or_not_at_all() -> Result {
+    fn a_request_is_covered_up_to_the_first_gap() -> Result {
         let tree = tree()?;
-        let mut pieces = covering(&tree, range(15, 10)?).ok_or(EINVAL)?;
-        for (start, offset, len) in [(10, 5, 5), (20, 0, 5)] {
-            let piece = pieces.next().ok_or(EINVAL)?;
+        for (start, len, parts, covered) in [
+            (10, 10, &[(10, 0, 10)][..], Ok(())),
+            (15, 10, &[(10, 5, 5), (20, 0, 5)], Ok(())),
+            (15, 30, &[(10, 5, 5), (20, 0, 10)], Err(ENXIO)),
+            (35, 10, &[], Err(ENXIO)),
+            (199, 2, &[(100, 99, 1)], Err(ENXIO)),
+        ] {
+            let mut expected = parts.iter();
+            let result = cover(&tree, range(start, len)?, ENXIO, |entry, offset, len| {
+                assert_eq!(expected.next(), Some(&(entry.start(), offset, len)));
+                Ok(())
+            });
+            assert_eq!((result, expected.len()), (covered, 0));
+        }
+        let refused = cover(&tree, range(15, 30)?, ENXIO, |_, _, _| Err(EACCES));
+        assert_eq!(refused, Err(EACCES));
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_taken_is_known() -> Result {
+        let tree = tree()?;
+        for (start, len, is_taken, is_cut) in [
+            (0, 10, false, false),
+            (0, 11, true, true),
+            (5, 33, true, false),
+            (12, 2, true, true),
+            (0, 45, true, true),
+            (30, 10, false, false),
+            (49, 2, true, true),
+            (50, 50, false, false),
+            (200, 1, false, false),
+        ] {
+            let range = range(start, len)?;
             assert_eq!(
-                (piece.range.start(), piece.offset, piece.len),
-                (start, offset, len)
+                (overlaps(&tree, range), cuts(&tree, range)),
+                (is_taken, is_cut)
             );
         }
-        assert!(pieces.next().is_none());
-        assert!(covering(&tree, range(15, 30)?).is_none());
-        assert!(covering(&tree, range(35, 1)?).is_none());
         Ok(())
     }
 
     #[test]
-    fn ranges_are_removed_whole() -> Result {
-        let tree = tree()?;
-        assert!(matches!(removal(&tree, range(0, 45)?), Err(Removal::Cuts)));
-        assert!(matches!(removal(&tree, range(30, 10)?), Err(Removal::None)));
-        assert!(matches!(removal(&tree, range(5, 33)?), Ok(2)));
-        assert!(first_inside(&tree, 5, 38) == Some(range(10, 10)?));
-        assert!(first_inside(&tree, 20, 38) == Some(range(20, 10)?));
-        assert!(first_inside(&tree, 30, 38).is_none());
+    fn entries_are_taken_out_in_order() -> Result {
+        let mut tree = tree()?;
+        let inside = range(15, 30)?;
+        // The first one begins before.
+        assert!(take_inside(&mut tree, inside) == Some(range(20, 10)?));
+        let inside = range(10, 40)?;
+        assert!(take_inside(&mut tree, inside) == Some(range(10, 10)?));
+        assert!(take_inside(&mut tree, inside) == Some(range(40, 10)?));
+        assert!(take_inside(&mut tree, inside).is_none());
+        assert!(take_first(&mut tree) == Some(range(100, 100)?));
+        assert!(take_first(&mut tree).is_none());
+        assert!(take_inside(&mut tree, inside).is_none());
+        assert!(!overlaps(&tree, inside));
         Ok(())
     }
 }

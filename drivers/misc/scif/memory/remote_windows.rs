@@ -18,7 +18,9 @@
 
 use super::{
     range_tree::{
+        self,
         holder,
+        overlaps,
         take_first,
         Few, //
     },
@@ -40,10 +42,7 @@ use crate::{
         UNLISTED, //
     },
     logic::{
-        address_space::{
-            self,
-            Range, //
-        },
+        address_space::Range,
         control_block::Annex,
         messages::{
             Message,
@@ -131,17 +130,16 @@ impl RemoteWindows {
         let mut pieces = Few::new();
         let tables = self.tables.lock();
         let gap = if tables.lacking { ENOMEM } else { ENXIO };
-        for piece in address_space::covering(&tables.windows, range).ok_or(gap)? {
-            let window = tables.windows.get(&piece.range.start()).ok_or(ENXIO)?;
+        range_tree::cover(&tables.windows, range, gap, |window, offset, len| {
             if window.protection & protection != protection {
                 return Err(EACCES);
             }
             pieces.push(RemotePiece {
                 window: window.clone(),
-                offset: piece.offset,
-                len: piece.len,
-            })?;
-        }
+                offset,
+                len,
+            })
+        })?;
         Ok(pieces)
     }
 
@@ -306,7 +304,7 @@ impl RemoteWindows {
         }
         // None is there in the end.
         if window.is_listed() {
-            if address_space::overlaps(&tables.windows, window.range) {
+            if overlaps(&tables.windows, window.range) {
                 return Err("it offers windows that overlap".into());
             }
             let node = node.into_node(window.range.start(), window);

@@ -5,24 +5,26 @@
 //! # Its life
 //!
 //! *offered* (the peer has not answered, which is waited for if it has not granted the window
-//! beforehand) -> *active* -> *revoked* (unregistered, or its channel closed) -> gone. A revoked window can't be found any more but keeps its pages and its place in
-//! the address space until the peer has released it and the last transfer of this end that uses it
-//! has ended. If the peer is lost, its hold ends with that.
+//! beforehand) -> *active* -> *revoked* (unregistered, or its channel closed) -> gone. A revoked window can't be found
+//! any more, but keeps its pages and its place in the address space as long as somebody refers to it: `exports.rs` does
+//! until the peer has released it or is lost, transfers of this end do until they have ended.
 
 use super::{
-    local::LocalMemory,
+    local::{
+        Holder,
+        LocalMemory, //
+    },
     pinned::Exported,
-    range_tree::Placed, //
+    range_tree::Placed,
+    windows::Place, //
 };
 use crate::{
     arguments::{
         PROTECTION_READ,
-        PROTECTION_WRITE,
-        UNLISTED, //
+        PROTECTION_WRITE, //
     },
     logic::{
         address_space::Range,
-        envelope::ChannelId,
         extents::{
             self,
             Entry,
@@ -33,8 +35,7 @@ use crate::{
             WindowId, //
         },
     },
-    peer::control::Reservation,
-    sync::in_flight::InFlight,
+    peer::control::Reservation, //
 };
 use kernel::{
     new_spinlock,
@@ -44,11 +45,6 @@ use kernel::{
     },
     prelude::*,
     sync::{
-        atomic::{
-            Atomic,
-            Full,
-            Relaxed, //
-        },
         Arc,
         SetOnce,
         SpinLock, //
@@ -59,7 +55,6 @@ use kernel::{
 #[pin_data]
 pub(crate) struct Window {
     pub(crate) id: WindowId,
-    pub(crate) range: Range,
     pub(crate) protection: u32,
     /// Which of its bytes are written to for a peer that does not reach them.
     pub(crate) delivered_to: Range,
@@ -71,49 +66,24 @@ pub(crate) struct Window {
     // What the peer sees goes before the pages.
     export: Exported,
     pub(crate) memory: LocalMemory,
-    /// Transfers of this end.
-    #[pin]
-    pub(super) uses: InFlight,
     /// The peer's answer to the offer.
     answer: SetOnce<Status>,
-    /// Whether the peer may still use it.
-    held_by_peer: Atomic<bool>,
-    /// Whether its place was given back: once, whoever comes last.
-    gone: Atomic<bool>,
-    /// For the message that it is revoked.
+    /// For the message that it is revoked; none once it is.
     #[pin]
-    pub(super) revocation: SpinLock<Option<Reservation>>,
-}
-
-/// What there is to see of a window.
-pub(crate) struct Facts {
-    pub(crate) id: WindowId,
-    /// Through which it was offered.
-    pub(crate) channel: ChannelId,
-    pub(crate) range: Range,
-    protection: u32,
-    /// `offered`, `active`, `refused` or `revoked`.
-    pub(crate) state: &'static str,
-    /// Transfers of this end that use it.
-    pub(crate) uses: u64,
-    pub(crate) is_held_by_peer: bool,
-    /// Whether the peer gets there by itself.
-    pub(crate) is_reached: bool,
-}
-
-impl Facts {
-    /// In a word for users.
-    pub(crate) fn protection_name(&self) -> &'static str {
-        // By the numbers of the flags.
-        let names = ["--", "r-", "-w", "rw"];
-        let number = self.protection & (PROTECTION_READ | PROTECTION_WRITE);
-        names.get(number as usize).copied().unwrap_or("--")
-    }
+    revocation: SpinLock<Option<Reservation>>,
+    // After the pages: who waits for the place waits for them.
+    pub(crate) place: Place,
 }
 
 impl Placed for Window {
     fn range(&self) -> Range {
-        self.range
+        self.place.range
+    }
+}
+
+impl Holder for Window {
+    fn memory(&self) -> &LocalMemory {
+        &self.memory
     }
 }
 
@@ -134,13 +104,13 @@ impl Window {
     /// sleep.
     pub(super) fn new(
         id: WindowId,
-        range: Range,
+        place: Place,
         protection: u32,
         memory: LocalMemory,
         delivered_to: Range,
         export: Exported,
     ) -> Result<Arc<Self>> {
-        if export.is_reached() && export.addresses().len() != range.len() {
+        if export.is_reached() && export.addresses().len() != place.range.len() {
             return Err(EINVAL);
         }
         let (mut packed, mut lowest, mut end) = (0_u64, u64::MAX, 0);
@@ -154,7 +124,6 @@ impl Window {
         Arc::pin_init(
             pin_init!(Self {
                 id,
-                range,
                 protection,
                 delivered_to,
                 packed_extents,
@@ -162,19 +131,12 @@ impl Window {
                 end,
                 export,
                 memory,
-                uses <- InFlight::new(),
                 answer: SetOnce::new(),
-                held_by_peer: Atomic::new(true),
-                gone: Atomic::new(false),
                 revocation <- new_spinlock!(Some(revocation), "Window::revocation"),
+                place,
             }),
             GFP_KERNEL_ACCOUNT,
         )
-    }
-
-    /// Whether it lies nowhere, and is there for one copy.
-    pub(super) fn is_unlisted(&self) -> bool {
-        self.protection & UNLISTED != 0
     }
 
     /// Packed extents for the peer, each as long as can be.
@@ -207,23 +169,32 @@ impl Window {
         self.lowest >= from && self.end <= from.saturating_add(len)
     }
 
-    /// What there is to see of it. Any context.
-    pub(super) fn facts(&self, channel: ChannelId) -> Facts {
-        Facts {
-            id: self.id,
-            channel,
-            range: self.range,
-            protection: self.protection,
-            state: match self.answer.as_ref() {
-                _ if self.uses.is_closed() => "revoked",
-                Some(Status::Done) => "active",
-                Some(_) => "refused",
-                None => "offered",
-            },
-            uses: self.uses.count(),
-            is_held_by_peer: self.held_by_peer.load(Relaxed),
-            is_reached: self.export.is_reached(),
+    /// How far it has got, in a word for users. Any context but interrupts.
+    pub(crate) fn state(&self) -> &'static str {
+        match self.answer.as_ref() {
+            _ if self.revocation.lock().is_none() => "revoked",
+            Some(Status::Done) => "active",
+            Some(_) => "refused",
+            None => "offered",
         }
+    }
+
+    /// What the peer may do, in a word for users.
+    pub(crate) fn protection_name(&self) -> &'static str {
+        // By the numbers of the flags.
+        let names = ["--", "r-", "-w", "rw"];
+        let number = self.protection & (PROTECTION_READ | PROTECTION_WRITE);
+        names.get(number as usize).copied().unwrap_or("--")
+    }
+
+    /// Whether the peer gets there by itself.
+    pub(crate) fn is_reached(&self) -> bool {
+        self.export.is_reached()
+    }
+
+    /// It can't be found (any more). Returns the memory of the message that says so, the first time.
+    pub(super) fn take_revocation(&self) -> Option<Reservation> {
+        self.revocation.lock().take()
     }
 
     /// The peer has answered the offer, or need not. Only the first time counts; says whether it was.
@@ -240,17 +211,5 @@ impl Window {
             _ if self.memory.pages.are_of_device() => Err(EOPNOTSUPP),
             _ => Err(EAGAIN),
         })
-    }
-
-    /// The peer has let go of it.
-    pub(super) fn release_by_peer(&self) {
-        // Fully ordered with the look at the in-flight count in `is_gone_now`; the last use ends
-        // and then looks at this, likewise.
-        self.held_by_peer.xchg(false, Full);
-    }
-
-    /// Whether nothing uses it any more; true once.
-    pub(super) fn is_gone_now(&self) -> bool {
-        self.uses.is_drained() && !self.held_by_peer.load(Relaxed) && !self.gone.xchg(true, Full)
     }
 }

@@ -7,8 +7,7 @@
 //! `register` returns when the peer has taken it, or finds it by looking: whoever gets a message that
 //! was sent afterwards finds the window that it speaks of. The life of a window is in `window.rs`.
 //!
-//! Locks: `tables` comes after all locks but the leaves, see `scif_main.rs`, and none is taken under
-//! it; `revoking` is a leaf.
+//! Lock: `active` comes after all locks but the leaves, see `scif_main.rs`, and none is taken under it.
 
 mod register;
 mod unlisted;
@@ -17,12 +16,12 @@ mod unregister;
 use super::{
     exports::Exports,
     local::{
-        Holder,
         LocalMemory,
         LocalPiece,
         Reclaim, //
     },
     range_tree::{
+        self,
         holder,
         take_first,
         Few, //
@@ -31,21 +30,23 @@ use super::{
 };
 use crate::{
     logic::address_space::{
-        self,
-        Range, //
+        Range,
+        LIMIT, //
     },
     peer::channel::Channel,
     sync::call_lock::CallLock,
-    sys::wait::WaitQueue,
+    sys::{
+        places::Places,
+        wait::WaitQueue, //
+    }, //
 };
 use kernel::{
-    new_mutex, new_spinlock,
+    new_mutex,
     page::PAGE_SIZE,
     prelude::*,
     rbtree::{
         RBTree,
-        RBTreeNode,
-        RBTreeNodeReservation, //
+        RBTreeNode, //
     },
     sync::{
         atomic::{
@@ -54,8 +55,7 @@ use kernel::{
             Relaxed, //
         },
         Arc,
-        Mutex,
-        SpinLock, //
+        Mutex, //
     },
     time::{
         delay::fsleep,
@@ -64,7 +64,6 @@ use kernel::{
         Monotonic, //
     },
 };
-use unregister::Revocation;
 
 /// Where windows are placed that have no offset of their own choice: away from the small offsets
 /// that programs like to fix. Both ends start here, so symmetric programs get equal offsets.
@@ -75,43 +74,41 @@ const LENT_TIMEOUT: Delta = Delta::from_secs(10);
 const DOES_NOT_LET_GO: &str = "it does not let go of memory that was lent";
 const RELEASE_INTERVAL: Delta = Delta::from_millis(2);
 
-/// A window in use, as the local side of a transfer.
-struct WindowUse {
-    window: Arc<Window>,
-    owner: Arc<Windows>,
+/// Where a window lies, until this is dropped, which may sleep.
+pub(crate) struct Place {
+    pub(crate) owner: Arc<Windows>,
+    /// In the registered address space, unless it is not listed.
+    pub(crate) range: Range,
+    /// Whether it lies there, and not nowhere.
+    pub(super) is_listed: bool,
 }
 
-impl Holder for WindowUse {
-    fn memory(&self) -> &LocalMemory {
-        &self.window.memory
-    }
-}
-
-impl Drop for WindowUse {
+impl Drop for Place {
     fn drop(&mut self) {
-        if self.window.uses.leave() {
-            self.owner.remove_if_gone(&self.window);
+        let owner = &self.owner;
+        if self.is_listed {
+            owner.places.give_back(self.range.start() as usize);
+            owner.bytes.fetch_sub(self.range.len(), Relaxed);
+            owner.count.fetch_sub(1, Relaxed);
+        } else {
+            owner.unlisted.fetch_sub(1, Full);
+            owner.channel.wake();
         }
     }
 }
 
 /// How many windows there are, those included that only wait for their last use, and how long they
 /// are all together.
-#[derive(Clone, Copy, Default)]
+#[derive(Default)]
 pub(crate) struct Held {
     pub(crate) windows: u64,
     pub(crate) bytes: u64,
 }
 
-struct Tables {
+#[derive(Default)]
+struct Active {
     /// The windows that can be found.
-    active: RBTree<u64, Arc<Window>>,
-    /// All places that are taken, by offered, active and revoked windows.
-    taken: RBTree<u64, Range>,
-    /// How many those are, and how long all together.
-    held: Held,
-    /// Where to look for a free place first.
-    next: u64,
+    windows: RBTree<u64, Arc<Window>>,
     /// The channel is closed: no new windows.
     closed: bool,
 }
@@ -119,7 +116,7 @@ struct Tables {
 /// The windows that one end of a channel has registered.
 #[pin_data]
 pub(crate) struct Windows {
-    pub(super) channel: Arc<Channel>,
+    pub(crate) channel: Arc<Channel>,
     exports: Arc<Exports>,
     reclaim: Arc<dyn Reclaim>,
     used: Atomic<bool>,
@@ -128,16 +125,25 @@ pub(crate) struct Windows {
     lent: Atomic<bool>,
     /// Whether there ever was one whose pages are used for something else when it gives them up.
     unheld: Atomic<bool>,
-    /// How many the peer may be using that lie nowhere.
+    /// The bytes that are taken, by offered, active and revoked windows.
+    #[pin]
+    places: Places,
+    /// How many windows have those, and how long they are all together.
+    count: Atomic<u64>,
+    bytes: Atomic<u64>,
+    /// Where to look for a free place first.
+    next: Atomic<u64>,
+    /// How many there are that lie nowhere.
     unlisted: Atomic<usize>,
     #[pin]
-    tables: Mutex<Tables>,
+    active: Mutex<Active>,
     /// Who offers a window to the peer.
     #[pin]
     offering: CallLock,
-    /// The windows of which the peer has not said yet that it begins no new uses.
-    #[pin]
-    revoking: SpinLock<RBTree<u32, Arc<Revocation>>>,
+    /// How often the peer was told that a window is revoked, and how often it has said that it begins no new uses: in
+    /// the same order.
+    revocations: Atomic<u64>,
+    revoked: Atomic<u64>,
 }
 
 impl Windows {
@@ -155,19 +161,15 @@ impl Windows {
                 used: Atomic::new(false),
                 lent: Atomic::new(false),
                 unheld: Atomic::new(false),
+                places <- Places::new(),
+                count: Atomic::new(0),
+                bytes: Atomic::new(0),
+                next: Atomic::new(FIRST_OFFSET),
                 unlisted: Atomic::new(0),
-                tables <- new_mutex!(
-                    Tables {
-                        active: RBTree::new(),
-                        taken: RBTree::new(),
-                        held: Held::default(),
-                        next: FIRST_OFFSET,
-                        closed: false,
-                    },
-                    "Windows::tables"
-                ),
+                active <- new_mutex!(Active::default(), "Windows::active"),
                 offering <- CallLock::new(),
-                revoking <- new_spinlock!(RBTree::new(), "Windows::revoking"),
+                revocations: Atomic::new(0),
+                revoked: Atomic::new(0),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -175,40 +177,42 @@ impl Windows {
 
     // ----- places ------------------------------------------------------------------------------
 
-    /// Reserves a place: at `offset` if `fixed`, else near it, else anywhere.
-    fn reserve(&self, offset: i64, len: u64, fixed: bool) -> Result<Range> {
-        let wanted = Range::new(offset, len).map_err(|_| EINVAL)?;
-        // Before the lock, which the control work takes: who pays may have to wait.
-        let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
-        let mut tables = self.tables.lock();
-        if tables.closed {
-            return Err(ECONNRESET);
-        }
-        let range = if fixed {
-            if address_space::overlaps(&tables.taken, wanted) {
-                return Err(EADDRINUSE);
-            }
-            wanted
+    /// Takes a place: at `offset` if `fixed`, else the first one from there on, else the first one of all.
+    fn take_place(self: &Arc<Self>, offset: i64, len: u64, fixed: bool) -> Result<Place> {
+        let mut range = Range::new(offset, len).map_err(|_| EINVAL)?;
+        if fixed {
+            let taken = range.start() as usize..range.end() as usize;
+            self.places.take_these(taken, GFP_KERNEL_ACCOUNT)?;
         } else {
-            let hint = match wanted.start() & !(PAGE_SIZE as u64 - 1) {
-                0 => tables.next,
+            let hint = match range.start() & !(PAGE_SIZE as u64 - 1) {
+                0 => self.next.load(Relaxed),
                 hint => hint,
             };
-            let start = address_space::choose_offset(&tables.taken, hint, len).ok_or(ENOMEM)?;
-            Range::from_parts(start, len).map_err(|_| ENOMEM)?
-        };
-        tables.taken.insert(node.into_node(range.start(), range));
-        tables.held.windows += 1;
-        tables.held.bytes += range.len();
-        if !fixed && offset == 0 {
-            tables.next = range.end();
+            let from = |first| {
+                let all = first as usize..LIMIT as usize;
+                self.places.take(len as usize, all, GFP_KERNEL_ACCOUNT)
+            };
+            let start = from(hint).or_else(|_| from(0)).map_err(|_| ENOMEM)?;
+            range = Range::from_parts(start as u64, len).map_err(|_| ENOMEM)?;
+            if offset == 0 {
+                self.next.store(range.end(), Relaxed);
+            }
         }
-        Ok(range)
+        self.count.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(len, Relaxed);
+        Ok(Place {
+            owner: self.clone(),
+            range,
+            is_listed: true,
+        })
     }
 
-    /// How many there are, and how long. May sleep.
+    /// How many there are, and how long. Any context.
     pub(crate) fn held(&self) -> Held {
-        self.tables.lock().held
+        Held {
+            windows: self.count.load(Relaxed),
+            bytes: self.bytes.load(Relaxed),
+        }
     }
 
     /// Whether there ever was a window.
@@ -266,69 +270,36 @@ impl Windows {
         }
     }
 
-    fn give_back(&self, range: Range) {
-        let mut tables = self.tables.lock();
-        if let Some(range) = tables.taken.remove(&range.start()) {
-            tables.held.windows -= 1;
-            tables.held.bytes -= range.len();
-        }
-    }
-
-    /// Makes the window findable; not if it was revoked before it came to that.
+    /// Makes the window findable; not if the channel was closed before it came to that.
     fn activate(&self, window: &Arc<Window>) -> Result {
-        let node = RBTreeNode::new(window.range.start(), window.clone(), GFP_KERNEL_ACCOUNT)?;
-        let mut tables = self.tables.lock();
-        if tables.closed || window.uses.is_closed() {
+        let start = window.place.range.start();
+        let node = RBTreeNode::new(start, window.clone(), GFP_KERNEL_ACCOUNT)?;
+        let mut active = self.active.lock();
+        if active.closed {
             return Err(ECONNRESET);
         }
-        tables.active.insert(node);
+        active.windows.insert(node);
         Ok(())
-    }
-
-    /// The peer has let go of a window. One that it releases though it was not revoked it has no more use for;
-    /// so be it. May sleep.
-    pub(super) fn released(&self, window: &Window) {
-        if window.is_unlisted() {
-            self.unlisted.fetch_sub(1, Full);
-            self.channel.wake();
-        } else {
-            self.remove_if_gone(window);
-        }
-    }
-
-    /// Gives the place of a window back if nothing uses it any more.
-    fn remove_if_gone(&self, window: &Window) {
-        if window.is_gone_now() {
-            self.give_back(window.range);
-        }
     }
 
     // ----- use ---------------------------------------------------------------------------------
 
     /// The windows that hold all of `range`, each taken into use. ENXIO for a gap, EACCES if one
     /// of them does not allow `protection`. The caller is inside the peer as long as it has them.
-    pub(crate) fn cover(
-        self: &Arc<Self>,
-        range: Range,
-        protection: u32,
-    ) -> Result<Few<LocalPiece>> {
+    pub(crate) fn cover(&self, range: Range, protection: u32) -> Result<Few<LocalPiece>> {
         // On an error those that were taken are let go after the lock.
         let mut pieces = Few::new();
-        let tables = self.tables.lock();
-        for piece in address_space::covering(&tables.active, range).ok_or(ENXIO)? {
-            let window = tables.active.get(&piece.range.start()).ok_or(ENXIO)?;
+        let active = self.active.lock();
+        range_tree::cover(&active.windows, range, ENXIO, |window, offset, len| {
             if window.protection & protection != protection {
                 return Err(EACCES);
             }
-            if !window.uses.enter_unscoped() {
-                return Err(ENXIO);
-            }
-            let in_use = WindowUse {
-                window: window.clone(),
-                owner: self.clone(),
-            };
-            pieces.push(LocalPiece::new(in_use, piece.offset, piece.len)?)?;
-        }
+            pieces.push(LocalPiece {
+                holder: window.clone(),
+                offset,
+                len,
+            })
+        })?;
         Ok(pieces)
     }
 
@@ -341,8 +312,8 @@ impl Windows {
         protection: u32,
         f: impl FnOnce(&LocalMemory, usize) -> R,
     ) -> Option<R> {
-        let tables = self.tables.lock();
-        let (window, offset) = holder(&tables.active, range)?;
+        let active = self.active.lock();
+        let (window, offset) = holder(&active.windows, range)?;
         let offset = usize::try_from(offset).ok()?;
         (window.protection & protection == protection).then(|| f(&window.memory, offset))
     }
@@ -350,11 +321,11 @@ impl Windows {
     /// Revokes all windows for good. The peer, which is told that the channel is closed, or is lost,
     /// lets go of them by itself. May sleep.
     pub(crate) fn revoke_all(&self) {
-        self.tables.lock().closed = true;
-        let first = || take_first(&mut self.tables.lock().active);
+        self.active.lock().closed = true;
+        let first = || take_first(&mut self.active.lock().windows);
         while let Some(window) = first() {
-            window.uses.close();
-            self.remove_if_gone(&window);
+            let unused = window.take_revocation();
+            drop(unused);
         }
     }
 }

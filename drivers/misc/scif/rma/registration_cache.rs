@@ -231,7 +231,11 @@ impl RegistrationCache {
             self.make(wanted)?
         };
         let offset = address.checked_sub(registration.pages.start() << PAGE_SHIFT)?;
-        let piece = LocalPiece::new(registration, offset as u64, memory.len() as u64).ok()?;
+        let piece = LocalPiece {
+            holder: registration,
+            offset: offset as u64,
+            len: memory.len() as u64,
+        };
         Some((piece, inside))
     }
 

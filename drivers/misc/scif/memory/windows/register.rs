@@ -8,7 +8,10 @@
 //!
 //! Memory is taken outside of the peer, because the process whose it is decides how long that takes.
 
-use super::Windows;
+use super::{
+    Place,
+    Windows, //
+};
 use crate::{
     arguments::{
         WindowOptions,
@@ -152,31 +155,22 @@ impl Windows {
         take: impl FnOnce() -> Result<Taken>,
     ) -> Result<i64> {
         self.channel.check_established()?;
-        let range = self.reserve(offset, len as u64, options.fixed)?;
+        let place = self.take_place(offset, len as u64, options.fixed)?;
+        let offset = place.range.offset();
         self.used.store(true, Relaxed);
-        let made = take().and_then(|taken| {
-            let pages = &taken.pages;
-            let mut protection = options.protection;
-            if pages.are_lent() {
-                self.lent.store(true, Relaxed);
-            }
-            if !pages.are_held() {
-                protection |= TRANSFERS_ONLY;
-                self.unheld.store(true, Relaxed);
-            }
-            self.make_exported(taken, range, protection)
-        });
-        let (_inside, window, granted) = match made {
-            Ok(made) => made,
-            Err(error) => {
-                // Nobody has heard of it.
-                self.give_back(range);
-                return Err(error);
-            }
-        };
+        let taken = take()?;
+        let mut protection = options.protection;
+        if taken.pages.are_lent() {
+            self.lent.store(true, Relaxed);
+        }
+        if !taken.pages.are_held() {
+            protection |= TRANSFERS_ONLY;
+            self.unheld.store(true, Relaxed);
+        }
+        let (_inside, window, granted) = self.make_exported(taken, place, protection)?;
         let mut offered = false;
         match self.offer(&window, granted, &mut offered) {
-            Ok(()) => Ok(range.offset()),
+            Ok(()) => Ok(offset),
             Err(error) => {
                 if !offered {
                     self.exports.release(window.id);
@@ -194,9 +188,9 @@ impl Windows {
     /// Makes a window and keeps it for the peer. What keeps the peer from ending comes with it, and
     /// is to go after it; and whether the peer has granted it.
     fn make_exported(
-        self: &Arc<Self>,
+        &self,
         taken: Taken,
-        range: Range,
+        place: Place,
         protection: u32,
     ) -> Result<(PeerUse, Arc<Window>, bool)> {
         // Whoever has a window keeps its mappings, which must not outlive the session.
@@ -209,10 +203,10 @@ impl Windows {
             }
             Some(part) => (part.local(), part.export(self.channel.peer())?),
         };
-        let all = Range::from_parts(0, range.len()).map_err(|_| EINVAL)?;
+        let all = Range::from_parts(0, place.range.len()).map_err(|_| EINVAL)?;
         let id = self.exports.new_id();
-        let window = Window::new(id, range, protection, memory, all, export)?;
-        let granted = self.exports.add(self.channel.peer(), &window, self)?;
+        let window = Window::new(id, place, protection, memory, all, export)?;
+        let granted = self.exports.add(&window)?;
         Ok((inside, window, granted))
     }
 
@@ -244,8 +238,8 @@ impl Windows {
             offer: Offer {
                 window: window.id,
                 protection: window.protection,
-                offset: window.range.start(),
-                len: window.range.len(),
+                offset: window.place.range.start(),
+                len: window.place.range.len(),
                 extents: window.packed_extents,
                 wants_answer: !granted,
             },
@@ -255,7 +249,7 @@ impl Windows {
             self.channel.post_with(&message, &annex).inspect_err(|_| {
                 if *offered {
                     // Before anybody offers the next one: the peer keeps few that are not complete.
-                    self.send_revocation(window, window.range.start());
+                    self.revoke(window);
                 }
             })?;
             *offered = true;

@@ -7,7 +7,10 @@
 //! any window does, whatever becomes of the peer. It counts as one of those that the peer has granted; if
 //! it hasn't, the memory is not offered at all, as nobody waits for an answer.
 
-use super::Windows;
+use super::{
+    Place,
+    Windows, //
+};
 use crate::{
     arguments::{
         PROTECTION_WRITE,
@@ -15,9 +18,7 @@ use crate::{
     },
     logic::{
         address_space::Range,
-        messages::{
-            WindowId, //
-        },
+        messages::WindowId, //
     },
     memory::{
         local::LocalMemory,
@@ -65,15 +66,14 @@ impl Windows {
         let memory = LocalMemory::new(pages.clone());
         let protection = PROTECTION_WRITE | UNLISTED;
         let export = Exported::own(export);
-        let window = Window::new(id, range, protection, memory, bytes, export)?;
         self.unlisted.fetch_add(1, Relaxed);
-        let granted = self
-            .exports
-            .add(self.channel.peer(), &window, self)
-            .inspect_err(|_| {
-                self.unlisted.fetch_sub(1, Relaxed);
-                self.channel.wake();
-            })?;
+        let place = Place {
+            owner: self.clone(),
+            range,
+            is_listed: false,
+        };
+        let window = Window::new(id, place, protection, memory, bytes, export)?;
+        let granted = self.exports.add(&window)?;
         let mut offered = false;
         let taken = if granted {
             self.push(&window, true, &mut offered)
@@ -98,7 +98,7 @@ impl Windows {
     /// lets go.
     pub(crate) fn withdraw_unlisted(&self, window: WindowId) {
         if let Some(window) = self.exports.get(window) {
-            self.send_revocation(&window, 0);
+            self.revoke(&window);
         }
     }
 
@@ -108,7 +108,7 @@ impl Windows {
         self.exports.release(window);
     }
 
-    /// How many of them the peer may be using. Any context.
+    /// How many of them the peer, or anybody else, may be using. Any context.
     pub(crate) fn count_unlisted(&self) -> usize {
         self.unlisted.load(Relaxed)
     }

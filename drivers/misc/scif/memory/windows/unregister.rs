@@ -2,78 +2,48 @@
 
 //! Unregistering: windows can't be found any more, at this end at once, at the other when it says so.
 //!
-//! One call may take many windows away. The peer is told of each; the caller is woken when the last answer has
-//! come.
+//! One call may take many windows away. The peer is told of each, and answers in the same order: the caller counts what
+//! the peer has been told of until then, and waits for as many answers.
 
 use super::Windows;
 use crate::{
     logic::{
-        address_space::{
-            self,
-            Range,
-            Removal, //
-        },
+        address_space::Range,
         messages::{
             Message,
             WindowId, //
         },
     },
-    memory::window::Window,
+    memory::{
+        range_tree::{
+            cuts,
+            take_inside, //
+        },
+        window::Window, //
+    },
     sys::trace, //
 };
 use kernel::{
     prelude::*,
-    rbtree::RBTreeNodeReservation,
-    sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            Full, //
-        },
-        Arc, //
+    sync::atomic::{
+        Acquire,
+        Full, //
     },
 };
 
-/// How many windows, of those that one call unregisters, the peer has not answered for.
-pub(super) type Revocation = Atomic<usize>;
-
 impl Windows {
-    /// Ends the life of a window that can't be found (any more).
+    /// Tells the peer, once, that it must not use a window any more, which can't be found (any more) here. With the
+    /// peer lost, it is the session's end that lets go.
     pub(super) fn revoke(&self, window: &Window) {
-        window.uses.close();
-        if self.channel.is_over() {
-            // With the peer lost, it is the session's end that lets go.
-            return;
-        }
-        self.send_revocation(window, window.range.start());
-        self.remove_if_gone(window);
-    }
-
-    /// Tells the peer, once, that it must not use the window any more.
-    pub(super) fn send_revocation(&self, window: &Window, offset: u64) {
-        let reservation = window.revocation.lock().take();
-        if let (Ok(target), Some(reservation)) = (self.channel.remote(), reservation) {
+        if let (Ok(target), Some(reservation)) = (self.channel.remote(), window.take_revocation()) {
             let revoke = Message::WindowRevoke {
                 target,
                 window: window.id,
-                offset,
+                offset: window.place.range.start(),
             };
+            // Before it is sent: one who waits for as many answers as this counts has the answer to this, too.
+            self.revocations.fetch_add(1, Full);
             self.channel.send(reservation, &revoke);
-        }
-    }
-
-    /// Revokes many windows. `noted` is where the peer's answers are expected.
-    fn revoke_many(
-        &self,
-        windows: &[Arc<Window>],
-        noted: KVVec<RBTreeNodeReservation<u32, Arc<Revocation>>>,
-        revocation: &Arc<Revocation>,
-    ) {
-        for (window, node) in windows.iter().zip(noted) {
-            let node = node.into_node(window.id.0, revocation.clone());
-            let replaced = self.revoking.lock().insert(node);
-            drop(replaced);
-            self.revoke(window);
         }
     }
 
@@ -96,69 +66,46 @@ impl Windows {
         self.channel.check_established()?;
         // Whoever has a window keeps its mappings, which must not outlive the session.
         let _inside = self.channel.enter().ok_or(ENODEV)?;
-        let mut revoked = KVVec::new();
-        let mut noted = KVVec::new();
-        let revocation;
-        {
-            let mut tables = self.tables.lock();
-            let count = match address_space::removal(&tables.active, range) {
-                Ok(count) => count,
-                // If the connection has ended meanwhile, which takes windows away, that is said.
-                Err(Removal::None) => return Err(self.channel.end_or(ENXIO)),
-                Err(Removal::Cuts) => return Err(EINVAL),
-            };
-            // With the memory at hand the rest can't fail: all of them go, or none. Nobody pays, for a
-            // moment only: the control work needs the lock.
-            revoked.reserve(count, GFP_KERNEL)?;
-            noted.reserve(count, GFP_KERNEL)?;
-            for _ in 0..count {
-                let _ = noted.push_within_capacity(RBTreeNodeReservation::new(GFP_KERNEL)?);
-            }
-            revocation = Arc::new(Revocation::new(count), GFP_KERNEL)?;
-            let mut start = range.start();
-            while let Some(found) = address_space::first_inside(&tables.active, start, range.end())
-            {
-                start = found.end();
-                if let Some(window) = tables.active.remove(&found.start()) {
-                    let _ = revoked.push_within_capacity(window);
-                }
-            }
+        if cuts(&self.active.lock().windows, range) {
+            return Err(EINVAL);
         }
-        self.revoke_many(&revoked, noted, &revocation);
-        self.wait_until_revoked(&revoked, &revocation)
+        let mut found = false;
+        let next = || take_inside(&mut self.active.lock().windows, range);
+        while let Some(window) = next() {
+            self.revoke(&window);
+            found = true;
+        }
+        if !found {
+            // If the connection has ended meanwhile, which takes windows away, that is said.
+            return Err(self.channel.end_or(ENXIO));
+        }
+        self.wait_until_revoked()
     }
 
-    /// The peer must not be able to use what the caller thinks is gone. A caller that is being killed
-    /// does not wait, unless its memory is only lent, and a peer that goes does not answer. What the
-    /// peer has released without ever having used it has come before that: so the memory is the
-    /// caller's again.
-    fn wait_until_revoked(&self, revoked: &[Arc<Window>], revocation: &Revocation) -> Result {
+    /// Waits until the peer has answered for all windows that it was told of by now: it must not be able to use what
+    /// the caller thinks is gone. A caller that is being killed does not wait, unless its memory is only lent, and a
+    /// peer that goes does not answer. What the peer has released without ever having used it has come before that: so
+    /// the memory is the caller's again.
+    fn wait_until_revoked(&self) -> Result {
+        let told = self.revocations.load(Acquire);
         let waiters = self.channel.waiters()?;
-        let is_done = || revocation.load(Acquire) == 0;
-        let done = || (is_done() || self.channel.check_established().is_err()).then_some(());
+        let done = || {
+            let is_done = self.revoked.load(Acquire) >= told;
+            (is_done || self.channel.check_established().is_err()).then_some(())
+        };
         if !self.wait_if_lent(&waiters, done) {
             let _ = waiters.wait_killable(done);
-        }
-        if !is_done() {
-            for window in revoked {
-                let node = self.revoking.lock().remove_node(&window.id.0);
-                drop(node);
-            }
         }
         Ok(())
     }
 
-    /// The peer has taken note that a window was revoked, and has let go of it if it is `released`.
-    /// Called by the control work.
+    /// The peer has taken note that a window was revoked, and has let go of it if it is `released`. A peer that says so
+    /// without being asked could as well say it too early. Called by the control work.
     pub(crate) fn revoke_done(&self, id: WindowId, released: bool) {
-        let node = self.revoking.lock().remove_node(&id.0);
         if released {
             self.exports.release(id);
         }
-        let Some(node) = node else { return };
-        let (_, revocation) = node.to_key_value();
-        if revocation.fetch_sub(1, Full) == 1 {
-            self.channel.wake();
-        }
+        self.revoked.fetch_add(1, Full);
+        self.channel.wake();
     }
 }
