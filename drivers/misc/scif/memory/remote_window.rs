@@ -140,10 +140,23 @@ pub(crate) struct RemoteWindow {
     _allowance: Option<Allowance>,
 }
 
+/// By which a window is found that lies nowhere: none begins there.
+pub(super) fn key_of_unlisted(id: WindowId) -> u64 {
+    1 << 63 | u64::from(id.0)
+}
+
 impl RemoteWindow {
     /// Whether it has a place in the address space, by which it is found.
     pub(super) fn is_listed(&self) -> bool {
         self.protection & UNLISTED == 0
+    }
+
+    /// By which it is found: where it begins, unless it is not listed.
+    pub(super) fn key(&self) -> u64 {
+        match self.is_listed() {
+            true => self.range.start(),
+            false => key_of_unlisted(self.id),
+        }
     }
 
     /// Whether this node gets there by itself.

@@ -26,6 +26,7 @@ use super::{
     },
     remote_window::{
         grant,
+        key_of_unlisted,
         Allowance,
         IncomingWindow,
         Remembered,
@@ -77,9 +78,8 @@ const MAX_INCOMING: usize = 16;
 
 #[derive(Default)]
 struct Tables {
+    /// By their [`keys`](RemoteWindow::key).
     windows: RBTree<u64, Arc<RemoteWindow>>,
-    /// Those that lie nowhere, by their ids.
-    unlisted: RBTree<u64, Arc<RemoteWindow>>,
     incoming: KVec<IncomingWindow>,
     /// A window is missing for lack of memory whose owner thinks that it is there.
     lacking: bool,
@@ -176,7 +176,7 @@ impl RemoteWindows {
 
     /// Takes away a window that lies nowhere, if the peer has offered one with this id.
     pub(crate) fn take_unlisted(&self, id: WindowId) -> Option<Arc<RemoteWindow>> {
-        self.tables.lock().unlisted.remove(&u64::from(id.0))
+        self.tables.lock().windows.remove(&key_of_unlisted(id))
     }
 
     /// Lets go of all windows, for good. May sleep.
@@ -184,7 +184,7 @@ impl RemoteWindows {
         let take_one = || {
             let mut tables = self.tables.lock();
             tables.closed = true;
-            take_first(&mut tables.windows).or_else(|| take_first(&mut tables.unlisted))
+            take_first(&mut tables.windows)
         };
         while let Some(window) = take_one() {
             // Without the lock.
@@ -302,20 +302,15 @@ impl RemoteWindows {
             // The peer, which hears that this end is closed, does not wait for an answer.
             return Ok(Status::Unknown);
         }
-        // None is there in the end.
-        if window.is_listed() {
-            if overlaps(&tables.windows, window.range) {
-                return Err("it offers windows that overlap".into());
-            }
-            let node = node.into_node(window.range.start(), window);
-            tables.windows.insert(node);
-        } else {
-            let id = window.id.0.into();
-            if tables.unlisted.get(&id).is_some() {
-                return Err("it offers a window that it has offered".into());
-            }
-            tables.unlisted.insert(node.into_node(id, window));
+        let is_taken = match window.is_listed() {
+            true => overlaps(&tables.windows, window.range),
+            false => tables.windows.get(&window.key()).is_some(),
+        };
+        if is_taken {
+            return Err("it offers windows that overlap".into());
         }
+        // None is there.
+        tables.windows.insert(node.into_node(window.key(), window));
         Ok(Status::Done)
     }
 
@@ -344,15 +339,11 @@ impl RemoteWindows {
             }
             return true;
         }
-        let known = tables
-            .windows
-            .get(&offset)
-            .is_some_and(|window| window.id == id);
-        let removed = if known {
-            tables.windows.remove(&offset)
-        } else {
-            tables.unlisted.remove(&u64::from(id.0))
-        };
+        let has_id = |window: &Arc<RemoteWindow>| window.id == id;
+        let key = [offset, key_of_unlisted(id)]
+            .into_iter()
+            .find(|key| tables.windows.get(key).is_some_and(has_id));
+        let removed = key.and_then(|key| tables.windows.remove(&key));
         drop(tables);
         removed.is_some_and(RemoteWindow::let_go)
     }
