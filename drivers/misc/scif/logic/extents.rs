@@ -12,7 +12,10 @@
 //! addresses is decided elsewhere: the transport turns them into something that can be touched, or
 //! says no.
 
-use core::ops::Deref;
+use core::ops::{
+    Deref,
+    DerefMut, //
+};
 
 use super::plan::Walk;
 
@@ -105,43 +108,20 @@ impl Entry {
 /// fits into 64 bits.
 #[derive(Debug, Default)]
 pub(crate) struct Extents<T> {
-    entries: T,
+    /// For whoever makes room; entries are added by [`Self::add`].
+    pub(crate) entries: T,
 }
 
 /// Memory of a table that can become longer.
-pub(crate) trait Growing: Deref<Target = [Entry]> {
-    /// How memory is allocated, and what is said if there is none.
-    type Flags;
-    type Error;
-
-    /// Makes room for so many more entries.
-    fn reserve(&mut self, additional: usize, flags: Self::Flags) -> Result<(), Self::Error>;
-
-    /// The last entry.
-    fn last_mut(&mut self) -> Option<&mut Entry>;
-
+pub(crate) trait Growing: DerefMut<Target = [Entry]> {
     /// Adds one, if there is room for it; says whether there was.
     fn append(&mut self, entry: Entry) -> bool;
 }
 
 impl<T: Growing> Extents<T> {
-    /// Makes room for so many more extents.
-    pub(crate) fn reserve(&mut self, additional: usize, flags: T::Flags) -> Result<(), T::Error> {
-        self.entries.reserve(additional, flags)
-    }
-
-    /// Adds an extent at the end; one that begins where the last one ends makes that longer. `None`
+    /// Adds an extent at the end; if it `may_join`, one that begins where the last one ends makes that longer. `None`
     /// if there is no room, or the table would become longer than 64 bits.
-    pub(crate) fn add(&mut self, extent: Extent) -> Option<()> {
-        self.put(extent, true)
-    }
-
-    /// As [`Self::add`], but the last one stays as it is.
-    pub(crate) fn add_apart(&mut self, extent: Extent) -> Option<()> {
-        self.put(extent, false)
-    }
-
-    fn put(&mut self, extent: Extent, may_join: bool) -> Option<()> {
+    pub(crate) fn add(&mut self, extent: Extent, may_join: bool) -> Option<()> {
         let start = self.len();
         start.checked_add(extent.len)?;
         if let Some(last) = self.entries.last_mut().filter(|_| may_join) {
@@ -242,17 +222,15 @@ pub(crate) const fn max_packed_len(page_shift: u32) -> Option<u64> {
 
 /// An extent of whole pages as one word: page frame in the high 44 bits, pages less one below.
 ///
-/// `None` if it is empty, not page aligned, too long or too high for that.
-pub(crate) fn pack(address: u64, len: u64, page_shift: u32) -> Option<u64> {
+/// `None` if it is not page aligned, too long or too high for that.
+pub(crate) fn pack(extent: Extent, page_shift: u32) -> Option<u64> {
     let most = max_packed_len(page_shift)?;
     let page_mask = 1_u64.wrapping_shl(page_shift).wrapping_sub(1);
-    let frame = address.wrapping_shr(page_shift);
-    let can_be = 0 < len
-        && len <= most
-        && (address | len) & page_mask == 0
-        && address.checked_add(len).is_some()
+    let frame = extent.address.wrapping_shr(page_shift);
+    let can_be = extent.len <= most
+        && (extent.address | extent.len) & page_mask == 0
         && frame < 1 << FRAME_BITS;
-    let pages = len.wrapping_shr(page_shift);
+    let pages = extent.len.wrapping_shr(page_shift);
     can_be.then_some((frame << COUNT_BITS) | pages.wrapping_sub(1))
 }
 

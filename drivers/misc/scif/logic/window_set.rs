@@ -9,11 +9,7 @@
 //!
 //! What crosses a seam is not contiguous for who goes through the windows.
 
-use super::extents::{
-    Extent,
-    Extents,
-    Growing, //
-};
+use super::extents::Extent;
 
 /// Windows that can be in a set: those with the first numbers.
 pub(crate) const MOST_WINDOWS: u32 = u16::BITS;
@@ -178,24 +174,6 @@ pub(crate) fn cut(extent: Extent, seams: Seams) -> impl Iterator<Item = Extent> 
         let parts = this.split_at(seams.before(this.address(), this.len()));
         rest = parts.map(|(_, behind)| behind);
         Some(parts.map_or(this, |(before, _)| before))
-    })
-}
-
-/// Adds what [`cut`] has made at the end of a table, for which it makes room: a caller that has made some for extents
-/// that are still whole does not know how many they will be. An error if there is none, none if the table would
-/// become longer than 64 bits.
-#[inline]
-pub(crate) fn add_part<T: Growing>(
-    table: &mut Extents<T>,
-    part: Extent,
-    seams: Seams,
-    flags: T::Flags,
-) -> Result<Option<()>, T::Error> {
-    table.reserve(1, flags)?;
-    Ok(if seams.is_at(part.address()) {
-        table.add_apart(part)
-    } else {
-        table.add(part)
     })
 }
 

@@ -28,7 +28,8 @@ use kernel::{
             Relaxed, //
         },
         Arc,
-        Mutex, //
+        Mutex,
+        SetOnce, //
     },
 };
 
@@ -36,6 +37,8 @@ use kernel::{
 #[pin_data]
 pub(crate) struct Exports {
     next_id: Atomic<u32>,
+    /// Nothing, until the peer has said what.
+    granted: SetOnce<Grant>,
     #[pin]
     table: Mutex<Table>,
 }
@@ -46,8 +49,6 @@ struct Table {
     /// How many, and how many extents those have for the peer.
     count: usize,
     extents: u64,
-    /// Nothing, until the peer has said what.
-    granted: Option<Grant>,
 }
 
 impl Exports {
@@ -55,6 +56,7 @@ impl Exports {
         Arc::pin_init(
             pin_init!(Self {
                 next_id: Atomic::new(1),
+                granted: SetOnce::new(),
                 table <- new_mutex!(Table::default(), "Exports::table"),
             }),
             GFP_KERNEL,
@@ -71,6 +73,8 @@ impl Exports {
     pub(super) fn add(&self, window: &Arc<Window>) -> Result<bool> {
         // Before the lock, which the control work takes: who pays may have to wait.
         let node = RBTreeNode::new(window.id.0, window.clone(), GFP_KERNEL_ACCOUNT)?;
+        let granted = self.granted.as_ref();
+        let granted = granted.filter(|granted| window.lies_in(granted.from, granted.len));
         let mut table = self.table.lock();
         // Under the lock, so that `release_all` either sees it or has been seen.
         if window.place.owner.channel.is_over() {
@@ -85,16 +89,14 @@ impl Exports {
         table.count += 1;
         table.extents += u64::from(window.packed_extents);
         let (count, extents) = (table.count as u64, table.extents);
-        Ok(table.granted.is_some_and(|granted| {
-            count <= u64::from(granted.windows)
-                && extents <= granted.extents
-                && window.lies_in(granted.from, granted.len)
+        Ok(granted.is_some_and(|granted| {
+            count <= u64::from(granted.windows) && extents <= granted.extents
         }))
     }
 
     /// The peer says what it takes without being asked. That does not change.
     pub(super) fn set_grant(&self, grant: Grant) {
-        self.table.lock().granted.get_or_insert(grant);
+        self.granted.populate(grant);
     }
 
     /// Finds a window that the peer was offered.

@@ -25,7 +25,6 @@ use crate::{
             EXTENTS_IN_OFFER,
         },
         window_set::{
-            add_part,
             cut,
             Seams, //
             MOST_WINDOWS,
@@ -242,7 +241,7 @@ impl IncomingWindow {
         if status == Status::Done {
             // Without, the table only grows in more steps.
             let soon = offer.extents.min(SOON) as usize;
-            let _ = extents.reserve(soon, GFP_KERNEL | __GFP_NOWARN);
+            let _ = extents.entries.reserve(soon, GFP_KERNEL | __GFP_NOWARN);
         }
         let release = Reservation::new(GFP_KERNEL).map_err(|_| NO_MEMORY)?;
         let window = RemoteWindow {
@@ -276,8 +275,8 @@ impl IncomingWindow {
             .ok_or("it sends more extents than it has offered")?;
         let before = self.window.extents.entries().len();
         if self.status == Status::Done {
-            let reserved = self.window.extents.reserve(count as usize, GFP_KERNEL);
-            if reserved.is_err() {
+            let entries = &mut self.window.extents.entries;
+            if entries.reserve(count as usize, GFP_KERNEL).is_err() {
                 self.status = Status::NoMemory;
             }
         }
@@ -305,13 +304,14 @@ impl IncomingWindow {
                 self.status = Status::OutOfReach;
                 break;
             }
-            match add_part(&mut self.window.extents, part, seams, GFP_KERNEL) {
-                Ok(added) => added.ok_or(IMPOSSIBLE_EXTENT)?,
-                Err(_) => {
-                    self.status = Status::NoMemory;
-                    break;
-                }
+            let extents = &mut self.window.extents;
+            // There is room for extents that are whole.
+            if extents.entries.reserve(1, GFP_KERNEL).is_err() {
+                self.status = Status::NoMemory;
+                break;
             }
+            let may_join = !seams.is_at(part.address());
+            extents.add(part, may_join).ok_or(IMPOSSIBLE_EXTENT)?;
         }
         Ok(())
     }

@@ -27,22 +27,23 @@ use crate::{
         address_space::Range,
         extents::{
             self,
-            Entry,
-            Extent, //
+            Entry, //
         },
         messages::{
             Status,
             WindowId, //
         },
+        window_set::{
+            cut,
+            Seams, //
+        },
     },
-    peer::control::Reservation, //
+    peer::control::Reservation,
+    transport::path::Export, //
 };
 use kernel::{
     new_spinlock,
-    page::{
-        PAGE_SHIFT,
-        PAGE_SIZE, //
-    },
+    page::PAGE_SHIFT,
     prelude::*,
     sync::{
         Arc,
@@ -60,9 +61,6 @@ pub(crate) struct Window {
     pub(crate) delivered_to: Range,
     /// How many words say to the peer where its memory lies.
     pub(super) packed_extents: u32,
-    /// The first bus address of it, and the one behind the last.
-    lowest: u64,
-    end: u64,
     // What the peer sees goes before the pages.
     export: Exported,
     pub(crate) memory: LocalMemory,
@@ -87,16 +85,15 @@ impl Holder for Window {
     }
 }
 
-/// The longest extent that can be packed.
-const LONGEST: u64 = match extents::max_packed_len(PAGE_SHIFT as u32) {
-    Some(longest) => longest,
-    None => PAGE_SIZE as u64,
-};
-static_assert!(LONGEST.is_power_of_two());
-
-/// How many words say where an extent of so many bytes lies.
-const fn words(len: u64) -> u64 {
-    (len.saturating_sub(1) >> LONGEST.trailing_zeros()).saturating_add(1)
+/// Words that say to the peer where memory lies, each for as much as can be; none for what no word can say.
+fn packed(export: &Export) -> impl Iterator<Item = Option<u64>> + '_ {
+    let page_shift = PAGE_SHIFT as u32;
+    let longest = extents::max_packed_len(page_shift);
+    let seams = longest.and_then(Seams::every).unwrap_or(Seams::NONE);
+    let entries = export.addresses().entries().iter();
+    entries
+        .flat_map(move |entry| cut(entry.extent, seams))
+        .map(move |extent| extents::pack(extent, page_shift))
 }
 
 impl Window {
@@ -113,13 +110,7 @@ impl Window {
         if export.is_reached() && export.addresses().len() != place.range.len() {
             return Err(EINVAL);
         }
-        let (mut packed, mut lowest, mut end) = (0_u64, u64::MAX, 0);
-        for Entry { extent, .. } in export.addresses().entries() {
-            packed = packed.saturating_add(words(extent.len()));
-            lowest = lowest.min(extent.address());
-            end = end.max(extent.end());
-        }
-        let packed_extents = u32::try_from(packed)?;
+        let packed_extents = u32::try_from(packed(&export).count())?;
         let revocation = Reservation::new(GFP_KERNEL_ACCOUNT)?;
         Arc::pin_init(
             pin_init!(Self {
@@ -127,8 +118,6 @@ impl Window {
                 protection,
                 delivered_to,
                 packed_extents,
-                lowest,
-                end,
                 export,
                 memory,
                 answer: SetOnce::new(),
@@ -139,34 +128,16 @@ impl Window {
         )
     }
 
-    /// Packed extents for the peer, each as long as can be.
+    /// Packed extents for the peer.
     pub(super) fn packed(&self) -> impl Iterator<Item = Option<u64>> + '_ {
-        let mut entries = self.export.addresses().entries().iter();
-        // What is left of the extent before.
-        let mut rest: Option<Extent> = None;
-        core::iter::from_fn(move || {
-            let extent = match rest.take() {
-                Some(extent) => extent,
-                None => entries.next()?.extent,
-            };
-            let first = match extent.split_at(LONGEST) {
-                None => extent,
-                Some((first, behind)) => {
-                    rest = Some(behind);
-                    first
-                }
-            };
-            Some(extents::pack(
-                first.address(),
-                first.len(),
-                PAGE_SHIFT as u32,
-            ))
-        })
+        packed(&self.export)
     }
 
     /// Whether all of its memory lies among these `len` addresses from `from` on.
     pub(super) fn lies_in(&self, from: u64, len: u64) -> bool {
-        self.lowest >= from && self.end <= from.saturating_add(len)
+        let end = from.saturating_add(len);
+        let mut extents = self.export.addresses().entries().iter();
+        extents.all(|Entry { extent, .. }| extent.address() >= from && extent.end() <= end)
     }
 
     /// How far it has got, in a word for users. Any context but interrupts.

@@ -334,7 +334,7 @@ impl DmaMapping {
         let (direction, attributes) = (self.direction, self.pages.dma_attributes());
         let runs = self.pages.runs().entries();
         let count = if self.range.is_some() { 1 } else { runs.len() };
-        self.addresses.reserve(count, GFP_KERNEL_ACCOUNT)?;
+        self.addresses.entries.reserve(count, GFP_KERNEL_ACCOUNT)?;
         for run in runs {
             let (phys, len) = (run.extent.address(), usize::try_from(run.extent.len())?);
             let bus = if let Some(range) = &self.range {
@@ -348,10 +348,9 @@ impl DmaMapping {
                 unsafe { map_phys(&self.device, phys, len, direction, attributes) }?
             };
             // INVARIANT: It has just been mapped.
-            let added = Extent::new(bus, len as u64).and_then(|extent| match self.range {
-                Some(_) => self.addresses.add(extent),
-                None => self.addresses.add_apart(extent),
-            });
+            let may_join = self.range.is_some();
+            let added = Extent::new(bus, len as u64)
+                .and_then(|extent| self.addresses.add(extent, may_join));
             if added.is_none() {
                 // SAFETY: It has just been mapped, and is not in the table.
                 unsafe { self.unmap(bus, len) };

@@ -9,29 +9,12 @@ use crate::logic::extents::{
     Extents,
     Growing, //
 };
-use kernel::{
-    alloc::{
-        AllocError,
-        Flags, //
-    },
-    prelude::*,
-};
+use kernel::prelude::*;
 
 /// See the head of this file.
 pub(crate) type ExtentTable = Extents<KVVec<Entry>>;
 
 impl Growing for KVVec<Entry> {
-    type Flags = Flags;
-    type Error = AllocError;
-
-    fn reserve(&mut self, additional: usize, flags: Flags) -> Result<(), AllocError> {
-        KVVec::reserve(self, additional, flags)
-    }
-
-    fn last_mut(&mut self) -> Option<&mut Entry> {
-        self.as_mut_slice().last_mut()
-    }
-
     fn append(&mut self, entry: Entry) -> bool {
         self.push_within_capacity(entry).is_ok()
     }
@@ -48,9 +31,9 @@ pub(crate) fn collect(extents: impl Iterator<Item = (u64, u64)>) -> Result<Exten
         if index % UNTIL_OTHERS == UNTIL_OTHERS - 1 {
             current::reschedule();
         }
-        table.reserve(1, GFP_KERNEL_ACCOUNT)?;
+        table.entries.reserve(1, GFP_KERNEL_ACCOUNT)?;
         let extent = Extent::new(address, len).ok_or(EINVAL)?;
-        table.add(extent).ok_or(EINVAL)?;
+        table.add(extent, true).ok_or(EINVAL)?;
     }
     Ok(table)
 }

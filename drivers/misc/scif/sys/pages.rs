@@ -76,11 +76,13 @@ struct Lent {
 impl Lent {
     fn add(&mut self, page: *mut bindings::page) -> Result {
         self.held.reserve(1, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
-        self.runs.reserve(1, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
+        self.runs
+            .entries
+            .reserve(1, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?;
         // SAFETY: The page is allocated, see below.
         let phys = unsafe { own::scif_helper_page_to_phys(page) };
         let extent = Extent::new(phys, PAGE_SIZE as u64).ok_or(EINVAL)?;
-        self.runs.add(extent).ok_or(EINVAL)?;
+        self.runs.add(extent, true).ok_or(EINVAL)?;
         // SAFETY: The page is allocated: it holds bytes that somebody lends.
         if unsafe { own::scif_helper_hold_page(page) } {
             // INVARIANT: The reference has just been taken. There is room.

@@ -218,6 +218,7 @@ impl Pinned {
     fn make_room(&mut self, count: usize) -> Result {
         Ok(self
             .runs
+            .entries
             .reserve(count, GFP_KERNEL_ACCOUNT | __GFP_NOWARN)?)
     }
 
@@ -238,7 +239,7 @@ impl Pinned {
     /// Keeps pages that have just been pinned, for which there is room.
     fn keep(&mut self, address: u64, count: usize) -> Result {
         let len = (count << PAGE_SHIFT) as u64;
-        let added = Extent::new(address, len).and_then(|extent| self.runs.add(extent));
+        let added = Extent::new(address, len).and_then(|extent| self.runs.add(extent, true));
         if added.is_none() {
             // SAFETY: Nobody else knows of these pins.
             unsafe { unpin(address, len, self.writable) };

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::config;
 use super::extents::empty;
 use crate::logic::extents::Extent;
-use crate::logic::window_set::{MOST_WINDOWS, Seams, Shape, WindowSet, add_part, cut, of_several};
+use crate::logic::window_set::{MOST_WINDOWS, Seams, Shape, WindowSet, cut, of_several};
 
 const PART: u64 = 1 << 16;
 
@@ -82,7 +82,7 @@ fn several_are_used_if_they_are_more_than_one() {
 }
 
 #[test]
-fn who_makes_room_for_extents_does_not_know_how_many_are_cut() {
+fn extents_that_are_cut_stay_apart() {
     let seams = Seams::every(PART).expect("a power of two");
     // The first crosses two seams, the second begins where that ends, the third at a seam.
     let extents = [
@@ -91,10 +91,11 @@ fn who_makes_room_for_extents_does_not_know_how_many_are_cut() {
         (3 * PART, 7),
     ];
     let mut table = empty();
-    table.reserve(extents.len(), ()).expect("room");
+    table.entries.reserve(6);
     for (address, len) in extents {
         for part in cut(Extent::new(address, len).expect("memory"), seams) {
-            assert_eq!(add_part(&mut table, part, seams, ()), Ok(Some(())));
+            let may_join = !seams.is_at(part.address());
+            assert_eq!(table.add(part, may_join), Some(()));
         }
     }
     let places = table.entries().iter();
