@@ -200,7 +200,7 @@ pub(crate) struct RemotePiece {
 const SOON: u32 = 1 << 14;
 
 const IMPOSSIBLE_EXTENT: &str = "it sends an impossible extent";
-pub(super) const NO_MEMORY: &str = "no memory to take in a window";
+const NO_MEMORY: &str = "no memory to take in a window";
 
 /// How many of the extents of an offer are in its annex.
 pub(crate) fn in_annex(offer: &Offer) -> usize {

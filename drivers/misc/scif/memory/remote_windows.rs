@@ -31,8 +31,7 @@ use super::{
         IncomingWindow,
         Remembered,
         RemotePiece,
-        RemoteWindow,
-        NO_MEMORY, //
+        RemoteWindow, //
     },
 };
 use crate::{
@@ -73,14 +72,12 @@ use kernel::{
     },
 };
 
-/// Offers of one channel whose extents are still coming; a sender makes one after another.
-const MAX_INCOMING: usize = 16;
-
 #[derive(Default)]
 struct Tables {
     /// By their [`keys`](RemoteWindow::key).
     windows: RBTree<u64, Arc<RemoteWindow>>,
-    incoming: KVec<IncomingWindow>,
+    /// Whose extents are still coming: an owner that offers windows sends those of one after those of another.
+    incoming: Option<IncomingWindow>,
     /// A window is missing for lack of memory whose owner thinks that it is there.
     lacking: bool,
     /// The channel is closed: nothing comes in any more.
@@ -190,7 +187,7 @@ impl RemoteWindows {
             // Without the lock.
             drop(window);
         }
-        let incoming = core::mem::replace(&mut self.tables.lock().incoming, KVec::new());
+        let incoming = self.tables.lock().incoming.take();
         drop(incoming);
     }
 
@@ -226,36 +223,27 @@ impl RemoteWindows {
             // The peer is told that it is released, after the lock.
             return Ok(());
         }
-        if tables.incoming.len() >= MAX_INCOMING {
+        if tables.incoming.is_some() {
             return Err("it offers too many windows at once".into());
         }
-        Ok(tables
-            .incoming
-            .push(incoming, GFP_KERNEL)
-            .map_err(|_| NO_MEMORY)?)
+        tables.incoming = Some(incoming);
+        Ok(())
     }
 
     /// More extents of an offered window.
     pub(crate) fn extents_came(&self, id: WindowId, annex: &Annex) -> Result<(), Violation> {
-        const NOT_OFFERED: &str = "it sends extents of a window that it has not offered";
-
         let mut tables = self.tables.lock();
         if tables.closed {
             return Ok(());
         }
-        let position = tables
-            .incoming
-            .iter()
-            .position(|incoming| incoming.window.id == id)
-            .ok_or(NOT_OFFERED)?;
-        let incoming = tables.incoming.get_mut(position).ok_or(NOT_OFFERED)?;
+        let incoming = tables.incoming.as_mut();
+        let incoming = incoming
+            .filter(|incoming| incoming.window.id == id)
+            .ok_or("it sends extents of a window that it has not offered")?;
         incoming.take(&self.channel, annex.count() as u32, annex.words())?;
-        if incoming.missing > 0 {
-            return Ok(());
-        }
-        let incoming = tables.incoming.remove(position).map_err(|_| NOT_OFFERED)?;
+        let complete = tables.incoming.take_if(|incoming| incoming.missing == 0);
         drop(tables);
-        self.complete(incoming)
+        complete.map_or(Ok(()), |incoming| self.complete(incoming))
     }
 
     fn complete(&self, mut incoming: IncomingWindow) -> Result<(), Violation> {
@@ -329,14 +317,11 @@ impl RemoteWindows {
     /// Says whether nobody uses the window.
     fn take_out(&self, id: WindowId, offset: u64) -> bool {
         let mut tables = self.tables.lock();
-        let mut incoming = tables.incoming.iter();
-        if let Some(position) = incoming.position(|incoming| incoming.window.id == id) {
+        let incoming = &mut tables.incoming;
+        if let Some(mut incoming) = incoming.take_if(|incoming| incoming.window.id == id) {
             // The owner gave up in the middle of its offer.
-            let incoming = tables.incoming.remove(position);
             drop(tables);
-            if let Ok(mut incoming) = incoming {
-                incoming.window.release = None;
-            }
+            incoming.window.release = None;
             return true;
         }
         let has_id = |window: &Arc<RemoteWindow>| window.id == id;

@@ -235,6 +235,15 @@ mod cases {
     }
 
     #[test]
+    fn windows_are_offered_one_after_another() -> Result {
+        let half = |target| offer(target, 70, 67, [PAGE, PAGE]);
+        check_lost(|peer, target| {
+            peer.post_with(&half(target), &annex(&[PAGE; EXTENTS_IN_ANNEX]))?;
+            peer.post_with(&half(target), &annex(&[PAGE; EXTENTS_IN_ANNEX]))
+        })
+    }
+
+    #[test]
     fn what_is_about_a_connection_that_is_gone_does_nothing() -> Result {
         let bed = Bed::new()?;
         let Pair { near, far } = bed.pair()?;
