@@ -5,6 +5,7 @@
 
 pub(crate) mod awake;
 pub(crate) mod call_lock;
+pub(crate) mod claim;
 pub(crate) mod flow;
 pub(crate) mod in_flight;
 pub(crate) mod list;

@@ -34,6 +34,10 @@ use crate::{
     peer::Peer,
     sync::{
         call_lock::CallLock,
+        claim::{
+            Claim,
+            Claimed, //
+        },
         shared::{
             Share,
             SharedTable, //
@@ -93,7 +97,7 @@ struct Part {
     pages: Arc<Pages>,
     exports: Arc<SharedTable<ExportKey, PeerExport>>,
     mappings: Arc<EngineMappings>,
-    _claim: Option<Claim>,
+    _claim: Option<UserClaim>,
 }
 
 /// The address of the peer, which stays what it is as long as there is the export.
@@ -142,14 +146,15 @@ impl PinnedMemory {
         len: u64,
         access: Access,
     ) -> Result<PartOfMemory> {
-        let claim = self.claim(Kind::Window, len)?;
+        let pages = len >> PAGE_SHIFT;
+        let claim = self.claim([1, pages, 0])?;
         let key = PartKey { from, len, access };
         let part = self.parts.join_or_make(key, || {
             Ok(Part {
                 pages: Pages::part(&self.pages, from, len, access != Access::Read)?,
                 exports: SharedTable::new()?,
                 mappings: SharedTable::new()?,
-                _claim: self.claim(Kind::Part, len)?,
+                _claim: self.claim([0, 0, pages])?,
             })
         })?;
         Ok(PartOfMemory {
@@ -160,11 +165,9 @@ impl PinnedMemory {
         })
     }
 
-    fn claim(&self, kind: Kind, len: u64) -> Result<Option<Claim>> {
+    fn claim(&self, amounts: Amounts) -> Result<Option<UserClaim>> {
         let account = self.account.as_ref();
-        account
-            .map(|account| account.claim(kind, len >> PAGE_SHIFT))
-            .transpose()
+        account.map(|account| account.claim(amounts)).transpose()
     }
 }
 
@@ -173,7 +176,7 @@ pub(crate) struct PartOfMemory {
     memory: Arc<PinnedMemory>,
     access: Access,
     part: Share<PartKey, Part>,
-    claim: Option<Claim>,
+    claim: Option<UserClaim>,
 }
 
 impl PartOfMemory {
@@ -227,7 +230,7 @@ pub(super) struct Exported {
     way: Way,
     // After what the peer reaches of it.
     _part: Option<Share<PartKey, Part>>,
-    _claim: Option<Claim>,
+    _claim: Option<UserClaim>,
 }
 
 enum Way {
@@ -269,23 +272,13 @@ const PARTS_PER_PAGE: u64 = 4;
 /// Pages in parts that a user may have however small its memory is.
 const MIN_PART_PAGES: u64 = 64;
 
+/// How many windows there are, how many pages those have, and how many pages parts have.
+type Amounts = [u64; 3];
+
 /// What a user has, and what there is of it.
 pub(crate) struct Sums {
     pages: Atomic<u64>,
-    windows: Atomic<u64>,
-    window_pages: Atomic<u64>,
-    part_pages: Atomic<u64>,
-}
-
-impl Sums {
-    const fn new() -> Self {
-        Self {
-            pages: Atomic::new(0),
-            windows: Atomic::new(0),
-            window_pages: Atomic::new(0),
-            part_pages: Atomic::new(0),
-        }
-    }
+    claimed: Claimed<3>,
 }
 
 /// All users who have such memory.
@@ -297,19 +290,13 @@ pub(crate) struct Account {
     pages: u64,
 }
 
-/// For what there is a bound.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Window,
-    Part,
-}
+/// The right to one more window or part. It outlives the memory's descriptor.
+type UserClaim = Claim<Account, 3>;
 
-/// The right to one more window or part of so many pages; given back when dropped.
-pub(super) struct Claim {
-    // It outlives the memory's descriptor.
-    account: Arc<Account>,
-    kind: Kind,
-    pages: u64,
+impl AsRef<Claimed<3>> for Account {
+    fn as_ref(&self) -> &Claimed<3> {
+        &self.user.claimed
+    }
 }
 
 impl Account {
@@ -323,42 +310,28 @@ impl Account {
     }
 
     fn of_user(users: &Arc<Users>, user: User, pages: u64) -> Result<Arc<Self>> {
-        let user = users.join_or_make(user, || Ok(Sums::new()))?;
+        let user = users.join_or_make(user, || {
+            Ok(Sums {
+                pages: Atomic::new(0),
+                claimed: Claimed::new(),
+            })
+        })?;
         user.pages.fetch_add(pages, Relaxed);
         // Takes them off again if it can't be kept.
         Ok(Arc::new(Self { user, pages }, GFP_KERNEL_ACCOUNT)?)
     }
 
-    /// One more window or part of so many pages: EAGAIN if its user has too many.
-    pub(super) fn claim(self: &Arc<Self>, kind: Kind, pages: u64) -> Result<Claim> {
-        let user = &*self.user;
-        let pinned = user.pages.load(Relaxed);
-        let fits = match kind {
-            Kind::Window => {
-                let windows = user.windows.fetch_add(1, Relaxed);
-                let before = user.window_pages.fetch_add(pages, Relaxed);
-                let limit = pinned.saturating_mul(WINDOWS_PER_PAGE);
-                windows < MAX_WINDOWS && before.saturating_add(pages) <= limit
-            }
-            Kind::Part => {
-                let before = user.part_pages.fetch_add(pages, Relaxed);
-                let limit = pinned
-                    .saturating_mul(PARTS_PER_PAGE)
-                    .saturating_add(MIN_PART_PAGES);
-                before.saturating_add(pages) <= limit
-            }
-        };
-        // Gives it back if it is refused.
-        let claim = Claim {
-            account: self.clone(),
-            kind,
-            pages,
-        };
-        if fits {
-            Ok(claim)
-        } else {
-            Err(EAGAIN)
-        }
+    /// So much more: EAGAIN if its user has too much then.
+    fn claim(self: &Arc<Self>, amounts: Amounts) -> Result<UserClaim> {
+        let pinned = self.user.pages.load(Relaxed);
+        let limits = [
+            MAX_WINDOWS,
+            pinned.saturating_mul(WINDOWS_PER_PAGE),
+            pinned
+                .saturating_mul(PARTS_PER_PAGE)
+                .saturating_add(MIN_PART_PAGES),
+        ];
+        Claim::new(self, amounts, limits).ok_or(EAGAIN)
     }
 }
 
@@ -368,27 +341,12 @@ impl Drop for Account {
     }
 }
 
-impl Drop for Claim {
-    fn drop(&mut self) {
-        let user = &*self.account.user;
-        match self.kind {
-            Kind::Window => {
-                user.windows.fetch_sub(1, Relaxed);
-                user.window_pages.fetch_sub(self.pages, Relaxed);
-            }
-            Kind::Part => {
-                user.part_pages.fetch_sub(self.pages, Relaxed);
-            }
-        }
-    }
-}
-
 #[kunit_tests(scif_memory_account)]
 mod tests {
     use super::*;
 
-    fn refused(account: &Arc<Account>, kind: Kind, pages: u64) -> bool {
-        matches!(account.claim(kind, pages), Err(error) if error == EAGAIN)
+    fn refused(account: &Arc<Account>, amounts: Amounts) -> bool {
+        matches!(account.claim(amounts), Err(error) if error == EAGAIN)
     }
 
     #[test]
@@ -397,20 +355,20 @@ mod tests {
         let account = Account::of_user(&users, User::current(), 10)?;
         let mut windows = KVec::new();
         for _ in 0..WINDOWS_PER_PAGE {
-            windows.push(account.claim(Kind::Window, 10)?, GFP_KERNEL)?;
+            windows.push(account.claim([1, 10, 0])?, GFP_KERNEL)?;
         }
-        assert!(refused(&account, Kind::Window, 1));
+        assert!(refused(&account, [1, 1, 0]));
         // What is refused counts for nothing, and what goes makes room.
         drop(windows.pop());
-        drop(account.claim(Kind::Window, 10)?);
-        assert!(refused(&account, Kind::Window, 11));
+        drop(account.claim([1, 10, 0])?);
+        assert!(refused(&account, [1, 11, 0]));
         let most = 10 * PARTS_PER_PAGE + MIN_PART_PAGES;
-        let part = account.claim(Kind::Part, most)?;
-        assert!(refused(&account, Kind::Part, 1));
+        let part = account.claim([0, 0, most])?;
+        assert!(refused(&account, [0, 0, 1]));
         drop(part);
-        assert!(refused(&account, Kind::Part, most + 1));
-        assert!(refused(&account, Kind::Part, u64::MAX));
-        drop(account.claim(Kind::Part, most)?);
+        assert!(refused(&account, [0, 0, most + 1]));
+        assert!(refused(&account, [0, 0, u64::MAX]));
+        drop(account.claim([0, 0, most])?);
         Ok(())
     }
 
@@ -420,13 +378,13 @@ mod tests {
         let account = Account::of_user(&users, User::current(), 1 << 20)?;
         let mut windows = KVVec::new();
         for _ in 0..MAX_WINDOWS {
-            windows.push(account.claim(Kind::Window, 1)?, GFP_KERNEL)?;
+            windows.push(account.claim([1, 1, 0])?, GFP_KERNEL)?;
         }
         // Nor with other memory of the same user.
         let another = Account::of_user(&users, User::current(), 1 << 20)?;
-        assert!(refused(&another, Kind::Window, 1));
+        assert!(refused(&another, [1, 1, 0]));
         drop(windows.pop());
-        drop(another.claim(Kind::Window, 1)?);
+        drop(another.claim([1, 1, 0])?);
         Ok(())
     }
 
@@ -434,18 +392,13 @@ mod tests {
     fn it_counts_until_the_last_claim_has_gone() -> Result {
         let users = Users::new()?;
         let account = Account::of_user(&users, User::current(), 1)?;
-        let claim = account.claim(Kind::Window, 1)?;
+        let claim = account.claim([1, 1, 0])?;
         drop(account);
         let user = users.join(User::current()).ok_or(ENOENT)?;
-        assert_eq!(
-            (user.pages.load(Relaxed), user.windows.load(Relaxed)),
-            (1, 1)
-        );
+        let pages = || user.pages.load(Relaxed);
+        assert_eq!((pages(), user.claimed.amounts()), (1, [1, 1, 0]));
         drop(claim);
-        assert_eq!(
-            (user.pages.load(Relaxed), user.windows.load(Relaxed)),
-            (0, 0)
-        );
+        assert_eq!((pages(), user.claimed.amounts()), (0, [0, 0, 0]));
         drop(user);
         assert!(users.join(User::current()).is_none());
         Ok(())

@@ -36,16 +36,16 @@ use crate::{
         service::Violation,
         Peer, //
     },
+    sync::claim::{
+        Claim,
+        Claimed, //
+    },
     sys::extent_table::ExtentTable, //
 };
 use kernel::{
     page::PAGE_SHIFT,
     prelude::*,
     sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
         Arc,
         UniqueArc, //
     },
@@ -61,26 +61,11 @@ const REGISTRATIONS_PER_PAGE: u64 = 4;
 /// Extents that a peer may have registered however small its memory is.
 const MIN_EXTENTS: u64 = 1 << 16;
 
-/// What one peer has made this node remember.
-pub(crate) struct Remembered {
-    windows: Atomic<u64>,
-    extents: Atomic<u64>,
-}
+/// What one peer has made this node remember: how many windows, and extents of those.
+pub(crate) type Remembered = Claimed<2>;
 
-impl Remembered {
-    pub(crate) const fn new() -> Self {
-        Self {
-            windows: Atomic::new(0),
-            extents: Atomic::new(0),
-        }
-    }
-}
-
-/// The right to remember a window of a peer with its extents; given back when dropped.
-pub(super) struct Allowance {
-    remembered: Arc<Remembered>,
-    extents: u64,
-}
+/// The right to remember a window of a peer with its extents.
+pub(super) type Allowance = Claim<Remembered, 2>;
 
 /// How many extents this node remembers of a peer. The caller is inside the peer.
 fn extents_limit(peer: &Peer) -> u64 {
@@ -100,29 +85,9 @@ pub(super) fn grant(peer: &Peer) -> Grant {
     }
 }
 
-impl Allowance {
-    /// None if the peer has too many already.
-    pub(super) fn take(peer: &Peer, remembered: &Arc<Remembered>, extents: u64) -> Option<Self> {
-        let limit = extents_limit(peer);
-        let windows = remembered.windows.fetch_add(1, Relaxed);
-        let before = remembered.extents.fetch_add(extents, Relaxed);
-        // Gives them back if they are refused.
-        let this = Self {
-            remembered: remembered.clone(),
-            extents,
-        };
-        if windows >= MAX_WINDOWS || before.saturating_add(extents) > limit {
-            return None;
-        }
-        Some(this)
-    }
-}
-
-impl Drop for Allowance {
-    fn drop(&mut self) {
-        self.remembered.extents.fetch_sub(self.extents, Relaxed);
-        self.remembered.windows.fetch_sub(1, Relaxed);
-    }
+/// None if the peer has too many already. The caller is inside the peer.
+pub(super) fn allow(peer: &Peer, remembered: &Arc<Remembered>, extents: u64) -> Option<Allowance> {
+    Claim::new(remembered, [1, extents], [MAX_WINDOWS, extents_limit(peer)])
 }
 
 /// A window of a peer; its owner is told that it is released when the last reference is dropped.

@@ -25,9 +25,9 @@ use super::{
         Few, //
     },
     remote_window::{
+        allow,
         grant,
         key_of_unlisted,
-        Allowance,
         IncomingWindow,
         Remembered,
         RemotePiece,
@@ -209,7 +209,7 @@ impl RemoteWindows {
         if offer.protection & !all != 0 || count > offer.len >> PAGE_SHIFT {
             return Err("it offers a window with impossible properties".into());
         }
-        let allowance = Allowance::take(self.channel.peer(), &self.remembered, count);
+        let allowance = allow(self.channel.peer(), &self.remembered, count);
         let mut incoming = IncomingWindow::new(self.channel.peer(), &offer, range, allowance)?;
         let here = offer.extents.min(EXTENTS_IN_OFFER as u32);
         let first = first.into_iter().take(here as usize);
