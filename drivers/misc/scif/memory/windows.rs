@@ -123,8 +123,6 @@ pub(crate) struct Windows {
     /// Whether there ever was one whose memory is only lent: its owner, who can't be told that it is
     /// in use, has to wait until it is not.
     lent: Atomic<bool>,
-    /// Whether there ever was one whose pages are used for something else when it gives them up.
-    unheld: Atomic<bool>,
     /// The bytes that are taken, by offered, active and revoked windows.
     #[pin]
     places: Places,
@@ -160,7 +158,6 @@ impl Windows {
                 reclaim,
                 used: Atomic::new(false),
                 lent: Atomic::new(false),
-                unheld: Atomic::new(false),
                 places <- Places::new(),
                 count: Atomic::new(0),
                 bytes: Atomic::new(0),
@@ -265,7 +262,7 @@ impl Windows {
     /// Waits until the peer can't reach memory that will be used for something else when the channel is
     /// closed. May sleep.
     pub(crate) fn wait_until_unreachable(&self) {
-        if self.unheld.load(Relaxed) {
+        if self.lent.load(Relaxed) {
             self.wait_for_release(|| self.exports.any_unheld(self));
         }
     }

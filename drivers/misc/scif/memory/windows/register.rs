@@ -165,11 +165,11 @@ impl Windows {
         }
         if !taken.pages.are_held() {
             protection |= TRANSFERS_ONLY;
-            self.unheld.store(true, Relaxed);
         }
         let (_inside, window, granted) = self.make_exported(taken, place, protection)?;
         let mut offered = false;
-        match self.offer(&window, granted, &mut offered) {
+        let accepted = self.offer(&window, granted, &mut offered);
+        match accepted.and_then(|()| self.activate(&window)) {
             Ok(()) => Ok(offset),
             Err(error) => {
                 if !offered {
@@ -213,17 +213,22 @@ impl Windows {
     /// Pushes the window to the peer, and waits for its answer if it has not `granted` it.
     ///
     /// `offered` says afterwards whether the peer has heard of it.
-    fn offer(&self, window: &Arc<Window>, granted: bool, offered: &mut bool) -> Result {
+    pub(super) fn offer(&self, window: &Window, granted: bool, offered: &mut bool) -> Result {
         self.push(window, granted, offered)?;
         if granted {
             window.set_answer(Status::Done);
-        } else {
-            self.wait_for_answer(window)?;
+            return Ok(());
         }
-        self.activate(window)
+        self.channel.waiters()?.wait_killable(|| {
+            // A peer that lets go of the window instead of answering has closed its end, or its node
+            // goes: the news of that comes, too.
+            window
+                .answer()
+                .or_else(|| self.channel.check_established().err().map(Err))
+        })?
     }
 
-    pub(super) fn push(&self, window: &Window, granted: bool, offered: &mut bool) -> Result {
+    fn push(&self, window: &Window, granted: bool, offered: &mut bool) -> Result {
         // One after another, so that a process can't fill the peer with half offers.
         let _offering = self.offering.lock()?;
         let target = self.channel.remote()?;
@@ -264,16 +269,6 @@ impl Windows {
                 count,
             };
         }
-    }
-
-    pub(super) fn wait_for_answer(&self, window: &Window) -> Result {
-        self.channel.waiters()?.wait_killable(|| {
-            // A peer that lets go of the window instead of answering has closed its end, or its node
-            // goes: the news of that comes, too.
-            window
-                .answer()
-                .or_else(|| self.channel.check_established().err().map(Err))
-        })?
     }
 
     /// The peer has answered an offer. Called by the control work.

@@ -75,11 +75,8 @@ impl Windows {
         let window = Window::new(id, place, protection, memory, bytes, export)?;
         let granted = self.exports.add(&window)?;
         let mut offered = false;
-        let taken = if granted {
-            self.push(&window, true, &mut offered)
-        } else if wait {
-            self.push(&window, false, &mut offered)
-                .and_then(|()| self.wait_for_answer(&window))
+        let taken = if granted || wait {
+            self.offer(&window, granted, &mut offered)
         } else {
             Err(EAGAIN)
         };
