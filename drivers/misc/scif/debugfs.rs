@@ -99,7 +99,7 @@ fn endpoint(facts: &standing::Facts, own_node: u16, f: &mut fmt::Formatter<'_>) 
     let channel = facts.channel.map(Hex);
     write!(f, " {} {}", OrDash(channel), facts.queued)?;
     match &facts.opener {
-        Some(opener) => write!(f, " {} {} {}", opener.pid, opener.uid, opener.name())?,
+        Some(opener) => write!(f, " {} {} {}", opener.pid(), opener.uid, opener.name())?,
         None => f.write_str(" - - -")?,
     }
     let nothing = Traffic::default();
@@ -158,7 +158,7 @@ fn pins(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     sources.scif.caches.ledger.for_each(|account| {
         let (process, pages) = (&account.process, account.pages);
         let bytes = pages.saturating_mul(PAGE_SIZE);
-        let (pid, uid, name) = (process.pid, process.uid, process.name());
+        let (pid, uid, name) = (process.pid(), process.uid, process.name());
         result = result.and(writeln!(f, "{pid} {uid} {name} {pages} {bytes}"));
     });
     result

@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(pages(&ledger), (1, 7));
         drop(first);
         assert_eq!(pages(&ledger), (1, 4));
-        ledger.for_each(|account| assert_eq!(account.process.pid, task.tgid()));
+        ledger.for_each(|account| assert_eq!(account.process.pid(), task.tgid()));
         drop(second);
         assert_eq!(pages(&ledger), (0, 0));
         Ok(())
