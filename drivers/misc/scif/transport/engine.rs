@@ -234,11 +234,11 @@ impl Engine {
     /// Takes a channel, if the system has one to give. May sleep.
     fn request(queues: &Arc<WorkQueues>, shortage: &Arc<Shortage>) -> Option<Arc<Self>> {
         let channel = Channel::request()?;
-        let device = channel.device();
+        let device = channel.device.clone();
         let blank = SharedMemory::new(2 * BLANK, User::Device(&device), Payer::Nobody).ok()?;
         Arc::pin_init(
             pin_init!(Self {
-                longest_segment: plan::longest_segment(channel.max_segment() as u64),
+                longest_segment: plan::longest_segment(channel.max_segment as u64),
                 users: Atomic::new(0),
                 channel,
                 instance: INSTANCES.fetch_add(1, Relaxed),
@@ -276,7 +276,7 @@ impl Engine {
 
     /// The device for which memory is mapped that it reaches.
     pub(crate) fn device(&self) -> ARef<Device> {
-        self.channel.device()
+        self.channel.device.clone()
     }
 
     /// How many bytes it should be given at once. Any context.
