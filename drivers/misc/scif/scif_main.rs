@@ -44,7 +44,7 @@
 //!     `Engine::running`, `NtbLink::device`, `NtbPath::device`, `NtbPath::inbound`,
 //!     `LoopbackPath::session`, `Ledger::accounts`, `Questions::table`, `NodeStatus::current`
 //!
-//! `Watch::state` is a spinlock, too, and special: it is taken inside the memory management, which
+//! `Watch::begun_at` is a spinlock, too, and special: it is taken inside the memory management, which
 //! may be reclaiming memory, and nothing is taken under it. See `sys/mmu_notifier.rs`.
 //!
 //! `mmap_lock`, which the kernel holds when it calls for `mmap` and faults, stands above them all:
