@@ -23,7 +23,7 @@ pub(crate) mod ntb;
 pub(crate) mod pages;
 pub(crate) mod peer_bus;
 mod pin;
-mod places;
+pub(crate) mod places;
 pub(crate) mod pool;
 pub(crate) mod published;
 pub(crate) mod reached;
