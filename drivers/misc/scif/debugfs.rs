@@ -154,14 +154,13 @@ fn marks(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 /// Shows `pins`: a line for each process of which pages are pinned and charged. It may have ended.
 fn pins(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "pid uid name pages bytes")?;
-    let mut result = Ok(());
-    sources.scif.caches.ledger.for_each(|account| {
-        let (process, pages) = (&account.process, account.pages);
+    for account in sources.scif.caches.ledger.iter() {
+        let (process, pages) = (&account.process, account.pages.load(Relaxed));
         let bytes = pages.saturating_mul(PAGE_SIZE);
         let (pid, uid, name) = (process.pid(), process.uid, process.name());
-        result = result.and(writeln!(f, "{pid} {uid} {name} {pages} {bytes}"));
-    });
-    result
+        writeln!(f, "{pid} {uid} {name} {pages} {bytes}")?;
+    }
+    Ok(())
 }
 
 /// Shows `names`: a line for each name that a port of this node has.

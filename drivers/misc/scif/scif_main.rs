@@ -42,7 +42,7 @@
 //! 9. `Doorbells::inner`
 //! 10. `Channel::waiters`, `Channel::hold`, `Channel::reservations`, `Ring::late`, `Window::revocation`, `Marks::state`, `Windows::revoking`,
 //!     `Engine::running`, `NtbLink::device`, `NtbPath::device`, `NtbPath::inbound`,
-//!     `LoopbackPath::session`, `Ledger::accounts`, `Questions::table`, `NodeStatus::current`
+//!     `LoopbackPath::session`, `Questions::table`, `NodeStatus::current`
 //!
 //! `Watch::begun_at` is a spinlock, too, and special: it is taken inside the memory management, which
 //! may be reclaiming memory, and nothing is taken under it. See `sys/mmu_notifier.rs`.

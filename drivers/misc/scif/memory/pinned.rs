@@ -32,20 +32,18 @@ use super::local::{
 };
 use crate::{
     peer::Peer,
-    sync::{
-        call_lock::CallLock,
-        shared::{
-            Share,
-            SharedTable, //
-        },
-    },
+    sync::call_lock::CallLock,
     sys::{
         arena::Access,
         current::{
             pins_without_limit,
             User, //
         },
-        pages::Pages, //
+        pages::Pages,
+        shared_table::{
+            Share,
+            SharedTable, //
+        },
     },
     transport::path::Export, //
 };
