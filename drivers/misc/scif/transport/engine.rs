@@ -205,6 +205,8 @@ impl WorkItem for Engine {
 }
 
 impl Tick for Engine {
+    const PERIOD: Delta = TICK;
+
     fn tick(this: ArcBorrow<'_, Self>) {
         let engine: Arc<Self> = this.into();
         if this.channel.is_stopped() {
