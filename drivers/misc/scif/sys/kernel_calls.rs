@@ -214,33 +214,21 @@ impl Memory {
 
     /// It is the kernel's: `EINVAL` where it can't be.
     pub(crate) fn kernel(&self) -> Result<Buffer> {
-        if self.is_of_process()? {
-            return Err(EINVAL);
-        }
-        // SAFETY: By the contract of `from_raw`.
-        Ok(Buffer::kernel(unsafe {
-            KernelRange::new(self.start, self.len()?)
-        }?))
-    }
-
-    /// It is that of the calling process: `EINVAL` where it can't be.
-    fn user(&self) -> Result<Buffer> {
-        if !self.is_of_process()? {
-            return Err(EINVAL);
-        }
-        Ok(Buffer::user(
-            UserPtr::from_addr(self.start.addr()),
-            self.len()?,
-        ))
+        self.owned_by_kernel(true)
     }
 
     /// It is the kernel's, or that of the calling process: `EINVAL` where it can't be.
     pub(crate) fn owned_by_kernel(&self, of_kernel: bool) -> Result<Buffer> {
-        if of_kernel {
-            self.kernel()
-        } else {
-            self.user()
+        if self.is_of_process()? == of_kernel {
+            return Err(EINVAL);
         }
+        let len = self.len()?;
+        Ok(if of_kernel {
+            // SAFETY: By the contract of `from_raw`.
+            Buffer::kernel(unsafe { KernelRange::new(self.start, len) }?)
+        } else {
+            Buffer::user(UserPtr::from_addr(self.start.addr()), len)
+        })
     }
 
     /// It is where its address says: of the calling process, or of the kernel.
