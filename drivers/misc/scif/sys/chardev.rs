@@ -39,6 +39,7 @@ use kernel::{
 
 use super::{
     bindings as own,
+    calls::Shown,
     wait::WaitQueue, //
 };
 use crate::LocalModule;
@@ -298,10 +299,7 @@ impl<T: FileOperations> Files<T> {
         // SAFETY: By the contract of this function.
         let data = unsafe { Self::data(file) };
         let to = UserSlice::new(UserPtr::from_addr(to as usize), len);
-        match data.read(&mut to.writer()) {
-            Ok(count) => count as isize,
-            Err(error) => error.to_errno() as isize,
-        }
+        from_result(|| Ok(data.read(&mut to.writer())? as isize))
     }
 
     /// # Safety
@@ -360,7 +358,7 @@ impl<T: FileOperations> Files<T> {
     unsafe extern "C" fn show_fdinfo(seq: *mut bindings::seq_file, file: *mut bindings::file) {
         // SAFETY: By the contract of this function.
         let (seq, data) = unsafe { (SeqFile::from_raw(seq), Self::data(file)) };
-        seq_print!(seq, "{}", Shown(&*data));
+        seq_print!(seq, "{}", Shown(|f: &mut fmt::Formatter<'_>| data.show(f)));
     }
 
     /// # Safety
@@ -375,15 +373,6 @@ impl<T: FileOperations> Files<T> {
             unsafe { T::mmap(Self::data(file), VmaNew::from_raw(vma)) }?;
             Ok(0)
         })
-    }
-}
-
-/// Shows a file.
-struct Shown<'a, T>(&'a T);
-
-impl<T: FileOperations> fmt::Display for Shown<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.show(f)
     }
 }
 
