@@ -33,8 +33,8 @@
 //!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `OwnRing::open`,
 //!    `NtbLink::timer`, `Statuses::table`, `Registry::table`, `Devices::list`, `Names::inner`
 //! 6. `Listener::queue`, `Staging::subscription`
-//! 7. `Ring::writer`, `Ring::reader`, `RegistrationCache::table`, `Places::taking`,
-//!    `SharedTable::entries`; below them `List::entries`
+//! 7. `Ring::writer`, `Ring::reader`, `RegistrationCache::table`, `Places::taking`;
+//!    below them `SharedTable::entries`
 //!
 //! Spinlocks, all below the mutexes, in interrupts:
 //!

@@ -34,7 +34,7 @@ use kernel::{
 
 /// See the head of this file.
 #[pin_data]
-pub(crate) struct SharedTable<K, T> {
+pub(crate) struct SharedTable<K, T: ?Sized> {
     #[pin]
     entries: Mutex<RBTree<K, Entry<T>>>,
     /// How many things are not found any more, and not gone yet.
@@ -44,27 +44,27 @@ pub(crate) struct SharedTable<K, T> {
     gone: WaitQueue,
 }
 
-struct Entry<T> {
+struct Entry<T: ?Sized> {
     /// How many [`Share`]s there are of it.
     users: usize,
     thing: Arc<T>,
 }
 
 /// What one has of a thing.
-pub(crate) struct Share<K: Ord + Unpin, T> {
+pub(crate) struct Share<K: Ord + Unpin, T: ?Sized> {
     key: K,
     thing: Arc<T>,
     // After the thing, which is gone then.
     end: End<K, T>,
 }
 
-struct End<K, T> {
+struct End<K, T: ?Sized> {
     table: Arc<SharedTable<K, T>>,
     /// It was the last share of the thing.
     is_last: bool,
 }
 
-impl<K: Ord + Copy + Unpin, T> SharedTable<K, T> {
+impl<K: Ord + Copy + Unpin, T: ?Sized> SharedTable<K, T> {
     /// Nothing is shared yet. May sleep.
     pub(crate) fn new() -> Result<Arc<Self>> {
         Arc::pin_init(
@@ -102,21 +102,13 @@ impl<K: Ord + Copy + Unpin, T> SharedTable<K, T> {
         Some(self.share_of(key, entry.thing.clone()))
     }
 
-    /// Joins those who have it, or makes it. Two that come at the same time may both make it: then one
-    /// of the two is dropped, and both have the other. May sleep.
-    pub(crate) fn join_or_make(
-        self: &Arc<Self>,
-        key: K,
-        make: impl FnOnce() -> Result<T>,
-    ) -> Result<Share<K, T>> {
-        if let Some(share) = self.join(key) {
-            return Ok(share);
-        }
-        let thing = Arc::new(make()?, GFP_KERNEL_ACCOUNT)?;
+    /// Joins those who have it, or adds this one, which is dropped otherwise. May sleep.
+    pub(crate) fn join_or_add(self: &Arc<Self>, key: K, thing: Arc<T>) -> Result<Share<K, T>> {
         let entry = Entry {
             users: 1,
             thing: thing.clone(),
         };
+        // Before the lock, which all processes need: who pays may have to wait.
         let node = RBTreeNode::new(key, entry, GFP_KERNEL_ACCOUNT)?;
         let mut entries = self.entries.lock();
         if let Some(entry) = entries.get_mut(&key) {
@@ -129,9 +121,31 @@ impl<K: Ord + Copy + Unpin, T> SharedTable<K, T> {
     }
 }
 
-impl<T> SharedTable<usize, T> {
-    /// Walks over the things, by their keys and without the lock: what comes and goes meanwhile may be seen or not.
-    /// May sleep.
+impl<K: Ord + Copy + Unpin, T> SharedTable<K, T> {
+    /// Joins those who have it, or makes it. Two that come at the same time may both make it: then one
+    /// of the two is dropped, and both have the other. May sleep.
+    pub(crate) fn join_or_make(
+        self: &Arc<Self>,
+        key: K,
+        make: impl FnOnce() -> Result<T>,
+    ) -> Result<Share<K, T>> {
+        match self.join(key) {
+            Some(share) => Ok(share),
+            None => self.join_or_add(key, Arc::new(make()?, GFP_KERNEL_ACCOUNT)?),
+        }
+    }
+}
+
+impl<T: ?Sized> SharedTable<usize, T> {
+    /// Finds the first thing that is `wanted`, which is asked with the lock held. May sleep.
+    pub(crate) fn find(&self, wanted: impl Fn(&T) -> bool) -> Option<Arc<T>> {
+        let entries = self.entries.lock();
+        let mut things = entries.values().map(|entry| &entry.thing);
+        things.find(|thing| wanted(thing)).cloned()
+    }
+
+    /// Walks over the things, by their keys and without the lock: what comes and goes meanwhile may be seen or not,
+    /// all else is seen once. May sleep.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Arc<T>> + '_ {
         let mut next = 0;
         core::iter::from_fn(move || {
@@ -144,7 +158,7 @@ impl<T> SharedTable<usize, T> {
     }
 }
 
-impl<K: Ord + Unpin, T> Deref for Share<K, T> {
+impl<K: Ord + Unpin, T: ?Sized> Deref for Share<K, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -152,7 +166,7 @@ impl<K: Ord + Unpin, T> Deref for Share<K, T> {
     }
 }
 
-impl<K: Ord + Unpin, T> Drop for Share<K, T> {
+impl<K: Ord + Unpin, T: ?Sized> Drop for Share<K, T> {
     fn drop(&mut self) {
         let mut entries = self.end.table.entries.lock();
         let Some(entry) = entries.get_mut(&self.key) else {
@@ -174,7 +188,7 @@ impl<K: Ord + Unpin, T> Drop for Share<K, T> {
     }
 }
 
-impl<K, T> Drop for End<K, T> {
+impl<K, T: ?Sized> Drop for End<K, T> {
     fn drop(&mut self) {
         if self.is_last {
             self.table.going.fetch_sub(1, Release);
