@@ -108,7 +108,7 @@ impl Arena {
             len: size as u64,
             ..shape
         };
-        let places = Places::new(range.base(), shape, PAGE_SIZE)?;
+        let places = Places::new(range.base, shape, PAGE_SIZE)?;
         Arc::pin_init(
             try_pin_init!(Self {
                 range <- Revocable::new::<Error>(Ok(range)),

@@ -240,14 +240,11 @@ impl Channel {
     /// Ends, with `EIO`, the copies of a batch that the engine has left without saying so. Any
     /// context that completions may run in.
     ///
-    /// `EBUSY` while the channel is not stopped, `EINVAL` if they were submitted to another one.
-    pub(crate) fn abandon<T: Completion + ?Sized>(&self, target: &Arc<T>) -> Result {
-        if !self.is_stopped() {
-            return Err(EBUSY);
-        }
+    /// Nothing happens while the channel is not stopped, or if they were submitted to another one.
+    pub(crate) fn abandon<T: Completion + ?Sized>(&self, target: &Arc<T>) {
         let copies = target.copies();
-        if copies.channel.load(Relaxed) != self.id() {
-            return Err(EINVAL);
+        if !self.is_stopped() || copies.channel.load(Relaxed) != self.id() {
+            return;
         }
         // The channel has been released, so completions are not called any more.
         let mut left = copies.count.load(Acquire);
@@ -267,7 +264,6 @@ impl Channel {
                 Err(now) => left = now,
             }
         }
-        Ok(())
     }
 
     /// Maps a range of another device's memory for this engine. May sleep.

@@ -60,7 +60,7 @@ impl Pool {
         let phys = memory.phys();
         // SAFETY: The memory is freed after it was unmapped; what a device does with it is expected.
         let run = unsafe { MappedRun::new(device, phys, size, SHARED) }?;
-        let places = Places::new(run.address(), shape, UNIT)?;
+        let places = Places::new(run.address, shape, UNIT)?;
         let this = Self {
             run,
             memory,

@@ -84,7 +84,7 @@ impl Span {
 /// `span` is an `ioremap`ped range at the physical address `phys`.
 pub(crate) struct IoMapping {
     span: Span,
-    phys: u64,
+    pub(crate) phys: u64,
 }
 
 impl IoMapping {
@@ -102,11 +102,6 @@ impl IoMapping {
             span: Span { base, len: size },
             phys,
         })
-    }
-
-    /// The physical address.
-    pub(crate) fn phys(&self) -> u64 {
-        self.phys
     }
 
     /// The size in bytes.

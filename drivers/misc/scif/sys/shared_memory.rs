@@ -184,7 +184,7 @@ impl SharedMemory {
     pub(crate) fn bus_address(&self) -> u64 {
         match &self.mapping {
             Mapping::Physical => self.phys_address(),
-            Mapping::Device(run) => run.address(),
+            Mapping::Device(run) => run.address,
             Mapping::Arena(linked) => linked.address(),
             Mapping::Pool(piece) => piece.place.address(),
         }

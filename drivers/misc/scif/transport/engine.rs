@@ -387,8 +387,7 @@ impl Engine {
             };
             let Some(node) = node else { break };
             let (_, job) = node.to_key_value();
-            // An error can't be: it was submitted to this channel, which is stopped.
-            let _ = self.channel.abandon(&job);
+            self.channel.abandon(&job);
         }
         self.abandon_arming();
     }
@@ -497,9 +496,9 @@ impl EngineRoute {
         let (index, offset) = self.seams.locate(address.checked_sub(self.base)?);
         let view = self.views.get(index)?;
         let end = offset.checked_add(len)?;
-        if end > view.size() as u64 {
+        if end > view.size as u64 {
             return None;
         }
-        view.address().checked_add(offset)
+        view.address.checked_add(offset)
     }
 }

@@ -167,7 +167,7 @@ impl NtbPath {
     }
 
     fn add_engine(&self, engine: &Arc<Engine>) -> bool {
-        let views = self.parts.iter().map(|part| (part.phys(), part.size()));
+        let views = self.parts.iter().map(|part| (part.phys, part.size()));
         let control = self.base + self.control;
         let make = || EngineRoute::new(engine, views, self.seams, self.base, control);
         self.routes.add(engine, make)
