@@ -285,7 +285,7 @@ pub(crate) struct Ones(SharedMemory);
 impl Ones {
     /// A page, which this one pays for. May sleep.
     pub(crate) fn new(payer: Payer<'_>) -> Result<Arc<Self>> {
-        let page = SharedMemory::new(PAGE_SIZE, User::Physical, payer)?;
+        let page = SharedMemory::new(PAGE_SIZE, &User::Physical, payer)?;
         for offset in (0..PAGE_SIZE).step_by(size_of::<u64>()) {
             page.write_u64(offset, u64::MAX)?;
         }

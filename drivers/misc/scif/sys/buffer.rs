@@ -328,7 +328,7 @@ mod tests {
         assert!(buffer.append_to(2 * PAGE_SIZE - 1, 2, &mut chunk).is_err());
         assert_eq!(&chunk[..], b"a scif");
 
-        let memory = SharedMemory::new(PAGE_SIZE, User::Physical, Payer::Nobody)?;
+        let memory = SharedMemory::new(PAGE_SIZE, &User::Physical, Payer::Nobody)?;
         memory.write(100, b"ring")?;
         buffer.write_shared(2 * PAGE_SIZE - 4, &memory, 100, 4)?;
         buffer.read(2 * PAGE_SIZE - 6, &mut bytes)?;
@@ -394,7 +394,7 @@ mod tests {
     fn what_a_process_has_not_is_refused() -> Result {
         let read_only = Buffer::user(UserPtr::from_addr(map_pages(1, false)?), PAGE_SIZE);
         assert!(matches!(read_only.write(0, b"scif"), Err(e) if e == EFAULT));
-        let memory = SharedMemory::new(PAGE_SIZE, User::Physical, Payer::Nobody)?;
+        let memory = SharedMemory::new(PAGE_SIZE, &User::Physical, Payer::Nobody)?;
         assert!(matches!(
             read_only.write_shared(0, &memory, 0, 4),
             Err(e) if e == EFAULT

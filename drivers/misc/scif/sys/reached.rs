@@ -411,7 +411,7 @@ mod tests {
 
     #[test]
     fn it_is_the_same_memory() -> Result {
-        let memory = SharedMemory::new(8192, User::Physical, Payer::Nobody)?;
+        let memory = SharedMemory::new(8192, &User::Physical, Payer::Nobody)?;
         let address = memory.phys_address();
         assert!(address + 8192 <= end_of_memory());
         let reached = Reached::in_ram(address, 8192)?;

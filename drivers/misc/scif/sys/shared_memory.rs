@@ -54,16 +54,16 @@ use super::{
 };
 
 /// Who uses memory besides this machine's processors, and so how its address is called.
-#[derive(Clone, Copy)]
-pub(crate) enum User<'a> {
+#[derive(Clone)]
+pub(crate) enum User {
     /// Somebody who names it by its physical address.
     Physical,
     /// A device.
-    Device(&'a ARef<Device>),
+    Device(ARef<Device>),
     /// A device, at a place of this.
-    Arena(&'a Arc<Arena>),
+    Arena(Arc<Arena>),
     /// A device that may use all of this.
-    Pool(&'a Arc<Pool>),
+    Pool(Arc<Pool>),
 }
 
 /// Whose memory cgroup an allocation is charged to.
@@ -111,7 +111,7 @@ impl SharedMemory {
     ///
     /// `payer` is charged, but for what is in a pool. `ENOMEM` also where there is no contiguous run: 4 MiB are the most that can be
     /// had; `ENOSPC` if an arena, or a pool, is full. May sleep.
-    pub(crate) fn new(len: usize, user: User<'_>, payer: Payer<'_>) -> Result<Self> {
+    pub(crate) fn new(len: usize, user: &User, payer: Payer<'_>) -> Result<Self> {
         if let User::Pool(pool) = user {
             let piece = pool.take(len)?;
             // INVARIANT: The piece is aligned well.
@@ -317,7 +317,7 @@ impl StatusPage {
     /// Of this node; all else is zero. May sleep.
     pub(crate) fn new(node: u16, payer: Payer<'_>) -> Result<Self> {
         // INVARIANT: It is zeroed.
-        let this = Self(SharedMemory::new(PAGE_SIZE, User::Physical, payer)?);
+        let this = Self(SharedMemory::new(PAGE_SIZE, &User::Physical, payer)?);
         this.version.store(own::SCIF_STATUS_VERSION, Relaxed);
         this.node.store(node.into(), Relaxed);
         Ok(this)
@@ -364,7 +364,7 @@ mod tests {
 
     #[test]
     fn it_is_zeroed_and_keeps_what_is_written() -> Result {
-        let memory = SharedMemory::new(5000, User::Physical, Payer::Nobody)?;
+        let memory = SharedMemory::new(5000, &User::Physical, Payer::Nobody)?;
         assert_eq!(memory.len(), 8192);
         assert_eq!(memory.bus_address() % 4096, 0);
         assert_eq!(memory.read_u64(8184)?, 0);
@@ -381,23 +381,23 @@ mod tests {
 
     #[test]
     fn accesses_outside_are_refused() -> Result {
-        let memory = SharedMemory::new(4096, User::Physical, Payer::Nobody)?;
+        let memory = SharedMemory::new(4096, &User::Physical, Payer::Nobody)?;
         assert!(memory.read_u32(4096).is_err());
         assert!(memory.read_u32(4094).is_err());
         assert!(memory.read_u64(4).is_err());
         assert!(memory.write(4095, &[1, 2]).is_err());
         assert!(memory.write(usize::MAX, &[1, 2]).is_err());
         assert!(memory.write(4096, &[]).is_ok());
-        assert!(SharedMemory::new(0, User::Physical, Payer::Nobody).is_err());
-        assert!(SharedMemory::new(usize::MAX, User::Physical, Payer::Caller).is_err());
+        assert!(SharedMemory::new(0, &User::Physical, Payer::Nobody).is_err());
+        assert!(SharedMemory::new(usize::MAX, &User::Physical, Payer::Caller).is_err());
         Ok(())
     }
 
     #[test]
     fn the_owner_of_other_memory_pays() -> Result {
         for payer in [Payer::Caller, Payer::Nobody] {
-            let first = SharedMemory::new(4096, User::Physical, payer)?;
-            let more = SharedMemory::new(65536, User::Physical, Payer::OwnerOf(&first))?;
+            let first = SharedMemory::new(4096, &User::Physical, payer)?;
+            let more = SharedMemory::new(65536, &User::Physical, Payer::OwnerOf(&first))?;
             drop(first);
             assert_eq!(more.len(), 65536);
             assert_eq!(more.read_u64(65528)?, 0);
@@ -409,7 +409,7 @@ mod tests {
     #[test]
     fn shared_memory_survives_its_mapping() -> Result {
         let device = device()?;
-        let memory = SharedMemory::new(4096, User::Device(&device), Payer::Caller)?;
+        let memory = SharedMemory::new(4096, &User::Device(device), Payer::Caller)?;
         let address = memory.bus_address();
         memory.write_u32(0, 7)?;
         memory.unmap();

@@ -236,8 +236,8 @@ impl Engine {
     /// Takes a channel, if the system has one to give. May sleep.
     fn request(queues: &Arc<WorkQueues>, shortage: &Arc<Shortage>) -> Option<Arc<Self>> {
         let channel = Channel::request()?;
-        let device = channel.device.clone();
-        let blank = SharedMemory::new(2 * BLANK, User::Device(&device), Payer::Nobody).ok()?;
+        let user = User::Device(channel.device.clone());
+        let blank = SharedMemory::new(2 * BLANK, &user, Payer::Nobody).ok()?;
         Arc::pin_init(
             pin_init!(Self {
                 longest_segment: plan::longest_segment(channel.max_segment as u64),

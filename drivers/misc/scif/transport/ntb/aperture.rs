@@ -37,17 +37,15 @@ use crate::{
         },
         places::Places,
         pool::Pool,
-        reached, //
+        reached,
+        shared_memory::User, //
     },
 };
 use kernel::{
     device::Device,
     page::PAGE_SIZE,
     prelude::*,
-    sync::{
-        aref::ARef,
-        Arc, //
-    },
+    sync::aref::ARef, //
 };
 
 /// Less than this is of no use: a control block and a few rings.
@@ -67,18 +65,9 @@ const fn most_of(mode: Mode) -> u64 {
     }
 }
 
-/// What an aperture leads to, and so how the peer gets to our memory.
-#[derive(Clone)]
-pub(super) enum Behind {
-    /// All memory, by physical addresses: nothing has to be mapped before it is reached.
-    Physical,
-    /// All memory, by addresses of this device, for which it is mapped.
-    Device(ARef<Device>),
-    /// What has a place in this.
-    Arena(Arc<Arena>),
-    /// Nothing but what lies in this.
-    Pool(Arc<Pool>),
-}
+/// What an aperture leads to, and so how the peer gets to our memory: all of it, by physical addresses or those of a
+/// device, for which it is mapped; what has a place in an arena; or nothing but what lies in a pool.
+pub(super) type Behind = User;
 
 impl Behind {
     /// Nobody gets to what lies in it any more, and the driver of the device may go. May sleep.

@@ -52,8 +52,7 @@ use crate::{
         },
         shared_memory::{
             Payer,
-            SharedMemory,
-            User, //
+            SharedMemory, //
         },
     },
     transport::{
@@ -329,14 +328,10 @@ fn most_of(pool: &Places, payer: Payer<'_>) -> u64 {
 impl Behind {
     /// See [`Path::share`].
     pub(super) fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory> {
-        let user = match self {
-            Self::Physical => User::Physical,
-            Self::Device(device) => User::Device(device),
-            Self::Arena(arena) => User::Arena(arena),
-            Self::Pool(pool) if len as u64 > most_of(&pool.places, payer) => return Err(ENOMEM),
-            Self::Pool(pool) => User::Pool(pool),
-        };
-        match SharedMemory::new(len, user, payer) {
+        if matches!(self, Self::Pool(pool) if len as u64 > most_of(&pool.places, payer)) {
+            return Err(ENOMEM);
+        }
+        match SharedMemory::new(len, self, payer) {
             // What the callers of SCIF know.
             Err(ENOSPC) => Err(ENOMEM),
             memory => memory,
