@@ -149,19 +149,6 @@ pub(crate) struct PollContext<'file> {
 }
 
 impl<'file> PollContext<'file> {
-    /// # Safety
-    ///
-    /// `file` is valid, and `table` is null or valid, as long as this exists; `'file` lasts until the file is
-    /// released.
-    unsafe fn new(file: *mut bindings::file, table: *mut bindings::poll_table_struct) -> Self {
-        // INVARIANT: By the contract of this function.
-        Self {
-            file,
-            table,
-            _lifetime: PhantomData,
-        }
-    }
-
     /// Has the caller of `poll` woken when `queue` is. Look at the condition afterwards.
     pub(crate) fn wait_on(&self, queue: &'file WaitQueue) {
         // SAFETY: The pointers are valid by the type invariant. `queue` lives until the file is
@@ -344,8 +331,12 @@ impl<T: FileOperations> Files<T> {
         file: *mut bindings::file,
         table: *mut bindings::poll_table_struct,
     ) -> bindings::__poll_t {
-        // SAFETY: Both are valid during this call.
-        let context = unsafe { PollContext::new(file, table) };
+        // INVARIANT: Both are valid during this call.
+        let context = PollContext {
+            file,
+            table,
+            _lifetime: PhantomData,
+        };
         // SAFETY: Whoever made the file has put it there, and the file owns it until `release`; that is the
         // lifetime that `poll` and its context are given.
         let data = unsafe { &*(*file).private_data.cast::<T>() };

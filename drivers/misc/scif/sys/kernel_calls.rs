@@ -286,22 +286,18 @@ impl<T> Out<T> {
 /// Where several results go.
 pub(crate) struct OutArray<T> {
     start: *mut T,
-    /// None if it was negative.
-    len: Option<usize>,
+    len: usize,
 }
 
 impl<T: Copy> OutArray<T> {
+    /// `EINVAL` if the number is negative.
+    ///
     /// # Safety
     ///
     /// `start` is null or valid for writing `len` of `T`, until the call has returned.
-    pub(crate) unsafe fn from_raw(start: *mut T, len: ffi::c_int) -> Self {
-        let len = usize::try_from(len).ok();
-        Self { start, len }
-    }
-
-    /// `EINVAL` if the number was negative: to be asked before anything is done.
-    pub(crate) fn check(&self) -> Result {
-        self.len.map(|_| ()).ok_or(EINVAL)
+    pub(crate) unsafe fn from_raw(start: *mut T, len: ffi::c_int) -> Result<Self> {
+        let len = usize::try_from(len)?;
+        Ok(Self { start, len })
     }
 
     /// Puts values there, as many as there is room for.
@@ -309,7 +305,7 @@ impl<T: Copy> OutArray<T> {
         if self.start.is_null() {
             return;
         }
-        for (index, value) in values.iter().take(self.len.unwrap_or(0)).enumerate() {
+        for (index, value) in values.iter().take(self.len).enumerate() {
             // SAFETY: By the contract of `from_raw`.
             unsafe { self.start.add(index).write(*value) };
         }

@@ -244,7 +244,7 @@ impl Pages {
     /// Where they are: physical addresses, in order, as few runs as can be.
     pub(crate) fn runs(&self) -> &ExtentTable {
         match &self.source {
-            Source::Process(pinned) => pinned.runs(),
+            Source::Process(pinned) => &pinned.runs,
             Source::Kernel(lent) => &lent.runs,
             Source::Device(_, runs) | Source::Part(_, runs) => runs,
         }

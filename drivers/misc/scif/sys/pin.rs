@@ -114,7 +114,8 @@ impl Drop for Charge {
 /// Each page of `runs`, which are physical addresses, was pinned with `FOLL_LONGTERM`, and for writing if
 /// `writable`.
 pub(super) struct Pinned {
-    runs: ExtentTable,
+    /// The physical addresses.
+    pub(super) runs: ExtentTable,
     writable: bool,
     // Given back when they have been unpinned.
     _charge: Option<Charge>,
@@ -275,11 +276,6 @@ impl Pinned {
             count => room.get(..count as usize).ok_or(EFAULT),
         }
     }
-
-    /// The physical addresses.
-    pub(super) fn runs(&self) -> &ExtentTable {
-        &self.runs
-    }
 }
 
 impl Drop for Pinned {
@@ -337,7 +333,7 @@ mod tests {
         assert_eq!(charged_pages(), 0);
 
         let pages = Pinned::new(address, 2, false, None)?;
-        assert_eq!(pages.runs().len(), 2 * PAGE_SIZE as u64);
+        assert_eq!(pages.runs.len(), 2 * PAGE_SIZE as u64);
         assert_eq!(charged_pages(), 0);
         Ok(())
     }
