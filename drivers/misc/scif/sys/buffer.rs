@@ -9,6 +9,7 @@ use core::ptr::NonNull;
 use kernel::{
     bindings,
     page::{
+        page_align,
         PAGE_SHIFT,
         PAGE_SIZE, //
     },
@@ -140,7 +141,7 @@ impl Buffer {
         let end = self
             .len
             .checked_add(offset)
-            .and_then(|bytes| bytes.checked_add(PAGE_SIZE - 1))
+            .and_then(page_align)
             .ok_or(EFAULT)?;
         let start = self.address() - offset;
         let pages = Pages::pin(start, end >> PAGE_SHIFT, writable, account)?;

@@ -26,6 +26,7 @@
 //! C header: [`include/linux/dmaengine.h`](srctree/include/linux/dmaengine.h)
 
 use core::{
+    mem::ManuallyDrop,
     ops::Deref,
     ptr::NonNull, //
 };
@@ -309,7 +310,7 @@ impl Channel {
                     flags.interrupt,
                     flags.fence,
                     Some(Batch::<T>::ended),
-                    batch.target.as_ptr().cast(),
+                    Arc::as_ptr(&batch.0).cast_mut().cast(),
                 )
             }
         });
@@ -394,26 +395,15 @@ impl CopyCount {
 ///
 /// # Invariants
 ///
-/// `target` is from `Arc::into_raw`. That reference belongs to who takes the count to zero; the
-/// batch and each copy under way are counted.
-pub(crate) struct Batch<T: Completion> {
-    target: NonNull<T>,
-}
-
-// SAFETY: It is a reference to a `T`, which is `Send` and `Sync`.
-unsafe impl<T: Completion> Send for Batch<T> {}
-// SAFETY: As above.
-unsafe impl<T: Completion> Sync for Batch<T> {}
+/// The reference belongs to who takes the count to zero; the batch and each copy under way are counted.
+pub(crate) struct Batch<T: Completion>(ManuallyDrop<Arc<T>>);
 
 impl<T: Completion> Batch<T> {
     /// Begins a batch. `target` must not have been in one before.
     pub(crate) fn new(target: Arc<T>) -> Self {
         target.copies().count.store(OPEN, Relaxed);
         // INVARIANT: The batch has just been counted.
-        let raw = Arc::into_raw(target).cast_mut();
-        // SAFETY: `into_raw` returns no null pointer.
-        let target = unsafe { NonNull::new_unchecked(raw) };
-        Self { target }
+        Self(ManuallyDrop::new(target))
     }
 
     /// Ends `part` of what was counted: 1 for a copy, `OPEN` for the batch.
@@ -456,14 +446,13 @@ impl<T: Completion> Deref for Batch<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: The batch is counted, so the reference lives.
-        unsafe { self.target.as_ref() }
+        &self.0
     }
 }
 
 impl<T: Completion> Drop for Batch<T> {
     fn drop(&mut self) {
         // SAFETY: The batch is counted, and this is its end.
-        unsafe { Self::part_ended(self.target.as_ptr(), OPEN) };
+        unsafe { Self::part_ended(Arc::as_ptr(&self.0), OPEN) };
     }
 }
