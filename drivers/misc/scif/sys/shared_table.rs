@@ -7,7 +7,10 @@
 //!
 //! Lock: `entries` is a leaf among the mutexes; things are made and dropped without it.
 
-use core::ops::Deref;
+use core::{
+    mem::ManuallyDrop,
+    ops::Deref, //
+};
 
 use super::wait::{
     new_wait_queue,
@@ -53,15 +56,9 @@ struct Entry<T: ?Sized> {
 /// What one has of a thing.
 pub(crate) struct Share<K: Ord + Unpin, T: ?Sized> {
     key: K,
-    thing: Arc<T>,
-    // After the thing, which is gone then.
-    end: End<K, T>,
-}
-
-struct End<K, T: ?Sized> {
+    /// Dropped by the share itself, before the table hears of it.
+    thing: ManuallyDrop<Arc<T>>,
     table: Arc<SharedTable<K, T>>,
-    /// It was the last share of the thing.
-    is_last: bool,
 }
 
 impl<K: Ord + Copy + Unpin, T: ?Sized> SharedTable<K, T> {
@@ -80,11 +77,8 @@ impl<K: Ord + Copy + Unpin, T: ?Sized> SharedTable<K, T> {
     fn share_of(self: &Arc<Self>, key: K, thing: Arc<T>) -> Share<K, T> {
         Share {
             key,
-            thing,
-            end: End {
-                table: self.clone(),
-                is_last: false,
-            },
+            thing: ManuallyDrop::new(thing),
+            table: self.clone(),
         }
     }
 
@@ -168,29 +162,26 @@ impl<K: Ord + Unpin, T: ?Sized> Deref for Share<K, T> {
 
 impl<K: Ord + Unpin, T: ?Sized> Drop for Share<K, T> {
     fn drop(&mut self) {
-        let mut entries = self.end.table.entries.lock();
-        let Some(entry) = entries.get_mut(&self.key) else {
-            return;
+        let last = {
+            let mut entries = self.table.entries.lock();
+            let users = entries.get_mut(&self.key).map(|entry| {
+                entry.users -= 1;
+                entry.users
+            });
+            match users {
+                Some(0) => {
+                    // Under the lock: who finds it no more finds that it is going.
+                    self.table.going.fetch_add(1, Relaxed);
+                    entries.remove_node(&self.key)
+                }
+                _ => None,
+            }
         };
-        entry.users -= 1;
-        let last = match entry.users {
-            0 => entries.remove_node(&self.key),
-            _ => None,
-        };
-        self.end.is_last = last.is_some();
-        if self.end.is_last {
-            // Under the lock: who finds it no more finds that it is going.
-            self.end.table.going.fetch_add(1, Relaxed);
-        }
-        drop(entries);
-        // What it was goes with `self`.
+        let is_last = last.is_some();
         drop(last);
-    }
-}
-
-impl<K, T: ?Sized> Drop for End<K, T> {
-    fn drop(&mut self) {
-        if self.is_last {
+        // SAFETY: Nobody uses it any more.
+        unsafe { ManuallyDrop::drop(&mut self.thing) };
+        if is_last {
             self.table.going.fetch_sub(1, Release);
             self.table.gone.wake_all();
         }
