@@ -99,7 +99,7 @@ fn endpoint(facts: &standing::Facts, own_node: u16, f: &mut fmt::Formatter<'_>) 
     let channel = facts.channel.map(Hex);
     write!(f, " {} {}", OrDash(channel), facts.queued)?;
     match &facts.opener {
-        Some(opener) => write!(f, " {} {} {}", opener.pid, opener.uid, opener.name())?,
+        Some(opener) => write!(f, " {} {} {}", opener.pid(), opener.uid, opener.name())?,
         None => f.write_str(" - - -")?,
     }
     let nothing = Traffic::default();
@@ -153,14 +153,13 @@ fn marks(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 /// Shows `pins`: a line for each process of which pages are pinned and charged. It may have ended.
 fn pins(sources: &Sources, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     writeln!(f, "pid uid name pages bytes")?;
-    let mut result = Ok(());
-    sources.scif.caches.ledger.for_each(|account| {
-        let (process, pages) = (&account.process, account.pages);
+    for account in sources.scif.caches.ledger.iter() {
+        let (process, pages) = (&account.process, account.pages.load(Relaxed));
         let bytes = pages.saturating_mul(PAGE_SIZE);
-        let (pid, uid, name) = (process.pid, process.uid, process.name());
-        result = result.and(writeln!(f, "{pid} {uid} {name} {pages} {bytes}"));
-    });
-    result
+        let (pid, uid, name) = (process.pid(), process.uid, process.name());
+        writeln!(f, "{pid} {uid} {name} {pages} {bytes}")?;
+    }
+    Ok(())
 }
 
 /// Shows `names`: a line for each name that a port of this node has.

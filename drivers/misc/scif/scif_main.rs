@@ -33,8 +33,8 @@
 //!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `OwnRing::open`,
 //!    `NtbLink::timer`, `Statuses::table`, `Registry::table`, `Devices::list`, `Names::inner`
 //! 6. `Listener::queue`, `Staging::subscription`
-//! 7. `Ring::writer`, `Ring::reader`, `RegistrationCache::table`, `Arena::taking`,
-//!    `SharedTable::entries`; below them `List::entries`
+//! 7. `Ring::writer`, `Ring::reader`, `RegistrationCache::table`, `Places::taking`;
+//!    below them `SharedTable::entries`
 //!
 //! Spinlocks, all below the mutexes, in interrupts:
 //!
@@ -42,9 +42,9 @@
 //! 9. `Doorbells::inner`
 //! 10. `Channel::waiters`, `Channel::hold`, `Channel::reservations`, `Ring::late`, `Window::revocation`, `Marks::state`,
 //!     `Engine::running`, `NtbLink::device`, `NtbPath::device`, `NtbPath::inbound`,
-//!     `LoopbackPath::session`, `Ledger::accounts`, `Questions::table`, `NodeStatus::current`
+//!     `LoopbackPath::session`, `Questions::table`, `NodeStatus::current`
 //!
-//! `Watch::state` is a spinlock, too, and special: it is taken inside the memory management, which
+//! `Watch::begun_at` is a spinlock, too, and special: it is taken inside the memory management, which
 //! may be reclaiming memory, and nothing is taken under it. See `sys/mmu_notifier.rs`.
 //!
 //! `mmap_lock`, which the kernel holds when it calls for `mmap` and faults, stands above them all:

@@ -26,8 +26,10 @@ mod pin;
 pub(crate) mod places;
 pub(crate) mod pool;
 pub(crate) mod published;
+pub(crate) mod range_allocator;
 pub(crate) mod reached;
 pub(crate) mod shared_memory;
+pub(crate) mod shared_table;
 pub(crate) mod shrinker;
 #[cfg(CONFIG_KUNIT = "y")]
 pub(crate) mod tests;

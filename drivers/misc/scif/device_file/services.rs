@@ -135,10 +135,7 @@ fn node_status(endpoint: &Endpoint, at: usize) -> Result {
     )?;
     let number = place!(at, uapi::scif_node_status, fd).writable()?;
     let view = StatusView::new(endpoint.scif.nodes.statuses.get(request.node)?)?;
-    let descriptor = anonymous_file::descriptor(STATUS_NAME, view)?;
-    number.write(&descriptor.number())?;
-    descriptor.install();
-    Ok(())
+    anonymous_file::descriptor(STATUS_NAME, view, |fd| number.write(fd))
 }
 
 /// Says what mappings from now on show once the peer is lost.
@@ -169,10 +166,7 @@ fn memory_create(endpoint: &Endpoint, at: usize, pointer: Pointer) -> Result {
         endpoint.scif.pin(&memory, protection)?
     };
     let pinned = Arc::new(pinned, GFP_KERNEL_ACCOUNT)?;
-    let descriptor = anonymous_file::object_descriptor(MEMORY_NAME, pinned)?;
-    told.write(&descriptor.number())?;
-    descriptor.install();
-    Ok(())
+    anonymous_file::object_descriptor(MEMORY_NAME, pinned, |fd| told.write(fd))
 }
 
 /// Makes a window of memory that was pinned before.

@@ -120,8 +120,7 @@ exported! {
         nodes: OutArray<u16>[nodes: *mut u16, len: ffi::c_int],
         own: Out<u16>[own: *mut u16],
     ) -> ffi::c_int as Result<ffi::c_int> {
-        let door = DOOR.get()?;
-        nodes.check()?;
+        let (door, nodes) = (DOOR.get()?, nodes?);
         let online = door.scif.nodes.online()?;
         nodes.write(&online);
         own.write(door.scif.nodes.own_id());

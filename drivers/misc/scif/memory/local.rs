@@ -9,17 +9,17 @@
 use core::ops::Deref;
 
 use crate::{
-    sync::shared::{
-        get_or_make,
-        Share,
-        SharedTable, //
-    },
+    sync::shared::get_or_make,
     sys::{
         buffer::Buffer,
         dma_map::DmaMapping,
         extent_table::ExtentTable,
         ledger::Ledger,
-        pages::Pages, //
+        pages::Pages,
+        shared_table::{
+            Share,
+            SharedTable, //
+        },
     },
     transport::engine::{
         Engine,

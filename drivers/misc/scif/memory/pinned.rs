@@ -38,10 +38,6 @@ use crate::{
             Claim,
             Claimed, //
         },
-        shared::{
-            Share,
-            SharedTable, //
-        },
     },
     sys::{
         arena::Access,
@@ -49,7 +45,11 @@ use crate::{
             pins_without_limit,
             User, //
         },
-        pages::Pages, //
+        pages::Pages,
+        shared_table::{
+            Share,
+            SharedTable, //
+        },
     },
     transport::path::Export, //
 };

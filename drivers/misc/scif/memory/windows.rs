@@ -36,7 +36,7 @@ use crate::{
     peer::channel::Channel,
     sync::call_lock::CallLock,
     sys::{
-        places::Places,
+        range_allocator::RangeAllocator,
         wait::WaitQueue, //
     }, //
 };
@@ -125,7 +125,7 @@ pub(crate) struct Windows {
     lent: Atomic<bool>,
     /// The bytes that are taken, by offered, active and revoked windows.
     #[pin]
-    places: Places,
+    places: RangeAllocator,
     /// How many windows have those, and how long they are all together.
     count: Atomic<u64>,
     bytes: Atomic<u64>,
@@ -158,7 +158,7 @@ impl Windows {
                 reclaim,
                 used: Atomic::new(false),
                 lent: Atomic::new(false),
-                places <- Places::new(),
+                places <- RangeAllocator::new(),
                 count: Atomic::new(0),
                 bytes: Atomic::new(0),
                 next: Atomic::new(FIRST_OFFSET),

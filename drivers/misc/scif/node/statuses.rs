@@ -328,7 +328,7 @@ struct StatusMapping(Held);
 impl MappedPages for StatusMapping {
     fn fault(&self, fault: &Fault<'_>) -> Result {
         match fault.page() {
-            0 => fault.map(0, self.0.frame()),
+            0 => fault.map(0, self.0.frame(), false),
             _ => Err(EFAULT),
         }
     }

@@ -171,18 +171,18 @@ impl Mapping {
     fn show(&self, fault: &Fault<'_>) -> Result {
         let _inside = self.peer.enter().ok_or(ENODEV)?;
         let page = fault.page();
-        self.for_each_frame(page..page + 1, |page, frame| fault.map(page, frame))?;
+        self.for_each_frame(page..page + 1, |page, frame| fault.map(page, frame, false))?;
         // The others are a bonus.
-        let _ = self.for_each_frame(fault.around(), |page, frame| fault.map(page, frame));
+        let _ = self.for_each_frame(fault.around(), |page, frame| fault.map(page, frame, false));
         Ok(())
     }
 
     /// Shows ones.
     fn show_ones(&self, fault: &Fault<'_>, ones: &Ones) -> Result {
-        fault.map_memory(fault.page(), ones.frame())?;
+        fault.map(fault.page(), ones.frame(), true)?;
         // A bonus, as above; also because each fault counts as an access that has failed.
         for page in fault.around() {
-            let _ = fault.map_memory(page, ones.frame());
+            let _ = fault.map(page, ones.frame(), true);
         }
         Ok(())
     }
@@ -285,7 +285,7 @@ pub(crate) struct Ones(SharedMemory);
 impl Ones {
     /// A page, which this one pays for. May sleep.
     pub(crate) fn new(payer: Payer<'_>) -> Result<Arc<Self>> {
-        let page = SharedMemory::new(PAGE_SIZE, User::Physical, payer)?;
+        let page = SharedMemory::new(PAGE_SIZE, &User::Physical, payer)?;
         for offset in (0..PAGE_SIZE).step_by(size_of::<u64>()) {
             page.write_u64(offset, u64::MAX)?;
         }

@@ -11,8 +11,7 @@ use crate::{
         random,
         wait::{
             busy_poll,
-            busy_wait,
-            now, //
+            busy_wait, //
         },
     },
 };
@@ -22,7 +21,11 @@ use kernel::{
         Atomic,
         Relaxed, //
     },
-    time::Delta, //
+    time::{
+        Delta,
+        Instant,
+        Monotonic, //
+    },
 };
 
 /// See the head of this file.
@@ -56,7 +59,7 @@ impl Awake {
         condition: impl Fn() -> bool,
         sleep: impl FnOnce() -> Result,
     ) -> Result {
-        let started = now();
+        let started = Instant::<Monotonic>::now();
         let count = self.waits.fetch_add(1, Relaxed);
         let limit = awake::limit(self.now.load(Relaxed), (count, self.seed), most());
         if !busy_wait(Delta::from_nanos(limit.into()), condition) {

@@ -90,42 +90,27 @@ pub(super) unsafe extern "C" fn release<T>(
     0
 }
 
-/// A descriptor of the calling process, which has it once it is [installed](Self::install): dropped
-/// before, it was never there.
-pub(crate) struct NewDescriptor {
-    reserved: FileDescriptorReservation,
-    file: ARef<File>,
-}
-
-impl NewDescriptor {
-    /// Of a file; it does not outlive an `exec`. EMFILE if the process has too many. May sleep.
-    fn of(file: ARef<File>) -> Result<Self> {
-        let reserved = FileDescriptorReservation::get_unused_fd_flags(flags::O_CLOEXEC)?;
-        Ok(Self { reserved, file })
-    }
-
-    /// Its number.
-    pub(crate) fn number(&self) -> i32 {
-        self.reserved.reserved_fd() as i32
-    }
-
-    /// From here on the process has it.
-    pub(crate) fn install(self) {
-        self.reserved.fd_install(self.file);
-    }
+/// Gives the calling process a descriptor of a file, once `tell` has told it the number: on an error it was never
+/// there. It does not outlive an `exec`. EMFILE if the process has too many. May sleep.
+fn hand_out(file: ARef<File>, tell: impl FnOnce(&i32) -> Result) -> Result {
+    let reserved = FileDescriptorReservation::get_unused_fd_flags(flags::O_CLOEXEC)?;
+    tell(&(reserved.reserved_fd() as i32))?;
+    reserved.fd_install(file);
+    Ok(())
 }
 
 // ----- files that are watched ----------------------------------------------------------------------
 
-/// A descriptor of a file of this, for the calling process. `name` is what `/proc/PID/fd` shows. EMFILE if the
-/// process has too many. May sleep.
+/// Gives the calling process a descriptor of a file of this, whose number `tell` tells it. `name` is what
+/// `/proc/PID/fd` shows. EMFILE if the process has too many. May sleep.
 pub(crate) fn descriptor<T: FileOperations>(
     name: &'static CStr,
     operations: Arc<T>,
-) -> Result<NewDescriptor> {
+    tell: impl FnOnce(&i32) -> Result,
+) -> Result {
     // SAFETY: The operations are for files with an `Arc<T>`.
     let file = unsafe { anonymous_file(name, &Files::<T>::OPERATIONS, operations) };
-    NewDescriptor::of(file?)
+    hand_out(file?, tell)
 }
 
 // ----- files that stand for objects ----------------------------------------------------------------
@@ -145,16 +130,19 @@ static OPERATIONS: Operations = Operations(bindings::file_operations {
     ..pin_init::zeroed()
 });
 
-/// A descriptor of an object, for the calling process. `name` is what `/proc/PID/fd` shows. EMFILE if the
-/// process has too many. May sleep.
+/// Gives the calling process a descriptor of an object, as [`descriptor`]. May sleep.
 pub(crate) fn object_descriptor<T: Send + Sync + 'static>(
     name: &'static CStr,
     object: Arc<T>,
-) -> Result<NewDescriptor> {
+    tell: impl FnOnce(&i32) -> Result,
+) -> Result {
     let object: Object = KBox::new(object, GFP_KERNEL_ACCOUNT)?;
     let object = Arc::new(object, GFP_KERNEL_ACCOUNT)?;
     // SAFETY: The operations are for files with an `Arc<Object>`.
-    NewDescriptor::of(unsafe { anonymous_file(name, &OPERATIONS.0, object) }?)
+    hand_out(
+        unsafe { anonymous_file(name, &OPERATIONS.0, object) }?,
+        tell,
+    )
 }
 
 /// The object behind a descriptor of the calling process. EBADF if that is none, EINVAL if there is

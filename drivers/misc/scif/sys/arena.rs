@@ -8,7 +8,7 @@
 //!
 //! # Where a piece lies
 //!
-//! Places are pages of the range. Memory that has huge pages gets a place where the IOMMU can use huge pages
+//! Places are pages of the range (`places.rs`). Memory that has huge pages gets a place where the IOMMU can use huge pages
 //! as well, if there is one.
 //!
 //! # What is promised
@@ -29,7 +29,6 @@ use kernel::{
     dma::DataDirection,
     page::{
         page_align,
-        PAGE_SHIFT,
         PAGE_SIZE, //
     },
     prelude::*,
@@ -48,7 +47,11 @@ use kernel::{
 use super::{
     dma_map::IoRange,
     pages::Pages,
-    places::Places, //
+    places::{
+        Place,
+        Places,
+        Purpose, //
+    },
 };
 
 use crate::logic::window_set::Shape;
@@ -65,30 +68,14 @@ pub(crate) enum Access {
     Both,
 }
 
-/// For what a piece is, for those who look.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// Memory of the kernel: control blocks and rings.
-    Rings,
-    /// Memory that somebody has registered.
-    Windows,
-}
-
 /// See the head of this file. Close it before the driver of the device is unbound from it.
 #[pin_data]
 pub(crate) struct Arena {
     /// Gone once the driver of the device may go.
     #[pin]
     range: Revocable<IoRange>,
-    base: u64,
-    /// Its bytes are a multiple of the page size. No piece that is for rings crosses a seam, counted from its begin.
-    shape: Shape,
-    /// In pages of the range.
-    #[pin]
-    places: Places,
-    /// Bytes that are taken.
-    rings: Atomic<u64>,
-    windows: Atomic<u64>,
+    /// Pages of the range.
+    pub(crate) places: Arc<Places>,
 }
 
 /// Memory that lies in an [`Arena`], until this is dropped.
@@ -97,13 +84,11 @@ pub(crate) struct Arena {
 ///
 /// # Invariants
 ///
-/// The place of `len` bytes at `offset` is taken for this; the first `linked` bytes of it are linked, in this
-/// direction and with these attributes, while `is_linked`, and are counted as a piece by the range.
+/// The first `linked` bytes of the place are linked, in this direction and with these attributes, while `is_linked`,
+/// and are counted as a piece by the range.
 pub(crate) struct Linked {
     arena: Arc<Arena>,
-    purpose: Purpose,
-    offset: usize,
-    len: usize,
+    place: Place,
     linked: usize,
     direction: DataDirection,
     attributes: c_ulong,
@@ -119,54 +104,24 @@ impl Arena {
         let size = page_align(usize::try_from(shape.len)?);
         let size = size.filter(|size| *size != 0).ok_or(EINVAL)?;
         let range = IoRange::new(device, size)?;
-        let base = range.base();
+        let shape = Shape {
+            len: size as u64,
+            ..shape
+        };
+        let places = Places::new(range.base, shape, PAGE_SIZE)?;
         Arc::pin_init(
             try_pin_init!(Self {
                 range <- Revocable::new::<Error>(Ok(range)),
-                base,
-                shape: Shape {
-                    len: size as u64,
-                    ..shape
-                },
-                places <- Places::new(),
-                rings: Atomic::new(0),
-                windows: Atomic::new(0),
+                places,
             }? Error),
             GFP_KERNEL,
         )
-    }
-
-    /// Where it begins, as the device names it.
-    pub(crate) fn base(&self) -> u64 {
-        self.base
     }
 
     /// Gives the addresses back to the device, whose driver may go then: nothing is linked from now on,
     /// and what is a piece of it is none any more. May sleep.
     pub(crate) fn close(&self) {
         self.range.revoke();
-    }
-
-    /// Its bytes.
-    pub(crate) fn size(&self) -> u64 {
-        self.shape.len
-    }
-
-    /// Its bytes, and where a piece for rings can't lie.
-    pub(crate) fn shape(&self) -> Shape {
-        self.shape
-    }
-
-    fn taken(&self, purpose: Purpose) -> &Atomic<u64> {
-        match purpose {
-            Purpose::Rings => &self.rings,
-            Purpose::Windows => &self.windows,
-        }
-    }
-
-    /// Bytes of it that are taken for something. Any context.
-    pub(crate) fn bytes_for(&self, purpose: Purpose) -> u64 {
-        self.taken(purpose).load(Relaxed)
     }
 
     /// Links memory, runs of physical addresses and lengths with `len` bytes in all, all of them whole
@@ -187,29 +142,18 @@ impl Arena {
         attributes: c_ulong,
         purpose: Purpose,
     ) -> Result<Linked> {
-        let len = page_align(len).filter(|len| *len != 0).ok_or(EINVAL)?;
-        let (pages, all) = (len >> PAGE_SHIFT, self.size() as usize >> PAGE_SHIFT);
-        let taken = match purpose {
-            Purpose::Rings => self.places.take_in_a_part(pages, self.shape(), PAGE_SIZE),
-            Purpose::Windows => {
-                let phase = huge_phase(memory.clone()).map(|phase| phase >> PAGE_SHIFT);
-                self.places.take_at(pages, all, phase, HUGE >> PAGE_SHIFT)
-            }
-        };
-        let offset = match taken {
+        let phase = huge_phase(memory.clone()).map(|phase| (phase, HUGE));
+        let place = match self.places.take(len, purpose, phase) {
             Err(ENOSPC) => {
                 self.report_full(len);
                 return Err(ENOSPC);
             }
-            first => first? << PAGE_SHIFT,
+            place => place?,
         };
-        self.taken(purpose).add(len as u64, Relaxed);
         // INVARIANT: The place has just been taken, and nothing is linked there.
         let mut linked = Linked {
             arena: self.clone(),
-            purpose,
-            offset,
-            len,
+            place,
             linked: 0,
             direction,
             attributes,
@@ -219,11 +163,11 @@ impl Arena {
         // One run after the other.
         for (phys, run) in memory {
             let run = usize::try_from(run)?;
-            if run > linked.len - linked.linked {
+            if run > linked.place.len - linked.linked {
                 return Err(EINVAL);
             }
             let range = self.range.try_access().ok_or(ENODEV)?;
-            let at = linked.offset + linked.linked;
+            let at = linked.place.offset + linked.linked;
             // SAFETY: By the contract of this function; the place is this one's.
             unsafe { range.link(phys, at, run, linked.direction, linked.attributes) }?;
             if linked.linked == 0 {
@@ -233,7 +177,7 @@ impl Arena {
             linked.linked += run;
         }
         let range = self.range.try_access().ok_or(ENODEV)?;
-        range.sync(linked.offset, linked.linked)?;
+        range.sync(linked.place.offset, linked.linked)?;
         Ok(linked)
     }
 
@@ -265,9 +209,9 @@ impl Arena {
         kernel::pr_warn_once!(
             "the aperture over this node's memory is full: no {} KiB in one piece are left of {} KiB, of which windows hold {} KiB and rings {} KiB; windows that find no place are reached through staging slots, which takes longer\n",
             wanted >> 10,
-            self.size() >> 10,
-            self.bytes_for(Purpose::Windows) >> 10,
-            self.bytes_for(Purpose::Rings) >> 10
+            self.places.shape.len >> 10,
+            self.places.bytes_for(Purpose::Windows) >> 10,
+            self.places.bytes_for(Purpose::Rings) >> 10
         );
     }
 }
@@ -288,7 +232,7 @@ fn huge_phase(memory: impl Iterator<Item = (u64, u64)>) -> Option<usize> {
 impl Linked {
     /// Where it begins, as the device names it.
     pub(crate) fn address(&self) -> u64 {
-        self.arena.base() + self.offset as u64
+        self.place.address()
     }
 
     /// Takes the memory away from the device, which reaches it no more when this returns. May sleep.
@@ -301,7 +245,12 @@ impl Linked {
         };
         // SAFETY: By the type invariant it is linked.
         unsafe {
-            range.unlink(self.offset, self.linked, self.direction, self.attributes);
+            range.unlink(
+                self.place.offset,
+                self.linked,
+                self.direction,
+                self.attributes,
+            );
         }
         range.linked.fetch_sub(1, Relaxed);
     }
@@ -310,10 +259,6 @@ impl Linked {
 impl Drop for Linked {
     fn drop(&mut self) {
         self.unlink();
-        self.arena.places.give_back(self.offset >> PAGE_SHIFT);
-        self.arena
-            .taken(self.purpose)
-            .fetch_sub(self.len as u64, Relaxed);
     }
 }
 

@@ -9,6 +9,7 @@ use core::ptr::NonNull;
 use kernel::{
     bindings,
     page::{
+        page_align,
         PAGE_SHIFT,
         PAGE_SIZE, //
     },
@@ -24,7 +25,10 @@ use super::{
     bindings as own,
     ledger::Ledger,
     pages::Pages,
-    reached,
+    reached::{
+        self,
+        Span, //
+    },
     shared_memory::SharedMemory, //
 };
 
@@ -43,11 +47,8 @@ enum Place {
     User(UserPtr),
     /// Lent, also to what the buffer is made into.
     Kernel(KernelRange),
-    /// Borrowed for as long as the buffer exists.
-    Borrowed {
-        start: *mut u8,
-        writable: bool,
-    },
+    /// Borrowed for as long as the buffer exists; for reading only if the second is false.
+    Borrowed(Span, bool),
 }
 
 /// A part of a buffer.
@@ -70,24 +71,20 @@ impl Buffer {
     ///
     /// The call gets no more than a reference, so the buffer is gone before the bytes can be.
     pub(crate) fn with_bytes<R>(bytes: &[u8], call: impl FnOnce(&Self) -> R) -> R {
-        call(&Self {
-            len: bytes.len(),
-            place: Place::Borrowed {
-                start: bytes.as_ptr().cast_mut(),
-                writable: false,
-            },
-        })
+        call(&Self::borrowed(NonNull::from(bytes), false))
     }
 
     /// As [`Self::with_bytes`], for a call that writes them.
     pub(crate) fn with_room<R>(bytes: &mut [u8], call: impl FnOnce(&Self) -> R) -> R {
-        call(&Self {
-            len: bytes.len(),
-            place: Place::Borrowed {
-                start: bytes.as_mut_ptr(),
-                writable: true,
-            },
-        })
+        call(&Self::borrowed(NonNull::from(bytes), true))
+    }
+
+    fn borrowed(bytes: NonNull<[u8]>, writable: bool) -> Self {
+        let (base, len) = (bytes.cast(), bytes.len());
+        Self {
+            place: Place::Borrowed(Span { base, len }, writable),
+            len,
+        }
     }
 
     /// Memory that a client in the kernel lends.
@@ -108,7 +105,7 @@ impl Buffer {
         match &self.place {
             Place::User(address) => address.as_const_ptr().addr(),
             Place::Kernel(memory) => memory.address(),
-            Place::Borrowed { start, .. } => start.addr(),
+            Place::Borrowed(bytes, _) => bytes.base.as_ptr().addr(),
         }
     }
 
@@ -138,13 +135,13 @@ impl Buffer {
         match &self.place {
             Place::User(_) => (),
             Place::Kernel(memory) => return Pages::around(memory),
-            Place::Borrowed { .. } => return Err(EOPNOTSUPP),
+            Place::Borrowed(..) => return Err(EOPNOTSUPP),
         }
         let offset = self.address() % PAGE_SIZE;
         let end = self
             .len
             .checked_add(offset)
-            .and_then(|bytes| bytes.checked_add(PAGE_SIZE - 1))
+            .and_then(page_align)
             .ok_or(EFAULT)?;
         let start = self.address() - offset;
         let pages = Pages::pin(start, end >> PAGE_SHIFT, writable, account)?;
@@ -160,17 +157,16 @@ impl Buffer {
         Ok(match &self.place {
             // C checks the address, also if it has wrapped around.
             Place::User(address) => Part::User(address.wrapping_byte_add(offset)),
-            Place::Kernel(memory) => Part::Kernel(memory.start.as_ptr().wrapping_add(offset)),
-            Place::Borrowed { start, .. } => Part::Kernel(start.wrapping_add(offset)),
+            Place::Kernel(KernelRange(bytes)) | Place::Borrowed(bytes, _) => {
+                Part::Kernel(bytes.base.as_ptr().wrapping_add(offset))
+            }
         })
     }
 
     /// As `part`, for writing: `EACCES` where that is not allowed.
     fn part_to_write(&self, offset: usize, len: usize) -> Result<Part> {
         match self.place {
-            Place::Borrowed {
-                writable: false, ..
-            } => Err(EACCES),
+            Place::Borrowed(_, false) => Err(EACCES),
             _ => self.part(offset, len),
         }
     }
@@ -251,16 +247,8 @@ impl Buffer {
 ///
 /// # Invariants
 ///
-/// `len` bytes at `start` are valid for reads and writes, and do not wrap around the end of memory.
-pub(crate) struct KernelRange {
-    start: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: Kernel memory belongs to no thread.
-unsafe impl Send for KernelRange {}
-// SAFETY: Through `&self` nothing is done to the memory but what C's copy functions do.
-unsafe impl Sync for KernelRange {}
+/// The bytes are valid for reads and writes, and do not wrap around the end of memory.
+pub(crate) struct KernelRange(Span);
 
 impl KernelRange {
     /// Borrows memory; `EINVAL` for what cannot be memory of the kernel.
@@ -272,20 +260,20 @@ impl KernelRange {
     /// - The `len` bytes at `start` are kernel memory that is allocated and may be written to.
     /// - No Rust reference to them exists but to cells that change by themselves.
     pub(crate) unsafe fn new(start: *mut c_void, len: usize) -> Result<Self> {
-        let start = NonNull::new(start.cast::<u8>()).ok_or(EINVAL)?;
-        start.as_ptr().addr().checked_add(len).ok_or(EINVAL)?;
+        let base = NonNull::new(start.cast::<u8>()).ok_or(EINVAL)?;
+        base.as_ptr().addr().checked_add(len).ok_or(EINVAL)?;
         // INVARIANT: By the contract of this function, and as just checked.
-        Ok(Self { start, len })
+        Ok(Self(Span { base, len }))
     }
 
     /// The address of the first byte.
     pub(crate) fn address(&self) -> usize {
-        self.start.as_ptr().addr()
+        self.0.base.as_ptr().addr()
     }
 
     /// The size in bytes.
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.0.len
     }
 }
 
@@ -341,7 +329,7 @@ mod tests {
         assert!(buffer.append_to(2 * PAGE_SIZE - 1, 2, &mut chunk).is_err());
         assert_eq!(&chunk[..], b"a scif");
 
-        let memory = SharedMemory::new(PAGE_SIZE, User::Physical, Payer::Nobody)?;
+        let memory = SharedMemory::new(PAGE_SIZE, &User::Physical, Payer::Nobody)?;
         memory.write(100, b"ring")?;
         buffer.write_shared(2 * PAGE_SIZE - 4, &memory, 100, 4)?;
         buffer.read(2 * PAGE_SIZE - 6, &mut bytes)?;
@@ -407,7 +395,7 @@ mod tests {
     fn what_a_process_has_not_is_refused() -> Result {
         let read_only = Buffer::user(UserPtr::from_addr(map_pages(1, false)?), PAGE_SIZE);
         assert!(matches!(read_only.write(0, b"scif"), Err(e) if e == EFAULT));
-        let memory = SharedMemory::new(PAGE_SIZE, User::Physical, Payer::Nobody)?;
+        let memory = SharedMemory::new(PAGE_SIZE, &User::Physical, Payer::Nobody)?;
         assert!(matches!(
             read_only.write_shared(0, &memory, 0, 4),
             Err(e) if e == EFAULT

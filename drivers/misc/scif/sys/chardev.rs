@@ -39,6 +39,7 @@ use kernel::{
 
 use super::{
     bindings as own,
+    calls::Shown,
     wait::WaitQueue, //
 };
 use crate::LocalModule;
@@ -148,19 +149,6 @@ pub(crate) struct PollContext<'file> {
 }
 
 impl<'file> PollContext<'file> {
-    /// # Safety
-    ///
-    /// `file` is valid, and `table` is null or valid, as long as this exists; `'file` lasts until the file is
-    /// released.
-    unsafe fn new(file: *mut bindings::file, table: *mut bindings::poll_table_struct) -> Self {
-        // INVARIANT: By the contract of this function.
-        Self {
-            file,
-            table,
-            _lifetime: PhantomData,
-        }
-    }
-
     /// Has the caller of `poll` woken when `queue` is. Look at the condition afterwards.
     pub(crate) fn wait_on(&self, queue: &'file WaitQueue) {
         // SAFETY: The pointers are valid by the type invariant. `queue` lives until the file is
@@ -298,10 +286,7 @@ impl<T: FileOperations> Files<T> {
         // SAFETY: By the contract of this function.
         let data = unsafe { Self::data(file) };
         let to = UserSlice::new(UserPtr::from_addr(to as usize), len);
-        match data.read(&mut to.writer()) {
-            Ok(count) => count as isize,
-            Err(error) => error.to_errno() as isize,
-        }
+        from_result(|| Ok(data.read(&mut to.writer())? as isize))
     }
 
     /// # Safety
@@ -346,8 +331,12 @@ impl<T: FileOperations> Files<T> {
         file: *mut bindings::file,
         table: *mut bindings::poll_table_struct,
     ) -> bindings::__poll_t {
-        // SAFETY: Both are valid during this call.
-        let context = unsafe { PollContext::new(file, table) };
+        // INVARIANT: Both are valid during this call.
+        let context = PollContext {
+            file,
+            table,
+            _lifetime: PhantomData,
+        };
         // SAFETY: Whoever made the file has put it there, and the file owns it until `release`; that is the
         // lifetime that `poll` and its context are given.
         let data = unsafe { &*(*file).private_data.cast::<T>() };
@@ -360,7 +349,7 @@ impl<T: FileOperations> Files<T> {
     unsafe extern "C" fn show_fdinfo(seq: *mut bindings::seq_file, file: *mut bindings::file) {
         // SAFETY: By the contract of this function.
         let (seq, data) = unsafe { (SeqFile::from_raw(seq), Self::data(file)) };
-        seq_print!(seq, "{}", Shown(&*data));
+        seq_print!(seq, "{}", Shown(|f: &mut fmt::Formatter<'_>| data.show(f)));
     }
 
     /// # Safety
@@ -375,15 +364,6 @@ impl<T: FileOperations> Files<T> {
             unsafe { T::mmap(Self::data(file), VmaNew::from_raw(vma)) }?;
             Ok(0)
         })
-    }
-}
-
-/// Shows a file.
-struct Shown<'a, T>(&'a T);
-
-impl<T: FileOperations> fmt::Display for Shown<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.show(f)
     }
 }
 

@@ -7,17 +7,15 @@ use core::{
         self,
         Write, //
     },
-    ptr::{
-        self,
-        NonNull, //
-    }, //
+    ptr, //
 };
 
 use kernel::{
     bindings,
     mm::Mm,
     prelude::*,
-    sync::aref::ARef, //
+    sync::aref::ARef,
+    task::Task, //
 };
 
 use super::bindings as own;
@@ -83,53 +81,14 @@ impl User {
 /// Bytes of a process's name, with at least one 0 at the end (`TASK_COMM_LEN`).
 const NAME_LEN: usize = 16;
 
-/// A reference to the `struct pid` of a process. The kernel may give the number to another process when this
-/// one has ended; the reference never leads to that one.
-///
-/// # Invariants
-///
-/// This owns a reference.
-struct ProcessId(NonNull<bindings::pid>);
-
-// SAFETY: References may be released by any thread.
-unsafe impl Send for ProcessId {}
-// SAFETY: Nothing but functions that any thread may call is done with it.
-unsafe impl Sync for ProcessId {}
-
-impl ProcessId {
-    /// That of the calling task; `None` if it is exiting and has been released.
-    fn current() -> Option<Self> {
-        // SAFETY: No preconditions.
-        // INVARIANT: This takes the reference that the function returns.
-        NonNull::new(unsafe { own::scif_helper_current_process() }).map(Self)
-    }
-}
-
-impl Clone for ProcessId {
-    fn clone(&self) -> Self {
-        // SAFETY: By the type invariant it is valid.
-        unsafe { own::scif_helper_get_pid(self.0.as_ptr()) };
-        // INVARIANT: The reference has been taken above.
-        Self(self.0)
-    }
-}
-
-impl Drop for ProcessId {
-    fn drop(&mut self) {
-        // SAFETY: By the type invariant this owns a reference.
-        unsafe { own::put_pid(self.0.as_ptr()) };
-    }
-}
-
 /// A process, for people: what it was called and who it was when it was asked.
 #[derive(Clone)]
 pub(crate) struct Identity {
-    /// In the initial namespace, as long as it is there.
-    pub(crate) pid: i32,
+    /// Its first thread. What is kept of it when it has ended never becomes another process.
+    process: ARef<Task>,
     /// In the initial namespace.
     pub(crate) uid: u32,
     name: [u8; NAME_LEN],
-    id: Option<ProcessId>,
 }
 
 impl Identity {
@@ -140,18 +99,20 @@ impl Identity {
         // long as the task.
         unsafe { own::scif_helper_current_name(name.as_mut_ptr().cast(), name.len()) };
         Self {
-            pid: current!().tgid(),
+            process: current!().group_leader().into(),
             uid: User::current().0,
             name,
-            id: ProcessId::current(),
         }
+    }
+
+    /// Its PID in the initial namespace, as long as it is there.
+    pub(crate) fn pid(&self) -> i32 {
+        self.process.tgid()
     }
 
     /// Its PID as the calling task names processes; 0 if the process is gone, or the task can't name it.
     pub(crate) fn pid_for_reader(&self) -> i32 {
-        let Some(id) = &self.id else { return 0 };
-        // SAFETY: By its type invariant it is valid.
-        unsafe { own::scif_helper_pid_for_reader(id.0.as_ptr()) }
+        self.process.tgid_nr_ns(None)
     }
 
     /// Its name, as one word: what is no visible ASCII character is escaped as `/proc/mounts` does it.

@@ -94,11 +94,13 @@ pub(super) unsafe fn unmap_phys(
 ///
 /// # Invariants
 ///
-/// `len` bytes are mapped for `device` at `bus`, with `attributes`, while `is_mapped`.
+/// `size` bytes are mapped for `device` at `address`, with `attributes`, while `is_mapped`.
 pub(crate) struct MappedRun {
     device: ARef<Device>,
-    bus: u64,
-    len: usize,
+    /// Where it begins, as the device names it.
+    pub(crate) address: u64,
+    /// Its bytes.
+    pub(crate) size: usize,
     attributes: c_ulong,
     is_mapped: Atomic<bool>,
 }
@@ -117,32 +119,22 @@ impl MappedRun {
         attributes: c_ulong,
     ) -> Result<Self> {
         // SAFETY: By the contract of this function, and it is unmapped when this is dropped.
-        let bus = unsafe { map_phys(device, phys, len, BOTH, attributes) }?;
+        let address = unsafe { map_phys(device, phys, len, BOTH, attributes) }?;
         // INVARIANT: It has just been mapped.
         Ok(Self {
             device: device.clone(),
-            bus,
-            len,
+            address,
+            size: len,
             attributes,
             is_mapped: Atomic::new(true),
         })
-    }
-
-    /// Where it begins, as the device names it.
-    pub(crate) fn address(&self) -> u64 {
-        self.bus
-    }
-
-    /// Its bytes.
-    pub(crate) fn size(&self) -> usize {
-        self.len
     }
 
     /// Takes it away from the device, which must have been told not to use it any more. May sleep.
     pub(super) fn unmap(&self) {
         if self.is_mapped.xchg(false, Full) {
             // SAFETY: By the type invariant it is mapped like this.
-            unsafe { unmap_phys(&self.device, self.bus, self.len, BOTH, self.attributes) };
+            unsafe { unmap_phys(&self.device, self.address, self.size, BOTH, self.attributes) };
         }
     }
 }
@@ -161,7 +153,8 @@ impl Drop for MappedRun {
 pub(super) struct IoRange {
     device: ARef<Device>,
     state: Opaque<bindings::dma_iova_state>,
-    base: u64,
+    /// Where it begins, as the device names it.
+    pub(super) base: u64,
     /// Memory that is linked, in whatever the owner counts. The addresses are lost if there is some in the
     /// end.
     pub(super) linked: Atomic<usize>,
@@ -191,11 +184,6 @@ impl IoRange {
             state: Opaque::new(state),
             linked: Atomic::new(0),
         })
-    }
-
-    /// Where it begins, as the device names it.
-    pub(super) fn base(&self) -> u64 {
-        self.base
     }
 
     /// Links memory at an offset; the device may use it after [`Self::sync`]. `EOPNOTSUPP` if the device is
@@ -342,7 +330,7 @@ impl DmaMapping {
                 // SAFETY: The pages are kept, and unlinked when this is dropped; what is behind those that are
                 // linked is free.
                 unsafe { range.link(phys, done as usize, len, direction, attributes) }?;
-                range.base() + done
+                range.base + done
             } else {
                 // SAFETY: The pages are kept, and unmapped when this is dropped.
                 unsafe { map_phys(&self.device, phys, len, direction, attributes) }?
@@ -374,7 +362,7 @@ impl DmaMapping {
         unsafe {
             match &self.range {
                 Some(range) => {
-                    range.unlink((bus - range.base()) as usize, len, direction, attributes);
+                    range.unlink((bus - range.base) as usize, len, direction, attributes);
                 }
                 None => unmap_phys(&self.device, bus, len, direction, attributes),
             }

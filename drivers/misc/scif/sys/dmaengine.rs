@@ -23,11 +23,10 @@
 //! section (in `pci_irq_vector()`): a debug kernel reports it, and lockdep is off from then on. So
 //! channels are better kept than released and requested again.
 //!
-//! This file has more than 500 lines because a channel and the batches of its copies end together.
-//!
 //! C header: [`include/linux/dmaengine.h`](srctree/include/linux/dmaengine.h)
 
 use core::{
+    mem::ManuallyDrop,
     ops::Deref,
     ptr::NonNull, //
 };
@@ -35,7 +34,9 @@ use core::{
 use kernel::{
     device::Device,
     prelude::*,
+    revocable::Revocable,
     sync::{
+        self,
         aref::ARef,
         atomic::{
             Acquire,
@@ -44,7 +45,6 @@ use kernel::{
             Relaxed,
             Release, //
         },
-        rcu,
         Arc, //
     },
 };
@@ -60,16 +60,8 @@ use super::{
         Chain,
         Event,
         Watch, //
-    },
-    wait::{
-        new_wait_queue,
-        WaitQueue, //
-    },
+    }, //
 };
-
-const RUNNING: u32 = 0;
-const STOPPING: u32 = 1;
-const STOPPED: u32 = 2;
 
 /// A channel of a DMA engine that copies memory, for the use of this module only.
 ///
@@ -77,64 +69,65 @@ const STOPPED: u32 = 2;
 /// device; see the head of this file.
 pub(crate) struct Channel {
     inner: Arc<Inner>,
+    name: [u8; 32],
+    /// The device that memory is mapped for, so that this engine can reach it.
+    pub(crate) device: ARef<Device>,
+    /// The largest segment that the channel's device declares.
+    pub(crate) max_segment: usize,
     // Waits for a call that stops the channel.
     _watch: Pin<KBox<Watch>>,
 }
 
 /// # Invariants
 ///
-/// `chan` is a channel that was requested. Who takes `state` away from RUNNING releases it, after a grace
-/// period of RCU: it may be used inside a read-side section in which `state` was RUNNING.
-#[pin_data]
-struct Inner {
-    chan: NonNull<own::dma_chan>,
-    name: [u8; 32],
-    device: ARef<Device>,
-    max_segment: usize,
-    state: Atomic<u32>,
-    /// Woken when `state` is STOPPED.
-    #[pin]
-    stopped: WaitQueue,
-}
+/// It is a channel that was requested, and that is released when this is dropped.
+struct Requested(NonNull<own::dma_chan>);
 
 // SAFETY: A channel may be used and released by any thread.
-unsafe impl Send for Inner {}
-// SAFETY: Drivers lock their rings: submitting from several threads is allowed. It is released once,
-// when nobody uses it.
-unsafe impl Sync for Inner {}
+unsafe impl Send for Requested {}
+// SAFETY: Drivers lock their rings: submitting from several threads is allowed.
+unsafe impl Sync for Requested {}
+
+impl Drop for Requested {
+    fn drop(&mut self) {
+        // Some engines cannot be terminated; releasing the channel stops those.
+        //
+        // SAFETY: By the type invariant the channel is valid, and nobody uses it any more.
+        unsafe {
+            let _ = own::scif_helper_dma_terminate(self.0.as_ptr());
+            own::scif_helper_dma_synchronize(self.0.as_ptr());
+            own::dma_release_channel(self.0.as_ptr());
+        }
+    }
+}
+
+#[pin_data]
+struct Inner {
+    #[pin]
+    chan: Revocable<Requested>,
+    /// The channel was released.
+    is_stopped: Atomic<bool>,
+    /// Tells those of that who wait for it.
+    #[pin]
+    stopped: sync::Completion,
+}
 
 impl Inner {
     /// Uses the channel, unless it has been stopped. `f` must not sleep.
     #[inline]
     fn with<R>(&self, f: impl FnOnce(*mut own::dma_chan) -> R) -> Option<R> {
-        let _reading = rcu::read_lock();
-        (self.state.load(Relaxed) == RUNNING).then(|| f(self.chan.as_ptr()))
+        self.chan.try_access_with(|chan| f(chan.0.as_ptr()))
     }
 
     fn stop(&self) {
-        if self.state.cmpxchg(RUNNING, STOPPING, Full).is_err() {
-            self.stopped
-                .wait_uninterruptible(|| self.is_stopped().then_some(()));
-            return;
-        }
-        // From here on nobody begins to use it, and after this nobody does.
-        rcu::synchronize_rcu();
-        // Some engines cannot be terminated; releasing the channel stops those. The notifier is
-        // registered, so the driver is not unbound before this has returned: the release of a
+        // The notifier is registered, so the driver is not unbound before this has returned: the release of a
         // channel whose driver is gone would touch what it has freed.
-        //
-        // SAFETY: By the type invariant the channel is valid and has not been released.
-        unsafe {
-            let _ = own::scif_helper_dma_terminate(self.chan.as_ptr());
-            own::scif_helper_dma_synchronize(self.chan.as_ptr());
-            own::dma_release_channel(self.chan.as_ptr());
+        if self.chan.revoke() {
+            self.is_stopped.store(true, Release);
+            self.stopped.complete_all();
+        } else {
+            self.stopped.wait_for_completion();
         }
-        self.state.store(STOPPED, Release);
-        self.stopped.wake_all();
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.state.load(Acquire) == STOPPED
     }
 }
 
@@ -172,10 +165,6 @@ impl Channel {
         let device = unsafe { Device::get_device(own::scif_helper_dma_device(chan.as_ptr())) };
         // SAFETY: As above.
         let channel = unsafe { Self::of(chan, &device) };
-        if channel.is_err() {
-            // SAFETY: It was requested, and nothing has been done with it.
-            unsafe { own::dma_release_channel(chan.as_ptr()) };
-        }
         // SAFETY: The request has locked it for this thread. Its driver has not gone meanwhile.
         unsafe { own::scif_helper_dma_requested(dma_map::raw(&device)) };
         channel.ok()
@@ -183,8 +172,7 @@ impl Channel {
 
     /// # Safety
     ///
-    /// `chan`, a channel of `device`, has just been requested, and its driver is kept where it is. If this
-    /// fails, the channel is the caller's.
+    /// `chan`, a channel of `device`, has just been requested, and its driver is kept where it is.
     unsafe fn of(chan: NonNull<own::dma_chan>, device: &ARef<Device>) -> Result<Self> {
         let mut name = [0; 32];
         // SAFETY: By the contract of this function.
@@ -192,16 +180,14 @@ impl Channel {
             own::scif_helper_dma_copy_name(chan.as_ptr(), name.as_mut_ptr().cast(), name.len());
             own::scif_helper_dma_max_segment(chan.as_ptr())
         };
-        // INVARIANT: `chan` has just been requested.
+        // INVARIANT: It has just been requested. Where this fails, it is released.
+        let chan = Requested(chan);
         let inner = Arc::pin_init(
-            pin_init!(Inner {
-                chan,
-                name,
-                device: device.clone(),
-                max_segment,
-                state: Atomic::new(RUNNING),
-                stopped <- new_wait_queue!("scif::Channel::stopped"),
-            }),
+            try_pin_init!(Inner {
+                chan <- Revocable::new::<Error>(Ok(chan)),
+                is_stopped: Atomic::new(false),
+                stopped <- sync::Completion::new(),
+            }? Error),
             GFP_KERNEL,
         )?;
         let told = {
@@ -211,23 +197,16 @@ impl Channel {
         let watch = Watch::new(Chain::Driver(device.clone()), KBox::new(told, GFP_KERNEL)?)?;
         Ok(Self {
             inner,
+            name,
+            device: device.clone(),
+            max_segment,
             _watch: watch,
         })
     }
 
     /// The channel's name, for example `dma0chan0`.
     pub(crate) fn name(&self) -> &CStr {
-        CStr::from_bytes_until_nul(&self.inner.name).unwrap_or(c"dma")
-    }
-
-    /// The device that memory is mapped for, so that this engine can reach it.
-    pub(crate) fn device(&self) -> ARef<Device> {
-        self.inner.device.clone()
-    }
-
-    /// The largest segment that the channel's device declares.
-    pub(crate) fn max_segment(&self) -> usize {
-        self.inner.max_segment
+        CStr::from_bytes_until_nul(&self.name).unwrap_or(c"dma")
     }
 
     /// Whether this engine can copy between these addresses.
@@ -256,20 +235,17 @@ impl Channel {
     /// Whether the engine moves nothing any more, and never will: [`Channel::stop`] has returned, or
     /// its driver is being unbound or is gone. Any context.
     pub(crate) fn is_stopped(&self) -> bool {
-        self.inner.is_stopped()
+        self.inner.is_stopped.load(Acquire)
     }
 
     /// Ends, with `EIO`, the copies of a batch that the engine has left without saying so. Any
     /// context that completions may run in.
     ///
-    /// `EBUSY` while the channel is not stopped, `EINVAL` if they were submitted to another one.
-    pub(crate) fn abandon<T: Completion + ?Sized>(&self, target: &Arc<T>) -> Result {
-        if !self.is_stopped() {
-            return Err(EBUSY);
-        }
+    /// Nothing happens while the channel is not stopped, or if they were submitted to another one.
+    pub(crate) fn abandon<T: Completion + ?Sized>(&self, target: &Arc<T>) {
         let copies = target.copies();
-        if copies.channel.load(Relaxed) != self.id() {
-            return Err(EINVAL);
+        if !self.is_stopped() || copies.channel.load(Relaxed) != self.id() {
+            return;
         }
         // The channel has been released, so completions are not called any more.
         let mut left = copies.count.load(Acquire);
@@ -289,13 +265,12 @@ impl Channel {
                 Err(now) => left = now,
             }
         }
-        Ok(())
     }
 
     /// Maps a range of another device's memory for this engine. May sleep.
     pub(crate) fn map_peer(&self, phys: u64, size: usize) -> Result<MappedRun> {
         // SAFETY: The range is a device's and is not freed.
-        unsafe { MappedRun::new(&self.inner.device, phys, size, DEVICE_MEMORY) }
+        unsafe { MappedRun::new(&self.device, phys, size, DEVICE_MEMORY) }
     }
 
     /// Submits a copy of `len` bytes between two bus addresses of this engine.
@@ -335,7 +310,7 @@ impl Channel {
                     flags.interrupt,
                     flags.fence,
                     Some(Batch::<T>::ended),
-                    batch.target.as_ptr().cast(),
+                    Arc::as_ptr(&batch.0).cast_mut().cast(),
                 )
             }
         });
@@ -420,26 +395,15 @@ impl CopyCount {
 ///
 /// # Invariants
 ///
-/// `target` is from `Arc::into_raw`. That reference belongs to who takes the count to zero; the
-/// batch and each copy under way are counted.
-pub(crate) struct Batch<T: Completion> {
-    target: NonNull<T>,
-}
-
-// SAFETY: It is a reference to a `T`, which is `Send` and `Sync`.
-unsafe impl<T: Completion> Send for Batch<T> {}
-// SAFETY: As above.
-unsafe impl<T: Completion> Sync for Batch<T> {}
+/// The reference belongs to who takes the count to zero; the batch and each copy under way are counted.
+pub(crate) struct Batch<T: Completion>(ManuallyDrop<Arc<T>>);
 
 impl<T: Completion> Batch<T> {
     /// Begins a batch. `target` must not have been in one before.
     pub(crate) fn new(target: Arc<T>) -> Self {
         target.copies().count.store(OPEN, Relaxed);
         // INVARIANT: The batch has just been counted.
-        let raw = Arc::into_raw(target).cast_mut();
-        // SAFETY: `into_raw` returns no null pointer.
-        let target = unsafe { NonNull::new_unchecked(raw) };
-        Self { target }
+        Self(ManuallyDrop::new(target))
     }
 
     /// Ends `part` of what was counted: 1 for a copy, `OPEN` for the batch.
@@ -482,14 +446,13 @@ impl<T: Completion> Deref for Batch<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: The batch is counted, so the reference lives.
-        unsafe { self.target.as_ref() }
+        &self.0
     }
 }
 
 impl<T: Completion> Drop for Batch<T> {
     fn drop(&mut self) {
         // SAFETY: The batch is counted, and this is its end.
-        unsafe { Self::part_ended(self.target.as_ptr(), OPEN) };
+        unsafe { Self::part_ended(Arc::as_ptr(&self.0), OPEN) };
     }
 }

@@ -11,8 +11,6 @@
 #include <linux/fdtable.h>
 #include <linux/iommu.h>
 #include <linux/notifier.h>
-#include <linux/pid.h>
-#include <linux/pid_namespace.h>
 #include <linux/sched/signal.h>
 #include <linux/string.h>
 #include <linux/suspend.h>
@@ -259,32 +257,6 @@ unsigned int scif_helper_current_uid(void)
 void scif_helper_current_name(char *name, size_t size)
 {
 	strscpy_pad(name, current->group_leader->comm, size);
-}
-
-/* The process of the calling task; release it with put_pid(). */
-struct pid *scif_helper_current_process(void)
-{
-	return get_task_pid(current, PIDTYPE_TGID);
-}
-
-struct pid *scif_helper_get_pid(struct pid *pid)
-{
-	return get_pid(pid);
-}
-
-/*
- * The number of a process, as the calling task sees it; 0 if the task doesn't,
- * or if the process is gone.
- */
-pid_t scif_helper_pid_for_reader(struct pid *pid)
-{
-	pid_t seen;
-
-	rcu_read_lock();
-	seen = pid_has_task(pid, PIDTYPE_TGID) ? pid_vnr(pid) : 0;
-	rcu_read_unlock();
-
-	return seen;
 }
 
 /* Names the calling task's table of descriptors; never followed. */

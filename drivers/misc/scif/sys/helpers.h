@@ -19,7 +19,6 @@ struct file;
 struct mm_struct;
 struct notifier_block;
 struct page;
-struct pid;
 struct user_struct;
 struct vm_area_struct;
 
@@ -118,9 +117,6 @@ bool scif_helper_can_be_killed(void);
 void scif_helper_cond_resched(void);
 unsigned int scif_helper_current_uid(void);
 void scif_helper_current_name(char *name, size_t size);
-struct pid *scif_helper_current_process(void);
-struct pid *scif_helper_get_pid(struct pid *pid);
-pid_t scif_helper_pid_for_reader(struct pid *pid);
 unsigned long scif_helper_current_files(void);
 bool scif_helper_is_last_descriptor(struct file *file, unsigned long table);
 

@@ -214,33 +214,21 @@ impl Memory {
 
     /// It is the kernel's: `EINVAL` where it can't be.
     pub(crate) fn kernel(&self) -> Result<Buffer> {
-        if self.is_of_process()? {
-            return Err(EINVAL);
-        }
-        // SAFETY: By the contract of `from_raw`.
-        Ok(Buffer::kernel(unsafe {
-            KernelRange::new(self.start, self.len()?)
-        }?))
-    }
-
-    /// It is that of the calling process: `EINVAL` where it can't be.
-    fn user(&self) -> Result<Buffer> {
-        if !self.is_of_process()? {
-            return Err(EINVAL);
-        }
-        Ok(Buffer::user(
-            UserPtr::from_addr(self.start.addr()),
-            self.len()?,
-        ))
+        self.owned_by_kernel(true)
     }
 
     /// It is the kernel's, or that of the calling process: `EINVAL` where it can't be.
     pub(crate) fn owned_by_kernel(&self, of_kernel: bool) -> Result<Buffer> {
-        if of_kernel {
-            self.kernel()
-        } else {
-            self.user()
+        if self.is_of_process()? == of_kernel {
+            return Err(EINVAL);
         }
+        let len = self.len()?;
+        Ok(if of_kernel {
+            // SAFETY: By the contract of `from_raw`.
+            Buffer::kernel(unsafe { KernelRange::new(self.start, len) }?)
+        } else {
+            Buffer::user(UserPtr::from_addr(self.start.addr()), len)
+        })
     }
 
     /// It is where its address says: of the calling process, or of the kernel.
@@ -298,22 +286,18 @@ impl<T> Out<T> {
 /// Where several results go.
 pub(crate) struct OutArray<T> {
     start: *mut T,
-    /// None if it was negative.
-    len: Option<usize>,
+    len: usize,
 }
 
 impl<T: Copy> OutArray<T> {
+    /// `EINVAL` if the number is negative.
+    ///
     /// # Safety
     ///
     /// `start` is null or valid for writing `len` of `T`, until the call has returned.
-    pub(crate) unsafe fn from_raw(start: *mut T, len: ffi::c_int) -> Self {
-        let len = usize::try_from(len).ok();
-        Self { start, len }
-    }
-
-    /// `EINVAL` if the number was negative: to be asked before anything is done.
-    pub(crate) fn check(&self) -> Result {
-        self.len.map(|_| ()).ok_or(EINVAL)
+    pub(crate) unsafe fn from_raw(start: *mut T, len: ffi::c_int) -> Result<Self> {
+        let len = usize::try_from(len)?;
+        Ok(Self { start, len })
     }
 
     /// Puts values there, as many as there is room for.
@@ -321,7 +305,7 @@ impl<T: Copy> OutArray<T> {
         if self.start.is_null() {
             return;
         }
-        for (index, value) in values.iter().take(self.len.unwrap_or(0)).enumerate() {
+        for (index, value) in values.iter().take(self.len).enumerate() {
             // SAFETY: By the contract of `from_raw`.
             unsafe { self.start.add(index).write(*value) };
         }

@@ -18,7 +18,7 @@
 //!
 //! [`Changed::changed`] is called from inside the memory management, which may hold any of its
 //! locks and may be reclaiming memory: a lock that it takes must never be held while memory is
-//! allocated, or while a `Watch` is made, begun or dropped. `Watch::state` is a leaf.
+//! allocated, or while a `Watch` is made, begun or dropped. `Watch::begun_at` is a leaf.
 //!
 //! C header: [`include/linux/mmu_notifier.h`](srctree/include/linux/mmu_notifier.h)
 
@@ -39,12 +39,6 @@ pub(crate) trait Changed: Send + Sync + 'static {
     fn changed(&self);
 }
 
-struct State {
-    /// What `mmu_interval_read_begin` has said.
-    sequence: c_ulong,
-    changed: bool,
-}
-
 /// A range of addresses of a process that is watched; see the head of the file.
 ///
 /// Dropping it waits for calls of [`Changed::changed`] that are running, and for changes of the
@@ -55,8 +49,9 @@ struct State {
 /// `subscription` is registered, and is removed in `Drop` and nowhere else.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Watch<T: Changed> {
+    /// What `mmu_interval_read_begin` has said: any change gives the range another number.
     #[pin]
-    state: SpinLock<State>,
+    begun_at: SpinLock<c_ulong>,
     listener: T,
     // Last: the callback may come as soon as this has been made, and uses the others.
     #[pin]
@@ -65,7 +60,7 @@ pub(crate) struct Watch<T: Changed> {
 
 // SAFETY: A subscription may be used and removed by any thread.
 unsafe impl<T: Changed> Send for Watch<T> {}
-// SAFETY: What changes after the initialisation is protected by `state` or by the C side.
+// SAFETY: What changes after the initialisation is protected by `begun_at` or by the C side.
 unsafe impl<T: Changed> Sync for Watch<T> {}
 
 impl<T: Changed> Watch<T> {
@@ -80,14 +75,8 @@ impl<T: Changed> Watch<T> {
     /// `EINVAL` if that is no range, `EFAULT` for a kernel thread.
     pub(crate) fn new(address: usize, len: usize, listener: T) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            state <- new_spinlock!(
-                State {
-                    sequence: 0,
-                    // Until it is begun, nothing is promised.
-                    changed: true,
-                },
-                "Watch::state"
-            ),
+            // Until it is begun, nothing is promised: no range has this number.
+            begun_at <- new_spinlock!(0, "Watch::begun_at"),
             listener,
             subscription <- Opaque::try_ffi_init(
                 move |subscription: *mut own::mmu_interval_notifier| {
@@ -114,20 +103,21 @@ impl<T: Changed> Watch<T> {
 
     /// Begins anew: from now on changes count. Waits for those that are going on; may sleep.
     pub(crate) fn begin(&self) {
-        self.state.lock().changed = false;
         // SAFETY: By the type invariant it is registered.
         let sequence = unsafe { own::mmu_interval_read_begin(self.subscription.get()) };
-        self.state.lock().sequence = sequence;
+        *self.begun_at.lock() = sequence;
     }
 
     /// Whether nothing has changed since [`Self::begin`]. Any context but interrupts.
     pub(crate) fn is_unchanged(&self) -> bool {
-        let state = self.state.lock();
+        let begun_at = self.begun_at.lock();
+        self.is_unchanged_since(*begun_at)
+    }
+
+    /// Whether the range still has this number; the caller has `begun_at` locked.
+    fn is_unchanged_since(&self, sequence: c_ulong) -> bool {
         // SAFETY: By the type invariant it is registered; the callback holds the same lock.
-        let retry = unsafe {
-            own::scif_helper_mmu_interval_read_retry(self.subscription.get(), state.sequence)
-        };
-        !state.changed && !retry
+        !unsafe { own::scif_helper_mmu_interval_read_retry(self.subscription.get(), sequence) }
     }
 
     /// # Safety
@@ -142,12 +132,11 @@ impl<T: Changed> Watch<T> {
         // SAFETY: By the contract of this function. All other fields were initialised before
         // the subscription was made, and are dropped after it was removed.
         let this = unsafe { &*container_of!(subscription, Self, subscription) };
-        let first = {
-            let mut state = this.state.lock();
-            // SAFETY: The subscription is valid, and the lock is held.
-            unsafe { own::scif_helper_mmu_interval_set_seq(this.subscription.get(), sequence) };
-            !core::mem::replace(&mut state.changed, true)
-        };
+        let begun_at = this.begun_at.lock();
+        let first = this.is_unchanged_since(*begun_at);
+        // SAFETY: The subscription is valid, and the lock is held.
+        unsafe { own::scif_helper_mmu_interval_set_seq(this.subscription.get(), sequence) };
+        drop(begun_at);
         if first {
             this.listener.changed();
         }

@@ -118,18 +118,18 @@ impl Chain {
                 _ => None,
             },
             Self::End => Some(Event::Ends),
-            Self::Modules if event == bindings::module_state_MODULE_STATE_GOING => {
+            Self::Modules => {
+                let goes = event == bindings::module_state_MODULE_STATE_GOING;
                 let module = data.cast::<bindings::module>();
                 // SAFETY: The chain passes a valid module, and its name ends with 0.
                 let name = unsafe { CStr::from_char_ptr((&raw const (*module).name).cast()) };
                 let module = module.addr();
-                Some(Event::ModuleGone { module, name })
+                goes.then_some(Event::ModuleGone { module, name })
             }
             Self::Driver(device) => {
                 let unbinds = event == bindings::bus_notifier_event_BUS_NOTIFY_UNBIND_DRIVER;
                 (unbinds && data == raw(device).cast()).then_some(Event::Unbinds)
             }
-            Self::Modules => None,
         }
     }
 }

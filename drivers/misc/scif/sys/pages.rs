@@ -38,7 +38,6 @@ use super::{
     },
     reached::{
         IoMapping,
-        Piece,
         Reached, //
     },
 };
@@ -247,7 +246,7 @@ impl Pages {
     /// Where they are: physical addresses, in order, as few runs as can be.
     pub(crate) fn runs(&self) -> &ExtentTable {
         match &self.source {
-            Source::Process(pinned) => pinned.runs(),
+            Source::Process(pinned) => &pinned.runs,
             Source::Kernel(lent) => &lent.runs,
             Source::Device(_, runs) | Source::Part(_, runs) => runs,
         }
@@ -290,7 +289,7 @@ impl Pages {
         if offset % PAGE_SIZE > PAGE_SIZE - size_of::<u64>() {
             return Err(EINVAL);
         }
-        self.for_each_piece(offset, size_of::<u64>(), |piece| piece.store_u64(value))
+        self.for_each_piece(offset, size_of::<u64>(), |piece, _| piece.store_u64(value))
     }
 
     pub(super) fn require_writable(&self) -> Result {
@@ -303,13 +302,13 @@ impl Pages {
 
     /// Cuts a range of bytes where the pages do not follow each other; `EINVAL` where it is not all inside.
     ///
-    /// Together the pieces are the range, in order, without gaps.
+    /// Together the pieces are the range, in order, without gaps; `f` is told how much of it was before each.
     #[inline]
     pub(super) fn for_each_piece(
         &self,
         offset: usize,
         len: usize,
-        mut f: impl FnMut(Piece<'_>) -> Result,
+        mut f: impl FnMut(Reached<'_>, usize) -> Result,
     ) -> Result {
         let (runs, end) = (self.runs(), offset.checked_add(len).ok_or(EINVAL)?);
         if end as u64 > runs.len() {
@@ -320,12 +319,12 @@ impl Pages {
         while done < len {
             let (address, found) = runs.at((offset + done) as u64).ok_or(EINVAL)?;
             let found = (found as usize).min(len - done);
-            let memory = match device {
+            let piece = match device {
                 // SAFETY: The pages are kept by this, which is borrowed.
                 None => unsafe { Reached::in_pages(address, found) },
                 Some(memory) => memory.at(address, found)?,
             };
-            f(Piece { memory, done })?;
+            f(piece, done)?;
             done += found;
         }
         Ok(())
@@ -351,9 +350,9 @@ mod tests {
         /// Copies bytes out.
         pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
             let pointer = to.as_mut_ptr();
-            self.for_each_piece(offset, to.len(), |piece| {
+            self.for_each_piece(offset, to.len(), |piece, done| {
                 // SAFETY: The piece is inside `to`; `for_each_piece` says so.
-                unsafe { piece.copy_to(pointer, false) };
+                unsafe { piece.copy_out(pointer.add(done), false) };
                 Ok(())
             })
         }
@@ -362,9 +361,9 @@ mod tests {
         pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
             self.require_writable()?;
             let pointer = from.as_ptr();
-            self.for_each_piece(offset, from.len(), |piece| {
+            self.for_each_piece(offset, from.len(), |piece, done| {
                 // SAFETY: As in `read`. The page is writable.
-                unsafe { piece.copy_from(pointer, false) };
+                unsafe { piece.copy_in(pointer.add(done), false) };
                 Ok(())
             })
         }

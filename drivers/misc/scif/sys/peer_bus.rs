@@ -21,19 +21,13 @@ use kernel::{
     str::CString, //
 };
 
-use super::bindings as own;
+use super::{
+    bindings as own,
+    calls::Shown, //
+};
 
 /// Writes what is in the file of a device with this name, without the end of the line. May sleep.
 pub(crate) type Show = KBox<dyn Fn(&CStr, &mut fmt::Formatter<'_>) -> fmt::Result + Send + Sync>;
-
-/// Shows one attribute.
-struct Shown<'a>(&'a Show, &'a CStr);
-
-impl fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0(self.1, f)
-    }
-}
 
 /// The bus; registered as long as this exists. Its devices go first.
 pub(crate) struct Bus {
@@ -147,7 +141,10 @@ unsafe extern "C" fn scif_peer_device_show(
         let show = unsafe { &(*inner_of(device)).show };
         // SAFETY: By the contract of this function.
         let attribute = unsafe { CStr::from_char_ptr(attribute) };
-        let line = CString::try_from_fmt(fmt!("{}\n", Shown(show, attribute)))?;
+        let line = CString::try_from_fmt(fmt!(
+            "{}\n",
+            Shown(|f: &mut fmt::Formatter<'_>| show(attribute, f))
+        ))?;
         let bytes = line.to_bytes_with_nul();
         if bytes.len() > PAGE_SIZE {
             return Err(EINVAL);

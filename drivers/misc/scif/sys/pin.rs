@@ -30,6 +30,7 @@ use kernel::{
     prelude::*,
     sync::{
         aref::ARef,
+        atomic::Relaxed,
         Arc, //
     },
 };
@@ -40,9 +41,10 @@ use super::{
     bindings as own, current,
     extent_table::ExtentTable,
     ledger::{
-        self,
+        Account,
         Ledger, //
     },
+    shared_table::Share,
 };
 
 /// How many pages are pinned at once, and between two looks at the signals, unless they are huge ones.
@@ -60,7 +62,7 @@ pub(super) const MAX_PAGES: usize = (i32::MAX as usize) / size_of::<u64>();
 /// null; this owns a reference to `user`.
 struct Charge {
     // Before the reference to the address space that it names.
-    _entry: ledger::Entry,
+    account: Share<usize, Account>,
     mm: ARef<Mm>,
     user: *mut bindings::user_struct,
     pages: usize,
@@ -76,15 +78,16 @@ impl Charge {
     fn to_caller(pages: usize, ledger: &Arc<Ledger>) -> Result<Self> {
         let task = current!();
         let mm: &Mm = task.mm().ok_or(EFAULT)?;
-        let entry = ledger.add(mm, pages)?;
+        let account = Account::of_caller(ledger, mm)?;
         let mut user = ptr::null_mut();
         // SAFETY: `mm` is valid, and `user` can be written to.
         if !unsafe { own::scif_helper_charge_pinned(mm.as_raw(), pages, &mut user) } {
             return Err(EAGAIN);
         }
+        account.pages.add(pages, Relaxed);
         // INVARIANT: They have just been charged.
         Ok(Self {
-            _entry: entry,
+            account,
             mm: mm.into(),
             user,
             pages,
@@ -94,6 +97,7 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
+        self.account.pages.fetch_sub(self.pages, Relaxed);
         // The process may be gone; its `mm` is not, as this holds a reference. No lock of the
         // process is taken: it can hold those for as long as it likes, and this may run on behalf
         // of all.
@@ -110,7 +114,8 @@ impl Drop for Charge {
 /// Each page of `runs`, which are physical addresses, was pinned with `FOLL_LONGTERM`, and for writing if
 /// `writable`.
 pub(super) struct Pinned {
-    runs: ExtentTable,
+    /// The physical addresses.
+    pub(super) runs: ExtentTable,
     writable: bool,
     // Given back when they have been unpinned.
     _charge: Option<Charge>,
@@ -272,11 +277,6 @@ impl Pinned {
             count => room.get(..count as usize).ok_or(EFAULT),
         }
     }
-
-    /// The physical addresses.
-    pub(super) fn runs(&self) -> &ExtentTable {
-        &self.runs
-    }
 }
 
 impl Drop for Pinned {
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(charged_pages(), 0);
 
         let pages = Pinned::new(address, 2, false, None)?;
-        assert_eq!(pages.runs().len(), 2 * PAGE_SIZE as u64);
+        assert_eq!(pages.runs.len(), 2 * PAGE_SIZE as u64);
         assert_eq!(charged_pages(), 0);
         Ok(())
     }
@@ -387,6 +387,28 @@ mod tests {
     fn user_pages() -> usize {
         // SAFETY: No preconditions.
         unsafe { own::scif_helper_user_pinned() }
+    }
+
+    /// How many processes there are, and what they have.
+    fn written_down(ledger: &Ledger) -> (usize, usize) {
+        let pages = ledger.iter().map(|account| account.pages.load(Relaxed));
+        pages.fold((0, 0), |(count, sum), pages| (count + 1, sum + pages))
+    }
+
+    #[test]
+    fn an_account_is_there_as_long_as_something_is_pinned() -> Result {
+        let (address, ledger) = (map_pages(7, true)?, Ledger::new()?);
+        assert_eq!(written_down(&ledger), (0, 0));
+        let first = Pinned::new(address, 3, true, Some(&ledger))?;
+        let second = Pinned::new(address, 4, true, Some(&ledger))?;
+        assert_eq!(written_down(&ledger), (1, 7));
+        drop(first);
+        assert_eq!(written_down(&ledger), (1, 4));
+        let tgid = current!().tgid();
+        assert!(ledger.iter().all(|account| account.process.pid() == tgid));
+        drop(second);
+        assert_eq!(written_down(&ledger), (0, 0));
+        Ok(())
     }
 
     #[test]

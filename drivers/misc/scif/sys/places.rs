@@ -1,79 +1,118 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Places in a range of which pieces are given out, kept in a maple tree, which finds a gap in O(log n).
+//! Places in a range of addresses of a device, of which pieces are given out.
 //!
-//! Places are counted in units, whatever those are for the owner of the range.
-//!
-//! Lock: `taking` is taken by who takes a place in several steps; nothing is taken under it but the lock of the tree.
+//! Lock: `taking` is taken by a caller that takes a place; nothing is taken under it but the lock of the allocator.
 
-use core::ops::Range;
+use core::num::NonZero;
 
 use kernel::{
-    alloc::{
-        AllocError,
-        Flags, //
-    },
-    maple_tree::{
-        AllocErrorKind,
-        InsertErrorKind,
-        MapleTreeAlloc, //
-    },
     new_mutex,
     prelude::*,
-    sync::Mutex, //
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        Arc,
+        Mutex, //
+    },
 };
 
+use super::range_allocator::RangeAllocator;
 use crate::logic::window_set::Shape;
+
+/// For what a piece is, for those who look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Memory of the kernel: control blocks and rings. It crosses no seam.
+    Rings,
+    /// Memory that somebody has registered.
+    Windows,
+}
 
 /// See the head of this file.
 #[pin_data]
 pub(crate) struct Places {
     #[pin]
-    tree: MapleTreeAlloc<()>,
+    units: RangeAllocator,
     #[pin]
     taking: Mutex<()>,
+    /// Where the range begins, as the device names it.
+    pub(crate) base: u64,
+    /// Its bytes, a multiple of the unit; the seams are counted from its begin.
+    pub(crate) shape: Shape,
+    /// Bytes in which places are counted.
+    unit: NonZero<usize>,
+    /// Bytes that are taken.
+    rings: Atomic<u64>,
+    windows: Atomic<u64>,
 }
 
-// SAFETY: Nothing of it belongs to a thread; the tree, whose type does not say so, holds no values that could.
-unsafe impl Send for Places {}
-// SAFETY: As above; the functions of the tree take its lock.
-unsafe impl Sync for Places {}
-
 impl Places {
-    /// All are free.
-    pub(crate) fn new() -> impl PinInit<Self> {
-        pin_init!(Self {
-            tree <- MapleTreeAlloc::new(),
-            taking <- new_mutex!((), "Places::taking"),
+    /// All are free. May sleep.
+    pub(super) fn new(base: u64, shape: Shape, unit: usize) -> Result<Arc<Self>> {
+        let unit = NonZero::new(unit).ok_or(EINVAL)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                units <- RangeAllocator::new(),
+                taking <- new_mutex!((), "Places::taking"),
+                base,
+                shape,
+                unit,
+                rings: Atomic::new(0),
+                windows: Atomic::new(0),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    fn taken(&self, purpose: Purpose) -> &Atomic<u64> {
+        match purpose {
+            Purpose::Rings => &self.rings,
+            Purpose::Windows => &self.windows,
+        }
+    }
+
+    /// Bytes that are taken for something. Any context.
+    pub(crate) fn bytes_for(&self, purpose: Purpose) -> u64 {
+        self.taken(purpose).load(Relaxed)
+    }
+
+    /// Takes a piece of at least `len` bytes. `ENOSPC` if there is no such gap. May sleep.
+    ///
+    /// One for windows with a phase and a step begins, if that can be, so many bytes behind a multiple of the step.
+    pub(super) fn take(
+        self: &Arc<Self>,
+        len: usize,
+        purpose: Purpose,
+        phase: Option<(usize, usize)>,
+    ) -> Result<Place> {
+        // Rounded up; none has nothing.
+        let units = len.saturating_sub(1) / self.unit + 1;
+        let taking = self.taking.lock();
+        let first = match purpose {
+            Purpose::Rings => self.first_in_a_part(units),
+            Purpose::Windows => self.first_at(units, phase),
+        }?;
+        drop(taking);
+        let (offset, len) = (first * self.unit.get(), units * self.unit.get());
+        self.taken(purpose).add(len as u64, Relaxed);
+        // INVARIANT: It has just been taken.
+        Ok(Place {
+            places: self.clone(),
+            purpose,
+            offset,
+            len,
+            is_taken: Atomic::new(true),
         })
     }
 
-    /// Takes the first `units` that are contiguous, and says where they begin. `ENOSPC` if there is no such gap. May
-    /// sleep.
-    pub(crate) fn take(&self, units: usize, within: Range<usize>, flags: Flags) -> Result<usize> {
-        let taken = self.tree.alloc_range(units, (), within, flags);
-        taken.map_err(|error| match error.cause {
-            AllocErrorKind::AllocError(AllocError) => ENOMEM,
-            // There is no gap, or it would be longer than all.
-            _ => ENOSPC,
-        })
-    }
-
-    /// Takes these; `EADDRINUSE` if one of them is taken. May sleep.
-    pub(crate) fn take_these(&self, units: Range<usize>, flags: Flags) -> Result {
-        let taken = self.tree.insert_range(units, (), flags);
-        taken.map_err(|error| match error.cause {
-            InsertErrorKind::Occupied => EADDRINUSE,
-            cause => cause.into(),
-        })
-    }
-
-    /// Takes `units` of all of `shape`, whose bytes are counted in units of `unit`, that cross no seam. Else
-    /// as [`Self::take`].
-    pub(super) fn take_in_a_part(&self, units: usize, shape: Shape, unit: usize) -> Result<usize> {
-        let _taking = self.taking.lock();
-        for part in shape.seams.ranges(usize::try_from(shape.len)?) {
-            match self.take(units, part.start / unit..part.end / unit, GFP_KERNEL) {
+    fn first_in_a_part(&self, units: usize) -> Result<usize> {
+        for part in self.shape.seams.ranges(usize::try_from(self.shape.len)?) {
+            let within = part.start / self.unit..part.end / self.unit;
+            match self.units.take(units, within, GFP_KERNEL) {
                 Err(ENOSPC) => (),
                 taken => return taken,
             }
@@ -81,31 +120,55 @@ impl Places {
         Err(ENOSPC)
     }
 
-    /// Takes `units` of the first `all`; if there is a `phase` and it can be, the first of them lies so far
-    /// behind a multiple of `step`. Else as [`Self::take`].
-    pub(super) fn take_at(
-        &self,
-        units: usize,
-        all: usize,
-        phase: Option<usize>,
-        step: usize,
-    ) -> Result<usize> {
-        let _taking = self.taking.lock();
-        if let Some(phase) = phase {
+    fn first_at(&self, units: usize, phase: Option<(usize, usize)>) -> Result<usize> {
+        let all = 0..usize::try_from(self.shape.len)? / self.unit;
+        if let Some((phase, step)) = phase {
+            let (phase, step) = (phase / self.unit, step / self.unit);
             // Wherever this begins, there is such a place in it.
-            if let Ok(gap) = self.take(units.saturating_add(step - 1), 0..all, GFP_KERNEL) {
-                self.tree.erase(gap);
-                let first = gap + phase.wrapping_sub(gap) % step;
-                self.take_these(first..first + units, GFP_KERNEL)?;
+            let longest = units.saturating_add(step.saturating_sub(1));
+            if let Ok(gap) = self.units.take(longest, all.clone(), GFP_KERNEL) {
+                self.units.give_back(gap);
+                let first = gap + phase.wrapping_sub(gap).checked_rem(step).unwrap_or(0);
+                self.units.take_these(first..first + units, GFP_KERNEL)?;
                 return Ok(first);
             }
         }
-        self.take(units, 0..all, GFP_KERNEL)
+        self.units.take(units, all, GFP_KERNEL)
+    }
+}
+
+/// A piece of the range, until this is dropped or was given back.
+///
+/// # Invariants
+///
+/// `len` bytes at `offset`, in whole units, are taken for this while `is_taken`.
+pub(super) struct Place {
+    places: Arc<Places>,
+    purpose: Purpose,
+    pub(super) offset: usize,
+    pub(super) len: usize,
+    is_taken: Atomic<bool>,
+}
+
+impl Place {
+    /// Where it begins, as the device names it.
+    pub(super) fn address(&self) -> u64 {
+        self.places.base + self.offset as u64
     }
 
-    /// Gives back what was taken, of which this is the first.
-    pub(crate) fn give_back(&self, first: usize) {
-        self.tree.erase(first);
+    /// Lets others have it. May sleep.
+    pub(super) fn give_back(&self) {
+        if self.is_taken.xchg(false, Full) {
+            let (places, len) = (&self.places, self.len as u64);
+            places.units.give_back(self.offset / places.unit);
+            places.taken(self.purpose).fetch_sub(len, Relaxed);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.give_back();
     }
 }
 
@@ -115,42 +178,35 @@ mod tests {
 
     #[test]
     fn places_are_found_and_given_back() -> Result {
-        let places = KBox::pin_init(Places::new(), GFP_KERNEL)?;
-        let take = |units| places.take_in_a_part(units, Shape::in_one(8), 1);
-        assert_eq!((take(3)?, take(5)?), (0, 3));
-        assert_eq!(take(1), Err(ENOSPC));
-        places.give_back(0);
-        assert_eq!(take(4), Err(ENOSPC));
-        assert_eq!((take(2)?, take(1)?), (0, 2));
-        Ok(())
-    }
-
-    #[test]
-    fn a_place_may_be_named() -> Result {
-        let places = KBox::pin_init(Places::new(), GFP_KERNEL)?;
-        places.take_these(4..6, GFP_KERNEL)?;
-        assert_eq!(places.take_these(5..7, GFP_KERNEL), Err(EADDRINUSE));
-        assert_eq!(places.take_these(0..5, GFP_KERNEL), Err(EADDRINUSE));
-        places.take_these(6..7, GFP_KERNEL)?;
-        // Wherever the search begins, the first gap is taken.
-        assert_eq!(places.take(3, 5..100, GFP_KERNEL)?, 7);
-        assert_eq!(places.take(2, 3..100, GFP_KERNEL)?, 10);
-        assert_eq!(places.take(4, 0..100, GFP_KERNEL)?, 0);
-        places.give_back(4);
-        assert_eq!(places.take(3, 0..12, GFP_KERNEL), Err(ENOSPC));
-        assert_eq!(places.take(13, 0..12, GFP_KERNEL), Err(ENOSPC));
+        let places = Places::new(100, Shape::in_one(8), 1)?;
+        let take = |units| places.take(units, Purpose::Rings, None);
+        let (first, second) = (take(3)?, take(5)?);
+        assert_eq!((first.address(), second.address()), (100, 103));
+        assert_eq!(places.bytes_for(Purpose::Rings), 8);
+        assert_eq!(take(1).err(), Some(ENOSPC));
+        first.give_back();
+        first.give_back();
+        assert_eq!(places.bytes_for(Purpose::Rings), 5);
+        assert_eq!(take(4).err(), Some(ENOSPC));
+        let (third, fourth) = (take(2)?, take(1)?);
+        assert_eq!((third.offset, fourth.offset), (0, 2));
+        drop((first, second, third, fourth));
+        assert_eq!(places.bytes_for(Purpose::Rings), 0);
         Ok(())
     }
 
     #[test]
     fn a_phase_is_kept_where_there_is_room() -> Result {
-        let places = KBox::pin_init(Places::new(), GFP_KERNEL)?;
-        assert_eq!(places.take_at(4, 24, Some(2), 8)?, 2);
-        assert_eq!(places.take_at(4, 24, Some(2), 8)?, 10);
+        let places = Places::new(0, Shape::in_one(24), 1)?;
+        let take = |units, phase| places.take(units, Purpose::Windows, phase);
+        let phase = Some((2, 8));
+        let taken = [take(4, phase)?, take(4, phase)?];
         // No gap is long enough to hold a phase for certain.
-        assert_eq!(places.take_at(4, 24, Some(2), 8)?, 6);
-        assert_eq!(places.take_at(8, 24, None, 8)?, 14);
-        assert_eq!(places.take_at(4, 24, Some(2), 8), Err(ENOSPC));
+        let more = [take(4, phase)?, take(8, None)?];
+        assert_eq!(taken.each_ref().map(|place| place.offset), [2, 10]);
+        assert_eq!(more.each_ref().map(|place| place.offset), [6, 14]);
+        assert_eq!(take(4, phase).err(), Some(ENOSPC));
+        assert_eq!(places.bytes_for(Purpose::Windows), 20);
         Ok(())
     }
 }

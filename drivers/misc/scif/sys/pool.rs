@@ -18,11 +18,6 @@ use kernel::{
     prelude::*,
     sync::{
         aref::ARef,
-        atomic::{
-            Atomic,
-            Full,
-            Relaxed, //
-        },
         Arc, //
     },
 };
@@ -34,7 +29,12 @@ use super::{
         MappedRun,
         SHARED, //
     },
-    places::Places, //
+    places::{
+        Place,
+        Places,
+        Purpose, //
+    },
+    reached::Span, //
 };
 
 use crate::logic::window_set::Shape;
@@ -43,18 +43,11 @@ use crate::logic::window_set::Shape;
 const UNIT: usize = 64;
 
 /// See the head of this file. Close it before the driver of the device is unbound from it.
-#[pin_data]
 pub(crate) struct Pool {
     /// Gone before the memory.
     run: MappedRun,
     memory: Contiguous,
-    /// In units.
-    #[pin]
-    places: Places,
-    /// Bytes.
-    taken: Atomic<u64>,
-    /// No piece crosses a seam.
-    shape: Shape,
+    pub(crate) places: Arc<Places>,
 }
 
 impl Pool {
@@ -67,36 +60,13 @@ impl Pool {
         let phys = memory.phys();
         // SAFETY: The memory is freed after it was unmapped; what a device does with it is expected.
         let run = unsafe { MappedRun::new(device, phys, size, SHARED) }?;
-        Arc::pin_init(
-            pin_init!(Self {
-                run,
-                memory,
-                places <- Places::new(),
-                taken: Atomic::new(0),
-                shape,
-            }),
-            GFP_KERNEL,
-        )
-    }
-
-    /// Its bytes, and where a piece can't lie.
-    pub(crate) fn shape(&self) -> Shape {
-        self.shape
-    }
-
-    /// Where it begins, as the device names it.
-    pub(crate) fn address(&self) -> u64 {
-        self.run.address()
-    }
-
-    /// Its bytes.
-    pub(crate) fn size(&self) -> u64 {
-        self.shape.len
-    }
-
-    /// Bytes of it that are taken. Any context.
-    pub(crate) fn bytes_taken(&self) -> u64 {
-        self.taken.load(Relaxed)
+        let places = Places::new(run.address, shape, UNIT)?;
+        let this = Self {
+            run,
+            memory,
+            places,
+        };
+        Ok(Arc::new(this, GFP_KERNEL)?)
     }
 
     /// Takes it away from the device, which must have been told not to use it any more, and whose driver
@@ -106,65 +76,33 @@ impl Pool {
     }
 
     /// Takes a piece of at least `len` bytes, zeroed. `ENOSPC` if there is no room. May sleep.
-    pub(super) fn take(self: &Arc<Self>, len: usize) -> Result<Place> {
-        let units = len.div_ceil(UNIT).max(1);
-        let first = self.places.take_in_a_part(units, self.shape(), UNIT)?;
-        // INVARIANT: It has just been taken.
-        let place = Place {
+    pub(super) fn take(self: &Arc<Self>, len: usize) -> Result<Piece> {
+        let place = self.places.take(len, Purpose::Rings, None)?;
+        let piece = Piece {
+            place,
             pool: self.clone(),
-            offset: first * UNIT,
-            len: units * UNIT,
-            given_back: Atomic::new(false),
         };
-        self.taken.add(place.len as u64, Relaxed);
-        // SAFETY: By the invariant the bytes are there, and nobody else's of this machine.
-        unsafe { place.pointer().as_ptr().write_bytes(0, place.len) };
-        Ok(place)
+        let Span { base, len } = piece.span();
+        // SAFETY: The bytes are there, and nobody else's of this machine.
+        unsafe { base.as_ptr().write_bytes(0, len) };
+        Ok(piece)
     }
 }
 
-/// A piece of a [`Pool`], until this is dropped.
-///
-/// # Invariants
-///
-/// `len` bytes at `offset` of the pool, a multiple of [`UNIT`] each, are taken for this, unless they were
-/// `given_back`. They are memory as long as this lives.
-pub(super) struct Place {
+/// A piece of a [`Pool`], until this is dropped. It is memory as long, also when its place was given back.
+pub(super) struct Piece {
+    pub(super) place: Place,
     pool: Arc<Pool>,
-    offset: usize,
-    len: usize,
-    given_back: Atomic<bool>,
 }
 
-impl Place {
-    /// Its first byte: valid for reads and writes of [`Self::len`] bytes as long as this lives.
-    pub(super) fn pointer(&self) -> NonNull<u8> {
-        // SAFETY: By the invariant of this it lies in the memory of the pool.
-        unsafe { self.pool.memory.base.add(self.offset) }
-    }
-
-    /// Its bytes.
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Where it begins, as the device names it.
-    pub(super) fn address(&self) -> u64 {
-        self.pool.address() + self.offset as u64
-    }
-
-    /// Lets others have it, who write there what they like from now on. May sleep.
-    pub(super) fn give_back(&self) {
-        if !self.given_back.xchg(true, Full) {
-            self.pool.places.give_back(self.offset / UNIT);
-            self.pool.taken.fetch_sub(self.len as u64, Relaxed);
+impl Piece {
+    /// Its bytes: valid for reads and writes as long as this lives.
+    pub(super) fn span(&self) -> Span {
+        Span {
+            // SAFETY: The place lies in the memory of the pool.
+            base: unsafe { self.pool.memory.span.base.add(self.place.offset) },
+            len: self.place.len,
         }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.give_back();
     }
 }
 
@@ -172,18 +110,12 @@ impl Drop for Place {
 ///
 /// # Invariants
 ///
-/// `base` is valid for reads and writes of `size` bytes, a multiple of the page size, in the kernel's linear
-/// mapping, and owned by this; it was allocated for `device`.
+/// The bytes of `span`, a multiple of the page size, are valid for reads and writes, in the kernel's linear mapping,
+/// and owned by this; they were allocated for `device`.
 struct Contiguous {
     device: ARef<Device>,
-    base: NonNull<u8>,
-    size: usize,
+    span: Span,
 }
-
-// SAFETY: Nothing of it belongs to a thread.
-unsafe impl Send for Contiguous {}
-// SAFETY: Who has a piece of the memory shares it with a device anyway.
-unsafe impl Sync for Contiguous {}
 
 impl Contiguous {
     /// Zeroed memory whose physical address is a multiple of `align`; both are powers of two and at least a
@@ -195,26 +127,26 @@ impl Contiguous {
         }
         // SAFETY: The device is valid; both numbers are as the function wants them.
         let base = unsafe { own::scif_helper_alloc_contiguous(dma_map::raw(device), size, align) };
+        let base = NonNull::new(base.cast()).ok_or(ENOMEM)?;
         // INVARIANT: It has just been allocated like this.
         Ok(Self {
             device: device.clone(),
-            base: NonNull::new(base.cast()).ok_or(ENOMEM)?,
-            size,
+            span: Span { base, len: size },
         })
     }
 
     /// Where that is, for the hardware.
     fn phys(&self) -> u64 {
         // SAFETY: By the type invariant it is in the kernel's linear mapping.
-        unsafe { own::scif_helper_virt_to_phys(self.base.as_ptr().cast()) }
+        unsafe { own::scif_helper_virt_to_phys(self.span.base.as_ptr().cast()) }
     }
 }
 
 impl Drop for Contiguous {
     fn drop(&mut self) {
-        let device = dma_map::raw(&self.device);
+        let (device, Span { base, len }) = (dma_map::raw(&self.device), self.span);
         // SAFETY: By the type invariants it was allocated for this device, with this size.
-        unsafe { own::scif_helper_free_contiguous(device, self.base.as_ptr().cast(), self.size) };
+        unsafe { own::scif_helper_free_contiguous(device, base.as_ptr().cast(), len) };
     }
 }
 
@@ -229,21 +161,21 @@ mod tests {
     #[test]
     fn pieces_are_found_zeroed_and_given_back() -> Result {
         let pool = Pool::new(&device()?, Shape::in_one(64 << 10), 64 << 10)?;
-        assert_eq!(pool.address() % (64 << 10), 0);
+        assert_eq!(pool.places.base % (64 << 10), 0);
         let first = pool.take(1)?;
         let second = pool.take((64 << 10) - UNIT)?;
         assert_eq!(
-            (first.len(), second.address()),
-            (UNIT, first.address() + UNIT as u64)
+            (first.place.len, second.place.address()),
+            (UNIT, first.place.address() + UNIT as u64)
         );
-        assert_eq!(pool.bytes_taken(), pool.size());
+        assert_eq!(pool.places.bytes_for(Purpose::Rings), 64 << 10);
         assert_eq!(pool.take(1).err(), Some(ENOSPC));
         // SAFETY: It is that long.
-        unsafe { first.pointer().as_ptr().write(7) };
+        unsafe { first.span().base.as_ptr().write(7) };
         drop(first);
         let again = pool.take(UNIT)?;
         // SAFETY: As above.
-        assert_eq!(unsafe { again.pointer().as_ptr().read() }, 0);
+        assert_eq!(unsafe { again.span().base.as_ptr().read() }, 0);
         assert_eq!(pool.take(65 << 10).err(), Some(ENOSPC));
         Ok(())
     }
@@ -259,22 +191,22 @@ mod tests {
         let first = pool.take(UNIT)?;
         assert_eq!(pool.take((16 << 10) + UNIT).err(), Some(ENOSPC));
         let second = pool.take(16 << 10)?;
-        assert_eq!(second.address(), pool.address() + (16 << 10));
+        assert_eq!(second.place.address(), pool.places.base + (16 << 10));
         let third = pool.take((16 << 10) - UNIT)?;
-        assert_eq!(third.address(), first.address() + UNIT as u64);
+        assert_eq!(third.place.address(), first.place.address() + UNIT as u64);
         assert_eq!(pool.take(1).err(), Some(ENOSPC));
-        assert_eq!(pool.shape().longest(), 16 << 10);
+        assert_eq!(pool.places.shape.longest(), 16 << 10);
         Ok(())
     }
 
     #[test]
     fn a_piece_may_outlive_its_mapping() -> Result {
         let pool = Pool::new(&device()?, Shape::in_one(4096), 4096)?;
-        let place = pool.take(4096)?;
+        let piece = pool.take(4096)?;
         pool.close();
         pool.close();
         drop(pool);
-        assert_eq!(place.len(), 4096);
+        assert_eq!(piece.span().len, 4096);
         Ok(())
     }
 
@@ -289,9 +221,9 @@ mod tests {
         ] {
             let memory = Contiguous::new(&device, size, align)?;
             assert_eq!(memory.phys() % align as u64, 0);
-            assert_eq!(memory.size, size);
+            assert_eq!(memory.span.len, size);
             // SAFETY: It is that long.
-            let bytes = unsafe { core::slice::from_raw_parts(memory.base.as_ptr(), size) };
+            let bytes = unsafe { core::slice::from_raw_parts(memory.span.base.as_ptr(), size) };
             assert!(bytes.iter().all(|byte| *byte == 0));
         }
         Ok(())

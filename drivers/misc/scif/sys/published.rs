@@ -2,7 +2,7 @@
 
 //! Something that there is once, for functions that other modules call and that are given nothing.
 
-use core::marker::PhantomData;
+use core::ptr;
 
 use kernel::{
     prelude::*,
@@ -19,56 +19,44 @@ use kernel::{
 };
 
 /// Something that functions which others call can find, as long as there is a [`Publication`] of it.
-pub(crate) struct Published<T> {
-    /// The address in an `Arc<T>`, or 0.
-    address: Atomic<usize>,
-    _type: PhantomData<Arc<T>>,
-}
-
-// SAFETY: It is as an `Arc`.
-unsafe impl<T: Send + Sync> Sync for Published<T> {}
+///
+/// # Invariants
+///
+/// It is null, or from [`Arc::into_raw`].
+pub(crate) struct Published<T>(Atomic<*mut T>);
 
 impl<T: Send + Sync + 'static> Published<T> {
     pub(crate) const fn new() -> Self {
-        Self {
-            address: Atomic::new(0),
-            _type: PhantomData,
-        }
+        Self(Atomic::new(ptr::null_mut()))
     }
 
     /// Has `value` found from now on.
     pub(crate) fn publish(&'static self, value: Arc<T>) -> Publication<T> {
-        let raw = Arc::into_raw(value);
-        self.address.store(raw.expose_provenance(), Release);
-        Publication { place: self }
+        self.0.store(Arc::into_raw(value).cast_mut(), Release);
+        Publication(self)
     }
 
     /// Looks for it: `ENODEV` before the module has been initialised. Whoever calls was called by another module, which
     /// keeps this one loaded by using its symbols.
     pub(crate) fn get(&'static self) -> Result<Arc<T>> {
-        let address = self.address.load(Acquire);
-        if address == 0 {
+        let value = self.0.load(Acquire);
+        if value.is_null() {
             return Err(ENODEV);
         }
         // SAFETY: It was published, and stays so while the module is loaded.
-        let found = unsafe {
-            ArcBorrow::<'_, T>::from_raw(core::ptr::with_exposed_provenance::<T>(address))
-        };
-        Ok(found.into())
+        Ok(unsafe { ArcBorrow::from_raw(value) }.into())
     }
 }
 
 /// Dropped when nobody can call any more: others that use this module's symbols keep it loaded.
-pub(crate) struct Publication<T: Send + Sync + 'static> {
-    place: &'static Published<T>,
-}
+pub(crate) struct Publication<T: Send + Sync + 'static>(&'static Published<T>);
 
 impl<T: Send + Sync + 'static> Drop for Publication<T> {
     fn drop(&mut self) {
-        let address = self.place.address.xchg(0, Full);
-        if address != 0 {
+        let value = self.0 .0.xchg(ptr::null_mut(), Full);
+        if !value.is_null() {
             // SAFETY: `publish` has put it there, and nobody else takes it out.
-            drop(unsafe { Arc::from_raw(core::ptr::with_exposed_provenance::<T>(address)) });
+            drop(unsafe { Arc::from_raw(value) });
         }
     }
 }

@@ -39,26 +39,39 @@ use super::{
     pages::Pages, //
 };
 
-/// Returns a pointer to `count` bytes at `offset` of the `len` bytes at `base`; `EINVAL` where they are not all inside.
-pub(super) fn bytes_at(
-    base: NonNull<u8>,
-    len: usize,
-    offset: usize,
-    count: usize,
-) -> Result<*mut u8> {
-    match offset.checked_add(count) {
-        Some(end) if end <= len => Ok(base.as_ptr().wrapping_add(offset)),
-        _ => Err(EINVAL),
-    }
+/// Bytes to which the kernel has a pointer and never a reference: others write there while this node reads.
+///
+/// Whoever has it says how long they are valid.
+#[derive(Clone, Copy)]
+pub(super) struct Span {
+    pub(super) base: NonNull<u8>,
+    pub(super) len: usize,
 }
 
-/// Returns a pointer to a number, as [`bytes_at`]; `EINVAL` also where it is not aligned.
-pub(super) fn number_at<N>(base: NonNull<u8>, len: usize, offset: usize) -> Result<*mut N> {
-    let pointer = bytes_at(base, len, offset, size_of::<N>())?.cast::<N>();
-    if pointer.is_aligned() {
-        Ok(pointer)
-    } else {
-        Err(EINVAL)
+// SAFETY: The kernel's mappings belong to no thread.
+unsafe impl Send for Span {}
+// SAFETY: It is no more than an address and a number.
+unsafe impl Sync for Span {}
+
+impl Span {
+    /// Returns a pointer to `count` bytes at an offset; `EINVAL` where they are not all inside.
+    #[inline]
+    pub(super) fn at(self, offset: usize, count: usize) -> Result<*mut u8> {
+        match offset.checked_add(count) {
+            Some(end) if end <= self.len => Ok(self.base.as_ptr().wrapping_add(offset)),
+            _ => Err(EINVAL),
+        }
+    }
+
+    /// Returns a pointer to a number, as [`Self::at`]; `EINVAL` also where it is not aligned.
+    #[inline]
+    pub(super) fn number_at<N>(self, offset: usize) -> Result<*mut N> {
+        let pointer = self.at(offset, size_of::<N>())?.cast::<N>();
+        if pointer.is_aligned() {
+            Ok(pointer)
+        } else {
+            Err(EINVAL)
+        }
     }
 }
 
@@ -68,17 +81,11 @@ pub(super) fn number_at<N>(base: NonNull<u8>, len: usize, offset: usize) -> Resu
 ///
 /// # Invariants
 ///
-/// `base` is an `ioremap`ped range of `size` bytes, at the physical address `phys`.
+/// `span` is an `ioremap`ped range at the physical address `phys`.
 pub(crate) struct IoMapping {
-    base: NonNull<u8>,
-    phys: u64,
-    size: usize,
+    span: Span,
+    pub(crate) phys: u64,
 }
-
-// SAFETY: The mapping is valid on all CPUs.
-unsafe impl Send for IoMapping {}
-// SAFETY: Device memory may be accessed by several CPUs at once; no Rust reference into it exists.
-unsafe impl Sync for IoMapping {}
 
 impl IoMapping {
     /// Maps `size` bytes at a physical address of a device. May sleep.
@@ -90,32 +97,29 @@ impl IoMapping {
         // SAFETY: Addresses that are RAM are refused.
         let base = unsafe { own::scif_helper_ioremap_wc(phys as PhysAddr, size) };
         // INVARIANT: It has just been mapped.
+        let base = NonNull::new(base.cast()).ok_or(ENOMEM)?;
         Ok(Self {
-            base: NonNull::new(base.cast()).ok_or(ENOMEM)?,
+            span: Span { base, len: size },
             phys,
-            size,
         })
-    }
-
-    /// The physical address.
-    pub(crate) fn phys(&self) -> u64 {
-        self.phys
     }
 
     /// The size in bytes.
     pub(crate) fn size(&self) -> usize {
-        self.size
+        self.span.len
     }
 
     /// `len` bytes of it: EFAULT where they are not all inside.
     pub(crate) fn reach(&self, offset: u64, len: u64) -> Result<Reached<'_>> {
         match offset.checked_add(len) {
-            Some(end) if end <= self.size as u64 => Ok(Reached {
-                // SAFETY: It is inside, as just checked.
-                base: unsafe { self.base.add(offset as usize) },
+            Some(end) if end <= self.size() as u64 => Ok(Reached {
                 // INVARIANT: It is a part of the mapping, which is borrowed.
+                span: Span {
+                    // SAFETY: It is inside, as just checked.
+                    base: unsafe { self.span.base.add(offset as usize) },
+                    len: len as usize,
+                },
                 phys: self.phys + offset,
-                len: len as usize,
                 is_device: true,
                 _mapping: PhantomData,
             }),
@@ -133,7 +137,7 @@ impl IoMapping {
 impl Drop for IoMapping {
     fn drop(&mut self) {
         // SAFETY: By the type invariant it is mapped, and nothing uses it any more.
-        unsafe { bindings::iounmap(self.base.as_ptr().cast()) };
+        unsafe { bindings::iounmap(self.span.base.as_ptr().cast()) };
     }
 }
 
@@ -143,12 +147,11 @@ impl Drop for IoMapping {
 ///
 /// # Invariants
 ///
-/// `base` is where the kernel has the `len` bytes at `phys` mapped: memory of a device in a mapping that lives
+/// `span` is where the kernel has the bytes at `phys` mapped: memory of a device in a mapping that lives
 /// for `'a` if `is_device`, else RAM in the kernel's linear mapping.
 pub(crate) struct Reached<'a> {
-    base: NonNull<u8>,
+    span: Span,
     phys: u64,
-    len: usize,
     is_device: bool,
     _mapping: PhantomData<&'a IoMapping>,
 }
@@ -159,11 +162,11 @@ impl Reached<'_> {
         let len = usize::try_from(len)?;
         // SAFETY: It takes any address.
         let base = unsafe { own::scif_helper_direct_map(phys, len) };
+        let base = NonNull::new(base.cast()).ok_or(EFAULT)?;
         // INVARIANT: C has just seen to it.
         Ok(Self {
-            base: NonNull::new(base.cast()).ok_or(EFAULT)?,
+            span: Span { base, len },
             phys,
-            len,
             is_device: false,
             _mapping: PhantomData,
         })
@@ -177,28 +180,20 @@ impl Reached<'_> {
     pub(super) unsafe fn in_pages(phys: u64, len: usize) -> Self {
         // SAFETY: By the contract of this function there are such pages.
         let base = unsafe { own::scif_helper_page_address(phys as PhysAddr) };
+        // SAFETY: A page that is mapped is not at 0.
+        let base = unsafe { NonNull::new_unchecked(base.cast()) };
         // INVARIANT: The kernel has all RAM mapped.
         Self {
-            // SAFETY: A page that is mapped is not at 0.
-            base: unsafe { NonNull::new_unchecked(base.cast()) },
+            span: Span { base, len },
             phys,
-            len,
             is_device: false,
             _mapping: PhantomData,
         }
     }
 
-    fn at(&self, offset: usize, count: usize) -> Result<*mut u8> {
-        bytes_at(self.base, self.len, offset, count)
-    }
-
-    fn number_at<N>(&self, offset: usize) -> Result<*mut N> {
-        number_at(self.base, self.len, offset)
-    }
-
     /// Stores bytes. Posted: see [`flush_writes`].
     pub(crate) fn write(&self, at: usize, bytes: &[u8]) -> Result {
-        let to = self.at(at, bytes.len())?;
+        let to = self.span.at(at, bytes.len())?;
         // SAFETY: Both are valid for that many bytes. What RAM is used for is up to those who share the
         // address; no Rust reference covers it.
         unsafe { copy(to, self.is_device, bytes.as_ptr(), false, bytes.len()) };
@@ -208,6 +203,7 @@ impl Reached<'_> {
     /// Stores `len` bytes of a caller from `from_offset` on, if they are in memory and can be stored
     /// without a copy; says whether that was so. If not, or on an error, some may have been stored.
     /// Does not wait.
+    #[inline]
     pub(crate) fn write_from(
         &self,
         at: usize,
@@ -215,7 +211,7 @@ impl Reached<'_> {
         from_offset: usize,
         len: usize,
     ) -> Result<bool> {
-        let to = self.at(at, len)?;
+        let to = self.span.at(at, len)?;
         // SAFETY: As in `write`.
         unsafe { from.copy_to(from_offset, to, self.is_device, len) }
     }
@@ -223,7 +219,7 @@ impl Reached<'_> {
     /// Loads 32 bits, of which nobody hears: when this returns, what this processor has stored before has arrived,
     /// and what the peer's processors had stored before that is here. A round trip across a bridge.
     pub(crate) fn read_back(&self, at: usize) -> Result {
-        let from = self.number_at::<u32>(at)?;
+        let from = self.span.number_at::<u32>(at)?;
         // The stores leave before the load, and what is loaded later is loaded after it.
         barrier::mb(barrier::Full);
         // SAFETY: `number_at` returns valid and aligned pointers.
@@ -240,7 +236,7 @@ impl Reached<'_> {
 
     /// Stores a 32-bit value, little-endian, in one access.
     pub(crate) fn write_u32(&self, at: usize, value: u32) -> Result {
-        let to = self.number_at::<u32>(at)?;
+        let to = self.span.number_at::<u32>(at)?;
         // SAFETY: `number_at` returns valid and aligned pointers; otherwise as in `write`.
         unsafe {
             if self.is_device {
@@ -254,7 +250,7 @@ impl Reached<'_> {
 
     /// Stores a 64-bit value, little-endian, in one access.
     pub(crate) fn write_u64(&self, at: usize, value: u64) -> Result {
-        let to = self.number_at::<u64>(at)?;
+        let to = self.span.number_at::<u64>(at)?;
         // SAFETY: As in `write_u32`.
         unsafe {
             if self.is_device {
@@ -269,10 +265,11 @@ impl Reached<'_> {
     /// Fills all of it with bytes of `pages` from `offset` on, by CPU.
     #[inline]
     pub(crate) fn copy_from(&self, pages: &Pages, offset: usize) -> Result {
-        pages.for_each_piece(offset, self.len, |piece| {
-            // SAFETY: The piece is inside its page, and its place inside the memory. Where they overlap
-            // the contents are mixed; C's function does not mind.
-            unsafe { piece.copy_to(self.base.as_ptr(), self.is_device) };
+        let (to, is_device) = (self.span.base.as_ptr(), self.is_device);
+        pages.for_each_piece(offset, self.span.len, |piece, done| {
+            // SAFETY: The piece and what was before it are no longer than this, by whose invariant the memory is there.
+            // Where they overlap the contents are mixed; C's function does not mind.
+            unsafe { piece.copy_out(to.add(done), is_device) };
             Ok(())
         })
     }
@@ -281,17 +278,66 @@ impl Reached<'_> {
     /// read-only.
     pub(crate) fn copy_to(&self, pages: &Pages, offset: usize) -> Result {
         pages.require_writable()?;
-        pages.for_each_piece(offset, self.len, |piece| {
-            // SAFETY: As in `copy_from`; the page is writable.
-            unsafe { piece.copy_from(self.base.as_ptr(), self.is_device) };
+        let (from, is_device) = (self.span.base.as_ptr(), self.is_device);
+        pages.for_each_piece(offset, self.span.len, |piece, done| {
+            // SAFETY: As in `copy_from`; the pages are writable.
+            unsafe { piece.copy_in(from.add(done), is_device) };
             Ok(())
         })
+    }
+
+    /// Copies all of it to memory that may be a device's.
+    ///
+    /// # Safety
+    ///
+    /// So many bytes at `to` are valid for writes; they are `ioremap`ped if `is_device`.
+    pub(super) unsafe fn copy_out(&self, to: *mut u8, is_device: bool) {
+        let Span { base, len } = self.span;
+        // SAFETY: By the contract of this function, and the type invariant.
+        unsafe { copy(to, is_device, base.as_ptr(), self.is_device, len) };
+    }
+
+    /// Fills all of it, which processes may have mapped, from memory that may be a device's.
+    ///
+    /// # Safety
+    ///
+    /// So many bytes at `from` are valid for reads; they are `ioremap`ped if `is_device`.
+    pub(super) unsafe fn copy_in(&self, from: *const u8, is_device: bool) {
+        let Span { base, len } = self.span;
+        // SAFETY: By the contract of this function, and the type invariant.
+        unsafe { copy(base.as_ptr(), self.is_device, from, is_device, len) };
+        if self.is_device {
+            flush_writes();
+        } else {
+            // SAFETY: By the type invariant it is RAM.
+            unsafe { own::scif_helper_flush_pages(self.phys as PhysAddr, len) };
+        }
+    }
+
+    /// Stores a number that is all of it, little-endian: in one access where it is aligned, else in
+    /// two, the lower half last. EINVAL unless it is aligned to 4 bytes, and that long.
+    pub(super) fn store_u64(&self, value: u64) -> Result {
+        if self.span.len != size_of::<u64>() {
+            return Err(EINVAL);
+        }
+        // Whoever sees the value sees what was written before.
+        barrier::smp_mb(barrier::Write);
+        if self.write_u64(0, value).is_err() {
+            self.write_u32(4, (value >> 32) as u32)?;
+            // The lower half says that both are there.
+            flush_writes();
+            self.write_u32(0, value as u32)?;
+        }
+        if self.is_device {
+            flush_writes();
+        }
+        Ok(())
     }
 
     /// The frame of the page at which it begins, for mapping it into a process: `EINVAL` where no whole page
     /// is. It stays what it is as long as what is reached.
     pub(crate) fn page_frame(&self) -> Result<u64> {
-        self.at(0, PAGE_SIZE)?;
+        self.span.at(0, PAGE_SIZE)?;
         if self.phys % PAGE_SIZE as u64 != 0 {
             return Err(EINVAL);
         }
@@ -300,7 +346,7 @@ impl Reached<'_> {
 
     /// Where the kernel has its first page mapped, as a number.
     pub(crate) fn kernel_address(&self) -> Result<usize> {
-        Ok(self.at(0, PAGE_SIZE)?.addr())
+        Ok(self.span.at(0, PAGE_SIZE)?.addr())
     }
 
     /// Whether processes map it write-combining.
@@ -354,70 +400,6 @@ pub(super) unsafe fn copy(
     }
 }
 
-/// A part of some [`Pages`] that is in one piece, and how the CPU copies from and to it.
-pub(super) struct Piece<'a> {
-    pub(super) memory: Reached<'a>,
-    /// Where it begins in the range that was cut into pieces.
-    pub(super) done: usize,
-}
-
-impl Piece<'_> {
-    /// Copies the bytes out, to their place in the range that begins at `to`.
-    ///
-    /// # Safety
-    ///
-    /// The range is valid for writes, and the piece is in it; it is `ioremap`ped if `is_device`.
-    pub(super) unsafe fn copy_to(&self, to: *mut u8, is_device: bool) {
-        let from = &self.memory;
-        // SAFETY: By the contract of this function, and the invariant of what is reached.
-        unsafe {
-            let to = to.add(self.done);
-            copy(to, is_device, from.base.as_ptr(), from.is_device, from.len);
-        }
-    }
-
-    /// Copies the bytes in, from their place in the range that begins at `from`.
-    ///
-    /// # Safety
-    ///
-    /// The range is valid for reads, and the piece is in it; it is `ioremap`ped if `is_device`.
-    pub(super) unsafe fn copy_from(&self, from: *const u8, is_device: bool) {
-        let to = &self.memory;
-        // SAFETY: By the contract of this function, and the invariant of what is reached.
-        unsafe {
-            let from = from.add(self.done);
-            copy(to.base.as_ptr(), to.is_device, from, is_device, to.len);
-            if !to.is_device {
-                own::scif_helper_flush_pages(to.phys as PhysAddr, to.len);
-            }
-        }
-        if to.is_device {
-            flush_writes();
-        }
-    }
-
-    /// Stores a number, which is all of the piece, little-endian: in one access where it is aligned, else in
-    /// two, the lower half last. EINVAL unless it is aligned to 4 bytes, and that long.
-    pub(super) fn store_u64(&self, value: u64) -> Result {
-        let to = &self.memory;
-        if to.len != size_of::<u64>() {
-            return Err(EINVAL);
-        }
-        // Whoever sees the value sees what was written before.
-        barrier::smp_mb(barrier::Write);
-        if to.write_u64(0, value).is_err() {
-            to.write_u32(4, (value >> 32) as u32)?;
-            // The lower half says that both are there.
-            flush_writes();
-            to.write_u32(0, value as u32)?;
-        }
-        if to.is_device {
-            flush_writes();
-        }
-        Ok(())
-    }
-}
-
 #[kunit_tests(scif_sys_reached)]
 mod tests {
     use super::*;
@@ -429,7 +411,7 @@ mod tests {
 
     #[test]
     fn it_is_the_same_memory() -> Result {
-        let memory = SharedMemory::new(8192, User::Physical, Payer::Nobody)?;
+        let memory = SharedMemory::new(8192, &User::Physical, Payer::Nobody)?;
         let address = memory.phys_address();
         assert!(address + 8192 <= end_of_memory());
         let reached = Reached::in_ram(address, 8192)?;

@@ -38,35 +38,32 @@ use kernel::{
 use super::{
     arena::{
         Arena,
-        Linked,
-        Purpose, //
+        Linked, //
     },
     bindings as own,
     dma_map::{
         MappedRun,
         SHARED, //
     },
+    places::Purpose,
     pool::{
-        Place,
+        Piece,
         Pool, //
     },
-    reached::{
-        bytes_at,
-        number_at, //
-    },
+    reached::Span, //
 };
 
 /// Who uses memory besides this machine's processors, and so how its address is called.
-#[derive(Clone, Copy)]
-pub(crate) enum User<'a> {
+#[derive(Clone)]
+pub(crate) enum User {
     /// Somebody who names it by its physical address.
     Physical,
     /// A device.
-    Device(&'a ARef<Device>),
+    Device(ARef<Device>),
     /// A device, at a place of this.
-    Arena(&'a Arc<Arena>),
+    Arena(Arc<Arena>),
     /// A device that may use all of this.
-    Pool(&'a Arc<Pool>),
+    Pool(Arc<Pool>),
 }
 
 /// Whose memory cgroup an allocation is charged to.
@@ -91,13 +88,12 @@ pub(crate) enum Payer<'a> {
 ///
 /// # Invariants
 ///
-/// `base` is valid for reads and writes of `len` bytes, aligned for any number, and owned by this: by itself,
+/// The bytes of `span` are valid for reads and writes, aligned for any number, and owned by this: by itself,
 /// or, in a pool, by `mapping`.
 pub(crate) struct SharedMemory {
     // Gone before the memory.
     mapping: Mapping,
-    base: NonNull<u8>,
-    len: usize,
+    span: Span,
 }
 
 /// How its user finds it.
@@ -105,32 +101,27 @@ enum Mapping {
     Physical,
     Device(MappedRun),
     Arena(Linked),
-    Pool(Place),
+    Pool(Piece),
 }
 
-// SAFETY: The memory belongs to no thread.
-unsafe impl Send for SharedMemory {}
-// SAFETY: All accesses are volatile or made by C; racing ones yield mixed values and nothing worse,
-// which the users expect, since the peer writes as it likes.
-unsafe impl Sync for SharedMemory {}
-
+// All accesses are volatile or made by C; racing ones yield mixed values and nothing worse, which the users
+// expect, since the peer writes as it likes.
 impl SharedMemory {
     /// Allocates at least `len` bytes, which `user` may read and write, too.
     ///
     /// `payer` is charged, but for what is in a pool. `ENOMEM` also where there is no contiguous run: 4 MiB are the most that can be
     /// had; `ENOSPC` if an arena, or a pool, is full. May sleep.
-    pub(crate) fn new(len: usize, user: User<'_>, payer: Payer<'_>) -> Result<Self> {
+    pub(crate) fn new(len: usize, user: &User, payer: Payer<'_>) -> Result<Self> {
         if let User::Pool(pool) = user {
-            let place = pool.take(len)?;
-            // INVARIANT: The place is as large, and aligned well.
+            let piece = pool.take(len)?;
+            // INVARIANT: The piece is aligned well.
             return Ok(Self {
-                base: place.pointer(),
-                len: place.len(),
-                mapping: Mapping::Pool(place),
+                span: piece.span(),
+                mapping: Mapping::Pool(piece),
             });
         }
         let mut this = Self::allocate(len, payer)?;
-        let (phys, len) = (this.phys_address(), this.len);
+        let (phys, len) = (this.phys_address(), this.span.len);
         match user {
             User::Physical | User::Pool(_) => (),
             User::Device(device) => {
@@ -155,16 +146,16 @@ impl SharedMemory {
         let len = page_align(len).filter(|len| *len != 0).ok_or(EINVAL)?;
         let base = if let Payer::OwnerOf(other) = payer {
             // SAFETY: By the type invariant it is memory of the kernel, in its linear mapping.
-            unsafe { own::scif_helper_alloc_pages_for_owner(len, other.base.as_ptr().cast()) }
+            unsafe { own::scif_helper_alloc_pages_for_owner(len, other.span.base.as_ptr().cast()) }
         } else {
             // SAFETY: No preconditions.
             unsafe { own::scif_helper_alloc_pages_exact(len, matches!(payer, Payer::Caller)) }
         };
+        let base = NonNull::new(base.cast()).ok_or(ENOMEM)?;
         // INVARIANT: The memory has just been allocated, with this size and for nobody else.
         Ok(Self {
             mapping: Mapping::Physical,
-            base: NonNull::new(base.cast::<u8>()).ok_or(ENOMEM)?,
-            len,
+            span: Span { base, len },
         })
     }
 
@@ -184,7 +175,7 @@ impl SharedMemory {
     /// As [`Self::unmap`], for what is not looked at any more: what it has of a pool is given to others.
     pub(crate) fn retire(&self) {
         match &self.mapping {
-            Mapping::Pool(place) => place.give_back(),
+            Mapping::Pool(piece) => piece.place.give_back(),
             _ => self.unmap(),
         }
     }
@@ -193,31 +184,23 @@ impl SharedMemory {
     pub(crate) fn bus_address(&self) -> u64 {
         match &self.mapping {
             Mapping::Physical => self.phys_address(),
-            Mapping::Device(run) => run.address(),
+            Mapping::Device(run) => run.address,
             Mapping::Arena(linked) => linked.address(),
-            Mapping::Pool(place) => place.address(),
+            Mapping::Pool(piece) => piece.place.address(),
         }
     }
 
     /// The physical address.
     pub(crate) fn phys_address(&self) -> u64 {
         // SAFETY: The pages are in the kernel's linear mapping.
-        unsafe { own::scif_helper_virt_to_phys(self.base.as_ptr().cast()) }
-    }
-
-    fn at(&self, offset: usize, count: usize) -> Result<*mut u8> {
-        bytes_at(self.base, self.len, offset, count)
-    }
-
-    fn number_at<N>(&self, offset: usize) -> Result<*mut N> {
-        number_at(self.base, self.len, offset)
+        unsafe { own::scif_helper_virt_to_phys(self.span.base.as_ptr().cast()) }
     }
 
     /// Reads a number, once.
     pub(crate) fn read_u32(&self, offset: usize) -> Result<u32> {
         // SAFETY: `number_at` returns valid and aligned pointers.
         Ok(u32::from_le(unsafe {
-            self.number_at::<u32>(offset)?.read_volatile()
+            self.span.number_at::<u32>(offset)?.read_volatile()
         }))
     }
 
@@ -225,7 +208,7 @@ impl SharedMemory {
     pub(crate) fn read_u64(&self, offset: usize) -> Result<u64> {
         // SAFETY: `number_at` returns valid and aligned pointers.
         Ok(u64::from_le(unsafe {
-            self.number_at::<u64>(offset)?.read_volatile()
+            self.span.number_at::<u64>(offset)?.read_volatile()
         }))
     }
 
@@ -246,23 +229,24 @@ impl SharedMemory {
     /// Writes a number, at once.
     pub(crate) fn write_u64(&self, offset: usize, value: u64) -> Result {
         // SAFETY: `number_at` returns valid and aligned pointers.
-        unsafe { self.number_at::<u64>(offset)?.write_volatile(value.to_le()) };
+        unsafe {
+            self.span
+                .number_at::<u64>(offset)?
+                .write_volatile(value.to_le())
+        };
         Ok(())
     }
 
     /// Copies bytes out.
     pub(crate) fn read(&self, offset: usize, to: &mut [u8]) -> Result {
-        let from = self.at(offset, to.len())?;
-        // SAFETY: Both are valid for that many bytes and do not overlap: `to` is borrowed for
-        // writing and no reference into the shared memory exists.
-        unsafe { bindings::memcpy(to.as_mut_ptr().cast(), from.cast(), to.len()) };
-        Ok(())
+        // SAFETY: `to` is borrowed for writing, and no reference into the shared memory exists.
+        unsafe { self.copy_to(offset, to.as_mut_ptr(), to.len()) }
     }
 
     /// Copies bytes in.
     pub(crate) fn write(&self, offset: usize, from: &[u8]) -> Result {
-        let to = self.at(offset, from.len())?;
-        // SAFETY: As in `read`.
+        let to = self.span.at(offset, from.len())?;
+        // SAFETY: Both are valid for that many bytes, and do not overlap, as in `read`.
         unsafe { bindings::memcpy(to.cast(), from.as_ptr().cast(), from.len()) };
         Ok(())
     }
@@ -273,7 +257,7 @@ impl SharedMemory {
     ///
     /// `to` is valid for writes of `count` bytes, and outside of this memory.
     pub(super) unsafe fn copy_to(&self, offset: usize, to: *mut u8, count: usize) -> Result {
-        let from = self.at(offset, count)?;
+        let from = self.span.at(offset, count)?;
         // SAFETY: As just checked, and by the contract of this function.
         unsafe { bindings::memcpy(to.cast(), from.cast(), count) };
         Ok(())
@@ -281,7 +265,7 @@ impl SharedMemory {
 
     /// Copies bytes to user space. May sleep. `EFAULT` when not all could be.
     pub(crate) fn copy_to_user(&self, offset: usize, to: UserPtr, count: usize) -> Result {
-        let from = self.at(offset, count)?;
+        let from = self.span.at(offset, count)?;
         // The variant without the check that the bytes lie in one object of the kernel: they do.
         // SAFETY: `from` is valid for that many bytes; C checks the address of user space.
         match unsafe { bindings::_copy_to_user(to.as_mut_ptr(), from.cast(), count) } {
@@ -298,7 +282,7 @@ impl Drop for SharedMemory {
             return;
         }
         // SAFETY: By the type invariant this owns the memory, and it has this size.
-        unsafe { bindings::free_pages_exact(self.base.as_ptr().cast(), self.len) };
+        unsafe { bindings::free_pages_exact(self.span.base.as_ptr().cast(), self.span.len) };
     }
 }
 
@@ -333,7 +317,7 @@ impl StatusPage {
     /// Of this node; all else is zero. May sleep.
     pub(crate) fn new(node: u16, payer: Payer<'_>) -> Result<Self> {
         // INVARIANT: It is zeroed.
-        let this = Self(SharedMemory::new(PAGE_SIZE, User::Physical, payer)?);
+        let this = Self(SharedMemory::new(PAGE_SIZE, &User::Physical, payer)?);
         this.version.store(own::SCIF_STATUS_VERSION, Relaxed);
         this.node.store(node.into(), Relaxed);
         Ok(this)
@@ -351,7 +335,7 @@ impl core::ops::Deref for StatusPage {
     fn deref(&self) -> &Fields {
         // SAFETY: It is a page, and begins with fields by the type invariant; zeros are a value of all of
         // them, and processes can only read it.
-        unsafe { self.0.base.cast().as_ref() }
+        unsafe { self.0.span.base.cast().as_ref() }
     }
 }
 
@@ -363,20 +347,24 @@ mod tests {
     impl SharedMemory {
         /// The size in bytes.
         pub(crate) fn len(&self) -> usize {
-            self.len
+            self.span.len
         }
 
         /// Writes a number, at once.
         pub(crate) fn write_u32(&self, offset: usize, value: u32) -> Result {
             // SAFETY: `number_at` returns valid and aligned pointers.
-            unsafe { self.number_at::<u32>(offset)?.write_volatile(value.to_le()) };
+            unsafe {
+                self.span
+                    .number_at::<u32>(offset)?
+                    .write_volatile(value.to_le())
+            };
             Ok(())
         }
     }
 
     #[test]
     fn it_is_zeroed_and_keeps_what_is_written() -> Result {
-        let memory = SharedMemory::new(5000, User::Physical, Payer::Nobody)?;
+        let memory = SharedMemory::new(5000, &User::Physical, Payer::Nobody)?;
         assert_eq!(memory.len(), 8192);
         assert_eq!(memory.bus_address() % 4096, 0);
         assert_eq!(memory.read_u64(8184)?, 0);
@@ -393,23 +381,23 @@ mod tests {
 
     #[test]
     fn accesses_outside_are_refused() -> Result {
-        let memory = SharedMemory::new(4096, User::Physical, Payer::Nobody)?;
+        let memory = SharedMemory::new(4096, &User::Physical, Payer::Nobody)?;
         assert!(memory.read_u32(4096).is_err());
         assert!(memory.read_u32(4094).is_err());
         assert!(memory.read_u64(4).is_err());
         assert!(memory.write(4095, &[1, 2]).is_err());
         assert!(memory.write(usize::MAX, &[1, 2]).is_err());
         assert!(memory.write(4096, &[]).is_ok());
-        assert!(SharedMemory::new(0, User::Physical, Payer::Nobody).is_err());
-        assert!(SharedMemory::new(usize::MAX, User::Physical, Payer::Caller).is_err());
+        assert!(SharedMemory::new(0, &User::Physical, Payer::Nobody).is_err());
+        assert!(SharedMemory::new(usize::MAX, &User::Physical, Payer::Caller).is_err());
         Ok(())
     }
 
     #[test]
     fn the_owner_of_other_memory_pays() -> Result {
         for payer in [Payer::Caller, Payer::Nobody] {
-            let first = SharedMemory::new(4096, User::Physical, payer)?;
-            let more = SharedMemory::new(65536, User::Physical, Payer::OwnerOf(&first))?;
+            let first = SharedMemory::new(4096, &User::Physical, payer)?;
+            let more = SharedMemory::new(65536, &User::Physical, Payer::OwnerOf(&first))?;
             drop(first);
             assert_eq!(more.len(), 65536);
             assert_eq!(more.read_u64(65528)?, 0);
@@ -421,7 +409,7 @@ mod tests {
     #[test]
     fn shared_memory_survives_its_mapping() -> Result {
         let device = device()?;
-        let memory = SharedMemory::new(4096, User::Device(&device), Payer::Caller)?;
+        let memory = SharedMemory::new(4096, &User::Device(device), Payer::Caller)?;
         let address = memory.bus_address();
         memory.write_u32(0, 7)?;
         memory.unmap();

@@ -124,19 +124,11 @@ impl Fault<'_> {
     }
 
     /// Maps a page frame as this page of the file, which is one of [`Self::around`]. Nothing
-    /// happens if there is one already.
+    /// happens if there is one already. `cached`: it is memory of this node, in an area that may be set up for that
+    /// of a device.
     ///
     /// The caller sees to it that the frame stays what it is until it is taken away again.
-    pub(crate) fn map(&self, page: u64, frame: u64) -> Result {
-        self.insert(page, frame, false)
-    }
-
-    /// As [`Self::map`], for memory of this node in an area that may be set up for that of a device.
-    pub(crate) fn map_memory(&self, page: u64, frame: u64) -> Result {
-        self.insert(page, frame, true)
-    }
-
-    fn insert(&self, page: u64, frame: u64, cached: bool) -> Result {
+    pub(crate) fn map(&self, page: u64, frame: u64, cached: bool) -> Result {
         if !self.around().contains(&page) {
             return Err(EINVAL);
         }

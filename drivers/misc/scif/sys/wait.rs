@@ -340,11 +340,6 @@ pub(crate) fn busy_poll() -> Delta {
     Delta::from_micros(tunables::busy_poll_us().min(LONGEST_US).into())
 }
 
-/// The time, for measuring how long something takes.
-pub(crate) fn now() -> Instant<Monotonic> {
-    Instant::now()
-}
-
 /// Looks at `condition` again and again for at most this long, and says whether it has become true.
 /// Ends early, with a no, when somebody else wants the processor or there is a signal. Process context,
 /// no locks.
@@ -352,7 +347,7 @@ pub(crate) fn busy_wait(limit: Delta, condition: impl Fn() -> bool) -> bool {
     if limit.is_zero() {
         return false;
     }
-    let start = now();
+    let start = Instant::<Monotonic>::now();
     loop {
         if condition() {
             return true;

@@ -205,6 +205,8 @@ impl WorkItem for Engine {
 }
 
 impl Tick for Engine {
+    const PERIOD: Delta = TICK;
+
     fn tick(this: ArcBorrow<'_, Self>) {
         let engine: Arc<Self> = this.into();
         if this.channel.is_stopped() {
@@ -234,11 +236,11 @@ impl Engine {
     /// Takes a channel, if the system has one to give. May sleep.
     fn request(queues: &Arc<WorkQueues>, shortage: &Arc<Shortage>) -> Option<Arc<Self>> {
         let channel = Channel::request()?;
-        let device = channel.device();
-        let blank = SharedMemory::new(2 * BLANK, User::Device(&device), Payer::Nobody).ok()?;
+        let user = User::Device(channel.device.clone());
+        let blank = SharedMemory::new(2 * BLANK, &user, Payer::Nobody).ok()?;
         Arc::pin_init(
             pin_init!(Self {
-                longest_segment: plan::longest_segment(channel.max_segment() as u64),
+                longest_segment: plan::longest_segment(channel.max_segment as u64),
                 users: Atomic::new(0),
                 channel,
                 instance: INSTANCES.fetch_add(1, Relaxed),
@@ -276,7 +278,7 @@ impl Engine {
 
     /// The device for which memory is mapped that it reaches.
     pub(crate) fn device(&self) -> ARef<Device> {
-        self.channel.device()
+        self.channel.device.clone()
     }
 
     /// How many bytes it should be given at once. Any context.
@@ -385,8 +387,7 @@ impl Engine {
             };
             let Some(node) = node else { break };
             let (_, job) = node.to_key_value();
-            // An error can't be: it was submitted to this channel, which is stopped.
-            let _ = self.channel.abandon(&job);
+            self.channel.abandon(&job);
         }
         self.abandon_arming();
     }
@@ -495,9 +496,9 @@ impl EngineRoute {
         let (index, offset) = self.seams.locate(address.checked_sub(self.base)?);
         let view = self.views.get(index)?;
         let end = offset.checked_add(len)?;
-        if end > view.size() as u64 {
+        if end > view.size as u64 {
             return None;
         }
-        view.address().checked_add(offset)
+        view.address.checked_add(offset)
     }
 }

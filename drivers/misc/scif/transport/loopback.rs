@@ -128,7 +128,7 @@ impl Loopback {
             }),
             GFP_KERNEL,
         )?;
-        let block = SharedMemory::new(LARGEST.size(), User::Physical, Payer::Nobody)?;
+        let block = SharedMemory::new(LARGEST.size(), &User::Physical, Payer::Nobody)?;
         let peer_block = block.bus_address();
         let who = Introduction {
             link: NAME,
@@ -237,7 +237,7 @@ impl Path for LoopbackPath {
     }
 
     fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory> {
-        SharedMemory::new(len, User::Physical, payer)
+        SharedMemory::new(len, &User::Physical, payer)
     }
 
     fn export(&self, pages: &Arc<Pages>, _access: Access) -> Result<Export> {

@@ -135,7 +135,7 @@ impl Fill {
 /// The headers, one after the other, where an engine finds them. May sleep.
 fn headers_of(parts: Parts, engine: &Engine) -> Result<SharedMemory> {
     let len = parts.count() * HEADER;
-    let memory = SharedMemory::new(len, User::Device(&engine.device()), Payer::Nobody)?;
+    let memory = SharedMemory::new(len, &User::Device(engine.device()), Payer::Nobody)?;
     for (index, part) in parts.enumerate() {
         memory.write(index * HEADER, &part.header.encode())?;
     }

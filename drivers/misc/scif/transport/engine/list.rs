@@ -10,13 +10,13 @@
 //!
 //! Lock: `Engines::list`, see `scif_main.rs`.
 
-use super::{
-    Engine,
-    TICK, //
-};
+use super::Engine;
 use crate::{
     sync::work_queues::WorkQueues,
-    sys::timer::PeriodicTimer, //
+    sys::timer::{
+        PeriodicTimer,
+        Running, //
+    },
 };
 use kernel::{
     fmt,
@@ -50,7 +50,7 @@ pub(crate) struct Engines {
 
 struct Listed {
     // Stopped before the engine may go.
-    _watchdog: PeriodicTimer<Engine>,
+    _watchdog: Running<Engine>,
     engine: Arc<Engine>,
 }
 
@@ -58,7 +58,7 @@ impl Listed {
     fn request(queues: &Arc<WorkQueues>, shortage: &Arc<Shortage>) -> Option<Self> {
         let engine = Engine::request(queues, shortage)?;
         Some(Self {
-            _watchdog: PeriodicTimer::start(engine.clone(), TICK).ok()?,
+            _watchdog: PeriodicTimer::start(engine.clone()).ok()?,
             engine,
         })
     }

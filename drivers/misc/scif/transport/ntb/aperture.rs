@@ -35,18 +35,17 @@ use crate::{
             NtbDevice,
             WindowAlignment, //
         },
+        places::Places,
         pool::Pool,
-        reached, //
+        reached,
+        shared_memory::User, //
     },
 };
 use kernel::{
     device::Device,
     page::PAGE_SIZE,
     prelude::*,
-    sync::{
-        aref::ARef,
-        Arc, //
-    },
+    sync::aref::ARef, //
 };
 
 /// Less than this is of no use: a control block and a few rings.
@@ -66,18 +65,9 @@ const fn most_of(mode: Mode) -> u64 {
     }
 }
 
-/// What an aperture leads to, and so how the peer gets to our memory.
-#[derive(Clone)]
-pub(super) enum Behind {
-    /// All memory, by physical addresses: nothing has to be mapped before it is reached.
-    Physical,
-    /// All memory, by addresses of this device, for which it is mapped.
-    Device(ARef<Device>),
-    /// What has a place in this.
-    Arena(Arc<Arena>),
-    /// Nothing but what lies in this.
-    Pool(Arc<Pool>),
-}
+/// What an aperture leads to, and so how the peer gets to our memory: all of it, by physical addresses or those of a
+/// device, for which it is mapped; what has a place in an arena; or nothing but what lies in a pool.
+pub(super) type Behind = User;
 
 impl Behind {
     /// Nobody gets to what lies in it any more, and the driver of the device may go. May sleep.
@@ -98,12 +88,12 @@ impl Behind {
         }
     }
 
-    /// Where it begins, as the peer names it, and what it is like; none if it is all memory.
-    fn place(&self) -> Option<(u64, Shape)> {
+    /// The places in it, by addresses as the peer names them; none if it is all memory.
+    pub(super) fn places(&self) -> Option<&Places> {
         match self {
             Self::Physical | Self::Device(_) => None,
-            Self::Arena(arena) => Some((arena.base(), arena.shape())),
-            Self::Pool(pool) => Some((pool.address(), pool.shape())),
+            Self::Arena(arena) => Some(&arena.places),
+            Self::Pool(pool) => Some(&pool.places),
         }
     }
 
@@ -178,9 +168,9 @@ impl Aperture {
 
     /// Of these windows, with all of what is behind them, or the first bytes of memory.
     fn over(windows: WindowSet, whole: u64, behind: Behind, reason: &'static str) -> Self {
-        let (base, len) = match behind.place() {
+        let (base, len) = match behind.places() {
             None => (0, whole),
-            Some((base, shape)) => (base, shape.len),
+            Some(places) => (places.base, places.shape.len),
         };
         Self {
             windows,
@@ -349,8 +339,7 @@ impl Choice<'_> {
     /// What was behind an aperture of an earlier choice, if it is of this mode and has a shape that `suits`.
     fn kept(&self, mode: Mode, suits: impl Fn(Shape) -> bool) -> Option<Behind> {
         let kept = self.kept.filter(|kept| kept.mode() == mode)?;
-        let (_, shape) = kept.place()?;
-        suits(shape).then(|| kept.clone())
+        suits(kept.places()?.shape).then(|| kept.clone())
     }
 
     /// One as large as the window; if there is no such range or piece of memory, half of that, and so on, as long as
@@ -384,8 +373,9 @@ impl Choice<'_> {
                 pool => Behind::Pool(pool?),
             }
         };
-        let fits = |behind: &Behind| behind.place().is_some_and(|(base, _)| base % align == 0);
-        Ok(Some(behind).filter(fits))
+        let is_aligned = |places: &Places| places.base % align == 0;
+        let fits = behind.places().is_some_and(is_aligned);
+        Ok(fits.then_some(behind))
     }
 
     /// The first window that can lead to all of our memory, or the fewest that can together.

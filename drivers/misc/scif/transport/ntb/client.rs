@@ -13,6 +13,7 @@ use kernel::{
         Arc,
         ArcBorrow, //
     },
+    time::Delta, //
 };
 
 use super::{
@@ -149,7 +150,7 @@ fn doorbell_register(device: &NtbDevice) -> Result<DoorbellRegister> {
 }
 
 /// Between two signs of life, and two looks at the mailbox while there is no session.
-pub(super) const TICK_MILLISECONDS: u32 = 100;
+const TICK_MILLISECONDS: u32 = 100;
 
 /// So often in one interrupt.
 const MAX_ROUNDS: usize = 16;
@@ -217,6 +218,8 @@ fn tell(link: ArcBorrow<'_, NtbLink>, rung: u64) {
 const ENGINE_TICKS: u32 = 1000 / TICK_MILLISECONDS;
 
 impl Tick for NtbLink {
+    const PERIOD: Delta = Delta::from_millis(TICK_MILLISECONDS as i64);
+
     fn tick(this: ArcBorrow<'_, Self>) {
         this.ticks.add(1, Relaxed);
         let current = this.current.lock();

@@ -52,7 +52,7 @@ use crate::{
         ntb::NtbDevice,
         random,
         shared_memory::Payer,
-        timer::PeriodicTimer, //
+        timer::Running, //
     },
     transport::sink::{
         Session,
@@ -107,7 +107,7 @@ pub(super) struct NtbLink {
     #[pin]
     pub(super) current: SpinLockIrq<Option<Arc<dyn Session>>>,
     #[pin]
-    pub(super) timer: Mutex<Option<PeriodicTimer<NtbLink>>>,
+    pub(super) timer: Mutex<Option<Running<NtbLink>>>,
     /// Nothing keeps the peer from memory: neither the bridge, where it says itself where windows lead, nor
     /// an IOMMU.
     pub(super) is_exposed: bool,

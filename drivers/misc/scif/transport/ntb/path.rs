@@ -42,15 +42,17 @@ use crate::{
         dma_map::DmaMapping,
         ntb::NtbDevice,
         pages::Pages,
-        pool::Pool,
+        places::{
+            Places,
+            Purpose, //
+        },
         reached::{
             IoMapping,
             Reached, //
         },
         shared_memory::{
             Payer,
-            SharedMemory,
-            User, //
+            SharedMemory, //
         },
     },
     transport::{
@@ -164,7 +166,7 @@ impl NtbPath {
     }
 
     fn add_engine(&self, engine: &Arc<Engine>) -> bool {
-        let views = self.parts.iter().map(|part| (part.phys(), part.size()));
+        let views = self.parts.iter().map(|part| (part.phys, part.size()));
         let control = self.base + self.control;
         let make = || EngineRoute::new(engine, views, self.seams, self.base, control);
         self.routes.add(engine, make)
@@ -275,16 +277,19 @@ impl Path for NtbPath {
             Ok(Behind::Arena(arena)) => Limits {
                 // Most of it is for windows.
                 staging: STAGING_BESIDE_ARENA
-                    .min(arena.size() / 8)
-                    .min(piece(arena.shape())) as usize,
+                    .min(arena.places.shape.len / 8)
+                    .min(piece(arena.places.shape)) as usize,
                 ..Limits::NONE
             },
             // Neither is larger than a pool may be.
-            Ok(Behind::Pool(pool)) => Limits {
-                // The other half of the smallest one has room for the control block and 107 of the smallest rings.
-                staging: (pool.size() / 2).min(MOST_STAGING).min(piece(pool.shape())) as usize,
-                ring: (pool.size() / RING_PARTS) as u32,
-            },
+            Ok(Behind::Pool(pool)) => {
+                let shape = pool.places.shape;
+                Limits {
+                    // The other half of the smallest one has room for the control block and 107 of the smallest rings.
+                    staging: (shape.len / 2).min(MOST_STAGING).min(piece(shape)) as usize,
+                    ring: (shape.len / RING_PARTS) as u32,
+                }
+            }
         }
     }
 }
@@ -308,8 +313,11 @@ const SMALLEST_RING: u64 = 256;
 
 /// How much of a pool one who asks may have: the ring of a connection is one of many, and more so at first than when
 /// it has turned out to be used.
-fn most_of(pool: &Pool, payer: Payer<'_>) -> u64 {
-    let free = pool.size().saturating_sub(pool.bytes_taken());
+fn most_of(pool: &Places, payer: Payer<'_>) -> u64 {
+    let free = pool
+        .shape
+        .len
+        .saturating_sub(pool.bytes_for(Purpose::Rings));
     match payer {
         Payer::Nobody => free,
         Payer::Caller => (free / 96).max(SMALLEST_RING),
@@ -320,14 +328,10 @@ fn most_of(pool: &Pool, payer: Payer<'_>) -> u64 {
 impl Behind {
     /// See [`Path::share`].
     pub(super) fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory> {
-        let user = match self {
-            Self::Physical => User::Physical,
-            Self::Device(device) => User::Device(device),
-            Self::Arena(arena) => User::Arena(arena),
-            Self::Pool(pool) if len as u64 > most_of(pool, payer) => return Err(ENOMEM),
-            Self::Pool(pool) => User::Pool(pool),
-        };
-        match SharedMemory::new(len, user, payer) {
+        if matches!(self, Self::Pool(pool) if len as u64 > most_of(&pool.places, payer)) {
+            return Err(ENOMEM);
+        }
+        match SharedMemory::new(len, self, payer) {
             // What the callers of SCIF know.
             Err(ENOSPC) => Err(ENOMEM),
             memory => memory,

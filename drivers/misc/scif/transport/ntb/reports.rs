@@ -12,7 +12,6 @@ use kernel::{
 use super::{
     aperture::{
         Aperture,
-        Behind,
         Unsuitable,
         LARGEST_ALIGN,
         SMALLEST, //
@@ -27,7 +26,7 @@ use crate::{
         handshake::Refused,
         hello::Mode, //
     },
-    sys::arena::Purpose,
+    sys::places::Purpose,
     transport::{
         links::{
             escape,
@@ -192,18 +191,12 @@ impl Link for NtbLink {
         };
         let behind = &aperture.behind;
         write!(f, "{} {} ", behind.mode().name(), aperture.len)?;
-        match behind {
-            Behind::Physical | Behind::Device(_) => f.write_str("- - ")?,
-            Behind::Arena(arena) => {
-                let (windows, rings) = (Purpose::Windows, Purpose::Rings);
-                write!(
-                    f,
-                    "{} {} ",
-                    arena.bytes_for(windows),
-                    arena.bytes_for(rings)
-                )?;
+        match behind.places() {
+            None => f.write_str("- - ")?,
+            Some(places) => {
+                let windows = places.bytes_for(Purpose::Windows);
+                write!(f, "{windows} {} ", places.bytes_for(Purpose::Rings))?;
             }
-            Behind::Pool(pool) => write!(f, "0 {} ", pool.bytes_taken())?,
         }
         escape(f, aperture.reason)?;
         let is_guarded = !self.is_exposed && behind.keeps_out();

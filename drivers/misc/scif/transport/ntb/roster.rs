@@ -37,7 +37,6 @@ use kernel::{
 };
 
 use super::{
-    client::TICK_MILLISECONDS,
     link::NtbLink,
     path::OutboundWindow, //
 };
@@ -260,9 +259,7 @@ impl NtbLink {
             Err(EINVAL) if device.port_number() == Ok(1) => (),
             Err(error) => return Err(error),
         }
-        let timer =
-            PeriodicTimer::start(self.clone(), Delta::from_millis(TICK_MILLISECONDS.into()))?;
-        *self.timer.lock() = Some(timer);
+        *self.timer.lock() = Some(PeriodicTimer::start(self.clone())?);
         Self::schedule(self.as_arc_borrow());
         Ok(())
     }
