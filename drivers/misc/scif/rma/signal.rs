@@ -140,7 +140,7 @@ fn store_staged(
     let operation = Operation::new(Direction::Write, SIZE, SIZE, false, sides, surroundings)?;
     let operation: Arc<Operation> = operation.into();
     let stored = outbox.put_value(&operation, value);
-    operation.slot_ended(stored);
+    operation.part_ended(stored);
     stored
 }
 

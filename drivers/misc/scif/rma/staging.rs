@@ -165,7 +165,7 @@ impl Staging {
         if filled.is_err() {
             operation.report_to(caller);
         }
-        operation.slot_ended(filled);
+        operation.part_ended(filled);
         filled?;
         if operation.synchronous {
             outbox?.await_end(operation, route)?;

@@ -12,7 +12,6 @@ use super::{
     State, //
 };
 use crate::{
-    logic::staging::MOST_SLOTS,
     rma::operation::{
         Caller,
         Operation, //
@@ -23,7 +22,10 @@ use crate::{
 use kernel::{
     prelude::*,
     rbtree::RBTreeNodeReservation,
-    sync::Arc,
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
     time::Delta, //
 };
 
@@ -163,7 +165,7 @@ impl Outbox {
     /// How many slots are free.
     fn free(&self, state: &State) -> u64 {
         let slots = u64::from(self.geometry.slots());
-        slots.saturating_sub(state.taken - state.emptied)
+        slots.saturating_sub(state.taken - self.emptied.load(Relaxed))
     }
 
     /// Takes slots if there is a free one, and it is the turn of who has this ticket, or has none as he has just come.
@@ -191,17 +193,14 @@ impl Outbox {
         let half = u64::from(self.geometry.slots()) / 2;
         let first = state.taken + 1;
         let taken = first..first + most.min(self.free(state)).min(half).max(1);
-        let mut bits = 0;
         for sequence in taken.clone() {
-            bits |= self.bit(sequence);
-            let index = self.geometry.index(sequence) % MOST_SLOTS;
+            let index = self.geometry.index(sequence);
             if let Some(place) = state.operations.get_mut(index) {
                 operation.add_slot(sequence);
                 // It was emptied, or never used.
                 *place = Some(operation.clone());
             }
         }
-        state.ready &= !bits;
         state.taken = taken.end - 1;
         self.expect_news_of(state);
         taken
