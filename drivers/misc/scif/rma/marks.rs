@@ -363,10 +363,11 @@ impl Marks {
                         Status::Done
                     };
                     if let Ok(target) = self.channel.remote() {
-                        let done = Message::FenceDone {
+                        let done = Message::FenceAnswer {
                             target,
                             token,
                             status,
+                            sequence: due.sequence.0,
                         };
                         self.channel.send(reservation, &done);
                     }
