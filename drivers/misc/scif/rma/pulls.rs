@@ -21,7 +21,7 @@
 use super::{
     operation::Operation,
     ways::{
-        Later,
+        start_later,
         Ways, //
     }, //
 };
@@ -136,7 +136,7 @@ impl Ways {
                     *self.refused.lock() = Some(Instant::now());
                 }
                 let operation = pull.operation.clone();
-                let Err(error) = Later::start(&self.staging, pull.engine, operation) else {
+                let Err(error) = start_later(&self.staging, pull.engine, operation) else {
                     return;
                 };
                 Err(error)

@@ -8,7 +8,7 @@
 //! alone, which is let go with it.
 //!
 //! The control work does not begin a copy, as that waits while an engine's ring is full or no slot is free: a work item
-//! does ([`Later`]), one for each copy, so that those that have much to copy do not keep others waiting. The peer is
+//! does ([`start_later`]), one for each copy, so that those that have much to copy do not keep others waiting. The peer is
 //! told of the end of each.
 //!
 //! They have no numbers: fences of this end know nothing of them. They keep the windows, the channel and
@@ -26,7 +26,7 @@ use super::{
     pulls,
     transfers::Transfers,
     ways::{
-        Later,
+        start_later,
         Ways, //
     }, //
 };
@@ -145,7 +145,7 @@ impl Transfers {
         let window = self.take_window(asked);
         self.ways.begin_push(asked.token, || {
             let (engine, operation) = self.prepare_push(asked, window)?;
-            Later::start(&self.ways.staging, engine, operation)
+            start_later(&self.ways.staging, engine, operation)
         });
     }
 
