@@ -55,6 +55,7 @@ use crate::{
     },
     sync::shared::get_or_make,
     sys::{
+        kernel_calls::PageList,
         reached::bus_address,
         shared_memory::{
             Payer,
@@ -361,10 +362,11 @@ pub(crate) fn address_for_devices(
 
 /// See the head of this file.
 pub(crate) struct RemotePages {
+    /// The physical address of each page, as this node's processor sees it, where the kernel has each of them mapped, as
+    /// device memory, and what the window allows.
+    pub(crate) list: PageList,
     /// Keeps the window.
-    piece: RemotePiece,
-    physical: KVVec<u64>,
-    mapped: KVVec<usize>,
+    _piece: RemotePiece,
 }
 
 impl RemotePages {
@@ -382,26 +384,13 @@ impl RemotePages {
             let (address, len) = walk.next(PAGE_SIZE as u64).ok_or(ENXIO)?;
             let reached = channel.path().reach(address, len)?;
             let _ = physical.push_within_capacity(reached.page_frame()? << PAGE_SHIFT);
-            let _ = mapped.push_within_capacity(reached.kernel_address()?);
+            let pointer = core::ptr::with_exposed_provenance_mut(reached.kernel_address()?);
+            let _ = mapped.push_within_capacity(pointer);
         }
+        let protection = piece.window.protection & (PROTECTION_READ | PROTECTION_WRITE);
         Ok(Self {
-            piece,
-            physical,
-            mapped,
+            list: PageList::new(physical, mapped, protection)?,
+            _piece: piece,
         })
-    }
-
-    /// Takes out the physical address of each page, as this node's processor sees it, and where the
-    /// kernel has each of them mapped, as device memory.
-    pub(crate) fn take_addresses(&mut self) -> (KVVec<u64>, KVVec<usize>) {
-        (
-            core::mem::replace(&mut self.physical, KVVec::new()),
-            core::mem::replace(&mut self.mapped, KVVec::new()),
-        )
-    }
-
-    /// What the window allows.
-    pub(crate) fn protection(&self) -> u32 {
-        self.piece.window.protection & (PROTECTION_READ | PROTECTION_WRITE)
     }
 }
