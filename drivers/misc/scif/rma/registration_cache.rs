@@ -120,13 +120,8 @@ impl WorkItem for RegistrationCache {
 
     fn run(this: Arc<Self>) {
         // When the peer is lost, `close` sees to it.
-        let Some(_inside) = this.peer.enter() else {
-            return;
-        };
-        let closed = this.table.lock().closed;
-        this.remove(|entry| closed || !entry.registration.is_unchanged());
-        if closed {
-            this.unlist();
+        if let Some(_inside) = this.peer.enter() {
+            this.clean();
         }
     }
 }
@@ -162,11 +157,6 @@ impl RegistrationCache {
             table.listed = Some(self.caches.list.add(self)?);
         }
         Ok(())
-    }
-
-    fn unlist(&self) {
-        let listed = self.table.lock().listed.take();
-        drop(listed);
     }
 
     /// Whether it ever has kept something.
@@ -386,17 +376,23 @@ impl RegistrationCache {
         }
     }
 
+    /// Lets go of what is stale; once it is closed, of everything. The caller is inside the peer.
+    fn clean(&self) {
+        let closed = self.table.lock().closed;
+        self.remove(|entry| closed || !entry.registration.is_unchanged());
+        if closed {
+            let listed = self.table.lock().listed.take();
+            drop(listed);
+        }
+    }
+
     /// Lets go of everything and keeps nothing any more. May sleep.
     pub(crate) fn close(&self) {
         self.table.lock().closed = true;
-        {
-            // A session that ends waits for this. One that is over has closed the cache already,
-            // unless its peer made it forget the connection too soon; then this comes late, but it
-            // comes.
-            let _inside = self.peer.enter();
-            self.remove(|_| true);
-        }
-        self.unlist();
+        // A session that ends waits for this. One that is over has closed the cache already, unless its peer
+        // made it forget the connection too soon; then this comes late, but it comes.
+        let _inside = self.peer.enter();
+        self.clean();
     }
 
     /// As [`Self::close`], some time soon.
