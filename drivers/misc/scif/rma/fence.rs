@@ -187,17 +187,12 @@ impl Transfers {
     }
 
     fn order_own_signal(&self, targets: SignalTargets) -> Result {
-        loop {
-            let ordered = {
-                let _inside = self.channel.enter().ok_or(ENODEV)?;
-                self.defer_signal(Asker::This, || self.make_told_signal(targets))
-            };
-            match ordered.map_err(|error| self.channel.end_or(error)) {
-                // Without what others wait for.
-                Err(EAGAIN) => self.wait_for_room()?,
-                ordered => return ordered,
-            }
-        }
+        // Others wait for what is held while it is tried, so nothing is while there is no room.
+        self.until_there_is_room(|| {
+            let _inside = self.channel.enter().ok_or(ENODEV)?;
+            let ordered = self.defer_signal(Asker::This, || self.make_told_signal(targets));
+            ordered.map_err(|error| self.channel.end_or(error))
+        })
     }
 
     /// Has a signal given behind all transfers that were started so far. EAGAIN if too much waits there already.
@@ -238,20 +233,24 @@ impl Transfers {
         message: impl Fn(u32) -> Message,
         wait: impl Fn(&WaitQueue, &mut dyn FnMut() -> Option<Result<Answer>>) -> Result<Result<Answer>>,
     ) -> Result<Status> {
-        loop {
-            match self.ask(&message, &wait)?.status {
-                Status::NoMemory => (),
-                status => return Ok(status),
-            }
-            self.wait_for_room()?;
-        }
+        self.until_there_is_room(|| match self.ask(&message, &wait)?.status {
+            Status::NoMemory => Err(EAGAIN),
+            status => Ok(status),
+        })
     }
 
-    /// Waits a moment, for room behind the transfers of either end. Interruptible.
-    fn wait_for_room(&self) -> Result {
-        let is_over = || self.channel.check_established().err();
-        let waited = self.channel.waiters()?.wait_timeout(ROOM_PERIOD, is_over)?;
-        waited.map_or(Ok(()), Err)
+    /// Tries to have something done behind the transfers of either end, and again, after a moment each, as long as it says
+    /// EAGAIN. Interruptible.
+    fn until_there_is_room<T>(&self, attempt: impl Fn() -> Result<T>) -> Result<T> {
+        loop {
+            let result = attempt();
+            if !matches!(result, Err(EAGAIN)) {
+                return result;
+            }
+            let is_over = || self.channel.check_established().err();
+            let waited = self.channel.waiters()?.wait_timeout(ROOM_PERIOD, is_over)?;
+            waited.map_or(Ok(()), Err)?;
+        }
     }
 
     /// Asks the peer, and waits for the answer with `wait`.

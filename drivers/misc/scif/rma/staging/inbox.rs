@@ -90,8 +90,8 @@ struct Emptied {
 pub(super) struct Inbox {
     peer: Arc<Peer>,
     exports: Arc<Exports>,
-    memory: SharedMemory,
-    geometry: Geometry,
+    pub(super) memory: SharedMemory,
+    pub(super) geometry: Geometry,
     /// Where the peer wants them to be counted, as a bus address of its own.
     credits: SetOnce<u64>,
     #[pin]
@@ -147,11 +147,6 @@ impl Inbox {
             }),
             GFP_KERNEL,
         )
-    }
-
-    /// Where the peer finds it, and what is there.
-    pub(super) fn place(&self) -> (u64, Geometry) {
-        (self.memory.bus_address(), self.geometry)
     }
 
     /// The peer has said where it wants slots to be counted. EFAULT if that can't be reached, EBUSY if it

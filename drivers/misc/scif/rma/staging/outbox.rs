@@ -92,8 +92,9 @@ pub(in crate::rma) struct Outbox {
     pub(super) peer: Arc<Peer>,
     /// Of the first slot, as a bus address of the peer.
     address: u64,
-    geometry: Geometry,
-    credits: SharedMemory,
+    pub(super) geometry: Geometry,
+    /// Where the peer counts.
+    pub(super) credits: SharedMemory,
     #[pin]
     state: SpinLockIrq<State>,
     /// How many of those that were taken the peer has emptied; changed under the lock of `state`.
@@ -157,18 +158,9 @@ impl Outbox {
     /// The peer has rung. Any context.
     pub(super) fn rung(self: &Arc<Self>) {
         if self.has_news() {
-            self.schedule();
+            // An error says that it is about to run anyway.
+            let _ = self.peer.queues().work.enqueue(self.clone());
         }
-    }
-
-    /// Where the peer is to count, as a bus address of this node.
-    pub(super) fn credits_address(&self) -> u64 {
-        self.credits.bus_address()
-    }
-
-    /// Bytes of data in each slot.
-    pub(super) fn slot_size(&self) -> u64 {
-        self.geometry.size().into()
     }
 
     pub(super) fn header_address(&self, sequence: u64) -> u64 {
@@ -235,7 +227,10 @@ impl Outbox {
                 len.is_ok_and(|len| route.engine.can_copy(0, data.offset, len))
             };
             match route.filter(can_copy) {
-                Some(route) => self.fill_by_engine(operation, route, parts, data)?,
+                Some(route) => {
+                    let started = Fill::start(self, operation, route, parts, data);
+                    started.inspect_err(|_| self.void_all(parts))?;
+                }
                 None => self.fill_by_processor(parts, &data)?,
             }
             done += len;
@@ -262,17 +257,6 @@ impl Outbox {
         // What the header speaks of comes before it.
         flush_writes();
         self.tell(&part.header)
-    }
-
-    fn fill_by_engine(
-        self: &Arc<Self>,
-        operation: &Arc<Operation>,
-        route: &EngineRoute,
-        parts: Parts,
-        data: LocalPiece,
-    ) -> Result {
-        let started = Fill::start(self, operation, route, parts, data);
-        started.inspect_err(|error| self.engine_has_ended(parts, Err(*error)))
     }
 
     /// No engine writes to these slots any more: it has filled them, or will not. Called inside the peer, in any context but

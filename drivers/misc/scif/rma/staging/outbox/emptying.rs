@@ -31,12 +31,6 @@ use kernel::{
 const LIMIT_MILLISECONDS: u32 = 120_000;
 
 impl Outbox {
-    /// Runs [`Self::look`] soon. Any context.
-    pub(super) fn schedule(self: &Arc<Self>) {
-        // An error says that it is about to run anyway.
-        let _ = self.peer.queues().work.enqueue(self.clone());
-    }
-
     /// Whether the peer has emptied slots that were not looked at. Any context.
     pub(super) fn has_news(&self) -> bool {
         let emptied = self.emptied.load(Relaxed);

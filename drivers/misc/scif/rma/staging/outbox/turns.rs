@@ -85,8 +85,10 @@ impl Outbox {
                 route.engine.arm();
             }
             if is_first {
-                let wanted = self.wanted(self.state.lock().taken);
-                self.wish_for(wanted)?;
+                // When half of the slots are free, all of which are taken now.
+                let slots = u64::from(self.geometry.slots());
+                let taken = self.state.lock().taken;
+                self.wish_for((taken + (slots / 2).max(1)).saturating_sub(slots))?;
                 // The peer may have emptied them before it could see that.
                 self.look();
             }
@@ -123,12 +125,6 @@ impl Outbox {
             return Err(ECONNRESET);
         }
         Ok(())
-    }
-
-    /// For how many empty slots the first in the queue wants to be rung when none is free, and so many are taken.
-    fn wanted(&self, taken: u64) -> u64 {
-        let slots = u64::from(self.geometry.slots());
-        (taken + (slots / 2).max(1)).saturating_sub(slots)
     }
 
     /// Wants to be rung when all slots that are taken now are empty.
