@@ -331,7 +331,7 @@ fn reached_piece(channel: &Channel, windows: &RemoteWindows, range: Range) -> Re
 }
 
 /// Where another device of this node finds the first byte of a range of the peer's windows, and how many bytes
-/// of it lie there in one piece. Errors as those of [`RemotePages::new`]. May sleep.
+/// of it lie there in one piece: in one extent. Errors as those of [`RemotePages::new`]. May sleep.
 pub(crate) fn address_for_devices(
     channel: &Channel,
     windows: &RemoteWindows,
@@ -342,21 +342,11 @@ pub(crate) fn address_for_devices(
     let piece = reached_piece(channel, windows, range)?;
     // The pages around it, which are all of the window.
     let before = piece.offset % PAGE_SIZE as u64;
+    let pages = (before + piece.len).next_multiple_of(PAGE_SIZE as u64);
     let mut walk = piece.window.extents.walk(piece.offset - before);
-    let mut left = (before + piece.len).next_multiple_of(PAGE_SIZE as u64);
-    let mut found: Option<(u64, u64)> = None;
-    while left > 0 {
-        let (address, len) = walk.next(left).ok_or(ENXIO)?;
-        let start = channel.path().reach(address, len)?.page_frame()? << PAGE_SHIFT;
-        match &mut found {
-            None => found = Some((start, len)),
-            Some((first, count)) if start.checked_sub(*first) == Some(*count) => *count += len,
-            Some(_) => break,
-        }
-        left -= len;
-    }
-    let (start, count) = found.ok_or(ENXIO)?;
-    let contiguous = (count - before).min(piece.len);
+    let (address, len) = walk.next(pages).ok_or(ENXIO)?;
+    let start = channel.path().reach(address, len)?.page_frame()? << PAGE_SHIFT;
+    let contiguous = (len - before).min(piece.len);
     Ok((bus_address(start).wrapping_add(before), contiguous))
 }
 

@@ -230,14 +230,8 @@ impl Ways {
         let mut way = Way::by_this_end(route, is_reached, &self.staging, len);
         // What is lent must not be out of reach of who has lent it for longer than the call takes.
         let is_kept = !request.local.is_lent();
-        way.asks_peer = reads && route.is_some() && is_kept && self.by_peer(len);
+        let by_engine = u64::try_from(tunables::push_threshold()).unwrap_or(READ_BY_ENGINE);
+        way.asks_peer = reads && route.is_some() && is_kept && len > by_engine && self.can_pull();
         way
-    }
-
-    /// Whether the peer is asked to write so many bytes that an engine of this node could read. Any context but
-    /// interrupts.
-    fn by_peer(&self, len: u64) -> bool {
-        let said = u64::try_from(tunables::push_threshold()).ok();
-        len > said.unwrap_or(READ_BY_ENGINE) && self.can_pull()
     }
 }
