@@ -133,48 +133,26 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// Calls `take` with the number and the frame of each of these pages, which are mapped, from
-    /// the first on until it fails.
-    fn for_each_frame(
-        &self,
-        pages: core::ops::Range<u64>,
-        mut take: impl FnMut(u64, u64) -> Result,
-    ) -> Result {
-        let mut offset = pages.start << PAGE_SHIFT;
-        let end = pages.end << PAGE_SHIFT;
-        let first = self
-            .windows
-            .partition_point(|piece| piece.window.range.end() <= offset);
-        for piece in self.windows.iter().skip(first) {
-            let start = piece.window.range.start();
-            let mut walk = piece
-                .window
-                .extents
-                .walk(offset.checked_sub(start).ok_or(EFAULT)?);
-            let stop = end.min(piece.window.range.end());
-            while offset < stop {
-                let (address, len) = walk.next(PAGE_SIZE as u64).ok_or(EFAULT)?;
-                if len != PAGE_SIZE as u64 {
-                    return Err(EFAULT);
-                }
-                let frame = self.peer.path().reach(address, len)?.page_frame()?;
-                take(offset >> PAGE_SHIFT, frame)?;
-                offset += len;
-            }
-            if offset >= end {
-                return Ok(());
-            }
-        }
-        Err(EFAULT)
+    /// The frame of a page of the peer's registered address space, which is mapped.
+    fn frame(&self, page: u64) -> Result<u64> {
+        let offset = page << PAGE_SHIFT;
+        let is_before = |piece: &RemotePiece| piece.window.range.end() <= offset;
+        let index = self.windows.partition_point(is_before);
+        let window = &self.windows.get(index).ok_or(EFAULT)?.window;
+        let within = offset.checked_sub(window.range.start()).ok_or(EFAULT)?;
+        let (address, _) = window.extents.at(within).ok_or(EFAULT)?;
+        let reached = self.peer.path().reach(address, PAGE_SIZE as u64)?;
+        reached.page_frame()
     }
 
     /// Shows the peer's memory.
     fn show(&self, fault: &Fault<'_>) -> Result {
         let _inside = self.peer.enter().ok_or(ENODEV)?;
-        let page = fault.page();
-        self.for_each_frame(page..page + 1, |page, frame| fault.map(page, frame))?;
+        fault.map(fault.page(), self.frame(fault.page())?)?;
         // The others are a bonus.
-        let _ = self.for_each_frame(fault.around(), |page, frame| fault.map(page, frame));
+        for page in fault.around() {
+            let _ = self.frame(page).and_then(|frame| fault.map(page, frame));
+        }
         Ok(())
     }
 
