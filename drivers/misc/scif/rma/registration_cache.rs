@@ -75,6 +75,7 @@ use kernel::{
 /// The most registrations that one cache keeps.
 const MAX_KEPT: usize = 1024;
 
+#[derive(Default)]
 struct Table {
     /// In the order of `logic/registrations.rs`.
     kept: KVVec<Entry<Arc<Registration>>>,
@@ -133,16 +134,7 @@ impl RegistrationCache {
             pin_init!(Self {
                 peer: peer.clone(),
                 caches: caches.clone(),
-                table <- new_mutex!(
-                    Table {
-                        kept: KVVec::new(),
-                        pages: 0,
-                        clock: 0,
-                        listed: None,
-                        closed: false,
-                    },
-                    "RegistrationCache::table"
-                ),
+                table <- new_mutex!(Table::default(), "RegistrationCache::table"),
                 removing <- new_mutex!((), "RegistrationCache::removing"),
                 work <- new_work!("RegistrationCache::work"),
             }),
@@ -172,7 +164,7 @@ impl RegistrationCache {
         let user = User::current();
         if let Some(_inside) = self.peer.enter() {
             self.remove(|entry| {
-                entry.pages.space() == process.id() || entry.registration.user == user
+                entry.pages.space == process.id() || entry.registration.user == user
             });
             self.release_ended();
         }

@@ -75,6 +75,7 @@ use kernel::{
 const ROUNDS: u32 = 256;
 
 /// How many slots were emptied, and of how many the peer knows that.
+#[derive(Default)]
 struct Emptied {
     slots: u64,
     reported: u64,
@@ -132,16 +133,7 @@ impl Inbox {
                 memory,
                 geometry,
                 credits: SetOnce::new(),
-                emptied <- new_mutex!(
-                    Emptied {
-                        slots: 0,
-                        reported: 0,
-                        tell: false,
-                        answered: 0,
-                        sleeps: 0,
-                    },
-                    "Inbox::emptied"
-                ),
+                emptied <- new_mutex!(Emptied::default(), "Inbox::emptied"),
                 next: Atomic::new(1),
                 work <- new_work!("Inbox::work"),
             }),
