@@ -17,7 +17,10 @@ use crate::{
         remote_window::RemotePiece, //
     },
     peer::{
-        channel::OwnedChannelUse,
+        channel::{
+            Channel,
+            OwnedChannelUse, //
+        },
         PeerUse, //
     }, //
     sync::outcome::Outcome,
@@ -60,6 +63,20 @@ pub(super) enum Caller {
 pub(super) struct Surroundings {
     pub(super) channel: OwnedChannelUse,
     pub(super) peer: PeerUse,
+}
+
+impl Surroundings {
+    /// Keeps the peer of a channel, and this end's use of it, from ending.
+    pub(super) fn of(channel: &Arc<Channel>) -> Result<Self> {
+        Ok(Self {
+            // While windows are in use the session, and with it the mappings, stays.
+            peer: channel.enter_owned().ok_or(ENODEV)?,
+            // A peer that closes waits for the transfer's end.
+            channel: channel
+                .begin_owned_use()
+                .map_err(|error| channel.end_or(error))?,
+        })
+    }
 }
 
 /// See the head of this file.

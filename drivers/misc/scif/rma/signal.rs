@@ -124,10 +124,7 @@ fn store_staged(
     piece: RemotePiece,
     value: u64,
 ) -> Result {
-    let surroundings = Surroundings {
-        peer: channel.enter_owned().ok_or(ENODEV)?,
-        channel: channel.begin_owned_use()?,
-    };
+    let surroundings = Surroundings::of(channel)?;
     let sides = Sides {
         local: Few::new(),
         remote: Few::one(piece),

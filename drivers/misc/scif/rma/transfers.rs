@@ -218,7 +218,7 @@ impl Transfers {
         mut way: Way<'a>,
         taken: Option<Taken>,
     ) -> Result {
-        let surroundings = self.enter()?;
+        let surroundings = Surroundings::of(&self.channel)?;
         // Looked up now: who pins for long must not begin what the peer thinks is over.
         let pieces = self.cover_remote(request)?;
         if way.is_reached != are_reached(&pieces) {
@@ -385,18 +385,6 @@ impl Transfers {
         let (_, protection) = request.direction.needs();
         let covered = self.remote_windows.cover_now(request.remote, protection);
         covered.map_err(|error| self.channel.end_or(error))
-    }
-
-    /// Keeps the peer, and this end's use of it, from ending.
-    pub(super) fn enter(&self) -> Result<Surroundings> {
-        // While windows are in use the session, and with it the mappings, stays.
-        let peer = self.channel.enter_owned().ok_or(ENODEV)?;
-        // A peer that closes waits for the transfer's end.
-        let channel = self
-            .channel
-            .begin_owned_use()
-            .map_err(|error| self.channel.end_or(error))?;
-        Ok(Surroundings { channel, peer })
     }
 
     /// Memory of the caller for a transfer. One that the peer makes may keep it for longer than the call

@@ -76,7 +76,7 @@ const ROUNDS: u32 = 256;
 
 /// How many slots were emptied, and of how many the peer knows that.
 #[derive(Default)]
-struct Emptied {
+pub(super) struct Emptied {
     slots: u64,
     reported: u64,
     /// Whether the peer wants to be rung for one of them.
@@ -96,7 +96,7 @@ pub(super) struct Inbox {
     /// Where the peer wants them to be counted, as a bus address of its own.
     credits: SetOnce<u64>,
     #[pin]
-    emptied: Mutex<Emptied>,
+    pub(super) emptied: Mutex<Emptied>,
     /// The number of the slot that comes next; written under the lock.
     next: Atomic<u64>,
     #[pin]
@@ -320,11 +320,6 @@ impl Inbox {
             return Err(ENXIO);
         }
         Ok(window)
-    }
-
-    /// See [`Staging::wait_for_deliveries`](super::Staging::wait_for_deliveries).
-    pub(super) fn wait_for_deliveries(&self) {
-        drop(self.emptied.lock());
     }
 
     /// Takes the slots away from the peer. May sleep.
