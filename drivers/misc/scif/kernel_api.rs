@@ -101,7 +101,6 @@ mod tests {
         },
         endpoint::Endpoint,
         sys::{
-            kernel_calls::PageList,
             tests::TestMemory, //
         },
     };
@@ -140,11 +139,9 @@ mod tests {
             fixed: false,
         };
         let offset = far.register(memory.buffer(), 0, options)?;
-        let mut pages = near.remote_pages(offset, PAGE_SIZE as u64)?;
-        let (physical, mapped) = pages.take_addresses();
-        let list = PageList::new(physical, &mapped, pages.protection())?;
-        let key = list.as_raw().addr();
-        door.held.add(key, FORGETFUL, (list, pages))?;
+        let pages = near.remote_pages(offset, PAGE_SIZE as u64)?;
+        let key = pages.list.as_raw().addr();
+        door.held.add(key, FORGETFUL, pages)?;
 
         close_forgotten(&door, FORGETFUL, c"scif_test");
         for endpoint in [&near, &far] {

@@ -200,9 +200,6 @@ fn handle_for(
         Message::RingWanted { .. } => connection.stream.rings.grow(),
         Message::RingOffer { address, size, .. } => connection.stream.offered(address, size)?,
         Message::MarkRequest { token, .. } => transfers.mark_requested(token),
-        Message::MarkAnswer {
-            token, sequence, ..
-        } => transfers.mark_answered(token, sequence),
         Message::FenceWait {
             token, sequence, ..
         } => transfers.wait_requested(token, sequence),
@@ -212,7 +209,12 @@ fn handle_for(
             receivers,
             ..
         } => transfers.signal_requested(token, senders, receivers),
-        Message::FenceDone { token, status, .. } => transfers.wait_answered(token, status),
+        Message::FenceAnswer {
+            token,
+            status,
+            sequence,
+            ..
+        } => transfers.fence_answered(token, status, sequence),
         Message::PushWanted { request, .. } => transfers.push_wanted(&request),
         _ => handle_window(connection, message, annex)?,
     }

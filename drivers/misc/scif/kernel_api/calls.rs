@@ -32,7 +32,6 @@ use crate::{
             Offset,
             Out,
             OutArray,
-            PageList,
             Plain, //
         },
         wait::WaitAny, //
@@ -389,11 +388,9 @@ exported! {
         range.check()?;
         let endpoint = endpoint?;
         let owner = door.owner_of(&endpoint)?;
-        let mut pages = endpoint.remote_pages(offset, len as u64)?;
-        let (physical, mapped) = pages.take_addresses();
-        let list = PageList::new(physical, &mapped, pages.protection())?;
-        let raw = list.as_raw();
-        door.held.add(raw.addr(), owner, (list, pages))?;
+        let pages = endpoint.remote_pages(offset, len as u64)?;
+        let raw = pages.list.as_raw();
+        door.held.add(raw.addr(), owner, pages)?;
         range.write(raw);
         Ok(())
     }

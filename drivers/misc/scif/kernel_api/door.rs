@@ -10,11 +10,7 @@ use crate::{
         RemotePages, //
     },
     sys::{
-        kernel_calls::{
-            handle_of,
-            scif_endpt,
-            PageList, //
-        },
+        kernel_calls::{handle_of, scif_endpt},
         peer_bus::Client,
         published::Published,
         workqueue::Queue, //
@@ -50,7 +46,7 @@ pub(super) struct Door {
     pub(super) pinned: Registry<Arc<PinnedPages>>,
     /// Pages of peers, and as what modules have them: that goes before what it names.
     #[pin]
-    pub(super) held: Registry<(PageList, RemotePages)>,
+    pub(super) held: Registry<RemotePages>,
 }
 
 /// Where the functions find it.

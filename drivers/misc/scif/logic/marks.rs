@@ -36,7 +36,7 @@ pub(crate) struct Sequence(pub(crate) u64);
 /// - `watermark <= last` and `last - watermark <= WINDOW`.
 /// - The bit of a number (modulo [`WINDOW`]) is set exactly if that number is in
 ///   `watermark + 2 ..= last` and complete.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Numbers {
     last: u64,
     watermark: u64,
@@ -58,13 +58,7 @@ impl Numbers {
     /// No transfer was started.
     pub(crate) fn new() -> Self {
         // INVARIANT: The numbers are equal and no bit is set.
-        Self {
-            last: 0,
-            watermark: 0,
-            done: [0; WORDS],
-            failed: Failures::default(),
-            failed_for_peer: Failures::default(),
-        }
+        Self::default()
     }
 
     /// Gives the next number to a transfer. `None` if [`WINDOW`] of them are outstanding: wait for the watermark

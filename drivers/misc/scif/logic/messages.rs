@@ -218,7 +218,7 @@ macro_rules! message_table {
 
             /// Asks for values to be stored, as (offset, value), once all the receiver's transfers
             /// so far have ended: in a window of the sender, and in one of the receiver. The
-            /// answer, with `FenceDone`, says whether they will be.
+            /// answer, with `FenceAnswer`, says whether they will be.
             11 Signal to target {
                 token: u32,
                 senders: Option<(u64, u64)>,
@@ -253,11 +253,9 @@ macro_rules! message_table {
             /// The last use of the window has ended.
             132 WindowReleased { window: WindowId };
 
-            /// The answer to `MarkRequest`: the sequence number of the last transfer started.
-            133 MarkAnswer to target { token: u32, sequence: u64 };
-
-            /// The answer to `FenceWait`, when the transfers have ended, and to `Signal`.
-            134 FenceDone to target { token: u32, status: Status };
+            /// The answer to `FenceWait`, when the transfers have ended, to `Signal`, and to `MarkRequest`: then with
+            /// the sequence number of the last transfer started.
+            134 FenceAnswer to target { token: u32, status: Status, sequence: u64 };
 
             /// The revoked window can't be found any more. If it was not released with that, uses that
             /// began before go on.

@@ -9,7 +9,6 @@
 //! bits  0-5   number of the part that is shown, or 0: nothing is
 //! bits  6-11  number of the part of the other side that was taken last, or 0
 //! bits 12-15  which part of the words it is
-//! bits 16-23  life of this side: random, new each time it begins anew
 //! bits 24-27  how many registers there are
 //! bits 28-31  5, so that it is not taken for something else
 //! ```
@@ -20,9 +19,8 @@
 //! the words that belong to it. Who begins anew may find a header that it had answered in its former
 //! life, over words of the next part.
 //!
-//! To a side that has begun anew all is shown again. So it is after a while, until a session makes it
-//! needless: something may have been lost. A side may put together words of two hellos; the checksum
-//! of a hello tells.
+//! All is shown again after a while, until a session makes it needless: something may have been lost, or the
+//! other side has begun anew. A side may put together words of two hellos; the checksum of a hello tells.
 //!
 //! What is not here: what the registers are (`transport/ntb/mailbox.rs`), and hellos.
 
@@ -53,7 +51,6 @@ struct Header {
     shown: u32,
     taken: u32,
     part: usize,
-    life: u32,
 }
 
 impl Header {
@@ -61,7 +58,6 @@ impl Header {
         (self.shown & NUMBER_MASK)
             | ((self.taken & NUMBER_MASK) << NUMBER_BITS)
             | ((self.part as u32 & 0xf) << 12)
-            | ((self.life & 0xff) << 16)
             | ((registers as u32 & 0xf) << 24)
             | (TAG << 28)
     }
@@ -75,7 +71,6 @@ impl Header {
             shown: value & NUMBER_MASK,
             taken: (value >> NUMBER_BITS) & NUMBER_MASK,
             part: ((value >> 12) & 0xf) as usize,
-            life: (value >> 16) & 0xff,
         })
     }
 }
@@ -125,13 +120,10 @@ pub(crate) struct Parts {
     /// The other side was not told of that.
     unanswered: bool,
     heard: [u32; WORDS],
-    life: u32,
-    /// That of the other side, as it was seen last.
-    peers_life: Option<u32>,
 }
 
 impl Parts {
-    /// Through so many registers. `random`: where the numbers begin, and the life.
+    /// Through so many registers. `random`: where the numbers begin.
     pub(crate) fn new(registers: usize, random: u32) -> Self {
         // INVARIANT: Both are made to fit.
         Self {
@@ -145,8 +137,6 @@ impl Parts {
             taken: 0,
             unanswered: false,
             heard: [0; WORDS],
-            life: random >> NUMBER_BITS,
-            peers_life: None,
         }
     }
 
@@ -215,7 +205,6 @@ impl Parts {
             self.forget();
             return;
         };
-        self.notice_new_life(&header, now);
         if self.step == Step::Shown && header.taken == self.number {
             self.go_on(now);
         }
@@ -240,17 +229,6 @@ impl Parts {
         self.unanswered = true;
     }
 
-    /// What the other side said in another life does not count, and it has nothing of what was said to it.
-    fn notice_new_life(&mut self, header: &Header, now: u32) {
-        let last = self.peers_life.replace(header.life);
-        if last.is_some_and(|last| last != header.life) {
-            self.forget();
-            if self.own.is_some() {
-                self.begin(now);
-            }
-        }
-    }
-
     /// What is shown was taken.
     fn go_on(&mut self, now: u32) {
         self.since = now;
@@ -268,7 +246,6 @@ impl Parts {
             shown,
             taken: self.taken,
             part: self.part,
-            life: self.life,
         };
         header.encode(self.registers)
     }

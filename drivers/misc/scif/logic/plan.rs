@@ -16,12 +16,6 @@ pub(crate) trait Walk {
     fn next(&mut self, limit: u64) -> Option<(u64, u64)>;
 }
 
-impl<W: Walk + ?Sized> Walk for &mut W {
-    fn next(&mut self, limit: u64) -> Option<(u64, u64)> {
-        (**self).next(limit)
-    }
-}
-
 /// A memory that is contiguous as a whole; none by default.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Linear {
@@ -90,8 +84,7 @@ fn refill(rest: &mut Linear, walk: &mut impl Walk, limit: u64) -> Option<()> {
 
 /// An iterator over the segments of a copy.
 ///
-/// It takes exactly the bytes of the copy from each walk: give it `&mut walk` and a further plan
-/// goes on where this one ended, as an ordered copy needs it (see [`split_tail`]).
+/// It takes exactly the bytes of the copy from each walk.
 ///
 /// An `Err` is the last item. It means that no complete copy is possible; segments before it are
 /// good.

@@ -23,9 +23,9 @@ use core::ops::Range;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pages {
     /// Names the address space.
-    space: usize,
+    pub(crate) space: usize,
     /// Whether they may be written to, and not read only.
-    writable: bool,
+    pub(crate) writable: bool,
     start: usize,
     end: usize,
 }
@@ -48,16 +48,6 @@ impl Pages {
             start: address.checked_shr(page_shift)?,
             end: last.checked_shr(page_shift)?.checked_add(1)?,
         })
-    }
-
-    /// Names the address space.
-    pub(crate) const fn space(&self) -> usize {
-        self.space
-    }
-
-    /// Whether they may be written to.
-    pub(crate) const fn is_writable(&self) -> bool {
-        self.writable
     }
 
     /// The number of the first page.

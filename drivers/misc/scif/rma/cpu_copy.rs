@@ -34,8 +34,7 @@ use crate::{
         reached::{
             flush_writes,
             Reached, //
-        },
-        trace, //
+        }, //
     },
     transport::path::Path, //
 };
@@ -168,14 +167,9 @@ impl Transfers {
         let copied = copy();
         // What follows the call comes after it.
         flush_writes();
-        trace::rma_complete(|| trace::TransferEnd {
-            node: self.channel.node(),
-            channel: self.channel.id.0,
-            number: 0,
-            write: request.direction == Direction::Write,
-            len: request.remote.len(),
-            result: trace::errno(&copied.map_err(|_| EAGAIN)),
-        });
+        let result = copied.map_err(|_| EAGAIN);
+        let (direction, len) = (request.direction, request.remote.len());
+        self.marks.trace_end(0, direction, len, &result);
         copied.ok()
     }
 }

@@ -49,11 +49,11 @@ use kernel::{
 /// callers when it has room.
 const ROOM_PERIOD: Delta = Delta::from_millis(5);
 
-/// An answer of the peer.
+/// An answer of the peer: to a request for a mark with the number that it stands for.
 #[derive(Clone, Copy)]
-pub(super) enum Answer {
-    Mark(Sequence),
-    Done(Status),
+pub(super) struct Answer {
+    status: Status,
+    sequence: Sequence,
 }
 
 impl Transfers {
@@ -85,10 +85,8 @@ impl Transfers {
             Origin::Peer => {
                 let target = self.channel.remote()?;
                 let request = |token| Message::MarkRequest { target, token };
-                let answer = self.ask(request, questions::wait_in_time(&self.channel));
-                let Answer::Mark(sequence) = answer? else {
-                    return Err(EPROTO);
-                };
+                let answer = self.ask(request, questions::wait_in_time(&self.channel))?;
+                let sequence = answer.sequence;
                 let mut known = self.peer_last.lock();
                 *known = sequence.max(*known);
                 sequence
@@ -189,17 +187,12 @@ impl Transfers {
     }
 
     fn order_own_signal(&self, targets: SignalTargets) -> Result {
-        loop {
-            let ordered = {
-                let _inside = self.channel.enter().ok_or(ENODEV)?;
-                self.defer_signal(Asker::This, || self.make_told_signal(targets))
-            };
-            match ordered.map_err(|error| self.channel.end_or(error)) {
-                // Without what others wait for.
-                Err(EAGAIN) => self.wait_for_room()?,
-                ordered => return ordered,
-            }
-        }
+        // Others wait for what is held while it is tried, so nothing is while there is no room.
+        self.until_there_is_room(|| {
+            let _inside = self.channel.enter().ok_or(ENODEV)?;
+            let ordered = self.defer_signal(Asker::This, || self.make_told_signal(targets));
+            ordered.map_err(|error| self.channel.end_or(error))
+        })
     }
 
     /// Has a signal given behind all transfers that were started so far. EAGAIN if too much waits there already.
@@ -240,21 +233,24 @@ impl Transfers {
         message: impl Fn(u32) -> Message,
         wait: impl Fn(&WaitQueue, &mut dyn FnMut() -> Option<Result<Answer>>) -> Result<Result<Answer>>,
     ) -> Result<Status> {
-        loop {
-            match self.ask(&message, &wait)? {
-                Answer::Done(Status::NoMemory) => (),
-                Answer::Done(status) => return Ok(status),
-                Answer::Mark(_) => return Err(EPROTO),
-            }
-            self.wait_for_room()?;
-        }
+        self.until_there_is_room(|| match self.ask(&message, &wait)?.status {
+            Status::NoMemory => Err(EAGAIN),
+            status => Ok(status),
+        })
     }
 
-    /// Waits a moment, for room behind the transfers of either end. Interruptible.
-    fn wait_for_room(&self) -> Result {
-        let is_over = || self.channel.check_established().err();
-        let waited = self.channel.waiters()?.wait_timeout(ROOM_PERIOD, is_over)?;
-        waited.map_or(Ok(()), Err)
+    /// Tries to have something done behind the transfers of either end, and again, after a moment each, as long as it says
+    /// EAGAIN. Interruptible.
+    fn until_there_is_room<T>(&self, attempt: impl Fn() -> Result<T>) -> Result<T> {
+        loop {
+            let result = attempt();
+            if !matches!(result, Err(EAGAIN)) {
+                return result;
+            }
+            let is_over = || self.channel.check_established().err();
+            let waited = self.channel.waiters()?.wait_timeout(ROOM_PERIOD, is_over)?;
+            waited.map_or(Ok(()), Err)?;
+        }
     }
 
     /// Asks the peer, and waits for the answer with `wait`.
@@ -280,48 +276,39 @@ impl Transfers {
 
     /// The peer wants a mark of our transfers.
     pub(crate) fn mark_requested(&self, token: u32) {
-        if let Ok(target) = self.channel.remote() {
-            self.channel.answer(&Message::MarkAnswer {
-                target,
-                token,
-                sequence: self.marks.last_issued().0,
-            });
-        }
+        self.answer(token, Status::Done, self.marks.last_issued());
     }
 
-    /// The peer has sent the mark that we wanted.
-    pub(crate) fn mark_answered(&self, token: u32, sequence: u64) {
-        self.questions
-            .answered(token, Answer::Mark(Sequence(sequence)));
+    /// The peer has answered: there is the mark that we wanted, what it was asked to wait for has ended, or it has taken a
+    /// signal.
+    pub(crate) fn fence_answered(&self, token: u32, status: Status, sequence: u64) {
+        let sequence = Sequence(sequence);
+        self.questions.answered(token, Answer { status, sequence });
     }
 
     /// The peer wants to know when our transfers have ended.
     pub(crate) fn wait_requested(&self, token: u32, sequence: u64) {
         let sequence = Sequence(sequence);
         if sequence > self.marks.last_issued() {
-            self.answer(token, Status::Unknown);
+            self.answer(token, Status::Unknown, sequence);
             return;
         }
         let marks = self.marks.as_arc_borrow();
         let deferred = Reservation::new(GFP_KERNEL)
             .and_then(|reservation| marks.defer(sequence, Action::Answer(token, reservation)));
         if deferred.is_err() {
-            self.answer(token, Status::NoMemory);
+            self.answer(token, Status::NoMemory, sequence);
         }
     }
 
-    /// What the peer was asked to wait for has ended.
-    pub(crate) fn wait_answered(&self, token: u32, status: Status) {
-        self.questions.answered(token, Answer::Done(status));
-    }
-
     /// Answers what the peer has asked with this token.
-    fn answer(&self, token: u32, status: Status) {
+    fn answer(&self, token: u32, status: Status, sequence: Sequence) {
         if let Ok(target) = self.channel.remote() {
-            self.channel.answer(&Message::FenceDone {
+            self.channel.answer(&Message::FenceAnswer {
                 target,
                 token,
                 status,
+                sequence: sequence.0,
             });
         }
     }
@@ -349,6 +336,6 @@ impl Transfers {
             // A window that was unregistered meanwhile.
             Err(_) => Status::Unknown,
         };
-        self.answer(token, status);
+        self.answer(token, status, Sequence::default());
     }
 }

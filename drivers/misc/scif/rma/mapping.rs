@@ -55,6 +55,7 @@ use crate::{
     },
     sync::shared::get_or_make,
     sys::{
+        kernel_calls::PageList,
         reached::bus_address,
         shared_memory::{
             Payer,
@@ -132,48 +133,26 @@ struct Mapping {
 }
 
 impl Mapping {
-    /// Calls `take` with the number and the frame of each of these pages, which are mapped, from
-    /// the first on until it fails.
-    fn for_each_frame(
-        &self,
-        pages: core::ops::Range<u64>,
-        mut take: impl FnMut(u64, u64) -> Result,
-    ) -> Result {
-        let mut offset = pages.start << PAGE_SHIFT;
-        let end = pages.end << PAGE_SHIFT;
-        let first = self
-            .windows
-            .partition_point(|piece| piece.window.range.end() <= offset);
-        for piece in self.windows.iter().skip(first) {
-            let start = piece.window.range.start();
-            let mut walk = piece
-                .window
-                .extents
-                .walk(offset.checked_sub(start).ok_or(EFAULT)?);
-            let stop = end.min(piece.window.range.end());
-            while offset < stop {
-                let (address, len) = walk.next(PAGE_SIZE as u64).ok_or(EFAULT)?;
-                if len != PAGE_SIZE as u64 {
-                    return Err(EFAULT);
-                }
-                let frame = self.peer.path().reach(address, len)?.page_frame()?;
-                take(offset >> PAGE_SHIFT, frame)?;
-                offset += len;
-            }
-            if offset >= end {
-                return Ok(());
-            }
-        }
-        Err(EFAULT)
+    /// The frame of a page of the peer's registered address space, which is mapped.
+    fn frame(&self, page: u64) -> Result<u64> {
+        let offset = page << PAGE_SHIFT;
+        let is_before = |piece: &RemotePiece| piece.window.range.end() <= offset;
+        let index = self.windows.partition_point(is_before);
+        let window = &self.windows.get(index).ok_or(EFAULT)?.window;
+        let within = offset.checked_sub(window.range.start()).ok_or(EFAULT)?;
+        let (address, _) = window.extents.at(within).ok_or(EFAULT)?;
+        let reached = self.peer.path().reach(address, PAGE_SIZE as u64)?;
+        reached.page_frame()
     }
 
     /// Shows the peer's memory.
     fn show(&self, fault: &Fault<'_>) -> Result {
         let _inside = self.peer.enter().ok_or(ENODEV)?;
-        let page = fault.page();
-        self.for_each_frame(page..page + 1, |page, frame| fault.map(page, frame, false))?;
+        fault.map(fault.page(), self.frame(fault.page())?, false)?;
         // The others are a bonus.
-        let _ = self.for_each_frame(fault.around(), |page, frame| fault.map(page, frame, false));
+        for page in fault.around() {
+            let _ = self.frame(page).and_then(|frame| fault.map(page, frame, false));
+        }
         Ok(())
     }
 
@@ -330,7 +309,7 @@ fn reached_piece(channel: &Channel, windows: &RemoteWindows, range: Range) -> Re
 }
 
 /// Where another device of this node finds the first byte of a range of the peer's windows, and how many bytes
-/// of it lie there in one piece. Errors as those of [`RemotePages::new`]. May sleep.
+/// of it lie there in one piece: in one extent. Errors as those of [`RemotePages::new`]. May sleep.
 pub(crate) fn address_for_devices(
     channel: &Channel,
     windows: &RemoteWindows,
@@ -341,30 +320,21 @@ pub(crate) fn address_for_devices(
     let piece = reached_piece(channel, windows, range)?;
     // The pages around it, which are all of the window.
     let before = piece.offset % PAGE_SIZE as u64;
+    let pages = (before + piece.len).next_multiple_of(PAGE_SIZE as u64);
     let mut walk = piece.window.extents.walk(piece.offset - before);
-    let mut left = (before + piece.len).next_multiple_of(PAGE_SIZE as u64);
-    let mut found: Option<(u64, u64)> = None;
-    while left > 0 {
-        let (address, len) = walk.next(left).ok_or(ENXIO)?;
-        let start = channel.path().reach(address, len)?.page_frame()? << PAGE_SHIFT;
-        match &mut found {
-            None => found = Some((start, len)),
-            Some((first, count)) if start.checked_sub(*first) == Some(*count) => *count += len,
-            Some(_) => break,
-        }
-        left -= len;
-    }
-    let (start, count) = found.ok_or(ENXIO)?;
-    let contiguous = (count - before).min(piece.len);
+    let (address, len) = walk.next(pages).ok_or(ENXIO)?;
+    let start = channel.path().reach(address, len)?.page_frame()? << PAGE_SHIFT;
+    let contiguous = (len - before).min(piece.len);
     Ok((bus_address(start).wrapping_add(before), contiguous))
 }
 
 /// See the head of this file.
 pub(crate) struct RemotePages {
+    /// The physical address of each page, as this node's processor sees it, where the kernel has each of them mapped, as
+    /// device memory, and what the window allows.
+    pub(crate) list: PageList,
     /// Keeps the window.
-    piece: RemotePiece,
-    physical: KVVec<u64>,
-    mapped: KVVec<usize>,
+    _piece: RemotePiece,
 }
 
 impl RemotePages {
@@ -382,26 +352,13 @@ impl RemotePages {
             let (address, len) = walk.next(PAGE_SIZE as u64).ok_or(ENXIO)?;
             let reached = channel.path().reach(address, len)?;
             let _ = physical.push_within_capacity(reached.page_frame()? << PAGE_SHIFT);
-            let _ = mapped.push_within_capacity(reached.kernel_address()?);
+            let pointer = core::ptr::with_exposed_provenance_mut(reached.kernel_address()?);
+            let _ = mapped.push_within_capacity(pointer);
         }
+        let protection = piece.window.protection & (PROTECTION_READ | PROTECTION_WRITE);
         Ok(Self {
-            piece,
-            physical,
-            mapped,
+            list: PageList::new(physical, mapped, protection)?,
+            _piece: piece,
         })
-    }
-
-    /// Takes out the physical address of each page, as this node's processor sees it, and where the
-    /// kernel has each of them mapped, as device memory.
-    pub(crate) fn take_addresses(&mut self) -> (KVVec<u64>, KVVec<usize>) {
-        (
-            core::mem::replace(&mut self.physical, KVVec::new()),
-            core::mem::replace(&mut self.mapped, KVVec::new()),
-        )
-    }
-
-    /// What the window allows.
-    pub(crate) fn protection(&self) -> u32 {
-        self.piece.window.protection & (PROTECTION_READ | PROTECTION_WRITE)
     }
 }

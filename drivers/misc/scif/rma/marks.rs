@@ -103,9 +103,9 @@ impl Progress {
 }
 
 impl Action {
-    /// Whether it may have to wait for the peer.
+    /// Whether it may have to wait for the peer: its value goes through slots.
     fn waits(&self) -> bool {
-        matches!(self, Self::Signal(signal, _) if signal.waits())
+        matches!(self, Self::Signal(signal, _) if signal.outbox.is_some())
     }
 }
 
@@ -166,14 +166,12 @@ impl WorkItem<1> for Marks {
 /// The transfer of that number has ended.
 impl Completion for Marks {
     fn ended(self: ArcBorrow<'_, Self>, operation: &Operation, result: Result, is_reported: bool) {
-        trace::rma_complete(|| trace::TransferEnd {
-            node: self.channel.node(),
-            channel: self.channel.id.0,
-            number: operation.number,
-            write: operation.direction == Direction::Write,
-            len: operation.bytes,
-            result: trace::errno(&result),
-        });
+        self.trace_end(
+            operation.number,
+            operation.direction,
+            operation.bytes,
+            &result,
+        );
         let failed = result.is_err();
         let moved = self
             .numbers
@@ -226,6 +224,18 @@ impl Marks {
         if let Some(route) = self.channel.path().engine(self.channel.chosen_engine()) {
             route.engine.poll_until(done);
         }
+    }
+
+    /// Tells who traces of the end of a transfer. Any context.
+    pub(super) fn trace_end(&self, number: u64, direction: Direction, len: u64, result: &Result) {
+        trace::rma_complete(|| trace::TransferEnd {
+            node: self.channel.node(),
+            channel: self.channel.id.0,
+            number,
+            write: direction == Direction::Write,
+            len,
+            result: trace::errno(result),
+        });
     }
 
     /// So many bytes more have been moved, by a transfer. Any context.
@@ -363,10 +373,11 @@ impl Marks {
                         Status::Done
                     };
                     if let Ok(target) = self.channel.remote() {
-                        let done = Message::FenceDone {
+                        let done = Message::FenceAnswer {
                             target,
                             token,
                             status,
+                            sequence: due.sequence.0,
                         };
                         self.channel.send(reservation, &done);
                     }

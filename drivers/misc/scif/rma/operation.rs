@@ -17,7 +17,10 @@ use crate::{
         remote_window::RemotePiece, //
     },
     peer::{
-        channel::OwnedChannelUse,
+        channel::{
+            Channel,
+            OwnedChannelUse, //
+        },
         PeerUse, //
     }, //
     sync::outcome::Outcome,
@@ -62,6 +65,20 @@ pub(super) struct Surroundings {
     pub(super) peer: PeerUse,
 }
 
+impl Surroundings {
+    /// Keeps the peer of a channel, and this end's use of it, from ending.
+    pub(super) fn of(channel: &Arc<Channel>) -> Result<Self> {
+        Ok(Self {
+            // While windows are in use the session, and with it the mappings, stays.
+            peer: channel.enter_owned().ok_or(ENODEV)?,
+            // A peer that closes waits for the transfer's end.
+            channel: channel
+                .begin_owned_use()
+                .map_err(|error| channel.end_or(error))?,
+        })
+    }
+}
+
 /// See the head of this file.
 pub(super) struct Operation {
     /// The listener for its end, if there is one, and the listener's number for it.
@@ -76,7 +93,8 @@ pub(super) struct Operation {
     /// The caller hears of the result, though it does not wait.
     reported: Atomic<bool>,
     outcome: Outcome,
-    /// Slots with a part of it that were not emptied, and who may still fill some (`staging.rs`).
+    /// Slots with a part of it that were not emptied, jobs of an engine that fill some, and who may still begin one
+    /// (`staging.rs`).
     pending: Atomic<u32>,
     last_slot: Atomic<u64>,
     // Dropped in this order.
@@ -128,11 +146,6 @@ impl Operation {
         }
     }
 
-    /// It fails, though not all of it may have ended. Any context.
-    pub(super) fn fail(&self, error: Error) {
-        self.outcome.fail(error);
-    }
-
     /// Ends it, with the first error if it has failed. Called once, in any context but hard interrupts.
     pub(super) fn end(&self, result: Result) {
         self.outcome.end_with(result);
@@ -157,9 +170,14 @@ impl Operation {
 
     // ----- slots with parts of it --------------------------------------------------------------
 
+    /// It does not end before another [`Self::part_ended`] either. Any context.
+    pub(super) fn add_part(&self) {
+        self.pending.add(1, Relaxed);
+    }
+
     /// A slot is about to be filled with a part. Any context; one after the other.
     pub(super) fn add_slot(&self, sequence: u64) {
-        self.pending.add(1, Relaxed);
+        self.add_part();
         self.last_slot.store(sequence, Relaxed);
     }
 
@@ -168,19 +186,13 @@ impl Operation {
         self.last_slot.load(Relaxed)
     }
 
-    /// One of its slots was emptied, or will not be; or no more is filled. Returns whether that was the last, so that
-    /// the caller ends it. Any context; if it was not, somebody else may let go of the operation at once.
-    #[must_use]
-    pub(super) fn slot_was_last(&self, result: Result) -> bool {
+    /// One of its slots was emptied, or will not be; or an engine is done with some; or no more is filled. The last one
+    /// ends it. Any context but hard interrupts; somebody else may let go of the operation at once.
+    pub(super) fn part_ended(&self, result: Result) {
         if let Err(error) = result {
-            self.fail(error);
+            self.outcome.fail(error);
         }
-        self.pending.fetch_sub(1, Full) == 1
-    }
-
-    /// As [`Self::slot_was_last`], and ends it then. Process context.
-    pub(super) fn slot_ended(&self, result: Result) {
-        if self.slot_was_last(result) {
+        if self.pending.fetch_sub(1, Full) == 1 {
             self.end(Ok(()));
         }
     }

@@ -21,7 +21,7 @@
 use super::{
     operation::Operation,
     ways::{
-        Later,
+        start_later,
         Ways, //
     }, //
 };
@@ -136,7 +136,7 @@ impl Ways {
                     *self.refused.lock() = Some(Instant::now());
                 }
                 let operation = pull.operation.clone();
-                let Err(error) = Later::start(&self.staging, pull.engine, operation) else {
+                let Err(error) = start_later(&self.staging, pull.engine, operation) else {
                     return;
                 };
                 Err(error)
@@ -154,27 +154,24 @@ impl Ways {
         let Ok(waiters) = channel.waiters() else {
             return;
         };
-        let are_released = || windows.count_unlisted() == 0 || channel.is_over();
-        let done = || (self.count_of(channel) == 0 && are_released()).then_some(());
+        let is_ours = |(pull, _): &(&Pull, _)| Arc::ptr_eq(&pull.channel, channel);
+        let count = || self.pulls.with(|pulls| pulls.filter(is_ours).count());
+        let left = || (count(), windows.count_unlisted());
+        let done = || match left() {
+            (0, unlisted) if unlisted == 0 || channel.is_over() => Some(()),
+            _ => None,
+        };
         loop {
-            let left = (self.count_of(channel), windows.count_unlisted());
+            let before = left();
             if waiters.wait_uninterruptible_timeout(LIMIT, done).is_some() {
                 return;
             }
             // What it does for others does not count.
-            if (self.count_of(channel), windows.count_unlisted()) == left {
+            if left() == before {
                 self.peer
                     .fail("it does not let go of what it was to write to");
             }
         }
-    }
-
-    fn count_of(&self, channel: &Arc<Channel>) -> usize {
-        self.pulls.with(|pulls| {
-            pulls
-                .filter(|(pull, _)| Arc::ptr_eq(&pull.channel, channel))
-                .count()
-        })
     }
 
     /// The peer is lost: ends all, for good. May sleep.

@@ -8,7 +8,7 @@
 //! alone, which is let go with it.
 //!
 //! The control work does not begin a copy, as that waits while an engine's ring is full or no slot is free: a work item
-//! does ([`Later`]), one for each copy, so that those that have much to copy do not keep others waiting. The peer is
+//! does ([`start_later`]), one for each copy, so that those that have much to copy do not keep others waiting. The peer is
 //! told of the end of each.
 //!
 //! They have no numbers: fences of this end know nothing of them. They keep the windows, the channel and
@@ -21,12 +21,13 @@ use super::{
         are_reached,
         Completion,
         Operation,
-        Sides, //
+        Sides,
+        Surroundings, //
     },
     pulls,
     transfers::Transfers,
     ways::{
-        Later,
+        start_later,
         Ways, //
     }, //
 };
@@ -86,12 +87,12 @@ impl Completion for Ways {
 }
 
 impl Ways {
-    /// The peer has asked for a copy: has room kept for the answer to it, and begins it with `begin`; or says why not.
-    /// Called by the control work.
-    fn begin_push(&self, token: u32, begin: impl FnOnce() -> Result) {
-        let reserved = self.reserve_answer();
-        let begun = reserved.and_then(|()| {
-            begin().inspect_err(|_| {
+    /// The peer has asked for a copy: has room kept for the answer to it, and begins it; or says why not. Called by the
+    /// control work.
+    fn begin_push(&self, token: u32, prepared: Result<(Option<usize>, Arc<Operation>)>) {
+        let begun = prepared.and_then(|(engine, operation)| {
+            self.reserve_answer()?;
+            start_later(&self.staging, engine, operation).inspect_err(|_| {
                 let reservation = self.reservations.lock().pop();
                 drop(reservation);
             })
@@ -141,44 +142,31 @@ fn part_of(window: Arc<RemoteWindow>, range: Range) -> Result<RemotePiece> {
 impl Transfers {
     /// The peer wants something copied to it. Called by the control work.
     pub(crate) fn push_wanted(&self, asked: &PushRequest) {
-        // Let go in any case.
-        let window = self.take_window(asked);
-        self.ways.begin_push(asked.token, || {
-            let (engine, operation) = self.prepare_push(asked, window)?;
-            Later::start(&self.ways.staging, engine, operation)
-        });
+        let prepared = self.prepare_push(asked);
+        self.ways.begin_push(asked.token, prepared);
     }
 
     /// What would become of it, but that nothing is copied.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn would_push(&self, asked: &PushRequest) -> Result {
-        let window = self.take_window(asked);
-        self.prepare_push(asked, window).map(drop)
-    }
-
-    /// The window that was offered for this: ENXIO if one is named that was not.
-    fn take_window(&self, asked: &PushRequest) -> Result<Option<Arc<RemoteWindow>>> {
-        if asked.window == WindowId::NONE {
-            return Ok(None);
-        }
-        let window = self.remote_windows.take_unlisted(asked.window);
-        window.map(Some).ok_or(ENXIO)
+        self.prepare_push(asked).map(drop)
     }
 
     /// What is to be done, and by which of the path's engines, if it is by one. ENXIO or EACCES if there are no such
     /// windows, ENODEV if there is no engine for it and it need not be done.
-    fn prepare_push(
-        &self,
-        asked: &PushRequest,
-        window: Result<Option<Arc<RemoteWindow>>>,
-    ) -> Result<(Option<usize>, Arc<Operation>)> {
+    fn prepare_push(&self, asked: &PushRequest) -> Result<(Option<usize>, Arc<Operation>)> {
+        // First, as a window that was offered for this is let go in any case.
+        let window = match asked.window {
+            WindowId::NONE => None,
+            id => Some(self.remote_windows.take_unlisted(id).ok_or(ENXIO)?),
+        };
         let destination = Range::from_parts(asked.destination, asked.len).map_err(|_| ENXIO)?;
-        let remote = match window? {
+        let remote = match window {
             None => self.remote_windows.cover(destination, PROTECTION_WRITE)?,
             Some(window) => Few::one(part_of(window, destination)?),
         };
         let source = Range::from_parts(asked.source, asked.len).map_err(|_| ENXIO)?;
-        let surroundings = self.enter()?;
+        let surroundings = Surroundings::of(&self.channel)?;
         let local = self.windows.cover(source, PROTECTION_READ)?;
         let engine = self.engine_for(asked, are_reached(&remote))?;
         let most = if asked.must {

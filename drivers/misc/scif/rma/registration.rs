@@ -168,7 +168,7 @@ impl Registration {
         let address = pages.start() << PAGE_SHIFT;
         let pin = || {
             watch.begin();
-            Pages::pin(address, pages.count(), pages.is_writable(), Some(ledger))
+            Pages::pin(address, pages.count(), pages.writable, Some(ledger))
         };
         let mut pinned = pin()?;
         for _ in 1..ATTEMPTS {

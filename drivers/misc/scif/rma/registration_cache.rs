@@ -75,6 +75,7 @@ use kernel::{
 /// The most registrations that one cache keeps.
 const MAX_KEPT: usize = 1024;
 
+#[derive(Default)]
 struct Table {
     /// In the order of `logic/registrations.rs`.
     kept: KVVec<Entry<Arc<Registration>>>,
@@ -120,13 +121,8 @@ impl WorkItem for RegistrationCache {
 
     fn run(this: Arc<Self>) {
         // When the peer is lost, `close` sees to it.
-        let Some(_inside) = this.peer.enter() else {
-            return;
-        };
-        let closed = this.table.lock().closed;
-        this.remove(|entry| closed || !entry.registration.is_unchanged());
-        if closed {
-            this.unlist();
+        if let Some(_inside) = this.peer.enter() {
+            this.clean();
         }
     }
 }
@@ -138,16 +134,7 @@ impl RegistrationCache {
             pin_init!(Self {
                 peer: peer.clone(),
                 caches: caches.clone(),
-                table <- new_mutex!(
-                    Table {
-                        kept: KVVec::new(),
-                        pages: 0,
-                        clock: 0,
-                        listed: None,
-                        closed: false,
-                    },
-                    "RegistrationCache::table"
-                ),
+                table <- new_mutex!(Table::default(), "RegistrationCache::table"),
                 removing <- new_mutex!((), "RegistrationCache::removing"),
                 work <- new_work!("RegistrationCache::work"),
             }),
@@ -164,11 +151,6 @@ impl RegistrationCache {
         Ok(())
     }
 
-    fn unlist(&self) {
-        let listed = self.table.lock().listed.take();
-        drop(listed);
-    }
-
     /// Whether it ever has kept something.
     pub(super) fn was_used(&self) -> bool {
         self.table.lock().clock != 0
@@ -182,7 +164,7 @@ impl RegistrationCache {
         let user = User::current();
         if let Some(_inside) = self.peer.enter() {
             self.remove(|entry| {
-                entry.pages.space() == process.id() || entry.registration.user == user
+                entry.pages.space == process.id() || entry.registration.user == user
             });
             self.release_ended();
         }
@@ -390,17 +372,23 @@ impl RegistrationCache {
         }
     }
 
+    /// Lets go of what is stale; once it is closed, of everything. The caller is inside the peer.
+    fn clean(&self) {
+        let closed = self.table.lock().closed;
+        self.remove(|entry| closed || !entry.registration.is_unchanged());
+        if closed {
+            let listed = self.table.lock().listed.take();
+            drop(listed);
+        }
+    }
+
     /// Lets go of everything and keeps nothing any more. May sleep.
     pub(crate) fn close(&self) {
         self.table.lock().closed = true;
-        {
-            // A session that ends waits for this. One that is over has closed the cache already,
-            // unless its peer made it forget the connection too soon; then this comes late, but it
-            // comes.
-            let _inside = self.peer.enter();
-            self.remove(|_| true);
-        }
-        self.unlist();
+        // A session that ends waits for this. One that is over has closed the cache already, unless its peer
+        // made it forget the connection too soon; then this comes late, but it comes.
+        let _inside = self.peer.enter();
+        self.clean();
     }
 
     /// As [`Self::close`], some time soon.

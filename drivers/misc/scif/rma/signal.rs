@@ -46,7 +46,7 @@ pub(super) struct Signal {
     local: Option<(LocalPiece, u64)>,
     remote: Option<(RemotePiece, u64)>,
     /// For what is remote, if this end does not reach it.
-    outbox: Option<Arc<Outbox>>,
+    pub(super) outbox: Option<Arc<Outbox>>,
 }
 
 /// The range of a value. EINVAL unless it is aligned to 4 bytes and inside one page, ENXIO if there
@@ -87,11 +87,6 @@ impl Signal {
         })
     }
 
-    /// Whether giving it may have to wait for the peer.
-    pub(super) fn waits(&self) -> bool {
-        self.outbox.is_some()
-    }
-
     /// Stores the values. May sleep. The caller is inside the peer.
     pub(super) fn give(self, channel: &Arc<Channel>) {
         if let Some((piece, value)) = &self.local {
@@ -129,10 +124,7 @@ fn store_staged(
     piece: RemotePiece,
     value: u64,
 ) -> Result {
-    let surroundings = Surroundings {
-        peer: channel.enter_owned().ok_or(ENODEV)?,
-        channel: channel.begin_owned_use()?,
-    };
+    let surroundings = Surroundings::of(channel)?;
     let sides = Sides {
         local: Few::new(),
         remote: Few::one(piece),
@@ -140,7 +132,7 @@ fn store_staged(
     let operation = Operation::new(Direction::Write, SIZE, SIZE, false, sides, surroundings)?;
     let operation: Arc<Operation> = operation.into();
     let stored = outbox.put_value(&operation, value);
-    operation.slot_ended(stored);
+    operation.part_ended(stored);
     stored
 }
 

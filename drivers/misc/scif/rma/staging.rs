@@ -120,14 +120,13 @@ impl Staging {
         self.listen(&mut subscription)?;
         let reservation = Reservation::new(GFP_KERNEL)?;
         let inbox = Inbox::new(&self.peer, &self.exports, len)?;
-        let (address, geometry) = inbox.place();
+        let offer = Message::StagingOffer {
+            address: inbox.memory.bus_address(),
+            slots: inbox.geometry.slots(),
+            size: inbox.geometry.size(),
+        };
         // The answer may come at once.
         self.inbox.populate(inbox);
-        let offer = Message::StagingOffer {
-            address,
-            slots: geometry.slots(),
-            size: geometry.size(),
-        };
         self.peer.send(reservation, &offer);
         Ok(())
     }
@@ -135,7 +134,7 @@ impl Staging {
     /// Nothing is being delivered when this returns that was on its way before. May sleep.
     pub(super) fn wait_for_deliveries(&self) {
         if let Some(inbox) = self.inbox.as_ref() {
-            inbox.wait_for_deliveries();
+            drop(inbox.emptied.lock());
         }
     }
 
@@ -147,7 +146,7 @@ impl Staging {
     /// Bytes of so many that go into one slot. Any context.
     pub(super) fn bytes_per_slot(&self, len: u64) -> u64 {
         let outbox = self.outbox.as_ref();
-        outbox.map_or(len, |outbox| len.min(outbox.slot_size()))
+        outbox.map_or(len, |outbox| len.min(outbox.geometry.size().into()))
     }
 
     /// Carries out a write where this node does not reach: all of it is in slots when this returns, or the engine of
@@ -165,7 +164,7 @@ impl Staging {
         if filled.is_err() {
             operation.report_to(caller);
         }
-        operation.slot_ended(filled);
+        operation.part_ended(filled);
         filled?;
         if operation.synchronous {
             outbox?.await_end(operation, route)?;
@@ -205,7 +204,7 @@ impl Staging {
                 return Ok(());
             }
         };
-        let credits = outbox.credits_address();
+        let credits = outbox.credits.bus_address();
         self.outbox.populate(outbox);
         if self.peer.is_over() {
             // Who ends what is under way may have been here before.

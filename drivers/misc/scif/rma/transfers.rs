@@ -77,12 +77,8 @@ use kernel::{
 /// byte that is needed: what is kept for later ones can be larger.
 const MOST_SPARE: u64 = 4;
 
-/// Where the local side of a transfer comes from.
-enum Source {
-    Windows(Range),
-    /// Memory, and what keeps the peer in use if that was taken before. Dropped in this order.
-    Memory(LocalPiece, Option<PeerUse>),
-}
+/// Memory of the caller, and what keeps the peer in use if that was taken before. Dropped in this order.
+type Taken = (LocalPiece, Option<PeerUse>);
 
 /// See the head of this file.
 #[pin_data]
@@ -201,19 +197,17 @@ impl Transfers {
         let mut way = self.ways.choose(&request, route, true);
         self.channel.check_reached()?;
         // Outside of the peer: how long pinning takes, is up to the process.
-        let source = match local {
-            LocalSide::Windows(offset) => {
-                Source::Windows(Range::new(*offset, len).map_err(|_| ENXIO)?)
-            }
+        let taken = match local {
+            LocalSide::Windows(_) => None,
             LocalSide::Memory(memory) => {
                 // Looked at first, so that what is pinned is no more than there are windows for.
                 if !are_reached(&self.cover_remote(&request)?) {
                     way = self.ways.choose(&request, route, false);
                 }
-                self.take_memory_for(&mut way, memory, direction, options)?
+                Some(self.take_memory_for(&mut way, memory, direction, options)?)
             }
         };
-        self.copy_with(&request, route, way, source)
+        self.copy_with(&request, route, way, taken)
     }
 
     /// Copies, with the local side as it was found.
@@ -222,9 +216,9 @@ impl Transfers {
         request: &Request<'_>,
         route: Option<&'a EngineRoute>,
         mut way: Way<'a>,
-        source: Source,
+        taken: Option<Taken>,
     ) -> Result {
-        let surroundings = self.enter()?;
+        let surroundings = Surroundings::of(&self.channel)?;
         // Looked up now: who pins for long must not begin what the peer thinks is over.
         let pieces = self.cover_remote(request)?;
         if way.is_reached != are_reached(&pieces) {
@@ -233,10 +227,9 @@ impl Transfers {
             way = self.ways.choose(request, route, !way.is_reached);
             way.asks_peer &= may_ask;
         }
-        let (local_need, _) = request.direction.needs();
         let sides = Sides {
             remote: pieces,
-            local: self.local_pieces(source, local_need)?,
+            local: self.local_pieces(request, taken)?,
         };
         if let Some(route) = way.route {
             sides.map_for(route)?;
@@ -394,18 +387,6 @@ impl Transfers {
         covered.map_err(|error| self.channel.end_or(error))
     }
 
-    /// Keeps the peer, and this end's use of it, from ending.
-    pub(super) fn enter(&self) -> Result<Surroundings> {
-        // While windows are in use the session, and with it the mappings, stays.
-        let peer = self.channel.enter_owned().ok_or(ENODEV)?;
-        // A peer that closes waits for the transfer's end.
-        let channel = self
-            .channel
-            .begin_owned_use()
-            .map_err(|error| self.channel.end_or(error))?;
-        Ok(Surroundings { channel, peer })
-    }
-
     /// Memory of the caller for a transfer. One that the peer makes may keep it for longer than the call
     /// takes; if the limit leaves no room for that, it goes another way.
     fn take_memory_for(
@@ -414,7 +395,7 @@ impl Transfers {
         memory: &Buffer,
         direction: Direction,
         options: TransferOptions,
-    ) -> Result<Source> {
+    ) -> Result<Taken> {
         let writable = direction == Direction::Read;
         let is_lent_to_others = way.route.is_some() || !way.is_reached;
         let outlives = is_lent_to_others && !options.synchronous;
@@ -436,29 +417,25 @@ impl Transfers {
         writable: bool,
         account: bool,
         use_cache: bool,
-    ) -> Result<Source> {
+    ) -> Result<Taken> {
         if use_cache {
             if let Some((piece, peer_use)) = self.cache.get(memory, writable) {
-                return Ok(Source::Memory(piece, Some(peer_use)));
+                return Ok((piece, Some(peer_use)));
             }
         }
         let piece = LocalPiece::of_caller(memory, writable, account, &*self.cache.caches)?;
-        Ok(Source::Memory(piece, None))
+        Ok((piece, None))
     }
 
     /// Inside the peer: the local side, in use. As [`Self::cover_remote`] for windows.
-    fn local_pieces(&self, source: Source, protection: u32) -> Result<Few<LocalPiece>> {
-        match source {
-            Source::Windows(range) => {
-                let covered = self.windows.cover(range, protection);
-                covered.map_err(|error| self.channel.end_or(error))
-            }
-            // Both uses of the peer are held for a moment, so that there is none without.
-            Source::Memory(piece, peer_use) => {
-                let pieces = Few::one(piece);
-                drop(peer_use);
-                Ok(pieces)
-            }
+    fn local_pieces(&self, request: &Request<'_>, taken: Option<Taken>) -> Result<Few<LocalPiece>> {
+        // Both uses of the peer are held for a moment, so that there is none without.
+        if let Some((piece, _peer_use)) = taken {
+            return Ok(Few::one(piece));
         }
+        let (protection, _) = request.direction.needs();
+        let range = Range::from_parts(request.local_start(), request.remote.len());
+        let covered = self.windows.cover(range.map_err(|_| ENXIO)?, protection);
+        covered.map_err(|error| self.channel.end_or(error))
     }
 }

@@ -40,10 +40,8 @@ use crate::{
     transport::engine::EngineRoute, //
 };
 use kernel::{
-    impl_has_work,
     new_spinlock,
     new_spinlock_irq,
-    new_work,
     prelude::*,
     sync::{
         Arc,
@@ -53,10 +51,6 @@ use kernel::{
     time::{
         Instant,
         Monotonic, //
-    },
-    workqueue::{
-        Work,
-        WorkItem, //
     }, //
 };
 
@@ -136,60 +130,27 @@ impl<'a> Way<'a> {
     }
 }
 
-/// A copy that a work item begins, as it may have to wait for room in an engine's ring or for slots.
-#[pin_data]
-pub(super) struct Later {
-    staging: Arc<Staging>,
-    /// Which of the path's engines copies, or fills slots, if one does.
+/// Has a work item begin a copy, as it may have to wait for room in an engine's ring or for slots; one of the path's
+/// engines copies, or fills slots, if there is an `engine`. The end is told in any case. May sleep, does not wait for the
+/// peer.
+pub(super) fn start_later(
+    staging: &Arc<Staging>,
     engine: Option<usize>,
     operation: Arc<Operation>,
-    #[pin]
-    work: Work<Self>,
-}
-
-impl_has_work! {
-    impl HasWork<Self> for Later { self.work }
-}
-
-impl WorkItem for Later {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        let operation = &this.operation;
-        let path = operation.surroundings.peer.path();
-        let route = path.engine(this.engine);
+) -> Result {
+    let staging = staging.clone();
+    let queues = operation.surroundings.peer.queues().clone();
+    queues.patient.spawn(move || {
+        let route = operation.surroundings.peer.path().engine(engine);
         let is_reached = are_reached(&operation.sides.remote);
-        let mut way = Way::by_this_end(route, is_reached, &this.staging, operation.bytes);
+        let mut way = Way::by_this_end(route, is_reached, &staging, operation.bytes);
         // Much memory takes long to map.
         way.route = way
             .route
             .filter(|route| operation.sides.map_for(route).is_ok());
         // Its end is told in any case.
-        let _ = way.start(&this.staging, operation, Caller::WorkItem);
-    }
-}
-
-impl Later {
-    /// Has an operation begin soon, whose end is told in any case. May sleep, does not wait for the peer.
-    pub(super) fn start(
-        staging: &Arc<Staging>,
-        engine: Option<usize>,
-        operation: Arc<Operation>,
-    ) -> Result {
-        let this = Arc::pin_init(
-            pin_init!(Self {
-                staging: staging.clone(),
-                engine,
-                operation,
-                work <- new_work!("Later::work"),
-            }),
-            GFP_KERNEL,
-        )?;
-        let queues = this.operation.surroundings.peer.queues().clone();
-        // It is enqueued once, so this can't fail.
-        let _ = queues.patient.enqueue(this);
-        Ok(())
-    }
+        let _ = way.start(&staging, &operation, Caller::WorkItem);
+    })
 }
 
 /// How the copies of one peer go.
@@ -269,14 +230,8 @@ impl Ways {
         let mut way = Way::by_this_end(route, is_reached, &self.staging, len);
         // What is lent must not be out of reach of who has lent it for longer than the call takes.
         let is_kept = !request.local.is_lent();
-        way.asks_peer = reads && route.is_some() && is_kept && self.by_peer(len);
+        let by_engine = u64::try_from(tunables::push_threshold()).unwrap_or(READ_BY_ENGINE);
+        way.asks_peer = reads && route.is_some() && is_kept && len > by_engine && self.can_pull();
         way
-    }
-
-    /// Whether the peer is asked to write so many bytes that an engine of this node could read. Any context but
-    /// interrupts.
-    fn by_peer(&self, len: u64) -> bool {
-        let said = u64::try_from(tunables::push_threshold()).ok();
-        len > said.unwrap_or(READ_BY_ENGINE) && self.can_pull()
     }
 }

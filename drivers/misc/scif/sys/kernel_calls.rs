@@ -424,7 +424,7 @@ impl Returned<()> for () {
 
 /// A `struct scif_range`, and the arrays that it points to.
 pub(crate) struct PageList {
-    range: KBox<scif_range>,
+    pub(crate) range: KBox<scif_range>,
     _physical: KVVec<u64>,
     _mapped: KVVec<*mut ffi::c_void>,
 }
@@ -436,23 +436,22 @@ unsafe impl Sync for PageList {}
 
 impl PageList {
     /// Pages at these physical addresses, and at these of the kernel. May sleep.
-    pub(crate) fn new(mut physical: KVVec<u64>, mapped: &[usize], protection: u32) -> Result<Self> {
-        let mut pointers = KVVec::with_capacity(mapped.len(), GFP_KERNEL)?;
-        for address in mapped {
-            let pointer = core::ptr::with_exposed_provenance_mut(*address);
-            let _ = pointers.push_within_capacity(pointer);
-        }
+    pub(crate) fn new(
+        mut physical: KVVec<u64>,
+        mut mapped: KVVec<*mut ffi::c_void>,
+        protection: u32,
+    ) -> Result<Self> {
         let range = scif_range {
             cookie: core::ptr::null_mut(),
             nr_pages: ffi::c_int::try_from(physical.len())?,
             prot_flags: protection as ffi::c_int,
             phys_addr: physical.as_mut_ptr(),
-            va: pointers.as_mut_ptr(),
+            va: mapped.as_mut_ptr(),
         };
         Ok(Self {
             range: KBox::new(range, GFP_KERNEL)?,
             _physical: physical,
-            _mapped: pointers,
+            _mapped: mapped,
         })
     }
 

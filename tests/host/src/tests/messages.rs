@@ -283,8 +283,7 @@ fn messages_have_their_numbers() {
             (130, "RingOffer"),
             (131, "WindowAnswer"),
             (132, "WindowReleased"),
-            (133, "MarkAnswer"),
-            (134, "FenceDone"),
+            (134, "FenceAnswer"),
             (135, "WindowRevokeDone"),
             (136, "PushDone"),
             (137, "StagingTaken"),
@@ -375,7 +374,7 @@ fn messages_to_the_byte() {
     };
     #[rustfmt::skip]
     assert_eq!(bytes(&connect, 36), [
-        1, 13, 1, 0, 0, 0, 0, 0, 4, 3, 2, 1, 6, 5, 8, 7,
+        1, 14, 1, 0, 0, 0, 0, 0, 4, 3, 2, 1, 6, 5, 8, 7,
         0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 0, 0, 1, 0, 0x1c, 0x1b, 0x1a, 0x19,
         0, 0, 0, 1,
     ]);
@@ -387,7 +386,7 @@ fn messages_to_the_byte() {
     };
     #[rustfmt::skip]
     assert_eq!(bytes(&signal, 56), [
-        11, 13, 1, 0, 9, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0,
+        11, 14, 1, 0, 9, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0,
         0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
         1, 0, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0,
         3, 0, 0, 0, 0, 0, 0, 0,

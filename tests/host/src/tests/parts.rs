@@ -279,18 +279,22 @@ fn another_number_of_registers_is_no_header() {
 }
 
 #[test]
-fn a_new_life_voids_what_the_old_one_said() {
+fn a_side_that_begins_anew_is_heard_and_told_again() {
     for are_messages in [false, true] {
         let mut pair = Pair::new(4, are_messages);
         pair.say(0, 1);
         pair.say(1, 2);
         pair.settle();
         pair.in_session = true;
-        pair.restart(0, 99 << 6);
-        pair.exchange(0, || usize::MAX);
-        pair.exchange(1, || usize::MAX);
-        assert_eq!(*pair.sides[1].heard(), [0; WORDS]);
+        pair.restart(0, 99);
         pair.say(0, 3);
+        for _ in 0..2 {
+            pair.settle();
+            pair.now += 1;
+        }
+        assert_eq!(Some(*pair.sides[1].heard()), pair.said[0]);
+        // Who has begun anew is told when the session has ended.
+        pair.in_session = false;
         pair.settle_with_ticks();
     }
 }

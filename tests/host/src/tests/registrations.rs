@@ -38,7 +38,7 @@ fn all_pages_that_are_touched_count() {
     ] {
         let pages = holding(7, address, len, false).expect("some pages");
         assert_eq!((pages.start(), pages.count()), (start, count));
-        assert_eq!((pages.space(), pages.is_writable()), (7, false));
+        assert_eq!((pages.space, pages.writable), (7, false));
     }
     assert_eq!(holding(7, 0, 0, true), None);
     assert_eq!(holding(7, usize::MAX, 2, true), None);

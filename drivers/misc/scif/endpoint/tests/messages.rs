@@ -279,10 +279,11 @@ mod cases {
             },
             Message::WindowReleased { window: WINDOW },
             Message::MarkRequest { target, token: 1 },
-            Message::FenceDone {
+            Message::FenceAnswer {
                 target,
                 token: 1,
                 status: Status::Done,
+                sequence: 0,
             },
         ] {
             peer.post(&message)?;
@@ -323,15 +324,11 @@ mod cases {
                 window: WINDOW,
                 offset: 0,
             },
-            Message::MarkAnswer {
-                target,
-                token: 99,
-                sequence: 7,
-            },
-            Message::FenceDone {
+            Message::FenceAnswer {
                 target,
                 token: 99,
                 status: Status::TransferFailed,
+                sequence: 7,
             },
         ] {
             peer.post(&message)?;

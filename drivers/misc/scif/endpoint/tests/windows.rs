@@ -230,10 +230,10 @@ mod cases {
             near.remote_pages(remote + page, 2 * PAGE),
             Err(ENXIO)
         ));
-        let mut pages = near.remote_pages(remote, 2 * PAGE)?;
-        assert_eq!(pages.protection(), ANYWHERE.protection);
-        let (physical, mapped) = pages.take_addresses();
-        assert_eq!((physical.len(), mapped.len()), (2, 2));
+        let pages = near.remote_pages(remote, 2 * PAGE)?;
+        let range = &pages.list.range;
+        assert_eq!(range.prot_flags as u32, ANYWHERE.protection);
+        assert_eq!(range.nr_pages, 2);
         far.unregister(remote, 2 * PAGE)?;
         bed.settle();
         assert!(matches!(near.remote_pages(remote, PAGE), Err(ENXIO)));

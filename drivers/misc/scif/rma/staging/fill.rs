@@ -71,10 +71,8 @@ impl Job for Fill {
     }
 
     fn tell(&self, result: Result) {
-        if result.is_err() {
-            self.operation.fail(EIO);
-        }
         self.outbox.engine_has_ended(self.parts, result);
+        self.operation.part_ended(result.map_err(|_| EIO));
     }
 }
 
@@ -99,7 +97,9 @@ impl Fill {
         };
         let fill = Arc::new(fill, GFP_KERNEL)?;
         let place = Place::new()?;
-        // From here on it is told to others if that fails.
+        // From here on it is told to others if that fails. What the engine reads stays until then, whatever the peer says of
+        // the slots.
+        operation.add_part();
         let _ = job::start(&fill, place, |batch| fill.submit(batch, route));
         Ok(())
     }

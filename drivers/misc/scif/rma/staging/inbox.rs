@@ -75,7 +75,8 @@ use kernel::{
 const ROUNDS: u32 = 256;
 
 /// How many slots were emptied, and of how many the peer knows that.
-struct Emptied {
+#[derive(Default)]
+pub(super) struct Emptied {
     slots: u64,
     reported: u64,
     /// Whether the peer wants to be rung for one of them.
@@ -90,12 +91,12 @@ struct Emptied {
 pub(super) struct Inbox {
     peer: Arc<Peer>,
     exports: Arc<Exports>,
-    memory: SharedMemory,
-    geometry: Geometry,
+    pub(super) memory: SharedMemory,
+    pub(super) geometry: Geometry,
     /// Where the peer wants them to be counted, as a bus address of its own.
     credits: SetOnce<u64>,
     #[pin]
-    emptied: Mutex<Emptied>,
+    pub(super) emptied: Mutex<Emptied>,
     /// The number of the slot that comes next; written under the lock.
     next: Atomic<u64>,
     #[pin]
@@ -132,26 +133,12 @@ impl Inbox {
                 memory,
                 geometry,
                 credits: SetOnce::new(),
-                emptied <- new_mutex!(
-                    Emptied {
-                        slots: 0,
-                        reported: 0,
-                        tell: false,
-                        answered: 0,
-                        sleeps: 0,
-                    },
-                    "Inbox::emptied"
-                ),
+                emptied <- new_mutex!(Emptied::default(), "Inbox::emptied"),
                 next: Atomic::new(1),
                 work <- new_work!("Inbox::work"),
             }),
             GFP_KERNEL,
         )
-    }
-
-    /// Where the peer finds it, and what is there.
-    pub(super) fn place(&self) -> (u64, Geometry) {
-        (self.memory.bus_address(), self.geometry)
     }
 
     /// The peer has said where it wants slots to be counted. EFAULT if that can't be reached, EBUSY if it
@@ -333,11 +320,6 @@ impl Inbox {
             return Err(ENXIO);
         }
         Ok(window)
-    }
-
-    /// See [`Staging::wait_for_deliveries`](super::Staging::wait_for_deliveries).
-    pub(super) fn wait_for_deliveries(&self) {
-        drop(self.emptied.lock());
     }
 
     /// Takes the slots away from the peer. May sleep.

@@ -55,7 +55,10 @@ use kernel::{
     prelude::*,
     rbtree::RBTree,
     sync::{
-        atomic::Atomic,
+        atomic::{
+            Atomic,
+            Full, //
+        },
         barrier,
         Arc,
         SpinLockIrq, //
@@ -70,31 +73,17 @@ mod emptying;
 mod turns;
 
 struct State {
-    /// Slots that were taken, and of these how many the peer has emptied.
+    /// Slots that were taken.
     taken: u64,
-    emptied: u64,
     /// What is in each.
     operations: [Option<Arc<Operation>>; MOST_SLOTS],
     /// Who waits, in this order.
     queue: RBTree<u64, ()>,
     next_ticket: u64,
-    /// Those that have their headers, as bits.
-    ready: u64,
-    /// Those that an engine is filling, as bits.
-    filling: u64,
     /// The peer was told to ring when it has emptied so many.
     wished: u64,
-    /// The peer was rung since it has gone to sleep for this time.
-    answered: u64,
     /// The peer is lost.
     closed: bool,
-}
-
-impl State {
-    /// Whether there is something in slots that the peer has to empty.
-    fn has_taken(&self) -> bool {
-        self.taken != self.emptied && !self.closed
-    }
 }
 
 /// See the head of this file.
@@ -103,12 +92,15 @@ pub(in crate::rma) struct Outbox {
     pub(super) peer: Arc<Peer>,
     /// Of the first slot, as a bus address of the peer.
     address: u64,
-    geometry: Geometry,
-    credits: SharedMemory,
+    pub(super) geometry: Geometry,
+    /// Where the peer counts.
+    pub(super) credits: SharedMemory,
     #[pin]
     state: SpinLockIrq<State>,
-    /// For who looks again and again: a copy of `emptied` in it, changed with that.
+    /// How many of those that were taken the peer has emptied; changed under the lock of `state`.
     emptied: Atomic<u64>,
+    /// The peer was rung since it has gone to sleep for this time.
+    answered: Atomic<u64>,
     #[pin]
     room: WaitQueue,
     #[pin]
@@ -146,19 +138,16 @@ impl Outbox {
                 state <- new_spinlock_irq!(
                     State {
                         taken: 0,
-                        emptied: 0,
                         operations: [const { None }; MOST_SLOTS],
                         queue: RBTree::new(),
                         next_ticket: 0,
-                        ready: 0,
                         wished: 0,
-                        answered: 0,
                         closed: false,
-                        filling: 0,
                     },
                     "Outbox::state"
                 ),
                 emptied: Atomic::new(0),
+                answered: Atomic::new(0),
                 room <- new_wait_queue!("scif::Outbox::room"),
                 work <- new_work!("Outbox::work"),
             }),
@@ -169,18 +158,9 @@ impl Outbox {
     /// The peer has rung. Any context.
     pub(super) fn rung(self: &Arc<Self>) {
         if self.has_news() {
-            self.schedule();
+            // An error says that it is about to run anyway.
+            let _ = self.peer.queues().work.enqueue(self.clone());
         }
-    }
-
-    /// Where the peer is to count, as a bus address of this node.
-    pub(super) fn credits_address(&self) -> u64 {
-        self.credits.bus_address()
-    }
-
-    /// Bytes of data in each slot.
-    pub(super) fn slot_size(&self) -> u64 {
-        self.geometry.size().into()
     }
 
     pub(super) fn header_address(&self, sequence: u64) -> u64 {
@@ -189,10 +169,6 @@ impl Outbox {
 
     pub(super) fn data_address(&self, sequence: u64) -> u64 {
         self.address + self.geometry.data(sequence) as u64
-    }
-
-    fn bit(&self, sequence: u64) -> u64 {
-        1 << (self.geometry.index(sequence) % MOST_SLOTS)
     }
 
     // ----- filling -----------------------------------------------------------------------------
@@ -251,7 +227,10 @@ impl Outbox {
                 len.is_ok_and(|len| route.engine.can_copy(0, data.offset, len))
             };
             match route.filter(can_copy) {
-                Some(route) => self.fill_by_engine(operation, route, parts, data)?,
+                Some(route) => {
+                    let started = Fill::start(self, operation, route, parts, data);
+                    started.inspect_err(|_| self.void_all(parts))?;
+                }
                 None => self.fill_by_processor(parts, &data)?,
             }
             done += len;
@@ -280,42 +259,16 @@ impl Outbox {
         self.tell(&part.header)
     }
 
-    fn fill_by_engine(
-        self: &Arc<Self>,
-        operation: &Arc<Operation>,
-        route: &EngineRoute,
-        parts: Parts,
-        data: LocalPiece,
-    ) -> Result {
-        self.state.lock().filling |= self.bits(parts);
-        let started = Fill::start(self, operation, route, parts, data);
-        started.inspect_err(|error| self.engine_has_ended(parts, Err(*error)))
-    }
-
-    /// No engine reads for, or writes to, these slots any more: it has filled them, or will not. Called inside the peer,
-    /// in any context but hard interrupts.
-    pub(super) fn engine_has_ended(self: &Arc<Self>, parts: Parts, result: Result) {
+    /// No engine writes to these slots any more: it has filled them, or will not. Called inside the peer, in any context but
+    /// hard interrupts.
+    pub(super) fn engine_has_ended(&self, parts: Parts, result: Result) {
         if result.is_ok() {
-            self.note_ready(parts.map(|part| part.header.sequence));
+            self.ring_for(parts.map(|part| part.header.sequence));
         } else {
             // Those that had their headers all the same, and were emptied, are left alone.
             let emptied = self.credits.load_acquire_u64(0).unwrap_or(0);
             self.void_all(parts.filter(|part| part.header.sequence > emptied));
         }
-        let is_over = {
-            let mut state = self.state.lock();
-            // Not before: nobody takes them as long as they are there.
-            state.filling &= !self.bits(parts);
-            state.closed
-        };
-        // The peer may have emptied them already.
-        if is_over || self.has_news() {
-            self.schedule();
-        }
-    }
-
-    fn bits(&self, parts: Parts) -> u64 {
-        parts.fold(0, |bits, part| bits | self.bit(part.header.sequence))
     }
 
     /// Has the peer store a value at the one place of an operation, after all that was put into slots before. The
@@ -340,7 +293,7 @@ impl Outbox {
         let place = self.peer.path().reach(address, HEADER as u64)?;
         place.write(0, &header.encode())?;
         flush_writes();
-        self.note_ready([header.sequence]);
+        self.ring_for(core::iter::once(header.sequence));
         Ok(())
     }
 
@@ -357,37 +310,20 @@ impl Outbox {
         }
     }
 
-    /// These slots have their headers. Any context.
-    fn note_ready(&self, sequences: impl IntoIterator<Item = u64>) {
-        let rings = {
-            let mut state = self.state.lock();
-            for sequence in sequences {
-                // One that was emptied meanwhile may have been taken for something else.
-                if sequence > state.emptied {
-                    state.ready |= self.bit(sequence);
-                }
-            }
-            self.has_to_ring(&mut state)
-        };
-        if rings.unwrap_or(false) {
-            self.peer.path().ring(doorbell::DATA);
-        }
-    }
-
-    /// Whether the peer sleeps, and has not emptied what it could empty: then it counts as rung. One that has emptied
-    /// it, and sleeps, does not: it would not look. Any context.
-    fn has_to_ring(&self, state: &mut State) -> Result<bool> {
+    /// These slots have their headers: rings if the peer sleeps until one of them has. Any context.
+    fn ring_for(&self, mut sequences: impl Iterator<Item = u64>) {
         // What was stored comes before what is loaded: see `logic/staging.rs`.
         barrier::mb(barrier::Full);
-        let sleeps = self.credits.load_acquire_u64(SLEEPS)?;
+        let sleeps = self.credits.load_acquire_u64(SLEEPS);
         // At least what it had emptied when it went to sleep.
-        let emptied = self.credits.load_acquire_u64(0)?;
-        let next = self.bit(emptied.wrapping_add(1));
-        if state.ready & next == 0 || emptied >= state.taken {
-            return Ok(false);
+        let emptied = self.credits.load_acquire_u64(0);
+        let (Ok(sleeps), Ok(emptied)) = (sleeps, emptied) else {
+            return;
+        };
+        // To a peer that waits for another slot a ring says nothing: whoever fills that one rings.
+        let is_awaited = sequences.any(|sequence| sequence == emptied.wrapping_add(1));
+        if is_awaited && self.answered.xchg(sleeps, Full) != sleeps {
+            self.peer.path().ring(doorbell::DATA);
         }
-        let is_asleep = state.answered != sleeps;
-        state.answered = sleeps;
-        Ok(is_asleep)
     }
 }

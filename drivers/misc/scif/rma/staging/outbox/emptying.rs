@@ -2,8 +2,8 @@
 
 //! What the peer has emptied of the slots, and the end.
 //!
-//! The peer's count is a word of the peer: it is read once, and one that can't be ends the relation. A slot
-//! with which an engine still has to do is not emptied, whatever the peer says: what it reads must stay.
+//! The peer's count is a word of the peer: it is read once, and one that can't be ends the relation. What an engine still
+//! reads stays, whatever the peer says: its job is a part of the operation that has not ended (`fill.rs`).
 
 use super::{
     Outbox,
@@ -31,33 +31,10 @@ use kernel::{
 const LIMIT_MILLISECONDS: u32 = 120_000;
 
 impl Outbox {
-    /// Runs [`Self::look`] soon. Any context.
-    pub(super) fn schedule(self: &Arc<Self>) {
-        // An error says that it is about to run anyway.
-        let _ = self.peer.queues().work.enqueue(self.clone());
-    }
-
     /// Whether the peer has emptied slots that were not looked at. Any context.
     pub(super) fn has_news(&self) -> bool {
         let emptied = self.emptied.load(Relaxed);
         self.credits.read_u64(0).is_ok_and(|count| count != emptied)
-    }
-
-    /// Whether a look would find something: one that was emptied, and that no engine is filling. Any context.
-    pub(super) fn has_progress(&self) -> bool {
-        // Without the lock, as mostly there is nothing.
-        if !self.has_news() {
-            return false;
-        }
-        let state = self.state.lock();
-        let can_be = |count| count > state.emptied && count <= state.taken;
-        let is_emptied = self.credits.read_u64(0).is_ok_and(can_be);
-        is_emptied && !state.closed && !self.is_being_filled(&state)
-    }
-
-    /// Whether an engine fills the slot that is emptied next: what it reads must stay, whatever the peer says.
-    fn is_being_filled(&self, state: &State) -> bool {
-        state.filling & self.bit(state.emptied + 1) != 0
     }
 
     /// Polls for a moment what the engine of `route` has filled, and what the peer has emptied of it, until a look would
@@ -67,7 +44,7 @@ impl Outbox {
             if let Some(route) = route {
                 route.engine.poll();
             }
-            done() || self.has_progress()
+            done() || self.has_news()
         })
     }
 
@@ -100,22 +77,16 @@ impl Outbox {
 
     /// Looks at what the peer has emptied. May sleep.
     pub(super) fn look(&self) {
-        loop {
+        while self.has_news() {
             match self.take_emptied() {
+                // Without the lock: what an operation keeps may take long to let go of.
+                Ok(Some((operation, result))) => operation.part_ended(result),
                 Ok(None) => break,
-                Ok(Some((operation, is_last))) => {
-                    if is_last {
-                        operation.end(Ok(()));
-                    }
-                }
                 Err(ENODEV) => return self.end_all(),
                 Err(_) => {
                     self.peer.fail("it empties slots that were not filled");
                     break;
                 }
-            }
-            if !self.has_news() {
-                break;
             }
         }
         if self.room.has_waiters() {
@@ -123,47 +94,22 @@ impl Outbox {
         }
     }
 
-    /// Takes note of slots of one operation that were emptied; returns it, and whether it has no others, so that the
-    /// caller ends it. ENODEV if the peer is lost, EPROTO if its count can't be.
-    fn take_emptied(&self) -> Result<Option<(Arc<Operation>, bool)>> {
-        // Let go of without the lock: what it keeps may take long.
-        let mut found: Option<Arc<Operation>> = None;
-        let mut is_last = false;
+    /// Takes note that the next slot was emptied, if it was: what was in it, and how that went. ENODEV if the peer is
+    /// lost, EPROTO if its count can't be.
+    fn take_emptied(&self) -> Result<Option<(Arc<Operation>, Result)>> {
         let mut state = self.state.lock();
         if state.closed {
             return Err(ENODEV);
         }
+        let emptied = self.emptied.load(Relaxed);
         let count = self.credits.load_acquire_u64(0)?;
-        if count < state.emptied || count > state.taken {
+        if count < emptied || count > state.taken {
             return Err(EPROTO);
         }
-        while state.emptied < count && !self.is_being_filled(&state) {
-            let is_other = |found| !self.is_next_of(&state, found);
-            if found.as_ref().is_some_and(is_other) {
-                break;
-            }
-            let (operation, result) = self.take_slot(&mut state)?;
-            is_last = operation.slot_was_last(result);
-            found.get_or_insert(operation);
+        if count == emptied {
+            return Ok(None);
         }
-        if found.is_some() {
-            // Only now: who looks often must not give the peer more time.
-            self.expect_news_of(&state);
-        }
-        drop(state);
-        Ok(found.map(|operation| (operation, is_last)))
-    }
-
-    /// Whether what is in the slot that is emptied next is of this operation.
-    fn is_next_of(&self, state: &State, operation: &Arc<Operation>) -> bool {
-        let index = self.geometry.index(state.emptied + 1);
-        let found = state.operations.get(index).and_then(Option::as_ref);
-        found.is_some_and(|found| Arc::ptr_eq(found, operation))
-    }
-
-    /// What was in the slot that was emptied next, and how that went.
-    fn take_slot(&self, state: &mut State) -> Result<(Arc<Operation>, Result)> {
-        let sequence = state.emptied + 1;
+        let sequence = emptied + 1;
         let at = self.geometry.verdict(sequence);
         let result = match self.credits.read_u64(at)? {
             0 => Ok(()),
@@ -174,23 +120,23 @@ impl Outbox {
         };
         let place = state.operations.get_mut(self.geometry.index(sequence));
         let operation = place.and_then(Option::take).ok_or(EPROTO)?;
-        state.emptied = sequence;
         self.emptied.store(sequence, Relaxed);
-        Ok((operation, result))
+        // Only now: who looks often must not give the peer more time.
+        self.expect_news_of(&state);
+        Ok(Some((operation, result)))
     }
 
     /// If there is something in slots, the peer has to empty one in time.
     pub(super) fn expect_news_of(&self, state: &State) {
-        let limit = state.has_taken().then_some(LIMIT_MILLISECONDS);
+        let is_due = state.taken != self.emptied.load(Relaxed) && !state.closed;
         self.peer
             .liveness
-            .expect_answer_within(Answerer::Staging, limit);
+            .expect_answer_within(Answerer::Staging, is_due.then_some(LIMIT_MILLISECONDS));
     }
 
     // ----- the end -----------------------------------------------------------------------------
 
-    /// The peer is lost: ends all that is in slots, for good; what engines still read, when they have done
-    /// with it. May sleep.
+    /// The peer is lost: ends all that is in slots, for good. May sleep.
     pub(in crate::rma::staging) fn close(&self) {
         self.state.lock().closed = true;
         self.end_all();
@@ -200,12 +146,10 @@ impl Outbox {
         for index in 0..MOST_SLOTS {
             let operation = {
                 let mut state = self.state.lock();
-                let is_being_filled = state.filling & (1 << index) != 0;
-                let place = state.operations.get_mut(index);
-                place.filter(|_| !is_being_filled).and_then(Option::take)
+                state.operations.get_mut(index).and_then(Option::take)
             };
             if let Some(operation) = operation {
-                operation.slot_ended(Err(ENODEV));
+                operation.part_ended(Err(ENODEV));
             }
         }
         self.expect_news_of(&self.state.lock());

@@ -12,7 +12,6 @@ use super::{
     State, //
 };
 use crate::{
-    logic::staging::MOST_SLOTS,
     rma::operation::{
         Caller,
         Operation, //
@@ -23,7 +22,10 @@ use crate::{
 use kernel::{
     prelude::*,
     rbtree::RBTreeNodeReservation,
-    sync::Arc,
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
     time::Delta, //
 };
 
@@ -83,8 +85,10 @@ impl Outbox {
                 route.engine.arm();
             }
             if is_first {
-                let wanted = self.wanted(self.state.lock().taken);
-                self.wish_for(wanted)?;
+                // When half of the slots are free, all of which are taken now.
+                let slots = u64::from(self.geometry.slots());
+                let taken = self.state.lock().taken;
+                self.wish_for((taken + (slots / 2).max(1)).saturating_sub(slots))?;
                 // The peer may have emptied them before it could see that.
                 self.look();
             }
@@ -123,12 +127,6 @@ impl Outbox {
         Ok(())
     }
 
-    /// For how many empty slots the first in the queue wants to be rung when none is free, and so many are taken.
-    fn wanted(&self, taken: u64) -> u64 {
-        let slots = u64::from(self.geometry.slots());
-        (taken + (slots / 2).max(1)).saturating_sub(slots)
-    }
-
     /// Wants to be rung when all slots that are taken now are empty.
     pub(super) fn wish_for_all(&self) {
         let taken = self.state.lock().taken;
@@ -163,7 +161,7 @@ impl Outbox {
     /// How many slots are free.
     fn free(&self, state: &State) -> u64 {
         let slots = u64::from(self.geometry.slots());
-        slots.saturating_sub(state.taken - state.emptied)
+        slots.saturating_sub(state.taken - self.emptied.load(Relaxed))
     }
 
     /// Takes slots if there is a free one, and it is the turn of who has this ticket, or has none as he has just come.
@@ -191,17 +189,14 @@ impl Outbox {
         let half = u64::from(self.geometry.slots()) / 2;
         let first = state.taken + 1;
         let taken = first..first + most.min(self.free(state)).min(half).max(1);
-        let mut bits = 0;
         for sequence in taken.clone() {
-            bits |= self.bit(sequence);
-            let index = self.geometry.index(sequence) % MOST_SLOTS;
+            let index = self.geometry.index(sequence);
             if let Some(place) = state.operations.get_mut(index) {
                 operation.add_slot(sequence);
                 // It was emptied, or never used.
                 *place = Some(operation.clone());
             }
         }
-        state.ready &= !bits;
         state.taken = taken.end - 1;
         self.expect_news_of(state);
         taken
