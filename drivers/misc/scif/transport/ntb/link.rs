@@ -18,10 +18,7 @@ use super::{
         Unsuitable, //
     },
     client::Shared,
-    mailbox::{
-        Mailbox,
-        Moment, //
-    },
+    mailbox::Mailbox,
     reports,
     roster::Roster,
     state::{
@@ -318,8 +315,8 @@ impl NtbLink {
         let link_up = device.is_some_and(|device| device.link_is_up());
         let hello = match device.filter(|_| link_up) {
             Some(device) => {
-                let moment = self.moment(inner);
-                inner.mailbox.read(device, moment)
+                let in_session = inner.up.is_some();
+                inner.mailbox.read(device, self.now(), in_session)
             }
             None => {
                 inner.mailbox.forget(device);
@@ -341,11 +338,9 @@ impl NtbLink {
         }
     }
 
-    fn moment(&self, inner: &Inner) -> Moment {
-        Moment {
-            now: self.ticks.load(Relaxed),
-            in_session: inner.up.is_some(),
-        }
+    /// In ticks.
+    fn now(&self) -> u32 {
+        self.ticks.load(Relaxed)
     }
 
     // ----- the handshake: each returns whether it was done ------------------------------------------
@@ -425,7 +420,6 @@ impl NtbLink {
             windows: aperture.windows.bits(),
             features: hello::FEATURES,
         };
-        let moment = self.moment(inner);
-        inner.mailbox.write(device, &hello, moment)
+        inner.mailbox.write(device, self.now(), &hello)
     }
 }
