@@ -277,7 +277,7 @@ impl NtbLink {
                 }
                 Action::Refuse(refused) => {
                     inner.report(|| reports::refused(&self.name, *refused));
-                    true
+                    return;
                 }
             };
             inner.handshake.carried_out(&action, success);

@@ -145,7 +145,6 @@ impl World {
         };
         if !side.connected() {
             side.rejected = None;
-            side.refused_version = None;
         }
         let seen = Seen {
             present: side.present,
@@ -175,7 +174,7 @@ impl World {
             other.under_way.extend(words.into_iter().enumerate());
             other.history.push(words);
         }
-        side.record(&action, &seen, success);
+        side.record(&action, success);
         side.machine.carried_out(&action, success);
         side.looks += 1;
         self.check();
@@ -185,7 +184,7 @@ impl World {
     /// Looks until nothing is to be done.
     fn look_all(&mut self, which: usize) {
         for _ in 0..8 {
-            if self.look(which, true) == Action::Wait {
+            if matches!(self.look(which, true), Action::Wait | Action::Refuse(_)) {
                 return;
             }
         }
