@@ -162,7 +162,6 @@ impl NtbLink {
                         mailbox,
                         block: None,
                         aperture: None,
-                        behind: None,
                         up: None,
                         grace: GraceList::new(),
                         reported: false,
@@ -232,19 +231,15 @@ impl NtbLink {
         self.context.queues.patient.flush();
         self.context.queues.work.flush();
         self.context.queues.control.flush();
-        let (aperture, behind) = {
-            let mut inner = self.inner.lock();
-            (inner.aperture.take(), inner.behind.take())
-        };
-        drop(aperture);
+        let aperture = self.inner.lock().aperture.take();
         if abandoned {
             pr_warn!(
                 "{}: its peer was not heard to have let go, and nothing keeps it out: the memory that it may still write to is lost\n",
                 &*self.name
             );
-            core::mem::forget(behind);
-        } else if let Some(behind) = behind {
-            behind.close();
+            core::mem::forget(aperture);
+        } else if let Some(aperture) = aperture {
+            aperture.behind.close();
         }
     }
 
@@ -357,15 +352,17 @@ impl NtbLink {
             });
             return false;
         }
-        let offered = Aperture::choose(device, self.context.policy, inner.behind.as_ref());
+        let offered = match &inner.aperture {
+            Some(aperture) if aperture.behind.keeps_out() => Ok(aperture.clone()),
+            _ => Aperture::choose(device, self.context.policy),
+        };
         let offered = offered.and_then(|aperture| {
-            inner.behind = Some(aperture.behind.clone());
             let len = ControlGeometry::for_aperture(aperture.len).size();
-            let block = aperture.behind.share(len, Payer::Nobody)?;
-            let block = Arc::new(block, GFP_KERNEL).map_err(Error::from)?;
-            inner.handshake.offer_in(aperture.behind.mode().number());
+            let mode = aperture.behind.mode().number();
+            let block = aperture.behind.share(len, Payer::Nobody);
             inner.aperture = Some(aperture);
-            inner.block = Some(block);
+            inner.block = Some(Arc::new(block?, GFP_KERNEL).map_err(Error::from)?);
+            inner.handshake.offer_in(mode);
             Ok(self.say_hello(inner, device, nonce, 0)?)
         });
         match offered {

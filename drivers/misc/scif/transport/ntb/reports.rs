@@ -187,7 +187,7 @@ impl Link for NtbLink {
         }
         write!(f, " {:#x} ", self.register.numbers())?;
         let aperture = inner.as_ref().and_then(|inner| inner.aperture.as_ref());
-        let Some(aperture) = aperture else {
+        let Some(aperture) = aperture.filter(|_| state != "down") else {
             return writeln!(f, "- - - - - -");
         };
         let behind = &aperture.behind;

@@ -3,10 +3,7 @@
 //! A session with the peer of a link begins, and ends.
 
 use super::{
-    aperture::{
-        Aperture,
-        Behind, //
-    },
+    aperture::Aperture,
     link::NtbLink,
     path::NtbPath,
     reports,
@@ -55,11 +52,11 @@ impl NtbLink {
         hello: &Hello,
     ) -> bool {
         let (Some(device), Some(aperture), Some(block)) =
-            (device, inner.aperture.clone(), inner.block.take())
+            (device, &inner.aperture, inner.block.take())
         else {
             return false;
         };
-        match self.introduce(device, &aperture, &block, nonce, hello) {
+        match self.introduce(device, aperture, &block, nonce, hello) {
             Ok(up) => {
                 let session = up.session.clone();
                 inner.up = Some(up);
@@ -147,7 +144,7 @@ impl NtbLink {
             return;
         }
         // An arena lets go of what the peer could use, whether or not the device closes its window.
-        if closed || inner.behind.as_ref().is_some_and(Behind::keeps_out) {
+        if closed || inner.keeps_out() {
             session.unreachable();
         }
         inner.grace.keep(nonce, Kept::Session(session));

@@ -14,10 +14,7 @@ use kernel::{
 };
 
 use super::{
-    aperture::{
-        Aperture,
-        Behind, //
-    },
+    aperture::Aperture,
     mailbox::Mailbox,
     path::NtbPath, //
 };
@@ -47,9 +44,9 @@ pub(super) struct Inner {
     pub(super) mailbox: Mailbox,
     /// Ours, while we offer.
     pub(super) block: Option<Arc<SharedMemory>>,
+    /// As it was chosen last: once, if it leads to an arena or a pool, as memory of an earlier session may still lie in
+    /// that.
     pub(super) aperture: Option<Aperture>,
-    /// What is behind all apertures of this link: memory of an earlier session may still lie in it.
-    pub(super) behind: Option<Behind>,
     pub(super) up: Option<Up>,
     pub(super) grace: GraceList,
     /// Why there is no session was said.
@@ -66,16 +63,22 @@ impl Inner {
     }
 
     /// See [`Aperture::close`].
-    pub(super) fn close_aperture(&mut self, device: Option<&NtbDevice>) -> bool {
-        match (device, self.aperture.take()) {
+    pub(super) fn close_aperture(&self, device: Option<&NtbDevice>) -> bool {
+        match (device, &self.aperture) {
             (Some(device), Some(aperture)) => aperture.close(device),
             _ => false,
         }
     }
 
+    /// Whether the peer gets to nothing but what it was given, and no more to what was taken back.
+    pub(super) fn keeps_out(&self) -> bool {
+        let aperture = self.aperture.as_ref();
+        aperture.is_some_and(|aperture| aperture.behind.keeps_out())
+    }
+
     /// Lets go of what a lost peer might still write to, where it is kept out, or can do no harm.
     pub(super) fn make_room(&mut self) {
-        if self.behind.as_ref().is_some_and(Behind::keeps_out) {
+        if self.keeps_out() {
             self.grace.release();
         }
     }
