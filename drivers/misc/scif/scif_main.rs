@@ -41,7 +41,7 @@
 //! 8. `NtbLink::current`, `Wish::turn` and `WakeDoorbells::inner` (not in interrupts)
 //! 9. `Doorbells::inner`
 //! 10. `Channel::waiters`, `Channel::hold`, `Channel::reservations`, `Ring::late`, `Window::revocation`, `Marks::state`, `Windows::revoking`,
-//!     `Engine::running`, `NtbLink::device`, `NtbPath::device`, `NtbPath::inbound`,
+//!     `Engine::running`, `NtbLink::device`, `NtbPath::held`,
 //!     `LoopbackPath::session`, `Ledger::accounts`, `Questions::table`, `NodeStatus::current`
 //!
 //! `Watch::state` is a spinlock, too, and special: it is taken inside the memory management, which
