@@ -458,7 +458,7 @@ impl Session for Peer {
         }
     }
 
-    fn going(self: ArcBorrow<'_, Self>, _reason: &str) {
+    fn going(self: ArcBorrow<'_, Self>) {
         self.status.lost();
         self.observer.lost(&self);
     }
