@@ -44,6 +44,7 @@ use crate::{
             Enveloped,
             ServiceId, //
         },
+        handshake::Reason,
     },
     sync::{
         in_flight::{
@@ -58,8 +59,7 @@ use crate::{
         path::Path,
         sink::{
             Introduction,
-            Session,
-            Status, //
+            Session, //
         },
     },
 };
@@ -429,7 +429,7 @@ impl Session for Peer {
         let beat = self.liveness.beat();
         // A write can only fail for an address that the handshake has checked.
         let _ = self.control.beat(self.path(), beat);
-        if self.status() == Status::Running
+        if self.ended().is_none()
             && self
                 .liveness
                 .is_silent(self.control.peer_beat(), milliseconds)
@@ -448,13 +448,11 @@ impl Session for Peer {
         }
     }
 
-    fn status(&self) -> Status {
+    fn ended(&self) -> Option<Reason> {
         if self.control.peer_said_farewell(self.own_nonce) {
-            Status::Left
-        } else if self.failed.load(Relaxed) {
-            Status::Failed
+            Some(Reason::Left)
         } else {
-            Status::Running
+            self.failed.load(Relaxed).then_some(Reason::Failed)
         }
     }
 

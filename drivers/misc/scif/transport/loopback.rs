@@ -24,8 +24,7 @@ use super::{
         Apertures,
         Introduction,
         Session,
-        Sink,
-        Status, //
+        Sink, //
     },
 };
 use crate::{
@@ -100,7 +99,7 @@ impl WorkItem for LoopbackPath {
 
     fn run(this: Arc<Self>) {
         let failed = match &*this.session.lock() {
-            Some(session) => session.status() != Status::Running,
+            Some(session) => session.ended().is_some(),
             None => false,
         };
         if failed {

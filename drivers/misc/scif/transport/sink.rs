@@ -6,7 +6,7 @@
 //!
 //! 1. [`Sink::online`]: the peer was found, and both sides know it.
 //! 2. [`Session::doorbell`] and [`Session::tick`], any number of times and in interrupts.
-//! 3. [`Session::status`] says that it is over, or the transport knows it.
+//! 3. [`Session::ended`] says that it is over, or the transport knows it.
 //! 4. [`Session::going`]; the transport then keeps the peer out where the hardware can do that.
 //! 5. [`Session::tear_down`]: afterwards nobody uses the path, or ever will, but for a doorbell that
 //!    rings late.
@@ -19,7 +19,10 @@
 //! something of the session.
 
 use super::path::Path;
-use crate::sys::shared_memory::SharedMemory;
+use crate::{
+    logic::handshake::Reason,
+    sys::shared_memory::SharedMemory, //
+};
 use kernel::{
     prelude::*,
     sync::{
@@ -73,16 +76,6 @@ pub(crate) trait Sink: Send + Sync {
     fn online(&self, path: Arc<dyn Path>, who: Introduction<'_>) -> Result<Arc<dyn Session>>;
 }
 
-/// How a session does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Status {
-    Running,
-    /// The peer has said farewell.
-    Left,
-    /// It has failed: the reason is in the log.
-    Failed,
-}
-
 /// One life of a peer.
 pub(crate) trait Session: Send + Sync {
     /// One of our doorbells rang. Hard interrupt context, or any other.
@@ -92,8 +85,8 @@ pub(crate) trait Session: Send + Sync {
     /// context.
     fn tick(self: ArcBorrow<'_, Self>, milliseconds: u32);
 
-    /// How it does. Any context.
-    fn status(&self) -> Status;
+    /// Why it has ended by itself, once it has: the peer has left, or it has failed. Any context.
+    fn ended(&self) -> Option<Reason>;
 
     /// It is about to end. May sleep.
     fn going(self: ArcBorrow<'_, Self>);

@@ -34,7 +34,6 @@ use crate::{
         handshake::{
             Action,
             Handshake,
-            Reason,
             Seen,
             Terms, //
         },
@@ -51,10 +50,7 @@ use crate::{
         shared_memory::Payer,
         timer::PeriodicTimer, //
     },
-    transport::sink::{
-        Session,
-        Status, //
-    },
+    transport::sink::Session,
 };
 use kernel::{
     impl_has_work, new_mutex, new_spinlock_irq, new_work,
@@ -318,16 +314,11 @@ impl NtbLink {
                 Err(NoHello::Absent)
             }
         };
-        let ended = inner.up.as_ref().and_then(|up| match up.session.status() {
-            Status::Running => None,
-            Status::Left => Some(Reason::Left),
-            Status::Failed => Some(Reason::Failed),
-        });
         Seen {
             present: device.is_some(),
             link_up,
             hello,
-            ended,
+            ended: inner.up.as_ref().and_then(|up| up.session.ended()),
             // Not zero, which means "none".
             fresh_nonce: (random() as u32).max(1),
         }

@@ -31,8 +31,7 @@ use crate::{
         path::Path,
         sink::{
             Apertures,
-            Introduction,
-            Status, //
+            Introduction, //
         },
     },
 };
@@ -138,7 +137,7 @@ impl NtbLink {
         let closed = inner.close_aperture(device);
         session.tear_down();
         path.detach();
-        if session.status() == Status::Left {
+        if session.ended() == Some(Reason::Left) {
             session.unreachable();
             session.forget();
             return;

@@ -19,15 +19,15 @@ use super::{
     path::NtbPath, //
 };
 use crate::{
-    logic::handshake::Handshake,
+    logic::handshake::{
+        Handshake,
+        Reason, //
+    },
     sys::{
         ntb::NtbDevice,
         shared_memory::SharedMemory, //
     },
-    transport::sink::{
-        Session,
-        Status, //
-    },
+    transport::sink::Session,
 };
 
 /// A session, and the way to its peer.
@@ -154,7 +154,7 @@ impl GraceList {
         let mut some = false;
         while let Some((_, kept)) = self.0.pop() {
             match kept {
-                Kept::Session(session) if session.status() == Status::Left => {
+                Kept::Session(session) if session.ended() == Some(Reason::Left) => {
                     Kept::Session(session).release();
                 }
                 Kept::Session(session) => {
@@ -183,7 +183,7 @@ impl GraceList {
     /// Whether there is a session to which the peer has not said farewell.
     pub(super) fn waits_for_farewell(&self) -> bool {
         self.0.iter().any(
-            |(_, kept)| matches!(kept, Kept::Session(session) if session.status() != Status::Left),
+            |(_, kept)| matches!(kept, Kept::Session(session) if session.ended() != Some(Reason::Left)),
         )
     }
 }
