@@ -36,10 +36,7 @@ pub(crate) mod tests;
 
 use crate::{
     logic::{
-        control_block::{
-            Annex,
-            ControlGeometry, //
-        },
+        control_block::Annex,
         envelope::{
             Enveloped,
             ServiceId, //
@@ -183,12 +180,11 @@ impl Peer {
         who: &Introduction<'_>,
         node: u16,
     ) -> Result<Arc<Self>> {
-        let (own, peers) = (who.apertures.own, who.apertures.peers);
         let control = ControlRings::new(
             who.block.clone(),
-            ControlGeometry::for_aperture(own),
+            who.geometry,
             who.peer_block,
-            ControlGeometry::for_aperture(peers),
+            who.peer_geometry,
             &*path,
         )?;
         let doorbells = Doorbells::new(path.doorbells())?;

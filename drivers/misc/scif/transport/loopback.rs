@@ -21,7 +21,6 @@ use super::{
         Path, //
     },
     sink::{
-        Apertures,
         Introduction,
         Session,
         Sink, //
@@ -138,11 +137,9 @@ impl Loopback {
             own_nonce: NONCE,
             peer_nonce: NONCE,
             block: Arc::new(block, GFP_KERNEL)?,
+            geometry: LARGEST,
             peer_block,
-            apertures: Apertures {
-                own: u64::MAX,
-                peers: u64::MAX,
-            },
+            peer_geometry: LARGEST,
         };
         let link: Arc<dyn Link> = path.clone();
         let listed = links.add(&link)?;

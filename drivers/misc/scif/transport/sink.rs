@@ -20,7 +20,10 @@
 
 use super::path::Path;
 use crate::{
-    logic::handshake::Reason,
+    logic::{
+        control_block::ControlGeometry,
+        handshake::Reason, //
+    },
     sys::shared_memory::SharedMemory, //
 };
 use kernel::{
@@ -44,21 +47,13 @@ pub(crate) struct Introduction<'a> {
     /// Our nonce of this session, and the peer's.
     pub(crate) own_nonce: u32,
     pub(crate) peer_nonce: u32,
-    /// Our control block, which the peer writes to: zeroed memory as large as one has to be for `apertures`
-    /// (`logic/control_block.rs`), made by the transport before it knows a peer.
+    /// Our control block, which the peer writes to: zeroed memory as large as its geometry wants it, made by the
+    /// transport before it knows a peer.
     pub(crate) block: Arc<SharedMemory>,
+    pub(crate) geometry: ControlGeometry,
     /// The peer's control block, as a bus address of the peer.
     pub(crate) peer_block: u64,
-    pub(crate) apertures: Apertures,
-}
-
-/// How long the apertures are, in bytes, as both sides know.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Apertures {
-    /// Over this node's memory.
-    pub(crate) own: u64,
-    /// Over the peer's.
-    pub(crate) peers: u64,
+    pub(crate) peer_geometry: ControlGeometry,
 }
 
 /// Who is told of peers.

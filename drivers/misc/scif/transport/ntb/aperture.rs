@@ -14,10 +14,7 @@
 //!
 //! What a device demands of windows, sizes and alignments, is known here only.
 
-use super::{
-    Policy,
-    Wanted, //
-};
+use super::Policy;
 use crate::{
     logic::{
         hello::Mode,
@@ -151,12 +148,12 @@ impl Aperture {
             most_windows: policy.most_windows,
         };
         match policy.wanted {
-            Wanted::Auto => choice.best(is_translated, policy.allow_flat),
-            Wanted::Arena if is_translated => choice.guarded(Mode::Arena, "aperture=arena"),
-            Wanted::Arena => Err(Unsuitable::NoIommu),
-            Wanted::Bounce => choice.guarded(Mode::Bounce, "aperture=bounce"),
-            Wanted::Flat if !policy.allow_flat => Err(Unsuitable::FlatNotAllowed),
-            Wanted::Flat => choice.flat("aperture=flat"),
+            None => choice.best(is_translated, policy.allow_flat),
+            Some(Mode::Arena) if is_translated => choice.guarded(Mode::Arena, "aperture=arena"),
+            Some(Mode::Arena) => Err(Unsuitable::NoIommu),
+            Some(Mode::Bounce) => choice.guarded(Mode::Bounce, "aperture=bounce"),
+            Some(Mode::Flat) if !policy.allow_flat => Err(Unsuitable::FlatNotAllowed),
+            Some(Mode::Flat) => choice.flat("aperture=flat"),
         }
     }
 

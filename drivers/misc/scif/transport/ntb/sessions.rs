@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     logic::{
+        control_block::ControlGeometry,
         handshake::Reason,
         hello::{
             self,
@@ -30,7 +31,6 @@ use crate::{
         doorbell,
         path::Path,
         sink::{
-            Apertures,
             Introduction, //
         },
     },
@@ -94,11 +94,9 @@ impl NtbLink {
             own_nonce: nonce,
             peer_nonce: hello.nonce,
             block: block.clone(),
+            geometry: ControlGeometry::for_aperture(own.len),
             peer_block: hello.control,
-            apertures: Apertures {
-                own: own.len,
-                peers: hello.aperture_len,
-            },
+            peer_geometry: ControlGeometry::for_aperture(hello.aperture_len),
         };
         // Whoever may still have the path must have nothing of the device.
         let session = self
