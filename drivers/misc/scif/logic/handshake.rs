@@ -37,7 +37,6 @@
 //! What is not here: memory, apertures, scratchpads, doorbells, timers, and the log.
 
 use super::hello::{
-    is_usable,
     unknown_demands,
     Hello,
     NoHello, //
@@ -47,8 +46,6 @@ use super::hello::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     pub(crate) page_shift: u8,
-    /// The modes in which this side can write to a peer, as in the hello.
-    pub(crate) usable: u8,
     /// Offered and demanded, as in the hello.
     pub(crate) features: u32,
 }
@@ -119,10 +116,6 @@ pub(crate) enum Refused {
     Version(u16),
     /// Its pages have another size, of so many address bits.
     PageSize(u8),
-    /// This side can't write through an aperture of the mode that the peer's has.
-    Mode(u8),
-    /// The peer can't write through an aperture of the mode that this side's has.
-    OurMode(u8),
     /// It demands these features, which this side does not know.
     Features(u32),
 }
@@ -154,8 +147,6 @@ enum State {
 /// `rejected` no session could be made, and the link was not seen to be down since.
 pub(crate) struct Handshake {
     terms: Terms,
-    /// The number of the mode of the aperture that we offer, or have offered last.
-    mode: u8,
     state: State,
     stale: u32,
     rejected: Option<u64>,
@@ -165,7 +156,6 @@ impl Handshake {
     pub(crate) fn new(terms: Terms) -> Self {
         Self {
             terms,
-            mode: 0,
             state: State::Down,
             stale: 0,
             rejected: None,
@@ -254,16 +244,11 @@ impl Handshake {
     fn objection(&self, hello: &Hello) -> Option<Refused> {
         let Terms {
             page_shift,
-            usable,
             features,
         } = self.terms;
         let unknown = unknown_demands(features, hello.features);
         if hello.page_shift != page_shift {
             Some(Refused::PageSize(hello.page_shift))
-        } else if !is_usable(usable, hello.mode) {
-            Some(Refused::Mode(hello.mode))
-        } else if !is_usable(hello.usable, self.mode) {
-            Some(Refused::OurMode(self.mode))
         } else if unknown != 0 {
             Some(Refused::Features(unknown))
         } else {
@@ -310,11 +295,6 @@ impl Handshake {
                 self.state = State::Down;
             }
         }
-    }
-
-    /// The aperture of the offer that is being made is in the mode of this number.
-    pub(crate) fn offer_in(&mut self, mode: u8) {
-        self.mode = mode;
     }
 
     /// The peer's nonce: that of the session, or the one that our offer echoes.

@@ -12,7 +12,6 @@ mod bridge;
 
 const TERMS: Terms = Terms {
     page_shift: 12,
-    usable: 1 << Mode::Flat as u8,
     features: 0x1_0001,
 };
 
@@ -28,22 +27,17 @@ fn fit_hello() -> Hello {
         aperture_base: 0,
         aperture_len: 1 << 30,
         mode: Mode::Flat.number(),
-        usable: TERMS.usable,
         features: TERMS.features,
     }
 }
 
 fn new_machine() -> Handshake {
-    let mut machine = Handshake::new(TERMS);
-    machine.offer_in(Mode::Flat.number());
-    machine
+    Handshake::new(TERMS)
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Unfit {
     PageSize,
-    Mode(u8),
-    OurMode,
     Features,
 }
 
@@ -51,8 +45,6 @@ impl Unfit {
     fn apply(self, hello: &mut Hello) {
         match self {
             Self::PageSize => hello.page_shift = 14,
-            Self::Mode(mode) => hello.mode = mode,
-            Self::OurMode => hello.usable = !(1 << Mode::Flat as u8),
             Self::Features => hello.features |= 0x8000_0000,
         }
     }
@@ -202,10 +194,6 @@ fn what_is_gone_matters_most() {
 fn unfit_hellos() -> Vec<(Hello, Refused)> {
     [
         (Unfit::PageSize, Refused::PageSize(14)),
-        (Unfit::Mode(2), Refused::Mode(2)),
-        (Unfit::Mode(0), Refused::Mode(0)),
-        (Unfit::Mode(255), Refused::Mode(255)),
-        (Unfit::OurMode, Refused::OurMode(1)),
         (Unfit::Features, Refused::Features(0x8000_0000)),
     ]
     .into_iter()

@@ -40,7 +40,6 @@ use crate::{
         hello::{
             self,
             Hello,
-            Mode,
             NoHello, //
         },
     },
@@ -76,9 +75,6 @@ use kernel::{
 /// What a look at the state of the world may lead to at once: more than from the end of one session
 /// to the next.
 const MAX_ACTIONS: usize = 8;
-
-/// The modes of a peer's aperture through which this side can write.
-const USABLE: u8 = Mode::Flat.bit() | Mode::Arena.bit() | Mode::Bounce.bit();
 
 /// See the head of this file.
 #[pin_data]
@@ -141,7 +137,6 @@ impl NtbLink {
         let device = Arc::new(device, GFP_KERNEL)?;
         let terms = Terms {
             page_shift: PAGE_SHIFT as u8,
-            usable: USABLE,
             features: hello::FEATURES,
         };
         Arc::pin_init(
@@ -349,11 +344,9 @@ impl NtbLink {
         };
         let offered = offered.and_then(|aperture| {
             let len = ControlGeometry::for_aperture(aperture.len).size();
-            let mode = aperture.behind.mode().number();
             let block = aperture.behind.share(len, Payer::Nobody);
             inner.aperture = Some(aperture);
             inner.block = Some(Arc::new(block?, GFP_KERNEL).map_err(Error::from)?);
-            inner.handshake.offer_in(mode);
             Ok(self.say_hello(inner, device, nonce, 0)?)
         });
         match offered {
@@ -404,7 +397,6 @@ impl NtbLink {
             aperture_base: aperture.base,
             aperture_len: aperture.len,
             mode: aperture.behind.mode().number(),
-            usable: USABLE,
             windows: aperture.windows.bits(),
             features: hello::FEATURES,
         };

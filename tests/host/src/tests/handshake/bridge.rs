@@ -69,12 +69,7 @@ enum Event {
 }
 
 fn unfit() -> impl Strategy<Value = Unfit> {
-    prop_oneof![
-        Just(Unfit::PageSize),
-        prop_oneof![Just(0_u8), 2..=255_u8].prop_map(Unfit::Mode),
-        Just(Unfit::OurMode),
-        Just(Unfit::Features),
-    ]
+    prop_oneof![Just(Unfit::PageSize), Just(Unfit::Features)]
 }
 
 fn forged() -> impl Strategy<Value = Forged> {
