@@ -39,16 +39,9 @@
 use super::hello::{
     unknown_demands,
     Hello,
-    NoHello, //
+    NoHello,
+    FEATURES, //
 };
-
-/// What this side asks of its peer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
-    pub(crate) page_shift: u8,
-    /// Offered and demanded, as in the hello.
-    pub(crate) features: u32,
-}
 
 /// The world at the moment.
 #[derive(Clone, Copy, Debug)]
@@ -146,16 +139,17 @@ enum State {
 /// `stale` is the peer's nonce of the last session that has ended, or 0. With the peer of generation
 /// `rejected` no session could be made, and the link was not seen to be down since.
 pub(crate) struct Handshake {
-    terms: Terms,
+    page_shift: u8,
     state: State,
     stale: u32,
     rejected: Option<u64>,
 }
 
 impl Handshake {
-    pub(crate) fn new(terms: Terms) -> Self {
+    /// Of a side with pages of so many address bits.
+    pub(crate) fn new(page_shift: u8) -> Self {
         Self {
-            terms,
+            page_shift,
             state: State::Down,
             stale: 0,
             rejected: None,
@@ -242,12 +236,8 @@ impl Handshake {
 
     /// What stands against a session with this peer.
     fn objection(&self, hello: &Hello) -> Option<Refused> {
-        let Terms {
-            page_shift,
-            features,
-        } = self.terms;
-        let unknown = unknown_demands(features, hello.features);
-        if hello.page_shift != page_shift {
+        let unknown = unknown_demands(FEATURES, hello.features);
+        if hello.page_shift != self.page_shift {
             Some(Refused::PageSize(hello.page_shift))
         } else if unknown != 0 {
             Some(Refused::Features(unknown))

@@ -4,16 +4,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::logic::handshake::{Action, Handshake, Reason, Refused, Seen, Terms};
-use crate::logic::hello::{Hello, Mode, NoHello};
+use crate::logic::handshake::{Action, Handshake, Reason, Refused, Seen};
+use crate::logic::hello::{FEATURES, Hello, Mode, NoHello};
 
 mod book;
 mod bridge;
 
-const TERMS: Terms = Terms {
-    page_shift: 12,
-    features: 0x1_0001,
-};
+const PAGE_SHIFT: u8 = 12;
 
 fn fit_hello() -> Hello {
     Hello {
@@ -21,18 +18,18 @@ fn fit_hello() -> Hello {
         echo: 0,
         node: 7,
         windows: 1,
-        page_shift: TERMS.page_shift,
+        page_shift: PAGE_SHIFT,
         generation: 70,
         control: 0x1000,
         aperture_base: 0,
         aperture_len: 1 << 30,
         mode: Mode::Flat.number(),
-        features: TERMS.features,
+        features: FEATURES,
     }
 }
 
 fn new_machine() -> Handshake {
-    Handshake::new(TERMS)
+    Handshake::new(PAGE_SHIFT)
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -34,8 +34,7 @@ use crate::{
         handshake::{
             Action,
             Handshake,
-            Seen,
-            Terms, //
+            Seen, //
         },
         hello::{
             self,
@@ -135,10 +134,6 @@ impl NtbLink {
         let Shared { context, roster } = shared.clone();
         let name = CString::try_from(device.name())?;
         let device = Arc::new(device, GFP_KERNEL)?;
-        let terms = Terms {
-            page_shift: PAGE_SHIFT as u8,
-            features: hello::FEATURES,
-        };
         Arc::pin_init(
             pin_init!(Self {
                 context,
@@ -149,7 +144,7 @@ impl NtbLink {
                 device <- new_spinlock_irq!(Some(device), "NtbLink::device"),
                 inner <- new_mutex!(
                     Inner {
-                        handshake: Handshake::new(terms),
+                        handshake: Handshake::new(PAGE_SHIFT as u8),
                         mailbox,
                         block: None,
                         aperture: None,
