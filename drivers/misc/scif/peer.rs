@@ -36,14 +36,12 @@ pub(crate) mod tests;
 
 use crate::{
     logic::{
-        control_block::{
-            Annex,
-            ControlGeometry, //
-        },
+        control_block::Annex,
         envelope::{
             Enveloped,
             ServiceId, //
         },
+        handshake::Reason,
     },
     sync::{
         in_flight::{
@@ -58,8 +56,7 @@ use crate::{
         path::Path,
         sink::{
             Introduction,
-            Session,
-            Status, //
+            Session, //
         },
     },
 };
@@ -183,12 +180,11 @@ impl Peer {
         who: &Introduction<'_>,
         node: u16,
     ) -> Result<Arc<Self>> {
-        let (own, peers) = (who.apertures.own, who.apertures.peers);
         let control = ControlRings::new(
             who.block.clone(),
-            ControlGeometry::for_aperture(own),
+            who.geometry,
             who.peer_block,
-            ControlGeometry::for_aperture(peers),
+            who.peer_geometry,
             &*path,
         )?;
         let doorbells = Doorbells::new(path.doorbells())?;
@@ -429,7 +425,7 @@ impl Session for Peer {
         let beat = self.liveness.beat();
         // A write can only fail for an address that the handshake has checked.
         let _ = self.control.beat(self.path(), beat);
-        if self.status() == Status::Running
+        if self.ended().is_none()
             && self
                 .liveness
                 .is_silent(self.control.peer_beat(), milliseconds)
@@ -448,17 +444,15 @@ impl Session for Peer {
         }
     }
 
-    fn status(&self) -> Status {
+    fn ended(&self) -> Option<Reason> {
         if self.control.peer_said_farewell(self.own_nonce) {
-            Status::Left
-        } else if self.failed.load(Relaxed) {
-            Status::Failed
+            Some(Reason::Left)
         } else {
-            Status::Running
+            self.failed.load(Relaxed).then_some(Reason::Failed)
         }
     }
 
-    fn going(self: ArcBorrow<'_, Self>, _reason: &str) {
+    fn going(self: ArcBorrow<'_, Self>) {
         self.status.lost();
         self.observer.lost(&self);
     }

@@ -41,8 +41,8 @@
 //! 8. `NtbLink::current`, `Wish::turn` and `WakeDoorbells::inner` (not in interrupts)
 //! 9. `Doorbells::inner`
 //! 10. `Channel::waiters`, `Channel::hold`, `Channel::reservations`, `Ring::late`, `Window::revocation`, `Marks::state`,
-//!     `Engine::running`, `NtbLink::device`, `NtbPath::device`, `NtbPath::inbound`,
-//!     `LoopbackPath::session`, `Questions::table`, `NodeStatus::current`
+//!     `Engine::running`, `NtbLink::device`, `NtbPath::held`, `LoopbackPath::session`, `Questions::table`,
+//!     `NodeStatus::current`
 //!
 //! `Watch::begun_at` is a spinlock, too, and special: it is taken inside the memory management, which
 //! may be reclaiming memory, and nothing is taken under it. See `sys/mmu_notifier.rs`.
@@ -86,7 +86,10 @@ pub use kernel_api::client;
 use device_file::Devices;
 use endpoint::scif::Scif;
 use kernel_api::KernelApi;
-use logic::window_set::MOST_WINDOWS;
+use logic::{
+    hello::Mode,
+    window_set::MOST_WINDOWS, //
+};
 use names::Names;
 use node::{
     Arrivals,
@@ -192,7 +195,7 @@ impl Settings {
             // By default none.
             node_id: id.try_into().ok(),
             policy: ntb::Policy {
-                wanted: ntb::Wanted::from_number(tunables::aperture()).ok_or(EINVAL)?,
+                wanted: Mode::from_number(u8::try_from(tunables::aperture())?),
                 allow_flat: tunables::allow_flat(),
                 most_windows: match module_parameters::memory_windows.value() {
                     0 => MOST_WINDOWS,

@@ -37,21 +37,11 @@
 //! What is not here: memory, apertures, scratchpads, doorbells, timers, and the log.
 
 use super::hello::{
-    is_usable,
     unknown_demands,
     Hello,
-    NoHello, //
+    NoHello,
+    FEATURES, //
 };
-
-/// What this side asks of its peer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
-    pub(crate) page_shift: u8,
-    /// The modes in which this side can write to a peer, as in the hello.
-    pub(crate) usable: u8,
-    /// Offered and demanded, as in the hello.
-    pub(crate) features: u32,
-}
 
 /// The world at the moment.
 #[derive(Clone, Copy, Debug)]
@@ -83,7 +73,7 @@ pub(crate) enum Action {
     Begin { nonce: u32, hello: Hello },
     /// End the session.
     End { reason: Reason },
-    /// The peer can't be served. This is to be said, once.
+    /// The peer can't be served: nothing, until something changes. This is to be said, once.
     Refuse(Refused),
 }
 
@@ -119,10 +109,6 @@ pub(crate) enum Refused {
     Version(u16),
     /// Its pages have another size, of so many address bits.
     PageSize(u8),
-    /// This side can't write through an aperture of the mode that the peer's has.
-    Mode(u8),
-    /// The peer can't write through an aperture of the mode that this side's has.
-    OurMode(u8),
     /// It demands these features, which this side does not know.
     Features(u32),
 }
@@ -150,42 +136,36 @@ enum State {
 ///
 /// # Invariants
 ///
-/// `stale` is the peer's nonce of the last session that has ended, or 0. The peer of generation
-/// `rejected`, and one that speaks version `foreign`, have been refused, and the link was not seen
-/// to be down since.
+/// `stale` is the peer's nonce of the last session that has ended, or 0. With the peer of generation
+/// `rejected` no session could be made, and the link was not seen to be down since.
 pub(crate) struct Handshake {
-    terms: Terms,
-    /// The number of the mode of the aperture that we offer, or have offered last.
-    mode: u8,
+    page_shift: u8,
     state: State,
     stale: u32,
     rejected: Option<u64>,
-    foreign: Option<u16>,
-    /// The generation in the hello that was looked at last.
-    looked_at: Option<u64>,
 }
 
 impl Handshake {
-    pub(crate) fn new(terms: Terms) -> Self {
+    /// Of a side with pages of so many address bits.
+    pub(crate) fn new(page_shift: u8) -> Self {
         Self {
-            terms,
-            mode: 0,
+            page_shift,
             state: State::Down,
             stale: 0,
             rejected: None,
-            foreign: None,
-            looked_at: None,
         }
     }
 
     /// What to do next.
     ///
     /// Asked again without [`Self::carried_out`] in between, it gives the same answer to the same
-    /// question. The only thing it changes is whom it remembers to have refused: a link that is
-    /// down makes it forget.
+    /// question. The only thing it changes is with whom it remembers to have made no session: a link
+    /// that is down makes it forget.
     pub(crate) fn next(&mut self, seen: &Seen) -> Action {
-        self.note(seen);
         let connected = seen.present && seen.link_up;
+        if !connected {
+            self.rejected = None;
+        }
         match self.state {
             State::Up { peer, .. } => match Self::why_over(seen, peer) {
                 Some(reason) => Action::End { reason },
@@ -199,20 +179,9 @@ impl Handshake {
             State::Offering { echo, .. } if !connected => Action::Withdraw { echoed: echo != 0 },
             State::Offering { nonce, echo, told } => match seen.hello {
                 Ok(hello) => self.answer(&hello, nonce, echo, told),
-                Err(NoHello::Version(version)) if self.foreign != Some(version) => {
-                    Action::Refuse(Refused::Version(version))
-                }
-                Err(_) => Action::Wait,
+                Err(NoHello::Version(version)) => Action::Refuse(Refused::Version(version)),
+                Err(NoHello::Absent) => Action::Wait,
             },
-        }
-    }
-
-    /// Takes note of whom it may be about, and forgets refusals that are no more.
-    fn note(&mut self, seen: &Seen) {
-        self.looked_at = seen.hello.ok().map(|hello| hello.generation);
-        if !(seen.present && seen.link_up) {
-            self.rejected = None;
-            self.foreign = None;
         }
     }
 
@@ -232,7 +201,7 @@ impl Handshake {
 
     /// What to do about a hello while there is an offer.
     fn answer(&self, hello: &Hello, nonce: u32, echo: u32, told: bool) -> Action {
-        // Left over from the last session, or of a peer that can't be served.
+        // Left over from the last session, or of a peer with which there can be none.
         if hello.nonce == self.stale || self.rejected == Some(hello.generation) {
             return Action::Wait;
         }
@@ -267,18 +236,9 @@ impl Handshake {
 
     /// What stands against a session with this peer.
     fn objection(&self, hello: &Hello) -> Option<Refused> {
-        let Terms {
-            page_shift,
-            usable,
-            features,
-        } = self.terms;
-        let unknown = unknown_demands(features, hello.features);
-        if hello.page_shift != page_shift {
+        let unknown = unknown_demands(FEATURES, hello.features);
+        if hello.page_shift != self.page_shift {
             Some(Refused::PageSize(hello.page_shift))
-        } else if !is_usable(usable, hello.mode) {
-            Some(Refused::Mode(hello.mode))
-        } else if !is_usable(hello.usable, self.mode) {
-            Some(Refused::OurMode(self.mode))
         } else if unknown != 0 {
             Some(Refused::Features(unknown))
         } else {
@@ -299,15 +259,13 @@ impl Handshake {
                     told: false,
                 };
             }
-            Action::Wait | Action::Offer { .. } => {}
+            Action::Wait | Action::Offer { .. } | Action::Refuse(_) => {}
             Action::Echo { nonce, echo } => {
                 self.state = State::Offering {
                     nonce,
                     echo,
                     told: success,
                 };
-                // The peer speaks our version now.
-                self.foreign = None;
             }
             Action::Withdraw { .. } => self.state = State::Down,
             Action::Begin { nonce, hello } if success => {
@@ -326,14 +284,7 @@ impl Handshake {
                 }
                 self.state = State::Down;
             }
-            Action::Refuse(Refused::Version(version)) => self.foreign = Some(version),
-            Action::Refuse(_) => self.rejected = self.looked_at,
         }
-    }
-
-    /// The aperture of the offer that is being made is in the mode of this number.
-    pub(crate) fn offer_in(&mut self, mode: u8) {
-        self.mode = mode;
     }
 
     /// The peer's nonce: that of the session, or the one that our offer echoes.

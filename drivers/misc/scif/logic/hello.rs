@@ -13,9 +13,8 @@
 //!  6-7   bus address of this side's control block
 //!  8-9   bus address at which the aperture over this side's memory begins
 //! 10-11  length of that aperture
-//! 12     modes: that of the aperture over this side's memory (bits 0-7, see [`Mode`]), and those in
-//!        which this side can write to the other, a bit for each (bits 8-15); the NTB memory windows
-//!        that form the aperture, a bit for each, in the order of their numbers (bits 16-31)
+//! 12     mode of the aperture over this side's memory (bits 0-7, see [`Mode`]); the NTB memory windows
+//!        that form it, a bit for each, in the order of their numbers (bits 16-31)
 //! 13     features: offered ones (bits 0-15) and demanded ones (bits 16-31)
 //! 14     checksum of words 0 to 13
 //! ```
@@ -76,11 +75,6 @@ impl Mode {
         self as u8
     }
 
-    /// The bit in [`Hello::usable`].
-    pub(crate) const fn bit(self) -> u8 {
-        1 << self.number()
-    }
-
     /// For the log.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -89,12 +83,6 @@ impl Mode {
             Self::Bounce => "bounce",
         }
     }
-}
-
-/// Whether the modes of `usable` have that of this number, which may be one that is not defined.
-pub(crate) fn is_usable(usable: u8, mode: u8) -> bool {
-    1_u8.checked_shl(mode.into())
-        .is_some_and(|bit| usable & bit != 0)
 }
 
 /// One side's half of the handshake.
@@ -111,8 +99,6 @@ pub(crate) struct Hello {
     pub(crate) aperture_len: u64,
     /// The number of the [`Mode`] of the aperture over the sender's memory.
     pub(crate) mode: u8,
-    /// The modes in which the sender can write to its peer, bits `1 << mode`.
-    pub(crate) usable: u8,
     /// The bits of the [`WindowSet`](super::window_set::WindowSet) that is the aperture.
     pub(crate) windows: u16,
     /// Offered and demanded; both sides use those that both know.
@@ -155,7 +141,7 @@ impl Hello {
             (self.aperture_base >> 32) as u32,
             self.aperture_len as u32,
             (self.aperture_len >> 32) as u32,
-            u32::from(self.mode) | (u32::from(self.usable) << 8) | (u32::from(self.windows) << 16),
+            u32::from(self.mode) | (u32::from(self.windows) << 16),
             self.features,
             0,
         ];
@@ -189,7 +175,6 @@ impl Hello {
             aperture_base: join(base_low, base_high),
             aperture_len: join(len_low, len_high),
             mode: modes as u8,
-            usable: (modes >> 8) as u8,
             windows: (modes >> 16) as u16,
             features,
         };

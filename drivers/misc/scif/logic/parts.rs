@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The words of a hello through fewer registers than it has, a part at a time.
+//! The words of a hello through the registers of a bridge, a part at a time.
 //!
 //! Each side writes registers that the other one reads. Register 0 is the header of what the others
 //! hold, and at the same time what this side answers:
@@ -9,25 +9,26 @@
 //! bits  0-5   number of the part that is shown, or 0: nothing is
 //! bits  6-11  number of the part of the other side that was taken last, or 0
 //! bits 12-15  which part of the words it is
-//! bits 24-27  how many registers there are
+//! bits 24-27  how many registers there are, modulo 16
 //! bits 28-31  5, so that it is not taken for something else
 //! ```
 //!
 //! The words of a part are written first, then its header. Once its number comes back as taken the
-//! next part is shown, with the next number. What was shown and not taken is withdrawn (number 0)
-//! before other words are written over it, so who finds the same header before and after has read
-//! the words that belong to it. Who begins anew may find a header that it had answered in its former
-//! life, over words of the next part.
+//! next part is shown, with the next number. Where there are registers enough, all words are one part.
 //!
-//! All is shown again after a while, until a session makes it needless: something may have been lost, or the
-//! other side has begun anew. A side may put together words of two hellos; the checksum of a hello tells.
+//! All is shown again after a while, until a session makes it needless: something may have been lost, or
+//! the other side may have begun anew. A side may put together words of two hellos, if one is shown before
+//! the other was taken; the checksum of a hello tells.
 //!
 //! What is not here: what the registers are (`transport/ntb/mailbox.rs`), and hellos.
 
 use super::hello::WORDS;
 
-/// As many as this are needed: a header, and a word. From [`WORDS`] on parts are needless.
+/// As many as this are needed: a header, and a word.
 pub(crate) const LEAST_REGISTERS: usize = 2;
+
+/// More than this are not used: a header, and all words.
+pub(crate) const MOST_REGISTERS: usize = WORDS + 1;
 
 /// After so many ticks of no answer all is shown again.
 pub(crate) const PATIENCE_TICKS: u32 = 10;
@@ -83,30 +84,19 @@ fn after(number: u32) -> u32 {
 /// How far the part that is to be shown is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// There is nothing to be shown, or all of it was taken.
-    Done,
-    /// What was shown before has to go first.
-    Withdraw,
-    /// The registers from this one on have to be written, the header last.
-    Write(usize),
+    /// Its words are to be written, if there are any, and then the header.
+    Write,
     /// It can be seen.
     Shown,
-}
-
-/// What [`Parts::exchange`] has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Exchanged {
-    /// Something was written that the other side should look at.
-    pub(crate) told: bool,
-    /// Something is left to be done, or to be answered: it is to be called again after a while.
-    pub(crate) unsettled: bool,
+    /// It was the last one, and was taken.
+    Done,
 }
 
 /// One side of the exchange of hellos, a part at a time.
 ///
 /// # Invariants
 ///
-/// `registers` is in [`LEAST_REGISTERS`]`..`[`WORDS`]; `number` is not 0 and has [`NUMBER_BITS`].
+/// `registers` is in [`LEAST_REGISTERS`]`..=`[`MOST_REGISTERS`]; `number` is not 0 and has [`NUMBER_BITS`].
 pub(crate) struct Parts {
     registers: usize,
     own: Option<[u32; WORDS]>,
@@ -127,12 +117,11 @@ impl Parts {
     pub(crate) fn new(registers: usize, random: u32) -> Self {
         // INVARIANT: Both are made to fit.
         Self {
-            registers: registers.clamp(LEAST_REGISTERS, WORDS.saturating_sub(1)),
+            registers: registers.clamp(LEAST_REGISTERS, MOST_REGISTERS),
             own: None,
             part: 0,
             number: after(random & NUMBER_MASK),
-            // What an earlier life has shown.
-            step: Step::Withdraw,
+            step: Step::Write,
             since: 0,
             taken: 0,
             unanswered: false,
@@ -145,28 +134,17 @@ impl Parts {
         self.registers.saturating_sub(1)
     }
 
-    fn is_last_part(&self) -> bool {
-        self.part.saturating_add(1).saturating_mul(self.part_len()) >= WORDS
-    }
-
     /// From now on these are the words to be shown.
     pub(crate) fn say(&mut self, words: &[u32; WORDS], now: u32) {
         self.own = Some(*words);
-        self.begin(now);
+        self.show_part(0, now);
     }
 
-    /// Shows all from the first part on.
-    fn begin(&mut self, now: u32) {
+    fn show_part(&mut self, part: usize, now: u32) {
         self.since = now;
-        self.part = 0;
-        // After a withdrawal that did not get through there is another one.
-        let was_seen = !matches!(self.step, Step::Done);
+        self.part = part;
         self.number = after(self.number);
-        self.step = if was_seen {
-            Step::Withdraw
-        } else {
-            Step::Write(1)
-        };
+        self.step = Step::Write;
     }
 
     /// What the other side has said does not count any more. What it shows was taken all the same: under
@@ -180,24 +158,26 @@ impl Parts {
         &self.heard
     }
 
+    /// Whether something is left to be done, or to be answered: then [`Self::exchange`] is to be called after a while.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.unanswered || self.step != Step::Done
+    }
+
     /// Takes what there is and shows what can be shown. `now` counts ticks; `in_session` says that
-    /// the other side has heard all that it has to.
+    /// the other side has heard all that it has to. Returns whether something was written that the other side should
+    /// look at.
     pub(crate) fn exchange(
         &mut self,
         registers: &mut impl Registers,
         now: u32,
         in_session: bool,
-    ) -> Exchanged {
+    ) -> bool {
         self.take(registers, now);
-        let is_settled = |this: &Self| this.own.is_none() || in_session && this.step == Step::Done;
-        if !is_settled(self) && now.wrapping_sub(self.since) >= PATIENCE_TICKS {
-            self.begin(now);
+        let is_heard = in_session && self.step == Step::Done;
+        if !is_heard && now.wrapping_sub(self.since) >= PATIENCE_TICKS {
+            self.show_part(0, now);
         }
-        let told = self.show(registers, now);
-        Exchanged {
-            told,
-            unsettled: self.unanswered || !is_settled(self),
-        }
+        self.show(registers, now)
     }
 
     fn take(&mut self, registers: &mut impl Registers, now: u32) {
@@ -231,76 +211,55 @@ impl Parts {
 
     /// What is shown was taken.
     fn go_on(&mut self, now: u32) {
-        self.since = now;
-        if self.is_last_part() {
+        let next = self.part.saturating_add(1);
+        if next.saturating_mul(self.part_len()) < WORDS {
+            self.show_part(next, now);
+        } else {
+            self.since = now;
             self.step = Step::Done;
-            return;
         }
-        self.part = self.part.saturating_add(1);
-        self.number = after(self.number);
-        self.step = Step::Write(1);
-    }
-
-    fn header(&self, shown: u32) -> u32 {
-        let header = Header {
-            shown,
-            taken: self.taken,
-            part: self.part,
-        };
-        header.encode(self.registers)
     }
 
     /// Writes what is to be written, as far as it is taken. Says whether the header was.
     fn show(&mut self, registers: &mut impl Registers, now: u32) -> bool {
         let mut told = false;
-        if self.step == Step::Withdraw {
-            if !self.write_header(registers, 0) {
-                return false;
-            }
+        if self.step == Step::Write
+            && self.write_words(registers)
+            && self.write_header(registers, self.number)
+        {
+            self.step = Step::Shown;
+            self.since = now;
             told = true;
-            self.step = match self.own {
-                Some(_) => Step::Write(1),
-                None => Step::Done,
-            };
-        }
-        if let Step::Write(first) = self.step {
-            if let Some(next) = self.write_words(registers, first) {
-                self.step = Step::Write(next);
-            } else if self.write_header(registers, self.number) {
-                self.step = Step::Shown;
-                self.since = now;
-                told = true;
-            } else {
-                self.step = Step::Write(self.registers);
-            }
         }
         if self.unanswered {
             let shown = match self.step {
-                Step::Shown => self.number,
-                _ => 0,
+                Step::Write => 0,
+                Step::Shown | Step::Done => self.number,
             };
             told |= self.write_header(registers, shown);
         }
         told
     }
 
-    /// Writes the words of the part, from this register on; the first one that is not taken, if there
-    /// is one.
-    fn write_words(&self, registers: &mut impl Registers, first: usize) -> Option<usize> {
+    /// Writes the words of the part. Says whether there are any, and all are taken.
+    fn write_words(&self, registers: &mut impl Registers) -> bool {
+        let Some(own) = &self.own else { return false };
         let start = self.part.saturating_mul(self.part_len());
-        let words = self.own.as_ref().map_or(&[][..], |own| own);
-        let words = words.get(start..).unwrap_or(&[]).iter();
-        let padded = words.copied().chain(core::iter::repeat(0));
+        let words = own.iter().skip(start).copied();
+        let padded = words.chain(core::iter::repeat(0));
         (1..self.registers)
             .zip(padded)
-            .skip(first.saturating_sub(1))
-            .find(|(index, word)| !registers.write(*index, *word))
-            .map(|(index, _)| index)
+            .all(|(index, word)| registers.write(index, word))
     }
 
     /// Says whether it is taken.
     fn write_header(&mut self, registers: &mut impl Registers, shown: u32) -> bool {
-        let taken = registers.write(0, self.header(shown));
+        let header = Header {
+            shown,
+            taken: self.taken,
+            part: self.part,
+        };
+        let taken = registers.write(0, header.encode(self.registers));
         if taken {
             self.unanswered = false;
         }

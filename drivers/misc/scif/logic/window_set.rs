@@ -155,11 +155,6 @@ impl Shape {
         }
     }
 
-    /// Whether there are no seams, and no more than these bytes.
-    pub(crate) fn fits_in_one(self, len: u64) -> bool {
-        self.seams == Seams::NONE && self.len <= len
-    }
-
     /// The longest piece that there may be.
     pub(crate) fn longest(self) -> u64 {
         self.seams.longest().min(self.len)

@@ -27,7 +27,8 @@ MODULE_PARM_DESC(push_threshold,
 		 "Bytes up to which this node's engine reads; what is more, the peer's writes; -1: as is faster");
 
 /* In the order of Wanted::from_number(). */
-static const char * const aperture_names[] = { "auto", "arena", "bounce", "flat" };
+/* Those behind the first by the numbers of modes, see logic/hello.rs. */
+static const char * const aperture_names[] = { "auto", "flat", "arena", "bounce" };
 
 static int set_aperture(const char *word, const struct kernel_param *param)
 {

@@ -38,7 +38,7 @@ pub(crate) fn allow_flat() -> bool {
     unsafe { (&raw const own::scif_parameter_allow_flat).read_volatile() != 0 }
 }
 
-/// Which of `aperture_names` in `tunables.c` was chosen. Any context.
+/// Which of `aperture_names` in `tunables.c` was chosen: the number of a mode, or 0. Any context.
 pub(crate) fn aperture() -> i32 {
     // SAFETY: As above; it is set before the module is initialised.
     unsafe { (&raw const own::scif_parameter_aperture).read_volatile() }

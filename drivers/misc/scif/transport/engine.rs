@@ -146,14 +146,13 @@ pub(crate) struct Engine {
     pub(crate) bytes: Atomic<u64>,
     /// Descriptors that failed.
     pub(crate) errors: Atomic<u64>,
-    /// Descriptors that it has taken, that have ended in whichever way, and that it did not take.
+    /// Descriptors that it has taken, and that have ended in whichever way.
     taken: Atomic<u64>,
     ended: Atomic<u64>,
-    refused: Atomic<u64>,
-    /// The second and the third at the last tick; and for how many ticks none has ended although there was
-    /// work.
+    /// It did not take one since the last tick.
+    refused: Atomic<bool>,
+    /// `ended` at the last tick; and for how many ticks none has ended although there was work.
     last_ended: Atomic<u64>,
-    last_refused: Atomic<u64>,
     still: Atomic<u32>,
     stopped: Atomic<bool>,
     next_number: Atomic<u64>,
@@ -215,8 +214,8 @@ impl Tick for Engine {
             return;
         }
         let (ended, taken) = (this.ended.load(Relaxed), this.taken.load(Relaxed));
-        let refused = this.refused.load(Relaxed);
-        let wanted = taken > ended || this.last_refused.xchg(refused, Relaxed) != refused;
+        let was_refused = this.refused.xchg(false, Relaxed);
+        let wanted = taken > ended || was_refused;
         if wanted {
             // An interrupt may be lost: the next tick counts what the poller reports.
             engine.schedule();
@@ -257,9 +256,8 @@ impl Engine {
                 errors: Atomic::new(0),
                 taken: Atomic::new(0),
                 ended: Atomic::new(0),
-                refused: Atomic::new(0),
+                refused: Atomic::new(false),
                 last_ended: Atomic::new(0),
-                last_refused: Atomic::new(0),
                 still: Atomic::new(0),
                 stopped: Atomic::new(false),
                 next_number: Atomic::new(0),
@@ -333,7 +331,7 @@ impl Engine {
                 most = plan::UNDECLARED;
             } else {
                 // Whether it is full or will never take anything again, only time tells.
-                self.refused.add(1, Relaxed);
+                self.refused.store(true, Relaxed);
                 self.wait_for_room(ended, patience)?;
                 most = self.longest_segment;
             }

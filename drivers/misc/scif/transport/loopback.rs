@@ -21,11 +21,9 @@ use super::{
         Path, //
     },
     sink::{
-        Apertures,
         Introduction,
         Session,
-        Sink,
-        Status, //
+        Sink, //
     },
 };
 use crate::{
@@ -100,12 +98,12 @@ impl WorkItem for LoopbackPath {
 
     fn run(this: Arc<Self>) {
         let failed = match &*this.session.lock() {
-            Some(session) => session.status() != Status::Running,
+            Some(session) => session.ended().is_some(),
             None => false,
         };
         if failed {
             // Nobody is left who could write to it.
-            if let Some(session) = this.end("the session has failed") {
+            if let Some(session) = this.end() {
                 session.forget();
             }
         }
@@ -139,11 +137,9 @@ impl Loopback {
             own_nonce: NONCE,
             peer_nonce: NONCE,
             block: Arc::new(block, GFP_KERNEL)?,
+            geometry: LARGEST,
             peer_block,
-            apertures: Apertures {
-                own: u64::MAX,
-                peers: u64::MAX,
-            },
+            peer_geometry: LARGEST,
         };
         let link: Arc<dyn Link> = path.clone();
         let listed = links.add(&link)?;
@@ -162,9 +158,9 @@ impl Loopback {
 
 impl LoopbackPath {
     /// Ends the session, if it has not ended. May sleep.
-    fn end(&self, reason: &str) -> Option<Arc<dyn Session>> {
+    fn end(&self) -> Option<Arc<dyn Session>> {
         let session = self.session.lock().take()?;
-        session.as_arc_borrow().going(reason);
+        session.as_arc_borrow().going();
         session.tear_down();
         session.unreachable();
         Some(session)
@@ -173,7 +169,7 @@ impl LoopbackPath {
 
 impl Drop for Loopback {
     fn drop(&mut self) {
-        let session = self.path.end("the module is being unloaded");
+        let session = self.path.end();
         let queues = &self.path.queues;
         queues.link.flush();
         queues.control.flush();

@@ -28,6 +28,7 @@ use super::{
     sink::Sink, //
 };
 use crate::{
+    logic::hello::Mode,
     sync::work_queues::WorkQueues,
     sys::{
         notifiers::{
@@ -46,33 +47,11 @@ use kernel::{
 use link::NtbLink;
 use roster::Roster;
 
-/// How the administrator wants peers to reach this node's memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    /// What is best of what can be.
-    Auto,
-    Arena,
-    Bounce,
-    Flat,
-}
-
-impl Wanted {
-    /// From the number of the parameter.
-    pub(crate) fn from_number(number: i32) -> Option<Self> {
-        Some(match number {
-            0 => Self::Auto,
-            1 => Self::Arena,
-            2 => Self::Bounce,
-            3 => Self::Flat,
-            _ => return None,
-        })
-    }
-}
-
 /// Which apertures may be offered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Policy {
-    pub(crate) wanted: Wanted,
+    /// How the administrator wants peers to reach this node's memory; none for what is best of what can be.
+    pub(crate) wanted: Option<Mode>,
     /// A peer may reach all memory.
     pub(crate) allow_flat: bool,
     /// Of how many memory windows an aperture may be made.

@@ -6,7 +6,7 @@
 //!
 //! 1. [`Sink::online`]: the peer was found, and both sides know it.
 //! 2. [`Session::doorbell`] and [`Session::tick`], any number of times and in interrupts.
-//! 3. [`Session::status`] says that it is over, or the transport knows it.
+//! 3. [`Session::ended`] says that it is over, or the transport knows it.
 //! 4. [`Session::going`]; the transport then keeps the peer out where the hardware can do that.
 //! 5. [`Session::tear_down`]: afterwards nobody uses the path, or ever will, but for a doorbell that
 //!    rings late.
@@ -19,7 +19,13 @@
 //! something of the session.
 
 use super::path::Path;
-use crate::sys::shared_memory::SharedMemory;
+use crate::{
+    logic::{
+        control_block::ControlGeometry,
+        handshake::Reason, //
+    },
+    sys::shared_memory::SharedMemory, //
+};
 use kernel::{
     prelude::*,
     sync::{
@@ -41,21 +47,13 @@ pub(crate) struct Introduction<'a> {
     /// Our nonce of this session, and the peer's.
     pub(crate) own_nonce: u32,
     pub(crate) peer_nonce: u32,
-    /// Our control block, which the peer writes to: zeroed memory as large as one has to be for `apertures`
-    /// (`logic/control_block.rs`), made by the transport before it knows a peer.
+    /// Our control block, which the peer writes to: zeroed memory as large as its geometry wants it, made by the
+    /// transport before it knows a peer.
     pub(crate) block: Arc<SharedMemory>,
+    pub(crate) geometry: ControlGeometry,
     /// The peer's control block, as a bus address of the peer.
     pub(crate) peer_block: u64,
-    pub(crate) apertures: Apertures,
-}
-
-/// How long the apertures are, in bytes, as both sides know.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Apertures {
-    /// Over this node's memory.
-    pub(crate) own: u64,
-    /// Over the peer's.
-    pub(crate) peers: u64,
+    pub(crate) peer_geometry: ControlGeometry,
 }
 
 /// Who is told of peers.
@@ -73,16 +71,6 @@ pub(crate) trait Sink: Send + Sync {
     fn online(&self, path: Arc<dyn Path>, who: Introduction<'_>) -> Result<Arc<dyn Session>>;
 }
 
-/// How a session does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Status {
-    Running,
-    /// The peer has said farewell.
-    Left,
-    /// It has failed: the reason is in the log.
-    Failed,
-}
-
 /// One life of a peer.
 pub(crate) trait Session: Send + Sync {
     /// One of our doorbells rang. Hard interrupt context, or any other.
@@ -92,11 +80,11 @@ pub(crate) trait Session: Send + Sync {
     /// context.
     fn tick(self: ArcBorrow<'_, Self>, milliseconds: u32);
 
-    /// How it does. Any context.
-    fn status(&self) -> Status;
+    /// Why it has ended by itself, once it has: the peer has left, or it has failed. Any context.
+    fn ended(&self) -> Option<Reason>;
 
-    /// It is about to end, for this reason. May sleep.
-    fn going(self: ArcBorrow<'_, Self>, reason: &str);
+    /// It is about to end. May sleep.
+    fn going(self: ArcBorrow<'_, Self>);
 
     /// Gets everybody out, and says farewell to the peer. Called once. May sleep.
     fn tear_down(&self);

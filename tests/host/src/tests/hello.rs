@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::config;
 use crate::logic::envelope::VERSION;
-use crate::logic::hello::{Hello, Mode, NoHello, WORDS, is_usable, unknown_demands};
+use crate::logic::hello::{Hello, Mode, NoHello, WORDS, unknown_demands};
 
 prop_compose! {
     fn hello()(
@@ -18,7 +18,7 @@ prop_compose! {
         generation: u64,
         control: u64,
         aperture in (any::<u64>(), any::<u64>()),
-        modes in (any::<u8>(), any::<u8>()),
+        mode: u8,
         features: u32,
     ) -> Hello {
         Hello {
@@ -31,8 +31,7 @@ prop_compose! {
             control,
             aperture_base: aperture.0,
             aperture_len: aperture.1.min(u64::MAX - aperture.0),
-            mode: modes.0,
-            usable: modes.1,
+            mode,
             features,
         }
     }
@@ -59,7 +58,6 @@ fn a_hello_to_the_byte() {
         aperture_base: 0x0999_9999_aaaa_aaaa,
         aperture_len: 0x0bbb_bbbb_cccc_cccc,
         mode: Mode::Arena.number(),
-        usable: Mode::Flat.bit() | Mode::Bounce.bit(),
         features: 0xdddd_eeee,
     };
     let words = hello.encode();
@@ -78,7 +76,7 @@ fn a_hello_to_the_byte() {
             0x0999_9999,
             0xcccc_cccc,
             0x0bbb_bbbb,
-            0x4444_0a02,
+            0x4444_0002,
             0xdddd_eeee,
         ]
     );
@@ -96,11 +94,6 @@ fn modes_have_numbers() {
         .filter_map(|number| Mode::from_number(number).map(|mode| (number, mode.name())))
         .collect();
     assert_eq!(names, [(1, "flat"), (2, "arena"), (3, "bounce")]);
-    for mode in [Mode::Flat, Mode::Arena, Mode::Bounce] {
-        assert!(is_usable(mode.bit(), mode.number()));
-        assert!(!is_usable(!mode.bit(), mode.number()));
-    }
-    assert!(!is_usable(u8::MAX, 8));
 }
 
 #[test]

@@ -23,8 +23,6 @@ fn one_window_has_no_seams() {
     let seams = WindowSet::of([2]).and_then(|set| set.seams(12_345));
     assert_eq!(seams, Some(Seams::NONE));
     assert_eq!(Seams::NONE.locate(u64::MAX / 2), (0, u64::MAX / 2));
-    assert!(Shape::in_one(PART).fits_in_one(PART));
-    assert!(!Shape::in_one(PART).fits_in_one(PART - 1));
 }
 
 #[test]
@@ -47,7 +45,6 @@ fn several_lead_to_parts_in_the_order_of_their_numbers() {
         seams,
     };
     assert_eq!(shape.longest(), PART);
-    assert!(!shape.fits_in_one(u64::MAX));
 }
 
 #[test]

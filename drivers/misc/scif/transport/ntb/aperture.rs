@@ -14,10 +14,7 @@
 //!
 //! What a device demands of windows, sizes and alignments, is known here only.
 
-use super::{
-    Policy,
-    Wanted, //
-};
+use super::Policy;
 use crate::{
     logic::{
         hello::Mode,
@@ -109,7 +106,7 @@ pub(super) struct Aperture {
     pub(super) windows: WindowSet,
     pub(super) base: u64,
     pub(super) len: u64,
-    /// The size of the memory window, if it is one.
+    /// How long it becomes where the device takes nothing but the whole memory window.
     whole: u64,
     pub(super) behind: Behind,
     /// Why it is in the mode that it is in, for people.
@@ -139,46 +136,23 @@ impl From<Error> for Unsuitable {
 }
 
 impl Aperture {
-    /// Chooses a memory window, and what it leads to. May sleep.
-    ///
-    /// `kept` is what was behind one of an earlier choice, which is taken again: the peer of an earlier
-    /// session may still have memory in it.
-    pub(super) fn choose(
-        device: &NtbDevice,
-        policy: Policy,
-        kept: Option<&Behind>,
-    ) -> Result<Self, Unsuitable> {
+    /// Chooses a memory window, and what it leads to. Not again where that is an arena or a pool: the peer of an earlier
+    /// session may still have memory in it. May sleep.
+    pub(super) fn choose(device: &NtbDevice, policy: Policy) -> Result<Self, Unsuitable> {
         let dma_device = device.dma_device();
         let is_translated = dma_map::has_iommu(&dma_device);
         let choice = Choice {
             device,
             dma_device,
             most_windows: policy.most_windows,
-            kept,
         };
         match policy.wanted {
-            Wanted::Auto => choice.best(is_translated, policy.allow_flat),
-            Wanted::Arena if is_translated => choice.guarded(Mode::Arena, "aperture=arena"),
-            Wanted::Arena => Err(Unsuitable::NoIommu),
-            Wanted::Bounce => choice.guarded(Mode::Bounce, "aperture=bounce"),
-            Wanted::Flat if !policy.allow_flat => Err(Unsuitable::FlatNotAllowed),
-            Wanted::Flat => choice.flat("aperture=flat"),
-        }
-    }
-
-    /// Of these windows, with all of what is behind them, or the first bytes of memory.
-    fn over(windows: WindowSet, whole: u64, behind: Behind, reason: &'static str) -> Self {
-        let (base, len) = match behind.places() {
-            None => (0, whole),
-            Some(places) => (places.base, places.shape.len),
-        };
-        Self {
-            windows,
-            base,
-            len,
-            whole,
-            behind,
-            reason,
+            None => choice.best(is_translated, policy.allow_flat),
+            Some(Mode::Arena) if is_translated => choice.guarded(Mode::Arena, "aperture=arena"),
+            Some(Mode::Arena) => Err(Unsuitable::NoIommu),
+            Some(Mode::Bounce) => choice.guarded(Mode::Bounce, "aperture=bounce"),
+            Some(Mode::Flat) if !policy.allow_flat => Err(Unsuitable::FlatNotAllowed),
+            Some(Mode::Flat) => choice.flat("aperture=flat"),
         }
     }
 
@@ -199,10 +173,9 @@ impl Aperture {
     /// Where the peer lets itself in there is nothing to do, here and in [`Self::close`].
     pub(super) fn open(&mut self, device: &NtbDevice) -> Result {
         let opened = self.open_all(device);
-        if opened.is_ok() || self.behind.keeps_out() || self.windows.count() > 1 {
+        if opened.is_ok() || self.len == self.whole {
             return opened;
         }
-        // Some hardware takes nothing but the whole window.
         self.len = self.whole;
         self.open_all(device)
     }
@@ -235,31 +208,22 @@ impl Aperture {
 /// A memory window of the device and what it demands.
 type Window = (u32, WindowAlignment);
 
-/// Several windows that are used together.
-struct Several {
-    set: WindowSet,
-    /// What lies behind them; it begins at a multiple of the length of a part.
-    shape: Shape,
-}
+/// Several windows that are used together, and what lies behind them: it begins at a multiple of the length of a part.
+type Several = (WindowSet, Shape);
 
-impl Several {
-    /// The first ones of these, each with so many bytes; none if one can't lead to each such part.
-    fn first_of(windows: &[Window], count: u32, part: u64) -> Option<Self> {
-        let these = windows.get(..count as usize)?;
-        // What demands a multiple of something gets one in each part.
-        let fits = |unit: u64| part.checked_rem(unit.max(1)) == Some(0);
-        let fit = |(_, align): &Window| fits(align.address) && fits(align.size);
-        if !these.iter().all(fit) {
-            return None;
-        }
-        let set = WindowSet::of(these.iter().map(|(window, _)| *window))?;
-        let len = u64::from(count).checked_mul(part)?;
-        let seams = set.seams(len)?;
-        Some(Self {
-            set,
-            shape: Shape { len, seams },
-        })
+/// The first ones of these, each with so many bytes; none if one can't lead to each such part.
+fn first_of(windows: &[Window], count: u32, part: u64) -> Option<Several> {
+    let these = windows.get(..count as usize)?;
+    // What demands a multiple of something gets one in each part.
+    let fits = |unit: u64| part.checked_rem(unit.max(1)) == Some(0);
+    let fit = |(_, align): &Window| fits(align.address) && fits(align.size);
+    if !these.iter().all(fit) {
+        return None;
     }
+    let set = WindowSet::of(these.iter().map(|(window, _)| *window))?;
+    let len = u64::from(count).checked_mul(part)?;
+    let seams = set.seams(len)?;
+    Some((set, Shape { len, seams }))
 }
 
 /// What an aperture is chosen from.
@@ -267,7 +231,6 @@ struct Choice<'a> {
     device: &'a NtbDevice,
     dma_device: ARef<Device>,
     most_windows: u32,
-    kept: Option<&'a Behind>,
 }
 
 impl Choice<'_> {
@@ -305,24 +268,16 @@ impl Choice<'_> {
             let can_begin = is_arena || align.address <= LARGEST_ALIGN;
             can_begin && align.size <= most_of(mode) && align.max_size >= SMALLEST
         })?;
-        let over = |set, whole, behind: Option<Behind>| {
-            let aperture = Aperture::over(set, whole, behind?, reason);
-            (is_arena || aperture.opens(self.device)).then_some(aperture)
-        };
-        if let Some(Several { set, shape }) = self.several(&windows, most_of(mode)) {
-            let part = shape.longest();
-            let behind = match self.kept(mode, |kept| kept == shape) {
-                None => self.new_behind(mode, shape, part)?,
-                kept => kept,
-            };
-            if let Some(aperture) = over(set, part, behind) {
+        let is_usable = |aperture: &Aperture| is_arena || aperture.opens(self.device);
+        if let Some((set, shape)) = self.several(&windows, most_of(mode)) {
+            let aperture = self.over(set, mode, shape, shape.longest(), reason)?;
+            if let Some(aperture) = aperture.filter(is_usable) {
                 return Ok(aperture);
             }
         }
         for (window, align) in &windows {
-            let set = WindowSet::of([*window]).ok_or(EINVAL)?;
-            let behind = self.largest_behind(mode, align)?;
-            if let Some(aperture) = over(set, align.max_size, behind) {
+            let aperture = self.over_one(*window, align, mode, reason)?;
+            if let Some(aperture) = aperture.filter(is_usable) {
                 return Ok(aperture);
             }
         }
@@ -336,46 +291,65 @@ impl Choice<'_> {
         })
     }
 
-    /// What was behind an aperture of an earlier choice, if it is of this mode and has a shape that `suits`.
-    fn kept(&self, mode: Mode, suits: impl Fn(Shape) -> bool) -> Option<Behind> {
-        let kept = self.kept.filter(|kept| kept.mode() == mode)?;
-        suits(kept.places()?.shape).then(|| kept.clone())
-    }
-
-    /// One as large as the window; if there is no such range or piece of memory, half of that, and so on, as long as
-    /// the window can lead to that and it is of use.
-    fn largest_behind(&self, mode: Mode, align: &WindowAlignment) -> Result<Option<Behind>> {
-        let mut behind = self.kept(mode, |kept| kept.fits_in_one(align.max_size));
+    /// Over something as large as the window; if there is no such range or piece of memory, half of that, and so on, as
+    /// long as the window can lead to that and it is of use.
+    fn over_one(
+        &self,
+        window: u32,
+        align: &WindowAlignment,
+        mode: Mode,
+        reason: &'static str,
+    ) -> Result<Option<Aperture>> {
+        let set = WindowSet::of([window]).ok_or(EINVAL)?;
         let mut size = align.max_size.min(most_of(mode));
         if mode == Mode::Bounce {
             size = 1 << size.checked_ilog2().unwrap_or(0);
         }
-        while behind.is_none() && size >= SMALLEST.max(align.size) {
-            behind = self.new_behind(mode, Shape::in_one(size), align.address)?;
+        while size >= SMALLEST.max(align.size) {
+            let aperture = self.over(set, mode, Shape::in_one(size), align.address, reason)?;
+            if aperture.is_some() {
+                return Ok(aperture);
+            }
             size /= 2;
         }
-        Ok(behind)
+        Ok(None)
     }
 
-    /// One of this shape at a multiple of `align`; none if the device has no such range, or there is no such piece of
-    /// memory.
-    fn new_behind(&self, mode: Mode, shape: Shape, align: u64) -> Result<Option<Behind>> {
+    /// Over an arena or a pool of this shape at a multiple of `align`; none if the device has no such range, or there is no
+    /// such piece of memory.
+    fn over(
+        &self,
+        windows: WindowSet,
+        mode: Mode,
+        shape: Shape,
+        align: u64,
+        reason: &'static str,
+    ) -> Result<Option<Aperture>> {
         let align = align.max(1);
-        let behind = if mode == Mode::Arena {
-            match Arena::new(&self.dma_device, shape) {
+        let (behind, base, len) = if mode == Mode::Arena {
+            let arena = match Arena::new(&self.dma_device, shape) {
                 Err(EOPNOTSUPP) => return Ok(None),
-                arena => Behind::Arena(arena?),
-            }
+                arena => arena?,
+            };
+            let (base, len) = (arena.places.base, arena.places.shape.len);
+            (Behind::Arena(arena), base, len)
         } else {
             let phys_align = usize::try_from(align.checked_next_power_of_two().ok_or(EINVAL)?)?;
-            match Pool::new(&self.dma_device, shape, phys_align.max(PAGE_SIZE)) {
+            let pool = match Pool::new(&self.dma_device, shape, phys_align.max(PAGE_SIZE)) {
                 Err(ENOMEM) => return Ok(None),
-                pool => Behind::Pool(pool?),
-            }
+                pool => pool?,
+            };
+            let (base, len) = (pool.places.base, pool.places.shape.len);
+            (Behind::Pool(pool), base, len)
         };
-        let is_aligned = |places: &Places| places.base % align == 0;
-        let fits = behind.places().is_some_and(is_aligned);
-        Ok(fits.then_some(behind))
+        Ok((base % align == 0).then_some(Aperture {
+            windows,
+            base,
+            len,
+            whole: len,
+            behind,
+            reason,
+        }))
     }
 
     /// The first window that can lead to all of our memory, or the fewest that can together.
@@ -389,25 +363,30 @@ impl Choice<'_> {
         };
         let windows = self.by_size(&|_| true)?;
         let covering = windows.iter().filter(|(_, align)| align.max_size >= needed);
-        if let Some((window, align)) = covering.min_by_key(|(window, _)| *window) {
+        let chosen = if let Some((window, align)) = covering.min_by_key(|(window, _)| *window) {
             let set = WindowSet::of([*window]).ok_or(EINVAL)?;
             // Some drivers round down what is none, without a word.
             let len = needed.checked_next_power_of_two().unwrap_or(needed);
-            return Ok(Aperture {
-                len: len.min(align.max_size),
-                ..Aperture::over(set, align.max_size, behind, reason)
-            });
-        }
-        // What is in one piece for this machine is so for the bus then, and begins at a multiple of its size.
-        let several = is_physical.then(|| self.fewest(&windows, needed));
-        if let Some(Several { set, shape }) = several.flatten() {
-            return Ok(Aperture {
-                len: shape.len,
-                ..Aperture::over(set, shape.longest(), behind, reason)
-            });
-        }
-        let largest = windows.first().map_or(0, |(_, align)| align.max_size);
-        Err(Unsuitable::TooSmall { needed, largest })
+            Some((set, len.min(align.max_size), align.max_size))
+        } else if is_physical {
+            // What is in one piece for this machine is so for the bus then, and begins at a multiple of its size.
+            let several = self.fewest(&windows, needed);
+            several.map(|(set, shape)| (set, shape.len, shape.len))
+        } else {
+            None
+        };
+        let Some((set, len, whole)) = chosen else {
+            let largest = windows.first().map_or(0, |(_, align)| align.max_size);
+            return Err(Unsuitable::TooSmall { needed, largest });
+        };
+        Ok(Aperture {
+            windows: set,
+            base: 0,
+            len,
+            whole,
+            behind,
+            reason,
+        })
     }
 
     /// The windows that are `suited`, the largest first. ENOTCONN while the link is down.
@@ -437,7 +416,7 @@ impl Choice<'_> {
         if count.checked_mul(part)? <= sizes().next()? {
             return None;
         }
-        Several::first_of(windows, count as u32, part)
+        first_of(windows, count as u32, part)
     }
 
     /// The fewest of these, at least two, that have together room for `needed` bytes.
@@ -449,7 +428,7 @@ impl Choice<'_> {
             if u64::from(count).saturating_mul(part) < needed {
                 return None;
             }
-            Several::first_of(windows, count, part)
+            first_of(windows, count, part)
         })
     }
 }

@@ -35,10 +35,7 @@ use crate::{
         },
         timer::Tick, //
     },
-    transport::{
-        doorbell,
-        sink::Status, //
-    },
+    transport::doorbell,
 };
 
 /// What all devices of this client share.
@@ -226,7 +223,7 @@ impl Tick for NtbLink {
         let over = match &*current {
             Some(session) => {
                 session.as_arc_borrow().tick(TICK_MILLISECONDS);
-                session.status() != Status::Running
+                session.ended().is_some()
             }
             // Doorbells are lost while a driver is not loaded; looking now and then does not hurt.
             None => true,

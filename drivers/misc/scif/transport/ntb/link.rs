@@ -18,10 +18,7 @@ use super::{
         Unsuitable, //
     },
     client::Shared,
-    mailbox::{
-        Mailbox,
-        Moment, //
-    },
+    mailbox::Mailbox,
     reports,
     roster::Roster,
     state::{
@@ -37,14 +34,11 @@ use crate::{
         handshake::{
             Action,
             Handshake,
-            Reason,
-            Seen,
-            Terms, //
+            Seen, //
         },
         hello::{
             self,
             Hello,
-            Mode,
             NoHello, //
         },
     },
@@ -54,10 +48,7 @@ use crate::{
         shared_memory::Payer,
         timer::Running, //
     },
-    transport::sink::{
-        Session,
-        Status, //
-    },
+    transport::sink::Session,
 };
 use kernel::{
     impl_has_work, new_mutex, new_spinlock_irq, new_work,
@@ -83,9 +74,6 @@ use kernel::{
 /// What a look at the state of the world may lead to at once: more than from the end of one session
 /// to the next.
 const MAX_ACTIONS: usize = 8;
-
-/// The modes of a peer's aperture through which this side can write.
-const USABLE: u8 = Mode::Flat.bit() | Mode::Arena.bit() | Mode::Bounce.bit();
 
 /// See the head of this file.
 #[pin_data]
@@ -146,11 +134,6 @@ impl NtbLink {
         let Shared { context, roster } = shared.clone();
         let name = CString::try_from(device.name())?;
         let device = Arc::new(device, GFP_KERNEL)?;
-        let terms = Terms {
-            page_shift: PAGE_SHIFT as u8,
-            usable: USABLE,
-            features: hello::FEATURES,
-        };
         Arc::pin_init(
             pin_init!(Self {
                 context,
@@ -161,11 +144,10 @@ impl NtbLink {
                 device <- new_spinlock_irq!(Some(device), "NtbLink::device"),
                 inner <- new_mutex!(
                     Inner {
-                        handshake: Handshake::new(terms),
+                        handshake: Handshake::new(PAGE_SHIFT as u8),
                         mailbox,
                         block: None,
                         aperture: None,
-                        behind: None,
                         up: None,
                         grace: GraceList::new(),
                         reported: false,
@@ -235,19 +217,15 @@ impl NtbLink {
         self.context.queues.patient.flush();
         self.context.queues.work.flush();
         self.context.queues.control.flush();
-        let (aperture, behind) = {
-            let mut inner = self.inner.lock();
-            (inner.aperture.take(), inner.behind.take())
-        };
-        drop(aperture);
+        let aperture = self.inner.lock().aperture.take();
         if abandoned {
             pr_warn!(
                 "{}: its peer was not heard to have let go, and nothing keeps it out: the memory that it may still write to is lost\n",
                 &*self.name
             );
-            core::mem::forget(behind);
-        } else if let Some(behind) = behind {
-            behind.close();
+            core::mem::forget(aperture);
+        } else if let Some(aperture) = aperture {
+            aperture.behind.close();
         }
     }
 
@@ -280,7 +258,7 @@ impl NtbLink {
                 }
                 Action::Refuse(refused) => {
                     inner.report(|| reports::refused(&self.name, *refused));
-                    true
+                    return;
                 }
             };
             inner.handshake.carried_out(&action, success);
@@ -318,34 +296,27 @@ impl NtbLink {
         let link_up = device.is_some_and(|device| device.link_is_up());
         let hello = match device.filter(|_| link_up) {
             Some(device) => {
-                let moment = self.moment(inner);
-                inner.mailbox.read(device, moment)
+                let in_session = inner.up.is_some();
+                inner.mailbox.read(device, self.now(), in_session)
             }
             None => {
                 inner.mailbox.forget(device);
                 Err(NoHello::Absent)
             }
         };
-        let ended = inner.up.as_ref().and_then(|up| match up.session.status() {
-            Status::Running => None,
-            Status::Left => Some(Reason::Left),
-            Status::Failed => Some(Reason::Failed),
-        });
         Seen {
             present: device.is_some(),
             link_up,
             hello,
-            ended,
+            ended: inner.up.as_ref().and_then(|up| up.session.ended()),
             // Not zero, which means "none".
             fresh_nonce: (random() as u32).max(1),
         }
     }
 
-    fn moment(&self, inner: &Inner) -> Moment {
-        Moment {
-            now: self.ticks.load(Relaxed),
-            in_session: inner.up.is_some(),
-        }
+    /// In ticks.
+    fn now(&self) -> u32 {
+        self.ticks.load(Relaxed)
     }
 
     // ----- the handshake: each returns whether it was done ------------------------------------------
@@ -362,15 +333,15 @@ impl NtbLink {
             });
             return false;
         }
-        let offered = Aperture::choose(device, self.context.policy, inner.behind.as_ref());
+        let offered = match &inner.aperture {
+            Some(aperture) if aperture.behind.keeps_out() => Ok(aperture.clone()),
+            _ => Aperture::choose(device, self.context.policy),
+        };
         let offered = offered.and_then(|aperture| {
-            inner.behind = Some(aperture.behind.clone());
             let len = ControlGeometry::for_aperture(aperture.len).size();
-            let block = aperture.behind.share(len, Payer::Nobody)?;
-            let block = Arc::new(block, GFP_KERNEL).map_err(Error::from)?;
-            inner.handshake.offer_in(aperture.behind.mode().number());
+            let block = aperture.behind.share(len, Payer::Nobody);
             inner.aperture = Some(aperture);
-            inner.block = Some(block);
+            inner.block = Some(Arc::new(block?, GFP_KERNEL).map_err(Error::from)?);
             Ok(self.say_hello(inner, device, nonce, 0)?)
         });
         match offered {
@@ -421,11 +392,9 @@ impl NtbLink {
             aperture_base: aperture.base,
             aperture_len: aperture.len,
             mode: aperture.behind.mode().number(),
-            usable: USABLE,
             windows: aperture.windows.bits(),
             features: hello::FEATURES,
         };
-        let moment = self.moment(inner);
-        inner.mailbox.write(device, &hello, moment)
+        inner.mailbox.write(device, self.now(), &hello)
     }
 }

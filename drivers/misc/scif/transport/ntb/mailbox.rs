@@ -2,8 +2,7 @@
 
 //! Where the hellos of both sides are: what a device has for a few words before there is memory.
 //!
-//! - Scratchpads that hold all of a hello: word by word.
-//! - Fewer of them, or message registers: a part at a time (`logic/parts.rs`).
+//! Scratchpads, or message registers: a part of a hello at a time, or all of it if there are enough (`logic/parts.rs`).
 //!
 //! They are registers: each read of one stalls the processor. So this is for the handshake only.
 //!
@@ -40,23 +39,11 @@ use crate::{
 
 /// See the head of this file.
 pub(super) struct Mailbox {
-    /// None if the scratchpads hold all of a hello.
-    parts: Option<Parts>,
+    parts: Parts,
     /// None if parts are in scratchpads.
     messages: Option<MessageRegisters>,
     /// The doorbell that tells the peer to look, as a bit of the device.
     bell: u64,
-    /// The peer has still to be told something, or to answer.
-    unsettled: bool,
-}
-
-/// When something happens, and what for.
-#[derive(Clone, Copy)]
-pub(super) struct Moment {
-    /// In ticks.
-    pub(super) now: u32,
-    /// There is a session with the peer.
-    pub(super) in_session: bool,
 }
 
 impl Mailbox {
@@ -66,15 +53,10 @@ impl Mailbox {
         let messages = device.msg_count() as usize;
         let by_messages = scratchpads < LEAST_REGISTERS;
         let registers = if by_messages { messages } else { scratchpads };
-        if registers < LEAST_REGISTERS {
-            return None;
-        }
-        let in_parts = by_messages || scratchpads < WORDS;
-        Some(Self {
-            parts: in_parts.then(|| Parts::new(registers, random() as u32)),
+        (registers >= LEAST_REGISTERS).then(|| Self {
+            parts: Parts::new(registers, random() as u32),
             messages: by_messages.then(|| MessageRegisters::of(device)),
             bell,
-            unsettled: false,
         })
     }
 
@@ -96,36 +78,27 @@ impl Mailbox {
         }
     }
 
-    /// What the peer has said. May sleep.
-    pub(super) fn read(&mut self, device: &NtbDevice, moment: Moment) -> Result<Hello, NoHello> {
+    /// What the peer has said, at this tick. May sleep.
+    pub(super) fn read(
+        &mut self,
+        device: &NtbDevice,
+        now: u32,
+        in_session: bool,
+    ) -> Result<Hello, NoHello> {
         // A bell that can't be rung is not needed where ticks tell as well.
-        let _ = self.exchange(device, moment);
-        match &self.parts {
-            None => Hello::decode(&core::array::from_fn(|index| {
-                device.spad_read(index as u32)
-            })),
-            Some(parts) => Hello::decode(parts.heard()),
-        }
+        let _ = self.exchange(device, now, in_session);
+        Hello::decode(self.parts.heard())
     }
 
-    /// Tells the peer, or begins to. May sleep.
-    pub(super) fn write(&mut self, device: &NtbDevice, hello: &Hello, moment: Moment) -> Result {
-        let words = hello.encode();
-        if let Some(parts) = &mut self.parts {
-            parts.say(&words, moment.now);
-            return self.exchange(device, moment);
-        }
-        for (index, word) in words.into_iter().enumerate() {
-            device.peer_spad_write(index as u32, word)?;
-        }
-        device.peer_db_set(self.bell)
+    /// Tells the peer, with which there is no session, or begins to. May sleep.
+    pub(super) fn write(&mut self, device: &NtbDevice, now: u32, hello: &Hello) -> Result {
+        self.parts.say(&hello.encode(), now);
+        self.exchange(device, now, false)
     }
 
     /// The link is down: what the peer has said does not count any more.
     pub(super) fn forget(&mut self, device: Option<&NtbDevice>) {
-        if let Some(parts) = &mut self.parts {
-            parts.forget();
-        }
+        self.parts.forget();
         if let (Some(registers), Some(device)) = (&mut self.messages, device) {
             // What came does not count any more.
             registers.collect(device);
@@ -135,24 +108,19 @@ impl Mailbox {
 
     /// Whether [`Self::read`] has to be called after a while though nothing happens.
     pub(super) fn is_unsettled(&self) -> bool {
-        self.unsettled
+        self.parts.is_unsettled()
     }
 
-    fn exchange(&mut self, device: &NtbDevice, moment: Moment) -> Result {
-        let Moment { now, in_session } = moment;
-        let Some(parts) = &mut self.parts else {
-            return Ok(());
-        };
+    fn exchange(&mut self, device: &NtbDevice, now: u32, in_session: bool) -> Result {
         if let Some(registers) = &mut self.messages {
             registers.collect(device);
-            let exchanged = parts.exchange(&mut Messages(registers, device), now, in_session);
-            self.unsettled = exchanged.unsettled;
+            let mut messages = Messages(registers, device);
             // A message is an event by itself.
-            return Ok(());
-        }
-        let exchanged = parts.exchange(&mut Scratchpads(device), now, in_session);
-        self.unsettled = exchanged.unsettled;
-        if exchanged.told {
+            self.parts.exchange(&mut messages, now, in_session);
+        } else if self
+            .parts
+            .exchange(&mut Scratchpads(device), now, in_session)
+        {
             device.peer_db_set(self.bell)?;
         }
         Ok(())

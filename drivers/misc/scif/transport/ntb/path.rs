@@ -6,7 +6,7 @@
 //! in one of them. Outbound it makes no difference what is behind it; inbound that decides how the peer's
 //! addresses of our memory come about, see [`Behind`].
 //!
-//! Locks: `reach` and `inbound` are leaves, taken in any context.
+//! Lock: `held` is a leaf, taken in any context.
 
 use kernel::{
     new_spinlock_irq,
@@ -85,9 +85,6 @@ const CONTROL_READ: u64 = size_of::<u32>() as u64;
 pub(super) struct NtbPath {
     /// Ends the session.
     link: Arc<NtbLink>,
-    /// How the peer gets to our memory; none once the session is over.
-    #[pin]
-    inbound: SpinLockIrq<Option<Behind>>,
     /// The aperture as the CPU sees it: a mapping for each window.
     parts: KVec<IoMapping>,
     /// Where one of them ends, counted from `base`.
@@ -101,13 +98,15 @@ pub(super) struct NtbPath {
     mode: Mode,
     /// What is had of the device; none once the session is over.
     #[pin]
-    reach: SpinLockIrq<Option<Reach>>,
+    held: SpinLockIrq<Option<Held>>,
 }
 
 /// What a path has of the device.
-struct Reach {
+struct Held {
     /// Whose doorbells reach the peer.
     device: Arc<NtbDevice>,
+    /// How the peer gets to our memory.
+    behind: Behind,
     _windows: KVec<OutboundWindow>,
 }
 
@@ -141,21 +140,21 @@ impl NtbPath {
         let control = hello.control.checked_sub(base).ok_or(EINVAL)?;
         reach_in(&parts, seams, control, CONTROL_READ)?.read_back(0)?;
         let routes = Routes::new()?;
-        let reach = Reach {
+        let held = Held {
             device: device.clone(),
+            behind: own.behind.clone(),
             _windows: windows,
         };
         let this = Arc::pin_init(
             pin_init!(Self {
                 link: link.clone(),
-                inbound <- new_spinlock_irq!(Some(own.behind.clone()), "NtbPath::inbound"),
                 parts,
                 seams,
                 routes,
                 base,
                 control,
                 mode,
-                reach <- new_spinlock_irq!(Some(reach), "NtbPath::reach"),
+                held <- new_spinlock_irq!(Some(held), "NtbPath::held"),
             }),
             GFP_KERNEL,
         )?;
@@ -196,15 +195,14 @@ impl NtbPath {
 
     /// Rings no doorbell any more, and has nothing of the device. May sleep.
     pub(super) fn detach(&self) {
-        let reach = self.reach.lock().take();
-        drop(reach);
-        let inbound = self.inbound.lock().take();
-        drop(inbound);
+        let held = self.held.lock().take();
+        drop(held);
     }
 
-    /// ENODEV once the session is over.
+    /// How the peer gets to our memory: ENODEV once the session is over.
     fn inbound(&self) -> Result<Behind> {
-        self.inbound.lock().clone().ok_or(ENODEV)
+        let held = self.held.lock();
+        Ok(held.as_ref().ok_or(ENODEV)?.behind.clone())
     }
 }
 
@@ -224,12 +222,12 @@ impl Path for NtbPath {
             return;
         }
         // With the lock, so that the device stays.
-        if let Some(reach) = &*self.reach.lock() {
+        if let Some(held) = &*self.held.lock() {
             // The doorbell's interrupt is a write of its own, by the bridge on the other side, and no rule of the bus
             // keeps it behind what this processor has stored: the answer to a load does.
             let control = reach_in(&self.parts, self.seams, self.control, CONTROL_READ);
             let _ = control.and_then(|control| control.read_back(0));
-            let _ = reach.device.peer_db_set(bits);
+            let _ = held.device.peer_db_set(bits);
         }
     }
 

@@ -72,79 +72,44 @@ impl fmt::Display for Unsuitable {
 /// There is a session, through these apertures; `is_exposed` as in [`NtbLink`](super::link::NtbLink).
 pub(super) fn online(link: &CStr, node: u16, path: &NtbPath, own: &Aperture, is_exposed: bool) {
     pr_info!(
-        "node {} is online through {}: {} aperture of {} KiB, {}\n",
-        node,
-        link,
+        "node {node} is online through {link}: {} aperture of {} KiB, {}\n",
         path.mode(),
         path.reachable() >> 10,
         path.transfers()
     );
     if own.windows.count() > 1 {
         pr_info!(
-            "{}: its aperture is made of {} memory windows\n",
-            link,
+            "{link}: its aperture is made of {} memory windows\n",
             own.windows.count()
         );
     }
-    match own.behind.mode() {
-        Mode::Flat => pr_info!(
-            "{}: node {} can reach all memory of this machine: its aperture over it is flat ({})\n",
-            link,
-            node,
-            own.reason
-        ),
-        mode if is_exposed => pr_info!(
-            "{}: node {} can reach all memory of this machine: it says itself where the windows of this bridge lead, and no IOMMU keeps it out (its aperture, of {} KiB, is in mode {}: {})\n",
-            link,
-            node,
-            own.len >> 10,
-            mode.name(),
-            own.reason
-        ),
-        mode => pr_info!(
-            "{}: node {} can reach what is {} for it: its aperture over this machine's memory, of {} KiB, is in mode {} ({})\n",
-            link,
-            node,
-            match mode {
-                Mode::Bounce => "set apart",
-                _ => "registered",
-            },
-            own.len >> 10,
-            mode.name(),
-            own.reason
-        ),
-    }
+    let mode = own.behind.mode();
+    let reached = match mode {
+        Mode::Flat => "all memory of this machine",
+        _ if is_exposed => "all memory of this machine, as it says itself where the windows of this bridge lead, and no IOMMU keeps it out",
+        Mode::Bounce => "what is set apart for it",
+        Mode::Arena => "what is registered for it",
+    };
+    pr_info!(
+        "{link}: node {node} can reach {reached}: its aperture over this machine's memory, of {} KiB, is in mode {} ({})\n",
+        own.len >> 10,
+        mode.name(),
+        own.reason
+    );
 }
 
 /// The peer can't be served, as its hello shows.
 pub(super) fn refused(link: &CStr, refused: Refused) {
     match refused {
         Refused::Version(version) => pr_err!(
-            "{}: the peer speaks version {} of the protocol, this side {}\n",
-            link,
-            version & 0xff,
-            VERSION
+            "{link}: the peer speaks version {} of the protocol, this side {VERSION}\n",
+            version & 0xff
         ),
         Refused::PageSize(shift) => pr_err!(
-            "{}: no session: the peer's pages have 2^{} bytes, those of this side 2^{}\n",
-            link,
-            shift,
-            PAGE_SHIFT
-        ),
-        Refused::Mode(mode) => pr_err!(
-            "{}: no session: the peer's aperture is in mode {}, which this side can't use\n",
-            link,
-            mode
-        ),
-        Refused::OurMode(mode) => pr_err!(
-            "{}: no session: the peer can't use an aperture in mode {}\n",
-            link,
-            mode
+            "{link}: no session: the peer's pages have 2^{shift} bytes, those of this side 2^{PAGE_SHIFT}\n"
         ),
         Refused::Features(features) => pr_err!(
-            "{}: no session: the peer demands features {:#x}, which this side does not know\n",
-            link,
-            features
+            "{link}: no session: the peer demands features {features:#x}, which this side does not know\n"
         ),
     }
 }
@@ -157,13 +122,7 @@ pub(super) fn no_session(link: &CStr, node: u16, error: Error) {
         ENOMEM => "there is not enough memory",
         _ => "its aperture can't be used",
     };
-    pr_err!(
-        "{}: no session with node {}: {} ({:?})\n",
-        link,
-        node,
-        reason,
-        error
-    );
+    pr_err!("{link}: no session with node {node}: {reason} ({error:?})\n");
 }
 
 impl Link for NtbLink {
@@ -186,7 +145,7 @@ impl Link for NtbLink {
         }
         write!(f, " {:#x} ", self.register.numbers())?;
         let aperture = inner.as_ref().and_then(|inner| inner.aperture.as_ref());
-        let Some(aperture) = aperture else {
+        let Some(aperture) = aperture.filter(|_| state != "down") else {
             return writeln!(f, "- - - - - -");
         };
         let behind = &aperture.behind;

@@ -3,10 +3,7 @@
 //! A session with the peer of a link begins, and ends.
 
 use super::{
-    aperture::{
-        Aperture,
-        Behind, //
-    },
+    aperture::Aperture,
     link::NtbLink,
     path::NtbPath,
     reports,
@@ -18,6 +15,7 @@ use super::{
 };
 use crate::{
     logic::{
+        control_block::ControlGeometry,
         handshake::Reason,
         hello::{
             self,
@@ -33,9 +31,7 @@ use crate::{
         doorbell,
         path::Path,
         sink::{
-            Apertures,
-            Introduction,
-            Status, //
+            Introduction, //
         },
     },
 };
@@ -55,11 +51,11 @@ impl NtbLink {
         hello: &Hello,
     ) -> bool {
         let (Some(device), Some(aperture), Some(block)) =
-            (device, inner.aperture.clone(), inner.block.take())
+            (device, &inner.aperture, inner.block.take())
         else {
             return false;
         };
-        match self.introduce(device, &aperture, &block, nonce, hello) {
+        match self.introduce(device, aperture, &block, nonce, hello) {
             Ok(up) => {
                 let session = up.session.clone();
                 inner.up = Some(up);
@@ -98,11 +94,9 @@ impl NtbLink {
             own_nonce: nonce,
             peer_nonce: hello.nonce,
             block: block.clone(),
+            geometry: ControlGeometry::for_aperture(own.len),
             peer_block: hello.control,
-            apertures: Apertures {
-                own: own.len,
-                peers: hello.aperture_len,
-            },
+            peer_geometry: ControlGeometry::for_aperture(hello.aperture_len),
         };
         // Whoever may still have the path must have nothing of the device.
         let session = self
@@ -134,20 +128,20 @@ impl NtbLink {
             return;
         };
         let nonce = inner.handshake.peer_nonce().unwrap_or(0);
-        session.as_arc_borrow().going(reason.text());
+        session.as_arc_borrow().going();
         pr_info!("node {} is offline: {}\n", peer, reason.text());
         trace::link_down(|| trace::Link::new(&self.name, peer, generation, reason.text()));
         // A driver that is being unbound gives the peer the time to let go first.
         let closed = inner.close_aperture(device);
         session.tear_down();
         path.detach();
-        if session.status() == Status::Left {
+        if session.ended() == Some(Reason::Left) {
             session.unreachable();
             session.forget();
             return;
         }
         // An arena lets go of what the peer could use, whether or not the device closes its window.
-        if closed || inner.behind.as_ref().is_some_and(Behind::keeps_out) {
+        if closed || inner.keeps_out() {
             session.unreachable();
         }
         inner.grace.keep(nonce, Kept::Session(session));

@@ -14,23 +14,20 @@ use kernel::{
 };
 
 use super::{
-    aperture::{
-        Aperture,
-        Behind, //
-    },
+    aperture::Aperture,
     mailbox::Mailbox,
     path::NtbPath, //
 };
 use crate::{
-    logic::handshake::Handshake,
+    logic::handshake::{
+        Handshake,
+        Reason, //
+    },
     sys::{
         ntb::NtbDevice,
         shared_memory::SharedMemory, //
     },
-    transport::sink::{
-        Session,
-        Status, //
-    },
+    transport::sink::Session,
 };
 
 /// A session, and the way to its peer.
@@ -47,9 +44,9 @@ pub(super) struct Inner {
     pub(super) mailbox: Mailbox,
     /// Ours, while we offer.
     pub(super) block: Option<Arc<SharedMemory>>,
+    /// As it was chosen last: once, if it leads to an arena or a pool, as memory of an earlier session may still lie in
+    /// that.
     pub(super) aperture: Option<Aperture>,
-    /// What is behind all apertures of this link: memory of an earlier session may still lie in it.
-    pub(super) behind: Option<Behind>,
     pub(super) up: Option<Up>,
     pub(super) grace: GraceList,
     /// Why there is no session was said.
@@ -66,16 +63,22 @@ impl Inner {
     }
 
     /// See [`Aperture::close`].
-    pub(super) fn close_aperture(&mut self, device: Option<&NtbDevice>) -> bool {
-        match (device, self.aperture.take()) {
+    pub(super) fn close_aperture(&self, device: Option<&NtbDevice>) -> bool {
+        match (device, &self.aperture) {
             (Some(device), Some(aperture)) => aperture.close(device),
             _ => false,
         }
     }
 
+    /// Whether the peer gets to nothing but what it was given, and no more to what was taken back.
+    pub(super) fn keeps_out(&self) -> bool {
+        let aperture = self.aperture.as_ref();
+        aperture.is_some_and(|aperture| aperture.behind.keeps_out())
+    }
+
     /// Lets go of what a lost peer might still write to, where it is kept out, or can do no harm.
     pub(super) fn make_room(&mut self) {
-        if self.behind.as_ref().is_some_and(Behind::keeps_out) {
+        if self.keeps_out() {
             self.grace.release();
         }
     }
@@ -151,7 +154,7 @@ impl GraceList {
         let mut some = false;
         while let Some((_, kept)) = self.0.pop() {
             match kept {
-                Kept::Session(session) if session.status() == Status::Left => {
+                Kept::Session(session) if session.ended() == Some(Reason::Left) => {
                     Kept::Session(session).release();
                 }
                 Kept::Session(session) => {
@@ -180,7 +183,7 @@ impl GraceList {
     /// Whether there is a session to which the peer has not said farewell.
     pub(super) fn waits_for_farewell(&self) -> bool {
         self.0.iter().any(
-            |(_, kept)| matches!(kept, Kept::Session(session) if session.status() != Status::Left),
+            |(_, kept)| matches!(kept, Kept::Session(session) if session.ended() != Some(Reason::Left)),
         )
     }
 }

@@ -7,9 +7,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::{TERMS, new_machine};
+use super::new_machine;
 use crate::logic::handshake::{Action, Handshake, Reason, Refused, Seen};
-use crate::logic::hello::{Hello, NoHello, WORDS};
+use crate::logic::hello::{FEATURES, Hello, NoHello, WORDS};
 
 /// What a side has offered, by the book.
 #[derive(Clone, Copy, Debug)]
@@ -44,9 +44,8 @@ pub(super) struct Side {
     pub(super) last_ended: Option<u32>,
     /// Nonces of peers with which sessions have begun.
     pub(super) begun: BTreeSet<u32>,
-    /// The generation with which a session could not be made, or that was refused.
+    /// The generation with which a session could not be made.
     pub(super) rejected: Option<u64>,
-    pub(super) refused_version: Option<u16>,
 }
 
 impl Side {
@@ -66,7 +65,6 @@ impl Side {
             last_ended: None,
             begun: BTreeSet::new(),
             rejected: None,
-            refused_version: None,
         }
     }
 
@@ -116,7 +114,6 @@ impl Side {
             Action::End { reason } => self.judge_end(seen, reason),
             Action::Refuse(Refused::Version(version)) => {
                 assert_eq!(seen.hello, Err(NoHello::Version(version)));
-                assert_ne!(self.refused_version, Some(version), "it was said before");
             }
             Action::Refuse(refused) => {
                 assert_eq!(objection(&self.judge_peer(seen)), Some(refused));
@@ -180,7 +177,7 @@ impl Side {
     }
 
     /// Writes into the book what was done.
-    pub(super) fn record(&mut self, action: &Action, seen: &Seen, success: bool) {
+    pub(super) fn record(&mut self, action: &Action, success: bool) {
         match *action {
             Action::Wait => {}
             Action::Offer { nonce } => {
@@ -197,7 +194,6 @@ impl Side {
                     offer.echo = Some(echo);
                     offer.told = success;
                 }
-                self.refused_version = None;
             }
             Action::Withdraw { .. } => self.offer = None,
             Action::Begin { nonce, hello } => {
@@ -214,23 +210,16 @@ impl Side {
                 self.last_ended = self.session.take().map(|(_, peer)| peer);
                 self.ended = None;
             }
-            Action::Refuse(Refused::Version(version)) => self.refused_version = Some(version),
-            Action::Refuse(_) => {
-                self.rejected = seen.hello.ok().map(|hello| hello.generation);
-            }
+            Action::Refuse(_) => {}
         }
     }
 }
 
 /// What stands against a peer.
 fn objection(hello: &Hello) -> Option<Refused> {
-    let unknown = hello.features & 0xffff_0000 & !TERMS.features;
+    let unknown = hello.features & 0xffff_0000 & !FEATURES;
     if hello.page_shift != 12 {
         Some(Refused::PageSize(hello.page_shift))
-    } else if hello.mode != 1 {
-        Some(Refused::Mode(hello.mode))
-    } else if hello.usable & 2 == 0 {
-        Some(Refused::OurMode(1))
     } else if unknown != 0 {
         Some(Refused::Features(unknown))
     } else {

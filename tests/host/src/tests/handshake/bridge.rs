@@ -69,12 +69,7 @@ enum Event {
 }
 
 fn unfit() -> impl Strategy<Value = Unfit> {
-    prop_oneof![
-        Just(Unfit::PageSize),
-        prop_oneof![Just(0_u8), 2..=255_u8].prop_map(Unfit::Mode),
-        Just(Unfit::OurMode),
-        Just(Unfit::Features),
-    ]
+    prop_oneof![Just(Unfit::PageSize), Just(Unfit::Features)]
 }
 
 fn forged() -> impl Strategy<Value = Forged> {
@@ -145,7 +140,6 @@ impl World {
         };
         if !side.connected() {
             side.rejected = None;
-            side.refused_version = None;
         }
         let seen = Seen {
             present: side.present,
@@ -175,7 +169,7 @@ impl World {
             other.under_way.extend(words.into_iter().enumerate());
             other.history.push(words);
         }
-        side.record(&action, &seen, success);
+        side.record(&action, success);
         side.machine.carried_out(&action, success);
         side.looks += 1;
         self.check();
@@ -185,7 +179,7 @@ impl World {
     /// Looks until nothing is to be done.
     fn look_all(&mut self, which: usize) {
         for _ in 0..8 {
-            if self.look(which, true) == Action::Wait {
+            if matches!(self.look(which, true), Action::Wait | Action::Refuse(_)) {
                 return;
             }
         }
