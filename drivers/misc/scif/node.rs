@@ -50,7 +50,6 @@ pub(crate) struct KnownNode {
     /// Another one each time that a node, any node, comes.
     pub(crate) session: u64,
     is_this: bool,
-    is_lost: bool,
     /// Until all that hangs on it knows that it is lost: to who watches it is online as long.
     pub(crate) peer: Option<Arc<Peer>>,
 }
@@ -71,8 +70,7 @@ impl KnownNode {
 
     /// Its peer, while it is online.
     pub(crate) fn online(&self) -> Option<&Arc<Peer>> {
-        let peer = self.peer.as_ref().filter(|_| !self.is_lost);
-        peer.filter(|peer| !peer.is_over())
+        self.peer.as_ref().filter(|peer| !peer.is_over())
     }
 
     /// How it is now, in a word for users.
@@ -106,15 +104,6 @@ struct Table {
     nodes: KVec<KnownNode>,
     /// How often one has come.
     sessions: u64,
-}
-
-impl Table {
-    fn find(&self, peer: &Peer) -> Option<usize> {
-        self.nodes.iter().position(|known| {
-            let known = known.peer.as_ref();
-            known.is_some_and(|known| core::ptr::eq::<Peer>(&**known, peer))
-        })
-    }
 }
 
 /// All nodes that this one knows, itself among them.
@@ -254,7 +243,6 @@ impl Nodes {
             generation: peer.generation,
             session: 0,
             is_this,
-            is_lost: false,
             peer: Some(peer.clone()),
         };
         let mut table = self.table.lock();
@@ -269,7 +257,7 @@ impl Nodes {
             .nodes
             .iter()
             .filter(|other| other.is_same_node(&known));
-        if same.any(|other| other.peer.is_some() && !other.is_lost) {
+        if same.any(|other| other.online().is_some()) {
             return Err(EEXIST);
         }
         table.nodes.reserve(1, GFP_KERNEL)?;
@@ -287,19 +275,14 @@ impl Nodes {
 }
 
 impl Observer for Nodes {
-    fn lost(&self, peer: &Peer) {
-        let mut table = self.table.lock();
-        let found = table.find(peer);
-        if let Some(known) = found.and_then(|place| table.nodes.get_mut(place)) {
-            known.is_lost = true;
-        }
-    }
-
-    /// All that hangs on it knows that it is lost.
     fn torn_down(&self, peer: &Peer) {
         let mut table = self.table.lock();
-        let found = table.find(peer);
-        let gone = found.and_then(|place| table.nodes.get_mut(place)?.peer.take());
+        let is_of_peer = |known: &&mut KnownNode| {
+            let known = known.peer.as_ref();
+            known.is_some_and(|known| core::ptr::eq::<Peer>(&**known, peer))
+        };
+        let found = table.nodes.iter_mut().find(is_of_peer);
+        let gone = found.and_then(|known| known.peer.take());
         drop(table);
         drop(gone);
         self.tell_watcher();
@@ -362,7 +345,7 @@ mod tests {
         let peer = bed.peer.clone();
         nodes.add(&peer, c"test", false)?;
         assert_eq!(*sessions(&nodes)?, [1]);
-        nodes.lost(&peer);
+        peer.going();
         assert!(nodes.peer(peer.node()).is_err());
         // Whatever else changes at that moment.
         assert_eq!(*sessions(&nodes)?, [1]);
@@ -378,7 +361,7 @@ mod tests {
         let nodes = Nodes::new(Some(OWN))?;
         nodes.add(&first.peer, c"test", false)?;
         assert!(nodes.add(&second.peer, c"test", false).is_err());
-        nodes.lost(&first.peer);
+        first.peer.going();
         nodes.add(&second.peer, c"test", false)?;
         assert!(nodes.peer(second.peer.node()).is_ok());
         assert_eq!(*sessions(&nodes)?, [1]);

@@ -82,7 +82,6 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
-            Full,
             Relaxed, //
         },
         Arc,
@@ -98,9 +97,6 @@ use status::PeerStatus;
 
 /// Who keeps the books about peers: told when one is lost.
 pub(crate) trait Observer: Send + Sync {
-    /// Nobody should be given this peer any more. May sleep.
-    fn lost(&self, peer: &Peer);
-
     /// All that hangs on a peer that was lost knows it. May sleep.
     fn torn_down(&self, peer: &Peer);
 }
@@ -131,10 +127,9 @@ pub(crate) struct Peer {
     path: Arc<dyn Path>,
     #[pin]
     control: ControlRings,
-    /// Everybody who uses the path.
+    /// Everybody who uses the path; closed as soon as the peer is as good as gone.
     #[pin]
     in_flight: InFlight,
-    failed: Atomic<bool>,
     /// By which processes see how its node stands.
     pub(crate) status: PeerStatus,
     /// It has sent something for a service that this node does not have: said once.
@@ -205,7 +200,6 @@ impl Peer {
                 path,
                 control <- control,
                 in_flight <- InFlight::new(),
-                failed: Atomic::new(false),
                 status: PeerStatus::new(),
                 has_asked_in_vain: Atomic::new(false),
                 lacks: Atomic::new(0),
@@ -264,23 +258,23 @@ impl Peer {
 
     /// Whether the peer is gone, or as good as gone. Any context.
     pub(crate) fn is_over(&self) -> bool {
-        self.failed.load(Relaxed) || self.in_flight.is_closed()
-    }
-
-    /// Whether it is as good as gone, for who is inside: as [`Self::is_over`]. Any context.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.failed.load(Relaxed)
+        self.in_flight.is_closed()
     }
 
     /// The peer is gone, has misbehaved or can't be served: ends the relation. Any context.
     pub(crate) fn fail(&self, reason: &str) {
-        self.status.lost();
-        if self.failed.xchg(true, Full) || self.in_flight.is_closed() {
+        if !self.close() {
             return;
         }
         pr_warn!("node {} is lost: {}\n", self.node(), reason);
         trace::node_lost(|| trace::Link::new(c"", self.node(), self.generation, reason));
         self.path.as_arc_borrow().session_failed();
+    }
+
+    /// Lets nobody in any more. Returns whether it was open. Any context.
+    fn close(&self) -> bool {
+        self.status.lost();
+        self.in_flight.close()
     }
 
     /// See [`Subscription::new`].
@@ -339,9 +333,9 @@ impl Peer {
                 return Ok(());
             }
             self.control.waiters.wait_killable(|| {
-                (self.has_failed() || self.control.progress.load(Acquire) != progress).then_some(())
+                (self.is_over() || self.control.progress.load(Acquire) != progress).then_some(())
             })?;
-            if self.has_failed() {
+            if self.is_over() {
                 return Err(ENODEV);
             }
         }
@@ -371,7 +365,7 @@ impl Peer {
     pub(crate) fn wait_for_handled(self: &Arc<Self>) -> Result {
         let _inside = self.enter().ok_or(ENODEV)?;
         let arrived = self.control.arrived()?;
-        let is_handled = || self.has_failed() || self.control.handled() >= arrived;
+        let is_handled = || self.is_over() || self.control.handled() >= arrived;
         if !is_handled() {
             self.schedule_control();
             let handled = || is_handled().then_some(());
@@ -380,7 +374,7 @@ impl Peer {
             // It may have taken back what had come.
             questions::in_time(self, waited.map(Ok))?;
         }
-        if self.has_failed() {
+        if self.is_over() {
             return Err(ENODEV);
         }
         Ok(())
@@ -451,22 +445,20 @@ impl Session for Peer {
     fn status(&self) -> Status {
         if self.control.peer_said_farewell(self.own_nonce) {
             Status::Left
-        } else if self.failed.load(Relaxed) {
+        } else if self.is_over() {
             Status::Failed
         } else {
             Status::Running
         }
     }
 
-    fn going(self: ArcBorrow<'_, Self>, _reason: &str) {
-        self.status.lost();
-        self.observer.lost(&self);
+    fn going(&self) {
+        self.close();
     }
 
     fn tear_down(&self) {
-        self.status.lost();
-        self.failed.store(true, Relaxed);
         // All is marked first, so that whoever is inside does not start anew.
+        self.close();
         self.for_each_attachment(|attachment| attachment.lost());
         self.control.waiters.wake_all();
         self.in_flight.close_and_drain();

@@ -352,7 +352,8 @@ impl Channel {
         // Fully ordered with the look at who is inside; the last one leaves and then looks at this,
         // likewise.
         self.end_awaited.xchg(true, Full);
-        if self.uses.close() {
+        self.uses.close();
+        if self.uses.is_drained() {
             self.tell_uses_ended();
             self.let_go();
         }
@@ -360,7 +361,8 @@ impl Channel {
 
     /// Lets no use begin any more. Any context.
     pub(crate) fn close_uses(&self) {
-        if self.uses.close() {
+        self.uses.close();
+        if self.uses.is_drained() {
             self.let_go();
         }
     }

@@ -57,10 +57,9 @@ impl InFlight {
         last
     }
 
-    /// Lets nobody in any more. Any context. Returns whether nobody is inside already.
+    /// Lets nobody in any more. Any context. Returns whether it was open.
     pub(crate) fn close(&self) -> bool {
-        self.gate.close();
-        self.gate.is_idle()
+        self.gate.close()
     }
 
     /// How many are inside now. Any context.
@@ -105,6 +104,7 @@ mod tests {
         assert!(inside.is_some());
         assert!(uses.enter_unscoped());
         assert_eq!(uses.count(), 2);
+        assert!(uses.close());
         assert!(!uses.close());
         assert!(uses.is_closed() && !uses.is_drained());
         assert!(uses.enter().is_none() && !uses.enter_unscoped());
@@ -123,7 +123,7 @@ mod tests {
         assert!(uses.enter_unscoped());
         assert!(!uses.leave());
         assert!(uses.enter().is_some());
-        assert!(uses.close());
+        assert!(uses.close() && uses.is_drained());
         Ok(())
     }
 }

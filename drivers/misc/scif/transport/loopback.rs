@@ -105,7 +105,7 @@ impl WorkItem for LoopbackPath {
         };
         if failed {
             // Nobody is left who could write to it.
-            if let Some(session) = this.end("the session has failed") {
+            if let Some(session) = this.end() {
                 session.forget();
             }
         }
@@ -162,9 +162,9 @@ impl Loopback {
 
 impl LoopbackPath {
     /// Ends the session, if it has not ended. May sleep.
-    fn end(&self, reason: &str) -> Option<Arc<dyn Session>> {
+    fn end(&self) -> Option<Arc<dyn Session>> {
         let session = self.session.lock().take()?;
-        session.as_arc_borrow().going(reason);
+        session.going();
         session.tear_down();
         session.unreachable();
         Some(session)
@@ -173,7 +173,7 @@ impl LoopbackPath {
 
 impl Drop for Loopback {
     fn drop(&mut self) {
-        let session = self.path.end("the module is being unloaded");
+        let session = self.path.end();
         let queues = &self.path.queues;
         queues.link.flush();
         queues.control.flush();

@@ -95,8 +95,8 @@ pub(crate) trait Session: Send + Sync {
     /// How it does. Any context.
     fn status(&self) -> Status;
 
-    /// It is about to end, for this reason. May sleep.
-    fn going(self: ArcBorrow<'_, Self>, reason: &str);
+    /// It is about to end: nobody begins to use the path any more. Any context.
+    fn going(&self);
 
     /// Gets everybody out, and says farewell to the peer. Called once. May sleep.
     fn tear_down(&self);

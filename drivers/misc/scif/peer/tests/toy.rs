@@ -179,10 +179,6 @@ impl Record {
 }
 
 impl Observer for Record {
-    fn lost(&self, _peer: &Peer) {
-        self.note("not handed out");
-    }
-
     fn torn_down(&self, _peer: &Peer) {
         self.note("torn down");
     }

@@ -193,7 +193,7 @@ impl Inbox {
         };
         for _ in 0..ROUNDS {
             self.empty(credits)?;
-            if self.peer.has_failed() {
+            if self.peer.is_over() {
                 return Ok(());
             }
             let goes_on = || self.has_header() || self.peer.is_over();
@@ -244,7 +244,7 @@ impl Inbox {
             if emptied.slots - emptied.reported >= u64::from(self.geometry.slots() / 2) {
                 self.report(&mut emptied, credits)?;
             }
-            if self.peer.has_failed() {
+            if self.peer.is_over() {
                 return Ok(());
             }
             current::reschedule();

@@ -134,7 +134,7 @@ impl NtbLink {
             return;
         };
         let nonce = inner.handshake.peer_nonce().unwrap_or(0);
-        session.as_arc_borrow().going(reason.text());
+        session.going();
         pr_info!("node {} is offline: {}\n", peer, reason.text());
         trace::link_down(|| trace::Link::new(&self.name, peer, generation, reason.text()));
         // A driver that is being unbound gives the peer the time to let go first.

@@ -80,7 +80,7 @@ impl Outbox {
     ) -> Result {
         let has_ended = || operation.result().is_some();
         // Others' slots may come before.
-        while self.poll(route, has_ended) && !self.peer.has_failed() {
+        while self.poll(route, has_ended) && !self.peer.is_over() {
             self.look();
             if operation.result().is_some() {
                 return Ok(());
@@ -89,7 +89,7 @@ impl Outbox {
         if let Some(route) = route {
             route.engine.arm();
         }
-        if self.peer.has_failed() {
+        if self.peer.is_over() {
             return Ok(());
         }
         self.wish_for(operation.last_slot())?;
