@@ -126,10 +126,12 @@ const ID_UNSET: u32 = u32::MAX;
 impl Nodes {
     /// Nobody is known yet. `own_id` is that of this node, if it was chosen. May sleep.
     pub(crate) fn new(own_id: Option<u16>) -> Result<Arc<Self>> {
-        let statuses = Statuses::new(own_id.unwrap_or(0))?;
+        // Not zero, which stands for a boot id that is not known.
+        let generation = random() | 1;
+        let statuses = Statuses::new(own_id.unwrap_or(0), generation)?;
         Arc::pin_init(
             pin_init!(Self {
-                generation: random(),
+                generation,
                 own_id: Atomic::new(own_id.map_or(ID_UNSET, u32::from)),
                 statuses,
                 table <- new_mutex!(Table::default(), "Nodes::table"),
@@ -307,7 +309,8 @@ impl Sink for Arrivals {
 
     fn online(&self, path: Arc<dyn Path>, who: Introduction<'_>) -> Result<Arc<dyn Session>> {
         let node = who.node.unwrap_or_else(|| self.nodes.own_id());
-        let peer = Peer::new(&self.common, path, &who, node)?;
+        let status = self.nodes.statuses.of_peer(who.node)?;
+        let peer = Peer::new(&self.common, path, &who, node, status)?;
         let mut services = self.services.iter();
         let added = services
             .try_for_each(|service| peer.attach(service.id(), service.attach(&peer)?))
@@ -318,6 +321,9 @@ impl Sink for Arrivals {
             peer.unreachable();
             peer.detach_services();
             return Err(error);
+        }
+        if !peer.is_this {
+            peer.status.online(peer.generation);
         }
         self.nodes.tell_watcher();
         Ok(peer)

@@ -93,7 +93,10 @@ use kernel::{
 pub(crate) use liveness::Answerer;
 use liveness::Liveness;
 use service::Attachment;
-use status::PeerStatus;
+use status::{
+    Held,
+    PeerStatus, //
+};
 
 /// Who keeps the books about peers: told when one is lost.
 pub(crate) trait Observer: Send + Sync {
@@ -170,13 +173,14 @@ impl Drop for PeerUse {
 }
 
 impl Peer {
-    /// A peer that is there from now on, with no service yet. `node` is its id. EFAULT if its control
+    /// A peer that is there from now on, with no service yet. `node` is its id, `status` how that stands. EFAULT if its control
     /// block can't be reached. May sleep.
     pub(crate) fn new(
         common: &Common,
         path: Arc<dyn Path>,
         who: &Introduction<'_>,
         node: u16,
+        status: Held,
     ) -> Result<Arc<Self>> {
         let (own, peers) = (who.apertures.own, who.apertures.peers);
         let control = ControlRings::new(
@@ -200,7 +204,7 @@ impl Peer {
                 path,
                 control <- control,
                 in_flight <- InFlight::new(),
-                status: PeerStatus::new(),
+                status: PeerStatus::new(status),
                 has_asked_in_vain: Atomic::new(false),
                 lacks: Atomic::new(0),
                 liveness: Liveness::new(common.heartbeat_timeout),

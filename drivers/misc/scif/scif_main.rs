@@ -42,7 +42,7 @@
 //! 9. `Doorbells::inner`
 //! 10. `Channel::waiters`, `Channel::hold`, `Channel::reservations`, `Ring::late`, `Window::revocation`, `Marks::state`, `Windows::revoking`,
 //!     `Engine::running`, `NtbLink::device`, `NtbPath::device`, `NtbPath::inbound`,
-//!     `LoopbackPath::session`, `Ledger::accounts`, `Questions::table`, `NodeStatus::current`
+//!     `LoopbackPath::session`, `Ledger::accounts`, `Questions::table`, `NodeStatus::sessions`
 //!
 //! `Watch::state` is a spinlock, too, and special: it is taken inside the memory management, which
 //! may be reclaiming memory, and nothing is taken under it. See `sys/mmu_notifier.rs`.
@@ -256,9 +256,8 @@ impl kernel::Module for ScifModule {
             settings.ring_size,
             settings.mic_compat,
         )?;
-        // The services, a line each; that of the statuses first, see there.
+        // The services, a line each.
         let mut services: KVec<Arc<dyn Service>> = KVec::new();
-        services.push(nodes.statuses.clone(), GFP_KERNEL)?;
         services.push(scif.clone(), GFP_KERNEL)?;
         services.push(names.service()?, GFP_KERNEL)?;
         let links = Links::new()?;

@@ -26,6 +26,10 @@ use crate::{
             Service,
             Violation, //
         },
+        status::{
+            Held,
+            NodeStatus, //
+        },
         Common,
         Observer,
         Peer, //
@@ -339,7 +343,8 @@ impl Sink for Host {
     }
 
     fn online(&self, path: Arc<dyn Path>, who: Introduction<'_>) -> Result<Arc<dyn Session>> {
-        let peer = Peer::new(&self.common, path, &who, NODE)?;
+        let status = Held::new(&NodeStatus::new(NODE, false)?);
+        let peer = Peer::new(&self.common, path, &who, NODE, status)?;
         peer.attach(self.echo.id(), self.echo.attach(&peer)?)?;
         self.peer.populate(peer.clone());
         Ok(peer)
