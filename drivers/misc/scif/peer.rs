@@ -123,8 +123,6 @@ pub(crate) struct Peer {
     pub(crate) is_this: bool,
     /// Random, new each time its module is loaded.
     pub(crate) generation: u64,
-    /// What both sides know of, see `logic/hello.rs`.
-    pub(crate) features: u32,
     own_nonce: u32,
     peer_nonce: u32,
     path: Arc<dyn Path>,
@@ -198,7 +196,6 @@ impl Peer {
                 node: Atomic::new(node.into()),
                 is_this: who.node.is_none(),
                 generation: who.generation,
-                features: who.features,
                 own_nonce: who.own_nonce,
                 peer_nonce: who.peer_nonce,
                 path,

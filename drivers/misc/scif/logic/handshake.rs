@@ -38,7 +38,6 @@
 
 use super::hello::{
     is_usable,
-    unknown_demands,
     Hello,
     NoHello, //
 };
@@ -49,8 +48,6 @@ pub(crate) struct Terms {
     pub(crate) page_shift: u8,
     /// The modes in which this side can write to a peer, as in the hello.
     pub(crate) usable: u8,
-    /// Offered and demanded, as in the hello.
-    pub(crate) features: u32,
 }
 
 /// The world at the moment.
@@ -123,8 +120,6 @@ pub(crate) enum Refused {
     Mode(u8),
     /// The peer can't write through an aperture of the mode that this side's has.
     OurMode(u8),
-    /// It demands these features, which this side does not know.
-    Features(u32),
 }
 
 /// # Invariants
@@ -267,20 +262,13 @@ impl Handshake {
 
     /// What stands against a session with this peer.
     fn objection(&self, hello: &Hello) -> Option<Refused> {
-        let Terms {
-            page_shift,
-            usable,
-            features,
-        } = self.terms;
-        let unknown = unknown_demands(features, hello.features);
+        let Terms { page_shift, usable } = self.terms;
         if hello.page_shift != page_shift {
             Some(Refused::PageSize(hello.page_shift))
         } else if !is_usable(usable, hello.mode) {
             Some(Refused::Mode(hello.mode))
         } else if !is_usable(hello.usable, self.mode) {
             Some(Refused::OurMode(self.mode))
-        } else if unknown != 0 {
-            Some(Refused::Features(unknown))
         } else {
             None
         }

@@ -26,12 +26,9 @@ use super::{
     }, //
 };
 use crate::{
-    logic::{
-        hello,
-        messages::{
-            Message,
-            Status, //
-        },
+    logic::messages::{
+        Message,
+        Status, //
     },
     memory::windows::Windows,
     peer::{
@@ -70,11 +67,8 @@ pub(super) struct Pull {
 impl Ways {
     /// Whether the peer may be asked. Any context but interrupts.
     pub(super) fn can_pull(&self) -> bool {
-        let may_be_asked = || {
-            let refused = *self.refused.lock();
-            refused.is_none_or(|refused| refused.elapsed() >= REFUSED)
-        };
-        self.peer.features & hello::PUSHES != 0 && may_be_asked()
+        let refused = *self.refused.lock();
+        refused.is_none_or(|refused| refused.elapsed() >= REFUSED)
     }
 
     /// Sends the peer `message`, which it is given a token for, to ask it for an operation. The path's `engine` reads if

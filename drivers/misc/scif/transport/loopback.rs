@@ -29,10 +29,7 @@ use super::{
     },
 };
 use crate::{
-    logic::{
-        control_block::LARGEST,
-        hello, //
-    },
+    logic::control_block::LARGEST,
     sync::{
         list::Listed,
         work_queues::WorkQueues, //
@@ -134,8 +131,6 @@ impl Loopback {
             link: NAME,
             node: None,
             generation: sink.generation(),
-            // Who rings wakes the sleeper himself, from wherever he is.
-            features: hello::FEATURES & !hello::STEERING,
             own_nonce: NONCE,
             peer_nonce: NONCE,
             block: Arc::new(block, GFP_KERNEL)?,

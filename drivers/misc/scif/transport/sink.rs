@@ -36,8 +36,6 @@ pub(crate) struct Introduction<'a> {
     pub(crate) node: Option<u16>,
     /// Random, new each time the peer's module is loaded.
     pub(crate) generation: u64,
-    /// What both sides know of.
-    pub(crate) features: u32,
     /// Our nonce of this session, and the peer's.
     pub(crate) own_nonce: u32,
     pub(crate) peer_nonce: u32,

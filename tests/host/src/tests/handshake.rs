@@ -13,7 +13,6 @@ mod bridge;
 const TERMS: Terms = Terms {
     page_shift: 12,
     usable: 1 << Mode::Flat as u8,
-    features: 0x1_0001,
 };
 
 fn fit_hello() -> Hello {
@@ -29,7 +28,6 @@ fn fit_hello() -> Hello {
         aperture_len: 1 << 30,
         mode: Mode::Flat.number(),
         usable: TERMS.usable,
-        features: TERMS.features,
     }
 }
 
@@ -44,7 +42,6 @@ enum Unfit {
     PageSize,
     Mode(u8),
     OurMode,
-    Features,
 }
 
 impl Unfit {
@@ -53,7 +50,6 @@ impl Unfit {
             Self::PageSize => hello.page_shift = 14,
             Self::Mode(mode) => hello.mode = mode,
             Self::OurMode => hello.usable = !(1 << Mode::Flat as u8),
-            Self::Features => hello.features |= 0x8000_0000,
         }
     }
 }
@@ -206,7 +202,6 @@ fn unfit_hellos() -> Vec<(Hello, Refused)> {
         (Unfit::Mode(0), Refused::Mode(0)),
         (Unfit::Mode(255), Refused::Mode(255)),
         (Unfit::OurMode, Refused::OurMode(1)),
-        (Unfit::Features, Refused::Features(0x8000_0000)),
     ]
     .into_iter()
     .map(|(unfit, refused)| {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::config;
 use crate::logic::envelope::VERSION;
-use crate::logic::hello::{Hello, Mode, NoHello, WORDS, is_usable, unknown_demands};
+use crate::logic::hello::{Hello, Mode, NoHello, WORDS, is_usable};
 
 prop_compose! {
     fn hello()(
@@ -19,7 +19,6 @@ prop_compose! {
         control: u64,
         aperture in (any::<u64>(), any::<u64>()),
         modes in (any::<u8>(), any::<u8>()),
-        features: u32,
     ) -> Hello {
         Hello {
             nonce,
@@ -33,7 +32,6 @@ prop_compose! {
             aperture_len: aperture.1.min(u64::MAX - aperture.0),
             mode: modes.0,
             usable: modes.1,
-            features,
         }
     }
 }
@@ -60,7 +58,6 @@ fn a_hello_to_the_byte() {
         aperture_len: 0x0bbb_bbbb_cccc_cccc,
         mode: Mode::Arena.number(),
         usable: Mode::Flat.bit() | Mode::Bounce.bit(),
-        features: 0xdddd_eeee,
     };
     let words = hello.encode();
     assert_eq!(
@@ -79,7 +76,7 @@ fn a_hello_to_the_byte() {
             0xcccc_cccc,
             0x0bbb_bbbb,
             0x4444_0a02,
-            0xdddd_eeee,
+            0,
         ]
     );
     let sum = words[..WORDS - 1]
@@ -101,12 +98,6 @@ fn modes_have_numbers() {
         assert!(!is_usable(!mode.bit(), mode.number()));
     }
     assert!(!is_usable(u8::MAX, 8));
-}
-
-#[test]
-fn features_that_are_demanded_have_to_be_known() {
-    assert_eq!(unknown_demands(0, 0xffff), 0);
-    assert_eq!(unknown_demands(0x1_0000, 0x3_0001), 0x2_0000);
 }
 
 proptest! {

@@ -42,7 +42,6 @@ use crate::{
             Terms, //
         },
         hello::{
-            self,
             Hello,
             Mode,
             NoHello, //
@@ -149,7 +148,6 @@ impl NtbLink {
         let terms = Terms {
             page_shift: PAGE_SHIFT as u8,
             usable: USABLE,
-            features: hello::FEATURES,
         };
         Arc::pin_init(
             pin_init!(Self {
@@ -423,7 +421,6 @@ impl NtbLink {
             mode: aperture.behind.mode().number(),
             usable: USABLE,
             windows: aperture.windows.bits(),
-            features: hello::FEATURES,
         };
         let moment = self.moment(inner);
         inner.mailbox.write(device, &hello, moment)

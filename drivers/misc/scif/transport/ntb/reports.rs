@@ -142,11 +142,6 @@ pub(super) fn refused(link: &CStr, refused: Refused) {
             link,
             mode
         ),
-        Refused::Features(features) => pr_err!(
-            "{}: no session: the peer demands features {:#x}, which this side does not know\n",
-            link,
-            features
-        ),
     }
 }
 

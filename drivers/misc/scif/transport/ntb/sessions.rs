@@ -19,10 +19,7 @@ use super::{
 use crate::{
     logic::{
         handshake::Reason,
-        hello::{
-            self,
-            Hello, //
-        },
+        hello::Hello, //
     },
     sys::{
         ntb::NtbDevice,
@@ -94,7 +91,6 @@ impl NtbLink {
             link: &name,
             node: Some(hello.node),
             generation: hello.generation,
-            features: hello::FEATURES & hello.features,
             own_nonce: nonce,
             peer_nonce: hello.nonce,
             block: block.clone(),

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::{TERMS, new_machine};
+use super::new_machine;
 use crate::logic::handshake::{Action, Handshake, Reason, Refused, Seen};
 use crate::logic::hello::{Hello, NoHello, WORDS};
 
@@ -224,15 +224,12 @@ impl Side {
 
 /// What stands against a peer.
 fn objection(hello: &Hello) -> Option<Refused> {
-    let unknown = hello.features & 0xffff_0000 & !TERMS.features;
     if hello.page_shift != 12 {
         Some(Refused::PageSize(hello.page_shift))
     } else if hello.mode != 1 {
         Some(Refused::Mode(hello.mode))
     } else if hello.usable & 2 == 0 {
         Some(Refused::OurMode(1))
-    } else if unknown != 0 {
-        Some(Refused::Features(unknown))
     } else {
         None
     }

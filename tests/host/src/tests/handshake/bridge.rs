@@ -73,7 +73,6 @@ fn unfit() -> impl Strategy<Value = Unfit> {
         Just(Unfit::PageSize),
         prop_oneof![Just(0_u8), 2..=255_u8].prop_map(Unfit::Mode),
         Just(Unfit::OurMode),
-        Just(Unfit::Features),
     ]
 }
 
