@@ -40,6 +40,7 @@ use crate::{
 };
 use kernel::{
     prelude::*,
+    rbtree::RBTreeNode,
     sync::{
         atomic::{
             Atomic,
@@ -360,15 +361,15 @@ mod cases {
     fn a_channel_closes_after_its_last_use() -> Result {
         let bed = Bed::new()?;
         let make = || -> Result<Arc<Channel>> {
-            let id = bed.record.channels.lock().reserve()?;
+            let id = bed.record.channels.lock().next_id();
             let channel = Channel::new(&bed.peer, bed.record.clone(), id, State::Established)?;
-            bed.record.channels.lock().publish(id, channel.clone());
+            let node = RBTreeNode::new(id, channel.clone(), GFP_KERNEL)?;
+            bed.record.channels.lock().insert(node)?;
             Ok(channel)
         };
-        // An id that was given back leaves nothing behind.
-        let unused = bed.record.channels.lock().reserve()?;
+        // An id that was not used leaves nothing behind.
+        let unused = bed.record.channels.lock().next_id();
         assert!(bed.record.channels.lock().get(unused).is_none());
-        bed.record.channels.lock().give_back(unused);
         let channel = make()?;
         assert!(channel.id != unused);
         let target = channel.id;

@@ -283,14 +283,14 @@ impl Attachment for Attached {
 
     fn lost(&self) {
         self.record.note("lost");
-        let mut index = 0;
+        let mut last = ChannelId::NONE;
         loop {
-            let next = self.record.channels.lock().at_or_after(index);
-            let Some((found, channel)) = next else {
+            let next = self.record.channels.lock().behind(last);
+            let Some((id, channel)) = next else {
                 break;
             };
             channel.close_uses();
-            index = found + 1;
+            last = id;
         }
     }
 
