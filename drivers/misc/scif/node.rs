@@ -313,7 +313,9 @@ impl Sink for Arrivals {
         let peer = Peer::new(&self.common, path, &who, node, status)?;
         let mut services = self.services.iter();
         let added = services
-            .try_for_each(|service| peer.attach(service.id(), service.attach(&peer)?))
+            .try_for_each(|service| {
+                peer.attach(service.id(), service.as_arc_borrow().attach(&peer)?)
+            })
             .and_then(|()| self.nodes.add(&peer, who.link, who.node.is_none()));
         if let Err(error) = added {
             // Tells the peer, which has begun its session, that this one is over.

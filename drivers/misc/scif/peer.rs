@@ -70,11 +70,7 @@ use control::{
     ROOM_MILLISECONDS, //
 };
 use core::ops::Deref;
-use doorbells::{
-    Doorbells,
-    Rung,
-    Subscription, //
-};
+use doorbells::Doorbells;
 use kernel::{
     impl_has_work, new_mutex, new_work,
     prelude::*,
@@ -115,7 +111,8 @@ pub(crate) struct Common {
 /// See the head of this file.
 #[pin_data]
 pub(crate) struct Peer {
-    queues: Arc<WorkQueues>,
+    /// Also for what hangs on the peer.
+    pub(crate) queues: Arc<WorkQueues>,
     observer: Arc<dyn Observer>,
     /// The id of its node.
     node: Atomic<u32>,
@@ -230,11 +227,6 @@ impl Peer {
         self.node.store(node.into(), Relaxed);
     }
 
-    /// The work queues, for what hangs on the peer.
-    pub(crate) fn queues(&self) -> &Arc<WorkQueues> {
-        &self.queues
-    }
-
     /// The way there; the caller is inside, unless a function of it says otherwise.
     pub(crate) fn path(&self) -> &dyn Path {
         &*self.path
@@ -276,15 +268,6 @@ impl Peer {
     fn close(&self) -> bool {
         self.status.lost();
         self.in_flight.close()
-    }
-
-    /// See [`Subscription::new`].
-    pub(crate) fn subscribe(
-        &self,
-        doorbell: u32,
-        subscriber: Arc<dyn Rung>,
-    ) -> Result<Subscription> {
-        Subscription::new(&self.doorbells, doorbell, subscriber)
     }
 
     fn attachment(&self, service: ServiceId) -> Option<Arc<dyn Attachment>> {

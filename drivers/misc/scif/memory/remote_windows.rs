@@ -212,7 +212,7 @@ impl RemoteWindows {
         let all = PROTECTION_READ | PROTECTION_WRITE | TRANSFERS_ONLY | UNLISTED;
         let count = u64::from(offer.extents);
         if offer.protection & !all != 0 || count > offer.len >> PAGE_SHIFT {
-            return Err("it offers a window with impossible properties".into());
+            return Err("it offers a window with impossible properties");
         }
         let allowance = Allowance::take(self.channel.peer(), &self.remembered, count);
         let mut incoming = IncomingWindow::new(self.channel.peer(), &offer, range, allowance)?;
@@ -229,7 +229,7 @@ impl RemoteWindows {
             return Ok(());
         }
         if tables.incoming.len() >= MAX_INCOMING {
-            return Err("it offers too many windows at once".into());
+            return Err("it offers too many windows at once");
         }
         Ok(tables
             .incoming
@@ -290,7 +290,7 @@ impl RemoteWindows {
     /// Keeps a window of which all is there.
     fn keep(&self, mut window: UniqueArc<RemoteWindow>) -> Result<Status, Violation> {
         if window.is_reached() && window.extents.len() != window.range.len() {
-            return Err("it sends extents that do not fill the window".into());
+            return Err("it sends extents that do not fill the window");
         }
         let Ok(node) = RBTreeNodeReservation::new(GFP_KERNEL) else {
             // The answer says it.
@@ -307,14 +307,14 @@ impl RemoteWindows {
         // None is there in the end.
         if window.is_listed() {
             if address_space::overlaps(&tables.windows, window.range) {
-                return Err("it offers windows that overlap".into());
+                return Err("it offers windows that overlap");
             }
             let node = node.into_node(window.range.start(), window);
             tables.windows.insert(node);
         } else {
             let id = window.id.0.into();
             if tables.unlisted.get(&id).is_some() {
-                return Err("it offers a window that it has offered".into());
+                return Err("it offers a window that it has offered");
             }
             tables.unlisted.insert(node.into_node(id, window));
         }

@@ -185,7 +185,7 @@ impl Later {
             }),
             GFP_KERNEL,
         )?;
-        let queues = this.operation.surroundings.peer.queues().clone();
+        let queues = this.operation.surroundings.peer.queues.clone();
         // It is enqueued once, so this can't fail.
         let _ = queues.patient.enqueue(this);
         Ok(())

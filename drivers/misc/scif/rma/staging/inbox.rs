@@ -173,7 +173,7 @@ impl Inbox {
     /// Any context.
     fn schedule(self: &Arc<Self>) {
         // An error says that it is about to run anyway.
-        let _ = self.peer.queues().work.enqueue(self.clone());
+        let _ = self.peer.queues.work.enqueue(self.clone());
     }
 
     /// The peer has rung. Any context.

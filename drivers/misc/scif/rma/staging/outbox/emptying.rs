@@ -34,7 +34,7 @@ impl Outbox {
     /// Runs [`Self::look`] soon. Any context.
     pub(super) fn schedule(self: &Arc<Self>) {
         // An error says that it is about to run anyway.
-        let _ = self.peer.queues().work.enqueue(self.clone());
+        let _ = self.peer.queues.work.enqueue(self.clone());
     }
 
     /// Whether the peer has emptied slots that were not looked at. Any context.
