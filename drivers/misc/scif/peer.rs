@@ -66,8 +66,7 @@ use crate::{
 use control::{
     ControlRings,
     Reservation,
-    NOT_TAKEN,
-    ROOM_MILLISECONDS, //
+    NOT_TAKEN, //
 };
 use core::ops::Deref;
 use doorbells::Doorbells;
@@ -86,7 +85,6 @@ use kernel::{
     },
     workqueue::Work,
 };
-pub(crate) use liveness::Answerer;
 use liveness::Liveness;
 use service::Attachment;
 use status::{
@@ -414,11 +412,10 @@ impl Session for Peer {
         {
             self.fail("no sign of life");
         }
-        let waited = self.control.tick(milliseconds);
-        if waited > 0 {
+        if self.control.is_short() {
             Arc::from(self).schedule_control();
         }
-        if waited > ROOM_MILLISECONDS {
+        if self.control.is_short_for_long(milliseconds) {
             self.fail(NOT_TAKEN);
         }
         if self.liveness.is_overdue(milliseconds) {

@@ -109,7 +109,7 @@ mod cases {
         while post(number)? {
             number += 1;
         }
-        let (posted, is_short) = (number, bed.peer.control.tick(0) > 0);
+        let (posted, is_short) = (number, bed.peer.control.is_short());
         while number < COUNT {
             let reservation = Reservation::new(GFP_KERNEL)?;
             bed.peer.send(reservation, &Toy::Call { number });
@@ -142,11 +142,11 @@ mod cases {
         for number in 0..control.slots() - 2 {
             assert!(control.post(path, &call(number), Annex::NONE)?);
         }
-        assert!(control.take_ring() && control.tick(0) == 0);
+        assert!(control.take_ring() && !control.is_short());
         control.send(Reservation::new(GFP_KERNEL)?, &call(control.slots() - 2));
         assert!(!control.take_ring());
         let posted = control.post(path, &call(0), Annex::NONE)?;
-        let (is_to_ring, is_short) = (control.take_ring(), control.tick(0) > 0);
+        let (is_to_ring, is_short) = (control.take_ring(), control.is_short());
         let count = control.slots() - 1;
         path.ring(doorbell::CONTROL);
         drop(inside);

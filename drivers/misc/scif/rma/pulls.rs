@@ -33,8 +33,7 @@ use crate::{
     memory::windows::Windows,
     peer::{
         channel::Channel,
-        questions::LIMIT,
-        Answerer, //
+        questions::LIMIT, //
     }, //
 };
 use kernel::{
@@ -109,9 +108,7 @@ impl Ways {
                 let left = (LIMIT - since.elapsed()).as_millis();
                 u32::try_from(left).unwrap_or(0).max(1)
             });
-            self.peer
-                .liveness
-                .expect_answer_within(Answerer::Pushes, left);
+            self.peer.liveness.pushes.set(left);
         });
     }
 

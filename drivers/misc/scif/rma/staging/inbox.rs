@@ -32,7 +32,6 @@ use crate::{
     },
     peer::{
         questions,
-        Answerer,
         Peer, //
     },
     sys::{
@@ -260,9 +259,8 @@ impl Inbox {
         }
         emptied.reported = emptied.slots;
         // Who asks for much gets it in time, though not all at once.
-        self.peer
-            .liveness
-            .extend_answer(Answerer::Pushes, questions::LIMIT.as_millis() as u32);
+        let limit = questions::LIMIT.as_millis() as u32;
+        self.peer.liveness.pushes.extend(limit);
         // The loads from the slots come before the store that gives them away, and so do the stores to
         // where their bytes were to go.
         barrier::mb(barrier::Full);

@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{
     logic::staging::MOST_SLOTS,
-    peer::Answerer,
     rma::operation::Operation,
     sys::wait::{
         busy_poll,
@@ -182,9 +181,7 @@ impl Outbox {
     /// If there is something in slots, the peer has to empty one in time.
     pub(super) fn expect_news_of(&self, state: &State) {
         let limit = state.has_taken().then_some(LIMIT_MILLISECONDS);
-        self.peer
-            .liveness
-            .expect_answer_within(Answerer::Staging, limit);
+        self.peer.liveness.staging.set(limit);
     }
 
     // ----- the end -----------------------------------------------------------------------------
