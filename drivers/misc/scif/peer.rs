@@ -130,8 +130,6 @@ pub(crate) struct Peer {
     pub(crate) status: PeerStatus,
     /// It has sent something for a service that this node does not have: said once.
     has_asked_in_vain: Atomic<bool>,
-    /// The services of this node, as bits, that it has said not to have: said once for each.
-    lacks: Atomic<u64>,
     pub(crate) liveness: Liveness,
     pub(crate) doorbells: Arc<Doorbells>,
     /// What services have for this peer; none once it is forgotten.
@@ -198,7 +196,6 @@ impl Peer {
                 in_flight <- InFlight::new(),
                 status: PeerStatus::new(status),
                 has_asked_in_vain: Atomic::new(false),
-                lacks: Atomic::new(0),
                 liveness: Liveness::new(common.heartbeat_timeout),
                 doorbells,
                 attachments <- new_mutex!(KVec::new(), "Peer::attachments"),

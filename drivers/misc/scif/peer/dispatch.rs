@@ -118,24 +118,12 @@ impl Peer {
     }
 }
 
-/// The peer does not have a service, which it says as often as it was asked before that was known here:
-/// the log says it once. Under `Peer::handling`.
-fn note_refusal(peer: &Peer, service: ServiceId) {
-    let bit = 1_u64.checked_shl(service.0.into()).unwrap_or(0);
-    let before = peer.lacks.load(Relaxed);
-    if before & bit != bit {
-        peer.lacks.store(before | bit, Relaxed);
-        pr_warn!("node {} does not have service {}\n", peer.node(), service.0);
-    }
-}
-
 fn handle(peer: &Arc<Peer>, envelope: &Envelope, annex: &AnnexOf<'_>) -> Result<(), Violation> {
     if envelope.service == ServiceId::PEER {
         let PeerMessage::NoService { service } = PeerMessage::from_envelope(envelope)?;
         let Some(attachment) = peer.attachment(service) else {
             return Err("it refuses a service that was never asked for");
         };
-        note_refusal(peer, service);
         return attachment.refused();
     }
     match peer.attachment(envelope.service) {

@@ -55,7 +55,7 @@ pub(crate) trait Attachment: Send + Sync {
     /// peer.
     fn message(&self, envelope: &Envelope, annex: &AnnexOf<'_>) -> Result<(), Violation>;
 
-    /// The peer does not have the service. As [`Self::message`].
+    /// The peer does not have the service, which it says as often as it was asked. As [`Self::message`].
     fn refused(&self) -> Result<(), Violation>;
 
     /// The peer is gone: marks everything as lost, closes the uses of all channels, which hold the peer, and
