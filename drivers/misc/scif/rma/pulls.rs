@@ -85,11 +85,7 @@ impl Ways {
             operation: operation.clone(),
             engine,
         };
-        let put = match engine {
-            Some(_) => self.pulls.put(pull, operation.bytes),
-            None => self.pulls.put_in_turn(pull, operation.bytes),
-        };
-        let token = put.map_err(|(_, error)| error)?;
+        let token = self.pulls.put(pull, operation.bytes, engine.is_none())?;
         self.watch_pulls();
         let posted = channel.post(&message(token));
         if posted.is_err() && self.pulls.take(token).is_some() {
