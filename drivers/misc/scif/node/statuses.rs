@@ -217,7 +217,7 @@ impl FileOperations for StatusView {
         poll_events::PRI | poll_events::IN | poll_events::RDNORM
     }
 
-    /// The page is to be read and shared; the mapping does not need the view. EINVAL for another page or a private
+    /// The page is to be read and shared; the mapping keeps the view. EINVAL for another page or a private
     /// mapping, EACCES for more than reading.
     fn mmap(this: ArcBorrow<'_, Self>, vma: &VmaNew) -> Result {
         let wanted = Wanted::of(vma);
@@ -227,19 +227,14 @@ impl FileOperations for StatusView {
         if wanted.write || wanted.execute || !wanted.read {
             return Err(EACCES);
         }
-        let mapping = StatusMapping(this.status.another());
-        let mapping = Arc::new(mapping, GFP_KERNEL_ACCOUNT)?;
-        MappedFile::new(STATUS_NAME, mapping)?.attach(vma, false)
+        MappedFile::new(STATUS_NAME, Arc::from(this))?.attach(vma, false)
     }
 }
 
-/// The page, as long as it is mapped.
-struct StatusMapping(Held);
-
-impl MappedPages for StatusMapping {
+impl MappedPages for StatusView {
     fn fault(&self, fault: &Fault<'_>) -> Result {
         match fault.page() {
-            0 => fault.map(0, self.0.frame()),
+            0 => fault.map(0, self.status.frame()),
             _ => Err(EFAULT),
         }
     }

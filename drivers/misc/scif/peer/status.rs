@@ -142,11 +142,6 @@ impl Held {
         status.holders.fetch_add(1, Relaxed);
         Self(status.clone())
     }
-
-    /// Another one.
-    pub(crate) fn another(&self) -> Self {
-        Self::new(&self.0)
-    }
 }
 
 impl Deref for Held {
