@@ -22,7 +22,7 @@ use crate::{
         envelope::ChannelId,
         messages::{
             Message,
-            Refusal, //
+            Status, //
         },
     },
     memory::{
@@ -154,7 +154,7 @@ impl Contact {
         let connection = match self.insert(ports, State::Established) {
             Ok(connection) => connection,
             Err(error) => {
-                request.refuse(Refusal::NoMemory);
+                request.refuse(Status::NoMemory);
                 return Err(error);
             }
         };

@@ -23,7 +23,6 @@ use crate::{
         },
         messages::{
             Message,
-            Refusal,
             Status, //
         }, //
     },
@@ -128,7 +127,7 @@ fn handle(contact: &Contact, message: Message, annex: &AnnexOf<'_>) -> Result<()
             Ok(request) => contact.ports.requested(port, request),
             Err(_) => peer.answer(&Message::Refuse {
                 target: source,
-                reason: Refusal::NoMemory,
+                reason: Status::NoMemory,
             }),
         },
         Message::Cancel { source } => contact.ports.cancelled(peer, source),
