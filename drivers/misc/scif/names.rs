@@ -213,14 +213,13 @@ impl Attachment for Attached {
                     class,
                     number: name,
                 };
-                let answer = match self.names.port(name) {
-                    Some(port) => NameMessage::Found { token, port },
-                    None => NameMessage::NotFound { token },
-                };
-                self.lookups.peer.answer(&answer);
+                let port = self.names.port(name).unwrap_or(0);
+                self.lookups
+                    .peer
+                    .answer(&NameMessage::Answer { token, port });
             }
-            NameMessage::Found { token, port } => questions.answered(token, Ok(port)),
-            NameMessage::NotFound { token } => questions.answered(token, Err(ENOENT)),
+            NameMessage::Answer { token, port: 0 } => questions.answered(token, Err(ENOENT)),
+            NameMessage::Answer { token, port } => questions.answered(token, Ok(port)),
         }
         Ok(())
     }

@@ -301,9 +301,6 @@ define_messages! {
     /// Which port has the name?
     1 Lookup { token: u32, class: u32, name: u32 } if class != 0;
 
-    /// This port has it.
-    128 Found { token: u32, port: u16 } if port != 0;
-
-    /// Nobody has it.
-    129 NotFound { token: u32 };
+    /// This port has it; nobody if it is 0.
+    128 Answer { token: u32, port: u16 };
 }
