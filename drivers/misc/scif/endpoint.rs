@@ -44,7 +44,7 @@ mod tests;
 pub(crate) use crate::rma::mapping::RemotePages;
 use crate::{
     arguments::PortId,
-    logic::messages::Refusal,
+    logic::messages::Status,
     names::Name,
     peer::channel::State as ChannelState,
     sync::list::Listed,
@@ -281,7 +281,7 @@ impl Endpoint {
                 return Some(Ok(()));
             }
             ChannelState::Refused => match connection.refusal.copy() {
-                Some(Refusal::NoMemory) => ENOMEM,
+                Some(Status::NoMemory) => ENOMEM,
                 _ => ECONNREFUSED,
             },
             ChannelState::Lost | ChannelState::Closed => ENODEV,

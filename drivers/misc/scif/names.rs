@@ -51,6 +51,7 @@ use kernel::{
     },
     sync::{
         Arc,
+        ArcBorrow,
         Mutex, //
     },
 };
@@ -129,11 +130,6 @@ impl Names {
         )
     }
 
-    /// The service by which peers ask.
-    pub(crate) fn service(self: &Arc<Self>) -> Result<Arc<dyn Service>> {
-        Ok(Arc::new(NameService(self.clone()), GFP_KERNEL)?)
-    }
-
     /// Gives a port the name of that number, or any that is free. EADDRINUSE if another one has it;
     /// ENOSPC if all are taken. May sleep.
     pub(crate) fn bind(
@@ -184,19 +180,18 @@ impl Names {
     }
 }
 
-struct NameService(Arc<Names>);
-
-impl Service for NameService {
+/// The service by which peers ask.
+impl Service for Names {
     fn id(&self) -> ServiceId {
         ServiceId::NAMES
     }
 
-    fn attach(&self, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>> {
+    fn attach(self: ArcBorrow<'_, Self>, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>> {
         let lookups = Lookups::new(peer)?;
         let attached = Attached {
-            _listed: self.0.peers.add(&lookups)?,
+            _listed: self.peers.add(&lookups)?,
             lookups,
-            names: self.0.clone(),
+            names: self.into(),
         };
         Ok(Arc::new(attached, GFP_KERNEL)?)
     }
@@ -218,14 +213,13 @@ impl Attachment for Attached {
                     class,
                     number: name,
                 };
-                let answer = match self.names.port(name) {
-                    Some(port) => NameMessage::Found { token, port },
-                    None => NameMessage::NotFound { token },
-                };
-                self.lookups.peer.answer(&answer);
+                let port = self.names.port(name).unwrap_or(0);
+                self.lookups
+                    .peer
+                    .answer(&NameMessage::Answer { token, port });
             }
-            NameMessage::Found { token, port } => questions.answered(token, Ok(port)),
-            NameMessage::NotFound { token } => questions.answered(token, Err(ENOENT)),
+            NameMessage::Answer { token, port: 0 } => questions.answered(token, Err(ENOENT)),
+            NameMessage::Answer { token, port } => questions.answered(token, Ok(port)),
         }
         Ok(())
     }

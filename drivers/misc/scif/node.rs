@@ -50,7 +50,6 @@ pub(crate) struct KnownNode {
     /// Another one each time that a node, any node, comes.
     pub(crate) session: u64,
     is_this: bool,
-    is_lost: bool,
     /// Until all that hangs on it knows that it is lost: to who watches it is online as long.
     pub(crate) peer: Option<Arc<Peer>>,
 }
@@ -71,8 +70,7 @@ impl KnownNode {
 
     /// Its peer, while it is online.
     pub(crate) fn online(&self) -> Option<&Arc<Peer>> {
-        let peer = self.peer.as_ref().filter(|_| !self.is_lost);
-        peer.filter(|peer| !peer.is_over())
+        self.peer.as_ref().filter(|peer| !peer.is_over())
     }
 
     /// How it is now, in a word for users.
@@ -108,15 +106,6 @@ struct Table {
     sessions: u64,
 }
 
-impl Table {
-    fn find(&self, peer: &Peer) -> Option<usize> {
-        self.nodes.iter().position(|known| {
-            let known = known.peer.as_ref();
-            known.is_some_and(|known| core::ptr::eq::<Peer>(&**known, peer))
-        })
-    }
-}
-
 /// All nodes that this one knows, itself among them.
 #[pin_data]
 pub(crate) struct Nodes {
@@ -137,10 +126,12 @@ const ID_UNSET: u32 = u32::MAX;
 impl Nodes {
     /// Nobody is known yet. `own_id` is that of this node, if it was chosen. May sleep.
     pub(crate) fn new(own_id: Option<u16>) -> Result<Arc<Self>> {
-        let statuses = Statuses::new(own_id.unwrap_or(0))?;
+        // Not zero, which stands for a boot id that is not known.
+        let generation = random() | 1;
+        let statuses = Statuses::new(own_id.unwrap_or(0), generation)?;
         Arc::pin_init(
             pin_init!(Self {
-                generation: random(),
+                generation,
                 own_id: Atomic::new(own_id.map_or(ID_UNSET, u32::from)),
                 statuses,
                 table <- new_mutex!(Table::default(), "Nodes::table"),
@@ -254,7 +245,6 @@ impl Nodes {
             generation: peer.generation,
             session: 0,
             is_this,
-            is_lost: false,
             peer: Some(peer.clone()),
         };
         let mut table = self.table.lock();
@@ -269,7 +259,7 @@ impl Nodes {
             .nodes
             .iter()
             .filter(|other| other.is_same_node(&known));
-        if same.any(|other| other.peer.is_some() && !other.is_lost) {
+        if same.any(|other| other.online().is_some()) {
             return Err(EEXIST);
         }
         table.nodes.reserve(1, GFP_KERNEL)?;
@@ -287,19 +277,14 @@ impl Nodes {
 }
 
 impl Observer for Nodes {
-    fn lost(&self, peer: &Peer) {
-        let mut table = self.table.lock();
-        let found = table.find(peer);
-        if let Some(known) = found.and_then(|place| table.nodes.get_mut(place)) {
-            known.is_lost = true;
-        }
-    }
-
-    /// All that hangs on it knows that it is lost.
     fn torn_down(&self, peer: &Peer) {
         let mut table = self.table.lock();
-        let found = table.find(peer);
-        let gone = found.and_then(|place| table.nodes.get_mut(place)?.peer.take());
+        let is_of_peer = |known: &&mut KnownNode| {
+            let known = known.peer.as_ref();
+            known.is_some_and(|known| core::ptr::eq::<Peer>(&**known, peer))
+        };
+        let found = table.nodes.iter_mut().find(is_of_peer);
+        let gone = found.and_then(|known| known.peer.take());
         drop(table);
         drop(gone);
         self.tell_watcher();
@@ -324,10 +309,13 @@ impl Sink for Arrivals {
 
     fn online(&self, path: Arc<dyn Path>, who: Introduction<'_>) -> Result<Arc<dyn Session>> {
         let node = who.node.unwrap_or_else(|| self.nodes.own_id());
-        let peer = Peer::new(&self.common, path, &who, node)?;
+        let status = self.nodes.statuses.of_peer(who.node)?;
+        let peer = Peer::new(&self.common, path, &who, node, status)?;
         let mut services = self.services.iter();
         let added = services
-            .try_for_each(|service| peer.attach(service.id(), service.attach(&peer)?))
+            .try_for_each(|service| {
+                peer.attach(service.id(), service.as_arc_borrow().attach(&peer)?)
+            })
             .and_then(|()| self.nodes.add(&peer, who.link, who.node.is_none()));
         if let Err(error) = added {
             // Tells the peer, which has begun its session, that this one is over.
@@ -335,6 +323,9 @@ impl Sink for Arrivals {
             peer.unreachable();
             peer.detach_services();
             return Err(error);
+        }
+        if !peer.is_this {
+            peer.status.online(peer.generation);
         }
         self.nodes.tell_watcher();
         Ok(peer)
@@ -362,7 +353,7 @@ mod tests {
         let peer = bed.peer.clone();
         nodes.add(&peer, c"test", false)?;
         assert_eq!(*sessions(&nodes)?, [1]);
-        nodes.lost(&peer);
+        peer.going();
         assert!(nodes.peer(peer.node()).is_err());
         // Whatever else changes at that moment.
         assert_eq!(*sessions(&nodes)?, [1]);
@@ -378,7 +369,7 @@ mod tests {
         let nodes = Nodes::new(Some(OWN))?;
         nodes.add(&first.peer, c"test", false)?;
         assert!(nodes.add(&second.peer, c"test", false).is_err());
-        nodes.lost(&first.peer);
+        first.peer.going();
         nodes.add(&second.peer, c"test", false)?;
         assert!(nodes.peer(second.peer.node()).is_ok());
         assert_eq!(*sessions(&nodes)?, [1]);

@@ -63,15 +63,10 @@ use crate::{
 use control::{
     ControlRings,
     Reservation,
-    NOT_TAKEN,
-    ROOM_MILLISECONDS, //
+    NOT_TAKEN, //
 };
 use core::ops::Deref;
-use doorbells::{
-    Doorbells,
-    Rung,
-    Subscription, //
-};
+use doorbells::Doorbells;
 use kernel::{
     impl_has_work, new_mutex, new_work,
     prelude::*,
@@ -79,7 +74,6 @@ use kernel::{
         atomic::{
             Acquire,
             Atomic,
-            Full,
             Relaxed, //
         },
         Arc,
@@ -88,16 +82,15 @@ use kernel::{
     },
     workqueue::Work,
 };
-pub(crate) use liveness::Answerer;
 use liveness::Liveness;
 use service::Attachment;
-use status::PeerStatus;
+use status::{
+    Held,
+    PeerStatus, //
+};
 
 /// Who keeps the books about peers: told when one is lost.
 pub(crate) trait Observer: Send + Sync {
-    /// Nobody should be given this peer any more. May sleep.
-    fn lost(&self, peer: &Peer);
-
     /// All that hangs on a peer that was lost knows it. May sleep.
     fn torn_down(&self, peer: &Peer);
 }
@@ -113,7 +106,8 @@ pub(crate) struct Common {
 /// See the head of this file.
 #[pin_data]
 pub(crate) struct Peer {
-    queues: Arc<WorkQueues>,
+    /// Also for what hangs on the peer.
+    pub(crate) queues: Arc<WorkQueues>,
     observer: Arc<dyn Observer>,
     /// The id of its node.
     node: Atomic<u32>,
@@ -121,23 +115,18 @@ pub(crate) struct Peer {
     pub(crate) is_this: bool,
     /// Random, new each time its module is loaded.
     pub(crate) generation: u64,
-    /// What both sides know of, see `logic/hello.rs`.
-    pub(crate) features: u32,
     own_nonce: u32,
     peer_nonce: u32,
     path: Arc<dyn Path>,
     #[pin]
     control: ControlRings,
-    /// Everybody who uses the path.
+    /// Everybody who uses the path; closed as soon as the peer is as good as gone.
     #[pin]
     in_flight: InFlight,
-    failed: Atomic<bool>,
     /// By which processes see how its node stands.
     pub(crate) status: PeerStatus,
     /// It has sent something for a service that this node does not have: said once.
     has_asked_in_vain: Atomic<bool>,
-    /// The services of this node, as bits, that it has said not to have: said once for each.
-    lacks: Atomic<u64>,
     pub(crate) liveness: Liveness,
     pub(crate) doorbells: Arc<Doorbells>,
     /// What services have for this peer; none once it is forgotten.
@@ -172,13 +161,14 @@ impl Drop for PeerUse {
 }
 
 impl Peer {
-    /// A peer that is there from now on, with no service yet. `node` is its id. EFAULT if its control
+    /// A peer that is there from now on, with no service yet. `node` is its id, `status` how that stands. EFAULT if its control
     /// block can't be reached. May sleep.
     pub(crate) fn new(
         common: &Common,
         path: Arc<dyn Path>,
         who: &Introduction<'_>,
         node: u16,
+        status: Held,
     ) -> Result<Arc<Self>> {
         let control = ControlRings::new(
             who.block.clone(),
@@ -195,16 +185,13 @@ impl Peer {
                 node: Atomic::new(node.into()),
                 is_this: who.node.is_none(),
                 generation: who.generation,
-                features: who.features,
                 own_nonce: who.own_nonce,
                 peer_nonce: who.peer_nonce,
                 path,
                 control <- control,
                 in_flight <- InFlight::new(),
-                failed: Atomic::new(false),
-                status: PeerStatus::new(),
+                status: PeerStatus::new(status),
                 has_asked_in_vain: Atomic::new(false),
-                lacks: Atomic::new(0),
                 liveness: Liveness::new(common.heartbeat_timeout),
                 doorbells,
                 attachments <- new_mutex!(KVec::new(), "Peer::attachments"),
@@ -231,11 +218,6 @@ impl Peer {
         self.node.store(node.into(), Relaxed);
     }
 
-    /// The work queues, for what hangs on the peer.
-    pub(crate) fn queues(&self) -> &Arc<WorkQueues> {
-        &self.queues
-    }
-
     /// The way there; the caller is inside, unless a function of it says otherwise.
     pub(crate) fn path(&self) -> &dyn Path {
         &*self.path
@@ -260,18 +242,12 @@ impl Peer {
 
     /// Whether the peer is gone, or as good as gone. Any context.
     pub(crate) fn is_over(&self) -> bool {
-        self.failed.load(Relaxed) || self.in_flight.is_closed()
-    }
-
-    /// Whether it is as good as gone, for who is inside: as [`Self::is_over`]. Any context.
-    pub(crate) fn has_failed(&self) -> bool {
-        self.failed.load(Relaxed)
+        self.in_flight.is_closed()
     }
 
     /// The peer is gone, has misbehaved or can't be served: ends the relation. Any context.
     pub(crate) fn fail(&self, reason: &str) {
-        self.status.lost();
-        if self.failed.xchg(true, Full) || self.in_flight.is_closed() {
+        if !self.close() {
             return;
         }
         pr_warn!("node {} is lost: {}\n", self.node(), reason);
@@ -279,13 +255,10 @@ impl Peer {
         self.path.as_arc_borrow().session_failed();
     }
 
-    /// See [`Subscription::new`].
-    pub(crate) fn subscribe(
-        &self,
-        doorbell: u32,
-        subscriber: Arc<dyn Rung>,
-    ) -> Result<Subscription> {
-        Subscription::new(&self.doorbells, doorbell, subscriber)
+    /// Lets nobody in any more. Returns whether it was open. Any context.
+    fn close(&self) -> bool {
+        self.status.lost();
+        self.in_flight.close()
     }
 
     fn attachment(&self, service: ServiceId) -> Option<Arc<dyn Attachment>> {
@@ -335,9 +308,9 @@ impl Peer {
                 return Ok(());
             }
             self.control.waiters.wait_killable(|| {
-                (self.has_failed() || self.control.progress.load(Acquire) != progress).then_some(())
+                (self.is_over() || self.control.progress.load(Acquire) != progress).then_some(())
             })?;
-            if self.has_failed() {
+            if self.is_over() {
                 return Err(ENODEV);
             }
         }
@@ -367,7 +340,7 @@ impl Peer {
     pub(crate) fn wait_for_handled(self: &Arc<Self>) -> Result {
         let _inside = self.enter().ok_or(ENODEV)?;
         let arrived = self.control.arrived()?;
-        let is_handled = || self.has_failed() || self.control.handled() >= arrived;
+        let is_handled = || self.is_over() || self.control.handled() >= arrived;
         if !is_handled() {
             self.schedule_control();
             let handled = || is_handled().then_some(());
@@ -376,7 +349,7 @@ impl Peer {
             // It may have taken back what had come.
             questions::in_time(self, waited.map(Ok))?;
         }
-        if self.has_failed() {
+        if self.is_over() {
             return Err(ENODEV);
         }
         Ok(())
@@ -432,11 +405,10 @@ impl Session for Peer {
         {
             self.fail("no sign of life");
         }
-        let waited = self.control.tick(milliseconds);
-        if waited > 0 {
+        if self.control.is_short() {
             Arc::from(self).schedule_control();
         }
-        if waited > ROOM_MILLISECONDS {
+        if self.control.is_short_for_long(milliseconds) {
             self.fail(NOT_TAKEN);
         }
         if self.liveness.is_overdue(milliseconds) {
@@ -448,19 +420,17 @@ impl Session for Peer {
         if self.control.peer_said_farewell(self.own_nonce) {
             Some(Reason::Left)
         } else {
-            self.failed.load(Relaxed).then_some(Reason::Failed)
+            self.is_over().then_some(Reason::Failed)
         }
     }
 
-    fn going(self: ArcBorrow<'_, Self>) {
-        self.status.lost();
-        self.observer.lost(&self);
+    fn going(&self) {
+        self.close();
     }
 
     fn tear_down(&self) {
-        self.status.lost();
-        self.failed.store(true, Relaxed);
         // All is marked first, so that whoever is inside does not start anew.
+        self.close();
         self.for_each_attachment(|attachment| attachment.lost());
         self.control.waiters.wake_all();
         self.in_flight.close_and_drain();

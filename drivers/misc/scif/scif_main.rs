@@ -42,7 +42,7 @@
 //! 9. `Doorbells::inner`
 //! 10. `Channel::waiters`, `Channel::hold`, `Channel::reservations`, `Ring::late`, `Window::revocation`, `Marks::state`,
 //!     `Engine::running`, `NtbLink::device`, `NtbPath::held`, `LoopbackPath::session`, `Questions::table`,
-//!     `NodeStatus::current`
+//!     `NodeStatus::sessions`
 //!
 //! `Watch::begun_at` is a spinlock, too, and special: it is taken inside the memory management, which
 //! may be reclaiming memory, and nothing is taken under it. See `sys/mmu_notifier.rs`.
@@ -259,11 +259,10 @@ impl kernel::Module for ScifModule {
             settings.ring_size,
             settings.mic_compat,
         )?;
-        // The services, a line each; that of the statuses first, see there.
+        // The services, a line each.
         let mut services: KVec<Arc<dyn Service>> = KVec::new();
-        services.push(nodes.statuses.clone(), GFP_KERNEL)?;
         services.push(scif.clone(), GFP_KERNEL)?;
-        services.push(names.service()?, GFP_KERNEL)?;
+        services.push(names.clone(), GFP_KERNEL)?;
         let links = Links::new()?;
         let sources = debugfs::Sources {
             scif: scif.clone(),

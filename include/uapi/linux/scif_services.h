@@ -106,8 +106,8 @@ struct scif_status_page {
 	__u64 errors;
 	/*
 	 * Which life of the node's this is: another after a reboot, or after its module
-	 * was loaded again, the same after the link was down only; zeroes if the node
-	 * can't say. Valid while the epoch is odd, and until it is again: load the
+	 * was loaded again, the same after the link was down only; zeroes if it never
+	 * was there. Valid while the epoch is odd, and until it is again: load the
 	 * epoch, this, and the epoch again, in this order.
 	 */
 	__u64 boot_id[2];

@@ -34,8 +34,8 @@ use crate::{
         envelope::ChannelId,
         messages::{
             Message,
-            Refusal,
             RingAddress, //
+            Status,
         }, //
     },
     memory::{
@@ -103,7 +103,7 @@ pub(super) struct Connection {
     pub(super) transfers: Transfers,
     pub(super) mappings: Arc<Mappings>,
     /// Why the peer did not want it.
-    pub(super) refusal: SetOnce<Refusal>,
+    pub(super) refusal: SetOnce<Status>,
     /// Whether the peer has said `CloseDone`.
     close_answered: Atomic<bool>,
     /// Held while the loss of the peer is noted, so that a closer waits for that.
@@ -205,7 +205,7 @@ impl Connection {
     }
 
     /// The peer has refused.
-    pub(super) fn refused(&self, reason: Refusal) {
+    pub(super) fn refused(&self, reason: Status) {
         self.refusal.populate(reason);
         let old = self
             .channel

@@ -22,7 +22,7 @@ use crate::{
         envelope::ChannelId,
         messages::{
             Message,
-            Refusal, //
+            Status, //
         },
     },
     memory::{
@@ -52,6 +52,7 @@ use crate::{
 use kernel::{
     new_mutex,
     prelude::*,
+    rbtree::RBTreeNode,
     sync::{
         Arc,
         Mutex, //
@@ -107,19 +108,20 @@ impl Contact {
     /// the peer: a ring that finds no place must not outlive the session. May sleep.
     fn insert(self: &Arc<Self>, ports: PortPair, state: State) -> Result<Arc<Connection>> {
         self.staging().open()?;
-        let id = self.connections.lock().reserve()?;
+        let id = self.connections.lock().next_id();
         // Without the lock, which the control work takes: who pays may have to wait.
-        let made = Connection::new(self, id, ports, state);
+        let connection = Connection::new(self, id, ports, state)?;
+        let node = RBTreeNode::new(id, connection.clone(), GFP_KERNEL_ACCOUNT)?;
         let mut connections = self.connections.lock();
         // Under the lock, so that whoever marks all as lost either sees it or has been seen.
-        if let (Ok(connection), false) = (&made, self.peer.is_over()) {
-            connections.publish(id, connection.clone());
-            return made;
+        if self.peer.is_over() {
+            // Before the connection may go.
+            drop(connections);
+            return Err(ENODEV);
         }
-        connections.give_back(id);
-        // Before the connection may go.
+        connections.insert(node)?;
         drop(connections);
-        made.and(Err(ENODEV))
+        Ok(connection)
     }
 
     /// Asks the peer for a connection. The answer changes the state of its channel and wakes
@@ -152,7 +154,7 @@ impl Contact {
         let connection = match self.insert(ports, State::Established) {
             Ok(connection) => connection,
             Err(error) => {
-                request.refuse(Refusal::NoMemory);
+                request.refuse(Status::NoMemory);
                 return Err(error);
             }
         };
@@ -175,10 +177,10 @@ impl Contact {
 
     /// Walks over the connections, without a lock. May sleep.
     pub(super) fn connections(self: &Arc<Self>) -> impl Iterator<Item = Arc<Connection>> {
-        let (this, mut next) = (self.clone(), 0);
+        let (this, mut last) = (self.clone(), ChannelId::NONE);
         core::iter::from_fn(move || {
-            let (index, connection) = this.connections.lock().at_or_after(next)?;
-            next = index + 1;
+            let (id, connection) = this.connections.lock().behind(last)?;
+            last = id;
             Some(connection)
         })
     }

@@ -19,8 +19,8 @@ use crate::{
         envelope::ChannelId,
         messages::{
             Message,
-            Refusal,
             RingAddress, //
+            Status,
         }, //
     },
     peer::{
@@ -159,7 +159,7 @@ impl Ports {
             let inner = self.inner.lock();
             match inner.listeners.get(&port) {
                 Some(listener) => listener.push(request),
-                None => Err((Refusal::NoListener, request)),
+                None => Err((Status::Refused, request)),
             }
         };
         if let Err((reason, request)) = queued {
@@ -293,7 +293,7 @@ impl Request {
     }
 
     /// Refuses it. Any context.
-    pub(super) fn refuse(mut self, reason: Refusal) {
+    pub(super) fn refuse(mut self, reason: Status) {
         let target = self.source;
         self.send(&Message::Refuse { target, reason });
     }
@@ -309,7 +309,7 @@ impl Drop for Request {
     fn drop(&mut self) {
         self.send(&Message::Refuse {
             target: self.source,
-            reason: Refusal::ListenerClosed,
+            reason: Status::Refused,
         });
     }
 }
@@ -349,17 +349,17 @@ impl Listener {
     }
 
     /// Queues a request and wakes who accepts, or says why not.
-    pub(super) fn push(&self, request: Request) -> Result<(), (Refusal, Request)> {
+    pub(super) fn push(&self, request: Request) -> Result<(), (Status, Request)> {
         let mut queue = self.queue.lock();
         let Some(requests) = &mut *queue else {
-            return Err((Refusal::ListenerClosed, request));
+            return Err((Status::Refused, request));
         };
         if requests.len() >= self.backlog {
-            return Err((Refusal::BacklogFull, request));
+            return Err((Status::Refused, request));
         }
         // Made as they come: who listens has not asked for any yet.
         if requests.reserve(1, GFP_KERNEL).is_err() {
-            return Err((Refusal::NoMemory, request));
+            return Err((Status::NoMemory, request));
         }
         let _ = requests.push_within_capacity(request);
         self.queued.store(requests.len(), Relaxed);

@@ -23,7 +23,6 @@ use crate::{
         },
         messages::{
             Message,
-            Refusal,
             Status, //
         }, //
     },
@@ -41,7 +40,10 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        Arc,
+        ArcBorrow, //
+    }, //
 };
 
 impl Service for Scif {
@@ -49,8 +51,8 @@ impl Service for Scif {
         ServiceId::SCIF
     }
 
-    fn attach(&self, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>> {
-        let contact = Contact::new(peer, self)?;
+    fn attach(self: ArcBorrow<'_, Self>, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>> {
+        let contact = Contact::new(peer, &self)?;
         let attached = Attached {
             _listed: self.contacts.add(&contact)?,
             contact,
@@ -72,7 +74,7 @@ impl Attachment for Attached {
 
     fn refused(&self) -> Result<(), Violation> {
         // Connections would wait for answers that never come.
-        Err("it does not speak SCIF".into())
+        Err("it does not speak SCIF")
     }
 
     fn lost(&self) {
@@ -125,7 +127,7 @@ fn handle(contact: &Contact, message: Message, annex: &AnnexOf<'_>) -> Result<()
             Ok(request) => contact.ports.requested(port, request),
             Err(_) => peer.answer(&Message::Refuse {
                 target: source,
-                reason: Refusal::NoMemory,
+                reason: Status::NoMemory,
             }),
         },
         Message::Cancel { source } => contact.ports.cancelled(peer, source),
@@ -140,7 +142,7 @@ fn handle(contact: &Contact, message: Message, annex: &AnnexOf<'_>) -> Result<()
             let connection = contact.connection(target).ok_or(NOT_REQUESTED)?;
             let channel = &connection.channel;
             if channel.remote().is_ok() {
-                return Err(NOT_REQUESTED.into());
+                return Err(NOT_REQUESTED);
             }
             if !connection.accepted(source, &ring) {
                 // The connector has given up: so the connection is closed as soon as it exists.

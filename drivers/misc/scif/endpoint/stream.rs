@@ -27,7 +27,10 @@ use crate::{
             Channel,
             State, //
         },
-        doorbells::Rung,
+        doorbells::{
+            Rung,
+            Subscription, //
+        },
         service::Violation, //
     },
     sync::{
@@ -115,7 +118,7 @@ impl Stream {
     /// (`WakeDoorbells::leave`).
     pub(super) fn listen(self: &Arc<Self>) -> Result {
         let doorbell = self.rings.doorbell;
-        let subscription = self.channel.subscribe(doorbell, self.clone())?;
+        let subscription = Subscription::new(&self.channel.doorbells, doorbell, self.clone())?;
         self.rings.wake_doorbells.listen(subscription);
         Ok(())
     }

@@ -7,7 +7,7 @@
 //! and waits for no client. A node that is lost and comes back is another device, even if nobody has
 //! looked in between.
 //!
-//! Where there is no memory for a device it is tried again for a while: no node need come or go first.
+//! Where there is no memory for a device the log says so, and it is tried again when another node comes or goes.
 //!
 //! Devices are made and dropped with no lock held: clients are told of it, and may take their time.
 
@@ -18,7 +18,6 @@ use crate::{
         KnownNode,
         Watching, //
     },
-    sync::patience::patiently,
     sys::{
         kernel_calls::{
             exported,
@@ -37,10 +36,6 @@ use kernel::{
     bindings, ffi, fmt, impl_has_work, new_mutex, new_work,
     prelude::*,
     sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
         Arc,
         Mutex, //
     },
@@ -56,14 +51,7 @@ pub(super) struct PeerBus {
     _watching: Watching,
     /// Of the work, for who waits for it.
     pub(super) queue: Arc<Queue>,
-    devices: Arc<Devices>,
-}
-
-impl Drop for PeerBus {
-    fn drop(&mut self) {
-        // The work need not try any more, and is waited for next.
-        self.devices.ending.store(true, Relaxed);
-    }
+    _devices: Arc<Devices>,
 }
 
 impl PeerBus {
@@ -75,7 +63,6 @@ impl PeerBus {
                 list <- new_mutex!(KVec::new(), "Devices::list"),
                 bus,
                 scif: scif.clone(),
-                ending: Atomic::new(false),
                 work <- new_work!("Devices::work"),
             }),
             GFP_KERNEL,
@@ -90,7 +77,7 @@ impl PeerBus {
         Ok(Self {
             _watching: scif.nodes.watch(KBox::new(start, GFP_KERNEL)?),
             queue,
-            devices,
+            _devices: devices,
         })
     }
 }
@@ -103,7 +90,6 @@ struct Devices {
     // After its devices.
     bus: Bus,
     scif: Arc<Scif>,
-    ending: Atomic<bool>,
     #[pin]
     work: Work<Self>,
 }
@@ -116,8 +102,7 @@ impl WorkItem for Devices {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        let result = patiently(|| this.update(), || !this.ending.load(Relaxed));
-        if let Err(error) = result {
+        if let Err(error) = this.update() {
             pr_err!("no device for a node: {:?}\n", error);
         }
     }

@@ -51,8 +51,6 @@ impl ServiceId {
     pub(crate) const SCIF: Self = Self(1);
     /// Names by which ports are found.
     pub(crate) const NAMES: Self = Self(2);
-    /// How nodes stand.
-    pub(crate) const STATUS: Self = Self(3);
 }
 
 /// An id by which one side knows its end of a channel: an index with a generation, opaque to the

@@ -62,11 +62,12 @@ impl Gate {
         before == CLOSED | 1
     }
 
-    /// Lets nobody in any more. Closing a closed gate changes nothing.
-    pub(crate) fn close(&self) {
-        update(&self.state, |state| {
+    /// Lets nobody in any more. Returns whether the gate was open; closing a closed one changes nothing.
+    pub(crate) fn close(&self) -> bool {
+        let closed = update(&self.state, |state| {
             (state & CLOSED == 0).then_some(state | CLOSED)
         });
+        closed.is_some()
     }
 
     /// Whether the gate is closed.

@@ -37,10 +37,8 @@
 //! What is not here: memory, apertures, scratchpads, doorbells, timers, and the log.
 
 use super::hello::{
-    unknown_demands,
     Hello,
-    NoHello,
-    FEATURES, //
+    NoHello, //
 };
 
 /// The world at the moment.
@@ -109,8 +107,6 @@ pub(crate) enum Refused {
     Version(u16),
     /// Its pages have another size, of so many address bits.
     PageSize(u8),
-    /// It demands these features, which this side does not know.
-    Features(u32),
 }
 
 /// # Invariants
@@ -236,11 +232,8 @@ impl Handshake {
 
     /// What stands against a session with this peer.
     fn objection(&self, hello: &Hello) -> Option<Refused> {
-        let unknown = unknown_demands(FEATURES, hello.features);
         if hello.page_shift != self.page_shift {
             Some(Refused::PageSize(hello.page_shift))
-        } else if unknown != 0 {
-            Some(Refused::Features(unknown))
         } else {
             None
         }

@@ -15,13 +15,12 @@
 //! 10-11  length of that aperture
 //! 12     mode of the aperture over this side's memory (bits 0-7, see [`Mode`]); the NTB memory windows
 //!        that form it, a bit for each, in the order of their numbers (bits 16-31)
-//! 13     features: offered ones (bits 0-15) and demanded ones (bits 16-31)
+//! 13     zero
 //! 14     checksum of words 0 to 13
 //! ```
 //!
-//! The first word says how the others are to be read, so it is judged first. Of the features both
-//! sides use those that both know; who does not know one that the other demands makes no session.
-//! Unused bits are zero, and ignored.
+//! The first word says how the others are to be read, so it is judged first. Unused bits are zero, and
+//! ignored.
 //!
 //! A session exists when each has seen its own nonce echoed. A side that starts a new session with
 //! a new nonce no longer writes to the memory of an older one: that is what makes it safe to free
@@ -33,23 +32,6 @@
 pub(crate) const WORDS: usize = 15;
 
 const MAGIC_AND_VERSION: u32 = 0x5c1f_0000 | super::envelope::VERSION as u32;
-
-/// Copies what it is asked for into windows of the other side: `PushWanted` of SCIF.
-pub(crate) const PUSHES: u32 = 1 << 0;
-
-/// Rings, for who waits for a counter of a connection, the doorbell that he asks for: see `endpoint/rings/waking.rs`.
-pub(crate) const STEERING: u32 = 1 << 1;
-
-/// The features that this side offers, and demands.
-pub(crate) const FEATURES: u32 = PUSHES | STEERING;
-
-/// The features without which the side that shows them makes no session.
-const DEMANDED: u32 = 0xffff_0000;
-
-/// The features that `theirs` demands and `own` does not know.
-pub(crate) fn unknown_demands(own: u32, theirs: u32) -> u32 {
-    theirs & DEMANDED & !own
-}
 
 /// How an aperture leads to the memory behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +83,6 @@ pub(crate) struct Hello {
     pub(crate) mode: u8,
     /// The bits of the [`WindowSet`](super::window_set::WindowSet) that is the aperture.
     pub(crate) windows: u16,
-    /// Offered and demanded; both sides use those that both know.
-    pub(crate) features: u32,
 }
 
 /// Why scratchpads hold no hello.
@@ -142,7 +122,7 @@ impl Hello {
             self.aperture_len as u32,
             (self.aperture_len >> 32) as u32,
             u32::from(self.mode) | (u32::from(self.windows) << 16),
-            self.features,
+            0,
             0,
         ];
         let [body @ .., sum] = &mut words;
@@ -152,7 +132,7 @@ impl Hello {
 
     /// From the words of the scratchpads.
     pub(crate) fn decode(words: &[u32; WORDS]) -> Result<Self, NoHello> {
-        let [magic, nonce, echo, ids, generation_low, generation_high, control_low, control_high, base_low, base_high, len_low, len_high, modes, features, sum] =
+        let [magic, nonce, echo, ids, generation_low, generation_high, control_low, control_high, base_low, base_high, len_low, len_high, modes, _, sum] =
             *words;
         let (body, _) = words.split_at(WORDS - 1);
         if magic >> 16 != MAGIC_AND_VERSION >> 16 {
@@ -176,7 +156,6 @@ impl Hello {
             aperture_len: join(len_low, len_high),
             mode: modes as u8,
             windows: (modes >> 16) as u16,
-            features,
         };
         if hello
             .aperture_base

@@ -101,68 +101,46 @@ structure_field! {
     } if |request| request.len > 0
 }
 
-/// Makes an enum that crosses the wire as a number.
-macro_rules! codes {
-    (
-        $(#[$attribute:meta])*
-        $visibility:vis enum $codes:ident {
-            $($(#[$documentation:meta])* $code:literal $name:ident,)*
-        }
-    ) => {
-        $(#[$attribute])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        $visibility enum $codes {
-            $($(#[$documentation])* $name,)*
-        }
-
-        impl Field for $codes {
-            const NUMBERS: &'static [usize] = u32::NUMBERS;
-
-            fn write(&self, fields: &mut Fields) {
-                let code: u32 = match self {
-                    $(Self::$name => $code,)*
-                };
-                code.write(fields);
-            }
-
-            #[deny(unreachable_patterns)] // Two names of one number.
-            fn read(fields: &mut Fields) -> Result<Self, Malformed> {
-                match u32::read(fields)? {
-                    $($code => Ok(Self::$name),)*
-                    _ => Err(Malformed::Field),
-                }
-            }
-        }
-    };
+/// What became of a request for which the sender waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Status {
+    /// It was carried out.
+    Done,
+    /// There was no memory for it.
+    NoMemory,
+    /// It lies outside what this side can reach.
+    OutOfReach,
+    /// A transfer that it waited for failed.
+    TransferFailed,
+    /// What it names does not exist (any more).
+    Unknown,
+    /// Nobody takes it.
+    Refused,
 }
 
-codes! {
-    /// Why a connection request was not taken.
-    pub(crate) enum Refusal {
-        /// Nobody listens on the port.
-        1 NoListener,
-        /// The listener's queue is full.
-        2 BacklogFull,
-        /// The listener was closed while the request was queued.
-        3 ListenerClosed,
-        /// The node had no memory for it.
-        4 NoMemory,
+impl Status {
+    /// In the order of their numbers on the wire, which are those of the enum.
+    const ALL: [Self; 6] = [
+        Self::Done,
+        Self::NoMemory,
+        Self::OutOfReach,
+        Self::TransferFailed,
+        Self::Unknown,
+        Self::Refused,
+    ];
+}
+
+impl Field for Status {
+    const NUMBERS: &'static [usize] = u32::NUMBERS;
+
+    fn write(&self, fields: &mut Fields) {
+        (*self as u32).write(fields);
     }
-}
 
-codes! {
-    /// What became of a request for which the sender waits.
-    pub(crate) enum Status {
-        /// It was carried out.
-        0 Done,
-        /// There was no memory for it.
-        1 NoMemory,
-        /// It lies outside what this side can reach.
-        2 OutOfReach,
-        /// A transfer that it waited for failed.
-        3 TransferFailed,
-        /// What it names does not exist (any more).
-        4 Unknown,
+    fn read(fields: &mut Fields) -> Result<Self, Malformed> {
+        let number = u32::read(fields)?;
+        let status = Self::ALL.get(number as usize);
+        status.copied().ok_or(Malformed::Field)
     }
 }
 
@@ -234,7 +212,7 @@ macro_rules! message_table {
             13 StagingOffer { address: u64, slots: u32, size: u32 };
 
             /// The listener refuses a request.
-            128 Refuse to target { reason: Refusal };
+            128 Refuse to target { reason: Status } if reason != Status::Done;
 
             /// Nothing more will be written into the ring of the closed connection.
             129 CloseDone to target {};
@@ -321,17 +299,6 @@ define_messages! {
     /// Which port has the name?
     1 Lookup { token: u32, class: u32, name: u32 } if class != 0;
 
-    /// This port has it.
-    128 Found { token: u32, port: u16 } if port != 0;
-
-    /// Nobody has it.
-    129 NotFound { token: u32 };
-}
-
-define_messages! {
-    /// What the status service of one node tells that of another.
-    pub(crate) enum StatusMessage of ServiceId::STATUS;
-
-    /// The sender's boot id, once, before anything else: 128 bits that are never all zero.
-    1 BootId { low: u64, high: u64 } if low != 0 || high != 0;
+    /// This port has it; nobody if it is 0.
+    128 Answer { token: u32, port: u16 };
 }

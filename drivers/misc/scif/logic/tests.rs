@@ -23,7 +23,6 @@ use super::{
         Message,
         Offer,
         PushRequest,
-        Refusal,
         RingAddress,
         Status,
         WindowId, //
@@ -45,7 +44,7 @@ const RING: RingAddress = RingAddress {
 const MESSAGES: [Message; 22] = {
     let (source, target, window, ring) = (SOURCE, TARGET, WINDOW, RING);
     let (source_port, port, token, sequence) = (1, 2, 3, u64::MAX);
-    let (reason, status) = (Refusal::NoMemory, Status::Unknown);
+    let (reason, status) = (Status::NoMemory, Status::Unknown);
     [
         Message::Connect {
             source,

@@ -207,7 +207,7 @@ impl RemoteWindows {
         let all = PROTECTION_READ | PROTECTION_WRITE | TRANSFERS_ONLY | UNLISTED;
         let count = u64::from(offer.extents);
         if offer.protection & !all != 0 || count > offer.len >> PAGE_SHIFT {
-            return Err("it offers a window with impossible properties".into());
+            return Err("it offers a window with impossible properties");
         }
         let allowance = allow(self.channel.peer(), &self.remembered, count);
         let mut incoming = IncomingWindow::new(self.channel.peer(), &offer, range, allowance)?;
@@ -224,7 +224,7 @@ impl RemoteWindows {
             return Ok(());
         }
         if tables.incoming.is_some() {
-            return Err("it offers too many windows at once".into());
+            return Err("it offers too many windows at once");
         }
         tables.incoming = Some(incoming);
         Ok(())
@@ -276,7 +276,7 @@ impl RemoteWindows {
     /// Keeps a window of which all is there.
     fn keep(&self, mut window: UniqueArc<RemoteWindow>) -> Result<Status, Violation> {
         if window.is_reached() && window.extents.len() != window.range.len() {
-            return Err("it sends extents that do not fill the window".into());
+            return Err("it sends extents that do not fill the window");
         }
         let Ok(node) = RBTreeNodeReservation::new(GFP_KERNEL) else {
             // The answer says it.
@@ -295,7 +295,7 @@ impl RemoteWindows {
             false => tables.windows.get(&window.key()).is_some(),
         };
         if is_taken {
-            return Err("it offers windows that overlap".into());
+            return Err("it offers windows that overlap");
         }
         // None is there.
         tables.windows.insert(node.into_node(window.key(), window));

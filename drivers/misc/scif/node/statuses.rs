@@ -1,36 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How all the nodes stand that are here, or that anybody watches; and the service by which nodes tell
-//! each other which life of theirs this is.
+//! How all the nodes stand that are here, or that anybody watches.
 //!
-//! There is a [`NodeStatus`] for each node that has a peer, that was asked for, or that was there. So many
-//! of them at most are kept for processes; one that nobody has any more gives way to others. What a peer has
-//! comes on top, and of peers there are no more than links.
-//!
-//! The *boot id* is drawn when the module is loaded: what a peer remembers of a node is gone when its
-//! module is, so unloading it ends a life as a reboot does.
+//! There is a [`NodeStatus`] for each node that has a peer, or that was asked for; those that nobody has any more
+//! go when another one is needed. Where there are so many already, processes get no further one; a peer gets
+//! one in any case, and of peers there are no more than links.
 //!
 //! This node's own status is there from the beginning, and follows it when it gets its id.
 //!
 //! Lock: `table` is a leaf.
 
 use crate::{
-    logic::{
-        envelope::{
-            Envelope,
-            ServiceId, //
-        },
-        messages::StatusMessage, //
-    },
-    peer::{
-        control::AnnexOf,
-        service::{
-            Attachment,
-            Service,
-            Violation, //
-        },
-        status::{BootId, Held, NodeStatus},
-        Peer, //
+    peer::status::{
+        Held,
+        NodeStatus, //
     },
     sys::{
         chardev::{
@@ -38,7 +21,6 @@ use crate::{
             FileOperations,
             PollContext, //
         },
-        random,
         user_mapping::{
             Fault,
             MappedFile,
@@ -64,42 +46,33 @@ use kernel::{
     uaccess::UserSliceWriter,
 };
 
-/// Nodes of which the status is kept for processes.
+/// With so many statuses, processes get no further ones.
 const MOST: usize = 1024;
 
 struct Table {
     this: Arc<NodeStatus>,
     others: KVec<Arc<NodeStatus>>,
-    /// Sessions of peers until now.
-    sessions: u64,
 }
 
 /// The status of each node that has one.
 #[pin_data]
 pub(crate) struct Statuses {
-    boot_id: BootId,
+    /// Of this node.
+    generation: u64,
     #[pin]
     table: Mutex<Table>,
 }
 
 impl Statuses {
     /// With this node alone, which has this id for now. May sleep.
-    pub(super) fn new(own_id: u16) -> Result<Arc<Self>> {
-        // Never all zero, which means that it is not known.
-        let boot_id = [random() | 1, random()];
+    pub(super) fn new(own_id: u16, generation: u64) -> Result<Arc<Self>> {
         let this = NodeStatus::new(own_id, false)?;
-        this.is_this(boot_id);
+        this.is_this(generation);
+        let others = KVec::new();
         Arc::pin_init(
             pin_init!(Self {
-                boot_id,
-                table <- new_mutex!(
-                    Table {
-                        this,
-                        others: KVec::new(),
-                        sessions: 0,
-                    },
-                    "Statuses::table"
-                ),
+                generation,
+                table <- new_mutex!(Table { this, others }, "Statuses::table"),
             }),
             GFP_KERNEL,
         )
@@ -115,7 +88,7 @@ impl Statuses {
         };
         if let Some(replaced) = replaced {
             // Whoever has asked for that node before watches this one.
-            replaced.is_this(self.boot_id);
+            replaced.is_this(self.generation);
         }
     }
 
@@ -129,23 +102,18 @@ impl Statuses {
         if let Some(held) = Self::find(&self.table.lock(), node) {
             return Ok(held);
         }
-        // What is not needed is dropped after the lock, which is taken later.
         let new = NodeStatus::new(node, for_process)?;
-        let mut evicted = None;
         let mut table = self.table.lock();
         if let Some(held) = Self::find(&table, node) {
             return Ok(held);
         }
-        if table.others.len() >= MOST {
-            evicted = Self::evict(&mut table.others);
-            if evicted.is_none() && for_process {
-                return Err(ENOSPC);
-            }
+        // Those that nobody has give way.
+        table.others.retain(|status| !status.is_idle());
+        if table.others.len() >= MOST && for_process {
+            return Err(ENOSPC);
         }
         let held = Held::new(&new);
-        table.others.push(new.clone(), GFP_KERNEL)?;
-        drop(table);
-        drop(evicted);
+        table.others.push(new, GFP_KERNEL)?;
         Ok(held)
     }
 
@@ -154,67 +122,13 @@ impl Statuses {
         all.find(|status| status.node() == node).map(Held::new)
     }
 
-    /// Takes out one that nobody has: of these the one of which there is the least to say.
-    fn evict(others: &mut KVec<Arc<NodeStatus>>) -> Option<Arc<NodeStatus>> {
-        let all = others.iter().enumerate();
-        let idle = all.filter(|(_, status)| status.is_idle());
-        let (position, _) = idle.min_by_key(|(_, status)| status.epoch())?;
-        others.remove(position).ok()
-    }
-
     /// For a peer that has just come; none is this node itself, which may be getting its id right now.
-    fn of_peer(&self, node: Option<u16>) -> Result<(Held, u64)> {
-        let other = node.map(|node| self.hold(node, false)).transpose()?;
-        let mut table = self.table.lock();
-        table.sessions = table.sessions.wrapping_add(1);
-        let held = other.unwrap_or_else(|| Held::new(&table.this));
-        Ok((held, table.sessions))
-    }
-}
-
-/// The service by which peers say which life of theirs this is. It has to be attached before those whose
-/// waiters look at the page.
-impl Service for Statuses {
-    fn id(&self) -> ServiceId {
-        ServiceId::STATUS
-    }
-
-    fn attach(&self, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>> {
-        let node = (!peer.is_this).then(|| peer.node());
-        let (held, session) = self.of_peer(node)?;
-        peer.status.set(held, session);
-        let attached = Arc::new(Attached(peer.clone()), GFP_KERNEL)?;
-        let [low, high] = self.boot_id;
-        peer.post(&StatusMessage::BootId { low, high })?;
-        Ok(attached)
-    }
-}
-
-/// What the service has for a peer.
-struct Attached(Arc<Peer>);
-
-impl Attached {
-    fn online(&self, boot_id: BootId) -> Result<(), Violation> {
-        if !self.0.status.online(boot_id) {
-            return Err("it says its boot id again".into());
+    pub(super) fn of_peer(&self, node: Option<u16>) -> Result<Held> {
+        match node {
+            Some(node) => self.hold(node, false),
+            None => Ok(Held::new(&self.table.lock().this)),
         }
-        Ok(())
     }
-}
-
-impl Attachment for Attached {
-    fn message(&self, envelope: &Envelope, _annex: &AnnexOf<'_>) -> Result<(), Violation> {
-        let StatusMessage::BootId { low, high } = StatusMessage::from_envelope(envelope)?;
-        self.online([low, high])
-    }
-
-    fn refused(&self) -> Result<(), Violation> {
-        // It is within reach all the same.
-        self.online([0, 0])
-    }
-
-    // The peer has said so itself, before anybody else was told.
-    fn lost(&self) {}
 }
 
 #[kunit_tests(scif_node_statuses)]
@@ -222,8 +136,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_nobody_has_gives_way() -> Result {
-        let statuses = Statuses::new(0)?;
+    fn those_that_nobody_has_give_way() -> Result {
+        let statuses = Statuses::new(0, 1)?;
         let mut held = KVec::new();
         for node in 1..=MOST as u16 {
             held.push(statuses.get(node)?, GFP_KERNEL)?;
@@ -234,17 +148,14 @@ mod tests {
         assert_eq!(statuses.get(0)?.epoch(), 1);
         // A peer is served in any case.
         let peer = statuses.of_peer(Some(3000))?;
-        drop(held.pop());
-        let other = statuses.get(2000);
-        drop(peer);
-        drop(held);
-        assert_eq!(other?.node(), 2000);
+        drop((held.pop(), peer));
+        assert_eq!(statuses.get(2000)?.node(), 2000);
         Ok(())
     }
 
     #[test]
     fn a_node_that_gets_its_id_takes_its_status_along() -> Result {
-        let statuses = Statuses::new(0)?;
+        let statuses = Statuses::new(0, 1)?;
         let (own, early) = (statuses.get(0)?, statuses.get(5)?);
         assert_eq!((own.epoch(), early.epoch()), (1, 0));
         statuses.set_own_id(5);
@@ -256,7 +167,7 @@ mod tests {
 
     #[test]
     fn this_node_is_its_own_peer_whatever_its_id() -> Result {
-        let statuses = Statuses::new(0)?;
+        let statuses = Statuses::new(0, 1)?;
         statuses.set_own_id(5);
         // Who asks by the id that it had gets another node.
         let itself = statuses.of_peer(None)?;
@@ -306,7 +217,7 @@ impl FileOperations for StatusView {
         poll_events::PRI | poll_events::IN | poll_events::RDNORM
     }
 
-    /// The page is to be read and shared; the mapping does not need the view. EINVAL for another page or a private
+    /// The page is to be read and shared; the mapping keeps the view. EINVAL for another page or a private
     /// mapping, EACCES for more than reading.
     fn mmap(this: ArcBorrow<'_, Self>, vma: &VmaNew) -> Result {
         let wanted = Wanted::of(vma);
@@ -316,19 +227,14 @@ impl FileOperations for StatusView {
         if wanted.write || wanted.execute || !wanted.read {
             return Err(EACCES);
         }
-        let mapping = StatusMapping(this.status.another());
-        let mapping = Arc::new(mapping, GFP_KERNEL_ACCOUNT)?;
-        MappedFile::new(STATUS_NAME, mapping)?.attach(vma, false)
+        MappedFile::new(STATUS_NAME, Arc::from(this))?.attach(vma, false)
     }
 }
 
-/// The page, as long as it is mapped.
-struct StatusMapping(Held);
-
-impl MappedPages for StatusMapping {
+impl MappedPages for StatusView {
     fn fault(&self, fault: &Fault<'_>) -> Result {
         match fault.page() {
-            0 => fault.map(0, self.0.frame(), false),
+            0 => fault.map(0, self.status.frame(), false),
             _ => Err(EFAULT),
         }
     }

@@ -341,9 +341,7 @@ impl Channel {
     #[inline]
     fn end_use(&self) {
         if self.uses.leave() {
-            // The peer has closed meanwhile and waits for the last write.
-            self.tell_uses_ended();
-            self.let_go();
+            self.uses_have_ended();
         }
     }
 
@@ -352,34 +350,29 @@ impl Channel {
         // Fully ordered with the look at who is inside; the last one leaves and then looks at this,
         // likewise.
         self.end_awaited.xchg(true, Full);
-        if self.uses.close() {
-            self.tell_uses_ended();
-            self.let_go();
-        }
+        self.close_uses();
     }
 
-    /// Lets no use begin any more. Any context.
+    /// Lets no use begin any more. May sleep.
     pub(crate) fn close_uses(&self) {
-        if self.uses.close() {
-            self.let_go();
+        self.uses.close();
+        if self.uses.is_drained() {
+            self.uses_have_ended();
         }
     }
 
     /// Lets no use begin any more, and waits until the last has ended. May sleep.
     pub(crate) fn drain_uses(&self) {
         self.uses.close_and_drain();
-        self.let_go();
+        self.uses_have_ended();
     }
 
-    /// The peer's path may go.
-    fn let_go(&self) {
-        let hold = self.hold.lock().take();
-        drop(hold);
-    }
-
-    fn tell_uses_ended(&self) {
+    /// None will be any more: tells the owner, if the peer waits for that, and lets the peer's path go.
+    fn uses_have_ended(&self) {
         if self.end_awaited.xchg(false, Full) {
             self.owner.uses_ended(self);
         }
+        let hold = self.hold.lock().take();
+        drop(hold);
     }
 }

@@ -41,6 +41,7 @@
 //! Locks: `writer` is taken with no other lock of this file held and nothing is called from under
 //! it but the path; `late` is taken under it, too. `reader` is held for moments only.
 
+use super::liveness::Countdown;
 use crate::{
     logic::{
         control_block::{
@@ -179,9 +180,8 @@ struct Ring {
     reported: Atomic<u64>,
     #[pin]
     writer: Mutex<SlotWriter>,
-    /// For how many milliseconds the peer has made no room for a message that found none; 0 if there is none. Begins
-    /// with 1, under `writer`.
-    short_for: Atomic<u32>,
+    /// For the peer to make room for a message that found none. Begins, and ends, under `writer`.
+    room: Countdown,
     /// Reserved messages that wait for room.
     #[pin]
     late: SpinLockIrq<List<Late>>,
@@ -196,15 +196,15 @@ impl Ring {
             reader <- new_mutex!(reader, "Ring::reader"),
             reported: Atomic::new(0),
             writer <- new_mutex!(writer, "Ring::writer"),
-            short_for: Atomic::new(0),
+            room: Countdown::new(0),
             late <- new_spinlock_irq!(List::new(), "Ring::late"),
         }))
     }
 
     /// A message has found no room. Under `writer`.
     fn set_short(&self) {
-        if self.short_for.load(Relaxed) == 0 {
-            self.short_for.store(1, Relaxed);
+        if !self.room.runs() {
+            self.room.set(Some(ROOM_MILLISECONDS));
         }
     }
 }
@@ -335,20 +335,16 @@ impl ControlRings {
         Ok(may_handle)
     }
 
-    /// For how many milliseconds messages have waited for room, so many after the last call; 0 if none does. Any
-    /// context, one call at a time.
-    pub(super) fn tick(&self, milliseconds: u32) -> u32 {
-        let mut longest = 0;
-        for ring in [&self.requests, &self.answers] {
-            let before = ring.short_for.load(Relaxed);
-            if before != 0 {
-                let now = before.saturating_add(milliseconds);
-                // If the peer has just made room, that counts.
-                let _ = ring.short_for.cmpxchg(before, now, Relaxed);
-                longest = longest.max(now);
-            }
-        }
-        longest
+    /// Whether messages wait for room. Any context.
+    pub(super) fn is_short(&self) -> bool {
+        self.requests.room.runs() || self.answers.room.runs()
+    }
+
+    /// Whether they have waited for too long, `milliseconds` after the last call. Any context, one call at a time.
+    pub(super) fn is_short_for_long(&self, milliseconds: u32) -> bool {
+        let late =
+            [&self.requests, &self.answers].map(|ring| ring.room.is_over_after(milliseconds));
+        late.contains(&true)
     }
 
     /// Reads how much the peer has taken out, and wakes those who wait for room.
@@ -357,7 +353,7 @@ impl ControlRings {
         let consumed = self.block.read_u64(consumed_of(ring.lane))?;
         let has_moved = writer.acknowledge(consumed).map_err(|_| EPROTO)?;
         if has_moved {
-            ring.short_for.store(0, Relaxed);
+            ring.room.set(None);
             self.progress.fetch_add(1, Release);
             self.waiters.wake_all();
         }

@@ -46,7 +46,7 @@ impl WorkItem for Peer {
         // Half a ring, before others get the CPU: a writer may wait to be told.
         match this.exchange(this.control.slots() / 2) {
             Ok(()) => this.ring_for_messages(),
-            Err(Violation(reason)) => this.fail(reason),
+            Err(reason) => this.fail(reason),
         }
     }
 }
@@ -93,7 +93,7 @@ impl Peer {
     /// Handles one message. Returns the ring from which it came; none if there is none, or none that can be handled
     /// now.
     fn handle_next(self: &Arc<Self>) -> Result<Option<Lane>, Violation> {
-        let out_of_order = |_| Violation("its control ring is out of order");
+        let out_of_order = |_| "its control ring is out of order";
         // Looked at before the answers, all of those that were written before it are there.
         let has_request = self
             .control
@@ -111,21 +111,10 @@ impl Peer {
         };
         let envelope = Envelope::decode(&body)?;
         if envelope.lane() != lane {
-            return Err("it sends a message by the wrong ring".into());
+            return Err("it sends a message by the wrong ring");
         }
         handle(self, &envelope, &annex)?;
         Ok(Some(lane))
-    }
-}
-
-/// The peer does not have a service, which it says as often as it was asked before that was known here:
-/// the log says it once. Under `Peer::handling`.
-fn note_refusal(peer: &Peer, service: ServiceId) {
-    let bit = 1_u64.checked_shl(service.0.into()).unwrap_or(0);
-    let before = peer.lacks.load(Relaxed);
-    if before & bit != bit {
-        peer.lacks.store(before | bit, Relaxed);
-        pr_warn!("node {} does not have service {}\n", peer.node(), service.0);
     }
 }
 
@@ -133,9 +122,8 @@ fn handle(peer: &Arc<Peer>, envelope: &Envelope, annex: &AnnexOf<'_>) -> Result<
     if envelope.service == ServiceId::PEER {
         let PeerMessage::NoService { service } = PeerMessage::from_envelope(envelope)?;
         let Some(attachment) = peer.attachment(service) else {
-            return Err("it refuses a service that was never asked for".into());
+            return Err("it refuses a service that was never asked for");
         };
-        note_refusal(peer, service);
         return attachment.refused();
     }
     match peer.attachment(envelope.service) {

@@ -147,7 +147,7 @@ pub(crate) struct Subscription {
 
 impl Subscription {
     /// Has `subscriber` told whenever doorbell `number` rings. EINVAL for a number that can't be.
-    pub(super) fn new(
+    pub(crate) fn new(
         doorbells: &Arc<Doorbells>,
         number: u32,
         subscriber: Arc<dyn Rung>,

@@ -5,8 +5,8 @@
 //! Both sides count up a word in the other's memory, driven by the ticks of the transport. A word
 //! that stands still for too long means that the peer is lost. So does an answer that does not come in
 //! time: others can live on a peer that beats and does nothing else, but nobody who waits for it. All
-//! functions may be called in any context, those of one peer one at a time, but for
-//! [`Liveness::expect_answer_within`].
+//! functions may be called in any context, those of one peer one at a time, but for those of a [`Countdown`]
+//! that set it.
 
 use kernel::{
     prelude::*,
@@ -16,28 +16,62 @@ use kernel::{
     },
 };
 
+/// The time that the peer has left to do something, if it has to.
+pub(crate) struct Countdown {
+    /// In milliseconds; 0 if it does not run.
+    left: Atomic<u32>,
+}
+
+impl Countdown {
+    pub(super) const fn new(milliseconds: u32) -> Self {
+        Self {
+            left: Atomic::new(milliseconds),
+        }
+    }
+
+    /// Begins anew, or stops.
+    pub(crate) fn set(&self, milliseconds: Option<u32>) {
+        self.left.store(milliseconds.unwrap_or(0), Relaxed);
+    }
+
+    /// Begins anew if it runs: a part of what is waited for has come.
+    pub(crate) fn extend(&self, milliseconds: u32) {
+        let left = self.left.load(Relaxed);
+        if left != 0 {
+            let _ = self.left.cmpxchg(left, milliseconds, Relaxed);
+        }
+    }
+
+    pub(super) fn runs(&self) -> bool {
+        self.left.load(Relaxed) != 0
+    }
+
+    /// Whether it is over, `milliseconds` after the last look. It stays so until it is set.
+    pub(super) fn is_over_after(&self, milliseconds: u32) -> bool {
+        match self.left.load(Relaxed) {
+            0 => false,
+            left if left <= milliseconds => true,
+            left => {
+                // If it has just been set, that counts.
+                let _ = self.left.cmpxchg(left, left - milliseconds, Relaxed);
+                false
+            }
+        }
+    }
+}
+
 /// See the head of this file.
 pub(crate) struct Liveness {
     /// In milliseconds.
     timeout: u32,
     own_beat: Atomic<u64>,
     last_peer_beat: Atomic<u64>,
-    silent_milliseconds: Atomic<u32>,
-    /// How many are left for an answer of each kind; 0 if none is waited for.
-    left_milliseconds: [Atomic<u32>; Answerer::COUNT],
-}
-
-/// What of a peer has to do something in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answerer {
-    /// What copies for this node.
-    Pushes,
-    /// What empties slots.
-    Staging,
-}
-
-impl Answerer {
-    const COUNT: usize = 2;
+    /// For the next sign of life.
+    beat: Countdown,
+    /// For the copies that the peer makes for this node.
+    pub(crate) pushes: Countdown,
+    /// For the slots that the peer has to empty.
+    pub(crate) staging: Countdown,
 }
 
 impl Liveness {
@@ -46,42 +80,16 @@ impl Liveness {
             timeout,
             own_beat: Atomic::new(0),
             last_peer_beat: Atomic::new(0),
-            silent_milliseconds: Atomic::new(0),
-            left_milliseconds: [const { Atomic::new(0) }; Answerer::COUNT],
+            beat: Countdown::new(timeout),
+            pushes: Countdown::new(0),
+            staging: Countdown::new(0),
         }
     }
 
-    /// The peer counts as lost unless this is said anew, or taken back with none, within so many milliseconds.
-    pub(crate) fn expect_answer_within(&self, whose: Answerer, milliseconds: Option<u32>) {
-        if let Some(left) = self.left_milliseconds.get(whose as usize) {
-            left.store(milliseconds.unwrap_or(0), Relaxed);
-        }
-    }
-
-    /// As [`Self::expect_answer_within`], if one is waited for: a part of it has come.
-    pub(crate) fn extend_answer(&self, whose: Answerer, milliseconds: u32) {
-        if let Some(word) = self.left_milliseconds.get(whose as usize) {
-            let left = word.load(Relaxed);
-            if left != 0 {
-                let _ = word.cmpxchg(left, milliseconds, Relaxed);
-            }
-        }
-    }
-
-    /// Whether an answer is late, `milliseconds` after the last look.
+    /// Whether the peer does not do in time what it was asked for, `milliseconds` after the last look.
     pub(super) fn is_overdue(&self, milliseconds: u32) -> bool {
-        let mut overdue = false;
-        for word in &self.left_milliseconds {
-            match word.load(Relaxed) {
-                0 => (),
-                left if left <= milliseconds => overdue = true,
-                left => {
-                    // If it has just been said anew, that counts.
-                    let _ = word.cmpxchg(left, left - milliseconds, Relaxed);
-                }
-            }
-        }
-        overdue
+        let late = [&self.pushes, &self.staging].map(|answer| answer.is_over_after(milliseconds));
+        late.contains(&true)
     }
 
     /// The next sign of life of this side.
@@ -92,15 +100,10 @@ impl Liveness {
     /// Whether the peer's word has stood still for too long, `milliseconds` after the last look.
     pub(super) fn is_silent(&self, peer_beat: u64, milliseconds: u32) -> bool {
         if self.last_peer_beat.xchg(peer_beat, Relaxed) != peer_beat {
-            self.silent_milliseconds.store(0, Relaxed);
+            self.beat.set(Some(self.timeout));
             return false;
         }
-        let silent = self
-            .silent_milliseconds
-            .load(Relaxed)
-            .saturating_add(milliseconds);
-        self.silent_milliseconds.store(silent, Relaxed);
-        silent >= self.timeout
+        self.beat.is_over_after(milliseconds)
     }
 }
 
@@ -125,7 +128,7 @@ mod tests {
     fn an_answer_is_late_when_its_time_is_over() {
         let liveness = Liveness::new(100);
         assert!(!liveness.is_overdue(u32::MAX));
-        let expect = |left| liveness.expect_answer_within(Answerer::Pushes, left);
+        let expect = |left| liveness.pushes.set(left);
         expect(Some(100));
         assert!(!liveness.is_overdue(60));
         assert!(liveness.is_overdue(40));
@@ -134,14 +137,14 @@ mod tests {
         expect(None);
         assert!(!liveness.is_overdue(99));
         // Who gives a part of it has more time; who owes nothing needs none.
-        liveness.extend_answer(Answerer::Pushes, 10);
+        liveness.pushes.extend(10);
         assert!(!liveness.is_overdue(99));
         expect(Some(10));
-        liveness.extend_answer(Answerer::Pushes, 100);
+        liveness.pushes.extend(100);
         assert!(!liveness.is_overdue(99));
         expect(None);
         // One that is in time does not speak for the other.
-        liveness.expect_answer_within(Answerer::Staging, Some(100));
+        liveness.staging.set(Some(100));
         expect(Some(200));
         assert!(!liveness.is_overdue(60));
         expect(None);

@@ -87,18 +87,24 @@ impl<Q: Unpin> Questions<Q> {
         })
     }
 
-    /// Puts a question in and returns its token. Gives it back if that can't be: EAGAIN if there are too many,
-    /// ENOMEM, or the reason why no answers come any more. May sleep.
-    pub(crate) fn put(&self, question: Q, weight: u64) -> Result<u32, (Q, Error)> {
-        let Ok(node) = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT) else {
-            return Err((question, ENOMEM));
-        };
-        let mut table = self.table.lock();
-        if table.closed.is_some() || !self.has_room(&table, weight) {
-            let error = table.closed.unwrap_or(EAGAIN);
+    /// Puts a question in and returns its token. If there are too many it waits, or that is EAGAIN; other errors
+    /// are ENOMEM, and the reason why no answers come any more. Killable.
+    pub(crate) fn put(&self, question: Q, weight: u64, may_wait: bool) -> Result<u32> {
+        let node = RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?;
+        let mut table = loop {
+            let table = self.table.lock();
+            if let Some(error) = table.closed {
+                return Err(error);
+            }
+            if self.has_room(&table, weight) {
+                break table;
+            }
             drop(table);
-            return Err((question, error));
-        }
+            if !may_wait {
+                return Err(EAGAIN);
+            }
+            self.wait_for_room(weight)?;
+        };
         // There are fewer of them than numbers.
         while table.open.get(&table.next_token).is_some() {
             table.next_token = table.next_token.wrapping_add(1);
@@ -114,19 +120,6 @@ impl<Q: Unpin> Questions<Q> {
         };
         table.open.insert(node.into_node(token, open));
         Ok(token)
-    }
-
-    /// As [`Self::put`], but waits while there are too many. Killable.
-    pub(crate) fn put_in_turn(&self, mut question: Q, weight: u64) -> Result<u32, (Q, Error)> {
-        loop {
-            question = match self.put(question, weight) {
-                Err((question, EAGAIN)) => question,
-                put => return put,
-            };
-            if let Err(error) = self.wait_for_room(weight) {
-                return Err((question, error));
-            }
-        }
     }
 
     fn has_room(&self, table: &Table<Q>, weight: u64) -> bool {
@@ -199,18 +192,6 @@ pub(crate) fn wait_in_time<A>(
 /// What a process waits for: set once, by the answer.
 pub(crate) type Reply<A> = Arc<SetOnce<A>>;
 
-/// Ends a question whose asker does not wait any more.
-struct Asked<'a, Q: Unpin> {
-    questions: &'a Questions<Q>,
-    token: u32,
-}
-
-impl<Q: Unpin> Drop for Asked<'_, Q> {
-    fn drop(&mut self) {
-        drop(self.questions.take(self.token));
-    }
-}
-
 impl<A: Copy> Questions<Reply<A>> {
     /// Asks with `send`, which gets the token, and waits with `wait` for the answer, or for the reason why there is
     /// none. Killable while there are too many questions.
@@ -220,17 +201,15 @@ impl<A: Copy> Questions<Reply<A>> {
         wait: impl FnOnce(&WaitQueue, &mut dyn FnMut() -> Option<Result<A>>) -> Result<Result<A>>,
     ) -> Result<A> {
         let reply = Arc::new(SetOnce::new(), GFP_KERNEL_ACCOUNT)?;
-        let put = self.put_in_turn(reply.clone(), 0);
-        let token = put.map_err(|(_, error)| error)?;
-        let _asked = Asked {
-            questions: self,
-            token,
-        };
-        send(token)?;
-        wait(&self.waiters, &mut || {
+        let token = self.put(reply.clone(), 0, true)?;
+        let mut answer = || {
             let answer = reply.copy().map(Ok);
             answer.or_else(|| self.table.lock().closed.map(Err))
-        })?
+        };
+        let answered = send(token).and_then(|()| wait(&self.waiters, &mut answer));
+        // It may have no answer.
+        drop(self.take(token));
+        answered?
     }
 
     /// The peer has answered. Any context.
@@ -253,13 +232,13 @@ mod tests {
     #[test]
     fn a_question_ends_once() -> Result {
         let questions = questions(2, 0)?;
-        let first = questions.put(1, 0).map_err(|(_, error)| error)?;
-        let second = questions.put(2, 0).map_err(|(_, error)| error)?;
+        let first = questions.put(1, 0, false)?;
+        let second = questions.put(2, 0, false)?;
         assert!(first != second);
-        assert_eq!(questions.put(3, 0), Err((3, EAGAIN)));
+        assert_eq!(questions.put(3, 0, false), Err(EAGAIN));
         assert_eq!(questions.take(first), Some(1));
         assert_eq!(questions.take(first), None);
-        assert!(questions.put(3, 0).is_ok_and(|token| token != first));
+        assert!(questions.put(3, 0, false).is_ok_and(|token| token != first));
         assert_eq!(questions.count(), 2);
         Ok(())
     }
@@ -267,12 +246,12 @@ mod tests {
     #[test]
     fn weights_are_bounded_but_for_one_alone() -> Result {
         let questions = questions(9, 10)?;
-        let heavy = questions.put(1, 11).map_err(|(_, error)| error)?;
-        assert_eq!(questions.put(2, 0), Err((2, EAGAIN)));
+        let heavy = questions.put(1, 11, false)?;
+        assert_eq!(questions.put(2, 0, false), Err(EAGAIN));
         assert_eq!(questions.take(heavy), Some(1));
-        assert!(questions.put(3, 6).is_ok());
-        assert_eq!(questions.put(4, 5), Err((4, EAGAIN)));
-        assert!(questions.put(4, 4).is_ok());
+        assert!(questions.put(3, 6, false).is_ok());
+        assert_eq!(questions.put(4, 5, false), Err(EAGAIN));
+        assert!(questions.put(4, 4, false).is_ok());
         assert!(questions.with(|open| open.map(|(question, _)| *question).eq([3, 4])));
         Ok(())
     }
@@ -281,11 +260,11 @@ mod tests {
     fn all_end_for_the_first_reason() -> Result {
         let questions = questions(9, 0)?;
         for question in 1..4 {
-            questions.put(question, 0).map_err(|(_, error)| error)?;
+            questions.put(question, 0, false)?;
         }
         assert!(questions.close(EIO).eq([1, 2, 3]));
         assert!(questions.close(ENODEV).next().is_none());
-        assert_eq!(questions.put(4, 0), Err((4, EIO)));
+        assert_eq!(questions.put(4, 0, false), Err(EIO));
         questions.wait_for_room(0)
     }
 

@@ -21,7 +21,10 @@ use crate::logic::envelope::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        Arc,
+        ArcBorrow, //
+    }, //
 };
 
 /// See the head of this file.
@@ -31,21 +34,15 @@ pub(crate) trait Service: Send + Sync {
 
     /// A peer has come: makes what the service has for it. No message comes before this has
     /// returned. May sleep.
-    fn attach(&self, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>>;
+    fn attach(self: ArcBorrow<'_, Self>, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>>;
 }
 
 /// Why the relation to a peer ends: what it has done, for the log.
-pub(crate) struct Violation(pub(crate) &'static str);
-
-impl From<&'static str> for Violation {
-    fn from(reason: &'static str) -> Self {
-        Self(reason)
-    }
-}
+pub(crate) type Violation = &'static str;
 
 impl From<Malformed> for Violation {
     fn from(malformed: Malformed) -> Self {
-        Self(malformed.reason())
+        malformed.reason()
     }
 }
 
@@ -58,7 +55,7 @@ pub(crate) trait Attachment: Send + Sync {
     /// peer.
     fn message(&self, envelope: &Envelope, annex: &AnnexOf<'_>) -> Result<(), Violation>;
 
-    /// The peer does not have the service. As [`Self::message`].
+    /// The peer does not have the service, which it says as often as it was asked. As [`Self::message`].
     fn refused(&self) -> Result<(), Violation>;
 
     /// The peer is gone: marks everything as lost, closes the uses of all channels, which hold the peer, and

@@ -4,15 +4,18 @@
 //! was all the time.
 //!
 //! A [`NodeStatus`] outlives the peers that come and go with the node's id. Each of these has a
-//! [`PeerStatus`] of its own, by which it turns the page: online once it is known which life of the node
-//! this is, lost as soon as anybody knows of the loss. The peer sees to the latter before it tells
-//! anybody else, so that whoever learns of the loss in another way finds it in the page.
+//! [`PeerStatus`] of its own, by which it turns the page: online once it can be connected to, lost as soon
+//! as anybody knows of the loss. The peer sees to the latter before it tells anybody else, so that whoever
+//! learns of the loss in another way finds it in the page.
+//!
+//! The boot id is the node's generation, which is drawn when its module is loaded: what a peer remembers of a
+//! node is gone when the node's module is, so unloading that ends a life as a reboot does.
 //!
 //! The epoch is odd while the node is within reach. It is the last to be written when a node comes, and the boot
 //! id before it does not change until the epoch has: a process that finds the same odd epoch
 //! before and after it reads the boot id has read that of this epoch.
 //!
-//! Lock: `NodeStatus::current` is a leaf, taken in any context.
+//! Lock: `NodeStatus::sessions` is a leaf, taken in any context.
 
 use crate::sys::{
     shared_memory::{
@@ -37,24 +40,9 @@ use kernel::{
         },
         barrier,
         Arc,
-        SetOnce,
         SpinLockIrq, //
     },
 };
-
-/// Which life of a node's it is: zeroes if it does not say.
-pub(crate) type BootId = [u64; 2];
-
-/// Whose session it is that makes a node count as online.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Session {
-    /// Nobody's.
-    None,
-    /// That of a peer, with this number.
-    Peer(u64),
-    /// It is this node itself, whatever becomes of peers.
-    This,
-}
 
 /// See the head of this file.
 #[pin_data]
@@ -62,8 +50,9 @@ pub(crate) struct NodeStatus {
     page: StatusPage,
     /// Whoever has it, but for the table that it is found in.
     holders: Atomic<usize>,
+    /// How many there are with the node, for each of which it is within reach; this node has one that never ends.
     #[pin]
-    current: SpinLockIrq<Session>,
+    sessions: SpinLockIrq<u32>,
     /// Woken when the epoch has changed.
     #[pin]
     pub(crate) waiters: WaitQueue,
@@ -82,7 +71,7 @@ impl NodeStatus {
             pin_init!(Self {
                 page,
                 holders: Atomic::new(0),
-                current <- new_spinlock_irq!(Session::None, "NodeStatus::current"),
+                sessions <- new_spinlock_irq!(0, "NodeStatus::sessions"),
                 waiters <- new_wait_queue!("scif::NodeStatus::waiters"),
             }),
             match charged {
@@ -117,31 +106,25 @@ impl NodeStatus {
         self.holders.load(Acquire) == 0
     }
 
-    /// It is this node's, which is always within reach. Any context.
-    pub(crate) fn is_this(&self, boot_id: BootId) {
-        let mut current = self.current.lock();
-        if *current != Session::This {
-            *current = Session::This;
-            self.begin_epoch(boot_id);
-        }
-        drop(current);
+    /// It is this node's, which is always within reach: said once. Any context.
+    pub(crate) fn is_this(&self, generation: u64) {
+        self.begin_session(&mut self.sessions.lock(), generation);
         self.waiters.wake_all();
     }
 
-    /// The caller has `current` locked.
-    fn begin_epoch(&self, boot_id: BootId) {
+    fn begin_session(&self, sessions: &mut u32, generation: u64) {
+        *sessions += 1;
         // One that was there has not been told to be lost yet.
         self.end_epoch();
         // Who sees anything of the new boot id sees that the epoch has ended.
         barrier::smp_mb(barrier::Write);
-        for (field, half) in self.page.boot_id.iter().zip(boot_id) {
-            field.store(half, Relaxed);
-        }
+        let [boot_id, _] = &self.page.boot_id;
+        boot_id.store(generation, Relaxed);
         let epoch = self.page.epoch.load(Relaxed);
         self.page.epoch.store(epoch.wrapping_add(1), Release);
     }
 
-    /// The caller has `current` locked.
+    /// The caller has `sessions` locked.
     fn end_epoch(&self) {
         let epoch = self.page.epoch.load(Relaxed);
         if epoch % 2 == 1 {
@@ -158,11 +141,6 @@ impl Held {
     pub(crate) fn new(status: &Arc<NodeStatus>) -> Self {
         status.holders.fetch_add(1, Relaxed);
         Self(status.clone())
-    }
-
-    /// Another one.
-    pub(crate) fn another(&self) -> Self {
-        Self::new(&self.0)
     }
 }
 
@@ -188,68 +166,52 @@ enum Phase {
     Lost = 2,
 }
 
-/// One peer's hand on the status of its node: on none until it is set, nor in tests that do without.
+/// One peer's hand on the status of its node.
 pub(crate) struct PeerStatus {
-    held: SetOnce<(Held, Session)>,
-    /// A [`Phase`], as its number; only touched with `NodeStatus::current` locked.
+    held: Held,
+    /// A [`Phase`], as its number; only touched with `NodeStatus::sessions` locked.
     phase: Atomic<u32>,
 }
 
 impl PeerStatus {
     /// Of a peer that has just come.
-    pub(super) fn new() -> Self {
+    pub(super) fn new(held: Held) -> Self {
         Self {
-            held: SetOnce::new(),
+            held,
             phase: Atomic::new(Phase::New as u32),
         }
     }
 
-    /// Has processes see from now on how it is, in a session with a number that no other one has. Only the first
-    /// time counts.
-    pub(crate) fn set(&self, held: Held, session: u64) {
-        self.held.populate((held, Session::Peer(session)));
-    }
-
-    /// It is known which life of the node this is. Says whether it was not before. Any context.
-    pub(crate) fn online(&self, boot_id: BootId) -> bool {
-        let Some((held, session)) = self.held.as_ref() else {
-            return true;
-        };
-        let mut current = held.current.lock();
-        let phase = self.phase.load(Relaxed);
-        if phase == Phase::New as u32 {
+    /// The peer can be connected to: to be said once, and not of this node itself. Any context.
+    pub(crate) fn online(&self, generation: u64) {
+        let mut sessions = self.held.sessions.lock();
+        // It may be lost already.
+        if self.phase.load(Relaxed) == Phase::New as u32 {
             self.phase.store(Phase::Online as u32, Relaxed);
-            if *current != Session::This {
-                *current = *session;
-                held.begin_epoch(boot_id);
-            }
+            self.held.begin_session(&mut sessions, generation);
         }
-        drop(current);
-        held.waiters.wake_all();
-        phase != Phase::Online as u32
+        drop(sessions);
+        self.held.waiters.wake_all();
     }
 
     /// The peer is lost: to be said before anybody else can know. Any context, any number of times.
     pub(super) fn lost(&self) {
-        let Some((held, session)) = self.held.as_ref() else {
-            return;
-        };
-        let mut current = held.current.lock();
+        let mut sessions = self.held.sessions.lock();
+        let phase = self.phase.load(Relaxed);
         self.phase.store(Phase::Lost as u32, Relaxed);
-        if *current != *session {
-            return;
+        if phase == Phase::Online as u32 {
+            *sessions -= 1;
+            if *sessions == 0 {
+                self.held.end_epoch();
+            }
         }
-        *current = Session::None;
-        held.end_epoch();
-        drop(current);
-        held.waiters.wake_all();
+        drop(sessions);
+        self.held.waiters.wake_all();
     }
 
     /// A transfer, or another access to the node, has failed: counts that. Any context.
     pub(crate) fn access_failed(&self) {
-        if let Some((held, _)) = self.held.as_ref() {
-            held.page.errors.add(1, Relaxed);
-        }
+        self.held.page.errors.add(1, Relaxed);
     }
 }
 
@@ -257,37 +219,34 @@ impl PeerStatus {
 mod tests {
     use super::*;
 
-    fn boot_id(status: &NodeStatus) -> BootId {
-        [0, 1].map(|half: usize| {
-            let field = status.page.boot_id.get(half);
-            field.map_or(0, |field| field.load(Relaxed))
-        })
+    fn boot_id(status: &NodeStatus) -> u64 {
+        let [boot_id, _] = &status.page.boot_id;
+        boot_id.load(Relaxed)
     }
 
-    fn peer(status: &Arc<NodeStatus>, session: u64) -> PeerStatus {
-        let peer = PeerStatus::new();
-        peer.set(Held::new(status), session);
-        peer
+    fn peer(status: &Arc<NodeStatus>) -> PeerStatus {
+        PeerStatus::new(Held::new(status))
     }
 
     #[test]
     fn the_epoch_is_odd_while_a_peer_is_there() -> Result {
         let status = NodeStatus::new(3, true)?;
         assert!(status.is_idle());
-        let first = peer(&status, 1);
+        let first = peer(&status);
         assert!(!status.is_idle());
         assert_eq!(status.epoch(), 0);
-        assert!(first.online([5, 6]));
-        assert_eq!((status.epoch(), boot_id(&status)), (1, [5, 6]));
-        assert!(!first.online([7, 8]));
-        assert_eq!((status.epoch(), boot_id(&status)), (1, [5, 6]));
+        first.online(5);
+        assert_eq!((status.epoch(), boot_id(&status)), (1, 5));
         first.lost();
         first.lost();
-        assert_eq!((status.epoch(), boot_id(&status)), (2, [5, 6]));
-        // What comes late changes nothing.
-        assert!(first.online([7, 8]));
-        assert_eq!(status.epoch(), 2);
+        assert_eq!((status.epoch(), boot_id(&status)), (2, 5));
         drop(first);
+        // One that is lost before it could be connected to was never there.
+        let second = peer(&status);
+        second.lost();
+        second.online(7);
+        assert_eq!((status.epoch(), boot_id(&status)), (2, 5));
+        drop(second);
         assert!(status.is_idle());
         Ok(())
     }
@@ -295,11 +254,10 @@ mod tests {
     #[test]
     fn a_peer_that_is_back_early_is_not_lost_with_the_old_one() -> Result {
         let status = NodeStatus::new(3, false)?;
-        let first = peer(&status, 1);
-        let second = peer(&status, 2);
-        first.online([1, 1]);
-        second.online([2, 2]);
-        assert_eq!((status.epoch(), boot_id(&status)), (3, [2, 2]));
+        let (first, second) = (peer(&status), peer(&status));
+        first.online(1);
+        second.online(2);
+        assert_eq!((status.epoch(), boot_id(&status)), (3, 2));
         first.lost();
         assert_eq!(status.epoch(), 3);
         second.lost();
@@ -310,14 +268,12 @@ mod tests {
     #[test]
     fn this_node_is_never_lost() -> Result {
         let status = NodeStatus::new(0, false)?;
-        status.is_this([1, 2]);
-        let itself = peer(&status, 1);
-        itself.online([3, 4]);
+        status.is_this(1);
+        let itself = peer(&status);
         itself.access_failed();
         itself.lost();
-        status.is_this([1, 2]);
         status.set_node(9);
-        assert_eq!((status.epoch(), boot_id(&status)), (1, [1, 2]));
+        assert_eq!((status.epoch(), boot_id(&status)), (1, 1));
         assert_eq!(status.page.errors.load(Relaxed), 1);
         assert_eq!(status.node(), 9);
         Ok(())

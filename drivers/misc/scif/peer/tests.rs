@@ -40,6 +40,7 @@ use crate::{
 };
 use kernel::{
     prelude::*,
+    rbtree::RBTreeNode,
     sync::{
         atomic::{
             Atomic,
@@ -80,14 +81,7 @@ mod cases {
     use super::*;
 
     /// How a session ends.
-    const END: [&str; 6] = [
-        "not handed out",
-        "lost",
-        "drained",
-        "torn down",
-        "unreachable",
-        "forget",
-    ];
+    const END: [&str; 5] = ["lost", "drained", "torn down", "unreachable", "forget"];
 
     #[test]
     fn a_message_is_echoed() -> Result {
@@ -115,7 +109,7 @@ mod cases {
         while post(number)? {
             number += 1;
         }
-        let (posted, is_short) = (number, bed.peer.control.tick(0) > 0);
+        let (posted, is_short) = (number, bed.peer.control.is_short());
         while number < COUNT {
             let reservation = Reservation::new(GFP_KERNEL)?;
             bed.peer.send(reservation, &Toy::Call { number });
@@ -148,11 +142,11 @@ mod cases {
         for number in 0..control.slots() - 2 {
             assert!(control.post(path, &call(number), Annex::NONE)?);
         }
-        assert!(control.take_ring() && control.tick(0) == 0);
+        assert!(control.take_ring() && !control.is_short());
         control.send(Reservation::new(GFP_KERNEL)?, &call(control.slots() - 2));
         assert!(!control.take_ring());
         let posted = control.post(path, &call(0), Annex::NONE)?;
-        let (is_to_ring, is_short) = (control.take_ring(), control.tick(0) > 0);
+        let (is_to_ring, is_short) = (control.take_ring(), control.is_short());
         let count = control.slots() - 1;
         path.ring(doorbell::CONTROL);
         drop(inside);
@@ -310,14 +304,14 @@ mod cases {
         let inside = bed.peer.enter_owned().ok_or(ENODEV)?;
         bed.peer.fail("a test ends it");
         bed.peer.fail("a test ends it again");
-        let waited = bed.record.wait_for_notes(2);
+        let waited = bed.record.wait_for_notes(1);
         let (before, is_over) = (bed.record.take_notes(), inside.is_over());
         drop(inside);
         waited?;
-        assert_eq!(before, END[..2]);
+        assert_eq!(before, END[..1]);
         assert!(is_over);
         bed.record.wait_for_notes(END.len())?;
-        assert_eq!(bed.record.take_notes(), END[2..]);
+        assert_eq!(bed.record.take_notes(), END[1..]);
         assert!(bed.peer.enter().is_none());
         assert_eq!(bed.peer.post(&Toy::Call { number: 0 }), Err(ENODEV));
         assert!(bed.end()?.is_empty());
@@ -367,15 +361,15 @@ mod cases {
     fn a_channel_closes_after_its_last_use() -> Result {
         let bed = Bed::new()?;
         let make = || -> Result<Arc<Channel>> {
-            let id = bed.record.channels.lock().reserve()?;
+            let id = bed.record.channels.lock().next_id();
             let channel = Channel::new(&bed.peer, bed.record.clone(), id, State::Established)?;
-            bed.record.channels.lock().publish(id, channel.clone());
+            let node = RBTreeNode::new(id, channel.clone(), GFP_KERNEL)?;
+            bed.record.channels.lock().insert(node)?;
             Ok(channel)
         };
-        // An id that was given back leaves nothing behind.
-        let unused = bed.record.channels.lock().reserve()?;
+        // An id that was not used leaves nothing behind.
+        let unused = bed.record.channels.lock().next_id();
         assert!(bed.record.channels.lock().get(unused).is_none());
-        bed.record.channels.lock().give_back(unused);
         let channel = make()?;
         assert!(channel.id != unused);
         let target = channel.id;

@@ -128,7 +128,7 @@ impl Transfers {
         // Refused once the other end is closed or lost, and this one has been closed. Dropped after the locks: the end of the last
         // use may have to be told.
         let _use = self.channel.begin_use().ok()?;
-        if self.channel.peer().has_failed() {
+        if self.channel.peer().is_over() {
             return None;
         }
         let path = self.channel.path();

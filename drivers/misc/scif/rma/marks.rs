@@ -148,7 +148,7 @@ impl WorkItem for Marks {
     fn run(this: Arc<Self>) {
         this.run_due(false);
         if this.has_due() {
-            let queues = this.channel.queues().clone();
+            let queues = this.channel.queues.clone();
             // An error says that it is about to run anyway.
             let _ = queues.patient.enqueue::<_, 1>(this);
         }
@@ -340,7 +340,7 @@ impl Marks {
         if self.deferred_count.load(Relaxed) > 0 {
             // An error says that it is about to run anyway.
             let this: Arc<Self> = self.into();
-            let _ = self.channel.queues().work.enqueue::<_, 0>(this);
+            let _ = self.channel.queues.work.enqueue::<_, 0>(this);
         }
     }
 

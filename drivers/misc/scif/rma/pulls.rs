@@ -26,18 +26,14 @@ use super::{
     }, //
 };
 use crate::{
-    logic::{
-        hello,
-        messages::{
-            Message,
-            Status, //
-        },
+    logic::messages::{
+        Message,
+        Status, //
     },
     memory::windows::Windows,
     peer::{
         channel::Channel,
-        questions::LIMIT,
-        Answerer, //
+        questions::LIMIT, //
     }, //
 };
 use kernel::{
@@ -70,11 +66,8 @@ pub(super) struct Pull {
 impl Ways {
     /// Whether the peer may be asked. Any context but interrupts.
     pub(super) fn can_pull(&self) -> bool {
-        let may_be_asked = || {
-            let refused = *self.refused.lock();
-            refused.is_none_or(|refused| refused.elapsed() >= REFUSED)
-        };
-        self.peer.features & hello::PUSHES != 0 && may_be_asked()
+        let refused = *self.refused.lock();
+        refused.is_none_or(|refused| refused.elapsed() >= REFUSED)
     }
 
     /// Sends the peer `message`, which it is given a token for, to ask it for an operation. The path's `engine` reads if
@@ -92,11 +85,7 @@ impl Ways {
             operation: operation.clone(),
             engine,
         };
-        let put = match engine {
-            Some(_) => self.pulls.put(pull, operation.bytes),
-            None => self.pulls.put_in_turn(pull, operation.bytes),
-        };
-        let token = put.map_err(|(_, error)| error)?;
+        let token = self.pulls.put(pull, operation.bytes, engine.is_none())?;
         self.watch_pulls();
         let posted = channel.post(&message(token));
         if posted.is_err() && self.pulls.take(token).is_some() {
@@ -115,9 +104,7 @@ impl Ways {
                 let left = (LIMIT - since.elapsed()).as_millis();
                 u32::try_from(left).unwrap_or(0).max(1)
             });
-            self.peer
-                .liveness
-                .expect_answer_within(Answerer::Pushes, left);
+            self.peer.liveness.pushes.set(left);
         });
     }
 

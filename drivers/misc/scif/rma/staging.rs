@@ -104,7 +104,8 @@ impl Staging {
     /// Has the slots looked at when the peer rings, from now on. May sleep; the caller is inside the peer.
     fn listen(self: &Arc<Self>, subscription: &mut Option<Subscription>) -> Result {
         if subscription.is_none() {
-            *subscription = Some(self.peer.subscribe(doorbell::DATA, self.clone())?);
+            let doorbells = &self.peer.doorbells;
+            *subscription = Some(Subscription::new(doorbells, doorbell::DATA, self.clone())?);
         }
         Ok(())
     }
@@ -186,7 +187,7 @@ impl Staging {
         let geometry = Geometry::new(slots, size).ok_or("it offers impossible slots")?;
         // One message is handled after the other, so nobody comes in between.
         if self.outbox.as_ref().is_some() {
-            return Err("it offers slots again".into());
+            return Err("it offers slots again");
         }
         let made = Outbox::new(&self.peer, address, geometry);
         let listen = |outbox| {
@@ -195,7 +196,7 @@ impl Staging {
         };
         let outbox = match made.and_then(listen) {
             Ok(outbox) => outbox,
-            Err(EFAULT) => return Err("it offers slots that can't be reached".into()),
+            Err(EFAULT) => return Err("it offers slots that can't be reached"),
             Err(_) => {
                 pr_warn!(
                     "no room for what it takes to write where node {} is not reached\n",

@@ -139,7 +139,7 @@ pub(super) fn start_later(
     operation: Arc<Operation>,
 ) -> Result {
     let staging = staging.clone();
-    let queues = operation.surroundings.peer.queues().clone();
+    let queues = operation.surroundings.peer.queues.clone();
     queues.patient.spawn(move || {
         let route = operation.surroundings.peer.path().engine(engine);
         let is_reached = are_reached(&operation.sides.remote);

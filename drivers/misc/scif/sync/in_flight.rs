@@ -57,10 +57,9 @@ impl InFlight {
         last
     }
 
-    /// Lets nobody in any more. Any context. Returns whether nobody is inside already.
+    /// Lets nobody in any more. Any context. Returns whether it was open.
     pub(crate) fn close(&self) -> bool {
-        self.gate.close();
-        self.gate.is_idle()
+        self.gate.close()
     }
 
     /// How many are inside now. Any context.
@@ -72,6 +71,11 @@ impl InFlight {
     /// Whether it was closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.gate.is_closed()
+    }
+
+    /// Whether it is closed and everybody has left.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.gate.is_closed() && self.gate.is_idle()
     }
 
     /// Closes it and sleeps until everybody has left. What is done inside must be bounded, or have been ended.
@@ -101,6 +105,7 @@ mod tests {
         assert!(inside.is_some());
         assert!(uses.enter_unscoped());
         assert_eq!(uses.count(), 2);
+        assert!(uses.close());
         assert!(!uses.close());
         assert!(uses.is_closed());
         assert!(uses.enter().is_none() && !uses.enter_unscoped());
@@ -119,7 +124,7 @@ mod tests {
         assert!(uses.enter_unscoped());
         assert!(!uses.leave());
         assert!(uses.enter().is_some());
-        assert!(uses.close());
+        assert!(uses.close() && uses.is_drained());
         Ok(())
     }
 }

@@ -12,22 +12,11 @@ use kernel::{
     },
 };
 
-/// No errno is positive.
-const RUNNING: i32 = 1;
-
 /// See the head of this file. All functions: any context.
 pub(crate) struct Outcome {
     /// An errno (negative), or 0.
     first_error: Atomic<i32>,
-    /// [`RUNNING`], or `first_error` once it has ended.
-    ended_with: Atomic<i32>,
-}
-
-fn to_result(errno: i32) -> Result {
-    match errno {
-        0 => Ok(()),
-        errno => Err(Error::from_errno(errno)),
-    }
+    has_ended: Atomic<bool>,
 }
 
 impl Outcome {
@@ -35,7 +24,7 @@ impl Outcome {
     pub(crate) const fn new() -> Self {
         Self {
             first_error: Atomic::new(0),
-            ended_with: Atomic::new(RUNNING),
+            has_ended: Atomic::new(false),
         }
     }
 
@@ -46,14 +35,16 @@ impl Outcome {
 
     /// How it goes so far, which does not say that it has ended.
     pub(crate) fn so_far(&self) -> Result {
-        to_result(self.first_error.load(Relaxed))
+        match self.first_error.load(Relaxed) {
+            0 => Ok(()),
+            errno => Err(Error::from_errno(errno)),
+        }
     }
 
     /// It has ended: nobody says any more that it fails. What was written before is seen by whoever sees the
     /// end.
     pub(crate) fn end(&self) {
-        self.ended_with
-            .store(self.first_error.load(Relaxed), Release);
+        self.has_ended.store(true, Release);
     }
 
     /// As [`Self::end`], of what has not failed before.
@@ -66,10 +57,7 @@ impl Outcome {
 
     /// None while it runs.
     pub(crate) fn result(&self) -> Option<Result> {
-        match self.ended_with.load(Acquire) {
-            RUNNING => None,
-            errno => Some(to_result(errno)),
-        }
+        self.has_ended.load(Acquire).then(|| self.so_far())
     }
 }
 

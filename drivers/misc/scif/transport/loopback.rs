@@ -27,10 +27,7 @@ use super::{
     },
 };
 use crate::{
-    logic::{
-        control_block::LARGEST,
-        hello, //
-    },
+    logic::control_block::LARGEST,
     sync::{
         list::Listed,
         work_queues::WorkQueues, //
@@ -132,8 +129,6 @@ impl Loopback {
             link: NAME,
             node: None,
             generation: sink.generation(),
-            // Who rings wakes the sleeper himself, from wherever he is.
-            features: hello::FEATURES & !hello::STEERING,
             own_nonce: NONCE,
             peer_nonce: NONCE,
             block: Arc::new(block, GFP_KERNEL)?,
@@ -160,7 +155,7 @@ impl LoopbackPath {
     /// Ends the session, if it has not ended. May sleep.
     fn end(&self) -> Option<Arc<dyn Session>> {
         let session = self.session.lock().take()?;
-        session.as_arc_borrow().going();
+        session.going();
         session.tear_down();
         session.unreachable();
         Some(session)

@@ -42,8 +42,6 @@ pub(crate) struct Introduction<'a> {
     pub(crate) node: Option<u16>,
     /// Random, new each time the peer's module is loaded.
     pub(crate) generation: u64,
-    /// What both sides know of.
-    pub(crate) features: u32,
     /// Our nonce of this session, and the peer's.
     pub(crate) own_nonce: u32,
     pub(crate) peer_nonce: u32,
@@ -83,8 +81,8 @@ pub(crate) trait Session: Send + Sync {
     /// Why it has ended by itself, once it has: the peer has left, or it has failed. Any context.
     fn ended(&self) -> Option<Reason>;
 
-    /// It is about to end. May sleep.
-    fn going(self: ArcBorrow<'_, Self>);
+    /// It is about to end: nobody begins to use the path any more. Any context.
+    fn going(&self);
 
     /// Gets everybody out, and says farewell to the peer. Called once. May sleep.
     fn tear_down(&self);

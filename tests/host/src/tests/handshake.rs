@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use crate::logic::handshake::{Action, Handshake, Reason, Refused, Seen};
-use crate::logic::hello::{FEATURES, Hello, Mode, NoHello};
+use crate::logic::hello::{Hello, Mode, NoHello};
 
 mod book;
 mod bridge;
@@ -24,7 +24,6 @@ fn fit_hello() -> Hello {
         aperture_base: 0,
         aperture_len: 1 << 30,
         mode: Mode::Flat.number(),
-        features: FEATURES,
     }
 }
 
@@ -35,14 +34,12 @@ fn new_machine() -> Handshake {
 #[derive(Clone, Copy, Debug)]
 enum Unfit {
     PageSize,
-    Features,
 }
 
 impl Unfit {
     fn apply(self, hello: &mut Hello) {
         match self {
             Self::PageSize => hello.page_shift = 14,
-            Self::Features => hello.features |= 0x8000_0000,
         }
     }
 }
@@ -191,7 +188,6 @@ fn what_is_gone_matters_most() {
 fn unfit_hellos() -> Vec<(Hello, Refused)> {
     [
         (Unfit::PageSize, Refused::PageSize(14)),
-        (Unfit::Features, Refused::Features(0x8000_0000)),
     ]
     .into_iter()
     .map(|(unfit, refused)| {

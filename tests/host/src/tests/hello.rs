@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::config;
 use crate::logic::envelope::VERSION;
-use crate::logic::hello::{Hello, Mode, NoHello, WORDS, unknown_demands};
+use crate::logic::hello::{Hello, Mode, NoHello, WORDS};
 
 prop_compose! {
     fn hello()(
@@ -19,7 +19,6 @@ prop_compose! {
         control: u64,
         aperture in (any::<u64>(), any::<u64>()),
         mode: u8,
-        features: u32,
     ) -> Hello {
         Hello {
             nonce,
@@ -32,7 +31,6 @@ prop_compose! {
             aperture_base: aperture.0,
             aperture_len: aperture.1.min(u64::MAX - aperture.0),
             mode,
-            features,
         }
     }
 }
@@ -58,7 +56,6 @@ fn a_hello_to_the_byte() {
         aperture_base: 0x0999_9999_aaaa_aaaa,
         aperture_len: 0x0bbb_bbbb_cccc_cccc,
         mode: Mode::Arena.number(),
-        features: 0xdddd_eeee,
     };
     let words = hello.encode();
     assert_eq!(
@@ -77,7 +74,7 @@ fn a_hello_to_the_byte() {
             0xcccc_cccc,
             0x0bbb_bbbb,
             0x4444_0002,
-            0xdddd_eeee,
+            0,
         ]
     );
     let sum = words[..WORDS - 1]
@@ -94,12 +91,6 @@ fn modes_have_numbers() {
         .filter_map(|number| Mode::from_number(number).map(|mode| (number, mode.name())))
         .collect();
     assert_eq!(names, [(1, "flat"), (2, "arena"), (3, "bounce")]);
-}
-
-#[test]
-fn features_that_are_demanded_have_to_be_known() {
-    assert_eq!(unknown_demands(0, 0xffff), 0);
-    assert_eq!(unknown_demands(0x1_0000, 0x3_0001), 0x2_0000);
 }
 
 proptest! {

@@ -44,13 +44,10 @@ use super::{
     ROOM_WANTED,
 };
 use crate::{
-    logic::{
-        hello,
-        ring::{
-            is_missed,
-            reaches,
-            WishState, //
-        }, //
+    logic::ring::{
+        is_missed,
+        reaches,
+        WishState, //
     },
     peer::doorbells::Subscription,
     sys::{
@@ -266,7 +263,8 @@ impl Rings {
     fn wish(&self, wish: &Wish, value: u32, by: Wisher) -> Result<u32> {
         let _use = self.channel.begin_use()?;
         let header = self.remote()?.reach_header(self.channel.path())?;
-        let steers = by == Wisher::Sleeper && self.channel.peer().features & hello::STEERING != 0;
+        // Who rings at this node itself wakes the sleeper from wherever he is.
+        let steers = by == Wisher::Sleeper && !self.channel.peer().is_this;
         let moved = steers
             && self
                 .wake_doorbells

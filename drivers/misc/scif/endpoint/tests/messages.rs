@@ -22,7 +22,6 @@ use crate::{
             Grant,
             Message,
             Offer,
-            Refusal,
             RingAddress,
             Status,
             WindowId,
@@ -109,7 +108,7 @@ mod cases {
         check_lost(|peer, target| {
             let refuse = Message::Refuse {
                 target,
-                reason: Refusal::NoListener,
+                reason: Status::Refused,
             };
             peer.post(&altered(refuse, |envelope| {
                 envelope.fields = [0xff; FIELDS]
@@ -252,7 +251,7 @@ mod cases {
         for message in [
             Message::Refuse {
                 target,
-                reason: Refusal::NoListener,
+                reason: Status::Refused,
             },
             Message::Cancel { source: NOBODY },
             Message::Close {
@@ -304,7 +303,7 @@ mod cases {
         for message in [
             Message::Refuse {
                 target,
-                reason: Refusal::NoListener,
+                reason: Status::Refused,
             },
             Message::CloseDone { target },
             Message::CloseDone { target },

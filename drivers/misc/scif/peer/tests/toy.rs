@@ -26,6 +26,10 @@ use crate::{
             Service,
             Violation, //
         },
+        status::{
+            Held,
+            NodeStatus, //
+        },
         Common,
         Observer,
         Peer, //
@@ -57,6 +61,7 @@ use kernel::{
             Release, //
         },
         Arc,
+        ArcBorrow,
         Mutex,
         SetOnce, //
     },
@@ -179,10 +184,6 @@ impl Record {
 }
 
 impl Observer for Record {
-    fn lost(&self, _peer: &Peer) {
-        self.note("not handed out");
-    }
-
     fn torn_down(&self, _peer: &Peer) {
         self.note("torn down");
     }
@@ -200,16 +201,14 @@ impl Owner for Record {
 }
 
 /// The service.
-struct Echo(Arc<Record>);
-
-impl Service for Echo {
+impl Service for Record {
     fn id(&self) -> ServiceId {
         ECHO
     }
 
-    fn attach(&self, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>> {
+    fn attach(self: ArcBorrow<'_, Self>, peer: &Arc<Peer>) -> Result<Arc<dyn Attachment>> {
         let attached = Attached {
-            record: self.0.clone(),
+            record: self.into(),
             peer: peer.clone(),
         };
         Ok(Arc::new(attached, GFP_KERNEL)?)
@@ -278,19 +277,19 @@ impl Attachment for Attached {
     }
 
     fn refused(&self) -> Result<(), Violation> {
-        Err("it has no toys".into())
+        Err("it has no toys")
     }
 
     fn lost(&self) {
         self.record.note("lost");
-        let mut index = 0;
+        let mut last = ChannelId::NONE;
         loop {
-            let next = self.record.channels.lock().at_or_after(index);
-            let Some((found, channel)) = next else {
+            let next = self.record.channels.lock().behind(last);
+            let Some((id, channel)) = next else {
                 break;
             };
             channel.close_uses();
-            index = found + 1;
+            last = id;
         }
     }
 
@@ -312,7 +311,7 @@ struct Installed(Arc<Record>);
 
 impl Attachment for Installed {
     fn message(&self, _envelope: &Envelope, _annex: &AnnexOf<'_>) -> Result<(), Violation> {
-        Err("the peer has the service".into())
+        Err("the peer has the service")
     }
 
     fn refused(&self) -> Result<(), Violation> {
@@ -329,7 +328,7 @@ const NODE: u16 = u16::MAX;
 /// Makes a peer of the first node that comes, and has it echo.
 struct Host {
     common: Common,
-    echo: Echo,
+    record: Arc<Record>,
     peer: SetOnce<Arc<Peer>>,
 }
 
@@ -343,8 +342,10 @@ impl Sink for Host {
     }
 
     fn online(&self, path: Arc<dyn Path>, who: Introduction<'_>) -> Result<Arc<dyn Session>> {
-        let peer = Peer::new(&self.common, path, &who, NODE)?;
-        peer.attach(self.echo.id(), self.echo.attach(&peer)?)?;
+        let status = Held::new(&NodeStatus::new(NODE, false)?);
+        let peer = Peer::new(&self.common, path, &who, NODE, status)?;
+        let attachment = self.record.as_arc_borrow().attach(&peer)?;
+        peer.attach(ECHO, attachment)?;
         self.peer.populate(peer.clone());
         Ok(peer)
     }
@@ -367,7 +368,7 @@ impl Bed {
                 observer: record.clone(),
                 heartbeat_timeout: 10,
             },
-            echo: Echo(record.clone()),
+            record: record.clone(),
             peer: SetOnce::new(),
         };
         let host = Arc::new(host, GFP_KERNEL)?;

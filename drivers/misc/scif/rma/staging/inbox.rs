@@ -32,7 +32,6 @@ use crate::{
     },
     peer::{
         questions,
-        Answerer,
         Peer, //
     },
     sys::{
@@ -160,7 +159,7 @@ impl Inbox {
     /// Any context.
     fn schedule(self: &Arc<Self>) {
         // An error says that it is about to run anyway.
-        let _ = self.peer.queues().work.enqueue(self.clone());
+        let _ = self.peer.queues.work.enqueue(self.clone());
     }
 
     /// The peer has rung. Any context.
@@ -180,7 +179,7 @@ impl Inbox {
         };
         for _ in 0..ROUNDS {
             self.empty(credits)?;
-            if self.peer.has_failed() {
+            if self.peer.is_over() {
                 return Ok(());
             }
             let goes_on = || self.has_header() || self.peer.is_over();
@@ -231,7 +230,7 @@ impl Inbox {
             if emptied.slots - emptied.reported >= u64::from(self.geometry.slots() / 2) {
                 self.report(&mut emptied, credits)?;
             }
-            if self.peer.has_failed() {
+            if self.peer.is_over() {
                 return Ok(());
             }
             current::reschedule();
@@ -247,9 +246,8 @@ impl Inbox {
         }
         emptied.reported = emptied.slots;
         // Who asks for much gets it in time, though not all at once.
-        self.peer
-            .liveness
-            .extend_answer(Answerer::Pushes, questions::LIMIT.as_millis() as u32);
+        let limit = questions::LIMIT.as_millis() as u32;
+        self.peer.liveness.pushes.extend(limit);
         // The loads from the slots come before the store that gives them away, and so do the stores to
         // where their bytes were to go.
         barrier::mb(barrier::Full);

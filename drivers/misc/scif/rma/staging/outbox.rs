@@ -159,7 +159,7 @@ impl Outbox {
     pub(super) fn rung(self: &Arc<Self>) {
         if self.has_news() {
             // An error says that it is about to run anyway.
-            let _ = self.peer.queues().work.enqueue(self.clone());
+            let _ = self.peer.queues.work.enqueue(self.clone());
         }
     }
 

@@ -37,7 +37,6 @@ use crate::{
             Seen, //
         },
         hello::{
-            self,
             Hello,
             NoHello, //
         },
@@ -393,7 +392,6 @@ impl NtbLink {
             aperture_len: aperture.len,
             mode: aperture.behind.mode().number(),
             windows: aperture.windows.bits(),
-            features: hello::FEATURES,
         };
         inner.mailbox.write(device, self.now(), &hello)
     }

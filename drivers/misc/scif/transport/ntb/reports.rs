@@ -108,9 +108,6 @@ pub(super) fn refused(link: &CStr, refused: Refused) {
         Refused::PageSize(shift) => pr_err!(
             "{link}: no session: the peer's pages have 2^{shift} bytes, those of this side 2^{PAGE_SHIFT}\n"
         ),
-        Refused::Features(features) => pr_err!(
-            "{link}: no session: the peer demands features {features:#x}, which this side does not know\n"
-        ),
     }
 }
 

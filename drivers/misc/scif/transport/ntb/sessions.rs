@@ -17,10 +17,7 @@ use crate::{
     logic::{
         control_block::ControlGeometry,
         handshake::Reason,
-        hello::{
-            self,
-            Hello, //
-        },
+        hello::Hello, //
     },
     sys::{
         ntb::NtbDevice,
@@ -90,7 +87,6 @@ impl NtbLink {
             link: &name,
             node: Some(hello.node),
             generation: hello.generation,
-            features: hello::FEATURES & hello.features,
             own_nonce: nonce,
             peer_nonce: hello.nonce,
             block: block.clone(),
@@ -128,7 +124,7 @@ impl NtbLink {
             return;
         };
         let nonce = inner.handshake.peer_nonce().unwrap_or(0);
-        session.as_arc_borrow().going();
+        session.going();
         pr_info!("node {} is offline: {}\n", peer, reason.text());
         trace::link_down(|| trace::Link::new(&self.name, peer, generation, reason.text()));
         // A driver that is being unbound gives the peer the time to let go first.

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use super::new_machine;
 use crate::logic::handshake::{Action, Handshake, Reason, Refused, Seen};
-use crate::logic::hello::{FEATURES, Hello, NoHello, WORDS};
+use crate::logic::hello::{Hello, NoHello, WORDS};
 
 /// What a side has offered, by the book.
 #[derive(Clone, Copy, Debug)]
@@ -217,11 +217,8 @@ impl Side {
 
 /// What stands against a peer.
 fn objection(hello: &Hello) -> Option<Refused> {
-    let unknown = hello.features & 0xffff_0000 & !FEATURES;
     if hello.page_shift != 12 {
         Some(Refused::PageSize(hello.page_shift))
-    } else if unknown != 0 {
-        Some(Refused::Features(unknown))
     } else {
         None
     }

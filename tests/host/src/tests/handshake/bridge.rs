@@ -69,7 +69,7 @@ enum Event {
 }
 
 fn unfit() -> impl Strategy<Value = Unfit> {
-    prop_oneof![Just(Unfit::PageSize), Just(Unfit::Features)]
+    Just(Unfit::PageSize)
 }
 
 fn forged() -> impl Strategy<Value = Forged> {

@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{
     logic::staging::MOST_SLOTS,
-    peer::Answerer,
     rma::operation::Operation,
     sys::wait::{
         busy_poll,
@@ -57,7 +56,7 @@ impl Outbox {
     ) -> Result {
         let has_ended = || operation.result().is_some();
         // Others' slots may come before.
-        while self.poll(route, has_ended) && !self.peer.has_failed() {
+        while self.poll(route, has_ended) && !self.peer.is_over() {
             self.look();
             if operation.result().is_some() {
                 return Ok(());
@@ -66,7 +65,7 @@ impl Outbox {
         if let Some(route) = route {
             route.engine.arm();
         }
-        if self.peer.has_failed() {
+        if self.peer.is_over() {
             return Ok(());
         }
         self.wish_for(operation.last_slot())?;
@@ -129,9 +128,8 @@ impl Outbox {
     /// If there is something in slots, the peer has to empty one in time.
     pub(super) fn expect_news_of(&self, state: &State) {
         let is_due = state.taken != self.emptied.load(Relaxed) && !state.closed;
-        self.peer
-            .liveness
-            .expect_answer_within(Answerer::Staging, is_due.then_some(LIMIT_MILLISECONDS));
+        let limit = is_due.then_some(LIMIT_MILLISECONDS);
+        self.peer.liveness.staging.set(limit);
     }
 
     // ----- the end -----------------------------------------------------------------------------

@@ -173,7 +173,7 @@ impl Outbox {
         most: u64,
     ) -> Result<Option<Range<u64>>> {
         let mut state = self.state.lock();
-        if state.closed || self.peer.has_failed() {
+        if state.closed || self.peer.is_over() {
             return Err(ENODEV);
         }
         let is_first = match ticket {
