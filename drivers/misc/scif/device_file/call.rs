@@ -106,13 +106,6 @@ pub(super) fn perform(
     Ok(0)
 }
 
-fn to_user(port: PortId) -> uapi::scif_port_id {
-    uapi::scif_port_id {
-        node: port.node,
-        port: port.port,
-    }
-}
-
 fn bind(endpoint: &Endpoint, port: Place<u16>) -> Result {
     let wanted = port.read()?;
     let port = port.writable()?;
@@ -123,8 +116,11 @@ fn connect(endpoint: &Endpoint, at: usize, nonblocking: bool) -> Result {
     let request: uapi::scifioctl_connect = uapi::read(at)?;
     let uapi::scif_port_id { node, port } = request.peer;
     let own = place!(at, uapi::scifioctl_connect, self_).writable()?;
-    let bound = endpoint.connect(PortId { node, port }, nonblocking)?;
-    own.write(&to_user(bound))
+    let connected = endpoint.connect(PortId { node, port }, nonblocking)?;
+    own.write(&uapi::scif_port_id {
+        node: endpoint.scif.nodes.own_id(),
+        port: connected.own,
+    })
 }
 
 /// ACCEPTREQ
@@ -133,10 +129,11 @@ fn accept(endpoint: &Endpoint, at: usize) -> Result {
     let block = arguments::is_set(request.flags, arguments::ACCEPT_SYNC)?;
     let peer = place!(at, uapi::scifioctl_accept, peer).writable()?;
     let handle = place!(at, uapi::scifioctl_accept, endpt).writable()?;
-    let (connected, number) = endpoint.accept(block)?;
-    let told = peer.write(&to_user(connected));
+    let (PortId { node, port }, number) = endpoint.accept(block)?;
+    let told = peer.write(&uapi::scif_port_id { node, port });
     told.and_then(|()| handle.write(&number))
-        .inspect_err(|_| endpoint.forget_accepted(number))
+        // Nobody will learn of the handle: what was accepted is closed.
+        .inspect_err(|_| drop(endpoint.take_accepted(number)))
 }
 
 /// Sends, or receives; how many bytes goes to `count`.

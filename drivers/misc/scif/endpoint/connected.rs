@@ -56,7 +56,7 @@ impl Endpoint {
         let connection = match &*self.state.lock() {
             State::Unbound | State::Bound(_) => return ERR,
             State::Closed => return ERR | HUP,
-            State::Listening(listener, _) => {
+            State::Listening(listener) => {
                 return if listener.queued() > 0 {
                     IN | RDNORM
                 } else {

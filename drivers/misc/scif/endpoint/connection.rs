@@ -30,6 +30,7 @@ use super::{
     stream::Stream, //
 };
 use crate::{
+    arguments::PortId,
     logic::{
         envelope::ChannelId,
         messages::{
@@ -82,7 +83,7 @@ use kernel::{
 const CLOSE_TIMEOUT: Delta = Delta::from_secs(2);
 
 /// Which ports it connects.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PortPair {
     pub(crate) own: u16,
     pub(crate) peer: u16,
@@ -159,6 +160,14 @@ impl Connection {
         self.stream.rings.set_remote(ring)?;
         self.channel.set_remote(id);
         Ok(())
+    }
+
+    /// What is at the other end.
+    pub(super) fn peer(&self) -> PortId {
+        PortId {
+            node: self.channel.node(),
+            port: self.ports.peer,
+        }
     }
 
     /// What it has moved, and has. May sleep.
