@@ -150,14 +150,14 @@ impl Connection {
 
     /// Takes away what the peer can still reach, as it is out of the table. May sleep.
     pub(super) fn leave(&self) {
-        self.stream.rings.wake_doorbells.leave();
+        self.stream.wake_doorbells.leave();
         // Somebody may hold on to the connection for long, but the peer writes no more.
-        self.stream.rings.own.unmap();
+        self.stream.own.unmap();
     }
 
     /// Learns of the other end. Ends the relation to the peer if what it says can't be.
     pub(super) fn set_remote(&self, id: ChannelId, ring: &RingAddress) -> Result {
-        self.stream.rings.set_remote(ring)?;
+        self.stream.set_remote(ring)?;
         self.channel.set_remote(id);
         Ok(())
     }
@@ -344,7 +344,7 @@ impl Connection {
 impl PinnedDrop for Connection {
     fn drop(self: Pin<&mut Self>) {
         // The doorbells hold the stream as long as it listens, so the stream alone never goes.
-        self.stream.rings.wake_doorbells.leave();
+        self.stream.wake_doorbells.leave();
     }
 }
 

@@ -137,7 +137,7 @@ impl Contact {
             source: connection.channel.id,
             source_port: ports.own,
             port: ports.peer,
-            ring: connection.stream.rings.address(),
+            ring: connection.stream.ring_address(),
         });
         Ok(connection)
     }
@@ -163,7 +163,7 @@ impl Contact {
         request.answer(&Message::Accept {
             target,
             source: connection.channel.id,
-            ring: connection.stream.rings.address(),
+            ring: connection.stream.ring_address(),
         });
         Ok(connection)
     }

@@ -197,7 +197,7 @@ fn handle_for(
     match message {
         Message::Refuse { reason, .. } => connection.refused(reason),
         Message::CloseDone { .. } => connection.close_done(),
-        Message::RingWanted { .. } => connection.stream.rings.grow(),
+        Message::RingWanted { .. } => connection.stream.grow(),
         Message::RingOffer { address, size, .. } => connection.stream.offered(address, size)?,
         Message::MarkRequest { token, .. } => transfers.mark_requested(token),
         Message::MarkAnswer {
