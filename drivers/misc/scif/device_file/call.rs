@@ -90,10 +90,10 @@ pub(super) fn perform(
             let range: uapi::scifioctl_unreg = uapi::read(at)?;
             endpoint.unregister(range.offset, range.len)
         }
-        uapi::SCIF_READFROM => copy_windows(endpoint, Direction::Read, at),
-        uapi::SCIF_WRITETO => copy_windows(endpoint, Direction::Write, at),
-        uapi::SCIF_VREADFROM => copy_memory(endpoint, Direction::Read, at, pointer),
-        uapi::SCIF_VWRITETO => copy_memory(endpoint, Direction::Write, at, pointer),
+        uapi::SCIF_READFROM => copy(endpoint, Direction::Read, at, None),
+        uapi::SCIF_WRITETO => copy(endpoint, Direction::Write, at, None),
+        uapi::SCIF_VREADFROM => copy(endpoint, Direction::Read, at, Some(pointer)),
+        uapi::SCIF_VWRITETO => copy(endpoint, Direction::Write, at, Some(pointer)),
         uapi::SCIF_GET_NODEIDS => {
             let count = place!(at, uapi::scifioctl_node_ids, len);
             return node_ids(endpoint, &uapi::read_unpadded(at)?, count, pointer);
@@ -173,20 +173,18 @@ fn register(endpoint: &Endpoint, at: usize, pointer: Pointer) -> Result {
     })
 }
 
-/// READFROM and WRITETO: between windows.
-fn copy_windows(endpoint: &Endpoint, direction: Direction, at: usize) -> Result {
+/// READFROM and WRITETO, between windows; with a `pointer` VREADFROM and VWRITETO, between the caller's memory
+/// and windows.
+fn copy(endpoint: &Endpoint, direction: Direction, at: usize, pointer: Option<Pointer>) -> Result {
     let request: uapi::scifioctl_copy = uapi::read_unpadded(at)?;
     let options = TransferOptions::parse(request.flags)?;
-    let local = LocalSide::Windows(request.loffset);
-    endpoint.transfer(direction, &local, request.roffset, request.len, options)
-}
-
-/// VREADFROM and VWRITETO: between the caller's memory and windows.
-fn copy_memory(endpoint: &Endpoint, direction: Direction, at: usize, pointer: Pointer) -> Result {
-    let request: uapi::scifioctl_copy = uapi::read_unpadded(at)?;
-    let options = TransferOptions::parse(request.flags)?;
-    let address = UserPtr::from_addr(pointer(request.addr));
-    let local = LocalSide::Memory(Buffer::user(address, request.len as usize));
+    let local = match pointer {
+        Some(pointer) => {
+            let address = UserPtr::from_addr(pointer(request.addr));
+            LocalSide::Memory(Buffer::user(address, request.len as usize))
+        }
+        None => LocalSide::Windows(request.loffset),
+    };
     endpoint.transfer(direction, &local, request.roffset, request.len, options)
 }
 
