@@ -131,48 +131,32 @@ impl Stream {
                 look_for_signals()?;
             }
             let wanted = u32::try_from(len)?;
-            let fits = wanted <= self.remote_size()?;
-            match (block, fits) {
-                (true, true) => {
-                    if self.is_more_than_half(wanted)? {
-                        self.ask_to_take_out(wanted)?;
-                    }
-                    self.wait_for_room(wanted)?;
+            let size = self.remote_size()?;
+            if wanted > size {
+                if !block {
+                    return Err(EAGAIN);
                 }
-                (true, false) => self.wait_for_growth(wanted)?,
-                // Who tries again has to be waited for as well.
-                (false, true) if self.is_more_than_half(wanted)? => {
-                    if !self.ask_to_take_out(wanted)? {
-                        return Err(EAGAIN);
-                    }
-                }
-                // Who polls hears of it when there is room for all.
-                (false, true) if waiters.has_waiters() => {
-                    self.wish_for_room(wanted)?;
-                    if self.room()? < wanted {
-                        return Err(EAGAIN);
-                    }
-                }
-                (false, _) => return Err(EAGAIN),
+                self.wait_for_growth(wanted)?;
+                continue;
             }
+            // There may be too little in the peer's ring for who receives there to take it out.
+            let is_much = wanted > size / 2;
+            // Who polls hears of it when there is room for all, and who tries again has to be waited for as well.
+            if is_much || (!block && waiters.has_waiters()) {
+                self.wish_for_room(wanted)?;
+                if self.room()? >= wanted {
+                    continue;
+                }
+                if is_much {
+                    // Who sleeps there takes out what there is.
+                    self.ring()?;
+                }
+            }
+            if !block {
+                return Err(EAGAIN);
+            }
+            self.wait_for_room(wanted)?;
         }
-    }
-
-    /// Whether there may be too little in the peer's ring for who receives there to take it out, and too
-    /// little room for so many bytes.
-    fn is_more_than_half(&self, wanted: u32) -> Result<bool> {
-        Ok(wanted > self.remote_size()? / 2)
-    }
-
-    /// Has who sleeps at the peer take out what there is, unless there is room for `wanted` bytes: says
-    /// whether there is. Who waits or polls here hears of that room.
-    fn ask_to_take_out(&self, wanted: u32) -> Result<bool> {
-        self.wish_for_room(wanted)?;
-        let has_room = self.room()? >= wanted;
-        if !has_room {
-            self.ring()?;
-        }
-        Ok(has_room)
     }
 
     /// Waits until the ring is as large as this, or will not be: the peer's answer wakes who waits.

@@ -228,14 +228,6 @@ impl Stream {
             .is_ok_and(|remote| self.unread_there() != remote.size())
     }
 
-    /// Whether our ring is not empty, as far as anybody can say who is not receiving. Any context.
-    ///
-    /// Our counter is read first, so that the peer's is never behind it.
-    pub(super) fn seems_to_have_data(&self) -> bool {
-        let consumed = self.consumed.load(Acquire);
-        self.header().load_acquire_u32(PRODUCED).unwrap_or(0) != consumed
-    }
-
     /// Bytes in the peer's ring, as far as anybody can say who is not sending. Any context.
     pub(super) fn unread_there(&self) -> u32 {
         let consumed = self.header().load_acquire_u32(CONSUMED).unwrap_or(0);
@@ -243,9 +235,12 @@ impl Stream {
     }
 
     /// Bytes in our ring, as far as anybody can say who is not receiving. Any context.
+    ///
+    /// Our counter is read first, so that the peer's is never behind it.
     pub(super) fn unread_here(&self) -> u32 {
-        let produced = self.header().read_u32(PRODUCED).unwrap_or(0);
-        produced.wrapping_sub(self.consumed.load(Relaxed))
+        let consumed = self.consumed.load(Acquire);
+        let produced = self.header().load_acquire_u32(PRODUCED);
+        produced.unwrap_or(consumed).wrapping_sub(consumed)
     }
 
     // ----- moving bytes ------------------------------------------------------------------------

@@ -326,7 +326,7 @@ impl Stream {
     fn leave_to_others(&self, interrupted: bool) {
         let moved = self.watch_for_data(Wisher::Other) == Ok(true);
         // A call that waits for much leaves behind what has come, of which nobody was told.
-        if moved || (interrupted && self.seems_to_have_data()) {
+        if moved || (interrupted && self.unread_here() > 0) {
             self.channel.wake();
         }
     }
@@ -334,6 +334,6 @@ impl Stream {
     /// Whether data can be received; the waiters are woken when more comes. May sleep.
     pub(super) fn poll_receive(&self) -> bool {
         let moved = self.watch_for_data(Wisher::Sleeper) == Ok(true);
-        moved || self.seems_to_have_data()
+        moved || self.unread_here() > 0
     }
 }
