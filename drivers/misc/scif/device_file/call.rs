@@ -80,11 +80,8 @@ pub(super) fn perform(
         uapi::SCIF_CONNECT => connect(endpoint, at, nonblocking),
         uapi::SCIF_ACCEPTREQ => accept(endpoint, at),
         uapi::SCIF_ACCEPTREG => endpoint.take_over(uapi::read(at)?),
-        uapi::SCIF_SEND | uapi::SCIF_RECV => {
-            let count = place!(at, uapi::scifioctl_msg, out_len);
-            let sends = cmd == uapi::SCIF_SEND;
-            message(endpoint, sends, &uapi::read_unpadded(at)?, count, pointer)
-        }
+        uapi::SCIF_SEND => message(endpoint, true, at, pointer),
+        uapi::SCIF_RECV => message(endpoint, false, at, pointer),
         uapi::SCIF_REG => register(endpoint, at, pointer),
         uapi::SCIF_UNREG => {
             let range: uapi::scifioctl_unreg = uapi::read(at)?;
@@ -136,14 +133,10 @@ fn accept(endpoint: &Endpoint, at: usize) -> Result {
         .inspect_err(|_| drop(endpoint.take_accepted(number)))
 }
 
-/// Sends, or receives; how many bytes goes to `count`.
-fn message(
-    endpoint: &Endpoint,
-    sends: bool,
-    request: &uapi::scifioctl_msg,
-    count: Place<i32>,
-    pointer: Pointer,
-) -> Result {
+/// Sends, or receives.
+fn message(endpoint: &Endpoint, sends: bool, at: usize, pointer: Pointer) -> Result {
+    let request: uapi::scifioctl_msg = uapi::read_unpadded(at)?;
+    let count = place!(at, uapi::scifioctl_msg, out_len);
     let block = arguments::is_set(request.flags, arguments::MESSAGE_BLOCK)?;
     let len = usize::try_from(request.len).map_err(|_| EINVAL)?;
     let count = count.writable_holding(&request.out_len)?;

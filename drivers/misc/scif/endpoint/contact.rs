@@ -98,15 +98,10 @@ impl Contact {
         )
     }
 
-    /// What is for memory that the other side does not reach.
-    pub(super) fn staging(&self) -> &Arc<Staging> {
-        &self.ways.staging
-    }
-
     /// Makes a connection and puts it into the table: ENODEV if the peer is lost. The caller is inside
     /// the peer: a ring that finds no place must not outlive the session. May sleep.
     fn insert(self: &Arc<Self>, ports: PortPair, state: State) -> Result<Arc<Connection>> {
-        self.staging().open()?;
+        self.ways.staging.open()?;
         let id = self.connections.lock().reserve()?;
         // Without the lock, which the control work takes: who pays may have to wait.
         let made = Connection::new(self, id, ports, state);

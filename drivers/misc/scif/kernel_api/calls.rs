@@ -160,7 +160,7 @@ exported! {
 /// Sends or receives; returns how many bytes.
 fn move_message(
     endpoint: Connected,
-    how: fn(&Endpoint, &Buffer, bool) -> Result<usize>,
+    how: impl FnOnce(&Endpoint, &Buffer, bool) -> Result<usize>,
     message: &Memory,
     flags: ffi::c_int,
 ) -> Result<ffi::c_int> {
