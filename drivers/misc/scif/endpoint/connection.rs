@@ -321,17 +321,12 @@ impl Connection {
     /// its windows under way, and has let go of those that it has not mapped. Killable; a peer that
     /// goes has none.
     fn wait_for_peer_transfers(&self) {
-        let Ok(waiters) = self.channel.waiters() else {
+        let (Ok(waiters), 1..) = (self.channel.waiters(), self.windows.held().windows) else {
             return;
         };
-        if self.windows.held().windows == 0 {
-            return;
-        }
         let done = || (self.close_answered.load(Relaxed) || self.channel.is_over()).then_some(());
-        if self.windows.wait_if_lent(&waiters, done) {
-            return;
-        }
-        if can_be_killed() && waiters.wait_killable(done).is_ok() {
+        let waited = self.windows.wait_if_lent(&waiters, done);
+        if waited || (can_be_killed() && waiters.wait_killable(done).is_ok()) {
             return;
         }
         // Who waits for the end of a process wants its memory back then; but not for any time that

@@ -167,26 +167,19 @@ impl Ports {
         }
     }
 
-    /// A connector has given up: refuses its request, if it is still queued. May sleep.
-    pub(super) fn cancelled(&self, peer: &Arc<Peer>, source: ChannelId) {
-        let found =
-            self.take(|request| request.source == source && Arc::ptr_eq(&request.peer, peer));
-        drop(found);
-    }
-
-    /// Drops the queued requests of a peer that is lost. May sleep.
-    pub(super) fn forget_requests(&self, peer: &Arc<Peer>) {
-        while self
-            .take(|request| Arc::ptr_eq(&request.peer, peer))
-            .is_some()
-        {}
-    }
-
-    /// Takes the first queued request for which `wanted` is true.
-    fn take(&self, wanted: impl Fn(&Request) -> bool) -> Option<Request> {
-        let inner = self.inner.lock();
-        let mut listeners = inner.listeners.values();
-        listeners.find_map(|listener| listener.take_if(&wanted))
+    /// Refuses the queued requests of a peer: what its connector with this id asks for, which has given up, or all,
+    /// as the peer is lost. May sleep.
+    pub(super) fn forget_requests(&self, peer: &Arc<Peer>, source: Option<ChannelId>) {
+        let is_meant = |request: &Request| {
+            Arc::ptr_eq(&request.peer, peer) && source.is_none_or(|source| source == request.source)
+        };
+        let next = || {
+            let inner = self.inner.lock();
+            let mut listeners = inner.listeners.values();
+            listeners.find_map(|listener| listener.take_if(is_meant))
+        };
+        // Each is refused without the lock, as it is dropped.
+        while next().is_some() {}
     }
 }
 

@@ -94,7 +94,7 @@ impl Attachment for Attached {
         contact.mappings.revoke_all();
         contact.ways.staging.drained();
         // Requests came from the control work, which is out now, too.
-        contact.ports.forget_requests(&contact.peer);
+        contact.ports.forget_requests(&contact.peer, None);
     }
 
     fn unreachable(&self) {
@@ -128,7 +128,7 @@ fn handle(contact: &Contact, message: Message, annex: &AnnexOf<'_>) -> Result<()
                 reason: Refusal::NoMemory,
             }),
         },
-        Message::Cancel { source } => contact.ports.cancelled(peer, source),
+        Message::Cancel { source } => contact.ports.forget_requests(peer, Some(source)),
         Message::Accept {
             target,
             source,
