@@ -59,7 +59,8 @@ impl Endpoint {
     pub(crate) fn accept_endpoint(&self, block: bool) -> Result<(PortId, Arc<Endpoint>)> {
         // First, so that no peer connects and finds that there is no memory.
         let endpoint = Self::new(&self.scif)?;
-        let accepted = self.accept_request(&*self.listening()?, block)?;
+        let listener = self.listening()?;
+        let accepted = self.accept_request(&listener, block)?;
         let peer = accepted.connection.peer();
         endpoint.adopt(|| Some(accepted))?;
         Ok((peer, endpoint))
