@@ -64,10 +64,7 @@ use connection::{
 use kernel::{
     prelude::*,
     sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
+        atomic::Atomic,
         Arc, //
     },
 };
@@ -94,7 +91,7 @@ pub(crate) struct Endpoint {
     /// Whose table of descriptors the last one was in.
     flushed_by: Atomic<usize>,
     /// Whether mappings made from now on read as ones once the peer is lost.
-    ones_after_loss: Atomic<bool>,
+    pub(crate) ones_after_loss: Atomic<bool>,
 }
 
 impl Endpoint {
@@ -120,11 +117,6 @@ impl Endpoint {
     /// What there is to see of it. May sleep.
     pub(crate) fn facts(&self) -> Facts {
         self.state.facts()
-    }
-
-    /// Says whether mappings made from now on read as ones once the peer is lost, in any state.
-    pub(crate) fn set_ones_after_loss(&self, ones: bool) {
-        self.ones_after_loss.store(ones, Relaxed);
     }
 
     /// Takes a port: `number`, or for 0 one that is free. Returns it.
@@ -157,64 +149,31 @@ impl Endpoint {
         if backlog <= 0 {
             return Err(EINVAL);
         }
-        let listener = Listener::new(port.number, backlog as usize, self.waiters.clone())?;
+        let listener = Listener::new(port, backlog as usize, self.waiters.clone())?;
         self.scif.ports.add_listener(&listener)?;
-        *state = State::Listening(listener, port);
+        *state = State::Listening(listener);
         Ok(())
     }
 
-    /// Connects to a port. Returns the own port.
+    /// Connects to a port. Returns which ports are connected.
     ///
     /// With `nonblocking` the first call starts, with EINPROGRESS, and later ones collect the
     /// result. A refused endpoint stays bound and can try again.
-    pub(crate) fn connect(&self, peer: PortId, nonblocking: bool) -> Result<PortId> {
-        let connection = self.connect_to(peer, nonblocking)?;
-        Ok(PortId {
-            node: self.scif.nodes.own_id(),
-            port: connection.ports.own,
-        })
-    }
-
-    /// As [`Self::connect`]; returns the connection.
-    fn connect_to(&self, peer: PortId, nonblocking: bool) -> Result<Arc<Connection>> {
+    pub(crate) fn connect(&self, peer: PortId, nonblocking: bool) -> Result<PortPair> {
         let (connection, is_new) = self.begin_connect(peer)?;
         if is_new && nonblocking {
             // The answer may be there already, but the first call always says "in progress":
             // that is what callers of a non-blocking connect are written for.
             return Err(EINPROGRESS);
         }
-        self.await_answer(connection, nonblocking)
-    }
-
-    /// Waits for the answer to a request, unless the call must not block, and collects it.
-    fn await_answer(
-        &self,
-        connection: Arc<Connection>,
-        nonblocking: bool,
-    ) -> Result<Arc<Connection>> {
-        loop {
-            if let Some(result) = self.conclude(&connection) {
-                return result.map(|()| connection);
-            }
-            if nonblocking {
-                return Err(EINPROGRESS);
-            }
-            let waited = self
-                .waiters
-                .wait(|| (connection.channel.state() != ChannelState::Requested).then_some(()));
-            if let Err(error) = waited {
-                self.give_up(&connection);
-                // Not restarted: the request is withdrawn. The caller can try again.
-                return Err(if error == ERESTARTSYS { EINTR } else { error });
-            }
-        }
+        self.conclude(&connection, nonblocking)
     }
 
     /// The request that was made and has not been concluded, if there is one; an error where none can
     /// be made.
     fn request_under_way(state: &State) -> Result<Option<Arc<Connection>>> {
         match state {
-            State::Listening(..) => Err(EOPNOTSUPP),
+            State::Listening(_) => Err(EOPNOTSUPP),
             State::Connected(..) => Err(EISCONN),
             State::Closed => Err(EBADF),
             State::Connecting(connection, _) => Ok(Some(connection.clone())),
@@ -249,36 +208,33 @@ impl Endpoint {
         Ok((connection, true))
     }
 
-    /// Takes a request out of the state, if it is still there: the endpoint is bound again, and the
-    /// connection is for the caller to close.
-    fn withdraw(state: &mut State, connection: &Arc<Connection>) -> Option<State> {
-        match &*state {
-            State::Connecting(current, port) if Arc::ptr_eq(current, connection) => {
-                let bound = State::Bound(port.clone());
-                Some(core::mem::replace(state, bound))
-            }
-            _ => None,
+    /// Waits for the answer to a request, unless the call must not block, and draws the conclusion from it.
+    /// A signal withdraws the request: the endpoint is bound again, and the caller can try again.
+    fn conclude(&self, connection: &Arc<Connection>, nonblocking: bool) -> Result<PortPair> {
+        if !nonblocking {
+            // A signal leaves the request without an answer.
+            let _ = self
+                .waiters
+                .wait(|| (connection.channel.state() != ChannelState::Requested).then_some(()));
         }
-    }
-
-    /// Draws the conclusion from what has become of a request; none while the peer has not answered.
-    fn conclude(&self, connection: &Arc<Connection>) -> Option<Result> {
         let mut state = self.state.lock();
         let port = match &*state {
             State::Connecting(current, port) if Arc::ptr_eq(current, connection) => port.clone(),
             // Another thread was faster.
             State::Connected(current, _) if Arc::ptr_eq(current, connection) => {
-                return Some(Err(EISCONN))
+                return Err(EISCONN)
             }
-            _ => return Some(Err(ECONNREFUSED)),
+            _ => return Err(ECONNREFUSED),
         };
         let error = match connection.channel.state() {
-            ChannelState::Requested => return None,
+            ChannelState::Requested if nonblocking => return Err(EINPROGRESS),
+            // Not restarted.
+            ChannelState::Requested => EINTR,
             // A peer that accepted and closed was there: what it sent can be received.
             ChannelState::Established | ChannelState::PeerClosed => {
                 self.state.connect(&mut state, connection.clone(), port);
                 trace::connect_done(|| connection.traced(Ok(())));
-                return Some(Ok(()));
+                return Ok(connection.ports);
             }
             ChannelState::Refused => match connection.refusal.copy() {
                 Some(Status::NoMemory) => ENOMEM,
@@ -286,21 +242,11 @@ impl Endpoint {
             },
             ChannelState::Lost | ChannelState::Closed => ENODEV,
         };
-        let old = Self::withdraw(&mut state, connection);
+        *state = State::Bound(port);
         drop(state);
         trace::connect_done(|| connection.traced(Err(error)));
         connection.close();
-        drop(old);
-        Some(Err(error))
-    }
-
-    /// Withdraws a request.
-    fn give_up(&self, connection: &Arc<Connection>) {
-        let old = Self::withdraw(&mut self.state.lock(), connection);
-        if old.is_some() {
-            trace::connect_done(|| connection.traced(Err(EINTR)));
-            connection.close();
-        }
+        Err(error)
     }
 
     // ----- names -------------------------------------------------------------------------------
@@ -315,7 +261,8 @@ impl Endpoint {
         let port = match &*state {
             State::Unbound => return Err(EINVAL),
             State::Closed => return Err(EBADF),
-            State::Bound(port) | State::Listening(_, port) => port.number,
+            State::Bound(port) => port.number,
+            State::Listening(listener) => listener.port.number,
             State::Connecting(..) | State::Connected(..) => return Err(EISCONN),
         };
         // With the state locked, so that the endpoint is not closed before it has the name.
@@ -341,14 +288,12 @@ impl Endpoint {
             return Err(EINVAL);
         }
         let under_way = Self::request_under_way(&self.state.lock())?;
-        let connection = if let Some(connection) = under_way {
-            self.await_answer(connection, nonblocking)?
-        } else {
-            let peer = self.scif.nodes.peer(node)?;
-            let port = self.scif.names.look_up(&peer, name)?;
-            self.connect_to(PortId { node, port }, nonblocking)?
-        };
-        Ok(connection.ports)
+        if let Some(connection) = under_way {
+            return self.conclude(&connection, nonblocking);
+        }
+        let peer = self.scif.nodes.peer(node)?;
+        let port = self.scif.names.look_up(&peer, name)?;
+        self.connect(PortId { node, port }, nonblocking)
     }
 
     // ----- the end -----------------------------------------------------------------------------
@@ -362,7 +307,7 @@ impl Endpoint {
         drop(name);
         match &old {
             State::Unbound | State::Bound(_) | State::Closed => (),
-            State::Listening(listener, _) => {
+            State::Listening(listener) => {
                 self.scif.ports.remove_listener(listener);
                 listener.close();
             }

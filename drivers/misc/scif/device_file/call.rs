@@ -80,20 +80,17 @@ pub(super) fn perform(
         uapi::SCIF_CONNECT => connect(endpoint, at, nonblocking),
         uapi::SCIF_ACCEPTREQ => accept(endpoint, at),
         uapi::SCIF_ACCEPTREG => endpoint.take_over(uapi::read(at)?),
-        uapi::SCIF_SEND | uapi::SCIF_RECV => {
-            let count = place!(at, uapi::scifioctl_msg, out_len);
-            let sends = cmd == uapi::SCIF_SEND;
-            message(endpoint, sends, &uapi::read_unpadded(at)?, count, pointer)
-        }
+        uapi::SCIF_SEND => message(endpoint, true, at, pointer),
+        uapi::SCIF_RECV => message(endpoint, false, at, pointer),
         uapi::SCIF_REG => register(endpoint, at, pointer),
         uapi::SCIF_UNREG => {
             let range: uapi::scifioctl_unreg = uapi::read(at)?;
             endpoint.unregister(range.offset, range.len)
         }
-        uapi::SCIF_READFROM => copy_windows(endpoint, Direction::Read, at),
-        uapi::SCIF_WRITETO => copy_windows(endpoint, Direction::Write, at),
-        uapi::SCIF_VREADFROM => copy_memory(endpoint, Direction::Read, at, pointer),
-        uapi::SCIF_VWRITETO => copy_memory(endpoint, Direction::Write, at, pointer),
+        uapi::SCIF_READFROM => copy(endpoint, Direction::Read, at, None),
+        uapi::SCIF_WRITETO => copy(endpoint, Direction::Write, at, None),
+        uapi::SCIF_VREADFROM => copy(endpoint, Direction::Read, at, Some(pointer)),
+        uapi::SCIF_VWRITETO => copy(endpoint, Direction::Write, at, Some(pointer)),
         uapi::SCIF_GET_NODEIDS => {
             let count = place!(at, uapi::scifioctl_node_ids, len);
             return node_ids(endpoint, &uapi::read_unpadded(at)?, count, pointer);
@@ -106,13 +103,6 @@ pub(super) fn perform(
     Ok(0)
 }
 
-fn to_user(port: PortId) -> uapi::scif_port_id {
-    uapi::scif_port_id {
-        node: port.node,
-        port: port.port,
-    }
-}
-
 fn bind(endpoint: &Endpoint, port: Place<u16>) -> Result {
     let wanted = port.read()?;
     let port = port.writable()?;
@@ -123,8 +113,11 @@ fn connect(endpoint: &Endpoint, at: usize, nonblocking: bool) -> Result {
     let request: uapi::scifioctl_connect = uapi::read(at)?;
     let uapi::scif_port_id { node, port } = request.peer;
     let own = place!(at, uapi::scifioctl_connect, self_).writable()?;
-    let bound = endpoint.connect(PortId { node, port }, nonblocking)?;
-    own.write(&to_user(bound))
+    let connected = endpoint.connect(PortId { node, port }, nonblocking)?;
+    own.write(&uapi::scif_port_id {
+        node: endpoint.scif.nodes.own_id(),
+        port: connected.own,
+    })
 }
 
 /// ACCEPTREQ
@@ -133,20 +126,17 @@ fn accept(endpoint: &Endpoint, at: usize) -> Result {
     let block = arguments::is_set(request.flags, arguments::ACCEPT_SYNC)?;
     let peer = place!(at, uapi::scifioctl_accept, peer).writable()?;
     let handle = place!(at, uapi::scifioctl_accept, endpt).writable()?;
-    let (connected, number) = endpoint.accept(block)?;
-    let told = peer.write(&to_user(connected));
+    let (PortId { node, port }, number) = endpoint.accept(block)?;
+    let told = peer.write(&uapi::scif_port_id { node, port });
     told.and_then(|()| handle.write(&number))
-        .inspect_err(|_| endpoint.forget_accepted(number))
+        // Nobody will learn of the handle: what was accepted is closed.
+        .inspect_err(|_| drop(endpoint.take_accepted(number)))
 }
 
-/// Sends, or receives; how many bytes goes to `count`.
-fn message(
-    endpoint: &Endpoint,
-    sends: bool,
-    request: &uapi::scifioctl_msg,
-    count: Place<i32>,
-    pointer: Pointer,
-) -> Result {
+/// Sends, or receives.
+fn message(endpoint: &Endpoint, sends: bool, at: usize, pointer: Pointer) -> Result {
+    let request: uapi::scifioctl_msg = uapi::read_unpadded(at)?;
+    let count = place!(at, uapi::scifioctl_msg, out_len);
     let block = arguments::is_set(request.flags, arguments::MESSAGE_BLOCK)?;
     let len = usize::try_from(request.len).map_err(|_| EINVAL)?;
     let count = count.writable_holding(&request.out_len)?;
@@ -176,20 +166,18 @@ fn register(endpoint: &Endpoint, at: usize, pointer: Pointer) -> Result {
     })
 }
 
-/// READFROM and WRITETO: between windows.
-fn copy_windows(endpoint: &Endpoint, direction: Direction, at: usize) -> Result {
+/// READFROM and WRITETO, between windows; with a `pointer` VREADFROM and VWRITETO, between the caller's memory
+/// and windows.
+fn copy(endpoint: &Endpoint, direction: Direction, at: usize, pointer: Option<Pointer>) -> Result {
     let request: uapi::scifioctl_copy = uapi::read_unpadded(at)?;
     let options = TransferOptions::parse(request.flags)?;
-    let local = LocalSide::Windows(request.loffset);
-    endpoint.transfer(direction, &local, request.roffset, request.len, options)
-}
-
-/// VREADFROM and VWRITETO: between the caller's memory and windows.
-fn copy_memory(endpoint: &Endpoint, direction: Direction, at: usize, pointer: Pointer) -> Result {
-    let request: uapi::scifioctl_copy = uapi::read_unpadded(at)?;
-    let options = TransferOptions::parse(request.flags)?;
-    let address = UserPtr::from_addr(pointer(request.addr));
-    let local = LocalSide::Memory(Buffer::user(address, request.len as usize));
+    let local = match pointer {
+        Some(pointer) => {
+            let address = UserPtr::from_addr(pointer(request.addr));
+            LocalSide::Memory(Buffer::user(address, request.len as usize))
+        }
+        None => LocalSide::Windows(request.loffset),
+    };
     endpoint.transfer(direction, &local, request.roffset, request.len, options)
 }
 

@@ -33,7 +33,10 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc,
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
     uaccess::UserPtr, //
 };
 
@@ -146,7 +149,7 @@ fn map_policy(endpoint: &Endpoint, at: usize) -> Result {
         uapi::SCIF_MAP_ONES_AFTER_LOSS,
         request.reserved,
     )?;
-    endpoint.set_ones_after_loss(ones);
+    endpoint.ones_after_loss.store(ones, Relaxed);
     Ok(())
 }
 

@@ -49,37 +49,33 @@ impl Endpoint {
     /// Returns who is connected, and the handle for [`Self::take_over`]. EAGAIN if there is no request
     /// and `block` is not set; EINTR if the listener is closed meanwhile.
     pub(crate) fn accept(&self, block: bool) -> Result<(PortId, u64)> {
-        let (listener, port) = self.listening()?;
+        let listener = self.listening()?;
         let handle = listener.begin_accept()?;
-        let accepted = self.accept_request(&listener, &port, block);
+        let accepted = self.accept_request(&listener, block);
         Ok((listener.end_accept(handle, accepted)?, handle))
-    }
-
-    /// Nobody will learn of the handle: closes what was accepted.
-    pub(crate) fn forget_accepted(&self, handle: u64) {
-        drop(self.take_accepted(handle));
     }
 
     /// As [`Self::accept`], for who can hold an endpoint itself: makes a connected one.
     pub(crate) fn accept_endpoint(&self, block: bool) -> Result<(PortId, Arc<Endpoint>)> {
         // First, so that no peer connects and finds that there is no memory.
         let endpoint = Self::new(&self.scif)?;
-        let (listener, port) = self.listening()?;
-        let accepted = self.accept_request(&listener, &port, block)?;
-        let peer = accepted.peer;
-        endpoint.adopt(accepted)?;
+        let listener = self.listening()?;
+        let accepted = self.accept_request(&listener, block)?;
+        let peer = accepted.connection.peer();
+        endpoint.adopt(|| Some(accepted))?;
         Ok((peer, endpoint))
     }
 
-    fn listening(&self) -> Result<(Arc<Listener>, Arc<BoundPort>)> {
+    fn listening(&self) -> Result<Arc<Listener>> {
         match &*self.state.lock() {
-            State::Listening(listener, port) => Ok((listener.clone(), port.clone())),
+            State::Listening(listener) => Ok(listener.clone()),
             _ => Err(EINVAL),
         }
     }
 
-    /// Takes out what the calling process has accepted under this handle, at whichever port.
-    fn take_accepted(&self, handle: u64) -> Option<Unclaimed> {
+    /// Takes out what the calling process has accepted under this handle, at whichever port: it is closed if
+    /// what this returns is dropped.
+    pub(crate) fn take_accepted(&self, handle: u64) -> Option<Unclaimed> {
         let listener = self.scif.ports.listener(handle as u16)?;
         let taken = take_if(&mut listener.accepted.lock(), |entry| {
             entry.handle == handle && entry.process.is_current() && entry.accepted.is_some()
@@ -87,12 +83,7 @@ impl Endpoint {
         taken?.accepted
     }
 
-    fn accept_request(
-        &self,
-        listener: &Arc<Listener>,
-        port: &Arc<BoundPort>,
-        block: bool,
-    ) -> Result<Unclaimed> {
+    fn accept_request(&self, listener: &Listener, block: bool) -> Result<Unclaimed> {
         let table = descriptor_table();
         let flushes = self.flushes.load(Relaxed);
         // Another thread of the caller has closed a descriptor of the listener.
@@ -114,20 +105,15 @@ impl Endpoint {
                     .map_err(|_| EINTR)?;
                 continue;
             };
-            let peer = PortId {
-                node: request.peer.node(),
-                port: request.source_port,
-            };
             let made = self
                 .scif
                 .contact_with(&request.peer)
-                .and_then(|contact| contact.accept(request, port.number));
+                .and_then(|contact| contact.accept(request, listener.port.number));
             match made {
                 Ok(connection) => {
                     let accepted = Accepted {
-                        peer,
                         connection,
-                        port: port.clone(),
+                        port: listener.port.clone(),
                     };
                     return Ok(ScopeGuard::new_with_data(accepted, Accepted::close));
                 }
@@ -146,7 +132,7 @@ impl Endpoint {
         self.flushes.fetch_add(1, Release);
         self.waiters.wake_all();
         // Asked of listeners only: it takes a look at the whole table.
-        if let Ok((listener, _)) = self.listening() {
+        if let Ok(listener) = self.listening() {
             if is_last() {
                 listener.close_accepted(Some(table));
             }
@@ -156,24 +142,17 @@ impl Endpoint {
     /// Makes the connection that the calling process has accepted under this handle this endpoint's.
     /// EINVAL if there is none, or unless the endpoint is fresh; a mistake costs no connection.
     pub(crate) fn take_over(&self, handle: u64) -> Result {
-        if !matches!(&*self.state.lock(), State::Unbound) {
-            return Err(EINVAL);
-        }
-        self.adopt(self.take_accepted(handle).ok_or(EINVAL)?)
+        self.adopt(|| self.take_accepted(handle))
     }
 
-    /// Makes what was accepted this endpoint's; EINVAL unless the endpoint is fresh, and then the
-    /// connection is closed.
-    fn adopt(&self, accepted: Unclaimed) -> Result {
+    /// Makes what was accepted this endpoint's, if the endpoint is fresh: only then it is asked for, with the
+    /// state locked. EINVAL otherwise.
+    fn adopt(&self, accepted: impl FnOnce() -> Option<Unclaimed>) -> Result {
         let mut state = self.state.lock();
         if !matches!(&*state, State::Unbound) {
-            // Another thread was faster: the connection is closed, after the lock.
-            drop(state);
             return Err(EINVAL);
         }
-        let Accepted {
-            connection, port, ..
-        } = accepted.dismiss();
+        let Accepted { connection, port } = accepted().ok_or(EINVAL)?.dismiss();
         connection.channel.attach(self.waiters.clone());
         self.state.connect(&mut state, connection, port);
         drop(state);
@@ -186,8 +165,7 @@ impl Endpoint {
 const MAX_ACCEPTED: usize = 1024;
 
 /// An accepted connection, with the port that it shares with its listener.
-struct Accepted {
-    peer: PortId,
+pub(crate) struct Accepted {
     connection: Arc<Connection>,
     port: Arc<BoundPort>,
 }
@@ -199,7 +177,7 @@ impl Accepted {
 }
 
 /// An accepted connection that is closed if it never gets an endpoint. That sleeps.
-type Unclaimed = ScopeGuard<Accepted, fn(Accepted)>;
+pub(crate) type Unclaimed = ScopeGuard<Accepted, fn(Accepted)>;
 
 /// A call that accepts, and then what it has accepted, until that is taken over.
 pub(super) struct Accepting {
@@ -235,7 +213,7 @@ impl Listener {
         if entries.len() >= MAX_ACCEPTED {
             return Err(ENOMEM);
         }
-        let handle = random() & !u64::from(u16::MAX) | u64::from(self.port);
+        let handle = random() & !u64::from(u16::MAX) | u64::from(self.port.number);
         let entry = Accepting {
             handle,
             process,
@@ -260,7 +238,7 @@ impl Listener {
             drop(accepted);
             return Err(EINTR);
         };
-        let peer = accepted.peer;
+        let peer = accepted.connection.peer();
         // There is room: it has just been taken out.
         let _ = entries.push_within_capacity(Accepting {
             accepted: Some(accepted),

@@ -56,7 +56,7 @@ impl Endpoint {
         let connection = match &*self.state.lock() {
             State::Unbound | State::Bound(_) => return ERR,
             State::Closed => return ERR | HUP,
-            State::Listening(listener, _) => {
+            State::Listening(listener) => {
                 return if listener.queued() > 0 {
                     IN | RDNORM
                 } else {
@@ -116,12 +116,8 @@ impl Endpoint {
     /// Unregisters all windows of a range; see
     /// [`Windows::unregister`](crate::memory::windows::Windows::unregister).
     pub(crate) fn unregister(&self, offset: i64, len: u64) -> Result {
-        if offset < 0 || len == 0 {
-            return Err(EINVAL);
-        }
-        let connection = self.connection()?;
         let range = Range::new(offset, len).map_err(|_| EINVAL)?;
-        connection.windows.unregister(range)
+        self.connection()?.windows.unregister(range)
     }
 
     /// Copies between our memory and windows of the peer; see
@@ -175,14 +171,11 @@ impl Endpoint {
     /// Where another device of this node finds memory of the peer, and how much of it in one piece; for the
     /// privileged: EPERM. See [`mapping::address_for_devices`].
     pub(crate) fn remote_address(&self, offset: i64, len: u64) -> Result<(u64, u64)> {
-        if offset < 0 || len == 0 {
-            return Err(EINVAL);
-        }
+        let range = Range::new(offset, len).map_err(|_| EINVAL)?;
         if !may_access_devices() {
             return Err(EPERM);
         }
         let connection = self.connection()?;
-        let range = Range::new(offset, len).map_err(|_| EINVAL)?;
         mapping::address_for_devices(&connection.channel, &connection.remote_windows, range)
     }
 

@@ -30,6 +30,7 @@ use super::{
     stream::Stream, //
 };
 use crate::{
+    arguments::PortId,
     logic::{
         envelope::ChannelId,
         messages::{
@@ -82,7 +83,7 @@ use kernel::{
 const CLOSE_TIMEOUT: Delta = Delta::from_secs(2);
 
 /// Which ports it connects.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PortPair {
     pub(crate) own: u16,
     pub(crate) peer: u16,
@@ -149,16 +150,24 @@ impl Connection {
 
     /// Takes away what the peer can still reach, as it is out of the table. May sleep.
     pub(super) fn leave(&self) {
-        self.stream.rings.wake_doorbells.leave();
+        self.stream.wake_doorbells.leave();
         // Somebody may hold on to the connection for long, but the peer writes no more.
-        self.stream.rings.own.unmap();
+        self.stream.own.unmap();
     }
 
     /// Learns of the other end. Ends the relation to the peer if what it says can't be.
     pub(super) fn set_remote(&self, id: ChannelId, ring: &RingAddress) -> Result {
-        self.stream.rings.set_remote(ring)?;
+        self.stream.set_remote(ring)?;
         self.channel.set_remote(id);
         Ok(())
+    }
+
+    /// What is at the other end.
+    pub(super) fn peer(&self) -> PortId {
+        PortId {
+            node: self.channel.node(),
+            port: self.ports.peer,
+        }
     }
 
     /// What it has moved, and has. May sleep.
@@ -312,17 +321,12 @@ impl Connection {
     /// its windows under way, and has let go of those that it has not mapped. Killable; a peer that
     /// goes has none.
     fn wait_for_peer_transfers(&self) {
-        let Ok(waiters) = self.channel.waiters() else {
+        let (Ok(waiters), 1..) = (self.channel.waiters(), self.windows.held().windows) else {
             return;
         };
-        if self.windows.held().windows == 0 {
-            return;
-        }
         let done = || (self.close_answered.load(Relaxed) || self.channel.is_over()).then_some(());
-        if self.windows.wait_if_lent(&waiters, done) {
-            return;
-        }
-        if can_be_killed() && waiters.wait_killable(done).is_ok() {
+        let waited = self.windows.wait_if_lent(&waiters, done);
+        if waited || (can_be_killed() && waiters.wait_killable(done).is_ok()) {
             return;
         }
         // Who waits for the end of a process wants its memory back then; but not for any time that
@@ -335,7 +339,7 @@ impl Connection {
 impl PinnedDrop for Connection {
     fn drop(self: Pin<&mut Self>) {
         // The doorbells hold the stream as long as it listens, so the stream alone never goes.
-        self.stream.rings.wake_doorbells.leave();
+        self.stream.wake_doorbells.leave();
     }
 }
 

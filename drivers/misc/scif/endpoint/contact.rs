@@ -99,15 +99,10 @@ impl Contact {
         )
     }
 
-    /// What is for memory that the other side does not reach.
-    pub(super) fn staging(&self) -> &Arc<Staging> {
-        &self.ways.staging
-    }
-
     /// Makes a connection and puts it into the table: ENODEV if the peer is lost. The caller is inside
     /// the peer: a ring that finds no place must not outlive the session. May sleep.
     fn insert(self: &Arc<Self>, ports: PortPair, state: State) -> Result<Arc<Connection>> {
-        self.staging().open()?;
+        self.ways.staging.open()?;
         let id = self.connections.lock().next_id();
         // Without the lock, which the control work takes: who pays may have to wait.
         let connection = Connection::new(self, id, ports, state)?;
@@ -139,7 +134,7 @@ impl Contact {
             source: connection.channel.id,
             source_port: ports.own,
             port: ports.peer,
-            ring: connection.stream.rings.address(),
+            ring: connection.stream.ring_address(),
         });
         Ok(connection)
     }
@@ -165,7 +160,7 @@ impl Contact {
         request.answer(&Message::Accept {
             target,
             source: connection.channel.id,
-            ring: connection.stream.rings.address(),
+            ring: connection.stream.ring_address(),
         });
         Ok(connection)
     }

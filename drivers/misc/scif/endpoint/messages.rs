@@ -12,7 +12,7 @@
 //!
 //! Who receives much sleeps until half a ring is there (`stream.rs`). Who waits here for more than half a
 //! ring may need what is there to be taken out, though it is less. So it rings: who receives then finds
-//! that it is waited for (`Rings::is_waited_for`), and takes what there is. So does who does not wait
+//! that it is waited for (`Stream::is_waited_for`), and takes what there is. So does who does not wait
 //! here but tries again.
 //!
 //! A message that is larger than the ring needs a larger ring first: the peer is asked for it, and says
@@ -49,7 +49,7 @@ impl Endpoint {
         let this = self.connection()?;
         let result = this.stream.send(from, block, &self.waiters);
         count(&this.sent, result);
-        trace::send(|| this.traced_call(from, block, this.stream.rings.unread_there(), result));
+        trace::send(|| this.traced_call(from, block, this.stream.unread_there(), result));
         result
     }
 
@@ -59,7 +59,7 @@ impl Endpoint {
         let sent = this.stream.send_all(from, block, &self.waiters);
         let result = sent.map(|()| from.len());
         count(&this.sent, result);
-        trace::send(|| this.traced_call(from, block, this.stream.rings.unread_there(), result));
+        trace::send(|| this.traced_call(from, block, this.stream.unread_there(), result));
         sent
     }
 
@@ -68,7 +68,7 @@ impl Endpoint {
         let this = self.connection()?;
         let result = this.stream.receive(to, block, &self.waiters);
         count(&this.received, result);
-        trace::receive(|| this.traced_call(to, block, this.stream.rings.unread_here(), result));
+        trace::receive(|| this.traced_call(to, block, this.stream.unread_here(), result));
         result
     }
 }
@@ -106,7 +106,7 @@ impl Stream {
         let _sending = self.sending.lock_for(block)?.ok_or(EAGAIN)?;
         let result = self
             .room_for_all(from.len(), block, waiters)
-            .and_then(|()| self.rings.push(from, 0, from.len(), true).map(|_| ()));
+            .and_then(|()| self.push(from, 0, from.len(), true).map(|_| ()));
         // As who sends bytes: what was wished for here may be more than those want who poll. Not so
         // after EAGAIN, for that wish is theirs.
         let has_failed = matches!(result, Err(error) if error != EAGAIN);
@@ -120,64 +120,48 @@ impl Stream {
     fn room_for_all(&self, len: usize, block: bool, waiters: &WaitQueue) -> Result {
         loop {
             self.check_open()?;
-            if len > MOST || len > self.rings.remote()?.largest() as usize {
+            if len > MOST || len > self.remote()?.largest() as usize {
                 return Err(EMSGSIZE);
             }
-            if self.rings.room_for(len)? as usize >= len {
+            if self.room_for(len)? as usize >= len {
                 return Ok(());
             }
-            let _ = self.rings.ask_for_room(len);
+            let _ = self.ask_for_room(len);
             if block {
                 look_for_signals()?;
             }
             let wanted = u32::try_from(len)?;
-            let fits = wanted <= self.rings.remote_size()?;
-            match (block, fits) {
-                (true, true) => {
-                    if self.is_more_than_half(wanted)? {
-                        self.ask_to_take_out(wanted)?;
-                    }
-                    self.wait_for_room(wanted)?;
+            let size = self.remote_size()?;
+            if wanted > size {
+                if !block {
+                    return Err(EAGAIN);
                 }
-                (true, false) => self.wait_for_growth(wanted)?,
-                // Who tries again has to be waited for as well.
-                (false, true) if self.is_more_than_half(wanted)? => {
-                    if !self.ask_to_take_out(wanted)? {
-                        return Err(EAGAIN);
-                    }
-                }
-                // Who polls hears of it when there is room for all.
-                (false, true) if waiters.has_waiters() => {
-                    self.rings.wish_for_room(wanted)?;
-                    if self.rings.room()? < wanted {
-                        return Err(EAGAIN);
-                    }
-                }
-                (false, _) => return Err(EAGAIN),
+                self.wait_for_growth(wanted)?;
+                continue;
             }
+            // There may be too little in the peer's ring for who receives there to take it out.
+            let is_much = wanted > size / 2;
+            // Who polls hears of it when there is room for all, and who tries again has to be waited for as well.
+            if is_much || (!block && waiters.has_waiters()) {
+                self.wish_for_room(wanted)?;
+                if self.room()? >= wanted {
+                    continue;
+                }
+                if is_much {
+                    // Who sleeps there takes out what there is.
+                    self.ring()?;
+                }
+            }
+            if !block {
+                return Err(EAGAIN);
+            }
+            self.wait_for_room(wanted)?;
         }
-    }
-
-    /// Whether there may be too little in the peer's ring for who receives there to take it out, and too
-    /// little room for so many bytes.
-    fn is_more_than_half(&self, wanted: u32) -> Result<bool> {
-        Ok(wanted > self.rings.remote_size()? / 2)
-    }
-
-    /// Has who sleeps at the peer take out what there is, unless there is room for `wanted` bytes: says
-    /// whether there is. Who waits or polls here hears of that room.
-    fn ask_to_take_out(&self, wanted: u32) -> Result<bool> {
-        self.rings.wish_for_room(wanted)?;
-        let has_room = self.rings.room()? >= wanted;
-        if !has_room {
-            self.rings.ring()?;
-        }
-        Ok(has_room)
     }
 
     /// Waits until the ring is as large as this, or will not be: the peer's answer wakes who waits.
     fn wait_for_growth(&self, wanted: u32) -> Result {
-        let remote = self.rings.remote()?;
+        let remote = self.remote()?;
         self.channel.waiters()?.wait(|| {
             let is_awaited = remote.size() < wanted && wanted <= remote.largest();
             (!is_awaited || self.check_open().is_err()).then_some(())

@@ -189,7 +189,8 @@ impl OwnRing {
 
     fn make_area(&self, path: &dyn Path, size: u32) -> Result<Area> {
         let share = if size > COMMON {
-            Some(Share::take(size).ok_or(ENOMEM)?)
+            let limit = reached::end_of_memory() / PARTS;
+            Some(Share::take_of(limit, size.into()).ok_or(ENOMEM)?)
         } else {
             None
         };
@@ -223,11 +224,7 @@ static TAKEN: Atomic<u64> = Atomic::new(0);
 pub(super) struct Share(u64);
 
 impl Share {
-    /// None if there is not so much left. Any context.
-    pub(super) fn take(bytes: u32) -> Option<Self> {
-        Self::take_of(reached::end_of_memory() / PARTS, bytes.into())
-    }
-
+    /// None if that is more than is left of `limit` bytes. Any context.
     fn take_of(limit: u64, bytes: u64) -> Option<Self> {
         let before = TAKEN.fetch_add(bytes, Relaxed);
         // Gives them back if they are refused.

@@ -49,7 +49,7 @@ impl Scif {
             return Err(EINVAL);
         }
         let writable = protection & PROTECTION_WRITE != 0;
-        let (pages, _) = local::take_pages(memory, writable, true, self.reclaim())?;
+        let (pages, _) = local::take_pages(memory, writable, true, &*self.caches)?;
         self.pinned(pages, protection)
     }
 

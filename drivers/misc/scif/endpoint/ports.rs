@@ -138,7 +138,7 @@ impl Ports {
     /// Lets requests for the listener's port come in.
     pub(super) fn add_listener(&self, listener: &Arc<Listener>) -> Result {
         // Before the lock, which all processes need: who pays may have to wait.
-        let node = RBTreeNode::new(listener.port, listener.clone(), GFP_KERNEL_ACCOUNT)?;
+        let node = RBTreeNode::new(listener.port.number, listener.clone(), GFP_KERNEL_ACCOUNT)?;
         let _replaced = self.inner.lock().listeners.insert(node);
         Ok(())
     }
@@ -150,7 +150,7 @@ impl Ports {
 
     /// Lets no more requests come in. Returns after the last one has been queued.
     pub(super) fn remove_listener(&self, listener: &Listener) {
-        let _removed = self.inner.lock().listeners.remove(&listener.port);
+        let _removed = self.inner.lock().listeners.remove(&listener.port.number);
     }
 
     /// A peer asks for a connection with `port`: queues the request, or refuses it. May sleep.
@@ -167,26 +167,19 @@ impl Ports {
         }
     }
 
-    /// A connector has given up: refuses its request, if it is still queued. May sleep.
-    pub(super) fn cancelled(&self, peer: &Arc<Peer>, source: ChannelId) {
-        let found =
-            self.take(|request| request.source == source && Arc::ptr_eq(&request.peer, peer));
-        drop(found);
-    }
-
-    /// Drops the queued requests of a peer that is lost. May sleep.
-    pub(super) fn forget_requests(&self, peer: &Arc<Peer>) {
-        while self
-            .take(|request| Arc::ptr_eq(&request.peer, peer))
-            .is_some()
-        {}
-    }
-
-    /// Takes the first queued request for which `wanted` is true.
-    fn take(&self, wanted: impl Fn(&Request) -> bool) -> Option<Request> {
-        let inner = self.inner.lock();
-        let mut listeners = inner.listeners.values();
-        listeners.find_map(|listener| listener.take_if(&wanted))
+    /// Refuses the queued requests of a peer: what its connector with this id asks for, which has given up, or all,
+    /// as the peer is lost. May sleep.
+    pub(super) fn forget_requests(&self, peer: &Arc<Peer>, source: Option<ChannelId>) {
+        let is_meant = |request: &Request| {
+            Arc::ptr_eq(&request.peer, peer) && source.is_none_or(|source| source == request.source)
+        };
+        let next = || {
+            let inner = self.inner.lock();
+            let mut listeners = inner.listeners.values();
+            listeners.find_map(|listener| listener.take_if(is_meant))
+        };
+        // Each is refused without the lock, as it is dropped.
+        while next().is_some() {}
     }
 }
 
@@ -245,7 +238,7 @@ mod tests {
     fn a_listener_is_known_until_it_is_removed() -> Result {
         let ports = Ports::new()?;
         let waiters = Arc::pin_init(new_wait_queue!("scif_test::Ports::waiters"), GFP_KERNEL)?;
-        let listener = Listener::new(NUMBER, 1, waiters)?;
+        let listener = Listener::new(ports.bind(NUMBER)?, 1, waiters)?;
         ports.add_listener(&listener)?;
         assert!(ports.inner.lock().listeners.get(&NUMBER).is_some());
         ports.remove_listener(&listener);
@@ -317,13 +310,14 @@ impl Drop for Request {
 /// A port on which an endpoint listens.
 #[pin_data]
 pub(super) struct Listener {
-    pub(super) port: u16,
+    pub(super) port: Arc<BoundPort>,
     backlog: usize,
-    /// None once the listener is closed.
+    /// Empty once the listener is closed.
     #[pin]
-    queue: Mutex<Option<KVVec<Request>>>,
+    queue: Mutex<KVVec<Request>>,
     /// How many requests are queued; written under `queue`.
     queued: Atomic<usize>,
+    /// Set under `queue`.
     closed: Atomic<bool>,
     #[pin]
     pub(super) accepted: Mutex<KVec<Accepting>>,
@@ -332,13 +326,17 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    pub(super) fn new(port: u16, backlog: usize, waiters: Arc<WaitQueue>) -> Result<Arc<Self>> {
+    pub(super) fn new(
+        port: Arc<BoundPort>,
+        backlog: usize,
+        waiters: Arc<WaitQueue>,
+    ) -> Result<Arc<Self>> {
         let backlog = backlog.min(MAX_BACKLOG);
         Arc::pin_init(
             pin_init!(Self {
                 port,
                 backlog,
-                queue <- new_mutex!(Some(KVVec::new()), "Listener::queue"),
+                queue <- new_mutex!(KVVec::new(), "Listener::queue"),
                 queued: Atomic::new(0),
                 closed: Atomic::new(false),
                 accepted <- new_mutex!(KVec::new(), "Listener::accepted"),
@@ -350,10 +348,10 @@ impl Listener {
 
     /// Queues a request and wakes who accepts, or says why not.
     pub(super) fn push(&self, request: Request) -> Result<(), (Status, Request)> {
-        let mut queue = self.queue.lock();
-        let Some(requests) = &mut *queue else {
+        let mut requests = self.queue.lock();
+        if self.is_closed() {
             return Err((Status::Refused, request));
-        };
+        }
         if requests.len() >= self.backlog {
             return Err((Status::Refused, request));
         }
@@ -363,17 +361,14 @@ impl Listener {
         }
         let _ = requests.push_within_capacity(request);
         self.queued.store(requests.len(), Relaxed);
-        drop(queue);
+        drop(requests);
         self.waiters.wake_all();
         Ok(())
     }
 
     /// Takes the first queued request for which `wanted` is true.
     pub(super) fn take_if(&self, wanted: impl Fn(&Request) -> bool) -> Option<Request> {
-        let mut queue = self.queue.lock();
-        let Some(requests) = &mut *queue else {
-            return None;
-        };
+        let mut requests = self.queue.lock();
         let position = requests.iter().position(wanted)?;
         let request = requests.remove(position).ok();
         self.queued.store(requests.len(), Relaxed);
@@ -393,9 +388,12 @@ impl Listener {
     /// Refuses all that is queued and whatever still comes, and closes what was accepted and not taken over. The caller
     /// has removed the listener from its port. May sleep.
     pub(super) fn close(&self) {
-        let requests = self.queue.lock().take();
-        self.queued.store(0, Relaxed);
-        self.closed.store(true, Relaxed);
+        let requests = {
+            let mut requests = self.queue.lock();
+            self.queued.store(0, Relaxed);
+            self.closed.store(true, Relaxed);
+            core::mem::take(&mut *requests)
+        };
         self.waiters.wake_all();
         self.close_accepted(None);
         drop(requests);

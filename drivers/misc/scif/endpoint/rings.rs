@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The two rings of a connection: bytes, counters, and who is to be woken.
+//! The two rings of a stream: bytes, counters, and who is to be woken.
 //!
 //! Each end owns the ring in which it receives, in its own memory (`own_ring.rs`, and `peer_ring.rs`
 //! for what the other end knows of it). The peer writes all of it:
@@ -27,13 +27,16 @@
 
 mod waking;
 
-pub(super) use waking::Wisher;
-use waking::{
+pub(super) use waking::{
     WakeDoorbells,
-    Wish, //
+    Wish,
+    Wisher, //
 };
 
-use super::{own_ring::OwnRing, peer_ring::PeerRing};
+use super::{
+    peer_ring::PeerRing,
+    stream::Stream, //
+};
 use crate::{
     logic::{
         messages::{
@@ -43,10 +46,7 @@ use crate::{
         ring::Geometry, //
     },
     peer::{
-        channel::{
-            Channel,
-            State, //
-        },
+        channel::State,
         service::Violation, //
     },
     sys::{
@@ -63,76 +63,27 @@ use kernel::{
     sync::{
         atomic::{
             Acquire,
-            Atomic,
             Relaxed,
             Release, //
         },
-        barrier,
-        Arc,
-        SetOnce, //
+        barrier, //
     },
 };
 
-const PRODUCED: usize = 0;
-const CONSUMED: usize = 64;
-const ROOM_WANTED: usize = 128;
-const DATA_WANTED: usize = 132;
-const ROOM_DOORBELL: usize = 136;
-const DATA_DOORBELL: usize = 140;
+pub(super) const PRODUCED: usize = 0;
+pub(super) const CONSUMED: usize = 64;
+pub(super) const ROOM_WANTED: usize = 128;
+pub(super) const DATA_WANTED: usize = 132;
+pub(super) const ROOM_DOORBELL: usize = 136;
+pub(super) const DATA_DOORBELL: usize = 140;
 
 /// Bytes that go through the kernel's own memory at a time, where they have to, but for messages that
 /// are sent whole.
 const CHUNK: usize = 4096;
 
-/// See the head of this file.
-#[pin_data]
-pub(super) struct Rings {
-    channel: Arc<Channel>,
-    #[pin]
-    pub(super) own: OwnRing,
-    /// The doorbell by which the peer wakes us, if it is not asked for another one.
-    pub(super) doorbell: u32,
-    #[pin]
-    pub(super) wake_doorbells: WakeDoorbells,
-    remote: SetOnce<PeerRing>,
-    /// Bytes written into the peer's ring, ever; written by who is sending.
-    produced: Atomic<u32>,
-    /// Bytes taken out of our ring, ever; written by who is receiving.
-    consumed: Atomic<u32>,
-    /// What the peer's counters were when they were last looked at, and found to make sense: of who
-    /// is sending, and of who is receiving.
-    seen_consumed: Atomic<u32>,
-    seen_produced: Atomic<u32>,
-    #[pin]
-    pub(super) room_wish: Wish,
-    #[pin]
-    pub(super) data_wish: Wish,
-}
-
-impl Rings {
-    /// Our end, with a ring that may become as large as `limit` bytes, a power of two. The caller is
-    /// inside the peer. May sleep.
-    pub(super) fn new(channel: &Arc<Channel>, limit: u32) -> Result<impl PinInit<Self>> {
-        let own = OwnRing::new(channel.path(), limit)?;
-        let channel = channel.clone();
-        let doorbell = channel.doorbells.for_data(channel.id.0);
-        Ok(pin_init!(Self {
-            channel,
-            own <- own,
-            doorbell,
-            wake_doorbells <- WakeDoorbells::none(),
-            remote: SetOnce::new(),
-            produced: Atomic::new(0),
-            consumed: Atomic::new(0),
-            seen_consumed: Atomic::new(0),
-            seen_produced: Atomic::new(0),
-            room_wish <- Wish::none(ROOM_WANTED, ROOM_DOORBELL, CONSUMED),
-            data_wish <- Wish::none(DATA_WANTED, DATA_DOORBELL, PRODUCED),
-        }))
-    }
-
+impl Stream {
     /// What the peer has to know of our ring.
-    pub(super) fn address(&self) -> RingAddress {
+    pub(super) fn ring_address(&self) -> RingAddress {
         RingAddress {
             address: self.header().bus_address(),
             size: self.own.first.size(),
@@ -204,10 +155,12 @@ impl Rings {
         });
     }
 
-    /// The peer has answered [`Self::ask_for_room`]. The control work.
+    /// The peer has answered [`Self::ask_for_room`]: who waits for room may have it now. The control work.
     pub(super) fn offered(&self, address: u64, size: u32) -> Result<(), Violation> {
         let remote = self.remote().or(Err("it offers a ring of no connection"))?;
-        Ok(remote.answered(self.channel.path(), address, size)?)
+        remote.answered(self.channel.path(), address, size)?;
+        self.channel.wake();
+        Ok(())
     }
 
     // ----- how far they are --------------------------------------------------------------------
@@ -275,14 +228,6 @@ impl Rings {
             .is_ok_and(|remote| self.unread_there() != remote.size())
     }
 
-    /// Whether our ring is not empty, as far as anybody can say who is not receiving. Any context.
-    ///
-    /// Our counter is read first, so that the peer's is never behind it.
-    pub(super) fn seems_to_have_data(&self) -> bool {
-        let consumed = self.consumed.load(Acquire);
-        self.header().load_acquire_u32(PRODUCED).unwrap_or(0) != consumed
-    }
-
     /// Bytes in the peer's ring, as far as anybody can say who is not sending. Any context.
     pub(super) fn unread_there(&self) -> u32 {
         let consumed = self.header().load_acquire_u32(CONSUMED).unwrap_or(0);
@@ -290,9 +235,12 @@ impl Rings {
     }
 
     /// Bytes in our ring, as far as anybody can say who is not receiving. Any context.
+    ///
+    /// Our counter is read first, so that the peer's is never behind it.
     pub(super) fn unread_here(&self) -> u32 {
-        let produced = self.header().read_u32(PRODUCED).unwrap_or(0);
-        produced.wrapping_sub(self.consumed.load(Relaxed))
+        let consumed = self.consumed.load(Acquire);
+        let produced = self.header().load_acquire_u32(PRODUCED);
+        produced.unwrap_or(consumed).wrapping_sub(consumed)
     }
 
     // ----- moving bytes ------------------------------------------------------------------------

@@ -14,7 +14,6 @@ use super::{
 use crate::{
     logic::envelope::ChannelId,
     memory::{
-        local::Reclaim,
         pinned::Users,
         window::Window, //
     },
@@ -88,11 +87,6 @@ impl Scif {
     pub(super) fn ones(&self) -> Result<Arc<Ones>> {
         let ones = shared::get_or_make(&self.ones, || Ones::new(Payer::Nobody))?;
         Ok(ones.clone())
-    }
-
-    /// Who gives pinned memory up for who needs it.
-    pub(super) fn reclaim(&self) -> &dyn Reclaim {
-        &*self.caches
     }
 
     /// What there is with a node that is online: ENODEV if it is not.

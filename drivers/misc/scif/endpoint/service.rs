@@ -83,7 +83,7 @@ impl Attachment for Attached {
             .connections()
             .for_each(|connection| connection.lost());
         contact.ways.end_pulls();
-        contact.staging().lost();
+        contact.ways.staging.lost();
     }
 
     fn drained(&self) {
@@ -94,9 +94,9 @@ impl Attachment for Attached {
             .for_each(|connection| connection.transfers.marks.forget_deferred());
         // No fault puts pages back from here on.
         contact.mappings.revoke_all();
-        contact.staging().drained();
+        contact.ways.staging.drained();
         // Requests came from the control work, which is out now, too.
-        contact.ports.forget_requests(&contact.peer);
+        contact.ports.forget_requests(&contact.peer, None);
     }
 
     fn unreachable(&self) {
@@ -108,7 +108,7 @@ impl Attachment for Attached {
         contact
             .connections()
             .for_each(|connection| connection.channel.remove());
-        contact.staging().forget();
+        contact.ways.staging.forget();
     }
 }
 
@@ -130,7 +130,7 @@ fn handle(contact: &Contact, message: Message, annex: &AnnexOf<'_>) -> Result<()
                 reason: Status::NoMemory,
             }),
         },
-        Message::Cancel { source } => contact.ports.cancelled(peer, source),
+        Message::Cancel { source } => contact.ports.forget_requests(peer, Some(source)),
         Message::Accept {
             target,
             source,
@@ -164,8 +164,8 @@ fn handle(contact: &Contact, message: Message, annex: &AnnexOf<'_>) -> Result<()
             address,
             slots,
             size,
-        } => contact.staging().offered(address, slots, size)?,
-        Message::StagingTaken { address } => contact.staging().taken(address)?,
+        } => contact.ways.staging.offered(address, slots, size)?,
+        Message::StagingTaken { address } => contact.ways.staging.taken(address)?,
         _ => match contact.connection(message.target()) {
             Some(connection) => handle_for(&connection, message, annex)?,
             None => answer_for_nobody(peer, message),
@@ -196,10 +196,11 @@ fn handle_for(
     annex: &AnnexOf<'_>,
 ) -> Result<(), Violation> {
     let transfers = &connection.transfers;
+    let (windows, remote_windows) = (&connection.windows, &connection.remote_windows);
     match message {
         Message::Refuse { reason, .. } => connection.refused(reason),
         Message::CloseDone { .. } => connection.close_done(),
-        Message::RingWanted { .. } => connection.stream.rings.grow(),
+        Message::RingWanted { .. } => connection.stream.grow(),
         Message::RingOffer { address, size, .. } => connection.stream.offered(address, size)?,
         Message::MarkRequest { token, .. } => transfers.mark_requested(token),
         Message::FenceWait {
@@ -218,19 +219,6 @@ fn handle_for(
             ..
         } => transfers.fence_answered(token, status, sequence),
         Message::PushWanted { request, .. } => transfers.push_wanted(&request),
-        _ => handle_window(connection, message, annex)?,
-    }
-    Ok(())
-}
-
-/// All others are not about a connection, or were handled before.
-fn handle_window(
-    connection: &Connection,
-    message: Message,
-    annex: &AnnexOf<'_>,
-) -> Result<(), Violation> {
-    let (windows, remote_windows) = (&connection.windows, &connection.remote_windows);
-    match message {
         Message::WindowOffer { offer, first, .. } => {
             let annex = annex.words(in_annex(&offer)).ok_or(NO_ANNEX)?;
             remote_windows.offered(offer, first, &annex)?;
@@ -249,6 +237,7 @@ fn handle_window(
         Message::WindowRevokeDone {
             window, released, ..
         } => windows.revoke_done(window, released),
+        // All others are not about a connection, or were handled before.
         _ => (),
     }
     Ok(())

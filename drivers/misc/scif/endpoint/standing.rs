@@ -38,7 +38,7 @@ use kernel::{
 pub(super) enum State {
     Unbound,
     Bound(Arc<BoundPort>),
-    Listening(Arc<Listener>, Arc<BoundPort>),
+    Listening(Arc<Listener>),
     /// Asked for; the connection knows of the answer.
     Connecting(Arc<Connection>, Arc<BoundPort>),
     Connected(Arc<Connection>, #[expect(dead_code)] Arc<BoundPort>),
@@ -73,15 +73,11 @@ impl Facts {
 
     /// Of a connection. May sleep.
     pub(super) fn of(state: &'static str, connection: &Connection) -> Self {
-        let ports = connection.ports;
         Self {
-            peer: Some(PortId {
-                node: connection.channel.node(),
-                port: ports.peer,
-            }),
+            peer: Some(connection.peer()),
             channel: Some(connection.channel.id.0),
             traffic: Some(connection.traffic()),
-            ..Self::new(state, Some(ports.own))
+            ..Self::new(state, Some(connection.ports.own))
         }
     }
 }
@@ -135,9 +131,9 @@ impl Standing {
             State::Unbound => Facts::new("unbound", None),
             State::Closed => Facts::new("closed", None),
             State::Bound(port) => Facts::new("bound", Some(port.number)),
-            State::Listening(listener, port) => Facts {
+            State::Listening(listener) => Facts {
                 queued: listener.queued(),
-                ..Facts::new("listening", Some(port.number))
+                ..Facts::new("listening", Some(listener.port.number))
             },
             State::Connecting(connection, _) => Facts::of("connecting", connection),
             State::Connected(connection, _) => {

@@ -16,9 +16,18 @@
 //! sleeps looks whether it is still its own.
 
 use super::{
+    own_ring::OwnRing,
+    peer_ring::PeerRing,
     rings::{
-        Rings,
-        Wisher, //
+        WakeDoorbells,
+        Wish,
+        Wisher,
+        CONSUMED,
+        DATA_DOORBELL,
+        DATA_WANTED,
+        PRODUCED,
+        ROOM_DOORBELL,
+        ROOM_WANTED, //
     }, //
 };
 use crate::{
@@ -31,7 +40,6 @@ use crate::{
             Rung,
             Subscription, //
         },
-        service::Violation, //
     },
     sync::{
         awake::Awake,
@@ -44,7 +52,11 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::Atomic,
+        Arc,
+        SetOnce, //
+    },
 };
 
 /// Bytes that go into the ring before their counter does, and out of it: the other end takes them out, or
@@ -59,11 +71,28 @@ pub(super) struct Stream {
     awake_for_room: Awake,
     awake_for_data: Awake,
     #[pin]
-    pub(super) rings: Rings,
-    #[pin]
     pub(super) sending: CallLock,
     #[pin]
     receiving: CallLock,
+    #[pin]
+    pub(super) own: OwnRing,
+    /// The doorbell by which the peer wakes us, if it is not asked for another one.
+    pub(super) doorbell: u32,
+    #[pin]
+    pub(super) wake_doorbells: WakeDoorbells,
+    pub(super) remote: SetOnce<PeerRing>,
+    /// Bytes written into the peer's ring, ever; written by who is sending.
+    pub(super) produced: Atomic<u32>,
+    /// Bytes taken out of our ring, ever; written by who is receiving.
+    pub(super) consumed: Atomic<u32>,
+    /// What the peer's counters were when they were last looked at, and found to make sense: of who
+    /// is sending, and of who is receiving.
+    pub(super) seen_consumed: Atomic<u32>,
+    pub(super) seen_produced: Atomic<u32>,
+    #[pin]
+    pub(super) room_wish: Wish,
+    #[pin]
+    pub(super) data_wish: Wish,
 }
 
 /// What a call that has moved `done` bytes returns when it runs into `error`.
@@ -91,24 +120,34 @@ fn wanted(rest: usize, size: u32) -> u32 {
 
 impl Rung for Stream {
     fn rung(&self) {
-        if self.rings.has_news() {
+        if self.has_news() {
             self.channel.wake();
         }
     }
 }
 
 impl Stream {
-    /// Our end of a stream. The caller is inside the peer. May sleep.
-    pub(super) fn new(channel: &Arc<Channel>, ring_size: u32) -> Result<Arc<Self>> {
-        let rings = Rings::new(channel, ring_size)?;
+    /// Our end of a stream, with a ring that may become as large as `limit` bytes, a power of two. The
+    /// caller is inside the peer. May sleep.
+    pub(super) fn new(channel: &Arc<Channel>, limit: u32) -> Result<Arc<Self>> {
+        let own = OwnRing::new(channel.path(), limit)?;
         Arc::pin_init(
-            try_pin_init!(Self {
+            pin_init!(Self {
                 channel: channel.clone(),
                 awake_for_room: Awake::new(),
                 awake_for_data: Awake::new(),
-                rings <- rings,
                 sending <- CallLock::new(),
                 receiving <- CallLock::new(),
+                own <- own,
+                doorbell: channel.doorbells.for_data(channel.id.0),
+                wake_doorbells <- WakeDoorbells::none(),
+                remote: SetOnce::new(),
+                produced: Atomic::new(0),
+                consumed: Atomic::new(0),
+                seen_consumed: Atomic::new(0),
+                seen_produced: Atomic::new(0),
+                room_wish <- Wish::none(ROOM_WANTED, ROOM_DOORBELL, CONSUMED),
+                data_wish <- Wish::none(DATA_WANTED, DATA_DOORBELL, PRODUCED),
             }),
             GFP_KERNEL_ACCOUNT,
         )
@@ -117,16 +156,9 @@ impl Stream {
     /// Lets the peer wake those who wait here, until it is told to leave
     /// (`WakeDoorbells::leave`).
     pub(super) fn listen(self: &Arc<Self>) -> Result {
-        let doorbell = self.rings.doorbell;
-        let subscription = Subscription::new(&self.channel.doorbells, doorbell, self.clone())?;
-        self.rings.wake_doorbells.listen(subscription);
-        Ok(())
-    }
-
-    /// See [`Rings::offered`]. Who waits for room may have it now.
-    pub(super) fn offered(&self, address: u64, size: u32) -> Result<(), Violation> {
-        self.rings.offered(address, size)?;
-        self.channel.wake();
+        let subscription =
+            Subscription::new(&self.channel.doorbells, self.doorbell, self.clone())?;
+        self.wake_doorbells.listen(subscription);
         Ok(())
     }
 
@@ -175,23 +207,23 @@ impl Stream {
             self.check_open()?;
         }
         let rest = from.len() - sent;
-        let room = self.rings.room_for(rest.min(PIECE))? as usize;
+        let room = self.room_for(rest.min(PIECE))? as usize;
         if room < rest {
             // The more it gets, the less it waits; if it gets nothing, it goes through what there is.
-            let _ = self.rings.ask_for_room(rest);
+            let _ = self.ask_for_room(rest);
         }
         if room > 0 {
             let count = room.min(rest).min(PIECE);
-            return self.rings.push(from, sent, count, false).map(Some);
+            return self.push(from, sent, count, false).map(Some);
         }
         self.check_open()?;
         if !block {
             return Ok(None);
         }
         look_for_signals()?;
-        let has_room = || self.check_open().is_err() || self.rings.room() != Ok(0);
+        let has_room = || self.check_open().is_err() || self.room() != Ok(0);
         self.awake_for_room.wait(has_room, || {
-            self.wait_for_room(wanted(rest, self.rings.remote_size()?))
+            self.wait_for_room(wanted(rest, self.remote_size()?))
         })?;
         Ok(Some(0))
     }
@@ -200,24 +232,22 @@ impl Stream {
     /// Says whether there is some already. Not needed where nobody stands in the queue: who comes there
     /// looks, and wishes for it.
     pub(super) fn watch_for_room(&self) -> bool {
-        self.rings.wish_for_room(1).is_ok() && self.rings.room().is_ok_and(|room| room > 0)
+        self.wish_for_room(1).is_ok() && self.room().is_ok_and(|room| room > 0)
     }
 
     pub(super) fn wait_for_room(&self, wanted: u32) -> Result {
-        let wish = self.rings.wish_for_room(wanted)?;
+        let wish = self.wish_for_room(wanted)?;
         self.channel.waiters()?.wait(|| {
             let go_on = self.check_open().is_err()
-                || !self.rings.room_wish.stands_at(wish)
-                || self.rings.room().map_or(true, |room| room >= wanted);
+                || !self.room_wish.stands_at(wish)
+                || self.room().map_or(true, |room| room >= wanted);
             go_on.then_some(())
         })
     }
 
     /// Whether something can be sent; if not, the waiters are woken when it can. May sleep.
     pub(super) fn poll_send(&self) -> bool {
-        self.rings.seems_to_have_room()
-            || self.rings.wish_for_room(1).is_err()
-            || self.rings.seems_to_have_room()
+        self.seems_to_have_room() || self.wish_for_room(1).is_err() || self.seems_to_have_room()
     }
 
     // ----- receiving ---------------------------------------------------------------------------
@@ -257,27 +287,27 @@ impl Stream {
     /// Moves on by some bytes, or none if it had to wait; `None` if it would have to and must not.
     fn receive_some(&self, to: &Buffer, received: usize, block: bool) -> Result<Option<usize>> {
         let rest = to.len() - received;
-        let mut available = self.rings.available_for(rest)? as usize;
+        let mut available = self.available_for(rest)? as usize;
         if available == 0 {
             // The state is read before the last look: what had arrived when the peer went is then seen.
             let state = self.check_open();
-            available = self.rings.available()? as usize;
+            available = self.available()? as usize;
             if available == 0 {
                 state?;
             }
         }
         if available > 0 {
             let count = available.min(rest).min(PIECE);
-            self.rings.pull(to, received, count)?;
+            self.pull(to, received, count)?;
             return Ok(Some(count));
         }
         if !block {
             return Ok(None);
         }
         look_for_signals()?;
-        let has_data = || self.rings.available() != Ok(0) || self.check_open().is_err();
+        let has_data = || self.available() != Ok(0) || self.check_open().is_err();
         self.awake_for_data.wait(has_data, || {
-            self.wait_for_data(wanted(rest, self.rings.own.size()))
+            self.wait_for_data(wanted(rest, self.own.size()))
         })?;
         Ok(Some(0))
     }
@@ -285,28 +315,28 @@ impl Stream {
     fn wait_for_data(&self, wanted: u32) -> Result {
         let waiters = self.channel.waiters()?;
         // A peer that has closed its end meanwhile does not ring, but is seen to have closed.
-        let wish = self.rings.wish_for_data(wanted).ok();
+        let wish = self.wish_for_data(wanted).ok();
         waiters.wait(|| {
             let go_on = self.check_open().is_err()
-                || !wish.is_some_and(|wish| self.rings.data_wish.stands_at(wish))
-                || self.rings.available().map_or(true, |bytes| bytes >= wanted)
-                || self.rings.is_waited_for();
+                || !wish.is_some_and(|wish| self.data_wish.stands_at(wish))
+                || self.available().map_or(true, |bytes| bytes >= wanted)
+                || self.is_waited_for();
             go_on.then_some(())
         })
     }
 
     /// Has those hear of what comes who stand in the queue, once a call that has received leaves.
     fn leave_to_others(&self, interrupted: bool) {
-        let moved = self.rings.watch_for_data(Wisher::Other) == Ok(true);
+        let moved = self.watch_for_data(Wisher::Other) == Ok(true);
         // A call that waits for much leaves behind what has come, of which nobody was told.
-        if moved || (interrupted && self.rings.seems_to_have_data()) {
+        if moved || (interrupted && self.unread_here() > 0) {
             self.channel.wake();
         }
     }
 
     /// Whether data can be received; the waiters are woken when more comes. May sleep.
     pub(super) fn poll_receive(&self) -> bool {
-        let moved = self.rings.watch_for_data(Wisher::Sleeper) == Ok(true);
-        moved || self.rings.seems_to_have_data()
+        let moved = self.watch_for_data(Wisher::Sleeper) == Ok(true);
+        moved || self.unread_here() > 0
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     },
     endpoint::Endpoint,
     sys::{
+        buffer::Buffer,
         kernel_calls::{
             exported,
             off_t,
@@ -135,12 +136,7 @@ exported! {
         message: Memory[msg: *mut ffi::c_void, len: ffi::c_int],
         flags: Plain<ffi::c_int>[flags: ffi::c_int],
     ) -> ffi::c_int as Result<ffi::c_int> {
-        let endpoint = endpoint?;
-        let block = arguments::is_set(flags, arguments::MESSAGE_BLOCK)?;
-        if message.len()? == 0 {
-            return Ok(0);
-        }
-        Ok(endpoint.send(&message.kernel()?, block)? as ffi::c_int)
+        move_message(endpoint, Endpoint::send, &message, flags)
     }
 
     fn scif_recv(
@@ -148,12 +144,7 @@ exported! {
         message: Memory[msg: *mut ffi::c_void, len: ffi::c_int],
         flags: Plain<ffi::c_int>[flags: ffi::c_int],
     ) -> ffi::c_int as Result<ffi::c_int> {
-        let endpoint = endpoint?;
-        let block = arguments::is_set(flags, arguments::MESSAGE_BLOCK)?;
-        if message.len()? == 0 {
-            return Ok(0);
-        }
-        Ok(endpoint.receive(&message.kernel()?, block)? as ffi::c_int)
+        move_message(endpoint, Endpoint::receive, &message, flags)
     }
 
     fn scif_poll(
@@ -162,6 +153,21 @@ exported! {
     ) -> ffi::c_int as Result<ffi::c_int> {
         poll(&entries, timeout)
     }
+}
+
+/// Sends or receives; returns how many bytes.
+fn move_message(
+    endpoint: Connected,
+    how: impl FnOnce(&Endpoint, &Buffer, bool) -> Result<usize>,
+    message: &Memory,
+    flags: ffi::c_int,
+) -> Result<ffi::c_int> {
+    let endpoint = endpoint?;
+    let block = arguments::is_set(flags, arguments::MESSAGE_BLOCK)?;
+    if message.len()? == 0 {
+        return Ok(0);
+    }
+    Ok(how(&endpoint, &message.kernel()?, block)? as ffi::c_int)
 }
 
 /// Waits for so many milliseconds, negative is for ever. Returns for how many something is to be said.
@@ -181,21 +187,15 @@ fn poll(entries: &Entries<Endpoint>, timeout: ffi::c_long) -> Result<ffi::c_int>
             .map(|(endpoint, _)| &endpoint.waiters),
     )?;
     let started = Instant::<Monotonic>::now();
-    let total = u32::try_from(timeout)
-        .ok()
-        .map(|milliseconds| Delta::from_millis(milliseconds.into()));
+    let total = (timeout >= 0).then(|| Delta::from_millis(timeout as i64));
     loop {
         let ready = look(entries, &polled);
-        let left = match total {
-            _ if ready > 0 => return Ok(ready),
-            None if timeout >= 0 => Some(Delta::from_millis(i32::MAX.into())),
-            None => None,
-            Some(total) => Some(total - started.elapsed()),
-        };
-        if left.is_some_and(|left| left.as_nanos() <= 0) || !any.wait(left)? {
-            // What has come with the end of the time counts.
-            return Ok(look(entries, &polled));
+        let left = total.map(|total| total - started.elapsed());
+        if ready > 0 || left.is_some_and(|left| left.as_nanos() <= 0) {
+            return Ok(ready);
         }
+        // What has come with the end of the time counts.
+        any.wait(left)?;
     }
 }
 

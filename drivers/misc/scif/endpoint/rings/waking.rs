@@ -38,10 +38,10 @@
 //! read over the bus, and only who is about to sleep pays for it.
 
 use super::{
-    Rings, //
+    Stream,
     CONSUMED,
     PRODUCED,
-    ROOM_WANTED,
+    ROOM_WANTED, //
 };
 use crate::{
     logic::ring::{
@@ -84,7 +84,11 @@ pub(in crate::endpoint) struct Wish {
 }
 
 impl Wish {
-    pub(super) fn none(word: usize, doorbell: usize, counter: usize) -> impl PinInit<Self> {
+    pub(in crate::endpoint) fn none(
+        word: usize,
+        doorbell: usize,
+        counter: usize,
+    ) -> impl PinInit<Self> {
         pin_init!(Self {
             word,
             doorbell,
@@ -154,7 +158,7 @@ pub(in crate::endpoint) struct WakeDoorbells {
 
 impl WakeDoorbells {
     /// Nobody listens.
-    pub(super) fn none() -> impl PinInit<Self> {
+    pub(in crate::endpoint) fn none() -> impl PinInit<Self> {
         pin_init!(Self {
             inner <- new_spinlock!(None, "WakeDoorbells::inner"),
         })
@@ -204,7 +208,7 @@ pub(in crate::endpoint) enum Wisher {
     Other,
 }
 
-impl Rings {
+impl Stream {
     /// Rings if the peer has wanted to know that our counter, which was `before` and has been stored as
     /// `after`, gets as far.
     ///

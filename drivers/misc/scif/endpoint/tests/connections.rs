@@ -35,12 +35,13 @@ mod cases {
         assert_eq!(listener.poll_state(), 0);
         let near = bed.request(to)?;
         let (from, far) = listener.accept_endpoint(true)?;
-        let own = near.connect(to, false)?;
-        assert!(own == from && own.node == NODE && own.port != to.port);
+        let ports = near.connect(to, false)?;
+        assert!(ports.own == from.port && from.node == NODE && ports.own != to.port);
+        assert_eq!(ports.peer, to.port);
         let (facts, other) = (near.facts(), far.facts());
         assert_eq!((facts.state, other.state), ("connected", "connected"));
-        assert!(facts.peer == Some(to) && facts.own_port == Some(own.port));
-        assert!(other.peer == Some(own) && other.own_port == Some(to.port));
+        assert!(facts.peer == Some(to) && facts.own_port == Some(from.port));
+        assert!(other.peer == Some(from) && other.own_port == Some(to.port));
         assert!(hears(&far, &near)? && hears(&near, &far)?);
         assert_eq!(bed.scif().counts(None).connections, 2);
         drop((listener, near, far));
@@ -77,7 +78,7 @@ mod cases {
         // In the order in which they came.
         for near in [first, second] {
             let (from, _far) = listener.accept_endpoint(false)?;
-            assert!(near.connect(to, false)? == from);
+            assert_eq!(near.connect(to, false)?.own, from.port);
         }
         assert!(matches!(listener.accept_endpoint(false), Err(EAGAIN)));
         drop(listener);
@@ -118,7 +119,7 @@ mod cases {
         bed.settle();
         assert_eq!(listener.facts().queued, 1);
         let (from, far) = listener.accept_endpoint(false)?;
-        assert!(second.connect(to, false)? == from);
+        assert_eq!(second.connect(to, false)?.own, from.port);
         drop((listener, first, second, far));
         bed.end()
     }
@@ -132,7 +133,7 @@ mod cases {
         assert!(matches!(listener.accept(true), Err(EINVAL)));
         become_process()?;
         let (from, handle) = listener.accept(true)?;
-        assert!(first.connect(to, false)? == from);
+        assert_eq!(first.connect(to, false)?.own, from.port);
         let fresh = bed.open()?;
         assert_eq!(fresh.take_over(handle.wrapping_add(1)), Err(EINVAL));
         assert_eq!(listener.take_over(handle), Err(EINVAL));
@@ -142,7 +143,7 @@ mod cases {
 
         let (_, handle) = listener.accept(true)?;
         second.connect(to, false)?;
-        listener.forget_accepted(handle);
+        drop(listener.take_accepted(handle));
         assert_eq!(bed.open()?.take_over(handle), Err(EINVAL));
         assert_eq!(receive(&second, &mut [0], true), Err(ECONNRESET));
         drop((listener, fresh, first, second));

@@ -111,7 +111,7 @@ mod cases {
         let Pair { near, far } = bed.pair()?;
         let receiving = Waiting::in_call(&far, Call::Receive)?;
         // The other end has not looked yet whether it is to ring, and won't find that wish.
-        far.connection()?.stream.rings.pretend_more_was_sent(8)?;
+        far.connection()?.stream.pretend_more_was_sent(8)?;
         // Who receives has them already if it was on its way to sleep only.
         let _ = far.poll_state();
         assert_eq!(receiving.result()?, 8);
