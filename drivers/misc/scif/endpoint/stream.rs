@@ -156,8 +156,7 @@ impl Stream {
     /// Lets the peer wake those who wait here, until it is told to leave
     /// (`WakeDoorbells::leave`).
     pub(super) fn listen(self: &Arc<Self>) -> Result {
-        let subscription =
-            Subscription::new(&self.channel.doorbells, self.doorbell, self.clone())?;
+        let subscription = Subscription::new(&self.channel.doorbells, self.doorbell, self.clone())?;
         self.wake_doorbells.listen(subscription);
         Ok(())
     }

@@ -151,7 +151,9 @@ impl Mapping {
         fault.map(fault.page(), self.frame(fault.page())?, false)?;
         // The others are a bonus.
         for page in fault.around() {
-            let _ = self.frame(page).and_then(|frame| fault.map(page, frame, false));
+            let _ = self
+                .frame(page)
+                .and_then(|frame| fault.map(page, frame, false));
         }
         Ok(())
     }

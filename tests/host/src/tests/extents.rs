@@ -140,7 +140,11 @@ fn packing() {
         (0, 0x1000, 44),
         (0, 0x1000, 64),
     ] {
-        assert_eq!(pack(extent(address, len), shift), None, "{address:#x} {len:#x}");
+        assert_eq!(
+            pack(extent(address, len), shift),
+            None,
+            "{address:#x} {len:#x}"
+        );
     }
     assert_eq!(unpack(u64::MAX, 12), Some(extent(top << 12, 1 << 32)));
     // Larger pages do not go as far up.

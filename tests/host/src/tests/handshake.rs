@@ -186,16 +186,14 @@ fn what_is_gone_matters_most() {
 
 /// Hellos that differ from a fit one, and why they are refused.
 fn unfit_hellos() -> Vec<(Hello, Refused)> {
-    [
-        (Unfit::PageSize, Refused::PageSize(14)),
-    ]
-    .into_iter()
-    .map(|(unfit, refused)| {
-        let mut hello = fit_hello();
-        unfit.apply(&mut hello);
-        (hello, refused)
-    })
-    .collect()
+    [(Unfit::PageSize, Refused::PageSize(14))]
+        .into_iter()
+        .map(|(unfit, refused)| {
+            let mut hello = fit_hello();
+            unfit.apply(&mut hello);
+            (hello, refused)
+        })
+        .collect()
 }
 
 #[test]

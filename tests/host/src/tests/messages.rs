@@ -14,8 +14,8 @@ use crate::logic::envelope::{
     VERSION,
 };
 use crate::logic::messages::{
-    EXTENTS_IN_ANNEX, EXTENTS_IN_OFFER, Grant, Message, Offer, PushRequest, RingAddress,
-    Status, WindowId, message_table,
+    EXTENTS_IN_ANNEX, EXTENTS_IN_OFFER, Grant, Message, Offer, PushRequest, RingAddress, Status,
+    WindowId, message_table,
 };
 
 /// What a field can be.
