@@ -235,14 +235,14 @@ mod message_cases {
             },
         };
         assert!(Message::from_envelope(&highest.envelope()) == Err(Malformed::Field));
-        assert!(refuses(refuse, 0, 0)? && refuses(refuse, 0, 5)? && !refuses(refuse, 0, 1)?);
+        assert!(refuses(refuse, 0, 0)? && refuses(refuse, 0, 6)? && !refuses(refuse, 0, 1)?);
         for message in MESSAGES {
             match message {
                 Message::WindowExtents { .. } => {
                     assert!(refuses(message, 4, 0)? && refuses(message, 4, 65)?);
                 }
                 Message::WindowOffer { .. } => assert!(refuses(message, 28, 2)?),
-                Message::WindowAnswer { .. } => assert!(refuses(message, 4, 5)?),
+                Message::WindowAnswer { .. } => assert!(refuses(message, 4, 6)?),
                 Message::WindowRevokeDone { .. } => assert!(refuses(message, 4, 2)?),
                 // Whether there is a value is 0 or 1, and one of the two there has to be.
                 Message::Signal { .. } => {

@@ -110,10 +110,10 @@ mod tests {
         assert!(uses.is_closed());
         assert!(uses.enter().is_none() && !uses.enter_unscoped());
         drop(inside);
-        assert!(!uses.close());
+        assert!(!uses.is_drained());
         // The last one out.
         assert!(uses.leave());
-        assert!(uses.close());
+        assert!(uses.is_drained());
         uses.close_and_drain();
         Ok(())
     }

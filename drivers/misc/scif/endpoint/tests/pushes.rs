@@ -95,8 +95,6 @@ mod cases {
             protection,
             fixed: false,
         };
-        let unreadable = near.register(memory.buffer(), 0, with(PROTECTION_WRITE))?;
-        let read_only = far.register(memory.buffer(), 0, with(PROTECTION_READ))?;
         let outcome = |source, destination, len| {
             let outcome = try_push(&near, &asked(source, destination, len));
             outcome.unwrap_or(Err(ENOTCONN))
@@ -109,7 +107,11 @@ mod cases {
         assert_eq!(outcome(-8, destination, 8), Err(ENXIO));
         assert_eq!(outcome(source, -8, 8), Err(ENXIO));
         assert_eq!(outcome(source, destination, u64::MAX), Err(ENXIO));
+        // Behind the others, so a range may go on there.
+        let unreadable = near.register(memory.buffer(), 0, with(PROTECTION_WRITE))?;
+        let read_only = far.register(memory.buffer(), 0, with(PROTECTION_READ))?;
         assert_eq!(outcome(unreadable, destination, 8), Err(EACCES));
+        assert_eq!(outcome(source, destination, 4 * PAGE), Err(EACCES));
         assert_eq!(outcome(source, read_only, 8), Err(EACCES));
         near.unregister(source, 2 * PAGE)?;
         assert_eq!(outcome(source, destination, 8), Err(ENXIO));
