@@ -25,14 +25,14 @@
 //!
 //! 0. `Roster::members`; below it `Door::registering`, the mutex of the peer bus
 //! 1. `Peer::handling`
-//! 2. `Standing::state`, `Scif::pending`
+//! 2. `Endpoint::state`
 //! 3. `NtbLink::inner`
 //! 4. `Contact::connections`, `Exports::table`, `RemoteWindows::tables`, `Marks::deferred`,
 //!    `Standing::name`; below `RemoteWindows::tables` only: `Windows::active`
 //! 5. `Nodes::watcher`, `Nodes::table`,
 //!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `OwnRing::open`,
 //!    `NtbLink::timer`, `Statuses::table`, `Registry::table`, `Devices::list`, `Names::inner`
-//! 6. `Listener::queue`, `Staging::subscription`
+//! 6. `Listener::queue`, `Listener::accepted`, `Staging::subscription`
 //! 7. `Ring::writer`, `Ring::reader`, `RegistrationCache::table`, `Places::taking`;
 //!    below them `SharedTable::entries`
 //!
@@ -40,7 +40,7 @@
 //!
 //! 8. `NtbLink::current`, `Wish::turn` and `WakeDoorbells::inner` (not in interrupts)
 //! 9. `Doorbells::inner`
-//! 10. `Channel::waiters`, `Channel::hold`, `Channel::reservations`, `Ring::late`, `Window::revocation`, `Marks::state`,
+//! 10. `Channel::waiters`, `Channel::hold`, `Channel::reservations`, `Ring::late`, `Window::revocation`, `Marks::numbers`,
 //!     `Engine::running`, `NtbLink::device`, `NtbPath::held`, `LoopbackPath::session`, `Questions::table`,
 //!     `NodeStatus::sessions`
 //!
