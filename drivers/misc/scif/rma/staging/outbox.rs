@@ -57,7 +57,8 @@ use kernel::{
     sync::{
         atomic::{
             Atomic,
-            Full, //
+            Full,
+            Relaxed, //
         },
         barrier,
         Arc,
@@ -265,9 +266,7 @@ impl Outbox {
         if result.is_ok() {
             self.ring_for(parts.map(|part| part.header.sequence));
         } else {
-            // Those that had their headers all the same, and were emptied, are left alone.
-            let emptied = self.credits.load_acquire_u64(0).unwrap_or(0);
-            self.void_all(parts.filter(|part| part.header.sequence > emptied));
+            self.void_all(parts);
         }
     }
 
@@ -289,24 +288,39 @@ impl Outbox {
 
     /// Puts a header there, and rings if that is needed. Any context.
     fn tell(&self, header: &Header) -> Result {
+        self.store(header)?;
+        self.ring_for(core::iter::once(header.sequence));
+        Ok(())
+    }
+
+    fn store(&self, header: &Header) -> Result {
         let address = self.header_address(header.sequence);
         let place = self.peer.path().reach(address, HEADER as u64)?;
         place.write(0, &header.encode())?;
         flush_writes();
-        self.ring_for(core::iter::once(header.sequence));
         Ok(())
     }
 
     /// These slots were taken and can't be filled: says so to the peer. Who could not fill them says so to their
     /// operation. Any context.
+    ///
+    /// An engine that has failed may have filled some of them, and the peer may have emptied those: they are left
+    /// alone, as others may have taken them since.
     fn void_all(&self, parts: impl Iterator<Item = Part>) {
         for part in parts {
-            // Only a peer that is lost can't be told.
-            let _ = self.tell(&Header {
-                kind: Kind::Void,
-                tell: true,
-                ..part.header
-            });
+            let sequence = part.header.sequence;
+            // Under the lock no slot becomes free, so none is taken by another writer.
+            let state = self.state.lock();
+            if sequence > self.emptied.load(Relaxed) {
+                // Only a peer that is lost can't be told.
+                let _ = self.store(&Header {
+                    kind: Kind::Void,
+                    tell: true,
+                    ..part.header
+                });
+            }
+            drop(state);
+            self.ring_for(core::iter::once(sequence));
         }
     }
 
