@@ -251,14 +251,16 @@ impl Windows {
             first,
         };
         loop {
-            self.channel.post_with(&message, &annex).inspect_err(|_| {
+            let posted = self.channel.post_with(&message, &annex).and_then(|()| {
+                *offered = true;
+                next_annex(&mut extents)
+            });
+            annex = posted.inspect_err(|_| {
                 if *offered {
-                    // Before anybody offers the next one: the peer keeps few that are not complete.
+                    // Before anybody offers the next one: the peer keeps one that is not complete.
                     self.revoke(window);
                 }
             })?;
-            *offered = true;
-            annex = next_annex(&mut extents)?;
             let count = annex.count() as u32;
             if count == 0 {
                 return Ok(());
@@ -275,7 +277,9 @@ impl Windows {
     pub(crate) fn answered(&self, id: WindowId, status: Status, grant: Grant) {
         self.exports.set_grant(grant);
         if let Some(window) = self.exports.get(id) {
-            if !window.set_answer(status) && status != Status::Done {
+            // One that is not listed has served by then, or the transfer goes another way.
+            let is_lost = !window.set_answer(status) && status != Status::Done;
+            if is_lost && window.place.is_listed {
                 pr_warn!(
                     "node {} has lost a window of this node, for lack of memory\n",
                     self.channel.node()
