@@ -31,7 +31,10 @@
 /// Words of a hello.
 pub(crate) const WORDS: usize = 15;
 
-const MAGIC_AND_VERSION: u32 = 0x5c1f_0000 | super::envelope::VERSION as u32;
+/// The upper half of the first word, in all versions.
+pub(crate) const MAGIC: u32 = 0x5c1f;
+
+const MAGIC_AND_VERSION: u32 = MAGIC << 16 | super::envelope::VERSION as u32;
 
 /// How an aperture leads to the memory behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +138,7 @@ impl Hello {
         let [magic, nonce, echo, ids, generation_low, generation_high, control_low, control_high, base_low, base_high, len_low, len_high, modes, _, sum] =
             *words;
         let (body, _) = words.split_at(WORDS - 1);
-        if magic >> 16 != MAGIC_AND_VERSION >> 16 {
+        if magic >> 16 != MAGIC {
             return Err(NoHello::Absent);
         }
         // Where the checksum of another version lies is not known.
@@ -157,11 +160,8 @@ impl Hello {
             mode: modes as u8,
             windows: (modes >> 16) as u16,
         };
-        if hello
-            .aperture_base
-            .checked_add(hello.aperture_len)
-            .is_none()
-        {
+        let end = hello.aperture_base.checked_add(hello.aperture_len);
+        if end.is_none() || hello.generation == 0 {
             return Err(NoHello::Absent);
         }
         Ok(hello)

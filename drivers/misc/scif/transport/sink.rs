@@ -64,8 +64,8 @@ pub(crate) trait Sink: Send + Sync {
 
     /// A peer is there. May sleep.
     ///
-    /// EEXIST if another node has its id, EFAULT if its control block can't be reached; the peer
-    /// then knows that the session is over.
+    /// EEXIST if another node has its id, which the peer is told; EFAULT if its control block can't be reached, and
+    /// ENOMEM: then the peer misses signs of life.
     fn online(&self, path: Arc<dyn Path>, who: Introduction<'_>) -> Result<Arc<dyn Session>>;
 }
 

@@ -15,7 +15,7 @@ prop_compose! {
         node: u16,
         windows: u16,
         page_shift: u8,
-        generation: u64,
+        generation in 1..=u64::MAX,
         control: u64,
         aperture in (any::<u64>(), any::<u64>()),
         mode: u8,
@@ -83,6 +83,28 @@ fn a_hello_to_the_byte() {
             (sum ^ word).wrapping_mul(0x0100_0193).rotate_left(5)
         });
     assert_eq!(words[WORDS - 1], sum);
+}
+
+#[test]
+fn a_generation_is_never_zero() {
+    let hello = Hello {
+        nonce: 1,
+        echo: 0,
+        node: 1,
+        page_shift: 12,
+        generation: 0,
+        control: 0,
+        aperture_base: 0,
+        aperture_len: 1 << 20,
+        mode: Mode::Flat.number(),
+        windows: 1,
+    };
+    assert_eq!(Hello::decode(&hello.encode()), Err(NoHello::Absent));
+    let hello = Hello {
+        generation: 1,
+        ..hello
+    };
+    assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::config;
-use crate::logic::hello::WORDS;
+use crate::logic::hello::{Hello, NoHello, WORDS};
 use crate::logic::parts::{MOST_REGISTERS, PATIENCE_TICKS, Parts, Registers};
 
 type Words = [u32; WORDS];
@@ -250,6 +250,18 @@ fn another_number_of_registers_is_no_header() {
     pair.lanes[0].there[0] ^= 1 << 24;
     pair.exchange(1, || usize::MAX);
     assert_eq!(*pair.sides[1].heard(), [0; WORDS]);
+}
+
+/// Up to version 13 devices with registers enough had the first word of a hello in the first of them.
+#[test]
+fn a_hello_of_an_older_version_is_told_apart() {
+    let mut pair = Pair::new(16, false);
+    pair.lanes[0].there[0] = 0x5c1f_000d;
+    pair.exchange(1, || usize::MAX);
+    assert_eq!(
+        Hello::decode(pair.sides[1].heard()),
+        Err(NoHello::Version(13))
+    );
 }
 
 #[test]

@@ -367,7 +367,7 @@ impl NtbLink {
         if let Err(error) = aperture.open(device) {
             inner.report(|| {
                 pr_err!(
-                    "{}: the device does not take the aperture: {:?}\n",
+                    "{}: the device does not take the aperture: {:?}; if its windows have changed, unbind and bind its driver\n",
                     &*self.name,
                     error
                 )

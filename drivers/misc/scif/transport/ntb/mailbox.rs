@@ -22,13 +22,13 @@ use crate::{
     logic::{
         hello::{
             Hello,
-            NoHello,
-            WORDS, //
+            NoHello, //
         },
         parts::{
             Parts,
             Registers,
-            LEAST_REGISTERS, //
+            LEAST_REGISTERS,
+            MOST_REGISTERS, //
         },
     },
     sys::{
@@ -102,7 +102,7 @@ impl Mailbox {
         if let (Some(registers), Some(device)) = (&mut self.messages, device) {
             // What came does not count any more.
             registers.collect(device);
-            registers.words = [0; WORDS];
+            registers.words = [0; MOST_REGISTERS];
         }
     }
 
@@ -148,7 +148,7 @@ struct MessageRegisters {
     inbits: u64,
     outbits: u64,
     /// The last message of each. There may be more registers than are used.
-    words: [u32; WORDS],
+    words: [u32; MOST_REGISTERS],
 }
 
 /// The bit of this register among those of all: the lowest one is that of the first.
@@ -164,7 +164,7 @@ impl MessageRegisters {
         Self {
             inbits: device.msg_inbits(),
             outbits: device.msg_outbits(),
-            words: [0; WORDS],
+            words: [0; MOST_REGISTERS],
         }
     }
 
