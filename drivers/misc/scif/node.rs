@@ -271,6 +271,10 @@ impl Nodes {
             .retain(|other| other.peer.is_some() || !other.is_same_node(&known));
         let others = table.nodes.iter().position(|other| !other.is_this);
         let place = others.filter(|_| is_this).unwrap_or(table.nodes.len());
+        // Before it is found: a process that has connected must not see its node as lost.
+        if !is_this {
+            peer.status.online(peer.generation);
+        }
         let _ = table.nodes.insert_within_capacity(place, known);
         Ok(())
     }
@@ -323,9 +327,6 @@ impl Sink for Arrivals {
             peer.unreachable();
             peer.detach_services();
             return Err(error);
-        }
-        if !peer.is_this {
-            peer.status.online(peer.generation);
         }
         self.nodes.tell_watcher();
         Ok(peer)
