@@ -53,7 +53,7 @@ impl ServiceId {
     pub(crate) const NAMES: Self = Self(2);
 }
 
-/// An id by which one side knows its end of a channel: an index with a generation, opaque to the
+/// An id by which one side knows its end of a channel: a number that comes again after all others, opaque to the
 /// other side.
 ///
 /// Zero is never one.

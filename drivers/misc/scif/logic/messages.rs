@@ -203,8 +203,7 @@ macro_rules! message_table {
                 receivers: Option<(u64, u64)>,
             } if senders.is_some() || receivers.is_some();
 
-            /// Asks for bytes in windows of the receiver to be copied into windows of the sender. Only for who
-            /// offers to do that.
+            /// Asks for bytes in windows of the receiver to be copied into windows of the sender.
             12 PushWanted to target { request: PushRequest };
 
             /// The sender has slots at `address` in which to put what is for memory of it that the receiver

@@ -385,8 +385,8 @@ impl RegistrationCache {
     /// Lets go of everything and keeps nothing any more. May sleep.
     pub(crate) fn close(&self) {
         self.table.lock().closed = true;
-        // A session that ends waits for this. One that is over has closed the cache already, unless its peer
-        // made it forget the connection too soon; then this comes late, but it comes.
+        // A session that ends waits for this. If it is over already, `lost()` closes the cache as well, and waits for
+        // `removing`.
         let _inside = self.peer.enter();
         self.clean();
     }

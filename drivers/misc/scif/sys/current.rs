@@ -84,7 +84,8 @@ const NAME_LEN: usize = 16;
 /// A process, for people: what it was called and who it was when it was asked.
 #[derive(Clone)]
 pub(crate) struct Identity {
-    /// Its first thread. What is kept of it when it has ended never becomes another process.
+    /// Its first thread. What is kept of it when it has ended never becomes another process; it is charged to the
+    /// memory cgroup of the process.
     process: ARef<Task>,
     /// In the initial namespace.
     pub(crate) uid: u32,

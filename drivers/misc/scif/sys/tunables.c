@@ -26,7 +26,6 @@ module_param_named(push_threshold, scif_tunable_push_threshold, int, 0644);
 MODULE_PARM_DESC(push_threshold,
 		 "Bytes up to which this node's engine reads; what is more, the peer's writes; -1: as is faster");
 
-/* In the order of Wanted::from_number(). */
 /* Those behind the first by the numbers of modes, see logic/hello.rs. */
 static const char * const aperture_names[] = { "auto", "flat", "arena", "bounce" };
 
