@@ -10,13 +10,13 @@
 //!
 //! # Going away
 //!
-//! Whatever finds the peer gone or misbehaving calls [`Peer::fail`], in any context. The transport
-//! then tears the session down from its own work (`transport/sink.rs` has the order): all services
-//! mark what they have as lost and wake every waiter; new uses are kept out; those inside (bounded: a
-//! copied chunk, a DMA transfer, a page fault, a wait that the loss ends; and a channel until it is closed,
-//! which it is by then) are waited for; then
-//! services empty mappings and unpin windows. Memory that a peer which is merely slow could still
-//! write to (control block, rings) lives on until the peer has shown that it has let go.
+//! Whatever finds the peer gone or misbehaving calls [`Peer::fail`], in any context: from then on no caller gets
+//! inside. The transport then tears the session down from its own work (`transport/sink.rs` has the order). All
+//! services mark what they have as lost and wake every waiter ([`service::Attachment::lost`]); callers that wait for
+//! control messages are woken here. Callers that are inside are waited for: each copies one chunk at most, ends a DMA
+//! transfer or a page fault, or waits for something that the loss ends. A channel, too, counts as inside until the
+//! loss has closed it. Then services empty mappings and unpin windows. Memory that a peer which is merely slow could
+//! still write to (control block, rings) lives on until the peer has shown that it has let go.
 //!
 //! # Lock order
 //!
@@ -91,7 +91,7 @@ use status::{
 
 /// Who keeps the books about peers: told when one is lost.
 pub(crate) trait Observer: Send + Sync {
-    /// All that hangs on a peer that was lost knows it. May sleep.
+    /// Everything that uses the lost peer has been told, and no caller is inside it. May sleep.
     fn torn_down(&self, peer: &Peer);
 }
 

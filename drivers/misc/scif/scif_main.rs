@@ -7,17 +7,20 @@
 //!
 //! # The way of a message, from ioctl to doorbell and up again
 //!
-//! `device_file.rs` (ioctl) -> `endpoint/connected.rs` (the call) -> `endpoint/stream.rs` (who
-//! waits) -> `endpoint/rings.rs` (bytes into the peer's ring) -> `transport/ntb/path.rs` (its memory, and the doorbell). On the other side
-//! `transport/ntb/client.rs` (the doorbell) -> `peer/doorbells.rs` -> `endpoint/stream.rs`.
+//! `device_file.rs` (ioctl) -> `endpoint/messages.rs` (the call) -> `endpoint/stream.rs` (waits) -> `endpoint/rings.rs`
+//! (bytes into the peer's ring) -> `transport/ntb/path.rs` (its memory, and the doorbell). On the other side
+//! `transport/ntb/client.rs` (the doorbell) -> `peer/doorbells.rs` -> `endpoint/stream.rs` -> `peer/channel.rs` (wakes
+//! the receiver).
 //!
 //! A control message goes `peer.rs` -> `peer/control.rs` -> `transport/ntb/path.rs`,
 //! and comes up by `transport/ntb/client.rs` -> `peer.rs` -> `peer/dispatch.rs` ->
 //! `endpoint/service.rs` -> the part that it is for.
 //!
-//! A transfer: `endpoint/connected.rs` -> `rma/transfers.rs` -> `rma/transfer.rs` ->
-//! `transport/engine.rs`; its end comes back to `rma/transfer.rs` -> `rma/marks.rs`. A lost node: `transport/ntb/link.rs` -> `peer.rs` ->
-//! `endpoint/service.rs` -> `endpoint/connection.rs`.
+//! A transfer: `endpoint/connected.rs` -> `rma/transfers.rs` -> `rma/ways.rs` (chooses) -> `rma/cpu_copy.rs`,
+//! `rma/transfer.rs` (an engine), `rma/staging.rs` or `rma/pulls.rs`; its end: `rma/operation.rs` -> `rma/marks.rs`.
+//!
+//! A lost node: `peer.rs` (`Peer::fail`) -> `transport/ntb/path.rs` -> `transport/ntb/link.rs` ->
+//! `transport/ntb/sessions.rs` -> `peer.rs` (`tear_down`) -> `endpoint/service.rs` -> `endpoint/connection.rs`.
 //!
 //! # Lock order
 //!
@@ -27,12 +30,13 @@
 //! 1. `Peer::handling`
 //! 2. `Endpoint::state`
 //! 3. `NtbLink::inner`
-//! 4. `Contact::connections`, `Exports::table`, `RemoteWindows::tables`, `Marks::deferred`,
+//! 4. `Connection::losing`; below it `Contact::connections`, `Exports::table`, `RemoteWindows::tables`, `Marks::deferred`,
 //!    `Standing::name`; below `RemoteWindows::tables` only: `Windows::active`
 //! 5. `Nodes::watcher`, `Nodes::table`,
 //!    `Ports::inner`, `Engines::list`, `Peer::attachments`, `OwnRing::open`,
 //!    `NtbLink::timer`, `Statuses::table`, `Registry::table`, `Devices::list`, `Names::inner`
-//! 6. `Listener::queue`, `Listener::accepted`, `Staging::subscription`
+//! 6. `Listener::queue`, `Listener::accepted`, `Staging::subscription`, `Inbox::emptied`,
+//!    `RegistrationCache::removing`
 //! 7. `Ring::writer`, `Ring::reader`, `RegistrationCache::table`, `Places::taking`;
 //!    below them `SharedTable::entries`
 //!
@@ -42,7 +46,8 @@
 //! 9. `Doorbells::inner`
 //! 10. `Channel::waiters`, `Channel::hold`, `Channel::reservations`, `Ring::late`, `Window::revocation`, `Marks::numbers`,
 //!     `Engine::running`, `NtbLink::device`, `NtbPath::held`, `LoopbackPath::session`, `Questions::table`,
-//!     `NodeStatus::sessions`
+//!     `NodeStatus::sessions`, `Channel::choosing`, `Outbox::state`, `Transfers::peer_last`, `Ways::refused`,
+//!     `Ways::reservations`
 //!
 //! `Watch::begun_at` is a spinlock, too, and special: it is taken inside the memory management, which
 //! may be reclaiming memory, and nothing is taken under it. See `sys/mmu_notifier.rs`.

@@ -13,17 +13,21 @@
 //! the ring no more, and that its transfers have ended. Both may close at once: each answers the
 //! other's `Close`. An end whose peer has closed leaves without a word.
 //!
-//! An end that has registered windows waits for that before its close is done: transfers in flight,
-//! its own and the peer's, are then complete, as the interface promises. What the caller can see of
-//! it, port, pins and charges, is gone when its close has returned; but for windows that the peer has
-//! mapped, that it can't be kept out of (a device that is gone), or that it does not let go of while
-//! the process is being killed.
+//! Close waits, in this order, for
 //!
-//! How much there is, for people and tools. Numbers only: who counts is elsewhere.
+//! 1. this end's own transfers: an engine that stops is given up after seconds, a peer that does not empty slots or
+//!    answer reads for two minutes is lost;
+//! 2. callers that are inside the channel: each copies one chunk at most;
+//! 3. if this end has windows, the peer's `CloseDone`, so that the peer's transfers are complete, too. A kill ends
+//!    that; a task that can't be killed waits two seconds. If memory was lent, the peer is lost after ten;
+//! 4. the control work, if it releases this end's memory right now.
 //!
-//! What an administrator has chosen for all connections.
+//! The loss of the peer ends each of these. What the caller can see, port, pins and charges, is gone when close has
+//! returned, but for windows
 //!
-//! Some of it he can change at any time (`sys/tunables.rs`): it is fixed here for tests only.
+//! - that the peer has mapped,
+//! - that the peer can't be kept out of, because the device is gone,
+//! - that the peer does not release while the process is being killed.
 
 use super::{
     contact::Contact,
@@ -79,7 +83,7 @@ use kernel::{
     time::Delta, //
 };
 
-/// How long a task that can't be killed (any more) waits for the peer to let go of its windows.
+/// How long a task that no signal can end (any more) waits for `CloseDone`. Other tasks wait until killed.
 const CLOSE_TIMEOUT: Delta = Delta::from_secs(2);
 
 /// Which ports it connects.
@@ -271,8 +275,8 @@ impl Connection {
 
     // ----- what the owner wants ----------------------------------------------------------------
 
-    /// Closes this end. May sleep: transfers in flight are waited for. Not for calling from the
-    /// control work, which hears the peer's answer.
+    /// Closes this end. May sleep; the head of this file says what for. Not for calling from the control work, which
+    /// hears the peer's answer.
     pub(super) fn close(&self) {
         trace::close(|| self.traced(Ok(())));
         let old = self.channel.change_state(|_| Some(State::Closed));
@@ -308,7 +312,8 @@ impl Connection {
         self.windows.wait_until_unreachable();
     }
 
-    /// Waits for those that release memory of this end at the same time, as the peer has closed its end or is lost.
+    /// Waits until [`Self::lost`] or the control work, if one of them releases memory of this end right now, has done
+    /// so.
     fn wait_until_released(&self) {
         if !self.windows.were_used() && !self.transfers.were_used() {
             return;
@@ -318,8 +323,8 @@ impl Connection {
     }
 
     /// Waits until the peer, which has been told that this end is closed, has no transfer from or to
-    /// its windows under way, and has let go of those that it has not mapped. Killable; a peer that
-    /// goes has none.
+    /// its windows under way, and has let go of those that it has not mapped. Killable; the loss of the peer
+    /// ends the wait.
     fn wait_for_peer_transfers(&self) {
         let (Ok(waiters), 1..) = (self.channel.waiters(), self.windows.held().windows) else {
             return;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Sending and receiving, as those hear of it who watch: the bytes go through `stream.rs`.
+//! The send and receive calls of an endpoint, with their counts and trace events. `stream.rs` moves the bytes.
 //!
-//! Messages that are sent whole or not at all.
+//! # Messages that are sent whole or not at all
 //!
 //! They go through the same ring as the bytes of other calls, in turn with these. There is room for all
 //! of one before the first byte is stored, and the counter moves once, behind the last byte: so whatever

@@ -2,9 +2,9 @@
 
 //! SCIF as a service of peers: what it has for each, and how it hears of what happens.
 //!
-//! What each message of a peer to SCIF does.
+//! # Messages
 //!
-//! Called by the control work. A message that contradicts what was said before ends the relation to
+//! The control work hands over each message of a peer to SCIF. A message that contradicts what was said before ends the relation to
 //! the peer, with a reason in the log. One about a connection that is not there (any more) is normal,
 //! and ignored: the two ends close independently. Answers that can't be sent are of no concern: the
 //! peer is lost then.

@@ -34,7 +34,7 @@ pub(crate) const WORDS: usize = 15;
 /// The upper half of the first word, in all versions.
 pub(crate) const MAGIC: u32 = 0x5c1f;
 
-const MAGIC_AND_VERSION: u32 = MAGIC << 16 | super::envelope::VERSION as u32;
+const MAGIC_AND_VERSION: u32 = (MAGIC << 16) | super::envelope::VERSION as u32;
 
 /// How an aperture leads to the memory behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -259,8 +259,7 @@ impl Windows {
         }
     }
 
-    /// Waits until the peer can't reach memory that will be used for something else when the channel is
-    /// closed. May sleep.
+    /// If memory was lent, waits until the peer can't reach it, and fails the peer after ten seconds. May sleep.
     pub(crate) fn wait_until_unreachable(&self) {
         if self.lent.load(Relaxed) {
             self.wait_for_release(|| self.exports.any_unheld(self));

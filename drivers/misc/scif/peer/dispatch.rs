@@ -82,12 +82,12 @@ impl Peer {
 
     fn flush(&self) -> Result<(), Violation> {
         let flushed = self.control.flush(self.path());
-        Ok(flushed.map_err(control::reason)?)
+        flushed.map_err(control::reason)
     }
 
     fn report(&self, lane: Lane, may_wait: bool) -> Result<(), Violation> {
         let reported = self.control.report(self.path(), lane, may_wait);
-        Ok(reported.map_err(|_| "it does not take reports")?)
+        reported.map_err(|_| "it does not take reports")
     }
 
     /// Handles one message. Returns the ring from which it came; none if there is none, or none that can be handled

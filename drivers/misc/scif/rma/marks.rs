@@ -292,8 +292,8 @@ impl Marks {
         }
     }
 
-    /// Waits until all transfers are over, which is bounded by the engine. What they used is let go soon
-    /// after. May sleep.
+    /// Waits until all transfers are over. An engine that stops is given up, a peer that keeps slots or reads for two
+    /// minutes is lost. What the transfers used is released soon after. May sleep.
     pub(crate) fn drain(&self) {
         let last = self.last_issued();
         self.poll_until(|| self.is_complete(last));

@@ -221,7 +221,7 @@ impl Staging {
         let inbox = self.inbox.as_ref();
         let inbox = inbox.ok_or("it takes slots that were not offered")?;
         let set = inbox.set_credits(credits);
-        Ok(set.map_err(|_| "it counts emptied slots where that can't be")?)
+        set.map_err(|_| "it counts emptied slots where that can't be")
     }
 
     // ----- the end of the peer, in this order; each may sleep ----------------------------------

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a copy from or to a peer goes: this is decided here, by its direction and size, and nowhere else.
+//! Chooses how a copy from or to a peer goes, by its direction, size, flags and alignment, by who reaches whose memory,
+//! and by whether the peer has refused lately. If the peer is not asked in the end, or refuses, `transfers.rs` and
+//! `pulls.rs` fall back to this end.
 //!
 //! It goes by the processor (`cpu_copy.rs`) or by an engine of this node (`transfer.rs`). If it is a read, the peer may
 //! be asked to write what is to be read (`pulls.rs`; its requests are in `pushes.rs`). A write to memory of the peer
 //! that this node does not reach goes through slots (`staging.rs`), which the processor or an engine fills; a read
 //! from there is left to the peer.
 //!
-//! An engine that has stopped is no engine.
+//! If an engine has stopped, the copy goes as if there were none.
 //!
 //! The sizes are constants, each with its reason from hardware. An administrator replaces them at any time
 //! (`dma_threshold`, `push_threshold`), a caller for one copy (`SCIF_RMA_USECPU`).
@@ -79,7 +81,7 @@ const READ: u64 = 256;
 /// which an engine reads this much.
 const READ_BY_ENGINE: u64 = 64 << 10;
 
-/// What an administrator says for `dma_threshold`.
+/// Returns the administrator's `dma_threshold`; none if the constants apply.
 fn said() -> Option<u64> {
     u64::try_from(tunables::dma_threshold()).ok()
 }
@@ -153,7 +155,7 @@ pub(super) fn start_later(
     })
 }
 
-/// How the copies of one peer go.
+/// What the choice needs to know of one peer: its slots, what it was asked for, and when it refused.
 #[pin_data]
 pub(crate) struct Ways {
     pub(super) peer: Arc<Peer>,
@@ -228,7 +230,7 @@ impl Ways {
         }
         let len = request.remote.len();
         let mut way = Way::by_this_end(route, is_reached, &self.staging, len);
-        // What is lent must not be out of reach of who has lent it for longer than the call takes.
+        // The peer could keep lent memory after the call has returned, so it is not asked to write there.
         let is_kept = !request.local.is_lent();
         let by_engine = u64::try_from(tunables::push_threshold()).unwrap_or(READ_BY_ENGINE);
         way.asks_peer = reads && route.is_some() && is_kept && len > by_engine && self.can_pull();

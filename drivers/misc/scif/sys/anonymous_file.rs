@@ -139,10 +139,8 @@ pub(crate) fn object_descriptor<T: Send + Sync + 'static>(
     let object: Object = KBox::new(object, GFP_KERNEL_ACCOUNT)?;
     let object = Arc::new(object, GFP_KERNEL_ACCOUNT)?;
     // SAFETY: The operations are for files with an `Arc<Object>`.
-    hand_out(
-        unsafe { anonymous_file(name, &OPERATIONS.0, object) }?,
-        tell,
-    )
+    let file = unsafe { anonymous_file(name, &OPERATIONS.0, object) }?;
+    hand_out(file, tell)
 }
 
 /// The object behind a descriptor of the calling process. EBADF if that is none, EINVAL if there is

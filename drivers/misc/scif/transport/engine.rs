@@ -3,7 +3,7 @@
 //! The DMA engines of this node, shared by all paths.
 //!
 //! An engine is one channel; which there are is in `engine/list.rs`. Without one every transfer goes by
-//! CPU. Which one a connection uses is chosen once (`engine/chosen.rs`), so that its transfers keep their order in the
+//! CPU. Which one a connection uses is chosen once (`engine/routes.rs`), so that its transfers keep their order in the
 //! ring.
 //!
 //! # An engine that stops

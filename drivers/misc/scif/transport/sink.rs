@@ -84,7 +84,8 @@ pub(crate) trait Session: Send + Sync {
     /// It is about to end: nobody begins to use the path any more. Any context.
     fn going(&self);
 
-    /// Gets everybody out, and says farewell to the peer. Called once. May sleep.
+    /// Tells all services of the loss, which wakes callers; waits until no caller is inside; says farewell to the peer.
+    /// Called once. May sleep.
     fn tear_down(&self);
 
     /// Lets go of what the peer could use and can't any more. After [`Self::tear_down`]. May sleep.

@@ -1,41 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A value of one of the peer's counters at which the peer is to ring: a word in the peer's memory.
+//! How the two ends of a connection wake each other, and only if the other sleeps.
 //!
-//! It is read back before it counts as made: see `rings/waking.rs` for why, and what has to follow. The peer
-//! answers it with one doorbell; it stands until the next one replaces it, and who replaces it tells
-//! those who waited for it if the peer may not (`logic/ring.rs`).
-//!
-//! Lock: `turn` is held for a store and a load over the bus, nothing is taken under it.
-//!
-//! By which doorbells the peer wakes those who wait at this end.
-//!
-//! At first by the one that was said when the connection was made. Who is about to sleep may ask for another
-//! one, which rings on the processor on which he sleeps (`logic/doorbells.rs`): a word in the peer's memory, next
-//! to what he wishes for. It is stored before the wish, and then the wish is stored and read back, though it may be the
-//! one that stands already: so a peer that rings the doorbell before has moved its counter before that, which
-//! is seen then, and those who wait are told ([`Wish`]). Therefore nobody listens any more to a doorbell that was
-//! replaced; but to the first one, by which the peer rings for what is not wished, too.
-//!
-//! Those who sleep on one processor share its doorbells, and each of them looks when one rings: as a queue of a
-//! network card has it, what belongs to one processor is its own work.
-//!
-//! Whoever is told holds what is here, and this holds whoever is told: [`WakeDoorbells::leave`] ends that.
-//!
-//! Lock: `inner`, taken for a store over the bus, and above `Doorbells::inner`.
-//!
-//! Who rings for whom: of the two ends of a connection, only for who sleeps.
-//!
-//! Nobody rings for who is awake. Who is about to sleep writes the value into the peer's memory that
-//! the peer's counter has to reach, and looks at the counter once more; who moves a counter looks at
-//! what is wanted, and rings if the counter has just reached it. One wish is answered by one doorbell,
-//! or by who replaces it at that moment ([`Wish`]).
+//! No end rings for one that is awake. A caller that is about to sleep writes the value into the peer's memory that
+//! the peer's counter has to reach (a *wish*), and looks at the counter once more. An end that moves a counter looks
+//! at the wish, and rings if the counter has just reached it. One wish is answered by one doorbell, or by the caller
+//! that replaces it at that moment.
 //!
 //! Neither may miss the other, although their stores cross on a bus that orders only one direction:
 //! between the wish and the second look, the wish is *read back*. The read can't overtake the wish on
 //! its way there, and its answer can't overtake, on its way back, what the peer has stored before the
 //! wish arrived. So either the peer sees the wish, or the second look sees the counter. That is the one
-//! read over the bus, and only who is about to sleep pays for it.
+//! read over the bus, and only a caller that is about to sleep pays for it.
+//!
+//! # Doorbells
+//!
+//! At first the peer rings the doorbell that was said when the connection was made. A caller that is about to sleep
+//! may ask for another one, which rings on the CPU on which it sleeps (`logic/doorbells.rs`): a word in the peer's
+//! memory, next to the wish. It is stored before the wish, and then the wish is stored and read back, even if it is the
+//! one that stands already. So if the peer still rings the former doorbell, it has moved its counter before, which
+//! the caller sees. A doorbell that was replaced has no listener any more. The first one keeps its listener, because
+//! the peer also rings it without a wish.
+//!
+//! Connections whose callers sleep on one CPU share its doorbells, and each of them looks when one rings: as with a
+//! queue of a network card, what belongs to one CPU is its own work.
+//!
+//! The stream and its subscriptions hold each other until [`WakeDoorbells::leave`] drops the subscriptions.
+//!
+//! # Locks
+//!
+//! `Wish::turn` is held for a store and a load over the bus, and nothing is taken under it. `WakeDoorbells::inner` is
+//! taken for a store over the bus, and above `Doorbells::inner`.
 
 use super::{
     Stream,
@@ -68,7 +63,7 @@ use kernel::{
     }, //
 };
 
-/// See the head of this file.
+/// A value of a counter of the peer at which the peer rings: a word in the peer's memory.
 #[pin_data]
 pub(in crate::endpoint) struct Wish {
     /// Where it stands in the header of the peer's ring.
@@ -149,7 +144,7 @@ struct Inner {
     data: Option<Subscription>,
 }
 
-/// See the head of this file.
+/// The doorbells to which the callers of this end listen.
 #[pin_data]
 pub(in crate::endpoint) struct WakeDoorbells {
     #[pin]
