@@ -326,23 +326,23 @@ impl Choice<'_> {
         reason: &'static str,
     ) -> Result<Option<Aperture>> {
         let align = align.max(1);
-        let (behind, base, len) = if mode == Mode::Arena {
-            let arena = match Arena::new(&self.dma_device, shape) {
+        let behind = if mode == Mode::Arena {
+            match Arena::new(&self.dma_device, shape) {
                 Err(EOPNOTSUPP) => return Ok(None),
-                arena => arena?,
-            };
-            let (base, len) = (arena.places.base, arena.places.shape.len);
-            (Behind::Arena(arena), base, len)
+                arena => Behind::Arena(arena?),
+            }
         } else {
             let phys_align = usize::try_from(align.checked_next_power_of_two().ok_or(EINVAL)?)?;
-            let pool = match Pool::new(&self.dma_device, shape, phys_align.max(PAGE_SIZE)) {
+            match Pool::new(&self.dma_device, shape, phys_align.max(PAGE_SIZE)) {
                 Err(ENOMEM) => return Ok(None),
-                pool => pool?,
-            };
-            let (base, len) = (pool.places.base, pool.places.shape.len);
-            (Behind::Pool(pool), base, len)
+                pool => Behind::Pool(pool?),
+            }
         };
-        Ok((base % align == 0).then_some(Aperture {
+        let place = behind
+            .places()
+            .map(|places| (places.base, places.shape.len));
+        let aligned = place.filter(|(base, _)| base % align == 0);
+        Ok(aligned.map(|(base, len)| Aperture {
             windows,
             base,
             len,
