@@ -129,7 +129,7 @@ fn accept(endpoint: &Endpoint, at: usize) -> Result {
     let (PortId { node, port }, number) = endpoint.accept(block)?;
     let told = peer.write(&uapi::scif_port_id { node, port });
     told.and_then(|()| handle.write(&number))
-        // Nobody will learn of the handle: what was accepted is closed.
+        // The caller does not learn the handle, so this closes the accepted connection.
         .inspect_err(|_| drop(endpoint.take_accepted(number)))
 }
 

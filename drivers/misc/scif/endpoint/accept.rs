@@ -73,8 +73,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes out what the calling process has accepted under this handle, at whichever port: it is closed if
-    /// what this returns is dropped.
+    /// Takes out the connection that the calling process has accepted under this handle, at whichever port. Dropping
+    /// the result closes the connection.
     pub(crate) fn take_accepted(&self, handle: u64) -> Option<Unclaimed> {
         let listener = self.scif.ports.listener(handle as u16)?;
         let taken = take_if(&mut listener.accepted.lock(), |entry| {

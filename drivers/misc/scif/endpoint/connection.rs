@@ -166,7 +166,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What is at the other end.
+    /// Returns the node and the port of the other end.
     pub(super) fn peer(&self) -> PortId {
         PortId {
             node: self.channel.node(),
