@@ -22,6 +22,7 @@ use super::engine::{
 use crate::{
     logic::{
         extents::Entry,
+        stores::Stores,
         window_set::Seams, //
     },
     sys::{
@@ -93,6 +94,16 @@ pub(crate) trait Path: Send + Sync {
 
     /// The first address of the peer that can be.
     fn first_reachable(&self) -> u64;
+
+    /// Where it is noted that this node's processor has stored into the peer's memory, outside of what messages use; none
+    /// if no engine gets there.
+    fn stores(&self) -> Option<&Arc<Stores>> {
+        None
+    }
+
+    /// Returns when what was noted has arrived. Before an engine is used there, as its accesses would overtake
+    /// stores. May read across the link.
+    fn settle_stores(&self) {}
 
     /// The engines that reach the peer's memory; often none, and others may come. Any time: they stay what they are
     /// as long as there is the path, and one that has stopped says so.

@@ -31,6 +31,7 @@ use crate::{
             Hello,
             Mode, //
         },
+        stores::Stores,
         window_set::{
             Seams,
             Shape,
@@ -95,6 +96,8 @@ pub(super) struct NtbPath {
     base: u64,
     /// Where its control block begins in the aperture, which can always be read.
     control: u64,
+    /// What the processor has stored beside messages.
+    stores: Arc<Stores>,
     mode: Mode,
     /// What is had of the device; none once the session is over.
     #[pin]
@@ -140,6 +143,7 @@ impl NtbPath {
         let control = hello.control.checked_sub(base).ok_or(EINVAL)?;
         reach_in(&parts, seams, control, CONTROL_READ)?.read_back(0)?;
         let routes = Routes::new()?;
+        let stores = Arc::new(Stores::new(), GFP_KERNEL)?;
         let held = Held {
             device: device.clone(),
             behind: own.behind.clone(),
@@ -153,6 +157,7 @@ impl NtbPath {
                 routes,
                 base,
                 control,
+                stores,
                 mode,
                 held <- new_spinlock_irq!(Some(held), "NtbPath::held"),
             }),
@@ -199,6 +204,12 @@ impl NtbPath {
         drop(held);
     }
 
+    /// Returns when what the processor has stored before has arrived: a round trip.
+    fn read_back(&self) {
+        let control = reach_in(&self.parts, self.seams, self.control, CONTROL_READ);
+        let _ = control.and_then(|control| control.read_back(0));
+    }
+
     /// How the peer gets to our memory: ENODEV once the session is over.
     fn inbound(&self) -> Result<Behind> {
         let held = self.held.lock();
@@ -225,8 +236,7 @@ impl Path for NtbPath {
         if let Some(held) = &*self.held.lock() {
             // The doorbell's interrupt is a write of its own, by the bridge on the other side, and no rule of the bus
             // keeps it behind what this processor has stored: the answer to a load does.
-            let control = reach_in(&self.parts, self.seams, self.control, CONTROL_READ);
-            let _ = control.and_then(|control| control.read_back(0));
+            self.read_back();
             let _ = held.device.peer_db_set(bits);
         }
     }
@@ -250,6 +260,14 @@ impl Path for NtbPath {
 
     fn first_reachable(&self) -> u64 {
         self.base
+    }
+
+    fn stores(&self) -> Option<&Arc<Stores>> {
+        Some(&self.stores)
+    }
+
+    fn settle_stores(&self) {
+        self.stores.settle(|| self.read_back());
     }
 
     fn engines(&self) -> &Routes {
