@@ -524,6 +524,27 @@ fn engines_and_links() {
 }
 
 #[test]
+fn engines_of_unfit_drivers() {
+    let of = |drivers: &[&str]| {
+        changed(|facts| {
+            let engines = drivers.iter().map(|driver| Engine {
+                driver: Some((*driver).to_owned()),
+                ..facts.engines[0].clone()
+            });
+            facts.engines = engines.collect();
+        })
+    };
+    let facts = of(&["ptdma", "ae4dma", "ptdma"]);
+    let (grade, advice) = found(&facts, "of ptdma are not used");
+    assert!(grade == Grade::Advice && advice.contains("plx_dma"));
+    assert_eq!(found(&facts, "of ae4dma are not used").0, Grade::Advice);
+    // They are as good as none.
+    assert!(!found(&facts, "no DMA engine").1.contains("ptdma"));
+    let facts = of(&["ptdma", "plx_dma"]);
+    assert_eq!(found(&facts, "1 DMA channels (plx_dma)").0, Grade::Good);
+}
+
+#[test]
 fn the_last_words_of_the_log() {
     let with = |state: &str, lines: &[&str]| {
         changed(|facts| {
