@@ -264,6 +264,37 @@ pub(crate) fn has_iommu(device: &Device) -> bool {
     unsafe { own::scif_helper_has_iommu(raw(device)) }
 }
 
+/// What keeps a device that uses addresses as it likes from what was not mapped for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guard {
+    /// Nothing.
+    None,
+    /// An IOMMU, but not from what is mapped for others of its group.
+    Group,
+    /// An IOMMU, but the device may raise interrupts that are not its own.
+    Memory,
+    /// An IOMMU, from everything.
+    Whole,
+}
+
+/// Returns what keeps the device to what is mapped for it. May sleep.
+pub(crate) fn guard(device: &Device) -> Guard {
+    let device_pointer = raw(device);
+    // SAFETY: The device is valid.
+    let (is_alone, is_isolated) = unsafe {
+        (
+            own::scif_helper_is_alone(device_pointer),
+            own::scif_helper_has_isolated_msi(device_pointer),
+        )
+    };
+    match (has_iommu(device), is_alone, is_isolated) {
+        (false, ..) => Guard::None,
+        (true, false, _) => Guard::Group,
+        (true, true, false) => Guard::Memory,
+        (true, true, true) => Guard::Whole,
+    }
+}
+
 /// Whether the device names all memory by its physical address, and is coherent with the CPU's caches.
 /// May sleep.
 pub(crate) fn bus_is_physical(device: &Device) -> bool {

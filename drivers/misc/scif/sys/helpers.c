@@ -12,6 +12,7 @@
 #include <linux/fdtable.h>
 #include <linux/iommu.h>
 #include <linux/notifier.h>
+#include <linux/pci.h>
 #include <linux/sched/signal.h>
 #include <linux/string.h>
 #include <linux/suspend.h>
@@ -137,6 +138,54 @@ bool scif_helper_has_iommu(struct device *dev)
 	domain = iommu_get_domain_for_dev(dev);
 #endif
 	return domain && domain->type != IOMMU_DOMAIN_IDENTITY;
+}
+
+#if IS_ENABLED(CONFIG_IOMMU_API)
+/* Nothing is mapped for a bridge of the PCI bus itself. */
+static int scif_count_device(struct device *dev, void *count)
+{
+	if (!dev_is_pci(dev) || !pci_is_bridge(to_pci_dev(dev)))
+		++*(unsigned int *)count;
+	return 0;
+}
+#endif
+
+/*
+ * Whether the device is the only one in its IOMMU group: what is mapped for one
+ * of a group, all of them reach, and they may reach each other.
+ */
+bool scif_helper_is_alone(struct device *dev)
+{
+	unsigned int count = 0;
+
+#if IS_ENABLED(CONFIG_IOMMU_API)
+	struct iommu_group *group = iommu_group_get(dev);
+
+	if (group) {
+		iommu_group_for_each_dev(group, &count, scif_count_device);
+		iommu_group_put(group);
+	}
+#endif
+	return count == 1;
+}
+
+/*
+ * Whether the device can raise its own interrupts only: an IOMMU lets writes to
+ * where interrupts are raised through, whatever is mapped.
+ */
+bool scif_helper_has_isolated_msi(struct device *dev)
+{
+	bool has = false;
+
+#if IS_ENABLED(CONFIG_IOMMU_API)
+	struct iommu_group *group = iommu_group_get(dev);
+
+	if (group) {
+		has = iommu_group_has_isolated_msi(group);
+		iommu_group_put(group);
+	}
+#endif
+	return has;
 }
 
 /*

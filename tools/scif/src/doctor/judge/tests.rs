@@ -482,6 +482,17 @@ fn a_bridge_that_the_other_host_leads() {
     assert_eq!(found(&idt("1", "identity"), text).0, Grade::Advice);
     let (grade, _) = found(&idt("0", "DMA"), "an IOMMU translates for it");
     assert_ne!(grade, Grade::Problem);
+    // An IOMMU is of no use if it takes the bridge for several devices.
+    let shared = |allows_flat: &str| {
+        let mut facts = idt(allows_flat, "DMA");
+        facts.bridges[0].companions = vec!["0000:00:06.0".into()];
+        facts
+    };
+    let (grade, advice) = found(&shared("0"), "with which the bridge shares an IOMMU group");
+    assert_eq!(grade, Grade::Problem);
+    assert!(advice.contains("allow_flat=1"), "{advice}");
+    let trusted = found(&shared("1"), "its IOMMU group has other devices");
+    assert_eq!(trusted.0, Grade::Advice);
 }
 
 #[test]
