@@ -64,6 +64,7 @@ use crate::{
         },
         user_mapping::{
             Fault,
+            Frame,
             MappedFile,
             MappedPages,
             MappedSpace,
@@ -134,36 +135,33 @@ struct Mapping {
 
 impl Mapping {
     /// The frame of a page of the peer's registered address space, which is mapped.
-    fn frame(&self, page: u64) -> Result<u64> {
+    fn frame(&self, page: u64) -> Result<Frame<'_>> {
         let offset = page << PAGE_SHIFT;
         let is_before = |piece: &RemotePiece| piece.window.range.end() <= offset;
         let index = self.windows.partition_point(is_before);
         let window = &self.windows.get(index).ok_or(EFAULT)?.window;
         let within = offset.checked_sub(window.range.start()).ok_or(EFAULT)?;
         let (address, _) = window.extents.at(within).ok_or(EFAULT)?;
-        let reached = self.peer.path().reach(address, PAGE_SIZE as u64)?;
-        reached.page_frame()
+        Frame::of_peer(&self.peer.path().reach(address, PAGE_SIZE as u64)?)
     }
 
     /// Shows the peer's memory.
     fn show(&self, fault: &Fault<'_>) -> Result {
         let _inside = self.peer.enter().ok_or(ENODEV)?;
-        fault.map(fault.page(), self.frame(fault.page())?, false)?;
+        fault.map(fault.page(), &self.frame(fault.page())?)?;
         // The others are a bonus.
         for page in fault.around() {
-            let _ = self
-                .frame(page)
-                .and_then(|frame| fault.map(page, frame, false));
+            let _ = self.frame(page).and_then(|frame| fault.map(page, &frame));
         }
         Ok(())
     }
 
     /// Shows ones.
     fn show_ones(&self, fault: &Fault<'_>, ones: &Ones) -> Result {
-        fault.map(fault.page(), ones.frame(), true)?;
+        fault.map(fault.page(), &ones.frame())?;
         // A bonus, as above; also because each fault counts as an access that has failed.
         for page in fault.around() {
-            let _ = fault.map(page, ones.frame(), true);
+            let _ = fault.map(page, &ones.frame());
         }
         Ok(())
     }
@@ -273,9 +271,8 @@ impl Ones {
         Ok(Arc::new(Self(page), GFP_KERNEL_ACCOUNT)?)
     }
 
-    /// The number of its page frame.
-    pub(super) fn frame(&self) -> u64 {
-        self.0.phys_address() >> PAGE_SHIFT
+    fn frame(&self) -> Frame<'_> {
+        Frame::of_memory(&self.0)
     }
 }
 
@@ -289,7 +286,6 @@ mod tests {
         for offset in (0..PAGE_SIZE).step_by(size_of::<u64>()) {
             assert_eq!(ones.0.read_u64(offset)?, u64::MAX);
         }
-        assert_eq!(ones.frame() << PAGE_SHIFT, ones.0.phys_address());
         Ok(())
     }
 }

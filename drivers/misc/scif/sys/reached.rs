@@ -75,6 +75,25 @@ impl Span {
     }
 }
 
+/// Where a device has memory that may be loaded and stored.
+#[derive(Clone, Copy)]
+pub(crate) struct DeviceMemory {
+    phys: u64,
+    /// Its bytes.
+    pub(crate) size: u64,
+}
+
+impl DeviceMemory {
+    /// So many bytes at a physical address.
+    ///
+    /// # Safety
+    ///
+    /// They are memory of a device, and no registers. Or they are RAM, and are refused later.
+    pub(super) unsafe fn new(phys: u64, size: u64) -> Self {
+        Self { phys, size }
+    }
+}
+
 /// A mapped range of device memory.
 ///
 /// Drop it before the driver of the device lets the range go.
@@ -88,9 +107,12 @@ pub(crate) struct IoMapping {
 }
 
 impl IoMapping {
-    /// Maps `size` bytes at a physical address of a device. May sleep.
-    pub(crate) fn write_combined(phys: u64, size: u64) -> Result<Self> {
-        let size = usize::try_from(size)?;
+    /// Maps the first `size` bytes of memory of a device. May sleep. EINVAL if it has no so many.
+    pub(crate) fn write_combined(memory: DeviceMemory, size: u64) -> Result<Self> {
+        if size > memory.size {
+            return Err(EINVAL);
+        }
+        let (phys, size) = (memory.phys, usize::try_from(size)?);
         if size == 0 || (size as u64).checked_add(phys).is_none() {
             return Err(EINVAL);
         }

@@ -19,7 +19,6 @@ use kernel::{
     dma::DataDirection,
     page::{
         page_align,
-        PAGE_SHIFT,
         PAGE_SIZE, //
     },
     prelude::*,
@@ -50,7 +49,8 @@ use super::{
         Piece,
         Pool, //
     },
-    reached::Span, //
+    reached::Span,
+    user_mapping::Frame, //
 };
 
 /// Who uses memory besides this machine's processors, and so how its address is called.
@@ -64,6 +64,21 @@ pub(crate) enum User {
     Arena(Arc<Arena>),
     /// A device that may use all of this.
     Pool(Arc<Pool>),
+}
+
+impl User {
+    /// Whether it uses all of these bytes, at an address as it calls it. Who names memory by its physical address, or
+    /// that of a device, uses all there is.
+    pub(super) fn has(&self, address: u64, len: u64) -> bool {
+        let places = match self {
+            Self::Physical | Self::Device(_) => return true,
+            Self::Arena(arena) => &arena.places,
+            Self::Pool(pool) => &pool.places,
+        };
+        let offset = address.checked_sub(places.base);
+        let end = offset.and_then(|offset| offset.checked_add(len));
+        end.is_some_and(|end| end <= places.shape.len)
+    }
 }
 
 /// Whose memory cgroup an allocation is charged to.
@@ -323,9 +338,9 @@ impl StatusPage {
         Ok(this)
     }
 
-    /// The number of its page frame.
-    pub(crate) fn frame(&self) -> u64 {
-        self.0.phys_address() >> PAGE_SHIFT
+    /// For processes.
+    pub(crate) fn frame(&self) -> Frame<'_> {
+        Frame::of_memory(&self.0)
     }
 }
 
@@ -429,7 +444,6 @@ mod tests {
             assert_eq!(page.errors.load(Relaxed), 0);
             page.epoch.store(3, Relaxed);
             assert_eq!(page.epoch.load(Relaxed), 3);
-            assert!(page.frame() != 0);
         }
         Ok(())
     }

@@ -127,12 +127,13 @@ impl NtbPath {
         let seams = set.seams(len).ok_or(EINVAL)?;
         let (mut parts, mut windows) = (KVec::new(), KVec::new());
         for (window, start, part) in set.parts(base, len).ok_or(EINVAL)? {
-            let (physical, size) = device.peer_mw(window)?;
+            let memory = device.peer_mw(window)?;
+            let size = memory.size;
             if size < part && set.count() > 1 {
                 return Err(EINVAL);
             }
             let part = part.min(size);
-            parts.push(IoMapping::write_combined(physical, part)?, GFP_KERNEL)?;
+            parts.push(IoMapping::write_combined(memory, part)?, GFP_KERNEL)?;
             if !device.translates_inbound() {
                 windows.push(
                     OutboundWindow::lead_to(device, window, start, part, size)?,
