@@ -279,7 +279,8 @@ fn unfit(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
-/// Nobody asks an engine how far it is while somebody else does.
+/// Nobody asks an engine how far it is while somebody else does, and memory that it does not reach is copied all the
+/// same.
 fn toy(lab: &Lab) -> Result<()> {
     load_toy(lab, "")?;
     let server = start_server(lab)?;
@@ -292,6 +293,13 @@ fn toy(lab: &Lab) -> Result<()> {
         overlaps.trim() == "0",
         "two at once have asked for its status {} times",
         overlaps.trim()
+    );
+    lab.shell(0, &format!("echo 1 >{parameters}/narrow"))?;
+    run_client(lab, &[])?;
+    let more = scif::dma_bytes(lab, 0)?;
+    ensure!(
+        more == moved,
+        "the engine has copied what it does not reach"
     );
     stop(lab, server)?;
     scif::unload_everywhere(lab)?;

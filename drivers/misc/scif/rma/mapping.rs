@@ -56,7 +56,10 @@ use crate::{
     sync::shared::get_or_make,
     sys::{
         kernel_calls::PageList,
-        reached::bus_address,
+        reached::{
+            bus_address,
+            IoMapping, //
+        },
         shared_memory::{
             Payer,
             SharedMemory,
@@ -331,6 +334,8 @@ pub(crate) struct RemotePages {
     /// The physical address of each page, as this node's processor sees it, where the kernel has each of them mapped, as
     /// device memory, and what the window allows.
     pub(crate) list: PageList,
+    // Goes after the list.
+    _mappings: KVec<IoMapping>,
     /// Keeps the window.
     _piece: RemotePiece,
 }
@@ -345,17 +350,40 @@ impl RemotePages {
         let count = (piece.len >> PAGE_SHIFT) as usize;
         let mut physical = KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;
         let mut mapped = KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;
-        let mut walk = piece.window.extents.walk(piece.offset);
-        for _ in 0..count {
-            let (address, len) = walk.next(PAGE_SIZE as u64).ok_or(ENXIO)?;
-            let reached = channel.path().reach(address, len)?;
-            let _ = physical.push_within_capacity(reached.page_frame()? << PAGE_SHIFT);
-            let pointer = core::ptr::with_exposed_provenance_mut(reached.kernel_address()?);
-            let _ = mapped.push_within_capacity(pointer);
+        let mut mappings = KVec::new();
+        let mut done = 0;
+        while done < piece.len {
+            let found = piece.window.extents.at(piece.offset + done);
+            let (address, contiguous) = found.ok_or(ENXIO)?;
+            let mut len = contiguous.min(piece.len - done);
+            let reached = loop {
+                match channel.path().reach(address, len) {
+                    // It may cross a seam of the aperture.
+                    Err(_) if len > PAGE_SIZE as u64 => {
+                        len = (len / 2).next_multiple_of(PAGE_SIZE as u64);
+                    }
+                    reached => break reached?,
+                }
+            };
+            done += len;
+            let (frame, mut at) = (reached.page_frame()?, reached.kernel_address()?);
+            // The peer may be lost, and its memory not be mapped otherwise any more, before whoever has the pages hears of
+            // that.
+            if let Some(mapping) = reached.to_keep()? {
+                at = mapping.kernel_address();
+                mappings.push(mapping, GFP_KERNEL_ACCOUNT)?;
+            }
+            for page in 0..len >> PAGE_SHIFT {
+                let _ = physical.push_within_capacity((frame + page) << PAGE_SHIFT);
+                let pointer = core::ptr::with_exposed_provenance_mut(at);
+                let _ = mapped.push_within_capacity(pointer);
+                at += PAGE_SIZE;
+            }
         }
         let protection = piece.window.protection & (PROTECTION_READ | PROTECTION_WRITE);
         Ok(Self {
             list: PageList::new(physical, mapped, protection)?,
+            _mappings: mappings,
             _piece: piece,
         })
     }

@@ -9,7 +9,7 @@
 //! that this node does not reach goes through slots (`staging.rs`), which the processor or an engine fills; a read
 //! from there is left to the peer.
 //!
-//! If an engine has stopped, the copy goes as if there were none.
+//! If an engine has stopped, or does not reach the local memory, the copy goes as if there were none.
 //!
 //! The sizes are constants, each with its reason from hardware. An administrator replaces them at any time
 //! (`dma_threshold`, `push_threshold`), a caller for one copy (`SCIF_RMA_USECPU`).

@@ -64,6 +64,10 @@ pub(super) unsafe fn map_phys(
     direction: DataDirection,
     attributes: c_ulong,
 ) -> Result<u64> {
+    // SAFETY: The device is valid.
+    if !unsafe { own::scif_helper_dma_reaches(raw(device), phys, len) } {
+        return Err(ENOMEM);
+    }
     // SAFETY: The device is valid; the memory is, by the contract of this function.
     let bus =
         unsafe { bindings::dma_map_phys(raw(device), phys, len, direction.into(), attributes) };
@@ -131,7 +135,7 @@ impl MappedRun {
     }
 
     /// Takes it away from the device, which must have been told not to use it any more. May sleep.
-    pub(super) fn unmap(&self) {
+    pub(crate) fn unmap(&self) {
         if self.is_mapped.xchg(false, Full) {
             // SAFETY: By the type invariant it is mapped like this.
             unsafe { unmap_phys(&self.device, self.address, self.size, BOTH, self.attributes) };
@@ -423,6 +427,25 @@ mod tests {
         device,
         map_pages, //
     };
+
+    #[test]
+    fn a_device_with_few_address_bits_gets_an_error_and_no_warning() -> Result {
+        let device = device()?;
+        let address = map_pages(1, true)?;
+        let pages = Arc::new(Pages::pin(address, 1, true, None)?, GFP_KERNEL)?;
+        let phys = pages.phys(0).ok_or(EINVAL)?;
+        let set_mask = |mask| {
+            // SAFETY: The device is valid, and has masks.
+            to_result(unsafe { bindings::dma_set_mask_and_coherent(raw(&device), mask) })
+        };
+        if has_iommu(&device) || phys < 1 << 24 || set_mask((1 << 24) - 1).is_err() {
+            return Ok(());
+        }
+        assert!(DmaMapping::new(&pages, &device).is_err());
+        set_mask(u64::MAX)?;
+        assert!(DmaMapping::new(&pages, &device).is_ok());
+        Ok(())
+    }
 
     #[test]
     fn extents_are_all_of_the_pages() -> Result {

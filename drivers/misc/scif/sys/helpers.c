@@ -140,6 +140,19 @@ bool scif_helper_has_iommu(struct device *dev)
 	return domain && domain->type != IOMMU_DOMAIN_IDENTITY;
 }
 
+/*
+ * Whether the device has the address bits for this memory. If it has not, the
+ * kernel would warn where the memory is mapped. An IOMMU gives it other addresses.
+ */
+bool scif_helper_dma_reaches(struct device *dev, phys_addr_t phys, size_t len)
+{
+	u64 limit = min_not_zero(dma_get_mask(dev), dev->bus_dma_limit);
+
+	if (scif_helper_has_iommu(dev) || dev->dma_range_map)
+		return true;
+	return len && phys <= limit && len - 1 <= limit - phys;
+}
+
 #if IS_ENABLED(CONFIG_IOMMU_API)
 /* Nothing is mapped for a bridge of the PCI bus itself. */
 static int scif_count_device(struct device *dev, void *count)

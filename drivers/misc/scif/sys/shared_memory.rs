@@ -44,6 +44,7 @@ use super::{
         MappedRun,
         SHARED, //
     },
+    fate::Fate,
     places::Purpose,
     pool::{
         Piece,
@@ -109,6 +110,7 @@ pub(crate) struct SharedMemory {
     // Gone before the memory.
     mapping: Mapping,
     span: Span,
+    fate: Option<Arc<Fate>>,
 }
 
 /// How its user finds it.
@@ -133,6 +135,7 @@ impl SharedMemory {
             return Ok(Self {
                 span: piece.span(),
                 mapping: Mapping::Pool(piece),
+                fate: None,
             });
         }
         let mut this = Self::allocate(len, payer)?;
@@ -171,7 +174,20 @@ impl SharedMemory {
         Ok(Self {
             mapping: Mapping::Physical,
             span: Span { base, len },
+            fate: None,
         })
+    }
+
+    /// The same memory, whose fate is this.
+    pub(crate) fn with_fate(self, fate: Option<Arc<Fate>>) -> Self {
+        let mut this = self;
+        this.fate = fate;
+        this
+    }
+
+    /// What becomes of it, if there is anything to say.
+    pub(crate) fn fate(&self) -> Option<&Arc<Fate>> {
+        self.fate.as_ref()
     }
 
     /// Takes the memory away from the device; what is in it can still be read. May sleep.
@@ -293,7 +309,8 @@ impl SharedMemory {
 impl Drop for SharedMemory {
     fn drop(&mut self) {
         self.unmap();
-        if matches!(self.mapping, Mapping::Pool(_)) {
+        let is_leaked = self.fate.as_ref().is_some_and(|fate| fate.is_sealed());
+        if is_leaked || matches!(self.mapping, Mapping::Pool(_)) {
             return;
         }
         // SAFETY: By the type invariant this owns the memory, and it has this size.
@@ -405,6 +422,28 @@ mod tests {
         assert!(memory.write(4096, &[]).is_ok());
         assert!(SharedMemory::new(0, &User::Physical, Payer::Nobody).is_err());
         assert!(SharedMemory::new(usize::MAX, &User::Physical, Payer::Caller).is_err());
+        Ok(())
+    }
+
+    #[test]
+    fn what_is_lost_to_a_peer_is_not_given_to_others() -> Result {
+        let fate = Fate::new()?;
+        let memory = |fate: Option<&Arc<Fate>>| -> Result<SharedMemory> {
+            let memory = SharedMemory::new(4096, &User::Physical, Payer::Nobody)?;
+            Ok(memory.with_fate(fate.cloned()))
+        };
+        let (before, after) = (memory(Some(&fate))?, memory(Some(&fate))?);
+        let kept = [before.phys_address(), after.phys_address()];
+        drop(before);
+        fate.seal();
+        drop(after);
+        // The allocator gives a page that has just come back to the next who asks.
+        let mut others = KVec::new();
+        for _ in 0..1024 {
+            others.push(memory(None)?, GFP_KERNEL)?;
+        }
+        let mut given = others.iter().map(|other| other.phys_address());
+        assert!(!given.any(|address| address == kept[1]));
         Ok(())
     }
 

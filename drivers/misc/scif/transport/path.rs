@@ -36,6 +36,7 @@ use crate::{
             self,
             ExtentTable, //
         },
+        fate::Fated,
         pages::Pages,
         reached::Reached,
         shared_memory::{
@@ -152,9 +153,12 @@ impl Limits {
 /// Pages that the peer may use, until this is dropped.
 pub(crate) enum Export {
     /// It uses physical addresses.
-    Physical(Arc<Pages>),
+    Physical(Fated<Pages>),
     /// Through a device, for which they are mapped.
-    Device(DmaMapping),
+    Device {
+        mapping: DmaMapping,
+        _kept: Fated<Pages>,
+    },
     /// Through a device, at a place in an arena.
     Arena {
         // It holds the pages itself.
@@ -194,7 +198,7 @@ impl Export {
     pub(crate) fn addresses(&self) -> &ExtentTable {
         match self {
             Self::Physical(pages) => pages.runs(),
-            Self::Device(mapping) => mapping.addresses(),
+            Self::Device { mapping, .. } => mapping.addresses(),
             Self::Arena { addresses, .. } | Self::Not(addresses) => addresses,
         }
     }

@@ -43,6 +43,7 @@ use crate::{
     },
     sys::{
         dma_map::Guard,
+        fate::Fate,
         ntb::NtbDevice,
         random,
         shared_memory::Payer,
@@ -345,7 +346,8 @@ impl NtbLink {
             let len = ControlGeometry::for_aperture(aperture.len).size();
             let block = aperture.behind.share(len, Payer::Nobody);
             inner.aperture = Some(aperture);
-            inner.block = Some(Arc::new(block?, GFP_KERNEL).map_err(Error::from)?);
+            let block = block?.with_fate(Some(Fate::new()?));
+            inner.block = Some(Arc::new(block, GFP_KERNEL).map_err(Error::from)?);
             Ok(self.say_hello(inner, device, nonce, 0)?)
         });
         match offered {

@@ -27,6 +27,7 @@ use super::{
 };
 use crate::{
     logic::{
+        gate::Drained,
         hello::{
             Hello,
             Mode, //
@@ -41,6 +42,10 @@ use crate::{
     sys::{
         arena::Access,
         dma_map::DmaMapping,
+        fate::{
+            Fate,
+            Fated, //
+        },
         ntb::NtbDevice,
         pages::Pages,
         places::{
@@ -99,6 +104,8 @@ pub(super) struct NtbPath {
     /// What the processor has stored beside messages.
     stores: Arc<Stores>,
     mode: Mode,
+    /// What becomes of all memory that the peer was told of.
+    pub(super) fate: Option<Arc<Fate>>,
     /// What is had of the device; none once the session is over.
     #[pin]
     held: SpinLockIrq<Option<Held>>,
@@ -114,12 +121,14 @@ struct Held {
 }
 
 impl NtbPath {
-    /// The way to the peer that has said this hello, and that reaches us through `own`. May sleep.
+    /// The way to the peer that has said this hello, and that reaches us through `own`, where all memory that it is told
+    /// of has this fate. May sleep.
     pub(super) fn new(
         link: &Arc<NtbLink>,
         device: &Arc<NtbDevice>,
         own: &Aperture,
         hello: &Hello,
+        fate: Option<&Arc<Fate>>,
     ) -> Result<Arc<Self>> {
         let mode = Mode::from_number(hello.mode).ok_or(EINVAL)?;
         let set = WindowSet::from_bits(hello.windows).ok_or(EINVAL)?;
@@ -160,6 +169,7 @@ impl NtbPath {
                 control,
                 stores,
                 mode,
+                fate: fate.cloned(),
                 held <- new_spinlock_irq!(Some(held), "NtbPath::held"),
             }),
             GFP_KERNEL,
@@ -209,6 +219,16 @@ impl NtbPath {
     fn read_back(&self) {
         let control = reach_in(&self.parts, self.seams, self.control, CONTROL_READ);
         let _ = control.and_then(|control| control.read_back(0));
+    }
+
+    /// Has nothing of the peer's memory either: processes that have lost the peer may keep this for long, and the driver
+    /// of the bridge, or of an engine, may go. May sleep.
+    pub(super) fn unmap(&self, drained: &Drained) {
+        self.detach();
+        self.routes.iter().for_each(|route| route.unmap());
+        for part in &self.parts {
+            part.unmap(drained);
+        }
     }
 
     /// How the peer gets to our memory: ENODEV once the session is over.
@@ -276,13 +296,18 @@ impl Path for NtbPath {
     }
 
     fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory> {
-        self.inbound()?.share(len, payer)
+        let memory = self.inbound()?.share(len, payer)?;
+        Ok(memory.with_fate(self.fate.clone()))
     }
 
     fn export(&self, pages: &Arc<Pages>, access: Access) -> Result<Export> {
+        let fated = || Fated::new(pages.clone(), self.fate.clone());
         Ok(match self.inbound()? {
-            Behind::Physical => Export::Physical(pages.clone()),
-            Behind::Device(device) => Export::Device(DmaMapping::new(pages, &device)?),
+            Behind::Physical => Export::Physical(fated()),
+            Behind::Device(device) => Export::Device {
+                mapping: DmaMapping::new(pages, &device)?,
+                _kept: fated(),
+            },
             Behind::Arena(arena) => Export::within(pages, &arena, access)?,
             Behind::Pool(_) => Export::nowhere(),
         })
