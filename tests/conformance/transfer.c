@@ -524,6 +524,43 @@ static void sync_complete(void)
 	}
 }
 
+/*
+ * Small copies by the processor, which are complete, and a large one by the engine if there is one:
+ * that overwrites what they have written, or finds it.
+ */
+static void sync_other_way(void)
+{
+	struct windows windows = connected_windows(16);
+	unsigned char old[64], *back = pages(windows.len / PAGE);
+	int here = windows.pair.here, by_cpu = SYNC | SCIF_RMA_USECPU, round;
+	long at;
+
+	for (round = 1; round <= 40; round++) {
+		bool writes = round % 2;
+
+		at = round * 97 % 15 * PAGE + round * 64 % PAGE;
+		fill(windows.memory, round, windows.len);
+		expect_value(scif_writeto(here, windows.offset, windows.len, windows.peer_offset,
+					  SYNC), 0);
+		memset(old, AROUND, sizeof(old));
+		expect_value(scif_vwriteto(here, old, sizeof(old), windows.peer_offset + at,
+					   by_cpu), 0);
+		if (!writes) {
+			memcpy(windows.memory + at, old, sizeof(old));
+			expect_value(scif_vreadfrom(here, back, windows.len, windows.peer_offset,
+						    SYNC), 0);
+			expect_value(memcmp(back, windows.memory, windows.len), 0);
+			continue;
+		}
+		expect_value(scif_writeto(here, windows.offset, windows.len, windows.peer_offset,
+					  SYNC), 0);
+		/* Whose answer comes behind what is under way. */
+		expect_value(scif_vreadfrom(here, old, sizeof(old), windows.peer_offset + at,
+					    by_cpu), 0);
+		expect_value(memcmp(old, windows.memory + at, sizeof(old)), 0);
+	}
+}
+
 /* --- Registration cache --- */
 
 static void usecache(void)
@@ -711,6 +748,7 @@ const struct test_case transfer_cases[] = {
 	PAIR_WITH(ordered, wait_for_last, "rma.ordered"),
 	PAIR(async_fence, "rma.async-fence wait.self"),
 	PAIR(sync_complete, "rma.sync"),
+	PAIR(sync_other_way, "rma.sync rma.usecpu"),
 	PAIR(usecache, "rma.usecache"),
 	PAIR(usecache_remap, "rma.usecache-remap"),
 	PAIR(usecache_protection, "rma.usecache-remap rma.v-read-only"),

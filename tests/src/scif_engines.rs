@@ -15,11 +15,18 @@ use crate::loaded::Loaded;
 use crate::need::Need;
 use crate::need::PAIR;
 use crate::scif;
+use crate::scif_kernel;
 use crate::scif_messages_and_rma::SCIF_PAIR;
 
 /// A pair whose nodes have as many DMA engines as there can be, and not the module.
 const FOUR_ENGINES: Need = Need {
     dma_channels: 4,
+    ..PAIR
+};
+
+/// A pair without, and not the module.
+const NO_ENGINE: Need = Need {
+    dma_channels: 0,
     ..PAIR
 };
 
@@ -240,6 +247,65 @@ fn late(lab: &Lab) -> Result<()> {
     scif::unload_everywhere(lab)
 }
 
+/// Loads an engine of software into node 0, which has no other (tests/modules/scif_toy_engine.c), and the module.
+fn load_toy(lab: &Lab, parameters: &str) -> Result<()> {
+    scif_kernel::load(lab, 0, "tests", "scif_toy_engine", parameters)?;
+    for node in 0..2 {
+        scif::load_with(lab, node, Loaded::LongHeartbeat, "dma_threshold=0")?;
+    }
+    for (node, peer) in [(0, 1), (1, 0)] {
+        scif::online(lab, node, peer)?;
+    }
+    Ok(())
+}
+
+/// A driver that reports ends that are none is refused, and people are told.
+fn unfit(lab: &Lab) -> Result<()> {
+    for driver in ["ptdma", "ae4dma"] {
+        load_toy(lab, &format!("driver={driver}"))?;
+        let said = format!("DMA engines of the driver {driver} are not used");
+        let log = lab.dmesg(0)?;
+        let lines = kernel_log::since_mark(&log).lines();
+        let count = lines.filter(|line| line.contains(&said)).count();
+        ensure!(count == 1, "{count} lines of the log have '{said}'");
+        let doctor = scif::run_tool(lab, 0, &["doctor"])?.stdout();
+        let said = format!("the DMA engines of {driver} are not used");
+        ensure!(doctor.contains(&said), "{doctor}");
+        let channels = scif::counters(lab, 0)?.get("dma_channels").copied();
+        ensure!(channels.unwrap_or(0) == 0, "its channel was taken");
+        scif::unload_everywhere(lab)?;
+        lab.rmmod(0, "scif_toy_engine")?;
+    }
+    Ok(())
+}
+
+/// Nobody asks an engine how far it is while somebody else does, and memory that it does not reach is copied all the
+/// same.
+fn toy(lab: &Lab) -> Result<()> {
+    load_toy(lab, "")?;
+    let server = start_server(lab)?;
+    run_client(lab, &[])?;
+    let moved = scif::dma_bytes(lab, 0)?;
+    ensure!(moved > 0, "the toy engine is not used");
+    let parameters = "/sys/module/scif_toy_engine/parameters";
+    let overlaps = lab.shell(0, &format!("cat {parameters}/overlaps"))?;
+    ensure!(
+        overlaps.trim() == "0",
+        "two at once have asked for its status {} times",
+        overlaps.trim()
+    );
+    lab.shell(0, &format!("echo 1 >{parameters}/narrow"))?;
+    run_client(lab, &[])?;
+    let more = scif::dma_bytes(lab, 0)?;
+    ensure!(
+        more == moved,
+        "the engine has copied what it does not reach"
+    );
+    stop(lab, server)?;
+    scif::unload_everywhere(lab)?;
+    lab.rmmod(0, "scif_toy_engine")
+}
+
 /// The tests of this file.
 pub const TESTS: &[Test] = &[
     Test::new("scif_engines::unbind", SCIF_PAIR, unbind)
@@ -257,6 +323,15 @@ pub const TESTS: &[Test] = &[
         .loses_engine()
         .by_name(),
     Test::new("scif_engines::late", PAIR, late)
+        .seconds(480)
+        .leaves_disorder()
+        .by_name(),
+    Test::new("scif_engines::unfit", NO_ENGINE, unfit)
+        .seconds(120)
+        .expects(&["are not used"])
+        .leaves_disorder()
+        .by_name(),
+    Test::new("scif_engines::toy", NO_ENGINE, toy)
         .seconds(480)
         .leaves_disorder()
         .by_name(),

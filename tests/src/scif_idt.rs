@@ -32,6 +32,13 @@ pub const UNGUARDED: Need = Need {
     ..GUARDED
 };
 
+/// A pair behind IOMMUs that do not look at interrupts; nothing is loaded.
+const UNMAPPED_INTERRUPTS: Need = Need {
+    append: &["intremap=off"],
+    scif: Loaded::No,
+    ..GUARDED
+};
+
 /// A pair that covers all memory.
 const FLAT: Need = Need {
     personality: Personality::Idt,
@@ -131,6 +138,29 @@ fn unguarded(lab: &Lab) -> Result<()> {
     scif::unload_everywhere(lab)
 }
 
+/// An IOMMU that lets the bridge raise any interrupt keeps nobody to what is promised.
+fn interrupts(lab: &Lab) -> Result<()> {
+    for node in 0..2 {
+        scif::load_with(lab, node, Loaded::LongHeartbeat, "allow_flat=0")?;
+    }
+    for node in 0..2 {
+        lab::wait_until("the reason in the log", lab.hang_limit(20), || {
+            let log = lab.dmesg(node)?;
+            let reason = "nothing keeps it from raising any interrupt of this machine";
+            Ok(lab::kernel_log::since_mark(&log)
+                .contains(reason)
+                .then_some(()))
+        })?;
+    }
+    let output = scif::run_tool(lab, 0, &["doctor"])?.stdout();
+    ensure!(output.contains("switch interrupt remapping on"), "{output}");
+    scif::unload_everywhere(lab)?;
+    scif::load_everywhere(lab, Loaded::LongHeartbeat)?;
+    check_links(lab, &[("own_aperture", "arena"), ("own_guarded", "no")])?;
+    ping(lab)?;
+    scif::unload_everywhere(lab)
+}
+
 /// With windows over all memory it is flat.
 fn flat(lab: &Lab) -> Result<()> {
     check_links(
@@ -186,6 +216,11 @@ pub const TESTS: &[Test] = &[
         .leaves_disorder()
         .by_name(),
     Test::new("scif_idt::unguarded", UNGUARDED, unguarded)
+        .seconds(60)
+        .expects(&["says itself where the windows of this bridge lead"])
+        .leaves_disorder()
+        .by_name(),
+    Test::new("scif_idt::interrupts", UNMAPPED_INTERRUPTS, interrupts)
         .seconds(60)
         .expects(&["says itself where the windows of this bridge lead"])
         .leaves_disorder()

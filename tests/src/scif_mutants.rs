@@ -34,6 +34,7 @@ use crate::loaded::Loaded;
 use crate::need::Need;
 use crate::scif;
 use crate::scif_conformance;
+use crate::scif_order::arena;
 use crate::scif_order::bounce;
 use crate::scif_order::flat;
 use crate::scif_order::topology;
@@ -184,6 +185,9 @@ const fn mutant(name: &'static str, need: Need, run: fn(&Lab) -> Result<()>) -> 
 pub const TESTS: &[Test] = &[
     mutant("scif_mutants::engine_arrival", flat(1), |lab| {
         Mutant::read("engine-arrival")?.check(lab)
+    }),
+    mutant("scif_mutants::store_arrival", arena(1), |lab| {
+        Mutant::read("store-arrival")?.check(lab)
     }),
     mutant("scif_mutants::slot_arrival", BOUNCE, |lab| {
         Mutant::read("slot-arrival")?.check(lab)

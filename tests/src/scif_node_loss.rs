@@ -285,6 +285,37 @@ fn unbind(lab: &Lab) -> Result<()> {
     copy_works(lab)
 }
 
+/// A process that keeps its end of a connection keeps nothing of a bridge whose driver has gone.
+fn kept(lab: &Lab) -> Result<()> {
+    const DEVICE: &str = "0000:00:05.0";
+    const PORT: &str = "2350";
+    let driver = format!("/sys/bus/pci/devices/{DEVICE}/driver");
+    let driver = lab.shell(0, &format!("readlink -f {driver}"))?;
+    let driver = driver.trim();
+    let mappings = || -> Result<usize> {
+        let all = lab.shell(0, "cat /proc/vmallocinfo")?;
+        let is_ours = |line: &&str| line.contains("scif") && line.contains("ioremap");
+        Ok(all.lines().filter(is_ours).count())
+    };
+    let server = scif::start_server(lab, 1, "scif_keeps", &["server", PORT], 120)?;
+    let client = lab
+        .command(0, [&*scif::program("scif_keeps")?, "client", "1", PORT])?
+        .timeout(lab.hang_limit(120))
+        .spawn()?;
+    client.wait_for("connected", lab.hang_limit(20))?;
+    ensure!(mappings()? > 0, "the bridge's memory is not mapped");
+    lab.shell(0, &format!("echo {DEVICE} >'{driver}/unbind'"))?;
+    let left = mappings()?;
+    ensure!(left == 0, "{left} mappings of the bridge's memory are left");
+    lab.shell(0, &format!("echo {DEVICE} >'{driver}/bind'"))?;
+    reconnected(lab, "binding the driver again")?;
+    for process in [client, server] {
+        process.signal(9);
+        process.wait()?;
+    }
+    copy_works(lab)
+}
+
 /// The link goes down, and comes up again.
 fn link(lab: &Lab) -> Result<()> {
     for _ in 0..2 {
@@ -476,6 +507,10 @@ pub const TESTS: &[Test] = &[
     Test::new("scif_node_loss::unbind", USUAL_PAIR, unbind)
         .loses_nodes()
         .seconds(120),
+    Test::new("scif_node_loss::kept", USUAL_PAIR, kept)
+        .loses_nodes()
+        .seconds(120)
+        .by_name(),
     Test::new("scif_node_loss::hang", USUAL_PAIR, hang)
         .loses_nodes()
         .seconds(120)

@@ -41,6 +41,17 @@ pub const fn bounce(seed: u64, engines: WeakOrderEngines) -> Need {
     weak(seed, engines, Windows::Trapped { size: 1 << 20 })
 }
 
+/// An aperture whose windows trap: stores of processors are held, too.
+pub const fn arena(seed: u64) -> Need {
+    Need {
+        weak_order: Some(WeakOrder {
+            seed,
+            engines: WeakOrderEngines::Switch,
+        }),
+        ..ARENA_PAIR
+    }
+}
+
 /// Something has overtaken something, or nothing was tried.
 fn check_overtaken(lab: &Lab) -> Result<()> {
     for (node, counters) in lab.counters()?.iter().enumerate() {
@@ -192,6 +203,9 @@ pub const TESTS: &[Test] = &[
     .seconds(300)
     .leaves_disorder()
     .by_name(),
+    Test::new("scif_order::arena_1", arena(1), seeds_trapped)
+        .seconds(300)
+        .by_name(),
     Test::new("scif_order::seeds_flat", SCIF_PAIR, seeds)
         .seconds(300)
         .by_name(),

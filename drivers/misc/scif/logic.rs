@@ -22,6 +22,7 @@ pub(crate) mod plan;
 pub(crate) mod registrations;
 pub(crate) mod ring;
 pub(crate) mod staging;
+pub(crate) mod stores;
 #[cfg(CONFIG_KUNIT = "y")]
 mod tests;
 pub(crate) mod update;

@@ -41,6 +41,7 @@ use crate::{
             Enveloped,
             ServiceId, //
         },
+        gate::Drained,
         handshake::Reason,
     },
     sync::{
@@ -428,17 +429,18 @@ impl Session for Peer {
         self.close();
     }
 
-    fn tear_down(&self) {
+    fn tear_down(&self) -> Drained {
         // All is marked first, so that whoever is inside does not start anew.
         self.close();
         self.for_each_attachment(|attachment| attachment.lost());
         self.control.waiters.wake_all();
-        self.in_flight.close_and_drain();
+        let drained = self.in_flight.close_and_drain();
         self.for_each_attachment(|attachment| attachment.drained());
         self.observer.torn_down(self);
         // The very last write into the peer's memory.
         let _ = self.control.say_farewell(self.path(), self.peer_nonce);
         self.path.ring(doorbell::HELLO);
+        drained
     }
 
     fn unreachable(&self) {

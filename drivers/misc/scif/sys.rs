@@ -15,6 +15,7 @@ pub(crate) mod current;
 pub(crate) mod dma_map;
 pub(crate) mod dmaengine;
 pub(crate) mod extent_table;
+pub(crate) mod fate;
 pub(crate) mod kernel_calls;
 pub(crate) mod ledger;
 pub(crate) mod mmu_notifier;

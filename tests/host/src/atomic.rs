@@ -2,11 +2,11 @@
 
 //! The atomic integer of `drivers/misc/scif/logic/atomic.rs`, over the host's atomics.
 //!
-//! The same operations with the same ordering: loads acquire, what writes is fully ordered, and a
-//! compare-exchange that fails orders nothing.
+//! The same operations with the same ordering: loads acquire, stores release, what does both is fully ordered,
+//! and a compare-exchange that fails orders nothing.
 
 use core::sync::atomic;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 /// A 64-bit integer that may be shared between threads.
 pub(crate) struct AtomicU64(atomic::AtomicU64);
@@ -20,6 +20,16 @@ impl AtomicU64 {
     /// Reads the value; what follows is not moved before it.
     pub(crate) fn load(&self) -> u64 {
         self.0.load(Acquire)
+    }
+
+    /// Writes the value; what was done before is not moved behind it.
+    pub(crate) fn store(&self, value: u64) {
+        self.0.store(value, Release);
+    }
+
+    /// Writes the value, and returns the value before.
+    pub(crate) fn swap(&self, value: u64) -> u64 {
+        self.0.swap(value, SeqCst)
     }
 
     /// Adds, wrapping, and returns the value before.

@@ -46,6 +46,7 @@ mod logic {
     pub(crate) mod registrations;
     pub(crate) mod ring;
     pub(crate) mod staging;
+    pub(crate) mod stores;
     pub(crate) mod update;
     pub(crate) mod window_set;
 }
@@ -60,6 +61,7 @@ mod loom_logic {
     pub(crate) mod atomic;
     pub(crate) mod gate;
     pub(crate) mod ring;
+    pub(crate) mod stores;
     pub(crate) mod update;
 }
 

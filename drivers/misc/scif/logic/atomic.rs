@@ -4,15 +4,16 @@
 //!
 //! The logic also runs on the host, where loom explores all interleavings; there
 //! `tests/host/src/atomic.rs` takes the place of this file. Both offer the same few operations:
-//! loads acquire, everything that writes is fully ordered (a compare-exchange that fails orders
-//! nothing).
+//! loads acquire, stores release, everything that does both is fully ordered (a compare-exchange that
+//! fails orders nothing).
 //!
 //! C header: [`include/linux/atomic.h`](srctree/include/linux/atomic.h)
 
 use kernel::sync::atomic::{
     Acquire,
     Atomic,
-    Full, //
+    Full,
+    Release, //
 };
 
 /// A 64-bit integer that may be shared between threads.
@@ -27,6 +28,16 @@ impl AtomicU64 {
     /// Reads the value; what follows is not moved before it.
     pub(crate) fn load(&self) -> u64 {
         self.0.load(Acquire)
+    }
+
+    /// Writes the value; what was done before is not moved behind it.
+    pub(crate) fn store(&self, value: u64) {
+        self.0.store(value, Release);
+    }
+
+    /// Writes the value, and returns the value before.
+    pub(crate) fn swap(&self, value: u64) -> u64 {
+        self.0.xchg(value, Full)
     }
 
     /// Adds, wrapping, and returns the value before.

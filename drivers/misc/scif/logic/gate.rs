@@ -28,6 +28,9 @@ use super::{
 /// Set once the gate is closed; the bits below it count the uses.
 const CLOSED: u64 = 1 << 63;
 
+/// Shows that nobody is inside of something, or will be.
+pub(crate) struct Drained(());
+
 /// An in-flight count with a closed bit.
 pub(crate) struct Gate {
     state: AtomicU64,
@@ -73,6 +76,11 @@ impl Gate {
     /// Whether the gate is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.state.load() & CLOSED != 0
+    }
+
+    /// Returns what shows that it is closed and idle, once it is.
+    pub(crate) fn drained(&self) -> Option<Drained> {
+        (self.is_closed() && self.is_idle()).then_some(Drained(()))
     }
 
     /// How many are inside now.

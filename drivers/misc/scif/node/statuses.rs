@@ -234,7 +234,7 @@ impl FileOperations for StatusView {
 impl MappedPages for StatusView {
     fn fault(&self, fault: &Fault<'_>) -> Result {
         match fault.page() {
-            0 => fault.map(0, self.status.frame(), false),
+            0 => fault.map(0, &self.status.frame()),
             _ => Err(EFAULT),
         }
     }

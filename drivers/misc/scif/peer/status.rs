@@ -22,6 +22,7 @@ use crate::sys::{
         Payer,
         StatusPage, //
     },
+    user_mapping::Frame,
     wait::{
         new_wait_queue,
         WaitQueue, //
@@ -97,7 +98,7 @@ impl NodeStatus {
     }
 
     /// The frame of the page that processes see.
-    pub(crate) fn frame(&self) -> u64 {
+    pub(crate) fn frame(&self) -> Frame<'_> {
         self.page.frame()
     }
 

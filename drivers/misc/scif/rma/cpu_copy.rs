@@ -26,7 +26,10 @@ use crate::{
         Direction,
         LocalSide, //
     },
-    logic::address_space::Range,
+    logic::{
+        address_space::Range,
+        stores::Stores, //
+    },
     memory::remote_window::RemoteWindow,
     sys::{
         current,
@@ -59,13 +62,25 @@ pub(super) fn copy(operation: &Arc<Operation>, caller: Caller) -> Result {
         operation
             .sides
             .for_each_stretch(skip, len, |stretch| copy_stretch(operation, &stretch))?;
-        // The tail comes after the body, and what follows the call after both.
+        // The tail comes after the body.
         flush_writes();
         Ok(())
     });
+    let stores = operation.surroundings.peer.path().stores();
+    finish(stores.map(|stores| &**stores), operation.direction);
     copied.map_err(|error| operation.end_for(caller, error))?;
     operation.end(Ok(()));
     Ok(())
+}
+
+/// Has what follows a copy come after it, if that failed in the middle, too.
+#[inline]
+fn finish(stores: Option<&Stores>, direction: Direction) {
+    flush_writes();
+    if let (Some(stores), Direction::Write) = (stores, direction) {
+        // Engines would overtake it.
+        stores.note();
+    }
 }
 
 fn copy_stretch(operation: &Operation, stretch: &Stretch<'_>) -> Result {
@@ -165,8 +180,7 @@ impl Transfers {
     fn traced(&self, request: &Request<'_>, copy: impl FnOnce() -> Result) -> Option<()> {
         self.trace_submit(request, 0, false);
         let copied = copy();
-        // What follows the call comes after it.
-        flush_writes();
+        finish(self.ways.stores.as_deref(), request.direction);
         let result = copied.map_err(|_| EAGAIN);
         let (direction, len) = (request.direction, request.remote.len());
         self.marks.trace_end(0, direction, len, &result);

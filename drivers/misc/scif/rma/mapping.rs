@@ -56,7 +56,10 @@ use crate::{
     sync::shared::get_or_make,
     sys::{
         kernel_calls::PageList,
-        reached::bus_address,
+        reached::{
+            bus_address,
+            IoMapping, //
+        },
         shared_memory::{
             Payer,
             SharedMemory,
@@ -64,6 +67,7 @@ use crate::{
         },
         user_mapping::{
             Fault,
+            Frame,
             MappedFile,
             MappedPages,
             MappedSpace,
@@ -134,36 +138,33 @@ struct Mapping {
 
 impl Mapping {
     /// The frame of a page of the peer's registered address space, which is mapped.
-    fn frame(&self, page: u64) -> Result<u64> {
+    fn frame(&self, page: u64) -> Result<Frame<'_>> {
         let offset = page << PAGE_SHIFT;
         let is_before = |piece: &RemotePiece| piece.window.range.end() <= offset;
         let index = self.windows.partition_point(is_before);
         let window = &self.windows.get(index).ok_or(EFAULT)?.window;
         let within = offset.checked_sub(window.range.start()).ok_or(EFAULT)?;
         let (address, _) = window.extents.at(within).ok_or(EFAULT)?;
-        let reached = self.peer.path().reach(address, PAGE_SIZE as u64)?;
-        reached.page_frame()
+        Frame::of_peer(&self.peer.path().reach(address, PAGE_SIZE as u64)?)
     }
 
     /// Shows the peer's memory.
     fn show(&self, fault: &Fault<'_>) -> Result {
         let _inside = self.peer.enter().ok_or(ENODEV)?;
-        fault.map(fault.page(), self.frame(fault.page())?, false)?;
+        fault.map(fault.page(), &self.frame(fault.page())?)?;
         // The others are a bonus.
         for page in fault.around() {
-            let _ = self
-                .frame(page)
-                .and_then(|frame| fault.map(page, frame, false));
+            let _ = self.frame(page).and_then(|frame| fault.map(page, &frame));
         }
         Ok(())
     }
 
     /// Shows ones.
     fn show_ones(&self, fault: &Fault<'_>, ones: &Ones) -> Result {
-        fault.map(fault.page(), ones.frame(), true)?;
+        fault.map(fault.page(), &ones.frame())?;
         // A bonus, as above; also because each fault counts as an access that has failed.
         for page in fault.around() {
-            let _ = fault.map(page, ones.frame(), true);
+            let _ = fault.map(page, &ones.frame());
         }
         Ok(())
     }
@@ -273,9 +274,8 @@ impl Ones {
         Ok(Arc::new(Self(page), GFP_KERNEL_ACCOUNT)?)
     }
 
-    /// The number of its page frame.
-    pub(super) fn frame(&self) -> u64 {
-        self.0.phys_address() >> PAGE_SHIFT
+    fn frame(&self) -> Frame<'_> {
+        Frame::of_memory(&self.0)
     }
 }
 
@@ -289,7 +289,6 @@ mod tests {
         for offset in (0..PAGE_SIZE).step_by(size_of::<u64>()) {
             assert_eq!(ones.0.read_u64(offset)?, u64::MAX);
         }
-        assert_eq!(ones.frame() << PAGE_SHIFT, ones.0.phys_address());
         Ok(())
     }
 }
@@ -335,6 +334,8 @@ pub(crate) struct RemotePages {
     /// The physical address of each page, as this node's processor sees it, where the kernel has each of them mapped, as
     /// device memory, and what the window allows.
     pub(crate) list: PageList,
+    // Goes after the list.
+    _mappings: KVec<IoMapping>,
     /// Keeps the window.
     _piece: RemotePiece,
 }
@@ -349,17 +350,40 @@ impl RemotePages {
         let count = (piece.len >> PAGE_SHIFT) as usize;
         let mut physical = KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;
         let mut mapped = KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;
-        let mut walk = piece.window.extents.walk(piece.offset);
-        for _ in 0..count {
-            let (address, len) = walk.next(PAGE_SIZE as u64).ok_or(ENXIO)?;
-            let reached = channel.path().reach(address, len)?;
-            let _ = physical.push_within_capacity(reached.page_frame()? << PAGE_SHIFT);
-            let pointer = core::ptr::with_exposed_provenance_mut(reached.kernel_address()?);
-            let _ = mapped.push_within_capacity(pointer);
+        let mut mappings = KVec::new();
+        let mut done = 0;
+        while done < piece.len {
+            let found = piece.window.extents.at(piece.offset + done);
+            let (address, contiguous) = found.ok_or(ENXIO)?;
+            let mut len = contiguous.min(piece.len - done);
+            let reached = loop {
+                match channel.path().reach(address, len) {
+                    // It may cross a seam of the aperture.
+                    Err(_) if len > PAGE_SIZE as u64 => {
+                        len = (len / 2).next_multiple_of(PAGE_SIZE as u64);
+                    }
+                    reached => break reached?,
+                }
+            };
+            done += len;
+            let (frame, mut at) = (reached.page_frame()?, reached.kernel_address()?);
+            // The peer may be lost, and its memory not be mapped otherwise any more, before whoever has the pages hears of
+            // that.
+            if let Some(mapping) = reached.to_keep()? {
+                at = mapping.kernel_address();
+                mappings.push(mapping, GFP_KERNEL_ACCOUNT)?;
+            }
+            for page in 0..len >> PAGE_SHIFT {
+                let _ = physical.push_within_capacity((frame + page) << PAGE_SHIFT);
+                let pointer = core::ptr::with_exposed_provenance_mut(at);
+                let _ = mapped.push_within_capacity(pointer);
+                at += PAGE_SIZE;
+            }
         }
         let protection = piece.window.protection & (PROTECTION_READ | PROTECTION_WRITE);
         Ok(Self {
             list: PageList::new(physical, mapped, protection)?,
+            _mappings: mappings,
             _piece: piece,
         })
     }

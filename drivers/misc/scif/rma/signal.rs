@@ -113,6 +113,9 @@ impl Signal {
             flush_writes();
             let _ = store_remote(channel, &piece, value);
             flush_writes();
+            if let Some(stores) = channel.path().stores() {
+                stores.note();
+            }
         }
     }
 }

@@ -83,6 +83,8 @@ pub(super) fn start(route: &EngineRoute, operation: &Arc<Operation>, caller: Cal
     let transfer = Arc::new(transfer, GFP_KERNEL_ACCOUNT).map_err(Error::from);
     let made = transfer.and_then(|transfer| Ok((transfer, Place::new()?)));
     let (transfer, place) = made.map_err(|error| operation.end_for(caller, error))?;
+    // It overwrites, and reads, what the processor has written before.
+    operation.surroundings.peer.path().settle_stores();
     job::start(&transfer, place, |batch| {
         let submitted = submit(operation, batch, route);
         submitted.inspect_err(|_| operation.report_to(caller))

@@ -231,9 +231,8 @@ impl Transfers {
             remote: pieces,
             local: self.local_pieces(request, taken)?,
         };
-        if let Some(route) = way.route {
-            sides.map_for(route)?;
-        }
+        // Not every engine reaches all memory: one that can't have this is done without.
+        way.route = way.route.filter(|route| sides.map_for(route).is_ok());
         let mut operation = Operation::new(
             request.direction,
             request.remote.len(),

@@ -9,7 +9,7 @@
 //! that this node does not reach goes through slots (`staging.rs`), which the processor or an engine fills; a read
 //! from there is left to the peer.
 //!
-//! If an engine has stopped, the copy goes as if there were none.
+//! If an engine has stopped, or does not reach the local memory, the copy goes as if there were none.
 //!
 //! The sizes are constants, each with its reason from hardware. An administrator replaces them at any time
 //! (`dma_threshold`, `push_threshold`), a caller for one copy (`SCIF_RMA_USECPU`).
@@ -32,6 +32,7 @@ use super::{
 };
 use crate::{
     arguments::Direction,
+    logic::stores::Stores,
     peer::{
         channel::Channel,
         control::Reservation,
@@ -159,6 +160,8 @@ pub(super) fn start_later(
 #[pin_data]
 pub(crate) struct Ways {
     pub(super) peer: Arc<Peer>,
+    /// Those of the path.
+    pub(super) stores: Option<Arc<Stores>>,
     pub(crate) staging: Arc<Staging>,
     /// What the peer was asked for.
     #[pin]
@@ -178,6 +181,7 @@ impl Ways {
         Arc::pin_init(
             pin_init!(Self {
                 peer: peer.clone(),
+                stores: peer.path().stores().cloned(),
                 staging,
                 pulls <- Questions::new(pulls::MOST, pulls::MOST_BYTES),
                 refused <- new_spinlock!(None, "Ways::refused"),

@@ -7,7 +7,10 @@
 //! Entering and leaving work in any context, hard interrupts included.
 
 use crate::{
-    logic::gate::Gate,
+    logic::gate::{
+        Drained,
+        Gate, //
+    },
     sys::wait::{
         new_wait_queue,
         WaitQueue, //
@@ -79,10 +82,9 @@ impl InFlight {
     }
 
     /// Closes it and sleeps until everybody has left. What is done inside must be bounded, or have been ended.
-    pub(crate) fn close_and_drain(&self) {
+    pub(crate) fn close_and_drain(&self) -> Drained {
         self.gate.close();
-        self.idle
-            .wait_uninterruptible(|| self.gate.is_idle().then_some(()));
+        self.idle.wait_uninterruptible(|| self.gate.drained())
     }
 }
 

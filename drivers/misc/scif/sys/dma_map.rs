@@ -64,6 +64,10 @@ pub(super) unsafe fn map_phys(
     direction: DataDirection,
     attributes: c_ulong,
 ) -> Result<u64> {
+    // SAFETY: The device is valid.
+    if !unsafe { own::scif_helper_dma_reaches(raw(device), phys, len) } {
+        return Err(ENOMEM);
+    }
     // SAFETY: The device is valid; the memory is, by the contract of this function.
     let bus =
         unsafe { bindings::dma_map_phys(raw(device), phys, len, direction.into(), attributes) };
@@ -131,7 +135,7 @@ impl MappedRun {
     }
 
     /// Takes it away from the device, which must have been told not to use it any more. May sleep.
-    pub(super) fn unmap(&self) {
+    pub(crate) fn unmap(&self) {
         if self.is_mapped.xchg(false, Full) {
             // SAFETY: By the type invariant it is mapped like this.
             unsafe { unmap_phys(&self.device, self.address, self.size, BOTH, self.attributes) };
@@ -264,6 +268,37 @@ pub(crate) fn has_iommu(device: &Device) -> bool {
     unsafe { own::scif_helper_has_iommu(raw(device)) }
 }
 
+/// What keeps a device that uses addresses as it likes from what was not mapped for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Guard {
+    /// Nothing.
+    None,
+    /// An IOMMU, but not from what is mapped for others of its group.
+    Group,
+    /// An IOMMU, but the device may raise interrupts that are not its own.
+    Memory,
+    /// An IOMMU, from everything.
+    Whole,
+}
+
+/// Returns what keeps the device to what is mapped for it. May sleep.
+pub(crate) fn guard(device: &Device) -> Guard {
+    let device_pointer = raw(device);
+    // SAFETY: The device is valid.
+    let (is_alone, is_isolated) = unsafe {
+        (
+            own::scif_helper_is_alone(device_pointer),
+            own::scif_helper_has_isolated_msi(device_pointer),
+        )
+    };
+    match (has_iommu(device), is_alone, is_isolated) {
+        (false, ..) => Guard::None,
+        (true, false, _) => Guard::Group,
+        (true, true, false) => Guard::Memory,
+        (true, true, true) => Guard::Whole,
+    }
+}
+
 /// Whether the device names all memory by its physical address, and is coherent with the CPU's caches.
 /// May sleep.
 pub(crate) fn bus_is_physical(device: &Device) -> bool {
@@ -392,6 +427,25 @@ mod tests {
         device,
         map_pages, //
     };
+
+    #[test]
+    fn a_device_with_few_address_bits_gets_an_error_and_no_warning() -> Result {
+        let device = device()?;
+        let address = map_pages(1, true)?;
+        let pages = Arc::new(Pages::pin(address, 1, true, None)?, GFP_KERNEL)?;
+        let phys = pages.phys(0).ok_or(EINVAL)?;
+        let set_mask = |mask| {
+            // SAFETY: The device is valid, and has masks.
+            to_result(unsafe { bindings::dma_set_mask_and_coherent(raw(&device), mask) })
+        };
+        if has_iommu(&device) || phys < 1 << 24 || set_mask((1 << 24) - 1).is_err() {
+            return Ok(());
+        }
+        assert!(DmaMapping::new(&pages, &device).is_err());
+        set_mask(u64::MAX)?;
+        assert!(DmaMapping::new(&pages, &device).is_ok());
+        Ok(())
+    }
 
     #[test]
     fn extents_are_all_of_the_pages() -> Result {

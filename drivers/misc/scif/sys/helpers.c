@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * See helpers.h. No policy here, and no state.
+ * See helpers.h. No policy here but which engines are refused, and no state but
+ * that it was said.
  */
 
 #include <linux/compat.h>
@@ -11,6 +12,7 @@
 #include <linux/fdtable.h>
 #include <linux/iommu.h>
 #include <linux/notifier.h>
+#include <linux/pci.h>
 #include <linux/sched/signal.h>
 #include <linux/string.h>
 #include <linux/suspend.h>
@@ -20,17 +22,58 @@
 /* DMA engines */
 
 /*
+ * Drivers that do not keep what dmaengine promises, as of Linux 7.3. "scif
+ * doctor" has the list, too.
+ */
+static struct scif_unfit {
+	const char *driver, *why;
+	bool said;
+} scif_unfit[] = {
+	/*
+	 * pt_tx_status() and the interrupt acknowledge, end and begin copies
+	 * without a lock: where two of them meet, the next copy is ended, too.
+	 * A hardware error is logged and not told to the callback.
+	 */
+	{ "ptdma", "it ends copies that are under way, and does not tell of those that fail" },
+	/*
+	 * pt_create_desc() takes a mutex. pt_issue_pending() begins the first
+	 * of the copies that were submitted, and none behind that.
+	 */
+	{ "ae4dma", "it sleeps when it is given a copy, and does not begin all that it was given" },
+};
+
+/* Whether this is one of them, of which the log says so once. */
+static bool scif_is_unfit(struct dma_chan *chan)
+{
+	const char *driver = dev_driver_string(chan->device->dev);
+	struct scif_unfit *unfit;
+
+	for (unfit = scif_unfit; unfit < scif_unfit + ARRAY_SIZE(scif_unfit); unfit++) {
+		if (strcmp(driver, unfit->driver))
+			continue;
+		if (!unfit->said)
+			pr_warn("DMA engines of the driver %s are not used: %s\n", driver,
+				unfit->why);
+		unfit->said = true;
+		return true;
+	}
+	return false;
+}
+
+/*
  * Whether to take this channel. Some end copies in another order than that in
  * which they were submitted. A device whose driver is just bound or unbound is
  * locked by that, and the channel may be asked for again later; this must not
  * wait for it, as the list of engines is locked. The device of the channel that
- * was chosen stays locked.
+ * was chosen stays locked. Called with the list locked, by one at a time.
  */
 static bool scif_may_take(struct dma_chan *chan, void *param)
 {
 	struct device **locked = param;
 
 	if (dma_has_cap(DMA_COMPLETION_NO_ORDER, chan->device->cap_mask))
+		return false;
+	if (scif_is_unfit(chan))
 		return false;
 	/* One that was chosen before, and could not be had. */
 	if (*locked)
@@ -95,6 +138,67 @@ bool scif_helper_has_iommu(struct device *dev)
 	domain = iommu_get_domain_for_dev(dev);
 #endif
 	return domain && domain->type != IOMMU_DOMAIN_IDENTITY;
+}
+
+/*
+ * Whether the device has the address bits for this memory. If it has not, the
+ * kernel would warn where the memory is mapped. An IOMMU gives it other addresses.
+ */
+bool scif_helper_dma_reaches(struct device *dev, phys_addr_t phys, size_t len)
+{
+	u64 limit = min_not_zero(dma_get_mask(dev), dev->bus_dma_limit);
+
+	if (scif_helper_has_iommu(dev) || dev->dma_range_map)
+		return true;
+	return len && phys <= limit && len - 1 <= limit - phys;
+}
+
+#if IS_ENABLED(CONFIG_IOMMU_API)
+/* Nothing is mapped for a bridge of the PCI bus itself. */
+static int scif_count_device(struct device *dev, void *count)
+{
+	if (!dev_is_pci(dev) || !pci_is_bridge(to_pci_dev(dev)))
+		++*(unsigned int *)count;
+	return 0;
+}
+#endif
+
+/*
+ * Whether the device is the only one in its IOMMU group: what is mapped for one
+ * of a group, all of them reach, and they may reach each other.
+ */
+bool scif_helper_is_alone(struct device *dev)
+{
+	unsigned int count = 0;
+
+#if IS_ENABLED(CONFIG_IOMMU_API)
+	struct iommu_group *group = iommu_group_get(dev);
+
+	if (group) {
+		iommu_group_for_each_dev(group, &count, scif_count_device);
+		iommu_group_put(group);
+	}
+#endif
+	return count == 1;
+}
+
+/*
+ * Whether the device can raise its own interrupts only: an IOMMU lets writes to
+ * where interrupts are raised through, whatever is mapped.
+ */
+bool scif_helper_has_isolated_msi(struct device *dev)
+{
+	bool has = false;
+
+#if IS_ENABLED(CONFIG_IOMMU_API)
+	struct iommu_group *group = iommu_group_get(dev);
+
+	if (group) {
+		has = iommu_group_has_isolated_msi(group);
+		iommu_group_put(group);
+	}
+#endif
+	return has;
 }
 
 /*

@@ -78,6 +78,9 @@ void scif_helper_dma_copy_name(struct dma_chan *chan, char *name, size_t size);
 struct device *scif_helper_dma_device(struct dma_chan *chan);
 bool scif_helper_dma_mapping_failed(struct device *dev, dma_addr_t address);
 bool scif_helper_has_iommu(struct device *dev);
+bool scif_helper_dma_reaches(struct device *dev, phys_addr_t phys, size_t len);
+bool scif_helper_is_alone(struct device *dev);
+bool scif_helper_has_isolated_msi(struct device *dev);
 bool scif_helper_bus_is_physical(struct device *dev);
 size_t scif_helper_dma_max_segment(struct dma_chan *chan);
 bool scif_helper_dma_is_aligned(struct dma_chan *chan, size_t dst, size_t src,

@@ -37,6 +37,7 @@ use super::{
         MAX_PAGES, //
     },
     reached::{
+        DeviceMemory,
         IoMapping,
         Reached, //
     },
@@ -170,9 +171,11 @@ impl Pages {
         if !is_whole_pages || !unsafe { own::scif_helper_is_device_memory(address, len) } {
             return Err(EINVAL);
         }
+        // SAFETY: As just checked.
+        let memory = unsafe { DeviceMemory::new(address, len as u64) };
         Ok(Self {
             source: Source::Device(
-                IoMapping::write_combined(address, len as u64)?,
+                IoMapping::write_combined(memory, len as u64)?,
                 extent_table::collect(core::iter::once((address, len as u64)))?,
             ),
             writable,

@@ -30,7 +30,14 @@ use kernel::{
         PAGE_SIZE, //
     },
     prelude::*,
-    sync::barrier, //
+    sync::{
+        atomic::{
+            Atomic,
+            Full,
+            Relaxed, //
+        },
+        barrier, //
+    },
 };
 
 use super::{
@@ -38,6 +45,7 @@ use super::{
     buffer::Buffer,
     pages::Pages, //
 };
+use crate::logic::gate::Drained;
 
 /// Bytes to which the kernel has a pointer and never a reference: others write there while this node reads.
 ///
@@ -75,22 +83,45 @@ impl Span {
     }
 }
 
+/// Where a device has memory that may be loaded and stored.
+#[derive(Clone, Copy)]
+pub(crate) struct DeviceMemory {
+    phys: u64,
+    /// Its bytes.
+    pub(crate) size: u64,
+}
+
+impl DeviceMemory {
+    /// So many bytes at a physical address.
+    ///
+    /// # Safety
+    ///
+    /// They are memory of a device, and no registers. Or they are RAM, and are refused later.
+    pub(super) unsafe fn new(phys: u64, size: u64) -> Self {
+        Self { phys, size }
+    }
+}
+
 /// A mapped range of device memory.
 ///
 /// Drop it before the driver of the device lets the range go.
 ///
 /// # Invariants
 ///
-/// `span` is an `ioremap`ped range at the physical address `phys`.
+/// `span` is an `ioremap`ped range at the physical address `phys`, while `is_mapped`.
 pub(crate) struct IoMapping {
     span: Span,
     pub(crate) phys: u64,
+    is_mapped: Atomic<bool>,
 }
 
 impl IoMapping {
-    /// Maps `size` bytes at a physical address of a device. May sleep.
-    pub(crate) fn write_combined(phys: u64, size: u64) -> Result<Self> {
-        let size = usize::try_from(size)?;
+    /// Maps the first `size` bytes of memory of a device. May sleep. EINVAL if it has no so many.
+    pub(crate) fn write_combined(memory: DeviceMemory, size: u64) -> Result<Self> {
+        if size > memory.size {
+            return Err(EINVAL);
+        }
+        let (phys, size) = (memory.phys, usize::try_from(size)?);
         if size == 0 || (size as u64).checked_add(phys).is_none() {
             return Err(EINVAL);
         }
@@ -101,12 +132,27 @@ impl IoMapping {
         Ok(Self {
             span: Span { base, len: size },
             phys,
+            is_mapped: Atomic::new(true),
         })
     }
 
     /// The size in bytes.
     pub(crate) fn size(&self) -> usize {
         self.span.len
+    }
+
+    /// Takes the mapping away before this is dropped: nothing of it is reached any more, as all who do that are inside of
+    /// what was drained. May sleep.
+    pub(crate) fn unmap(&self, _nobody_reaches_it: &Drained) {
+        if self.is_mapped.xchg(false, Full) {
+            // SAFETY: By the type invariant it is mapped. Who reaches some of it is inside of what is drained: nobody.
+            unsafe { bindings::iounmap(self.span.base.as_ptr().cast()) };
+        }
+    }
+
+    /// Where the kernel has it mapped, as a number.
+    pub(crate) fn kernel_address(&self) -> usize {
+        self.span.base.addr().get()
     }
 
     /// `len` bytes of it: EFAULT where they are not all inside.
@@ -136,8 +182,10 @@ impl IoMapping {
 
 impl Drop for IoMapping {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant it is mapped, and nothing uses it any more.
-        unsafe { bindings::iounmap(self.span.base.as_ptr().cast()) };
+        if self.is_mapped.load(Relaxed) {
+            // SAFETY: By the type invariant it is mapped, and nothing uses it any more.
+            unsafe { bindings::iounmap(self.span.base.as_ptr().cast()) };
+        }
     }
 }
 
@@ -347,6 +395,18 @@ impl Reached<'_> {
     /// Where the kernel has its first page mapped, as a number.
     pub(crate) fn kernel_address(&self) -> Result<usize> {
         Ok(self.span.at(0, PAGE_SIZE)?.addr())
+    }
+
+    /// The whole of it by itself, if it is memory of a device: for who may keep it longer than it is reached. May
+    /// sleep.
+    pub(crate) fn to_keep(&self) -> Result<Option<IoMapping>> {
+        if !self.is_device {
+            return Ok(None);
+        }
+        let size = self.span.len as u64;
+        // SAFETY: By the type invariant it is memory of a device.
+        let memory = unsafe { DeviceMemory::new(self.phys, size) };
+        IoMapping::write_combined(memory, size).map(Some)
     }
 
     /// Whether processes map it write-combining.

@@ -19,7 +19,6 @@ use kernel::{
     dma::DataDirection,
     page::{
         page_align,
-        PAGE_SHIFT,
         PAGE_SIZE, //
     },
     prelude::*,
@@ -45,12 +44,14 @@ use super::{
         MappedRun,
         SHARED, //
     },
+    fate::Fate,
     places::Purpose,
     pool::{
         Piece,
         Pool, //
     },
-    reached::Span, //
+    reached::Span,
+    user_mapping::Frame, //
 };
 
 /// Who uses memory besides this machine's processors, and so how its address is called.
@@ -64,6 +65,21 @@ pub(crate) enum User {
     Arena(Arc<Arena>),
     /// A device that may use all of this.
     Pool(Arc<Pool>),
+}
+
+impl User {
+    /// Whether it uses all of these bytes, at an address as it calls it. Who names memory by its physical address, or
+    /// that of a device, uses all there is.
+    pub(super) fn has(&self, address: u64, len: u64) -> bool {
+        let places = match self {
+            Self::Physical | Self::Device(_) => return true,
+            Self::Arena(arena) => &arena.places,
+            Self::Pool(pool) => &pool.places,
+        };
+        let offset = address.checked_sub(places.base);
+        let end = offset.and_then(|offset| offset.checked_add(len));
+        end.is_some_and(|end| end <= places.shape.len)
+    }
 }
 
 /// Whose memory cgroup an allocation is charged to.
@@ -94,6 +110,7 @@ pub(crate) struct SharedMemory {
     // Gone before the memory.
     mapping: Mapping,
     span: Span,
+    fate: Option<Arc<Fate>>,
 }
 
 /// How its user finds it.
@@ -118,6 +135,7 @@ impl SharedMemory {
             return Ok(Self {
                 span: piece.span(),
                 mapping: Mapping::Pool(piece),
+                fate: None,
             });
         }
         let mut this = Self::allocate(len, payer)?;
@@ -156,7 +174,20 @@ impl SharedMemory {
         Ok(Self {
             mapping: Mapping::Physical,
             span: Span { base, len },
+            fate: None,
         })
+    }
+
+    /// The same memory, whose fate is this.
+    pub(crate) fn with_fate(self, fate: Option<Arc<Fate>>) -> Self {
+        let mut this = self;
+        this.fate = fate;
+        this
+    }
+
+    /// What becomes of it, if there is anything to say.
+    pub(crate) fn fate(&self) -> Option<&Arc<Fate>> {
+        self.fate.as_ref()
     }
 
     /// Takes the memory away from the device; what is in it can still be read. May sleep.
@@ -278,7 +309,8 @@ impl SharedMemory {
 impl Drop for SharedMemory {
     fn drop(&mut self) {
         self.unmap();
-        if matches!(self.mapping, Mapping::Pool(_)) {
+        let is_leaked = self.fate.as_ref().is_some_and(|fate| fate.is_sealed());
+        if is_leaked || matches!(self.mapping, Mapping::Pool(_)) {
             return;
         }
         // SAFETY: By the type invariant this owns the memory, and it has this size.
@@ -323,9 +355,9 @@ impl StatusPage {
         Ok(this)
     }
 
-    /// The number of its page frame.
-    pub(crate) fn frame(&self) -> u64 {
-        self.0.phys_address() >> PAGE_SHIFT
+    /// For processes.
+    pub(crate) fn frame(&self) -> Frame<'_> {
+        Frame::of_memory(&self.0)
     }
 }
 
@@ -394,6 +426,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_lost_to_a_peer_is_not_given_to_others() -> Result {
+        let fate = Fate::new()?;
+        let memory = |fate: Option<&Arc<Fate>>| -> Result<SharedMemory> {
+            let memory = SharedMemory::new(4096, &User::Physical, Payer::Nobody)?;
+            Ok(memory.with_fate(fate.cloned()))
+        };
+        let (before, after) = (memory(Some(&fate))?, memory(Some(&fate))?);
+        let kept = [before.phys_address(), after.phys_address()];
+        drop(before);
+        fate.seal();
+        drop(after);
+        // The allocator gives a page that has just come back to the next who asks.
+        let mut others = KVec::new();
+        for _ in 0..1024 {
+            others.push(memory(None)?, GFP_KERNEL)?;
+        }
+        let mut given = others.iter().map(|other| other.phys_address());
+        assert!(!given.any(|address| address == kept[1]));
+        Ok(())
+    }
+
+    #[test]
     fn the_owner_of_other_memory_pays() -> Result {
         for payer in [Payer::Caller, Payer::Nobody] {
             let first = SharedMemory::new(4096, &User::Physical, payer)?;
@@ -429,7 +483,6 @@ mod tests {
             assert_eq!(page.errors.load(Relaxed), 0);
             page.epoch.store(3, Relaxed);
             assert_eq!(page.epoch.load(Relaxed), 3);
-            assert!(page.frame() != 0);
         }
         Ok(())
     }

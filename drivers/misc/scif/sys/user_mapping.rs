@@ -41,7 +41,9 @@ use super::{
         anonymous_file,
         release, //
     },
-    bindings as own, //
+    bindings as own,
+    reached::Reached,
+    shared_memory::SharedMemory, //
 };
 use crate::LocalModule;
 
@@ -49,7 +51,36 @@ use crate::LocalModule;
 /// of 4 KiB are all of those in it.
 const PAGES_AT_ONCE: u64 = 512;
 
-/// What is behind a mapping.
+/// A page frame that a process may see: of memory that there is.
+pub(crate) struct Frame<'a> {
+    number: u64,
+    /// It is memory of this module, in an area that may be set up for that of a device.
+    cached: bool,
+    _memory: PhantomData<&'a [u8]>,
+}
+
+impl<'a> Frame<'a> {
+    /// The page at which what is reached begins: `EINVAL` where no whole page is.
+    pub(crate) fn of_peer(reached: &Reached<'a>) -> Result<Self> {
+        Ok(Self {
+            number: reached.page_frame()?,
+            cached: false,
+            _memory: PhantomData,
+        })
+    }
+
+    /// The first page of memory of this module.
+    pub(crate) fn of_memory(memory: &'a SharedMemory) -> Self {
+        Self {
+            number: memory.phys_address() >> PAGE_SHIFT,
+            cached: true,
+            _memory: PhantomData,
+        }
+    }
+}
+
+/// What is behind a mapping. It keeps the memory of all frames that it maps, or takes them away before that goes
+/// ([`MappedSpace::revoke`]).
 pub(crate) trait MappedPages: Send + Sync + Sized + 'static {
     /// Puts the page of the fault in its place, and others if it likes. An error is a SIGBUS for
     /// the process, but for ENOMEM, with which it tries again. May sleep.
@@ -124,24 +155,23 @@ impl Fault<'_> {
     }
 
     /// Maps a page frame as this page of the file, which is one of [`Self::around`]. Nothing
-    /// happens if there is one already. `cached`: it is memory of this node, in an area that may be set up for that
-    /// of a device.
-    ///
-    /// The caller sees to it that the frame stays what it is until it is taken away again.
-    pub(crate) fn map(&self, page: u64, frame: u64, cached: bool) -> Result {
+    /// happens if there is one already.
+    pub(crate) fn map(&self, page: u64, frame: &Frame<'_>) -> Result {
         if !self.around().contains(&page) {
             return Err(EINVAL);
         }
+        let number = frame.number as c_ulong;
         // SAFETY: By the type invariant the area is valid, and takes page frames. The address is
-        // inside, as just checked.
+        // inside, as just checked. The frame is one of memory that there is, and by the contract of `MappedPages` stays so
+        // until it is taken away.
         let result = unsafe {
             let vma = (*self.vmf).__bindgen_anon_1.vma;
             let bytes = (page - (*vma).vm_pgoff as u64) << PAGE_SHIFT;
             let address = VmaRef::from_raw(vma).start() + bytes as usize;
-            if cached {
-                own::scif_helper_insert_cached(vma, address, frame as c_ulong)
+            if frame.cached {
+                own::scif_helper_insert_cached(vma, address, number)
             } else {
-                bindings::vmf_insert_pfn(vma, address, frame as c_ulong)
+                bindings::vmf_insert_pfn(vma, address, number)
             }
         };
         match result {

@@ -478,6 +478,13 @@ impl EngineRoute {
         Ok(this)
     }
 
+    /// Takes the view away from the engine, which is not used for this peer any more. May sleep.
+    pub(crate) fn unmap(&self) {
+        for view in &self.views {
+            view.unmap();
+        }
+    }
+
     /// The read that ends when what this engine has written before has arrived; what is read is of no use to
     /// anybody. Any context.
     pub(crate) fn arrival(&self) -> Segment {

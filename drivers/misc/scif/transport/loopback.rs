@@ -34,6 +34,7 @@ use crate::{
     },
     sys::{
         arena::Access,
+        fate::Fated,
         pages::Pages,
         reached::{
             self,
@@ -237,6 +238,6 @@ impl Path for LoopbackPath {
             pr_info_once!("memory of a device can't be registered with this node itself\n");
             return Err(EOPNOTSUPP);
         }
-        Ok(Export::Physical(pages.clone()))
+        Ok(Export::Physical(Fated::new(pages.clone(), None)))
     }
 }

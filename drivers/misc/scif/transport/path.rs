@@ -22,6 +22,7 @@ use super::engine::{
 use crate::{
     logic::{
         extents::Entry,
+        stores::Stores,
         window_set::Seams, //
     },
     sys::{
@@ -35,6 +36,7 @@ use crate::{
             self,
             ExtentTable, //
         },
+        fate::Fated,
         pages::Pages,
         reached::Reached,
         shared_memory::{
@@ -94,6 +96,16 @@ pub(crate) trait Path: Send + Sync {
     /// The first address of the peer that can be.
     fn first_reachable(&self) -> u64;
 
+    /// Where it is noted that this node's processor has stored into the peer's memory, outside of what messages use; none
+    /// if no engine gets there.
+    fn stores(&self) -> Option<&Arc<Stores>> {
+        None
+    }
+
+    /// Returns when what was noted has arrived. Before an engine is used there, as its accesses would overtake
+    /// stores. May read across the link.
+    fn settle_stores(&self) {}
+
     /// The engines that reach the peer's memory; often none, and others may come. Any time: they stay what they are
     /// as long as there is the path, and one that has stopped says so.
     fn engines(&self) -> &Routes;
@@ -141,9 +153,12 @@ impl Limits {
 /// Pages that the peer may use, until this is dropped.
 pub(crate) enum Export {
     /// It uses physical addresses.
-    Physical(Arc<Pages>),
+    Physical(Fated<Pages>),
     /// Through a device, for which they are mapped.
-    Device(DmaMapping),
+    Device {
+        mapping: DmaMapping,
+        _kept: Fated<Pages>,
+    },
     /// Through a device, at a place in an arena.
     Arena {
         // It holds the pages itself.
@@ -183,7 +198,7 @@ impl Export {
     pub(crate) fn addresses(&self) -> &ExtentTable {
         match self {
             Self::Physical(pages) => pages.runs(),
-            Self::Device(mapping) => mapping.addresses(),
+            Self::Device { mapping, .. } => mapping.addresses(),
             Self::Arena { addresses, .. } | Self::Not(addresses) => addresses,
         }
     }

@@ -22,6 +22,7 @@ use super::path::Path;
 use crate::{
     logic::{
         control_block::ControlGeometry,
+        gate::Drained,
         handshake::Reason, //
     },
     sys::shared_memory::SharedMemory, //
@@ -86,7 +87,7 @@ pub(crate) trait Session: Send + Sync {
 
     /// Tells all services of the loss, which wakes callers; waits until no caller is inside; says farewell to the peer.
     /// Called once. May sleep.
-    fn tear_down(&self);
+    fn tear_down(&self) -> Drained;
 
     /// Lets go of what the peer could use and can't any more. After [`Self::tear_down`]. May sleep.
     fn unreachable(&self);

@@ -14,6 +14,7 @@ use crate::loom_logic::gate::Gate;
 use crate::loom_logic::ring::{Geometry, reaches};
 use crate::loom_logic::ring::{WishState, is_missed};
 use crate::loom_logic::ring::{in_first_area, move_at, moved_at};
+use crate::loom_logic::stores::Stores;
 
 /// A thing behind a gate. Loom finds every access that is not ordered with another one.
 struct Thing {
@@ -393,5 +394,73 @@ fn who_wishes_for_what_has_come_does_not_have_others_sleep() {
         end.make(3);
         sender.join().expect("the sender ends");
         assert!(end.woken.load(SeqCst), "it sleeps for ever");
+    });
+}
+
+/// Two copies by a processor, each of one store.
+struct Link {
+    stores: Stores,
+    sent: [AtomicBool; 2],
+    complete: [AtomicBool; 2],
+    arrived: [AtomicBool; 2],
+}
+
+impl Link {
+    fn copy(&self, number: usize) {
+        self.sent[number].store(true, Relaxed);
+        fence(Release);
+        self.stores.note();
+        self.complete[number].store(true, Release);
+    }
+
+    /// Starts an engine: copies that were complete before have arrived then.
+    fn start_engine(&self) {
+        let complete = [0, 1].map(|number| self.complete[number].load(Acquire));
+        self.stores.settle(|| {
+            fence(SeqCst);
+            for number in 0..2 {
+                if self.sent[number].load(Relaxed) {
+                    self.arrived[number].store(true, Release);
+                }
+            }
+        });
+        for number in 0..2 {
+            assert!(
+                !complete[number] || self.arrived[number].load(Acquire),
+                "the engine overtakes copy {number}"
+            );
+        }
+    }
+}
+
+/// Two start engines, one of them twice.
+#[test]
+fn no_engine_overtakes_a_copy_by_the_processor() {
+    let mut model = loom::model::Builder::new();
+    // All interleavings would take minutes.
+    model.preemption_bound = Some(2);
+    model.check(|| {
+        let flags = || [AtomicBool::new(false), AtomicBool::new(false)];
+        let link = Arc::new(Link {
+            stores: Stores::new(),
+            sent: flags(),
+            complete: flags(),
+            arrived: flags(),
+        });
+        let copier = {
+            let link = link.clone();
+            thread::spawn(move || {
+                link.copy(0);
+                link.copy(1);
+            })
+        };
+        let starter = {
+            let link = link.clone();
+            thread::spawn(move || link.start_engine())
+        };
+        link.start_engine();
+        link.start_engine();
+        copier.join().expect("the copier ends");
+        starter.join().expect("the starter ends");
     });
 }

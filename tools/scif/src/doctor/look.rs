@@ -202,7 +202,12 @@ fn bridge(
     let resource = fs::read_to_string(device.join("resource")).unwrap_or_default();
     let (bars, unassigned) = bars(&resource);
     let mut companions = names(&device.join("iommu_group/devices"));
-    companions.retain(|name| *name != address);
+    // Nothing is mapped for bridges of the PCI bus.
+    let is_bus = |name: &str| {
+        let class = line(root.join("sys/bus/pci/devices").join(name).join("class"));
+        class.is_some_and(|class| class.starts_with("0x0604"))
+    };
+    companions.retain(|name| *name != address && !is_bus(name));
     Bridge {
         has_module: module
             .as_ref()

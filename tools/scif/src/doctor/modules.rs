@@ -6,8 +6,8 @@
 /// begin so.
 const BRIDGES: &str = "ntb_hw_";
 
-/// The drivers of DMA engines.
-const ENGINES: [&str; 4] = ["ioatdma", "ptdma", "plx_dma", "switchtec_dma"];
+/// The drivers of DMA engines that are of use.
+const ENGINES: [&str; 3] = ["ioatdma", "plx_dma", "switchtec_dma"];
 
 /// The drivers of some devices.
 #[derive(Clone, Debug, Default)]

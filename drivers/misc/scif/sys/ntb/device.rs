@@ -24,7 +24,9 @@ use kernel::{
 
 use crate::sys::{
     bindings as own,
-    dma_map, //
+    dma_map,
+    reached::DeviceMemory,
+    shared_memory::User, //
 };
 
 /// What a memory window demands of the memory behind it.
@@ -123,15 +125,30 @@ impl NtbDevice {
         Ok(align)
     }
 
-    /// Where this host reaches a peer's memory through a window: physical address and size.
-    pub(crate) fn peer_mw(&self, window: u32) -> Result<(u64, u64)> {
+    /// Makes a memory window of the peer lead to `size` bytes at a bus address of this host: `EINVAL` if what is
+    /// `behind` it does not have them all.
+    ///
+    /// From now on the peer can read and write them, so the caller keeps that until the window was closed.
+    pub(crate) fn lead_to(&self, window: u32, behind: &User, bus: u64, size: u64) -> Result {
+        if !behind.has(bus, size) {
+            return Err(EINVAL);
+        }
+        // SAFETY: The device is valid. What the peer does with the memory is expected: it is not used as Rust memory.
+        to_result(unsafe {
+            own::scif_helper_ntb_mw_set_trans(self.as_ptr(), PEER, window, bus, size)
+        })
+    }
+
+    /// Where this host reaches a peer's memory through a window.
+    pub(crate) fn peer_mw(&self, window: u32) -> Result<DeviceMemory> {
         let (mut base, mut size) = (0, 0);
         // SAFETY: The device is valid, and so are the pointers.
         to_result(unsafe {
             own::scif_helper_ntb_peer_mw_get_addr(self.as_ptr(), window, &mut base, &mut size)
         })?;
         check_size(base, size)?;
-        Ok((base, size))
+        // SAFETY: It is what the driver of the device says that the window is.
+        Ok(unsafe { DeviceMemory::new(base, size) })
     }
 
     /// Whether who rings hears himself, as both sides have the same register for doorbells.
@@ -184,19 +201,13 @@ calls! {
     fn mw_count() -> Result<u32> = count(scif_helper_ntb_mw_count(PEER));
 
     /// Whether this side says where the windows lead through which the peer reaches it. If not,
-    /// [`Self::set_translation`] does nothing, and says that it has.
+    /// [`Self::lead_to`] does nothing, and says that it has.
     fn translates_inbound() -> bool = identity(scif_helper_ntb_translates_inbound());
 
     /// Whether the driver warns of scratchpads or of doorbells: on some hardware they may hang.
     fn has_unsafe_registers() -> bool = identity(scif_helper_ntb_has_unsafe_registers());
 
-    /// Makes a memory window of the peer lead to `size` bytes at a bus address of this host.
-    ///
-    /// From now on the peer can read and write them.
-    fn set_translation(window: u32, bus: u64, size: u64) -> Result
-        = to_result(scif_helper_ntb_mw_set_trans(PEER, window, bus, size));
-
-    /// Undoes [`NtbDevice::set_translation`].
+    /// Undoes [`NtbDevice::lead_to`].
     fn clear_translation(window: u32) -> Result
         = to_result(scif_helper_ntb_mw_clear_trans(PEER, window));
 

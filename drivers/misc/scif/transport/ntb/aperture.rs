@@ -183,7 +183,7 @@ impl Aperture {
     fn open_all(&self, device: &NtbDevice) -> Result {
         let parts = self.windows.parts(self.base, self.len).ok_or(EINVAL)?;
         for (window, base, len) in parts {
-            let opened = device.set_translation(window, base, len);
+            let opened = device.lead_to(window, &self.behind, base, len);
             if opened.is_err() {
                 self.close(device);
                 return opened;

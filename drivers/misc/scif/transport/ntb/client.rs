@@ -19,6 +19,7 @@ use kernel::{
 use super::{
     link::NtbLink,
     mailbox::Mailbox,
+    reports,
     roster::Roster,
     Context, //
 };
@@ -28,7 +29,10 @@ use crate::{
         parts::LEAST_REGISTERS, //
     },
     sys::{
-        dma_map,
+        dma_map::{
+            self,
+            Guard, //
+        },
         ntb::{
             Client,
             NtbDevice, //
@@ -79,17 +83,18 @@ impl Client for NtbLink {
             );
             return Err(ENODEV);
         }
-        let is_exposed = is_exposed(&device);
-        if is_exposed && !context.policy.allow_flat {
+        let guard = guard(&device);
+        if let Some(reason) = reports::weakness(guard).filter(|_| !context.policy.allow_flat) {
             pr_err!(
-                "{}: the other host says itself where the windows of this bridge lead, and no IOMMU keeps it from any memory of this machine; switch the IOMMU on, or load with allow_flat=1 if it is trusted\n",
-                &*name
+                "{}: the other host says itself where the windows of this bridge lead, and {}, or load with allow_flat=1 if it is trusted\n",
+                &*name,
+                reason
             );
             return Err(ENODEV);
         }
         let node = context.sink.own_node(rank);
         pr_info!("{}: this is node {} (NTB port {})\n", &*name, node, port);
-        Self::new(shared, device, node, register, mailbox, is_exposed)
+        Self::new(shared, device, node, register, mailbox, guard)
     }
 
     fn start(this: ArcBorrow<'_, Self>) -> Result {
@@ -131,9 +136,13 @@ fn rank(device: &NtbDevice, own: u32) -> u16 {
     lower.count() as u16
 }
 
-/// Nothing keeps the peer from memory of this machine.
-fn is_exposed(device: &NtbDevice) -> bool {
-    !device.translates_inbound() && !dma_map::has_iommu(&device.dma_device())
+/// Returns what keeps the peer to what it is given: the bridge itself, if this side says where its windows lead.
+fn guard(device: &NtbDevice) -> Guard {
+    if device.translates_inbound() {
+        Guard::Whole
+    } else {
+        dma_map::guard(&device.dma_device())
+    }
 }
 
 /// Which doorbells are whose.

@@ -42,6 +42,8 @@ use crate::{
         },
     },
     sys::{
+        dma_map::Guard,
+        fate::Fate,
         ntb::NtbDevice,
         random,
         shared_memory::Payer,
@@ -95,9 +97,8 @@ pub(super) struct NtbLink {
     pub(super) current: SpinLockIrq<Option<Arc<dyn Session>>>,
     #[pin]
     pub(super) timer: Mutex<Option<Running<NtbLink>>>,
-    /// Nothing keeps the peer from memory: neither the bridge, where it says itself where windows lead, nor
-    /// an IOMMU.
-    pub(super) is_exposed: bool,
+    /// What keeps the peer to what it is given.
+    pub(super) guard: Guard,
     /// Doorbells were masked, as they did not stop to ring.
     pub(super) masked: Atomic<bool>,
     /// How often the timer has ticked.
@@ -128,7 +129,7 @@ impl NtbLink {
         node: u16,
         register: DoorbellRegister,
         mailbox: Mailbox,
-        is_exposed: bool,
+        guard: Guard,
     ) -> Result<Arc<Self>> {
         let Shared { context, roster } = shared.clone();
         let name = CString::try_from(device.name())?;
@@ -155,7 +156,7 @@ impl NtbLink {
                 ),
                 current <- new_spinlock_irq!(None, "NtbLink::current"),
                 timer <- new_mutex!(None, "NtbLink::timer"),
-                is_exposed,
+                guard,
                 masked: Atomic::new(false),
                 ticks: Atomic::new(0),
                 unsettled: Atomic::new(false),
@@ -163,6 +164,11 @@ impl NtbLink {
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Whether the peer may reach memory that was taken back.
+    fn is_exposed(&self) -> bool {
+        self.guard == Guard::None
     }
 
     /// The device; none while the link rests, and once the device is being removed.
@@ -197,7 +203,7 @@ impl NtbLink {
     /// Lets go of what the peer could still have written to, once its windows are closed, if that keeps it
     /// out. May sleep.
     pub(super) fn release_unreachable(&self) {
-        if !self.is_exposed {
+        if !self.is_exposed() {
             self.inner.lock().grace.release();
         }
     }
@@ -206,7 +212,7 @@ impl NtbLink {
     pub(super) fn release_kept(&self) {
         let abandoned = {
             let mut inner = self.inner.lock();
-            if self.is_exposed {
+            if self.is_exposed() {
                 inner.grace.abandon()
             } else {
                 inner.grace.release();
@@ -340,7 +346,8 @@ impl NtbLink {
             let len = ControlGeometry::for_aperture(aperture.len).size();
             let block = aperture.behind.share(len, Payer::Nobody);
             inner.aperture = Some(aperture);
-            inner.block = Some(Arc::new(block?, GFP_KERNEL).map_err(Error::from)?);
+            let block = block?.with_fate(Some(Fate::new()?));
+            inner.block = Some(Arc::new(block, GFP_KERNEL).map_err(Error::from)?);
             Ok(self.say_hello(inner, device, nonce, 0)?)
         });
         match offered {

@@ -27,10 +27,12 @@ use super::{
 };
 use crate::{
     logic::{
+        gate::Drained,
         hello::{
             Hello,
             Mode, //
         },
+        stores::Stores,
         window_set::{
             Seams,
             Shape,
@@ -40,6 +42,10 @@ use crate::{
     sys::{
         arena::Access,
         dma_map::DmaMapping,
+        fate::{
+            Fate,
+            Fated, //
+        },
         ntb::NtbDevice,
         pages::Pages,
         places::{
@@ -95,7 +101,11 @@ pub(super) struct NtbPath {
     base: u64,
     /// Where its control block begins in the aperture, which can always be read.
     control: u64,
+    /// What the processor has stored beside messages.
+    stores: Arc<Stores>,
     mode: Mode,
+    /// What becomes of all memory that the peer was told of.
+    pub(super) fate: Option<Arc<Fate>>,
     /// What is had of the device; none once the session is over.
     #[pin]
     held: SpinLockIrq<Option<Held>>,
@@ -111,12 +121,14 @@ struct Held {
 }
 
 impl NtbPath {
-    /// The way to the peer that has said this hello, and that reaches us through `own`. May sleep.
+    /// The way to the peer that has said this hello, and that reaches us through `own`, where all memory that it is told
+    /// of has this fate. May sleep.
     pub(super) fn new(
         link: &Arc<NtbLink>,
         device: &Arc<NtbDevice>,
         own: &Aperture,
         hello: &Hello,
+        fate: Option<&Arc<Fate>>,
     ) -> Result<Arc<Self>> {
         let mode = Mode::from_number(hello.mode).ok_or(EINVAL)?;
         let set = WindowSet::from_bits(hello.windows).ok_or(EINVAL)?;
@@ -124,12 +136,13 @@ impl NtbPath {
         let seams = set.seams(len).ok_or(EINVAL)?;
         let (mut parts, mut windows) = (KVec::new(), KVec::new());
         for (window, start, part) in set.parts(base, len).ok_or(EINVAL)? {
-            let (physical, size) = device.peer_mw(window)?;
+            let memory = device.peer_mw(window)?;
+            let size = memory.size;
             if size < part && set.count() > 1 {
                 return Err(EINVAL);
             }
             let part = part.min(size);
-            parts.push(IoMapping::write_combined(physical, part)?, GFP_KERNEL)?;
+            parts.push(IoMapping::write_combined(memory, part)?, GFP_KERNEL)?;
             if !device.translates_inbound() {
                 windows.push(
                     OutboundWindow::lead_to(device, window, start, part, size)?,
@@ -140,6 +153,7 @@ impl NtbPath {
         let control = hello.control.checked_sub(base).ok_or(EINVAL)?;
         reach_in(&parts, seams, control, CONTROL_READ)?.read_back(0)?;
         let routes = Routes::new()?;
+        let stores = Arc::new(Stores::new(), GFP_KERNEL)?;
         let held = Held {
             device: device.clone(),
             behind: own.behind.clone(),
@@ -153,7 +167,9 @@ impl NtbPath {
                 routes,
                 base,
                 control,
+                stores,
                 mode,
+                fate: fate.cloned(),
                 held <- new_spinlock_irq!(Some(held), "NtbPath::held"),
             }),
             GFP_KERNEL,
@@ -199,6 +215,22 @@ impl NtbPath {
         drop(held);
     }
 
+    /// Returns when what the processor has stored before has arrived: a round trip.
+    fn read_back(&self) {
+        let control = reach_in(&self.parts, self.seams, self.control, CONTROL_READ);
+        let _ = control.and_then(|control| control.read_back(0));
+    }
+
+    /// Has nothing of the peer's memory either: processes that have lost the peer may keep this for long, and the driver
+    /// of the bridge, or of an engine, may go. May sleep.
+    pub(super) fn unmap(&self, drained: &Drained) {
+        self.detach();
+        self.routes.iter().for_each(|route| route.unmap());
+        for part in &self.parts {
+            part.unmap(drained);
+        }
+    }
+
     /// How the peer gets to our memory: ENODEV once the session is over.
     fn inbound(&self) -> Result<Behind> {
         let held = self.held.lock();
@@ -225,8 +257,7 @@ impl Path for NtbPath {
         if let Some(held) = &*self.held.lock() {
             // The doorbell's interrupt is a write of its own, by the bridge on the other side, and no rule of the bus
             // keeps it behind what this processor has stored: the answer to a load does.
-            let control = reach_in(&self.parts, self.seams, self.control, CONTROL_READ);
-            let _ = control.and_then(|control| control.read_back(0));
+            self.read_back();
             let _ = held.device.peer_db_set(bits);
         }
     }
@@ -252,18 +283,31 @@ impl Path for NtbPath {
         self.base
     }
 
+    fn stores(&self) -> Option<&Arc<Stores>> {
+        Some(&self.stores)
+    }
+
+    fn settle_stores(&self) {
+        self.stores.settle(|| self.read_back());
+    }
+
     fn engines(&self) -> &Routes {
         &self.routes
     }
 
     fn share(&self, len: usize, payer: Payer<'_>) -> Result<SharedMemory> {
-        self.inbound()?.share(len, payer)
+        let memory = self.inbound()?.share(len, payer)?;
+        Ok(memory.with_fate(self.fate.clone()))
     }
 
     fn export(&self, pages: &Arc<Pages>, access: Access) -> Result<Export> {
+        let fated = || Fated::new(pages.clone(), self.fate.clone());
         Ok(match self.inbound()? {
-            Behind::Physical => Export::Physical(pages.clone()),
-            Behind::Device(device) => Export::Device(DmaMapping::new(pages, &device)?),
+            Behind::Physical => Export::Physical(fated()),
+            Behind::Device(device) => Export::Device {
+                mapping: DmaMapping::new(pages, &device)?,
+                _kept: fated(),
+            },
             Behind::Arena(arena) => Export::within(pages, &arena, access)?,
             Behind::Pool(_) => Export::nowhere(),
         })

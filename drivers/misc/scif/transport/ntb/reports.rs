@@ -26,7 +26,10 @@ use crate::{
         handshake::Refused,
         hello::Mode, //
     },
-    sys::places::Purpose,
+    sys::{
+        dma_map::Guard,
+        places::Purpose, //
+    },
     transport::{
         links::{
             escape,
@@ -69,8 +72,24 @@ impl fmt::Display for Unsuitable {
     }
 }
 
-/// There is a session, through these apertures; `is_exposed` as in [`NtbLink`](super::link::NtbLink).
-pub(super) fn online(link: &CStr, node: u16, path: &NtbPath, own: &Aperture, is_exposed: bool) {
+/// What such a guard of a bridge whose windows the peer leads leaves open, and what helps.
+pub(super) fn weakness(guard: Guard) -> Option<&'static str> {
+    match guard {
+        Guard::None => Some(
+            "no IOMMU keeps it from any memory of this machine; switch the IOMMU on",
+        ),
+        Guard::Group => Some(
+            "it reaches what is mapped for the other devices of its IOMMU group, too; switch ACS on, or put the bridge into another slot",
+        ),
+        Guard::Memory => Some(
+            "nothing keeps it from raising any interrupt of this machine; switch interrupt remapping on",
+        ),
+        Guard::Whole => None,
+    }
+}
+
+/// There is a session, through these apertures.
+pub(super) fn online(link: &CStr, node: u16, path: &NtbPath, own: &Aperture, guard: Guard) {
     pr_info!(
         "node {node} is online through {link}: {} aperture of {} KiB, {}\n",
         path.mode(),
@@ -84,11 +103,13 @@ pub(super) fn online(link: &CStr, node: u16, path: &NtbPath, own: &Aperture, is_
         );
     }
     let mode = own.behind.mode();
-    let reached = match mode {
-        Mode::Flat => "all memory of this machine",
-        _ if is_exposed => "all memory of this machine, as it says itself where the windows of this bridge lead, and no IOMMU keeps it out",
-        Mode::Bounce => "what is set apart for it",
-        Mode::Arena => "what is registered for it",
+    let reached = match (mode, guard) {
+        (Mode::Flat, _) => "all memory of this machine",
+        (_, Guard::None) => "all memory of this machine, as it says itself where the windows of this bridge lead, and no IOMMU keeps it out",
+        (_, Guard::Group) => "what is mapped for any device of the bridge's IOMMU group, as it says itself where the windows of this bridge lead",
+        (_, Guard::Memory) => "what is mapped for the bridge, and all interrupts, as it says itself where the windows of this bridge lead",
+        (Mode::Bounce, Guard::Whole) => "what is set apart for it",
+        (Mode::Arena, Guard::Whole) => "what is registered for it",
     };
     pr_info!(
         "{link}: node {node} can reach {reached}: its aperture over this machine's memory, of {} KiB, is in mode {} ({})\n",
@@ -155,7 +176,7 @@ impl Link for NtbLink {
             }
         }
         escape(f, aperture.reason)?;
-        let is_guarded = !self.is_exposed && behind.keeps_out();
+        let is_guarded = self.guard == Guard::Whole && behind.keeps_out();
         writeln!(f, " {}", if is_guarded { "yes" } else { "no" })
     }
 }

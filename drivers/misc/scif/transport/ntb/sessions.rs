@@ -82,7 +82,7 @@ impl NtbLink {
         hello: &Hello,
     ) -> Result<Up> {
         let name = CString::try_from_fmt(fmt!("ntb:{}", &*self.name))?;
-        let path = NtbPath::new(self, device, own, hello)?;
+        let path = NtbPath::new(self, device, own, hello, block.fate())?;
         let who = Introduction {
             link: &name,
             node: Some(hello.node),
@@ -101,7 +101,7 @@ impl NtbLink {
             .online(path.clone(), who)
             .inspect_err(|_| path.detach())?;
         trace::link_up(|| trace::Link::new(&self.name, hello.node, hello.generation, path.mode()));
-        reports::online(&self.name, hello.node, &path, own, self.is_exposed);
+        reports::online(&self.name, hello.node, &path, own, self.guard);
         Ok(Up {
             session,
             path,
@@ -129,8 +129,8 @@ impl NtbLink {
         trace::link_down(|| trace::Link::new(&self.name, peer, generation, reason.text()));
         // A driver that is being unbound gives the peer the time to let go first.
         let closed = inner.close_aperture(device);
-        session.tear_down();
-        path.detach();
+        let drained = session.tear_down();
+        path.unmap(&drained);
         if session.ended() == Some(Reason::Left) {
             session.unreachable();
             session.forget();
@@ -140,6 +140,8 @@ impl NtbLink {
         if closed || inner.keeps_out() {
             session.unreachable();
         }
-        inner.grace.keep(nonce, Kept::Session(session));
+        inner
+            .grace
+            .keep(nonce, Kept::Session(session, path.fate.clone()));
     }
 }

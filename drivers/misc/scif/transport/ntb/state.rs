@@ -24,6 +24,7 @@ use crate::{
         Reason, //
     },
     sys::{
+        fate::Fate,
         ntb::NtbDevice,
         shared_memory::SharedMemory, //
     },
@@ -102,15 +103,15 @@ const MAX_KEPT: usize = 64;
 
 /// What is kept.
 pub(super) enum Kept {
-    /// All of a session that was torn down.
-    Session(Arc<dyn Session>),
+    /// All of a session that was torn down, and what becomes of the memory that the peer was told of.
+    Session(Arc<dyn Session>, Option<Arc<Fate>>),
     /// The control block of an offer.
     Block(Arc<SharedMemory>),
 }
 
 impl Kept {
     fn release(self) {
-        if let Kept::Session(session) = self {
+        if let Kept::Session(session, _) = self {
             session.unreachable();
             session.forget();
         }
@@ -153,20 +154,17 @@ impl GraceList {
     pub(super) fn abandon(&mut self) -> bool {
         let mut some = false;
         while let Some((_, kept)) = self.0.pop() {
-            match kept {
-                Kept::Session(session) if session.ended() == Some(Reason::Left) => {
-                    Kept::Session(session).release();
-                }
-                Kept::Session(session) => {
-                    session.forget();
-                    core::mem::forget(session);
-                    some = true;
-                }
-                Kept::Block(block) => {
-                    core::mem::forget(block);
-                    some = true;
-                }
+            let fate = match &kept {
+                Kept::Session(session, _) if session.ended() == Some(Reason::Left) => None,
+                Kept::Session(_, fate) => fate.as_ref(),
+                Kept::Block(block) => block.fate(),
+            };
+            if let Some(fate) = fate {
+                // First: processes let go of their part whenever they like.
+                fate.seal();
+                some = true;
             }
+            kept.release();
         }
         some
     }
@@ -183,7 +181,70 @@ impl GraceList {
     /// Whether there is a session to which the peer has not said farewell.
     pub(super) fn waits_for_farewell(&self) -> bool {
         self.0.iter().any(
-            |(_, kept)| matches!(kept, Kept::Session(session) if session.ended() != Some(Reason::Left)),
+            |(_, kept)| matches!(kept, Kept::Session(session, _) if session.ended() != Some(Reason::Left)),
         )
+    }
+}
+
+#[kunit_tests(scif_ntb_grace)]
+mod tests {
+    use super::*;
+    use crate::{
+        logic::gate::Drained,
+        sync::in_flight::InFlight,
+        sys::shared_memory::{
+            Payer,
+            User, //
+        },
+    };
+    use kernel::sync::ArcBorrow;
+
+    /// A session that has ended, with a ring.
+    struct Ended {
+        reason: Reason,
+        uses: Arc<InFlight>,
+        _ring: SharedMemory,
+    }
+
+    impl Session for Ended {
+        fn doorbell(self: ArcBorrow<'_, Self>, _number: u32) {}
+        fn tick(self: ArcBorrow<'_, Self>, _milliseconds: u32) {}
+        fn ended(&self) -> Option<Reason> {
+            Some(self.reason)
+        }
+        fn going(&self) {}
+        fn tear_down(&self) -> Drained {
+            self.uses.close_and_drain()
+        }
+        fn unreachable(&self) {}
+        fn forget(&self) {}
+    }
+
+    fn memory(fate: &Arc<Fate>) -> Result<SharedMemory> {
+        let memory = SharedMemory::new(4096, &User::Physical, Payer::Nobody)?;
+        Ok(memory.with_fate(Some(fate.clone())))
+    }
+
+    #[test]
+    fn what_an_exposed_peer_has_not_let_go_of_is_leaked() -> Result {
+        let mut list = GraceList::new();
+        let [left, failed, offered] = [Fate::new()?, Fate::new()?, Fate::new()?];
+        for (reason, fate) in [(Reason::Left, &left), (Reason::Failed, &failed)] {
+            list.make_room()?;
+            let ended = Ended {
+                reason,
+                uses: Arc::pin_init(InFlight::new(), GFP_KERNEL)?,
+                _ring: memory(fate)?,
+            };
+            let session: Arc<dyn Session> = Arc::new(ended, GFP_KERNEL)?;
+            list.keep(1, Kept::Session(session, Some(fate.clone())));
+        }
+        list.make_room()?;
+        list.keep(1, Kept::Block(Arc::new(memory(&offered)?, GFP_KERNEL)?));
+        assert!(list.abandon());
+        assert!(!left.is_sealed());
+        assert!(failed.is_sealed() && offered.is_sealed());
+        assert!(!list.abandon());
+        Ok(())
     }
 }

@@ -4,10 +4,44 @@
 
 use super::findings::Advice;
 use super::findings::Findings;
+use crate::doctor::facts::Engine;
 use crate::doctor::facts::Facts;
 
+/// Drivers whose engines the module does not take, and why: `scif_unfit` in its `sys/helpers.c`.
+const UNFIT: [(&str, &str); 2] = [
+    (
+        "ptdma",
+        "it ends copies that are under way, and does not tell of those that fail",
+    ),
+    (
+        "ae4dma",
+        "it sleeps when it is given a copy, and does not begin all that it was given",
+    ),
+];
+
+/// Why the module does not take an engine, if it does not.
+fn unfit(engine: &Engine) -> Option<(&'static str, &'static str)> {
+    let driver = engine.driver.as_deref()?;
+    UNFIT.into_iter().find(|(name, _)| *name == driver)
+}
+
 pub(super) fn judge(facts: &Facts, findings: &mut Findings) {
-    if facts.engines.is_empty() {
+    let mut refused: Vec<_> = facts.engines.iter().filter_map(unfit).collect();
+    refused.sort_unstable();
+    refused.dedup();
+    for (driver, why) in refused {
+        findings.advice(
+            "engine",
+            format!("the DMA engines of {driver} are not used: {why}"),
+            "use the engine of the switch (plx_dma, switchtec_dma), or have processors copy",
+        );
+    }
+    let fit = facts
+        .engines
+        .iter()
+        .filter(|engine| unfit(engine).is_none());
+    let engines: Vec<&Engine> = fit.collect();
+    if engines.is_empty() {
         findings.advice(
             "engine",
             "no DMA engine: processors copy, and read across the bridge at some 15 MB/s, however fast the link is",
@@ -15,11 +49,8 @@ pub(super) fn judge(facts: &Facts, findings: &mut Findings) {
         );
         return;
     }
-    let count = facts.engines.len();
-    let drivers = facts
-        .engines
-        .iter()
-        .find_map(|engine| engine.driver.as_deref());
+    let count = engines.len();
+    let drivers = engines.iter().find_map(|engine| engine.driver.as_deref());
     let driver = drivers.unwrap_or("unknown");
     let wanted = facts.parameters.get("dma_channels");
     if wanted.is_some_and(|value| value == "0") {
@@ -31,15 +62,15 @@ pub(super) fn judge(facts: &Facts, findings: &mut Findings) {
     } else {
         findings.good("engine", format!("{count} DMA channels ({driver})"));
     }
-    places(facts, findings);
+    places(facts, &engines, findings);
 }
 
 /// How a machine without an engine comes to have one.
 fn missing(facts: &Facts) -> Advice {
     let modules = &facts.engine_modules;
     if modules.is_empty() {
-        return "switch on that of the processor in the BIOS (ioatdma for Intel's, ptdma for AMD's), or that of the switch \
-            (plx_dma, switchtec_dma)"
+        return "switch on that of the processor in the BIOS (ioatdma, Intel's), or that of the switch (plx_dma, \
+            switchtec_dma)"
             .into();
     }
     let load = modules.iter().map(|module| format!("modprobe {module}"));
@@ -47,10 +78,10 @@ fn missing(facts: &Facts) -> Advice {
 }
 
 /// An engine at another NUMA node than the bridge is of less use.
-fn places(facts: &Facts, findings: &mut Findings) {
+fn places(facts: &Facts, engines: &[&Engine], findings: &mut Findings) {
     for bridge in &facts.bridges {
         let Some(place) = bridge.numa else { continue };
-        let known: Option<Vec<u32>> = facts.engines.iter().map(|engine| engine.numa).collect();
+        let known: Option<Vec<u32>> = engines.iter().map(|engine| engine.numa).collect();
         let Some(elsewhere) = known.filter(|places| !places.contains(&place)) else {
             continue;
         };

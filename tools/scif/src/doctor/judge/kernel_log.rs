@@ -48,6 +48,18 @@ pub(super) const MESSAGES: &[Message] = &[
     ),
     message(
         Kind::Refusal,
+        "it reaches what is mapped for the other devices of its IOMMU group",
+        "put the bridge into another slot, or switch ACS on in the BIOS; or, if the other host is trusted, load scif with \
+         allow_flat=1",
+    ),
+    message(
+        Kind::Refusal,
+        "nothing keeps it from raising any interrupt of this machine",
+        "switch interrupt remapping on (VT-d and x2APIC in the BIOS; boot without intremap=off); or, if the other host is \
+         trusted, load scif with allow_flat=1",
+    ),
+    message(
+        Kind::Refusal,
         "says itself where the windows of this bridge lead, and",
         MEMORY,
     ),

@@ -64,6 +64,19 @@ fn aperture(facts: &Facts, bridge: &Bridge, findings: &mut Findings) {
         );
         return;
     }
+    if is_translated && leads_itself(bridge) && !bridge.companions.is_empty() && !allows_flat {
+        findings.problem(
+            "memory",
+            format!(
+                "{name}: the other host says itself where its windows lead, so it reaches what is mapped for {}, too, with \
+                 which the bridge shares an IOMMU group",
+                bridge.companions.join(", ")
+            ),
+            "put the bridge into another slot, or switch ACS on in the BIOS; or, if the other host is trusted, say \
+             allow_flat=1",
+        );
+        return;
+    }
     match (wanted, is_translated) {
         ("auto" | "bounce", false) if leads_itself(bridge) => unguarded(facts, bridge, allows_flat, findings),
         ("flat", _) if !allows_flat => findings.problem(

@@ -482,6 +482,17 @@ fn a_bridge_that_the_other_host_leads() {
     assert_eq!(found(&idt("1", "identity"), text).0, Grade::Advice);
     let (grade, _) = found(&idt("0", "DMA"), "an IOMMU translates for it");
     assert_ne!(grade, Grade::Problem);
+    // An IOMMU is of no use if it takes the bridge for several devices.
+    let shared = |allows_flat: &str| {
+        let mut facts = idt(allows_flat, "DMA");
+        facts.bridges[0].companions = vec!["0000:00:06.0".into()];
+        facts
+    };
+    let (grade, advice) = found(&shared("0"), "with which the bridge shares an IOMMU group");
+    assert_eq!(grade, Grade::Problem);
+    assert!(advice.contains("allow_flat=1"), "{advice}");
+    let trusted = found(&shared("1"), "its IOMMU group has other devices");
+    assert_eq!(trusted.0, Grade::Advice);
 }
 
 #[test]
@@ -521,6 +532,27 @@ fn engines_and_links() {
     let (grade, advice) = found(&late, "no engine reaches node 1");
     assert!(grade == Grade::Advice && advice.contains("nobody uses dma0chan0"));
     assert_eq!(commands(&late, "no engine reaches node 1").len(), 2);
+}
+
+#[test]
+fn engines_of_unfit_drivers() {
+    let of = |drivers: &[&str]| {
+        changed(|facts| {
+            let engines = drivers.iter().map(|driver| Engine {
+                driver: Some((*driver).to_owned()),
+                ..facts.engines[0].clone()
+            });
+            facts.engines = engines.collect();
+        })
+    };
+    let facts = of(&["ptdma", "ae4dma", "ptdma"]);
+    let (grade, advice) = found(&facts, "of ptdma are not used");
+    assert!(grade == Grade::Advice && advice.contains("plx_dma"));
+    assert_eq!(found(&facts, "of ae4dma are not used").0, Grade::Advice);
+    // They are as good as none.
+    assert!(!found(&facts, "no DMA engine").1.contains("ptdma"));
+    let facts = of(&["ptdma", "plx_dma"]);
+    assert_eq!(found(&facts, "1 DMA channels (plx_dma)").0, Grade::Good);
 }
 
 #[test]
