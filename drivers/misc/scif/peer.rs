@@ -228,6 +228,11 @@ impl Peer {
         self.path.mode()
     }
 
+    /// Whether something may be said in the log that the peer, or a process because of it, has caused. Any time.
+    pub(crate) fn may_log(&self) -> bool {
+        self.path.may_log()
+    }
+
     /// Goes in to use the path; `None` once the peer is lost. Any context.
     pub(crate) fn enter(&self) -> Option<InFlightGuard<'_>> {
         self.in_flight.enter()
@@ -250,7 +255,9 @@ impl Peer {
         if !self.close() {
             return;
         }
-        pr_warn!("node {} is lost: {}\n", self.node(), reason);
+        if self.may_log() {
+            pr_warn!("node {} is lost: {}\n", self.node(), reason);
+        }
         trace::node_lost(|| trace::Link::new(c"", self.node(), self.generation, reason));
         self.path.as_arc_borrow().session_failed();
     }

@@ -130,7 +130,7 @@ fn handle(peer: &Arc<Peer>, envelope: &Envelope, annex: &AnnexOf<'_>) -> Result<
         Some(attachment) => attachment.message(envelope, annex),
         None => {
             let service = envelope.service;
-            if !peer.has_asked_in_vain.xchg(true, Relaxed) {
+            if !peer.has_asked_in_vain.xchg(true, Relaxed) && peer.may_log() {
                 pr_warn!(
                     "node {} asks for service {}, which this node does not have\n",
                     peer.node(),

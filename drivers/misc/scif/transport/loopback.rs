@@ -30,6 +30,7 @@ use crate::{
     logic::control_block::LARGEST,
     sync::{
         list::Listed,
+        log_budget::LogBudget,
         work_queues::WorkQueues, //
     },
     sys::{
@@ -77,6 +78,7 @@ pub(crate) struct Loopback {
 #[pin_data]
 struct LoopbackPath {
     queues: Arc<WorkQueues>,
+    log: LogBudget,
     /// None.
     engines: Routes,
     /// As long as it is not over.
@@ -117,6 +119,7 @@ impl Loopback {
         let path = Arc::pin_init(
             pin_init!(LoopbackPath {
                 queues: queues.clone(),
+                log: LogBudget::new(),
                 engines: Routes::none(),
                 session <- new_spinlock_irq!(None, "LoopbackPath::session"),
                 work <- new_work!("LoopbackPath::work"),
@@ -204,6 +207,10 @@ impl Path for LoopbackPath {
         if let Some(session) = session {
             session.as_arc_borrow().doorbell(doorbell);
         }
+    }
+
+    fn may_log(&self) -> bool {
+        self.log.admits(NAME)
     }
 
     fn session_failed(self: ArcBorrow<'_, Self>) {

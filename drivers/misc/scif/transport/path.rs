@@ -67,6 +67,9 @@ pub(crate) trait Path: Send + Sync {
     /// is visible to the peer before.
     fn ring(&self, doorbell: u32);
 
+    /// Whether something may be said in the log that the peer has caused: only so much is, over all of its sessions.
+    fn may_log(&self) -> bool;
+
     /// The session has failed: the transport looks at it soon, and ends it.
     fn session_failed(self: ArcBorrow<'_, Self>);
 

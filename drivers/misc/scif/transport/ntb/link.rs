@@ -41,6 +41,7 @@ use crate::{
             NoHello, //
         },
     },
+    sync::log_budget::LogBudget,
     sys::{
         ntb::NtbDevice,
         random,
@@ -82,6 +83,7 @@ pub(super) struct NtbLink {
     pub(super) roster: Arc<Roster>,
     /// Of the device.
     pub(super) name: CString,
+    log: LogBudget,
     node: u16,
     /// The doorbells of the device.
     pub(super) register: DoorbellRegister,
@@ -138,6 +140,7 @@ impl NtbLink {
                 context,
                 roster,
                 name,
+                log: LogBudget::new(),
                 node,
                 register,
                 device <- new_spinlock_irq!(Some(device), "NtbLink::device"),
@@ -168,6 +171,18 @@ impl NtbLink {
     /// The device; none while the link rests, and once the device is being removed.
     pub(super) fn device(&self) -> Option<Arc<NtbDevice>> {
         self.device.lock().clone()
+    }
+
+    /// Whether something may be said in the log that the peer has caused. Any context.
+    pub(super) fn may_log(&self) -> bool {
+        self.log.admits(&self.name)
+    }
+
+    /// Says why there is no session, once, until there is one or the link was down.
+    pub(super) fn report(&self, inner: &mut Inner, say: impl FnOnce()) {
+        if !core::mem::replace(&mut inner.reported, true) && self.may_log() {
+            say();
+        }
     }
 
     /// Runs [`Self::step`] soon. Any context.
@@ -256,7 +271,7 @@ impl NtbLink {
                     true
                 }
                 Action::Refuse(refused) => {
-                    inner.report(|| reports::refused(&self.name, *refused));
+                    self.report(&mut inner, || reports::refused(&self.name, *refused));
                     return;
                 }
             };
@@ -300,6 +315,7 @@ impl NtbLink {
             }
             None => {
                 inner.mailbox.forget(device);
+                inner.reported = false;
                 Err(NoHello::Absent)
             }
         };
@@ -324,7 +340,7 @@ impl NtbLink {
     fn offer(&self, inner: &mut Inner, device: Option<&NtbDevice>, nonce: u32) -> bool {
         let Some(device) = device else { return false };
         if inner.grace.make_room().is_err() {
-            inner.report(|| {
+            self.report(inner, || {
                 pr_err!(
                     "{}: no room to keep what the peer may still write to; unbind and bind the driver of the device\n",
                     &*self.name
@@ -350,7 +366,7 @@ impl NtbLink {
             Err(Unsuitable::Device(ENOTCONN)) => false,
             Err(reason) => {
                 inner.make_room();
-                inner.report(|| pr_err!("{}: {}\n", &*self.name, reason));
+                self.report(inner, || pr_err!("{}: {}\n", &*self.name, reason));
                 false
             }
         }
@@ -365,7 +381,7 @@ impl NtbLink {
         // A peer with another nonce has let go of whatever was before.
         inner.grace.release_others(echo);
         if let Err(error) = aperture.open(device) {
-            inner.report(|| {
+            self.report(inner, || {
                 pr_err!(
                     "{}: the device does not take the aperture: {:?}; if its windows have changed, unbind and bind its driver\n",
                     &*self.name,

@@ -174,7 +174,7 @@ impl NtbPath {
     /// Looks for engines that have come since. May sleep.
     pub(super) fn add_engines(&self, engines: &Engines, name: &CStr) {
         engines.for_each_working(|engine| {
-            if self.add_engine(engine) {
+            if self.add_engine(engine) && self.link.may_log() {
                 pr_info!(
                     "{}: transfers by DMA engine {} from now on\n",
                     name,
@@ -229,6 +229,10 @@ impl Path for NtbPath {
             let _ = control.and_then(|control| control.read_back(0));
             let _ = held.device.peer_db_set(bits);
         }
+    }
+
+    fn may_log(&self) -> bool {
+        self.link.may_log()
     }
 
     fn session_failed(self: ArcBorrow<'_, Self>) {

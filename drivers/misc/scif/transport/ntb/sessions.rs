@@ -67,7 +67,7 @@ impl NtbLink {
                 // The peer has begun its session, and writes to our block.
                 inner.close_aperture(Some(device));
                 inner.grace.keep(hello.nonce, Kept::Block(block));
-                reports::no_session(&self.name, hello.node, error);
+                self.report(inner, || reports::no_session(&self.name, hello.node, error));
                 false
             }
         }
@@ -101,7 +101,9 @@ impl NtbLink {
             .online(path.clone(), who)
             .inspect_err(|_| path.detach())?;
         trace::link_up(|| trace::Link::new(&self.name, hello.node, hello.generation, path.mode()));
-        reports::online(&self.name, hello.node, &path, own, self.is_exposed);
+        if self.may_log() {
+            reports::online(&self.name, hello.node, &path, own, self.is_exposed);
+        }
         Ok(Up {
             session,
             path,
@@ -125,7 +127,9 @@ impl NtbLink {
         };
         let nonce = inner.handshake.peer_nonce().unwrap_or(0);
         session.going();
-        pr_info!("node {} is offline: {}\n", peer, reason.text());
+        if self.may_log() {
+            pr_info!("node {} is offline: {}\n", peer, reason.text());
+        }
         trace::link_down(|| trace::Link::new(&self.name, peer, generation, reason.text()));
         // A driver that is being unbound gives the peer the time to let go first.
         let closed = inner.close_aperture(device);

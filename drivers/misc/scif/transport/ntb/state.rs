@@ -54,14 +54,6 @@ pub(super) struct Inner {
 }
 
 impl Inner {
-    /// Says why there is no session, once, until there is one or something else to say.
-    pub(super) fn report(&mut self, say: impl FnOnce()) {
-        if !self.reported {
-            self.reported = true;
-            say();
-        }
-    }
-
     /// See [`Aperture::close`].
     pub(super) fn close_aperture(&self, device: Option<&NtbDevice>) -> bool {
         match (device, &self.aperture) {
