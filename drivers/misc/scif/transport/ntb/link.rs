@@ -57,7 +57,9 @@ use kernel::{
     str::CString,
     sync::{
         atomic::{
+            Acquire,
             Atomic,
+            Full,
             Relaxed, //
         },
         Arc,
@@ -100,6 +102,9 @@ pub(super) struct NtbLink {
     /// Nothing keeps the peer from memory: neither the bridge, where it says itself where windows lead, nor
     /// an IOMMU.
     pub(super) is_exposed: bool,
+    /// How often the link was seen to be down. Counted in the event itself: a link that is up again before the work
+    /// has its turn has lost what crossed it.
+    downs: Atomic<u32>,
     /// Doorbells were masked, as they did not stop to ring.
     pub(super) masked: Atomic<bool>,
     /// How often the timer has ticked.
@@ -152,6 +157,7 @@ impl NtbLink {
                         aperture: None,
                         up: None,
                         grace: GraceList::new(),
+                        downs: 0,
                         reported: false,
                     },
                     "NtbLink::inner"
@@ -159,6 +165,7 @@ impl NtbLink {
                 current <- new_spinlock_irq!(None, "NtbLink::current"),
                 timer <- new_mutex!(None, "NtbLink::timer"),
                 is_exposed,
+                downs: Atomic::new(0),
                 masked: Atomic::new(false),
                 ticks: Atomic::new(0),
                 unsettled: Atomic::new(false),
@@ -306,8 +313,34 @@ impl NtbLink {
         }
     }
 
+    /// How often the link was seen to be down. Any context.
+    pub(super) fn downs(&self) -> u32 {
+        self.downs.load(Acquire)
+    }
+
+    /// The link has changed: if it is down now, that is noted, and nobody begins to use the session's path any more. Any
+    /// context.
+    pub(super) fn note_change(&self) {
+        let device = self.device.lock();
+        if device.as_ref().is_none_or(|device| device.link_is_up()) {
+            return;
+        }
+        drop(device);
+        self.downs.fetch_add(1, Full);
+        if let Some(session) = &*self.current.lock() {
+            session.going();
+        }
+    }
+
     fn look(&self, inner: &mut Inner, device: Option<&NtbDevice>) -> Seen {
-        let link_up = device.is_some_and(|device| device.link_is_up());
+        let is_up = device.is_some_and(|device| device.link_is_up());
+        // A link that rests is not down: there is a farewell.
+        if device.is_some() && !is_up {
+            self.downs.fetch_add(1, Full);
+        }
+        let downs = self.downs();
+        // Also a link that has come up again was down.
+        let link_up = core::mem::replace(&mut inner.downs, downs) == downs && is_up;
         let hello = match device.filter(|_| link_up) {
             Some(device) => {
                 let in_session = inner.up.is_some();

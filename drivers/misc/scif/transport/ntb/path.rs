@@ -85,6 +85,8 @@ const CONTROL_READ: u64 = size_of::<u32>() as u64;
 pub(super) struct NtbPath {
     /// Ends the session.
     link: Arc<NtbLink>,
+    /// How often that had been down when the session began.
+    downs: u32,
     /// The aperture as the CPU sees it: a mapping for each window.
     parts: KVec<IoMapping>,
     /// Where one of them ends, counted from `base`.
@@ -111,11 +113,13 @@ struct Held {
 }
 
 impl NtbPath {
-    /// The way to the peer that has said this hello, and that reaches us through `own`. May sleep.
+    /// The way to the peer that has said this hello, and that reaches us through `own`, over a link that had been down so
+    /// often at the last look. May sleep.
     pub(super) fn new(
         link: &Arc<NtbLink>,
         device: &Arc<NtbDevice>,
         own: &Aperture,
+        downs: u32,
         hello: &Hello,
     ) -> Result<Arc<Self>> {
         let mode = Mode::from_number(hello.mode).ok_or(EINVAL)?;
@@ -138,6 +142,9 @@ impl NtbPath {
             }
         }
         let control = hello.control.checked_sub(base).ok_or(EINVAL)?;
+        if link.downs() != downs {
+            return Err(ENOTCONN);
+        }
         reach_in(&parts, seams, control, CONTROL_READ)?.read_back(0)?;
         let routes = Routes::new()?;
         let held = Held {
@@ -148,6 +155,7 @@ impl NtbPath {
         let this = Arc::pin_init(
             pin_init!(Self {
                 link: link.clone(),
+                downs,
                 parts,
                 seams,
                 routes,
@@ -222,7 +230,7 @@ impl Path for NtbPath {
             return;
         }
         // With the lock, so that the device stays.
-        if let Some(held) = &*self.held.lock() {
+        if let Some(held) = self.held.lock().as_ref().filter(|_| !self.was_down()) {
             // The doorbell's interrupt is a write of its own, by the bridge on the other side, and no rule of the bus
             // keeps it behind what this processor has stored: the answer to a load does.
             let control = reach_in(&self.parts, self.seams, self.control, CONTROL_READ);
@@ -233,6 +241,10 @@ impl Path for NtbPath {
 
     fn may_log(&self) -> bool {
         self.link.may_log()
+    }
+
+    fn was_down(&self) -> bool {
+        self.link.downs() != self.downs
     }
 
     fn session_failed(self: ArcBorrow<'_, Self>) {

@@ -3,7 +3,6 @@
 //! A session with the peer of a link begins, and ends.
 
 use super::{
-    aperture::Aperture,
     link::NtbLink,
     path::NtbPath,
     reports,
@@ -47,12 +46,10 @@ impl NtbLink {
         nonce: u32,
         hello: &Hello,
     ) -> bool {
-        let (Some(device), Some(aperture), Some(block)) =
-            (device, &inner.aperture, inner.block.take())
-        else {
+        let (Some(device), Some(block)) = (device, inner.block.take()) else {
             return false;
         };
-        match self.introduce(device, aperture, &block, nonce, hello) {
+        match self.introduce(device, inner, &block, nonce, hello) {
             Ok(up) => {
                 let session = up.session.clone();
                 inner.up = Some(up);
@@ -76,13 +73,14 @@ impl NtbLink {
     fn introduce(
         self: &Arc<Self>,
         device: &Arc<NtbDevice>,
-        own: &Aperture,
+        inner: &Inner,
         block: &Arc<SharedMemory>,
         nonce: u32,
         hello: &Hello,
     ) -> Result<Up> {
         let name = CString::try_from_fmt(fmt!("ntb:{}", &*self.name))?;
-        let path = NtbPath::new(self, device, own, hello)?;
+        let own = inner.aperture.as_ref().ok_or(EINVAL)?;
+        let path = NtbPath::new(self, device, own, inner.downs, hello)?;
         let who = Introduction {
             link: &name,
             node: Some(hello.node),

@@ -49,6 +49,8 @@ pub(super) struct Inner {
     pub(super) aperture: Option<Aperture>,
     pub(super) up: Option<Up>,
     pub(super) grace: GraceList,
+    /// How often the link had been down at the last look.
+    pub(super) downs: u32,
     /// Why there is no session was said.
     pub(super) reported: bool,
 }
