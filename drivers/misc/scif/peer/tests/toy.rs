@@ -341,6 +341,10 @@ impl Sink for Host {
         1
     }
 
+    fn is_taken(&self, _node: u16) -> bool {
+        false
+    }
+
     fn online(&self, path: Arc<dyn Path>, who: Introduction<'_>) -> Result<Arc<dyn Session>> {
         let status = Held::new(&NodeStatus::new(NODE, false)?);
         let peer = Peer::new(&self.common, path, &who, NODE, status)?;

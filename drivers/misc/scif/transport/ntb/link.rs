@@ -282,7 +282,7 @@ impl NtbLink {
                     return;
                 }
             };
-            inner.handshake.carried_out(&action, success);
+            inner.handshake.carried_out(&action, success, seen.now);
             if !success {
                 // The next event or tick tries again.
                 return;
@@ -356,9 +356,12 @@ impl NtbLink {
             present: device.is_some(),
             link_up,
             hello,
+            is_taken: inner.up.is_none()
+                && hello.is_ok_and(|hello| self.context.sink.is_taken(hello.node)),
             ended: inner.up.as_ref().and_then(|up| up.session.ended()),
             // Not zero, which means "none".
             fresh_nonce: (random() as u32).max(1),
+            now: self.now(),
         }
     }
 
