@@ -29,7 +29,7 @@
 //! 0. `Roster::members`; below it `Door::registering`, the mutex of the peer bus
 //! 1. `Peer::handling`
 //! 2. `Endpoint::state`
-//! 3. `NtbLink::inner`
+//! 3. `NtbLink::inner`, `Home::state`
 //! 4. `Connection::losing`; below it `Contact::connections`, `Exports::table`, `RemoteWindows::tables`, `Marks::deferred`,
 //!    `Standing::name`; below `RemoteWindows::tables` only: `Windows::active`
 //! 5. `Nodes::watcher`, `Nodes::table`,

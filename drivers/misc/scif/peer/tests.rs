@@ -319,6 +319,24 @@ mod cases {
     }
 
     #[test]
+    fn a_session_with_this_node_itself_that_has_failed_is_made_anew() -> Result {
+        let bed = Bed::that_comes_back(1)?;
+        bed.peer.fail("a test ends it");
+        // There was no memory for the first attempt.
+        bed.record.wait_for_notes(END.len() + 1)?;
+        let mut expected = KVec::new();
+        expected.extend_from_slice(&END, GFP_KERNEL)?;
+        expected.push("online", GFP_KERNEL)?;
+        assert_eq!(bed.record.take_notes(), expected);
+        let peer = bed.next_peer()?;
+        peer.post(&Toy::Call { number: 0 })?;
+        bed.record.wait_for_echoes(1)?;
+        drop(peer);
+        bed.end()?;
+        Ok(())
+    }
+
+    #[test]
     fn a_node_hears_its_own_signs_of_life() -> Result {
         let bed = Bed::new()?;
         for _ in 0..10 {
