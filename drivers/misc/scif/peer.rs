@@ -50,7 +50,13 @@ use crate::{
         },
         work_queues::WorkQueues, //
     },
-    sys::trace,
+    sys::{
+        trace,
+        wait::{
+            new_wait_queue,
+            WaitQueue, //
+        }, //
+    },
     transport::{
         doorbell,
         path::Path,
@@ -80,6 +86,7 @@ use kernel::{
         ArcBorrow,
         Mutex, //
     },
+    time::Delta,
     workqueue::Work,
 };
 use liveness::Liveness;
@@ -132,9 +139,11 @@ pub(crate) struct Peer {
     /// What services have for this peer; none once it is forgotten.
     #[pin]
     attachments: Mutex<KVec<(ServiceId, Arc<dyn Attachment>)>>,
-    /// Held by the control work while it handles messages.
+    /// Odd while the control work handles messages.
+    passes: Atomic<u64>,
+    /// Woken when it has.
     #[pin]
-    handling: Mutex<()>,
+    passed: WaitQueue,
     #[pin]
     control_work: Work<Self>,
 }
@@ -195,7 +204,8 @@ impl Peer {
                 liveness: Liveness::new(common.heartbeat_timeout),
                 doorbells,
                 attachments <- new_mutex!(KVec::new(), "Peer::attachments"),
-                handling <- new_mutex!((), "Peer::handling"),
+                passes: Atomic::new(0),
+                passed <- new_wait_queue!("scif::Peer::passed"),
                 control_work <- new_work!("Peer::control_work"),
             }),
             GFP_KERNEL,
@@ -345,6 +355,13 @@ impl Peer {
     /// something in another way may be faster than the control work. Killable; ENODEV if the peer is lost. Not
     /// for handlers of messages.
     pub(crate) fn wait_for_handled(self: &Arc<Self>) -> Result {
+        // It may have taken back what had come.
+        let handled = self.wait_for_handled_within(questions::LIMIT)?;
+        questions::in_time(self, handled.map(Ok))
+    }
+
+    /// As [`Self::wait_for_handled`], for so long at most; none if they were not handled by then.
+    pub(crate) fn wait_for_handled_within(self: &Arc<Self>, limit: Delta) -> Result<Option<()>> {
         let _inside = self.enter().ok_or(ENODEV)?;
         let arrived = self.control.arrived()?;
         let is_handled = || self.is_over() || self.control.handled() >= arrived;
@@ -352,14 +369,14 @@ impl Peer {
             self.schedule_control();
             let handled = || is_handled().then_some(());
             let waiters = &self.control.waiters;
-            let waited = waiters.wait_killable_timeout(questions::LIMIT, handled)?;
-            // It may have taken back what had come.
-            questions::in_time(self, waited.map(Ok))?;
+            if waiters.wait_killable_timeout(limit, handled)?.is_none() {
+                return Ok(None);
+            }
         }
         if self.is_over() {
             return Err(ENODEV);
         }
-        Ok(())
+        Ok(Some(()))
     }
 
     /// Rings for the messages that were written and not rung for.
