@@ -90,6 +90,7 @@ use kernel::{
     workqueue::Work,
 };
 use liveness::Liveness;
+use questions::Until;
 use service::Attachment;
 use status::{
     Held,
@@ -304,14 +305,18 @@ impl Peer {
 
     // ----- control messages --------------------------------------------------------------------
 
-    /// Sends a message, and waits until the peer's ring has room for it. Killable: EINTR, and nothing was sent.
-    /// ENODEV if the peer is lost. Not for handlers of messages.
+    /// Sends a message, and waits until the peer's ring has room for it. Interruptible: then nothing was sent. ENODEV if
+    /// the peer is lost. Not for handlers of messages.
     pub(crate) fn post(&self, message: &impl Enveloped) -> Result {
-        self.post_with(message, Annex::NONE)
+        self.post_until(message, Annex::NONE, Until::Signal)
     }
 
-    /// As [`Self::post`], with an annex.
+    /// As [`Self::post`], with an annex. Killable.
     pub(crate) fn post_with(&self, message: &impl Enveloped, annex: &Annex) -> Result {
+        self.post_until(message, annex, Until::Killed)
+    }
+
+    fn post_until(&self, message: &impl Enveloped, annex: &Annex, until: Until) -> Result {
         let _inside = self.enter().ok_or(ENODEV)?;
         loop {
             let progress = self.control.progress.load(Acquire);
@@ -324,7 +329,7 @@ impl Peer {
             if posted {
                 return Ok(());
             }
-            self.control.waiters.wait_killable(|| {
+            until.wait(&self.control.waiters, || {
                 (self.is_over() || self.control.progress.load(Acquire) != progress).then_some(())
             })?;
             if self.is_over() {
